@@ -1,0 +1,194 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Epsilon of an event, and the least noise that meets a budget."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Optional
+
+import attr
+import dp_accounting
+
+from dpfl.accounting import accountant, events, gaussian
+
+METHODS = ("rdp", "tight")
+SMALLEST_NOISE_MULTIPLIER = 1e-6
+LARGEST_NOISE_MULTIPLIER = 1e12
+
+MakeEvent = Callable[[float], dp_accounting.DpEvent]
+
+
+class CalibrationError(ValueError):
+    """No noise multiplier answers the question that was asked."""
+
+
+class UnreachableBudgetError(CalibrationError):
+    """The budget is exceeded however large the noise is."""
+
+
+class BudgetNotBindingError(CalibrationError):
+    """The budget is met however small the noise is, so no noise is the answer."""
+
+
+@attr.s(frozen=True, slots=True, auto_attribs=True)
+class PrivacyReport:
+    """What is known about the privacy of an event.
+
+    Attributes:
+      epsilon: The event is (epsilon, delta) differentially private; may be infinite.
+      delta: See `epsilon`.
+      method: 'rdp', 'exact-gaussian' or 'pld': how epsilon was found.
+      order: The Renyi order that gave epsilon, for 'rdp'; otherwise None.
+    """
+
+    epsilon: float
+    delta: float
+    method: str
+    order: Optional[float] = None
+
+
+def epsilon(
+    event: dp_accounting.DpEvent,
+    delta: float,
+    *,
+    method: str = "rdp",
+    orders: Optional[Sequence[float]] = None,
+) -> PrivacyReport:
+    """Computes an epsilon for which an event is (epsilon, delta) private.
+
+    Args:
+      event: Any tree of dpfl's and dp_accounting's events.
+      delta: In (0, 1).
+      method: 'rdp', or 'tight': the exact curve or privacy loss distributions where
+        the tree consists of plain and Poisson-sampled Gaussians, else 'rdp'. The
+        smaller of the tight and the RDP epsilon is reported, with its method.
+      orders: Renyi orders, each greater than 1; `events.DEFAULT_ORDERS` if None.
+
+    Returns:
+      A `PrivacyReport`.
+
+    Raises:
+      dp_accounting.UnsupportedEventError: the tree has an event without a bound.
+      ValueError: an argument is out of range.
+    """
+    delta = events.check_delta("delta", delta)
+    if method not in METHODS:
+        raise ValueError(f"method must be one of {METHODS}, found {method!r}.")
+    composed = accountant.DpflAccountant(orders).compose(event)
+    value, order = composed.get_epsilon_and_optimal_order(delta)
+    by_rdp = PrivacyReport(float(value), delta, "rdp", float(order))
+    if method == "rdp" or math.isinf(by_rdp.epsilon):
+        return by_rdp
+    tight = gaussian.tight_epsilon(event, delta)
+    if tight is None or tight[0] > by_rdp.epsilon:
+        return by_rdp
+    return PrivacyReport(tight[0], delta, tight[1])
+
+
+def calibrate_noise_multiplier(
+    make_event: MakeEvent,
+    target_epsilon: float,
+    target_delta: float,
+    *,
+    method: str = "rdp",
+    rtol: float = 1e-4,
+    orders: Optional[Sequence[float]] = None,
+) -> float:
+    """Finds the least noise multiplier whose event meets a budget.
+
+    The answer is a point of the grid (1 + rtol)^k, k an integer, so that equal
+    questions have equal answers and a larger budget never asks for more noise.
+
+    Args:
+      make_event: Maps a noise multiplier (a positive float) to the event of the
+        whole run. Its epsilon must not rise with the noise multiplier.
+      target_epsilon: Greater than 0.
+      target_delta: In (0, 1).
+      method: As for `epsilon`.
+      rtol: The relative step of the grid; the answer is within it of the optimum,
+        and on the private side of it. In (0, 1).
+      orders: As for `epsilon`.
+
+    Returns:
+      The noise multiplier. The event made from it was evaluated, and its epsilon is
+      at most `target_epsilon`.
+
+    Raises:
+      UnreachableBudgetError: no noise multiplier up to 1e12 meets the budget.
+      BudgetNotBindingError: even 1e-6 meets the budget.
+      ValueError: an argument is out of range.
+    """
+    target = events.check_positive("target_epsilon", target_epsilon)
+    delta = events.check_delta("target_delta", target_delta)
+    step = math.log1p(events.check_delta("rtol", rtol))
+    if method not in METHODS:
+        raise ValueError(f"method must be one of {METHODS}, found {method!r}.")
+
+    def gap_at(k: int, by: str) -> float:
+        event = make_event(math.exp(k * step))
+        value = epsilon(event, delta, method=by, orders=orders).epsilon
+        return math.log(max(value, 1e-300)) - math.log(target)
+
+    best = _least_index(lambda k: gap_at(k, "rdp"), 0, math.ceil(0.5 / step), step)
+    if method == "tight":
+        # The tight epsilon is never above the other, so the search starts there.
+        start = math.ceil(0.02 / step)
+        best = _least_index(lambda k: gap_at(k, "tight"), best, start, step)
+    return math.exp(best * step)
+
+
+def _least_index(
+    gap: Callable[[int], float], start: int, stride: int, step: float
+) -> int:
+    """Returns the least integer k with gap(k) <= 0; gap does not rise with k."""
+    low, high, low_gap, high_gap = _bracket(gap, start, stride, step)
+    bisect = False
+    while high - low > 1:
+        middle = (low + high) // 2
+        if not bisect and math.isfinite(low_gap) and low_gap > high_gap:
+            # log epsilon is nearly linear in log noise: interpolate, every other
+            # time, and bisect in between so that the bracket must shrink.
+            middle = round(low + (high - low) * low_gap / (low_gap - high_gap))
+            middle = min(max(middle, low + 1), high - 1)
+        bisect = not bisect
+        middle_gap = gap(middle)
+        if middle_gap <= 0:
+            high, high_gap = middle, middle_gap
+        else:
+            low, low_gap = middle, middle_gap
+    return high
+
+
+def _bracket(
+    gap: Callable[[int], float], start: int, stride: int, step: float
+) -> tuple[int, int, float, float]:
+    """Returns (low, high, gap(low), gap(high)) with gap(low) > 0 >= gap(high)."""
+    floor = math.ceil(math.log(SMALLEST_NOISE_MULTIPLIER) / step)
+    ceiling = math.floor(math.log(LARGEST_NOISE_MULTIPLIER) / step)
+    k, value = start, gap(start)
+    upwards = value > 0
+    while True:
+        if k == (ceiling if upwards else floor):
+            raise _budget_error(upwards)
+        following = k + stride if upwards else k - stride
+        following = min(max(following, floor), ceiling)
+        following_value = gap(following)
+        if upwards and following_value <= 0:
+            return k, following, value, following_value
+        if not upwards and following_value > 0:
+            return following, k, following_value, value
+        k, value, stride = following, following_value, 2 * stride
+
+
+def _budget_error(upwards: bool) -> CalibrationError:
+    if upwards:
+        return UnreachableBudgetError(
+            "the budget is exceeded even with noise_multiplier "
+            f"{LARGEST_NOISE_MULTIPLIER:g}; raise target_epsilon or target_delta."
+        )
+    return BudgetNotBindingError(
+        "the budget is met even with noise_multiplier "
+        f"{SMALLEST_NOISE_MULTIPLIER:g}; check that make_event uses its argument."
+    )

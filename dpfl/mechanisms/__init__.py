@@ -1,0 +1,35 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Mechanisms as frozen numbers: noise, accounting and bits from one object."""
+
+from dpfl.mechanisms.base import (
+    PARTICIPATIONS,
+    FixedSize,
+    Mechanism,
+    NoiseMechanism,
+    OncePerEpoch,
+    Participation,
+    PoissonSampling,
+)
+from dpfl.mechanisms.csgm import L2Csgm, LinfCsgm, default_linf_ratio
+from dpfl.mechanisms.gaussian import Gaussian
+from dpfl.mechanisms.none import NoMechanism
+from dpfl.mechanisms.registry import MECHANISMS, build_aggregator
+
+__all__ = [
+    "MECHANISMS",
+    "PARTICIPATIONS",
+    "FixedSize",
+    "Gaussian",
+    "L2Csgm",
+    "LinfCsgm",
+    "Mechanism",
+    "NoMechanism",
+    "NoiseMechanism",
+    "OncePerEpoch",
+    "Participation",
+    "PoissonSampling",
+    "build_aggregator",
+    "default_linf_ratio",
+]

@@ -1,0 +1,232 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""What every mechanism's configuration offers, and who takes part when.
+
+A `Mechanism` is a frozen set of numbers. From the same numbers come the TFF
+aggregator that adds the noise, the DpEvent that accounts for it and the bits of
+its messages, so that they cannot disagree. Nothing here imports TensorFlow.
+
+Adjacency throughout: one client is added, removed, or its contribution to every
+sum is replaced by zero.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from typing import ClassVar, Optional, TypeVar
+
+import dp_accounting
+
+from dpfl.accounting import events
+
+FLOAT_BITS = 32
+# A stateless seed is two 64-bit integers.
+SEED_BITS = 128
+# The length in front of a list of values.
+COUNT_BITS = 32
+
+_Self = TypeVar("_Self", bound="Mechanism")
+
+
+@dataclasses.dataclass(frozen=True)
+class Participation(abc.ABC):
+    """How clients are chosen over a whole run.
+
+    Attributes:
+      population: Number of clients N.
+      cohort_size: Expected number of clients n in a round, at most N.
+      rounds: Number of rounds T.
+    """
+
+    population: int
+    cohort_size: int
+    rounds: int
+
+    name: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        events.check_integer("population", self.population)
+        events.check_integer("cohort_size", self.cohort_size)
+        events.check_integer("rounds", self.rounds)
+        if self.cohort_size > self.population:
+            raise ValueError(
+                f"cohort_size must be at most the population of {self.population} "
+                f"clients, found {self.cohort_size}"
+            )
+
+    def first(self, rounds: int) -> Participation:
+        """The participation in the first `rounds` rounds alone."""
+        return dataclasses.replace(self, rounds=rounds)
+
+    @property
+    def sampling_probability(self) -> float:
+        """The q by which Poisson sampling amplifies privacy; 1 where it does not."""
+        return 1.0
+
+    @property
+    @abc.abstractmethod
+    def max_participations(self) -> int:
+        """In how many rounds one client can take part at the most."""
+
+    @property
+    def rounds_per_epoch(self) -> Optional[int]:
+        """Rounds until the same client may return, None where that is not bounded."""
+        return None
+
+
+@dataclasses.dataclass(frozen=True)
+class PoissonSampling(Participation):
+    """Each client joins each round independently with probability n / N."""
+
+    name: ClassVar[str] = "poisson"
+
+    @property
+    def sampling_probability(self) -> float:
+        return self.cohort_size / self.population
+
+    @property
+    def max_participations(self) -> int:
+        return self.rounds
+
+
+@dataclasses.dataclass(frozen=True)
+class FixedSize(Participation):
+    """Exactly n clients a round, drawn afresh without replacement.
+
+    No amplification is claimed: under adjacency by removal the other clients' chances
+    depend on whether the client is there, so the Poisson bound does not hold. A client
+    is charged for every round.
+    """
+
+    name: ClassVar[str] = "fixed"
+
+    @property
+    def max_participations(self) -> int:
+        return self.rounds
+
+
+@dataclasses.dataclass(frozen=True)
+class OncePerEpoch(Participation):
+    """Clients are shuffled each epoch and taken n at a time, no client twice.
+
+    An epoch has floor(N / n) rounds; the clients left over sit that epoch out.
+    """
+
+    name: ClassVar[str] = "once_per_epoch"
+
+    @property
+    def rounds_per_epoch(self) -> int:
+        return self.population // self.cohort_size
+
+    @property
+    def epochs(self) -> int:
+        """Number of epochs begun."""
+        return -(-self.rounds // self.rounds_per_epoch)
+
+    @property
+    def max_participations(self) -> int:
+        return self.epochs
+
+
+PARTICIPATIONS = {cls.name: cls for cls in (PoissonSampling, FixedSize, OncePerEpoch)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Mechanism(abc.ABC):
+    """The numbers of one mechanism; see the module's text.
+
+    Attributes:
+      cohort_size: The constant n by which the sum is divided; the expected number of
+        clients in a round, never the number that reported.
+    """
+
+    cohort_size: int
+
+    name: ClassVar[str]
+    is_private: ClassVar[bool] = True
+    # Whether clients' example counts may weight the mean.
+    is_weighted: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        events.check_integer("cohort_size", self.cohort_size)
+
+    def with_noise_multiplier(self: _Self, noise_multiplier: float) -> _Self:
+        """The same mechanism with other noise, for calibration."""
+        return dataclasses.replace(self, noise_multiplier=noise_multiplier)
+
+    def check(self, dimension: int, participation: Participation) -> None:
+        """Raises ValueError if the mechanism cannot run in this setting.
+
+        Args:
+          dimension: Length d of the flattened model update.
+          participation: How clients are chosen.
+        """
+        events.check_integer("dimension", dimension)
+        if participation.cohort_size != self.cohort_size:
+            raise ValueError(
+                f"cohort_size must be that of the participation, "
+                f"{participation.cohort_size}, found {self.cohort_size}"
+            )
+
+    @abc.abstractmethod
+    def round_dp_event(
+        self, dimension: int, sampling_probability: float
+    ) -> dp_accounting.DpEvent:
+        """The release of one round, each client joining with that probability."""
+
+    def dp_event(
+        self, dimension: int, participation: Participation
+    ) -> dp_accounting.DpEvent:
+        """All releases of a run, as one event.
+
+        Args:
+          dimension: Length d of the flattened model update.
+          participation: How clients are chosen, and for how many rounds.
+
+        Returns:
+          A DpEvent that `dpfl.accounting.DpflAccountant` composes.
+
+        Raises:
+          ValueError: If the mechanism cannot run in this setting.
+        """
+        self.check(dimension, participation)
+        return dp_accounting.SelfComposedDpEvent(
+            self.round_dp_event(dimension, participation.sampling_probability),
+            participation.max_participations,
+        )
+
+    @abc.abstractmethod
+    def uplink_bits(self, dimension: int) -> float:
+        """Expected bits one client sends in one round."""
+
+    def downlink_bits(self, dimension: int) -> float:
+        """Bits one client receives in one round: by default the model as float32."""
+        return float(FLOAT_BITS * dimension)
+
+    @abc.abstractmethod
+    def mean_squared_error(self, dimension: int) -> float:
+        """E of the squared L2 error of the mean when n updates have norm `clip_norm`.
+
+        Coordinate clipping is taken to be idle.
+        """
+
+
+@dataclasses.dataclass(frozen=True)
+class NoiseMechanism(Mechanism):
+    """A mechanism with an L2 clip and Gaussian-like noise.
+
+    Attributes:
+      clip_norm: L2 bound of an update.
+      noise_multiplier: Standard deviation of the noise on the decoded sum, over
+        `clip_norm`. Zero is no noise, and no privacy.
+    """
+
+    clip_norm: float
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        events.check_positive("clip_norm", self.clip_norm)
+        events.check_nonnegative("noise_multiplier", self.noise_multiplier)

@@ -1,0 +1,145 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""The sparsified Gaussian mechanism (CSGM), accounted by its L2 or its L-inf bound."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import ClassVar, Optional
+
+import dp_accounting
+
+from dpfl import accounting
+from dpfl.accounting import events
+from dpfl.mechanisms import base
+
+
+def next_power_of_two(dimension: int) -> int:
+    """The least power of two that is at least `dimension`."""
+    return 1 << (dimension - 1).bit_length()
+
+
+def next_even(dimension: int) -> int:
+    """The least even number that is at least `dimension`."""
+    return dimension + dimension % 2
+
+
+# Length of the rotated vector, by rotation.
+ROTATED_DIMENSION = {"hadamard": next_power_of_two, "dft": next_even}
+
+
+def default_linf_ratio(dimension: int, cohort_size: int) -> float:
+    """Delta_inf / Delta_2 = sqrt(2 ln(d n) / d), at most 1 (Chen et al. 2024, App. C).
+
+    A vector of length d spread by a random rotation exceeds it in any of its
+    coordinates, for any of n clients, with probability of the order of one half.
+    """
+    log = math.log(max(dimension * cohort_size, 2))
+    return min(1.0, math.sqrt(2 * log / dimension))
+
+
+@dataclasses.dataclass(frozen=True)
+class L2Csgm(base.NoiseMechanism):
+    """L2-CSGM (Chen et al. 2024, Algorithm 1 and Theorem 4.1).
+
+    A client clips its update to `clip_norm`, rotates it by the round's shared rotation,
+    clips each coordinate to +-Delta_inf, keeps each with probability gamma by a mask of
+    its own, and sends the kept values and the mask's seed. The server adds
+    N(0, sigma^2 I) to the sum, divides by n gamma and rotates back.
+
+    `noise_multiplier` is sigma / (gamma clip_norm), the paper's Fig. 1: the noise on the
+    decoded mean is then that of the Gaussian mechanism with the same multiplier.
+
+    Attributes:
+      keep_fraction: gamma in (0, 1].
+      linf_ratio: Delta_inf / clip_norm in (0, 1]; None is `default_linf_ratio`.
+      rotation: "hadamard" (pads to a power of two) or "dft" (pads to an even length).
+    """
+
+    keep_fraction: float
+    linf_ratio: Optional[float] = None
+    rotation: str = "hadamard"
+
+    name: ClassVar[str] = "l2_csgm"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        events.check_fraction("keep_fraction", self.keep_fraction)
+        if self.linf_ratio is not None:
+            events.check_fraction("linf_ratio", self.linf_ratio)
+        if self.rotation not in ROTATED_DIMENSION:
+            raise ValueError(
+                f"rotation must be one of {sorted(ROTATED_DIMENSION)}, "
+                f"found {self.rotation!r}"
+            )
+
+    @property
+    def compression_rate(self) -> float:
+        """1 / gamma."""
+        return 1 / self.keep_fraction
+
+    @property
+    def stddev(self) -> float:
+        """sigma: standard deviation of the noise on the sum of the masked updates."""
+        return self.noise_multiplier * self.keep_fraction * self.clip_norm
+
+    def rotated_dimension(self, dimension: int) -> int:
+        """Length of the rotated vector."""
+        return ROTATED_DIMENSION[self.rotation](dimension)
+
+    def resolved_linf_ratio(self, dimension: int) -> float:
+        """Delta_inf / clip_norm as the clients use it."""
+        if self.linf_ratio is not None:
+            return self.linf_ratio
+        return default_linf_ratio(dimension, self.cohort_size)
+
+    def linf_clip(self, dimension: int) -> float:
+        """Delta_inf, the bound of a rotated coordinate."""
+        return self.resolved_linf_ratio(dimension) * self.clip_norm
+
+    def round_dp_event(
+        self, dimension: int, sampling_probability: float
+    ) -> dp_accounting.DpEvent:
+        """A SparsifiedGaussianDpEvent with client sampling."""
+        return self._event_class()(
+            noise_multiplier=self.noise_multiplier,
+            keep_fraction=self.keep_fraction,
+            linf_ratio=self.resolved_linf_ratio(dimension),
+            dimension=self.rotated_dimension(dimension),
+            sampling_probability=sampling_probability,
+        )
+
+    def _event_class(self) -> type:
+        return accounting.SparsifiedGaussianDpEvent
+
+    def uplink_bits(self, dimension: int) -> float:
+        """The kept values as float32, their number and the mask's seed."""
+        kept = self.keep_fraction * self.rotated_dimension(dimension)
+        return base.FLOAT_BITS * kept + base.COUNT_BITS + base.SEED_BITS
+
+    def downlink_bits(self, dimension: int) -> float:
+        """The model and the rotation's seed."""
+        return float(base.FLOAT_BITS * dimension + base.SEED_BITS)
+
+    def mean_squared_error(self, dimension: int) -> float:
+        """D sigma^2 / (n gamma)^2 * d/D + (1-gamma)/gamma * n C^2 / n^2 * d/D.
+
+        Both errors are spread evenly over the D rotated coordinates, and rotating back
+        drops the D - d padded ones.
+        """
+        gamma, n = self.keep_fraction, self.cohort_size
+        noise = dimension * (self.stddev / (n * gamma)) ** 2
+        sparsification = (1 - gamma) / gamma * self.clip_norm**2 / n
+        return noise + sparsification * dimension / self.rotated_dimension(dimension)
+
+
+@dataclasses.dataclass(frozen=True)
+class LinfCsgm(L2Csgm):
+    """L-inf-CSGM (Chen et al. 2023): the same release, accounted by Delta_inf alone."""
+
+    name: ClassVar[str] = "linf_csgm"
+
+    def _event_class(self) -> type:
+        return accounting.LinfSparsifiedGaussianDpEvent

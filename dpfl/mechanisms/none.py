@@ -1,0 +1,39 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""The plain mean: no clipping, no noise, no compression, no privacy."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import ClassVar
+
+import dp_accounting
+
+from dpfl.mechanisms import base
+
+
+@dataclasses.dataclass(frozen=True)
+class NoMechanism(base.Mechanism):
+    """TFF's own mean over those who reported: the yardstick without privacy.
+
+    `cohort_size` serves the choice of clients alone.
+    """
+
+    name: ClassVar[str] = "none"
+    is_private: ClassVar[bool] = False
+    is_weighted: ClassVar[bool] = True
+
+    def round_dp_event(
+        self, dimension: int, sampling_probability: float
+    ) -> dp_accounting.DpEvent:
+        """A NonPrivateDpEvent: epsilon is infinite."""
+        return dp_accounting.NonPrivateDpEvent()
+
+    def uplink_bits(self, dimension: int) -> float:
+        """32 bits a parameter."""
+        return float(base.FLOAT_BITS * dimension)
+
+    def mean_squared_error(self, dimension: int) -> float:
+        """Zero."""
+        return 0.0

@@ -1,0 +1,3 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Binaries of dpfl: flags in, results out."""

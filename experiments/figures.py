@@ -1,0 +1,183 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""What a reproducible figure is: a grid of work, a results table and a drawing.
+
+Each piece of work adds one row to `results.csv`. The row is keyed by everything that
+defines the work, so that a second call does only what is missing, and a row made with
+other settings is never mistaken for a new one.
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Optional
+
+SCALES = ("small", "paper")
+KEY = "key"
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """What the command line says of a figure.
+
+    Attributes:
+      scale: One of `SCALES`.
+      data_dir: Folder of the paper's data sets, None for the default.
+    """
+
+    scale: str
+    data_dir: Optional[str] = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """One row of a results table.
+
+    Attributes:
+      labels: What tells this row from the others in the drawing.
+      settings: Everything else that defines the work; part of the key.
+      compute: Called with the folder that the work may use; returns the measured
+        columns.
+    """
+
+    labels: Mapping[str, Any]
+    settings: Mapping[str, Any]
+    compute: Callable[[Path], Mapping[str, Any]]
+
+    @property
+    def key(self) -> str:
+        """The row's key: labels and settings as JSON."""
+        return json.dumps([dict(self.labels), dict(self.settings)], sort_keys=True)
+
+    @property
+    def folder(self) -> str:
+        """A readable name for the work's folder, from the labels."""
+        return "_".join(f"{k}={v}" for k, v in self.labels.items()).replace("/", "-")
+
+
+@dataclasses.dataclass(frozen=True)
+class Figure:
+    """A figure of a paper, or one of ours.
+
+    Attributes:
+      name: What `--figure` calls it.
+      source: Paper and number.
+      grid: From the setting to the work it takes.
+      draw: From the rows of the table, each a dict of strings with its `folder`, and
+        the scale, to a matplotlib figure.
+    """
+
+    name: str
+    source: str
+    grid: Callable[[Setting], Sequence[Work]]
+    draw: Callable[[Sequence[Mapping[str, str]], str], Any]
+
+
+class ResultsTable:
+    """A CSV file with one row for each piece of work, in the order it was done."""
+
+    def __init__(self, path: Path):
+        """Opens the table at `path`, which need not exist yet."""
+        self._path = path
+        self._rows: dict[str, dict[str, str]] = {}
+        if path.exists():
+            with path.open(newline="", encoding="utf-8") as file:
+                for row in csv.DictReader(file):
+                    # A row cut off by a kill lacks its last columns.
+                    if None not in row and None not in row.values():
+                        self._rows[row[KEY]] = row
+
+    def __contains__(self, work: Work) -> bool:
+        return work.key in self._rows
+
+    def row(self, work: Work) -> dict[str, str]:
+        """The row of work that is done."""
+        return {**self._rows[work.key], "folder": work.folder}
+
+    def add(self, work: Work, measured: Mapping[str, Any]) -> None:
+        """Adds a row; the file is replaced at once, never left half written."""
+        row = {**work.labels, **measured, KEY: work.key}
+        self._rows[work.key] = {k: str(v) for k, v in row.items()}
+        columns: list[str] = []
+        for done in self._rows.values():
+            columns += [name for name in done if name not in columns]
+        columns.remove(KEY)
+        temporary = self._path.with_suffix(".tmp")
+        with temporary.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, [*columns, KEY], restval="")
+            writer.writeheader()
+            writer.writerows(self._rows.values())
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, self._path)
+
+
+class WorkFailedError(RuntimeError):
+    """A training run of a figure ended with an error."""
+
+
+# What a row keeps of a run's summary.
+SUMMARY_COLUMNS = (
+    "final_accuracy",
+    "final_loss",
+    "epsilon",
+    "delta",
+    "noise_multiplier",
+    "uplink_bits_per_client",
+    "uplink_bits_per_parameter",
+    "wall_time_seconds",
+)
+
+
+def training_work(labels: Mapping[str, Any], flags: Mapping[str, Any]) -> Work:
+    """Work that is one call of the train binary.
+
+    Args:
+      labels: See `Work`.
+      flags: Flags of experiments.train without --output_dir.
+
+    Returns:
+      Work whose row has the columns of `SUMMARY_COLUMNS`.
+    """
+
+    def compute(folder: Path) -> Mapping[str, Any]:
+        run_training(flags, folder)
+        summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+        return {name: summary[name] for name in SUMMARY_COLUMNS}
+
+    return Work(labels, flags, compute)
+
+
+def run_training(flags: Mapping[str, Any], folder: Path) -> None:
+    """Runs the train binary in a process of its own; it resumes what a kill left.
+
+    Raises:
+      WorkFailedError: If it does not end with exit code 0.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "experiments.train", f"--output_dir={folder}"]
+    command += [f"--{name}={value}" for name, value in flags.items()]
+    log = folder / "train.log"
+    with log.open("ab") as out:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, check=False
+        )
+    if done.returncode:
+        raise WorkFailedError(
+            f"'{' '.join(command[1:])}' ended with exit code {done.returncode}; "
+            f"its output is in {log}."
+        )
+
+
+def read_metrics(folder: Path) -> list[dict[str, str]]:
+    """The rows of a run's metrics.csv."""
+    with (folder / "metrics.csv").open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))

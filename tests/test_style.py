@@ -1,0 +1,88 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Holds the tree to its own rules: linter, formatter, types, layers, start-up."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+# What each package may import of dpfl, besides itself.
+LAYERS = {
+    "accounting": set(),
+    "factorization": set(),
+    "mechanisms": {"accounting", "factorization"},
+    "compression": set(),
+    "noise": {"factorization"},
+    "aggregators": {"accounting", "mechanisms", "compression", "noise"},
+    "tasks": set(),
+    "training": {"accounting", "mechanisms", "aggregators", "tasks"},
+}
+WITHOUT_TENSORFLOW = {"accounting", "factorization", "mechanisms"}
+WITH_TFF = {"aggregators", "tasks", "training"}
+PACKAGES = sorted(p.parent for p in (ROOT / "dpfl").glob("*/__init__.py"))
+
+
+def tool(*args):
+    done = subprocess.run(
+        [sys.executable, "-m", *args], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_linter():
+    tool("ruff", "check", ".")
+
+
+def test_formatter():
+    tool("ruff", "format", "--check", ".")
+
+
+def test_types():
+    tool("mypy")
+
+
+def imports(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda p: p.name)
+def test_imports_go_down(package):
+    allowed = LAYERS[package.name] | {package.name, "__version__"}
+    for path in package.rglob("*.py"):
+        for name in imports(path):
+            parts = name.split(".")
+            if parts[0] == "dpfl" and len(parts) > 1:
+                assert parts[1] in allowed, (path, name)
+            assert parts[0] not in ("experiments", "tests", "tools"), (path, name)
+            if parts[0] == "tensorflow_federated":
+                assert package.name in WITH_TFF, (path, name)
+            if parts[0] in ("tensorflow", "tensorflow_privacy"):
+                assert package.name not in WITHOUT_TENSORFLOW, (path, name)
+            assert name.split(".")[:2] != ["absl", "flags"], (path, name)
+
+
+@pytest.mark.parametrize("package", sorted(WITHOUT_TENSORFLOW))
+def test_tensorflow_stays_out(package):
+    code = (
+        f"import dpfl.{package}, sys; "
+        "sys.exit(any(m.split('.')[0].startswith('tensorflow') for m in sys.modules))"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+def test_nothing_is_left_to_do():
+    words = ["TO" + "DO", "FIX" + "ME", "XXX"]
+    for path in ROOT.rglob("*.py"):
+        if ".venv" in path.parts:
+            continue
+        text = path.read_text(encoding="utf-8")
+        assert not any(word in text for word in words), path

@@ -1,0 +1,57 @@
+#!/bin/sh
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+#
+# Makes the virtual environment .venv with everything dpfl and its tests need, at
+# tested versions. Set PYTHON to choose the interpreter. Does nothing if .venv is up
+# to date.
+set -eu
+cd "$(dirname "$0")/.."
+
+fail() {
+  echo "error: $1" >&2
+  exit 2
+}
+
+[ "$(uname -s)" = Linux ] && [ "$(uname -m)" = x86_64 ] || fail \
+  "dpfl needs Linux on x86_64, the only system TensorFlow Federated 0.87 is published for; found $(uname -s) on $(uname -m)."
+
+supported() {
+  "$1" -c 'import sys; sys.exit(not (3, 9) <= sys.version_info[:2] <= (3, 11))' \
+    2>/dev/null
+}
+
+if [ -n "${PYTHON-}" ]; then
+  supported "$PYTHON" || fail \
+    "PYTHON must be a Python 3.9, 3.10 or 3.11, the only ones TensorFlow Federated 0.87 is published for; found '$PYTHON' ($("$PYTHON" --version 2>&1 || true))."
+  python=$PYTHON
+else
+  python=
+  for candidate in python3 python3.11 python3.10 python3.9 python; do
+    if supported "$candidate"; then
+      python=$candidate
+      break
+    fi
+  done
+  [ -n "$python" ] || fail \
+    "dpfl needs Python 3.9, 3.10 or 3.11, the only ones TensorFlow Federated 0.87 is published for; found $(python3 --version 2>&1 || echo none). Set PYTHON to the path of one."
+fi
+
+# Everything that decides what is in the environment.
+wanted="$("$python" --version) $PWD $(cat requirements.txt setup.py | cksum)"
+stamp=.venv/dpfl-installed
+if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ]; then
+  exit 0
+fi
+
+echo "Setting up .venv with $("$python" --version) (about a minute)." >&2
+rm -rf .venv
+"$python" -m venv .venv || fail \
+  "'$python -m venv .venv' failed; on Debian and Ubuntu the package python3-venv provides it."
+# The list is complete, so nothing is left to resolve: TensorFlow Federated's own pin
+# of jaxlib names a version that is no longer published.
+.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
+  -r requirements.txt
+.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
+  --no-build-isolation -e .
+echo "$wanted" > "$stamp"
