@@ -21,10 +21,10 @@ from pathlib import Path
 import tqdm
 from absl import flags
 
-from experiments import cli, figures, figures_csgm
+from experiments import cli, figures, figures_csgm, figures_mean
 
 FIGURES: dict[str, figures.Figure] = {
-    figure.name: figure for figure in (*figures_csgm.FIGURES,)
+    figure.name: figure for figure in (*figures_csgm.FIGURES, *figures_mean.FIGURES)
 }
 
 _FIGURE = flags.DEFINE_enum(

@@ -4,18 +4,49 @@
 
 from dpfl.accounting.accountant import DpflAccountant, register
 from dpfl.accounting.calibration import (
+    BudgetNotBindingError,
+    CalibrationError,
     PrivacyReport,
+    UnreachableBudgetError,
     calibrate_noise_multiplier,
     epsilon,
 )
+from dpfl.accounting.distributed import (
+    DistributedDiscreteGaussianDpEvent,
+    DistributedSkellamDpEvent,
+    SketchedDpEvent,
+)
+from dpfl.accounting.dome import DomeDpEvent
 from dpfl.accounting.events import DEFAULT_ORDERS, RdpDpEvent
+from dpfl.accounting.gaussian import gaussian_delta, gaussian_epsilon
+from dpfl.accounting.matrix_factorization import MatrixFactorizationDpEvent
+from dpfl.accounting.sparsified import (
+    LinfSparsifiedGaussianDpEvent,
+    SparsifiedGaussianDpEvent,
+    SparsifiedMatrixFactorizationDpEvent,
+    sparsified_rdp,
+)
 
 __all__ = [
     "DEFAULT_ORDERS",
+    "BudgetNotBindingError",
+    "CalibrationError",
+    "DistributedDiscreteGaussianDpEvent",
+    "DistributedSkellamDpEvent",
+    "DomeDpEvent",
     "DpflAccountant",
+    "LinfSparsifiedGaussianDpEvent",
+    "MatrixFactorizationDpEvent",
     "PrivacyReport",
     "RdpDpEvent",
+    "SketchedDpEvent",
+    "SparsifiedGaussianDpEvent",
+    "SparsifiedMatrixFactorizationDpEvent",
+    "UnreachableBudgetError",
     "calibrate_noise_multiplier",
     "epsilon",
+    "gaussian_delta",
+    "gaussian_epsilon",
     "register",
+    "sparsified_rdp",
 ]

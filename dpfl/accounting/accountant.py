@@ -21,7 +21,6 @@ from dp_accounting import rdp
 from dpfl.accounting import events
 
 RdpFunction = Callable[[dp_accounting.DpEvent, np.ndarray], np.ndarray]
-_Error = dp_accounting.PrivacyAccountant.CompositionErrorDetails
 
 # What 'replaced by zero' covers; replacing one client by another needs twice the
 # sensitivity, and none of the bounds here is for that.
@@ -93,19 +92,19 @@ class DpflAccountant(rdp.RdpAccountant):
 
     def _maybe_compose(
         self, event: dp_accounting.DpEvent, count: int, do_compose: bool
-    ) -> Optional[_Error]:
+    ) -> Optional[dp_accounting.PrivacyAccountant.CompositionErrorDetails]:
         resolved = _resolve_sampling(event)
         rdp_function = _lookup(resolved)
         if rdp_function is None:
             return super()._maybe_compose(event, count, do_compose)
         if self._neighboring_relation not in _NEIGHBORS:
-            return _Error(
+            return dp_accounting.PrivacyAccountant.CompositionErrorDetails(
                 invalid_event=event,
                 error_message=(
                     "neighboring_relation must be ADD_OR_REMOVE_ONE or "
                     f"REPLACE_SPECIAL, found {self._neighboring_relation}."
                 ),
             )
-        if do_compose and count:
+        if do_compose:
             self._rdp += count * rdp_function(resolved, self._orders)
         return None

@@ -17,11 +17,14 @@ import abc
 import math
 import numbers
 from collections.abc import Sequence
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 import attr
 import dp_accounting
 import numpy as np
+
+Orders = Union[Sequence[float], np.ndarray]
+"""Renyi orders: any sequence of numbers greater than 1."""
 
 # Stock dp_accounting mixes tenths below 11 with integers above; the tenths matter
 # when Gaussians are composed at a large epsilon. The integers up to 1024 are what

@@ -52,13 +52,9 @@ def gaussian_delta(epsilon: float, noise_multiplier: float) -> float:
     upper = 0.5 / noise_multiplier - epsilon * noise_multiplier
     lower = -0.5 / noise_multiplier - epsilon * noise_multiplier
     first = float(special.ndtr(upper))
-    # exp(epsilon) Phi(lower) = density(upper) * (Mills ratio at -lower), and the
-    # density of upper is below the smallest float where its square overflows.
-    second = (
-        0.5
-        * math.exp(max(-0.5 * upper * upper, -1e4))
-        * float(special.erfcx(-lower / math.sqrt(2.0)))
-    )
+    # exp(epsilon) Phi(lower) is the density at upper times the Mills ratio at -lower.
+    mills = float(special.erfcx(-lower / math.sqrt(2.0)))
+    second = 0.5 * math.exp(-0.5 * upper * upper) * mills
     return min(1.0, max(0.0, first - second) + _ROUNDING * first)
 
 
@@ -164,7 +160,7 @@ def tight_epsilon(
         return None
     if any(z == 0 for _, z in parts):
         return math.inf, "exact-gaussian"
-    inverse_square = sum(n / z**2 for (q, z), n in parts.items() if q == 1)
+    inverse_square = sum(n * (1 / z) * (1 / z) for (q, z), n in parts.items() if q == 1)
     sampled = {key: n for key, n in parts.items() if key[0] != 1}
     if not sampled:
         if inverse_square == 0:
@@ -193,14 +189,12 @@ def _pld_epsilon(
     return float(composed.get_epsilon_for_delta(delta))
 
 
-def _interval(
-    inverse_square: float, sampled: dict[tuple[float, float], int]
-) -> float:
+def _interval(inverse_square: float, sampled: dict[tuple[float, float], int]) -> float:
     """Chooses the grid: dp_accounting's, or coarser where the losses are large.
 
     Any interval is valid, since the rounding is pessimistic. With little noise a
     fixed one would need arrays that do not fit in memory.
     """
-    m2 = max([inverse_square] + [z**-2 for _, z in sampled])
+    m2 = max([inverse_square] + [(1 / z) * (1 / z) for _, z in sampled])
     widest = 0.5 * m2 + 10.0 * math.sqrt(m2)
-    return max(1e-4, widest * 1e-6)
+    return max(1e-4, widest * 2.5e-6)

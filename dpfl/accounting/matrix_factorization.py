@@ -8,8 +8,6 @@ SGD via Optimal Private Linear Operators on Adaptive Streams' (2022), Theorem 2.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import attr
 import dp_accounting
 import numpy as np
@@ -17,7 +15,7 @@ import numpy as np
 from dpfl.accounting import events
 
 
-def gaussian_rdp(noise_multiplier: float, orders: Sequence[float]) -> np.ndarray:
+def gaussian_rdp(noise_multiplier: float, orders: events.Orders) -> np.ndarray:
     """Returns the Renyi differential privacy of the Gaussian mechanism.
 
     Args:
@@ -29,9 +27,10 @@ def gaussian_rdp(noise_multiplier: float, orders: Sequence[float]) -> np.ndarray
       noise. Infinite too where the square underflows.
     """
     alphas = events.check_orders(orders)
-    if noise_multiplier**2 == 0:
+    if noise_multiplier * noise_multiplier == 0:
         return np.full(alphas.shape, np.inf)
-    return alphas / (2 * noise_multiplier**2)
+    with np.errstate(over="ignore"):
+        return alphas / (2 * noise_multiplier * noise_multiplier)
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
@@ -57,7 +56,7 @@ class MatrixFactorizationDpEvent(events.RdpDpEvent):
         validator=events.validator(events.check_nonnegative)
     )
 
-    def rdp(self, orders: Sequence[float]) -> np.ndarray:
+    def rdp(self, orders: events.Orders) -> np.ndarray:
         """See base class. The stream is one Gaussian mechanism."""
         return gaussian_rdp(self.noise_multiplier, orders)
 

@@ -1,0 +1,161 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""DOME's event, and the noise its paper prescribes.
+
+In DOME (Nicolas et al. 2025, Algorithm 1) each of a round's B clients projects its
+centred gradient on the k columns of the sketch, clips the result to L2 norm C, and
+adds N(0, a^2 I_k); the server sees the secure sum, whose noise has variance B a^2.
+One round that a client is in is a Gaussian mechanism of sensitivity C, that is
+C^2 / (2 B a^2)-zCDP, and the sketch is computed from earlier outputs only, so that
+rounds compose adaptively.
+
+A client takes part once an epoch, and in the other rounds its data is not used:
+E epochs cost rho = E C^2 / (2 B a^2). The paper charges N E rounds instead, and so
+needs a^2 = (N E / B) sigma^2 C^2 for rho = 1 / (2 sigma^2).
+`docs/privacy/dome.md` compares the two.
+"""
+
+from __future__ import annotations
+
+import math
+
+import attr
+import dp_accounting
+import numpy as np
+
+from dpfl.accounting import events
+
+
+def paper_noise_scale(epsilon: float, delta: float) -> float:
+    """Paper's sigma: max( 1/sqrt(eps), (2 sqrt(2)/eps) sqrt(ln(1/delta)) ).
+
+    Nicolas et al. 2025, Theorem 3.3.
+
+    Args:
+      epsilon: Target epsilon, above 0.
+      delta: Target delta, in (0, 1).
+
+    Returns:
+      sigma, with no unit, for which 1/(2 sigma^2)-zCDP gives (epsilon, delta)-DP.
+
+    Raises:
+      ValueError: an argument is out of its range.
+    """
+    epsilon = events.check_positive("epsilon", epsilon)
+    delta = events.check_delta("delta", delta)
+    return max(1 / math.sqrt(epsilon), 2 * math.sqrt(2 * math.log(1 / delta)) / epsilon)
+
+
+def paper_local_stddev(
+    epsilon: float,
+    delta: float,
+    *,
+    clip_norm: float,
+    population: int,
+    epochs: int,
+    clients_per_round: int,
+) -> float:
+    """a, the noise that the paper's Algorithm 1 has each client add.
+
+    Args:
+      epsilon: Target epsilon of the whole training.
+      delta: Target delta, in (0, 1).
+      clip_norm: C, the L2 clip in sketch space.
+      population: N of the paper's line 12.
+      epochs: E, the number of passes.
+      clients_per_round: B.
+
+    Returns:
+      a = sqrt(N E / B) sigma C, in the units of `clip_norm`.
+
+    Raises:
+      ValueError: an argument is out of its range.
+    """
+    c = events.check_positive("clip_norm", clip_norm)
+    n = events.check_integer("population", population)
+    e = events.check_integer("epochs", epochs)
+    b = events.check_integer("clients_per_round", clients_per_round)
+    return math.sqrt(n * e / b) * paper_noise_scale(epsilon, delta) * c
+
+
+@attr.s(frozen=True, auto_attribs=True)
+class DomeDpEvent(events.RdpDpEvent):
+    """A whole training with DOME: every epoch of it.
+
+    Assumptions. A client's vector in sketch space has L2 norm at most `clip_norm`
+    after clipping; the noise of `clients_per_round` clients, each N(0, a^2 I_k) and
+    unknown to the adversary, is in every round's sum, whatever one client sends
+    (the neighbouring data set replaces one client's vectors by zeros); when a client
+    takes part does not depend on anyone's data; sketch, moments and model are
+    functions of earlier outputs and of independent randomness. The dimension k does
+    not enter. If the secure sum uses integer noise, use a distributed event in k
+    dimensions, composed `epochs` times, instead.
+
+    Attributes:
+      clients_per_round: B >= 1, noise shares in a round's sum.
+      local_stddev: a, one client's noise, in the units of `clip_norm`.
+      clip_norm: C, the L2 clip in sketch space.
+      epochs: E >= 1.
+      charges_per_epoch: How often a client is charged in an epoch. 1 (the tight
+        accounting) if each client takes part at most once an epoch. `paper` sets it
+        to N, as the paper's proof does.
+    """
+
+    clients_per_round: int = attr.ib(validator=events.validator(events.check_integer))
+    local_stddev: float = attr.ib(validator=events.validator(events.check_positive))
+    clip_norm: float = attr.ib(validator=events.validator(events.check_positive))
+    epochs: int = attr.ib(validator=events.validator(events.check_integer))
+    charges_per_epoch: int = attr.ib(
+        default=1, validator=events.validator(events.check_integer)
+    )
+
+    @classmethod
+    def paper(
+        cls,
+        *,
+        clients_per_round: int,
+        local_stddev: float,
+        clip_norm: float,
+        epochs: int,
+        population: int,
+    ) -> DomeDpEvent:
+        """Returns the event as the paper accounts for it: N charges an epoch.
+
+        Args:
+          clients_per_round: B.
+          local_stddev: a, see `paper_local_stddev`.
+          clip_norm: C.
+          epochs: E.
+          population: N of the paper's line 12.
+
+        Returns:
+          The event; with a from `paper_local_stddev` its rho is 1 / (2 sigma^2).
+        """
+        return cls(
+            clients_per_round=clients_per_round,
+            local_stddev=local_stddev,
+            clip_norm=clip_norm,
+            epochs=epochs,
+            charges_per_epoch=population,
+        )
+
+    def as_gaussian(self) -> dp_accounting.GaussianDpEvent:
+        """Returns the one Gaussian release that the training is as private as.
+
+        Adaptively composed Gaussian mechanisms of multiplier z, k of them, are
+        exactly as private as one of multiplier z / sqrt(k) (Dong, Roth and Su 2022,
+        Corollary 2), so that exact Gaussian accounting applies to it.
+        """
+        once = math.sqrt(self.clients_per_round) * self.local_stddev / self.clip_norm
+        return dp_accounting.GaussianDpEvent(
+            once / math.sqrt(self.epochs * self.charges_per_epoch)
+        )
+
+    @property
+    def rho(self) -> float:
+        """The zero-concentrated DP parameter of the whole training."""
+        return 1 / (2 * self.as_gaussian().noise_multiplier ** 2)
+
+    def rdp(self, orders: events.Orders) -> np.ndarray:
+        """See base class."""
+        return events.check_orders(orders) * self.rho

@@ -1,0 +1,68 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Matrix factorizations A = B C for correlated noise: numpy and scipy, float64.
+
+See docs/factorization.md for the symbols and the algorithms.
+"""
+
+from dpfl.factorization.errors import ErrorSummary
+from dpfl.factorization.methods import METHODS, compute
+from dpfl.factorization.sensitivity import (
+    FixedEpochs,
+    MinSeparation,
+    OneParticipation,
+    Plan,
+    Sensitivity,
+)
+from dpfl.factorization.storage import Cache, check_fits, load, save
+from dpfl.factorization.value import (
+    BandedFactors,
+    BandLowRankFactors,
+    BufferedFactors,
+    DenseFactors,
+    Factorization,
+    Factors,
+    ToeplitzFactors,
+    TreeFactors,
+)
+from dpfl.factorization.workloads import (
+    ConstantRate,
+    DropRate,
+    ExplicitRates,
+    LinearCooldown,
+    Schedule,
+    Workload,
+    momentum,
+    prefix_sum,
+)
+
+__all__ = [
+    "METHODS",
+    "BandLowRankFactors",
+    "BandedFactors",
+    "BufferedFactors",
+    "Cache",
+    "ConstantRate",
+    "DenseFactors",
+    "DropRate",
+    "ErrorSummary",
+    "ExplicitRates",
+    "Factorization",
+    "Factors",
+    "FixedEpochs",
+    "LinearCooldown",
+    "MinSeparation",
+    "OneParticipation",
+    "Plan",
+    "Schedule",
+    "Sensitivity",
+    "ToeplitzFactors",
+    "TreeFactors",
+    "Workload",
+    "check_fits",
+    "compute",
+    "load",
+    "momentum",
+    "prefix_sum",
+    "save",
+]

@@ -1,0 +1,69 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The table of methods: a name, and the function that factorizes a workload by it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from dpfl.factorization import banded, blt, optimal, structured, toeplitz, tree
+from dpfl.factorization.value import Factorization, ToeplitzFactors
+from dpfl.factorization.workloads import Workload
+
+
+def identity(workload: Workload) -> Factorization:
+    """C = I, B = A: independent noise in each round."""
+    first = np.zeros(workload.rounds)
+    first[0] = 1.0
+    return Factorization(
+        workload=workload, method="identity", params={}, factors=ToeplitzFactors(first)
+    )
+
+
+def band_low_rank(
+    workload: Workload, *, band: int, rank: int, rtol: float = 1e-6
+) -> Factorization:
+    """The structured approximation of the optimal factorization."""
+    found = optimal.factorize(workload, rtol=rtol)
+    return structured.band_low_rank(found, band, rank)
+
+
+METHODS: Mapping[str, Callable[..., Factorization]] = {
+    "identity": identity,
+    "honaker-online": tree.honaker_online,
+    "honaker-full": tree.honaker_full,
+    "optimal-prefix-sum": optimal.for_momentum,
+    "optimal": optimal.factorize,
+    "band-low-rank": band_low_rank,
+    "toeplitz-root": toeplitz.root,
+    "toeplitz": toeplitz.optimize_toeplitz,
+    "banded": banded.optimize_banded,
+    "blt-rational": blt.rational,
+    "blt": blt.optimize_blt,
+}
+
+
+def compute(workload: Workload, method: str, **params: Any) -> Factorization:
+    """Factorizes a workload by a method of the table.
+
+    Args:
+      workload: A.
+      method: A key of `METHODS`.
+      **params: Arguments of that function.
+
+    Raises:
+      ValueError: If there is no such method or it does not take the parameters.
+    """
+    if method not in METHODS:
+        raise ValueError(
+            f"method must be one of {', '.join(sorted(METHODS))}, found {method!r}."
+        )
+    try:
+        return METHODS[method](workload, **params)
+    except TypeError as error:
+        raise ValueError(
+            f"method {method} does not fit its parameters: {error}."
+        ) from error

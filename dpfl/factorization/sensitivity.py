@@ -1,0 +1,278 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Sensitivity of an encoder C under several ways of taking part.
+
+A client that takes part in the rounds pi adds u_i, ||u_i|| <= 1, to G[i, :] for i in
+pi. Then the encoder's output moves by || sum_i C[:, i] u_i^T ||_F, whose square is
+sum_ij X_ij <u_i, u_j> with X = C^T C. It is at most sum_ij |X_ij| over i, j in pi, and
+is that when X_pi has no negative entry (all u_i equal). So for every plan
+
+  sens(C)^2 <= max over the plan's pi of sum_{i,j in pi} |X_ij|
+
+with equality when X has no negative entry where the plan looks. A result says which.
+The separation of rounds i < j is j - i; a separation of 1 is consecutive rounds.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from dpfl.factorization import checks
+
+# Entries this far below zero, relative to the largest, are rounding of zeros.
+_ROUNDING = 1e-12
+
+
+@dataclasses.dataclass(frozen=True)
+class Sensitivity:
+    """A sensitivity per unit clip norm.
+
+    Attributes:
+      value: Always safe to calibrate noise to.
+      exact: False when `value` may be larger than the sensitivity.
+    """
+
+    value: float
+    exact: bool
+
+
+class Plan(abc.ABC):
+    """Which sets of rounds one client may take part in."""
+
+    @abc.abstractmethod
+    def sensitivity(self, encoder: np.ndarray) -> Sensitivity:
+        """Sensitivity of a dense encoder of shape (m, T)."""
+
+    @abc.abstractmethod
+    def as_dict(self) -> dict[str, Any]:
+        """A JSON description."""
+
+
+def _gram(encoder: np.ndarray) -> np.ndarray:
+    encoder = checks.matrix("encoder", encoder)
+    return encoder.T @ encoder
+
+
+def _has_negative(gram: np.ndarray) -> bool:
+    return bool(np.min(gram) < -_ROUNDING * np.max(np.abs(gram)))
+
+
+def participations(rounds: int, separation: int, limit: int | None = None) -> int:
+    """Largest number of participations: ceil(T / b), or `limit` when that is less.
+
+    Args:
+      rounds: T.
+      separation: b >= 1, least distance of two participations.
+      limit: k, or None for no limit.
+    """
+    possible = -(-checks.positive_int("rounds", rounds) // separation)
+    return possible if limit is None else min(limit, possible)
+
+
+@dataclasses.dataclass(frozen=True)
+class OneParticipation(Plan):
+    """Each client takes part in one round at most: max_j ||C[:, j]||, exact."""
+
+    def sensitivity(self, encoder: np.ndarray) -> Sensitivity:
+        """See base class."""
+        encoder = checks.matrix("encoder", encoder)
+        return Sensitivity(float(np.max(np.linalg.norm(encoder, axis=0))), True)
+
+    def as_dict(self) -> dict[str, Any]:
+        """See base class."""
+        return {"name": "one"}
+
+
+@dataclasses.dataclass(frozen=True)
+class FixedEpochs(Plan):
+    """k participations exactly b rounds apart (Choquette-Choo et al. 2023a, Sec. 2).
+
+    A client that starts in round j < b takes part in j, j + b, ..., k times or until
+    the rounds end: a client may be absent, which is never worse here.
+
+    Attributes:
+      epochs: k.
+      separation: b, rounds in an epoch.
+    """
+
+    epochs: int
+    separation: int
+
+    def __post_init__(self) -> None:
+        checks.positive_int("epochs", self.epochs)
+        checks.positive_int("separation", self.separation)
+
+    def sensitivity(self, encoder: np.ndarray) -> Sensitivity:
+        """See base class."""
+        gram = _gram(encoder)
+        worst, exact = 0.0, True
+        # A client need not start in the first epoch when there are more than k.
+        last = max(self.separation, len(gram) - self.separation * (self.epochs - 1))
+        for first in range(min(last, len(gram))):
+            rounds = slice(
+                first, first + self.separation * self.epochs, self.separation
+            )
+            part = gram[rounds, rounds]
+            value = float(np.sum(np.abs(part)))
+            if value > worst:
+                worst, exact = value, not _has_negative(part)
+        return Sensitivity(float(np.sqrt(worst)), exact)
+
+    def as_dict(self) -> dict[str, Any]:
+        """See base class."""
+        return {
+            "name": "fixed-epochs",
+            "epochs": self.epochs,
+            "separation": self.separation,
+        }
+
+
+@dataclasses.dataclass(frozen=True)
+class MinSeparation(Plan):
+    """At most k participations, any two at least b rounds apart.
+
+    Exact for an encoder whose columns i, j are orthogonal for |i - j| >= b (b bands at
+    most), by `heaviest_set` over the squared column norms; for a lower-triangular
+    Toeplitz encoder with coefficients that are not negative and do not rise, by
+    `toeplitz_min_separation`; otherwise the bound `min_separation_upper_bound`.
+
+    Attributes:
+      separation: b.
+      limit: k, or None for as many as fit.
+    """
+
+    separation: int
+    limit: int | None = None
+
+    def __post_init__(self) -> None:
+        checks.positive_int("separation", self.separation)
+        if self.limit is not None:
+            checks.positive_int("limit", self.limit)
+
+    def sensitivity(self, encoder: np.ndarray) -> Sensitivity:
+        """See base class."""
+        encoder = checks.matrix("encoder", encoder)
+        rounds = encoder.shape[1]
+        if participations(rounds, self.separation, self.limit) == 1:
+            return OneParticipation().sensitivity(encoder)
+        column = _toeplitz_column(encoder)
+        if column is not None and _is_monotone(column):
+            value = toeplitz_min_separation(column, self.separation, self.limit)
+            return Sensitivity(value, True)
+        gram = _gram(encoder)
+        if _is_banded(gram, self.separation):
+            squared = heaviest_set(np.diag(gram), self.separation, self.limit)
+            return Sensitivity(float(np.sqrt(squared)), True)
+        bound = min_separation_upper_bound(gram, self.separation, self.limit)
+        return Sensitivity(bound, False)
+
+    def as_dict(self) -> dict[str, Any]:
+        """See base class."""
+        return {
+            "name": "min-separation",
+            "separation": self.separation,
+            "limit": self.limit,
+        }
+
+
+def _toeplitz_column(encoder: np.ndarray) -> np.ndarray | None:
+    """The first column of a lower-triangular Toeplitz matrix, else None."""
+    rows, columns = encoder.shape
+    if rows != columns or np.any(np.triu(encoder, 1)):
+        return None
+    if not np.array_equal(encoder[1:, 1:], encoder[:-1, :-1]):
+        return None
+    return encoder[:, 0]
+
+
+def _is_monotone(coefficients: np.ndarray) -> bool:
+    return bool(np.all(coefficients >= 0) and np.all(np.diff(coefficients) <= 0))
+
+
+def _is_banded(gram: np.ndarray, separation: int) -> bool:
+    return not np.any(np.tril(gram, -separation))
+
+
+def heaviest_set(
+    weights: np.ndarray, separation: int, limit: int | None = None
+) -> np.ndarray:
+    """Greatest sum of w_i over i in pi, any two of pi b apart, at most k of them.
+
+    F(i, k) = max(w_i + F(i + b, k - 1), F(i + 1, k)), in O(T k) (Choquette-Choo et
+    al. 2023b, Algorithm 3). The empty set counts, so the result is not negative.
+
+    Args:
+      weights: shape (..., T); one problem for each leading index.
+      separation: b >= 1.
+      limit: k, or None for as many as fit.
+
+    Returns:
+      float64 of the leading shape.
+    """
+    weights = np.asarray(weights, dtype=np.float64)
+    rounds = weights.shape[-1]
+    best = np.zeros(weights.shape[:-1] + (rounds + separation,))
+    for _ in range(participations(rounds, separation, limit)):
+        best[..., :rounds] = weights + best[..., separation:]
+        best = np.maximum.accumulate(best[..., ::-1], axis=-1)[..., ::-1].copy()
+    return best[..., 0]
+
+
+def min_separation_upper_bound(
+    gram: np.ndarray, separation: int, limit: int | None = None
+) -> float:
+    """An upper bound on the sensitivity for any X.
+
+    Choquette-Choo et al. 2023b, Algorithm 4.
+    The heaviest set of each row of |X|, then the heaviest set of these row sums: the
+    rows need not agree on the set, so this is not less than the sensitivity.
+
+    Args:
+      gram: X = C^T C, shape (T, T).
+      separation: b >= 1.
+      limit: k, or None for as many as fit.
+    """
+    gram = np.abs(checks.matrix("gram", gram))
+    rows = heaviest_set(gram, separation, limit)
+    return float(np.sqrt(heaviest_set(rows, separation, limit)))
+
+
+def comb_sum(
+    coefficients: np.ndarray, separation: int, limit: int | None = None
+) -> np.ndarray:
+    """C applied to a comb: sum_{m < k} of c delayed by m b, shape (T,)."""
+    coefficients = checks.vector("coefficients", coefficients)
+    result = np.zeros_like(coefficients)
+    rounds = len(coefficients)
+    for m in range(participations(rounds, separation, limit)):
+        result[m * separation :] += coefficients[: rounds - m * separation]
+    return result
+
+
+def toeplitz_min_separation(
+    coefficients: np.ndarray, separation: int, limit: int | None = None
+) -> float:
+    """Exact (k, b) sensitivity of a lower-triangular Toeplitz C, in O(T k).
+
+    With coefficients that are not negative and do not rise, the worst client takes
+    part in rounds 0, b, ..., (k - 1) b (Kalinin and Lampert 2024, Theorem 2).
+
+    Args:
+      coefficients: First column of C, shape (T,).
+      separation: b >= 1.
+      limit: k, or None for as many as fit.
+
+    Raises:
+      ValueError: If a coefficient is negative or larger than the one before it.
+    """
+    coefficients = checks.vector("coefficients", coefficients)
+    if not _is_monotone(coefficients):
+        raise ValueError(
+            "coefficients must not be negative and must not rise, found "
+            f"{np.array2string(coefficients, threshold=8, precision=4)}."
+        )
+    return float(np.linalg.norm(comb_sum(coefficients, separation, limit)))

@@ -1,0 +1,200 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Factorizations on disk: one self-describing file each, and a cache of them.
+
+A file is an npz archive with a JSON `header` (workload, method, parameters, kind of
+factors, loss, lower bound, gap, sensitivity, versions, checksum over the arrays) and
+the arrays of the factors. It is written beside its place and moved there, so a reader
+sees all of it or nothing. No pickles.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Union
+
+import numpy as np
+import scipy
+
+import dpfl
+from dpfl.factorization import methods
+from dpfl.factorization.value import FACTORS, Factorization
+from dpfl.factorization.workloads import Workload
+
+FORMAT = 1
+_HEADER = "header"
+PathLike = Union[str, "os.PathLike[str]"]
+
+
+class StorageError(ValueError):
+    """A file is no factorization, is damaged, or does not fit the run."""
+
+
+def _checksum(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
+    """SHA-256 over the header and every array's name, type, shape and bytes."""
+    digest = hashlib.sha256()
+    digest.update(_canonical(header).encode())
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
+
+
+def _canonical(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def describe(factorization: Factorization) -> dict[str, Any]:
+    """The header without its checksum: JSON values only."""
+    return {
+        "format": FORMAT,
+        "workload": factorization.workload.as_dict(),
+        "method": factorization.method,
+        "params": dict(factorization.params),
+        "kind": factorization.factors.kind,
+        "loss": factorization.loss,
+        "lower_bound": factorization.lower_bound,
+        "gap": factorization.gap,
+        "sensitivity": factorization.sensitivity().value,
+        "versions": {
+            "dpfl": dpfl.__version__,
+            "numpy": np.__version__,
+            "scipy": scipy.__version__,
+        },
+    }
+
+
+def save(factorization: Factorization, path: PathLike) -> None:
+    """Writes a factorization to a file, atomically; an older file is replaced.
+
+    Raises:
+      OSError: If the file cannot be written.
+    """
+    path = Path(path)
+    header = describe(factorization)
+    arrays = factorization.factors.arrays()
+    header["checksum"] = _checksum(header, arrays)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            contents: dict[str, Any] = {_HEADER: np.array(_canonical(header)), **arrays}
+            np.savez(stream, **contents)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(partial, path)
+    except BaseException:
+        os.unlink(partial)
+        raise
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+        header = json.loads(str(arrays.pop(_HEADER)[()]))
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise StorageError(
+            f"{path} must be a saved factorization, and cannot be read as one: {error}."
+        ) from error
+    if not isinstance(header, dict) or header.get("format") != FORMAT:
+        found = header.get("format") if isinstance(header, dict) else None
+        raise StorageError(f"{path} must have format {FORMAT}, found {found!r}.")
+    return header, arrays
+
+
+def load(path: PathLike, *, workload: Workload | None = None) -> Factorization:
+    """Reads a factorization.
+
+    Args:
+      path: The file.
+      workload: The run's workload, to refuse a file that is for another; or None.
+
+    Raises:
+      FileNotFoundError: If there is no such file.
+      StorageError: If it is damaged or is for another workload.
+    """
+    path = Path(path)
+    header, arrays = _read(path)
+    found = header.pop("checksum", None)
+    if found != _checksum(header, arrays):
+        raise StorageError(
+            f"{path} is damaged: its contents do not match its checksum {found}."
+        )
+    try:
+        factorization = Factorization(
+            workload=Workload.from_dict(header["workload"]),
+            method=header["method"],
+            params=header["params"],
+            factors=FACTORS[header["kind"]](**arrays),
+            lower_bound=header["lower_bound"],
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise StorageError(f"{path} does not hold a factorization: {error}.") from error
+    if workload is not None:
+        check_fits(factorization, workload, name=str(path))
+    return factorization
+
+
+def check_fits(
+    factorization: Factorization, workload: Workload, *, name: str = "factorization"
+) -> None:
+    """Refuses a factorization of another workload.
+
+    Raises:
+      StorageError: If rounds, momentum or rates differ from the run's.
+    """
+    if factorization.rounds != workload.rounds:
+        raise StorageError(
+            f"{name} must be for {workload.rounds} rounds, found one for "
+            f"{factorization.rounds}."
+        )
+    same_rates = np.array_equal(factorization.workload.rates, workload.rates)
+    if factorization.workload.momentum != workload.momentum or not same_rates:
+        raise StorageError(
+            f"{name} must be for the workload ({workload}), found one for "
+            f"({factorization.workload})."
+        )
+
+
+class Cache:
+    """A directory of factorizations, each under the hash of what was asked for."""
+
+    def __init__(self, directory: PathLike):
+        """Files are kept in `directory`, which is made when first needed."""
+        self._directory = Path(directory)
+
+    def path(self, workload: Workload, method: str, **params: Any) -> Path:
+        """Where the answer to this request is kept."""
+        request = {
+            "format": FORMAT,
+            "dpfl": dpfl.__version__,
+            "workload": workload.as_dict(),
+            "method": method,
+            "params": params,
+        }
+        key = hashlib.sha256(_canonical(request).encode()).hexdigest()
+        return self._directory / f"{method}-{workload.rounds}-{key[:16]}.npz"
+
+    def get(self, workload: Workload, method: str, **params: Any) -> Factorization:
+        """Loads the answer, or computes and keeps it.
+
+        Raises:
+          StorageError: If the file kept is damaged.
+          ValueError: If the method or its parameters are not valid.
+        """
+        path = self.path(workload, method, **params)
+        if path.exists():
+            return load(path, workload=workload)
+        factorization = methods.compute(workload, method, **params)
+        save(factorization, path)
+        return factorization

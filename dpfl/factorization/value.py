@@ -1,0 +1,498 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The frozen value all of this package makes: a workload and its factors.
+
+`factors` says how A = B C is held, and is what a stream of correlated noise reads:
+
+  DenseFactors        B and C in full
+  TreeFactors         B in full, the nodes of C
+  BandLowRankFactors  B as a band plus a low-rank part; C = B^-1 A
+  ToeplitzFactors     C as its first column; B = A C^-1
+  BandedFactors       C as its diagonals; B = A C^-1
+  BufferedFactors     C as a rational generating function; B = A C^-1
+
+For the last three the noise is A (C^-1 Z), and C^-1 Z obeys a short recurrence:
+y_t = (z_t - sum_{j>=1} C[t, t-j] y_{t-j}) / C[t, t].
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import functools
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy import linalg, signal
+
+from dpfl.factorization import checks, errors
+from dpfl.factorization.sensitivity import OneParticipation, Plan, Sensitivity
+from dpfl.factorization.workloads import Workload
+
+
+class Factors(abc.ABC):
+    """One way to hold B and C; the fields of a subclass are its arrays."""
+
+    kind: ClassVar[str]
+
+    @property
+    @abc.abstractmethod
+    def rounds(self) -> int:
+        """T."""
+
+    @abc.abstractmethod
+    def encoder(self, workload: Workload) -> np.ndarray:
+        """C, dense float64 of shape (m, T)."""
+
+    @abc.abstractmethod
+    def decoder(self, workload: Workload) -> np.ndarray:
+        """B, dense float64 of shape (T, m)."""
+
+    def row_norms_squared(self, workload: Workload) -> np.ndarray:
+        """||B[i, :]||^2, shape (T,)."""
+        decoder = self.decoder(workload)
+        return np.einsum("ij,ij->i", decoder, decoder)
+
+    def sensitivity(self, workload: Workload, plan: Plan) -> Sensitivity:
+        """Sensitivity of C under a plan of participation."""
+        return plan.sensitivity(self.encoder(workload))
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The fields by name: with the class, all there is to it."""
+        return {
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(self)  # type: ignore[arg-type]
+        }
+
+
+def _freeze(instance: Factors) -> None:
+    """Makes the fields read-only arrays: a frozen value must not change inside."""
+    for name, array in instance.arrays().items():
+        array = np.array(array, order="C")
+        array.setflags(write=False)
+        object.__setattr__(instance, name, array)
+
+
+def toeplitz_matrix(coefficients: np.ndarray, rounds: int) -> np.ndarray:
+    """The lower-triangular Toeplitz matrix with this first column, zero-padded."""
+    column = np.zeros(rounds)
+    kept = min(rounds, len(coefficients))
+    column[:kept] = coefficients[:kept]
+    return linalg.toeplitz(column, np.zeros(rounds))
+
+
+def series_inverse(coefficients: np.ndarray, rounds: int) -> np.ndarray:
+    """First column of C^-1 for a lower-triangular Toeplitz C: 1 / c(x) mod x^T."""
+    impulse = np.zeros(rounds)
+    impulse[0] = 1.0
+    return signal.lfilter([1.0], coefficients[:rounds], impulse)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class DenseFactors(Factors):
+    """B and C in full.
+
+    Attributes:
+      b: float64 of shape (T, m).
+      c: float64 of shape (m, T).
+    """
+
+    b: np.ndarray
+    c: np.ndarray
+    kind = "dense"
+
+    def __post_init__(self) -> None:
+        b, c = checks.matrix("b", self.b), checks.matrix("c", self.c)
+        if b.shape != c.shape[::-1]:
+            raise ValueError(
+                f"b must have the shape of c transposed, found {b.shape} and {c.shape}."
+            )
+        _freeze(self)
+
+    @property
+    def rounds(self) -> int:
+        """See base class."""
+        return len(self.b)
+
+    def encoder(self, workload: Workload) -> np.ndarray:
+        """See base class."""
+        del workload
+        return self.c
+
+    def decoder(self, workload: Workload) -> np.ndarray:
+        """See base class."""
+        del workload
+        return self.b
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class TreeFactors(Factors):
+    """A binary tree: C[j, t] is 1 for the rounds t of node j.
+
+    Attributes:
+      b: float64 of shape (T, m).
+      nodes: int64 of shape (m, 2): first round and height of a node, which sums
+        2^height rounds; ordered by the step at which it is complete.
+    """
+
+    b: np.ndarray
+    nodes: np.ndarray
+    kind = "tree"
+
+    def __post_init__(self) -> None:
+        b = checks.matrix("b", self.b)
+        if np.shape(self.nodes) != (b.shape[1], 2):
+            raise ValueError(
+                f"nodes must have shape {(b.shape[1], 2)}, found "
+                f"{np.shape(self.nodes)}."
+            )
+        _freeze(self)
+
+    @property
+    def rounds(self) -> int:
+        """See base class."""
+        return len(self.b)
+
+    @property
+    def complete_at(self) -> np.ndarray:
+        """The step (from 0) whose round completes each node, int64 of shape (m,)."""
+        return self.nodes[:, 0] + (1 << self.nodes[:, 1]) - 1
+
+    def encoder(self, workload: Workload) -> np.ndarray:
+        """See base class."""
+        steps = np.arange(workload.rounds)
+        first = self.nodes[:, :1]
+        inside = (steps >= first) & (steps <= self.complete_at[:, None])
+        return inside.astype(np.float64)
+
+    def decoder(self, workload: Workload) -> np.ndarray:
+        """See base class."""
+        del workload
+        return self.b
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class BandLowRankFactors(Factors):
+    """B[i, j] = band[i, i - j] for i - j < h, left[i] . right[j] below; C = B^-1 A.
+
+    Attributes:
+      band: float64 of shape (T, h), h >= 1; band[:, 0] is the diagonal, non-zero.
+      left: float64 of shape (T, r).
+      right: float64 of shape (T, r).
+    """
+
+    band: np.ndarray
+    left: np.ndarray
+    right: np.ndarray
+    kind = "band-low-rank"
+
+    def __post_init__(self) -> None:
+        band = checks.matrix("band", self.band)
+        if np.any(band[:, 0] == 0):
+            raise ValueError("band must have a non-zero diagonal, found a zero in it.")
+        if np.shape(self.left) != np.shape(self.right) or len(self.left) != len(band):
+            raise ValueError(
+                f"left and right must both have shape ({len(band)}, r), found "
+                f"{np.shape(self.left)} and {np.shape(self.right)}."
+            )
+        _freeze(self)
+
+    @property
+    def rounds(self) -> int:
+        """See base class."""
+        return len(self.band)
+
+    def decoder(self, workload: Workload) -> np.ndarray:
+        """See base class."""
+        del workload
+        width = self.band.shape[1]
+        result = np.tril(self.left @ self.right.T, -width)
+        for k in range(width):
+            np.fill_diagonal(result[k:], self.band[k:, k])
+        return result
+
+    def encoder(self, workload: Workload) -> np.ndarray:
+        """See base class."""
+        return linalg.solve_triangular(
+            self.decoder(workload), workload.matrix(), lower=True
+        )
+
+
+class _EncoderFactors(Factors):
+    """Factors given by a lower-triangular C alone: B = A C^-1."""
+
+    def decoder(self, workload: Workload) -> np.ndarray:
+        """See base class."""
+        inverse = linalg.solve_triangular(
+            self.encoder(workload), np.eye(workload.rounds), lower=True
+        )
+        return np.tril(workload.apply(inverse))
+
+
+class _ToeplitzEncoderFactors(_EncoderFactors):
+    """Factors given by a lower-triangular Toeplitz C alone."""
+
+    @abc.abstractmethod
+    def coefficients(self) -> np.ndarray:
+        """First column of C, shape (T,)."""
+
+    def inverse_coefficients(self) -> np.ndarray:
+        """First column of C^-1, shape (T,)."""
+        return series_inverse(self.coefficients(), self.rounds)
+
+    def encoder(self, workload: Workload) -> np.ndarray:
+        """See base class."""
+        return toeplitz_matrix(self.coefficients(), workload.rounds)
+
+    def decoder(self, workload: Workload) -> np.ndarray:
+        """See base class."""
+        inverse = toeplitz_matrix(self.inverse_coefficients(), workload.rounds)
+        return np.tril(workload.apply(inverse))
+
+    def row_norms_squared(self, workload: Workload) -> np.ndarray:
+        """See base class; O(T) memory when A is Toeplitz, since then B is."""
+        if not workload.is_toeplitz:
+            return super().row_norms_squared(workload)
+        return np.cumsum(workload.apply(self.inverse_coefficients()) ** 2)
+
+    def sensitivity(self, workload: Workload, plan: Plan) -> Sensitivity:
+        """See base class; without forming C for one participation."""
+        if isinstance(plan, OneParticipation):
+            norm = float(np.linalg.norm(self.coefficients()))
+            return Sensitivity(norm, True)
+        return super().sensitivity(workload, plan)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ToeplitzFactors(_ToeplitzEncoderFactors):
+    """C[i, j] = c[i - j].
+
+    Attributes:
+      c: float64 of shape (T,), c[0] > 0; zeros from the number of bands on.
+    """
+
+    c: np.ndarray
+    kind = "toeplitz"
+
+    def __post_init__(self) -> None:
+        c = checks.vector("c", self.c)
+        if c[0] <= 0:
+            raise ValueError(f"c must start with a positive value, found {c[0]:g}.")
+        _freeze(self)
+
+    @property
+    def rounds(self) -> int:
+        """See base class."""
+        return len(self.c)
+
+    @property
+    def bands(self) -> int:
+        """Number of diagonals up to the last that is not zero."""
+        return int(np.flatnonzero(self.c)[-1]) + 1
+
+    def coefficients(self) -> np.ndarray:
+        """See base class."""
+        return self.c
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class BandedFactors(_EncoderFactors):
+    """C[i, j] = diagonals[j, i - j] for 0 <= i - j < h: row j is column j of C.
+
+    Attributes:
+      diagonals: float64 of shape (T, h), zero where i would be T or more; its first
+        column, the main diagonal, is positive.
+    """
+
+    diagonals: np.ndarray
+    kind = "banded"
+
+    def __post_init__(self) -> None:
+        diagonals = checks.matrix("diagonals", self.diagonals)
+        rounds, bands = diagonals.shape
+        if bands > rounds:
+            raise ValueError(
+                f"diagonals must have at most {rounds} columns, found {bands}."
+            )
+        if np.min(diagonals[:, 0]) <= 0:
+            raise ValueError("diagonals must start with a positive main diagonal.")
+        _freeze(self)
+
+    @property
+    def rounds(self) -> int:
+        """See base class."""
+        return len(self.diagonals)
+
+    def encoder(self, workload: Workload) -> np.ndarray:
+        """See base class."""
+        rounds, bands = self.diagonals.shape
+        result = np.zeros((rounds, rounds))
+        for k in range(bands):
+            np.fill_diagonal(result[k:], self.diagonals[: rounds - k, k])
+        return result
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class BufferedFactors(_ToeplitzEncoderFactors):
+    """Buffered linear Toeplitz: c_0 = 1, c_t = sum_i scale[i] decay[i]^(t-1).
+
+    C and C^-1 have the same form, so d buffers do for either. With s_0 = 0 of d
+    buffers, C^-1 z is y_t = z_t - scale . s_t, s_{t+1} = decay * s_t + y_t; and equally
+    y_t = z_t + inverse_scale . r_t, r_{t+1} = inverse_decay * r_t + z_t.
+
+    Attributes:
+      length: T, int64 scalar.
+      decay: theta, float64 of shape (d,), decreasing, in (0, 1).
+      scale: omega, float64 of shape (d,).
+      inverse_decay: theta of C^-1, shape (d,).
+      inverse_scale: omega of C^-1, shape (d,).
+    """
+
+    length: np.ndarray
+    decay: np.ndarray
+    scale: np.ndarray
+    inverse_decay: np.ndarray
+    inverse_scale: np.ndarray
+    kind = "buffered"
+
+    def __post_init__(self) -> None:
+        checks.positive_int("length", np.asarray(self.length).item())
+        shape = checks.vector("decay", self.decay).shape
+        for name in ("scale", "inverse_decay", "inverse_scale"):
+            found = checks.vector(name, getattr(self, name)).shape
+            if found != shape:
+                raise ValueError(
+                    f"{name} must have the shape of decay, {shape}, found {found}."
+                )
+        _freeze(self)
+
+    @property
+    def rounds(self) -> int:
+        """See base class."""
+        return int(self.length)
+
+    @property
+    def buffers(self) -> int:
+        """Number of buffers d."""
+        return len(self.decay)
+
+    def coefficients(self) -> np.ndarray:
+        """See base class."""
+        return _buffered_column(self.decay, self.scale, self.rounds)
+
+    def inverse_coefficients(self) -> np.ndarray:
+        """See base class."""
+        return _buffered_column(self.inverse_decay, self.inverse_scale, self.rounds)
+
+
+def _buffered_column(decay: np.ndarray, scale: np.ndarray, rounds: int) -> np.ndarray:
+    powers = decay[:, None] ** np.arange(rounds - 1)
+    return np.concatenate([[1.0], scale @ powers])
+
+
+FACTORS: Mapping[str, type[Factors]] = {
+    "dense": DenseFactors,
+    "tree": TreeFactors,
+    "band-low-rank": BandLowRankFactors,
+    "toeplitz": ToeplitzFactors,
+    "banded": BandedFactors,
+    "buffered": BufferedFactors,
+}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Factorization:
+    """A = B C for one workload.
+
+    Attributes:
+      workload: A.
+      method: Name of the method that made it, a key of `methods.METHODS`.
+      params: The method's parameters, JSON values.
+      factors: B and C.
+      lower_bound: A lower bound on the loss of every factorization of A, or None
+        where the method does not give one.
+    """
+
+    workload: Workload
+    method: str
+    params: Mapping[str, Any]
+    factors: Factors
+    lower_bound: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.factors.rounds != self.workload.rounds:
+            raise ValueError(
+                f"factors must be for {self.workload.rounds} rounds, found "
+                f"{self.factors.rounds}."
+            )
+
+    @property
+    def rounds(self) -> int:
+        """T."""
+        return self.workload.rounds
+
+    def encoder(self) -> np.ndarray:
+        """C, dense float64 of shape (m, T)."""
+        return self.factors.encoder(self.workload)
+
+    def decoder(self) -> np.ndarray:
+        """B, dense float64 of shape (T, m)."""
+        return self.factors.decoder(self.workload)
+
+    def materialize(self) -> tuple[np.ndarray, np.ndarray]:
+        """(B, C), dense."""
+        return self.decoder(), self.encoder()
+
+    def decoder_rows(self, start: int, stop: int) -> np.ndarray:
+        """Rows start, ..., stop - 1 of B: the noise of these released iterates.
+
+        Raises:
+          IndexError: If 0 <= start < stop <= T does not hold.
+        """
+        self._check_rows(start, stop)
+        return self.decoder()[start:stop]
+
+    def noising_rows(self, start: int, stop: int) -> np.ndarray:
+        """Rows of A^-1 B: the noise of these rounds' sums, before A is applied.
+
+        A server whose optimizer applies A itself adds (A^-1 B Z)[t, :] in round t.
+
+        Raises:
+          IndexError: If 0 <= start < stop <= T does not hold.
+        """
+        self._check_rows(start, stop)
+        return self.workload.solve(self.decoder())[start:stop]
+
+    def _check_rows(self, start: int, stop: int) -> None:
+        if not 0 <= start < stop <= self.rounds:
+            raise IndexError(
+                f"rows must lie in 0 <= start < stop <= {self.rounds}, found "
+                f"start={start}, stop={stop}."
+            )
+
+    def sensitivity(self, plan: Plan | None = None) -> Sensitivity:
+        """Sensitivity of C per unit clip norm; None is one participation."""
+        plan = OneParticipation() if plan is None else plan
+        return self.factors.sensitivity(self.workload, plan)
+
+    def step_errors(self, plan: Plan | None = None) -> np.ndarray:
+        """Squared error of each iterate per unit noise multiplier, shape (T,)."""
+        norms = self.factors.row_norms_squared(self.workload)
+        return errors.per_step(norms, self.sensitivity(plan).value)
+
+    def errors(self, plan: Plan | None = None) -> errors.ErrorSummary:
+        """Total, mean, root mean, largest and last squared error."""
+        return errors.summarize(self.step_errors(plan))
+
+    @functools.cached_property
+    def loss(self) -> float:
+        """||B||_F^2 max_j ||C[:, j]||^2: total squared error, one participation."""
+        return self.errors().total
+
+    @property
+    def gap(self) -> float | None:
+        """(loss - lower_bound) / loss, or None without a bound."""
+        if self.lower_bound is None:
+            return None
+        return (self.loss - self.lower_bound) / self.loss

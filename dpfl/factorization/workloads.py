@@ -1,0 +1,286 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Workloads: the linear map A from round sums to what the server releases.
+
+Momentum SGD with rates eta is x_t = x_0 - sum_{s<=t} eta_s m_s with
+m_s = beta m_{s-1} + g_s, so its iterates are x_0 - M G for
+M = S diag(eta) M_beta, where S is the prefix sum (ones on and below the diagonal)
+and M_beta[i, j] = beta^(i-j) for i >= j (Denisov et al. 2022, Proposition 4.2).
+Every workload of this package is such an M; the prefix sum is beta = 0, eta = 1.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from scipy import signal
+
+from dpfl.factorization import checks
+
+
+class Schedule(abc.ABC):
+    """A data-independent learning-rate schedule, relative to the base rate."""
+
+    name: str
+
+    @abc.abstractmethod
+    def rates(self, rounds: int) -> np.ndarray:
+        """The rates eta, float64 of shape (rounds,), all positive."""
+
+    def resampled(self, rounds: int) -> Schedule:
+        """The same shape of schedule over another number of rounds."""
+        del rounds
+        return self
+
+    def as_dict(self) -> dict[str, Any]:
+        """A JSON value from which `schedule_from_dict` makes an equal schedule."""
+        return {"name": self.name, **dataclasses.asdict(self)}  # type: ignore[call-overload]
+
+
+@dataclasses.dataclass(frozen=True)
+class ConstantRate(Schedule):
+    """eta_t = 1."""
+
+    name = "constant"
+
+    def rates(self, rounds: int) -> np.ndarray:
+        """See base class."""
+        return np.ones(checks.positive_int("rounds", rounds))
+
+
+def _tail(rounds: int, fraction: float) -> int:
+    """Length of the tail of a run: fraction of it, rounded, at least one round."""
+    return max(1, round(rounds * fraction))
+
+
+@dataclasses.dataclass(frozen=True)
+class DropRate(Schedule):
+    """eta_t = 1, then `factor` over the last `fraction` of the rounds.
+
+    Attributes:
+      factor: The rate after the drop over the rate before it, positive.
+      fraction: Share of the rounds after the drop, in (0, 1].
+    """
+
+    factor: float = 0.1
+    fraction: float = 0.25
+    name = "drop"
+
+    def __post_init__(self) -> None:
+        checks.real("factor", self.factor, above=0)
+        checks.real("fraction", self.fraction, above=0, at_most=1)
+
+    def rates(self, rounds: int) -> np.ndarray:
+        """See base class."""
+        rates = np.ones(checks.positive_int("rounds", rounds))
+        rates[rounds - _tail(rounds, self.fraction) :] = self.factor
+        return rates
+
+
+@dataclasses.dataclass(frozen=True)
+class LinearCooldown(Schedule):
+    """eta_t = 1, then linear to `final` over the last `fraction` of the rounds.
+
+    With w rounds in the tail, its i-th rate (from 1) is 1 - (1 - final) i / w: the
+    last round's is `final` exactly. The defaults are the cooldown of Denisov et al.
+    2022, Figure 3.
+
+    Attributes:
+      final: The last round's rate, positive.
+      fraction: Share of the rounds in the tail, in (0, 1].
+    """
+
+    final: float = 0.05
+    fraction: float = 0.25
+    name = "cooldown"
+
+    def __post_init__(self) -> None:
+        checks.real("final", self.final, above=0)
+        checks.real("fraction", self.fraction, above=0, at_most=1)
+
+    def rates(self, rounds: int) -> np.ndarray:
+        """See base class."""
+        rates = np.ones(checks.positive_int("rounds", rounds))
+        tail = _tail(rounds, self.fraction)
+        rates[rounds - tail :] -= (1 - self.final) * np.arange(1, tail + 1) / tail
+        return rates
+
+
+@dataclasses.dataclass(frozen=True)
+class ExplicitRates(Schedule):
+    """The rates given one by one.
+
+    Attributes:
+      values: One positive rate a round.
+    """
+
+    values: tuple[float, ...]
+    name = "explicit"
+
+    def __post_init__(self) -> None:
+        values = tuple(float(v) for v in checks.vector("values", self.values))
+        if min(values) <= 0:
+            raise ValueError(f"values must be positive, found {min(values):g}.")
+        object.__setattr__(self, "values", values)
+
+    def rates(self, rounds: int) -> np.ndarray:
+        """See base class.
+
+        Raises:
+          ValueError: If `rounds` is not the number of rates given.
+        """
+        if rounds != len(self.values):
+            raise ValueError(
+                f"rounds must be the number of rates, {len(self.values)}, found "
+                f"{rounds}."
+            )
+        return np.array(self.values)
+
+    def resampled(self, rounds: int) -> Schedule:
+        """See base class."""
+        old = (np.arange(len(self.values)) + 0.5) / len(self.values)
+        new = (np.arange(rounds) + 0.5) / rounds
+        return ExplicitRates(tuple(np.interp(new, old, self.values)))
+
+
+_SCHEDULES: Mapping[str, type[Schedule]] = {
+    "constant": ConstantRate,
+    "drop": DropRate,
+    "cooldown": LinearCooldown,
+    "explicit": ExplicitRates,
+}
+
+
+def schedule_from_dict(value: Mapping[str, Any]) -> Schedule:
+    """The schedule that `Schedule.as_dict` described.
+
+    Raises:
+      ValueError: If the name is unknown or the fields do not fit.
+    """
+    fields = dict(value)
+    name = fields.pop("name", None)
+    if name not in _SCHEDULES:
+        raise ValueError(
+            f"schedule must be one of {', '.join(sorted(_SCHEDULES))}, found {name!r}."
+        )
+    if "values" in fields:
+        fields["values"] = tuple(fields["values"])
+    try:
+        return _SCHEDULES[name](**fields)
+    except TypeError as error:
+        raise ValueError(f"schedule {name} does not take {fields}: {error}.") from error
+
+
+@dataclasses.dataclass(frozen=True)
+class Workload:
+    """M = S diag(eta) M_beta over T rounds.
+
+    Attributes:
+      rounds: T, the number of rounds in one stream.
+      momentum: beta in [0, 1).
+      schedule: The rates eta, relative to the server's base rate.
+    """
+
+    rounds: int
+    momentum: float = 0.0
+    schedule: Schedule = ConstantRate()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rounds", checks.positive_int("rounds", self.rounds))
+        momentum = checks.real("momentum", self.momentum, at_least=0, below=1)
+        object.__setattr__(self, "momentum", momentum)
+        if not isinstance(self.schedule, Schedule):
+            raise TypeError(f"schedule must be a Schedule, found {self.schedule!r}.")
+        rates = self.schedule.rates(self.rounds)
+        if np.min(rates) <= 0:
+            raise ValueError(f"rates must be positive, found {np.min(rates):g}.")
+
+    @property
+    def rates(self) -> np.ndarray:
+        """eta, float64 of shape (T,)."""
+        return self.schedule.rates(self.rounds)
+
+    @property
+    def is_toeplitz(self) -> bool:
+        """Whether A[i, j] depends on i - j alone: a constant rate."""
+        return isinstance(self.schedule, ConstantRate)
+
+    @property
+    def is_prefix_sum(self) -> bool:
+        """Whether A is the prefix sum S."""
+        return self.is_toeplitz and self.momentum == 0
+
+    def with_rounds(self, rounds: int) -> Workload:
+        """The same kind of workload over another number of rounds."""
+        rounds = checks.positive_int("rounds", rounds)
+        return Workload(rounds, self.momentum, self.schedule.resampled(rounds))
+
+    def apply(self, x: np.ndarray) -> np.ndarray:
+        """A x without forming A, in O(size of x); x has shape (T, ...)."""
+        x = np.asarray(x, dtype=np.float64)
+        moment = x
+        if self.momentum:
+            moment = signal.lfilter([1.0], [1.0, -self.momentum], x, axis=0)
+        rates = self.rates.reshape((-1,) + (1,) * (x.ndim - 1))
+        return np.cumsum(rates * moment, axis=0)
+
+    def solve(self, y: np.ndarray) -> np.ndarray:
+        """A^-1 y in O(size of y): A^-1 has three diagonals; y has shape (T, ...)."""
+        y = np.asarray(y, dtype=np.float64)
+        moment = np.diff(y, axis=0, prepend=np.zeros_like(y[:1]))
+        moment /= self.rates.reshape((-1,) + (1,) * (y.ndim - 1))
+        result = moment.copy()
+        result[1:] -= self.momentum * moment[:-1]
+        return result
+
+    def matrix(self) -> np.ndarray:
+        """A, float64 of shape (T, T), lower triangular."""
+        return self.apply(np.eye(self.rounds))
+
+    def coefficients(self) -> np.ndarray:
+        """The first column of A, shape (T,): all of A when it is Toeplitz."""
+        impulse = np.zeros(self.rounds)
+        impulse[0] = 1.0
+        return self.apply(impulse)
+
+    def as_dict(self) -> dict[str, Any]:
+        """A JSON value from which `from_dict` makes an equal workload."""
+        return {
+            "rounds": self.rounds,
+            "momentum": self.momentum,
+            "schedule": self.schedule.as_dict(),
+        }
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> Workload:
+        """The workload that `as_dict` described.
+
+        Raises:
+          ValueError: If a field is missing or does not fit.
+        """
+        try:
+            rounds, momentum = value["rounds"], value["momentum"]
+            schedule = schedule_from_dict(value["schedule"])
+        except (KeyError, AttributeError, TypeError) as error:
+            raise ValueError(f"workload is not described by {value!r}.") from error
+        return cls(rounds, momentum, schedule)
+
+    def __str__(self) -> str:
+        kind = "prefix sum" if self.momentum == 0 else f"momentum {self.momentum:g}"
+        return f"{kind}, {self.schedule.name} rate, T={self.rounds}"
+
+
+def prefix_sum(rounds: int) -> Workload:
+    """S: ones on and below the diagonal."""
+    return Workload(rounds)
+
+
+def momentum(
+    rounds: int, beta: float = 0.9, schedule: Schedule | None = None
+) -> Workload:
+    """M = S diag(eta) M_beta; a constant rate unless a schedule is given."""
+    return Workload(rounds, beta, schedule if schedule is not None else ConstantRate())

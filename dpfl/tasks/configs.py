@@ -1,0 +1,305 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""The options of every task, checked when they are made.
+
+No TensorFlow in here: a binary can turn the fields into flags, and refuse a bad
+value, before anything slow is imported.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import numbers
+from typing import Any, Optional
+
+DIGITS_MODELS = ("small_cnn", "cnn", "2nn")
+EMNIST_MODELS = ("cnn", "2nn")
+SYNTHETIC_MODELS = ("cnn", "2nn", "lstm", "small_cnn")
+VERIFY_CHOICES = ("fast", "full")
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+
+
+def check_integer(name: str, value: Any, minimum: int) -> None:
+    """Refuses anything but an integer of at least `minimum`.
+
+    Args:
+      name: The argument's name, for the message.
+      value: The value found.
+      minimum: The smallest value allowed.
+
+    Raises:
+      TypeError: If `value` is not an integer (a bool is not one).
+      ValueError: If `value` is less than `minimum`.
+    """
+    if not _is_integer(value):
+        raise TypeError(f"{name} must be an integer of at least {minimum}: {value!r}.")
+    if value < minimum:
+        raise ValueError(f"{name} must be at least {minimum}: {value!r}.")
+
+
+def check_optional_integer(name: str, value: Any, minimum: int) -> None:
+    """As `check_integer`, with None allowed."""
+    if value is not None:
+        check_integer(name, value, minimum)
+
+
+def check_real(name: str, value: Any, *, above: float, below: float = math.inf) -> None:
+    """Refuses anything but a finite number strictly between `above` and `below`.
+
+    Args:
+      name: The argument's name, for the message.
+      value: The value found.
+      above: The open lower end.
+      below: The open upper end.
+
+    Raises:
+      TypeError: If `value` is not a real number (a bool is not one).
+      ValueError: If `value` is not finite or not between the two ends.
+    """
+    upper = "" if math.isinf(below) else f" and below {below:g}"
+    wanted = f"{name} must be a finite number above {above:g}{upper}: {value!r}."
+    if not isinstance(value, numbers.Real) or isinstance(value, bool):
+        raise TypeError(wanted)
+    if not (math.isfinite(value) and above < value < below):
+        raise ValueError(wanted)
+
+
+def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
+    """Refuses anything but one of `choices`.
+
+    Args:
+      name: The argument's name, for the message.
+      value: The value found.
+      choices: What is allowed.
+
+    Raises:
+      ValueError: If `value` is not one of `choices`.
+    """
+    if not isinstance(value, str) or value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(choices)}: {value!r}.")
+
+
+def check_bool(name: str, value: Any) -> None:
+    """Refuses anything but True and False, with a TypeError."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False: {value!r}.")
+
+
+def option(default: Any, text: str) -> Any:
+    """A dataclass field with its one-line help, which a binary shows for the flag."""
+    return dataclasses.field(default=default, metadata={"help": text})
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskConfig:
+    """What every task has: how a client's examples become batches.
+
+    Attributes:
+      batch_size: Examples of a local batch; the last batch may be smaller.
+      client_epochs: Passes over the client's examples in one round.
+      max_examples_per_client: Examples of one pass at most, after shuffling; None
+        for all.
+      shuffle_seed: Seed of the local order of examples, which is a function of this
+        seed, the client, the round and the pass alone; None keeps the stored order.
+    """
+
+    batch_size: int = option(16, "Examples of a local batch.")
+    client_epochs: int = option(1, "Passes over a client's examples in one round.")
+    max_examples_per_client: Optional[int] = option(
+        None, "Examples of one local pass at most; unset for all."
+    )
+    shuffle_seed: Optional[int] = option(
+        0, "Seed of the local order of examples; unset keeps the stored order."
+    )
+
+    def __post_init__(self):
+        check_integer("batch_size", self.batch_size, 1)
+        check_integer("client_epochs", self.client_epochs, 1)
+        check_optional_integer(
+            "max_examples_per_client", self.max_examples_per_client, 1
+        )
+        check_optional_integer("shuffle_seed", self.shuffle_seed, 0)
+
+
+@dataclasses.dataclass(frozen=True)
+class DigitsConfig(TaskConfig):
+    """Options of `digits`.
+
+    Attributes:
+      model: 'small_cnn' (no random layer, the default), 'cnn' or '2nn'.
+      num_clients: Clients over which the training images are split.
+      dirichlet_alpha: Concentration of a client's label distribution: small means
+        few labels per client, large means all alike.
+      test_fraction: Share of the images of each label that is held out.
+      partition_seed: Seed of the split, independent of the run's seed.
+    """
+
+    client_epochs: int = option(5, "Passes over a client's examples in one round.")
+    model: str = option("small_cnn", f"One of {', '.join(DIGITS_MODELS)}.")
+    num_clients: int = option(100, "Clients over which the images are split.")
+    dirichlet_alpha: float = option(
+        0.5, "Concentration of a client's labels; small is heterogeneous."
+    )
+    test_fraction: float = option(0.2, "Share of each label held out for testing.")
+    partition_seed: int = option(0, "Seed of the split over clients.")
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_choice("model", self.model, DIGITS_MODELS)
+        check_integer("num_clients", self.num_clients, 1)
+        check_real("dirichlet_alpha", self.dirichlet_alpha, above=0.0)
+        check_real("test_fraction", self.test_fraction, above=0.0, below=1.0)
+        check_integer("partition_seed", self.partition_seed, 0)
+
+
+def _check_lstm(config) -> None:
+    check_integer("vocab_size", config.vocab_size, 1)
+    check_integer("sequence_length", config.sequence_length, 2)
+    check_integer("embedding_size", config.embedding_size, 1)
+    check_integer("lstm_size", config.lstm_size, 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class DocsConfig(TaskConfig):
+    """Options of `docs`.
+
+    Attributes:
+      vocab_size: Words of the vocabulary, most frequent first; four special tokens
+        come on top.
+      sequence_length: Tokens that a sentence is cut or padded to.
+      embedding_size: Width of the word embedding.
+      lstm_size: Units of the LSTM.
+      min_sentences: Modules with fewer sentences are no client.
+      test_fraction: Share of the modules held out, whole, for testing.
+      partition_seed: Seed of the choice of the modules held out.
+    """
+
+    max_examples_per_client: Optional[int] = option(
+        64, "Examples of one local pass at most; unset for all."
+    )
+    vocab_size: int = option(2000, "Words of the vocabulary.")
+    sequence_length: int = option(20, "Tokens that a sentence is cut or padded to.")
+    embedding_size: int = option(32, "Width of the word embedding.")
+    lstm_size: int = option(64, "Units of the LSTM.")
+    min_sentences: int = option(8, "Modules with fewer sentences are no client.")
+    test_fraction: float = option(0.1, "Share of the modules held out for testing.")
+    partition_seed: int = option(0, "Seed of the choice of the modules held out.")
+
+    def __post_init__(self):
+        super().__post_init__()
+        _check_lstm(self)
+        check_integer("min_sentences", self.min_sentences, 1)
+        check_real("test_fraction", self.test_fraction, above=0.0, below=1.0)
+        check_integer("partition_seed", self.partition_seed, 0)
+
+
+@dataclasses.dataclass(frozen=True)
+class SqlConfig(TaskConfig):
+    """What the two tasks read from a SQLite file have in common.
+
+    Attributes:
+      data_dir: Folder of the data files; None for `~/.tff`, where TFF keeps them.
+      download: Whether a missing file may be downloaded.
+      verify: 'fast' compares the file's length with its header and its client table
+        with the published counts; 'full' also has SQLite read every page and counts
+        every row, which takes minutes on the big files.
+      allow_partial_data: Accept a file with other counts than the published ones
+        (a damaged one is refused all the same).
+      max_test_examples: Examples of the evaluation set at most; None for all.
+    """
+
+    data_dir: Optional[str] = option(None, "Folder of the data files.")
+    download: bool = option(False, "Download a missing data file.")
+    verify: str = option("fast", f"One of {', '.join(VERIFY_CHOICES)}.")
+    allow_partial_data: bool = option(
+        False, "Accept a data file with other counts than the published ones."
+    )
+    max_test_examples: Optional[int] = option(
+        None, "Examples of the evaluation set at most; unset for all."
+    )
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.data_dir is not None and not (
+            isinstance(self.data_dir, str) and self.data_dir
+        ):
+            raise TypeError(f"data_dir must be a folder's path: {self.data_dir!r}.")
+        check_bool("download", self.download)
+        check_choice("verify", self.verify, VERIFY_CHOICES)
+        check_bool("allow_partial_data", self.allow_partial_data)
+        check_optional_integer("max_test_examples", self.max_test_examples, 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class EmnistConfig(SqlConfig):
+    """Options of `emnist`.
+
+    Attributes:
+      model: 'cnn' (1,018,174 parameters, with dropout) or '2nn' (209,662).
+    """
+
+    batch_size: int = option(20, "Examples of a local batch.")
+    model: str = option("cnn", f"One of {', '.join(EMNIST_MODELS)}.")
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_choice("model", self.model, EMNIST_MODELS)
+
+
+@dataclasses.dataclass(frozen=True)
+class StackOverflowConfig(SqlConfig):
+    """Options of `stackoverflow`, with the literature's values as defaults.
+
+    Attributes:
+      vocab_size: Words of the vocabulary, most frequent first; four special tokens
+        come on top.
+      sequence_length: Tokens that a sentence is cut or padded to.
+      embedding_size: Width of the word embedding.
+      lstm_size: Units of the LSTM.
+    """
+
+    max_examples_per_client: Optional[int] = option(
+        256, "Examples of one local pass at most; unset for all."
+    )
+    max_test_examples: Optional[int] = option(
+        10_000, "Examples of the evaluation set at most; unset for all."
+    )
+    vocab_size: int = option(10_000, "Words of the vocabulary.")
+    sequence_length: int = option(20, "Tokens that a sentence is cut or padded to.")
+    embedding_size: int = option(96, "Width of the word embedding.")
+    lstm_size: int = option(670, "Units of the LSTM.")
+
+    def __post_init__(self):
+        super().__post_init__()
+        _check_lstm(self)
+
+
+@dataclasses.dataclass(frozen=True)
+class SyntheticConfig(TaskConfig):
+    """Options of `synthetic`: any model of the other tasks, with made-up examples.
+
+    Attributes:
+      model: 'cnn' or '2nn' (62 classes, as `emnist`), 'lstm' (as `stackoverflow`) or
+        'small_cnn' (as `digits`).
+      num_clients: Number of clients.
+      examples_per_client: Examples that every client has.
+      num_test_examples: Examples of the evaluation set.
+    """
+
+    batch_size: int = option(20, "Examples of a local batch.")
+    model: str = option("cnn", f"One of {', '.join(SYNTHETIC_MODELS)}.")
+    num_clients: int = option(3400, "Number of clients.")
+    examples_per_client: int = option(100, "Examples that every client has.")
+    num_test_examples: int = option(1000, "Examples of the evaluation set.")
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_choice("model", self.model, SYNTHETIC_MODELS)
+        check_integer("num_clients", self.num_clients, 1)
+        check_integer("examples_per_client", self.examples_per_client, 1)
+        check_integer("num_test_examples", self.num_test_examples, 1)

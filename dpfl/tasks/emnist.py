@@ -1,0 +1,95 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Federated EMNIST: handwritten characters of 62 classes, a client per writer.
+
+(Caldas et al. 2018, 'LEAF: A Benchmark for Federated Settings'.)
+"""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from dpfl.tasks import base, models, sql_data
+from dpfl.tasks.configs import EmnistConfig
+
+NUM_CLASSES = 62
+
+FILE = sql_data.SqlFile(
+    name="emnist_all.sqlite",
+    url="https://storage.googleapis.com/tff-datasets-public/emnist_all.sqlite.lzma",
+    splits={"all_train": (3400, 671_585), "all_test": (3400, 77_483)},
+)
+
+# Chen et al. 2022, appendix; the clip is for a client rate of 0.01.
+DEFAULTS = base.TrainingDefaults(
+    client_lr=0.01,
+    server_lr=1.0,
+    server_momentum=0.9,
+    clip_norm=0.1,
+    cohort_size=100,
+    rounds=1500,
+)
+
+
+def parse_batch(records: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Parses serialised examples.
+
+    Args:
+      records: string vector.
+
+    Returns:
+      Images, float32 [batch, 28, 28, 1] in [0, 1] with the background at 1, and
+      labels, int32 [batch].
+    """
+    features = tf.io.parse_example(
+        records,
+        {
+            "pixels": tf.io.FixedLenFeature((28, 28), tf.float32),
+            "label": tf.io.FixedLenFeature((), tf.int64),
+        },
+    )
+    return features["pixels"][..., tf.newaxis], tf.cast(features["label"], tf.int32)
+
+
+def load(config: EmnistConfig, file: sql_data.SqlFile = FILE) -> base.Task:
+    """The task `emnist`.
+
+    Args:
+      config: Its options.
+      file: The file to expect; another one than the published one is for tests.
+
+    Returns:
+      A task with a client per writer; x is float32 [batch, 28, 28, 1], y is int32
+      [batch].
+
+    Raises:
+      DataFileError: If the file is missing, damaged or not the one expected.
+    """
+    path = sql_data.find_sql_file(file, config)
+    import tensorflow_federated as tff
+
+    client_data = tff.simulation.datasets.SqlClientData(path, "all_train")
+    client_ids = tuple(client_data.client_ids)
+    build = models.IMAGE_MODELS[config.model]
+    return base.Task(
+        name="emnist",
+        description="Handwritten characters of 62 classes, a client per writer.",
+        client_ids=client_ids,
+        element_spec=(
+            tf.TensorSpec([None, 28, 28, 1], tf.float32),
+            tf.TensorSpec([None], tf.int32),
+        ),
+        dataset_from_index=sql_data.client_datasets(
+            client_data, client_ids, parse_batch, config
+        ),
+        evaluation_dataset=sql_data.evaluation_dataset(
+            path, "all_test", parse_batch, config.max_test_examples
+        ),
+        model_builder=lambda seed: build(NUM_CLASSES, seed),
+        loss=models.image_loss,
+        metrics=models.image_metrics,
+        defaults=DEFAULTS,
+        config=config,
+        fingerprint=sql_data.fingerprint(path, file),
+    )

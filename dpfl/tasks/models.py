@@ -1,0 +1,262 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""The Keras models, with seeded initial weights, and their losses and metrics.
+
+Every model is a plain stack of Keras's own layers that ends in logits, so that a
+saved model loads without dpfl.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Optional
+
+import tensorflow as tf
+
+_IMAGE_SHAPE = (28, 28, 1)
+
+
+class _Seeds:
+    """Hands out initializers with seeds that differ within a model."""
+
+    def __init__(self, seed: int):
+        self._next = itertools.count(1000 * seed + 1)
+
+    def kernel(self) -> tf.keras.initializers.Initializer:
+        return tf.keras.initializers.GlorotUniform(next(self._next))
+
+    def embedding(self) -> tf.keras.initializers.Initializer:
+        return tf.keras.initializers.RandomUniform(seed=next(self._next))
+
+    def recurrent(self) -> tf.keras.initializers.Initializer:
+        return tf.keras.initializers.Orthogonal(seed=next(self._next))
+
+
+def _dense(units: int, seeds: _Seeds, activation: Optional[str] = None):
+    return tf.keras.layers.Dense(
+        units, activation=activation, kernel_initializer=seeds.kernel()
+    )
+
+
+def _convolution(filters: int, size: int, strides: int, seeds: _Seeds):
+    return tf.keras.layers.Conv2D(
+        filters,
+        size,
+        strides=strides,
+        activation="relu",
+        kernel_initializer=seeds.kernel(),
+    )
+
+
+def small_cnn(num_classes: int, seed: int) -> tf.keras.Model:
+    """One convolution and a dense layer, for 28x28 images; no random layer.
+
+    5x5x24 with stride 3, then dense: 15,994 parameters with 10 classes, just under
+    the power of two that a Hadamard rotation pads to. Few parameters mean little
+    noise: a private mean of n updates carries noise of variance d (z C / n)^2 in all.
+
+    Args:
+      num_classes: Number of logits.
+      seed: Seed of the initial weights.
+
+    Returns:
+      An uncompiled model from float32 [batch, 28, 28, 1] to [batch, num_classes].
+    """
+    seeds = _Seeds(seed)
+    return tf.keras.Sequential(
+        [
+            tf.keras.layers.Input(_IMAGE_SHAPE),
+            _convolution(24, 5, 3, seeds),
+            tf.keras.layers.Flatten(),
+            _dense(num_classes, seeds),
+        ]
+    )
+
+
+def cnn(num_classes: int, seed: int) -> tf.keras.Model:
+    """The convolutional network of the F-EMNIST experiments, with dropout.
+
+    3x3x32, 2x2 maximum, 3x3x64, dropout 0.25, dense 128, dropout 0.5, dense:
+    1,018,174 parameters with 62 classes, 1,011,466 with 10. (Chen et al. 2022,
+    'The Fundamental Price of Secure Aggregation', and its successors.)
+
+    Args:
+      num_classes: Number of logits.
+      seed: Seed of the initial weights and of the dropout.
+
+    Returns:
+      An uncompiled model from float32 [batch, 28, 28, 1] to [batch, num_classes].
+    """
+    seeds = _Seeds(seed)
+    return tf.keras.Sequential(
+        [
+            tf.keras.layers.Input(_IMAGE_SHAPE),
+            _convolution(32, 3, 1, seeds),
+            tf.keras.layers.MaxPool2D(),
+            _convolution(64, 3, 1, seeds),
+            tf.keras.layers.Dropout(0.25),
+            tf.keras.layers.Flatten(),
+            _dense(128, seeds, "relu"),
+            tf.keras.layers.Dropout(0.5),
+            _dense(num_classes, seeds),
+        ]
+    )
+
+
+def two_layer(num_classes: int, seed: int) -> tf.keras.Model:
+    """Two dense layers of 200 units (McMahan et al. 2017, '2NN').
+
+    209,662 parameters with 62 classes, 199,210 with 10.
+
+    Args:
+      num_classes: Number of logits.
+      seed: Seed of the initial weights.
+
+    Returns:
+      An uncompiled model from float32 [batch, 28, 28, 1] to [batch, num_classes].
+    """
+    seeds = _Seeds(seed)
+    return tf.keras.Sequential(
+        [
+            tf.keras.layers.Input(_IMAGE_SHAPE),
+            tf.keras.layers.Flatten(),
+            _dense(200, seeds, "relu"),
+            _dense(200, seeds, "relu"),
+            _dense(num_classes, seeds),
+        ]
+    )
+
+
+def lstm(
+    vocab_size: int,
+    sequence_length: int,
+    embedding_size: int,
+    lstm_size: int,
+    seed: int,
+) -> tf.keras.Model:
+    """The recurrent next-word model of Reddi et al. 2021.
+
+    Embedding, one LSTM, a dense layer back to the embedding's width, dense to logits:
+    4,050,748 parameters with 10,000 words and 4 special tokens, width 96 and 670
+    units. The embedding masks nothing: padding comes after the sentence, an LSTM does
+    not look ahead, and loss and metrics leave padding out, so the mask would cost
+    time and change no gradient.
+
+    Args:
+      vocab_size: Number of tokens, the special ones included.
+      sequence_length: Tokens of a sequence.
+      embedding_size: Width of the embedding.
+      lstm_size: Units of the LSTM.
+      seed: Seed of the initial weights.
+
+    Returns:
+      An uncompiled model from integers [batch, sequence_length] to
+      [batch, sequence_length, vocab_size].
+    """
+    seeds = _Seeds(seed)
+    return tf.keras.Sequential(
+        [
+            tf.keras.layers.Input((sequence_length,), dtype=tf.int32),
+            tf.keras.layers.Embedding(
+                vocab_size, embedding_size, embeddings_initializer=seeds.embedding()
+            ),
+            tf.keras.layers.LSTM(
+                lstm_size,
+                return_sequences=True,
+                kernel_initializer=seeds.kernel(),
+                recurrent_initializer=seeds.recurrent(),
+            ),
+            _dense(embedding_size, seeds),
+            _dense(vocab_size, seeds),
+        ]
+    )
+
+
+IMAGE_MODELS: dict[str, Callable[[int, int], tf.keras.Model]] = {
+    "small_cnn": small_cnn,
+    "cnn": cnn,
+    "2nn": two_layer,
+}
+
+
+def image_loss() -> tf.keras.losses.Loss:
+    """Cross entropy of logits, mean over the batch."""
+    return tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+
+def image_metrics() -> list[tf.keras.metrics.Metric]:
+    """'loss' and 'accuracy' over examples."""
+    return [
+        tf.keras.metrics.SparseCategoricalCrossentropy(name="loss", from_logits=True),
+        tf.keras.metrics.SparseCategoricalAccuracy(name="accuracy"),
+    ]
+
+
+def _weights(y_true: tf.Tensor, masked_tokens: Sequence[int]) -> tf.Tensor:
+    """1.0 where a label counts and 0.0 where it is one of `masked_tokens`."""
+    weights = tf.ones_like(y_true, tf.float32)
+    for token in masked_tokens:
+        weights *= tf.cast(tf.not_equal(y_true, token), tf.float32)
+    return weights
+
+
+class MaskedCrossentropy(tf.keras.losses.Loss):
+    """Cross entropy of logits, mean over the tokens that are not masked.
+
+    A batch in which every token is masked has loss zero.
+    """
+
+    def __init__(self, masked_tokens: Sequence[int], name: str = "crossentropy"):
+        super().__init__(name=name)
+        self._masked_tokens = tuple(masked_tokens)
+
+    def __call__(self, y_true, y_pred, sample_weight=None):
+        """The loss, a scalar; replaces Keras's reduction over all positions."""
+        weights = _weights(y_true, self._masked_tokens)
+        if sample_weight is not None:
+            weights *= tf.cast(sample_weight, tf.float32)
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(y_true, y_pred)
+        return tf.math.divide_no_nan(
+            tf.reduce_sum(losses * weights), tf.reduce_sum(weights)
+        )
+
+    def get_config(self):
+        """The arguments to make it again from."""
+        return {"masked_tokens": self._masked_tokens, "name": self.name}
+
+
+class _MaskedMean(tf.keras.metrics.Mean):
+    """Mean over the tokens that are not masked, of what `_values` gives."""
+
+    def __init__(self, masked_tokens: Sequence[int], name: str):
+        super().__init__(name=name)
+        self._masked_tokens = tuple(masked_tokens)
+
+    def _values(self, y_true, y_pred):
+        raise NotImplementedError
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        weights = _weights(y_true, self._masked_tokens)
+        if sample_weight is not None:
+            weights *= tf.cast(sample_weight, tf.float32)
+        return super().update_state(self._values(y_true, y_pred), weights)
+
+    def get_config(self):
+        return {"masked_tokens": self._masked_tokens, "name": self.name}
+
+
+class MaskedAccuracy(_MaskedMean):
+    """Share of the tokens that are not masked whose logit is the largest."""
+
+    def _values(self, y_true, y_pred):
+        hits = tf.equal(tf.argmax(y_pred, -1), tf.cast(y_true, tf.int64))
+        return tf.cast(hits, tf.float32)
+
+
+class MaskedLoss(_MaskedMean):
+    """Mean cross entropy of the tokens that are not masked, as a metric."""
+
+    def _values(self, y_true, y_pred):
+        return tf.nn.sparse_softmax_cross_entropy_with_logits(y_true, y_pred)

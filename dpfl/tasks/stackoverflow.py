@@ -1,0 +1,154 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Next-word prediction on Stack Overflow, a client per user (Reddi et al. 2021)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from dpfl.tasks import base, sql_data, text
+from dpfl.tasks.configs import StackOverflowConfig
+
+_BUCKET = "https://storage.googleapis.com/tff-datasets-public"
+
+FILE = sql_data.SqlFile(
+    name="stackoverflow.sqlite",
+    url=f"{_BUCKET}/stackoverflow.sqlite.lzma",
+    splits={"train": (342_477, 135_818_730), "test": (204_088, 16_586_035)},
+)
+WORD_COUNTS = sql_data.PackedText(
+    name="datasets/stackoverflow.word_count.tar.bz2",
+    url=f"{_BUCKET}/stackoverflow.word_count.tar.bz2",
+    member="stackoverflow.word_count",
+    sha256="1dc00256d6e527c54b9756d968118378ae14e6692c0b3b6cad470cdd3f0c519c",
+)
+
+# Chen et al. 2022, appendix.
+DEFAULTS = base.TrainingDefaults(
+    client_lr=0.3,
+    server_lr=1.78,
+    server_momentum=0.9,
+    clip_norm=0.1,
+    cohort_size=100,
+    rounds=1500,
+)
+
+
+def read_vocabulary(
+    config: StackOverflowConfig, file: sql_data.PackedText = WORD_COUNTS
+) -> list[str]:
+    """The most frequent words, from the published counts.
+
+    Args:
+      config: Where the file is, and `vocab_size`.
+      file: The file to expect.
+
+    Returns:
+      A list of `config.vocab_size` words.
+
+    Raises:
+      DataFileError: If the file is missing or refused, or has fewer words.
+    """
+    lines = sql_data.read_packed_text(file, config)
+    if len(lines) < config.vocab_size:
+        raise sql_data.DataFileError(
+            f"vocab_size must be at most the {len(lines)} words of {file.name}:"
+            f" {config.vocab_size}."
+        )
+    return [line.split()[0] for line in lines[: config.vocab_size]]
+
+
+def batch_parser(
+    vocabulary: Sequence[str], sequence_length: int
+) -> Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]:
+    """Builds the graph function from serialised examples to batches of tokens.
+
+    Args:
+      vocabulary: The known words, without repetition.
+      sequence_length: Tokens of an input.
+
+    Returns:
+      A function of a string vector to (x, y), each int32 [batch, sequence_length],
+      y one token ahead; the tokens are TFF's, as `text.Tokens` numbers them.
+    """
+    tokens = text.Tokens(len(vocabulary))
+    width = sequence_length + 1
+    # A lookup table is a resource, to be initialised wherever it is traced; a search
+    # among sorted 62-bit hashes is plain graph. Two of the known words must not share
+    # a hash, which is checked; an unknown word hits one with chance 1e4 / 4e18.
+    hashes = _hash(tf.constant(list(vocabulary))).numpy()
+    order = np.argsort(hashes)
+    if len(np.unique(hashes)) < len(vocabulary):
+        raise ValueError("vocabulary must not hold a word twice, and does.")
+
+    def look_up(words: tf.Tensor) -> tf.Tensor:
+        wanted = _hash(words)
+        sorted_hashes = tf.constant(hashes[order])
+        place = tf.searchsorted(sorted_hashes, wanted)
+        place = tf.minimum(place, len(vocabulary) - 1)
+        known = tf.equal(tf.gather(sorted_hashes, place), wanted)
+        number = tf.gather(tf.constant(order + 1, tf.int32), place)
+        return tf.where(known, number, tokens.unknown)
+
+    def parse_batch(records: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        feature = {"tokens": tf.io.FixedLenFeature((), tf.string)}
+        posts = tf.io.parse_example(records, feature)["tokens"]
+        words = tf.strings.split(posts, sep=" ")
+        numbers = tf.ragged.map_flat_values(look_up, words)
+        edge = tf.ones([tf.size(posts, tf.int64), 1], tf.int32)
+        rows = tf.concat([edge * tokens.begin, numbers, edge * tokens.end], axis=1)
+        rows = rows.to_tensor(tokens.padding, shape=[None, width])
+        return rows[:, :-1], rows[:, 1:]
+
+    return parse_batch
+
+
+def _hash(words: tf.Tensor) -> tf.Tensor:
+    return tf.strings.to_hash_bucket_fast(words, 2**62)
+
+
+def load(
+    config: StackOverflowConfig,
+    file: sql_data.SqlFile = FILE,
+    word_counts: sql_data.PackedText = WORD_COUNTS,
+) -> base.Task:
+    """The task `stackoverflow`.
+
+    Args:
+      config: Its options.
+      file: The data file to expect; another one than the published one is for tests.
+      word_counts: The file of word counts to expect.
+
+    Returns:
+      A task with a client per user of the split 'train', evaluated on the split
+      'test'; x and y are int32 [batch, sequence_length].
+
+    Raises:
+      DataFileError: If a file is missing, damaged or not the one expected.
+    """
+    path = sql_data.find_sql_file(file, config)
+    vocabulary = read_vocabulary(config, word_counts)
+    import tensorflow_federated as tff
+
+    client_data = tff.simulation.datasets.SqlClientData(path, "train")
+    client_ids = tuple(client_data.client_ids)
+    parse_batch = batch_parser(vocabulary, config.sequence_length)
+    return base.Task(
+        name="stackoverflow",
+        description="Next word in Stack Overflow posts, a client per user.",
+        client_ids=client_ids,
+        dataset_from_index=sql_data.client_datasets(
+            client_data, client_ids, parse_batch, config
+        ),
+        evaluation_dataset=sql_data.evaluation_dataset(
+            path, "test", parse_batch, config.max_test_examples
+        ),
+        defaults=DEFAULTS,
+        config=config,
+        fingerprint=sql_data.fingerprint(path, file, *vocabulary),
+        **text.next_word_pieces(config),
+    )

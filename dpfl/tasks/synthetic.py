@@ -1,0 +1,117 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Made-up examples in the shapes of the other tasks: for benchmarks only.
+
+Every example is noise from a counter-based generator, keyed by the client, so any
+number of clients costs nothing to hold. No accuracy on it means anything.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from dpfl.tasks import base, digits, emnist, models, stackoverflow, text
+from dpfl.tasks.configs import StackOverflowConfig, SyntheticConfig
+
+_DATA_SEED = 0
+# Clients are numbered from 0 on; the evaluation set is drawn as client -1.
+_EVALUATION_INDEX = -1
+
+Draw = Callable[[int, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Family:
+    """How to draw examples of a kind, and what else of a `Task` goes with them."""
+
+    draw: Draw
+    pieces: dict[str, Any]
+
+
+def _images(model: str, num_classes: int, defaults: base.TrainingDefaults) -> _Family:
+    def draw(count: int, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        x = tf.random.stateless_uniform([count, 28, 28, 1], seed)
+        y = tf.random.stateless_uniform(
+            [count], base.fold_seed(0, seed[0], seed[1]), 0, num_classes, tf.int32
+        )
+        return x, y
+
+    return _Family(
+        draw,
+        dict(
+            element_spec=(
+                tf.TensorSpec([None, 28, 28, 1], tf.float32),
+                tf.TensorSpec([None], tf.int32),
+            ),
+            model_builder=lambda seed: models.IMAGE_MODELS[model](num_classes, seed),
+            loss=models.image_loss,
+            metrics=models.image_metrics,
+            defaults=defaults,
+        ),
+    )
+
+
+def _words() -> _Family:
+    config = StackOverflowConfig()
+    pieces = text.next_word_pieces(config)
+    pieces["defaults"] = stackoverflow.DEFAULTS
+
+    def draw(count: int, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        shape = [count, config.sequence_length + 1]
+        top = config.vocab_size + 1
+        rows = tf.random.stateless_uniform(shape, seed, 1, top, tf.int32)
+        return rows[:, :-1], rows[:, 1:]
+
+    return _Family(draw, pieces)
+
+
+_FAMILIES: dict[str, Callable[[], _Family]] = {
+    "cnn": lambda: _images("cnn", emnist.NUM_CLASSES, emnist.DEFAULTS),
+    "2nn": lambda: _images("2nn", emnist.NUM_CLASSES, emnist.DEFAULTS),
+    "small_cnn": lambda: _images("small_cnn", digits.NUM_CLASSES, digits.DEFAULTS),
+    "lstm": _words,
+}
+
+
+def load(config: SyntheticConfig) -> base.Task:
+    """The task `synthetic`.
+
+    Args:
+      config: Its options.
+
+    Returns:
+      A task of `config.num_clients` clients with `config.examples_per_client`
+      examples each, marked `benchmark_only`.
+    """
+    family = _FAMILIES[config.model]()
+
+    def dataset_from_index(index, round_index=0) -> tf.data.Dataset:
+        count = config.examples_per_client
+        examples = family.draw(count, base.fold_seed(_DATA_SEED, index))
+        order = base.local_order(count, config, index, round_index)
+        examples = tuple(tf.gather(part, order) for part in examples)
+        return tf.data.Dataset.from_tensor_slices(examples).batch(config.batch_size)
+
+    def evaluation_dataset() -> tf.data.Dataset:
+        seed = base.fold_seed(_DATA_SEED, _EVALUATION_INDEX)
+        examples = family.draw(config.num_test_examples, seed)
+        return tf.data.Dataset.from_tensor_slices(examples).batch(256)
+
+    shape = [config.model, config.num_clients, config.examples_per_client]
+    return base.Task(
+        name="synthetic",
+        description="Made-up examples in the shapes of the other tasks.",
+        client_ids=base.client_names(config.num_clients),
+        dataset_from_index=dataset_from_index,
+        evaluation_dataset=evaluation_dataset,
+        config=config,
+        fingerprint=hashlib.sha256(f"synthetic 1 {shape}".encode()).hexdigest(),
+        benchmark_only=True,
+        **family.pieces,
+    )

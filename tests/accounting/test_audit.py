@@ -1,0 +1,372 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of the empirical lower bounds, and of every claimed epsilon against them."""
+
+import math
+
+import attr
+import dp_accounting
+import numpy as np
+import pytest
+from scipy import stats
+
+from dpfl.accounting import (
+    accountant,
+    audit,
+    distributed,
+    dome,
+    integer_noise,
+    matrix_factorization,
+    sparsified,
+)
+
+TRIALS = 200_000
+DELTA = 1e-3
+GAMMA = 0.3
+CANARY = audit.extreme_vector(1.0, 0.6, 4)  # K = 2.78: two full and one part
+
+
+def claimed(event, count=1):
+    ledger = accountant.DpflAccountant().compose(event, count)
+    return ledger.get_epsilon(DELTA)
+
+
+def found(simulator, seed=20260101, trials=TRIALS):
+    return audit.audit(simulator, trials, DELTA, seed=seed).epsilon
+
+
+class TestClopperPearson:
+    @pytest.mark.parametrize("k", [0, 1, 7, 99, 100])
+    def test_matches_the_beta_quantiles(self, k):
+        low, high = audit.clopper_pearson(k, 100, 0.01)
+        if k:
+            assert low == pytest.approx(stats.beta.ppf(0.01, k, 101 - k))
+        else:
+            assert low == 0
+        if k < 100:
+            assert high == pytest.approx(stats.beta.ppf(0.99, k + 1, 100 - k))
+        else:
+            assert high == 1
+
+    def test_covers(self):
+        low, high = audit.clopper_pearson(np.arange(51), 50, 0.05)
+        for p in (0.02, 0.3, 0.5):
+            mass = stats.binom.pmf(np.arange(51), 50, p)
+            assert mass[low > p].sum() <= 0.05
+            assert mass[high < p].sum() <= 0.05
+
+    def test_refuses_impossible_counts(self):
+        with pytest.raises(ValueError, match="successes must be from 0 to 10"):
+            audit.clopper_pearson(11, 10, 0.1)
+        with pytest.raises(ValueError, match="error must be"):
+            audit.clopper_pearson(1, 10, 0.0)
+
+
+class TestLowerBound:
+    def test_equal_laws_show_nothing(self):
+        rng = np.random.default_rng(1)
+        for _ in range(20):
+            result = audit.epsilon_lower_bound(
+                rng.normal(size=2000), rng.normal(size=2000), 0.0
+            )
+            assert result.epsilon < 0.2
+
+    def test_finds_what_is_there(self):
+        # Randomised response with epsilon ln 3: the truth is 3/4 of the time told.
+        rng = np.random.default_rng(2)
+        present = (rng.random(100_000) < 0.75).astype(float)
+        absent = (rng.random(100_000) < 0.25).astype(float)
+        result = audit.epsilon_lower_bound(present, absent, 0.0)
+        assert math.log(3) * 0.95 < result.epsilon < math.log(3)
+        assert 0.74 < result.hit_rate < 0.75 < 1 - result.false_rate + 0.01
+
+    def test_delta_is_taken_off(self):
+        # Total variation 0.04: (0, 0.04)-private, so nothing is found at delta 0.05.
+        present = np.r_[np.ones(1000), np.zeros(24_000)].repeat(2)
+        present = np.random.default_rng(9).permutation(present)
+        absent = np.zeros(50_000)
+        assert audit.epsilon_lower_bound(present, absent, 0.05).epsilon == 0
+        assert audit.epsilon_lower_bound(present, absent, 0.01).epsilon > 4
+
+    def test_the_test_is_not_judged_on_the_scores_that_chose_it(self):
+        rng = np.random.default_rng(10)
+        present, absent = rng.normal(size=2000), rng.normal(size=2000)
+        present[:1000] += 10  # what the first half promises, the second does not keep
+        assert audit.epsilon_lower_bound(present, absent, 0.0).epsilon == 0
+        result = audit.epsilon_lower_bound(present[::-1], absent, 0.0)
+        assert result.epsilon < 6
+
+    def test_looks_in_both_directions(self):
+        # An event of chance 0.1 without the canary that never happens with it.
+        rng = np.random.default_rng(3)
+        absent = np.where(rng.random(50_000) < 0.1, -1.0, 0.0)
+        result = audit.epsilon_lower_bound(np.zeros(50_000), absent, 0.01)
+        assert result.direction == "absent"
+        assert result.epsilon > math.log(0.08 / 3e-4)
+
+    def test_holds_with_its_confidence(self):
+        # epsilon(delta) of a Gaussian is known: at 90% few of 200 may exceed it.
+        truth = 1.0
+        z = 1.5
+        mean = 1 / z
+        rates = (
+            stats.norm.cdf(mean / 2 - truth / mean),
+            stats.norm.cdf(-mean / 2 - truth / mean),
+        )
+        delta = rates[0] - math.exp(truth) * rates[1]
+        rng = np.random.default_rng(4)
+        failures = sum(
+            audit.epsilon_lower_bound(
+                rng.normal(mean, size=1000),
+                rng.normal(size=1000),
+                delta,
+                confidence=0.9,
+            ).epsilon
+            > truth
+            for _ in range(200)
+        )
+        assert failures <= 20
+
+    def test_refuses_bad_scores(self):
+        with pytest.raises(ValueError, match="present must be a vector"):
+            audit.epsilon_lower_bound(np.zeros(3), np.zeros(9), 0.1)
+        with pytest.raises(ValueError, match="absent must hold no NaN"):
+            audit.epsilon_lower_bound(np.zeros(9), np.full(9, np.nan), 0.1)
+
+    def test_same_seed_same_result(self):
+        simulator = audit.SparsifiedGaussianSimulator(CANARY, 0.5, 1.0)
+        assert audit.audit(simulator, 500, 0.1, seed=7) == audit.audit(
+            simulator, 500, 0.1, seed=7
+        )
+
+
+def test_extreme_vector():
+    np.testing.assert_allclose(
+        audit.extreme_vector(1.0, 0.6, 4), [0.6, 0.6, math.sqrt(0.28), 0]
+    )
+    np.testing.assert_allclose(audit.extreme_vector(1.0, 2.0, 2), [1, 0])
+    np.testing.assert_allclose(audit.extreme_vector(9.0, 1.0, 3), [1, 1, 1])
+
+
+class TestSimulators:
+    """The simulators' moments, and that their scores are likelihood ratios."""
+
+    CASES = {
+        "csgm": audit.SparsifiedGaussianSimulator(CANARY, GAMMA, 0.7),
+        "sampled csgm": audit.SparsifiedGaussianSimulator(
+            CANARY, GAMMA, 0.7, sampling_probability=0.4, releases=2
+        ),
+        "reused mask": audit.SparsifiedGaussianSimulator(
+            CANARY, GAMMA, 0.9, releases=3, reuse_mask=True
+        ),
+        "sgmf": audit.MatrixFactorizationSimulator(
+            np.tril(np.ones((3, 3))), np.eye(3) + np.eye(3, k=-1) / 2, CANARY, 1.0, (1,),
+            keep_fraction=GAMMA,
+        ),
+        "discrete gaussian": audit.DistributedNoiseSimulator(
+            np.array([1, 1]), 8, 0.5, sampling_probability=0.6
+        ),
+        "skellam": audit.DistributedNoiseSimulator(
+            np.array([2, 1]), 8, 0.5, skellam=True
+        ),
+        "dome": audit.DomeSimulator(np.array([0.6, 0.8]), 5, 0.8, 2),
+    }  # fmt: skip
+
+    @pytest.mark.parametrize("name", CASES)
+    def test_score_is_a_likelihood_ratio(self, name):
+        # E_Q[exp(score)] = 1, and bounded functions h: E_P[h] = E_Q[h exp(score)].
+        simulator = self.CASES[name]
+        rng = np.random.default_rng(5)
+        outputs = simulator.sample(rng, False, 100_000)
+        ratio = np.exp(simulator.score(outputs))
+        assert np.mean(ratio) == pytest.approx(1, abs=5 * np.std(ratio) / 316)
+        present = simulator.sample(rng, True, 100_000)
+        for h in (np.tanh, np.cos):
+            by_p = h(present.reshape(100_000, -1).sum(axis=1))
+            by_q = h(outputs.reshape(100_000, -1).sum(axis=1)) * ratio
+            error = math.hypot(np.std(by_p), np.std(by_q)) / 316
+            assert np.mean(by_p) == pytest.approx(np.mean(by_q), abs=4.5 * error)
+
+    def test_csgm_moments(self):
+        simulator = audit.SparsifiedGaussianSimulator(
+            CANARY, GAMMA, 0.5, sampling_probability=0.5
+        )
+        outputs = simulator.sample(np.random.default_rng(6), True, TRIALS)[:, 0]
+        np.testing.assert_allclose(outputs.mean(axis=0), 0.15 * CANARY, atol=6e-3)
+        keep = 0.5 * GAMMA
+        variance = 0.25 + keep * (1 - keep) * CANARY**2
+        np.testing.assert_allclose(outputs.var(axis=0), variance, rtol=0.02)
+
+    @pytest.mark.parametrize("skellam", [False, True])
+    def test_summed_noise_has_its_law(self, skellam):
+        simulator = audit.DistributedNoiseSimulator(
+            np.array([0]), 12, 0.6, skellam=skellam
+        )
+        outputs = simulator.sample(np.random.default_rng(7), False, TRIALS)[:, 0]
+        x = np.arange(-6, 7)
+        if skellam:
+            law = integer_noise.skellam_log_pmf(x, 12 * 0.36)
+        else:
+            law = integer_noise.summed_discrete_gaussian_log_pmf(x, 12, 0.6)
+        counts = np.array([np.sum(outputs == k) for k in x])
+        np.testing.assert_allclose(counts / TRIALS, np.exp(law), atol=0.005)
+
+    def test_modulus_wraps(self):
+        simulator = audit.DistributedNoiseSimulator(np.array([9]), 3, 0.5, modulus=8)
+        outputs = simulator.sample(np.random.default_rng(8), True, 1000)
+        assert outputs.min() >= -4 and outputs.max() <= 3
+
+
+LEFT = np.tril(np.ones((3, 3)))
+RIGHT = np.array([[1.0, 0, 0], [0.5, 1, 0], [0.375, 0.5, 1]])
+SENSITIVITY = np.linalg.norm(RIGHT, axis=0).max()
+
+
+def csgm_event(cls, z, q=1.0):
+    return cls(
+        noise_multiplier=z,
+        keep_fraction=GAMMA,
+        linf_ratio=0.6,
+        dimension=4,
+        sampling_probability=q,
+    )
+
+
+def integer_event(cls, q=1.0):
+    return cls(
+        noise_clients=10,
+        local_stddev=0.5,
+        granularity=1.0,
+        clip_norm=1.41,
+        dimension=2,
+        linf_steps=1,
+        sampling_probability=q,
+    )
+
+
+def csgm(**changes):
+    return audit.SparsifiedGaussianSimulator(CANARY, GAMMA, 0.45, **changes)
+
+
+L2_EVENT = csgm_event(sparsified.SparsifiedGaussianDpEvent, 0.45 / GAMMA)
+LINF_EVENT = csgm_event(sparsified.LinfSparsifiedGaussianDpEvent, 0.45 / GAMMA)
+SAMPLED_EVENT = csgm_event(sparsified.SparsifiedGaussianDpEvent, 0.45 / GAMMA, 0.2)
+SGMF_EVENT = sparsified.SparsifiedMatrixFactorizationDpEvent(
+    noise_multiplier=0.5 / (GAMMA * SENSITIVITY),
+    keep_fraction=GAMMA,
+    linf_ratio=0.6,
+    dimension=4,
+)
+MF_EVENT = matrix_factorization.MatrixFactorizationDpEvent(0.8 / SENSITIVITY)
+PAIR = np.array([1, 1])
+
+
+def stream(**changes):
+    values = {
+        "left": LEFT, "right": RIGHT, "canary": CANARY, "stddev": 0.8, "rounds": (0,)
+    }  # fmt: skip
+    return audit.MatrixFactorizationSimulator(**{**values, **changes})
+
+
+def shares(**changes):
+    return audit.DistributedNoiseSimulator(PAIR, 10, 0.5, **changes)
+
+
+DDG_EVENT = integer_event(distributed.DistributedDiscreteGaussianDpEvent)
+SKELLAM_EVENT = integer_event(distributed.DistributedSkellamDpEvent)
+DOME_EVENT = dome.DomeDpEvent(5, 0.6, 1.0, 2)
+DOME = audit.DomeSimulator(np.array([0.6, 0.8]), 5, 0.6, 2)
+
+# name: (event, how often it is composed, simulator, part of the claim to be found)
+SOUND = {
+    "gaussian": (
+        dp_accounting.GaussianDpEvent(1.0),
+        1,
+        audit.SparsifiedGaussianSimulator(CANARY, 1.0, 1.0),
+        0.6,
+    ),
+    "l2-csgm": (L2_EVENT, 1, csgm(), 0.6),
+    "l2-csgm, three releases": (L2_EVENT, 3, csgm(releases=3), 0.5),
+    "l2-csgm, sampled clients": (SAMPLED_EVENT, 3, csgm(
+        releases=3, sampling_probability=0.2), 0.3),
+    "linf-csgm": (LINF_EVENT, 1, csgm(), 0.3),
+    "linf-csgm, its own extreme": (
+        LINF_EVENT,
+        1,
+        audit.SparsifiedGaussianSimulator(np.full(4, 0.6), GAMMA, 0.45),
+        0.5,
+    ),
+    "mf": (MF_EVENT, 1, stream(), 0.6),
+    "sgmf": (SGMF_EVENT, 1, stream(stddev=0.5, keep_fraction=GAMMA), 0.5),
+    "ddg": (DDG_EVENT, 1, shares(), 0.6),
+    "ddg, modulo": (DDG_EVENT, 1, shares(modulus=16), 0.6),
+    "ddg, sampled": (
+        attr.evolve(DDG_EVENT, sampling_probability=0.3),
+        1,
+        shares(sampling_probability=0.3),
+        0.4,
+    ),
+    "skellam": (SKELLAM_EVENT, 1, shares(skellam=True), 0.6),
+    "dome": (DOME_EVENT, 1, DOME, 0.6),
+}  # fmt: skip
+
+# name: (event claimed, how often, simulator of what is done instead)
+BROKEN = {
+    "gaussian, half the noise": (
+        dp_accounting.GaussianDpEvent(1.0),
+        1,
+        audit.SparsifiedGaussianSimulator(CANARY, 1.0, 0.5),
+    ),
+    "l2-csgm, half the noise": (L2_EVENT, 1, attr.evolve(csgm(), stddev=0.225)),
+    # Summed, the releases of a kept coordinate stand out; of fresh masks they do not.
+    "l2-csgm, a mask reused": (
+        attr.evolve(
+            L2_EVENT, noise_multiplier=20.0, keep_fraction=0.1, linf_ratio=1.0
+        ),
+        100,
+        audit.SparsifiedGaussianSimulator(
+            np.array([1.0]), 0.1, 2.0, releases=100, reuse_mask=True
+        ),
+    ),
+    "l2-csgm, no coordinate dropped": (
+        L2_EVENT, 1, attr.evolve(csgm(), keep_fraction=1.0)),
+    "l2-csgm, no coordinate bound": (
+        attr.evolve(L2_EVENT, linf_ratio=0.2, dimension=25),
+        1,
+        audit.SparsifiedGaussianSimulator(np.array([1.0]), GAMMA, 0.45),
+    ),
+    "linf-csgm, half the noise": (
+        LINF_EVENT,
+        1,
+        audit.SparsifiedGaussianSimulator(np.full(4, 0.6), GAMMA, 0.225),
+    ),
+    "csgm, all clients instead of a sample": (SAMPLED_EVENT, 1, csgm()),
+    "mf, half the noise": (MF_EVENT, 1, stream(stddev=0.4)),
+    "mf, two rounds": (MF_EVENT, 1, stream(rounds=(0, 1))),
+    "sgmf, half the noise": (
+        SGMF_EVENT, 1, stream(stddev=0.25, keep_fraction=GAMMA)),
+    "ddg, half the noise": (
+        DDG_EVENT, 1, attr.evolve(shares(), noise_clients=2, stddev=0.56)),
+    "ddg, half the clients drop out": (
+        DDG_EVENT, 1, attr.evolve(shares(), noise_clients=5)),
+    "skellam, half the noise": (
+        SKELLAM_EVENT, 1, attr.evolve(shares(skellam=True), stddev=0.25)),
+    "dome, half the noise": (DOME_EVENT, 1, attr.evolve(DOME, local_stddev=0.3)),
+    "dome, twice an epoch": (DOME_EVENT, 1, attr.evolve(DOME, epochs=4)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_claims_are_above_what_is_found(name):
+    event, count, simulator, part = SOUND[name]
+    trials = TRIALS if name != "l2-csgm, three releases" else TRIALS // 2
+    lower, upper = found(simulator, trials=trials), claimed(event, count)
+    assert lower <= upper
+    assert lower >= part * upper  # an audit that finds nothing would test nothing
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_mechanisms_are_caught(name):
+    event, count, simulator = BROKEN[name]
+    trials = TRIALS if count == 1 else 30_000
+    assert found(simulator, trials=trials) > claimed(event, count)

@@ -1,0 +1,360 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of the distributed-noise events and their bounds."""
+
+import itertools
+import math
+
+import attr
+import dp_accounting
+import hypothesis
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+from scipy import special
+
+from dpfl.accounting import accountant, distributed, events, integer_noise
+
+SETTINGS = hypothesis.settings(derandomize=True, max_examples=25, deadline=None)
+KINDS = (
+    distributed.DistributedDiscreteGaussianDpEvent,
+    distributed.DistributedSkellamDpEvent,
+)
+
+
+def unit_event(kind=KINDS[0], **changes):
+    """One coordinate, grid step 1, shift 1: the smallest mechanism there is."""
+    values = {
+        "noise_clients": 100,
+        "local_stddev": 0.5,
+        "granularity": 1.0,
+        "clip_norm": 1.0,
+        "dimension": 1,
+    }
+    return kind(**{**values, **changes})
+
+
+def summed_pmf(kind, count, stddev, reach):
+    """The summed noise on -reach..reach, for brute force."""
+    x = np.arange(-reach, reach + 1)
+    if kind is KINDS[1]:
+        return np.exp(integer_noise.skellam_log_pmf(x, count * stddev**2))
+    return np.exp(integer_noise.summed_discrete_gaussian_log_pmf(x, count, stddev))
+
+
+class TestPublishedBounds:
+    def test_rounded_norm_by_hand(self):
+        # min(1 + 1/4 * 4/4 + 1 * 1/2 * (1 + 1/2), (1 + 1)^2) at g = 1/2, m = 4
+        assert distributed.rounded_l2_squared(1, 0.5, 4) == pytest.approx(2.0)
+        assert distributed.rounded_l2_squared(1, 0.5, 4, 0) == pytest.approx(4.0)
+        # A tiny beta asks for more than the bound that always holds.
+        assert distributed.rounded_l2_squared(1, 0.5, 4, 1e-300) == pytest.approx(4.0)
+
+    def test_tau_by_hand(self):
+        by_hand = 10 * (
+            math.exp(-2 * math.pi**2 * 0.25 / 2)
+            + math.exp(-2 * math.pi**2 * 0.25 * 2 / 3)
+        )
+        assert distributed.discrete_gaussian_tau(3, 0.5) == pytest.approx(by_hand)
+        assert distributed.discrete_gaussian_tau(1, 0.5) == 0
+        assert distributed.discrete_gaussian_tau(
+            3_000_001, 0.5
+        ) / distributed.discrete_gaussian_tau(1_000_001, 0.5) == pytest.approx(3, 1e-3)
+
+    def test_known_value_of_the_published_discrete_gaussian(self):
+        epsilon = distributed.discrete_gaussian_published_epsilon(1, 1, 100, 0.5, 1)
+        assert 2 * epsilon**2 / 2 == pytest.approx(4.89, abs=5e-3)
+
+    def test_fine_grid_is_the_gaussian_mechanism(self):
+        event = unit_event(granularity=1e-7, local_stddev=0.3, dimension=10)
+        expected = 4 / (2 * 100 * 0.09)
+        assert event.published_rdp([4.0])[0] == pytest.approx(expected, rel=1e-5)
+        assert event.rdp([4.0])[0] == pytest.approx(expected, rel=1e-5)
+
+    def test_misprints_of_the_theorem_would_promise_too_much(self):
+        # One client and a fine grid: exactly Delta^2 / sigma^2 = 100 = eps^2. The root
+        # as printed spans n sigma, and gives eps^2 = Delta^2 / sigma = 10.
+        sigma, order = 0.1, 2
+        truth = order / (2 * sigma**2)
+        fine = integer_noise.discrete_gaussian_rate([order], 1, sigma * 50, 50)
+        assert fine.rate[0] * 50**2 == pytest.approx(truth)
+        printed = order * (1 / math.sqrt(1 * sigma)) ** 2 / 2
+        assert printed < truth / 9
+        ours = distributed.discrete_gaussian_published_epsilon(1, 1, 1, sigma, 0.02)
+        assert order * ours**2 / 2 == pytest.approx(truth)
+
+
+class TestExactBound:
+    def test_known_values(self):
+        assert unit_event().rdp([2])[0] == pytest.approx(0.04649, abs=5e-6)
+        skellam = unit_event(KINDS[1], noise_clients=16)
+        assert skellam.rdp([2])[0] == pytest.approx(0.245721, abs=5e-7)
+        published = unit_event(bound="published").rdp([2])[0]
+        assert published > 4.89
+        assert unit_event().routes([2, 3]) == ("exact", "exact")
+        assert unit_event(bound="published").routes([2]) == ("published",)
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_covers_every_integer_vector(self, kind):
+        event = unit_event(
+            kind, noise_clients=5, clip_norm=2.0, dimension=3, linf_steps=2
+        )
+        pmf = summed_pmf(kind, 5, 0.5, 30)
+        order, worst = 3, 0.0
+        one = {0: 0.0}
+        for v in (1, 2):
+            p, q = np.log(pmf[5:-5]), np.log(pmf[5 + v : pmf.size - 5 + v])
+            one[v] = special.logsumexp(order * q - (order - 1) * p) / (order - 1)
+        for vector in itertools.product((0, 1, 2), repeat=3):
+            if sum(v * v for v in vector) <= event.l2_squared_steps:
+                worst = max(worst, sum(one[v] for v in vector))
+        assert event.max_shift == 2
+        assert worst <= event.exact_rdp([order])[0] * (1 + 1e-12)
+        assert event.exact_rdp([order])[0] <= worst * 1.5
+
+    @pytest.mark.parametrize("kind", KINDS)
+    @pytest.mark.parametrize("stddev", [0.1, 0.5, 1.0, 3.0])
+    @pytest.mark.parametrize("count", [1, 10, 100])
+    @pytest.mark.parametrize("clip,dimension", [(1, 1), (3, 16), (20, 4096)])
+    def test_never_above_the_published(self, kind, stddev, count, clip, dimension):
+        orders = [1.5, 2, 4.2, 16, 256]
+        event = unit_event(
+            kind,
+            noise_clients=count,
+            local_stddev=stddev,
+            clip_norm=float(clip),
+            dimension=dimension,
+        )
+        published = attr.evolve(event, bound="published").rdp(orders)
+        assert np.all(event.rdp(orders) <= published * (1 + 1e-12))
+        np.testing.assert_array_equal(published, event.published_rdp(orders))
+        np.testing.assert_allclose(
+            event.rdp(orders), np.minimum(event.exact_rdp(orders), published)
+        )
+
+    def test_shift_bounds(self):
+        event = unit_event(clip_norm=2.5, dimension=100, rounding_bias=0.0)
+        assert event.max_shift == 3  # 2.5 rounds up to 3
+        assert event.shift_budget == math.floor((2.5 + 10) ** 2)
+        assert attr.evolve(event, linf_steps=1).max_shift == 1
+        assert attr.evolve(event, linf_steps=1).shift_budget == 100
+        assert attr.evolve(event, linf_steps=9).max_shift == 3
+        # A float32 may leave a clipped coordinate a little above 3 grid steps.
+        assert attr.evolve(event, clip_norm=3.0).max_shift == 4
+
+    def test_scale_does_not_matter(self):
+        event = unit_event(clip_norm=3.0, dimension=8)
+        scaled = attr.evolve(event, clip_norm=0.3, local_stddev=0.05, granularity=0.1)
+        np.testing.assert_allclose(event.rdp([2, 9]), scaled.rdp([2, 9]), rtol=1e-9)
+        assert scaled.noise_multiplier == pytest.approx(10 * 0.5 / 3)
+
+    @SETTINGS
+    @hypothesis.given(
+        st.sampled_from(KINDS),
+        st.integers(1, 200),
+        st.floats(0.2, 3),
+        st.floats(0.5, 6),
+        st.floats(0.01, 1),
+    )
+    def test_monotone(self, kind, count, stddev, clip, q):
+        event = unit_event(
+            kind,
+            noise_clients=count,
+            local_stddev=stddev,
+            clip_norm=clip,
+            dimension=16,
+            sampling_probability=q,
+        )
+        orders = [1.5, 2, 5, 17.5, 64]
+        here = event.rdp(orders)
+        slack = 1 + 2e-2  # remainders over shifts
+        assert np.all(np.diff(here) >= -1e-12 * here[1:])
+        more = [
+            attr.evolve(event, noise_clients=count + 1),
+            attr.evolve(event, local_stddev=stddev * 1.1),
+            attr.evolve(event, clip_norm=clip / 1.1),
+            attr.evolve(event, sampling_probability=q / 1.1),
+            attr.evolve(event, dimension=15),
+        ]
+        for safer in more:
+            assert np.all(safer.rdp(orders) <= here * slack)
+
+
+class TestClientSampling:
+    @SETTINGS
+    @hypothesis.given(
+        st.lists(st.floats(0.01, 1), min_size=3, max_size=9),
+        st.integers(1, 4),
+        st.floats(0.001, 0.999),
+        st.floats(1.01, 20),
+    )
+    def test_mirrored_pairs_are_no_worse_in_reverse(self, half, shift, q, order):
+        # Any even f, log-concave or not, of full support on a circle.
+        f = np.array(half + half[:0:-1])
+        f /= f.sum()
+        p, w = f, np.roll(f, shift) / f
+        y = 1 - q + q * w
+        forward = np.sum(p * y**order)
+        reverse = np.sum(p * y ** (1 - order))
+        assert reverse <= forward * (1 + 1e-12)
+
+    @pytest.mark.parametrize("kind", KINDS)
+    @pytest.mark.parametrize("q", [1e-3, 0.1, 0.5, 0.9])
+    @pytest.mark.parametrize("order", [2, 3, 7, 2.5])
+    def test_one_coordinate_by_direct_summation(self, kind, q, order):
+        event = unit_event(
+            kind, noise_clients=6, local_stddev=0.6, sampling_probability=q
+        )
+        f = summed_pmf(kind, 6, 0.6, 45)
+        p, w = f[1:], f[:-1] / f[1:]
+        y = 1 - q + q * w
+        forward = math.log(np.sum(p * y**order)) / (order - 1)
+        reverse = math.log(np.sum(p * y ** (1 - order))) / (order - 1)
+        found = event.rdp([order])[0]
+        assert max(forward, reverse) <= found * (1 + 1e-9) + 1e-13
+        if order == int(order):
+            assert found == pytest.approx(forward, rel=1e-6)
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_two_coordinates_by_direct_summation(self, kind):
+        q, order = 0.2, 4
+        event = unit_event(
+            kind,
+            noise_clients=6,
+            local_stddev=0.6,
+            clip_norm=1.1,
+            dimension=2,
+            linf_steps=1,
+            sampling_probability=q,
+        )
+        assert event.shift_budget == 2
+        f = summed_pmf(kind, 6, 0.6, 40)
+        p = np.outer(f[1:], f[1:])
+        w = np.outer(f[:-1] / f[1:], f[:-1] / f[1:])
+        y = 1 - q + q * w
+        forward = math.log(np.sum(p * y**order)) / (order - 1)
+        reverse = math.log(np.sum(p * y ** (1 - order))) / (order - 1)
+        assert reverse <= forward
+        assert event.rdp([order])[0] == pytest.approx(forward, rel=1e-6)
+
+    def test_gaussian_matches_dp_accounting(self):
+        orders = [2, 3, 8, 32, 100, 256]
+        for z, q in [(0.7, 0.01), (1.3, 0.3), (5.0, 0.001)]:
+            ours = distributed.SketchedDpEvent.project_and_perturb(3, 4, z, q)
+            theirs = dp_accounting.rdp.RdpAccountant(orders).compose(
+                dp_accounting.PoissonSampledDpEvent(q, dp_accounting.GaussianDpEvent(z))
+            )
+            np.testing.assert_allclose(ours.rdp(orders), theirs.rdp, rtol=2e-3)
+            assert np.all(ours.rdp(orders) >= theirs.rdp * (1 - 1e-9))
+
+    def test_chords_between_computed_orders_cost_little(self):
+        def rdp(orders):
+            return np.asarray(orders) / (2 * 4.0**2)
+
+        l = np.arange(301, dtype=np.float64)
+        moments = l * (l - 1) / 32
+        terms = special.gammaln(301) - special.gammaln(l + 1)
+        terms += moments - special.gammaln(301 - l)
+        terms += l * math.log(0.02) + (300 - l) * math.log(0.98)
+        exact = special.logsumexp(terms) / 299
+        found = distributed.poisson_sampled_rdp([300], 0.02, rdp)[0]
+        assert exact <= found <= exact * (1 + 1e-3)
+
+    def test_extremes_of_the_probability(self):
+        event = unit_event(clip_norm=2.0)
+        orders = [1.5, 2, 30]
+        np.testing.assert_array_equal(
+            attr.evolve(event, sampling_probability=0.0).rdp(orders), 0
+        )
+        nearly = attr.evolve(event, sampling_probability=1 - 1e-9)
+        np.testing.assert_allclose(nearly.rdp([2, 30]), event.rdp([2, 30]), rtol=1e-6)
+        assert np.all(nearly.rdp(orders) <= event.rdp(orders) * (1 + 1e-12))
+        tiny = attr.evolve(event, sampling_probability=1e-6).rdp([2])[0]
+        expected = 1e-12 * math.expm1(event.rdp([2])[0])
+        assert tiny == pytest.approx(expected, rel=1e-3)
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_sampling_multiplies(self, kind):
+        once = unit_event(kind, sampling_probability=0.1)
+        twice = unit_event(kind, sampling_probability=0.2).poisson_sampled(0.5)
+        np.testing.assert_allclose(once.rdp([2, 8]), twice.rdp([2, 8]))
+
+
+class TestSketchedDpEvent:
+    def test_is_the_release_in_sketch_space(self):
+        release = unit_event(dimension=16, clip_norm=4.0)
+        event = distributed.SketchedDpEvent(3, 5, release)
+        assert event.sketch_dimension == 15
+        np.testing.assert_array_equal(event.rdp([2, 7.5]), release.rdp([2, 7.5]))
+        sampled = event.poisson_sampled(0.25)
+        assert sampled.release.sampling_probability == 0.25
+        assert sampled.rdp([4])[0] < event.rdp([4])[0]
+
+    def test_project_and_perturb(self):
+        event = distributed.SketchedDpEvent.project_and_perturb(3, 5, 2.0)
+        np.testing.assert_allclose(event.rdp([2, 3.5]), [0.25, 3.5 / 8])
+        half = event.poisson_sampled(0.5).poisson_sampled(0.5)
+        direct = distributed.SketchedDpEvent.project_and_perturb(3, 5, 2.0, 0.25)
+        assert half == direct
+        none = distributed.SketchedDpEvent.project_and_perturb(1, 5, 0.0)
+        assert np.all(np.isinf(none.rdp([2])))
+
+    def test_refuses_releases_that_do_not_fit(self):
+        with pytest.raises(ValueError, match="= 20, found 16"):
+            distributed.SketchedDpEvent(4, 5, unit_event(dimension=16))
+        with pytest.raises(TypeError, match="found LaplaceDpEvent"):
+            distributed.SketchedDpEvent(4, 5, dp_accounting.LaplaceDpEvent(1.0))
+        with pytest.raises(TypeError, match="sketch_length must be an integer"):
+            distributed.SketchedDpEvent(4.0, 5, dp_accounting.GaussianDpEvent(1.0))
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        unit_event(),
+        unit_event(KINDS[1]),
+        distributed.SketchedDpEvent(1, 1, unit_event()),
+        distributed.SketchedDpEvent.project_and_perturb(1, 1, 2.0),
+    ],
+)
+def test_composes_in_the_accountant(event):
+    orders = [2.0, 3.0, 16.0]
+    ledger = accountant.DpflAccountant(orders)
+    sampled = dp_accounting.PoissonSampledDpEvent(0.1, event)
+    assert ledger.supports(event) and ledger.supports(sampled)
+    ledger.compose(dp_accounting.SelfComposedDpEvent(event, 7))
+    ledger.compose(sampled, 3)
+    expected = 7 * event.rdp(orders) + 3 * event.poisson_sampled(0.1).rdp(orders)
+    np.testing.assert_allclose(ledger.rdp, expected)
+    assert isinstance(event, events.RdpDpEvent)
+    with pytest.raises(attr.exceptions.FrozenInstanceError):
+        event.anything = 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "field,value",
+    [
+        ("noise_clients", 0),
+        ("noise_clients", True),
+        ("local_stddev", 0.0),
+        ("local_stddev", math.nan),
+        ("granularity", -1.0),
+        ("clip_norm", math.inf),
+        ("dimension", 2.5),
+        ("linf_steps", 0),
+        ("rounding_bias", 1.0),
+        ("sampling_probability", 1.5),
+        ("bound", "best"),
+    ],
+)
+def test_refuses_bad_fields(kind, field, value):
+    with pytest.raises((ValueError, TypeError), match=field + " must be"):
+        unit_event(kind, **{field: value})
+
+
+def test_extreme_noise_is_finite():
+    for kind, stddev in itertools.product(KINDS, (1e-3, 1.0, 1e3, 1e6, 1e9)):
+        event = unit_event(kind, local_stddev=stddev, clip_norm=5.0, dimension=64)
+        rdp = event.rdp([1.1, 2, 64, 1024])
+        assert np.all(np.isfinite(rdp)) and np.all(rdp > 0)

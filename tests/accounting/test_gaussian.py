@@ -1,0 +1,169 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Tight epsilons: the definition by quadrature, known calibrations, conservativeness."""
+
+import decimal
+import math
+
+import dp_accounting
+import numpy as np
+import pytest
+from dp_accounting import pld
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpfl import accounting
+from dpfl.accounting import gaussian
+
+GAUSSIAN = dp_accounting.GaussianDpEvent
+POISSON = dp_accounting.PoissonSampledDpEvent
+SELF = dp_accounting.SelfComposedDpEvent
+
+
+@pytest.mark.parametrize("z", [0.3, 1.0, 5.0, 40.0])
+@pytest.mark.parametrize("epsilon", [0.0, 0.1, 1.0, 4.0])
+def test_delta_equals_its_definition(z, epsilon):
+    t = np.linspace(-12, 12 + 1 / z, 400001)
+    p = np.exp(-((t - 1 / z) ** 2) / 2) / math.sqrt(2 * math.pi)
+    q = np.exp(-(t**2) / 2) / math.sqrt(2 * math.pi)
+    want = np.maximum(p - math.exp(epsilon) * q, 0).sum() * (t[1] - t[0])
+    got = accounting.gaussian_delta(epsilon, z)
+    assert got == pytest.approx(want, rel=1e-6, abs=1e-12)
+
+
+def phi(x):
+    """The normal distribution function below 0 to 60 digits: a continued fraction."""
+    x = -x
+    fraction = x
+    for k in range(4000, 0, -1):
+        fraction = x + k / fraction
+    density = (-x * x / 2).exp() / (2 * decimal.Decimal(math.pi)).sqrt()
+    return density / fraction
+
+
+@pytest.mark.parametrize(("epsilon", "z"), [(5.0, 1.0), (30.0, 0.3), (0.5, 20.0)])
+def test_delta_is_rounded_up_and_by_little(epsilon, z):
+    with decimal.localcontext(decimal.Context(prec=60)):
+        m = 1 / decimal.Decimal(z)
+        e = decimal.Decimal(epsilon)
+        want = phi(m / 2 - e / m) - e.exp() * phi(-m / 2 - e / m)
+    got = accounting.gaussian_delta(epsilon, z)
+    assert float(want) <= got <= float(want) * (1 + 1e-9)
+
+
+def test_known_calibration():
+    # The Gaussian mechanism at epsilon 1, delta 1e-5 needs 3.7306 (Balle and Wang).
+    z = accounting.calibrate_noise_multiplier(
+        GAUSSIAN, 1.0, 1e-5, method="tight", rtol=1e-7
+    )
+    assert z == pytest.approx(3.7306, abs=1e-4)
+    assert accounting.gaussian_epsilon(1e-5, z) <= 1.0
+
+
+@settings(max_examples=100, derandomize=True, deadline=None)
+@given(
+    z=st.floats(1e-3, 1e4), delta=st.floats(1e-15, 0.9), factor=st.floats(1.0001, 10)
+)
+def test_epsilon_is_conservative_close_and_monotone(z, delta, factor):
+    epsilon = accounting.gaussian_epsilon(delta, z)
+    assert accounting.gaussian_delta(epsilon, z) <= delta
+    if epsilon:
+        # A hair less noise or budget would be too much.
+        assert accounting.gaussian_delta(epsilon * (1 - 1e-9), z) > delta * (1 - 1e-6)
+    assert accounting.gaussian_epsilon(delta, z * factor) <= epsilon
+    assert accounting.gaussian_epsilon(delta / factor, z) >= epsilon
+
+
+def test_epsilon_at_the_ends():
+    assert accounting.gaussian_epsilon(1e-5, 1e6) == 0
+    assert accounting.gaussian_epsilon(1e-5, 0.0) == math.inf
+    assert accounting.gaussian_epsilon(1e-5, 1e-200) == math.inf
+    assert accounting.gaussian_epsilon(1e-5, 1e-3) > 5e5
+
+
+def test_compositions_are_one_gaussian():
+    tree = dp_accounting.ComposedDpEvent(
+        [
+            SELF(GAUSSIAN(3.0), 4),
+            dp_accounting.ComposedDpEvent([SELF(SELF(GAUSSIAN(6.0), 2), 2)]),
+            accounting.MatrixFactorizationDpEvent(2.0),
+            dp_accounting.NoOpDpEvent(),
+            POISSON(1.0, GAUSSIAN(5.0)),
+            POISSON(0.0, GAUSSIAN(5.0)),
+        ]
+    )
+    one = (4 / 9 + 4 / 36 + 1 / 4 + 1 / 25) ** -0.5
+    report = accounting.epsilon(tree, 1e-6, method="tight")
+    assert report.method == "exact-gaussian"
+    assert report.order is None
+    assert report.epsilon == pytest.approx(
+        accounting.gaussian_epsilon(1e-6, one), rel=1e-9
+    )
+
+
+def test_sampled_gaussians_use_dp_accountings_losses():
+    tree = dp_accounting.ComposedDpEvent([SELF(POISSON(0.1, GAUSSIAN(1.0)), 50)])
+    report = accounting.epsilon(tree, 1e-5, method="tight")
+    stock = pld.PLDAccountant().compose(tree).get_epsilon(1e-5)
+    assert report.method == "pld"
+    assert report.epsilon == pytest.approx(stock, rel=1e-6)
+    assert report.epsilon < accounting.epsilon(tree, 1e-5).epsilon
+
+
+def test_sampled_and_plain_gaussians_together():
+    both = dp_accounting.ComposedDpEvent([POISSON(0.1, GAUSSIAN(1.0)), GAUSSIAN(2.0)])
+    plain = accounting.gaussian_epsilon(1e-5, 2.0)
+    report = accounting.epsilon(both, 1e-5, method="tight")
+    assert report.method == "pld"
+    assert plain < report.epsilon < accounting.epsilon(both, 1e-5).epsilon
+
+
+def test_pld_is_never_below_the_exact_epsilon():
+    # Sampling with probability almost 1 is almost no sampling.
+    tree = SELF(POISSON(1 - 1e-9, GAUSSIAN(2.0)), 3)
+    exact = accounting.gaussian_epsilon(1e-5, 2 / math.sqrt(3))
+    value, method = gaussian.tight_epsilon(tree, 1e-5)
+    assert method == "pld"
+    assert exact * (1 - 1e-6) <= value <= exact * 1.01
+
+
+def test_little_noise_does_not_exhaust_memory():
+    value, _ = gaussian.tight_epsilon(POISSON(0.5, GAUSSIAN(0.01)), 1e-5)
+    assert accounting.gaussian_epsilon(1e-5, 0.01) * 1.01 > value > 4000
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        accounting.SparsifiedGaussianDpEvent(1.0, 0.1, 0.1, 1000),
+        dp_accounting.LaplaceDpEvent(1.0),
+    ],
+)
+def test_nothing_else_is_tight(event):
+    assert gaussian.tight_epsilon(event, 1e-5) is None
+    tree = dp_accounting.ComposedDpEvent([GAUSSIAN(1.0), event])
+    assert gaussian.tight_epsilon(tree, 1e-5) is None
+    report = accounting.epsilon(tree, 1e-5, method="tight")
+    assert report == accounting.epsilon(tree, 1e-5)
+    assert report.method == "rdp"
+
+
+@pytest.mark.parametrize(
+    "event",
+    [GAUSSIAN(0.0), POISSON(0.5, GAUSSIAN(0.0)), dp_accounting.NonPrivateDpEvent()],
+)
+def test_no_noise_is_infinite(event):
+    report = accounting.epsilon(event, 1e-5, method="tight")
+    assert report.epsilon == math.inf
+
+
+def test_nothing_released_is_zero():
+    report = accounting.epsilon(dp_accounting.NoOpDpEvent(), 1e-5, method="tight")
+    assert report.epsilon == 0
+
+
+@pytest.mark.parametrize("delta", [0.0, 1.0, -1.0, math.nan, True, "a"])
+def test_bad_delta_is_refused(delta):
+    with pytest.raises((TypeError, ValueError), match="^delta must"):
+        accounting.gaussian_epsilon(delta, 1.0)

@@ -1,0 +1,348 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+import collections
+import math
+
+import numpy as np
+import pytest
+import scipy.stats
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from dpfl import mechanisms
+from dpfl.aggregators import base, csgm
+
+D, N = 700, 4
+FLOAT_MAX = float(np.finfo(np.float32).max)
+HOSTILE = [math.nan, math.inf, -math.inf, 1e30, -1e30, FLOAT_MAX, -FLOAT_MAX]
+MEASUREMENTS = collections.OrderedDict(
+    clients=np.int32,
+    nonfinite_clients=np.int32,
+    mean_update_norm=np.float32,
+    uplink_bits=np.float32,
+    downlink_bits=np.float32,
+    clip_norm=np.float32,
+    linf_clip=np.float32,
+    noise_stddev=np.float32,
+    l2_clipped_fraction=np.float32,
+    linf_clipped_fraction=np.float32,
+    malformed_clients=np.int32,
+)
+
+
+def config(**kwargs):
+    return mechanisms.L2Csgm(
+        **{
+            "cohort_size": N,
+            "clip_norm": 2.0,
+            "noise_multiplier": 0.0,
+            "keep_fraction": 0.25,
+            "linf_ratio": 1.0,
+            **kwargs,
+        }
+    )
+
+
+def updates(norm=2.0, n=N, d=D, seed=0):
+    values = np.random.default_rng(seed).standard_normal([n, d])
+    values *= norm / np.linalg.norm(values, axis=1, keepdims=True)
+    return tf.constant(values, tf.float32)
+
+
+class TestCodec:
+    @pytest.mark.parametrize("rotation", ["hadamard", "dft"])
+    @pytest.mark.parametrize("norm", [1.0, 50.0])
+    def test_without_compression_and_noise_it_is_the_mean_of_clipped(
+        self, run_codec, rotation, norm
+    ):
+        codec = csgm.CsgmCodec(config(keep_fraction=1.0, rotation=rotation), D)
+        x = updates(norm)
+        decoded, _ = run_codec(codec, x, 0)
+        expected = x.numpy().mean(0) * min(1, 2 / norm)
+        np.testing.assert_allclose(decoded.mean, expected, atol=1e-6)
+
+    @pytest.mark.parametrize("rotation", ["hadamard", "dft"])
+    def test_is_unbiased(self, many_means, rotation):
+        count = 3000
+        codec = csgm.CsgmCodec(config(rotation=rotation), D)
+        x = updates()
+        means = many_means(codec, x, count)
+        error = means.mean(0) - x.numpy().mean(0)
+        mse = np.mean(np.sum((means - x.numpy().mean(0)) ** 2, 1))
+        # The squared error of the average is that of one over `count`, and no more.
+        assert np.sum(error**2) == pytest.approx(mse / count, rel=0.35)
+        signal = np.linalg.norm(x.numpy().mean(0))
+        assert math.sqrt(mse / count) < 0.05 * signal
+
+    @pytest.mark.parametrize(
+        ("gamma", "z", "d", "rotation"),
+        [
+            (0.25, 0.0, 1024, "hadamard"),
+            (0.25, 0.0, 700, "hadamard"),
+            (0.1, 0.3, 1024, "hadamard"),
+            (1.0, 0.3, 700, "hadamard"),
+            (0.1, 0.3, 700, "dft"),
+        ],
+    )
+    def test_mean_squared_error_is_the_formula(self, many_means, gamma, z, d, rotation):
+        numbers = config(keep_fraction=gamma, noise_multiplier=z, rotation=rotation)
+        x = updates(d=d)
+        means = many_means(csgm.CsgmCodec(numbers, d), x, 400)
+        mse = np.mean(np.sum((means - x.numpy().mean(0)) ** 2, 1))
+        assert mse == pytest.approx(numbers.mean_squared_error(d), rel=0.025)
+        if d == 1024:
+            sigma = z * gamma * 2.0
+            exact = d * sigma**2 / (N * gamma) ** 2
+            exact += (1 - gamma) / gamma / N**2 * N * 2.0**2
+            assert mse == pytest.approx(exact, rel=0.025)
+
+    @pytest.mark.parametrize("rotation", ["hadamard", "dft"])
+    def test_noise_is_gaussian_of_the_accounted_size(self, many_means, rotation):
+        numbers = config(noise_multiplier=1.3, rotation=rotation, keep_fraction=0.01)
+        zeros = tf.zeros([N, D])
+        noise = many_means(csgm.CsgmCodec(numbers, D), zeros, 300)
+        event = numbers.round_dp_event(D, 1.0)
+        # sigma / (gamma Delta_2), as measured, against what is accounted for.
+        measured = noise.std() * N / numbers.clip_norm
+        assert measured == pytest.approx(event.noise_multiplier, rel=0.01)
+        assert abs(noise.mean()) < 4.5 * noise.std() / math.sqrt(noise.size)
+        assert scipy.stats.kstest(noise.ravel() / noise.std(), "norm").pvalue > 1e-3
+        # White, within a round and over rounds.
+        limit = 4.5 / math.sqrt(noise.size)
+        scaled = noise / noise.std()
+        assert abs(np.mean(scaled[:, 1:] * scaled[:, :-1])) < limit
+        assert abs(np.mean(scaled[1:] * scaled[:-1])) < limit
+
+    def test_accounted_bounds_are_those_in_force(self, run_codec):
+        """Coordinates, norm and kept fraction of the messages, against the event."""
+        numbers = config(linf_ratio=None, keep_fraction=0.3, clip_norm=0.5)
+        codec = csgm.CsgmCodec(numbers, D)
+        event = numbers.round_dp_event(D, 1.0)
+        spike = np.zeros(D, np.float32)
+        spike[3] = 9.0
+        # Undoes the rotation of round 0, so that the client meets it with a spike.
+        shared = _shared(codec)
+        hostile = codec._rotation.invert(_pad(codec, spike), shared["rotation"])
+        kept = []
+        for i in range(60):
+            encoded = codec.encode(hostile, shared, tf.constant([i, 1], tf.int64))
+            values = encoded.message["values"].numpy()
+            kept.append(len(values))
+            assert np.abs(values).max() <= event.linf_ratio * 0.5 * (1 + 1e-6)
+            assert np.linalg.norm(values) <= 0.5 * (1 + 1e-6)
+        fraction = np.mean(kept) / event.dimension
+        stddev = math.sqrt(0.3 * 0.7 / (event.dimension * 60))
+        assert fraction == pytest.approx(event.keep_fraction, abs=4.5 * stddev)
+
+    def test_coordinates_are_clipped_and_counted(self, run_codec):
+        numbers = config(linf_ratio=0.01, keep_fraction=0.5)
+        codec = csgm.CsgmCodec(numbers, D)
+        decoded, total = run_codec(codec, updates(), 0)
+        assert np.abs(total["total"]).max() <= N * 0.02 * (1 + 1e-6)
+        # Rotated coordinates are N(0, 4 / 1024): |x| > 0.02 in most of them.
+        expected = 2 * scipy.stats.norm.sf(0.02 / math.sqrt(4 / 1024))
+        measured = decoded.measurements["linf_clipped_fraction"].numpy()
+        assert measured == pytest.approx(expected, abs=0.05)
+        assert decoded.measurements["malformed_clients"] == 0
+
+    @pytest.mark.parametrize("gamma", [0.25, 1.0])
+    def test_bits_are_counted_from_the_message(self, gamma):
+        codec = csgm.CsgmCodec(config(keep_fraction=gamma), D)
+        encoded = codec.encode(_pad(codec, updates()[0]), _shared(codec), _seed(5))
+        kept = len(encoded.message["values"])
+        assert codec.message_bits(encoded.message) == 32 * kept + 32 + 128
+        if gamma == 1:
+            assert codec.message_bits(encoded.message) == config(
+                keep_fraction=1.0
+            ).uplink_bits(D)
+
+    @pytest.mark.parametrize("value", HOSTILE)
+    @pytest.mark.parametrize("place", [0, D - 1, slice(None)])
+    def test_one_hostile_client_moves_the_mean_no_more_than_a_clipped_one(
+        self, run_codec, value, place
+    ):
+        numbers = config(cohort_size=10, noise_multiplier=0.5)
+        codec = csgm.CsgmCodec(numbers, D)
+        honest = updates(n=10).numpy()
+        without, with_hostile = honest.copy(), honest.copy()
+        without[4] = 0
+        with_hostile[4, place] = value
+        first, _ = run_codec(codec, list(map(tf.constant, without)), 0)
+        second, _ = run_codec(codec, list(map(tf.constant, with_hostile)), 0)
+        moved = np.linalg.norm(second.mean - first.mean)
+        assert moved <= 2.0 / (10 * 0.25) * (1 + 1e-5)
+        if not math.isfinite(value):
+            assert moved == 0
+
+    @pytest.mark.parametrize("value", HOSTILE)
+    def test_all_hostile(self, run_codec, value):
+        codec = csgm.CsgmCodec(config(cohort_size=10, keep_fraction=1.0), D)
+        decoded, _ = run_codec(codec, [tf.fill([D], value)] * 10, 0)
+        assert np.linalg.norm(decoded.mean) <= 2.0 * (1 + 1e-5)
+
+    @pytest.mark.parametrize(
+        "spoil",
+        [
+            lambda v: v[:-1],
+            lambda v: v[:0],
+            lambda v: tf.concat([v, v], 0),
+            lambda v: v + np.nan,
+            lambda v: v * np.inf,
+            lambda v: v * 1e3,
+            lambda v: tf.ones_like(v) * 1.9,
+        ],
+        ids=["short", "empty", "long", "nan", "inf", "large", "many large"],
+    )
+    def test_a_malformed_message_adds_nothing_and_is_counted(self, spoil):
+        codec = csgm.CsgmCodec(config(), D)
+        message = codec.encode(
+            _pad(codec, updates()[0]), _shared(codec), _seed(5)
+        ).message
+        good = codec.accumulate(codec.zero(), message)
+        message["values"] = spoil(message["values"])
+        both = codec.accumulate(good, message)
+        np.testing.assert_array_equal(both["total"], good["total"])
+        assert (good["malformed"], both["malformed"]) == (0, 1)
+
+    def test_merge_adds_what_two_workers_have(self):
+        codec = csgm.CsgmCodec(config(), D)
+        messages = [
+            codec.encode(_pad(codec, x), _shared(codec), _seed(i)).message
+            for i, x in enumerate(updates())
+        ]
+        halves = [codec.zero(), codec.zero()]
+        everything = codec.zero()
+        for i, message in enumerate(messages):
+            halves[i % 2] = codec.accumulate(halves[i % 2], message)
+            everything = codec.accumulate(everything, message)
+        merged = codec.merge(*halves)
+        np.testing.assert_allclose(merged["total"], everything["total"], atol=1e-6)
+        assert np.any(merged["total"] != 0)
+
+    @pytest.mark.parametrize("d", [1, 2, 3])
+    @pytest.mark.parametrize("rotation", ["hadamard", "dft"])
+    def test_the_smallest_models(self, run_codec, d, rotation):
+        codec = csgm.CsgmCodec(config(rotation=rotation, keep_fraction=1.0), d)
+        decoded, _ = run_codec(codec, tf.fill([N, d], 0.5), 0)
+        np.testing.assert_allclose(decoded.mean, np.full(d, 0.5), atol=1e-6)
+
+
+def _seed(number):
+    return tf.constant([number, 8], tf.int64)
+
+
+def _shared(codec):
+    return codec.expand(codec.broadcast(collections.OrderedDict(), _seed(0)))
+
+
+def _pad(codec, update):
+    return tf.pad(update, [[0, codec.input_length - len(update)]])
+
+
+VALUE_TYPE = tff.StructWithPythonType(
+    [("a", (np.float32, (2, 3))), ("b", np.float32)], collections.OrderedDict
+)
+STATE_TYPE = tff.to_type(collections.OrderedDict(seed=(np.int64, [2]), round=np.int32))
+
+
+def value(number):
+    return collections.OrderedDict(
+        a=np.full([2, 3], number, np.float32), b=np.float32(-number)
+    )
+
+
+class TestComputation:
+    @pytest.mark.parametrize("cls", [mechanisms.L2Csgm, mechanisms.LinfCsgm])
+    @pytest.mark.parametrize(
+        "value_type", [VALUE_TYPE, tff.TensorType(np.float32, [9])]
+    )
+    def test_type_signatures(self, cls, value_type):
+        factory = csgm.build(cls(N, 1.0, 0.5, 0.3), seed=1)
+        assert isinstance(factory, tff.aggregators.UnweightedAggregationFactory)
+        process = factory.create(value_type)
+        server_state = tff.FederatedType(STATE_TYPE, tff.SERVER)
+        assert process.initialize.type_signature.is_identical_to(
+            tff.FunctionType(None, server_state)
+        )
+        expected = tff.FunctionType(
+            collections.OrderedDict(
+                state=server_state, value=tff.FederatedType(value_type, tff.CLIENTS)
+            ),
+            tff.templates.MeasuredProcessOutput(
+                state=server_state,
+                result=tff.FederatedType(value_type, tff.SERVER),
+                measurements=tff.FederatedType(MEASUREMENTS, tff.SERVER),
+            ),
+        )
+        assert process.next.type_signature.is_equivalent_to(expected)
+
+
+class TestExecution:
+    def test_mean_bits_and_replay(self, tff_context):
+        """With client ids a round is a function of the state; without, masks are not."""
+        numbers = mechanisms.L2Csgm(N, 100.0, 0.01, 0.5, linf_ratio=1.0)
+        keyed_type = tff.to_type(
+            collections.OrderedDict(update=VALUE_TYPE, client_id=np.int64)
+        )
+        process = csgm.build(numbers, seed=7).create(keyed_type)
+        state = process.initialize()
+        values = [
+            collections.OrderedDict(update=value(i), client_id=np.int64(i))
+            for i in range(N)
+        ]
+        first, again = process.next(state, values), process.next(state, values)
+        np.testing.assert_array_equal(first.result["a"], again.result["a"])
+        assert first.result["b"] == again.result["b"]
+        assert first.measurements == again.measurements
+        other = process.next(first.state, values)
+        assert np.any(other.result["a"] != first.result["a"])
+        assert (first.state["round"], other.state["round"]) == (1, 2)
+        measured = first.measurements
+        kept = (measured["uplink_bits"] - 160) / 32 * N
+        assert kept == pytest.approx(round(kept)) and 0 < kept < 8 * N
+        assert measured["downlink_bits"] == numbers.downlink_bits(7)
+        assert measured["noise_stddev"] == pytest.approx(0.01 * 100 / N)
+        assert measured["mean_update_norm"] == pytest.approx(
+            math.sqrt(7) * np.mean(range(N)), rel=1e-5
+        )
+
+    def test_plain_values_get_fresh_masks_and_the_same_noise(self, tff_context):
+        numbers = mechanisms.L2Csgm(N, 100.0, 0.0, 0.5, linf_ratio=1.0)
+        wide = tff.TensorType(np.float32, [256])
+        process = csgm.build(numbers, seed=7).create(wide)
+        state = process.initialize()
+        values = [np.ones(256, np.float32)] * N
+        first = process.next(state, values).result
+        assert np.any(first != process.next(state, values).result)
+        # Equal updates have masks of their own: if the N masks were one, the rotated
+        # sum would only have the values 0 and N, and twice the standard deviation.
+        error = np.linalg.norm(first - 1) / np.linalg.norm(np.ones(256))
+        assert error == pytest.approx(math.sqrt(1 / N), rel=0.2)
+        nobody = [process.next(state, []) for _ in range(2)]
+        np.testing.assert_array_equal(nobody[0].result, nobody[1].result)
+
+    def test_nobody_reports(self, tff_context):
+        process = csgm.build(mechanisms.L2Csgm(N, 1.0, 1.0, 0.5), seed=3).create(
+            VALUE_TYPE
+        )
+        output = process.next(process.initialize(), [])
+        assert output.measurements["clients"] == 0
+        assert all(np.isfinite(list(output.measurements.values())))
+        assert np.all(output.result["a"] != 0)
+
+    def test_hostile_clients(self, tff_context):
+        process = csgm.build(mechanisms.L2Csgm(10, 1.0, 0.0, 1.0), seed=3).create(
+            VALUE_TYPE
+        )
+        values = [value(x) for x in HOSTILE] + [value(0)] * 3
+        output = process.next(process.initialize(), values)
+        assert output.measurements["nonfinite_clients"] == 3
+        assert output.measurements["l2_clipped_fraction"] == pytest.approx(0.4)
+        assert all(np.isfinite(list(output.measurements.values())))
+        # The four huge ones cancel in pairs.
+        np.testing.assert_allclose(output.result["a"], np.zeros([2, 3]), atol=1e-6)
+
+
+def test_fold_in_purposes_differ():
+    assert len({int(purpose) for purpose in base.Purpose}) == len(base.Purpose)

@@ -1,0 +1,102 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpfl import factorization as mf
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def factorize(tmp_path, *args):
+    return subprocess.run(
+        [sys.executable, "-m", "experiments.factorize", *args],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+    )
+
+
+def rows(done):
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_compute_saves_what_it_prints(tmp_path):
+    flags = ["--rounds=32", "--momentum=0.9", "--rtol=1e-8", "--output=m.npz"]
+    (row,) = rows(factorize(tmp_path, "compute", "--json", *flags))
+    assert row["total"] == pytest.approx(2564.239220, rel=1e-7)
+    assert row["method"] == "optimal" and 0 <= row["gap"] <= 1e-8
+    found = mf.load(tmp_path / "m.npz", workload=mf.momentum(32, 0.9))
+    assert found.loss == row["total"]
+
+
+def test_compare_shows_the_methods_and_draws(tmp_path):
+    flags = ["--rounds=16,32", "--plot=steps.png", "--heat_maps=heat.png", "--json"]
+    table = rows(factorize(tmp_path, "compare", *flags))
+    by = {(row["rounds"], row["method"]): row for row in table}
+    assert by[32, "optimal"]["total"] == pytest.approx(114.559703, rel=2e-6)
+    assert by[32, "honaker-full"]["total"] == pytest.approx(158.653149, rel=1e-7)
+    assert by[16, "identity"]["total"] == pytest.approx(16 * 17 / 2)
+    assert all(row["ratio"] >= 1 for row in table)
+    assert by[32, "band-low-rank"]["ratio"] < 1.01
+    for name in ("steps.png", "heat.png"):
+        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+
+
+def test_compare_under_several_participations(tmp_path):
+    flags = ["--rounds=32", "--momentum=0.9", "--schedule=cooldown"]
+    table = rows(
+        factorize(tmp_path, "compare", "--epochs=4", "--separation=8", "--json", *flags)
+    )
+    by = {row["method"]: row for row in table}
+    assert by["identity"]["sensitivity"] == pytest.approx(2)
+    assert by["identity"]["sensitivity_is_exact"]
+    workload = mf.momentum(32, 0.9, mf.LinearCooldown())
+    independent = 4 * np.sum(workload.matrix() ** 2)
+    assert by["identity"]["total"] == pytest.approx(independent)
+    assert "optimal-prefix-sum" in by
+
+
+def test_time_reports_both_ways(tmp_path):
+    flags = ["--rounds=128", "--repeats=1", "--plot=time.png", "--json"]
+    (row,) = rows(factorize(tmp_path, "time", *flags))
+    assert row["plain_iterations"] > 3 * row["iterations"]
+    assert row["gap"] <= 1e-6 and row["peak_megabytes"] > 10
+    assert row["ratio"] == pytest.approx(row["plain_seconds"] / row["seconds"])
+    assert (tmp_path / "time.png").exists()
+
+
+def test_cache_and_text(tmp_path):
+    flags = ["--rounds=16", "--method=blt", "--buffers=2", "--cache=kept"]
+    first = factorize(tmp_path, "compute", *flags)
+    assert first.returncode == 0 and first.stdout.startswith("rounds  method")
+    assert len(list((tmp_path / "kept").iterdir())) == 1
+    assert factorize(tmp_path, "compute", *flags).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ([], "the command must be one of compute, compare, time, found nothing"),
+        (["melt"], "found melt"),
+        (["compute", "--method=blt"], "--method=blt needs --buffers"),
+        (["compute", "--rounds=8,x"], "--rounds must be positive integers"),
+        (["compute", "--rounds=8,16"], "compute takes one --rounds, found 2"),
+        (["compute", "--momentum=1"], "momentum must be below 1, found 1"),
+        (["compare", "--epochs=2"], "--separation must be given"),
+        (["compute", "--rtol=nan"], "must be finite"),
+    ],
+)
+def test_bad_flags_are_one_line_and_exit_code_2(tmp_path, args, message):
+    done = factorize(tmp_path, *args)
+    assert done.returncode == 2 and not done.stdout
+    assert message in done.stderr and done.stderr.count("\n") == 1

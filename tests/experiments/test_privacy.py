@@ -1,0 +1,240 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""dpfl-privacy, run as a user runs it: numbers, tables, files and refusals."""
+
+import json
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from dpfl import accounting, mechanisms
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def call(*args, cwd=ROOT):
+    return subprocess.run(
+        [sys.executable, "-m", "experiments.privacy", *args],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        env={"PATH": "", "PYTHONPATH": str(ROOT)},
+    )
+
+
+def rows(*args):
+    done = call(*args, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_epsilon_is_the_accountants():
+    [row] = rows(
+        "epsilon",
+        "--mechanism=l2_csgm",
+        "--noise_multiplier=2.2066",
+        "--keep_fraction=0.01",
+        "--rotation=dft",
+        "--participation=poisson",
+        "--population=200",
+        "--cohort_size=100",
+        "--rounds=60",
+        "--delta=1e-3",
+    )
+    mechanism = mechanisms.L2Csgm(
+        cohort_size=100,
+        clip_norm=1.0,
+        noise_multiplier=2.2066,
+        keep_fraction=0.01,
+        rotation="dft",
+    )
+    event = mechanism.dp_event(
+        1018174, mechanisms.PoissonSampling(population=200, cohort_size=100, rounds=60)
+    )
+    assert row["epsilon"] == accounting.epsilon(event, 1e-3).epsilon
+    assert row["epsilon"] == pytest.approx(8.0, abs=0.01)
+    assert row["uplink_bits"] == 0.01 * 32 * 1018174 + 128 + 32
+    assert row["mean_squared_error"] == mechanism.mean_squared_error(1018174)
+
+
+def test_calibrate_fig_1():
+    [row] = rows(
+        "calibrate",
+        "--mechanism=l2_csgm",
+        "--keep_fraction=0.01",
+        "--linf_ratio=1e-4",
+        "--dimension=17179869184",
+        "--epsilon=5",
+        "--delta=1e-8",
+    )
+    assert row["noise_multiplier"] == pytest.approx(1.1954, abs=2e-4)
+    assert 4.999 < row["epsilon"] <= 5.0
+    assert row["method"] == "rdp"
+
+
+def test_calibrate_tight_says_so():
+    [row] = rows("calibrate", "--epsilon=1", "--method=tight")
+    assert row["method"] == "exact-gaussian"
+    assert row["noise_multiplier"] == pytest.approx(3.7306, rel=2e-4)
+    assert row["order"] is None
+
+
+def test_no_noise_is_null():
+    [row] = rows("epsilon", "--noise_multiplier=0")
+    assert row["epsilon"] is None
+
+
+COMPARE = ["compare", "--epsilon=4", "--dimension=65536", "--compression_rates=1,50"]
+
+
+def test_compare_at_equal_epsilon():
+    found = rows(*COMPARE, "--mechanisms=gaussian,l2_csgm,linf_csgm")
+    assert [(r["mechanism"], r["compression_rate"]) for r in found] == [
+        ("gaussian", 1),
+        ("l2_csgm", 1),
+        ("l2_csgm", 50),
+        ("linf_csgm", 1),
+        ("linf_csgm", 50),
+    ]
+    assert all(3.99 < row["epsilon"] <= 4 for row in found)
+    gaussian, l2, sparse_l2, _, sparse_linf = found
+    assert l2["noise_multiplier"] == pytest.approx(gaussian["noise_multiplier"])
+    z = sparse_l2["noise_multiplier"]
+    assert gaussian["noise_multiplier"] < z < sparse_linf["noise_multiplier"]
+    assert sparse_l2["mean_squared_error"] == pytest.approx(
+        65536 * z**2 / 100**2 + 49 / 100
+    )
+    assert sparse_l2["uplink_bits"] == pytest.approx(65536 / 50 * 32 + 160)
+
+
+def test_compare_at_equal_error():
+    found = rows(*COMPARE, "--equal=error", "--mechanisms=gaussian,l2_csgm")
+    errors = [row["mean_squared_error"] for row in found]
+    assert errors == pytest.approx([errors[0]] * 3, rel=1e-9)
+    assert found[0]["epsilon"] <= 4 < found[2]["epsilon"]
+
+
+def test_compare_says_where_compression_alone_errs_too_much():
+    found = rows(*COMPARE, "--equal=error", "--mean_squared_error=0.4")
+    sparse = [row for row in found if row["compression_rate"] == 50]
+    assert len(sparse) >= 2
+    for row in sparse:
+        assert row["noise_multiplier"] is None
+        assert row["epsilon"] is None
+        assert row["mean_squared_error"] == pytest.approx(49 / 100)
+
+
+def test_compare_shows_every_mechanism_that_needs_no_flag_of_its_own():
+    shown = {row["mechanism"] for row in rows(*COMPARE)}
+    assert {"gaussian", "l2_csgm", "linf_csgm"} <= shown
+
+
+def test_table_plot_and_output(tmp_path):
+    png, txt = tmp_path / "a.png", tmp_path / "a.txt"
+    done = call(*COMPARE, f"--plot={png}", f"--output={txt}")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""
+    lines = txt.read_text().splitlines()
+    assert lines[0].split()[:2] == ["mechanism", "compression"]
+    assert lines[1].split()[:2] == ["gaussian", "1"]
+    assert png.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["calibrate", "--nonsense=1"], "nonsense"),
+        (["calibrate", "--epsilon=many"], "--epsilon"),
+        (["calibrate", "--epsilon=nan"], "--epsilon"),
+        (["calibrate", "--epsilon=-1"], "--epsilon"),
+        (["calibrate", "--epsilon=1", "--delta=0"], "--delta"),
+        (["calibrate"], "--epsilon must be given"),
+        (["epsilon"], "--noise_multiplier must be given"),
+        (["calibrate", "--epsilon=1", "--keep_fraction=0.5"], "--keep_fraction"),
+        (["calibrate", "--epsilon=1", "--mechanism=l2_csgm"], "--keep_fraction"),
+        (["calibrate", "--epsilon=1", "--mechanism=magic"], "--mechanism"),
+        (["calibrate", "--epsilon=1", "--noise_multiplier=1"], "--noise_multiplier"),
+        (["calibrate", "--epsilon=1", "--population=5"], "--population"),
+        (["compare", "--epsilon=1", "--compression_rates=0.5"], "--compression_rates"),
+        (["compare", "--epsilon=1", "--mechanisms=magic"], "--mechanisms"),
+        (["compare", "--epsilon=1", "--plot=/no/such/a.png"], "--plot"),
+        (["calibrate", "--epsilon=1", "--output=/no/such/a"], "--output"),
+        ([], "one of epsilon, calibrate, compare must be given"),
+        (["forget"], "found forget"),
+    ],
+)
+def test_bad_flags_are_refused_in_one_line(args, words):
+    done = call(*args)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1
+    assert words in done.stderr
+
+
+def test_help_lists_the_flags():
+    done = call("--help")
+    assert done.returncode == 0
+    for flag in ("--epsilon", "--keep_fraction", "--participation", "--plot"):
+        assert flag in done.stdout
+
+
+def test_tensorflow_stays_out():
+    code = (
+        "import experiments.privacy, sys; "
+        "sys.exit(any(m.split('.')[0].startswith('tensorflow') for m in sys.modules))"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+# ---- cli.run, with a binary made for the test ----
+
+BINARY = """
+    import os, signal, sys
+    from absl import flags
+    from experiments import cli
+    flags.DEFINE_string("do", None, "What to do.")
+
+    def main(argv):
+        do = flags.FLAGS.do
+        if do == "refuse":
+            raise ValueError("size must\\nbe 1, found 2")
+        cli.work_begins()
+        if do == "break":
+            raise ValueError("a fault")
+        if do == "interrupt":
+            os.kill(os.getpid(), signal.SIGINT)
+            while True:
+                pass
+
+    cli.run(main)
+"""
+
+
+@pytest.mark.parametrize(
+    ("do", "code", "words"),
+    [
+        ("", 0, ""),
+        ("refuse", 2, "error: size must be 1, found 2\n"),
+        ("break", 1, "Traceback"),
+        ("interrupt", 130, "interrupted\n"),
+    ],
+)
+def test_exit_codes(tmp_path, do, code, words):
+    script = tmp_path / "binary.py"
+    script.write_text(textwrap.dedent(BINARY))
+    done = subprocess.run(
+        [sys.executable, str(script), f"--do={do}"],
+        capture_output=True,
+        text=True,
+        env={"PATH": "", "PYTHONPATH": str(ROOT)},
+    )
+    assert done.returncode == code, done.stderr
+    if code == 1:
+        assert words in done.stderr
+    else:
+        assert done.stderr == words

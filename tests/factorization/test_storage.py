@@ -1,0 +1,182 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+import json
+
+import numpy as np
+import pytest
+
+import dpfl
+from dpfl.factorization import methods, storage
+from dpfl.factorization.workloads import ExplicitRates, LinearCooldown, Workload
+
+CASES = {
+    "optimal": {},
+    "honaker-online": {},
+    "band-low-rank": {"band": 2, "rank": 2},
+    "toeplitz": {"bands": 3},
+    "banded": {"bands": 3},
+    "blt": {"buffers": 2},
+}
+WORKLOAD = Workload(12, 0.9, LinearCooldown())
+
+
+@pytest.mark.parametrize("method", sorted(CASES))
+def test_round_trip(tmp_path, method):
+    found = methods.compute(WORKLOAD, method, **CASES[method])
+    path = tmp_path / "deep" / "one.npz"
+    storage.save(found, path)
+    again = storage.load(path, workload=WORKLOAD)
+    assert again.workload == WORKLOAD and again.method == method
+    assert dict(again.params) == dict(found.params)
+    assert type(again.factors) is type(found.factors)
+    for name, array in found.factors.arrays().items():
+        np.testing.assert_array_equal(again.factors.arrays()[name], array)
+        assert again.factors.arrays()[name].dtype == array.dtype
+    assert again.loss == found.loss and again.lower_bound == found.lower_bound
+    assert [p.name for p in path.parent.iterdir()] == ["one.npz"]
+
+
+def saved(tmp_path):
+    path = tmp_path / "one.npz"
+    storage.save(methods.compute(WORKLOAD, "optimal"), path)
+    return path
+
+
+def test_header_describes_the_file(tmp_path):
+    with np.load(saved(tmp_path), allow_pickle=False) as archive:
+        header = json.loads(str(archive["header"]))
+    assert header["workload"]["rounds"] == 12 and header["kind"] == "dense"
+    assert header["versions"]["dpfl"] == dpfl.__version__
+    assert 0 <= header["gap"] <= 1e-6
+    assert header["sensitivity"] == pytest.approx(1)
+    assert len(header["checksum"]) == 64
+
+
+@pytest.mark.parametrize(
+    ("workload", "message"),
+    [
+        (
+            Workload(13, 0.9, LinearCooldown()),
+            "must be for 13 rounds, found one for 12",
+        ),
+        (Workload(12, 0.8, LinearCooldown()), "momentum 0.8"),
+        (Workload(12, 0.9), "must be for the workload"),
+        (Workload(12, 0.9, LinearCooldown(0.06)), "must be for the workload"),
+    ],
+)
+def test_a_file_for_another_run_is_refused(tmp_path, workload, message):
+    path = saved(tmp_path)
+    with pytest.raises(storage.StorageError, match=message) as caught:
+        storage.load(path, workload=workload)
+    assert str(path) in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_equal_rates_fit_whatever_they_are_called():
+    found = methods.compute(Workload(3), "identity")
+    storage.check_fits(found, Workload(3, 0.0, ExplicitRates((1.0, 1.0, 1.0))))
+
+
+def test_every_damaged_byte_is_noticed(tmp_path):
+    path = saved(tmp_path)
+    whole = path.read_bytes()
+    before = storage.load(path).decoder()
+    for position in range(0, len(whole), 97):
+        damaged = bytearray(whole)
+        damaged[position] ^= 0x10
+        path.write_bytes(damaged)
+        try:
+            again = storage.load(path)
+        except storage.StorageError:
+            continue
+        # Padding and time stamps of the archive may change; the contents may not.
+        np.testing.assert_array_equal(again.decoder(), before)
+
+
+def rewrite(path, change):
+    with np.load(path, allow_pickle=False) as archive:
+        arrays = {name: archive[name] for name in archive.files}
+    change(arrays)
+    np.savez(path, **arrays)
+
+
+def test_a_changed_entry_breaks_the_checksum(tmp_path):
+    path = saved(tmp_path)
+
+    def change(arrays):
+        arrays["b"] = arrays["b"] * 0.99
+
+    rewrite(path, change)
+    with pytest.raises(storage.StorageError, match="is damaged: .* checksum"):
+        storage.load(path)
+
+
+def test_a_changed_header_breaks_the_checksum(tmp_path):
+    path = saved(tmp_path)
+
+    def change(arrays):
+        text = str(arrays["header"]).replace('"momentum":0.9', '"momentum":0.8')
+        arrays["header"] = np.array(text)
+
+    rewrite(path, change)
+    with pytest.raises(storage.StorageError, match="is damaged"):
+        storage.load(path)
+
+
+@pytest.mark.parametrize("contents", [b"", b"not an archive", b"PK\x03\x04truncated"])
+def test_another_kind_of_file_is_refused(tmp_path, contents):
+    path = tmp_path / "one.npz"
+    path.write_bytes(contents)
+    with pytest.raises(storage.StorageError, match="must be a saved factorization"):
+        storage.load(path)
+
+
+def test_another_format_is_refused(tmp_path):
+    path = saved(tmp_path)
+
+    def change(arrays):
+        arrays["header"] = np.array(str(arrays["header"]).replace('mat":1', 'mat":9'))
+
+    rewrite(path, change)
+    with pytest.raises(storage.StorageError, match="must have format 1, found 9"):
+        storage.load(path)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        storage.load(tmp_path / "none.npz")
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
+    path = saved(tmp_path)
+    before = path.read_bytes()
+
+    def broken(*args, **kwargs):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(np, "savez", broken)
+    with pytest.raises(OSError, match="disk full"):
+        storage.save(methods.compute(Workload(4), "identity"), path)
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["one.npz"]
+
+
+def test_cache_computes_once_and_keys_by_the_request(tmp_path, monkeypatch):
+    calls = []
+    compute = methods.compute
+
+    def counting(*args, **kwargs):
+        calls.append(args)
+        return compute(*args, **kwargs)
+
+    monkeypatch.setattr(methods, "compute", counting)
+    cache = storage.Cache(tmp_path / "cache")
+    first = cache.get(WORKLOAD, "toeplitz", bands=3)
+    second = cache.get(WORKLOAD, "toeplitz", bands=3)
+    assert len(calls) == 1
+    np.testing.assert_array_equal(first.factors.c, second.factors.c)
+    cache.get(WORKLOAD, "toeplitz", bands=4)
+    cache.get(Workload(12, 0.9), "toeplitz", bands=3)
+    cache.get(WORKLOAD, "toeplitz-root")
+    assert len(calls) == 4
+    assert len(list((tmp_path / "cache").iterdir())) == 4

@@ -1,0 +1,125 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+import numpy as np
+import pytest
+from scipy import optimize
+
+from dpfl.factorization import optimal, sensitivity, toeplitz, value
+from dpfl.factorization.workloads import LinearCooldown, Workload
+
+COOLDOWN = Workload(20, 0.8, LinearCooldown())
+
+
+def test_root_of_the_prefix_sum_by_hand():
+    np.testing.assert_allclose(
+        toeplitz.inverse_root(1.0, 5), [1, 1 / 2, 3 / 8, 5 / 16, 35 / 128]
+    )
+
+
+@pytest.mark.parametrize("workload", [Workload(40), Workload(40, 0.9)])
+def test_root_squares_to_the_workload(workload):
+    found = toeplitz.root(workload)
+    decoder, encoder = found.materialize()
+    np.testing.assert_allclose(encoder @ encoder, workload.matrix(), atol=1e-10)
+    np.testing.assert_allclose(decoder, encoder, atol=1e-10)
+
+
+def test_weight_decay_root():
+    column = toeplitz.root_coefficients(30, 0.99, 0.9)
+    square = np.convolve(column, column)[:30]
+    expected = np.convolve(0.99 ** np.arange(30), 0.9 ** np.arange(30))[:30]
+    np.testing.assert_allclose(square, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("objective", ["total", "last"])
+@pytest.mark.parametrize("workload", [Workload(20), Workload(20, 0.9), COOLDOWN])
+def test_error_form_is_the_dense_error(workload, objective):
+    inverse = np.random.default_rng(0).normal(size=20)
+    decoder = workload.matrix() @ value.toeplitz_matrix(inverse, 20)
+    rows = np.sum(decoder**2, axis=1)
+    expected = {"total": np.sum(rows), "last": rows[-1]}[objective]
+    form = toeplitz.error_form(workload, objective)
+    assert form(inverse)[0] == pytest.approx(expected)
+    error = optimize.check_grad(lambda e: form(e)[0], lambda e: form(e)[1], inverse)
+    assert error < 1e-5 * np.linalg.norm(form(inverse)[1])
+
+
+def test_pull_back_is_the_derivative_of_the_inverse():
+    rng = np.random.default_rng(0)
+    column, gradient = 1 + rng.random(8), rng.normal(size=8)
+    found = toeplitz.pull_back(value.series_inverse(column, 8), gradient)
+
+    def along(c):
+        return gradient @ value.series_inverse(c, 8)
+
+    np.testing.assert_allclose(found, optimize.approx_fprime(column, along), rtol=1e-4)
+
+
+@pytest.mark.parametrize("plan", [(1, 1), (3, 4), (5, 2)])
+def test_sensitivity_gradient(plan):
+    column = np.sort(np.random.default_rng(0).random(12))[::-1]
+
+    def log_of(c):
+        return toeplitz.log_sensitivity_squared(c, *plan)
+
+    expected = 2 * np.log(sensitivity.toeplitz_min_separation(column, *plan))
+    assert log_of(column)[0] == pytest.approx(expected)
+    slope = optimize.approx_fprime(column, lambda c: log_of(c)[0])
+    np.testing.assert_allclose(log_of(column)[1], slope, rtol=1e-4)
+
+
+@pytest.mark.parametrize("workload", [Workload(64), Workload(64, 0.9), COOLDOWN])
+def test_between_the_optimum_and_the_closed_form(workload):
+    found = toeplitz.optimize_toeplitz(workload)
+    decoder, encoder = found.materialize()
+    np.testing.assert_allclose(decoder @ encoder, workload.matrix(), atol=1e-9)
+    assert found.loss == pytest.approx(
+        np.sum(decoder**2) * np.max(np.sum(encoder**2, axis=0))
+    )
+    assert found.loss < 0.98 * toeplitz.root(workload).loss
+    assert found.loss >= optimal.factorize(workload).lower_bound
+
+
+def test_more_bands_are_not_worse():
+    losses = [
+        toeplitz.optimize_toeplitz(Workload(48), bands=bands).loss
+        for bands in (1, 2, 4, 8, 16, 48)
+    ]
+    assert all(b <= a * (1 + 1e-9) for a, b in zip(losses, losses[1:]))
+    # One band is independent noise: n (n + 1) / 2.
+    assert losses[0] == pytest.approx(48 * 49 / 2)
+
+
+def test_last_iterate_objective_keeps_the_root():
+    # For a constant rate the square root has the least largest error of all Toeplitz
+    # factorizations (Dvijotham et al. 2024).
+    found = toeplitz.optimize_toeplitz(Workload(64), objective="last")
+    assert found.errors().last == pytest.approx(
+        toeplitz.root(Workload(64)).errors().last, rel=1e-6
+    )
+
+
+def test_several_participations_are_optimised_for():
+    workload, plan = Workload(64), sensitivity.MinSeparation(16, 4)
+    options = {"separation": 16, "participations": 4}
+    many = toeplitz.optimize_toeplitz(workload, **options)
+    assert many.sensitivity(plan).exact
+    for other in (
+        toeplitz.optimize_toeplitz(workload),
+        toeplitz.optimize_toeplitz(workload, bands=4),
+        toeplitz.root(workload),
+    ):
+        assert many.errors(plan).total < other.errors(plan).total
+    banded = toeplitz.optimize_toeplitz(workload, bands=16)
+    assert banded.sensitivity(plan).value == pytest.approx(2)
+    assert many.errors(plan).total <= banded.errors(plan).total * (1 + 1e-4)
+
+
+def test_bad_arguments():
+    with pytest.raises(ValueError, match="objective must be one of total, last"):
+        toeplitz.optimize_toeplitz(Workload(4), objective="max")
+    with pytest.raises(ValueError, match="bands must be at most 4, found 5"):
+        toeplitz.optimize_toeplitz(Workload(4), bands=5)
+    with pytest.raises(ValueError, match="rho must be at most 1"):
+        toeplitz.inverse_root(1.5, 4)

@@ -1,0 +1,77 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpfl.factorization import tree
+from dpfl.factorization.workloads import LinearCooldown, Workload
+
+
+def test_encoder_is_the_recursive_construction():
+    expected = np.ones((1, 1))
+    for _ in range(4):
+        rows, size = expected.shape
+        zero = np.zeros((rows, size))
+        expected = np.block([[expected, zero], [zero, expected]])
+        expected = np.vstack([expected, np.ones((1, 2 * size))])
+        np.testing.assert_array_equal(tree.encoder(2 * size), expected)
+
+
+@pytest.mark.parametrize(
+    ("rounds", "loss"),
+    [(8, 21.942857), (32, 158.653149), (64, 405.718240), (256, 2463.712279)],
+)
+def test_honaker_full_meets_known_losses(rounds, loss):
+    found = tree.honaker_full(Workload(rounds))
+    assert found.loss == pytest.approx(loss, rel=1e-7)
+
+
+def test_online_variances_by_hand():
+    # Rounds 1, 2, 3, 4: one leaf; a pair (2/3); a pair and a leaf; a height 2 (4/7).
+    rows = np.sum(tree.online_decoder(4) ** 2, axis=1)
+    np.testing.assert_allclose(rows, [1, 2 / 3, 5 / 3, 4 / 7])
+    assert tree.honaker_online(Workload(4)).loss == pytest.approx(3 * np.sum(rows))
+
+
+@settings(derandomize=True, max_examples=20, deadline=None)
+@given(st.integers(1, 33))
+def test_full_is_the_pseudo_inverse(rounds):
+    nodes = tree.encoder(rounds)
+    expected = np.tri(rounds) @ np.linalg.pinv(nodes)
+    np.testing.assert_allclose(tree.full_decoder(rounds), expected, atol=1e-10)
+
+
+@settings(derandomize=True, max_examples=20, deadline=None)
+@given(st.integers(1, 33))
+def test_online_is_the_least_norm_solution_on_complete_nodes(rounds):
+    nodes = tree.encoder(rounds)
+    complete = np.array([np.flatnonzero(row)[-1] for row in nodes])
+    found = tree.honaker_online(Workload(rounds))
+    np.testing.assert_array_equal(found.factors.complete_at, complete)
+    np.testing.assert_array_equal(found.encoder(), nodes)
+    for step, row in enumerate(found.decoder()):
+        ready = complete <= step
+        target = (np.arange(rounds) <= step).astype(float)
+        expected = np.zeros(len(nodes))
+        expected[ready] = np.linalg.pinv(nodes[ready].T) @ target
+        np.testing.assert_allclose(row, expected, atol=1e-10)
+
+
+@pytest.mark.parametrize("build", [tree.honaker_full, tree.honaker_online])
+@pytest.mark.parametrize("rounds", [1, 5, 16, 23])
+def test_factors_multiply_to_momentum(build, rounds):
+    workload = Workload(rounds, 0.9, LinearCooldown())
+    decoder, encoder = build(workload).materialize()
+    np.testing.assert_allclose(decoder @ encoder, workload.matrix(), atol=1e-9)
+
+
+def test_full_is_never_worse_than_online_and_both_cost_the_depth():
+    for rounds in (7, 16, 40):
+        full = tree.honaker_full(Workload(rounds))
+        online = tree.honaker_online(Workload(rounds))
+        assert np.all(full.step_errors() <= online.step_errors() * (1 + 1e-12))
+        depth = int(np.log2(rounds)) + 1
+        assert online.sensitivity().value == pytest.approx(np.sqrt(depth))

@@ -1,0 +1,120 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from dpfl.factorization import errors, methods
+from dpfl.factorization.sensitivity import MinSeparation
+from dpfl.factorization.value import (
+    BandedFactors,
+    BandLowRankFactors,
+    DenseFactors,
+    Factorization,
+    ToeplitzFactors,
+    TreeFactors,
+)
+from dpfl.factorization.workloads import LinearCooldown, Workload
+
+PARAMS = {
+    "band-low-rank": {"band": 3, "rank": 2},
+    "banded": {"bands": 4},
+    "blt": {"buffers": 2},
+    "blt-rational": {"buffers": 3},
+}
+WORKLOADS = [Workload(20), Workload(20, 0.9), Workload(20, 0.9, LinearCooldown())]
+
+
+@pytest.mark.parametrize("method", sorted(methods.METHODS))
+@pytest.mark.parametrize("workload", WORKLOADS, ids=str)
+def test_every_method_agrees_with_its_dense_factors(workload, method):
+    found = methods.compute(workload, method, **PARAMS.get(method, {}))
+    assert found.method == method
+    decoder, encoder = found.materialize()
+    assert np.max(np.abs(decoder @ encoder - workload.matrix())) < 1e-9
+    rows = np.sum(decoder**2, axis=1)
+    norm = np.max(np.sum(encoder**2, axis=0))
+    np.testing.assert_allclose(found.step_errors(), rows * norm)
+    assert found.loss == pytest.approx(np.sum(rows) * norm)
+    assert found.sensitivity().value == pytest.approx(np.sqrt(norm))
+    np.testing.assert_array_equal(found.decoder_rows(3, 7), decoder[3:7])
+    np.testing.assert_allclose(
+        found.noising_rows(3, 7),
+        np.linalg.solve(workload.matrix(), decoder)[3:7],
+        atol=1e-9,
+    )
+    plan = MinSeparation(5, 3)
+    value = plan.sensitivity(encoder).value
+    assert found.sensitivity(plan).value == pytest.approx(value)
+    assert found.errors(plan).total == pytest.approx(np.sum(rows) * value**2)
+
+
+def test_no_method_beats_the_lower_bound():
+    for workload in WORKLOADS:
+        bound = methods.compute(workload, "optimal").lower_bound
+        for method in methods.METHODS:
+            found = methods.compute(workload, method, **PARAMS.get(method, {}))
+            assert found.loss >= bound * (1 - 1e-9), method
+
+
+def test_error_summary_by_hand():
+    summary = errors.summarize(errors.per_step(np.array([1.0, 4.0, 1.0]), 2.0))
+    assert summary == errors.ErrorSummary(24.0, 8.0, np.sqrt(8.0), 16.0, 4.0)
+
+
+def test_values_cannot_change():
+    found = methods.compute(Workload(4), "optimal")
+    with pytest.raises(ValueError, match="read-only"):
+        found.factors.b[0, 0] = 2.0
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        found.method = "other"
+
+
+def test_source_arrays_stay_writable():
+    source = np.eye(3)
+    DenseFactors(source, source)
+    source[0, 0] = 2.0
+
+
+@pytest.mark.parametrize(("start", "stop"), [(-1, 2), (2, 2), (0, 5)])
+def test_rows_outside_the_stream(start, stop):
+    found = methods.compute(Workload(4), "identity")
+    with pytest.raises(IndexError, match="0 <= start < stop <= 4"):
+        found.decoder_rows(start, stop)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: DenseFactors(np.eye(2), np.eye(3)), "shape of c transposed"),
+        (lambda: DenseFactors(np.full((2, 2), np.nan), np.eye(2)), "b must be finite"),
+        (lambda: TreeFactors(np.eye(2), np.zeros((3, 2))), "nodes must have shape"),
+        (lambda: ToeplitzFactors(np.zeros(3)), "start with a positive value"),
+        (lambda: BandedFactors(np.ones((2, 3))), "at most 2 columns, found 3"),
+        (
+            lambda: BandLowRankFactors(np.zeros((2, 1)), np.eye(2), np.eye(2)),
+            "non-zero diagonal",
+        ),
+        (
+            lambda: BandLowRankFactors(np.ones((2, 1)), np.eye(3), np.eye(3)),
+            "left and right must both have shape",
+        ),
+        (
+            lambda: Factorization(
+                Workload(3), "x", {}, DenseFactors(np.eye(2), np.eye(2))
+            ),
+            "factors must be for 3 rounds, found 2",
+        ),
+        (lambda: methods.compute(Workload(3), "magic"), "method must be one of"),
+        (
+            lambda: methods.compute(Workload(3), "optimal", bands=3),
+            "does not fit its parameters",
+        ),
+        (lambda: errors.per_step(np.ones(2), 0.0), "sensitivity must be above 0"),
+    ],
+)
+def test_bad_values(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()

@@ -1,0 +1,109 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpfl.factorization import workloads
+from dpfl.factorization.workloads import (
+    ConstantRate,
+    DropRate,
+    ExplicitRates,
+    LinearCooldown,
+    Workload,
+)
+
+
+def test_prefix_sum_is_ones_on_and_below_the_diagonal():
+    np.testing.assert_array_equal(
+        workloads.prefix_sum(3).matrix(), [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
+    )
+
+
+def test_momentum_by_hand():
+    # x_t = sum_{s<=t} eta_s m_s with m_s = m_{s-1} / 2 + g_s and eta = 1, 1, 3.
+    rates = ExplicitRates((1.0, 1.0, 3.0))
+    np.testing.assert_allclose(
+        workloads.momentum(3, 0.5, rates).matrix(),
+        [[1, 0, 0], [1.5, 1, 0], [2.25, 2.5, 3]],
+    )
+
+
+def schedules(rounds):
+    rates = st.lists(st.floats(0.1, 2), min_size=rounds, max_size=rounds)
+    return st.one_of(
+        st.just(ConstantRate()),
+        st.builds(DropRate, st.floats(0.1, 2), st.floats(0.1, 1)),
+        st.builds(LinearCooldown, st.floats(0.05, 1), st.floats(0.1, 1)),
+        rates.map(lambda v: ExplicitRates(tuple(v))),
+    )
+
+
+any_workload = st.integers(1, 12).flatmap(
+    lambda n: st.builds(Workload, st.just(n), st.floats(0, 0.99), schedules(n))
+)
+
+
+@settings(derandomize=True, max_examples=60, deadline=None)
+@given(any_workload)
+def test_matrix_is_the_momentum_recurrence(workload):
+    gradients = np.random.default_rng(0).normal(size=(workload.rounds, 2))
+    moment, iterate, expected = np.zeros(2), np.zeros(2), []
+    for rate, gradient in zip(workload.rates, gradients):
+        moment = workload.momentum * moment + gradient
+        iterate = iterate + rate * moment
+        expected.append(iterate)
+    np.testing.assert_allclose(workload.matrix() @ gradients, expected, atol=1e-9)
+    np.testing.assert_allclose(workload.apply(gradients), expected, atol=1e-9)
+    np.testing.assert_allclose(workload.solve(np.array(expected)), gradients, atol=1e-8)
+
+
+@settings(derandomize=True, max_examples=60, deadline=None)
+@given(any_workload)
+def test_dict_round_trip(workload):
+    assert Workload.from_dict(workload.as_dict()) == workload
+
+
+def test_cooldown_ends_at_its_final_rate():
+    rates = LinearCooldown().rates(8)
+    np.testing.assert_allclose(rates, [1, 1, 1, 1, 1, 1, 0.525, 0.05])
+
+
+def test_drop_over_the_last_quarter():
+    np.testing.assert_allclose(DropRate(0.1).rates(4), [1, 1, 1, 0.1])
+
+
+def test_toeplitz_only_at_a_constant_rate():
+    assert workloads.momentum(4).is_toeplitz
+    assert not workloads.momentum(4).is_prefix_sum
+    assert not workloads.momentum(4, 0.9, LinearCooldown()).is_toeplitz
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Workload(0), "rounds must be at least 1, found 0"),
+        (lambda: Workload(2.0), "rounds must be a positive integer, found 2.0"),
+        (lambda: Workload(True), "rounds must be a positive integer, found True"),
+        (lambda: Workload(4, 1.0), "momentum must be below 1, found 1"),
+        (lambda: Workload(4, float("nan")), "momentum must be finite, found nan"),
+        (lambda: Workload(4, -0.1), "momentum must be at least 0"),
+        (lambda: Workload(4, 0.9, 0.1), "schedule must be a Schedule, found 0.1"),
+        (lambda: DropRate(0.0), "factor must be above 0"),
+        (lambda: LinearCooldown(0.05, 2.0), "fraction must be at most 1, found 2"),
+        (lambda: ExplicitRates((1.0, 0.0)), "values must be positive, found 0"),
+        (lambda: ExplicitRates(()), "values must be a non-empty vector"),
+        (lambda: Workload(3, 0.0, ExplicitRates((1.0,))), "rounds must be the number"),
+        (lambda: Workload.from_dict({"rounds": 3}), "workload is not described by"),
+        (
+            lambda: workloads.schedule_from_dict({"name": "cosine"}),
+            "schedule must be one of constant, cooldown, drop, explicit, found 'cosine'",
+        ),
+    ],
+)
+def test_bad_arguments_are_refused_in_one_sentence(make, message):
+    with pytest.raises((ValueError, TypeError), match=message) as caught:
+        make()
+    assert "\n" not in str(caught.value)

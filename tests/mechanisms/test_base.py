@@ -1,0 +1,99 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+import dataclasses
+
+import dp_accounting
+import pytest
+
+from dpfl import mechanisms
+from dpfl.mechanisms import registry
+
+CONFIGS = [
+    mechanisms.NoMechanism(10),
+    mechanisms.Gaussian(10, 1.0, 0.5),
+    mechanisms.L2Csgm(10, 1.0, 0.5, 0.1),
+    mechanisms.LinfCsgm(10, 1.0, 0.5, 0.1),
+]
+PARTICIPATIONS = [
+    mechanisms.PoissonSampling(100, 10, 35),
+    mechanisms.FixedSize(100, 10, 35),
+    mechanisms.OncePerEpoch(100, 10, 35),
+]
+
+
+def named(value):
+    return value.name
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=named)
+@pytest.mark.parametrize("participation", PARTICIPATIONS, ids=named)
+def test_every_mechanism_has_event_bits_and_error(config, participation):
+    event = config.dp_event(50, participation)
+    assert isinstance(event, dp_accounting.SelfComposedDpEvent)
+    assert event.count == participation.max_participations
+    assert config.uplink_bits(50) > 0
+    assert config.downlink_bits(50) >= 50 * 32
+    assert config.mean_squared_error(50) >= 0
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=named)
+def test_the_table_has_it_under_its_name(config):
+    entry = mechanisms.MECHANISMS[config.name]
+    assert entry.config is type(config)
+    assert entry.factory.startswith("dpfl.aggregators.")
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=named)
+def test_a_cohort_other_than_the_participations_is_refused(config):
+    with pytest.raises(ValueError, match="cohort_size must be .* 11, found 10"):
+        config.dp_event(50, mechanisms.FixedSize(100, 11, 5))
+
+
+@pytest.mark.parametrize("config", CONFIGS[1:], ids=named)
+def test_with_noise_multiplier_changes_only_that(config):
+    changed = config.with_noise_multiplier(3.0)
+    assert changed == dataclasses.replace(config, noise_multiplier=3.0)
+    assert changed.round_dp_event(50, 1.0).noise_multiplier == 3.0
+
+
+def test_configurations_are_frozen():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        CONFIGS[1].clip_norm = 2.0
+
+
+def test_poisson_amplifies_and_the_others_do_not():
+    poisson, fixed, epochs = PARTICIPATIONS
+    assert poisson.sampling_probability == 0.1
+    assert fixed.sampling_probability == epochs.sampling_probability == 1
+    assert (poisson.max_participations, fixed.max_participations) == (35, 35)
+    assert (epochs.rounds_per_epoch, epochs.epochs) == (10, 4)
+    assert epochs.first(10).max_participations == 1
+    assert epochs.first(11).max_participations == 2
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ((0, 1, 1), "^population must be .*found 0"),
+        ((10, 11, 1), "cohort_size must be at most the population of 10 .* found 11"),
+        ((10, 5, 0), "^rounds must be .*found 0"),
+    ],
+)
+def test_participation_refuses(args, message):
+    with pytest.raises(ValueError, match=message):
+        mechanisms.FixedSize(*args)
+
+
+def test_no_mechanism_is_not_private():
+    config = mechanisms.NoMechanism(10)
+    assert not config.is_private
+    assert isinstance(config.round_dp_event(5, 1.0), dp_accounting.NonPrivateDpEvent)
+    assert config.mean_squared_error(100) == 0
+    assert config.uplink_bits(100) == 3200
+
+
+@pytest.mark.parametrize("mechanism", [None, "gaussian", object()])
+def test_build_refuses_what_is_no_configuration(mechanism):
+    with pytest.raises(TypeError, match="mechanism must be a configuration of one of"):
+        registry.build_aggregator(mechanism)

@@ -1,0 +1,73 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+import math
+
+import dp_accounting
+import pytest
+
+from dpfl import mechanisms
+
+
+def adaptive(noise_multiplier=1.0, **kwargs):
+    return mechanisms.Gaussian(
+        100, 0.5, noise_multiplier, adaptive_clipping=True, **kwargs
+    )
+
+
+def test_event_is_gaussian_or_poisson_sampled():
+    config = mechanisms.Gaussian(100, 0.5, 1.3)
+    assert config.round_dp_event(10, 1.0) == dp_accounting.GaussianDpEvent(1.3)
+    sampled = config.round_dp_event(10, 0.1)
+    assert sampled == dp_accounting.PoissonSampledDpEvent(
+        0.1, dp_accounting.GaussianDpEvent(1.3)
+    )
+
+
+def test_mean_squared_error_and_bits():
+    config = mechanisms.Gaussian(100, 0.5, 1.3)
+    assert config.mean_squared_error(1000) == pytest.approx(
+        1000 * (1.3 * 0.5) ** 2 / 100**2
+    )
+    assert config.uplink_bits(1000) == config.downlink_bits(1000) == 32_000
+    assert adaptive().uplink_bits(1000) == 32_001
+    assert adaptive().downlink_bits(1000) == 32_032
+
+
+@pytest.mark.parametrize("count_stddev", [None, 1.0, 30.0])
+def test_update_and_count_cost_the_noise_multiplier_together(count_stddev):
+    """In units of its noise a client moves the update by 1/z_u, the count by 1/(2s)."""
+    config = adaptive(1.2, count_stddev=count_stddev)
+    moved = math.hypot(
+        1 / config.update_noise_multiplier, 0.5 / config.resolved_count_stddev
+    )
+    assert moved == pytest.approx(1 / 1.2)
+    assert config.resolved_count_stddev == (count_stddev or 5.0)
+    assert config.round_dp_event(10, 1.0).noise_multiplier == 1.2
+
+
+def test_a_count_that_costs_all_is_refused():
+    with pytest.raises(
+        ValueError, match="count_stddev must be above half .* found 0.5"
+    ):
+        adaptive(1.0, count_stddev=0.5)
+
+
+def test_no_noise_is_no_noise_on_the_count():
+    config = adaptive(0.0)
+    assert config.resolved_count_stddev == 0
+    assert config.update_noise_multiplier == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("target_quantile", 1.5),
+        ("target_quantile", math.nan),
+        ("clip_learning_rate", 0.0),
+        ("count_stddev", -1.0),
+    ],
+)
+def test_refuses_and_names_what_is_wrong(name, value):
+    with pytest.raises(ValueError, match=f"^{name} must be .*found {value}"):
+        adaptive(**{name: value})

@@ -1,0 +1,130 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from dpfl.tasks import digits
+from dpfl.tasks.registry import load_task
+
+
+@pytest.fixture(scope="module")
+def task():
+    return load_task("digits", client_epochs=1, shuffle_seed=None)
+
+
+def _examples(dataset):
+    batches = list(dataset)
+    return tuple(np.concatenate([b[i].numpy() for b in batches]) for i in (0, 1))
+
+
+def _all_clients(task):
+    parts = [_examples(task.client_dataset(c)) for c in task.client_ids]
+    return [x for x, _ in parts], [y for _, y in parts]
+
+
+def test_every_image_is_in_exactly_one_place(task):
+    xs, ys = _all_clients(task)
+    test_x, test_y = _examples(task.evaluation_dataset())
+    assert task.population == 100 and len(task.client_ids) == 100
+    assert {len(y) for y in ys} == {14, 15}
+    assert sum(map(len, ys)) + len(test_y) == 1797
+    assert np.array_equal(
+        np.bincount(np.concatenate([*ys, test_y])),
+        np.bincount(digits._read_images()[1]),
+    )
+    total = np.concatenate([*xs, test_x]).sum(dtype=np.float64)
+    assert total == pytest.approx(digits._scale(digits._read_images()[0]).sum(), 1e-6)
+
+
+def test_test_set_is_a_fifth_of_each_label(task):
+    _, y = _examples(task.evaluation_dataset())
+    share = np.bincount(y) / np.bincount(digits._read_images()[1])
+    assert np.all(np.abs(share - 0.2) < 0.003)
+
+
+def test_batches_have_the_stated_spec(task):
+    dataset = task.client_dataset(task.client_ids[0])
+    for spec, stated in zip(dataset.element_spec, task.element_spec):
+        assert spec.dtype == stated.dtype and spec.shape == stated.shape
+    evaluation = task.evaluation_dataset().element_spec
+    assert [s.shape.as_list() for s in evaluation] == [[None, 28, 28, 1], [None]]
+
+
+def test_pixels_are_between_zero_and_one_and_bilinear(task):
+    xs, _ = _all_clients(task)
+    assert np.min(xs[0]) == 0.0 and 0.9 < np.max(np.concatenate(xs)) <= 1.0
+    images, _ = digits._read_images()
+    expected = tf.image.resize(images[:20, ..., None] / 16.0, (28, 28)).numpy()
+    assert np.allclose(digits._scale(images[:20]), expected, atol=1e-6)
+
+
+def _mean_largest_share(alpha):
+    labels = digits._read_images()[1]
+    rng = np.random.RandomState(0)
+    parts = digits.dirichlet_partition(labels, 100, alpha, rng)
+    return np.mean([np.bincount(labels[p]).max() / len(p) for p in parts])
+
+
+def test_alpha_sets_how_unequal_the_labels_are():
+    # A client of 18 examples: nearly one label, the default, and nearly uniform.
+    assert _mean_largest_share(0.01) > 0.8
+    assert 0.35 < _mean_largest_share(0.5) < 0.6
+    assert _mean_largest_share(1000.0) < 0.27
+
+
+def test_seeds_make_the_split_and_the_fingerprint():
+    options = dict(client_epochs=1, shuffle_seed=None, num_clients=20)
+    first, again = (load_task("digits", **options) for _ in range(2))
+    other = load_task("digits", partition_seed=1, **options)
+    labels = [_all_clients(t)[1] for t in (first, again, other)]
+    assert all(np.array_equal(a, b) for a, b in zip(labels[0], labels[1]))
+    assert not all(np.array_equal(a, b) for a, b in zip(labels[0], labels[2]))
+    assert first.fingerprint == again.fingerprint != other.fingerprint
+    assert len(first.fingerprint) == 64
+
+
+def test_more_clients_than_images_are_refused():
+    with pytest.raises(ValueError, match="num_clients must be at most the 14.*: 5000"):
+        load_task("digits", num_clients=5000)
+
+
+def test_unknown_client_is_refused(task):
+    with pytest.raises(ValueError, match="client_id must be one of the 100.*'nobody'"):
+        task.client_dataset("nobody")
+    assert task.client_index(task.client_ids[7]) == 7
+
+
+@pytest.mark.parametrize(
+    "model, count", [("small_cnn", 15_994), ("cnn", 1_011_466), ("2nn", 199_210)]
+)
+def test_dimension(model, count):
+    assert load_task("digits", model=model).dimension == count
+
+
+def test_default_model_learns_the_digits():
+    # Plain federated averaging by hand, without noise: a check of data and model.
+    task = load_task("digits")
+    model, loss = task.build_keras_model(0), task.loss()
+
+    @tf.function
+    def train(index):
+        for x, y in task.dataset_from_index(index):
+            with tf.GradientTape() as tape:
+                value = loss(y, model(x))
+            weights = model.trainable_variables
+            for w, g in zip(weights, tape.gradient(value, weights)):
+                w.assign_sub(task.defaults.client_lr * g)
+
+    for r in range(8):
+        start = model.get_weights()
+        total = [np.zeros_like(w) for w in start]
+        for i in range(r, 100, 8):
+            model.set_weights(start)
+            train(tf.constant(i, tf.int64))
+            total = [t + w - s for t, w, s in zip(total, model.get_weights(), start)]
+        count = len(range(r, 100, 8))
+        model.set_weights([s + t / count for s, t in zip(start, total)])
+    x, y = _examples(task.evaluation_dataset())
+    assert np.mean(np.argmax(model(x), -1) == y) > 0.7

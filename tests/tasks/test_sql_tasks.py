@@ -1,0 +1,462 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""`emnist` and `stackoverflow` on small files in the real formats."""
+
+import collections
+import hashlib
+import io
+import lzma
+import os
+import pathlib
+import shutil
+import sqlite3
+import tarfile
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from dpfl.tasks import configs, emnist, sql_data, stackoverflow, text
+from dpfl.tasks.registry import load_task
+
+EMNIST_CLIENTS = 5
+WORDS = ["the", "a", "is", "code", "error", "c#"]
+POSTS = [
+    "the code is a error",
+    "unheard words is",
+    "c# code a the is error the code is a a a a a a",
+    "is",
+]
+
+
+def _emnist_examples(split, client):
+    rng = np.random.RandomState(10 * client + (split == "all_test"))
+    count = 2 if split == "all_test" else 3 + 4 * client
+    return collections.OrderedDict(
+        label=rng.randint(0, 62, count).astype(np.int32),
+        pixels=rng.uniform(size=(count, 28, 28)).astype(np.float32),
+    )
+
+
+def _stackoverflow_examples(split, client):
+    posts = POSTS[: 2 + client] if split == "train" else POSTS[::-1]
+    strings = {
+        name: [f"{name} {i}" for i in range(len(posts))]
+        for name in ("creation_date", "tags", "title", "type")
+    }
+    return collections.OrderedDict(
+        creation_date=strings["creation_date"],
+        score=np.arange(len(posts), dtype=np.int64),
+        tags=strings["tags"],
+        title=strings["title"],
+        tokens=posts,
+        type=strings["type"],
+    )
+
+
+def _save(path, splits, clients, examples):
+    """Writes with TFF's own writer, a file per split, merged into one."""
+    from tensorflow_federated import simulation
+
+    for split in splits:
+        part = f"{path}.{split}"
+        simulation.datasets.save_to_sql_client_data(
+            [f"f{c:03d}" for c in range(clients)],
+            lambda c, split=split: tf.data.Dataset.from_tensor_slices(
+                examples(split, int(c[1:]))
+            ),
+            part,
+            split_names_by_client_id={f"f{c:03d}": split for c in range(clients)},
+        )
+        if not os.path.exists(path):
+            os.rename(part, path)
+            continue
+        connection = sqlite3.connect(path)
+        connection.execute("ATTACH ? AS part", (part,))
+        for table in ("examples", "client_metadata"):
+            connection.execute(f"INSERT INTO {table} SELECT * FROM part.{table}")
+        connection.commit()
+        connection.close()
+        os.remove(part)
+
+
+def _counts(splits, clients, examples):
+    return {
+        split: (
+            clients,
+            sum(len(next(iter(examples(split, c).values()))) for c in range(clients)),
+        )
+        for split in splits
+    }
+
+
+EMNIST_FILE = sql_data.SqlFile(
+    name="emnist_all.sqlite",
+    url=emnist.FILE.url,
+    splits=_counts(["all_train", "all_test"], EMNIST_CLIENTS, _emnist_examples),
+)
+
+
+@pytest.fixture(scope="module")
+def emnist_folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("emnist")
+    _save(
+        str(folder / "emnist_all.sqlite"),
+        ["all_train", "all_test"],
+        EMNIST_CLIENTS,
+        _emnist_examples,
+    )
+    return folder
+
+
+@pytest.fixture
+def emnist_copy(emnist_folder, tmp_path):
+    shutil.copy(emnist_folder / "emnist_all.sqlite", tmp_path)
+    return tmp_path / "emnist_all.sqlite"
+
+
+def _pack_word_counts(folder, words):
+    content = "".join(f"{w} {100 - i}\n" for i, w in enumerate(words)).encode()
+    path = folder / "datasets" / "stackoverflow.word_count.tar.bz2"
+    path.parent.mkdir(exist_ok=True)
+    with tarfile.open(path, "w:bz2") as archive:
+        member = tarfile.TarInfo("stackoverflow.word_count")
+        member.size = len(content)
+        archive.addfile(member, io.BytesIO(content))
+    return path
+
+
+@pytest.fixture(scope="module")
+def stackoverflow_folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("stackoverflow")
+    path = str(folder / "stackoverflow.sqlite")
+    _save(path, ["train", "test"], 3, _stackoverflow_examples)
+    _pack_word_counts(folder, WORDS)
+    return folder
+
+
+def _emnist(folder, file=EMNIST_FILE, **options):
+    return emnist.load(configs.EmnistConfig(data_dir=str(folder), **options), file)
+
+
+def _one_sentence(caught):
+    message = str(caught.value)
+    assert "\n" not in message and message.endswith(".")
+    return message
+
+
+def _examples(dataset):
+    batches = list(dataset)
+    return tuple(np.concatenate([b[i].numpy() for b in batches]) for i in (0, 1))
+
+
+def test_the_expected_counts_are_the_published_ones():
+    assert emnist.FILE.splits == {
+        "all_train": (3400, 671_585),
+        "all_test": (3400, 77_483),
+    }
+    assert stackoverflow.FILE.splits == {
+        "train": (342_477, 135_818_730),
+        "test": (204_088, 16_586_035),
+    }
+
+
+def test_emnist_reads_what_tff_reads(emnist_folder):
+    from tensorflow_federated import simulation
+
+    task = _emnist(emnist_folder, shuffle_seed=None, verify="full")
+    train, _ = simulation.datasets.emnist.load_data(
+        only_digits=False, cache_dir=str(emnist_folder)
+    )
+    assert list(task.client_ids) == train.client_ids
+    for client in task.client_ids:
+        x, y = _examples(task.client_dataset(client))
+        theirs = list(train.create_tf_dataset_for_client(client))
+        assert np.array_equal(x[..., 0], [e["pixels"] for e in theirs])
+        assert np.array_equal(y, [e["label"] for e in theirs])
+
+
+def test_emnist_batches_caps_and_shuffles(emnist_folder):
+    task = _emnist(
+        emnist_folder, batch_size=4, max_examples_per_client=10, client_epochs=2
+    )
+    client = task.client_ids[4]
+    sizes = [len(y) for _, y in task.client_dataset(client)]
+    assert sizes == [4, 4, 4, 4, 4]
+    orders = {tuple(_examples(task.client_dataset(client, r))[1]) for r in range(4)}
+    assert len(orders) == 4
+    again = _examples(task.client_dataset(client, 2))[1]
+    assert np.array_equal(again, _examples(task.client_dataset(client, 2))[1])
+    for spec, stated in zip(
+        task.client_dataset(client).element_spec, task.element_spec
+    ):
+        assert spec.dtype == stated.dtype and spec.shape.as_list() == stated.shape
+
+
+def test_client_data_can_be_built_inside_a_graph(emnist_folder):
+    task = _emnist(emnist_folder)
+
+    @tf.function(input_signature=[tf.TensorSpec([], tf.int64)])
+    def labels(index):
+        total = tf.zeros([0], tf.int32)
+        for _, y in task.dataset_from_index(index):
+            tf.autograph.experimental.set_loop_options(
+                shape_invariants=[(total, tf.TensorShape([None]))]
+            )
+            total = tf.concat([total, y], 0)
+        return total
+
+    for i, client in enumerate(task.client_ids):
+        assert np.array_equal(labels(i), _examples(task.client_dataset(client))[1])
+
+
+def test_emnist_evaluation_set_is_the_whole_test_split(emnist_folder):
+    x, y = _examples(_emnist(emnist_folder).evaluation_dataset())
+    parts = [_emnist_examples("all_test", c) for c in range(EMNIST_CLIENTS)]
+    assert np.array_equal(y, np.concatenate([p["label"] for p in parts]))
+    assert np.allclose(x[..., 0], np.concatenate([p["pixels"] for p in parts]))
+
+
+def test_a_capped_evaluation_set_is_spread_over_clients(emnist_folder):
+    task = _emnist(emnist_folder, max_test_examples=5)
+    _, y = _examples(task.evaluation_dataset())
+    first = [_emnist_examples("all_test", c)["label"][0] for c in range(5)]
+    assert sorted(y) == sorted(first)
+
+
+@pytest.mark.parametrize("model, count", [("cnn", 1_018_174), ("2nn", 209_662)])
+def test_emnist_dimension(emnist_folder, model, count):
+    assert _emnist(emnist_folder, model=model).dimension == count
+
+
+def test_missing_file_names_file_folder_and_both_ways(tmp_path):
+    folder = str(tmp_path / "none")
+    with pytest.raises(sql_data.DataFileError) as caught:
+        load_task("emnist", data_dir=folder)
+    message = _one_sentence(caught)
+    for part in [
+        "emnist_all.sqlite",
+        folder,
+        emnist.FILE.url,
+        "unpacked",
+        "--download",
+    ]:
+        assert part in message
+    assert not os.path.exists(folder)
+
+
+def test_missing_word_counts_are_named(stackoverflow_folder, tmp_path):
+    shutil.copy(stackoverflow_folder / "stackoverflow.sqlite", tmp_path)
+    with pytest.raises(
+        sql_data.DataFileError, match="stackoverflow.word_count.tar.bz2"
+    ):
+        load_task("stackoverflow", data_dir=str(tmp_path), allow_partial_data=True)
+
+
+@pytest.mark.parametrize("kept", [0.999, 0.5, 0.01])
+@pytest.mark.parametrize("partial", [False, True])
+def test_a_file_cut_short_is_refused(emnist_copy, kept, partial):
+    size = int(kept * emnist_copy.stat().st_size)
+    emnist_copy.write_bytes(emnist_copy.read_bytes()[:size])
+    with pytest.raises(sql_data.DataFileError, match=f"only part.*{size} bytes of"):
+        _emnist(emnist_copy.parent, allow_partial_data=partial)
+
+
+@pytest.mark.parametrize("content", [b"", b"<html>not found</html>", bytes(5000)])
+def test_what_is_no_database_is_refused(tmp_path, content):
+    (tmp_path / "emnist_all.sqlite").write_bytes(content)
+    with pytest.raises(sql_data.DataFileError, match="does not begin like a SQLite"):
+        _emnist(tmp_path)
+
+
+def test_a_small_file_needs_to_be_asked_for(emnist_folder):
+    with pytest.raises(sql_data.DataFileError) as caught:
+        load_task("emnist", data_dir=str(emnist_folder))
+    message = _one_sentence(caught)
+    assert "5 clients with 55 examples in the split all_train" in message
+    assert "3400 with 671585" in message and "--allow_partial_data" in message
+    task = load_task("emnist", data_dir=str(emnist_folder), allow_partial_data=True)
+    assert task.population == 5
+
+
+def _change(path, statement):
+    connection = sqlite3.connect(path)
+    connection.execute(statement)
+    connection.commit()
+    connection.close()
+
+
+def test_one_client_too_few_is_refused(emnist_copy):
+    _change(emnist_copy, "DELETE FROM client_metadata WHERE client_id = 'f002'")
+    with pytest.raises(sql_data.DataFileError, match="4 clients with 44 examples"):
+        _emnist(emnist_copy.parent)
+
+
+def test_a_missing_split_is_refused_even_if_partial(emnist_copy):
+    _change(emnist_copy, "DELETE FROM client_metadata WHERE split_name = 'all_test'")
+    with pytest.raises(sql_data.DataFileError, match="0 clients.*all_test"):
+        _emnist(emnist_copy.parent, allow_partial_data=True)
+
+
+def test_a_lost_row_is_found_by_the_full_check_only(emnist_copy):
+    _change(emnist_copy, "DELETE FROM examples WHERE rowid = 7")
+    _emnist(emnist_copy.parent)
+    with pytest.raises(sql_data.DataFileError, match="54 of 55 rows.*all_train"):
+        _emnist(emnist_copy.parent, verify="full")
+
+
+def test_a_missing_column_is_refused(tmp_path):
+    path = tmp_path / "emnist_all.sqlite"
+    _change(path, "CREATE TABLE examples (client_id TEXT)")
+    with pytest.raises(sql_data.DataFileError, match="serialized_example_proto"):
+        _emnist(tmp_path)
+
+
+def test_a_damaged_page_is_found_by_the_full_check(emnist_copy):
+    content = bytearray(emnist_copy.read_bytes())
+    content[4096 * 3 : 4096 * 4] = bytes(4096)
+    emnist_copy.write_bytes(bytes(content))
+    with pytest.raises(sql_data.DataFileError, match="damaged"):
+        _emnist(emnist_copy.parent, verify="full")
+
+
+def test_fingerprint_follows_the_data(emnist_copy, emnist_folder):
+    before = _emnist(emnist_folder).fingerprint
+    assert _emnist(emnist_copy.parent).fingerprint == before
+    _change(emnist_copy, "DELETE FROM examples WHERE rowid = 7")
+    assert _emnist(emnist_copy.parent).fingerprint != before
+
+
+def _published(folder, content):
+    """A file with a URL that needs no network."""
+    packed = folder / "emnist_all.sqlite.lzma"
+    packed.write_bytes(content)
+    return sql_data.SqlFile("emnist_all.sqlite", packed.as_uri(), EMNIST_FILE.splits)
+
+
+def test_download_gets_its_name_when_complete(emnist_copy, tmp_path_factory):
+    content = lzma.compress(emnist_copy.read_bytes(), format=lzma.FORMAT_ALONE)
+    file = _published(emnist_copy.parent, content)
+    folder = tmp_path_factory.mktemp("download") / "new"
+    assert _emnist(folder, file, download=True).population == 5
+    assert os.listdir(folder) == ["emnist_all.sqlite"]
+    pathlib.Path(emnist_copy.parent / "emnist_all.sqlite.lzma").unlink()
+    assert _emnist(folder, file, download=True).population == 5
+
+
+@pytest.mark.parametrize("kept", [0.3, 0.99])
+def test_a_broken_download_leaves_nothing(emnist_copy, tmp_path_factory, kept):
+    content = lzma.compress(emnist_copy.read_bytes())
+    file = _published(emnist_copy.parent, content[: int(kept * len(content))])
+    folder = tmp_path_factory.mktemp("download")
+    with pytest.raises(sql_data.DataFileError) as caught:
+        _emnist(folder, file, download=True)
+    message = _one_sentence(caught)
+    assert "could not be downloaded" in message and str(folder) in message
+    assert os.listdir(folder) == []
+
+
+def test_a_download_of_the_wrong_file_is_not_kept(emnist_copy, tmp_path_factory):
+    _change(emnist_copy, "DELETE FROM client_metadata WHERE client_id = 'f002'")
+    file = _published(emnist_copy.parent, lzma.compress(emnist_copy.read_bytes()))
+    folder = tmp_path_factory.mktemp("download")
+    with pytest.raises(sql_data.DataFileError, match="4 clients"):
+        _emnist(folder, file, download=True)
+    assert os.listdir(folder) == []
+
+
+def test_offline_download_says_what_to_put_where(tmp_path):
+    url = (tmp_path / "nowhere.lzma").as_uri()
+    file = sql_data.SqlFile("emnist_all.sqlite", url, EMNIST_FILE.splits)
+    with pytest.raises(sql_data.DataFileError) as caught:
+        _emnist(tmp_path, file, download=True)
+    message = _one_sentence(caught)
+    assert url in message and f"unpacked, in {tmp_path}" in message
+
+
+def _stackoverflow(folder, **options):
+    options = dict(vocab_size=6, sequence_length=8, lstm_size=4) | options
+    return load_task(
+        "stackoverflow", data_dir=str(folder), allow_partial_data=True, **options
+    )
+
+
+def test_stackoverflow_tokens_are_those_of_tffs_task(stackoverflow_folder):
+    from tensorflow_federated.python.simulation.baselines.stackoverflow import (
+        word_prediction_preprocessing as theirs,
+    )
+
+    task = _stackoverflow(stackoverflow_folder, shuffle_seed=None)
+    to_ids = theirs.build_to_ids_fn(WORDS, max_sequence_length=8)
+    assert task.client_ids == ("f000", "f001", "f002")
+    for c, client in enumerate(task.client_ids):
+        x, y = _examples(task.client_dataset(client))
+        for row, label, post in zip(x, y, POSTS[: 2 + c]):
+            expected = to_ids({"tokens": tf.constant(post)}).numpy()
+            expected = np.pad(expected, (0, 9 - len(expected)))
+            assert np.array_equal(row, expected[:-1])
+            assert np.array_equal(label, expected[1:])
+    special = theirs.get_special_tokens(6)
+    tokens = text.Tokens(6)
+    assert special.padding == tokens.padding
+    assert special.out_of_vocab == [tokens.unknown]
+    assert special.beginning_of_sentence == tokens.begin
+    assert special.end_of_sentence == tokens.end
+
+
+def test_stackoverflow_evaluates_on_the_test_split(stackoverflow_folder):
+    task = _stackoverflow(stackoverflow_folder)
+    x, _ = _examples(task.evaluation_dataset())
+    assert x.shape == (12, 8) and x.dtype == np.int32
+
+
+def test_stackoverflow_caps_the_examples(stackoverflow_folder):
+    task = _stackoverflow(stackoverflow_folder, max_examples_per_client=1)
+    assert [len(y) for _, y in task.client_dataset("f002")] == [1]
+
+
+def test_too_few_words_are_refused(stackoverflow_folder):
+    with pytest.raises(ValueError, match="vocab_size must be at most the 6.*: 7"):
+        _stackoverflow(stackoverflow_folder, vocab_size=7)
+
+
+def test_other_word_counts_are_refused_by_digest(stackoverflow_folder):
+    config = configs.StackOverflowConfig(data_dir=str(stackoverflow_folder))
+    with pytest.raises(sql_data.DataFileError, match="SHA-256"):
+        stackoverflow.read_vocabulary(config)
+    path = stackoverflow_folder / "datasets" / "stackoverflow.word_count.tar.bz2"
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    words = sql_data.PackedText(
+        "datasets/" + path.name, path.as_uri(), "stackoverflow.word_count", digest
+    )
+    small = configs.StackOverflowConfig(
+        data_dir=str(stackoverflow_folder), vocab_size=4
+    )
+    assert stackoverflow.read_vocabulary(small, words) == WORDS[:4]
+
+
+def test_word_counts_are_downloaded_when_asked_for(stackoverflow_folder, tmp_path):
+    source = stackoverflow_folder / "datasets" / "stackoverflow.word_count.tar.bz2"
+    digest = hashlib.sha256(source.read_bytes()).hexdigest()
+    words = sql_data.PackedText(
+        "datasets/words.tar.bz2", source.as_uri(), "stackoverflow.word_count", digest
+    )
+    config = configs.StackOverflowConfig(
+        data_dir=str(tmp_path), download=True, vocab_size=6
+    )
+    assert stackoverflow.read_vocabulary(config, words) == WORDS
+    assert os.listdir(tmp_path / "datasets") == ["words.tar.bz2"]
+
+
+def test_cut_word_counts_are_refused(stackoverflow_folder, tmp_path):
+    shutil.copytree(stackoverflow_folder, tmp_path / "copy")
+    path = tmp_path / "copy" / "datasets" / "stackoverflow.word_count.tar.bz2"
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(sql_data.DataFileError, match="damaged"):
+        _stackoverflow(tmp_path / "copy")
+
+
+def test_a_word_twice_in_the_vocabulary_is_refused():
+    with pytest.raises(ValueError, match="word twice"):
+        stackoverflow.batch_parser(["a", "b", "a"], 5)
