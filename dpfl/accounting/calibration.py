@@ -131,11 +131,18 @@ def calibrate_noise_multiplier(
         value = epsilon(event, delta, method=by, orders=orders).epsilon
         return math.log(max(value, 1e-300)) - math.log(target)
 
-    best = _least_index(lambda k: gap_at(k, "rdp"), 0, math.ceil(0.5 / step), step)
-    if method == "tight":
+    half = math.ceil(0.5 / step)
+    if method == "rdp":
+        best = _least_index(lambda k: gap_at(k, "rdp"), 0, half, step)
+    else:
         # The tight epsilon is never above the other, so the search starts there.
-        start = math.ceil(0.02 / step)
-        best = _least_index(lambda k: gap_at(k, "tight"), best, start, step)
+        near = math.ceil(0.02 / step)
+        try:
+            best = _least_index(lambda k: gap_at(k, "rdp"), 0, half, step)
+        except UnreachableBudgetError:
+            # The orders are bounded, and with them how small an epsilon RDP can show.
+            best, near = 0, half
+        best = _least_index(lambda k: gap_at(k, "tight"), best, near, step)
     return math.exp(best * step)
 
 

@@ -48,6 +48,8 @@ _FLOAT64_SLACK = 1e-9
 # Integer orders computed one by one; above, in steps of this ratio with chords.
 _DENSE_ORDERS = 48
 _ORDER_RATIO = 1.04
+# Below this q a chord's excess is not worth comparing with the unsampled RDP.
+_RARE_SAMPLING = 0.5
 
 
 # ------------------------------------------------------------------ published bounds
@@ -205,10 +207,11 @@ def poisson_sampled_rdp(
     def log_moment(order: np.ndarray) -> np.ndarray:
         return np.array([sampled[a] for a in order])
 
-    # Sampling never costs (Renyi divergence is quasi-convex); a chord might say so.
-    return np.minimum(
-        integer_noise.chord(alphas, log_moment) / (alphas - 1), rdp(alphas)
-    )
+    sampled_rdp = integer_noise.chord(alphas, log_moment) / (alphas - 1)
+    if q < _RARE_SAMPLING:
+        return sampled_rdp
+    # Sampling never costs (Renyi divergence is quasi-convex), but a chord might.
+    return np.minimum(sampled_rdp, rdp(alphas))
 
 
 # -------------------------------------------------------------------------- events

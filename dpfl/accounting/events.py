@@ -168,7 +168,7 @@ class RdpDpEvent(dp_accounting.DpEvent, metaclass=abc.ABCMeta):
     """
 
     @abc.abstractmethod
-    def rdp(self, orders: Sequence[float]) -> np.ndarray:
+    def rdp(self, orders: Orders) -> np.ndarray:
         """Returns the Renyi differential privacy of one use of the mechanism.
 
         Args:

@@ -83,8 +83,8 @@ def _binomial_log_moment(
     Args:
       orders: int64 array of shape [m], each at least 1.
       probability: float64 array of shape [n], in (0, 1].
-      exponents: float64 array of shape [n, max(orders) + 1], or [1, ...] for all n;
-        at least 0, and 0 for l = 0 and l = 1.
+      exponents: float64 array of shape [n, max(orders) + 1], at least 0, and 0 for
+        l = 0 and l = 1.
 
     Returns:
       float64 array of shape [n, m].

@@ -295,6 +295,12 @@ class Layout:
         self.has_client_id = _has_client_id(value_type)
         update_type = value_type["update"] if self.has_client_id else value_type
         self._specs = _tensor_specs(update_type)
+        if self._specs is None:
+            raise TypeError(
+                "value_type must be a structure of float tensors of known shapes, or "
+                "OrderedDict(update=<such a structure>, client_id=int64), "
+                f"found {value_type}"
+            )
         self._sizes = [
             math.prod(spec.shape.as_list()) for spec in tf.nest.flatten(self._specs)
         ]
@@ -511,30 +517,20 @@ def _has_client_id(value_type: tff.Type) -> bool:
     )
 
 
-def _tensor_specs(value_type: tff.Type) -> Structure:
-    """The structure of tf.TensorSpec of a type, if it can be aggregated."""
-    is_leaf = isinstance(value_type, tff.TensorType)
-    if not is_leaf and not isinstance(value_type, tff.types.StructWithPythonType):
-        raise _type_error(value_type)
-    if not is_leaf and not tff.types.is_structure_of_tensors(value_type):
-        raise _type_error(value_type)
-    specs = (
-        tf.TensorSpec(value_type.shape, value_type.dtype)
-        if is_leaf
-        else tff.types.structure_from_tensor_type_tree(
-            lambda tensor: tf.TensorSpec(tensor.shape, tensor.dtype), value_type
+def _tensor_specs(update_type: tff.Type) -> Optional[Structure]:
+    """The structure of tf.TensorSpec of a type, None if it cannot be aggregated."""
+    if isinstance(update_type, tff.TensorType):
+        specs = tf.TensorSpec(update_type.shape, update_type.dtype)
+    elif isinstance(
+        update_type, tff.StructWithPythonType
+    ) and tff.types.is_structure_of_tensors(update_type):
+        specs = tff.types.structure_from_tensor_type_tree(
+            lambda tensor: tf.TensorSpec(tensor.shape, tensor.dtype), update_type
         )
-    )
+    else:
+        return None
     leaves = tf.nest.flatten(specs)
-    if not leaves or not all(
+    are_usable = leaves and all(
         spec.dtype.is_floating and spec.shape.is_fully_defined() for spec in leaves
-    ):
-        raise _type_error(value_type)
-    return specs
-
-
-def _type_error(value_type: tff.Type) -> TypeError:
-    return TypeError(
-        "value_type must be a structure of float tensors of known shapes, or "
-        f"OrderedDict(update=<such a structure>, client_id=int64), found {value_type}"
     )
+    return specs if are_usable else None

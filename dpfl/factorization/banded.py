@@ -50,6 +50,35 @@ def error_and_gradient(
     return float(np.sum(decoder**2)), gradient
 
 
+def _normalised(
+    params: np.ndarray, rounds: int, bands: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Unit columns from free parameters, their norms, and the mask of the band."""
+    inside = np.arange(rounds)[:, None] + np.arange(bands) < rounds
+    free = np.where(inside, params.reshape(rounds, bands), 0.0)
+    norms = np.linalg.norm(free, axis=1, keepdims=True)
+    return free / norms, norms, inside
+
+
+def log_error(
+    params: np.ndarray, matrix: np.ndarray, bands: int
+) -> tuple[float, np.ndarray]:
+    """What is minimised: log E(C) for P given by its diagonals, and its gradient.
+
+    Args:
+      params: P[j + k, j] at [j, k], shape (T h,); entries outside P do not count.
+      matrix: A, shape (T, T).
+      bands: h.
+    """
+    unit, norms, inside = _normalised(params, len(matrix), bands)
+    if np.min(unit[:, 0]) <= 0:
+        return np.inf, np.zeros_like(params)
+    error, slope = error_and_gradient(unit, matrix)
+    along = np.sum(slope * unit, axis=1, keepdims=True)
+    gradient = np.where(inside, (slope - along * unit) / norms, 0.0)
+    return float(np.log(error)), gradient.ravel() / error
+
+
 def optimize_banded(
     workload: Workload, *, bands: int, max_iterations: int = 300
 ) -> Factorization:
@@ -68,29 +97,12 @@ def optimize_banded(
     """
     rounds = workload.rounds
     bands = checks.positive_int("bands", bands, maximum=rounds)
-    matrix = workload.matrix()
-    inside = np.arange(rounds)[:, None] + np.arange(bands) < rounds
     toeplitz = optimize_toeplitz(workload, bands=bands).factors
     assert isinstance(toeplitz, ToeplitzFactors)
-
-    def normalised(params: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        free = np.where(inside, params.reshape(rounds, bands), 0.0)
-        norms = np.linalg.norm(free, axis=1, keepdims=True)
-        return free / norms, norms
-
-    def objective(params: np.ndarray) -> tuple[float, np.ndarray]:
-        unit, norms = normalised(params)
-        if np.min(unit[:, 0]) <= 0:
-            return np.inf, np.zeros_like(params)
-        error, slope = error_and_gradient(unit, matrix)
-        along = np.sum(slope * unit, axis=1, keepdims=True)
-        gradient = np.where(inside, (slope - along * unit) / norms, 0.0)
-        return float(np.log(error)), gradient.ravel() / error
-
-    start = np.where(inside, toeplitz.c[:bands], 0.0)
     found = optimize.minimize(
-        objective,
-        start.ravel(),
+        log_error,
+        np.tile(toeplitz.c[:bands], rounds),
+        args=(workload.matrix(), bands),
         jac=True,
         method="L-BFGS-B",
         options={"maxiter": max_iterations, "maxcor": 20, "ftol": 1e-13, "gtol": 1e-9},
@@ -99,5 +111,5 @@ def optimize_banded(
         workload=workload,
         method="banded",
         params={"bands": bands},
-        factors=BandedFactors(normalised(found.x)[0]),
+        factors=BandedFactors(_normalised(found.x, rounds, bands)[0]),
     )

@@ -68,14 +68,18 @@ def _delayed(column: np.ndarray, pole: float) -> np.ndarray:
 def rational_start(buffers: int, rounds: int) -> tuple[np.ndarray, np.ndarray]:
     """The trapezoidal rule for 1 / sqrt(1 - x): theta and mu, each of shape (d,).
 
-    The points s are spread evenly so that 1 - theta runs from about 1 / (2 T) to 1 / 2.
+    In T rounds 1 - x matters from about 1 / (2 T) to 2, so e^{2s} must cover that and
+    more: cutting the integral off delta further out at both ends leaves an error of
+    e^-delta, the rule with the step h one of e^(-pi^2 / h), and delta balances them.
 
     Args:
       buffers: d.
       rounds: T.
     """
+    span = 0.5 * np.log(2.0 * max(rounds, 2))
+    delta = (np.sqrt(span**2 + 8 * np.pi**2 * buffers) - span) / 4
     points = (np.arange(buffers) + 0.5) / buffers
-    s = -0.5 * np.log(2.0 * max(rounds, 2)) * (1 - points)
+    s = (span + 2 * delta) * points - span - delta
     decay = 1 / (1 + np.exp(2 * s))
     weights = np.exp(s) * decay
     scale = decay * weights / np.sum(weights)

@@ -162,8 +162,9 @@ def _root(gram: np.ndarray, v: np.ndarray) -> _Root:
     scaled *= half
     # 'evd' wants the lower triangle in Fortran order; the transpose of a symmetric
     # matrix in C order is that, without a copy.
+    driver = "evd" if len(v) > 1 else "ev"  # scipy's workspace query fails for 1.
     values, vectors = linalg.eigh(
-        scaled.T, driver="evd", overwrite_a=True, check_finite=False
+        scaled.T, driver=driver, overwrite_a=True, check_finite=False
     )
     return _Root(v, np.sqrt(np.maximum(values, 0.0)), vectors)
 

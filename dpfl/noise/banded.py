@@ -21,7 +21,7 @@ from dpfl.noise import base
 class BandedStream(base.NoiseStream):
     """Rows of C^-1 Z. Memory: a tuple of the last h - 1 rows, the newest first.
 
-    A tuple and not a ring buffer, since a step then moves references and copies nothing.
+    A tuple and not a ring buffer: a step then moves references and copies nothing.
     """
 
     def __init__(

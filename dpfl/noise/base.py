@@ -5,8 +5,8 @@
 
 For a factorization A = B C and Z with rows of independent N(0, 1), row t of a stream is
 row t of N = A^-1 B Z: the noise to add to the sum of round t, so that a server which
-applies A to the noised sums releases A (G + N) = A G + B Z. `Accumulated` applies A, and
-yields the rows of B Z.
+applies A to the noised sums releases A (G + N) = A G + B Z. `Accumulated` applies A,
+and yields the rows of B Z.
 
 A stream is a few pure functions on a state, a structure of tensors with nothing else in
 it, so that it runs eagerly, in a `tf.function` and inside of a TFF computation alike.
@@ -31,22 +31,36 @@ Memory = Any
 # From a seed, the index j of a row and a length to a float32[length] row of Z.
 Normals = Callable[[tf.Tensor, tf.Tensor, int], tf.Tensor]
 
+# Named, so that a seed gives the same noise on any machine.
+_ALGORITHM = "philox"
+# Sets the hash of a seed apart from other uses of the same seed.
+_NORMALS = 0x6E6F_6973_6500_5EED
+
 
 def philox_normals(seed: tf.Tensor, index: tf.Tensor, length: int) -> tf.Tensor:
     """Row `index` of Z: float32[length], independent N(0, 1).
 
-    TensorFlow scrambles a seed of 128 bits by a bijection into the generator's key and
-    the upper half of its counter, so seeds that differ at all never share a number: an
-    exclusive-or with the index is enough, for indices below 2**63.
+    The seed is hashed, so that streams of seeds that are close have nothing to do with
+    each other; the index goes into the second word of the result. TensorFlow enciphers
+    the second word under the first, which keeps rows of one stream from ever sharing a
+    number, since a cipher maps no two inputs to the same output.
 
     Args:
       seed: int64[2].
       index: int32 or int64 scalar.
       length: d.
     """
-    offset = tf.stack([tf.cast(index, tf.int64), tf.zeros([], tf.int64)])
-    row_seed = tf.bitwise.bitwise_xor(seed, offset)
-    return tf.random.stateless_normal([length], row_seed, alg="philox")
+    hashed = tf.random.stateless_uniform(
+        [2],
+        tf.bitwise.bitwise_xor(seed, tf.constant([_NORMALS, 0], tf.int64)),
+        minval=None,
+        maxval=None,
+        dtype=tf.int64,
+        alg=_ALGORITHM,
+    )
+    offset = tf.stack([tf.zeros([], tf.int64), tf.cast(index, tf.int64)])
+    row_seed = tf.bitwise.bitwise_xor(hashed, offset)
+    return tf.random.stateless_normal([length], row_seed, alg=_ALGORITHM)
 
 
 def unit_normals(seed: tf.Tensor, index: tf.Tensor, length: int) -> tf.Tensor:
@@ -63,9 +77,7 @@ class NoiseStream(abc.ABC):
       dimension: d, their length.
     """
 
-    def __init__(
-        self, rounds: int, dimension: int, normals: Normals = philox_normals
-    ):
+    def __init__(self, rounds: int, dimension: int, normals: Normals = philox_normals):
         self.rounds = rounds
         self.dimension = dimension
         self._normals = normals
@@ -181,10 +193,10 @@ class Accumulated(NoiseStream):
 def materialize(stream: NoiseStream) -> np.ndarray:
     """All rows of a stream, float32 of shape (T, dimension).
 
-    Of a stream built with `unit_normals` and a dimension of the number of rows of Z this
-    is its matrix: A^-1 B, or B itself from `Accumulated`.
+    Of a stream built with `unit_normals`, and with the number of rows of Z for its
+    dimension, this is its matrix: A^-1 B, or B itself from `Accumulated`.
     """
-    take = tf.function(stream.next)
+    take = tf.function(stream.next, autograph=False)
     state = stream.init(tf.constant([0, 0], tf.int64))
     rows = []
     for _ in range(stream.rounds):

@@ -9,8 +9,8 @@ normals once:
 
   Y = K[t : t + R, :] Z = sum over chunks c of K[t : t + R, c] Z[c, :],
 
-each chunk of Z drawn afresh from its seeds and dropped after use. So a round costs 1 / R
-of that pass, and the memory is R d numbers and one chunk.
+each chunk of Z drawn afresh from its seeds and dropped after use. So a round costs the
+R-th part of that pass, and the memory is R d numbers and one chunk.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ import tensorflow as tf
 
 from dpfl.noise import base
 
-# The default block holds at most this many numbers: 256 MB.
-BLOCK_NUMBERS = 1 << 26
+# The default block holds at most this many numbers, 200 MB; the peak is three blocks (the
+# last one, the next one and a product) and two chunks.
+BLOCK_NUMBERS = 50_000_000
 # Rows of Z in a chunk: fewer, and reading the block weighs more than drawing the chunk.
-_CHUNK = 32
+_CHUNK = 16
 
 
 def default_block_rounds(rounds: int, dimension: int) -> int:
@@ -97,12 +98,18 @@ class DenseStream(base.NoiseStream):
         """float32[R, d]: the block that holds `row`."""
         number = row // self.block_rounds
         first = number * self.block_rounds
-        weights = tf.constant(self._matrix)[first : first + self.block_rounds]
+        matrix = tf.constant(self._matrix)
 
         def body(chunk, total):
             begin = chunk * self._chunk
-            z = tf.stack([self._normal(seed, begin + i) for i in range(self._chunk)])
-            return chunk + 1, total + weights[:, begin : begin + self._chunk] @ z
+            z = tf.map_fn(
+                lambda column: self._normal(seed, column),
+                begin + tf.range(self._chunk),
+                fn_output_signature=tf.TensorSpec([self.dimension]),
+                parallel_iterations=self._chunk,
+            )
+            weights = tf.slice(matrix, [first, begin], [self.block_rounds, self._chunk])
+            return chunk + 1, total + weights @ z
 
         last = tf.gather(tf.constant(self._chunks), number)
         # One iteration at a time, or chunks drawn ahead would fill the memory.

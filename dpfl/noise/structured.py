@@ -4,10 +4,10 @@
 """Correlated noise of a decoder that is a band plus a low-rank part.
 
 B[i, j] = band for i - j < h, and U[i] . V[j] below (Denisov et al. 2022, Appendix H).
-A^-1 has three diagonals (two without momentum). So K = A^-1 B has the same form: below
-its diagonal number w = h + 2 (h + 1 without momentum) all three rows of B that enter are
-in the low-rank part, and K[i, j] = (A^-1 U)[i] . V[j] there. With s_t the running sums
-of V[j] z_j over j <= t - w, of which there are r,
+A^-1 has three diagonals (two without momentum). So K = A^-1 B has the same form: for
+i - j >= w = h + 2 (h + 1 without momentum) all three rows of B that enter are in the
+low-rank part, and K[i, j] = (A^-1 U)[i] . V[j]. With s_t the running sums of V[j] z_j
+over j <= t - w, of which there are r,
 
   (K Z)_t = sum_{k < w} K[t, t - k] z_{t - k} + (A^-1 U)[t] . s_t.
 """
@@ -67,10 +67,14 @@ class StructuredStream(base.NoiseStream):
         sums, kept = memory
         z = self._normal(seed, row)
         # Rows before the first have weight zero, so they may be anything.
-        recent = tuple(
-            self._normal(seed, tf.maximum(row - k, 0))
-            for k in range(1, self._width + 1)
-        ) if self._redraw else tuple(kept)
+        recent = (
+            tuple(
+                self._normal(seed, tf.maximum(row - k, 0))
+                for k in range(1, self._width + 1)
+            )
+            if self._redraw
+            else tuple(kept)
+        )
         band = tf.gather(tf.constant(self._band), row)
         left = tf.gather(tf.constant(self._left), row)
         right = tf.gather(tf.constant(self._delayed_right), row)

@@ -10,8 +10,8 @@ with error z, and two neighbours of height h - 1 join to one of height h with
   e = a_h z + (1 - a_h) (e_left + e_right),  a_h = 2^h / (2^{h+1} - 1),
 
 z the normals of its own node (Honaker 2015). (B Z)_t for the prefix sum is the sum of
-the errors remembered, so row t of S^-1 B Z is the new error minus those it replaces. For
-any other workload A the decoder is A S^-1 B, and A^-1 A S^-1 B is the same.
+the errors remembered, so row t of S^-1 B Z is the new error minus those it replaces.
+For any other workload A the decoder is A S^-1 B, and A^-1 A S^-1 B is the same.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ class TreeStream(base.NoiseStream):
         super().__init__(rounds, dimension, normals)
         self._levels = rounds.bit_length()
         heights = np.arange(self._levels)
-        self._own_weight = (2.0**heights / (2.0 ** (heights + 1) - 1)).astype(np.float32)
+        self._own_weight = (2.0**heights / (2.0 ** (heights + 1) - 1)).astype(
+            np.float32
+        )
         ends = np.arange(1, rounds + 1)
         # The height of the largest interval that round t completes: zeros at the end
         # of t + 1 in binary.
@@ -82,7 +84,5 @@ class TreeStream(base.NoiseStream):
             parallel_iterations=1,
         )
         # The levels below are free now; what they hold is not looked at again.
-        memory = tf.tensor_scatter_nd_update(
-            memory, [[height]], error[tf.newaxis]
-        )
+        memory = tf.tensor_scatter_nd_update(memory, [[height]], error[tf.newaxis])
         return error - replaced, memory

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
@@ -154,7 +155,8 @@ class Task:
         import tensorflow_federated as tff
 
         def metrics_constructor():
-            return {metric.name: metric for metric in self.metrics()}
+            # TFF aggregates metrics of no other container.
+            return collections.OrderedDict((m.name, m) for m in self.metrics())
 
         return tff.learning.models.functional_model_from_keras(
             self.build_keras_model(seed),

@@ -44,6 +44,7 @@ _SKIPPED_FOLDERS = frozenset(
     + ["lib-dynload", "ensurepip"]
 )
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+_STATEMENTS = ("body", "handlers", "orelse", "finalbody", "cases")
 _SENTENCE_END = re.compile(r"(?<=[.!?:;])\s+|\n\s*\n")
 _WORD = re.compile(r"[a-z_]+(?:'[a-z]+)?|[0-9]+|[^\sa-z0-9_]")
 _DOCTEST = re.compile(r"^\s*(>>>|\.\.\. ).*$", re.MULTILINE)
@@ -92,9 +93,16 @@ def docstrings(path: str) -> list[str]:
             tree = ast.parse(source.read())
     except (OSError, SyntaxError, ValueError, RecursionError):
         return []
-    nodes = [node for node in ast.walk(tree) if isinstance(node, _DOCUMENTED)]
-    nodes.sort(key=lambda node: getattr(node, "lineno", 0))
-    return [doc for doc in map(ast.get_docstring, nodes) if doc]
+    return [doc for doc in map(ast.get_docstring, _documented(tree)) if doc]
+
+
+def _documented(node: ast.AST) -> Iterator[ast.AST]:
+    """What can have a docstring, in source order; looks into statements only."""
+    if isinstance(node, _DOCUMENTED):
+        yield node
+    for field in _STATEMENTS:
+        for child in getattr(node, field, ()):
+            yield from _documented(child)
 
 
 def sentences(docstring: str) -> list[tuple[str, ...]]:

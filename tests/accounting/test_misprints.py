@@ -134,6 +134,25 @@ def test_lemma_4_3_is_twice_the_gaussians_divergence():
     )
 
 
+def test_lemma_4_3_at_equal_error():
+    dim, n, keep, stddev, clip = 256, 10, 0.1, 0.05, 2.0
+    sparse = mechanisms.L2Csgm(
+        cohort_size=n,
+        clip_norm=clip,
+        keep_fraction=keep,
+        noise_multiplier=stddev / (keep * clip),
+    ).mean_squared_error(dim)
+
+    def gaussian(variance):
+        return mechanisms.Gaussian(
+            cohort_size=n, clip_norm=clip, noise_multiplier=variance**0.5 / clip
+        ).mean_squared_error(dim)
+
+    corrected = stddev**2 / keep**2 + n * (1 - keep) * clip**2 / (keep * dim)
+    assert gaussian(corrected) == pytest.approx(sparse)
+    assert gaussian(stddev**2 / keep**2 + n * clip**2 / keep) > 100 * sparse
+
+
 def test_theorem_e_1_must_not_depend_on_the_unit():
     from dpfl.accounting import distributed
 

@@ -25,7 +25,7 @@ def _run_codec(codec, updates, number, state=None):
     from dpfl.aggregators import base
     from dpfl.compression import randomness
 
-    updates = list(updates)
+    updates = tf.unstack(updates) if tf.is_tensor(updates) else updates
     seed = tf.stack([tf.cast(number, tf.int64), 99])
     state = codec.initial_state() if state is None else state
     shared = codec.expand(codec.broadcast(state, randomness.fold_in(seed, 1)))

@@ -27,6 +27,16 @@ def test_error_and_gradient_against_dense():
     np.testing.assert_allclose(gradient.ravel(), slope, rtol=1e-3, atol=1e-4)
 
 
+def test_gradient_through_the_normalisation():
+    matrix = Workload(9, 0.7).matrix()
+    params = np.random.default_rng(0).random(27) + 0.2
+    found = banded.log_error(params, matrix, 3)[1]
+    slope = optimize.approx_fprime(
+        params, lambda p: banded.log_error(p, matrix, 3)[0], 1e-7
+    )
+    np.testing.assert_allclose(found, slope, rtol=1e-3, atol=1e-6)
+
+
 def test_columns_are_unit_and_the_band_is_kept():
     found = banded.optimize_banded(Workload(32), bands=4)
     decoder, encoder = found.materialize()

@@ -141,6 +141,24 @@ def test_acceleration_finds_the_same_in_fewer_iterations(momentum):
     assert 4 * fast.iterations < plain.iterations
 
 
+def test_first_accelerated_step_is_twice_the_plain_one():
+    v, phi_v = np.array([1.0, 4.0]), np.array([2.0, 2.0])
+    # phi^2 / v is v times (phi / v)^2.
+    step = optimal._UPDATES[True]()(v, phi_v, 1.0)
+    np.testing.assert_allclose(step, [4.0, 1.0])
+    np.testing.assert_array_equal(optimal._UPDATES[False]()(v, phi_v, 1.0), phi_v)
+
+
+def test_a_step_that_loses_ground_is_undone():
+    update = optimal._UPDATES[True]()
+    v = np.array([1.0, 4.0])
+    best_phi = np.array([2.0, 2.5])
+    update(v, np.array([2.0, 2.0]), 1.0)
+    update(v + 1, best_phi, 2.0)
+    # The third bound is lower: back to a plain step from the second, the best.
+    np.testing.assert_array_equal(update(v + 2, np.ones(2), 1.5), best_phi)
+
+
 def test_bounds_only_improve_and_are_reported():
     seen = []
     found = optimal.solve_workload(
@@ -163,7 +181,7 @@ def test_prolong_copies_the_edges_and_keeps_a_constant():
 
 def test_reaching_the_limit_is_an_error_that_names_the_gap():
     with pytest.raises(optimal.ConvergenceError, match="was not reached in 2 iter"):
-        optimal.solve(np.eye(3) + 0.1, rtol=1e-15, max_iterations=2)
+        optimal.solve_workload(Workload(8), rtol=1e-12, max_iterations=2)
 
 
 @pytest.mark.parametrize(

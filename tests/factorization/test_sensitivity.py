@@ -77,8 +77,7 @@ def test_min_separation_of_any_encoder_is_bounded(shape):
 def test_min_separation_of_a_banded_encoder_is_exact(shape):
     rounds, separation, limit, seed = shape
     encoder = np.random.default_rng(seed).normal(size=(rounds, rounds))
-    encoder = np.tril(np.triu(encoder, 1 - separation).T).T
-    encoder = np.tril(encoder.T)[:, :]
+    encoder = np.tril(encoder) - np.tril(encoder, -separation)
     found = MinSeparation(separation, limit).sensitivity(encoder)
     assert found.exact
     truth = brute_force(encoder, separated(rounds, separation, limit))

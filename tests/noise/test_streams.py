@@ -61,7 +61,7 @@ def cases():
 
 def take(stream, seed=SEED):
     state, rows = stream.init(seed), []
-    step = tf.function(stream.next)
+    step = tf.function(stream.next, autograph=False)
     for _ in range(stream.rounds):
         row, state = step(state)
         rows.append(row.numpy())
@@ -103,14 +103,12 @@ def test_covariance_is_that_of_b_times_its_transpose(factorizations, method):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_any_row_can_be_had_again_with_the_same_bits(factorizations, method):
-    stream = noise.build_stream(
-        factorizations["momentum", method], 257, block_rounds=5
-    )
+    stream = noise.build_stream(factorizations["momentum", method], 257, block_rounds=5)
     rows, end = take(stream)
-    row = tf.function(stream.row)
+    row = tf.function(stream.row, autograph=False)
     for t in range(ROUNDS):
         np.testing.assert_array_equal(row(SEED, tf.constant(t)), rows[t])
-    seek = tf.function(stream.seek)
+    seek = tf.function(stream.seek, autograph=False)
     state, rest = seek(SEED, tf.constant(7)), []
     for _ in range(7, ROUNDS):
         noisy, state = stream.next(state)
@@ -127,7 +125,7 @@ def test_another_seed_and_another_row_are_independent(factorizations):
     for seed in ([12, 5], [11, 4], [10, 5], [5, 11]):
         other, _ = take(stream, tf.constant(seed, tf.int64))
         # Rows of seeds that differ by little must not be each other's, in any order.
-        assert np.abs(first @ other.T / 100_000).max() < 0.02 or seed == [10, 5]
+        assert np.abs(first @ other.T / 100_000).max() < 0.02
     between = first @ first.T / 100_000 - np.eye(ROUNDS)
     assert np.abs(between).max() < 0.02
 
@@ -139,7 +137,7 @@ def test_there_is_no_row_after_the_last(factorizations, method):
     with pytest.raises(tf.errors.InvalidArgumentError, match="only 19 rows"):
         stream.next(end)
     with pytest.raises(tf.errors.InvalidArgumentError, match="only 19 rows"):
-        tf.function(stream.next)(end)
+        tf.function(stream.next, autograph=False)(end)
 
 
 @pytest.mark.parametrize("block", [1, 4, 19, 100, None])
@@ -153,9 +151,7 @@ def test_the_block_does_not_change_the_noise(factorizations, method, block):
 
 def test_more_rows_than_a_chunk():
     found = fact.compute(fact.prefix_sum(100), "optimal")
-    stream = noise.build_stream(
-        found, 100, block_rounds=7, normals=noise.unit_normals
-    )
+    stream = noise.build_stream(found, 100, block_rounds=7, normals=noise.unit_normals)
     expected = found.noising_rows(0, 100)
     np.testing.assert_allclose(noise.materialize(stream), expected, atol=1e-5)
 
@@ -182,6 +178,6 @@ def test_bad_sizes_are_refused(factorizations):
 
 
 def test_default_block_fits_its_memory():
-    assert noise.default_block_rounds(2048, 10**6) == 67
+    assert noise.default_block_rounds(2048, 10**6) == 50
     assert noise.default_block_rounds(2048, 10**9) == 1
     assert noise.default_block_rounds(32, 1000) == 32

@@ -1,0 +1,238 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Files that are whole or not there: checkpoints, the run's manifest, its lock.
+
+A checkpoint is one file: a magic line, the SHA-256 of the rest in hex, and an
+uncompressed npz of arrays and of a JSON text. Nothing is pickled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import io
+import json
+import os
+import pathlib
+import re
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Optional
+
+import numpy as np
+
+MAGIC = b"dpfl checkpoint 1\n"
+_HEADER_BYTES = len(MAGIC) + 65
+_NAME = re.compile(r"^checkpoint-(\d{8})$")
+
+
+class OutputDirInUseError(ValueError):
+    """Another run holds the output directory."""
+
+
+class ChangedFlagsError(ValueError):
+    """A run is resumed with other flags than it was started with."""
+
+
+class Checkpoint(NamedTuple):
+    """What a run needs to go on.
+
+    Attributes:
+      round_index: Rounds done.
+      arrays: Leaves of the state.
+      info: What JSON can hold.
+    """
+
+    round_index: int
+    arrays: list[np.ndarray]
+    info: dict[str, Any]
+
+
+def write_atomically(path: pathlib.Path, content: bytes) -> None:
+    """Writes a file so that it is there whole, or as it was before.
+
+    Raises:
+      OSError: If it cannot be written; the old file is then untouched.
+    """
+    temporary = path.with_name(f".{path.name}.tmp")
+    with open(temporary, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+    _sync_directory(path.parent)
+
+
+def write_json(path: pathlib.Path, content: Mapping[str, Any]) -> None:
+    """Writes JSON atomically; NaN and infinity become the strings 'nan' and 'inf'."""
+    text = json.dumps(_plain(content), indent=2, allow_nan=False)
+    write_atomically(path, f"{text}\n".encode())
+
+
+class CheckpointStore:
+    """The checkpoints of one run, the newest few."""
+
+    def __init__(
+        self,
+        directory: pathlib.Path,
+        keep: int = 3,
+        say: Callable[[str], None] = print,
+    ):
+        """Initializes the store.
+
+        Args:
+          directory: Made if it is not there.
+          keep: How many checkpoints stay.
+          say: Called with a sentence when a checkpoint is damaged.
+        """
+        self._directory = directory
+        self._keep = keep
+        self._say = say
+        directory.mkdir(parents=True, exist_ok=True)
+
+    def save(self, checkpoint: Checkpoint) -> pathlib.Path:
+        """Writes a checkpoint and then removes the oldest ones.
+
+        Raises:
+          OSError: If it cannot be written; the ones before are then untouched.
+        """
+        path = self._directory / f"checkpoint-{checkpoint.round_index:08d}"
+        write_atomically(path, encode(checkpoint))
+        for old in self._paths()[self._keep :]:
+            old.unlink()
+        return path
+
+    def load_newest(self) -> Optional[Checkpoint]:
+        """The newest checkpoint that is whole, None if there is none."""
+        for path in self._paths():
+            try:
+                return decode(path.read_bytes())
+            except (ValueError, KeyError, OSError, zipfile.BadZipFile) as error:
+                self._say(
+                    f"checkpoint {path} is damaged ({error}) and is not used; "
+                    "going on from the one before"
+                )
+        return None
+
+    def _paths(self) -> list[pathlib.Path]:
+        """Newest first."""
+        found = (p for p in self._directory.iterdir() if _NAME.match(p.name))
+        return sorted(found, key=lambda p: p.name, reverse=True)
+
+
+def encode(checkpoint: Checkpoint) -> bytes:
+    """A checkpoint as the bytes of its file."""
+    info = json.dumps({"round_index": checkpoint.round_index, **checkpoint.info})
+    arrays = {f"array_{i:04d}": array for i, array in enumerate(checkpoint.arrays)}
+    buffer = io.BytesIO()
+    np.savez(buffer, info=np.frombuffer(info.encode(), np.uint8), **arrays)
+    body = buffer.getvalue()
+    digest = hashlib.sha256(body).hexdigest().encode()
+    return b"".join([MAGIC, digest, b"\n", body])
+
+
+def decode(content: bytes) -> Checkpoint:
+    """The inverse of `encode`.
+
+    Raises:
+      ValueError: If the content is not, bit by bit, what `encode` gave.
+    """
+    header, body = content[:_HEADER_BYTES], content[_HEADER_BYTES:]
+    digest = hashlib.sha256(body).hexdigest().encode()
+    if header != b"".join([MAGIC, digest, b"\n"]):
+        raise ValueError("its checksum does not match")
+    with np.load(io.BytesIO(body), allow_pickle=False) as loaded:
+        info = json.loads(loaded["info"].tobytes())
+        names = sorted(name for name in loaded.files if name != "info")
+        arrays = [loaded[name] for name in names]
+    return Checkpoint(info.pop("round_index"), arrays, info)
+
+
+@contextlib.contextmanager
+def locked(directory: pathlib.Path) -> Iterator[None]:
+    """Holds a directory for this process alone; a kill lets go of it.
+
+    Raises:
+      OutputDirInUseError: If another process holds it.
+    """
+    with open(directory / ".lock", "a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            raise OutputDirInUseError(
+                f"output_dir must be free, found {directory} in use by process "
+                f"{file.read().strip()}"
+            ) from None
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
+
+
+def open_manifest(
+    path: pathlib.Path, settings: Mapping[str, Any], make_seed: Callable[[], int]
+) -> int:
+    """Starts a run, or makes sure that it is the same one that was started.
+
+    The seed is on disk before any of it is used: a round that was released is never
+    released again with other noise.
+
+    Args:
+      path: The manifest's file.
+      settings: All that decides the run's results.
+      make_seed: Called for the seed of a new run.
+
+    Returns:
+      The run's seed.
+
+    Raises:
+      ChangedFlagsError: If the run was started with other settings; it names them.
+    """
+    settings = _plain(settings)
+    if not path.exists():
+        seed = make_seed()
+        write_json(path, {"seed": str(seed), "settings": settings})
+        return seed
+    manifest = json.loads(path.read_text())
+    _check_unchanged(manifest["settings"], settings, path.parent)
+    return int(manifest["seed"])
+
+
+def _check_unchanged(
+    old: Mapping[str, Any], new: Mapping[str, Any], directory: pathlib.Path
+) -> None:
+    changed = [
+        f"{name} (was {old.get(name)}, now {new.get(name)})"
+        for name in sorted({*old, *new})
+        if old.get(name) != new.get(name)
+    ]
+    if changed:
+        raise ChangedFlagsError(
+            f"a run in {directory} can only go on with the flags that it was started "
+            f"with; changed: {', '.join(changed)}; choose another output_dir"
+        )
+
+
+def _plain(value: Any) -> Any:
+    """What JSON holds: numpy scalars as numbers, infinities as strings."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(part) for key, part in value.items()}
+    if isinstance(value, (bool, str)) or value is None:
+        return value
+    if isinstance(value, Sequence):
+        return [_plain(part) for part in value]
+    if isinstance(value, (int, np.integer)):
+        return int(value)
+    number = float(value)
+    return number if np.isfinite(number) else str(number)
+
+
+def _sync_directory(directory: pathlib.Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

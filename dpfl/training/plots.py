@@ -1,0 +1,58 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Pictures of a run: accuracy against round, epsilon and bits."""
+
+from __future__ import annotations
+
+import math
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+# File name, column, label, logarithmic axis.
+_PICTURES = (
+    ("accuracy_by_round", "round", "round", False),
+    ("accuracy_by_epsilon", "epsilon", "epsilon so far", False),
+    ("accuracy_by_bits", "total_uplink_bits", "bits sent by all clients so far", True),
+)
+
+
+def draw(
+    rows: Sequence[dict[str, Any]], directory: pathlib.Path, title: str
+) -> list[pathlib.Path]:
+    """Draws test accuracy as PNG files.
+
+    Args:
+      rows: Rows of metrics.csv; those without `eval_accuracy` are left out.
+      directory: Where the files go.
+      title: Above each picture.
+
+    Returns:
+      The files: one each against round, epsilon (if finite) and bits.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    points = [row for row in rows if row.get("eval_accuracy") is not None]
+    paths = []
+    for name, column, label, is_logarithmic in _PICTURES:
+        seen = [row for row in points if math.isfinite(row[column])]
+        if not seen:
+            continue
+        figure = Figure(figsize=(5, 3.4), layout="constrained")
+        FigureCanvasAgg(figure)
+        axes = figure.add_subplot()
+        axes.plot(
+            [row[column] for row in seen],
+            [row["eval_accuracy"] for row in seen],
+            marker="." if len(seen) < 50 else None,
+        )
+        if is_logarithmic and min(row[column] for row in seen) > 0:
+            axes.set_xscale("log")
+        axes.set(xlabel=label, ylabel="test accuracy", title=title)
+        axes.grid(alpha=0.3)
+        path = directory / f"{name}.png"
+        figure.savefig(path, dpi=120)
+        paths.append(path)
+    return paths

@@ -1,0 +1,210 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+import collections
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from dpfl import aggregators, mechanisms
+from dpfl.aggregators import base
+
+N = 4
+CONFIGS = [
+    mechanisms.NoMechanism(N),
+    mechanisms.Gaussian(N, 1.0, 0.1),
+    mechanisms.Gaussian(N, 1.0, 0.1, adaptive_clipping=True),
+    mechanisms.L2Csgm(N, 1.0, 0.1, 0.5),
+    mechanisms.LinfCsgm(N, 1.0, 0.1, 0.5, rotation="dft"),
+]
+NOISY = CONFIGS[1:]
+
+
+def config_id(config):
+    return type(config).__name__ + getattr(config, "rotation", "")
+
+
+class TestComputation:
+    @pytest.mark.parametrize(
+        "value_type",
+        [
+            tff.TensorType(np.int32, [3]),
+            tff.to_type([np.float32, np.int64]),
+            tff.TensorType(np.float32, [None]),
+            tff.to_type(collections.OrderedDict()),
+            tff.SequenceType(np.float32),
+            tff.to_type(collections.OrderedDict(update=np.int32, client_id=np.int64)),
+            tff.to_type(collections.OrderedDict(update=np.float32, client_id=np.int32)),
+            tff.FederatedType(np.float32, tff.CLIENTS),
+        ],
+        ids=str,
+    )
+    def test_other_value_types_are_refused_in_one_sentence(self, value_type):
+        factory = aggregators.build(NOISY[0])
+        with pytest.raises(TypeError, match="^value_type must be .*float.*found") as e:
+            factory.create(value_type)
+        assert str(value_type) in str(e.value)
+        with pytest.raises(TypeError, match="^value_type must be"):
+            aggregators.build(CONFIGS[0], weighted=True).create(
+                value_type, tff.TensorType(np.float32)
+            )
+
+    @pytest.mark.parametrize("seed", [-1, 2**126])
+    def test_seeds_out_of_range_are_refused(self, seed):
+        with pytest.raises(ValueError, match=f"seed must be .*found {seed}"):
+            aggregators.build(NOISY[0], seed=seed)
+
+    @pytest.mark.parametrize("seed", [1.5, "1", True])
+    def test_seeds_of_another_type_are_refused(self, seed):
+        with pytest.raises(TypeError, match=f"seed must be .*found {seed!r}"):
+            aggregators.build(NOISY[0], seed=seed)
+
+
+class TestExecution:
+    def test_structure_shapes_and_dtypes_come_back(self, tff_context):
+        value_type = tff.to_type(
+            collections.OrderedDict(
+                a=[(np.float32, (2, 3)), np.float64],
+                b=((np.float16, (1, 2, 2)), (np.float32, [0])),
+            )
+        )
+        value = collections.OrderedDict(
+            a=[np.arange(6, dtype=np.float32).reshape(2, 3), np.float64(7)],
+            b=(
+                np.arange(4, dtype=np.float16).reshape(1, 2, 2),
+                np.zeros(0, np.float32),
+            ),
+        )
+        config = mechanisms.L2Csgm(2, 1e3, 0.0, 1.0, linf_ratio=1.0)
+        process = aggregators.build(config).create(value_type)
+        result = process.next(process.initialize(), [value, value]).result
+        for actual, expected in zip(tf.nest.flatten(result), tf.nest.flatten(value)):
+            np.testing.assert_allclose(actual, expected, atol=1e-5)
+            assert np.asarray(actual).dtype == np.asarray(expected).dtype
+
+    def test_initialisations_without_a_seed_never_share_noise(self, tff_context):
+        process = aggregators.build(NOISY[0]).create(tff.TensorType(np.float32, [9]))
+        other = aggregators.build(NOISY[0]).create(tff.TensorType(np.float32, [9]))
+        states = [process.initialize(), process.initialize(), other.initialize()]
+        assert len({tuple(state["seed"]) for state in states}) == 3
+        results = [process.next(state, []).result for state in states]
+        assert all(np.all(results[i] != results[i - 1]) for i in range(3))
+
+    @pytest.mark.parametrize("config", NOISY, ids=config_id)
+    def test_a_restored_state_replays_the_same_rounds(self, tff_context, config):
+        """Through plain numpy arrays, as a checkpoint holds them."""
+        value_type = tff.to_type(
+            collections.OrderedDict(update=(np.float32, [9]), client_id=np.int64)
+        )
+        process = aggregators.build(config, seed=2**80 + 3).create(value_type)
+        values = [
+            collections.OrderedDict(
+                update=np.full(9, i, np.float32), client_id=np.int64(10 - i)
+            )
+            for i in range(N)
+        ]
+
+        def rounds(state, number):
+            results = []
+            for _ in range(number):
+                output = process.next(state, values)
+                state = output.state
+                results.append(output.result)
+            return state, results
+
+        state, results = rounds(process.initialize(), 3)
+        half, _ = rounds(process.initialize(), 1)
+        restored = tf.nest.map_structure(lambda x: np.array(np.asarray(x)), half)
+        end, replayed = rounds(restored, 2)
+        np.testing.assert_array_equal(results[1:], replayed)
+        tf.nest.map_structure(np.testing.assert_array_equal, state, end)
+        assert len({tuple(result) for result in results}) == 3
+        # Another run's seed is another noise.
+        again = aggregators.build(config, seed=4).create(value_type)
+        assert np.any(again.next(again.initialize(), values).result != results[0])
+
+
+class TestFedAvg:
+    @pytest.mark.parametrize("config", CONFIGS, ids=config_id)
+    def test_one_round(self, tff_context, config):
+        process = _fed_avg(aggregators.build(config, seed=1))
+        output = process.next(process.initialize(), _data(N))
+        metrics = output.metrics["aggregator"]
+        assert metrics["clients"] == N
+        assert metrics["downlink_bits"] == config.downlink_bits(12 + 3)
+        weights = process.get_model_weights(output.state).trainable
+        assert all(np.all(np.isfinite(w)) for w in weights)
+        assert np.any(weights[0] != 0)
+
+    def test_wrapped_in_more_measurements(self, tff_context):
+        factory = tff.aggregators.add_measurements(
+            aggregators.build(NOISY[2], seed=1),
+            server_measurement_fn=lambda result: collections.OrderedDict(
+                first=tff.federated_map(
+                    tff.tensorflow.computation(lambda r: tf.norm(r[0])), result
+                )
+            ),
+        )
+        process = _fed_avg(factory)
+        output = process.next(process.initialize(), _data(N))
+        assert output.metrics["aggregator"]["first"] > 0
+        assert output.metrics["aggregator"]["clients"] == N
+
+
+def _fed_avg(factory):
+    """Federated averaging of a linear model of 4 inputs and 3 classes."""
+    spec = (tf.TensorSpec([None, 4]), tf.TensorSpec([None], tf.int32))
+
+    def model_fn():
+        return tff.learning.models.from_keras_model(
+            tf.keras.Sequential([tf.keras.layers.Dense(3, input_shape=[4])]),
+            loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+            input_spec=spec,
+        )
+
+    return tff.learning.algorithms.build_unweighted_fed_avg(
+        model_fn,
+        tff.learning.optimizers.build_sgdm(0.1),
+        model_aggregator=factory,
+    )
+
+
+def _data(clients):
+    rng = np.random.default_rng(0)
+    return [
+        tf.data.Dataset.from_tensor_slices(
+            (rng.random([8, 4], np.float32), rng.integers(0, 3, 8).astype(np.int32))
+        ).batch(4)
+        for _ in range(clients)
+    ]
+
+
+class TestHelpers:
+    @pytest.mark.parametrize(
+        ("tensor", "bits"),
+        [
+            (tf.zeros([3]), 96),
+            (tf.zeros([], tf.bool), 1),
+            (tf.zeros([2], tf.int64), 128),
+            (tf.zeros([5], tf.float16), 80),
+        ],
+    )
+    def test_bits_of_a_tensor(self, tensor, bits):
+        assert base.structure_bits([tensor, tensor]) == 2 * bits
+
+    def test_a_tensor_of_unknown_length_is_sent_with_its_length(self):
+        bits = tf.function(base.structure_bits, input_signature=[tf.TensorSpec([None])])
+        assert bits(tf.zeros([3])) == 96 + 32
+
+    @pytest.mark.parametrize(
+        ("numerator", "denominator", "expected"),
+        [(3.0, 4.0, 0.75), (0.0, 0.0, 0.0), (1e300, 1.0, np.finfo(np.float32).max)],
+    )
+    def test_ratio_is_finite(self, numerator, denominator, expected):
+        quotient = base.ratio(
+            tf.constant(numerator, tf.float64), tf.constant(denominator, tf.float64)
+        )
+        assert quotient.dtype == tf.float32
+        assert quotient == expected

@@ -1,0 +1,253 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+import collections
+import math
+
+import numpy as np
+import pytest
+import scipy.stats
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from dpfl import mechanisms
+from dpfl.aggregators import gaussian
+
+D, N = 500, 5
+FLOAT_MAX = float(np.finfo(np.float32).max)
+HOSTILE = [math.nan, math.inf, -math.inf, 1e30, -1e30, FLOAT_MAX, -FLOAT_MAX]
+
+
+def fixed(noise_multiplier=0.0, cohort_size=N):
+    return mechanisms.Gaussian(cohort_size, 2.0, noise_multiplier)
+
+
+def adaptive(noise_multiplier=0.0, cohort_size=N, **kwargs):
+    # The default, a twentieth of the cohort, is below half of these multipliers.
+    numbers = {"count_stddev": 1.0, **kwargs}
+    return mechanisms.Gaussian(
+        cohort_size, 2.0, noise_multiplier, adaptive_clipping=True, **numbers
+    )
+
+
+def updates(norms, d=D):
+    values = np.random.default_rng(0).standard_normal([len(norms), d])
+    values *= np.array(norms)[:, None] / np.linalg.norm(values, axis=1, keepdims=True)
+    return tf.constant(values, tf.float32)
+
+
+class TestCodec:
+    @pytest.mark.parametrize("make", [fixed, adaptive])
+    def test_without_noise_it_is_the_sum_of_clipped_over_n(self, run_codec, make):
+        norms = np.array([0.5, 1.0, 2.5, 8.0])
+        x = updates(norms)
+        decoded, _ = run_codec(gaussian.GaussianCodec(make(), D), x, 0)
+        scale = np.minimum(1, 2 / norms)[:, None]
+        # Four of an expected five reported; the divisor stays five.
+        np.testing.assert_allclose(
+            decoded.mean, (x.numpy() * scale).sum(0) / 5, atol=1e-6
+        )
+        assert decoded.measurements["l2_clipped_fraction"] == 0.5
+
+    @pytest.mark.parametrize("make", [fixed, adaptive])
+    def test_noise_is_gaussian_of_the_accounted_size(self, many_means, make):
+        config = make(1.3)
+        noise = many_means(gaussian.GaussianCodec(config, D), tf.zeros([2, D]), 400)
+        measured = noise.std() * N / config.clip_norm
+        assert measured == pytest.approx(config.update_noise_multiplier, rel=0.01)
+        if make is fixed:
+            event = config.round_dp_event(D, 1.0)
+            assert measured == pytest.approx(event.noise_multiplier, rel=0.01)
+        assert abs(noise.mean()) < 4.5 * noise.std() / math.sqrt(noise.size)
+        scaled = noise / noise.std()
+        assert scipy.stats.kstest(scaled.ravel(), "norm").pvalue > 1e-3
+        limit = 4.5 / math.sqrt(noise.size)
+        assert abs(np.mean(scaled[:, 1:] * scaled[:, :-1])) < limit
+        assert abs(np.mean(scaled[1:] * scaled[:-1])) < limit
+
+    def test_mean_squared_error_is_the_formula(self, many_means):
+        x = updates([2.0] * N)
+        means = many_means(gaussian.GaussianCodec(fixed(0.7), D), x, 400)
+        mse = np.mean(np.sum((means - x.numpy().mean(0)) ** 2, 1))
+        assert mse == pytest.approx(fixed(0.7).mean_squared_error(D), rel=0.02)
+
+    def test_clip_follows_the_rule_without_noise(self, run_codec):
+        """C exp(-0.2 (3/5 - 1/2)), then again with what is clipped by then."""
+        codec = gaussian.GaussianCodec(adaptive(), D)
+        x = updates([0.5, 1.0, 1.99, 3.0, 3.0])
+        first, _ = run_codec(codec, x, 0)
+        clip = 2 * math.exp(-0.2 * 0.1)
+        assert first.state["clip_norm"].numpy() == pytest.approx(clip)
+        second, _ = run_codec(codec, x, 1, first.state)
+        assert second.measurements["clip_norm"].numpy() == pytest.approx(clip)
+        # 1.99 is clipped now: two of five are within.
+        assert second.state["clip_norm"].numpy() == pytest.approx(
+            clip * math.exp(0.2 * 0.1)
+        )
+
+    def test_clip_finds_the_quantile(self, run_codec):
+        config = adaptive(0.0, target_quantile=0.8, clip_learning_rate=0.5)
+        codec = gaussian.GaussianCodec(config, 20)
+        x = updates([1.0, 2.0, 3.0, 4.0, 9.0], 20)
+        run = tf.function(
+            lambda number, clip: run_codec(
+                codec, x, number, collections.OrderedDict(clip_norm=clip)
+            )[0].state["clip_norm"]
+        )
+        clip = tf.constant(0.1)
+        for number in range(60):
+            clip = run(tf.constant(number), clip)
+        assert 3.5 < clip.numpy() < 9.1
+
+    def test_noise_on_the_count_is_the_accounted_one(self, run_codec):
+        """Both noises, as measured, cost together what the event says."""
+        config = adaptive(0.9, clip_learning_rate=1.0, count_stddev=1.5)
+        codec = gaussian.GaussianCodec(config, 1)
+
+        @tf.function
+        def clips(numbers):
+            return tf.map_fn(
+                lambda n: run_codec(codec, tf.zeros([N, 1]), n)[0].state["clip_norm"],
+                numbers,
+                fn_output_signature=tf.float32,
+            )
+
+        steps = np.log(clips(tf.range(20_000, dtype=tf.int64)).numpy() / 2)
+        count_stddev = steps.std() * N
+        assert count_stddev == pytest.approx(1.5, rel=0.02)
+        # All of five are within the clip.
+        assert steps.mean() == pytest.approx(-0.5, abs=4 * 0.3 / math.sqrt(20_000))
+        together = math.hypot(1 / config.update_noise_multiplier, 0.5 / count_stddev)
+        event = config.round_dp_event(1, 1.0)
+        assert 1 / together == pytest.approx(event.noise_multiplier, rel=0.02)
+
+    def test_noises_of_update_and_count_are_independent(self, run_codec):
+        codec = gaussian.GaussianCodec(adaptive(0.9, count_stddev=1.5), 1)
+
+        @tf.function
+        def run(numbers):
+            def one(number):
+                decoded, _ = run_codec(codec, tf.zeros([N, 1]), number)
+                return tf.stack(
+                    [decoded.mean[0], tf.math.log(decoded.state["clip_norm"])]
+                )
+
+            return tf.map_fn(one, numbers, fn_output_signature=tf.float32)
+
+        draws = run(tf.range(4000, dtype=tf.int64)).numpy()
+        assert abs(np.corrcoef(draws.T)[0, 1]) < 4.5 / math.sqrt(4000)
+
+    def test_noise_scales_with_the_adapted_clip(self, run_codec):
+        codec = gaussian.GaussianCodec(adaptive(1.0, count_stddev=1.0), D)
+        state = collections.OrderedDict(clip_norm=tf.constant(20.0))
+        first, _ = run_codec(codec, tf.zeros([N, D]), 0)
+        second, _ = run_codec(codec, tf.zeros([N, D]), 0, state)
+        np.testing.assert_allclose(second.mean, 10 * first.mean, rtol=1e-5)
+
+    @pytest.mark.parametrize("clip", [1e-15, 1e15])
+    def test_an_adaptive_clip_stays_finite(self, run_codec, clip):
+        codec = gaussian.GaussianCodec(adaptive(clip_learning_rate=50.0), D)
+        state = collections.OrderedDict(clip_norm=tf.constant(clip))
+        norm = 1e-30 if clip < 1 else 1e30
+        decoded, _ = run_codec(codec, updates([norm] * N), 0, state)
+        assert 0 < decoded.state["clip_norm"].numpy() < np.inf
+
+    @pytest.mark.parametrize("make", [fixed, adaptive])
+    @pytest.mark.parametrize("value", HOSTILE)
+    @pytest.mark.parametrize("place", [0, D - 1, slice(None)])
+    def test_one_hostile_client_moves_the_mean_no_more_than_a_clipped_one(
+        self, run_codec, make, value, place
+    ):
+        codec = gaussian.GaussianCodec(make(1.0, cohort_size=10), D)
+        honest = updates([1.0] * 10).numpy()
+        without, with_hostile = honest.copy(), honest.copy()
+        without[4] = 0
+        with_hostile[4, place] = value
+        first, _ = run_codec(codec, list(map(tf.constant, without)), 0)
+        second, _ = run_codec(codec, list(map(tf.constant, with_hostile)), 0)
+        moved = np.linalg.norm(second.mean - first.mean)
+        assert moved <= 2.0 / 10 * (1 + 1e-5)
+        assert moved == 0 or math.isfinite(value)
+
+    @pytest.mark.parametrize("value", HOSTILE)
+    def test_all_hostile(self, run_codec, value):
+        codec = gaussian.GaussianCodec(fixed(cohort_size=10), D)
+        decoded, _ = run_codec(codec, [tf.fill([D], value)] * 10, 0)
+        assert np.linalg.norm(decoded.mean) <= 2.0 * (1 + 1e-5)
+
+    @pytest.mark.parametrize("make", [fixed, adaptive])
+    def test_bits_and_merge(self, make):
+        codec = gaussian.GaussianCodec(make(), D)
+        shared = codec.initial_state()
+        messages = [codec.encode(x, shared, None).message for x in updates([1.0, 9.0])]
+        assert codec.message_bits(messages[0]) == make().uplink_bits(D)
+        both = codec.accumulate(
+            codec.accumulate(codec.zero(), messages[0]), messages[1]
+        )
+        merged = codec.merge(
+            codec.accumulate(codec.zero(), messages[0]),
+            codec.accumulate(codec.zero(), messages[1]),
+        )
+        tf.nest.map_structure(np.testing.assert_allclose, both, merged)
+
+
+VALUE_TYPE = tff.to_type([(np.float32, (2, 3)), np.float32])
+
+
+class TestComputation:
+    @pytest.mark.parametrize("make", [fixed, adaptive])
+    def test_type_signatures(self, make):
+        process = gaussian.build(make(1.0)).create(VALUE_TYPE)
+        state = collections.OrderedDict(seed=(np.int64, [2]), round=np.int32)
+        if make is adaptive:
+            state["clip_norm"] = np.float32
+        server_state = tff.FederatedType(state, tff.SERVER)
+        assert process.initialize.type_signature.is_equivalent_to(
+            tff.FunctionType(None, server_state)
+        )
+        measurements = collections.OrderedDict(
+            clients=np.int32,
+            nonfinite_clients=np.int32,
+            mean_update_norm=np.float32,
+            uplink_bits=np.float32,
+            downlink_bits=np.float32,
+            clip_norm=np.float32,
+            noise_stddev=np.float32,
+            l2_clipped_fraction=np.float32,
+        )
+        expected = tff.FunctionType(
+            collections.OrderedDict(
+                state=server_state, value=tff.FederatedType(VALUE_TYPE, tff.CLIENTS)
+            ),
+            tff.templates.MeasuredProcessOutput(
+                state=server_state,
+                result=tff.FederatedType(VALUE_TYPE, tff.SERVER),
+                measurements=tff.FederatedType(measurements, tff.SERVER),
+            ),
+        )
+        assert process.next.type_signature.is_equivalent_to(expected)
+
+
+class TestExecution:
+    def test_adaptive_rounds(self, tff_context):
+        config = adaptive(0.1, count_stddev=0.5)
+        process = gaussian.build(config, seed=1).create(VALUE_TYPE)
+        state = process.initialize()
+        assert state["clip_norm"] == 2.0
+        values = [
+            [np.full([2, 3], x, np.float32), np.float32(x)] for x in (0.1, 9, np.nan)
+        ]
+        output = process.next(state, values)
+        again = process.next(state, values)
+        np.testing.assert_array_equal(output.result[0], again.result[0])
+        assert output.state["clip_norm"] == again.state["clip_norm"] != 2.0
+        assert output.measurements["nonfinite_clients"] == 1
+        assert output.measurements["uplink_bits"] == config.uplink_bits(7)
+        assert output.measurements["downlink_bits"] == config.downlink_bits(7)
+        assert output.measurements["noise_stddev"] == pytest.approx(
+            config.update_noise_multiplier * 2.0 / N
+        )
+        empty = process.next(output.state, [])
+        assert all(np.isfinite(list(empty.measurements.values())))
+        assert empty.measurements["clip_norm"] == output.state["clip_norm"]
+        assert np.all(empty.result[0] != output.result[0])
