@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import collections
-import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -43,16 +42,14 @@ def _fig1_point(panel: str, linf_ratio: float, keep_fraction: float) -> figures.
                 dimension=FIG1_DIMENSION,
             )
         )
-        gaussian = _calibrated(mechanisms_gaussian_event)
+        gaussian = _calibrated(gaussian_event)
         return {"noise_multiplier": multiplier, "gaussian": gaussian}
 
     labels = {"panel": panel, "linf_ratio": linf_ratio, "keep_fraction": keep_fraction}
-    return figures.Work(
-        labels, {"epsilon": FIG1_EPSILON, "delta": FIG1_DELTA}, compute
-    )
+    return figures.Work(labels, {"epsilon": FIG1_EPSILON, "delta": FIG1_DELTA}, compute)
 
 
-def mechanisms_gaussian_event(noise_multiplier: float):
+def gaussian_event(noise_multiplier: float):
     """One release of the Gaussian mechanism."""
     return mechanisms.Gaussian(
         cohort_size=1, clip_norm=1.0, noise_multiplier=noise_multiplier
@@ -216,10 +213,8 @@ def _training_draw(rows: Rows, scale: str):
                 if m["eval_accuracy"]
             ]
             axis.plot(*zip(*points), label=_name_of(row))
-        axis.set_title(
-            rf"{panel.task}, n={panel.cohort_size}, $\varepsilon$={float(panel.epsilon):g}",
-            fontsize=10,
-        )
+        budget = rf"$\varepsilon$={float(panel.epsilon):g}"
+        axis.set_title(f"{panel.task}, n={panel.cohort_size}, {budget}", fontsize=10)
         axis.set(xlabel="round", ylabel="test accuracy")
         axis.grid(alpha=0.3)
         axis.legend(fontsize=8)

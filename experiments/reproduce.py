@@ -13,8 +13,6 @@ PNG and a folder a run. The same command goes on where it was stopped.
 
 from __future__ import annotations
 
-import csv
-import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -34,8 +32,8 @@ _SCALE = flags.DEFINE_enum(
     "scale",
     "small",
     figures.SCALES,
-    "'small' uses the data sets that come with dpfl and takes minutes; 'paper' uses the "
-    "paper's data and models, and takes days on a workstation.",
+    "'small' uses the data sets that come with dpfl and takes minutes; 'paper' uses "
+    "the paper's data and models, and takes days on a workstation.",
 )
 _OUTPUT_DIR = flags.DEFINE_string("output_dir", "figures", "Folder for all figures.")
 _PLOT_ONLY = flags.DEFINE_bool(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from unittest import mock
 
-from absl import app
+from absl import app, flags, logging
 
 
 def import_tensorflow() -> None:
@@ -19,6 +19,8 @@ def import_tensorflow() -> None:
     no Keras model can be built in a graph any more. The callback only counts GPUs for
     TensorFlow's own tests, so it is dropped.
     """
+    if not flags.FLAGS["verbosity"].present:
+        logging.set_verbosity(logging.WARNING)
     # Missing GPUs are reported as errors otherwise.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     with mock.patch.object(app, "call_after_init", lambda callback: None):

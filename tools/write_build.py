@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 OURS = ("dpfl", "experiments", "tools")
 
-HEADER = '''# Copyright 2026 The dpfl Authors.
+HEADER = """# Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
 # Made by tools/write_build.py. Third-party packages are not targets: they come from
@@ -41,7 +41,7 @@ filegroup(
     name = "docs",
     srcs = glob(["docs/**/*.md", "README.md"]),
 )
-'''
+"""
 
 
 def label(path: Path) -> str:

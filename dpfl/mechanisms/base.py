@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from typing import ClassVar, Optional, TypeVar
+from typing import Any, ClassVar, Optional, TypeVar
 
 import dp_accounting
 
@@ -154,7 +154,8 @@ class Mechanism(abc.ABC):
 
     def with_noise_multiplier(self: _Self, noise_multiplier: float) -> _Self:
         """The same mechanism with other noise, for calibration."""
-        return dataclasses.replace(self, noise_multiplier=noise_multiplier)
+        changes: dict[str, Any] = {"noise_multiplier": noise_multiplier}
+        return dataclasses.replace(self, **changes)
 
     def check(self, dimension: int, participation: Participation) -> None:
         """Raises ValueError if the mechanism cannot run in this setting.

@@ -96,6 +96,6 @@ class Gaussian(base.NoiseMechanism):
         return float(base.FLOAT_BITS * (dimension + self.adaptive_clipping))
 
     def mean_squared_error(self, dimension: int) -> float:
-        """d (z C)^2 / n^2."""
+        """D (z C)^2 / n^2."""
         stddev = self.update_noise_multiplier * self.clip_norm
         return dimension * (stddev / self.cohort_size) ** 2

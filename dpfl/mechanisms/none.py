@@ -15,7 +15,7 @@ from dpfl.mechanisms import base
 
 @dataclasses.dataclass(frozen=True)
 class NoMechanism(base.Mechanism):
-    """TFF's own mean over those who reported: the yardstick without privacy.
+    """The mean over those who report a finite update: the yardstick without privacy.
 
     `cohort_size` serves the choice of clients alone.
     """

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import Any, NamedTuple
 
-from dpfl.mechanisms import base, csgm, gaussian, none
+from dpfl.mechanisms import base, csgm, gaussian, matrix_factorization, none, sgmf
 
 
 class Entry(NamedTuple):
@@ -32,6 +32,11 @@ MECHANISMS: dict[str, Entry] = {
         Entry(gaussian.Gaussian, "dpfl.aggregators.gaussian:build"),
         Entry(csgm.L2Csgm, "dpfl.aggregators.csgm:build"),
         Entry(csgm.LinfCsgm, "dpfl.aggregators.csgm:build"),
+        Entry(
+            matrix_factorization.MatrixFactorization,
+            "dpfl.aggregators.matrix_factorization:build",
+        ),
+        Entry(sgmf.Sgmf, "dpfl.aggregators.sgmf:build"),
     )
 }
 
@@ -46,7 +51,7 @@ def build_aggregator(mechanism: base.Mechanism, **kwargs: Any) -> Any:
     Raises:
       TypeError: If `mechanism` is not a configuration from the table.
     """
-    entry = MECHANISMS.get(getattr(mechanism, "name", None))
+    entry = MECHANISMS.get(getattr(mechanism, "name", ""))
     if entry is None or not isinstance(mechanism, entry.config):
         raise TypeError(
             f"mechanism must be a configuration of one of {sorted(MECHANISMS)}, "

@@ -22,9 +22,9 @@ import tensorflow as tf
 
 from dpfl.noise import base
 
-# The default block holds at most this many numbers, 200 MB; the peak is three blocks (the
-# last one, the next one and a product) and two chunks.
-BLOCK_NUMBERS = 50_000_000
+# The default block holds at most this many numbers, 128 MB. A pass takes about five
+# times that: the last block, the next one, products and sums on their way, and chunks.
+BLOCK_NUMBERS = 32_000_000
 # Rows of Z in a chunk: fewer, and reading the block weighs more than drawing the chunk.
 _CHUNK = 16
 
@@ -80,25 +80,27 @@ class DenseStream(base.NoiseStream):
         seed, row = tf.convert_to_tensor(seed, tf.int64), tf.cast(row, tf.int32)
         state = self.init(seed)
         is_inside = tf.not_equal(row % self.block_rounds, 0)
+        matrix = tf.constant(self._matrix)
         state["row"] = row
         state["memory"] = tf.cond(
-            is_inside, lambda: self._block(seed, row), self.initial_memory
+            is_inside, lambda: self._block(seed, row, matrix), self.initial_memory
         )
         return state
 
     def step(self, seed, row, memory):
         """See base class; every R-th call does the work of R."""
         place = row % self.block_rounds
+        # Here and not within: the graph of each branch and loop would have a copy.
+        matrix = tf.constant(self._matrix)
         block = tf.cond(
-            tf.equal(place, 0), lambda: self._block(seed, row), lambda: memory
+            tf.equal(place, 0), lambda: self._block(seed, row, matrix), lambda: memory
         )
         return block[place], block
 
-    def _block(self, seed: tf.Tensor, row: tf.Tensor) -> tf.Tensor:
+    def _block(self, seed: tf.Tensor, row: tf.Tensor, matrix: tf.Tensor) -> tf.Tensor:
         """float32[R, d]: the block that holds `row`."""
         number = row // self.block_rounds
         first = number * self.block_rounds
-        matrix = tf.constant(self._matrix)
 
         def body(chunk, total):
             begin = chunk * self._chunk

@@ -30,11 +30,11 @@ MINIMUM_MODULES = 20
 
 DEFAULTS = base.TrainingDefaults(
     client_lr=0.5,
-    server_lr=1.0,
+    server_lr=0.5,
     server_momentum=0.9,
     clip_norm=0.3,
     cohort_size=50,
-    rounds=100,
+    rounds=60,
 )
 
 # Not the library itself: third-party packages, tests (often left out of packaged

@@ -285,7 +285,9 @@ def _train(
     def loop(trainable, batches):
         metrics = model.initialize_metrics_state()
         examples = tf.zeros([], tf.int64)
-        for x, y in batches:
+        # Over the data set itself this would become a reduction inside of tf.data,
+        # single-threaded and without the fast kernels.
+        for x, y in iter(batches):
             trainable, output, loss = step(trainable, x, y)
             size = tf.shape(x)[0]
             metrics = model.update_metrics_state(

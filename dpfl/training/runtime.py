@@ -21,7 +21,6 @@ import subprocess
 import sys
 import threading
 import time
-import weakref
 from collections.abc import Iterator
 from typing import Any, NamedTuple, Optional, Union
 
@@ -64,6 +63,18 @@ class PeakMemory(NamedTuple):
     worker: int
 
 
+class _Stub(tff.framework.RemoteExecutorGrpcStub):
+    """TFF's stub; once the worker is gone there is nothing left to dispose of."""
+
+    is_closed = False
+
+    def dispose(self, request: Any) -> Any:
+        return None if self.is_closed else super().dispose(request)
+
+    def dispose_executor(self, request: Any) -> Any:
+        return None if self.is_closed else super().dispose_executor(request)
+
+
 class Worker:
     """A running worker and the TFF execution contexts that talk to it.
 
@@ -79,11 +90,10 @@ class Worker:
         self.port = reserved.getsockname()[1]
         self._closed = False
         self._timed_out: Optional[float] = None
-        self._executors: weakref.WeakSet = weakref.WeakSet()
         self._channel = grpc.insecure_channel(
             f"localhost:{self.port}", _CHANNEL_OPTIONS
         )
-        self._stub = tff.framework.RemoteExecutorGrpcStub(self._channel)
+        self._stub = _Stub(self._channel)
 
     @property
     def is_alive(self) -> bool:
@@ -131,12 +141,9 @@ class Worker:
         if self._closed:
             return
         self._closed = True
+        self._stub.is_closed = True
         self._process.kill()
         self._process.wait()
-        # Lets the values that still exist know that there is nothing left to dispose
-        # of, so that the interpreter's exit prints no errors.
-        for executor in list(self._executors):
-            executor.close()
         self._channel.close()
         self._reserved.close()
 
@@ -155,7 +162,6 @@ class Worker:
         cardinalities.setdefault(tff.CLIENTS, 0)
         executor = tff.framework.RemoteExecutor(self._stub)
         executor.set_cardinalities(cardinalities)
-        self._executors.add(executor)
         return executor
 
     def _wait_until_ready(self, seconds: float) -> None:

@@ -307,20 +307,29 @@ class TestExecution:
             math.sqrt(7) * np.mean(range(N)), rel=1e-5
         )
 
-    def test_plain_values_get_fresh_masks_and_the_same_noise(self, tff_context):
+    @pytest.mark.parametrize("has_client_id", [True, False])
+    def test_clients_with_equal_updates_have_masks_of_their_own(
+        self, tff_context, has_client_id
+    ):
+        """N equal masks would leave an error of 1, as if there was one client."""
         numbers = mechanisms.L2Csgm(N, 100.0, 0.0, 0.5, linf_ratio=1.0)
-        wide = tff.TensorType(np.float32, [256])
-        process = csgm.build(numbers, seed=7).create(wide)
-        state = process.initialize()
+        value_type = tff.TensorType(np.float32, [256])
         values = [np.ones(256, np.float32)] * N
-        first = process.next(state, values).result
-        assert np.any(first != process.next(state, values).result)
-        # Equal updates have masks of their own: if the N masks were one, the rotated
-        # sum would only have the values 0 and N, and twice the standard deviation.
+        if has_client_id:
+            value_type = tff.to_type(
+                collections.OrderedDict(update=value_type, client_id=np.int64)
+            )
+            values = [
+                collections.OrderedDict(update=x, client_id=np.int64(i))
+                for i, x in enumerate(values)
+            ]
+        process = csgm.build(numbers, seed=7).create(value_type)
+        state = process.initialize()
+        first, again = (process.next(state, values).result for _ in range(2))
+        # sqrt((1 - gamma) / gamma / N) of the updates' norm.
         error = np.linalg.norm(first - 1) / np.linalg.norm(np.ones(256))
         assert error == pytest.approx(math.sqrt(1 / N), rel=0.2)
-        nobody = [process.next(state, []) for _ in range(2)]
-        np.testing.assert_array_equal(nobody[0].result, nobody[1].result)
+        assert np.array_equal(first, again) == has_client_id
 
     def test_nobody_reports(self, tff_context):
         process = csgm.build(mechanisms.L2Csgm(N, 1.0, 1.0, 0.5), seed=3).create(

@@ -87,6 +87,15 @@ def test_huge_vectors_are_clipped_like_any_other(value):
     np.testing.assert_allclose(result, np.full(100, np.sign(value) * 0.2), rtol=1e-5)
 
 
+def test_tiny_vectors_are_clipped_like_any_other():
+    """Their squares vanish in float32."""
+    normed = clipping.safe_norm(tf.fill([100], 1e-25))
+    assert float(normed.norm) == pytest.approx(1e-24, rel=1e-5)
+    result, is_clipped = clipped(np.full(100, 1e-25), 2e-25)
+    assert is_clipped
+    np.testing.assert_allclose(result, np.full(100, 2e-26), rtol=1e-5)
+
+
 def test_zero_stays_zero():
     result, is_clipped = clipped(np.zeros(7), 1.0)
     assert not is_clipped

@@ -178,6 +178,6 @@ def test_bad_sizes_are_refused(factorizations):
 
 
 def test_default_block_fits_its_memory():
-    assert noise.default_block_rounds(2048, 10**6) == 50
+    assert noise.default_block_rounds(2048, 10**6) == 32
     assert noise.default_block_rounds(2048, 10**9) == 1
     assert noise.default_block_rounds(32, 1000) == 32

@@ -1,0 +1,339 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Matrix factorization (DP-FTRL), for a trusted server.
+
+The server's state holds the stream of noise: the epoch's seed, the row it is at, and
+what the stream remembers. With `noise_from_program` it holds one row of noise in place
+of that memory, put there before each round by a `NoiseFeeder`; the noise is the same.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+from typing import Any, Optional, Union
+
+import numpy as np
+import tensorflow as tf
+
+from dpfl import noise
+from dpfl.aggregators import base
+from dpfl.compression import clipping, randomness
+from dpfl.mechanisms import matrix_factorization, sgmf
+
+Config = Union[matrix_factorization.MatrixFactorization, sgmf.Sgmf]
+
+
+class Release:
+    """From the unnoised mean of a round to what the server's optimizer is given.
+
+    With A = S diag(eta) M_beta, N_t = (A^-1 B Z)_t and g_t the mean without noise,
+
+      m_t = beta m_{t-1} + g_t + (sigma / divisor) N_t,   result_t = eta_t m_t,
+
+    and the sum of the results up to t is (A G + B Z)_t / divisor. All that the state
+    holds of the clients has noise on it.
+
+    State: `row` (int32, of the epoch), `epoch_seed` (int64[2]), `moment` (float32[d],
+    if beta > 0), and either `memory_<i>`, the stream's, or `noise` (float32[d]) with
+    `noise_row` and `noise_seed`, which say what row it is.
+
+    Measurements: `noise_stddev` (of this round's mean, before momentum), and
+    `iterate_noise_stddev` (of the sum of this epoch's results so far).
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        dimension: int,
+        *,
+        block_rounds: Optional[int] = None,
+        noise_from_program: bool = False,
+    ):
+        """Initializes the release.
+
+        Args:
+          config: Its numbers.
+          dimension: d.
+          block_rounds: See `noise.build_stream`.
+          noise_from_program: Whether a `NoiseFeeder` supplies the noise.
+        """
+        found = config.factorization
+        self.dimension = dimension
+        self._rounds = config.rounds_per_epoch
+        self._scale = config.stddev / config.noise_divisor
+        self._momentum = found.workload.momentum
+        self._rates = np.asarray(found.workload.rates, np.float32)
+        self._row_stddev = np.float32(
+            self._scale * matrix_factorization.sum_noise(found, self._rounds)
+        )
+        self._iterate_stddev = np.float32(
+            matrix_factorization.iterate_stddev(found, self._scale, self._rounds)
+        )
+        self._from_program = noise_from_program
+        self._stream = None
+        if not noise_from_program:
+            self._stream = noise.build_stream(
+                found, dimension, block_rounds=block_rounds, redraw=True
+            )
+
+    def initial_state(self) -> collections.OrderedDict:
+        """The state before the first round."""
+        state = collections.OrderedDict(
+            row=tf.zeros([], tf.int32), epoch_seed=tf.zeros([2], tf.int64)
+        )
+        if self._momentum:
+            state["moment"] = tf.zeros([self.dimension])
+        if self._from_program:
+            state["noise"] = tf.zeros([self.dimension])
+            state["noise_row"] = tf.zeros([], tf.int32)
+            state["noise_seed"] = tf.zeros([2], tf.int64)
+        else:
+            state.update(_named(self._stream.initial_memory()))
+        return state
+
+    def __call__(
+        self, state: collections.OrderedDict, mean: tf.Tensor, noise_seed: tf.Tensor
+    ) -> base.Decoded:
+        """The round's result.
+
+        Args:
+          state: In the structure of `initial_state`.
+          mean: float32[d], sum of the (decoded) updates over the divisor.
+          noise_seed: int64[2] of this round, which nobody else knows.
+        """
+        row = state["row"]
+        epoch_seed = tf.where(
+            tf.equal(row, 0), _epoch_seed(noise_seed), state["epoch_seed"]
+        )
+        draw = self._supplied if self._from_program else self._drawn
+        unit_noise, kept = draw(state, row, epoch_seed)
+        increment = mean + self._scale * unit_noise
+        if self._momentum:
+            moment = tf.where(tf.equal(row, 0), 0.0, self._momentum) * state["moment"]
+            increment += moment
+            kept["moment"] = increment
+        result = tf.gather(tf.constant(self._rates), row) * increment
+        updated = collections.OrderedDict(
+            row=(row + 1) % self._rounds, epoch_seed=epoch_seed, **kept
+        )
+        measurements = collections.OrderedDict(
+            noise_stddev=tf.gather(self._row_stddev, row),
+            iterate_noise_stddev=tf.gather(self._iterate_stddev, row),
+        )
+        ordered = collections.OrderedDict((name, updated[name]) for name in state)
+        return base.Decoded(result, ordered, measurements)
+
+    def _drawn(
+        self, state: collections.OrderedDict, row: tf.Tensor, seed: tf.Tensor
+    ) -> tuple[tf.Tensor, dict[str, Any]]:
+        """Row `row` of the stream, and its memory."""
+        initial = self._stream.initial_memory()
+        names = list(_named(initial))
+        kept = tf.nest.pack_sequence_as(initial, [state[name] for name in names])
+        memory = tf.cond(tf.equal(row, 0), self._stream.initial_memory, lambda: kept)
+        unit_noise, after = self._stream.next(
+            collections.OrderedDict(seed=seed, row=row, memory=memory)
+        )
+        return unit_noise, dict(_named(after["memory"]))
+
+    def _supplied(
+        self, state: collections.OrderedDict, row: tf.Tensor, seed: tf.Tensor
+    ) -> tuple[tf.Tensor, dict[str, Any]]:
+        """The noise in the state, if it is that of this row and this epoch."""
+        is_right = tf.equal(state["noise_row"], row) & tf.reduce_all(
+            tf.equal(state["noise_seed"], seed)
+        )
+        check = tf.debugging.Assert(
+            is_right,
+            [
+                "the noise in the aggregator's state must be that of row",
+                row,
+                "of this epoch, found another: NoiseFeeder.feed was not called",
+            ],
+        )
+        with tf.control_dependencies([check] if check is not None else []):
+            unit_noise = tf.identity(state["noise"])
+        # Noise is used once: zeros go back, so that the same cannot be added again.
+        kept = {
+            "noise": tf.zeros_like(unit_noise),
+            "noise_row": row,
+            "noise_seed": tf.zeros_like(seed),
+        }
+        return unit_noise, kept
+
+
+class NoiseFeeder:
+    """Computes the noise in the training program, and puts it into the state.
+
+    What a stream remembers, a block of rounds for a dense matrix, then stays in this
+    object: one row of d numbers goes to TFF's worker in each round. Losing the object
+    loses nothing: any row can be computed again from the aggregator's state.
+    """
+
+    def __init__(
+        self, config: Config, dimension: int, *, block_rounds: Optional[int] = None
+    ):
+        """Initializes the feeder.
+
+        Args:
+          config: The configuration that the factory was built from.
+          dimension: d, length of the flattened update.
+          block_rounds: See `noise.build_stream`.
+        """
+        self._stream = noise.build_stream(
+            config.factorization, dimension, block_rounds=block_rounds
+        )
+        self._next = tf.function(self._stream.next, autograph=False)
+        self._seek = tf.function(self._stream.seek, autograph=False)
+        self._position: Optional[tuple[tuple[int, ...], int]] = None
+        self._stream_state: Any = None
+        self._noise = np.zeros([0], np.float32)
+
+    def feed(self, state: collections.OrderedDict) -> collections.OrderedDict:
+        """The aggregator's state with the noise of the round that comes next.
+
+        Args:
+          state: The state of a process made with `noise_from_program`.
+
+        Raises:
+          ValueError: If it is the state of another process.
+        """
+        if "noise_row" not in state:
+            raise ValueError(
+                "state must be that of an aggregator with noise_from_program, found "
+                f"the fields {list(state)}"
+            )
+        row = int(state["row"])
+        seed = self._seed_of(state, row)
+        if self._position != (seed, row):
+            self._compute(seed, row)
+        fed = collections.OrderedDict(state)
+        fed["noise"] = self._noise
+        fed["noise_row"] = np.int32(row)
+        fed["noise_seed"] = np.array(seed, np.int64)
+        return fed
+
+    def _seed_of(self, state: collections.OrderedDict, row: int) -> tuple[int, ...]:
+        if row:
+            return tuple(int(word) for word in state["epoch_seed"])
+        # As CodecFactory derives the seed of a round's noise, and Release the epoch's.
+        noise_seed = randomness.fold_in(
+            tf.constant(state["seed"], tf.int64),
+            int(state["round"]),
+            base.Purpose.SERVER_NOISE,
+        )
+        return tuple(int(word) for word in _epoch_seed(noise_seed).numpy())
+
+    def _compute(self, seed: tuple[int, ...], row: int) -> None:
+        follows = self._position is not None and (
+            self._position[0] == seed and self._position[1] + 1 == row
+        )
+        if not follows:
+            # Lets go of the old block before there is a new one.
+            self._stream_state = None
+            words = tf.constant(seed, tf.int64)
+            self._stream_state = self._seek(words, tf.constant(row, tf.int32))
+        row_noise, self._stream_state = self._next(self._stream_state)
+        self._noise = row_noise.numpy()
+        self._position = (seed, row)
+
+
+class MatrixFactorizationCodec(base.Codec):
+    """Clipped updates; the noise and the workload are `Release`'s.
+
+    Measurements: `clip_norm`, `l2_clipped_fraction` (of the clients), and those of
+    `Release`.
+    """
+
+    def __init__(
+        self,
+        config: matrix_factorization.MatrixFactorization,
+        dimension: int,
+        **options: Any,
+    ):
+        super().__init__(dimension)
+        self._config = config
+        self._release = Release(config, dimension, **options)
+
+    def initial_state(self):
+        """That of the release."""
+        return self._release.initial_state()
+
+    def broadcast(self, state, round_seed):
+        """Nothing."""
+        del state, round_seed
+        return collections.OrderedDict()
+
+    def encode(self, update, shared, client_seed):
+        """The clipped update."""
+        del shared, client_seed
+        normed = clipping.safe_norm(update)
+        factor, is_clipped = clipping.clip_factor(normed, self._config.clip_norm)
+        return base.Encoded(
+            normed.direction * factor,
+            normed,
+            collections.OrderedDict(l2_clipped=is_clipped),
+        )
+
+    def zero(self):
+        """The sum of no updates."""
+        return tf.zeros([self.dimension])
+
+    def accumulate(self, total, message):
+        """Adds the update."""
+        return total + message
+
+    def decode(self, state, total, sums, shared, noise_seed):
+        """The increment of (A G + B Z) / n."""
+        del shared
+        released = self._release(state, total / self._config.cohort_size, noise_seed)
+        measurements = collections.OrderedDict(
+            clip_norm=tf.constant(self._config.clip_norm, tf.float32),
+            l2_clipped_fraction=base.ratio(sums["l2_clipped"], sums["clients"]),
+            **released.measurements,
+        )
+        return released._replace(measurements=measurements)
+
+
+def build(
+    config: matrix_factorization.MatrixFactorization,
+    *,
+    seed: Optional[int] = None,
+    block_rounds: Optional[int] = None,
+    noise_from_program: bool = False,
+) -> base.CodecFactory:
+    """The aggregation factory of a matrix factorization.
+
+    Args:
+      config: Its numbers.
+      seed: See `base.CodecFactory`.
+      block_rounds: Rounds of noise computed at a time where the stream is a dense one;
+        so many vectors of length d then are in the state.
+      noise_from_program: Whether the training program puts each round's noise into the
+        state, by `NoiseFeeder.feed`. For large d and many rounds.
+
+    Raises:
+      ValueError: If the matrix has fewer rounds than an epoch.
+    """
+    _ = config.factorization
+    make_codec = functools.partial(
+        MatrixFactorizationCodec,
+        config,
+        block_rounds=block_rounds,
+        noise_from_program=noise_from_program,
+    )
+    return base.CodecFactory(make_codec, seed=seed)
+
+
+def _epoch_seed(noise_seed: tf.Tensor) -> tf.Tensor:
+    """The seed of an epoch's stream, from the noise seed of the epoch's first round."""
+    return randomness.fold_in(noise_seed, base.Purpose.UPDATE_NOISE)
+
+
+def _named(memory: Any) -> collections.OrderedDict:
+    """The tensors of a stream's memory by name: TFF wants no empty structures."""
+    return collections.OrderedDict(
+        (f"memory_{i}", tensor) for i, tensor in enumerate(tf.nest.flatten(memory))
+    )

@@ -1,0 +1,302 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Matrix factorization (DP-FTRL): noise correlated over the rounds of an epoch."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+from collections.abc import Mapping
+from typing import Any, ClassVar, Optional
+
+import dp_accounting
+import numpy as np
+
+from dpfl import accounting
+from dpfl import factorization as fact
+from dpfl.accounting import events
+from dpfl.mechanisms import base
+
+SCHEDULES: Mapping[str, type[fact.Schedule]] = {
+    "constant": fact.ConstantRate,
+    "drop": fact.DropRate,
+    "cooldown": fact.LinearCooldown,
+}
+
+# The fields that each method takes, and the names of the method's own parameters.
+_PARAMETERS: Mapping[str, Mapping[str, str]] = {
+    "band-low-rank": {"matrix_bands": "band", "matrix_rank": "rank"},
+    "toeplitz": {"matrix_bands": "bands"},
+    "banded": {"matrix_bands": "bands"},
+    "blt-rational": {"matrix_buffers": "buffers"},
+    "blt": {"matrix_buffers": "buffers"},
+}
+_OPTIONAL = frozenset({("toeplitz", "matrix_bands")})
+_SIZES = ("matrix_bands", "matrix_rank", "matrix_buffers")
+
+
+@dataclasses.dataclass(frozen=True)
+class EpochFields:
+    """What a stream of noise cannot do without.
+
+    Attributes:
+      rounds_per_epoch: Rounds after which the noise starts afresh; those of an epoch of
+        the participation, in which a client takes part at most once.
+    """
+
+    rounds_per_epoch: int
+
+
+@dataclasses.dataclass(frozen=True)
+class MatrixFields:
+    """Where the factorization A = B C comes from.
+
+    Attributes:
+      matrix_method: A key of `dpfl.factorization.METHODS`.
+      matrix_momentum: beta of the workload: momentum that the aggregator applies, so
+        that the noise is the best for the iterates with momentum. The server's
+        optimizer must then have none.
+      matrix_schedule: Rates of the workload relative to the server's: "constant",
+        "drop" (a tenth in the last quarter) or "cooldown" (linear to 0.05 in the last
+        quarter).
+      matrix_bands: Diagonals of C ("banded", "toeplitz") or B ("band-low-rank").
+      matrix_rank: Rank of the low-rank part of B ("band-low-rank").
+      matrix_buffers: Buffers ("blt", "blt-rational").
+      matrix_file: A file made by `dpfl.factorization.save`, in place of all of the
+        above; its matrix may have more rounds than the epoch.
+      matrix_cache: Directory in which factorizations are kept once computed.
+    """
+
+    matrix_method: str = "optimal"
+    matrix_momentum: float = 0.0
+    matrix_schedule: str = "constant"
+    matrix_bands: Optional[int] = None
+    matrix_rank: Optional[int] = None
+    matrix_buffers: Optional[int] = None
+    matrix_file: Optional[str] = None
+    matrix_cache: Optional[str] = None
+
+    def check_matrix(self, rounds_per_epoch: int) -> None:
+        """Raises ValueError or TypeError for the first field that will not do."""
+        events.check_integer("rounds_per_epoch", rounds_per_epoch)
+        if self.matrix_method not in fact.METHODS:
+            raise ValueError(
+                f"matrix_method must be one of {sorted(fact.METHODS)}, "
+                f"found {self.matrix_method!r}"
+            )
+        momentum = events.check_nonnegative("matrix_momentum", self.matrix_momentum)
+        if momentum >= 1:
+            raise ValueError(f"matrix_momentum must be below 1, found {momentum}")
+        if self.matrix_schedule not in SCHEDULES:
+            raise ValueError(
+                f"matrix_schedule must be one of {sorted(SCHEDULES)}, "
+                f"found {self.matrix_schedule!r}"
+            )
+        if self.matrix_file is not None:
+            self._check_nothing_beside_the_file()
+        else:
+            self._check_sizes(rounds_per_epoch)
+
+    def _check_nothing_beside_the_file(self) -> None:
+        for field in dataclasses.fields(MatrixFields):
+            value = getattr(self, field.name)
+            if field.name != "matrix_file" and value != field.default:
+                raise ValueError(
+                    f"{field.name} must be left out where a matrix_file is given, "
+                    f"found {value!r}"
+                )
+
+    def _check_sizes(self, rounds_per_epoch: int) -> None:
+        wanted = _PARAMETERS.get(self.matrix_method, {})
+        for name in _SIZES:
+            value = getattr(self, name)
+            if value is not None and name not in wanted:
+                raise ValueError(
+                    f"{name} must be left out for matrix_method "
+                    f"{self.matrix_method!r}, found {value!r}"
+                )
+            if value is not None:
+                events.check_integer(name, value, 0 if name == "matrix_rank" else 1)
+            elif name in wanted and (self.matrix_method, name) not in _OPTIONAL:
+                raise ValueError(
+                    f"{name} must be given for matrix_method {self.matrix_method!r}"
+                )
+        for name in ("matrix_bands", "matrix_rank"):
+            value = getattr(self, name)
+            if value is not None and value > rounds_per_epoch:
+                raise ValueError(
+                    f"{name} must be at most the {rounds_per_epoch} rounds_per_epoch, "
+                    f"found {value}"
+                )
+
+    def find_matrix(self, rounds_per_epoch: int) -> fact.Factorization:
+        """Loads or computes the factorization; kept in memory from then on.
+
+        Raises:
+          ValueError: If the matrix has fewer rounds than an epoch, or the file is
+            damaged.
+          FileNotFoundError: If there is no such file.
+        """
+        if self.matrix_file is not None:
+            return _load(
+                self.matrix_file,
+                os.stat(self.matrix_file).st_mtime_ns,
+                rounds_per_epoch,
+            )
+        names = [field.name for field in dataclasses.fields(MatrixFields)]
+        request = MatrixFields(**{name: getattr(self, name) for name in names})
+        return _compute(rounds_per_epoch, request)
+
+
+@functools.lru_cache(maxsize=8)
+def _load(path: str, changed: int, rounds_per_epoch: int) -> fact.Factorization:
+    del changed
+    found = fact.load(path)
+    if found.rounds < rounds_per_epoch:
+        raise ValueError(
+            f"matrix_file {path} must have at least the {rounds_per_epoch} rounds of "
+            f"an epoch, found {found.rounds}"
+        )
+    return found
+
+
+@functools.lru_cache(maxsize=8)
+def _compute(rounds: int, fields: MatrixFields) -> fact.Factorization:
+    workload = fact.Workload(
+        rounds, fields.matrix_momentum, SCHEDULES[fields.matrix_schedule]()
+    )
+    params: dict[str, Any] = {
+        parameter: getattr(fields, name)
+        for name, parameter in _PARAMETERS.get(fields.matrix_method, {}).items()
+        if getattr(fields, name) is not None
+    }
+    if fields.matrix_cache is None:
+        return fact.compute(workload, fields.matrix_method, **params)
+    return fact.Cache(fields.matrix_cache).get(workload, fields.matrix_method, **params)
+
+
+def check_stream(
+    rounds_per_epoch: int,
+    fields: MatrixFields,
+    participation: base.Participation,
+) -> None:
+    """Raises ValueError unless each client is in a stream of noise at most once."""
+    if not isinstance(participation, base.OncePerEpoch):
+        raise ValueError(
+            "participation must be 'once_per_epoch', since correlated noise is "
+            "accounted for one participation in each epoch, "
+            f"found {participation.name!r}"
+        )
+    if participation.rounds_per_epoch != rounds_per_epoch:
+        raise ValueError(
+            "rounds_per_epoch must be that of the participation, "
+            f"{participation.rounds_per_epoch}, found {rounds_per_epoch}"
+        )
+    if fields.matrix_file is not None:
+        fields.find_matrix(rounds_per_epoch)
+
+
+def check_whole_round(sampling_probability: float) -> None:
+    """Raises ValueError if clients are sampled: no amplification is proven."""
+    if sampling_probability != 1:
+        raise ValueError(
+            "sampling_probability must be 1 for correlated noise, "
+            f"found {sampling_probability}"
+        )
+
+
+def check_server_optimizer(
+    found: fact.Factorization, name: str, momentum: Optional[float]
+) -> None:
+    """Raises ValueError if the server would apply momentum or a schedule twice.
+
+    Args:
+      found: The factorization in use.
+      name: The server's optimizer, "sgd" for plain steps.
+      momentum: Its momentum; None or zero for none.
+    """
+    if found.workload.is_prefix_sum or (name == "sgd" and not momentum):
+        return
+    value = repr(name) if name != "sgd" else f"momentum {momentum}"
+    raise ValueError(
+        "server_optimizer must be 'sgd' without momentum where the workload is "
+        f"{found.workload}, since the aggregator applies it, found {value}"
+    )
+
+
+@functools.lru_cache(maxsize=8)
+def sum_noise(found: fact.Factorization, rounds: int) -> np.ndarray:
+    """Standard deviation of each round's noise per unit of Z, float64[rounds]."""
+    return np.linalg.norm(found.noising_rows(0, rounds), axis=1)
+
+
+@dataclasses.dataclass(frozen=True)
+class MatrixFactorization(MatrixFields, base.NoiseMechanism, EpochFields):
+    """Releases A G + B Z over an epoch (Denisov et al. 2022), A = B C.
+
+    Row t of G is the sum of round t's clipped updates, Z has independent rows of
+    N(0, sigma^2 I), and sigma = noise_multiplier clip_norm max_j ||C[:, j]||. The
+    aggregator's result in round t is ((A G + B Z)_t - (A G + B Z)_{t-1}) / n, so that
+    plain SGD on the server runs through the rows of A G + B Z. The stream starts afresh
+    each epoch.
+    """
+
+    name: ClassVar[str] = "matrix_factorization"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check_matrix(self.rounds_per_epoch)
+
+    @property
+    def factorization(self) -> fact.Factorization:
+        """A = B C; computed at the first use."""
+        return self.find_matrix(self.rounds_per_epoch)
+
+    @property
+    def stddev(self) -> float:
+        """sigma: standard deviation of an entry of Z."""
+        sensitivity = self.factorization.sensitivity().value
+        return self.noise_multiplier * self.clip_norm * sensitivity
+
+    @property
+    def noise_divisor(self) -> float:
+        """What the noised sum is divided by: n."""
+        return float(self.cohort_size)
+
+    def check(self, dimension: int, participation: base.Participation) -> None:
+        """See base class."""
+        super().check(dimension, participation)
+        check_stream(self.rounds_per_epoch, self, participation)
+
+    def check_server_optimizer(self, name: str, momentum: Optional[float]) -> None:
+        """Raises ValueError if the server would apply the workload a second time."""
+        check_server_optimizer(self.factorization, name, momentum)
+
+    def round_dp_event(
+        self, dimension: int, sampling_probability: float
+    ) -> dp_accounting.DpEvent:
+        """The release of a whole epoch: a client takes part once in it."""
+        check_whole_round(sampling_probability)
+        return accounting.MatrixFactorizationDpEvent(self.noise_multiplier)
+
+    def uplink_bits(self, dimension: int) -> float:
+        """32 bits a parameter."""
+        return float(base.FLOAT_BITS * dimension)
+
+    def mean_squared_error(self, dimension: int) -> float:
+        """D (sigma / n)^2 ||A^-1 B||_F^2 / T: of a round's mean, averaged over rounds.
+
+        The errors of rounds cancel in part; those of the iterates, which is what a
+        factorization makes small, are `factorization.errors()`.
+        """
+        rows = sum_noise(self.factorization, self.rounds_per_epoch)
+        return (
+            dimension * (self.stddev / self.cohort_size) ** 2 * float(np.mean(rows**2))
+        )
+
+
+def iterate_stddev(found: fact.Factorization, stddev: float, rounds: int) -> np.ndarray:
+    """Standard deviation of each row of B Z up to `rounds`, float64[rounds]."""
+    return stddev * np.sqrt(found.factors.row_norms_squared(found.workload))[:rounds]

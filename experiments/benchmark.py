@@ -1,0 +1,374 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Measures rounds of federated averaging: medians, and ratios within one run.
+
+  dpfl-benchmark
+  dpfl-benchmark --rows=plain,tff_default,mean,csgm --repeats=9 --output=rows.json
+  dpfl-benchmark --quick --json
+
+The round is that of the cost target: a convolutional network of 1,018,174 parameters
+without dropout, 50 clients of 100 examples, batches of 20, one local epoch. Repeats of
+all rows take turns, so that a busy machine slows them alike. `ratio` is that
+to the `baseline`, the median over turns; memory rows are in bytes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import importlib.util
+import json
+import pathlib
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Optional
+
+from absl import flags
+
+from experiments import cli, start
+
+_ROWS = flags.DEFINE_list("rows", None, "Rows to measure; all if not given.")
+_REPEATS = flags.DEFINE_integer("repeats", 7, "Timed repeats of each row.", 1)
+_QUICK = flags.DEFINE_bool("quick", False, "A tiny round, to see that it runs.")
+_JSON = flags.DEFINE_bool("json", False, "Print JSON instead of a table.")
+_OUTPUT = flags.DEFINE_string("output", None, "JSON file for the rows.")
+
+# Measured by a module of their own, if it is there.
+_MORE_ROWS = "experiments.benchmark_aggregators"
+KEEP_FRACTION = 0.01
+
+Row = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What is measured.
+
+    Attributes:
+      clients: Clients of a round.
+      examples: Examples of a client.
+      batch_size: Examples of a batch.
+      repeats: Timed repeats.
+      is_quick: Whether everything is tiny.
+    """
+
+    clients: int = 50
+    examples: int = 100
+    batch_size: int = 20
+    repeats: int = 7
+    is_quick: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Timed:
+    """A row of rounds.
+
+    Attributes:
+      build: Called once with the `Bench`; returns what is timed.
+      baseline: Name of the row that it is compared with.
+      description: One line for people.
+    """
+
+    build: Callable[[Bench], Callable[[], Any]]
+    baseline: Optional[str]
+    description: str
+
+
+class Bench:
+    """The model and data that the rows share."""
+
+    def __init__(self, settings: Settings):
+        from dpfl.tasks import load_task
+
+        self.settings = settings
+        task = load_task(
+            "synthetic",
+            model="2nn" if settings.is_quick else "cnn",
+            num_clients=settings.clients,
+            examples_per_client=settings.examples,
+            batch_size=settings.batch_size,
+            num_test_examples=1,
+            shuffle_seed=None,
+        )
+        if not settings.is_quick:
+            task = dataclasses.replace(task, model_builder=cnn_without_dropout)
+        self.task = task
+        self.clients = list(range(settings.clients))
+
+    def mechanism(self, name: str) -> Any:
+        """A mechanism at the setting of the cost target."""
+        from dpfl import mechanisms
+
+        common = dict(
+            cohort_size=self.settings.clients, clip_norm=1.0, noise_multiplier=1.0
+        )
+        if name == "l2_csgm":
+            return mechanisms.L2Csgm(**common, keep_fraction=KEEP_FRACTION)
+        return mechanisms.Gaussian(**common)
+
+
+def cnn_without_dropout(seed: int) -> Any:
+    """3x3x32, pool, 3x3x64, dense 128, dense 62: 1,018,174 parameters."""
+    import tensorflow as tf
+
+    layers = tf.keras.layers
+    kernels = [tf.keras.initializers.GlorotUniform(seed + i) for i in range(4)]
+    return tf.keras.Sequential(
+        [
+            layers.Input((28, 28, 1)),
+            layers.Conv2D(32, 3, activation="relu", kernel_initializer=kernels[0]),
+            layers.MaxPool2D(),
+            layers.Conv2D(64, 3, activation="relu", kernel_initializer=kernels[1]),
+            layers.Flatten(),
+            layers.Dense(128, activation="relu", kernel_initializer=kernels[2]),
+            layers.Dense(62, kernel_initializer=kernels[3]),
+        ]
+    )
+
+
+def plain(bench: Bench) -> Callable[[], Any]:
+    """The same steps in one tf.function with a while loop over the clients."""
+    import tensorflow as tf
+
+    settings, task = bench.settings, bench.task
+    model, loss = task.build_keras_model(0), task.loss()
+    variables = model.trainable_variables
+    first = [tf.constant(v.numpy()) for v in variables]
+    data = [
+        next(iter(task.dataset_from_index(i).unbatch().batch(settings.examples)))
+        for i in bench.clients
+    ]
+    x, y = (tf.stack(part) for part in zip(*data))
+
+    @tf.function
+    def round_():
+        total = [tf.zeros_like(w) for w in first]
+        for i in tf.range(settings.clients):
+            for variable, weight in zip(variables, first):
+                variable.assign(weight)
+            for begin in range(0, settings.examples, settings.batch_size):
+                end = min(begin + settings.batch_size, settings.examples)
+                with tf.GradientTape() as tape:
+                    value = loss(y[i, begin:end], model(x[i, begin:end]))
+                for variable, gradient in zip(
+                    variables, tape.gradient(value, variables)
+                ):
+                    variable.assign_sub(0.1 * gradient)
+            total = [t + w - v for t, w, v in zip(total, first, variables)]
+        return [w - t / settings.clients for t, w in zip(total, first)]
+
+    return lambda: [w.numpy() for w in round_()]
+
+
+def tff_learning(bench: Bench, **kwargs: Any) -> Callable[[], Any]:
+    """`build_unweighted_fed_avg` on data that TFF builds in the worker too."""
+    import numpy as np
+    import tensorflow_federated as tff
+
+    task = bench.task
+    learning = tff.learning.algorithms.build_unweighted_fed_avg(
+        **kwargs, client_optimizer_fn=tff.learning.optimizers.build_sgdm(0.1)
+    )
+
+    @tff.tensorflow.computation(np.int64)
+    def dataset(index):
+        return task.dataset_from_index(index, 0)
+
+    process = tff.simulation.compose_dataset_computation_with_learning_process(
+        dataset, learning
+    )
+    state = process.initialize()
+    return lambda: process.next(state, bench.clients)
+
+
+def tff_default(bench: Bench) -> Callable[[], Any]:
+    """TFF as its tutorials use it: Keras model, reduce loop."""
+    import tensorflow_federated as tff
+
+    task = bench.task
+
+    def model_fn():
+        return tff.learning.models.from_keras_model(
+            task.build_keras_model(0),
+            loss=task.loss(),
+            input_spec=task.element_spec,
+            metrics=task.metrics(),
+        )
+
+    return tff_learning(bench, model_fn=model_fn)
+
+
+def tff_iterator(bench: Bench) -> Callable[[], Any]:
+    """TFF's process for functional models, with its iterator loop."""
+    import tensorflow_federated as tff
+
+    return tff_learning(
+        bench,
+        model_fn=bench.task.functional_model(0),
+        loop_implementation=tff.learning.LoopImplementation.DATASET_ITERATOR,
+    )
+
+
+def ours(bench: Bench, aggregator: Any, with_client_id: bool) -> Callable[[], Any]:
+    """A round of `dpfl.training.process`."""
+    from dpfl.training import process
+
+    fedavg = process.build_process(
+        bench.task,
+        aggregator,
+        client_lr=0.1,
+        server_optimizer=process.build_server_optimizer("sgd", 1.0),
+        with_client_id=with_client_id,
+    )
+    state = fedavg.initialize()
+    return lambda: fedavg.next(state, bench.clients)
+
+
+def mean(bench: Bench) -> Callable[[], Any]:
+    """dpfl's process with TFF's own UnweightedMeanFactory."""
+    import tensorflow_federated as tff
+
+    return ours(bench, tff.aggregators.UnweightedMeanFactory(), False)
+
+
+def private(name: str) -> Callable[[Bench], Callable[[], Any]]:
+    """dpfl's process with one of dpfl's aggregators."""
+
+    def build(bench: Bench) -> Callable[[], Any]:
+        from dpfl import mechanisms
+
+        aggregator = mechanisms.build_aggregator(bench.mechanism(name), seed=1)
+        return ours(bench, aggregator, True)
+
+    return build
+
+
+def data_sent(bench: Bench) -> Callable[[], Any]:
+    """TFF's iterator loop with the examples sent from Python in every round."""
+    import tensorflow_federated as tff
+
+    task = bench.task
+    process = tff.learning.algorithms.build_unweighted_fed_avg(
+        model_fn=task.functional_model(0),
+        client_optimizer_fn=tff.learning.optimizers.build_sgdm(0.1),
+        loop_implementation=tff.learning.LoopImplementation.DATASET_ITERATOR,
+    )
+    state = process.initialize()
+    data = [list(task.dataset_from_index(i)) for i in bench.clients]
+    return lambda: process.next(state, data)
+
+
+TIMED: dict[str, Timed] = {
+    "plain": Timed(plain, None, "the steps in one tf.function"),
+    "tff_default": Timed(tff_default, "plain", "TFF, Keras model, reduce loop"),
+    "tff_iterator": Timed(tff_iterator, "plain", "TFF, functional, iterator loop"),
+    "data_sent": Timed(data_sent, "tff_iterator", "as before, examples sent by Python"),
+    "mean": Timed(mean, "plain", "dpfl's process, UnweightedMeanFactory"),
+    "gaussian": Timed(private("gaussian"), "mean", "dpfl's process, gaussian"),
+    "csgm": Timed(
+        private("l2_csgm"), "mean", f"dpfl's process, l2_csgm, gamma={KEEP_FRACTION}"
+    ),
+}
+MEMORY = ("memory_python", "memory_worker")
+
+
+def measure(names: Sequence[str], settings: Settings) -> list[Row]:
+    """Times rounds, one of each row in turn."""
+    from dpfl.training import runtime
+
+    seconds: dict[str, list[float]] = {name: [] for name in names if name in TIMED}
+    with runtime.start() as worker:
+        bench = Bench(settings)
+        calls = {}
+        for name in seconds:
+            calls[name] = TIMED[name].build(bench)
+            calls[name]()
+        for _ in range(settings.repeats):
+            for name, call in calls.items():
+                begun = time.perf_counter()
+                call()
+                seconds[name].append(time.perf_counter() - begun)
+        peaks = dict(zip(MEMORY, worker.peak_memory()))
+    rows = [_timed_row(name, seconds) for name in seconds]
+    return rows + [
+        {"name": name, "bytes": peaks[name], "description": "peak resident memory"}
+        for name in MEMORY
+        if name in names
+    ]
+
+
+def _timed_row(name: str, seconds: dict[str, list[float]]) -> Row:
+    """A row; its ratio is the median of those of each turn."""
+    baseline = TIMED[name].baseline
+    ratio = None
+    if baseline in seconds:
+        pairs = zip(seconds[name], seconds[baseline])
+        ratio = statistics.median(own / other for own, other in pairs)
+    return {
+        "name": name,
+        "seconds_median": statistics.median(seconds[name]),
+        "repeats": len(seconds[name]),
+        "baseline": baseline,
+        "ratio": ratio,
+        "description": TIMED[name].description,
+    }
+
+
+def more_rows() -> dict[str, Callable[[Settings], list[Row]]]:
+    """Rows that other modules measure by themselves."""
+    if importlib.util.find_spec(_MORE_ROWS) is None:
+        return {}
+    return importlib.import_module(_MORE_ROWS).ROWS
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Rows for people."""
+    lines = [f"{'row':24} {'median':>10} {'ratio':>7}  of"]
+    for row in rows:
+        if "bytes" in row:
+            lines.append(f"{row['name']:24} {row['bytes'] / 2**20:7.0f} MiB")
+            continue
+        ratio = f"{row['ratio']:7.2f}" if row.get("ratio") else " " * 7
+        lines.append(
+            f"{row['name']:24} {row['seconds_median']:8.3f} s {ratio}  "
+            f"{row.get('baseline') or '-':14} {row.get('description', '')}"
+        )
+    return "\n".join(lines)
+
+
+def main(argv: Sequence[str]) -> None:
+    """Measures the rows."""
+    if len(argv) > 1:
+        raise ValueError(f"there are no positional arguments, found {argv[1]!r}")
+    known = [*TIMED, *MEMORY]
+    start.import_tensorflow()
+    others = more_rows()
+    names = _ROWS.value or [*known, *others]
+    for name in names:
+        if name not in known and name not in others:
+            raise ValueError(
+                f"--rows must be some of {', '.join([*known, *others])}, found {name!r}"
+            )
+    settings = Settings(repeats=_REPEATS.value)
+    if _QUICK.value:
+        settings = Settings(2, 4, 2, min(_REPEATS.value, 2), True)
+    cli.work_begins()
+    rows = measure(names, settings) if set(names) & set(known) else []
+    for name in names:
+        if name in others:
+            rows += others[name](settings)
+    text = json.dumps(rows, indent=2)
+    if _OUTPUT.value:
+        pathlib.Path(_OUTPUT.value).write_text(f"{text}\n")
+    print(text if _JSON.value else table(rows))
+
+
+def run() -> None:
+    """Entry point."""
+    cli.run(main)
+
+
+if __name__ == "__main__":
+    run()

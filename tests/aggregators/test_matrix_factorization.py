@@ -1,0 +1,382 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Matrix factorization: what is released, and that it survives a kill."""
+
+from __future__ import annotations
+
+import collections
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from dpfl import factorization as fact
+from dpfl import mechanisms, noise
+from dpfl.mechanisms.matrix_factorization import MatrixFactorization
+from dpfl.mechanisms.sgmf import Sgmf
+
+ROUNDS = 5
+WORKLOADS = {
+    "prefix": {},
+    "momentum": {"matrix_momentum": 0.9, "matrix_schedule": "cooldown"},
+}
+METHODS = {
+    "optimal": {},
+    "honaker-online": {},
+    "honaker-full": {},
+    "band-low-rank": {"matrix_bands": 2, "matrix_rank": 1},
+    "toeplitz": {"matrix_bands": 3},
+    "blt": {"matrix_buffers": 2},
+}
+
+
+def matrix(**changes):
+    fields = {
+        "cohort_size": 2,
+        "clip_norm": 1.0,
+        "noise_multiplier": 0.5,
+        "rounds_per_epoch": ROUNDS,
+    }
+    return MatrixFactorization(**{**fields, **changes})
+
+
+def sgmf(**changes):
+    fields = {
+        "cohort_size": 2,
+        "clip_norm": 1.0,
+        "noise_multiplier": 0.5,
+        "rounds_per_epoch": ROUNDS,
+        "keep_fraction": 1.0,
+        "linf_ratio": 1.0,
+    }
+    return Sgmf(**{**fields, **changes})
+
+
+MAKERS = {"matrix_factorization": matrix, "sgmf": sgmf}
+
+
+def make_codec(config, dimension, **options):
+    from dpfl.aggregators import matrix_factorization, sgmf
+
+    codecs = {
+        "matrix_factorization": matrix_factorization.MatrixFactorizationCodec,
+        "sgmf": sgmf.SgmfCodec,
+    }
+    return codecs[config.name](config, dimension, **options)
+
+
+def run_rounds(run_codec, codec, updates, rounds):
+    """The results of some rounds, of the same updates or of a list of them."""
+    state, results = None, []
+    for number in range(rounds):
+        given = updates[number] if isinstance(updates, list) else updates
+        decoded, _ = run_codec(codec, given, number, state)
+        state = decoded.state
+        results.append(decoded)
+    return results
+
+
+def means(results):
+    return np.stack([result.mean.numpy() for result in results])
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_without_noise_the_sum_of_results_is_the_workload(run_codec, maker, workload):
+    config = MAKERS[maker](noise_multiplier=0.0, **WORKLOADS[workload])
+    rng = np.random.default_rng(0)
+    updates = [tf.constant(rng.normal(size=(2, 6)) / 10, tf.float32) for _ in range(12)]
+    found = means(run_rounds(run_codec, make_codec(config, 6), updates, 12))
+    sums = np.stack([u.numpy().sum(axis=0) / 2 for u in updates])
+    for first in (0, 5):
+        expected = config.factorization.workload.apply(sums[first : first + 5])
+        actual = np.cumsum(found[first : first + 5], axis=0)
+        np.testing.assert_allclose(actual, expected, atol=1e-5)
+    # The third epoch has only two rounds, and begins afresh like the others.
+    rates = config.factorization.workload.rates
+    np.testing.assert_allclose(found[10], rates[0] * sums[10], atol=1e-5)
+
+
+@pytest.mark.parametrize("workload", WORKLOADS)
+@pytest.mark.parametrize("method", METHODS)
+def test_noise_of_the_sum_of_results_is_that_of_b(run_codec, method, workload):
+    config = matrix(matrix_method=method, **METHODS[method], **WORKLOADS[workload])
+    dimension = 60_000
+    results = run_rounds(
+        run_codec, make_codec(config, dimension), [tf.zeros([2, dimension])] * 10, 10
+    )
+    scale = 0.5 * config.factorization.sensitivity().value / 2
+    b = config.factorization.decoder()
+    covariance = scale**2 * (b @ b.T)
+    found = means(results).astype(np.float64)
+    sums = [np.cumsum(found[:5], axis=0), np.cumsum(found[5:], axis=0)]
+    deviations = np.sqrt(np.diag(covariance))
+    for epoch in sums:
+        correlation = epoch @ epoch.T / dimension / np.outer(deviations, deviations)
+        expected = covariance / np.outer(deviations, deviations)
+        np.testing.assert_allclose(correlation, expected, atol=0.03)
+    between = sums[0] @ sums[1].T / dimension / np.outer(deviations, deviations)
+    assert np.abs(between).max() < 0.03
+    for t, result in enumerate(results):
+        measured = result.measurements
+        assert float(measured["iterate_noise_stddev"]) == pytest.approx(
+            deviations[t % 5], rel=1e-5
+        )
+        rows = config.factorization.noising_rows(0, 5)
+        assert float(measured["noise_stddev"]) == pytest.approx(
+            scale * np.linalg.norm(rows[t % 5]), rel=1e-5
+        )
+
+
+def test_sgmf_noise_is_divided_by_n_gamma(run_codec):
+    config = sgmf(keep_fraction=0.25, noise_multiplier=0.8)
+    dimension = 60_000
+    results = run_rounds(
+        run_codec, make_codec(config, dimension), [tf.zeros([2, dimension])] * 5, 5
+    )
+    sums = np.cumsum(means(results), axis=0)
+    b = config.factorization.decoder()
+    # Equal multipliers are equal noise, whatever the sparsification.
+    expected = 0.8 * 1.0 / 2 * np.linalg.norm(b, axis=1)
+    np.testing.assert_allclose(sums.std(axis=1), expected, rtol=0.03)
+
+
+def test_sgmf_is_unbiased(run_codec):
+    config = sgmf(keep_fraction=0.25, noise_multiplier=0.0)
+    codec = make_codec(config, 6)
+    update = tf.constant(np.linspace(-0.3, 0.3, 6), tf.float32)
+
+    @tf.function
+    def many(numbers):
+        return tf.map_fn(
+            lambda number: run_codec(codec, [update], number)[0].mean,
+            numbers,
+            fn_output_signature=tf.float32,
+        )
+
+    found = many(tf.range(4000, dtype=tf.int64)).numpy()
+    # ||g||^2 (1 - gamma) / gamma / n^2 / 8 is the variance, so 0.004 the error of this.
+    np.testing.assert_allclose(found.mean(axis=0), update / 2, atol=0.015)
+
+
+def test_tree_has_the_variance_of_tensorflow_privacys(run_codec):
+    from tensorflow_privacy import TreeCumulativeSumQuery
+
+    rounds, dimension = 8, 40_000
+    query = TreeCumulativeSumQuery.build_l2_gaussian_query(
+        clip_norm=1.0,
+        noise_multiplier=0.5,
+        record_specs=tf.TensorSpec([dimension]),
+        noise_seed=3,
+        use_efficient=True,
+    )
+    state = query.initial_global_state()
+    theirs = []
+    for _ in range(rounds):
+        total, state, _ = query.get_noised_result(tf.zeros([dimension]), state)
+        theirs.append(np.std(total.numpy()))
+    # Theirs is noise per node of the tree, ours per release: sqrt(4) nodes here.
+    config = matrix(
+        rounds_per_epoch=rounds, matrix_method="honaker-online", noise_multiplier=0.25
+    )
+    results = run_rounds(
+        run_codec,
+        make_codec(config, dimension),
+        [tf.zeros([2, dimension])] * rounds,
+        rounds,
+    )
+    ours = np.cumsum(means(results), axis=0).std(axis=1) * 2
+    np.testing.assert_allclose(ours, theirs, rtol=0.03)
+    exact = 0.5 * np.linalg.norm(config.factorization.decoder(), axis=1)
+    np.testing.assert_allclose(theirs, exact, rtol=0.02)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_epochs_noise_is_a_function_of_its_seed(run_codec, method):
+    config = matrix(matrix_method=method, **METHODS[method])
+    codec = make_codec(config, 20)
+    results = run_rounds(run_codec, codec, [tf.zeros([2, 20])] * 5, 5)
+    seed = results[-1].state["epoch_seed"]
+    stream = noise.build_stream(config.factorization, 20)
+    scale = config.stddev / 2
+    for t, result in enumerate(results):
+        expected = scale * stream.row(seed, tf.constant(t))
+        np.testing.assert_allclose(result.mean, expected, atol=1e-5)
+
+
+def vectors(dimension, *seeds):
+    rng = np.random.default_rng(seeds)
+    return [
+        collections.OrderedDict(
+            update=rng.normal(size=dimension).astype(np.float32) / 10,
+            client_id=np.int64(i),
+        )
+        for i in range(2)
+    ]
+
+
+def value_type(dimension):
+    import tensorflow_federated as tff
+
+    return tff.to_type(
+        collections.OrderedDict(
+            update=tff.TensorType(np.float32, [dimension]), client_id=np.int64
+        )
+    )
+
+
+def saved(state):
+    """The state as a checkpoint brings it back: nothing but copies of arrays."""
+    return tf.nest.map_structure(lambda part: np.array(part), state)
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+@pytest.mark.parametrize(
+    "method", ["optimal", "honaker-online", "blt", "band-low-rank"]
+)
+def test_a_killed_run_goes_on_with_the_same_noise(tff_context, maker, method):
+    config = MAKERS[maker](
+        matrix_method=method, **METHODS[method], **WORKLOADS["momentum"]
+    )
+
+    def process():
+        factory = mechanisms.build_aggregator(config, seed=5, block_rounds=2)
+        return factory.create(value_type(20))
+
+    def rounds(aggregation, state, numbers):
+        results = []
+        for number in numbers:
+            output = aggregation.next(state, vectors(20, number))
+            state = output.state
+            results.append(output.result)
+        return state, results
+
+    whole = process()
+    _, expected = rounds(whole, whole.initialize(), range(7))
+    first = process()
+    state, results = rounds(first, first.initialize(), range(3))
+    second = process()
+    _, rest = rounds(second, saved(state), range(3, 7))
+    for found, right in zip(results + rest, expected):
+        np.testing.assert_array_equal(found, right)
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+def test_the_feeders_noise_is_the_aggregators_own(tff_context, maker):
+    from dpfl.aggregators.matrix_factorization import NoiseFeeder
+
+    config = MAKERS[maker](**WORKLOADS["momentum"])
+    alone = mechanisms.build_aggregator(config, seed=5).create(value_type(20))
+    fed = mechanisms.build_aggregator(config, seed=5, noise_from_program=True).create(
+        value_type(20)
+    )
+    feeder = NoiseFeeder(config, 20, block_rounds=2)
+    own_state, fed_state = alone.initialize(), fed.initialize()
+    for number in range(7):
+        if number == 3:
+            # As after a restart of the program in the middle of a block.
+            feeder = NoiseFeeder(config, 20, block_rounds=2)
+            fed_state = saved(fed_state)
+        own = alone.next(own_state, vectors(20, number))
+        feeder.feed(fed_state)
+        other = fed.next(feeder.feed(fed_state), vectors(20, number))
+        np.testing.assert_allclose(own.result, other.result, atol=1e-6)
+        own_state, fed_state = own.state, other.state
+
+
+def test_noise_that_was_not_fed_is_an_error(tff_context):
+    from dpfl.aggregators.matrix_factorization import NoiseFeeder
+
+    config = matrix()
+    fed = mechanisms.build_aggregator(config, seed=5, noise_from_program=True).create(
+        value_type(20)
+    )
+    feeder = NoiseFeeder(config, 20)
+    state = fed.initialize()
+    with pytest.raises(Exception, match="NoiseFeeder.feed was not called"):
+        fed.next(state, vectors(20, 0))
+    for number in range(6):
+        before = feeder.feed(state)
+        state = fed.next(before, vectors(20, number)).state
+        with pytest.raises(Exception, match="NoiseFeeder.feed was not called"):
+            fed.next(state, vectors(20, 0))
+    stale = collections.OrderedDict(
+        state, **{name: before[name] for name in ("noise", "noise_row", "noise_seed")}
+    )
+    with pytest.raises(Exception, match="NoiseFeeder.feed was not called"):
+        fed.next(stale, vectors(20, 0))
+    own = mechanisms.build_aggregator(config, seed=5).create(value_type(20))
+    with pytest.raises(ValueError, match="noise_from_program, found the fields"):
+        feeder.feed(own.initialize())
+
+
+def test_types(tff_context):
+    import tensorflow_federated as tff
+
+    config = matrix(matrix_method="blt", matrix_buffers=2, matrix_momentum=0.5)
+    process = mechanisms.build_aggregator(config).create(value_type(3))
+    state_type = tff.StructWithPythonType(
+        [
+            ("seed", tff.TensorType(np.int64, [2])),
+            ("round", np.int32),
+            ("row", np.int32),
+            ("epoch_seed", tff.TensorType(np.int64, [2])),
+            ("moment", tff.TensorType(np.float32, [3])),
+            ("memory_0", tff.TensorType(np.float32, [2, 3])),
+        ],
+        collections.OrderedDict,
+    )
+    assert process.initialize.type_signature.result.member.is_equivalent_to(state_type)
+    result = process.next.type_signature.result
+    assert result.result.member == tff.TensorType(np.float32, [3])
+    names = tff.structure.name_list(result.measurements.member)
+    assert names[-2:] == ["noise_stddev", "iterate_noise_stddev"]
+
+
+def test_two_workers_totals_merge():
+    codec = make_codec(matrix(), 3)
+    one = codec.accumulate(codec.zero(), tf.constant([1.0, 2.0, 3.0]))
+    two = codec.accumulate(codec.zero(), tf.constant([1.0, 0.0, 1.0]))
+    np.testing.assert_allclose(codec.merge(one, two), [2.0, 2.0, 4.0])
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+def test_federated_averaging(tff_context, maker):
+    import tensorflow_federated as tff
+
+    x = np.ones([4, 3], np.float32)
+    y = np.full([4, 1], 2.0, np.float32)
+    data = tf.data.Dataset.from_tensor_slices((x, y)).batch(2)
+
+    def model_fn():
+        model = tf.keras.Sequential(
+            [tf.keras.layers.Dense(1, kernel_initializer="zeros", input_shape=[3])]
+        )
+        return tff.learning.models.from_keras_model(
+            model,
+            loss=tf.keras.losses.MeanSquaredError(),
+            input_spec=data.element_spec,
+        )
+
+    config = MAKERS[maker](noise_multiplier=0.0, clip_norm=10.0)
+    process = tff.learning.algorithms.build_unweighted_fed_avg(
+        model_fn,
+        client_optimizer_fn=tff.learning.optimizers.build_sgdm(0.1),
+        server_optimizer_fn=tff.learning.optimizers.build_sgdm(1.0),
+        model_aggregator=mechanisms.build_aggregator(config, seed=1),
+    )
+    state = process.initialize()
+    losses = []
+    for _ in range(6):
+        output = process.next(state, [data, data])
+        state = output.state
+        losses.append(output.metrics["client_work"]["train"]["loss"])
+    assert losses[-1] < 0.1 * losses[0]
+
+
+def test_a_short_file_is_refused_when_built(tmp_path):
+    path = tmp_path / "short.npz"
+    fact.save(fact.compute(fact.prefix_sum(4), "identity"), path)
+    with pytest.raises(ValueError, match="at least the 5 rounds of an epoch, found 4"):
+        mechanisms.build_aggregator(matrix(matrix_file=str(path)))

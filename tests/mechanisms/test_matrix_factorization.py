@@ -1,0 +1,222 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""The numbers of matrix factorization and of SGMF."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import dp_accounting
+import numpy as np
+import pytest
+
+from dpfl import accounting, mechanisms
+from dpfl import factorization as fact
+from dpfl.mechanisms.matrix_factorization import MatrixFactorization
+from dpfl.mechanisms.sgmf import Sgmf
+
+EPOCHS = mechanisms.OncePerEpoch(population=90, cohort_size=10, rounds=20)
+
+
+def matrix(**changes):
+    fields = {
+        "cohort_size": 10,
+        "clip_norm": 2.0,
+        "noise_multiplier": 0.5,
+        "rounds_per_epoch": 9,
+    }
+    return MatrixFactorization(**{**fields, **changes})
+
+
+def sgmf(**changes):
+    fields = {
+        "cohort_size": 10,
+        "clip_norm": 2.0,
+        "noise_multiplier": 0.5,
+        "rounds_per_epoch": 9,
+        "keep_fraction": 0.25,
+    }
+    return Sgmf(**{**fields, **changes})
+
+
+def test_registered():
+    assert mechanisms.MECHANISMS["matrix_factorization"].config is MatrixFactorization
+    assert mechanisms.MECHANISMS["sgmf"].config is Sgmf
+
+
+def test_noise_is_the_multiplier_times_the_sensitivity():
+    tree = {"matrix_method": "honaker-online"}
+    # A round is in 4 nodes of the tree over 8 rounds and one, so max ||C_j|| = 2.
+    assert matrix(**tree).stddev == pytest.approx(0.5 * 2.0 * 2.0)
+    assert sgmf(**tree).stddev == pytest.approx(0.5 * 2.0 * 2.0 * 0.25)
+    assert matrix(**tree).noise_divisor == 10
+    assert sgmf(**tree).noise_divisor == 2.5
+
+
+def test_events():
+    event = matrix().dp_event(100, EPOCHS)
+    assert event == dp_accounting.SelfComposedDpEvent(
+        accounting.MatrixFactorizationDpEvent(0.5), 3
+    )
+    event = sgmf(linf_ratio=0.5).dp_event(100, EPOCHS)
+    assert event == dp_accounting.SelfComposedDpEvent(
+        accounting.SparsifiedMatrixFactorizationDpEvent(0.5, 0.25, 0.5, 128), 3
+    )
+
+
+def test_an_epoch_costs_one_release_whatever_the_matrix():
+    one = mechanisms.OncePerEpoch(population=90, cohort_size=10, rounds=9)
+    costs = {
+        accounting.epsilon(matrix(matrix_method=m).dp_event(9, one), 1e-3).epsilon
+        for m in ("identity", "optimal", "honaker-full")
+    }
+    plain = accounting.epsilon(dp_accounting.GaussianDpEvent(0.5), 1e-3).epsilon
+    assert costs == {plain}
+
+
+def test_sgmf_without_sparsification_is_matrix_factorization():
+    dense = sgmf(keep_fraction=1.0)
+    assert dense.stddev == pytest.approx(matrix().stddev)
+    orders = [2.0, 8.0]
+    np.testing.assert_allclose(
+        dense.round_dp_event(64, 1.0).rdp(orders),
+        matrix().round_dp_event(64, 1.0).rdp(orders),
+    )
+
+
+@pytest.mark.parametrize("make", [matrix, sgmf])
+@pytest.mark.parametrize(
+    ("participation", "words"),
+    [
+        (mechanisms.PoissonSampling(90, 10, 20), "must be 'once_per_epoch'"),
+        (mechanisms.FixedSize(90, 10, 20), "must be 'once_per_epoch'"),
+        (mechanisms.OncePerEpoch(100, 10, 20), "participation, 10, found 9"),
+        (mechanisms.OncePerEpoch(90, 9, 20), "cohort_size must be"),
+    ],
+)
+def test_other_participations_are_refused(make, participation, words):
+    with pytest.raises(ValueError, match=words):
+        make().dp_event(100, participation)
+
+
+@pytest.mark.parametrize("make", [matrix, sgmf])
+def test_sampling_is_refused(make):
+    with pytest.raises(ValueError, match="sampling_probability must be 1"):
+        make().round_dp_event(100, 0.5)
+
+
+def test_a_file_may_have_more_rounds_than_the_epoch_and_not_fewer(tmp_path):
+    for rounds in (8, 9, 16):
+        found = fact.compute(fact.prefix_sum(rounds), "optimal")
+        fact.save(found, tmp_path / f"{rounds}.npz")
+    for rounds in (9, 16):
+        config = matrix(matrix_file=str(tmp_path / f"{rounds}.npz"))
+        config.check(100, EPOCHS)
+        assert config.factorization.rounds == rounds
+    config = matrix(matrix_file=str(tmp_path / "8.npz"))
+    with pytest.raises(ValueError, match="at least the 9 rounds of an epoch, found 8"):
+        config.check(100, EPOCHS)
+    with pytest.raises(FileNotFoundError):
+        matrix(matrix_file=str(tmp_path / "none.npz")).check(100, EPOCHS)
+
+
+def test_a_changed_file_is_read_again(tmp_path):
+    path = tmp_path / "it.npz"
+    config = matrix(matrix_file=str(path))
+    for method in ("identity", "honaker-online"):
+        fact.save(fact.compute(fact.prefix_sum(9), method), path)
+        assert config.factorization.method == method
+
+
+def test_the_cache_is_used(tmp_path):
+    config = matrix(matrix_method="identity", matrix_cache=str(tmp_path))
+    assert config.factorization.method == "identity"
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    ("method", "fields", "params"),
+    [
+        ("band-low-rank", {"matrix_bands": 2, "matrix_rank": 1}, {"band": 2}),
+        ("toeplitz", {}, {"bands": 9}),
+        ("toeplitz", {"matrix_bands": 3}, {"bands": 3}),
+        ("banded", {"matrix_bands": 3}, {"bands": 3}),
+        ("blt", {"matrix_buffers": 2}, {"buffers": 2}),
+        ("blt-rational", {"matrix_buffers": 2}, {"buffers": 2}),
+    ],
+)
+def test_the_methods_get_their_parameters(method, fields, params):
+    found = matrix(matrix_method=method, **fields).factorization
+    assert found.method == method
+    for name, value in params.items():
+        assert found.params.get(name) == value
+
+
+def test_the_workload():
+    found = matrix(matrix_momentum=0.9, matrix_schedule="cooldown").factorization
+    expected = fact.momentum(9, 0.9, fact.LinearCooldown())
+    assert found.workload == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"matrix_method": "best"}, "matrix_method must be one of"),
+        ({"matrix_momentum": 1.0}, "matrix_momentum must be below 1"),
+        ({"matrix_momentum": -0.1}, "matrix_momentum"),
+        ({"matrix_momentum": float("nan")}, "matrix_momentum"),
+        ({"matrix_schedule": "cosine"}, "matrix_schedule must be one of"),
+        ({"matrix_method": "banded"}, "matrix_bands must be given"),
+        ({"matrix_bands": 3}, "matrix_bands must be left out"),
+        ({"matrix_method": "blt", "matrix_buffers": 0}, "matrix_buffers"),
+        ({"matrix_method": "banded", "matrix_bands": 10}, "at most the 9"),
+        ({"matrix_file": "a", "matrix_momentum": 0.9}, "matrix_momentum must be left"),
+        ({"rounds_per_epoch": 0}, "rounds_per_epoch"),
+        ({"noise_multiplier": -1.0}, "noise_multiplier"),
+    ],
+)
+@pytest.mark.parametrize("make", [matrix, sgmf])
+def test_bad_fields_are_refused(make, changes, words):
+    with pytest.raises(ValueError, match=words):
+        make(**changes)
+
+
+@pytest.mark.parametrize("value", [True, 9.0, "9"])
+def test_rounds_per_epoch_is_an_integer(value):
+    with pytest.raises(TypeError, match="rounds_per_epoch"):
+        matrix(rounds_per_epoch=value)
+
+
+@pytest.mark.parametrize("make", [matrix, sgmf])
+def test_momentum_is_not_applied_twice(make):
+    make().check_server_optimizer("sgd", 0.9)
+    make().check_server_optimizer("adam", None)
+    inside = make(matrix_momentum=0.9)
+    inside.check_server_optimizer("sgd", None)
+    inside.check_server_optimizer("sgd", 0.0)
+    with pytest.raises(ValueError, match="'sgd' without momentum.*found momentum 0.9"):
+        inside.check_server_optimizer("sgd", 0.9)
+    with pytest.raises(ValueError, match="found 'adam'"):
+        inside.check_server_optimizer("adam", None)
+
+
+def test_mean_squared_error_of_the_identity_is_the_gaussian_mechanisms():
+    gaussian = mechanisms.Gaussian(10, 2.0, 0.5).mean_squared_error(100)
+    plain = matrix(matrix_method="identity").mean_squared_error(100)
+    assert plain == pytest.approx(gaussian)
+    csgm = mechanisms.L2Csgm(10, 2.0, 0.5, 0.25).mean_squared_error(100)
+    sparse = sgmf(matrix_method="identity").mean_squared_error(100)
+    assert sparse == pytest.approx(csgm)
+
+
+def test_bits():
+    assert matrix().uplink_bits(100) == 3200
+    csgm = mechanisms.L2Csgm(10, 2.0, 0.5, 0.25)
+    assert sgmf().uplink_bits(100) == csgm.uplink_bits(100)
+
+
+def test_calibration_does_not_need_the_matrix():
+    config = matrix(matrix_file="/nowhere")
+    assert dataclasses.replace(config, noise_multiplier=1.0).noise_multiplier == 1
+    assert config.round_dp_event(10, 1.0).noise_multiplier == 0.5
