@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-import importlib.util
 import json
 import pathlib
 import statistics
@@ -35,7 +34,7 @@ _QUICK = flags.DEFINE_bool("quick", False, "A tiny round, to see that it runs.")
 _JSON = flags.DEFINE_bool("json", False, "Print JSON instead of a table.")
 _OUTPUT = flags.DEFINE_string("output", None, "JSON file for the rows.")
 
-# Measured by a module of their own, if it is there.
+# Groups of rows with sizes of their own.
 _MORE_ROWS = "experiments.benchmark_aggregators"
 KEEP_FRACTION = 0.01
 
@@ -227,14 +226,14 @@ def ours(bench: Bench, aggregator: Any, with_client_id: bool) -> Callable[[], An
 
 
 def mean(bench: Bench) -> Callable[[], Any]:
-    """dpfl's process with TFF's own UnweightedMeanFactory."""
+    """A round of dpfl with TFF's own UnweightedMeanFactory."""
     import tensorflow_federated as tff
 
     return ours(bench, tff.aggregators.UnweightedMeanFactory(), False)
 
 
 def private(name: str) -> Callable[[Bench], Callable[[], Any]]:
-    """dpfl's process with one of dpfl's aggregators."""
+    """A round of dpfl with one of dpfl's aggregators."""
 
     def build(bench: Bench) -> Callable[[], Any]:
         from dpfl import mechanisms
@@ -316,11 +315,21 @@ def _timed_row(name: str, seconds: dict[str, list[float]]) -> Row:
     }
 
 
-def more_rows() -> dict[str, Callable[[Settings], list[Row]]]:
-    """Rows that other modules measure by themselves."""
-    if importlib.util.find_spec(_MORE_ROWS) is None:
-        return {}
+def more_rows() -> dict[str, Callable[[Any], list[Row]]]:
+    """Groups of rows that the benchmark of the aggregators measures by itself."""
     return importlib.import_module(_MORE_ROWS).ROWS
+
+
+def measure_more(names: Sequence[str], settings: Settings) -> list[Row]:
+    """Measures those groups, in a worker of their own."""
+    from dpfl.training import runtime
+
+    module = importlib.import_module(_MORE_ROWS)
+    sizes = module.Settings(repeats=settings.repeats)
+    if settings.is_quick:
+        sizes = module.Settings(1000, 3, settings.repeats)
+    with runtime.start():
+        return [row for name in names for row in module.ROWS[name](sizes)]
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -355,10 +364,11 @@ def main(argv: Sequence[str]) -> None:
     if _QUICK.value:
         settings = Settings(2, 4, 2, min(_REPEATS.value, 2), True)
     cli.work_begins()
-    rows = measure(names, settings) if set(names) & set(known) else []
-    for name in names:
-        if name in others:
-            rows += others[name](settings)
+    rows: list[Row] = []
+    if set(names) & set(known):
+        rows += measure(names, settings)
+    if set(names) & set(others):
+        rows += measure_more([n for n in names if n in others], settings)
     text = json.dumps(rows, indent=2)
     if _OUTPUT.value:
         pathlib.Path(_OUTPUT.value).write_text(f"{text}\n")

@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
+ROOT = Path(__file__).resolve().parent.parent
 SCALES = ("small", "paper")
 KEY = "key"
 
@@ -142,7 +143,8 @@ def training_work(labels: Mapping[str, Any], flags: Mapping[str, Any]) -> Work:
 
     Args:
       labels: See `Work`.
-      flags: Flags of experiments.train without --output_dir.
+      flags: Flags of experiments.train without --output_dir; a flag file by its path
+        from the project's root.
 
     Returns:
       Work whose row has the columns of `SUMMARY_COLUMNS`.
@@ -153,7 +155,17 @@ def training_work(labels: Mapping[str, Any], flags: Mapping[str, Any]) -> Work:
         summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
         return {name: summary[name] for name in SUMMARY_COLUMNS}
 
-    return Work(labels, flags, compute)
+    return Work(labels, _training_settings(flags), compute)
+
+
+def _training_settings(flags: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Flags for a key: those in the flag file too, and no path of this machine."""
+    settings = {name: str(value) for name, value in flags.items()}
+    settings.pop("data_dir", None)
+    if "flagfile" in settings:
+        lines = (ROOT / settings["flagfile"]).read_text(encoding="utf-8").splitlines()
+        settings["flagfile"] = " ".join(x for x in lines if x.startswith("--"))
+    return settings
 
 
 def run_training(flags: Mapping[str, Any], folder: Path) -> None:
@@ -168,7 +180,12 @@ def run_training(flags: Mapping[str, Any], folder: Path) -> None:
     log = folder / "train.log"
     with log.open("ab") as out:
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, check=False
+            command,
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            check=False,
         )
     if done.returncode:
         raise WorkFailedError(

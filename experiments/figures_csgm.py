@@ -105,7 +105,6 @@ FLAGFILES = {
     "emnist": "configs/emnist.flags",
     "stackoverflow": "configs/stackoverflow.flags",
 }
-ROOT = Path(__file__).resolve().parent.parent
 
 
 class Panel(collections.namedtuple("Panel", "task cohort_size epsilon")):
@@ -162,7 +161,7 @@ def _training_work(
         "seed": SEED,
     }
     flags = {
-        "flagfile": ROOT / FLAGFILES[panel.task],
+        "flagfile": FLAGFILES[panel.task],
         "cohort_size": panel.cohort_size,
         "target_epsilon": panel.epsilon,
         "seed": SEED,
@@ -173,7 +172,7 @@ def _training_work(
         flags["aggregator"] = mechanisms.L2Csgm.name
         flags["compression_rate"] = compression_rate
     if setting.data_dir:
-        flags["data_dir"] = setting.data_dir
+        flags["data_dir"] = Path(setting.data_dir).resolve()
     return figures.training_work(labels, flags)
 
 

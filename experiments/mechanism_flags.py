@@ -13,7 +13,7 @@ import dataclasses
 import inspect
 import re
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Any, Optional
 
 from absl import flags
@@ -27,6 +27,8 @@ _DEFINE: dict[type, Callable[..., Any]] = {
     float: flags.DEFINE_float,
     str: flags.DEFINE_string,
 }
+# The fields that `define` made a flag for.
+_defined: set[str] = set()
 
 
 def configs() -> dict[str, type[base.Mechanism]]:
@@ -66,12 +68,16 @@ def _help(config: type[base.Mechanism], field: str) -> Optional[str]:
     return None
 
 
-def define(defaults: Mapping[str, Any], module_name: str) -> None:
+def define(
+    defaults: Mapping[str, Any], module_name: str, omit: Container[str] = ()
+) -> None:
     """Defines the flags.
 
     Args:
       defaults: Defaults by field name; None for a field that is not in it.
       module_name: The module in whose help the flags appear.
+      omit: Fields that get no flag and stay at their defaults, since the binary has
+        another flag of that name.
     """
     kinds: dict[str, type] = {}
     texts: dict[str, Optional[str]] = {}
@@ -82,14 +88,16 @@ def define(defaults: Mapping[str, Any], module_name: str) -> None:
             texts[field] = texts.get(field) or _help(config, field)
             users.setdefault(field, []).append(name)
     for field, kind in kinds.items():
+        if field in omit:
+            continue
+        _defined.add(field)
         text = f"{texts[field] or ''} Of {', '.join(users[field])}.".strip()
         _DEFINE[kind](field, defaults.get(field), text, module_name=module_name)
 
 
 def given() -> dict[str, Any]:
     """The fields that the command line sets, and those with a default in `define`."""
-    fields = {field for config in configs().values() for field in field_types(config)}
-    values = {field: flags.FLAGS[field].value for field in sorted(fields)}
+    values = {field: flags.FLAGS[field].value for field in sorted(_defined)}
     return {field: value for field, value in values.items() if value is not None}
 
 

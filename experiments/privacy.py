@@ -98,7 +98,10 @@ _JSON = flags.DEFINE_bool("json", False, "Print JSON; null stands for infinity."
 _OUTPUT = flags.DEFINE_string("output", None, "Write to this file, not to stdout.")
 _PLOT = flags.DEFINE_string("plot", None, "Draw what compare found; a PNG file.")
 
-mechanism_flags.define({"cohort_size": 100, "clip_norm": 1.0}, __name__)
+# DOME's output is no matter of privacy, and --output is a file here.
+mechanism_flags.define(
+    {"cohort_size": 100, "clip_norm": 1.0}, __name__, omit=("output",)
+)
 for _name, _check in {
     "epsilon": events.check_positive,
     "delta": events.check_delta,

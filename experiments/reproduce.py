@@ -19,10 +19,12 @@ from pathlib import Path
 import tqdm
 from absl import flags
 
-from experiments import cli, figures, figures_csgm, figures_mean
+from experiments import cli, figures, figures_csgm, figures_mean, figures_mf
 
 FIGURES: dict[str, figures.Figure] = {
-    figure.name: figure for figure in (*figures_csgm.FIGURES, *figures_mean.FIGURES)
+    figure.name: figure
+    for module in (figures_csgm, figures_mean, figures_mf)
+    for figure in module.FIGURES
 }
 
 _FIGURE = flags.DEFINE_enum(

@@ -88,7 +88,12 @@ _CONCURRENCY = flags.DEFINE_integer(
 )
 _PROGRESS = flags.DEFINE_bool("progress", True, "Show a progress bar on stderr.")
 
-mechanism_flags.define({}, __name__)
+# As absl names the module of the flags above.
+_MODULE = sys.argv[0] if __name__ == "__main__" else __name__
+# Fields that the run itself fills in.
+_RUN_FIELDS = ("cohort_size", "noise_multiplier", "rounds_per_epoch")
+
+mechanism_flags.define({}, _MODULE)
 if "compression_rate" not in flags.FLAGS:
     flags.DEFINE_float(
         "compression_rate", None, "1 / keep_fraction, 100 if neither is given."
@@ -136,7 +141,7 @@ def _define_task_flags() -> None:
         text = f"{option.help} Of {', '.join(users[name])}."
         if option.optional:
             parser = _OptionalParser(option.value_type)
-            flags.DEFINE(parser, name, None, text, module_name=__name__)
+            flags.DEFINE(parser, name, None, text, module_name=_MODULE)
         else:
             _DEFINE[option.value_type](name, None, text)
 
@@ -171,31 +176,38 @@ def mechanism_options() -> dict[str, Any]:
       ValueError: If a flag was given that the mechanism does not have.
     """
     name = _AGGREGATOR.value
-    mechanism_flags.check_meaning(name)
     own = mechanism_flags.field_types(mechanism_flags.configs()[name])
-    options = {
-        field: value
-        for field, value in mechanism_flags.given().items()
-        if field in own and field not in ("cohort_size", "noise_multiplier")
-    }
+    given = mechanism_flags.given()
     rate = flags.FLAGS.compression_rate
-    if rate is None or "compression_rate" in own:
-        return options
-    if "keep_fraction" not in own:
-        raise ValueError(f"--compression_rate has no meaning for {name}")
-    if "keep_fraction" in options:
+    if rate is not None and "keep_fraction" in own:
+        given = {**_without(given, "compression_rate"), **_keep_fraction(given, rate)}
+    elif rate is not None:
+        given["compression_rate"] = rate
+    for field in given:
+        if field not in (*own, *_RUN_FIELDS[:1]):
+            raise ValueError(f"--{field} has no meaning for {name}")
+    return _without(given, *_RUN_FIELDS)
+
+
+def _without(values: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name not in names}
+
+
+def _keep_fraction(given: dict[str, Any], rate: float) -> dict[str, Any]:
+    """--compression_rate said as a keep_fraction."""
+    if "keep_fraction" in given:
         raise ValueError(
             "--compression_rate must be left out beside --keep_fraction, found both"
         )
     if not rate >= 1:
         raise ValueError(f"--compression_rate must be at least 1, found {rate}")
-    return {**options, "keep_fraction": 1 / rate}
+    return {"keep_fraction": 1 / rate}
 
 
 def given_flags() -> dict[str, Any]:
     """The flags that the command line and its flag files set."""
     by_module = flags.FLAGS.flags_by_module_dict()
-    names = {flag.name for own in (__name__, sys.argv[0]) for flag in by_module.get(own, ())}
+    names = {flag.name for flag in by_module[_MODULE]}
     return {
         name: flags.FLAGS[name].value
         for name in sorted(names)

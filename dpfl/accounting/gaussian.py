@@ -20,7 +20,7 @@ import dp_accounting
 from dp_accounting import pld
 from scipy import special
 
-from dpfl.accounting import events, matrix_factorization
+from dpfl.accounting import events
 
 _LARGEST_EPSILON = 1e15
 # Widens every evaluation of delta by more than the rounding of log_ndtr and erfcx.
@@ -102,8 +102,10 @@ def gaussian_parts(
 
     Returns:
       Counts of (sampling probability, noise multiplier), with probability 1 for a
-      plain Gaussian (a `MatrixFactorizationDpEvent` is one), or None if the tree has
-      any other event in it.
+      plain Gaussian, or None if the tree has any other event in it. An event with a
+      method `as_gaussian`, such as `MatrixFactorizationDpEvent` or `DomeDpEvent`, is
+      the one Gaussian which that returns: all that the event repeats within itself is
+      in it, and `count` is how often the whole is composed.
     """
     if isinstance(event, dp_accounting.NoOpDpEvent):
         return Counter()
@@ -113,8 +115,9 @@ def gaussian_parts(
         return _sum_parts([gaussian_parts(part, count) for part in event.events])
     if isinstance(event, dp_accounting.PoissonSampledDpEvent):
         return _sampled_part(event, count)
-    if isinstance(event, matrix_factorization.MatrixFactorizationDpEvent):
-        event = event.as_gaussian()
+    as_gaussian = getattr(event, "as_gaussian", None)
+    if as_gaussian is not None:
+        event = as_gaussian()
     if isinstance(event, dp_accounting.GaussianDpEvent):
         return Counter({(1.0, float(event.noise_multiplier)): count})
     return None

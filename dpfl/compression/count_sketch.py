@@ -132,15 +132,15 @@ class ShiftSketch:
     Proof: Let coordinate j be in row a, block b and place p. Column j of S has D_j
     rho_ib H_ia at place p + s_ib (mod w) of each row i: l entries of size 1/sqrt(l),
     so that (S^T S)_jj = 1. For k in row a', block b', place p',
-      (S^T S)_jk = D_j D_k sum_i H_ia H_ia' rho_ib rho_ib' [p + s_ib = p' + s_ib' mod w].
+      (S^T S)_jk = D_j D_k sum_i H_ia H_ia' rho_ib rho_ib' [p + s_ib = p' + s_ib'].
     The mean of D_j D_k is 0, and that of D_j D_k D_j D_k' = D_k D_k' is 0.
-      Same block: the bracket says p = p'; if so a != a', and the sum is <H_a, H_a'> = 0.
+      Same block: the bracket says p = p'; then a != a', and the sum is <H_a, H_a'> = 0.
       Other block: s_ib - s_ib' is uniform, so that each bracket is 1 with probability
     1/w, the chance of `HashSketch`; the products rho_ib rho_ib' are independent over
     i, so that the variance is sum_i (H_ia H_ia')^2 / w = l (1/l^2) / w = 1/m. QED
 
-    So E ||S^T S g - g||^2 = sum_k g_k^2 #{j of another block} / m <= (d/m) ||g||^2; with
-    r <= 1 there is one block, and S^T S g = g.
+    So E ||S^T S g - g||^2 = sum_k g_k^2 #{j of another block} / m <= (d/m) ||g||^2;
+    with r <= 1 there is one block, and S^T S g = g.
     """
 
     default_rows = 16

@@ -67,7 +67,7 @@ def lasso(
     largest: tf.Tensor,
     steps: int,
 ) -> tf.Tensor:
-    """argmin over x of ||y - S x||^2 / 2 + penalty ||x||_1, by FISTA.
+    """Argmin over x of ||y - S x||^2 / 2 + penalty ||x||_1, by FISTA.
 
     Beck and Teboulle 2009, "A Fast Iterative Shrinkage-Thresholding Algorithm",
     algorithm with constant step 1/sigma_max^2: after k steps the objective is within

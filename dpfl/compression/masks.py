@@ -50,7 +50,7 @@ class BernoulliMask:
     1 + floor(log(u) / log(1 - gamma)) for u uniform on (0, 1] (Devroye 1986,
     Non-Uniform Random Variate Generation, X.2.2). So the work is in proportion to the
     number that is kept, not to the length. Computed in float64, whose 2**-52 steps put
-    the probability off by less than 1e-15. (TensorFlow's float32 draws have steps of 1.2e-7.)
+    the probability off by less than 1e-15 (float32 draws come in steps of 1.2e-7).
     """
 
     def __init__(self, length: int, keep_fraction: float):

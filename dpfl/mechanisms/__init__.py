@@ -13,15 +13,26 @@ from dpfl.mechanisms.base import (
     PoissonSampling,
 )
 from dpfl.mechanisms.csgm import L2Csgm, LinfCsgm, default_linf_ratio
+from dpfl.mechanisms.distributed import (
+    DistributedDiscreteGaussian,
+    DistributedSkellam,
+    IntegerMechanism,
+)
+from dpfl.mechanisms.dome import Dome
 from dpfl.mechanisms.gaussian import Gaussian
 from dpfl.mechanisms.none import NoMechanism
 from dpfl.mechanisms.registry import MECHANISMS, build_aggregator
+from dpfl.mechanisms.sketch import ProjectAndPerturb, SketchedDdg, SparseRecovery
 
 __all__ = [
     "MECHANISMS",
     "PARTICIPATIONS",
+    "DistributedDiscreteGaussian",
+    "DistributedSkellam",
+    "Dome",
     "FixedSize",
     "Gaussian",
+    "IntegerMechanism",
     "L2Csgm",
     "LinfCsgm",
     "Mechanism",
@@ -30,6 +41,9 @@ __all__ = [
     "OncePerEpoch",
     "Participation",
     "PoissonSampling",
+    "ProjectAndPerturb",
+    "SketchedDdg",
+    "SparseRecovery",
     "build_aggregator",
     "default_linf_ratio",
 ]

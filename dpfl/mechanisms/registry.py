@@ -8,7 +8,17 @@ from __future__ import annotations
 import importlib
 from typing import Any, NamedTuple
 
-from dpfl.mechanisms import base, csgm, gaussian, matrix_factorization, none, sgmf
+from dpfl.mechanisms import (
+    base,
+    csgm,
+    distributed,
+    dome,
+    gaussian,
+    matrix_factorization,
+    none,
+    sgmf,
+    sketch,
+)
 
 
 class Entry(NamedTuple):
@@ -32,6 +42,15 @@ MECHANISMS: dict[str, Entry] = {
         Entry(gaussian.Gaussian, "dpfl.aggregators.gaussian:build"),
         Entry(csgm.L2Csgm, "dpfl.aggregators.csgm:build"),
         Entry(csgm.LinfCsgm, "dpfl.aggregators.csgm:build"),
+        Entry(
+            distributed.DistributedDiscreteGaussian,
+            "dpfl.aggregators.distributed:build",
+        ),
+        Entry(distributed.DistributedSkellam, "dpfl.aggregators.distributed:build"),
+        Entry(sketch.SketchedDdg, "dpfl.aggregators.sketched:build"),
+        Entry(sketch.ProjectAndPerturb, "dpfl.aggregators.sketched:build"),
+        Entry(sketch.SparseRecovery, "dpfl.aggregators.sketched:build"),
+        Entry(dome.Dome, "dpfl.aggregators.dome:build"),
         Entry(
             matrix_factorization.MatrixFactorization,
             "dpfl.aggregators.matrix_factorization:build",

@@ -147,9 +147,7 @@ class Ledger:
     def _report(self, rounds: int) -> accounting.PrivacyReport:
         if rounds == 0:
             return accounting.PrivacyReport(0.0, self._delta, self._method)
-        return accounting.epsilon(
-            self._event(rounds), self._delta, method=self._method
-        )
+        return accounting.epsilon(self._event(rounds), self._delta, method=self._method)
 
     def _rounds_allowed(self) -> int:
         """The largest number of rounds within the budget: epsilon never falls."""

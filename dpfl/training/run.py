@@ -52,6 +52,7 @@ HARMLESS = frozenset(
         "keep_checkpoints",
         "round_deadline",
         "show_progress",
+        "concurrency",
         "flags",
     }
 )
@@ -143,30 +144,43 @@ class RunConfig:
                 )
         self._check_mechanism()
 
-    def build_mechanism(
-        self, cohort_size: int, clip_norm: float, noise_multiplier: float
-    ) -> Mechanism:
-        """The mechanism's configuration, with defaults for what was left out."""
+    def build_mechanism(self, **known: Any) -> Mechanism:
+        """The mechanism's configuration, with defaults for what was left out.
+
+        Args:
+          **known: `cohort_size`, `clip_norm`, `noise_multiplier`, `rounds_per_epoch`;
+            those that the mechanism does not have are left out.
+        """
         config = mechanisms.MECHANISMS[self.aggregator].config
-        names = {field.name for field in dataclasses.fields(config) if field.init}
-        defaults = {
-            "clip_norm": clip_norm,
-            "noise_multiplier": noise_multiplier,
+        values = {
             "keep_fraction": 1 / DEFAULT_COMPRESSION_RATE,
             "compression_rate": DEFAULT_COMPRESSION_RATE,
+            **known,
+            **self.mechanism_options,
         }
-        required = {name: defaults[name] for name in defaults if name in names}
-        if "keep_fraction" in names:
-            required.pop("compression_rate", None)
-        return config(
-            **{**required, **self.mechanism_options}, cohort_size=cohort_size
-        )
+        chosen = {}
+        for field in dataclasses.fields(config):
+            if field.init and field.name in values:
+                chosen[field.name] = values[field.name]
+            elif field.init and _is_required(field):
+                raise ValueError(f"{field.name} must be given for {self.aggregator}")
+        return config(**chosen)
 
     def _check_mechanism(self) -> None:
         """Refuses what can be refused before the task is loaded."""
-        mechanism = self.build_mechanism(
-            self.cohort_size or 1, 1.0, self.noise_multiplier or 0.0
-        )
+        mechanism = mechanisms.MECHANISMS[self.aggregator].config
+        if _has_field(mechanism, "rounds_per_epoch"):
+            if self.participation != mechanisms.OncePerEpoch.name:
+                raise ValueError(
+                    f"participation must be {mechanisms.OncePerEpoch.name} for "
+                    f"{self.aggregator}, found {self.participation}"
+                )
+        else:
+            self.build_mechanism(
+                cohort_size=self.cohort_size or 50,
+                clip_norm=1.0,
+                noise_multiplier=self.noise_multiplier or 0.0,
+            )
         if self.weighted and not mechanism.is_weighted:
             raise ValueError(
                 f"weighted must be left out: {self.aggregator} is not weighted"
@@ -176,6 +190,15 @@ class RunConfig:
         for name in ("noise_multiplier", "target_epsilon"):
             if getattr(self, name) is not None:
                 raise ValueError(f"{name} has no meaning for {self.aggregator}")
+
+
+def _has_field(config: type[Mechanism], name: str) -> bool:
+    return any(field.name == name for field in dataclasses.fields(config))
+
+
+def _is_required(field: dataclasses.Field) -> bool:
+    missing = dataclasses.MISSING
+    return field.default is missing and field.default_factory is missing
 
 
 def _check_momentum(value: Any) -> None:
@@ -270,7 +293,10 @@ def _with_task_defaults(config: RunConfig, task: Any) -> RunConfig:
 def _with_noise(config: RunConfig, task: Any, participation: Participation) -> Any:
     """The mechanism with the noise that was asked for."""
     mechanism = config.build_mechanism(
-        config.cohort_size, task.defaults.clip_norm, config.noise_multiplier or 0.0
+        cohort_size=config.cohort_size,
+        clip_norm=task.defaults.clip_norm,
+        noise_multiplier=config.noise_multiplier or 0.0,
+        rounds_per_epoch=participation.rounds_per_epoch,
     )
     mechanism.check(task.dimension, participation)
     if not mechanism.is_private or config.noise_multiplier is not None:
@@ -362,6 +388,8 @@ class Run:
           OSError: If a result cannot be saved.
         """
         # Here, so that a bad setting is refused before TensorFlow is imported.
+        import tensorflow_federated as tff
+
         from dpfl.training import metrics, process, runtime
 
         config = self.config
@@ -373,6 +401,8 @@ class Run:
         with runtime.start(
             concurrency=config.concurrency, log_path=self._directory / "worker.log"
         ) as worker:
+            # Secure sums are simulated: the worker adds what the parties would hide.
+            tff.framework.set_default_context(worker.context(secure_sums=True))
             fedavg = process.build_process(
                 self._task,
                 aggregator,
@@ -419,8 +449,9 @@ class Run:
             for name, value in dataclasses.asdict(self.mechanism).items()
             if name != "noise_multiplier"
         )
-        # Machine-dependent places of equal data.
-        settings.pop("data_dir", None)
+        # Where the data come from; the fingerprint says what they are.
+        for name in ("data_dir", "download", "verify"):
+            settings.pop(name, None)
         settings["task fingerprint"] = self._task.fingerprint
         settings["dpfl version"] = dpfl.__version__
         return settings

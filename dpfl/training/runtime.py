@@ -4,10 +4,10 @@
 """TFF's worker process, started so that it never outlives the one that started it.
 
 `tff.framework.local_cpp_executor_factory` starts `worker_binary` as a plain child: it
-survives its parent, and it inherits stdout, so that `binary | tail` never ends. Here the
-same binary is started with PR_SET_PDEATHSIG, in a session of its own (Ctrl-C reaches
-Python alone), with its output in a file or nowhere, and it is killed by `close` and at
-exit. All of TFF that is used is public API, apart from the place of the binary.
+survives its parent, and it inherits stdout, so that `binary | tail` never ends. Here
+the same binary is started with PR_SET_PDEATHSIG, in a session of its own (Ctrl-C
+reaches Python alone), with its output in a file or nowhere, and it is killed by `close`
+and at exit. All of TFF that is used is public API, apart from the place of the binary.
 """
 
 from __future__ import annotations
@@ -262,7 +262,9 @@ def _compile(computation: Any) -> Any:
 
 
 def _compile_secure(computation: Any) -> Any:
-    return _compile(tff.backends.test.replace_secure_intrinsics_with_bodies(computation))
+    return _compile(
+        tff.backends.test.replace_secure_intrinsics_with_bodies(computation)
+    )
 
 
 def _worker_binary() -> pathlib.Path:

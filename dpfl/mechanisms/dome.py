@@ -1,0 +1,211 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""DOME: a sketch that follows the gradients, local noise, private Adam."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import ClassVar, Optional
+
+import dp_accounting
+
+from dpfl import accounting
+from dpfl.accounting import events
+from dpfl.mechanisms import base
+
+SKETCH_RULES = ("eigen", "qr")
+SKETCH_TARGETS = ("gradient", "residual")
+OUTPUTS = ("adam", "gradient")
+# Noise that the second moment's floor presumes where there is less, over `clip_norm`.
+_SMALLEST_FLOOR_STDDEV = 1e-3
+
+
+@dataclasses.dataclass(frozen=True)
+class Dome(base.NoiseMechanism):
+    """DOME (Nicolas et al. 2025, Algorithms 1 and 2).
+
+    A client subtracts the first moment from its update, projects on the k orthonormal
+    rows of the sketch, clips that to `clip_norm` C, adds N(0, a^2 I_k) and takes part
+    in a secure sum. The server divides by B = `cohort_size`, decodes, updates Adam's
+    moments and the sketch, and hands Adam's direction on, for plain SGD to apply.
+
+    `noise_multiplier` z is that of the sum, sqrt(B) a / C. The noise comes from the
+    clients: all B must take part in every round, so that Poisson sampling is refused.
+
+    Attributes:
+      sketch_size: k, the numbers that a client sends.
+      energy_fraction: q in (0, 1]: share of the squared strengths that is kept.
+      max_rank: Most directions that the sketch keeps; the rest are probes. None is
+        a quarter of the sketch, and all of it without probes.
+      sketch_rule: "eigen", or "qr" as in the paper.
+      sketch_decay: What the kept strengths are multiplied by each round, in (0, 1]; the
+        paper never forgets, which is 1.
+      sketch_target: What the sketch learns from: the decoded "gradient" as in the
+        paper, or the "residual", what is left of it without the first moment.
+      has_probes: Whether the sketch has random directions, other in each round.
+      has_mean_removal: Whether clients subtract the first moment.
+      has_debiasing: Whether the second moment is rid of the noise's variance.
+      output: "adam", or "gradient" for the decoded mean, for other server optimizers.
+      beta_1: Decay of the first moment, in [0, 1).
+      beta_2: Decay of the second moment, in [0, 1).
+      second_moment_floor: Least second moment that Adam divides by the root of; None is
+        the mean noise variance of a coordinate, z^2 C^2 k / (B^2 d).
+      has_paper_accounting: Whether a client is charged for N rounds an epoch, as in the
+        paper, and not for the one that it is in.
+      measures_energy: Whether the share of the mean update that the sketch holds is
+        measured; in a simulation only, since it takes the updates themselves.
+    """
+
+    sketch_size: int
+    energy_fraction: float = 0.999
+    max_rank: Optional[int] = None
+    sketch_rule: str = "eigen"
+    sketch_decay: float = 0.95
+    sketch_target: str = "residual"
+    has_probes: bool = True
+    has_mean_removal: bool = True
+    has_debiasing: bool = True
+    output: str = "adam"
+    beta_1: float = 0.9
+    beta_2: float = 0.999
+    second_moment_floor: Optional[float] = None
+    has_paper_accounting: bool = False
+    measures_energy: bool = False
+
+    name: ClassVar[str] = "dome"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        events.check_integer("sketch_size", self.sketch_size)
+        events.check_fraction("energy_fraction", self.energy_fraction)
+        events.check_fraction("sketch_decay", self.sketch_decay)
+        self._check_max_rank()
+        for name, choices in (
+            ("sketch_rule", SKETCH_RULES),
+            ("sketch_target", SKETCH_TARGETS),
+            ("output", OUTPUTS),
+        ):
+            if getattr(self, name) not in choices:
+                raise ValueError(
+                    f"{name} must be one of {list(choices)}, "
+                    f"found {getattr(self, name)!r}"
+                )
+        for name in ("beta_1", "beta_2"):
+            value = events.check_nonnegative(name, getattr(self, name))
+            if value >= 1:
+                raise ValueError(f"{name} must be less than 1, found {value}")
+        if self.second_moment_floor is not None:
+            events.check_positive("second_moment_floor", self.second_moment_floor)
+
+    def _check_max_rank(self) -> None:
+        if self.max_rank is None:
+            return
+        events.check_integer("max_rank", self.max_rank)
+        if self.max_rank > self.sketch_size:
+            raise ValueError(
+                f"max_rank must be at most the sketch_size of {self.sketch_size}, "
+                f"found {self.max_rank}"
+            )
+        if not self.has_probes and self.max_rank != self.sketch_size:
+            raise ValueError(
+                f"max_rank must be the sketch_size of {self.sketch_size} where "
+                f"has_probes is False, found {self.max_rank}"
+            )
+
+    def check(self, dimension: int, participation: base.Participation) -> None:
+        """See base class."""
+        super().check(dimension, participation)
+        self._check_dimension(dimension)
+        if participation.name == base.PoissonSampling.name:
+            raise ValueError(
+                "participation must be once_per_epoch or fixed, since every one of the "
+                f"cohort_size clients adds its share of the noise, "
+                f"found {participation.name}"
+            )
+
+    def _check_dimension(self, dimension: int) -> None:
+        if self.sketch_size > dimension:
+            raise ValueError(
+                f"sketch_size must be at most the dimension of {dimension}, "
+                f"found {self.sketch_size}"
+            )
+
+    @property
+    def resolved_max_rank(self) -> int:
+        """Most directions that the sketch keeps."""
+        if self.max_rank is not None:
+            return self.max_rank
+        return -(-self.sketch_size // 4) if self.has_probes else self.sketch_size
+
+    @property
+    def local_stddev(self) -> float:
+        """a: standard deviation of what a client adds to each of its k numbers."""
+        return self.noise_multiplier * self.clip_norm / math.sqrt(self.cohort_size)
+
+    @property
+    def stddev(self) -> float:
+        """Standard deviation of the noise on each coordinate of the decoded mean."""
+        return self.noise_multiplier * self.clip_norm / self.cohort_size
+
+    def resolved_second_moment_floor(self, dimension: int) -> float:
+        """The floor as the server uses it."""
+        if self.second_moment_floor is not None:
+            return self.second_moment_floor
+        stddev = max(self.stddev, _SMALLEST_FLOOR_STDDEV * self.clip_norm)
+        return stddev**2 * self.sketch_size / dimension
+
+    def round_dp_event(
+        self, dimension: int, sampling_probability: float
+    ) -> dp_accounting.DpEvent:
+        """A Gaussian event of multiplier sqrt(B) a / C; a client is in every round.
+
+        Raises:
+          ValueError: If the probability is not 1.
+        """
+        if sampling_probability != 1:
+            raise ValueError(
+                f"sampling_probability must be 1, found {sampling_probability}"
+            )
+        return dp_accounting.GaussianDpEvent(self.noise_multiplier)
+
+    def dp_event(
+        self, dimension: int, participation: base.Participation
+    ) -> dp_accounting.DpEvent:
+        """A `DomeDpEvent` of all the rounds that a client may be in.
+
+        With `has_paper_accounting` a client is charged N times for each of them.
+        """
+        self.check(dimension, participation)
+        if not self.noise_multiplier:
+            return super().dp_event(dimension, participation)
+        charges = participation.population if self.has_paper_accounting else 1
+        return accounting.DomeDpEvent(
+            clients_per_round=self.cohort_size,
+            local_stddev=self.local_stddev,
+            clip_norm=self.clip_norm,
+            epochs=participation.max_participations,
+            charges_per_epoch=charges,
+        )
+
+    def uplink_bits(self, dimension: int) -> float:
+        """The k numbers as float32."""
+        return float(base.FLOAT_BITS * self.sketch_size)
+
+    def downlink_bits(self, dimension: int) -> float:
+        """At most: the model, U' in bfloat16, S m for mean removal, and the seed.
+
+        U' has as many directions as the sketch keeps at the time; here `max_rank`.
+        """
+        kept = self.resolved_max_rank * dimension * base.FLOAT_BITS // 2
+        offset = base.FLOAT_BITS * self.sketch_size * self.has_mean_removal
+        own = kept + base.COUNT_BITS + offset + base.SEED_BITS
+        return float(base.FLOAT_BITS * dimension + own)
+
+    def mean_squared_error(self, dimension: int) -> float:
+        """That of the noise, k (z C)^2 / n^2: all, if the sketch holds the updates.
+
+        See the paper's Lemma 3.1; what the sketch misses is to be measured.
+        """
+        return self.sketch_size * self.stddev**2

@@ -1,0 +1,423 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+import collections
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+import scipy.stats
+import tensorflow as tf
+import tensorflow_federated as tff
+import tensorflow_privacy as tfp
+
+from dpfl import mechanisms
+from dpfl.accounting import integer_noise
+from dpfl.aggregators import distributed
+from dpfl.mechanisms.distributed import rounding_variance
+
+D, N = 500, 5
+FLOAT_MAX = float(np.finfo(np.float32).max)
+HOSTILE = [math.nan, math.inf, -math.inf, 1e30, -1e30, FLOAT_MAX]
+KINDS = {
+    "ddg": mechanisms.DistributedDiscreteGaussian,
+    "skellam": mechanisms.DistributedSkellam,
+}
+
+
+def make(kind="ddg", noise_multiplier=0.0, bits=20, cohort_size=N, **kwargs):
+    return KINDS[kind](cohort_size, 2.0, noise_multiplier, bits, **kwargs)
+
+
+def updates(norms, d=D):
+    values = np.random.default_rng(0).standard_normal([len(norms), d])
+    values *= np.array(norms)[:, None] / np.linalg.norm(values, axis=1, keepdims=True)
+    return tf.constant(values, tf.float32)
+
+
+def integers_of(codec, total):
+    """The sum that the server opens, in grid steps."""
+    bits = codec._config.bits
+    half = 1 << (bits - 1)
+    return (total["update"].numpy().astype(np.int64) + half) % (1 << bits) - half
+
+
+class TestCodec:
+    @pytest.mark.parametrize("rotation", ["overlap", "hadamard", "dft"])
+    def test_without_noise_it_is_the_sum_of_clipped_over_n(self, run_codec, rotation):
+        norms = np.array([0.5, 1.0, 2.5, 8.0])
+        x = updates(norms)
+        codec = distributed.IntegerCodec(make(rotation=rotation), D)
+        decoded, _ = run_codec(codec, x, 0)
+        scale = np.minimum(1, 2 / norms)[:, None]
+        # Four of an expected five reported; the divisor stays five.
+        np.testing.assert_allclose(
+            decoded.mean, (x.numpy() * scale).sum(0) / 5, atol=3e-5
+        )
+        assert decoded.measurements["l2_clipped_fraction"] == 0.5
+
+    @pytest.mark.parametrize("kind", sorted(KINDS))
+    @pytest.mark.parametrize("bits", [7, 16])
+    def test_noise_is_what_the_event_says(self, run_codec, kind, bits):
+        """Variance, shape and independence of the summed noise, in grid steps."""
+        # Helpers' noise has its own test; the sum here is of N clients' shares.
+        config = make(kind, 1.3, bits, rounding_bias=0.0)
+        codec = distributed.IntegerCodec(config, D)
+        event = config.round_dp_event(D, 1.0)
+
+        @tf.function
+        def run(numbers):
+            return tf.map_fn(
+                lambda n: run_codec(codec, tf.zeros([N, D]), n)[1]["update"],
+                numbers,
+                fn_output_signature=tf.int32,
+            )
+
+        totals = run(tf.range(60, dtype=tf.int64))
+        noise = integers_of(codec, {"update": totals})
+        steps = event.local_stddev / event.granularity
+        if kind == "skellam":
+            variance = event.total_variance_steps
+        else:
+            pmf_x = np.arange(-2000, 2001) if bits > 7 else np.arange(-60, 61)
+            pmf = np.exp(integer_noise.discrete_gaussian_log_pmf(pmf_x, steps))
+            variance = event.noise_clients * np.sum(pmf * pmf_x**2)
+        # 4.5 standard deviations of the estimate are 3.7%.
+        assert noise.var() == pytest.approx(variance, rel=0.037)
+        assert abs(noise.mean()) < 4.5 * noise.std() / math.sqrt(noise.size)
+        if bits > 7:
+            scaled = noise / math.sqrt(variance)
+            assert scipy.stats.kstest(scaled.ravel(), "norm").pvalue > 1e-3
+        else:
+            self._check_shape(noise, kind, event, steps)
+        limit = 4.5 / math.sqrt(noise.size)
+        scaled = noise / noise.std()
+        assert abs(np.mean(scaled[:, 1:] * scaled[:, :-1])) < limit
+        assert abs(np.mean(scaled[1:] * scaled[:-1])) < limit
+
+    @staticmethod
+    def _check_shape(noise, kind, event, steps):
+        x = np.arange(-200, 201)
+        if kind == "skellam":
+            log_pmf = integer_noise.skellam_log_pmf(x, event.total_variance_steps)
+        else:
+            log_pmf = integer_noise.summed_discrete_gaussian_log_pmf(x, N, steps)
+        expected = np.exp(log_pmf) * noise.size
+        observed = np.bincount(noise.ravel() + 200, minlength=401)
+        common = expected > 10
+        statistic = np.sum(
+            np.square(observed[common] - expected[common]) / expected[common]
+        )
+        assert scipy.stats.chi2.sf(statistic, common.sum()) > 1e-3
+
+    def test_shares_are_the_library_s_at_whole_scales(self):
+        """tensorflow-privacy rounds the scale up to a whole number; ours is as told."""
+        from tensorflow_privacy.privacy.dp_query import discrete_gaussian_utils
+
+        codec = distributed.IntegerCodec(make("ddg", 1.0), D)
+        ours = codec._sampler(3.0).sample(tf.constant([1, 2], tf.int64), 60_000).numpy()
+        theirs = discrete_gaussian_utils.sample_discrete_gaussian(
+            scale=3, shape=(60_000,), dtype=tf.int32
+        ).numpy()
+        table = [np.bincount(np.clip(x, -9, 9) + 9) for x in (ours, theirs)]
+        assert scipy.stats.chi2_contingency(table).pvalue > 1e-3
+        query = tfp.DistributedDiscreteGaussianSumQuery(
+            l2_norm_bound=100.0, local_stddev=2.2
+        )
+        params = query.derive_sample_params(query.initial_global_state())
+        record = query.preprocess_record(params, tf.zeros([60_000], tf.int32))
+        assert np.std(record) == pytest.approx(3.0, rel=0.02)
+        assert np.std(
+            codec._sampler(2.2).sample(tf.constant([1, 2], tf.int64), 60_000)
+        ) == pytest.approx(2.2, rel=0.02)
+
+    @pytest.mark.parametrize("bits", [8, 12])
+    def test_mean_squared_error_is_the_formula(self, many_means, bits):
+        """At 8 bits most of it is rounding, at 12 nearly all of it is noise."""
+        config = make("ddg", 0.05, bits, wrap_probability=1e-6)
+        x = updates([1.999] * N)
+        means = many_means(distributed.IntegerCodec(config, D), x, 50)
+        mse = np.mean(np.sum((means - x.numpy().mean(0)) ** 2, 1))
+        assert mse == pytest.approx(config.mean_squared_error(D), rel=0.05)
+        grid = config.grid(D)
+        steps = 1 / (grid.granularity * math.sqrt(D))
+        share = grid.granularity**2 * rounding_variance(steps) / grid.local_stddev**2
+        assert (share > 1) == (bits == 8)
+
+    def test_the_total_is_the_integer_sum_of_the_messages(self, run_codec):
+        codec = distributed.IntegerCodec(make("ddg", 1.0), D)
+        shared = codec.expand({"round_seed": tf.constant([1, 2], tf.int64)})
+        messages = [
+            codec.encode(x, shared, tf.constant([i, 3], tf.int64)).message
+            for i, x in enumerate(tf.unstack(updates([1.0] * N)))
+        ]
+        total = codec.zero()
+        for message in messages:
+            assert message["update"].dtype == tf.int32
+            total = codec.accumulate(total, message)
+        exact = sum(m["update"].numpy().astype(object) for m in messages)
+        modulus = 1 << 20
+        np.testing.assert_array_equal(
+            total["update"].numpy() % modulus, exact % modulus
+        )
+        merged = codec.merge(total, total)
+        np.testing.assert_array_equal(
+            merged["update"].numpy() % modulus, 2 * exact % modulus
+        )
+
+    @pytest.mark.parametrize("value", HOSTILE)
+    @pytest.mark.parametrize("place", [0, D - 1, slice(None)])
+    def test_one_hostile_client_moves_the_sum_no_more_than_the_bound(
+        self, run_codec, value, place
+    ):
+        """In the integers themselves, and by the bound that the event accounts for."""
+        codec = distributed.IntegerCodec(make("ddg", 1.0, cohort_size=10), D)
+        honest = updates([1.0] * 10).numpy()
+        without, with_hostile = honest.copy(), honest.copy()
+        without[4] = 0
+        with_hostile[4, place] = value
+        first, total = run_codec(codec, list(map(tf.constant, without)), 0)
+        second, other = run_codec(codec, list(map(tf.constant, with_hostile)), 0)
+        shift = integers_of(codec, other) - integers_of(codec, total)
+        event = make("ddg", 1.0, cohort_size=10).round_dp_event(D, 1.0)
+        assert np.sum(shift**2) <= event.shift_budget
+        assert np.abs(shift).max() <= event.max_shift
+        assert np.any(shift) == math.isfinite(value)
+
+    @pytest.mark.parametrize("bias", [0.0, math.exp(-0.5)])
+    @pytest.mark.parametrize("bits", [7, 20])
+    def test_rounded_updates_are_within_the_bound_of_the_event(self, bias, bits):
+        config = make("ddg", 0.0, bits, rounding_bias=bias)
+        codec = distributed.IntegerCodec(config, D)
+        grid = config.grid(D)
+        shared = codec.expand({"round_seed": tf.constant([1, 2], tf.int64)})
+        largest = 0
+        for i, x in enumerate(
+            [tf.one_hot(3, D) * 9.0, *tf.unstack(updates([9.0] * 9))]
+        ):
+            message = codec.encode(x, shared, tf.constant([i, 3], tf.int64)).message
+            squared = np.sum(integers_of(codec, message) ** 2)
+            assert squared <= grid.max_squared_norm
+            largest = max(largest, squared)
+        # Clipped updates of full length use most of what is allowed.
+        assert largest > 0.3 * grid.max_squared_norm
+
+    def test_fewer_shares_than_promised_are_not_opened(self, run_codec):
+        config = make("ddg", 1.0, cohort_size=10, expected_dropout=0.2)
+        codec = distributed.IntegerCodec(config, D)
+        run_codec(codec, updates([1.0] * 8), 0)
+        with pytest.raises(
+            tf.errors.InvalidArgumentError, match="at least 8 clients must report.*7"
+        ):
+            run_codec(codec, updates([1.0] * 7), 0)
+        # A client that is not finite still sends its share.
+        bad = tf.tensor_scatter_nd_update(updates([1.0] * 8), [[2, 3]], [math.nan])
+        run_codec(codec, bad, 0)
+
+    def test_the_survivors_noise_is_the_promised_one(self, many_means):
+        config = make("ddg", 1.0, cohort_size=10, expected_dropout=0.5)
+        codec = distributed.IntegerCodec(config, D)
+        noise = many_means(codec, tf.zeros([5, D]), 40)
+        assert noise.std() * 10 / 2.0 == pytest.approx(1.0, rel=0.025)
+
+    @pytest.mark.parametrize("clients", [0, 3])
+    def test_helpers_noise_does_not_depend_on_who_joins(self, many_means, clients):
+        config = make("skellam", 1.0, noise_source="helpers")
+        codec = distributed.IntegerCodec(config, D)
+        if not clients:
+            shared = codec.expand({"round_seed": tf.constant([1, 2], tf.int64)})
+            sums = {
+                "clients": tf.constant(0.0, tf.float64),
+                "l2_clipped": tf.constant(0.0, tf.float64),
+            }
+            noise = np.stack(
+                [
+                    codec.decode({}, codec.zero(), sums, shared, [i, 5]).mean
+                    for i in range(40)
+                ]
+            )
+        else:
+            noise = many_means(codec, tf.zeros([clients, D]), 40)
+        assert noise.std() * N / 2.0 == pytest.approx(1.0, rel=0.025)
+
+    def test_wrap_around_is_measured(self, run_codec):
+        """Against the part of Gaussian coordinates that leave the modulus."""
+        config = make("ddg", 1.0, 12, wrap_probability=0.01)
+        codec = distributed.IntegerCodec(config, D)
+        decoded, _ = run_codec(codec, tf.zeros([N, D]), 0)
+        measured = float(decoded.measurements["wrap_probability"])
+        half = 2**11
+        noise_steps = config.grid(D).local_stddev_steps * math.sqrt(N)
+        expected = math.erfc(half / (math.sqrt(2) * noise_steps))
+        assert measured == pytest.approx(expected, rel=0.5)
+        assert expected < config.expected_wrap_probability(D)
+
+    def test_bits_of_a_message(self):
+        for config in (make(), make(adaptive_clipping=True)):
+            codec = distributed.IntegerCodec(config, D)
+            bits = codec.message_bits(codec.zero())
+            assert float(bits) == config.uplink_bits(D)
+
+    def test_too_coarse_a_grid_is_refused_at_the_start(self):
+        with pytest.raises(ValueError, match="bits must be at least"):
+            distributed.IntegerCodec(make("ddg", 0.05, 6, cohort_size=100), D)
+
+
+class TestAdaptiveClip:
+    def test_clip_follows_the_rule_without_noise(self, run_codec):
+        config = make(adaptive_clipping=True)
+        codec = distributed.IntegerCodec(config, D)
+        x = updates([0.5, 1.0, 1.99, 3.0, 3.0])
+        first, _ = run_codec(codec, x, 0)
+        clip = 2 * math.exp(-0.2 * 0.1)
+        assert first.state["clip_norm"].numpy() == pytest.approx(clip)
+        second, _ = run_codec(codec, x, 1, first.state)
+        assert second.measurements["clip_norm"].numpy() == pytest.approx(clip)
+        assert second.state["clip_norm"].numpy() == pytest.approx(
+            clip * math.exp(0.2 * 0.1)
+        )
+
+    @pytest.mark.parametrize("source", ["clients", "helpers"])
+    def test_noise_on_the_count_is_the_accounted_one(self, run_codec, source):
+        config = make(
+            "ddg",
+            0.9,
+            adaptive_clipping=True,
+            clip_learning_rate=1.0,
+            count_stddev=1.5,
+            noise_source=source,
+        )
+        codec = distributed.IntegerCodec(config, 1)
+
+        @tf.function
+        def clips(numbers):
+            return tf.map_fn(
+                lambda n: run_codec(codec, tf.zeros([N, 1]), n)[0].state["clip_norm"],
+                numbers,
+                fn_output_signature=tf.float32,
+            )
+
+        draws = 6000
+        steps = np.log(clips(tf.range(draws, dtype=tf.int64)).numpy() / 2)
+        assert steps.std() * N == pytest.approx(1.5, rel=0.045)
+        assert steps.mean() == pytest.approx(-0.5, abs=4.5 * 0.3 / math.sqrt(draws))
+        count = config.round_dp_event(1, 1.0).count
+        assert count.noise_multiplier == pytest.approx(2 * 1.5)
+
+    def test_noise_scales_with_the_clip(self, run_codec):
+        codec = distributed.IntegerCodec(
+            make("ddg", 1.0, adaptive_clipping=True, count_stddev=1.0), D
+        )
+        state = collections.OrderedDict(clip_norm=tf.constant(20.0))
+        first, _ = run_codec(codec, tf.zeros([N, D]), 0)
+        second, _ = run_codec(codec, tf.zeros([N, D]), 0, state)
+        np.testing.assert_allclose(second.mean, 10 * first.mean, rtol=1e-4)
+
+
+VALUE_TYPE = tff.to_type([(np.float32, (2, 3)), np.float32])
+
+
+class TestComputation:
+    @pytest.mark.parametrize("adaptive", [False, True])
+    def test_type_signatures(self, adaptive):
+        config = make("ddg", 0.3, adaptive_clipping=adaptive)
+        process = distributed.build(config).create(VALUE_TYPE)
+        state = collections.OrderedDict(seed=(np.int64, [2]), round=np.int32)
+        if adaptive:
+            state["clip_norm"] = np.float32
+        server_state = tff.FederatedType(state, tff.SERVER)
+        assert process.initialize.type_signature.is_equivalent_to(
+            tff.FunctionType(None, server_state)
+        )
+        names = (
+            "mean_update_norm uplink_bits downlink_bits clip_norm noise_stddev "
+            "l2_clipped_fraction granularity wrap_probability"
+        )
+        measurements = collections.OrderedDict(
+            clients=np.int32,
+            nonfinite_clients=np.int32,
+            **{name: np.float32 for name in names.split()},
+        )
+        expected = tff.FunctionType(
+            collections.OrderedDict(
+                state=server_state, value=tff.FederatedType(VALUE_TYPE, tff.CLIENTS)
+            ),
+            tff.templates.MeasuredProcessOutput(
+                state=server_state,
+                result=tff.FederatedType(VALUE_TYPE, tff.SERVER),
+                measurements=tff.FederatedType(measurements, tff.SERVER),
+            ),
+        )
+        assert process.next.type_signature.is_equivalent_to(expected)
+
+
+class TestExecution:
+    def test_rounds(self, tff_secure_context):
+        config = make("ddg", 0.3, adaptive_clipping=True, count_stddev=0.5)
+        process = distributed.build(config, seed=1).create(VALUE_TYPE)
+        state = process.initialize()
+        assert state["clip_norm"] == 2.0
+        values = [
+            [np.full([2, 3], x, np.float32), np.float32(x)]
+            for x in (0.1, 9, np.nan, 0.2, -0.1)
+        ]
+        output = process.next(state, values)
+        assert output.measurements["nonfinite_clients"] == 1
+        assert output.measurements["uplink_bits"] == config.uplink_bits(7)
+        assert output.measurements["downlink_bits"] == config.downlink_bits(7)
+        assert output.measurements["noise_stddev"] == pytest.approx(
+            config.update_noise_multiplier * 2.0 / math.sqrt(N) / math.sqrt(N)
+        )
+        assert output.state["clip_norm"] != 2.0
+        assert np.all(np.isfinite(output.result[0]))
+
+    def test_a_replayed_round_is_the_codec_s(self, tff_secure_context, run_codec):
+        """Through the secure sum comes what the plain sum of integers gives."""
+        config = make("ddg", 0.0)
+        value_type = tff.to_type(
+            collections.OrderedDict(update=(np.float32, (D,)), client_id=np.int64)
+        )
+        process = distributed.build(config, seed=1).create(value_type)
+        x = updates([1.0] * N)
+        values = [
+            collections.OrderedDict(update=v, client_id=np.int64(i))
+            for i, v in enumerate(x.numpy())
+        ]
+        output = process.next(process.initialize(), values)
+        again = process.next(process.initialize(), values)
+        np.testing.assert_array_equal(output.result, again.result)
+        np.testing.assert_allclose(output.result, x.numpy().mean(0), atol=3e-5)
+
+    def test_fewer_clients_than_shares_raise(self, tff_secure_context):
+        process = distributed.build(make("ddg", 1.0)).create(VALUE_TYPE)
+        values = [[np.zeros([2, 3], np.float32), np.float32(0)]] * (N - 1)
+        with pytest.raises(Exception, match="at least 5 clients must report"):
+            process.next(process.initialize(), values)
+
+    def test_inside_federated_averaging(self, tff_secure_context):
+        """The nesting that TFF's own secure aggregator exceeds."""
+
+        def model_fn():
+            keras = tf.keras.Sequential(
+                [tf.keras.layers.Dense(3, input_shape=(4,), kernel_initializer="zeros")]
+            )
+            return tff.learning.models.from_keras_model(
+                keras,
+                loss=tf.keras.losses.MeanSquaredError(),
+                input_spec=(tf.TensorSpec([None, 4]), tf.TensorSpec([None, 3])),
+            )
+
+        config = mechanisms.DistributedDiscreteGaussian(
+            2, 1.0, 0.1, 16, adaptive_clipping=True
+        )
+        config = dataclasses.replace(config, count_stddev=0.2)
+        process = tff.learning.algorithms.build_unweighted_fed_avg(
+            model_fn,
+            client_optimizer_fn=tff.learning.optimizers.build_sgdm(0.1),
+            model_aggregator=distributed.build(config),
+        )
+        data = tf.data.Dataset.from_tensors((tf.ones([2, 4]), tf.ones([2, 3])))
+        output = process.next(process.initialize(), [data, data])
+        weights = process.get_model_weights(output.state).trainable
+        assert np.any(weights[0]) and np.all(np.isfinite(weights[0]))

@@ -1,0 +1,434 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+import collections
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from dpfl import mechanisms
+from dpfl.aggregators import base, dome
+from dpfl.compression import adaptive_sketch
+from dpfl.training import checkpoint
+
+D, K, N = 40, 6, 5
+
+
+def make(noise_multiplier=0.0, cohort_size=N, clip_norm=1e3, sketch_size=K, **kwargs):
+    return mechanisms.Dome(
+        cohort_size, clip_norm, noise_multiplier, sketch_size, **kwargs
+    )
+
+
+def updates(count=N, d=D, seed=0, scale=1.0):
+    values = np.random.default_rng(seed).standard_normal([count, d])
+    return tf.constant(scale * values, tf.float32)
+
+
+def orthonormal(count, d, rng):
+    return np.linalg.qr(rng.standard_normal([d, count]))[0].T
+
+
+def shared_of(codec, state, number):
+    """The sketch of the round that `run_codec` runs under this number."""
+    from dpfl.compression import randomness
+
+    seed = tf.stack([tf.cast(number, tf.int64), 99])
+    message = codec.broadcast(state, randomness.fold_in(seed, 1))
+    return codec.expand(message), message
+
+
+class TestRound:
+    def test_decoded_mean_by_hand(self, run_codec):
+        """g = S^T (sum of clipped S (g_i - m)) / B + m, over two rounds."""
+        codec = dome.DomeCodec(make(clip_norm=2.0, output="gradient"), D)
+        state, first_moment = codec.initial_state(), np.zeros(D)
+        for number in range(3):
+            x = updates(seed=number).numpy()[:4]
+            s = shared_of(codec, state, number)[0]["sketch"].numpy()
+            mean = first_moment / (1 - 0.9**number) if number else 0 * first_moment
+            inside = (x - mean) @ s.T
+            norms = np.linalg.norm(inside, axis=1, keepdims=True)
+            clipped = inside * np.minimum(1, 2 / norms)
+            # Four of an expected five report.
+            want = clipped.sum(0) / 5 @ s + mean
+            decoded, total = run_codec(codec, tf.constant(x), number, state)
+            np.testing.assert_allclose(decoded.mean, want, atol=1e-5)
+            assert total["values"].shape == [K]
+            clipped_fraction = decoded.measurements["l2_clipped_fraction"]
+            assert clipped_fraction == pytest.approx(np.mean(norms > 2))
+            first_moment = 0.9 * first_moment + 0.1 * want
+            state = decoded.state
+            np.testing.assert_allclose(state["first_moment"], first_moment, atol=1e-5)
+
+    @pytest.mark.parametrize("has_debiasing", [True, False])
+    def test_adam_is_numpys(self, run_codec, has_debiasing):
+        config = make(
+            0.8,
+            clip_norm=3.0,
+            beta_1=0.8,
+            beta_2=0.95,
+            second_moment_floor=1e-3,
+            has_debiasing=has_debiasing,
+        )
+        codec = dome.DomeCodec(config, D)
+        twin = dome.DomeCodec(
+            mechanisms.Dome(**{**vars(config), "output": "gradient"}), D
+        )
+        state, m, v = codec.initial_state(), np.zeros(D), np.zeros(D)
+        for t in range(1, 5):
+            x = updates(seed=t)
+            sketch = shared_of(codec, state, t)[0]["sketch"].numpy()
+            # The twin has no second moment, and otherwise the same state.
+            own = collections.OrderedDict(
+                (name, part) for name, part in state.items() if name != "second_moment"
+            )
+            gradient = run_codec(twin, x, t, own)[0].mean.numpy()
+            variance = (0.8 * 3.0 / N) ** 2 * np.sum(sketch**2, 0) * has_debiasing
+            m = 0.8 * m + 0.2 * gradient
+            v = 0.95 * v + 0.05 * (gradient**2 - variance)
+            want = m / (1 - 0.8**t)
+            want = want / np.sqrt(np.maximum(v / (1 - 0.95**t), 1e-3))
+            decoded = run_codec(codec, x, t, state)[0]
+            np.testing.assert_allclose(decoded.mean, want, rtol=1e-3, atol=1e-4)
+            state = decoded.state
+            assert int(state["steps"]) == t
+
+    def test_without_mean_removal(self, run_codec):
+        codec = dome.DomeCodec(make(has_mean_removal=False, output="gradient"), D)
+        state = codec.initial_state()
+        assert "first_moment" not in state and "second_moment" not in state
+        for number in range(2):
+            x = updates(seed=number)
+            s = shared_of(codec, state, number)[0]["sketch"].numpy()
+            decoded = run_codec(codec, x, number, state)[0]
+            want = x.numpy().mean(0) @ s.T @ s
+            np.testing.assert_allclose(decoded.mean, want, atol=1e-5)
+            state = decoded.state
+
+    @pytest.mark.parametrize("target", ["gradient", "residual"])
+    def test_what_the_sketch_learns_from(self, run_codec, target):
+        config = make(sketch_target=target, output="gradient", sketch_decay=1e-6)
+        codec = dome.DomeCodec(config, D)
+        state = run_codec(codec, updates(), 0)[0].state
+        mean = state["first_moment"].numpy() / 0.1
+        decoded = run_codec(codec, updates(seed=1), 1, state)[0]
+        learned = decoded.mean.numpy() - (mean if target == "residual" else 0)
+        # All that came before is forgotten: one direction, that of the last.
+        direction = adaptive_sketch.unpack(decoded.state["basis"]).numpy()[0]
+        cosine = direction @ learned / np.linalg.norm(learned)
+        assert abs(cosine) == pytest.approx(1, abs=1e-4)
+
+    def test_explained_energy_by_hand(self, run_codec):
+        codec = dome.DomeCodec(make(measures_energy=True, clip_norm=0.1), D)
+        state = run_codec(codec, updates(), 0)[0].state
+        x = np.concatenate([updates(seed=1).numpy(), np.full([1, D], np.nan)])
+        s = shared_of(codec, state, 1)[0]["sketch"].numpy()
+        centred = x[:N].mean(0) - state["first_moment"].numpy() / 0.1
+        want = np.sum((s @ centred) ** 2) / np.sum(centred**2)
+        decoded, total = run_codec(codec, tf.constant(x, tf.float32), 1, state)
+        energy = float(decoded.measurements["explained_energy"])
+        assert energy == pytest.approx(want, rel=1e-4)
+        # What is measured is not what is sent.
+        assert codec.message_bits(total) == 32 * K
+
+    def test_bits(self):
+        config = make(max_rank=3)
+        codec = dome.DomeCodec(config, D)
+        state = codec.initial_state()
+        for rank in (0, 3):
+            state["rank"] = tf.constant(rank)
+            _, message = shared_of(codec, state, 0)
+            bits = float(base.structure_bits(message)) + 32 * D
+            assert bits == config.downlink_bits(D) - (3 - rank) * 16 * D
+        encoded = codec.encode(
+            tf.ones([D]), codec.expand(message), tf.constant([1, 2], tf.int64)
+        )
+        assert codec.message_bits(encoded.message) == config.uplink_bits(D)
+
+
+class TestNoise:
+    def test_it_is_the_accounted_noise(self, run_codec):
+        config = make(1.3, clip_norm=2.0, output="gradient", max_rank=1)
+        codec = dome.DomeCodec(config, D)
+
+        @tf.function
+        def sums(numbers):
+            return tf.map_fn(
+                lambda n: run_codec(codec, tf.zeros([N, D]), n)[1]["values"],
+                numbers,
+                fn_output_signature=tf.float32,
+            )
+
+        noise = sums(tf.range(1500, dtype=tf.int64)).numpy()
+        # 9000 normals: a standard error of 0.75%.
+        event = config.dp_event(D, mechanisms.OncePerEpoch(100, N, 20))
+        once = event.as_gaussian().noise_multiplier
+        assert noise.std() / 2.0 == pytest.approx(once, rel=0.025)
+        assert noise.std() / N == pytest.approx(config.stddev, rel=0.025)
+        assert abs(noise.mean()) < 4.5 * noise.std() / math.sqrt(noise.size)
+        correlation = np.corrcoef(noise.T) - np.eye(K)
+        assert np.abs(correlation).max() < 4.5 / math.sqrt(len(noise))
+
+    def test_error_is_the_noise_where_the_sketch_holds_the_updates(self, run_codec):
+        """sigma^2 k, and a client that is not there does not lessen the divisor."""
+        config = make(2.0, output="gradient", clip_norm=10.0, sketch_size=8, max_rank=4)
+        codec = dome.DomeCodec(config, 8)
+        x = updates(d=8)
+
+        @tf.function
+        def errors(numbers):
+            return tf.map_fn(
+                lambda n: run_codec(codec, x, n)[0].mean - tf.reduce_mean(x, 0),
+                numbers,
+                fn_output_signature=tf.float32,
+            )
+
+        squared = np.sum(errors(tf.range(1500, dtype=tf.int64)).numpy() ** 2, 1)
+        assert squared.mean() == pytest.approx(config.mean_squared_error(8), rel=0.04)
+
+    def test_debiasing_takes_the_noise_out_of_the_second_moment(self, run_codec):
+        biased = {}
+        for has_debiasing in (True, False):
+            config = make(3.0, beta_1=0.0, beta_2=0.0, has_debiasing=has_debiasing)
+            codec = dome.DomeCodec(config, D)
+
+            @tf.function
+            def moments(numbers, codec=codec):
+                return tf.map_fn(
+                    lambda n: run_codec(codec, tf.zeros([N, D]), n)[0].state[
+                        "second_moment"
+                    ],
+                    numbers,
+                    fn_output_signature=tf.float32,
+                )
+
+            mean = moments(tf.range(800, dtype=tf.int64)).numpy().mean()
+            biased[has_debiasing] = mean / (config.stddev**2 * K / D)
+        # 4800 squared normals: a standard error of 2%.
+        assert biased[False] == pytest.approx(1, abs=0.05)
+        assert biased[True] == pytest.approx(0, abs=0.05)
+
+
+def learn(run_codec, config, rounds, *, d=64, rank=4, drift=0.0, seed=0, mean=0.0):
+    """One client's gradients from a random subspace: squared errors and overlaps."""
+    rng = np.random.default_rng(seed)
+    subspace = orthonormal(rank, d, rng)
+    codec = dome.DomeCodec(config, d)
+    run = tf.function(lambda x, n, state: run_codec(codec, [x], n, state)[0])
+    state, errors, overlaps = codec.initial_state(), [], []
+    weights = mean * rng.standard_normal(rank)
+    for number in range(rounds):
+        turned = subspace + drift * orthonormal(rank, d, rng)
+        subspace = np.linalg.qr(turned.T)[0].T
+        x = (weights + rng.standard_normal(rank)) / math.sqrt(rank) @ subspace
+        decoded = run(tf.constant(x, tf.float32), tf.constant(number), state)
+        state = decoded.state
+        kept = adaptive_sketch.unpack(state["basis"]).numpy()
+        errors.append(np.sum((decoded.mean.numpy() - x) ** 2))
+        overlaps.append(np.sum((kept @ subspace.T) ** 2) / rank)
+    return np.array(errors), np.array(overlaps)
+
+
+class TestLearning:
+    def config(self, noise=0.0, **kwargs):
+        numbers = {"sketch_size": 32, "output": "gradient", **kwargs}
+        return make(noise / 1e3, cohort_size=1, **numbers)
+
+    @pytest.mark.parametrize("rule", ["eigen", "qr"])
+    def test_it_finds_a_fixed_subspace(self, run_codec, rule):
+        config = self.config(sketch_rule=rule)
+        errors, overlaps = learn(run_codec, config, 80)
+        assert overlaps[0] < 0.3
+        assert overlaps[-1] > 0.95
+        assert errors[-10:].mean() < 0.1 * errors[:10].mean()
+
+    def test_its_error_comes_down_to_that_of_the_noise(self, run_codec):
+        config = self.config(0.05)
+        errors, overlaps = learn(run_codec, config, 200)
+        floor = config.mean_squared_error(64)
+        assert floor == pytest.approx(0.05**2 * 32)
+        assert errors[:10].mean() > 6 * floor
+        assert 0.8 * floor < errors[-50:].mean() < 1.5 * floor
+
+    def test_it_follows_a_drifting_subspace_and_without_probes_does_not(
+        self, run_codec
+    ):
+        drifting = {"drift": 0.03, "rank": 3}
+        _, followed = learn(run_codec, self.config(), 150, **drifting)
+        config = self.config(has_probes=False)
+        _, fixed = learn(run_codec, config, 150, **drifting)
+        assert followed[-50:].mean() > 0.85
+        # Half of the 64 dimensions hold half of what is chosen at random.
+        assert fixed[-50:].mean() < 0.65
+
+    def test_a_mean_hides_the_rest_from_the_papers_target(self, run_codec):
+        last = {}
+        for target in ("residual", "gradient"):
+            config = self.config(sketch_target=target)
+            errors, _ = learn(run_codec, config, 100, mean=4.0)
+            last[target] = errors[-30:].mean()
+        assert last["residual"] < 0.5 * last["gradient"]
+
+
+HOSTILE = [math.nan, math.inf, -math.inf, 1e30, -3.4e38]
+
+
+class TestHostile:
+    @pytest.mark.parametrize("value", HOSTILE)
+    @pytest.mark.parametrize("place", [0, slice(None)])
+    def test_one_client_moves_the_mean_by_at_most_the_clip(
+        self, run_codec, value, place
+    ):
+        config = make(1.0, clip_norm=2.0, output="gradient")
+        codec = dome.DomeCodec(config, D)
+        state = run_codec(codec, updates(), 0)[0].state
+        x = updates(seed=1).numpy()
+        x[4] = state["first_moment"].numpy() / 0.1
+        honest = run_codec(codec, list(map(tf.constant, x)), 1, state)[0]
+        x[4, place] = value
+        decoded = run_codec(codec, list(map(tf.constant, x)), 1, state)[0]
+        moved = np.linalg.norm(decoded.mean - honest.mean)
+        assert moved <= 2.0 / N * (1 + 1e-5)
+        # What is not finite is an S (g - m) of zero; the noise stays.
+        assert math.isfinite(value) or moved < 1e-6
+        for part in tf.nest.flatten(decoded.state):
+            assert part.dtype == tf.int16 or np.all(np.isfinite(part))
+
+    @pytest.mark.parametrize("size", [0.0, 1e-30])
+    def test_gradients_of_no_size(self, run_codec, size):
+        codec = dome.DomeCodec(make(), D)
+        state = None
+        for number in range(3):
+            decoded = run_codec(codec, updates(scale=size), number, state)[0]
+            state = decoded.state
+            assert np.all(np.isfinite(decoded.mean))
+        assert int(state["rank"]) == 0
+
+
+VALUE_TYPE = tff.to_type([(np.float32, (5, 3)), np.float32])
+
+
+class TestComputation:
+    def test_type_signatures(self):
+        process = dome.build(make(1.0)).create(VALUE_TYPE)
+        state = tff.FederatedType(
+            collections.OrderedDict(
+                seed=(np.int64, [2]),
+                round=np.int32,
+                steps=np.int32,
+                first_moment=(np.float32, [16]),
+                second_moment=(np.float32, [16]),
+                basis=(np.int16, [2, 16]),
+                strengths=(np.float32, [2]),
+                rank=np.int32,
+            ),
+            tff.SERVER,
+        )
+        measurements = collections.OrderedDict(
+            clients=np.int32,
+            nonfinite_clients=np.int32,
+            mean_update_norm=np.float32,
+            uplink_bits=np.float32,
+            downlink_bits=np.float32,
+            noise_stddev=np.float32,
+            l2_clipped_fraction=np.float32,
+            retained_rank=np.int32,
+            subspace_overlap=np.float32,
+        )
+        expected = tff.FunctionType(
+            collections.OrderedDict(
+                state=state, value=tff.FederatedType(VALUE_TYPE, tff.CLIENTS)
+            ),
+            tff.templates.MeasuredProcessOutput(
+                state=state,
+                result=tff.FederatedType(VALUE_TYPE, tff.SERVER),
+                measurements=tff.FederatedType(measurements, tff.SERVER),
+            ),
+        )
+        assert process.next.type_signature.is_equivalent_to(expected)
+
+
+class TestExecution:
+    def test_replay_through_a_checkpoint(self, tff_context):
+        value_type = tff.to_type(
+            collections.OrderedDict(update=VALUE_TYPE, client_id=np.int64)
+        )
+        process = dome.build(make(0.5), seed=1).create(value_type)
+
+        def values(number):
+            rng = np.random.default_rng(number)
+            draws = rng.standard_normal([N, 16]).astype(np.float32)
+            draws[0, 0] = np.nan if number == 1 else 0
+            return [
+                collections.OrderedDict(
+                    update=[x[:15].reshape(5, 3), x[15]], client_id=i
+                )
+                for i, x in enumerate(draws)
+            ]
+
+        state = process.initialize()
+        outputs = []
+        for number in range(4):
+            output = process.next(state, values(number))
+            outputs.append(output)
+            leaves = [np.asarray(leaf) for leaf in tf.nest.flatten(output.state)]
+            saved = checkpoint.encode(checkpoint.Checkpoint(number, leaves, {}))
+            loaded = checkpoint.decode(saved).arrays
+            state = tf.nest.pack_sequence_as(output.state, [x[()] for x in loaded])
+        again = process.next(process.initialize(), values(0))
+        for number in range(1, 4):
+            again = process.next(again.state, values(number))
+        tf.nest.map_structure(
+            np.testing.assert_array_equal,
+            (again.state, again.result),
+            (outputs[3].state, outputs[3].result),
+        )
+        measured = outputs[1].measurements
+        assert measured["nonfinite_clients"] == 1
+        config = make(0.5)
+        assert measured["uplink_bits"] == config.uplink_bits(16)
+        rank = outputs[0].measurements["retained_rank"]
+        missing = (config.resolved_max_rank - rank) * 16 * 16
+        assert measured["downlink_bits"] == config.downlink_bits(16) - missing
+        empty = process.next(state, [])
+        assert all(np.isfinite(list(empty.measurements.values())))
+
+    def test_federated_averaging_with_plain_sgd(self, tff_context):
+        """Least squares comes down: the sign is that of a gradient."""
+
+        def model_fn():
+            keras = tf.keras.Sequential(
+                [tf.keras.layers.Dense(1, kernel_initializer="zeros", input_shape=(8,))]
+            )
+            return tff.learning.models.from_keras_model(
+                keras,
+                loss=tf.keras.losses.MeanSquaredError(),
+                input_spec=(
+                    tf.TensorSpec([None, 8], tf.float32),
+                    tf.TensorSpec([None, 1], tf.float32),
+                ),
+            )
+
+        process = tff.learning.algorithms.build_unweighted_fed_avg(
+            model_fn,
+            tff.learning.optimizers.build_sgdm(0.05),
+            tff.learning.optimizers.build_sgdm(0.2),
+            model_aggregator=dome.build(make(1e-6, cohort_size=2, sketch_size=6)),
+        )
+        rng = np.random.default_rng(0)
+        x = rng.standard_normal([40, 8]).astype(np.float32)
+        y = x @ np.arange(8, dtype=np.float32)[:, None] / 4
+        data = [
+            tf.data.Dataset.from_tensor_slices((x[i::2], y[i::2])).batch(20)
+            for i in range(2)
+        ]
+        state, losses = process.initialize(), []
+        for _ in range(25):
+            output = process.next(state, data)
+            state = output.state
+            losses.append(output.metrics["client_work"]["train"]["loss"])
+        assert losses[-1] < 0.25 * losses[0]

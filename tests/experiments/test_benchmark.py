@@ -1,0 +1,59 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def benchmark(*args):
+    return subprocess.run(
+        [sys.executable, "-m", "experiments.benchmark", *args],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        timeout=300,
+    )
+
+
+def test_every_row_runs(tmp_path):
+    output = tmp_path / "rows.json"
+    from experiments import benchmark as module
+
+    names = [*module.TIMED, *module.MEMORY, "masks"]
+    done = benchmark(
+        *("--quick", "--repeats=1", "--json"),
+        *(f"--output={output}", f"--rows={','.join(names)}"),
+    )
+    assert done.returncode == 0, done.stderr
+    rows = {row["name"]: row for row in json.loads(done.stdout)}
+    assert list(rows.values()) == json.loads(output.read_text())
+    for name in ("plain", "tff_default", "tff_iterator", "data_sent", "mean"):
+        assert rows[name]["seconds_median"] > 0
+    assert rows["plain"]["ratio"] is None
+    # One turn, so the ratio is that of the two times.
+    for name in ("csgm", "gaussian"):
+        assert rows[name]["baseline"] == "mean"
+        expected = rows[name]["seconds_median"] / rows["mean"]["seconds_median"]
+        assert abs(rows[name]["ratio"] / expected - 1) < 1e-9
+    for name in ("memory_python", "memory_worker"):
+        assert 2**20 < rows[name]["bytes"] < 2**36
+    assert any(name not in names for name in rows)
+
+
+def test_an_unknown_row_is_named():
+    done = benchmark("--rows=plain,fast")
+    assert done.returncode == 2
+    assert "'fast'" in done.stderr
+
+
+def test_the_model_of_the_cost_target():
+    from experiments import benchmark as module
+
+    model = module.cnn_without_dropout(0)
+    assert model.count_params() == 1_018_174
+    assert not any("dropout" in layer.name for layer in model.layers)

@@ -1,0 +1,315 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""The train binary as its user meets it: real processes, real kills."""
+
+import csv
+import json
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from dpfl.training import checkpoint
+from tests.training.test_metrics import steps
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TINY = [
+    "--task=synthetic",
+    "--model=small_cnn",
+    "--num_clients=12",
+    "--cohort_size=4",
+    "--examples_per_client=6",
+    "--batch_size=3",
+    "--num_test_examples=8",
+    "--rounds=24",
+    "--checkpoint_every=3",
+    "--eval_every=2",
+    "--compression_rate=20",
+]
+
+
+def environment():
+    """As in a shell: some library sets TensorFlow's log level for its children."""
+    kept = {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
+    return {**kept, "PYTHONPATH": str(ROOT)}
+
+
+def command(output_dir, *args, base=TINY):
+    return [
+        *(sys.executable, "-m", "experiments.train"),
+        *(*base, f"--output_dir={output_dir}", *args),
+    ]
+
+
+def train(output_dir, *args, code=0, base=TINY, cwd=None):
+    done = subprocess.run(
+        command(output_dir, *args, base=base),
+        capture_output=True,
+        text=True,
+        env=environment(),
+        timeout=240,
+        cwd=cwd,
+    )
+    assert done.returncode == code, done.stderr
+    return done
+
+
+def workers(output_dir):
+    """Workers whose log is in a directory."""
+    import psutil
+
+    found = []
+    for process in psutil.process_iter():
+        try:
+            files = os.readlink(f"/proc/{process.pid}/fd/1")
+        except OSError:
+            continue
+        if files.startswith(str(output_dir)):
+            found.append(process.pid)
+    return found
+
+
+def results(output_dir):
+    """All that equal runs have in common."""
+    import tensorflow as tf
+
+    model = tf.keras.models.load_model(output_dir / "model.keras")
+    store = checkpoint.CheckpointStore(output_dir / "checkpoints")
+    newest = store.load_newest()
+    return {
+        "model": [w.tobytes() for w in model.get_weights()],
+        "state": [a.tobytes() for a in newest.arrays],
+        "csv": (output_dir / "metrics.csv").read_text(),
+        "tensorboard": steps(output_dir),
+        "participations": newest.arrays[0].tolist(),
+    }
+
+
+def read_rows(output_dir):
+    with (output_dir / "metrics.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory):
+    """A run with --seed=5 that nobody touched, and what it printed."""
+    directory = tmp_path_factory.mktemp("reference") / "run"
+    return directory, train(directory, "--seed=5")
+
+
+def test_what_a_run_leaves(reference):
+    directory, done = reference
+    rows = read_rows(directory)
+    assert [int(row["round"]) for row in rows] == list(range(1, 25))
+    # Poisson sampling with q = 1/3.
+    assert len({row["clients"] for row in rows}) > 2
+    assert [bool(row["eval_accuracy"]) for row in rows] == [False, True] * 12
+    epsilons = [float(row["epsilon"]) for row in rows]
+    assert epsilons == sorted(epsilons) and 7.9 < epsilons[-1] <= 8
+    summary = json.loads((directory / "summary.json").read_text())
+    assert summary["epsilon"] == pytest.approx(epsilons[-1])
+    assert summary["rounds"] == 24 and summary["stopped_early"] is None
+    assert summary["delta"] == 1e-3
+    assert summary["final_accuracy"] == float(rows[-1]["eval_accuracy"])
+    clients = sum(int(row["clients"]) for row in rows)
+    sent = sum(int(r["clients"]) * float(r["uplink_bits"]) for r in rows)
+    assert summary["uplink_bits_per_client"] == pytest.approx(sent / clients)
+    assert summary["uplink_bits_per_parameter"] == pytest.approx(
+        sent / clients / summary["dimension"]
+    )
+    assert summary["downlink_bits_per_client"] >= 32 * summary["dimension"]
+    assert summary["flags"]["seed"] == 5
+    assert summary["versions"]["tensorflow-federated"]
+    assert summary["wall_time_seconds"] > 0
+    for name in ("round", "epsilon", "bits"):
+        picture = directory / f"accuracy_by_{name}.png"
+        assert picture.read_bytes()[:4] == b"\x89PNG"
+    assert workers(directory) == []
+
+
+def test_epsilon_is_said_before_and_after(reference):
+    _, done = reference
+    before, after = done.stdout.split("output:")
+    assert "epsilon 8 at delta 0.001 over 24 rounds" in before
+    assert "epsilon 8 at delta 0.001" in after
+    assert "from the 24 rounds that were released" in after
+    assert "took part in at most" in after
+
+
+def test_the_same_command_does_nothing_more(reference):
+    directory, _ = reference
+    before = results(directory)
+    done = train(directory, "--seed=5", "--noprogress")
+    assert "going on after round 24" in done.stderr
+    assert results(directory) == before
+
+
+def test_kills_at_any_moment_change_nothing(reference, tmp_path):
+    directory, _ = reference
+    expected = results(directory)
+    draw = random.Random(1)
+    run = tmp_path / "run"
+    kills = 0
+    for _ in range(3):
+        process = subprocess.Popen(
+            command(run, "--seed=5"),
+            env=environment(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        before, end = newest_name(run), time.monotonic() + 120
+        # Past the start-up, then at any moment: in a round, a save or the end.
+        while process.poll() is None and time.monotonic() < end:
+            if newest_name(run) != before:
+                break
+            time.sleep(0.01)
+        time.sleep(draw.uniform(0, 0.4))
+        kills += process.poll() is None
+        process.kill()
+        process.wait()
+        time.sleep(0.2)
+        assert workers(run) == []
+    assert kills > 0
+    train(run, "--seed=5")
+    assert results(run) == expected
+
+
+def newest_name(run):
+    return max((p.name for p in run.glob("checkpoints/checkpoint-*")), default=None)
+
+
+def test_damage_changed_flags_and_lock(reference, tmp_path):
+    """One resumed run for all that is said about its directory."""
+    import shutil
+
+    directory, _ = reference
+    expected = results(directory)
+    run = tmp_path / "run"
+    shutil.copytree(directory, run)
+    for name in ("summary.json", "model.keras"):
+        (run / name).unlink()
+
+    done = train(run, "--seed=6", code=2)
+    assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
+    assert "seed (was 5, now 6)" in done.stderr
+    done = train(run, "--seed=5", "--client_lr=0.5", "--examples_per_client=7", code=2)
+    for name in ("client_lr", "examples_per_client", "task fingerprint"):
+        assert name in done.stderr
+
+    with checkpoint.locked(run):
+        done = train(run, "--seed=5", code=2)
+        assert f"in use by process {os.getpid()}" in done.stderr
+
+    newest = run / "checkpoints" / "checkpoint-00000024"
+    newest.write_bytes(newest.read_bytes()[:-10])
+    done = train(run, "--seed=5", "--checkpoint_every=2")
+    assert "checkpoint-00000024 is damaged" in done.stderr
+    assert "going on after round 21" in done.stderr
+    assert results(run) == expected
+
+
+def test_ctrl_c_and_going_on_without_a_seed(tmp_path):
+    """130, one sentence, no worker; afterwards the same noise for the same rounds."""
+    run = tmp_path / "run"
+    process = subprocess.Popen(
+        command(run),
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    end = time.monotonic() + 120
+    while len(list(run.glob("checkpoints/*"))) < 2 and time.monotonic() < end:
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "the same command goes on" in err and "Traceback" not in err
+    assert workers(run) == []
+    rows = read_rows(run)
+    assert 6 <= len(rows) < 24
+    train(run)
+    assert read_rows(run)[: len(rows)] == rows
+    assert "seed" not in json.loads((run / "summary.json").read_text())["settings"]
+
+
+def test_the_budget_stops_the_run(tmp_path):
+    done = train(
+        tmp_path / "run",
+        *("--noise_multiplier=2", "--target_epsilon=1.5", "--aggregator=gaussian"),
+        base=[a for a in TINY if "compression" not in a],
+    )
+    assert "would bring epsilon to" in done.stderr
+    assert "above the target_epsilon of 1.5" in done.stderr
+    rows = read_rows(tmp_path / "run")
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert 0 < len(rows) == summary["rounds"] < 24
+    assert float(rows[-1]["epsilon"]) <= 1.5
+    assert "would bring epsilon" in summary["stopped_early"]
+
+
+@pytest.mark.parametrize(
+    "args, words",
+    [
+        (["--rounds=0"], "rounds must be at least 1, found 0"),
+        (["--client_lr=nan"], "client_lr"),
+        (["--client_lr=-1"], "client_lr must be greater than 0"),
+        (["--target_delta=1.5"], "target_delta"),
+        (["--server_momentum=1"], "server_momentum must be less than 1"),
+        (["--seed=-1"], "seed must be at least 0"),
+        (["--aggregator=gaussian"], "--compression_rate has no meaning for gaussian"),
+        (["--compression_rate=0.5"], "--compression_rate must be at least 1"),
+        (["--keep_fraction=0.1"], "found both"),
+        (["--vocab_size=5"], "--vocab_size has no meaning for the task synthetic"),
+        (["--weighted"], "weighted must be left out"),
+        (["--batch_size=x"], "batch_size"),
+        (["--model=resnet"], "model must be one of"),
+        (["--participation=never"], "participation"),
+        (["--no_such_flag"], "no_such_flag"),
+        (["what"], "positional"),
+    ],
+)
+def test_bad_flags_are_one_sentence(args, words, tmp_path):
+    done = train(tmp_path / "run", *args, code=2)
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1 and words in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_help_says_what_to_do():
+    done = subprocess.run(
+        [sys.executable, "-m", "experiments.train", "--help"],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        cwd=ROOT,
+    )
+    assert done.returncode == 0
+    for word in ("--task", "--target_epsilon", "--clip_norm", "--num_clients"):
+        assert word in done.stdout
+
+
+def test_every_flag_file_is_understood():
+    for path in sorted((ROOT / "configs").glob("*.flags")):
+        code = (
+            "import sys\n"
+            "from absl import flags\n"
+            "from experiments import train\n"
+            "flags.FLAGS(['train', f'--flagfile={sys.argv[1]}'])\n"
+            "print(train.run_config().task)\n"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(path)],
+            capture_output=True,
+            text=True,
+            env=environment(),
+            cwd=ROOT,
+        )
+        assert done.stdout.strip() == path.stem, done.stderr

@@ -1,0 +1,225 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+import dataclasses
+import math
+
+import dp_accounting
+import numpy as np
+import pytest
+
+from dpfl import accounting, mechanisms
+from dpfl.accounting import distributed as events
+from dpfl.mechanisms import distributed
+
+D = 1000
+CONFIGS = [
+    mechanisms.DistributedDiscreteGaussian(100, 0.5, 1.0, 14),
+    mechanisms.DistributedSkellam(100, 0.5, 1.0, 14),
+    mechanisms.SketchedDdg(100, 0.5, 1.0, 14, compression_rate=4.0),
+    mechanisms.SparseRecovery(100, 0.5, 1.0, 14, sparsity=5),
+]
+FIXED = mechanisms.FixedSize(1000, 100, 7)
+POISSON = mechanisms.PoissonSampling(1000, 100, 7)
+
+
+def named(value):
+    return value.name
+
+
+def integer_event(config, dimension=D):
+    event = config.round_dp_event(dimension, 1.0)
+    return getattr(event, "release", event)
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=named)
+class TestAll:
+    def test_in_the_table(self, config):
+        assert mechanisms.MECHANISMS[config.name].config is type(config)
+
+    def test_the_event_has_the_grids_numbers(self, config):
+        event, grid = integer_event(config), config.grid(D)
+        assert event.noise_clients == 100
+        assert event.noise_multiplier == pytest.approx(1.0)
+        assert event.local_stddev / event.granularity == pytest.approx(
+            grid.local_stddev_steps
+        )
+        assert event.max_shift == grid.max_size
+        assert event.shift_budget == grid.max_squared_norm
+        assert event.dimension == config.rotated_dimension(D)
+
+    def test_other_noise_and_none(self, config):
+        assert config.with_noise_multiplier(3.0).noise_multiplier == 3.0
+        none = config.with_noise_multiplier(0.0)
+        assert none.round_dp_event(D, 1.0) == dp_accounting.NonPrivateDpEvent()
+        assert none.mean_squared_error(D) < config.mean_squared_error(D)
+
+    def test_composed_over_a_run(self, config):
+        event = config.dp_event(D, FIXED)
+        assert event.count == 7
+        assert 0 < accounting.epsilon(event, 1e-5).epsilon < math.inf
+
+    def test_clients_noise_is_refused_under_poisson_sampling(self, config):
+        message = "noise_source must be 'helpers' under Poisson .*found 'clients'"
+        with pytest.raises(ValueError, match=message):
+            config.dp_event(D, POISSON)
+        with pytest.raises(ValueError, match=message):
+            config.round_dp_event(D, 0.1)
+        helped = dataclasses.replace(config, noise_source="helpers")
+        sampled = accounting.epsilon(helped.dp_event(D, POISSON), 1e-5).epsilon
+        assert sampled < accounting.epsilon(config.dp_event(D, FIXED), 1e-5).epsilon / 2
+
+    def test_bits(self, config):
+        bits = 14 * config.rotated_dimension(D)
+        assert config.uplink_bits(D) == bits
+        assert config.downlink_bits(D) == 32 * D + 128
+        adaptive = dataclasses.replace(config, adaptive_clipping=True)
+        assert adaptive.uplink_bits(D) == bits + 24
+        assert adaptive.downlink_bits(D) == 32 * D + 32 + 128
+
+    def test_granularity_meets_the_wrap_probability(self, config):
+        for probability in (6.33e-5, 1e-3):
+            config = dataclasses.replace(config, wrap_probability=probability)
+            assert config.expected_wrap_probability(D) == pytest.approx(probability)
+
+    def test_dropout_scales_every_share(self, config):
+        """Ninety of a hundred give the noise that all give without drop-out."""
+        lossy = dataclasses.replace(config, expected_dropout=0.1)
+        assert lossy.noise_shares == 90
+        event = integer_event(lossy)
+        assert event.noise_clients == 90
+        assert event.noise_multiplier == pytest.approx(1.0)
+        assert lossy.grid(D).local_stddev == pytest.approx(1 / math.sqrt(90))
+
+    def test_calibrates(self, config):
+        z = accounting.calibrate_noise_multiplier(
+            lambda z: config.with_noise_multiplier(z).dp_event(D, FIXED), 20.0, 1e-5
+        )
+        event = config.with_noise_multiplier(z).dp_event(D, FIXED)
+        assert 19.9 < accounting.epsilon(event, 1e-5).epsilon <= 20.0
+
+
+def test_four_standard_deviations_are_the_default():
+    grid = CONFIGS[0].grid(D)
+    assert 2**13 / grid.sum_stddev == pytest.approx(4, rel=1e-3)
+
+
+def test_the_published_bound_is_never_below_the_exact_one():
+    for config in CONFIGS:
+        published = dataclasses.replace(config, integer_bound="published", bits=10)
+        exact = dataclasses.replace(config, bits=10)
+        orders = [2.0, 8.0, 32.0]
+        assert np.all(
+            exact.round_dp_event(D, 1.0).rdp(orders)
+            <= published.round_dp_event(D, 1.0).rdp(orders)
+        )
+
+
+def test_too_few_bits_for_the_cohort_says_what_fits():
+    config = mechanisms.DistributedDiscreteGaussian(100, 0.5, 1.0, 5)
+    with pytest.raises(ValueError, match="bits must be at least 6 for cohort_size 100"):
+        config.dp_event(D, FIXED)
+    dataclasses.replace(config, bits=6).grid(D)
+
+
+@pytest.mark.parametrize("bound", ["exact", "published"])
+def test_a_grid_too_coarse_for_the_noise_says_what_fits(bound):
+    config = mechanisms.DistributedDiscreteGaussian(
+        100, 0.5, 0.05, 8, integer_bound=bound
+    )
+    with pytest.raises(ValueError, match="found 8 bits, where a client's noise") as e:
+        config.check_noise(D)
+    bits = int(str(e.value).split("at least ")[1].split()[0])
+    dataclasses.replace(config, bits=bits).check_noise(D)
+    with pytest.raises(ValueError, match=f"at least {bits} "):
+        dataclasses.replace(config, bits=bits - 1).check_noise(D)
+
+
+def test_the_exact_bound_allows_fewer_bits():
+    def least(bound):
+        config = mechanisms.DistributedDiscreteGaussian(
+            100, 1.0, 0.3, 8, integer_bound=bound
+        )
+        for bits in range(7, 30):
+            try:
+                dataclasses.replace(config, bits=bits).check_noise(1000)
+            except ValueError:
+                continue
+            return bits
+
+    assert least("exact") < least("published")
+
+
+@pytest.mark.parametrize("stddev", [0.05, 0.3, 1.0, 10.0])
+def test_rounding_variance(stddev):
+    x = np.random.default_rng(0).standard_normal(400_000) * stddev
+    fraction = x - np.floor(x)
+    expected = np.mean(fraction * (1 - fraction))
+    assert distributed.rounding_variance(stddev) == pytest.approx(expected, rel=0.01)
+
+
+class TestAdaptiveClipping:
+    CONFIG = dataclasses.replace(CONFIGS[0], adaptive_clipping=True)
+
+    def test_update_and_count_cost_the_noise_multiplier_together(self):
+        moved = math.hypot(
+            1 / self.CONFIG.update_noise_multiplier,
+            1 / (math.sqrt(100) * self.CONFIG.local_count_stddev),
+        )
+        assert moved == pytest.approx(1.0)
+        assert self.CONFIG.resolved_count_stddev == 5
+
+    def test_the_event_adds_both_and_samples_them_together(self):
+        event = self.CONFIG.round_dp_event(D, 1.0)
+        orders = [2.0, 5.0]
+        both = event.update.rdp(orders) + event.count.rdp(orders)
+        np.testing.assert_allclose(event.rdp(orders), both)
+        # The count alone: shifted by 1 under noise of variance (2 * 5)^2.
+        assert event.count.rdp([2.0])[0] == pytest.approx(2 / (2 * 100), rel=1e-3)
+        sampled = event.poisson_sampled(0.1)
+        expected = events.poisson_sampled_rdp(
+            orders, 0.1, lambda a: event.update.rdp(a) + event.count.rdp(a)
+        )
+        np.testing.assert_allclose(sampled.rdp(orders), expected)
+        apart = event.update.poisson_sampled(0.1).rdp(orders)
+        apart += event.count.poisson_sampled(0.1).rdp(orders)
+        assert np.all(sampled.rdp(orders) > apart)
+        assert event.poisson_sampled(0.5).poisson_sampled(0.2) == sampled
+
+    def test_the_integers_do_not_depend_on_the_clip(self):
+        other = dataclasses.replace(self.CONFIG, clip_norm=7.0)
+        assert other.grid(D) == self.CONFIG.grid(D)
+        np.testing.assert_allclose(
+            other.round_dp_event(D, 1.0).rdp([3.0]),
+            self.CONFIG.round_dp_event(D, 1.0).rdp([3.0]),
+        )
+
+    def test_a_count_that_costs_all_is_refused(self):
+        with pytest.raises(ValueError, match="count_stddev must be above half"):
+            dataclasses.replace(self.CONFIG, count_stddev=0.5)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("bits", 1),
+        ("bits", 31),
+        ("rounding_bias", 1.0),
+        ("rounding_bias", math.nan),
+        ("expected_dropout", 1.0),
+        ("expected_dropout", -0.1),
+        ("wrap_probability", 0.0),
+        ("rotation", "none"),
+        ("noise_source", "server"),
+        ("integer_bound", "loose"),
+        ("target_quantile", 1.5),
+        ("clip_learning_rate", 0.0),
+        ("count_stddev", -1.0),
+        ("clip_norm", math.inf),
+        ("noise_multiplier", -1.0),
+        ("cohort_size", 0),
+    ],
+)
+def test_refuses_and_names_what_is_wrong(name, value):
+    with pytest.raises(ValueError, match=f"^{name} must be .*found '?{value}"):
+        dataclasses.replace(CONFIGS[0], **{name: value})

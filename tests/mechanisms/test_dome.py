@@ -1,0 +1,134 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+import dataclasses
+import math
+
+import dp_accounting
+import pytest
+
+from dpfl import accounting, mechanisms
+
+EPOCHS = mechanisms.OncePerEpoch(1000, 20, 150)
+
+
+def make(**kwargs):
+    return mechanisms.Dome(
+        **{
+            "cohort_size": 20,
+            "clip_norm": 0.5,
+            "noise_multiplier": 2.0,
+            "sketch_size": 8,
+            **kwargs,
+        }
+    )
+
+
+def test_noise_and_event_come_from_the_same_numbers():
+    config = make()
+    # z = sqrt(B) a / C
+    assert math.sqrt(20) * config.local_stddev / 0.5 == pytest.approx(2.0)
+    assert config.stddev == pytest.approx(config.local_stddev / math.sqrt(20))
+    event = config.dp_event(100, EPOCHS)
+    assert event.clients_per_round == 20
+    assert event.local_stddev == config.local_stddev
+    assert event.epochs == EPOCHS.epochs == 3
+    for method in ("rdp", "tight"):
+        want = dp_accounting.SelfComposedDpEvent(dp_accounting.GaussianDpEvent(2.0), 3)
+        got = accounting.epsilon(event, 1e-5, method=method)
+        assert got.epsilon == pytest.approx(
+            accounting.epsilon(want, 1e-5, method=method).epsilon, rel=1e-6
+        )
+    assert got.method == "exact-gaussian"
+
+
+def test_the_papers_accounting_charges_n_times():
+    tight = make().dp_event(100, EPOCHS)
+    paper = make(has_paper_accounting=True).dp_event(100, EPOCHS)
+    assert paper.rho == pytest.approx(1000 * tight.rho)
+    # Its own noise gives the guarantee of its theorem by its own accounting.
+    stddev = accounting.dome.paper_local_stddev(
+        1.0, 1e-5, clip_norm=0.5, population=1000, epochs=3, clients_per_round=20
+    )
+    z = math.sqrt(20) * stddev / 0.5
+    event = make(has_paper_accounting=True, noise_multiplier=z).dp_event(100, EPOCHS)
+    sigma = accounting.dome.paper_noise_scale(1.0, 1e-5)
+    assert event.rho == pytest.approx(1 / (2 * sigma**2))
+
+
+def test_calibration_meets_the_budget():
+    z = accounting.calibrate_noise_multiplier(
+        lambda z: make().with_noise_multiplier(z).dp_event(100, EPOCHS),
+        1.0,
+        1e-5,
+        method="tight",
+    )
+    event = make(noise_multiplier=z).dp_event(100, EPOCHS)
+    assert 0.999 < accounting.epsilon(event, 1e-5, method="tight").epsilon <= 1
+
+
+def test_a_client_in_every_round_is_charged_for_every_round():
+    event = make().dp_event(100, mechanisms.FixedSize(1000, 20, 150))
+    assert event.rho == pytest.approx(150 / (2 * 2.0**2))
+
+
+def test_poisson_sampling_is_refused():
+    with pytest.raises(ValueError, match="once_per_epoch or fixed.*found poisson"):
+        make().dp_event(100, mechanisms.PoissonSampling(1000, 20, 150))
+    with pytest.raises(ValueError, match="sampling_probability must be 1, found 0.5"):
+        make().round_dp_event(100, 0.5)
+
+
+def test_no_noise_is_no_privacy():
+    event = make().with_noise_multiplier(0.0).dp_event(100, EPOCHS)
+    assert accounting.epsilon(event, 1e-5).epsilon == math.inf
+    assert make(noise_multiplier=0.0).mean_squared_error(100) == 0
+
+
+def test_bits_and_error():
+    config = make(sketch_size=16, max_rank=5)
+    assert config.uplink_bits(1000) == 16 * 32
+    # The model, five directions of 16 bits, their number, S m, a seed.
+    down = 32_000 + 5 * 16_000 + 32 + 16 * 32 + 128
+    assert config.downlink_bits(1000) == down
+    without = dataclasses.replace(config, has_mean_removal=False)
+    assert without.downlink_bits(1000) == down - 16 * 32
+    assert config.mean_squared_error(1000) == pytest.approx(16 * (2 * 0.5 / 20) ** 2)
+
+
+def test_resolved_numbers():
+    assert make(sketch_size=9).resolved_max_rank == 3
+    assert make(has_probes=False).resolved_max_rank == 8
+    assert make(max_rank=7).resolved_max_rank == 7
+    floor = make().resolved_second_moment_floor(100)
+    assert floor == pytest.approx((2 * 0.5 / 20) ** 2 * 8 / 100)
+    assert make(noise_multiplier=0.0).resolved_second_moment_floor(100) > 0
+    assert make(second_moment_floor=0.3).resolved_second_moment_floor(100) == 0.3
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"sketch_size": 0}, "sketch_size must be .*found 0"),
+        ({"sketch_size": 2.5}, "sketch_size must be .*found 2.5"),
+        ({"energy_fraction": 0.0}, "energy_fraction must be .*found 0"),
+        ({"sketch_decay": 1.5}, "sketch_decay must be .*found 1.5"),
+        ({"max_rank": 9}, "max_rank must be at most the sketch_size of 8, found 9"),
+        ({"max_rank": 3, "has_probes": False}, "max_rank must be .* False, found 3"),
+        ({"sketch_rule": "svd"}, r"sketch_rule must be one of \['eigen', 'qr'\]"),
+        ({"sketch_target": "x"}, "sketch_target must be one of .* found 'x'"),
+        ({"output": "sgd"}, "output must be one of .* found 'sgd'"),
+        ({"beta_1": 1.0}, "beta_1 must be less than 1, found 1"),
+        ({"beta_2": math.nan}, "beta_2 must be"),
+        ({"second_moment_floor": 0.0}, "second_moment_floor must be .*found 0"),
+        ({"clip_norm": math.inf}, "clip_norm must be"),
+    ],
+)
+def test_refuses(change, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        make(**change)
+
+
+def test_a_sketch_longer_than_the_model_is_refused():
+    with pytest.raises(ValueError, match="dimension of 5, found 8"):
+        make().dp_event(5, EPOCHS)

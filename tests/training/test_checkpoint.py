@@ -1,0 +1,131 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from dpfl.training import checkpoint
+
+ARRAYS = [
+    np.arange(6, dtype=np.float32).reshape(2, 3),
+    np.int64(7),
+    np.zeros([0, 2], np.float64),
+]
+
+
+def make(round_index):
+    arrays = [
+        np.asarray(a) + np.asarray(round_index, np.asarray(a).dtype) for a in ARRAYS
+    ]
+    return checkpoint.Checkpoint(round_index, arrays, {"rows": [{"epsilon": 1.5}]})
+
+
+def test_round_trip_keeps_every_bit():
+    found = checkpoint.decode(checkpoint.encode(make(3)))
+    assert found.round_index == 3
+    assert found.info == {"rows": [{"epsilon": 1.5}]}
+    for a, b in zip(make(3).arrays, found.arrays):
+        assert a.dtype == b.dtype and a.shape == b.shape
+        np.testing.assert_array_equal(a, b)
+
+
+def test_any_damage_is_noticed():
+    content = checkpoint.encode(make(3))
+    for place in range(0, len(content), 97):
+        damaged = bytearray(content)
+        damaged[place] ^= 1
+        with pytest.raises(ValueError, match="checksum"):
+            checkpoint.decode(bytes(damaged))
+    for length in (0, 10, len(content) // 2, len(content) - 1):
+        with pytest.raises(ValueError, match="checksum"):
+            checkpoint.decode(content[:length])
+
+
+def test_the_newest_whole_one_is_found_and_damage_is_said(tmp_path):
+    said = []
+    store = checkpoint.CheckpointStore(tmp_path, keep=3, say=said.append)
+    for r in (2, 4, 6):
+        path = store.save(make(r))
+    assert store.load_newest().round_index == 6
+    assert not said
+    path.write_bytes(path.read_bytes()[:-1])
+    assert store.load_newest().round_index == 4
+    assert len(said) == 1 and str(path) in said[0] and "damaged" in said[0]
+
+
+def test_nothing_whole_is_nothing(tmp_path):
+    said = []
+    store = checkpoint.CheckpointStore(tmp_path, say=said.append)
+    assert store.load_newest() is None
+    store.save(make(2)).write_bytes(b"")
+    assert store.load_newest() is None
+    assert len(said) == 1
+
+
+def test_only_the_newest_stay_and_leftovers_do_not_matter(tmp_path):
+    store = checkpoint.CheckpointStore(tmp_path, keep=2)
+    (tmp_path / ".checkpoint-00000009.tmp").write_bytes(b"half a file")
+    for r in range(5):
+        store.save(make(r))
+    names = sorted(p.name for p in tmp_path.iterdir() if p.name[0] != ".")
+    assert names == ["checkpoint-00000003", "checkpoint-00000004"]
+    assert store.load_newest().round_index == 4
+
+
+def test_a_failed_write_is_loud_and_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "x"
+    checkpoint.write_atomically(path, b"old")
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        checkpoint.write_atomically(path, b"new")
+    assert path.read_bytes() == b"old"
+
+
+def test_the_seed_is_drawn_once(tmp_path):
+    path = tmp_path / "manifest.json"
+    seeds = iter([2**125 + 1, 5])
+    first = checkpoint.open_manifest(path, {"rounds": 3}, lambda: next(seeds))
+    again = checkpoint.open_manifest(path, {"rounds": 3}, lambda: next(seeds))
+    assert first == again == 2**125 + 1
+
+
+def test_changed_flags_are_named(tmp_path):
+    path = tmp_path / "manifest.json"
+    old = {"rounds": 3, "client_lr": 0.1, "task": "digits", "epsilon": float("inf")}
+    checkpoint.open_manifest(path, old, lambda: 1)
+    with pytest.raises(checkpoint.ChangedFlagsError) as caught:
+        checkpoint.open_manifest(path, {**old, "rounds": 4, "seed": 2}, lambda: 1)
+    message = str(caught.value)
+    assert "rounds (was 3, now 4)" in message and "seed (was None, now 2)" in message
+    assert "client_lr" not in message
+
+
+def test_json_has_no_nan(tmp_path):
+    path = tmp_path / "x.json"
+    checkpoint.write_json(
+        path, {"a": np.float32(0.5), "b": float("inf"), "c": [1, None]}
+    )
+    assert json.loads(path.read_text()) == {"a": 0.5, "b": "inf", "c": [1, None]}
+
+
+def test_one_run_a_directory(tmp_path):
+    code = (
+        "import pathlib, sys\n"
+        "from dpfl.training import checkpoint\n"
+        "with checkpoint.locked(pathlib.Path(sys.argv[1])): pass\n"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    with checkpoint.locked(tmp_path):
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode != 0
+        assert f"in use by process {os.getpid()}" in done.stderr
+    assert subprocess.run(command).returncode == 0

@@ -1,0 +1,111 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+import math
+
+import numpy as np
+import pytest
+
+from dpfl.mechanisms import FixedSize, OncePerEpoch, PoissonSampling
+from dpfl.training import selection
+
+
+@pytest.mark.parametrize("rule", [PoissonSampling, FixedSize, OncePerEpoch])
+def test_a_cohort_is_a_function_of_seed_and_round(rule):
+    participation = rule(50, 10, 100)
+    first = [selection.select_cohort(participation, 3, r) for r in range(20)]
+    # In any order, as after a restart.
+    for r in reversed(range(20)):
+        again = selection.select_cohort(participation, 3, r)
+        np.testing.assert_array_equal(first[r], again)
+        assert again.dtype == np.int64
+        assert list(again) == sorted(set(again.tolist()))
+        assert all(0 <= c < 50 for c in again)
+    assert len({tuple(c) for c in first}) > 15
+    other = selection.select_cohort(participation, 4, 0)
+    assert tuple(other) != tuple(first[0])
+
+
+def test_a_cohort_stays_what_it_was():
+    """A new version must not change whom a seed chooses."""
+    chosen = {
+        rule.name: selection.select_cohort(rule(100, 4, 9), 7, 3).tolist()
+        for rule in (PoissonSampling, OncePerEpoch)
+    }
+    assert chosen == {"poisson": [3, 20, 32, 50, 99], "once_per_epoch": [9, 65, 68, 95]}
+    assert selection.select_cohort(FixedSize(1000, 5, 9), 7, 3).tolist() == [
+        *(103, 228, 477, 680, 745)
+    ]
+
+
+def test_poisson_has_the_right_rate_for_every_client():
+    participation = PoissonSampling(20, 5, 8000)
+    counts = np.zeros(20)
+    sizes = []
+    for r in range(8000):
+        cohort = selection.select_cohort(participation, 1, r)
+        counts[cohort] += 1
+        sizes.append(len(cohort))
+    # Binomial(8000, 1/4): standard deviation 0.0048 of the rate; 4% is two of them,
+    # and 5% of the pooled rate 46 of its.
+    assert np.max(np.abs(counts / 8000 - 0.25)) < 4.5 * 0.0048
+    assert abs(counts.mean() / 8000 - 0.25) < 0.005
+    # Poisson sampling and not a fixed size: the variance is N q (1 - q) = 3.75.
+    assert abs(np.var(sizes) / 3.75 - 1) < 0.08
+
+
+def test_poisson_can_choose_nobody():
+    participation = PoissonSampling(3, 1, 100)
+    sizes = [len(selection.select_cohort(participation, 0, r)) for r in range(100)]
+    assert 0 in sizes
+    # (2/3)^3 of the rounds, 30 of 100.
+    assert 15 < sizes.count(0) < 45
+
+
+def test_fixed_size_is_fixed_and_fair():
+    participation = FixedSize(20, 5, 8000)
+    counts = np.zeros(20)
+    for r in range(8000):
+        cohort = selection.select_cohort(participation, 1, r)
+        assert len(cohort) == 5
+        counts[cohort] += 1
+    assert np.max(np.abs(counts / 8000 - 0.25)) < 4.5 * math.sqrt(0.1875 / 8000)
+
+
+def test_nobody_takes_part_twice_in_an_epoch():
+    participation = OncePerEpoch(23, 5, 40)
+    assert participation.rounds_per_epoch == 4
+    for epoch in range(10):
+        rounds = range(4 * epoch, 4 * epoch + 4)
+        chosen = [
+            c for r in rounds for c in selection.select_cohort(participation, 9, r)
+        ]
+        assert len(chosen) == 20 == len(set(chosen))
+    # Another order each epoch.
+    assert tuple(selection.select_cohort(participation, 9, 0)) != tuple(
+        selection.select_cohort(participation, 9, 4)
+    )
+
+
+def test_seeds_differ_by_purpose_and_index():
+    seeds = {
+        selection.derive_seed(s, p, i)
+        for s in range(5)
+        for p in ("model", "aggregator")
+        for i in range(5)
+    }
+    assert len(seeds) == 50
+    assert all(0 <= seed < 2**126 for seed in seeds)
+    # Not a matter of how the parts are glued together.
+    assert selection.derive_seed(11, "x", 1) != selection.derive_seed(1, "x", 11)
+
+
+@pytest.mark.parametrize("seed", [-1, True, 1.5, None, "3"])
+def test_a_bad_seed_is_named(seed):
+    with pytest.raises((TypeError, ValueError), match="seed must be"):
+        selection.derive_seed(seed, "model")
+
+
+def test_an_unknown_rule_is_named():
+    with pytest.raises(TypeError, match="participation must be one of"):
+        selection.select_cohort("poisson", 0, 0)
