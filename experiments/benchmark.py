@@ -10,7 +10,9 @@
 The round is that of the cost target: a convolutional network of 1,018,174 parameters
 without dropout, 50 clients of 100 examples, batches of 20, one local epoch. Repeats of
 all rows take turns, so that a busy machine slows them alike. `ratio` is that
-to the `baseline`, the median over turns; memory rows are in bytes.
+to the `baseline`, the median over turns; `cpu_seconds_median` and `cpu_ratio` are the
+same for the processor time of both processes, which others on the machine disturb less;
+memory rows are in bytes.
 """
 
 from __future__ import annotations
@@ -18,12 +20,14 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import json
+import os
 import pathlib
 import statistics
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Optional
 
+import psutil
 from absl import flags
 
 from experiments import cli, start
@@ -39,6 +43,7 @@ _MORE_ROWS = "experiments.benchmark_aggregators"
 KEEP_FRACTION = 0.01
 
 Row = dict[str, Any]
+Samples = dict[str, list[float]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -277,7 +282,8 @@ def measure(names: Sequence[str], settings: Settings) -> list[Row]:
     """Times rounds, one of each row in turn."""
     from dpfl.training import runtime
 
-    seconds: dict[str, list[float]] = {name: [] for name in names if name in TIMED}
+    seconds: Samples = {name: [] for name in names if name in TIMED}
+    cpu: Samples = {name: [] for name in seconds}
     with runtime.start() as worker:
         bench = Bench(settings)
         calls = {}
@@ -286,11 +292,12 @@ def measure(names: Sequence[str], settings: Settings) -> list[Row]:
             calls[name]()
         for _ in range(settings.repeats):
             for name, call in calls.items():
-                begun = time.perf_counter()
+                begun, cpu_begun = time.perf_counter(), cpu_seconds(worker.pid)
                 call()
                 seconds[name].append(time.perf_counter() - begun)
+                cpu[name].append(cpu_seconds(worker.pid) - cpu_begun)
         peaks = dict(zip(MEMORY, worker.peak_memory()))
-    rows = [_timed_row(name, seconds) for name in seconds]
+    rows = [_timed_row(name, seconds, cpu) for name in seconds]
     return rows + [
         {"name": name, "bytes": peaks[name], "description": "peak resident memory"}
         for name in MEMORY
@@ -298,21 +305,33 @@ def measure(names: Sequence[str], settings: Settings) -> list[Row]:
     ]
 
 
-def _timed_row(name: str, seconds: dict[str, list[float]]) -> Row:
-    """A row; its ratio is the median of those of each turn."""
+def cpu_seconds(worker_pid: int) -> float:
+    """Processor time so far of this process and of the worker."""
+    both = (psutil.Process(pid).cpu_times() for pid in (os.getpid(), worker_pid))
+    return sum(times.user + times.system for times in both)
+
+
+def _timed_row(name: str, seconds: Samples, cpu: Samples) -> Row:
+    """A row; its ratios are the medians of those of each turn."""
     baseline = TIMED[name].baseline
-    ratio = None
-    if baseline in seconds:
-        pairs = zip(seconds[name], seconds[baseline])
-        ratio = statistics.median(own / other for own, other in pairs)
     return {
         "name": name,
         "seconds_median": statistics.median(seconds[name]),
+        "cpu_seconds_median": statistics.median(cpu[name]),
         "repeats": len(seconds[name]),
         "baseline": baseline,
-        "ratio": ratio,
+        "ratio": _ratio(name, baseline, seconds),
+        "cpu_ratio": _ratio(name, baseline, cpu),
         "description": TIMED[name].description,
     }
+
+
+def _ratio(name: str, baseline: Optional[str], samples: Samples) -> Optional[float]:
+    # Processor time comes in hundredths of a second, so it can be zero.
+    if baseline not in samples or not all(samples[baseline]):
+        return None
+    pairs = zip(samples[name], samples[baseline])
+    return statistics.median(own / other for own, other in pairs)
 
 
 def more_rows() -> dict[str, Callable[[Any], list[Row]]]:
@@ -334,15 +353,19 @@ def measure_more(names: Sequence[str], settings: Settings) -> list[Row]:
 
 def table(rows: Sequence[Row]) -> str:
     """Rows for people."""
-    lines = [f"{'row':24} {'median':>10} {'ratio':>7}  of"]
+    head = ("median", "ratio", "CPU", "ratio")
+    lines = [f"{'row':32}" + "".join(f"{word:>9}" for word in head) + "  of"]
     for row in rows:
         if "bytes" in row:
-            lines.append(f"{row['name']:24} {row['bytes'] / 2**20:7.0f} MiB")
+            lines.append(f"{row['name']:32}{row['bytes'] / 2**20:9.0f} MiB")
             continue
-        ratio = f"{row['ratio']:7.2f}" if row.get("ratio") else " " * 7
+        keys = ("seconds_median", "ratio", "cpu_seconds_median", "cpu_ratio")
+        cells = "".join(
+            f"{row[key]:9.3f}" if row.get(key) is not None else " " * 9 for key in keys
+        )
+        baseline = row.get("baseline") or "-"
         lines.append(
-            f"{row['name']:24} {row['seconds_median']:8.3f} s {ratio}  "
-            f"{row.get('baseline') or '-':14} {row.get('description', '')}"
+            f"{row['name']:32}{cells}  {baseline:14} {row.get('description', '')}"
         )
     return "\n".join(lines)
 

@@ -101,11 +101,15 @@ class ResultsTable:
 
     def row(self, work: Work) -> dict[str, str]:
         """The row of work that is done."""
-        return {**self._rows[work.key], "folder": work.folder}
+        labels = {name: str(value) for name, value in work.labels.items()}
+        return {**self._rows[work.key], **labels, "folder": work.folder}
 
     def add(self, work: Work, measured: Mapping[str, Any]) -> None:
         """Adds a row; the file is replaced at once, never left half written."""
-        row = {**work.labels, **measured, KEY: work.key}
+        row = {**work.labels, KEY: work.key}
+        for name, value in measured.items():
+            # The epsilon that was asked for and the one that was spent, say.
+            row[f"measured_{name}" if name in work.labels else name] = value
         self._rows[work.key] = {k: str(v) for k, v in row.items()}
         columns: list[str] = []
         for done in self._rows.values():

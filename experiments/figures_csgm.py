@@ -99,6 +99,7 @@ def _column(rows: Iterable[Mapping[str, str]], name: str) -> list[float]:
 # ---- Figs. 2, 4, 5, 6: accuracy of GM and L2-CSGM in training ----
 
 # Server momentum, rates and clips of the runs are those of the flag files.
+ROOT = figures.ROOT
 FLAGFILES = {
     "digits": "configs/digits.flags",
     "docs": "configs/docs.flags",
@@ -118,7 +119,7 @@ PANELS: dict[str, dict[str, list[Panel]]] = {
         "small": [
             Panel("digits", 50, 4.0),
             Panel("digits", 50, 8.0),
-            Panel("docs", 100, 8.0),
+            Panel("docs", 50, 8.0),
         ],
         "paper": [
             Panel("emnist", 1000, 5.0),
@@ -136,7 +137,7 @@ PANELS: dict[str, dict[str, list[Panel]]] = {
         "paper": [Panel("emnist", 100, eps) for eps in (1.0, 3.0, 5.0, 10.0)],
     },
     "csgm_fig6": {
-        "small": [Panel("docs", 100, eps) for eps in (4.0, 8.0)],
+        "small": [Panel("docs", 50, eps) for eps in (4.0, 8.0)],
         "paper": [Panel("stackoverflow", 1000, eps) for eps in (1.0, 3.0, 5.0, 10.0)],
     },
 }

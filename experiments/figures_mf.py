@@ -15,14 +15,14 @@ import dataclasses
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 
 from dpfl import factorization as mf
-from dpfl import mechanisms
+from dpfl.mechanisms import OncePerEpoch, matrix_factorization, sgmf
 from experiments import figures
-from experiments.figures_csgm import FLAGFILES, ROOT
+from experiments.figures_csgm import FLAGFILES
 
 Row = Mapping[str, str]
 Rows = Sequence[Row]
@@ -98,8 +98,10 @@ def _fig1_draw(rows: Rows, scale: str):
         1, len(values), figsize=(4.7 * len(values), 3.5), squeeze=False
     )
     for axis, momentum in zip(axes[0], values):
+        highest = 0.0
         for row in _where(rows, momentum=momentum):
             steps = _read_columns(Path(row["folder"]) / STEPS_FILE)["squared_error"]
+            highest = max(highest, *steps)
             color = f"C{list(TITLES).index(row['method'])}"
             label = TITLES[row["method"]]
             axis.plot(range(1, len(steps) + 1), steps, color=color, lw=1, label=label)
@@ -107,9 +109,11 @@ def _fig1_draw(rows: Rows, scale: str):
         axis.set_title(
             rf"momentum $\beta={beta:g}$" if beta else "prefix sum", fontsize=10
         )
-        axis.set(xlabel="round", ylabel="squared error of the iterate", ylim=(0, None))
+        axis.set(xlabel="round", ylabel="squared error of the iterate")
+        # Room for the legend above the lines.
+        axis.set_ylim(0, 1.3 * highest)
         axis.grid(alpha=0.3)
-        axis.legend(fontsize=8)
+        axis.legend(fontsize=8, ncol=2, loc="upper left")
     picture.suptitle(
         f"T={FIG1_ROUNDS[scale]}; per coordinate, at noise multiplier 1 and clip 1",
         fontsize=10,
@@ -177,34 +181,35 @@ def _table2_draw(rows: Rows, scale: str):
     sizes = _distinct(rows, "rounds")
     picture, axis = plt.subplots(figsize=(8.5, 3.6))
     width = 0.8 / len(TABLE2_METHODS)
-    for i, (method, title) in enumerate(TABLE2_METHODS.items()):
+    colors = [f"C{i}" for i in range(len(TABLE2_METHODS))]
+    for i, method in enumerate(TABLE2_METHODS):
         shown = [
             (j + width * (i + 0.5) - 0.4, losses[n, method] / losses[n, "optimal"])
             for j, n in enumerate(sizes)
             if (n, method) in losses and (n, "optimal") in losses
         ]
         if shown:
-            axis.bar(*zip(*shown), width=width, label=title)
+            axis.bar(*zip(*shown), width=width, color=colors[i])
     axis.set_xticks([])
     axis.set(xlim=(-0.5, len(sizes) - 0.5), ylabel="loss / optimal loss")
-    axis.set_ylim(0.9, None)
     axis.axhline(1, color="k", lw=0.5)
     axis.grid(alpha=0.3, axis="y")
-    axis.legend(fontsize=8)
     table = axis.table(
         [
             [f"{losses[n, m]:.6g}" if (n, m) in losses else "-" for n in sizes]
             for m in TABLE2_METHODS
         ],
         rowLabels=list(TABLE2_METHODS.values()),
+        rowColours=[(color, 0.5) for color in colors],
         colLabels=[f"T={n}" for n in sizes],
         loc="bottom",
         cellLoc="center",
     )
     table.auto_set_font_size(False)
     table.set_fontsize(8)
-    axis.set_title("prefix sum: loss over the optimal one (bars) and loss (table)")
-    axis.title.set_fontsize(10)
+    axis.set_title(
+        "prefix sum: loss over the optimal one (bars) and loss (table)", fontsize=10
+    )
     return picture
 
 
@@ -369,14 +374,10 @@ def _training_work(
     flags: Mapping[str, Any],
     setting: figures.Setting,
 ) -> figures.Work:
-    given = {**problem.flags, "participation": mechanisms.OncePerEpoch.name, **flags}
+    given = {**problem.flags, "participation": OncePerEpoch.name, **flags}
     if setting.data_dir:
-        given["data_dir"] = setting.data_dir
+        given["data_dir"] = Path(setting.data_dir).resolve()
     return figures.training_work({"problem": problem.name, **labels}, given)
-
-
-def _flagfile(task: str) -> Path:
-    return ROOT / FLAGFILES[task]
 
 
 def _evaluations(row: Row) -> list[tuple[int, float]]:
@@ -413,7 +414,7 @@ STREAM_PROBLEMS = {
     "paper": Problem(
         "stackoverflow",
         {
-            "flagfile": _flagfile("stackoverflow"),
+            "flagfile": FLAGFILES["stackoverflow"],
             "cohort_size": 167,
             "rounds": 2050,
             "client_lr": 1.0,
@@ -424,8 +425,8 @@ STREAM_PROBLEMS = {
     ),
 }
 # Each budget of Denisov et al., Table 4, at paper scale.
-FIG3_EPSILONS = {"small": (1.0, 2.0, 4.0, 8.0), "paper": (0.8, 1.7, 3.7, 8.2, 18.9)}
-FIG3_SEEDS = {"small": (1, 2), "paper": (1, 2, 3)}
+FIG3_EPSILONS = {"small": (1.0, 2.0, 4.0), "paper": (0.8, 1.7, 3.7, 8.2, 18.9)}
+FIG3_SEEDS = {"small": (1,), "paper": (1, 2, 3)}
 
 _IN_MATRIX = {"matrix_momentum": MOMENTUM, "server_momentum": 0.0}
 _ON_SERVER = {"matrix_momentum": 0.0, "server_momentum": MOMENTUM}
@@ -462,7 +463,7 @@ def _stream_work(
         "seed": seed,
     }
     flags = {
-        "aggregator": mechanisms.MatrixFactorization.name,
+        "aggregator": matrix_factorization.MatrixFactorization.name,
         **STREAMS[stream],
         "target_epsilon": epsilon,
         "seed": seed,
@@ -473,9 +474,9 @@ def _stream_work(
 def _fig3_grid(setting: figures.Setting) -> list[figures.Work]:
     return [
         _stream_work(stream, epsilon, seed, setting)
+        for seed in FIG3_SEEDS[setting.scale]
         for epsilon in FIG3_EPSILONS[setting.scale]
         for stream in STREAMS
-        for seed in FIG3_SEEDS[setting.scale]
     ]
 
 
@@ -518,7 +519,8 @@ def _fig3_draw(rows: Rows, scale: str):
         )
         axis.minorticks_off()
         axis.grid(alpha=0.3)
-        axis.legend(fontsize=8)
+        if axis.containers:
+            axis.legend(fontsize=8)
     axes[0].set_ylabel("final test accuracy")
     seeds = len(_distinct(rows, "seed"))
     picture.suptitle(
@@ -529,7 +531,7 @@ def _fig3_draw(rows: Rows, scale: str):
 
 
 FIG6_EPSILON = {"small": 4.0, "paper": 8.2}
-FIG6_SEEDS = {"small": (1, 2, 3, 4), "paper": (1, 2, 3)}
+FIG6_SEEDS = {"small": (1, 2), "paper": (1, 2, 3)}
 FIG6_STREAMS = [s for s in STREAMS if s[0].startswith("optimal")]
 # Share of the training that is drawn; the schedules change the last quarter.
 FIG6_PART = 0.5
@@ -538,8 +540,8 @@ FIG6_PART = 0.5
 def _fig6_grid(setting: figures.Setting) -> list[figures.Work]:
     return [
         _stream_work(stream, FIG6_EPSILON[setting.scale], seed, setting)
-        for stream in FIG6_STREAMS
         for seed in FIG6_SEEDS[setting.scale]
+        for stream in FIG6_STREAMS
     ]
 
 
@@ -580,10 +582,9 @@ def _fig6_draw(rows: Rows, scale: str):
 # ---- Chen et al., Figs. 3, 7, 8: uncompressed MF and SGMF ----
 
 _DIGITS = {"task": "digits", "cohort_size": 10, "target_delta": 1e-3, "eval_every": 5}
-_DOCS = {"task": "docs", "cohort_size": 10, "target_delta": 1e-3, "eval_every": 3}
-# The paper's 16 epochs of 100 clients a round; the 3400 clients make 34 rounds an epoch.
+# The paper's 16 epochs of 100 clients a round; 3400 clients make 34 rounds an epoch.
 _EMNIST = {
-    "flagfile": _flagfile("emnist"),
+    "flagfile": FLAGFILES["emnist"],
     "cohort_size": 100,
     "rounds": 544,
     "target_delta": 1e-5,
@@ -611,22 +612,15 @@ def _panels(
 
 SGMF_PANELS: Mapping[str, Mapping[str, tuple[Panel, ...]]] = {
     "sgmf_fig3": {
-        "small": (
-            *_panels(Problem("digits", _DIGITS), (8.0,), rounds=40, **_WIDE),
-            *_panels(Problem("docs", _DOCS), (8.0,), rounds=66),
-        ),
+        "small": _panels(Problem("digits", _DIGITS), (8.0, 16.0), rounds=40),
         "paper": _panels(Problem("emnist", _EMNIST), (10.0,), **_WIDE),
     },
     "sgmf_fig7": {
-        "small": _panels(
-            Problem("digits", _DIGITS), (4.0, 8.0, 16.0), rounds=40, **_WIDE
-        ),
+        "small": _panels(Problem("digits", _DIGITS), (8.0, 16.0), rounds=40, **_WIDE),
         "paper": _panels(Problem("emnist", _EMNIST), (1.0, 3.0, 5.0, 10.0), **_WIDE),
     },
     "sgmf_fig8": {
-        "small": _panels(
-            Problem("digits", _DIGITS), (4.0, 8.0, 16.0), rounds=100, **_NARROW
-        ),
+        "small": _panels(Problem("digits", _DIGITS), (8.0, 16.0), rounds=40, **_NARROW),
         "paper": _panels(Problem("emnist", _EMNIST), (1.0, 3.0, 5.0, 10.0), **_NARROW),
     },
 }
@@ -636,7 +630,7 @@ SGMF_SOURCES = {
     "sgmf_fig8": f"{CHEN}, Fig. 8: MF and SGMF, clip 0.03 and server rate 0.5",
 }
 SGMF_RATES = {"small": (1, 10, 100), "paper": (1, 5, 10, 50, 100)}
-SGMF_SEEDS = {"small": (1, 2), "paper": (1,)}
+SGMF_SEEDS = {"small": (1,), "paper": (1,)}
 
 
 def _sgmf_work(
@@ -645,9 +639,9 @@ def _sgmf_work(
     labels = {"epsilon": panel.epsilon, "compression_rate": rate, "seed": seed}
     flags = {"target_epsilon": panel.epsilon, "seed": seed}
     if rate == 1:
-        flags["aggregator"] = mechanisms.MatrixFactorization.name
+        flags["aggregator"] = matrix_factorization.MatrixFactorization.name
     else:
-        flags["aggregator"] = mechanisms.Sgmf.name
+        flags["aggregator"] = sgmf.Sgmf.name
         flags["compression_rate"] = rate
     return _training_work(panel.problem, labels, flags, setting)
 
@@ -656,9 +650,9 @@ def _sgmf_grid(name: str):
     def grid(setting: figures.Setting) -> list[figures.Work]:
         return [
             _sgmf_work(panel, rate, seed, setting)
+            for seed in SGMF_SEEDS[setting.scale]
             for panel in SGMF_PANELS[name][setting.scale]
             for rate in SGMF_RATES[setting.scale]
-            for seed in SGMF_SEEDS[setting.scale]
         ]
 
     return grid
@@ -668,7 +662,7 @@ def _sgmf_name(rate: str) -> str:
     return "MF" if float(rate) == 1 else f"SGMF {float(rate):g}x"
 
 
-def _sgmf_axis(axis: Any, runs: Rows, final: Optional[float]) -> None:
+def _sgmf_axis(axis: Any, runs: Rows) -> None:
     """One panel: accuracy over the rounds, a line a compression rate."""
     for i, rate in enumerate(_distinct(runs, "compression_rate")):
         chosen = _where(runs, compression_rate=rate)
@@ -680,7 +674,7 @@ def _sgmf_axis(axis: Any, runs: Rows, final: Optional[float]) -> None:
         axis.fill_between(
             x, accuracy.min(0), accuracy.max(0), color=f"C{i}", alpha=0.15, lw=0
         )
-    axis.set(xlabel="round", ylim=(0, final))
+    axis.set(xlabel="round", ylim=(0, None))
     axis.grid(alpha=0.3)
     axis.legend(fontsize=8, loc="lower right")
 
@@ -694,7 +688,7 @@ def _sgmf_draw(rows: Rows, scale: str):
         1, len(panels), figsize=(4.2 * len(panels), 3.6), squeeze=False
     )
     for axis, (problem, epsilon) in zip(axes[0], panels):
-        _sgmf_axis(axis, _where(rows, problem=problem, epsilon=epsilon), None)
+        _sgmf_axis(axis, _where(rows, problem=problem, epsilon=epsilon))
         axis.set_title(rf"{problem}, $\varepsilon$={float(epsilon):g}", fontsize=10)
     axes[0, 0].set_ylabel("test accuracy")
     seeds = len(_distinct(rows, "seed"))

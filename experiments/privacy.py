@@ -10,9 +10,10 @@
 `compare` sets every mechanism's noise so that all have the same epsilon, or
 (--equal=error) the same error of the mean. The error is the expected squared L2 error
 of the mean of cohort_size updates of norm clip_norm, from the mechanism and not from
-the choice of clients. Bits are per client and round and count all that is sent: a
-sparsified message is 32 bits for each kept value (their expected number), 32 bits for
-their number and a seed of 128 bits. No TensorFlow is imported.
+the choice of clients. DOME's leaves out what its sketch misses of the updates, and
+sparse_recovery's is of the right order only. Bits are per client and round and count
+all that is sent: a sparsified message is 32 bits for each kept value (their expected
+number), 32 bits for their number and a seed of 128 bits. No TensorFlow is imported.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
@@ -98,6 +99,12 @@ _JSON = flags.DEFINE_bool("json", False, "Print JSON; null stands for infinity."
 _OUTPUT = flags.DEFINE_string("output", None, "Write to this file, not to stdout.")
 _PLOT = flags.DEFINE_string("plot", None, "Draw what compare found; a PNG file.")
 
+
+def _check_noise_multiplier(name: str, value: Any) -> None:
+    if value and not 1e-100 <= events.check_nonnegative(name, value) <= 1e100:
+        raise ValueError(f"{name} must be 0, or from 1e-100 to 1e100, found {value!r}")
+
+
 # DOME's output is no matter of privacy, and --output is a file here.
 mechanism_flags.define(
     {"cohort_size": 100, "clip_norm": 1.0}, __name__, omit=("output",)
@@ -111,7 +118,7 @@ for _name, _check in {
     "rounds": events.check_integer,
     "cohort_size": events.check_integer,
     "clip_norm": events.check_positive,
-    "noise_multiplier": events.check_nonnegative,
+    "noise_multiplier": _check_noise_multiplier,
 }.items():
     cli.check_flag(_name, _check)
 
@@ -161,21 +168,33 @@ def _row(mechanism: base.Mechanism, participation: base.Participation) -> Row:
 def _calibrated(
     mechanism: base.Mechanism, participation: base.Participation
 ) -> base.Mechanism:
-    multiplier = accounting.calibrate_noise_multiplier(
-        lambda z: mechanism.with_noise_multiplier(z).dp_event(
-            _DIMENSION.value, participation
-        ),
-        _EPSILON.value,
-        _DELTA.value,
-        method=_METHOD.value,
-    )
+    try:
+        multiplier = accounting.calibrate_noise_multiplier(
+            lambda z: mechanism.with_noise_multiplier(z).dp_event(
+                _DIMENSION.value, participation
+            ),
+            _EPSILON.value,
+            _DELTA.value,
+            method=_METHOD.value,
+        )
+    except accounting.BudgetNotBindingError as error:
+        raise ValueError(
+            f"--epsilon must be smaller for {mechanism.name}, which meets it with "
+            f"hardly any noise, found {_EPSILON.value:g}"
+        ) from error
+    except accounting.UnreachableBudgetError as error:
+        raise ValueError(
+            f"--epsilon must be larger for {mechanism.name}, which exceeds it with any "
+            f"noise, found {_EPSILON.value:g}"
+        ) from error
     return mechanism.with_noise_multiplier(multiplier)
 
 
 def _with_error(mechanism: base.Mechanism, target: float) -> Optional[base.Mechanism]:
     """The mechanism with the noise that makes its error `target`; None if none does.
 
-    The error is a constant plus a multiple of the squared noise multiplier.
+    The error is a constant plus a multiple of the squared noise multiplier, or, where
+    a grid follows the noise, about that.
     """
 
     def error(noise_multiplier: float) -> float:
@@ -185,9 +204,16 @@ def _with_error(mechanism: base.Mechanism, target: float) -> Optional[base.Mecha
     without_noise = error(0.0)
     if without_noise >= target:
         return None
-    return mechanism.with_noise_multiplier(
-        math.sqrt((target - without_noise) / (error(1.0) - without_noise))
-    )
+    guess = math.sqrt((target - without_noise) / (error(1.0) - without_noise))
+    low = high = guess
+    while error(low) > target:
+        low /= 2
+    while error(high) < target:
+        high *= 2
+    while high - low > 1e-12 * high:
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if error(middle) < target else (low, middle)
+    return mechanism.with_noise_multiplier(high)
 
 
 def _refuse(subcommand: str, *names: str) -> None:
@@ -272,6 +298,32 @@ def _names(values: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def _check_used(names: Container[str]) -> None:
+    """Raises ValueError if a flag was given that no mechanism shown has."""
+    own = {"cohort_size", "clip_norm"}
+    for name, config in mechanism_flags.configs().items():
+        if name in names:
+            own.update(mechanism_flags.field_types(config))
+    for field in mechanism_flags.given():
+        if flags.FLAGS[field].present and field not in own:
+            raise ValueError(f"--{field} has no meaning for the mechanisms compared")
+
+
+def _note_left_out(names: Container[str], values: Mapping[str, Any]) -> None:
+    """Says on stderr which mechanisms are not shown, and what they want."""
+    wants = []
+    for name in _PRIVATE:
+        missing = [
+            f"--{field}"
+            for field in mechanism_flags.required_fields(_config(name))
+            if field not in values and field not in RATE_FIELDS
+        ]
+        if name not in names and missing:
+            wants.append(f"{name} ({', '.join(missing)})")
+    if wants and _MECHANISMS.value is None:
+        print(f"not shown for want of a flag: {', '.join(wants)}", file=sys.stderr)
+
+
 def _config(name: str) -> type[base.Mechanism]:
     return mechanism_flags.configs()[name]
 
@@ -300,7 +352,10 @@ def _compare() -> list[Row]:
         _refuse("compare --equal=epsilon", "mean_squared_error")
     if _MEAN_SQUARED_ERROR.value is None:
         _require("compare", "epsilon")
+    else:
+        _refuse("compare --mean_squared_error", "epsilon")
     candidates = _candidates()
+    _check_used({mechanism.name for mechanism in candidates})
     participation = _participation(flags.FLAGS.cohort_size)
     for mechanism in candidates:
         mechanism.check(_DIMENSION.value, participation)
@@ -315,6 +370,8 @@ def _compare() -> list[Row]:
         rows.append(
             _unreachable(mechanism) if noised is None else _row(noised, participation)
         )
+    values = {**mechanism_flags.given(), "noise_multiplier": 1.0}
+    _note_left_out({mechanism.name for mechanism in candidates}, values)
     if _PLOT.value:
         _draw(rows, Path(_PLOT.value))
     return rows
@@ -363,8 +420,10 @@ def _check_plot() -> None:
 
 def _check_output() -> None:
     path = _OUTPUT.value
-    if path and not Path(path).absolute().parent.is_dir():
-        raise ValueError(f"--output must be in a folder that exists, found {path!r}")
+    if path and (Path(path).is_dir() or not Path(path).absolute().parent.is_dir()):
+        raise ValueError(
+            f"--output must be a file in a folder that exists, found {path!r}"
+        )
 
 
 def _draw(rows: Sequence[Row], path: Path) -> None:

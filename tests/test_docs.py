@@ -8,6 +8,7 @@ that a page shows below a command, in a block marked `text`, is not compared: pa
 state numbers in prose, and those are held by the tests of what computes them.
 """
 
+import json
 import os
 import re
 import subprocess
@@ -21,6 +22,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```$", re.M | re.S)
 # What a reader runs but a test must not: it would set up or test itself again.
 SETUP = "sh tools/setup.sh && "
+MAIN_JOB = SETUP + ".venv/bin/dpfl-train"
 KNOWN_LANGUAGES = {"python", "sh", "text"}
 
 
@@ -96,6 +98,18 @@ def test_shell_lines_run(page, line, tmp_path):
     if binary.startswith(".venv/bin/"):
         command = command.replace(".venv/bin/", f"{Path(sys.executable).parent}/", 1)
     run(["sh", "-c", command], tmp_path)
+    if line == MAIN_JOB:
+        check_main_job(tmp_path)
+
+
+def check_main_job(folder):
+    """The README's first command: what it promises, whatever the noise it drew."""
+    (summary,) = folder.glob("runs/*/summary.json")
+    found = json.loads(summary.read_text())
+    assert found["final_accuracy"] >= 0.85
+    assert found["epsilon"] <= 8
+    assert found["delta"] == 1e-3
+    assert found["mechanism"]["keep_fraction"] == 0.01
 
 
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")

@@ -18,7 +18,7 @@ import dp_accounting
 import numpy as np
 from dp_accounting import rdp
 
-from dpfl.accounting import events
+from dpfl.accounting import events, sparsified
 
 RdpFunction = Callable[[dp_accounting.DpEvent, np.ndarray], np.ndarray]
 
@@ -60,9 +60,18 @@ def _lookup(event: dp_accounting.DpEvent) -> Optional[RdpFunction]:
 
 
 def _resolve_sampling(event: dp_accounting.DpEvent) -> dp_accounting.DpEvent:
-    """Replaces Poisson sampling around an `RdpDpEvent` by the sampled event."""
+    """Replaces Poisson sampling around an `RdpDpEvent` by the sampled event.
+
+    And around a Gaussian by the event of which it is a case: dp_accounting computes
+    the same, but takes seconds at fractional orders where q is near 1/2 and the noise
+    large, and is there off by 1e-14, which may be below zero.
+    """
     if not isinstance(event, dp_accounting.PoissonSampledDpEvent):
         return event
+    if type(event.event) is dp_accounting.GaussianDpEvent:
+        return sparsified.sampled_gaussian_event(
+            event.event.noise_multiplier, event.sampling_probability
+        )
     if not isinstance(event.event, events.RdpDpEvent):
         return event
     sampled = event.event.poisson_sampled(event.sampling_probability)

@@ -33,7 +33,7 @@ import dp_accounting
 import numpy as np
 from scipy import special
 
-from dpfl.accounting import events, integer_noise
+from dpfl.accounting import events, integer_noise, sparsified
 
 DEFAULT_ROUNDING_BIAS = math.exp(-0.5)
 """beta, the bias that conditional rounding may have, as Kairouz et al. choose it."""
@@ -435,14 +435,10 @@ class DistributedSkellamDpEvent(DistributedNoiseDpEvent):
 
 def _gaussian_rdp(event: dp_accounting.DpEvent, orders: np.ndarray) -> np.ndarray:
     """RDP of a Gaussian event, alone or on a Poisson sample of clients."""
+    q = 1.0
     if isinstance(event, dp_accounting.PoissonSampledDpEvent):
         q, event = event.sampling_probability, event.event
-    else:
-        q = 1.0
-    z = event.noise_multiplier
-    if z == 0:
-        return np.full(orders.shape, np.inf if q else 0.0)
-    return poisson_sampled_rdp(orders, q, lambda alphas: alphas / (2 * z**2))
+    return sparsified.sampled_gaussian_event(event.noise_multiplier, q).rdp(orders)
 
 
 def _is_gaussian(event: Any) -> bool:

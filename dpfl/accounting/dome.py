@@ -23,7 +23,7 @@ import attr
 import dp_accounting
 import numpy as np
 
-from dpfl.accounting import events
+from dpfl.accounting import events, matrix_factorization
 
 
 def paper_noise_scale(epsilon: float, delta: float) -> float:
@@ -158,4 +158,6 @@ class DomeDpEvent(events.RdpDpEvent):
 
     def rdp(self, orders: events.Orders) -> np.ndarray:
         """See base class."""
-        return events.check_orders(orders) * self.rho
+        return matrix_factorization.gaussian_rdp(
+            self.as_gaussian().noise_multiplier, orders
+        )

@@ -27,7 +27,7 @@ from dpfl.accounting import events
 _LOG_ERROR = 45.0
 _WINDOW = 13.0
 # Values of the integrand above which the quadrature is not done.
-_MOST_VALUES = 4_000_000
+_MOST_VALUES = 1_000_000
 # Relative allowance for rounding; that of g itself grows towards order 1.
 _ROUNDING = 1e-11
 

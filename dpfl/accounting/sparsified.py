@@ -28,6 +28,7 @@ is negative, so a log-moment of 1e-20 is as accurate as one of 1e20.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from typing import Any, Union
 
@@ -35,7 +36,7 @@ import attr
 import numpy as np
 from scipy import special
 
-from dpfl.accounting import events
+from dpfl.accounting import events, sampled_gaussian
 
 IntegerOrders = Union[Sequence[int], np.ndarray]
 
@@ -304,6 +305,8 @@ def sparsified_rdp(
         gaussian = 0.5 * (full * shift)[..., None] * alphas
     plain = ((keep == 1) & (q == 1))[..., None]
     result = np.where(plain, gaussian, result)
+    # Sampling never costs (Renyi divergence is quasi-convex), but a chord might.
+    result = np.where((keep == 1)[..., None], np.minimum(result, gaussian), result)
     return np.where((exact_shift >= _HUGE)[..., None], np.inf, result)
 
 
@@ -326,7 +329,7 @@ class _SparsifiedDpEvent(events.RdpDpEvent):
             return np.zeros(alphas.shape)
         if self.noise_multiplier == 0:
             return np.full(alphas.shape, np.inf)
-        return sparsified_rdp(
+        result = sparsified_rdp(
             alphas,
             noise_multiplier=self.noise_multiplier,
             keep_fraction=self.keep_fraction,
@@ -335,6 +338,20 @@ class _SparsifiedDpEvent(events.RdpDpEvent):
             sampling_probability=sampling_probability,
             use_l2=use_l2,
         )
+        fractional = alphas != np.floor(alphas)
+        if self.keep_fraction == 1 and sampling_probability < 1 and fractional.any():
+            # Nothing dropped: the sampled Gaussian, which needs no chord.
+            norm = self.linf_ratio * math.sqrt(self.dimension)
+            norm = min(norm, 1.0) if use_l2 else norm
+            result[fractional] = np.minimum(
+                result[fractional],
+                sampled_gaussian.sampled_gaussian_rdp(
+                    alphas[fractional],
+                    sampling_probability,
+                    self.noise_multiplier / norm,
+                ),
+            )
+        return result
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
@@ -375,6 +392,19 @@ class SparsifiedGaussianDpEvent(_SparsifiedDpEvent):
         """See base class. Sampling a sample multiplies the probabilities."""
         q = events.check_probability("sampling_probability", sampling_probability)
         return attr.evolve(self, sampling_probability=self.sampling_probability * q)
+
+
+def sampled_gaussian_event(
+    noise_multiplier: float, sampling_probability: float
+) -> SparsifiedGaussianDpEvent:
+    """The Poisson-sampled Gaussian mechanism as one that drops no coordinate."""
+    return SparsifiedGaussianDpEvent(
+        noise_multiplier=noise_multiplier,
+        keep_fraction=1.0,
+        linf_ratio=1.0,
+        dimension=1,
+        sampling_probability=sampling_probability,
+    )
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)

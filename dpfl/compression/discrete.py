@@ -75,8 +75,8 @@ class IntegerNoise:
     uniform number u decides between the column's own integer and its alias. u has 97
     bits, so that it resolves small probabilities as well as large ones, and integers
     rarer than 1/columns are in their own column alone. Hence each integer's probability
-    is off by less than one part in 5e10 down to 1e-28, and by less than 1e-30 below,
-    and all together by less than 1e-14. The work does not depend on the standard deviation.
+    is off by less than one part in 1e10 down to 1e-28, and by less than 1e-30 below,
+    and all together by less than 1e-14. The work does not depend on the variance.
     """
 
     def __init__(self, pmf: np.ndarray):

@@ -171,6 +171,24 @@ class Mechanism(abc.ABC):
                 f"{participation.cohort_size}, found {self.cohort_size}"
             )
 
+    def check_server_optimizer(self, name: str, momentum: Optional[float]) -> None:
+        """Raises ValueError if the server's optimizer does not go with the mechanism.
+
+        By default any does.
+
+        Args:
+          name: "sgd" for plain steps, or another optimizer's name.
+          momentum: Its momentum; None or zero for none.
+        """
+
+    @property
+    def file_digest(self) -> Optional[str]:
+        """SHA-256 of a file that the mechanism depends on, None if there is none.
+
+        A run that is resumed must find the same.
+        """
+        return None
+
     @abc.abstractmethod
     def round_dp_event(
         self, dimension: int, sampling_probability: float

@@ -17,7 +17,7 @@ import numpy as np
 from scipy import special
 
 from dpfl import accounting
-from dpfl.accounting import distributed, events
+from dpfl.accounting import distributed, events, integer_noise
 from dpfl.mechanisms import base, csgm
 
 # Width of the secure sum of the +-1 of adaptive clipping.
@@ -373,6 +373,10 @@ class IntegerMechanism(base.NoiseMechanism):
         numbers = dimension + self.adaptive_clipping
         return float(base.FLOAT_BITS * numbers + base.SEED_BITS)
 
+    def share_variance(self, stddev: float) -> float:
+        """Variance of one share of noise of parameter `stddev`, in grid steps."""
+        return stddev**2
+
     def compression_error(self, dimension: int) -> float:
         """E ||decoded - v||^2 / ||v||^2 of a vector, without noise and rounding."""
         del dimension
@@ -392,7 +396,7 @@ class IntegerMechanism(base.NoiseMechanism):
             * math.sqrt(self.rotated_dimension(dimension))
         )
         rounding = grid.granularity**2 * rounding_variance(steps)
-        noise = grid.local_stddev**2 if self.noise_multiplier else 0.0
+        noise = grid.granularity**2 * self.share_variance(grid.local_stddev_steps)
         spread = dimension * (noise + rounding) * clip**2 / self.cohort_size
         return spread + self.compression_error(dimension) * self.clip_norm**2
 
@@ -408,6 +412,14 @@ class DistributedDiscreteGaussian(IntegerMechanism):
     def event_class(self) -> type[distributed.DistributedNoiseDpEvent]:
         """A DistributedDiscreteGaussianDpEvent."""
         return accounting.DistributedDiscreteGaussianDpEvent
+
+    def share_variance(self, stddev: float) -> float:
+        """See base class; less than `stddev`^2, visibly so below one grid step."""
+        if not 0 < stddev < 2:
+            return stddev**2
+        k = np.arange(-40, 41)
+        pmf = np.exp(integer_noise.discrete_gaussian_log_pmf(k, stddev))
+        return float(np.sum(pmf * np.square(k)))
 
 
 @dataclasses.dataclass(frozen=True)

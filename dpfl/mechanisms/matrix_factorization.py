@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
 import os
+import pathlib
 from collections.abc import Mapping
 from typing import Any, ClassVar, Optional
 
@@ -130,6 +132,13 @@ class MatrixFields:
                     f"{name} must be at most the {rounds_per_epoch} rounds_per_epoch, "
                     f"found {value}"
                 )
+
+    @property
+    def file_digest(self) -> Optional[str]:
+        """See `base.Mechanism`: of the matrix_file, if there is one."""
+        if self.matrix_file is None:
+            return None
+        return hashlib.sha256(pathlib.Path(self.matrix_file).read_bytes()).hexdigest()
 
     def find_matrix(self, rounds_per_epoch: int) -> fact.Factorization:
         """Loads or computes the factorization; kept in memory from then on.

@@ -376,7 +376,7 @@ class SparseRecovery(distributed.DistributedDiscreteGaussian):
         """
         grid = self.grid(dimension)
         clip = self.clip_norm * self.typical_vector_clip(dimension)
-        noise = grid.local_stddev**2 if self.noise_multiplier else 0.0
-        variance = (noise + grid.granularity**2 / 6) * clip**2 / self.cohort_size
+        noise = self.share_variance(grid.local_stddev_steps) + 1 / 6
+        variance = noise * (grid.granularity * clip) ** 2 / self.cohort_size
         factor = 1 + self.penalty_factor(dimension) ** 2
         return self.sparsity * variance * factor

@@ -299,6 +299,7 @@ def _with_noise(config: RunConfig, task: Any, participation: Participation) -> A
         rounds_per_epoch=participation.rounds_per_epoch,
     )
     mechanism.check(task.dimension, participation)
+    mechanism.check_server_optimizer(config.server_optimizer, config.server_momentum)
     if not mechanism.is_private or config.noise_multiplier is not None:
         return mechanism
     return ledger_lib.calibrate(
@@ -452,6 +453,7 @@ class Run:
         # Where the data come from; the fingerprint says what they are.
         for name in ("data_dir", "download", "verify"):
             settings.pop(name, None)
+        settings["mechanism's file"] = self.mechanism.file_digest
         settings["task fingerprint"] = self._task.fingerprint
         settings["dpfl version"] = dpfl.__version__
         return settings

@@ -414,7 +414,22 @@ def test_vectorised_equals_one_at_a_time():
             event = accounting.SparsifiedGaussianDpEvent(
                 1.2, keep[i, 0], ratio[j], 500, q[j]
             )
+            if keep[i, 0] == 1 and q[j] < 1:  # an event then needs no chord
+                assert np.all(event.rdp(ORDERS) <= got[i, j] * (1 + 1e-12))
+                continue
             np.testing.assert_allclose(got[i, j], event.rdp(ORDERS), rtol=1e-12)
+
+
+@pytest.mark.parametrize("z", [0.02, 0.7, 30.0])
+def test_with_nothing_dropped_sampling_never_costs(z):
+    orders = [1.1, 1.9, 2, 2.5, 7.3, 64]
+    for keep in (1 - 1e-12, 1.0):
+        rising = [
+            accounting.SparsifiedGaussianDpEvent(z, keep, 0.1, 1000, q).rdp(orders)
+            for q in (0.1, 0.9, 1 - 1e-9, 1 - 1e-14, 1.0)
+        ]
+        for less, more in zip(rising, rising[1:]):
+            assert np.all(less <= more * (1 + (1e-9 if keep < 1 else 0)))
 
 
 def test_many_points_in_blocks_equal_few():

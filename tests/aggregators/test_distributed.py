@@ -74,17 +74,17 @@ class TestCodec:
                 fn_output_signature=tf.int32,
             )
 
-        totals = run(tf.range(60, dtype=tf.int64))
+        totals = run(tf.range(40, dtype=tf.int64))
         noise = integers_of(codec, {"update": totals})
         steps = event.local_stddev / event.granularity
         if kind == "skellam":
             variance = event.total_variance_steps
         else:
-            pmf_x = np.arange(-2000, 2001) if bits > 7 else np.arange(-60, 61)
-            pmf = np.exp(integer_noise.discrete_gaussian_log_pmf(pmf_x, steps))
-            variance = event.noise_clients * np.sum(pmf * pmf_x**2)
-        # 4.5 standard deviations of the estimate are 3.7%.
-        assert noise.var() == pytest.approx(variance, rel=0.037)
+            # From one grid step on the parameter is the variance to 1e-7.
+            assert steps > 1
+            variance = event.noise_clients * steps**2
+        # 4.5 standard deviations of the estimate are 4.5%.
+        assert noise.var() == pytest.approx(variance, rel=0.045)
         assert abs(noise.mean()) < 4.5 * noise.std() / math.sqrt(noise.size)
         if bits > 7:
             scaled = noise / math.sqrt(variance)
@@ -121,7 +121,7 @@ class TestCodec:
             scale=3, shape=(60_000,), dtype=tf.int32
         ).numpy()
         table = [np.bincount(np.clip(x, -9, 9) + 9) for x in (ours, theirs)]
-        assert scipy.stats.chi2_contingency(table).pvalue > 1e-3
+        assert scipy.stats.chi2_contingency(table)[1] > 1e-3
         query = tfp.DistributedDiscreteGaussianSumQuery(
             l2_norm_bound=100.0, local_stddev=2.2
         )
@@ -132,10 +132,10 @@ class TestCodec:
             codec._sampler(2.2).sample(tf.constant([1, 2], tf.int64), 60_000)
         ) == pytest.approx(2.2, rel=0.02)
 
-    @pytest.mark.parametrize("bits", [8, 12])
+    @pytest.mark.parametrize("bits", [5, 12])
     def test_mean_squared_error_is_the_formula(self, many_means, bits):
-        """At 8 bits most of it is rounding, at 12 nearly all of it is noise."""
-        config = make("ddg", 0.05, bits, wrap_probability=1e-6)
+        """At 5 bits most of it is rounding, at 12 nearly all of it is noise."""
+        config = make("ddg", 0.05, bits, wrap_probability=1e-4)
         x = updates([1.999] * N)
         means = many_means(distributed.IntegerCodec(config, D), x, 50)
         mse = np.mean(np.sum((means - x.numpy().mean(0)) ** 2, 1))
@@ -143,7 +143,7 @@ class TestCodec:
         grid = config.grid(D)
         steps = 1 / (grid.granularity * math.sqrt(D))
         share = grid.granularity**2 * rounding_variance(steps) / grid.local_stddev**2
-        assert (share > 1) == (bits == 8)
+        assert (share > 1) == (bits == 5)
 
     def test_the_total_is_the_integer_sum_of_the_messages(self, run_codec):
         codec = distributed.IntegerCodec(make("ddg", 1.0), D)
@@ -208,7 +208,8 @@ class TestCodec:
         codec = distributed.IntegerCodec(config, D)
         run_codec(codec, updates([1.0] * 8), 0)
         with pytest.raises(
-            tf.errors.InvalidArgumentError, match="at least 8 clients must report.*7"
+            tf.errors.InvalidArgumentError,
+            match="(?s)at least 8 clients must report.*7",
         ):
             run_codec(codec, updates([1.0] * 7), 0)
         # A client that is not finite still sends its share.
@@ -298,9 +299,9 @@ class TestAdaptiveClip:
                 fn_output_signature=tf.float32,
             )
 
-        draws = 6000
+        draws = 3000
         steps = np.log(clips(tf.range(draws, dtype=tf.int64)).numpy() / 2)
-        assert steps.std() * N == pytest.approx(1.5, rel=0.045)
+        assert steps.std() * N == pytest.approx(1.5, rel=0.049)
         assert steps.mean() == pytest.approx(-0.5, abs=4.5 * 0.3 / math.sqrt(draws))
         count = config.round_dp_event(1, 1.0).count
         assert count.noise_multiplier == pytest.approx(2 * 1.5)

@@ -50,7 +50,7 @@ def test_the_table_holds_the_probabilities(name, stddev):
     )
     lent = np.bincount(noise.aliases, 1 - noise.thresholds, minlength=len(noise.values))
     implied = ((own + lent) / len(noise.values))[: len(pmf)]
-    np.testing.assert_allclose(implied, pmf, rtol=2e-11)
+    np.testing.assert_allclose(implied, pmf, rtol=1e-10)
     assert np.abs(implied - pmf).sum() < 1e-14
     assert np.all(((own + lent)[len(pmf) :]) == 0)
 

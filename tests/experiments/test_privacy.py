@@ -118,8 +118,40 @@ def test_compare_at_equal_error():
     assert found[0]["epsilon"] <= 4 < found[2]["epsilon"]
 
 
+def test_compare_at_equal_error_where_the_grid_follows_the_noise():
+    names = "--mechanisms=gaussian,distributed_discrete_gaussian"
+    first, second = rows(*COMPARE, "--equal=error", names, "--bits=7")
+    assert second["mean_squared_error"] == pytest.approx(
+        first["mean_squared_error"], rel=1e-9
+    )
+
+
+def test_compare_covers_every_private_mechanism_and_says_what_it_leaves_out():
+    done = call(*COMPARE)
+    for words in ("dome (--sketch_size)", "sgmf (--rounds_per_epoch)", "(--bits)"):
+        assert words in done.stderr
+    found = rows(
+        *COMPARE,
+        "--bits=16",
+        "--sketch_size=32",
+        "--rounds_per_epoch=4",
+        "--participation=once_per_epoch",
+        "--population=400",
+        "--rounds=8",
+    )
+    private = {
+        name for name, entry in mechanisms.MECHANISMS.items() if entry.config.is_private
+    }
+    assert {row["mechanism"] for row in found} == private
+    assert all(3.99 < row["epsilon"] <= 4 for row in found)
+    assert all(row["uplink_bits"] > 0 for row in found)
+    assert all(row["downlink_bits"] > 0 for row in found)
+
+
 def test_compare_says_where_compression_alone_errs_too_much():
-    found = rows(*COMPARE, "--equal=error", "--mean_squared_error=0.4")
+    without_epsilon = [arg for arg in COMPARE if not arg.startswith("--epsilon")]
+    at_error = ["--equal=error", "--mean_squared_error=0.4"]
+    found = rows(*without_epsilon, *at_error, "--mechanisms=l2_csgm,linf_csgm")
     sparse = [row for row in found if row["compression_rate"] == 50]
     assert len(sparse) >= 2
     for row in sparse:
@@ -163,6 +195,18 @@ def test_table_plot_and_output(tmp_path):
         (["compare", "--epsilon=1", "--mechanisms=magic"], "--mechanisms"),
         (["compare", "--epsilon=1", "--plot=/no/such/a.png"], "--plot"),
         (["calibrate", "--epsilon=1", "--output=/no/such/a"], "--output"),
+        (["calibrate", "--epsilon=1", "--output=/tmp"], "--output must be a file"),
+        (["epsilon", "--noise_multiplier=1e200"], "--noise_multiplier must be 0, or"),
+        (["epsilon", "--noise_multiplier=1e-200"], "--noise_multiplier must be 0, or"),
+        (["calibrate", "--epsilon=1e30"], "--epsilon must be smaller for gaussian"),
+        (
+            ["compare", "--equal=error", "--mean_squared_error=1", "--epsilon=1"],
+            "--epsilon has no meaning",
+        ),
+        (
+            ["compare", "--epsilon=1", "--mechanisms=gaussian", "--sketch_size=5"],
+            "--sketch_size has no meaning",
+        ),
         ([], "one of epsilon, calibrate, compare must be given"),
         (["forget"], "found forget"),
     ],

@@ -223,3 +223,13 @@ class TestAdaptiveClipping:
 def test_refuses_and_names_what_is_wrong(name, value):
     with pytest.raises(ValueError, match=f"^{name} must be .*found '?{value}"):
         dataclasses.replace(CONFIGS[0], **{name: value})
+
+
+def test_share_variance_below_a_grid_step():
+    """2 exp(-1/(2 s^2)) / (1 + 2 exp(-1/(2 s^2))) at small s, s^2 from 1 on."""
+    ddg, skellam = CONFIGS[:2]
+    rare = 2 * math.exp(-1 / (2 * 0.25**2))
+    assert ddg.share_variance(0.25) == pytest.approx(rare / (1 + rare), rel=1e-6)
+    assert ddg.share_variance(1.5) == pytest.approx(1.5**2, rel=1e-7)
+    assert ddg.share_variance(0.0) == 0
+    assert skellam.share_variance(0.25) == 0.0625

@@ -1,0 +1,150 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""What sketches and integer noise under secure aggregation cost.
+
+  python -m experiments.benchmark_sketch
+
+prints the rows of `ROWS`, of the form of those of `benchmark_aggregators`, and measured
+in the same way: compared functions take turns, and a row's ratio is the median of the
+ratios to its baseline. What making the clients' vectors costs is the row "values
+alone"; it is part of every other row of an aggregation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+import tensorflow_federated as tff
+from tensorflow_federated.python.aggregators import distributed_dp
+
+from dpfl import aggregators, mechanisms
+from dpfl.compression import count_sketch, discrete, rotation
+from dpfl.training import runtime
+from experiments import benchmark_aggregators, cli
+
+Row = benchmark_aggregators.Row
+Settings = benchmark_aggregators.Settings
+
+_BITS = 16
+_RATES = (1.0, 10.0, 100.0)
+
+
+def aggregation(settings: Settings) -> list[Row]:
+    """Secure sums with integer noise, TFF's own aggregator for it as the baseline.
+
+    Needs a worker whose context can sum securely.
+    """
+    n = settings.clients
+    stock = "secure: TFF discrete Gaussian"
+    factories: dict[str, Any] = {
+        "secure: values alone": None,
+        stock: distributed_dp.DistributedDpSumFactory(
+            noise_multiplier=1.0,
+            expected_clients_per_round=n,
+            bits=_BITS,
+            l2_clip=1.0,
+            mechanism="distributed_dgauss",
+            rotation_type="hd",
+        ),
+        "secure: discrete Gaussian": aggregators.build(
+            mechanisms.DistributedDiscreteGaussian(n, 1.0, 1.0, _BITS)
+        ),
+        "secure: Skellam": aggregators.build(
+            mechanisms.DistributedSkellam(n, 1.0, 1.0, _BITS)
+        ),
+    }
+    for rate in _RATES[1:]:
+        config = mechanisms.SketchedDdg(n, 1.0, 1.0, _BITS, compression_rate=rate)
+        factories[f"secure: sketched {rate:g}"] = aggregators.build(config)
+    functions = {
+        name: benchmark_aggregators._aggregation(factory, settings.dimension, n)
+        for name, factory in factories.items()
+    }
+    repeats = min(3, settings.repeats)
+    return benchmark_aggregators.compare(functions, stock, repeats)
+
+
+def sketches(settings: Settings) -> list[Row]:
+    """One vector encoded and decoded, compared with one plain rotation."""
+    dimension = settings.dimension
+    seed = tf.constant([3, 4], tf.int64)
+    plain = rotation.HadamardRotation(1 << (dimension - 1).bit_length())
+    signs = plain.expand(seed)
+    vector = tf.random.stateless_normal([plain.length], [1, 2])
+    functions: dict[str, Callable[[], Any]] = {
+        "sketch: plain rotation": tf.function(lambda: plain.rotate(vector, signs))
+    }
+    kinds = [("shifts", rate) for rate in _RATES] + [("hashes", 10.0)]
+    for kind, rate in kinds:
+        sketch = count_sketch.build_sketch(dimension, rate, kind=kind)
+        functions.update(_both_ways(sketch, f"{kind} {rate:g}", seed))
+    return benchmark_aggregators.compare(
+        functions, "sketch: plain rotation", settings.repeats
+    )
+
+
+def integers(settings: Settings) -> list[Row]:
+    """Rounding and noise of a tenth of the coordinates, and a plain Gaussian draw."""
+    length = max(1, settings.dimension // 10)
+    seed = tf.constant([3, 4], tf.int64)
+    vector = 50 * tf.random.stateless_normal([length], [1, 2])
+    noise = {
+        "integers: discrete Gaussian": discrete.discrete_gaussian_pmf(20.0),
+        "integers: Skellam": discrete.skellam_pmf(400.0),
+    }
+    baseline = "integers: float32 Gaussian"
+    functions: dict[str, Callable[[], Any]] = {
+        baseline: tf.function(lambda: tf.random.stateless_normal([length], seed)),
+        "integers: rounding": tf.function(
+            lambda: discrete.conditional_round(vector, seed, 1 << 60, 1 << 20)
+        ),
+    }
+    for name, pmf in noise.items():
+        sampler = discrete.IntegerNoise(pmf)
+        functions[name] = _sample(sampler, seed, length)
+    return benchmark_aggregators.compare(functions, baseline, settings.repeats)
+
+
+ROWS: dict[str, Callable[[Settings], list[Row]]] = {
+    "aggregation": aggregation,
+    "sketches": sketches,
+    "integers": integers,
+}
+
+
+def _both_ways(sketch: Any, name: str, seed: tf.Tensor) -> dict[str, Callable]:
+    expanded = sketch.expand(seed)
+    vector = tf.random.stateless_normal([sketch.input_length], [1, 2])
+    encoded = sketch.encode(vector, expanded)
+    return {
+        f"sketch: encode {name}": tf.function(lambda: sketch.encode(vector, expanded)),
+        f"sketch: decode {name}": tf.function(lambda: sketch.decode(encoded, expanded)),
+    }
+
+
+def _sample(sampler: discrete.IntegerNoise, seed: tf.Tensor, length: int) -> Callable:
+    return tf.function(lambda: sampler.sample(seed, length))
+
+
+def main(argv: Sequence[str]) -> None:
+    """Prints all rows for a model of 1,018,174 parameters and 100 clients."""
+    if len(argv) > 1:
+        raise ValueError(f"arguments must be empty, found {argv[1:]}")
+    settings = Settings(dimension=1_018_174)
+    cli.work_begins()
+    with runtime.start() as worker:
+        tff.framework.set_default_context(worker.context(secure_sums=True))
+        for make_rows in ROWS.values():
+            for row in make_rows(settings):
+                print(benchmark_aggregators.format_row(row), flush=True)
+
+
+def run() -> None:
+    """Entry point."""
+    cli.run(main)
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,89 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""The sampled Gaussian at fractional orders: high precision, the stock, its limits."""
+
+import time
+
+import dp_accounting
+import mpmath
+import numpy as np
+import pytest
+from dp_accounting import rdp
+
+from dpfl import accounting
+from dpfl.accounting import sampled_gaussian
+
+SAMPLED = dp_accounting.PoissonSampledDpEvent
+GAUSSIAN = dp_accounting.GaussianDpEvent
+
+
+def by_definition(order, q, z):
+    with mpmath.workdps(40):
+        m, q, a = 1 / mpmath.mpf(z), mpmath.mpf(q), mpmath.mpf(order)
+
+        def integrand(x):
+            return (1 - q + q * mpmath.exp(m * x - m * m / 2)) ** a * mpmath.npdf(x)
+
+        edges = [-14 + (a * m + 28) * i / 20 for i in range(21)]
+        return float(mpmath.log(mpmath.quad(integrand, edges)) / (a - 1))
+
+
+@pytest.mark.parametrize("z", [0.3, 1.0, 40.0, 1e6])
+@pytest.mark.parametrize("q", [1e-6, 0.01, 0.5, 0.999])
+@pytest.mark.parametrize("order", [1.1, 2.5, 10.9])
+def test_forty_digits_and_rounded_up(order, q, z):
+    got = sampled_gaussian.sampled_gaussian_rdp([order], q, z)[0]
+    want = by_definition(order, q, z)
+    assert want * (1 - 1e-13) <= got <= want * (1 + 1e-10)
+
+
+@pytest.mark.parametrize("q", [0.001, 0.3, 0.99])
+def test_whole_orders_are_the_binomial_sum(q):
+    orders = [2, 3, 10]
+    sum_ = accounting.SparsifiedGaussianDpEvent(0.8, 1.0, 1.0, 1, q).rdp(orders)
+    got = sampled_gaussian.sampled_gaussian_rdp(orders, q, 0.8)
+    np.testing.assert_allclose(got, sum_, rtol=1e-10)
+    assert np.all(got >= sum_)
+
+
+def test_large_orders_do_not_overflow():
+    [got] = sampled_gaussian.sampled_gaussian_rdp([300.5], 0.2, 0.5)
+    low, high = accounting.SparsifiedGaussianDpEvent(0.5, 1.0, 1.0, 1, 0.2).rdp(
+        [300, 301]
+    )
+    assert low < got < high
+
+
+def test_hardly_any_noise_is_left_to_the_chord():
+    assert np.isinf(sampled_gaussian.sampled_gaussian_rdp([2.5], 0.2, 1e-4)[0])
+    event = accounting.SparsifiedGaussianDpEvent(1e-4, 1.0, 1.0, 1, 0.2)
+    assert np.isfinite(event.rdp([2.5])[0])
+
+
+@pytest.mark.parametrize("q", [0.02, 0.5])
+@pytest.mark.parametrize("z", [0.7, 9.0])
+def test_accountant_agrees_with_dp_accounting(q, z):
+    orders = [1.3, 2, 4.7, 30]
+    ours = accounting.DpflAccountant(orders).compose(SAMPLED(q, GAUSSIAN(z)))
+    stock = rdp.RdpAccountant(orders).compose(SAMPLED(q, GAUSSIAN(z)))
+    np.testing.assert_allclose(ours.rdp, stock.rdp, rtol=1e-8, atol=1e-13)
+
+
+def test_every_form_of_a_sampled_gaussian_costs_the_same():
+    def epsilon(event):
+        return accounting.epsilon(event, 1e-5).epsilon
+
+    want = epsilon(SAMPLED(0.1, GAUSSIAN(0.66)))
+    sketched = accounting.SketchedDpEvent.project_and_perturb(1, 8, 0.66, 0.1)
+    assert epsilon(sketched) == want
+    nothing_dropped = accounting.SparsifiedGaussianDpEvent(0.66, 1.0, 0.1, 400, 0.1)
+    assert epsilon(nothing_dropped) == pytest.approx(want, rel=1e-9)
+
+
+def test_large_noise_is_positive_and_quick():
+    # dp_accounting takes seconds here and finds values below zero.
+    start = time.perf_counter()
+    ledger = accounting.DpflAccountant().compose(SAMPLED(0.5, GAUSSIAN(1e6)))
+    assert time.perf_counter() - start < 1
+    assert np.all(ledger.rdp > 0) and np.all(np.diff(ledger.rdp) >= 0)
