@@ -63,6 +63,12 @@ def _distinct(rows: Rows, name: str) -> list[str]:
     return list(dict.fromkeys(row[name] for row in rows))
 
 
+def _seeds(rows: Rows) -> str:
+    """Over how many seeds the drawing speaks."""
+    count = len(_distinct(rows, "seed"))
+    return "one seed" if count == 1 else f"mean and range of {count} seeds"
+
+
 # ---- Denisov et al., Fig. 1: squared error of each step, exact ----
 
 FIG1_ROUNDS = {"small": 256, "paper": 2048}
@@ -426,7 +432,7 @@ STREAM_PROBLEMS = {
 }
 # Each budget of Denisov et al., Table 4, at paper scale.
 FIG3_EPSILONS = {"small": (1.0, 2.0, 4.0), "paper": (0.8, 1.7, 3.7, 8.2, 18.9)}
-FIG3_SEEDS = {"small": (1,), "paper": (1, 2, 3)}
+FIG3_SEEDS = {"small": (1, 2), "paper": (1, 2, 3)}
 
 _IN_MATRIX = {"matrix_momentum": MOMENTUM, "server_momentum": 0.0}
 _ON_SERVER = {"matrix_momentum": 0.0, "server_momentum": MOMENTUM}
@@ -522,10 +528,7 @@ def _fig3_draw(rows: Rows, scale: str):
         if axis.containers:
             axis.legend(fontsize=8)
     axes[0].set_ylabel("final test accuracy")
-    seeds = len(_distinct(rows, "seed"))
-    picture.suptitle(
-        f"{rows[0]['problem']}, one pass; bars: range of {seeds} seeds", fontsize=10
-    )
+    picture.suptitle(f"{rows[0]['problem']}, one pass; {_seeds(rows)}", fontsize=10)
     picture.tight_layout()
     return picture
 
@@ -567,10 +570,9 @@ def _fig6_draw(rows: Rows, scale: str):
         low, high = accuracy.min(0)[shown], accuracy.max(0)[shown]
         axis.fill_between(x[shown], low, high, color=color, alpha=0.12, lw=0)
     axis.set(xlabel="round", ylabel="test accuracy")
-    seeds = len(_distinct(rows, "seed"))
     axis.set_title(
-        rf"{rows[0]['problem']}, $\varepsilon$={FIG6_EPSILON[scale]:g}; lines: mean, "
-        f"bands: range of {seeds} seeds",
+        rf"{rows[0]['problem']}, one pass, $\varepsilon$={FIG6_EPSILON[scale]:g}; "
+        + _seeds(rows),
         fontsize=9,
     )
     axis.grid(alpha=0.3)
@@ -630,7 +632,7 @@ SGMF_SOURCES = {
     "sgmf_fig8": f"{CHEN}, Fig. 8: MF and SGMF, clip 0.03 and server rate 0.5",
 }
 SGMF_RATES = {"small": (1, 10, 100), "paper": (1, 5, 10, 50, 100)}
-SGMF_SEEDS = {"small": (1,), "paper": (1,)}
+SGMF_SEEDS = {"small": (1, 2), "paper": (1,)}
 
 
 def _sgmf_work(
@@ -691,9 +693,7 @@ def _sgmf_draw(rows: Rows, scale: str):
         _sgmf_axis(axis, _where(rows, problem=problem, epsilon=epsilon))
         axis.set_title(rf"{problem}, $\varepsilon$={float(epsilon):g}", fontsize=10)
     axes[0, 0].set_ylabel("test accuracy")
-    seeds = len(_distinct(rows, "seed"))
-    if seeds > 1:
-        picture.suptitle(f"lines: mean, bands: range of {seeds} seeds", fontsize=9)
+    picture.suptitle(_seeds(rows), fontsize=9)
     picture.tight_layout()
     return picture
 

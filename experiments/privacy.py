@@ -344,6 +344,24 @@ def _candidates() -> list[base.Mechanism]:
     return found
 
 
+def _fitting(
+    candidates: Sequence[base.Mechanism], participation: base.Participation
+) -> list[base.Mechanism]:
+    """Those that can run in this setting; refuses the others if they were named."""
+    fitting, refused = [], {}
+    for mechanism in candidates:
+        try:
+            mechanism.check(_DIMENSION.value, participation)
+            fitting.append(mechanism)
+        except ValueError as error:
+            if _MECHANISMS.value is not None:
+                raise
+            refused[mechanism.name] = str(error)
+    for name, why in refused.items():
+        print(f"not shown: {name}: {why}", file=sys.stderr)
+    return fitting
+
+
 def _compare() -> list[Row]:
     """The subcommand compare."""
     _refuse("compare", "noise_multiplier", "mechanism", *RATE_FIELDS_IN_USE)
@@ -357,8 +375,7 @@ def _compare() -> list[Row]:
     candidates = _candidates()
     _check_used({mechanism.name for mechanism in candidates})
     participation = _participation(flags.FLAGS.cohort_size)
-    for mechanism in candidates:
-        mechanism.check(_DIMENSION.value, participation)
+    candidates = _fitting(candidates, participation)
     _check_plot()
     target = _target_error(participation) if by_error else None
     rows = []
@@ -433,7 +450,13 @@ def _draw(rows: Sequence[Row], path: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    panels = ["noise_multiplier", "epsilon", "mean_squared_error", "uplink_bits"]
+    panels = [
+        "noise_multiplier",
+        "epsilon",
+        "mean_squared_error",
+        "uplink_bits",
+        "downlink_bits",
+    ]
     figure, axes = pyplot.subplots(1, len(panels), figsize=(4 * len(panels), 3.4))
     for axis, panel in zip(axes, panels):
         for name in dict.fromkeys(row["mechanism"] for row in rows):
@@ -444,9 +467,12 @@ def _draw(rows: Sequence[Row], path: Path) -> None:
         axis.set(xscale="log", xlabel="compression rate", title=COLUMNS[panel])
         if panel != "noise_multiplier":
             axis.set_yscale("log")
-    axes[0].legend()
+    handles, labels = axes[0].get_legend_handles_labels()
     figure.tight_layout()
-    figure.savefig(path, dpi=120)
+    figure.legend(
+        handles, labels, ncol=6, loc="upper center", bbox_to_anchor=(0.5, 0.02)
+    )
+    figure.savefig(path, dpi=120, bbox_inches="tight")
     pyplot.close(figure)
 
 

@@ -84,10 +84,12 @@ class PoissonSampling(Participation):
 
     @property
     def sampling_probability(self) -> float:
+        """Returns q = n / N."""
         return self.cohort_size / self.population
 
     @property
     def max_participations(self) -> int:
+        """Every round."""
         return self.rounds
 
 
@@ -104,6 +106,7 @@ class FixedSize(Participation):
 
     @property
     def max_participations(self) -> int:
+        """Every round."""
         return self.rounds
 
 
@@ -118,6 +121,7 @@ class OncePerEpoch(Participation):
 
     @property
     def rounds_per_epoch(self) -> int:
+        """floor(N / n)."""
         return self.population // self.cohort_size
 
     @property
@@ -127,6 +131,7 @@ class OncePerEpoch(Participation):
 
     @property
     def max_participations(self) -> int:
+        """One round an epoch."""
         return self.epochs
 
 
@@ -171,7 +176,9 @@ class Mechanism(abc.ABC):
                 f"{participation.cohort_size}, found {self.cohort_size}"
             )
 
-    def check_server_optimizer(self, name: str, momentum: Optional[float]) -> None:
+    def check_server_optimizer(  # noqa: B027
+        self, name: str, momentum: Optional[float]
+    ) -> None:
         """Raises ValueError if the server's optimizer does not go with the mechanism.
 
         By default any does.

@@ -44,13 +44,13 @@ def default_linf_ratio(dimension: int, cohort_size: int) -> float:
 class L2Csgm(base.NoiseMechanism):
     """L2-CSGM (Chen et al. 2024, Algorithm 1 and Theorem 4.1).
 
-    A client clips its update to `clip_norm`, rotates it by the round's shared rotation,
-    clips each coordinate to +-Delta_inf, keeps each with probability gamma by a mask of
-    its own, and sends the kept values and the mask's seed. The server adds
-    N(0, sigma^2 I) to the sum, divides by n gamma and rotates back.
+    A client clips its update to `clip_norm`, rotates it by the round's shared
+    rotation, clips each coordinate to +-Delta_inf, keeps each with probability gamma
+    by a mask of its own, and sends the kept values and the mask's seed. The server
+    adds N(0, sigma^2 I) to the sum, divides by n gamma and rotates back.
 
-    `noise_multiplier` is sigma / (gamma clip_norm), the paper's Fig. 1: the noise on the
-    decoded mean is then that of the Gaussian mechanism with the same multiplier.
+    `noise_multiplier` is sigma / (gamma clip_norm), the paper's Fig. 1: the noise on
+    the decoded mean is then that of the Gaussian mechanism with the same multiplier.
 
     Attributes:
       keep_fraction: gamma in (0, 1].

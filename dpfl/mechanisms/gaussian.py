@@ -54,7 +54,7 @@ class Gaussian(base.NoiseMechanism):
 
     @property
     def resolved_count_stddev(self) -> float:
-        """Standard deviation of the noise on the count; zero if there is none at all."""
+        """Standard deviation of the noise on the count; zero without noise at all."""
         if not self.noise_multiplier:
             return 0.0
         if self.count_stddev is None:
