@@ -24,7 +24,7 @@ import os
 import pathlib
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Optional
 
 import psutil
@@ -32,14 +32,24 @@ from absl import flags
 
 from experiments import cli, start
 
-_ROWS = flags.DEFINE_list("rows", None, "Rows to measure; all if not given.")
+_ROWS = flags.DEFINE_list(
+    "rows",
+    None,
+    "Rows or groups of rows to measure, or 'all', which takes half an hour. By default "
+    "those of a round and of the aggregators of a trusted server.",
+)
 _REPEATS = flags.DEFINE_integer("repeats", 7, "Timed repeats of each row.", 1)
 _QUICK = flags.DEFINE_bool("quick", False, "A tiny round, to see that it runs.")
 _JSON = flags.DEFINE_bool("json", False, "Print JSON instead of a table.")
 _OUTPUT = flags.DEFINE_string("output", None, "JSON file for the rows.")
 
-# Groups of rows with sizes of their own.
-_MORE_ROWS = "experiments.benchmark_aggregators"
+# Modules of rows with sizes of their own: each has ROWS, from the name of a group of
+# rows to the function that measures it, and FULL and QUICK, the sizes.
+_MODULES = tuple(
+    f"experiments.benchmark_{name}"
+    for name in ("aggregators", "noise", "sketch", "dome")
+)
+_ALL = "all"
 KEEP_FRACTION = 0.01
 
 Row = dict[str, Any]
@@ -334,21 +344,43 @@ def _ratio(name: str, baseline: Optional[str], samples: Samples) -> Optional[flo
     return statistics.median(own / other for own, other in pairs)
 
 
-def more_rows() -> dict[str, Callable[[Any], list[Row]]]:
-    """Groups of rows that the benchmark of the aggregators measures by itself."""
-    return importlib.import_module(_MORE_ROWS).ROWS
+def groups() -> dict[str, Any]:
+    """From the name of each group of rows to the module that measures it."""
+    modules = [importlib.import_module(name) for name in _MODULES]
+    return {group: module for module in modules for group in module.ROWS}
 
 
-def measure_more(names: Sequence[str], settings: Settings) -> list[Row]:
-    """Measures those groups, in a worker of their own."""
+def measure_group(group: str, module: Any, settings: Settings) -> list[Row]:
+    """Measures a group, in a worker of its own."""
+    import tensorflow_federated as tff
+
     from dpfl.training import runtime
 
-    module = importlib.import_module(_MORE_ROWS)
-    sizes = module.Settings(repeats=settings.repeats)
-    if settings.is_quick:
-        sizes = module.Settings(1000, 3, settings.repeats)
-    with runtime.start():
-        return [row for name in names for row in module.ROWS[name](sizes)]
+    sizes = module.QUICK if settings.is_quick else module.FULL
+    sizes = dataclasses.replace(sizes, repeats=settings.repeats)
+    with runtime.start() as worker:
+        tff.framework.set_default_context(worker.context(secure_sums=True))
+        return module.ROWS[group](sizes)
+
+
+def chosen_rows(known: Sequence[str], others: Mapping[str, Any]) -> list[str]:
+    """The names that --rows asks for.
+
+    Raises:
+      ValueError: If it names what there is not.
+    """
+    every = [*known, *others]
+    if _ROWS.value == [_ALL]:
+        return every
+    if not _ROWS.value:
+        default = importlib.import_module(_MODULES[0]).ROWS
+        return [*known, *default]
+    for name in _ROWS.value:
+        if name not in every:
+            raise ValueError(
+                f"--rows must be '{_ALL}' or some of {', '.join(every)}, found {name!r}"
+            )
+    return list(_ROWS.value)
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -376,13 +408,8 @@ def main(argv: Sequence[str]) -> None:
         raise ValueError(f"there are no positional arguments, found {argv[1]!r}")
     known = [*TIMED, *MEMORY]
     start.import_tensorflow()
-    others = more_rows()
-    names = _ROWS.value or [*known, *others]
-    for name in names:
-        if name not in known and name not in others:
-            raise ValueError(
-                f"--rows must be some of {', '.join([*known, *others])}, found {name!r}"
-            )
+    others = groups()
+    names = chosen_rows(known, others)
     settings = Settings(repeats=_REPEATS.value)
     if _QUICK.value:
         settings = Settings(2, 4, 2, min(_REPEATS.value, 2), True)
@@ -390,8 +417,9 @@ def main(argv: Sequence[str]) -> None:
     rows: list[Row] = []
     if set(names) & set(known):
         rows += measure(names, settings)
-    if set(names) & set(others):
-        rows += measure_more([n for n in names if n in others], settings)
+    for name in names:
+        if name in others:
+            rows += measure_group(name, others[name], settings)
     text = json.dumps(rows, indent=2)
     if _OUTPUT.value:
         pathlib.Path(_OUTPUT.value).write_text(f"{text}\n")

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an aggregator costs, without the training around it.
 
-  python -m experiments.benchmark_aggregators
+  dpfl-benchmark --rows=aggregation,fourier,rotations,masks
 
 prints the rows of `ROWS`, which the benchmark of whole rounds takes in. Compared
 functions take turns within one run, so that what else the machine does weighs on all of
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Optional
 
 import numpy as np
@@ -24,8 +24,6 @@ import tensorflow_federated as tff
 
 from dpfl import aggregators, mechanisms
 from dpfl.compression import masks, rotation
-from dpfl.training import runtime
-from experiments import cli
 
 Row = dict[str, Any]
 
@@ -159,6 +157,9 @@ def mask_draws(settings: Settings) -> list[Row]:
     return compare(functions, "mask: a draw per coordinate", settings.repeats)
 
 
+FULL = Settings()
+QUICK = Settings(1000, 3)
+
 ROWS: dict[str, Callable[[Settings], list[Row]]] = {
     "aggregation": aggregation,
     "fourier": fourier,
@@ -210,24 +211,3 @@ def format_row(row: Row) -> str:
         f"{row['name']:<36} {1e3 * row['seconds_median']:>10.2f} ms "
         f"{row['ratio']:>8.2f} x {row['baseline']}"
     )
-
-
-def main(argv: Sequence[str]) -> None:
-    """Prints all rows at their default sizes."""
-    if len(argv) > 1:
-        raise ValueError(f"arguments must be empty, found {argv[1:]}")
-    settings = Settings()
-    cli.work_begins()
-    with runtime.start():
-        for make_rows in ROWS.values():
-            for row in make_rows(settings):
-                print(format_row(row), flush=True)
-
-
-def run() -> None:
-    """Entry point."""
-    cli.run(main)
-
-
-if __name__ == "__main__":
-    run()

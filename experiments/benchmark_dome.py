@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What DOME's sketches cost, without the training around them.
 
-  python -m experiments.benchmark_dome
+  dpfl-benchmark --rows=dome_rounds,dome_updates
 
 prints the rows of `ROWS`, in the form of `experiments.benchmark_aggregators`. Unlike
 there each round takes the state that the round before gave: it is the state's way to
@@ -12,7 +12,7 @@ Python and back, and the sketch that it holds, that make up much of a round.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,8 +21,7 @@ import tensorflow_federated as tff
 
 from dpfl import aggregators, mechanisms
 from dpfl.compression import adaptive_sketch
-from dpfl.training import runtime
-from experiments import benchmark_aggregators, cli
+from experiments import benchmark_aggregators
 from experiments.benchmark_aggregators import Row
 
 SKETCH_SIZES = (16, 64, 256)
@@ -81,9 +80,12 @@ def updates(settings: benchmark_aggregators.Settings) -> list[Row]:
     return rows
 
 
+FULL = Settings()
+QUICK = Settings(1000, 3)
+
 ROWS: dict[str, Callable[[benchmark_aggregators.Settings], list[Row]]] = {
-    "rounds": rounds,
-    "updates": updates,
+    "dome_rounds": rounds,
+    "dome_updates": updates,
 }
 
 
@@ -117,24 +119,3 @@ def _aggregation(
         latest[0], _ = one_round(latest[0], [1e-3] * settings.clients)
 
     return run
-
-
-def main(argv: Sequence[str]) -> None:
-    """Prints all rows at their default sizes."""
-    if len(argv) > 1:
-        raise ValueError(f"arguments must be empty, found {argv[1:]}")
-    settings = Settings()
-    cli.work_begins()
-    with runtime.start():
-        for make_rows in ROWS.values():
-            for row in make_rows(settings):
-                print(benchmark_aggregators.format_row(row), flush=True)
-
-
-def run() -> None:
-    """Entry point."""
-    cli.run(main)
-
-
-if __name__ == "__main__":
-    run()

@@ -2,8 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a round of correlated noise costs, alone and inside of an aggregator.
 
-  python -m experiments.benchmark_noise
-  python -m experiments.benchmark_noise quick
+  dpfl-benchmark --rows=noise_dense,noise_recurrences,noise_aggregators
 
 prints the rows of `ROWS`. A matrix of the right shape is all that matters for time, so
 the dense and the structured one hold random numbers.
@@ -15,7 +14,7 @@ import collections
 import dataclasses
 import resource
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -25,8 +24,6 @@ import tensorflow_federated as tff
 from dpfl import factorization as fact
 from dpfl import mechanisms, noise
 from dpfl.aggregators.matrix_factorization import NoiseFeeder
-from dpfl.training import runtime
-from experiments import cli
 
 Row = dict[str, Any]
 
@@ -49,7 +46,8 @@ class Settings:
     repeats: int = 15
 
 
-QUICK = Settings(rounds=64, dimension=10_000, repeats=2)
+FULL = Settings()
+QUICK = Settings(rounds=64, dimension=10_000)
 
 
 def dense(settings: Settings) -> list[Row]:
@@ -275,24 +273,3 @@ def format_row(row: Row) -> str:
         f"{row['name']:<32} {1e3 * row['seconds_median']:>10.2f} ms "
         f"{row['ratio']:>8.2f} x {row['baseline']}"
     )
-
-
-def main(argv: Sequence[str]) -> None:
-    """Prints all rows."""
-    if argv[1:] not in ([], ["quick"]):
-        raise ValueError(f"arguments must be 'quick' or nothing, found {argv[1:]}")
-    settings = QUICK if argv[1:] else Settings()
-    cli.work_begins()
-    with runtime.start():
-        for make_rows in ROWS.values():
-            for row in make_rows(settings):
-                print(format_row(row), flush=True)
-
-
-def run() -> None:
-    """Entry point."""
-    cli.run(main)
-
-
-if __name__ == "__main__":
-    run()

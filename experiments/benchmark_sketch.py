@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What sketches and integer noise under secure aggregation cost.
 
-  python -m experiments.benchmark_sketch
+  dpfl-benchmark --rows=sketch_aggregation,sketches,integer_noise
 
 prints the rows of `ROWS`, of the form of those of `benchmark_aggregators`, and measured
 in the same way: compared functions take turns, and a row's ratio is the median of the
@@ -12,17 +12,15 @@ alone"; it is part of every other row of an aggregation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
-import tensorflow_federated as tff
 from tensorflow_federated.python.aggregators import distributed_dp
 
 from dpfl import aggregators, mechanisms
 from dpfl.compression import count_sketch, discrete, rotation
-from dpfl.training import runtime
-from experiments import benchmark_aggregators, cli
+from experiments import benchmark_aggregators
 
 Row = benchmark_aggregators.Row
 Settings = benchmark_aggregators.Settings
@@ -107,10 +105,13 @@ def integers(settings: Settings) -> list[Row]:
     return benchmark_aggregators.compare(functions, baseline, settings.repeats)
 
 
+FULL = Settings(dimension=1_018_174)
+QUICK = Settings(1000, 3)
+
 ROWS: dict[str, Callable[[Settings], list[Row]]] = {
-    "aggregation": aggregation,
+    "sketch_aggregation": aggregation,
     "sketches": sketches,
-    "integers": integers,
+    "integer_noise": integers,
 }
 
 
@@ -126,25 +127,3 @@ def _both_ways(sketch: Any, name: str, seed: tf.Tensor) -> dict[str, Callable]:
 
 def _sample(sampler: discrete.IntegerNoise, seed: tf.Tensor, length: int) -> Callable:
     return tf.function(lambda: sampler.sample(seed, length))
-
-
-def main(argv: Sequence[str]) -> None:
-    """Prints all rows for a model of 1,018,174 parameters and 100 clients."""
-    if len(argv) > 1:
-        raise ValueError(f"arguments must be empty, found {argv[1:]}")
-    settings = Settings(dimension=1_018_174)
-    cli.work_begins()
-    with runtime.start() as worker:
-        tff.framework.set_default_context(worker.context(secure_sums=True))
-        for make_rows in ROWS.values():
-            for row in make_rows(settings):
-                print(benchmark_aggregators.format_row(row), flush=True)
-
-
-def run() -> None:
-    """Entry point."""
-    cli.run(main)
-
-
-if __name__ == "__main__":
-    run()
