@@ -20,8 +20,10 @@ from dpfl.mechanisms.distributed import (
 )
 from dpfl.mechanisms.dome import Dome
 from dpfl.mechanisms.gaussian import Gaussian
+from dpfl.mechanisms.matrix_factorization import MatrixFactorization
 from dpfl.mechanisms.none import NoMechanism
 from dpfl.mechanisms.registry import MECHANISMS, build_aggregator
+from dpfl.mechanisms.sgmf import Sgmf
 from dpfl.mechanisms.sketch import ProjectAndPerturb, SketchedDdg, SparseRecovery
 
 __all__ = [
@@ -35,6 +37,7 @@ __all__ = [
     "IntegerMechanism",
     "L2Csgm",
     "LinfCsgm",
+    "MatrixFactorization",
     "Mechanism",
     "NoMechanism",
     "NoiseMechanism",
@@ -42,6 +45,7 @@ __all__ = [
     "Participation",
     "PoissonSampling",
     "ProjectAndPerturb",
+    "Sgmf",
     "SketchedDdg",
     "SparseRecovery",
     "build_aggregator",
