@@ -14,6 +14,7 @@ def run():
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
@@ -22,6 +23,7 @@ from absl import app, flags, logging
 
 USAGE_EXIT_CODE = 2
 INTERRUPTED_EXIT_CODE = 130
+BROKEN_PIPE_EXIT_CODE = 141
 _HELP = ("--help", "-help", "--helpshort", "-helpshort", "-h", "-?")
 
 _working = False
@@ -60,6 +62,13 @@ def check_flag(name: str, check: Callable[[str, Any], Any]) -> None:
     flags.register_validator(name, is_good)
 
 
+def _sentence(error: Exception) -> str:
+    """What was wrong; of a file, its name first."""
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename} cannot be used: {error.strerror}"
+    return str(error)
+
+
 def _print_help(main: Callable[[Sequence[str]], Any], binary: str) -> NoReturn:
     """Prints the binary's text and its flags; exits with code 0."""
     in_main = main.__module__ == "__main__"
@@ -72,9 +81,10 @@ def _print_help(main: Callable[[Sequence[str]], Any], binary: str) -> NoReturn:
 def run(main: Callable[[Sequence[str]], Any]) -> None:
     """Runs a binary: absl's `app.run` with errors of the command line in one line.
 
-    The exit code is 2 for a flag that is unknown or refused, and for a ValueError or
-    TypeError that `main` raises before it calls `work_begins`; 130 after Ctrl-C. With
-    --verbosity=1 the traceback of such an error is logged too.
+    The exit code is 2 for a flag that is unknown or refused, and for a ValueError,
+    TypeError or OSError that `main` raises before it calls `work_begins`; 130 after
+    Ctrl-C; 141 if nobody reads what it prints. With --verbosity=1 the traceback of a
+    refusal is logged too.
 
     Args:
       main: Called with the program's name and the positional arguments.
@@ -91,11 +101,15 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
     def guarded(argv: Sequence[str]) -> Any:
         try:
             return main(argv)
-        except (TypeError, ValueError) as error:
+        except BrokenPipeError:
+            # `binary | head` has seen enough. Nothing may be flushed to it at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(BROKEN_PIPE_EXIT_CODE)
+        except (OSError, TypeError, ValueError) as error:
             if _working:
                 raise
             logging.debug("Refused:", exc_info=True)
-            fail(str(error))
+            fail(_sentence(error))
 
     try:
         app.run(guarded, flags_parser=parse)

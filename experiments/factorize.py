@@ -21,6 +21,7 @@ import dataclasses
 import inspect
 import json
 import math
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -130,7 +131,29 @@ def _params(method: str) -> Row:
     ]
     if missing:
         raise ValueError(f"--method={method} needs --{' and --'.join(missing)}.")
+    for name in ("bands", "band", "rank", "buffers"):
+        if given[name] is not None and name not in takes:
+            raise ValueError(f"--{name} has no meaning for --method={method}.")
     return {k: v for k, v in given.items() if v is not None and k in takes}
+
+
+def _check_files() -> None:
+    """Refuses, before anything is computed, a file that could not be written."""
+    for flag in (_OUTPUT, _PLOT, _HEAT_MAPS):
+        if flag.value is None:
+            continue
+        path = Path(flag.value)
+        if path.is_dir():
+            raise ValueError(f"--{flag.name} must be a file, found the folder {path}.")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=path.parent):
+                pass
+        except OSError as error:
+            raise ValueError(
+                f"--{flag.name} must be a file that can be written, found {path} "
+                f"({error.strerror})."
+            ) from error
 
 
 def _get(workload: mf.Workload, method: str, params: Row) -> mf.Factorization:
@@ -148,7 +171,8 @@ def _row(found: mf.Factorization, seconds: float, plan: mf.Plan) -> Row:
         **dataclasses.asdict(found.errors(plan)),
         "sensitivity": sensitivity.value,
         "sensitivity_is_exact": sensitivity.exact,
-        "gap": found.gap,
+        # The bound is on the loss under one participation.
+        "gap": found.gap if isinstance(plan, mf.OneParticipation) else None,
         "seconds": seconds,
     }
 
@@ -378,6 +402,7 @@ def main(argv: Sequence[str]) -> None:
     if len(argv) != 2 or argv[1] not in COMMANDS:
         found = " ".join(argv[1:]) or "nothing"
         raise ValueError(f"the command must be one of {names}, found {found}.")
+    _check_files()
     COMMANDS[argv[1]]()
 
 

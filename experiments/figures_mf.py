@@ -404,8 +404,7 @@ def _mean_and_range(rows: Rows) -> tuple[float, float, float]:
 
 # ---- Denisov et al., Figs. 3 and 6: accuracy with momentum and schedules ----
 
-# One pass over the clients. The paper's 2048 rounds of 100 clients are part of an epoch
-# of 3424; 167 clients a round, its largest cohort, make 2050 rounds.
+# One pass over the clients; the paper's 2048 rounds of 100 clients are part of one.
 STREAM_PROBLEMS = {
     "small": Problem(
         "digits",
@@ -421,8 +420,9 @@ STREAM_PROBLEMS = {
         "stackoverflow",
         {
             "flagfile": FLAGFILES["stackoverflow"],
-            "cohort_size": 167,
-            "rounds": 2050,
+            "cohort_size": 100,
+            "rounds": 2048,
+            "rounds_per_epoch": 2048,
             "client_lr": 1.0,
             "server_lr": 0.5,
             "clip_norm": 1.0,
@@ -584,11 +584,12 @@ def _fig6_draw(rows: Rows, scale: str):
 # ---- Chen et al., Figs. 3, 7, 8: uncompressed MF and SGMF ----
 
 _DIGITS = {"task": "digits", "cohort_size": 10, "target_delta": 1e-3, "eval_every": 5}
-# The paper's 16 epochs of 100 clients a round; 3400 clients make 34 rounds an epoch.
+# The paper's 16 epochs of 32 rounds of 100 clients.
 _EMNIST = {
     "flagfile": FLAGFILES["emnist"],
     "cohort_size": 100,
-    "rounds": 544,
+    "rounds": 512,
+    "rounds_per_epoch": 32,
     "target_delta": 1e-5,
     "eval_every": 8,
 }

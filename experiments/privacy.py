@@ -125,9 +125,15 @@ for _name, _check in {
 
 def _participation(cohort_size: int) -> base.Participation:
     population = _POPULATION.value or cohort_size
+    epoch = {}
+    if _PARTICIPATION.value == mechanisms.OncePerEpoch.name:
+        epoch = {"epoch_rounds": flags.FLAGS.rounds_per_epoch}
     try:
         return mechanisms.PARTICIPATIONS[_PARTICIPATION.value](
-            population=population, cohort_size=cohort_size, rounds=_ROUNDS.value
+            population=population,
+            cohort_size=cohort_size,
+            rounds=_ROUNDS.value,
+            **epoch,
         )
     except ValueError as error:
         raise ValueError(f"--population={population}: {error}") from error

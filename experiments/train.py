@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import pathlib
 import sys
 from collections.abc import Sequence
@@ -184,7 +185,7 @@ def mechanism_options() -> dict[str, Any]:
     elif rate is not None:
         given["compression_rate"] = rate
     for field in given:
-        if field not in (*own, *_RUN_FIELDS[:1]):
+        if field not in (*own, "cohort_size", "rounds_per_epoch"):
             raise ValueError(f"--{field} has no meaning for {name}")
     return _without(given, *_RUN_FIELDS)
 
@@ -199,8 +200,10 @@ def _keep_fraction(given: dict[str, Any], rate: float) -> dict[str, Any]:
         raise ValueError(
             "--compression_rate must be left out beside --keep_fraction, found both"
         )
-    if not rate >= 1:
-        raise ValueError(f"--compression_rate must be at least 1, found {rate}")
+    if not 1 <= rate < math.inf:
+        raise ValueError(
+            f"--compression_rate must be a finite number of at least 1, found {rate}"
+        )
     return {"keep_fraction": 1 / rate}
 
 
@@ -240,6 +243,7 @@ def run_config() -> training.RunConfig:
         participation=_PARTICIPATION.value,
         cohort_size=flags.FLAGS.cohort_size,
         rounds=_ROUNDS.value,
+        rounds_per_epoch=flags.FLAGS.rounds_per_epoch,
         client_lr=_CLIENT_LR.value,
         server_lr=_SERVER_LR.value,
         server_momentum=_SERVER_MOMENTUM.value,
@@ -296,7 +300,7 @@ def main(argv: Sequence[str]) -> None:
         except KeyboardInterrupt:
             _say("stopped; the same command goes on from the newest checkpoint")
             raise
-        except training.worker_errors() as error:
+        except (OSError, *training.worker_errors()) as error:
             _say(f"error: {error}; the same command goes on from the newest checkpoint")
             sys.exit(1)
     print(_report(summary))

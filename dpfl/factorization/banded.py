@@ -97,6 +97,9 @@ def optimize_banded(
     """
     rounds = workload.rounds
     bands = checks.positive_int("bands", bands, maximum=rounds)
+    if bands == 1:
+        # Unit columns leave nothing to choose.
+        return _banded(workload, np.ones((rounds, 1)))
     toeplitz = optimize_toeplitz(workload, bands=bands).factors
     assert isinstance(toeplitz, ToeplitzFactors)
     found = optimize.minimize(
@@ -107,9 +110,13 @@ def optimize_banded(
         method="L-BFGS-B",
         options={"maxiter": max_iterations, "maxcor": 20, "ftol": 1e-13, "gtol": 1e-9},
     )
+    return _banded(workload, _normalised(found.x, rounds, bands)[0])
+
+
+def _banded(workload: Workload, diagonals: np.ndarray) -> Factorization:
     return Factorization(
         workload=workload,
         method="banded",
-        params={"bands": bands},
-        factors=BandedFactors(_normalised(found.x, rounds, bands)[0]),
+        params={"bands": diagonals.shape[1]},
+        factors=BandedFactors(diagonals),
     )

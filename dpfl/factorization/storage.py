@@ -97,7 +97,10 @@ def save(factorization: Factorization, path: PathLike) -> None:
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        loaded = np.load(path, allow_pickle=False)
+        if not isinstance(loaded, np.lib.npyio.NpzFile):
+            raise ValueError("it is a single array")
+        with loaded as archive:
             arrays = {name: archive[name] for name in archive.files}
         header = json.loads(str(arrays.pop(_HEADER)[()]))
     except FileNotFoundError:

@@ -22,7 +22,11 @@ from dpfl.mechanisms.dome import Dome
 from dpfl.mechanisms.gaussian import Gaussian
 from dpfl.mechanisms.matrix_factorization import MatrixFactorization
 from dpfl.mechanisms.none import NoMechanism
-from dpfl.mechanisms.registry import MECHANISMS, build_aggregator
+from dpfl.mechanisms.registry import (
+    MECHANISMS,
+    build_aggregator,
+    build_fed_aggregator,
+)
 from dpfl.mechanisms.sgmf import Sgmf
 from dpfl.mechanisms.sketch import ProjectAndPerturb, SketchedDdg, SparseRecovery
 
@@ -49,5 +53,6 @@ __all__ = [
     "SketchedDdg",
     "SparseRecovery",
     "build_aggregator",
+    "build_fed_aggregator",
     "default_linf_ratio",
 ]

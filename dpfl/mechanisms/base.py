@@ -114,15 +114,33 @@ class FixedSize(Participation):
 class OncePerEpoch(Participation):
     """Clients are shuffled each epoch and taken n at a time, no client twice.
 
-    An epoch has floor(N / n) rounds; the clients left over sit that epoch out.
+    The clients left over sit that epoch out.
+
+    Attributes:
+      epoch_rounds: Rounds of an epoch; None is as many as there can be, floor(N / n).
     """
+
+    epoch_rounds: Optional[int] = None
 
     name: ClassVar[str] = "once_per_epoch"
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.epoch_rounds is None:
+            return
+        events.check_integer("rounds_per_epoch", self.epoch_rounds)
+        most = self.population // self.cohort_size
+        if self.epoch_rounds > most:
+            raise ValueError(
+                f"rounds_per_epoch must be at most {most}, for {self.cohort_size} of "
+                f"{self.population} clients a round and no client twice, "
+                f"found {self.epoch_rounds}"
+            )
+
     @property
     def rounds_per_epoch(self) -> int:
-        """floor(N / n)."""
-        return self.population // self.cohort_size
+        """Rounds of an epoch."""
+        return self.epoch_rounds or self.population // self.cohort_size
 
     @property
     def epochs(self) -> int:

@@ -146,7 +146,7 @@ class IntegerMechanism(base.NoiseMechanism):
       target_quantile: Fraction of clients whose update should stay unclipped.
       clip_learning_rate: Step of the geometric update.
       count_stddev: Standard deviation of the noise on the sum of the +-1/2; None is
-        cohort_size / 20.
+        cohort_size / 20, and at least `noise_multiplier`: then every z is possible.
     """
 
     bits: int
@@ -196,7 +196,9 @@ class IntegerMechanism(base.NoiseMechanism):
         """Standard deviation of the noise on the count; zero if there is none."""
         if not self.noise_multiplier:
             return 0.0
-        return self.cohort_size / 20 if self.count_stddev is None else self.count_stddev
+        if self.count_stddev is None:
+            return max(self.cohort_size / 20, self.noise_multiplier)
+        return self.count_stddev
 
     @property
     def update_noise_multiplier(self) -> float:

@@ -33,7 +33,8 @@ class Gaussian(base.NoiseMechanism):
       target_quantile: Fraction of clients whose update should stay unclipped.
       clip_learning_rate: Step of the geometric update.
       count_stddev: Standard deviation of the noise on the sum of the +-1/2; None is
-        cohort_size / 20, the value of Andrew et al.
+        cohort_size / 20, the value of Andrew et al., and at least `noise_multiplier`,
+        with which the count takes a quarter of 1/z^2 and every z is possible.
     """
 
     adaptive_clipping: bool = False
@@ -58,7 +59,7 @@ class Gaussian(base.NoiseMechanism):
         if not self.noise_multiplier:
             return 0.0
         if self.count_stddev is None:
-            return self.cohort_size / 20
+            return max(self.cohort_size / 20, self.noise_multiplier)
         return self.count_stddev
 
     @property

@@ -36,6 +36,10 @@ class ChangedFlagsError(ValueError):
     """A run is resumed with other flags than it was started with."""
 
 
+class DamagedManifestError(ValueError):
+    """What a run was started with cannot be told any more."""
+
+
 class Checkpoint(NamedTuple):
     """What a run needs to go on.
 
@@ -106,15 +110,23 @@ class CheckpointStore:
 
     def load_newest(self) -> Optional[Checkpoint]:
         """The newest checkpoint that is whole, None if there is none."""
-        for path in self._paths():
+        paths = self._paths()
+        for path, older in zip(paths, [*paths[1:], None]):
             try:
                 return decode(path.read_bytes())
             except (ValueError, KeyError, OSError, zipfile.BadZipFile) as error:
+                following = (
+                    "starting again" if older is None else "trying the one before"
+                )
                 self._say(
-                    f"checkpoint {path} is damaged ({error}) and is not used; "
-                    "going on from the one before"
+                    f"checkpoint {path} is damaged ({error}) and is not used; {following}"
                 )
         return None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no checkpoint, whole or damaged."""
+        return not self._paths()
 
     def _paths(self) -> list[pathlib.Path]:
         """Newest first."""
@@ -190,15 +202,23 @@ def open_manifest(
 
     Raises:
       ChangedFlagsError: If the run was started with other settings; it names them.
+      DamagedManifestError: If the file is not one that this function wrote.
     """
     settings = _plain(settings)
     if not path.exists():
         seed = make_seed()
         write_json(path, {"seed": str(seed), "settings": settings})
         return seed
-    manifest = json.loads(path.read_text())
-    _check_unchanged(manifest["settings"], settings, path.parent)
-    return int(manifest["seed"])
+    try:
+        manifest = json.loads(path.read_text())
+        old, seed = dict(manifest["settings"]), int(manifest["seed"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise DamagedManifestError(
+            f"{path} must be as the run wrote it, found it damaged ({error!r}); "
+            "choose another output_dir"
+        ) from error
+    _check_unchanged(old, settings, path.parent)
+    return seed
 
 
 def _check_unchanged(

@@ -71,6 +71,8 @@ class RunConfig:
       participation: "poisson", "fixed" or "once_per_epoch".
       cohort_size: Expected clients in a round; by which sums are divided.
       rounds: Number of rounds.
+      rounds_per_epoch: Rounds after which clients may return, for "once_per_epoch";
+        None is as many as the clients suffice for.
       client_lr: Learning rate of the clients' SGD.
       server_lr: Learning rate of the server's optimizer.
       server_momentum: Momentum of the server's SGD, or Adam's beta_1.
@@ -103,6 +105,7 @@ class RunConfig:
     participation: str = "poisson"
     cohort_size: Optional[int] = None
     rounds: Optional[int] = None
+    rounds_per_epoch: Optional[int] = None
     client_lr: Optional[float] = None
     server_lr: Optional[float] = None
     server_momentum: Optional[float] = None
@@ -136,6 +139,14 @@ class RunConfig:
             events.check_delta("target_delta", self.target_delta)
         if self.seed is not None:
             selection.derive_seed(self.seed, "check")
+        if (
+            self.rounds_per_epoch is not None
+            and self.participation != mechanisms.OncePerEpoch.name
+        ):
+            raise ValueError(
+                f"rounds_per_epoch needs participation {mechanisms.OncePerEpoch.name}, "
+                f"found {self.participation}"
+            )
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
                 raise ValueError(
@@ -209,6 +220,7 @@ def _check_momentum(value: Any) -> None:
 _POSITIVE_INTEGERS = (
     "cohort_size",
     "rounds",
+    "rounds_per_epoch",
     "checkpoint_every",
     "keep_checkpoints",
     "eval_every",
@@ -256,9 +268,7 @@ def prepare(config: RunConfig, say: Callable[[str], None] = print) -> Run:
     """
     task = registry.load_config(config.task, config.task_config)
     config = _with_task_defaults(config, task)
-    participation = mechanisms.PARTICIPATIONS[config.participation](
-        task.population, config.cohort_size, config.rounds
-    )
+    participation = _participation(config, task)
     delta = config.target_delta
     if delta is None:
         delta = ledger_lib.default_delta(task.population)
@@ -273,6 +283,14 @@ def prepare(config: RunConfig, say: Callable[[str], None] = print) -> Run:
         method=config.accountant,
     )
     return Run(config, task, participation, mechanism, ledger, say)
+
+
+def _participation(config: RunConfig, task: Any) -> Participation:
+    cls = mechanisms.PARTICIPATIONS[config.participation]
+    epoch = {}
+    if config.rounds_per_epoch is not None:
+        epoch = {"epoch_rounds": config.rounds_per_epoch}
+    return cls(task.population, config.cohort_size, config.rounds, **epoch)
 
 
 def _with_task_defaults(config: RunConfig, task: Any) -> RunConfig:
@@ -346,14 +364,31 @@ class Run:
         Raises:
           OutputDirInUseError: If another process has it.
           ChangedFlagsError: If another run was started in it.
+          ValueError: If it cannot be written, or its manifest is lost or damaged.
         """
-        self._directory.mkdir(parents=True, exist_ok=True)
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            self._open()
+        except OSError as error:
+            raise ValueError(
+                "output_dir must be a folder that can be written, found "
+                f"{self._directory} ({error.strerror})"
+            ) from error
+
+    def _open(self) -> None:
         self._stack.enter_context(checkpoint_lib.locked(self._directory))
-        self._seed = checkpoint_lib.open_manifest(
-            self._directory / "manifest.json", self._settings(), self._make_seed
-        )
         self._store = checkpoint_lib.CheckpointStore(
             self._directory / "checkpoints", self.config.keep_checkpoints, self._say
+        )
+        manifest = self._directory / "manifest.json"
+        if not manifest.exists() and not self._store.is_empty:
+            # With another seed, its rounds would be released as this run's.
+            raise checkpoint_lib.DamagedManifestError(
+                f"{manifest} must be beside the checkpoints that are there, found no "
+                "such file; choose another output_dir"
+            )
+        self._seed = checkpoint_lib.open_manifest(
+            manifest, self._settings(), self._make_seed
         )
 
     def __enter__(self) -> Run:
@@ -394,8 +429,9 @@ class Run:
         from dpfl.training import metrics, process, runtime
 
         config = self.config
-        aggregator = mechanisms.build_aggregator(
+        aggregator, feed = mechanisms.build_fed_aggregator(
             self.mechanism,
+            self._task.dimension,
             seed=selection.derive_seed(self._seed, "aggregator"),
             **({"weighted": True} if config.weighted else {}),
         )
@@ -415,7 +451,7 @@ class Run:
             )
             with worker.deadline(config.round_deadline):
                 first = fedavg.initialize()
-            loop = _Loop(self, fedavg, first, worker, metrics)
+            loop = _Loop(self, fedavg, first, worker, metrics, feed)
             progress = loop.run()
             state = loop.unflatten(progress.leaves)
         return self._finish(state, progress)
@@ -526,10 +562,21 @@ class Run:
 class _Loop:
     """The rounds of one run in one process."""
 
-    def __init__(self, run: Run, fedavg: Any, first: Any, worker: Any, metrics: Any):
+    def __init__(
+        self,
+        run: Run,
+        fedavg: Any,
+        first: Any,
+        worker: Any,
+        metrics: Any,
+        feed: Callable[[Any], Any],
+    ):
+        import attrs
         import tensorflow as tf
 
         self._run = run
+        self._feed = feed
+        self._evolve = attrs.evolve
         self._fedavg = fedavg
         self._first = first
         self._worker = worker
@@ -620,6 +667,7 @@ class _Loop:
         run = self._run
         cohort = selection.select_cohort(run._participation, run._seed, round_index)
         clients = [int(client) for client in cohort]
+        state = self._evolve(state, aggregator=self._feed(state.aggregator))
         with self._worker.deadline(run.config.round_deadline):
             output = self._fedavg.next(state, clients)
         number = round_index + 1

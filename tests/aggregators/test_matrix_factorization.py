@@ -285,6 +285,21 @@ def test_the_feeders_noise_is_the_aggregators_own(tff_context, maker):
         own_state, fed_state = own.state, other.state
 
 
+@pytest.mark.parametrize("maker", MAKERS)
+def test_a_training_program_holds_no_block_in_the_state(tff_context, maker):
+    config = MAKERS[maker]()
+    factory, feed = mechanisms.build_fed_aggregator(config, 20, seed=5)
+    fed = factory.create(value_type(20))
+    alone = mechanisms.build_aggregator(config, seed=5).create(value_type(20))
+    own_state, state = alone.initialize(), fed.initialize()
+    for number in range(6):
+        own = alone.next(own_state, vectors(20, number))
+        other = fed.next(feed(state), vectors(20, number))
+        np.testing.assert_allclose(own.result, other.result, atol=1e-6)
+        own_state, state = own.state, other.state
+    assert sum(np.size(part) for part in tf.nest.flatten(state)) < 2 * 20
+
+
 def test_noise_that_was_not_fed_is_an_error(tff_context):
     from dpfl.aggregators.matrix_factorization import NoiseFeeder
 

@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import random
+import shlex
 import signal
 import subprocess
 import sys
@@ -268,7 +269,8 @@ def test_the_budget_stops_the_run(tmp_path):
         (["--server_momentum=1"], "server_momentum must be less than 1"),
         (["--seed=-1"], "seed must be at least 0"),
         (["--aggregator=gaussian"], "--compression_rate has no meaning for gaussian"),
-        (["--compression_rate=0.5"], "--compression_rate must be at least 1"),
+        (["--compression_rate=0.5"], "finite number of at least 1, found 0.5"),
+        (["--compression_rate=inf"], "finite number of at least 1, found inf"),
         (["--keep_fraction=0.1"], "found both"),
         (["--vocab_size=5"], "--vocab_size has no meaning for the task synthetic"),
         (["--weighted"], "weighted must be left out"),
@@ -276,6 +278,13 @@ def test_the_budget_stops_the_run(tmp_path):
         (["--model=resnet"], "model must be one of"),
         (["--participation=never"], "participation"),
         (["--no_such_flag"], "no_such_flag"),
+        (
+            [
+                *("--aggregator=sgmf", "--participation=once_per_epoch"),
+                "--matrix_file=/none.npz",
+            ],
+            "/none.npz cannot be used: No such file",
+        ),
         (["what"], "positional"),
     ],
 )
@@ -284,6 +293,47 @@ def test_bad_flags_are_one_sentence(args, words, tmp_path):
     assert done.stderr.startswith("error: ")
     assert done.stderr.count("\n") == 1 and words in done.stderr
     assert not (tmp_path / "run").exists()
+
+
+def test_an_output_dir_that_cannot_be_one(tmp_path):
+    """Said in one sentence, before any work."""
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "file", tmp_path / "file" / "run"):
+        done = train(path, code=2)
+        assert done.stderr.count("\n") == 1
+        assert "output_dir must be a folder that can be written" in done.stderr
+        assert f"found {path} (" in done.stderr
+
+
+def test_checkpoints_without_their_manifest_are_no_run(reference, tmp_path):
+    """With another seed, another run's rounds would be released as this one's."""
+    import shutil
+
+    run = tmp_path / "run"
+    shutil.copytree(reference[0] / "checkpoints", run / "checkpoints")
+    done = train(run, "--seed=6", code=2)
+    assert "manifest.json must be beside the checkpoints" in done.stderr
+    assert not (run / "manifest.json").exists()
+
+
+def test_a_full_disk_and_a_closed_pipe_are_no_traceback(tmp_path):
+    limited = f"ulimit -f 20; exec {shlex.join(command(tmp_path / 'full'))}"
+    done = subprocess.run(
+        ["bash", "-c", limited], capture_output=True, text=True, env=environment()
+    )
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert "File too large" in done.stderr and "goes on" in done.stderr
+
+    args = shlex.join(command(tmp_path / "run", "--rounds=1"))
+    done = subprocess.run(
+        ["bash", "-c", f"{args} | head -1; exit ${{PIPESTATUS[0]}}"],
+        capture_output=True,
+        text=True,
+        env=environment(),
+    )
+    assert done.returncode == 141 and "Traceback" not in done.stderr
+    assert "BrokenPipe" not in done.stderr
+    assert (tmp_path / "run" / "summary.json").exists()
 
 
 def test_help_says_what_to_do():

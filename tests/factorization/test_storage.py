@@ -180,3 +180,9 @@ def test_cache_computes_once_and_keys_by_the_request(tmp_path, monkeypatch):
     cache.get(WORKLOAD, "toeplitz-root")
     assert len(calls) == 4
     assert len(list((tmp_path / "cache").iterdir())) == 4
+
+
+def test_a_single_array_is_refused(tmp_path):
+    np.save(tmp_path / "m.npy", np.ones(3))
+    with pytest.raises(storage.StorageError, match="m.npy must be a saved factoriz"):
+        storage.load(tmp_path / "m.npy")

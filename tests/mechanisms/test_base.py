@@ -97,3 +97,23 @@ def test_no_mechanism_is_not_private():
 def test_build_refuses_what_is_no_configuration(mechanism):
     with pytest.raises(TypeError, match="mechanism must be a configuration of one of"):
         registry.build_aggregator(mechanism)
+
+
+def test_an_epoch_can_be_shorter_than_the_clients_suffice_for():
+    whole = mechanisms.OncePerEpoch(population=3400, cohort_size=100, rounds=512)
+    short = mechanisms.OncePerEpoch(3400, 100, 512, epoch_rounds=32)
+    assert (whole.rounds_per_epoch, whole.epochs) == (34, 16)
+    assert (short.rounds_per_epoch, short.epochs) == (32, 16)
+    assert short.first(33).max_participations == 2
+
+
+@pytest.mark.parametrize("epoch_rounds", [0, 35, -1])
+def test_an_epoch_cannot_have_a_client_twice(epoch_rounds):
+    with pytest.raises(ValueError, match="rounds_per_epoch"):
+        mechanisms.OncePerEpoch(3400, 100, 512, epoch_rounds=epoch_rounds)
+
+
+def test_a_mechanism_without_a_feeder_leaves_the_state_alone():
+    _, feed = registry.build_fed_aggregator(mechanisms.NoMechanism(10), 5)
+    state = object()
+    assert feed(state) is state

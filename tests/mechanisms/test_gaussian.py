@@ -53,6 +53,16 @@ def test_a_count_that_costs_all_is_refused():
         adaptive(1.0, count_stddev=0.5)
 
 
+@pytest.mark.parametrize("noise_multiplier", [9.0, 1000.0])
+def test_without_a_count_stddev_any_noise_multiplier_is_possible(noise_multiplier):
+    """Calibration tries large ones first; n / 20 = 5 would be refused from 10 on."""
+    config = adaptive(noise_multiplier)
+    assert config.resolved_count_stddev == noise_multiplier
+    assert config.update_noise_multiplier == pytest.approx(
+        noise_multiplier / math.sqrt(0.75)
+    )
+
+
 def test_no_noise_is_no_noise_on_the_count():
     config = adaptive(0.0)
     assert config.resolved_count_stddev == 0

@@ -56,6 +56,7 @@ def test_the_newest_whole_one_is_found_and_damage_is_said(tmp_path):
     path.write_bytes(path.read_bytes()[:-1])
     assert store.load_newest().round_index == 4
     assert len(said) == 1 and str(path) in said[0] and "damaged" in said[0]
+    assert "trying the one before" in said[0]
 
 
 def test_nothing_whole_is_nothing(tmp_path):
@@ -96,6 +97,15 @@ def test_the_seed_is_drawn_once(tmp_path):
     first = checkpoint.open_manifest(path, {"rounds": 3}, lambda: next(seeds))
     again = checkpoint.open_manifest(path, {"rounds": 3}, lambda: next(seeds))
     assert first == again == 2**125 + 1
+
+
+@pytest.mark.parametrize("content", ['{"seed"', "{}", '{"seed": "x", "settings": {}}'])
+def test_a_damaged_manifest_is_said(tmp_path, content):
+    path = tmp_path / "manifest.json"
+    path.write_text(content)
+    with pytest.raises(checkpoint.DamagedManifestError, match="found it damaged"):
+        checkpoint.open_manifest(path, {"rounds": 3}, lambda: 1)
+    assert path.read_text() == content
 
 
 def test_changed_flags_are_named(tmp_path):

@@ -109,3 +109,11 @@ def test_a_bad_seed_is_named(seed):
 def test_an_unknown_rule_is_named():
     with pytest.raises(TypeError, match="participation must be one of"):
         selection.select_cohort("poisson", 0, 0)
+
+
+def test_short_epochs_reshuffle_and_admit_nobody_twice():
+    plan = OncePerEpoch(population=10, cohort_size=2, rounds=12, epoch_rounds=3)
+    rounds = [selection.select_cohort(plan, seed=5, round_index=t) for t in range(12)]
+    epochs = [np.concatenate(rounds[i : i + 3]) for i in range(0, 12, 3)]
+    assert all(len(set(epoch)) == 6 for epoch in epochs)
+    assert len({tuple(sorted(epoch)) for epoch in epochs}) > 1
