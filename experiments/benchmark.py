@@ -47,7 +47,7 @@ _OUTPUT = flags.DEFINE_string("output", None, "JSON file for the rows.")
 # rows to the function that measures it, and FULL and QUICK, the sizes.
 _MODULES = tuple(
     f"experiments.benchmark_{name}"
-    for name in ("aggregators", "noise", "sketch", "dome")
+    for name in ("aggregators", "factorization", "noise", "sketch", "dome")
 )
 _ALL = "all"
 KEEP_FRACTION = 0.01

@@ -202,3 +202,9 @@ def read_metrics(folder: Path) -> list[dict[str, str]]:
     """The rows of a run's metrics.csv."""
     with (folder / "metrics.csv").open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
+
+
+def curve(folder: Path, column: str) -> list[tuple[int, float]]:
+    """(round, value) of a column of a run's metrics.csv, where it has one."""
+    rows = read_metrics(folder)
+    return [(int(row["round"]), float(row[column])) for row in rows if row[column]]

@@ -99,7 +99,6 @@ def _column(rows: Iterable[Mapping[str, str]], name: str) -> list[float]:
 # ---- Figs. 2, 4, 5, 6: accuracy of GM and L2-CSGM in training ----
 
 # Server momentum, rates and clips of the runs are those of the flag files.
-ROOT = figures.ROOT
 FLAGFILES = {
     "digits": "configs/digits.flags",
     "docs": "configs/docs.flags",
@@ -196,6 +195,7 @@ def _name_of(row: Mapping[str, str]) -> str:
 # A few words of docs are so frequent that accuracy jumps between them while the loss
 # falls.
 MEASURES = {"docs": ("eval_loss", "test loss")}
+ACCURACY = ("eval_accuracy", "test accuracy")
 
 
 def _training_draw(rows: Rows, scale: str):
@@ -210,10 +210,9 @@ def _training_draw(rows: Rows, scale: str):
         1, len(panels), figsize=(4.2 * len(panels), 3.4), squeeze=False
     )
     for axis, (panel, runs) in zip(axes[0], panels.items()):
-        column, label = MEASURES.get(panel.task, ("eval_accuracy", "test accuracy"))
+        column, label = MEASURES.get(panel.task, ACCURACY)
         for row in runs:
-            metrics = figures.read_metrics(Path(row["folder"]))
-            points = [(int(m["round"]), float(m[column])) for m in metrics if m[column]]
+            points = figures.curve(Path(row["folder"]), column)
             axis.plot(*zip(*points), label=_name_of(row))
         budget = rf"$\varepsilon$={float(panel.epsilon):g}"
         axis.set_title(f"{panel.task}, n={panel.cohort_size}, {budget}", fontsize=10)

@@ -22,7 +22,7 @@ import numpy as np
 from dpfl import factorization as mf
 from dpfl.mechanisms import OncePerEpoch, matrix_factorization, sgmf
 from experiments import figures
-from experiments.figures_csgm import FLAGFILES
+from experiments.figures_csgm import ACCURACY, FLAGFILES, MEASURES
 
 Row = Mapping[str, str]
 Rows = Sequence[Row]
@@ -386,13 +386,9 @@ def _training_work(
     return figures.training_work({"problem": problem.name, **labels}, given)
 
 
-def _evaluations(row: Row) -> list[tuple[int, float]]:
-    """(round, test accuracy) of each evaluation of a run."""
-    return [
-        (int(m["round"]), float(m["eval_accuracy"]))
-        for m in figures.read_metrics(Path(row["folder"]))
-        if m["eval_accuracy"]
-    ]
+def _evaluations(row: Row, column: str = ACCURACY[0]) -> list[tuple[int, float]]:
+    """(round, test accuracy or another measure) of each evaluation of a run."""
+    return figures.curve(Path(row["folder"]), column)
 
 
 def _mean_and_range(rows: Rows) -> tuple[float, float, float]:
@@ -584,6 +580,14 @@ def _fig6_draw(rows: Rows, scale: str):
 # ---- Chen et al., Figs. 3, 7, 8: uncompressed MF and SGMF ----
 
 _DIGITS = {"task": "digits", "cohort_size": 10, "target_delta": 1e-3, "eval_every": 5}
+_DOCS = {
+    "task": "docs",
+    "cohort_size": 10,
+    "rounds": 64,
+    "rounds_per_epoch": 32,
+    "target_delta": 1e-3,
+    "eval_every": 8,
+}
 # The paper's 16 epochs of 32 rounds of 100 clients.
 _EMNIST = {
     "flagfile": FLAGFILES["emnist"],
@@ -615,7 +619,10 @@ def _panels(
 
 SGMF_PANELS: Mapping[str, Mapping[str, tuple[Panel, ...]]] = {
     "sgmf_fig3": {
-        "small": _panels(Problem("digits", _DIGITS), (8.0, 16.0), rounds=40),
+        "small": (
+            *_panels(Problem("digits", _DIGITS), (8.0, 16.0), rounds=40),
+            *_panels(Problem("docs", _DOCS), (8.0,)),
+        ),
         "paper": _panels(Problem("emnist", _EMNIST), (10.0,), **_WIDE),
     },
     "sgmf_fig7": {
@@ -666,20 +673,21 @@ def _sgmf_name(rate: str) -> str:
 
 
 def _sgmf_axis(axis: Any, runs: Rows) -> None:
-    """One panel: accuracy over the rounds, a line a compression rate."""
+    """One panel: the task's measure over the rounds, a line a compression rate."""
+    column, measure = MEASURES.get(runs[0]["problem"], ACCURACY)
     for i, rate in enumerate(_distinct(runs, "compression_rate")):
         chosen = _where(runs, compression_rate=rate)
-        curves = [_evaluations(row) for row in chosen]
+        curves = [_evaluations(row, column) for row in chosen]
         x = [where for where, _ in curves[0]]
-        accuracy = np.array([[value for _, value in curve] for curve in curves])
-        label = f"{_sgmf_name(rate)}: {accuracy[:, -1].mean():.3f}"
-        axis.plot(x, accuracy.mean(0), color=f"C{i}", lw=1.2, label=label)
+        values = np.array([[value for _, value in curve] for curve in curves])
+        label = f"{_sgmf_name(rate)}: {values[:, -1].mean():.3f}"
+        axis.plot(x, values.mean(0), color=f"C{i}", lw=1.2, label=label)
         axis.fill_between(
-            x, accuracy.min(0), accuracy.max(0), color=f"C{i}", alpha=0.15, lw=0
+            x, values.min(0), values.max(0), color=f"C{i}", alpha=0.15, lw=0
         )
-    axis.set(xlabel="round", ylim=(0, None))
+    axis.set(xlabel="round", ylabel=measure)
     axis.grid(alpha=0.3)
-    axis.legend(fontsize=8, loc="lower right")
+    axis.legend(fontsize=8)
 
 
 def _sgmf_draw(rows: Rows, scale: str):
@@ -693,7 +701,6 @@ def _sgmf_draw(rows: Rows, scale: str):
     for axis, (problem, epsilon) in zip(axes[0], panels):
         _sgmf_axis(axis, _where(rows, problem=problem, epsilon=epsilon))
         axis.set_title(rf"{problem}, $\varepsilon$={float(epsilon):g}", fontsize=10)
-    axes[0, 0].set_ylabel("test accuracy")
     picture.suptitle(_seeds(rows), fontsize=9)
     picture.tight_layout()
     return picture

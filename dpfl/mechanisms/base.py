@@ -26,6 +26,7 @@ FLOAT_BITS = 32
 SEED_BITS = 128
 # The length in front of a list of values.
 COUNT_BITS = 32
+_CLIP_RANGE = (1e-15, 1e15)
 
 _Self = TypeVar("_Self", bound="Mechanism")
 
@@ -153,7 +154,8 @@ class OncePerEpoch(Participation):
         return self.epochs
 
 
-PARTICIPATIONS = {cls.name: cls for cls in (PoissonSampling, FixedSize, OncePerEpoch)}
+_KINDS: tuple[type[Participation], ...] = (PoissonSampling, FixedSize, OncePerEpoch)
+PARTICIPATIONS = {kind.name: kind for kind in _KINDS}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -273,4 +275,9 @@ class NoiseMechanism(Mechanism):
     def __post_init__(self) -> None:
         super().__post_init__()
         events.check_positive("clip_norm", self.clip_norm)
+        if not _CLIP_RANGE[0] <= self.clip_norm <= _CLIP_RANGE[1]:
+            raise ValueError(
+                f"clip_norm must be from {_CLIP_RANGE[0]:g} to {_CLIP_RANGE[1]:g}, so "
+                f"that its square is a float32, found {self.clip_norm}"
+            )
         events.check_nonnegative("noise_multiplier", self.noise_multiplier)

@@ -115,11 +115,9 @@ class CheckpointStore:
             try:
                 return decode(path.read_bytes())
             except (ValueError, KeyError, OSError, zipfile.BadZipFile) as error:
-                following = (
-                    "starting again" if older is None else "trying the one before"
-                )
+                then = "starting again" if older is None else "trying the one before"
                 self._say(
-                    f"checkpoint {path} is damaged ({error}) and is not used; {following}"
+                    f"checkpoint {path} is damaged ({error}) and is not used; {then}"
                 )
         return None
 

@@ -81,3 +81,9 @@ def test_no_noise_is_no_noise_on_the_count():
 def test_refuses_and_names_what_is_wrong(name, value):
     with pytest.raises(ValueError, match=f"^{name} must be .*found {value}"):
         adaptive(**{name: value})
+
+
+@pytest.mark.parametrize("clip_norm", [1e-30, 1e30, 1e300])
+def test_a_clip_beyond_float32_is_refused(clip_norm):
+    with pytest.raises(ValueError, match="clip_norm must be from"):
+        mechanisms.Gaussian(10, clip_norm, 1.0)
