@@ -24,7 +24,7 @@ import os
 import pathlib
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Optional
 
 import psutil
@@ -43,12 +43,16 @@ _QUICK = flags.DEFINE_bool("quick", False, "A tiny round, to see that it runs.")
 _JSON = flags.DEFINE_bool("json", False, "Print JSON instead of a table.")
 _OUTPUT = flags.DEFINE_string("output", None, "JSON file for the rows.")
 
-# Modules of rows with sizes of their own: each has ROWS, from the name of a group of
-# rows to the function that measures it, and FULL and QUICK, the sizes.
-_MODULES = tuple(
-    f"experiments.benchmark_{name}"
-    for name in ("aggregators", "factorization", "noise", "sketch", "dome")
-)
+# Groups of rows with sizes of their own, by the module that has them: ROWS, from the
+# name of a group to the function that measures it, and FULL and QUICK, the sizes. Named
+# here, so that --rows is checked before TensorFlow is imported.
+GROUPS = {
+    "aggregators": ("aggregation", "fourier", "rotations", "masks"),
+    "factorization": ("factorization",),
+    "noise": ("noise_dense", "noise_recurrences", "noise_aggregators"),
+    "sketch": ("sketch_aggregation", "sketches", "integer_noise"),
+    "dome": ("dome_rounds", "dome_updates"),
+}
 _ALL = "all"
 KEEP_FRACTION = 0.01
 
@@ -344,18 +348,19 @@ def _ratio(name: str, baseline: Optional[str], samples: Samples) -> Optional[flo
     return statistics.median(own / other for own, other in pairs)
 
 
-def groups() -> dict[str, Any]:
-    """From the name of each group of rows to the module that measures it."""
-    modules = [importlib.import_module(name) for name in _MODULES]
-    return {group: module for module in modules for group in module.ROWS}
+def group_module(group: str) -> Any:
+    """The module that measures a group."""
+    (name,) = (name for name, groups in GROUPS.items() if group in groups)
+    return importlib.import_module(f"experiments.benchmark_{name}")
 
 
-def measure_group(group: str, module: Any, settings: Settings) -> list[Row]:
+def measure_group(group: str, settings: Settings) -> list[Row]:
     """Measures a group, in a worker of its own."""
     import tensorflow_federated as tff
 
     from dpfl.training import runtime
 
+    module = group_module(group)
     sizes = module.QUICK if settings.is_quick else module.FULL
     sizes = dataclasses.replace(sizes, repeats=settings.repeats)
     with runtime.start() as worker:
@@ -363,7 +368,7 @@ def measure_group(group: str, module: Any, settings: Settings) -> list[Row]:
         return module.ROWS[group](sizes)
 
 
-def chosen_rows(known: Sequence[str], others: Mapping[str, Any]) -> list[str]:
+def chosen_rows(known: Sequence[str], others: Sequence[str]) -> list[str]:
     """The names that --rows asks for.
 
     Raises:
@@ -373,8 +378,7 @@ def chosen_rows(known: Sequence[str], others: Mapping[str, Any]) -> list[str]:
     if _ROWS.value == [_ALL]:
         return every
     if not _ROWS.value:
-        default = importlib.import_module(_MODULES[0]).ROWS
-        return [*known, *default]
+        return [*known, *GROUPS["aggregators"]]
     for name in _ROWS.value:
         if name not in every:
             raise ValueError(
@@ -407,19 +411,19 @@ def main(argv: Sequence[str]) -> None:
     if len(argv) > 1:
         raise ValueError(f"there are no positional arguments, found {argv[1]!r}")
     known = [*TIMED, *MEMORY]
-    start.import_tensorflow()
-    others = groups()
+    others = [group for groups in GROUPS.values() for group in groups]
     names = chosen_rows(known, others)
     settings = Settings(repeats=_REPEATS.value)
     if _QUICK.value:
         settings = Settings(2, 4, 2, min(_REPEATS.value, 2), True)
+    start.import_tensorflow()
     cli.work_begins()
     rows: list[Row] = []
     if set(names) & set(known):
         rows += measure(names, settings)
     for name in names:
         if name in others:
-            rows += measure_group(name, others[name], settings)
+            rows += measure_group(name, settings)
     text = json.dumps(rows, indent=2)
     if _OUTPUT.value:
         pathlib.Path(_OUTPUT.value).write_text(f"{text}\n")

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import math
 from typing import Any, ClassVar, Optional, TypeVar
 
 import dp_accounting
@@ -281,3 +282,42 @@ class NoiseMechanism(Mechanism):
                 f"that its square is a float32, found {self.clip_norm}"
             )
         events.check_nonnegative("noise_multiplier", self.noise_multiplier)
+
+
+class AdaptiveClip:
+    """How a mechanism whose clip adapts splits its noise between update and count.
+
+    For configurations with the fields `cohort_size`, `noise_multiplier`,
+    `adaptive_clipping` and `count_stddev`; see `gaussian.Gaussian`.
+    """
+
+    cohort_size: int
+    noise_multiplier: float
+    adaptive_clipping: bool
+    count_stddev: Optional[float]
+
+    @property
+    def resolved_count_stddev(self) -> float:
+        """Standard deviation of the noise on the count; zero without noise at all."""
+        if not self.noise_multiplier:
+            return 0.0
+        if self.count_stddev is None:
+            return max(self.cohort_size / 20, self.noise_multiplier)
+        return self.count_stddev
+
+    @property
+    def update_noise_multiplier(self) -> float:
+        """Standard deviation of the noise on the summed updates, over the clip.
+
+        Raises:
+          ValueError: If the count alone already costs more than `noise_multiplier`.
+        """
+        if not self.adaptive_clipping or not self.noise_multiplier:
+            return self.noise_multiplier
+        left = self.noise_multiplier**-2 - (2 * self.resolved_count_stddev) ** -2
+        if left <= 0:
+            raise ValueError(
+                f"count_stddev must be above half the noise_multiplier of "
+                f"{self.noise_multiplier}, found {self.resolved_count_stddev}"
+            )
+        return 1 / math.sqrt(left)

@@ -105,7 +105,7 @@ class WithClipCountDpEvent(events.RdpDpEvent):
 
 
 @dataclasses.dataclass(frozen=True)
-class IntegerMechanism(base.NoiseMechanism):
+class IntegerMechanism(base.AdaptiveClip, base.NoiseMechanism):
     """Clip, rotate, round to a grid, add integer noise, sum modulo 2^bits.
 
     Chen et al. 2022, Algorithm 6; Kairouz et al. 2021; Agarwal et al. 2021. A client
@@ -190,32 +190,6 @@ class IntegerMechanism(base.NoiseMechanism):
         """The number of noise shares that the promised noise needs."""
         lost = math.floor(self.cohort_size * self.expected_dropout + 1e-9)
         return max(1, self.cohort_size - lost)
-
-    @property
-    def resolved_count_stddev(self) -> float:
-        """Standard deviation of the noise on the count; zero if there is none."""
-        if not self.noise_multiplier:
-            return 0.0
-        if self.count_stddev is None:
-            return max(self.cohort_size / 20, self.noise_multiplier)
-        return self.count_stddev
-
-    @property
-    def update_noise_multiplier(self) -> float:
-        """Standard deviation of the noise on the summed updates, over the clip.
-
-        Raises:
-          ValueError: If the count alone already costs more than `noise_multiplier`.
-        """
-        if not self.adaptive_clipping or not self.noise_multiplier:
-            return self.noise_multiplier
-        left = self.noise_multiplier**-2 - (2 * self.resolved_count_stddev) ** -2
-        if left <= 0:
-            raise ValueError(
-                f"count_stddev must be above half the noise_multiplier of "
-                f"{self.noise_multiplier}, found {self.resolved_count_stddev}"
-            )
-        return 1 / math.sqrt(left)
 
     @property
     def local_count_stddev(self) -> float:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from typing import ClassVar, Optional
 
 import dp_accounting
@@ -16,7 +15,7 @@ from dpfl.mechanisms import base
 
 
 @dataclasses.dataclass(frozen=True)
-class Gaussian(base.NoiseMechanism):
+class Gaussian(base.AdaptiveClip, base.NoiseMechanism):
     """Sum of clipped updates + N(0, (z C)^2 I), divided by n.
 
     With `adaptive_clipping` the clip follows a quantile of the update norms (Andrew et
@@ -52,32 +51,6 @@ class Gaussian(base.NoiseMechanism):
             events.check_positive("count_stddev", self.count_stddev)
         if self.adaptive_clipping and self.noise_multiplier:
             _ = self.update_noise_multiplier
-
-    @property
-    def resolved_count_stddev(self) -> float:
-        """Standard deviation of the noise on the count; zero without noise at all."""
-        if not self.noise_multiplier:
-            return 0.0
-        if self.count_stddev is None:
-            return max(self.cohort_size / 20, self.noise_multiplier)
-        return self.count_stddev
-
-    @property
-    def update_noise_multiplier(self) -> float:
-        """Standard deviation of the noise on the summed updates, over the clip.
-
-        Raises:
-          ValueError: If the count alone already costs more than `noise_multiplier`.
-        """
-        if not self.adaptive_clipping or not self.noise_multiplier:
-            return self.noise_multiplier
-        left = self.noise_multiplier**-2 - (2 * self.resolved_count_stddev) ** -2
-        if left <= 0:
-            raise ValueError(
-                f"count_stddev must be above half the noise_multiplier of "
-                f"{self.noise_multiplier}, found {self.resolved_count_stddev}"
-            )
-        return 1 / math.sqrt(left)
 
     def round_dp_event(
         self, dimension: int, sampling_probability: float
