@@ -101,8 +101,9 @@ def test_paper_settings_of_sgmf():
             assert float(settings["server_lr"]) == rate
             assert float(settings["target_delta"]) == 1e-5
             assert int(settings["cohort_size"]) == 100
-            # 16 passes of 3400 clients.
-            assert int(settings["rounds"]) == 16 * (3400 // 100)
+            # The paper's 16 epochs of 32 rounds.
+            assert int(settings["rounds_per_epoch"]) == 32
+            assert int(settings["rounds"]) == 16 * 32
 
 
 def test_fig1_steps_add_up_to_the_loss(tmp_path, monkeypatch):
@@ -164,8 +165,9 @@ def invented_rows(grid, tmp_path):
         folder.mkdir(parents=True)
         with (folder / "metrics.csv").open("w", newline="") as file:
             writer = csv.writer(file)
-            writer.writerow(["round", "eval_accuracy"])
-            writer.writerows([[1, 0.1], [2, ""], [3, 0.2], [4, 0.5 + i / 1000]])
+            writer.writerow(["round", "eval_accuracy", "eval_loss"])
+            writer.writerows([[1, 0.1, 3], [2, "", ""], [3, 0.2, 2]])
+            writer.writerow([4, 0.5 + i / 1000, 1])
         labels = {k: str(v) for k, v in work.labels.items()}
         yield {**labels, "final_accuracy": str(0.5 + i / 1000), "folder": str(folder)}
 
