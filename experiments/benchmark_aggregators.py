@@ -44,20 +44,25 @@ class Settings:
 
 
 def compare(
-    functions: Mapping[str, Callable[[], Any]], baseline: str, repeats: int
+    functions: Mapping[str, Callable[[], Any]],
+    baseline: str,
+    repeats: int,
+    warm_ups: int = 1,
 ) -> list[Row]:
     """Times functions in turns.
 
     Args:
-      functions: Name to function; each is called once more, before the first turn.
+      functions: Name to function.
       baseline: Name of the one that the others are compared with.
       repeats: Number of turns.
+      warm_ups: Calls of each before the first turn, which do not count.
 
     Returns:
       A row per function, with keys name, seconds_median, repeats, baseline and ratio.
     """
     for function in functions.values():
-        function()
+        for _ in range(warm_ups):
+            function()
     seconds: dict[str, list[float]] = {name: [] for name in functions}
     for _ in range(repeats):
         for name, function in functions.items():
@@ -203,11 +208,3 @@ def _aggregation(
 
     state = process.initialize()
     return lambda: one_round(state, [1.0] * clients)
-
-
-def format_row(row: Row) -> str:
-    """One line of the printed table."""
-    return (
-        f"{row['name']:<36} {1e3 * row['seconds_median']:>10.2f} ms "
-        f"{row['ratio']:>8.2f} x {row['baseline']}"
-    )

@@ -14,7 +14,7 @@ import collections
 import dataclasses
 import resource
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -24,8 +24,7 @@ import tensorflow_federated as tff
 from dpfl import factorization as fact
 from dpfl import mechanisms, noise
 from dpfl.aggregators.matrix_factorization import NoiseFeeder
-
-Row = dict[str, Any]
+from experiments.benchmark_aggregators import Row, compare
 
 _INDEPENDENT = "noise: independent"
 _ALONE = "mf: independent"
@@ -99,7 +98,7 @@ def recurrences(settings: Settings) -> list[Row]:
         name: _stream_call(found, settings.dimension)
         for name, found in _factorizations(settings.rounds).items()
     }
-    return _compare(calls, _INDEPENDENT, settings.repeats)
+    return compare(calls, _INDEPENDENT, settings.repeats, warm_ups=2)
 
 
 def aggregators(settings: Settings) -> list[Row]:
@@ -114,7 +113,7 @@ def aggregators(settings: Settings) -> list[Row]:
         for name, found in _factorizations(settings.rounds).items()
     }
     calls["mf: dense, fed"] = _fed_call(settings)
-    return _compare(calls, _ALONE, min(settings.repeats, 5))
+    return compare(calls, _ALONE, min(settings.repeats, 5), warm_ups=2)
 
 
 ROWS: dict[str, Callable[[Settings], list[Row]]] = {
@@ -238,38 +237,3 @@ def _process_call(
         kept["state"], _ = one_round(feed(kept["state"]), [0.0, 0.0])
 
     return call
-
-
-def _compare(
-    calls: Mapping[str, Callable[[], Any]], baseline: str, repeats: int
-) -> list[Row]:
-    """Times functions in turns, after two calls of each that do not count."""
-    for call in calls.values():
-        call()
-        call()
-    seconds: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(repeats):
-        for name, call in calls.items():
-            begin = time.perf_counter()
-            call()
-            seconds[name].append(time.perf_counter() - begin)
-    return [
-        {
-            "name": name,
-            "seconds_median": float(np.median(taken)),
-            "repeats": repeats,
-            "baseline": baseline,
-            "ratio": float(np.median(np.divide(taken, seconds[baseline]))),
-        }
-        for name, taken in seconds.items()
-    ]
-
-
-def format_row(row: Row) -> str:
-    """One line of the printed table."""
-    if "bytes" in row:
-        return f"{row['name']:<32} {row['bytes'] / 1e6:>10.0f} MB"
-    return (
-        f"{row['name']:<32} {1e3 * row['seconds_median']:>10.2f} ms "
-        f"{row['ratio']:>8.2f} x {row['baseline']}"
-    )

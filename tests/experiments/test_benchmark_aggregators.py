@@ -3,6 +3,7 @@
 
 import pytest
 
+from experiments import benchmark as binary
 from experiments import benchmark_aggregators as benchmark
 
 SMALL = benchmark.Settings(dimension=50, clients=3, repeats=2)
@@ -17,7 +18,7 @@ def test_rows(tff_context, table):
         assert set(row) == {"name", "seconds_median", "repeats", "baseline", "ratio"}
         assert row["baseline"] in names
         assert row["seconds_median"] > 0 and row["repeats"] == 2
-        assert row["name"] in benchmark.format_row(row)
+        assert row["name"] in binary.table([row])
     assert rows[names.index(rows[0]["baseline"])]["ratio"] == 1
 
 
