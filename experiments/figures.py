@@ -10,15 +10,22 @@ other settings is never mistaken for a new one.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import dataclasses
+import fcntl
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional
+
+from dpfl.training import launch
+
+Row = Mapping[str, str]
+Rows = Sequence[Row]
 
 ROOT = Path(__file__).resolve().parent.parent
 SCALES = ("small", "paper")
@@ -47,11 +54,13 @@ class Work:
       settings: Everything else that defines the work; part of the key.
       compute: Called with the folder that the work may use; returns the measured
         columns.
+      has_own_process: Whether it works in a process of its own, and so beside others.
     """
 
     labels: Mapping[str, Any]
     settings: Mapping[str, Any]
     compute: Callable[[Path], Mapping[str, Any]]
+    has_own_process: bool = False
 
     @property
     def key(self) -> str:
@@ -74,12 +83,42 @@ class Figure:
       grid: From the setting to the work it takes.
       draw: From the rows of the table, each a dict of strings with its `folder`, and
         the scale, to a matplotlib figure.
+      sweep: Name of the results table, which figures may share; None is `name`.
     """
 
     name: str
     source: str
     grid: Callable[[Setting], Sequence[Work]]
-    draw: Callable[[Sequence[Mapping[str, str]], str], Any]
+    draw: Callable[[Rows, str], Any]
+    sweep: Optional[str] = None
+
+    @property
+    def folder(self) -> str:
+        """Where its results are, without the scale."""
+        return self.sweep or self.name
+
+
+def where(rows: Rows, **labels: Any) -> list[Row]:
+    """The rows with these labels."""
+    return [r for r in rows if all(r[k] == str(v) for k, v in labels.items())]
+
+
+def distinct(rows: Rows, name: str) -> list[str]:
+    """The values of a column, in the order in which they appear."""
+    return list(dict.fromkeys(row[name] for row in rows))
+
+
+def seeds(rows: Rows) -> str:
+    """Over how many seeds the drawing speaks."""
+    count = len(distinct(rows, "seed"))
+    return "one seed" if count == 1 else f"mean and range of {count} seeds"
+
+
+def mean_and_range(rows: Rows, column: str) -> tuple[float, float, float]:
+    """Mean of a column, and how far down and up its values reach from there."""
+    found = [float(row[column]) for row in rows]
+    mean = sum(found) / len(found)
+    return mean, mean - min(found), max(found) - mean
 
 
 class ResultsTable:
@@ -125,6 +164,23 @@ class ResultsTable:
         os.replace(temporary, self._path)
 
 
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Holds a folder of results for this process alone; a kill lets go of it.
+
+    Raises:
+      ValueError: If another process holds it.
+    """
+    with open(folder / ".lock", "a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError(
+                f"output_dir must be free, found another process at work in {folder}"
+            ) from None
+        yield
+
+
 class WorkFailedError(RuntimeError):
     """A training run of a figure ended with an error."""
 
@@ -142,24 +198,31 @@ SUMMARY_COLUMNS = (
 )
 
 
-def training_work(labels: Mapping[str, Any], flags: Mapping[str, Any]) -> Work:
+def training_work(
+    labels: Mapping[str, Any],
+    flags: Mapping[str, Any],
+    setting: Optional[Setting] = None,
+) -> Work:
     """Work that is one call of the train binary.
 
     Args:
       labels: See `Work`.
       flags: Flags of experiments.train without --output_dir; a flag file by its path
         from the project's root.
+      setting: Says where the data are; None is the default place.
 
     Returns:
       Work whose row has the columns of `SUMMARY_COLUMNS`.
     """
+    if setting is not None and setting.data_dir:
+        flags = {**flags, "data_dir": Path(setting.data_dir).resolve()}
 
     def compute(folder: Path) -> Mapping[str, Any]:
         run_training(flags, folder)
         summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
         return {name: summary[name] for name in SUMMARY_COLUMNS}
 
-    return Work(labels, _training_settings(flags), compute)
+    return Work(labels, _training_settings(flags), compute, has_own_process=True)
 
 
 def _training_settings(flags: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -172,8 +235,29 @@ def _training_settings(flags: Mapping[str, Any]) -> Mapping[str, Any]:
     return settings
 
 
+def flags_of(flagfile: str, *without: str) -> dict[str, str]:
+    """The flags in a flag file, but for some.
+
+    Args:
+      flagfile: Path from the project's root.
+      *without: Names of flags that are left out.
+
+    Returns:
+      Values by name; "true" for a flag without one.
+    """
+    lines = (ROOT / flagfile).read_text(encoding="utf-8").splitlines()
+    pairs = (line[2:].partition("=") for line in lines if line.startswith("--"))
+    return {
+        name: value if equals else "true"
+        for name, equals, value in pairs
+        if name not in without
+    }
+
+
 def run_training(flags: Mapping[str, Any], folder: Path) -> None:
-    """Runs the train binary in a process of its own; it resumes what a kill left.
+    """Runs the train binary in a process of its own, which ends with this one.
+
+    A run that was killed is resumed.
 
     Raises:
       WorkFailedError: If it does not end with exit code 0.
@@ -184,7 +268,7 @@ def run_training(flags: Mapping[str, Any], folder: Path) -> None:
     log = folder / "train.log"
     with log.open("ab") as out:
         done = subprocess.run(
-            command,
+            launch.ends_with_parent(command),
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
             stdout=out,

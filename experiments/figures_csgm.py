@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,6 @@ import numpy as np
 from dpfl import accounting, mechanisms
 from experiments import figures
 
-Rows = Sequence[Mapping[str, str]]
 CHEN = "Chen et al. 2024"
 
 # ---- Fig. 1: noise multipliers, from the accountant alone ----
@@ -69,7 +68,7 @@ def _fig1_grid(setting: figures.Setting) -> list[figures.Work]:
     return [*left, *right]
 
 
-def _fig1_draw(rows: Rows, scale: str):
+def _fig1_draw(rows: figures.Rows, scale: str):
     del scale
     import matplotlib.pyplot as plt
 
@@ -171,9 +170,7 @@ def _training_work(
     else:
         flags["aggregator"] = mechanisms.L2Csgm.name
         flags["compression_rate"] = compression_rate
-    if setting.data_dir:
-        flags["data_dir"] = Path(setting.data_dir).resolve()
-    return figures.training_work(labels, flags)
+    return figures.training_work(labels, flags, setting)
 
 
 def _training_grid(name: str):
@@ -198,7 +195,7 @@ MEASURES = {"docs": ("eval_loss", "test loss")}
 ACCURACY = ("eval_accuracy", "test accuracy")
 
 
-def _training_draw(rows: Rows, scale: str):
+def _training_draw(rows: figures.Rows, scale: str):
     del scale
     import matplotlib.pyplot as plt
 

@@ -24,8 +24,6 @@ from dpfl.mechanisms import OncePerEpoch, matrix_factorization, sgmf
 from experiments import figures
 from experiments.figures_csgm import ACCURACY, FLAGFILES, MEASURES
 
-Row = Mapping[str, str]
-Rows = Sequence[Row]
 DENISOV = "Denisov et al. 2022"
 CHEN = "Chen et al. 2024"
 MOMENTUM = 0.9
@@ -52,21 +50,6 @@ def _write_columns(path: Path, columns: Mapping[str, Sequence[float]]) -> None:
         writer = csv.writer(file)
         writer.writerow(columns)
         writer.writerows(zip(*columns.values()))
-
-
-def _where(rows: Rows, **labels: Any) -> list[Row]:
-    """The rows with these labels."""
-    return [r for r in rows if all(r[k] == str(v) for k, v in labels.items())]
-
-
-def _distinct(rows: Rows, name: str) -> list[str]:
-    return list(dict.fromkeys(row[name] for row in rows))
-
-
-def _seeds(rows: Rows) -> str:
-    """Over how many seeds the drawing speaks."""
-    count = len(_distinct(rows, "seed"))
-    return "one seed" if count == 1 else f"mean and range of {count} seeds"
 
 
 # ---- Denisov et al., Fig. 1: squared error of each step, exact ----
@@ -96,16 +79,16 @@ def _fig1_grid(setting: figures.Setting) -> list[figures.Work]:
     ]
 
 
-def _fig1_draw(rows: Rows, scale: str):
+def _fig1_draw(rows: figures.Rows, scale: str):
     import matplotlib.pyplot as plt
 
-    values = _distinct(rows, "momentum")
+    values = figures.distinct(rows, "momentum")
     picture, axes = plt.subplots(
         1, len(values), figsize=(4.7 * len(values), 3.5), squeeze=False
     )
     for axis, momentum in zip(axes[0], values):
         highest = 0.0
-        for row in _where(rows, momentum=momentum):
+        for row in figures.where(rows, momentum=momentum):
             steps = _read_columns(Path(row["folder"]) / STEPS_FILE)["squared_error"]
             highest = max(highest, *steps)
             color = f"C{list(TITLES).index(row['method'])}"
@@ -179,12 +162,12 @@ def _table2_grid(setting: figures.Setting) -> list[figures.Work]:
     ]
 
 
-def _table2_draw(rows: Rows, scale: str):
+def _table2_draw(rows: figures.Rows, scale: str):
     del scale
     import matplotlib.pyplot as plt
 
     losses = {(r["rounds"], r["method"]): float(r["loss"]) for r in rows}
-    sizes = _distinct(rows, "rounds")
+    sizes = figures.distinct(rows, "rounds")
     picture, axis = plt.subplots(figsize=(8.5, 3.6))
     width = 0.8 / len(TABLE2_METHODS)
     colors = [f"C{i}" for i in range(len(TABLE2_METHODS))]
@@ -343,7 +326,7 @@ def _fig4_grid(setting: figures.Setting) -> list[figures.Work]:
     return [_fig4_work(*problem, max_seconds) for problem in problems]
 
 
-def _fig4_draw(rows: Rows, scale: str):
+def _fig4_draw(rows: figures.Rows, scale: str):
     del scale
     import matplotlib.pyplot as plt
 
@@ -381,21 +364,14 @@ def _training_work(
     setting: figures.Setting,
 ) -> figures.Work:
     given = {**problem.flags, "participation": OncePerEpoch.name, **flags}
-    if setting.data_dir:
-        given["data_dir"] = Path(setting.data_dir).resolve()
-    return figures.training_work({"problem": problem.name, **labels}, given)
+    return figures.training_work({"problem": problem.name, **labels}, given, setting)
 
 
-def _evaluations(row: Row, column: str = ACCURACY[0]) -> list[tuple[int, float]]:
+def _evaluations(
+    row: figures.Row, column: str = ACCURACY[0]
+) -> list[tuple[int, float]]:
     """(round, test accuracy or another measure) of each evaluation of a run."""
     return figures.curve(Path(row["folder"]), column)
-
-
-def _mean_and_range(rows: Rows) -> tuple[float, float, float]:
-    """Mean of the final accuracy over seeds, and how far down and up they reach."""
-    found = [float(row["final_accuracy"]) for row in rows]
-    mean = float(np.mean(found))
-    return mean, mean - min(found), max(found) - mean
 
 
 # ---- Denisov et al., Figs. 3 and 6: accuracy with momentum and schedules ----
@@ -482,7 +458,7 @@ def _fig3_grid(setting: figures.Setting) -> list[figures.Work]:
     ]
 
 
-def _fig3_draw(rows: Rows, scale: str):
+def _fig3_draw(rows: figures.Rows, scale: str):
     del scale
     import matplotlib.pyplot as plt
 
@@ -491,14 +467,19 @@ def _fig3_draw(rows: Rows, scale: str):
         ("constant rate", [s for s in STREAMS if s[1] == "constant"]),
         ("rate schedules in the matrix", [s for s in STREAMS if s[0] == "optimal"]),
     )
-    budgets = _distinct(rows, "epsilon")
+    budgets = figures.distinct(rows, "epsilon")
     for axis, (title, streams) in zip(axes, panels):
         for stream in streams:
-            runs = _where(rows, mechanism=stream[0], schedule=stream[1])
+            runs = figures.where(rows, mechanism=stream[0], schedule=stream[1])
             points = [
-                (float(epsilon), *_mean_and_range(_where(runs, epsilon=epsilon)))
+                (
+                    float(epsilon),
+                    *figures.mean_and_range(
+                        figures.where(runs, epsilon=epsilon), "final_accuracy"
+                    ),
+                )
                 for epsilon in budgets
-                if _where(runs, epsilon=epsilon)
+                if figures.where(runs, epsilon=epsilon)
             ]
             if not points:
                 continue
@@ -524,7 +505,9 @@ def _fig3_draw(rows: Rows, scale: str):
         if axis.containers:
             axis.legend(fontsize=8)
     axes[0].set_ylabel("final test accuracy")
-    picture.suptitle(f"{rows[0]['problem']}, one pass; {_seeds(rows)}", fontsize=10)
+    picture.suptitle(
+        f"{rows[0]['problem']}, one pass; {figures.seeds(rows)}", fontsize=10
+    )
     picture.tight_layout()
     return picture
 
@@ -544,12 +527,12 @@ def _fig6_grid(setting: figures.Setting) -> list[figures.Work]:
     ]
 
 
-def _fig6_draw(rows: Rows, scale: str):
+def _fig6_draw(rows: figures.Rows, scale: str):
     import matplotlib.pyplot as plt
 
     picture, axis = plt.subplots(figsize=(6, 4))
     for stream in FIG6_STREAMS:
-        runs = _where(rows, mechanism=stream[0], schedule=stream[1])
+        runs = figures.where(rows, mechanism=stream[0], schedule=stream[1])
         if not runs:
             continue
         curves = [_evaluations(row) for row in runs]
@@ -568,7 +551,7 @@ def _fig6_draw(rows: Rows, scale: str):
     axis.set(xlabel="round", ylabel="test accuracy")
     axis.set_title(
         rf"{rows[0]['problem']}, one pass, $\varepsilon$={FIG6_EPSILON[scale]:g}; "
-        + _seeds(rows),
+        + figures.seeds(rows),
         fontsize=9,
     )
     axis.grid(alpha=0.3)
@@ -672,11 +655,11 @@ def _sgmf_name(rate: str) -> str:
     return "MF" if float(rate) == 1 else f"SGMF {float(rate):g}x"
 
 
-def _sgmf_axis(axis: Any, runs: Rows) -> None:
+def _sgmf_axis(axis: Any, runs: figures.Rows) -> None:
     """One panel: the task's measure over the rounds, a line a compression rate."""
     column, measure = MEASURES.get(runs[0]["problem"], ACCURACY)
-    for i, rate in enumerate(_distinct(runs, "compression_rate")):
-        chosen = _where(runs, compression_rate=rate)
+    for i, rate in enumerate(figures.distinct(runs, "compression_rate")):
+        chosen = figures.where(runs, compression_rate=rate)
         curves = [_evaluations(row, column) for row in chosen]
         x = [where for where, _ in curves[0]]
         values = np.array([[value for _, value in curve] for curve in curves])
@@ -690,7 +673,7 @@ def _sgmf_axis(axis: Any, runs: Rows) -> None:
     axis.legend(fontsize=8)
 
 
-def _sgmf_draw(rows: Rows, scale: str):
+def _sgmf_draw(rows: figures.Rows, scale: str):
     del scale
     import matplotlib.pyplot as plt
 
@@ -699,9 +682,9 @@ def _sgmf_draw(rows: Rows, scale: str):
         1, len(panels), figsize=(4.2 * len(panels), 3.6), squeeze=False
     )
     for axis, (problem, epsilon) in zip(axes[0], panels):
-        _sgmf_axis(axis, _where(rows, problem=problem, epsilon=epsilon))
+        _sgmf_axis(axis, figures.where(rows, problem=problem, epsilon=epsilon))
         axis.set_title(rf"{problem}, $\varepsilon$={float(epsilon):g}", fontsize=10)
-    picture.suptitle(_seeds(rows), fontsize=9)
+    picture.suptitle(figures.seeds(rows), fontsize=9)
     picture.tight_layout()
     return picture
 

@@ -14,7 +14,7 @@ import math
 import numbers
 from typing import Any, Optional
 
-DIGITS_MODELS = ("small_cnn", "cnn", "2nn")
+DIGITS_MODELS = ("small_cnn", "tiny_cnn", "cnn", "2nn")
 EMNIST_MODELS = ("cnn", "2nn")
 SYNTHETIC_MODELS = ("cnn", "2nn", "lstm", "small_cnn")
 VERIFY_CHOICES = ("fast", "full")
@@ -131,7 +131,7 @@ class DigitsConfig(TaskConfig):
     """Options of `digits`.
 
     Attributes:
-      model: 'small_cnn' (no random layer, the default), 'cnn' or '2nn'.
+      model: 'small_cnn' (no random layer, the default), 'tiny_cnn', 'cnn' or '2nn'.
       num_clients: Clients over which the training images are split.
       dirichlet_alpha: Concentration of a client's label distribution: small means
         few labels per client, large means all alike.

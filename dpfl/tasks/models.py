@@ -50,6 +50,18 @@ def _convolution(filters: int, size: int, strides: int, seeds: _Seeds):
     )
 
 
+def _one_convolution(filters: int, num_classes: int, seed: int) -> tf.keras.Model:
+    seeds = _Seeds(seed)
+    return tf.keras.Sequential(
+        [
+            tf.keras.layers.Input(_IMAGE_SHAPE),
+            _convolution(filters, 5, 3, seeds),
+            tf.keras.layers.Flatten(),
+            _dense(num_classes, seeds),
+        ]
+    )
+
+
 def small_cnn(num_classes: int, seed: int) -> tf.keras.Model:
     """One convolution and a dense layer, for 28x28 images; no random layer.
 
@@ -64,15 +76,22 @@ def small_cnn(num_classes: int, seed: int) -> tf.keras.Model:
     Returns:
       An uncompiled model from float32 [batch, 28, 28, 1] to [batch, num_classes].
     """
-    seeds = _Seeds(seed)
-    return tf.keras.Sequential(
-        [
-            tf.keras.layers.Input(_IMAGE_SHAPE),
-            _convolution(24, 5, 3, seeds),
-            tf.keras.layers.Flatten(),
-            _dense(num_classes, seeds),
-        ]
-    )
+    return _one_convolution(24, num_classes, seed)
+
+
+def tiny_cnn(num_classes: int, seed: int) -> tf.keras.Model:
+    """`small_cnn` with 5 filters in place of 24: 3,340 parameters with 10 classes.
+
+    What a small model is to a large one whose updates are compressed fivefold.
+
+    Args:
+      num_classes: Number of logits.
+      seed: Seed of the initial weights.
+
+    Returns:
+      An uncompiled model from float32 [batch, 28, 28, 1] to [batch, num_classes].
+    """
+    return _one_convolution(5, num_classes, seed)
 
 
 def cnn(num_classes: int, seed: int) -> tf.keras.Model:
@@ -177,6 +196,7 @@ def lstm(
 
 IMAGE_MODELS: dict[str, Callable[[int, int], tf.keras.Model]] = {
     "small_cnn": small_cnn,
+    "tiny_cnn": tiny_cnn,
     "cnn": cnn,
     "2nn": two_layer,
 }

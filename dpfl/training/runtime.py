@@ -18,7 +18,6 @@ import os
 import pathlib
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -27,6 +26,8 @@ from typing import Any, NamedTuple, Optional, Union
 import grpc
 import psutil
 import tensorflow_federated as tff
+
+from dpfl.training import launch
 
 _GIGABYTE = 1000**3
 _START_SECONDS = 120.0
@@ -37,19 +38,6 @@ _CHANNEL_OPTIONS = (
     ("grpc.max_receive_message_length", _GIGABYTE),
     ("grpc.max_send_message_length", _GIGABYTE),
 )
-
-# Runs before the worker, in its process: asks the kernel to kill it when the thread
-# that started it ends, then makes sure that this has not happened already. A separate
-# program, since code between fork and exec is not safe beside TensorFlow's threads.
-_LAUNCHER = """
-import ctypes, os, signal, sys
-libc = ctypes.CDLL(None, use_errno=True)
-if libc.prctl(1, int(signal.SIGKILL), 0, 0, 0) != 0:
-    sys.exit("prctl(PR_SET_PDEATHSIG) failed")
-if os.getppid() != int(sys.argv[1]):
-    sys.exit("the parent has gone")
-os.execv(sys.argv[2], sys.argv[2:])
-"""
 
 
 class WorkerDiedError(RuntimeError):
@@ -306,7 +294,7 @@ def _spawn(
 ) -> subprocess.Popen:
     with open(os.devnull if log_path is None else log_path, "ab") as log:
         return subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", _LAUNCHER, str(os.getpid()), *arguments],
+            launch.ends_with_parent(arguments),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

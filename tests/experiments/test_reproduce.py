@@ -5,11 +5,14 @@ import csv
 import json
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from experiments import figures
+from experiments import reproduce as reproduce_lib
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -155,3 +158,86 @@ for name in ("gaussian", "l2_csgm"):
     for line in done.stdout.split():
         # 60 errors of 512 coordinates each: a standard error below 1%.
         assert float(line) == pytest.approx(1, abs=0.04)
+
+
+def work_beside(name, compute):
+    return figures.Work({"name": name}, {}, compute, has_own_process=True)
+
+
+def test_runs_work_beside_each_other_and_rows_are_kept(tmp_path):
+    both = threading.Barrier(2)
+
+    def compute(folder):
+        both.wait(timeout=10)
+        return {"folder_name": folder.name}
+
+    table = figures.ResultsTable(tmp_path / "results.csv")
+    grid = [work_beside(name, compute) for name in "abcd"]
+    reproduce_lib.do_work(grid, table, tmp_path, jobs=2)
+    assert [table.row(work)["folder_name"] for work in grid] == [
+        f"name={name}" for name in "abcd"
+    ]
+
+
+def test_work_that_may_measure_time_is_done_alone(tmp_path):
+    order = []
+    grid = [
+        work_beside("beside", lambda folder: order.append("beside") or {"value": 1}),
+        figures.Work(
+            {"name": "alone"}, {}, lambda folder: order.append("alone") or {"value": 1}
+        ),
+    ]
+    table = figures.ResultsTable(tmp_path / "results.csv")
+    reproduce_lib.do_work(grid, table, tmp_path, jobs=2)
+    assert order == ["alone", "beside"]
+
+
+def test_a_run_that_fails_stops_the_rest_and_keeps_rows(tmp_path):
+    done = []
+
+    def fail(folder):
+        raise figures.WorkFailedError("no")
+
+    def slow(folder):
+        time.sleep(0.05)
+        done.append(folder)
+        return {"value": 1}
+
+    table = figures.ResultsTable(tmp_path / "results.csv")
+    grid = [
+        work_beside("a", lambda folder: {"value": 1}),
+        work_beside("b", fail),
+        *(work_beside(f"c{i}", slow) for i in range(20)),
+    ]
+    with pytest.raises(figures.WorkFailedError):
+        reproduce_lib.do_work(grid, table, tmp_path, jobs=1)
+    again = figures.ResultsTable(tmp_path / "results.csv")
+    assert grid[0] in again
+    assert grid[1] not in again
+    assert len(done) < 20
+
+
+def test_two_at_work_in_one_folder_is_refused(tmp_path):
+    folder = tmp_path / "csgm_fig1-small"
+    folder.mkdir()
+    with figures.locked(folder):
+        done = reproduce("--figure=csgm_fig1", f"--output_dir={tmp_path}")
+    assert done.returncode == 2
+    assert str(folder) in done.stderr
+    assert not (folder / "results.csv").exists()
+
+
+def test_figures_of_a_sweep_share_their_rows():
+    by_folder = {}
+    for figure in reproduce_lib.FIGURES.values():
+        by_folder.setdefault(figure.folder, []).append(figure.name)
+    assert len(by_folder["secagg_sweep"]) == 6
+    assert by_folder["csgm_fig1"] == ["csgm_fig1"]
+
+
+def test_flags_of_a_flag_file():
+    found = figures.flags_of("configs/secagg_emnist.flags", "bits", "no_such")
+    assert found["cohort_size"] == "100"
+    assert found["adaptive_clipping"] == "true"
+    assert "bits" not in found
+    assert not any("#" in word for pair in found.items() for word in pair)

@@ -97,7 +97,13 @@ def test_unknown_client_is_refused(task):
 
 
 @pytest.mark.parametrize(
-    "model, count", [("small_cnn", 15_994), ("cnn", 1_011_466), ("2nn", 199_210)]
+    "model, count",
+    [
+        ("small_cnn", 15_994),
+        ("tiny_cnn", 3_340),
+        ("cnn", 1_011_466),
+        ("2nn", 199_210),
+    ],
 )
 def test_dimension(model, count):
     assert load_task("digits", model=model).dimension == count
