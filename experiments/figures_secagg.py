@@ -97,8 +97,8 @@ def _works(cells: Iterable[Cell], setting: figures.Setting) -> list[figures.Work
 # Of each task: noise multipliers, compression rates, bits and cohort size.
 RATES: Mapping[str, Mapping[str, tuple]] = {
     "small": {
-        "digits": ((0.0, 1.0, 2.0, 4.0), (1, 10, 30, 100, 300), 16, 50),
-        "docs": ((0.0, 0.5, 2.0), (1, 5, 20), 18, 50),
+        "digits": ((0.0, 1.0, 2.0, 4.0), (1, 5, 10, 30, 100, 300), 16, 50),
+        "docs": ((0.0, 0.5, 2.0), (1, 5, 20, 200), 18, 50),
     },
     "paper": {
         "emnist": ((0.0, 0.1, 0.3, 0.5), (1, 4, 5, 10, 20, 30, 40, 50, 60), 16, 100),
@@ -222,7 +222,7 @@ def _fig2_draw(rows: figures.Rows, scale: str):
 
 # Of each task: noise multipliers, bits, compression rates and cohort size.
 BITS: Mapping[str, Mapping[str, tuple]] = {
-    "small": {"digits": ((1.0, 4.0), (8, 10, 12, 16), (1, 10, 100), 50)},
+    "small": {"digits": ((1.0, 4.0), (8, 10, 16), (1, 10, 100), 50)},
     "paper": {
         "emnist": (
             (0.1, 0.3, 0.5),
@@ -385,7 +385,7 @@ def _table1_draw(rows: figures.Rows, scale: str):
 
 # Of a task: the small model, noise multipliers, rates of the large, of the small.
 MODELS: Mapping[str, Mapping[str, tuple]] = {
-    "small": {"digits": ("tiny_cnn", (1.0, 4.0), (1, 4.8, 10, 48, 100), (1, 10))},
+    "small": {"digits": ("tiny_cnn", (1.0, 4.0), (1, 5, 10, 30, 100), (1, 10))},
     "paper": {
         "emnist": ("2nn", (0.1, 0.3, 0.5), (1, 5, 10, 20, 50), (1, 2, 4, 10)),
     },
@@ -441,7 +441,7 @@ def _fig4_draw(rows: figures.Rows, scale: str):
 
 # Of a task: noise multipliers, cohort sizes, rates.
 COHORTS: Mapping[str, Mapping[str, tuple]] = {
-    "small": {"digits": ((1.0, 4.0), (10, 25, 50), (1, 10, 100))},
+    "small": {"digits": ((1.0, 4.0), (10, 50), (1, 10, 100))},
     "paper": {
         "emnist": ((0.1, 0.3, 0.5), (100, 1000), (1, 10, 15, 20, 30, 40, 50)),
         "stackoverflow": ((0.3, 0.5), (50, 100, 200, 1000), (1, 2, 4, 5, 10, 15, 20)),
@@ -545,7 +545,7 @@ def _fig8_draw(rows: figures.Rows, scale: str):
 LAYERS_SWEEP = "secagg_layers"
 # Of a task: length of the embedding, rates, noise multipliers of Figs. 9 and 10.
 LAYERS: Mapping[str, tuple] = {
-    "small": ("docs", 64_128, (5, 20, 80), (0.5, 0.0)),
+    "small": ("docs", 64_128, (10, 100, 1000), (0.5, 0.0)),
     "paper": ("stackoverflow", 960_384, (2, 5, 10, 20), (0.05, 0.0)),
 }
 _TOGETHER = "together"

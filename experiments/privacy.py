@@ -10,10 +10,11 @@
 `compare` sets every mechanism's noise so that all have the same epsilon, or
 (--equal=error) the same error of the mean. The error is the expected squared L2 error
 of the mean of cohort_size updates of norm clip_norm, from the mechanism and not from
-the choice of clients. DOME's leaves out what its sketch misses of the updates, and
-sparse_recovery's is of the right order only. Bits are per client and round and count
-all that is sent: a sparsified message is 32 bits for each kept value (their expected
-number), 32 bits for their number and a seed of 128 bits. No TensorFlow is imported.
+the choice of clients. DOME's is not shown, since what its sketch misses depends on the
+updates, and sparse_recovery's is of the right order only. Bits are per client and round
+and count all that is sent: a sparsified message is 32 bits for each kept value (their
+expected number), 32 bits for their number and a seed of 128 bits. No TensorFlow is
+imported.
 """
 
 from __future__ import annotations
@@ -160,7 +161,11 @@ def _row(mechanism: base.Mechanism, participation: base.Participation) -> Row:
         "delta": report.delta,
         "method": report.method,
         "order": report.order,
-        "mean_squared_error": mechanism.mean_squared_error(dimension),
+        "mean_squared_error": (
+            mechanism.mean_squared_error(dimension)
+            if mechanism.has_whole_error
+            else None
+        ),
         "uplink_bits": mechanism.uplink_bits(dimension),
         "downlink_bits": mechanism.downlink_bits(dimension),
         "dimension": dimension,
@@ -350,14 +355,26 @@ def _candidates() -> list[base.Mechanism]:
     return found
 
 
+def _check_error(mechanism: base.Mechanism) -> None:
+    if not mechanism.has_whole_error:
+        raise ValueError(
+            "--equal must be epsilon, since what its compression misses depends on the "
+            f"updates, for {mechanism.name}, found error"
+        )
+
+
 def _fitting(
-    candidates: Sequence[base.Mechanism], participation: base.Participation
+    candidates: Sequence[base.Mechanism],
+    participation: base.Participation,
+    by_error: bool,
 ) -> list[base.Mechanism]:
     """Those that can run in this setting; refuses the others if they were named."""
     fitting, refused = [], {}
     for mechanism in candidates:
         try:
             mechanism.check(_DIMENSION.value, participation)
+            if by_error:
+                _check_error(mechanism)
             fitting.append(mechanism)
         except ValueError as error:
             if _MECHANISMS.value is not None:
@@ -381,7 +398,7 @@ def _compare() -> list[Row]:
     candidates = _candidates()
     _check_used({mechanism.name for mechanism in candidates})
     participation = _participation(flags.FLAGS.cohort_size)
-    candidates = _fitting(candidates, participation)
+    candidates = _fitting(candidates, participation, by_error)
     _check_plot()
     target = _target_error(participation) if by_error else None
     rows = []

@@ -522,6 +522,14 @@ class SketchedDpEvent(events.RdpDpEvent):
         """Length of a sketch, m = l w."""
         return self.sketch_length * self.sketch_width
 
+    def as_gaussian(self) -> dp_accounting.DpEvent:
+        """Returns the release if it is a (sampled) Gaussian, and else this event.
+
+        What is true of the release is true of this event, so that the exact curve
+        and privacy loss distributions of Gaussians apply.
+        """
+        return self.release if _is_gaussian(self.release) else self
+
     def rdp(self, orders: events.Orders) -> np.ndarray:
         """See base class."""
         if isinstance(self.release, events.RdpDpEvent):

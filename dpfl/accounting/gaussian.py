@@ -104,9 +104,10 @@ def gaussian_parts(
       Counts of (sampling probability, noise multiplier), with probability 1 for a
       plain Gaussian, or None if the tree has any other event in it. An event with a
       method `as_gaussian`, such as `MatrixFactorizationDpEvent` or `DomeDpEvent`, is
-      the one Gaussian which that returns: all that the event repeats within itself is
-      in it, and `count` is how often the whole is composed.
+      the one (sampled) Gaussian which that returns: all that the event repeats within
+      itself is in it, and `count` is how often the whole is composed.
     """
+    event = _as_gaussian(event)
     if isinstance(event, dp_accounting.NoOpDpEvent):
         return Counter()
     if isinstance(event, dp_accounting.SelfComposedDpEvent):
@@ -115,12 +116,14 @@ def gaussian_parts(
         return _sum_parts([gaussian_parts(part, count) for part in event.events])
     if isinstance(event, dp_accounting.PoissonSampledDpEvent):
         return _sampled_part(event, count)
-    as_gaussian = getattr(event, "as_gaussian", None)
-    if as_gaussian is not None:
-        event = as_gaussian()
     if isinstance(event, dp_accounting.GaussianDpEvent):
         return Counter({(1.0, float(event.noise_multiplier)): count})
     return None
+
+
+def _as_gaussian(event: dp_accounting.DpEvent) -> dp_accounting.DpEvent:
+    as_gaussian = getattr(event, "as_gaussian", None)
+    return event if as_gaussian is None else as_gaussian()
 
 
 def _sum_parts(
@@ -137,6 +140,9 @@ def _sum_parts(
 def _sampled_part(
     event: dp_accounting.PoissonSampledDpEvent, count: int
 ) -> Optional[Counter[tuple[float, float]]]:
+    if isinstance(event.event, events.RdpDpEvent):
+        sampled = event.event.poisson_sampled(event.sampling_probability)
+        return None if sampled is None else gaussian_parts(sampled, count)
     if not isinstance(event.event, dp_accounting.GaussianDpEvent):
         return None
     if event.sampling_probability == 0:

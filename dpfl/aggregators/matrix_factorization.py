@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import collections
 import functools
+from collections.abc import Callable
 from typing import Any, Optional, Union
 
 import numpy as np
@@ -303,6 +304,7 @@ def build(
     seed: Optional[int] = None,
     block_rounds: Optional[int] = None,
     noise_from_program: bool = False,
+    codec_class: Callable[..., base.Codec] = MatrixFactorizationCodec,
 ) -> base.CodecFactory:
     """The aggregation factory of a matrix factorization.
 
@@ -313,13 +315,14 @@ def build(
         so many vectors of length d then are in the state.
       noise_from_program: Whether the training program puts each round's noise into the
         state, by `NoiseFeeder.feed`. For large d and many rounds.
+      codec_class: What clients send and how it is decoded.
 
     Raises:
       ValueError: If the matrix has fewer rounds than an epoch.
     """
     _ = config.factorization
     make_codec = functools.partial(
-        MatrixFactorizationCodec,
+        codec_class,
         config,
         block_rounds=block_rounds,
         noise_from_program=noise_from_program,

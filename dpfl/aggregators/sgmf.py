@@ -6,8 +6,7 @@
 from __future__ import annotations
 
 import collections
-import functools
-from typing import Any, Optional
+from typing import Any
 
 import tensorflow as tf
 
@@ -51,29 +50,14 @@ class SgmfCodec(csgm.CsgmCodec):
         return released._replace(measurements=measurements)
 
 
-def build(
-    config: sgmf.Sgmf,
-    *,
-    seed: Optional[int] = None,
-    block_rounds: Optional[int] = None,
-    noise_from_program: bool = False,
-) -> base.CodecFactory:
+def build(config: sgmf.Sgmf, **options: Any) -> base.CodecFactory:
     """The aggregation factory of SGMF.
 
     Args:
       config: Its numbers.
-      seed: See `base.CodecFactory`.
-      block_rounds: See `matrix_factorization.build`.
-      noise_from_program: See `matrix_factorization.build`.
+      **options: Those of `matrix_factorization.build`.
 
     Raises:
       ValueError: If the matrix has fewer rounds than an epoch.
     """
-    _ = config.factorization
-    make_codec = functools.partial(
-        SgmfCodec,
-        config,
-        block_rounds=block_rounds,
-        noise_from_program=noise_from_program,
-    )
-    return base.CodecFactory(make_codec, seed=seed)
+    return matrix_factorization.build(config, codec_class=SgmfCodec, **options)

@@ -7,7 +7,23 @@ Nothing here knows of TFF: every function runs eagerly, in a `tf.function` and i
 computation alike.
 """
 
+from dpfl.compression.adaptive_sketch import AdaptiveSketch
 from dpfl.compression.clipping import NormedVector, clip_factor, safe_norm
+from dpfl.compression.count_sketch import (
+    SKETCHES,
+    GroupedSketch,
+    HashSketch,
+    ShiftSketch,
+    build_sketch,
+)
+from dpfl.compression.discrete import (
+    IntegerNoise,
+    OverlapRotation,
+    conditional_round,
+    discrete_gaussian_pmf,
+    skellam_pmf,
+)
+from dpfl.compression.gaussian_sketch import GaussianSketch, lasso
 from dpfl.compression.masks import BernoulliMask, FullMask, build_mask
 from dpfl.compression.randomness import (
     fold_in,
@@ -25,18 +41,31 @@ from dpfl.compression.rotation import (
 
 __all__ = [
     "ROTATIONS",
+    "SKETCHES",
+    "AdaptiveSketch",
     "BernoulliMask",
     "FourierRotation",
     "FullMask",
+    "GaussianSketch",
+    "GroupedSketch",
     "HadamardRotation",
+    "HashSketch",
+    "IntegerNoise",
     "NormedVector",
+    "OverlapRotation",
+    "ShiftSketch",
     "build_mask",
+    "build_sketch",
     "clip_factor",
+    "conditional_round",
+    "discrete_gaussian_pmf",
     "fold_in",
     "fresh_seed",
     "hadamard_transform",
+    "lasso",
     "rademacher",
     "safe_norm",
     "seed_from_int",
+    "skellam_pmf",
     "standard_normal",
 ]

@@ -174,6 +174,9 @@ class Mechanism(abc.ABC):
     is_private: ClassVar[bool] = True
     # Whether clients' example counts may weight the mean.
     is_weighted: ClassVar[bool] = False
+    # Whether `mean_squared_error` is all of the error: if not, what it leaves out
+    # depends on the updates, so that errors cannot be compared.
+    has_whole_error: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         events.check_integer("cohort_size", self.cohort_size)

@@ -75,45 +75,6 @@ class SketchShape:
         return pairs / sketch
 
 
-def _check_sketch(
-    compression_rate: float,
-    sketch: str,
-    sketch_length: Optional[int],
-    sketch_clip: float,
-    layers: Optional[str],
-    layer_rates: Optional[str],
-) -> None:
-    if events.check_real("compression_rate", compression_rate) < 1:
-        raise ValueError(
-            f"compression_rate must be at least 1, found {compression_rate!r}"
-        )
-    events.check_positive("sketch_clip", sketch_clip)
-    if sketch not in DEFAULT_LENGTH:
-        raise ValueError(
-            f"sketch must be one of {sorted(DEFAULT_LENGTH)}, found {sketch!r}"
-        )
-    if sketch_length is not None:
-        rows = events.check_integer("sketch_length", sketch_length)
-        if sketch == "shifts" and rows & (rows - 1):
-            raise ValueError(
-                "sketch_length must be a power of two where sketch is 'shifts', "
-                f"found {rows}"
-            )
-    lengths = _numbers("layers", layers)
-    if any(length < 1 or length != int(length) for length in lengths):
-        raise ValueError(f"layers must be whole numbers above 0, found {layers!r}")
-    rates = _numbers("layer_rates", layer_rates)
-    if layer_rates is not None and len(rates) != len(lengths) + 1:
-        raise ValueError(
-            f"layer_rates must be {len(lengths) + 1} numbers, one for each of layers "
-            f"and one for what is left, found {layer_rates!r}"
-        )
-    if any(not 1 <= rate < math.inf for rate in rates):
-        raise ValueError(
-            f"layer_rates must be numbers of at least 1, found {layer_rates!r}"
-        )
-
-
 def _numbers(name: str, text: Optional[str]) -> list[float]:
     if text is None:
         return []
@@ -125,29 +86,83 @@ def _numbers(name: str, text: Optional[str]) -> list[float]:
         ) from None
 
 
-def _shape(
-    dimension: int,
-    compression_rate: float,
-    sketch: str,
-    sketch_length: Optional[int],
-    layers: Optional[str],
-    layer_rates: Optional[str],
-) -> SketchShape:
-    lengths = [int(length) for length in _numbers("layers", layers)]
-    left = dimension - sum(lengths)
-    if lengths and left < 1:
-        raise ValueError(
-            f"layers must add up to less than the dimension of {dimension}, "
-            f"found {layers!r}"
-        )
-    lengths.append(left)
-    rates = _numbers("layer_rates", layer_rates) or [compression_rate] * len(lengths)
-    rows = DEFAULT_LENGTH[sketch] if sketch_length is None else sketch_length
-    return SketchShape(sketch, rows, tuple(zip(lengths, rates)))
+class CountSketched:
+    """What mechanisms with a count-mean sketch have in common.
+
+    For configurations with the fields below; see `SketchedDdg`.
+    """
+
+    compression_rate: float
+    sketch: str
+    sketch_length: Optional[int]
+    sketch_clip: float
+    layers: Optional[str]
+    layer_rates: Optional[str]
+
+    def _check_sketch(self) -> None:
+        """Raises ValueError if a field is out of its range."""
+        if events.check_real("compression_rate", self.compression_rate) < 1:
+            raise ValueError(
+                f"compression_rate must be at least 1, found {self.compression_rate!r}"
+            )
+        events.check_positive("sketch_clip", self.sketch_clip)
+        if self.sketch not in DEFAULT_LENGTH:
+            raise ValueError(
+                f"sketch must be one of {sorted(DEFAULT_LENGTH)}, found {self.sketch!r}"
+            )
+        if self.sketch_length is not None:
+            rows = events.check_integer("sketch_length", self.sketch_length)
+            if self.sketch == "shifts" and rows & (rows - 1):
+                raise ValueError(
+                    "sketch_length must be a power of two where sketch is 'shifts', "
+                    f"found {rows}"
+                )
+        self._check_layers()
+
+    def _check_layers(self) -> None:
+        lengths = _numbers("layers", self.layers)
+        if any(length < 1 or length != int(length) for length in lengths):
+            raise ValueError(
+                f"layers must be whole numbers above 0, found {self.layers!r}"
+            )
+        rates = _numbers("layer_rates", self.layer_rates)
+        if self.layer_rates is not None and len(rates) != len(lengths) + 1:
+            raise ValueError(
+                f"layer_rates must be {len(lengths) + 1} numbers, one for each of "
+                f"layers and one for what is left, found {self.layer_rates!r}"
+            )
+        if any(not 1 <= rate < math.inf for rate in rates):
+            raise ValueError(
+                f"layer_rates must be numbers of at least 1, found {self.layer_rates!r}"
+            )
+
+    def shape(self, dimension: int) -> SketchShape:
+        """Sizes of the sketch.
+
+        Raises:
+          ValueError: If the layers leave nothing of `dimension`.
+        """
+        lengths = [int(length) for length in _numbers("layers", self.layers)]
+        left = dimension - sum(lengths)
+        if lengths and left < 1:
+            raise ValueError(
+                f"layers must add up to less than the dimension of {dimension}, "
+                f"found {self.layers!r}"
+            )
+        lengths.append(left)
+        rates = _numbers("layer_rates", self.layer_rates)
+        rates = rates or [self.compression_rate] * len(lengths)
+        rows = self.sketch_length
+        rows = DEFAULT_LENGTH[self.sketch] if rows is None else rows
+        return SketchShape(self.sketch, rows, tuple(zip(lengths, rates)))
+
+    def compression_error(self, dimension: int) -> float:
+        """E ||decoded - v||^2 / ||v||^2 without noise and rounding; at most d / m."""
+        return self.shape(dimension).error
 
 
 @dataclasses.dataclass(frozen=True)
-class SketchedDdg(distributed.DistributedDiscreteGaussian):
+class SketchedDdg(CountSketched, distributed.DistributedDiscreteGaussian):
     """Count-mean sketch, then distributed discrete Gaussian (Chen et al. 2022, Alg. 2).
 
     A client clips its update to `clip_norm`, sketches it by the round's shared sketch,
@@ -187,27 +202,9 @@ class SketchedDdg(distributed.DistributedDiscreteGaussian):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_sketch(
-            self.compression_rate,
-            self.sketch,
-            self.sketch_length,
-            self.sketch_clip,
-            self.layers,
-            self.layer_rates,
-        )
+        self._check_sketch()
         if self.threshold is not None:
             events.check_positive("threshold", self.threshold)
-
-    def shape(self, dimension: int) -> SketchShape:
-        """Sizes of the sketch."""
-        return _shape(
-            dimension,
-            self.compression_rate,
-            self.sketch,
-            self.sketch_length,
-            self.layers,
-            self.layer_rates,
-        )
 
     @property
     def vector_clip(self) -> float:
@@ -225,13 +222,9 @@ class SketchedDdg(distributed.DistributedDiscreteGaussian):
             release=self._integer_event(dimension),
         )
 
-    def compression_error(self, dimension: int) -> float:
-        """See base class; at most d / m."""
-        return self.shape(dimension).error
-
 
 @dataclasses.dataclass(frozen=True)
-class ProjectAndPerturb(base.NoiseMechanism):
+class ProjectAndPerturb(CountSketched, base.NoiseMechanism):
     """Count-mean sketch, then Gaussian noise at a trusted server (Chen et al. 2022, 5).
 
     A client clips its update to `clip_norm`, sketches it, clips the sketch to
@@ -260,25 +253,7 @@ class ProjectAndPerturb(base.NoiseMechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_sketch(
-            self.compression_rate,
-            self.sketch,
-            self.sketch_length,
-            self.sketch_clip,
-            self.layers,
-            self.layer_rates,
-        )
-
-    def shape(self, dimension: int) -> SketchShape:
-        """Sizes of the sketch."""
-        return _shape(
-            dimension,
-            self.compression_rate,
-            self.sketch,
-            self.sketch_length,
-            self.layers,
-            self.layer_rates,
-        )
+        self._check_sketch()
 
     @property
     def stddev(self) -> float:
@@ -312,7 +287,7 @@ class ProjectAndPerturb(base.NoiseMechanism):
     def mean_squared_error(self, dimension: int) -> float:
         """D (sigma / n)^2 + compression error clip_norm^2, of n equal updates."""
         noise = dimension * (self.stddev / self.cohort_size) ** 2
-        return noise + self.shape(dimension).error * self.clip_norm**2
+        return noise + self.compression_error(dimension) * self.clip_norm**2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -340,6 +315,7 @@ class SparseRecovery(distributed.DistributedDiscreteGaussian):
     solver_steps: int = 500
 
     name: ClassVar[str] = "sparse_recovery"
+    has_whole_error: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -42,7 +42,7 @@ from dpfl.training import selection
 
 DEFAULT_TARGET_EPSILON = 8.0
 DEFAULT_COMPRESSION_RATE = 100.0
-SERVER_OPTIMIZERS = ("sgd", "adam")
+SERVER_OPTIMIZERS = ("sgd", "adam", "adam_uncorrected", "adam_debiased")
 
 # What may differ between a run and its resumption: nothing that a result depends on.
 HARMLESS = frozenset(
@@ -76,7 +76,9 @@ class RunConfig:
       client_lr: Learning rate of the clients' SGD.
       server_lr: Learning rate of the server's optimizer.
       server_momentum: Momentum of the server's SGD, or Adam's beta_1.
-      server_optimizer: "sgd" or "adam".
+      server_optimizer: One of `SERVER_OPTIMIZERS`: "adam" corrects its moments for
+        their start at zero, "adam_uncorrected" does not, and "adam_debiased" also rids
+        the second of the noise's variance, as `adam.Adam` says.
       weighted: Whether example counts weight the mean; for "none" alone.
       noise_multiplier: Sets the noise. None: the noise is calibrated to
         `target_epsilon`.
@@ -308,6 +310,19 @@ def _with_task_defaults(config: RunConfig, task: Any) -> RunConfig:
     return dataclasses.replace(config, **chosen)
 
 
+def _noise_variance(config: RunConfig, mechanism: Any, dimension: int) -> Any:
+    """What 'adam_debiased' takes off each squared coordinate; None for the others."""
+    if config.server_optimizer != "adam_debiased":
+        return None
+    # Its error is the noise alone, and the same in every coordinate and round.
+    if mechanism.name != mechanisms.Gaussian.name or mechanism.adaptive_clipping:
+        raise ValueError(
+            "server_optimizer must not be 'adam_debiased' unless aggregator is "
+            f"'gaussian' with a fixed clip, found {mechanism.name!r}"
+        )
+    return mechanism.mean_squared_error(dimension) / dimension
+
+
 def _with_noise(config: RunConfig, task: Any, participation: Participation) -> Any:
     """The mechanism with the noise that was asked for."""
     mechanism = config.build_mechanism(
@@ -318,6 +333,7 @@ def _with_noise(config: RunConfig, task: Any, participation: Participation) -> A
     )
     mechanism.check(task.dimension, participation)
     mechanism.check_server_optimizer(config.server_optimizer, config.server_momentum)
+    _noise_variance(config, mechanism, task.dimension)
     if not mechanism.is_private or config.noise_multiplier is not None:
         return mechanism
     return ledger_lib.calibrate(
@@ -445,7 +461,10 @@ class Run:
                 aggregator,
                 client_lr=config.client_lr,
                 server_optimizer=process.build_server_optimizer(
-                    config.server_optimizer, config.server_lr, config.server_momentum
+                    config.server_optimizer,
+                    config.server_lr,
+                    config.server_momentum,
+                    _noise_variance(config, self.mechanism, self._task.dimension),
                 ),
                 model_seed=self._model_seed,
             )
@@ -501,7 +520,17 @@ class Run:
         return (
             f"epsilon {report.epsilon:.4g} at delta {report.delta:.4g} over "
             f"{self.config.rounds} rounds by {report.method}, noise multiplier "
-            f"{self.mechanism.noise_multiplier:.5g}"
+            f"{self.mechanism.noise_multiplier:.5g}{self._delta_note()}"
+        )
+
+    def _delta_note(self) -> str:
+        """What is to be said of a delta that is too large to mean much."""
+        delta, population = self.config.target_delta, self._task.population
+        if delta is None or delta * population <= 1:
+            return ""
+        return (
+            f"; note that delta is above 1/{population}: to publish the data of a "
+            "random client would satisfy it"
         )
 
     def _finish(self, state: Any, progress: Progress) -> dict[str, Any]:

@@ -119,6 +119,25 @@ def test_a_training_with_dome_is_its_epochs_gaussians():
         )
 
 
+PROJECTED = accounting.SketchedDpEvent.project_and_perturb
+
+
+@pytest.mark.parametrize(
+    ("sketched", "plain", "method"),
+    [
+        (PROJECTED(3, 5, 1.5), GAUSSIAN(1.5), "exact-gaussian"),
+        (PROJECTED(3, 5, 1.5, 0.2), POISSON(0.2, GAUSSIAN(1.5)), "pld"),
+        (POISSON(0.2, PROJECTED(3, 5, 1.5)), POISSON(0.2, GAUSSIAN(1.5)), "pld"),
+        (POISSON(0.4, PROJECTED(3, 5, 1.5, 0.5)), POISSON(0.2, GAUSSIAN(1.5)), "pld"),
+    ],
+)
+def test_a_projected_gaussian_is_as_private_as_a_plain_one(sketched, plain, method):
+    report = accounting.epsilon(SELF(sketched, 7), 1e-6, method="tight")
+    assert report == accounting.epsilon(SELF(plain, 7), 1e-6, method="tight")
+    assert report.method == method
+    assert report.epsilon < accounting.epsilon(SELF(sketched, 7), 1e-6).epsilon
+
+
 def test_sampled_gaussians_use_dp_accountings_losses():
     tree = dp_accounting.ComposedDpEvent([SELF(POISSON(0.1, GAUSSIAN(1.0)), 50)])
     report = accounting.epsilon(tree, 1e-5, method="tight")
@@ -150,10 +169,19 @@ def test_little_noise_does_not_exhaust_memory():
     assert accounting.gaussian_epsilon(1e-5, 0.01) * 1.01 > value > 4000
 
 
+SKETCHED_INTEGERS = accounting.SketchedDpEvent(
+    3, 5, accounting.DistributedDiscreteGaussianDpEvent(9, 2.0, 1.0, 4.0, 15)
+)
+
+
 @pytest.mark.parametrize(
     "event",
     [
         accounting.SparsifiedGaussianDpEvent(1.0, 0.1, 0.1, 1000),
+        POISSON(0.5, accounting.SparsifiedGaussianDpEvent(1.0, 0.1, 0.1, 1000)),
+        POISSON(0.5, accounting.MatrixFactorizationDpEvent(2.0)),
+        SKETCHED_INTEGERS,
+        POISSON(0.5, SKETCHED_INTEGERS),
         dp_accounting.LaplaceDpEvent(1.0),
     ],
 )
@@ -161,6 +189,8 @@ def test_nothing_else_is_tight(event):
     assert gaussian.tight_epsilon(event, 1e-5) is None
     tree = dp_accounting.ComposedDpEvent([GAUSSIAN(1.0), event])
     assert gaussian.tight_epsilon(tree, 1e-5) is None
+    if not accounting.DpflAccountant().supports(tree):
+        return
     report = accounting.epsilon(tree, 1e-5, method="tight")
     assert report == accounting.epsilon(tree, 1e-5)
     assert report.method == "rdp"

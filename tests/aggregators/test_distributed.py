@@ -11,6 +11,7 @@ import scipy.stats
 import tensorflow as tf
 import tensorflow_federated as tff
 import tensorflow_privacy as tfp
+from tensorflow_federated.python.aggregators import distributed_dp
 
 from dpfl import mechanisms
 from dpfl.accounting import integer_noise
@@ -395,6 +396,62 @@ class TestExecution:
         values = [[np.zeros([2, 3], np.float32), np.float32(0)]] * (N - 1)
         with pytest.raises(Exception, match="at least 5 clients must report"):
             process.next(process.initialize(), values)
+
+    @pytest.mark.parametrize("bits", [6, 14])
+    def test_noise_is_that_of_tff_s_own(self, tff_secure_context, bits):
+        """At the same clip, cohort, bits and noise, on equal updates within the clip.
+
+        tensorflow-privacy rounds a share's scale up to a whole number of grid steps: at
+        14 bits that is less than a thousandth, at 6 bits it makes the noise's variance
+        larger by a known factor. With the noise comes the variance of rounding.
+        """
+        d, clip, clients = 4096, 0.5, 4
+        z = 1.1
+        value = np.full([d], 0.9 * clip / math.sqrt(d), np.float32)
+        stock = distributed_dp.DistributedDpSumFactory(
+            noise_multiplier=z,
+            expected_clients_per_round=clients,
+            bits=bits,
+            l2_clip=clip,
+            mechanism="distributed_dgauss",
+            rotation_type="hd",
+        )
+        config = mechanisms.DistributedDiscreteGaussian(
+            clients,
+            clip,
+            z,
+            bits,
+            rounding_bias=0.0,
+            rotation="hadamard",
+            wrap_probability=1e-4,
+        )
+        variances, outputs = [], []
+        for factory in (stock, distributed.build(config, seed=3)):
+            process = factory.create(tff.TensorType(np.float32, [d]))
+            state, noise = process.initialize(), []
+            for _ in range(3):
+                output = process.next(state, [value] * clients)
+                state = output.state
+                is_mean = factory is not stock
+                total = output.result * (clients if is_mean else 1)
+                noise.append(total - clients * value)
+            # 12,288 numbers: 5% are 3.9 standard deviations of the estimate.
+            variances.append(np.var(noise))
+            outputs.append(output.measurements)
+            assert abs(np.mean(noise)) < 4 * math.sqrt(variances[-1] / np.size(noise))
+        scale = float(outputs[0]["scale_factor"])
+        assert 1 / scale == pytest.approx(outputs[1]["granularity"], rel=2e-3)
+        share = float(outputs[0]["scaled_local_stddev"])
+        assert share == pytest.approx(config.grid(d).local_stddev_steps, rel=2e-3)
+        rounding = rounding_variance(0.9 * clip * scale / math.sqrt(d))
+        expected = [
+            clients * (steps**2 + rounding) / scale**2
+            for steps in (math.ceil(share), share)
+        ]
+        np.testing.assert_allclose(variances, expected, rtol=0.05)
+        ratio = expected[0] / expected[1]
+        assert (ratio > 1.1) == (bits == 6)
+        assert variances[0] / variances[1] == pytest.approx(ratio, rel=0.05)
 
     def test_inside_federated_averaging(self, tff_secure_context):
         """The nesting that TFF's own secure aggregator exceeds."""

@@ -164,12 +164,35 @@ def test_without_compression_shifts_lose_nothing():
     np.testing.assert_allclose(decoded, VECTORS["dense"], atol=1e-5)
 
 
-def test_index_and_sign_are_independent():
+@pytest.mark.parametrize("width", [8, 10])
+def test_index_and_sign_are_independent(width):
     """Published code draws both from one seed; the sign then follows the bucket."""
-    sketch = count_sketch.HashSketch(20_000, 1, 10)
+    sketch = count_sketch.HashSketch(20_000, 1, width)
     codes = sketch.expand(tf.constant([3, 4], tf.int64))["buckets"].numpy()[0]
-    counts = np.bincount(codes, minlength=20)
-    assert np.abs(counts - 1000).max() < 5 * np.sqrt(1000)
+    counts = np.bincount(codes, minlength=2 * width)
+    expected = 10_000 / width
+    assert np.abs(counts - expected).max() < 5 * np.sqrt(expected)
+
+
+@KINDS
+def test_no_two_draws_have_one_seed(kind, monkeypatch):
+    """What one seed would make of bucket and sign depends on how bits become them.
+
+    With Philox, buckets by remainder and signs by the highest bit, no statistic would
+    tell: so the seeds themselves are looked at.
+    """
+    seeds, draw = [], tf.random.stateless_uniform
+
+    def record(shape, seed, **kwargs):
+        if list(shape) != [2]:  # Those make seeds of seeds.
+            seeds.append(tuple(np.asarray(seed)))
+        return draw(shape, seed, **kwargs)
+
+    monkeypatch.setattr(tf.random, "stateless_uniform", record)
+    sketch = MAKE[kind]()
+    sketch.expand(tf.constant([3, 4], tf.int64))
+    assert len(seeds) == (2 * sketch.rows if kind == "hashes" else 3)
+    assert len(set(seeds)) == len(seeds)
 
 
 def test_groups_are_sketched_apart():

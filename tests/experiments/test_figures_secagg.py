@@ -123,15 +123,15 @@ def test_table1_takes_the_fewest_bits_within_the_slack():
     rows = rows_of_table(
         {
             (1, 16): 0.900,
-            (1, 12): 0.8911,  # 0.99% below
-            (1, 10): 0.8909,  # 1.01% below
+            (1, 10): 0.8911,  # 0.99% below
+            (1, 8): 0.8909,  # 1.01% below
             (10, 16): 0.92,
             (10, 8): 0.8911,
             (100, 16): 0.85,
         }
     )
     found = {row["r"]: row for row in figures_secagg.table1(rows)}
-    assert found["1"]["b"] == "12"
+    assert found["1"]["b"] == "10"
     assert found["10"]["b"] == "8"
     assert found["10"]["bits per parameter"] == "0.8"
     assert "100" not in found

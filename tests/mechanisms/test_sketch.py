@@ -68,6 +68,7 @@ def test_sparse_recovery_sizes():
     config = mechanisms.SparseRecovery(100, 1.0, 1.0, 14, sparsity=5, measurements=2.0)
     assert config.vector_dimension(1000) == math.ceil(10 * math.log(1000))
     assert config.vector_dimension(20) == 20
+    assert not config.has_whole_error and SKETCHED.has_whole_error
 
 
 @BOTH
