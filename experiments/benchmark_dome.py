@@ -45,6 +45,9 @@ def rounds(settings: benchmark_aggregators.Settings) -> list[Row]:
     for size in SKETCH_SIZES:
         config = mechanisms.Dome(settings.clients, 1.0, 1.0, size)
         functions[f"dome: k={size}"] = _aggregation(aggregators.build(config), settings)
+    integers = mechanisms.DomeDdg(settings.clients, 1.0, 1.0, SKETCH_SIZES[1])
+    name = f"dome: k={SKETCH_SIZES[1]}, integers"
+    functions[name] = _aggregation(aggregators.build(integers), settings)
     return benchmark_aggregators.compare(functions, BASELINE, settings.repeats)
 
 
@@ -58,13 +61,17 @@ def updates(settings: benchmark_aggregators.Settings) -> list[Row]:
         )
         state = sketch.initial_state()
         seed = tf.constant([1, 2], tf.int64)
-        basis = tf.function(sketch.expand)(tf.zeros([0, dimension]), seed)
-        gradient = basis[0] + basis[1]
-        column = tf.transpose(basis)
+        kept = tf.zeros([0, dimension])
+        basis = tf.function(sketch.expand)(kept, seed)
+        rows_of = tf.function(adaptive_sketch.dense)(basis)
+        kept = rows_of[: size // 4]
+        basis = tf.function(sketch.expand)(kept, seed)
+        gradient = rows_of[0] + rows_of[1]
+        column = tf.transpose(rows_of)
         functions = {
             f"sketch: QR, k={size}": tf.function(lambda x=column: tf.linalg.qr(x)),
             f"sketch: expand, k={size}": tf.function(
-                lambda s=sketch, x=seed: s.expand(tf.zeros([0, dimension]), x)
+                lambda s=sketch, u=kept, x=seed: s.expand(u, x)
             ),
             f"sketch: update, k={size}": tf.function(
                 lambda s=sketch, b=basis, t=state, g=gradient: s.update(

@@ -194,6 +194,7 @@ SUMMARY_COLUMNS = (
     "noise_multiplier",
     "uplink_bits_per_client",
     "uplink_bits_per_parameter",
+    "downlink_bits_per_parameter",
     "wall_time_seconds",
 )
 

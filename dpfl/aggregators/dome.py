@@ -10,31 +10,75 @@ import functools
 from typing import Optional
 
 import tensorflow as tf
+import tensorflow_federated as tff
 
 from dpfl import mechanisms
-from dpfl.aggregators import base
+from dpfl.aggregators import base, distributed
 from dpfl.compression import adaptive_sketch, clipping, randomness
+
+
+class LocalNoiseCodec(base.Codec):
+    """Vectors, clipped already, plus N(0, a^2 I) of each client; an exact sum."""
+
+    has_private_randomness = True
+
+    def __init__(self, config: mechanisms.Dome):
+        super().__init__(config.sketch_size)
+        self._config = config
+
+    def broadcast(self, state, round_seed):
+        """Nothing."""
+        del state, round_seed
+        return collections.OrderedDict()
+
+    def encode(self, update, shared, client_seed):
+        """float32[k], the vector with noise."""
+        del shared
+        noise = randomness.standard_normal(
+            randomness.fold_in(client_seed, base.Purpose.UPDATE_NOISE), self.dimension
+        )
+        message = update + self._config.local_stddev * noise
+        return base.Encoded(
+            message, clipping.safe_norm(update), collections.OrderedDict()
+        )
+
+    def zero(self):
+        """float32[k]."""
+        return tf.zeros([self.dimension])
+
+    def accumulate(self, total, message):
+        """The sum."""
+        return total + message
+
+    def decode(self, state, total, sums, shared, noise_seed):
+        """The mean."""
+        del sums, shared, noise_seed
+        mean = total / self._config.cohort_size
+        return base.Decoded(mean, state, collections.OrderedDict())
 
 
 class DomeCodec(base.Codec):
     """DOME (Nicolas et al. 2025, Algorithms 1 and 2), as corrected in `docs/dome.md`.
 
     Client: S (g - m), clipped to C, plus N(0, a^2 I_k); only S m is needed of the first
-    moment m. Server, from the mean s of B clients:
+    moment m. For `DomeDdg` an `IntegerCodec` on k numbers rounds the vector and adds
+    integer noise in place of the normal one; a^2 / B below is then the variance of
+    noise and rounding of the mean. Server, from the mean s of B clients:
 
       g = S^T s + m
       m' <- b1 m' + (1 - b1) g                              m = m' / (1 - b1^t)
       v' <- b2 v' + (1 - b2) (g^2 - (a^2 / B) diag(S^T S))  v = v' / (1 - b2^t)
       result m / sqrt(max(v, floor)), or g
 
-    and then the sketch is updated. The sum of the k-vectors is exact; a deployment
-    would sum them securely. The sign is that of the updates: a server that takes
-    theta - eta * result, as TFF's SGD does with an aggregate of (old - new) weights,
-    takes the paper's step.
+    and then the sketch is updated. The sum of normal k-vectors is exact, and a
+    deployment would sum them securely; integers are summed securely. The sign is that
+    of the updates: a server that takes theta - eta * result, as TFF's SGD does with an
+    aggregate of (old - new) weights, takes the paper's step.
 
     An update that is not finite counts as S (g - m) = 0, and its client still adds its
     noise. A client that does not report adds none, so the privacy is that of
-    `DomeDpEvent` if B clients report.
+    `DomeDpEvent` if B clients report; with integer noise the sum is not opened if fewer
+    do.
 
     State: `steps` (int32, t), `first_moment` m' and `second_moment` v' (float32[d],
     each where it is used), and that of `AdaptiveSketch.initial_state`.
@@ -43,14 +87,26 @@ class DomeCodec(base.Codec):
     `l2_clipped_fraction` (of the clients), `retained_rank` (int32, of the new sketch),
     `subspace_overlap` (of the new and the old kept directions), and, if the mechanism
     measures it, `explained_energy`: ||S (x - m)||^2 / ||x - m||^2 for the mean x of the
-    finite updates, neither clipped nor noised.
+    finite updates, neither clipped nor noised. With integer noise also those of
+    `IntegerCodec`; `noise_stddev` includes rounding.
     """
 
     has_private_randomness = True
 
     def __init__(self, config: mechanisms.Dome, dimension: int):
+        """Initializes the codec.
+
+        Raises:
+          ValueError: If the configuration has too few bits for its numbers.
+        """
         super().__init__(dimension)
         self._config = config
+        # How the k-vectors are summed; all it sends is a function of the round's seed.
+        self._release: base.Codec
+        if isinstance(config, mechanisms.DomeDdg):
+            self._release = distributed.IntegerCodec(config.release, config.sketch_size)
+        else:
+            self._release = LocalNoiseCodec(config)
         self._sketch = adaptive_sketch.AdaptiveSketch(
             dimension,
             config.sketch_size,
@@ -90,8 +146,11 @@ class DomeCodec(base.Codec):
         return message
 
     def expand(self, broadcast):
-        """S, and S m if there is mean removal."""
-        expanded = collections.OrderedDict(sketch=self._expanded(broadcast))
+        """S, what the sum of k-vectors needs, and S m if there is mean removal."""
+        sent = self._release.broadcast(collections.OrderedDict(), broadcast["seed"])
+        expanded = collections.OrderedDict(
+            sketch=self._expanded(broadcast), release=self._release.expand(sent)
+        )
         if self._config.has_mean_removal:
             expanded["offset"] = broadcast["offset"]
         return expanded
@@ -110,12 +169,9 @@ class DomeCodec(base.Codec):
         factor = tf.where(
             is_clipped, tf.math.divide_no_nan(config.clip_norm, norm), 1.0
         )
-        noise = config.local_stddev * randomness.standard_normal(
-            randomness.fold_in(client_seed, base.Purpose.UPDATE_NOISE),
-            config.sketch_size,
-        )
-        values = tf.cast(centred * factor, tf.float32) + noise
-        message = collections.OrderedDict(values=values)
+        values = tf.cast(centred * factor, tf.float32)
+        released = self._release.encode(values, shared["release"], client_seed)
+        message = collections.OrderedDict(values=released.message)
         if config.measures_energy:
             message["update"] = tf.cond(
                 normed.is_finite, lambda: update, lambda: tf.zeros_like(update)
@@ -125,24 +181,49 @@ class DomeCodec(base.Codec):
 
     def message_bits(self, message):
         """The k-vector's; what a simulation measures is not sent."""
-        return base.structure_bits(message["values"])
+        return self._release.message_bits(message["values"])
+
+    def reduction(self, message_type, sums_type):
+        """That of the k-vectors; the sum of updates of a simulation is a plain one."""
+        reduce_values = self._release.reduction(message_type["values"], sums_type)
+
+        def reduce(encoded):
+            message, sums = encoded[0], encoded[1]
+            reduced = reduce_values(tff.federated_zip((message["values"], sums)))
+            total = collections.OrderedDict(values=reduced[0])
+            if self._config.measures_energy:
+                total["update"] = tff.federated_sum(message["update"])
+            return tff.federated_zip((total, reduced[1]))
+
+        return reduce
 
     def zero(self):
-        """float32[k], and float32[d] if energy is measured."""
-        total = collections.OrderedDict(values=tf.zeros([self._config.sketch_size]))
+        """That of the k-vectors, and float32[d] if energy is measured."""
+        total = collections.OrderedDict(values=self._release.zero())
         if self._config.measures_energy:
             total["update"] = tf.zeros([self.dimension])
         return total
 
     def accumulate(self, total, message):
         """The sum."""
-        return tf.nest.map_structure(tf.add, total, message)
+        result = collections.OrderedDict(
+            values=self._release.accumulate(total["values"], message["values"])
+        )
+        if self._config.measures_energy:
+            result["update"] = total["update"] + message["update"]
+        return result
 
     def decode(self, state, total, sums, shared, noise_seed):
         """The decoded mean, Adam's step, the new sketch."""
-        del noise_seed
         config, sketch = self._config, shared["sketch"]
-        residual = adaptive_sketch.lift(sketch, total["values"] / config.cohort_size)
+        released = self._release.decode(
+            collections.OrderedDict(),
+            total["values"],
+            sums,
+            shared["release"],
+            noise_seed,
+        )
+        residual = adaptive_sketch.lift(sketch, released.mean)
         gradient = residual
         if config.has_mean_removal:
             gradient += self._mean(state)
@@ -154,7 +235,8 @@ class DomeCodec(base.Codec):
             strengths=updated.strengths,
             rank=updated.rank,
         )
-        measurements = collections.OrderedDict(
+        measurements = released.measurements
+        measurements.update(
             noise_stddev=tf.constant(config.stddev, tf.float32),
             l2_clipped_fraction=base.ratio(sums["l2_clipped"], sums["clients"]),
             retained_rank=updated.rank,
@@ -165,7 +247,7 @@ class DomeCodec(base.Codec):
         step = self._adam_step(new_state) if self._has_adam else gradient
         return base.Decoded(step, new_state, measurements)
 
-    def _expanded(self, broadcast: collections.OrderedDict) -> tf.Tensor:
+    def _expanded(self, broadcast: collections.OrderedDict) -> adaptive_sketch.Sketch:
         """S; built once for the same tensors, since a server needs it twice a round."""
         basis, seed = broadcast["basis"], broadcast["seed"]
         if self._latest[0] is not basis or self._latest[1] is not seed:
@@ -182,7 +264,7 @@ class DomeCodec(base.Codec):
         self,
         state: collections.OrderedDict,
         gradient: tf.Tensor,
-        sketch: tf.Tensor,
+        sketch: adaptive_sketch.Sketch,
     ) -> collections.OrderedDict:
         """The step count and the moments after this round."""
         config = self._config
@@ -211,7 +293,7 @@ class DomeCodec(base.Codec):
         state: collections.OrderedDict,
         total: collections.OrderedDict,
         sums: collections.OrderedDict,
-        sketch: tf.Tensor,
+        sketch: adaptive_sketch.Sketch,
     ) -> tf.Tensor:
         """||S (x - m)||^2 / ||x - m||^2 for the mean x of the finite updates."""
         number = tf.cast(sums["clients"] - sums["nonfinite_clients"], tf.float32)
@@ -232,6 +314,8 @@ def _correction(beta: float, steps: tf.Tensor) -> tf.Tensor:
 
 def build(config: mechanisms.Dome, *, seed: Optional[int] = None) -> base.CodecFactory:
     """The aggregation factory of a DOME configuration.
+
+    That of `DomeDdg` needs an execution context that can sum securely.
 
     Args:
       config: Its numbers.

@@ -3,22 +3,29 @@
 
 """A sketch that follows the subspace of the gradients (Nicolas et al. 2025).
 
-  S   sketch, float32[k, d], orthonormal rows: the paper's S transposed
-  U'  kept directions, the first r rows of S: what past gradients lie in
-  Q   probes, the other k - r rows: random, orthogonal to U', other in each round
+  S   sketch, k orthonormal rows of length d: the paper's S transposed
+  U'  kept directions, whose span the first r rows of S have: what past gradients lie in
+  Q   probes, k - r of them: random, other in each round
   L   strengths of the kept directions, their eigenvalues in the sum of g g^T
 
 Rows, not columns, are the directions, so that one lies in one piece of memory and to
 leave some out costs nothing. Only U', L and r are kept from round to round, U' in
 bfloat16: its rounding turns a direction by about a thousandth, far less than the noise
-that a private gradient brings, and `expand` makes S orthonormal to float32 anew in each
-round, so that nothing drifts. A probe is a function of the round's seed.
+that a private gradient brings, and S is made orthonormal to float32 anew in each round,
+so that nothing drifts. A probe is a function of the round's seed.
+
+S is never written out: it is T [U'; Q] with a k x k matrix T, the inverse of the
+Cholesky factor of the Gram matrix of U' and Q. The probes share out the coordinates,
+coordinate j to probe j modulo k - r, with random signs: a count sketch of one row. They
+are orthonormal by themselves, take d steps to apply whatever their number, and see
+every vector alike, E ||Q v||^2 = (k - r) / d ||v||^2, by the signs alone. So S costs
+what its r kept rows cost.
 
 The update of Algorithm 2, the columns of whose Y are completed by the probes,
 
   Y = S^T diag(L, 0) + g (S g)^T
 
-lies in the span of S and of the part e of g outside of it. All but two products with
+lies in the span of S and of the part e of g outside of it. All but a few products with
 S is therefore done on matrices of size k + 1.
 """
 
@@ -29,14 +36,19 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from dpfl.compression import randomness
+
 # Rounding leaves a part of a gradient outside of a sketch that it lies in; anything
 # smaller than this, over the gradient's norm, is taken for that.
 _SMALLEST_RESIDUE = 1e-4
-# One pass of `orthonormalize` on rows of at most this condition, squared, is enough.
-_EASY_CONDITION = 4.0
-# Below this ratio of eigenvalues float32 products cannot tell rows from dependent ones.
-_SMALLEST_EIGENVALUE = 1e-5
-_LARGEST_PASSES = 8
+# Below this least eigenvalue the Gram matrix is computed again, in float64.
+_SMALLEST_EASY_EIGENVALUE = 0.2
+# Where it is smaller than this a probe lies in the span of the rest: it becomes short.
+_SMALLEST_EIGENVALUE = 1e-6
+
+# A sketch S, as computations hand it on: `kept` float32[r, d], U'; `signs` float32[d],
+# of the probes; `mix` float32[k, k], T.
+Sketch = collections.OrderedDict
 
 
 class UpdatedSketch(NamedTuple):
@@ -129,21 +141,39 @@ class AdaptiveSketch:
             rank=tf.zeros([], tf.int32),
         )
 
-    def expand(self, kept: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        """The sketch: float32[k, d], rows orthonormal to 1e-5.
+    def expand(self, kept: tf.Tensor, seed: tf.Tensor) -> Sketch:
+        """The sketch; its rows are orthonormal to 1e-5.
+
+        Should a probe lie in the span of the kept directions, which takes probes of
+        hardly any coordinates, a row of the sketch is shorter instead.
 
         Args:
           kept: float32[r, d], U', nearly orthonormal. The first r rows of the result
             span the same subspace.
           seed: int64[2], of the probes.
         """
-        probes = _draw_probes(seed, self.size - tf.shape(kept)[0], self.dimension)
-        rows = tf.concat([kept, probes], 0)
-        return orthonormalize(tf.ensure_shape(rows, [self.size, self.dimension]))
+        signs = randomness.rademacher(seed, self.dimension)
+        count = self.size - tf.shape(kept)[0]
+        gram = _gram(kept, signs, count, tf.float32)
+        gram = tf.cond(
+            tf.linalg.eigvalsh(gram)[0] < _SMALLEST_EASY_EIGENVALUE,
+            lambda: _gram(kept, signs, count, tf.float64),
+            lambda: gram,
+        )
+        return Sketch(kept=kept, signs=signs, mix=self._orthonormalizer(gram))
+
+    def _orthonormalizer(self, gram: tf.Tensor) -> tf.Tensor:
+        """T, for which T G T^T = I: Gram-Schmidt in the order of the rows."""
+        identity = tf.eye(self.size, dtype=tf.float64)
+        is_hard = tf.linalg.eigvalsh(gram)[0] < _SMALLEST_EIGENVALUE
+        shift = 10 * _SMALLEST_EIGENVALUE * tf.cast(is_hard, tf.float64)
+        factor = tf.linalg.cholesky(gram + shift * identity)
+        inverse = tf.linalg.triangular_solve(factor, identity)
+        return tf.ensure_shape(tf.cast(inverse, tf.float32), [self.size, self.size])
 
     def update(
         self,
-        sketch: tf.Tensor,
+        sketch: Sketch,
         strengths: tf.Tensor,
         rank: tf.Tensor,
         gradient: tf.Tensor,
@@ -151,7 +181,7 @@ class AdaptiveSketch:
         """Algorithm 2 up to line 11: what to keep after one more gradient.
 
         Args:
-          sketch: float32[k, d], from `expand`.
+          sketch: From `expand`.
           strengths: float32[max_rank], of its first `rank` rows.
           rank: int32 scalar.
           gradient: float32[d].
@@ -178,7 +208,7 @@ class AdaptiveSketch:
             tf.cast(tf.minimum(rank, new_rank), tf.float64),
         )
         rows = tf.cast(rows, tf.float32)
-        directions = tf.matmul(rows[:, :-1], sketch) + rows[:, -1:] * unit
+        directions = combine(sketch, rows[:, :-1]) + rows[:, -1:] * unit
         kept_strengths = tf.where(is_kept, core.strengths[: self.max_rank], 0.0)
         return UpdatedSketch(
             directions,
@@ -209,72 +239,96 @@ def unpack(basis: tf.Tensor) -> tf.Tensor:
     return tf.cast(tf.bitcast(basis, tf.bfloat16), tf.float32)
 
 
-def project(sketch: tf.Tensor, vector: tf.Tensor) -> tf.Tensor:
+def project(sketch: Sketch, vector: tf.Tensor) -> tf.Tensor:
     """S v, float32[k], of a float32[d] vector."""
-    return tf.linalg.matvec(sketch, vector)
+    inside = tf.linalg.matvec(sketch["kept"], vector)
+    probed = _probe(sketch["signs"], _probe_count(sketch), vector[tf.newaxis])[0]
+    return tf.linalg.matvec(sketch["mix"], tf.concat([inside, probed], 0))
 
 
-def lift(sketch: tf.Tensor, coordinates: tf.Tensor) -> tf.Tensor:
+def lift(sketch: Sketch, coordinates: tf.Tensor) -> tf.Tensor:
     """S^T c, float32[d], of float32[k] coordinates."""
-    return tf.linalg.matvec(sketch, coordinates, transpose_a=True)
+    return combine(sketch, coordinates[tf.newaxis])[0]
 
 
-def diagonal(sketch: tf.Tensor) -> tf.Tensor:
-    """The diagonal of S^T S, float32[d]: a coordinate's share of the sketch."""
-    return tf.reduce_sum(tf.square(sketch), 0)
+def combine(sketch: Sketch, coordinates: tf.Tensor) -> tf.Tensor:
+    """C S, float32[m, d], of float32[m, k] coordinates."""
+    kept, signs = sketch["kept"], sketch["signs"]
+    mixed = tf.matmul(coordinates, sketch["mix"])
+    rank, count = tf.shape(kept)[0], _probe_count(sketch)
+    scaled = mixed[:, rank:] / _probe_norms(count, signs.shape[0])
+    spread = _spread(scaled, signs.shape[0]) * signs
+    return tf.matmul(mixed[:, :rank], kept) + spread
 
 
-def orthonormalize(rows: tf.Tensor) -> tf.Tensor:
-    """Gram-Schmidt on the rows of float32[k, d], in their order, k at most d.
+def diagonal(sketch: Sketch) -> tf.Tensor:
+    """The diagonal of S^T S, float32[d]: a coordinate's share of the sketch.
 
-    By Cholesky factors, W <- L^-1 W with W W^T = L L^T: products of matrices alone, ten
-    times as fast as Householder's QR. Repeated until the rows were well-conditioned
-    before the last pass, which is then as good as float32; where they are nearly
-    dependent the factored matrix is shifted first (Fukaya et al. 2020, Shifted Cholesky
-    QR).
+    With M = T^T T and W = [U'; Q] it is that of W^T M W; in column j of Q only the
+    probe that has j is not zero.
     """
-    size = rows.shape[0]
-
-    def one_pass(rows, unused_is_done):
-        gram = tf.cast(tf.matmul(rows, rows, transpose_b=True), tf.float64)
-        eigenvalues = tf.linalg.eigvalsh(gram)
-        smallest, largest = eigenvalues[0], eigenvalues[-1]
-        floor = _SMALLEST_EIGENVALUE * largest
-        is_hard = smallest < floor
-        shift = tf.where(is_hard, 10 * floor, 0.0)
-        factor = tf.linalg.cholesky(gram + shift * tf.eye(size, dtype=tf.float64))
-        inverse = tf.linalg.triangular_solve(factor, tf.eye(size, dtype=tf.float64))
-        is_done = ~is_hard & (largest < _EASY_CONDITION * smallest)
-        return tf.matmul(tf.cast(inverse, tf.float32), rows), is_done
-
-    rows, _ = tf.while_loop(
-        lambda unused_rows, is_done: ~is_done,
-        one_pass,
-        (rows, tf.constant(False)),
-        maximum_iterations=_LARGEST_PASSES,
-    )
-    return rows
+    kept, signs = sketch["kept"], sketch["signs"]
+    dimension = signs.shape[0]
+    rank, count = tf.shape(kept)[0], _probe_count(sketch)
+    inner = tf.matmul(sketch["mix"], sketch["mix"], transpose_a=True)
+    norms = _probe_norms(count, dimension)
+    across = _spread(inner[:rank, rank:] / norms, dimension) * signs
+    own = tf.linalg.diag_part(inner[rank:, rank:]) / tf.square(norms)
+    twice = tf.matmul(inner[:rank, :rank], kept) + 2 * across
+    return tf.reduce_sum(kept * twice, 0) + _spread(own[tf.newaxis], dimension)[0]
 
 
-def _draw_probes(seed: tf.Tensor, count: tf.Tensor, dimension: int) -> tf.Tensor:
-    """Random directions of norm near 1, not yet orthogonal: float32[count, d].
+def dense(sketch: Sketch) -> tf.Tensor:
+    """S itself, float32[k, d]; for tests, and small sketches."""
+    return combine(sketch, tf.eye(sketch["mix"].shape[0]))
 
-    Coordinates are independent and uniform on a byte's 256 values, moved to lie evenly
-    around zero. Signs and order of coordinates mean nothing to them, so that any vector
-    has the same chance of being seen as under normal coordinates; they are drawn in a
-    tenth of the time, four of them from one 32-bit number.
+
+def _probe_count(sketch: Sketch) -> tf.Tensor:
+    return tf.shape(sketch["mix"])[0] - tf.shape(sketch["kept"])[0]
+
+
+def _probe_norms(count: tf.Tensor, dimension: int) -> tf.Tensor:
+    """float32[count], the norm of each probe before scaling: root of its coordinates.
+
+    Probe i has coordinates i, i + count, and so on.
     """
-    words = tf.random.stateless_uniform(
-        tf.stack([count, -(-dimension // 4)]),
-        seed,
-        minval=None,
-        maxval=None,
-        dtype=tf.int32,
-        alg="philox",
+    return tf.sqrt(tf.cast((dimension - 1 - tf.range(count)) // count + 1, tf.float32))
+
+
+def _probe(signs: tf.Tensor, count: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+    """Q v of each row v, [m, count], of [m, d] rows."""
+    dimension = signs.shape[0]
+    # Without probes there is nothing to share out; one is made and left out.
+    width = tf.maximum(count, 1)
+    length = -(-dimension // width)
+    signed = tf.pad(rows * signs, [[0, 0], [0, length * width - dimension]])
+    shape = tf.stack([tf.shape(rows)[0], length, width])
+    sums = tf.reduce_sum(tf.reshape(signed, shape), 1)[:, :count]
+    return sums / tf.cast(_probe_norms(count, dimension), rows.dtype)
+
+
+def _spread(values: tf.Tensor, dimension: int) -> tf.Tensor:
+    """Each probe's value at the probe's coordinates: float32[m, count] to [m, d]."""
+    padded = tf.cond(
+        tf.shape(values)[1] > 0,
+        lambda: values,
+        lambda: tf.zeros([tf.shape(values)[0], 1]),
     )
-    coordinates = tf.reshape(tf.bitcast(words, tf.int8), [count, 4 * words.shape[1]])
-    centred = tf.cast(coordinates[:, :dimension], tf.float32) + 0.5
-    return centred * (dimension * (256**2 - 1) / 12) ** -0.5
+    repeats = -(-dimension // tf.shape(padded)[1])
+    spread = tf.tile(padded, tf.stack([1, repeats]))[:, :dimension]
+    return tf.ensure_shape(spread, [values.shape[0], dimension])
+
+
+def _gram(
+    kept: tf.Tensor, signs: tf.Tensor, count: tf.Tensor, dtype: tf.DType
+) -> tf.Tensor:
+    """The Gram matrix of U' and Q, float64[k, k], from products in a type."""
+    kept, signs = tf.cast(kept, dtype), tf.cast(signs, dtype)
+    inner = tf.matmul(kept, kept, transpose_b=True)
+    across = _probe(signs, count, kept)
+    upper = tf.concat([inner, across], 1)
+    lower = tf.concat([tf.transpose(across), tf.eye(count, dtype=dtype)], 1)
+    return tf.cast(tf.concat([upper, lower], 0), tf.float64)
 
 
 def _paper_rule(strengths: tf.Tensor, inside: tf.Tensor, outside: tf.Tensor) -> _Core:

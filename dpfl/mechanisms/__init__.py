@@ -18,7 +18,7 @@ from dpfl.mechanisms.distributed import (
     DistributedSkellam,
     IntegerMechanism,
 )
-from dpfl.mechanisms.dome import Dome
+from dpfl.mechanisms.dome import Dome, DomeDdg
 from dpfl.mechanisms.gaussian import Gaussian
 from dpfl.mechanisms.matrix_factorization import MatrixFactorization
 from dpfl.mechanisms.none import NoMechanism
@@ -36,6 +36,7 @@ __all__ = [
     "DistributedDiscreteGaussian",
     "DistributedSkellam",
     "Dome",
+    "DomeDdg",
     "FixedSize",
     "Gaussian",
     "IntegerMechanism",

@@ -12,8 +12,9 @@ from typing import ClassVar, Optional
 import dp_accounting
 
 from dpfl import accounting
+from dpfl.accounting import distributed as integer_events
 from dpfl.accounting import events
-from dpfl.mechanisms import base
+from dpfl.mechanisms import base, distributed
 
 SKETCH_RULES = ("eigen", "qr")
 SKETCH_TARGETS = ("gradient", "residual")
@@ -75,6 +76,7 @@ class Dome(base.NoiseMechanism):
     measures_energy: bool = False
 
     name: ClassVar[str] = "dome"
+    has_whole_error: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -164,10 +166,7 @@ class Dome(base.NoiseMechanism):
         Raises:
           ValueError: If the probability is not 1.
         """
-        if sampling_probability != 1:
-            raise ValueError(
-                f"sampling_probability must be 1, found {sampling_probability}"
-            )
+        self._check_probability(sampling_probability)
         return dp_accounting.GaussianDpEvent(self.noise_multiplier)
 
     def dp_event(
@@ -180,14 +179,24 @@ class Dome(base.NoiseMechanism):
         self.check(dimension, participation)
         if not self.noise_multiplier:
             return super().dp_event(dimension, participation)
-        charges = participation.population if self.has_paper_accounting else 1
         return accounting.DomeDpEvent(
             clients_per_round=self.cohort_size,
             local_stddev=self.local_stddev,
             clip_norm=self.clip_norm,
             epochs=participation.max_participations,
-            charges_per_epoch=charges,
+            charges_per_epoch=self._charges(participation),
         )
+
+    @staticmethod
+    def _check_probability(sampling_probability: float) -> None:
+        if sampling_probability != 1:
+            raise ValueError(
+                f"sampling_probability must be 1, found {sampling_probability}"
+            )
+
+    def _charges(self, participation: base.Participation) -> int:
+        """How often a client is charged for a round that it is in."""
+        return participation.population if self.has_paper_accounting else 1
 
     def uplink_bits(self, dimension: int) -> float:
         """The k numbers as float32."""
@@ -209,3 +218,87 @@ class Dome(base.NoiseMechanism):
         See the paper's Lemma 3.1; what the sketch misses is to be measured.
         """
         return self.sketch_size * self.stddev**2
+
+
+@dataclasses.dataclass(frozen=True)
+class DomeDdg(Dome):
+    """DOME with integer noise: `Dome`, its k numbers sent as a distributed Gaussian's.
+
+    A client rotates its clipped k-vector, rounds it to a grid and adds a share of
+    discrete Gaussian noise; the server learns the sum modulo 2^bits: that is
+    `DistributedDiscreteGaussian` in k dimensions, `release`, which also accounts.
+
+    Attributes:
+      bits: b, bits of each of the k numbers; the sum is modulo 2^b. From 2 to 30.
+      rounding_bias: beta of conditional rounding in [0, 1); 0 has no condition.
+      wrap_probability: The granularity is the finest at which a coordinate of the sum
+        wraps around with this probability, were it Gaussian.
+      integer_bound: "exact" (the exact accountant) or "published" (the papers' bounds).
+    """
+
+    bits: int = 16
+    rounding_bias: float = integer_events.DEFAULT_ROUNDING_BIAS
+    wrap_probability: float = 6.33e-5
+    integer_bound: str = "exact"
+
+    name: ClassVar[str] = "dome_ddg"
+    uses_secure_sum: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _ = self.release
+
+    @property
+    def release(self) -> distributed.DistributedDiscreteGaussian:
+        """How the k-vectors are summed."""
+        return distributed.DistributedDiscreteGaussian(
+            cohort_size=self.cohort_size,
+            clip_norm=self.clip_norm,
+            noise_multiplier=self.noise_multiplier,
+            bits=self.bits,
+            rounding_bias=self.rounding_bias,
+            wrap_probability=self.wrap_probability,
+            integer_bound=self.integer_bound,
+        )
+
+    def check(self, dimension: int, participation: base.Participation) -> None:
+        """See base class; also, whether the bits are enough for the cohort."""
+        super().check(dimension, participation)
+        self.release.check(self.sketch_size, participation)
+
+    @property
+    def stddev(self) -> float:
+        """Standard deviation of noise and rounding on a coordinate of the mean.
+
+        Rounding is that of vectors as long as the clip; it depends on them a little.
+        """
+        error = self.release.mean_squared_error(self.sketch_size)
+        return math.sqrt(error / self.sketch_size)
+
+    def round_dp_event(
+        self, dimension: int, sampling_probability: float
+    ) -> dp_accounting.DpEvent:
+        """That of `release` in k dimensions; a client is in every round.
+
+        Raises:
+          ValueError: If the probability is not 1.
+        """
+        self._check_probability(sampling_probability)
+        return self.release.round_dp_event(self.sketch_size, 1.0)
+
+    def dp_event(
+        self, dimension: int, participation: base.Participation
+    ) -> dp_accounting.DpEvent:
+        """That of a round, composed over all the rounds that a client may be in.
+
+        With `has_paper_accounting` a client is charged N times for each of them.
+        """
+        self.check(dimension, participation)
+        return dp_accounting.SelfComposedDpEvent(
+            self.round_dp_event(dimension, 1.0),
+            participation.max_participations * self._charges(participation),
+        )
+
+    def uplink_bits(self, dimension: int) -> float:
+        """B bits for each of the k numbers."""
+        return self.release.uplink_bits(self.sketch_size)

@@ -59,6 +59,7 @@ MECHANISMS: dict[str, Entry] = {
         Entry(sketch.ProjectAndPerturb, "dpfl.aggregators.sketched:build"),
         Entry(sketch.SparseRecovery, "dpfl.aggregators.sketched:build"),
         Entry(dome.Dome, "dpfl.aggregators.dome:build"),
+        Entry(dome.DomeDdg, "dpfl.aggregators.dome:build"),
         Entry(
             matrix_factorization.MatrixFactorization,
             "dpfl.aggregators.matrix_factorization:build",

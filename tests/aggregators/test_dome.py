@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+import scipy.stats
 import tensorflow as tf
 import tensorflow_federated as tff
 
@@ -15,6 +16,8 @@ from dpfl.compression import adaptive_sketch
 from dpfl.training import checkpoint
 
 D, K, N = 40, 6, 5
+HOSTILE = [math.nan, math.inf, -math.inf, 1e30, -3.4e38]
+VALUE_TYPE = tff.to_type([(np.float32, (5, 3)), np.float32])
 
 
 def make(noise_multiplier=0.0, cohort_size=N, clip_norm=1e3, sketch_size=K, **kwargs):
@@ -28,17 +31,24 @@ def updates(count=N, d=D, seed=0, scale=1.0):
     return tf.constant(scale * values, tf.float32)
 
 
-def orthonormal(count, d, rng):
-    return np.linalg.qr(rng.standard_normal([d, count]))[0].T
+def make_ddg(noise_multiplier=0.0, bits=24, cohort_size=N, sketch_size=K, **kwargs):
+    return mechanisms.DomeDdg(
+        cohort_size, 2.0, noise_multiplier, sketch_size, bits=bits, **kwargs
+    )
 
 
 def shared_of(codec, state, number):
-    """The sketch of the round that `run_codec` runs under this number."""
+    """What clients share, and are sent, in the round that `run_codec` runs under this number."""
     from dpfl.compression import randomness
 
     seed = tf.stack([tf.cast(number, tf.int64), 99])
     message = codec.broadcast(state, randomness.fold_in(seed, 1))
     return codec.expand(message), message
+
+
+def sketch_of(codec, state, number):
+    """Its rows."""
+    return adaptive_sketch.dense(shared_of(codec, state, number)[0]["sketch"]).numpy()
 
 
 class TestRound:
@@ -48,7 +58,7 @@ class TestRound:
         state, first_moment = codec.initial_state(), np.zeros(D)
         for number in range(3):
             x = updates(seed=number).numpy()[:4]
-            s = shared_of(codec, state, number)[0]["sketch"].numpy()
+            s = sketch_of(codec, state, number)
             mean = first_moment / (1 - 0.9**number) if number else 0 * first_moment
             inside = (x - mean) @ s.T
             norms = np.linalg.norm(inside, axis=1, keepdims=True)
@@ -81,7 +91,7 @@ class TestRound:
         state, m, v = codec.initial_state(), np.zeros(D), np.zeros(D)
         for t in range(1, 5):
             x = updates(seed=t)
-            sketch = shared_of(codec, state, t)[0]["sketch"].numpy()
+            sketch = sketch_of(codec, state, t)
             # The twin has no second moment, and otherwise the same state.
             own = collections.OrderedDict(
                 (name, part) for name, part in state.items() if name != "second_moment"
@@ -103,7 +113,7 @@ class TestRound:
         assert "first_moment" not in state and "second_moment" not in state
         for number in range(2):
             x = updates(seed=number)
-            s = shared_of(codec, state, number)[0]["sketch"].numpy()
+            s = sketch_of(codec, state, number)
             decoded = run_codec(codec, x, number, state)[0]
             want = x.numpy().mean(0) @ s.T @ s
             np.testing.assert_allclose(decoded.mean, want, atol=1e-5)
@@ -126,7 +136,7 @@ class TestRound:
         codec = dome.DomeCodec(make(measures_energy=True, clip_norm=0.1), D)
         state = run_codec(codec, updates(), 0)[0].state
         x = np.concatenate([updates(seed=1).numpy(), np.full([1, D], np.nan)])
-        s = shared_of(codec, state, 1)[0]["sketch"].numpy()
+        s = sketch_of(codec, state, 1)
         centred = x[:N].mean(0) - state["first_moment"].numpy() / 0.1
         want = np.sum((s @ centred) ** 2) / np.sum(centred**2)
         decoded, total = run_codec(codec, tf.constant(x, tf.float32), 1, state)
@@ -214,68 +224,117 @@ class TestNoise:
         assert biased[True] == pytest.approx(0, abs=0.05)
 
 
-def learn(run_codec, config, rounds, *, d=64, rank=4, drift=0.0, seed=0, mean=0.0):
-    """One client's gradients from a random subspace: squared errors and overlaps."""
-    rng = np.random.default_rng(seed)
-    subspace = orthonormal(rank, d, rng)
-    codec = dome.DomeCodec(config, d)
-    run = tf.function(lambda x, n, state: run_codec(codec, [x], n, state)[0])
-    state, errors, overlaps = codec.initial_state(), [], []
-    weights = mean * rng.standard_normal(rank)
-    for number in range(rounds):
-        turned = subspace + drift * orthonormal(rank, d, rng)
-        subspace = np.linalg.qr(turned.T)[0].T
-        x = (weights + rng.standard_normal(rank)) / math.sqrt(rank) @ subspace
-        decoded = run(tf.constant(x, tf.float32), tf.constant(number), state)
-        state = decoded.state
-        kept = adaptive_sketch.unpack(state["basis"]).numpy()
-        errors.append(np.sum((decoded.mean.numpy() - x) ** 2))
-        overlaps.append(np.sum((kept @ subspace.T) ** 2) / rank)
-    return np.array(errors), np.array(overlaps)
+class TestDdg:
+    @pytest.mark.parametrize("bits", [5, 16])
+    def test_noise_and_debiasing_are_the_configs(self, run_codec, bits):
+        """Noise and rounding in k-space, of updates as long as the clip."""
+        d = k = 32
+        adam = {"beta_1": 0.0, "beta_2": 0.0}
+        config = make_ddg(1.0, bits, sketch_size=k, **adam)
+        codec = dome.DomeCodec(config, d)
+        x = updates(d=d).numpy()
+        x *= 1.9999 / np.linalg.norm(x, axis=1, keepdims=True)
+        x[1:3] = x[0]
 
+        @tf.function
+        def moments(numbers):
+            return tf.map_fn(
+                lambda n: tuple(
+                    run_codec(codec, tf.constant(x), n)[0].state[name]
+                    for name in ("first_moment", "second_moment")
+                ),
+                numbers,
+                fn_output_signature=(tf.float32, tf.float32),
+            )
 
-class TestLearning:
-    def config(self, noise=0.0, **kwargs):
-        numbers = {"sketch_size": 32, "output": "gradient", **kwargs}
-        return make(noise / 1e3, cohort_size=1, **numbers)
+        gradients, squares = moments(tf.range(350, dtype=tf.int64))
+        # The sketch is a rotation here, which leaves noise as it is.
+        noise = gradients.numpy() - x.mean(0)
+        # 11,200 numbers: a standard error of 1.3%.
+        assert noise.var() == pytest.approx(config.stddev**2, rel=0.05)
+        assert abs(noise.mean()) < 4.5 * noise.std() / math.sqrt(noise.size)
+        assert scipy.stats.kstest(noise.ravel() / config.stddev, "norm").pvalue > 1e-3
+        correlation = np.corrcoef(noise.T) - np.eye(k)
+        assert np.abs(correlation).max() < 4.5 / math.sqrt(len(noise))
+        bias = np.mean(squares.numpy() - np.square(x.mean(0)))
+        assert bias / config.stddev**2 == pytest.approx(0, abs=0.06)
+        # At 5 bits rounding is a part of it that would be missed.
+        rounding = config.stddev**2 / (1.0 * 2 / N) ** 2 - 1
+        assert (rounding > 0.06) == (bits == 5)
 
-    @pytest.mark.parametrize("rule", ["eigen", "qr"])
-    def test_it_finds_a_fixed_subspace(self, run_codec, rule):
-        config = self.config(sketch_rule=rule)
-        errors, overlaps = learn(run_codec, config, 80)
-        assert overlaps[0] < 0.3
-        assert overlaps[-1] > 0.95
-        assert errors[-10:].mean() < 0.1 * errors[:10].mean()
+    def test_it_agrees_with_dome_as_bits_grow(self, run_codec):
+        errors = {}
+        for bits in (10, 14, 24):
+            ddg = dome.DomeCodec(make_ddg(0.0, bits, output="gradient"), D)
+            plain = dome.DomeCodec(make(clip_norm=2.0, output="gradient"), D)
+            state, largest = plain.initial_state(), 0.0
+            for number in range(3):
+                x = updates(seed=number)
+                want = run_codec(plain, x, number, state)[0]
+                got = run_codec(ddg, x, number, state)[0]
+                largest = max(largest, float(tf.norm(got.mean - want.mean)))
+                clipped = got.measurements["l2_clipped_fraction"]
+                assert clipped == want.measurements["l2_clipped_fraction"]
+                state = want.state
+            errors[bits] = largest
+        assert errors[10] > 4 * errors[14] > 16 * errors[24]
+        assert errors[24] < 2e-4
 
-    def test_its_error_comes_down_to_that_of_the_noise(self, run_codec):
-        config = self.config(0.05)
-        errors, overlaps = learn(run_codec, config, 200)
-        floor = config.mean_squared_error(64)
-        assert floor == pytest.approx(0.05**2 * 32)
-        assert errors[:10].mean() > 6 * floor
-        assert 0.8 * floor < errors[-50:].mean() < 1.5 * floor
+    def test_a_client_that_is_not_finite_adds_its_share_and_nothing_else(self):
+        codec = dome.DomeCodec(make_ddg(1.0, 16), D)
+        shared = shared_of(codec, codec.initial_state(), 0)[0]
+        seed = tf.constant([1, 2], tf.int64)
+        bad, zero = (
+            codec.encode(tf.fill([D], value), shared, seed) for value in (math.nan, 0.0)
+        )
+        values = bad.message["values"]["update"].numpy()
+        np.testing.assert_array_equal(values, zero.message["values"]["update"])
+        assert values.dtype == np.int32 and values.shape == (K,)
+        assert np.all((0 <= values) & (values < 1 << 16)) and np.any(values)
+        assert not bad.normed.is_finite
+        assert codec.message_bits(bad.message) == 16 * K
 
-    def test_it_follows_a_drifting_subspace_and_without_probes_does_not(
-        self, run_codec
-    ):
-        drifting = {"drift": 0.03, "rank": 3}
-        _, followed = learn(run_codec, self.config(), 150, **drifting)
-        config = self.config(has_probes=False)
-        _, fixed = learn(run_codec, config, 150, **drifting)
-        assert followed[-50:].mean() > 0.85
-        # Half of the 64 dimensions hold half of what is chosen at random.
-        assert fixed[-50:].mean() < 0.65
+    @pytest.mark.parametrize("value", HOSTILE)
+    def test_one_client_moves_the_integers_by_at_most_the_bound(self, run_codec, value):
+        config = make_ddg(1.0, 16)
+        codec = dome.DomeCodec(config, D)
+        x = updates(scale=0.1).numpy()
+        without, with_hostile = x.copy(), x.copy()
+        without[3], with_hostile[3, 2] = 0, value
+        totals = [
+            run_codec(codec, list(map(tf.constant, own)), 0)[1]["values"]["update"]
+            for own in (without, with_hostile)
+        ]
+        half = 1 << 15
+        shift = (totals[1] - totals[0] + half).numpy() % (1 << 16) - half
+        event = config.round_dp_event(D, 1.0)
+        assert np.sum(np.square(shift.astype(np.int64))) <= event.shift_budget
+        assert np.any(shift) == math.isfinite(value)
 
-    def test_a_mean_hides_the_rest_from_the_papers_target(self, run_codec):
-        last = {}
-        for target in ("residual", "gradient"):
-            config = self.config(sketch_target=target)
-            errors, _ = learn(run_codec, config, 100, mean=4.0)
-            last[target] = errors[-30:].mean()
-        assert last["residual"] < 0.5 * last["gradient"]
+    def test_missing_clients_and_too_few_bits_are_refused(self, run_codec):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="at least 5 clients"):
+            run_codec(dome.DomeCodec(make_ddg(1.0, 16), D), updates(4), 0)
+        with pytest.raises(ValueError, match="bits must be at least .* found 5"):
+            dome.DomeCodec(make_ddg(0.02, 5), D)
 
-
-HOSTILE = [math.nan, math.inf, -math.inf, 1e30, -3.4e38]
+    @pytest.mark.parametrize("measures_energy", [False, True])
+    def test_it_runs_under_secure_sums(self, tff_secure_context, measures_energy):
+        config = make_ddg(0.5, 16, measures_energy=measures_energy)
+        process = dome.build(config, seed=1).create(VALUE_TYPE)
+        draws = updates(d=16).numpy()
+        value = [[x[:15].reshape(5, 3), x[15]] for x in draws]
+        output = process.next(process.initialize(), value)
+        measured = output.measurements
+        assert measured["clients"] == N
+        assert measured["uplink_bits"] == config.uplink_bits(16) == 16 * K
+        assert measured["noise_stddev"] == pytest.approx(config.stddev)
+        assert 0 <= measured["wrap_probability"] < 1e-2
+        assert measured["granularity"] > 0
+        assert ("explained_energy" in measured) == measures_energy
+        if measures_energy:
+            assert 0 < measured["explained_energy"] <= 1
+        again = process.next(output.state, value)
+        assert np.all(np.isfinite(again.result[0]))
 
 
 class TestHostile:
@@ -308,9 +367,6 @@ class TestHostile:
             state = decoded.state
             assert np.all(np.isfinite(decoded.mean))
         assert size or int(state["rank"]) == 0
-
-
-VALUE_TYPE = tff.to_type([(np.float32, (5, 3)), np.float32])
 
 
 class TestComputation:

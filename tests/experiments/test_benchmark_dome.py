@@ -15,7 +15,7 @@ def test_default_sizes():
 
 
 @pytest.mark.parametrize("table", sorted(benchmark_dome.ROWS))
-def test_rows(tff_context, monkeypatch, table):
+def test_rows(tff_secure_context, monkeypatch, table):
     monkeypatch.setattr(benchmark_dome, "SKETCH_SIZES", (4, 8))
     rows = benchmark_dome.ROWS[table](SMALL)
     names = [row["name"] for row in rows]

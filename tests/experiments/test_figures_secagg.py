@@ -177,4 +177,4 @@ def test_layers_are_those_of_the_model(name):
             wanted = [work.labels["embedding"], work.labels["rest"]]
             assert [float(rate) for rate in rates.split(",")] == wanted
             assert "compression_rate" not in work.settings
-    assert (together, separate) == (3, 9)
+    assert (together, separate) == (2, 4)

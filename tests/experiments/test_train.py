@@ -158,27 +158,52 @@ def test_kills_at_any_moment_change_nothing(reference, tmp_path):
     run = tmp_path / "run"
     kills = 0
     for _ in range(3):
-        process = subprocess.Popen(
-            command(run, "--seed=5"),
-            env=environment(),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        before, end = newest_name(run), time.monotonic() + 120
         # Past the start-up, then at any moment: in a round, a save or the end.
-        while process.poll() is None and time.monotonic() < end:
-            if newest_name(run) != before:
-                break
-            time.sleep(0.01)
-        time.sleep(draw.uniform(0, 0.4))
-        kills += process.poll() is None
-        process.kill()
-        process.wait()
-        time.sleep(0.2)
-        assert workers(run) == []
+        kills += kill_after_a_checkpoint(run, "--seed=5", wait=draw.uniform(0, 0.4))
     assert kills > 0
     train(run, "--seed=5")
     assert results(run) == expected
+
+
+DOME = [
+    *("--task=digits", "--aggregator=dome", "--participation=once_per_epoch"),
+    *("--num_clients=40", "--cohort_size=10", "--client_epochs=1", "--sketch_size=16"),
+    *("--rounds=8", "--checkpoint_every=2", "--eval_every=4"),
+]
+
+
+def test_a_kill_changes_nothing_for_a_sketch_that_learns(tmp_path):
+    """DOME: sketch, moments and strengths are all in the checkpoint."""
+    whole, run = tmp_path / "whole", tmp_path / "run"
+    train(whole, "--seed=5", base=DOME)
+    kill_after_a_checkpoint(run, "--seed=5", base=DOME)
+    done = train(run, "--seed=5", base=DOME)
+    assert "going on after round" in done.stderr
+    assert results(run) == results(whole)
+    ranks = [value for _, tag, value in steps(run) if tag.endswith("retained_rank")]
+    assert max(ranks) > 1
+
+
+def kill_after_a_checkpoint(run, *args, wait=0.0, base=TINY):
+    """Starts or goes on with a run, and ends it by SIGKILL; whether it was running."""
+    process = subprocess.Popen(
+        command(run, *args, base=base),
+        env=environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    before, end = newest_name(run), time.monotonic() + 120
+    while process.poll() is None and time.monotonic() < end:
+        if newest_name(run) != before:
+            break
+        time.sleep(0.01)
+    time.sleep(wait)
+    was_running = process.poll() is None
+    process.kill()
+    process.wait()
+    time.sleep(0.2)
+    assert workers(run) == []
+    return was_running
 
 
 def newest_name(run):

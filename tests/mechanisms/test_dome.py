@@ -132,3 +132,60 @@ def test_refuses(change, message):
 def test_a_sketch_longer_than_the_model_is_refused():
     with pytest.raises(ValueError, match="dimension of 5, found 8"):
         make().dp_event(5, EPOCHS)
+
+
+def make_ddg(**kwargs):
+    values = {"cohort_size": 20, "clip_norm": 0.5, "noise_multiplier": 2.0}
+    return mechanisms.DomeDdg(**{**values, "sketch_size": 8, **kwargs})
+
+
+def epsilon(config):
+    return accounting.epsilon(config.dp_event(100, EPOCHS), 1e-5).epsilon
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+def test_the_event_of_integer_noise_is_that_of_a_k_vector(bits):
+    config = make_ddg(bits=bits)
+    alone = mechanisms.DistributedDiscreteGaussian(20, 0.5, 2.0, bits)
+    want = dp_accounting.SelfComposedDpEvent(alone.round_dp_event(8, 1.0), 3)
+    assert config.dp_event(100, EPOCHS) == want
+    assert config.round_dp_event(100, 1.0) == alone.round_dp_event(8, 1.0)
+    paper = dataclasses.replace(config, has_paper_accounting=True)
+    assert paper.dp_event(100, EPOCHS).count == 3 * 1000
+    assert config.uplink_bits(100) == bits * 8
+    assert config.downlink_bits(100) == make().downlink_bits(100)
+
+
+def test_integer_noise_costs_a_little_more_than_normal_noise():
+    plain = epsilon(make())
+    few, many = epsilon(make_ddg(bits=8)), epsilon(make_ddg(bits=20))
+    assert plain <= many < few
+    assert many == pytest.approx(plain, rel=2e-3)
+    assert few > 1.002 * plain
+    # With rounding the noise is larger than that of normal shares.
+    assert make().stddev < make_ddg(bits=20).stddev < make_ddg(bits=8).stddev
+    assert make_ddg(bits=20).stddev == pytest.approx(make().stddev, rel=1e-4)
+    ddg = make_ddg(bits=8).release
+    assert make_ddg(bits=8).mean_squared_error(100) == pytest.approx(
+        ddg.mean_squared_error(8)
+    )
+
+
+def test_integer_noise_is_refused_where_it_cannot_be():
+    with pytest.raises(ValueError, match="found poisson"):
+        make_ddg().dp_event(100, mechanisms.PoissonSampling(1000, 20, 150))
+    with pytest.raises(ValueError, match="sampling_probability must be 1, found 0.5"):
+        make_ddg().round_dp_event(100, 0.5)
+    with pytest.raises(ValueError, match="bits must be at least 5 .* found 4"):
+        make_ddg(bits=4).dp_event(100, EPOCHS)
+    with pytest.raises(ValueError, match="bits must be from 2 to 30, found 31"):
+        make_ddg(bits=31)
+    with pytest.raises(ValueError, match="integer_bound must be .* found 'loose'"):
+        make_ddg(integer_bound="loose")
+    event = make_ddg().with_noise_multiplier(0.0).dp_event(100, EPOCHS)
+    assert accounting.epsilon(event, 1e-5).epsilon == math.inf
+
+
+def test_the_error_is_known_in_part():
+    assert not mechanisms.Dome.has_whole_error
+    assert mechanisms.Gaussian.has_whole_error
