@@ -30,7 +30,7 @@ FLAGFILES = {
 }
 # By how much a run may be worse than the uncompressed one, in its own measure.
 SLACK = {"digits": 0.01, "docs": 0.04, "emnist": 0.01, "stackoverflow": 0.04}
-SEEDS = {"digits": (1, 2), "docs": (1,), "emnist": range(1, 6)}
+SEEDS = {"digits": (1, 2), "docs": (1, 2), "emnist": range(1, 6)}
 SEEDS["stackoverflow"] = SEEDS["emnist"]
 # The names under which a row keeps what is shown of a run.
 _COLUMNS = {"eval_accuracy": "final_accuracy", "eval_loss": "final_loss"}
@@ -42,19 +42,28 @@ class Cell:
 
     Attributes:
       task: Name of the task.
-      z: Noise multiplier.
+      z: Noise multiplier; None if it is set by the budget.
       rate: r; 1 is the discrete Gaussian alone, without sketch.
       bits: b.
       cohort_size: n.
       model: The task's model; None is that of the flag file.
+      budget: Epsilon in place of z.
     """
 
     task: str
-    z: float
+    z: Optional[float]
     rate: float
     bits: int
     cohort_size: int
     model: Optional[str] = None
+    budget: Optional[float] = None
+
+    @property
+    def noise(self) -> Mapping[str, float]:
+        """The label that says how much noise there is."""
+        if self.budget is None:
+            return {"noise_multiplier": self.z}
+        return {"budget": self.budget}
 
 
 def _work(cell: Cell, seed: int, setting: figures.Setting) -> figures.Work:
@@ -62,21 +71,24 @@ def _work(cell: Cell, seed: int, setting: figures.Setting) -> figures.Work:
         "task": cell.task,
         "model": cell.model or "default",
         "cohort_size": cell.cohort_size,
-        "noise_multiplier": cell.z,
+        **cell.noise,
         "compression_rate": cell.rate,
         "bits": cell.bits,
         "seed": seed,
     }
     flags: dict[str, Any] = figures.flags_of(
-        FLAGFILES[cell.task], "aggregator", "compression_rate"
+        FLAGFILES[cell.task], "aggregator", "compression_rate", "noise_multiplier"
     )
     flags.update(
         cohort_size=cell.cohort_size,
-        noise_multiplier=cell.z,
         bits=cell.bits,
         seed=seed,
         **_sketch_flags(cell.rate),
     )
+    if cell.budget is None:
+        flags["noise_multiplier"] = cell.z
+    else:
+        flags["target_epsilon"] = cell.budget
     if cell.model:
         flags["model"] = cell.model
     return figures.training_work(labels, flags, setting)
@@ -98,7 +110,7 @@ def _works(cells: Iterable[Cell], setting: figures.Setting) -> list[figures.Work
 RATES: Mapping[str, Mapping[str, tuple]] = {
     "small": {
         "digits": ((0.0, 1.0, 2.0, 4.0), (1, 5, 10, 30, 100, 300), 16, 50),
-        "docs": ((0.0, 0.5, 2.0), (1, 5, 20, 200), 18, 50),
+        "docs": ((0.0, 2.0), (1, 5, 20, 200), 18, 50),
     },
     "paper": {
         "emnist": ((0.0, 0.1, 0.3, 0.5), (1, 4, 5, 10, 20, 30, 40, 50, 60), 16, 100),
@@ -161,7 +173,10 @@ def _line(
 
 
 def _noise_label(rows: figures.Rows) -> str:
-    """Z, and the epsilon that the runs spent."""
+    """Z, and the epsilon that the runs spent; or the budget."""
+    name, value = _noise(rows[0])
+    if name == "budget":
+        return rf"$\varepsilon$={float(value):g}"
     return f"z={float(rows[0]['noise_multiplier']):g}{_epsilon_label(rows)}"
 
 
@@ -218,23 +233,28 @@ def _fig2_draw(rows: figures.Rows, scale: str):
     return picture
 
 
-# ---- Table 1 and Figs. 3, 5, 6: bits against compression rate ----
+# ---- Table 1 and Figs. 3, 5, 6: bits against compression rate, at equal epsilon ----
 
-# Of each task: noise multipliers, bits, compression rates and cohort size.
+# Of each task: budgets, cohort size, and the bits of each rate. The paper fixes z; but
+# rounding to few bits lengthens a vector, so that epsilon at fixed z rises many times.
 BITS: Mapping[str, Mapping[str, tuple]] = {
-    "small": {"digits": ((1.0, 4.0), (8, 10, 16), (1, 10, 100), 50)},
+    "small": {
+        "digits": (
+            (8.0,),
+            50,
+            {1: (10, 12, 16), 10: (9, 10, 16), 100: (8, 10, 16)},
+        )
+    },
     "paper": {
         "emnist": (
-            (0.1, 0.3, 0.5),
-            (10, 12, 14, 16, 18, 20, 22),
-            (1, 5, 10, 20, 30, 40, 50, 60),
+            (5.0, 10.0),
             100,
+            {1: (14, 16, 18), 10: (12, 14, 16, 18), 50: (12, 14, 16, 18)},
         ),
         "stackoverflow": (
-            (0.3, 0.5),
-            (10, 12, 14, 16, 18),
-            (1, 5, 10, 20),
+            (5.0, 10.0),
             1000,
+            {1: (16, 18, 20), 5: (16, 18, 20), 20: (14, 16, 18, 20)},
         ),
     },
 }
@@ -242,11 +262,11 @@ BITS: Mapping[str, Mapping[str, tuple]] = {
 
 def _bits_cells(scale: str) -> list[Cell]:
     return [
-        Cell(task, z, rate, bits, cohort)
-        for task, (noises, widths, rates, cohort) in BITS[scale].items()
-        for z in noises
-        for bits in widths
-        for rate in rates
+        Cell(task, None, rate, bits, cohort, budget=budget)
+        for task, (budgets, cohort, widths) in BITS[scale].items()
+        for budget in budgets
+        for rate in widths
+        for bits in widths[rate]
     ]
 
 
@@ -254,8 +274,18 @@ def _bits_grid(setting: figures.Setting) -> list[figures.Work]:
     return _works(_bits_cells(setting.scale), setting)
 
 
-def _panels(rows: figures.Rows) -> list[tuple[str, str]]:
-    return list(dict.fromkeys((r["task"], r["noise_multiplier"]) for r in rows))
+def _noise(row: figures.Row) -> tuple[str, str]:
+    """Name and value of the label of `Cell.noise`."""
+    name = "budget" if row.get("budget") else "noise_multiplier"
+    return name, row[name]
+
+
+def _panels(rows: figures.Rows) -> list[tuple[str, figures.Rows]]:
+    """Task and rows of each task and each amount of noise."""
+    found: dict[tuple[str, tuple[str, str]], list[figures.Row]] = {}
+    for row in rows:
+        found.setdefault((row["task"], _noise(row)), []).append(row)
+    return [(task, runs) for (task, _), runs in found.items()]
 
 
 def _fig3_draw(rows: figures.Rows, scale: str):
@@ -266,8 +296,7 @@ def _fig3_draw(rows: figures.Rows, scale: str):
     picture, axes = plt.subplots(
         1, len(panels), figsize=(4.6 * len(panels), 3.8), squeeze=False
     )
-    for axis, (task, z) in zip(axes[0], panels):
-        runs = figures.where(rows, task=task, noise_multiplier=z)
+    for axis, (task, runs) in zip(axes[0], panels):
         for i, rate in enumerate(figures.distinct(runs, "compression_rate")):
             chosen = figures.where(runs, compression_rate=rate)
             label = "no sketch" if float(rate) == 1 else f"r={float(rate):g}"
@@ -314,13 +343,12 @@ def table1(rows: figures.Rows) -> list[dict[str, str]]:
       rows: Rows of the sweep.
 
     Returns:
-      Rows with task, noise multiplier, compression rate, bits, bits per parameter,
-      measure (mean and standard deviation over seeds) and epsilon; without those rates
-      that no number of bits keeps within the slack.
+      Rows with task, epsilon, noise multiplier, compression rate, bits, bits per
+      parameter and measure (mean and standard deviation over seeds); without those
+      rates that no number of bits keeps within the slack.
     """
     found = []
-    for task, z in _panels(rows):
-        runs = figures.where(rows, task=task, noise_multiplier=z)
+    for task, runs in _panels(rows):
         plain = figures.where(runs, compression_rate=1)
         if not plain:
             continue
@@ -343,12 +371,12 @@ def _table1_row(group: figures.Rows) -> dict[str, str]:
     deviation = values.std(ddof=1) if len(values) > 1 else 0.0
     return {
         "task": first["task"],
-        "z": f"{float(first['noise_multiplier']):g}",
+        "epsilon": f"{float(first['epsilon']):.3g}",
+        "z": f"{float(first['noise_multiplier']):.3g}",
         "r": f"{float(first['compression_rate']):g}",
         "b": first["bits"],
         "bits per parameter": f"{float(first['uplink_bits_per_parameter']):.3g}",
         words: f"{values.mean():.3f} ± {deviation:.3f}",
-        "epsilon": f"{float(first['epsilon']):.3g}",
     }
 
 
@@ -369,6 +397,7 @@ def _table(cells: Sequence[Mapping[str, str]], title: str, width: float = 7.0):
         )
         table.auto_set_font_size(False)
         table.set_fontsize(8)
+        table.auto_set_column_width(range(len(columns)))
         table.scale(1, 1.2)
     return picture
 
@@ -409,10 +438,10 @@ def _fig4_draw(rows: figures.Rows, scale: str):
     picture, axes = plt.subplots(
         1, len(panels), figsize=(4.4 * len(panels), 3.6), squeeze=False
     )
-    for axis, (task, z) in zip(axes[0], panels):
+    for axis, (task, group) in zip(axes[0], panels):
         runs = [
             {**r, "kilobytes": str(float(r["uplink_bits_per_client"]) / 8000)}
-            for r in figures.where(rows, task=task, noise_multiplier=z)
+            for r in group
         ]
         small = MODELS[scale][task][0]
         names = {"default": "large model", small: f"small model ({small})"}
@@ -449,15 +478,25 @@ COHORTS: Mapping[str, Mapping[str, tuple]] = {
 }
 
 
-def _cohort_grid(setting: figures.Setting) -> list[figures.Work]:
-    cells = [
-        Cell(task, z, rate, RATES[setting.scale][task][2], cohort)
-        for task, (noises, cohorts, rates) in COHORTS[setting.scale].items()
+def _cohort_cells(scale: str) -> list[Cell]:
+    return [
+        Cell(task, z, rate, RATES[scale][task][2], cohort)
+        for task, (noises, cohorts, rates) in COHORTS[scale].items()
         for z in noises
         for cohort in cohorts
         for rate in rates
     ]
-    return _works(cells, setting)
+
+
+def _fig7_grid(setting: figures.Setting) -> list[figures.Work]:
+    return _works(_cohort_cells(setting.scale), setting)
+
+
+def _fig8_grid(setting: figures.Setting) -> list[figures.Work]:
+    cells = _cohort_cells(setting.scale)
+    return _works(
+        (c for c in cells if c.cohort_size in FIG8_COHORTS.get(c.task, ())), setting
+    )
 
 
 def _fig7_draw(rows: figures.Rows, scale: str):
@@ -468,8 +507,7 @@ def _fig7_draw(rows: figures.Rows, scale: str):
     picture, axes = plt.subplots(
         1, len(panels), figsize=(4.4 * len(panels), 3.6), squeeze=False
     )
-    for axis, (task, z) in zip(axes[0], panels):
-        runs = figures.where(rows, task=task, noise_multiplier=z)
+    for axis, (task, runs) in zip(axes[0], panels):
         for i, cohort in enumerate(figures.distinct(runs, "cohort_size")):
             chosen = figures.where(runs, cohort_size=cohort)
             label = f"n={cohort}{_epsilon_label(chosen)}"
@@ -485,7 +523,8 @@ def _fig7_draw(rows: figures.Rows, scale: str):
             plain = figures.where(chosen, compression_rate=1)
             if plain:
                 axis.axhline(_bar(plain, task), color=f"C{i}", ls=":", lw=0.8)
-        axis.set_title(f"{task}, z={float(z):g}", fontsize=9)
+        z = float(runs[0]["noise_multiplier"])
+        axis.set_title(f"{task}, z={z:g}", fontsize=9)
         axis.set(xscale="log", xlabel="compression rate r")
         axis.set_ylabel("final " + _measure(task)[1])
         axis.grid(alpha=0.3)
@@ -493,6 +532,10 @@ def _fig7_draw(rows: figures.Rows, scale: str):
     picture.suptitle(f"dots: slack off r=1; {figures.seeds(rows)}", fontsize=9)
     picture.tight_layout()
     return picture
+
+
+# Of a task: the cohort without compression, and the one that must be no slower.
+FIG8_COHORTS = {"digits": (10, 50), "emnist": (100, 1000)}
 
 
 def rate_of_equal_time(small: int, large: int) -> float:
@@ -504,22 +547,18 @@ def rate_of_equal_time(small: int, large: int) -> float:
 
 
 def fig8(rows: figures.Rows) -> list[dict[str, str]]:
-    """The least cohort without compression, and the largest with enough of it.
+    """The smaller cohort without compression, and the larger with enough of it.
 
     Enough is the lowest rate of the sweep at which secure aggregation takes the larger
     cohort no longer than the smaller.
     """
     found = []
-    for task, z in _panels(rows):
-        runs = figures.where(rows, task=task, noise_multiplier=z)
-        cohorts = sorted(figures.distinct(runs, "cohort_size"), key=int)
-        least, most = cohorts[0], cohorts[-1]
-        needed = rate_of_equal_time(int(least), int(most))
+    for task, runs in _panels(rows):
+        least, most = FIG8_COHORTS[task]
+        needed = rate_of_equal_time(least, most)
         large = figures.where(runs, cohort_size=most)
-        rates = sorted(
-            (r for r in figures.distinct(large, "compression_rate")), key=float
-        )
-        enough = [rate for rate in rates if float(rate) >= needed][:1]
+        rates = sorted(figures.distinct(large, "compression_rate"), key=float)
+        enough = [rate for rate in rates if float(rate) >= needed - 1e-6][:1]
         for cohort, chosen in ((least, ["1"]), (most, enough)):
             group = [
                 row
@@ -527,7 +566,7 @@ def fig8(rows: figures.Rows) -> list[dict[str, str]]:
                 if row["compression_rate"] in chosen
             ]
             if group:
-                found.append({"n": cohort, **_table1_row(group)})
+                found.append({"n": str(cohort), **_table1_row(group)})
     return found
 
 
@@ -624,14 +663,14 @@ FIGURES = [
     ),
     figures.Figure(
         "secagg_fig3",
-        f"{CHEN}, Figs. 3, 5 and 6: bits and compression rate together",
+        f"{CHEN}, Figs. 3, 5 and 6: bits and compression rate, at equal epsilon",
         _bits_grid,
         _fig3_draw,
         SWEEP,
     ),
     figures.Figure(
         "secagg_table1",
-        f"{CHEN}, Table 1: fewest bits per parameter within a slack",
+        f"{CHEN}, Table 1: fewest bits within a slack, at equal epsilon",
         _bits_grid,
         _table1_draw,
         SWEEP,
@@ -646,14 +685,14 @@ FIGURES = [
     figures.Figure(
         "secagg_fig7",
         f"{CHEN}, Fig. 7: compression over cohort sizes",
-        _cohort_grid,
+        _fig7_grid,
         _fig7_draw,
         SWEEP,
     ),
     figures.Figure(
         "secagg_fig8",
         f"{CHEN}, Fig. 8: larger cohorts at the time of secure aggregation of smaller",
-        _cohort_grid,
+        _fig8_grid,
         _fig8_draw,
         SWEEP,
     ),

@@ -193,7 +193,8 @@ def _budget_error(upwards: bool) -> CalibrationError:
     if upwards:
         return UnreachableBudgetError(
             "the budget is exceeded even with noise_multiplier "
-            f"{LARGEST_NOISE_MULTIPLIER:g}; raise target_epsilon or target_delta."
+            f"{LARGEST_NOISE_MULTIPLIER:g}; raise target_epsilon or target_delta, or "
+            "bits if the noise is in integers."
         )
     return BudgetNotBindingError(
         "the budget is met even with noise_multiplier "

@@ -108,7 +108,7 @@ class IntegerCodec(base.Codec):
         )
 
     def encode(self, update, shared, client_seed):
-        """int32 residues, and that of the +-1 of an adaptive clip."""
+        """int32 residues, and that of the +-1, or 0, of an adaptive clip."""
         normed = clipping.safe_norm(update)
         projected, is_clipped = self._project(normed, shared)
         step = self._grid.granularity * tf.cast(shared["vector_clip"], tf.float64)
@@ -130,7 +130,8 @@ class IntegerCodec(base.Codec):
             update=discrete.wrap(integers, self._config.bits)
         )
         if self._config.adaptive_clipping:
-            vote = tf.where(is_clipped, -1, 1)
+            # An update of no length counts as zeros do in the event: not at all.
+            vote = tf.where(is_clipped, -1, tf.cast(normed.norm > 0, tf.int32))
             vote += self._shares(self._count_noise, client_seed, 2, shares, 1)[0]
             message["within"] = discrete.wrap(vote, distributed.CLIP_COUNT_BITS)
         sums = collections.OrderedDict(l2_clipped=is_clipped)

@@ -44,13 +44,17 @@ class GaussianCodec(base.Codec):
         return state
 
     def encode(self, update, shared, client_seed):
-        """The clipped update, and whether it was within the clip if that adapts."""
+        """The clipped update; if the clip adapts, whether it was clipped or within.
+
+        An update of no length is neither: replaced by zeros it must not count.
+        """
         del client_seed
         normed = clipping.safe_norm(update)
         factor, is_clipped = clipping.clip_factor(normed, self._clip(shared))
         message = collections.OrderedDict(update=normed.direction * factor)
         if self._config.adaptive_clipping:
-            message["is_within_clip"] = ~is_clipped
+            message["is_clipped"] = is_clipped
+            message["is_within_clip"] = ~is_clipped & (normed.norm > 0)
         sums = collections.OrderedDict(l2_clipped=is_clipped)
         return base.Encoded(message, normed, sums)
 
@@ -62,11 +66,12 @@ class GaussianCodec(base.Codec):
         return total
 
     def accumulate(self, total, message):
-        """Adds the update, and +1/2 or -1/2."""
+        """Adds the update, and +1/2 or -1/2, or 0."""
         added = collections.OrderedDict(update=total["update"] + message["update"])
         if self._config.adaptive_clipping:
-            half = tf.where(message["is_within_clip"], 0.5, -0.5)
-            added["within"] = total["within"] + half
+            votes = (message["is_within_clip"], message["is_clipped"])
+            within, clipped = (tf.cast(vote, tf.float32) for vote in votes)
+            added["within"] = total["within"] + 0.5 * (within - clipped)
         return added
 
     def decode(self, state, total, sums, shared, noise_seed):

@@ -52,9 +52,11 @@ class SketchedCodec(distributed.IntegerCodec):
     """Chen et al. 2022, Algorithm 2: `IntegerCodec` on sketches of the updates.
 
     State, besides that of `IntegerCodec`: `error` (float32[d]) if coordinates below a
-    threshold are held back: what was held back so far. With e the error, y the noised
-    mean sketch and T the threshold, k = T(y + S e) is decoded, and e becomes
-    e + S^T y - S^T k, so that all that is applied and e add up to all that was decoded.
+    threshold are held back: what was held back so far. With y the noised mean sketch, e
+    the error and T the threshold, T(S^T y + e) is the mean, and what is left of
+    S^T y + e the next error: all that was applied and e add up to all that was decoded,
+    and no coordinate of e exceeds the threshold. (An error that goes through the next
+    round's sketch grows by d/m - 1 in energy each round.)
     """
 
     def __init__(self, config: mechanisms.SketchedDdg, dimension: int):
@@ -81,21 +83,16 @@ class SketchedCodec(distributed.IntegerCodec):
         return sketch_and_clip(self._sketch, normed, factor, shared), is_clipped
 
     def _unproject(self, vector, state, shared):
-        if self._config.threshold is None:
-            mean = self._sketch.decode(vector, shared["sketch"])
-            return mean, collections.OrderedDict()
-        padding = self._sketch.input_length - self.dimension
-        error = tf.pad(state["error"], [[0, padding]])
-        whole = vector + self._sketch.encode(error, shared["sketch"])
+        decoded = self._sketch.decode(vector, shared["sketch"])
         config = self._config
+        if config.threshold is None:
+            return decoded, collections.OrderedDict()
+        whole = decoded + state["error"]
         stddev = config.grid(self.dimension).local_stddev * shared["vector_clip"]
         stddev *= config.noise_shares**0.5 / config.cohort_size
-        kept = tf.where(
-            tf.abs(whole) >= config.threshold * stddev, whole, tf.zeros_like(whole)
-        )
-        mean = self._sketch.decode(kept, shared["sketch"])
-        missing = self._sketch.decode(vector - kept, shared["sketch"])
-        return mean, collections.OrderedDict(error=state["error"] + missing)
+        is_kept = tf.abs(whole) >= config.threshold * stddev
+        mean = tf.where(is_kept, whole, tf.zeros_like(whole))
+        return mean, collections.OrderedDict(error=whole - mean)
 
 
 class SparseRecoveryCodec(distributed.IntegerCodec):

@@ -200,6 +200,15 @@ class Mechanism(abc.ABC):
                 f"{participation.cohort_size}, found {self.cohort_size}"
             )
 
+    def check_noise(self, dimension: int) -> None:  # noqa: B027
+        """Raises ValueError if the noise, once it is set, does not suit the rest.
+
+        By default any does.
+
+        Args:
+          dimension: Length d of the flattened model update.
+        """
+
     def check_server_optimizer(  # noqa: B027
         self, name: str, momentum: Optional[float]
     ) -> None:

@@ -26,8 +26,10 @@ _LEAST_BITS, _MOST_BITS = 2, 30
 # A grid finer than these gains nothing: rounding is then far below noise and clip.
 _MOST_STEPS_OF_CLIP = 2.0**20
 _MOST_STEPS_OF_NOISE = 4096.0
-# Integer noise that costs more than this times what Gaussian noise would is refused.
-_MOST_EXCESS = 2.0
+# What a unit of shift may cost, over what it would under Gaussian noise; and what the
+# release may, with the norm that rounding adds.
+_MOST_SHIFT_EXCESS = 2.0
+_MOST_EXCESS = 10.0
 
 NOISE_SOURCES = ("clients", "helpers")
 
@@ -250,19 +252,23 @@ class IntegerMechanism(base.AdaptiveClip, base.NoiseMechanism):
     def check_noise(self, dimension: int) -> None:
         """Raises ValueError if the grid is too coarse for the noise.
 
-        That is where integer noise costs more than twice what Gaussian noise of the
-        same variance does (for the published bound of the discrete Gaussian, where its
-        term with tau is the larger one), or where a grid step is as long as the clip.
+        That is where a unit of shift costs more than twice what it does under Gaussian
+        noise of the same variance (for the published bound of the discrete Gaussian,
+        where its term with tau is the larger one); where a grid step is as long as the
+        clip; or where the RDP of order 2, which knows how much rounding lengthens a
+        vector, is more than ten times the Gaussian's.
         """
-        if not self.noise_multiplier or self._excess(dimension) <= _MOST_EXCESS:
+        if not self.noise_multiplier or self._suits_noise(dimension):
             return
         for bits in range(self.bits + 1, _MOST_BITS + 1):
             wider = dataclasses.replace(self, bits=bits)
-            if wider._excess(dimension) <= _MOST_EXCESS:
+            if wider._suits_noise(dimension):
                 break
         else:
             bits = _MOST_BITS + 1
         steps = self.grid(dimension).local_stddev_steps
+        event = self._integer_event(dimension)
+        length = math.sqrt(event.l2_squared_steps) * event.granularity / event.clip_norm
         advice = (
             f"bits must be at least {bits}"
             if bits <= _MOST_BITS
@@ -271,20 +277,25 @@ class IntegerMechanism(base.AdaptiveClip, base.NoiseMechanism):
         raise ValueError(
             f"{advice} for cohort_size {self.cohort_size} and noise_multiplier "
             f"{self.noise_multiplier:g}, found {self.bits} bits, where a client's "
-            f"noise is {steps:.3g} grid steps and costs far more than Gaussian noise"
+            f"noise is {steps:.3g} grid steps, a rounded vector up to {length:.3g} "
+            "times the clip, and both cost far more than Gaussian noise"
         )
 
-    def _excess(self, dimension: int) -> float:
-        """What a unit of shift costs at order 2, over the cost under Gaussian noise."""
+    def _suits_noise(self, dimension: int) -> bool:
         if self.grid(dimension).granularity >= 1:
-            return math.inf
+            return False
         event = self._integer_event(dimension)
         shares, stddev = event.noise_clients, event.local_stddev / event.granularity
-        gaussian = 1 / (shares * stddev**2)
+        of_shift = 1 / (shares * stddev**2)
+        of_clip = of_shift * (event.clip_norm / event.granularity) ** 2
+        whole = float(event.rdp([2.0])[0])
         if self.integer_bound == "exact":
-            return float(event.divergence_rate([2.0]).rate[0]) / gaussian
-        published = float(event.published_rdp([2.0])[0])
-        return published / (event.l2_squared_steps * gaussian)
+            shift = float(event.divergence_rate([2.0]).rate[0])
+        else:
+            shift = whole / event.l2_squared_steps
+        return (
+            shift <= _MOST_SHIFT_EXCESS * of_shift and whole <= _MOST_EXCESS * of_clip
+        )
 
     @property
     @abc.abstractmethod
@@ -309,7 +320,10 @@ class IntegerMechanism(base.AdaptiveClip, base.NoiseMechanism):
         return self._integer_event(dimension)
 
     def _count_event(self) -> events.RdpDpEvent:
-        """The +-1 of one client, not rounded, under its share of noise."""
+        """The +-1 of one client, not rounded, under its share of noise.
+
+        An update of zeros counts as 0: replaced by zeros, a client moves it by 1.
+        """
         return self.event_class(
             noise_clients=self.noise_shares,
             local_stddev=self.local_count_stddev,

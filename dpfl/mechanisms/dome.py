@@ -266,6 +266,10 @@ class DomeDdg(Dome):
         super().check(dimension, participation)
         self.release.check(self.sketch_size, participation)
 
+    def check_noise(self, dimension: int) -> None:
+        """See base class; that of `release`."""
+        self.release.check_noise(self.sketch_size)
+
     @property
     def stddev(self) -> float:
         """Standard deviation of noise and rounding on a coordinate of the mean.

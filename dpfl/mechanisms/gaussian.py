@@ -20,7 +20,8 @@ class Gaussian(base.AdaptiveClip, base.NoiseMechanism):
 
     With `adaptive_clipping` the clip follows a quantile of the update norms (Andrew et
     al. 2021, "Differentially Private Learning with Adaptive Clipping", Algorithm 1):
-    each client also sends whether its norm was within the clip, as +1/2 or -1/2, the
+    each client also sends whether its norm was within the clip, as +1/2 or -1/2, or 0
+    for an update of zeros, so that to replace one by zeros moves the sum by 1/2; the
     sum of these gets noise of standard deviation `count_stddev`, and
     C <- C exp(-clip_learning_rate (noised fraction within - target_quantile)).
     The two releases are one Gaussian mechanism on a vector of length d + 1 with
@@ -62,8 +63,8 @@ class Gaussian(base.AdaptiveClip, base.NoiseMechanism):
         return dp_accounting.PoissonSampledDpEvent(sampling_probability, event)
 
     def uplink_bits(self, dimension: int) -> float:
-        """32 bits a parameter, and one for the adaptive clip."""
-        return float(base.FLOAT_BITS * dimension + self.adaptive_clipping)
+        """32 bits a parameter, and two for the adaptive clip."""
+        return float(base.FLOAT_BITS * dimension + 2 * self.adaptive_clipping)
 
     def downlink_bits(self, dimension: int) -> float:
         """The model, and the clip if it adapts."""

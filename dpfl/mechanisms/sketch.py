@@ -121,7 +121,7 @@ class CountSketched:
 
     def _check_layers(self) -> None:
         lengths = _numbers("layers", self.layers)
-        if any(length < 1 or length != int(length) for length in lengths):
+        if not all(length >= 1 and length.is_integer() for length in lengths):
             raise ValueError(
                 f"layers must be whole numbers above 0, found {self.layers!r}"
             )
@@ -140,7 +140,8 @@ class CountSketched:
         """Sizes of the sketch.
 
         Raises:
-          ValueError: If the layers leave nothing of `dimension`.
+          ValueError: If the layers leave nothing of `dimension`, or a sketch has more
+            rows than numbers.
         """
         lengths = [int(length) for length in _numbers("layers", self.layers)]
         left = dimension - sum(lengths)
@@ -154,6 +155,11 @@ class CountSketched:
         rates = rates or [self.compression_rate] * len(lengths)
         rows = self.sketch_length
         rows = DEFAULT_LENGTH[self.sketch] if rows is None else rows
+        if len(lengths) == 1 and rows > dimension / rates[0]:
+            raise ValueError(
+                "sketch_length must be at most dimension / compression_rate, "
+                f"{dimension / rates[0]:.4g}, found {rows}"
+            )
         return SketchShape(self.sketch, rows, tuple(zip(lengths, rates)))
 
     def compression_error(self, dimension: int) -> float:
@@ -185,9 +191,9 @@ class SketchedDdg(CountSketched, distributed.DistributedDiscreteGaussian):
         of them, and what is left, is sketched separately. None is one sketch.
       layer_rates: Compression rates of these, with commas; None is
         `compression_rate` for all.
-      threshold: Coordinates of the noised mean sketch below this many standard
-        deviations of its noise are held back by the server, and added to later rounds
-        (error feedback). None holds nothing back.
+      threshold: Coordinates of the decoded mean below this many standard deviations of
+        their noise are held back by the server, and added to later rounds (error
+        feedback). None holds nothing back.
     """
 
     compression_rate: float = 10.0

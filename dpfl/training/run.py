@@ -334,16 +334,17 @@ def _with_noise(config: RunConfig, task: Any, participation: Participation) -> A
     mechanism.check(task.dimension, participation)
     mechanism.check_server_optimizer(config.server_optimizer, config.server_momentum)
     _noise_variance(config, mechanism, task.dimension)
-    if not mechanism.is_private or config.noise_multiplier is not None:
-        return mechanism
-    return ledger_lib.calibrate(
-        mechanism,
-        task.dimension,
-        participation,
-        config.target_epsilon,
-        config.target_delta,
-        config.accountant,
-    )
+    if mechanism.is_private and config.noise_multiplier is None:
+        mechanism = ledger_lib.calibrate(
+            mechanism,
+            task.dimension,
+            participation,
+            config.target_epsilon,
+            config.target_delta,
+            config.accountant,
+        )
+    mechanism.check_noise(task.dimension)
+    return mechanism
 
 
 class Run:

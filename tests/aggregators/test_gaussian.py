@@ -107,7 +107,7 @@ class TestCodec:
         @tf.function
         def clips(numbers):
             return tf.map_fn(
-                lambda n: run_codec(codec, tf.zeros([N, 1]), n)[0].state["clip_norm"],
+                lambda n: run_codec(codec, tf.ones([N, 1]), n)[0].state["clip_norm"],
                 numbers,
                 fn_output_signature=tf.float32,
             )
@@ -120,6 +120,16 @@ class TestCodec:
         together = math.hypot(1 / config.update_noise_multiplier, 0.5 / count_stddev)
         event = config.round_dp_event(1, 1.0)
         assert 1 / together == pytest.approx(event.noise_multiplier, rel=0.02)
+
+    def test_an_update_of_zeros_has_no_vote(self, run_codec):
+        """Replaced by zeros a client moves the sum by 1/2, as the event says."""
+        codec = gaussian.GaussianCodec(adaptive(), D)
+        votes = []
+        for value in (0.0, 0.01, 50.0, math.nan, math.inf):
+            x = tf.concat([tf.fill([1, D], value), updates([1.0] * (N - 1))], 0)
+            total = run_codec(codec, x, 0)[1]["within"].numpy()
+            votes.append(total - (N - 1) / 2)
+        assert votes == [0, 0.5, -0.5, 0, 0]
 
     def test_noises_of_update_and_count_are_independent(self, run_codec):
         codec = gaussian.GaussianCodec(adaptive(0.9, count_stddev=1.5), 1)

@@ -6,7 +6,7 @@ import math
 import matplotlib
 import pytest
 
-from dpfl import mechanisms
+from dpfl import accounting, mechanisms
 from experiments import figures, figures_secagg
 
 matplotlib.use("Agg")
@@ -23,7 +23,8 @@ def pretended(work, accuracy=0.9, loss=5.0):
         **row,
         "final_accuracy": str(accuracy),
         "final_loss": str(loss),
-        "epsilon": "inf" if float(settings["noise_multiplier"]) == 0 else "7.5",
+        "noise_multiplier": str(settings.get("noise_multiplier", 1.9)),
+        "epsilon": "inf" if settings.get("noise_multiplier") == "0.0" else "7.5",
         "uplink_bits_per_parameter": str(bits),
         "uplink_bits_per_client": str(bits * DIMENSION),
         "folder": work.folder,
@@ -38,10 +39,14 @@ def test_grid_has_no_work_twice_and_says_what_it_runs(name, scale):
     assert len({work.folder for work in grid}) == len(grid)
     for work in grid:
         labels, settings = work.labels, work.settings
-        assert float(settings["noise_multiplier"]) == labels["noise_multiplier"]
         assert int(settings["seed"]) == labels["seed"]
-        # A budget would end runs before their last round.
-        assert "target_epsilon" not in settings
+        # With both, a run would end where the budget is spent.
+        given, other = "noise_multiplier", "target_epsilon"
+        if "budget" in labels:
+            given, other = other, given
+        wanted = labels.get("budget", labels.get("noise_multiplier"))
+        assert float(settings[given]) == wanted
+        assert other not in settings
         # Clients that bring their own noise cannot be sampled.
         assert settings["noise_source"] == "helpers"
         assert settings["participation"] == "poisson"
@@ -65,34 +70,70 @@ def test_rate_of_one_has_no_sketch(name):
 def test_every_figure_of_the_sweep_has_the_uncompressed_run_to_compare_with():
     for name in ("secagg_fig2", "secagg_fig3", "secagg_fig4", "secagg_fig7"):
         grid = FIGURES[name].grid(figures.Setting("small"))
-        panels = {(w.labels["task"], w.labels["noise_multiplier"]) for w in grid}
-        plain = {
-            (w.labels["task"], w.labels["noise_multiplier"])
-            for w in grid
-            if w.labels["compression_rate"] == 1
-        }
-        assert panels == plain
+
+        def noise(work):
+            labels = work.labels
+            return labels["task"], labels.get("noise_multiplier", labels.get("budget"))
+
+        plain = {noise(w) for w in grid if w.labels["compression_rate"] == 1}
+        assert plain == {noise(work) for work in grid}
 
 
-def test_small_grid_fits_its_bits():
-    """No run of the small sweep is refused at the start."""
-    for name in ("secagg_fig2", "secagg_fig3", "secagg_fig7"):
-        for work in FIGURES[name].grid(figures.Setting("small")):
-            if work.labels["task"] != "digits":
-                continue
-            settings = work.settings
-            sketch = {}
-            if "compression_rate" in settings:
-                sketch = {"compression_rate": float(settings["compression_rate"])}
-            mechanism = mechanisms.MECHANISMS[settings["aggregator"]].config(
-                cohort_size=int(settings["cohort_size"]),
-                clip_norm=0.1,
-                noise_multiplier=float(settings["noise_multiplier"]),
-                bits=int(settings["bits"]),
-                noise_source="helpers",
-                **sketch,
-            )
-            mechanism.check_noise(DIMENSION)
+# What is known of the tasks' data: clients and parameters.
+TASKS = {
+    "digits": (100, 15_994),
+    "docs": (333, 157_172),
+    "emnist": (3400, 1_018_174),
+    "stackoverflow": (342_477, 4_050_748),
+}
+
+
+def mechanism_of(settings, noise_multiplier):
+    sketch = {}
+    if "compression_rate" in settings:
+        sketch = {"compression_rate": float(settings["compression_rate"])}
+    return mechanisms.MECHANISMS[settings["aggregator"]].config(
+        cohort_size=int(settings["cohort_size"]),
+        clip_norm=0.1,
+        noise_multiplier=noise_multiplier,
+        bits=int(settings["bits"]),
+        noise_source="helpers",
+        adaptive_clipping=settings.get("adaptive_clipping") == "true",
+        **sketch,
+    )
+
+
+@pytest.mark.parametrize("scale", figures.SCALES)
+def test_no_run_is_refused_for_its_bits(scale):
+    for name in ("secagg_fig2", "secagg_fig7"):
+        for work in FIGURES[name].grid(figures.Setting(scale)):
+            if work.settings["seed"] == "1":
+                z = float(work.settings["noise_multiplier"])
+                dimension = TASKS[work.labels["task"]][1]
+                mechanism_of(work.settings, z).check_noise(dimension)
+
+
+@pytest.mark.parametrize("scale", figures.SCALES)
+def test_every_budget_is_within_reach_of_its_bits(scale):
+    for work in FIGURES["secagg_table1"].grid(figures.Setting(scale)):
+        settings = work.settings
+        if settings["seed"] != "1" or work.labels["budget"] != 8.0 / (
+            1 if scale == "small" else 1.6
+        ):
+            continue
+        population, dimension = TASKS[work.labels["task"]]
+        plan = mechanisms.PoissonSampling(
+            population, int(settings["cohort_size"]), rounds=int(settings["rounds"])
+        )
+        delta = float(settings["target_delta"])
+        # The bits decide whether a budget can be met at all: some noise must do.
+        found = min(
+            accounting.epsilon(
+                mechanism_of(settings, z).dp_event(dimension, plan), delta
+            ).epsilon
+            for z in (1.9, 3.0, 5.0)
+        )
+        assert found < work.labels["budget"]
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -109,12 +150,12 @@ def test_drawing(name, tmp_path):
 
 
 def rows_of_table(accuracies):
-    """Rows over (rate, bits) at z=4 with one seed each."""
+    """Rows over (rate, bits) at one budget with one seed each."""
     grid = FIGURES["secagg_table1"].grid(figures.Setting("small"))
     rows = []
     for work in grid:
         key = work.labels["compression_rate"], work.labels["bits"]
-        if work.labels["noise_multiplier"] == 4.0 and key in accuracies:
+        if work.labels["budget"] == 8.0 and key in accuracies:
             rows.append(pretended(work, accuracies[key]))
     return rows
 
@@ -123,22 +164,22 @@ def test_table1_takes_the_fewest_bits_within_the_slack():
     rows = rows_of_table(
         {
             (1, 16): 0.900,
-            (1, 10): 0.8911,  # 0.99% below
-            (1, 8): 0.8909,  # 1.01% below
+            (1, 12): 0.8911,  # 0.99% below
+            (1, 10): 0.8909,  # 1.01% below
             (10, 16): 0.92,
-            (10, 8): 0.8911,
+            (10, 9): 0.8911,
             (100, 16): 0.85,
         }
     )
     found = {row["r"]: row for row in figures_secagg.table1(rows)}
-    assert found["1"]["b"] == "10"
-    assert found["10"]["b"] == "8"
-    assert found["10"]["bits per parameter"] == "0.8"
+    assert found["1"]["b"] == "12"
+    assert found["10"]["b"] == "9"
+    assert found["10"]["bits per parameter"] == "0.9"
     assert "100" not in found
 
 
 def test_table1_is_measured_against_the_most_bits():
-    rows = rows_of_table({(1, 16): 0.90, (1, 8): 0.5, (10, 8): 0.5})
+    rows = rows_of_table({(1, 16): 0.90, (1, 10): 0.5, (10, 9): 0.5})
     assert [row["b"] for row in figures_secagg.table1(rows)] == ["16"]
 
 
@@ -157,6 +198,9 @@ def test_fig8_compresses_as_much_as_secure_aggregation_asks_for():
     grid = FIGURES["secagg_fig8"].grid(figures.Setting("small"))
     found = figures_secagg.fig8([pretended(work) for work in grid])
     assert [(row["n"], row["r"]) for row in found] == [("10", "1"), ("50", "10")] * 2
+    paper = FIGURES["secagg_fig8"].grid(figures.Setting("paper"))
+    found = figures_secagg.fig8([pretended(work) for work in paper])
+    assert [(row["n"], row["r"]) for row in found] == [("100", "1"), ("1000", "15")] * 3
 
 
 @pytest.mark.parametrize("name", ["secagg_fig9", "secagg_fig10"])

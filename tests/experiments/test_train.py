@@ -305,6 +305,13 @@ def test_the_budget_stops_the_run(tmp_path):
         (["--no_such_flag"], "no_such_flag"),
         (
             [
+                *("--aggregator=sketched_ddg", "--noise_source=helpers"),
+                *("--bits=6", "--noise_multiplier=2"),
+            ],
+            "bits must be at least",
+        ),
+        (
+            [
                 *("--aggregator=sgmf", "--participation=once_per_epoch"),
                 "--matrix_file=/none.npz",
             ],

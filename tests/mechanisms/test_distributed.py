@@ -135,6 +135,19 @@ def test_a_grid_too_coarse_for_the_noise_says_what_fits(bound):
         dataclasses.replace(config, bits=bits - 1).check_noise(D)
 
 
+def test_a_grid_on_which_rounding_lengthens_a_vector_too_much_is_refused():
+    """A share may be wide enough and the rounded vector yet be many clips long."""
+    config = mechanisms.DistributedDiscreteGaussian(
+        50, 0.1, 4.0, 8, noise_source="helpers"
+    )
+    event = config.round_dp_event(15_994, 1.0)
+    gaussian = 2 / (2 * 4.0**2)
+    assert event.divergence_rate([2.0]).rate[0] * event.l2_squared_steps > 10 * gaussian
+    with pytest.raises(ValueError, match="bits must be at least 10 .* times the clip"):
+        config.check_noise(15_994)
+    dataclasses.replace(config, bits=10).check_noise(15_994)
+
+
 def test_the_exact_bound_allows_fewer_bits():
     def least(bound):
         config = mechanisms.DistributedDiscreteGaussian(

@@ -30,7 +30,7 @@ def test_mean_squared_error_and_bits():
         1000 * (1.3 * 0.5) ** 2 / 100**2
     )
     assert config.uplink_bits(1000) == config.downlink_bits(1000) == 32_000
-    assert adaptive().uplink_bits(1000) == 32_001
+    assert adaptive().uplink_bits(1000) == 32_002
     assert adaptive().downlink_bits(1000) == 32_032
 
 

@@ -83,6 +83,8 @@ def test_sparse_recovery_sizes():
         ("sketch_clip", 0.0),
         ("layers", "a,b"),
         ("layers", "5,0"),
+        ("layers", "inf"),
+        ("layers", "nan"),
         ("layer_rates", "2,3"),
         ("layer_rates", "0.5"),
     ],
@@ -107,3 +109,11 @@ def test_sparse_recovery_refuses(name, value):
     config = mechanisms.SparseRecovery(100, 1.0, 1.0, 14)
     with pytest.raises(ValueError, match=f"^{name} must be .*found {value}"):
         dataclasses.replace(config, **{name: value})
+
+
+@BOTH
+def test_more_rows_than_numbers_are_refused(config):
+    longer = dataclasses.replace(config, compression_rate=10.0, sketch_length=128)
+    assert longer.shape(1280).length == 128
+    with pytest.raises(ValueError, match="sketch_length must be at most .* 127.9"):
+        longer.shape(1279)
