@@ -109,7 +109,7 @@ def _works(cells: Iterable[Cell], setting: figures.Setting) -> list[figures.Work
 # Of each task: noise multipliers, compression rates, bits and cohort size.
 RATES: Mapping[str, Mapping[str, tuple]] = {
     "small": {
-        "digits": ((0.0, 1.0, 2.0, 4.0), (1, 5, 10, 30, 100, 300), 16, 50),
+        "digits": ((0.0, 2.0, 4.0), (1, 5, 10, 100, 300), 16, 50),
         "docs": ((0.0, 2.0), (1, 5, 20, 200), 18, 50),
     },
     "paper": {
@@ -390,8 +390,8 @@ def _table(cells: Sequence[Mapping[str, str]], title: str, width: float = 7.0):
     axis.set_title(title, fontsize=9)
     if cells:
         table = axis.table(
-            [[row.get(name, "") for name in columns] for row in cells],
-            colLabels=columns,
+            [[f" {row.get(name, '')} " for name in columns] for row in cells],
+            colLabels=[f" {name} " for name in columns],
             loc="center",
             cellLoc="center",
         )
