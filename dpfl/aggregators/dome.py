@@ -18,7 +18,11 @@ from dpfl.compression import adaptive_sketch, clipping, randomness
 
 
 class LocalNoiseCodec(base.Codec):
-    """Vectors, clipped already, plus N(0, a^2 I) of each client; an exact sum."""
+    """Vectors, clipped already, plus N(0, a^2 I) of each client; an exact sum.
+
+    If fewer clients report than the promised noise needs shares, the round fails before
+    anything is computed from the sum.
+    """
 
     has_private_randomness = True
 
@@ -52,8 +56,16 @@ class LocalNoiseCodec(base.Codec):
 
     def decode(self, state, total, sums, shared, noise_seed):
         """The mean."""
-        del sums, shared, noise_seed
-        mean = total / self._config.cohort_size
+        del shared, noise_seed
+        config = self._config
+        needed = config.cohort_size if config.noise_multiplier else 0
+        check = tf.debugging.Assert(
+            sums["clients"] >= needed,
+            [f"the sum is not opened: at least {needed} clients must report, found"]
+            + [tf.cast(sums["clients"], tf.int32)],
+        )
+        with tf.control_dependencies([check] if check is not None else []):
+            mean = total / config.cohort_size
         return base.Decoded(mean, state, collections.OrderedDict())
 
 
@@ -77,8 +89,7 @@ class DomeCodec(base.Codec):
 
     An update that is not finite counts as S (g - m) = 0, and its client still adds its
     noise. A client that does not report adds none, so the privacy is that of
-    `DomeDpEvent` if B clients report; with integer noise the sum is not opened if fewer
-    do.
+    `DomeDpEvent` if B clients report; the sum is not opened if fewer do.
 
     State: `steps` (int32, t), `first_moment` m' and `second_moment` v' (float32[d],
     each where it is used), and that of `AdaptiveSketch.initial_state`.

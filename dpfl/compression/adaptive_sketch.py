@@ -349,7 +349,9 @@ def _paper_rule(strengths: tf.Tensor, inside: tf.Tensor, outside: tf.Tensor) -> 
 def _eigen_rule(strengths: tf.Tensor, inside: tf.Tensor, outside: tf.Tensor) -> _Core:
     """The eigenvectors of S^T diag(L, 0) S + g g^T, which Y only approaches."""
     vector = tf.concat([inside, [outside]], 0)
-    matrix = tf.linalg.diag(tf.pad(strengths, [[0, 1]]))
+    # Where there is no direction outside, that axis must be the one that is dropped.
+    absent = tf.cast(outside == 0, tf.float64)
+    matrix = tf.linalg.diag(tf.concat([strengths, [-absent]], 0))
     matrix += vector[:, tf.newaxis] * vector
     values, vectors = tf.linalg.eigh(matrix)
     # TensorFlow sorts eigenvalues upwards; the least of k + 1 is dropped.

@@ -127,6 +127,15 @@ class Dome(base.NoiseMechanism):
                 f"found {participation.name}"
             )
 
+    def check_server_optimizer(self, name: str, momentum: Optional[float]) -> None:
+        """See base class; Adam's direction wants plain steps."""
+        if self.output == "adam" and (name != "sgd" or momentum):
+            found = name if name != "sgd" else f"server_momentum {momentum:g}"
+            raise ValueError(
+                "server_optimizer must be sgd with server_momentum 0, and a server_lr "
+                f"of 0.01 or so, where {self.name} has output 'adam', found {found}"
+            )
+
     def _check_dimension(self, dimension: int) -> None:
         if self.sketch_size > dimension:
             raise ValueError(

@@ -522,7 +522,13 @@ class Run:
             f"epsilon {report.epsilon:.4g} at delta {report.delta:.4g} over "
             f"{self.config.rounds} rounds by {report.method}, noise multiplier "
             f"{self.mechanism.noise_multiplier:.5g}{self._delta_note()}"
+            f"{self._energy_note()}"
         )
+
+    def _energy_note(self) -> str:
+        if not getattr(self.mechanism, "measures_energy", False):
+            return ""
+        return "; explained_energy is measured from the updates themselves, outside it"
 
     def _delta_note(self) -> str:
         """What is to be said of a delta that is too large to mean much."""

@@ -409,6 +409,17 @@ class TestComputation:
         assert process.next.type_signature.is_equivalent_to(expected)
 
 
+class TestMissingClients:
+    def test_a_sum_with_too_little_noise_is_not_opened(self, run_codec):
+        x = tf.zeros([3, 20])
+        quiet = dome.DomeCodec(make(0.0, cohort_size=4, sketch_size=6), 20)
+        run_codec(quiet, x, 0)
+        noisy = dome.DomeCodec(make(1.0, cohort_size=4, sketch_size=6), 20)
+        with pytest.raises(tf.errors.InvalidArgumentError, match="at least 4 clients"):
+            run_codec(noisy, x, 0)
+        run_codec(noisy, tf.zeros([4, 20]), 0)
+
+
 class TestExecution:
     def test_replay_through_a_checkpoint(self, tff_context):
         value_type = tff.to_type(
@@ -451,7 +462,8 @@ class TestExecution:
         rank = outputs[0].measurements["retained_rank"]
         missing = (config.resolved_max_rank - rank) * 16 * 16
         assert measured["downlink_bits"] == config.downlink_bits(16) - missing
-        empty = process.next(state, [])
+        quiet = dome.build(make(), seed=1).create(value_type)
+        empty = quiet.next(quiet.initialize(), [])
         assert all(np.isfinite(list(empty.measurements.values())))
 
     def test_federated_averaging_with_plain_sgd(self, tff_context):

@@ -251,6 +251,29 @@ def test_orthonormal_after_a_thousand_updates(rule):
     assert max(worst) < 1e-5
 
 
+def test_without_probes_gradients_within_change_no_subspace():
+    """What clients' projections decode to lies in the sketch, which must not shrink."""
+    sketch = make(64, 8, 8, has_probes=False)
+    state = dict(sketch.initial_state())
+    spans = []
+    for number in range(30):
+        kept = adaptive_sketch.unpack(state["basis"])[: state["rank"]]
+        basis = sketch.expand(kept, SEED)
+        rows = adaptive_sketch.dense(basis).numpy()
+        np.testing.assert_allclose(rows @ rows.T, np.eye(8), atol=1e-5)
+        spans.append(rows)
+        gradient = randomness.standard_normal(randomness.fold_in(SEED, number), 64)
+        decoded = adaptive_sketch.lift(basis, adaptive_sketch.project(basis, gradient))
+        new = sketch.update(basis, state["strengths"], state["rank"], decoded)
+        state = {
+            "basis": adaptive_sketch.pack(new.directions),
+            "strengths": new.strengths,
+            "rank": new.rank,
+        }
+    shared = np.square(spans[0] @ spans[-1].T).sum() / 8
+    assert shared > 0.999
+
+
 def test_pack_keeps_eight_bits():
     values = tf.constant([0.0, 1.0, -0.3, 1e-30, -7e20])
     back = adaptive_sketch.unpack(adaptive_sketch.pack(values)).numpy()

@@ -168,7 +168,7 @@ def test_kills_at_any_moment_change_nothing(reference, tmp_path):
 DOME = [
     *("--task=digits", "--aggregator=dome", "--participation=once_per_epoch"),
     *("--num_clients=40", "--cohort_size=10", "--client_epochs=1", "--sketch_size=16"),
-    *("--rounds=8", "--checkpoint_every=2", "--eval_every=4"),
+    *("--rounds=8", "--checkpoint_every=2", "--eval_every=4", "--server_momentum=0"),
 ]
 
 

@@ -72,6 +72,14 @@ def test_a_client_in_every_round_is_charged_for_every_round():
     assert event.rho == pytest.approx(150 / (2 * 2.0**2))
 
 
+def test_adam_twice_is_refused():
+    for name, momentum in (("adam", None), ("sgd", 0.9)):
+        with pytest.raises(ValueError, match="server_optimizer must be sgd with"):
+            make().check_server_optimizer(name, momentum)
+        make(output="gradient").check_server_optimizer(name, momentum)
+    make().check_server_optimizer("sgd", 0.0)
+
+
 def test_poisson_sampling_is_refused():
     with pytest.raises(ValueError, match="once_per_epoch or fixed.*found poisson"):
         make().dp_event(100, mechanisms.PoissonSampling(1000, 20, 150))
