@@ -28,14 +28,23 @@ from experiments import (
     cli,
     figures,
     figures_csgm,
+    figures_dome,
     figures_mean,
     figures_mf,
     figures_secagg,
+    figures_secagg_exact,
 )
 
 FIGURES: dict[str, figures.Figure] = {
     figure.name: figure
-    for module in (figures_csgm, figures_mean, figures_mf, figures_secagg)
+    for module in (
+        figures_csgm,
+        figures_mean,
+        figures_mf,
+        figures_secagg,
+        figures_dome,
+        figures_secagg_exact,
+    )
     for figure in module.FIGURES
 }
 

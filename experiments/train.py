@@ -51,7 +51,11 @@ _SERVER_MOMENTUM = flags.DEFINE_float(
     "server_momentum", None, "Momentum of the server's SGD, or Adam's beta_1."
 )
 _SERVER_OPTIMIZER = flags.DEFINE_enum(
-    "server_optimizer", "sgd", training.SERVER_OPTIMIZERS, "The server's optimizer."
+    "server_optimizer",
+    "sgd",
+    training.SERVER_OPTIMIZERS,
+    "The server's optimizer; adam_uncorrected does not correct the moments' start, "
+    "adam_debiased takes the noise of 'gaussian' off the second moment.",
 )
 _WEIGHTED = flags.DEFINE_bool(
     "weighted", False, "Weight clients by their examples; for --aggregator=none alone."

@@ -28,6 +28,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from dpfl.tasks.base import Task
+from dpfl.training import adam
 
 SERVER_OPTIMIZERS: dict[str, Callable[..., tff.learning.optimizers.Optimizer]] = {
     "sgd": lambda lr, momentum: tff.learning.optimizers.build_sgdm(
@@ -35,6 +36,12 @@ SERVER_OPTIMIZERS: dict[str, Callable[..., tff.learning.optimizers.Optimizer]] =
     ),
     "adam": lambda lr, momentum: tff.learning.optimizers.build_adam(
         lr, beta_1=momentum
+    ),
+    "adam_uncorrected": lambda lr, momentum: adam.Adam(
+        lr, beta_1=momentum, corrects_start=False
+    ),
+    "adam_debiased": lambda lr, momentum, noise_variance: adam.Adam(
+        lr, beta_1=momentum, noise_variance=noise_variance
     ),
 }
 
@@ -319,14 +326,19 @@ def _finite_or_initial(metrics: Any, initial: Any) -> Any:
 
 
 def build_server_optimizer(
-    name: str, learning_rate: float, momentum: Optional[float] = None
+    name: str,
+    learning_rate: float,
+    momentum: Optional[float] = None,
+    noise_variance: Optional[float] = None,
 ) -> tff.learning.optimizers.Optimizer:
     """The server's optimizer.
 
     Args:
       name: One of `SERVER_OPTIMIZERS`.
       learning_rate: Its step.
-      momentum: For 'sgd' the momentum, None for none; for 'adam' beta_1, None for 0.9.
+      momentum: For 'sgd' the momentum, None for none; else beta_1, None for 0.9.
+      noise_variance: For 'adam_debiased' alone: what the noise adds to the expected
+        square of a coordinate of the aggregate.
 
     Raises:
       ValueError: If there is no such optimizer.
@@ -336,7 +348,8 @@ def build_server_optimizer(
             f"server_optimizer must be one of {sorted(SERVER_OPTIMIZERS)}, "
             f"found {name!r}"
         )
-    default = {"sgd": 0.0, "adam": 0.9}[name]
+    default = 0.0 if name == "sgd" else 0.9
+    more = {} if noise_variance is None else {"noise_variance": noise_variance}
     return SERVER_OPTIMIZERS[name](
-        learning_rate, default if momentum is None else momentum
+        learning_rate, default if momentum is None else momentum, **more
     )
