@@ -88,7 +88,7 @@ def _work(
 
 TITLES = {
     "dome": "DOME",
-    "dome_published": "DOME, sketch as published",
+    "dome_published": "DOME, published sketch, r at most k/4",
     "dome_whole": "DOME, no mean removal",
     "dome_sgd": "DOME, no mean removal, SGD",
     "sketched_ddg": "sketched DDG, SGD",
@@ -159,7 +159,7 @@ COMPARISONS: Mapping[str, Mapping[str, Comparison]] = {
                 "dome_sgd": (0.012, 300.0),
                 "sketched_ddg": (0.3, 0.2),
                 "l2_csgm": (0.3, 0.03),
-                "gaussian_sgd": (0.3, 0.5),
+                "gaussian_sgd": (0.3, 0.2),
                 "gaussian_adam": (0.3, 0.03),
                 "gaussian_adam_debiased": (0.3, 0.03),
             },
@@ -218,12 +218,12 @@ TRIED: Mapping[str, Mapping[str, tuple[Sequence[float], Sequence[float]]]] = {
         "gaussian_adam_debiased": ((0.1,), (0.01, 0.03, 0.1)),
     },
     "docs": {
-        "dome": ((0.012,), (0.003, 0.01, 0.03)),
+        "dome": ((0.012,), (0.001, 0.003, 0.01, 0.03)),
         "dome_whole": ((0.012,), (0.01, 0.03, 0.1)),
-        "dome_sgd": ((0.012,), (100.0, 300.0)),
+        "dome_sgd": ((0.012,), (100.0, 300.0, 1000.0)),
         "sketched_ddg": ((0.3,), (0.1, 0.2, 0.5)),
         "l2_csgm": ((0.3,), (0.003, 0.01, 0.03, 0.1)),
-        "gaussian_sgd": ((0.3,), (0.5, 1.0)),
+        "gaussian_sgd": ((0.3,), (0.2, 0.5, 1.0)),
         "gaussian_adam": ((0.3,), (0.01, 0.03, 0.1)),
         "gaussian_adam_debiased": ((0.3,), (0.01, 0.03, 0.1)),
     },
@@ -527,6 +527,7 @@ SEEN = {
     NO_PROBES: "no probes",
     "dome_whole": TITLES["dome_whole"],
 }
+_BELOW: Mapping[str, Any] = {"loc": "lower center", "ncol": 4, "fontsize": 8}
 SEEN_COLUMNS = {
     "aggregator_explained_energy": "explained energy",
     "aggregator_subspace_overlap": "overlap with the round before",
@@ -559,7 +560,7 @@ def _energy_draw(rows: figures.Rows, scale: str):
     picture, axes = plt.subplots(
         len(tasks),
         len(SEEN_COLUMNS),
-        figsize=(4.0 * len(SEEN_COLUMNS), 3.1 * len(tasks)),
+        figsize=(3.5 * len(SEEN_COLUMNS), 2.5 * len(tasks) + 0.5),
         squeeze=False,
     )
     for line, task in zip(axes, tasks):
@@ -580,8 +581,9 @@ def _energy_draw(rows: figures.Rows, scale: str):
         size = int(dome_flags(task)["sketch_size"])
         line[0].axhline(size / DIMENSIONS[task], color="k", ls=":", lw=1, label="k/d")
         line[0].set_yscale("log")
-        line[0].legend(fontsize=6)
-    picture.tight_layout()
+        line[-1].set_yscale("log")
+    picture.tight_layout(rect=(0, 0.5 / picture.get_figheight(), 1, 1))
+    picture.legend(*axes[0, 0].get_legend_handles_labels(), **_BELOW)
     return picture
 
 
