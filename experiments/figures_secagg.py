@@ -109,8 +109,8 @@ def _works(cells: Iterable[Cell], setting: figures.Setting) -> list[figures.Work
 # Of each task: noise multipliers, compression rates, bits and cohort size.
 RATES: Mapping[str, Mapping[str, tuple]] = {
     "small": {
-        "digits": ((0.0, 2.0, 4.0), (1, 5, 10, 100, 300), 16, 50),
-        "docs": ((0.0, 2.0), (1, 5, 20, 200), 18, 50),
+        "digits": ((0.0, 2.0, 4.0), (1, 5, 10, 100), 16, 50),
+        "docs": ((0.0, 2.0), (1, 20, 200), 18, 50),
     },
     "paper": {
         "emnist": ((0.0, 0.1, 0.3, 0.5), (1, 4, 5, 10, 20, 30, 40, 50, 60), 16, 100),
