@@ -193,6 +193,14 @@ def _name_of(row: Mapping[str, str]) -> str:
 # falls.
 MEASURES = {"docs": ("eval_loss", "test loss")}
 ACCURACY = ("eval_accuracy", "test accuracy")
+# The names under which a results table keeps what a run ended with.
+FINAL_COLUMNS = {"eval_accuracy": "final_accuracy", "eval_loss": "final_loss"}
+
+
+def final_measure(task: str) -> tuple[str, str]:
+    """What a task's runs are judged by: column of a results table, and words for it."""
+    column, words = MEASURES.get(task, ACCURACY)
+    return FINAL_COLUMNS[column], words
 
 
 def _training_draw(rows: figures.Rows, scale: str):

@@ -17,7 +17,7 @@ from typing import Any, Optional
 
 from dpfl import mechanisms
 from experiments import figures
-from experiments.figures_csgm import ACCURACY, MEASURES
+from experiments.figures_csgm import final_measure
 
 SOURCE = "DOME (Nicolas et al. 2025)"
 SWEEP = "dome_sweep"
@@ -51,8 +51,6 @@ SKETCH_ROWS = 16
 # What a message of L2-CSGM has beside its values: their number, and a seed.
 CSGM_BITS = 160
 NO_NOISE = math.inf
-# The names under which a row keeps what is shown of a run.
-_COLUMNS = {"eval_accuracy": "final_accuracy", "eval_loss": "final_loss"}
 
 
 def problem_flags(task: str) -> dict[str, str]:
@@ -301,12 +299,6 @@ def _compare_grid(setting: figures.Setting) -> list[figures.Work]:
 # ---- drawing ----
 
 
-def _measure(task: str) -> tuple[str, str]:
-    """Column of the results table and words for it."""
-    column, words = MEASURES.get(task, ACCURACY)
-    return _COLUMNS[column], words
-
-
 def _budget(epsilon: str) -> str:
     if math.isinf(float(epsilon)):
         return "no noise"
@@ -335,7 +327,7 @@ def _dots(
     axis: Any, rows: figures.Rows, titles: Mapping[str, str], *, with_bits: bool
 ) -> None:
     """A line for each mechanism, a dot with its range for each budget."""
-    column, words = _measure(rows[0]["task"])
+    column, words = final_measure(rows[0]["task"])
     shown = [name for name in titles if figures.where(rows, mechanism=name)]
     budgets = _budgets(rows)
     for i, epsilon in enumerate(budgets):
@@ -398,7 +390,7 @@ def _tuning_draw(rows: figures.Rows, scale: str):
         1, len(tasks), figsize=(5.4 * len(tasks), 4.2), squeeze=False
     )
     for axis, task in zip(axes[0], tasks):
-        column, words = _measure(task)
+        column, words = final_measure(task)
         runs = figures.where(rows, task=task)
         for i, name in enumerate(TITLES):
             own = figures.where(runs, mechanism=name)
@@ -505,7 +497,7 @@ def _ablations_draw(rows: figures.Rows, scale: str):
     import matplotlib.pyplot as plt
 
     titles = {name: each.title for name, each in ablations(scale).items()}
-    column, _ = _measure(rows[0]["task"])
+    column, _ = final_measure(rows[0]["task"])
     picture, axis = plt.subplots(figsize=(6.2, 4.6))
     budgets = _budgets(rows)
     for epsilon in budgets:

@@ -18,7 +18,7 @@ import numpy as np
 
 from dpfl import mechanisms
 from experiments import figures
-from experiments.figures_csgm import ACCURACY, MEASURES
+from experiments.figures_csgm import final_measure
 
 CHEN = "Chen et al. 2022"
 SWEEP = "secagg_sweep"
@@ -32,8 +32,6 @@ FLAGFILES = {
 SLACK = {"digits": 0.01, "docs": 0.04, "emnist": 0.01, "stackoverflow": 0.04}
 SEEDS = {"digits": (1, 2), "docs": (1, 2), "emnist": range(1, 6)}
 SEEDS["stackoverflow"] = SEEDS["emnist"]
-# The names under which a row keeps what is shown of a run.
-_COLUMNS = {"eval_accuracy": "final_accuracy", "eval_loss": "final_loss"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,43 +131,54 @@ def _fig2_grid(setting: figures.Setting) -> list[figures.Work]:
     return _works(_rates_cells(setting.scale), setting)
 
 
-def _measure(task: str) -> tuple[str, str]:
-    """Column of the results table and words for it."""
-    column, words = MEASURES.get(task, ACCURACY)
-    return _COLUMNS[column], words
-
-
 def _is_loss(task: str) -> bool:
-    return _measure(task)[0] == "final_loss"
+    return final_measure(task)[0] == "final_loss"
 
 
 def _bar(rows: figures.Rows, task: str) -> float:
     """The worst measure that the slack allows, from uncompressed runs."""
-    column, _ = _measure(task)
+    column, _ = final_measure(task)
     mean, _, _ = figures.mean_and_range(rows, column)
     return mean * (1 + SLACK[task] if _is_loss(task) else 1 - SLACK[task])
 
 
 def _within(rows: figures.Rows, bar: float, task: str) -> bool:
-    mean, _, _ = figures.mean_and_range(rows, _measure(task)[0])
+    mean, _, _ = figures.mean_and_range(rows, final_measure(task)[0])
     return mean <= bar if _is_loss(task) else mean >= bar
 
 
 def _line(
-    axis: Any, rows: figures.Rows, x: str, task: str, **style: Any
-) -> Optional[list[float]]:
-    """Means with ranges over seeds against a column; returns the means."""
-    column, _ = _measure(task)
+    axis: Any, rows: figures.Rows, x: str, task: str, color: str, label: str
+) -> None:
+    """Means with ranges over seeds against a column."""
+    column, _ = final_measure(task)
     values = sorted(figures.distinct(rows, x), key=float)
     if not values:
-        return None
+        return
     points = [
         (float(v), *figures.mean_and_range(figures.where(rows, **{x: v}), column))
         for v in values
     ]
     places, means, down, up = zip(*points)
-    axis.errorbar(places, means, yerr=(down, up), ms=4, lw=1, capsize=2, **style)
-    return list(means)
+    axis.errorbar(
+        places,
+        means,
+        yerr=(down, up),
+        fmt="o-",
+        ms=4,
+        lw=1,
+        capsize=2,
+        color=color,
+        label=label,
+    )
+
+
+def _finish(axis: Any, task: str, x_label: str) -> None:
+    """What all panels with lines have in common."""
+    axis.set(xscale="log", xlabel=x_label)
+    axis.set_ylabel("final " + final_measure(task)[1])
+    axis.grid(alpha=0.3)
+    axis.legend(fontsize=8)
 
 
 def _noise_label(rows: figures.Rows) -> str:
@@ -202,15 +211,7 @@ def _fig2_draw(rows: figures.Rows, scale: str):
         for i, z in enumerate(figures.distinct(runs, "noise_multiplier")):
             chosen = figures.where(runs, noise_multiplier=z)
             label, color = _noise_label(chosen), f"C{i}"
-            _line(
-                axis,
-                chosen,
-                "compression_rate",
-                task,
-                fmt="o-",
-                color=color,
-                label=label,
-            )
+            _line(axis, chosen, "compression_rate", task, color, label)
             plain = figures.where(chosen, compression_rate=1)
             if plain:
                 axis.axhline(_bar(plain, task), color=color, ls=":", lw=0.8)
@@ -219,10 +220,7 @@ def _fig2_draw(rows: figures.Rows, scale: str):
             f"{SLACK[task]:.0%} off r=1",
             fontsize=9,
         )
-        axis.set(xscale="log", xlabel="compression rate r")
-        axis.set_ylabel("final " + _measure(task)[1])
-        axis.grid(alpha=0.3)
-        axis.legend(fontsize=8)
+        _finish(axis, task, "compression rate r")
     picture.suptitle(
         "; ".join(
             f"{task}: {figures.seeds(figures.where(rows, task=task))}" for task in tasks
@@ -305,7 +303,6 @@ def _fig3_draw(rows: figures.Rows, scale: str):
                 chosen,
                 "uplink_bits_per_parameter",
                 task,
-                fmt="o-",
                 color=f"C{i}",
                 label=label,
             )
@@ -316,17 +313,14 @@ def _fig3_draw(rows: figures.Rows, scale: str):
         if plain:
             axis.axhline(_bar(plain, task), color="k", ls=":", lw=0.8)
         axis.set_title(f"{task}, {_noise_label(runs)}", fontsize=9)
-        axis.set(xscale="log", xlabel="bits per parameter, b m / d")
-        axis.set_ylabel("final " + _measure(task)[1])
-        axis.grid(alpha=0.3)
-        axis.legend(fontsize=8)
+        _finish(axis, task, "bits per parameter, b m / d")
     picture.suptitle(f"numbers: bits b; dots: slack; {figures.seeds(rows)}", fontsize=9)
     picture.tight_layout()
     return picture
 
 
 def _name_points(axis: Any, rows: figures.Rows, task: str) -> None:
-    column, _ = _measure(task)
+    column, _ = final_measure(task)
     for bits in figures.distinct(rows, "bits"):
         runs = figures.where(rows, bits=bits)
         mean, _, _ = figures.mean_and_range(runs, column)
@@ -366,7 +360,7 @@ def table1(rows: figures.Rows) -> list[dict[str, str]]:
 
 def _table1_row(group: figures.Rows) -> dict[str, str]:
     first = group[0]
-    column, words = _measure(first["task"])
+    column, words = final_measure(first["task"])
     values = np.array([float(row[column]) for row in group])
     deviation = values.std(ddof=1) if len(values) > 1 else 0.0
     return {
@@ -447,20 +441,9 @@ def _fig4_draw(rows: figures.Rows, scale: str):
         names = {"default": "large model", small: f"small model ({small})"}
         for i, (model, name) in enumerate(names.items()):
             chosen = figures.where(runs, model=model)
-            _line(
-                axis,
-                chosen,
-                "kilobytes",
-                task,
-                fmt="o-",
-                color=f"C{i}",
-                label=name,
-            )
+            _line(axis, chosen, "kilobytes", task, color=f"C{i}", label=name)
         axis.set_title(f"{task}, {_noise_label(runs)}", fontsize=9)
-        axis.set(xscale="log", xlabel="kB up, a client and round")
-        axis.set_ylabel("final " + _measure(task)[1])
-        axis.grid(alpha=0.3)
-        axis.legend(fontsize=8)
+        _finish(axis, task, "kB up, a client and round")
     picture.suptitle(figures.seeds(rows), fontsize=9)
     picture.tight_layout()
     return picture
@@ -511,24 +494,13 @@ def _fig7_draw(rows: figures.Rows, scale: str):
         for i, cohort in enumerate(figures.distinct(runs, "cohort_size")):
             chosen = figures.where(runs, cohort_size=cohort)
             label = f"n={cohort}{_epsilon_label(chosen)}"
-            _line(
-                axis,
-                chosen,
-                "compression_rate",
-                task,
-                fmt="o-",
-                color=f"C{i}",
-                label=label,
-            )
+            _line(axis, chosen, "compression_rate", task, color=f"C{i}", label=label)
             plain = figures.where(chosen, compression_rate=1)
             if plain:
                 axis.axhline(_bar(plain, task), color=f"C{i}", ls=":", lw=0.8)
         z = float(runs[0]["noise_multiplier"])
         axis.set_title(f"{task}, z={z:g}", fontsize=9)
-        axis.set(xscale="log", xlabel="compression rate r")
-        axis.set_ylabel("final " + _measure(task)[1])
-        axis.grid(alpha=0.3)
-        axis.legend(fontsize=8)
+        _finish(axis, task, "compression rate r")
     picture.suptitle(f"dots: slack off r=1; {figures.seeds(rows)}", fontsize=9)
     picture.tight_layout()
     return picture
@@ -627,7 +599,7 @@ def _layers_draw(rows: figures.Rows, scale: str):
 
     del scale
     task = rows[0]["task"]
-    column, words = _measure(task)
+    column, words = final_measure(task)
     down, across = figures.distinct(rows, "embedding"), figures.distinct(rows, "rest")
     values = np.full((len(down), len(across)), np.nan)
     picture, axis = plt.subplots(figsize=(5.2, 3.6))

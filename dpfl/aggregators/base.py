@@ -185,6 +185,26 @@ class Codec(abc.ABC):
         """
 
 
+def opened(total: Structure, clients: tf.Tensor, needed: int) -> Structure:
+    """A sum, once it is sure that it carries the noise that was promised.
+
+    Args:
+      total: Tensors.
+      clients: Scalar, how many reported and so added their share of noise.
+      needed: How many shares the promised noise needs; 0 for none.
+
+    Raises:
+      InvalidArgumentError: When it runs, if fewer clients reported.
+    """
+    check = tf.debugging.Assert(
+        clients >= needed,
+        [f"the sum is not opened: at least {needed} clients must report, found"]
+        + [tf.cast(clients, tf.int32)],
+    )
+    with tf.control_dependencies([check] if check is not None else []):
+        return tf.nest.map_structure(tf.identity, total)
+
+
 class CodecFactory(tff.aggregators.UnweightedAggregationFactory):
     """The `UnweightedAggregationFactory` of a codec.
 

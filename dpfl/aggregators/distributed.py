@@ -253,14 +253,7 @@ class IntegerCodec(base.Codec):
         config = self._config
         if not config.noise_multiplier or config.noise_source != "clients":
             return total
-        needed = config.noise_shares
-        check = tf.debugging.Assert(
-            clients >= needed,
-            [f"the sum is not opened: at least {needed} clients must report, found"]
-            + [tf.cast(clients, tf.int32)],
-        )
-        with tf.control_dependencies([check] if check is not None else []):
-            return tf.nest.map_structure(tf.identity, total)
+        return base.opened(total, clients, config.noise_shares)
 
     def _integers(
         self,

@@ -59,13 +59,7 @@ class LocalNoiseCodec(base.Codec):
         del shared, noise_seed
         config = self._config
         needed = config.cohort_size if config.noise_multiplier else 0
-        check = tf.debugging.Assert(
-            sums["clients"] >= needed,
-            [f"the sum is not opened: at least {needed} clients must report, found"]
-            + [tf.cast(sums["clients"], tf.int32)],
-        )
-        with tf.control_dependencies([check] if check is not None else []):
-            mean = total / config.cohort_size
+        mean = base.opened(total, sums["clients"], needed) / config.cohort_size
         return base.Decoded(mean, state, collections.OrderedDict())
 
 
