@@ -32,14 +32,43 @@ PathLike = Union[str, "os.PathLike[str]"]
 
 # Stands before the ending of the name of a file that is not whole yet.
 _PARTIAL = ".part"
+_PRIVATE_FILE = 0o600
+_PRIVATE_FOLDER = 0o700
 
 
 class InUseError(ValueError):
     """Another process holds a folder."""
 
 
+def private_folder(path: PathLike) -> pathlib.Path:
+    """Makes a folder that nobody but its owner can read, whatever the umask.
+
+    A folder that is there already keeps its mode: it may hold more than dpfl's files.
+    The ones above it are made as the umask says.
+
+    Args:
+      path: The folder.
+
+    Returns:
+      Its path.
+
+    Raises:
+      OSError: If it cannot be made, or something else has its name.
+    """
+    folder = pathlib.Path(path)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(mode=_PRIVATE_FOLDER)
+    except FileExistsError:
+        if not folder.is_dir():
+            raise
+    else:
+        folder.chmod(_PRIVATE_FOLDER)
+    return folder
+
+
 @contextlib.contextmanager
-def atomically(path: PathLike) -> Iterator[IO[bytes]]:
+def atomically(path: PathLike, private: bool = False) -> Iterator[IO[bytes]]:
     """Opens a file for writing that takes its name only once it is whole.
 
     The content is on the disk before the name is; after an exception, or a kill, the
@@ -47,6 +76,8 @@ def atomically(path: PathLike) -> Iterator[IO[bytes]]:
 
     Args:
       path: The file; its folder must be there.
+      private: Whether only its owner can read it, whatever the umask and whoever could
+        read the file before. Others get what the umask leaves, or the old file's mode.
 
     Yields:
       A binary file that can be written and sought.
@@ -54,16 +85,18 @@ def atomically(path: PathLike) -> Iterator[IO[bytes]]:
     Raises:
       OSError: If it cannot be written.
     """
-    with replacing(path) as partial, open(partial, "wb") as file:
+    with replacing(path, private) as partial, open(partial, "wb") as file:
         yield file
 
 
 @contextlib.contextmanager
-def replacing(path: PathLike) -> Iterator[pathlib.Path]:
+def replacing(path: PathLike, private: bool = False) -> Iterator[pathlib.Path]:
     """As `atomically`, for what writes to a path and not to an open file.
 
     Args:
       path: The file; its folder must be there.
+      private: As for `atomically`. What writes must open the path that is there, and
+        not put another file in its place.
 
     Yields:
       The path to write to, in the same folder and with the same ending.
@@ -74,12 +107,19 @@ def replacing(path: PathLike) -> Iterator[pathlib.Path]:
     # What a link leads to is replaced, not the link.
     path = pathlib.Path(os.path.realpath(path))
     partial = path.with_name(f".{path.stem}.{os.getpid()}{_PARTIAL}{path.suffix}")
+    # What a kill left under this name, or what somebody put there to be written to.
+    partial.unlink(missing_ok=True)
     try:
+        if private:
+            # Before anything is in it: nobody can have it open for reading.
+            os.close(os.open(partial, os.O_CREAT | os.O_EXCL, _PRIVATE_FILE))
+            partial.chmod(_PRIVATE_FILE)
         yield partial
         with open(partial, "r+b") as file:
             os.fsync(file.fileno())
-        with contextlib.suppress(FileNotFoundError):
-            partial.chmod(stat.S_IMODE(path.stat().st_mode))
+        if not private:
+            with contextlib.suppress(FileNotFoundError):
+                partial.chmod(stat.S_IMODE(path.stat().st_mode))
         os.replace(partial, path)
     except BaseException:
         partial.unlink(missing_ok=True)
@@ -87,24 +127,35 @@ def replacing(path: PathLike) -> Iterator[pathlib.Path]:
     _sync_directory(path.parent)
 
 
-def write_atomically(path: PathLike, content: Union[bytes, str]) -> None:
+def write_atomically(
+    path: PathLike, content: Union[bytes, str], private: bool = False
+) -> None:
     """Writes a file so that it is there whole, or as it was before.
 
     Args:
       path: The file; its folder must be there.
       content: Bytes, or a text to be written as UTF-8.
+      private: As for `atomically`.
 
     Raises:
       OSError: If it cannot be written; the old file is then untouched.
     """
-    with atomically(path) as file:
+    with atomically(path, private) as file:
         file.write(content.encode() if isinstance(content, str) else content)
 
 
-def write_json(path: PathLike, content: Mapping[str, Any]) -> None:
-    """Writes JSON atomically; NaN and infinity become the strings 'nan' and 'inf'."""
+def write_json(
+    path: PathLike, content: Mapping[str, Any], private: bool = False
+) -> None:
+    """Writes JSON atomically; NaN and infinity become the strings 'nan' and 'inf'.
+
+    Args:
+      path: The file; its folder must be there.
+      content: What `plain` can make JSON of.
+      private: As for `atomically`.
+    """
     text = json.dumps(plain(content), indent=2, allow_nan=False)
-    write_atomically(path, f"{text}\n")
+    write_atomically(path, f"{text}\n", private)
 
 
 def save_figure(figure: Any, path: PathLike, **options: Any) -> None:

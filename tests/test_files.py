@@ -1,7 +1,9 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
+import contextlib
 import os
+import stat
 
 import pytest
 
@@ -51,3 +53,58 @@ def test_a_link_stays_a_link(tmp_path):
     files.write_atomically(tmp_path / "link", "new")
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "real").read_bytes() == b"new"
+
+
+@contextlib.contextmanager
+def umask(mask):
+    before = os.umask(mask)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def mode(path):
+    return stat.S_IMODE(os.stat(path).st_mode)
+
+
+@pytest.mark.parametrize("mask", [0, 0o022, 0o777])
+def test_private_files_and_folders_are_their_owners_whatever_the_umask(tmp_path, mask):
+    with umask(mask):
+        folder = files.private_folder(tmp_path / "run")
+        with files.replacing(folder / "model", private=True) as partial:
+            assert mode(partial) == 0o600
+            partial.write_bytes(b"new")
+        files.write_json(folder / "manifest", {"seed": 1}, private=True)
+    with umask(0o022):
+        files.write_atomically(folder / "open", "x")
+    assert mode(folder) == 0o700
+    assert mode(folder / "model") == mode(folder / "manifest") == 0o600
+    assert mode(folder / "open") == 0o644
+
+
+def test_a_file_becomes_private_when_it_is_replaced(tmp_path):
+    path = tmp_path / "manifest"
+    path.write_bytes(b"old")
+    path.chmod(0o644)
+    files.write_atomically(path, "new", private=True)
+    assert mode(path) == 0o600 and path.read_text() == "new"
+
+
+def test_a_folder_that_is_there_keeps_its_mode(tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine").chmod(0o755)
+    assert mode(files.private_folder(tmp_path / "mine")) == 0o755
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(FileExistsError):
+        files.private_folder(tmp_path / "file")
+
+
+@pytest.mark.parametrize("private", [False, True])
+def test_a_link_under_the_partial_name_is_not_followed(tmp_path, private):
+    (tmp_path / "victim").write_bytes(b"safe")
+    link = tmp_path / f".out.{os.getpid()}.part"
+    link.symlink_to(tmp_path / "victim")
+    files.write_atomically(tmp_path / "out", "new", private)
+    assert (tmp_path / "victim").read_bytes() == b"safe"
+    assert (tmp_path / "out").read_bytes() == b"new"
