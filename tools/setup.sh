@@ -49,9 +49,10 @@ rm -rf .venv
 "$python" -m venv .venv || fail \
   "'$python -m venv .venv' failed; on Debian and Ubuntu the package python3-venv provides it."
 # The list is complete, so nothing is left to resolve: TensorFlow Federated's own pin
-# of jaxlib names a version that is no longer published.
+# of jaxlib names a version that is no longer published. Each file is checked against
+# the digests in the list.
 .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
-  -r requirements.txt
+  --require-hashes -r requirements.txt
 .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
   --no-build-isolation -e .
 echo "$wanted" > "$stamp"

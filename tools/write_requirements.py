@@ -6,13 +6,16 @@
 Needs `uv` on the path. Writes dpfl/requirements-tff.txt, which the wheel carries, and
 requirements.txt, which adds what tests, checks and site need. Both are complete, so
 that they are installed with --no-deps: TensorFlow Federated's own pins cannot be met.
+Each pin has the digests of its files, and pip takes no other file for it.
 Pins in the files stay; delete a line, or a file, to have it chosen again.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -47,21 +50,53 @@ SHORT: dict[tuple[bool, ...], str] = {
 HEADER = "# Made by tools/write_requirements.py; install with --no-deps.\n"
 
 
-def pins(source: Path) -> list[str]:
-    """Returns the lines that pin everything `source` leads to, where TFF is."""
+@dataclasses.dataclass(frozen=True)
+class Pin:
+    """A version of a package, and the digests of its published files.
+
+    Attributes:
+      requirement: The version, with the marker that matters where TFF is.
+      hashes: SHA-256 of each file that the index has of it, as pip's options.
+    """
+
+    requirement: str
+    hashes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return " \\\n    ".join([self.requirement, *self.hashes])
+
+
+def pins(source: Path) -> list[Pin]:
+    """Returns the pins of everything `source` leads to, where TFF is."""
     kept = [p.read_text(encoding="utf-8") for p in (RUN, ALL) if p.exists()]
     with tempfile.TemporaryDirectory() as folder:
         constraints = Path(folder, "constraints.txt")
-        lines = "".join(kept).splitlines(keepends=True)
-        constraints.write_text("".join(x for x in lines if "==" in x), encoding="utf-8")
+        lines = "".join(kept).splitlines()
+        known = [line.rstrip(" \\") for line in lines if "==" in line]
+        constraints.write_text("\n".join(known), encoding="utf-8")
         command = ["uv", "pip", "compile", "--quiet", "--universal"]
         command += ["--python-version=3.9", "--no-header", "--no-annotate"]
-        command += ["--no-emit-index-url", "--no-emit-find-links"]
+        command += ["--no-emit-index-url", "--no-emit-find-links", "--generate-hashes"]
         command += ["--override", str(ROOT / "requirements-overrides.txt")]
         command += ["--constraint", str(constraints), str(source)]
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    shortened = (_shortened(line) for line in done.stdout.splitlines())
-    return [line for line in shortened if line]
+    return list(parsed(done.stdout))
+
+
+def parsed(text: str) -> Iterator[Pin]:
+    """Yields the pins in what `uv pip compile --generate-hashes` wrote.
+
+    Raises:
+      ValueError: If one of them has no digest: pip would refuse the whole list.
+    """
+    for line in text.replace("\\\n", " ").splitlines():
+        requirement, *hashes = line.split(" --hash=")
+        shortened = _shortened(requirement.strip())
+        if not shortened:
+            continue
+        if not hashes:
+            raise ValueError(f"a pin must have a digest, found {line!r}")
+        yield Pin(shortened, tuple(f"--hash={digest.strip()}" for digest in hashes))
 
 
 def _shortened(line: str) -> str:
@@ -79,13 +114,13 @@ def main() -> None:
     """Writes both files."""
     run = pins(ROOT / "requirements-tff.in")
     every = pins(ROOT / "requirements.in")
-    missing = sorted(set(run) - set(every))
+    missing = [pin.requirement for pin in run if pin not in every]
     if missing:
         raise ValueError(f"pins must agree between the two lists, found {missing}")
-    rest = [line for line in every if line not in run]
-    RUN.write_text("\n".join([HEADER.strip(), *run, ""]), encoding="utf-8")
+    rest = [pin for pin in every if pin not in run]
+    RUN.write_text("\n".join([HEADER.strip(), *map(str, run), ""]), encoding="utf-8")
     include = f"-r {RUN.relative_to(ROOT)}"
-    lines = [HEADER.strip(), include, *rest, ""]
+    lines = [HEADER.strip(), include, *map(str, rest), ""]
     ALL.write_text("\n".join(lines), encoding="utf-8")
 
 

@@ -134,10 +134,11 @@ class SqlConfig(TaskConfig):
       data_dir: Folder of the data files; None for `~/.tff`, where TFF keeps them.
       download: Whether a missing file may be downloaded.
       verify: 'fast' compares the file's length with its header and its client table
-        with the published counts; 'full' also has SQLite read every page and counts
-        every row, which takes minutes on the big files.
-      allow_partial_data: Accept a file with other counts than the published ones
-        (a damaged one is refused all the same).
+        with the published counts; 'full' also has SQLite read every page, counts
+        every row and compares the SHA-256 with the published or the recorded one,
+        which takes minutes on the big files.
+      allow_partial_data: Accept a file with other counts or another SHA-256 than the
+        published ones (a damaged one is refused all the same).
       max_test_examples: Examples of the evaluation set at most; None for all.
     """
 

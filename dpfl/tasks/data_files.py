@@ -14,17 +14,15 @@ import bz2
 import dataclasses
 import hashlib
 import io
-import lzma
 import os
 import shutil
 import sqlite3
 import tarfile
-import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
-from typing import IO, Any
+from typing import Optional
 
-from dpfl import files
+from dpfl.tasks import downloads
 from dpfl.tasks.configs import SqlConfig
 
 _MAGIC = b"SQLite format 3\x00"
@@ -47,11 +45,15 @@ class SqlFile:
       name: Its name in the data folder.
       url: Where its LZMA-compressed form can be had.
       splits: From each split that is needed to its number of clients and examples.
+      packed_sha256: Hexadecimal digest of the compressed form; None if none is known.
+      sha256: That of the file itself.
     """
 
     name: str
     url: str
     splits: Mapping[str, tuple[int, int]]
+    packed_sha256: Optional[str] = None
+    sha256: Optional[str] = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -190,41 +192,34 @@ def check_sql_file(
         connection.close()
 
 
-def _copy_stream(source: Any, sink: Callable[[bytes], Any]) -> None:
-    """Copies a response to the end, and refuses one that is short."""
-    expected = source.headers.get("content-length")
-    copied = 0
-    for chunk in iter(lambda: source.read(_CHUNK), b""):
-        copied += len(chunk)
-        sink(chunk)
-    if expected is not None and copied != int(expected):
-        raise EOFError(f"{copied} bytes of {expected}")
-
-
-def _unpack_stream(source: Any, file: IO[bytes]) -> None:
-    unpacker = lzma.LZMADecompressor()
-    _copy_stream(source, lambda chunk: file.write(unpacker.decompress(chunk)))
-    if not unpacker.eof:
-        raise EOFError("the compressed data end too early")
-
-
-def _fetch(path: str, url: str, check: Callable[[str], None]) -> None:
-    """Downloads to a temporary name, checks, and only then gives the file its name."""
-    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+def _fetch(
+    path: str, url: str, check: Callable[[str], None], sha256: Optional[str]
+) -> None:
+    """Downloads a file, or says where else it could come from."""
     try:
-        with urllib.request.urlopen(url) as source, files.atomically(path) as file:
-            if url.endswith(".lzma"):
-                _unpack_stream(source, file)
-            else:
-                _copy_stream(source, file.write)
-            file.flush()
-            check(file.name)
-    except (OSError, EOFError, lzma.LZMAError) as error:
+        downloads.fetch(path, url, check, sha256)
+    except downloads.OtherFileError as error:
+        raise DataFileError(
+            f"The download is not the published file ({error}): fetch it again, or set"
+            " allow_partial_data=True (--allow_partial_data) if another one is meant"
+        ) from error
+    except downloads.ERRORS as error:
         folder, name = os.path.split(path)
         raise DataFileError(
             f"The data file {name} could not be downloaded from {url} ({error}): fetch"
             f" it on a machine with a network and put it, unpacked, in {folder}"
         ) from error
+
+
+def _check_digest(path: str, file: SqlFile, allow_partial: bool) -> None:
+    """Compares a file with the published digest, or with that of its download."""
+    expected = None if allow_partial else file.sha256
+    expected = expected or downloads.recorded_digest(path)
+    if expected is None:
+        return
+    found = downloads.digest(path)
+    if found != expected:
+        raise _damaged(path, f"SHA-256 {found}, not {expected}")
 
 
 def find_sql_file(file: SqlFile, config: SqlConfig) -> str:
@@ -252,8 +247,11 @@ def find_sql_file(file: SqlFile, config: SqlConfig) -> str:
 
     if os.path.exists(path):
         check(path)
+        if config.verify == "full":
+            _check_digest(path, file, config.allow_partial_data)
     elif config.download:
-        _fetch(path, file.url, check)
+        packed = None if config.allow_partial_data else file.packed_sha256
+        _fetch(path, file.url, check, packed)
     else:
         raise _missing(path, file.url)
     return path
@@ -276,15 +274,14 @@ def read_packed_text(file: PackedText, config: SqlConfig) -> list[str]:
     path = os.path.join(data_folder(config), file.name)
 
     def check(where: str) -> None:
-        with open(where, "rb") as packed:
-            digest = hashlib.sha256(packed.read()).hexdigest()
+        digest = downloads.digest(where)
         if digest != file.sha256 and not config.allow_partial_data:
             raise _damaged(path, f"SHA-256 {digest}, not {file.sha256}")
 
     if os.path.exists(path):
         check(path)
     elif config.download:
-        _fetch(path, file.url, check)
+        _fetch(path, file.url, check, None)
     else:
         raise _missing(path, file.url)
     return _unpack_text(path, file.member)

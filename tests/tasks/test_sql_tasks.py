@@ -4,6 +4,7 @@
 """`emnist` and `stackoverflow` on small files in the real formats."""
 
 import collections
+import dataclasses
 import hashlib
 import io
 import lzma
@@ -17,7 +18,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from dpfl.tasks import configs, data_files, emnist, stackoverflow, text
+from dpfl.tasks import configs, data_files, downloads, emnist, stackoverflow, text
 from dpfl.tasks.registry import load_task
 
 EMNIST_CLIENTS = 5
@@ -340,7 +341,10 @@ def test_download_gets_its_name_when_complete(emnist_copy, tmp_path_factory):
     file = _published(emnist_copy.parent, content)
     folder = tmp_path_factory.mktemp("download") / "new"
     assert _emnist(folder, file, download=True).population == 5
-    assert os.listdir(folder) == ["emnist_all.sqlite"]
+    names = ["emnist_all.sqlite", "emnist_all.sqlite.sha256"]
+    assert sorted(os.listdir(folder)) == names
+    digest = hashlib.sha256(emnist_copy.read_bytes()).hexdigest()
+    assert (folder / names[1]).read_text() == f"{digest}  {names[0]}\n"
     pathlib.Path(emnist_copy.parent / "emnist_all.sqlite.lzma").unlink()
     assert _emnist(folder, file, download=True).population == 5
 
@@ -364,6 +368,63 @@ def test_a_download_of_the_wrong_file_is_not_kept(emnist_copy, tmp_path_factory)
     with pytest.raises(data_files.DataFileError, match="4 clients"):
         _emnist(folder, file, download=True)
     assert os.listdir(folder) == []
+
+
+def test_a_download_with_another_digest_is_not_kept(emnist_copy, tmp_path_factory):
+    content = lzma.compress(emnist_copy.read_bytes())
+    file = _published(emnist_copy.parent, content)
+    right = hashlib.sha256(content).hexdigest()
+    folder = tmp_path_factory.mktemp("download")
+    wrong = dataclasses.replace(file, packed_sha256="0" * 64)
+    with pytest.raises(data_files.DataFileError, match=f"{'0' * 64}, found {right}"):
+        _emnist(folder, wrong, download=True)
+    assert os.listdir(folder) == []
+    assert _emnist(folder, wrong, download=True, allow_partial_data=True)
+    right = dataclasses.replace(file, packed_sha256=right)
+    assert _emnist(tmp_path_factory.mktemp("right"), right, download=True)
+
+
+def test_the_full_check_compares_with_the_digest_of_the_download(emnist_copy):
+    digest = hashlib.sha256(emnist_copy.read_bytes()).hexdigest()
+    beside = pathlib.Path(f"{emnist_copy}.sha256")
+    beside.write_text(f"{digest}  {emnist_copy.name}\n")
+    assert _emnist(emnist_copy.parent, verify="full")
+    beside.write_text(f"{'0' * 64}  {emnist_copy.name}\n")
+    assert _emnist(emnist_copy.parent)
+    for partial in (False, True):
+        with pytest.raises(data_files.DataFileError, match=f"{digest}, not 0000"):
+            _emnist(emnist_copy.parent, verify="full", allow_partial_data=partial)
+
+
+def test_the_full_check_compares_with_the_published_digest(emnist_copy):
+    file = dataclasses.replace(EMNIST_FILE, sha256="0" * 64)
+    with pytest.raises(data_files.DataFileError, match="SHA-256 .*, not 0000"):
+        _emnist(emnist_copy.parent, file, verify="full")
+    assert _emnist(emnist_copy.parent, file, verify="full", allow_partial_data=True)
+
+
+class Trickle(io.BytesIO):
+    """A response of a byte at a time, of which no end is known."""
+
+    headers: dict = {}
+
+    def read1(self, size):
+        return super().read1(min(size, 1))
+
+
+def test_a_download_that_hardly_moves_is_given_up(tmp_path, monkeypatch):
+    seconds = iter(range(0, 10_000, 20))
+    monkeypatch.setattr(downloads.time, "monotonic", lambda: next(seconds))
+    limits = []
+
+    def urlopen(url, timeout):
+        limits.append(timeout)
+        return Trickle(bytes(100))
+
+    monkeypatch.setattr(downloads.urllib.request, "urlopen", urlopen)
+    with pytest.raises(TimeoutError, match="4 bytes in 80 seconds"):
+        downloads.fetch(str(tmp_path / "a"), "https://a.invalid/a", check=bool)
+    assert os.listdir(tmp_path) == [] and limits == [60]
 
 
 def test_offline_download_says_what_to_put_where(tmp_path):

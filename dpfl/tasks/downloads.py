@@ -1,0 +1,118 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Downloads that end, and that are known by their digest.
+
+A connection that says nothing for a minute is given up, and so is one that is slower
+than any network. Beside an unpacked file stands its SHA-256, as `sha256sum -c` reads
+it, so that what happens to the file later can be noticed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import lzma
+import os
+import time
+import urllib.request
+from collections.abc import Callable
+from typing import IO, Any, Optional
+
+from dpfl import files
+
+# Seconds without a byte after which a connection is given up.
+_SILENCE = 60.0
+# Bytes a second, on average, that the slowest connection brings.
+_LEAST_RATE = 1024.0
+_CHUNK = 2**20
+_ENDING = ".sha256"
+# What a download that does not come to its end raises.
+ERRORS = (OSError, EOFError, http.client.HTTPException, lzma.LZMAError)
+
+
+class OtherFileError(ValueError):
+    """What came is not what was published."""
+
+
+def fetch(
+    path: str, url: str, check: Callable[[str], None], sha256: Optional[str] = None
+) -> None:
+    """Downloads to a temporary name, checks, and only then gives the file its name.
+
+    Args:
+      path: Where it goes; its folder is made.
+      url: Where it is; one that ends in .lzma is unpacked, and the digest of what was
+        unpacked is written beside it.
+      check: Called with the temporary name; what it raises ends the download.
+      sha256: Hexadecimal digest of what the address gives; None if it is not known.
+
+    Raises:
+      OtherFileError: If the digest is another.
+      OSError, EOFError, http.client.HTTPException or lzma.LZMAError: If it does not
+        come to its end; they are `ERRORS`.
+    """
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    is_packed = url.endswith(".lzma")
+    with urllib.request.urlopen(url, timeout=_SILENCE) as source:
+        with files.atomically(path) as file:
+            received = (_unpack if is_packed else _copy)(source, file)
+            if sha256 is not None and received != sha256:
+                raise OtherFileError(
+                    f"{url} must have the SHA-256 {sha256}, found {received}"
+                )
+            file.flush()
+            check(file.name)
+            unpacked = digest(file.name) if is_packed else None
+    if unpacked is not None:
+        line = f"{unpacked}  {os.path.basename(path)}\n"
+        files.write_atomically(path + _ENDING, line)
+
+
+def digest(path: str) -> str:
+    """Returns the SHA-256 of a file, in hex."""
+    found = hashlib.sha256()
+    with open(path, "rb") as file:
+        for chunk in iter(lambda: file.read(_CHUNK), b""):
+            found.update(chunk)
+    return found.hexdigest()
+
+
+def recorded_digest(path: str) -> Optional[str]:
+    """Returns the digest that stands beside a file, None if there is none."""
+    try:
+        with open(path + _ENDING, encoding="utf-8") as file:
+            return (file.readline().split() or [""])[0].lower()
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _copy(source: Any, file: IO[bytes]) -> str:
+    """Copies a response to its end, and returns the digest of what came."""
+    return _read(source, file.write)
+
+
+def _unpack(source: Any, file: IO[bytes]) -> str:
+    """Unpacks a response to its end, and returns the digest of what came."""
+    unpacker = lzma.LZMADecompressor()
+    received = _read(source, lambda chunk: file.write(unpacker.decompress(chunk)))
+    if not unpacker.eof:
+        raise EOFError("the compressed data end too early")
+    return received
+
+
+def _read(source: Any, sink: Callable[[bytes], Any]) -> str:
+    """Reads a response, and refuses one that is short or hardly moves."""
+    expected = source.headers.get("content-length")
+    begun, copied, received = time.monotonic(), 0, hashlib.sha256()
+    # read1 gives what is there: a response of a byte a minute cannot hold it up.
+    for chunk in iter(lambda: source.read1(_CHUNK), b""):
+        copied += len(chunk)
+        received.update(chunk)
+        sink(chunk)
+        seconds = time.monotonic() - begun
+        if seconds > _SILENCE and copied < _LEAST_RATE * seconds:
+            raise TimeoutError(f"{copied} bytes in {seconds:.0f} seconds")
+    if expected is not None and copied != int(expected):
+        raise EOFError(f"{copied} bytes of {expected}")
+    return received.hexdigest()
