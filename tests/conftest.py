@@ -3,8 +3,8 @@
 
 """The `slow` marker, and one TFF worker for the whole test session.
 
-A test is slow if it uses the worker, or is in one of the folders, files or functions
-below: those that start programs, load data sets, build wheels and sites, check the whole
+A test is slow if it uses the worker, or is in one of the folders, files, functions or
+parametrisations below: those that start programs, load data sets, build wheels and sites, check the whole
 tree, or take longer than a few seconds. Every other test is in the fast tier, `-m "not slow"`.
 """
 
@@ -24,7 +24,7 @@ SLOW = (
     "training/test_isolation.py",
     "training/test_launch.py",
     "training/test_worker.py",
-    # They compute for seconds.
+    # They compute for several seconds.
     "accounting/test_audit.py::test_broken_mechanisms_are_caught",
     "accounting/test_audit.py::test_claims_are_above_what_is_found",
     "accounting/test_calibration.py::test_monotone_in_the_target",
@@ -41,15 +41,108 @@ SLOW = (
     "vectors/test_adaptive_sketch.py::test_orthonormal_after_a_thousand_updates",
     "vectors/test_adaptive_sketch.py"
     "::test_without_probes_gradients_within_change_no_subspace",
+    # They compute, or draw, for more than a second where the machine is quiet. A formula
+    # that is held here by one set of parameters is held in the fast tier by another, or
+    # by a test of fewer draws.
+    "accounting/test_calibration.py::TestNoiseThatThereIsNot"
+    "::test_the_answer_is_found_on_the_side_that_exists[auto]",
+    "accounting/test_calibration.py"
+    "::test_a_budget_that_no_order_and_no_loss_distribution_can_show",
+    "accounting/test_gaussian.py::test_pld_is_never_below_the_exact_epsilon",
+    "accounting/test_gaussian.py::test_sampled_gaussians_use_dp_accountings_losses",
+    "accounting/test_sampled_gaussian.py"
+    "::test_accountant_agrees_with_dp_accounting[0.7-0.02]",
+    "accounting/test_sampled_gaussian.py"
+    "::test_accountant_agrees_with_dp_accounting[0.7-0.5]",
+    "aggregators/test_csgm.py::TestCodec::test_is_unbiased",
+    "aggregators/test_csgm.py::TestCodec"
+    "::test_mean_squared_error_is_the_formula[0.1-0.3-1024-hadamard]",
+    "aggregators/test_csgm.py::TestCodec"
+    "::test_mean_squared_error_is_the_formula[0.1-0.3-700-dft]",
+    "aggregators/test_csgm.py::TestCodec"
+    "::test_mean_squared_error_is_the_formula[0.25-0.0-700-hadamard]",
+    "aggregators/test_csgm.py::TestCodec"
+    "::test_noise_is_gaussian_of_the_accounted_size[dft]",
+    "aggregators/test_distributed.py::TestAdaptiveClip"
+    "::test_noise_on_the_count_is_the_accounted_one[clients]",
+    "aggregators/test_distributed.py::TestCodec"
+    "::test_mean_squared_error_is_the_formula[12]",
+    "aggregators/test_distributed.py::TestCodec"
+    "::test_noise_is_what_the_event_says[16-skellam]",
+    "aggregators/test_distributed.py::TestCodec"
+    "::test_noise_is_what_the_event_says[7-ddg]",
+    "aggregators/test_distributed.py::TestCodec"
+    "::test_the_survivors_noise_is_the_promised_one",
+    "aggregators/test_dome.py::TestDdg::test_noise_and_debiasing_are_the_configs",
+    "aggregators/test_dome.py::TestNoise"
+    "::test_debiasing_takes_the_noise_out_of_the_second_moment",
+    "aggregators/test_dome.py::TestNoise"
+    "::test_error_is_the_noise_where_the_sketch_holds_the_updates",
+    "aggregators/test_gaussian.py::TestCodec"
+    "::test_noise_on_the_count_is_the_accounted_one",
+    "aggregators/test_gaussian.py::TestCodec"
+    "::test_noises_of_update_and_count_are_independent",
+    "aggregators/test_matrix_factorization.py::test_sgmf_is_unbiased",
+    "aggregators/test_matrix_factorization.py"
+    "::test_the_epochs_noise_is_a_function_of_its_seed[honaker-full]",
+    "aggregators/test_mean_estimation.py"
+    "::test_errors_are_the_theory_s[config0-similar]",
+    "aggregators/test_mean_estimation.py"
+    "::test_errors_are_the_theory_s[config1-independent]",
+    "aggregators/test_sketch.py::TestBoth"
+    "::test_error_is_the_formula_for_equal_updates[hashes-central]",
+    "aggregators/test_sketch.py::TestBoth"
+    "::test_error_is_the_formula_for_equal_updates[hashes-ddg]",
+    "aggregators/test_sketch.py::TestBoth"
+    "::test_error_is_the_formula_for_equal_updates[shifts-ddg]",
+    "aggregators/test_sketch.py::TestSketchedDdg"
+    "::test_thresholding_keeps_the_large_coordinates",
+    "aggregators/test_sketch.py::TestSketchedDdg"
+    "::test_what_is_held_back_stays_below_the_threshold",
+    "aggregators/test_sketch.py::TestSparseRecovery"
+    "::test_recovers_sparse_means_better_than_the_noise_on_all",
+    "mechanisms/test_gaussian.py"
+    "::test_a_count_that_leaves_room_for_less_noise_is_calibrated",
+    "mechanisms/test_remarks.py::test_fifty_is_not_remarked_on_and_more_is",
+    "noise_streams/test_streams.py::test_another_seed_and_another_row_are_independent",
+    "noise_streams/test_streams.py"
+    "::test_any_row_can_be_had_again_with_the_same_bits[honaker-full]",
+    "noise_streams/test_streams.py"
+    "::test_any_row_can_be_had_again_with_the_same_bits[honaker-online]",
+    "noise_streams/test_streams.py"
+    "::test_any_row_can_be_had_again_with_the_same_bits[optimal-prefix-sum]",
+    "noise_streams/test_streams.py"
+    "::test_any_row_can_be_had_again_with_the_same_bits[optimal]",
+    "noise_streams/test_streams.py"
+    "::test_any_row_can_be_had_again_with_the_same_bits[toeplitz-root]",
+    "noise_streams/test_streams.py::test_redrawn_rows_are_the_remembered_ones",
+    "noise_streams/test_streams.py"
+    "::test_the_block_does_not_change_the_noise[honaker-full-1]",
+    "noise_streams/test_streams.py::test_the_block_does_not_change_the_noise[optimal-1]",
+    "vectors/test_gaussian_sketch.py::test_lasso_agrees_with_scikit_learn",
 )
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Does not even import what the fast tier leaves out."""
+    place = (
+        collection_path.relative_to(TESTS) if TESTS in collection_path.parents else ""
+    )
+    is_left_out = config.option.markexpr == "not slow" and str(place) in SLOW
+    # None, and not False, leaves the decision to pytest.
+    return is_left_out or None
 
 
 def pytest_collection_modifyitems(items):
     """Marks the slow tests."""
     for item in items:
-        function = item.nodeid.partition("::")[2].partition("[")[0]
-        name = f"{item.path.relative_to(TESTS).as_posix()}::{function}"
-        is_listed = any(name == x or name.startswith((f"{x}/", f"{x}::")) for x in SLOW)
+        name = (
+            f"{item.path.relative_to(TESTS).as_posix()}::"
+            + (item.nodeid.partition("::")[2])
+        )
+        is_listed = any(
+            name == x or name.startswith((f"{x}/", f"{x}::", f"{x}[")) for x in SLOW
+        )
         if is_listed or "tff_worker" in item.fixturenames:
             item.add_marker(pytest.mark.slow)
 

@@ -91,7 +91,7 @@ def measured_errors(
     )
     padding = [[0, codec.input_length - dimension]]
 
-    @tf.function
+    @tf.function(autograph=False)
     def client(seed: Any, shared: Any, total: Any) -> Any:
         vector = make_vector(seed)
         client_seed = randomness.fold_in(seed, purposes.Round.CLIENT)

@@ -356,6 +356,9 @@ def test_fig_1_right_falls_with_the_kept_fraction():
 # ---- order: what rises and what falls ----
 
 
+WHOLE = np.asarray(ORDERS[:-2]) % 1 == 0
+
+
 def total(event):
     return event.rdp(ORDERS[:-2])
 
@@ -385,8 +388,10 @@ def test_directions(z, keep, ratio, q, factor):
     assert_at_most(at(dim=100), here)
     # At a fixed noise multiplier dropping more costs privacy ...
     assert_at_most(here, at(keep=keep / factor))
-    # ... at a fixed stddev it gains it.
-    assert_at_most(at(keep=keep / factor, z=z * factor), here)
+    # ... at a fixed stddev it gains it; at whole orders, since between them all kept is
+    # exact and less than all is a chord.
+    fewer = at(keep=keep / factor, z=z * factor)
+    assert_at_most(fewer[WHOLE], here[WHOLE])
     # RDP does not fall in the order, and the L2 bound never hurts.
     assert np.all(np.diff(here) >= -1e-9 * here[1:])
     linf = accounting.LinfSparsifiedGaussianDpEvent(z, keep, ratio, 10000, q)

@@ -58,7 +58,7 @@ def many_means():
     import tensorflow as tf
 
     def run(codec, updates, count):
-        @tf.function
+        @tf.function(autograph=False)
         def trace(numbers):
             return tf.map_fn(
                 lambda number: _run_codec(codec, updates, number)[0].mean,

@@ -67,7 +67,7 @@ class TestCodec:
         codec = distributed.IntegerCodec(config, D)
         event = config.round_dp_event(D, 1.0)
 
-        @tf.function
+        @tf.function(autograph=False)
         def run(numbers):
             return tf.map_fn(
                 lambda n: run_codec(codec, tf.zeros([N, D]), n)[1]["update"],
@@ -293,7 +293,7 @@ class TestAdaptiveClip:
         )
         codec = distributed.IntegerCodec(config, 1)
 
-        @tf.function
+        @tf.function(autograph=False)
         def clips(numbers):
             return tf.map_fn(
                 lambda n: run_codec(codec, tf.ones([N, 1]), n)[0].state["clip_norm"],

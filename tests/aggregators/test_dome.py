@@ -169,7 +169,7 @@ class TestNoise:
         config = make(1.3, clip_norm=2.0, output="gradient", max_rank=1)
         codec = dome.DomeCodec(config, D)
 
-        @tf.function
+        @tf.function(autograph=False)
         def sums(numbers):
             return tf.map_fn(
                 lambda n: run_codec(codec, tf.zeros([N, D]), n)[1]["values"],
@@ -194,7 +194,7 @@ class TestNoise:
         codec = dome.DomeCodec(config, 8)
         x = updates(d=8)
 
-        @tf.function
+        @tf.function(autograph=False)
         def errors(numbers):
             return tf.map_fn(
                 lambda n: run_codec(codec, x, n)[0].mean - tf.reduce_mean(x, 0),
@@ -211,7 +211,7 @@ class TestNoise:
             config = make(3.0, beta_1=0.0, beta_2=0.0, debiasing=debiasing)
             codec = dome.DomeCodec(config, D)
 
-            @tf.function
+            @tf.function(autograph=False)
             def moments(numbers, codec=codec):
                 return tf.map_fn(
                     lambda n: run_codec(codec, tf.zeros([N, D]), n)[0].state[
@@ -240,7 +240,7 @@ class TestDdg:
         x *= 1.9999 / np.linalg.norm(x, axis=1, keepdims=True)
         x[1:3] = x[0]
 
-        @tf.function
+        @tf.function(autograph=False)
         def moments(numbers):
             return tf.map_fn(
                 lambda n: tuple(

@@ -126,7 +126,7 @@ class TestCountSum:
         count = CountSum(1.5, 100)
         seeds = tf.stack([tf.range(4000, dtype=tf.int64)] * 2, 1)
 
-        @tf.function
+        @tf.function(autograph=False)
         def draw(seeds):
             return tf.map_fn(
                 lambda seed: count.noised(count.zero(), seed),
@@ -144,7 +144,7 @@ def released(codec, dimension, count):
     names = ("clients", "l2_clipped", "linf_clipped", "kept")
     sums = collections.OrderedDict((name, tf.zeros([], tf.float64)) for name in names)
 
-    @tf.function
+    @tf.function(autograph=False)
     def run(number):
         seed = tf.stack([number, 77])
         decoded = codec.decode(codec.initial_state(), codec.zero(), sums, shared, seed)

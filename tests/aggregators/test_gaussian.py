@@ -92,7 +92,8 @@ class TestCodec:
         run = tf.function(
             lambda number, clip: run_codec(
                 codec, x, number, collections.OrderedDict(clip_norm=clip)
-            )[0].state["clip_norm"]
+            )[0].state["clip_norm"],
+            autograph=False,
         )
         clip = tf.constant(0.1)
         for number in range(60):
@@ -104,7 +105,7 @@ class TestCodec:
         config = adaptive(0.9, clip_learning_rate=1.0, count_stddev=1.5)
         codec = gaussian.GaussianCodec(config, 1)
 
-        @tf.function
+        @tf.function(autograph=False)
         def clips(numbers):
             return tf.map_fn(
                 lambda n: run_codec(codec, tf.ones([N, 1]), n)[0].state["clip_norm"],
@@ -136,7 +137,7 @@ class TestCodec:
     def test_noises_of_update_and_count_are_independent(self, run_codec):
         codec = gaussian.GaussianCodec(adaptive(0.9, count_stddev=1.5), 1)
 
-        @tf.function
+        @tf.function(autograph=False)
         def run(numbers):
             def one(number):
                 decoded, _ = run_codec(codec, tf.zeros([N, 1]), number)

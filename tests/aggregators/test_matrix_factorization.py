@@ -155,7 +155,7 @@ def test_sgmf_is_unbiased(run_codec):
     codec = make_codec(config, 6)
     update = tf.constant(np.linspace(-0.3, 0.3, 6), tf.float32)
 
-    @tf.function
+    @tf.function(autograph=False)
     def many(numbers):
         return tf.map_fn(
             lambda number: run_codec(codec, [update], number)[0].mean,

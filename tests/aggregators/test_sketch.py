@@ -140,7 +140,9 @@ class TestSketchedDdg:
             "ddg", noise_multiplier=1.0, threshold=1.5, compression_rate=30.0
         )
         x = updates([1.0] * N)
-        run = tf.function(lambda number, state: run_codec(held, x, number, state)[0])
+        run = tf.function(
+            lambda number, state: run_codec(held, x, number, state)[0], autograph=False
+        )
         state = held.initial_state()
         for number in range(50):
             output = run(tf.constant(number, tf.int64), state)

@@ -46,6 +46,8 @@ def run_config(**changes: Any) -> config_lib.RunConfig:
         "task_config": FakeTaskConfig(),
         "mechanism": "gaussian",
         "mechanism_options": {},
+        # The quickest; `auto` tries each method at every step of a calibration.
+        "accountant": "rdp",
         "output_dir": "nowhere",
         "progress": False,
         **changes,

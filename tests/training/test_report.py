@@ -35,7 +35,8 @@ def progress(rows):
 
 
 def test_before_the_run(monkeypatch):
-    lines = report.describe(fakes.make_plan(monkeypatch)).split("\n")
+    plan = fakes.make_plan(monkeypatch, accountant="auto")
+    lines = report.describe(plan).split("\n")
     assert lines[0] == "task digits: 20 clients, 100 parameters"
     assert lines[1].startswith("mechanism gaussian: 3200 bits up per client and round")
     assert lines[2] == "participation poisson: 5 clients a round, 8 rounds"

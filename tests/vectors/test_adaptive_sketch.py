@@ -97,7 +97,8 @@ class TestExpand:
         sketch = make(d, 3)
         nothing = tf.zeros([0, d])
         draw = tf.function(
-            lambda seed: adaptive_sketch.dense(sketch.expand(nothing, seed))
+            lambda seed: adaptive_sketch.dense(sketch.expand(nothing, seed)),
+            autograph=False,
         )
         seeds = np.random.default_rng(0).integers(1 << 60, size=(1500, 2))
         rows = np.stack([draw(tf.constant(seed)).numpy() for seed in seeds])
@@ -227,7 +228,7 @@ class TestUpdate:
 def test_orthonormal_after_a_thousand_updates(rule):
     sketch = make(200, 16, 12, rule=rule, decay=0.95)
 
-    @tf.function
+    @tf.function(autograph=False)
     def step(state, number):
         seed = randomness.fold_in(SEED, number)
         kept = adaptive_sketch.unpack(state["basis"])[: state["rank"]]

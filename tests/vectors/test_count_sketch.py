@@ -31,7 +31,7 @@ def padded(sketch, vector):
 def over_seeds(sketch, function, count=DRAWS):
     """function(expanded) for many seeds, as one float64 array."""
 
-    @tf.function
+    @tf.function(autograph=False)
     def run(numbers):
         return tf.map_fn(
             lambda number: function(sketch.expand(tf.stack([number, 5]))),

@@ -191,7 +191,9 @@ class TestDraws:
         """The sampler that this replaces has none beyond 5.678."""
         stddev, rounds, length = 2.0**18, 24, 1 << 20
         noise = DiscreteGaussian(stddev)
-        draw = tf.function(lambda i: noise.sample(tf.stack([99, i]), length))
+        draw = tf.function(
+            lambda i: noise.sample(tf.stack([99, i]), length), autograph=False
+        )
         sizes = np.concatenate(
             [
                 large[large > 3.9 * stddev]
@@ -249,7 +251,9 @@ class TestDraws:
     def test_follow_from_the_seed_alone(self, stddev):
         noise = DiscreteGaussian(stddev)
         draws = noise.sample(SEED, 200_000).numpy()
-        again = tf.function(lambda seed: noise.sample(seed, 200_000))(SEED)
+        again = tf.function(lambda seed: noise.sample(seed, 200_000), autograph=False)(
+            SEED
+        )
         assert again.shape == [200_000]
         np.testing.assert_array_equal(draws, again)
         limit = 4.5 / math.sqrt(len(draws))

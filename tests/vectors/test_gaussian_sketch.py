@@ -14,7 +14,7 @@ def test_unbiased_with_the_error_of_the_formula():
     sketch = gaussian_sketch.GaussianSketch(d, m)
     g = tf.random.stateless_normal([d], [1, 2])
 
-    @tf.function
+    @tf.function(autograph=False)
     def run(numbers):
         def one(number):
             matrix = sketch.expand(tf.stack([number, 7]))

@@ -18,7 +18,7 @@ def seed(number):
 def many(mask, count, reduce):
     """reduce(indices) for `count` seeds, stacked."""
 
-    @tf.function
+    @tf.function(autograph=False)
     def run(numbers):
         return tf.map_fn(
             lambda n: reduce(mask.indices(tf.stack([n, 5]))),
@@ -30,7 +30,7 @@ def many(mask, count, reduce):
 
 
 def all_indices(mask, count):
-    indices = tf.function(mask.indices)
+    indices = tf.function(mask.indices, autograph=False)
     return [indices(seed(i)).numpy() for i in range(count)]
 
 

@@ -36,7 +36,7 @@ def test_hadamard_equals_scipy(bits):
     length = 2**bits
     x = normal(length)
     expected = scipy.linalg.hadamard(length) @ x.numpy() / math.sqrt(length)
-    actual = tf.function(rotation.hadamard_transform)(x)
+    actual = tf.function(rotation.hadamard_transform, autograph=False)(x)
     np.testing.assert_allclose(actual, expected, atol=1e-5)
 
 
@@ -122,7 +122,8 @@ def test_coordinates_are_centred_and_equal_in_size_over_seeds(name):
     draws = tf.function(
         lambda seeds: tf.map_fn(
             lambda seed: rotate(rot, x, seed), seeds, fn_output_signature=tf.float32
-        )
+        ),
+        autograph=False,
     )(seeds).numpy()
     np.testing.assert_allclose(draws.mean(0), 0, atol=5 / 4 / math.sqrt(20_000))
     np.testing.assert_allclose(draws.var(0), 1 / 16, rtol=0.05)
