@@ -6,29 +6,32 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dpfl.training.checkpoint import Checkpoint
-from dpfl.training.rows import Row
+from dpfl.training.rows import Row, Tally
 
 
 class Progress(NamedTuple):
-    """Where a run is.
+    """Where a run is; its size does not depend on how many rounds were done.
 
     Attributes:
       round_index: Rounds done.
       leaves: Leaves of the process's state, as of the newest checkpoint.
-      rows: Rows of metrics.csv.
-      times: Rows of times.csv.
+      tally: Of all rows of metrics.csv.
+      rows: Those of the rounds since the newest checkpoint, or in it those since the
+        one before.
+      times: The rows of times.csv that go with them.
       participations: int64[N], how often each client took part.
       seconds: Wall time of all rounds, over all restarts.
     """
 
     round_index: int
     leaves: list[np.ndarray]
+    tally: Tally
     rows: list[Row]
     times: list[Row]
     participations: np.ndarray
@@ -51,17 +54,32 @@ class Progress(NamedTuple):
         }
         return self._replace(
             round_index=row["round"],
+            tally=self.tally.plus(row),
             rows=[*self.rows, row],
             times=[*self.times, time_row],
             participations=counts,
             seconds=self.seconds + seconds,
         )
 
-    def to_checkpoint(self) -> Checkpoint:
-        """Returns the checkpoint from which a run goes on here."""
-        info = {"rows": self.rows, "times": self.times, "seconds": self.seconds}
+    def to_checkpoint(self, marks: Mapping[str, Any]) -> Checkpoint:
+        """Returns the checkpoint from which a run goes on here.
+
+        Args:
+          marks: Where the files of metrics end that have all rows but `rows`.
+        """
+        info = {
+            "tally": self.tally._asdict(),
+            "rows": self.rows,
+            "times": self.times,
+            "seconds": self.seconds,
+            "marks": marks,
+        }
         arrays = [self.participations, *self.leaves]
         return Checkpoint(self.round_index, arrays, info)
+
+    def recorded(self) -> Progress:
+        """Returns the progress once `rows` and `times` are in the files."""
+        return self._replace(rows=[], times=[])
 
 
 def beginning(leaves: list[np.ndarray], population: int) -> Progress:
@@ -71,7 +89,7 @@ def beginning(leaves: list[np.ndarray], population: int) -> Progress:
       leaves: Of the process's first state.
       population: Number of clients N.
     """
-    return Progress(0, leaves, [], [], np.zeros(population, np.int64), 0.0)
+    return Progress(0, leaves, Tally(), [], [], np.zeros(population, np.int64), 0.0)
 
 
 def from_checkpoint(found: Checkpoint) -> Progress:
@@ -80,6 +98,7 @@ def from_checkpoint(found: Checkpoint) -> Progress:
     return Progress(
         found.round_index,
         leaves,
+        Tally(**found.info["tally"]),
         found.info["rows"],
         found.info["times"],
         participations,

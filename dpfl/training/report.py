@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -62,9 +62,7 @@ def summary(plan: plan_lib.Plan, progress: Progress) -> dict[str, Any]:
     """
     config = plan.config
     privacy = plan.cost.report_after(progress.round_index)
-    final = next(
-        (r for r in reversed(progress.rows) if r["eval_accuracy"] is not None), {}
-    )
+    final = progress.tally.evaluated or {}
     return {
         "task": config.task,
         "mechanism": config.mechanism,
@@ -80,7 +78,7 @@ def summary(plan: plan_lib.Plan, progress: Progress) -> dict[str, Any]:
         "remarks": _remarks(plan, privacy.epsilon),
         "noise_multiplier": _noise_multiplier(plan),
         "max_participations": int(np.max(progress.participations, initial=0)),
-        **rows_lib.bits_per_client(plan, progress.rows),
+        **rows_lib.bits_per_client(plan, progress.tally),
         "dimension": plan.dimension,
         "population": plan.task.population,
         "wall_time_seconds": progress.seconds,
@@ -129,17 +127,21 @@ def title(plan: plan_lib.Plan) -> str:
     return f"{plan.config.task}, {plan.config.mechanism}{privacy}"
 
 
-def postfix(done: Sequence[rows_lib.Row]) -> str:
+def postfix(tally: rows_lib.Tally) -> str:
     """Returns loss, accuracy, epsilon and bits for the progress bar.
 
     Args:
-      done: The rows so far, at least one.
+      tally: Of the rounds so far, at least one.
+
+    Raises:
+      ValueError: If there is none.
     """
-    row = done[-1]
-    last = next((r for r in reversed(done) if r["eval_accuracy"] is not None), row)
+    row = tally.last
+    if row is None:
+        raise ValueError("tally must be of at least one round, found 0")
     parts = [f"loss {row['train_loss']:.3f}"]
-    if last["eval_accuracy"] is not None:
-        parts.append(f"accuracy {last['eval_accuracy']:.3f}")
+    if tally.evaluated is not None:
+        parts.append(f"accuracy {tally.evaluated['eval_accuracy']:.3f}")
     parts.append(f"epsilon {row['epsilon']:.2f}")
     parts.append(f"bits up {row['total_uplink_bits']:.3g}")
     return ", ".join(parts)

@@ -5,15 +5,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, Optional
 
 import numpy as np
 
 from dpfl.training import plan as plan_lib
 from dpfl.training import provenance
+from dpfl.training.appended import DamagedRecordError
 
 Row = dict[str, Any]
+
+
+class Tally(NamedTuple):
+    """What the rows of all rounds so far come to; as large after one as after many.
+
+    Attributes:
+      rounds: How many there are.
+      clients: Clients of all rounds.
+      last: The last row, None if there is none.
+      evaluated: The last row of a model that was evaluated, None if there is none.
+    """
+
+    rounds: int = 0
+    clients: int = 0
+    last: Optional[Row] = None
+    evaluated: Optional[Row] = None
+
+    def plus(self, row: Row) -> Tally:
+        """Returns the tally with one row more."""
+        was_evaluated = row["eval_accuracy"] is not None
+        return Tally(
+            row["round"],
+            self.clients + row["clients"],
+            row,
+            row if was_evaluated else self.evaluated,
+        )
 
 
 def plain_number(value: Any) -> Any:
@@ -26,7 +53,7 @@ def plain_number(value: Any) -> Any:
 
 def round_row(
     plan: plan_lib.Plan,
-    before: Sequence[Row],
+    before: Tally,
     clients: int,
     train: Mapping[str, Any],
     evaluated: Mapping[str, Any],
@@ -37,14 +64,14 @@ def round_row(
 
     Args:
       plan: The run's plan, for the bits that are not measured.
-      before: The rows of the rounds before.
+      before: Of the rounds before.
       clients: How many took part.
       train: The clients' metrics, name to scalar.
       evaluated: Metrics on the evaluation set; name to None if it was not due.
       epsilon: Of all rounds so far.
       measurements: Of the aggregator, nested; what is no scalar is left out.
     """
-    row: Row = {"round": len(before) + 1, "clients": clients}
+    row: Row = {"round": before.rounds + 1, "clients": clients}
     row.update(_prefixed("train_", train))
     row.update(_prefixed("eval_", evaluated))
     row["epsilon"] = epsilon
@@ -55,20 +82,20 @@ def round_row(
     return row
 
 
-def check_noise(plan: plan_lib.Plan, rows: Sequence[Row]) -> None:
+def check_noise(plan: plan_lib.Plan, rows: Iterable[Row]) -> None:
     """Makes sure that the plan's epsilon is that of the noise which rounds really had.
 
     Args:
       plan: The run's plan, with which it goes on.
-      rows: Of the rounds that were done.
+      rows: Of rounds that were done.
 
     Raises:
-      ValueError: If a round had another noise multiplier than the plan's.
+      DamagedRecordError: If a round had another noise multiplier than the plan's.
     """
     planned = provenance.noise_multiplier(plan)
     for row in rows:
         if row["noise_multiplier"] != planned:
-            raise ValueError(
+            raise DamagedRecordError(
                 f"noise_multiplier must be the {row['noise_multiplier']} that round "
                 f"{row['round']} of this run had, found {planned}; choose another "
                 "output_dir"
@@ -88,19 +115,19 @@ def flat_scalars(measurements: Any, prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def bits_per_client(plan: plan_lib.Plan, rows: Sequence[Row]) -> dict[str, Any]:
+def bits_per_client(plan: plan_lib.Plan, tally: Tally) -> dict[str, Any]:
     """Returns bits per client and round, as measured; as expected if nobody took part.
 
     Args:
       plan: The run's plan.
-      rows: Of all rounds so far.
+      tally: Of all rounds so far.
     """
-    clients, dimension = sum(row["clients"] for row in rows), plan.dimension
+    clients, dimension = tally.clients, plan.dimension
     up = plan.mechanism.uplink_bits(dimension)
     down = plan.mechanism.downlink_bits(dimension)
-    if clients:
-        up = rows[-1]["total_uplink_bits"] / clients
-        down = rows[-1]["total_downlink_bits"] / clients
+    if clients and tally.last is not None:
+        up = tally.last["total_uplink_bits"] / clients
+        down = tally.last["total_downlink_bits"] / clients
     return {
         "uplink_bits_per_client": up,
         "uplink_bits_per_parameter": up / dimension,
@@ -114,7 +141,7 @@ def bits_per_client(plan: plan_lib.Plan, rows: Sequence[Row]) -> dict[str, Any]:
 
 def _bit_columns(
     plan: plan_lib.Plan,
-    before: Sequence[Row],
+    before: Tally,
     clients: int,
     measured: Mapping[str, Any],
 ) -> Row:
@@ -122,7 +149,7 @@ def _bit_columns(
     mechanism, dimension = plan.mechanism, plan.dimension
     up = measured.get("uplink_bits", mechanism.uplink_bits(dimension))
     down = measured.get("downlink_bits", mechanism.downlink_bits(dimension))
-    last = before[-1] if before else {"total_uplink_bits": 0, "total_downlink_bits": 0}
+    last = before.last or {"total_uplink_bits": 0, "total_downlink_bits": 0}
     return {
         "uplink_bits": up,
         "downlink_bits": down,
