@@ -29,8 +29,8 @@ from absl import flags
 from dpfl import mechanisms
 from dpfl.mechanisms.build import accepted_fields
 from dpfl.tasks import registry
+from dpfl.training import appended, loop, report
 from dpfl.training import config as config_lib
-from dpfl.training import report
 from dpfl.training import run as training
 from dpfl.training.plan import make_plan
 
@@ -227,6 +227,11 @@ def main(argv: Sequence[str]) -> None:
         except KeyboardInterrupt:
             _say("stopped; the same command goes on from the newest checkpoint")
             raise
+        except appended.DamagedRecordError as error:
+            cli.fail(str(error))
+        except loop.DivergedError as error:
+            _say(f"error: {error}")
+            sys.exit(1)
         except (OSError, *training.worker_errors()) as error:  # type: ignore[misc]
             _say(f"error: {error}; the same command goes on from the newest checkpoint")
             sys.exit(1)

@@ -30,7 +30,8 @@ _HEADER_BYTES = len(MAGIC) + 65
 _MANIFEST = "manifest"
 # The name under which a manifest holds its own.
 _CHECKSUM = "checksum"
-_NAME = re.compile(r"^checkpoint-(\d{8})$")
+# The second number is there where a folder has taken the name without it.
+_NAME = re.compile(r"^checkpoint-\d{8}(-\d+)?$")
 
 
 class ChangedFlagsError(ValueError):
@@ -81,14 +82,18 @@ class CheckpointStore:
         Args:
           directory: Made if it is not there.
           keep: How many checkpoints stay.
-          say: Called with a sentence when a checkpoint is damaged.
+          say: Called with a sentence about a checkpoint that is damaged, or something
+            else that has the name of one.
         """
         self._directory = directory
         self._keep = keep
         self._say = say
         self._manifest: Optional[str] = None
-        directory.mkdir(parents=True, exist_ok=True)
+        files.private_folder(directory)
         files.remove_partials(directory)
+        for path in sorted(directory.iterdir()):
+            if _NAME.match(path.name) and not path.is_file():
+                say(f"{path} is no file, so no checkpoint, and is left alone")
 
     def bind(self, manifest: Manifest) -> None:
         """Makes the store one of this manifest's run, and of no other's.
@@ -110,9 +115,10 @@ class CheckpointStore:
         Raises:
           OSError: If it cannot be written; the ones before are then untouched.
         """
-        path = self._directory / f"checkpoint-{checkpoint.round_index:08d}"
+        path = self._free_path(f"checkpoint-{checkpoint.round_index:08d}")
         info = {**checkpoint.info, _MANIFEST: self._manifest}
-        files.write_atomically(path, encode(checkpoint._replace(info=info)))
+        content = encode(checkpoint._replace(info=info))
+        files.write_atomically(path, content, private=True)
         for old in self._paths()[self._keep :]:
             old.unlink()
         return path
@@ -151,9 +157,19 @@ class CheckpointStore:
         """Whether there is no checkpoint, whole or damaged."""
         return not self._paths()
 
+    def _free_path(self, name: str) -> pathlib.Path:
+        """Returns the path of a name, with a number behind it if a folder has it."""
+        path = self._directory / name
+        number = 0
+        while path.exists() and not path.is_file():
+            number += 1
+            path = self._directory / f"{name}-{number}"
+        return path
+
     def _paths(self) -> list[pathlib.Path]:
         """Newest first."""
-        found = (p for p in self._directory.iterdir() if _NAME.match(p.name))
+        listed = (p for p in self._directory.iterdir() if _NAME.match(p.name))
+        found = (path for path in listed if path.is_file())
         return sorted(found, key=lambda p: p.name, reverse=True)
 
 
@@ -213,7 +229,7 @@ def open_manifest(
         seed = make_seed()
         content = {"seed": str(seed), **facts}
         digest = files.digest(content)
-        files.write_json(path, {**content, _CHECKSUM: digest})
+        files.write_json(path, {**content, _CHECKSUM: digest}, private=True)
         return Manifest(seed, digest)
     try:
         written: dict[str, Any] = json.loads(path.read_text())

@@ -129,6 +129,10 @@ class FedProcess:
             return client
         return np.array([client, *self._client_key(client)], np.int64)
 
+    def weights(self, state: ProcessState) -> list[np.ndarray]:
+        """Returns the weights of the model in a state."""
+        return [np.asarray(w) for part in keras_weights(state) for w in part]
+
     def leaves(self, state: ProcessState) -> list[np.ndarray]:
         """Returns a state as a list of arrays."""
         return [np.asarray(leaf) for leaf in tf.nest.flatten(state)]

@@ -23,7 +23,7 @@ from dpfl.training import plan as plan_lib
 from dpfl.training import progress as progress_lib
 from dpfl.training import report, selection
 from dpfl.training.progress import Progress
-from dpfl.training.rows import Row, check_noise, round_row
+from dpfl.training.rows import Row, Tally, check_noise, round_row
 
 
 class Output(Protocol):
@@ -50,6 +50,9 @@ class Process(Protocol):
 
     def next(self, state: Any, clients: list[int]) -> Output:
         """Returns what a round with these clients gives."""
+
+    def weights(self, state: Any) -> list[np.ndarray]:
+        """Returns the weights of the model in a state."""
 
     def leaves(self, state: Any) -> list[np.ndarray]:
         """Returns a state as arrays."""
@@ -80,11 +83,19 @@ class Store(Protocol):
 class Record(Protocol):
     """Where the rows go; see `metrics.MetricsFiles`."""
 
-    def start(self, rows: Sequence[Row], times: Sequence[Row]) -> None:
-        """Makes the files say what a checkpoint says, and nothing more."""
+    @property
+    def marks(self) -> dict[str, Any]:
+        """Returns where the files end, as JSON."""
 
-    def update(self, rows: Sequence[Row], times: Sequence[Row]) -> None:
-        """Brings the files up to a checkpoint."""
+    def rewind(self, marks: Optional[dict[str, Any]] = None) -> None:
+        """Takes the files back to where they were; to no rows without marks."""
+
+    def append(self, rows: Sequence[Row], times: Sequence[Row]) -> None:
+        """Adds the rows of a checkpoint."""
+
+
+class DivergedError(ArithmeticError):
+    """A round left no model that could be trained on."""
 
 
 class Loop:
@@ -131,28 +142,60 @@ class Loop:
           The state after the last round, and where the run then is.
 
         Raises:
-          ValueError: If the newest checkpoint is of another process or manifest, or
-            has a round with other noise than the plan's.
+          DamagedRecordError: If the files of metrics are not those of the checkpoint,
+            or a round had other noise than the plan's.
+          DivergedError: If a round leaves a loss or a model that is not finite; the
+            round before it is then the newest checkpoint.
+          ValueError: If the newest checkpoint is of another process or manifest.
           OSError: If a checkpoint or a metric cannot be written.
         """
         progress = self._restore()
-        self._record.start(progress.rows, progress.times)
         state = self._process.from_leaves(progress.leaves)
         with self._bar(progress.round_index) as bar:
             while progress.round_index < self._plan.last_round:
                 begun = time.monotonic()
-                state, row, cohort = self._round(state, progress.rows)
-                seconds = time.monotonic() - begun
+                after, row, cohort = self._round(state, progress.tally)
+                problem = self._problem(after, row)
+                if problem:
+                    if progress.rows:
+                        self._save(state, progress)
+                    raise DivergedError(problem)
+                state, seconds = after, time.monotonic() - begun
                 progress = progress.advanced(row, cohort, seconds)
                 if self._plan.is_saved(progress.round_index):
-                    progress = progress._replace(leaves=self._process.leaves(state))
-                    self._store.save(progress.to_checkpoint())
-                    self._record.update(progress.rows, progress.times)
-                bar.set_postfix_str(report.postfix(progress.rows), refresh=False)
+                    progress = self._save(state, progress)
+                bar.set_postfix_str(report.postfix(progress.tally), refresh=False)
                 bar.update()
         if self._plan.cost.stop_message:
             self._say(self._plan.cost.stop_message)
         return state, progress
+
+    def _save(self, state: Any, progress: Progress) -> Progress:
+        """Makes a checkpoint, and only then adds its rows to the files."""
+        progress = progress._replace(leaves=self._process.leaves(state))
+        self._store.save(progress.to_checkpoint(self._record.marks))
+        self._record.append(progress.rows, progress.times)
+        return progress.recorded()
+
+    def _problem(self, state: Any, row: Row) -> Optional[str]:
+        """Returns what is wrong with a round's result, None if nothing is."""
+        found = None
+        if not all(np.isfinite(part).all() for part in self._process.weights(state)):
+            found = "a model that is not finite"
+        for name in ("eval_loss", "train_loss"):
+            value = row[name]
+            # The loss of a round in which nobody took part is no number either.
+            if value is not None and row["clients"] and not np.isfinite(value):
+                found = f"{name} {value}"
+        if row.get("aggregator_nonfinite_clients") == row["clients"] > 1:
+            found = "no client with a finite update"
+        if found is None:
+            return None
+        return (
+            f"round {row['round']} left {found}, so the training has diverged; smaller "
+            "client_lr and server_lr, or less noise, may help, in another output_dir; "
+            "the checkpoints of the rounds before are kept"
+        )
 
     def _bar(self, done: int) -> Any:
         return tqdm.tqdm(
@@ -170,13 +213,19 @@ class Loop:
             first = self._process.initialize()
         found = self._store.load_newest()
         if found is None:
+            self._record.rewind()
             population = self._plan.participation.population
             return progress_lib.beginning(self._process.leaves(first), population)
-        # What the ledger charges for them is right for this noise alone.
-        check_noise(self._plan, found.info["rows"])
+        progress = progress_lib.from_checkpoint(found)
+        # What the ledger charges for them is right for this noise alone. Those before
+        # were checked when the run went on with them.
+        last = [progress.tally.last] if progress.tally.last is not None else []
+        check_noise(self._plan, [*last, *progress.rows])
+        self._record.rewind(found.info["marks"])
+        self._record.append(progress.rows, progress.times)
         self._say(f"going on after round {found.round_index}")
         self._ledger.resume_at(found.round_index, self._epoch_so_far(found.round_index))
-        return progress_lib.from_checkpoint(found)
+        return progress.recorded()
 
     def _epoch_so_far(self, done: int) -> list[int]:
         """Returns who has taken part in the epoch that the last round was in."""
@@ -192,13 +241,13 @@ class Loop:
         )
         return [int(client) for client in chosen]
 
-    def _round(self, state: Any, before: Sequence[Row]) -> tuple[Any, Row, list[int]]:
+    def _round(self, state: Any, before: Tally) -> tuple[Any, Row, list[int]]:
         """Returns the state after the next round, its row, and who took part."""
-        clients = self._cohort(len(before))
+        clients = self._cohort(before.rounds)
         epsilon = self._ledger.record_round(clients)
         with self._worker.deadline(self._plan.config.round_deadline):
             output = self._process.next(state, clients)
-        is_due = self._plan.is_evaluated(len(before) + 1)
+        is_due = self._plan.is_evaluated(before.rounds + 1)
         row = round_row(
             self._plan,
             before,

@@ -80,7 +80,9 @@ class MetricsFiles:
         for name in (METRICS, TIMES):
             mark = found.get(name, BEGINNING)
             self._files[name].rewind(mark)
-            self._columns[name] = _columns(self._files[name].path) if mark.length else []
+            self._columns[name] = (
+                _columns(self._files[name].path) if mark.length else []
+            )
         try:
             self._files[EVENTS].rewind(found.get(EVENTS, BEGINNING))
         except DamagedRecordError:

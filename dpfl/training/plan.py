@@ -65,8 +65,12 @@ class Plan:
         return number % self.config.eval_every == 0 or number == self.last_round
 
     def is_saved(self, number: int) -> bool:
-        """Returns whether a checkpoint follows round `number`, from 1 on."""
-        return number % self.config.checkpoint_every == 0 or number == self.last_round
+        """Returns whether a checkpoint follows round `number`, from 1 on.
+
+        One follows the first round, so that a folder that cannot hold one is noticed.
+        """
+        is_due = number % self.config.checkpoint_every == 0
+        return is_due or number in (1, self.last_round)
 
 
 def make_plan(config: config_lib.RunConfig) -> Plan:

@@ -61,7 +61,7 @@ class Run:
           ValueError: If it cannot be written, or its manifest is lost or damaged.
         """
         try:
-            self._directory.mkdir(parents=True, exist_ok=True)
+            files.private_folder(self._directory)
             self._open()
         except OSError as error:
             raise ValueError(
@@ -102,6 +102,9 @@ class Run:
           The summary, as in summary.json.
 
         Raises:
+          DamagedRecordError: If the files of metrics were changed since they were
+            written.
+          DivergedError: If a round leaves a loss or a model that is not finite.
           WorkerDiedError: If TFF's worker ends, or a round takes too long.
           OSError: If a result cannot be saved.
         """
@@ -126,7 +129,7 @@ class Run:
                 process=process,
                 worker=worker,
                 store=self._store,
-                record=metrics.MetricsFiles(self._directory),
+                record=metrics.MetricsFiles(self._directory, self._say),
                 evaluate=evaluation.Evaluator(self.plan.task, self._model_seed),
                 say=self._say,
             )
@@ -163,13 +166,14 @@ class Run:
 
     def _finish(self, state: Any, progress: Progress) -> dict[str, Any]:
         """Writes model, pictures and summary; returns the summary."""
-        from dpfl.training import federated_averaging, plots
+        from dpfl.training import federated_averaging, metrics, plots
 
         model = self.plan.task.build_keras_model(self._model_seed)
         federated_averaging.assign_weights(state, model)
         with files.replacing(self._directory / "model.keras") as partial:
             model.save(partial)
-        plots.draw(progress.rows, self._directory, report.title(self.plan))
+        rows = metrics.read_rows(self._directory / metrics.METRICS)
+        plots.draw(rows, self._directory, report.title(self.plan))
         summary = report.summary(self.plan, progress)
         files.write_json(self._directory / "summary.json", summary)
         return summary

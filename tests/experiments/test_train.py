@@ -267,7 +267,7 @@ def test_ctrl_c_and_going_on_without_a_seed(tmp_path):
         start_new_session=True,
     )
     end = time.monotonic() + 120
-    # The file is made from the second checkpoint, of round 6.
+    # The rows are there from the checkpoint after round 6 on.
     while time.monotonic() < end:
         if (run / "metrics.csv").exists() and len(read_rows(run)) >= 6:
             break
@@ -403,6 +403,17 @@ def test_help_says_what_to_do():
     assert done.returncode == 0
     for word in ("--task", "--epsilon", "--clip_norm", "--num_clients"):
         assert word in done.stdout
+
+
+def test_a_run_that_diverges_says_at_which_round(tmp_path):
+    """Its noise is within what is allowed, and far too much."""
+    args = ("--mechanism=gaussian", "--noise_multiplier=1e4", "--clip_norm=1e30")
+    base = [a for a in TINY if "compression" not in a]
+    run = tmp_path / "run"
+    done = train(run, *args, base=base, code=1)
+    assert done.stderr.count("error: ") == 1 and "Traceback" not in done.stderr
+    assert "the training has diverged; smaller client_lr" in done.stderr
+    assert not (run / "model.keras").exists() and workers(run) == []
 
 
 def test_every_flag_file_is_understood():

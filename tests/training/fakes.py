@@ -83,6 +83,9 @@ class FakeProcess:
             aggregator={"uplink_bits": np.float32(8), "inner": {"x": 2, "y": [1, 2]}},
         )
 
+    def weights(self, state):
+        return [np.asarray(state)]
+
     def leaves(self, state):
         return [np.asarray(state)]
 
@@ -112,16 +115,21 @@ class FakeStore:
 
 
 class FakeRecord:
-    def __init__(self):
-        self.started_with = None
-        self.updates = []
+    """Rows in memory; a mark is how many there are."""
 
-    def start(self, rows: list[rows.Row], times: list[rows.Row]):
-        self.started_with = list(rows)
+    def __init__(self, rows=()):
+        self.rows = list(rows)
 
-    def update(self, rows: list[rows.Row], times: list[rows.Row]):
+    @property
+    def marks(self):
+        return {"rows": len(self.rows)}
+
+    def rewind(self, marks=None):
+        del self.rows[marks["rows"] if marks else 0 :]
+
+    def append(self, rows: list[rows.Row], times: list[rows.Row]):
         assert len(rows) == len(times)
-        self.updates.append(len(rows))
+        self.rows += rows
 
 
 def fake_evaluate(state, is_due):

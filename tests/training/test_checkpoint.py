@@ -79,6 +79,24 @@ def test_only_the_newest_stay_and_leftovers_do_not_matter(tmp_path):
     assert store.load_newest().round_index == 4
 
 
+def test_a_folder_in_the_place_of_a_checkpoint_is_named_and_stepped_over(tmp_path):
+    (tmp_path / "checkpoint-00000003").mkdir()
+    (tmp_path / "checkpoint-00000003-1").mkdir()
+    said = []
+    store = checkpoint.CheckpointStore(tmp_path, keep=2, say=said.append)
+    assert [sentence.split(" is no file")[0] for sentence in said] == [
+        str(tmp_path / "checkpoint-00000003"),
+        str(tmp_path / "checkpoint-00000003-1"),
+    ]
+    assert store.is_empty and store.load_newest() is None
+    for r in range(5):
+        path = store.save(make(r))
+        assert store.load_newest().round_index == r
+        assert r != 3 or path.name == "checkpoint-00000003-2"
+    names = sorted(p.name for p in tmp_path.iterdir() if p.is_file())
+    assert names == ["checkpoint-00000003-2", "checkpoint-00000004"]
+
+
 def test_a_failed_write_is_loud_and_leaves_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "x"
     files.write_atomically(path, b"old")

@@ -4,19 +4,20 @@
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
+from dpfl.training import appended, selection
 from dpfl.training import loop as loop_lib
-from dpfl.training import selection
 from tests.training import fakes
 
 SEED = 3
 
 
-def run(plan, store, process=None, said=None):
+def run(plan, store, process=None, said=None, record=None):
     """Runs a loop; returns (state, progress, process, worker, record)."""
     process = process or fakes.FakeProcess()
-    worker, record = fakes.FakeWorker(), fakes.FakeRecord()
+    worker, record = fakes.FakeWorker(), record or fakes.FakeRecord()
     loop = loop_lib.Loop(
         plan,
         SEED,
@@ -53,15 +54,17 @@ def test_all_rounds_with_the_clients_that_the_seed_chooses(plan):
     assert progress.participations.tolist() == [
         sum(client in cohort for cohort in process.rounds) for client in range(20)
     ]
-    assert [c.round_index for c in store.saved] == [4, 6] == record.updates
+    # The first round is always saved.
+    assert [c.round_index for c in store.saved] == [1, 4, 6]
+    assert [row["round"] for row in record.rows] == [1, 2, 3, 4, 5, 6]
     # One for the first state, and one a round.
     assert worker.deadlines == [7.0] * 7
-    assert len(progress.times) == 6 and progress.seconds >= 0
+    assert progress.rows == progress.times == [] and progress.seconds >= 0
 
 
 def test_what_a_row_says(plan):
-    _, progress, *_ = run(plan, fakes.FakeStore())
-    rows = progress.rows
+    *_, record = run(plan, fakes.FakeStore())
+    rows = record.rows
     assert [row["round"] for row in rows] == [1, 2, 3, 4, 5, 6]
     assert [row["eval_accuracy"] for row in rows] == [None, None, None, 0.5, None, 0.5]
     assert rows[0]["train_loss"] == 0.1
@@ -74,30 +77,100 @@ def test_what_a_row_says(plan):
         assert row["aggregator_inner_x"] == 2 and "aggregator_inner_y" not in row
 
 
-def test_going_on_changes_nothing(plan):
-    whole, expected, *_ = run(plan, fakes.FakeStore())
-    store, said = fakes.FakeStore(), []
-    with pytest.raises(RuntimeError, match="the worker is gone"):
-        run(plan, store, fakes.FakeProcess(fails_at=6))
-    assert [c.round_index for c in store.saved] == [4]
-    state, progress, process, _, record = run(plan, store, said=said)
-    assert said == ["going on after round 4"]
-    assert len(process.rounds) == 2 and len(record.started_with) == 4
-    assert state == whole and progress.rows == expected.rows
-    assert progress.participations.tolist() == expected.participations.tolist()
+def test_a_checkpoint_holds_the_rows_since_the_one_before(plan):
+    store, record = fakes.FakeStore(), fakes.FakeRecord()
+    seen = []
 
-    state, progress, process, *_ = run(plan, store)
+    def save(checkpoint):
+        # The files say nothing yet that the newest checkpoint does not.
+        seen.append((checkpoint.round_index, len(record.rows)))
+        fakes.FakeStore.save(store, checkpoint)
+
+    store.save = save
+    run(plan, store, record=record)
+    assert seen == [(1, 0), (4, 1), (6, 4)]
+    held = [[row["round"] for row in c.info["rows"]] for c in store.saved]
+    assert held == [[1], [2, 3, 4], [5, 6]]
+    assert [c.info["marks"] for c in store.saved] == [
+        {"rows": rows} for rows in (0, 1, 4)
+    ]
+
+
+def test_going_on_changes_nothing(plan):
+    whole, expected, _, _, files = run(plan, fakes.FakeStore())
+    store, said, record = fakes.FakeStore(), [], fakes.FakeRecord()
+    with pytest.raises(RuntimeError, match="the worker is gone"):
+        run(plan, store, fakes.FakeProcess(fails_at=6), record=record)
+    assert [c.round_index for c in store.saved] == [1, 4] and len(record.rows) == 4
+    # Whatever of an append was done when the process ended.
+    for done in (1, 2, 4):
+        again = fakes.FakeStore()
+        again.saved = list(store.saved)
+        files_then = fakes.FakeRecord(record.rows[:done])
+        state, progress, process, *_ = run(plan, again, said=said, record=files_then)
+        assert said.pop() == "going on after round 4"
+        assert len(process.rounds) == 2 and files_then.rows == files.rows
+        assert state == whole and progress.tally == expected.tally
+        assert progress.participations.tolist() == expected.participations.tolist()
+
+    state, progress, process, *_ = run(plan, again, record=files_then)
     assert process.rounds == [] and state == whole and progress.round_index == 6
+    assert files_then.rows == files.rows
 
 
 def test_rounds_that_had_other_noise_are_not_charged_as_the_plans(plan):
     """Five rounds with half the noise once went on, and counted as if they had it."""
-    store = fakes.FakeStore()
-    with pytest.raises(RuntimeError, match="the worker is gone"):
-        run(plan, store, fakes.FakeProcess(fails_at=6))
-    store.saved[0].info["rows"][2]["noise_multiplier"] = 0.5
-    with pytest.raises(ValueError, match="noise_multiplier must be the 0.5 that round"):
-        run(plan, store)
+    for change in (
+        lambda info: info["rows"][1].update(noise_multiplier=0.5),
+        lambda info: info["tally"]["last"].update(noise_multiplier=0.5),
+    ):
+        store = fakes.FakeStore()
+        with pytest.raises(RuntimeError, match="the worker is gone"):
+            run(plan, store, fakes.FakeProcess(fails_at=6))
+        change(store.saved[-1].info)
+        with pytest.raises(
+            appended.DamagedRecordError, match="noise_multiplier must be the 0.5 that"
+        ):
+            run(plan, store)
+
+
+class DivergingProcess(fakes.FakeProcess):
+    def __init__(self, at, state=None, **measured):
+        super().__init__()
+        self._at, self._state, self._measured = at, state, measured
+
+    def next(self, state, clients):
+        output = super().next(state, clients)
+        if len(self.rounds) == self._at:
+            output.aggregator.update(self._measured)
+            output.state = output.state if self._state is None else self._state
+        return output
+
+
+@pytest.mark.parametrize(
+    "process, words",
+    [
+        (DivergingProcess(4, np.float64("nan")), "eval_loss nan"),
+        (DivergingProcess(3, np.float64("inf")), "a model that is not finite"),
+        (DivergingProcess(3, nonfinite_clients=5), "no client with a finite update"),
+    ],
+)
+def test_a_model_that_is_lost_ends_the_run_at_its_round(plan, process, words):
+    store, record = fakes.FakeStore(), fakes.FakeRecord()
+    with pytest.raises(loop_lib.DivergedError) as caught:
+        run(plan, store, process, record=record)
+    bad = len(process.rounds)
+    assert f"round {bad} left {words}, so the training has" in str(caught.value)
+    assert "smaller client_lr" in str(caught.value)
+    # The last good round is kept, and its row with it.
+    assert store.saved[-1].round_index == bad - 1 == len(record.rows)
+    assert np.isfinite(store.saved[-1].arrays[1])
+
+
+def test_some_clients_without_a_finite_update_end_nothing(plan):
+    process = DivergingProcess(3, nonfinite_clients=4)
+    _, progress, *_ = run(plan, fakes.FakeStore(), process)
+    assert progress.round_index == 6
 
 
 def test_the_budget_stops_it(monkeypatch):
@@ -108,10 +181,10 @@ def test_the_budget_stops_it(monkeypatch):
     plan = fakes.make_plan(monkeypatch, epsilon=budget, **settings)
     store, said = fakes.FakeStore(), []
     _, progress, *_ = run(plan, store, said=said)
-    assert progress.round_index == 3 and progress.rows[-1]["epsilon"] <= budget
+    assert progress.round_index == 3 and progress.tally.last["epsilon"] <= budget
     # The last one is saved and evaluated wherever it is.
-    assert [c.round_index for c in store.saved] == [3]
-    assert progress.rows[-1]["eval_accuracy"] == 0.5
+    assert [c.round_index for c in store.saved] == [1, 3]
+    assert progress.tally.last["eval_accuracy"] == 0.5
     assert len(said) == 1 and "the run stops after 3 of 6 rounds" in said[0]
 
 
@@ -130,8 +203,8 @@ def test_a_cohort_that_was_in_the_epoch_before_a_restart_is_refused(plan, monkey
     run(plan, store)
     # Epochs have four rounds: after six, two are left in the second.
     del store.saved[-1]
-    longer = store.saved[0]._replace(round_index=5)
-    longer.info["rows"].append({**longer.info["rows"][-1], "round": 5})
+    longer = store.saved[-1]._replace(round_index=5)
+    longer.info["tally"]["rounds"] = 5
     store.saved.append(longer)
     fifth = selection.select_cohort(plan.participation, SEED, 4)
     monkeypatch.setattr(

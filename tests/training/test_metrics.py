@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from dpfl.training import metrics, plots
+from dpfl.training import appended, metrics, plots
 from dpfl.training import rows as rows_lib
 
 
@@ -34,12 +34,25 @@ def read_csv(path):
 
 
 def steps(directory):
-    """(step, tag, value) as TensorBoard reads them: file by file in order of names."""
+    """(step, tag, value) as TensorBoard reads them, from the one file of events."""
+    [path] = directory.glob("tensorboard/*tfevents*")
+    return steps_of(path)
+
+
+def steps_of(path):
     found = []
-    for path in sorted(directory.glob("tensorboard/*tfevents*")):
-        for event in tf.compat.v1.train.summary_iterator(str(path)):
-            found += [(event.step, v.tag, v.simple_value) for v in event.summary.value]
+    for event in tf.compat.v1.train.summary_iterator(str(path)):
+        found += [(event.step, v.tag, v.simple_value) for v in event.summary.value]
     return found
+
+
+def contents(directory):
+    """The bytes of all files, by their path in the folder."""
+    return {
+        str(path.relative_to(directory)): path.read_bytes()
+        for path in directory.rglob("*")
+        if path.is_file()
+    }
 
 
 def expected_steps(n):
@@ -51,28 +64,116 @@ def expected_steps(n):
     ]
 
 
+def write(directory, marks, *counts):
+    """Rewinds to marks and appends up to so many rows, one append each; returns marks."""
+    found = metrics.MetricsFiles(directory, say=pytest.fail)
+    found.rewind(marks)
+    done = len(metrics.read_rows(directory / "metrics.csv"))
+    for n in counts:
+        found.append(rows(n)[done:], times(n)[done:])
+        done = n
+    return found.marks
+
+
 def test_each_round_is_there_once(tmp_path):
-    files = metrics.MetricsFiles(tmp_path)
-    files.start([], [])
-    for n in (2, 4, 4, 5):
-        files.update(rows(n), times(n))
+    write(tmp_path, None, 1, 2, 4, 4, 5)
     assert [row["round"] for row in read_csv(tmp_path / "metrics.csv")] == list("12345")
     assert read_csv(tmp_path / "metrics.csv")[0]["eval_accuracy"] == ""
     assert steps(tmp_path) == expected_steps(5)
+    assert len(list((tmp_path / "tensorboard").iterdir())) == 1
 
 
-def test_a_resumed_run_takes_back_what_no_checkpoint_holds(tmp_path):
-    files = metrics.MetricsFiles(tmp_path)
-    files.start([], [])
-    files.update(rows(4), times(4))
-    (tmp_path / "tensorboard" / ".events.out.tfevents.00000005.dpfl.tmp").touch()
-    again = metrics.MetricsFiles(tmp_path)
-    again.start(rows(2), times(2))
-    assert steps(tmp_path) == expected_steps(2)
-    again.update(rows(3), times(3))
-    assert steps(tmp_path) == expected_steps(3)
-    assert len(read_csv(tmp_path / "metrics.csv")) == 3
-    assert len(read_csv(tmp_path / "times.csv")) == 3
+def test_rows_come_back_as_they_were(tmp_path):
+    write(tmp_path, None, 5)
+    found = metrics.read_rows(tmp_path / "metrics.csv")
+    assert found == rows(5)
+    assert [type(v) for v in found[0].values()] == [
+        type(v) for v in rows(1)[0].values()
+    ]
+    assert metrics.read_rows(tmp_path / "nothing.csv") == []
+
+
+def test_any_part_of_an_append_is_taken_back(tmp_path):
+    """What a kill leaves: any length of each file behind its mark."""
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    marks = write(whole, None, 1, 3)
+    before = contents(whole)
+    write(whole, marks, 6)
+    after = contents(whole)
+    assert all(after[name].startswith(before[name]) for name in before)
+    for name in before:
+        for length in range(len(before[name]), len(after[name]) + 1, 7):
+            (whole / name).write_bytes(after[name][:length])
+            again = metrics.MetricsFiles(whole, say=pytest.fail)
+            again.rewind(marks)
+            assert (whole / name).read_bytes() == before[name]
+            again.append(rows(6)[3:], times(6)[3:])
+            assert contents(whole) == after
+
+
+def test_a_run_that_starts_again_leaves_no_row(tmp_path):
+    write(tmp_path, None, 3)
+    assert write(tmp_path, None)["metrics.csv"][0] == 0
+    assert contents(tmp_path) == {}
+
+
+def test_a_record_that_was_changed_is_refused(tmp_path):
+    marks = write(tmp_path, None, 3)
+    for name in ("metrics.csv", "times.csv"):
+        path = tmp_path / name
+        kept = path.read_bytes()
+        for damage in (kept.replace(b"3", b"4"), kept[:-1], b"", None):
+            path.unlink() if damage is None else path.write_bytes(damage)
+            with pytest.raises(appended.DamagedRecordError, match=f"{name} must begin"):
+                metrics.MetricsFiles(tmp_path).rewind(marks)
+            assert damage is None or path.read_bytes() == damage
+            path.write_bytes(kept)
+
+
+def test_events_that_were_changed_are_made_again(tmp_path):
+    marks = write(tmp_path, None, 3)
+    [path] = (tmp_path / "tensorboard").iterdir()
+    kept = path.read_bytes()
+    for damage in (kept[:-1], b"", kept[::-1]):
+        path.write_bytes(damage)
+        said = []
+        again = metrics.MetricsFiles(tmp_path, said.append)
+        again.rewind(marks)
+        assert said == [f"{path} was changed and is made again"]
+        assert path.read_bytes() == kept and again.marks == marks
+
+
+def test_foreign_things_among_the_events_are_named_and_left(tmp_path):
+    folder = tmp_path / "tensorboard"
+    (folder / "events.out.tfevents.1.dpfl").mkdir(parents=True)
+    (folder / "notes.txt").write_text("mine")
+    for _ in range(2):
+        said = []
+        found = metrics.MetricsFiles(tmp_path, said.append)
+        found.rewind()
+        found.append(rows(2), times(2))
+        assert [s.split("tensorboard/")[1] for s in said] == [
+            "events.out.tfevents.1.dpfl is not of this run and is left alone",
+            "notes.txt is not of this run and is left alone",
+        ]
+    assert (folder / "notes.txt").read_text() == "mine"
+    assert len(steps_of(folder / "events.out.tfevents.2.dpfl")) == len(
+        expected_steps(2)
+    )
+
+
+def test_an_append_costs_what_it_adds(tmp_path):
+    """The same bytes for a late round as for an earlier one."""
+    found = metrics.MetricsFiles(tmp_path, pytest.fail)
+    found.rewind()
+    lengths = []
+    for n in range(200, 400):
+        before = [mark[0] for mark in found.marks.values()]
+        found.append([{**rows(1)[0], "round": n}], times(1))
+        after = [mark[0] for mark in found.marks.values()]
+        lengths.append(np.subtract(after, before).tolist())
+    assert lengths[1] == lengths[-1]
 
 
 def test_numbers_keep_their_value_and_lose_no_digit():

@@ -10,6 +10,7 @@ import pytest
 from dpfl import files
 from dpfl.training import progress as progress_lib
 from dpfl.training import report
+from dpfl.training import rows as rows_lib
 from tests.training import fakes
 
 
@@ -30,8 +31,15 @@ def progress(rows):
     start = progress_lib.beginning([], fakes.POPULATION)
     counts = np.full(fakes.POPULATION, 2)
     return start._replace(
-        round_index=len(rows), rows=rows, participations=counts, seconds=1.5
+        round_index=len(rows), tally=tally(rows), participations=counts, seconds=1.5
     )
+
+
+def tally(rows):
+    found = rows_lib.Tally()
+    for row in rows:
+        found = found.plus(row)
+    return found
 
 
 def test_before_the_run(monkeypatch):
@@ -136,5 +144,7 @@ def test_the_last_lines(monkeypatch):
 def test_beside_the_bar():
     rows = [row(1, 0.25, total=1e6), row(2, None, total=2e6)]
     expected = "loss 1.250, accuracy 0.250, epsilon 0.25, bits up 2e+06"
-    assert report.postfix(rows) == expected
-    assert "accuracy" not in report.postfix(rows[1:])
+    assert report.postfix(tally(rows)) == expected
+    assert "accuracy" not in report.postfix(tally(rows[1:]))
+    with pytest.raises(ValueError, match="at least one round"):
+        report.postfix(tally([]))
