@@ -13,12 +13,7 @@ from typing import Any, Optional
 
 import tensorflow as tf
 
-from dpfl.vectors import integers, randomness
-
-_PMFS = {
-    "discrete_gaussian": integers.discrete_gaussian_pmf,
-    "skellam": lambda stddev: integers.skellam_pmf(stddev**2),
-}
+from dpfl.vectors import randomness, share_noise
 
 
 class IntegerShares:
@@ -31,9 +26,9 @@ class IntegerShares:
           kind: "discrete_gaussian" or "skellam".
           stddev: Of one share, in grid steps; zero for no noise.
         """
-        self._sampler: Optional[integers.IntegerNoise] = None
+        self._sampler: Optional[share_noise.Sampler] = None
         if stddev:
-            self._sampler = integers.IntegerNoise(_PMFS[kind](stddev))
+            self._sampler = share_noise.NOISE[kind](stddev)
 
     def sample(
         self, seed: tf.Tensor, purpose: int, number: int, length: int

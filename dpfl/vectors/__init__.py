@@ -17,13 +17,7 @@ from dpfl.vectors.count_sketch import (
     build_sketch,
 )
 from dpfl.vectors.gaussian_sketch import GaussianSketch, lasso
-from dpfl.vectors.integers import (
-    IntegerNoise,
-    OverlapRotation,
-    conditional_round,
-    discrete_gaussian_pmf,
-    skellam_pmf,
-)
+from dpfl.vectors.integers import OverlapRotation, conditional_round
 from dpfl.vectors.masks import BernoulliMask, FullMask, build_mask
 from dpfl.vectors.randomness import (
     fold_in,
@@ -38,6 +32,7 @@ from dpfl.vectors.rotation import (
     HadamardRotation,
     hadamard_transform,
 )
+from dpfl.vectors.share_noise import discrete_gaussian_noise, skellam_noise
 
 __all__ = [
     "ROTATIONS",
@@ -50,7 +45,6 @@ __all__ = [
     "GroupedSketch",
     "HadamardRotation",
     "HashSketch",
-    "IntegerNoise",
     "NormedVector",
     "OverlapRotation",
     "ShiftSketch",
@@ -58,7 +52,7 @@ __all__ = [
     "build_sketch",
     "clip_factor",
     "conditional_round",
-    "discrete_gaussian_pmf",
+    "discrete_gaussian_noise",
     "fold_in",
     "fresh_seed",
     "hadamard_transform",
@@ -66,6 +60,6 @@ __all__ = [
     "rademacher",
     "safe_norm",
     "seed_from_int",
-    "skellam_pmf",
+    "skellam_noise",
     "standard_normal",
 ]

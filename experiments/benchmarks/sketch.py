@@ -17,7 +17,7 @@ import tensorflow as tf
 from tensorflow_federated.python.aggregators import distributed_dp
 
 from dpfl import aggregators, mechanisms
-from dpfl.vectors import count_sketch, rotation
+from dpfl.vectors import count_sketch, rotation, share_noise
 from dpfl.vectors import integers as integers_lib
 
 from . import harness
@@ -84,8 +84,9 @@ def integers(settings: Settings) -> list[Row]:
     seed = tf.constant([3, 4], tf.int64)
     vector = 50 * tf.random.stateless_normal([length], [1, 2])
     noise = {
-        "integers: discrete Gaussian": integers_lib.discrete_gaussian_pmf(20.0),
-        "integers: Skellam": integers_lib.skellam_pmf(400.0),
+        "integers: discrete Gaussian": share_noise.discrete_gaussian_noise(20.0),
+        "integers: Skellam": share_noise.skellam_noise(20.0),
+        "integers: small discrete Gaussian": share_noise.discrete_gaussian_noise(1.5),
     }
     baseline = "integers: float32 Gaussian"
     functions: dict[str, Callable[[], Any]] = {
@@ -94,8 +95,7 @@ def integers(settings: Settings) -> list[Row]:
             lambda: integers_lib.conditional_round(vector, seed, 1 << 60, 1 << 20)
         ),
     }
-    for name, pmf in noise.items():
-        sampler = integers_lib.IntegerNoise(pmf)
+    for name, sampler in noise.items():
         functions[name] = _sample(sampler, seed, length)
     return harness.compare(functions, baseline, settings.repeats)
 
@@ -120,7 +120,5 @@ def _both_ways(sketch: Any, name: str, seed: tf.Tensor) -> dict[str, Callable]:
     }
 
 
-def _sample(
-    sampler: integers_lib.IntegerNoise, seed: tf.Tensor, length: int
-) -> Callable:
+def _sample(sampler: share_noise.Sampler, seed: tf.Tensor, length: int) -> Callable:
     return tf.function(lambda: sampler.sample(seed, length))

@@ -13,7 +13,7 @@ import scipy.stats
 import tensorflow as tf
 
 from dpfl.accounting import fixed_point as numbers
-from dpfl.vectors import discrete_gaussian
+from dpfl.vectors import discrete_gaussian, tables
 from dpfl.vectors.discrete_gaussian import DiscreteGaussian
 
 SEED = tf.constant([11, 12], tf.int64)
@@ -214,7 +214,7 @@ class TestDraws:
         """Tails again: there they are 27 times as likely, and beyond 6 are met."""
         part = DiscreteGaussian(2.0**18).parts[1]
         count = 3_000_000
-        draws = discrete_gaussian._look_further(part.alias, SEED, count).numpy()
+        draws = tables.look_further(part.alias, SEED, count).numpy()
         assert np.all(draws % part.multiple == 0)
         law = {k // part.multiple: v for k, v in further_law(part).items()}
         stddev = math.sqrt(part.variance)
@@ -307,7 +307,7 @@ class TestDraws:
 def test_equal_leading_bits_are_decided_by_the_others(monkeypatch, words, is_own):
     threshold = (3 << 128) | (5 << 64) | 7
     weights = [threshold, (1 << 160) - threshold, 0]
-    alias = discrete_gaussian._alias_tables(np.array([-1, 1, 0]), weights)
+    alias = tables.alias_tables(np.array([-1, 1, 0]), weights)
     assert alias.bits == 2
 
     def bits(seed, shape, dtype):
@@ -315,6 +315,6 @@ def test_equal_leading_bits_are_decided_by_the_others(monkeypatch, words, is_own
             return tf.fill(shape, tf.constant(3 << 2, tf.uint32))
         return tf.tile([[w - (1 << 63)] for w in words], [1, shape[1]])
 
-    monkeypatch.setattr(discrete_gaussian, "_bits", bits)
-    drawn = discrete_gaussian._look_further(alias, SEED, 2)
+    monkeypatch.setattr(tables, "random_bits", bits)
+    drawn = tables.look_further(alias, SEED, 2)
     np.testing.assert_array_equal(drawn, [-1, -1] if is_own else [1, 1])
