@@ -30,7 +30,7 @@ from dpfl.aggregators.codec import (
     Fields,
 )
 from dpfl.mechanisms import integer
-from dpfl.vectors import clipping, integers, randomness
+from dpfl.vectors import clipping, integers, randomness, rounding
 
 # A client shrinks its vector by this, so that float32 rounding in the rotation cannot
 # make it longer than the clip.
@@ -138,7 +138,7 @@ class IntegerCodec(Codec):
         if padding:
             vector = tf.pad(vector, [[0, padding]])
         rotated = self._rotation.rotate(vector * scale, shared["rotation"])
-        rounded = integers.conditional_round(
+        rounded = rounding.conditional_round(
             rotated,
             randomness.fold_in(client_seed, purposes.Client.ROUNDING),
             self._grid.max_squared_norm,

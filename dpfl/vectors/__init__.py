@@ -17,7 +17,7 @@ from dpfl.vectors.count_sketch import (
     build_sketch,
 )
 from dpfl.vectors.gaussian_sketch import GaussianSketch, lasso
-from dpfl.vectors.integers import OverlapRotation, conditional_round
+from dpfl.vectors.integers import OverlapRotation
 from dpfl.vectors.masks import BernoulliMask, FullMask, build_mask
 from dpfl.vectors.randomness import (
     fold_in,
@@ -32,6 +32,7 @@ from dpfl.vectors.rotation import (
     HadamardRotation,
     hadamard_transform,
 )
+from dpfl.vectors.rounding import conditional_round, randomized_round
 from dpfl.vectors.share_noise import discrete_gaussian_noise, skellam_noise
 
 __all__ = [
@@ -58,6 +59,7 @@ __all__ = [
     "hadamard_transform",
     "lasso",
     "rademacher",
+    "randomized_round",
     "safe_norm",
     "seed_from_int",
     "skellam_noise",

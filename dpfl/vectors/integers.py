@@ -1,11 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Integers for secure sums: rounding, residues, and a flat rotation.
-
-Everything a privacy bound leans on is enforced on the integers themselves, so that no
-rounding error of floating point comes into it.
-"""
+"""Residues of integers for secure sums, and a flat rotation."""
 
 from __future__ import annotations
 
@@ -15,62 +11,6 @@ import tensorflow as tf
 
 from dpfl import checks
 from dpfl.vectors import randomness, rotation
-
-# Trials of conditional rounding; each fails with probability beta = exp(-1/2) at most.
-_MAX_TRIALS = 64
-
-
-def conditional_round(
-    vector: tf.Tensor, seed: tf.Tensor, max_squared_norm: int, max_size: int
-) -> tf.Tensor:
-    """Rounds each coordinate up or down at random, until the norm is within a bound.
-
-    Kairouz et al. 2021 ("The Distributed Discrete Gaussian Mechanism", Algorithm 1 and
-    Proposition 26); Chen et al. 2022, Algorithm 6. Without the condition the mean is
-    the vector. The bounds hold for the integers returned, whatever the vector is:
-    should 64 trials fail, the vector is rounded towards zero, and if that is too long
-    it was longer than it may be, and zeros are returned.
-
-    Args:
-      vector: float32[m] in grid steps, of size below 2**30.
-      seed: int64[2].
-      max_squared_norm: Bound on the sum of squares.
-      max_size: Bound on the size of a coordinate.
-
-    Returns:
-      int32[m].
-    """
-    lower = tf.floor(vector)
-    fraction = vector - lower
-    limit = tf.constant(float(max_size), tf.float32)
-    length = vector.shape[0]
-
-    def clipped(values: tf.Tensor) -> tf.Tensor:
-        return tf.clip_by_value(values, -limit, limit)
-
-    def is_within(values: tf.Tensor) -> tf.Tensor:
-        total = tf.reduce_sum(tf.square(tf.cast(values, tf.float64)))
-        return total <= max_squared_norm
-
-    def attempt(trial: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        draws = tf.random.stateless_uniform(
-            [length], randomness.fold_in(seed, trial), alg="philox"
-        )
-        values = clipped(lower + tf.cast(draws < fraction, tf.float32))
-        return trial + 1, values, is_within(values)
-
-    _, values, accepted = tf.while_loop(
-        lambda trial, values, accepted: (~accepted) & (trial < _MAX_TRIALS),
-        lambda trial, values, accepted: attempt(trial),
-        attempt(tf.constant(0)),
-    )
-
-    def without_chance() -> tf.Tensor:
-        truncated = clipped(tf.sign(vector) * tf.floor(tf.abs(vector)))
-        return truncated * tf.cast(is_within(truncated), tf.float32)
-
-    values = tf.cond(accepted, lambda: values, without_chance)
-    return tf.cast(values, tf.int32)
 
 
 def wrap(values: tf.Tensor, bits: int) -> tf.Tensor:

@@ -17,8 +17,7 @@ import tensorflow as tf
 from tensorflow_federated.python.aggregators import distributed_dp
 
 from dpfl import aggregators, mechanisms
-from dpfl.vectors import count_sketch, rotation, share_noise
-from dpfl.vectors import integers as integers_lib
+from dpfl.vectors import count_sketch, rotation, rounding, share_noise
 
 from . import harness
 from .harness import Row, Settings
@@ -92,7 +91,10 @@ def integers(settings: Settings) -> list[Row]:
     functions: dict[str, Callable[[], Any]] = {
         baseline: tf.function(lambda: tf.random.stateless_normal([length], seed)),
         "integers: rounding": tf.function(
-            lambda: integers_lib.conditional_round(vector, seed, 1 << 60, 1 << 20)
+            lambda: rounding.randomized_round(vector, seed, 1e6, 1e5)
+        ),
+        "integers: conditional rounding": tf.function(
+            lambda: rounding.conditional_round(vector, seed, 1 << 60, 1 << 20)
         ),
     }
     for name, sampler in noise.items():

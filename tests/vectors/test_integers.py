@@ -11,46 +11,6 @@ from dpfl.vectors import integers
 SEED = tf.constant([11, 12], tf.int64)
 
 
-class TestConditionalRound:
-    def test_unbiased_with_the_variance_of_the_fraction(self):
-        x = tf.tile([-1.7, -0.25, 0.0, 0.5, 3.1], [40_000])
-        rounded = integers.conditional_round(x, SEED, 10**9, 100).numpy()
-        rounded = rounded.reshape(-1, 5)
-        fraction = np.array([0.3, 0.75, 0, 0.5, 0.1])
-        deviation = np.sqrt(fraction * (1 - fraction) / 40_000)
-        off = np.abs(rounded.mean(0) - [-1.7, -0.25, 0.0, 0.5, 3.1])
-        assert np.all(off <= 4.5 * deviation + 1e-6)
-        np.testing.assert_allclose(
-            rounded.var(0), fraction * (1 - fraction), rtol=0.04, atol=1e-12
-        )
-        assert np.abs(rounded - np.array([-1.7, -0.25, 0.0, 0.5, 3.1])).max() < 1
-
-    def test_the_norm_is_bounded(self):
-        """A bound that one in three trials meets is met by every result."""
-        x = tf.fill([40], 0.5)
-        norms = [
-            np.sum(np.square(integers.conditional_round(x, [3, i], 19, 5)))
-            for i in range(30)
-        ]
-        assert max(norms) <= 19 and len(set(norms)) > 3
-
-    def test_what_no_trial_meets_is_truncated_or_dropped(self):
-        x = tf.constant([3.9, -3.9, 0.9])
-        truncated = integers.conditional_round(x + [0.0, 0, 0.1], SEED, 19, 5)
-        assert np.sum(np.square(truncated)) <= 19
-        np.testing.assert_array_equal(
-            integers.conditional_round(x, SEED, 18, 5), [3, -3, 0]
-        )
-        np.testing.assert_array_equal(
-            integers.conditional_round(x, SEED, 17, 5), [0, 0, 0]
-        )
-
-    def test_coordinates_are_bounded(self):
-        x = tf.constant([1e8, -1e8, 2.0])
-        rounded = integers.conditional_round(x, SEED, 10**9, 7)
-        np.testing.assert_array_equal(rounded, [7, -7, 2])
-
-
 @pytest.mark.parametrize("bits", [2, 8, 16, 30])
 def test_residues_and_back(bits):
     half = 1 << (bits - 1)

@@ -1,0 +1,168 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Vectors in grid steps, rounded at random to the integers that are summed securely.
+
+What a privacy bound leans on holds whatever floating point does. `randomized_round` is
+accounted as a part of the noise: the law of each integer is that of one up or down from
+a real number x', and the vector of these x' is within the bounds on norm and
+coordinates. It need not be the vector that was meant, so that it is enough to know how
+far off it is. For `conditional_round` the integers themselves are within the bounds.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import tensorflow as tf
+
+from dpfl.vectors import fixed_point, randomness
+
+# A uniform float32 is a multiple of 2**-23, and 1 + x is right to 2**-25: the chance to
+# round up is that of a coordinate off by less than the sum of these.
+ROUNDING_ERROR = 2.0**-22
+# Below 1 by more than the rounding of a few products of float32, and of float64.
+_BELOW_ONE_32 = 1 - 2.0**-20
+_BELOW_ONE_64 = 1 - 2.0**-48
+# What is scaled to `norm_target` is not found to be longer, but for rare vectors: the
+# sum of squares is taken from above by 2**-15 at most, and norms are right to 2**-17.
+_ROOM = 1 - 2.0**-15
+# More than what a square and a sum lose where float32 has no numbers left.
+_LOST_SQUARE = 4e-38
+# Trials of conditional rounding; each fails with probability beta = exp(-1/2) at most.
+_MAX_TRIALS = 64
+
+
+def norm_target(max_norm: float, length: int) -> float:
+    """Returns the norm, in steps, to which to clip what `randomized_round` rounds.
+
+    Args:
+      max_norm: The bound that it is given.
+      length: How many coordinates are rounded.
+    """
+    return _norm_limit(max_norm, length) * _ROOM
+
+
+def randomized_round(
+    vector: tf.Tensor, seed: tf.Tensor, max_norm: float, max_coordinate: float
+) -> tf.Tensor:
+    """Clips to bounds and rounds each coordinate, up or down at random, once.
+
+    Coordinates are clipped to their bound, and the whole is shrunk if it is longer than
+    the norm's; then x becomes floor(x) + 1 with a chance of x - floor(x), else
+    floor(x), each independently. These chances are off by less than 2**-22: they are
+    those of an x' for which both bounds hold, exactly. Integers within the bounds stay
+    what they are; what is not a number, or overflows when squared, becomes zeros.
+
+    Args:
+      vector: float32[m] in grid steps.
+      seed: int64[2].
+      max_norm: Bound on the L2 norm of what is rounded, in steps; above
+        2**-22 sqrt(m).
+      max_coordinate: Bound on the size of its coordinates, in steps, above 2**-22 and
+        below 2**30.
+
+    Returns:
+      int32[m].
+
+    Raises:
+      ValueError: If the bound on the norm leaves no room.
+    """
+    length = vector.shape[0]
+    inside = _within(
+        vector,
+        _norm_limit(max_norm, length),
+        _float32_below(max_coordinate - ROUNDING_ERROR),
+    )
+    lower = tf.floor(inside)
+    draws = tf.random.stateless_uniform([length], seed, alg="philox")
+    is_up = draws < inside - lower
+    return tf.cast(lower, tf.int32) + tf.cast(is_up, tf.int32)
+
+
+def _norm_limit(max_norm: float, length: int) -> float:
+    """Returns the norm that leaves room for what the chances are off by."""
+    limit = max_norm * _BELOW_ONE_64 - math.sqrt(length) * ROUNDING_ERROR
+    if limit <= 0:
+        raise ValueError(
+            f"max_norm must be above {math.sqrt(length) * ROUNDING_ERROR:.3g} steps "
+            f"for {length} coordinates, found {max_norm:g}"
+        )
+    return limit
+
+
+def _within(vector: tf.Tensor, max_norm: float, max_coordinate: float) -> tf.Tensor:
+    """Returns a vector whose norm and coordinates are within bounds, for certain."""
+    clipped = tf.clip_by_value(vector, -max_coordinate, max_coordinate)
+    squared = fixed_point.squared_norm_above(clipped)
+    squared += vector.shape[0] * _LOST_SQUARE
+
+    def shrunk() -> tf.Tensor:
+        factor = tf.cast(max_norm * _BELOW_ONE_32 / tf.sqrt(squared), tf.float32)
+        factor = tf.where(tf.math.is_finite(squared), factor, 0.0)
+        return tf.math.multiply_no_nan(clipped, factor)
+
+    is_surely_within = squared <= max_norm**2 * _BELOW_ONE_64
+    return tf.cond(is_surely_within, lambda: clipped, shrunk)
+
+
+def _float32_below(value: float) -> float:
+    """Returns the largest float32 that is not above a number."""
+    rounded = np.float32(value)
+    if rounded > value:
+        rounded = np.nextafter(rounded, np.float32(-np.inf))
+    return float(rounded)
+
+
+def conditional_round(
+    vector: tf.Tensor, seed: tf.Tensor, max_squared_norm: int, max_size: int
+) -> tf.Tensor:
+    """Rounds each coordinate up or down at random, until the norm is within a bound.
+
+    Kairouz et al. 2021 ("The Distributed Discrete Gaussian Mechanism", Algorithm 1 and
+    Proposition 26); Chen et al. 2022, Algorithm 6. Without the condition the mean is
+    the vector. The bounds hold for the integers returned, whatever the vector is:
+    should 64 trials fail, the vector is rounded towards zero, and if that is too long
+    it was longer than it may be, and zeros are returned.
+
+    Args:
+      vector: float32[m] in grid steps, of size below 2**30.
+      seed: int64[2].
+      max_squared_norm: Bound on the sum of squares.
+      max_size: Bound on the size of a coordinate.
+
+    Returns:
+      int32[m].
+    """
+    lower = tf.floor(vector)
+    fraction = vector - lower
+    limit = tf.constant(float(max_size), tf.float32)
+    length = vector.shape[0]
+
+    def clipped(values: tf.Tensor) -> tf.Tensor:
+        return tf.clip_by_value(values, -limit, limit)
+
+    def is_within(values: tf.Tensor) -> tf.Tensor:
+        total = tf.reduce_sum(tf.square(tf.cast(values, tf.float64)))
+        return total <= max_squared_norm
+
+    def attempt(trial: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        draws = tf.random.stateless_uniform(
+            [length], randomness.fold_in(seed, trial), alg="philox"
+        )
+        values = clipped(lower + tf.cast(draws < fraction, tf.float32))
+        return trial + 1, values, is_within(values)
+
+    _, values, accepted = tf.while_loop(
+        lambda trial, values, accepted: (~accepted) & (trial < _MAX_TRIALS),
+        lambda trial, values, accepted: attempt(trial),
+        attempt(tf.constant(0)),
+    )
+
+    def without_chance() -> tf.Tensor:
+        truncated = clipped(tf.sign(vector) * tf.floor(tf.abs(vector)))
+        return truncated * tf.cast(is_within(truncated), tf.float32)
+
+    values = tf.cond(accepted, lambda: values, without_chance)
+    return tf.cast(values, tf.int32)

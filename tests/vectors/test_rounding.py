@@ -1,0 +1,169 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+import math
+
+import numpy as np
+import pytest
+import scipy.stats
+import tensorflow as tf
+
+from dpfl.vectors import rounding
+
+SEED = tf.constant([11, 12], tf.int64)
+NO_NORM, NO_SIZE = 1e9, 1e6
+
+
+def draws_of(x, number, **bounds):
+    """int64[number, len(x)], each row rounded afresh."""
+    bounds = {"max_norm": NO_NORM, "max_coordinate": NO_SIZE, **bounds}
+    rounded = rounding.randomized_round(tf.tile(x, [number]), SEED, **bounds)
+    return rounded.numpy().reshape(number, -1)
+
+
+class TestRandomizedRound:
+    def test_up_with_the_chance_of_the_fraction(self):
+        x = np.float32([-7.125, -1.7, -0.25, -1e-4, 0.0, 0.03, 0.5, 3.1, 1000.9, 65536])
+        number = 400_000
+        rounded = draws_of(x, number)
+        lower = np.floor(x.astype(np.float64))
+        fraction = x - lower
+        ups = (rounded - lower).sum(0)
+        assert np.all((rounded == lower) | (rounded == lower + 1))
+        for up, p in zip(ups, fraction):
+            law = scipy.stats.binom(number, p)
+            assert min(law.cdf(up), law.sf(up - 1)) > 1e-4
+        variance = fraction * (1 - fraction)
+        common = variance > 0.02
+        np.testing.assert_allclose(rounded.var(0)[common], variance[common], rtol=0.04)
+
+    def test_the_chance_is_right_to_2_to_the_minus_22(self, monkeypatch):
+        """By all 2**23 uniforms that there are, cut where they are interesting."""
+        x = np.float32(
+            [-(2.0**-30), -0.3, -1 + 2.0**-24, 2.0**-30, 0.7, 12.345, -4001.1]
+        )
+        lower = np.floor(x.astype(np.float64))
+        wanted = x - lower
+        for value, low, p in zip(x, lower, wanted):
+            near = np.round(p * 2**23) + np.arange(-8, 9)
+            near = near[(near >= 0) & (near < 2**23)]
+            uniforms = tf.constant(near * 2.0**-23, tf.float32)
+            monkeypatch.setattr(
+                tf.random, "stateless_uniform", lambda *_, u=uniforms, **__: u
+            )
+            rounded = rounding.randomized_round(
+                tf.fill([len(near)], value), SEED, NO_NORM, NO_SIZE
+            ).numpy()
+            ups = near[rounded == low + 1]
+            chance = (ups.max() + 1) * 2.0**-23 if len(ups) else near.min() * 2.0**-23
+            assert abs(chance - p) < rounding.ROUNDING_ERROR
+            assert set(rounded) <= {low, low + 1}
+
+    def test_coordinates_are_independent(self):
+        up = draws_of(np.full([8], 0.3, np.float32), 50_000)
+        products = np.corrcoef(up.T) - np.eye(8)
+        assert np.abs(products).max() < 4.5 / math.sqrt(50_000)
+        assert abs(np.corrcoef(up[1:].ravel(), up[:-1].ravel())[0, 1]) < 0.007
+        again = draws_of(np.full([8], 0.3, np.float32), 50_000)
+        np.testing.assert_array_equal(up, again)
+
+    def test_the_mean_is_the_vector(self):
+        """Over coordinates as they are after a rotation: no side is favoured."""
+        x = 0.08 * tf.random.stateless_normal([500_000], [1, 2]).numpy()
+        rounded = draws_of(x, 1)[0]
+        off = rounded - x.astype(np.float64)
+        size = np.abs(x)
+        deviation = math.sqrt(np.mean(size * (1 - size)) / len(x))
+        assert abs(np.mean(off)) < 4.5 * deviation
+        assert abs(np.mean(off * np.sign(x))) < 4.5 * deviation
+        assert np.mean(off**2) == pytest.approx(np.mean(size * (1 - size)), rel=0.02)
+
+    @pytest.mark.parametrize("limit", [0.04, 0.7, 5.25])
+    def test_coordinates_are_clipped(self, limit):
+        """What is beyond has the law of the bound itself, on both sides."""
+        x = np.float32([-30, 30, 1e30, -limit / 2, limit / 2])
+        number = 100_000
+        rounded = draws_of(x, number, max_coordinate=limit)
+        assert np.abs(rounded).max() <= math.ceil(limit)
+        means = np.array([-1, 1, 1, -0.5, 0.5]) * limit
+        assert np.abs(rounded.mean(0) - means).max() < 4.5 * 0.5 / math.sqrt(number)
+
+    @pytest.mark.parametrize("length", [3, 300, 70_001])
+    def test_what_is_too_long_is_shrunk_to_the_norm(self, length):
+        """The vector whose chances they are, from what is rounded, by its definition."""
+        x = tf.random.stateless_normal([length], [1, 2])
+        for longer in (0.5, 1 - 1e-7, 1 + 1e-7, 1.001, 40.0):
+            steps = x * (longer * 9.0 / np.linalg.norm(x.numpy().astype(np.float64)))
+            inside = rounding._within(steps, 9.0, 1e6).numpy().astype(np.float64)
+            assert np.linalg.norm(inside) <= 9.0
+            shrunk = np.linalg.norm(inside) / min(longer, 1) / 9.0
+            assert 1 - 3e-5 < shrunk <= 1 + 1e-7
+            expected = steps.numpy() if longer == 0.5 else inside
+            np.testing.assert_array_equal(inside, expected)
+
+    def test_the_target_is_not_shrunk(self):
+        """What codecs scale to keeps its bits: no second pass."""
+        x = tf.random.stateless_normal([300_000], [1, 2])
+        target = rounding.norm_target(6.2, 300_000)
+        assert 6.2 * (1 - 1e-4) < target < 6.2
+        steps = x * tf.cast(
+            target / np.linalg.norm(x.numpy().astype(float)), tf.float32
+        )
+        limit = rounding._norm_limit(6.2, 300_000)
+        np.testing.assert_array_equal(rounding._within(steps, limit, 1e6), steps)
+        room = math.sqrt(300_000) * rounding.ROUNDING_ERROR
+        assert limit + room <= 6.2
+
+    @pytest.mark.parametrize("value", [math.nan, math.inf, 3e38])
+    def test_what_is_not_finite_is_zeros(self, value):
+        x = np.float32([1.5, value, -2.0])
+        rounded = draws_of(x, 1, max_coordinate=1e25)
+        np.testing.assert_array_equal(rounded, np.zeros([1, 3]))
+
+    def test_zeros_and_integers_stay(self):
+        x = np.float32([0, 3, -4, 12])
+        np.testing.assert_array_equal(draws_of(x, 100), np.tile(x, [100, 1]))
+
+    def test_refuses_a_norm_without_room(self):
+        with pytest.raises(ValueError, match="max_norm must be above 0.000488 .*0.0001"):
+            rounding.norm_target(1e-4, 1 << 22)
+
+
+class TestConditionalRound:
+    def test_unbiased_with_the_variance_of_the_fraction(self):
+        x = tf.tile([-1.7, -0.25, 0.0, 0.5, 3.1], [40_000])
+        rounded = rounding.conditional_round(x, SEED, 10**9, 100).numpy()
+        rounded = rounded.reshape(-1, 5)
+        fraction = np.array([0.3, 0.75, 0, 0.5, 0.1])
+        deviation = np.sqrt(fraction * (1 - fraction) / 40_000)
+        off = np.abs(rounded.mean(0) - [-1.7, -0.25, 0.0, 0.5, 3.1])
+        assert np.all(off <= 4.5 * deviation + 1e-6)
+        np.testing.assert_allclose(
+            rounded.var(0), fraction * (1 - fraction), rtol=0.04, atol=1e-12
+        )
+        assert np.abs(rounded - np.array([-1.7, -0.25, 0.0, 0.5, 3.1])).max() < 1
+
+    def test_the_norm_is_bounded(self):
+        """A bound that one in three trials meets is met by every result."""
+        x = tf.fill([40], 0.5)
+        norms = [
+            np.sum(np.square(rounding.conditional_round(x, [3, i], 19, 5)))
+            for i in range(30)
+        ]
+        assert max(norms) <= 19 and len(set(norms)) > 3
+
+    def test_what_no_trial_meets_is_truncated_or_dropped(self):
+        x = tf.constant([3.9, -3.9, 0.9])
+        truncated = rounding.conditional_round(x + [0.0, 0, 0.1], SEED, 19, 5)
+        assert np.sum(np.square(truncated)) <= 19
+        np.testing.assert_array_equal(
+            rounding.conditional_round(x, SEED, 18, 5), [3, -3, 0]
+        )
+        np.testing.assert_array_equal(
+            rounding.conditional_round(x, SEED, 17, 5), [0, 0, 0]
+        )
+
+    def test_coordinates_are_bounded(self):
+        x = tf.constant([1e8, -1e8, 2.0])
+        rounded = rounding.conditional_round(x, SEED, 10**9, 7)
+        np.testing.assert_array_equal(rounded, [7, -7, 2])
