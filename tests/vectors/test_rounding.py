@@ -125,7 +125,9 @@ class TestRandomizedRound:
         np.testing.assert_array_equal(draws_of(x, 100), np.tile(x, [100, 1]))
 
     def test_refuses_a_norm_without_room(self):
-        with pytest.raises(ValueError, match="max_norm must be above 0.000488 .*0.0001"):
+        with pytest.raises(
+            ValueError, match="max_norm must be above 0.000488 .*0.0001"
+        ):
             rounding.norm_target(1e-4, 1 << 22)
 
 
