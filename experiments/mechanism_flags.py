@@ -10,7 +10,7 @@ mechanisms have is one flag. A flag that is not given leaves the field at its de
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from absl import flags
@@ -35,16 +35,12 @@ def configs() -> dict[str, type[Mechanism]]:
     return dict(mechanisms.MECHANISMS)
 
 
-def define(
-    defaults: Mapping[str, Any], module_name: str, omit: Container[str] = ()
-) -> None:
+def define(defaults: Mapping[str, Any], module_name: str) -> None:
     """Defines the flags.
 
     Args:
       defaults: Defaults by field name; None for a field that is not in it.
       module_name: The module in whose help the flags appear.
-      omit: Fields that get no flag and stay at their defaults, since the binary has
-        another flag of that name.
     """
     kinds: dict[str, type] = {}
     texts: dict[str, str] = {}
@@ -56,8 +52,6 @@ def define(
             texts.setdefault(field, helps[field])
             users.setdefault(field, []).append(name)
     for field, kind in kinds.items():
-        if field in omit:
-            continue
         _defined.add(field)
         text = f"{texts[field]} Of {', '.join(users[field])}."
         _DEFINE[kind](field, defaults.get(field), text, module_name=module_name)

@@ -105,9 +105,8 @@ def _check_noise_multiplier(name: str, value: Any) -> None:
         raise ValueError(checks.message(name, "0, or from 1e-100 to 1e100", value))
 
 
-# DOME's output is no matter of privacy, and --output is a file here.
 mechanism_flags.define(
-    {"cohort_size": 100, "clip_norm": 1.0}, cli.help_module(__name__), omit=("output",)
+    {"cohort_size": 100, "clip_norm": 1.0}, cli.help_module(__name__)
 )
 _CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
     "epsilon": checks.positive,

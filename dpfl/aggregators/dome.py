@@ -138,7 +138,7 @@ class DomeCodec(Codec):
             rule=config.sketch_rule,
             has_probes=config.probes,
         )
-        self._has_adam = config.output == "adam"
+        self._has_adam = config.direction == "adam"
         self.gives_mean = not self._has_adam
         self._has_first_moment = self._has_adam or config.mean_removal
         self._floor = config.resolved_second_moment_floor(dimension)

@@ -20,7 +20,7 @@ from dpfl.mechanisms.participation import Participation, PoissonSampling
 
 SKETCH_RULES = ("eigen", "qr")
 SKETCH_TARGETS = ("gradient", "residual")
-OUTPUTS = ("adam", "gradient")
+DIRECTIONS = ("adam", "gradient")
 # Noise that the second moment's floor presumes where there is less, over `clip_norm`.
 _SMALLEST_FLOOR_STDDEV = 1e-3
 
@@ -50,7 +50,7 @@ class Dome(mechanism.NoiseMechanism):
       probes: Whether the sketch has random directions, new in each round.
       mean_removal: Whether clients subtract the first moment.
       debiasing: Whether the second moment is rid of the noise's variance.
-      output: "adam", or "gradient" for the decoded mean, for other server optimizers.
+      direction: "adam", or "gradient" (the decoded mean) for other server optimizers.
       beta_1: Decay of the first moment, in [0, 1).
       beta_2: Decay of the second moment, in [0, 1).
       second_moment_floor: Least second moment that Adam divides by the root of; None is
@@ -88,8 +88,8 @@ class Dome(mechanism.NoiseMechanism):
     debiasing: bool = option(
         True, "Whether the second moment is rid of the noise's variance."
     )
-    output: str = option(
-        "adam", f"What the server's optimizer gets, one of {', '.join(OUTPUTS)}."
+    direction: str = option(
+        "adam", f"What the server's optimizer gets, one of {', '.join(DIRECTIONS)}."
     )
     beta_1: float = option(0.9, "Decay of the first moment, at least 0 and below 1.")
     beta_2: float = option(0.999, "Decay of the second moment, at least 0 and below 1.")
@@ -117,7 +117,7 @@ class Dome(mechanism.NoiseMechanism):
         for name, choices in (
             ("sketch_rule", SKETCH_RULES),
             ("sketch_target", SKETCH_TARGETS),
-            ("output", OUTPUTS),
+            ("direction", DIRECTIONS),
         ):
             checks.choice(name, getattr(self, name), choices)
         for name in ("beta_1", "beta_2"):
@@ -154,11 +154,11 @@ class Dome(mechanism.NoiseMechanism):
 
     def check_server_optimizer(self, name: str, momentum: Optional[float]) -> None:
         """Raises ValueError if plain steps do not follow Adam's direction."""
-        if self.output == "adam" and (name != "sgd" or momentum):
+        if self.direction == "adam" and (name != "sgd" or momentum):
             found = name if name != "sgd" else f"server_momentum {momentum:g}"
             raise ValueError(
                 "server_optimizer must be sgd with server_momentum 0, and a server_lr "
-                f"of 0.01 or so, where {self.name} has output 'adam', found {found}"
+                f"of 0.01 or so, where {self.name} has direction 'adam', found {found}"
             )
 
     def _check_dimension(self, dimension: int) -> None:

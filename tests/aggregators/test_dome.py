@@ -54,7 +54,7 @@ def sketch_of(codec, state, number):
 class TestRound:
     def test_decoded_mean_by_hand(self, run_codec):
         """g = S^T (sum of clipped S (g_i - m)) / B + m, over two rounds."""
-        codec = dome.DomeCodec(make(clip_norm=2.0, output="gradient"), D)
+        codec = dome.DomeCodec(make(clip_norm=2.0, direction="gradient"), D)
         state, first_moment = codec.initial_state(), np.zeros(D)
         for number in range(3):
             x = updates(seed=number).numpy()[:4]
@@ -88,7 +88,7 @@ class TestRound:
         )
         codec = dome.DomeCodec(config, D)
         twin = dome.DomeCodec(
-            mechanisms.Dome(**{**vars(config), "output": "gradient"}), D
+            mechanisms.Dome(**{**vars(config), "direction": "gradient"}), D
         )
         state, m, v = codec.initial_state(), np.zeros(D), np.zeros(D)
         for t in range(1, 5):
@@ -110,7 +110,7 @@ class TestRound:
             assert int(state["steps"]) == t
 
     def test_without_mean_removal(self, run_codec):
-        codec = dome.DomeCodec(make(mean_removal=False, output="gradient"), D)
+        codec = dome.DomeCodec(make(mean_removal=False, direction="gradient"), D)
         state = codec.initial_state()
         assert "first_moment" not in state and "second_moment" not in state
         for number in range(2):
@@ -123,7 +123,7 @@ class TestRound:
 
     @pytest.mark.parametrize("target", ["gradient", "residual"])
     def test_what_the_sketch_learns_from(self, run_codec, target):
-        config = make(sketch_target=target, output="gradient", sketch_decay=1e-6)
+        config = make(sketch_target=target, direction="gradient", sketch_decay=1e-6)
         codec = dome.DomeCodec(config, D)
         state = run_codec(codec, updates(), 0)[0].state
         mean = state["first_moment"].numpy() / 0.1
@@ -166,7 +166,7 @@ class TestRound:
 
 class TestNoise:
     def test_it_is_the_accounted_noise(self, run_codec):
-        config = make(1.3, clip_norm=2.0, output="gradient", max_rank=1)
+        config = make(1.3, clip_norm=2.0, direction="gradient", max_rank=1)
         codec = dome.DomeCodec(config, D)
 
         @tf.function(autograph=False)
@@ -190,7 +190,9 @@ class TestNoise:
 
     def test_error_is_the_noise_where_the_sketch_holds_the_updates(self, run_codec):
         """sigma^2 k, and a client that is not there does not lessen the divisor."""
-        config = make(2.0, output="gradient", clip_norm=10.0, sketch_size=8, max_rank=4)
+        config = make(
+            2.0, direction="gradient", clip_norm=10.0, sketch_size=8, max_rank=4
+        )
         codec = dome.DomeCodec(config, 8)
         x = updates(d=8)
 
@@ -269,8 +271,8 @@ class TestDdg:
     def test_it_agrees_with_dome_as_bits_grow(self, run_codec):
         errors = {}
         for bits in (10, 14, 24):
-            ddg = dome.DomeCodec(make_ddg(0.0, bits, output="gradient"), D)
-            plain = dome.DomeCodec(make(clip_norm=2.0, output="gradient"), D)
+            ddg = dome.DomeCodec(make_ddg(0.0, bits, direction="gradient"), D)
+            plain = dome.DomeCodec(make(clip_norm=2.0, direction="gradient"), D)
             state, largest = plain.initial_state(), 0.0
             for number in range(3):
                 x = updates(seed=number)
@@ -347,7 +349,7 @@ class TestHostile:
     def test_one_client_moves_the_mean_by_at_most_the_clip(
         self, run_codec, value, place
     ):
-        config = make(1.0, clip_norm=2.0, output="gradient")
+        config = make(1.0, clip_norm=2.0, direction="gradient")
         codec = dome.DomeCodec(config, D)
         state = run_codec(codec, updates(), 0)[0].state
         x = updates(seed=1).numpy()

@@ -76,7 +76,7 @@ def test_adam_twice_is_refused():
     for name, momentum in (("adam", None), ("sgd", 0.9)):
         with pytest.raises(ValueError, match="server_optimizer must be sgd with"):
             make().check_server_optimizer(name, momentum)
-        make(output="gradient").check_server_optimizer(name, momentum)
+        make(direction="gradient").check_server_optimizer(name, momentum)
     make().check_server_optimizer("sgd", 0.0)
 
 
@@ -125,7 +125,7 @@ def test_resolved_numbers():
         ({"max_rank": 3, "probes": False}, "max_rank must be .* False, found 3"),
         ({"sketch_rule": "svd"}, "sketch_rule must be one of eigen, qr, found 'svd'"),
         ({"sketch_target": "x"}, "sketch_target must be one of .* found 'x'"),
-        ({"output": "sgd"}, "output must be one of .* found 'sgd'"),
+        ({"direction": "sgd"}, "direction must be one of .* found 'sgd'"),
         ({"beta_1": 1.0}, "beta_1 must be at least 0 and less than 1, found 1"),
         ({"beta_2": math.nan}, "beta_2 must be"),
         ({"second_moment_floor": 0.0}, "second_moment_floor must be .*found 0"),

@@ -58,7 +58,7 @@ class Learned(NamedTuple):
 
 def config(noise: float = 0.0, **changes: Any) -> mechanisms.Dome:
     """Returns a sketch for one client, with this noise on each of the k numbers."""
-    numbers = {"sketch_size": SKETCH_SIZE, "output": "gradient", **changes}
+    numbers = {"sketch_size": SKETCH_SIZE, "direction": "gradient", **changes}
     return mechanisms.Dome(1, _CLIP_NORM, noise / _CLIP_NORM, **numbers)
 
 

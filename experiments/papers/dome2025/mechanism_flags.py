@@ -44,7 +44,7 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "dome_whole": {"mean_removal": False},
     "dome_sgd": {
         "mean_removal": False,
-        "output": "gradient",
+        "direction": "gradient",
         "server_momentum": 0.9,
     },
 }
