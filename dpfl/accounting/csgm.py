@@ -18,8 +18,8 @@ A release, v in the box |v_j| <= Dinf and the ball ||v||_2 <= D2, K = (D2/Dinf)^
   L(a) = floor(K) f_a(Dinf^2) + f_a((K - floor(K)) Dinf^2),  K = min(K, dimension)
 Clients join independently with probability q:
   L_q(a) = log sum_l C(a, l) (1-q)^(a-l) q^l exp(L(l)),      L(0) = L(1) = 0
-Between two integer orders the log-moment is bounded by the chord, with L(1) = 0: it
-is convex in a, and f itself is no bound at other than integer orders.
+Between two integer orders L(a)/a is bounded by its chord, with L(1) = 0: it is convex
+in a for mixtures of Gaussians, and f itself is no bound at other than integer orders.
 
 Both sums are log(1 + sum_{l>=2} Binomial(l) expm1(e_l)), taken in log space: no term
 is negative, so a log-moment of 1e-20 is as accurate as one of 1e20.
@@ -167,7 +167,7 @@ def sparsified_rdp(
         moments = log_space.sampled_log_moment(integers, q, moments)
     else:
         moments = l2_log_moment(integers, keep, shift, full)
-    result = log_space.chord(alphas, integers, moments) / (alphas - 1)
+    result = log_space.mixture_chord(alphas, integers, moments) / (alphas - 1)
     # Nothing dropped and nobody left out: the Gaussian mechanism, at every order.
     with np.errstate(over="ignore", invalid="ignore"):
         gaussian = 0.5 * (full * shift)[..., None] * alphas

@@ -87,7 +87,7 @@ def rounded_l2_squared(
     return min(usually, always)
 
 
-def _integer_nodes(top: int) -> np.ndarray:
+def integer_nodes(top: int) -> np.ndarray:
     """Returns orders 2..top: all the small ones, then in steps of a ratio."""
     dense = np.arange(2, min(top, _DENSE_ORDERS) + 1)
     steps = max(0, math.ceil(math.log(top / _DENSE_ORDERS) / math.log(_ORDER_RATIO)))
@@ -123,7 +123,7 @@ def poisson_sampled_rdp(
     if q == 1:
         return rdp(alphas)
     top = int(math.ceil(np.max(alphas)))
-    nodes = _integer_nodes(max(top, 2)).astype(np.float64)
+    nodes = integer_nodes(max(top, 2)).astype(np.float64)
     moments = (nodes - 1) * rdp(nodes)
     every = np.interp(
         np.arange(top + 1, dtype=np.float64),

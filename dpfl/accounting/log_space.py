@@ -14,8 +14,9 @@ log-moment of order l without that, and L(0) = L(1) = 0, the log-moment becomes
 at an integer order a. The second form has no negative term and is the one computed,
 so that a log-moment of 1e-20 is as accurate as one of 1e20.
 
-The log-moment is convex in a, so that between two integer orders it is bounded by
-its chord.
+The log-moment L is convex in a, so that between two integer orders it is bounded by
+its chord. If P is a mixture of Gaussians and Q the Gaussian without a shift, L(a)/a is
+convex too, and its chord is a smaller bound: see docs/privacy/gaussian_mixtures.md.
 """
 
 from __future__ import annotations
@@ -75,6 +76,24 @@ def chord(
         between = log_moments[..., low] * (1 - share) + log_moments[..., high] * share
     # 0 * inf where the upper order has no weight.
     return np.where(share == 0, log_moments[..., low], between)
+
+
+def mixture_chord(
+    orders: np.ndarray, integers: np.ndarray, log_moments: np.ndarray
+) -> np.ndarray:
+    """Returns `chord`'s bounds for mixtures of Gaussians, which are never larger.
+
+    For a single Gaussian L(a)/a is linear in a, and the bound is what it bounds.
+
+    Args:
+      orders: As for `chord`.
+      integers: As for `chord`, each at least 1; L(1) = 0.
+      log_moments: As for `chord`.
+
+    Returns:
+      float64 array of shape S + [m].
+    """
+    return orders * chord(orders, integers, log_moments / integers)
 
 
 def whole_orders(orders: np.ndarray) -> np.ndarray:

@@ -37,7 +37,7 @@ def test_epsilon_is_the_accountants():
     [row] = rows(
         "epsilon",
         "--mechanism=l2_csgm",
-        "--noise_multiplier=2.2066",
+        "--noise_multiplier=2.1912",
         "--keep_fraction=0.01",
         "--rotation=dft",
         "--participation=poisson",
@@ -49,7 +49,7 @@ def test_epsilon_is_the_accountants():
     mechanism = mechanisms.L2Csgm(
         cohort_size=100,
         clip_norm=1.0,
-        noise_multiplier=2.2066,
+        noise_multiplier=2.1912,
         keep_fraction=0.01,
         rotation="dft",
     )

@@ -1,0 +1,332 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Random slots against quadrature, many digits, enumeration and the other direction."""
+
+import itertools
+import math
+
+import attr
+import dp_accounting
+import mpmath
+import numpy as np
+import pytest
+
+from dpfl import accounting
+from dpfl.accounting import csgm, log_space, random_slot
+
+gaussian = dp_accounting.GaussianDpEvent
+RandomSlot = random_slot.RandomSlotDpEvent
+
+
+def masked(noise_multiplier=0.8, keep=0.3, linf_ratio=0.7):
+    """A sparsified release; K = 1/linf_ratio^2 coordinates stand at their bound."""
+    return accounting.SparsifiedGaussianDpEvent(
+        noise_multiplier, keep, linf_ratio, dimension=100
+    )
+
+
+def quadrature(log_ratio, power, coordinates, step=0.08, reach=9.0, shift=2.0):
+    """log E_Q[R^power] over normals, by equal steps; log_ratio takes them stacked."""
+    t = np.arange(-reach, reach + abs(power) * shift, step)
+    grid = np.stack(np.meshgrid(*[t] * coordinates, indexing="ij"))
+    weight = -0.5 * np.sum(grid**2, axis=0)
+    terms = power * log_ratio(grid) + weight
+    largest = terms.max()
+    total = math.log(np.sum(np.exp(terms - largest))) + largest
+    return total + coordinates * math.log(step / math.sqrt(2 * math.pi))
+
+
+def slots_log_ratio(z, slots):
+    """log of the mean of `slots` likelihood ratios; ones for those beyond the grid."""
+
+    def log_ratio(x):
+        logs = x / z - 0.5 / z**2
+        idle = slots - len(x)
+        total = np.sum(np.exp(logs), axis=0) + idle
+        return np.log(total / slots)
+
+    return log_ratio
+
+
+class TestFigures:
+    def test_values_that_were_computed_elsewhere(self):
+        two = RandomSlot(gaussian(1.0), rounds=2, slots=2).rdp([2, 8])
+        np.testing.assert_allclose(two, [0.62011, 3.30792], atol=6e-6)
+
+    def test_ten_slots_at_order_two_by_hand(self):
+        found = RandomSlot(gaussian(1.0), 10, 10).rdp([2])[0]
+        assert found == pytest.approx(math.log(1 + (math.e - 1) / 10), rel=1e-9)
+
+    def test_one_slot_is_no_amplification(self):
+        for event in (gaussian(1.3), masked()):
+            found = RandomSlot(event, 1, 1).rdp([1.5, 2, 7.25, 256, 300])
+            accountant = accounting.DpflAccountant([1.5, 2, 7.25, 256, 300])
+            want = accountant.compose(event)._rdp
+            np.testing.assert_allclose(found, want, rtol=1e-9)
+
+    @pytest.mark.parametrize("q", [0.5, 0.03, 1e-6])
+    def test_one_round_released_is_poisson_sampling(self, q):
+        orders = [2, 3, 17, 100]
+        want = csgm.sampled_gaussian_event(0.9, q).rdp(orders)
+        found = RandomSlot(gaussian(0.9), 1, 1 / q).rdp(orders)
+        np.testing.assert_allclose(found, want, rtol=1e-9)
+        want = masked().poisson_sampled(q).rdp(orders)
+        found = RandomSlot(masked(), 1, 1 / q).rdp(orders)
+        np.testing.assert_allclose(found, want, rtol=1e-9)
+
+    @pytest.mark.parametrize("slots", [3, 3.5])
+    def test_the_sum_over_who_is_where(self, slots):
+        """Order 4: each of four copies of the client draws a slot of its own."""
+        event, rounds = masked(), 3
+        log_moments = [0.0, 0.0, *(np.arange(1, 4) * event.rdp([2, 3, 4]))]
+        total = 0.0
+        for drawn in itertools.product(range(rounds + 1), repeat=4):
+            weight = math.prod(
+                1 / slots if i < rounds else (slots - rounds) / slots for i in drawn
+            )
+            counts = [drawn.count(i) for i in range(rounds)]
+            total += weight * math.exp(sum(log_moments[c] for c in counts))
+        found = RandomSlot(event, rounds, slots).rdp([4])[0]
+        assert 3 * found == pytest.approx(math.log(total), rel=1e-9)
+
+    def test_more_rounds_and_fewer_slots_cost_more(self):
+        rounds = [RandomSlot(gaussian(1.0), r, 40).rdp([2, 30]) for r in (1, 7, 40)]
+        slots = [RandomSlot(gaussian(1.0), 7, s).rdp([2, 30]) for s in (40, 8.5, 7)]
+        for costs in (rounds, slots):
+            for less, more in zip(costs, costs[1:]):
+                assert np.all(less < more)
+
+    def test_rdp_does_not_fall_in_the_order(self):
+        orders = np.arange(1.05, 300, 0.05)
+        for event in (gaussian(0.7), masked()):
+            found = RandomSlot(event, 9, 12).rdp(orders)
+            assert np.all(np.diff(found) >= -1e-9 * found[1:])
+
+
+class TestNumbers:
+    @pytest.mark.parametrize("seed", range(6))
+    def test_powers_of_polynomials_have_their_digits(self, seed):
+        """Against 60 digits, from hardly any privacy loss to a huge one."""
+        rng = np.random.default_rng(seed)
+        z = float(10 ** rng.uniform(-0.7, 1.5))
+        rounds = int(10 ** rng.uniform(0, 5))
+        slots = rounds * float(rng.choice([1.0, 1 + rng.random()]))
+        top = int(rng.integers(8, 40))
+        order = np.arange(top + 1.0)
+        log_moments = order * (order - 1) / (2 * z**2)
+        found = random_slot.slot_log_moments(log_moments, rounds, slots)
+        with mpmath.workdps(60):
+            base = [
+                mpmath.exp(mpmath.mpf(m)) / mpmath.factorial(i)
+                for i, m in enumerate(log_moments)
+            ]
+            power = self.power(base, rounds)
+            idle = mpmath.mpf(slots) - rounds
+            rest = [idle**i / mpmath.factorial(i) for i in range(top + 1)]
+            whole = self.product(power, rest)
+            want = [
+                float(mpmath.log(c * mpmath.factorial(i) / mpmath.mpf(slots) ** i))
+                for i, c in enumerate(whole)
+            ]
+        np.testing.assert_allclose(found[2:], want[2:], rtol=2e-11)
+
+    @staticmethod
+    def product(left, right):
+        size = len(left)
+        return [
+            mpmath.fsum(left[i] * right[k - i] for i in range(k + 1))
+            for k in range(size)
+        ]
+
+    def power(self, base, exponent):
+        result = [mpmath.mpf(1)] + [mpmath.mpf(0)] * (len(base) - 1)
+        while exponent:
+            if exponent & 1:
+                result = self.product(result, base)
+            base = self.product(base, base)
+            exponent >>= 1
+        return result
+
+    def test_without_noise_there_is_no_privacy(self):
+        for event in (gaussian(0.0), masked(0.0), gaussian(1e-200)):
+            assert np.all(np.isinf(RandomSlot(event, 3, 4).rdp([2, 5, 300])))
+
+    def test_no_privacy_loss_costs_nothing(self):
+        found = RandomSlot(masked().poisson_sampled(0.0), 3, 4).rdp([2, 2.5, 300])
+        np.testing.assert_array_equal(found, 0)
+
+
+class TestBothDirections:
+    @pytest.mark.parametrize("z", [0.5, 1.0, 2.0])
+    @pytest.mark.parametrize("slots", [2, 2.7])
+    def test_two_slots_by_quadrature(self, z, slots):
+        event = RandomSlot(gaussian(z), 2, slots)
+        log_ratio = slots_log_ratio(z, slots)
+        for order in (1.2, 1.7, 2, 3, 4.5, 8):
+            bound = (order - 1) * event.rdp([order])[0]
+            removed = quadrature(log_ratio, order, 2, shift=1 / z)
+            added = quadrature(log_ratio, 1 - order, 2, shift=1 / z)
+            assert added <= bound
+            assert removed <= bound * (1 + 1e-9)
+            if order == int(order):
+                assert removed == pytest.approx(bound, rel=1e-8)
+
+    def test_the_backward_figure_computed_elsewhere(self):
+        log_ratio = slots_log_ratio(1.0, 2)
+        assert quadrature(log_ratio, -1, 2) == pytest.approx(0.56904, abs=6e-6)
+        assert quadrature(log_ratio, -7, 2) / 7 == pytest.approx(2.14555, abs=6e-6)
+
+    @pytest.mark.parametrize("keep", [0.05, 0.5])
+    def test_masked_slots_with_a_client_that_adapts(self, keep):
+        """Slot 2 of two: all there is left to send depends on what slot 1 showed.
+
+        Its two coordinates are one at the bound or two that are smaller; whichever is
+        worse for the direction at hand is sent. The bound holds for both directions.
+        """
+        step, reach = 0.5, 7.0
+        t = np.arange(-reach, reach + 3, step)
+        weight = np.exp(-0.5 * t * t) * step / math.sqrt(2 * math.pi)
+
+        def one(size):
+            return 1 - keep + keep * np.exp(size * t - size * size / 2)
+
+        both = np.multiply.outer(one(math.sqrt(0.5)), one(math.sqrt(0.5))).ravel()
+        both_weight = np.multiply.outer(weight, weight).ravel()
+        # DeltaInf = sigma = 1 and Delta2 = 1: K = 1 coordinate, or two smaller ones.
+        event = accounting.SparsifiedGaussianDpEvent(1 / keep, keep, 1.0, 2)
+        bound = RandomSlot(event, 2, 2)
+        # After slot 1 only its ratio counts: the sender's choice is a function of it.
+        first = np.concatenate([one(1.0), both])
+        laws = [(one(1.0), weight), (both, both_weight)]
+        for order in (2, 3, 1.5, 2.6):
+            limit = (order - 1) * bound.rdp([order])[0]
+            for power in (order, 1 - order):
+                ways = [
+                    np.array([w @ ((x + y) / 2) ** power for x in first])
+                    for y, w in laws
+                ]
+                worst = np.maximum(*ways)
+                values = [weight @ worst[: t.size], both_weight @ worst[t.size :]]
+                assert math.log(max(values)) <= limit + 1e-9
+
+    def test_any_release_is_bounded_both_ways(self):
+        """Randomized response, which no theorem on Gaussians is for."""
+        event = Response(1.2)
+        ratios = np.exp([1.2, -1.2])
+        weights = np.array([1, math.e**1.2]) / (1 + math.e**1.2)
+        assert weights @ ratios == pytest.approx(1)
+        for order in (1.5, 2, 3, 6.5):
+            limit = (order - 1) * RandomSlot(event, 2, 3).rdp([order])[0]
+            for power in (order, 1 - order):
+                total = sum(
+                    p * q * ((1 + x + y) / 3) ** power
+                    for (p, x), (q, y) in itertools.product(
+                        zip(weights, ratios), repeat=2
+                    )
+                )
+                assert math.log(total) <= limit
+
+
+@attr.s(frozen=True, auto_attribs=True)
+class Response(accounting.RdpDpEvent):
+    """Randomized response of one bit, with this largest loss."""
+
+    loss: float
+
+    def rdp(self, orders):
+        a = np.asarray(orders, np.float64)
+        loss = self.loss
+        total = np.exp(a * loss - loss) + np.exp(-a * loss)
+        return np.log(total / (1 + np.exp(-loss))) / (a - 1)
+
+
+class TestEvent:
+    def test_epochs_compose(self):
+        epoch = RandomSlot(gaussian(1.0), 33, 33.5)
+        run = dp_accounting.SelfComposedDpEvent(epoch, 10)
+        report = accounting.epsilon(run, 1e-5)
+        assert report.relation == "add_or_remove"
+        assert report.method == "rdp"
+        once = accounting.epsilon(
+            dp_accounting.SelfComposedDpEvent(gaussian(1), 10), 1e-5
+        )
+        assert report.epsilon < 0.25 * once.epsilon
+
+    def test_integer_noise_of_helpers_is_amplified(self):
+        event = accounting.DistributedDiscreteGaussianDpEvent(
+            noise_clients=100,
+            local_stddev=0.1,
+            granularity=0.01,
+            clip_norm=1.0,
+            dimension=64,
+        )
+        slots = RandomSlot(event, 20, 20)
+        assert not random_slot.is_gaussian_mixture(event)
+        assert np.all(slots.rdp([2, 5]) < 0.75 * event.rdp([2, 5]))
+        assert accounting.relations_of(slots)[0].name == "ADD_OR_REMOVE_ONE"
+
+    def test_a_sketch_with_gaussian_noise_is_its_release(self):
+        sketched = accounting.SketchedDpEvent.project_and_perturb(3, 10, 1.1)
+        assert random_slot.is_gaussian_mixture(sketched)
+        np.testing.assert_allclose(
+            RandomSlot(sketched, 4, 5).rdp([2, 3.5]),
+            RandomSlot(gaussian(1.1), 4, 5).rdp([2, 3.5]),
+            rtol=1e-12,
+        )
+
+    def test_refuses_what_makes_no_sense(self):
+        with pytest.raises(ValueError, match="^slots must be at least the 4 rounds"):
+            RandomSlot(gaussian(1.0), 4, 3.9)
+        with pytest.raises(TypeError, match="^round_event must be .*found NoOp"):
+            RandomSlot(dp_accounting.NoOpDpEvent(), 4, 5)
+        with pytest.raises(ValueError, match="^rounds must be"):
+            RandomSlot(gaussian(1.0), 0, 5)
+
+
+def test_convexity_that_makes_the_extreme_vector_the_worst_at_real_orders():
+    """log E_Q[(1 - q + q x)^a] is convex in the squared shifts: random midpoints."""
+    rng = np.random.default_rng(8)
+    for _ in range(25):
+        q, keep = rng.random(), rng.random(2)
+        order = 1 + 10 ** rng.uniform(-2, 0.5)
+        ends = rng.random((2, 2)) * rng.choice([0.1, 1.0, 3.0])
+        values = [
+            midpoint_moment(t, keep, q, order) for t in (*ends, ends.mean(axis=0))
+        ]
+        assert values[2] <= (values[0] + values[1]) / 2 * (1 + 1e-9)
+
+
+def midpoint_moment(squares, keep, q, order, step=0.08):
+    t = np.arange(-8.5, 8.5 + 3 * order, step)
+    weight = np.exp(-t * t / 2) * step / math.sqrt(2 * math.pi)
+    one, two = (
+        1 + g * np.expm1(math.sqrt(s) * t - s / 2) for s, g in zip(squares, keep)
+    )
+    u = q * (np.multiply.outer(one, two) - 1)
+    excess = np.expm1(order * np.log1p(u)) - order * u
+    return math.log1p(weight @ excess @ weight)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_chord_of_mixtures_lies_between_the_truth_and_the_chord(seed):
+    """Three Gaussians with any means: L(a)/a is convex, and so below its chord."""
+    rng = np.random.default_rng(seed)
+    means, weights = rng.normal(size=3), rng.dirichlet(np.ones(3))
+
+    def log_ratio(x):
+        terms = means[:, None] * x - 0.5 * means[:, None] ** 2
+        return np.log(weights @ np.exp(terms))
+
+    whole = np.arange(1, 7)
+    moments = np.array([quadrature(log_ratio, a, 1, reach=30.0) for a in whole])
+    orders = np.array([1.1, 1.6, 2.5, 4.3, 5.9])
+    truth = np.array([quadrature(log_ratio, a, 1, reach=30.0) for a in orders])
+    backward = np.array([quadrature(log_ratio, 1 - a, 1, reach=30.0) for a in orders])
+    found = log_space.mixture_chord(orders, whole, moments)
+    assert np.all(truth <= found + 1e-12)
+    assert np.all(found <= log_space.chord(orders, whole, moments) + 1e-12)
+    # The other direction, for any mixture: D_a(Q, P) <= (a/2) D_2(P, Q) <= D_a(P, Q).
+    half = orders * (orders - 1) / 2 * moments[1]
+    assert np.all(backward <= half + 1e-12)
+    assert np.all(half[orders > 2] <= truth[orders > 2] + 1e-12)
