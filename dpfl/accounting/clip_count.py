@@ -43,11 +43,15 @@ class WithClipCountDpEvent(events.RdpDpEvent):
     def rdp(self, orders: events.Orders) -> np.ndarray:
         """See base class."""
 
-        def unsampled(alphas: Any) -> np.ndarray:
-            return self.update.rdp(alphas) + self.count.rdp(alphas)
+        if self.sampling_probability == 1:
+            return self.update.rdp(orders) + self.count.rdp(orders)
+
+        def before_sampling(alphas: Any) -> np.ndarray:
+            update = self.update.rdp_before_sampling(alphas)
+            return update + self.count.rdp_before_sampling(alphas)
 
         return distributed.poisson_sampled_rdp(
-            orders, self.sampling_probability, unsampled
+            orders, self.sampling_probability, before_sampling
         )
 
     def poisson_sampled(self, sampling_probability: float) -> WithClipCountDpEvent:

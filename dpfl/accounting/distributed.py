@@ -2,17 +2,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """Events of integer noise that clients add under secure aggregation.
 
-Each client clips its vector to L2 norm c, divides by the granularity g, rotates,
-rounds to integers at random under a bound on the norm, and adds its own share of
-integer noise; the server sees the sum modulo M only (Kairouz et al. 2021; Chen et
-al. 2022, Algorithm 6; Agarwal et al. 2021). Rounding bounds the norm by
+Each client clips its vector to L2 norm c, rotates, clips coordinates to a size X,
+divides by the granularity g, rounds every coordinate up or down at random, without a
+condition, and adds its own share of integer noise; the server sees the sum modulo M
+only. Rounding is a part of the random mechanism: with F_a(x) the Renyi divergence of a
+coordinate of x steps, rounded and noised (`rounding`),
+
+  RDP(a) <= (c/g)^2 sup F_a(x)/x^2 over 0 < x <= X/g.
+
+Where noise of less than some steps meets coordinates of many, for which nothing of that
+kind is proved, the bound of the longest integer vector that rounding makes serves, as
+it does where it is the smaller one, for whole numbers or a few coordinates:
+
+  RDP(a) <= (c/g + sqrt(m))^2 max D_a(v)/v^2 over whole v up to X/g, rounded up.
+
+The papers (Kairouz et al. 2021; Chen et al. 2022, Algorithm 6; Agarwal et al. 2021)
+repeat the rounding until the norm is within
 
   Delta^2 = min{ c^2 + g^2 m/4 + sqrt(2 ln(1/beta)) g (c + g sqrt(m)/2),
                  (c + g sqrt(m))^2 }
 
-(Chen et al. 2022, Theorem E.1). `published_bounds` has the papers' bounds for a
-vector of that norm. The exact accountant uses that the noise is independent over
-coordinates: see `integer_noise` and `docs/privacy/distributed.md`.
+(Chen et al. 2022, Theorem E.1); `published_bounds` has their bounds for a vector of
+that norm. `docs/privacy/distributed.md` has the proofs.
 """
 
 from __future__ import annotations
@@ -33,6 +44,8 @@ from dpfl.accounting import (
     integer_noise,
     log_space,
     published_bounds,
+    ratio_moments,
+    rounding,
     skellam,
 )
 
@@ -42,6 +55,7 @@ DEFAULT_ROUNDING_BIAS = math.exp(-0.5)
 BOUNDS = ("exact", "published")
 """The values of an event's `bound`."""
 
+_POSITIVE = checks.validator(checks.positive)
 # Clipping is done in float32: a clipped coordinate may exceed the clip by this part.
 _FLOAT32_SLACK = 1e-6
 # Norms of integer vectors are compared as whole numbers: covers float64 rounding.
@@ -157,11 +171,13 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
 
     Assumptions. Client i has a vector x_i with ||x_i||_2 <= clip_norm; it sends
     round(R x_i / granularity) + noise_i, where R is orthogonal and does not depend on
-    the data (fresh signs, then Hadamard), and `round` rounds every coordinate up or
-    down at random and is repeated until the squared norm is at most
-    `rounded_l2_squared(...) / granularity^2`; the noise is fresh, independent over
-    clients and coordinates. The server sees the sum over clients only, possibly
-    modulo M (a post-processing), and whatever it computes from it.
+    the data (fresh signs, then Hadamard); coordinates of R x_i are clipped to
+    `max_coordinate`; the noise is fresh, independent over clients and coordinates. The
+    server sees the sum over clients only, possibly modulo M (a post-processing), and
+    whatever it computes from it. With `bound` "exact" `round` rounds every coordinate
+    up or down independently, up with a probability that is its fractional part, and
+    nothing else is asked. With "published" that is repeated until the squared norm is
+    at most `rounded_l2_squared(...) / granularity^2`.
 
     Whose noise counts. `noise_clients` is the number of clients whose noise is in
     the sum and unknown to the adversary, whatever one client does: survivors of
@@ -179,14 +195,15 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
       granularity: g, the grid step, in the units of `clip_norm`.
       clip_norm: c, the L2 clip before rounding.
       dimension: m, length of the rotated (padded) vector.
-      linf_steps: Largest size of a rounded coordinate, in grid steps, if the
-        mechanism clips the integers to it; None if it does not, and then
-        ceil(c / g) and floor(Delta / g) bound it.
-      rounding_bias: beta of conditional rounding; 0 means unconditional.
+      max_coordinate: X, to which coordinates are clipped before they are rounded, in
+        the units of `clip_norm`; None if they are not, and then `clip_norm` bounds
+        them.
+      rounding_bias: beta of conditional rounding, for the published bound alone; 0
+        means that it is not repeated.
       sampling_probability: q, the probability with which each client joins,
         independently (Poisson); 1 means that all do.
-      bound: 'exact' (the smaller of the exact accountant's and the published bound)
-        or 'published' (for reproducing a paper).
+      bound: 'exact' (rounding is accounted as noise) or 'published' (the papers'
+        bounds, of the conditional rounding that they need).
     """
 
     noise_clients: int = attr.ib(validator=checks.validator(checks.integer))
@@ -194,8 +211,8 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
     granularity: float = attr.ib(validator=checks.validator(checks.positive))
     clip_norm: float = attr.ib(validator=checks.validator(checks.positive))
     dimension: int = attr.ib(validator=checks.validator(checks.integer))
-    linf_steps: Optional[int] = attr.ib(
-        default=None, validator=checks.validator(checks.optional_integer)
+    max_coordinate: Optional[float] = attr.ib(
+        default=None, validator=attr.validators.optional(_POSITIVE)
     )
     rounding_bias: float = attr.ib(
         default=DEFAULT_ROUNDING_BIAS,
@@ -215,16 +232,27 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
 
     @property
     def noise_multiplier(self) -> float:
-        """sqrt(n) sigma / c: the summed noise over the clip, before rounding."""
+        """sqrt(n) sigma / c: the summed noise over the clip."""
         return math.sqrt(self.noise_clients) * self.local_stddev / self.clip_norm
 
     @property
+    def max_steps(self) -> float:
+        """Bound on the size of a coordinate before it is rounded, in grid steps."""
+        largest = self.clip_norm
+        if self.max_coordinate is not None:
+            largest = min(largest, self.max_coordinate)
+        return largest / self.granularity
+
+    @property
     def l2_squared_steps(self) -> float:
-        """Delta^2 / g^2, the bound on the rounded vector's squared norm."""
+        """Bound on the squared norm of the rounded vector, in grid steps.
+
+        Delta^2 / g^2 under the published bound, and otherwise what holds whatever the
+        rounding does.
+        """
+        beta = self.rounding_bias if self.bound == "published" else 0.0
         return (
-            rounded_l2_squared(
-                self.clip_norm, self.granularity, self.dimension, self.rounding_bias
-            )
+            rounded_l2_squared(self.clip_norm, self.granularity, self.dimension, beta)
             / self.granularity**2
         )
 
@@ -232,12 +260,12 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
     def max_shift(self) -> int:
         """Bound on the size of a rounded coordinate, in grid steps, at least 1."""
         by_norm = math.floor(math.sqrt(self.l2_squared_steps) * (1 + _FLOAT64_SLACK))
-        ratio = self.clip_norm / self.granularity
-        by_clip = math.ceil(ratio * (1 + _FLOAT32_SLACK))
-        shift = min(by_norm, by_clip)
-        if self.linf_steps is not None:
-            shift = min(shift, self.linf_steps)
-        return max(shift, 1)
+        # A clip to a whole number of steps is enforced on the integers.
+        by_clip = math.ceil(self.clip_norm / self.granularity * (1 + _FLOAT32_SLACK))
+        by_size = math.ceil(self.max_steps * (1 - _FLOAT64_SLACK))
+        if self.max_coordinate is None:
+            by_size = by_clip
+        return max(min(by_norm, by_clip, by_size), 1)
 
     @property
     def shift_budget(self) -> int:
@@ -254,54 +282,73 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
         """
         return min(self.l2_squared_steps, float(self.dimension * self.max_shift**2))
 
+    @property
     @abc.abstractmethod
-    def divergence_rate(self, orders: events.Orders) -> integer_noise.DivergenceRate:
-        """Returns the exact accountant's rate for this event's summed noise."""
+    def summed_noise(self) -> ratio_moments.Noise:
+        """The noise of the sum, in grid steps."""
+
+    @abc.abstractmethod
+    def shift_rate(self, orders: events.Orders) -> integer_noise.DivergenceRate:
+        """Returns the largest D_a(v)/v^2 over whole shifts v up to `max_shift`."""
 
     @abc.abstractmethod
     def published_rdp(self, orders: events.Orders) -> np.ndarray:
         """Returns the published bound without client sampling, shape [m], in nats."""
 
-    def exact_rdp(self, orders: events.Orders) -> np.ndarray:
-        """Returns the exact accountant's RDP without client sampling, in nats.
-
-        RDP(alpha) <= sum_j D_alpha(|v_j|) <= (sum_j v_j^2) max_v D_alpha(v) / v^2.
+    def exact_rdp(self, orders: events.Orders, *, sampled: bool = False) -> np.ndarray:
+        """Returns the bound that counts rounding as noise, without client sampling.
 
         Args:
           orders: Renyi orders, each greater than 1; shape [m].
+          sampled: Whether it is to go into the binomial sum for clients that join at
+            random; see `rounding.rounded_rate`.
 
         Returns:
-          float64 array of shape [m].
+          float64 array of shape [m], in nats.
         """
-        if not self.shift_budget:
-            return np.zeros_like(checks.orders(orders))
-        return self.shift_budget * self.divergence_rate(orders).rate
+        if self.route(sampled=sampled) == "shifts":
+            return self.shift_budget * self.shift_rate(orders).rate
+        squared, noise = (self.clip_norm / self.granularity) ** 2, self.summed_noise
+        rate = rounding.rounded_rate(orders, noise, self.max_steps, sampled=sampled)
+        found = squared * rate.rate
+        # At order 2 that vector costs about its length over the variance.
+        second = rounding.rounded_rate([2.0], noise, self.max_steps, sampled=sampled)
+        if self.shift_budget / noise.variance < squared * second.rate[0]:
+            found = np.minimum(found, self.shift_budget * self.shift_rate(orders).rate)
+        return found
 
-    def _unsampled_rdp(self, orders: events.Orders) -> np.ndarray:
-        published = self.published_rdp(orders)
+    def route(self, *, sampled: bool = False) -> str:
+        """Returns what the privacy comes from: 'rounding', 'shifts' or 'published'.
+
+        Args:
+          sampled: Whether clients join at random.
+        """
         if self.bound == "published":
-            return published
-        return np.minimum(self.exact_rdp(orders), published)
+            return "published"
+        covered = rounding.is_covered(self.summed_noise, self.max_steps, sampled)
+        return "rounding" if covered else "shifts"
+
+    def rdp_before_sampling(self, orders: events.Orders) -> np.ndarray:
+        """See base class."""
+        if self.bound == "published":
+            return self.published_rdp(orders)
+        return self.exact_rdp(orders, sampled=True)
 
     def rdp(self, orders: events.Orders) -> np.ndarray:
         """See base class."""
-        return poisson_sampled_rdp(
-            orders, self.sampling_probability, self._unsampled_rdp
-        )
-
-    def routes(self, orders: events.Orders) -> tuple[str, ...]:
-        """Returns what bounds each order: 'exact' or 'published'.
-
-        Args:
-          orders: Renyi orders, each greater than 1; shape [m].
-
-        Returns:
-          One word for each order, for the mechanism without client sampling.
-        """
         if self.bound == "published":
-            return ("published",) * len(checks.orders(orders))
-        wins = self.exact_rdp(orders) <= self.published_rdp(orders)
-        return tuple("exact" if win else "published" for win in wins)
+            whole = self.published_rdp
+        else:
+            whole = self.exact_rdp
+        if self.sampling_probability == 1:
+            return whole(orders)
+        sampled = poisson_sampled_rdp(
+            orders, self.sampling_probability, self.rdp_before_sampling
+        )
+        if self.route(sampled=True) == self.route():
+            return sampled
+        # Sampling never costs (Renyi divergence is quasi-convex).
+        return np.minimum(sampled, whole(orders))
 
     def poisson_sampled(self, sampling_probability: float) -> events.RdpDpEvent:
         """See base class. Independent samplings multiply."""
@@ -314,11 +361,18 @@ class DistributedDiscreteGaussianDpEvent(DistributedNoiseDpEvent):
     """Each client adds N_Z(0, (sigma/g)^2) to every coordinate; see the base class.
 
     Kairouz et al. 2021; Chen et al. 2022, Algorithm 6. A sum of discrete Gaussians is
-    not a discrete Gaussian: the exact accountant convolves. Assumptions, adjacency
-    and attributes are the base class's.
+    not a discrete Gaussian, and accounted for as what it is. Assumptions, adjacency and
+    attributes are the base class's.
     """
 
-    def divergence_rate(self, orders: events.Orders) -> integer_noise.DivergenceRate:
+    @property
+    def summed_noise(self) -> ratio_moments.Noise:
+        """See base class."""
+        return ratio_moments.DiscreteGaussianNoise(
+            self.noise_clients, self.local_stddev / self.granularity
+        )
+
+    def shift_rate(self, orders: events.Orders) -> integer_noise.DivergenceRate:
         """See base class."""
         return discrete_gaussian.discrete_gaussian_rate(
             orders,
@@ -369,7 +423,12 @@ class DistributedSkellamDpEvent(DistributedNoiseDpEvent):
         """Variance of the summed noise: mu = n (sigma / g)^2."""
         return self.noise_clients * (self.local_stddev / self.granularity) ** 2
 
-    def divergence_rate(self, orders: events.Orders) -> integer_noise.DivergenceRate:
+    @property
+    def summed_noise(self) -> ratio_moments.Noise:
+        """See base class."""
+        return ratio_moments.SkellamNoise(self.total_variance_steps)
+
+    def shift_rate(self, orders: events.Orders) -> integer_noise.DivergenceRate:
         """See base class."""
         return skellam.skellam_rate(orders, self.total_variance_steps, self.max_shift)
 

@@ -90,6 +90,17 @@ class RdpDpEvent(dp_accounting.DpEvent, metaclass=abc.ABCMeta):
           ValueError: an order is not a finite number greater than 1.
         """
 
+    def rdp_before_sampling(self, orders: Orders) -> np.ndarray:
+        """Returns the RDP of the event in a form of which client sampling is proved.
+
+        With sampling, the log-moments (l-1) RDP(l) at whole orders l go into a binomial
+        sum. An event that says nothing else has one RDP for both.
+
+        Args:
+          orders: Renyi orders, each greater than 1; shape [m].
+        """
+        return self.rdp(orders)
+
     def poisson_sampled(self, sampling_probability: float) -> Optional[RdpDpEvent]:
         """Returns this event on a Poisson sample of clients.
 

@@ -278,23 +278,31 @@ def _rounded_rate(
     return rate, ratio_moments.route_of(noise)
 
 
-def _stand_in(noise: ratio_moments.Noise, top: float) -> ratio_moments.Noise:
-    """Returns noise for which clients may be sampled; see `rounded_rate`.
+def _most_steps(noise: ratio_moments.Noise) -> float:
+    """Returns the length up to which coordinates are covered whatever the noise is."""
+    return 1.0 if ratio_moments.route_of(noise) == "composed" else _MOST_STEPS
 
-    Up to one step that is the noise itself. N_Z(0, s^2) is all but a post-processing of
-    a Gaussian of variance s^2 - 4, for which the direction is proved at any length, and
-    whose moments at whole orders are those of N_Z(0, s^2 - 4).
+
+def is_covered(
+    noise: ratio_moments.Noise, max_coordinate: float, sampled: bool = False
+) -> bool:
+    """Returns whether `rounded_rate` has a bound for coordinates of that length.
+
+    Args:
+      noise: As for `rounded_rate`.
+      max_coordinate: As for `rounded_rate`.
+      sampled: As for `rounded_rate`.
     """
-    if top <= 1:
-        return noise
-    if not ratio_moments.nearly_gaussian(noise, _SAMPLED_PART) or (
-        noise.variance < _LEAST_SAMPLED_VARIANCE
-    ):
-        raise ValueError(
-            "max_coordinate must be at most 1 grid step where clients are sampled "
-            f"under {noise}, found {top:g}"
+    if max_coordinate <= 1:
+        return True
+    if sampled:
+        return noise.variance >= _LEAST_SAMPLED_VARIANCE and (
+            ratio_moments.nearly_gaussian(noise, _SAMPLED_PART)
         )
-    return ratio_moments.DiscreteGaussianNoise(1, math.sqrt(noise.variance - 4))
+    most = _most_steps(noise)
+    if max_coordinate <= most or isinstance(noise, ratio_moments.SkellamNoise):
+        return True
+    return _has_closed_form(noise, most)
 
 
 def rounded_rate(
@@ -329,16 +337,19 @@ def rounded_rate(
     """
     alphas = checks.orders(orders)
     top = checks.positive("max_coordinate", max_coordinate)
-    if checks.boolean("sampled", sampled):
-        noise = _stand_in(noise, top)
-    most = 1.0 if ratio_moments.route_of(noise) == "composed" else _MOST_STEPS
-    longer = isinstance(noise, ratio_moments.SkellamNoise)
-    longer = longer or _has_closed_form(noise, most)
-    if top > most and not longer:
+    checks.boolean("sampled", sampled)
+    if not is_covered(noise, top, sampled):
+        most = 1.0 if sampled else _most_steps(noise)
+        where = " where clients are sampled" if sampled else ""
         raise ValueError(
-            f"max_coordinate must be at most {most:g} grid steps under {noise}, "
+            f"max_coordinate must be at most {most:g} grid steps{where} under {noise}, "
             f"found {top:g}"
         )
+    if sampled and top > 1:
+        # N_Z(0, s^2) is all but a post-processing of a Gaussian of variance s^2 - 4,
+        # whose moments at whole orders are those of N_Z(0, s^2 - 4).
+        stddev = math.sqrt(noise.variance - 4)
+        noise = ratio_moments.DiscreteGaussianNoise(1, stddev)
     return integer_noise.DivergenceRate(
         *_rounded_rate(tuple(alphas.tolist()), noise, top)
     )

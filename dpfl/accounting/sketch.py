@@ -117,6 +117,12 @@ class SketchedDpEvent(events.RdpDpEvent):
             return self.release.rdp(checks.orders(orders).tolist())
         return _gaussian_rdp(self.release, checks.orders(orders))
 
+    def rdp_before_sampling(self, orders: events.Orders) -> np.ndarray:
+        """See base class."""
+        if isinstance(self.release, events.RdpDpEvent):
+            return self.release.rdp_before_sampling(checks.orders(orders).tolist())
+        return self.rdp(orders)
+
     def poisson_sampled(self, sampling_probability: float) -> SketchedDpEvent:
         """See base class. Independent samplings multiply."""
         q = checks.probability("sampling_probability", sampling_probability)

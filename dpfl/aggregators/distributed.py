@@ -32,8 +32,8 @@ from dpfl.aggregators.codec import (
 from dpfl.mechanisms import integer
 from dpfl.vectors import clipping, integers, randomness, rounding
 
-# A client shrinks its vector by this, so that float32 rounding in the rotation cannot
-# make it longer than the clip.
+# For conditional rounding a client shrinks its vector by this, so that float32 rounding
+# in the rotation cannot make it longer than the clip.
 _SHRINK = 1 - 4e-6
 
 
@@ -56,8 +56,9 @@ class Scaled(NamedTuple):
 class IntegerCodec(Codec):
     """Chen et al. 2022, Algorithm 6; the numbers are `mechanisms.IntegerMechanism`'s.
 
-    Client: clip, divide by the granularity, rotate, round at random under the norm
-    bound, add a share of integer noise, send residues modulo 2^b. Server: the secure
+    Client: clip, divide by the granularity, rotate, clip coordinates, round each of
+    them at random (under the published bound: until a norm is met), add a share of
+    integer noise, send residues modulo 2^b. Server: the secure
     sum, the integers of least size, times the granularity, over n, rotated back.
 
     A codec around this one that sends a vector of another length, as the configuration
@@ -88,6 +89,11 @@ class IntegerCodec(Codec):
         self._vector_dimension = config.vector_dimension(dimension)
         self._rotated = config.rotated_dimension(dimension)
         self._rotation = integers.ROTATIONS[config.rotation](self._rotated)
+        self._shrink = _SHRINK
+        if not config.conditional_rounding:
+            # What is no longer than that is not found to be too long.
+            most = 1 / self._grid.granularity
+            self._shrink = rounding.norm_target(most, self._rotated) / most
         # Where nothing comes between update and rotation, its padding is free.
         self.input_length = max(dimension, self._rotated)
         self._clip = AdaptiveClip(config)
@@ -132,17 +138,14 @@ class IntegerCodec(Codec):
     ) -> Encoded:
         """Returns the same for a vector that was made from the update."""
         step = self._grid.granularity * tf.cast(shared["vector_clip"], tf.float64)
-        scale = tf.cast(scaled.factor / step * _SHRINK, tf.float32)
+        scale = tf.cast(scaled.factor / step * self._shrink, tf.float32)
         vector = scaled.vector
         padding = self._rotated - vector.shape[0]
         if padding:
             vector = tf.pad(vector, [[0, padding]])
         rotated = self._rotation.rotate(vector * scale, shared["rotation"])
-        rounded = rounding.conditional_round(
-            rotated,
-            randomness.fold_in(client_seed, purposes.Client.ROUNDING),
-            self._grid.max_squared_norm,
-            self._grid.max_size,
+        rounded = self._rounded(
+            rotated, randomness.fold_in(client_seed, purposes.Client.ROUNDING)
         )
         shares = int(self._config.noise_source == "clients")
         rounded += self._noise.sample(
@@ -159,6 +162,20 @@ class IntegerCodec(Codec):
             message["within"] = integers.wrap(vote, integer.CLIP_COUNT_BITS)
         sums = collections.OrderedDict(l2_clipped=scaled.is_clipped)
         return Encoded(message, scaled.normed, sums)
+
+    def _rounded(self, rotated: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        """Returns int32, the grid steps rounded as the event says."""
+        grid = self._grid
+        if grid.max_coordinate is None:
+            return rounding.conditional_round(
+                rotated, seed, grid.max_squared_norm, grid.max_size
+            )
+        return rounding.randomized_round(
+            rotated,
+            seed,
+            1 / grid.granularity,
+            grid.max_coordinate / grid.granularity,
+        )
 
     def message_bits(self, message: Any) -> tf.Tensor:
         """Returns b bits a coordinate, and those of the vote."""
@@ -228,7 +245,7 @@ class IntegerCodec(Codec):
         config = self._config
         if not config.noise_multiplier or config.noise_source != "clients":
             return total
-        return noise.opened(total, clients, config.noise_shares)
+        return noise.opened(total, clients, config.shares_summed)
 
     def _centered(
         self,

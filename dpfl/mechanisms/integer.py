@@ -8,7 +8,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import math
-from typing import ClassVar
+from typing import ClassVar, Optional
 
 import dp_accounting
 
@@ -17,7 +17,14 @@ from dpfl.accounting import adjacency, clip_count, distributed, events
 from dpfl.fields import option, required
 from dpfl.mechanisms import mechanism
 from dpfl.mechanisms.adaptive_clip import AdaptiveClip
-from dpfl.mechanisms.grid import Grid, finest_grid, rounding_variance
+from dpfl.mechanisms.grid import (
+    PUBLISHED_WRAP_PROBABILITY,
+    Grid,
+    best_grid,
+    clipping_error,
+    published_grid,
+    rounding_variance,
+)
 from dpfl.mechanisms.participation import Participation
 from dpfl.mechanisms.rotated_dimension import ROTATED_DIMENSION
 
@@ -25,10 +32,9 @@ from dpfl.mechanisms.rotated_dimension import ROTATED_DIMENSION
 CLIP_COUNT_BITS = 24
 NOISE_SOURCES = ("clients", "helpers")
 _LEAST_BITS, _MOST_BITS = 2, 30
-# What a unit of shift may cost, over what it would under Gaussian noise; and what the
-# release may, with the norm that rounding adds.
-_MOST_SHIFT_EXCESS = 2.0
-_MOST_EXCESS = 10.0
+# How much more than under Gaussian noise the release may cost at order 2; under the
+# published bound rounding lengthens the vector, which is in it.
+_MOST_EXCESS = {"exact": 2.0, "published": 10.0}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,24 +49,34 @@ class RoundingFields:
     """How vectors become integers, and how these are accounted for.
 
     Attributes:
-      rounding_bias: beta of conditional rounding in [0, 1); 0 has no condition.
+      rounding_bias: beta of the conditional rounding that the published bound needs, in
+        [0, 1); of no meaning otherwise.
       wrap_probability: The granularity is the finest at which a coordinate of the sum
-        wraps around with this probability, were it Gaussian; 6.33e-5 is 4 standard
-        deviations.
-      integer_bound: "exact" (the exact accountant) or "published" (the papers' bounds).
+        wraps around with this probability, were it Gaussian; None is what makes the
+        least error, and 6.33e-5, 4 standard deviations, under the published bound.
+      integer_bound: "exact" (every coordinate is rounded once, which is accounted for
+        as the noise that it is) or "published" (the papers' bounds, with rounding that
+        is repeated until a norm is met).
     """
 
     rounding_bias: float = option(
         distributed.DEFAULT_ROUNDING_BIAS,
-        "beta of conditional rounding, at least 0 and below 1; 0 has no condition.",
+        "beta of the conditional rounding of the published bound, at least 0 and "
+        "below 1.",
     )
-    wrap_probability: float = option(
-        6.33e-5,
-        "Probability with which a coordinate of the sum may wrap around.",
+    wrap_probability: Optional[float] = option(
+        None,
+        "Probability with which a coordinate of the sum may wrap around; unset for that "
+        "of the least error.",
     )
     integer_bound: str = option(
         "exact", f"The accountant's bound, one of {', '.join(distributed.BOUNDS)}."
     )
+
+    @property
+    def conditional_rounding(self) -> bool:
+        """Whether rounding is repeated until a norm is met: for the published bound."""
+        return self.integer_bound == "published"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,9 +84,11 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, _MessageBits):
     """Clip, rotate, round to a grid, add integer noise, sum modulo 2^bits.
 
     Chen et al. 2022, Algorithm 6; Kairouz et al. 2021; Agarwal et al. 2021. A client
-    clips its update to `clip_norm`, divides it by the granularity, rotates it by the
-    round's shared rotation, rounds it at random to integers within a norm bound, adds
-    its share of integer noise, and sends the residues; the server learns their sum.
+    clips its update to `clip_norm`, rotates it by the round's shared rotation, clips
+    coordinates to a size that they hardly reach, divides by the granularity, rounds
+    each coordinate up or down at random, adds its share of integer noise, and sends the
+    residues; the server learns their sum. Under the published bound coordinates are not
+    clipped, and rounding is repeated until the integers are within a norm.
 
     Whose noise counts. The sum must carry the promised noise whatever one client does.
     With `noise_source` "clients" each client that takes part adds a share, one whose
@@ -84,16 +102,22 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, _MessageBits):
     take part in the secure sum with noise alone. (A simulation has no such devices and
     draws their shares on the server.)
 
+    Some of those that bring noise may collude: they know their own. With
+    `colluding_clients` as many shares are left out of `noise_shares`, which are scaled
+    so that the others are enough.
+
     `noise_multiplier` is the standard deviation of the summed noise of `noise_shares`
-    shares over the clip, before rounding makes the sensitivity larger; the event
-    accounts for that. With `adaptive_clipping` it is about what update and count cost
-    together: the event has both.
+    shares over the clip. It costs as much as Gaussian noise, and a little more where
+    the grid is coarse; the event accounts for that. With `adaptive_clipping` it is
+    about what update and count cost together: the event has both.
 
     Attributes:
       bits: b, bits of a coordinate of a message; the sum is modulo 2^b. From 2 to 30.
       rotation: "overlap" (pads nothing), "hadamard" (pads to a power of two) or "dft"
         (pads to an even length).
       expected_dropout: Part of the cohort that may go missing, in [0, 1).
+      colluding_clients: How many of those that bring noise may tell it to each other
+        and to the server.
       noise_source: "clients" or "helpers".
     """
 
@@ -103,6 +127,9 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, _MessageBits):
     )
     expected_dropout: float = option(
         0.0, "Fraction of the cohort that may go missing, at least 0 and below 1."
+    )
+    colluding_clients: int = option(
+        0, "How many of those that bring noise may tell theirs to the server."
     )
     noise_source: str = option(
         "clients", f"Who adds the noise, one of {', '.join(NOISE_SOURCES)}."
@@ -119,16 +146,25 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, _MessageBits):
             )
         checks.real("rounding_bias", self.rounding_bias, at_least=0, below=1)
         checks.real("expected_dropout", self.expected_dropout, at_least=0, below=1)
-        checks.delta("wrap_probability", self.wrap_probability)
+        if self.wrap_probability is not None:
+            checks.delta("wrap_probability", self.wrap_probability)
+        checks.integer(
+            "colluding_clients", self.colluding_clients, 0, self.shares_summed - 1
+        )
         checks.choice("rotation", self.rotation, ROTATED_DIMENSION)
         checks.choice("noise_source", self.noise_source, NOISE_SOURCES)
         checks.choice("integer_bound", self.integer_bound, distributed.BOUNDS)
 
     @property
-    def noise_shares(self) -> int:
-        """The number of noise shares that the promised noise needs."""
+    def shares_summed(self) -> int:
+        """The number of noise shares without which a sum is not opened."""
         lost = math.floor(self.cohort_size * self.expected_dropout + 1e-9)
         return max(1, self.cohort_size - lost)
+
+    @property
+    def noise_shares(self) -> int:
+        """The number of noise shares that give the promised noise."""
+        return self.shares_summed - self.colluding_clients
 
     @property
     def local_count_stddev(self) -> float:
@@ -149,20 +185,30 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, _MessageBits):
         return ROTATED_DIMENSION[self.rotation](self.vector_dimension(dimension))
 
     def grid(self, dimension: int) -> Grid:
-        """Returns the granularity and what follows from it; see `finest_grid`.
+        """Returns the granularity and what follows from it; see `best_grid`.
 
         Raises:
-          ValueError: If there is no such grid: the bits are too few for the cohort.
+          ValueError: If there is none for the published bound: the bits are too few
+            for the cohort.
         """
         shares = math.sqrt(self.noise_shares)
-        return finest_grid(
+        if self.conditional_rounding:
+            return published_grid(
+                cohort_size=self.cohort_size,
+                bits=self.bits,
+                wrap_probability=self.wrap_probability or PUBLISHED_WRAP_PROBABILITY,
+                local_stddev=self.update_noise_multiplier / shares,
+                dimension=self.rotated_dimension(dimension),
+                spread=self._spread(dimension),
+                rounding_bias=self.rounding_bias,
+            )
+        return best_grid(
             cohort_size=self.cohort_size,
             bits=self.bits,
             wrap_probability=self.wrap_probability,
             local_stddev=self.update_noise_multiplier / shares,
             dimension=self.rotated_dimension(dimension),
             spread=self._spread(dimension),
-            rounding_bias=self.rounding_bias,
         )
 
     def _spread(self, dimension: int) -> int:
@@ -193,12 +239,10 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, _MessageBits):
     def check_noise(self, dimension: int) -> None:
         """Raises ValueError if the grid is too coarse for the noise.
 
-        That is where a unit of shift costs more than twice what it does under Gaussian
-        noise of the same variance (for the published bound of the discrete Gaussian,
-        where its term with tau is the larger one, or a share of noise is less than
-        half a grid step, of which the bound does not speak); where a grid step is as
-        long as the clip; or where the RDP of order 2, which knows how much rounding
-        lengthens a vector, is more than ten times the Gaussian's.
+        That is where the RDP of order 2 is more than twice the Gaussian's: most of the
+        noise would go to make up for the grid. Under the published bound, which knows
+        how much rounding lengthens a vector, it may be ten times as much; but no share
+        of noise may be less than half a grid step, of which that bound does not speak.
         """
         if not self.noise_multiplier or self._suits_noise(dimension):
             return
@@ -209,11 +253,6 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, _MessageBits):
         else:
             bits = _MOST_BITS + 1
         steps = self.grid(dimension).local_stddev_steps
-        # The published bound may have no event for it.
-        event = dataclasses.replace(self, integer_bound="exact")._integer_event(
-            dimension
-        )
-        length = math.sqrt(event.l2_squared_steps) * event.granularity / event.clip_norm
         advice = (
             f"bits must be at least {bits}"
             if bits <= _MOST_BITS
@@ -222,28 +261,16 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, _MessageBits):
         raise ValueError(
             f"{advice} for cohort_size {self.cohort_size} and noise_multiplier "
             f"{self.noise_multiplier:g}, found {self.bits} bits, where a client's "
-            f"noise is {steps:.3g} grid steps, a rounded vector up to {length:.3g} "
-            "times the clip, and both cost far more than Gaussian noise"
+            f"noise is {steps:.3g} grid steps, which costs far more than Gaussian noise"
         )
 
     def _suits_noise(self, dimension: int) -> bool:
-        if self.grid(dimension).granularity >= 1:
-            return False
         try:
             event = self._integer_event(dimension)
         except events.NoiseTooSmallError:
             return False
-        shares, stddev = event.noise_clients, event.local_stddev / event.granularity
-        of_shift = 1 / (shares * stddev**2)
-        of_clip = of_shift * (event.clip_norm / event.granularity) ** 2
-        whole = float(event.rdp([2.0])[0])
-        if self.integer_bound == "exact":
-            shift = float(event.divergence_rate([2.0]).rate[0])
-        else:
-            shift = whole / event.l2_squared_steps
-        return (
-            shift <= _MOST_SHIFT_EXCESS * of_shift and whole <= _MOST_EXCESS * of_clip
-        )
+        gaussian = 1 / event.noise_multiplier**2
+        return float(event.rdp([2.0])[0]) <= _MOST_EXCESS[self.integer_bound] * gaussian
 
     def relations(self, participation: Participation) -> adjacency.Relations:
         """Returns those of the participation, where helpers bring the noise.
@@ -264,12 +291,16 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, _MessageBits):
         """Returns the release of the sum of the updates, without client sampling."""
         found = self.grid(dimension)
         clip = self.clip_norm * self.vector_clip
+        largest = found.max_coordinate
+        if largest is not None:
+            largest *= clip
         return self.event_class(
             noise_clients=self.noise_shares,
             local_stddev=found.local_stddev * clip,
             granularity=found.granularity * clip,
             clip_norm=clip,
             dimension=self.rotated_dimension(dimension),
+            max_coordinate=largest,
             rounding_bias=self.rounding_bias,
             bound=self.integer_bound,
         )
@@ -288,7 +319,7 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, _MessageBits):
             granularity=1.0,
             clip_norm=1.0,
             dimension=1,
-            linf_steps=1,
+            max_coordinate=1.0,
             rounding_bias=0.0,
             bound=self.integer_bound,
         )
@@ -355,19 +386,36 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, _MessageBits):
         return 0.0
 
     def mean_squared_error(self, dimension: int) -> float:
-        """Returns the error by noise, rounding, and compression of n equal updates.
+        """Returns the error by all that happens to n equal updates.
 
-        d (n sigma^2 + n g^2 E[f (1 - f)]) (clip/n)^2 + compression_error clip_norm^2,
-        f being the fractional part of a rotated coordinate, taken to be Gaussian.
+        d (n sigma^2 + n g^2 E[f (1 - f)] + w) (clip/n)^2 by noise, rounding and wraps,
+        f being the fractional part of a rotated coordinate, taken to be Gaussian, and
+        w = 4^b g^2 times the probability of a wrap; then (compression_error + what the
+        clip of coordinates takes) clip_norm^2.
         """
+        lost = self.compression_error(dimension) + self._coordinate_error(dimension)
+        return self.error_of_bits(dimension) + lost * self.clip_norm**2
+
+    def error_of_bits(self, dimension: int) -> float:
+        """Returns the part of the error by noise, rounding and wraps."""
         found = self.grid(dimension)
-        clip = self.clip_norm * self.vector_clip
-        steps = 1 / (
-            self.vector_clip
-            * found.granularity
-            * math.sqrt(self.rotated_dimension(dimension))
-        )
-        rounding = found.granularity**2 * rounding_variance(steps)
-        noise = found.granularity**2 * self.share_variance(found.local_stddev_steps)
-        spread = dimension * (noise + rounding) * clip**2 / self.cohort_size
-        return spread + self.compression_error(dimension) * self.clip_norm**2
+        n, step = self.cohort_size, found.granularity
+        stddev = self._coordinate_stddev(dimension)
+        own = n * rounding_variance(stddev / step)
+        if self.noise_multiplier:
+            own += n * self.share_variance(found.local_stddev_steps)
+        half = 2.0 ** (self.bits - 1)
+        wraps = math.erfc(half / math.sqrt(2 * (own + (n * stddev / step) ** 2)))
+        own += 4 * half**2 * wraps
+        return dimension * own * (step * self.clip_norm * self.vector_clip / n) ** 2
+
+    def _coordinate_stddev(self, dimension: int) -> float:
+        """Returns that of a rotated coordinate, over the clip of what is rotated."""
+        return 1 / (self.vector_clip * math.sqrt(self.rotated_dimension(dimension)))
+
+    def _coordinate_error(self, dimension: int) -> float:
+        """Returns what the clip of coordinates takes from a vector's squared norm."""
+        largest = self.grid(dimension).max_coordinate
+        if largest is None or largest >= 1:
+            return 0.0
+        return clipping_error(largest / self._coordinate_stddev(dimension))

@@ -249,9 +249,9 @@ def integer_event(cls, q=1.0):
         noise_clients=10,
         local_stddev=0.5,
         granularity=1.0,
-        clip_norm=1.41,
+        clip_norm=math.sqrt(2),
         dimension=2,
-        linf_steps=1,
+        max_coordinate=1.0,
         sampling_probability=q,
     )
 

@@ -44,8 +44,11 @@ class TestAll:
         assert event.local_stddev / event.granularity == pytest.approx(
             grid.local_stddev_steps
         )
-        assert event.max_shift == grid.max_size
-        assert event.shift_budget == grid.max_squared_norm
+        assert event.max_coordinate / event.clip_norm == pytest.approx(
+            grid.max_coordinate
+        )
+        assert (grid.max_size, grid.max_squared_norm) == (None, None)
+        assert not config.conditional_rounding and not grid.conditional_rounding
         assert event.dimension == config.rotated_dimension(D)
 
     def test_other_noise_and_none(self, config):
@@ -115,8 +118,20 @@ def test_the_published_bound_is_never_below_the_exact_one():
         )
 
 
+@pytest.mark.parametrize("config", CONFIGS, ids=named)
+def test_the_published_bound_has_the_integers_of_conditional_rounding(config):
+    config = dataclasses.replace(config, integer_bound="published")
+    event, grid = integer_event(config), config.grid(D)
+    assert config.conditional_rounding and grid.conditional_rounding
+    assert event.max_coordinate is None and grid.max_coordinate is None
+    assert event.max_shift == grid.max_size
+    assert event.shift_budget == grid.max_squared_norm
+
+
 def test_too_few_bits_for_the_cohort_says_what_fits():
-    config = mechanisms.DistributedDiscreteGaussian(100, 0.5, 1.0, 5)
+    config = mechanisms.DistributedDiscreteGaussian(
+        100, 0.5, 1.0, 5, integer_bound="published"
+    )
     with pytest.raises(ValueError, match="bits must be at least 6 for cohort_size 100"):
         config.dp_event(D, FIXED)
     dataclasses.replace(config, bits=6).grid(D)
@@ -136,16 +151,14 @@ def test_a_grid_too_coarse_for_the_noise_says_what_fits(bound):
 
 
 def test_a_grid_on_which_rounding_lengthens_a_vector_too_much_is_refused():
-    """A share may be wide enough and the rounded vector yet be many clips long."""
+    """By the published bound a share may be wide enough and the vector too long."""
     config = mechanisms.DistributedDiscreteGaussian(
-        50, 0.1, 4.0, 8, noise_source="helpers"
+        50, 0.1, 4.0, 8, noise_source="helpers", integer_bound="published"
     )
-    event = config.round_dp_event(15_994, 1.0)
-    gaussian = 2 / (2 * 4.0**2)
-    assert event.divergence_rate([2.0]).rate[0] * event.l2_squared_steps > 10 * gaussian
-    with pytest.raises(ValueError, match="bits must be at least 10 .* times the clip"):
+    with pytest.raises(ValueError, match="bits must be at least 10 "):
         config.check_noise(15_994)
     dataclasses.replace(config, bits=10).check_noise(15_994)
+    dataclasses.replace(config, integer_bound="exact").check_noise(15_994)
 
 
 def test_the_exact_bound_allows_fewer_bits():
@@ -187,11 +200,16 @@ class TestAdaptiveClipping:
         orders = [2.0, 5.0]
         both = event.update.rdp(orders) + event.count.rdp(orders)
         np.testing.assert_allclose(event.rdp(orders), both)
+        assert event.count.max_steps == 1
         # The count alone: shifted by 1 under noise of variance (2 * 5)^2.
         assert event.count.rdp([2.0])[0] == pytest.approx(2 / (2 * 100), rel=1e-3)
         sampled = event.poisson_sampled(0.1)
         expected = events.poisson_sampled_rdp(
-            orders, 0.1, lambda a: event.update.rdp(a) + event.count.rdp(a)
+            orders,
+            0.1,
+            lambda a: (
+                event.update.rdp_before_sampling(a) + event.count.rdp_before_sampling(a)
+            ),
         )
         np.testing.assert_allclose(sampled.rdp(orders), expected)
         apart = event.update.poisson_sampled(0.1).rdp(orders)
@@ -224,6 +242,8 @@ class TestAdaptiveClipping:
         ("wrap_probability", 0.0),
         ("rotation", "none"),
         ("noise_source", "server"),
+        ("colluding_clients", -1),
+        ("colluding_clients", 100),
         ("integer_bound", "loose"),
         ("target_quantile", 1.5),
         ("clip_learning_rate", 0.0),
@@ -278,5 +298,5 @@ def test_the_published_bound_is_refused_out_of_its_range():
     with pytest.raises(ValueError, match="^bits must be at least 7 .* found 4 bits"):
         config.check_noise(4)
     dataclasses.replace(config, bits=7).check_noise(4)
-    exact = dataclasses.replace(config, integer_bound="exact").round_dp_event(4, 1.0)
-    assert accounting.epsilon(exact, 1e-5).epsilon == pytest.approx(419.9, abs=0.05)
+    with pytest.raises(ValueError, match="^bits must be at least 7 .* found 4 bits"):
+        dataclasses.replace(config, integer_bound="exact").check_noise(4)

@@ -186,7 +186,9 @@ def test_integer_noise_is_refused_where_it_cannot_be():
     with pytest.raises(ValueError, match="sampling_probability must be 1, found 0.5"):
         make_ddg().round_dp_event(100, 0.5)
     with pytest.raises(ValueError, match="bits must be at least 5 .* found 4"):
-        make_ddg(bits=4).dp_event(100, EPOCHS)
+        make_ddg(bits=4, integer_bound="published").dp_event(100, EPOCHS)
+    with pytest.raises(ValueError, match="bits must be at least 6 .* found 4"):
+        make_ddg(bits=4).check_noise(100)
     with pytest.raises(ValueError, match="bits must be from 2 to 30, found 31"):
         make_ddg(bits=31)
     with pytest.raises(ValueError, match="integer_bound must be .* found 'loose'"):
