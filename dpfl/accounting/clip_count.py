@@ -42,7 +42,6 @@ class WithClipCountDpEvent(events.RdpDpEvent):
 
     def rdp(self, orders: events.Orders) -> np.ndarray:
         """See base class."""
-
         if self.sampling_probability == 1:
             return self.update.rdp(orders) + self.count.rdp(orders)
 

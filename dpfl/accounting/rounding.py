@@ -29,6 +29,7 @@ import numpy as np
 
 from dpfl import checks
 from dpfl.accounting import (
+    discrete_gaussian,
     events,
     integer_noise,
     ratio_moments,
@@ -258,8 +259,8 @@ def _beyond_one_step(
             late = rounding_shifts.gaussian_log_moments(alphas, noise, unit, first, top)
         whole = rounding_shifts.gaussian_log_moments(alphas, noise, unit, 1.0, top)
         return np.minimum(np.maximum(result, late), whole)
-    if top > first:  # Skellam noise, as the caller has checked
-        rate = skellam.skellam_rate(alphas, noise.variance, math.ceil(top)).rate
+    if top > first:
+        rate = _shift_rate(alphas, noise, math.ceil(top))
         beyond = rounding_shifts.chord_log_moments(alphas, rate, first, top)
         result = np.maximum(result, beyond)
     return result
@@ -278,11 +279,6 @@ def _rounded_rate(
     return rate, ratio_moments.route_of(noise)
 
 
-def _most_steps(noise: ratio_moments.Noise) -> float:
-    """Returns the length up to which coordinates are covered whatever the noise is."""
-    return 1.0 if ratio_moments.route_of(noise) == "composed" else _MOST_STEPS
-
-
 def is_covered(
     noise: ratio_moments.Noise, max_coordinate: float, sampled: bool = False
 ) -> bool:
@@ -293,16 +289,22 @@ def is_covered(
       max_coordinate: As for `rounded_rate`.
       sampled: As for `rounded_rate`.
     """
-    if max_coordinate <= 1:
+    if max_coordinate <= 1 or not sampled:
         return True
-    if sampled:
-        return noise.variance >= _LEAST_SAMPLED_VARIANCE and (
-            ratio_moments.nearly_gaussian(noise, _SAMPLED_PART)
-        )
-    most = _most_steps(noise)
-    if max_coordinate <= most or isinstance(noise, ratio_moments.SkellamNoise):
-        return True
-    return _has_closed_form(noise, most)
+    return noise.variance >= _LEAST_SAMPLED_VARIANCE and (
+        ratio_moments.nearly_gaussian(noise, _SAMPLED_PART)
+    )
+
+
+def _shift_rate(
+    orders: np.ndarray, noise: ratio_moments.Noise, steps: int
+) -> np.ndarray:
+    """Returns bounds on D_a(v)/v^2 for whole shifts v up to `steps`; [m]."""
+    if isinstance(noise, ratio_moments.SkellamNoise):
+        return skellam.skellam_rate(orders, noise.variance, steps).rate
+    return discrete_gaussian.discrete_gaussian_rate(
+        orders, noise.count, noise.stddev, steps
+    ).rate
 
 
 def rounded_rate(
@@ -330,20 +332,17 @@ def rounded_rate(
       (c/g)^2 times the rate, in both directions.
 
     Raises:
-      ValueError: an argument is out of its range, or `max_coordinate` exceeds 8 (or 1
-        by the route 'composed') and the noise is a sum of discrete Gaussians that
-        is not close to one; or, with `sampled`, it exceeds 1 and the noise is not very
-        close to a discrete Gaussian with a standard deviation of at least 9 steps.
+      ValueError: an argument is out of its range, or, with `sampled`,
+        `max_coordinate` exceeds 1 and the noise is not very close to a discrete
+        Gaussian with a standard deviation of at least 9 steps.
     """
     alphas = checks.orders(orders)
     top = checks.positive("max_coordinate", max_coordinate)
     checks.boolean("sampled", sampled)
     if not is_covered(noise, top, sampled):
-        most = 1.0 if sampled else _most_steps(noise)
-        where = " where clients are sampled" if sampled else ""
         raise ValueError(
-            f"max_coordinate must be at most {most:g} grid steps{where} under {noise}, "
-            f"found {top:g}"
+            "max_coordinate must be at most 1 grid step where clients are sampled "
+            f"under {noise}, found {top:g}"
         )
     if sampled and top > 1:
         # N_Z(0, s^2) is all but a post-processing of a Gaussian of variance s^2 - 4,

@@ -66,8 +66,8 @@ class RoundingFields:
     )
     wrap_probability: Optional[float] = option(
         None,
-        "Probability with which a coordinate of the sum may wrap around; unset for that "
-        "of the least error.",
+        "Probability with which a coordinate of the sum may wrap around; unset for "
+        "that of the least error.",
     )
     integer_bound: str = option(
         "exact", f"The accountant's bound, one of {', '.join(distributed.BOUNDS)}."

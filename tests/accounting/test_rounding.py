@@ -211,8 +211,8 @@ class TestRate:
 
     def test_errors(self):
         noise = ratio_moments.DiscreteGaussianNoise(100, 0.5)
-        with pytest.raises(ValueError, match=r"max_coordinate must be at most 8 "):
-            rounding.rounded_rate([2], noise, 20.0)
+        with pytest.raises(ValueError, match=r"max_coordinate must be at most 1 grid"):
+            rounding.rounded_rate([2], noise, 20.0, sampled=True)
         with pytest.raises(ValueError, match=r"max_coordinate must be greater than 0"):
             rounding.rounded_rate([2], noise, 0.0)
         with pytest.raises(ValueError, match=r"coordinate must be greater than 0 and"):
