@@ -42,17 +42,17 @@ class Grid:
       max_coordinate: Bound to which rotated coordinates are clipped before they are
         rounded; None where rounding is conditional.
       max_size: Where rounding is conditional, the largest size of a rounded
-        coordinate, in grid steps.
+        coordinate, in grid steps; 0 elsewhere.
       max_squared_norm: Where rounding is conditional, the largest squared norm of a
-        rounded vector, in grid steps.
+        rounded vector, in grid steps; 0 elsewhere.
     """
 
     granularity: float
     local_stddev: float
     sum_stddev: float
     max_coordinate: Optional[float] = None
-    max_size: Optional[int] = None
-    max_squared_norm: Optional[int] = None
+    max_size: int = 0
+    max_squared_norm: int = 0
 
     @property
     def local_stddev_steps(self) -> float:

@@ -47,7 +47,7 @@ class TestAll:
         assert event.max_coordinate / event.clip_norm == pytest.approx(
             grid.max_coordinate
         )
-        assert (grid.max_size, grid.max_squared_norm) == (None, None)
+        assert (grid.max_size, grid.max_squared_norm) == (0, 0)
         assert not config.conditional_rounding and not grid.conditional_rounding
         assert event.dimension == config.rotated_dimension(D)
 
