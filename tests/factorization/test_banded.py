@@ -55,6 +55,13 @@ def test_more_bands_are_not_worse_and_all_of_them_are_optimal():
     assert losses[-1] == pytest.approx(optimal.factorize(workload).loss, rel=1e-3)
 
 
+def test_momentum_does_not_stop_the_search_at_its_start():
+    workload = Workload(64, 0.9)
+    found = banded.optimize_banded(workload, bands=8)
+    start = toeplitz.optimize_toeplitz(workload, bands=8)
+    assert found.loss < 0.995 * start.loss
+
+
 def test_better_than_the_banded_toeplitz():
     workload = Workload(48)
     found = banded.optimize_banded(workload, bands=6)

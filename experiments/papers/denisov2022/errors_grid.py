@@ -55,8 +55,6 @@ TABLE_METHODS = {
     "honaker-full": "Honaker full",
     "honaker-online": "Honaker online",
 }
-# The time of the banded optimisation grows with the cube of T.
-BANDED_ROUNDS = 256
 
 
 def _parameters(method: str, rounds: int) -> dict[str, int]:
@@ -87,5 +85,4 @@ def table_grid(setting: Setting) -> list[Work]:
         _table_work(method, rounds)
         for rounds in TABLE_ROUNDS[setting.scale]
         for method in TABLE_METHODS
-        if method != "banded" or rounds <= BANDED_ROUNDS
     ]
