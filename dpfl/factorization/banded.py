@@ -25,7 +25,6 @@ from dpfl.factorization.factors import BandedFactors, ToeplitzFactors
 from dpfl.factorization.toeplitz import optimize_toeplitz
 from dpfl.factorization.workloads import Workload
 
-
 # Columns of a block of the gradient, at least: smaller products are slower.
 _BLOCK = 128
 # Where a step of L-BFGS lowers log E(C) by less than this part of it, the search ends.
