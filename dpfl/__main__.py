@@ -25,6 +25,7 @@ COMMANDS = ("train", "privacy", "factorize", "benchmark", "reproduce")
 # The others say what is missing before they load anything of their own.
 WITHOUT_TFF = ("privacy", "factorize")
 USAGE_EXIT_CODE = 2
+INTERRUPTED_EXIT_CODE = 130
 
 
 def _fail(message: str) -> NoReturn:
@@ -59,18 +60,24 @@ def summary(command: str) -> str:
 def run_command(command: str) -> None:
     """Runs a binary with the arguments in `sys.argv`.
 
-    The exit code is 2 if it must have TensorFlow Federated and there is none.
+    The exit code is 2 if it must have TensorFlow Federated and there is none, and 130
+    if it is interrupted before it is loaded.
 
     Args:
       command: One of `COMMANDS`.
     """
-    if command not in WITHOUT_TFF and "--version" not in sys.argv[1:]:
-        try:
-            from dpfl import needs_tff  # noqa: F401
-        except ImportError as error:
-            _fail(str(error))
-    binaries_folder()
-    importlib.import_module(f"{BINARIES}.{command}").run()
+    try:
+        if command not in WITHOUT_TFF and "--version" not in sys.argv[1:]:
+            try:
+                from dpfl import needs_tff  # noqa: F401
+            except ImportError as error:
+                _fail(str(error))
+        binaries_folder()
+        module = importlib.import_module(f"{BINARIES}.{command}")
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(INTERRUPTED_EXIT_CODE)
+    module.run()
 
 
 # What the scripts dpfl-train, dpfl-privacy and so on call.

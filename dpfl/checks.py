@@ -56,7 +56,11 @@ def real(
     """
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
         raise TypeError(message(name, "a number", value))
-    result = float(value)
+    try:
+        result = float(value)
+    except OverflowError:
+        # An integer that is longer than any float.
+        result = math.inf
     if not math.isfinite(result):
         raise ValueError(message(name, "a finite number", value))
     ends = [

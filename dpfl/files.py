@@ -16,7 +16,6 @@ import json
 import os
 import pathlib
 import stat
-import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import IO, Any, Union
 
@@ -106,7 +105,7 @@ def replacing(path: PathLike, private: bool = False) -> Iterator[pathlib.Path]:
     """
     # What a link leads to is replaced, not the link.
     path = pathlib.Path(os.path.realpath(path))
-    partial = path.with_name(f".{path.stem}.{os.getpid()}{_PARTIAL}{path.suffix}")
+    partial = _partial(path)
     # What a kill left under this name, or what somebody put there to be written to.
     partial.unlink(missing_ok=True)
     try:
@@ -210,8 +209,8 @@ def output_path(
         there or cannot be written.
     """
     found = pathlib.Path(path)
-    if not str(path):
-        raise ValueError(f"{name} must be a file's path, found an empty one")
+    if not str(path) or str(path).endswith(os.sep):
+        raise ValueError(f"{name} must be a file's path, found {str(path)!r}")
     if endings and found.suffix.lower() not in endings:
         raise ValueError(
             f"{name} must end in {' or '.join(sorted(endings))}, found {found}"
@@ -232,6 +231,57 @@ def output_path(
         )
     _check_folder(name, found)
     return found
+
+
+def output_folder(name: str, path: PathLike) -> pathlib.Path:
+    """Returns the path of a folder to write to, made if it is not there.
+
+    Args:
+      name: The flag or argument, for the message.
+      path: Where it is; the folders above it are made too.
+
+    Raises:
+      ValueError: If there is something else than a folder, or it cannot be written.
+    """
+    found = pathlib.Path(path)
+    if not str(path):
+        raise ValueError(f"{name} must be a folder's path, found ''")
+    try:
+        found.mkdir(parents=True, exist_ok=True)
+        partial = _partial(found / "a")
+        partial.touch()
+        partial.unlink()
+    except OSError as error:
+        raise ValueError(
+            f"{name} must be a folder that can be written, found {found} "
+            f"({error.strerror})"
+        ) from error
+    return found
+
+
+def input_path(name: str, path: PathLike) -> pathlib.Path:
+    """Returns the path of a file to be read, refused now if it could not be.
+
+    Args:
+      name: The flag or argument, for the message.
+      path: Where the file is.
+
+    Raises:
+      ValueError: If there is no regular file, or it cannot be read.
+    """
+    found = pathlib.Path(path)
+    try:
+        mode = os.stat(found).st_mode
+        if not stat.S_ISREG(mode):
+            raise ValueError(
+                f"{name} must be a regular file, found the {_kind(mode)} {found}"
+            )
+        with open(found, "rb"):
+            return found
+    except OSError as error:
+        raise ValueError(
+            f"{name} must be a file that can be read, found {found} ({error.strerror})"
+        ) from error
 
 
 @contextlib.contextmanager
@@ -266,11 +316,17 @@ def remove_partials(folder: PathLike) -> None:
         partial.unlink(missing_ok=True)
 
 
+def _partial(path: pathlib.Path) -> pathlib.Path:
+    """Returns the name under which a file is written until it is whole."""
+    return path.with_name(f".{path.stem}.{os.getpid()}{_PARTIAL}{path.suffix}")
+
+
 def _check_folder(name: str, path: pathlib.Path) -> None:
-    folder = path.absolute().parent
+    """Raises ValueError unless a file can be written there, by writing an empty one."""
+    partial = _partial(pathlib.Path(os.path.realpath(path)))
     try:
-        with tempfile.TemporaryFile(dir=folder):
-            pass
+        partial.touch()
+        partial.unlink()
     except OSError as error:
         raise ValueError(
             f"{name} must be a file in a folder that can be written, found {path} "

@@ -34,7 +34,7 @@ _ROWS = flags.DEFINE_list(
     "Rows or groups of rows to measure, or 'all', which takes half an hour. By default "
     "those of a round and of the aggregators of a trusted server.",
 )
-_REPEATS = flags.DEFINE_integer("repeats", 7, "Timed repeats of each row.", 1)
+_REPEATS = flags.DEFINE_integer("repeats", 7, "Timed repeats of each row.", 1, 1000)
 _QUICK = flags.DEFINE_bool("quick", False, "A tiny round, to see that it runs.")
 _JSON = flags.DEFINE_bool("json", False, "Print JSON instead of a table.")
 _OUTPUT = flags.DEFINE_string("output", None, "JSON file for the rows.")
@@ -50,9 +50,9 @@ def chosen_rows() -> list[str]:
     every = [*rounds.NAMES, *groups.names()]
     if _ROWS.value == [_ALL]:
         return every
-    if not _ROWS.value:
+    if _ROWS.value is None:
         return [*rounds.NAMES, *groups.GROUPS["aggregators"]]
-    for name in _ROWS.value:
+    for name in _ROWS.value or [""]:
         if name not in every:
             raise ValueError(
                 f"--rows must be '{_ALL}' or some of {', '.join(every)}, found {name!r}"
@@ -84,8 +84,7 @@ def main(argv: Sequence[str]) -> None:
     if len(argv) > 1:
         raise ValueError(f"there are no positional arguments, found {argv[1]!r}")
     names = chosen_rows()
-    if _OUTPUT.value is not None:
-        files.output_path("--output", _OUTPUT.value)
+    cli.check_outputs({"output": ()})
     repeats, quick = _REPEATS.value, _QUICK.value
     start.import_tensorflow()
     cli.work_begins()

@@ -14,17 +14,19 @@ def run():
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 from absl import app, flags, logging
 
-from dpfl import __version__
+from dpfl import __version__, files
 
 from . import flag_files
 
+FAULT_EXIT_CODE = 1
 USAGE_EXIT_CODE = 2
 INTERRUPTED_EXIT_CODE = 130
 BROKEN_PIPE_EXIT_CODE = 141
@@ -75,6 +77,40 @@ def check_flag(name: str, check: Callable[[str, Any], Any]) -> None:
     flags.register_validator(name, is_good)
 
 
+def check_outputs(endings: Mapping[str, Collection[str]]) -> None:
+    """Refuses, before anything is computed, files that could not be written.
+
+    Args:
+      endings: By the names of flags with a file's path: the endings that the file may
+        have, any if there are none. A flag that was not given is left out.
+
+    Raises:
+      ValueError: See `files.output_path`; or if two flags name the same file.
+    """
+    given = {name: flags.FLAGS[name].value for name in endings}
+    paths = {name: path for name, path in given.items() if path is not None}
+    users: dict[str, str] = {}
+    for name, path in paths.items():
+        found = os.path.realpath(files.output_path(f"--{name}", path, endings[name]))
+        if found in users:
+            raise ValueError(
+                f"--{name} must be another file than --{users[found]}, found {path}"
+            )
+        users[found] = name
+
+
+def refuse(where: str, *names: str) -> None:
+    """Raises ValueError for the first of the flags that was given.
+
+    Args:
+      where: For what the flags have no meaning.
+      *names: Of the flags.
+    """
+    for name in names:
+        if flags.FLAGS[name].present:
+            raise ValueError(f"--{name} has no meaning for {where}")
+
+
 def _sentence(error: Exception) -> str:
     """What was wrong; of a file, its name first."""
     if isinstance(error, OSError) and error.filename is not None:
@@ -95,40 +131,92 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
     """Runs a binary: absl's `app.run` with errors of the command line in one line.
 
     The exit code is 2 for a flag that is unknown or refused, and for a ValueError,
-    TypeError or OSError that `main` raises before it calls `work_begins`; 130 after
-    Ctrl-C; 141 if nobody reads what it prints. With --verbosity=1 the traceback of a
-    refusal is logged too.
+    TypeError or OSError that `main` raises before it calls `work_begins`; 1 if what it
+    prints cannot be written; 130 after Ctrl-C; 141 if nobody reads what it prints. With
+    --verbosity=1 the traceback of a refusal is logged too.
 
     Args:
       main: Called with the program's name and the positional arguments.
     """
 
     def parse(argv: Sequence[str]) -> Sequence[str]:
-        if any(argument in _HELP for argument in argv[1:]):
+        if any(argument.partition("=")[0] in _HELP for argument in argv[1:]):
             _print_help(main, argv[0])
         if "--version" in argv[1:]:
             print(f"dpfl {__version__}")
             sys.exit(0)
         try:
             return flags.FLAGS([flag_files.resolved(word) for word in argv])
-        except flags.Error as error:
-            fail(str(error))
+        except (flags.Error, OSError, ValueError) as error:
+            fail(str(error).replace("ERROR:: ", ""))
+        except SystemExit:
+            # absl's own flags of help have shown it.
+            sys.exit(0)
 
     def guarded(argv: Sequence[str]) -> Any:
         try:
             return main(argv)
-        except BrokenPipeError:
-            # `binary | head` has seen enough. Nothing may be flushed to it at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            sys.exit(BROKEN_PIPE_EXIT_CODE)
         except (OSError, TypeError, ValueError) as error:
-            if _working:
+            if _working or isinstance(error, BrokenPipeError):
                 raise
             logging.debug("Refused:", exc_info=True)
             fail(_sentence(error))
 
-    try:
+    with _exit_codes():
         app.run(guarded, flags_parser=parse)
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        sys.exit(INTERRUPTED_EXIT_CODE)
+
+
+class _PrintError(Exception):
+    """What was printed cannot be written."""
+
+
+class _Stdout:
+    """Standard output whose errors cannot be taken for those of other files."""
+
+    def __init__(self, stream: Any):
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        return self._of_its_own(self._stream.write, text)
+
+    def flush(self) -> None:
+        self._of_its_own(self._stream.flush)
+
+    def _of_its_own(self, call: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            return call(*arguments)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise _PrintError(error.strerror) from error
+
+
+@contextlib.contextmanager
+def _exit_codes() -> Iterator[None]:
+    """Ends the process as documented if it is interrupted, or cannot print."""
+    stdout: Any = _Stdout(sys.stdout)
+    with contextlib.redirect_stdout(stdout):
+        try:
+            try:
+                yield
+            finally:
+                sys.stdout.flush()
+        except KeyboardInterrupt:
+            print("interrupted", file=sys.stderr)
+            sys.exit(INTERRUPTED_EXIT_CODE)
+        except BrokenPipeError:
+            # `binary | head` has seen enough.
+            _discard_stdout()
+            sys.exit(BROKEN_PIPE_EXIT_CODE)
+        except _PrintError as error:
+            _discard_stdout()
+            print(f"error: stdout cannot be written: {error}", file=sys.stderr)
+            sys.exit(FAULT_EXIT_CODE)
+
+
+def _discard_stdout() -> None:
+    """Has Python flush to nowhere at its exit what could not be written."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -18,6 +18,7 @@ accelerated one in processes of their own. No TensorFlow is imported.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -28,6 +29,8 @@ from absl import flags
 from dpfl import checks, files
 from dpfl import factorization as mf
 from dpfl.factorization import comparison, timing
+from dpfl.factorization.sensitivity import participations
+from dpfl.factorization.workloads import MOST_ROUNDS, RATE_RANGE
 
 from . import cli, drawings, tables
 
@@ -86,6 +89,21 @@ _SCHEDULES: Mapping[str, Callable[[], mf.Schedule]] = {
     "cooldown": lambda: mf.LinearCooldown(_COOLDOWN_FINAL.value, _TAIL.value),
 }
 
+# The flags that say nothing about a command.
+_MEANINGLESS: Mapping[str, Sequence[str]] = {
+    "compute": ("plot", "heat_maps", "repeats", "plain"),
+    "compare": ("matrix_method", "objective", "repeats", "plain"),
+    "time": (
+        *("matrix_method", "matrix_bands", "matrix_rank", "matrix_buffers"),
+        *("objective", "epochs", "separation", "matrix_cache", "heat_maps"),
+    ),
+}
+_OF_SCHEDULES: Mapping[str, Sequence[str]] = {
+    "drop_factor": ("drop",),
+    "cooldown_final": ("cooldown",),
+    "tail": ("drop", "cooldown"),
+}
+
 # The flags of each parameter of a method.
 _PARAMETERS: Mapping[str, flags.FlagHolder] = {
     "rtol": _RTOL,
@@ -99,19 +117,30 @@ _PARAMETERS: Mapping[str, flags.FlagHolder] = {
 
 
 def _check_lengths(name: str, value: Sequence[str]) -> None:
-    if not value or not all(v.strip().isdigit() and int(v) > 0 for v in value):
+    if not value or not all(v.strip().isdecimal() and int(v) > 0 for v in value):
         raise ValueError(
             checks.message(
                 name, "positive integers separated by commas", ",".join(value)
             )
         )
+    for text in value:
+        checks.integer(name, int(text), at_most=MOST_ROUNDS)
 
 
 cli.check_flag("rounds", _check_lengths)
-for _flag in (_BANDS, _BUFFERS, _EPOCHS, _SEPARATION, _REPEATS):
-    cli.check_flag(_flag.name, checks.integer)
-cli.check_flag("rtol", lambda name, value: checks.real(name, value, above=0))
-cli.check_flag(_RANK.name, lambda name, value: checks.real(name, value, at_least=0))
+for _flag in (_BANDS, _BUFFERS, _EPOCHS, _SEPARATION):
+    cli.check_flag(_flag.name, functools.partial(checks.integer, at_most=MOST_ROUNDS))
+_BOUNDS: Mapping[str, Mapping[str, float]] = {
+    "rtol": {"above": 0, "at_most": 1},
+    "matrix_momentum": {"at_least": 0, "below": 1},
+    "drop_factor": {"at_least": RATE_RANGE[0], "at_most": RATE_RANGE[1]},
+    "cooldown_final": {"at_least": RATE_RANGE[0], "at_most": RATE_RANGE[1]},
+    "tail": {"above": 0, "at_most": 1},
+    "matrix_rank": {"at_least": 0, "at_most": MOST_ROUNDS},
+    "repeats": {"at_least": 1, "at_most": 1000},
+}
+for _name, _bounds in _BOUNDS.items():
+    cli.check_flag(_name, functools.partial(checks.real, **_bounds))
 
 
 def _workloads() -> list[mf.Workload]:
@@ -128,6 +157,13 @@ def _plan() -> mf.Plan:
         raise ValueError(
             f"--separation must be given with --epochs={_EPOCHS.value}, found none"
         )
+    rounds = min(int(rounds) for rounds in _ROUNDS.value)
+    most = participations(rounds, _SEPARATION.value)
+    if _EPOCHS.value > most:
+        raise ValueError(
+            f"--epochs must be at most {most} for --separation={_SEPARATION.value} in "
+            f"{rounds} rounds, found {_EPOCHS.value}"
+        )
     return mf.MinSeparation(_SEPARATION.value, _EPOCHS.value)
 
 
@@ -135,8 +171,8 @@ def _params(method: str) -> dict[str, Any]:
     """Returns the flags that were given and that the method takes.
 
     Raises:
-      ValueError: If one that it needs is missing, or one of the matrix's sizes is given
-        that it does not take.
+      ValueError: If one that it needs is missing, or one is given that it does not
+        take.
     """
     given = {name: flag.value for name, flag in _PARAMETERS.items()}
     given["participations"] = _EPOCHS.value if _EPOCHS.value > 1 else None
@@ -150,18 +186,22 @@ def _params(method: str) -> dict[str, Any]:
     ]
     if missing:
         raise ValueError(f"--matrix_method={method} needs {' and '.join(missing)}")
-    for flag in (_BANDS, _RANK, _BUFFERS):
+    for flag in (_RTOL, _BANDS, _RANK, _BUFFERS, _OBJECTIVE):
         names = [name for name, other in _PARAMETERS.items() if other is flag]
         if flag.value is not None and not set(names) & set(takes):
             raise ValueError(f"--{flag.name} has no meaning for the method {method}")
     return {k: v for k, v in given.items() if v is not None and k in takes}
 
 
-def _check_files() -> None:
-    """Refuses, before anything is computed, a file that could not be written."""
-    for flag in (_OUTPUT, _PLOT, _HEAT_MAPS):
-        if flag.value is not None:
-            files.output_path(f"--{flag.name}", flag.value)
+def _check_meaning(command: str) -> None:
+    """Raises ValueError for a flag that the command or another one has no use for."""
+    cli.refuse(command, *_MEANINGLESS[command])
+    if _EPOCHS.value == 1:
+        cli.refuse("--epochs=1", "separation")
+    schedule = _SCHEDULE.value
+    for name, schedules in _OF_SCHEDULES.items():
+        if schedule not in schedules:
+            cli.refuse(f"--matrix_schedule={schedule}", name)
 
 
 def _get(workload: mf.Workload, method: str, **params: Any) -> mf.Factorization:
@@ -292,7 +332,10 @@ def main(argv: Sequence[str]) -> None:
     if len(argv) != 2 or argv[1] not in COMMANDS:
         found = " ".join(argv[1:]) or "nothing"
         raise ValueError(f"the command must be one of {names}, found {found}")
-    _check_files()
+    _check_meaning(argv[1])
+    cli.check_outputs({"output": (), "plot": (".png",), "heat_maps": (".png",)})
+    if _CACHE.value is not None:
+        files.output_folder("--matrix_cache", _CACHE.value)
     COMMANDS[argv[1]]()
 
 

@@ -10,8 +10,11 @@ In the tree they are the package `configs` beside `experiments`; installed, both
 from __future__ import annotations
 
 import importlib.resources
+import os
 import re
 from pathlib import Path
+
+from dpfl import files
 
 _AROUND = __package__.rpartition(".")[0]
 _CONFIGS = f"{_AROUND}.configs" if _AROUND else "configs"
@@ -68,10 +71,17 @@ def resolved(argument: str) -> str:
 
     `--flagfile=configs/tasks/digits.flags` and `--flagfile=tasks/digits.flags` work
     from every folder; a file of that name in the working folder goes first.
+
+    Raises:
+      ValueError: If a flag file is named that cannot be read.
     """
-    match = re.fullmatch(r"(--?flagfile=)(.+)", argument)
-    if match is None or Path(match.group(2)).exists():
+    match = re.fullmatch(r"(--?flagfile=)(.+)", argument, re.DOTALL)
+    if match is None:
         return argument
     name = match.group(2)
-    name = name[len("configs/") :] if name.startswith("configs/") else name
-    return match.group(1) + str(path(name)) if name in names() else argument
+    inside = name[len("configs/") :] if name.startswith("configs/") else name
+    if inside in names() and not os.path.exists(name):
+        return match.group(1) + str(path(inside))
+    if os.path.exists(os.path.expanduser(name)):
+        files.input_path("--flagfile", os.path.expanduser(name))
+    return argument

@@ -24,9 +24,10 @@ import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+import dp_accounting
 from absl import flags
 
-from dpfl import accounting, checks, files, mechanisms
+from dpfl import accounting, checks, mechanisms
 from dpfl.accounting import calibration
 from dpfl.mechanisms import Mechanism, Participation, build, comparison, remarks
 from dpfl.mechanisms.comparison import Cost
@@ -131,12 +132,6 @@ _COMPARE_ONLY = (
 )
 
 
-def _refuse(subcommand: str, *names: str) -> None:
-    for name in names:
-        if flags.FLAGS[name].present:
-            raise ValueError(f"--{name} has no meaning for {subcommand}")
-
-
 def _require(subcommand: str, *names: str) -> None:
     for name in names:
         if flags.FLAGS[name].value is None:
@@ -160,13 +155,16 @@ def _participation(cohort_size: int) -> Participation:
 
 
 def _cost(mechanism: Mechanism, participation: Participation) -> Cost:
-    found = comparison.cost(
-        mechanism,
-        _DIMENSION.value,
-        participation,
-        _DELTA.value,
-        _ACCOUNTANT.value,
-    )
+    try:
+        found = comparison.cost(
+            mechanism,
+            _DIMENSION.value,
+            participation,
+            _DELTA.value,
+            _ACCOUNTANT.value,
+        )
+    except dp_accounting.UnsupportedEventError as error:
+        raise ValueError(f"--accountant={_ACCOUNTANT.value}: {error}") from error
     _remark(mechanism, participation, found)
     return found
 
@@ -209,16 +207,15 @@ def _one_mechanism(values: Mapping[str, Any]) -> tuple[Mechanism, Participation]
 
 def _epsilon() -> list[Cost]:
     """The subcommand epsilon."""
-    _refuse("epsilon", "epsilon", *_COMPARE_ONLY)
+    cli.refuse("epsilon", "epsilon", *_COMPARE_ONLY)
     _require("epsilon", "noise_multiplier")
     mechanism, participation = _one_mechanism(mechanism_flags.given())
-    cli.work_begins()
     return [_cost(mechanism, participation)]
 
 
 def _calibrate() -> list[Cost]:
     """The subcommand calibrate."""
-    _refuse("calibrate", "noise_multiplier", *_COMPARE_ONLY)
+    cli.refuse("calibrate", "noise_multiplier", *_COMPARE_ONLY)
     _require("calibrate", "epsilon")
     values = {**mechanism_flags.given(), "noise_multiplier": 1.0}
     mechanism, participation = _one_mechanism(values)
@@ -309,16 +306,14 @@ def _target_error(participation: Participation) -> float:
 
 def _compare() -> list[Cost]:
     """The subcommand compare."""
-    _refuse("compare", "noise_multiplier", "mechanism", *build.RATE_FIELDS)
+    cli.refuse("compare", "noise_multiplier", "mechanism", *build.RATE_FIELDS)
     by_error = _EQUAL.value == "error"
     if not by_error:
-        _refuse("compare --equal=epsilon", "mean_squared_error")
+        cli.refuse("compare --equal=epsilon", "mean_squared_error")
     if _MEAN_SQUARED_ERROR.value is None:
         _require("compare", "epsilon")
     else:
-        _refuse("compare --mean_squared_error", "epsilon")
-    if _PLOT.value is not None:
-        files.output_path("--plot", _PLOT.value, [".png"])
+        cli.refuse("compare --mean_squared_error", "epsilon")
     rates = _rates()
     values = {**mechanism_flags.given(), "noise_multiplier": 1.0}
     names = _names(values)
@@ -371,8 +366,7 @@ def main(argv: Sequence[str]) -> None:
         raise ValueError(
             f"one of {', '.join(SUBCOMMANDS)} must be given, found {found}"
         )
-    if _OUTPUT.value is not None:
-        files.output_path("--output", _OUTPUT.value)
+    cli.check_outputs({"output": (), "plot": (".png",)})
     rows = [dataclasses.asdict(cost) for cost in SUBCOMMANDS[argv[1]]()]
     shown = tables.as_json(rows) if _JSON.value else tables.text(rows, COLUMNS)
     tables.write(shown, _OUTPUT.value)

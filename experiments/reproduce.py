@@ -51,7 +51,7 @@ _JOBS = flags.DEFINE_integer(
     "Training runs at a time, each in a process of its own; the processors if not "
     "given. Of F-EMNIST and Stack Overflow each takes a few GB.",
 )
-cli.check_flag("jobs", checks.integer)
+cli.check_flag("jobs", lambda name, value: checks.integer(name, value, 1, 1000))
 
 
 def draw(figure: sweep.Figure, rows: Rows, folder: Path, scale: str) -> Path:
@@ -101,6 +101,20 @@ def _number(text: str) -> object:
         return text
 
 
+def _check_flags(scale: str) -> None:
+    """Raises ValueError for a flag without a meaning, or a folder that is not there."""
+    if _PLOT_ONLY.value:
+        cli.refuse("--plot_only", "jobs", "data_dir")
+    if scale == "small":
+        cli.refuse("--scale=small", "data_dir")
+    if not _OUTPUT_DIR.value:
+        raise ValueError("--output_dir must be a folder's path, found ''")
+    if _DATA_DIR.value is not None and not os.path.isdir(_DATA_DIR.value):
+        raise ValueError(
+            f"--data_dir must be a folder with data files, found {_DATA_DIR.value!r}"
+        )
+
+
 def main(argv: Sequence[str]) -> None:
     """Makes the figure that --figure names."""
     if len(argv) > 1:
@@ -109,9 +123,11 @@ def main(argv: Sequence[str]) -> None:
         list_figures()
         return
     figure, scale = FIGURES[_FIGURE.value], _SCALE.value
+    _check_flags(scale)
     folder = Path(_OUTPUT_DIR.value).resolve() / f"{figure.folder}-{scale}"
     grid = figure.grid(sweep.Setting(scale, _DATA_DIR.value))
-    folder.mkdir(parents=True, exist_ok=True)
+    files.output_folder("--output_dir", folder)
+    files.output_path("the picture", folder / f"{figure.name}.png")
     if _PLOT_ONLY.value:
         table = sweep.ResultsTable(folder / "results.csv")
     else:

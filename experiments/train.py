@@ -156,6 +156,8 @@ def mechanism_options() -> dict[str, Any]:
     """
     name = _MECHANISM.value
     own = accepted_fields(name)
+    if not mechanisms.MECHANISMS[name].is_private:
+        cli.refuse(name, "delta", "accountant")
     given = mechanism_flags.given()
     for field in given:
         if field not in (*own, "cohort_size", "rounds_per_epoch"):

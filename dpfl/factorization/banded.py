@@ -23,7 +23,7 @@ from dpfl import checks
 from dpfl.factorization.factorization import Factorization
 from dpfl.factorization.factors import BandedFactors, ToeplitzFactors
 from dpfl.factorization.toeplitz import optimize_toeplitz
-from dpfl.factorization.workloads import Workload
+from dpfl.factorization.workloads import Workload, check_dense
 
 # Columns of a block of the gradient, at least: smaller products are slower.
 _BLOCK = 128
@@ -109,6 +109,7 @@ def optimize_banded(
     """
     rounds = workload.rounds
     bands = checks.integer("bands", bands, at_most=rounds)
+    check_dense(rounds)
     if bands == 1:
         # Unit columns leave nothing to choose.
         return _banded(workload, np.ones((rounds, 1)))

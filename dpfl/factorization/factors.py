@@ -27,7 +27,7 @@ from scipy import linalg, signal
 
 from dpfl import checks
 from dpfl.factorization.sensitivity import OneParticipation, Plan, Sensitivity
-from dpfl.factorization.workloads import Workload
+from dpfl.factorization.workloads import Workload, check_dense, check_products
 
 
 class Factors(abc.ABC):
@@ -109,7 +109,12 @@ def _freeze(instance: Factors) -> None:
 
 
 def toeplitz_matrix(coefficients: np.ndarray, rounds: int) -> np.ndarray:
-    """Returns the lower-triangular Toeplitz matrix of a column, padded by zeros."""
+    """Returns the lower-triangular Toeplitz matrix of a column, padded by zeros.
+
+    Raises:
+      ValueError: If it is too large to be written out, see `workloads.check_dense`.
+    """
+    check_dense(rounds)
     column = np.zeros(rounds)
     kept = min(rounds, len(coefficients))
     column[:kept] = coefficients[:kept]
@@ -117,10 +122,16 @@ def toeplitz_matrix(coefficients: np.ndarray, rounds: int) -> np.ndarray:
 
 
 def series_inverse(coefficients: np.ndarray, rounds: int) -> np.ndarray:
-    """Returns the first column of C^-1 for Toeplitz C: 1 / c(x) mod x^T."""
+    """Returns the first column of C^-1 for Toeplitz C: 1 / c(x) mod x^T.
+
+    Raises:
+      ValueError: If the column is so long that this takes too long.
+    """
+    column = np.trim_zeros(coefficients[:rounds], "b")
+    check_products("bands", len(column), rounds)
     impulse = np.zeros(rounds)
     impulse[0] = 1.0
-    return signal.lfilter([1.0], coefficients[:rounds], impulse)
+    return signal.lfilter([1.0], column, impulse)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -365,6 +376,7 @@ class BandedFactors(_EncoderFactors):
     def encoder(self, workload: Workload) -> np.ndarray:
         """See base class."""
         rounds, bands = self.diagonals.shape
+        check_dense(rounds)
         result = np.zeros((rounds, rounds))
         for k in range(bands):
             np.fill_diagonal(result[k:], self.diagonals[: rounds - k, k])

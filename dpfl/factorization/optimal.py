@@ -18,7 +18,7 @@ from scipy import linalg
 from dpfl.factorization.factorization import Factorization
 from dpfl.factorization.factors import DenseFactors
 from dpfl.factorization.fixed_point import Progress, Solution, prolong, solve
-from dpfl.factorization.workloads import Workload
+from dpfl.factorization.workloads import Workload, check_dense
 
 _COARSEST = 96  # Below this many rounds a coarser start saves nothing.
 _COARSENING = 4
@@ -41,6 +41,7 @@ def solve_workload(
       accelerated: False is the plain fixed point from diag(G^1/2).
       on_progress: See `solve`; the finest level alone is reported.
     """
+    check_dense(workload.rounds)
     begin = time.perf_counter()
     start = None
     if accelerated and workload.rounds > _COARSEST:

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from dpfl import checks
+from dpfl.factorization.workloads import check_products
 
 # Entries this far below zero, relative to the largest, are rounding of zeros.
 _ROUNDING = 1e-12
@@ -248,7 +249,9 @@ def comb_sum(
     coefficients = checks.vector("coefficients", coefficients)
     result = np.zeros_like(coefficients)
     rounds = len(coefficients)
-    for m in range(participations(rounds, separation, limit)):
+    count = participations(rounds, separation, limit)
+    check_products("participations", count, rounds)
+    for m in range(count):
         result[m * separation :] += coefficients[: rounds - m * separation]
     return result
 

@@ -33,7 +33,7 @@ from dpfl import checks
 from dpfl.factorization import sensitivity
 from dpfl.factorization.factorization import Factorization
 from dpfl.factorization.factors import ToeplitzFactors, series_inverse
-from dpfl.factorization.workloads import Workload
+from dpfl.factorization.workloads import Workload, check_products
 
 
 def inverse_root(rho: float, rounds: int) -> np.ndarray:
@@ -188,6 +188,7 @@ def optimize_toeplitz(
     """
     rounds = workload.rounds
     bands = checks.integer("bands", rounds if bands is None else bands, at_most=rounds)
+    check_products("bands", bands, rounds)
     separation = checks.integer("separation", separation)
     participations = checks.integer("participations", participations)
     form = error_form(workload, objective)

@@ -31,7 +31,7 @@ from scipy import linalg
 from dpfl import checks
 from dpfl.factorization.factorization import Factorization
 from dpfl.factorization.factors import TreeFactors
-from dpfl.factorization.workloads import Workload
+from dpfl.factorization.workloads import Workload, check_dense
 
 
 def intervals(rounds: int) -> np.ndarray:
@@ -101,6 +101,7 @@ def online_decoder(rounds: int) -> np.ndarray:
 def _build(
     workload: Workload, method: str, decode: Callable[[int], np.ndarray]
 ) -> Factorization:
+    check_dense(workload.rounds)
     prefix = Workload(workload.rounds)
     decoder = decode(workload.rounds)
     if not workload.is_prefix_sum:

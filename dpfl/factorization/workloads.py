@@ -21,6 +21,44 @@ from scipy import signal
 
 from dpfl import checks
 
+# T of a stream of which only vectors are held, and of one with matrices of T by T: at
+# the latter's end one takes half a GiB, and the optimal factorization a quarter of an
+# hour.
+MOST_ROUNDS = 10**6
+MOST_DENSE_ROUNDS = 8192
+_MOST_PRODUCTS = 2**30
+# Rates further apart leave nothing of the smaller ones in a sum of float64 numbers.
+RATE_RANGE = (1e-9, 1e9)
+
+
+def check_dense(rounds: int) -> None:
+    """Raises ValueError if matrices of T by T would take more than a machine has."""
+    if rounds > MOST_DENSE_ROUNDS:
+        raise ValueError(
+            f"rounds must be at most {MOST_DENSE_ROUNDS} where a matrix of them has to "
+            f"be written out, found {rounds}"
+        )
+
+
+def check_products(name: str, value: int, rounds: int) -> None:
+    """Raises ValueError if a sum over so many terms in each round takes too long.
+
+    Args:
+      name: What there are `value` of.
+      value: Terms in a round.
+      rounds: T.
+    """
+    most = max(1, _MOST_PRODUCTS // rounds)
+    if value > most:
+        raise ValueError(
+            f"{name} must be at most {most} for {rounds} rounds, found {value}"
+        )
+
+
+def _check_rate(name: str, value: Any) -> None:
+    least, most = RATE_RANGE
+    checks.real(name, value, at_least=least, at_most=most)
+
 
 class Schedule(abc.ABC):
     """A data-independent learning-rate schedule, relative to the base rate."""
@@ -71,7 +109,7 @@ class DropRate(Schedule):
     name = "drop"
 
     def __post_init__(self) -> None:
-        checks.real("factor", self.factor, above=0)
+        _check_rate("factor", self.factor)
         checks.real("fraction", self.fraction, above=0, at_most=1)
 
     def rates(self, rounds: int) -> np.ndarray:
@@ -99,7 +137,7 @@ class LinearCooldown(Schedule):
     name = "cooldown"
 
     def __post_init__(self) -> None:
-        checks.real("final", self.final, above=0)
+        _check_rate("final", self.final)
         checks.real("fraction", self.fraction, above=0, at_most=1)
 
     def rates(self, rounds: int) -> np.ndarray:
@@ -125,6 +163,8 @@ class ExplicitRates(Schedule):
         values = tuple(float(v) for v in checks.vector("values", self.values))
         if min(values) <= 0:
             raise ValueError(f"values must be positive, found {min(values):g}")
+        for value in values:
+            _check_rate("values", value)
         object.__setattr__(self, "values", values)
 
     def rates(self, rounds: int) -> np.ndarray:
@@ -189,7 +229,8 @@ class Workload:
     schedule: Schedule = ConstantRate()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rounds", checks.integer("rounds", self.rounds))
+        rounds = checks.integer("rounds", self.rounds, at_most=MOST_ROUNDS)
+        object.__setattr__(self, "rounds", rounds)
         momentum = checks.real("momentum", self.momentum, at_least=0, below=1)
         object.__setattr__(self, "momentum", momentum)
         if not isinstance(self.schedule, Schedule):
@@ -237,7 +278,12 @@ class Workload:
         return result
 
     def matrix(self) -> np.ndarray:
-        """Returns A, float64 of shape (T, T), lower triangular."""
+        """Returns A, float64 of shape (T, T), lower triangular.
+
+        Raises:
+          ValueError: If T is above `MOST_DENSE_ROUNDS`.
+        """
+        check_dense(self.rounds)
         return self.apply(np.eye(self.rounds))
 
     def coefficients(self) -> np.ndarray:

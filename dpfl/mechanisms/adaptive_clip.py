@@ -70,7 +70,7 @@ class AdaptiveClip(mechanism.NoiseMechanism):
             checks.real(
                 "count_stddev",
                 self.count_stddev,
-                above=0,
+                at_least=mechanism.LEAST_NOISE_MULTIPLIER,
                 at_most=mechanism.MOST_NOISE_MULTIPLIER,
             )
         if self.adaptive_clipping and self.noise_multiplier:

@@ -9,14 +9,13 @@ import dataclasses
 import functools
 import hashlib
 import os
-import pathlib
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Optional
 
 import dp_accounting
 import numpy as np
 
-from dpfl import accounting, checks
+from dpfl import accounting, checks, files
 from dpfl import factorization as fact
 from dpfl.fields import option, required
 from dpfl.mechanisms import mechanism
@@ -149,17 +148,18 @@ class MatrixFields:
         """SHA-256 of the matrix_file, None if there is none; see `Mechanism`."""
         if self.matrix_file is None:
             return None
-        return hashlib.sha256(pathlib.Path(self.matrix_file).read_bytes()).hexdigest()
+        path = files.input_path("matrix_file", self.matrix_file)
+        return hashlib.sha256(path.read_bytes()).hexdigest()
 
     def find_matrix(self, rounds_per_epoch: int) -> fact.Factorization:
         """Returns the factorization, loaded or computed at the first call.
 
         Raises:
           ValueError: If the matrix has fewer rounds than an epoch, or the file is
-            damaged.
-          FileNotFoundError: If there is no such file.
+            damaged or not there.
         """
         if self.matrix_file is not None:
+            files.input_path("matrix_file", self.matrix_file)
             return _load(
                 self.matrix_file,
                 os.stat(self.matrix_file).st_mtime_ns,

@@ -31,7 +31,13 @@ SEED_BITS = 128
 COUNT_BITS = 32
 # More noise than this is a mistake, and sums of it would leave the float32 numbers.
 MOST_NOISE_MULTIPLIER = 1e9
+# Less is none, and its inverse square would leave the float64 numbers.
+LEAST_NOISE_MULTIPLIER = 1e-100
 _CLIP_RANGE = (1e-15, 1e15)
+# For other factors and thresholds: what is beyond them is a mistake too, and their
+# squares and products stay far from the ends of the floats.
+LARGEST_FACTOR = 1e9
+MOST_DIMENSIONS = 10**12
 
 _Self = TypeVar("_Self", bound="Mechanism")
 
@@ -72,7 +78,7 @@ class Mechanism(abc.ABC):
           dimension: Length d of the flattened model update.
           participation: How clients are chosen.
         """
-        checks.integer("dimension", dimension)
+        checks.integer("dimension", dimension, at_most=MOST_DIMENSIONS)
         if participation.cohort_size != self.cohort_size:
             raise ValueError(
                 f"cohort_size must be that of the participation, "
@@ -203,9 +209,13 @@ class NoiseMechanism(Mechanism):
                 f"clip_norm must be from {_CLIP_RANGE[0]:g} to {_CLIP_RANGE[1]:g}, so "
                 f"that its square is a float32, found {self.clip_norm}"
             )
-        if checks.nonnegative("noise_multiplier", self.noise_multiplier) > (
-            MOST_NOISE_MULTIPLIER
-        ):
+        noise = checks.nonnegative("noise_multiplier", self.noise_multiplier)
+        if 0 < noise < LEAST_NOISE_MULTIPLIER:
+            raise ValueError(
+                f"noise_multiplier must be 0 or at least {LEAST_NOISE_MULTIPLIER:g}, "
+                f"found {self.noise_multiplier!r}"
+            )
+        if noise > MOST_NOISE_MULTIPLIER:
             raise events.NoiseTooLargeError(
                 f"noise_multiplier must be at most {MOST_NOISE_MULTIPLIER:g}, "
                 f"found {self.noise_multiplier!r}"

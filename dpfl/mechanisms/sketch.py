@@ -20,6 +20,9 @@ from dpfl.mechanisms.sketch_shape import DEFAULT_LENGTH, SketchShape
 
 # Of the rate asked for, what a sketch has to reach at the least.
 _LEAST_PART_OF_RATE = 0.9
+_MOST_ROWS = 2**20
+# Each step multiplies by the sketch twice: more would take days.
+_MOST_SOLVER_STEPS = 10**6
 
 
 def _numbers(name: str, text: Optional[str]) -> list[float]:
@@ -77,11 +80,18 @@ class CountSketched(mechanism.NoiseMechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        checks.real("compression_rate", self.compression_rate, at_least=1)
-        checks.positive("sketch_clip", self.sketch_clip)
+        largest = mechanism.LARGEST_FACTOR
+        checks.real(
+            "compression_rate", self.compression_rate, at_least=1, at_most=largest
+        )
+        checks.real(
+            "sketch_clip", self.sketch_clip, at_least=1 / largest, at_most=largest
+        )
         checks.choice("sketch", self.sketch, DEFAULT_LENGTH)
         if self.sketch_length is not None:
-            rows = checks.integer("sketch_length", self.sketch_length)
+            rows = checks.integer(
+                "sketch_length", self.sketch_length, at_most=_MOST_ROWS
+            )
             if self.sketch == "shifts" and rows & (rows - 1):
                 raise ValueError(
                     "sketch_length must be a power of two where sketch is 'shifts', "
@@ -102,9 +112,11 @@ class CountSketched(mechanism.NoiseMechanism):
                 f"layer_rates must be {len(lengths) + 1} numbers, one for each of "
                 f"layers and one for what is left, found {self.layer_rates!r}"
             )
-        if any(not 1 <= rate < math.inf for rate in rates):
+        largest = mechanism.LARGEST_FACTOR
+        if any(not 1 <= rate <= largest for rate in rates):
             raise ValueError(
-                f"layer_rates must be numbers of at least 1, found {self.layer_rates!r}"
+                f"layer_rates must be numbers from 1 to {largest:g}, found "
+                f"{self.layer_rates!r}"
             )
 
     def check(self, dimension: int, participation: Participation) -> None:
@@ -191,7 +203,12 @@ class SketchedDdg(CountSketched, distributed.DistributedDiscreteGaussian):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.threshold is not None:
-            checks.positive("threshold", self.threshold)
+            checks.real(
+                "threshold",
+                self.threshold,
+                above=0,
+                at_most=mechanism.LARGEST_FACTOR,
+            )
 
     @property
     def vector_clip(self) -> float:
@@ -281,10 +298,12 @@ class SparseRecovery(distributed.DistributedDiscreteGaussian):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        checks.integer("sparsity", self.sparsity)
-        checks.positive("measurements", self.measurements)
-        checks.positive("penalty", self.penalty)
-        checks.integer("solver_steps", self.solver_steps)
+        largest = mechanism.LARGEST_FACTOR
+        checks.integer("sparsity", self.sparsity, at_most=mechanism.MOST_DIMENSIONS)
+        for name in ("measurements", "penalty"):
+            value = getattr(self, name)
+            checks.real(name, value, at_least=1 / largest, at_most=largest)
+        checks.integer("solver_steps", self.solver_steps, at_most=_MOST_SOLVER_STEPS)
 
     def vector_dimension(self, dimension: int) -> int:
         """Returns m, at most d."""

@@ -19,6 +19,16 @@ DIGITS_MODELS = ("small_cnn", "tiny_cnn", "cnn", "2nn")
 EMNIST_MODELS = ("cnn", "2nn")
 SYNTHETIC_MODELS = ("cnn", "2nn", "lstm", "small_cnn")
 VERIFY_CHOICES = ("fast", "full")
+# Beyond these, numbers are mistakes: the graph, the list of the clients or one client's
+# examples would fill a machine before anything is learned.
+_MOST_EXAMPLES = 10**9
+_MOST_MADE_UP_EXAMPLES = 10**5
+_MOST_MADE_UP_CLIENTS = 10**7
+_MOST_PARAMETERS = 10**8
+_MOST_STEPS = 1000
+# What TensorFlow's seeds and numpy's can be.
+_LARGEST_SEED = 2**63 - 1
+_LARGEST_SPLIT_SEED = 2**32 - 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,13 +54,13 @@ class TaskConfig:
     )
 
     def __post_init__(self) -> None:
-        checks.integer("batch_size", self.batch_size, 1)
+        checks.integer("batch_size", self.batch_size, 1, _MOST_EXAMPLES)
         # Each pass is a part of the graph.
         checks.integer("client_epochs", self.client_epochs, 1, 1000)
         checks.optional_integer(
-            "max_examples_per_client", self.max_examples_per_client, 1
+            "max_examples_per_client", self.max_examples_per_client, 1, _MOST_EXAMPLES
         )
-        checks.optional_integer("shuffle_seed", self.shuffle_seed, 0)
+        checks.optional_integer("shuffle_seed", self.shuffle_seed, 0, _LARGEST_SEED)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,18 +88,27 @@ class DigitsConfig(TaskConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         checks.choice("model", self.model, DIGITS_MODELS)
-        checks.integer("num_clients", self.num_clients, 1)
+        checks.integer("num_clients", self.num_clients, 1, _MOST_MADE_UP_CLIENTS)
         # Beyond, numpy's gamma variates are all zero or infinite.
         checks.real("dirichlet_alpha", self.dirichlet_alpha, at_least=0.01, at_most=1e6)
         checks.real("test_fraction", self.test_fraction, above=0.0, below=1.0)
-        checks.integer("partition_seed", self.partition_seed, 0)
+        checks.integer("partition_seed", self.partition_seed, 0, _LARGEST_SPLIT_SEED)
 
 
 def _check_lstm(config: Any) -> None:
     checks.integer("vocab_size", config.vocab_size, 1, 10**7)
-    checks.integer("sequence_length", config.sequence_length, 2, 10**5)
+    # Each token is a part of the graph.
+    checks.integer("sequence_length", config.sequence_length, 2, _MOST_STEPS)
     checks.integer("embedding_size", config.embedding_size, 1, 10**5)
     checks.integer("lstm_size", config.lstm_size, 1, 10**5)
+    words, width, units = config.vocab_size, config.embedding_size, config.lstm_size
+    parameters = 2 * words * width + 4 * units * (units + width) + units * width
+    if parameters > _MOST_PARAMETERS:
+        raise ValueError(
+            "vocab_size, embedding_size and lstm_size must be so small that the model "
+            f"has at most {_MOST_PARAMETERS:.0e} parameters, found {words}, {width} "
+            f"and {units}, which make {parameters:.2g}"
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,9 +140,9 @@ class DocsConfig(TaskConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         _check_lstm(self)
-        checks.integer("min_sentences", self.min_sentences, 1)
+        checks.integer("min_sentences", self.min_sentences, 1, _MOST_EXAMPLES)
         checks.real("test_fraction", self.test_fraction, above=0.0, below=1.0)
-        checks.integer("partition_seed", self.partition_seed, 0)
+        checks.integer("partition_seed", self.partition_seed, 0, _LARGEST_SPLIT_SEED)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,7 +180,9 @@ class SqlConfig(TaskConfig):
         checks.boolean("download", self.download)
         checks.choice("verify", self.verify, VERIFY_CHOICES)
         checks.boolean("allow_partial_data", self.allow_partial_data)
-        checks.optional_integer("max_test_examples", self.max_test_examples, 1)
+        checks.optional_integer(
+            "max_test_examples", self.max_test_examples, 1, _MOST_EXAMPLES
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -229,6 +250,6 @@ class SyntheticConfig(TaskConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         checks.choice("model", self.model, SYNTHETIC_MODELS)
-        checks.integer("num_clients", self.num_clients, 1, 10**8)
-        checks.integer("examples_per_client", self.examples_per_client, 1, 10**7)
-        checks.integer("num_test_examples", self.num_test_examples, 1, 10**7)
+        checks.integer("num_clients", self.num_clients, 1, _MOST_MADE_UP_CLIENTS)
+        for name in ("examples_per_client", "num_test_examples"):
+            checks.integer(name, getattr(self, name), 1, _MOST_MADE_UP_EXAMPLES)

@@ -14,6 +14,7 @@ from dpfl import checks, mechanisms
 from dpfl.accounting.calibration import METHODS, METHODS_HELP
 from dpfl.fields import option
 from dpfl.mechanisms import Mechanism, build
+from dpfl.mechanisms.participation import MOST_CLIENTS
 from dpfl.tasks import registry
 from dpfl.training import isolation, server_optimizers
 
@@ -40,21 +41,33 @@ CHOICES: dict[str, Collection[str]] = {
     "accountant": METHODS,
     "worker_isolation": isolation.ISOLATIONS,
 }
-_POSITIVE_INTEGERS = (
-    "cohort_size",
-    "rounds",
-    "rounds_per_epoch",
-    "checkpoint_every",
-    "keep_checkpoints",
-    "eval_every",
-    "concurrency",
-)
-_POSITIVE_NUMBERS = ("client_lr", "server_lr", "epsilon", "round_deadline")
 # Beyond these a model of float32 numbers is lost in the first rounds, and an epsilon
 # next to zero is all that a run would have to show.
 LARGEST_NOISE_MULTIPLIER = 1e4
 _LARGEST_LEARNING_RATE = 1e4
 _MOST_ROUNDS = 10**7
+# Clients worked on at a time each take threads and memory.
+_MOST_CONCURRENCY = 1000
+# A third of a year; beyond some 1e9 the system's clocks overflow.
+_LONGEST_DEADLINE = 1e7
+_LARGEST_EPSILON = 1e6
+# Longer ones say no more: the run's other seeds are parts of a SHA-256 of it.
+_LARGEST_SEED = 2**256 - 1
+_MOST_INTEGERS = {
+    "cohort_size": MOST_CLIENTS,
+    "rounds": _MOST_ROUNDS,
+    "rounds_per_epoch": _MOST_ROUNDS,
+    "checkpoint_every": _MOST_ROUNDS,
+    "keep_checkpoints": _MOST_ROUNDS,
+    "eval_every": _MOST_ROUNDS,
+    "concurrency": _MOST_CONCURRENCY,
+}
+_LARGEST_NUMBERS = {
+    "client_lr": _LARGEST_LEARNING_RATE,
+    "server_lr": _LARGEST_LEARNING_RATE,
+    "epsilon": _LARGEST_EPSILON,
+    "round_deadline": _LONGEST_DEADLINE,
+}
 # A cohort for the checks that need one before the task's own is known.
 _ANY_COHORT = 50
 
@@ -156,15 +169,11 @@ class RunConfig:
     flags: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in _POSITIVE_INTEGERS:
-            checks.optional_integer(name, getattr(self, name))
-        for name in _POSITIVE_NUMBERS:
+        for name, most in _MOST_INTEGERS.items():
+            checks.optional_integer(name, getattr(self, name), 1, most)
+        for name, largest in _LARGEST_NUMBERS.items():
             if getattr(self, name) is not None:
-                checks.positive(name, getattr(self, name))
-        for name in ("client_lr", "server_lr"):
-            if getattr(self, name) is not None:
-                checks.real(name, getattr(self, name), at_most=_LARGEST_LEARNING_RATE)
-        checks.optional_integer("rounds", self.rounds, 1, _MOST_ROUNDS)
+                checks.real(name, getattr(self, name), above=0, at_most=largest)
         if self.noise_multiplier is not None:
             checks.real(
                 "noise_multiplier",
@@ -176,7 +185,7 @@ class RunConfig:
             checks.real("server_momentum", self.server_momentum, at_least=0, below=1)
         if self.delta is not None:
             checks.delta("delta", self.delta)
-        checks.optional_integer("seed", self.seed, 0)
+        checks.optional_integer("seed", self.seed, 0, _LARGEST_SEED)
         for name, choices in CHOICES.items():
             checks.choice(name, getattr(self, name), choices)
         self._check_participation()

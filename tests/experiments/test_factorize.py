@@ -118,7 +118,7 @@ def test_cache_and_text(tmp_path):
         (["compare", "--plot=/proc/no/x.png"], "--plot must be a file in a folder"),
         (
             ["compute", "--matrix_cache=/proc/no"],
-            "/proc/no cannot be used: No such file",
+            "--matrix_cache must be a folder that can be written, found /proc/no",
         ),
     ],
 )

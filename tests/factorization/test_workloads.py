@@ -97,7 +97,7 @@ def test_toeplitz_only_at_a_constant_rate():
         ),
         (lambda: Workload(4, -0.1), "momentum must be at least 0"),
         (lambda: Workload(4, 0.9, 0.1), "schedule must be a Schedule, found 0.1"),
-        (lambda: DropRate(0.0), "factor must be greater than 0"),
+        (lambda: DropRate(0.0), "factor must be at least 1e-09"),
         (
             lambda: LinearCooldown(0.05, 2.0),
             "fraction must be greater than 0 and at most 1, found 2",

@@ -1,0 +1,200 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Numbers without bounds, options without meaning, files that are none: refused."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+HUGE = str(10**23)
+EPSILON = "epsilon --noise_multiplier=1"
+ONCE = "--participation=once_per_epoch"
+FLOAT = "must be a finite number"
+# From a line to what its one sentence says, by binary.
+REFUSED = {
+    "privacy": {
+        f"{EPSILON} --mechanism=project_and_perturb --sketch_clip=1e308": "sketch_clip must be at least 1e-09 and at most 1000000000",
+        f"{EPSILON} --mechanism=sparse_recovery --bits=16 {ONCE} --measurements=1e308": "measurements must be at least 1e-09 and at most 1000000000",
+        f"{EPSILON} --mechanism=sparse_recovery --bits=16 {ONCE} --solver_steps={HUGE}": "solver_steps must be at most 1000000",
+        f"{EPSILON} --adaptive_clipping --count_stddev=1e-300": "count_stddev must be at least 1e-100",
+        f"epsilon --mechanism=distributed_discrete_gaussian --bits=16 {ONCE} --noise_multiplier=1e308": "--noise_multiplier must be 0, or from 1e-100 to 1e100",
+        "epsilon --noise_multiplier=1e30": "noise_multiplier must be at most 1e+09",
+        f"{EPSILON} --rounds={HUGE}": "rounds must be at most 1000000000",
+        f"{EPSILON} --rounds={10**400}": "rounds must be at most 1000000000",
+        f"{EPSILON} --dimension={HUGE}": "dimension must be at most 1000000000000",
+        f"{EPSILON} --mechanism=project_and_perturb --sketch_length={HUGE}": "sketch_length must be at most 1048576",
+        f"{EPSILON} --output=/dev/full": "--output must be a regular file, found the device /dev/full",
+        f"{EPSILON} --output=full": "--output must be a regular file, found the device full",
+        f"{EPSILON} --output=pipe": "--output must be a regular file, found the pipe pipe",
+        f"{EPSILON} --output=dangling": "--output must be a file in a folder that can be written",
+        f"{EPSILON} --output=name/": "--output must be a file's path, found 'name/'",
+        f"{EPSILON} --output={'a' * 250}": "--output must be a file in a folder that can be written",
+        f"{EPSILON} --flagfile=pipe": "--flagfile must be a regular file, found the pipe pipe",
+        f"{EPSILON} --nojson=1": "--nojson=1 does not take an argument",
+        "compare --epsilon=8 --plot=x.abc": "--plot must end in .png, found x.abc",
+        "compare --epsilon=8 --plot=a.png --output=a.png": "--plot must be another file than --output, found a.png",
+        f"calibrate --epsilon=8 --mechanism=matrix_factorization {ONCE} --rounds_per_epoch=100000 --rounds=100000 --population=10000000": "rounds must be at most 8192 where a matrix of them has to be written out",
+        f"{EPSILON} --mechanism=matrix_factorization {ONCE} --rounds_per_epoch=4 --population=400 --matrix_file=pipe": "matrix_file must be a regular file, found the pipe pipe",
+    },
+    "factorize": {
+        "compute --rounds=100000": "rounds must be at most 8192 where a matrix of them has to be written out, found 100000",
+        "compute --rounds=100000 --matrix_method=honaker-online": "rounds must be at most 8192",
+        "compute --rounds=100000 --matrix_method=banded --matrix_bands=3": "rounds must be at most 8192",
+        "compute --rounds=100000 --matrix_method=toeplitz": "bands must be at most 10737 for 100000 rounds, found 100000",
+        "compute --rounds=100000 --matrix_method=blt --matrix_buffers=2 --epochs=50000 --separation=2": "participations must be at most 10737 for 100000 rounds",
+        f"compute --rounds={HUGE}": "--rounds must be at most 1000000",
+        f"compute --matrix_schedule=drop --drop_factor={HUGE}": "--drop_factor must be at least 1e-09 and at most 1000000000",
+        "compute --rounds=16 --epochs=2 --separation=100": "--epochs must be at most 1 for --separation=100 in 16 rounds, found 2",
+        "compute --rounds=16 --separation=100": "--separation has no meaning for --epochs=1",
+        "compute --rounds=16 --drop_factor=0.5": "--drop_factor has no meaning for --matrix_schedule=constant",
+        "compute --rounds=16 --plot=": "--plot has no meaning for compute",
+        "compute --rounds=16 --objective=last": "--objective has no meaning for the method optimal",
+        "time --rounds=16 --epochs=2": "--epochs has no meaning for time",
+        f"time --rounds=16 --repeats={2**31}": "--repeats must be at least 1 and at most 1000",
+        "compare --rounds=16 --plot=x.abc": "--plot must end in .png, found x.abc",
+        "compute --rounds=16 --output=/dev/full": "--output must be a regular file, found the device /dev/full",
+        "compute --rounds=16 --matrix_cache=file": "--matrix_cache must be a folder that can be written, found file",
+        f"compute --rounds=16 --matrix_momentum={10**400}": f"--matrix_momentum {FLOAT}",
+    },
+    "train": {
+        "--task=docs --lstm_size=1000000000": "lstm_size must be at most 100000, found 1000000000",
+        "--task=docs --lstm_size=100000 --embedding_size=100000": "embedding_size and lstm_size must be so small that the model has at most 1e+08 parameters",
+        f"--batch_size={2**63}": "batch_size must be at most 1000000000",
+        f"--shuffle_seed={2**63}": "shuffle_seed must be at most 9223372036854775807",
+        f"--partition_seed={2**32}": "partition_seed must be at most 4294967295",
+        "--task=synthetic --num_clients=1000000000": "num_clients must be at most 10000000",
+        "--concurrency=1000000": "concurrency must be at most 1000, found 1000000",
+        "--round_deadline=1e300": "round_deadline must be greater than 0 and at most 10000000",
+        "--epsilon=1e308": "epsilon must be greater than 0 and at most 1000000, found 1e+308",
+        f"--checkpoint_every={HUGE}": "checkpoint_every must be at most 10000000",
+        f"--seed={2**256}": "seed must be at most",
+        "--mechanism=none --delta=0.1": "--delta has no meaning for none",
+        "--target_quantile=0.3 --mechanism=gaussian": "target_quantile",
+        "--output_dir=file": "output_dir must be a folder that can be written, found file",
+    },
+    "benchmark": {
+        "--output=missing/x": "--output must be a file in a folder that can be written, found missing/x",
+        "--repeats=1001": "repeats",
+        "--rows=": "--rows must be",
+    },
+    "reproduce": {
+        "--figure=csgm_fig1 --scale=paper --data_dir=/nonexistent": "--data_dir must be a folder with data files, found '/nonexistent'",
+        "--figure=csgm_fig1 --data_dir=folder": "--data_dir has no meaning for --scale=small",
+        "--figure=csgm_fig1 --plot_only --jobs=2": "--jobs has no meaning for --plot_only",
+        "--figure=csgm_fig1 --jobs=1000000": "--jobs must be at most 1000",
+        "--figure=csgm_fig1 --output_dir=file": "--output_dir must be a folder that can be written",
+        "--figure=csgm_fig1 --output_dir=": "--output_dir must be a folder's path",
+    },
+}
+
+
+@pytest.mark.parametrize("binary", REFUSED)
+def test_a_bad_line_gets_one_sentence(binary):
+    lines = "".join(json.dumps(line.split()) + "\n" for line in REFUSED[binary])
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "tools.fuzz", f"--serve={binary}", "--given"),
+        ],
+        input=lines,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=240,
+    )
+    results = [json.loads(x) for x in done.stdout.splitlines() if x.startswith("{")]
+    assert len(results) == len(REFUSED[binary]), done.stderr
+    wrong = [
+        (found, sentence)
+        for found, sentence in zip(results, REFUSED[binary].values())
+        if found["code"] != 2 or sentence not in found["said"] or found["fault"]
+    ]
+    assert not wrong
+
+
+def privacy(**options):
+    return subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "experiments.privacy",
+            "epsilon",
+            "--noise_multiplier=1",
+        ],
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        **options,
+    )
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+def test_a_full_disk_under_stdout_is_a_fault():
+    with open("/dev/full", "w") as full, privacy(stdout=full) as process:
+        assert process.stderr.read() == (
+            "error: stdout cannot be written: No space left on device\n"
+        )
+    assert process.returncode == 1
+
+
+def test_nobody_reading_stdout_has_its_own_code():
+    reader, writer = os.pipe()
+    os.close(reader)
+    with privacy(stdout=writer) as process:
+        os.close(writer)
+        assert process.stderr.read() == ""
+    assert process.returncode == 141
+
+
+# As the script `dpfl-privacy`, with a module that never ends its import.
+INTERRUPTED = """
+import sys, types
+from dpfl import __main__
+sys.path.insert(0, {folder!r})
+__main__.BINARIES = "slow"
+sys.argv = ["dpfl-privacy"]
+__main__.privacy()
+"""
+
+
+def test_an_interrupt_during_imports_has_no_traceback(tmp_path):
+    (tmp_path / "slow").mkdir()
+    (tmp_path / "slow" / "__init__.py").write_text("")
+    (tmp_path / "slow" / "privacy.py").write_text(
+        "import time\nprint('begun', flush=True)\ntime.sleep(60)\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED.format(folder=str(tmp_path))],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    )
+    with process:
+        assert process.stdout.readline() == "begun\n"
+        process.send_signal(signal.SIGINT)
+        assert process.stderr.read() == "interrupted\n"
+    assert process.returncode == 130
+
+
+def test_command_lines_made_of_the_flag_tables_end_well():
+    begun = time.monotonic()
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "tools.fuzz", "--lines=100", "--seed=7"),
+            "--binaries=privacy,factorize",
+        ],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "privacy" in done.stdout and time.monotonic() - begun < 240
