@@ -24,6 +24,8 @@ class Run(enum.Enum):
     POISSON_COHORT = "poisson"
     FIXED_COHORT = "fixed"
     EPOCH_ORDER = "epoch"
+    # Which round of an epoch each client is in, where each draws one by itself.
+    SLOT = "slot"
     # What each client's masks, rounding and noise come from; nobody else is told.
     CLIENT = "client"
 

@@ -84,7 +84,8 @@ _PARTICIPATION = flags.DEFINE_enum(
     "poisson",
     sorted(mechanisms.PARTICIPATIONS),
     "poisson: each client joins each round with probability cohort_size / population; "
-    "fixed: a client may be in every round; once_per_epoch: clients are shuffled.",
+    "fixed: a client may be in every round; once_per_epoch: clients are shuffled; "
+    "random_slot: each client draws a round of every epoch in secret.",
 )
 _POPULATION = flags.DEFINE_integer(
     "population", None, "Number of clients; by default cohort_size."
@@ -141,7 +142,10 @@ def _require(subcommand: str, *names: str) -> None:
 def _participation(cohort_size: int) -> Participation:
     population = _POPULATION.value or cohort_size
     epoch = {}
-    if _PARTICIPATION.value == mechanisms.OncePerEpoch.name:
+    if _PARTICIPATION.value in (
+        mechanisms.OncePerEpoch.name,
+        mechanisms.RandomSlot.name,
+    ):
         epoch = {"epoch_rounds": flags.FLAGS.rounds_per_epoch}
     try:
         return mechanisms.PARTICIPATIONS[_PARTICIPATION.value](

@@ -20,6 +20,7 @@ from dpfl.mechanisms.participation import (
     OncePerEpoch,
     Participation,
     PoissonSampling,
+    RandomSlot,
 )
 from dpfl.mechanisms.registry import MECHANISMS
 from dpfl.mechanisms.sgmf import Sgmf
@@ -45,6 +46,7 @@ __all__ = [
     "Participation",
     "PoissonSampling",
     "ProjectAndPerturb",
+    "RandomSlot",
     "Sgmf",
     "SketchedDdg",
     "SparseRecovery",

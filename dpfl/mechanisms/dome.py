@@ -16,7 +16,7 @@ from dpfl.accounting import adjacency, events
 from dpfl.fields import option, required
 from dpfl.mechanisms import distributed, mechanism
 from dpfl.mechanisms.integer import RoundingFields
-from dpfl.mechanisms.participation import Participation, PoissonSampling
+from dpfl.mechanisms.participation import Participation, PoissonSampling, RandomSlot
 
 SKETCH_RULES = ("eigen", "qr")
 SKETCH_TARGETS = ("gradient", "residual")
@@ -145,7 +145,7 @@ class Dome(mechanism.NoiseMechanism):
         """See base class."""
         super().check(dimension, participation)
         self._check_dimension(dimension)
-        if participation.name == PoissonSampling.name:
+        if isinstance(participation, (PoissonSampling, RandomSlot)):
             raise ValueError(
                 "participation must be once_per_epoch or fixed, since every one of the "
                 f"cohort_size clients adds its share of the noise, "

@@ -96,7 +96,7 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, _MessageBits):
     clients that report. `expected_dropout` is the part of the cohort that may go
     missing: each share is scaled so that those left, `noise_shares`, give the noise of
     `noise_multiplier`; with fewer the sum is not opened. This asks for cohorts of a
-    fixed size. Under Poisson sampling a client would bring and take its share with it,
+    fixed size. Where cohorts vary a client would bring and take its share with it,
     and the variance alone would tell whether it is there; so there the shares come
     from "helpers": `cohort_size` devices, chosen without regard to who joins, that
     take part in the secure sum with noise alone. (A simulation has no such devices and
@@ -226,14 +226,15 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, _MessageBits):
     def check(self, dimension: int, participation: Participation) -> None:
         """Raises ValueError if the mechanism cannot run in this setting."""
         super().check(dimension, participation)
-        self._check_sampling(participation.sampling_probability)
+        self._check_cohorts(participation.varies_cohorts)
         self.grid(dimension)
 
-    def _check_sampling(self, sampling_probability: float) -> None:
-        if sampling_probability < 1 and self.noise_source == "clients":
+    def _check_cohorts(self, vary: bool) -> None:
+        if vary and self.noise_source == "clients":
             raise ValueError(
-                "noise_source must be 'helpers' under Poisson sampling, where a client "
-                "would bring its share of noise with it, found 'clients'"
+                "noise_source must be 'helpers' where cohorts vary (poisson and "
+                "random_slot), since a client would bring its share of noise with it, "
+                "found 'clients'"
             )
 
     def check_noise(self, dimension: int) -> None:
@@ -332,7 +333,7 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, _MessageBits):
         Raises:
           ValueError: If clients are sampled and the noise is theirs.
         """
-        self._check_sampling(sampling_probability)
+        self._check_cohorts(sampling_probability < 1)
         if not self.noise_multiplier:
             return dp_accounting.NonPrivateDpEvent()
         event = self._update_event(dimension)

@@ -240,7 +240,8 @@ class Ledger:
 
         Raises:
           ValueError: If the round was not planned for, or is not within the budget, or
-            a client is in it twice, or a second time in an epoch of `OncePerEpoch`.
+            a client is in it twice, or a second time in an epoch of `OncePerEpoch` or
+            `RandomSlot`.
             The ledger is then as it was.
         """
         self.check_room(self.rounds + 1)
@@ -267,7 +268,7 @@ class Ledger:
         Args:
           rounds: How many in all; at least as many as are recorded.
           participants: The clients that have taken part in the epoch that the last of
-            them is in; of use with `OncePerEpoch` alone.
+            them is in; of use with `OncePerEpoch` and `RandomSlot` alone.
 
         Raises:
           ValueError: If it is less than what is recorded or more than what is planned.

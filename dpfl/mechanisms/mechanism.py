@@ -22,7 +22,7 @@ import dp_accounting
 from dpfl import checks
 from dpfl.accounting import adjacency, events
 from dpfl.fields import required
-from dpfl.mechanisms.participation import MOST_CLIENTS, Participation
+from dpfl.mechanisms.participation import MOST_CLIENTS, Participation, RandomSlot
 
 FLOAT_BITS = 32
 # A stateless seed is two 64-bit integers.
@@ -161,6 +161,8 @@ class Mechanism(abc.ABC):
         self, dimension: int, participation: Participation
     ) -> dp_accounting.DpEvent:
         """Returns all releases of a run that suits the mechanism."""
+        if isinstance(participation, RandomSlot):
+            return participation.run_event(self.round_dp_event(dimension, 1.0))
         return dp_accounting.SelfComposedDpEvent(
             self.round_dp_event(dimension, participation.sampling_probability),
             participation.max_participations,

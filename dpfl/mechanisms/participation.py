@@ -9,8 +9,10 @@ import abc
 import dataclasses
 from typing import ClassVar, Optional
 
+import dp_accounting
+
 from dpfl import checks
-from dpfl.accounting import adjacency, events
+from dpfl.accounting import adjacency, events, random_slot
 
 # Larger numbers are mistakes: more devices than there are people, and a round for each
 # second of thirty years.
@@ -54,6 +56,15 @@ class Participation(abc.ABC):
         return 1.0
 
     @property
+    def varies_cohorts(self) -> bool:
+        """Whether how many clients a round has is left to chance.
+
+        A client that goes is then not made up for by another, and would take along
+        whatever noise it brings.
+        """
+        return False
+
+    @property
     def relations(self) -> adjacency.Relations:
         """The relations between neighbours that this choice of clients leaves.
 
@@ -83,6 +94,11 @@ class PoissonSampling(Participation):
     def sampling_probability(self) -> float:
         """The q of the amplification, n / N."""
         return self.cohort_size / self.population
+
+    @property
+    def varies_cohorts(self) -> bool:
+        """Whether not all clients are in every round."""
+        return self.cohort_size < self.population
 
     @property
     def relations(self) -> adjacency.Relations:
@@ -117,18 +133,14 @@ class FixedSize(Participation):
 
 
 @dataclasses.dataclass(frozen=True)
-class OncePerEpoch(Participation):
-    """Clients are shuffled each epoch and taken n at a time, no client twice.
-
-    The clients left over sit that epoch out.
+class InEpochs(Participation):
+    """No client is in two rounds of an epoch; how they are dealt out is a subclass's.
 
     Attributes:
       epoch_rounds: Rounds of an epoch; None is as many as there can be, floor(N / n).
     """
 
     epoch_rounds: Optional[int] = None
-
-    name: ClassVar[str] = "once_per_epoch"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -159,5 +171,66 @@ class OncePerEpoch(Participation):
         return self.epochs
 
 
-_KINDS: tuple[type[Participation], ...] = (PoissonSampling, FixedSize, OncePerEpoch)
+@dataclasses.dataclass(frozen=True)
+class OncePerEpoch(InEpochs):
+    """Clients are shuffled each epoch and taken n at a time, no client twice.
+
+    The clients left over sit that epoch out.
+    """
+
+    name: ClassVar[str] = "once_per_epoch"
+
+
+@dataclasses.dataclass(frozen=True)
+class RandomSlot(InEpochs):
+    """Each client draws a round of every epoch by itself, and tells nobody which.
+
+    Each round has the probability n / N, so that cohorts vary and n clients are
+    expected; with what is left the client sits the epoch out. The secret amplifies
+    privacy: see `accounting.random_slot`.
+    """
+
+    name: ClassVar[str] = "random_slot"
+
+    @property
+    def slots(self) -> float:
+        """The S of the amplification, N / n."""
+        return self.population / self.cohort_size
+
+    @property
+    def varies_cohorts(self) -> bool:
+        """Whether not all clients are in every round."""
+        return self.cohort_size < self.population
+
+    @property
+    def relations(self) -> adjacency.Relations:
+        """Adding and removing: nobody's slot depends on who else there is."""
+        return events.TRUSTED_RELATIONS
+
+    def run_event(self, round_event: dp_accounting.DpEvent) -> dp_accounting.DpEvent:
+        """Returns the releases of all rounds: whole epochs, and one that has begun.
+
+        Args:
+          round_event: The release of one round that a client is in.
+        """
+        if isinstance(round_event, dp_accounting.NonPrivateDpEvent):
+            return round_event
+        whole, rest = divmod(self.rounds, self.rounds_per_epoch)
+        parts: list[dp_accounting.DpEvent] = []
+        if whole:
+            epoch = random_slot.RandomSlotDpEvent(
+                round_event, self.rounds_per_epoch, self.slots
+            )
+            parts.append(dp_accounting.SelfComposedDpEvent(epoch, whole))
+        if rest:
+            parts.append(random_slot.RandomSlotDpEvent(round_event, rest, self.slots))
+        return parts[0] if len(parts) == 1 else dp_accounting.ComposedDpEvent(parts)
+
+
+_KINDS: tuple[type[Participation], ...] = (
+    PoissonSampling,
+    FixedSize,
+    OncePerEpoch,
+    RandomSlot,
+)
 PARTICIPATIONS = {kind.name: kind for kind in _KINDS}

@@ -85,11 +85,11 @@ class RunConfig:
       mechanism_options: Fields of its configuration, without `cohort_size`,
         `noise_multiplier` and `rounds_per_epoch`.
       output_dir: Where everything goes.
-      participation: "poisson", "fixed" or "once_per_epoch".
+      participation: "poisson", "fixed", "once_per_epoch" or "random_slot".
       cohort_size: Expected clients in a round; by which sums are divided.
       rounds: Number of rounds.
-      rounds_per_epoch: Rounds after which clients may return, for "once_per_epoch";
-        None is as many as the clients suffice for.
+      rounds_per_epoch: Rounds after which clients may return, for "once_per_epoch" and
+        "random_slot"; None is as many as the clients suffice for.
       client_lr: Learning rate of the clients' SGD.
       server_lr: Learning rate of the server's optimizer.
       server_momentum: Momentum of the server's SGD, or Adam's beta_1.
@@ -223,10 +223,11 @@ class RunConfig:
                 f"participation must be {once} for {self.mechanism}, "
                 f"found {self.participation}"
             )
-        if self.rounds_per_epoch is not None:
+        slot = mechanisms.RandomSlot.name
+        if self.rounds_per_epoch is not None and self.participation != slot:
             raise ValueError(
                 "rounds_per_epoch must be left out unless participation is "
-                f"{once}, found {self.rounds_per_epoch}"
+                f"{once} or {slot}, found {self.rounds_per_epoch}"
             )
 
     def _check_mechanism(self) -> None:

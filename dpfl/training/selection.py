@@ -15,7 +15,13 @@ from typing import Any
 import numpy as np
 
 from dpfl import purposes
-from dpfl.mechanisms import FixedSize, OncePerEpoch, Participation, PoissonSampling
+from dpfl.mechanisms import (
+    FixedSize,
+    OncePerEpoch,
+    Participation,
+    PoissonSampling,
+    RandomSlot,
+)
 from dpfl.training import seeds
 
 
@@ -31,7 +37,8 @@ def select_cohort(
 
     Returns:
       Sorted int64 array of clients in [0, population), each at most once; of length
-      `cohort_size`, or of a random length, zero included, for Poisson sampling.
+      `cohort_size`, or of a random length, zero included, for Poisson sampling and
+      random slots.
 
     Raises:
       TypeError: If there is no rule for this class of participation.
@@ -69,8 +76,17 @@ def _once_per_epoch(participation: Any, seed: int, round_index: int) -> np.ndarr
     return order[start : start + participation.cohort_size]
 
 
+def _random_slot(participation: Any, seed: int, round_index: int) -> np.ndarray:
+    epoch, place = divmod(round_index, participation.rounds_per_epoch)
+    generator = _generator(seed, purposes.Run.SLOT, epoch)
+    # Each client draws one of N places; n of them make a round, exactly n / N.
+    places = generator.integers(participation.population, size=participation.population)
+    return np.flatnonzero(places // participation.cohort_size == place)
+
+
 _RULES: dict[type, Callable[[Any, int, int], np.ndarray]] = {
     PoissonSampling: _poisson,
     FixedSize: _fixed_size,
     OncePerEpoch: _once_per_epoch,
+    RandomSlot: _random_slot,
 }

@@ -63,11 +63,16 @@ class TestAll:
         assert 0 < accounting.epsilon(event, 1e-5).epsilon < math.inf
 
     def test_clients_noise_is_refused_under_poisson_sampling(self, config):
-        message = "noise_source must be 'helpers' under Poisson .*found 'clients'"
+        message = "noise_source must be 'helpers' where cohorts vary.*found 'clients'"
         with pytest.raises(ValueError, match=message):
             config.dp_event(D, POISSON)
         with pytest.raises(ValueError, match=message):
             config.round_dp_event(D, 0.1)
+        slots = mechanisms.RandomSlot(1000, 100, 20)
+        with pytest.raises(ValueError, match=message):
+            config.dp_event(
+                D, dataclasses.replace(slots, cohort_size=config.cohort_size)
+            )
         helped = dataclasses.replace(config, noise_source="helpers")
         sampled = accounting.epsilon(helped.dp_event(D, POISSON), 1e-5).epsilon
         assert sampled < accounting.epsilon(config.dp_event(D, FIXED), 1e-5).epsilon / 2

@@ -25,7 +25,8 @@ def csgm(noise_multiplier=1.0):
 
 @pytest.mark.parametrize("make", [gaussian, csgm])
 @pytest.mark.parametrize(
-    "participation", [POISSON, mechanisms.OncePerEpoch(100, 50, 7)]
+    "participation",
+    [POISSON, mechanisms.OncePerEpoch(100, 50, 7), mechanisms.RandomSlot(260, 50, 12)],
 )
 def test_epsilon_so_far_is_that_of_the_accountant(make, participation):
     book = ledger.RunCost(make(), D, participation, 1e-3, method="rdp")

@@ -31,11 +31,10 @@ def run(plan, store, process=None, said=None, record=None):
     return (*loop.run(), process, worker, record)
 
 
-@pytest.fixture
-def plan(monkeypatch):
+def make_plan(monkeypatch, participation):
     return fakes.make_plan(
         monkeypatch,
-        participation="once_per_epoch",
+        participation=participation,
         cohort_size=5,
         rounds=6,
         noise_multiplier=1.0,
@@ -43,6 +42,11 @@ def plan(monkeypatch):
         checkpoint_every=4,
         round_deadline=7.0,
     )
+
+
+@pytest.fixture
+def plan(monkeypatch):
+    return make_plan(monkeypatch, "once_per_epoch")
 
 
 def test_all_rounds_with_the_clients_that_the_seed_chooses(plan):
@@ -96,7 +100,9 @@ def test_a_checkpoint_holds_the_rows_since_the_one_before(plan):
     ]
 
 
-def test_going_on_changes_nothing(plan):
+@pytest.mark.parametrize("participation", ["once_per_epoch", "random_slot"])
+def test_going_on_changes_nothing(monkeypatch, participation):
+    plan = make_plan(monkeypatch, participation)
     whole, expected, _, _, files = run(plan, fakes.FakeStore())
     store, said, record = fakes.FakeStore(), [], fakes.FakeRecord()
     with pytest.raises(RuntimeError, match="the worker is gone"):

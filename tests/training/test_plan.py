@@ -62,6 +62,15 @@ def test_only_sgd_takes_the_tasks_momentum(monkeypatch):
     )
 
 
+def test_random_slots_have_the_epochs_that_are_asked_for(monkeypatch):
+    plan = fakes.make_plan(
+        monkeypatch, participation="random_slot", rounds_per_epoch=3, epsilon=4.0
+    )
+    assert plan.participation == mechanisms.RandomSlot(fakes.POPULATION, 5, 8, 3)
+    assert plan.cost.planned.relation == "add_or_remove"
+    assert 0.99 < plan.cost.planned.epsilon / 4.0 <= 1
+
+
 def test_correlated_noise_has_the_participations_epochs(monkeypatch):
     plan = fakes.make_plan(
         monkeypatch,

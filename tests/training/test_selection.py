@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from dpfl import purposes
-from dpfl.mechanisms import FixedSize, OncePerEpoch, PoissonSampling
+from dpfl.mechanisms import FixedSize, OncePerEpoch, PoissonSampling, RandomSlot
 from dpfl.training import seeds, selection
 
 
-@pytest.mark.parametrize("rule", [PoissonSampling, FixedSize, OncePerEpoch])
+@pytest.mark.parametrize("rule", [PoissonSampling, FixedSize, OncePerEpoch, RandomSlot])
 def test_a_cohort_is_a_function_of_seed_and_round(rule):
     participation = rule(50, 10, 100)
     first = [selection.select_cohort(participation, 3, r) for r in range(20)]
@@ -89,6 +89,40 @@ def test_nobody_takes_part_twice_in_an_epoch():
     )
 
 
+def test_each_client_draws_a_slot_by_itself():
+    participation = RandomSlot(23, 5, 8000)
+    assert participation.rounds_per_epoch == 4
+    counts = np.zeros((4, 23))
+    together = sitting_out = 0
+    sizes = []
+    for epoch in range(2000):
+        chosen = [
+            selection.select_cohort(participation, 9, r)
+            for r in range(4 * epoch, 4 * epoch + 4)
+        ]
+        everybody = np.concatenate(chosen)
+        assert len(everybody) == len(set(everybody.tolist()))
+        sitting_out += 0 not in everybody
+        together += any(0 in c and 1 in c for c in chosen)
+        for place, cohort in enumerate(chosen):
+            counts[place, cohort] += 1
+            sizes.append(len(cohort))
+    # Each round with 5/23, standard deviation 0.0092 of a rate in 2000 epochs.
+    assert np.max(np.abs(counts / 2000 - 5 / 23)) < 4.5 * 0.0092
+    # What is left, 3/23, and two in the same round: 4 (5/23)^2, independently.
+    assert abs(sitting_out / 2000 - 3 / 23) < 0.03
+    assert abs(together / 2000 - 4 * (5 / 23) ** 2) < 0.035
+    # Cohorts are binomial: the variance is N q (1 - q), 3.91.
+    assert abs(np.mean(sizes) - 5) < 0.1
+    assert abs(np.var(sizes) / 3.913 - 1) < 0.1
+
+
+def test_slots_stay_what_they_were():
+    """A new version must not change whom a seed chooses."""
+    chosen = selection.select_cohort(RandomSlot(100, 6, 40), 7, 18).tolist()
+    assert chosen == [11, 32, 39, 46, 50, 69, 95]
+
+
 def test_seeds_differ_by_purpose_and_index():
     found = {
         seeds.derive_seed(s, purpose, i)
@@ -106,7 +140,7 @@ def test_seeds_differ_by_purpose_and_index():
 def test_the_seeds_of_runs_stay_what_they_are():
     """The first 126 bits of SHA-256, computed with another program."""
     assert {p.value for p in purposes.Run} == {
-        *("aggregator", "model", "poisson", "fixed", "epoch", "client"),
+        *("aggregator", "model", "poisson", "fixed", "epoch", "slot", "client"),
     }
     digest = "53f968347dc6a45bd6f9b2945e6bda16"
     assert seeds.derive_seed(7, purposes.Run.MECHANISM) == int(digest, 16) >> 2
