@@ -32,8 +32,8 @@ from dpfl.aggregators.codec import (
 from dpfl.mechanisms import integer
 from dpfl.vectors import clipping, integers, randomness, rounding
 
-# For conditional rounding a client shrinks its vector by this, so that float32 rounding
-# in the rotation cannot make it longer than the clip.
+# Where rounding is conditional a client shrinks its vector by this, so that float32 in
+# the rotation does not make it longer than the clip.
 _SHRINK = 1 - 4e-6
 
 
@@ -42,12 +42,14 @@ class Scaled(NamedTuple):
 
     Attributes:
       vector: float32[vector_dimension].
-      factor: float64 scalar; `factor * vector` is within the clip of the vector.
+      norm: float64 scalar, L2 norm of `vector`.
+      factor: float64 scalar; `factor * vector` is what is meant, before its clip.
       normed: The update that it comes from.
       is_clipped: bool scalar, whether the update was clipped.
     """
 
     vector: tf.Tensor
+    norm: tf.Tensor
     factor: tf.Tensor
     normed: clipping.NormedVector
     is_clipped: tf.Tensor
@@ -57,9 +59,10 @@ class IntegerCodec(Codec):
     """Chen et al. 2022, Algorithm 6; the numbers are `mechanisms.IntegerMechanism`'s.
 
     Client: clip, divide by the granularity, rotate, clip coordinates, round each of
-    them at random (under the published bound: until a norm is met), add a share of
-    integer noise, send residues modulo 2^b. Server: the secure
-    sum, the integers of least size, times the granularity, over n, rotated back.
+    them at random, once, add a share of integer noise, send residues modulo 2^b.
+    Server: the secure sum, the integers of least size, times the granularity, over n,
+    rotated back. Under the published bound coordinates are not clipped, and rounding is
+    repeated until the integers are within a norm.
 
     A codec around this one that sends a vector of another length, as the configuration
     says, calls `encode_scaled` with it; the mean of `decode` is then that vector's.
@@ -89,11 +92,6 @@ class IntegerCodec(Codec):
         self._vector_dimension = config.vector_dimension(dimension)
         self._rotated = config.rotated_dimension(dimension)
         self._rotation = integers.ROTATIONS[config.rotation](self._rotated)
-        self._shrink = _SHRINK
-        if not config.conditional_rounding:
-            # What is no longer than that is not found to be too long.
-            most = 1 / self._grid.granularity
-            self._shrink = rounding.norm_target(most, self._rotated) / most
         # Where nothing comes between update and rotation, its padding is free.
         self.input_length = max(dimension, self._rotated)
         self._clip = AdaptiveClip(config)
@@ -130,7 +128,9 @@ class IntegerCodec(Codec):
         """Returns int32 residues, and that of the +-1, or 0, of an adaptive clip."""
         normed = clipping.safe_norm(update)
         factor, is_clipped = exact_factor(normed, shared["clip_norm"])
-        scaled = Scaled(normed.direction, factor, normed, is_clipped)
+        scaled = Scaled(
+            normed.direction, normed.direction_norm, factor, normed, is_clipped
+        )
         return self.encode_scaled(scaled, shared, client_seed)
 
     def encode_scaled(
@@ -138,12 +138,13 @@ class IntegerCodec(Codec):
     ) -> Encoded:
         """Returns the same for a vector that was made from the update."""
         step = self._grid.granularity * tf.cast(shared["vector_clip"], tf.float64)
-        scale = tf.cast(scaled.factor / step * self._shrink, tf.float32)
-        vector = scaled.vector
+        vector, factor = scaled.vector, self._clipped(scaled, step)
         padding = self._rotated - vector.shape[0]
         if padding:
             vector = tf.pad(vector, [[0, padding]])
-        rotated = self._rotation.rotate(vector * scale, shared["rotation"])
+        rotated = self._rotation.rotate(
+            vector * tf.cast(factor, tf.float32), shared["rotation"]
+        )
         rounded = self._rounded(
             rotated, randomness.fold_in(client_seed, purposes.Client.ROUNDING)
         )
@@ -163,19 +164,24 @@ class IntegerCodec(Codec):
         sums = collections.OrderedDict(l2_clipped=scaled.is_clipped)
         return Encoded(message, scaled.normed, sums)
 
+    def _clipped(self, scaled: Scaled, step: tf.Tensor) -> tf.Tensor:
+        """Returns the factor, to steps, that clips the vector; float64 scalar."""
+        target, shrink = 1 / self._grid.granularity, _SHRINK
+        if not self._config.conditional_rounding:
+            target, shrink = rounding.norm_target(target, self._rotated), 1.0
+        inside = tf.math.divide_no_nan(tf.constant(target, tf.float64), scaled.norm)
+        return tf.minimum(scaled.factor / step, inside) * shrink
+
     def _rounded(self, rotated: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        """Returns int32, the grid steps rounded as the event says."""
+        """Returns int32, the steps rounded as the event says."""
         grid = self._grid
-        if grid.max_coordinate is None:
+        if grid.max_size is not None and grid.max_squared_norm is not None:
             return rounding.conditional_round(
                 rotated, seed, grid.max_squared_norm, grid.max_size
             )
-        return rounding.randomized_round(
-            rotated,
-            seed,
-            1 / grid.granularity,
-            grid.max_coordinate / grid.granularity,
-        )
+        largest = 1.0 if grid.max_coordinate is None else grid.max_coordinate
+        steps = 1 / grid.granularity
+        return rounding.randomized_round(rotated, seed, steps, largest * steps)
 
     def message_bits(self, message: Any) -> tf.Tensor:
         """Returns b bits a coordinate, and those of the vote."""

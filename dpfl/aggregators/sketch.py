@@ -36,27 +36,26 @@ def make_sketch(shape: sketch_configs.SketchShape) -> Any:
     return count_sketch.GroupedSketch(sketches)
 
 
-def sketch_and_clip(sketch: Any, update: tf.Tensor, shared: Fields) -> Scaled:
-    """Returns the sketch of a clipped update, clipped itself.
+def clip_and_sketch(sketch: Any, update: tf.Tensor, shared: Fields) -> Scaled:
+    """Returns the sketch of a clipped update, not yet clipped itself.
 
-    The update itself is not multiplied: its sketch, which is shorter, is.
+    The update itself is not multiplied: its sketch, which is shorter, will be.
 
     Args:
       sketch: A sketch, with `encode`.
       update: float32[input_length].
       shared: "sketch", what the sketch was expanded to; "clip_norm", the clip of the
-        update; "vector_clip", that of the sketch.
+        update.
     """
     normed = clipping.safe_norm(update)
     factor, is_clipped = exact_factor(normed, shared["clip_norm"])
     vector = sketch.encode(normed.direction, shared["sketch"])
     norm = tf.norm(vector)
-    limit = tf.cast(shared["vector_clip"], tf.float64)
-    limit = tf.math.divide_no_nan(limit, tf.cast(norm, tf.float64))
     # A sketch that is not finite, or of no length, is zeros.
     is_usable = tf.math.is_finite(norm) & (norm > 0)
     vector = tf.cond(is_usable, lambda: vector, lambda: tf.zeros_like(vector))
-    return Scaled(vector, tf.minimum(factor, limit), normed, is_clipped)
+    norm = tf.cast(tf.where(is_usable, norm, 0.0), tf.float64)
+    return Scaled(vector, norm, factor, normed, is_clipped)
 
 
 class SketchedCodec(OuterCodec):
@@ -95,7 +94,7 @@ class SketchedCodec(OuterCodec):
         self, update: tf.Tensor, shared: Fields, client_seed: Optional[tf.Tensor]
     ) -> Encoded:
         """Returns the integers of the clipped sketch."""
-        scaled = sketch_and_clip(self._sketch, update, shared)
+        scaled = clip_and_sketch(self._sketch, update, shared)
         return self.inner.encode_scaled(scaled, shared, client_seed)
 
     def decode(
@@ -148,7 +147,7 @@ class SparseRecoveryCodec(OuterCodec):
         self, update: tf.Tensor, shared: Fields, client_seed: Optional[tf.Tensor]
     ) -> Encoded:
         """Returns the integers of the clipped sketch."""
-        scaled = sketch_and_clip(self._sketch, update, shared)
+        scaled = clip_and_sketch(self._sketch, update, shared)
         return self.inner.encode_scaled(scaled, shared, client_seed)
 
     def decode(
@@ -214,12 +213,9 @@ class ProjectAndPerturbCodec(Codec):
     ) -> Encoded:
         """Returns int32[m], the clipped sketch."""
         del client_seed
-        scaled = sketch_and_clip(self._sketch, update, shared)
+        scaled = clip_and_sketch(self._sketch, update, shared)
         sketched = clipping.NormedVector(
-            scaled.vector,
-            scaled.factor,
-            tf.cast(tf.norm(scaled.vector), tf.float64),
-            scaled.normed.is_finite,
+            scaled.vector, scaled.factor, scaled.norm, scaled.normed.is_finite
         )
         message = self._sum.round(sketched, self._sketch_clip)
         sums = collections.OrderedDict(l2_clipped=scaled.is_clipped)
