@@ -175,13 +175,14 @@ class IntegerCodec(Codec):
     def _rounded(self, rotated: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         """Returns int32, the steps rounded as the event says."""
         grid = self._grid
-        if grid.max_size is not None and grid.max_squared_norm is not None:
+        if grid.max_coordinate is None:
             return rounding.conditional_round(
                 rotated, seed, grid.max_squared_norm, grid.max_size
             )
-        largest = 1.0 if grid.max_coordinate is None else grid.max_coordinate
         steps = 1 / grid.granularity
-        return rounding.randomized_round(rotated, seed, steps, largest * steps)
+        return rounding.randomized_round(
+            rotated, seed, steps, grid.max_coordinate * steps
+        )
 
     def message_bits(self, message: Any) -> tf.Tensor:
         """Returns b bits a coordinate, and those of the vote."""

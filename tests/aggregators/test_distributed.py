@@ -463,7 +463,6 @@ class TestExecution:
             clip,
             z,
             bits,
-            integer_bound="published",
             rounding_bias=0.0,
             rotation="hadamard",
             wrap_probability=1e-4,
