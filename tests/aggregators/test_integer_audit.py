@@ -8,8 +8,6 @@ rounding and noise, sees the sum of a small cohort with and without one client, 
 update is the worst: as many rotated coordinates at their bound as its norm allows.
 """
 
-import math
-
 import numpy as np
 import pytest
 import tensorflow as tf
