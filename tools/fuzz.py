@@ -99,7 +99,7 @@ def fault_of(
     if len(sentences) != 1 or not err.endswith(f"{sentences[0]}\n"):
         return "no sentence"
     known = {*names, *(word.lstrip("-").partition("=")[0] for word in line), "command"}
-    words = set(re.findall(r"[\w.:/-]+", sentences[0].replace("--", " ")))
+    words = set(re.findall(r"[\w./-]+", sentences[0].replace("--", " ")))
     if (known - {""}) & words or any(repr(word) in sentences[0] for word in line):
         return None
     return "no name"

@@ -66,10 +66,24 @@ class MeanCodec(Codec):
         return tf.cast(sums["clients"] - sums["nonfinite_clients"], tf.float32)
 
 
+def _with_weight(
+    normed: clipping.NormedVector, weight: tf.Tensor
+) -> clipping.NormedVector:
+    """Returns a normed vector that counts as not finite if its weight does."""
+    wide = tf.cast(weight, tf.float64)
+    product = wide * tf.maximum(normed.norm, 1.0)
+    # No comparison with NaN is true.
+    is_good = normed.is_finite & (wide >= 0) & (product <= tf.float32.max)
+    unit = tf.where(is_good, normed.unit, 0.0)
+    return normed._replace(unit=unit, is_finite=is_good)
+
+
 class FiniteMeanFactory(tff.aggregators.WeightedAggregationFactory):
     """`tff.aggregators.MeanFactory` on the clients whose update is finite.
 
-    An update that is not finite has weight zero. Value types, and the measurements that
+    An update that is not finite has weight zero, and so has one of which the weight, or
+    its product with the update, is negative or no finite float32; `nonfinite_clients`
+    counts both. Value types, and the measurements that
     they have in common, are those of `factory.CodecFactory`; state is that of
     `tff.aggregators.MeanFactory`. If no client has a weight, the mean is zero.
     """
@@ -88,7 +102,7 @@ class FiniteMeanFactory(tff.aggregators.WeightedAggregationFactory):
         def screen(value: Any, weight: Any) -> Any:
             update, _ = layout.split(value)
             vector = layout.flatten(update, layout.dimension)
-            normed = clipping.safe_norm(vector)
+            normed = _with_weight(clipping.safe_norm(vector), weight)
             finite = tf.cond(
                 normed.is_finite, lambda: vector, lambda: tf.zeros_like(vector)
             )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
 import os
 import pathlib
 import platform
@@ -63,22 +64,26 @@ def manifest(plan: plan_lib.Plan) -> dict[str, dict[str, Any]]:
     """Returns all with which a run must go on, by what it is called.
 
     These are its settings, the noise that they came to, the versions of what computes
-    it, and the commit of the source tree if there is one. Without the commit, another
-    calibration in the same version could give some rounds another noise.
+    it, the commit of the source tree if there is one, and the digest of dpfl's own
+    files. Without these two, another calibration in the same version could give some
+    rounds another noise.
     """
     return {
         "flags": settings(plan),
         "noise": {"noise_multiplier": noise_multiplier(plan)},
         "versions": versions(),
-        "source": {"commit": (git_state() or {}).get("commit")},
+        "source": {
+            "commit": (git_state() or {}).get("commit"),
+            "dpfl's files": source_digest(),
+        },
     }
 
 
 def digest(plan: plan_lib.Plan) -> str:
     """Returns the SHA-256 of all that a release depends on, but the seed and the data.
 
-    Of the data it holds the task's fingerprint. It does not hold the source's commit:
-    what a seed gives stays the same within one version.
+    Of the data it holds the task's fingerprint. It does not hold the source's commit
+    and digest: what a seed gives stays the same within one version.
     """
     found = manifest(plan)
     del found["source"], found["flags"]["seed"]
@@ -92,6 +97,20 @@ def versions() -> dict[str, str]:
         with contextlib.suppress(metadata.PackageNotFoundError):
             found[package] = metadata.version(package)
     return found
+
+
+def source_digest() -> str:
+    """Returns the SHA-256 of the names and contents of dpfl's own modules, in hex.
+
+    It differs after an edit that is not committed, and is there where no git is.
+    """
+    folder = pathlib.Path(dpfl.__file__).parent
+    found = hashlib.sha256()
+    for path in sorted(folder.rglob("*.py")):
+        content = path.read_bytes()
+        found.update(f"{path.relative_to(folder).as_posix()} {len(content)}\n".encode())
+        found.update(content)
+    return found.hexdigest()
 
 
 def git_state() -> Optional[dict[str, Any]]:

@@ -89,5 +89,13 @@ class TestExecution:
         assert output.result["b"] == pytest.approx(1.75)
         assert output.measurements["nonfinite_clients"] == 1
         assert output.measurements["uplink_bits"] == 8 * 32
+        weights = [1.0, 3.0, math.nan, math.inf, -math.inf, -2.0, 3e38]
+        values = [value(x) for x in (1, 2, 3, 4, 5, 6, 7)]
+        output = process.next(state, values, weights)
+        np.testing.assert_allclose(output.result["a"], np.full([2, 3], 1.75))
+        assert output.measurements["nonfinite_clients"] == 5
+        assert output.measurements["mean_update_norm"] == pytest.approx(
+            1.5 * math.sqrt(7)
+        )
         nobody = process.next(state, [], [])
         np.testing.assert_array_equal(nobody.result["a"], np.zeros([2, 3]))

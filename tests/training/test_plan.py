@@ -122,7 +122,21 @@ def test_the_manifest_says_noise_and_versions(monkeypatch):
     for name in ("dpfl", "python", "tensorflow", "numpy", "scipy", "dp-accounting"):
         assert found["versions"][name]
     assert found["flags"]["population"] == fakes.POPULATION
-    assert set(found["source"]) == {"commit"}
+    assert set(found["source"]) == {"commit", "dpfl's files"}
+    assert found["source"]["dpfl's files"] == provenance.source_digest()
+
+
+def test_an_edit_of_a_module_is_in_the_digest_of_the_source(tmp_path, monkeypatch):
+    monkeypatch.setattr(provenance.dpfl, "__file__", str(tmp_path / "__init__.py"))
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "b.py").write_text("x = 1\n")
+    before = provenance.source_digest()
+    (tmp_path / "a" / "b.pyc").write_bytes(b"compiled")
+    assert provenance.source_digest() == before
+    (tmp_path / "a" / "b.py").write_text("x = 2\n")
+    changed = provenance.source_digest()
+    (tmp_path / "a" / "b.py").rename(tmp_path / "b.py")
+    assert len({before, changed, provenance.source_digest()}) == 3
 
 
 def noise_of(plan, length=4000):
