@@ -336,7 +336,13 @@ def main(argv: Sequence[str]) -> None:
     cli.check_outputs({"output": (), "plot": (".png",), "heat_maps": (".png",)})
     if _CACHE.value is not None:
         files.output_folder("--matrix_cache", _CACHE.value)
-    COMMANDS[argv[1]]()
+    try:
+        COMMANDS[argv[1]]()
+    except ValueError as error:
+        name, be, rest = str(error).partition(" must be ")
+        if name not in _PARAMETERS:
+            raise
+        raise ValueError(f"--{_PARAMETERS[name].name}{be}{rest}") from error
 
 
 def run() -> None:

@@ -32,6 +32,9 @@ from dpfl.mechanisms.rotated_dimension import ROTATED_DIMENSION
 CLIP_COUNT_BITS = 24
 NOISE_SOURCES = ("clients", "helpers")
 _LEAST_BITS, _MOST_BITS = 2, 30
+# The exact law of a sum of more shares of noise is a table that takes minutes, and no
+# secure sum has so many parties.
+_MOST_COHORT = 10**5
 # How much more than under Gaussian noise the release may cost at order 2; under the
 # published bound rounding lengthens the vector, which is in it.
 _MOST_EXCESS = {"exact": 2.0, "published": 10.0}
@@ -140,6 +143,7 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, _MessageBits):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        checks.integer("cohort_size", self.cohort_size, at_most=_MOST_COHORT)
         if not _LEAST_BITS <= checks.integer("bits", self.bits) <= _MOST_BITS:
             raise ValueError(
                 f"bits must be from {_LEAST_BITS} to {_MOST_BITS}, found {self.bits}"
