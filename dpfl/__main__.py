@@ -21,7 +21,7 @@ from typing import NoReturn
 import dpfl
 
 BINARIES = "dpfl.experiments"
-COMMANDS = ("train", "privacy", "factorize", "benchmark", "reproduce")
+COMMANDS = ("train", "privacy", "factorize", "audit", "benchmark", "reproduce")
 # The others say what is missing before they load anything of their own.
 WITHOUT_TFF = ("privacy", "factorize")
 USAGE_EXIT_CODE = 2
@@ -84,6 +84,7 @@ def run_command(command: str) -> None:
 train = functools.partial(run_command, "train")
 privacy = functools.partial(run_command, "privacy")
 factorize = functools.partial(run_command, "factorize")
+audit = functools.partial(run_command, "audit")
 benchmark = functools.partial(run_command, "benchmark")
 reproduce = functools.partial(run_command, "reproduce")
 

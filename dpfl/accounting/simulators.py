@@ -84,8 +84,8 @@ class SparsifiedGaussianSimulator:
         shifted = (outputs - self.canary / 2) * self.canary / self.stddev**2
         if self.reuse_mask:
             shifted = np.sum(shifted, axis=1, keepdims=True)
-        release = np.sum(_sampled_score(shifted, self.keep_fraction), axis=-1)
-        return np.sum(_sampled_score(release, self.sampling_probability), axis=-1)
+        release = np.sum(sampled_score(shifted, self.keep_fraction), axis=-1)
+        return np.sum(sampled_score(release, self.sampling_probability), axis=-1)
 
 
 @attr.s(frozen=True, auto_attribs=True)
@@ -135,7 +135,7 @@ class MatrixFactorizationSimulator:
             along = np.tensordot(outputs, column @ decoder, axes=(1, 0))
             shift = self.canary * float(column @ column)
             log_ratio = (along - shift / 2) * self.canary / self.stddev**2
-            total += np.sum(_sampled_score(log_ratio, self.keep_fraction), axis=-1)
+            total += np.sum(sampled_score(log_ratio, self.keep_fraction), axis=-1)
         return total
 
 
@@ -196,7 +196,7 @@ class DistributedNoiseSimulator:
     def score(self, outputs: np.ndarray) -> np.ndarray:
         """Returns the log-likelihood ratio, without regard to wrapping."""
         log_ratio = self._log_pmf(outputs - self.canary) - self._log_pmf(outputs)
-        return _sampled_score(np.sum(log_ratio, axis=-1), self.sampling_probability)
+        return sampled_score(np.sum(log_ratio, axis=-1), self.sampling_probability)
 
 
 @attr.s(frozen=True, auto_attribs=True)
@@ -231,7 +231,7 @@ class DomeSimulator:
         return np.sum(shifted, axis=-1)
 
 
-def _sampled_score(log_ratio: np.ndarray, probability: float) -> np.ndarray:
+def sampled_score(log_ratio: np.ndarray, probability: float) -> np.ndarray:
     """Returns log(1 - q + q exp(log_ratio))."""
     if probability == 1:
         return log_ratio

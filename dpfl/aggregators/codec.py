@@ -150,6 +150,30 @@ class Codec(abc.ABC):
         """Returns the sum of two sums, from two workers."""
         return tf.nest.map_structure(tf.add, total, other)
 
+    def release(
+        self,
+        state: Fields,
+        total: Structure,
+        sums: Fields,
+        shared: Fields,
+        noise_seed: tf.Tensor,
+    ) -> Structure:
+        """Returns what the event's adversary sees of a round, before post-processing.
+
+        The guarantee is about this, and `decode` computes its results from this alone
+        (besides what is public, and the measurements). By default the sum itself, as
+        where clients bring the noise; a server's noise is in it otherwise.
+
+        Args:
+          state: As for `decode`.
+          total: As for `decode`.
+          sums: As for `decode`.
+          shared: As for `decode`.
+          noise_seed: As for `decode`; the same seed gives the noise of `decode`.
+        """
+        del state, sums, shared, noise_seed
+        return total
+
     @abc.abstractmethod
     def decode(
         self,
@@ -231,6 +255,17 @@ class OuterCodec(Codec):
     def merge(self, total: Structure, other: Structure) -> Structure:
         """Returns that of the inner codec."""
         return self.inner.merge(total, other)
+
+    def release(
+        self,
+        state: Fields,
+        total: Structure,
+        sums: Fields,
+        shared: Fields,
+        noise_seed: tf.Tensor,
+    ) -> Structure:
+        """Returns what the inner codec releases."""
+        return self.inner.release(state, total, sums, shared, noise_seed)
 
     def divisor(self, sums: Fields) -> tf.Tensor:
         """Returns that of the inner codec."""

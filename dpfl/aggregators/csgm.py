@@ -156,10 +156,14 @@ class SparsifiedSumCodec(Codec):
     ) -> Decoded:
         """Returns the same with N(0, sigma^2 I) on the sum, before it is rotated."""
         stddev = self._config.stddev / self._divisor
-        mean = self._mean(self._sum.noised(total["total"], noise_seed), shared)
+        mean = self._mean(self.noised(total, noise_seed), shared)
         measured = self.measure(total, sums)
         measured["noise_stddev"] = tf.constant(stddev, tf.float32)
         return Decoded(mean, state, measured)
+
+    def noised(self, total: Fields, noise_seed: tf.Tensor) -> tf.Tensor:
+        """Returns the sum of the rotated integers, with N(0, sigma^2 I) on it."""
+        return self._sum.noised(total["total"], noise_seed)
 
     def _mean(self, total: tf.Tensor, shared: Fields) -> tf.Tensor:
         """Returns float32[d] from a sum of integers, over the divisor."""
@@ -191,6 +195,18 @@ class CsgmCodec(OuterCodec):
 
     def __init__(self, config: mechanisms.L2Csgm, dimension: int):
         super().__init__(SparsifiedSumCodec(config, dimension))
+
+    def release(
+        self,
+        state: Fields,
+        total: Fields,
+        sums: Fields,
+        shared: Fields,
+        noise_seed: tf.Tensor,
+    ) -> tf.Tensor:
+        """Returns the noised sum of the masked and rotated updates, in steps."""
+        del state, sums, shared
+        return self.inner.noised(total, noise_seed)
 
     def decode(
         self,

@@ -210,6 +210,35 @@ class IntegerCodec(Codec):
         """Returns the sum, modulo 2^32."""
         return tf.nest.map_structure(tf.add, total, message)
 
+    def release(
+        self,
+        state: Fields,
+        total: Fields,
+        sums: Fields,
+        shared: Fields,
+        noise_seed: tf.Tensor,
+    ) -> Fields:
+        """Returns the sums that are opened, with the helpers' shares if they bring any.
+
+        A secure sum gives residues modulo 2^b, and nothing besides.
+        """
+        del state, shared
+        total = self._opened(total, sums["clients"])
+        if self._config.noise_source != "helpers":
+            return total
+        parts = {
+            "update": (purposes.Round.UPDATE_NOISE, self._noise, self._config.bits),
+            "within": (
+                purposes.Round.COUNT_NOISE,
+                self._count_noise,
+                integer.CLIP_COUNT_BITS,
+            ),
+        }
+        return collections.OrderedDict(
+            (name, self._helped(part, noise_seed, *parts[name]))
+            for name, part in total.items()
+        )
+
     def decode(
         self,
         state: Fields,
@@ -220,17 +249,8 @@ class IntegerCodec(Codec):
     ) -> Decoded:
         """Returns the mean that the residues stand for, and the next clip."""
         config = self._config
-        total = self._opened(total, sums["clients"])
-        steps = tf.cast(
-            self._centered(
-                total["update"],
-                noise_seed,
-                purposes.Round.UPDATE_NOISE,
-                self._noise,
-                config.bits,
-            ),
-            tf.float32,
-        )
+        total = self.release(state, total, sums, shared, noise_seed)
+        steps = tf.cast(integers.center(total["update"], config.bits), tf.float32)
         step = self._grid.granularity * shared["vector_clip"]
         rotated = steps * (step / config.cohort_size)
         vector = self._rotation.invert(rotated, shared["rotation"])
@@ -243,7 +263,8 @@ class IntegerCodec(Codec):
         )
         new_state = collections.OrderedDict(state)
         if self._clip.adapts:
-            votes = self._votes(total["within"], noise_seed)
+            votes = integers.center(total["within"], integer.CLIP_COUNT_BITS)
+            votes = tf.cast(votes, tf.float32) / 2
             new_state.update(self._clip.next_state(shared["clip_norm"], votes))
         return Decoded(vector[: self._vector_dimension], new_state, measured)
 
@@ -254,7 +275,7 @@ class IntegerCodec(Codec):
             return total
         return noise.opened(total, clients, config.shares_summed)
 
-    def _centered(
+    def _helped(
         self,
         total: tf.Tensor,
         noise_seed: tf.Tensor,
@@ -262,23 +283,11 @@ class IntegerCodec(Codec):
         shares: noise.IntegerShares,
         bits: int,
     ) -> tf.Tensor:
-        """Returns integers of least size, with the helpers' shares if they have any."""
-        if self._config.noise_source == "helpers":
-            total = tf.reshape(total, [-1])
-            number, length = self._config.cohort_size, total.shape[0]
-            total += shares.sample(noise_seed, purpose, number, length)
-        return integers.center(total, bits)
-
-    def _votes(self, within: tf.Tensor, noise_seed: tf.Tensor) -> tf.Tensor:
-        """Returns half the sum of the votes, with its noise, float32."""
-        votes = self._centered(
-            within,
-            noise_seed,
-            purposes.Round.COUNT_NOISE,
-            self._count_noise,
-            integer.CLIP_COUNT_BITS,
-        )
-        return tf.cast(tf.reshape(votes, []), tf.float32) / 2
+        """Returns residues with the helpers' shares of noise, of the same shape."""
+        flat = tf.reshape(total, [-1])
+        number, length = self._config.cohort_size, flat.shape[0]
+        flat += shares.sample(noise_seed, purpose, number, length)
+        return tf.reshape(integers.wrap(flat, bits), total.shape)
 
     def _noise_stddev(self, clients: tf.Tensor) -> tf.Tensor:
         """Returns that of the mean, over the clip of what is rounded."""

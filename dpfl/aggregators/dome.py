@@ -240,6 +240,20 @@ class DomeCodec(Codec):
             result["update"] = total["update"] + message["update"]
         return result
 
+    def release(
+        self,
+        state: Fields,
+        total: Any,
+        sums: Fields,
+        shared: Fields,
+        noise_seed: tf.Tensor,
+    ) -> Any:
+        """Returns what the sum of the k-vectors opens."""
+        state = collections.OrderedDict()
+        return self._inner.release(
+            state, total["values"], sums, shared["release"], noise_seed
+        )
+
     def decode(
         self,
         state: Fields,

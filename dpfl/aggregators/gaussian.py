@@ -79,6 +79,22 @@ class GaussianCodec(Codec):
             added["within"] = self._count.accumulate(total["within"], within - clipped)
         return added
 
+    def release(
+        self,
+        state: Fields,
+        total: Fields,
+        sums: Fields,
+        shared: Fields,
+        noise_seed: tf.Tensor,
+    ) -> Fields:
+        """Returns the noised sum in steps; half the votes' sum if the clip adapts."""
+        del state, sums, shared
+        noised = self._sum.noised(total["update"], noise_seed)
+        released = collections.OrderedDict(update=noised)
+        if self._clip.adapts:
+            released["within"] = self._count.noised(total["within"], noise_seed)
+        return released
+
     def decode(
         self,
         state: Fields,
@@ -88,16 +104,15 @@ class GaussianCodec(Codec):
         noise_seed: tf.Tensor,
     ) -> Decoded:
         """Returns the noised mean, and the next clip."""
+        released = self.release(state, total, sums, shared, noise_seed)
         config, clip = self._config, self._clip.in_force(shared)
         stddev = config.update_noise_multiplier * clip
-        noised = self._sum.noised(total["update"], noise_seed)
-        mean = self._sum.to_float(noised, clip) / config.cohort_size
+        mean = self._sum.to_float(released["update"], clip) / config.cohort_size
         measured = collections.OrderedDict(
             clip_norm=clip,
             noise_stddev=stddev / config.cohort_size,
             l2_clipped_fraction=measurements.ratio(sums["l2_clipped"], sums["clients"]),
         )
         if self._clip.adapts:
-            votes = self._count.noised(total["within"], noise_seed)
-            state = self._clip.next_state(clip, votes)
+            state = self._clip.next_state(clip, released["within"])
         return Decoded(mean, state, measured)

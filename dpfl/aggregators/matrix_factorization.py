@@ -254,6 +254,17 @@ class ReleasingCodec(OuterCodec):
         """Returns that of the release."""
         return self._release.initial_state()
 
+    def release(
+        self,
+        state: Fields,
+        total: Any,
+        sums: Fields,
+        shared: Fields,
+        noise_seed: tf.Tensor,
+    ) -> tf.Tensor:
+        """Returns the result itself: its noise is correlated, and a float."""
+        return self.decode(state, total, sums, shared, noise_seed).mean
+
     def decode(
         self,
         state: Fields,

@@ -85,6 +85,7 @@ def build(
     output: str = "mean",
     weighted: bool = False,
     checks_context: bool = True,
+    around: Optional[Callable[[Codec], Codec]] = None,
     **options: Any,
 ) -> Any:
     """Returns the tff.aggregators factory of a mechanism.
@@ -98,6 +99,8 @@ def build(
       output: See `CodecFactory`.
       weighted: Whether the factory takes weights, which `NoMechanism`'s alone can.
       checks_context: See `CodecFactory`.
+      around: From the mechanism's codec to one around it, such as one that measures
+        more; None for the codec itself. The noise is the same.
       **options: Those of the codec's class. Matrix factorization and SGMF have two:
         `block_rounds`, how many rounds of noise are computed at a time where the matrix
         is dense (so many vectors of length d then are in the state), and
@@ -123,7 +126,8 @@ def build(
     _ = getattr(mechanism, "factorization", None)
 
     def codec(dimension: int) -> Codec:
-        return entry.codec(mechanism, dimension, **options)
+        made = entry.codec(mechanism, dimension, **options)
+        return made if around is None else around(made)
 
     return CodecFactory(
         codec,

@@ -229,6 +229,18 @@ class ProjectAndPerturbCodec(Codec):
         """Returns the sum with the sketch."""
         return self._sum.accumulate(total, message)
 
+    def release(
+        self,
+        state: Fields,
+        total: Any,
+        sums: Fields,
+        shared: Fields,
+        noise_seed: tf.Tensor,
+    ) -> tf.Tensor:
+        """Returns the noised sum of the sketches, in steps."""
+        del state, sums, shared
+        return self._sum.noised(total, noise_seed)
+
     def decode(
         self,
         state: Fields,
@@ -239,7 +251,7 @@ class ProjectAndPerturbCodec(Codec):
     ) -> Decoded:
         """Returns S^T (sum + noise) / n."""
         config = self._config
-        noised = self._sum.noised(total, noise_seed)
+        noised = self.release(state, total, sums, shared, noise_seed)
         mean = self._sum.to_float(noised, self._sketch_clip) / config.cohort_size
         mean = self._sketch.decode(mean, shared["sketch"])
         measured = collections.OrderedDict(

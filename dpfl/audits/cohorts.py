@@ -1,0 +1,95 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Whether the relation that a run names is the one that its cohorts leave.
+
+One client sends the opposite of what everybody else does, and the cohort of a round is
+chosen with it and without. Where it leaves, another client may take its place: then the
+sum moves by twice the clip. Where its contributions become zeros, nobody else moves.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import tensorflow as tf
+
+from dpfl import accounting, mechanisms
+from dpfl.accounting import adjacency, audit
+from dpfl.aggregators import registry
+from dpfl.audits import finding, views
+from dpfl.training import selection
+from dpfl.vectors import randomness
+
+_COHORT = 10
+
+
+def participations() -> list[mechanisms.Participation]:
+    """Returns one round of each way of choosing cohorts, of all clients but one."""
+    kinds = mechanisms.PARTICIPATIONS.values()
+    return [kind(_COHORT + 1, _COHORT, 1) for kind in kinds]
+
+
+def finding_of(
+    participation: mechanisms.Participation, trials: int, seed: int, delta: float
+) -> finding.Finding:
+    """Returns the bound from a Gaussian release to whom the cohort is not known.
+
+    Each trial is a release of one number: a coordinate of a release of many.
+
+    Args:
+      participation: How the cohort is chosen.
+      trials: With the client, and as many without.
+      seed: Of cohorts and noise.
+      delta: Of epsilon.
+    """
+    mechanism = mechanisms.Gaussian(_COHORT, clip_norm=1.0, noise_multiplier=1.0)
+    event = mechanism.dp_event(1, participation)
+    claim = accounting.epsilon(event, delta)
+    leaves = claim.relation == adjacency.NAMES[adjacency.Relation.ADD_OR_REMOVE_ONE]
+    codec = registry.make_codec(mechanism, 1)
+    wide = registry.make_codec(mechanism, trials)
+    sent = codec.encode(tf.constant([2.0]), {}, None).message["update"].numpy()[0]
+    scores = []
+    for is_there in (True, False):
+        sums = _sums(participation, trials, seed, is_there, leaves) * int(sent)
+        total = tf.constant(sums, wide.zero()["update"].dtype)
+        own = randomness.fold_in(tf.constant([seed, 5], tf.int64), is_there)
+        released = wide.release({}, {"update": total}, {}, {}, own)["update"]
+        scores.append(released.numpy() / views.steps_to_clip(mechanism, 1))
+    bound = audit.epsilon_lower_bound(*scores, delta).epsilon
+    return finding.Finding(
+        check="epsilon",
+        mechanism=mechanism.name,
+        setting=f"cohort {participation.name}, others opposite, z=1",
+        is_sound=bound <= claim.epsilon,
+        relation=claim.relation,
+        delta=delta,
+        claimed=claim.epsilon,
+        found=bound,
+        trials=trials,
+        detail=f"claimed by {claim.method}",
+    )
+
+
+def _sums(
+    participation: mechanisms.Participation,
+    trials: int,
+    seed: int,
+    is_there: bool,
+    leaves: bool,
+) -> np.ndarray:
+    """Returns sums of +1 of the client and -1 of each other, int64[trials]."""
+    client = participation.population - 1
+    is_gone = leaves and not is_there
+    # Who joins independently of the others does so with the same chance without them.
+    if is_gone and not isinstance(participation, mechanisms.PoissonSampling):
+        participation = dataclasses.replace(participation, population=client)
+    found = np.zeros(trials, np.int64)
+    for trial in range(trials):
+        number = 2 * (seed * trials + trial) + is_there
+        cohort = selection.select_cohort(participation, number, 0)
+        is_in = int(client in cohort)
+        found[trial] = is_in * is_there - (len(cohort) - is_in)
+    return found

@@ -1,0 +1,151 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Audits the aggregators: lower bounds on epsilon, tails of noise, what sums open.
+
+  dpfl-audit --quick
+  dpfl-audit --output=audit.csv
+  dpfl-audit --mechanisms=gaussian,dome --trials=20000 --draws=10000000
+
+Canaries are put into real rounds, through TFF's worker and composed without it, and
+whatever the adversary of the event sees is compared with what is claimed. The exit code
+is 0 if nothing contradicts a claim, and 1 if anything does. docs/privacy/audit.md says
+what is looked at. The audit with all its trials takes some 25 minutes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import sys
+from collections.abc import Iterator, Sequence
+
+from absl import flags
+
+from dpfl import checks, files
+
+from . import cli, start, tables
+
+_MECHANISMS = flags.DEFINE_list(
+    "mechanisms", None, "Mechanisms to audit, by commas; all that are private if unset."
+)
+_QUICK = flags.DEFINE_bool("quick", False, "One case a mechanism, and few trials.")
+_TRIALS = flags.DEFINE_integer(
+    "trials", None, "Releases of a case with a canary, and as many without."
+)
+_DRAWS = flags.DEFINE_integer(
+    "draws", None, "Draws of noise to be counted; of some mechanisms fewer."
+)
+_SEED = flags.DEFINE_integer("seed", 1, "Of canaries, keys and noise.")
+_OUTPUT = flags.DEFINE_string(
+    "output", None, "File for all lines, ending in .csv or .json."
+)
+_PROGRESS = flags.DEFINE_bool("progress", True, "Whether a bar goes to stderr.")
+_ISOLATION = flags.DEFINE_string(
+    "worker_isolation", "auto", "What keeps others out of TFF's worker."
+)
+
+_COLUMNS = {
+    "check": "check",
+    "mechanism": "mechanism",
+    "setting": "setting",
+    "relation": "relation",
+    "delta": "delta",
+    "claimed": "claimed",
+    "found": "found",
+    "ratio": "ratio",
+    "trials": "trials",
+    "verdict": "verdict",
+    "detail": "detail",
+}
+# Trials of a case, how many of them through TFF, and draws.
+_QUICK_NUMBERS = (1_000, 100, 2_000_000)
+_NUMBERS = (40_000, 1_000, 1_000_000_000)
+_LEAST_TRIALS = 4
+_NOT_SOUND_EXIT_CODE = 1
+
+
+def _check_flags() -> None:
+    """Raises ValueError for what can be refused before TensorFlow is imported."""
+    for flag, least in ((_TRIALS, _LEAST_TRIALS), (_DRAWS, 1), (_SEED, 0)):
+        if flag.value is not None:
+            checks.integer(f"--{flag.name}", flag.value, least)
+    if _OUTPUT.value is not None:
+        files.output_path("--output", _OUTPUT.value, (".csv", ".json"))
+
+
+def _content(rows: Sequence[tables.Row], path: str) -> str:
+    """Returns rows as CSV or JSON, by the ending of a path."""
+    if path.lower().endswith(".json"):
+        return tables.as_json(rows)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(_COLUMNS), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue().rstrip("\n")
+
+
+@contextlib.contextmanager
+def _worker() -> Iterator[None]:
+    """Runs TFF's worker, with secure sums that are simulated."""
+    import tensorflow_federated as tff
+
+    from dpfl.training import worker as worker_lib
+
+    with worker_lib.start(isolation=_ISOLATION.value) as worker:
+        tff.framework.set_default_context(worker.context(secure_sums=True))
+        yield
+
+
+def main(argv: Sequence[str]) -> None:
+    """Audits, prints the table, and exits with 1 if a claim is contradicted."""
+    if len(argv) > 1:
+        raise ValueError(f"there are no positional arguments, found {argv[1]!r}")
+    _check_flags()
+    start.import_tensorflow()
+    import tqdm
+
+    from dpfl import audits
+    from dpfl.audits import cases
+    from dpfl.training import isolation
+
+    checks.choice("--worker_isolation", _ISOLATION.value, isolation.ISOLATIONS)
+    names = _MECHANISMS.value or list(cases.CASES)
+    for name in names:
+        checks.choice("--mechanisms", name, cases.CASES)
+    trials, in_tff, draws = _QUICK_NUMBERS if _QUICK.value else _NUMBERS
+    settings = audits.Settings(
+        mechanisms=tuple(names),
+        trials=_TRIALS.value or trials,
+        trials_in_tff=in_tff,
+        draws=_DRAWS.value or draws,
+        seed=_SEED.value,
+        is_quick=_QUICK.value,
+    )
+    cli.work_begins()
+    found: list[audits.Finding] = []
+    with _worker():
+        jobs = list(audits.jobs(settings))
+        bar = tqdm.tqdm(jobs, disable=not _PROGRESS.value, file=sys.stderr)
+        for name, job in bar:
+            bar.set_description(name)
+            found += job()
+    rows = [one.row() for one in found]
+    print(tables.text(rows, _COLUMNS, digits=4))
+    if _OUTPUT.value is not None:
+        files.write_atomically(_OUTPUT.value, _content(rows, _OUTPUT.value) + "\n")
+    bad = [one for one in found if not one.is_sound]
+    if bad:
+        for one in bad:
+            print(f"{one.verdict}: {one.check} of {one.mechanism}, {one.setting}")
+        sys.exit(_NOT_SOUND_EXIT_CODE)
+
+
+def run() -> None:
+    """Runs the binary."""
+    cli.run(main)
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,214 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""The audit is green, and each hole that is put back turns it red by name."""
+
+import csv
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpfl import mechanisms
+from dpfl.accounting import events
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def audited(mechanism, *words, **settings):
+    """Returns the findings of the jobs whose names have one of the words."""
+    from dpfl import audits
+
+    numbers = {"trials": 200, "trials_in_tff": 40, "draws": 2_000_000, **settings}
+    chosen = audits.Settings(mechanisms=(mechanism,), is_quick=True, **numbers)
+    return [
+        one
+        for name, job in audits.jobs(chosen)
+        if not words or any(word in name for word in words)
+        for one in job()
+    ]
+
+
+def bad(found):
+    return {one.check for one in found if not one.is_sound}
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    ["l2_csgm", "matrix_factorization", "dome", "distributed_discrete_gaussian"],
+)
+def test_what_is_built_passes(tff_secure_context, mechanism):
+    found = audited(mechanism)
+    assert {"epsilon", "composition"} <= {one.check for one in found}
+    assert not bad(found)
+    [epsilon] = [one for one in found if one.check == "epsilon"]
+    assert epsilon.trials >= 50 and 0 <= epsilon.found < epsilon.claimed
+
+
+def test_an_optimal_test_finds_half_of_the_claim(tff_secure_context):
+    found = audited("gaussian", trials=20_000)
+    assert not bad(found)
+    bound = found[0]
+    assert bound.relation == "add_or_remove" and bound.trials >= 20_000
+    assert bound.ratio > 0.5
+
+
+class TestHolesPutBack:
+    """Each of them once was there."""
+
+    def test_noise_without_tails(self, monkeypatch):
+        import tensorflow as tf
+
+        from dpfl.aggregators import fixed_point
+
+        class BoxMuller:
+            def __init__(self, stddev):
+                self.stddev = stddev
+
+            def sample(self, seed, length):
+                normal = tf.random.stateless_normal([length], seed, alg="philox")
+                return tf.cast(tf.round(normal * self.stddev), tf.int32)
+
+        monkeypatch.setattr(fixed_point, "DiscreteGaussian", BoxMuller)
+        found = audited("gaussian", "tails", draws=1_000_000_000)
+        assert bad(found) == {"tails"}
+        beyond = {one.setting: one for one in found if one.check == "tails"}
+        assert beyond["beyond 5 standard deviations"].is_sound
+        missing = beyond["beyond 5.7 standard deviations"]
+        assert missing.found == 0 and missing.claimed > 10 and not missing.is_sound
+
+    def test_noise_too_small(self, monkeypatch):
+        from dpfl.aggregators import fixed_point
+
+        real = fixed_point.DiscreteGaussian
+        monkeypatch.setattr(
+            fixed_point, "DiscreteGaussian", lambda stddev: real(0.95 * stddev)
+        )
+        assert "spread" in bad(audited("gaussian", "tails"))
+
+    def test_far_too_little_noise(self, tff_secure_context, monkeypatch):
+        from dpfl.aggregators import fixed_point
+
+        real = fixed_point.DiscreteGaussian
+        monkeypatch.setattr(
+            fixed_point, "DiscreteGaussian", lambda stddev: real(stddev / 4)
+        )
+        assert bad(audited("gaussian", "coordinate", trials=2_000)) == {"epsilon"}
+
+    def test_a_clip_that_is_not_applied(self, tff_secure_context, monkeypatch):
+        import tensorflow as tf
+
+        from dpfl.aggregators import fixed_point
+
+        def unclipped(self, vector, clip_norm):
+            steps = vector.unit * self._steps_per_unit(clip_norm)
+            return tf.cast(
+                tf.round(vector.direction * tf.cast(steps, tf.float32)), tf.int32
+            )
+
+        monkeypatch.setattr(fixed_point.IntegerSum, "round", unclipped)
+        assert bad(audited("gaussian", "coordinate", trials=2_000)) == {"epsilon"}
+
+    def test_sums_over_the_integers(self, tff_secure_context, monkeypatch):
+        import collections
+
+        import tensorflow_federated as tff
+
+        from dpfl.aggregators import reductions
+
+        def not_modular(bits):
+            def reduce(encoded):
+                sums = collections.OrderedDict(
+                    (name, tff.federated_sum(encoded[0][name])) for name in bits
+                )
+                return tff.federated_zip((sums, tff.federated_sum(encoded[1])))
+
+            return reduce
+
+        monkeypatch.setattr(reductions, "secure_sums", not_modular)
+        found = audited("distributed_discrete_gaussian", "coordinate", "wraps")
+        assert {"wraps", "residues", "composition"} <= bad(found)
+
+    def test_adding_and_removing_claimed_for_a_fixed_cohort(self, monkeypatch):
+        monkeypatch.setattr(mechanisms.FixedSize, "relations", events.TRUSTED_RELATIONS)
+        fixed, poisson = audited("gaussian", "cohort fixed", "cohort poisson")[::-1]
+        assert fixed.relation == poisson.relation == "add_or_remove"
+        assert poisson.is_sound
+        assert fixed.verdict == "ABOVE" and fixed.found > fixed.claimed
+
+    @pytest.mark.parametrize("what", ["clip", "learning rate"])
+    def test_noise_that_repeats(self, tff_secure_context, monkeypatch, what):
+        from dpfl.aggregators import registry
+        from dpfl.audits import repeats
+
+        if what == "clip":
+            monkeypatch.setattr(registry, "_identity", lambda mechanism: "")
+        else:
+            monkeypatch.setattr(repeats.provenance, "digest", lambda plan: "")
+        repeats.digest.cache_clear()
+        found = audited("gaussian", "repeated noise")
+        repeats.digest.cache_clear()
+        assert bad(found) == {"repeats"}
+        [same] = [one for one in found if not one.is_sound]
+        assert same.setting == f"a run and one of another {what}"
+        assert same.found == pytest.approx(np.sqrt(1024), rel=1e-6)
+
+    def test_one_mask_for_all(self, tff_secure_context, monkeypatch):
+        from dpfl.aggregators import factory
+
+        monkeypatch.setattr(
+            factory, "_client_seed", lambda identity, own, round_seed: round_seed
+        )
+        found = audited("l2_csgm", "masks")
+        assert [one.verdict for one in found] == ["FAILED", "FAILED"]
+        assert bad(found) == {"masks"}
+
+    def test_seeds_that_collide(self, tff_secure_context, monkeypatch):
+        from dpfl.vectors import randomness
+
+        monkeypatch.setattr(
+            randomness, "seed_from_int", lambda seed, identity="": (seed % 2**63, 0)
+        )
+        assert bad(audited("gaussian", "seeds")) == {"seeds"}
+
+
+def run(tmp_path, *flags):
+    return subprocess.run(
+        [sys.executable, "-m", "experiments.audit", "--noprogress", *flags],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_the_binary_writes_what_it_prints(tmp_path):
+    numbers = ["--quick", "--trials=200", "--draws=1000000", "--seed=3"]
+    done = run(tmp_path, "--mechanisms=dome_ddg", "--output=audit.csv", *numbers)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split("\n")[0].split()[:3] == ["check", "mechanism", "setting"]
+    with open(tmp_path / "audit.csv") as file:
+        rows = list(csv.DictReader(file))
+    assert {row["check"] for row in rows} >= {"epsilon", "residues", "wraps"}
+    [epsilon] = [row for row in rows if row["check"] == "epsilon"]
+    assert epsilon["relation"] == "replaced_by_zeros"
+    assert epsilon["verdict"] == "below"
+    assert float(epsilon["found"]) < float(epsilon["claimed"])
+
+
+@pytest.mark.parametrize(
+    ("flag", "message"),
+    [
+        ("--mechanisms=none", "--mechanisms must be one of"),
+        ("--trials=3", "--trials must be at least 4, found 3"),
+        ("--output=audit.txt", "--output must end in .csv or .json"),
+        ("--worker_isolation=x", "--worker_isolation must be one of"),
+    ],
+)
+def test_bad_flags_are_one_line_and_exit_code_2(tmp_path, flag, message):
+    done = run(tmp_path, flag)
+    assert done.returncode == 2 and not done.stdout
+    assert message in done.stderr and done.stderr.strip().count("\n") == 0
