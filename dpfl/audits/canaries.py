@@ -285,5 +285,8 @@ def _is_same(one: rounds.Seen, other: rounds.Seen) -> bool:
     if one.release.dtype.kind == "f":
         size = np.max(np.abs(other.release))
         return bool(np.max(np.abs(one.release - other.release)) <= 1e-4 * size)
-    counts = one.within is None or np.array_equal(one.within, other.within)
-    return bool(np.array_equal(one.release, other.release) and counts)
+    one_count, other_count = (
+        np.zeros(0) if seen.within is None else seen.within for seen in (one, other)
+    )
+    same_count = np.array_equal(one_count, other_count)
+    return np.array_equal(one.release, other.release) and same_count

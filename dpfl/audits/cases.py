@@ -36,10 +36,8 @@ def _gaussian() -> list[Case]:
     def case(z: float, vector: str, block: tuple[float, ...], **more: Any) -> Case:
         q, delta = more.get("q", 1.0), more.get("delta", _DELTA)
         config = mechanisms.Gaussian(round(64 * q), 1.0, z)
-        return Case(
-            *(config, 64 * len(block), _poisson(round(64 * q), 64)),
-            *(vector, block, 64, delta),
-        )
+        cohort, dimension = _poisson(round(64 * q), 64), 64 * len(block)
+        return Case(config, dimension, cohort, vector, block, 64, delta)
 
     adaptive = mechanisms.Gaussian(8, 1.0, 1.0, adaptive_clipping=True, count_stddev=1)
     return [
@@ -124,40 +122,49 @@ def _dome() -> list[Case]:
     ]
 
 
+# So few coordinates that the clip of coordinates is that of the vector.
+_FEW = 8
+
+
 def _dome_ddg() -> list[Case]:
-    config = mechanisms.DomeDdg(32, 1.0, 1.0, sketch_size=32, bits=16)
-    return [Case(config, 64, _fixed(32), _CONCENTRATED, _ONE, 32)]
+    config = mechanisms.DomeDdg(_FEW, 1.0, 1.0, sketch_size=_FEW, bits=16)
+    return [Case(config, 64, _fixed(_FEW), _CONCENTRATED, _ONE, _FEW)]
 
 
 def _shares(kind: Any) -> list[Case]:
-    def case(z: float, bits: int, block: tuple[float, ...], vector: str) -> Case:
-        config = kind(32, 1.0, z, bits)
-        return Case(config, 32, _fixed(32), vector, block, 32 // len(block))
+    def case(
+        z: float, bits: int, block: tuple[float, ...] = _ONE, size: int = _FEW
+    ) -> Case:
+        vector = _CONCENTRATED if block == _ONE else f"spread over {len(block)}"
+        config, cohort = kind(size, 1.0, z, bits), _fixed(size)
+        return Case(config, size, cohort, vector, block, size // len(block))
 
-    helped = kind(16, 1.0, 0.7, 16, noise_source="helpers")
+    helped = kind(4, 1.0, 0.7, 16, noise_source="helpers")
+    sampled = _poisson(4, 8)
     adaptive = kind(4, 1.0, 1.0, 16, adaptive_clipping=True, count_stddev=1.0)
     return [
-        case(1.0, 16, _ONE, _CONCENTRATED),
-        case(0.6, 12, _ONE, _CONCENTRATED),
-        case(1.0, 16, _FOUR, "spread over 4"),
-        Case(helped, 32, _poisson(16, 32), _CONCENTRATED, _ONE, 32, _LARGE_DELTA),
+        case(1.0, 16),
+        case(0.6, 8),
+        case(1.0, 5),
+        case(1.0, 16, _FOUR, 32),
+        Case(helped, _FEW, sampled, _CONCENTRATED, _ONE, _FEW, _LARGE_DELTA),
         Case(adaptive, 1, _fixed(4), _CONCENTRATED, _ONE, 1),
     ]
 
 
 def _sketched_ddg() -> list[Case]:
     config = mechanisms.SketchedDdg(
-        *(32, 1.0, 1.0, 16), compression_rate=2.0, sketch_clip=0.5, sketch_length=4
+        *(_FEW, 1.0, 1.0, 16), compression_rate=2.0, sketch_clip=0.5, sketch_length=2
     )
-    return [Case(config, 64, _fixed(32), _CONCENTRATED, _ONE, 32)]
+    return [Case(config, 2 * _FEW, _fixed(_FEW), _CONCENTRATED, _ONE, _FEW)]
 
 
 def _sparse_recovery() -> list[Case]:
     """No update but one fills the clip of a Gaussian sketch; these come close."""
     config = mechanisms.SparseRecovery(
-        *(16, 1.0, 1.0, 16), sparsity=1, measurements=2.0, solver_steps=1
+        *(_FEW, 1.0, 1.0, 16), sparsity=1, measurements=1.0, solver_steps=1
     )
-    return [Case(config, 2048, _fixed(16), _CONCENTRATED, _ONE, 16)]
+    return [Case(config, 2048, _fixed(_FEW), _CONCENTRATED, _ONE, _FEW)]
 
 
 CASES: dict[str, Callable[[], list[Case]]] = {

@@ -10,6 +10,7 @@ sum moves by twice the clip. Where its contributions become zeros, nobody else m
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 
 import numpy as np
@@ -18,6 +19,7 @@ import tensorflow as tf
 from dpfl import accounting, mechanisms
 from dpfl.accounting import adjacency, audit
 from dpfl.aggregators import registry
+from dpfl.aggregators.codec import Fields
 from dpfl.audits import finding, views
 from dpfl.training import selection
 from dpfl.vectors import randomness
@@ -50,15 +52,18 @@ def finding_of(
     leaves = claim.relation == adjacency.NAMES[adjacency.Relation.ADD_OR_REMOVE_ONE]
     codec = registry.make_codec(mechanism, 1)
     wide = registry.make_codec(mechanism, trials)
-    sent = codec.encode(tf.constant([2.0]), {}, None).message["update"].numpy()[0]
+    nothing: Fields = collections.OrderedDict()
+    sent = codec.encode(tf.constant([2.0]), nothing, None).message["update"].numpy()[0]
     scores = []
     for is_there in (True, False):
         sums = _sums(participation, trials, seed, is_there, leaves) * int(sent)
         total = tf.constant(sums, wide.zero()["update"].dtype)
         own = randomness.fold_in(tf.constant([seed, 5], tf.int64), is_there)
-        released = wide.release({}, {"update": total}, {}, {}, own)["update"]
+        sums_of = collections.OrderedDict(update=total)
+        released = wide.release(nothing, sums_of, nothing, nothing, own)["update"]
         scores.append(released.numpy() / views.steps_to_clip(mechanism, 1))
-    bound = audit.epsilon_lower_bound(*scores, delta).epsilon
+    present, absent = scores
+    bound = audit.epsilon_lower_bound(present, absent, delta).epsilon
     return finding.Finding(
         check="epsilon",
         mechanism=mechanism.name,

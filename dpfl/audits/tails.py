@@ -35,6 +35,8 @@ FAR = (5.0, 5.5, 5.7, 6.0, 6.5)
 NEAR = (3.0, 4.0, 4.5, 5.0, 5.5)
 """The same where there are few."""
 
+# Above, sums of shares have a normal law's tails, to 1e-4 of them at 6.5.
+_COARSE = 1000.0
 # Draws of one call.
 _LENGTH = 1 << 20
 # Of which so many are wanted beyond the least of FAR.
@@ -150,7 +152,8 @@ def shares_source(mechanism: Any) -> Source:
         return discrete_gaussian.summed_discrete_gaussian_log_pmf(x, shares, local)
 
     stddev = math.sqrt(shares * config.share_variance(local))
-    return Source(name, draw, 1.0, stddev, log_pmf)
+    is_coarse = stddev < _COARSE
+    return Source(name, draw, 1.0, stddev, log_pmf if is_coarse else None)
 
 
 def findings(source: Source, draws: int, seed: int) -> Iterator[finding.Finding]:

@@ -25,6 +25,9 @@ from dpfl.mechanisms import integer
 from dpfl.mechanisms.integer import CLIP_COUNT_BITS
 from dpfl.vectors import adaptive_sketch, gaussian_sketch, integers, rotation
 
+# Nearer to a whole number than this a canary is taken for it.
+_WHOLE = 1e-6
+
 
 def directions(
     mechanism: mechanisms.Mechanism, dimension: int, shared: Any
@@ -110,7 +113,7 @@ def noise_multiplier(mechanism: Any) -> float:
 
 
 def log_ratio(
-    mechanism: mechanisms.Mechanism, dimension: int, released: np.ndarray, block: Any
+    mechanism: Any, dimension: int, released: np.ndarray, block: Any
 ) -> np.ndarray:
     """Returns log P/Q of blocks of a release, up to roundings that can only weaken it.
 
@@ -130,7 +133,7 @@ def log_ratio(
     if isinstance(mechanism, integer.IntegerMechanism):
         stddev = mechanism.grid(dimension).local_stddev_steps
         opened = centered(released, mechanism.bits)
-        return _integer_ratio(mechanism, opened, np.rint(block * steps), stddev)
+        return _integer_ratio(mechanism, opened, block * steps, stddev)
     keep = getattr(mechanism, "keep_fraction", 1.0)
     return gaussian_ratio(
         np.asarray(released, np.float64) / steps,
@@ -219,7 +222,14 @@ def _integer_ratio(
     canary: np.ndarray,
     stddev: float,
 ) -> np.ndarray:
-    """Returns log P/Q of opened sums, by the law of the summed shares."""
+    """Returns log P/Q of opened sums, by the law of the summed shares.
+
+    Args:
+      mechanism: Its numbers.
+      opened: int64[trials, block], of least size.
+      canary: float64[block], in steps, rounded up or down at random.
+      stddev: Of a share, in steps.
+    """
     shares = mechanism.noise_shares
 
     def log_pmf(x: np.ndarray) -> np.ndarray:
@@ -227,5 +237,12 @@ def _integer_ratio(
             return skellam.skellam_log_pmf(x, shares * stddev**2)
         return discrete_gaussian.summed_discrete_gaussian_log_pmf(x, shares, stddev)
 
-    moved = opened - canary.astype(np.int64)
-    return np.sum(log_pmf(moved) - log_pmf(opened), axis=-1)
+    # Half a clip's float32 rounding below a whole number is that number.
+    lower = np.floor(canary + _WHOLE)
+    moved = opened - lower.astype(np.int64)
+    with np.errstate(divide="ignore"):
+        up, down = np.log(np.maximum(canary - lower, 0)), np.log(1 - (canary - lower))
+    rounded = np.logaddexp(
+        np.minimum(down, 0) + log_pmf(moved), up + log_pmf(moved - 1)
+    )
+    return np.sum(rounded - log_pmf(opened), axis=-1)
