@@ -24,6 +24,8 @@ from collections.abc import Iterator, Sequence
 from absl import flags
 
 from dpfl import checks, files
+from dpfl.mechanisms import MECHANISMS
+from dpfl.training import isolation
 
 from . import cli, start, tables
 
@@ -67,7 +69,11 @@ _NOT_SOUND_EXIT_CODE = 1
 
 
 def _check_flags() -> None:
-    """Raises ValueError for what can be refused before TensorFlow is imported."""
+    """Raises ValueError for what is wrong, before TensorFlow is imported."""
+    checks.choice("--worker_isolation", _ISOLATION.value, isolation.ISOLATIONS)
+    private = [name for name, kind in MECHANISMS.items() if kind.is_private]
+    for name in _MECHANISMS.value or []:
+        checks.choice("--mechanisms", name, private)
     for flag, least in ((_TRIALS, _LEAST_TRIALS), (_DRAWS, 1), (_SEED, 0)):
         if flag.value is not None:
             checks.integer(f"--{flag.name}", flag.value, least)
@@ -108,12 +114,8 @@ def main(argv: Sequence[str]) -> None:
 
     from dpfl import audits
     from dpfl.audits import cases
-    from dpfl.training import isolation
 
-    checks.choice("--worker_isolation", _ISOLATION.value, isolation.ISOLATIONS)
     names = _MECHANISMS.value or list(cases.CASES)
-    for name in names:
-        checks.choice("--mechanisms", name, cases.CASES)
     trials, in_tff, draws = _QUICK_NUMBERS if _QUICK.value else _NUMBERS
     settings = audits.Settings(
         mechanisms=tuple(names),

@@ -48,8 +48,20 @@ def test_what_is_built_passes(tff_secure_context, mechanism):
     assert epsilon.trials >= 50 and 0 <= epsilon.found < epsilon.claimed
 
 
+def test_every_private_mechanism_has_canaries_that_can_run():
+    from dpfl.audits import cases
+
+    kinds = mechanisms.MECHANISMS.items()
+    assert set(cases.CASES) == {name for name, kind in kinds if kind.is_private}
+    for name, make in cases.CASES.items():
+        for case in make():
+            assert case.mechanism.name == name
+            assert np.linalg.norm(case.block) == pytest.approx(1)
+            case.mechanism.check(case.dimension, case.participation)
+
+
 def test_an_optimal_test_finds_half_of_the_claim(tff_secure_context):
-    found = audited("gaussian", trials=20_000)
+    found = audited("gaussian", "coordinate", trials=20_000)
     assert not bad(found)
     bound = found[0]
     assert bound.relation == "add_or_remove" and bound.trials >= 20_000
