@@ -12,14 +12,15 @@ import attr
 import dp_accounting
 
 from dpfl import checks
-from dpfl.accounting import accountant, adjacency, events, gaussian
+from dpfl.accounting import accountant, adjacency, events, gaussian, masked_loss
 
 METHODS = ("auto", "rdp", "tight")
 """The values of `method`; `epsilon` says what they are."""
 
 METHODS_HELP = (
-    "auto: the tightest figure that is proven; rdp: Renyi differential privacy; tight: "
-    "the exact curve or privacy loss distributions, of Gaussian noise alone."
+    "auto: the smaller of rdp and, for Gaussian noise on all coordinates, tight; rdp: "
+    "Renyi differential privacy; tight: the exact curve or privacy loss distributions "
+    "of Gaussian noise, which take seconds where coordinates are dropped."
 )
 """What flags say about them."""
 
@@ -53,7 +54,8 @@ class PrivacyReport:
       epsilon: The event is (epsilon, delta) differentially private; may be infinite.
       delta: See `epsilon`.
       method: 'rdp', 'exact-gaussian', 'pld' or 'unsampled-gaussian' (the exact curve
-        without client sampling, which never costs): how epsilon was found.
+        without client sampling, which never costs): how epsilon was found. With
+        'stopped-' before it for Gaussians that stand for masked ones (`masked_loss`).
       order: The Renyi order that gave epsilon, for 'rdp'; otherwise None.
       relation: The relation between neighbours that epsilon is for, by its name in
         `adjacency.NAMES`: 'add_or_remove' or 'replaced_by_zeros'.
@@ -91,9 +93,10 @@ def epsilon(
     Args:
       event: Any tree of dpfl's and dp_accounting's events.
       delta: In (0, 1).
-      method: 'auto', the smallest of all figures that are proven; 'rdp', by Renyi
-        differential privacy; or 'tight', by the exact curve or privacy loss
-        distributions, for trees of plain and Poisson-sampled Gaussians alone.
+      method: 'rdp', by Renyi differential privacy; 'tight', by the exact curve or
+        privacy loss distributions, for trees of plain, masked and Poisson-sampled
+        Gaussians alone; or 'auto', the smaller of the two, but for masked Gaussians,
+        of which a tight figure takes seconds, by Renyi differential privacy alone.
       orders: Renyi orders, each greater than 1; `events.DEFAULT_ORDERS` if None.
       relation: The relation between neighbours; None is the first for which the event
         holds. dp_accounting's own events alone are for ADD_OR_REMOVE_ONE, then.
@@ -116,10 +119,13 @@ def epsilon(
         found = gaussian.tight_epsilon(event, delta)
         tight = None if found is None else PrivacyReport(found[0], delta, found[1])
     if method == "tight":
+        if tight is None and relation in events.TRUSTED_RELATIONS:
+            found = masked_loss.masked_epsilon(event, delta)
+            tight = None if found is None else PrivacyReport(found[0], delta, found[1])
         if tight is None:
             raise dp_accounting.UnsupportedEventError(
-                "method must be 'auto' or 'rdp' for events other than plain and "
-                f"Poisson-sampled Gaussians, found {method!r}"
+                "method must be 'auto' or 'rdp' for events other than plain, masked "
+                f"and Poisson-sampled Gaussians, found {method!r}"
             )
         return attr.evolve(tight, relation=name)
     value, order = composed.get_epsilon_and_optimal_order(delta)

@@ -217,6 +217,13 @@ class SparsifiedDpEvent(events.RdpDpEvent):
             )
         return result
 
+    @property
+    def full_coordinates(self) -> float:
+        """K, how many coordinates stand at their bound in the longest vector."""
+        if self._norm(use_l2=True) < 1:
+            return float(self.dimension)
+        return self.linf_ratio**-2.0
+
     def _norm(self, use_l2: bool) -> float:
         """Returns the L2 norm of the longest vector there is, over Delta2."""
         norm = self.linf_ratio * math.sqrt(self.dimension)
@@ -319,6 +326,11 @@ class LinfSparsifiedGaussianDpEvent(SparsifiedDpEvent):
     sampling_probability: float = attr.ib(
         default=1.0, validator=checks.validator(checks.probability)
     )
+
+    @property
+    def full_coordinates(self) -> float:
+        """K, all of them."""
+        return float(self.dimension)
 
     def rdp(self, orders: events.Orders) -> np.ndarray:
         """See base class."""

@@ -1,0 +1,198 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Gaussians that stand for masked ones, against quadrature, simulation and limits."""
+
+import math
+
+import dp_accounting
+import numpy as np
+import pytest
+from scipy import special
+
+from dpfl import accounting
+from dpfl.accounting import gaussian, masked_loss
+
+MODEL = 1018174
+
+
+def ratios(sizes, keep, step=0.02, reach=8.0):
+    """x - 1 for shifts of these sizes at unit noise, and Q's weights on a grid."""
+    x, weights = np.ones(1), np.ones(1)
+    for size in sizes:
+        t = np.arange(-reach, reach + size, step)
+        weight = np.exp(-t * t / 2) * step / math.sqrt(2 * math.pi)
+        one = 1 + keep * np.expm1(size * t - size * size / 2)
+        x, weights = np.outer(x, one).ravel(), np.outer(weights, weight).ravel()
+    return x, weights
+
+
+def hockey_sticks(sizes, keep, q, epsilon):
+    """E_Q[(y - e^eps)+] and E_Q[(1 - e^eps y)+], y = 1 - q + q x."""
+    x, weights = ratios(sizes, keep)
+    y = 1 + q * (x - 1)
+    remove = weights @ np.maximum(y - math.exp(epsilon), 0)
+    add = weights @ np.maximum(1 - math.exp(epsilon) * y, 0)
+    return remove, add
+
+
+def test_the_extreme_vector_is_not_the_worst_for_a_hockey_stick():
+    """So that its privacy loss distribution must not be used.
+
+    K = 1, gamma = 0.01, a shift of three standard deviations, epsilon = 0: one
+    coordinate has delta 0.00866. Two have more, and many act as a Gaussian of shift
+    0.03, with 0.01197.
+    """
+    one = hockey_sticks([3.0], 0.01, 1.0, 0.0)[0]
+    assert one == pytest.approx(0.01 * (2 * special.ndtr(1.5) - 1), abs=1e-6)
+    assert one == pytest.approx(0.00866, abs=1e-5)
+    two = hockey_sticks([3 / math.sqrt(2)] * 2, 0.01, 1.0, 0.0)[0]
+    many = 2 * special.ndtr(0.03 / 2) - 1
+    assert many == pytest.approx(0.01197, abs=1e-5)
+    assert one < many < two
+
+
+@pytest.mark.parametrize("keep", [0.02, 0.3, 0.9])
+@pytest.mark.parametrize("sizes", [[1.0], [0.4], [0.7, 0.7], [0.5, 0.2]])
+@pytest.mark.parametrize("q", [1.0, 0.2])
+def test_no_hockey_stick_exceeds_what_stands_for_it(keep, sizes, q):
+    """Vectors within |v_j| <= max(sizes), and of the L2 norm of `sizes`."""
+    time = max(sizes) ** 2
+    full = sum(size**2 for size in sizes) / time
+    for delta in (0.1, 1e-3, 1e-8):
+        clock = masked_loss.clock_bound(keep, time, full, delta)
+        assert clock <= full * time
+        for epsilon in (0.0, 0.02, 0.3, 1.0):
+            # The sampled Gaussian's: at epsilon' with 1 - q + q e^eps' = e^eps.
+            inner = math.log1p(math.expm1(epsilon) / q)
+            limit = q * gaussian.gaussian_delta(inner, clock**-0.5) + delta
+            assert max(hockey_sticks(sizes, keep, q, epsilon)) <= limit + 1e-7
+
+
+@pytest.mark.parametrize(("keep", "time"), [(0.3, 1.0), (0.05, 0.3), (0.8, 2.0)])
+def test_the_exponent_is_above_a_simulation_and_close(keep, time):
+    """E_P exp(s int p^2) by 20,000 paths of the posterior."""
+    rng = np.random.default_rng(2)
+    paths, steps = 20_000, 200
+    kept = rng.random(paths) < keep
+    logit = np.full(paths, special.logit(keep))
+    integral = np.zeros(paths)
+    for _ in range(steps):
+        noise = rng.normal(size=paths) * math.sqrt(time / steps)
+        before = special.expit(logit)
+        logit += noise + (kept - 0.5) * time / steps
+        after = special.expit(logit)
+        integral += (before**2 + after**2) / 2 * time / steps
+    found = masked_loss._log_exponential(keep, time)
+    exponents = masked_loss._EXPONENTS / time
+    for s, bound in list(zip(exponents, found))[:20:4]:
+        sample = np.exp(s * integral)
+        mean = sample.mean()
+        spread = 4 * sample.std() / math.sqrt(paths)
+        assert bound >= math.log(mean - spread)
+        assert bound <= 1.03 * math.log(mean + spread)
+
+
+def test_the_exponent_is_convex_in_the_time_and_rises_with_what_is_kept():
+    """As the worst vector needs it, up to the error of the bound."""
+    times = np.array([0.1, 0.2, 0.3])
+    rows = np.array([masked_loss._log_exponential(0.2, t) for t in times])
+    s = 30.0
+    values = [
+        np.interp(s, masked_loss._EXPONENTS / t, row) for t, row in zip(times, rows)
+    ]
+    assert values[1] <= (values[0] + values[2]) / 2
+    more = masked_loss._log_exponential(0.25, 0.2)
+    assert np.all(more > rows[1])
+
+
+def test_finer_steps_only_lower_the_bound(monkeypatch):
+    coarse = masked_loss._log_exponential(0.1, 0.5)
+    monkeypatch.setattr(masked_loss, "_STEPS", 128)
+    fine = masked_loss._log_exponential.__wrapped__(0.1, 0.5)
+    assert np.all(fine[:25] <= coarse[:25] + 1e-9)
+    assert np.all(fine[:20] >= 0.97 * coarse[:20])
+
+
+class TestClock:
+    def test_everything_kept_is_the_gaussian(self):
+        found = masked_loss.clock_bound(1 - 1e-9, 0.04, 25.0, 1e-6)
+        assert 0.999 < found <= 1.0 + 1e-12
+
+    @pytest.mark.parametrize("time", [1e-300, 1e-9, 1e4, math.inf])
+    def test_any_time_has_a_bound(self, time):
+        for keep in (1e-300, 0.01, 0.5):
+            found = masked_loss.clock_bound(keep, time, 10.0, 1e-9)
+            assert 0 <= found <= 10 * time
+
+    def test_many_small_coordinates_act_as_their_mean(self):
+        """K to infinity at equal z: V* goes to 1/z^2 = (gamma Delta2 / sigma)^2."""
+        excess = [
+            masked_loss.clock_bound(0.1, 100 / full, full, 1e-6) - 1
+            for full in (1e4, 1e5, 1e6)
+        ]
+        assert 0 < excess[2] < excess[1] < excess[0] < 0.2
+
+    def test_a_smaller_delta_costs_more(self):
+        found = [masked_loss.clock_bound(0.1, 0.01, 1e4, d) for d in (1e-2, 1e-9)]
+        assert found[0] < found[1]
+
+
+def training(z, keep, q, rounds):
+    ratio = math.sqrt(2 * math.log(MODEL * 100) / MODEL)
+    event = accounting.SparsifiedGaussianDpEvent(z, keep, ratio, MODEL, q)
+    return dp_accounting.SelfComposedDpEvent(event, rounds)
+
+
+class TestEpsilon:
+    @pytest.mark.parametrize(
+        ("z", "q", "rounds", "delta"),
+        [(2.035, 0.5, 60, 1e-3), (1.085, 0.03, 1500, 1e-5)],
+    )
+    def test_trainings_with_an_epsilon_of_eight(self, z, q, rounds, delta):
+        run = training(z, 0.01, q, rounds)
+        tight = accounting.epsilon(run, delta, method="tight")
+        assert tight.method == "stopped-pld"
+        assert 7.8 < tight.epsilon < 8.0
+        assert tight.epsilon < accounting.epsilon(run, delta).epsilon
+        # Nothing dropped: the Gaussian's own, which is less.
+        plain = accounting.epsilon(training(z, 1.0, q, rounds), delta, method="tight")
+        assert plain.epsilon < tight.epsilon
+
+    def test_a_stream_is_one_release(self):
+        ratio = math.sqrt(2 * math.log(MODEL * 100) / MODEL)
+        stream = accounting.SparsifiedMatrixFactorizationDpEvent(
+            2.46, 0.01, ratio, MODEL
+        )
+        run = dp_accounting.SelfComposedDpEvent(stream, 16)
+        found = accounting.epsilon(run, 1e-5, method="tight")
+        assert found.method == "stopped-exact-gaussian"
+        assert 7.9 < found.epsilon < 8.0
+
+    def test_beside_plain_gaussians_and_within_a_run(self):
+        parts = [training(3.0, 0.1, 0.1, 5), dp_accounting.GaussianDpEvent(5.0)]
+        both = dp_accounting.ComposedDpEvent(parts)
+        run = accounting.RunDpEvent(both, [accounting.Relation.ADD_OR_REMOVE_ONE])
+        found = accounting.epsilon(run, 1e-5, method="tight")
+        alone = accounting.epsilon(parts[1], 1e-5, method="tight")
+        assert alone.epsilon < found.epsilon < accounting.epsilon(run, 1e-5).epsilon
+
+    def test_without_the_l2_bound_all_coordinates_stand_at_theirs(self):
+        ratio = 0.1
+        l2 = accounting.SparsifiedGaussianDpEvent(2.0, 0.2, ratio, 100)
+        linf = accounting.LinfSparsifiedGaussianDpEvent(2.0, 0.2, ratio, 100)
+        more = accounting.LinfSparsifiedGaussianDpEvent(2.0, 0.2, ratio, 200)
+        values = [
+            accounting.epsilon(e, 1e-5, method="tight").epsilon
+            for e in (l2, linf, more)
+        ]
+        assert values[0] == pytest.approx(values[1], rel=1e-9)
+        assert values[1] < values[2]
+
+    def test_no_noise_and_other_events(self):
+        silent = accounting.SparsifiedGaussianDpEvent(0.0, 0.2, 0.1, 100)
+        assert accounting.epsilon(silent, 1e-5, method="tight").epsilon == math.inf
+        laplace = dp_accounting.LaplaceDpEvent(1.0)
+        mixed = dp_accounting.ComposedDpEvent([training(1.0, 0.1, 1.0, 1), laplace])
+        for event in (laplace, mixed):
+            assert masked_loss.masked_epsilon(event, 1e-5) is None
