@@ -130,8 +130,18 @@ def clock_bound(
     return min(float(np.min(bounds / (_EXPONENTS / base))), everything)
 
 
+def _sampled(event: dp_accounting.DpEvent) -> dp_accounting.DpEvent:
+    """Returns the event that Poisson sampling around one of dpfl's means."""
+    if not isinstance(event, dp_accounting.PoissonSampledDpEvent):
+        return event
+    if not isinstance(event.event, csgm.SparsifiedDpEvent):
+        return event
+    return event.event.poisson_sampled(event.sampling_probability) or event
+
+
 def _masked_releases(event: dp_accounting.DpEvent) -> int:
     """Returns how many releases of a tree drop coordinates."""
+    event = _sampled(event)
     if isinstance(event, adjacency.RunDpEvent):
         return _masked_releases(event.event)
     if isinstance(event, dp_accounting.SelfComposedDpEvent):
@@ -154,6 +164,7 @@ def _stand_in(event: dp_accounting.DpEvent, delta: float) -> dp_accounting.DpEve
         return attr.evolve(event, event=_stand_in(event.event, delta))
     if isinstance(event, dp_accounting.ComposedDpEvent):
         return attr.evolve(event, events=[_stand_in(e, delta) for e in event.events])
+    event = _sampled(event)
     if not _masked_releases(event):
         return event
     if not isinstance(event, csgm.SparsifiedDpEvent) or not event.noise_multiplier:

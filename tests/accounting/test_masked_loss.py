@@ -177,6 +177,14 @@ class TestEpsilon:
         alone = accounting.epsilon(parts[1], 1e-5, method="tight")
         assert alone.epsilon < found.epsilon < accounting.epsilon(run, 1e-5).epsilon
 
+    def test_sampling_around_a_release_is_its_sampling_probability(self):
+        inner = accounting.SparsifiedGaussianDpEvent(3.0, 0.2, 0.1, 500, 0.5)
+        whole = accounting.SparsifiedGaussianDpEvent(3.0, 0.2, 0.1, 500, 0.1)
+        around = dp_accounting.PoissonSampledDpEvent(0.2, inner)
+        found, want = (masked_loss.masked_epsilon(e, 1e-5) for e in (around, whole))
+        assert found[0] == pytest.approx(want[0], rel=1e-9)
+        assert found[0] > 0
+
     def test_without_the_l2_bound_all_coordinates_stand_at_theirs(self):
         ratio = 0.1
         l2 = accounting.SparsifiedGaussianDpEvent(2.0, 0.2, ratio, 100)
