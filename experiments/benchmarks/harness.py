@@ -17,8 +17,19 @@ from collections.abc import Callable, Mapping
 from typing import Any, Optional
 
 import numpy as np
+import psutil
 
 Row = dict[str, Any]
+# Of a row that `compare` returns.
+KEYS = (
+    "name",
+    "seconds_median",
+    "cpu_seconds_median",
+    "repeats",
+    "baseline",
+    "ratio",
+    "cpu_ratio",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,27 +62,46 @@ def compare(
       warm_ups: Calls of each before the first turn, which do not count.
 
     Returns:
-      A row per function, with keys name, seconds_median, repeats, baseline and ratio.
+      A row per function, with `KEYS`; cpu_ratio is None where the clock saw nothing.
     """
     for function in functions.values():
         for _ in range(warm_ups):
             function()
     seconds: dict[str, list[float]] = {name: [] for name in functions}
+    cpu: dict[str, list[float]] = {name: [] for name in functions}
     for _ in range(repeats):
         for name, function in functions.items():
-            start = time.perf_counter()
+            start, cpu_start = time.perf_counter(), cpu_seconds()
             function()
             seconds[name].append(time.perf_counter() - start)
+            cpu[name].append(cpu_seconds() - cpu_start)
+    is_seen = all(cpu[baseline])
     return [
         {
             "name": name,
             "seconds_median": float(np.median(taken)),
+            "cpu_seconds_median": float(np.median(cpu[name])),
             "repeats": repeats,
             "baseline": baseline,
             "ratio": float(np.median(np.divide(taken, seconds[baseline]))),
+            "cpu_ratio": (
+                float(np.median(np.divide(cpu[name], cpu[baseline])))
+                if is_seen
+                else None
+            ),
         }
         for name, taken in seconds.items()
     ]
+
+
+def cpu_seconds() -> float:
+    """Returns the processor time so far of this process and of its workers.
+
+    Others on the machine disturb it less than they do the clock on the wall.
+    """
+    own = psutil.Process()
+    times = [each.cpu_times() for each in (own, *own.children(recursive=True))]
+    return sum(each.user + each.system for each in times)
 
 
 def vectors_alone(dimension: int, clients: int) -> Callable[[], Any]:

@@ -13,15 +13,12 @@ less; memory rows are in bytes. TensorFlow is imported when the rows are measure
 from __future__ import annotations
 
 import dataclasses
-import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Optional
 
-import psutil
-
-from .harness import Row
+from .harness import Row, cpu_seconds
 
 KEEP_FRACTION = 0.01
 
@@ -273,10 +270,10 @@ def measure(names: Sequence[str], settings: Settings) -> list[Row]:
             calls[name]()
         for _ in range(settings.repeats):
             for name, call in calls.items():
-                begun, cpu_begun = time.perf_counter(), cpu_seconds(worker.pid)
+                begun, cpu_begun = time.perf_counter(), cpu_seconds()
                 call()
                 seconds[name].append(time.perf_counter() - begun)
-                cpu[name].append(cpu_seconds(worker.pid) - cpu_begun)
+                cpu[name].append(cpu_seconds() - cpu_begun)
         peaks = dict(zip(MEMORY, worker.peak_memory()))
     rows = [_timed_row(name, seconds, cpu) for name in seconds]
     return rows + [
@@ -284,12 +281,6 @@ def measure(names: Sequence[str], settings: Settings) -> list[Row]:
         for name in MEMORY
         if name in names
     ]
-
-
-def cpu_seconds(worker_pid: int) -> float:
-    """Processor time so far of this process and of the worker."""
-    both = (psutil.Process(pid).cpu_times() for pid in (os.getpid(), worker_pid))
-    return sum(times.user + times.system for times in both)
 
 
 def _timed_row(name: str, seconds: Samples, cpu: Samples) -> Row:

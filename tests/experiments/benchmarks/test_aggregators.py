@@ -15,7 +15,7 @@ def test_rows(tff_context, table):
     names = [row["name"] for row in rows]
     assert len(set(names)) == len(names) > 1
     for row in rows:
-        assert set(row) == {"name", "seconds_median", "repeats", "baseline", "ratio"}
+        assert set(row) == set(harness.KEYS)
         assert row["baseline"] in names
         assert row["seconds_median"] > 0 and row["repeats"] == 2
         assert row["name"] in binary.table([row])

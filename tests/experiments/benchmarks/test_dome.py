@@ -3,7 +3,7 @@
 
 import pytest
 
-from experiments.benchmarks import dome
+from experiments.benchmarks import dome, harness
 
 SMALL = dome.Settings(dimension=50, clients=3, repeats=2)
 
@@ -21,6 +21,6 @@ def test_rows(tff_secure_context, monkeypatch, table):
     names = [row["name"] for row in rows]
     assert len(set(names)) == len(names) > 1
     for row in rows:
-        assert set(row) == {"name", "seconds_median", "repeats", "baseline", "ratio"}
+        assert set(row) == set(harness.KEYS)
         assert row["baseline"] in names
         assert row["seconds_median"] > 0 and row["repeats"] == 2
