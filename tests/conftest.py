@@ -73,6 +73,8 @@ SLOW = (
     "::test_noise_is_what_the_event_says[7-ddg]",
     "aggregators/test_distributed.py::TestCodec"
     "::test_the_survivors_noise_is_the_promised_one",
+    "aggregators/test_distributed.py::TestCodec"
+    "::test_a_message_is_one_rounding_of_the_clipped_rotated_update[12]",
     "aggregators/test_dome.py::TestDdg::test_noise_and_debiasing_are_the_configs",
     "aggregators/test_dome.py::TestNoise"
     "::test_debiasing_takes_the_noise_out_of_the_second_moment",
@@ -82,6 +84,9 @@ SLOW = (
     "::test_noise_on_the_count_is_the_accounted_one",
     "aggregators/test_gaussian.py::TestCodec"
     "::test_noises_of_update_and_count_are_independent",
+    "aggregators/test_integer_audit.py::test_the_codec_stays_below_its_claim[7]",
+    "aggregators/test_integer_audit.py::test_the_codec_stays_below_its_claim[8]",
+    "aggregators/test_integer_audit.py::test_missing_noise_is_found_out",
     "aggregators/test_matrix_factorization.py::test_sgmf_is_unbiased",
     "aggregators/test_matrix_factorization.py"
     "::test_the_epochs_noise_is_a_function_of_its_seed[honaker-full]",
