@@ -66,7 +66,10 @@ def table(rows: Sequence[Row]) -> str:
     lines = [f"{'row':32}" + "".join(f"{word:>9}" for word in head) + "  of"]
     for row in rows:
         if "bytes" in row:
-            lines.append(f"{row['name']:32}{row['bytes'] / 2**20:9.0f} MiB")
+            ratio = (
+                f", {row['ratio']:.3f} of {row['baseline']}" if "ratio" in row else ""
+            )
+            lines.append(f"{row['name']:32}{row['bytes'] / 2**20:9.0f} MiB{ratio}")
             continue
         keys = ("seconds_median", "ratio", "cpu_seconds_median", "cpu_ratio")
         cells = "".join(

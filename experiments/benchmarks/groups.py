@@ -22,6 +22,7 @@ GROUPS = {
     "noise": ("noise_draws", "noise_dense", "noise_recurrences", "noise_aggregators"),
     "sketch": ("sketch_aggregation", "sketches", "integer_noise"),
     "dome": ("dome_rounds", "dome_updates"),
+    "long_run": ("long_run",),
 }
 
 

@@ -1,0 +1,141 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Disturbs trainings in all the ways that are promised to do no harm.
+
+  python -m tools.soak --seed=1
+  python -m tools.soak --seed=1 --mechanisms=gaussian --kills=5 --signals=0 --lines=0
+
+SIGKILL at random moments, over every mechanism; every signal that can be caught, and a
+closed stdout; disks that are full at every size; updates that no honest client sends;
+command lines that no user would write. Whatever went on is compared, bit by bit, with a
+training that nobody disturbed. Prints a table; the exit code is 1 after any fault.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import pathlib
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+
+from tools.soaks import disks, kills, runs, vectors
+
+_ROOT = pathlib.Path(__file__).resolve().parent.parent
+_FUZZ = "tools.fuzz"
+
+
+def arguments(argv: Sequence[str]) -> argparse.Namespace:
+    """Returns what the command line says; 0 leaves a kind of trouble out."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--seed", type=int, default=random.randrange(10**6))
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--loop_kills", type=int, default=500)
+    parser.add_argument("--signals", type=int, default=64)
+    parser.add_argument("--full_disks", type=int, default=25)
+    parser.add_argument("--disk_sizes", type=int, default=1, help="0 for none of them")
+    parser.add_argument("--vectors", type=int, default=10_000)
+    parser.add_argument("--lines", type=int, default=5_000)
+    parser.add_argument("--mechanisms", default=",".join(runs.CASES))
+    parser.add_argument(
+        "--minutes", type=float, default=600, help="no new kill after so many"
+    )
+    return parser.parse_args(argv)
+
+
+def fuzz(seed: int, lines: int) -> kills.Outcome:
+    """Runs the fuzzer of command lines.
+
+    Args:
+      seed: Its seed.
+      lines: How many command lines.
+    """
+    if importlib.util.find_spec(_FUZZ) is None:
+        return kills.Outcome(0, [f"{_FUZZ} is not there"])
+    command = [sys.executable, "-m", _FUZZ, f"--seed={seed}", f"--lines={lines}"]
+    done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True)
+    faults = [line for line in done.stdout.splitlines() if line.startswith("fault")]
+    if done.returncode and not faults:
+        faults = [f"exit code {done.returncode}: {done.stderr[-500:]}"]
+    return kills.Outcome(lines, faults)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Returns the exit code."""
+    asked = arguments(argv)
+    end = time.monotonic() + 60 * asked.minutes
+    print(f"seed {asked.seed}", flush=True)
+    runs.prepare()
+    # Not a TemporaryDirectory: every fork would remove it at its end.
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="soak"))
+    try:
+        return _soak(asked, folder, end)
+    finally:
+        shutil.rmtree(folder)
+
+
+def _soak(asked: argparse.Namespace, folder: pathlib.Path, end: float) -> int:
+    """Runs the parts, and prints a row about each; returns the exit code."""
+    faults: list[str] = []
+    seed = asked.seed
+    names = asked.mechanisms.split(",")
+    parts: list[tuple[str, int, Callable[[], kills.Outcome]]] = [
+        (
+            "full disks, a file system of every size",
+            asked.disk_sizes,
+            lambda: disks.full_at_every_page(folder / "sizes"),
+        ),
+        (
+            "full disks during a training",
+            asked.full_disks,
+            lambda: disks.full_while_training(seed, asked.full_disks, folder),
+        ),
+        (
+            "SIGKILLs of the loop around a process that computes nothing",
+            asked.loop_kills,
+            lambda: kills.kill_loops(asked.loop_kills, seed, folder),
+        ),
+        (
+            "signals, each of those that can be caught",
+            asked.signals,
+            lambda: kills.send_signals(seed, asked.signals, folder),
+        ),
+        (
+            f"SIGKILLs over {len(names)} mechanisms",
+            asked.kills,
+            lambda: kills.kill_all(names, asked.kills, seed, folder, end),
+        ),
+        (
+            "hostile updates through every codec",
+            asked.vectors,
+            # In a fork: TensorFlow may compute nothing here.
+            lambda: kills.Outcome(
+                *runs.fork_call(vectors.hostile, seed, asked.vectors)
+            ),
+        ),
+        ("command lines", asked.lines, lambda: fuzz(seed, asked.lines)),
+    ]
+    for title, wanted, part in parts:
+        if not wanted:
+            continue
+        begun = time.monotonic()
+        found = part()
+        seconds = time.monotonic() - begun
+        row = f"| {title} | {found.count} | {len(found.faults)} | {seconds:.0f} |"
+        print(row, flush=True)
+        for fault in found.faults:
+            print(f"    {fault}", flush=True)
+        faults += found.faults
+    left = runs.left_behind()
+    print(f"| processes left behind | | {len(left)} | |", flush=True)
+    return int(bool(faults or left))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,144 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Disks that are full, at every size that a run needs: small file systems in memory.
+
+They are mounted in a namespace of this process's own, for which no privileges are
+needed where the system lets users have one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import pathlib
+import random
+import shutil
+
+from tools.soaks import kills, runs
+
+_CLONE_NEWNS = 0x00020000
+_CLONE_NEWUSER = 0x10000000
+_MS_REMOUNT = 32
+_PAGE = 4096
+_ENOUGH_PAGES = 100_000
+_LOOP_ROUNDS = 200
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def full_at_every_page(folder: pathlib.Path) -> kills.Outcome:
+    """Runs the loop on disks of every size up to that which suffices.
+
+    What computes is a stub, so that each takes milliseconds; checkpoints and files are
+    those of any run. After each failure the disk grows and the run goes on.
+
+    Args:
+      folder: A mount point.
+    """
+    return kills.Outcome(*runs.fork_call(_loop_sweep, str(folder)))
+
+
+def full_while_training(seed: int, count: int, folder: pathlib.Path) -> kills.Outcome:
+    """Runs a training on a disk that is full again and again, and grows a little.
+
+    Args:
+      seed: Of how much it grows each time.
+      count: How often it may be full, about.
+      folder: Beside the mount point and the training that nobody disturbs.
+    """
+    untouched = kills.reference(runs.flags_of("gaussian"), folder / "disk-whole")
+    used = sum(f.stat().st_size for f in (folder / "disk-whole").rglob("*"))
+    found = runs.fork_call(_training_sweep, seed, count, used, str(folder))
+    whole = folder / "disk-run"
+    faults = runs.differences(whole, untouched.results) if whole.exists() else []
+    return kills.Outcome(found[0], [*found[1], *faults])
+
+
+def _loop_sweep(name: str) -> tuple[int, list[str]]:
+    from experiments.benchmarks import long_run
+
+    # First, while this process has a single thread.
+    _own_namespace()
+    folder = pathlib.Path(name)
+    folder.mkdir()
+    plan = long_run.make_plan(folder, _LOOP_ROUNDS, checkpoint_every=3)
+    _mount(folder, _ENOUGH_PAGES)
+    long_run.run_stub(plan, folder)
+    expected = runs.record(folder)
+    count, faults = 0, []
+    for pages in range(1, _ENOUGH_PAGES):
+        _unmount(folder)
+        _mount(folder, pages)
+        try:
+            long_run.run_stub(plan, folder)
+            break
+        except OSError as error:
+            count += 1
+            if error.errno != errno.ENOSPC:
+                faults.append(f"{pages} pages: {error!r}")
+        _mount(folder, _ENOUGH_PAGES, _MS_REMOUNT)
+        long_run.run_stub(plan, folder)
+        if runs.record(folder) != expected:
+            faults.append(f"{pages} pages: the resumed run differs")
+    return count, faults
+
+
+def _training_sweep(
+    seed: int, count: int, used: int, name: str
+) -> tuple[int, list[str]]:
+    _own_namespace()
+    runs.adopt_orphans()
+    draw = random.Random(f"{seed} disk")
+    flags = runs.flags_of("gaussian")
+    disk = pathlib.Path(name) / "disk"
+    disk.mkdir()
+    pages, step = 1, max(2, 3 * used // _PAGE // count)
+    _mount(disk, pages)
+    full, faults = 0, []
+    while True:
+        # The log is on another disk.
+        training = runs.start(flags, disk / "run", log=disk.with_name("disk.log"))
+        code = runs.wait(training)
+        faults += [f"full disk: {left} was left" for left in runs.left_behind()]
+        if not code:
+            break
+        full += 1
+        complaints = runs.complaints(training.log, code)
+        # 2 if it is full before there is a folder to work in.
+        if code not in (1, 2):
+            complaints.append(f"exit code {code}")
+        faults += [f"full disk of {pages} pages: {what}" for what in complaints]
+        if full > 20 * count:
+            return full, [*faults, "full disk: it never ends"]
+        pages += draw.randint(1, step)
+        _mount(disk, pages, _MS_REMOUNT)
+    shutil.copytree(disk / "run", pathlib.Path(name) / "disk-run")
+    return full, faults
+
+
+def _own_namespace() -> None:
+    user, group = os.getuid(), os.getgid()
+    _check(_libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNS), "unshare")
+    for file, text in (
+        ("setgroups", "deny"),
+        ("uid_map", f"0 {user} 1"),
+        ("gid_map", f"0 {group} 1"),
+    ):
+        pathlib.Path("/proc/self", file).write_text(text)
+
+
+def _mount(folder: pathlib.Path, pages: int, flags: int = 0) -> None:
+    options = f"size={pages * _PAGE}".encode()
+    path = os.fsencode(folder)
+    _check(_libc.mount(b"none", path, b"tmpfs", flags, options), "mount")
+
+
+def _unmount(folder: pathlib.Path) -> None:
+    _check(_libc.umount2(os.fsencode(folder), 0), "umount")
+
+
+def _check(result: int, call: str) -> None:
+    if result:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), call)

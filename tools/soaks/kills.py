@@ -1,0 +1,312 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Trainings that are killed at random moments, and gone on with until they are done."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import random
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from tools.soaks import runs
+
+# Of the kills, those while a training starts.
+_AT_START = 0.15
+_KILLS_OF_A_RUN = 3
+_LOOP_ROUNDS = 300
+
+
+class Outcome(NamedTuple):
+    """What a part of the soak found.
+
+    Attributes:
+      count: How often there was trouble.
+      faults: A sentence each.
+    """
+
+    count: int
+    faults: list[str]
+
+
+class Reference(NamedTuple):
+    """A training that nobody disturbed.
+
+    Attributes:
+      results: As `runs.results` returns them.
+      start_seconds: Until its first checkpoint.
+      round_seconds: Of a round.
+      end_seconds: From its last checkpoint to its end.
+      rounds: How many it has.
+    """
+
+    results: dict[str, Any]
+    start_seconds: float
+    round_seconds: float
+    end_seconds: float
+    rounds: int
+
+
+def reference(flags: Sequence[str], folder: pathlib.Path) -> Reference:
+    """Runs a training to its end.
+
+    Args:
+      flags: See `runs.start`.
+      folder: Where its results go.
+
+    Raises:
+      RuntimeError: If it fails.
+    """
+    begun = time.monotonic()
+    training = runs.start(flags, folder)
+    times = {}
+    while runs.is_running(training):
+        times.setdefault(runs.newest_round(folder), time.monotonic() - begun)
+        if time.monotonic() - begun > runs.RUN_SECONDS:
+            break
+        time.sleep(0.005)
+    code = runs.wait(training)
+    if code:
+        raise RuntimeError(
+            f"a training that nobody disturbs ended with {code}: "
+            f"{training.log.read_text(errors='replace')[-2000:]}"
+        )
+    total = time.monotonic() - begun
+    rounds = max(runs.newest_round(folder), *times)
+    first = min(at for number, at in times.items() if number)
+    last = times.get(rounds, total)
+    return Reference(
+        runs.results(folder), first, (last - first) / rounds, total - last, rounds
+    )
+
+
+def kill_all(
+    mechanisms: Sequence[str],
+    kills: int,
+    seed: int,
+    folder: pathlib.Path,
+    end: float,
+) -> Outcome:
+    """Kills trainings at moments spread over all their work, mechanism by mechanism.
+
+    Args:
+      mechanisms: Their names; they take turns.
+      kills: How often in all.
+      seed: Of the moments.
+      folder: For the trainings' results.
+      end: When, by `time.monotonic`, no new training is started.
+    """
+    draw = random.Random(f"{seed} kills")
+    references: dict[str, Reference] = {}
+    done, number, faults = 0, 0, []
+    while done < kills and time.monotonic() < end:
+        name = mechanisms[number % len(mechanisms)]
+        number += 1
+        if name not in references:
+            whole = folder / f"{name}-whole"
+            references[name] = reference(runs.flags_of(name), whole)
+        wanted = min(_KILLS_OF_A_RUN, kills - done)
+        killed, found = _killed(
+            name, wanted, references[name], folder / f"{name}-{number}", draw
+        )
+        done += killed
+        faults += found
+        _tell(f"{done} kills, {len(faults)} faults, last {name}")
+    return Outcome(done, faults)
+
+
+def kill_loops(kills: int, seed: int, folder: pathlib.Path) -> Outcome:
+    """Kills runs of the loop around a process that computes nothing.
+
+    They spend their time on checkpoints and files of metrics, so that is where most
+    kills come.
+
+    Args:
+      kills: How often.
+      seed: Of the moments.
+      folder: For the runs' results.
+    """
+    draw = random.Random(f"{seed} loops")
+    whole = folder / "loop-whole"
+    seconds = runs.fork_call(_loop, str(whole))
+    expected = runs.record(whole)
+    done, number = 0, 0
+    faults: list[str] = []
+    while done < kills:
+        number += 1
+        own = folder / f"loop-{number}"
+        for point in sorted(draw.random() for _ in range(_KILLS_OF_A_RUN)):
+            pid = runs.fork(_loop, str(own))
+            target = int(point * _LOOP_ROUNDS)
+            end = time.monotonic() + runs.RUN_SECONDS
+            while runs.newest_round(own) < target and time.monotonic() < end:
+                time.sleep(0.001)
+            time.sleep(draw.random() * 20 * seconds / _LOOP_ROUNDS)
+            os.kill(pid, signal.SIGKILL)
+            done += os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+        runs.fork_call(_loop, str(own))
+        found = runs.record(own)
+        faults += [
+            f"loop: other {key}" for key in expected if found[key] != expected[key]
+        ]
+        shutil.rmtree(own)
+    return Outcome(done, faults)
+
+
+def _loop(name: str) -> float:
+    """Runs the loop of a small plan, or goes on with it; returns how long it took."""
+    from experiments.benchmarks import long_run
+
+    folder = pathlib.Path(name)
+    folder.mkdir(exist_ok=True)
+    plan = long_run.make_plan(folder, _LOOP_ROUNDS, checkpoint_every=5)
+    begun = time.monotonic()
+    long_run.run_stub(plan, folder)
+    return time.monotonic() - begun
+
+
+def _tell(sentence: str) -> None:
+    print(sentence, file=sys.stderr, flush=True)
+
+
+def _killed(
+    mechanism: str,
+    wanted: int,
+    untouched: Reference,
+    folder: pathlib.Path,
+    draw: random.Random,
+) -> tuple[int, list[str]]:
+    """Kills one training so often, or until it is done; returns how often it was."""
+    flags, done = runs.flags_of(mechanism), 0
+    faults: list[str] = []
+    for point in sorted(draw.random() for _ in range(wanted)):
+        training = runs.start(flags, folder)
+        await_moment(training, point, untouched, draw)
+        os.kill(training.pid, signal.SIGKILL)
+        code = runs.wait(training)
+        faults += [f"{mechanism}: {left} was left" for left in runs.left_behind()]
+        if code != -signal.SIGKILL:
+            # It was done before the kill.
+            break
+        done += 1
+    return done, faults + finish(mechanism, flags, folder, untouched)
+
+
+def finish(
+    name: str, flags: Sequence[str], folder: pathlib.Path, untouched: Reference
+) -> list[str]:
+    """Goes on with a training to its end; returns in what it differs from another."""
+    training = runs.start(flags, folder)
+    code = runs.wait(training)
+    faults = [f"{name}: {left} was left" for left in runs.left_behind()]
+    if code:
+        tail = training.log.read_text(errors="replace")[-1000:]
+        return [*faults, f"{name}: the resumed training ended with {code}: {tail}"]
+    found = runs.differences(folder, untouched.results)
+    return faults + [f"{name}: {difference}" for difference in found]
+
+
+def await_moment(
+    training: runs.Training, point: float, untouched: Reference, draw: random.Random
+) -> None:
+    """Waits until a training is at a point of its work, or has ended.
+
+    Args:
+      training: It.
+      point: In [0, 1); where in the work of all rounds and of the end.
+      untouched: Says how long that takes.
+      draw: For the moment between two checkpoints, or during the start.
+    """
+    end = time.monotonic() + runs.RUN_SECONDS
+    if draw.random() < _AT_START:
+        end = time.monotonic() + draw.random() * untouched.start_seconds
+        while time.monotonic() < end and runs.is_running(training):
+            time.sleep(0.005)
+        return
+    seconds = untouched.round_seconds * untouched.rounds
+    at = point * (seconds + untouched.end_seconds)
+    target, delay = untouched.rounds, at - seconds
+    if at < seconds:
+        target = max(1, int(at / untouched.round_seconds) // 2 * 2)
+        delay = draw.random() * 2 * untouched.round_seconds
+    # One that goes on has its newest checkpoint before it has begun.
+    before = runs.newest_round(training.folder)
+    while time.monotonic() < end and runs.is_running(training):
+        newest = runs.newest_round(training.folder)
+        log = training.log.read_text(errors="replace") if training.log.exists() else ""
+        if newest >= target and (newest > before or "going on after" in log):
+            break
+        time.sleep(0.002)
+    time.sleep(delay)
+
+
+def send_signals(seed: int, count: int, folder: pathlib.Path) -> Outcome:
+    """Sends signals at random moments, every one that a process can catch.
+
+    Args:
+      seed: Of the moments, and of the signals if not all are sent.
+      count: How many of them, at most.
+      folder: For the trainings' results.
+    """
+    draw = random.Random(f"{seed} signals")
+    uncatchable = {signal.SIGKILL, signal.SIGSTOP}
+    every = sorted(set(signal.valid_signals()) - uncatchable)
+    chosen = every if count >= len(every) else draw.sample(every, count)
+    flags = [*runs.flags_of("gaussian"), "--rounds=60"]
+    untouched = reference(flags, folder / "signals-whole")
+    faults: list[str] = []
+    number, own = 0, folder / "signals-0"
+    for which in chosen:
+        before = runs.newest_round(own)
+        if before >= untouched.rounds - 6:
+            faults += finish(f"signal run {number}", flags, own, untouched)
+            number += 1
+            own, before = folder / f"signals-{number}", 0
+        training = runs.start(flags, own)
+        while runs.is_running(training) and runs.newest_round(own) <= before:
+            time.sleep(0.005)
+        time.sleep(draw.random() * 2 * untouched.round_seconds)
+        os.kill(training.pid, which)
+        code = runs.wait(training)
+        if code not in _documented(which):
+            faults.append(f"signal {int(which)}: exit code {code}")
+        if "Traceback" in training.log.read_text(errors="replace"):
+            faults.append(f"signal {int(which)}: a traceback")
+        for left in runs.left_behind():
+            faults.append(f"signal {int(which)}: {left} was left")
+    faults += finish(f"signal run {number}", flags, own, untouched)
+    return Outcome(len(chosen), faults + _closed_stdout(flags, folder, untouched))
+
+
+def _documented(which: int) -> tuple[int, ...]:
+    """Returns the exit codes that a signal may give; a shell says 128 + n for -n."""
+    if which == signal.SIGINT:
+        return (130,)
+    no_end = {
+        *(signal.SIGCHLD, signal.SIGCONT, signal.SIGURG, signal.SIGWINCH),
+        # Python ignores these.
+        *(signal.SIGPIPE, signal.SIGXFSZ),
+        # Nobody could go on with a training in a session of its own.
+        *(signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU),
+    }
+    return (0,) if which in no_end else (-which,)
+
+
+def _closed_stdout(
+    flags: Sequence[str], folder: pathlib.Path, untouched: Reference
+) -> list[str]:
+    """Starts a training to which nobody listens; it says so and can be gone on with."""
+    readable, writable = os.pipe()
+    os.close(readable)
+    own = folder / "closed"
+    code = runs.wait(runs.start(flags, own, stdout=writable))
+    os.close(writable)
+    faults = [] if code == 141 else [f"closed stdout: exit code {code}"]
+    faults += [f"closed stdout: {left} was left" for left in runs.left_behind()]
+    return faults + finish("closed stdout", flags, own, untouched)

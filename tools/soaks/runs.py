@@ -1,0 +1,337 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Trainings to be disturbed: forked after the imports, ended, and compared bit by bit.
+
+The imports of a training take longer than its rounds. So they are done once, in this
+process, which then computes nothing; each training is a fork of it that runs the train
+binary from its flags to its exit code.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import io
+import json
+import os
+import pathlib
+import resource
+import signal
+import sys
+import time
+import traceback
+import zipfile
+from collections.abc import Sequence
+from typing import Any, NamedTuple, NoReturn, Optional
+
+import psutil
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_libc = ctypes.CDLL(None, use_errno=True)
+# Longest that a training of a soak may take, and what a kill leaves may live on.
+RUN_SECONDS = 300.0
+_LINGER_SECONDS = 3.0
+_UNEXPECTED = 99
+
+BASE = (
+    *("--task=synthetic", "--model=small_cnn", "--num_clients=8", "--cohort_size=4"),
+    *("--examples_per_client=2", "--batch_size=2", "--num_test_examples=4"),
+    *("--rounds=16", "--checkpoint_every=2", "--eval_every=3", "--seed=5"),
+    *("--accountant=rdp", "--noise_multiplier=1", "--noprogress", "--concurrency=2"),
+)
+ONCE = ("--participation=once_per_epoch", "--num_clients=16")
+FIXED = ("--participation=fixed",)
+_SKETCH = ("--bits=20", "--compression_rate=4")
+# What a mechanism cannot do without, by its name.
+CASES: dict[str, tuple[str, ...]] = {
+    "none": (),
+    "gaussian": ("--adaptive_clipping",),
+    "l2_csgm": ("--compression_rate=20",),
+    "linf_csgm": ("--keep_fraction=0.1",),
+    "distributed_discrete_gaussian": (*FIXED, "--bits=20"),
+    "distributed_skellam": (*FIXED, "--bits=20"),
+    "sketched_ddg": (*FIXED, *_SKETCH),
+    "project_and_perturb": _SKETCH[1:],
+    "sparse_recovery": (*FIXED, "--bits=20", "--sparsity=1"),
+    "dome": (*FIXED, "--sketch_size=8", "--server_momentum=0"),
+    "dome_ddg": (*FIXED, "--sketch_size=8", "--server_momentum=0", "--bits=20"),
+    "matrix_factorization": ONCE,
+    "sgmf": (*ONCE, "--keep_fraction=0.1"),
+}
+
+
+def prepare() -> None:
+    """Imports all that a training needs, and adopts what trainings leave behind.
+
+    To be called once, before any fork; nothing may be computed here afterwards, since
+    TensorFlow's threads do not survive a fork.
+    """
+    from experiments import start
+
+    start.import_tensorflow()
+    import matplotlib.backends.backend_agg
+    import tensorflow as tf
+    import tensorflow_federated  # noqa: F401
+
+    tf.get_logger().setLevel("ERROR")
+    from dpfl.training import adam, evaluation, plots, worker  # noqa: F401
+    from experiments import train  # noqa: F401
+
+    del matplotlib
+    adopt_orphans()
+
+
+def adopt_orphans() -> None:
+    """Makes this process the parent of what its children leave behind."""
+    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def flags_of(mechanism: str) -> list[str]:
+    """Returns the flags of a small training with a mechanism."""
+    base = [f for f in BASE if mechanism != "none" or "noise_multiplier" not in f]
+    return [*base, f"--mechanism={mechanism}", *CASES[mechanism]]
+
+
+class Training(NamedTuple):
+    """A training that was started.
+
+    Attributes:
+      pid: Of its process.
+      folder: Its results'.
+      log: What it prints.
+    """
+
+    pid: int
+    folder: pathlib.Path
+    log: pathlib.Path
+
+
+def start(
+    flags: Sequence[str],
+    folder: pathlib.Path,
+    *,
+    stdout: Optional[int] = None,
+    log: Optional[pathlib.Path] = None,
+) -> Training:
+    """Starts the train binary in a fork.
+
+    Args:
+      flags: Its flags, without --output_dir.
+      folder: Where its results go.
+      stdout: Descriptor for what it prints; None for the log.
+      log: For what it says; a file beside the folder if not given.
+    """
+    log = log or folder.with_name(f"{folder.name}.log")
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if not pid:
+        _become_training([*flags, f"--output_dir={folder}"], log, stdout)
+    return Training(pid, folder, log)
+
+
+def fork(function: Any, *arguments: Any, into: Optional[int] = None) -> int:
+    """Starts a function in a fork that ends with it.
+
+    Args:
+      function: What it returns must be JSON.
+      *arguments: For it.
+      into: Descriptor that its result is written to; None to drop it.
+
+    Returns:
+      The process id, to be waited for.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        end_with_parent()
+        result = function(*arguments)
+        if into is not None:
+            with os.fdopen(into, "w") as file:
+                json.dump(result, file)
+        os._exit(0)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(_UNEXPECTED)
+
+
+def fork_call(function: Any, *arguments: Any) -> Any:
+    """Returns what a function returns in a fork, by way of JSON.
+
+    Args:
+      function: See `fork`.
+      *arguments: For it.
+
+    Raises:
+      RuntimeError: If it raised, or its process ended otherwise.
+    """
+    readable, writable = os.pipe()
+    pid = fork(function, *arguments, into=writable)
+    os.close(writable)
+    with os.fdopen(readable) as file:
+        text = file.read()
+    status = os.waitpid(pid, 0)[1]
+    if status:
+        raise RuntimeError(f"{function.__name__} ended with status {status}")
+    return json.loads(text)
+
+
+def wait(training: Training, seconds: float = RUN_SECONDS) -> int:
+    """Returns how a training ended: its exit code, or minus the signal's number.
+
+    Args:
+      training: From `start`.
+      seconds: After which it is killed.
+    """
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        pid, status = os.waitpid(training.pid, os.WNOHANG)
+        if pid:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.005)
+    os.kill(training.pid, signal.SIGKILL)
+    return os.waitstatus_to_exitcode(os.waitpid(training.pid, 0)[1])
+
+
+def is_running(training: Training) -> bool:
+    """Returns whether a training goes on; it can be waited for afterwards."""
+    flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
+    return os.waitid(os.P_PID, training.pid, flags) is None
+
+
+def newest_round(folder: pathlib.Path) -> int:
+    """Returns the round of the newest checkpoint, 0 if there is none."""
+    names = (p.name for p in folder.glob("checkpoints/checkpoint-*"))
+    return max((int(name.split("-")[1]) for name in names), default=0)
+
+
+def left_behind() -> list[str]:
+    """Returns what still runs of trainings that have ended; it is killed then."""
+    end = time.monotonic() + _LINGER_SECONDS
+    while True:
+        alive = []
+        for child in psutil.Process().children(recursive=True):
+            try:
+                if child.status() == psutil.STATUS_ZOMBIE:
+                    os.waitpid(child.pid, os.WNOHANG)
+                else:
+                    alive.append(child)
+            except (psutil.NoSuchProcess, ChildProcessError):
+                continue
+        if not alive or time.monotonic() > end:
+            break
+        time.sleep(0.02)
+    names = [f"process {child.pid} ({child.name()})" for child in alive]
+    for child in alive:
+        child.kill()
+    return names
+
+
+def results(folder: pathlib.Path) -> dict[str, Any]:
+    """Returns all that equal trainings have in common, to the last bit."""
+    return {**record(folder), "model": model_bits(folder / "model.keras")}
+
+
+def record(folder: pathlib.Path) -> dict[str, Any]:
+    """Returns the same of a run of the loop, which leaves no model."""
+    from dpfl.training import checkpoint
+
+    newest = checkpoint.CheckpointStore(folder / "checkpoints").load_newest()
+    info = newest.info if newest else {}
+    names = sorted(p.name for p in (folder / "checkpoints").glob("checkpoint-*"))
+    return {
+        "metrics.csv": (folder / "metrics.csv").read_bytes(),
+        "checkpoints": names,
+        "state": [a.tobytes() for a in newest.arrays] if newest else None,
+        "rows": json.dumps([info.get("tally"), info.get("rows")]),
+        "TensorBoard": events(folder),
+    }
+
+
+def differences(folder: pathlib.Path, expected: dict[str, Any]) -> list[str]:
+    """Returns the names of the results in which a training differs from another."""
+    try:
+        found = results(folder)
+    except (OSError, ValueError) as error:
+        return [f"its results cannot be read ({error})"]
+    return [f"other {name}" for name in expected if found[name] != expected[name]]
+
+
+def model_bits(path: pathlib.Path) -> dict[str, bytes]:
+    """Returns the weights in a .keras file by their name."""
+    import h5py
+
+    found: dict[str, bytes] = {}
+    with zipfile.ZipFile(path) as archive:
+        content = io.BytesIO(archive.read("model.weights.h5"))
+    with h5py.File(content) as file:
+        file.visititems(
+            lambda name, item: (
+                found.update({name: item[()].tobytes()})
+                if isinstance(item, h5py.Dataset)
+                else None
+            )
+        )
+    return found
+
+
+def events(folder: pathlib.Path) -> list[tuple[int, str, float]]:
+    """Returns (round, name, value) of all events, without their wall time."""
+    import tensorflow as tf
+
+    found = []
+    for path in sorted(folder.glob("tensorboard/*tfevents*")):
+        for event in tf.compat.v1.train.summary_iterator(str(path)):
+            found += [(event.step, v.tag, v.simple_value) for v in event.summary.value]
+    return found
+
+
+def complaints(log: pathlib.Path, code: int) -> list[str]:
+    """Returns what is wrong with the way in which a training says that it failed."""
+    text = log.read_text(errors="replace")
+    if "Traceback" in text:
+        return ["a traceback"]
+    lines = [line for line in text.splitlines() if line.startswith("error: ")]
+    return [] if len(lines) == 1 or not code else [f"{len(lines)} sentences of error"]
+
+
+def end_with_parent() -> None:
+    """Asks the kernel to kill this process when its parent ends."""
+    _libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+
+
+def _become_training(
+    flags: Sequence[str], log: pathlib.Path, stdout: Optional[int]
+) -> NoReturn:
+    """Runs the train binary and ends this process with its exit code."""
+    code = _UNEXPECTED
+    try:
+        end_with_parent()
+        os.setsid()
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        os.dup2(output if stdout is None else stdout, 1)
+        os.dup2(output, 2)
+        sys.argv = ["dpfl-train", *flags]
+        from experiments import train
+
+        try:
+            train.run()
+            code = 0
+        except SystemExit as ended:
+            code = ended.code if isinstance(ended.code, int) else int(bool(ended.code))
+        except BaseException:
+            traceback.print_exc()
+            code = 1
+        # As the interpreter does at its end.
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(code)

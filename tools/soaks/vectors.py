@@ -1,0 +1,187 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Updates that no honest client sends, through every codec, without TFF.
+
+Of each round it is asked that the mean, the state and the measurements are finite; of
+each message that it differs from that of an update that counts as none, under the same
+randomness, by no more than the bound that the noise is made for.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tools.soaks import kills
+
+_DIMENSION, _COHORT = 64, 8
+_MAX = float(np.finfo(np.float32).max)
+_TINY = float(np.finfo(np.float32).tiny)
+# A kind of update: what may stand at a coordinate.
+_KINDS: dict[str, tuple[float, ...]] = {
+    "nan": (np.nan, 0.0, 1.0),
+    "infinite": (np.inf, -np.inf, 1.0),
+    "huge": (_MAX, -_MAX, 1e30),
+    "subnormal": (_TINY / 4, -_TINY / 1024, 1e-45),
+    "squares overflow": (1e19, -2e19, 3e18),
+    "mixed": (np.nan, np.inf, -_MAX, _TINY / 2, 0.0, -0.0, 1e30, -1e-30, 1.0),
+    "mixed, finite": (_MAX, -_MAX, _TINY / 2, -0.0, 1e19, 1e-30, -1.0),
+}
+
+
+def mechanism_cases() -> list[Any]:
+    """Returns a configuration of each mechanism, some with options."""
+    from dpfl import mechanisms
+
+    n, sketch = _COHORT, {"compression_rate": 2.0, "sketch_length": 16}
+    epoch = {
+        **{"cohort_size": n, "clip_norm": 1.0, "noise_multiplier": 0.3},
+        **{"rounds_per_epoch": 4, "matrix_method": "blt", "matrix_buffers": 2},
+    }
+    return [
+        mechanisms.NoMechanism(n),
+        mechanisms.Gaussian(n, 1.0, 0.3),
+        mechanisms.Gaussian(n, 1.0, 0.3, adaptive_clipping=True),
+        mechanisms.L2Csgm(n, 1.0, 0.5, 0.3),
+        mechanisms.LinfCsgm(n, 1.0, 0.5, 0.3, rotation="dft"),
+        mechanisms.DistributedDiscreteGaussian(n, 1.0, 0.3, 20),
+        mechanisms.DistributedSkellam(n, 1.0, 0.3, 20, adaptive_clipping=True),
+        mechanisms.SketchedDdg(n, 1.0, 0.3, 20, threshold=1.0, **sketch),
+        mechanisms.SparseRecovery(n, 1.0, 0.3, 20, sparsity=1),
+        mechanisms.ProjectAndPerturb(n, 1.0, 0.3, 2.0, sketch_length=16),
+        mechanisms.Dome(n, 1.0, 0.3, 8),
+        mechanisms.DomeDdg(n, 1.0, 0.3, 8, bits=20),
+        mechanisms.MatrixFactorization(**epoch, matrix_momentum=0.5),
+        mechanisms.Sgmf(**epoch, keep_fraction=0.5),
+    ]
+
+
+def hostile(seed: int, count: int) -> kills.Outcome:
+    """Sends hostile updates through every codec.
+
+    Args:
+      seed: Of the updates.
+      count: How many in all, at least.
+    """
+    cases = mechanism_cases()
+    rounds = -(-count // (len(cases) * _COHORT))
+    faults: list[str] = []
+    for config in cases:
+        draw = np.random.default_rng([seed, len(faults)])
+        one = _Aggregation(config)
+        for number in range(rounds):
+            faults += [f"{config.name}: {what}" for what in one.round(draw, number)]
+    return kills.Outcome(rounds * len(cases) * _COHORT, faults)
+
+
+class _Aggregation:
+    """The rounds of one mechanism, each with the state that the one before left."""
+
+    def __init__(self, config: Any):
+        import tensorflow as tf
+
+        from dpfl import mechanisms
+        from dpfl.aggregators import registry
+
+        self._codec = registry.make_codec(config, _DIMENSION)
+        self._state = self._codec.initial_state()
+        # Two numbers next to the largest have no sum where nothing is clipped.
+        self._has_clip = not isinstance(config, mechanisms.NoMechanism)
+        # Compiled once each, so that a round takes milliseconds.
+        self._share = tf.function(self._shared)
+        self._encode = tf.function(self._encoded)
+        self._decode = tf.function(self._codec.decode, reduce_retracing=True)
+
+    def round(self, draw: np.random.Generator, number: int) -> list[str]:
+        """Returns what is wrong with a round of hostile updates."""
+        import tensorflow as tf
+
+        kinds = [str(draw.choice(list(_KINDS))) for _ in range(_COHORT)]
+        updates = np.stack([_update(draw, kind) for kind in kinds])
+        if not self._has_clip:
+            updates /= np.float32(2 * _COHORT)
+        seed = tf.constant([number, 99], tf.int64)
+        shared = self._share(self._state, seed)
+        total, sums, faults = self._codec.zero(), None, []
+        for index, (kind, update) in enumerate(zip(kinds, updates)):
+            own = tf.constant([number, index], tf.int64)
+            message, mine = self._encode(update, shared, own)
+            # What counts as no update is one that is not a number.
+            nothing, _ = self._encode(np.full_like(update, np.nan), shared, own)
+            if self._has_clip:
+                moved, bound = shift(self._codec, message, nothing)
+                if moved > bound:
+                    faults.append(f"{kind} moves the sum by {moved}, above {bound}")
+            total = self._codec.accumulate(total, message)
+            sums = mine if sums is None else tf.nest.map_structure(tf.add, sums, mine)
+        noise_seed = tf.constant([number, -1], tf.int64)
+        decoded = self._decode(self._state, total, sums, shared, noise_seed)
+        self._state = decoded.state
+        found = {
+            "mean": decoded.mean,
+            **{f"state {name}": part for name, part in decoded.state.items()},
+            **decoded.measurements,
+        }
+        for name, part in found.items():
+            if not np.isfinite(np.asarray(part, np.float64)).all():
+                faults.append(f"{name} is not finite after round {number}")
+        return faults
+
+    def _shared(self, state: Any, seed: Any) -> Any:
+        return self._codec.expand(self._codec.broadcast(state, seed))
+
+    def _encoded(self, update: Any, shared: Any, own: Any) -> tuple[Any, Any]:
+        """Returns a client's message, and the scalars that go with it."""
+        import tensorflow as tf
+
+        from dpfl.aggregators import measurements
+
+        codec = self._codec
+        padded = tf.pad(update, [[0, codec.input_length - _DIMENSION]])
+        encoded = codec.encode(padded, shared, own)
+        bits = codec.message_bits(encoded.message)
+        sums = measurements.client_sums(encoded.normed, bits, encoded.sums)
+        return encoded.message, sums
+
+
+def _update(draw: np.random.Generator, kind: str) -> np.ndarray:
+    """Returns float32[d] of a kind, now and then in a single coordinate."""
+    update = draw.choice(_KINDS[kind], _DIMENSION).astype(np.float32)
+    if draw.random() < 0.3:
+        honest = draw.normal(size=_DIMENSION).astype(np.float32)
+        honest[draw.integers(_DIMENSION)] = update[0]
+        return honest
+    return update
+
+
+def shift(codec: Any, message: Any, plain: Any) -> tuple[int, int]:
+    """Returns by how much a message moves the integers of a sum, and the bound on it.
+
+    Args:
+      codec: A `dpfl.aggregators.codec.Codec` with integers of some kind.
+      message: A client's.
+      plain: The same client's for an update that counts as none.
+
+    Returns:
+      The squared norm of the difference, in steps, and the largest that is allowed.
+    """
+    found, bits = [], 32
+    for part in (message, plain):
+        # The codecs around one of integers add names.
+        while isinstance(part, dict):
+            names = [name for name in ("values", "update") if name in part]
+            part = part[names[0]]
+        found.append(np.asarray(part, np.int64))
+    inner = codec
+    while not (hasattr(inner, "_sum") or hasattr(inner, "_grid")):
+        inner = inner.inner if hasattr(inner, "inner") else inner._inner
+    if hasattr(inner, "_grid"):
+        grid, bits = inner._grid, inner._config.bits
+    else:
+        grid = inner._sum.grid
+    # Integers are residues, shares of noise are the same in both.
+    half = 1 << (bits - 1)
+    steps = (found[0] - found[1] + half) % (1 << bits) - half
+    return int(np.sum(steps**2)), int(grid.max_squared_norm)
