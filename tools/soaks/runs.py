@@ -39,8 +39,9 @@ BASE = (
     *("--task=synthetic", "--model=small_cnn", "--num_clients=8", "--cohort_size=4"),
     *("--examples_per_client=2", "--batch_size=2", "--num_test_examples=4"),
     *("--rounds=16", "--checkpoint_every=2", "--eval_every=3", "--seed=5"),
-    *("--accountant=rdp", "--noise_multiplier=1", "--noprogress", "--concurrency=2"),
+    *("--noprogress", "--concurrency=2"),
 )
+PRIVATE = ("--accountant=rdp", "--noise_multiplier=1")
 ONCE = ("--participation=once_per_epoch", "--num_clients=16")
 FIXED = ("--participation=fixed",)
 _SKETCH = ("--bits=20", "--compression_rate=4")
@@ -90,8 +91,8 @@ def adopt_orphans() -> None:
 
 def flags_of(mechanism: str) -> list[str]:
     """Returns the flags of a small training with a mechanism."""
-    base = [f for f in BASE if mechanism != "none" or "noise_multiplier" not in f]
-    return [*base, f"--mechanism={mechanism}", *CASES[mechanism]]
+    noise = () if mechanism == "none" else PRIVATE
+    return [*BASE, *noise, f"--mechanism={mechanism}", *CASES[mechanism]]
 
 
 class Training(NamedTuple):

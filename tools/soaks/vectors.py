@@ -10,6 +10,7 @@ randomness, by no more than the bound that the noise is made for.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -90,7 +91,7 @@ class _Aggregation:
         # Two numbers next to the largest have no sum where nothing is clipped.
         self._has_clip = not isinstance(config, mechanisms.NoMechanism)
         # Compiled once each, so that a round takes milliseconds.
-        self._share = tf.function(self._shared)
+        self._share = tf.function(self._shared, reduce_retracing=True)
         self._encode = tf.function(self._encoded)
         self._decode = tf.function(self._codec.decode, reduce_retracing=True)
 
@@ -184,4 +185,8 @@ def shift(codec: Any, message: Any, plain: Any) -> tuple[int, int]:
     # Integers are residues, shares of noise are the same in both.
     half = 1 << (bits - 1)
     steps = (found[0] - found[1] + half) % (1 << bits) - half
-    return int(np.sum(steps**2)), int(grid.max_squared_norm)
+    bound = grid.max_squared_norm
+    if not bound:
+        # Each coordinate of a vector within the clip is rounded up or down.
+        bound = (1 / grid.granularity + steps.size**0.5) ** 2
+    return int(np.sum(steps**2)), math.ceil(bound)

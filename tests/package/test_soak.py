@@ -1,0 +1,98 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""A small soak with a seed; `python -m tools.soak` is the full one."""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+from dpfl import mechanisms
+from tools import soak
+from tools.soaks import kills, runs, vectors
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+NOTHING = {
+    "kills": 0,
+    "loop_kills": 0,
+    "signals": 0,
+    "full_disks": 0,
+    "disk_sizes": 0,
+    "vectors": 0,
+    "lines": 0,
+}
+
+
+def run_soak(**counts):
+    """The rows of a soak by their title: (count, faults)."""
+    arguments = [f"--{name}={count}" for name, count in {**NOTHING, **counts}.items()]
+    done = subprocess.run(
+        [sys.executable, "-m", "tools.soak", "--seed=3", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    rows = re.findall(r"^\| ([^|]+?) \| (\d*) \| (\d+) \|", done.stdout, re.MULTILINE)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert rows[-1] == ("processes left behind", "", "0")
+    return {title: (int(count), int(faults)) for title, count, faults in rows[:-1]}
+
+
+def test_trainings_that_are_killed_end_alike():
+    found = run_soak(kills=2, signals=1, mechanisms="l2_csgm")
+    assert [faults for _, faults in found.values()] == [0, 0]
+    assert [count for count, _ in found.values()] == [1, 2]
+
+
+def test_the_loop_is_killed_and_its_disk_full():
+    found = run_soak(loop_kills=6, disk_sizes=1)
+    (sizes, no_faults), (killed, none_either) = found.values()
+    assert sizes > 20 and killed >= 6 and no_faults == none_either == 0
+
+
+def test_hostile_updates_do_no_harm():
+    found = vectors.hostile(seed=2, count=1)
+    assert found == kills.Outcome(len(vectors.mechanism_cases()) * 8, [])
+
+
+def test_a_client_beyond_the_bound_is_noticed():
+    """The check itself: a clip that is twice what the sum was made for."""
+    one = vectors._Aggregation(mechanisms.Gaussian(8, 1.0, 0.3))
+    message = one._codec.zero()["update"].numpy()
+    grid = one._codec._sum.grid
+    message[0] = int(grid.max_squared_norm**0.5) + 1
+    moved, bound = vectors.shift(one._codec, {"update": message}, one._codec.zero())
+    assert moved > bound == grid.max_squared_norm
+
+
+def test_every_mechanism_is_soaked():
+    assert set(runs.CASES) == set(mechanisms.MECHANISMS)
+    cases = {type(case) for case in vectors.mechanism_cases()}
+    assert cases == set(mechanisms.MECHANISMS.values())
+
+
+def test_a_difference_is_named(tmp_path):
+    assert "cannot be read" in runs.differences(tmp_path, {"model": {}})[0]
+
+
+@pytest.mark.parametrize(
+    "text, code, expected",
+    [
+        ("error: a\n", 1, []),
+        ("", 1, ["0 sentences of error"]),
+        ("error: a\nTraceback (most", 1, ["a traceback"]),
+        ("", 0, []),
+    ],
+)
+def test_how_a_training_fails_is_looked_at(tmp_path, text, code, expected):
+    (tmp_path / "log").write_text(text)
+    assert runs.complaints(tmp_path / "log", code) == expected
+
+
+def test_arguments():
+    assert soak.arguments([]).kills == 200 and soak.arguments([]).vectors == 10_000
+    assert soak.arguments(["--seed=4"]).seed == 4
