@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import NoReturn
 
 import dpfl
+from dpfl import interrupts
 
 BINARIES = "dpfl.experiments"
 COMMANDS = ("train", "privacy", "factorize", "audit", "benchmark", "reproduce")
 # The others say what is missing before they load anything of their own.
 WITHOUT_TFF = ("privacy", "factorize")
 USAGE_EXIT_CODE = 2
-INTERRUPTED_EXIT_CODE = 130
 
 
 def _fail(message: str) -> NoReturn:
@@ -66,7 +66,7 @@ def run_command(command: str) -> None:
     Args:
       command: One of `COMMANDS`.
     """
-    try:
+    with interrupts.at_once():
         if command not in WITHOUT_TFF and "--version" not in sys.argv[1:]:
             try:
                 from dpfl import needs_tff  # noqa: F401
@@ -74,9 +74,6 @@ def run_command(command: str) -> None:
                 _fail(str(error))
         binaries_folder()
         module = importlib.import_module(f"{BINARIES}.{command}")
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        sys.exit(INTERRUPTED_EXIT_CODE)
     module.run()
 
 

@@ -22,13 +22,12 @@ from typing import Any, NoReturn
 
 from absl import app, flags, logging
 
-from dpfl import __version__, files
+from dpfl import __version__, files, interrupts
 
 from . import flag_files
 
 FAULT_EXIT_CODE = 1
 USAGE_EXIT_CODE = 2
-INTERRUPTED_EXIT_CODE = 130
 BROKEN_PIPE_EXIT_CODE = 141
 _HELP = ("--help", "-help", "--helpshort", "-helpshort", "-h", "-?")
 
@@ -206,7 +205,7 @@ def _exit_codes() -> Iterator[None]:
                 sys.stdout.flush()
         except KeyboardInterrupt:
             print("interrupted", file=sys.stderr)
-            sys.exit(INTERRUPTED_EXIT_CODE)
+            sys.exit(interrupts.EXIT_CODE)
         except BrokenPipeError:
             # `binary | head` has seen enough.
             _discard_stdout()

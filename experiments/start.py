@@ -10,6 +10,8 @@ from unittest import mock
 
 from absl import app, flags, logging
 
+from dpfl import interrupts
+
 
 def import_tensorflow() -> None:
     """Imports TensorFlow inside of absl's `app.run`, as if it were outside.
@@ -23,5 +25,6 @@ def import_tensorflow() -> None:
         logging.set_verbosity(logging.WARNING)
     # Missing GPUs are reported as errors otherwise.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    with mock.patch.object(app, "call_after_init", lambda callback: None):
+    without_callback = mock.patch.object(app, "call_after_init", lambda callback: None)
+    with interrupts.at_once(), without_callback:
         import tensorflow  # noqa: F401

@@ -194,6 +194,7 @@ def _compute(rounds: int, fields: MatrixFields) -> fact.Factorization:
     }
     if fields.matrix_cache is None:
         return fact.compute(workload, fields.matrix_method, **params)
+    files.output_folder("matrix_cache", fields.matrix_cache)
     return fact.Cache(fields.matrix_cache).get(workload, fields.matrix_method, **params)
 
 

@@ -43,6 +43,7 @@ REFUSED = {
         "compare --epsilon=8 --plot=a.png --output=a.png": "--plot must be another file than --output, found a.png",
         f"calibrate --epsilon=8 --mechanism=matrix_factorization {ONCE} --rounds_per_epoch=100000 --rounds=100000 --population=10000000": "rounds must be at most 8192 where a matrix of them has to be written out",
         f"{EPSILON} --mechanism=matrix_factorization {ONCE} --rounds_per_epoch=4 --population=400 --matrix_file=pipe": "matrix_file must be a regular file, found the pipe pipe",
+        f"{EPSILON} --mechanism=matrix_factorization {ONCE} --rounds_per_epoch=4 --population=400 --matrix_cache=/proc/version": "matrix_cache must be a folder that can be written, found /proc/version",
     },
     "factorize": {
         "compute --rounds=100000": "rounds must be at most 8192 where a matrix of them has to be written out, found 100000",
@@ -168,7 +169,8 @@ def test_an_interrupt_during_imports_has_no_traceback(tmp_path):
     (tmp_path / "slow").mkdir()
     (tmp_path / "slow" / "__init__.py").write_text("")
     (tmp_path / "slow" / "privacy.py").write_text(
-        "import time\nprint('begun', flush=True)\ntime.sleep(60)\n"
+        "import time\nprint('begun', flush=True)\n"
+        "try:\n  time.sleep(60)\nexcept BaseException:\n  raise ImportError('lost')\n"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", INTERRUPTED.format(folder=str(tmp_path))],
