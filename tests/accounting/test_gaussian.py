@@ -185,7 +185,6 @@ SKETCHED_INTEGERS = accounting.SketchedDpEvent(
 @pytest.mark.parametrize(
     "event",
     [
-        POISSON(0.5, accounting.SparsifiedMatrixFactorizationDpEvent(1.0, 0.1, 0.1, 9)),
         POISSON(0.5, STREAM),
         SKETCHED_INTEGERS,
         POISSON(0.5, SKETCHED_INTEGERS),
