@@ -1,0 +1,83 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Streams of correlated noise over a whole run, for an encoder with few diagonals.
+
+C is lower triangular with h diagonals, and rounds of a client are at least b >= h
+apart: the columns of C that it touches share no row. Given what was released before,
+what it does in round t moves rows t, ..., t + h - 1 alone, by C[:, t] v^T, and is one
+release of sensitivity ||C[:, t]||_2. So its ceil(T / b) rounds compose as that many
+releases, for matrix factorization and for the sparsified kind alike, and if it joins
+each of them with probability q' of its own, as Poisson-sampled ones. The proof is in
+docs/privacy/matrix_factorization.md.
+
+Source: Choquette-Choo et al. (2023), '(Amplified) Banded Matrix Factorization', for
+updates that are not sparsified.
+"""
+
+from __future__ import annotations
+
+import dp_accounting
+
+from dpfl import checks
+from dpfl.accounting import csgm
+
+_RELEASES = (
+    dp_accounting.GaussianDpEvent,
+    csgm.SparsifiedGaussianDpEvent,
+    csgm.LinfSparsifiedGaussianDpEvent,
+)
+
+
+def banded_stream_event(
+    release: dp_accounting.DpEvent,
+    *,
+    rounds: int,
+    bands: int,
+    separation: int,
+    sampling_probability: float = 1.0,
+) -> dp_accounting.DpEvent:
+    """Returns the event of a stream A G + B Z, A = B C, over all rounds of a run.
+
+    Assumptions: A is lower triangular and invertible, C lower triangular with `bands`
+    diagonals; a client may take part in rounds that are at least `separation` apart,
+    and which ones does not depend on what is released. With `sampling_probability`
+    below 1 it joins each of them independently with that probability, and nobody who
+    sees the release sees whether it did. Its update may depend on all rows before.
+    Clients that are dealt into `separation` groups, of which round t takes its clients
+    from group t modulo `separation`, are the usual way ('cyclic Poisson sampling').
+
+    Args:
+      release: What one round is, its noise multiplier being stddev /
+        (Delta2 max_j ||C[:, j]||_2), over the keep fraction too for a sparsified one:
+        a `GaussianDpEvent`, or a sparsified event without client sampling.
+      rounds: T, at least 1.
+      bands: h, from 1 on.
+      separation: b, at least `bands`.
+      sampling_probability: q', in [0, 1].
+
+    Raises:
+      TypeError: `release` is none of these events.
+      ValueError: a number is out of range, or `release` is sampled already.
+    """
+    checks.integer("rounds", rounds)
+    checks.integer("bands", bands)
+    checks.integer("separation", separation)
+    q = checks.probability("sampling_probability", sampling_probability)
+    if separation < bands:
+        raise ValueError(
+            f"separation must be at least the {bands} bands, for columns of one client "
+            f"to share no row, found {separation}"
+        )
+    if not isinstance(release, _RELEASES):
+        raise TypeError(
+            "release must be a Gaussian or a sparsified Gaussian event, found "
+            f"{type(release).__name__}"
+        )
+    if getattr(release, "sampling_probability", 1.0) != 1:
+        raise ValueError(
+            "release must be without client sampling, found sampling_probability "
+            f"{release.sampling_probability}"
+        )
+    if q < 1:
+        release = dp_accounting.PoissonSampledDpEvent(q, release)
+    return dp_accounting.SelfComposedDpEvent(release, -(-rounds // separation))
