@@ -46,7 +46,7 @@ def _gaussian() -> list[Case]:
         case(1.0, _CONCENTRATED, _ONE, delta=1e-4),
         case(1.0, "spread over 4", _FOUR, delta=_LARGE_DELTA),
         case(0.5, _CONCENTRATED, _ONE, q=0.25),
-        Case(adaptive, 1, _poisson(8), _CONCENTRATED, _ONE, 1),
+        Case(adaptive, 1, _poisson(8), _CONCENTRATED, _ONE, 1, _LARGE_DELTA),
     ]
 
 
@@ -128,7 +128,8 @@ _FEW = 8
 
 def _dome_ddg() -> list[Case]:
     config = mechanisms.DomeDdg(_FEW, 1.0, 1.0, sketch_size=_FEW, bits=16)
-    return [Case(config, 64, _fixed(_FEW), _CONCENTRATED, _ONE, _FEW)]
+    fixed = _fixed(_FEW)
+    return [Case(config, 64, fixed, _CONCENTRATED, _ONE, _FEW, _LARGE_DELTA)]
 
 
 def _shares(kind: Any) -> list[Case]:
@@ -137,7 +138,8 @@ def _shares(kind: Any) -> list[Case]:
     ) -> Case:
         vector = _CONCENTRATED if block == _ONE else f"spread over {len(block)}"
         config, cohort = kind(size, 1.0, z, bits), _fixed(size)
-        return Case(config, size, cohort, vector, block, size // len(block))
+        count = size // len(block)
+        return Case(config, size, cohort, vector, block, count, _LARGE_DELTA)
 
     helped = kind(4, 1.0, 0.7, 16, noise_source="helpers")
     sampled = _poisson(4, 8)
@@ -148,7 +150,7 @@ def _shares(kind: Any) -> list[Case]:
         case(1.0, 5),
         case(1.0, 16, _FOUR, 32),
         Case(helped, _FEW, sampled, _CONCENTRATED, _ONE, _FEW, _LARGE_DELTA),
-        Case(adaptive, 1, _fixed(4), _CONCENTRATED, _ONE, 1),
+        Case(adaptive, 1, _fixed(4), _CONCENTRATED, _ONE, 1, _LARGE_DELTA),
     ]
 
 
@@ -156,7 +158,8 @@ def _sketched_ddg() -> list[Case]:
     config = mechanisms.SketchedDdg(
         *(_FEW, 1.0, 1.0, 16), compression_rate=2.0, sketch_clip=0.5, sketch_length=2
     )
-    return [Case(config, 2 * _FEW, _fixed(_FEW), _CONCENTRATED, _ONE, _FEW)]
+    fixed = _fixed(_FEW)
+    return [Case(config, 2 * _FEW, fixed, _CONCENTRATED, _ONE, _FEW, _LARGE_DELTA)]
 
 
 def _sparse_recovery() -> list[Case]:
@@ -164,7 +167,8 @@ def _sparse_recovery() -> list[Case]:
     config = mechanisms.SparseRecovery(
         *(_FEW, 1.0, 1.0, 16), sparsity=1, measurements=1.0, solver_steps=1
     )
-    return [Case(config, 2048, _fixed(_FEW), _CONCENTRATED, _ONE, _FEW)]
+    fixed = _fixed(_FEW)
+    return [Case(config, 2048, fixed, _CONCENTRATED, _ONE, _FEW, _LARGE_DELTA)]
 
 
 CASES: dict[str, Callable[[], list[Case]]] = {

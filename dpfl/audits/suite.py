@@ -18,8 +18,8 @@ Job = Callable[[], Iterable[Finding]]
 _DELTA = 1e-3
 # Noise that the tails of are as cheap as the least; of others there are fewer draws.
 _MOST_DRAWN = "gaussian"
-# Rounds of one canary, and streams, are slow: of so many trials there is one.
-_FEWER_TRIALS = 4
+# Rounds of few canaries, and streams, are slow: of so many trials there is one.
+_FEWER_TRIALS, _FEW_CANARIES = 4, 8
 # Of how many draws of a server's noise there is one of others.
 _FEWER, _FEWER_SHARES = 20, 100
 # In the quick audit noise is counted, and compared over runs, of these alone.
@@ -40,7 +40,7 @@ class Settings:
     Attributes:
       mechanisms: Names, of `cases.CASES`.
       trials: Releases of each case with a canary, and as many without; a fourth of
-        them where a round has one canary, and of a stream.
+        them where a round has few canaries, and of a stream.
       trials_in_tff: How many of them go through TFF.
       draws: Of the server's noise of the Gaussian mechanism; of others there are fewer.
       seed: Of all that is drawn.
@@ -87,7 +87,7 @@ def _of(check: Callable[..., Iterable[Finding]], *arguments: Any) -> Job:
 def _of_case(case: canaries.Case, settings: Settings) -> Job:
     def job() -> list[Finding]:
         trials = settings.trials
-        if case.canaries == 1 or case.stream_rounds > 1:
+        if case.canaries <= _FEW_CANARIES or case.stream_rounds > 1:
             trials = max(4, trials // _FEWER_TRIALS)
         made = canaries.Canaries(case, settings.seed)
         return made.findings(trials, settings.trials_in_tff)
