@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection, Iterable
 from typing import Any
 
 
@@ -27,3 +28,47 @@ def required(text: str) -> Any:
 def help_text(field: dataclasses.Field) -> str:
     """Returns the sentence of a field, "" if it has none."""
     return field.metadata.get("help", "")
+
+
+def flag_help(
+    users: Iterable[tuple[str, str, Any]], everyone: Collection[str] = ()
+) -> str:
+    """Returns what a flag says that is a field of several configurations.
+
+    Sentences, and defaults, that differ are given with the names that they are for.
+
+    Args:
+      users: Of each configuration with the field: its name, the sentence, and the
+        default; None, and `dataclasses.MISSING`, are not spoken of.
+      everyone: All configurations there are, so that a field of all is said to be one.
+    """
+    users = list(users)
+    texts = _groups((text, name) for name, text, _ in users)
+    names = [name for name, _, _ in users]
+    parts = [
+        text if len(texts) == 1 else f"{', '.join(of)}: {text}"
+        for text, of in texts.items()
+    ]
+    if len(texts) == 1:
+        is_everyones = bool(everyone) and set(everyone) <= set(names)
+        parts.append(f"Used by {'all' if is_everyones else ', '.join(names)}.")
+    defaults = _groups(
+        (str(default), name)
+        for name, _, default in users
+        if default is not None and default is not dataclasses.MISSING
+    )
+    if defaults:
+        told = [
+            value if len(of) == len(names) else f"{value} ({', '.join(of)})"
+            for value, of in defaults.items()
+        ]
+        parts.append(f"Default: {', '.join(told)}.")
+    return " ".join(parts)
+
+
+def _groups(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Returns the names of each value, both in their order."""
+    found: dict[str, list[str]] = {}
+    for value, name in pairs:
+        found.setdefault(value, []).append(name)
+    return found

@@ -26,6 +26,8 @@ _DEFINE: dict[type, Callable[..., Any]] = {
     float: flags.DEFINE_float,
     str: flags.DEFINE_string,
 }
+# Those of `--participation` that take `--rounds_per_epoch`, whatever the mechanism.
+EPOCH_PARTICIPATIONS = (mechanisms.OncePerEpoch.name, mechanisms.RandomSlot.name)
 # The fields that `define` made a flag for.
 _defined: set[str] = set()
 
@@ -43,18 +45,35 @@ def define(defaults: Mapping[str, Any], module_name: str) -> None:
       module_name: The module in whose help the flags appear.
     """
     kinds: dict[str, type] = {}
-    texts: dict[str, str] = {}
-    users: dict[str, list[str]] = {}
+    users: dict[str, list[tuple[str, str, Any]]] = {}
     for name, config in configs().items():
-        helps = {f.name: fields.help_text(f) for f in dataclasses.fields(config)}
+        own = {field.name: field for field in dataclasses.fields(config)}
         for field, kind in field_types(config).items():
             kinds.setdefault(field, kind)
-            texts.setdefault(field, helps[field])
-            users.setdefault(field, []).append(name)
+            text, default = fields.help_text(own[field]), own[field].default
+            users.setdefault(field, []).append((name, text, default))
     for field, kind in kinds.items():
         _defined.add(field)
-        text = f"{texts[field]} Of {', '.join(users[field])}."
+        text = _rate_help(field) or fields.flag_help(users[field], configs())
         _DEFINE[kind](field, defaults.get(field), text, module_name=module_name)
+
+
+def _rate_help(field: str) -> str:
+    """Returns what the two ways to say a rate say: each mechanism takes either."""
+    if field not in mechanism_build.RATE_FIELDS:
+        return ""
+    users = [
+        name for name in configs() if field in mechanism_build.accepted_fields(name)
+    ]
+    rate = mechanism_build.DEFAULT_COMPRESSION_RATE
+    text, default = {
+        "compression_rate": ("How many times fewer values are sent; 1 or more.", rate),
+        "keep_fraction": (
+            "1 over --compression_rate, which it is given for.",
+            1 / rate,
+        ),
+    }[field]
+    return fields.flag_help((name, text, f"{default:g}") for name in users)
 
 
 def given() -> dict[str, Any]:
@@ -78,6 +97,8 @@ def build(name: str, values: Mapping[str, Any]) -> Mechanism:
 def check_meaning(name: str) -> None:
     """Raises ValueError if a flag was given that the mechanism does not have."""
     own = mechanism_build.accepted_fields(name)
+    if flags.FLAGS.participation.value in EPOCH_PARTICIPATIONS:
+        own = own.union({"rounds_per_epoch"})
     for field in given():
         if flags.FLAGS[field].present and field not in own:
             raise ValueError(f"--{field} has no meaning for {name}")

@@ -24,7 +24,6 @@ import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-import dp_accounting
 from absl import flags
 
 from dpfl import accounting, checks, mechanisms
@@ -142,10 +141,7 @@ def _require(subcommand: str, *names: str) -> None:
 def _participation(cohort_size: int) -> Participation:
     population = _POPULATION.value or cohort_size
     epoch = {}
-    if _PARTICIPATION.value in (
-        mechanisms.OncePerEpoch.name,
-        mechanisms.RandomSlot.name,
-    ):
+    if _PARTICIPATION.value in mechanism_flags.EPOCH_PARTICIPATIONS:
         epoch = {"epoch_rounds": flags.FLAGS.rounds_per_epoch}
     try:
         return mechanisms.PARTICIPATIONS[_PARTICIPATION.value](
@@ -159,16 +155,9 @@ def _participation(cohort_size: int) -> Participation:
 
 
 def _cost(mechanism: Mechanism, participation: Participation) -> Cost:
-    try:
-        found = comparison.cost(
-            mechanism,
-            _DIMENSION.value,
-            participation,
-            _DELTA.value,
-            _ACCOUNTANT.value,
-        )
-    except dp_accounting.UnsupportedEventError as error:
-        raise ValueError(f"--accountant={_ACCOUNTANT.value}: {error}") from error
+    found = comparison.cost(
+        mechanism, _DIMENSION.value, participation, _DELTA.value, _ACCOUNTANT.value
+    )
     _remark(mechanism, participation, found)
     return found
 
@@ -206,6 +195,7 @@ def _one_mechanism(values: Mapping[str, Any]) -> tuple[Mechanism, Participation]
     mechanism = mechanism_flags.build(_MECHANISM.value, values)
     participation = _participation(mechanism.cohort_size)
     mechanism.check(_DIMENSION.value, participation)
+    mechanism.check_accountant(_ACCOUNTANT.value, _DIMENSION.value, participation)
     return mechanism, participation
 
 
@@ -264,6 +254,8 @@ def _names(values: Mapping[str, Any]) -> list[str]:
 def _check_used(names: Collection[str]) -> None:
     """Raises ValueError if a flag was given that no mechanism shown has."""
     own = {"cohort_size", "clip_norm"}.union(*map(build.accepted_fields, names))
+    if _PARTICIPATION.value in mechanism_flags.EPOCH_PARTICIPATIONS:
+        own.add("rounds_per_epoch")
     for field in mechanism_flags.given():
         if flags.FLAGS[field].present and field not in own:
             raise ValueError(f"--{field} has no meaning for the mechanisms compared")
@@ -285,6 +277,9 @@ def _fitting(
     for mechanism in candidates:
         try:
             mechanism.check(_DIMENSION.value, participation)
+            mechanism.check_accountant(
+                _ACCOUNTANT.value, _DIMENSION.value, participation
+            )
             if by_error:
                 _check_error(mechanism)
             fitting.append(mechanism)

@@ -26,7 +26,7 @@ from typing import Any
 
 from absl import flags
 
-from dpfl import mechanisms
+from dpfl import fields, mechanisms
 from dpfl.mechanisms.build import accepted_fields
 from dpfl.tasks import registry
 from dpfl.training import appended, loop, report
@@ -87,13 +87,14 @@ _DEFINE = {
 def _define_task_flags() -> None:
     """One flag for each option of any task; tasks that share an option share it."""
     options: dict[str, registry.TaskOption] = {}
-    users: dict[str, list[str]] = {}
+    users: dict[str, list[tuple[str, str, Any]]] = {}
     for task in registry.task_names():
         for option in registry.task_options(task):
             options.setdefault(option.name, option)
-            users.setdefault(option.name, []).append(task)
+            use = (task, option.help, option.default)
+            users.setdefault(option.name, []).append(use)
     for name, option in options.items():
-        text = f"{option.help} Of {', '.join(users[name])}."
+        text = fields.flag_help(users[name], registry.task_names())
         if option.optional:
             parser = _OptionalParser(option.value_type)
             flags.DEFINE(parser, name, None, text, module_name=_MODULE)

@@ -10,8 +10,8 @@ from __future__ import annotations
 import concurrent.futures
 import dataclasses
 import multiprocessing
-import resource
 import statistics
+import sys
 import time
 
 from dpfl.factorization import fixed_point, optimal
@@ -27,7 +27,8 @@ class Cost:
       iterations: Eigendecompositions at full size.
       loss: ||B||_F^2 max_j ||C[:, j]||^2.
       gap: Relative duality gap reached.
-      peak_bytes: Largest resident memory of a process that does nothing else.
+      peak_bytes: Largest resident memory of a process that does nothing else; 0 on
+        Windows, which does not tell.
       history: (seconds, relative gap) after each iteration of the last repeat.
     """
 
@@ -37,6 +38,17 @@ class Cost:
     gap: float
     peak_bytes: int
     history: tuple[tuple[float, float], ...]
+
+
+def _peak_bytes() -> int:
+    """Returns the most memory that this process has had."""
+    try:
+        import resource
+    except ImportError:
+        return 0
+    # In bytes on macOS, in kibibytes elsewhere.
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def _measure(
@@ -59,7 +71,7 @@ def _measure(
         iterations=len(progress),
         loss=found.loss,
         gap=progress[-1].gap,
-        peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        peak_bytes=_peak_bytes(),
         history=tuple((earlier + p.seconds, p.gap) for p in progress),
     )
 

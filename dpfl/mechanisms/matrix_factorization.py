@@ -49,7 +49,8 @@ class EpochFields:
     """
 
     rounds_per_epoch: int = required(
-        "Rounds of an epoch, in which a client takes part at most once."
+        "Rounds of an epoch, in which a client takes part at most once; for any "
+        "mechanism if --participation has epochs."
     )
 
 

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Optional, TypeVar
 import dp_accounting
 
 from dpfl import checks
-from dpfl.accounting import adjacency, events
+from dpfl.accounting import adjacency, calibration, events, gaussian
 from dpfl.fields import required
 from dpfl.mechanisms.participation import MOST_CLIENTS, Participation, RandomSlot
 
@@ -84,6 +84,24 @@ class Mechanism(abc.ABC):
                 f"cohort_size must be that of the participation, "
                 f"{participation.cohort_size}, found {self.cohort_size}"
             )
+
+    def check_accountant(
+        self, accountant: str, dimension: int, participation: Participation
+    ) -> None:
+        """Raises ValueError if the releases are none that a method accounts for.
+
+        Args:
+          accountant: One of `dpfl.accounting.METHODS`.
+          dimension: Length d of the flattened model update.
+          participation: How clients are chosen.
+        """
+        checks.choice("accountant", accountant, calibration.METHODS)
+        if accountant != "tight" or not self.is_private:
+            return
+        noised = self.with_noise_multiplier(1.0)
+        if gaussian.gaussian_parts(noised.dp_event(dimension, participation)) is None:
+            wanted = f"auto or rdp for {self.name}, whose releases are not Gaussian"
+            raise ValueError(checks.message("accountant", wanted, accountant))
 
     def check_noise(self, dimension: int) -> None:  # noqa: B027
         """Raises ValueError if the noise, once it is set, does not suit the rest.

@@ -47,10 +47,10 @@ class TaskConfig:
     batch_size: int = option(16, "Examples of a local batch.")
     client_epochs: int = option(1, "Passes over a client's examples in one round.")
     max_examples_per_client: Optional[int] = option(
-        None, "Examples of one local pass at most; unset for all."
+        None, "Examples of one local pass at most; 'none' for all."
     )
     shuffle_seed: Optional[int] = option(
-        0, "Seed of the local order of examples; unset keeps the stored order."
+        0, "Seed of the local order of examples; 'none' keeps the stored order."
     )
 
     def __post_init__(self) -> None:
@@ -82,7 +82,9 @@ class DigitsConfig(TaskConfig):
     dirichlet_alpha: float = option(
         0.5, "Concentration of a client's labels; small is heterogeneous."
     )
-    test_fraction: float = option(0.2, "Share of each label held out for testing.")
+    test_fraction: float = option(
+        0.2, "Share of each label's images held out for testing."
+    )
     partition_seed: int = option(0, "Seed of the split over clients.")
 
     def __post_init__(self) -> None:
@@ -127,7 +129,7 @@ class DocsConfig(TaskConfig):
     """
 
     max_examples_per_client: Optional[int] = option(
-        64, "Examples of one local pass at most; unset for all."
+        64, "Examples of one local pass at most; 'none' for all."
     )
     vocab_size: int = option(2000, "Words of the vocabulary.")
     sequence_length: int = option(20, "Tokens that a sentence is cut or padded to.")
@@ -168,7 +170,7 @@ class SqlConfig(TaskConfig):
         False, "Accept a data file with other counts than the published ones."
     )
     max_test_examples: Optional[int] = option(
-        None, "Examples of the evaluation set at most; unset for all."
+        None, "Examples of the evaluation set at most; 'none' for all."
     )
 
     def __post_init__(self) -> None:
@@ -214,10 +216,10 @@ class StackOverflowConfig(SqlConfig):
     """
 
     max_examples_per_client: Optional[int] = option(
-        256, "Examples of one local pass at most; unset for all."
+        256, "Examples of one local pass at most; 'none' for all."
     )
     max_test_examples: Optional[int] = option(
-        10_000, "Examples of the evaluation set at most; unset for all."
+        10_000, "Examples of the evaluation set at most; 'none' for all."
     )
     vocab_size: int = option(10_000, "Words of the vocabulary.")
     sequence_length: int = option(20, "Tokens that a sentence is cut or padded to.")

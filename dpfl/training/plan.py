@@ -171,6 +171,7 @@ def _with_noise(
         rounds_per_epoch=participation.rounds_per_epoch,
     )
     mechanism.check(task.dimension, participation)
+    mechanism.check_accountant(config.accountant, task.dimension, participation)
     mechanism.check_server_optimizer(config.server_optimizer, config.server_momentum)
     # Refused here rather than after a long calibration.
     noise_variance(config, mechanism, task.dimension)
