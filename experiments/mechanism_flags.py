@@ -97,7 +97,7 @@ def build(name: str, values: Mapping[str, Any]) -> Mechanism:
 def check_meaning(name: str) -> None:
     """Raises ValueError if a flag was given that the mechanism does not have."""
     own = mechanism_build.accepted_fields(name)
-    if flags.FLAGS.participation.value in EPOCH_PARTICIPATIONS:
+    if flags.FLAGS.participation in EPOCH_PARTICIPATIONS:
         own = own.union({"rounds_per_epoch"})
     for field in given():
         if flags.FLAGS[field].present and field not in own:
