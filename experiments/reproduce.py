@@ -124,7 +124,8 @@ def main(argv: Sequence[str]) -> None:
         return
     figure, scale = FIGURES[_FIGURE.value], _SCALE.value
     _check_flags(scale)
-    folder = Path(_OUTPUT_DIR.value).resolve() / f"{figure.folder}-{scale}"
+    # Not Path.resolve, which has no sentence for links in a circle.
+    folder = Path(os.path.realpath(_OUTPUT_DIR.value), f"{figure.folder}-{scale}")
     grid = figure.grid(sweep.Setting(scale, _DATA_DIR.value))
     files.output_folder("--output_dir", folder)
     files.output_path("the picture", folder / f"{figure.name}.png")

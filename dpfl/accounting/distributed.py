@@ -56,6 +56,10 @@ BOUNDS = ("exact", "published")
 """The values of an event's `bound`."""
 
 _POSITIVE = checks.validator(checks.positive)
+# A discrete Gaussian of this many steps is not 0 with probability exp(-5e7); Skellam
+# noise of this variance, in squared steps, with that probability.
+_LEAST_STDDEV_STEPS = 1e-4
+_LEAST_VARIANCE = 1e-12
 # Clipping is done in float32: a clipped coordinate may exceed the clip by this part.
 _FLOAT32_SLACK = 1e-6
 # Norms of integer vectors are compared as whole numbers: covers float64 rounding.
@@ -287,6 +291,11 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
     def summed_noise(self) -> ratio_moments.Noise:
         """The noise of the sum, in grid steps."""
 
+    @property
+    @abc.abstractmethod
+    def _is_always_zero(self) -> bool:
+        """Whether the noise is so small that its integers are as good as always 0."""
+
     @abc.abstractmethod
     def shift_rate(self, orders: events.Orders) -> integer_noise.DivergenceRate:
         """Returns the largest D_a(v)/v^2 over whole shifts v up to `max_shift`."""
@@ -304,8 +313,11 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
             random; see `rounding.rounded_rate`.
 
         Returns:
-          float64 array of shape [m], in nats.
+          float64 array of shape [m], in nats; infinite if the integers drawn are as
+          good as always zero, which neither hides anything nor can be computed with.
         """
+        if self._is_always_zero:
+            return np.full(checks.orders(orders).shape, np.inf)
         if self.route(sampled=sampled) == "shifts":
             return self.shift_budget * self.shift_rate(orders).rate
         squared, noise = (self.clip_norm / self.granularity) ** 2, self.summed_noise
@@ -372,6 +384,11 @@ class DistributedDiscreteGaussianDpEvent(DistributedNoiseDpEvent):
             self.noise_clients, self.local_stddev / self.granularity
         )
 
+    @property
+    def _is_always_zero(self) -> bool:
+        """See base class."""
+        return self.local_stddev / self.granularity < _LEAST_STDDEV_STEPS
+
     def shift_rate(self, orders: events.Orders) -> integer_noise.DivergenceRate:
         """See base class."""
         return discrete_gaussian.discrete_gaussian_rate(
@@ -427,6 +444,12 @@ class DistributedSkellamDpEvent(DistributedNoiseDpEvent):
     def summed_noise(self) -> ratio_moments.Noise:
         """See base class."""
         return ratio_moments.SkellamNoise(self.total_variance_steps)
+
+    @property
+    def _is_always_zero(self) -> bool:
+        """See base class."""
+        stddev = self.local_stddev / self.granularity
+        return self.noise_clients * stddev * stddev < _LEAST_VARIANCE
 
     def shift_rate(self, orders: events.Orders) -> integer_noise.DivergenceRate:
         """See base class."""

@@ -44,11 +44,13 @@ def rdp_at(orders: np.ndarray, rdp_of_orders: RdpOfOrders) -> np.ndarray:
 
     Returns:
       float64 array of shape [m], in nats. At infinity it is 0 for what costs nothing
-      and infinite for all else.
+      and infinite for all else. Where `rdp_of_orders` gives NaN it is infinite.
     """
     finite = np.isfinite(orders)
     asked = np.where(orders == 1, _ABOVE_ONE, np.where(finite, orders, 2.0))
     values = rdp_of_orders(asked)
+    # What could not be computed is no bound: dp_accounting would take it for zero.
+    values = np.where(np.isnan(values), np.inf, values)
     return np.where(finite | (values == 0), values, np.inf)
 
 

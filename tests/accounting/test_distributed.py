@@ -461,3 +461,18 @@ def test_a_count_is_charged_one_under_the_published_bound(kind):
     assert count.published_l2_squared_steps == 1
     exact = attr.evolve(count, bound="exact").rdp([2.0])[0]
     assert exact <= count.rdp([2.0])[0] < 1.2 * exact
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("stddev", [1e-9, 1e-30, 1e-90])
+@pytest.mark.parametrize("probability", [1.0, 0.1])
+def test_noise_that_is_always_zero_hides_nothing(kind, stddev, probability):
+    event = unit_event(kind, local_stddev=stddev, clip_norm=1000.0, dimension=64)
+    if probability < 1:
+        event = event.poisson_sampled(probability)
+    np.testing.assert_array_equal(event.rdp([1.5, 2.0, 64.0]), [np.inf] * 3)
+
+
+def test_skellam_noise_of_many_tiny_shares_is_computed():
+    event = unit_event(KINDS[1], noise_clients=10**4, local_stddev=0.01)
+    assert np.all(np.isfinite(event.rdp([2.0])))

@@ -113,3 +113,10 @@ def test_order_infinity_is_pure_privacy(monkeypatch):
 def test_orders_below_1_are_refused(orders):
     with pytest.raises(ValueError, match="^orders must be"):
         accounting.DpflAccountant(orders)
+
+
+def test_what_could_not_be_computed_costs_everything():
+    from dpfl.accounting import stock
+
+    found = stock.rdp_at(np.array([2.0, 3.0, INF]), lambda orders: [math.nan, 1.0, 1.0])
+    np.testing.assert_array_equal(found, [INF, 1.0, INF])

@@ -92,6 +92,7 @@ REFUSED = {
         "--figure=csgm_fig1 --plot_only --jobs=2": "--jobs has no meaning for --plot_only",
         "--figure=csgm_fig1 --jobs=1000000": "--jobs must be at most 1000",
         "--figure=csgm_fig1 --output_dir=file": "--output_dir must be a folder that can be written",
+        "--figure=csgm_fig1 --output_dir=loop": "--output_dir must be a folder that can be written",
         "--figure=csgm_fig1 --output_dir=": "--output_dir must be a folder's path",
     },
 }
