@@ -84,6 +84,18 @@ def test_calibrate_tight_says_so():
     assert row["order"] is None
 
 
+def test_random_slots_in_epochs_that_are_asked_for():
+    [row] = rows(
+        *("epsilon", "--mechanism=gaussian", "--noise_multiplier=1"),
+        *("--participation=random_slot", "--rounds_per_epoch=8", "--rounds=20"),
+        *("--population=1000", "--cohort_size=100"),
+    )
+    mechanism = mechanisms.Gaussian(100, 1.0, 1.0)
+    event = mechanism.dp_event(1018174, mechanisms.RandomSlot(1000, 100, 20, 8))
+    assert row["epsilon"] == accounting.epsilon(event, 1e-5).epsilon
+    assert row["relation"] == "add_or_remove"
+
+
 def test_no_noise_is_null():
     [row] = rows("epsilon", "--noise_multiplier=0")
     assert row["epsilon"] is None
