@@ -227,6 +227,48 @@ class TestBothDirections:
                 )
                 assert math.log(total) <= limit
 
+    @pytest.mark.parametrize("order", [3, 5])
+    def test_a_release_of_which_the_other_direction_is_the_larger(self, order):
+        """One outcome, of probability 0.95 without the client, all but goes with it."""
+        event, slots = Vanishing(0.001, 0.95), 4
+        forward = random_slot.slot_log_moments(
+            np.array([0, 0, *(np.arange(1, order) * event.rdp(range(2, order + 1)))]),
+            slots,
+            slots,
+        )[order]
+        backward = math.log(
+            sum(
+                math.prod(p for p, _ in drawn)
+                * np.mean([x for _, x in drawn]) ** (1 - order)
+                for drawn in itertools.product(event.law, repeat=slots)
+            )
+        )
+        limit = (order - 1) * RandomSlot(event, slots, slots).rdp([order])[0]
+        assert forward < backward <= limit
+
+
+@attr.s(frozen=True, auto_attribs=True)
+class Vanishing(accounting.RdpDpEvent):
+    """Two outcomes, the first with this likelihood ratio and probability under Q."""
+
+    ratio: float
+    probability: float
+
+    @property
+    def law(self):
+        p, x = self.probability, self.ratio
+        return (p, x), (1 - p, (1 - p * x) / (1 - p))
+
+    def rdp(self, orders):
+        both = [
+            [
+                math.log(sum(p * x**power for p, x in self.law)) / (a - 1)
+                for power in (a, 1 - a)
+            ]
+            for a in orders
+        ]
+        return np.max(both, axis=1)
+
 
 @attr.s(frozen=True, auto_attribs=True)
 class Response(accounting.RdpDpEvent):
