@@ -11,9 +11,10 @@ found. A value of a wrong type raises TypeError, a value out of range ValueError
 
 from __future__ import annotations
 
+import contextlib
 import math
 import numbers
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Optional
 
 import attr
@@ -193,6 +194,25 @@ def validator(check: Callable[..., Any], **kwargs: Any) -> Any:
         check(attribute.name, value, **kwargs)
 
     return validate
+
+
+@contextlib.contextmanager
+def renaming(names: Mapping[str, str]) -> Iterator[None]:
+    """Has what is refused within called by the names that its caller knows it by.
+
+    Args:
+      names: By the name that a message begins with: the one to stand there.
+
+    Raises:
+      ValueError: For one from within, with the other name; so for TypeError.
+    """
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        name, must, rest = str(error).partition(" must ")
+        if not must or name not in names:
+            raise
+        raise type(error)(f"{names[name]}{must}{rest}") from error
 
 
 def _array(name: str, value: Any, rank: int, word: str) -> np.ndarray:

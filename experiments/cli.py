@@ -24,7 +24,7 @@ from absl import app, flags, logging
 
 from dpfl import __version__, files, interrupts
 
-from . import flag_files
+from . import flag_files, sentences
 
 FAULT_EXIT_CODE = 1
 USAGE_EXIT_CODE = 2
@@ -70,7 +70,8 @@ def check_flag(name: str, check: Callable[[str, Any], Any]) -> None:
         try:
             check(f"--{name}", value)
         except (TypeError, ValueError) as error:
-            raise flags.ValidationError(str(error)) from error
+            # absl would put the flag and its value before a ValidationError's text.
+            raise flags.IllegalFlagValueError(str(error)) from error
         return True
 
     flags.register_validator(name, is_good)
@@ -110,13 +111,6 @@ def refuse(where: str, *names: str) -> None:
             raise ValueError(f"--{name} has no meaning for {where}")
 
 
-def _sentence(error: Exception) -> str:
-    """What was wrong; of a file, its name first."""
-    if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename} cannot be used: {error.strerror}"
-    return str(error)
-
-
 def _print_help(main: Callable[[Sequence[str]], Any], binary: str) -> NoReturn:
     """Prints the binary's text and its flags; exits with code 0."""
     in_main = main.__module__ == "__main__"
@@ -147,7 +141,7 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
         try:
             return flags.FLAGS([flag_files.resolved(word) for word in argv])
         except (flags.Error, OSError, ValueError) as error:
-            fail(str(error).replace("ERROR:: ", ""))
+            fail(sentences.of_parsing(error))
         except SystemExit:
             # absl's own flags of help have shown it.
             sys.exit(0)
@@ -159,7 +153,7 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
             if _working or isinstance(error, BrokenPipeError):
                 raise
             logging.debug("Refused:", exc_info=True)
-            fail(_sentence(error))
+            fail(sentences.of_argument(error, set(flags.FLAGS)))
 
     with _exit_codes():
         app.run(guarded, flags_parser=parse)

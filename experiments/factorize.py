@@ -114,6 +114,12 @@ _PARAMETERS: Mapping[str, flags.FlagHolder] = {
     "objective": _OBJECTIVE,
     "separation": _SEPARATION,
 }
+# Those, and what the workload and the participations have.
+_FLAG_OF: Mapping[str, str] = {
+    **{name: flag.name for name, flag in _PARAMETERS.items()},
+    "participations": _EPOCHS.name,
+    "momentum": _MOMENTUM.name,
+}
 
 
 def _check_lengths(name: str, value: Sequence[str]) -> None:
@@ -185,7 +191,9 @@ def _params(method: str) -> dict[str, Any]:
         and given.get(name) is None
     ]
     if missing:
-        raise ValueError(f"--matrix_method={method} needs {' and '.join(missing)}")
+        raise ValueError(
+            f"{' and '.join(missing)} must be given for --matrix_method={method}"
+        )
     for flag in (_RTOL, _BANDS, _RANK, _BUFFERS, _OBJECTIVE):
         names = [name for name, other in _PARAMETERS.items() if other is flag]
         if flag.value is not None and not set(names) & set(takes):
@@ -235,7 +243,9 @@ def compute() -> None:
     """Computes one factorization, prints its figures and saves it."""
     workloads, plan = _workloads(), _plan()
     if len(workloads) != 1:
-        raise ValueError(f"compute takes one --rounds, found {len(workloads)}")
+        raise ValueError(
+            f"--rounds must be one number for compute, found {len(workloads)}"
+        )
     method, params = _METHOD.value, _params(_METHOD.value)
     found = comparison.timed(lambda: _get(workloads[0], method, **params))
     row = found.row(plan)
@@ -336,13 +346,8 @@ def main(argv: Sequence[str]) -> None:
     cli.check_outputs({"output": (), "plot": (".png",), "heat_maps": (".png",)})
     if _CACHE.value is not None:
         files.output_folder("--matrix_cache", _CACHE.value)
-    try:
+    with checks.renaming(_FLAG_OF):
         COMMANDS[argv[1]]()
-    except ValueError as error:
-        name, be, rest = str(error).partition(" must be ")
-        if name not in _PARAMETERS:
-            raise
-        raise ValueError(f"--{_PARAMETERS[name].name}{be}{rest}") from error
 
 
 def run() -> None:

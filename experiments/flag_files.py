@@ -14,7 +14,7 @@ import os
 import re
 from pathlib import Path
 
-from dpfl import files
+from dpfl import checks, files
 
 _AROUND = __package__.rpartition(".")[0]
 _CONFIGS = f"{_AROUND}.configs" if _AROUND else "configs"
@@ -31,7 +31,8 @@ def path(name: str) -> Path:
     """
     found = Path(str(importlib.resources.files(_CONFIGS).joinpath(name)))
     if not found.is_file():
-        raise ValueError(f"the flag file must be one of {names()}, found {name!r}")
+        wanted = f"one of {', '.join(names())}"
+        raise ValueError(checks.message("the flag file", wanted, name))
     return found
 
 
@@ -79,9 +80,17 @@ def resolved(argument: str) -> str:
     if match is None:
         return argument
     name = match.group(2)
+    own = os.path.expanduser(name.strip())
+    if os.path.lexists(own):
+        files.input_path("--flagfile", own)
+        return argument
     inside = name[len("configs/") :] if name.startswith("configs/") else name
-    if inside in names() and not os.path.exists(name):
+    if inside in names():
         return match.group(1) + str(path(inside))
-    if os.path.exists(os.path.expanduser(name)):
-        files.input_path("--flagfile", os.path.expanduser(name))
-    return argument
+    raise ValueError(
+        checks.message(
+            "--flagfile",
+            f"a file that can be read, or one of {', '.join(names())}",
+            name,
+        )
+    )

@@ -26,7 +26,7 @@ from typing import Any
 
 from absl import flags
 
-from dpfl import accounting, checks, mechanisms
+from dpfl import checks, mechanisms
 from dpfl.accounting import calibration
 from dpfl.mechanisms import Mechanism, Participation, build, comparison, remarks
 from dpfl.mechanisms.comparison import Cost
@@ -143,15 +143,12 @@ def _participation(cohort_size: int) -> Participation:
     epoch = {}
     if _PARTICIPATION.value in mechanism_flags.EPOCH_PARTICIPATIONS:
         epoch = {"epoch_rounds": flags.FLAGS.rounds_per_epoch}
-    try:
-        return mechanisms.PARTICIPATIONS[_PARTICIPATION.value](
-            population=population,
-            cohort_size=cohort_size,
-            rounds=_ROUNDS.value,
-            **epoch,
-        )
-    except ValueError as error:
-        raise ValueError(f"--population={population}: {error}") from error
+    return mechanisms.PARTICIPATIONS[_PARTICIPATION.value](
+        population=population,
+        cohort_size=cohort_size,
+        rounds=_ROUNDS.value,
+        **epoch,
+    )
 
 
 def _cost(mechanism: Mechanism, participation: Participation) -> Cost:
@@ -177,17 +174,14 @@ def _remark(mechanism: Mechanism, participation: Participation, cost: Cost) -> N
 
 
 def _calibrated(mechanism: Mechanism, participation: Participation) -> Mechanism:
-    try:
-        return comparison.calibrated(
-            mechanism,
-            _DIMENSION.value,
-            _EPSILON.value,
-            _DELTA.value,
-            participation,
-            _ACCOUNTANT.value,
-        )
-    except accounting.CalibrationError as error:
-        raise ValueError(f"--{error}") from error
+    return comparison.calibrated(
+        mechanism,
+        _DIMENSION.value,
+        _EPSILON.value,
+        _DELTA.value,
+        participation,
+        _ACCOUNTANT.value,
+    )
 
 
 def _one_mechanism(values: Mapping[str, Any]) -> tuple[Mechanism, Participation]:
@@ -305,7 +299,9 @@ def _target_error(participation: Participation) -> float:
 
 def _compare() -> list[Cost]:
     """The subcommand compare."""
-    cli.refuse("compare", "noise_multiplier", "mechanism", *build.RATE_FIELDS)
+    cli.refuse("compare", "noise_multiplier")
+    cli.refuse("compare, which has --mechanisms", "mechanism")
+    cli.refuse("compare, which has --compression_rates", *build.RATE_FIELDS)
     by_error = _EQUAL.value == "error"
     if not by_error:
         cli.refuse("compare --equal=epsilon", "mean_squared_error")
@@ -363,10 +359,11 @@ def main(argv: Sequence[str]) -> None:
     if len(argv) != 2 or argv[1] not in SUBCOMMANDS:
         found = " ".join(argv[1:]) or "nothing"
         raise ValueError(
-            f"one of {', '.join(SUBCOMMANDS)} must be given, found {found}"
+            f"the command must be one of {', '.join(SUBCOMMANDS)}, found {found}"
         )
     cli.check_outputs({"output": (), "plot": (".png",)})
-    rows = [dataclasses.asdict(cost) for cost in SUBCOMMANDS[argv[1]]()]
+    with checks.renaming({"method": "accountant"}):
+        rows = [dataclasses.asdict(cost) for cost in SUBCOMMANDS[argv[1]]()]
     shown = tables.as_json(rows) if _JSON.value else tables.text(rows, COLUMNS)
     tables.write(shown, _OUTPUT.value)
 

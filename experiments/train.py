@@ -26,7 +26,7 @@ from typing import Any
 
 from absl import flags
 
-from dpfl import fields, mechanisms
+from dpfl import checks, fields, mechanisms
 from dpfl.mechanisms.build import accepted_fields
 from dpfl.tasks import registry
 from dpfl.training import appended, loop, report
@@ -60,17 +60,13 @@ class _OptionalParser(flags.ArgumentParser):
 
     def __init__(self, kind: type):
         self._kind = kind
-        self.syntactic_help = f"{kind.__name__}, or '{NONE}'"
+        word = "an integer" if kind is int else "a number"
+        self.syntactic_help = f"{word}, or '{NONE}'"
 
     def parse(self, argument: Any) -> Any:
         if argument == NONE:
             return NONE
-        try:
-            return self._kind(argument)
-        except ValueError:
-            raise ValueError(
-                f"must be {self.syntactic_help}, found {argument!r}"
-            ) from None
+        return self._kind(argument)
 
     def flag_type(self) -> str:
         return f"{self._kind.__name__} or {NONE}"
@@ -221,7 +217,8 @@ def main(argv: Sequence[str]) -> None:
         raise ValueError(f"there are no positional arguments, found {argv[1]!r}")
     config = run_config()
     start.import_tensorflow()
-    plan = make_plan(config)
+    with checks.renaming({"method": "accountant"}):
+        plan = make_plan(config)
     with training.Run(plan, _say) as run:
         print(report.describe(plan), flush=True)
         cli.work_begins()

@@ -77,3 +77,16 @@ def test_arrays():
         checks.vector("v", [[1.0]])
     with pytest.raises(ValueError, match="m must be finite, found NaN or infinity"):
         checks.matrix("m", [[1.0, math.nan]])
+
+
+def test_renaming_changes_the_name_in_front_alone():
+    names = {"bands": "matrix_bands"}
+    with pytest.raises(ValueError, match="^matrix_bands must be at least 1, found 0$"):
+        with checks.renaming(names):
+            checks.integer("bands", 0)
+    with pytest.raises(TypeError, match="^matrix_bands must be an integer"):
+        with checks.renaming(names):
+            checks.integer("bands", 1.5)
+    with pytest.raises(ValueError, match="^rank must be at least 1, found 0$"):
+        with checks.renaming(names):
+            checks.integer("rank", 0)

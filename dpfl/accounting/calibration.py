@@ -38,6 +38,10 @@ class CalibrationError(ValueError):
     """No noise multiplier answers the question that was asked."""
 
 
+class UnsupportedMethodError(dp_accounting.UnsupportedEventError, ValueError):
+    """The method that was asked for does not know the event."""
+
+
 class UnreachableBudgetError(CalibrationError):
     """The budget is exceeded however large the noise is."""
 
@@ -123,7 +127,7 @@ def epsilon(
             found = masked_loss.masked_epsilon(event, delta)
             tight = None if found is None else PrivacyReport(found[0], delta, found[1])
         if tight is None:
-            raise dp_accounting.UnsupportedEventError(
+            raise UnsupportedMethodError(
                 "method must be 'auto' or 'rdp' for events other than plain, masked "
                 f"and Poisson-sampled Gaussians, found {method!r}"
             )

@@ -147,9 +147,8 @@ class Dome(mechanism.NoiseMechanism):
         self._check_dimension(dimension)
         if isinstance(participation, (PoissonSampling, RandomSlot)):
             raise ValueError(
-                "participation must be once_per_epoch or fixed, since every one of the "
-                f"cohort_size clients adds its share of the noise, "
-                f"found {participation.name}"
+                "participation must be once_per_epoch or fixed, since every client of "
+                f"a cohort adds its share of the noise, found {participation.name}"
             )
 
     def check_server_optimizer(self, name: str, momentum: Optional[float]) -> None:

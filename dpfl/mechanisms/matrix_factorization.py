@@ -140,8 +140,8 @@ class MatrixFields:
             value = getattr(self, name)
             if value is not None and value > rounds_per_epoch:
                 raise ValueError(
-                    f"{name} must be at most the {rounds_per_epoch} rounds_per_epoch, "
-                    f"found {value}"
+                    f"{name} must be at most the {rounds_per_epoch} rounds of "
+                    f"an epoch, found {value}"
                 )
 
     @property

@@ -194,7 +194,8 @@ def _check_calibrated(mechanism: Mechanism, config: config_lib.RunConfig) -> Non
     found = getattr(mechanism, "noise_multiplier", 0.0)
     if found > config_lib.LARGEST_NOISE_MULTIPLIER:
         raise ValueError(
-            "epsilon must be so large that a noise multiplier of at most "
-            f"{config_lib.LARGEST_NOISE_MULTIPLIER:g} meets it, found "
-            f"{config.epsilon}, which takes {found:.4g}"
+            "the noise multiplier must be at most "
+            f"{config_lib.LARGEST_NOISE_MULTIPLIER:g}, found {found:.4g}, which an "
+            f"epsilon of {config.epsilon} takes here: a larger epsilon takes less, and "
+            "so does less compression"
         )

@@ -97,13 +97,13 @@ def test_cache_and_text(tmp_path):
         (["melt"], "found melt"),
         (
             ["compute", "--matrix_method=blt"],
-            "--matrix_method=blt needs --matrix_buffers",
+            "--matrix_buffers must be given for --matrix_method=blt",
         ),
         (["compute", "--rounds=8,x"], "--rounds must be positive integers"),
-        (["compute", "--rounds=8,16"], "compute takes one --rounds, found 2"),
+        (["compute", "--rounds=8,16"], "--rounds must be one number for compute, found 2"),
         (
             ["compute", "--matrix_momentum=1"],
-            "momentum must be at least 0 and less than 1, found 1",
+            "error: --matrix_momentum must be at least 0 and less than 1, found 1",
         ),
         (["compare", "--epochs=2"], "--separation must be given"),
         (["compute", "--rtol=nan"], "must be a finite number"),

@@ -44,6 +44,7 @@ def test_a_command_line_s_flag_file_is_found_from_every_folder(
 
 def test_other_words_stay(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.flags").write_text("--rounds=1")
     for word in ("--task=digits", "--flagfile=mine.flags", "tasks/digits.flags"):
         assert flag_files.resolved(word) == word
     own = tmp_path / "tasks"
@@ -51,3 +52,11 @@ def test_other_words_stay(tmp_path, monkeypatch):
     (own / "digits.flags").write_text("--rounds=1")
     word = "--flagfile=tasks/digits.flags"
     assert flag_files.resolved(word) == word
+
+
+def test_a_flag_file_that_is_not_there_is_refused_with_those_that_are(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="one of chen2022/.*found 'mine.flags'"):
+        flag_files.resolved("--flagfile=mine.flags")

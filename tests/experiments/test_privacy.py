@@ -216,7 +216,10 @@ def test_table_plot_and_output(tmp_path):
         ),
         (["calibrate", "--epsilon=1", "--mechanism=magic"], "--mechanism"),
         (["calibrate", "--epsilon=1", "--noise_multiplier=1"], "--noise_multiplier"),
-        (["calibrate", "--epsilon=1", "--population=5"], "--population"),
+        (
+            ["calibrate", "--epsilon=1", "--population=5"],
+            "--cohort_size must be at most the population of 5 clients, found 100",
+        ),
         (["compare", "--epsilon=1", "--compression_rates=0.5"], "--compression_rates"),
         (["compare", "--epsilon=1", "--mechanisms=magic"], "--mechanisms"),
         (["compare", "--epsilon=1", "--plot=/no/such/a.png"], "--plot"),
@@ -236,7 +239,7 @@ def test_table_plot_and_output(tmp_path):
             ["compare", "--epsilon=1", "--mechanisms=gaussian", "--sketch_size=5"],
             "--sketch_size has no meaning",
         ),
-        ([], "one of epsilon, calibrate, compare must be given"),
+        ([], "the command must be one of epsilon, calibrate, compare, found nothing"),
         (["forget"], "found forget"),
     ],
 )
