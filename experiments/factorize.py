@@ -12,8 +12,9 @@ multiplier 1 and clip norm 1, for one participation or as --epochs and --separat
 `compare` shows, for each number of rounds, independent noise, the tree with Honaker's
 two estimators, the optimal prefix sum used for the workload, the optimal
 factorization, its structured approximation with band + rank = log2(rounds), and the
-Toeplitz and buffered Toeplitz encoders. `time` runs the plain fixed point and the
-accelerated one in processes of their own. No TensorFlow is imported.
+Toeplitz and buffered Toeplitz encoders. `time` runs the fixed point iteration for the
+optimal factorization, with acceleration and without, in processes of their own. No
+TensorFlow is imported.
 """
 
 from __future__ import annotations
@@ -69,14 +70,21 @@ _EPOCHS = flags.DEFINE_integer(
 _SEPARATION = flags.DEFINE_integer(
     "separation", None, "Least distance of one client's rounds; needed with --epochs."
 )
-_REPEATS = flags.DEFINE_integer("repeats", 3, "Runs behind each time; the median.")
-_PLAIN = flags.DEFINE_bool("plain", True, "Whether time runs the plain fixed point.")
+_REPEATS = flags.DEFINE_integer("repeats", 3, "Runs of which time shows the median.")
+_PLAIN = flags.DEFINE_bool(
+    "plain",
+    True,
+    "Whether time runs the iteration without acceleration too, to compare.",
+)
 _CACHE = flags.DEFINE_string(
     "matrix_cache", None, "Folder that keeps what was computed."
 )
 _JSON = flags.DEFINE_bool("json", False, "Print JSON; null stands for infinity.")
 _OUTPUT = flags.DEFINE_string(
-    "output", None, "compute: save the factorization here; else: the table, not stdout."
+    "output",
+    None,
+    "File for the factorization (compute), or for the table, which then is not printed "
+    "(compare, time).",
 )
 _PLOT = flags.DEFINE_string(
     "plot", None, "PNG file: the error of each step (compare), gap over seconds (time)."

@@ -42,7 +42,7 @@ COLUMNS = {
     "uplink_bits": "bits up",
     "downlink_bits": "bits down",
     "accountant": "accountant",
-    "relation": "private if",
+    "relation": "neighbours",
 }
 _DRAWN = (
     "noise_multiplier",

@@ -36,7 +36,7 @@ class AdaptiveClip(mechanism.NoiseMechanism):
       adaptive_clipping: Whether the clip adapts; `clip_norm` is then its first value.
       target_quantile: Fraction of clients whose update should stay unclipped.
       clip_learning_rate: Step of the geometric update.
-      count_stddev: Standard deviation of the noise on the sum of the +-1/2; None is
+      count_stddev: Standard deviation of the noise on the sum of these halves; None is
         cohort_size / 20, the value of Andrew et al., and at least `noise_multiplier`,
         with which the count takes a quarter of 1/z^2 and every z is possible.
     """
@@ -52,8 +52,9 @@ class AdaptiveClip(mechanism.NoiseMechanism):
     )
     count_stddev: Optional[float] = option(
         None,
-        "Standard deviation of the noise on the sum of the +-1/2 of an adaptive clip; "
-        "unset for cohort_size / 20, and at least noise_multiplier.",
+        "Standard deviation of the noise on an adaptive clip's count, to which each "
+        "client adds 1/2 if its update is within the clip and -1/2 if not; unset for "
+        "the larger of cohort_size / 20 and noise_multiplier.",
     )
 
     def __post_init__(self) -> None:

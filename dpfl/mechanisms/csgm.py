@@ -52,7 +52,9 @@ class L2Csgm(mechanism.NoiseMechanism):
         "Expected fraction of the rotated coordinates that a client sends."
     )
     linf_ratio: Optional[float] = option(
-        None, "Bound of a rotated coordinate over clip_norm; unset for the paper's."
+        None,
+        "Bound of a rotated coordinate over clip_norm; unset for sqrt(2 ln(d n) / d), "
+        "with d parameters and n the cohort_size.",
     )
     rotation: str = option(
         "hadamard", f"The shared rotation, one of {', '.join(ROTATIONS)}."

@@ -99,7 +99,9 @@ class Dome(mechanism.NoiseMechanism):
         "noise variance of a coordinate.",
     )
     paper_accounting: bool = option(
-        False, "Whether a client is charged N times for each of its rounds."
+        False,
+        "Whether the accounting is the paper's, by which each round of a client costs "
+        "it as much as population rounds; for comparison alone.",
     )
     measures_energy: bool = option(
         False, "Whether the share of the updates that the sketch holds is measured."

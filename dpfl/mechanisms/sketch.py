@@ -282,14 +282,19 @@ class SparseRecovery(distributed.DistributedDiscreteGaussian):
     Attributes:
       sparsity: s.
       measurements: m / (s ln d).
-      penalty: lambda over the largest of d such noises.
+      penalty: lambda / (stddev sqrt(2 ln d)); the largest of d such noises is about
+        as large as the denominator.
       solver_steps: Number of FISTA steps.
     """
 
     sparsity: int = option(10, "Coordinates of a mean of updates that are not zero.")
-    measurements: float = option(3.0, "Rows of the sketch over sparsity ln d.")
+    measurements: float = option(
+        3.0, "Rows of the sketch, as a multiple of sparsity ln(d) for d parameters."
+    )
     penalty: float = option(
-        1.0, "Weight of the solver's L1 term over the largest of d noises."
+        1.0,
+        "Weight of the solver's L1 term, as a multiple of stddev sqrt(2 ln d), which "
+        "the noise on d parameters hardly exceeds.",
     )
     solver_steps: int = option(500, "Number of FISTA steps.")
 
