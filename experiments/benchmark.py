@@ -7,7 +7,7 @@
   dpfl-benchmark --rows=plain,tff_default,mean,csgm --repeats=9 --output=rows.json
   dpfl-benchmark --quick --json
 
-The round is that of the cost target: a convolutional network of 1,018,174 parameters
+The round is the one in which dpfl's cost is judged: a convolutional network of 1,018,174 parameters
 without dropout, 50 clients of 100 examples, batches of 20, one local epoch. Repeats of
 all rows take turns, so that a busy machine slows them alike. `ratio` is that
 to the `baseline`, the median over turns; `cpu_seconds_median` and `cpu_ratio` are the
@@ -28,17 +28,18 @@ from . import cli, start
 from .benchmarks import groups, rounds
 from .benchmarks.harness import Row
 
+_ALL = "all"
 _ROWS = flags.DEFINE_list(
     "rows",
     None,
-    "Rows or groups of rows to measure, or 'all', which takes half an hour. By default "
-    "those of a round and of the aggregators of a trusted server.",
+    f"What to measure: rows of a round ({', '.join(rounds.NAMES)}), groups of rows "
+    f"({', '.join(groups.names())}), or '{_ALL}', which takes half an hour. By default "
+    "the rows of a round and the groups of the aggregators of a trusted server.",
 )
 _REPEATS = flags.DEFINE_integer("repeats", 7, "Timed repeats of each row.", 1, 1000)
 _QUICK = flags.DEFINE_bool("quick", False, "A tiny round, to see that it runs.")
 _JSON = flags.DEFINE_bool("json", False, "Print JSON instead of a table.")
 _OUTPUT = flags.DEFINE_string("output", None, "JSON file for the rows.")
-_ALL = "all"
 
 
 def chosen_rows() -> list[str]:

@@ -188,15 +188,19 @@ def _compute(rounds: int, fields: MatrixFields) -> fact.Factorization:
     workload = fact.Workload(
         rounds, fields.matrix_momentum, SCHEDULES[fields.matrix_schedule]()
     )
+    sizes = _PARAMETERS.get(fields.matrix_method, {})
     params: dict[str, Any] = {
         parameter: getattr(fields, name)
-        for name, parameter in _PARAMETERS.get(fields.matrix_method, {}).items()
+        for name, parameter in sizes.items()
         if getattr(fields, name) is not None
     }
-    if fields.matrix_cache is None:
-        return fact.compute(workload, fields.matrix_method, **params)
-    files.output_folder("matrix_cache", fields.matrix_cache)
-    return fact.Cache(fields.matrix_cache).get(workload, fields.matrix_method, **params)
+    names = {parameter: name for name, parameter in sizes.items()}
+    with checks.renaming({"rounds": "rounds_per_epoch", **names}):
+        if fields.matrix_cache is None:
+            return fact.compute(workload, fields.matrix_method, **params)
+        files.output_folder("matrix_cache", fields.matrix_cache)
+        cache = fact.Cache(fields.matrix_cache)
+        return cache.get(workload, fields.matrix_method, **params)
 
 
 def check_stream(

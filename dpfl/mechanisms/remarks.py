@@ -44,7 +44,10 @@ def epsilon_remark(
     """
     if epsilon <= accounting.LARGE_EPSILON or not mechanism.is_private:
         return ""
-    much = f"note that an epsilon of {epsilon:.4g} protects nobody"
+    size = (
+        "an infinite epsilon" if math.isinf(epsilon) else f"an epsilon of {epsilon:.4g}"
+    )
+    much = f"note that {size} protects nobody"
     try:
         found = ledger.calibrate(
             mechanism, dimension, participation, USUAL_EPSILON, delta, method

@@ -3,7 +3,7 @@
 
 """Whole rounds of federated averaging: time, processor time and memory.
 
-The round is that of the cost target: a convolutional network of 1,018,174 parameters
+The round is the one in which dpfl's cost is judged: a convolutional network of 1,018,174 parameters
 without dropout, 50 clients of 100 examples, batches of 20, one local epoch. `ratio` is
 that to the `baseline`, the median over turns; `cpu_seconds_median` and `cpu_ratio` are
 the same for the processor time of both processes, which others on the machine disturb
@@ -81,7 +81,7 @@ class Bench:
         self.clients = list(range(settings.clients))
 
     def mechanism(self, name: str) -> Any:
-        """A mechanism at the setting of the cost target."""
+        """Returns a mechanism with the settings in which its cost is judged."""
         from dpfl import mechanisms
 
         n = self.settings.clients

@@ -40,7 +40,7 @@ def test_fifty_is_not_remarked_on_and_more_is():
     mechanism = mechanisms.Gaussian(50, 1.0, 0.1)
     assert remark(mechanism, epsilon=50.0) == ""
     assert "epsilon of 50.01 protects nobody" in remark(mechanism, epsilon=50.01)
-    assert "epsilon of inf protects nobody" in remark(mechanism, epsilon=math.inf)
+    assert "an infinite epsilon protects nobody" in remark(mechanism, epsilon=math.inf)
 
 
 def test_where_no_noise_does_it_says_so():
