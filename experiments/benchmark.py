@@ -7,12 +7,12 @@
   dpfl-benchmark --rows=plain,tff_default,mean,csgm --repeats=9 --output=rows.json
   dpfl-benchmark --quick --json
 
-The round is the one in which dpfl's cost is judged: a convolutional network of 1,018,174 parameters
-without dropout, 50 clients of 100 examples, batches of 20, one local epoch. Repeats of
-all rows take turns, so that a busy machine slows them alike. `ratio` is that
-to the `baseline`, the median over turns; `cpu_seconds_median` and `cpu_ratio` are the
-same for the processor time of both processes, which others on the machine disturb less;
-memory rows are in bytes.
+The round is the one by which dpfl's cost is judged: a convolutional network of
+1,018,174 parameters without dropout, 50 clients of 100 examples, batches of 20, one
+local epoch. Repeats of all rows take turns, so that a busy machine slows them alike.
+`ratio` is that to the `baseline`, the median over turns; `cpu_seconds_median` and
+`cpu_ratio` are the same for the processor time of both processes, which others on the
+machine disturb less; memory rows are in bytes.
 """
 
 from __future__ import annotations

@@ -194,7 +194,7 @@ def _one_mechanism(values: Mapping[str, Any]) -> tuple[Mechanism, Participation]
 
 
 def _epsilon() -> list[Cost]:
-    """The subcommand epsilon."""
+    """Returns the cost of one mechanism: the subcommand epsilon."""
     cli.refuse("epsilon", "epsilon", *_COMPARE_ONLY)
     _require("epsilon", "noise_multiplier")
     mechanism, participation = _one_mechanism(mechanism_flags.given())
@@ -202,7 +202,7 @@ def _epsilon() -> list[Cost]:
 
 
 def _calibrate() -> list[Cost]:
-    """The subcommand calibrate."""
+    """Returns the cost at the noise for a budget: the subcommand calibrate."""
     cli.refuse("calibrate", "noise_multiplier", *_COMPARE_ONLY)
     _require("calibrate", "epsilon")
     values = {**mechanism_flags.given(), "noise_multiplier": 1.0}
@@ -298,7 +298,7 @@ def _target_error(participation: Participation) -> float:
 
 
 def _compare() -> list[Cost]:
-    """The subcommand compare."""
+    """Returns the costs of several mechanisms: the subcommand compare."""
     cli.refuse("compare", "noise_multiplier")
     cli.refuse("compare, which has --mechanisms", "mechanism")
     cli.refuse("compare, which has --compression_rates", *build.RATE_FIELDS)

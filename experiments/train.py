@@ -81,7 +81,7 @@ _DEFINE = {
 
 
 def _define_task_flags() -> None:
-    """One flag for each option of any task; tasks that share an option share it."""
+    """Defines a flag for each option of any task; those of one name are one flag."""
     options: dict[str, registry.TaskOption] = {}
     users: dict[str, list[tuple[str, str, Any]]] = {}
     for task in registry.task_names():

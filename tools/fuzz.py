@@ -164,7 +164,7 @@ class Binary:
         return Result(line, code, round(taken, 3), fault, err[-600:])
 
     def _be(self, line: Sequence[str], folder: Path) -> NoReturn:
-        """Is the line's process, from here to its end."""
+        """Acts as the line's process, from here to its end."""
         code = 1
         try:
             os.setsid()

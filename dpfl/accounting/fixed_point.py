@@ -100,7 +100,7 @@ def grid(noise_multiplier: float, clients: int, linf_ratio: float = 1.0) -> Grid
 
 
 def _finest(z: Fraction, clients: int, share: Fraction, bits: int) -> int:
-    """The largest power of two for which all integers fit; at least 1."""
+    """Returns the largest power of two for which all integers fit; at least 1."""
     s = _MAX_STDDEV
     while s > 1:
         size = math.floor(s / z * share)
@@ -116,7 +116,7 @@ def _finest(z: Fraction, clients: int, share: Fraction, bits: int) -> int:
 
 
 def _root_above(square: int) -> float:
-    """The least float64, or the next one, whose exact square is at least `square`."""
+    """Returns the least float64 with a square of at least `square`, or the next."""
     root = math.sqrt(square)
     return root if Fraction(root) ** 2 >= square else math.nextafter(root, math.inf)
 

@@ -66,7 +66,7 @@ class ErrorForm(abc.ABC):
 
     @abc.abstractmethod
     def __call__(self, inverse: np.ndarray) -> tuple[float, np.ndarray]:
-        """The error and its gradient in e, which has shape (T,)."""
+        """Returns the error and its gradient in e, which has shape (T,)."""
 
 
 class _SeriesForm(ErrorForm):

@@ -250,7 +250,7 @@ def clipping_error(deviations: float) -> float:
 
 
 def rounding_variance(stddev: float) -> float:
-    """Returns E[f (1 - f)], f the fractional part of a Gaussian of standard deviation.
+    """Returns E[f (1 - f)], f the fractional part of a Gaussian variable.
 
     From the Fourier series f (1 - f) = 1/6 - sum_k cos(2 pi k f) / (pi k)^2; for small
     Gaussians E[|x| - x^2].

@@ -129,7 +129,7 @@ def _draw_client(
 
 @functools.cache
 def _read_images() -> tuple[np.ndarray, np.ndarray]:
-    """Integer images [1797, 8, 8] with values 0-16, and labels [1797]."""
+    """Returns integer images [1797, 8, 8] with values 0-16, and labels [1797]."""
     from sklearn import datasets
 
     data = datasets.load_digits()
@@ -137,7 +137,7 @@ def _read_images() -> tuple[np.ndarray, np.ndarray]:
 
 
 def _scale(images: np.ndarray) -> np.ndarray:
-    """To float32 [n, 28, 28, 1] with values in [0, 1]."""
+    """Returns images as float32 [n, 28, 28, 1] with values in [0, 1]."""
     matrix = interpolation_matrix(images.shape[1], IMAGE_SIZE)
     scaled = np.einsum("ij,njk,lk->nil", matrix, images / 16.0, matrix)
     return np.clip(scaled, 0.0, 1.0)[..., np.newaxis].astype(np.float32)

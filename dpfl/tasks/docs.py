@@ -100,7 +100,7 @@ def docstrings(path: str) -> list[str]:
 
 
 def _documented(node: ast.AST) -> Iterator[_Documented]:
-    """What can have a docstring, in source order; looks into statements only."""
+    """Yields what can have a docstring, in source order; looks into statements only."""
     if isinstance(node, _DOCUMENTED):
         yield node
     for field in _STATEMENTS:
@@ -166,7 +166,7 @@ def build_vocabulary(texts: Sequence[Sequence[Sequence[str]]], size: int) -> lis
 def encode(
     text_: Sequence[Sequence[str]], vocabulary: Sequence[str], sequence_length: int
 ) -> np.ndarray:
-    """Sentences as rows of tokens.
+    """Returns sentences as rows of tokens.
 
     Args:
       text_: Sentences of words.

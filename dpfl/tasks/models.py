@@ -220,7 +220,7 @@ def image_metrics() -> list[tf.keras.metrics.Metric]:
 
 
 def _weights(y_true: tf.Tensor, masked_tokens: Sequence[int]) -> tf.Tensor:
-    """1.0 where a label counts and 0.0 where it is one of `masked_tokens`."""
+    """Returns 1.0 where a label counts and 0.0 where it is one of `masked_tokens`."""
     weights = tf.ones_like(y_true, tf.float32)
     for token in masked_tokens:
         weights *= tf.cast(tf.not_equal(y_true, token), tf.float32)
@@ -243,7 +243,7 @@ class MaskedCrossentropy(tf.keras.losses.Loss):
         y_pred: tf.Tensor,
         sample_weight: Optional[tf.Tensor] = None,
     ) -> tf.Tensor:
-        """The loss, a scalar; replaces Keras's reduction over all positions."""
+        """Returns the loss, a scalar; replaces Keras's reduction over all positions."""
         weights = _weights(y_true, self._masked_tokens)
         if sample_weight is not None:
             weights *= tf.cast(sample_weight, tf.float32)

@@ -50,7 +50,7 @@ class Tokens:
 
 
 def next_word_loss(tokens: Tokens) -> tf.keras.losses.Loss:
-    """Cross entropy per token, padding left out."""
+    """Returns the cross entropy per token, padding left out."""
     return models.MaskedCrossentropy([tokens.padding])
 
 

@@ -106,7 +106,7 @@ class Adam(tff.learning.optimizers.Optimizer):
         return new_state, new_weights
 
     def _correction(self, beta: float, step: tf.Tensor) -> tf.Tensor:
-        """1 - beta^t, float32; 1 without correction."""
+        """Returns 1 - beta^t, float32; 1 without correction."""
         if not self._corrects_start:
             return tf.ones([])
         power = tf.pow(tf.constant(beta, tf.float64), tf.cast(step, tf.float64))

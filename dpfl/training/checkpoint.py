@@ -124,7 +124,7 @@ class CheckpointStore:
         return path
 
     def load_newest(self) -> Optional[Checkpoint]:
-        """The newest checkpoint that is whole, None if there is none.
+        """Returns the newest checkpoint that is whole, None if there is none.
 
         Raises:
           DamagedManifestError: If it is not of the run that the store is bound to.
@@ -167,14 +167,14 @@ class CheckpointStore:
         return path
 
     def _paths(self) -> list[pathlib.Path]:
-        """Newest first."""
+        """Returns the paths of all checkpoints, newest first."""
         listed = (p for p in self._directory.iterdir() if _NAME.match(p.name))
         found = (path for path in listed if path.is_file())
         return sorted(found, key=lambda p: p.name, reverse=True)
 
 
 def encode(checkpoint: Checkpoint) -> bytes:
-    """A checkpoint as the bytes of its file."""
+    """Returns a checkpoint as the bytes of its file."""
     info = json.dumps({"round_index": checkpoint.round_index, **checkpoint.info})
     arrays = {f"array_{i:04d}": array for i, array in enumerate(checkpoint.arrays)}
     buffer = io.BytesIO()
@@ -185,7 +185,7 @@ def encode(checkpoint: Checkpoint) -> bytes:
 
 
 def decode(content: bytes) -> Checkpoint:
-    """The inverse of `encode`.
+    """Returns the checkpoint that `encode` made the bytes of.
 
     Raises:
       ValueError: If the content is not, bit by bit, what `encode` gave.

@@ -297,7 +297,7 @@ def _client_computation(
     client_lr: float,
     identity: Optional[str],
 ) -> tff.Computation:
-    """(weights, round, client) to OrderedDict(value, weight, metrics), in one graph."""
+    """Returns (weights, round, client) to (value, weight, metrics), in one graph."""
     client_type = _CLIENT_TYPES[identity or "client_id"]
 
     @tff.tensorflow.computation(weights_type, np.int64, client_type)
@@ -341,7 +341,7 @@ def _train(
     dataset: tf.data.Dataset,
     client_lr: float,
 ) -> tuple[Sequence[tf.Tensor], Any, tf.Tensor]:
-    """One SGD step a batch: new trainable weights, metrics state, examples seen."""
+    """Returns trainable weights after one SGD step a batch, metrics, examples seen."""
 
     def step(trainable: Any, x: tf.Tensor, y: tf.Tensor) -> tuple[Any, Any, Any]:
         with tf.GradientTape() as tape:
@@ -378,7 +378,7 @@ def _train(
 
 
 def _finite_or_initial(metrics: Any, initial: Any) -> Any:
-    """A client whose training diverged does not count in the metrics."""
+    """Returns the metrics, or the initial ones where the client's training diverged."""
     is_finite = tf.reduce_all(
         [
             tf.reduce_all(tf.math.is_finite(part))

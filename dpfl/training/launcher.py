@@ -231,7 +231,7 @@ def _serve(client: socket.socket, port: int) -> None:
 
 
 def _connect(port: int) -> socket.socket:
-    """A connection to the program, which may not listen yet."""
+    """Returns a connection to the program, which may not listen yet."""
     end = time.monotonic() + _CONNECT_SECONDS
     while True:
         try:

@@ -391,7 +391,7 @@ def _worker_environment(intra_op_threads: int) -> dict[str, str]:
 
 
 def _peak_bytes(pid: int) -> int:
-    """VmHWM of a process; what psutil gives now where the kernel does not say."""
+    """Returns VmHWM of a process, or what psutil gives now if the kernel has none."""
     with open(f"/proc/{pid}/status") as status:
         for line in status:
             if line.startswith("VmHWM:"):

@@ -75,7 +75,7 @@ class DiscreteGaussian:
         self.parts, self.distance = _build(self.stddev)
 
     def sample(self, seed: tf.Tensor, length: int) -> tf.Tensor:
-        """int32[length], independent, a function of the seed.
+        """Returns int32[length], independent, a function of the seed.
 
         Args:
           seed: int64[2].
@@ -102,7 +102,7 @@ class DiscreteGaussian:
 
 
 def _sixteen_bits(seed: tf.Tensor, length: int, parts: int) -> list[tf.Tensor]:
-    """For each part int32[length] in [0, 2**16), from as few words as hold them."""
+    """Returns for each part int32[length] in [0, 2**16), from the fewest words."""
     count = length * (parts // 2) + (length + 1) // 2 * (parts % 2)
     words = tables.random_bits(seed, [count], tf.uint32)
     bits = tables.FIRST_BITS
@@ -120,7 +120,7 @@ def _sixteen_bits(seed: tf.Tensor, length: int, parts: int) -> list[tf.Tensor]:
 def decompose(
     stddev: float, one_table: float = ONE_TABLE, two_tables: float = _TWO_TABLES
 ) -> list[tuple[int, Fraction]]:
-    """Multiples m_i and variances v_i with sum_i m_i^2 v_i = stddev^2 exactly.
+    """Returns multiples m_i and variances v_i with sum_i m_i^2 v_i = stddev^2 exactly.
 
     Args:
       stddev: s.
@@ -148,7 +148,7 @@ def decompose(
 
 
 def smoothing_distance(parts: list[tuple[int, Fraction]]) -> float:
-    """Total variation distance of the sum of exact parts to N_Z(0, s^2), from above.
+    """Returns a bound of the total variation between exact parts' sum and N_Z(0, s^2).
 
     With eps = 2 sum_n exp(-2 pi^2 tau^2 n^2) and tau = s1 s2 / s each probability is
     within a factor (1 + eps) / (1 - eps), so that the distance is at most
@@ -177,7 +177,7 @@ def _build(stddev: float) -> tuple[list[Part], float]:
 
 @functools.lru_cache(maxsize=64)
 def build_part(multiple: int, variance: Fraction) -> Part:
-    """The tables of one part, from probabilities to 100 digits."""
+    """Returns the tables of one part, from probabilities to 100 digits."""
     law = laws.discrete_gaussian(variance)
     values = np.arange(-law.radius, law.radius + 1) * multiple
     table = tables.build(values, law.probabilities, law.radius, _FURTHER)

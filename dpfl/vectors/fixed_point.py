@@ -109,7 +109,7 @@ def squared_norm_above(vector: tf.Tensor) -> tf.Tensor:
 
 
 def rounding_factor(vector: tf.Tensor, max_squared_norm: int) -> tf.Tensor:
-    """What to multiply a vector by so that its integers are within a bound, unseen.
+    """Returns what to multiply a vector by so that its integers are within a bound.
 
     For a vector of which only some coordinates will be rounded, where all of them must
     be within the bound: `tf.round(vector * factor)` has a sum of squares of at most

@@ -24,7 +24,7 @@ from .harness import Row, Settings, compare
 
 
 def aggregation(settings: Settings) -> list[Row]:
-    """TFF's aggregators and ours on `clients` vectors; needs a running worker."""
+    """Measures TFF's aggregators and ours on vectors; needs a running worker."""
     n = settings.clients
     factories: dict[str, Any] = {
         "aggregate: TFF mean": tff.aggregators.UnweightedMeanFactory(),
@@ -46,7 +46,7 @@ def aggregation(settings: Settings) -> list[Row]:
 
 
 def fourier(settings: Settings) -> list[Row]:
-    """The DFT rotation, on a tenth of the clients; needs a running worker."""
+    """Measures the DFT rotation, on a tenth of the clients; needs a running worker."""
     n = max(1, settings.clients // 10)
     factories: dict[str, Any] = {
         "aggregate tenth: TFF mean": tff.aggregators.UnweightedMeanFactory()
@@ -63,7 +63,7 @@ def fourier(settings: Settings) -> list[Row]:
 
 
 def rotations(settings: Settings) -> list[Row]:
-    """One vector rotated: our Hadamard transform, TFF's, and the DFT."""
+    """Measures one vector's rotation: our Hadamard transform, TFF's, and the DFT."""
     dimension = settings.dimension
     length = mechanisms.L2Csgm(1, 1.0, 1.0, 1.0).rotated_dimension(dimension)
     vector = tf.random.stateless_normal([length], [1, 2])
@@ -86,7 +86,7 @@ def rotations(settings: Settings) -> list[Row]:
 
 
 def mask_draws(settings: Settings) -> list[Row]:
-    """One mask at 1%: gaps between kept coordinates, and a draw per coordinate."""
+    """Measures one mask at 1%: by gaps between kept coordinates, and by coordinate."""
     length, keep_fraction = settings.dimension, 0.01
     seed = tf.constant([3, 4], tf.int64)
     vector = tf.random.stateless_normal([length], seed)

@@ -38,7 +38,7 @@ class Settings(harness.Settings):
 
 
 def rounds(settings: harness.Settings) -> list[Row]:
-    """Whole aggregations at each size, and TFF's mean; needs a running worker."""
+    """Measures aggregations at each size, and TFF's mean; needs a running worker."""
     functions = {
         BASELINE: _aggregation(tff.aggregators.UnweightedMeanFactory(), settings)
     }
@@ -52,7 +52,7 @@ def rounds(settings: harness.Settings) -> list[Row]:
 
 
 def updates(settings: harness.Settings) -> list[Row]:
-    """The sketch's own steps, and Householder's QR of a matrix of its size."""
+    """Measures the sketch's own steps, and Householder's QR of a matrix of its size."""
     dimension, repeats = settings.dimension, min(3, settings.repeats)
     rows: list[Row] = []
     for size in SKETCH_SIZES[:2]:

@@ -39,7 +39,7 @@ QUICK = Settings(rounds=64)
 
 
 def optimal(settings: Settings) -> list[Row]:
-    """Plain and accelerated, each solution in a process of its own."""
+    """Measures plain and accelerated, each solution in a process of its own."""
     workload = factorization.prefix_sum(settings.rounds)
     plain = timing.measure(workload, accelerated=False, repeats=1)
     fast = timing.measure(workload, repeats=settings.repeats)

@@ -56,7 +56,7 @@ QUICK = Settings(rounds=64, dimension=10_000)
 
 
 def draws(settings: Settings) -> list[Row]:
-    """Integers of the discrete Gaussian, of one to three tables, against normals."""
+    """Measures integers of the discrete Gaussian, of one to three tables, against normals."""
 
     def of(draw: Callable[..., Any]) -> Callable[[], Any]:
         call = tf.function(lambda seed: draw(seed, settings.dimension))
@@ -70,7 +70,7 @@ def draws(settings: Settings) -> list[Row]:
 
 
 def dense(settings: Settings) -> list[Row]:
-    """A round of a dense matrix, at the start, the middle and the end of the run.
+    """Measures a round of a dense matrix: the start, the middle and the end of the run.
 
     The seconds are those of a whole block over its rounds. The last row computes the
     last round alone, as it would be without blocks.
@@ -113,7 +113,7 @@ def dense(settings: Settings) -> list[Row]:
 
 
 def recurrences(settings: Settings) -> list[Row]:
-    """A round of the streams that remember a few vectors; they take turns."""
+    """Measures a round of the streams that remember a few vectors; they take turns."""
     calls = {
         name: _stream_call(found, settings.dimension)
         for name, found in _factorizations(settings.rounds).items()
@@ -122,7 +122,7 @@ def recurrences(settings: Settings) -> list[Row]:
 
 
 def aggregators(settings: Settings) -> list[Row]:
-    """A round of the aggregator on two clients; needs a running worker.
+    """Measures a round of the aggregator on two clients; needs a running worker.
 
     What the stream remembers is in the aggregator's state, which goes from Python to
     the worker and back in each round. "fed" is a dense matrix whose rows a
@@ -149,7 +149,7 @@ def _seed() -> tf.Tensor:
 
 
 def _factorizations(rounds: int) -> dict[str, fact.Factorization]:
-    """Factorizations whose streams are recurrences, by the name of their row."""
+    """Returns factorizations whose streams are recurrences, by the name of their row."""
     workload = fact.prefix_sum(rounds)
     rng = np.random.default_rng(0)
     factors = fact.BandLowRankFactors(
@@ -171,7 +171,7 @@ def _tree(workload: fact.Workload) -> fact.Factorization:
 
 
 def _timed_block(step: Callable[..., Any], state: Any, row: int) -> tuple[float, Any]:
-    """Seconds of the round that begins a block, and the state after it."""
+    """Returns seconds of the round that begins a block, and the state after it."""
     state["row"] = tf.constant(row)
     begin = time.perf_counter()
     result, state = step(state)
@@ -192,7 +192,7 @@ def _stream_call(found: fact.Factorization, dimension: int) -> Callable[[], Any]
 
 
 def _config(found: fact.Factorization) -> Any:
-    """A configuration of this factorization, which is given and not computed."""
+    """Returns a configuration of this factorization, which it need not compute."""
     config = mechanisms.MECHANISMS["matrix_factorization"]
 
     class Given(config):  # type: ignore[misc, valid-type]

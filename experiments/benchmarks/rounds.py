@@ -3,11 +3,12 @@
 
 """Whole rounds of federated averaging: time, processor time and memory.
 
-The round is the one in which dpfl's cost is judged: a convolutional network of 1,018,174 parameters
-without dropout, 50 clients of 100 examples, batches of 20, one local epoch. `ratio` is
-that to the `baseline`, the median over turns; `cpu_seconds_median` and `cpu_ratio` are
-the same for the processor time of both processes, which others on the machine disturb
-less; memory rows are in bytes. TensorFlow is imported when the rows are measured.
+The round is the one by which dpfl's cost is judged: a convolutional network of
+1,018,174 parameters without dropout, 50 clients of 100 examples, batches of 20, one
+local epoch. `ratio` is that to the `baseline`, the median over turns;
+`cpu_seconds_median` and `cpu_ratio` are the same for the processor time of both
+processes, which others on the machine disturb less; memory rows are in bytes.
+TensorFlow is imported when the rows are measured.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ class Bench:
 
 
 def cnn_without_dropout(seed: int) -> Any:
-    """3x3x32, pool, 3x3x64, dense 128, dense 62: 1,018,174 parameters."""
+    """Returns 3x3x32, pool, 3x3x64, dense 128, dense 62: 1,018,174 parameters."""
     import tensorflow as tf
 
     layers = tf.keras.layers
@@ -110,7 +111,7 @@ def cnn_without_dropout(seed: int) -> Any:
 
 
 def plain(bench: Bench) -> Callable[[], Any]:
-    """The same steps in one tf.function with a while loop over the clients."""
+    """Returns the same steps in one tf.function with a while loop over the clients."""
     import tensorflow as tf
 
     settings, task = bench.settings, bench.task
@@ -144,7 +145,7 @@ def plain(bench: Bench) -> Callable[[], Any]:
 
 
 def tff_learning(bench: Bench, **kwargs: Any) -> Callable[[], Any]:
-    """`build_unweighted_fed_avg` on data that TFF builds in the worker too."""
+    """Returns `build_unweighted_fed_avg` on data that TFF builds in the worker too."""
     import numpy as np
     import tensorflow_federated as tff
 
@@ -165,7 +166,7 @@ def tff_learning(bench: Bench, **kwargs: Any) -> Callable[[], Any]:
 
 
 def tff_default(bench: Bench) -> Callable[[], Any]:
-    """TFF as its tutorials use it: Keras model, reduce loop."""
+    """Returns TFF as its tutorials use it: Keras model, reduce loop."""
     import tensorflow_federated as tff
 
     task = bench.task
@@ -182,7 +183,7 @@ def tff_default(bench: Bench) -> Callable[[], Any]:
 
 
 def tff_iterator(bench: Bench) -> Callable[[], Any]:
-    """TFF's process for functional models, with its iterator loop."""
+    """Returns TFF's process for functional models, with its iterator loop."""
     import tensorflow_federated as tff
 
     return tff_learning(
@@ -193,7 +194,7 @@ def tff_iterator(bench: Bench) -> Callable[[], Any]:
 
 
 def ours(bench: Bench, aggregator: Any, with_client_id: bool) -> Callable[[], Any]:
-    """A round of `dpfl.training.federated_averaging`."""
+    """Returns a round of `dpfl.training.federated_averaging`."""
     from dpfl.training import federated_averaging, server_optimizers
 
     fedavg = federated_averaging.build_process(
@@ -208,14 +209,14 @@ def ours(bench: Bench, aggregator: Any, with_client_id: bool) -> Callable[[], An
 
 
 def mean(bench: Bench) -> Callable[[], Any]:
-    """A round of dpfl with TFF's own UnweightedMeanFactory."""
+    """Returns a round of dpfl with TFF's own UnweightedMeanFactory."""
     import tensorflow_federated as tff
 
     return ours(bench, tff.aggregators.UnweightedMeanFactory(), False)
 
 
 def private(name: str) -> Callable[[Bench], Callable[[], Any]]:
-    """A round of dpfl with one of dpfl's aggregators."""
+    """Returns a round of dpfl with one of dpfl's aggregators."""
 
     def build(bench: Bench) -> Callable[[], Any]:
         from dpfl import aggregators
@@ -227,7 +228,7 @@ def private(name: str) -> Callable[[Bench], Callable[[], Any]]:
 
 
 def data_sent(bench: Bench) -> Callable[[], Any]:
-    """TFF's iterator loop with the examples sent from Python in every round."""
+    """Returns TFF's iterator loop, with examples sent from Python in every round."""
     import tensorflow_federated as tff
 
     task = bench.task
@@ -284,7 +285,7 @@ def measure(names: Sequence[str], settings: Settings) -> list[Row]:
 
 
 def _timed_row(name: str, seconds: Samples, cpu: Samples) -> Row:
-    """A row; its ratios are the medians of those of each turn."""
+    """Returns a row; its ratios are the medians of those of each turn."""
     baseline = TIMED[name].baseline
     return {
         "name": name,

@@ -28,7 +28,7 @@ _RATES = (1.0, 10.0, 100.0)
 
 
 def aggregation(settings: Settings) -> list[Row]:
-    """Secure sums with integer noise, TFF's own aggregator for it as the baseline.
+    """Measures secure sums with integer noise; TFF's aggregator is the baseline.
 
     Needs a worker whose context can sum securely.
     """
@@ -69,7 +69,7 @@ def aggregation(settings: Settings) -> list[Row]:
 
 
 def sketches(settings: Settings) -> list[Row]:
-    """One vector encoded and decoded, compared with one plain rotation."""
+    """Measures one vector's sketch and its decoding, beside one plain rotation."""
     dimension = settings.dimension
     seed = tf.constant([3, 4], tf.int64)
     plain = rotation.HadamardRotation(1 << (dimension - 1).bit_length())
@@ -86,7 +86,7 @@ def sketches(settings: Settings) -> list[Row]:
 
 
 def integers(settings: Settings) -> list[Row]:
-    """Rounding and noise of a tenth of the coordinates, and a plain Gaussian draw."""
+    """Measures rounding and noise of a tenth of the coordinates, and plain noise."""
     length = max(1, settings.dimension // 10)
     seed = tf.constant([3, 4], tf.int64)
     vector = 50 * tf.random.stateless_normal([length], [1, 2])

@@ -93,7 +93,7 @@ class Learner:
         mean: float = 0.0,
         seed: int = 0,
     ) -> Learned:
-        """Gradients from a random subspace, of mean squared norm 1 without `mean`.
+        """Returns gradients from a random subspace, of mean squared norm 1 without `mean`.
 
         Args:
           rounds: Number of rounds.
@@ -122,7 +122,7 @@ class Learner:
 
 
 def choices(rounds: int = 120, dimension: int = 100) -> list[str]:
-    """Rows of the table of choices: excess error, and overlap, of the last quarter."""
+    """Returns the rows on choices: excess error and overlap of the last quarter."""
     lines = ["| | " + " | ".join(SETTINGS) + " |", "| --- " * 4 + "|"]
     for name, changes in CHOICES.items():
         cells = []
@@ -139,7 +139,7 @@ def choices(rounds: int = 120, dimension: int = 100) -> list[str]:
 
 
 def drifting(rounds: int = 150, dimension: int = 64) -> list[str]:
-    """Rows of the table of drift: overlap in the last third, with and without probes.
+    """Returns the rows on drift: overlap in the last third, with and without probes.
 
     Three directions; the sketch has half of the dimensions.
     """
@@ -158,7 +158,7 @@ def drifting(rounds: int = 150, dimension: int = 64) -> list[str]:
 
 
 def _orthonormal(count: int, dimension: int, rng: np.random.Generator) -> np.ndarray:
-    """float64[count, dimension], random orthonormal rows."""
+    """Returns float64[count, dimension], random orthonormal rows."""
     return np.linalg.qr(rng.standard_normal([dimension, count]))[0].T
 
 
