@@ -75,7 +75,7 @@ def imported_from(path: Path, node: ast.ImportFrom) -> str:
 
 
 def dependencies(path: Path) -> set[str]:
-    """Returns the labels of the targets that a file imports, at any depth of its code."""
+    """Returns the labels of the targets that a file imports, anywhere in its code."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):

@@ -207,7 +207,7 @@ IMAGE_MODELS: dict[str, Callable[[int, int], tf.keras.Model]] = {
 
 
 def image_loss() -> tf.keras.losses.Loss:
-    """Cross entropy of logits, mean over the batch."""
+    """Returns the cross entropy of logits, mean over the batch."""
     return tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
 

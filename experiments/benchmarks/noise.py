@@ -56,7 +56,7 @@ QUICK = Settings(rounds=64, dimension=10_000)
 
 
 def draws(settings: Settings) -> list[Row]:
-    """Measures integers of the discrete Gaussian, of one to three tables, against normals."""
+    """Measures discrete Gaussians, of one to three tables, against normals."""
 
     def of(draw: Callable[..., Any]) -> Callable[[], Any]:
         call = tf.function(lambda seed: draw(seed, settings.dimension))
@@ -149,7 +149,7 @@ def _seed() -> tf.Tensor:
 
 
 def _factorizations(rounds: int) -> dict[str, fact.Factorization]:
-    """Returns factorizations whose streams are recurrences, by the name of their row."""
+    """Returns factorizations whose streams are recurrences, by their row's name."""
     workload = fact.prefix_sum(rounds)
     rng = np.random.default_rng(0)
     factors = fact.BandLowRankFactors(

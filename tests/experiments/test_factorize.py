@@ -100,7 +100,10 @@ def test_cache_and_text(tmp_path):
             "--matrix_buffers must be given for --matrix_method=blt",
         ),
         (["compute", "--rounds=8,x"], "--rounds must be positive integers"),
-        (["compute", "--rounds=8,16"], "--rounds must be one number for compute, found 2"),
+        (
+            ["compute", "--rounds=8,16"],
+            "--rounds must be one number for compute, found 2",
+        ),
         (
             ["compute", "--matrix_momentum=1"],
             "error: --matrix_momentum must be at least 0 and less than 1, found 1",

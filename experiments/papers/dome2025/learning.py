@@ -93,7 +93,7 @@ class Learner:
         mean: float = 0.0,
         seed: int = 0,
     ) -> Learned:
-        """Returns gradients from a random subspace, of mean squared norm 1 without `mean`.
+        """Returns what is learned of a random subspace, by gradients of mean square 1.
 
         Args:
           rounds: Number of rounds.
