@@ -372,3 +372,24 @@ def test_chord_of_mixtures_lies_between_the_truth_and_the_chord(seed):
     half = orders * (orders - 1) / 2 * moments[1]
     assert np.all(backward <= half + 1e-12)
     assert np.all(half[orders > 2] <= truth[orders > 2] + 1e-12)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_mixture_has_a_larger_laplace_transform_than_the_gaussian(seed):
+    """Of the same second moment; this is what lets slots treat clients that adapt."""
+    rng = np.random.default_rng(seed)
+    t = np.arange(-30, 30, 0.01)
+    weight = np.exp(-t * t / 2) * 0.01 / math.sqrt(2 * math.pi)
+    for keep in (0.05, 0.6):
+        means = rng.uniform(0.2, 2, 3) * rng.choice([1, 1, -1], 3)
+        mixed = np.exp(np.outer(means, t) - 0.5 * means[:, None] ** 2)
+        x = 1 - keep + keep * rng.dirichlet(np.ones(3)) @ mixed
+        size = math.sqrt(math.log(weight @ x**2))
+        gaussians = np.exp(size * t - size**2 / 2)
+        for s in (0.01, 0.3, 1.0, 5.0, 60.0):
+            # Both minus the tangent exp(-s)(1 - s (x - 1)), which has the same mean.
+            ours, theirs = (
+                weight @ (np.exp(-s * r) - math.exp(-s) * (1 - s * (r - 1)))
+                for r in (x, gaussians)
+            )
+            assert ours <= theirs * (1 + 1e-9)
