@@ -24,7 +24,8 @@ from dpfl import checks, purposes
 from dpfl.vectors import laws, randomness, tables
 
 # The least and the largest parameter; 14 of the largest stay below the flag.
-SMALLEST, LARGEST = 0.125, float(1 << 24)
+# A grid of s = 2**24 steps asks for a little more, sqrt(s**2 + 4).
+SMALLEST, LARGEST = 0.125, 2.0**24 + 1e-6
 # Up to these parameters one table, or two, are enough.
 ONE_TABLE, _TWO_TABLES = 1 << 10, 1 << 20
 # The square of s1 s2 / s at least, where two parts are added.

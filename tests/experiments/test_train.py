@@ -413,7 +413,8 @@ def test_help_says_what_to_do():
 
 def test_a_run_that_diverges_says_at_which_round(tmp_path):
     """Its noise is within what is allowed, and far too much."""
-    args = ("--mechanism=gaussian", "--noise_multiplier=1e4", "--clip_norm=1e30")
+    args = ("--mechanism=gaussian", "--noise_multiplier=1e4")
+    args += ("--server_lr=1e4", "--clip_norm=1e15")
     base = [a for a in TINY if "compression" not in a]
     run = tmp_path / "run"
     done = train(run, *args, base=base, code=1)

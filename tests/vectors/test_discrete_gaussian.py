@@ -318,3 +318,10 @@ def test_equal_leading_bits_are_decided_by_the_others(monkeypatch, words, is_own
     monkeypatch.setattr(tables, "random_bits", bits)
     drawn = tables.look_further(alias, SEED, 2)
     np.testing.assert_array_equal(drawn, [-1, -1] if is_own else [1, 1])
+
+
+@pytest.mark.parametrize("multiplier", [63.0, 64.0, 1e4])
+def test_the_noise_of_every_grid_can_be_drawn(multiplier):
+    """The finest grid asks for a little more than 2**24 steps."""
+    grid = numbers.grid(multiplier, clients=108)
+    assert DiscreteGaussian(grid.noise_stddev).parts
