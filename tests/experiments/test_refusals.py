@@ -13,6 +13,8 @@ import time
 
 import pytest
 
+from tools import fuzz
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 HUGE = str(10**23)
 EPSILON = "epsilon --noise_multiplier=1"
@@ -220,3 +222,25 @@ def test_command_lines_made_of_the_flag_tables_end_well():
     )
     assert done.returncode == 0, done.stderr
     assert "privacy" in done.stdout and time.monotonic() - begun < 240
+
+
+@pytest.mark.parametrize(
+    ("code", "out", "err", "fault"),
+    [
+        (0, "epsilon 1.5", "", None),
+        (0, "epsilon nan", "", "nan"),
+        (0, "", "a.py:1: RuntimeWarning: overflow encountered in exp\n", "warning"),
+        (1, "", "Traceback (most recent call last):\nValueError: no\n", "traceback"),
+        (1, "", "", "exit code 1"),
+        (-9, "", "", "exit code -9"),
+        (None, "", "", "no end"),
+        (2, "", "error: rounds must be at least 1, found 0\n", None),
+        (2, "", "error: rounds must be at least 1\nand more\n", "no sentence"),
+        (2, "", "error: a\nerror: rounds\n", "no sentence"),
+        (2, "", "error: it must be at least 1, found 0\n", "no name"),
+        (2, "", "error: there are no words, found 'junk'\n", None),
+    ],
+)
+def test_what_the_fuzzer_takes_for_a_fault(code, out, err, fault):
+    line = ["--output=x", "junk"]
+    assert fuzz.fault_of(line, code, out, err, ["rounds", "output"]) == fault
