@@ -73,8 +73,38 @@ class ShiftSketch(enum.IntEnum):
 class Draw(enum.IntEnum):
     """What the seed of integers drawn from a table is asked for.
 
-    The parts of a sum of tables follow `TABLES`: their second levels are 1, 2 and 3.
+    The second level of the first table is `SECOND_LEVEL`; those of the further parts of
+    a sum of tables follow it.
     """
 
     TABLES = 0
+    SECOND_LEVEL = 1
+
+
+class Alias(enum.IntEnum):
+    """What the seed of a table's second level is asked for."""
+
+    COLUMNS = 0
     LOW_BITS = 1
+
+
+class NoiseStream(enum.IntEnum):
+    """What the seed of a noise stream is asked for, besides the index of a row."""
+
+    # Sets the seeds of rows apart from other uses of the same seed.
+    NORMALS = 0x6E6F_6973_6500_5EED
+
+
+class MeanEstimation(enum.IntEnum):
+    """What a measured round's seed is asked for, beside its clients from 1 on."""
+
+    SHARED = 0
+    NOISE = -1
+
+
+class Learning(enum.IntEnum):
+    """What the seed of a round of DOME's learning without clients is asked for."""
+
+    SHARED = 1
+    CLIENT = 2
+    NOISE = 3

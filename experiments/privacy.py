@@ -174,7 +174,7 @@ def _remark(mechanism: Mechanism, participation: Participation, cost: Cost) -> N
 
 
 def _calibrated(mechanism: Mechanism, participation: Participation) -> Mechanism:
-    return comparison.calibrated(
+    return mechanisms.calibrate(
         mechanism,
         _DIMENSION.value,
         _EPSILON.value,

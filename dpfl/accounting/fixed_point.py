@@ -56,15 +56,6 @@ class Grid:
     max_size: int
     total_bits: int
 
-    def rounding_share(self, length: int) -> float:
-        """Returns the most that rounding to nearest lengthens a vector, over its bound.
-
-        Args:
-          length: How many coordinates are rounded.
-        """
-        length = checks.integer("length", length)
-        return math.sqrt(length) / 2 / math.sqrt(self.max_squared_norm)
-
 
 def grid(noise_multiplier: float, clients: int, linf_ratio: float = 1.0) -> Grid:
     """Returns the grid of a release.

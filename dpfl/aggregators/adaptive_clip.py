@@ -12,10 +12,8 @@ import tensorflow as tf
 
 from dpfl import mechanisms
 from dpfl.aggregators.codec import Fields
+from dpfl.mechanisms.mechanism import CLIP_RANGE
 from dpfl.vectors import clipping
-
-# Keeps an adaptive clip, and all that is computed from it, within float32.
-_CLIP_RANGE = (1e-15, 1e15)
 
 
 class AdaptiveClip:
@@ -57,7 +55,7 @@ class AdaptiveClip:
         fraction = votes / config.cohort_size + 0.5
         step = config.clip_learning_rate * (fraction - config.target_quantile)
         return collections.OrderedDict(
-            clip_norm=tf.clip_by_value(clip * tf.exp(-step), *_CLIP_RANGE)
+            clip_norm=tf.clip_by_value(clip * tf.exp(-step), *CLIP_RANGE)
         )
 
     def _initial(self) -> tf.Tensor:

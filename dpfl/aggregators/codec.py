@@ -212,6 +212,7 @@ class OuterCodec(Codec):
         self.input_length = inner.input_length
         self.has_private_randomness = inner.has_private_randomness
         self.sums_securely = inner.sums_securely
+        self.gives_mean = inner.gives_mean
 
     def initial_state(self) -> Fields:
         """Returns that of the inner codec."""

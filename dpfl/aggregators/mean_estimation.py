@@ -16,9 +16,6 @@ from dpfl import mechanisms, purposes
 from dpfl.aggregators import registry
 from dpfl.vectors import randomness
 
-# Beside the numbers of the clients, which begin at 1.
-_SHARED, _NOISE = 0, -1
-
 # From d and a seed to the function that makes a client's vector, float32[d], from the
 # client's own seed, int64[2].
 Vectors = Callable[[int, int], Callable[[tf.Tensor], tf.Tensor]]
@@ -101,7 +98,8 @@ def measured_errors(
     @tf.function
     def squared_error(seed: Any) -> Any:
         state = codec.initial_state()
-        shared = codec.expand(codec.broadcast(state, randomness.fold_in(seed, _SHARED)))
+        shared_seed = randomness.fold_in(seed, purposes.MeanEstimation.SHARED)
+        shared = codec.expand(codec.broadcast(state, shared_seed))
         total, exact = codec.zero(), tf.zeros([dimension])
         for i in tf.range(1, config.cohort_size + 1):
             total, vector = client(randomness.fold_in(seed, i), shared, total)
@@ -111,9 +109,8 @@ def measured_errors(
         sums = collections.OrderedDict(
             (name, tf.constant(value, tf.float64)) for name, value in counts.items()
         )
-        decoded = codec.decode(
-            state, total, sums, shared, randomness.fold_in(seed, _NOISE)
-        )
+        noise_seed = randomness.fold_in(seed, purposes.MeanEstimation.NOISE)
+        decoded = codec.decode(state, total, sums, shared, noise_seed)
         return tf.reduce_sum(tf.square(decoded.mean - exact / config.cohort_size))
 
     # Folded in, so that the rounds of two seeds have nothing in common.

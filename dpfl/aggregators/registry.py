@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Optional
 
 import tensorflow_federated as tff
@@ -108,11 +109,13 @@ def build(
         the state, by `NoiseFeeder.feed`, for large d and many rounds.
 
     Raises:
-      TypeError: If `mechanism` is not a configuration from the table.
+      TypeError: If `mechanism` is not a configuration from the table, or its codec does
+        not have an option.
       ValueError: If it cannot be weighted, if there is no such output, or if its
         matrix has fewer rounds than an epoch.
     """
     entry = _entry(mechanism)
+    _check_options(mechanism, entry, options)
     if weighted:
         if entry.weighted is None:
             raise ValueError(
@@ -163,6 +166,21 @@ def build_fed(
         return build(mechanism, **options), lambda state: state
     feed = feeder(mechanism, dimension).feed
     return build(mechanism, noise_from_program=True, **options), feed
+
+
+def _check_options(
+    mechanism: mechanisms.Mechanism, entry: Entry, options: Mapping[str, Any]
+) -> None:
+    """Raises TypeError for an option that the codec does not have."""
+    # Behind the configuration and the dimension.
+    own = list(inspect.signature(entry.codec).parameters)[2:]
+    for name, value in options.items():
+        if name not in own:
+            known = f"it has {', '.join(own)}" if own else "it has none"
+            raise TypeError(
+                f"{name} must be left out, since {mechanism.name} has no such option "
+                f"({known}), found {value!r}"
+            )
 
 
 def _identity(mechanism: mechanisms.Mechanism) -> str:

@@ -20,7 +20,7 @@ import tensorflow_federated as tff
 
 from dpfl import mechanisms, purposes
 from dpfl.aggregators import measurements, registry
-from dpfl.aggregators.codec import Codec, Decoded, Fields, OuterCodec
+from dpfl.aggregators.codec import Decoded, Fields, OuterCodec
 from dpfl.audits import views
 from dpfl.mechanisms.integer import CLIP_COUNT_BITS
 from dpfl.vectors import integers, randomness
@@ -45,10 +45,6 @@ class Seen(NamedTuple):
 
 class Witness(OuterCodec):
     """Another codec, with all that it releases among its measurements."""
-
-    def __init__(self, inner: Codec):
-        super().__init__(inner)
-        self.gives_mean = inner.gives_mean
 
     def decode(
         self,

@@ -61,15 +61,6 @@ class Factorization:
         """Returns (B, C), dense."""
         return self.decoder(), self.encoder()
 
-    def decoder_rows(self, start: int, stop: int) -> np.ndarray:
-        """Returns rows start, ..., stop - 1 of B: the noise of these iterates.
-
-        Raises:
-          IndexError: If 0 <= start < stop <= T does not hold.
-        """
-        self._check_rows(start, stop)
-        return self.decoder()[start:stop]
-
     def noising_rows(self, start: int, stop: int) -> np.ndarray:
         """Returns rows of A^-1 B: the noise of these rounds' sums before A is applied.
 

@@ -11,6 +11,7 @@ from dpfl.mechanisms.distributed import (
 from dpfl.mechanisms.dome import Dome, DomeDdg
 from dpfl.mechanisms.gaussian import Gaussian
 from dpfl.mechanisms.integer import IntegerMechanism
+from dpfl.mechanisms.ledger import calibrate
 from dpfl.mechanisms.matrix_factorization import MatrixFactorization
 from dpfl.mechanisms.mechanism import Mechanism, NoiseMechanism
 from dpfl.mechanisms.none import NoMechanism
@@ -50,5 +51,6 @@ __all__ = [
     "Sgmf",
     "SketchedDdg",
     "SparseRecovery",
+    "calibrate",
     "default_linf_ratio",
 ]

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Optional
 
 from dpfl import accounting
-from dpfl.mechanisms import build, ledger
+from dpfl.mechanisms import build
+from dpfl.mechanisms.ledger import calibrate as calibrated  # noqa: F401
 from dpfl.mechanisms.mechanism import FLOAT_BITS, Mechanism
 from dpfl.mechanisms.participation import Participation
 
@@ -93,45 +94,6 @@ def candidates(
             build.build(name, {**values, "compression_rate": rate}) for rate in rates
         ]
     return found
-
-
-def calibrated(
-    mechanism: Mechanism,
-    dimension: int,
-    epsilon: float,
-    delta: float,
-    participation: Optional[Participation] = None,
-    method: str = "auto",
-) -> Mechanism:
-    """Returns a mechanism with the least noise that meets a budget.
-
-    Args:
-      mechanism: A configuration with any noise.
-      dimension: d.
-      epsilon: Of the budget.
-      delta: Of the budget.
-      participation: Who takes part in which rounds; None is one release in which all
-        clients take part.
-      method: As for `accounting.epsilon`.
-
-    Raises:
-      accounting.BudgetNotBindingError: If hardly any noise meets the budget.
-      accounting.UnreachableBudgetError: If no noise meets it.
-    """
-    try:
-        return ledger.calibrate(
-            mechanism, dimension, participation, epsilon, delta, method
-        )
-    except accounting.BudgetNotBindingError as error:
-        raise accounting.BudgetNotBindingError(
-            f"epsilon must be smaller for {mechanism.name}, which meets it with hardly "
-            f"any noise, found {epsilon:g}"
-        ) from error
-    except accounting.UnreachableBudgetError as error:
-        raise accounting.UnreachableBudgetError(
-            f"epsilon must be larger for {mechanism.name}, which exceeds it with any "
-            f"noise, found {epsilon:g}"
-        ) from error
 
 
 def with_error(

@@ -41,9 +41,9 @@ def default_delta(population: int) -> float:
 def calibrate(
     mechanism: Mechanism,
     dimension: int,
-    participation: Optional[Participation],
-    target_epsilon: float,
-    target_delta: float,
+    epsilon: float,
+    delta: float,
+    participation: Optional[Participation] = None,
     method: str = "auto",
 ) -> Mechanism:
     """Returns the mechanism with the least noise that meets a budget over a whole run.
@@ -51,14 +51,15 @@ def calibrate(
     Args:
       mechanism: Its own noise multiplier plays no part.
       dimension: Length d of the flattened model update.
+      epsilon: Of the budget, greater than 0.
+      delta: Of the budget, in (0, 1).
       participation: How clients are chosen, and for how many rounds; None is one
         release in which all clients take part.
-      target_epsilon: Greater than 0.
-      target_delta: In (0, 1).
       method: See `dpfl.accounting.epsilon`.
 
     Raises:
-      dpfl.accounting.CalibrationError: If no noise multiplier does.
+      dpfl.accounting.BudgetNotBindingError: If hardly any noise meets the budget.
+      dpfl.accounting.UnreachableBudgetError: If no noise meets it.
       ValueError: If an argument is out of range.
     """
 
@@ -68,11 +69,21 @@ def calibrate(
             return noisy.round_dp_event(dimension, 1.0)
         return noisy.dp_event(dimension, participation)
 
-    return mechanism.with_noise_multiplier(
-        accounting.calibrate_noise_multiplier(
-            make_event, target_epsilon, target_delta, method=method
+    try:
+        least = accounting.calibrate_noise_multiplier(
+            make_event, epsilon, delta, method=method
         )
-    )
+    except accounting.BudgetNotBindingError as error:
+        raise accounting.BudgetNotBindingError(
+            f"epsilon must be smaller for {mechanism.name}, which meets it with hardly "
+            f"any noise, found {epsilon:g}"
+        ) from error
+    except accounting.UnreachableBudgetError as error:
+        raise accounting.UnreachableBudgetError(
+            f"epsilon must be larger for {mechanism.name}, which exceeds it with any "
+            f"noise, found {epsilon:g}"
+        ) from error
+    return mechanism.with_noise_multiplier(least)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -33,7 +33,8 @@ COUNT_BITS = 32
 MOST_NOISE_MULTIPLIER = 1e9
 # Less is none, and its inverse square would leave the float64 numbers.
 LEAST_NOISE_MULTIPLIER = 1e-100
-_CLIP_RANGE = (1e-15, 1e15)
+# Keeps a clip, its square and all that is computed from it within float32.
+CLIP_RANGE = (1e-15, 1e15)
 # For other factors and thresholds: what is beyond them is a mistake too, and their
 # squares and products stay far from the ends of the floats.
 LARGEST_FACTOR = 1e9
@@ -224,9 +225,9 @@ class NoiseMechanism(Mechanism):
     def __post_init__(self) -> None:
         super().__post_init__()
         checks.positive("clip_norm", self.clip_norm)
-        if not _CLIP_RANGE[0] <= self.clip_norm <= _CLIP_RANGE[1]:
+        if not CLIP_RANGE[0] <= self.clip_norm <= CLIP_RANGE[1]:
             raise ValueError(
-                f"clip_norm must be from {_CLIP_RANGE[0]:g} to {_CLIP_RANGE[1]:g}, so "
+                f"clip_norm must be from {CLIP_RANGE[0]:g} to {CLIP_RANGE[1]:g}, so "
                 f"that its square is a float32, found {self.clip_norm}"
             )
         noise = checks.nonnegative("noise_multiplier", self.noise_multiplier)

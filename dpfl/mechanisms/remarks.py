@@ -50,7 +50,7 @@ def epsilon_remark(
     much = f"note that {size} protects nobody"
     try:
         found = ledger.calibrate(
-            mechanism, dimension, participation, USUAL_EPSILON, delta, method
+            mechanism, dimension, USUAL_EPSILON, delta, participation, method
         )
         enough = _rounded_up(getattr(found, "noise_multiplier"))  # noqa: B009
         mechanism.with_noise_multiplier(enough).check_noise(dimension)

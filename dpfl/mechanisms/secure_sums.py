@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from dpfl.mechanisms import comparison, distributed, gaussian
+from dpfl.mechanisms import distributed, gaussian, ledger
 from dpfl.mechanisms.mechanism import Mechanism
 
 
@@ -50,7 +50,7 @@ def error_ratio(
       The ratio; infinity if no noise meets the budget with so few bits.
     """
     # Both by the same method: the Gaussian alone has a tighter one.
-    plain = comparison.calibrated(
+    plain = ledger.calibrate(
         gaussian.Gaussian(n, 1.0, 1.0), length, epsilon, delta, method="rdp"
     )
     try:
@@ -58,7 +58,7 @@ def error_ratio(
             n, 1.0, 1.0, bits, integer_bound=bound
         )
         config.grid(length)
-        noised = comparison.calibrated(config, length, epsilon, delta, method="rdp")
+        noised = ledger.calibrate(config, length, epsilon, delta, method="rdp")
     except ValueError:
         return math.inf
     return noised.mean_squared_error(length) / plain.mean_squared_error(length)

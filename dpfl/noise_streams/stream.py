@@ -25,6 +25,7 @@ import numpy as np
 import tensorflow as tf
 
 from dpfl import factorization as fact
+from dpfl import purposes
 from dpfl.vectors import randomness
 from dpfl.vectors.discrete_gaussian import DiscreteGaussian
 
@@ -33,8 +34,6 @@ Memory = Any
 # From a seed, the index j of a row and a length to a float32[length] row of Z.
 Normals = Callable[[tf.Tensor, tf.Tensor, int], tf.Tensor]
 
-# Sets the seeds of rows apart from other uses of the same seed.
-_NORMALS = 0x6E6F_6973_6500_5EED
 # Entries of Z are integers over this: 14 of its multiples are exact in float32.
 _GRID = 1 << 18
 
@@ -52,7 +51,7 @@ def grid_normals(seed: tf.Tensor, index: tf.Tensor, length: int) -> tf.Tensor:
       index: int32 or int64 scalar.
       length: d.
     """
-    own = randomness.fold_in(seed, _NORMALS, index)
+    own = randomness.fold_in(seed, purposes.NoiseStream.NORMALS, index)
     drawn = DiscreteGaussian(_GRID + 2 / _GRID).sample(own, length)
     return tf.cast(drawn, tf.float32) / _GRID
 

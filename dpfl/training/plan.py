@@ -179,9 +179,9 @@ def _with_noise(
         mechanism = ledger_lib.calibrate(
             mechanism,
             task.dimension,
-            participation,
             _given("epsilon", config.epsilon),
             _given("delta", config.delta),
+            participation,
             config.accountant,
         )
         _check_calibrated(mechanism, config)

@@ -96,7 +96,7 @@ class DiscreteGaussian:
             value = tf.gather(table, tf.gather(half, places[:, 0]))
             further = tf.where(tf.equal(value, _FURTHER))
             count = tf.shape(further)[0]
-            own = randomness.fold_in(seed, 1 + i)
+            own = randomness.fold_in(seed, purposes.Draw.SECOND_LEVEL + i)
             rest = tables.look_further(part.alias, own, count)
             resolved += tf.tensor_scatter_nd_update(value, further, rest)
         return tf.tensor_scatter_nd_update(drawn, places, resolved)

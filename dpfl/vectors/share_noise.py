@@ -92,7 +92,9 @@ class TableNoise:
         )
         places = tf.where(tf.equal(drawn, _FURTHER))
         rest = tables.look_further(
-            self.table.alias, randomness.fold_in(seed, 1), tf.shape(places)[0]
+            self.table.alias,
+            randomness.fold_in(seed, purposes.Draw.SECOND_LEVEL),
+            tf.shape(places)[0],
         )
         drawn = tf.tensor_scatter_nd_update(drawn, places, rest)
         if not self.is_paired:

@@ -124,7 +124,7 @@ def alias_tables(values: np.ndarray, weights: list[int]) -> Alias:
 def look_further(alias: Alias, seed: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
     """Returns int32[count] from what the first level leaves over."""
     word = random_bits(
-        randomness.fold_in(seed, purposes.Draw.TABLES), [count], tf.uint32
+        randomness.fold_in(seed, purposes.Alias.COLUMNS), [count], tf.uint32
     )
     column = tf.bitwise.bitwise_and(word, (1 << alias.bits) - 1)
     column = tf.bitcast(column, tf.int32)
@@ -134,7 +134,7 @@ def look_further(alias: Alias, seed: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
     # One draw in 2**17 or so is not decided by these bits.
     ties = tf.where(tf.equal(high, threshold))
     low = random_bits(
-        randomness.fold_in(seed, purposes.Draw.LOW_BITS),
+        randomness.fold_in(seed, purposes.Alias.LOW_BITS),
         tf.stack([2, tf.shape(ties)[0]]),
         tf.int64,
     )

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Optional
 
 from dpfl import mechanisms
-from dpfl.mechanisms import comparison
 
 from .sweep import Work
 
@@ -52,7 +51,7 @@ def work(
         vectors = mean_estimation.similar_vectors
         if make_vectors is not None:
             vectors = make_vectors()
-        noised = comparison.calibrated(config, dimension, epsilon, DELTA, method="rdp")
+        noised = mechanisms.calibrate(config, dimension, epsilon, DELTA, method="rdp")
         errors = mean_estimation.measured_errors(
             noised, dimension, repeats, vectors, SEED
         )

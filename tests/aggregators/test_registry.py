@@ -166,3 +166,9 @@ def test_a_fed_state_has_one_row_of_noise():
     assert process.initialize.type_signature.result.is_equivalent_to(
         fields("seed round row epoch_seed moment noise noise_row noise_seed")
     )
+
+
+def test_an_option_of_another_codec_is_refused_at_once():
+    wanted = "block_rounds must be left out, since gaussian has no such option"
+    with pytest.raises(TypeError, match=wanted):
+        aggregators.build(mechanisms.Gaussian(N, 1.0, 0.3), block_rounds=2)

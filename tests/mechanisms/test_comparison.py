@@ -16,19 +16,19 @@ PLAN = mechanisms.PoissonSampling(population=100, cohort_size=10, rounds=5)
 
 @pytest.mark.parametrize("config", [GAUSSIAN, SPARSE], ids=lambda c: c.name)
 def test_calibrated_meets_the_budget_closely(config):
-    noised = comparison.calibrated(config, D, 2.0, 1e-4, PLAN)
+    noised = mechanisms.calibrate(config, D, 2.0, 1e-4, PLAN)
     spent = comparison.cost(noised, D, PLAN, 1e-4)
     assert 1.99 < spent.epsilon <= 2
     assert spent.accountant == ("pld" if config is GAUSSIAN else "rdp")
     assert spent.relation == "add_or_remove"
-    once = comparison.calibrated(config, D, 2.0, 1e-4)
+    once = mechanisms.calibrate(config, D, 2.0, 1e-4)
     event = once.round_dp_event(D, 1.0)
     assert 1.99 < accounting.epsilon(event, 1e-4).epsilon <= 2
 
 
 def test_tight_needs_less_noise():
     noises = [
-        comparison.calibrated(GAUSSIAN, D, 2.0, 1e-4, PLAN, method).noise_multiplier
+        mechanisms.calibrate(GAUSSIAN, D, 2.0, 1e-4, PLAN, method).noise_multiplier
         for method in ("rdp", "tight")
     ]
     assert noises[1] < noises[0]
@@ -36,10 +36,10 @@ def test_tight_needs_less_noise():
 
 def test_a_budget_that_no_noise_meets_names_the_mechanism():
     with pytest.raises(accounting.BudgetNotBindingError, match="smaller for gaussian"):
-        comparison.calibrated(GAUSSIAN, D, 1e30, 1e-4)
+        mechanisms.calibrate(GAUSSIAN, D, 1e30, 1e-4)
     few_bits = mechanisms.DistributedDiscreteGaussian(100, 1.0, 1.0, 3)
     with pytest.raises(accounting.UnreachableBudgetError, match="larger for distrib"):
-        comparison.calibrated(few_bits, D, 8.0, 1e-5)
+        mechanisms.calibrate(few_bits, D, 8.0, 1e-5)
 
 
 def test_cost_says_what_the_configuration_says():

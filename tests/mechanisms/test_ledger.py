@@ -47,7 +47,7 @@ def test_once_per_epoch_costs_an_epoch_at_its_first_round():
 
 @pytest.mark.parametrize("method", ["rdp", "auto"])
 def test_calibrated_noise_meets_the_budget_and_no_more(method):
-    found = ledger.calibrate(csgm(), D, POISSON, 8.0, 1e-3, method)
+    found = ledger.calibrate(csgm(), D, 8.0, 1e-3, POISSON, method)
     book = ledger.RunCost(found, D, POISSON, 1e-3, target_epsilon=8.0, method=method)
     assert 7.9 < book.planned.epsilon <= 8.0
     assert book.rounds_allowed == 60

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from dpfl import mechanisms
+from dpfl import mechanisms, purposes
 from dpfl.aggregators import dome, measurements
 from dpfl.aggregators.codec import Decoded
 from dpfl.vectors import adaptive_sketch, randomness
@@ -78,11 +78,14 @@ class Learner:
     def _run_round(self, gradient: Any, number: Any, state: Any) -> Decoded:
         codec = self._codec
         seed = tf.stack([tf.cast(number, tf.int64), 99])
-        shared = codec.expand(codec.broadcast(state, randomness.fold_in(seed, 1)))
-        encoded = codec.encode(gradient, shared, randomness.fold_in(seed, 2))
+        shared_seed, client_seed, noise_seed = (
+            randomness.fold_in(seed, purpose) for purpose in purposes.Learning
+        )
+        shared = codec.expand(codec.broadcast(state, shared_seed))
+        encoded = codec.encode(gradient, shared, client_seed)
         sums = measurements.client_sums(encoded.normed, 0.0, encoded.sums)
         total = codec.accumulate(codec.zero(), encoded.message)
-        return codec.decode(state, total, sums, shared, randomness.fold_in(seed, 3))
+        return codec.decode(state, total, sums, shared, noise_seed)
 
     def learn(
         self,

@@ -4,7 +4,6 @@
 import pytest
 
 from dpfl import mechanisms
-from dpfl.mechanisms import comparison
 from experiments.papers import mean_estimation, sweep
 from experiments.papers.chen2022 import bits_grid, mean_grid
 
@@ -16,7 +15,7 @@ def test_every_series_can_be_calibrated(scale):
     n, dimension, *_ = mean_grid.SIZES[scale]
     for bits in mean_grid.BITS[scale]:
         config = mechanisms.DistributedDiscreteGaussian(n, 1.0, 1.0, bits)
-        noised = comparison.calibrated(config, dimension, mean_grid.EPSILON, DELTA)
+        noised = mechanisms.calibrate(config, dimension, mean_grid.EPSILON, DELTA)
         noised.check_noise(dimension)
     n, dimension, _, sparsities = mean_grid.SPARSE_SIZES[scale]
     for sparsity in sparsities:
