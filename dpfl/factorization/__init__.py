@@ -5,15 +5,17 @@
 See docs/factorization.md for the symbols and the algorithms.
 """
 
+from dpfl.factorization.encoders import (
+    BandedFactors,
+    BufferedFactors,
+    ToeplitzFactors,
+)
 from dpfl.factorization.errors import ErrorSummary
 from dpfl.factorization.factorization import Factorization
 from dpfl.factorization.factors import (
-    BandedFactors,
     BandLowRankFactors,
-    BufferedFactors,
     DenseFactors,
     Factors,
-    ToeplitzFactors,
     TreeFactors,
 )
 from dpfl.factorization.methods import METHODS, compute

@@ -20,8 +20,8 @@ import numpy as np
 from scipy import linalg, optimize
 
 from dpfl import checks
+from dpfl.factorization.encoders import BandedFactors, ToeplitzFactors
 from dpfl.factorization.factorization import Factorization
-from dpfl.factorization.factors import BandedFactors, ToeplitzFactors
 from dpfl.factorization.toeplitz import optimize_toeplitz
 from dpfl.factorization.workloads import Workload, check_dense
 

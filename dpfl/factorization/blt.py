@@ -29,8 +29,8 @@ import numpy as np
 from scipy import optimize, signal
 
 from dpfl import checks
+from dpfl.factorization.encoders import BufferedFactors
 from dpfl.factorization.factorization import Factorization
-from dpfl.factorization.factors import BufferedFactors
 from dpfl.factorization.toeplitz import error_form, log_sensitivity_squared
 from dpfl.factorization.workloads import Workload
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from dpfl import checks
 from dpfl.factorization import banded, blt, optimal, structured, toeplitz, tree
+from dpfl.factorization.encoders import ToeplitzFactors
 from dpfl.factorization.factorization import Factorization
-from dpfl.factorization.factors import ToeplitzFactors
 from dpfl.factorization.workloads import Workload
 
 

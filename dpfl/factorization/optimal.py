@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Optimal factorization: least total squared error under one participation.
 
-`fixed_point` finds X = C^T C; here it is started from the solution of a
+`iteration` finds X = C^T C; here it is started from the solution of a
 coarser problem, and becomes the lower-triangular factors B and C.
 """
 
@@ -17,7 +17,7 @@ from scipy import linalg
 
 from dpfl.factorization.factorization import Factorization
 from dpfl.factorization.factors import DenseFactors
-from dpfl.factorization.fixed_point import Progress, Solution, prolong, solve
+from dpfl.factorization.iteration import Progress, Solution, prolong, solve
 from dpfl.factorization.workloads import Workload, check_dense
 
 _COARSEST = 96  # Below this many rounds a coarser start saves nothing.
@@ -32,7 +32,7 @@ def solve_workload(
     accelerated: bool = True,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Solution:
-    """Returns `fixed_point.solve` for A, started from a coarser problem if accelerated.
+    """Returns `iteration.solve` for A, started from a coarser problem if accelerated.
 
     Args:
       workload: The workload A.

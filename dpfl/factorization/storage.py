@@ -24,11 +24,30 @@ import scipy
 import dpfl
 from dpfl import files
 from dpfl.factorization import methods
+from dpfl.factorization.encoders import (
+    BandedFactors,
+    BufferedFactors,
+    ToeplitzFactors,
+)
 from dpfl.factorization.factorization import Factorization
-from dpfl.factorization.factors import FACTORS
+from dpfl.factorization.factors import (
+    BandLowRankFactors,
+    DenseFactors,
+    Factors,
+    TreeFactors,
+)
 from dpfl.factorization.workloads import Workload
 
 FORMAT = 1
+# By the kind that a file names.
+_FACTORS: Mapping[str, type[Factors]] = {
+    "dense": DenseFactors,
+    "tree": TreeFactors,
+    "band-low-rank": BandLowRankFactors,
+    "toeplitz": ToeplitzFactors,
+    "banded": BandedFactors,
+    "buffered": BufferedFactors,
+}
 _HEADER = "header"
 PathLike = Union[str, "os.PathLike[str]"]
 
@@ -131,7 +150,7 @@ def load(path: PathLike, *, workload: Workload | None = None) -> Factorization:
             workload=Workload.from_dict(header["workload"]),
             method=header["method"],
             params=header["params"],
-            factors=FACTORS[header["kind"]](**arrays),
+            factors=_FACTORS[header["kind"]](**arrays),
             lower_bound=header["lower_bound"],
         )
     except (KeyError, TypeError, ValueError) as error:

@@ -14,7 +14,7 @@ import statistics
 import sys
 import time
 
-from dpfl.factorization import fixed_point, optimal
+from dpfl.factorization import iteration, optimal
 from dpfl.factorization.workloads import Workload
 
 
@@ -54,7 +54,7 @@ def _peak_bytes() -> int:
 def _measure(
     workload: Workload, rtol: float, accelerated: bool, max_iterations: int
 ) -> Cost:
-    progress: list[fixed_point.Progress] = []
+    progress: list[iteration.Progress] = []
     begin = time.perf_counter()
     found = optimal.factorize(
         workload,

@@ -31,8 +31,8 @@ from scipy import optimize, signal
 
 from dpfl import checks
 from dpfl.factorization import sensitivity
+from dpfl.factorization.encoders import ToeplitzFactors, series_inverse
 from dpfl.factorization.factorization import Factorization
-from dpfl.factorization.factors import ToeplitzFactors, series_inverse
 from dpfl.factorization.workloads import Workload, check_products
 
 

@@ -6,7 +6,7 @@ import pytest
 from scipy import optimize
 
 from dpfl.factorization import banded, optimal, sensitivity, toeplitz
-from dpfl.factorization.factors import BandedFactors
+from dpfl.factorization.encoders import BandedFactors
 from dpfl.factorization.workloads import LinearCooldown, Workload
 
 

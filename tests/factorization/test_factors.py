@@ -7,14 +7,9 @@ import numpy as np
 import pytest
 
 from dpfl.factorization import errors, methods
+from dpfl.factorization.encoders import BandedFactors, ToeplitzFactors
 from dpfl.factorization.factorization import Factorization
-from dpfl.factorization.factors import (
-    BandedFactors,
-    BandLowRankFactors,
-    DenseFactors,
-    ToeplitzFactors,
-    TreeFactors,
-)
+from dpfl.factorization.factors import BandLowRankFactors, DenseFactors, TreeFactors
 from dpfl.factorization.sensitivity import MinSeparation
 from dpfl.factorization.workloads import LinearCooldown, Workload
 

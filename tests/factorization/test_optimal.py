@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpfl.factorization import fixed_point, optimal
+from dpfl.factorization import iteration, optimal
 from dpfl.factorization.workloads import (
     DropRate,
     ExplicitRates,
@@ -38,7 +38,7 @@ def test_two_rounds_by_hand():
     # X = [[1, x], [x, 1]] and G = [[2, 1], [1, 1]]: the loss is
     # tr(G X^-1) = (3 - 2 x) / (1 - x^2), least at x = (3 - sqrt 5) / 2.
     x = (3 - np.sqrt(5)) / 2
-    found = fixed_point.solve(np.array([[2.0, 1.0], [1.0, 1.0]]), rtol=1e-13)
+    found = iteration.solve(np.array([[2.0, 1.0], [1.0, 1.0]]), rtol=1e-13)
     np.testing.assert_allclose(found.gram, [[1, x], [x, 1]], rtol=1e-6)
     assert found.loss == pytest.approx((3 - 2 * x) / (1 - x * x), rel=1e-12)
 
@@ -82,7 +82,7 @@ def test_factors_are_lower_triangular_and_multiply_to_the_workload(workload):
 def test_bound_holds_at_every_vector(workload, seed):
     matrix = workload.matrix()
     v = np.exp(np.random.default_rng(seed).normal(size=workload.rounds))
-    bound = fixed_point.dual_bound(matrix.T @ matrix, v)
+    bound = iteration.dual_bound(matrix.T @ matrix, v)
     assert bound <= optimal.factorize(workload).loss * (1 + 1e-12)
 
 
@@ -97,18 +97,18 @@ def test_bound_is_the_lagrangian_at_the_best_multiple():
         return 2 * trace - np.sum(multiple * v)
 
     values = [lagrangian(m) for m in np.geomspace(1e-2, 1e2, 4001)]
-    assert fixed_point.dual_bound(gram, v) == pytest.approx(max(values), rel=1e-5)
-    assert fixed_point.dual_bound(gram, v) >= max(values)
+    assert iteration.dual_bound(gram, v) == pytest.approx(max(values), rel=1e-5)
+    assert iteration.dual_bound(gram, v) >= max(values)
 
 
 def test_phi_is_the_diagonal_of_the_root():
     matrix = Workload(5, 0.3).matrix()
     gram, v = matrix.T @ matrix, np.array([3.0, 1.0, 2.0, 0.5, 1.5])
-    root = fixed_point._root(gram, v)
+    root = iteration._root(gram, v)
     dense = (root.vectors * root.values) @ root.vectors.T
     half = np.diag(np.sqrt(v))
     np.testing.assert_allclose(dense @ dense, half @ gram @ half, atol=1e-12)
-    np.testing.assert_allclose(fixed_point.phi(gram, v), np.diag(dense))
+    np.testing.assert_allclose(iteration.phi(gram, v), np.diag(dense))
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
@@ -123,7 +123,7 @@ def test_derivative_of_phi_has_its_spectrum_between_a_half_and_one(momentum):
         up, down = v.copy(), v.copy()
         up[i] *= np.exp(h)
         down[i] *= np.exp(-h)
-        step = np.log(fixed_point.phi(gram, up)) - np.log(fixed_point.phi(gram, down))
+        step = np.log(iteration.phi(gram, up)) - np.log(iteration.phi(gram, down))
         columns.append(step / (2 * h))
     values = np.sort(np.linalg.eigvals(np.array(columns).T).real)
     assert values[0] == pytest.approx(0.5, abs=1e-4)
@@ -144,13 +144,13 @@ def test_acceleration_finds_the_same_in_fewer_iterations(momentum):
 def test_first_accelerated_step_is_twice_the_plain_one():
     v, phi_v = np.array([1.0, 4.0]), np.array([2.0, 2.0])
     # phi^2 / v is v times (phi / v)^2.
-    step = fixed_point._UPDATES[True]()(v, phi_v, 1.0)
+    step = iteration._UPDATES[True]()(v, phi_v, 1.0)
     np.testing.assert_allclose(step, [4.0, 1.0])
-    np.testing.assert_array_equal(fixed_point._UPDATES[False]()(v, phi_v, 1.0), phi_v)
+    np.testing.assert_array_equal(iteration._UPDATES[False]()(v, phi_v, 1.0), phi_v)
 
 
 def test_a_step_that_loses_ground_is_undone():
-    update = fixed_point._UPDATES[True]()
+    update = iteration._UPDATES[True]()
     v = np.array([1.0, 4.0])
     best_phi = np.array([2.0, 2.5])
     update(v, np.array([2.0, 2.0]), 1.0)
@@ -172,15 +172,15 @@ def test_bounds_only_improve_and_are_reported():
 
 def test_prolong_copies_the_edges_and_keeps_a_constant():
     v = np.array([8.0, 4.0, 2.0, 2.0, 2.0, 2.0, 1.0, 0.5])
-    longer = fixed_point.prolong(v, 16)
+    longer = iteration.prolong(v, 16)
     assert longer[0] / longer[1] == pytest.approx(2)
     assert longer[-2] / longer[-1] == pytest.approx(2)
-    np.testing.assert_allclose(fixed_point.prolong(np.full(5, 3.0), 17), 3.0)
-    np.testing.assert_array_equal(fixed_point.prolong(v, 8), v)
+    np.testing.assert_allclose(iteration.prolong(np.full(5, 3.0), 17), 3.0)
+    np.testing.assert_array_equal(iteration.prolong(v, 8), v)
 
 
 def test_reaching_the_limit_is_an_error_that_names_the_gap():
-    with pytest.raises(fixed_point.ConvergenceError, match="was not reached in 2 iter"):
+    with pytest.raises(iteration.ConvergenceError, match="was not reached in 2 iter"):
         optimal.solve_workload(Workload(8), rtol=1e-12, max_iterations=2)
 
 
@@ -196,7 +196,7 @@ def test_reaching_the_limit_is_an_error_that_names_the_gap():
 )
 def test_bad_arguments(options, message):
     with pytest.raises(ValueError, match=message):
-        fixed_point.solve(np.eye(3), **options)
+        iteration.solve(np.eye(3), **options)
 
 
 def test_prefix_sum_for_momentum_is_post_processing():
