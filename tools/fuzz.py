@@ -132,6 +132,8 @@ class Binary:
         """Has the long part of a binary end it at once."""
         if self._name == "train":
             self._module.training.Run.train = lambda run: sys.exit(0)
+        elif self._name == "factorize":
+            self._module.timing.measure = lambda *arguments, **options: sys.exit(0)
         elif self._name == "benchmark":
             self._module.cli.work_begins = lambda: sys.exit(0)
         elif self._name == "reproduce":
