@@ -23,7 +23,7 @@ from dpfl.aggregators import sketch
 from dpfl.aggregators.fixed_point import IntegerSum
 from dpfl.mechanisms import integer
 from dpfl.mechanisms.integer import CLIP_COUNT_BITS
-from dpfl.vectors import adaptive_sketch, gaussian_sketch, integers, rotation
+from dpfl.vectors import adaptive_sketch, integers, rotation
 
 # Nearer to a whole number than this a canary is taken for it.
 _WHOLE = 1e-6
@@ -62,9 +62,9 @@ def directions(
         made = sketch.make_sketch(mechanism.shape(dimension))
         return inner @ _unsketched(made, shared)
     if isinstance(mechanism, mechanisms.SparseRecovery):
-        length = mechanism.vector_dimension(dimension)
-        made = gaussian_sketch.GaussianSketch(dimension, length)
-        return inner @ _unsketched(made, shared)
+        # The sketch is the matrix itself, and the clip of a sketch is over this.
+        found = inner @ tf.transpose(tf.linalg.pinv(shared["sketch"]))
+        return found * shared["largest"]
     return inner
 
 
