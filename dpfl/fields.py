@@ -9,20 +9,29 @@ import dataclasses
 from collections.abc import Collection, Iterable
 from typing import Any
 
+# The value of a number that is left to be chosen; see `dpfl.mechanisms.choice`.
+AUTO = "auto"
 
-def option(default: Any, text: str) -> Any:
+
+def option(default: Any, text: str, *, auto: bool = False) -> Any:
     """Returns a dataclass field with a default.
 
     Args:
       default: The field's default.
       text: What the field is, in one sentence.
+      auto: Whether the number may be left to be chosen, as `AUTO`.
     """
-    return dataclasses.field(default=default, metadata={"help": text})
+    return dataclasses.field(default=default, metadata={"help": text, "auto": auto})
 
 
-def required(text: str) -> Any:
+def required(text: str, *, auto: bool = False) -> Any:
     """Returns a dataclass field without a default; see `option`."""
-    return dataclasses.field(metadata={"help": text})
+    return dataclasses.field(metadata={"help": text, "auto": auto})
+
+
+def takes_auto(field: dataclasses.Field) -> bool:
+    """Returns whether a field's number may be `AUTO`."""
+    return bool(field.metadata.get("auto", False))
 
 
 def help_text(field: dataclasses.Field) -> str:

@@ -61,6 +61,38 @@ def draw_costs(
     _save(figure, path)
 
 
+def draw_bits(rows: Sequence[Mapping[str, Any]], path: str) -> None:
+    """Draws the error over the Gaussian's against the bits that a parameter takes.
+
+    Args:
+      rows: Fields of `dpfl.mechanisms.bits_curve.Point`.
+      path: PNG file.
+    """
+    figure, axes = _figure(6, 4.2)
+    axis = axes[0, 0]
+    shown = [row for row in rows if row["error_over_gaussian"] is not None]
+    curves: dict[str, list[Mapping[str, Any]]] = {}
+    for row in shown:
+        # Those without a number of bits have one point a rate: a curve over rates.
+        name = row["mechanism"]
+        if row["bits"] is not None and row["rate"] is not None:
+            name += f", r={row['rate']:g}"
+        curves.setdefault(name, []).append(row)
+    for name, own in curves.items():
+        own = sorted(own, key=lambda row: row["bits_per_parameter"])
+        x = [row["bits_per_parameter"] for row in own]
+        y = [row["error_over_gaussian"] for row in own]
+        axis.plot(x, y, marker="o", markersize=3, label=name)
+        for row in own:
+            if row["bits"] is not None:
+                place = row["bits_per_parameter"], row["error_over_gaussian"]
+                axis.annotate(str(row["bits"]), place, fontsize=6)
+    axis.set(xscale="log", yscale="log", xlabel="bits a parameter, up")
+    axis.set_ylabel("squared error over the Gaussian's")
+    axis.legend(fontsize="small")
+    _save(figure, path)
+
+
 def draw_steps(found: Sequence[mf.Factorization], plan: mf.Plan, path: str) -> None:
     """Draws the root squared error of each step, one line a method."""
     figure, axes = _figure(7, 4.5)

@@ -28,6 +28,29 @@ _DEFINE: dict[type, Callable[..., Any]] = {
 }
 # Those of `--participation` that take `--rounds_per_epoch`, whatever the mechanism.
 EPOCH_PARTICIPATIONS = (mechanisms.OncePerEpoch.name, mechanisms.RandomSlot.name)
+_NUMBERS: dict[type, Callable[[], Any]] = {
+    int: flags.IntegerParser,
+    float: flags.FloatParser,
+}
+
+
+class NumberOrAuto(flags.ArgumentParser):
+    """A number, or the word for one that is left to be chosen."""
+
+    def __init__(self, kind: type):
+        super().__init__()
+        self._parser = _NUMBERS[kind]()
+        self.syntactic_help = f"{self._parser.syntactic_help} or {fields.AUTO}"
+
+    def parse(self, argument: Any) -> Any:
+        """Returns the number, or `fields.AUTO`."""
+        return argument if argument == fields.AUTO else self._parser.parse(argument)
+
+    def flag_type(self) -> str:
+        """Returns the name of the type, for the help."""
+        return f"{self._parser.flag_type()} or {fields.AUTO}"
+
+
 # The fields that `define` made a flag for.
 _defined: set[str] = set()
 
@@ -46,8 +69,10 @@ def define(defaults: Mapping[str, Any], module_name: str) -> None:
     """
     kinds: dict[str, type] = {}
     users: dict[str, list[tuple[str, str, Any]]] = {}
+    open_fields: set[str] = set()
     for name, config in configs().items():
         own = {field.name: field for field in dataclasses.fields(config)}
+        open_fields |= {each for each in own if fields.takes_auto(own[each])}
         for field, kind in field_types(config).items():
             kinds.setdefault(field, kind)
             text, default = fields.help_text(own[field]), own[field].default
@@ -55,6 +80,10 @@ def define(defaults: Mapping[str, Any], module_name: str) -> None:
     for field, kind in kinds.items():
         _defined.add(field)
         text = _rate_help(field) or fields.flag_help(users[field], configs())
+        if field in open_fields:
+            parser, default = NumberOrAuto(kind), defaults.get(field)
+            flags.DEFINE(parser, field, default, text, module_name=module_name)
+            continue
         _DEFINE[kind](field, defaults.get(field), text, module_name=module_name)
 
 

@@ -6,11 +6,15 @@
   dpfl-privacy epsilon --mechanism=gaussian --noise_multiplier=1.2 --rounds=10
   dpfl-privacy calibrate --mechanism=l2_csgm --compression_rate=100 --epsilon=8
   dpfl-privacy compare --epsilon=8 --compression_rates=1,10,100 --plot=out.png
+  dpfl-privacy bits --epsilon=8 --mechanisms=distributed_discrete_gaussian
 
 `compare` sets every mechanism's noise so that all have the same epsilon, or
 (--equal=error) the same error of the mean. The error is the expected squared L2 error
 of the mean of cohort_size updates of norm clip_norm, from the mechanism and not from
-the choice of clients. DOME's is not shown, since what its sketch misses depends on the
+the choice of clients. `bits` shows the error against the bits that are sent, at equal
+epsilon: of every number of bits a coordinate for mechanisms that have one, and of every
+compression rate. --bits=auto and --compression_rate=auto choose numbers, and say on
+stderr what was chosen. DOME's is not shown, since what its sketch misses depends on the
 updates, and sparse_recovery's is of the right order only. Bits are per client and round
 and count all that is sent: a sparsified message is 32 bits for each kept value (their
 expected number), 32 bits for their number and a seed of 128 bits. An epsilon above 50
@@ -28,10 +32,17 @@ from absl import flags
 
 from dpfl import checks, mechanisms
 from dpfl.accounting import calibration
-from dpfl.mechanisms import Mechanism, Participation, build, comparison, remarks
+from dpfl.mechanisms import (
+    Mechanism,
+    Participation,
+    build,
+    comparison,
+    remarks,
+    rounding_fields,
+)
 from dpfl.mechanisms.comparison import Cost
 
-from . import cli, drawings, mechanism_flags, tables
+from . import cli, drawings, mechanism_flags, privacy_bits, tables
 
 COLUMNS = {
     "mechanism": "mechanism",
@@ -96,9 +107,14 @@ _ACCOUNTANT = flags.DEFINE_enum(
     calibration.METHODS,
     calibration.METHODS_HELP,
 )
+_WIDTHS = flags.DEFINE_list(
+    "widths",
+    [str(bits) for bits in range(4, 17)],
+    "The numbers of bits of a coordinate that bits shows.",
+)
 _JSON = flags.DEFINE_bool("json", False, "Print JSON; null stands for infinity.")
 _OUTPUT = flags.DEFINE_string("output", None, "Write to this file, not to stdout.")
-_PLOT = flags.DEFINE_string("plot", None, "Draw what compare found; a PNG file.")
+_PLOT = flags.DEFINE_string("plot", None, "Draw what was found; a PNG file.")
 
 
 def _check_noise_multiplier(name: str, value: Any) -> None:
@@ -129,6 +145,7 @@ _COMPARE_ONLY = (
     "mechanisms",
     "compression_rates",
     "mean_squared_error",
+    "widths",
 )
 
 
@@ -188,9 +205,24 @@ def _one_mechanism(values: Mapping[str, Any]) -> tuple[Mechanism, Participation]
     mechanism_flags.check_meaning(_MECHANISM.value)
     mechanism = mechanism_flags.build(_MECHANISM.value, values)
     participation = _participation(mechanism.cohort_size)
+    mechanism = _chosen(mechanism, participation)
     mechanism.check(_DIMENSION.value, participation)
     mechanism.check_accountant(_ACCOUNTANT.value, _DIMENSION.value, participation)
     return mechanism, participation
+
+
+def _chosen(mechanism: Mechanism, participation: Participation) -> Mechanism:
+    """Returns the mechanism with all its numbers; says on stderr what was chosen."""
+    found = mechanisms.chosen(
+        mechanism,
+        _DIMENSION.value,
+        participation,
+        epsilon=_EPSILON.value,
+        delta=_DELTA.value,
+    )
+    for sentence in found.sentences:
+        print(f"{mechanism.name}: {sentence}", file=sys.stderr)
+    return found.mechanism
 
 
 def _epsilon() -> list[Cost]:
@@ -270,6 +302,7 @@ def _fitting(
     fitting, refused = [], []
     for mechanism in candidates:
         try:
+            mechanism = _chosen(mechanism, participation)
             mechanism.check(_DIMENSION.value, participation)
             mechanism.check_accountant(
                 _ACCOUNTANT.value, _DIMENSION.value, participation
@@ -299,7 +332,7 @@ def _target_error(participation: Participation) -> float:
 
 def _compare() -> list[Cost]:
     """Returns the costs of several mechanisms: the subcommand compare."""
-    cli.refuse("compare", "noise_multiplier")
+    cli.refuse("compare", "noise_multiplier", "widths")
     cli.refuse("compare, which has --mechanisms", "mechanism")
     cli.refuse("compare, which has --compression_rates", *build.RATE_FIELDS)
     by_error = _EQUAL.value == "error"
@@ -347,10 +380,26 @@ def _cost_at_error(
     return found
 
 
+def _bits() -> list[Cost]:
+    """Returns the points of the curve of error against bits: the subcommand bits."""
+    cli.refuse("bits", "noise_multiplier", "mechanism", "bits", "equal")
+    cli.refuse("bits", "mean_squared_error", *build.RATE_FIELDS)
+    _require("bits", "epsilon")
+    values = {**mechanism_flags.given(), "noise_multiplier": 1.0}
+    values["bits"] = rounding_fields.MOST_BITS
+    names = _names(values)
+    _check_used(names)
+    participation = _participation(flags.FLAGS.cohort_size)
+    candidates = comparison.candidates(names, _rates(), values)
+    candidates = _fitting(candidates, participation, False)
+    return privacy_bits.found(candidates, participation)
+
+
 SUBCOMMANDS: Mapping[str, Callable[[], list[Cost]]] = {
     "epsilon": _epsilon,
     "calibrate": _calibrate,
     "compare": _compare,
+    "bits": _bits,
 }
 
 
@@ -364,7 +413,8 @@ def main(argv: Sequence[str]) -> None:
     cli.check_outputs({"output": (), "plot": (".png",)})
     with checks.renaming({"method": "accountant"}):
         rows = [dataclasses.asdict(cost) for cost in SUBCOMMANDS[argv[1]]()]
-    shown = tables.as_json(rows) if _JSON.value else tables.text(rows, COLUMNS)
+    columns = privacy_bits.COLUMNS if argv[1] == "bits" else COLUMNS
+    shown = tables.as_json(rows) if _JSON.value else tables.text(rows, columns)
     tables.write(shown, _OUTPUT.value)
 
 

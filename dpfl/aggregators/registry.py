@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Optional
 
@@ -25,6 +26,8 @@ from dpfl.aggregators import (
 )
 from dpfl.aggregators.codec import Codec
 from dpfl.aggregators.factory import CodecFactory
+
+_LOGGER = logging.getLogger(__name__)
 
 
 class Entry(NamedTuple):
@@ -76,7 +79,8 @@ def make_codec(
     Raises:
       TypeError: If `mechanism` is not a configuration from the table.
     """
-    return _entry(mechanism).codec(mechanism, dimension, **options)
+    entry = _entry(mechanism)
+    return entry.codec(_chosen(mechanism, dimension), dimension, **options)
 
 
 def build(
@@ -92,7 +96,8 @@ def build(
     """Returns the tff.aggregators factory of a mechanism.
 
     That of a mechanism with integer noise needs an execution context that can sum
-    securely.
+    securely. Numbers of a mechanism that are "auto" are chosen for one release of its
+    own noise, as `mechanisms.chosen` says, and logged.
 
     Args:
       mechanism: A configuration from `AGGREGATORS`.
@@ -129,7 +134,7 @@ def build(
     _ = getattr(mechanism, "factorization", None)
 
     def codec(dimension: int) -> Codec:
-        made = entry.codec(mechanism, dimension, **options)
+        made = entry.codec(_chosen(mechanism, dimension), dimension, **options)
         return made if around is None else around(made)
 
     return CodecFactory(
@@ -181,6 +186,14 @@ def _check_options(
                 f"{name} must be left out, since {mechanism.name} has no such option "
                 f"({known}), found {value!r}"
             )
+
+
+def _chosen(mechanism: mechanisms.Mechanism, dimension: int) -> mechanisms.Mechanism:
+    """Returns the mechanism with numbers in place of "auto", and logs them."""
+    found = mechanisms.chosen(mechanism, dimension)
+    for sentence in found.sentences:
+        _LOGGER.warning("%s: %s", mechanism.name, sentence)
+    return found.mechanism
 
 
 def _identity(mechanism: mechanisms.Mechanism) -> str:

@@ -3,6 +3,7 @@
 
 """Mechanisms as frozen numbers: noise, accounting and bits from one object."""
 
+from dpfl.mechanisms.choice import Chosen, chosen
 from dpfl.mechanisms.csgm import L2Csgm, LinfCsgm, default_linf_ratio
 from dpfl.mechanisms.distributed import (
     DistributedDiscreteGaussian,
@@ -30,6 +31,7 @@ from dpfl.mechanisms.sketch import ProjectAndPerturb, SketchedDdg, SparseRecover
 __all__ = [
     "MECHANISMS",
     "PARTICIPATIONS",
+    "Chosen",
     "DistributedDiscreteGaussian",
     "DistributedSkellam",
     "Dome",
@@ -52,5 +54,6 @@ __all__ = [
     "SketchedDdg",
     "SparseRecovery",
     "calibrate",
+    "chosen",
     "default_linf_ratio",
 ]

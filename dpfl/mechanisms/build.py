@@ -18,7 +18,7 @@ import typing
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from dpfl import checks
+from dpfl import checks, fields
 from dpfl.mechanisms import mechanism, registry
 
 DEFAULT_COMPRESSION_RATE = 100.0
@@ -141,5 +141,10 @@ def _rates(own: Collection[str], values: Mapping[str, Any]) -> dict[str, Any]:
         fraction = checks.fraction("keep_fraction", values["keep_fraction"])
         return {rated[0]: 1 / fraction}
     rate = values["compression_rate"] if given else DEFAULT_COMPRESSION_RATE
+    if rate == fields.AUTO:
+        raise ValueError(
+            "compression_rate must be a number, or left out, where nothing is "
+            f"sketched, found {rate!r}"
+        )
     rate = checks.real("compression_rate", rate, at_least=1)
     return {rated[0]: 1 / rate if rated[0] == "keep_fraction" else rate}

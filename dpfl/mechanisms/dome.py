@@ -15,8 +15,8 @@ from dpfl import accounting, checks
 from dpfl.accounting import adjacency, events
 from dpfl.fields import option, required
 from dpfl.mechanisms import distributed, mechanism
-from dpfl.mechanisms.integer import RoundingFields
 from dpfl.mechanisms.participation import Participation, PoissonSampling, RandomSlot
+from dpfl.mechanisms.rounding_fields import RoundingFields
 
 SKETCH_RULES = ("eigen", "qr")
 SKETCH_TARGETS = ("gradient", "residual")
@@ -269,10 +269,16 @@ class DomeDdg(RoundingFields, Dome):
     `DistributedDiscreteGaussian` in k dimensions, `release`, which also accounts.
 
     Attributes:
-      bits: b, bits of each of the k numbers; the sum is modulo 2^b. From 2 to 30.
+      bits: b, bits of each of the k numbers; the sum is modulo 2^b. From 2 to 30, or
+        "auto" until `choice.chosen` has chosen a number.
     """
 
-    bits: int = option(16, "Bits of each of the numbers, from 2 to 30.")
+    bits: int = option(
+        16,
+        "Bits of each of the numbers, from 2 to 30; auto for the fewest that "
+        "bits_tolerance allows.",
+        auto=True,
+    )
 
     name: ClassVar[str] = "dome_ddg"
 
@@ -291,6 +297,7 @@ class DomeDdg(RoundingFields, Dome):
             rounding_bias=self.rounding_bias,
             wrap_probability=self.wrap_probability,
             integer_bound=self.integer_bound,
+            bits_tolerance=self.bits_tolerance,
         )
 
     def check(self, dimension: int, participation: Participation) -> None:

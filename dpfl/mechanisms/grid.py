@@ -16,9 +16,10 @@ from scipy import optimize, special
 from dpfl import accounting
 
 # A grid finer than these gains nothing: rounding is then far below noise and clip. A
-# step of 1/64 of a share adds less than 1e-4 to the variance of the noise.
+# step of 1/16 of a share adds less than 1e-3 to the variance of the noise, mostly far
+# less, and makes for coordinates of few steps and for small tables.
 _MOST_STEPS_OF_CLIP = 2.0**20
-_MOST_STEPS_OF_NOISE = 64.0
+_MOST_STEPS_OF_NOISE = 16.0
 # The papers' grid, which their bound is reproduced with, is as fine as can be.
 _MOST_PUBLISHED_STEPS_OF_NOISE = 4096.0
 # Half the modulus is from so few to so many standard deviations of the sum.

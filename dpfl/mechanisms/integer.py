@@ -8,13 +8,13 @@ from __future__ import annotations
 import abc
 import dataclasses
 import math
-from typing import ClassVar, Optional
+from typing import ClassVar
 
 import dp_accounting
 
 from dpfl import checks
 from dpfl.accounting import adjacency, clip_count, distributed, events
-from dpfl.fields import option, required
+from dpfl.fields import AUTO, option
 from dpfl.mechanisms import mechanism
 from dpfl.mechanisms.adaptive_clip import AdaptiveClip
 from dpfl.mechanisms.grid import (
@@ -27,63 +27,25 @@ from dpfl.mechanisms.grid import (
 )
 from dpfl.mechanisms.participation import Participation
 from dpfl.mechanisms.rotated_dimension import ROTATED_DIMENSION
+from dpfl.mechanisms.rounding_fields import (
+    MOST_BITS,
+    MessageBits,
+    RoundingFields,
+    check_bits,
+)
 
 # Width of the secure sum of the +-1 of adaptive clipping.
 CLIP_COUNT_BITS = 24
 NOISE_SOURCES = ("clients", "helpers")
-_LEAST_BITS, _MOST_BITS = 2, 30
-# The exact law of a sum of more shares of noise is a table that takes minutes, and no
-# secure sum has so many parties.
-_MOST_COHORT = 10**5
+# No secure sum has more parties.
+_MOST_COHORT = 10**6
 # How much more than under Gaussian noise the release may cost at order 2; under the
 # published bound rounding lengthens the vector, which is in it.
 _MOST_EXCESS = {"exact": 2.0, "published": 10.0}
 
 
 @dataclasses.dataclass(frozen=True)
-class _MessageBits(mechanism.NoiseMechanism):
-    """The field without a default, which has to come before those with one."""
-
-    bits: int = required("Bits of a coordinate of a message, from 2 to 30.")
-
-
-@dataclasses.dataclass(frozen=True)
-class RoundingFields:
-    """How vectors become integers, and how these are accounted for.
-
-    Attributes:
-      rounding_bias: beta of the conditional rounding that the published bound needs, in
-        [0, 1); of no meaning otherwise.
-      wrap_probability: The granularity is the finest at which a coordinate of the sum
-        wraps around with this probability, were it Gaussian; None is what makes the
-        least error, and 6.33e-5, 4 standard deviations, under the published bound.
-      integer_bound: "exact" (every coordinate is rounded once, which is accounted for
-        as the noise that it is) or "published" (the papers' bounds, with rounding that
-        is repeated until a norm is met).
-    """
-
-    rounding_bias: float = option(
-        distributed.DEFAULT_ROUNDING_BIAS,
-        "beta of the conditional rounding of the published bound, at least 0 and "
-        "below 1.",
-    )
-    wrap_probability: Optional[float] = option(
-        None,
-        "Probability with which a coordinate of the sum may wrap around; unset for "
-        "that of the least error.",
-    )
-    integer_bound: str = option(
-        "exact", f"The accountant's bound, one of {', '.join(distributed.BOUNDS)}."
-    )
-
-    @property
-    def conditional_rounding(self) -> bool:
-        """Whether rounding is repeated until a norm is met: for the published bound."""
-        return self.integer_bound == "published"
-
-
-@dataclasses.dataclass(frozen=True)
-class IntegerMechanism(AdaptiveClip, RoundingFields, _MessageBits):
+class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
     """Clip, rotate, round to a grid, add integer noise, sum modulo 2^bits.
 
     Chen et al. 2022, Algorithm 6; Kairouz et al. 2021; Agarwal et al. 2021. A client
@@ -115,7 +77,8 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, _MessageBits):
     about what update and count cost together: the event has both.
 
     Attributes:
-      bits: b, bits of a coordinate of a message; the sum is modulo 2^b. From 2 to 30.
+      bits: b, bits of a coordinate of a message; the sum is modulo 2^b. From 2 to 30,
+        or "auto" until `choice.chosen` has chosen a number.
       rotation: "overlap" (pads nothing), "hadamard" (pads to a power of two) or "dft"
         (pads to an even length).
       expected_dropout: Part of the cohort that may go missing, in [0, 1).
@@ -144,10 +107,9 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, _MessageBits):
     def __post_init__(self) -> None:
         super().__post_init__()
         checks.integer("cohort_size", self.cohort_size, at_most=_MOST_COHORT)
-        if not _LEAST_BITS <= checks.integer("bits", self.bits) <= _MOST_BITS:
-            raise ValueError(
-                f"bits must be from {_LEAST_BITS} to {_MOST_BITS}, found {self.bits}"
-            )
+        if self.bits != AUTO:
+            check_bits(self.bits)
+        checks.real("bits_tolerance", self.bits_tolerance, above=1)
         checks.real("rounding_bias", self.rounding_bias, at_least=0, below=1)
         checks.real("expected_dropout", self.expected_dropout, at_least=0, below=1)
         if self.wrap_probability is not None:
@@ -158,6 +120,20 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, _MessageBits):
         checks.choice("rotation", self.rotation, ROTATED_DIMENSION)
         checks.choice("noise_source", self.noise_source, NOISE_SOURCES)
         checks.choice("integer_bound", self.integer_bound, distributed.BOUNDS)
+
+    @property
+    def message_bits(self) -> int:
+        """`bits`, once it is a number.
+
+        Raises:
+          ValueError: If it is "auto".
+        """
+        if self.bits == AUTO:
+            raise ValueError(
+                "bits must be a number here, which dpfl.mechanisms.chosen finds, "
+                f"found {self.bits!r}"
+            )
+        return self.bits
 
     @property
     def shares_summed(self) -> int:
@@ -199,7 +175,7 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, _MessageBits):
         if self.conditional_rounding:
             return published_grid(
                 cohort_size=self.cohort_size,
-                bits=self.bits,
+                bits=self.message_bits,
                 wrap_probability=self.wrap_probability or PUBLISHED_WRAP_PROBABILITY,
                 local_stddev=self.update_noise_multiplier / shares,
                 dimension=self.rotated_dimension(dimension),
@@ -208,7 +184,7 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, _MessageBits):
             )
         return best_grid(
             cohort_size=self.cohort_size,
-            bits=self.bits,
+            bits=self.message_bits,
             wrap_probability=self.wrap_probability,
             local_stddev=self.update_noise_multiplier / shares,
             dimension=self.rotated_dimension(dimension),
@@ -224,7 +200,7 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, _MessageBits):
 
     def expected_wrap_probability(self, dimension: int) -> float:
         """Returns the probability that a coordinate of a Gaussian sum would wrap."""
-        half = 2.0 ** (self.bits - 1)
+        half = 2.0 ** (self.message_bits - 1)
         return math.erfc(half / (math.sqrt(2) * self.grid(dimension).sum_stddev))
 
     def check(self, dimension: int, participation: Participation) -> None:
@@ -251,16 +227,16 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, _MessageBits):
         """
         if not self.noise_multiplier or self._suits_noise(dimension):
             return
-        for bits in range(self.bits + 1, _MOST_BITS + 1):
+        for bits in range(self.message_bits + 1, MOST_BITS + 1):
             wider = dataclasses.replace(self, bits=bits)
             if wider._suits_noise(dimension):
                 break
         else:
-            bits = _MOST_BITS + 1
+            bits = MOST_BITS + 1
         steps = self.grid(dimension).local_stddev_steps
         advice = (
             f"bits must be at least {bits}"
-            if bits <= _MOST_BITS
+            if bits <= MOST_BITS
             else "noise_multiplier must be larger, or cohort_size smaller,"
         )
         raise ValueError(
@@ -354,7 +330,7 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, _MessageBits):
         and each sends a message of its own: per client it is twice as much.
         """
         count = CLIP_COUNT_BITS if self.adaptive_clipping else 0
-        own = float(self.bits * self.rotated_dimension(dimension) + count)
+        own = float(self.message_bits * self.rotated_dimension(dimension) + count)
         return 2 * own if self.noise_source == "helpers" else own
 
     def downlink_bits(self, dimension: int) -> float:
@@ -409,10 +385,16 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, _MessageBits):
         own = n * rounding_variance(stddev / step)
         if self.noise_multiplier:
             own += n * self.share_variance(found.local_stddev_steps)
-        half = 2.0 ** (self.bits - 1)
+        half = 2.0 ** (self.message_bits - 1)
         wraps = math.erfc(half / math.sqrt(2 * (own + (n * stddev / step) ** 2)))
         own += 4 * half**2 * wraps
         return dimension * own * (step * self.clip_norm * self.vector_clip / n) ** 2
+
+    def error_of_noise(self, dimension: int) -> float:
+        """Returns `error_of_bits` if the noise were Gaussian, and nothing rounded."""
+        noise = self.update_noise_multiplier * self.clip_norm * self.vector_clip
+        shares = self.cohort_size / self.noise_shares
+        return dimension * shares * (noise / self.cohort_size) ** 2
 
     def _coordinate_stddev(self, dimension: int) -> float:
         """Returns that of a rotated coordinate, over the clip of what is rotated."""

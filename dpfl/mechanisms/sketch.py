@@ -13,7 +13,7 @@ import dp_accounting
 
 from dpfl import accounting, checks
 from dpfl.accounting import events
-from dpfl.fields import option
+from dpfl.fields import AUTO, option
 from dpfl.mechanisms import distributed, mechanism
 from dpfl.mechanisms.participation import Participation
 from dpfl.mechanisms.sketch_shape import DEFAULT_LENGTH, SketchShape
@@ -46,7 +46,10 @@ class CountSketched(mechanism.NoiseMechanism):
     here.
 
     Attributes:
-      compression_rate: r = d / m, at least 1.
+      compression_rate: r = d / m, at least 1, or "auto" until `choice.chosen` has
+        chosen a number.
+      rate_tolerance: Where `compression_rate` is "auto", how much larger the error of n
+        equal updates may be than without a sketch at the same epsilon; see `choice`.
       sketch: "shifts" (fast) or "hashes" (as published).
       sketch_length: l, rows of the sketch; None is 16 for "shifts", which needs a power
         of two, and 15 for "hashes".
@@ -58,7 +61,15 @@ class CountSketched(mechanism.NoiseMechanism):
     """
 
     compression_rate: float = option(
-        10.0, "Length of the update over that of its sketch, at least 1."
+        10.0,
+        "Length of the update over that of its sketch, at least 1; auto for the "
+        "largest that rate_tolerance allows.",
+        auto=True,
+    )
+    rate_tolerance: float = option(
+        1.5,
+        "Where compression_rate is auto, the most that the error may be, over that "
+        "without a sketch at the same epsilon.",
     )
     sketch: str = option(
         "shifts", f"Kind of the sketch, one of {', '.join(sorted(DEFAULT_LENGTH))}."
@@ -81,9 +92,11 @@ class CountSketched(mechanism.NoiseMechanism):
     def __post_init__(self) -> None:
         super().__post_init__()
         largest = mechanism.LARGEST_FACTOR
-        checks.real(
-            "compression_rate", self.compression_rate, at_least=1, at_most=largest
-        )
+        if self.compression_rate != AUTO:
+            checks.real(
+                "compression_rate", self.compression_rate, at_least=1, at_most=largest
+            )
+        checks.real("rate_tolerance", self.rate_tolerance, above=1, at_most=largest)
         checks.real(
             "sketch_clip", self.sketch_clip, at_least=1 / largest, at_most=largest
         )
@@ -144,9 +157,15 @@ class CountSketched(mechanism.NoiseMechanism):
         """Returns the sizes of the sketch.
 
         Raises:
-          ValueError: If the layers leave nothing of `dimension`, or a single sketch
-            has so many more rows than numbers that its rate is out of reach.
+          ValueError: If the layers leave nothing of `dimension`, a single sketch has so
+            many more rows than numbers that its rate is out of reach, or the rate is
+            yet to be chosen.
         """
+        if self.compression_rate == AUTO:
+            raise ValueError(
+                "compression_rate must be a number here, which dpfl.mechanisms.chosen "
+                f"finds, found {self.compression_rate!r}"
+            )
         lengths = [int(length) for length in _numbers("layers", self.layers)]
         left = dimension - sum(lengths)
         if lengths and left < 1:

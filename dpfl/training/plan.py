@@ -27,6 +27,8 @@ class Plan:
       participation: Who takes part when, and for how many rounds.
       mechanism: With its noise.
       cost: What the rounds cost, and how many of them the budget allows.
+      choices: What was chosen for the mechanism's numbers that were left open, one
+        sentence a number.
     """
 
     config: config_lib.RunConfig
@@ -34,6 +36,7 @@ class Plan:
     participation: Participation
     mechanism: Mechanism
     cost: ledger_lib.RunCost
+    choices: tuple[str, ...] = ()
 
     @property
     def dimension(self) -> int:
@@ -86,7 +89,8 @@ def make_plan(config: config_lib.RunConfig) -> Plan:
     task = registry.load_config(config.task, config.task_config)
     config = _with_defaults(config, task)
     participation = _participation(config, task)
-    mechanism = _with_noise(config, task, participation)
+    found = _chosen(config, task, participation)
+    mechanism = _with_noise(found.mechanism, config, task, participation)
     cost = ledger_lib.RunCost(
         mechanism,
         task.dimension,
@@ -95,7 +99,7 @@ def make_plan(config: config_lib.RunConfig) -> Plan:
         config.epsilon,
         config.accountant,
     )
-    return Plan(config, task, participation, mechanism, cost)
+    return Plan(config, task, participation, mechanism, cost, found.sentences)
 
 
 def noise_variance(
@@ -160,16 +164,33 @@ def _participation(config: config_lib.RunConfig, task: Any) -> Participation:
     )
 
 
-def _with_noise(
+def _chosen(
     config: config_lib.RunConfig, task: Any, participation: Participation
-) -> Mechanism:
-    """Returns the mechanism with the noise that was asked for."""
+) -> mechanisms.Chosen:
+    """Returns the mechanism, its noise yet to be calibrated, and what was chosen."""
     mechanism = config.build_mechanism(
         cohort_size=config.cohort_size,
         clip_norm=task.defaults.clip_norm,
         noise_multiplier=config.noise_multiplier or 0.0,
         rounds_per_epoch=participation.rounds_per_epoch,
     )
+    is_calibrated = config.noise_multiplier is None
+    return mechanisms.chosen(
+        mechanism,
+        task.dimension,
+        participation,
+        epsilon=config.epsilon if is_calibrated else None,
+        delta=_given("delta", config.delta),
+    )
+
+
+def _with_noise(
+    mechanism: Mechanism,
+    config: config_lib.RunConfig,
+    task: Any,
+    participation: Participation,
+) -> Mechanism:
+    """Returns the mechanism with the noise that was asked for."""
     mechanism.check(task.dimension, participation)
     mechanism.check_accountant(config.accountant, task.dimension, participation)
     mechanism.check_server_optimizer(config.server_optimizer, config.server_momentum)

@@ -27,6 +27,7 @@ def describe(plan: plan_lib.Plan) -> str:
         f"task {task.name}: {task.population} clients, {d} parameters",
         f"mechanism {config.mechanism}: {bits:.4g} bits up per client and round "
         f"({32 * d / bits:.4g}-fold compression)",
+        *(f"chosen: {sentence}" for sentence in plan.choices),
         f"participation {config.participation}: {config.cohort_size} clients a "
         f"round, {config.rounds} rounds",
         f"privacy: {privacy_sentence(plan)}",

@@ -87,7 +87,7 @@ class TestAll:
 
     def test_granularity_meets_the_wrap_probability(self, config):
         for probability in (6.33e-5, 1e-3):
-            config = dataclasses.replace(config, wrap_probability=probability)
+            config = dataclasses.replace(config, bits=10, wrap_probability=probability)
             assert config.expected_wrap_probability(D) == pytest.approx(probability)
 
     def test_dropout_scales_every_share(self, config):

@@ -1,0 +1,72 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""The subcommand bits of dpfl-privacy, which has the flags."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from absl import flags
+
+from dpfl import checks
+from dpfl.mechanisms import Mechanism, Participation, bits_curve
+from dpfl.mechanisms.comparison import Cost
+
+from . import drawings
+
+COLUMNS = {
+    "mechanism": "mechanism",
+    "rate": "compression",
+    "bits": "bits",
+    "bits_per_parameter": "bits a parameter",
+    "noise_multiplier": "noise multiplier",
+    "epsilon": "epsilon",
+    "mean_squared_error": "error of mean",
+    "error_over_gaussian": "over Gaussian",
+    "accountant": "accountant",
+}
+
+
+def found(candidates: Sequence[Mechanism], participation: Participation) -> list[Cost]:
+    """Returns the points of the curve, and draws them if --plot says so.
+
+    What cannot run with so few bits is said on stderr.
+
+    Args:
+      candidates: Mechanisms, each with every number of bits that --widths names.
+      participation: Who takes part in which rounds.
+    """
+    values: Any = flags.FLAGS
+    points: list[Cost] = []
+    for mechanism, point, refused in bits_curve.points(
+        [
+            each
+            for candidate in candidates
+            for each in bits_curve.widened(candidate, _widths(values.widths))
+        ],
+        values.dimension,
+        participation,
+        values.epsilon,
+        values.delta,
+        values.accountant,
+    ):
+        if point is None:
+            print(f"not shown: {mechanism.name}: {refused}", file=sys.stderr)
+        else:
+            points.append(point)
+    if values.plot is not None:
+        drawings.draw_bits([dataclasses.asdict(point) for point in points], values.plot)
+    return points
+
+
+def _widths(texts: Sequence[str]) -> list[int]:
+    try:
+        return [int(text) for text in texts]
+    except ValueError:
+        wanted = "whole numbers with commas between them"
+        message = checks.message("--widths", wanted, ",".join(texts))
+        raise ValueError(message) from None

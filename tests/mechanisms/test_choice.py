@@ -1,0 +1,163 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+import dataclasses
+import time
+
+import pytest
+
+from dpfl import accounting, mechanisms
+from dpfl.mechanisms import bits_curve, build, choice
+
+D = 2**20
+DDG = mechanisms.DistributedDiscreteGaussian(100, 1.0, 1.0, "auto")
+SKETCHED = mechanisms.SketchedDdg(100, 1.0, 1.0, 16, compression_rate="auto")
+ONE_ROUND = mechanisms.FixedSize(1000, 100, 1)
+
+
+class TestBits:
+    def test_the_fewest_within_the_tolerance(self):
+        found = mechanisms.chosen(DDG, D)
+        bits = found.mechanism.bits
+        assert found.mechanism == dataclasses.replace(DDG, bits=bits)
+        setting = choice.Setting(D)
+        enough = choice.error_ratio(found.mechanism, setting)
+        fewer = choice.error_ratio(dataclasses.replace(DDG, bits=bits - 1), setting)
+        assert enough <= 1.02 < fewer
+        (sentence,) = found.sentences
+        assert sentence.startswith(f"bits {bits}: {enough:.3f} times the error of")
+
+    def test_seven_in_place_of_sixteen(self):
+        """n = 100, d = 2^20 at epsilon 8; more rounds take more noise."""
+        assert mechanisms.chosen(DDG, D, epsilon=8.0).mechanism.bits == 7
+
+    def test_a_tolerance(self):
+        strict = dataclasses.replace(DDG, bits_tolerance=1.003)
+        loose = dataclasses.replace(DDG, bits_tolerance=1.5)
+        assert mechanisms.chosen(strict, D).mechanism.bits > 7
+        assert mechanisms.chosen(loose, D).mechanism.bits < 7
+
+    def test_the_ratio_is_that_of_two_calibrated_mechanisms(self):
+        """By hand: epsilon of the integers, the Gaussian's noise for it, the errors."""
+        config = dataclasses.replace(DDG, bits=6)
+        epsilon = accounting.epsilon(config.round_dp_event(D, 1.0), 1e-5).epsilon
+        z = accounting.calibrate_noise_multiplier(
+            lambda z: mechanisms.Gaussian(100, 1.0, z).round_dp_event(D, 1.0),
+            epsilon,
+            1e-5,
+            method="rdp",
+        )
+        expected = config.mean_squared_error(D) / (D * (z / 100) ** 2)
+        found = choice.error_ratio(config, choice.Setting(D))
+        assert found == pytest.approx(expected, rel=1e-3)
+
+    def test_dome(self):
+        config = mechanisms.DomeDdg(20, 0.5, 2.0, 64, bits="auto")
+        found = mechanisms.chosen(config, 1000)
+        assert 5 <= found.mechanism.bits <= 9
+        assert found.mechanism.release.bits == found.mechanism.bits
+
+    def test_until_then_there_are_no_numbers(self):
+        with pytest.raises(ValueError, match="bits must be a number .* found 'auto'"):
+            DDG.grid(D)
+        with pytest.raises(ValueError, match="noise_multiplier must be above 0"):
+            mechanisms.chosen(DDG.with_noise_multiplier(0.0), D)
+        with pytest.raises(ValueError, match="bits_tolerance must be greater than 1"):
+            dataclasses.replace(DDG, bits_tolerance=1.0)
+        settled = dataclasses.replace(DDG, bits=9)
+        assert mechanisms.chosen(settled, D) == mechanisms.Chosen(settled)
+
+
+class TestRate:
+    def test_the_largest_within_the_tolerance(self):
+        found = mechanisms.chosen(SKETCHED, D).mechanism
+
+        def ratio(rate):
+            sketched = dataclasses.replace(SKETCHED, compression_rate=rate)
+            plain = mechanisms.Gaussian(100, 1.0, 1.0).mean_squared_error(D)
+            return 1.1**2 + sketched.compression_error(D) / plain
+
+        rate = found.compression_rate
+        assert ratio(rate) <= 1.5 < ratio(rate * 1.02)
+
+    def test_the_length_grows_with_the_squared_cohort_over_the_noise(self):
+        """m of the order (n / z)^2: n^2 epsilon^2 (Chen et al. 2022)."""
+        few = mechanisms.chosen(SKETCHED, D).mechanism
+        more = mechanisms.chosen(SKETCHED.with_noise_multiplier(0.5), D).mechanism
+        lengths = few.shape(D).length, more.shape(D).length
+        assert lengths[1] / lengths[0] == pytest.approx(4, rel=0.15)
+
+    def test_no_rate_is_one(self):
+        many = dataclasses.replace(SKETCHED, cohort_size=10**5)
+        assert mechanisms.chosen(many, D).mechanism.compression_rate == 1
+
+    def test_under_central_noise_and_with_bits(self):
+        central = mechanisms.ProjectAndPerturb(100, 1.0, 1.0, compression_rate="auto")
+        rate = mechanisms.chosen(central, D).mechanism.compression_rate
+        both = dataclasses.replace(SKETCHED, bits="auto")
+        found = mechanisms.chosen(both, D)
+        assert found.mechanism.compression_rate == rate
+        assert found.mechanism.bits == 8
+        assert [s.split()[0] for s in found.sentences] == ["compression_rate", "bits"]
+
+    def test_is_refused_where_nothing_is_sketched(self):
+        values = {"cohort_size": 10, "clip_norm": 1.0, "noise_multiplier": 1.0}
+        with pytest.raises(ValueError, match="compression_rate must be a number, or"):
+            build.build("l2_csgm", {**values, "compression_rate": "auto"})
+        with pytest.raises(ValueError, match="compression_rate must be a number here"):
+            SKETCHED.shape(D)
+
+
+class TestCurve:
+    def test_points(self):
+        config = dataclasses.replace(DDG, bits=16)
+        csgm = mechanisms.L2Csgm(100, 1.0, 1.0, keep_fraction=0.1)
+        assert bits_curve.widened(csgm, [7, 8]) == [csgm]
+        found = [*bits_curve.widened(config, [3, 16, 7]), csgm]
+        points = list(bits_curve.points(found, D, ONE_ROUND, 8.0, 1e-5))
+        assert [mechanism for mechanism, _, _ in points] == found
+        refused, seven, sixteen, sparse = points
+        assert refused[1] is None and "bits must be at least" in refused[2]
+        assert seven[1].bits_per_parameter == 7 and sparse[1].bits is None
+        assert 1 < sixteen[1].error_over_gaussian < seven[1].error_over_gaussian < 1.02
+        assert seven[1].epsilon <= 8
+
+
+class TestIssue:
+    """What few bits cost at n = 100, d = 2^20, z = 1."""
+
+    @pytest.mark.parametrize("rounds", [1, 1000])
+    def test_epsilon_of_seven_bits_is_the_gaussian_s(self, rounds):
+        run = mechanisms.FixedSize(10**6, 100, rounds)
+        config = dataclasses.replace(DDG, bits=7)
+        found, plain = (
+            accounting.epsilon(each.dp_event(D, run), 1e-5, method="rdp").epsilon
+            for each in (config, mechanisms.Gaussian(100, 1.0, 1.0))
+        )
+        assert plain < found < 1.01 * plain
+
+    def test_large_cohorts_are_accepted(self):
+        config = mechanisms.DistributedDiscreteGaussian(10**5, 1.0, 1.0, 18)
+        config.check_noise(10**6)
+        event = config.round_dp_event(10**6, 1.0)
+        # Shares of half a step, which cost in privacy what they lack in variance.
+        assert 0.5 < event.local_stddev / event.granularity < 0.55
+        assert event.rdp([2.0])[0] < 1.2
+        error = config.mean_squared_error(10**6) / (10**6 * 1e-10)
+        assert error * event.rdp([2.0])[0] < 1.5
+
+    @pytest.mark.parametrize(
+        ("cohort", "dimension", "bits"), [(100, D, 7), (10**6, 10**7, 22)]
+    )
+    def test_calibration_and_refusal_take_seconds(self, cohort, dimension, bits):
+        config = mechanisms.DistributedDiscreteGaussian(cohort, 1.0, 1.0, bits)
+        started = time.process_time()
+        z = choice.Setting(dimension).calibrated(config, 8.0).noise_multiplier
+        # Two on a quiet machine, with a margin for a busy one.
+        assert time.process_time() - started < 6
+        started = time.process_time()
+        with pytest.raises(ValueError, match="bits must be at least"):
+            dataclasses.replace(config, bits=4, noise_multiplier=z).check_noise(
+                dimension
+            )
+        assert time.process_time() - started < 6
