@@ -37,7 +37,7 @@ def test_tight_needs_less_noise():
 def test_a_budget_that_no_noise_meets_names_the_mechanism():
     with pytest.raises(accounting.BudgetNotBindingError, match="smaller for gaussian"):
         mechanisms.calibrate(GAUSSIAN, D, 1e30, 1e-4)
-    few_bits = mechanisms.DistributedDiscreteGaussian(100, 1.0, 1.0, 3)
+    few_bits = mechanisms.DistributedDiscreteGaussian(100, 1.0, 1.0, 2)
     with pytest.raises(accounting.UnreachableBudgetError, match="larger for distrib"):
         mechanisms.calibrate(few_bits, D, 8.0, 1e-5)
 
