@@ -188,7 +188,9 @@ def test_runs_of_one_seed_that_differ_share_no_noise(monkeypatch):
 
 
 def test_a_budget_that_takes_too_much_noise_is_refused(monkeypatch):
-    wanted = "noise multiplier must be at most 10000, found .* an epsilon of 1e-06 takes"
+    wanted = (
+        "noise multiplier must be at most 10000, found .* an epsilon of 1e-06 takes"
+    )
     with pytest.raises(ValueError, match=wanted):
         fakes.make_plan(monkeypatch, epsilon=1e-6, delta=1e-9)
 

@@ -15,9 +15,9 @@ from .. import plotting
 from ..rows import Rows, distinct, mean_and_range, seeds, where
 from ..trainings import curve
 from .ablation_grid import NO_PROBES, SEEN, ablations
+from .compared_flags import dome_flags
 from .comparison_drawing import budget_color, budget_label, budgets, dots
 from .comparison_grid import TITLES
-from .mechanism_flags import dome_flags
 
 SEEN_COLUMNS = {
     "aggregator_explained_energy": "explained energy",

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..sweep import Setting, Work
+from .compared_flags import NO_NOISE, dome_flags, mechanism_flags, work
 from .comparison_grid import COMPARISONS
-from .mechanism_flags import NO_NOISE, dome_flags, mechanism_flags, work
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from ..sweep import Setting, Work
-from .mechanism_flags import NO_NOISE, mechanism_flags, work
+from .compared_flags import NO_NOISE, mechanism_flags, work
 
 TITLES = {
     "dome": "DOME",

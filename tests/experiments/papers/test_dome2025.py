@@ -14,7 +14,7 @@ from experiments.papers.dome2025 import (
     comparison_grid,
     figures,
 )
-from experiments.papers.dome2025 import mechanism_flags as dome_flags
+from experiments.papers.dome2025 import compared_flags as dome_flags
 from tests.experiments.papers import invented
 
 FIGURES = {figure.name: figure for figure in figures.FIGURES}

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from typing import Any, Optional
 
 from dpfl import mechanisms, tasks
+from dpfl.mechanisms.mechanism import COUNT_BITS, FLOAT_BITS, SEED_BITS
+from dpfl.mechanisms.rotated_dimension import ROTATED_DIMENSION
 
 from ... import flag_files
 from ..sweep import Setting, Work
@@ -24,13 +26,10 @@ DOME_FLAGS = (
     "server_momentum",
     "measures_energy",
 )
-FLOAT_BITS = 32
 # Of a number of the count sketch. With 8 it is twice as long, but on so coarse a grid
 # that epsilon takes a fifth more noise; with 12 it is about as good as with 16.
 SKETCH_BITS = 16
 SKETCH_ROWS = 16
-# What a message of L2-CSGM has beside its values: their number, and a seed.
-CSGM_BITS = 160
 NO_NOISE = math.inf
 
 # What each has beside the flags of DOME.
@@ -81,8 +80,10 @@ def mechanism_flags(
     dimension = tasks.task_entry(task).dimension
     if mechanism == "l2_csgm":
         config = mechanisms.L2Csgm
-        rotated = 1 << (dimension - 1).bit_length()
-        kept = (_message_bits(task) - CSGM_BITS) / (FLOAT_BITS * rotated)
+        rotated = ROTATED_DIMENSION["hadamard"](dimension)
+        # Beside its values a message has their number, and a seed.
+        values = _message_bits(task) - COUNT_BITS - SEED_BITS
+        kept = values / (FLOAT_BITS * rotated)
         return {**sgd, "mechanism": config.name, "keep_fraction": kept}
     if mechanism == "sketched_ddg":
         length = _message_bits(task) // SKETCH_BITS
