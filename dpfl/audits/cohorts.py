@@ -25,6 +25,10 @@ from dpfl.training import selection
 from dpfl.vectors import randomness
 
 _COHORT = 10
+_INDEPENDENT = (
+    mechanisms.PARTICIPATIONS["poisson"],
+    mechanisms.PARTICIPATIONS["random_slot"],
+)
 
 
 def participations() -> list[mechanisms.Participation]:
@@ -88,8 +92,9 @@ def _sums(
     """Returns sums of +1 of the client and -1 of each other, int64[trials]."""
     client = participation.population - 1
     is_gone = leaves and not is_there
-    # Who joins independently of the others does so with the same chance without them.
-    if is_gone and not isinstance(participation, mechanisms.PoissonSampling):
+    # Where clients join independently of each other, the chances of those that stay
+    # are what they were; elsewhere another one takes the place.
+    if is_gone and not isinstance(participation, _INDEPENDENT):
         participation = dataclasses.replace(participation, population=client)
     found = np.zeros(trials, np.int64)
     for trial in range(trials):
