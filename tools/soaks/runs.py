@@ -316,6 +316,10 @@ def _become_training(
         end_with_parent()
         os.setsid()
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        # A shell that starts the soak in the background has some of them ignored.
+        for which in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
+            signal.signal(which, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         os.dup2(output if stdout is None else stdout, 1)
         os.dup2(output, 2)
