@@ -12,7 +12,6 @@ from typing import Any, Optional
 
 from dpfl import accounting
 from dpfl.mechanisms import build
-from dpfl.mechanisms.ledger import calibrate as calibrated  # noqa: F401
 from dpfl.mechanisms.mechanism import FLOAT_BITS, Mechanism
 from dpfl.mechanisms.participation import Participation
 
