@@ -31,13 +31,23 @@ import numpy as np
 from scipy import special
 
 from dpfl import checks
-from dpfl.accounting import csgm, distributed, events, gaussian, log_space, sketch
+from dpfl.accounting import (
+    csgm,
+    distributed,
+    dome,
+    events,
+    gaussian,
+    log_space,
+    sketch,
+)
 
 MOST_ORDERS = 256
 """The largest order at which slots amplify; above, the release of one round bounds."""
 
 # Covers the rounding of some fifty products of polynomials, each of 1e-15 or so.
 _ROUNDING = 1e-11
+# Orders this close above 1 are raised to it in the bound for any release.
+_LEAST_EXCESS = 1e-4
 
 
 def _product(left: np.ndarray, right: np.ndarray) -> np.ndarray:
@@ -113,6 +123,11 @@ def _check_round_event(_: Any, attribute: attr.Attribute, value: Any) -> None:
         raise TypeError(
             f"{attribute.name} must be a GaussianDpEvent or an event that knows its "
             f"Renyi differential privacy, found {type(value).__name__}"
+        )
+    if isinstance(value, dome.DomeDpEvent):
+        raise ValueError(
+            f"{attribute.name} must be a release whose noise is there whoever takes "
+            f"part, found {type(value).__name__}, where clients bring it"
         )
 
 
@@ -205,4 +220,7 @@ class RandomSlotDpEvent(events.RdpDpEvent):
         R >= prod_i x_i^(1/S), the mean of x_i's and ones being above their product.
         """
         share = self.rounds / self.slots
-        return share * self._round_rdp(1 + (orders - 1) / self.slots)
+        # A larger order bounds a smaller one, and close to 1 bounds of integer noise
+        # divide their own rounding errors by next to nothing.
+        raised = np.maximum((orders - 1) / self.slots, _LEAST_EXCESS)
+        return share * self._round_rdp(1 + raised)

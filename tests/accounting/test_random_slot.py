@@ -393,3 +393,21 @@ def test_no_mixture_has_a_larger_laplace_transform_than_the_gaussian(seed):
                 for r in (x, gaussians)
             )
             assert ours <= theirs * (1 + 1e-9)
+
+
+def test_noise_that_clients_bring_is_refused():
+    with pytest.raises(ValueError, match="round_event must be .* found DomeDpEvent"):
+        RandomSlot(accounting.DomeDpEvent(10, 1.0, 1.0, 1), 5, 5.0)
+
+
+@pytest.mark.parametrize("slots", [10.0, 1e7, 1e11])
+def test_it_rises_in_the_order_however_many_slots_there_are(slots):
+    event = accounting.DistributedDiscreteGaussianDpEvent(
+        noise_clients=1000,
+        local_stddev=0.5,
+        granularity=1.0,
+        clip_norm=40.0,
+        dimension=1,
+    )
+    found = RandomSlot(event, 5, slots).rdp([1.000001, 1.1, 2, 3])
+    assert np.all(np.diff(found) >= 0)
