@@ -19,7 +19,7 @@ from __future__ import annotations
 import dp_accounting
 
 from dpfl import checks
-from dpfl.accounting import csgm
+from dpfl.accounting import adjacency, csgm, events
 
 _RELEASES = (
     dp_accounting.GaussianDpEvent,
@@ -35,16 +35,22 @@ def banded_stream_event(
     bands: int,
     separation: int,
     sampling_probability: float = 1.0,
-) -> dp_accounting.DpEvent:
+    independent_groups: bool = False,
+) -> adjacency.RunDpEvent:
     """Returns the event of a stream A G + B Z, A = B C, over all rounds of a run.
 
     Assumptions: A is lower triangular and invertible, C lower triangular with `bands`
     diagonals; a client may take part in rounds that are at least `separation` apart,
     and which ones does not depend on what is released. With `sampling_probability`
     below 1 it joins each of them independently with that probability, and nobody who
-    sees the release sees whether it did. Its update may depend on all rows before.
+    sees the release sees whether it did. Its update is a function of its data and of
+    the rows before, and of nothing that it keeps to itself, such as whether it joined.
     Clients that are dealt into `separation` groups, of which round t takes its clients
     from group t modulo `separation`, are the usual way ('cyclic Poisson sampling').
+
+    Adjacency: one client is replaced by one that sends zeros. Adding and removing are
+    covered if who else is in which group does not depend on whether it is there, as
+    where each client draws its group by itself; not where groups have a fixed size.
 
     Args:
       release: What one round is, its noise multiplier being stddev /
@@ -54,6 +60,8 @@ def banded_stream_event(
       bands: h, from 1 on.
       separation: b, at least `bands`.
       sampling_probability: q', in [0, 1].
+      independent_groups: Whether each client's rounds were chosen without regard to
+        the other clients.
 
     Raises:
       TypeError: `release` is none of these events.
@@ -80,4 +88,6 @@ def banded_stream_event(
         )
     if q < 1:
         release = dp_accounting.PoissonSampledDpEvent(q, release)
-    return dp_accounting.SelfComposedDpEvent(release, -(-rounds // separation))
+    relations = events.TRUSTED_RELATIONS if independent_groups else events.ZEROS_ONLY
+    composed = dp_accounting.SelfComposedDpEvent(release, -(-rounds // separation))
+    return adjacency.RunDpEvent(composed, relations)

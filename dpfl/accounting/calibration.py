@@ -210,7 +210,8 @@ def calibrate_noise_multiplier(
         best = _least_index(lambda k: gap_at(k, "rdp"), 0, half, step)
         _check_possible(make_event, math.exp(best * step))
     except UnreachableBudgetError:
-        if method == "rdp" or not _may_be_tight(make_event, 1.0):
+        masked = method == "tight"
+        if method == "rdp" or not _may_be_tight(make_event, 1.0, masked):
             raise
         # The orders are bounded, and with them how small an epsilon RDP can show.
         best, near = 0, half
@@ -223,10 +224,21 @@ def calibrate_noise_multiplier(
     return math.exp(best * step)
 
 
-def _may_be_tight(make_event: MakeEvent, noise_multiplier: float) -> bool:
-    """Returns whether there is a figure other than by Renyi differential privacy."""
+def _may_be_tight(
+    make_event: MakeEvent, noise_multiplier: float, masked: bool = False
+) -> bool:
+    """Returns whether there is a figure other than by Renyi differential privacy.
+
+    Args:
+      make_event: From noise to the releases.
+      noise_multiplier: The noise.
+      masked: Whether Gaussians that stand for masked ones count.
+    """
     try:
-        return gaussian.gaussian_parts(make_event(noise_multiplier)) is not None
+        event = make_event(noise_multiplier)
+        if masked and masked_loss.is_of_gaussians(event):
+            return True
+        return gaussian.gaussian_parts(event) is not None
     except (events.NoiseTooLargeError, events.NoiseTooSmallError):
         return True
 

@@ -19,13 +19,15 @@ docs/privacy/masked_loss.md has the proofs.
 p is a martingale under P. `_log_exponential` bounds h_s from above: in each of n steps
 the integral is taken to be the step times the last p^2, and functions of p, all of
 them convex, are replaced by their interpolation between nodes, of which the
-expectation is exact. Both only ever add.
+expectation is known. Both only ever add; what float64 rounds is numbers above 0, by
+parts in 1e-12 of each, for which an allowance is made.
 """
 
 from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from typing import Optional
 
 import attr
@@ -50,42 +52,59 @@ _ROUNDING = 1e-10
 _SHARE = 0.01
 
 
-def _nodes(keep: float, time: float) -> np.ndarray:
-    """Returns nodes from 0 to 1 in equal steps of the logit, keep among them; [m]."""
+def _logits(keep: float, time: float) -> np.ndarray:
+    """Returns the logits of the nodes between 0 and 1, in equal steps, keep's one."""
     step = math.sqrt(time / _STEPS) / _NODES
     count = _STEPS**0.5 * _NODES
     below, above = math.ceil(_BELOW * count), math.ceil(_ABOVE * count)
     center = math.log(keep) - math.log1p(-keep)
     logits = center + step * np.arange(-below, above + 1)
     # Beyond these a posterior is 0 or 1 in float64, or nearly.
-    logits = logits[(logits > -600) & (logits < 30)]
+    return logits[(logits > -600) & (logits < 30)]
+
+
+def _nodes(logits: np.ndarray) -> np.ndarray:
+    """Returns the nodes from 0 to 1; [m]."""
     return np.concatenate([[0.0], special.expit(logits), [1.0]])
 
 
-def _transition(nodes: np.ndarray, time: float) -> np.ndarray:
+def _cells(bounds: np.ndarray) -> np.ndarray:
+    """Returns the normal law's masses between rising bounds, and beyond; [..., m + 1].
+
+    Above 0 they are differences of upper tails: a mass of 1e-300 counts where what it
+    weighs is 1e250.
+    """
+    edge = np.full((*bounds.shape[:-1], 1), np.inf)
+    low = np.concatenate([-edge, bounds], axis=-1)
+    high = np.concatenate([bounds, edge], axis=-1)
+    below = special.ndtr(high) - special.ndtr(low)
+    above = special.ndtr(-low) - special.ndtr(-high)
+    return np.where(low > 0, above, below)
+
+
+def _transition(logits: np.ndarray, time: float) -> np.ndarray:
     """Returns E of the hat function of each node, from each node, after a time; [m, m].
 
     From p, the posterior stays at most c with the probability of log w <= logit c -
     logit p, and E[p; p <= c] is that probability with the coordinate kept, times p.
+    Only numbers above 0 are added up, and differences are of neighbours in the logit.
     """
-    inner = nodes[1:-1]
-    logit = special.logit(inner)
-    gap = np.subtract.outer(logit, logit).T
+    gap = np.subtract.outer(logits, logits).T
     root = math.sqrt(time)
-    p = inner[:, None]
-    kept = p * special.ndtr(gap / root - root / 2)
-    lost = (1 - p) * special.ndtr(gap / root + root / 2)
-    zero = np.zeros((inner.size, 1))
-    kept = np.hstack([zero, kept, p])
-    mass = np.diff(kept + np.hstack([zero, lost, 1 - p]), axis=1)
-    mean = np.diff(kept, axis=1)
-    widths = np.diff(nodes)
-    upper = np.clip(mean - nodes[:-1] * mass, 0, None) / widths
-    upper = np.minimum(upper, mass)
-    lower = mass - upper
-    result = np.zeros((nodes.size, nodes.size))
+    p, rest = special.expit(logits)[:, None], special.expit(-logits)[:, None]
+    kept = p * _cells(gap / root - root / 2)
+    lost = rest * _cells(gap / root + root / 2)
+    # Of the lower node of each cell, and how far it is below 1 and below the upper one.
+    low = np.concatenate([[0.0], special.expit(logits)])
+    room = np.concatenate([[1.0], special.expit(-logits)])
+    fall = room - np.append(room[1:], 0.0)
+    rise = np.append(low[1:], 1.0) - low
+    widths = np.where(low < 0.5, rise, fall)
+    mass = kept + lost
+    upper = np.clip((kept * room - low * lost) / widths, 0, mass)
+    result = np.zeros((logits.size + 2, logits.size + 2))
     result[1:-1, 1:] += upper
-    result[1:-1, :-1] += lower
+    result[1:-1, :-1] += mass - upper
     result[0, 0] = result[-1, -1] = 1.0
     return result
 
@@ -93,8 +112,9 @@ def _transition(nodes: np.ndarray, time: float) -> np.ndarray:
 @functools.lru_cache(maxsize=256)
 def _log_exponential(keep: float, time: float) -> np.ndarray:
     """Returns bounds on h_s(time) from above at s = _EXPONENTS / time."""
-    nodes = _nodes(keep, time)
-    transition = _transition(nodes, time / _STEPS)
+    logits = _logits(keep, time)
+    nodes = _nodes(logits)
+    transition = _transition(logits, time / _STEPS)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         growth = np.exp(np.square(nodes)[:, None] * _EXPONENTS / _STEPS)
         values = np.ones_like(growth)
@@ -151,29 +171,45 @@ def _masked_releases(event: dp_accounting.DpEvent) -> int:
     return int(isinstance(event, csgm.SparsifiedDpEvent) and event.keep_fraction < 1)
 
 
-def _stand_in(event: dp_accounting.DpEvent, delta: float) -> dp_accounting.DpEvent:
+def _stand_in(
+    event: dp_accounting.DpEvent,
+    gaussian_of: Callable[[csgm.SparsifiedDpEvent], dp_accounting.GaussianDpEvent],
+) -> dp_accounting.DpEvent:
     """Returns the tree with a (sampled) Gaussian for each release that drops some.
 
     Args:
       event: A tree of events.
-      delta: What each of these releases may be off, as a probability.
+      gaussian_of: What stands for one of these releases, sampling aside.
     """
-    if isinstance(event, adjacency.RunDpEvent):
-        return attr.evolve(event, event=_stand_in(event.event, delta))
-    if isinstance(event, dp_accounting.SelfComposedDpEvent):
-        return attr.evolve(event, event=_stand_in(event.event, delta))
+    if isinstance(event, (adjacency.RunDpEvent, dp_accounting.SelfComposedDpEvent)):
+        return attr.evolve(event, event=_stand_in(event.event, gaussian_of))
     if isinstance(event, dp_accounting.ComposedDpEvent):
-        return attr.evolve(event, events=[_stand_in(e, delta) for e in event.events])
+        parts = [_stand_in(part, gaussian_of) for part in event.events]
+        return attr.evolve(event, events=parts)
     event = _sampled(event)
     if not _masked_releases(event):
         return event
     if not isinstance(event, csgm.SparsifiedDpEvent) or not event.noise_multiplier:
         return dp_accounting.NonPrivateDpEvent()
-    time = (event.linf_ratio / (event.noise_multiplier * event.keep_fraction)) ** 2
-    clock = clock_bound(event.keep_fraction, time, event.full_coordinates, delta)
-    plain = dp_accounting.GaussianDpEvent(clock**-0.5)
+    plain = gaussian_of(event)
     q = getattr(event, "sampling_probability", 1.0)
     return plain if q == 1 else dp_accounting.PoissonSampledDpEvent(q, plain)
+
+
+def _stopped(
+    event: csgm.SparsifiedDpEvent, delta: float
+) -> dp_accounting.GaussianDpEvent:
+    """Returns the Gaussian that stands for a release, but for a probability delta."""
+    scale = max(event.noise_multiplier * event.keep_fraction, 1e-150)
+    time = (event.linf_ratio / scale) * (event.linf_ratio / scale)
+    clock = clock_bound(event.keep_fraction, time, event.full_coordinates, delta)
+    return dp_accounting.GaussianDpEvent(max(clock, 1e-300) ** -0.5)
+
+
+def is_of_gaussians(event: dp_accounting.DpEvent) -> bool:
+    """Returns whether a tree holds Gaussians alone, masked ones among them or not."""
+    alike = _stand_in(event, lambda _: dp_accounting.GaussianDpEvent(1.0))
+    return gaussian.gaussian_parts(alike) is not None
 
 
 def masked_epsilon(
@@ -193,7 +229,7 @@ def masked_epsilon(
     count = _masked_releases(event)
     if not count:
         return None
-    found = gaussian.tight_epsilon(
-        _stand_in(event, _SHARE * delta / count), (1 - _SHARE) * delta
-    )
+    share = _SHARE * delta / count
+    alike = _stand_in(event, lambda masked: _stopped(masked, share))
+    found = gaussian.tight_epsilon(alike, (1 - _SHARE) * delta)
     return None if found is None else (found[0], f"stopped-{found[1]}")

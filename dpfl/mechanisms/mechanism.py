@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Optional, TypeVar
 import dp_accounting
 
 from dpfl import checks
-from dpfl.accounting import adjacency, calibration, events, gaussian
+from dpfl.accounting import adjacency, calibration, events, masked_loss
 from dpfl.fields import required
 from dpfl.mechanisms.participation import MOST_CLIENTS, Participation, RandomSlot
 
@@ -100,7 +100,8 @@ class Mechanism(abc.ABC):
         if accountant != "tight" or not self.is_private:
             return
         noised = self.with_noise_multiplier(1.0)
-        if gaussian.gaussian_parts(noised.dp_event(dimension, participation)) is None:
+        event = noised.dp_event(dimension, participation)
+        if not masked_loss.is_of_gaussians(event):
             wanted = f"auto or rdp for {self.name}, whose releases are not Gaussian"
             raise ValueError(checks.message("accountant", wanted, accountant))
 

@@ -18,6 +18,11 @@ from dpfl.factorization import sensitivity
 gaussian = dp_accounting.GaussianDpEvent
 
 
+def stream_event(release, **settings):
+    """The event of clients who choose their rounds without regard to others."""
+    return banded_stream_event(release, independent_groups=True, **settings)
+
+
 def banded(rounds, bands, seed=0):
     """A lower triangular C with `bands` diagonals and columns of norm 1."""
     rng = np.random.default_rng(seed)
@@ -75,10 +80,10 @@ class TestSeparated:
         )
         plan = sensitivity.MinSeparation(separation)
         assert plan.sensitivity(encoder).value == pytest.approx(worst)
-        event = banded_stream_event(
+        event = stream_event(
             gaussian(noise), rounds=rounds, bands=bands, separation=separation
         )
-        assert event.count == -(-rounds // separation)
+        assert event.event.count == -(-rounds // separation)
         found = accounting.epsilon(event, 1e-5)
         assert found.method == "exact-gaussian"
         want = accounting.gaussian_epsilon(1e-5, noise / worst)
@@ -90,7 +95,7 @@ class TestCyclic:
     @pytest.mark.parametrize("q", [0.2, 0.7])
     def test_the_moment_of_a_mixture_over_who_joins_when(self, bands, separation, q):
         encoder = banded(5, bands, seed=3)
-        event = banded_stream_event(
+        event = stream_event(
             gaussian(1.3),
             rounds=5,
             bands=bands,
@@ -117,7 +122,7 @@ class TestCyclic:
         with pytest.raises(
             ValueError, match="^separation must be at least the 3 bands"
         ):
-            banded_stream_event(gaussian(1.3), rounds=5, bands=3, separation=2)
+            stream_event(gaussian(1.3), rounds=5, bands=3, separation=2)
 
     def test_a_client_that_adapts_gains_nothing(self):
         """Two blocks of two rows; its second shift is a function of the first block.
@@ -126,7 +131,7 @@ class TestCyclic:
         depends on the size of the shift alone.
         """
         q, noise, order = 0.4, 1.0, 3
-        event = banded_stream_event(
+        event = stream_event(
             gaussian(noise), rounds=4, bands=2, separation=2, sampling_probability=q
         )
         limit = 2 * accounting.DpflAccountant([order]).compose(event)._rdp[0]
@@ -146,7 +151,7 @@ class TestCyclic:
         encoder = banded(4, 2, seed=5)
         noise = 1.1  # over keep * Delta2: sigma is keep * noise
         release = accounting.SparsifiedGaussianDpEvent(noise, keep, ratio, 2)
-        event = banded_stream_event(
+        event = stream_event(
             release, rounds=4, bands=2, separation=2, sampling_probability=q
         )
         limit = accounting.DpflAccountant([2]).compose(event)._rdp[0]
@@ -167,7 +172,7 @@ class TestCyclic:
 
     def test_its_two_ends(self):
         release = accounting.SparsifiedGaussianDpEvent(1.5, 0.1, 0.01, 10_000)
-        one = banded_stream_event(
+        one = stream_event(
             release, rounds=60, bands=1, separation=1, sampling_probability=0.05
         )
         poisson = dp_accounting.SelfComposedDpEvent(
@@ -176,7 +181,7 @@ class TestCyclic:
         ours, theirs = (accounting.epsilon(e, 1e-5).epsilon for e in (one, poisson))
         assert ours == pytest.approx(theirs, rel=1e-9)
         # Everybody of a group in each of its rounds: the stream that restarts.
-        whole = banded_stream_event(release, rounds=60, bands=20, separation=20)
+        whole = stream_event(release, rounds=60, bands=20, separation=20)
         stream = accounting.SparsifiedMatrixFactorizationDpEvent(1.5, 0.1, 0.01, 10_000)
         epochs = dp_accounting.SelfComposedDpEvent(stream, 3)
         ours, theirs = (accounting.epsilon(e, 1e-5).epsilon for e in (whole, epochs))
@@ -194,7 +199,7 @@ def test_the_best_bands_are_between_the_ends():
         q = bands * participations / rounds
         found = mf.compute(mf.prefix_sum(rounds), "toeplitz", bands=bands)
         z = accounting.calibrate_noise_multiplier(
-            lambda z, b=bands, q=q: banded_stream_event(
+            lambda z, b=bands, q=q: stream_event(
                 gaussian(z),
                 rounds=rounds,
                 bands=b,
@@ -233,4 +238,11 @@ def test_refusals(changes, error, message):
     given = {"release": gaussian(1.0), "rounds": 4, "bands": 2, "separation": 2}
     given.update(changes)
     with pytest.raises(error, match=message):
-        banded_stream_event(given.pop("release"), **given)
+        stream_event(given.pop("release"), **given)
+
+
+def test_groups_of_a_fixed_size_leave_only_zeros():
+    event = banded_stream_event(gaussian(1.0), rounds=2, bands=1, separation=2)
+    assert accounting.epsilon(event, 1e-5).relation == "replaced_by_zeros"
+    free = stream_event(gaussian(1.0), rounds=2, bands=1, separation=2)
+    assert accounting.epsilon(free, 1e-5).relation == "add_or_remove"
