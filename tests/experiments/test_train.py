@@ -337,7 +337,7 @@ def test_the_budget_stops_the_run(tmp_path):
         (
             [
                 *("--mechanism=sketched_ddg", "--noise_source=helpers"),
-                *("--bits=2", "--noise_multiplier=2"),
+                *("--bits=2", "--noise_multiplier=0.01"),
             ],
             "--bits must be at least",
         ),
