@@ -7,6 +7,7 @@ import dp_accounting
 import pytest
 
 from dpfl import accounting, mechanisms
+from dpfl.mechanisms import build
 
 CONFIGS = [
     mechanisms.NoMechanism(10),
@@ -97,3 +98,17 @@ def test_a_budget_below_all_noise_that_there_can_be():
             1e-13,
             rtol=0.1,
         )
+
+
+def test_tight_is_for_gaussians_masked_or_not():
+    poisson = mechanisms.PoissonSampling(population=1000, cohort_size=100, rounds=3)
+    for name in ("gaussian", "l2_csgm"):
+        values = {"cohort_size": 100, "clip_norm": 1.0, "noise_multiplier": 1.0}
+        build.build(name, values).check_accountant("tight", 1000, poisson)
+    ddg = mechanisms.DistributedDiscreteGaussian(100, 1.0, 1.0, bits=16)
+    fixed = mechanisms.FixedSize(population=1000, cohort_size=100, rounds=3)
+    ddg.check_accountant("rdp", 1000, fixed)
+    with pytest.raises(ValueError, match="accountant must be auto or rdp for distrib"):
+        ddg.check_accountant("tight", 1000, fixed)
+    with pytest.raises(ValueError, match="accountant must be one of"):
+        ddg.check_accountant("guess", 1000, fixed)
