@@ -178,7 +178,12 @@ def _check_options(
 ) -> None:
     """Raises TypeError for an option that the codec does not have."""
     # Behind the configuration and the dimension.
-    own = list(inspect.signature(entry.codec).parameters)[2:]
+    parameters = list(inspect.signature(entry.codec).parameters.values())[2:]
+    if any(each.kind is each.VAR_KEYWORD for each in parameters):
+        # A codec of correlated noise hands its options to the release.
+        release = inspect.signature(matrix_factorization.Release).parameters
+        parameters = list(release.values())[2:]
+    own = [each.name for each in parameters]
     for name, value in options.items():
         if name not in own:
             known = f"it has {', '.join(own)}" if own else "it has none"
