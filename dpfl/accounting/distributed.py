@@ -64,6 +64,8 @@ _LEAST_VARIANCE = 1e-12
 _FLOAT32_SLACK = 1e-6
 # Norms of integer vectors are compared as whole numbers: covers float64 rounding.
 _FLOAT64_SLACK = 1e-9
+# Shares of noise up to which the bound of whole shifts is worth its convolution.
+_MOST_CONVOLVED = 1000
 # Integer orders computed one by one; above, in steps of this ratio with chords.
 _DENSE_ORDERS = 48
 _ORDER_RATIO = 1.04
@@ -323,6 +325,8 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
         squared, noise = (self.clip_norm / self.granularity) ** 2, self.summed_noise
         rate = rounding.rounded_rate(orders, noise, self.max_steps, sampled=sampled)
         found = squared * rate.rate
+        if self.noise_clients > _MOST_CONVOLVED:
+            return found
         # At order 2 that vector costs about its length over the variance.
         second = rounding.rounded_rate([2.0], noise, self.max_steps, sampled=sampled)
         if self.shift_budget / noise.variance < squared * second.rate[0]:

@@ -246,6 +246,12 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
         )
 
     def _suits_noise(self, dimension: int) -> bool:
+        most, steps = _MOST_EXCESS[self.integer_bound], 0.0
+        if not self.conditional_rounding:
+            steps = self.grid(dimension).local_stddev_steps
+        # At order 2 noise costs at least one over its variance, whatever its law.
+        if most * self.share_variance(steps) < steps**2:
+            return False
         try:
             event = self._integer_event(dimension)
         except events.NoiseTooSmallError:

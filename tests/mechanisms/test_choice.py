@@ -153,8 +153,8 @@ class TestIssue:
         config = mechanisms.DistributedDiscreteGaussian(cohort, 1.0, 1.0, bits)
         started = time.process_time()
         z = choice.Setting(dimension).calibrated(config, 8.0).noise_multiplier
-        # Two on a quiet machine, with a margin for a busy one.
-        assert time.process_time() - started < 6
+        # With a margin for a busy machine.
+        assert time.process_time() - started < 15
         started = time.process_time()
         with pytest.raises(ValueError, match="bits must be at least"):
             dataclasses.replace(config, bits=4, noise_multiplier=z).check_noise(
