@@ -52,9 +52,8 @@ class AdaptiveClip(mechanism.NoiseMechanism):
     )
     count_stddev: Optional[float] = option(
         None,
-        "Standard deviation of the noise on an adaptive clip's count, to which each "
-        "client adds 1/2 if its update is within the clip and -1/2 if not; unset for "
-        "the larger of cohort_size / 20 and noise_multiplier.",
+        "Standard deviation of the noise on the sum of the votes, 1/2 or -1/2, of an "
+        "adaptive clip; unset for the larger of cohort_size / 20 and noise_multiplier.",
     )
 
     def __post_init__(self) -> None:
