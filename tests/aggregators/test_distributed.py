@@ -311,11 +311,11 @@ class TestCodec:
 
     def test_wrap_around_is_measured(self, run_codec):
         """Against the part of Gaussian coordinates that leave the modulus."""
-        config = make("ddg", 1.0, 12, wrap_probability=0.01)
+        config = make("ddg", 1.0, 7, wrap_probability=0.01)
         codec = distributed.IntegerCodec(config, D)
         decoded, _ = run_codec(codec, tf.zeros([N, D]), 0)
         measured = float(decoded.measurements["wrap_probability"])
-        half = 2**11
+        half = 2**6
         noise_steps = config.grid(D).local_stddev_steps * math.sqrt(N)
         expected = math.erfc(half / (math.sqrt(2) * noise_steps))
         assert measured == pytest.approx(expected, rel=0.5)

@@ -239,7 +239,10 @@ def test_table_plot_and_output(tmp_path):
             ["compare", "--epsilon=1", "--mechanisms=gaussian", "--sketch_size=5"],
             "--sketch_size has no meaning",
         ),
-        ([], "the command must be one of epsilon, calibrate, compare, bits, found nothing"),
+        (
+            [],
+            "the command must be one of epsilon, calibrate, compare, bits, found nothing",
+        ),
         (["forget"], "found forget"),
     ],
 )
