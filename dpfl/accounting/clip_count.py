@@ -12,7 +12,7 @@ import dp_accounting
 import numpy as np
 
 from dpfl import checks
-from dpfl.accounting import distributed, events
+from dpfl.accounting import distributed, events, mirrored
 
 
 @attr.s(frozen=True, auto_attribs=True)
@@ -49,7 +49,7 @@ class WithClipCountDpEvent(events.RdpDpEvent):
             update = self.update.rdp_before_sampling(alphas)
             return update + self.count.rdp_before_sampling(alphas)
 
-        return distributed.poisson_sampled_rdp(
+        return mirrored.poisson_sampled_rdp(
             orders, self.sampling_probability, before_sampling
         )
 

@@ -323,7 +323,7 @@ def rounded_rate(
       max_coordinate: X, the largest size of a coordinate before it is rounded, in grid
         steps; greater than 0.
       sampled: Whether the rates at whole orders are to go into the binomial sum for
-        clients that join at random, as `distributed.poisson_sampled_rdp` does.
+        clients that join at random, as `mirrored.poisson_sampled_rdp` does.
 
     Returns:
       The rates, shape [m], and the route: 'fourier', 'gaussian' or 'composed', as

@@ -12,9 +12,9 @@ from scipy import special
 
 from dpfl.accounting import (
     discrete_gaussian,
-    distributed,
     events,
     log_space,
+    mirrored,
     ratio_moments,
     rounding,
     skellam,
@@ -299,7 +299,7 @@ class TestClaims:
             backward = math.log(np.sum(weight * mixed ** (1.0 - order)))
             assert backward <= forward + 1e-12
             assert forward <= most * (1 + 1e-9)
-        direct = distributed.poisson_sampled_rdp(
+        direct = mirrored.poisson_sampled_rdp(
             orders, q, lambda a: rounding.rounded_rate(a, noise, 1.0).rate
         )
         assert np.all(np.diff(direct) >= 0)
