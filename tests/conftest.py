@@ -10,6 +10,7 @@ sites, check the whole tree, or take longer than a second. Every other test is i
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -126,7 +127,7 @@ SLOW = (
     "aggregators/test_sketch.py::TestSparseRecovery"
     "::test_recovers_sparse_means_better_than_the_noise_on_all",
     "mechanisms/test_choice.py::TestCurve::test_points",
-    "mechanisms/test_choice.py::TestIssue::test_calibration_and_refusal_take_seconds",
+    "mechanisms/test_choice.py::TestIssue::test_large_cohorts_are_calibrated_and_refused",
     "mechanisms/test_comparison.py"
     "::test_a_budget_that_no_noise_meets_names_the_mechanism",
     "mechanisms/test_distributed.py::TestAll::test_calibrates[distributed_skellam]",
@@ -185,6 +186,16 @@ SLOW = (
     "noise_streams/test_streams.py"
     "::test_covariance_is_that_of_b_times_its_transpose[blt-rational]",
 )
+
+
+def pytest_configure():
+    """Lets programs that tests start be interrupted, though this one was told not to be.
+
+    A shell that starts the tests in the background has them ignore SIGINT, and what is
+    ignored is inherited.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_ignore_collect(collection_path, config):

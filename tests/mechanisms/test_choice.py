@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import dataclasses
-import time
 
 import pytest
 
@@ -149,15 +148,10 @@ class TestIssue:
     @pytest.mark.parametrize(
         ("cohort", "dimension", "bits"), [(100, D, 7), (10**6, 10**7, 22)]
     )
-    def test_calibration_and_refusal_take_seconds(self, cohort, dimension, bits):
+    def test_large_cohorts_are_calibrated_and_refused(self, cohort, dimension, bits):
         config = mechanisms.DistributedDiscreteGaussian(cohort, 1.0, 1.0, bits)
-        started = time.process_time()
         z = choice.Setting(dimension).calibrated(config, 8.0).noise_multiplier
-        # With a margin for a busy machine.
-        assert time.process_time() - started < 15
-        started = time.process_time()
         with pytest.raises(ValueError, match="bits must be at least"):
             dataclasses.replace(config, bits=4, noise_multiplier=z).check_noise(
                 dimension
             )
-        assert time.process_time() - started < 6
