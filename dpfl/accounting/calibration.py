@@ -236,8 +236,8 @@ def _may_be_tight(
     """
     try:
         event = make_event(noise_multiplier)
-        if masked and masked_loss.is_of_gaussians(event):
-            return True
+        if masked:
+            return masked_loss.is_of_gaussians(event)
         return gaussian.gaussian_parts(event) is not None
     except (events.NoiseTooLargeError, events.NoiseTooSmallError):
         return True

@@ -199,13 +199,12 @@ class ProjectAndPerturbCodec(Codec):
         return collections.OrderedDict(round_seed=round_seed)
 
     def expand(self, broadcast: Fields) -> Fields:
-        """Returns the sketch's tensors, and the clips of update and sketch."""
+        """Returns the sketch's tensors, and the clip of the update."""
         config = self._config
         seed = randomness.fold_in(broadcast["round_seed"], purposes.Round.ROTATION)
         return collections.OrderedDict(
             sketch=self._sketch.expand(seed),
             clip_norm=tf.constant(config.clip_norm, tf.float64),
-            vector_clip=tf.constant(self._sketch_clip, tf.float64),
         )
 
     def encode(
