@@ -310,10 +310,12 @@ def locked(folder: PathLike) -> Iterator[None]:
 def remove_partials(folder: PathLike) -> None:
     """Removes what kills left of files that were being written in a folder.
 
-    Call it where no other process writes: in a folder that is held by `locked`.
+    Call it where no other process writes: in a folder that is held by `locked`. A
+    folder of such a name is nothing that a kill left, and stays.
     """
     for partial in pathlib.Path(folder).glob(f".*{_PARTIAL}*"):
-        partial.unlink(missing_ok=True)
+        if not partial.is_dir():
+            partial.unlink(missing_ok=True)
 
 
 def _partial(path: pathlib.Path) -> pathlib.Path:

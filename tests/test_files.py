@@ -43,8 +43,10 @@ def test_what_a_kill_left_is_removed_and_nothing_else(tmp_path):
         partial.write_bytes(b"whole")
     partial.write_bytes(b"half")
     (tmp_path / "departure.csv").write_bytes(b"mine")
+    (folder := partial.with_name(f"{partial.name}.d")).mkdir()
     files.remove_partials(tmp_path)
-    assert sorted(os.listdir(tmp_path)) == ["departure.csv", "model.keras"]
+    left = sorted(["departure.csv", "model.keras", folder.name])
+    assert sorted(os.listdir(tmp_path)) == left
 
 
 def test_a_link_stays_a_link(tmp_path):
