@@ -53,6 +53,7 @@ setup(
     package_dir={"dpfl.experiments": "experiments", "dpfl.configs": "configs"},
     package_data={
         "dpfl": ["py.typed", "requirements-tff.txt"],
+        "dpfl.tasks": ["mnist_writers.npz", "mnist_writers.LICENSE"],
         "dpfl.configs": ["*.flags", "**/*.flags"],
     },
     include_package_data=False,

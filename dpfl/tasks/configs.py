@@ -148,12 +148,62 @@ class DocsConfig(TaskConfig):
 
 
 @dataclasses.dataclass(frozen=True)
-class SqlConfig(TaskConfig):
-    """What the two tasks read from a SQLite file have in common.
+class FilesConfig(TaskConfig):
+    """What the tasks that are read from files have in common.
 
     Attributes:
       data_dir: Folder of the data files; None for `~/.tff`, where TFF keeps them.
       download: Whether a missing file may be downloaded.
+    """
+
+    data_dir: Optional[str] = option(None, "Folder of the data files.")
+    download: bool = option(False, "Download a missing data file.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.data_dir is not None and not (
+            isinstance(self.data_dir, str) and self.data_dir
+        ):
+            raise TypeError(f"data_dir must be a folder's path: {self.data_dir!r}")
+        checks.boolean("download", self.download)
+
+
+@dataclasses.dataclass(frozen=True)
+class MnistConfig(FilesConfig):
+    """Options of `mnist`.
+
+    Attributes:
+      model: 'small_cnn' (no random layer, the default), 'tiny_cnn', 'cnn' or '2nn'.
+      test_fraction: Share of each writer's digits that is held out, at least one.
+      validation_fraction: Share of each writer's other digits, at least one, that
+        takes the place of the test set; 0 for the test set itself. Settings are to be
+        searched with it, since nothing of the test set is read then.
+      partition_seed: Seed of what is held out, independent of the run's seed.
+    """
+
+    batch_size: int = option(20, "Examples of a local batch.")
+    model: str = option("small_cnn", f"One of {', '.join(DIGITS_MODELS)}.")
+    test_fraction: float = option(0.1, "Share of each writer's digits held out.")
+    validation_fraction: float = option(
+        0.0, "Share of the others that is evaluated on in place of the test set."
+    )
+    partition_seed: int = option(0, "Seed of the choice of what is held out.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.choice("model", self.model, DIGITS_MODELS)
+        checks.real("test_fraction", self.test_fraction, above=0.0, below=1.0)
+        checks.real(
+            "validation_fraction", self.validation_fraction, at_least=0.0, below=1.0
+        )
+        checks.integer("partition_seed", self.partition_seed, 0, _LARGEST_SPLIT_SEED)
+
+
+@dataclasses.dataclass(frozen=True)
+class SqlConfig(FilesConfig):
+    """What the two tasks read from a SQLite file have in common.
+
+    Attributes:
       verify: 'fast' compares the file's length with its header and its client table
         with the published counts; 'full' also has SQLite read every page, counts
         every row and compares the SHA-256 with the published or the recorded one,
@@ -163,8 +213,6 @@ class SqlConfig(TaskConfig):
       max_test_examples: Examples of the evaluation set at most; None for all.
     """
 
-    data_dir: Optional[str] = option(None, "Folder of the data files.")
-    download: bool = option(False, "Download a missing data file.")
     verify: str = option("fast", f"One of {', '.join(VERIFY_CHOICES)}.")
     allow_partial_data: bool = option(
         False, "Accept a data file with other counts than the published ones."
@@ -175,11 +223,6 @@ class SqlConfig(TaskConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.data_dir is not None and not (
-            isinstance(self.data_dir, str) and self.data_dir
-        ):
-            raise TypeError(f"data_dir must be a folder's path: {self.data_dir!r}")
-        checks.boolean("download", self.download)
         checks.choice("verify", self.verify, VERIFY_CHOICES)
         checks.boolean("allow_partial_data", self.allow_partial_data)
         checks.optional_integer(

@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping
 from typing import Optional
 
 from dpfl.tasks import downloads
-from dpfl.tasks.configs import SqlConfig
+from dpfl.tasks.configs import FilesConfig, SqlConfig
 
 _MAGIC = b"SQLite format 3\x00"
 _CHUNK = 2**20
@@ -73,12 +73,13 @@ class PackedText:
     sha256: str
 
 
-def data_folder(config: SqlConfig) -> str:
+def data_folder(config: FilesConfig) -> str:
     """Returns the folder that the options mean."""
     return os.path.expanduser(config.data_dir or os.path.join("~", ".tff"))
 
 
-def _missing(path: str, url: str) -> DataFileError:
+def missing(path: str, url: str) -> DataFileError:
+    """Returns the error that a file is not there, and what to do about it."""
     folder, name = os.path.split(path)
     unpacked = " (unpacked)" if url.endswith(".lzma") else ""
     return DataFileError(
@@ -88,7 +89,8 @@ def _missing(path: str, url: str) -> DataFileError:
     )
 
 
-def _damaged(path: str, found: str) -> DataFileError:
+def damaged(path: str, found: str) -> DataFileError:
+    """Returns the error that a file is not what it should be."""
     return DataFileError(
         f"The data file {path} is damaged or only part of a download ({found}): delete"
         " it and fetch it again"
@@ -104,21 +106,21 @@ def _check_length(path: str) -> None:
     with open(path, "rb") as file:
         header = file.read(100)
     if len(header) < 100 or not header.startswith(_MAGIC):
-        raise _damaged(path, "it does not begin like a SQLite file")
+        raise damaged(path, "it does not begin like a SQLite file")
     page_size = int.from_bytes(header[16:18], "big")
     page_size = 65536 if page_size == 1 else page_size
     expected = page_size * int.from_bytes(header[28:32], "big")
     size = os.path.getsize(path)
     if header[24:28] == header[92:96] and size < expected:
-        raise _damaged(path, f"{size} bytes of {expected}")
+        raise damaged(path, f"{size} bytes of {expected}")
 
 
 def _check_schema(path: str, connection: sqlite3.Connection) -> None:
     for table, columns in _COLUMNS.items():
         found = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
         if not columns <= found:
-            missing = ", ".join(sorted(columns - found))
-            raise _damaged(path, f"table {table} lacks the columns {missing}")
+            lacking = ", ".join(sorted(columns - found))
+            raise damaged(path, f"table {table} lacks the columns {lacking}")
 
 
 def _metadata_counts(connection: sqlite3.Connection, split: str) -> tuple[int, int]:
@@ -147,14 +149,14 @@ def _check_counts(
 def _check_every_row(path: str, connection: sqlite3.Connection, file: SqlFile) -> None:
     result = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     if result != "ok":
-        raise _damaged(path, f"SQLite reports: {result}")
+        raise damaged(path, f"SQLite reports: {result}")
     for split in file.splits:
         (rows,) = connection.execute(
             "SELECT COUNT(*) FROM examples WHERE split_name = ?", (split,)
         ).fetchone()
         expected = _metadata_counts(connection, split)[1]
         if rows != expected:
-            raise _damaged(path, f"{rows} of {expected} rows in the split {split}")
+            raise damaged(path, f"{rows} of {expected} rows in the split {split}")
 
 
 def connect(path: str) -> sqlite3.Connection:
@@ -187,15 +189,25 @@ def check_sql_file(
         if verify == "full":
             _check_every_row(path, connection, file)
     except sqlite3.Error as error:
-        raise _damaged(path, f"SQLite reports: {error}") from error
+        raise damaged(path, f"SQLite reports: {error}") from error
     finally:
         connection.close()
 
 
-def _fetch(
+def fetch(
     path: str, url: str, check: Callable[[str], None], sha256: Optional[str]
 ) -> None:
-    """Downloads a file, or says where else it could come from."""
+    """Downloads a file, or says where else it could come from.
+
+    Args:
+      path: As for `downloads.fetch`.
+      url: As for `downloads.fetch`.
+      check: As for `downloads.fetch`.
+      sha256: As for `downloads.fetch`.
+
+    Raises:
+      DataFileError: If it cannot be had, or is not the published one.
+    """
     try:
         downloads.fetch(path, url, check, sha256)
     except downloads.OtherFileError as error:
@@ -219,7 +231,7 @@ def _check_digest(path: str, file: SqlFile, allow_partial: bool) -> None:
         return
     found = downloads.digest(path)
     if found != expected:
-        raise _damaged(path, f"SHA-256 {found}, not {expected}")
+        raise damaged(path, f"SHA-256 {found}, not {expected}")
 
 
 def find_sql_file(file: SqlFile, config: SqlConfig) -> str:
@@ -251,9 +263,9 @@ def find_sql_file(file: SqlFile, config: SqlConfig) -> str:
             _check_digest(path, file, config.allow_partial_data)
     elif config.download:
         packed = None if config.allow_partial_data else file.packed_sha256
-        _fetch(path, file.url, check, packed)
+        fetch(path, file.url, check, packed)
     else:
-        raise _missing(path, file.url)
+        raise missing(path, file.url)
     return path
 
 
@@ -276,14 +288,14 @@ def read_packed_text(file: PackedText, config: SqlConfig) -> list[str]:
     def check(where: str) -> None:
         digest = downloads.digest(where)
         if digest != file.sha256 and not config.allow_partial_data:
-            raise _damaged(path, f"SHA-256 {digest}, not {file.sha256}")
+            raise damaged(path, f"SHA-256 {digest}, not {file.sha256}")
 
     if os.path.exists(path):
         check(path)
     elif config.download:
-        _fetch(path, file.url, check, None)
+        fetch(path, file.url, check, None)
     else:
-        raise _missing(path, file.url)
+        raise missing(path, file.url)
     return _unpack_text(path, file.member)
 
 
@@ -296,13 +308,13 @@ def _unpack_text(path: str, member: str) -> list[str]:
         with tarfile.open(fileobj=content) as archive:
             names = {os.path.basename(n): n for n in archive.getnames()}
             if member not in names:
-                raise _damaged(path, f"it has no {member} inside")
+                raise damaged(path, f"it has no {member} inside")
             inside = archive.extractfile(names[member])
             if inside is None:
-                raise _damaged(path, f"its {member} is not a file")
+                raise damaged(path, f"its {member} is not a file")
             return inside.read().decode().splitlines()
     except (OSError, EOFError, tarfile.TarError, UnicodeDecodeError) as error:
-        raise _damaged(path, str(error)) from error
+        raise damaged(path, str(error)) from error
 
 
 def fingerprint(path: str, file: SqlFile, *extra: str) -> str:

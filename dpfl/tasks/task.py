@@ -15,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from dpfl.tasks.configs import TaskConfig
+from dpfl.tasks.shared_array import SharedArray
 
 
 @dataclasses.dataclass(frozen=True)
@@ -227,6 +228,7 @@ def in_memory_datasets(
     y: np.ndarray,
     sizes: Union[Sequence[int], np.ndarray],
     config: TaskConfig,
+    to_input: Optional[Callable[[tf.Tensor], tf.Tensor]] = None,
 ) -> Callable[..., tf.data.Dataset]:
     """Builds a task's `dataset_from_index` from arrays sorted by client.
 
@@ -235,10 +237,11 @@ def in_memory_datasets(
       y: Labels in the same order: array of shape [examples, ...].
       sizes: Number of examples of each client; their sum is `len(x)`.
       config: Batching, shuffling and capping.
+      to_input: From rows of `x` to what the model takes; None if they are that.
 
     Returns:
-      A function of (index, round_index) to a data set of (x, y) batches. Each graph
-      it is traced into holds `x` and `y` as constants.
+      A function of (index, round_index) to a data set of (x, y) batches. The graphs it
+      is traced into read `x` and `y` where they lie, see `shared_array`.
 
     Raises:
       ValueError: If the sizes do not add up to the number of examples.
@@ -249,13 +252,15 @@ def in_memory_datasets(
             f" {sum(sizes)}"
         )
     starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    inputs, labels = SharedArray(x), SharedArray(y)
 
     def dataset_from_index(index: Any, round_index: Any = 0) -> tf.data.Dataset:
         index = tf.cast(index, tf.int64)
         bounds = tf.gather(tf.constant(starts), tf.stack([index, index + 1]))
         order = local_order(bounds[1] - bounds[0], config, index, round_index)
         rows = bounds[0] + order
-        examples = tf.gather(tf.constant(x), rows), tf.gather(tf.constant(y), rows)
+        taken = tf.gather(inputs.tensor(), rows), tf.gather(labels.tensor(), rows)
+        examples = (to_input(taken[0]) if to_input else taken[0]), taken[1]
         return tf.data.Dataset.from_tensor_slices(examples).batch(config.batch_size)
 
     return dataset_from_index

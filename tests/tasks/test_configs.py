@@ -54,8 +54,8 @@ def test_wrong_option_is_refused_in_one_sentence_with_its_value(
 
 
 def test_unknown_task_and_option_name_what_there_is():
-    with pytest.raises(ValueError, match="digits, docs, emnist.*'mnist'"):
-        registry.make_config("mnist")
+    with pytest.raises(ValueError, match="digits, docs, emnist.*'cifar'"):
+        registry.make_config("cifar")
     with pytest.raises(
         ValueError, match="option of digits must be one of .*num_clients.*vocab"
     ):

@@ -1,0 +1,58 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Arrays that graphs read where they lie.
+
+A constant is a part of every graph that uses it, and a graph is sent to TFF's worker
+with every call: 50 MB of images cost a second a round. An operation that maps a file
+into memory costs nothing, and all graphs share what it maps.
+"""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import tensorflow as tf
+
+# What is smaller is sent faster than it is mapped.
+_LEAST_BYTES = 2**16
+
+
+class SharedArray:
+    """An array that the graphs of this machine's processes read.
+
+    It lies in memory that has no name in any folder, is there as long as this object,
+    and can be opened by processes of the same user alone, by way of this process.
+    """
+
+    def __init__(self, array: np.ndarray):
+        """Initializes the array.
+
+        Args:
+          array: Numbers of any shape; they are copied.
+        """
+        self._descriptor = -1
+        self._array = np.ascontiguousarray(array)
+        if self._array.nbytes < _LEAST_BYTES:
+            return
+        self._descriptor = os.memfd_create("dpfl_array")
+        with open(self._descriptor, "wb", closefd=False) as file:
+            file.write(self._array.data)
+
+    def __del__(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+
+    def __len__(self) -> int:
+        return len(self._array)
+
+    def tensor(self) -> tf.Tensor:
+        """Returns the array, in the graph that is being traced, or eagerly."""
+        if self._descriptor < 0:
+            return tf.constant(self._array)
+        return tf.raw_ops.ImmutableConst(
+            dtype=self._array.dtype,
+            shape=self._array.shape,
+            memory_region_name=f"/proc/{os.getpid()}/fd/{self._descriptor}",
+        )

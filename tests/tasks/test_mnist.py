@@ -1,0 +1,174 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""`mnist` on small files in the real formats."""
+
+import dataclasses
+import gzip
+import hashlib
+import pathlib
+
+import numpy as np
+import pytest
+
+from dpfl.tasks import configs, data_files, downloads, mnist, registry
+
+# Writers of 3, 4 and 13 digits; the last four are the test set of the small MNIST.
+WRITERS = np.array([7, 2, 5, 2, 7, 5, 5, 2, 7] + [5] * 7 + [5, 5, 5, 2])
+TRAINING = 16
+
+
+def images():
+    rng = np.random.RandomState(0)
+    return rng.randint(0, 256, (len(WRITERS), 28, 28)).astype(np.uint8)
+
+
+def labels():
+    return (np.arange(len(WRITERS)) % 10).astype(np.uint8)
+
+
+def facts():
+    digest = hashlib.sha256(images().tobytes()).hexdigest()
+    return mnist.Writers(WRITERS, labels(), TRAINING, digest)
+
+
+def idx(array):
+    head = [2048 + array.ndim, *array.shape]
+    return np.array(head, ">u4").tobytes() + array.tobytes()
+
+
+def write(folder, packs=False, dot="-"):
+    for stem, part in (
+        ("train", slice(None, TRAINING)),
+        ("t10k", slice(TRAINING, None)),
+    ):
+        for kind, array in (("images", images()[part]), ("labels", labels()[part])):
+            content = idx(array)
+            name = f"{stem}-{kind}{dot}idx{array.ndim}-ubyte" + ".gz" * packs
+            (folder / name).write_bytes(gzip.compress(content) if packs else content)
+
+
+def archive(path):
+    np.savez(
+        path,
+        x_train=images()[:TRAINING],
+        y_train=labels()[:TRAINING],
+        x_test=images()[TRAINING:],
+        y_test=labels()[TRAINING:],
+    )
+
+
+def load(folder, **options):
+    options = {"batch_size": 2, "shuffle_seed": None, **options}
+    return mnist.load(configs.MnistConfig(data_dir=str(folder), **options), facts())
+
+
+def examples(dataset):
+    batches = [[part.numpy() for part in batch] for batch in dataset]
+    return tuple(np.concatenate(parts) for parts in zip(*batches))
+
+
+def test_the_published_facts():
+    found = mnist.published_writers()
+    assert found.writers.shape == found.labels.shape == (70_000,)
+    _, counts = np.unique(found.writers, return_counts=True)
+    assert (len(counts), counts.min(), counts.max()) == (836, 8, 131)
+    train, test = np.split(found.writers, [found.training])
+    assert (len(np.unique(train)), len(np.unique(test))) == (539, 297)
+    assert not np.intersect1d(train, test).size
+
+
+@pytest.mark.parametrize("packs, dot", [(False, "-"), (True, "-"), (False, ".")])
+def test_every_digit_is_at_its_writer_or_held_out(tmp_path, packs, dot):
+    write(tmp_path, packs, dot)
+    task = load(tmp_path, test_fraction=0.25)
+    assert task.client_ids == ("writer_0002", "writer_0005", "writer_0007")
+    seen = []
+    for number, client in zip((2, 5, 7), task.client_ids):
+        x, y = examples(task.client_dataset(client))
+        assert x.dtype == np.float32 and x.shape[1:] == (28, 28, 1)
+        pixels = np.rint(x[..., 0] * 255).astype(np.uint8)
+        for image, label in zip(pixels, y):
+            (place,) = np.flatnonzero((images() == image).all((1, 2)))
+            assert WRITERS[place] == number and labels()[place] == label
+            seen.append(place)
+    x, _ = examples(task.evaluation_dataset())
+    for image in np.rint(x[..., 0] * 255).astype(np.uint8):
+        seen += list(np.flatnonzero((images() == image).all((1, 2))))
+    assert sorted(seen) == list(range(len(WRITERS)))
+    # One of three and of four, three of thirteen.
+    assert len(x) == 1 + 1 + 3
+
+
+def test_the_archive_of_keras_is_the_same_data(tmp_path):
+    write(tmp_path)
+    (other := tmp_path / "other").mkdir()
+    archive(other / "mnist.npz")
+    assert load(tmp_path).fingerprint == load(other).fingerprint
+
+
+def test_the_seed_changes_what_is_held_out(tmp_path):
+    write(tmp_path)
+    assert load(tmp_path).fingerprint != load(tmp_path, partition_seed=1).fingerprint
+
+
+def test_a_validation_set_has_nothing_of_the_test_set(tmp_path):
+    write(tmp_path)
+    config = configs.MnistConfig(test_fraction=0.25, validation_fraction=0.3)
+    plain = dataclasses.replace(config, validation_fraction=0.0)
+    training, validation = mnist.split(WRITERS, config)
+    _, test = mnist.split(WRITERS, plain)
+    assert not np.intersect1d(validation, test).size
+    everything = np.concatenate([*training, validation, test])
+    assert sorted(everything) == list(range(len(WRITERS)))
+    task = load(tmp_path, test_fraction=0.25, validation_fraction=0.3)
+    assert len(examples(task.evaluation_dataset())[0]) == len(validation)
+
+
+def test_refusals(tmp_path):
+    with pytest.raises(
+        data_files.DataFileError, match="mnist.npz is not in the folder"
+    ):
+        load(tmp_path)
+    write(tmp_path)
+    with pytest.raises(ValueError, match="test_fraction must leave something to train"):
+        load(tmp_path, test_fraction=0.99)
+    path = tmp_path / "t10k-images-idx3-ubyte"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1])
+    with pytest.raises(data_files.DataFileError, match=r"bytes for \(4, 28, 28\)"):
+        load(tmp_path)
+    path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    with pytest.raises(data_files.DataFileError, match="images are not those of MNIST"):
+        load(tmp_path)
+    path.write_bytes(b"\x1f\x8bnothing")
+    with pytest.raises(data_files.DataFileError, match="damaged"):
+        load(tmp_path)
+    path.write_bytes(idx(labels()))
+    with pytest.raises(data_files.DataFileError, match="begin like an idx file"):
+        load(tmp_path)
+    path.write_bytes(whole)
+    labels_path = tmp_path / "train-labels-idx1-ubyte"
+    labels_path.write_bytes(idx(labels()[:TRAINING][::-1].copy()))
+    with pytest.raises(data_files.DataFileError, match="not those of MNIST in order"):
+        load(tmp_path)
+
+
+def test_downloads(tmp_path, monkeypatch):
+    archive(published := tmp_path / "published.npz")
+    digest = downloads.digest(str(published))
+    monkeypatch.setattr(mnist, "URL", published.as_uri())
+    folder = tmp_path / "data"
+    with pytest.raises(data_files.DataFileError, match="is not the published file"):
+        load(folder, download=True)
+    assert not (folder / "mnist.npz").exists()
+    monkeypatch.setattr(mnist, "_ARCHIVE_SHA256", digest)
+    task = load(folder, download=True)
+    assert task.population == 3
+    assert pathlib.Path(folder / "mnist.npz").read_bytes() == published.read_bytes()
+
+
+def test_options_are_checked_and_in_the_registry():
+    assert registry.make_config("mnist").model == "small_cnn"
+    with pytest.raises(ValueError, match="validation_fraction must be .* found 1.0"):
+        registry.make_config("mnist", validation_fraction=1.0)
