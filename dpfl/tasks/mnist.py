@@ -115,6 +115,11 @@ def _archive(path: str) -> list[np.ndarray]:
         raise data_files.damaged(path, str(error)) from error
 
 
+def _check_archive(path: str) -> None:
+    """Raises DataFileError if this is no such archive."""
+    _archive(path)
+
+
 def read_images(config: MnistConfig, facts: Writers) -> tuple[np.ndarray, np.ndarray]:
     """Returns all images, in MNIST's order.
 
@@ -137,7 +142,7 @@ def read_images(config: MnistConfig, facts: Writers) -> tuple[np.ndarray, np.nda
     if not has_idx and not os.path.exists(path):
         if not config.download:
             raise data_files.missing(path, URL)
-        data_files.fetch(path, URL, _archive, _ARCHIVE_SHA256)
+        data_files.fetch(path, URL, _check_archive, _ARCHIVE_SHA256)
     source = folder if has_idx else path
     parts = [_idx(*two) for two in zip(idx_paths, axes)] if has_idx else _archive(path)
     images = np.concatenate([parts[0], parts[2]])
