@@ -93,6 +93,32 @@ def draw_bits(rows: Sequence[Mapping[str, Any]], path: str) -> None:
     _save(figure, path)
 
 
+def draw_bands(rows: Sequence[Mapping[str, Any]], path: str) -> None:
+    """Draws the error of the iterates against the bands of the stream of noise.
+
+    Args:
+      rows: Fields of `privacy_bands.Row`.
+      path: PNG file.
+    """
+    figure, axes = _figure(6, 4.2)
+    axis = axes[0, 0]
+    curves: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        name = f"{row['mechanism']}, r={row['compression_rate']:g}"
+        curves.setdefault(name, []).append(row)
+    for name, own in curves.items():
+        x = [row["separation"] for row in own]
+        y = [row["root_mean_error"] for row in own]
+        (line,) = axis.plot(x, y, marker="o", markersize=3, label=name)
+        best = next(row for row in own if row["least"])
+        place = best["separation"], best["root_mean_error"]
+        axis.plot(*place, marker="*", markersize=11, color=line.get_color())
+    axis.set(xscale="log", yscale="log", xlabel="bands of C, rounds between a client's")
+    axis.set_ylabel("noise std of the iterates, over the clip")
+    axis.legend(fontsize="small")
+    _save(figure, path)
+
+
 def draw_steps(found: Sequence[mf.Factorization], plan: mf.Plan, path: str) -> None:
     """Draws the root squared error of each step, one line a method."""
     figure, axes = _figure(7, 4.5)

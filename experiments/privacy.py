@@ -7,6 +7,7 @@
   dpfl-privacy calibrate --mechanism=l2_csgm --compression_rate=100 --epsilon=8
   dpfl-privacy compare --epsilon=8 --compression_rates=1,10,100 --plot=out.png
   dpfl-privacy bits --epsilon=8 --mechanisms=distributed_discrete_gaussian
+  dpfl-privacy bands --epsilon=8 --population=3200 --rounds=512
 
 `compare` sets every mechanism's noise so that all have the same epsilon, or
 (--equal=error) the same error of the mean. The error is the expected squared L2 error
@@ -14,11 +15,14 @@ of the mean of cohort_size updates of norm clip_norm, from the mechanism and not
 the choice of clients. `bits` shows the error against the bits that are sent, at equal
 epsilon: of every number of bits a coordinate for mechanisms that have one, and of every
 compression rate. --bits=auto and --compression_rate=auto choose numbers, and say on
-stderr what was chosen. DOME's is not shown, since what its sketch misses depends on the
-updates, and sparse_recovery's is of the right order only. Bits are per client and round
-and count all that is sent: a sparsified message is 32 bits for each kept value (their
-expected number), 32 bits for their number and a seed of 128 bits. An epsilon above 50
-is remarked on, with the noise that brings it to 8. No TensorFlow is imported.
+stderr what was chosen. `bands` shows the error of the iterates against the number of
+bands of a stream of noise over the whole run, for clients that are dealt into as many
+groups, or with --participation=once_per_epoch take part once in an epoch. DOME's is not
+shown, since what its sketch misses depends on the updates, and sparse_recovery's is of
+the right order only. Bits are per client and round and count all that is sent: a
+sparsified message is 32 bits for each kept value (their expected number), 32 bits for
+their number and a seed of 128 bits. An epsilon above 50 is remarked on, with the noise
+that brings it to 8. No TensorFlow is imported.
 """
 
 from __future__ import annotations
@@ -42,7 +46,14 @@ from dpfl.mechanisms import (
 )
 from dpfl.mechanisms.comparison import Cost
 
-from . import cli, drawings, mechanism_flags, privacy_bits, tables
+from . import (
+    cli,
+    drawings,
+    mechanism_flags,
+    privacy_bands,
+    privacy_bits,
+    tables,
+)
 
 COLUMNS = {
     "mechanism": "mechanism",
@@ -112,6 +123,12 @@ _WIDTHS = flags.DEFINE_list(
     [str(bits) for bits in range(4, 17)],
     "The numbers of bits of a coordinate that bits shows.",
 )
+_BANDS = flags.DEFINE_list(
+    "bands",
+    None,
+    "The numbers of bands that bands shows; by default 1, 2, 3, 4, 6, 8, 12 and so on "
+    "to as many as there are rounds in an epoch.",
+)
 _JSON = flags.DEFINE_bool("json", False, "Print JSON; null stands for infinity.")
 _OUTPUT = flags.DEFINE_string("output", None, "Write to this file, not to stdout.")
 _PLOT = flags.DEFINE_string("plot", None, "Draw what was found; a PNG file.")
@@ -146,6 +163,7 @@ _COMPARE_ONLY = (
     "compression_rates",
     "mean_squared_error",
     "widths",
+    "bands",
 )
 
 
@@ -332,7 +350,7 @@ def _target_error(participation: Participation) -> float:
 
 def _compare() -> list[Cost]:
     """Returns the costs of several mechanisms: the subcommand compare."""
-    cli.refuse("compare", "noise_multiplier", "widths")
+    cli.refuse("compare", "noise_multiplier", "widths", "bands")
     cli.refuse("compare, which has --mechanisms", "mechanism")
     cli.refuse("compare, which has --compression_rates", *build.RATE_FIELDS)
     by_error = _EQUAL.value == "error"
@@ -382,7 +400,7 @@ def _cost_at_error(
 
 def _bits() -> list[Cost]:
     """Returns the points of the curve of error against bits: the subcommand bits."""
-    cli.refuse("bits", "noise_multiplier", "mechanism", "bits", "equal")
+    cli.refuse("bits", "noise_multiplier", "mechanism", "bits", "equal", "bands")
     cli.refuse("bits", "mean_squared_error", *build.RATE_FIELDS)
     _require("bits", "epsilon")
     values = {**mechanism_flags.given(), "noise_multiplier": 1.0}
@@ -395,12 +413,23 @@ def _bits() -> list[Cost]:
     return privacy_bits.found(candidates, participation)
 
 
-SUBCOMMANDS: Mapping[str, Callable[[], list[Cost]]] = {
+def _bands() -> list[privacy_bands.Row]:
+    """Returns the points of the curve of error against bands: the subcommand bands."""
+    cli.refuse("bands", "noise_multiplier", "mechanism", "widths", "equal")
+    cli.refuse("bands", "mean_squared_error", *build.RATE_FIELDS)
+    _require("bands", "epsilon")
+    privacy_bands.check_used()
+    return privacy_bands.found(_rates(), mechanism_flags.given())
+
+
+SUBCOMMANDS: Mapping[str, Callable[[], Sequence[Any]]] = {
     "epsilon": _epsilon,
     "calibrate": _calibrate,
     "compare": _compare,
     "bits": _bits,
+    "bands": _bands,
 }
+_COLUMNS_OF = {"bits": privacy_bits.COLUMNS, "bands": privacy_bands.COLUMNS}
 
 
 def main(argv: Sequence[str]) -> None:
@@ -413,7 +442,7 @@ def main(argv: Sequence[str]) -> None:
     cli.check_outputs({"output": (), "plot": (".png",)})
     with checks.renaming({"method": "accountant"}):
         rows = [dataclasses.asdict(cost) for cost in SUBCOMMANDS[argv[1]]()]
-    columns = privacy_bits.COLUMNS if argv[1] == "bits" else COLUMNS
+    columns = _COLUMNS_OF.get(argv[1], COLUMNS)
     shown = tables.as_json(rows) if _JSON.value else tables.text(rows, columns)
     tables.write(shown, _OUTPUT.value)
 

@@ -5,16 +5,18 @@
 C is lower triangular with h diagonals, and rounds of a client are at least b >= h
 apart: the columns of C that it touches share no row. Given what was released before,
 what it does in round t moves rows t, ..., t + h - 1 alone, by C[:, t] v^T, and is one
-release of sensitivity ||C[:, t]||_2. So its ceil(T / b) rounds compose as that many
-releases, for matrix factorization and for the sparsified kind alike, and if it joins
-each of them with probability q' of its own, as Poisson-sampled ones. The proof is in
-docs/privacy/matrix_factorization.md.
+release of sensitivity ||C[:, t]||_2. So its rounds, at most ceil(T / b), compose as
+that many releases, for matrix factorization and for the sparsified kind alike, and if
+it joins each of them with probability q' of its own, as Poisson-sampled ones. The proof
+is in docs/privacy/matrix_factorization.md.
 
 Source: Choquette-Choo et al. (2023), '(Amplified) Banded Matrix Factorization', for
 updates that are not sparsified.
 """
 
 from __future__ import annotations
+
+from typing import Any, Optional
 
 import dp_accounting
 
@@ -35,6 +37,8 @@ def banded_stream_event(
     bands: int,
     separation: int,
     sampling_probability: float = 1.0,
+    participations: Optional[int] = None,
+    last_release: Optional[dp_accounting.DpEvent] = None,
     independent_groups: bool = False,
 ) -> adjacency.RunDpEvent:
     """Returns the event of a stream A G + B Z, A = B C, over all rounds of a run.
@@ -60,12 +64,19 @@ def banded_stream_event(
       bands: h, from 1 on.
       separation: b, at least `bands`.
       sampling_probability: q', in [0, 1].
+      participations: k, the most rounds that a client may be in, whether it joins them
+        or not: with reshuffled epochs, their number. None is as many as fit,
+        ceil(T / b), and more than that are that many.
+      last_release: What a round from (ceil(T / b) - 1) b on is, where columns of C do
+        not get longer from round to round, and what is left of them there is shorter.
+        It counts where a client may be in ceil(T / b) rounds, of which the last is
+        such a one.
       independent_groups: Whether each client's rounds were chosen without regard to
         the other clients.
 
     Raises:
-      TypeError: `release` is none of these events.
-      ValueError: a number is out of range, or `release` is sampled already.
+      TypeError: a release is none of these events.
+      ValueError: a number is out of range, or a release is sampled already.
     """
     checks.integer("rounds", rounds)
     checks.integer("bands", bands)
@@ -76,18 +87,35 @@ def banded_stream_event(
             f"separation must be at least the {bands} bands, for columns of one client "
             f"to share no row, found {separation}"
         )
+    relations = events.TRUSTED_RELATIONS if independent_groups else events.ZEROS_ONLY
+    most = count = -(-rounds // separation)
+    if participations is not None:
+        count = min(count, checks.integer("participations", participations))
+    sampled = _sampled("release", release, q)
+    if last_release is None or count < most:
+        composed = dp_accounting.SelfComposedDpEvent(sampled, count)
+        return adjacency.RunDpEvent(composed, relations)
+    last = _sampled("last_release", last_release, q)
+    whole = dp_accounting.SelfComposedDpEvent(sampled, count - 1)
+    both = dp_accounting.ComposedDpEvent([whole, last])
+    return adjacency.RunDpEvent(both if count > 1 else last, relations)
+
+
+def _sampled(name: str, release: dp_accounting.DpEvent, q: float) -> Any:
+    """Returns a release of clients that join with probability q.
+
+    Raises:
+      TypeError: It is not Gaussian noise.
+      ValueError: It is sampled already.
+    """
     if not isinstance(release, _RELEASES):
         raise TypeError(
-            "release must be a Gaussian or a sparsified Gaussian event, found "
+            f"{name} must be a Gaussian or a sparsified Gaussian event, found "
             f"{type(release).__name__}"
         )
     if getattr(release, "sampling_probability", 1.0) != 1:
         raise ValueError(
-            "release must be without client sampling, found sampling_probability "
+            f"{name} must be without client sampling, found sampling_probability "
             f"{release.sampling_probability}"
         )
-    if q < 1:
-        release = dp_accounting.PoissonSampledDpEvent(q, release)
-    relations = events.TRUSTED_RELATIONS if independent_groups else events.ZEROS_ONLY
-    composed = dp_accounting.SelfComposedDpEvent(release, -(-rounds // separation))
-    return adjacency.RunDpEvent(composed, relations)
+    return dp_accounting.PoissonSampledDpEvent(q, release) if q < 1 else release

@@ -89,6 +89,40 @@ class TestSeparated:
         want = accounting.gaussian_epsilon(1e-5, noise / worst)
         assert found.epsilon == pytest.approx(want, rel=1e-9)
 
+    def test_fewer_participations_than_fit(self):
+        settings = {"rounds": 60, "bands": 4, "separation": 4}
+        event = stream_event(gaussian(1.0), participations=3, **settings)
+        assert event.event.count == 3
+        event = stream_event(gaussian(1.0), participations=30, **settings)
+        assert event.event.count == 15
+
+    @pytest.mark.parametrize("rounds", [7, 8, 9])
+    def test_the_last_columns_of_a_toeplitz_encoder_are_shorter(self, rounds):
+        """All patterns of rounds at least 3 apart, against k - 1 releases and a rest."""
+        column = np.array([1.0, 0.6, 0.4])
+        encoder = sum(np.diag(np.full(rounds - k, column[k]), -k) for k in range(3))
+        worst = max(
+            np.linalg.norm(np.sum(encoder[:, chosen], axis=1))
+            for chosen in patterns(rounds, 3)
+        )
+        rest = np.linalg.norm(column[: rounds - 6]) / np.linalg.norm(column)
+        noise = 1.4 * np.linalg.norm(column)
+        event = stream_event(
+            gaussian(1.4),
+            rounds=rounds,
+            bands=3,
+            separation=3,
+            last_release=gaussian(1.4 / rest),
+        )
+        want = accounting.gaussian_epsilon(1e-5, noise / worst)
+        assert accounting.epsilon(event, 1e-5).epsilon == pytest.approx(want, rel=1e-9)
+
+    def test_a_rest_that_no_client_reaches(self):
+        settings = {"rounds": 8, "bands": 3, "separation": 3}
+        settings["last_release"] = gaussian(9.0)
+        event = stream_event(gaussian(1.0), participations=2, **settings)
+        assert event == stream_event(gaussian(1.0), rounds=6, bands=3, separation=3)
+
 
 class TestCyclic:
     @pytest.mark.parametrize(("bands", "separation"), [(1, 1), (2, 2), (1, 2), (2, 3)])

@@ -173,6 +173,40 @@ def test_compare_says_where_compression_alone_errs_too_much():
         assert row["mean_squared_error"] == pytest.approx(49 / 100)
 
 
+BANDS = ["bands", "--epsilon=8", "--population=400", "--rounds=12", "--accountant=rdp"]
+
+
+def test_bands_and_their_least_error(tmp_path):
+    png = tmp_path / "a.png"
+    done = call(*BANDS, "--bands=1,2,4", "--compression_rates=10", f"--plot={png}")
+    assert done.returncode == 0, done.stderr
+    lines = [line.split() for line in done.stdout.splitlines()[1:]]
+    names = ["matrix_factorization"] * 3 + ["sgmf"] * 3
+    assert [line[0] for line in lines] == names
+    assert [line[2] for line in lines] == ["1", "2", "4"] * 2
+    for curve, rate in ((lines[:3], "1"), (lines[3:], "10")):
+        errors = [float(line[6]) for line in curve]
+        assert [line[-1] == "True" for line in curve] == [
+            error == min(errors) for error in errors
+        ]
+        assert {line[1] for line in curve} == {rate}
+    # Independent noise and Poisson sampling is what all are compared with.
+    assert lines[0][8] == "1"
+    assert re.search(
+        r"sgmf at 10-fold compression: bands [24] are best, with 0\.\d+ ", done.stderr
+    )
+    assert png.read_bytes().startswith(b"\x89PNG")
+
+
+def test_bands_without_sampling():
+    found = rows(
+        *BANDS, "--participation=once_per_epoch", "--mechanisms=matrix_factorization"
+    )
+    assert [row["bands"] for row in found] == [1, 2, 3, 4]
+    assert all(row["over_independent"] is None for row in found)
+    assert [row["least"] for row in found] == [False, False, False, True]
+
+
 def test_an_error_that_is_known_in_part_is_not_compared():
     dome = ["--sketch_size=32", "--participation=once_per_epoch", "--population=200"]
     [_, row] = rows(*COMPARE, *dome, "--mechanisms=gaussian,dome")
@@ -208,6 +242,13 @@ def test_table_plot_and_output(tmp_path):
         (["calibrate", "--epsilon=-1"], "--epsilon"),
         (["calibrate", "--epsilon=1", "--delta=0"], "--delta"),
         (["calibrate"], "--epsilon must be given"),
+        (["bands"], "--epsilon must be given for bands"),
+        ([*BANDS, "--bands=1,x"], "--bands must be positive whole numbers"),
+        ([*BANDS, "--bands=5"], "bands must be"),
+        ([*BANDS, "--participation=fixed"], "--participation must be poisson (of"),
+        ([*BANDS, "--mechanisms=gaussian"], "--mechanisms must be one of matrix_f"),
+        ([*BANDS, "--sketch_size=3"], "--sketch_size has no meaning for bands"),
+        ([*BANDS, "--matrix_method=blt"], "matrix_method must be one of banded"),
         (["epsilon"], "--noise_multiplier must be given"),
         (["calibrate", "--epsilon=1", "--keep_fraction=0.5"], "--keep_fraction"),
         (
@@ -241,7 +282,7 @@ def test_table_plot_and_output(tmp_path):
         ),
         (
             [],
-            "the command must be one of epsilon, calibrate, compare, bits, found nothing",
+            "the command must be one of epsilon, calibrate, compare, bits, bands, found nothing",
         ),
         (["forget"], "found forget"),
     ],

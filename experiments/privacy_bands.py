@@ -1,0 +1,180 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""The subcommand bands of dpfl-privacy, which has the flags."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, Optional
+
+import dp_accounting
+from absl import flags
+
+from dpfl import checks, mechanisms
+from dpfl import factorization as mf
+from dpfl.mechanisms import bands_curve, build
+from dpfl.mechanisms.matrix_factorization import SCHEDULES
+
+from . import cli, drawings, mechanism_flags
+
+COLUMNS = {
+    "mechanism": "mechanism",
+    "compression_rate": "compression",
+    "bands": "bands",
+    "sampling_probability": "q in a group",
+    "participations": "most rounds",
+    "noise_multiplier": "noise multiplier",
+    "root_mean_error": "error of iterates",
+    "last_error": "of the last",
+    "over_independent": "over independent",
+    "least": "least",
+}
+# By the mechanism of a stream: the one of which a release is a round of it.
+RELEASES = {
+    mechanisms.MatrixFactorization.name: mechanisms.Gaussian.name,
+    mechanisms.Sgmf.name: mechanisms.L2Csgm.name,
+}
+# Fields that say which A and C a stream has.
+_MATRIX_FIELDS = ("matrix_method", "matrix_momentum", "matrix_schedule")
+_SAMPLED = ("poisson", "cyclic_poisson")
+_SEPARATED = "once_per_epoch"
+
+
+@dataclasses.dataclass(frozen=True)
+class Row(bands_curve.Point):
+    """A point of the curve of one mechanism.
+
+    Attributes:
+      mechanism: Its name.
+      compression_rate: 1 over its keep fraction.
+      over_independent: The error over that of independent noise without compression,
+        with Poisson sampling; None without sampling.
+      least: Whether it is the mechanism's least.
+    """
+
+    mechanism: str
+    compression_rate: float
+    over_independent: Optional[float]
+    least: bool
+
+
+def found(rates: Sequence[float], values: Mapping[str, Any]) -> list[Row]:
+    """Returns the curves, and draws them if --plot says so.
+
+    Which number of bands has the least error is said on stderr.
+
+    Args:
+      rates: Compression rates of the sparsified mechanism.
+      values: Of the mechanisms' fields, without a rate.
+    """
+    options: Any = flags.FLAGS
+    counts = None if options.bands is None else _counts(options.bands)
+    sampled = _is_sampled(options.participation)
+    reference: Optional[float] = None
+    if sampled:
+        plain = _run(mechanisms.Gaussian.name, values, sampled)
+        reference = bands_curve.point(plain, 1).root_mean_error
+    rows: list[Row] = []
+    for name in _names(options.mechanisms):
+        for rate in rates if name == mechanisms.Sgmf.name else [1.0]:
+            run = _run(RELEASES[name], {**values, "compression_rate": rate}, sampled)
+            points = bands_curve.curve(run, counts)
+            rows += _rows(points, name, rate, reference)
+    if options.plot is not None:
+        drawings.draw_bands([dataclasses.asdict(row) for row in rows], options.plot)
+    return rows
+
+
+def _rows(
+    points: Sequence[bands_curve.Point],
+    name: str,
+    rate: float,
+    reference: Optional[float],
+) -> list[Row]:
+    """Returns the rows of one curve; says on stderr which is the least."""
+    best = bands_curve.best(points)
+    said = f"{name} at {rate:g}-fold compression: bands {best.bands} are best"
+    if reference is not None:
+        said += (
+            f", with {best.root_mean_error / reference:.3f} times the error of "
+            "independent noise with Poisson sampling, uncompressed"
+        )
+    print(said, file=sys.stderr)
+    return [
+        Row(
+            **dataclasses.asdict(one),
+            mechanism=name,
+            compression_rate=rate,
+            over_independent=reference and one.root_mean_error / reference,
+            least=one is best,
+        )
+        for one in points
+    ]
+
+
+def _names(given: Optional[Sequence[str]]) -> Sequence[str]:
+    if given is None:
+        return list(RELEASES)
+    for name in given or [""]:
+        checks.choice("--mechanisms", name, RELEASES)
+    return given
+
+
+def _counts(texts: Sequence[str]) -> list[int]:
+    try:
+        return [checks.integer("bands", int(text)) for text in texts]
+    except ValueError:
+        wanted = "positive whole numbers with commas between them"
+        message = checks.message("--bands", wanted, ",".join(texts))
+        raise ValueError(message) from None
+
+
+def _is_sampled(participation: str) -> bool:
+    """Returns whether clients are drawn at random from their groups."""
+    if participation not in (*_SAMPLED, _SEPARATED):
+        raise ValueError(
+            "--participation must be poisson (of groups that take turns) or "
+            f"{_SEPARATED} for bands, found {participation}"
+        )
+    return participation != _SEPARATED
+
+
+def _run(name: str, values: Mapping[str, Any], sampled: bool) -> bands_curve.StreamRun:
+    """Returns the run of streams whose release of a round is a mechanism's."""
+    options: Any = flags.FLAGS
+    mechanism: Any = build.build(name, {**values, "noise_multiplier": 1.0})
+    schedule = values.get("matrix_schedule", "constant")
+    checks.choice("matrix_schedule", schedule, SCHEDULES)
+    workload = mf.Workload(
+        options.rounds, values.get("matrix_momentum", 0.0), SCHEDULES[schedule]()
+    )
+
+    def release(noise_multiplier: float) -> dp_accounting.DpEvent:
+        noised = mechanism.with_noise_multiplier(noise_multiplier)
+        return noised.round_dp_event(options.dimension, 1.0)
+
+    with checks.renaming({"encoder": "matrix_method"}):
+        return bands_curve.StreamRun(
+            workload=workload,
+            population=options.population or mechanism.cohort_size,
+            cohort_size=mechanism.cohort_size,
+            epsilon=options.epsilon,
+            delta=options.delta,
+            release=release,
+            sampled=sampled,
+            encoder=values.get("matrix_method", bands_curve.ENCODERS[0]),
+            accountant=options.accountant,
+        )
+
+
+def check_used() -> None:
+    """Raises ValueError for a flag that bands has no use for."""
+    own = {"cohort_size", "clip_norm", *_MATRIX_FIELDS}
+    own = own.union(*map(build.accepted_fields, RELEASES.values()))
+    own -= {"adaptive_clipping", "noise_multiplier", *build.ADAPTIVE_FIELDS}
+    for name in mechanism_flags.given():
+        if name not in own:
+            cli.refuse("bands", name)
