@@ -54,6 +54,7 @@ _COLUMNS = {
     "setting": "setting",
     "relation": "relation",
     "delta": "delta",
+    "method": "claimed by",
     "claimed": "claimed",
     "found": "found",
     "ratio": "ratio",
@@ -61,9 +62,9 @@ _COLUMNS = {
     "verdict": "verdict",
     "detail": "detail",
 }
-# Trials of a case, how many of them through TFF, and draws.
-_QUICK_NUMBERS = (1_000, 100, 2_000_000)
-_NUMBERS = (40_000, 1_000, 1_000_000_000)
+# Trials of a case, rounds of it through TFF, and draws.
+_QUICK_NUMBERS = (1_000, 20, 2_000_000)
+_NUMBERS = (40_000, 100, 1_000_000_000)
 _LEAST_TRIALS = 4
 _NOT_SOUND_EXIT_CODE = 1
 
@@ -120,7 +121,7 @@ def main(argv: Sequence[str]) -> None:
     settings = audits.Settings(
         mechanisms=tuple(names),
         trials=_TRIALS.value or trials,
-        trials_in_tff=in_tff,
+        rounds_in_tff=in_tff,
         draws=_DRAWS.value or draws,
         seed=_SEED.value,
         is_quick=_QUICK.value,

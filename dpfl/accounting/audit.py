@@ -15,7 +15,7 @@ is chosen on one half of the samples and judged on the other.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Optional, Protocol
 
 import attr
 import numpy as np
@@ -24,6 +24,9 @@ from scipy import special
 from dpfl import checks
 
 _CANDIDATES = 256
+
+DIRECTIONS = ("present", "absent")
+"""By outputs that are more likely with the canary, and by those without it."""
 
 
 class Simulator(Protocol):
@@ -97,6 +100,7 @@ def epsilon_lower_bound(
     delta: float,
     *,
     confidence: float = 0.99,
+    direction: Optional[str] = None,
 ) -> AuditResult:
     """Returns a lower bound on epsilon from scores of outputs on two inputs.
 
@@ -106,6 +110,7 @@ def epsilon_lower_bound(
       absent: Scores of outputs without it, shape [trials].
       delta: The delta at which epsilon is bounded, in [0, 1).
       confidence: The chance that the bound holds, in (0, 1).
+      direction: One of `DIRECTIONS`; None for the one that the first half favours.
 
     Returns:
       The bound, from the second half of each array; the test is chosen on the first.
@@ -115,6 +120,8 @@ def epsilon_lower_bound(
     """
     delta = checks.probability("delta", delta)
     confidence = checks.delta("confidence", confidence)
+    if direction is not None:
+        checks.choice("direction", direction, DIRECTIONS)
     spec = _Spec(delta, (1 - confidence) / 2)
     halves = {}
     for name, scores in (("present", present), ("absent", absent)):
@@ -137,6 +144,7 @@ def epsilon_lower_bound(
     chosen = {
         name: _best_threshold(hit[0], false[0], spec)
         for name, (hit, false) in tests.items()
+        if direction in (None, name)
     }
     direction = max(chosen, key=lambda name: chosen[name][1])
     threshold = chosen[direction][0]

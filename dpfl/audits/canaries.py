@@ -20,7 +20,7 @@ import tensorflow as tf
 
 from dpfl import accounting, mechanisms
 from dpfl.accounting import adjacency, audit, simulators
-from dpfl.audits import finding, rounds, views
+from dpfl.audits import claims, finding, rounds, views
 from dpfl.vectors import randomness
 
 # Canaries are longer than the clip, so that a clip that is not applied shows.
@@ -68,6 +68,8 @@ class Case:
             words.append("adaptive clip")
         if getattr(config, "noise_source", "") == "helpers":
             words.append("helpers")
+        if getattr(config, "expected_dropout", 0):
+            words.append(f"{_clients(self)} of {config.cohort_size} left")
         return ", ".join(words)
 
     @property
@@ -77,9 +79,10 @@ class Case:
         return self.mechanism.rounds_per_epoch if is_stream else 1
 
     def claim(self) -> accounting.PrivacyReport:
-        """Returns epsilon as a run would report it, and for which relation."""
-        event = self.mechanism.dp_event(self.dimension, self.participation)
-        return accounting.epsilon(event, self.delta)
+        """Returns the least epsilon that is proven, and for which relation."""
+        return claims.tightest(
+            self.mechanism, self.dimension, self.participation, self.delta
+        )
 
 
 class Canaries:
@@ -113,36 +116,41 @@ class Canaries:
         return min(sum(scores.size for scores in part) for part in parts)
 
     def findings(
-        self, trials: int, trials_in_tff: Optional[int] = None
+        self, trials: int, rounds_in_tff: Optional[int] = None
     ) -> list[finding.Finding]:
         """Returns the bound with its verdict, and what else the rounds showed.
 
         Args:
           trials: With the canary, and as many without.
-          trials_in_tff: How many of them go through TFF, the others being composed;
-            None for all.
+          rounds_in_tff: How many rounds at most go through TFF, the others being
+            composed; None for all, as it is of streams.
         """
         # A stream takes several rounds, which depend on each other's state.
-        if trials_in_tff is None or self._case.stream_rounds > 1:
-            trials_in_tff = trials
-        agrees = self._through_tff(min(trials, trials_in_tff))
+        if self._case.stream_rounds > 1:
+            rounds_in_tff = None
+        agrees = self._through_tff(trials, rounds_in_tff)
         if self.trials < trials:
             self._without_tff(trials)
         case, claim = self._case, self._claim
-        bound = audit.epsilon_lower_bound(
-            np.concatenate(self._present), np.concatenate(self._absent), case.delta
-        ).epsilon
+        scores = np.concatenate(self._present), np.concatenate(self._absent)
+        bound = audit.epsilon_lower_bound(*scores, case.delta).epsilon
+        present, absent = (
+            audit.epsilon_lower_bound(*scores, case.delta, direction=name).epsilon
+            for name in audit.DIRECTIONS
+        )
         own = {"mechanism": case.mechanism.name, "setting": case.setting}
         found = [
             finding.Finding(
                 check="epsilon",
-                is_sound=bound <= claim.epsilon,
+                is_sound=max(present, absent) <= claim.epsilon,
                 relation=claim.relation,
                 delta=case.delta,
                 claimed=claim.epsilon,
                 found=bound,
                 trials=self.trials,
-                detail=f"claimed by {claim.method}",
+                method=claim.method,
+                detail=f"by what is likelier with it {present:.3f}, "
+                f"by what is likelier without {absent:.3f}",
                 **own,
             ),
             finding.Finding(
@@ -164,12 +172,13 @@ class Canaries:
             found.append(residues)
         return found
 
-    def _through_tff(self, trials: int) -> bool:
+    def _through_tff(self, trials: int, most_rounds: Optional[int]) -> bool:
         """Adds trials of the real factory; says whether the first is as composed."""
         case = self._case
         through = rounds.FactoryRounds(case.mechanism, case.dimension, self._seed)
-        agrees = None
-        while self.trials < trials:
+        agrees, count = None, 0
+        while self.trials < trials and count != most_rounds:
+            count += 1
             seed, number = through.seed, through.number
             is_there, joined, keys = self._coins(1)
             updates = self._composed.updates(seed, number)
@@ -185,7 +194,11 @@ class Canaries:
                 seen.append(through.run(nobody, keys[0][:1]))
             if case.stream_rounds == 1:
                 through.forget()
-            self._add(self._stream_scores(seen, updates), is_there[0])
+            if case.stream_rounds == 1:
+                scores = self._scores(seen[0])
+            else:
+                scores = self._stream_scores(seen, self._composed.axes(seed, number))
+            self._add(scores, is_there[0])
         return bool(agrees)
 
     def _without_tff(self, trials: int) -> None:
@@ -247,17 +260,17 @@ class Canaries:
         q = case.participation.sampling_probability
         return simulators.sampled_score(found, q)
 
-    def _stream_scores(
-        self, seen: list[rounds.Seen], updates: np.ndarray
-    ) -> np.ndarray:
-        """Returns a score for each canary, of all rounds of a stream if it is one."""
+    def _stream_scores(self, seen: list[rounds.Seen], axes: np.ndarray) -> np.ndarray:
+        """Returns a score for each canary, of all rounds of a stream.
+
+        Args:
+          seen: Of each round.
+          axes: float32[m, d], the coordinates of the first round's release.
+        """
         case = self._case
-        if case.stream_rounds == 1:
-            return self._scores(seen[0])
         results = np.stack([one.result for one in seen])
-        return views.stream_ratio(
-            case.mechanism, results @ (updates.T / _LENGTH), case.block
-        )
+        mine = axes[: len(case.block) * case.canaries]
+        return views.stream_ratio(case.mechanism, results @ mine.T, case.block)
 
 
 def _clients(case: Case) -> int:
@@ -266,7 +279,9 @@ def _clients(case: Case) -> int:
     brings_noise = isinstance(config, mechanisms.Dome) or (
         getattr(config, "noise_source", None) == "clients"
     )
-    return max(case.canaries, config.cohort_size if brings_noise else 0)
+    if not brings_noise:
+        return case.canaries
+    return max(case.canaries, getattr(config, "shares_summed", config.cohort_size))
 
 
 def _images(case: Case, clients: int) -> np.ndarray:

@@ -6,6 +6,9 @@
 One client sends the opposite of what everybody else does, and the cohort of a round is
 chosen with it and without. Where it leaves, another client may take its place: then the
 sum moves by twice the clip. Where its contributions become zeros, nobody else moves.
+
+Where clients join independently of each other, who else joined hides the client, and
+nothing of that is in the claim: so there the others also send nothing.
 """
 
 from __future__ import annotations
@@ -16,15 +19,17 @@ import dataclasses
 import numpy as np
 import tensorflow as tf
 
-from dpfl import accounting, mechanisms
+from dpfl import mechanisms
 from dpfl.accounting import adjacency, audit
 from dpfl.aggregators import registry
 from dpfl.aggregators.codec import Fields
-from dpfl.audits import finding, views
+from dpfl.audits import claims, finding, views
 from dpfl.training import selection
 from dpfl.vectors import randomness
 
 _COHORT = 10
+# What each of the others sends, in clips.
+_SENT = {"others opposite": -1, "others silent": 0}
 _INDEPENDENT = (
     mechanisms.PARTICIPATIONS["poisson"],
     mechanisms.PARTICIPATIONS["random_slot"],
@@ -37,8 +42,17 @@ def participations() -> list[mechanisms.Participation]:
     return [kind(_COHORT + 1, _COHORT, 1) for kind in kinds]
 
 
+def others(participation: mechanisms.Participation) -> tuple[str, ...]:
+    """Returns what everybody else does: "others opposite", and "others silent"."""
+    return tuple(_SENT if isinstance(participation, _INDEPENDENT) else list(_SENT)[:1])
+
+
 def finding_of(
-    participation: mechanisms.Participation, trials: int, seed: int, delta: float
+    participation: mechanisms.Participation,
+    others_do: str,
+    trials: int,
+    seed: int,
+    delta: float,
 ) -> finding.Finding:
     """Returns the bound from a Gaussian release to whom the cohort is not known.
 
@@ -46,13 +60,13 @@ def finding_of(
 
     Args:
       participation: How the cohort is chosen.
+      others_do: One of `others`.
       trials: With the client, and as many without.
       seed: Of cohorts and noise.
       delta: Of epsilon.
     """
     mechanism = mechanisms.Gaussian(_COHORT, clip_norm=1.0, noise_multiplier=1.0)
-    event = mechanism.dp_event(1, participation)
-    claim = accounting.epsilon(event, delta)
+    claim = claims.tightest(mechanism, 1, participation, delta)
     leaves = claim.relation == adjacency.NAMES[adjacency.Relation.ADD_OR_REMOVE_ONE]
     codec = registry.make_codec(mechanism, 1)
     wide = registry.make_codec(mechanism, trials)
@@ -60,7 +74,8 @@ def finding_of(
     sent = codec.encode(tf.constant([2.0]), nothing, None).message["update"].numpy()[0]
     scores = []
     for is_there in (True, False):
-        sums = _sums(participation, trials, seed, is_there, leaves) * int(sent)
+        own_sums, rest = _sums(participation, trials, seed, is_there, leaves)
+        sums = (own_sums + _SENT[others_do] * rest) * int(sent)
         total = tf.constant(sums, wide.zero()["update"].dtype)
         own = randomness.fold_in(tf.constant([seed, 5], tf.int64), is_there)
         sums_of = collections.OrderedDict(update=total)
@@ -71,14 +86,14 @@ def finding_of(
     return finding.Finding(
         check="epsilon",
         mechanism=mechanism.name,
-        setting=f"cohort {participation.name}, others opposite, z=1",
+        setting=f"cohort {participation.name}, {others_do}, z=1",
         is_sound=bound <= claim.epsilon,
         relation=claim.relation,
         delta=delta,
         claimed=claim.epsilon,
         found=bound,
         trials=trials,
-        detail=f"claimed by {claim.method}",
+        method=claim.method,
     )
 
 
@@ -88,18 +103,19 @@ def _sums(
     seed: int,
     is_there: bool,
     leaves: bool,
-) -> np.ndarray:
-    """Returns sums of +1 of the client and -1 of each other, int64[trials]."""
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns what the client sends in clips, and how many others: int64[trials]."""
     client = participation.population - 1
     is_gone = leaves and not is_there
     # Where clients join independently of each other, the chances of those that stay
     # are what they were; elsewhere another one takes the place.
     if is_gone and not isinstance(participation, _INDEPENDENT):
         participation = dataclasses.replace(participation, population=client)
-    found = np.zeros(trials, np.int64)
+    mine, rest = np.zeros([2, trials], np.int64)
     for trial in range(trials):
         number = 2 * (seed * trials + trial) + is_there
         cohort = selection.select_cohort(participation, number, 0)
         is_in = int(client in cohort)
-        found[trial] = is_in * is_there - (len(cohort) - is_in)
-    return found
+        mine[trial] = is_in * is_there
+        rest[trial] = len(cohort) - is_in
+    return mine, rest

@@ -24,6 +24,7 @@ class Finding:
       is_sound: False if what was found contradicts what is claimed.
       relation: Between the neighbours, for a claimed epsilon.
       delta: Of the claimed epsilon.
+      method: By which epsilon is claimed.
       claimed: The epsilon, or the expected count or number.
       found: The lower bound on epsilon, or what was counted or measured.
       trials: Releases with the canary and as many without, or draws.
@@ -36,6 +37,7 @@ class Finding:
     is_sound: bool
     relation: Optional[str] = None
     delta: Optional[float] = None
+    method: Optional[str] = None
     claimed: Optional[float] = None
     found: Optional[float] = None
     trials: Optional[int] = None

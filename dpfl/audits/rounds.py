@@ -160,12 +160,17 @@ class ComposedRounds:
             tf.TensorSpec([clients, 2], tf.int64),
         )
         self._updates = tf.function(self._aimed, self._specs[:2], autograph=False)
+        self._axes = tf.function(self._directed, self._specs[:2], autograph=False)
         self._one = tf.function(self._summed, self._specs, autograph=False)
         self._run = tf.function(self._several, autograph=False)
 
     def updates(self, seed: tf.Tensor, number: int) -> np.ndarray:
         """Returns float32[n, d], with which clients appear in a round as they shall."""
         return self._updates(seed, tf.constant(number, tf.int32)).numpy()
+
+    def axes(self, seed: tf.Tensor, number: int) -> np.ndarray:
+        """Returns float32[m, d], with which updates appear in one coordinate each."""
+        return self._axes(seed, tf.constant(number, tf.int32)).numpy()
 
     def one(
         self, seed: tf.Tensor, number: int, updates: np.ndarray, keys: np.ndarray
@@ -222,6 +227,11 @@ class ComposedRounds:
         aims = views.directions(self._mechanism, self.codec.dimension, shared)
         images = tf.constant(self._images)
         return images if aims is None else images @ aims
+
+    def _directed(self, seed: Any, number: Any) -> tf.Tensor:
+        shared = self._shared(seed, number)[1]
+        aims = views.directions(self._mechanism, self.codec.dimension, shared)
+        return tf.eye(self.codec.dimension) if aims is None else aims
 
     def _summed(self, seed: Any, number: Any, updates: Any, keys: Any) -> Any:
         """Returns the release and the result of a round."""

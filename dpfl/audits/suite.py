@@ -18,8 +18,9 @@ Job = Callable[[], Iterable[Finding]]
 _DELTA = 1e-3
 # Noise that the tails of are as cheap as the least; of others there are fewer draws.
 _MOST_DRAWN = "gaussian"
-# Rounds of few canaries, and streams, are slow: of so many trials there is one.
-_FEWER_TRIALS, _FEW_CANARIES = 4, 8
+# Rounds of few canaries are slow, and so are streams, all of which go through TFF: of
+# so many trials there is one.
+_FEW_CANARIES, _FEW_FEWER, _STREAM_FEWER = 8, 2, 4
 # Of how many draws of a server's noise there is one of others.
 _FEWER, _FEWER_SHARES = 20, 100
 # In the quick audit noise is counted, and compared over runs, of these alone.
@@ -39,9 +40,9 @@ class Settings:
 
     Attributes:
       mechanisms: Names, of `cases.CASES`.
-      trials: Releases of each case with a canary, and as many without; a fourth of
-        them where a round has few canaries, and of a stream.
-      trials_in_tff: How many of them go through TFF.
+      trials: Releases of each case with a canary, and as many without; half of them
+        where a round has few canaries, and a fourth of a stream.
+      rounds_in_tff: How many rounds of a case go through TFF; of a stream all.
       draws: Of the server's noise of the Gaussian mechanism; of others there are fewer.
       seed: Of all that is drawn.
       is_quick: Whether there is one case of each mechanism, and few checks besides.
@@ -49,7 +50,7 @@ class Settings:
 
     mechanisms: Sequence[str] = tuple(cases.CASES)
     trials: int = 40_000
-    trials_in_tff: int = 1_000
+    rounds_in_tff: int = 100
     draws: int = 1_000_000_000
     seed: int = 1
     is_quick: bool = False
@@ -74,8 +75,9 @@ def jobs(settings: Settings) -> Iterator[tuple[str, Job]]:
         if name == "gaussian":
             yield f"{name}: seeds", _of(repeats.contrived_seeds, _wide(name))
             for participation in cohorts.participations():
-                cohort = _of_cohort(participation, settings)
-                yield f"{name}: cohort {participation.name}", cohort
+                for others in cohorts.others(participation):
+                    job = _of_cohort(participation, others, settings)
+                    yield f"{name}: cohort {participation.name}, {others}", job
         if name == "l2_csgm":
             yield f"{name}: masks", _of(repeats.masks, _masked(), settings.seed)
 
@@ -86,19 +88,20 @@ def _of(check: Callable[..., Iterable[Finding]], *arguments: Any) -> Job:
 
 def _of_case(case: canaries.Case, settings: Settings) -> Job:
     def job() -> list[Finding]:
-        trials = settings.trials
-        if case.canaries <= _FEW_CANARIES or case.stream_rounds > 1:
-            trials = max(4, trials // _FEWER_TRIALS)
+        fewer = _FEW_FEWER if case.canaries <= _FEW_CANARIES else 1
+        if case.stream_rounds > 1:
+            fewer = _STREAM_FEWER
         made = canaries.Canaries(case, settings.seed)
-        return made.findings(trials, settings.trials_in_tff)
+        return made.findings(max(4, settings.trials // fewer), settings.rounds_in_tff)
 
     return job
 
 
-def _of_cohort(participation: Any, settings: Settings) -> Job:
+def _of_cohort(participation: Any, others: str, settings: Settings) -> Job:
     def job() -> list[Finding]:
         trials = max(10_000, settings.trials)
-        return [cohorts.finding_of(participation, trials, settings.seed, _DELTA)]
+        own = (trials, settings.seed, _DELTA)
+        return [cohorts.finding_of(participation, others, *own)]
 
     return job
 

@@ -113,6 +113,14 @@ class TestLowerBound:
         result = audit.epsilon_lower_bound(np.zeros(50_000), absent, 0.01)
         assert result.direction == "absent"
         assert result.epsilon > math.log(0.08 / 3e-4)
+        one, other = (
+            audit.epsilon_lower_bound(np.zeros(50_000), absent, 0.01, direction=name)
+            for name in audit.DIRECTIONS
+        )
+        assert (one.direction, other.direction) == audit.DIRECTIONS
+        assert one.epsilon < 0.2 and other == result
+        with pytest.raises(ValueError, match="direction must be one of"):
+            audit.epsilon_lower_bound(absent, absent, 0.01, direction="both")
 
     def test_holds_with_its_confidence(self):
         # epsilon(delta) of a Gaussian is known: at 90% few of 200 may exceed it.

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpfl import mechanisms
+from dpfl import accounting, mechanisms
 from dpfl.accounting import discrete_gaussian
-from dpfl.audits import finding, tails, views
+from dpfl.audits import claims, finding, tails, views
 
 
 def test_chance_of_a_count():
@@ -83,3 +83,43 @@ def test_tails_of_a_law():
     beyond = weights[np.abs(np.arange(-60, 61)) >= 7].sum() / weights.sum()
     assert coarse.tail(7) == pytest.approx(beyond)
     assert not math.isclose(normal.tail(7), beyond)
+
+
+class TestClaims:
+    """The least epsilon that is proven, and by which method."""
+
+    POPULATION = mechanisms.PoissonSampling(8, 4, 1)
+
+    def test_is_the_least_of_all_methods(self):
+        masked = mechanisms.L2Csgm(4, 1.0, 0.6, keep_fraction=0.5, linf_ratio=0.25)
+        claim = claims.tightest(masked, 64, mechanisms.FixedSize(4, 4, 1), 1e-2)
+        event = masked.dp_event(64, mechanisms.FixedSize(4, 4, 1))
+        by_rdp = accounting.epsilon(event, 1e-2)
+        assert claim.method == "stopped-exact-gaussian" and by_rdp.method == "rdp"
+        assert claim.epsilon < by_rdp.epsilon
+        assert claim.relation == by_rdp.relation == "replaced_by_zeros"
+        shares = mechanisms.DistributedSkellam(4, 1.0, 1.0, 16)
+        claim = claims.tightest(shares, 8, mechanisms.FixedSize(4, 4, 1), 1e-2)
+        assert claim.method == "rdp"
+
+    def test_one_coordinate_is_a_sampled_gaussian(self):
+        """By integration: kept and joined with 0.35 / 2, at 0.9 / (0.35 0.8)."""
+        masked = mechanisms.LinfCsgm(4, 1.0, 0.8, keep_fraction=0.35, linf_ratio=0.9)
+        claim = claims.tightest(masked, 1, self.POPULATION, 1e-2)
+        assert claim.method == "one-coordinate exact-gaussian"
+        assert claim.relation == "add_or_remove"
+        shift, joins = 0.9 / (0.35 * 0.8), 0.35 / 2
+        x = np.linspace(-12, 12 + shift, 2_000_001)
+        absent = stats.norm.pdf(x)
+        present = (1 - joins) * absent + joins * stats.norm.pdf(x - shift)
+        for one, other in ((present, absent), (absent, present)):
+            over = np.maximum(one - np.exp(claim.epsilon) * other, 0)
+            delta = np.sum(over) * (x[1] - x[0])
+            assert delta <= 1e-2 * (1 + 1e-6)
+        over = np.maximum(present - np.exp(claim.epsilon) * absent, 0)
+        assert np.sum(over) * (x[1] - x[0]) == pytest.approx(1e-2, rel=1e-3)
+
+    def test_two_coordinates_are_not(self):
+        masked = mechanisms.LinfCsgm(4, 1.0, 0.8, keep_fraction=0.35, linf_ratio=0.9)
+        claim = claims.tightest(masked, 2, self.POPULATION, 1e-2)
+        assert not claim.method.startswith(claims.ONE_COORDINATE)

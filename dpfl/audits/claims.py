@@ -1,0 +1,75 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""The tightest epsilon that is proven of a run, with which an audit compares.
+
+A bound found from below says most of a mechanism where the claim is not loose itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import attr
+import dp_accounting
+
+from dpfl import accounting, mechanisms
+from dpfl.accounting import calibration
+
+ONE_COORDINATE = "one-coordinate "
+"""Before the method of a claim for which the mask of one coordinate is a client's."""
+
+
+def tightest(
+    mechanism: Any,
+    dimension: int,
+    participation: mechanisms.Participation,
+    delta: float,
+) -> accounting.PrivacyReport:
+    """Returns the least epsilon of a run by any accountant that serves it, by name.
+
+    Args:
+      mechanism: Its numbers.
+      dimension: d.
+      participation: How cohorts are chosen.
+      delta: At which epsilon is claimed.
+
+    Returns:
+      The least of what `accounting.epsilon` finds by its methods "auto" and "tight",
+      and of `_one_coordinate`; for the relation that the run reports.
+    """
+    event = mechanism.dp_event(dimension, participation)
+    reported = accounting.epsilon(event, delta)
+    found = [reported]
+    try:
+        found.append(accounting.epsilon(event, delta, method="tight"))
+    except calibration.UnsupportedMethodError:
+        pass
+    exact = _one_coordinate(mechanism, dimension, participation)
+    if exact is not None:
+        report = accounting.epsilon(exact, delta)
+        method = ONE_COORDINATE + report.method
+        found.append(attr.evolve(report, method=method, relation=reported.relation))
+    return min(found, key=lambda report: report.epsilon)
+
+
+def _one_coordinate(
+    mechanism: Any, dimension: int, participation: mechanisms.Participation
+) -> Optional[dp_accounting.DpEvent]:
+    """Returns what one round of a sparsified vector of a single coordinate exactly is.
+
+    The coordinate is in the sum if its client joins and keeps it, so that the release
+    is a Gaussian's, sampled with the product of both probabilities. A shorter one is a
+    post-processing of the longest: shrink the output, and add noise.
+    """
+    kinds = mechanisms.L2Csgm, mechanisms.LinfCsgm
+    if type(mechanism) not in kinds or participation.rounds != 1:
+        return None
+    if mechanism.rotated_dimension(dimension) != 1:
+        return None
+    longest = mechanism.resolved_linf_ratio(dimension)
+    multiplier = mechanism.noise_multiplier * mechanism.keep_fraction / longest
+    joins = participation.sampling_probability * mechanism.keep_fraction
+    return dp_accounting.PoissonSampledDpEvent(
+        joins, dp_accounting.GaussianDpEvent(multiplier)
+    )
