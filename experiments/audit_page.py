@@ -12,8 +12,6 @@ import collections
 import csv
 from collections.abc import Iterable, Mapping, Sequence
 
-from . import cli
-
 Line = Mapping[str, str]
 
 _EPSILON = (
@@ -36,6 +34,11 @@ def read(path: str) -> list[Line]:
     """Returns the lines of a CSV file of `dpfl-audit`."""
     with open(path, encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
+
+
+def page(lines: Sequence[Line]) -> str:
+    """Returns all tables."""
+    return "\n\n".join(make(lines) for make in (epsilons, tails, verdicts))
 
 
 def epsilons(lines: Iterable[Line]) -> str:
@@ -94,15 +97,3 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(
         f"| {' | '.join(cells)} |".replace("|  |", "| |") for cells in lines
     )
-
-
-def main(argv: Sequence[str]) -> None:
-    """Prints all tables."""
-    if len(argv) != 2:
-        raise ValueError(f"there must be one path of a CSV file, found {argv[1:]!r}")
-    lines = read(argv[1])
-    print("\n\n".join(make(lines) for make in (epsilons, tails, verdicts)))
-
-
-if __name__ == "__main__":
-    cli.run(main)
