@@ -26,6 +26,10 @@ class Run(enum.Enum):
     EPOCH_ORDER = "epoch"
     # Which round of an epoch each client is in, where each draws one by itself.
     SLOT = "slot"
+    # Which group or window each client is dealt into for the whole run, and in which
+    # order those of a window are.
+    GROUP = "group"
+    WINDOW_ORDER = "window"
     # What each client's masks, rounding and noise come from; nobody else is told.
     CLIENT = "client"
 

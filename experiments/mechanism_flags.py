@@ -16,9 +16,10 @@ from typing import Any
 from absl import flags
 
 from dpfl import fields, mechanisms
-from dpfl.mechanisms import Mechanism
+from dpfl.mechanisms import Mechanism, noise_stream
 from dpfl.mechanisms import build as mechanism_build
 from dpfl.mechanisms.build import field_types
+from dpfl.mechanisms.participation import WITH_EPOCHS
 
 _DEFINE: dict[type, Callable[..., Any]] = {
     bool: flags.DEFINE_bool,
@@ -27,7 +28,9 @@ _DEFINE: dict[type, Callable[..., Any]] = {
     str: flags.DEFINE_string,
 }
 # Those of `--participation` that take `--rounds_per_epoch`, whatever the mechanism.
-EPOCH_PARTICIPATIONS = (mechanisms.OncePerEpoch.name, mechanisms.RandomSlot.name)
+EPOCH_PARTICIPATIONS = WITH_EPOCHS
+# A field for which every command has a flag of its own.
+_ROUNDS = "rounds"
 _NUMBERS: dict[type, Callable[[], Any]] = {
     int: flags.IntegerParser,
     float: flags.FloatParser,
@@ -77,6 +80,7 @@ def define(defaults: Mapping[str, Any], module_name: str) -> None:
             kinds.setdefault(field, kind)
             text, default = fields.help_text(own[field]), own[field].default
             users.setdefault(field, []).append((name, text, default))
+    del kinds[_ROUNDS]
     for field, kind in kinds.items():
         _defined.add(field)
         text = _rate_help(field) or fields.flag_help(users[field], configs())
@@ -106,8 +110,13 @@ def _rate_help(field: str) -> str:
 
 
 def given() -> dict[str, Any]:
-    """Returns the fields that the command line sets or `define` has a default of."""
+    """Returns the fields that the command line sets or `define` has a default of.
+
+    The rounds of the run are among them if a stream of noise lasts so long.
+    """
     values = {field: flags.FLAGS[field].value for field in sorted(_defined)}
+    if values["noise_stream"] == noise_stream.RUN:
+        values[_ROUNDS] = flags.FLAGS[_ROUNDS].value
     return {field: value for field, value in values.items() if value is not None}
 
 

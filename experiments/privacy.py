@@ -44,6 +44,7 @@ from dpfl.mechanisms import (
     remarks,
     rounding_fields,
 )
+from dpfl.mechanisms import participation as participation_lib
 from dpfl.mechanisms.comparison import Cost
 
 from . import (
@@ -106,7 +107,12 @@ _PARTICIPATION = flags.DEFINE_enum(
     sorted(mechanisms.PARTICIPATIONS),
     "poisson: each client joins each round with probability cohort_size / population; "
     "fixed: a client may be in every round; once_per_epoch: clients are shuffled; "
-    "random_slot: each client draws a round of every epoch in secret.",
+    "random_slot: each client draws a round of every epoch in secret; cyclic_poisson: "
+    "--min_separation groups take turns, and each client joins in its group's turn "
+    "with the probability that makes cohort_size expected.",
+)
+_MIN_SEPARATION = flags.DEFINE_integer(
+    "min_separation", None, participation_lib.MIN_SEPARATION_HELP
 )
 _POPULATION = flags.DEFINE_integer(
     "population", None, "Number of clients; by default cohort_size."
@@ -149,6 +155,7 @@ _CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
     "dimension": checks.integer,
     "population": checks.integer,
     "rounds": checks.integer,
+    "min_separation": checks.integer,
     "cohort_size": checks.integer,
     "clip_norm": checks.positive,
     "noise_multiplier": _check_noise_multiplier,
@@ -175,14 +182,13 @@ def _require(subcommand: str, *names: str) -> None:
 
 def _participation(cohort_size: int) -> Participation:
     population = _POPULATION.value or cohort_size
-    epoch = {}
-    if _PARTICIPATION.value in mechanism_flags.EPOCH_PARTICIPATIONS:
-        epoch = {"epoch_rounds": flags.FLAGS.rounds_per_epoch}
-    return mechanisms.PARTICIPATIONS[_PARTICIPATION.value](
-        population=population,
-        cohort_size=cohort_size,
-        rounds=_ROUNDS.value,
-        **epoch,
+    return participation_lib.build(
+        _PARTICIPATION.value,
+        population,
+        cohort_size,
+        _ROUNDS.value,
+        rounds_per_epoch=flags.FLAGS.rounds_per_epoch,
+        min_separation=_MIN_SEPARATION.value,
     )
 
 

@@ -50,7 +50,7 @@ _OUTPUT_DIR = flags.DEFINE_string(
 # As absl names the module of the flags above.
 _MODULE = sys.argv[0] if __name__ == "__main__" else __name__
 # Fields that the run itself fills in.
-_RUN_FIELDS = ("cohort_size", "noise_multiplier", "rounds_per_epoch")
+_RUN_FIELDS = ("cohort_size", "noise_multiplier", "rounds_per_epoch", "rounds")
 
 mechanism_flags.define({}, _MODULE)
 
@@ -157,7 +157,7 @@ def mechanism_options() -> dict[str, Any]:
         cli.refuse(name, "delta", "accountant")
     given = mechanism_flags.given()
     for field in given:
-        if field not in (*own, "cohort_size", "rounds_per_epoch"):
+        if field not in (*own, "cohort_size", "rounds_per_epoch", "rounds"):
             raise ValueError(f"--{field} has no meaning for {name}")
     return _without(given, *_RUN_FIELDS)
 

@@ -61,7 +61,7 @@ class Release:
         """
         found = config.factorization
         self.dimension = dimension
-        self._rounds = config.rounds_per_epoch
+        self._rounds = config.stream_rounds
         self._scale = config.stddev / config.noise_divisor
         self._momentum = found.workload.momentum
         self._rates = np.asarray(found.workload.rates, np.float32)

@@ -33,6 +33,7 @@ _SENT = {"others opposite": -1, "others silent": 0}
 _INDEPENDENT = (
     mechanisms.PARTICIPATIONS["poisson"],
     mechanisms.PARTICIPATIONS["random_slot"],
+    mechanisms.PARTICIPATIONS["cyclic_poisson"],
 )
 
 

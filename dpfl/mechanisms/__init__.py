@@ -18,6 +18,7 @@ from dpfl.mechanisms.mechanism import Mechanism, NoiseMechanism
 from dpfl.mechanisms.none import NoMechanism
 from dpfl.mechanisms.participation import (
     PARTICIPATIONS,
+    CyclicPoisson,
     FixedSize,
     OncePerEpoch,
     Participation,
@@ -32,6 +33,7 @@ __all__ = [
     "MECHANISMS",
     "PARTICIPATIONS",
     "Chosen",
+    "CyclicPoisson",
     "DistributedDiscreteGaussian",
     "DistributedSkellam",
     "Dome",

@@ -65,18 +65,16 @@ def required_fields(config: type[mechanism.Mechanism]) -> list[str]:
     ]
 
 
-def missing_fields(name: str, values: Collection[str]) -> list[str]:
+def missing_fields(name: str, values: Mapping[str, Any]) -> list[str]:
     """Returns the fields that `build` would miss.
 
     Args:
       name: Name of a mechanism.
-      values: Names of the fields that have values.
+      values: Values by field name.
     """
-    return [
-        field
-        for field in required_fields(config_class(name))
-        if field not in values and field not in RATE_FIELDS
-    ]
+    config = config_class(name)
+    known = {*config.filled_in(values), *values, *RATE_FIELDS}
+    return [field for field in required_fields(config) if field not in known]
 
 
 def accepted_fields(name: str) -> set[str]:
@@ -107,7 +105,8 @@ def build(name: str, values: Mapping[str, Any]) -> mechanism.Mechanism:
     if missing:
         raise ValueError(f"{missing[0]} must be given for {name}")
     own = {field.name for field in dataclasses.fields(config) if field.init}
-    chosen = {key: value for key, value in values.items() if key in own}
+    given = {**config.filled_in(values), **values}
+    chosen = {key: value for key, value in given.items() if key in own}
     _check_adaptive(chosen)
     return config(**{**chosen, **_rates(own, values)})
 

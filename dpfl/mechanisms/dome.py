@@ -15,7 +15,12 @@ from dpfl import accounting, checks
 from dpfl.accounting import adjacency, events
 from dpfl.fields import option, required
 from dpfl.mechanisms import distributed, mechanism
-from dpfl.mechanisms.participation import Participation, PoissonSampling, RandomSlot
+from dpfl.mechanisms.participation import (
+    CyclicPoisson,
+    Participation,
+    PoissonSampling,
+    RandomSlot,
+)
 from dpfl.mechanisms.rounding_fields import RoundingFields
 
 SKETCH_RULES = ("eigen", "qr")
@@ -147,7 +152,7 @@ class Dome(mechanism.NoiseMechanism):
         """See base class."""
         super().check(dimension, participation)
         self._check_dimension(dimension)
-        if isinstance(participation, (PoissonSampling, RandomSlot)):
+        if isinstance(participation, (PoissonSampling, RandomSlot, CyclicPoisson)):
             raise ValueError(
                 "participation must be once_per_epoch or fixed, since every client of "
                 f"a cohort adds its share of the noise, found {participation.name}"

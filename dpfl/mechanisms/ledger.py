@@ -215,7 +215,8 @@ class Ledger:
             mechanism, dimension, participation, delta, target_epsilon, method
         )
         self.rounds = 0
-        self._in_epoch: set[Hashable] = set()
+        # Clients of the last rounds, by round: of those they may not yet be back from.
+        self._recent: dict[int, frozenset[Hashable]] = {}
 
     @classmethod
     def of(cls, cost: RunCost) -> Ledger:
@@ -252,42 +253,61 @@ class Ledger:
         Raises:
           ValueError: If the round was not planned for, or is not within the budget, or
             a client is in it twice, or a second time in an epoch of `OncePerEpoch` or
-            `RandomSlot`.
+            `RandomSlot`, or sooner than `Participation.separation` allows.
             The ledger is then as it was.
         """
         self.check_room(self.rounds + 1)
         here = [] if participants is None else list(participants)
-        epoch = self.cost.participation.rounds_per_epoch
-        starts = epoch is not None and self.rounds % epoch == 0
-        before = set() if starts or epoch is None else self._in_epoch
-        seen = set(before)
+        chosen = self.cost.participation
+        begin = chosen.excluded_from(self.rounds)
+        recent = {r: who for r, who in self._recent.items() if r >= begin}
+        seen: set[Hashable] = set()
         for client in here:
-            if client in seen:
-                where = "epoch" if client in before else "round"
+            before = [r for r, who in recent.items() if client in who]
+            if before or client in seen:
+                where = self._shared_stretch(before[-1]) if before else "the round"
                 raise ValueError(
-                    f"participants must have each client once in the {where}, "
+                    f"participants must have each client once in {where}, "
                     f"found {client!r} again in round {self.rounds + 1}"
                 )
             seen.add(client)
+        self._recent = {**recent, self.rounds: frozenset(seen)}
         self.rounds += 1
-        self._in_epoch = seen
         return self.epsilon
 
-    def resume_at(self, rounds: int, participants: Iterable[Hashable] = ()) -> None:
+    def _shared_stretch(self, before: int) -> str:
+        """Returns what the round that comes has in common with an earlier one."""
+        chosen = self.cost.participation
+        epoch = chosen.rounds_per_epoch
+        if epoch is not None and before // epoch == self.rounds // epoch:
+            return "the epoch"
+        return f"any {chosen.separation} rounds"
+
+    def resume_at(
+        self, rounds: int, cohorts: Sequence[Iterable[Hashable]] = ()
+    ) -> None:
         """Counts rounds that were released before, such as by an earlier process.
 
         Args:
           rounds: How many in all; at least as many as are recorded.
-          participants: The clients that have taken part in the epoch that the last of
-            them is in; of use with `OncePerEpoch` and `RandomSlot` alone.
+          cohorts: The clients of the last of them, the newest last: of rounds from
+            `Participation.excluded_from` on, whose clients may not yet return.
 
         Raises:
-          ValueError: If it is less than what is recorded or more than what is planned.
+          ValueError: If it is less than what is recorded or more than what is planned,
+            or there are more cohorts than rounds.
         """
         checks.integer("rounds", rounds, self.rounds)
         self.check_room(rounds)
+        if len(cohorts) > rounds:
+            raise ValueError(
+                f"cohorts must be of at most {rounds} rounds, found {len(cohorts)}"
+            )
         self.rounds = rounds
-        self._in_epoch = set(participants)
+        first = rounds - len(cohorts)
+        self._recent = {
+            first + number: frozenset(cohort) for number, cohort in enumerate(cohorts)
+        }
 
     def report(self) -> accounting.PrivacyReport:
         """Returns the report of the rounds recorded, by the ledger's method."""

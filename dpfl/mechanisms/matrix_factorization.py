@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Matrix factorization (DP-FTRL): noise correlated over the rounds of an epoch."""
+"""Matrix factorization (DP-FTRL): noise correlated over rounds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import hashlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar, Optional
 
 import dp_accounting
@@ -17,9 +17,9 @@ import numpy as np
 
 from dpfl import accounting, checks, files
 from dpfl import factorization as fact
-from dpfl.fields import option, required
-from dpfl.mechanisms import mechanism
-from dpfl.mechanisms.participation import OncePerEpoch, Participation
+from dpfl.fields import option
+from dpfl.mechanisms import mechanism, noise_stream
+from dpfl.mechanisms.participation import Participation
 
 SCHEDULES: Mapping[str, type[fact.Schedule]] = {
     "constant": fact.ConstantRate,
@@ -40,21 +40,6 @@ _SIZES = ("matrix_bands", "matrix_rank", "matrix_buffers")
 
 
 @dataclasses.dataclass(frozen=True)
-class EpochFields:
-    """What a stream of noise cannot do without.
-
-    Attributes:
-      rounds_per_epoch: Rounds after which the noise starts afresh; those of an epoch of
-        the participation, in which a client takes part at most once.
-    """
-
-    rounds_per_epoch: int = required(
-        "Rounds of an epoch, in which a client takes part at most once; for any "
-        "mechanism if --participation has epochs."
-    )
-
-
-@dataclasses.dataclass(frozen=True)
 class MatrixFields:
     """Where the factorization A = B C comes from.
 
@@ -70,7 +55,7 @@ class MatrixFields:
       matrix_rank: Rank of the low-rank part of B ("band-low-rank").
       matrix_buffers: Buffers ("blt", "blt-rational").
       matrix_file: A file made by `dpfl.factorization.save`, in place of all of the
-        above; its matrix may have more rounds than the epoch.
+        above; its matrix may have more rounds than the epoch, or the run.
       matrix_cache: Directory in which factorizations are kept once computed.
     """
 
@@ -99,16 +84,19 @@ class MatrixFields:
         None, "Folder in which factorizations are kept once computed."
     )
 
-    def check_matrix(self, rounds_per_epoch: int) -> None:
-        """Raises ValueError or TypeError for the first field that will not do."""
-        checks.integer("rounds_per_epoch", rounds_per_epoch)
+    def check_matrix(self, rounds: int) -> None:
+        """Raises ValueError or TypeError for the first field that will not do.
+
+        Args:
+          rounds: Of a stream of noise.
+        """
         checks.choice("matrix_method", self.matrix_method, fact.METHODS)
         checks.real("matrix_momentum", self.matrix_momentum, at_least=0, below=1)
         checks.choice("matrix_schedule", self.matrix_schedule, SCHEDULES)
         if self.matrix_file is not None:
             self._check_nothing_beside_the_file()
         else:
-            self._check_sizes(rounds_per_epoch)
+            self._check_sizes(rounds)
 
     def _check_nothing_beside_the_file(self) -> None:
         """Raises ValueError if a file and a way to compute its like are both given."""
@@ -120,7 +108,7 @@ class MatrixFields:
                     f"found {value!r}"
                 )
 
-    def _check_sizes(self, rounds_per_epoch: int) -> None:
+    def _check_sizes(self, rounds: int) -> None:
         """Raises ValueError unless the method has its sizes, and no others."""
         wanted = _PARAMETERS.get(self.matrix_method, {})
         for name in _SIZES:
@@ -138,10 +126,10 @@ class MatrixFields:
                 )
         for name in ("matrix_bands", "matrix_rank"):
             value = getattr(self, name)
-            if value is not None and value > rounds_per_epoch:
+            if value is not None and value > rounds:
                 raise ValueError(
-                    f"{name} must be at most the {rounds_per_epoch} rounds of "
-                    f"an epoch, found {value}"
+                    f"{name} must be at most the {rounds} rounds of a stream, "
+                    f"found {value}"
                 )
 
     @property
@@ -152,39 +140,40 @@ class MatrixFields:
         path = files.input_path("matrix_file", self.matrix_file)
         return hashlib.sha256(path.read_bytes()).hexdigest()
 
-    def find_matrix(self, rounds_per_epoch: int) -> fact.Factorization:
+    def find_matrix(self, rounds: int, called: str) -> fact.Factorization:
         """Returns the factorization, loaded or computed at the first call.
 
+        Args:
+          rounds: Of a stream of noise.
+          called: The field that says so.
+
         Raises:
-          ValueError: If the matrix has fewer rounds than an epoch, or the file is
-            damaged or not there.
+          ValueError: If the matrix has fewer rounds, or the file is damaged or not
+            there.
         """
         if self.matrix_file is not None:
             files.input_path("matrix_file", self.matrix_file)
-            return _load(
-                self.matrix_file,
-                os.stat(self.matrix_file).st_mtime_ns,
-                rounds_per_epoch,
-            )
+            changed = os.stat(self.matrix_file).st_mtime_ns
+            return _load(self.matrix_file, changed, rounds)
         names = [field.name for field in dataclasses.fields(MatrixFields)]
         request = MatrixFields(**{name: getattr(self, name) for name in names})
-        return _compute(rounds_per_epoch, request)
+        return _compute(rounds, called, request)
 
 
 @functools.lru_cache(maxsize=8)
-def _load(path: str, changed: int, rounds_per_epoch: int) -> fact.Factorization:
+def _load(path: str, changed: int, rounds: int) -> fact.Factorization:
     del changed
     found = fact.load(path)
-    if found.rounds < rounds_per_epoch:
+    if found.rounds < rounds:
         raise ValueError(
-            f"matrix_file {path} must have at least the {rounds_per_epoch} rounds of "
-            f"an epoch, found {found.rounds}"
+            f"matrix_file {path} must have at least the {rounds} rounds of a stream, "
+            f"found {found.rounds}"
         )
     return found
 
 
 @functools.lru_cache(maxsize=8)
-def _compute(rounds: int, fields: MatrixFields) -> fact.Factorization:
+def _compute(rounds: int, called: str, fields: MatrixFields) -> fact.Factorization:
     workload = fact.Workload(
         rounds, fields.matrix_momentum, SCHEDULES[fields.matrix_schedule]()
     )
@@ -195,81 +184,12 @@ def _compute(rounds: int, fields: MatrixFields) -> fact.Factorization:
         if getattr(fields, name) is not None
     }
     names = {parameter: name for name, parameter in sizes.items()}
-    with checks.renaming({"rounds": "rounds_per_epoch", **names}):
+    with checks.renaming({"rounds": called, **names}):
         if fields.matrix_cache is None:
             return fact.compute(workload, fields.matrix_method, **params)
         files.output_folder("matrix_cache", fields.matrix_cache)
         cache = fact.Cache(fields.matrix_cache)
         return cache.get(workload, fields.matrix_method, **params)
-
-
-def check_stream(
-    rounds_per_epoch: int,
-    fields: MatrixFields,
-    participation: Participation,
-) -> None:
-    """Raises ValueError unless each client is in a stream of noise at most once."""
-    if not isinstance(participation, OncePerEpoch):
-        raise ValueError(
-            "participation must be 'once_per_epoch', since correlated noise is "
-            "accounted for one participation in each epoch, "
-            f"found {participation.name!r}"
-        )
-    if participation.rounds_per_epoch != rounds_per_epoch:
-        raise ValueError(
-            "rounds_per_epoch must be that of the participation, "
-            f"{participation.rounds_per_epoch}, found {rounds_per_epoch}"
-        )
-    if fields.matrix_file is not None:
-        fields.find_matrix(rounds_per_epoch)
-
-
-def stream_sensitivity(found: fact.Factorization, rounds: int) -> float:
-    """Returns the sensitivity of the first rows of a stream, each client in one row.
-
-    Args:
-      found: The factorization A = B C, perhaps of more rounds.
-      rounds: Rows of A G + B Z that are released.
-    """
-    return found.sensitivity(rounds=rounds).value
-
-
-def stream_event(
-    epoch_event: Callable[[float], dp_accounting.DpEvent],
-    found: fact.Factorization,
-    rounds_per_epoch: int,
-    participation: Participation,
-) -> dp_accounting.DpEvent:
-    """Returns the streams of a run: those of whole epochs, and what the last began.
-
-    Noise is in proportion to the sensitivity of an epoch's rows. Where only the first
-    r of them are released the sensitivity is theirs, and the noise over it is more.
-
-    Args:
-      epoch_event: Maps the noise of an epoch over what `noise_multiplier` asks for to
-        the release of an epoch.
-      found: The factorization A = B C.
-      rounds_per_epoch: Rounds of an epoch.
-      participation: For how many rounds.
-    """
-    epochs, rest = divmod(participation.rounds, rounds_per_epoch)
-    parts = []
-    if epochs:
-        parts.append(dp_accounting.SelfComposedDpEvent(epoch_event(1.0), epochs))
-    if rest:
-        more = stream_sensitivity(found, rounds_per_epoch)
-        more /= stream_sensitivity(found, rest)
-        parts.append(dp_accounting.SelfComposedDpEvent(epoch_event(more), 1))
-    return parts[0] if len(parts) == 1 else dp_accounting.ComposedDpEvent(tuple(parts))
-
-
-def check_whole_round(sampling_probability: float) -> None:
-    """Raises ValueError if clients are sampled: no amplification is proven."""
-    if sampling_probability != 1:
-        raise ValueError(
-            "sampling_probability must be 1 for correlated noise, "
-            f"found {sampling_probability}"
-        )
 
 
 def check_server_optimizer(
@@ -298,33 +218,72 @@ def sum_noise(found: fact.Factorization, rounds: int) -> np.ndarray:
 
 
 @dataclasses.dataclass(frozen=True)
-class MatrixFactorization(MatrixFields, mechanism.NoiseMechanism, EpochFields):
-    """Release of A G + B Z over an epoch (Denisov et al. 2022), A = B C.
+class StreamedMatrix(noise_stream.StreamFields, MatrixFields):
+    """The stream of noise of a mechanism: how long it lasts, and its factorization.
+
+    For classes with `noise_stream.EpochFields`, which stand before those of others.
+    """
+
+    name: ClassVar[str]
+
+    def check_streamed_matrix(self) -> None:
+        """Raises ValueError or TypeError for the first field that will not do."""
+        noise_stream.check_fields(self)
+        self.check_matrix(self.stream_rounds)
+
+    @property
+    def factorization(self) -> fact.Factorization:
+        """The factorization A = B C, computed at the first use."""
+        called = "rounds" if self.is_over_run else "rounds_per_epoch"
+        return self.find_matrix(self.stream_rounds, called)
+
+    @property
+    def matrix_sensitivity(self) -> float:
+        """max_j ||C[:, j]||, of what a stream releases of C."""
+        return noise_stream.stream_sensitivity(self.factorization, self.stream_rounds)
+
+    def check_participation(
+        self, participation: Participation, *, any_matrix: bool
+    ) -> None:
+        """Raises ValueError if the stream does not go with how clients are chosen.
+
+        Args:
+          participation: How clients are chosen.
+          any_matrix: See `noise_stream.check_stream`.
+        """
+        noise_stream.check_stream(self, participation, any_matrix=any_matrix)
+        if self.matrix_file is not None:
+            _ = self.factorization
+
+    def check_server_optimizer(self, name: str, momentum: Optional[float]) -> None:
+        """Raises ValueError if the server would apply the workload a second time."""
+        check_server_optimizer(self.factorization, name, momentum)
+
+
+@dataclasses.dataclass(frozen=True)
+class MatrixFactorization(
+    StreamedMatrix, mechanism.NoiseMechanism, noise_stream.EpochFields
+):
+    """Release of A G + B Z over an epoch, or a run (Denisov et al. 2022), A = B C.
 
     Row t of G is the sum of round t's clipped updates, Z has independent rows of
     N(0, sigma^2 I), and sigma = noise_multiplier clip_norm max_j ||C[:, j]||, of what
-    an epoch releases of C (`factorization.Factors.released_encoder`). The
+    a stream releases of C (`factorization.Factors.released_encoder`). The
     aggregator's result in round t is ((A G + B Z)_t - (A G + B Z)_{t-1}) / n, so that
     plain SGD on the server runs through the rows of A G + B Z. The stream starts afresh
-    each epoch.
+    each epoch, or never (`noise_stream`).
     """
 
     name: ClassVar[str] = "matrix_factorization"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.check_matrix(self.rounds_per_epoch)
-
-    @property
-    def factorization(self) -> fact.Factorization:
-        """The factorization A = B C, computed at the first use."""
-        return self.find_matrix(self.rounds_per_epoch)
+        self.check_streamed_matrix()
 
     @property
     def stddev(self) -> float:
         """sigma, the standard deviation of an entry of Z."""
-        sensitivity = stream_sensitivity(self.factorization, self.rounds_per_epoch)
-        return self.noise_multiplier * self.clip_norm * sensitivity
+        return self.noise_multiplier * self.clip_norm * self.matrix_sensitivity
 
     @property
     def noise_divisor(self) -> float:
@@ -334,29 +293,27 @@ class MatrixFactorization(MatrixFields, mechanism.NoiseMechanism, EpochFields):
     def check(self, dimension: int, participation: Participation) -> None:
         """See base class."""
         super().check(dimension, participation)
-        check_stream(self.rounds_per_epoch, self, participation)
-
-    def check_server_optimizer(self, name: str, momentum: Optional[float]) -> None:
-        """Raises ValueError if the server would apply the workload a second time."""
-        check_server_optimizer(self.factorization, name, momentum)
+        self.check_participation(participation, any_matrix=True)
 
     def round_dp_event(
         self, dimension: int, sampling_probability: float
     ) -> dp_accounting.DpEvent:
-        """Returns the release of a whole epoch, in which a client takes part once."""
-        check_whole_round(sampling_probability)
-        return self._epoch_event(1.0)
+        """Returns the release that a client's epoch, or its round of a run, is."""
+        return noise_stream.round_event(
+            self, self._release_event(1.0), sampling_probability
+        )
 
-    def _epoch_event(self, factor: float) -> dp_accounting.DpEvent:
-        return accounting.MatrixFactorizationDpEvent(self.noise_multiplier * factor)
+    def _release_event(self, factor: float) -> dp_accounting.DpEvent:
+        noise = self.noise_multiplier * factor
+        if self.is_over_run:
+            return dp_accounting.GaussianDpEvent(noise)
+        return accounting.MatrixFactorizationDpEvent(noise)
 
     def _run_event(
         self, dimension: int, participation: Participation
     ) -> dp_accounting.DpEvent:
-        """Returns the streams of all epochs; see `stream_event`."""
-        return stream_event(
-            self._epoch_event, self.factorization, self.rounds_per_epoch, participation
-        )
+        """Returns the streams of the run; see `noise_stream.run_event`."""
+        return noise_stream.run_event(self, self._release_event, participation)
 
     def uplink_bits(self, dimension: int) -> float:
         """Returns 32 bits for each parameter."""
@@ -368,7 +325,7 @@ class MatrixFactorization(MatrixFields, mechanism.NoiseMechanism, EpochFields):
         It is averaged over the rounds. The errors of rounds cancel in part; those of
         the iterates, which a factorization makes small, are `factorization.errors()`.
         """
-        rows = sum_noise(self.factorization, self.rounds_per_epoch)
+        rows = sum_noise(self.factorization, self.stream_rounds)
         return (
             dimension * (self.stddev / self.cohort_size) ** 2 * float(np.mean(rows**2))
         )

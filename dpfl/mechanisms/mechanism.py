@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+from collections.abc import Mapping
 from typing import Any, ClassVar, Optional, TypeVar
 
 import dp_accounting
@@ -66,6 +67,16 @@ class Mechanism(abc.ABC):
 
     def __post_init__(self) -> None:
         checks.integer("cohort_size", self.cohort_size, at_most=MOST_CLIENTS)
+
+    @classmethod
+    def filled_in(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the fields without a default that others make needless.
+
+        Args:
+          values: Values by field name, as given.
+        """
+        del values
+        return {}
 
     def with_noise_multiplier(self: _Self, noise_multiplier: float) -> _Self:
         """Returns the same mechanism with other noise, as calibration asks for."""

@@ -80,8 +80,28 @@ class Participation(abc.ABC):
 
     @property
     def rounds_per_epoch(self) -> Optional[int]:
-        """Rounds until the same client may return, None where that is not bounded."""
+        """Rounds of an epoch, in which nobody is twice; None where there is none."""
         return None
+
+    @property
+    def separation(self) -> int:
+        """The least distance of two rounds of one client; 1 is consecutive rounds."""
+        return 1
+
+    @property
+    def groups(self) -> int:
+        """Into how many groups clients are dealt for the whole run."""
+        return 1
+
+    def excluded_from(self, round_index: int) -> int:
+        """Returns the first round of those whose clients cannot be in this one.
+
+        All rounds from that one on have none of them; it never falls.
+
+        Args:
+          round_index: The round, from 0 on.
+        """
+        return max(0, round_index - self.separation + 1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,15 +190,121 @@ class InEpochs(Participation):
         """One round in each epoch begun."""
         return self.epochs
 
+    def excluded_from(self, round_index: int) -> int:
+        """See base class: at least all of the epoch."""
+        epoch_begins = round_index // self.rounds_per_epoch * self.rounds_per_epoch
+        return min(epoch_begins, super().excluded_from(round_index))
+
 
 @dataclasses.dataclass(frozen=True)
 class OncePerEpoch(InEpochs):
     """Clients are shuffled each epoch and taken n at a time, no client twice.
 
     The clients left over sit that epoch out.
+
+    Attributes:
+      min_separation: Least distance of two rounds of one client, across epochs too.
+        For more than 1, clients are dealt once into windows of `window` rounds each,
+        and shuffled within their own: every epoch has the same windows, so that at
+        least `rounds_per_epoch` - `window` + 1 rounds lie between. None is 1, a
+        shuffle of all.
     """
 
+    min_separation: Optional[int] = None
+
     name: ClassVar[str] = "once_per_epoch"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.min_separation is None:
+            return
+        checks.integer("min_separation", self.min_separation)
+        if self.min_separation > self.rounds_per_epoch:
+            raise ValueError(
+                f"min_separation must be at most the {self.rounds_per_epoch} rounds of "
+                f"an epoch of {self.population} clients, {self.cohort_size} a round, "
+                f"found {self.min_separation}"
+            )
+
+    @property
+    def separation(self) -> int:
+        """The least distance of two rounds of one client."""
+        return self.min_separation or 1
+
+    @property
+    def window(self) -> int:
+        """Rounds among which a client's place is shuffled in each epoch."""
+        return self.rounds_per_epoch - self.separation + 1
+
+    @property
+    def groups(self) -> int:
+        """Into how many windows clients are dealt for the whole run."""
+        return -(-self.rounds_per_epoch // self.window)
+
+
+@dataclasses.dataclass(frozen=True)
+class CyclicPoisson(Participation):
+    """Groups take turns, and who joins is drawn from the group whose turn it is.
+
+    Each client draws one of b groups by itself, once for the whole run; in round t each
+    client of group t modulo b joins independently with probability q' = n b / N, so
+    that n clients are expected. Rounds of one client are at least b apart, and each of
+    them is amplified by q' (Choquette-Choo et al. 2023, '(Amplified) Banded Matrix
+    Factorization'). With one group this is `PoissonSampling`, with N / n of them
+    everybody joins whenever it is the group's turn.
+
+    Attributes:
+      min_separation: b, the number of groups.
+    """
+
+    min_separation: int = 1
+
+    name: ClassVar[str] = "cyclic_poisson"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.integer("min_separation", self.min_separation)
+        most = self.population // self.cohort_size
+        if self.min_separation > most:
+            raise ValueError(
+                f"min_separation must be at most {most}, for a group of "
+                f"{self.population} / min_separation clients to have "
+                f"{self.cohort_size} a round, found {self.min_separation}"
+            )
+
+    @property
+    def sampling_probability(self) -> float:
+        """The q' of the amplification: of a client in a round of its group."""
+        return self.cohort_size * self.min_separation / self.population
+
+    @property
+    def varies_cohorts(self) -> bool:
+        """Whether not all clients are in every round: groups vary too."""
+        return self.cohort_size < self.population
+
+    @property
+    def relations(self) -> adjacency.Relations:
+        """Adding and removing: nobody's group or joining depends on who else is there.
+
+        Groups of one fixed size would not leave it: whoever is removed would move
+        somebody else to another group.
+        """
+        return events.TRUSTED_RELATIONS
+
+    @property
+    def max_participations(self) -> int:
+        """The rounds of the first group, ceil(T / b)."""
+        return -(-self.rounds // self.min_separation)
+
+    @property
+    def separation(self) -> int:
+        """The least distance of two rounds of one client, b."""
+        return self.min_separation
+
+    @property
+    def groups(self) -> int:
+        """b."""
+        return self.min_separation
 
 
 @dataclasses.dataclass(frozen=True)
@@ -232,5 +358,54 @@ _KINDS: tuple[type[Participation], ...] = (
     FixedSize,
     OncePerEpoch,
     RandomSlot,
+    CyclicPoisson,
 )
 PARTICIPATIONS = {kind.name: kind for kind in _KINDS}
+# Those that take epochs' lengths, and those whose rounds of one client are set apart.
+WITH_EPOCHS = tuple(kind.name for kind in _KINDS if issubclass(kind, InEpochs))
+WITH_SEPARATION = (OncePerEpoch.name, CyclicPoisson.name)
+MIN_SEPARATION_HELP = (
+    "Least number of rounds from one round of a client to its next: for "
+    f"{CyclicPoisson.name} the number of groups that take turns, for "
+    f"{OncePerEpoch.name} held by shuffling clients within windows of an epoch."
+)
+
+
+def build(
+    name: str,
+    population: int,
+    cohort_size: int,
+    rounds: int,
+    *,
+    rounds_per_epoch: Optional[int] = None,
+    min_separation: Optional[int] = None,
+) -> Participation:
+    """Returns a participation from what flags say.
+
+    Args:
+      name: A key of `PARTICIPATIONS`.
+      population: N.
+      cohort_size: n.
+      rounds: T.
+      rounds_per_epoch: Of a participation with epochs; has no effect on others, for
+        which a mechanism may have it.
+      min_separation: Of a participation in `WITH_SEPARATION`.
+
+    Raises:
+      ValueError: If there is no such participation, or it does not have a
+        `min_separation`, or wants one, or a number is out of range.
+    """
+    checks.choice("participation", name, PARTICIPATIONS)
+    more = {}
+    if name in WITH_EPOCHS:
+        more["epoch_rounds"] = rounds_per_epoch
+    if min_separation is not None:
+        if name not in WITH_SEPARATION:
+            raise ValueError(
+                "min_separation must be left out unless participation is "
+                f"{' or '.join(WITH_SEPARATION)}, found {min_separation}"
+            )
+        more["min_separation"] = min_separation
+    elif name == CyclicPoisson.name:
+        raise ValueError(f"min_separation must be given for participation {name}")
+    return PARTICIPATIONS[name](population, cohort_size, rounds, **more)

@@ -7,47 +7,39 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import ClassVar, Optional
+from typing import ClassVar
 
 import dp_accounting
 import numpy as np
 
 from dpfl import accounting
-from dpfl import factorization as fact
-from dpfl.mechanisms import csgm, matrix_factorization
+from dpfl.mechanisms import csgm, matrix_factorization, noise_stream
 from dpfl.mechanisms.participation import Participation
 
 
 @dataclasses.dataclass(frozen=True)
-class Sgmf(
-    matrix_factorization.MatrixFields, csgm.L2Csgm, matrix_factorization.EpochFields
-):
+class Sgmf(matrix_factorization.StreamedMatrix, csgm.L2Csgm, noise_stream.EpochFields):
     """SGMF (Chen et al. 2024, Algorithms 2 and 3, Theorem 5.1).
 
     The clients of `L2Csgm`, the noise of `MatrixFactorization`: row t of G is the sum
     of the masked rotated updates of round t, rotated back, Z has independent rows of
     N(0, sigma^2 I), sigma = noise_multiplier keep_fraction clip_norm max_j ||C[:, j]||,
-    of what an epoch releases of C, and A G + B Z is divided by n keep_fraction. So
+    of what a stream releases of C, and A G + B Z is divided by n keep_fraction. So
     equal `noise_multiplier` means equal noise on the iterates as with
-    `MatrixFactorization`.
+    `MatrixFactorization`. Over a whole run C has at most as many diagonals as lie
+    between the rounds of a client.
     """
 
     name: ClassVar[str] = "sgmf"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.check_matrix(self.rounds_per_epoch)
-
-    @property
-    def factorization(self) -> fact.Factorization:
-        """The factorization A = B C, computed at the first use."""
-        return self.find_matrix(self.rounds_per_epoch)
+        self.check_streamed_matrix()
 
     @property
     def stddev(self) -> float:
         """sigma, the standard deviation of an entry of Z."""
-        found, rounds = self.factorization, self.rounds_per_epoch
-        return super().stddev * matrix_factorization.stream_sensitivity(found, rounds)
+        return super().stddev * self.matrix_sensitivity
 
     @property
     def noise_divisor(self) -> float:
@@ -57,21 +49,21 @@ class Sgmf(
     def check(self, dimension: int, participation: Participation) -> None:
         """See base class."""
         super().check(dimension, participation)
-        matrix_factorization.check_stream(self.rounds_per_epoch, self, participation)
-
-    def check_server_optimizer(self, name: str, momentum: Optional[float]) -> None:
-        """Raises ValueError if the server would apply the workload a second time."""
-        matrix_factorization.check_server_optimizer(self.factorization, name, momentum)
+        self.check_participation(participation, any_matrix=False)
 
     def round_dp_event(
         self, dimension: int, sampling_probability: float
     ) -> dp_accounting.DpEvent:
-        """Returns the release of a whole epoch, in which a client takes part once."""
-        matrix_factorization.check_whole_round(sampling_probability)
-        return self._epoch_event(dimension, 1.0)
+        """Returns the release that a client's epoch, or its round of a run, is."""
+        return noise_stream.round_event(
+            self, self._release_event(dimension, 1.0), sampling_probability
+        )
 
-    def _epoch_event(self, dimension: int, factor: float) -> dp_accounting.DpEvent:
-        return accounting.SparsifiedMatrixFactorizationDpEvent(
+    def _release_event(self, dimension: int, factor: float) -> dp_accounting.DpEvent:
+        kind = accounting.SparsifiedMatrixFactorizationDpEvent
+        if self.is_over_run:
+            kind = accounting.SparsifiedGaussianDpEvent
+        return kind(
             noise_multiplier=self.noise_multiplier * factor,
             keep_fraction=self.keep_fraction,
             linf_ratio=self.resolved_linf_ratio(dimension),
@@ -81,18 +73,14 @@ class Sgmf(
     def _run_event(
         self, dimension: int, participation: Participation
     ) -> dp_accounting.DpEvent:
-        """Returns the streams of all epochs; see `stream_event`."""
-        return matrix_factorization.stream_event(
-            functools.partial(self._epoch_event, dimension),
-            self.factorization,
-            self.rounds_per_epoch,
-            participation,
-        )
+        """Returns the streams of the run; see `noise_stream.run_event`."""
+        release = functools.partial(self._release_event, dimension)
+        return noise_stream.run_event(self, release, participation)
 
     def mean_squared_error(self, dimension: int) -> float:
         """Returns the error of `MatrixFactorization` and of the masks together."""
         gamma, n = self.keep_fraction, self.cohort_size
-        rows = matrix_factorization.sum_noise(self.factorization, self.rounds_per_epoch)
+        rows = matrix_factorization.sum_noise(self.factorization, self.stream_rounds)
         noise = dimension * (self.stddev / self.noise_divisor) ** 2
         masks = (1 - gamma) / gamma * self.clip_norm**2 / n
         return noise * float(

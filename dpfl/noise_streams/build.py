@@ -11,11 +11,9 @@ from typing import Any, Optional
 import numpy as np
 
 from dpfl import factorization as fact
+from dpfl.mechanisms import noise_stream
 from dpfl.noise_streams import banded, blt, dense, structured, tree
 from dpfl.noise_streams import stream as stream_lib
-
-# A recurrence over more bands than this costs more than a dense block.
-_MOST_BANDS = 128
 
 
 def build_stream(
@@ -92,7 +90,7 @@ def _toeplitz(
     factorization: Any, dimension: int, normals: stream_lib.Normals, **options: Any
 ) -> stream_lib.NoiseStream:
     factors = factorization.factors
-    if factors.bands > _MOST_BANDS:
+    if noise_stream.kept_rows(factorization) is None:
         return _dense(factorization, dimension, normals, **options)
     columns = np.tile(factors.c[: factors.bands], (factors.rounds, 1))
     rows = banded.rows_of_columns(columns)
@@ -103,7 +101,7 @@ def _banded(
     factorization: Any, dimension: int, normals: stream_lib.Normals, **options: Any
 ) -> stream_lib.NoiseStream:
     columns = factorization.factors.diagonals
-    if columns.shape[1] > _MOST_BANDS:
+    if noise_stream.kept_rows(factorization) is None:
         return _dense(factorization, dimension, normals, **options)
     rows = banded.rows_of_columns(columns)
     return banded.BandedStream(rows, dimension, normals=normals)

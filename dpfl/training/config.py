@@ -13,8 +13,9 @@ from typing import Any, Optional
 from dpfl import checks, mechanisms
 from dpfl.accounting.calibration import METHODS, METHODS_HELP
 from dpfl.fields import option
-from dpfl.mechanisms import Mechanism, build
-from dpfl.mechanisms.participation import MOST_CLIENTS
+from dpfl.mechanisms import Mechanism, build, noise_stream
+from dpfl.mechanisms import participation as participation_lib
+from dpfl.mechanisms.participation import MIN_SEPARATION_HELP, MOST_CLIENTS
 from dpfl.tasks import registry
 from dpfl.training import isolation, server_optimizers
 
@@ -57,6 +58,7 @@ _MOST_INTEGERS = {
     "cohort_size": MOST_CLIENTS,
     "rounds": _MOST_ROUNDS,
     "rounds_per_epoch": _MOST_ROUNDS,
+    "min_separation": _MOST_ROUNDS,
     "checkpoint_every": _MOST_ROUNDS,
     "keep_checkpoints": _MOST_ROUNDS,
     "eval_every": _MOST_ROUNDS,
@@ -83,13 +85,16 @@ class RunConfig:
       task_config: Its options.
       mechanism: Name of a mechanism.
       mechanism_options: Fields of its configuration, without `cohort_size`,
-        `noise_multiplier` and `rounds_per_epoch`.
+        `noise_multiplier`, `rounds_per_epoch` and `rounds`.
       output_dir: Where everything goes.
-      participation: "poisson", "fixed", "once_per_epoch" or "random_slot".
+      participation: "poisson", "fixed", "once_per_epoch", "random_slot" or
+        "cyclic_poisson".
       cohort_size: Expected clients in a round; by which sums are divided.
       rounds: Number of rounds.
       rounds_per_epoch: Rounds after which clients may return, for "once_per_epoch" and
         "random_slot"; None is as many as the clients suffice for.
+      min_separation: Least distance of two rounds of one client, for "once_per_epoch"
+        and "cyclic_poisson".
       client_lr: Learning rate of the clients' SGD.
       server_lr: Learning rate of the server's optimizer.
       server_momentum: Momentum of the server's SGD, or Adam's beta_1.
@@ -125,6 +130,7 @@ class RunConfig:
     cohort_size: Optional[int] = None
     rounds: Optional[int] = option(None, "Number of rounds.")
     rounds_per_epoch: Optional[int] = None
+    min_separation: Optional[int] = option(None, MIN_SEPARATION_HELP)
     client_lr: Optional[float] = option(None, "Learning rate of the clients' SGD.")
     server_lr: Optional[float] = option(None, "Learning rate of the server.")
     server_momentum: Optional[float] = option(
@@ -200,8 +206,8 @@ class RunConfig:
         """Returns the mechanism's configuration, with defaults for what was left out.
 
         Args:
-          **known: `cohort_size`, `clip_norm`, `noise_multiplier`, `rounds_per_epoch`;
-            those that the mechanism does not have are left out, and
+          **known: `cohort_size`, `clip_norm`, `noise_multiplier`, `rounds_per_epoch`,
+            `rounds`; those that the mechanism does not have are left out, and
             `mechanism_options` go before them.
 
         Raises:
@@ -210,29 +216,33 @@ class RunConfig:
         return build.build(self.mechanism, {**known, **self.mechanism_options})
 
     @property
-    def _needs_epochs(self) -> bool:
+    def streams_over_run(self) -> bool:
+        """Whether the mechanism has one stream of noise over all rounds."""
+        return self.mechanism_options.get("noise_stream") == noise_stream.RUN
+
+    @property
+    def _has_stream(self) -> bool:
         fields = dataclasses.fields(self.mechanism_class)
-        return any(field.name == "rounds_per_epoch" for field in fields)
+        return any(field.name == "noise_stream" for field in fields)
 
     def _check_participation(self) -> None:
         once = mechanisms.OncePerEpoch.name
-        if self.participation == once:
-            return
-        if self._needs_epochs:
+        needs_epochs = self._has_stream and not self.streams_over_run
+        if needs_epochs and self.participation != once:
             raise ValueError(
-                f"participation must be {once} for {self.mechanism}, "
-                f"found {self.participation}"
+                f"participation must be {once} for {self.mechanism} whose noise_stream "
+                f"is not {noise_stream.RUN}, found {self.participation}"
             )
-        slot = mechanisms.RandomSlot.name
-        if self.rounds_per_epoch is not None and self.participation != slot:
+        with_epochs = participation_lib.WITH_EPOCHS
+        if self.rounds_per_epoch is not None and self.participation not in with_epochs:
             raise ValueError(
                 "rounds_per_epoch must be left out unless participation is "
-                f"{once} or {slot}, found {self.rounds_per_epoch}"
+                f"{' or '.join(with_epochs)}, found {self.rounds_per_epoch}"
             )
 
     def _check_mechanism(self) -> None:
         """Refuses what can be refused before the task is loaded."""
-        if not self._needs_epochs:
+        if not self._has_stream:
             self.build_mechanism(
                 cohort_size=self.cohort_size or _ANY_COHORT,
                 clip_norm=1.0,

@@ -224,16 +224,13 @@ class Loop:
         self._record.rewind(found.info["marks"])
         self._record.append(progress.rows, progress.times)
         self._say(f"going on after round {found.round_index}")
-        self._ledger.resume_at(found.round_index, self._epoch_so_far(found.round_index))
+        self._ledger.resume_at(found.round_index, self._last_cohorts(found.round_index))
         return progress.recorded()
 
-    def _epoch_so_far(self, done: int) -> list[int]:
-        """Returns who has taken part in the epoch that the last round was in."""
-        length = self._plan.participation.rounds_per_epoch
-        if length is None or not done:
-            return []
-        begun = (done - 1) // length * length
-        return [client for r in range(begun, done) for client in self._cohort(r)]
+    def _last_cohorts(self, done: int) -> list[list[int]]:
+        """Returns the clients of the rounds that some may not yet be back from."""
+        begun = self._plan.participation.excluded_from(done)
+        return [self._cohort(r) for r in range(begun, done)]
 
     def _cohort(self, round_index: int) -> list[int]:
         chosen = selection.select_cohort(

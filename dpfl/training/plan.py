@@ -11,6 +11,7 @@ from typing import Any, Optional
 from dpfl import mechanisms
 from dpfl.mechanisms import Mechanism, Participation
 from dpfl.mechanisms import ledger as ledger_lib
+from dpfl.mechanisms import participation as participation_lib
 from dpfl.tasks import registry
 from dpfl.training import config as config_lib
 
@@ -152,15 +153,13 @@ def _with_defaults(config: config_lib.RunConfig, task: Any) -> config_lib.RunCon
 
 
 def _participation(config: config_lib.RunConfig, task: Any) -> Participation:
-    rule = mechanisms.PARTICIPATIONS[config.participation]
-    epoch = {}
-    if config.rounds_per_epoch is not None:
-        epoch = {"epoch_rounds": config.rounds_per_epoch}
-    return rule(
+    return participation_lib.build(
+        config.participation,
         task.population,
         _given("cohort_size", config.cohort_size),
         _given("rounds", config.rounds),
-        **epoch,
+        rounds_per_epoch=config.rounds_per_epoch,
+        min_separation=config.min_separation,
     )
 
 
@@ -173,6 +172,7 @@ def _chosen(
         clip_norm=task.defaults.clip_norm,
         noise_multiplier=config.noise_multiplier or 0.0,
         rounds_per_epoch=participation.rounds_per_epoch,
+        rounds=config.rounds if config.streams_over_run else None,
     )
     is_calibrated = config.noise_multiplier is None
     return mechanisms.chosen(

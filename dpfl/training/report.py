@@ -8,11 +8,11 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Optional
 
 import numpy as np
 
-from dpfl.mechanisms import remarks
+from dpfl.mechanisms import matrix_factorization, noise_stream, remarks
 from dpfl.training import plan as plan_lib
 from dpfl.training import provenance
 from dpfl.training import rows as rows_lib
@@ -29,12 +29,49 @@ def describe(plan: plan_lib.Plan) -> str:
         f"({32 * d / bits:.4g}-fold compression)",
         *(f"chosen: {sentence}" for sentence in plan.choices),
         f"participation {config.participation}: {config.cohort_size} clients a "
-        f"round, {config.rounds} rounds",
+        f"round, {config.rounds} rounds{_participation(plan)}",
+        *_stream(plan),
         f"privacy: {privacy_sentence(plan)}",
         *_remarks(plan, plan.cost.planned.epsilon),
         f"output: {config.output_dir}",
     ]
     return "\n".join(lines)
+
+
+def _participation(plan: plan_lib.Plan) -> str:
+    """Returns how often a client is in a round, where that is less than always."""
+    chosen = plan.participation
+    parts = []
+    if chosen.groups > 1:
+        parts.append(f"{chosen.groups} groups")
+    if chosen.max_participations < chosen.rounds:
+        parts.append(f"a client in at most {chosen.max_participations} rounds")
+    if chosen.separation > 1:
+        parts.append(f"at least {chosen.separation} rounds apart")
+    if chosen.groups > 1 and chosen.sampling_probability < 1:
+        parts.append(f"each with probability {chosen.sampling_probability:.4g}")
+    return "".join(f", {part}" for part in parts)
+
+
+def _stream(plan: plan_lib.Plan) -> list[str]:
+    """Returns a line on the stream of noise, if there is one."""
+    mechanism = plan.mechanism
+    if not isinstance(mechanism, matrix_factorization.StreamedMatrix):
+        return []
+    return [f"noise stream: {noise_stream.sentence(mechanism, plan.dimension)}"]
+
+
+def _stream_numbers(plan: plan_lib.Plan) -> Optional[dict[str, Any]]:
+    """Returns the numbers of the stream of noise, None if there is none."""
+    mechanism = plan.mechanism
+    if not isinstance(mechanism, matrix_factorization.StreamedMatrix):
+        return None
+    return {
+        "lasts": mechanism.noise_stream,
+        "rounds": mechanism.stream_rounds,
+        "bands": noise_stream.bands(mechanism.factorization),
+        "kept_bytes": noise_stream.kept_bytes(mechanism, plan.dimension),
+    }
 
 
 def privacy_sentence(plan: plan_lib.Plan) -> str:
@@ -78,6 +115,10 @@ def summary(plan: plan_lib.Plan, progress: Progress) -> dict[str, Any]:
         "relation": privacy.relation,
         "remarks": _remarks(plan, privacy.epsilon),
         "noise_multiplier": _noise_multiplier(plan),
+        "groups": plan.participation.groups,
+        "min_separation": plan.participation.separation,
+        "planned_participations": plan.participation.max_participations,
+        "noise_stream": _stream_numbers(plan),
         "max_participations": int(np.max(progress.participations, initial=0)),
         **rows_lib.bits_per_client(plan, progress.tally),
         "dimension": plan.dimension,

@@ -16,6 +16,7 @@ import numpy as np
 
 from dpfl import purposes
 from dpfl.mechanisms import (
+    CyclicPoisson,
     FixedSize,
     OncePerEpoch,
     Participation,
@@ -37,8 +38,8 @@ def select_cohort(
 
     Returns:
       Sorted int64 array of clients in [0, population), each at most once; of length
-      `cohort_size`, or of a random length, zero included, for Poisson sampling and
-      random slots.
+      `cohort_size`, or of a random length, zero included, for Poisson sampling, cyclic
+      or not, and random slots.
 
     Raises:
       TypeError: If there is no rule for this class of participation.
@@ -70,10 +71,38 @@ def _fixed_size(participation: Any, seed: int, round_index: int) -> np.ndarray:
 
 def _once_per_epoch(participation: Any, seed: int, round_index: int) -> np.ndarray:
     epoch, place = divmod(round_index, participation.rounds_per_epoch)
+    if participation.separation > 1:
+        return _of_window(participation, seed, epoch, place)
     generator = _generator(seed, purposes.Run.EPOCH_ORDER, epoch)
     order = generator.permutation(participation.population)
     start = place * participation.cohort_size
     return order[start : start + participation.cohort_size]
+
+
+def _of_window(participation: Any, seed: int, epoch: int, place: int) -> np.ndarray:
+    """Returns the clients of a place in an epoch, shuffled within its window alone.
+
+    A window has its share of the clients that are left over too.
+    """
+    length, population = participation.rounds_per_epoch, participation.population
+    first = place // participation.window * participation.window
+    last = min(first + participation.window, length)
+    dealt = _generator(seed, purposes.Run.GROUP, 0).permutation(population)
+    members = dealt[first * population // length : last * population // length]
+    begun = epoch * length + first
+    order = _generator(seed, purposes.Run.WINDOW_ORDER, begun).permutation(members)
+    start = (place - first) * participation.cohort_size
+    return order[start : start + participation.cohort_size]
+
+
+def _cyclic_poisson(participation: Any, seed: int, round_index: int) -> np.ndarray:
+    # One group leaves nothing to draw.
+    own = _generator(seed, purposes.Run.GROUP, 0)
+    groups = own.integers(participation.groups, size=participation.population)
+    turn = groups == round_index % participation.groups
+    generator = _generator(seed, purposes.Run.POISSON_COHORT, round_index)
+    draws = generator.random(participation.population)
+    return np.flatnonzero(turn & (draws < participation.sampling_probability))
 
 
 def _random_slot(participation: Any, seed: int, round_index: int) -> np.ndarray:
@@ -89,4 +118,5 @@ _RULES: dict[type, Callable[[Any, int, int], np.ndarray]] = {
     FixedSize: _fixed_size,
     OncePerEpoch: _once_per_epoch,
     RandomSlot: _random_slot,
+    CyclicPoisson: _cyclic_poisson,
 }

@@ -295,6 +295,37 @@ def test_the_feeders_noise_is_the_aggregators_own(tff_context, maker):
 
 
 @pytest.mark.parametrize("maker", MAKERS)
+def test_a_stream_over_the_run_goes_on_after_a_kill(tff_context, maker):
+    """Nine rounds as the training program feeds them: bit for bit, and one stream."""
+    config = MAKERS[maker](
+        **{"rounds_per_epoch": None, "noise_stream": "run", "rounds": 9},
+        **{"matrix_method": "banded", "matrix_bands": 4, "matrix_momentum": 0.5},
+    )
+
+    def begin():
+        factory, feed = build_fed(config, 20, seed=5)
+        return factory.create(value_type(20)), feed
+
+    def rounds(process, feed, state, numbers):
+        results = []
+        for number in numbers:
+            output = process.next(feed(state), vectors(20, number))
+            state = output.state
+            results.append(output.result)
+        return state, results
+
+    process, feed = begin()
+    _, expected = rounds(process, feed, process.initialize(), range(9))
+    process, feed = begin()
+    state, results = rounds(process, feed, process.initialize(), range(5))
+    seed = tf.constant(state["epoch_seed"])
+    process, feed = begin()
+    state, rest = rounds(process, feed, saved(state), range(5, 9))
+    np.testing.assert_array_equal(np.stack(results + rest), np.stack(expected))
+    assert list(state["epoch_seed"]) == seed.numpy().tolist()
+
+
+@pytest.mark.parametrize("maker", MAKERS)
 def test_a_training_program_holds_no_block_in_the_state(tff_context, maker):
     config = MAKERS[maker]()
     factory, feed = build_fed(config, 20, seed=5)
@@ -377,5 +408,5 @@ def test_federated_averaging(tff_context, maker):
 def test_a_short_file_is_refused_when_built(tmp_path):
     path = tmp_path / "short.npz"
     fact.save(fact.compute(fact.prefix_sum(4), "identity"), path)
-    with pytest.raises(ValueError, match="at least the 5 rounds of an epoch, found 4"):
+    with pytest.raises(ValueError, match="at least the 5 rounds of a stream, found 4"):
         build(matrix(matrix_file=str(path)))

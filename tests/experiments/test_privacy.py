@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from dpfl import accounting, mechanisms
+from tests.training import fakes
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -379,3 +380,33 @@ def test_exit_codes(tmp_path, do, code, words):
         assert words in done.stderr
     else:
         assert done.stderr == words
+
+
+@pytest.mark.parametrize("mechanism", ["matrix_factorization", "sgmf"])
+@pytest.mark.parametrize("participation", ["cyclic_poisson", "once_per_epoch"])
+def test_a_stream_over_a_run_costs_what_training_says(
+    monkeypatch, mechanism, participation
+):
+    """The same flags, with the population and the dimension of a task."""
+    options = {"noise_stream": "run", "matrix_method": "banded", "matrix_bands": 3}
+    plan = fakes.make_plan(
+        monkeypatch,
+        mechanism=mechanism,
+        participation=participation,
+        min_separation=3,
+        noise_multiplier=1.25,
+        mechanism_options=options,
+        accountant="auto",
+        delta=1e-4,
+    )
+    [row] = rows(
+        "epsilon",
+        *(f"--mechanism={mechanism}", f"--participation={participation}"),
+        *("--min_separation=3", "--noise_multiplier=1.25", "--delta=1e-4"),
+        *(f"--{name}={value}" for name, value in options.items()),
+        *(f"--population={fakes.POPULATION}", f"--dimension={fakes.DIMENSION}"),
+        *("--cohort_size=5", "--rounds=8"),
+    )
+    assert row["epsilon"] == plan.cost.planned.epsilon
+    assert row["accountant"] == plan.cost.planned.method
+    assert row["relation"] == plan.cost.planned.relation

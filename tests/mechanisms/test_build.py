@@ -26,7 +26,7 @@ class TestEach:
                 assert getattr(built, field) == value
 
     def test_names_each_value_that_is_missing(self, name):
-        for field in build.missing_fields(name, ()):
+        for field in build.missing_fields(name, {}):
             values = {key: value for key, value in EVERY.items() if key != field}
             assert build.missing_fields(name, values) == [field]
             with pytest.raises(ValueError, match=f"^{field} must be given for {name}$"):

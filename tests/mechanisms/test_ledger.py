@@ -139,6 +139,41 @@ def test_a_client_that_returns_too_early_is_refused():
         book.record_round(["client 7"])
 
 
+def test_a_client_of_another_group_is_refused_until_its_turn():
+    book = ledger.Ledger(gaussian(), D, mechanisms.CyclicPoisson(500, 50, 9, 3), 1e-3)
+    book.record_round(["a"])
+    for number in (2, 3):
+        with pytest.raises(
+            ValueError, match=f"once in any 3 rounds, found 'a' again in round {number}"
+        ):
+            book.record_round(["a"])
+        book.record_round(["b"] if number == 2 else [])
+    book.record_round(["a"])
+    book.resume_at(6, [["b"], ["c"]])
+    for client in "cb":
+        with pytest.raises(ValueError, match=f"found '{client}' again in round 7"):
+            book.record_round([client])
+    book.record_round(["a"])
+    book.record_round(["b"])
+    with pytest.raises(ValueError, match="at most 9 rounds, found 10"):
+        book.resume_at(9, [[]] * 10)
+
+
+def test_a_client_is_refused_across_epochs_that_are_set_apart():
+    """Epochs of four rounds, three rounds apart."""
+    participation = mechanisms.OncePerEpoch(200, 50, 12, min_separation=3)
+    book = ledger.Ledger(gaussian(), D, participation, 1e-3)
+    for clients in (["a"], [], ["b"], ["c"]):
+        book.record_round(clients)
+    for client in "bc":
+        with pytest.raises(ValueError, match="once in any 3 rounds, found"):
+            book.record_round([client])
+    book.record_round(["a"])
+    with pytest.raises(ValueError, match="once in the epoch, found 'a' again"):
+        book.record_round(["a"])
+    book.record_round(["b"])
+
+
 def test_under_sampling_a_client_may_come_in_every_round():
     book = ledger.Ledger(gaussian(), D, POISSON, 1e-3)
     book.record_round([1, 2])
@@ -150,7 +185,7 @@ def test_under_sampling_a_client_may_come_in_every_round():
 def test_a_ledger_goes_on_where_another_process_was():
     participation = mechanisms.OncePerEpoch(100, 50, 6)
     book = ledger.Ledger(gaussian(), D, participation, 1e-3)
-    book.resume_at(3, ["a"])
+    book.resume_at(3, [["a"]])
     assert book.epsilon == book.cost.epsilon_after(3)
     with pytest.raises(ValueError, match="found 'a' again in round 4"):
         book.record_round(["a"])

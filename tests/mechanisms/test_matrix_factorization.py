@@ -164,7 +164,7 @@ def test_a_file_may_have_more_rounds_than_the_epoch_and_not_fewer(tmp_path):
         config.check(100, EPOCHS)
         assert config.factorization.rounds == rounds
     config = matrix(matrix_file=str(tmp_path / "8.npz"))
-    with pytest.raises(ValueError, match="at least the 9 rounds of an epoch, found 8"):
+    with pytest.raises(ValueError, match="at least the 9 rounds of a stream, found 8"):
         config.check(100, EPOCHS)
     with pytest.raises(ValueError, match="matrix_file must be a file that can be read"):
         matrix(matrix_file=str(tmp_path / "none.npz")).check(100, EPOCHS)

@@ -16,6 +16,7 @@ PARTICIPATIONS = [
     mechanisms.FixedSize(100, 10, 35),
     mechanisms.OncePerEpoch(100, 10, 35),
     mechanisms.RandomSlot(100, 10, 35),
+    mechanisms.CyclicPoisson(100, 10, 35, 4),
 ]
 
 
@@ -28,7 +29,7 @@ def test_the_table_has_it_under_its_name(chosen):
 
 
 def test_only_an_epoch_says_when_a_client_may_return():
-    assert [p.rounds_per_epoch for p in PARTICIPATIONS] == [None, None, 10, 10]
+    assert [p.rounds_per_epoch for p in PARTICIPATIONS] == [None, None, 10, 10, None]
 
 
 def test_clients_left_over_sit_the_epoch_out():
@@ -38,7 +39,7 @@ def test_clients_left_over_sit_the_epoch_out():
 
 
 def test_poisson_amplifies_and_the_others_do_not():
-    poisson, fixed, epochs, _ = PARTICIPATIONS
+    poisson, fixed, epochs, *_ = PARTICIPATIONS
     assert poisson.sampling_probability == 0.1
     assert fixed.sampling_probability == epochs.sampling_probability == 1
     assert (poisson.max_participations, fixed.max_participations) == (35, 35)
@@ -150,3 +151,82 @@ class TestRandomSlot:
             ).dp_event(50, chosen)
         with pytest.raises(ValueError, match="once_per_epoch or fixed.*random_slot"):
             mechanisms.Dome(10, 1.0, 1.0, sketch_size=4).dp_event(50, chosen)
+
+
+class TestSeparation:
+    def test_cyclic_groups(self):
+        """35 rounds of four groups: the first three have nine turns, the last eight."""
+        chosen = mechanisms.CyclicPoisson(100, 10, 35, 4)
+        assert (chosen.groups, chosen.separation) == (4, 4)
+        assert chosen.sampling_probability == 0.4
+        assert chosen.max_participations == 9
+        assert chosen.first(33).max_participations == 9
+        assert chosen.first(32).max_participations == 8
+        assert chosen.relations[0] == accounting.Relation.ADD_OR_REMOVE_ONE
+        assert chosen.varies_cohorts
+        assert [chosen.excluded_from(r) for r in (0, 3, 4, 34)] == [0, 0, 1, 31]
+        whole = mechanisms.CyclicPoisson(100, 10, 35, 10)
+        assert whole.sampling_probability == 1
+
+    def test_windows_of_an_epoch(self):
+        chosen = mechanisms.OncePerEpoch(100, 10, 35, min_separation=7)
+        assert (chosen.separation, chosen.window, chosen.groups) == (7, 4, 3)
+        assert chosen.sampling_probability == 1 and chosen.max_participations == 4
+        assert chosen.relations == PARTICIPATIONS[2].relations
+        # All of the epoch, and the rounds before it that are too near.
+        assert [chosen.excluded_from(r) for r in (9, 10, 13, 16, 19)] == [
+            *(0, 4, 7, 10, 10)
+        ]
+        loose, fixed = (dataclasses.replace(chosen, min_separation=b) for b in (1, 10))
+        assert (loose.window, loose.groups) == (10, 1)
+        assert (fixed.window, fixed.groups) == (1, 10)
+        assert mechanisms.OncePerEpoch(100, 10, 35).separation == 1
+
+    @pytest.mark.parametrize(
+        ("kind", "separation", "message"),
+        [
+            (mechanisms.CyclicPoisson, 11, "^min_separation must be at most 10, .* 11"),
+            (mechanisms.CyclicPoisson, 0, "^min_separation must be .*found 0"),
+            (mechanisms.OncePerEpoch, 11, "at most the 10 rounds of an epoch .* 11$"),
+            (mechanisms.OncePerEpoch, 0, "^min_separation must be .*found 0"),
+        ],
+    )
+    def test_what_the_clients_do_not_suffice_for(self, kind, separation, message):
+        with pytest.raises(ValueError, match=message):
+            kind(109, 10, 35, min_separation=separation)
+
+    def test_every_mechanism_of_a_trusted_server_may_use_groups(self):
+        """Without a stream that is Poisson sampling of T / b rounds."""
+        cyclic, twice = mechanisms.CyclicPoisson(100, 10, 40, 2), 0.2
+        event = GAUSSIAN.dp_event(50, cyclic).event
+        assert event.count == 20 and event.event.sampling_probability == twice
+        with pytest.raises(ValueError, match="participation must be once_per_epoch or"):
+            mechanisms.Dome(10, 1.0, 1.0, sketch_size=4).dp_event(50, cyclic)
+
+
+class TestBuild:
+    @pytest.mark.parametrize("name", participation.PARTICIPATIONS)
+    def test_from_what_flags_say(self, name):
+        more = {}
+        if name in participation.WITH_EPOCHS:
+            more["rounds_per_epoch"] = 5
+        if name in participation.WITH_SEPARATION:
+            more["min_separation"] = 3
+        made = participation.build(name, 100, 10, 35, **more)
+        assert type(made) is participation.PARTICIPATIONS[name]
+        assert (made.population, made.cohort_size, made.rounds) == (100, 10, 35)
+        for field, value in more.items():
+            assert getattr(made, field) == value
+        assert made.separation == more.get("min_separation", 1)
+
+    @pytest.mark.parametrize(
+        ("name", "separation", "message"),
+        [
+            ("sometimes", None, "^participation must be .*found 'sometimes'"),
+            ("poisson", 2, "left out unless participation is once_per_epoch or cyclic"),
+            ("cyclic_poisson", None, "^min_separation must be given for participation"),
+        ],
+    )
+    def test_refusals(self, name, separation, message):
+        with pytest.raises(ValueError, match=message):
+            participation.build(name, 100, 10, 35, min_separation=separation)

@@ -31,7 +31,7 @@ def run(plan, store, process=None, said=None, record=None):
     return (*loop.run(), process, worker, record)
 
 
-def make_plan(monkeypatch, participation):
+def make_plan(monkeypatch, participation, **more):
     return fakes.make_plan(
         monkeypatch,
         participation=participation,
@@ -41,6 +41,7 @@ def make_plan(monkeypatch, participation):
         eval_every=4,
         checkpoint_every=4,
         round_deadline=7.0,
+        **more,
     )
 
 
@@ -100,9 +101,17 @@ def test_a_checkpoint_holds_the_rows_since_the_one_before(plan):
     ]
 
 
-@pytest.mark.parametrize("participation", ["once_per_epoch", "random_slot"])
-def test_going_on_changes_nothing(monkeypatch, participation):
-    plan = make_plan(monkeypatch, participation)
+@pytest.mark.parametrize(
+    ("participation", "more"),
+    [
+        ("once_per_epoch", {}),
+        ("once_per_epoch", {"min_separation": 3}),
+        ("random_slot", {}),
+        ("cyclic_poisson", {"min_separation": 3}),
+    ],
+)
+def test_going_on_changes_nothing(monkeypatch, participation, more):
+    plan = make_plan(monkeypatch, participation, **more)
     whole, expected, _, _, files = run(plan, fakes.FakeStore())
     store, said, record = fakes.FakeStore(), [], fakes.FakeRecord()
     with pytest.raises(RuntimeError, match="the worker is gone"):

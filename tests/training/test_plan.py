@@ -71,6 +71,42 @@ def test_random_slots_have_the_epochs_that_are_asked_for(monkeypatch):
     assert 0.99 < plan.cost.planned.epsilon / 4.0 <= 1
 
 
+@pytest.mark.parametrize("mechanism", ["matrix_factorization", "sgmf"])
+@pytest.mark.parametrize("participation", ["cyclic_poisson", "once_per_epoch"])
+def test_a_stream_over_the_run_has_the_runs_rounds(
+    monkeypatch, mechanism, participation
+):
+    plan = fakes.make_plan(
+        monkeypatch,
+        mechanism=mechanism,
+        participation=participation,
+        min_separation=3,
+        epsilon=4.0,
+        mechanism_options={
+            "noise_stream": "run",
+            "matrix_method": "banded",
+            "matrix_bands": 3,
+        },
+    )
+    stream = plan.mechanism
+    assert (stream.rounds, stream.stream_rounds) == (8, 8)
+    assert stream.factorization.factors.diagonals.shape == (8, 3)
+    assert plan.participation.separation == 3
+    assert 0.99 < plan.cost.planned.epsilon / 4.0 <= 1
+    # The run ends early, and the noise stays that of all eight rounds.
+    halved = fakes.make_plan(
+        monkeypatch,
+        mechanism=mechanism,
+        participation=participation,
+        min_separation=3,
+        epsilon=2.0,
+        noise_multiplier=stream.noise_multiplier,
+        mechanism_options=plan.config.mechanism_options,
+    )
+    assert 0 < halved.last_round < 8
+    assert halved.mechanism.stddev == stream.stddev
+
+
 def test_correlated_noise_has_the_participations_epochs(monkeypatch):
     plan = fakes.make_plan(
         monkeypatch,

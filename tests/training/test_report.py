@@ -56,6 +56,39 @@ def test_before_the_run(monkeypatch):
     assert lines[4] == "output: nowhere" and len(lines) == 5
 
 
+def test_a_stream_over_the_run_is_described(monkeypatch):
+    plan = fakes.make_plan(
+        monkeypatch,
+        mechanism="sgmf",
+        participation="cyclic_poisson",
+        min_separation=3,
+        noise_multiplier=8.0,
+        mechanism_options={
+            "noise_stream": "run",
+            "matrix_method": "toeplitz",
+            "matrix_bands": 2,
+            "keep_fraction": 0.5,
+        },
+    )
+    lines = report.describe(plan).split("\n")
+    assert lines[2] == (
+        "participation cyclic_poisson: 5 clients a round, 8 rounds, 3 groups, a client "
+        "in at most 3 rounds, at least 3 rounds apart, each with probability 0.75"
+    )
+    assert lines[3] == (
+        "noise stream: one over the whole run, 8 rounds and 2 diagonals; it keeps "
+        "0.0004 MB, 1 vectors"
+    )
+    assert "(add_or_remove)" in lines[4]
+    found = report.summary(plan, progress([row(1, None)]))
+    assert (found["groups"], found["min_separation"]) == (3, 3)
+    assert found["planned_participations"] == 3
+    assert found["relation"] == "add_or_remove"
+    assert found["noise_stream"] == {
+        **{"lasts": "run", "rounds": 8, "bands": 2, "kept_bytes": 400}
+    }
+
+
 def test_of_no_privacy_it_speaks_plainly(monkeypatch):
     plan = fakes.make_plan(monkeypatch, mechanism="none")
     assert "privacy: none (mechanism none); epsilon is infinite" in report.describe(

@@ -8,13 +8,29 @@ import numpy as np
 import pytest
 
 from dpfl import purposes
-from dpfl.mechanisms import FixedSize, OncePerEpoch, PoissonSampling, RandomSlot
+from dpfl.mechanisms import (
+    CyclicPoisson,
+    FixedSize,
+    OncePerEpoch,
+    PoissonSampling,
+    RandomSlot,
+)
 from dpfl.training import seeds, selection
 
 
-@pytest.mark.parametrize("rule", [PoissonSampling, FixedSize, OncePerEpoch, RandomSlot])
-def test_a_cohort_is_a_function_of_seed_and_round(rule):
-    participation = rule(50, 10, 100)
+@pytest.mark.parametrize(
+    "participation",
+    [
+        PoissonSampling(50, 10, 100),
+        FixedSize(50, 10, 100),
+        OncePerEpoch(50, 10, 100),
+        OncePerEpoch(50, 10, 100, min_separation=3),
+        RandomSlot(50, 10, 100),
+        CyclicPoisson(50, 10, 100, 3),
+    ],
+    ids=str,
+)
+def test_a_cohort_is_a_function_of_seed_and_round(participation):
     first = [selection.select_cohort(participation, 3, r) for r in range(20)]
     # In any order, as after a restart.
     for r in reversed(range(20)):
@@ -141,6 +157,7 @@ def test_the_seeds_of_runs_stay_what_they_are():
     """The first 126 bits of SHA-256, computed with another program."""
     assert {p.value for p in purposes.Run} == {
         *("aggregator", "model", "poisson", "fixed", "epoch", "slot", "client"),
+        *("group", "window"),
     }
     digest = "53f968347dc6a45bd6f9b2945e6bda16"
     assert seeds.derive_seed(7, purposes.Run.MECHANISM) == int(digest, 16) >> 2
@@ -179,3 +196,90 @@ def test_short_epochs_reshuffle_and_admit_nobody_twice():
     epochs = [np.concatenate(rounds[i : i + 3]) for i in range(0, 12, 3)]
     assert all(len(set(epoch)) == 6 for epoch in epochs)
     assert len({tuple(sorted(epoch)) for epoch in epochs}) > 1
+
+
+def cohorts(participation, seed=5):
+    return [
+        selection.select_cohort(participation, seed, t)
+        for t in range(participation.rounds)
+    ]
+
+
+def gaps(chosen):
+    """The distances of rounds of one client, for all clients and rounds."""
+    found, last = [], {}
+    for t, cohort in enumerate(chosen):
+        found += [t - last[client] for client in cohort.tolist() if client in last]
+        last.update(dict.fromkeys(cohort.tolist(), t))
+    return found
+
+
+@pytest.mark.parametrize(("population", "separation"), [(20, 3), (23, 4), (23, 5)])
+def test_windows_hold_the_separation(population, separation):
+    """Epochs of five rounds of four; three clients are left over in two cases."""
+    plan = OncePerEpoch(population, 4, 500, 5, separation)
+    chosen = cohorts(plan)
+    assert {len(cohort) for cohort in chosen} == {4}
+    found = gaps(chosen)
+    assert min(found) == separation
+    # Somebody is as late in the next epoch as can be, but nobody sits out for ever.
+    assert max(found) >= 10 - separation
+    for epoch in range(100):
+        assert len(set(np.concatenate(chosen[5 * epoch : 5 * epoch + 5]))) == 20
+    counts = np.bincount(np.concatenate(chosen), minlength=population)
+    assert counts.min() > 50 and (population > 20 or set(counts) == {100})
+    shuffled = {tuple(cohort) for cohort in chosen[4::5]}
+    assert (len(shuffled) == 1) == (separation == 5 and population == 20)
+
+
+def test_a_separation_of_one_is_the_shuffle_of_all():
+    for one, other in zip(
+        cohorts(OncePerEpoch(23, 5, 12)), cohorts(OncePerEpoch(23, 5, 12, None, 1))
+    ):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_groups_take_turns():
+    plan = CyclicPoisson(60, 5, 3000, 4)
+    chosen = cohorts(plan)
+    groups = [set(np.concatenate(chosen[g::4]).tolist()) for g in range(4)]
+    assert sum(map(len, groups)) == 60 == len(set.union(*groups))
+    # Each client drew its group: sizes differ.
+    assert len({len(group) for group in groups}) > 1
+    assert min(gaps(chosen)) == 4 and all(gap % 4 == 0 for gap in gaps(chosen))
+    # 750 turns of each client with probability 1/3: standard deviation 0.017.
+    counts = np.bincount(np.concatenate(chosen), minlength=60)
+    assert np.max(np.abs(counts / 750 - 1 / 3)) < 4.5 * 0.0172
+    # Groups of another seed are others.
+    assert groups != [
+        set(np.concatenate(cohorts(plan.first(400), 6)[g::4])) for g in range(4)
+    ]
+
+
+def test_each_client_draws_its_group_by_itself():
+    """Two of 40 are in the same of four groups in a quarter of the runs."""
+    together, sizes = 0, []
+    for seed in range(1200):
+        plan = CyclicPoisson(40, 10, 4, 4)
+        first, *_ = cohorts(plan, seed)
+        together += (0 in first) == (1 in first) and 0 in first
+        sizes.append(len(first))
+    # All of a group join, each client with 1/4: N q (1 - q) is 7.5.
+    assert abs(together / 1200 - 1 / 16) < 0.025
+    assert abs(np.mean(sizes) - 10) < 0.4 and abs(np.var(sizes) / 7.5 - 1) < 0.2
+
+
+def test_one_group_is_poisson_sampling():
+    for one, other in zip(
+        cohorts(CyclicPoisson(50, 10, 30)), cohorts(PoissonSampling(50, 10, 30))
+    ):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_groups_and_windows_stay_what_they_were():
+    """A new version must not change whom a seed chooses."""
+    found = [
+        selection.select_cohort(CyclicPoisson(100, 6, 40, 5), 7, 18).tolist(),
+        selection.select_cohort(OncePerEpoch(100, 6, 40, 8, 5), 7, 18).tolist(),
+    ]
+    assert found == [[1, 3, 16, 32, 40, 43, 90, 92], [17, 51, 73, 83, 86, 99]]

@@ -1,0 +1,251 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Streams over a whole run: their events against brute force, and their two ends."""
+
+import itertools
+
+import dp_accounting
+import numpy as np
+import pytest
+
+from dpfl import accounting, mechanisms
+from dpfl import factorization as fact
+from dpfl.mechanisms import build, ledger, noise_stream
+
+D = 10_000
+N, COHORT, ROUNDS = 64, 8, 48
+
+
+def matrix(**changes):
+    fields = {
+        **{"rounds_per_epoch": None, "cohort_size": COHORT, "clip_norm": 0.5},
+        **{"noise_multiplier": 1.5, "noise_stream": "run", "rounds": ROUNDS},
+        **{"matrix_method": "toeplitz"},
+    }
+    return mechanisms.MatrixFactorization(**{**fields, **changes})
+
+
+def sgmf(**changes):
+    fields = {
+        **{"rounds_per_epoch": None, "cohort_size": COHORT, "clip_norm": 0.5},
+        **{"noise_multiplier": 1.5, "noise_stream": "run", "rounds": ROUNDS},
+        **{"matrix_method": "toeplitz", "keep_fraction": 0.1, "linf_ratio": 0.05},
+    }
+    return mechanisms.Sgmf(**{**fields, **changes})
+
+
+MAKERS = {"matrix_factorization": matrix, "sgmf": sgmf}
+WITHOUT = {
+    "matrix_factorization": mechanisms.Gaussian(COHORT, 0.5, 1.5),
+    "sgmf": mechanisms.L2Csgm(COHORT, 0.5, 1.5, 0.1, linf_ratio=0.05),
+}
+
+
+def cyclic(groups, rounds=ROUNDS):
+    return mechanisms.CyclicPoisson(N, COHORT, rounds, groups)
+
+
+def once(separation=None, rounds=ROUNDS, epoch=None):
+    return mechanisms.OncePerEpoch(N, COHORT, rounds, epoch, separation)
+
+
+def epsilon(mechanism, participation, method="rdp"):
+    event = mechanism.dp_event(D, participation)
+    return accounting.epsilon(event, 1e-5, method=method).epsilon
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+class TestTwoEnds:
+    @pytest.mark.parametrize("method", ["rdp", "auto"])
+    def test_one_diagonal_is_independent_noise_with_poisson_sampling(
+        self, maker, method
+    ):
+        poisson = mechanisms.PoissonSampling(N, COHORT, ROUNDS)
+        expected = epsilon(WITHOUT[maker], poisson, method)
+        config = MAKERS[maker](matrix_bands=1)
+        for participation in (cyclic(1), poisson):
+            found = epsilon(config, participation, method)
+            assert found == pytest.approx(expected, rel=1e-9)
+        gamma = getattr(config, "keep_fraction", 1)
+        assert config.stddev == pytest.approx(1.5 * 0.5 * gamma)
+
+    def test_everybody_in_turn_is_a_stream_of_separated_rounds(self, maker):
+        """8 groups of 8: q' is 1, and epochs of 8 rounds are as private."""
+        whole, separated = cyclic(8), once(8)
+        assert whole.sampling_probability == 1
+        config = MAKERS[maker](matrix_bands=8)
+        found, expected = epsilon(config, whole), epsilon(config, separated)
+        assert found == pytest.approx(expected, rel=1e-12)
+        # Six rounds of each client: six epochs of a stream that restarts.
+        restarts = MAKERS[maker](
+            rounds_per_epoch=8, noise_stream="epoch", rounds=None, matrix_bands=8
+        )
+        assert found == pytest.approx(epsilon(restarts, once()), rel=1e-9)
+
+    def test_between_them_groups_cost_more_and_bands_nothing(self, maker):
+        costs = [epsilon(MAKERS[maker](matrix_bands=1), cyclic(b)) for b in (1, 2, 8)]
+        assert costs == sorted(costs) and costs[0] < 0.8 * costs[-1]
+        two = epsilon(MAKERS[maker](matrix_bands=2), cyclic(2))
+        assert two == pytest.approx(costs[1], rel=1e-12)
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+class TestEvent:
+    def test_numbers_are_the_participations(self, maker):
+        config = MAKERS[maker](matrix_bands=3)
+        event = config.dp_event(D, cyclic(4, rounds=46))
+        assert event.event.count == 12 and event.event.event.sampling_probability == 0.5
+        assert event.relations[0] == accounting.Relation.ADD_OR_REMOVE_ONE
+        # Epochs of eight rounds, the last one begun: six rounds of a client, and not
+        # the twelve that would fit at a distance of four.
+        event = config.dp_event(D, once(4, rounds=46))
+        assert event.event.count == 6
+        assert event.relations == (accounting.Relation.REPLACE_SPECIAL,)
+
+    def test_first_rounds_release_less_of_each_column(self, maker):
+        """One row of C, of which the sensitivity is its first entry."""
+        config = MAKERS[maker](matrix_bands=4)
+        column = config.factorization.factors.c
+        more = np.linalg.norm(column) / column[0]
+        assert more > 1.2
+        found = epsilon(config, cyclic(4, rounds=1))
+        noisier = config.with_noise_multiplier(config.noise_multiplier * more)
+        expected = epsilon(noisier, cyclic(4, rounds=4))
+        assert found == pytest.approx(expected, rel=1e-9)
+
+    def test_epsilon_never_falls(self, maker):
+        config = MAKERS[maker](matrix_bands=4)
+        for participation in (cyclic(4), once(4)):
+            cost = ledger.RunCost(config, D, participation, 1e-5, method="rdp")
+            spent = [cost.epsilon_after(r) for r in range(ROUNDS + 1)]
+            assert spent == sorted(spent)
+            assert spent[-1] == pytest.approx(epsilon(config, participation))
+
+    def test_a_round_is_sampled_and_an_epoch_is_not(self, maker):
+        event = MAKERS[maker](matrix_bands=1).round_dp_event(D, 0.25)
+        assert event.sampling_probability == 0.25
+        restarts = MAKERS[maker](
+            rounds_per_epoch=8, noise_stream="epoch", rounds=None, matrix_bands=8
+        )
+        with pytest.raises(ValueError, match="^sampling_probability must be 1 for cor"):
+            restarts.round_dp_event(D, 0.25)
+
+
+class TestAnyMatrix:
+    """Where rounds of a client share rows of C: the sensitivity of all together."""
+
+    @pytest.mark.parametrize("method", ["optimal", "toeplitz", "blt"])
+    def test_sensitivity_by_all_patterns(self, method):
+        buffers = {"matrix_buffers": 2} if method == "blt" else {}
+        config = matrix(rounds=6, matrix_method=method, **buffers)
+        encoder = config.factorization.factors.released_encoder(
+            config.factorization.workload
+        )
+        one = np.max(np.linalg.norm(encoder, axis=0))
+
+        def worst(patterns):
+            """Over vectors of all signs, in one dimension."""
+            return max(
+                np.linalg.norm(encoder[:, list(rounds)] @ signs)
+                for rounds in patterns
+                for signs in itertools.product([-1, 1], repeat=len(rounds))
+            )
+
+        pairs = [p for p in itertools.combinations(range(6), 2) if p[1] - p[0] >= 2]
+        cases = {
+            # Three rounds at a distance of two, of which some may be left out.
+            mechanisms.CyclicPoisson(6, 2, 6, 2): [(0, 2, 4), (1, 3, 5)],
+            # Two epochs of three rounds, at least two rounds from one to the other.
+            mechanisms.OncePerEpoch(6, 2, 6, 3, 2): pairs,
+        }
+        for participation, patterns in cases.items():
+            config = matrix(
+                **{"rounds": 6, "cohort_size": 2, "matrix_method": method, **buffers}
+            )
+            exact = accounting.gaussian_epsilon(1e-5, 1.5 * one / worst(patterns))
+            found = epsilon(config, participation, "auto")
+            assert exact * (1 - 1e-9) <= found <= 1.02 * exact
+
+    def test_it_is_not_amplified(self):
+        config = matrix(matrix_method="optimal")
+        sampled = config.dp_event(D, cyclic(2)).event
+        assert sampled.count == 1
+        assert isinstance(sampled.event, dp_accounting.GaussianDpEvent)
+
+    def test_not_for_masks(self):
+        with pytest.raises(
+            ValueError,
+            match="^min_separation must be at least the 48 diagonals of C for sgmf .*"
+            "found 4 for participation cyclic_poisson$",
+        ):
+            sgmf(matrix_method="optimal").dp_event(D, cyclic(4))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"noise_stream": "year"}, "^noise_stream must be .*found 'year'"),
+        ({"rounds": None}, "^rounds must be given for noise_stream 'run'"),
+        ({"rounds": 0}, "^rounds must be .*found 0"),
+        ({"matrix_bands": 49}, "^matrix_bands must be at most the 48 rounds"),
+        (
+            {"noise_stream": "epoch", "rounds_per_epoch": 8},
+            "^rounds must be left out for noise_stream 'epoch', found 48",
+        ),
+    ],
+)
+def test_bad_fields(changes, message):
+    with pytest.raises(ValueError, match=message):
+        matrix(**changes)
+
+
+@pytest.mark.parametrize(
+    ("participation", "message"),
+    [
+        (mechanisms.RandomSlot(N, COHORT, ROUNDS), "^participation must not be 'rand"),
+        (cyclic(4, rounds=49), "^rounds must be at least the 49 .*found 48"),
+        (once(3), "^min_separation must be at least the 4 diag.* found 3"),
+        (
+            mechanisms.PoissonSampling(N, COHORT, ROUNDS),
+            "^min_separation .*found 1 for",
+        ),
+    ],
+)
+def test_a_participation_that_will_not_do(participation, message):
+    with pytest.raises(ValueError, match=message):
+        sgmf(matrix_bands=4).dp_event(D, participation)
+
+
+def test_flags_need_no_epochs_for_a_run():
+    values = {"cohort_size": 8, "clip_norm": 1.0, "noise_multiplier": 1.0}
+    assert build.missing_fields("matrix_factorization", values) == ["rounds_per_epoch"]
+    run = {**values, "noise_stream": "run", "rounds": 12, "matrix_method": "identity"}
+    assert build.missing_fields("matrix_factorization", run) == []
+    made = build.build("matrix_factorization", run)
+    assert (made.rounds_per_epoch, made.stream_rounds) == (None, 12)
+
+
+class TestWhatItKeeps:
+    def test_diagonals_but_one(self):
+        for bands in (1, 2, 16):
+            config = matrix(matrix_bands=bands)
+            assert noise_stream.bands(config.factorization) == bands
+            assert noise_stream.kept_bytes(config, 100) == 400 * (bands - 1)
+        said = noise_stream.sentence(matrix(matrix_bands=16), 1_018_174)
+        assert said == (
+            "one over the whole run, 48 rounds and 16 diagonals; it keeps 61.09 MB, "
+            "15 vectors"
+        )
+
+    def test_many_diagonals_of_few_rounds_are_a_dense_matrix(self):
+        few, many = np.zeros(1100), np.zeros(2048)
+        few[:200], many[:200] = 1, 1
+        for column, kept in ((few, None), (many, 199)):
+            found = fact.Factorization(
+                workload=fact.prefix_sum(len(column)),
+                method="toeplitz",
+                params={},
+                factors=fact.ToeplitzFactors(column),
+            )
+            assert noise_stream.kept_rows(found) == kept
