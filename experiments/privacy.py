@@ -422,7 +422,7 @@ def _bits() -> list[Cost]:
 def _bands() -> list[privacy_bands.Row]:
     """Returns the points of the curve of error against bands: the subcommand bands."""
     cli.refuse("bands", "noise_multiplier", "mechanism", "widths", "equal")
-    cli.refuse("bands", "mean_squared_error", *build.RATE_FIELDS)
+    cli.refuse("bands", "mean_squared_error", "min_separation", *build.RATE_FIELDS)
     _require("bands", "epsilon")
     privacy_bands.check_used()
     return privacy_bands.found(_rates(), mechanism_flags.given())

@@ -134,12 +134,19 @@ SLOW = (
     "mechanisms/test_gaussian.py"
     "::test_a_count_that_leaves_room_for_less_noise_is_calibrated",
     "mechanisms/test_ledger.py::test_not_even_one_round",
+    "mechanisms/test_noise_stream.py::TestTwoEnds"
+    "::test_one_diagonal_is_independent_noise_with_poisson_sampling"
+    "[auto-matrix_factorization]",
     "mechanisms/test_remarks.py::test_fifty_is_not_remarked_on_and_more_is",
     "mechanisms/test_remarks.py"
     "::test_the_noise_that_it_names_meets_eight_and_hardly_less[mechanism0]",
     "mechanisms/test_remarks.py::test_where_no_noise_does_it_says_so",
     "mechanisms/test_secure_sums.py"
     "::test_the_exact_accountant_saves_bits_where_noise_is_about_a_step",
+    "training/test_plan.py::test_a_stream_over_the_run_has_the_runs_rounds"
+    "[cyclic_poisson-sgmf]",
+    "training/test_plan.py::test_a_stream_over_the_run_has_the_runs_rounds"
+    "[once_per_epoch-sgmf]",
     "noise_streams/test_streams.py::test_another_seed_and_another_row_are_independent",
     "noise_streams/test_streams.py::test_any_row_can_be_had_again_with_the_same_bits",
     "noise_streams/test_streams.py"

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Optional
 
 import dp_accounting
+import numpy as np
 
 from dpfl import checks
 from dpfl import factorization as fact
@@ -266,23 +267,41 @@ def run_event(
         return _epochs_event(config, release, participation)
     if bands(config.factorization) > participation.separation:
         return _dense_event(config, release, participation)
+    found, whole = config.factorization, config.stream_rounds
+    rounds, b = participation.rounds, participation.separation
+    longest = _longest_column(found, whole)
+    # A client that is in as many rounds as fit is in the last of them from here on.
+    last = _longest_column(found, rounds, (-(-rounds // b) - 1) * b)
     stream = banded_stream.banded_stream_event(
-        release(_more_noise(config, participation.rounds)),
-        rounds=participation.rounds,
-        bands=bands(config.factorization),
-        separation=participation.separation,
+        release(longest / _longest_column(found, rounds)),
+        rounds=rounds,
+        bands=bands(found),
+        separation=b,
         participations=participation.max_participations,
+        last_release=None if last == longest else release(longest / last),
         sampling_probability=participation.sampling_probability,
         independent_groups=participation.relations == events.TRUSTED_RELATIONS,
     )
     return stream.event
 
 
-def _more_noise(config: Any, rounds: int) -> float:
-    """Returns by how much the noise over the sensitivity of the first rows is more."""
-    found = config.factorization
-    whole = stream_sensitivity(found, config.stream_rounds)
-    return whole / stream_sensitivity(found, rounds)
+def _longest_column(found: fact.Factorization, rounds: int, first: int = 0) -> float:
+    """Returns the norm of the longest of some columns of C, as far as it is released.
+
+    Args:
+      found: The factorization A = B C.
+      rounds: Rows of A G + B Z that are released.
+      first: Columns from this one on count; 0 unless C has fewer diagonals than rows.
+    """
+    factors = found.factors
+    if isinstance(factors, fact.ToeplitzFactors):
+        return float(np.linalg.norm(factors.c[: rounds - first]))
+    if isinstance(factors, fact.BandedFactors):
+        columns = factors.diagonals[first:rounds]
+        left = rounds - np.arange(first, rounds)
+        released = np.arange(columns.shape[1]) < left[:, np.newaxis]
+        return float(np.max(np.linalg.norm(columns * released, axis=1)))
+    return stream_sensitivity(found, rounds)
 
 
 def _epochs_event(
@@ -298,8 +317,10 @@ def _epochs_event(
     if epochs:
         parts.append(dp_accounting.SelfComposedDpEvent(release(1.0), epochs))
     if rest:
-        more = release(_more_noise(config, rest))
-        parts.append(dp_accounting.SelfComposedDpEvent(more, 1))
+        found = config.factorization
+        more = stream_sensitivity(found, config.stream_rounds)
+        more /= stream_sensitivity(found, rest)
+        parts.append(dp_accounting.SelfComposedDpEvent(release(more), 1))
     return parts[0] if len(parts) == 1 else dp_accounting.ComposedDpEvent(tuple(parts))
 
 

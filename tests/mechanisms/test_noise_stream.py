@@ -93,7 +93,7 @@ class TestTwoEnds:
 @pytest.mark.parametrize("maker", MAKERS)
 class TestEvent:
     def test_numbers_are_the_participations(self, maker):
-        config = MAKERS[maker](matrix_bands=3)
+        config = MAKERS[maker](matrix_bands=2)
         event = config.dp_event(D, cyclic(4, rounds=46))
         assert event.event.count == 12 and event.event.event.sampling_probability == 0.5
         assert event.relations[0] == accounting.Relation.ADD_OR_REMOVE_ONE
@@ -114,9 +114,19 @@ class TestEvent:
         expected = epsilon(noisier, cyclic(4, rounds=4))
         assert found == pytest.approx(expected, rel=1e-9)
 
+    def test_the_last_round_releases_less_too(self, maker):
+        """45 rounds in groups of four: the first group's last is in one row alone."""
+        config = MAKERS[maker](matrix_bands=4)
+        column = config.factorization.factors.c
+        more = np.linalg.norm(column) / column[0]
+        whole, last = config.dp_event(D, cyclic(4, rounds=45)).event.events
+        assert whole.count == 11
+        ratio = last.event.noise_multiplier / whole.event.event.noise_multiplier
+        assert ratio == pytest.approx(more)
+
     def test_epsilon_never_falls(self, maker):
         config = MAKERS[maker](matrix_bands=4)
-        for participation in (cyclic(4), once(4)):
+        for participation in (cyclic(4), once(5)):
             cost = ledger.RunCost(config, D, participation, 1e-5, method="rdp")
             spent = [cost.epsilon_after(r) for r in range(ROUNDS + 1)]
             assert spent == sorted(spent)
@@ -130,6 +140,26 @@ class TestEvent:
         )
         with pytest.raises(ValueError, match="^sampling_probability must be 1 for cor"):
             restarts.round_dp_event(D, 0.25)
+
+
+@pytest.mark.parametrize("kind", ["toeplitz", "banded"])
+def test_columns_as_far_as_they_are_released(kind):
+    rng = np.random.default_rng(3)
+    factors = fact.ToeplitzFactors(np.array([*(1, 0.5, 0.7), *(0,) * 6]))
+    if kind == "banded":
+        factors = fact.BandedFactors(rng.uniform(0.1, 1, (9, 3)))
+    found = fact.Factorization(
+        workload=fact.prefix_sum(9), method=kind, params={}, factors=factors
+    )
+    encoder = found.encoder()
+    for rounds in range(1, 10):
+        for first in range(rounds):
+            norms = np.linalg.norm(encoder[:rounds, first:rounds], axis=0)
+            longest = noise_stream._longest_column(found, rounds, first)
+            assert longest == pytest.approx(max(norms), rel=1e-12)
+        released = found.sensitivity(rounds=rounds).value
+        longest = noise_stream._longest_column(found, rounds)
+        assert longest == pytest.approx(released, rel=1e-12)
 
 
 class TestAnyMatrix:
