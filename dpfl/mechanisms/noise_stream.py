@@ -17,12 +17,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Optional
 
 import dp_accounting
-import numpy as np
 
 from dpfl import checks
 from dpfl import factorization as fact
 from dpfl.accounting import banded_stream, events
-from dpfl.factorization import sensitivity
+from dpfl.factorization import diagonals, sensitivity
 from dpfl.fields import option, required
 from dpfl.mechanisms.participation import (
     CyclicPoisson,
@@ -33,11 +32,6 @@ from dpfl.mechanisms.participation import (
 
 EPOCH, RUN = "epoch", "run"
 NOISE_STREAMS = (EPOCH, RUN)
-
-# A recurrence over more diagonals than this, and over more than the rounds divided by
-# the second, costs more than blocks of a dense matrix: a row of those draws some
-# rounds / 60 rows of normals, and to draw a row costs as much as 30 to add.
-_MOST_BANDS, _ROUNDS_PER_BAND = 128, 8
 
 # From the noise over what `noise_multiplier` asks for to the event of a release.
 ReleaseEvent = Callable[[float], dp_accounting.DpEvent]
@@ -123,33 +117,6 @@ def stream_sensitivity(found: fact.Factorization, rounds: int) -> float:
     return found.sensitivity(rounds=rounds).value
 
 
-def bands(found: fact.Factorization) -> int:
-    """Returns h, the diagonals of C as far as its factors tell; T for other factors."""
-    factors = found.factors
-    if isinstance(factors, fact.ToeplitzFactors):
-        return factors.bands
-    if isinstance(factors, fact.BandedFactors):
-        return factors.diagonals.shape[1]
-    return found.rounds
-
-
-def kept_rows(found: fact.Factorization) -> Optional[int]:
-    """Returns how many rows of d floats a recurrence over C's diagonals remembers.
-
-    Args:
-      found: The factorization A = B C.
-
-    Returns:
-      h - 1; None if the stream is none of these: blocks of a dense matrix are cheaper
-      where there are too many diagonals.
-    """
-    if not isinstance(found.factors, (fact.ToeplitzFactors, fact.BandedFactors)):
-        return None
-    h = bands(found)
-    most = max(_MOST_BANDS, found.rounds // _ROUNDS_PER_BAND)
-    return h - 1 if h <= most else None
-
-
 def kept_bytes(config: Any, dimension: int) -> Optional[int]:
     """Returns what a stream remembers between rounds, as float32, where it is known.
 
@@ -157,7 +124,7 @@ def kept_bytes(config: Any, dimension: int) -> Optional[int]:
       config: The mechanism.
       dimension: Length d of the flattened model update.
     """
-    rows = kept_rows(config.factorization)
+    rows = diagonals.kept_rows(config.factorization)
     return None if rows is None else 4 * rows * dimension
 
 
@@ -169,7 +136,7 @@ def sentence(config: Any, dimension: int) -> str:
       dimension: Length d of the flattened model update.
     """
     lasts = "one over the whole run" if config.is_over_run else "one for each epoch"
-    h, found = bands(config.factorization), kept_bytes(config, dimension)
+    h, found = diagonals.bands(config.factorization), kept_bytes(config, dimension)
     text = f"{lasts}, {config.stream_rounds} rounds and {h} diagonals"
     if found is None:
         return text
@@ -200,7 +167,7 @@ def check_stream(
             f"rounds must be at least the {participation.rounds} of the participation, "
             f"found {config.stream_rounds}"
         )
-    h, b = bands(config.factorization), participation.separation
+    h, b = diagonals.bands(config.factorization), participation.separation
     if h > b and not any_matrix:
         raise ValueError(
             f"min_separation must be at least the {h} diagonals of C for {config.name} "
@@ -265,17 +232,17 @@ def run_event(
     """
     if not config.is_over_run:
         return _epochs_event(config, release, participation)
-    if bands(config.factorization) > participation.separation:
+    if diagonals.bands(config.factorization) > participation.separation:
         return _dense_event(config, release, participation)
     found, whole = config.factorization, config.stream_rounds
     rounds, b = participation.rounds, participation.separation
-    longest = _longest_column(found, whole)
+    longest = diagonals.longest_column(found, whole)
     # A client that is in as many rounds as fit is in the last of them from here on.
-    last = _longest_column(found, rounds, (-(-rounds // b) - 1) * b)
+    last = diagonals.longest_column(found, rounds, (-(-rounds // b) - 1) * b)
     stream = banded_stream.banded_stream_event(
-        release(longest / _longest_column(found, rounds)),
+        release(longest / diagonals.longest_column(found, rounds)),
         rounds=rounds,
-        bands=bands(found),
+        bands=diagonals.bands(found),
         separation=b,
         participations=participation.max_participations,
         last_release=None if last == longest else release(longest / last),
@@ -283,25 +250,6 @@ def run_event(
         independent_groups=participation.relations == events.TRUSTED_RELATIONS,
     )
     return stream.event
-
-
-def _longest_column(found: fact.Factorization, rounds: int, first: int = 0) -> float:
-    """Returns the norm of the longest of some columns of C, as far as it is released.
-
-    Args:
-      found: The factorization A = B C.
-      rounds: Rows of A G + B Z that are released.
-      first: Columns from this one on count; 0 unless C has fewer diagonals than rows.
-    """
-    factors = found.factors
-    if isinstance(factors, fact.ToeplitzFactors):
-        return float(np.linalg.norm(factors.c[: rounds - first]))
-    if isinstance(factors, fact.BandedFactors):
-        columns = factors.diagonals[first:rounds]
-        left = rounds - np.arange(first, rounds)
-        released = np.arange(columns.shape[1]) < left[:, np.newaxis]
-        return float(np.max(np.linalg.norm(columns * released, axis=1)))
-    return stream_sensitivity(found, rounds)
 
 
 def _epochs_event(

@@ -12,6 +12,7 @@ from typing import Any, Optional
 
 import numpy as np
 
+from dpfl.factorization import diagonals
 from dpfl.mechanisms import matrix_factorization, noise_stream, remarks
 from dpfl.training import plan as plan_lib
 from dpfl.training import provenance
@@ -69,7 +70,7 @@ def _stream_numbers(plan: plan_lib.Plan) -> Optional[dict[str, Any]]:
     return {
         "lasts": mechanism.noise_stream,
         "rounds": mechanism.stream_rounds,
-        "bands": noise_stream.bands(mechanism.factorization),
+        "bands": diagonals.bands(mechanism.factorization),
         "kept_bytes": noise_stream.kept_bytes(mechanism, plan.dimension),
     }
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dpfl import accounting, mechanisms
-from dpfl import factorization as fact
+from dpfl.factorization import diagonals
 from dpfl.mechanisms import build, ledger, noise_stream
 
 D = 10_000
@@ -142,26 +142,6 @@ class TestEvent:
             restarts.round_dp_event(D, 0.25)
 
 
-@pytest.mark.parametrize("kind", ["toeplitz", "banded"])
-def test_columns_as_far_as_they_are_released(kind):
-    rng = np.random.default_rng(3)
-    factors = fact.ToeplitzFactors(np.array([*(1, 0.5, 0.7), *(0,) * 6]))
-    if kind == "banded":
-        factors = fact.BandedFactors(rng.uniform(0.1, 1, (9, 3)))
-    found = fact.Factorization(
-        workload=fact.prefix_sum(9), method=kind, params={}, factors=factors
-    )
-    encoder = found.encoder()
-    for rounds in range(1, 10):
-        for first in range(rounds):
-            norms = np.linalg.norm(encoder[:rounds, first:rounds], axis=0)
-            longest = noise_stream._longest_column(found, rounds, first)
-            assert longest == pytest.approx(max(norms), rel=1e-12)
-        released = found.sensitivity(rounds=rounds).value
-        longest = noise_stream._longest_column(found, rounds)
-        assert longest == pytest.approx(released, rel=1e-12)
-
-
 class TestAnyMatrix:
     """Where rounds of a client share rows of C: the sensitivity of all together."""
 
@@ -260,22 +240,10 @@ class TestWhatItKeeps:
     def test_diagonals_but_one(self):
         for bands in (1, 2, 16):
             config = matrix(matrix_bands=bands)
-            assert noise_stream.bands(config.factorization) == bands
+            assert diagonals.bands(config.factorization) == bands
             assert noise_stream.kept_bytes(config, 100) == 400 * (bands - 1)
         said = noise_stream.sentence(matrix(matrix_bands=16), 1_018_174)
         assert said == (
             "one over the whole run, 48 rounds and 16 diagonals; it keeps 61.09 MB, "
             "15 vectors"
         )
-
-    def test_many_diagonals_of_few_rounds_are_a_dense_matrix(self):
-        few, many = np.zeros(1100), np.zeros(2048)
-        few[:200], many[:200] = 1, 1
-        for column, kept in ((few, None), (many, 199)):
-            found = fact.Factorization(
-                workload=fact.prefix_sum(len(column)),
-                method="toeplitz",
-                params={},
-                factors=fact.ToeplitzFactors(column),
-            )
-            assert noise_stream.kept_rows(found) == kept
