@@ -128,6 +128,21 @@ def kept_bytes(config: Any, dimension: int) -> Optional[int]:
     return None if rows is None else 4 * rows * dimension
 
 
+def numbers(config: Any, dimension: int) -> dict[str, Any]:
+    """Returns what a run's summary says of its streams.
+
+    Args:
+      config: The mechanism.
+      dimension: Length d of the flattened model update.
+    """
+    return {
+        "lasts": config.noise_stream,
+        "rounds": config.stream_rounds,
+        "bands": diagonals.bands(config.factorization),
+        "kept_bytes": kept_bytes(config, dimension),
+    }
+
+
 def sentence(config: Any, dimension: int) -> str:
     """Returns how long a mechanism's streams last, and what they keep.
 

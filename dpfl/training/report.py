@@ -12,7 +12,6 @@ from typing import Any, Optional
 
 import numpy as np
 
-from dpfl.factorization import diagonals
 from dpfl.mechanisms import matrix_factorization, noise_stream, remarks
 from dpfl.training import plan as plan_lib
 from dpfl.training import provenance
@@ -67,12 +66,7 @@ def _stream_numbers(plan: plan_lib.Plan) -> Optional[dict[str, Any]]:
     mechanism = plan.mechanism
     if not isinstance(mechanism, matrix_factorization.StreamedMatrix):
         return None
-    return {
-        "lasts": mechanism.noise_stream,
-        "rounds": mechanism.stream_rounds,
-        "bands": diagonals.bands(mechanism.factorization),
-        "kept_bytes": noise_stream.kept_bytes(mechanism, plan.dimension),
-    }
+    return noise_stream.numbers(mechanism, plan.dimension)
 
 
 def privacy_sentence(plan: plan_lib.Plan) -> str:
