@@ -138,6 +138,25 @@ class Codec(abc.ABC):
             self.zero, self.accumulate, self.merge, message_type, sums_type
         )
 
+    def group_reduction(self, total_type: tff.Type) -> reductions.GroupReduction:
+        """Returns how totals of groups of clients add up, as `reduction` does messages.
+
+        Args:
+          total_type: TFF type of what `residues` gives.
+
+        Returns:
+          A function, called inside a federated computation, from the totals at TFF's
+          clients, each of which stands for a group, to that of all at the server.
+        """
+        return reductions.open_group_sums(self.zero, self.merge, total_type)
+
+    def residues(self, total: Structure) -> Structure:
+        """Returns of a sum what the reduction opens of it: modulo 2^b where it is so.
+
+        Sums of residues, and residues of sums, have the same residues.
+        """
+        return total
+
     @abc.abstractmethod
     def zero(self) -> Structure:
         """Returns the sum of no messages."""
@@ -147,7 +166,7 @@ class Codec(abc.ABC):
         """Returns the sum with one more; a malformed message must not break it."""
 
     def merge(self, total: Structure, other: Structure) -> Structure:
-        """Returns the sum of two sums, from two workers."""
+        """Returns the sum of two sums, from two groups of clients or two workers."""
         return tf.nest.map_structure(tf.add, total, other)
 
     def release(
@@ -244,6 +263,14 @@ class OuterCodec(Codec):
     ) -> reductions.Reduction:
         """Returns that of the inner codec."""
         return self.inner.reduction(message_type, sums_type)
+
+    def group_reduction(self, total_type: tff.Type) -> reductions.GroupReduction:
+        """Returns that of the inner codec."""
+        return self.inner.group_reduction(total_type)
+
+    def residues(self, total: Structure) -> Structure:
+        """Returns those of the inner codec."""
+        return self.inner.residues(total)
 
     def zero(self) -> Structure:
         """Returns that of the inner codec."""

@@ -98,6 +98,9 @@ class IntegerCodec(Codec):
         kind, count_stddev = config.name_of_noise, 0.0
         if self._clip.adapts:
             count_stddev = config.local_count_stddev
+        self._moduli_bits = {"update": config.bits}
+        if self._clip.adapts:
+            self._moduli_bits["within"] = integer.CLIP_COUNT_BITS
         self._noise = noise.IntegerShares(kind, self._grid.local_stddev_steps)
         self._count_noise = noise.IntegerShares(kind, count_stddev)
 
@@ -194,10 +197,19 @@ class IntegerCodec(Codec):
     ) -> reductions.Reduction:
         """Returns the secure sum of residues; the plain sum of measurements."""
         del message_type, sums_type
-        moduli_bits = {"update": self._config.bits}
-        if self._clip.adapts:
-            moduli_bits["within"] = integer.CLIP_COUNT_BITS
-        return reductions.secure_sums(moduli_bits)
+        return reductions.secure_sums(self._moduli_bits)
+
+    def group_reduction(self, total_type: tff.Type) -> reductions.GroupReduction:
+        """Returns the secure sum of groups' residues."""
+        del total_type
+        return reductions.secure_group_sums(self._moduli_bits)
+
+    def residues(self, total: Fields) -> Fields:
+        """Returns those modulo 2^b."""
+        return collections.OrderedDict(
+            (name, integers.wrap(total[name], bits))
+            for name, bits in self._moduli_bits.items()
+        )
 
     def zero(self) -> Fields:
         """Returns int32 zeros."""

@@ -224,6 +224,23 @@ class DomeCodec(Codec):
 
         return reduce
 
+    def group_reduction(self, total_type: tff.Type) -> reductions.GroupReduction:
+        """Returns that of the k-vectors; a simulation adds up updates in the open."""
+        reduce_values = self._inner.group_reduction(total_type["values"])
+
+        def reduce(totals: tff.Value) -> tff.Value:
+            total = collections.OrderedDict(values=reduce_values(totals["values"]))
+            if self._config.measures_energy:
+                total["update"] = tff.federated_sum(totals["update"])
+            return tff.federated_zip(total)
+
+        return reduce
+
+    def residues(self, total: Any) -> Any:
+        """Returns those of the k-vectors' sum."""
+        values = self._inner.residues(total["values"])
+        return collections.OrderedDict(total, values=values)
+
     def zero(self) -> Any:
         """Returns that of the k-vectors, and float32[d] if energy is measured."""
         total = collections.OrderedDict(values=self._inner.zero())

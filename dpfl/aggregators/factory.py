@@ -9,23 +9,21 @@ computations whatever the mechanism:
   prepare (server) -> broadcast -> encode (each client) -> reduce -> finish (server)
 
 so that the compiled computation stays shallow: TFF's worker refuses computations nested
-more than about 50 deep, which a stack of wrapping factories reaches.
+more than about 50 deep, which a stack of wrapping factories reaches. A program that has
+computations of its own takes the same functions from `CodecFactory.steps`.
 """
 
 from __future__ import annotations
 
-import collections
-import secrets
 from collections.abc import Callable
 from typing import Any, Optional
 
-import tensorflow as tf
 import tensorflow_federated as tff
 
-from dpfl import purposes
-from dpfl.aggregators import measurements, misuse
+from dpfl.aggregators import misuse
 from dpfl.aggregators.codec import Codec
 from dpfl.aggregators.layout import Layout
+from dpfl.aggregators.steps import Steps
 from dpfl.vectors import randomness
 
 OUTPUTS = ("mean", "sum")
@@ -117,22 +115,25 @@ class CodecFactory(tff.aggregators.UnweightedAggregationFactory):
           RuntimeError: If the process needs a context that can sum securely, and
             TFF's current one cannot.
         """
-        layout = Layout(value_type)
-        misuse.check_output(self._output)
-        codec = self._make_codec(layout.dimension)
-        if self._output == "sum" and not codec.gives_mean:
-            raise ValueError(
-                "output must be 'mean' where what is released is not a mean, found "
-                f"'sum' for {type(codec).__name__}"
-            )
-        if codec.sums_securely and self._checks_context:
-            misuse.check_secure_sums()
-        initial = self._initial_state_computation(codec, layout)
+        steps = self.steps(value_type)
+
+        @tff.tensorflow.computation
+        def initial() -> Any:
+            return steps.initial_state()
+
         state_type = initial.type_signature.result
 
-        prepare = _prepare_computation(codec, state_type)
-        encode = _encode_computation(codec, layout, prepare.type_signature.result)
-        reduce = codec.reduction(*encode.type_signature.result)
+        @tff.tensorflow.computation(state_type)
+        def prepare(state: Any) -> Any:
+            return steps.prepare(state)
+
+        shared_type = prepare.type_signature.result
+
+        @tff.tensorflow.computation(value_type, shared_type)
+        def encode(value: Any, shared: Any) -> Any:
+            return steps.encode(value, shared)
+
+        reduce = steps.codec.reduction(*encode.type_signature.result)
 
         @tff.federated_computation
         def initialize() -> tff.Value:
@@ -147,14 +148,13 @@ class CodecFactory(tff.aggregators.UnweightedAggregationFactory):
                 encode, (value, tff.federated_broadcast(shared))
             )
             total = reduce(encoded)
-            finish = _finish_computation(
-                codec,
-                layout,
-                self._output,
-                state_type,
-                shared.type_signature.member,
-                total,
+
+            @tff.tensorflow.computation(
+                state_type, shared_type, total.type_signature.member
             )
+            def finish(state: Any, shared: Any, total: Any) -> Any:
+                return steps.finish(state, shared, *total)
+
             output = tff.federated_map(finish, (state, shared, total))
             return tff.templates.MeasuredProcessOutput(
                 output["state"], output["result"], output["measurements"]
@@ -162,125 +162,26 @@ class CodecFactory(tff.aggregators.UnweightedAggregationFactory):
 
         return tff.templates.AggregationProcess(initialize, next_fn)
 
-    def _initial_state_computation(
-        self, codec: Codec, layout: Layout
-    ) -> tff.Computation:
+    def steps(self, value_type: tff.Type) -> Steps:
+        """Returns the functions of which `create` makes the process, without TFF.
+
+        Raises:
+          TypeError: As `create`.
+          ValueError: As `create`.
+          RuntimeError: As `create`.
+        """
+        layout = Layout(value_type)
+        misuse.check_output(self._output)
+        codec = self._make_codec(layout.dimension)
+        if self._output == "sum" and not codec.gives_mean:
+            raise ValueError(
+                "output must be 'mean' where what is released is not a mean, found "
+                f"'sum' for {type(codec).__name__}"
+            )
+        if codec.sums_securely and self._checks_context:
+            misuse.check_secure_sums()
         fixed = None
         if self._seed is not None:
             identity = f"{self._identity}:{layout.dimension}:{layout.value_type}"
             fixed = randomness.seed_from_int(self._seed, identity)
-        # The words drawn here and those drawn by the worker are each enough alone.
-        entropy = [secrets.randbits(64) - (1 << 63) for _ in range(2)]
-
-        @tff.tensorflow.computation
-        def initial() -> Any:
-            if fixed is None:
-                seed = tf.bitwise.bitwise_xor(
-                    randomness.fresh_seed(), tf.constant(entropy, tf.int64)
-                )
-            else:
-                seed = tf.constant(fixed, tf.int64)
-            return collections.OrderedDict(
-                seed=seed, round=tf.constant(0, tf.int32), **codec.initial_state()
-            )
-
-        return initial
-
-
-def _prepare_computation(codec: Codec, state_type: tff.Type) -> tff.Computation:
-    """Returns the map from the state to what the clients and `finish` share."""
-
-    @tff.tensorflow.computation(state_type)
-    def prepare(state: Any) -> Any:
-        round_seed = randomness.fold_in(
-            state["seed"], state["round"], purposes.Round.BROADCAST
-        )
-        broadcast = codec.broadcast(_own_state(state), round_seed)
-        return collections.OrderedDict(
-            round_seed=round_seed,
-            expanded=codec.expand(broadcast),
-            downlink_bits=measurements.structure_bits(broadcast),
-        )
-
-    return prepare
-
-
-def _encode_computation(
-    codec: Codec, layout: Layout, shared_type: tff.Type
-) -> tff.Computation:
-    """Returns the map from a client's value to its message, and to scalars to sum."""
-
-    @tff.tensorflow.computation(layout.value_type, shared_type)
-    def encode(value: Any, shared: Any) -> Any:
-        update, own = layout.split(value)
-        client_seed = None
-        if codec.has_private_randomness:
-            client_seed = _client_seed(layout.identity, own, shared["round_seed"])
-        vector = layout.flatten(update, codec.input_length)
-        encoded = codec.encode(vector, shared["expanded"], client_seed)
-        sums = measurements.client_sums(
-            encoded.normed, codec.message_bits(encoded.message), encoded.sums
-        )
-        return encoded.message, sums
-
-    return encode
-
-
-def _client_seed(identity: Optional[str], own: Any, round_seed: Any) -> tf.Tensor:
-    """Returns int64[2], the seed of a client in a round.
-
-    Args:
-      identity: What the client was given, one of `layout.IDENTITIES`; None for nothing.
-      own: That itself.
-      round_seed: int64[2], which everyone knows.
-    """
-    if identity is None:
-        return randomness.fresh_seed()
-    if identity == "client_id":
-        return randomness.fold_in(round_seed, purposes.Round.CLIENT, own)
-    # Both words of the round, so that rounds have as little in common as seeds do.
-    return randomness.fold_in(own, purposes.Round.CLIENT, round_seed[0], round_seed[1])
-
-
-def _finish_computation(
-    codec: Codec,
-    layout: Layout,
-    output: str,
-    state_type: tff.Type,
-    shared_type: tff.Type,
-    total: Any,
-) -> tff.Computation:
-    """Returns the map to the new state, the mean or sum, and the measurements."""
-
-    @tff.tensorflow.computation(state_type, shared_type, total.type_signature.member)
-    def finish(state: Any, shared: Any, total: Any) -> Any:
-        message_total, sums = total
-        noise_seed = randomness.fold_in(
-            state["seed"], state["round"], purposes.Round.SERVER_NOISE
-        )
-        decoded = codec.decode(
-            _own_state(state), message_total, sums, shared["expanded"], noise_seed
-        )
-        result = decoded.mean
-        if output == "sum":
-            result *= codec.divisor(sums)
-        return collections.OrderedDict(
-            state=collections.OrderedDict(
-                seed=state["seed"], round=state["round"] + 1, **decoded.state
-            ),
-            result=layout.restore(result),
-            measurements=collections.OrderedDict(
-                **measurements.common_measurements(
-                    sums, shared["downlink_bits"], layout.dimension
-                ),
-                **decoded.measurements,
-            ),
-        )
-
-    return finish
-
-
-def _own_state(state: collections.OrderedDict) -> collections.OrderedDict:
-    return collections.OrderedDict(
-        (name, part) for name, part in state.items() if name not in ("seed", "round")
-    )
+        return Steps(codec, layout, fixed, self._output)

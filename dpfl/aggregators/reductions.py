@@ -14,6 +14,8 @@ import tensorflow_federated as tff
 
 # From the pair of messages and scalars at the clients to that of totals at the server.
 Reduction = Callable[[tff.Value], tff.Value]
+# From totals of groups of clients, each at a TFF client, to that of all at the server.
+GroupReduction = Callable[[tff.Value], tff.Value]
 
 
 def open_sums(
@@ -81,15 +83,56 @@ def secure_sums(moduli_bits: Mapping[str, int]) -> Reduction:
 
     def reduce(encoded: tff.Value) -> tff.Value:
         message, sums = encoded[0], encoded[1]
-        totals = collections.OrderedDict(
-            (
-                name,
-                tff.backends.mapreduce.federated_secure_modular_sum(
-                    message[name], 1 << bits
-                ),
-            )
-            for name, bits in moduli_bits.items()
-        )
+        totals = _modular_sums(message, moduli_bits)
         return tff.federated_zip((totals, tff.federated_sum(sums)))
 
     return reduce
+
+
+def open_group_sums(
+    zero_total: Callable[[], Any],
+    merge_totals: Callable[[Any, Any], Any],
+    total_type: tff.Type,
+) -> GroupReduction:
+    """Returns the sum of groups' totals that the server may see.
+
+    Args:
+      zero_total: See `codec.Codec.zero`.
+      merge_totals: See `codec.Codec.merge`.
+      total_type: TFF type of a group's total.
+    """
+
+    @tff.tensorflow.computation
+    def zero() -> Any:
+        return zero_total()
+
+    @tff.tensorflow.computation(total_type, total_type)
+    def merge(total: Any, other: Any) -> Any:
+        return merge_totals(total, other)
+
+    @tff.tensorflow.computation(total_type)
+    def report(total: Any) -> Any:
+        return total
+
+    return lambda totals: tff.federated_aggregate(totals, zero(), merge, merge, report)
+
+
+def secure_group_sums(moduli_bits: Mapping[str, int]) -> GroupReduction:
+    """Returns the sums modulo 2^b of groups' residues, all that the server sees.
+
+    Args:
+      moduli_bits: As for `secure_sums`.
+    """
+    return lambda totals: tff.federated_zip(_modular_sums(totals, moduli_bits))
+
+
+def _modular_sums(
+    parts: tff.Value, moduli_bits: Mapping[str, int]
+) -> collections.OrderedDict:
+    return collections.OrderedDict(
+        (
+            name,
+            tff.backends.mapreduce.federated_secure_modular_sum(parts[name], 1 << bits),
+        )
+        for name, bits in moduli_bits.items()
+    )

@@ -94,12 +94,11 @@ def load(config: SyntheticConfig) -> task_lib.Task:
     """
     family = _FAMILIES[config.model]()
 
-    def dataset_from_index(index: Any, round_index: Any = 0) -> tf.data.Dataset:
+    def examples(index: Any, round_index: Any) -> task_lib.Examples:
         count = config.examples_per_client
-        examples = family.draw(count, task_lib.fold_seed(_DATA_SEED, index))
+        x, y = family.draw(count, task_lib.fold_seed(_DATA_SEED, index))
         order = task_lib.local_order(count, config, index, round_index)
-        examples = tuple(tf.gather(part, order) for part in examples)
-        return tf.data.Dataset.from_tensor_slices(examples).batch(config.batch_size)
+        return task_lib.Examples(x, y, order)
 
     def evaluation_dataset() -> tf.data.Dataset:
         seed = task_lib.fold_seed(_DATA_SEED, _EVALUATION_INDEX)
@@ -111,7 +110,7 @@ def load(config: SyntheticConfig) -> task_lib.Task:
         name="synthetic",
         description="Made-up examples in the shapes of the other tasks.",
         client_ids=task_lib.client_names(config.num_clients),
-        dataset_from_index=dataset_from_index,
+        dataset_from_index=task_lib.IndexedClients(examples, config.batch_size),
         evaluation_dataset=evaluation_dataset,
         config=config,
         fingerprint=hashlib.sha256(f"synthetic 1 {shape}".encode()).hexdigest(),

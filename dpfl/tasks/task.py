@@ -9,7 +9,7 @@ import collections
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, Optional, Union
+from typing import Any, NamedTuple, Optional, Union
 
 import numpy as np
 import tensorflow as tf
@@ -55,7 +55,8 @@ class Task:
       element_spec: The pair (x, y) of `tf.TensorSpec` of one batch; the first
         dimension is the batch.
       dataset_from_index: Function of (index, round_index), two int64 scalars or
-        Python integers, to the client's batches; can be traced into any graph.
+        Python integers, to the client's batches; can be traced into any graph. An
+        `IndexedClients` where the examples are at hand as tensors.
       evaluation_dataset: Function of no argument to the batches of the central test
         set.
       model_builder: Function of an integer seed to an uncompiled Keras model that
@@ -223,13 +224,57 @@ def local_order(
     return tf.concat([one_pass(e) for e in range(config.client_epochs)], axis=0)
 
 
+class Examples(NamedTuple):
+    """A client's examples of a round, where they are at hand as tensors.
+
+    Attributes:
+      x: Inputs, of this client or of all: [examples, ...].
+      y: Labels in the same order: [examples, ...].
+      rows: int64[m], the places in both that the client trains on, in order.
+      to_input: From rows of `x` to what the model takes; None if they are that.
+    """
+
+    x: tf.Tensor
+    y: tf.Tensor
+    rows: tf.Tensor
+    to_input: Optional[Callable[[tf.Tensor], tf.Tensor]] = None
+
+    def take(self, begin: Any, end: Any) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns (x, y) of rows[begin:end], as many as there are; None is no bound."""
+        rows = self.rows[begin:end]
+        x, y = tf.gather(self.x, rows), tf.gather(self.y, rows)
+        return (self.to_input(x) if self.to_input else x), y
+
+
+class IndexedClients:
+    """A `Task.dataset_from_index` of clients whose examples are at hand as tensors.
+
+    What trains on them may take the same batches from `examples`, and so do without an
+    iterator of tf.data, which costs more than a small client's steps.
+
+    Attributes:
+      examples: Function of (index, round_index) to a client's `Examples`; can be
+        traced into any graph.
+      batch_size: Examples of a batch; the last one has what is left.
+    """
+
+    def __init__(self, examples: Callable[[Any, Any], Examples], batch_size: int):
+        self.examples = examples
+        self.batch_size = batch_size
+
+    def __call__(self, index: Any, round_index: Any = 0) -> tf.data.Dataset:
+        """Returns the client's batches in a round."""
+        chosen = self.examples(index, round_index).take(None, None)
+        return tf.data.Dataset.from_tensor_slices(chosen).batch(self.batch_size)
+
+
 def in_memory_datasets(
     x: np.ndarray,
     y: np.ndarray,
     sizes: Union[Sequence[int], np.ndarray],
     config: TaskConfig,
     to_input: Optional[Callable[[tf.Tensor], tf.Tensor]] = None,
-) -> Callable[..., tf.data.Dataset]:
+) -> IndexedClients:
     """Builds a task's `dataset_from_index` from arrays sorted by client.
 
     Args:
@@ -254,16 +299,14 @@ def in_memory_datasets(
     starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     inputs, labels = SharedArray(x), SharedArray(y)
 
-    def dataset_from_index(index: Any, round_index: Any = 0) -> tf.data.Dataset:
+    def examples(index: Any, round_index: Any) -> Examples:
         index = tf.cast(index, tf.int64)
         bounds = tf.gather(tf.constant(starts), tf.stack([index, index + 1]))
         order = local_order(bounds[1] - bounds[0], config, index, round_index)
         rows = bounds[0] + order
-        taken = tf.gather(inputs.tensor(), rows), tf.gather(labels.tensor(), rows)
-        examples = (to_input(taken[0]) if to_input else taken[0]), taken[1]
-        return tf.data.Dataset.from_tensor_slices(examples).batch(config.batch_size)
+        return Examples(inputs.tensor(), labels.tensor(), rows, to_input)
 
-    return dataset_from_index
+    return IndexedClients(examples, config.batch_size)
 
 
 def check_split(name: str, fraction: float, training: int, testing: int) -> None:

@@ -5,12 +5,14 @@
 
 All that reaches a client is its index, its key, the round and the model; its batches
 are built where it is worked on, and data set, local training and metrics are one
-TensorFlow computation. What made the difference in speed, measured:
+TensorFlow computation. With dpfl's own mechanisms a client of TFF is a group of
+simulated ones, see `grouped`. What made the difference in speed, measured:
 
-  * tf.data's autotuning and graph optimisation cost more than a small client's
-    training; they are off for the local data set;
+  * batches are gathered from tensors where the task has its examples at hand; tf.data's
+    autotuning and graph optimisation cost more than a small client's training and are
+    off for the local data sets of other tasks;
   * a loop over an iterator, as TFF's `LoopImplementation.DATASET_ITERATOR`;
-  * one computation for all that a client does, since each call costs milliseconds;
+  * one computation for all that a group does, since each call costs milliseconds;
   * one thread within an operation and as many clients at a time as processors, see
     `worker.start`.
 """
@@ -28,7 +30,10 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from dpfl import checks
+from dpfl.aggregators.factory import CodecFactory
+from dpfl.aggregators.layout import IDENTITIES
 from dpfl.tasks.task import Task
+from dpfl.training import grouped, local_training
 
 AggregationFactory = Union[
     tff.aggregators.UnweightedAggregationFactory,
@@ -80,11 +85,16 @@ class FedAvgProcess:
     Attributes:
       initialize: TFF computation without arguments to the `ProcessState`.
       next: TFF computation from (state, list of clients) to a `RoundOutput`; a client
-        is its index, with its key if `build_process` was told so.
+        is its index, with its key if `build_process` was told so. With groups, from
+        (state, list of groups), as `cohort.split` makes them.
+      cohort: What the clients of a group do; None where each is one of TFF's.
+      groups: How many groups there are in every round; None without groups.
     """
 
     initialize: tff.Computation
     next: tff.Computation
+    cohort: Optional[grouped.Cohort] = None
+    groups: Optional[int] = None
 
 
 class FedProcess:
@@ -122,12 +132,18 @@ class FedProcess:
     def next(self, state: ProcessState, clients: list[int]) -> RoundOutput:
         """Returns what a round with these clients gives."""
         fed = attrs.evolve(state, aggregator=self._feed(state.aggregator))
-        return self._process.next(fed, [self._handed_to(c) for c in clients])
+        return self._process.next(fed, self._handed(clients))
 
-    def _handed_to(self, client: int) -> Any:
-        if self._client_key is None:
-            return client
-        return np.array([client, *self._client_key(client)], np.int64)
+    def _handed(self, clients: list[int]) -> list[Any]:
+        """Returns what `FedAvgProcess.next` takes for a cohort."""
+        process, keys = self._process, None
+        if self._client_key is not None:
+            keys = [self._client_key(client) for client in clients]
+        if process.cohort is not None and process.groups is not None:
+            return process.cohort.split(clients, keys, process.groups)
+        if keys is None:
+            return clients
+        return [np.array([c, *key], np.int64) for c, key in zip(clients, keys)]
 
     def weights(self, state: ProcessState) -> list[np.ndarray]:
         """Returns the weights of the model in a state."""
@@ -159,12 +175,16 @@ def build_process(
     server_optimizer: tff.learning.optimizers.Optimizer,
     model_seed: int = 0,
     identity: Optional[str] = "client_id",
+    groups: Optional[int] = None,
 ) -> FedAvgProcess:
     """Builds the process.
 
     A client takes one SGD step per batch of `task.dataset_from_index`. The server
     gives the aggregate of (old - new weights) to its optimizer as a gradient. If the
     aggregate is not finite the model stays as it is.
+
+    With `groups` a client of TFF is a group of these, see `grouped`; the results are
+    those without, to the last bit where the sum is one of integers.
 
     Args:
       task: Model and clients.
@@ -176,6 +196,9 @@ def build_process(
         each client's randomness: "client_key", a secret that `next` is given with the
         client's index; "client_id", the index, for simulations (see `CodecFactory`);
         None for the update alone.
+      groups: How many groups a cohort is split into, in every round; for a
+        `CodecFactory` alone, other aggregators have one client each. None for no
+        groups.
 
     Returns:
       The process. Its client computation is deterministic if the model is, and, without
@@ -187,9 +210,15 @@ def build_process(
     """
     if identity is not None:
         checks.choice("identity", identity, _CLIENT_TYPES)
+    checks.optional_integer("groups", groups)
     client_type = _CLIENT_TYPES[identity or "client_id"]
     model = task.functional_model(model_seed)
     weights_type = _weights_type(model)
+    if groups is not None and isinstance(aggregator, CodecFactory):
+        rounds = _GroupedRounds(
+            task, model, aggregator, client_lr, server_optimizer, identity
+        )
+        return FedAvgProcess(rounds.initialize, rounds.next, rounds.cohort, groups)
     client_work = _client_computation(task, model, weights_type, client_lr, identity)
     result_type = client_work.type_signature.result
     is_weighted = isinstance(aggregator, tff.aggregators.WeightedAggregationFactory)
@@ -198,15 +227,10 @@ def build_process(
     finalizer = tff.learning.templates.build_apply_optimizer_finalizer(
         server_optimizer, weights_type
     )
-    initialize = _initialize_computation(model, weights_type, aggregation, finalizer)
-
-    @tff.tensorflow.computation(result_type["metrics"])
-    def finalize_metrics(metrics: Any) -> Any:
-        return collections.OrderedDict(model.finalize_metrics(metrics))
-
-    @tff.tensorflow.computation(np.int64)
-    def advance(round_index: Any) -> Any:
-        return round_index + 1
+    initialize = _initialize_computation(
+        model, aggregation.initialize, finalizer.initialize
+    )
+    finalize_metrics = _finalize_computation(model, result_type["metrics"])
 
     @tff.federated_computation(
         initialize.type_signature.result, tff.FederatedType(client_type, tff.CLIENTS)
@@ -222,15 +246,8 @@ def build_process(
         )
         weight = (work["weight"],) if is_weighted else ()
         aggregated = aggregation.next(state.aggregator, work["value"], *weight)
-        finalized = finalizer.next(state.optimizer, state.weights, aggregated.result)
-        new_state = ProcessState(
-            tff.federated_map(advance, state.round_index),
-            finalized.result,
-            aggregated.state,
-            finalized.state,
-        )
         return RoundOutput(
-            tff.federated_zip(new_state),
+            _next_state(state, finalizer, aggregated.state, aggregated.result),
             tff.federated_map(finalize_metrics, tff.federated_sum(work["metrics"])),
             aggregated.measurements,
         )
@@ -265,8 +282,113 @@ def _weights_type(model: tff.learning.models.FunctionalModel) -> tff.Type:
     )
 
 
+class _GroupedRounds:
+    """The computations of a process whose clients are groups.
+
+    Attributes:
+      cohort: What the clients of a group do.
+      initialize: As `FedAvgProcess.initialize`.
+      next: As `FedAvgProcess.next`, with groups.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        model: tff.learning.models.FunctionalModel,
+        factory: CodecFactory,
+        client_lr: float,
+        server_optimizer: tff.learning.optimizers.Optimizer,
+        identity: Optional[str],
+    ):
+        weights_type = _weights_type(model)
+        key_type = IDENTITIES.get(identity or "")
+        steps = factory.steps(
+            tff.to_type(
+                local_training.value(weights_type["trainable"], identity, key_type)
+            )
+        )
+
+        @tff.tensorflow.computation
+        def first() -> Any:
+            return steps.initial_state()
+
+        @tff.federated_computation
+        def first_at_server() -> tff.Value:
+            return tff.federated_eval(first, tff.SERVER)
+
+        def train(weights: Any, round_index: Any, client: Any) -> Any:
+            initial = (tuple(weights.trainable), tuple(weights.non_trainable))
+            return local_training.train(
+                task, model, initial, client, round_index, client_lr
+            )
+
+        self._model = model
+        self._finalizer = tff.learning.templates.build_apply_optimizer_finalizer(
+            server_optimizer, weights_type
+        )
+        self.cohort = grouped.Cohort(
+            steps, train, weights_type, first.type_signature.result
+        )
+        self.initialize = _initialize_computation(
+            model, first_at_server, self._finalizer.initialize
+        )
+        self.next = self._next_computation()
+
+    def _next_computation(self) -> tff.Computation:
+        @tff.federated_computation(
+            self.initialize.type_signature.result,
+            tff.FederatedType(self.cohort.group_type, tff.CLIENTS),
+        )
+        def next_fn(state: Any, groups: Any) -> RoundOutput:
+            shared = self.cohort.shared(state.aggregator)
+            partial = self.cohort.partial(
+                state.weights, state.round_index, shared, groups
+            )
+            return self._finished(state, shared, tff.federated_zip((partial,)))
+
+        return next_fn
+
+    def _finished(self, state: Any, shared: Any, partials: Any) -> RoundOutput:
+        """Returns what a round gives, from the partial totals of all its groups."""
+        output = self.cohort.finish(state.aggregator, shared, partials)
+        metrics = output["metrics"]
+        finalize = _finalize_computation(self._model, metrics.type_signature.member)
+        return RoundOutput(
+            _next_state(state, self._finalizer, output["state"], output["result"]),
+            tff.federated_map(finalize, metrics),
+            output["measurements"],
+        )
+
+
+def _next_state(
+    state: Any, finalizer: Any, aggregator_state: Any, aggregate: Any
+) -> tff.Value:
+    """Returns the state after the server's optimizer took the aggregate."""
+
+    @tff.tensorflow.computation(np.int64)
+    def advance(round_index: Any) -> Any:
+        return round_index + 1
+
+    finalized = finalizer.next(state.optimizer, state.weights, aggregate)
+    new_state = ProcessState(
+        tff.federated_map(advance, state.round_index),
+        finalized.result,
+        aggregator_state,
+        finalized.state,
+    )
+    return tff.federated_zip(new_state)
+
+
+def _finalize_computation(model: Any, metrics_type: tff.Type) -> tff.Computation:
+    @tff.tensorflow.computation(metrics_type)
+    def finalize(metrics: Any) -> Any:
+        return collections.OrderedDict(model.finalize_metrics(metrics))
+
+    return finalize
+
+
 def _initialize_computation(
-    model: Any, weights_type: tff.Type, aggregation: Any, finalizer: Any
+    model: Any, first_aggregator: tff.Computation, first_optimizer: tff.Computation
 ) -> tff.Computation:
     @tff.tensorflow.computation
     def first_weights() -> Any:
@@ -281,12 +403,11 @@ def _initialize_computation(
         state = ProcessState(
             tff.federated_value(np.int64(0), tff.SERVER),
             tff.federated_eval(first_weights, tff.SERVER),
-            aggregation.initialize(),
-            finalizer.initialize(),
+            first_aggregator(),
+            first_optimizer(),
         )
         return tff.federated_zip(state)
 
-    del weights_type
     return initialize
 
 
@@ -306,87 +427,13 @@ def _client_computation(
         if identity == "client_key":
             client_index, own = client[0], client[1:]
         initial = (tuple(weights.trainable), tuple(weights.non_trainable))
-        dataset = lean_dataset(task.dataset_from_index(client_index, round_index))
-        trained, metrics, examples = _train(model, initial, dataset, client_lr)
-        update = tuple(old - new for old, new in zip(initial[0], trained))
-        value = (
-            collections.OrderedDict([("update", update), (identity, own)])
-            if identity
-            else update
+        trained = local_training.train(
+            task, model, initial, client_index, round_index, client_lr
         )
         return collections.OrderedDict(
-            value=value,
-            weight=tf.cast(examples, tf.float32),
-            metrics=collections.OrderedDict(
-                _finite_or_initial(metrics, model.initialize_metrics_state())
-            ),
+            value=local_training.value(trained.update, identity, own),
+            weight=tf.cast(trained.examples, tf.float32),
+            metrics=trained.metrics,
         )
 
     return client_work
-
-
-def lean_dataset(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """Returns the data set without tf.data's tuning, which a short one never repays."""
-    options = tf.data.Options()
-    options.autotune.enabled = False
-    options.experimental_optimization.apply_default_optimizations = False
-    options.threading.private_threadpool_size = 1
-    options.deterministic = True
-    return dataset.with_options(options)
-
-
-def _train(
-    model: tff.learning.models.FunctionalModel,
-    initial: tuple[Sequence[tf.Tensor], Sequence[tf.Tensor]],
-    dataset: tf.data.Dataset,
-    client_lr: float,
-) -> tuple[Sequence[tf.Tensor], Any, tf.Tensor]:
-    """Returns trainable weights after one SGD step a batch, metrics, examples seen."""
-
-    def step(trainable: Any, x: tf.Tensor, y: tf.Tensor) -> tuple[Any, Any, Any]:
-        with tf.GradientTape() as tape:
-            tape.watch(trainable)
-            output = model.predict_on_batch((trainable, initial[1]), x, training=True)
-            loss = model.loss(output=output, label=y)
-        gradients = tape.gradient(loss, trainable)
-        moved = tuple(
-            weight - client_lr * tf.convert_to_tensor(gradient)
-            for weight, gradient in zip(trainable, gradients)
-        )
-        return moved, output, loss
-
-    @tf.function
-    def loop(trainable: Any, batches: tf.data.Dataset) -> tuple[Any, Any, Any]:
-        metrics = model.initialize_metrics_state()
-        examples = tf.zeros([], tf.int64)
-        # Over the data set itself this would become a reduction inside of tf.data,
-        # single-threaded and without the fast kernels.
-        for x, y in iter(batches):
-            trainable, output, loss = step(trainable, x, y)
-            size = tf.shape(x)[0]
-            metrics = model.update_metrics_state(
-                metrics,
-                batch_output=tff.learning.models.BatchOutput(
-                    loss=loss, predictions=output, num_examples=size
-                ),
-                labels=y,
-            )
-            examples += tf.cast(size, tf.int64)
-        return trainable, metrics, examples
-
-    return loop(initial[0], dataset)
-
-
-def _finite_or_initial(metrics: Any, initial: Any) -> Any:
-    """Returns the metrics, or the initial ones where the client's training diverged."""
-    is_finite = tf.reduce_all(
-        [
-            tf.reduce_all(tf.math.is_finite(part))
-            for part in tf.nest.flatten(metrics)
-            if part.dtype.is_floating
-        ]
-        or [True]
-    )
-    return tf.nest.map_structure(
-        lambda part, zero: tf.where(is_finite, part, zero), metrics, initial
-    )

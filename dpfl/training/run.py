@@ -114,15 +114,16 @@ class Run:
         from dpfl.training import evaluation, metrics
         from dpfl.training import worker as worker_lib
 
+        concurrency = self.plan.config.concurrency or worker_lib.processors()
         with worker_lib.start(
-            concurrency=self.plan.config.concurrency,
+            concurrency=concurrency,
             log_path=self._directory / "worker.log",
             isolation=self.plan.config.worker_isolation,
         ) as worker:
             # Secure sums are simulated: the worker adds what the parties would hide.
             tff.framework.set_default_context(worker.context(secure_sums=True))
             # Before the evaluator: Keras refuses models older than what TFF traces.
-            process = self._process()
+            process = self._process(concurrency)
             loop = loop_lib.Loop(
                 self.plan,
                 self._key,
@@ -136,8 +137,12 @@ class Run:
             state, progress = loop.run()
         return self._finish(state, progress)
 
-    def _process(self) -> loop_lib.Process:
-        """Returns federated averaging with the plan's mechanism and optimizer."""
+    def _process(self, groups: int) -> loop_lib.Process:
+        """Returns federated averaging with the plan's mechanism and optimizer.
+
+        Args:
+          groups: How many groups a cohort is split into.
+        """
         from dpfl import aggregators
         from dpfl.training import federated_averaging
 
@@ -160,6 +165,7 @@ class Run:
             ),
             model_seed=self._model_seed,
             identity="client_key",
+            groups=groups,
         )
         client_key = functools.partial(seeds.client_key, self._key)
         return federated_averaging.FedProcess(process, feed, client_key)

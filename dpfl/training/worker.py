@@ -214,6 +214,11 @@ class Worker:
             )
 
 
+def processors() -> int:
+    """Returns how many processors this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
 def start(
     *,
     concurrency: Optional[int] = None,
@@ -250,7 +255,7 @@ def start(
       WorkerDiedError: If the worker does not come up.
     """
     if concurrency is None:
-        concurrency = len(os.sched_getaffinity(0))
+        concurrency = processors()
     if intra_op_threads is None:
         intra_op_threads = 1
     checks.integer("concurrency", concurrency)

@@ -177,10 +177,10 @@ class TestHolesPutBack:
         }
 
     def test_one_mask_for_all(self, tff_secure_context, monkeypatch):
-        from dpfl.aggregators import factory
+        from dpfl.aggregators import steps
 
         monkeypatch.setattr(
-            factory, "_client_seed", lambda identity, own, round_seed: round_seed
+            steps, "_client_seed", lambda identity, own, round_seed: round_seed
         )
         found = audited("l2_csgm", "masks")
         assert [one.verdict for one in found] == ["FAILED", "FAILED"]

@@ -1,0 +1,146 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""The steps of a round of a codec, in plain TensorFlow functions, without placements.
+
+  prepare (server) -> encode (each client) -> a sum -> finish (server)
+
+`factory.CodecFactory` makes TFF's process of them, one client at a time;
+`dpfl.training.grouped` runs a group of clients in one graph.
+"""
+
+from __future__ import annotations
+
+import collections
+import secrets
+from typing import Any, Optional
+
+import tensorflow as tf
+
+from dpfl import purposes
+from dpfl.aggregators import measurements
+from dpfl.aggregators.codec import Codec, Fields, Structure
+from dpfl.aggregators.layout import Layout
+from dpfl.vectors import randomness
+
+
+class Steps:
+    """What server and clients do in a round, for one type of value.
+
+    State and measurements are those that `factory.CodecFactory` describes.
+
+    Attributes:
+      codec: The mechanism's.
+      layout: How values become vectors.
+    """
+
+    def __init__(
+        self, codec: Codec, layout: Layout, seed: Optional[Any], output: str = "mean"
+    ):
+        """Initializes the steps.
+
+        Args:
+          codec: The mechanism's.
+          layout: How values become vectors.
+          seed: int64[2], of which the server's draws are a function; None for one of
+            the operating system's entropy.
+          output: "mean" or "sum", as for `factory.CodecFactory`.
+        """
+        self.codec = codec
+        self.layout = layout
+        self._seed = seed
+        self._output = output
+        # The words drawn here and those drawn by the worker are each enough alone.
+        self._entropy = [secrets.randbits(64) - (1 << 63) for _ in range(2)]
+
+    def initial_state(self) -> Fields:
+        """Returns the state before the first round."""
+        if self._seed is None:
+            seed = tf.bitwise.bitwise_xor(
+                randomness.fresh_seed(), tf.constant(self._entropy, tf.int64)
+            )
+        else:
+            seed = tf.constant(self._seed, tf.int64)
+        return collections.OrderedDict(
+            seed=seed, round=tf.constant(0, tf.int32), **self.codec.initial_state()
+        )
+
+    def prepare(self, state: Fields) -> Fields:
+        """Returns what the clients and `finish` share, from the state."""
+        round_seed = randomness.fold_in(
+            state["seed"], state["round"], purposes.Round.BROADCAST
+        )
+        broadcast = self.codec.broadcast(_own_state(state), round_seed)
+        return collections.OrderedDict(
+            round_seed=round_seed,
+            expanded=self.codec.expand(broadcast),
+            downlink_bits=measurements.structure_bits(broadcast),
+        )
+
+    def encode(self, value: Structure, shared: Fields) -> tuple[Structure, Fields]:
+        """Returns a client's message, and float64 scalars to sum, from its value."""
+        update, own = self.layout.split(value)
+        client_seed = None
+        if self.codec.has_private_randomness:
+            client_seed = _client_seed(self.layout.identity, own, shared["round_seed"])
+        vector = self.layout.flatten(update, self.codec.input_length)
+        encoded = self.codec.encode(vector, shared["expanded"], client_seed)
+        sums = measurements.client_sums(
+            encoded.normed, self.codec.message_bits(encoded.message), encoded.sums
+        )
+        return encoded.message, sums
+
+    def finish(
+        self, state: Fields, shared: Fields, total: Structure, sums: Fields
+    ) -> Fields:
+        """Returns the new `state`, the `result` and the `measurements`.
+
+        Args:
+          state: That of `prepare`.
+          shared: What `prepare` gave.
+          total: The sum of all messages, as the codec's reduction opens it.
+          sums: The sum of all clients' scalars.
+        """
+        noise_seed = randomness.fold_in(
+            state["seed"], state["round"], purposes.Round.SERVER_NOISE
+        )
+        decoded = self.codec.decode(
+            _own_state(state), total, sums, shared["expanded"], noise_seed
+        )
+        result = decoded.mean
+        if self._output == "sum":
+            result *= self.codec.divisor(sums)
+        return collections.OrderedDict(
+            state=collections.OrderedDict(
+                seed=state["seed"], round=state["round"] + 1, **decoded.state
+            ),
+            result=self.layout.restore(result),
+            measurements=collections.OrderedDict(
+                **measurements.common_measurements(
+                    sums, shared["downlink_bits"], self.layout.dimension
+                ),
+                **decoded.measurements,
+            ),
+        )
+
+
+def _client_seed(identity: Optional[str], own: Any, round_seed: Any) -> tf.Tensor:
+    """Returns int64[2], the seed of a client in a round.
+
+    Args:
+      identity: What the client was given, one of `layout.IDENTITIES`; None for nothing.
+      own: That itself.
+      round_seed: int64[2], which everyone knows.
+    """
+    if identity is None:
+        return randomness.fresh_seed()
+    if identity == "client_id":
+        return randomness.fold_in(round_seed, purposes.Round.CLIENT, own)
+    # Both words of the round, so that rounds have as little in common as seeds do.
+    return randomness.fold_in(own, purposes.Round.CLIENT, round_seed[0], round_seed[1])
+
+
+def _own_state(state: Fields) -> Fields:
+    return collections.OrderedDict(
+        (name, part) for name, part in state.items() if name not in ("seed", "round")
+    )

@@ -1,0 +1,241 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Rounds in which each of TFF's clients is a group of simulated ones.
+
+A group's clients train, are encoded and are added up one after the other, in one loop
+of one graph. So there is one update in memory a group, however large the cohort; a call
+of TFF's costs milliseconds once a group; and TFF sees the same number of clients in
+every round, for each of which it would keep an executor.
+
+The sum of a round is the same integers whatever the groups, wherever they were computed
+and in whatever order: a mechanism that sums integers leaves the same bits. So do its
+measurements and the metrics of training, which clients bring as one row of numbers
+each; rows are put into the cohort's order before they are added up. What is summed in
+floating point, by 'none' and in the energy that DOME measures, depends on the groups in
+its last bits.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable, Sequence
+from typing import Any, Optional
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from dpfl.aggregators.steps import Steps
+from dpfl.training import local_training
+
+# From a client's weights, round, index and own words to what it has after its training.
+Train = Callable[[Any, Any, Any], local_training.Trained]
+# How many numbers a client is in its group: place in the cohort, index, and its key.
+WIDTHS: dict[Optional[str], int] = {None: 2, "client_id": 2, "client_key": 4}
+
+
+class ScalarRows:
+    """Scalars of clients as rows of float64, to be added up in the cohort's order."""
+
+    def __init__(self) -> None:
+        self._structure: Any = None
+
+    @property
+    def width(self) -> int:
+        """Returns how many numbers a row has, its place included; `row` sets it."""
+        leaves = tf.nest.flatten(self._structure)
+        return 1 + sum(leaf.shape.num_elements() for leaf in leaves)
+
+    def row(self, place: tf.Tensor, structure: Any) -> tf.Tensor:
+        """Returns a client's row, float64[width].
+
+        Args:
+          place: int64 scalar, the client's in the cohort.
+          structure: Of tensors of known shapes; float64 holds each of their numbers.
+        """
+        self._structure = tf.nest.map_structure(
+            lambda leaf: tf.TensorSpec(leaf.shape, leaf.dtype), structure
+        )
+        leaves = [place, *tf.nest.flatten(structure)]
+        return tf.concat(
+            [tf.reshape(tf.cast(leaf, tf.float64), [-1]) for leaf in leaves], 0
+        )
+
+    def total(self, rows: tf.Tensor) -> Any:
+        """Returns the sums, each in its own dtype and in the order of the places.
+
+        Args:
+          rows: float64[n, width], in any order.
+        """
+        ordered = tf.gather(rows, tf.argsort(rows[:, 0]))
+        sums: dict[tf.DType, tf.Tensor] = {}
+        found, begin = [], 1
+        for leaf in tf.nest.flatten(self._structure):
+            if leaf.dtype not in sums:
+                # All columns at once: of a single one TensorFlow would make several
+                # partial sums, and here it adds row to row.
+                sums[leaf.dtype] = tf.reduce_sum(tf.cast(ordered, leaf.dtype), 0)
+            end = begin + leaf.shape.num_elements()
+            found.append(tf.reshape(sums[leaf.dtype][begin:end], leaf.shape))
+            begin = end
+        return tf.nest.pack_sequence_as(self._structure, found)
+
+
+class Cohort:
+    """What the clients of a round do, and what becomes of it, as TFF computations.
+
+    A partial total is the pair of the messages' sum and the clients' rows.
+    """
+
+    def __init__(
+        self,
+        steps: Steps,
+        train: Train,
+        weights_type: tff.Type,
+        state_type: tff.Type,
+    ):
+        """Initializes the computations.
+
+        Args:
+          steps: The mechanism's.
+          train: What a client does; it must not depend on other clients.
+          weights_type: Of the model.
+          state_type: Of the mechanism's state.
+        """
+        self._steps = steps
+        self._train = train
+        self._rows = ScalarRows()
+        self._state_type = state_type
+        self._width = WIDTHS[steps.layout.identity]
+        self.group_type = tff.TensorType(np.int64, [None, self._width])
+
+        @tff.tensorflow.computation(state_type)
+        def prepare(state: Any) -> Any:
+            return steps.prepare(state)
+
+        self._prepare = prepare
+        self._shared_type = prepare.type_signature.result
+
+        @tff.tensorflow.computation(
+            weights_type, np.int64, self._shared_type, self.group_type
+        )
+        def work(weights: Any, round_index: Any, shared: Any, clients: Any) -> Any:
+            return self._group(weights, round_index, shared, clients)
+
+        self._work = work
+        total_type, rows_type = work.type_signature.result
+        self._reduce = steps.codec.group_reduction(total_type)
+
+        @tff.tensorflow.computation
+        def no_rows() -> Any:
+            return tf.zeros([0, self._rows.width], tf.float64)
+
+        @tff.tensorflow.computation(rows_type, rows_type)
+        def join(rows: Any, more: Any) -> Any:
+            return tf.concat([rows, more], 0)
+
+        @tff.tensorflow.computation(rows_type)
+        def report(rows: Any) -> Any:
+            return rows
+
+        self._join = (no_rows, join, join, report)
+
+    def shared(self, state: tff.Value) -> tff.Value:
+        """Returns what clients and server share, at the server."""
+        return tff.federated_map(self._prepare, state)
+
+    def partial(
+        self, weights: tff.Value, round_index: tff.Value, shared: Any, groups: Any
+    ) -> tff.Value:
+        """Returns the partial total of groups, at the server."""
+        work = tff.federated_map(
+            self._work,
+            (
+                tff.federated_broadcast(weights),
+                tff.federated_broadcast(round_index),
+                tff.federated_broadcast(shared),
+                groups,
+            ),
+        )
+        zero, accumulate, merge, report = self._join
+        rows = tff.federated_aggregate(work[1], zero(), accumulate, merge, report)
+        return tff.federated_zip((self._reduce(work[0]), rows))
+
+    def finish(self, state: tff.Value, shared: tff.Value, partials: tff.Value) -> Any:
+        """Returns the state, result, measurements and metrics, at the server.
+
+        Args:
+          state: The mechanism's.
+          shared: Of this state.
+          partials: A tuple of partial totals, at the server.
+        """
+        steps = self._steps
+
+        @tff.tensorflow.computation(
+            self._state_type, self._shared_type, partials.type_signature.member
+        )
+        def finish(state: Any, shared: Any, partials: Any) -> Any:
+            total = partials[0][0]
+            for other, _ in partials[1:]:
+                total = steps.codec.residues(steps.codec.merge(total, other))
+            rows = tf.concat([rows for _, rows in partials], 0)
+            sums, metrics = self._rows.total(rows)
+            output = steps.finish(state, shared, total, sums)
+            return collections.OrderedDict(output, metrics=metrics)
+
+        return tff.federated_map(finish, (state, shared, partials))
+
+    def split(
+        self,
+        clients: Sequence[int],
+        keys: Optional[Sequence[Sequence[int]]],
+        groups: int,
+    ) -> list[np.ndarray]:
+        """Returns a cohort as groups of as equal sizes as can be.
+
+        Args:
+          clients: Their indices.
+          keys: Their keys, None if they have none.
+          groups: How many groups; those that are left over are empty.
+
+        Returns:
+          Arrays int64[m, width] of `WIDTHS`, for `partial`.
+        """
+        rows = np.zeros([len(clients), self._width], np.int64)
+        rows[:, 0] = np.arange(len(clients))
+        rows[:, 1] = clients
+        if self._width == WIDTHS["client_key"]:
+            rows[:, 2:] = np.reshape(keys, [-1, 2])
+        return np.array_split(rows, groups)
+
+    def _group(self, weights: Any, round_index: Any, shared: Any, clients: Any) -> Any:
+        """Returns a group's partial total."""
+        steps, codec = self._steps, self._steps.codec
+        identity = steps.layout.identity
+
+        def client(row: tf.Tensor) -> tuple[Any, tf.Tensor]:
+            own = row[2:] if identity == "client_key" else row[1]
+            trained = self._train(weights, round_index, row[1])
+            value = local_training.value(trained.update, identity, own)
+            message, sums = steps.encode(value, shared)
+            return message, self._rows.row(row[0], (sums, trained.metrics))
+
+        def body(i: tf.Tensor, total: Any, rows: tf.Tensor) -> tuple[Any, Any, Any]:
+            message, row = client(clients[i])
+            return i + 1, codec.accumulate(total, message), tf.concat([rows, row], 0)
+
+        @tf.function(autograph=False)
+        def loop() -> tuple[Any, tf.Tensor]:
+            first = (tf.constant(0), codec.zero(), tf.zeros([0], tf.float64))
+            any_shape = tf.nest.map_structure(lambda part: part.shape, first)
+            _, total, rows = tf.while_loop(
+                lambda i, *_: i < tf.shape(clients)[0],
+                body,
+                first,
+                shape_invariants=(*any_shape[:2], tf.TensorShape([None])),
+                parallel_iterations=1,
+            )
+            return codec.residues(total), tf.reshape(rows, [-1, self._rows.width])
+
+        return loop()

@@ -1,0 +1,187 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""What a client does with the model and its examples, in plain TensorFlow functions."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Optional
+
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from dpfl.tasks.task import IndexedClients, Task
+
+# Weights of a model, trainable and other.
+Weights = tuple[Sequence[tf.Tensor], Sequence[tf.Tensor]]
+
+
+class Trained(NamedTuple):
+    """What a client has after its training.
+
+    Attributes:
+      update: Old minus new trainable weights.
+      metrics: OrderedDict of the model's metrics, each batch before its step; the
+        initial ones where the training diverged.
+      examples: int64 scalar, how many it trained on.
+    """
+
+    update: Sequence[tf.Tensor]
+    metrics: Any
+    examples: tf.Tensor
+
+
+def train(
+    task: Task,
+    model: tff.learning.models.FunctionalModel,
+    initial: Weights,
+    client_index: Any,
+    round_index: Any,
+    client_lr: float,
+) -> Trained:
+    """Returns what comes of one SGD step per batch of `task.dataset_from_index`.
+
+    Args:
+      task: Whose client it is.
+      model: `task.functional_model()`.
+      initial: Its weights before the training.
+      client_index: int64 scalar.
+      round_index: int64 scalar.
+      client_lr: Learning rate.
+    """
+    clients = task.dataset_from_index
+    if isinstance(clients, IndexedClients):
+        loop = _over_rows(model, initial, clients, client_index, round_index, client_lr)
+    else:
+        dataset = lean_dataset(clients(client_index, round_index))
+        loop = _over_batches(model, initial, dataset, client_lr)
+    trained, metrics, examples = loop
+    return Trained(
+        tuple(old - new for old, new in zip(initial[0], trained)),
+        collections.OrderedDict(
+            _finite_or_initial(metrics, model.initialize_metrics_state())
+        ),
+        examples,
+    )
+
+
+def value(update: Any, identity: Optional[str], own: Any) -> Any:
+    """Returns what an aggregator is given of a client.
+
+    Args:
+      update: What it has to say.
+      identity: What stands beside it, one of `layout.IDENTITIES`; None for nothing.
+      own: That itself.
+    """
+    if identity is None:
+        return update
+    return collections.OrderedDict([("update", update), (identity, own)])
+
+
+def lean_dataset(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    """Returns the data set without tf.data's tuning, which a short one never repays."""
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    options.experimental_optimization.apply_default_optimizations = False
+    options.threading.private_threadpool_size = 1
+    options.deterministic = True
+    return dataset.with_options(options)
+
+
+def _step(
+    model: tff.learning.models.FunctionalModel,
+    trainable: Any,
+    other: Any,
+    metrics: Any,
+    batch: tuple[tf.Tensor, tf.Tensor],
+    client_lr: float,
+) -> tuple[Any, Any]:
+    """Returns trainable weights after a batch, and metrics with it."""
+    x, y = batch
+    with tf.GradientTape() as tape:
+        tape.watch(trainable)
+        output = model.predict_on_batch((trainable, other), x, training=True)
+        loss = model.loss(output=output, label=y)
+    gradients = tape.gradient(loss, trainable)
+    moved = tuple(
+        weight - client_lr * tf.convert_to_tensor(gradient)
+        for weight, gradient in zip(trainable, gradients)
+    )
+    metrics = model.update_metrics_state(
+        metrics,
+        batch_output=tff.learning.models.BatchOutput(
+            loss=loss, predictions=output, num_examples=tf.shape(x)[0]
+        ),
+        labels=y,
+    )
+    return moved, metrics
+
+
+def _over_batches(
+    model: tff.learning.models.FunctionalModel,
+    initial: Weights,
+    dataset: tf.data.Dataset,
+    client_lr: float,
+) -> tuple[Any, Any, tf.Tensor]:
+    """Returns trainable weights after one SGD step a batch, metrics, examples seen."""
+
+    @tf.function
+    def loop(trainable: Any, batches: tf.data.Dataset) -> tuple[Any, Any, Any]:
+        metrics = model.initialize_metrics_state()
+        examples = tf.zeros([], tf.int64)
+        # Over the data set itself this would become a reduction inside of tf.data,
+        # single-threaded and without the fast kernels.
+        for x, y in iter(batches):
+            trainable, metrics = _step(
+                model, trainable, initial[1], metrics, (x, y), client_lr
+            )
+            examples += tf.cast(tf.shape(x)[0], tf.int64)
+        return trainable, metrics, examples
+
+    return loop(initial[0], dataset)
+
+
+def _over_rows(
+    model: tff.learning.models.FunctionalModel,
+    initial: Weights,
+    clients: IndexedClients,
+    client_index: Any,
+    round_index: Any,
+    client_lr: float,
+) -> tuple[Any, Any, tf.Tensor]:
+    """Returns the same for examples at hand, from which each step takes its batch."""
+    examples = clients.examples(client_index, round_index)
+    count = tf.size(examples.rows)
+
+    def body(begin: tf.Tensor, trainable: Any, metrics: Any) -> tuple[Any, Any, Any]:
+        end = begin + clients.batch_size
+        moved, metrics = _step(
+            model, trainable, initial[1], metrics, examples.take(begin, end), client_lr
+        )
+        return end, moved, metrics
+
+    @tf.function(autograph=False)
+    def loop() -> tuple[Any, Any]:
+        first = [tf.constant(0), initial[0], model.initialize_metrics_state()]
+        return tf.while_loop(
+            lambda begin, *_: begin < count, body, first, parallel_iterations=1
+        )[1:]
+
+    return (*loop(), tf.cast(count, tf.int64))
+
+
+def _finite_or_initial(metrics: Any, initial: Any) -> Any:
+    """Returns the metrics, or the initial ones where the client's training diverged."""
+    is_finite = tf.reduce_all(
+        [
+            tf.reduce_all(tf.math.is_finite(part))
+            for part in tf.nest.flatten(metrics)
+            if part.dtype.is_floating
+        ]
+        or [True]
+    )
+    return tf.nest.map_structure(
+        lambda part, zero: tf.where(is_finite, part, zero), metrics, initial
+    )

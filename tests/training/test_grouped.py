@@ -1,0 +1,169 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+import collections
+import functools
+
+import attrs
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from dpfl import aggregators, mechanisms
+from dpfl.tasks import load_task
+from dpfl.training import federated_averaging, grouped, server_optimizers
+from dpfl.training import worker as worker_lib
+
+CLIENTS = [5, 0, 3, 1, 4]
+KEYS = {client: (7 * client + 1, 2**40 + client) for client in range(6)}
+# A round of each that sums integers, and of one that does not.
+MECHANISMS = {
+    "gaussian": mechanisms.Gaussian(5, 1.0, 0.5, adaptive_clipping=True),
+    "l2_csgm": mechanisms.L2Csgm(5, 1.0, 0.5, 0.05),
+    "distributed_discrete_gaussian": mechanisms.DistributedDiscreteGaussian(
+        5, 1.0, 0.5, bits=12
+    ),
+    "sketched_ddg": mechanisms.SketchedDdg(
+        5, 1.0, 0.5, bits=12, compression_rate=20.0, noise_source="helpers"
+    ),
+    "dome_ddg": mechanisms.DomeDdg(5, 1.0, 0.5, sketch_size=64, bits=12),
+    "none": mechanisms.NoMechanism(5),
+}
+
+
+@pytest.fixture(scope="module")
+def task():
+    return load_task(
+        "synthetic",
+        model="small_cnn",
+        num_clients=6,
+        examples_per_client=7,
+        batch_size=3,
+        num_test_examples=4,
+    )
+
+
+def process(task, mechanism, groups, identity="client_key"):
+    built = federated_averaging.build_process(
+        task,
+        aggregators.build(mechanism, seed=5),
+        client_lr=0.1,
+        server_optimizer=server_optimizers.build_server_optimizer("sgd", 1.0),
+        identity=identity,
+        groups=groups,
+    )
+    keys = KEYS.__getitem__ if identity == "client_key" else None
+    return federated_averaging.FedProcess(built, lambda state: state, keys)
+
+
+@functools.lru_cache(maxsize=1)
+def one_at_a_time(task, name):
+    """Two rounds with one client each, as other people's TFF code has it."""
+    return two_rounds(process(task, MECHANISMS[name], None))
+
+
+def two_rounds(fed):
+    first = fed.next(fed.initialize(), CLIENTS)
+    return first, fed.next(first.state, [2, 3, 0, 4, 1])
+
+
+def bits(outputs):
+    return [np.asarray(x).tobytes() for x in tf.nest.flatten(outputs)]
+
+
+@pytest.mark.parametrize(
+    "name, groups",
+    [(name, groups) for name in MECHANISMS if name != "none" for groups in (2, 7)]
+    + [("l2_csgm", 1), ("l2_csgm", 5), ("distributed_discrete_gaussian", 1)],
+)
+def test_integer_sums_leave_the_same_bits(task, tff_secure_context, name, groups):
+    """Model, state, measurements and metrics; seven groups leave some empty."""
+    found = two_rounds(process(task, MECHANISMS[name], groups))
+    assert found[0].aggregator["clients"] == 5
+    assert bits(found) == bits(one_at_a_time(task, name))
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_sums_of_floats_differ_in_their_last_bits_alone(task, tff_context, groups):
+    found = two_rounds(process(task, MECHANISMS["none"], groups))
+    expected = one_at_a_time(task, "none")
+    for a, b in zip(tf.nest.flatten(found), tf.nest.flatten(expected)):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+    if groups == 1:
+        # One group adds up in the order of one client after the other.
+        assert bits(found) == bits(expected)
+
+
+def test_threads_and_workers_leave_the_same_bits(task, tff_secure_context):
+    mechanism = MECHANISMS["l2_csgm"]
+    once = bits(two_rounds(process(task, mechanism, 3)))
+    for settings in ({"concurrency": 1}, {"concurrency": 3, "intra_op_threads": 2}):
+        with worker_lib.start(**settings):
+            assert bits(two_rounds(process(task, mechanism, 3))) == once
+
+
+def test_without_clients_the_round_is_one_of_noise(task, tff_context):
+    found = []
+    for groups in (None, 2):
+        fed = process(task, MECHANISMS["l2_csgm"], groups, "client_id")
+        found.append(fed.next(fed.initialize(), []))
+    assert found[1].aggregator["clients"] == 0
+    assert bits(found[0]) == bits(found[1])
+
+
+def test_without_an_identity_each_client_draws_by_itself(task, tff_context):
+    fed = process(task, MECHANISMS["l2_csgm"], 2, None)
+    state = fed.initialize()
+    once, again = (fed.next(state, CLIENTS) for _ in range(2))
+    assert once.aggregator["uplink_bits"] != again.aggregator["uplink_bits"]
+
+
+def test_a_client_that_is_not_finite_counts_in_its_group(task, tff_context):
+    state = process(task, MECHANISMS["l2_csgm"], 2).initialize()
+    huge = tuple(np.full_like(w, 1e30) for w in state.weights.trainable)
+    state = attrs.evolve(state, weights=attrs.evolve(state.weights, trainable=huge))
+    outputs = [
+        process(task, MECHANISMS["l2_csgm"], groups).next(state, CLIENTS)
+        for groups in (None, 2)
+    ]
+    assert outputs[0].aggregator["nonfinite_clients"] == 5
+    assert bits(outputs[0]) == bits(outputs[1])
+
+
+def test_groups_must_be_some(task):
+    with pytest.raises(ValueError, match="groups must be at least 1, found 0"):
+        process(task, MECHANISMS["l2_csgm"], 0)
+
+
+class TestScalarRows:
+    def rows(self, values):
+        made = grouped.ScalarRows()
+        rows = [
+            made.row(
+                tf.constant(place, tf.int64),
+                collections.OrderedDict(
+                    a=tf.constant(a, tf.float32), b=tf.constant([n, 2 * n], tf.int64)
+                ),
+            )
+            for place, (a, n) in enumerate(values)
+        ]
+        return made, tf.stack(rows)
+
+    def test_sums_have_their_dtypes_and_the_order_of_the_cohort(self):
+        """Of 301 numbers whose sum in float32 depends on the order."""
+        numbers = np.random.default_rng(0).lognormal(0, 4, 301).astype(np.float32)
+        made, rows = self.rows([(a, i) for i, a in enumerate(numbers)])
+        expected = np.float32(0)
+        for a in numbers:
+            expected += a
+        assert expected != np.sum(numbers[::-1].astype(np.float64)).astype(np.float32)
+        for order in (np.arange(301), np.random.default_rng(1).permutation(301)):
+            total = made.total(tf.gather(rows, order))
+            assert total["a"].dtype == tf.float32 and total["b"].dtype == tf.int64
+            assert total["a"].numpy() == expected
+            np.testing.assert_array_equal(total["b"], [45150, 90300])
+
+    def test_no_rows_add_up_to_zeros(self):
+        made, rows = self.rows([(1.0, 2)])
+        assert made.width == 4
+        assert made.total(rows[:0])["a"] == 0
