@@ -22,7 +22,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Optional, Union
+from typing import Any, Optional, Union
 
 import attrs
 import numpy as np
@@ -31,9 +31,16 @@ import tensorflow_federated as tff
 
 from dpfl import checks
 from dpfl.aggregators.factory import CodecFactory
-from dpfl.aggregators.layout import IDENTITIES
 from dpfl.tasks.task import Task
 from dpfl.training import grouped, local_training
+from dpfl.training.process_state import (
+    ProcessState,
+    RoundOutput,
+    finalize_computation,
+    initialize_computation,
+    next_state,
+    type_of_weights,
+)
 
 AggregationFactory = Union[
     tff.aggregators.UnweightedAggregationFactory,
@@ -44,38 +51,6 @@ _CLIENT_TYPES = {
     "client_id": tff.TensorType(np.int64),
     "client_key": tff.TensorType(np.int64, [3]),
 }
-
-
-class RoundOutput(NamedTuple):
-    """What a round gives.
-
-    Attributes:
-      state: The process's state after the round.
-      train: Metrics of the clients on their batches, each before its step: name to a
-        scalar. Exact, so outside of the privacy guarantee.
-      aggregator: The aggregator's measurements.
-    """
-
-    state: Any
-    train: Any
-    aggregator: Any
-
-
-@attrs.define(eq=False, slots=False)
-class ProcessState:
-    """The state of a `FedAvgProcess`.
-
-    Attributes:
-      round_index: int64, rounds done.
-      weights: `tff.learning.models.ModelWeights`.
-      aggregator: The aggregator's state.
-      optimizer: The server optimizer's state.
-    """
-
-    round_index: Any
-    weights: Any
-    aggregator: Any
-    optimizer: Any
 
 
 @dataclasses.dataclass(frozen=True)
@@ -213,9 +188,9 @@ def build_process(
     checks.optional_integer("groups", groups)
     client_type = _CLIENT_TYPES[identity or "client_id"]
     model = task.functional_model(model_seed)
-    weights_type = _weights_type(model)
+    weights_type = type_of_weights(model)
     if groups is not None and isinstance(aggregator, CodecFactory):
-        rounds = _GroupedRounds(
+        rounds = grouped.GroupedRounds(
             task, model, aggregator, client_lr, server_optimizer, identity
         )
         return FedAvgProcess(rounds.initialize, rounds.next, rounds.cohort, groups)
@@ -227,10 +202,10 @@ def build_process(
     finalizer = tff.learning.templates.build_apply_optimizer_finalizer(
         server_optimizer, weights_type
     )
-    initialize = _initialize_computation(
+    initialize = initialize_computation(
         model, aggregation.initialize, finalizer.initialize
     )
-    finalize_metrics = _finalize_computation(model, result_type["metrics"])
+    finalize_metrics = finalize_computation(model, result_type["metrics"])
 
     @tff.federated_computation(
         initialize.type_signature.result, tff.FederatedType(client_type, tff.CLIENTS)
@@ -247,7 +222,7 @@ def build_process(
         weight = (work["weight"],) if is_weighted else ()
         aggregated = aggregation.next(state.aggregator, work["value"], *weight)
         return RoundOutput(
-            _next_state(state, finalizer, aggregated.state, aggregated.result),
+            next_state(state, finalizer, aggregated.state, aggregated.result),
             tff.federated_map(finalize_metrics, tff.federated_sum(work["metrics"])),
             aggregated.measurements,
         )
@@ -270,145 +245,6 @@ def assign_weights(state: ProcessState, model: tf.keras.Model) -> None:
     ):
         for variable, value in zip(variables, values):
             variable.assign(value)
-
-
-def _weights_type(model: tff.learning.models.FunctionalModel) -> tff.Type:
-    trainable, other = model.initial_weights
-    return tff.types.to_type(
-        tff.learning.models.ModelWeights(
-            tuple(tff.TensorType(w.dtype.type, w.shape) for w in trainable),
-            tuple(tff.TensorType(w.dtype.type, w.shape) for w in other),
-        )
-    )
-
-
-class _GroupedRounds:
-    """The computations of a process whose clients are groups.
-
-    Attributes:
-      cohort: What the clients of a group do.
-      initialize: As `FedAvgProcess.initialize`.
-      next: As `FedAvgProcess.next`, with groups.
-    """
-
-    def __init__(
-        self,
-        task: Task,
-        model: tff.learning.models.FunctionalModel,
-        factory: CodecFactory,
-        client_lr: float,
-        server_optimizer: tff.learning.optimizers.Optimizer,
-        identity: Optional[str],
-    ):
-        weights_type = _weights_type(model)
-        key_type = IDENTITIES.get(identity or "")
-        steps = factory.steps(
-            tff.to_type(
-                local_training.value(weights_type["trainable"], identity, key_type)
-            )
-        )
-
-        @tff.tensorflow.computation
-        def first() -> Any:
-            return steps.initial_state()
-
-        @tff.federated_computation
-        def first_at_server() -> tff.Value:
-            return tff.federated_eval(first, tff.SERVER)
-
-        def train(weights: Any, round_index: Any, client: Any) -> Any:
-            initial = (tuple(weights.trainable), tuple(weights.non_trainable))
-            return local_training.train(
-                task, model, initial, client, round_index, client_lr
-            )
-
-        self._model = model
-        self._finalizer = tff.learning.templates.build_apply_optimizer_finalizer(
-            server_optimizer, weights_type
-        )
-        self.cohort = grouped.Cohort(
-            steps, train, weights_type, first.type_signature.result
-        )
-        self.initialize = _initialize_computation(
-            model, first_at_server, self._finalizer.initialize
-        )
-        self.next = self._next_computation()
-
-    def _next_computation(self) -> tff.Computation:
-        @tff.federated_computation(
-            self.initialize.type_signature.result,
-            tff.FederatedType(self.cohort.group_type, tff.CLIENTS),
-        )
-        def next_fn(state: Any, groups: Any) -> RoundOutput:
-            shared = self.cohort.shared(state.aggregator)
-            partial = self.cohort.partial(
-                state.weights, state.round_index, shared, groups
-            )
-            return self._finished(state, shared, tff.federated_zip((partial,)))
-
-        return next_fn
-
-    def _finished(self, state: Any, shared: Any, partials: Any) -> RoundOutput:
-        """Returns what a round gives, from the partial totals of all its groups."""
-        output = self.cohort.finish(state.aggregator, shared, partials)
-        metrics = output["metrics"]
-        finalize = _finalize_computation(self._model, metrics.type_signature.member)
-        return RoundOutput(
-            _next_state(state, self._finalizer, output["state"], output["result"]),
-            tff.federated_map(finalize, metrics),
-            output["measurements"],
-        )
-
-
-def _next_state(
-    state: Any, finalizer: Any, aggregator_state: Any, aggregate: Any
-) -> tff.Value:
-    """Returns the state after the server's optimizer took the aggregate."""
-
-    @tff.tensorflow.computation(np.int64)
-    def advance(round_index: Any) -> Any:
-        return round_index + 1
-
-    finalized = finalizer.next(state.optimizer, state.weights, aggregate)
-    new_state = ProcessState(
-        tff.federated_map(advance, state.round_index),
-        finalized.result,
-        aggregator_state,
-        finalized.state,
-    )
-    return tff.federated_zip(new_state)
-
-
-def _finalize_computation(model: Any, metrics_type: tff.Type) -> tff.Computation:
-    @tff.tensorflow.computation(metrics_type)
-    def finalize(metrics: Any) -> Any:
-        return collections.OrderedDict(model.finalize_metrics(metrics))
-
-    return finalize
-
-
-def _initialize_computation(
-    model: Any, first_aggregator: tff.Computation, first_optimizer: tff.Computation
-) -> tff.Computation:
-    @tff.tensorflow.computation
-    def first_weights() -> Any:
-        trainable, other = model.initial_weights
-        return tff.learning.models.ModelWeights(
-            tuple(tf.constant(w) for w in trainable),
-            tuple(tf.constant(w) for w in other),
-        )
-
-    @tff.federated_computation
-    def initialize() -> Any:
-        state = ProcessState(
-            tff.federated_value(np.int64(0), tff.SERVER),
-            tff.federated_eval(first_weights, tff.SERVER),
-            first_aggregator(),
-            first_optimizer(),
-        )
-        return tff.federated_zip(state)
-
-    return initialize
 
 
 def _client_computation(

@@ -26,8 +26,18 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from dpfl.aggregators.factory import CodecFactory
+from dpfl.aggregators.layout import IDENTITIES
 from dpfl.aggregators.steps import Steps
+from dpfl.tasks.task import Task
 from dpfl.training import local_training
+from dpfl.training.process_state import (
+    RoundOutput,
+    finalize_computation,
+    initialize_computation,
+    next_state,
+    type_of_weights,
+)
 
 # From a client's weights, round, index and own words to what it has after its training.
 Train = Callable[[Any, Any, Any], local_training.Trained]
@@ -205,7 +215,7 @@ class Cohort:
         rows = np.zeros([len(clients), self._width], np.int64)
         rows[:, 0] = np.arange(len(clients))
         rows[:, 1] = clients
-        if self._width == WIDTHS["client_key"]:
+        if keys is not None:
             rows[:, 2:] = np.reshape(keys, [-1, 2])
         return np.array_split(rows, groups)
 
@@ -239,3 +249,79 @@ class Cohort:
             return codec.residues(total), tf.reshape(rows, [-1, self._rows.width])
 
         return loop()
+
+
+class GroupedRounds:
+    """The computations of a process whose clients are groups.
+
+    Attributes:
+      cohort: What the clients of a group do.
+      initialize: As `FedAvgProcess.initialize`.
+      next: As `FedAvgProcess.next`, with groups.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        model: tff.learning.models.FunctionalModel,
+        factory: CodecFactory,
+        client_lr: float,
+        server_optimizer: tff.learning.optimizers.Optimizer,
+        identity: Optional[str],
+    ):
+        weights_type = type_of_weights(model)
+        key_type = IDENTITIES.get(identity or "")
+        steps = factory.steps(
+            tff.to_type(
+                local_training.value(weights_type["trainable"], identity, key_type)
+            )
+        )
+
+        @tff.tensorflow.computation
+        def first() -> Any:
+            return steps.initial_state()
+
+        @tff.federated_computation
+        def first_at_server() -> tff.Value:
+            return tff.federated_eval(first, tff.SERVER)
+
+        def train(weights: Any, round_index: Any, client: Any) -> Any:
+            initial = (tuple(weights.trainable), tuple(weights.non_trainable))
+            return local_training.train(
+                task, model, initial, client, round_index, client_lr
+            )
+
+        self._model = model
+        self._finalizer = tff.learning.templates.build_apply_optimizer_finalizer(
+            server_optimizer, weights_type
+        )
+        self.cohort = Cohort(steps, train, weights_type, first.type_signature.result)
+        self.initialize = initialize_computation(
+            model, first_at_server, self._finalizer.initialize
+        )
+        self.next = self._next_computation()
+
+    def _next_computation(self) -> tff.Computation:
+        @tff.federated_computation(
+            self.initialize.type_signature.result,
+            tff.FederatedType(self.cohort.group_type, tff.CLIENTS),
+        )
+        def next_fn(state: Any, groups: Any) -> RoundOutput:
+            shared = self.cohort.shared(state.aggregator)
+            partial = self.cohort.partial(
+                state.weights, state.round_index, shared, groups
+            )
+            return self._finished(state, shared, tff.federated_zip((partial,)))
+
+        return next_fn
+
+    def _finished(self, state: Any, shared: Any, partials: Any) -> RoundOutput:
+        """Returns what a round gives, from the partial totals of all its groups."""
+        output = self.cohort.finish(state.aggregator, shared, partials)
+        metrics = output["metrics"]
+        finalize = finalize_computation(self._model, metrics.type_signature.member)
+        return RoundOutput(
+            next_state(state, self._finalizer, output["state"], output["result"]),
+            tff.federated_map(finalize, metrics),
+            output["measurements"],
+        )

@@ -23,6 +23,7 @@ GROUPS = {
     "sketch": ("sketch_aggregation", "sketches", "integer_noise"),
     "dome": ("dome_rounds", "dome_updates"),
     "long_run": ("long_run",),
+    "scale": ("digits_rounds", "cohorts"),
 }
 
 

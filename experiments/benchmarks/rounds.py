@@ -88,6 +88,8 @@ class Bench:
         n = self.settings.clients
         if name == mechanisms.L2Csgm.name:
             return mechanisms.L2Csgm(n, 1.0, 1.0, KEEP_FRACTION)
+        if name == mechanisms.NoMechanism.name:
+            return mechanisms.NoMechanism(n)
         return mechanisms.Gaussian(n, 1.0, 1.0)
 
 
@@ -193,36 +195,47 @@ def tff_iterator(bench: Bench) -> Callable[[], Any]:
     )
 
 
-def ours(bench: Bench, aggregator: Any, with_client_id: bool) -> Callable[[], Any]:
-    """Returns a round of `dpfl.training.federated_averaging`."""
+def fed_process(task: Any, aggregator: Any, **options: Any) -> Any:
+    """Returns dpfl's process, as `dpfl-train` runs it.
+
+    Args:
+      task: What is learned.
+      aggregator: A factory.
+      **options: Those of `federated_averaging.build_process`.
+    """
     from dpfl.training import federated_averaging, server_optimizers
+    from dpfl.training import worker as worker_lib
 
     fedavg = federated_averaging.build_process(
-        bench.task,
+        task,
         aggregator,
         client_lr=0.1,
         server_optimizer=server_optimizers.build_server_optimizer("sgd", 1.0),
-        identity="client_id" if with_client_id else None,
+        groups=worker_lib.processors(),
+        **options,
     )
-    state = fedavg.initialize()
-    return lambda: fedavg.next(state, bench.clients)
+    return federated_averaging.FedProcess(fedavg, lambda state: state)
 
 
 def mean(bench: Bench) -> Callable[[], Any]:
-    """Returns a round of dpfl with TFF's own UnweightedMeanFactory."""
+    """Returns a round of dpfl with TFF's own UnweightedMeanFactory, without groups."""
     import tensorflow_federated as tff
 
-    return ours(bench, tff.aggregators.UnweightedMeanFactory(), False)
+    factory = tff.aggregators.UnweightedMeanFactory()
+    fed = fed_process(bench.task, factory, identity=None)
+    state = fed.initialize()
+    return lambda: fed.next(state, bench.clients)
 
 
-def private(name: str) -> Callable[[Bench], Callable[[], Any]]:
-    """Returns a round of dpfl with one of dpfl's aggregators."""
+def ours(name: str) -> Callable[[Bench], Callable[[], Any]]:
+    """Returns a round of dpfl with one of dpfl's mechanisms."""
 
     def build(bench: Bench) -> Callable[[], Any]:
         from dpfl import aggregators
 
-        aggregator = aggregators.build(bench.mechanism(name), seed=1)
-        return ours(bench, aggregator, True)
+        fed = fed_process(bench.task, aggregators.build(bench.mechanism(name), seed=1))
+        state = fed.initialize()
+        return lambda: fed.next(state, bench.clients)
 
     return build
 
@@ -248,9 +261,10 @@ TIMED: dict[str, Timed] = {
     "tff_iterator": Timed(tff_iterator, "plain", "TFF, functional, iterator loop"),
     "data_sent": Timed(data_sent, "tff_iterator", "as before, examples sent by Python"),
     "mean": Timed(mean, "plain", "dpfl's process, UnweightedMeanFactory"),
-    "gaussian": Timed(private("gaussian"), "mean", "dpfl's process, gaussian"),
+    "none": Timed(ours("none"), "plain", "dpfl's process, none"),
+    "gaussian": Timed(ours("gaussian"), "none", "dpfl's process, gaussian"),
     "csgm": Timed(
-        private("l2_csgm"), "mean", f"dpfl's process, l2_csgm, gamma={KEEP_FRACTION}"
+        ours("l2_csgm"), "none", f"dpfl's process, l2_csgm, gamma={KEEP_FRACTION}"
     ),
 }
 MEMORY = ("memory_python", "memory_worker")

@@ -24,7 +24,7 @@ def benchmark(*args):
 
 def test_every_row_runs(tmp_path):
     output = tmp_path / "rows.json"
-    names = [*rounds.NAMES, "masks"]
+    names = [*rounds.NAMES, "masks", "digits_rounds", "cohorts"]
     done = benchmark(
         *("--quick", "--repeats=1", "--json"),
         *(f"--output={output}", f"--rows={','.join(names)}"),
@@ -32,13 +32,13 @@ def test_every_row_runs(tmp_path):
     assert done.returncode == 0, done.stderr
     rows = {row["name"]: row for row in json.loads(done.stdout)}
     assert list(rows.values()) == json.loads(output.read_text())
-    for name in ("plain", "tff_default", "tff_iterator", "data_sent", "mean"):
+    for name in ("plain", "tff_default", "tff_iterator", "data_sent", "mean", "none"):
         assert rows[name]["seconds_median"] > 0
     assert rows["plain"]["ratio"] is None
     # One turn, so the ratio is that of the two times.
     for name in ("csgm", "gaussian"):
-        assert rows[name]["baseline"] == "mean"
-        expected = rows[name]["seconds_median"] / rows["mean"]["seconds_median"]
+        assert rows[name]["baseline"] == "none"
+        expected = rows[name]["seconds_median"] / rows["none"]["seconds_median"]
         assert abs(rows[name]["ratio"] / expected - 1) < 1e-9
     for name in ("memory_python", "memory_worker"):
         assert 2**20 < rows[name]["bytes"] < 2**36

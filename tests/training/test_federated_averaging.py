@@ -12,7 +12,7 @@ import tensorflow_federated as tff
 from dpfl import aggregators, mechanisms
 from dpfl.tasks import load_task
 from dpfl.training import federated_averaging, server_optimizers
-from dpfl.training import local_training as clients
+from dpfl.training import local_training as local
 from dpfl.training import worker as worker_lib
 
 LR = 0.1
@@ -226,7 +226,7 @@ def test_an_unknown_optimizer_is_named():
 
 def test_batches_stay_what_they_are_without_tuning(task):
     plain = list(task.dataset_from_index(2, 1))
-    lean = list(clients.lean_dataset(task.dataset_from_index(2, 1)))
+    lean = list(local.lean_dataset(task.dataset_from_index(2, 1)))
     for (x, y), (u, v) in zip(plain, lean):
         np.testing.assert_array_equal(x, u)
         np.testing.assert_array_equal(y, v)

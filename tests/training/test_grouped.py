@@ -121,7 +121,8 @@ def test_without_an_identity_each_client_draws_by_itself(task, tff_context):
 def test_a_client_that_is_not_finite_counts_in_its_group(task, tff_context):
     state = process(task, MECHANISMS["l2_csgm"], 2).initialize()
     huge = tuple(np.full_like(w, 1e30) for w in state.weights.trainable)
-    state = attrs.evolve(state, weights=attrs.evolve(state.weights, trainable=huge))
+    weights = type(state.weights)(huge, state.weights.non_trainable)
+    state = attrs.evolve(state, weights=weights)
     outputs = [
         process(task, MECHANISMS["l2_csgm"], groups).next(state, CLIENTS)
         for groups in (None, 2)
