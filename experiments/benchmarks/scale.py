@@ -101,6 +101,8 @@ def steps_alone(task: Any, cohort: int) -> Callable[[], Any]:
             total = [t + w - v for t, w, v in zip(total, first, variables)]
         return [w - t / cohort for t, w in zip(total, first)]
 
+    # Traced now: Keras refuses models that are older than what TFF traces.
+    round_()
     return lambda: [w.numpy() for w in round_()]
 
 
