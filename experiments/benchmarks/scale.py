@@ -157,14 +157,15 @@ class _Worker:
 
 def _memory_row(name: str, size: int, before: list[Row]) -> Row:
     """Returns a row; its ratio is to the first one before it."""
-    first = before[0] if before else None
-    return {
+    row = {
         "name": f"worker: {name}",
         "bytes": size,
-        "baseline": first["name"] if first else None,
-        "ratio": size / first["bytes"] if first else None,
         "description": "memory of TFF's worker",
     }
+    if before:
+        row["baseline"] = before[0]["name"]
+        row["ratio"] = size / before[0]["bytes"]
+    return row
 
 
 ROWS = {"digits_rounds": digits_rounds, "cohorts": cohorts}
