@@ -8,6 +8,7 @@ See docs/factorization.md for the symbols and the algorithms.
 from dpfl.factorization.encoders import (
     BandedFactors,
     BufferedFactors,
+    InverseBandedFactors,
     ToeplitzFactors,
 )
 from dpfl.factorization.errors import ErrorSummary
@@ -52,6 +53,7 @@ __all__ = [
     "Factorization",
     "Factors",
     "FixedEpochs",
+    "InverseBandedFactors",
     "LinearCooldown",
     "MinSeparation",
     "OneParticipation",

@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Factors A = B C that are given by a lower-triangular C alone: B = A C^-1.
 
-  ToeplitzFactors  C as its first column
-  BandedFactors    C as its diagonals
-  BufferedFactors  C as a rational generating function
+  ToeplitzFactors       C as its first column
+  BandedFactors         C as its diagonals
+  BufferedFactors       C as a rational generating function
+  InverseBandedFactors  C^-1 as the few entries of its first column
 
-The noise is A (C^-1 Z), and C^-1 Z obeys a short recurrence:
-y_t = (z_t - sum_{j>=1} C[t, t-j] y_{t-j}) / C[t, t].
+The noise is A (C^-1 Z). For the first three C^-1 Z obeys a short recurrence,
+y_t = (z_t - sum_{j>=1} C[t, t-j] y_{t-j}) / C[t, t]; for the last it is a short sum.
 """
 
 from __future__ import annotations
@@ -127,6 +128,42 @@ class ToeplitzFactors(_ToeplitzEncoderFactors):
     def coefficients(self) -> np.ndarray:
         """See base class."""
         return self.c
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class InverseBandedFactors(_ToeplitzEncoderFactors):
+    """C^-1[i, j] = e[i - j].
+
+    Attributes:
+      e: float64 of shape (T,), e[0] > 0; zeros from the number of diagonals on.
+    """
+
+    e: np.ndarray
+    kind = "inverse-banded"
+
+    def __post_init__(self) -> None:
+        e = checks.vector("e", self.e)
+        if e[0] <= 0:
+            raise ValueError(f"e must start with a positive value, found {e[0]:g}")
+        freeze(self)
+
+    @property
+    def rounds(self) -> int:
+        """See base class."""
+        return len(self.e)
+
+    @property
+    def bands(self) -> int:
+        """Number of diagonals of C^-1 up to the last that is not zero."""
+        return int(np.flatnonzero(self.e)[-1]) + 1
+
+    def coefficients(self) -> np.ndarray:
+        """See base class."""
+        return series_inverse(self.e, self.rounds)
+
+    def inverse_coefficients(self) -> np.ndarray:
+        """See base class."""
+        return self.e
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -10,7 +10,15 @@ from typing import Any
 import numpy as np
 
 from dpfl import checks
-from dpfl.factorization import banded, blt, optimal, structured, toeplitz, tree
+from dpfl.factorization import (
+    banded,
+    blt,
+    inverse_banded,
+    optimal,
+    structured,
+    toeplitz,
+    tree,
+)
 from dpfl.factorization.encoders import ToeplitzFactors
 from dpfl.factorization.factorization import Factorization
 from dpfl.factorization.workloads import Workload
@@ -43,6 +51,8 @@ METHODS: Mapping[str, Callable[..., Factorization]] = {
     "toeplitz-root": toeplitz.root,
     "toeplitz": toeplitz.optimize_toeplitz,
     "banded": banded.optimize_banded,
+    "banded-inverse-root": inverse_banded.root,
+    "banded-inverse": inverse_banded.optimize_inverse,
     "blt-rational": blt.rational,
     "blt": blt.optimize_blt,
 }

@@ -24,7 +24,8 @@ import numpy as np
 from dpfl import checks
 from dpfl.factorization.workloads import check_products
 
-# Entries this far below zero, relative to the largest, are rounding of zeros.
+# Entries this far below zero, relative to the largest, are rounding of zeros; and so
+# are rises between equal ones.
 _ROUNDING = 1e-12
 
 
@@ -191,7 +192,10 @@ def _toeplitz_column(encoder: np.ndarray) -> np.ndarray | None:
 
 
 def _is_monotone(coefficients: np.ndarray) -> bool:
-    return bool(np.all(coefficients >= 0) and np.all(np.diff(coefficients) <= 0))
+    rounding = _ROUNDING * np.max(np.abs(coefficients))
+    return bool(
+        np.all(coefficients >= -rounding) and np.all(np.diff(coefficients) <= rounding)
+    )
 
 
 def _is_banded(gram: np.ndarray, separation: int) -> bool:

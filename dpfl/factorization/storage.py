@@ -27,6 +27,7 @@ from dpfl.factorization import methods
 from dpfl.factorization.encoders import (
     BandedFactors,
     BufferedFactors,
+    InverseBandedFactors,
     ToeplitzFactors,
 )
 from dpfl.factorization.factorization import Factorization
@@ -47,6 +48,7 @@ _FACTORS: Mapping[str, type[Factors]] = {
     "toeplitz": ToeplitzFactors,
     "banded": BandedFactors,
     "buffered": BufferedFactors,
+    "inverse-banded": InverseBandedFactors,
 }
 _HEADER = "header"
 PathLike = Union[str, "os.PathLike[str]"]

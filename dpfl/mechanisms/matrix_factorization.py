@@ -32,6 +32,8 @@ _PARAMETERS: Mapping[str, Mapping[str, str]] = {
     "band-low-rank": {"matrix_bands": "band", "matrix_rank": "rank"},
     "toeplitz": {"matrix_bands": "bands"},
     "banded": {"matrix_bands": "bands"},
+    "banded-inverse-root": {"matrix_bands": "bands"},
+    "banded-inverse": {"matrix_bands": "bands"},
     "blt-rational": {"matrix_buffers": "buffers"},
     "blt": {"matrix_buffers": "buffers"},
 }
@@ -51,7 +53,8 @@ class MatrixFields:
       matrix_schedule: Rates of the workload relative to the server's: "constant",
         "drop" (a tenth in the last quarter) or "cooldown" (linear to 0.05 in the last
         quarter).
-      matrix_bands: Diagonals of C ("banded", "toeplitz") or B ("band-low-rank").
+      matrix_bands: Diagonals of C ("banded", "toeplitz"), of C^-1 ("banded-inverse",
+        "banded-inverse-root") or of B ("band-low-rank").
       matrix_rank: Rank of the low-rank part of B ("band-low-rank").
       matrix_buffers: Buffers ("blt", "blt-rational").
       matrix_file: A file made by `dpfl.factorization.save`, in place of all of the
@@ -69,7 +72,9 @@ class MatrixFields:
         "constant", f"Rates of the workload, one of {', '.join(SCHEDULES)}."
     )
     matrix_bands: Optional[int] = option(
-        None, "Diagonals of C (banded, toeplitz) or of B (band-low-rank)."
+        None,
+        "Diagonals of C (banded, toeplitz), of its inverse (banded-inverse, "
+        "banded-inverse-root) or of B (band-low-rank).",
     )
     matrix_rank: Optional[int] = option(
         None, "Rank of the low-rank part of B (band-low-rank)."

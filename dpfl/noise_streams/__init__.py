@@ -10,6 +10,7 @@ from dpfl.noise_streams.banded import BandedStream
 from dpfl.noise_streams.blt import BufferedStream
 from dpfl.noise_streams.build import build_stream
 from dpfl.noise_streams.dense import DenseStream, default_block_rounds
+from dpfl.noise_streams.moving import MovingStream
 from dpfl.noise_streams.stream import (
     Accumulated,
     NoiseStream,
@@ -25,6 +26,7 @@ __all__ = [
     "BandedStream",
     "BufferedStream",
     "DenseStream",
+    "MovingStream",
     "NoiseStream",
     "StructuredStream",
     "TreeStream",

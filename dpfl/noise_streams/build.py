@@ -12,7 +12,7 @@ import numpy as np
 
 from dpfl import factorization as fact
 from dpfl.factorization import diagonals
-from dpfl.noise_streams import banded, blt, dense, structured, tree
+from dpfl.noise_streams import banded, blt, dense, moving, structured, tree
 from dpfl.noise_streams import stream as stream_lib
 
 
@@ -121,6 +121,29 @@ def _buffered(
     )
 
 
+def _moving(
+    factorization: Any,
+    dimension: int,
+    normals: stream_lib.Normals,
+    *,
+    block_rounds: Optional[int],
+    redraw: bool,
+) -> stream_lib.NoiseStream:
+    factors = factorization.factors
+    if factors.bands > _MOST_BANDS:
+        return _dense(
+            factorization,
+            dimension,
+            normals,
+            block_rounds=block_rounds,
+            redraw=redraw,
+        )
+    weights = factors.e[: factors.bands]
+    return moving.MovingStream(
+        weights, factors.rounds, dimension, redraw=redraw, normals=normals
+    )
+
+
 _BUILDERS: dict[type[fact.Factors], Callable[..., stream_lib.NoiseStream]] = {
     fact.DenseFactors: _dense,
     fact.TreeFactors: _tree,
@@ -128,4 +151,5 @@ _BUILDERS: dict[type[fact.Factors], Callable[..., stream_lib.NoiseStream]] = {
     fact.ToeplitzFactors: _toeplitz,
     fact.BandedFactors: _banded,
     fact.BufferedFactors: _buffered,
+    fact.InverseBandedFactors: _moving,
 }

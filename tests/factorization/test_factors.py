@@ -16,6 +16,8 @@ from dpfl.factorization.workloads import LinearCooldown, Workload
 PARAMS = {
     "band-low-rank": {"band": 3, "rank": 2},
     "banded": {"bands": 4},
+    "banded-inverse": {"bands": 3},
+    "banded-inverse-root": {"bands": 3},
     "blt": {"buffers": 2},
     "blt-rational": {"buffers": 3},
 }

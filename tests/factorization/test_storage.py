@@ -16,6 +16,7 @@ CASES = {
     "band-low-rank": {"band": 2, "rank": 2},
     "toeplitz": {"bands": 3},
     "banded": {"bands": 3},
+    "banded-inverse": {"bands": 3},
     "blt": {"buffers": 2},
 }
 WORKLOAD = Workload(12, 0.9, LinearCooldown())

@@ -191,6 +191,8 @@ def test_the_cache_is_used(tmp_path):
         ("toeplitz", {}, {"bands": 9}),
         ("toeplitz", {"matrix_bands": 3}, {"bands": 3}),
         ("banded", {"matrix_bands": 3}, {"bands": 3}),
+        ("banded-inverse", {"matrix_bands": 3}, {"bands": 3}),
+        ("banded-inverse-root", {"matrix_bands": 3}, {"bands": 3}),
         ("blt", {"matrix_buffers": 2}, {"buffers": 2}),
         ("blt-rational", {"matrix_buffers": 2}, {"buffers": 2}),
     ],

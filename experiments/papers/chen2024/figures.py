@@ -15,6 +15,8 @@ from . import (
     noise_grid,
     sgmf_drawing,
     sgmf_grid,
+    streams_drawing,
+    streams_grid,
 )
 
 _PAPER = "Chen et al. 2024"
@@ -52,5 +54,11 @@ FIGURES = [
     *(
         Figure(name, f"{_PAPER}, {what}", sgmf_grid.grid(name), sgmf_drawing.draw)
         for name, what in _SGMF.items()
+    ),
+    Figure(
+        "sgmf_streams",
+        "Error of sums at equal epsilon: by epochs, streams over a run, slots; exact",
+        streams_grid.grid,
+        streams_drawing.draw,
     ),
 ]
