@@ -12,7 +12,11 @@ from typing import Optional
 
 import numpy as np
 
-from dpfl.factorization.encoders import BandedFactors, ToeplitzFactors
+from dpfl.factorization.encoders import (
+    BandedFactors,
+    InverseBandedFactors,
+    ToeplitzFactors,
+)
 from dpfl.factorization.factorization import Factorization
 
 # A recurrence over more diagonals than this, and over more than the rounds divided by
@@ -32,7 +36,9 @@ def bands(found: Factorization) -> int:
 
 
 def kept_rows(found: Factorization) -> Optional[int]:
-    """Returns how many rows of d floats a recurrence over C's diagonals remembers.
+    """Returns how many rows of d floats a stream over diagonals remembers.
+
+    Those of C are in a recurrence, those of C^-1 in a sum.
 
     Args:
       found: The factorization A = B C.
@@ -41,9 +47,12 @@ def kept_rows(found: Factorization) -> Optional[int]:
       h - 1; None if the stream is none of these: blocks of a dense matrix are cheaper
       where there are too many diagonals.
     """
-    if not isinstance(found.factors, (ToeplitzFactors, BandedFactors)):
+    if isinstance(found.factors, InverseBandedFactors):
+        h = found.factors.bands
+    elif isinstance(found.factors, (ToeplitzFactors, BandedFactors)):
+        h = bands(found)
+    else:
         return None
-    h = bands(found)
     most = max(_MOST_BANDS, found.rounds // _ROUNDS_PER_BAND)
     return h - 1 if h <= most else None
 

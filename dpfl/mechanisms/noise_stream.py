@@ -155,7 +155,8 @@ def sentence(config: Any, dimension: int) -> str:
     text = f"{lasts}, {config.stream_rounds} rounds and {h} diagonals"
     if found is None:
         return text
-    return f"{text}; it keeps {found / 1e6:.4g} MB, {h - 1} vectors"
+    rows = diagonals.kept_rows(config.factorization)
+    return f"{text}; it keeps {found / 1e6:.4g} MB, {rows} vectors"
 
 
 def check_stream(

@@ -130,7 +130,7 @@ def _moving(
     redraw: bool,
 ) -> stream_lib.NoiseStream:
     factors = factorization.factors
-    if factors.bands > _MOST_BANDS:
+    if diagonals.kept_rows(factorization) is None:
         return _dense(
             factorization,
             dimension,

@@ -83,7 +83,8 @@ def draw(rows: Rows, scale: str) -> Any:
             _draw_bands(axes[-1], shown, label)
     axes[0].set_ylabel("noise std, over Poisson sampling's")
     axes[-1].set_title(f"cyclic sampling, T={_SHOWN_ROUNDS}", fontsize=10)
-    plotting.finish(axes[-1], xscale="log", xlabel="bands h")
+    if axes[-1].lines:
+        plotting.finish(axes[-1], xscale="log", xlabel="bands h")
     picture.suptitle(
         rf"$\delta=10^{{-5}}$, {COHORT_SIZE} of {POPULATION} clients a round",
         fontsize=10,
