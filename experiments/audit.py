@@ -16,8 +16,6 @@ what is looked at. The audit with all its trials takes some 25 minutes.
 from __future__ import annotations
 
 import contextlib
-import csv
-import io
 import sys
 from collections.abc import Iterator, Sequence
 
@@ -27,7 +25,7 @@ from dpfl import checks, files
 from dpfl.mechanisms import MECHANISMS
 from dpfl.training import isolation
 
-from . import cli, start, tables
+from . import audit_page, cli, start, tables
 
 _MECHANISMS = flags.DEFINE_list(
     "mechanisms", None, "Mechanisms to audit, by commas; all that are private if unset."
@@ -48,20 +46,6 @@ _ISOLATION = flags.DEFINE_string(
     "worker_isolation", "auto", "What keeps others out of TFF's worker."
 )
 
-_COLUMNS = {
-    "check": "check",
-    "mechanism": "mechanism",
-    "setting": "setting",
-    "relation": "relation",
-    "delta": "delta",
-    "method": "claimed by",
-    "claimed": "claimed",
-    "found": "found",
-    "ratio": "ratio",
-    "trials": "trials",
-    "verdict": "verdict",
-    "detail": "detail",
-}
 # Trials of a case, rounds of it through TFF, and draws.
 _QUICK_NUMBERS = (1_000, 20, 2_000_000)
 _NUMBERS = (40_000, 100, 1_000_000_000)
@@ -80,17 +64,6 @@ def _check_flags() -> None:
             checks.integer(f"--{flag.name}", flag.value, least)
     if _OUTPUT.value is not None:
         files.output_path("--output", _OUTPUT.value, (".csv", ".json"))
-
-
-def _content(rows: Sequence[tables.Row], path: str) -> str:
-    """Returns rows as CSV or JSON, by the ending of a path."""
-    if path.lower().endswith(".json"):
-        return tables.as_json(rows)
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(_COLUMNS), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue().rstrip("\n")
 
 
 @contextlib.contextmanager
@@ -135,9 +108,10 @@ def main(argv: Sequence[str]) -> None:
             bar.set_description(name)
             found += job()
     rows = [one.row() for one in found]
-    print(tables.text(rows, _COLUMNS, digits=4))
+    print(tables.text(rows, audit_page.HEADS, digits=4))
     if _OUTPUT.value is not None:
-        files.write_atomically(_OUTPUT.value, _content(rows, _OUTPUT.value) + "\n")
+        content = audit_page.content(rows, _OUTPUT.value)
+        files.write_atomically(_OUTPUT.value, content)
     bad = [one for one in found if not one.is_sound]
     if bad:
         for one in bad:

@@ -1,33 +1,49 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The tables of docs/privacy/audit.md, from the lines that an audit wrote.
+"""The file that an audit writes, and the tables of docs/privacy/audit.md from it.
 
-python -m experiments.audit_page docs/privacy/audit.csv
+print(audit_page.page(audit_page.read("docs/privacy/audit.csv")))
 """
 
 from __future__ import annotations
 
 import collections
 import csv
+import io
 from collections.abc import Iterable, Mapping, Sequence
+
+from . import tables
 
 Line = Mapping[str, str]
 
+COLUMNS = (
+    *("check", "mechanism", "setting", "relation", "delta", "method", "claimed"),
+    *("found", "ratio", "trials", "verdict", "detail"),
+)
+"""The columns of a finding's row, in the order of a file."""
+
+HEADS = {**{name: name for name in COLUMNS}, "method": "claimed by"}
+"""Their heads on the terminal."""
+
 _EPSILON = (
-    "mechanism",
-    "canary",
-    "relation",
-    "delta",
-    "claimed",
-    "by",
-    "lower bound",
-    "ratio",
-    "trials",
+    *("mechanism", "canary", "relation", "delta", "claimed", "by"),
+    *("lower bound", "ratio", "trials"),
 )
 _SIZES = ("3", "4", "4.5", "5", "5.5", "5.7", "6", "6.5")
 # What a relation is called in a narrow column.
 _RELATIONS = {"add_or_remove": "add or remove", "replaced_by_zeros": "zeros"}
+
+
+def content(rows: Sequence[tables.Row], path: str) -> str:
+    """Returns rows as a file holds them, CSV or JSON by the ending of its path."""
+    if path.lower().endswith(".json"):
+        return tables.as_json(rows) + "\n"
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
 
 
 def read(path: str) -> list[Line]:

@@ -123,7 +123,7 @@ class Canaries:
         Args:
           trials: With the canary, and as many without.
           rounds_in_tff: How many rounds at most go through TFF, the others being
-            composed; None for all, as it is of streams.
+            composed; None for all, as it is of streams; with 0 both cannot be compared.
         """
         # A stream takes several rounds, which depend on each other's state.
         if self._case.stream_rounds > 1:
@@ -153,13 +153,15 @@ class Canaries:
                 f"by what is likelier without {absent:.3f}",
                 **own,
             ),
-            finding.Finding(
+        ]
+        if agrees is not None:
+            composition = finding.Finding(
                 check="composition",
                 is_sound=agrees,
                 detail="a round through TFF is the composed one",
                 **own,
-            ),
-        ]
+            )
+            found.append(composition)
         if self._bits is not None:
             residues = finding.Finding(
                 check="residues",
@@ -172,9 +174,11 @@ class Canaries:
             found.append(residues)
         return found
 
-    def _through_tff(self, trials: int, most_rounds: Optional[int]) -> bool:
+    def _through_tff(self, trials: int, most_rounds: Optional[int]) -> Optional[bool]:
         """Adds trials of the real factory; says whether the first is as composed."""
         case = self._case
+        if most_rounds == 0:
+            return None
         through = rounds.FactoryRounds(case.mechanism, case.dimension, self._seed)
         agrees, count = None, 0
         while self.trials < trials and count != most_rounds:
@@ -199,7 +203,7 @@ class Canaries:
             else:
                 scores = self._stream_scores(seen, self._composed.axes(seed, number))
             self._add(scores, is_there[0])
-        return bool(agrees)
+        return agrees
 
     def _without_tff(self, trials: int) -> None:
         """Adds composed rounds until there are so many trials."""
@@ -268,7 +272,8 @@ class Canaries:
           axes: float32[m, d], the coordinates of the first round's release.
         """
         case = self._case
-        results = np.stack([one.result for one in seen])
+        # What a stream releases is what the server's optimizer is given.
+        results = np.stack([one.release for one in seen])
         mine = axes[: len(case.block) * case.canaries]
         return views.stream_ratio(case.mechanism, results @ mine.T, case.block)
 

@@ -35,12 +35,10 @@ class Seen(NamedTuple):
       release: int32, int64 or float32[m]: what is released before post-processing, or
         what a secure sum opens.
       within: The count of an adaptive clip, as it is noised or opened; None without.
-      result: float32[d], what the server's optimizer is given.
     """
 
     release: np.ndarray
     within: Optional[np.ndarray]
-    result: np.ndarray
 
 
 class Witness(OuterCodec):
@@ -125,7 +123,7 @@ class FactoryRounds:
             ]
         output = self._process.next(self.state, values)
         self.state = output.state
-        return _seen(output.measurements[_RELEASE], output.result)
+        return _seen(output.measurements[_RELEASE])
 
 
 class ComposedRounds:
@@ -184,7 +182,7 @@ class ComposedRounds:
           keys: int64[n, 2].
         """
         found = self._one(seed, tf.constant(number, tf.int32), updates, keys)
-        return _seen(*found)
+        return _seen(found)
 
     def run(
         self, seed: tf.Tensor, first: int, joined: np.ndarray, keys: np.ndarray
@@ -199,7 +197,7 @@ class ComposedRounds:
           keys: int64[rounds, n, 2].
         """
         first = tf.constant(first, tf.int32)
-        return _seen(*self._run(seed, first, joined, keys))
+        return _seen(self._run(seed, first, joined, keys))
 
     def _several(self, seed: Any, first: Any, joined: Any, keys: Any) -> Any:
         one_round = self._one.get_concrete_function()
@@ -234,7 +232,7 @@ class ComposedRounds:
         return tf.eye(self.codec.dimension) if aims is None else aims
 
     def _summed(self, seed: Any, number: Any, updates: Any, keys: Any) -> Any:
-        """Returns the release and the result of a round."""
+        """Returns the release of a round."""
         codec, state = self.codec, self.codec.initial_state()
         round_seed, shared = self._shared(seed, number)
         padded = tf.pad(tf.convert_to_tensor(updates), [[0, 0], [0, self._padding]])
@@ -253,16 +251,15 @@ class ComposedRounds:
             summed = tf.nest.map_structure(tf.add, sums, mine)
             return client + 1, codec.accumulate(total, message), summed
 
-        none = tf.nest.map_structure(tf.zeros_like, encode(0)[1])
+        message, first = encode(0)
         _, total, sums = tf.while_loop(
             lambda client, *_: client < tf.shape(padded)[0],
             add,
-            [tf.constant(0), codec.zero(), none],
+            [tf.constant(1), codec.accumulate(codec.zero(), message), first],
         )
         total = _wrapped(total, self._bits)
         noise_seed = randomness.fold_in(seed, number, purposes.Round.SERVER_NOISE)
-        arguments = (state, total, sums, shared, noise_seed)
-        return _named(codec.release(*arguments)), codec.decode(*arguments).mean
+        return _named(codec.release(state, total, sums, shared, noise_seed))
 
 
 def _named(released: Any) -> Fields:
@@ -272,13 +269,12 @@ def _named(released: Any) -> Fields:
     return collections.OrderedDict(update=released)
 
 
-def _seen(released: Any, result: Any) -> Seen:
+def _seen(released: Any) -> Seen:
     """Returns numpy arrays."""
     within = released.get("within")
     return Seen(
         np.asarray(released["update"]),
         None if within is None else np.asarray(within),
-        np.asarray(result),
     )
 
 

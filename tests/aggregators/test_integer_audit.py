@@ -111,7 +111,7 @@ def make(bits):
     return mechanisms.DistributedDiscreteGaussian(CLIENTS, 1.0, 1.0, bits)
 
 
-@pytest.mark.parametrize("bits", [6, 7, 8])
+@pytest.mark.parametrize("bits", [6, 8])
 def test_the_codec_stays_below_its_claim(bits):
     release = Release(make(bits))
     # What is rounded is anywhere between integers, not only next to them.
@@ -126,5 +126,5 @@ def test_missing_noise_is_found_out():
     release = Release(make(6))
     small = release.grid.local_stddev_steps / 4
     release.codec._noise = noise.IntegerShares("discrete_gaussian", small)
-    found, claimed = audited(release, 2500)
+    found, claimed = audited(release, 1000)
     assert found > claimed
