@@ -18,6 +18,7 @@ from absl import flags
 from dpfl import fields, mechanisms
 from dpfl.mechanisms import Mechanism, noise_stream
 from dpfl.mechanisms import build as mechanism_build
+from dpfl.mechanisms import mechanism as mechanism_lib
 from dpfl.mechanisms.build import field_types
 from dpfl.mechanisms.participation import WITH_EPOCHS
 
@@ -98,7 +99,7 @@ def _rate_help(field: str) -> str:
     users = [
         name for name in configs() if field in mechanism_build.accepted_fields(name)
     ]
-    rate = mechanism_build.DEFAULT_COMPRESSION_RATE
+    rate = mechanism_lib.DEFAULT_COMPRESSION_RATE
     text, default = {
         "compression_rate": ("How many times fewer values are sent; 1 or more.", rate),
         "keep_fraction": (

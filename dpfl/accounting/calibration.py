@@ -31,6 +31,12 @@ a client e^50 times more than before."""
 SMALLEST_NOISE_MULTIPLIER = 1e-6
 LARGEST_NOISE_MULTIPLIER = 1e12
 
+# Of a calibration's first search: how far apart its orders are, to which they go if
+# the best is not the last, and how far apart its noise is.
+_ORDER_RATIO = 1.4
+_USUAL_ORDER = 128.0
+_COARSE_STEP = 0.006
+
 MakeEvent = Callable[[float], dp_accounting.DpEvent]
 
 
@@ -194,20 +200,32 @@ def calibrate_noise_multiplier(
     step = math.log1p(checks.delta("rtol", rtol))
     checks.choice("method", method, METHODS)
 
-    def gap_at(k: int, by: str) -> float:
+    def gap_at(k: int, by: str, some: Optional[Sequence[float]] = orders) -> float:
         try:
             event = make_event(math.exp(k * step))
         except events.NoiseTooLargeError:
             return -math.inf
         except events.NoiseTooSmallError:
             return math.inf
-        value = epsilon(event, delta, method=by, orders=orders).epsilon
+        value = epsilon(event, delta, method=by, orders=some).epsilon
         return math.log(max(value, 1e-300)) - math.log(target)
+
+    def best_order_at(k: int, some: Sequence[float]) -> Optional[float]:
+        try:
+            event = make_event(math.exp(k * step))
+        except events.NoiseTooLargeError:
+            return None
+        return epsilon(event, delta, method="rdp", orders=some).order
 
     half = math.ceil(0.5 / step)
     near = math.ceil(0.06 / step)
     try:
-        best = _least_index(lambda k: gap_at(k, "rdp"), 0, half, step)
+        best = _least_index_by_rdp(
+            lambda k, some: gap_at(k, "rdp", some),
+            best_order_at,
+            events.DEFAULT_ORDERS if orders is None else sorted(set(orders)),
+            step,
+        )
         _check_possible(make_event, math.exp(best * step))
     except UnreachableBudgetError:
         masked = method == "tight"
@@ -252,6 +270,66 @@ def _check_possible(make_event: MakeEvent, noise_multiplier: float) -> None:
             "target_epsilon or target_delta must be larger, since the noise that meets "
             f"them is more than there can be: {error}"
         ) from error
+
+
+def _least_index_by_rdp(
+    gap: Callable[[int, Sequence[float]], float],
+    best_order: Callable[[int, Sequence[float]], Optional[float]],
+    orders: Sequence[float],
+    step: float,
+) -> int:
+    """Returns the least integer k with gap(k, orders) <= 0, by few orders at first.
+
+    Epsilon is the least over the orders, so that some of them never ask for less noise
+    than all do. A few that are far apart say about where the answer is, those around
+    the best of them nearly what it is, and all of them have the last word.
+
+    Args:
+      gap: From an index and orders to log(epsilon / target); it does not rise with the
+        index.
+      best_order: From an index and orders to the order that gave epsilon; None where
+        there is so much noise that there is no event.
+      orders: All orders, in rising order.
+      step: Log of the ratio of neighbouring noise multipliers.
+    """
+    half = math.ceil(0.5 / step)
+    coarse = max(1, math.floor(_COARSE_STEP / step))
+    start = 0
+    # Large orders are dear, and seldom the best.
+    for most in (_USUAL_ORDER, math.inf):
+        few = _spread_orders([order for order in orders if order <= most])
+        if not few or 2 * len(few) > len(orders):
+            continue
+        try:
+            start = coarse * _least_index(
+                lambda k: gap(coarse * k, few),  # noqa: B023
+                start // coarse,
+                math.ceil(half / coarse),
+                coarse * step,
+            )
+        except UnreachableBudgetError:
+            continue
+        best = best_order(start, few)
+        # An epsilon of 0 says nothing of larger orders: it is given by the first.
+        if best is None or few[0] < best < few[-1] or few[-1] == orders[-1]:
+            break
+    else:
+        return _least_index(lambda k: gap(k, orders), start, half, step)
+    if best is not None:
+        place = few.index(best)
+        low, high = few[max(place - 1, 0)], few[min(place + 1, len(few) - 1)]
+        window = [order for order in orders if low <= order <= high]
+        start = _least_index(lambda k: gap(k, window), start, 2 * coarse, step)
+    return _least_index(lambda k: gap(k, orders), start, 1, step)
+
+
+def _spread_orders(orders: Sequence[float]) -> list[float]:
+    """Returns some of the orders, each about `_ORDER_RATIO` times as far from 1."""
+    found = list(orders[:1])
+    for order in orders:
+        if order - 1 >= _ORDER_RATIO * (found[-1] - 1):
+            found.append(order)
+    return found if found[-1:] == list(orders[-1:]) else [*found, orders[-1]]
 
 
 def _least_index(

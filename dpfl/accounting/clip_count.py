@@ -49,8 +49,11 @@ class WithClipCountDpEvent(events.RdpDpEvent):
             update = self.update.rdp_before_sampling(alphas)
             return update + self.count.rdp_before_sampling(alphas)
 
-        return mirrored.poisson_sampled_rdp(
+        sampled = mirrored.poisson_sampled_rdp(
             orders, self.sampling_probability, before_sampling
+        )
+        return sampled + sum(
+            release.rdp_beside_sampling(orders) for release in (self.update, self.count)
         )
 
     def poisson_sampled(self, sampling_probability: float) -> WithClipCountDpEvent:

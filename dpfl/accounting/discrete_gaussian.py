@@ -25,12 +25,24 @@ from typing import NamedTuple
 import numpy as np
 
 from dpfl import checks
-from dpfl.accounting import events, integer_noise, log_space
+from dpfl.accounting import (
+    events,
+    integer_noise,
+    log_space,
+    ratio_moments,
+    tilted_fourier,
+)
 
 # Terms of one convolution above which the n-fold sum is not convolved any more.
 _MAX_CONVOLUTION_TERMS = 20_000_000
+# Shares above which probabilities of their sum come by Fourier sums.
+_MOST_CONVOLVED = 1000
+# As above for a part of the shares, which bounds them all only loosely.
+_MAX_PART_TERMS = 500_000
 # Terms handled at once by a vectorised sum: bounds the memory.
 _CHUNK_TERMS = 2_000_000
+# Shares of which the oscillation bound is summed one by one.
+_MAX_SUMMANDS = 100_000
 # Shifts evaluated one by one; larger ones are covered by proven remainders.
 _MAX_SHIFTS = 256
 
@@ -70,13 +82,25 @@ def log_oscillation_bound(count: int, stddev: float) -> float:
     """
     count = checks.integer("count", count)
     variance = checks.positive("stddev", stddev) ** 2
-    k = np.arange(1, min(count, 100_000), dtype=np.float64)
-    total = float(np.sum(_log_theta_oscillation(variance * k / (k + 1))))
-    rest = count - 1 - k.size
+    most = min(count, _MAX_SUMMANDS) - 1
+    if not most:
+        return 0.0
+    every = _log_oscillations(variance, min(_MAX_SUMMANDS, 1 << most.bit_length()))
+    total = float(np.sum(every[:most]))
+    rest = count - 1 - most
     if rest > 0:  # the oscillation falls in k, so the last one covers the rest
-        last = variance * k[-1] / (k[-1] + 1)
-        total += rest * float(_log_theta_oscillation(last))
+        total += rest * float(every[most - 1])
     return total
+
+
+@functools.lru_cache(maxsize=32)
+def _log_oscillations(variance: float, count: int) -> np.ndarray:
+    """Returns the ranges that the second to the `count`-th share multiply by, as logs.
+
+    Those of many shares are asked for again and again while noise stays the same.
+    """
+    k = np.arange(1, count, dtype=np.float64)
+    return _log_theta_oscillation(variance * k / (k + 1))
 
 
 class _Profile(NamedTuple):
@@ -132,6 +156,26 @@ def _profile(count: int, variance: float) -> _Profile:
     return profile
 
 
+@functools.lru_cache(maxsize=64)
+def _fourier_profile(count: int, variance: float) -> _Profile:
+    """Returns the profile from the probabilities of half a period; see tilted_fourier.
+
+    It costs far less than a convolution where there are many shares, and knows values
+    to twelve digits or so in place of fourteen.
+    """
+    half = count // 2
+    law = tilted_fourier.SummedDiscreteGaussian(count, math.sqrt(variance))
+    pmf = law.log_pmf(half)
+    square = np.square(np.arange(half + 1, dtype=np.float64)) / (2 * count * variance)
+    rounding = 4 * integer_noise.EPSILON * (square + np.abs(pmf.values))
+    error = float(np.max(pmf.error + rounding))
+    values = pmf.values + square
+    values -= values[0]
+    values = np.concatenate([values, values[1 : count - half][::-1]])
+    values.setflags(write=False)
+    return _Profile(values, 2 * error)
+
+
 def _convolution_terms(count: int, variance: float) -> float:
     """Returns an upper estimate of the terms in the last convolution of `_profile`."""
     # phi_a spans at most a / (8 sigma^2), and at most its oscillation bound.
@@ -143,14 +187,14 @@ def _convolution_terms(count: int, variance: float) -> float:
 
 
 @functools.lru_cache(maxsize=256)
-def _affordable_count(count: int, variance: float) -> int:
-    """Returns the most shares, up to `count`, whose convolution is affordable."""
-    if _convolution_terms(count, variance) <= _MAX_CONVOLUTION_TERMS:
+def _affordable_count(count: int, variance: float, terms: int) -> int:
+    """Returns the most shares, up to `count`, that are convolved in so many terms."""
+    if _convolution_terms(count, variance) <= terms:
         return count
     low, high = 1, count
     while high - low > 1:
         middle = (low + high) // 2
-        fits = _convolution_terms(middle, variance) <= _MAX_CONVOLUTION_TERMS
+        fits = _convolution_terms(middle, variance) <= terms
         low, high = (middle, high) if fits else (low, middle)
     return low
 
@@ -189,10 +233,10 @@ def summed_discrete_gaussian_log_pmf(
     """
     count = checks.integer("count", count)
     variance = checks.positive("stddev", stddev) ** 2
-    if _affordable_count(count, variance) < count:
+    most = _affordable_count(count, variance, _MAX_CONVOLUTION_TERMS)
+    if most < count:
         raise ValueError(
-            "count must be at most"
-            f" {_affordable_count(count, variance)} for an exact convolution at stddev"
+            f"count must be at most {most} for an exact convolution at stddev"
             f" {stddev!r}, found {count!r}"
         )
     profile = _profile(count, variance)
@@ -294,13 +338,20 @@ def _discrete_gaussian_rate(
 ) -> tuple[np.ndarray, str]:
     alphas = np.array(orders)
     swing = log_oscillation_bound(count, math.sqrt(variance))
-    rate = alphas / (2 * count * variance) + alphas * swing / (alphas - 1)
-    route = "oscillation"
+    exact_count = 0
     # Below this, knowing phi exactly could not change eleven digits of the rate.
     if swing > 1e-11 / (2 * count * variance):
-        exact_count = _affordable_count(count, variance)
+        exact_count = count
+        if _convolution_terms(count, variance) > _MAX_CONVOLUTION_TERMS:
+            noise = ratio_moments.DiscreteGaussianNoise(count, math.sqrt(variance))
+            swing = min(swing, noise.oscillation())
+            exact_count = _affordable_count(count, variance, _MAX_PART_TERMS)
+    rate = alphas / (2 * count * variance) + alphas * swing / (alphas - 1)
+    route = "oscillation"
+    if exact_count:
         # More shares are a post-processing of fewer, so fewer bound them from above.
-        profile = _profile(exact_count, variance)
+        make = _fourier_profile if exact_count > _MOST_CONVOLVED else _profile
+        profile = make(exact_count, variance)
         exact = np.array(
             [_convolved_rate(alpha, profile, variance, max_shift) for alpha in orders]
         )

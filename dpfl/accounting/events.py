@@ -101,6 +101,16 @@ class RdpDpEvent(dp_accounting.DpEvent, metaclass=abc.ABCMeta):
         """
         return self.rdp(orders)
 
+    def rdp_beside_sampling(self, orders: Orders) -> np.ndarray:
+        """Returns what is to be added to the RDP that the binomial sum gives.
+
+        Of an event that says nothing else, nothing.
+
+        Args:
+          orders: Renyi orders, each greater than 1; shape [m].
+        """
+        return np.zeros(np.shape(orders))
+
     def poisson_sampled(self, sampling_probability: float) -> Optional[RdpDpEvent]:
         """Returns this event on a Poisson sample of clients.
 

@@ -34,14 +34,15 @@ from scipy import special
 from dpfl import checks
 from dpfl.accounting import integer_noise, log_space, tilted_fourier
 
+GAUSSIAN_STDDEV = 8.0
+"""Least standard deviation of which the Gaussian stands in for the discrete one."""
+
 # Largest standard deviation, in steps, of noise whose probabilities are tabulated.
 _MAX_STDDEV = 1500.0
 # How much the moments may be moved by the oscillation of a profile, relative.
 _MAX_OSCILLATION = 1e-11
 # Shares of which the profile's range is computed; more change it by a closed bound.
 _PROFILE_SHARES = 64
-# Least standard deviation of which the Gaussian stands in for the discrete Gaussian.
-_GAUSSIAN_STDDEV = 8.0
 # Moments come in batches, and there are at least as many as the first batch.
 _BATCH = 32
 # Relative size at which moments of higher order are left to a bound on the rest.
@@ -369,7 +370,7 @@ def _composed(noise: Noise, top: int) -> RatioMoments:
 
 def nearly_gaussian(noise: Noise, part: float) -> bool:
     """Returns whether the noise is N_Z(0, s^2) within `part`/s^2, and s at least 8."""
-    if noise.variance < _GAUSSIAN_STDDEV**2:
+    if noise.variance < GAUSSIAN_STDDEV**2:
         return False
     return noise.variance * noise.oscillation() <= part
 

@@ -52,9 +52,12 @@ _DIRECT_TABLE = 600
 # how far both directions are summed otherwise.
 _CLOSED_FORM_PART = 1e-5
 _LATE_CLOSED_FORM_PART = 1e-2
-# The same where clients are sampled, and the least variance there, in squared steps.
-_SAMPLED_PART = 1e-14
-_LEAST_SAMPLED_VARIANCE = 81.0
+# How far from Gaussian the noise of a whole vector may be where clients are sampled.
+_MOST_DISTANCE = 1e-4
+# There integer noise is a Gaussian, about whose values integers of this variance are
+# drawn: in squared steps, and how far from true that is, per coordinate.
+_SMOOTHING = 2.0
+_SMOOTHING_DISTANCE = 3e-17
 _MOST_STEPS = 8.0
 
 
@@ -279,21 +282,40 @@ def _rounded_rate(
     return rate, ratio_moments.route_of(noise)
 
 
+def distance_from_gaussian(noise: ratio_moments.Noise) -> float:
+    """Returns how far noise is from one that a Gaussian is post-processed to.
+
+    By Theorem 8 of docs/privacy/rounding.md and what follows it, the logs of the
+    probabilities of a coordinate under both differ by no more than this, so that the
+    log-moments of order a of m coordinates differ by (2a-1) m times this at the most.
+
+    Args:
+      noise: The sum of the noise of all clients, in grid steps.
+    """
+    return noise.oscillation() + _SMOOTHING_DISTANCE
+
+
 def is_covered(
-    noise: ratio_moments.Noise, max_coordinate: float, sampled: bool = False
+    noise: ratio_moments.Noise, max_coordinate: float, sampled_dimension: int = 0
 ) -> bool:
     """Returns whether `rounded_rate` has a bound for coordinates of that length.
 
     Args:
       noise: As for `rounded_rate`.
       max_coordinate: As for `rounded_rate`.
-      sampled: As for `rounded_rate`.
+      sampled_dimension: Length of the vector where clients are sampled; 0 where they
+        are not.
     """
-    if max_coordinate <= 1 or not sampled:
+    if max_coordinate <= 1 or not sampled_dimension:
         return True
-    return noise.variance >= _LEAST_SAMPLED_VARIANCE and (
-        ratio_moments.nearly_gaussian(noise, _SAMPLED_PART)
-    )
+    gaussian = _smoothed_variance(noise) >= ratio_moments.GAUSSIAN_STDDEV**2
+    distance = sampled_dimension * distance_from_gaussian(noise)
+    return gaussian and distance <= _MOST_DISTANCE
+
+
+def _smoothed_variance(noise: ratio_moments.Noise) -> float:
+    """Returns the variance of the Gaussian that such noise is made from."""
+    return noise.variance - _SMOOTHING
 
 
 def _shift_rate(
@@ -323,7 +345,8 @@ def rounded_rate(
       max_coordinate: X, the largest size of a coordinate before it is rounded, in grid
         steps; greater than 0.
       sampled: Whether the rates at whole orders are to go into the binomial sum for
-        clients that join at random, as `mirrored.poisson_sampled_rdp` does.
+        clients that join at random, as `mirrored.poisson_sampled_rdp` does. If
+        `max_coordinate` exceeds 1, what `distance_from_gaussian` says is to be added.
 
     Returns:
       The rates, shape [m], and the route: 'fourier', 'gaussian' or 'composed', as
@@ -334,20 +357,20 @@ def rounded_rate(
     Raises:
       ValueError: an argument is out of its range, or, with `sampled`,
         `max_coordinate` exceeds 1 and the noise is not very close to a discrete
-        Gaussian with a standard deviation of at least 9 steps.
+        Gaussian with a variance of at least 66 squared steps.
     """
     alphas = checks.orders(orders)
     top = checks.positive("max_coordinate", max_coordinate)
     checks.boolean("sampled", sampled)
-    if not is_covered(noise, top, sampled):
+    if not is_covered(noise, top, int(sampled)):
         raise ValueError(
             "max_coordinate must be at most 1 grid step where clients are sampled "
             f"under {noise}, found {top:g}"
         )
     if sampled and top > 1:
-        # N_Z(0, s^2) is all but a post-processing of a Gaussian of variance s^2 - 4,
-        # whose moments at whole orders are those of N_Z(0, s^2 - 4).
-        stddev = math.sqrt(noise.variance - 4)
+        # N_Z(0, s^2) is all but a post-processing of a Gaussian of variance s^2 - 2,
+        # whose moments at whole orders are those of N_Z(0, s^2 - 2).
+        stddev = math.sqrt(_smoothed_variance(noise))
         noise = ratio_moments.DiscreteGaussianNoise(1, stddev)
     return integer_noise.DivergenceRate(
         *_rounded_rate(tuple(alphas.tolist()), noise, top)

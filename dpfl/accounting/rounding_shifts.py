@@ -195,27 +195,26 @@ def summed_log_moments(
     points = _points(_SUMMED_CELLS[noise.variance > _SMALL_VARIANCE], top)
     forward = np.empty((orders.size, points.size))
     backward = np.empty((orders.size, points.size))
+    rest = tail.log_size + math.log(4)
+    widest = int(windows.max())
+    y = np.arange(-widest, widest + steps + 1)
+    f = pmf.values[np.abs(y)]
     for j, x in enumerate(points.tolist()):
         k = math.floor(x)
         u = x - k
+        mix = pmf.values[np.abs(y - k)]
+        if u:
+            mix = np.logaddexp(
+                math.log1p(-u) + mix,
+                math.log(u) + pmf.values[np.abs(y - k - 1)],
+            )
+        ratio = mix - f
         for i, order in enumerate(orders.tolist()):
-            y = np.arange(-windows[i], windows[i] + steps + 1)
-            f = pmf.values[np.abs(y)]
-            mix = pmf.values[np.abs(y - k)]
-            if u:
-                mix = np.logaddexp(
-                    math.log1p(-u) + mix,
-                    math.log(u) + pmf.values[np.abs(y - k - 1)],
-                )
-            ratio = mix - f
-            rest = tail.log_size + math.log(4)
-            forward[i, j] = (
-                np.logaddexp(log_space.log_sum_exp(order * ratio + f), rest) + errors[i]
-            )
-            backward[i, j] = (
-                np.logaddexp(log_space.log_sum_exp((1 - order) * ratio + f), rest)
-                + errors[i]
-            )
+            near = slice(widest - windows[i], widest + windows[i] + steps + 1)
+            up = log_space.log_sum_exp(order * ratio[near] + f[near])
+            down = log_space.log_sum_exp((1 - order) * ratio[near] + f[near])
+            forward[i, j] = np.logaddexp(up, rest) + errors[i]
+            backward[i, j] = np.logaddexp(down, rest) + errors[i]
     best = _forward_cells(orders, points, forward)
     backward_best = _backward_cells(points, backward / (orders - 1)[:, None])
     return np.maximum(best, (orders - 1) * backward_best)

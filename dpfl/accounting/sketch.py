@@ -123,6 +123,12 @@ class SketchedDpEvent(events.RdpDpEvent):
             return self.release.rdp_before_sampling(checks.orders(orders).tolist())
         return self.rdp(orders)
 
+    def rdp_beside_sampling(self, orders: events.Orders) -> np.ndarray:
+        """See base class."""
+        if isinstance(self.release, events.RdpDpEvent):
+            return self.release.rdp_beside_sampling(orders)
+        return super().rdp_beside_sampling(orders)
+
     def poisson_sampled(self, sampling_probability: float) -> SketchedDpEvent:
         """See base class. Independent samplings multiply."""
         q = checks.probability("sampling_probability", sampling_probability)

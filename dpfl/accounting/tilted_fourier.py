@@ -186,13 +186,19 @@ class SummedDiscreteGaussian(IntegerLaw):
         variance = np.sum(up * (1 - up) + down * (1 - down), axis=1)
         return Cumulants(*(self._count * c for c in (log_moment, mean, variance)))
 
+    def _means(self, tilts: np.ndarray) -> np.ndarray:
+        """Returns the means of few tilted sums, as `cumulants` does."""
+        shift, rest = self._reduce(tilts)
+        up, down = self._chances(rest)
+        return self._count * (shift + np.sum(up - down, axis=1))
+
     def _tilts(self, points: np.ndarray) -> np.ndarray:
         low = np.zeros(points.size)
         high = (points / self._count + 0.5) / self._variance
         # Means differ from centres by less than 1/2; a tilt need not be precise.
         for _ in range(60):
             middle = (low + high) / 2
-            below = self.cumulants(middle).mean < points
+            below = self._means(middle) < points
             low, high = np.where(below, middle, low), np.where(below, high, middle)
             if np.all((high - low) * self.stddev <= 0.05 * np.minimum(1, self.stddev)):
                 break

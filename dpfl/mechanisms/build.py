@@ -21,7 +21,6 @@ from typing import Any
 from dpfl import checks, fields
 from dpfl.mechanisms import mechanism, registry
 
-DEFAULT_COMPRESSION_RATE = 100.0
 # The two ways to say how much is compressed.
 RATE_FIELDS = ("keep_fraction", "compression_rate")
 # Fields that say how a clip adapts, and mean nothing for one that does not.
@@ -92,7 +91,7 @@ def build(name: str, values: Mapping[str, Any]) -> mechanism.Mechanism:
     Args:
       name: Name of a mechanism.
       values: Values by field name; those that the mechanism does not have are left
-        out. Without a rate among them it is `DEFAULT_COMPRESSION_RATE`.
+        out. Without a rate among them it is `mechanism.DEFAULT_COMPRESSION_RATE`.
 
     Raises:
       TypeError: If a value has a wrong type.
@@ -139,7 +138,8 @@ def _rates(own: Collection[str], values: Mapping[str, Any]) -> dict[str, Any]:
     if given == ["keep_fraction"]:
         fraction = checks.fraction("keep_fraction", values["keep_fraction"])
         return {rated[0]: 1 / fraction}
-    rate = values["compression_rate"] if given else DEFAULT_COMPRESSION_RATE
+    default = mechanism.DEFAULT_COMPRESSION_RATE
+    rate = values["compression_rate"] if given else default
     if rate == fields.AUTO:
         raise ValueError(
             "compression_rate must be a number, or left out, where nothing is "

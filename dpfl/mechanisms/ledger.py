@@ -20,7 +20,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Hashable, Iterable, Sequence
-from typing import Optional, Union
+from typing import Any, Optional, Union
 
 import attr
 import dp_accounting
@@ -31,6 +31,7 @@ from dpfl.accounting import adjacency
 from dpfl.accounting.calibration import METHODS
 from dpfl.mechanisms.mechanism import Mechanism
 from dpfl.mechanisms.participation import Participation
+from dpfl.mechanisms.rounding_fields import MOST_BITS
 
 
 def default_delta(population: int) -> float:
@@ -58,32 +59,76 @@ def calibrate(
       method: See `dpfl.accounting.epsilon`.
 
     Raises:
+      dpfl.accounting.CalibrationError: If the noise that meets the budget does not
+        suit the rest, as where bits are too few for it.
       dpfl.accounting.BudgetNotBindingError: If hardly any noise meets the budget.
       dpfl.accounting.UnreachableBudgetError: If no noise meets it.
       ValueError: If an argument is out of range.
     """
-
-    def make_event(noise_multiplier: float) -> dp_accounting.DpEvent:
-        noisy = mechanism.with_noise_multiplier(noise_multiplier)
-        if participation is None:
-            return noisy.round_dp_event(dimension, 1.0)
-        return noisy.dp_event(dimension, participation)
-
+    budget = _Budget(dimension, epsilon, delta, participation, method)
+    noised = budget.calibrated(mechanism)
     try:
-        least = accounting.calibrate_noise_multiplier(
-            make_event, epsilon, delta, method=method
+        noised.check_noise(dimension)
+    except ValueError as error:
+        raise accounting.CalibrationError(
+            budget.sentence(noised) or str(error)
+        ) from error
+    return noised
+
+
+@dataclasses.dataclass(frozen=True)
+class _Budget:
+    """The arguments of `calibrate` but for the mechanism, by their names there."""
+
+    dimension: int
+    epsilon: float
+    delta: float
+    participation: Optional[Participation]
+    method: str
+
+    def calibrated(self, mechanism: Mechanism) -> Mechanism:
+        """Returns the mechanism with the least noise, whether it suits the rest."""
+        try:
+            return mechanism.with_noise_multiplier(self._least_noise(mechanism))
+        except accounting.BudgetNotBindingError as error:
+            raise accounting.BudgetNotBindingError(
+                f"epsilon must be smaller for {mechanism.name}, which meets it with "
+                f"hardly any noise, found {self.epsilon:g}"
+            ) from error
+        except accounting.UnreachableBudgetError as error:
+            raise accounting.UnreachableBudgetError(
+                f"epsilon must be larger for {mechanism.name}, which exceeds it with "
+                f"any noise, found {self.epsilon:g}"
+            ) from error
+
+    def _least_noise(self, mechanism: Mechanism) -> float:
+        def make_event(noise_multiplier: float) -> dp_accounting.DpEvent:
+            noisy = mechanism.with_noise_multiplier(noise_multiplier)
+            if self.participation is None:
+                return noisy.round_dp_event(self.dimension, 1.0)
+            return noisy.dp_event(self.dimension, self.participation)
+
+        return accounting.calibrate_noise_multiplier(
+            make_event, self.epsilon, self.delta, method=self.method
         )
-    except accounting.BudgetNotBindingError as error:
-        raise accounting.BudgetNotBindingError(
-            f"epsilon must be smaller for {mechanism.name}, which meets it with hardly "
-            f"any noise, found {epsilon:g}"
-        ) from error
-    except accounting.UnreachableBudgetError as error:
-        raise accounting.UnreachableBudgetError(
-            f"epsilon must be larger for {mechanism.name}, which exceeds it with any "
-            f"noise, found {epsilon:g}"
-        ) from error
-    return mechanism.with_noise_multiplier(least)
+
+    def sentence(self, mechanism: Mechanism) -> str:
+        """Returns what bits would do for the noise that the budget needs at the least.
+
+        With too few bits all noise is large, so that it says little of itself. "" where
+        there are no bits, or those that there are would do.
+        """
+        if "bits" not in {field.name for field in dataclasses.fields(mechanism)}:
+            return ""
+        bits: dict[str, Any] = {"bits": MOST_BITS}
+        fine: Any = self.calibrated(dataclasses.replace(mechanism, **bits))
+        try:
+            mechanism.with_noise_multiplier(fine.noise_multiplier).check_noise(
+                self.dimension
+            )
+        except ValueError as error:
+            return str(error)
+        return ""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

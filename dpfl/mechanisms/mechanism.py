@@ -40,6 +40,8 @@ CLIP_RANGE = (1e-15, 1e15)
 # squares and products stay far from the ends of the floats.
 LARGEST_FACTOR = 1e9
 MOST_DIMENSIONS = 10**12
+# Of mechanisms that compress, where nothing else is asked for.
+DEFAULT_COMPRESSION_RATE = 100.0
 
 _Self = TypeVar("_Self", bound="Mechanism")
 

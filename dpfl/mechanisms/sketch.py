@@ -61,7 +61,7 @@ class CountSketched(mechanism.NoiseMechanism):
     """
 
     compression_rate: float = option(
-        10.0,
+        mechanism.DEFAULT_COMPRESSION_RATE,
         "Length of the update over that of its sketch, at least 1; auto for the "
         "largest that rate_tolerance allows.",
         auto=True,

@@ -17,6 +17,7 @@ from typing import Any
 from .harness import Row
 
 GROUPS = {
+    "calibration": ("calibration",),
     "aggregators": ("aggregation", "fourier", "rotations", "masks"),
     "factorization": ("factorization",),
     "noise": ("noise_draws", "noise_dense", "noise_recurrences", "noise_aggregators"),

@@ -6,6 +6,7 @@
 import math
 
 import dp_accounting
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -129,6 +130,63 @@ def test_few_evaluations_suffice():
 
     accounting.calibrate_noise_multiplier(make_event, 4.0, 1e-6)
     assert len(calls) <= 30
+
+
+class Curve(accounting.events.RdpDpEvent):
+    """Noise z whose cost at an order is what is said of it; counts the orders asked."""
+
+    def __init__(self, z, cost, asked):
+        object.__setattr__(self, "saved", (z, cost, asked))
+
+    def rdp(self, orders):
+        z, cost, asked = self.saved
+        orders = np.asarray(orders)
+        asked.append(orders.size)
+        return cost(orders) / z**2
+
+
+COSTS = {
+    "gaussian": lambda a: a / 2,
+    # The best order is one of the largest, and the smallest.
+    "large": lambda a: 1e-5 * a / 2,
+    "small": lambda a: np.where(a > 1.15, np.inf, a / 2),
+    # Between two orders that are tried at first, one that is far better.
+    "needle": lambda a: np.where(a == 7.3, 1e-3, np.maximum(a, 7.3) / 2),
+    "needle above": lambda a: np.where(a == 384, 1e-3, np.maximum(a, 7.3) / 2),
+}
+
+
+@pytest.mark.parametrize("target", [0.02, 1.0, 30.0])
+@pytest.mark.parametrize("cost", COSTS)
+def test_few_orders_at_first_change_no_answer(cost, target):
+    asked = []
+    step = math.log1p(1e-4)
+    arguments = (lambda z: Curve(z, COSTS[cost], asked), target, 1e-6)
+
+    def answer(**options):
+        try:
+            return accounting.calibrate_noise_multiplier(
+                *arguments, method="rdp", **options
+            )
+        except calibration.CalibrationError as error:
+            return type(error)
+
+    found, rows = answer(), list(asked)
+
+    def gap(k):
+        event = Curve(math.exp(k * step), COSTS[cost], [])
+        return accounting.epsilon(event, 1e-6, method="rdp").epsilon - target
+
+    if isinstance(found, type):
+        assert gap(math.floor(math.log(1e12) / step)) > 0
+        return
+    index = round(math.log(found) / step)
+    assert found == pytest.approx(math.exp(index * step), rel=1e-12)
+    assert gap(index) <= 0 < gap(index - 1)
+    if cost == "gaussian":
+        every = len(accounting.events.DEFAULT_ORDERS)
+        assert rows.count(every) == 2
+        assert sum(rows) < 8 * every
 
 
 def test_budget_out_of_reach():

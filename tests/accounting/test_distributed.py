@@ -20,6 +20,7 @@ from dpfl.accounting import (
     events,
     mirrored,
     published_bounds,
+    rounding,
     skellam,
     sketch,
 )
@@ -169,6 +170,32 @@ class TestExactBound:
         np.testing.assert_allclose(found, expected, rtol=1e-12)
         assert np.all(sampled.rdp([2, 5]) <= expected)
         assert event.route() == "rounding"
+
+    def test_small_shares_under_long_coordinates(self):
+        """Fifty shares of 1.3 steps are nearly Gaussian: no bound by whole shifts."""
+        event = unit_event(
+            noise_clients=50, local_stddev=1.3, clip_norm=12.0, dimension=160
+        )
+        sampled = attr.evolve(event, sampling_probability=0.05)
+        assert event.max_steps > 1 and sampled.route(sampled=True) == "rounding"
+        distance = 160 * rounding.distance_from_gaussian(event.summed_noise)
+        orders = [1.5, 2, 7, 12.5, 32]
+        np.testing.assert_array_equal(
+            sampled.rdp_beside_sampling(orders), np.full(5, 3 * distance)
+        )
+        by_shifts = mirrored.poisson_sampled_rdp(
+            orders, 0.05, lambda a: event.shift_budget * event.shift_rate(a).rate
+        )
+        found = sampled.rdp(orders)
+        assert np.all(np.diff(found) >= 0)
+        assert np.all(found < by_shifts / 2)
+        # A little above N(0, s^2 - 2), about which integers of variance 2 are drawn.
+        z2 = (50 * 1.3**2 - 2) / 12**2
+        by_gaussian = mirrored.poisson_sampled_rdp(
+            orders, 0.05, lambda a: np.asarray(a) / (2 * z2)
+        )
+        np.testing.assert_allclose(found, by_gaussian + 3 * distance, rtol=0.15)
+        assert np.all(found >= by_gaussian)
 
     def test_shift_bounds(self):
         event = unit_event(clip_norm=2.5, dimension=100)

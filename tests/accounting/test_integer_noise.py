@@ -191,6 +191,17 @@ class TestDiscreteGaussian:
         if count == 2:  # one theta function: exact
             assert bound == pytest.approx(swing, rel=1e-6, abs=1e-11)
 
+    @pytest.mark.parametrize(("count", "stddev"), [(2, 0.4), (301, 0.2), (2000, 0.8)])
+    def test_profiles_by_two_ways_agree(self, count, stddev):
+        one = discrete_gaussian._profile(count, stddev**2)
+        other = discrete_gaussian._fourier_profile(count, stddev**2)
+        assert one.values.size == other.values.size == count
+        difference = np.abs(one.values - one.values[0] - other.values)
+        assert np.max(difference) <= 2 * one.error + other.error
+        assert other.error < 1e-10
+        # Which of the two serves changes nothing that is seen.
+        assert np.ptp(one.values) > 10 * (one.error + other.error)
+
     def test_oscillation_bound_of_many_shares_covers_each_term(self):
         below = discrete_gaussian.log_oscillation_bound(100_000, 1.0)
         above = discrete_gaussian.log_oscillation_bound(300_000, 1.0)

@@ -276,6 +276,33 @@ class TestClaims:
         short = ratio_moments.SkellamNoise(81.0)
         assert rounding.rounded_rate([2], short, 1.0, sampled=True).rate[0] > 0
 
+    @pytest.mark.parametrize("stddev", [0.9, 1.05, 1.3])
+    @pytest.mark.parametrize("x", [1.5, 6.2])
+    def test_client_sampling_of_long_coordinates_under_small_shares(self, stddev, x):
+        """Shares that a Gaussian is not quite: what is added covers the difference."""
+        noise = ratio_moments.DiscreteGaussianNoise(90, stddev)
+        distance = rounding.distance_from_gaussian(noise)
+        assert (distance > 1e-5) == (stddev < 1)
+        assert rounding.is_covered(noise, x, 1) == (distance <= 1e-4)
+        assert rounding.is_covered(noise, x, 10**4) == (stddev > 1.2)
+        # By what the law is made of: a Gaussian, and integers about its values.
+        s2, y, k, q = noise.variance, np.arange(-400, 401), math.floor(x), 0.3
+        gaussian = -np.square(y) / (2 * s2) - math.log(2 * math.pi * s2) / 2
+        near = np.abs(y) < 4 * math.sqrt(s2)
+        f, low, high = (log_pmf(noise, y - v) for v in (0, k, k + 1))
+        assert np.max(np.abs(f - gaussian)[near]) <= distance
+        mix = np.logaddexp(math.log(k + 1 - x) + low, math.log(x - k) + high)
+        log_y = np.logaddexp(math.log(1 - q), math.log(q) + mix - f)
+        if not rounding.is_covered(noise, x, 1):
+            return
+        orders = np.arange(2, 12)
+        rate = rounding.rounded_rate(orders, noise, 7.0, sampled=True).rate
+        every = np.concatenate([[0.0, 0.0], (orders - 1) * rate * x**2])
+        bound = log_space.sampled_log_moment(orders, q, every)
+        for order, most in zip(orders.tolist(), bound):
+            backward = special.logsumexp(f + (1 - order) * log_y)
+            assert backward <= most + (2 * order - 1) * distance
+
     @pytest.mark.parametrize("q", [0.03, 0.5])
     @pytest.mark.parametrize("coordinates", [(0.4,), (0.3, 0.9)])
     def test_client_sampling(self, q, coordinates):

@@ -162,6 +162,38 @@ def test_compare_covers_every_private_mechanism_and_says_what_it_leaves_out():
     assert all(row["downlink_bits"] > 0 for row in found)
 
 
+def test_bits_shows_the_curve_and_says_what_it_leaves_out(tmp_path):
+    picture = tmp_path / "curve.png"
+    done = call(
+        *("bits", "--epsilon=8", "--delta=1e-5", "--json", "--widths=7,3,16"),
+        *("--mechanisms=distributed_discrete_gaussian,l2_csgm", f"--plot={picture}"),
+        *("--cohort_size=100", "--dimension=16384", "--compression_rates=10"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert picture.read_bytes()[1:4] == b"PNG"
+    seven, sixteen, sparse = json.loads(done.stdout)
+    assert (seven["bits"], sixteen["bits"], sparse["bits"]) == (7, 16, None)
+    assert seven["bits_per_parameter"] == 7
+    assert sparse["bits_per_parameter"] == pytest.approx(3.2 + 160 / 16384)
+    # The Gaussian mechanism's noise for this budget, by hand, is the reference.
+    z = accounting.calibrate_noise_multiplier(
+        lambda z: mechanisms.Gaussian(100, 1.0, z).round_dp_event(16384, 1.0),
+        *(8.0, 1e-5),
+        method="rdp",
+    )
+    plain = 16384 * (z / 100) ** 2
+    for row in (seven, sixteen, sparse):
+        assert row["epsilon"] <= 8
+        assert row["error_over_gaussian"] == pytest.approx(
+            row["mean_squared_error"] / plain
+        )
+    assert sixteen["error_over_gaussian"] < seven["error_over_gaussian"] < 1.1
+    [left_out] = done.stderr.splitlines()
+    assert left_out.startswith(
+        "not shown: distributed_discrete_gaussian: bits must be at least 5 for"
+    )
+
+
 def test_compare_says_where_compression_alone_errs_too_much():
     without_epsilon = [arg for arg in COMPARE if not arg.startswith("--epsilon")]
     at_error = ["--equal=error", "--mean_squared_error=0.4"]

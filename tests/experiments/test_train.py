@@ -146,6 +146,30 @@ def test_epsilon_is_said_before_and_after(reference):
     assert "took part in at most" in after
 
 
+def test_bits_and_rate_that_are_left_open(tmp_path):
+    """On digits: what is chosen is said, used, and chosen again by the same command."""
+    run, base = tmp_path / "run", ["--task=digits", "--rounds=1", "--seed=1"]
+    arguments = [
+        *("--mechanism=sketched_ddg", "--bits=auto", "--compression_rate=auto"),
+        *("--noise_source=helpers", "--client_epochs=1"),
+    ]
+    done = train(run, *arguments, base=base)
+    rate = float(re.search(r"^chosen: compression_rate (\S+): ", done.stdout, re.M)[1])
+    bits = int(re.search(r"^chosen: bits (\d+): ", done.stdout, re.M)[1])
+    summary = json.loads((run / "summary.json").read_text())
+    options = summary["mechanism_options"]
+    assert (options["bits"], options["compression_rate"]) == (bits, rate)
+    assert rate > 1 and 6 <= bits <= 10
+    length = float(re.search(r"a sketch of (\d+) numbers", done.stdout)[1])
+    # The helpers' messages are as many again.
+    assert summary["uplink_bits_per_client"] == 2 * bits * length
+    assert 7.9 < summary["epsilon"] <= 8
+    before = results(run)
+    again = train(run, *arguments, base=base)
+    assert "going on after round 1" in again.stderr
+    assert results(run) == before
+
+
 def test_the_same_command_does_nothing_more(reference):
     directory, _ = reference
     before = results(directory)

@@ -80,6 +80,11 @@ class TestRates:
         assert self.build(name).compression_rate == 100
         assert self.build(name, compression_rate=7).compression_rate == 7
         assert self.build(name, keep_fraction=0.125).compression_rate == 8
+        # The class and the commands have one default.
+        fields_of = {
+            field.name: field for field in dataclasses.fields(self.build(name))
+        }
+        assert fields_of["compression_rate"].default == 100
 
     def test_left_out_where_nothing_is_compressed(self):
         built = self.build("gaussian", keep_fraction=0.1, compression_rate=10)

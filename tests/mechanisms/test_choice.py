@@ -50,6 +50,32 @@ class TestBits:
         found = choice.error_ratio(config, choice.Setting(D))
         assert found == pytest.approx(expected, rel=1e-3)
 
+    def test_cells_with_a_loose_bound_are_avoided(self):
+        """Sampled clients whose shares of noise are small against long coordinates.
+
+        With 8 bits and 160 numbers nothing is proved of the rounding but what any
+        integer vector costs, at the noise that is needed: more noise is asked for.
+        """
+        sampled = mechanisms.PoissonSampling(1000, 50, 60)
+        config = mechanisms.SketchedDdg(
+            50, 1.0, 1.0, 8, noise_source="helpers", compression_rate=100.0
+        )
+        noise = {}
+        for bits in (8, 16):
+            own = dataclasses.replace(config, bits=bits)
+            found = mechanisms.calibrate(own, 16_000, 8.0, 1e-3, sampled, "rdp")
+            noise[bits] = found.noise_multiplier
+        assert noise[8] > 2 * noise[16]
+        left_open = dataclasses.replace(config, bits="auto")
+        chosen = mechanisms.chosen(
+            left_open, 16_000, sampled, epsilon=8.0, delta=1e-3
+        ).mechanism
+        assert chosen.bits > 8
+        found = mechanisms.calibrate(chosen, 16_000, 8.0, 1e-3, sampled, "rdp")
+        assert found.noise_multiplier < 1.01 * noise[16]
+        event = found.round_dp_event(16_000, 0.05).release
+        assert event.route(sampled=True) == "rounding"
+
     def test_dome(self):
         config = mechanisms.DomeDdg(20, 0.5, 2.0, 64, bits="auto")
         found = mechanisms.chosen(config, 1000)

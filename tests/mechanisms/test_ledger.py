@@ -1,7 +1,9 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
+import dataclasses
 import math
+import re
 import subprocess
 import sys
 
@@ -52,6 +54,25 @@ def test_calibrated_noise_meets_the_budget_and_no_more(method):
     assert 7.9 < book.planned.epsilon <= 8.0
     assert book.rounds_allowed == 60
     assert book.stop_message is None
+
+
+def test_too_few_bits_are_refused_with_those_that_would_do():
+    """Three bits cost so much that the noise for a budget would be of no use."""
+    few = mechanisms.DistributedDiscreteGaussian(100, 1.0, 1.0, 3)
+    with pytest.raises(accounting.CalibrationError) as refused:
+        mechanisms.calibrate(few, 2**20, 8.0, 1e-5)
+    sentence = str(refused.value)
+    assert re.match(r"bits must be at least (\d+) for cohort_size 100 and", sentence)
+    assert "found 3 bits" in sentence and "\n" not in sentence
+    enough = int(re.match(r"bits must be at least (\d+)", sentence)[1])
+    wider = dataclasses.replace(few, bits=enough)
+    found = mechanisms.calibrate(wider, 2**20, 8.0, 1e-5)
+    found.check_noise(2**20)
+    # The noise that is named is what a grid without an end would take.
+    fine = dataclasses.replace(few, bits=30)
+    plain = mechanisms.calibrate(fine, 2**20, 8.0, 1e-5).noise_multiplier
+    assert f"noise_multiplier {plain:g}, found" in sentence
+    assert plain < found.noise_multiplier < 2 * plain
 
 
 def test_the_run_stops_before_the_round_that_would_exceed():

@@ -10,7 +10,7 @@ import pytest
 from dpfl import accounting, mechanisms
 from dpfl.mechanisms.sketch_shape import SketchShape
 
-SKETCHED = mechanisms.SketchedDdg(100, 1.0, 1.0, 14)
+SKETCHED = mechanisms.SketchedDdg(100, 1.0, 1.0, 14, compression_rate=10.0)
 PROJECTED = mechanisms.ProjectAndPerturb(100, 1.0, 1.0, 10.0)
 BOTH = pytest.mark.parametrize("config", [SKETCHED, PROJECTED], ids=lambda c: c.name)
 
