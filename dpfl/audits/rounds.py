@@ -161,6 +161,7 @@ class ComposedRounds:
         self._axes = tf.function(self._directed, self._specs[:2], autograph=False)
         self._one = tf.function(self._summed, self._specs, autograph=False)
         self._run = tf.function(self._several, autograph=False)
+        self._next = tf.function(self._decoded, autograph=False)
 
     def updates(self, seed: tf.Tensor, number: int) -> np.ndarray:
         """Returns float32[n, d], with which clients appear in a round as they shall."""
@@ -231,9 +232,45 @@ class ComposedRounds:
         aims = views.directions(self._mechanism, self.codec.dimension, shared)
         return tf.eye(self.codec.dimension) if aims is None else aims
 
+    def stream(
+        self, seed: tf.Tensor, first: int, joined: np.ndarray, keys: np.ndarray
+    ) -> np.ndarray:
+        """Returns the results of rounds that hand their state on, float32[rounds, d].
+
+        Args:
+          seed: int64[2].
+          first: Number of the first round, which has the first state.
+          joined: float32[rounds, n], as of `run`.
+          keys: int64[rounds, n, 2].
+        """
+        state, results = self.codec.initial_state(), []
+        for i, (coins, own_keys) in enumerate(zip(joined, keys)):
+            number = tf.constant(first + i, tf.int32)
+            updates = self._updates(seed, number) * coins[:, np.newaxis]
+            result, state = self._next(seed, number, updates, own_keys, state)
+            results.append(result.numpy())
+        return np.stack(results)
+
     def _summed(self, seed: Any, number: Any, updates: Any, keys: Any) -> Any:
-        """Returns the release of a round."""
-        codec, state = self.codec, self.codec.initial_state()
+        """Returns the release of a round of the first state."""
+        state = self.codec.initial_state()
+        arguments = self._arguments(seed, number, updates, keys, state)
+        return _named(self.codec.release(*arguments))
+
+    def _decoded(
+        self, seed: Any, number: Any, updates: Any, keys: Any, state: Fields
+    ) -> Any:
+        """Returns the result of a round, and the state after it."""
+        decoded = self.codec.decode(
+            *self._arguments(seed, number, updates, keys, state)
+        )
+        return decoded.mean, decoded.state
+
+    def _arguments(
+        self, seed: Any, number: Any, updates: Any, keys: Any, state: Fields
+    ) -> Any:
+        """Returns what the codec decodes a round from."""
+        codec = self.codec
         round_seed, shared = self._shared(seed, number)
         padded = tf.pad(tf.convert_to_tensor(updates), [[0, 0], [0, self._padding]])
 
@@ -259,7 +296,7 @@ class ComposedRounds:
         )
         total = _wrapped(total, self._bits)
         noise_seed = randomness.fold_in(seed, number, purposes.Round.SERVER_NOISE)
-        return _named(codec.release(state, total, sums, shared, noise_seed))
+        return state, total, sums, shared, noise_seed
 
 
 def _named(released: Any) -> Fields:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from dpfl import mechanisms
-from dpfl.audits import canaries, cases, cohorts, repeats, sums, tails
+from dpfl.audits import canaries, cases, cohorts, repeats, streams, sums, tails
 from dpfl.audits.finding import Finding
 
 Job = Callable[[], Iterable[Finding]]
@@ -62,6 +62,7 @@ def jobs(settings: Settings) -> Iterator[tuple[str, Job]]:
         found = cases.CASES[name]()
         for case in found[:1] if settings.is_quick else found:
             yield f"{name}: {case.setting}", _of_case(case, settings)
+        yield from _of_streams(name, settings)
         mechanism = found[0].mechanism
         if name in _COMPARED or (name in _DRAWN and not settings.is_quick):
             yield f"{name}: tails", _of_tails(name, settings)
@@ -95,6 +96,16 @@ def _of_case(case: canaries.Case, settings: Settings) -> Job:
         return made.findings(max(4, settings.trials // fewer), settings.rounds_in_tff)
 
     return job
+
+
+def _of_streams(name: str, settings: Settings) -> Iterator[tuple[str, Job]]:
+    """Yields what is to be done of streams over a run; nothing in the quick audit."""
+    if settings.is_quick or name not in streams.CASES:
+        return
+    for case in streams.CASES[name]():
+        made = streams.StreamCanaries(case, settings.seed)
+        trials = max(4, settings.trials // _STREAM_FEWER)
+        yield f"{name}: {case.setting}", _of(made.findings, trials)
 
 
 def _of_cohort(participation: Any, others: str, settings: Settings) -> Job:
