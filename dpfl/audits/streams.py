@@ -229,7 +229,7 @@ class StreamCanaries:
         composed = self._rounds.stream(seed, 0, joined, keys)
         for t in range(case.participation.rounds):
             updates = self._rounds.updates(seed, t) * joined[t][:, np.newaxis]
-            result = through.run(updates, keys[t]).result
+            result = through.run(updates, keys[t]).release
             size = np.max(np.abs(result))
             if np.max(np.abs(result - composed[t])) > 1e-4 * size:
                 return False
