@@ -20,7 +20,7 @@ import tensorflow as tf
 from dpfl import accounting, mechanisms
 from dpfl.accounting import audit, simulators
 from dpfl.audits import claims, finding, rounds, views
-from dpfl.factorization import diagonals
+from dpfl.mechanisms import noise_stream
 from dpfl.training import selection
 from dpfl.vectors import randomness
 
@@ -61,7 +61,7 @@ class StreamCase:
         config, chosen = self.mechanism, self.participation
         words = [
             f"run of {config.rounds}, {chosen.name}, {chosen.separation} apart",
-            f"{diagonals.bands(config.factorization)} diagonals",
+            f"{noise_stream.bands(config)} diagonals",
             f"z={config.noise_multiplier:g}",
         ]
         if hasattr(config, "keep_fraction"):
@@ -193,7 +193,7 @@ class StreamCanaries:
         case, config = self._case, self._case.mechanism
         scale = config.noise_divisor / config.clip_norm
         stddev = config.stddev / config.clip_norm
-        if diagonals.bands(config.factorization) > case.participation.separation:
+        if noise_stream.bands(config) > case.participation.separation:
             # All turns of a client are one shift, in a coordinate of its own.
             shift = self._encoder @ turns
             rows = self._encoder @ noised * scale

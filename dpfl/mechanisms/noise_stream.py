@@ -117,6 +117,11 @@ def stream_sensitivity(found: fact.Factorization, rounds: int) -> float:
     return found.sensitivity(rounds=rounds).value
 
 
+def bands(config: Any) -> int:
+    """Returns h, the diagonals of a mechanism's C as far as its factors tell."""
+    return diagonals.bands(config.factorization)
+
+
 def kept_bytes(config: Any, dimension: int) -> Optional[int]:
     """Returns what a stream remembers between rounds, as float32, where it is known.
 
@@ -138,7 +143,7 @@ def numbers(config: Any, dimension: int) -> dict[str, Any]:
     return {
         "lasts": config.noise_stream,
         "rounds": config.stream_rounds,
-        "bands": diagonals.bands(config.factorization),
+        "bands": bands(config),
         "kept_bytes": kept_bytes(config, dimension),
     }
 
@@ -151,7 +156,7 @@ def sentence(config: Any, dimension: int) -> str:
       dimension: Length d of the flattened model update.
     """
     lasts = "one over the whole run" if config.is_over_run else "one for each epoch"
-    h, found = diagonals.bands(config.factorization), kept_bytes(config, dimension)
+    h, found = bands(config), kept_bytes(config, dimension)
     text = f"{lasts}, {config.stream_rounds} rounds and {h} diagonals"
     if found is None:
         return text
@@ -183,7 +188,7 @@ def check_stream(
             f"rounds must be at least the {participation.rounds} of the participation, "
             f"found {config.stream_rounds}"
         )
-    h, b = diagonals.bands(config.factorization), participation.separation
+    h, b = bands(config), participation.separation
     if h > b and not any_matrix:
         raise ValueError(
             f"min_separation must be at least the {h} diagonals of C for {config.name} "
@@ -248,7 +253,7 @@ def run_event(
     """
     if not config.is_over_run:
         return _epochs_event(config, release, participation)
-    if diagonals.bands(config.factorization) > participation.separation:
+    if bands(config) > participation.separation:
         return _dense_event(config, release, participation)
     found, whole = config.factorization, config.stream_rounds
     rounds, b = participation.rounds, participation.separation
