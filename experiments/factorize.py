@@ -68,7 +68,10 @@ _EPOCHS = flags.DEFINE_integer(
     "epochs", 1, "Most rounds that one client takes part in."
 )
 _SEPARATION = flags.DEFINE_integer(
-    "separation", None, "Least distance of one client's rounds; needed with --epochs."
+    "separation",
+    None,
+    "Least distance of one client's rounds, and their distance for optimal-epochs; "
+    "needed with --epochs.",
 )
 _REPEATS = flags.DEFINE_integer("repeats", 3, "Runs of which time shows the median.")
 _PLAIN = flags.DEFINE_bool(
@@ -178,6 +181,8 @@ def _plan() -> mf.Plan:
             f"--epochs must be at most {most} for --separation={_SEPARATION.value} in "
             f"{rounds} rounds, found {_EPOCHS.value}"
         )
+    if _METHOD.value == "optimal-epochs":
+        return mf.FixedEpochs(_EPOCHS.value, _SEPARATION.value)
     return mf.MinSeparation(_SEPARATION.value, _EPOCHS.value)
 
 
