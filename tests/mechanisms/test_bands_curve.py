@@ -63,6 +63,30 @@ class TestEnds:
         assert bands_curve.point(run, 1).noise_multiplier == pytest.approx(noise)
 
 
+class TestMechanism:
+    @pytest.mark.parametrize("rounds", [48, 46])
+    def test_noise_and_error_are_those_of_the_mechanism(self, rounds):
+        """In 46 rounds the last of a client is where columns are cut off."""
+        run = dataclasses.replace(SMALL, workload=mf.prefix_sum(rounds))
+        found = bands_curve.point(run, 4)
+        stream = mechanisms.MatrixFactorization(
+            rounds_per_epoch=None,
+            cohort_size=20,
+            clip_norm=1.0,
+            noise_multiplier=1.0,
+            matrix_method="toeplitz",
+            matrix_bands=4,
+            noise_stream="run",
+            rounds=rounds,
+        )
+        groups = mechanisms.CyclicPoisson(240, 20, rounds, min_separation=4)
+        noise = calibrated(stream, groups, run)
+        assert found.noise_multiplier == pytest.approx(noise, rel=1e-12)
+        rows = stream.factorization.factors.row_norms_squared(run.workload)
+        stddev = stream.with_noise_multiplier(noise).stddev
+        assert found.last_error == pytest.approx(stddev * math.sqrt(rows[-1]))
+
+
 class TestChoice:
     def test_the_least_of_every_number_of_bands(self):
         run = dataclasses.replace(SMALL, population=140)
