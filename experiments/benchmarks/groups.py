@@ -20,7 +20,10 @@ GROUPS = {
     "calibration": ("calibration",),
     "aggregators": ("aggregation", "fourier", "rotations", "masks"),
     "factorization": ("factorization",),
-    "noise": ("noise_draws", "noise_dense", "noise_recurrences", "noise_aggregators"),
+    "noise": (
+        *("noise_draws", "noise_dense", "noise_recurrences", "noise_bands"),
+        "noise_aggregators",
+    ),
     "sketch": ("sketch_aggregation", "sketches", "integer_noise"),
     "dome": ("dome_rounds", "dome_updates"),
     "long_run": ("long_run",),

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What noise costs: drawn, and correlated, alone and inside of an aggregator.
 
-  dpfl-benchmark --rows=noise_draws,noise_dense,noise_recurrences,noise_aggregators
+  dpfl-benchmark --rows=noise_draws,noise_dense,noise_recurrences,noise_bands
 
-prints the rows of `ROWS`. A matrix of the right shape is all that matters for time, so
-the dense and the structured one hold random numbers.
+prints rows of `ROWS`; noise_aggregators is the fifth. A matrix of the right shape is all
+that matters for time, so the dense and the structured one hold random numbers.
 """
 
 from __future__ import annotations
@@ -43,16 +43,18 @@ class Settings:
     Attributes:
       rounds: T, rounds of the matrix.
       dimension: d.
+      model: d of the streams over a run, that of the models in figures.
       repeats: Rounds behind a median, where a round does not take seconds.
     """
 
     rounds: int = 2048
     dimension: int = 1_000_000
+    model: int = 1_018_174
     repeats: int = 15
 
 
 FULL = Settings()
-QUICK = Settings(rounds=64, dimension=10_000)
+QUICK = Settings(rounds=64, dimension=10_000, model=10_000)
 
 
 def draws(settings: Settings) -> list[Row]:
@@ -121,6 +123,22 @@ def recurrences(settings: Settings) -> list[Row]:
     return compare(calls, _INDEPENDENT, settings.repeats, warm_ups=2)
 
 
+def bands(settings: Settings) -> list[Row]:
+    """Measures a round of a stream over a run, by how many diagonals C has."""
+    workload = fact.prefix_sum(settings.rounds)
+    # Of the square root of prefix sums: 1, 1/2, 3/8, ...
+    steps = np.arange(1, settings.rounds)
+    column = np.concatenate([[1.0], np.cumprod(1 - 0.5 / steps)])
+    calls = {
+        _INDEPENDENT: _stream_call(fact.compute(workload, "identity"), settings.model)
+    }
+    for count in (16, 64, 256):
+        cut = column * (np.arange(settings.rounds) < count)
+        found = fact.Factorization(workload, "toeplitz", {}, fact.ToeplitzFactors(cut))
+        calls[f"noise: {count} bands"] = _stream_call(found, settings.model)
+    return compare(calls, _INDEPENDENT, settings.repeats, warm_ups=2)
+
+
 def aggregators(settings: Settings) -> list[Row]:
     """Measures a round of the aggregator on two clients; needs a running worker.
 
@@ -140,6 +158,7 @@ ROWS: dict[str, Callable[[Settings], list[Row]]] = {
     "noise_draws": draws,
     "noise_dense": dense,
     "noise_recurrences": recurrences,
+    "noise_bands": bands,
     "noise_aggregators": aggregators,
 }
 
