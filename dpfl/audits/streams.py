@@ -151,10 +151,13 @@ class StreamCanaries:
         first = self._count * total
         self._count += 1
         noised = self._rounds.stream(seed, first, joined, keys)
-        # With the same noise and nobody there: the rest is what everybody sent, which
-        # an adversary knows of all but one.
-        sent = noised - self._rounds.stream(seed, first, 0 * joined, keys)
         axes = [self._rounds.axes(seed, first + t) for t in range(total)]
+        sent = np.zeros_like(noised)
+        if isinstance(case.mechanism, mechanisms.L2Csgm):
+            # With the same noise and nobody there: the rest is what everybody sent,
+            # which an adversary knows of all but one. Without rotations nobody else
+            # is in a canary's coordinates in any round.
+            sent = noised - self._rounds.stream(seed, first, 0 * joined, keys)
         scores = self._scores(noised, sent, np.stack(axes), turns)
         # Of those that have the most turns there is most to be seen.
         counts = turns.sum(axis=0)
@@ -186,7 +189,7 @@ class StreamCanaries:
 
         Args:
           noised: float32[T, d], results of the run.
-          sent: float32[T, d], what of them is no noise.
+          sent: float32[T, d], what of them is no noise; zeros where nothing is rotated.
           axes: float32[T, m, d], the coordinates of each round's release.
           turns: bool[T, N], whose turn it is.
         """

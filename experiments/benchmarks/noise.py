@@ -4,8 +4,8 @@
 
   dpfl-benchmark --rows=noise_draws,noise_dense,noise_recurrences,noise_bands
 
-prints rows of `ROWS`; noise_aggregators is the fifth. A matrix of the right shape is all
-that matters for time, so the dense and the structured one hold random numbers.
+prints rows of `ROWS`; noise_aggregators is the fifth. A matrix of the right shape is
+all that matters for time, so the dense and the structured one hold random numbers.
 """
 
 from __future__ import annotations
