@@ -47,8 +47,8 @@ _ISOLATION = flags.DEFINE_string(
 )
 
 # Trials of a case, rounds of it through TFF, and draws.
-_QUICK_NUMBERS = (1_000, 20, 2_000_000)
-_NUMBERS = (40_000, 100, 1_000_000_000)
+_QUICK_NUMBERS = (1_000, 10, 2_000_000)
+_NUMBERS = (20_000, 20, 1_000_000_000)
 _LEAST_TRIALS = 4
 _NOT_SOUND_EXIT_CODE = 1
 

@@ -20,7 +20,7 @@ _DELTA = 1e-3
 _MOST_DRAWN = "gaussian"
 # Rounds of few canaries are slow, and so are streams, all of which go through TFF: of
 # so many trials there is one.
-_FEW_CANARIES, _FEW_FEWER, _STREAM_FEWER = 8, 2, 4
+_FEWER_TRIALS, _FEW_CANARIES = 2, 8
 # Of how many draws of a server's noise there is one of others.
 _FEWER, _FEWER_SHARES = 20, 100
 # In the quick audit noise is counted, and compared over runs, of these alone.
@@ -41,7 +41,7 @@ class Settings:
     Attributes:
       mechanisms: Names, of `cases.CASES`.
       trials: Releases of each case with a canary, and as many without; half of them
-        where a round has few canaries, and a fourth of a stream.
+        where a round has few canaries, and of a stream.
       rounds_in_tff: How many rounds of a case go through TFF; of a stream all.
       draws: Of the server's noise of the Gaussian mechanism; of others there are fewer.
       seed: Of all that is drawn.
@@ -49,8 +49,8 @@ class Settings:
     """
 
     mechanisms: Sequence[str] = tuple(cases.CASES)
-    trials: int = 40_000
-    rounds_in_tff: int = 100
+    trials: int = 20_000
+    rounds_in_tff: int = 20
     draws: int = 1_000_000_000
     seed: int = 1
     is_quick: bool = False
@@ -89,11 +89,10 @@ def _of(check: Callable[..., Iterable[Finding]], *arguments: Any) -> Job:
 
 def _of_case(case: canaries.Case, settings: Settings) -> Job:
     def job() -> list[Finding]:
-        fewer = _FEW_FEWER if case.canaries <= _FEW_CANARIES else 1
-        if case.stream_rounds > 1:
-            fewer = _STREAM_FEWER
+        is_slow = case.canaries <= _FEW_CANARIES or case.stream_rounds > 1
+        trials = settings.trials // (_FEWER_TRIALS if is_slow else 1)
         made = canaries.Canaries(case, settings.seed)
-        return made.findings(max(4, settings.trials // fewer), settings.rounds_in_tff)
+        return made.findings(max(4, trials), settings.rounds_in_tff)
 
     return job
 
