@@ -103,7 +103,7 @@ def _of_streams(name: str, settings: Settings) -> Iterator[tuple[str, Job]]:
         return
     for case in streams.CASES[name]():
         made = streams.StreamCanaries(case, settings.seed)
-        trials = max(4, settings.trials // _STREAM_FEWER)
+        trials = max(4, settings.trials // _FEWER_TRIALS)
         yield f"{name}: {case.setting}", _of(made.findings, trials)
 
 
