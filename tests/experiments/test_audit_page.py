@@ -4,6 +4,7 @@
 """What an audit writes can be read again."""
 
 import json
+
 from experiments import audit_page
 
 
