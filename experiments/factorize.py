@@ -4,6 +4,8 @@
 """Computes factorizations of a workload, compares them and times their computation.
 
   dpfl-factorize compute --rounds=256 --matrix_momentum=0.9 --output=m.npz
+  dpfl-factorize compute --rounds=512 --matrix_method=banded --matrix_bands=auto \
+      --epsilon=8 --population=3200 --cohort_size=100
   dpfl-factorize compare --rounds=64,256 --plot=steps.png
   dpfl-factorize time --rounds=256,512 --plot=time.png
 
@@ -13,8 +15,10 @@ multiplier 1 and clip norm 1, for one participation or as --epochs and --separat
 two estimators, the optimal prefix sum used for the workload, the optimal
 factorization, its structured approximation with band + rank = log2(rounds), and the
 Toeplitz and buffered Toeplitz encoders. `time` runs the fixed point iteration for the
-optimal factorization, with acceleration and without, in processes of their own. No
-TensorFlow is imported.
+optimal factorization, with acceleration and without, in processes of their own.
+--matrix_bands=auto takes the number of bands with the least error at --epsilon, for
+clients that are dealt into as many groups and drawn from them; `dpfl-privacy bands`
+shows the curve. No TensorFlow is imported.
 """
 
 from __future__ import annotations
@@ -22,18 +26,20 @@ from __future__ import annotations
 import functools
 import inspect
 import json
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Optional
 
 from absl import flags
 
-from dpfl import checks, files
+from dpfl import checks, fields, files
 from dpfl import factorization as mf
 from dpfl.factorization import comparison, timing
 from dpfl.factorization.sensitivity import participations
 from dpfl.factorization.workloads import MOST_ROUNDS, RATE_RANGE
+from dpfl.mechanisms import bands_curve
 
-from . import cli, drawings, tables
+from . import cli, drawings, mechanism_flags, tables
 
 Row = Mapping[str, Any]
 
@@ -54,8 +60,19 @@ _METHOD = flags.DEFINE_enum(
     "matrix_method", "optimal", sorted(mf.METHODS), "What compute computes."
 )
 _RTOL = flags.DEFINE_float("rtol", None, "Relative duality gap; by default 1e-6.")
-_BANDS = flags.DEFINE_integer(
-    "matrix_bands", None, "Diagonals of a banded encoder or of the structured decoder."
+_BANDS = flags.DEFINE(
+    mechanism_flags.NumberOrAuto(int),
+    "matrix_bands",
+    None,
+    "Diagonals of a banded encoder, of the inverse of one, or of the structured "
+    "decoder; auto for those with the least error at --epsilon (compute of banded or "
+    "toeplitz).",
+)
+_EPSILON = flags.DEFINE_float("epsilon", None, "Of the budget, for auto.")
+_DELTA = flags.DEFINE_float("delta", 1e-5, "Of the budget, for auto.")
+_POPULATION = flags.DEFINE_integer("population", None, "Number of clients, for auto.")
+_COHORT_SIZE = flags.DEFINE_integer(
+    "cohort_size", None, "Clients expected in a round, for auto."
 )
 _RANK = flags.DEFINE_integer("matrix_rank", None, "Rank of the structured decoder.")
 _BUFFERS = flags.DEFINE_integer(
@@ -144,11 +161,19 @@ def _check_lengths(name: str, value: Sequence[str]) -> None:
         checks.integer(name, int(text), at_most=MOST_ROUNDS)
 
 
+def _check_bands(name: str, value: Any) -> None:
+    if value != fields.AUTO:
+        checks.integer(name, value, at_most=MOST_ROUNDS)
+
+
 cli.check_flag("rounds", _check_lengths)
-for _flag in (_BANDS, _BUFFERS, _EPOCHS, _SEPARATION):
+cli.check_flag(_BANDS.name, _check_bands)
+for _flag in (_BUFFERS, _EPOCHS, _SEPARATION, _POPULATION, _COHORT_SIZE):
     cli.check_flag(_flag.name, functools.partial(checks.integer, at_most=MOST_ROUNDS))
 _BOUNDS: Mapping[str, Mapping[str, float]] = {
     "rtol": {"above": 0, "at_most": 1},
+    "epsilon": {"above": 0},
+    "delta": {"above": 0, "below": 1},
     "matrix_momentum": {"at_least": 0, "below": 1},
     "drop_factor": {"at_least": RATE_RANGE[0], "at_most": RATE_RANGE[1]},
     "cooldown_final": {"at_least": RATE_RANGE[0], "at_most": RATE_RANGE[1]},
@@ -194,6 +219,8 @@ def _params(method: str) -> dict[str, Any]:
         take.
     """
     given = {name: flag.value for name, flag in _PARAMETERS.items()}
+    if _BANDS.value == fields.AUTO:
+        given["bands"] = _chosen_bands(method)
     given["participations"] = _EPOCHS.value if _EPOCHS.value > 1 else None
     takes = inspect.signature(mf.METHODS[method]).parameters
     missing = [
@@ -214,11 +241,34 @@ def _params(method: str) -> dict[str, Any]:
     return {k: v for k, v in given.items() if v is not None and k in takes}
 
 
+def _chosen_bands(method: str) -> int:
+    """Returns the number of bands of least error at --epsilon; says so on stderr."""
+    for flag in (_EPSILON, _POPULATION, _COHORT_SIZE):
+        if flag.value is None:
+            raise ValueError(f"--{flag.name} must be given for --matrix_bands=auto")
+    found, said = bands_curve.chosen(
+        _workloads()[0],
+        method,
+        population=_POPULATION.value,
+        cohort_size=_COHORT_SIZE.value,
+        epsilon=_EPSILON.value,
+        delta=_DELTA.value,
+    )
+    print(said, file=sys.stderr)
+    return found
+
+
 def _check_meaning(command: str) -> None:
     """Raises ValueError for a flag that the command or another one has no use for."""
     cli.refuse(command, *_MEANINGLESS[command])
     if _EPOCHS.value == 1:
         cli.refuse("--epochs=1", "separation")
+    if _BANDS.value != fields.AUTO:
+        names = ("epsilon", "delta", "population", "cohort_size")
+        cli.refuse("bands that are given", *names)
+    elif command != "compute" or _METHOD.value not in bands_curve.ENCODERS:
+        where = command if command != "compute" else f"--matrix_method={_METHOD.value}"
+        raise ValueError(f"--matrix_bands must be a number for {where}, found auto")
     schedule = _SCHEDULE.value
     for name, schedules in _OF_SCHEDULES.items():
         if schedule not in schedules:

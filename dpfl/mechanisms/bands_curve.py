@@ -324,3 +324,39 @@ def choose(run: StreamRun) -> Point:
         if not fresh or min(high, run.rounds) - min(low, run.rounds) <= max(2, at // 8):
             return found[at]
         found.update({one.separation: one for one in curve(run, fresh)})
+
+
+def chosen(
+    workload: fact.Workload,
+    encoder: str,
+    *,
+    population: int,
+    cohort_size: int,
+    epsilon: float,
+    delta: float,
+) -> tuple[int, str]:
+    """Returns the bands that `choose` finds for dense updates, and a sentence on them.
+
+    Args:
+      workload: A.
+      encoder: One of `ENCODERS`.
+      population: N.
+      cohort_size: n.
+      epsilon: Of the budget.
+      delta: Of the budget.
+    """
+    run = StreamRun(
+        workload,
+        population,
+        cohort_size,
+        epsilon,
+        delta,
+        encoder=encoder,
+        accountant="rdp",
+    )
+    found = choose(run)
+    return found.bands, (
+        f"bands {found.bands}: of {found.separation} groups each client joins a round "
+        f"with probability {found.sampling_probability:.4g}; noise multiplier "
+        f"{found.noise_multiplier:.5g}"
+    )

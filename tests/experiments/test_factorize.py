@@ -39,6 +39,18 @@ def test_compute_saves_what_it_prints(tmp_path):
     assert found.loss == row["total"]
 
 
+def test_compute_chooses_the_bands(tmp_path):
+    """As in the tests of `bands_curve`, where the least is found among all."""
+    done = factorize(
+        tmp_path,
+        *("compute", "--rounds=48", "--matrix_method=toeplitz", "--matrix_bands=auto"),
+        *("--epsilon=4", "--population=140", "--cohort_size=20", "--json"),
+    )
+    (row,) = rows(done)
+    assert row["params"]["bands"] == 2
+    assert done.stderr.startswith("bands 2: of 2 groups each client joins a round with")
+
+
 def test_compare_shows_the_methods_and_draws(tmp_path):
     flags = ["--rounds=16,32", "--plot=steps.png", "--heat_maps=heat.png", "--json"]
     table = rows(factorize(tmp_path, "compare", *flags))
@@ -122,6 +134,18 @@ def test_cache_and_text(tmp_path):
         (
             ["compute", "--matrix_cache=/proc/no"],
             "--matrix_cache must be a folder that can be written, found /proc/no",
+        ),
+        (
+            ["compute", "--matrix_method=toeplitz", "--matrix_bands=auto"],
+            "--epsilon must be given for --matrix_bands=auto",
+        ),
+        (
+            ["compute", "--matrix_bands=auto", "--epsilon=1"],
+            "--matrix_bands must be a number for --matrix_method=optimal, found auto",
+        ),
+        (
+            ["compute", "--population=9"],
+            "--population has no meaning for bands that are given",
         ),
     ],
 )
