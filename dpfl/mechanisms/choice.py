@@ -161,12 +161,13 @@ def _with_rate(mechanism: Any, setting: Setting) -> tuple[Any, str]:
 
     rate = _largest(ratio, mechanism.rate_tolerance, d)
     found = dataclasses.replace(mechanism, compression_rate=rate)
-    shape = found.shape(d)
-    if shape.rate < rate:
+    reached = found.shape(d).rate
+    if reached < rate:
         # A row of numbers more or less: what is reached is what is asked for.
-        found = dataclasses.replace(found, compression_rate=_three_digits(shape.rate))
+        found = dataclasses.replace(found, compression_rate=_three_digits(reached))
+    length = found.shape(d).length
     return found, (
-        f"compression_rate {found.compression_rate:g}: a sketch of {shape.length} "
+        f"compression_rate {found.compression_rate:g}: a sketch of {length} "
         f"numbers has {ratio(found.compression_rate):.3f} times the error without one"
     )
 

@@ -103,6 +103,9 @@ class TestRate:
             return 1.1**2 + sketched.compression_error(D) / plain
 
         rate = found.compression_rate
+        (sentence,) = mechanisms.chosen(SKETCHED, 15_994).sentences
+        small = mechanisms.chosen(SKETCHED, 15_994).mechanism
+        assert f" {small.shape(15_994).length} numbers has" in sentence
         assert ratio(rate) <= 1.5 < ratio(rate * 1.02)
 
     def test_the_length_grows_with_the_squared_cohort_over_the_noise(self):
