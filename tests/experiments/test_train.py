@@ -147,7 +147,7 @@ def test_epsilon_is_said_before_and_after(reference):
 
 
 def test_bits_and_rate_that_are_left_open(tmp_path):
-    """On digits: what is chosen is said, used, and chosen again by the same command."""
+    """On digits: what is chosen is said and used."""
     run, base = tmp_path / "run", ["--task=digits", "--rounds=1", "--seed=1"]
     arguments = [
         *("--mechanism=sketched_ddg", "--bits=auto", "--compression_rate=auto"),
@@ -164,10 +164,6 @@ def test_bits_and_rate_that_are_left_open(tmp_path):
     # The helpers' messages are as many again.
     assert summary["uplink_bits_per_client"] == 2 * bits * length
     assert 1.99 < summary["epsilon"] <= 2
-    before = results(run)
-    again = train(run, *arguments, base=base)
-    assert "going on after round 1" in again.stderr
-    assert results(run) == before
 
 
 def test_the_same_command_does_nothing_more(reference):
