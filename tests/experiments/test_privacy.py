@@ -190,7 +190,7 @@ def test_bits_shows_the_curve_and_says_what_it_leaves_out(tmp_path):
     assert sixteen["error_over_gaussian"] < seven["error_over_gaussian"] < 1.15
     [left_out] = done.stderr.splitlines()
     assert left_out.startswith(
-        "not shown: distributed_discrete_gaussian: bits must be at least 5 for"
+        "not shown: distributed_discrete_gaussian: bits must be at least 6 for"
     )
 
 
