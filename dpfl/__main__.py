@@ -22,7 +22,10 @@ import dpfl
 from dpfl import interrupts
 
 BINARIES = "dpfl.experiments"
-COMMANDS = ("train", "privacy", "factorize", "audit", "benchmark", "reproduce")
+COMMANDS = (
+    *("train", "privacy", "factorize", "audit", "benchmark", "reproduce"),
+    "worker",
+)
 # The others say what is missing before they load anything of their own.
 WITHOUT_TFF = ("privacy", "factorize")
 USAGE_EXIT_CODE = 2
@@ -84,6 +87,7 @@ factorize = functools.partial(run_command, "factorize")
 audit = functools.partial(run_command, "audit")
 benchmark = functools.partial(run_command, "benchmark")
 reproduce = functools.partial(run_command, "reproduce")
+worker = functools.partial(run_command, "worker")
 
 
 def list_commands() -> None:

@@ -10,13 +10,34 @@ into memory costs nothing, and all graphs share what it maps.
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 
 import numpy as np
 import tensorflow as tf
 
 # What is smaller is sent faster than it is mapped.
 _LEAST_BYTES = 2**16
+
+_in_graphs = False
+
+
+@contextlib.contextmanager
+def in_graphs(wanted: bool = True) -> Iterator[None]:
+    """Has the graphs that are traced in the block carry their arrays themselves.
+
+    What reads them where they lie runs on this machine alone.
+
+    Args:
+      wanted: Whether to; False changes nothing.
+    """
+    global _in_graphs
+    before, _in_graphs = _in_graphs, wanted or _in_graphs
+    try:
+        yield
+    finally:
+        _in_graphs = before
 
 
 class SharedArray:
@@ -49,7 +70,7 @@ class SharedArray:
 
     def tensor(self) -> tf.Tensor:
         """Returns the array, in the graph that is being traced, or eagerly."""
-        if self._descriptor < 0:
+        if self._descriptor < 0 or _in_graphs:
             return tf.constant(self._array)
         return tf.raw_ops.ImmutableConst(
             dtype=self._array.dtype,

@@ -17,7 +17,7 @@ from dpfl.mechanisms import Mechanism, build, noise_stream
 from dpfl.mechanisms import participation as participation_lib
 from dpfl.mechanisms.participation import MIN_SEPARATION_HELP, MOST_CLIENTS
 from dpfl.tasks import registry
-from dpfl.training import isolation, server_optimizers
+from dpfl.training import addresses, isolation, server_optimizers
 
 # What may differ between a run and its resumption: nothing that a result depends on.
 HARMLESS = frozenset(
@@ -29,6 +29,7 @@ HARMLESS = frozenset(
         "progress",
         "concurrency",
         "worker_isolation",
+        "workers",
         "flags",
     }
 )
@@ -117,6 +118,8 @@ class RunConfig:
       round_deadline: Seconds that a round may take before the run gives up.
       concurrency: Clients worked on at a time; None is the number of processors.
       worker_isolation: What keeps others out of TFF's worker, see `worker.start`.
+      workers: HOST:PORT of each worker that clients are spread over, by commas; None
+        is this machine's own.
       progress: Whether a progress bar goes to stderr.
       flags: The command line, for the summary.
     """
@@ -171,6 +174,11 @@ class RunConfig:
         "What keeps others out of TFF's worker; anyone_can_connect accepts that "
         "whoever reaches its port can read and write files as you.",
     )
+    workers: Optional[str] = option(
+        None,
+        "HOST:PORT of each dpfl-worker that clients are spread over, by commas; "
+        "--concurrency is then that of each.",
+    )
     progress: bool = option(True, "Show a progress bar on stderr.")
     flags: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -194,8 +202,17 @@ class RunConfig:
         checks.optional_integer("seed", self.seed, 0, _LARGEST_SEED)
         for name, choices in CHOICES.items():
             checks.choice(name, getattr(self, name), choices)
+        if self.worker_addresses and self.weighted:
+            raise ValueError(
+                f"workers must be left out with weighted, found {self.workers!r}"
+            )
         self._check_participation()
         self._check_mechanism()
+
+    @property
+    def worker_addresses(self) -> tuple[addresses.Address, ...]:
+        """Returns where the workers listen that clients are spread over."""
+        return addresses.addresses(self.workers)
 
     @property
     def mechanism_class(self) -> type[Mechanism]:

@@ -61,14 +61,14 @@ class FedAvgProcess:
       initialize: TFF computation without arguments to the `ProcessState`.
       next: TFF computation from (state, list of clients) to a `RoundOutput`; a client
         is its index, with its key if `build_process` was told so. With groups, from
-        (state, list of groups), as `cohort.split` makes them.
-      cohort: What the clients of a group do; None where each is one of TFF's.
+        (state, list of groups), as `grouped.Cohort.split` makes them.
+      rounds: What the clients of a group do; None where each is one of TFF's.
       groups: How many groups there are in every round; None without groups.
     """
 
     initialize: tff.Computation
     next: tff.Computation
-    cohort: Optional[grouped.Cohort] = None
+    rounds: Optional[grouped.GroupedRounds] = None
     groups: Optional[int] = None
 
 
@@ -106,19 +106,24 @@ class FedProcess:
 
     def next(self, state: ProcessState, clients: list[int]) -> RoundOutput:
         """Returns what a round with these clients gives."""
-        fed = attrs.evolve(state, aggregator=self._feed(state.aggregator))
-        return self._process.next(fed, self._handed(clients))
+        return self._process.next(self._fed(state), self._handed(clients))
+
+    def _fed(self, state: ProcessState) -> ProcessState:
+        return attrs.evolve(state, aggregator=self._feed(state.aggregator))
 
     def _handed(self, clients: list[int]) -> list[Any]:
         """Returns what `FedAvgProcess.next` takes for a cohort."""
-        process, keys = self._process, None
-        if self._client_key is not None:
-            keys = [self._client_key(client) for client in clients]
-        if process.cohort is not None and process.groups is not None:
-            return process.cohort.split(clients, keys, process.groups)
+        process, keys = self._process, self._keys(clients)
+        if process.rounds is not None and process.groups is not None:
+            return process.rounds.cohort.split(clients, keys, process.groups)
         if keys is None:
             return clients
         return [np.array([c, *key], np.int64) for c, key in zip(clients, keys)]
+
+    def _keys(self, clients: list[int]) -> Optional[list[Sequence[int]]]:
+        if self._client_key is None:
+            return None
+        return [self._client_key(client) for client in clients]
 
     def weights(self, state: ProcessState) -> list[np.ndarray]:
         """Returns the weights of the model in a state."""
@@ -193,7 +198,7 @@ def build_process(
         rounds = grouped.GroupedRounds(
             task, model, aggregator, client_lr, server_optimizer, identity
         )
-        return FedAvgProcess(rounds.initialize, rounds.next, rounds.cohort, groups)
+        return FedAvgProcess(rounds.initialize, rounds.next, rounds, groups)
     client_work = _client_computation(task, model, weights_type, client_lr, identity)
     result_type = client_work.type_signature.result
     is_weighted = isinstance(aggregator, tff.aggregators.WeightedAggregationFactory)

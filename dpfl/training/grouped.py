@@ -301,6 +301,40 @@ class GroupedRounds:
         )
         self.next = self._next_computation()
 
+    def parts(self, number: int) -> tuple[tff.Computation, tff.Computation]:
+        """Returns `next` in two computations, the first of which may run anywhere.
+
+        Args:
+          number: How many parts a round has.
+
+        Returns:
+          From (weights, round, the mechanism's state, groups) to the partial total of
+          the groups; and from (state, partial totals of all parts) to what `next`
+          gives.
+        """
+        state_type = self.initialize.type_signature.result
+        types = state_type.member
+
+        @tff.federated_computation(
+            tff.FederatedType(types["weights"], tff.SERVER),
+            tff.FederatedType(types["round_index"], tff.SERVER),
+            tff.FederatedType(types["aggregator"], tff.SERVER),
+            tff.FederatedType(self.cohort.group_type, tff.CLIENTS),
+        )
+        def part(weights: Any, round_index: Any, aggregator: Any, groups: Any) -> Any:
+            shared = self.cohort.shared(aggregator)
+            return self.cohort.partial(weights, round_index, shared, groups)
+
+        partial_type = part.type_signature.result.member
+        partials = tff.StructWithPythonType([(None, partial_type)] * number, tuple)
+
+        @tff.federated_computation(state_type, tff.FederatedType(partials, tff.SERVER))
+        def finish(state: Any, partials: Any) -> RoundOutput:
+            shared = self.cohort.shared(state.aggregator)
+            return self._finished(state, shared, partials)
+
+        return part, finish
+
     def _next_computation(self) -> tff.Computation:
         @tff.federated_computation(
             self.initialize.type_signature.result,

@@ -115,20 +115,24 @@ class Run:
         from dpfl.training import worker as worker_lib
 
         concurrency = self.plan.config.concurrency or worker_lib.processors()
-        with worker_lib.start(
-            concurrency=concurrency,
-            log_path=self._directory / "worker.log",
-            isolation=self.plan.config.worker_isolation,
-        ) as worker:
+        with contextlib.ExitStack() as stack:
+            worker = stack.enter_context(
+                worker_lib.start(
+                    concurrency=concurrency,
+                    log_path=self._directory / "worker.log",
+                    isolation=self.plan.config.worker_isolation,
+                )
+            )
             # Secure sums are simulated: the worker adds what the parties would hide.
             tff.framework.set_default_context(worker.context(secure_sums=True))
+            pool = self._pool(stack)
             # Before the evaluator: Keras refuses models older than what TFF traces.
-            process = self._process(concurrency)
+            process = self._process(concurrency, worker, pool)
             loop = loop_lib.Loop(
                 self.plan,
                 self._key,
                 process=process,
-                worker=worker,
+                worker=worker if pool is None else pool,
                 store=self._store,
                 record=metrics.MetricsFiles(self._directory, self._say),
                 evaluate=evaluation.Evaluator(self.plan.task, self._model_seed),
@@ -137,14 +141,28 @@ class Run:
             state, progress = loop.run()
         return self._finish(state, progress)
 
-    def _process(self, groups: int) -> loop_lib.Process:
+    def _pool(self, stack: contextlib.ExitStack) -> Any:
+        """Returns the pool of other machines' workers; None without any."""
+        from dpfl.training import spread
+
+        places = self.plan.config.worker_addresses
+        if not places:
+            return None
+        pool = spread.pool(places, self.plan.task, self._say)
+        stack.callback(pool.close)
+        return pool
+
+    def _process(self, groups: int, worker: Any, pool: Any) -> loop_lib.Process:
         """Returns federated averaging with the plan's mechanism and optimizer.
 
         Args:
-          groups: How many groups a cohort is split into.
+          groups: How many groups of clients a worker has.
+          worker: This machine's.
+          pool: Other machines' workers, None without any.
         """
         from dpfl import aggregators
-        from dpfl.training import federated_averaging
+        from dpfl.tasks import shared_array
+        from dpfl.training import federated_averaging, spread
 
         plan, config = self.plan, self.plan.config
         aggregator, feed = aggregators.build_fed(
@@ -153,22 +171,25 @@ class Run:
             seed=seeds.derive_seed(self._key, purposes.Run.MECHANISM),
             **({"weighted": True} if config.weighted else {}),
         )
-        process = federated_averaging.build_process(
-            plan.task,
-            aggregator,
-            client_lr=plan.client_lr,
-            server_optimizer=server_optimizers.build_server_optimizer(
-                config.server_optimizer,
-                plan.server_lr,
-                config.server_momentum,
-                plan.noise_variance,
-            ),
-            model_seed=self._model_seed,
-            identity="client_key",
-            groups=groups,
-        )
+        with shared_array.in_graphs(pool is not None):
+            process = federated_averaging.build_process(
+                plan.task,
+                aggregator,
+                client_lr=plan.client_lr,
+                server_optimizer=server_optimizers.build_server_optimizer(
+                    config.server_optimizer,
+                    plan.server_lr,
+                    config.server_momentum,
+                    plan.noise_variance,
+                ),
+                model_seed=self._model_seed,
+                identity="client_key",
+                groups=groups,
+            )
         client_key = functools.partial(seeds.client_key, self._key)
-        return federated_averaging.FedProcess(process, feed, client_key)
+        if pool is None:
+            return federated_averaging.FedProcess(process, feed, client_key)
+        return spread.SpreadProcess(process, feed, client_key, pool, worker)
 
     def _finish(self, state: Any, progress: Progress) -> dict[str, Any]:
         """Writes model, pictures and summary; returns the summary."""

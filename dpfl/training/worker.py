@@ -26,33 +26,18 @@ import weakref
 from collections.abc import Iterator
 from typing import Any, NamedTuple, Optional, Union
 
-import grpc
 import psutil
 import tensorflow_federated as tff
 
 from dpfl import checks
 from dpfl.training import isolation as isolation_lib
+from dpfl.training.connection import Connection, WorkerDiedError
 
-_GIGABYTE = 1000**3
 _START_SECONDS = 120.0
 _RECONNECT_SECONDS = 15.0
-# The worker's own limits: messages (the model, the state) of up to 1 GB.
-_CHANNEL_OPTIONS = (
-    ("grpc.max_message_length", _GIGABYTE),
-    ("grpc.max_receive_message_length", _GIGABYTE),
-    ("grpc.max_send_message_length", _GIGABYTE),
-    # A proxy has no business between this process and its worker, and a connection
-    # to an earlier worker none with a later one.
-    ("grpc.enable_http_proxy", 0),
-    ("grpc.use_local_subchannel_pool", 1),
-)
 _TFF_NO_LIMIT = -1
 # With what TFF's contexts start their worker.
 _TFF_FACTORY = tff.framework.local_cpp_executor_factory
-
-
-class WorkerDiedError(RuntimeError):
-    """The worker process ended, or did not answer within the deadline."""
 
 
 class PeakMemory(NamedTuple):
@@ -60,18 +45,6 @@ class PeakMemory(NamedTuple):
 
     python: int
     worker: int
-
-
-class _Stub(tff.framework.RemoteExecutorGrpcStub):
-    """TFF's stub; once the worker is gone there is nothing left to dispose of."""
-
-    is_closed = False
-
-    def dispose(self, request: Any) -> Any:
-        return None if self.is_closed else super().dispose(request)
-
-    def dispose_executor(self, request: Any) -> Any:
-        return None if self.is_closed else super().dispose_executor(request)
 
 
 class Worker:
@@ -93,13 +66,23 @@ class Worker:
         self.port = isolated.port
         self._closed = False
         self._timed_out: Optional[float] = None
-        self._channel = grpc.insecure_channel(self.target, _CHANNEL_OPTIONS)
-        self._stub = _Stub(self._channel)
+        self._connection = Connection(
+            self.target, lambda: self._wait_until_ready(_RECONNECT_SECONDS)
+        )
 
     @property
     def is_alive(self) -> bool:
         """Whether the process runs."""
         return self._process.poll() is None
+
+    @property
+    def meaning(self) -> str:
+        """What the isolation means, as the end of a sentence about the worker."""
+        return self._isolated.meaning
+
+    def wait(self) -> int:
+        """Waits for the worker's end, and returns the status of its process."""
+        return self._process.wait()
 
     def context(self, *, secure_sums: bool = False) -> tff.framework.SyncContext:
         """Returns a synchronous execution context on this worker.
@@ -108,12 +91,7 @@ class Worker:
           secure_sums: Whether `federated_secure_sum` and its like are replaced by plain
             sums, as in `tff.backends.test`; without it they do not compile.
         """
-        return tff.framework.SyncExecutionContext(
-            executor_fn=self.executor_factory(),
-            compiler_fn=_compile_secure if secure_sums else _compile,
-            transform_args=tff.tensorflow.transform_args,
-            transform_result=tff.tensorflow.transform_result,
-        )
+        return self._connection.context(secure_sums=secure_sums)
 
     def executor_factory(
         self, *, default_num_clients: int = 0, stream_structs: bool = False
@@ -124,17 +102,9 @@ class Worker:
           default_num_clients: Number of clients when the arguments do not tell it.
           stream_structs: Whether TFF sends structures one member at a time.
         """
-
-        def executor(cardinalities: dict) -> tff.framework.RemoteExecutor:
-            self._wait_until_ready(_RECONNECT_SECONDS)
-            cardinalities.setdefault(tff.CLIENTS, default_num_clients)
-            remote = tff.framework.RemoteExecutor(
-                self._stub, stream_structs=stream_structs
-            )
-            remote.set_cardinalities(cardinalities)
-            return remote
-
-        return tff.framework.ResourceManagingExecutorFactory(executor)
+        return self._connection.executor_factory(
+            default_num_clients=default_num_clients, stream_structs=stream_structs
+        )
 
     @contextlib.contextmanager
     def deadline(self, seconds: Optional[float]) -> Iterator[None]:
@@ -163,10 +133,10 @@ class Worker:
         if self._closed:
             return
         self._closed = True
-        self._stub.is_closed = True
+        self._connection.forget()
         self._process.kill()
         self._process.wait()
-        self._channel.close()
+        self._connection.close()
         self._isolated.close()
 
     def __enter__(self) -> Worker:
@@ -183,7 +153,7 @@ class Worker:
         end = time.monotonic() + seconds
         while True:
             self._check_alive()
-            if self._stub.is_ready:
+            if self._connection.is_ready:
                 return
             if time.monotonic() > end:
                 raise WorkerDiedError(
@@ -367,16 +337,6 @@ def _start(
         until_ready=until_ready,
         **isolation_arguments,
     )[1]
-
-
-def _compile(computation: Any) -> Any:
-    return tff.backends.native.desugar_and_transform_to_native(computation)
-
-
-def _compile_secure(computation: Any) -> Any:
-    return _compile(
-        tff.backends.test.replace_secure_intrinsics_with_bodies(computation)
-    )
 
 
 def _worker_binary() -> pathlib.Path:

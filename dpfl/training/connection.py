@@ -1,0 +1,127 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""How Python talks to a worker of TFF, on this machine or on another."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+import tensorflow_federated as tff
+
+_GIGABYTE = 1000**3
+# The worker's own limits: messages (the model, the state) of up to 1 GB.
+_CHANNEL_OPTIONS = (
+    ("grpc.max_message_length", _GIGABYTE),
+    ("grpc.max_receive_message_length", _GIGABYTE),
+    ("grpc.max_send_message_length", _GIGABYTE),
+    # A proxy has no business between this process and its worker, and a connection
+    # to an earlier worker none with a later one.
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.use_local_subchannel_pool", 1),
+)
+
+
+class WorkerDiedError(RuntimeError):
+    """The worker process ended, or did not answer within the deadline."""
+
+
+class _Stub(tff.framework.RemoteExecutorGrpcStub):
+    """TFF's stub; once the worker is gone there is nothing left to dispose of."""
+
+    is_closed = False
+
+    def dispose(self, request: Any) -> Any:
+        return None if self.is_closed else super().dispose(request)
+
+    def dispose_executor(self, request: Any) -> Any:
+        return None if self.is_closed else super().dispose_executor(request)
+
+
+class Connection:
+    """A channel to a worker, and TFF's execution contexts on it."""
+
+    def __init__(self, target: str, check: Callable[[], None]):
+        """Initializes the connection, which is made in the background.
+
+        Args:
+          target: Where gRPC reaches the worker.
+          check: Called before each computation, and again when TFF tries one a second
+            time; raises if the worker is lost.
+        """
+        self._check = check
+        self._channel = grpc.insecure_channel(target, _CHANNEL_OPTIONS)
+        self._stub = _Stub(self._channel)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the worker answers."""
+        return self._stub.is_ready
+
+    def context(self, *, secure_sums: bool = False) -> tff.framework.SyncContext:
+        """Returns a synchronous execution context on the worker.
+
+        Args:
+          secure_sums: Whether `federated_secure_sum` and its like are replaced by plain
+            sums, as in `tff.backends.test`; without it they do not compile.
+        """
+        return tff.framework.SyncExecutionContext(
+            executor_fn=self.executor_factory(),
+            compiler_fn=_compile_secure if secure_sums else _compile,
+            transform_args=tff.tensorflow.transform_args,
+            transform_result=tff.tensorflow.transform_result,
+        )
+
+    def executor_factory(
+        self, *, default_num_clients: int = 0, stream_structs: bool = False
+    ) -> tff.framework.ExecutorFactory:
+        """Returns what TFF's contexts of every kind make their executors with.
+
+        Args:
+          default_num_clients: Number of clients when the arguments do not tell it.
+          stream_structs: Whether TFF sends structures one member at a time.
+        """
+
+        def executor(cardinalities: dict) -> tff.framework.RemoteExecutor:
+            self._check()
+            cardinalities.setdefault(tff.CLIENTS, default_num_clients)
+            remote = tff.framework.RemoteExecutor(
+                self._stub, stream_structs=stream_structs
+            )
+            remote.set_cardinalities(cardinalities)
+            return remote
+
+        return tff.framework.ResourceManagingExecutorFactory(executor)
+
+    def forget(self) -> None:
+        """Leaves to the worker what it holds for us; it is about to end, or lost."""
+        self._stub.is_closed = True
+
+    def close(self) -> None:
+        """Ends the connection; calls that wait for an answer fail."""
+        self.forget()
+        self._channel.close()
+
+
+def _compile(computation: Any) -> Any:
+    return tff.backends.native.desugar_and_transform_to_native(computation)
+
+
+# Contexts on several workers ask for the same at the same time, and it takes seconds.
+_compiling = threading.Lock()
+
+
+@functools.lru_cache(maxsize=8)
+def _compiled_secure(computation: Any) -> Any:
+    return _compile(
+        tff.backends.test.replace_secure_intrinsics_with_bodies(computation)
+    )
+
+
+def _compile_secure(computation: Any) -> Any:
+    with _compiling:
+        return _compiled_secure(computation)

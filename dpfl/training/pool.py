@@ -1,0 +1,228 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Workers on several machines that share the parts of a round."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Optional, Protocol
+
+from dpfl.training.connection import WorkerDiedError
+
+# How long the first round waits for workers that are about to start.
+_START_SECONDS = 30.0
+# How often a round that waits lets an interrupt through.
+_TICK_SECONDS = 0.5
+
+
+class Worker(Protocol):
+    """What does a part; see `remote.RemoteWorker`."""
+
+    @property
+    def address(self) -> Any:
+        """Returns where it is, for people."""
+
+    @property
+    def is_connected(self) -> bool:
+        """Returns whether it is in use."""
+
+    def connect(self) -> bool:
+        """Tries to reach it, and returns whether it answers."""
+
+    def call(self, computation: Any, *arguments: Any, seconds: Optional[float]) -> Any:
+        """Returns what a computation gives; WorkerDiedError if it is lost."""
+
+    def close(self) -> None:
+        """Stops using it."""
+
+
+class Pool:
+    """Workers that each take the next part that nobody has done.
+
+    A worker that is lost is left out with a sentence, and what it was doing is done
+    again by another; it is asked again before each round, and may come back.
+    """
+
+    def __init__(
+        self,
+        workers: Sequence[Worker],
+        say: Callable[[str], None],
+        problem: Callable[[Worker], Optional[str]] = lambda worker: None,
+    ):
+        """Initializes the pool; nobody is reached yet.
+
+        Args:
+          workers: At least one.
+          say: Called with sentences for people.
+          problem: Returns why a worker that answers cannot be used, None if it can.
+        """
+        self._workers = list(workers)
+        self._say = say
+        self._problem = problem
+        self._seconds: Optional[float] = None
+        self._was_asked = False
+        # What was said last of each, so that it is not said in every round.
+        self._news: dict[str, Optional[str]] = {}
+
+    def __len__(self) -> int:
+        return len(self._workers)
+
+    @property
+    def seconds(self) -> Optional[float]:
+        """Returns how long a part may take now, None for no limit."""
+        return self._seconds
+
+    @contextlib.contextmanager
+    def deadline(self, seconds: Optional[float]) -> Iterator[None]:
+        """Leaves out, inside of the block, a worker that takes longer for a part."""
+        before, self._seconds = self._seconds, seconds
+        try:
+            yield
+        finally:
+            self._seconds = before
+
+    def run(
+        self, computation: Any, arguments: Sequence[Any], parts: Sequence[Any]
+    ) -> list[Any]:
+        """Returns what a computation gives for each part, in their order.
+
+        Args:
+          computation: Called with the arguments and a part.
+          arguments: The same for all parts.
+          parts: What differs.
+
+        Raises:
+          WorkerDiedError: If no worker is left.
+          Exception: What the computation itself raises.
+        """
+        ready = self._ready()
+        if not ready:
+            raise WorkerDiedError(self._nobody())
+        work = _Work(len(parts), len(ready))
+
+        def serve(worker: Worker) -> None:
+            for number in iter(work.take, None):
+                try:
+                    result = worker.call(
+                        computation, *arguments, parts[number], seconds=self._seconds
+                    )
+                except WorkerDiedError as error:
+                    worker.close()
+                    self._tell(
+                        worker,
+                        f"{error}; it is left out, and its clients are computed again",
+                    )
+                    work.lost(number, WorkerDiedError(self._nobody()))
+                    return
+                except BaseException as error:
+                    work.failed(error)
+                    return
+                work.done(number, result)
+
+        for worker in ready:
+            threading.Thread(target=serve, args=[worker], daemon=True).start()
+        return work.results()
+
+    def close(self) -> None:
+        """Stops using the workers, which go on by themselves."""
+        for worker in self._workers:
+            worker.close()
+
+    def _ready(self) -> list[Worker]:
+        """Returns the workers that can be used, after asking those that could not."""
+        end = time.monotonic() + (0 if self._was_asked else _START_SECONDS)
+        away = [worker for worker in self._workers if not worker.is_connected]
+        while away:
+            came = [worker for worker in away if worker.connect()]
+            for worker in came:
+                self._greet(worker)
+            away = [worker for worker in away if worker not in came]
+            if not away or time.monotonic() >= end:
+                break
+            time.sleep(_TICK_SECONDS)
+        if not self._was_asked:
+            for worker in away:
+                self._tell(
+                    worker, f"the worker at {worker.address} does not answer yet"
+                )
+        self._was_asked = True
+        return [worker for worker in self._workers if worker.is_connected]
+
+    def _greet(self, worker: Worker) -> None:
+        """Asks a worker that answers again whether it can be used."""
+        try:
+            problem = self._problem(worker)
+        except WorkerDiedError as error:
+            problem = str(error)
+        if problem is not None:
+            worker.close()
+            self._tell(worker, f"{problem}; it is left out")
+        elif self._was_asked:
+            self._tell(worker, f"the worker at {worker.address} is used again")
+
+    def _tell(self, worker: Worker, news: str) -> None:
+        name = str(worker.address)
+        if self._news.get(name) != news:
+            self._say(news)
+        self._news[name] = news
+
+    def _nobody(self) -> str:
+        places = ", ".join(str(worker.address) for worker in self._workers)
+        return f"none of the workers at {places} is left"
+
+
+class _Work:
+    """The parts of a round, and who may take the next."""
+
+    def __init__(self, parts: int, workers: int):
+        self._left = collections.deque(range(parts))
+        self._results: list[Any] = [None] * parts
+        self._pending = parts
+        self._workers = workers
+        self._error: Optional[BaseException] = None
+        self._changed = threading.Condition()
+
+    def take(self) -> Optional[int]:
+        """Returns the next part, once there is one; None if all are done."""
+        with self._changed:
+            while self._pending and not self._left and self._error is None:
+                self._changed.wait()
+            if not self._pending or self._error is not None:
+                return None
+            return self._left.popleft()
+
+    def done(self, number: int, result: Any) -> None:
+        """Keeps what a part gave."""
+        with self._changed:
+            self._results[number] = result
+            self._pending -= 1
+            self._changed.notify_all()
+
+    def lost(self, number: int, nobody: Exception) -> None:
+        """Gives a part back, and takes a worker out; `nobody` is for the last one."""
+        with self._changed:
+            self._left.append(number)
+            self._workers -= 1
+            if not self._workers:
+                self._error = nobody
+            self._changed.notify_all()
+
+    def failed(self, error: BaseException) -> None:
+        """Ends the round with an error."""
+        with self._changed:
+            self._error = error
+            self._changed.notify_all()
+
+    def results(self) -> list[Any]:
+        """Returns what all parts gave, once they are done."""
+        with self._changed:
+            while self._pending and self._error is None:
+                self._changed.wait(_TICK_SECONDS)
+            if self._error is not None:
+                raise self._error
+            return self._results

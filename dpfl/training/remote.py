@@ -1,0 +1,140 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""A worker of TFF that another program started, as `dpfl-worker` does."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from typing import Any, Optional
+
+import grpc
+import tensorflow_federated as tff
+
+from dpfl.training.addresses import Address
+from dpfl.training.connection import Connection, WorkerDiedError
+
+# How long TCP may take to say whether anybody listens, and gRPC to say hello.
+_KNOCK_SECONDS = 2.0
+_GREETING_SECONDS = 10.0
+# What a call fails with when the worker, or the way to it, is gone.
+_LOST = (
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.CANCELLED,
+    grpc.StatusCode.UNKNOWN,
+    grpc.StatusCode.DEADLINE_EXCEEDED,
+    grpc.StatusCode.FAILED_PRECONDITION,
+)
+
+
+class RemoteWorker:
+    """A worker that is used as long as it answers, and may come back.
+
+    Attributes:
+      address: Where it listens.
+    """
+
+    def __init__(self, place: Address):
+        self.address = place
+        self._connection: Optional[Connection] = None
+        self._context: Any = None
+        self._lateness: Optional[float] = None
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether it is in use."""
+        return self._connection is not None
+
+    def connect(self) -> bool:
+        """Tries to reach the worker, and returns whether it answers."""
+        if not self._is_listened_to():
+            return False
+        connection = Connection(str(self.address), self._check)
+        end = time.monotonic() + _GREETING_SECONDS
+        while not connection.is_ready:
+            if time.monotonic() > end:
+                connection.close()
+                return False
+            time.sleep(0.02)
+        self._lateness = None
+        self._connection = connection
+        self._context = connection.context(secure_sums=True)
+        return True
+
+    def call(
+        self, computation: tff.Computation, *arguments: Any, seconds: Optional[float]
+    ) -> Any:
+        """Returns what a computation gives on this worker.
+
+        Args:
+          computation: Any; secure sums are simulated.
+          *arguments: Its own.
+          seconds: Time allowed, None for no limit.
+
+        Raises:
+          WorkerDiedError: If the worker is lost, or takes longer.
+        """
+        stack = tff.framework.get_context_stack()
+        try:
+            with self._limited(seconds), stack.install(self._context):
+                return computation(*arguments)
+        except Exception as error:
+            if self._lateness is not None:
+                raise WorkerDiedError(
+                    f"the worker at {self.address} did not finish within the deadline "
+                    f"of {self._lateness:g} seconds"
+                ) from error
+            if self._connection is None or _is_lost(error):
+                raise WorkerDiedError(
+                    f"the worker at {self.address} does not answer any more"
+                ) from error
+            raise
+
+    def close(self) -> None:
+        """Stops using the worker, which goes on by itself."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    @contextlib.contextmanager
+    def _limited(self, seconds: Optional[float]) -> Any:
+        if seconds is None:
+            yield
+            return
+        timer = threading.Timer(seconds, self._expire, [seconds])
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _expire(self, seconds: float) -> None:
+        self._lateness = seconds
+        self.close()
+
+    def _check(self) -> None:
+        """Raises if the connection that TFF is about to use is not one any more."""
+        connection = self._connection
+        end = time.monotonic() + _GREETING_SECONDS
+        while connection is None or not connection.is_ready:
+            late = time.monotonic() > end
+            if connection is None or late or not self._is_listened_to():
+                raise WorkerDiedError(f"the worker at {self.address} does not answer")
+            time.sleep(0.02)
+
+    def _is_listened_to(self) -> bool:
+        try:
+            with socket.create_connection(self.address, _KNOCK_SECONDS):
+                return True
+        except OSError:
+            return False
+
+
+def _is_lost(error: Exception) -> bool:
+    if isinstance(error, WorkerDiedError):
+        return True
+    return isinstance(error, grpc.Call) and error.code() in _LOST

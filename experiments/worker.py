@@ -1,0 +1,78 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Works on clients for a dpfl-train of another machine.
+
+  dpfl-worker --port=8001
+  dpfl-train --workers=127.0.0.1:8001,127.0.0.1:8002
+
+Starts TFF's worker and ends with it; Ctrl-C ends both. Whoever reaches the port
+computes, reads and writes files as you. By default that is every user of this machine
+and nobody else, for a port that is forwarded through ssh; in a network that is yours
+alone --isolation=anyone_can_connect lets other machines in.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Sequence
+
+from absl import flags
+
+from dpfl import checks
+from dpfl.training import isolation
+
+from . import cli, start
+
+_PORT = flags.DEFINE_integer("port", None, "TCP port to listen on.")
+_CONCURRENCY = flags.DEFINE_integer(
+    "concurrency", None, "Groups of clients at a time; the processors if not given."
+)
+_ISOLATION = flags.DEFINE_enum(
+    "isolation",
+    "loopback",
+    ["loopback", "anyone_can_connect"],
+    "Who may connect: this machine's users, or whoever reaches it.",
+)
+_LOG = flags.DEFINE_string("log", None, "File for what TFF's worker prints.")
+
+cli.check_flag("port", lambda name, value: checks.integer(name, value, 1, 65535))
+cli.check_flag("concurrency", lambda name, value: checks.integer(name, value, 1, 1000))
+
+
+def main(argv: Sequence[str]) -> None:
+    """Starts the worker and waits for its end."""
+    if len(argv) > 1:
+        raise ValueError(f"there are no positional arguments, found {argv[1]!r}")
+    if _PORT.value is None:
+        raise ValueError("--port must be given, found none")
+    start.import_tensorflow()
+    from dpfl.training import worker as worker_lib
+
+    # A scheduler ends a job so; the worker then ends with this process.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    try:
+        worker = worker_lib.start(
+            concurrency=_CONCURRENCY.value,
+            isolation=_ISOLATION.value,
+            port=_PORT.value,
+            log_path=_LOG.value,
+        )
+    except isolation.IsolationError as error:
+        cli.fail(str(error))
+    with worker:
+        cli.work_begins()
+        print(f"port {worker.port}: {worker.meaning}", flush=True)
+        status = worker.wait()
+    print(f"error: TFF's worker ended with status {status}", file=sys.stderr)
+    sys.exit(1)
+
+
+def run() -> None:
+    """Runs the binary."""
+    cli.run(main)
+
+
+if __name__ == "__main__":
+    run()
