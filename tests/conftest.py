@@ -27,6 +27,7 @@ SLOW = (
     "test_style.py",
     "training/test_isolation.py",
     "training/test_launch.py",
+    "training/test_spread.py",
     "training/test_worker.py",
     # They compute for several seconds.
     "accounting/test_audit.py::test_broken_mechanisms_are_caught",

@@ -6,10 +6,11 @@
   python -m tools.soak --seed=1
   python -m tools.soak --seed=1 --mechanisms=gaussian --kills=5 --signals=0 --lines=0
 
-SIGKILL at random moments, over every mechanism; every signal that can be caught, and a
-closed stdout; disks that are full at every size; updates that no honest client sends;
-command lines that no user would write. Whatever went on is compared, bit by bit, with a
-training that nobody disturbed. Prints a table; the exit code is 1 after any fault.
+SIGKILL at random moments, over every mechanism, and of workers that share a round;
+every signal that can be caught, and a closed stdout; disks that are full at every size;
+updates that no honest client sends; command lines that no user would write. Whatever
+went on is compared, bit by bit, with a training that nobody disturbed. Prints a table;
+the exit code is 1 after any fault.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 
-from tools.soaks import disks, kills, runs, vectors
+from tools.soaks import disks, kills, runs, vectors, worker_kills
 
 _ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -38,6 +39,7 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--signals", type=int, default=64)
     parser.add_argument("--full_disks", type=int, default=25)
     parser.add_argument("--disk_sizes", type=int, default=1, help="0 for none of them")
+    parser.add_argument("--worker_kills", type=int, default=100)
     parser.add_argument("--vectors", type=int, default=10_000)
     parser.add_argument("--lines", type=int, default=5_000)
     parser.add_argument("--mechanisms", default=",".join(runs.CASES))
@@ -109,6 +111,13 @@ def _soak(asked: argparse.Namespace, folder: pathlib.Path, end: float) -> int:
             f"SIGKILLs over {len(names)} mechanisms",
             asked.kills,
             lambda: kills.kill_all(names, asked.kills, seed, folder, end),
+        ),
+        (
+            "SIGKILLs of workers that share a round",
+            asked.worker_kills,
+            lambda: kills.Outcome(
+                *runs.fork_call(worker_kills.kill_in_rounds, seed, asked.worker_kills)
+            ),
         ),
         (
             "hostile updates through every codec",

@@ -21,6 +21,7 @@ NOTHING = {
     "signals": 0,
     "full_disks": 0,
     "disk_sizes": 0,
+    "worker_kills": 0,
     "vectors": 0,
     "lines": 0,
 }
@@ -51,6 +52,11 @@ def test_the_loop_is_killed_and_its_disk_full():
     found = run_soak(loop_kills=6, disk_sizes=1)
     (sizes, no_faults), (killed, none_either) = found.values()
     assert sizes > 20 and killed >= 6 and no_faults == none_either == 0
+
+
+def test_workers_that_are_killed_change_no_round():
+    [(killed, faults)] = run_soak(worker_kills=3).values()
+    assert killed == 3 and not faults
 
 
 def test_hostile_updates_do_no_harm():

@@ -1,0 +1,133 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Workers that share a round, as fakes that are lost and come back."""
+
+import threading
+
+import pytest
+
+from dpfl.training import addresses, pool
+from dpfl.training.connection import WorkerDiedError
+
+
+class FakeWorker:
+    """One that squares numbers until it is lost."""
+
+    def __init__(self, name, losses=(), answers=True):
+        self.address = name
+        self.is_connected = False
+        self.answers = answers
+        self.calls = []
+        self.seconds = []
+        self._losses = set(losses)
+
+    def connect(self):
+        self.is_connected = self.answers
+        return self.answers
+
+    def call(self, computation, *arguments, seconds):
+        self.calls.append(arguments)
+        self.seconds.append(seconds)
+        if len(self.calls) in self._losses:
+            raise WorkerDiedError(f"the worker at {self.address} does not answer")
+        return computation(*arguments)
+
+    def close(self):
+        self.is_connected = False
+
+
+@pytest.fixture(autouse=True)
+def no_wait(monkeypatch):
+    monkeypatch.setattr(pool, "_START_SECONDS", 0)
+
+
+def squares(workers, said, parts, **kwargs):
+    made = pool.Pool(workers, said.append, **kwargs)
+    return made, made.run(lambda base, x: base + x * x, [100], parts)
+
+
+def test_results_are_in_the_order_of_the_parts():
+    workers, said = [FakeWorker("a"), FakeWorker("b")], []
+    _, found = squares(workers, said, range(20))
+    assert found == [100 + x * x for x in range(20)]
+    assert sum(len(w.calls) for w in workers) == 20 and not said
+
+
+def test_workers_work_at_the_same_time():
+    """Each part waits for the other."""
+    both = threading.Barrier(2, timeout=20)
+    made = pool.Pool([FakeWorker("a"), FakeWorker("b")], print)
+    assert made.run(lambda x: both.wait() >= 0 and x, [], [1, 2]) == [1, 2]
+
+
+def test_what_a_lost_worker_did_is_done_again():
+    lost, other, said = FakeWorker("a", losses=[1]), FakeWorker("b"), []
+    made, found = squares([lost, other], said, range(4))
+    assert found == [100, 101, 104, 109]
+    assert not lost.is_connected and len(other.calls) == 4
+    assert said == [
+        "the worker at a does not answer; it is left out, and its clients are computed "
+        "again"
+    ]
+    assert made.run(lambda x: x, [], [1, 2, 3]) == [1, 2, 3]
+    assert lost.is_connected and said[1:] == ["the worker at a is used again"]
+
+
+def test_a_round_without_workers_ends():
+    said = []
+    with pytest.raises(WorkerDiedError, match="none of the workers at a, b is left"):
+        squares([FakeWorker("a", [1]), FakeWorker("b", [1])], said, range(4))
+    assert len(said) == 2
+    said = []
+    with pytest.raises(WorkerDiedError, match="none of the workers at c is left"):
+        squares([FakeWorker("c", answers=False)], said, range(4))
+    assert said == ["the worker at c does not answer yet"]
+
+
+def test_a_worker_with_a_problem_is_not_used():
+    bad, good, said = FakeWorker("a"), FakeWorker("b"), []
+
+    def problem(worker):
+        return "a reads other data" if worker is bad else None
+
+    made, found = squares([bad, good], said, [2, 3], problem=problem)
+    assert found == [104, 109] and not bad.calls
+    made.run(lambda x: x, [], [1])
+    assert said == ["a reads other data; it is left out"]
+
+
+def test_an_error_of_the_computation_is_no_loss():
+    workers, said = [FakeWorker("a"), FakeWorker("b")], []
+    made = pool.Pool(workers, said.append)
+    with pytest.raises(ZeroDivisionError):
+        made.run(lambda x: 1 // x, [], [1, 0, 2])
+    assert not said
+
+
+def test_the_deadline_is_that_of_a_part():
+    worker = FakeWorker("a")
+    made = pool.Pool([worker], print)
+    with made.deadline(7.0):
+        made.run(lambda x: x, [], [1])
+    made.run(lambda x: x, [], [1])
+    assert worker.seconds == [7.0, None] and made.seconds is None
+
+
+class TestAddresses:
+    def test_hosts_and_ports(self):
+        found = addresses.addresses("a.b:1, 10.0.0.1:65535,[::1]:80")
+        assert found == (("a.b", 1), ("10.0.0.1", 65535), ("::1", 80))
+        assert str(found[2]) == "[::1]:80" and str(found[0]) == "a.b:1"
+        assert addresses.addresses(None) == addresses.addresses("") == ()
+
+    @pytest.mark.parametrize("text", ["a", "a:", ":1", "::1:80", "a:b", "a:²"])
+    def test_others_are_refused(self, text):
+        with pytest.raises(ValueError, match="workers must be HOST:PORT each, found"):
+            addresses.addresses(text)
+
+    def test_ports_and_doubles(self):
+        with pytest.raises(ValueError, match="the port of a worker must be at most"):
+            addresses.addresses("a:70000")
+        with pytest.raises(ValueError, match="workers must be different ones.*a:1"):
+            addresses.addresses("a:1,b:1,a:1")

@@ -1,0 +1,99 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Rounds spread over real workers that are killed, late, or read other data."""
+
+import contextlib
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from dpfl.tasks import load_task
+from dpfl.training import addresses, federated_averaging, remote, spread
+from dpfl.training import worker as worker_lib
+from dpfl.training.connection import WorkerDiedError
+from tools.soaks import worker_kills
+
+
+@pytest.fixture(scope="module")
+def rounds():
+    with contextlib.ExitStack() as stack:
+        yield worker_kills.Rounds(stack)
+
+
+@pytest.fixture
+def connected(rounds):
+    """A connection of its own to the first worker."""
+    place = addresses.Address("127.0.0.1", rounds.workers[0].port)
+    found = remote.RemoteWorker(place)
+    assert found.connect()
+    yield found
+    found.close()
+
+
+@tff.tensorflow.computation(np.int64)
+def spin(steps):
+    many = tf.while_loop(
+        lambda i, t: i < steps,
+        lambda i, t: (i + 1, tf.linalg.matmul(t, t)),
+        (tf.zeros([], tf.int64), tf.eye(100)),
+    )
+    return many[0]
+
+
+@tff.tensorflow.computation(np.int32)
+def refuse(x):
+    with tf.control_dependencies([tf.debugging.assert_less(x, 0, "not below zero")]):
+        return tf.identity(x)
+
+
+def test_a_worker_that_is_killed_changes_nothing_and_may_come_back(rounds):
+    expected = rounds.round()
+    # The same cohort in as many groups of one worker.
+    alone = federated_averaging.FedProcess(rounds.process._process, lambda state: state)
+    output = alone.next(rounds.state, list(range(8)))
+    assert expected == [np.asarray(x).tobytes() for x in tf.nest.flatten(output)]
+    rounds.said.clear()
+    rounds.kill(0)
+    assert rounds.round() == expected
+    place = f"the worker at 127.0.0.1:{rounds.workers[0].port}"
+    [loss] = rounds.said
+    assert loss.startswith(place) and "is left out" in loss
+    rounds.restart(0)
+    assert rounds.round() == expected
+    assert rounds.said[1:] == [f"{place} is used again"]
+
+
+def test_late_answers_and_errors(rounds, connected):
+    assert connected.call(spin, 10, seconds=None) == 10
+    with pytest.raises(Exception, match="not below zero") as caught:
+        connected.call(refuse, 1, seconds=60.0)
+    assert not isinstance(caught.value, WorkerDiedError)
+    with pytest.raises(WorkerDiedError, match="deadline of 0.5 seconds"):
+        connected.call(spin, 10**9, seconds=0.5)
+    assert not connected.is_connected
+
+
+def test_where_nobody_listens(rounds):
+    with contextlib.closing(worker_lib.start(isolation="loopback")) as other:
+        port = other.port
+    assert not remote.RemoteWorker(addresses.Address("127.0.0.1", port)).connect()
+    rounds.restart(0)
+
+
+def test_a_worker_that_reads_other_data_is_seen(rounds):
+    task = load_task("synthetic", model="small_cnn", num_clients=40)
+    clients = np.arange(0, 40, 8)
+
+    def changed(index, round_index=0):
+        data = task.dataset_from_index(index, round_index)
+        is_other = tf.equal(tf.cast(index, tf.int64), 24)
+        return data.map(lambda x, y: (x, y + tf.cast(is_other, y.dtype)))
+
+    other = dataclasses.replace(task, dataset_from_index=changed)
+    found = [spread.examples_digest(each)(clients) for each in (task, task, other)]
+    assert found[0] == found[1] != found[2]
+    assert spread.examples_digest(other)(np.arange(5)) != found[2]

@@ -1,0 +1,124 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Rounds spread over two workers, one of which is killed at a random moment of each."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import threading
+import time
+from typing import Any, Optional
+
+import numpy as np
+
+_COHORT = list(range(8))
+_WORKERS = 2
+
+
+class Rounds:
+    """A process that is spread over workers of this machine, each of which may die."""
+
+    def __init__(self, stack: contextlib.ExitStack):
+        """Starts the workers and does one round.
+
+        Args:
+          stack: Ends them.
+        """
+        import tensorflow_federated as tff
+
+        from dpfl import aggregators, mechanisms
+        from dpfl.tasks import load_task, shared_array
+        from dpfl.training import (
+            addresses,
+            federated_averaging,
+            server_optimizers,
+            spread,
+        )
+        from dpfl.training import worker as worker_lib
+
+        self._stack = stack
+        self.workers = [self._started(None) for _ in range(_WORKERS)]
+        local = stack.enter_context(worker_lib.start())
+        tff.framework.set_default_context(local.context(secure_sums=True))
+        task = load_task(
+            "synthetic",
+            model="small_cnn",
+            num_clients=len(_COHORT),
+            examples_per_client=40,
+            batch_size=2,
+            num_test_examples=2,
+        )
+        with shared_array.in_graphs():
+            process = federated_averaging.build_process(
+                task,
+                aggregators.build(mechanisms.L2Csgm(8, 1.0, 1.0, 0.1), seed=1),
+                client_lr=0.1,
+                server_optimizer=server_optimizers.build_server_optimizer("sgd", 1.0),
+                groups=1,
+            )
+        self.said: list[str] = []
+        places = [addresses.Address("127.0.0.1", w.port or 0) for w in self.workers]
+        pool = spread.pool(places, task, self.said.append)
+        stack.callback(pool.close)
+        self.process = spread.SpreadProcess(
+            process, lambda state: state, None, pool, local
+        )
+        self.state = self.process.initialize()
+        self.round()
+
+    def round(self) -> list[bytes]:
+        """Returns the bits of a round from the first state."""
+        import tensorflow as tf
+
+        output = self.process.next(self.state, _COHORT)
+        return [np.asarray(leaf).tobytes() for leaf in tf.nest.flatten(output)]
+
+    def kill(self, number: int) -> None:
+        """Kills a worker."""
+        os.kill(self.workers[number].pid, signal.SIGKILL)
+
+    def restart(self, number: int) -> None:
+        """Starts a worker in the place of one that was killed."""
+        port = self.workers[number].port
+        self.workers[number].close()
+        self.workers[number] = self._started(port)
+
+    def _started(self, port: Optional[int]) -> Any:
+        from dpfl.training import worker as worker_lib
+
+        worker = worker_lib.start(concurrency=1, isolation="loopback", port=port)
+        return self._stack.enter_context(worker)
+
+
+def kill_in_rounds(seed: int, kills: int) -> tuple[int, list[str]]:
+    """Kills workers in the middle of rounds, and compares the rounds' bits.
+
+    Args:
+      seed: Says whom and when.
+      kills: How often.
+
+    Returns:
+      How many were killed, and a sentence for each round that came out otherwise.
+    """
+    drawn = random.Random(seed)
+    faults = []
+    with contextlib.ExitStack() as stack:
+        rounds = Rounds(stack)
+        begun = time.monotonic()
+        expected = rounds.round()
+        seconds = time.monotonic() - begun
+        for number in range(kills):
+            victim = drawn.randrange(_WORKERS)
+            delay = drawn.uniform(0, seconds)
+            timer = threading.Timer(delay, rounds.kill, [victim])
+            timer.start()
+            found = rounds.round()
+            timer.join()
+            if found != expected:
+                faults.append(f"kill {number}: other bits after {delay:.3f} s")
+            rounds.restart(victim)
+    return kills, faults
