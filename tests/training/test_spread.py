@@ -81,6 +81,7 @@ def test_where_nobody_listens(rounds):
     with contextlib.closing(worker_lib.start(isolation="loopback")) as other:
         port = other.port
     assert not remote.RemoteWorker(addresses.Address("127.0.0.1", port)).connect()
+    # Its context was the default one.
     rounds.restart(0)
 
 

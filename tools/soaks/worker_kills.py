@@ -43,7 +43,8 @@ class Rounds:
         self._stack = stack
         self.workers = [self._started(None) for _ in range(_WORKERS)]
         local = stack.enter_context(worker_lib.start())
-        tff.framework.set_default_context(local.context(secure_sums=True))
+        self._context = local.context(secure_sums=True)
+        tff.framework.set_default_context(self._context)
         task = load_task(
             "synthetic",
             model="small_cnn",
@@ -83,9 +84,13 @@ class Rounds:
 
     def restart(self, number: int) -> None:
         """Starts a worker in the place of one that was killed."""
+        import tensorflow_federated as tff
+
         port = self.workers[number].port
         self.workers[number].close()
         self.workers[number] = self._started(port)
+        # A start makes the new worker's context the default.
+        tff.framework.set_default_context(self._context)
 
     def _started(self, port: Optional[int]) -> Any:
         from dpfl.training import worker as worker_lib
