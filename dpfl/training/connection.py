@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
 from collections.abc import Callable
@@ -36,10 +37,17 @@ class _Stub(tff.framework.RemoteExecutorGrpcStub):
     is_closed = False
 
     def dispose(self, request: Any) -> Any:
-        return None if self.is_closed else super().dispose(request)
+        return self._unless_gone(super().dispose, request)
 
     def dispose_executor(self, request: Any) -> Any:
-        return None if self.is_closed else super().dispose_executor(request)
+        return self._unless_gone(super().dispose_executor, request)
+
+    def _unless_gone(self, call: Callable[[Any], Any], request: Any) -> Any:
+        # Nobody has noticed yet that a worker is gone when its values are dropped.
+        # A closed channel raises ValueError.
+        with contextlib.suppress(grpc.RpcError, ValueError):
+            return None if self.is_closed else call(request)
+        return None
 
 
 class Connection:

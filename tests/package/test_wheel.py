@@ -132,7 +132,7 @@ def test_it_installs_and_works_without_tensorflow(version, wheel, tmp_path):
     check_privacy(binaries, tmp_path)
     check_factorize(binaries, tmp_path)
     check_commands(python, tmp_path)
-    for name in ("train", "reproduce", "benchmark", "audit"):
+    for name in ("train", "reproduce", "benchmark", "audit", "worker"):
         said = run([binaries / f"dpfl-{name}"], tmp_path, exit_code=2)
         assert said.startswith("error: this part of dpfl must have TensorFlow"), said
         assert said.count("\n") == 1
@@ -160,7 +160,8 @@ def check_factorize(binaries, folder):
 
 def check_commands(python, folder):
     text = run([python, "-m", "dpfl"], folder)
-    for name in ("train", "privacy", "factorize", "audit", "benchmark", "reproduce"):
+    names = ("train", "privacy", "factorize", "audit", "benchmark", "reproduce")
+    for name in (*names, "worker"):
         assert re.search(rf"^  {name} +[A-Z]\w+.*\.$", text, re.M), text
     version = run([python, "-m", "dpfl", "--version"], folder)
     assert version == run([python, "-m", "dpfl", "privacy", "--version"], folder)
