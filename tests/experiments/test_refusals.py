@@ -95,7 +95,7 @@ REFUSED = {
         "--task=synthetic --num_clients=1000000000": "--num_clients must be at most 10000000",
         "--workers=first": "--workers must be HOST:PORT each, found 'first'",
         "--workers=a:1,a:1": "--workers must be different ones, found 'a:1'",
-        "--workers=a:1 --mechanism=none --weighted": "--workers must be left out with --weighted, found 'a:1'",
+        "--workers=a:1 --mechanism=none --weighted": "--workers must be left out with weighted, found 'a:1'",
         "--concurrency=1000000": "--concurrency must be at most 1000, found 1000000",
         "--round_deadline=1e300": "--round_deadline must be greater than 0 and at most 10000000",
         "--epsilon=1e308": "--epsilon must be greater than 0 and at most 1000000, found 1e+308",
