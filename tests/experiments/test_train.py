@@ -207,6 +207,24 @@ def test_a_kill_changes_nothing_for_a_sketch_that_learns(tmp_path):
     assert max(ranks) > 1
 
 
+STREAM = [
+    *("--task=synthetic", "--model=small_cnn", "--num_clients=24", "--cohort_size=4"),
+    *("--rounds=12", "--checkpoint_every=2", "--mechanism=sgmf", "--accountant=rdp"),
+    *("--participation=cyclic_poisson", "--min_separation=3", "--noise_stream=run"),
+    *("--matrix_method=banded", "--matrix_bands=3", "--compression_rate=4"),
+]
+
+
+def test_a_kill_changes_nothing_for_a_stream_over_the_run(tmp_path):
+    """Its rows are computed again from the seed: they are in no checkpoint."""
+    whole, run = tmp_path / "whole", tmp_path / "run"
+    train(whole, "--seed=5", base=STREAM)
+    kill_after_a_checkpoint(run, "--seed=5", base=STREAM)
+    done = train(run, "--seed=5", base=STREAM)
+    assert "going on after round" in done.stderr
+    assert results(run) == results(whole)
+
+
 def kill_after_a_checkpoint(run, *args, wait=0.0, base=TINY):
     """Starts or goes on with a run, and ends it by SIGKILL; whether it was running."""
     process = subprocess.Popen(
