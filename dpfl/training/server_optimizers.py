@@ -72,4 +72,17 @@ def build_server_optimizer(
     """
     checks.choice("server_optimizer", name, SERVER_OPTIMIZERS)
     more = {} if noise_variance is None else {"noise_variance": noise_variance}
-    return SERVER_OPTIMIZERS[name](learning_rate, momentum, **more)
+    optimizer = SERVER_OPTIMIZERS[name](learning_rate, momentum, **more)
+    return _traced_as_it_is(optimizer)
+
+
+def _traced_as_it_is(optimizer: Any) -> Any:
+    """Returns an optimizer of which TensorFlow does not rewrite the code.
+
+    Optimizers have no control flow that depends on tensors, and to look for it
+    (autograph) is a third of what it takes to build a process.
+    """
+    import tensorflow as tf
+
+    optimizer.next = tf.autograph.experimental.do_not_convert(optimizer.next)
+    return optimizer
