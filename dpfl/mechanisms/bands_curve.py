@@ -127,12 +127,14 @@ def usual_bands(run: StreamRun) -> list[int]:
     return sorted(found | {most})
 
 
-def point(run: StreamRun, separation: int) -> Point:
+def point(run: StreamRun, separation: int, restarts: bool = True) -> Point:
     """Returns the stream of as many bands as client rounds are apart.
 
     Args:
       run: What is asked for.
       separation: b, at most floor(N / n); C has as many bands, or T if that is less.
+      restarts: Whether streams that restart every epoch may take its place where the
+        run ends soon after an epoch; their epsilon is for replacing by zeros alone.
 
     Raises:
       ValueError: `separation` is out of range.
@@ -151,7 +153,7 @@ def point(run: StreamRun, separation: int) -> Point:
         _with_noise(run, encoder_of(run.workload, bands, one), b, q, count)
         for one in wanted
     ]
-    if b == run.most_groups and _ends_in_an_epoch(run):
+    if restarts and b == run.most_groups and _ends_in_an_epoch(run):
         found.append(restarting(run))
     return best(found)
 
@@ -355,6 +357,9 @@ def chosen(
         accountant="rdp",
     )
     found = choose(run)
+    if found.encoder == RESTARTING:
+        # What is said is of the matrix that is computed.
+        found = point(run, found.separation, restarts=False)
     return found.bands, (
         f"bands {found.bands}: of {found.separation} groups each client joins a round "
         f"with probability {found.sampling_probability:.4g}; noise multiplier "

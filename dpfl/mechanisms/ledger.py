@@ -30,7 +30,7 @@ from dpfl import accounting, checks
 from dpfl.accounting import adjacency
 from dpfl.accounting.calibration import METHODS
 from dpfl.mechanisms.mechanism import Mechanism
-from dpfl.mechanisms.participation import Participation
+from dpfl.mechanisms.participation import CyclicPoisson, Participation
 from dpfl.mechanisms.rounding_fields import MOST_BITS
 
 
@@ -262,6 +262,8 @@ class Ledger:
         self.rounds = 0
         # Clients of the last rounds, by round: of those they may not yet be back from.
         self._recent: dict[int, frozenset[Hashable]] = {}
+        # Of clients that have taken part, where groups take turns.
+        self._group_of: dict[Hashable, int] = {}
 
     @classmethod
     def of(cls, cost: RunCost) -> Ledger:
@@ -298,7 +300,8 @@ class Ledger:
         Raises:
           ValueError: If the round was not planned for, or is not within the budget, or
             a client is in it twice, or a second time in an epoch of `OncePerEpoch` or
-            `RandomSlot`, or sooner than `Participation.separation` allows.
+            `RandomSlot`, or sooner than `Participation.separation` allows, or with
+            another group of `CyclicPoisson` than before.
             The ledger is then as it was.
         """
         self.check_room(self.rounds + 1)
@@ -316,9 +319,37 @@ class Ledger:
                     f"found {client!r} again in round {self.rounds + 1}"
                 )
             seen.add(client)
+            self._check_group(client)
         self._recent = {**recent, self.rounds: frozenset(seen)}
+        self._remember_groups(self.rounds, seen)
         self.rounds += 1
         return self.epsilon
+
+    @property
+    def _turns(self) -> int:
+        """How many groups take turns; 1 where none do."""
+        chosen = self.cost.participation
+        return chosen.groups if isinstance(chosen, CyclicPoisson) else 1
+
+    def _check_group(self, client: Hashable) -> None:
+        """Raises ValueError if it is another group's turn than a client's.
+
+        Clients that change their group may be in rounds whose columns of C are not
+        orthogonal, though they are far enough apart.
+        """
+        turn = self.rounds % self._turns
+        known = self._group_of.get(client, turn)
+        if known != turn:
+            raise ValueError(
+                f"participants must be of group {turn} in round {self.rounds + 1}, "
+                f"found {client!r} of group {known}"
+            )
+
+    def _remember_groups(self, number: int, cohort: Iterable[Hashable]) -> None:
+        """Notes whose turn the round of that number, from 0 on, was."""
+        turns = self._turns
+        if turns > 1:
+            self._group_of.update((client, number % turns) for client in cohort)
 
     def _shared_stretch(self, before: int) -> str:
         """Returns what the round that comes has in common with an earlier one."""
@@ -336,7 +367,9 @@ class Ledger:
         Args:
           rounds: How many in all; at least as many as are recorded.
           cohorts: The clients of the last of them, the newest last: of rounds from
-            `Participation.excluded_from` on, whose clients may not yet return.
+            `Participation.excluded_from` on, whose clients may not yet return. Where
+            groups take turns, clients of other rounds are not known afterwards, and
+            more cohorts, or all, can be given.
 
         Raises:
           ValueError: If it is less than what is recorded or more than what is planned,
@@ -353,6 +386,8 @@ class Ledger:
         self._recent = {
             first + number: frozenset(cohort) for number, cohort in enumerate(cohorts)
         }
+        for number, cohort in self._recent.items():
+            self._remember_groups(number, cohort)
 
     def report(self) -> accounting.PrivacyReport:
         """Returns the report of the rounds recorded, by the ledger's method."""

@@ -180,6 +180,20 @@ def test_a_client_of_another_group_is_refused_until_its_turn():
         book.resume_at(9, [[]] * 10)
 
 
+def test_a_client_stays_in_its_group():
+    """Columns of a dense C may be orthogonal within groups, and not across them."""
+    book = ledger.Ledger(gaussian(), D, mechanisms.CyclicPoisson(500, 50, 16, 4), 1e-3)
+    for clients in (["a"], [], [], [], []):
+        book.record_round(clients)
+    with pytest.raises(ValueError, match="group 1 in round 6, found 'a' of group 0"):
+        book.record_round(["a"])
+    book.resume_at(8, [["b"], [], [], []])
+    with pytest.raises(ValueError, match="be of group 0 in round 9, found 'c' of gr"):
+        book.resume_at(8, [["c"], [], [], [], []])
+        book.record_round(["c"])
+    book.record_round(["a", "b"])
+
+
 def test_a_client_is_refused_across_epochs_that_are_set_apart():
     """Epochs of four rounds, three rounds apart."""
     participation = mechanisms.OncePerEpoch(200, 50, 12, min_separation=3)
