@@ -18,7 +18,10 @@ HERE = Path(__file__).parent
 VERSION = re.search(
     r'^__version__ = "(.+)"$', (HERE / "dpfl/__init__.py").read_text(), re.M
 ).group(1)
-COMMANDS = ("train", "privacy", "factorize", "audit", "benchmark", "reproduce")
+COMMANDS = (
+    *("train", "privacy", "factorize", "audit", "benchmark", "reproduce"),
+    "worker",
+)
 WHERE_TFF_IS = (
     '; sys_platform == "linux" and platform_machine == "x86_64" '
     'and python_version < "3.12"'

@@ -18,6 +18,7 @@ import hashlib
 import os
 import pathlib
 import zipfile
+import zlib
 
 import numpy as np
 import tensorflow as tf
@@ -34,6 +35,7 @@ URL = f"https://storage.googleapis.com/tensorflow/tf-keras-datasets/{ARCHIVE}"
 _ARCHIVE_SHA256 = "731c5ac602752760c8e48fbffcf8c3b850d9dc2a2aedcf2cc48468fc17b673d1"
 # Of all 70,000 images, a byte a pixel.
 _PIXELS_SHA256 = "5b92582eb909c82a9bfefcd44acbe9233be3eb5b419a44cf211022ad2bf4bf96"
+_UNREADABLE = (OSError, ValueError, KeyError, EOFError)
 _IDX_MAGIC = {1: 2049, 3: 2051}
 # Names of the parts of the archive, and of the files, for images and labels.
 _PARTS = {
@@ -87,11 +89,11 @@ def _idx(path: str, axes: int) -> np.ndarray:
     try:
         if content[:2] == b"\x1f\x8b":
             content = gzip.decompress(content)
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise data_files.damaged(path, str(error)) from error
     head = 4 * (1 + axes)
-    words = np.frombuffer(content[:head], ">u4")
-    if len(words) != 1 + axes or words[0] != _IDX_MAGIC[axes]:
+    words = np.frombuffer(content[:head].ljust(head, b"\0"), ">u4")
+    if words[0] != _IDX_MAGIC[axes]:
         raise data_files.damaged(path, "it does not begin like an idx file")
     shape = tuple(int(word) for word in words[1:])
     if len(content) - head != np.prod(shape, dtype=np.int64):
@@ -109,9 +111,9 @@ def _idx_path(folder: str, stem: str, axes: int) -> str:
 def _archive(path: str) -> list[np.ndarray]:
     """Returns images and labels of both sets, from Keras's archive."""
     try:
-        with np.load(path) as parts:
+        with np.lib.npyio.NpzFile(path) as parts:
             return [parts[name] for two in _PARTS.values() for name in two[:2]]
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+    except (*_UNREADABLE, zlib.error, zipfile.BadZipFile) as error:
         raise data_files.damaged(path, str(error)) from error
 
 

@@ -99,9 +99,7 @@ TASKS: dict[str, TaskEntry] = {
     "emnist": TaskEntry(
         configs.EmnistConfig, "dpfl.tasks.emnist", 1_018_174, flag_file="emnist.flags"
     ),
-    "mnist": TaskEntry(
-        configs.MnistConfig, "dpfl.tasks.mnist", 15_994, flag_file="mnist.flags"
-    ),
+    "mnist": TaskEntry(configs.MnistConfig, "dpfl.tasks.mnist", 15_994),
     "stackoverflow": TaskEntry(
         configs.StackOverflowConfig,
         "dpfl.tasks.stackoverflow",

@@ -11,6 +11,7 @@ into memory costs nothing, and all graphs share what it maps.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 from collections.abc import Iterator
 
@@ -21,13 +22,16 @@ import tensorflow as tf
 _LEAST_BYTES = 2**16
 
 _in_graphs = False
+# Of what lies in memory, by the digest of its bytes.
+_descriptors: dict[bytes, int] = {}
 
 
 @contextlib.contextmanager
 def in_graphs(wanted: bool = True) -> Iterator[None]:
     """Has the graphs that are traced in the block carry their arrays themselves.
 
-    What reads them where they lie runs on this machine alone.
+    What reads them where they lie runs on this machine alone, and not in a worker that
+    is isolated by a namespace: the kernel keeps this process from it as well.
 
     Args:
       wanted: Whether to; False changes nothing.
@@ -40,11 +44,24 @@ def in_graphs(wanted: bool = True) -> Iterator[None]:
         _in_graphs = before
 
 
+def _descriptor_of(array: np.ndarray) -> int:
+    """Returns a descriptor of memory with the bytes of an array, never to be closed."""
+    digest = hashlib.sha256(array.data).digest()
+    if digest not in _descriptors:
+        descriptor = os.memfd_create("dpfl_array")
+        with open(descriptor, "wb", closefd=False) as file:
+            file.write(array.data)
+        _descriptors[digest] = descriptor
+    return _descriptors[digest]
+
+
 class SharedArray:
     """An array that the graphs of this machine's processes read.
 
-    It lies in memory that has no name in any folder, is there as long as this object,
-    and can be opened by processes of the same user alone, by way of this process.
+    It lies in memory that has no name in any folder, and can be opened by processes of
+    the same user alone, by way of this process. It is there as long as this process,
+    since a graph may outlive what it was made from and would read what comes to lie in
+    the same place; equal arrays lie in one.
     """
 
     def __init__(self, array: np.ndarray):
@@ -53,17 +70,9 @@ class SharedArray:
         Args:
           array: Numbers of any shape; they are copied.
         """
-        self._descriptor = -1
         self._array = np.ascontiguousarray(array)
-        if self._array.nbytes < _LEAST_BYTES:
-            return
-        self._descriptor = os.memfd_create("dpfl_array")
-        with open(self._descriptor, "wb", closefd=False) as file:
-            file.write(self._array.data)
-
-    def __del__(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
+        is_large = self._array.nbytes >= _LEAST_BYTES
+        self._descriptor = _descriptor_of(self._array) if is_large else -1
 
     def __len__(self) -> int:
         return len(self._array)

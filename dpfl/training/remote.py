@@ -130,7 +130,8 @@ class RemoteWorker:
         try:
             with socket.create_connection(self.address, _KNOCK_SECONDS):
                 return True
-        except OSError:
+        except (OSError, UnicodeError):
+            # The second: no name of a host.
             return False
 
 

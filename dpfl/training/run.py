@@ -171,7 +171,8 @@ class Run:
             seed=seeds.derive_seed(self._key, purposes.Run.MECHANISM),
             **({"weighted": True} if config.weighted else {}),
         )
-        with shared_array.in_graphs(pool is not None):
+        is_elsewhere = pool is not None or worker.isolation == "namespace"
+        with shared_array.in_graphs(is_elsewhere):
             process = federated_averaging.build_process(
                 plan.task,
                 aggregator,

@@ -39,6 +39,8 @@ SGMF = mechanisms.Sgmf(
     keep_fraction=0.1,
     rounds_per_epoch=10,
 )
+SKETCH = mechanisms.ProjectAndPerturb(100, 1.0, 1.0, compression_rate=10)
+SKETCHED_DDG = mechanisms.SketchedDdg(**INTEGERS, compression_rate=10)
 DOME = mechanisms.Dome(100, 1.0, 1.0, sketch_size=8)
 
 
@@ -83,14 +85,14 @@ class TestRemovalFromAFixedCohort:
         (GAUSS, ONCE, (ZEROS,)),
         (CSGM, POISSON_SAMPLING, (ADD, ZEROS)),
         (CSGM, FIXED, (ZEROS,)),
-        (mechanisms.ProjectAndPerturb(100, 1.0, 1.0), POISSON_SAMPLING, (ADD, ZEROS)),
-        (mechanisms.ProjectAndPerturb(100, 1.0, 1.0), ONCE, (ZEROS,)),
+        (SKETCH, POISSON_SAMPLING, (ADD, ZEROS)),
+        (SKETCH, ONCE, (ZEROS,)),
         (mechanisms.NoMechanism(100), FIXED, (ZEROS,)),
         (DDG, FIXED, (ZEROS,)),
         (DDG, ONCE, (ZEROS,)),
         (HELPED, POISSON_SAMPLING, (ADD, ZEROS)),
         (HELPED, FIXED, (ZEROS,)),
-        (mechanisms.SketchedDdg(**INTEGERS), ONCE, (ZEROS,)),
+        (SKETCHED_DDG, ONCE, (ZEROS,)),
         (STREAM, ONCE, (ZEROS,)),
         (SGMF, ONCE, (ZEROS,)),
         (DOME, FIXED, (ZEROS,)),

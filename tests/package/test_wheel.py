@@ -63,6 +63,7 @@ def test_the_wheel_has_one_package_with_everything_in_it(wheel):
     tops = {name.split("/")[0] for name in names}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"dpfl"}
     expected = {"dpfl/py.typed", "dpfl/requirements-tff.txt"}
+    expected |= {f"dpfl/tasks/mnist_writers.{end}" for end in ("npz", "LICENSE")}
     for folder, inside in (
         ("dpfl", ""),
         ("experiments", "dpfl/"),

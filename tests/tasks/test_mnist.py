@@ -141,6 +141,12 @@ def test_refusals(tmp_path):
     path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
     with pytest.raises(data_files.DataFileError, match="images are not those of MNIST"):
         load(tmp_path)
+    path.write_bytes(gzip.compress(whole)[:-40] + bytes(40))
+    with pytest.raises(data_files.DataFileError, match="damaged"):
+        load(tmp_path)
+    path.write_bytes(whole[:5])
+    with pytest.raises(data_files.DataFileError, match="damaged"):
+        load(tmp_path)
     path.write_bytes(b"\x1f\x8bnothing")
     with pytest.raises(data_files.DataFileError, match="damaged"):
         load(tmp_path)

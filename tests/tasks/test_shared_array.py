@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from dpfl.tasks import shared_array
 from dpfl.tasks.shared_array import SharedArray
 
 LARGE = np.arange(30_000, dtype=np.int32).reshape(10_000, 3)
@@ -29,10 +30,26 @@ def test_a_graph_does_not_hold_it():
     assert size < 5_000 < LARGE.nbytes
 
 
-def test_it_is_gone_with_its_object():
-    before = len(os.listdir("/proc/self/fd"))
-    shared = SharedArray(LARGE)
-    assert len(os.listdir("/proc/self/fd")) == before + 1
-    del shared
+def test_a_graph_outlives_its_array_and_never_reads_another():
+    first = tf.function(SharedArray(LARGE).tensor, autograph=False)
+    graph = first.get_concrete_function()
+    del first
     gc.collect()
+    others = [SharedArray(LARGE + k) for k in (1, 2)]
+    assert np.array_equal(graph(), LARGE)
+    assert np.array_equal(others[1].tensor(), LARGE + 2)
+
+
+def test_equal_arrays_lie_in_one_place():
+    kept = SharedArray(LARGE)
+    before = len(os.listdir("/proc/self/fd"))
+    again = SharedArray(LARGE.copy())
     assert len(os.listdir("/proc/self/fd")) == before
+    assert np.array_equal(kept.tensor(), again.tensor())
+
+
+def test_a_graph_for_another_machine_holds_it():
+    shared = SharedArray(LARGE)
+    with shared_array.in_graphs():
+        graph = tf.function(shared.tensor, autograph=False).get_concrete_function()
+    assert graph.graph.as_graph_def().ByteSize() > LARGE.nbytes
