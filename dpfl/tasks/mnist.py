@@ -111,9 +111,9 @@ def _idx_path(folder: str, stem: str, axes: int) -> str:
 def _archive(path: str) -> list[np.ndarray]:
     """Returns images and labels of both sets, from Keras's archive."""
     try:
-        with np.lib.npyio.NpzFile(path) as parts:
+        with np.load(path) as parts:
             return [parts[name] for two in _PARTS.values() for name in two[:2]]
-    except (*_UNREADABLE, zlib.error, zipfile.BadZipFile) as error:
+    except (*_UNREADABLE, TypeError, zlib.error, zipfile.BadZipFile) as error:
         raise data_files.damaged(path, str(error)) from error
 
 
