@@ -1,11 +1,17 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""What an audit writes can be read again."""
+"""Files of audits, and that the page on audits says what its file says."""
 
 import json
+from pathlib import Path
+
+import pytest
 
 from experiments import audit_page
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "privacy" / "audit.md"
 
 
 def test_a_file_holds_what_was_found(tmp_path):
@@ -26,3 +32,26 @@ def test_a_file_holds_what_was_found(tmp_path):
     assert (epsilon["ratio"], epsilon["verdict"]) == ("0.5", "below")
     assert wraps["verdict"] == "FAILED" and not wraps["ratio"]
     assert json.loads(audit_page.content(rows, "audit.JSON")) == rows
+
+
+class TestPage:
+    """docs/privacy/audit.md has the tables of the file beside it."""
+
+    @pytest.fixture
+    def lines(self):
+        return audit_page.read(PAGE.with_suffix(".csv"))
+
+    @pytest.mark.parametrize("table", ["epsilons", "tails", "verdicts"])
+    def test_has_the_tables_of_its_file(self, lines, table):
+        made = getattr(audit_page, table)(lines)
+        assert made.count("\n") > 5
+        assert made in PAGE.read_text(encoding="utf-8")
+
+    def test_the_file_is_of_the_whole_audit(self, lines):
+        from dpfl.audits import cases
+
+        found = [line for line in lines if line["check"] == "epsilon"]
+        for name, make in cases.CASES.items():
+            settings = {line["setting"] for line in found if line["mechanism"] == name}
+            assert {case.setting for case in make()} <= settings
+        assert {line["verdict"] for line in lines} == {"below", "ok"}
