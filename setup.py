@@ -20,7 +20,7 @@ VERSION = re.search(
 ).group(1)
 COMMANDS = (
     *("train", "privacy", "factorize", "audit", "benchmark", "reproduce"),
-    "worker",
+    *("worker", "compare", "search"),
 )
 WHERE_TFF_IS = (
     '; sys_platform == "linux" and platform_machine == "x86_64" '
@@ -74,6 +74,7 @@ setup(
         "tff": [
             requirement + WHERE_TFF_IS
             for requirement in (
+                "packaging>=22",
                 "psutil>=5.9",
                 "scikit-learn>=1.6,<2",
                 "tensorboard>=2.14,<2.15",

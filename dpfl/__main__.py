@@ -24,10 +24,10 @@ from dpfl import interrupts
 BINARIES = "dpfl.experiments"
 COMMANDS = (
     *("train", "privacy", "factorize", "audit", "benchmark", "reproduce"),
-    "worker",
+    *("worker", "compare", "search"),
 )
 # The others say what is missing before they load anything of their own.
-WITHOUT_TFF = ("privacy", "factorize")
+WITHOUT_TFF = ("privacy", "factorize", "compare")
 USAGE_EXIT_CODE = 2
 
 
@@ -88,6 +88,8 @@ audit = functools.partial(run_command, "audit")
 benchmark = functools.partial(run_command, "benchmark")
 reproduce = functools.partial(run_command, "reproduce")
 worker = functools.partial(run_command, "worker")
+compare = functools.partial(run_command, "compare")
+search = functools.partial(run_command, "search")
 
 
 def list_commands() -> None:

@@ -10,7 +10,7 @@
 Canaries are put into real rounds, through TFF's worker and composed without it, and
 whatever the adversary of the event sees is compared with what is claimed. The exit code
 is 0 if nothing contradicts a claim, and 1 if anything does. docs/privacy/audit.md says
-what is looked at. The audit with all its trials takes some 25 minutes.
+what is looked at. The audit with all its trials takes an hour of one core.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ _MECHANISMS = flags.DEFINE_list(
 )
 _QUICK = flags.DEFINE_bool("quick", False, "One case a mechanism, and few trials.")
 _TRIALS = flags.DEFINE_integer(
-    "trials", None, "Releases of a case with a canary, and as many without."
+    "trials",
+    None,
+    "Releases of a case with a canary, and as many without; up to eight times as many "
+    "where these would show little, unless the audit is quick.",
 )
 _DRAWS = flags.DEFINE_integer(
     "draws", None, "Draws of noise to be counted; of some mechanisms fewer."

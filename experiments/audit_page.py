@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import collections
 import csv
-import io
 from collections.abc import Iterable, Mapping, Sequence
 
 from . import tables
@@ -19,7 +18,7 @@ Line = Mapping[str, str]
 
 COLUMNS = (
     *("check", "mechanism", "setting", "relation", "delta", "method", "claimed"),
-    *("found", "ratio", "trials", "verdict", "detail"),
+    *("found", "ratio", "attainable", "trials", "verdict", "detail"),
 )
 """The columns of a finding's row, in the order of a file."""
 
@@ -28,7 +27,7 @@ HEADS = {**{name: name for name in COLUMNS}, "method": "claimed by"}
 
 _EPSILON = (
     *("mechanism", "canary", "relation", "delta", "claimed", "by"),
-    *("lower bound", "ratio", "trials"),
+    *("lower bound", "ratio", "attainable", "trials"),
 )
 _SIZES = ("3", "4", "4.5", "5", "5.5", "5.7", "6", "6.5")
 # What a relation is called in a narrow column.
@@ -39,11 +38,7 @@ def content(rows: Sequence[tables.Row], path: str) -> str:
     """Returns rows as a file holds them, CSV or JSON by the ending of its path."""
     if path.lower().endswith(".json"):
         return tables.as_json(rows) + "\n"
-    text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
+    return tables.as_csv(rows, COLUMNS)
 
 
 def read(path: str) -> list[Line]:
@@ -69,6 +64,7 @@ def epsilons(lines: Iterable[Line]) -> str:
             line["method"],
             f"{float(line['found']):.3f}",
             f"{float(line['ratio']):.2f}",
+            f"{float(line['attainable']):.2f}",
             f"{int(line['trials']):,}",
         )
         for line in lines

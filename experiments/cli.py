@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
@@ -111,6 +112,27 @@ def refuse(where: str, *names: str) -> None:
             raise ValueError(f"--{name} has no meaning for {where}")
 
 
+def is_by_hand(name: str) -> bool:
+    """Returns whether a flag is on the command line, and not in a flag file alone."""
+    pattern = re.compile(rf"--?(no)?{name}(=.*)?", re.DOTALL)
+    return any(pattern.fullmatch(word) for word in sys.argv[1:])
+
+
+def forget_from_files(names: Collection[str]) -> list[str]:
+    """Forgets flags that only a flag file has set.
+
+    Args:
+      names: Of the flags.
+
+    Returns:
+      The names of those forgotten. They have their defaults, as if never given.
+    """
+    found = [n for n in names if flags.FLAGS[n].present and not is_by_hand(n)]
+    for name in found:
+        flags.FLAGS[name].unparse()
+    return found
+
+
 def _print_help(main: Callable[[Sequence[str]], Any], binary: str) -> NoReturn:
     """Prints the binary's text and its flags; exits with code 0."""
     in_main = main.__module__ == "__main__"
@@ -155,6 +177,8 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
             logging.debug("Refused:", exc_info=True)
             fail(sentences.of_argument(error, set(flags.FLAGS)))
 
+    global _working
+    _working = False
     with _exit_codes():
         app.run(guarded, flags_parser=parse)
 

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Drawings of the binaries privacy and factorize."""
+"""Drawings of the binaries privacy, factorize and compare."""
 
 from __future__ import annotations
 
@@ -116,6 +116,34 @@ def draw_bands(rows: Sequence[Mapping[str, Any]], path: str) -> None:
     axis.set(xscale="log", yscale="log", xlabel="bands of C, rounds between a client's")
     axis.set_ylabel("noise std of the iterates, over the clip")
     axis.legend(fontsize="small")
+    _save(figure, path)
+
+
+def draw_runs(
+    curves: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]],
+    axes: Mapping[str, tuple[str, bool]],
+    label: str,
+    path: str,
+) -> None:
+    """Draws what runs reached, a panel an axis and a line a run.
+
+    Args:
+      curves: Points by axis and by run.
+      axes: Of each axis its label, and whether it is logarithmic.
+      label: Of what is drawn.
+      path: PNG file.
+    """
+    figure, panels = _figure(4 * len(axes), 3.6, 1, len(axes))
+    for axis, (name, (words, is_logarithmic)) in zip(panels[0], axes.items()):
+        for run, points in curves[name].items():
+            x, y = zip(*points) if points else ((), ())
+            axis.plot(x, y, marker="." if len(points) < 50 else None, label=run)
+        axis.set(xlabel=words, ylabel=label)
+        if is_logarithmic:
+            axis.set_xscale("log")
+        axis.grid(alpha=0.3)
+    handles, labels = panels[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, ncol=4, fontsize=8, loc="outside lower center")
     _save(figure, path)
 
 

@@ -45,8 +45,13 @@ def names() -> list[str]:
 
 def lines(name: str) -> list[str]:
     """Returns the flags in a flag file, one a line, without what is said of them."""
-    text = path(name).read_text(encoding="utf-8")
-    return [line for line in text.splitlines() if line.startswith("--")]
+    return lines_in(path(name))
+
+
+def lines_in(file: Path) -> list[str]:
+    """Returns the flags in anybody's flag file, one a line."""
+    text = file.read_text(encoding="utf-8")
+    return [line for line in map(str.strip, text.splitlines()) if line.startswith("-")]
 
 
 def values(name: str, *without: str) -> dict[str, str]:

@@ -15,18 +15,21 @@ where it was stopped.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from absl import flags
 
-from dpfl import accounting, checks, files
-from dpfl.mechanisms import remarks
+from dpfl import checks, files
+from dpfl.training import addresses, config
 
 from . import cli, tables
-from .papers import sweep
+from .papers import crew, remarks, sweep
 from .papers.index import FIGURES
 from .papers.rows import Rows
+from .papers.trainers import WorkFailedError
+from .papers.trainings import Training
 
 _FIGURE = flags.DEFINE_enum(
     "figure", "list", ["list", *FIGURES], "The figure to make; 'list' names them all."
@@ -35,23 +38,51 @@ _SCALE = flags.DEFINE_enum(
     "scale",
     "small",
     sweep.SCALES,
-    "'small' uses the data sets that come with dpfl and takes minutes; 'paper' uses "
-    "the paper's data and models, and takes days on a workstation.",
+    "'small' uses the data sets that come with dpfl and takes minutes; 'medium' uses "
+    "MNIST by its writers and takes hours; 'paper' uses the paper's data and models, "
+    "and takes days on a workstation.",
 )
 _OUTPUT_DIR = flags.DEFINE_string("output_dir", "figures", "Folder for all figures.")
 _PLOT_ONLY = flags.DEFINE_bool(
     "plot_only", False, "Draw what the results table holds; do no work."
 )
 _DATA_DIR = flags.DEFINE_string(
-    "data_dir", None, "Folder of the paper's data sets, for --scale=paper."
+    "data_dir", None, "Folder of the data sets, for --scale=medium and paper."
 )
 _JOBS = flags.DEFINE_integer(
     "jobs",
     None,
-    "Training runs at a time, each in a process of its own; the processors if not "
-    "given. Of F-EMNIST and Stack Overflow each takes a few GB.",
+    "Training runs at a time; as many as the processors and the memory that a run was "
+    "measured to take allow if not given, or one with --workers.",
 )
-cli.check_flag("jobs", lambda name, value: checks.integer(name, value, 1, 1000))
+_CONCURRENCY = flags.DEFINE_integer(
+    "concurrency",
+    None,
+    "Groups of clients that each run works on at a time; an equal share of the "
+    "processors if not given.",
+)
+_ROUND_DEADLINE = flags.DEFINE_float(
+    "round_deadline", None, "For each run: seconds that a round may take."
+)
+_ALLOW_PARTIAL_DATA = flags.DEFINE_bool(
+    "allow_partial_data",
+    False,
+    "For each run: accept a data file with other counts than the published ones.",
+)
+_WORKERS = flags.DEFINE_string(
+    "workers", None, "For each run: HOST:PORT of each dpfl-worker, by commas."
+)
+# What is said of the runs, and means nothing where none is done.
+_OF_RUNS = ("jobs", "concurrency", "round_deadline", "workers")
+_OF_DATA = ("data_dir", "allow_partial_data")
+for _flag in ("jobs", "concurrency"):
+    cli.check_flag(_flag, lambda name, value: checks.integer(name, value, 1, 1000))
+cli.check_flag(
+    "round_deadline",
+    lambda name, value: checks.real(
+        name, value, above=0, at_most=config.LONGEST_DEADLINE
+    ),
+)
 
 
 def draw(figure: sweep.Figure, rows: Rows, folder: Path, scale: str) -> Path:
@@ -82,18 +113,6 @@ def print_table(rows: Rows) -> None:
     print(tables.text(numbers, columns))
 
 
-def print_remark(rows: Rows) -> None:
-    """Says how many rows have an epsilon that protects nobody, if any have."""
-    spent = [row.get("measured_epsilon") or row.get("epsilon") or "0" for row in rows]
-    large = [text for text in spent if float(text) > accounting.LARGE_EPSILON]
-    if large:
-        print(
-            f"note that an epsilon above {accounting.LARGE_EPSILON:g} protects nobody, "
-            f"found in {len(large)} of {len(rows)} rows; the train.log of a run names "
-            f"the noise_multiplier that brings it to {remarks.USUAL_EPSILON:g}"
-        )
-
-
 def _number(text: str) -> object:
     try:
         return float(text)
@@ -101,18 +120,54 @@ def _number(text: str) -> object:
         return text
 
 
-def _check_flags(scale: str) -> None:
+def _check_flags(figure: sweep.Figure, scale: str) -> None:
     """Raises ValueError for a flag without a meaning, or a folder that is not there."""
+    checks.choice(f"--scale of {figure.name}", scale, figure.scales)
     if _PLOT_ONLY.value:
-        cli.refuse("--plot_only", "jobs", "data_dir")
+        cli.refuse("--plot_only", *_OF_RUNS, *_OF_DATA)
     if scale == "small":
-        cli.refuse("--scale=small", "data_dir")
+        cli.refuse("--scale=small", *_OF_DATA)
+    addresses.addresses(_WORKERS.value)
     if not _OUTPUT_DIR.value:
         raise ValueError("--output_dir must be a folder's path, found ''")
     if _DATA_DIR.value is not None and not os.path.isdir(_DATA_DIR.value):
         raise ValueError(
             f"--data_dir must be a folder with data files, found {_DATA_DIR.value!r}"
         )
+
+
+def _setting(scale: str) -> sweep.Setting:
+    """Returns what the command line says of the runs."""
+    given = {
+        "data_dir": _DATA_DIR.value and os.path.realpath(_DATA_DIR.value),
+        "round_deadline": _ROUND_DEADLINE.value,
+        "allow_partial_data": _ALLOW_PARTIAL_DATA.value or None,
+        "workers": _WORKERS.value,
+    }
+    return sweep.Setting(scale, {n: v for n, v in given.items() if v is not None})
+
+
+def _do_work(
+    grid: Sequence[sweep.Work], table: sweep.ResultsTable, folder: Path
+) -> None:
+    """Does what the table lacks.
+
+    Raises:
+      ValueError: If data are missing; no work is done then.
+    """
+    alone = [work for work in grid if not isinstance(work, Training)]
+    runs = [work for work in grid if isinstance(work, Training)]
+    missing = [work for work in runs if work not in table]
+    jobs = _JOBS.value or (1 if _WORKERS.value else None)
+    team = crew.Crew(folder, jobs=jobs, concurrency=_CONCURRENCY.value)
+    team.check(missing)
+    try:
+        sweep.do_alone(alone, table, folder)
+        team.train(missing, runs, table.add)
+    except WorkFailedError as error:
+        print(f"error: {error}", file=sys.stderr)
+        print("the same command goes on where it was stopped", file=sys.stderr)
+        sys.exit(cli.FAULT_EXIT_CODE)
 
 
 def main(argv: Sequence[str]) -> None:
@@ -123,10 +178,10 @@ def main(argv: Sequence[str]) -> None:
         list_figures()
         return
     figure, scale = FIGURES[_FIGURE.value], _SCALE.value
-    _check_flags(scale)
+    _check_flags(figure, scale)
     # Not Path.resolve, which has no sentence for links in a circle.
     folder = Path(os.path.realpath(_OUTPUT_DIR.value), f"{figure.folder}-{scale}")
-    grid = figure.grid(sweep.Setting(scale, _DATA_DIR.value))
+    grid = figure.grid(_setting(scale))
     files.output_folder("--output_dir", folder)
     files.output_path("the picture", folder / f"{figure.name}.png")
     if _PLOT_ONLY.value:
@@ -134,14 +189,14 @@ def main(argv: Sequence[str]) -> None:
     else:
         with files.locked(folder):
             table = sweep.ResultsTable(folder / "results.csv")
-            sweep.do_work(grid, table, folder, _JOBS.value or os.cpu_count() or 1)
+            _do_work(grid, table, folder)
     rows = [table.row(work) for work in grid if work in table]
     if not rows:
         raise ValueError(
             f"--plot_only needs results, found none in {folder / 'results.csv'}"
         )
     print_table(rows)
-    print_remark(rows)
+    remarks.print_remark(rows)
     missing = len(grid) - len(rows)
     note = f" ({missing} of {len(grid)} rows are still missing)" if missing else ""
     print(f"figure: {draw(figure, rows, folder, scale)}{note}")

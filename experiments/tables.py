@@ -1,14 +1,16 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Rows as a table or as JSON, on the terminal or in a file."""
+"""Rows as a table, as CSV or as JSON, on the terminal or in a file."""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Optional
 
 from dpfl import files
@@ -51,6 +53,15 @@ def as_json(rows: Sequence[Row]) -> str:
 
     clean = [{key: finite(value) for key, value in row.items()} for row in rows]
     return json.dumps(clean, indent=2, allow_nan=False)
+
+
+def as_csv(rows: Sequence[Row], columns: Iterable[str]) -> str:
+    """Returns rows as CSV with a head; None, and what is missing, is an empty cell."""
+    content = io.StringIO(newline="")
+    writer = csv.DictWriter(content, list(columns), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return content.getvalue()
 
 
 def write(content: str, path: Optional[str]) -> None:

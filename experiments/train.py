@@ -51,6 +51,9 @@ _OUTPUT_DIR = flags.DEFINE_string(
 _MODULE = sys.argv[0] if __name__ == "__main__" else __name__
 # Fields that the run itself fills in.
 _RUN_FIELDS = ("cohort_size", "noise_multiplier", "rounds_per_epoch", "rounds")
+# Those that mean something whatever the mechanism.
+_COMMON_FIELDS = ("cohort_size", "rounds_per_epoch", "rounds")
+_BUDGET = ("epsilon", "delta", "accountant")
 
 mechanism_flags.define({}, _MODULE)
 
@@ -152,14 +155,30 @@ def mechanism_options() -> dict[str, Any]:
       ValueError: If a flag was given that the mechanism does not have.
     """
     name = _MECHANISM.value
-    own = accepted_fields(name)
-    if not mechanisms.MECHANISMS[name].is_private:
-        cli.refuse(name, "delta", "accountant")
     given = mechanism_flags.given()
-    for field in given:
-        if field not in (*own, "cohort_size", "rounds_per_epoch", "rounds"):
-            raise ValueError(f"--{field} has no meaning for {name}")
+    cli.refuse(name, *_without_meaning())
     return _without(given, *_RUN_FIELDS)
+
+
+def _without_meaning() -> list[str]:
+    """Returns the flags given that the mechanism has no use for."""
+    name = _MECHANISM.value
+    own = {*accepted_fields(name), *_COMMON_FIELDS}
+    is_private = mechanisms.MECHANISMS[name].is_private
+    budget = [] if is_private else [f for f in _BUDGET if flags.FLAGS[f].present]
+    return [*budget, *(f for f in mechanism_flags.given() if f not in own)]
+
+
+def forget_other_mechanisms() -> None:
+    """Forgets what flag files say for another mechanism than the command line's.
+
+    A budget in a flag file, say, is none that was asked for with --mechanism=none.
+    """
+    if cli.is_by_hand("mechanism"):
+        forgotten = cli.forget_from_files(_without_meaning())
+        if forgotten:
+            names = ", ".join(f"--{name}" for name in forgotten)
+            _say(f"flag file: {names} left out, without meaning for {_MECHANISM.value}")
 
 
 def _without(values: dict[str, Any], *names: str) -> dict[str, Any]:
@@ -211,15 +230,33 @@ def _say(sentence: str) -> None:
     print(sentence, file=sys.stderr, flush=True)
 
 
-def main(argv: Sequence[str]) -> None:
-    """Trains, or goes on with training."""
+def check(argv: Sequence[str]) -> None:
+    """Checks the flags and the data, and does nothing else."""
+    config = _checked_config(argv)
+    registry.load_config(config.task, config.task_config)
+
+
+def _checked_config(argv: Sequence[str]) -> config_lib.RunConfig:
+    """Returns the settings; TensorFlow is imported then."""
     if len(argv) > 1:
         raise ValueError(f"there are no positional arguments, found {argv[1]!r}")
+    forget_other_mechanisms()
     config = run_config()
     start.import_tensorflow()
+    return config
+
+
+def main(argv: Sequence[str], **shared: Any) -> None:
+    """Trains, or goes on with training.
+
+    Args:
+      argv: The program's name; positional arguments are refused.
+      **shared: See `training.Run`.
+    """
+    config = _checked_config(argv)
     with checks.renaming({"method": "accountant"}):
         plan = make_plan(config)
-    with training.Run(plan, _say) as run:
+    with training.Run(plan, _say, **shared) as run:
         print(report.describe(plan), flush=True)
         cli.work_begins()
         try:

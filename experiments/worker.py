@@ -61,6 +61,12 @@ def main(argv: Sequence[str]) -> None:
         )
     except isolation.IsolationError as error:
         cli.fail(str(error))
+    except OSError as error:
+        where = f"{_PORT.value} ({error.strerror})"
+        raise ValueError(f"--port must be one that is free, found {where}") from error
+    except worker_lib.WorkerDiedError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(cli.FAULT_EXIT_CODE)
     with worker:
         cli.work_begins()
         print(f"port {worker.port}: {worker.meaning}", flush=True)

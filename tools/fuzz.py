@@ -137,7 +137,7 @@ class Binary:
         elif self._name == "benchmark":
             self._module.cli.work_begins = lambda: sys.exit(0)
         elif self._name == "reproduce":
-            self._module.sweep.do_work = lambda *arguments: sys.exit(0)
+            self._module._do_work = lambda *arguments: sys.exit(0)
 
     def run(self, line: Sequence[str], seconds: float = SECONDS) -> Result:
         """Runs a line, and again if it did not end: a busy machine may be why."""

@@ -8,7 +8,7 @@ and without it. So estimates of P(A) from below and of Q(A) from above give a lo
 bound on epsilon. A claimed epsilon under it is wrong (but for the stated chance); one
 over it is not proved by it. The event is {score > t} (or {score < t} for the other
 direction), the score is the log-likelihood ratio, which is the best there is, and t
-is chosen on one half of the samples and judged on the other.
+is chosen on one half of the samples and judged on the other, or before there are any.
 
 `simulators` has the mechanisms to audit.
 """
@@ -118,21 +118,12 @@ def epsilon_lower_bound(
     Raises:
       ValueError: fewer than four samples, a NaN score, or an argument out of range.
     """
-    delta = checks.probability("delta", delta)
-    confidence = checks.delta("confidence", confidence)
+    spec = _spec(delta, confidence)
     if direction is not None:
         checks.choice("direction", direction, DIRECTIONS)
-    spec = _Spec(delta, (1 - confidence) / 2)
     halves = {}
     for name, scores in (("present", present), ("absent", absent)):
-        scores = np.asarray(scores, dtype=np.float64)
-        if scores.ndim != 1 or scores.size < 4:
-            raise ValueError(
-                f"{name} must be a vector of at least 4 scores, found shape"
-                f" {scores.shape}"
-            )
-        if np.any(np.isnan(scores)):
-            raise ValueError(f"{name} must hold no NaN, found one.")
+        scores = _scores(name, scores)
         halves[name] = scores[: scores.size // 2], scores[scores.size // 2 :]
     # 'present': P(score > t) against Q; 'absent': Q(-score > -t) against P.
     tests = {
@@ -149,18 +140,38 @@ def epsilon_lower_bound(
     direction = max(chosen, key=lambda name: chosen[name][1])
     threshold = chosen[direction][0]
     hit, false = (half[1] for half in tests[direction])
-    at = np.array([threshold])
-    bound, hit_rate, false_rate = _log_ratio(
-        _above(hit, at), _above(false, at), (hit.size, false.size), spec
-    )
-    return AuditResult(
-        epsilon=max(0.0, float(bound[0])),
-        confidence=confidence,
-        threshold=threshold if direction == "present" else -threshold,
-        direction=direction,
-        hit_rate=float(hit_rate[0]),
-        false_rate=float(false_rate[0]),
-    )
+    return _judged(hit, false, threshold, direction, spec)
+
+
+def epsilon_lower_bound_at(
+    present: np.ndarray,
+    absent: np.ndarray,
+    delta: float,
+    *,
+    threshold: float,
+    direction: str,
+    confidence: float = 0.99,
+) -> AuditResult:
+    """Returns a lower bound on epsilon by a test that was chosen before the samples.
+
+    Args:
+      present: As of `epsilon_lower_bound`, all of which count.
+      absent: Likewise.
+      delta: The delta at which epsilon is bounded, in [0, 1).
+      threshold: Of the scores; it may depend on how many there are, on none of them.
+      direction: One of `DIRECTIONS`, likewise.
+      confidence: The chance that the bound holds, in (0, 1); of several tests the
+        chances to fail add up.
+
+    Raises:
+      ValueError: As of `epsilon_lower_bound`.
+    """
+    spec = _spec(delta, confidence)
+    checks.choice("direction", direction, DIRECTIONS)
+    hit, false = _scores("present", present), _scores("absent", absent)
+    if direction == "absent":
+        hit, false, threshold = -false, -hit, -threshold
+    return _judged(hit, false, threshold, direction, spec)
 
 
 def audit(
@@ -194,6 +205,41 @@ def audit(
 class _Spec:
     delta: float
     error: float  # of each of the two limits
+
+
+def _spec(delta: float, confidence: float) -> _Spec:
+    delta = checks.probability("delta", delta)
+    return _Spec(delta, (1 - checks.delta("confidence", confidence)) / 2)
+
+
+def _scores(name: str, scores: np.ndarray) -> np.ndarray:
+    """Returns checked scores, float64[trials]."""
+    scores = np.asarray(scores, dtype=np.float64)
+    if scores.ndim != 1 or scores.size < 4:
+        raise ValueError(
+            f"{name} must be a vector of at least 4 scores, found shape {scores.shape}"
+        )
+    if np.any(np.isnan(scores)):
+        raise ValueError(f"{name} must hold no NaN, found one.")
+    return scores
+
+
+def _judged(
+    hit: np.ndarray, false: np.ndarray, threshold: float, direction: str, spec: _Spec
+) -> AuditResult:
+    """Returns what the test of exceeding a threshold shows; 'absent' is negated."""
+    at = np.array([threshold])
+    bound, hit_rate, false_rate = _log_ratio(
+        _above(hit, at), _above(false, at), (hit.size, false.size), spec
+    )
+    return AuditResult(
+        epsilon=max(0.0, float(bound[0])),
+        confidence=1 - 2 * spec.error,
+        threshold=threshold if direction == "present" else -threshold,
+        direction=direction,
+        hit_rate=float(hit_rate[0]),
+        false_rate=float(false_rate[0]),
+    )
 
 
 def _log_ratio(

@@ -29,6 +29,7 @@ that norm. `docs/privacy/distributed.md` has the proofs.
 from __future__ import annotations
 
 import abc
+import functools
 import math
 from typing import Optional
 
@@ -59,6 +60,9 @@ _POSITIVE = checks.validator(checks.positive)
 # noise of this variance, in squared steps, with that probability.
 _LEAST_STDDEV_STEPS = 1e-4
 _LEAST_VARIANCE = 1e-12
+# Above this the log of a moment is above that of the largest float, some 710, whatever
+# the order multiplies it with, down to 1 + 1e-38.
+_LARGEST_LOG_MOMENT = 800.0
 # Clipping is done in float32: a clipped coordinate may exceed the clip by this part.
 _FLOAT32_SLACK = 1e-6
 # Norms of integer vectors are compared as whole numbers: covers float64 rounding.
@@ -240,6 +244,11 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
     def _is_always_zero(self) -> bool:
         """Whether the noise is so small that its integers are as good as always 0."""
 
+    @property
+    @abc.abstractmethod
+    def _has_infinite_rate(self) -> bool:
+        """Whether so little noise leaves no finite float for rounding's divergence."""
+
     @abc.abstractmethod
     def shift_rate(self, orders: events.Orders) -> integer_noise.DivergenceRate:
         """Returns the largest D_a(v)/v^2 over whole shifts v up to `max_shift`."""
@@ -265,13 +274,23 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
         if self.route(sampled=sampled) == "shifts":
             return self.shift_budget * self.shift_rate(orders).rate
         squared, noise = (self.clip_norm / self.granularity) ** 2, self.summed_noise
-        rate = rounding.rounded_rate(orders, noise, self.max_steps, sampled=sampled)
-        found = squared * rate.rate
-        if self.noise_clients > _MOST_CONVOLVED:
+        found, second = np.full(checks.orders(orders).shape, np.inf), math.inf
+        if not self._has_infinite_rate:
+            bound = functools.partial(
+                rounding.rounded_rate,
+                noise=noise,
+                max_coordinate=self.max_steps,
+                sampled=sampled,
+            )
+            found = squared * bound(orders).rate
+            if self.noise_clients <= _MOST_CONVOLVED:
+                # At order 2 that vector costs about its length over the variance.
+                second = squared * float(bound([2.0]).rate[0])
+        # Of a Gaussian that stands for the noise whole shifts say nothing: the moments
+        # of a least of both would be those of no law. distributed.md has the proofs.
+        if self.noise_clients > _MOST_CONVOLVED or (sampled and self.max_steps > 1):
             return found
-        # At order 2 that vector costs about its length over the variance.
-        second = rounding.rounded_rate([2.0], noise, self.max_steps, sampled=sampled)
-        if self.shift_budget / noise.variance < squared * second.rate[0]:
+        if self.shift_budget / noise.variance < second:
             found = np.minimum(found, self.shift_budget * self.shift_rate(orders).rate)
         return found
 
@@ -356,6 +375,20 @@ class DistributedDiscreteGaussianDpEvent(DistributedNoiseDpEvent):
         """See base class."""
         return self.local_stddev / self.granularity < _LEAST_STDDEV_STEPS
 
+    @property
+    def _has_infinite_rate(self) -> bool:
+        """See base class.
+
+        With y = n q / (1 - q^2), q = exp(-1/(2 sigma^2)), the sum is 1 with probability
+        at most y and 0 with at least 1 - 2 y: a share is a sum of Bernoulli variables
+        with odds q^(2j-1), and negated ones (rounding.md, Lemma 7). So the second
+        moment of the likelihood ratio is at least (1 - 2 y)^2 / y - 1, and at every
+        order the divergence over x^2 tends to a multiple of it as x goes to 0.
+        """
+        stddev = self.local_stddev / self.granularity
+        log_odds = math.log(self.noise_clients) - 1 / (2 * stddev**2)
+        return log_odds < -_LARGEST_LOG_MOMENT
+
     def shift_rate(self, orders: events.Orders) -> integer_noise.DivergenceRate:
         """See base class."""
         return discrete_gaussian.discrete_gaussian_rate(
@@ -417,6 +450,11 @@ class DistributedSkellamDpEvent(DistributedNoiseDpEvent):
         """See base class."""
         stddev = self.local_stddev / self.granularity
         return self.noise_clients * stddev * stddev < _LEAST_VARIANCE
+
+    @property
+    def _has_infinite_rate(self) -> bool:
+        """See base class: the second moment is some 2 over the variance."""
+        return False
 
     def shift_rate(self, orders: events.Orders) -> integer_noise.DivergenceRate:
         """See base class."""

@@ -293,10 +293,12 @@ class DomeCodec(Codec):
         if config.mean_removal:
             gradient += self._mean(state)
         target = gradient if config.sketch_target == "gradient" else residual
-        updated = self._sketch.update(sketch, state["strengths"], state["rank"], target)
+        updated = self._sketch.update(
+            sketch, state["strengths"], state["rank"], target, is_packed=True
+        )
         new_state = self._moments(state, gradient, sketch)
         new_state.update(
-            basis=adaptive_sketch.pack(updated.directions),
+            basis=updated.directions,
             strengths=updated.strengths,
             rank=updated.rank,
         )

@@ -19,8 +19,8 @@ import numpy as np
 import tensorflow as tf
 
 from dpfl import accounting, mechanisms
-from dpfl.accounting import adjacency, audit, simulators
-from dpfl.audits import claims, finding, rounds, views
+from dpfl.accounting import adjacency, simulators
+from dpfl.audits import bounds, claims, finding, laws, rounds, views
 from dpfl.vectors import randomness
 
 # Canaries are longer than the clip, so that a clip that is not applied shows.
@@ -84,6 +84,18 @@ class Case:
             self.mechanism, self.dimension, self.participation, self.delta
         )
 
+    def law(self) -> laws.Law:
+        """Returns the law of the scores if the mechanism is what it claims to be."""
+        config = self.mechanism
+        if self.stream_rounds > 1:
+            length, stddev = views.stream_column(config)
+            keep = getattr(config, "keep_fraction", 1.0)
+            return laws.gaussian(self.block, stddev / length, keep)
+        law = laws.of_release(config, self.dimension, self.block)
+        if getattr(config, "adaptive_clipping", False):
+            law = law.plus(laws.of_count(config))
+        return law.sampled(self.participation.sampling_probability)
+
 
 class Canaries:
     """Rounds of one case, through TFF's worker and composed."""
@@ -98,7 +110,7 @@ class Canaries:
         self._case = case
         self._seed = seed
         self._rng = np.random.default_rng(seed)
-        self._claim = case.claim()
+        self._claim, self._law = case.claim(), case.law()
         self._clients = _clients(case)
         self._composed = rounds.ComposedRounds(
             case.mechanism, case.dimension, _images(case, self._clients)
@@ -114,6 +126,11 @@ class Canaries:
         """How many there were with a canary, or without, whichever are fewer."""
         parts = (self._present, self._absent)
         return min(sum(scores.size for scores in part) for part in parts)
+
+    def enough(self, trials: int) -> int:
+        """Returns as many trials as are expected to show half of the claim."""
+        own = (self._law, self._claim.epsilon, self._case.delta)
+        return bounds.enough_trials(*own, trials)
 
     def findings(
         self, trials: int, rounds_in_tff: Optional[int] = None
@@ -133,27 +150,8 @@ class Canaries:
             self._without_tff(trials)
         case, claim = self._case, self._claim
         scores = np.concatenate(self._present), np.concatenate(self._absent)
-        bound = audit.epsilon_lower_bound(*scores, case.delta).epsilon
-        present, absent = (
-            audit.epsilon_lower_bound(*scores, case.delta, direction=name).epsilon
-            for name in audit.DIRECTIONS
-        )
         own = {"mechanism": case.mechanism.name, "setting": case.setting}
-        found = [
-            finding.Finding(
-                check="epsilon",
-                is_sound=max(present, absent) <= claim.epsilon,
-                relation=claim.relation,
-                delta=case.delta,
-                claimed=claim.epsilon,
-                found=bound,
-                trials=self.trials,
-                method=claim.method,
-                detail=f"by what is likelier with it {present:.3f}, "
-                f"by what is likelier without {absent:.3f}",
-                **own,
-            ),
-        ]
+        found = [bounds.epsilon_finding(claim, case.delta, self._law, scores, **own)]
         if agrees is not None:
             composition = finding.Finding(
                 check="composition",

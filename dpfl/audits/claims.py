@@ -18,6 +18,8 @@ from dpfl.accounting import calibration
 
 ONE_COORDINATE = "one-coordinate "
 """Before the method of a claim for which the mask of one coordinate is a client's."""
+ONE_SLOT = "one-slot "
+"""Before the method of a claim for which one round of slots is a Poisson sample."""
 
 
 def tightest(
@@ -36,7 +38,7 @@ def tightest(
 
     Returns:
       The least of what `accounting.epsilon` finds by its methods "auto" and "tight",
-      and of `_one_coordinate`; for the relation that the run reports.
+      of `_one_coordinate` and of `_one_slot`; for the relation that the run reports.
     """
     event = mechanism.dp_event(dimension, participation)
     reported = accounting.epsilon(event, delta)
@@ -45,11 +47,15 @@ def tightest(
         found.append(accounting.epsilon(event, delta, method="tight"))
     except calibration.UnsupportedMethodError:
         pass
-    exact = _one_coordinate(mechanism, dimension, participation)
-    if exact is not None:
-        report = accounting.epsilon(exact, delta)
-        method = ONE_COORDINATE + report.method
-        found.append(attr.evolve(report, method=method, relation=reported.relation))
+    exact = {
+        ONE_COORDINATE: _one_coordinate(mechanism, dimension, participation),
+        ONE_SLOT: _one_slot(mechanism, dimension, participation),
+    }
+    for prefix, event in exact.items():
+        if event is not None:
+            report = accounting.epsilon(event, delta)
+            method = prefix + report.method
+            found.append(attr.evolve(report, method=method, relation=reported.relation))
     return min(found, key=lambda report: report.epsilon)
 
 
@@ -73,3 +79,20 @@ def _one_coordinate(
     return dp_accounting.PoissonSampledDpEvent(
         joins, dp_accounting.GaussianDpEvent(multiplier)
     )
+
+
+def _one_slot(
+    mechanism: Any, dimension: int, participation: mechanisms.Participation
+) -> Optional[dp_accounting.DpEvent]:
+    """Returns what one round of random slots exactly is: a Poisson sample.
+
+    Each client has the slot of that round with probability n / N, by itself.
+    """
+    if not isinstance(participation, mechanisms.RandomSlot):
+        return None
+    if participation.rounds != 1:
+        return None
+    sample = mechanisms.PoissonSampling(
+        participation.population, participation.cohort_size, 1
+    )
+    return mechanism.dp_event(dimension, sample)

@@ -18,12 +18,13 @@ import dataclasses
 
 import numpy as np
 import tensorflow as tf
+from scipy import stats
 
 from dpfl import mechanisms
-from dpfl.accounting import adjacency, audit
+from dpfl.accounting import adjacency
 from dpfl.aggregators import registry
 from dpfl.aggregators.codec import Fields
-from dpfl.audits import claims, finding, views
+from dpfl.audits import bounds, claims, finding, laws, views
 from dpfl.training import selection
 from dpfl.vectors import randomness
 
@@ -53,7 +54,7 @@ def finding_of(
     others_do: str,
     trials: int,
     seed: int,
-    delta: float,
+    delta: float = 1e-2,
 ) -> finding.Finding:
     """Returns the bound from a Gaussian release to whom the cohort is not known.
 
@@ -73,6 +74,7 @@ def finding_of(
     wide = registry.make_codec(mechanism, trials)
     nothing: Fields = collections.OrderedDict()
     sent = codec.encode(tf.constant([2.0]), nothing, None).message["update"].numpy()[0]
+    sums_law = _law(participation, others_do, leaves)
     scores = []
     for is_there in (True, False):
         own_sums, rest = _sums(participation, trials, seed, is_there, leaves)
@@ -81,21 +83,39 @@ def finding_of(
         own = randomness.fold_in(tf.constant([seed, 5], tf.int64), is_there)
         sums_of = collections.OrderedDict(update=total)
         released = wide.release(nothing, sums_of, nothing, nothing, own)["update"]
-        scores.append(released.numpy() / views.steps_to_clip(mechanism, 1))
-    present, absent = scores
-    bound = audit.epsilon_lower_bound(present, absent, delta).epsilon
-    return finding.Finding(
-        check="epsilon",
-        mechanism=mechanism.name,
-        setting=f"cohort {participation.name}, {others_do}, z=1",
-        is_sound=bound <= claim.epsilon,
-        relation=claim.relation,
-        delta=delta,
-        claimed=claim.epsilon,
-        found=bound,
-        trials=trials,
-        method=claim.method,
-    )
+        in_clips = released.numpy() / views.steps_to_clip(mechanism, 1)
+        scores.append(sums_law.log_ratio(in_clips))
+    setting = f"cohort {participation.name}, {others_do}, z=1"
+    own = {"mechanism": mechanism.name, "setting": setting}
+    return bounds.epsilon_finding(claim, delta, sums_law.law(), scores, **own)
+
+
+def _law(
+    participation: mechanisms.Participation, others_do: str, leaves: bool
+) -> laws.NoisedSums:
+    """Returns the law of a release, by the definition of the choice of cohorts.
+
+    Args:
+      participation: How the cohort is chosen.
+      others_do: One of `others`.
+      leaves: Whether the client is gone without the canary; else it sends zeros.
+    """
+    cohort, population = participation.cohort_size, participation.population
+    share, sent = cohort / population, _SENT[others_do]
+    counts = np.arange(population)
+    if isinstance(participation, _INDEPENDENT):
+        with_it = without = stats.binom.pmf(counts, population - 1, share)
+    else:
+        # Whoever is in the round takes the place of another.
+        with_it, without = counts == cohort - 1, counts == cohort
+    numbers = np.arange(-population, 2)
+    law = {True: np.zeros(numbers.size), False: np.zeros(numbers.size)}
+    for is_there, chances in law.items():
+        joined = share if is_there or not leaves else 0.0
+        for own, chance, rest in ((1, joined, with_it), (0, 1 - joined, without)):
+            sums = own * is_there + sent * counts
+            np.add.at(chances, sums + population, chance * rest)
+    return laws.NoisedSums(numbers, law[True], law[False])
 
 
 def _sums(

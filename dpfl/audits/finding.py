@@ -27,6 +27,8 @@ class Finding:
       method: By which epsilon is claimed.
       claimed: The epsilon, or the expected count or number.
       found: The lower bound on epsilon, or what was counted or measured.
+      attainable: The ratio that the test of a bound reaches with infinitely many trials
+        if the mechanism is what it claims to be; None for another check.
       trials: Releases with the canary and as many without, or draws.
       detail: What else a reader may want to know.
     """
@@ -40,6 +42,7 @@ class Finding:
     method: Optional[str] = None
     claimed: Optional[float] = None
     found: Optional[float] = None
+    attainable: Optional[float] = None
     trials: Optional[int] = None
     detail: str = ""
 

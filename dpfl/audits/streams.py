@@ -10,6 +10,7 @@ turn it is, but not whether a client that is sampled joins; and all that others 
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 from collections.abc import Callable
 from typing import Any
@@ -18,8 +19,8 @@ import numpy as np
 import tensorflow as tf
 
 from dpfl import accounting, mechanisms
-from dpfl.accounting import audit, simulators
-from dpfl.audits import claims, finding, rounds, views
+from dpfl.accounting import simulators
+from dpfl.audits import bounds, claims, finding, laws, rounds, views
 from dpfl.mechanisms import noise_stream
 from dpfl.training import selection
 from dpfl.vectors import randomness
@@ -29,6 +30,8 @@ _LENGTH = 8.0
 _DELTA = 1e-2
 _ONE = (1.0,)
 _FOUR = (0.5,) * 4
+# Runs of which the turns of clients are counted.
+_LAW_RUNS = 50
 # Clients, expected in a round, and rounds: each has at most three turns of two groups.
 _POPULATION, _COHORT, _ROUNDS = 64, 16, 6
 
@@ -95,7 +98,13 @@ class StreamCanaries:
             case.mechanism, case.dimension, _images(case)
         )
         self._encoder = case.mechanism.factorization.encoder()
+        self._claim, self._law = case.claim(), self.law()
         self._count = 0
+
+    def enough(self, trials: int) -> int:
+        """Returns as many trials as are expected to show half of the claim."""
+        own = (self._law, self._claim.epsilon, self._case.delta)
+        return bounds.enough_trials(*own, trials)
 
     def findings(self, trials: int, *, in_tff: bool = True) -> list[finding.Finding]:
         """Returns the bound with its verdict, and whether TFF gives the same.
@@ -104,7 +113,7 @@ class StreamCanaries:
           trials: Runs with the canary, and as many without.
           in_tff: Whether a run is made in TFF's worker too, to be compared.
         """
-        case, claim = self._case, self._case.claim()
+        case, claim = self._case, self._claim
         present: list[np.ndarray] = []
         absent: list[np.ndarray] = []
         while min(sum(map(len, present)), sum(map(len, absent))) < trials:
@@ -112,26 +121,8 @@ class StreamCanaries:
             present.append(scores[is_there])
             absent.append(scores[~is_there])
         both = np.concatenate(present), np.concatenate(absent)
-        bounds = [
-            audit.epsilon_lower_bound(*both, case.delta, direction=name).epsilon
-            for name in audit.DIRECTIONS
-        ]
         own = {"mechanism": case.mechanism.name, "setting": case.setting}
-        found = [
-            finding.Finding(
-                check="epsilon",
-                is_sound=max(bounds) <= claim.epsilon,
-                relation=claim.relation,
-                delta=case.delta,
-                claimed=claim.epsilon,
-                found=audit.epsilon_lower_bound(*both, case.delta).epsilon,
-                trials=min(map(len, both)),
-                method=claim.method,
-                detail="by what is likelier with it {:.3f}, by what is likelier "
-                "without {:.3f}".format(*bounds),
-                **own,
-            )
-        ]
+        found = [bounds.epsilon_finding(claim, case.delta, self._law, both, **own)]
         if in_tff:
             found.append(
                 finding.Finding(
@@ -142,6 +133,34 @@ class StreamCanaries:
                 )
             )
         return found
+
+    def law(self) -> laws.Law:
+        """Returns the law of the scores if the mechanism is what it claims to be.
+
+        It is that of each pattern of turns that clients have, by how often they do.
+        """
+        columns: collections.Counter[tuple[bool, ...]] = collections.Counter()
+        everybody = _of_whole_groups(self._case.participation)
+        for run in range(_LAW_RUNS):
+            turns = _turns(everybody, run)
+            most = turns.sum(axis=0) == everybody.max_participations
+            columns.update(map(tuple, turns[:, most].T))
+        parts = [self._law_of(np.array(column)) for column in columns]
+        return laws.mixed(parts, list(columns.values()))
+
+    def _law_of(self, turns: np.ndarray) -> laws.Law:
+        """Returns the law of the scores of a client with these turns, bool[T]."""
+        case, config = self._case, self._case.mechanism
+        stddev = config.stddev / config.clip_norm
+        if noise_stream.bands(config) > case.participation.separation:
+            return laws.gaussian([np.linalg.norm(self._encoder @ turns)], stddev)
+        lengths = np.linalg.norm(self._encoder[:, turns], axis=0)
+        keep = getattr(config, "keep_fraction", 1.0)
+        q = case.participation.sampling_probability
+        return laws.summed(
+            laws.gaussian(case.block, stddev / length, keep).sampled(q)
+            for length in lengths
+        )
 
     def _run(self) -> tuple[np.ndarray, np.ndarray]:
         """Returns a score for each canary of a run, and which of them were there."""
@@ -171,16 +190,12 @@ class StreamCanaries:
           bool[T, N], float32[T, N], int64[T, N, 2] and bool[N].
         """
         chosen = self._case.participation
-        shape = (chosen.rounds, chosen.population)
+        shape = (chosen.rounds, chosen.population, 2)
         run = int(self._rng.integers(2**60))
         is_there = self._rng.random(chosen.population) < 0.5
-        turns, joined = np.zeros(shape, bool), np.zeros(shape, np.float32)
-        everybody = _of_whole_groups(chosen)
-        for t in range(chosen.rounds):
-            turns[t, selection.select_cohort(everybody, run, t)] = True
-            joined[t, selection.select_cohort(chosen, run, t)] = 1
-        keys = self._rng.integers(-(2**63), 2**63, (*shape, 2), np.int64)
-        return turns, joined * is_there, keys, is_there
+        turns, joined = _turns(_of_whole_groups(chosen), run), _turns(chosen, run)
+        keys = self._rng.integers(-(2**63), 2**63, shape, np.int64)
+        return turns, (joined & is_there).astype(np.float32), keys, is_there
 
     def _scores(
         self, noised: np.ndarray, sent: np.ndarray, axes: np.ndarray, turns: np.ndarray
@@ -237,6 +252,14 @@ class StreamCanaries:
             if np.max(np.abs(result - composed[t])) > 1e-4 * size:
                 return False
         return True
+
+
+def _turns(participation: mechanisms.Participation, run: int) -> np.ndarray:
+    """Returns who is in which round of a run, bool[T, N]."""
+    turns = np.zeros((participation.rounds, participation.population), bool)
+    for t in range(participation.rounds):
+        turns[t, selection.select_cohort(participation, run, t)] = True
+    return turns
 
 
 def _of_whole_groups(

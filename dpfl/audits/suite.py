@@ -15,15 +15,16 @@ from dpfl.audits.finding import Finding
 
 Job = Callable[[], Iterable[Finding]]
 
-_DELTA = 1e-3
 # Noise that the tails of are as cheap as the least; of others there are fewer draws.
 _MOST_DRAWN = "gaussian"
 # Rounds of few canaries are slow, and so are streams, all of which go through TFF: of
 # so many trials there is one.
 _FEWER_TRIALS, _FEW_CANARIES = 2, 8
+# Cohorts are cheap, and those in which others hide the client show least.
+_COHORT_TRIALS, _COHORT_MORE = 10_000, 2
 # Of how many draws of a server's noise there is one of others.
 _FEWER, _FEWER_SHARES = 20, 100
-# In the quick audit noise is counted, and compared over runs, of these alone.
+# In the quick audit noise is compared over runs of these alone.
 _COMPARED = ("gaussian", "distributed_discrete_gaussian")
 _RUN_TWICE = ("l2_csgm", "matrix_factorization", "dome")
 # The noise of sketches under secure aggregation is that of the codec within.
@@ -41,7 +42,8 @@ class Settings:
     Attributes:
       mechanisms: Names, of `cases.CASES`.
       trials: Releases of each case with a canary, and as many without; half of them
-        where a round has few canaries, and of a stream.
+        where a round has few canaries, and of a stream; up to eight times as many where
+        a bound of them would be expected to be little of the claim, unless it is quick.
       rounds_in_tff: How many rounds of a case go through TFF; of a stream all.
       draws: Of the server's noise of the Gaussian mechanism; of others there are fewer.
       seed: Of all that is drawn.
@@ -64,7 +66,7 @@ def jobs(settings: Settings) -> Iterator[tuple[str, Job]]:
             yield f"{name}: {case.setting}", _of_case(case, settings)
         yield from _of_streams(name, settings)
         mechanism = found[0].mechanism
-        if name in _COMPARED or (name in _DRAWN and not settings.is_quick):
+        if name in _DRAWN:
             yield f"{name}: tails", _of_tails(name, settings)
         if hasattr(mechanism, "bits"):
             for one in _with_counts(mechanism):
@@ -90,9 +92,10 @@ def _of(check: Callable[..., Iterable[Finding]], *arguments: Any) -> Job:
 def _of_case(case: canaries.Case, settings: Settings) -> Job:
     def job() -> list[Finding]:
         is_slow = case.canaries <= _FEW_CANARIES or case.stream_rounds > 1
-        trials = settings.trials // (_FEWER_TRIALS if is_slow else 1)
+        least = max(4, settings.trials // (_FEWER_TRIALS if is_slow else 1))
         made = canaries.Canaries(case, settings.seed)
-        return made.findings(max(4, trials), settings.rounds_in_tff)
+        trials = least if settings.is_quick else made.enough(least)
+        return made.findings(trials, settings.rounds_in_tff)
 
     return job
 
@@ -102,16 +105,22 @@ def _of_streams(name: str, settings: Settings) -> Iterator[tuple[str, Job]]:
     if settings.is_quick or name not in streams.CASES:
         return
     for case in streams.CASES[name]():
+        yield f"{name}: {case.setting}", _of_stream(case, settings)
+
+
+def _of_stream(case: streams.StreamCase, settings: Settings) -> Job:
+    def job() -> list[Finding]:
         made = streams.StreamCanaries(case, settings.seed)
-        trials = max(4, settings.trials // _FEWER_TRIALS)
-        yield f"{name}: {case.setting}", _of(made.findings, trials)
+        trials = made.enough(max(4, settings.trials // _FEWER_TRIALS))
+        return made.findings(trials)
+
+    return job
 
 
 def _of_cohort(participation: Any, others: str, settings: Settings) -> Job:
     def job() -> list[Finding]:
-        trials = max(10_000, settings.trials)
-        own = (trials, settings.seed, _DELTA)
-        return [cohorts.finding_of(participation, others, *own)]
+        trials = max(_COHORT_TRIALS, settings.trials * _COHORT_MORE)
+        return [cohorts.finding_of(participation, others, trials, settings.seed)]
 
     return job
 

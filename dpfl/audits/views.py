@@ -26,7 +26,12 @@ from dpfl.mechanisms.integer import CLIP_COUNT_BITS
 from dpfl.vectors import adaptive_sketch, integers, rotation
 
 # Nearer to a whole number than this a canary is taken for it.
-_WHOLE = 1e-6
+WHOLE = 1e-6
+
+# What a canary above an adaptive clip changes: the sum of the votes by -1, of which a
+# trusted server releases half.
+COUNT_CANARY = np.array([-1.0])
+HALF_VOTE = np.array([-0.5])
 
 
 def directions(
@@ -133,7 +138,7 @@ def log_ratio(
     if isinstance(mechanism, integer.IntegerMechanism):
         stddev = mechanism.grid(dimension).local_stddev_steps
         opened = centered(released, mechanism.bits)
-        return _integer_ratio(mechanism, opened, block * steps, stddev)
+        return integer_ratio(mechanism, opened, block * steps, stddev)
     keep = getattr(mechanism, "keep_fraction", 1.0)
     return gaussian_ratio(
         np.asarray(released, np.float64) / steps,
@@ -174,14 +179,19 @@ def stream_ratio(mechanism: Any, results: np.ndarray, block: Any) -> np.ndarray:
     sums = np.asarray(results, np.float64) * mechanism.noise_divisor
     encoder = mechanism.factorization.encoder()
     column = encoder[:, 0]
-    length = np.linalg.norm(column)
+    length, stddev = stream_column(mechanism)
     # Of C G + Z the direction in which the canary lies, over the clip.
     along = (column / length) @ encoder @ sums / mechanism.clip_norm
     block = np.asarray(block, np.float64)
     blocks = along[: along.size // block.size * block.size].reshape(-1, block.size)
     keep = getattr(mechanism, "keep_fraction", 1.0)
-    stddev = mechanism.stddev / mechanism.clip_norm
     return gaussian_ratio(blocks / length, block, stddev / length, keep)
+
+
+def stream_column(mechanism: Any) -> tuple[float, float]:
+    """Returns the length of C's first column, and the stddev of Z over the clip."""
+    column = mechanism.factorization.encoder()[:, 0]
+    return float(np.linalg.norm(column)), mechanism.stddev / mechanism.clip_norm
 
 
 def release_length(mechanism: Any, dimension: int) -> int:
@@ -205,9 +215,9 @@ def count_ratio(mechanism: Any, within: np.ndarray) -> np.ndarray:
     if isinstance(mechanism, integer.IntegerMechanism):
         opened = centered(within, CLIP_COUNT_BITS)[:, np.newaxis]
         stddev = mechanism.local_count_stddev
-        return _integer_ratio(mechanism, opened, np.array([-1.0]), stddev)
+        return integer_ratio(mechanism, opened, COUNT_CANARY, stddev)
     stddev = mechanism.resolved_count_stddev
-    return gaussian_ratio(within[:, np.newaxis], np.array([-0.5]), stddev)
+    return gaussian_ratio(within[:, np.newaxis], HALF_VOTE, stddev)
 
 
 def centered(residues: np.ndarray, bits: int) -> np.ndarray:
@@ -216,7 +226,23 @@ def centered(residues: np.ndarray, bits: int) -> np.ndarray:
     return (np.asarray(residues, np.int64) + half) % (1 << bits) - half
 
 
-def _integer_ratio(
+def noise_log_pmf(
+    mechanism: integer.IntegerMechanism, x: np.ndarray, stddev: float
+) -> np.ndarray:
+    """Returns log-probabilities of the noise of all shares, of the shape of x.
+
+    Args:
+      mechanism: Its numbers.
+      x: int64, any shape.
+      stddev: Of a share, in steps.
+    """
+    shares = mechanism.noise_shares
+    if isinstance(mechanism, mechanisms.DistributedSkellam):
+        return skellam.skellam_log_pmf(x, shares * stddev**2)
+    return discrete_gaussian.summed_discrete_gaussian_log_pmf(x, shares, stddev)
+
+
+def integer_ratio(
     mechanism: integer.IntegerMechanism,
     opened: np.ndarray,
     canary: np.ndarray,
@@ -230,15 +256,12 @@ def _integer_ratio(
       canary: float64[block], in steps, rounded up or down at random.
       stddev: Of a share, in steps.
     """
-    shares = mechanism.noise_shares
 
     def log_pmf(x: np.ndarray) -> np.ndarray:
-        if isinstance(mechanism, mechanisms.DistributedSkellam):
-            return skellam.skellam_log_pmf(x, shares * stddev**2)
-        return discrete_gaussian.summed_discrete_gaussian_log_pmf(x, shares, stddev)
+        return noise_log_pmf(mechanism, x, stddev)
 
     # Half a clip's float32 rounding below a whole number is that number.
-    lower = np.floor(canary + _WHOLE)
+    lower = np.floor(canary + WHOLE)
     moved = opened - lower.astype(np.int64)
     with np.errstate(divide="ignore"):
         up, down = np.log(np.maximum(canary - lower, 0)), np.log(1 - (canary - lower))

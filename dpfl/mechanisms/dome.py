@@ -209,6 +209,11 @@ class Dome(mechanism.NoiseMechanism):
         self._check_probability(sampling_probability)
         return dp_accounting.GaussianDpEvent(self.noise_multiplier)
 
+    @property
+    def trust(self) -> str:
+        """Whom clients trust, and who adds the noise."""
+        return mechanism.secure_sum_trust("clients")
+
     def relations(self, participation: Participation) -> adjacency.Relations:
         """Returns 'replaced by zeros': a client that goes takes its noise with it."""
         return events.ZEROS_ONLY

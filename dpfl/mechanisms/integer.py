@@ -259,6 +259,11 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
         gaussian = 1 / event.noise_multiplier**2
         return float(event.rdp([2.0])[0]) <= _MOST_EXCESS[self.integer_bound] * gaussian
 
+    @property
+    def trust(self) -> str:
+        """Whom clients trust, and who adds the noise."""
+        return mechanism.secure_sum_trust(self.noise_source)
+
     def relations(self, participation: Participation) -> adjacency.Relations:
         """Returns those of the participation, where helpers bring the noise.
 

@@ -30,7 +30,7 @@ from dpfl import accounting, checks
 from dpfl.accounting import adjacency
 from dpfl.accounting.calibration import METHODS
 from dpfl.mechanisms.mechanism import Mechanism
-from dpfl.mechanisms.participation import CyclicPoisson, Participation
+from dpfl.mechanisms.participation import Participation
 from dpfl.mechanisms.rounding_fields import MOST_BITS
 
 
@@ -263,7 +263,7 @@ class Ledger:
         # Clients of the last rounds, by round: of those they may not yet be back from.
         self._recent: dict[int, frozenset[Hashable]] = {}
         # Of clients that have taken part, where groups take turns.
-        self._group_of: dict[Hashable, int] = {}
+        self._group_of: dict[Hashable, Optional[int]] = {}
 
     @classmethod
     def of(cls, cost: RunCost) -> Ledger:
@@ -325,19 +325,13 @@ class Ledger:
         self.rounds += 1
         return self.epsilon
 
-    @property
-    def _turns(self) -> int:
-        """How many groups take turns; 1 where none do."""
-        chosen = self.cost.participation
-        return chosen.groups if isinstance(chosen, CyclicPoisson) else 1
-
     def _check_group(self, client: Hashable) -> None:
         """Raises ValueError if it is another group's turn than a client's.
 
         Clients that change their group may be in rounds whose columns of C are not
         orthogonal, though they are far enough apart.
         """
-        turn = self.rounds % self._turns
+        turn = self.cost.participation.group_of(self.rounds)
         known = self._group_of.get(client, turn)
         if known != turn:
             raise ValueError(
@@ -347,9 +341,9 @@ class Ledger:
 
     def _remember_groups(self, number: int, cohort: Iterable[Hashable]) -> None:
         """Notes whose turn the round of that number, from 0 on, was."""
-        turns = self._turns
-        if turns > 1:
-            self._group_of.update((client, number % turns) for client in cohort)
+        turn = self.cost.participation.group_of(number)
+        if turn is not None:
+            self._group_of.update((client, turn) for client in cohort)
 
     def _shared_stretch(self, before: int) -> str:
         """Returns what the round that comes has in common with an earlier one."""

@@ -46,6 +46,18 @@ DEFAULT_COMPRESSION_RATE = 100.0
 _Self = TypeVar("_Self", bound="Mechanism")
 
 
+def secure_sum_trust(noise_source: str) -> str:
+    """Returns whom the clients of a secure sum trust.
+
+    Args:
+      noise_source: Who adds the noise, such as "clients".
+    """
+    return (
+        "a secure sum, simulated here: the server learns the sum alone, to which the "
+        f"{noise_source} add the noise"
+    )
+
+
 @dataclasses.dataclass(frozen=True)
 class Mechanism(abc.ABC):
     """The numbers of one mechanism; see the module's text.
@@ -138,6 +150,13 @@ class Mechanism(abc.ABC):
           name: "sgd" for plain steps, or another optimizer's name.
           momentum: Its momentum; None or zero for none.
         """
+
+    @property
+    def trust(self) -> str:
+        """Whom clients trust with their updates, and who adds the noise."""
+        return (
+            "a trusted server: it sees each client's message and adds the noise itself"
+        )
 
     @property
     def file_digest(self) -> Optional[str]:

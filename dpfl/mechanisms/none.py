@@ -24,6 +24,11 @@ class NoMechanism(mechanism.Mechanism):
     is_private: ClassVar[bool] = False
     is_weighted: ClassVar[bool] = True
 
+    @property
+    def trust(self) -> str:
+        """Whom clients trust."""
+        return "a trusted server, and whoever sees the model: there is no noise"
+
     def round_dp_event(
         self, dimension: int, sampling_probability: float
     ) -> dp_accounting.DpEvent:

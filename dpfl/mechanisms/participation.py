@@ -93,6 +93,15 @@ class Participation(abc.ABC):
         """Into how many groups clients are dealt for the whole run."""
         return 1
 
+    def group_of(self, round_index: int) -> Optional[int]:
+        """Returns the group whose turn a round is, None where none take turns.
+
+        Args:
+          round_index: The round, from 0 on.
+        """
+        del round_index
+        return None
+
     def excluded_from(self, round_index: int) -> int:
         """Returns the first round of those whose clients cannot be in this one.
 
@@ -305,6 +314,14 @@ class CyclicPoisson(Participation):
     def groups(self) -> int:
         """b."""
         return self.min_separation
+
+    def group_of(self, round_index: int) -> Optional[int]:
+        """Returns the group whose turn a round is, from 0 on.
+
+        Args:
+          round_index: The round, from 0 on.
+        """
+        return round_index % self.min_separation
 
 
 @dataclasses.dataclass(frozen=True)

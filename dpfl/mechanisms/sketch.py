@@ -21,6 +21,8 @@ from dpfl.mechanisms.sketch_shape import DEFAULT_LENGTH, SketchShape
 # Of the rate asked for, what a sketch has to reach at the least.
 _LEAST_PART_OF_RATE = 0.9
 _MOST_ROWS = 2**20
+# Of a matrix of float32 that takes a gigabyte.
+_MOST_MATRIX_NUMBERS = 2**28
 # Each step multiplies by the sketch twice: more would take days.
 _MOST_SOLVER_STEPS = 10**6
 
@@ -296,7 +298,8 @@ class SparseRecovery(distributed.DistributedDiscreteGaussian):
     `noise_multiplier` is the noise over that. The server solves
       min over x of ||y - S x||^2 / 2 + lambda ||x||_1,
       lambda = penalty stddev sqrt(2 ln d), stddev that of the noise on y,
-    in `solver_steps` steps of FISTA. S has m d numbers: for d up to some 1e5.
+    in `solver_steps` steps of FISTA. S has m d numbers and is written out, which
+    `check` refuses beyond a gigabyte: by default, beyond d of some 660,000.
 
     Attributes:
       sparsity: s.
@@ -328,6 +331,18 @@ class SparseRecovery(distributed.DistributedDiscreteGaussian):
             value = getattr(self, name)
             checks.real(name, value, at_least=1 / largest, at_most=largest)
         checks.integer("solver_steps", self.solver_steps, at_most=_MOST_SOLVER_STEPS)
+
+    def check(self, dimension: int, participation: Participation) -> None:
+        """Raises ValueError if the mechanism cannot run in this setting."""
+        super().check(dimension, participation)
+        numbers = self.vector_dimension(dimension) * dimension
+        if numbers > _MOST_MATRIX_NUMBERS:
+            raise ValueError(
+                "sparsity and measurements must leave the sketch a matrix of at most "
+                f"{_MOST_MATRIX_NUMBERS} numbers, since it is written out, found "
+                f"{numbers} with sparsity={self.sparsity}, "
+                f"measurements={self.measurements:g} and {dimension} parameters"
+            )
 
     def vector_dimension(self, dimension: int) -> int:
         """Returns m, at most d."""

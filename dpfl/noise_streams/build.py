@@ -122,25 +122,14 @@ def _buffered(
 
 
 def _moving(
-    factorization: Any,
-    dimension: int,
-    normals: stream_lib.Normals,
-    *,
-    block_rounds: Optional[int],
-    redraw: bool,
+    factorization: Any, dimension: int, normals: stream_lib.Normals, **options: Any
 ) -> stream_lib.NoiseStream:
     factors = factorization.factors
     if diagonals.kept_rows(factorization) is None:
-        return _dense(
-            factorization,
-            dimension,
-            normals,
-            block_rounds=block_rounds,
-            redraw=redraw,
-        )
+        return _dense(factorization, dimension, normals, **options)
     weights = factors.e[: factors.bands]
     return moving.MovingStream(
-        weights, factors.rounds, dimension, redraw=redraw, normals=normals
+        weights, factors.rounds, dimension, redraw=options["redraw"], normals=normals
     )
 
 

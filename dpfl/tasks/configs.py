@@ -19,6 +19,7 @@ DIGITS_MODELS = ("small_cnn", "tiny_cnn", "cnn", "2nn")
 EMNIST_MODELS = ("cnn", "2nn")
 SYNTHETIC_MODELS = ("cnn", "2nn", "lstm", "small_cnn")
 VERIFY_CHOICES = ("fast", "full")
+DOCS_SOURCES = ("library", "packages")
 # Beyond these, numbers are mistakes: the graph, the list of the clients or one client's
 # examples would fill a machine before anything is learned.
 _MOST_EXAMPLES = 10**9
@@ -73,6 +74,8 @@ class DigitsConfig(TaskConfig):
       dirichlet_alpha: Concentration of a client's label distribution: small means
         few labels per client, large means all alike.
       test_fraction: Share of the images of each label that is held out.
+      validation_fraction: Share of the other images of each label that is evaluated on
+        in place of the test set, which is then not looked at; 0 for the test set.
       partition_seed: Seed of the split, independent of the run's seed.
     """
 
@@ -85,6 +88,9 @@ class DigitsConfig(TaskConfig):
     test_fraction: float = option(
         0.2, "Share of each label's images held out for testing."
     )
+    validation_fraction: float = option(
+        0.0, "Share of the others that is evaluated on in place of the test set."
+    )
     partition_seed: int = option(0, "Seed of the split over clients.")
 
     def __post_init__(self) -> None:
@@ -93,8 +99,14 @@ class DigitsConfig(TaskConfig):
         checks.integer("num_clients", self.num_clients, 1, _MOST_MADE_UP_CLIENTS)
         # Beyond, numpy's gamma variates are all zero or infinite.
         checks.real("dirichlet_alpha", self.dirichlet_alpha, at_least=0.01, at_most=1e6)
-        checks.real("test_fraction", self.test_fraction, above=0.0, below=1.0)
+        _check_held_out(self)
         checks.integer("partition_seed", self.partition_seed, 0, _LARGEST_SPLIT_SEED)
+
+
+def _check_held_out(config: Any) -> None:
+    checks.real("test_fraction", config.test_fraction, above=0.0, below=1.0)
+    validation = config.validation_fraction
+    checks.real("validation_fraction", validation, at_least=0.0, below=1.0)
 
 
 def _check_lstm(config: Any) -> None:
@@ -118,6 +130,10 @@ class DocsConfig(TaskConfig):
     """Options of `docs`.
 
     Attributes:
+      docs_source: 'library', Python's standard library, or 'packages', the installed
+        packages that dpfl's list for TensorFlow Federated pins, each sentence once.
+      data_dir: Folder where the sentences of packages are kept once they were read;
+        None for `~/.tff`. The library's are read each time.
       vocab_size: Words of the vocabulary, most frequent first; four special tokens
         come on top.
       sequence_length: Tokens that a sentence is cut or padded to.
@@ -125,26 +141,56 @@ class DocsConfig(TaskConfig):
       lstm_size: Units of the LSTM.
       min_sentences: Modules with fewer sentences are no client.
       test_fraction: Share of the modules held out, whole, for testing.
+      validation_fraction: Share of the other modules that takes the place of those
+        held out; 0 for the test set itself. Settings are to be searched with it.
+      max_test_examples: Sentences of the evaluation set at most, drawn at random; None
+        for all.
       partition_seed: Seed of the choice of the modules held out.
     """
 
     max_examples_per_client: Optional[int] = option(
         64, "Examples of one local pass at most; 'none' for all."
     )
+    docs_source: str = option("library", f"One of {', '.join(DOCS_SOURCES)}.")
+    data_dir: Optional[str] = option(None, "Folder of the data files.")
     vocab_size: int = option(2000, "Words of the vocabulary.")
     sequence_length: int = option(20, "Tokens that a sentence is cut or padded to.")
     embedding_size: int = option(32, "Width of the word embedding.")
     lstm_size: int = option(64, "Units of the LSTM.")
     min_sentences: int = option(8, "Modules with fewer sentences are no client.")
     test_fraction: float = option(0.1, "Share of the modules held out for testing.")
+    validation_fraction: float = option(
+        0.0, "Share of the others that is evaluated on in place of the test set."
+    )
+    max_test_examples: Optional[int] = option(
+        None, "Examples of the evaluation set at most; 'none' for all."
+    )
     partition_seed: int = option(0, "Seed of the choice of the modules held out.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         _check_lstm(self)
+        checks.choice("docs_source", self.docs_source, DOCS_SOURCES)
+        _check_folder(self.data_dir)
         checks.integer("min_sentences", self.min_sentences, 1, _MOST_EXAMPLES)
         checks.real("test_fraction", self.test_fraction, above=0.0, below=1.0)
+        checks.real(
+            "validation_fraction", self.validation_fraction, at_least=0.0, below=1.0
+        )
+        checks.optional_integer(
+            "max_test_examples", self.max_test_examples, 1, _MOST_EXAMPLES
+        )
         checks.integer("partition_seed", self.partition_seed, 0, _LARGEST_SPLIT_SEED)
+        if self.docs_source == "library" and self.data_dir is not None:
+            raise ValueError(
+                "data_dir must be left out for docs_source 'library', found "
+                f"{self.data_dir!r}"
+            )
+
+
+def _check_folder(data_dir: Any) -> None:
+    if data_dir is not None and not (isinstance(data_dir, str) and data_dir):
+        raise TypeError(f"data_dir must be a folder's path: {data_dir!r}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,10 +207,7 @@ class FilesConfig(TaskConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.data_dir is not None and not (
-            isinstance(self.data_dir, str) and self.data_dir
-        ):
-            raise TypeError(f"data_dir must be a folder's path: {self.data_dir!r}")
+        _check_folder(self.data_dir)
         checks.boolean("download", self.download)
 
 
@@ -192,10 +235,7 @@ class MnistConfig(FilesConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         checks.choice("model", self.model, DIGITS_MODELS)
-        checks.real("test_fraction", self.test_fraction, above=0.0, below=1.0)
-        checks.real(
-            "validation_fraction", self.validation_fraction, at_least=0.0, below=1.0
-        )
+        _check_held_out(self)
         checks.integer("partition_seed", self.partition_seed, 0, _LARGEST_SPLIT_SEED)
 
 

@@ -160,7 +160,12 @@ def load(config: DigitsConfig) -> task_lib.Task:
     images, labels = _read_images()
     rng = np.random.RandomState(config.partition_seed)
     train, test = split_by_label(labels, config.test_fraction, rng)
-    task_lib.check_split("test_fraction", config.test_fraction, len(train), len(test))
+    name = "test_fraction"
+    if config.validation_fraction:
+        name = "validation_fraction"
+        rest, held_out = split_by_label(labels[train], config.validation_fraction, rng)
+        train, test = train[rest], train[held_out]
+    task_lib.check_split(name, getattr(config, name), len(train), len(test))
     parts = dirichlet_partition(
         labels[train], config.num_clients, config.dirichlet_alpha, rng
     )

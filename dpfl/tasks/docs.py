@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Next-word prediction on the docstrings of the running Python's standard library.
+"""Next-word prediction on docstrings: of Python's library, or of installed packages.
 
 A client is a module. The text is read from the source files with `ast`; nothing is
 imported. What comes out depends on the Python that runs, so compare results only
@@ -10,22 +10,18 @@ between runs with the same `Task.fingerprint`.
 
 from __future__ import annotations
 
-import ast
-import collections
 import functools
 import hashlib
-import os
-import re
+import pathlib
 import sysconfig
-import tokenize
-import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Union
+from collections.abc import Sequence
 
 import numpy as np
 
+from dpfl import files
+from dpfl.tasks import corpus as corpora
+from dpfl.tasks import data_files, docstrings, packages, text
 from dpfl.tasks import task as task_lib
-from dpfl.tasks import text
 from dpfl.tasks.configs import DocsConfig
 
 MINIMUM_MODULES = 20
@@ -38,114 +34,55 @@ DEFAULTS = task_lib.TrainingDefaults(
     cohort_size=50,
     rounds=60,
 )
-
-# Not the library itself: third-party packages, tests (often left out of packaged
-# Pythons), and build by-products.
-_SKIPPED_FOLDERS = frozenset(
-    ["site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__"]
-    + ["lib-dynload", "ensurepip"]
+PACKAGES_DEFAULTS = task_lib.TrainingDefaults(
+    client_lr=1.0,
+    server_lr=1.0,
+    server_momentum=0.9,
+    clip_norm=0.5,
+    cohort_size=100,
+    rounds=128,
 )
-_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-_Documented = Union[ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef]
-_STATEMENTS = ("body", "handlers", "orelse", "finalbody", "cases")
-_SENTENCE_END = re.compile(r"(?<=[.!?:;])\s+|\n\s*\n")
-_WORD = re.compile(r"[a-z_]+(?:'[a-z]+)?|[0-9]+|[^\sa-z0-9_]")
-_DOCTEST = re.compile(r"^\s*(>>>|\.\.\. ).*$", re.MULTILINE)
-_MINIMUM_WORDS = 3
-
-
-def module_files(folder: str) -> Iterator[tuple[str, str]]:
-    """Returns the modules with a source file below a folder.
-
-    Args:
-      folder: Path of a standard library.
-
-    Yields:
-      Pairs (dotted module name, path), sorted by name.
-    """
-    found = {}
-    for parent, folders, files in os.walk(folder):
-        folders[:] = [f for f in folders if f.isidentifier() and _is_library(f)]
-        prefix = os.path.relpath(parent, folder).split(os.sep)
-        for name in files:
-            stem, extension = os.path.splitext(name)
-            if extension == ".py" and stem.isidentifier():
-                parts = [p for p in prefix if p != "."]
-                parts += [] if stem == "__init__" else [stem]
-                found[".".join(parts)] = os.path.join(parent, name)
-    yield from sorted(found.items())
-
-
-def _is_library(folder: str) -> bool:
-    return folder not in _SKIPPED_FOLDERS
-
-
-def docstrings(path: str) -> list[str]:
-    """Returns all docstrings of a source file, in the order of the source.
-
-    Args:
-      path: A Python source file.
-
-    Returns:
-      The docstrings, indentation removed; none if the file cannot be read or parsed
-      by the running Python.
-    """
-    try:
-        with tokenize.open(path) as source, warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(source.read())
-    except (OSError, SyntaxError, ValueError, RecursionError):
-        return []
-    return [doc for doc in map(ast.get_docstring, _documented(tree)) if doc]
-
-
-def _documented(node: ast.AST) -> Iterator[_Documented]:
-    """Yields what can have a docstring, in source order; looks into statements only."""
-    if isinstance(node, _DOCUMENTED):
-        yield node
-    for field in _STATEMENTS:
-        for child in getattr(node, field, ()):
-            yield from _documented(child)
-
-
-def sentences(docstring: str) -> list[tuple[str, ...]]:
-    """Splits a docstring into sentences of lower-case words and punctuation.
-
-    Args:
-      docstring: Any text.
-
-    Returns:
-      The sentences of at least three words; lines of doctest input are left out.
-    """
-    pieces = _SENTENCE_END.split(_DOCTEST.sub("", docstring).lower())
-    split = [tuple(_WORD.findall(piece)) for piece in pieces]
-    return [words for words in split if len(words) >= _MINIMUM_WORDS]
 
 
 @functools.lru_cache(maxsize=4)
-def read_library(folder: str) -> Mapping[str, tuple[tuple[str, ...], ...]]:
+def read_library(folder: str) -> corpora.Corpus:
     """Reads the sentences of every module of a standard library.
 
     Args:
       folder: Its path.
+    """
+    return corpora.read(docstrings.module_files(folder))
+
+
+def read_packages(
+    config: DocsConfig, folder: str | None = None
+) -> tuple[corpora.Corpus, list[packages.Package]]:
+    """Reads the sentences of the packages that dpfl pins, or what was kept of them.
+
+    Args:
+      config: Says where they are kept.
+      folder: Of the installed packages; None for where the running Python looks.
 
     Returns:
-      From module name to its sentences, in sorted order of names; modules without a
-      sentence are left out.
+      The sentences, and the packages.
+
+    Raises:
+      ValueError: If a package is missing or has another version, or the folder cannot
+        be written.
     """
-    library = {}
-    for name, path in module_files(folder):
-        found = [s for docstring in docstrings(path) for s in sentences(docstring)]
-        if found:
-            library[name] = tuple(found)
-    return library
+    found = packages.installed(packages.pinned(), folder)
+    kept = pathlib.Path(data_files.data_folder(config))
+    return packages.read(found, files.output_folder("data_dir", kept)), found
 
 
-def build_vocabulary(texts: Sequence[Sequence[Sequence[str]]], size: int) -> list[str]:
+def build_vocabulary(
+    corpus: corpora.Corpus, sentences: np.ndarray, size: int
+) -> list[str]:
     """Returns the most frequent words, ties in alphabetical order.
 
     Args:
-      texts: The sentences of each training client.
+      corpus: All sentences.
+      sentences: Places of those of the training clients.
       size: Number of words.
 
     Returns:
@@ -154,22 +91,30 @@ def build_vocabulary(texts: Sequence[Sequence[Sequence[str]]], size: int) -> lis
     Raises:
       ValueError: If there are fewer different words.
     """
-    counts = collections.Counter(w for client in texts for s in client for w in s)
-    if len(counts) < size:
+    counts = corpus.word_counts(sentences)
+    known = np.flatnonzero(counts)
+    if len(known) < size:
         raise ValueError(
-            f"vocab_size must be at most the {len(counts)} different words of the"
+            f"vocab_size must be at most the {len(known)} different words of the"
             f" training modules: {size}"
         )
-    return sorted(counts, key=lambda word: (-counts[word], word))[:size]
+    return [
+        corpus.words[place]
+        for place in sorted(known, key=lambda p: (-counts[p], corpus.words[p]))[:size]
+    ]
 
 
 def encode(
-    text_: Sequence[Sequence[str]], vocabulary: Sequence[str], sequence_length: int
+    corpus: corpora.Corpus,
+    sentences: np.ndarray,
+    vocabulary: Sequence[str],
+    sequence_length: int,
 ) -> np.ndarray:
     """Returns sentences as rows of tokens.
 
     Args:
-      text_: Sentences of words.
+      corpus: All sentences.
+      sentences: Places of those that are wanted.
       vocabulary: The known words.
       sequence_length: Tokens of an input.
 
@@ -179,22 +124,81 @@ def encode(
     """
     tokens = text.Tokens(len(vocabulary))
     number = {word: i + 1 for i, word in enumerate(vocabulary)}
-    rows = np.full((len(text_), sequence_length + 1), tokens.padding, np.int32)
-    for row, words in zip(rows, text_):
-        ids = [number.get(word, tokens.unknown) for word in words] + [tokens.end]
-        ids = [tokens.begin, *ids][: sequence_length + 1]
-        row[: len(ids)] = ids
+    # The last one is what stands after a sentence.
+    known = [number.get(word, tokens.unknown) for word in corpus.words]
+    translated = np.array([*known, tokens.padding], np.int32)
+    rows = np.empty((len(sentences), sequence_length + 1), np.int32)
+    rows[:, 0] = tokens.begin
+    rows[:, 1:] = translated[corpus.rows(sentences, sequence_length, len(known))]
+    lengths = corpus.lengths[sentences]
+    short = np.flatnonzero(lengths < sequence_length)
+    rows[short, lengths[short] + 1] = tokens.end
     return rows
 
 
-def _held_out(names: Sequence[str], fraction: float, seed: int) -> frozenset[str]:
-    rng = np.random.RandomState(seed)
-    count = int(round(fraction * len(names)))
-    return frozenset(rng.permutation(list(names))[:count])
+def held_out(
+    names: Sequence[str], config: DocsConfig
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Divides modules into those to train on and those to evaluate on.
+
+    Args:
+      names: All modules, sorted.
+      config: Says how many of each, and whether a validation set takes the place of
+        the test set.
+
+    Returns:
+      The names of both, sorted.
+
+    Raises:
+      ValueError: If there is none to train or none to evaluate on.
+    """
+    rng = np.random.RandomState(config.partition_seed)
+    training = tuple(names)
+    for option in ("test_fraction", "validation_fraction"):
+        fraction = getattr(config, option)
+        if fraction:
+            count = int(round(fraction * len(training)))
+            chosen = frozenset(rng.permutation(list(training))[:count])
+            evaluated = tuple(name for name in training if name in chosen)
+            training = tuple(name for name in training if name not in chosen)
+            task_lib.check_split(option, fraction, len(training), len(evaluated))
+    return training, evaluated
+
+
+def _evaluated(rows: np.ndarray, config: DocsConfig) -> np.ndarray:
+    """Returns as many rows as are to be evaluated on, in their order."""
+    most = config.max_test_examples
+    if most is None or most >= len(rows):
+        return rows
+    rng = np.random.RandomState(config.partition_seed)
+    return rows[np.sort(rng.permutation(len(rows))[:most])]
 
 
 def _pairs(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.ascontiguousarray(rows[:, :-1]), np.ascontiguousarray(rows[:, 1:])
+
+
+def _read(config: DocsConfig, folder: str | None) -> tuple[corpora.Corpus, str]:
+    """Returns the sentences, and in words where they are from."""
+    if config.docs_source == "packages":
+        corpus, found = read_packages(config, folder)
+        return corpus, " ".join(["docs of packages 1", *map(str, found)])
+    return read_library(folder or sysconfig.get_paths()["stdlib"]), "docs 1"
+
+
+def _check_modules(count: int, config: DocsConfig, folder: str | None) -> None:
+    """Raises ValueError if there is too little to read."""
+    if count >= MINIMUM_MODULES:
+        return
+    if config.docs_source == "packages":
+        where, what = "the packages", "packages that come with their source"
+    else:
+        where = folder or sysconfig.get_paths()["stdlib"]
+        what = "a Python that comes with the source of its standard library"
+    raise ValueError(
+        f"docs needs at least {MINIMUM_MODULES} modules with docstrings in {where}, "
+        f"and found {count}: use {what}"
+    )
 
 
 def load(config: DocsConfig, folder: str | None = None) -> task_lib.Task:
@@ -202,7 +206,8 @@ def load(config: DocsConfig, folder: str | None = None) -> task_lib.Task:
 
     Args:
       config: Its options.
-      folder: Path of the standard library to read; None for the running Python's.
+      folder: Path of the standard library to read, or of the installed packages; None
+        for the running Python's.
 
     Returns:
       A task with a client for each training module of at least
@@ -210,47 +215,37 @@ def load(config: DocsConfig, folder: str | None = None) -> task_lib.Task:
       modules held out. x and y are int32 [batch, sequence_length].
 
     Raises:
-      ValueError: If the library comes without enough source files, has fewer different
-        words than `config.vocab_size`, or no module is left for training or testing.
+      ValueError: If the library comes without enough source files, packages are missing
+        or of other versions than pinned, there are fewer different words than
+        `config.vocab_size`, or no module is left for training or testing.
     """
-    folder = folder or sysconfig.get_paths()["stdlib"]
-    library = {
-        name: lines
-        for name, lines in read_library(folder).items()
-        if len(lines) >= config.min_sentences
+    corpus, source = _read(config, folder)
+    places = {
+        name: place
+        for place, name in enumerate(corpus.names)
+        if corpus.sizes[place] >= config.min_sentences
     }
-    if len(library) < MINIMUM_MODULES:
-        raise ValueError(
-            f"docs needs at least {MINIMUM_MODULES} modules with docstrings in"
-            f" {folder}, and found {len(library)}: use a Python that comes with the"
-            " source of its standard library"
-        )
-    held_out = _held_out(list(library), config.test_fraction, config.partition_seed)
-    clients = tuple(name for name in library if name not in held_out)
-    task_lib.check_split(
-        "test_fraction", config.test_fraction, len(clients), len(held_out)
-    )
-    vocabulary = build_vocabulary([library[c] for c in clients], config.vocab_size)
-
-    def encoded(names: Iterable[str]) -> np.ndarray:
-        text_ = [sentence for name in names for sentence in library[name]]
-        return encode(text_, vocabulary, config.sequence_length)
-
-    train, test = encoded(clients), encoded(sorted(held_out))
-    digest = hashlib.sha256(b"docs 1")
-    digest.update(
-        "\n".join([*clients, "", *sorted(held_out), "", *vocabulary]).encode()
-    )
-    sizes = [len(library[name]) for name in clients]
-    for array in (np.array(sizes, np.int64), train, test):
+    _check_modules(len(places), config, folder)
+    clients, evaluated = held_out(list(places), config)
+    sentences = corpus.sentences_of([places[name] for name in clients])
+    vocabulary = build_vocabulary(corpus, sentences, config.vocab_size)
+    train = encode(corpus, sentences, vocabulary, config.sequence_length)
+    sentences = corpus.sentences_of([places[name] for name in evaluated])
+    test = encode(corpus, sentences, vocabulary, config.sequence_length)
+    test = _evaluated(test, config)
+    sizes = corpus.sizes[[places[name] for name in clients]]
+    digest = hashlib.sha256(source.encode())
+    digest.update("\n".join([*clients, "", *evaluated, "", *vocabulary]).encode())
+    for array in (sizes, train, test):
         digest.update(array.tobytes())
+    is_library = config.docs_source == "library"
     return task_lib.Task(
         name="docs",
-        description="Next word in the standard library's docstrings, by module.",
+        description=f"Next word in docstrings of the {config.docs_source}, by module.",
         client_ids=clients,
         dataset_from_index=task_lib.in_memory_datasets(*_pairs(train), sizes, config),
         evaluation_dataset=task_lib.evaluation_batches(*_pairs(test)),
-        defaults=DEFAULTS,
+        defaults=DEFAULTS if is_library else PACKAGES_DEFAULTS,
         config=config,
         fingerprint=digest.hexdigest(),
         **text.next_word_pieces(config),

@@ -44,6 +44,11 @@ def in_graphs(wanted: bool = True) -> Iterator[None]:
         _in_graphs = before
 
 
+def is_in_graphs() -> bool:
+    """Returns whether graphs that are traced now carry their arrays themselves."""
+    return _in_graphs
+
+
 def _descriptor_of(array: np.ndarray) -> int:
     """Returns a descriptor of memory with the bytes of an array, never to be closed."""
     digest = hashlib.sha256(array.data).digest()

@@ -179,7 +179,7 @@ def encode(checkpoint: Checkpoint) -> bytes:
     arrays = {f"array_{i:04d}": array for i, array in enumerate(checkpoint.arrays)}
     buffer = io.BytesIO()
     np.savez(buffer, info=np.frombuffer(info.encode(), np.uint8), **arrays)
-    body = buffer.getvalue()
+    body = buffer.getbuffer()
     digest = hashlib.sha256(body).hexdigest().encode()
     return b"".join([MAGIC, digest, b"\n", body])
 

@@ -51,7 +51,7 @@ _MOST_ROUNDS = 10**7
 # Clients worked on at a time each take threads and memory.
 _MOST_CONCURRENCY = 1000
 # A third of a year; beyond some 1e9 the system's clocks overflow.
-_LONGEST_DEADLINE = 1e7
+LONGEST_DEADLINE = 1e7
 _LARGEST_EPSILON = 1e6
 # Longer ones say no more: the run's other seeds are parts of a SHA-256 of it.
 _LARGEST_SEED = 2**256 - 1
@@ -69,7 +69,7 @@ _LARGEST_NUMBERS = {
     "client_lr": _LARGEST_LEARNING_RATE,
     "server_lr": _LARGEST_LEARNING_RATE,
     "epsilon": _LARGEST_EPSILON,
-    "round_deadline": _LONGEST_DEADLINE,
+    "round_deadline": LONGEST_DEADLINE,
 }
 # A cohort for the checks that need one before the task's own is known.
 _ANY_COHORT = 50

@@ -8,8 +8,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, Optional
 
 import grpc
 import tensorflow_federated as tff
@@ -27,8 +27,59 @@ _CHANNEL_OPTIONS = (
 )
 
 
+# Characters of what gRPC says of a failure; the rest is in the traceback.
+_MOST_DETAILS = 300
+
+
 class WorkerDiedError(RuntimeError):
     """The worker process ended, or did not answer within the deadline."""
+
+
+@contextlib.contextmanager
+def failures_told() -> Iterator[None]:
+    """Raises WorkerDiedError, in one sentence, for a call inside that gRPC gave up."""
+    try:
+        yield
+    except grpc.RpcError as error:
+        raise WorkerDiedError(_sentence(error)) from error
+
+
+def _sentence(error: grpc.RpcError) -> str:
+    if not isinstance(error, grpc.Call):
+        return f"TFF's worker did not finish a call ({type(error).__name__})"
+    details = (error.details() or "").strip()
+    said = f" ({details.splitlines()[0][:_MOST_DETAILS]})" if details else ""
+    # What an exception in the worker, which is left alive, becomes.
+    often = {
+        grpc.StatusCode.UNKNOWN: ", as happens where memory or threads run out",
+        grpc.StatusCode.RESOURCE_EXHAUSTED: ", since a message or tensor is too large",
+    }
+    return (
+        f"TFF's worker did not finish a call: {error.code().name}{said}"
+        f"{often.get(error.code(), '')}"
+    )
+
+
+@contextlib.contextmanager
+def time_limit(
+    seconds: Optional[float], expire: Callable[[float], None]
+) -> Iterator[None]:
+    """Calls `expire` from another thread if the block takes longer.
+
+    Args:
+      seconds: Time allowed, None for no limit.
+      expire: Called with the time allowed; makes the call in the block fail.
+    """
+    if seconds is None:
+        yield
+        return
+    timer = threading.Timer(seconds, expire, [seconds])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 class _Stub(tff.framework.RemoteExecutorGrpcStub):
@@ -64,6 +115,18 @@ class Connection:
         self._check = check
         self._channel = grpc.insecure_channel(target, _CHANNEL_OPTIONS)
         self._stub = _Stub(self._channel)
+        self._was_ready, self._was_lost = False, False
+        self._channel.subscribe(self._notice)
+
+    @property
+    def was_lost(self) -> bool:
+        """Whether it was made and then lost; the worker may be another one since."""
+        return self._was_lost
+
+    def _notice(self, state: grpc.ChannelConnectivity) -> None:
+        is_ready = state is grpc.ChannelConnectivity.READY
+        self._was_lost |= self._was_ready and not is_ready
+        self._was_ready |= is_ready
 
     @property
     def is_ready(self) -> bool:
@@ -97,8 +160,9 @@ class Connection:
         def executor(cardinalities: dict) -> tff.framework.RemoteExecutor:
             self._check()
             cardinalities.setdefault(tff.CLIENTS, default_num_clients)
+            # By itself TFF lets go of the values of several rounds at a time.
             remote = tff.framework.RemoteExecutor(
-                self._stub, stream_structs=stream_structs
+                self._stub, dispose_batch_size=1, stream_structs=stream_structs
             )
             remote.set_cardinalities(cardinalities)
             return remote

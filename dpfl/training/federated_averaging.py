@@ -39,6 +39,7 @@ from dpfl.training.process_state import (
     finalize_computation,
     initialize_computation,
     next_state,
+    specs_of_state,
     type_of_weights,
 )
 
@@ -60,8 +61,8 @@ class FedAvgProcess:
     Attributes:
       initialize: TFF computation without arguments to the `ProcessState`.
       next: TFF computation from (state, list of clients) to a `RoundOutput`; a client
-        is its index, with its key if `build_process` was told so. With groups, from
-        (state, list of groups), as `grouped.Cohort.split` makes them.
+        is its index, with its key if `build_process` was told so. With groups, that of
+        `grouped.GroupedRounds`.
       rounds: What the clients of a group do; None where each is one of TFF's.
       groups: How many groups there are in every round; None without groups.
     """
@@ -97,28 +98,31 @@ class FedProcess:
         self._process = process
         self._feed = feed
         self._client_key = client_key
-        self._first: Any = None
+        self._specs = specs_of_state(process.initialize.type_signature.result.member)
 
     def initialize(self) -> ProcessState:
         """Returns the state before the first round."""
-        self._first = self._process.initialize()
-        return self._first
+        return self._process.initialize()
 
     def next(self, state: ProcessState, clients: list[int]) -> RoundOutput:
-        """Returns what a round with these clients gives."""
-        return self._process.next(self._fed(state), self._handed(clients))
+        """Returns what a round with these clients gives.
+
+        With groups the large leaves of the new state are `shared_leaf.SharedLeaf`s.
+        """
+        fed, keys = self._fed(state), self._keys(clients)
+        process, rounds = self._process, self._process.rounds
+        if rounds is not None and process.groups is not None:
+            groups = rounds.cohort.split(clients, keys, process.groups)
+            values, files = rounds.values.given(fed)
+            output = process.next(values, groups)
+            return output._replace(state=rounds.values.taken(output.state, files))
+        if keys is None:
+            return process.next(fed, clients)
+        handed = [np.array([c, *key], np.int64) for c, key in zip(clients, keys)]
+        return process.next(fed, handed)
 
     def _fed(self, state: ProcessState) -> ProcessState:
         return attrs.evolve(state, aggregator=self._feed(state.aggregator))
-
-    def _handed(self, clients: list[int]) -> list[Any]:
-        """Returns what `FedAvgProcess.next` takes for a cohort."""
-        process, keys = self._process, self._keys(clients)
-        if process.rounds is not None and process.groups is not None:
-            return process.rounds.cohort.split(clients, keys, process.groups)
-        if keys is None:
-            return clients
-        return [np.array([c, *key], np.int64) for c, key in zip(clients, keys)]
 
     def _keys(self, clients: list[int]) -> Optional[list[Sequence[int]]]:
         if self._client_key is None:
@@ -134,17 +138,18 @@ class FedProcess:
         return [np.asarray(leaf) for leaf in tf.nest.flatten(state)]
 
     def from_leaves(self, leaves: Sequence[np.ndarray]) -> ProcessState:
-        """Returns the inverse of `leaves`; `initialize` must have been called.
+        """Returns the inverse of `leaves`.
 
         Raises:
           ValueError: If they are not those of this process.
         """
-        wanted = [(leaf.shape, leaf.dtype) for leaf in self.leaves(self._first)]
+        specs = tf.nest.flatten(self._specs)
+        wanted = [(tuple(spec.shape), np.dtype(spec.dtype)) for spec in specs]
         if [(leaf.shape, leaf.dtype) for leaf in leaves] != wanted:
             raise ValueError(
                 "the checkpoint must hold the state of this run, found other shapes"
             )
-        return tf.nest.pack_sequence_as(self._first, [leaf[()] for leaf in leaves])
+        return tf.nest.pack_sequence_as(self._specs, [leaf[()] for leaf in leaves])
 
 
 def build_process(
@@ -235,6 +240,27 @@ def build_process(
     return FedAvgProcess(initialize, next_fn)
 
 
+def begun_anew(
+    process: FedAvgProcess, task: Task, aggregator: AggregationFactory, model_seed: int
+) -> Optional[FedAvgProcess]:
+    """Returns a process with other seeds, whose rounds are traced already.
+
+    Args:
+      process: From `build_process`.
+      task: The same.
+      aggregator: One that differs in its seed alone.
+      model_seed: Seed of the initial weights.
+
+    Returns:
+      The process that `build_process` would give; None if this one has no groups.
+    """
+    if process.rounds is None or not isinstance(aggregator, CodecFactory):
+        return None
+    model = task.functional_model(model_seed)
+    initialize = process.rounds.initialize_anew(model, aggregator)
+    return dataclasses.replace(process, initialize=initialize)
+
+
 def keras_weights(state: ProcessState) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Returns a state's weights, trainable and other, in the Keras model's order."""
     weights = state.weights
@@ -249,7 +275,7 @@ def assign_weights(state: ProcessState, model: tf.keras.Model) -> None:
         (model.non_trainable_variables, other),
     ):
         for variable, value in zip(variables, values):
-            variable.assign(value)
+            variable.assign(np.asarray(value))
 
 
 def _client_computation(

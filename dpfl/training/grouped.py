@@ -33,6 +33,7 @@ from dpfl.tasks.task import Task
 from dpfl.training import local_training
 from dpfl.training.process_state import (
     RoundOutput,
+    StateValues,
     finalize_computation,
     initialize_computation,
     next_state,
@@ -257,7 +258,8 @@ class GroupedRounds:
     Attributes:
       cohort: What the clients of a group do.
       initialize: As `FedAvgProcess.initialize`.
-      next: As `FedAvgProcess.next`, with groups.
+      values: How a state crosses to `next`, and comes back.
+      next: From what crosses of the state, and groups, to a `RoundOutput`.
     """
 
     def __init__(
@@ -270,20 +272,7 @@ class GroupedRounds:
         identity: Optional[str],
     ):
         weights_type = type_of_weights(model)
-        key_type = IDENTITIES.get(identity or "")
-        steps = factory.steps(
-            tff.to_type(
-                local_training.value(weights_type["trainable"], identity, key_type)
-            )
-        )
-
-        @tff.tensorflow.computation
-        def first() -> Any:
-            return steps.initial_state()
-
-        @tff.federated_computation
-        def first_at_server() -> tff.Value:
-            return tff.federated_eval(first, tff.SERVER)
+        steps = _steps(model, factory, identity)
 
         def train(weights: Any, round_index: Any, client: Any) -> Any:
             initial = (tuple(weights.trainable), tuple(weights.non_trainable))
@@ -292,14 +281,36 @@ class GroupedRounds:
             )
 
         self._model = model
+        self._identity = identity
         self._finalizer = tff.learning.templates.build_apply_optimizer_finalizer(
             server_optimizer, weights_type
         )
-        self.cohort = Cohort(steps, train, weights_type, first.type_signature.result)
-        self.initialize = initialize_computation(
-            model, first_at_server, self._finalizer.initialize
-        )
+        self.initialize = self._initialize(model, steps)
+        state_type = self.initialize.type_signature.result.member["aggregator"]
+        self.cohort = Cohort(steps, train, weights_type, state_type)
+        self.values = StateValues(self.initialize.type_signature.result.member)
         self.next = self._next_computation()
+
+    def initialize_anew(
+        self, model: tff.learning.models.FunctionalModel, factory: CodecFactory
+    ) -> tff.Computation:
+        """Returns `initialize` for what differs in its seeds alone.
+
+        Args:
+          model: With other initial weights.
+          factory: With another seed. The rest of both must be as before, since the
+            rounds stay those that were traced.
+
+        Raises:
+          ValueError: If the state has another type.
+        """
+        found = self._initialize(model, _steps(model, factory, self._identity))
+        if found.type_signature != self.initialize.type_signature:
+            raise ValueError(
+                "model and factory must differ in their seeds alone, found a state of "
+                f"another type, {found.type_signature.result}"
+            )
+        return found
 
     def parts(self, number: int) -> tuple[tff.Computation, tff.Computation]:
         """Returns `next` in two computations, the first of which may run anywhere.
@@ -309,11 +320,10 @@ class GroupedRounds:
 
         Returns:
           From (weights, round, the mechanism's state, groups) to the partial total of
-          the groups; and from (state, partial totals of all parts) to what `next`
-          gives.
+          the groups; and from (what crosses of the state, partial totals of all
+          parts) to what `next` gives.
         """
-        state_type = self.initialize.type_signature.result
-        types = state_type.member
+        types = self.initialize.type_signature.result.member
 
         @tff.federated_computation(
             tff.FederatedType(types["weights"], tff.SERVER),
@@ -328,34 +338,65 @@ class GroupedRounds:
         partial_type = part.type_signature.result.member
         partials = tff.StructWithPythonType([(None, partial_type)] * number, tuple)
 
-        @tff.federated_computation(state_type, tff.FederatedType(partials, tff.SERVER))
-        def finish(state: Any, partials: Any) -> RoundOutput:
+        @tff.federated_computation(
+            tff.FederatedType(self.values.type, tff.SERVER),
+            tff.FederatedType(partials, tff.SERVER),
+        )
+        def finish(values: Any, partials: Any) -> RoundOutput:
+            state = self.values.read_at_server(values)
             shared = self.cohort.shared(state.aggregator)
-            return self._finished(state, shared, partials)
+            return self._finished(values, state, shared, partials)
 
         return part, finish
 
+    def _initialize(self, model: Any, steps: Steps) -> tff.Computation:
+        @tff.tensorflow.computation
+        def first() -> Any:
+            return steps.initial_state()
+
+        @tff.federated_computation
+        def first_at_server() -> tff.Value:
+            return tff.federated_eval(first, tff.SERVER)
+
+        return initialize_computation(
+            model, first_at_server, self._finalizer.initialize
+        )
+
     def _next_computation(self) -> tff.Computation:
         @tff.federated_computation(
-            self.initialize.type_signature.result,
+            tff.FederatedType(self.values.type, tff.SERVER),
             tff.FederatedType(self.cohort.group_type, tff.CLIENTS),
         )
-        def next_fn(state: Any, groups: Any) -> RoundOutput:
+        def next_fn(values: Any, groups: Any) -> RoundOutput:
+            state = self.values.read_at_server(values)
             shared = self.cohort.shared(state.aggregator)
             partial = self.cohort.partial(
                 state.weights, state.round_index, shared, groups
             )
-            return self._finished(state, shared, tff.federated_zip((partial,)))
+            partials = tff.federated_zip((partial,))
+            return self._finished(values, state, shared, partials)
 
         return next_fn
 
-    def _finished(self, state: Any, shared: Any, partials: Any) -> RoundOutput:
+    def _finished(
+        self, values: Any, state: Any, shared: Any, partials: Any
+    ) -> RoundOutput:
         """Returns what a round gives, from the partial totals of all its groups."""
         output = self.cohort.finish(state.aggregator, shared, partials)
         metrics = output["metrics"]
         finalize = finalize_computation(self._model, metrics.type_signature.member)
+        after = next_state(state, self._finalizer, output["state"], output["result"])
         return RoundOutput(
-            next_state(state, self._finalizer, output["state"], output["result"]),
+            self.values.write_at_server(values, after),
             tff.federated_map(finalize, metrics),
             output["measurements"],
         )
+
+
+def _steps(model: Any, factory: CodecFactory, identity: Optional[str]) -> Steps:
+    """Returns the mechanism's steps for updates of a model, with an identity beside."""
+    trainable = type_of_weights(model)["trainable"]
+    key_type = IDENTITIES.get(identity or "")
+    return factory.steps(
+        tff.to_type(local_training.value(trainable, identity, key_type))
+    )

@@ -111,7 +111,9 @@ class Loop:
         store: Store,
         record: Record,
         evaluate: Callable[[Any, bool], Mapping[str, Any]],
+        publish: Callable[[Progress], None],
         say: Callable[[str], None],
+        on_round: Callable[[int, int], None] = lambda done, of: None,
     ):
         """Initializes the loop; nothing is read or computed.
 
@@ -123,7 +125,10 @@ class Loop:
           store: Where checkpoints are.
           record: Where rows go.
           evaluate: Maps (state, whether it is due) to metrics.
+          publish: Called with what was saved, its rows in the record.
           say: Called with sentences for people.
+          on_round: Called with how many rounds are done, and of how many, at the
+            beginning and after each.
         """
         self._plan = plan
         self._key = key
@@ -132,7 +137,9 @@ class Loop:
         self._store = store
         self._record = record
         self._evaluate = evaluate
+        self._publish = publish
         self._say = say
+        self._on_round = on_round
         self._ledger = ledger_lib.Ledger.of(plan.cost)
 
     def run(self) -> tuple[Any, Progress]:
@@ -151,8 +158,11 @@ class Loop:
         """
         progress = self._restore()
         state = self._process.from_leaves(progress.leaves)
+        last = self._plan.last_round
+        self._on_round(progress.round_index, last)
+        progress = progress._replace(leaves=[])
         with self._bar(progress.round_index) as bar:
-            while progress.round_index < self._plan.last_round:
+            while progress.round_index < last:
                 begun = time.monotonic()
                 after, row, cohort = self._round(state, progress.tally)
                 problem = self._problem(after, row)
@@ -166,6 +176,7 @@ class Loop:
                     progress = self._save(state, progress)
                 bar.set_postfix_str(report.postfix(progress.tally), refresh=False)
                 bar.update()
+                self._on_round(progress.round_index, last)
         if self._plan.cost.stop_message:
             self._say(self._plan.cost.stop_message)
         return state, progress
@@ -175,7 +186,9 @@ class Loop:
         progress = progress._replace(leaves=self._process.leaves(state))
         self._store.save(progress.to_checkpoint(self._record.marks))
         self._record.append(progress.rows, progress.times)
-        return progress.recorded()
+        self._publish(progress)
+        # They may be gigabytes, and are in the file.
+        return progress.recorded()._replace(leaves=[])
 
     def _problem(self, state: Any, row: Row) -> Optional[str]:
         """Returns what is wrong with a round's result, None if nothing is."""

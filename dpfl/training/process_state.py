@@ -13,6 +13,9 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from dpfl.tasks import shared_array
+from dpfl.training import shared_leaf
+
 
 class RoundOutput(NamedTuple):
     """What a round gives.
@@ -55,6 +58,121 @@ def type_of_weights(model: tff.learning.models.FunctionalModel) -> tff.Type:
             tuple(tff.TensorType(w.dtype.type, w.shape) for w in other),
         )
     )
+
+
+def specs_of_state(state_type: tff.Type) -> ProcessState:
+    """Returns a state in which each leaf is its `tff.TensorType`.
+
+    Args:
+      state_type: A state's, without placement.
+    """
+    return tff.types.structure_from_tensor_type_tree(lambda spec: spec, state_type)
+
+
+class StateValues:
+    """A state as it crosses to TFF's worker, and back after a round.
+
+    Its large leaves do not cross: they are `shared_leaf.SharedLeaf`s, and the worker is
+    told where they are, and where to put the new ones. If graphs are to carry their
+    arrays themselves (`shared_array.in_graphs`), the leaves cross as well.
+
+    Attributes:
+      type: Of what crosses: the small leaves, and the paths of the large ones of the
+        old state and of the new.
+    """
+
+    def __init__(self, state_type: tff.Type):
+        """Initializes the conversion.
+
+        Args:
+          state_type: A state's, without placement.
+        """
+        self._specs = specs_of_state(state_type)
+        leaves = tf.nest.flatten(self._specs)
+        self._is_large = [
+            not shared_array.is_in_graphs() and _nbytes(spec) >= shared_leaf.LEAST_BYTES
+            for spec in leaves
+        ]
+        self._large = [spec for spec, large in zip(leaves, self._is_large) if large]
+        small = tuple(spec for spec, large in zip(leaves, self._is_large) if not large)
+        parts = [shared_leaf.rows_of_parts(s.shape, s.dtype) for s in self._large]
+        self._files = [len(rows) for rows in parts]
+        paths_type = tff.TensorType(np.str_, [sum(self._files)])
+        self.type = tff.to_type((small, paths_type, paths_type))
+
+        @tff.tensorflow.computation(self.type)
+        def read(values: Any) -> Any:
+            large = [
+                shared_leaf.read(paths, spec.shape, spec.dtype)
+                for paths, spec in zip(self._by_leaf(values[1]), self._large)
+            ]
+            return self._together(values[0], large)
+
+        @tff.tensorflow.computation(state_type, paths_type)
+        def write(state: Any, paths: Any) -> Any:
+            small, large = self._apart(state)
+            done: list[tf.Operation] = []
+            for paths_of_leaf, leaf in zip(self._by_leaf(paths), large):
+                done += shared_leaf.write(paths_of_leaf, leaf)
+            with tf.control_dependencies(done):
+                return tf.nest.map_structure(tf.identity, small)
+
+        self._read, self._write = read, write
+
+    def given(self, state: Any) -> tuple[Any, list[Any]]:
+        """Returns what crosses of a state, and the large leaves of the one after it.
+
+        The state's own large leaves must be there until the round is done.
+        """
+        small, large = self._apart(state)
+        before = [shared_leaf.SharedLeaf.of(leaf) for leaf in large]
+        after = [shared_leaf.SharedLeaf(leaf.shape, leaf.dtype) for leaf in before]
+        paths = [
+            np.array([path for leaf in some for path in leaf.paths], np.str_)
+            for some in (before, after)
+        ]
+        return (small, *paths), [before, after]
+
+    def taken(self, small: Any, files: list[Any]) -> Any:
+        """Returns the state after a round.
+
+        Args:
+          small: What came back.
+          files: From `given`.
+        """
+        return self._together(small, files[1])
+
+    def read_at_server(self, values: tff.Value) -> tff.Value:
+        """Returns the state of what crossed, at the server."""
+        return tff.federated_map(self._read, values)
+
+    def write_at_server(self, values: tff.Value, state: tff.Value) -> tff.Value:
+        """Returns the small leaves of the state after a round, at the server.
+
+        Args:
+          values: What crossed of the one before.
+          state: That after it.
+        """
+        return tff.federated_map(self._write, (state, values[2]))
+
+    def _by_leaf(self, paths: tf.Tensor) -> list[list[tf.Tensor]]:
+        """Returns the paths of each large leaf, from all of them."""
+        every = iter(tf.unstack(paths, num=sum(self._files)))
+        return [[next(every) for _ in range(number)] for number in self._files]
+
+    def _apart(self, state: Any) -> tuple[tuple[Any, ...], list[Any]]:
+        leaves = list(zip(self._is_large, tf.nest.flatten(state)))
+        small = tuple(leaf for is_large, leaf in leaves if not is_large)
+        return small, [leaf for is_large, leaf in leaves if is_large]
+
+    def _together(self, small: Any, large: Any) -> Any:
+        others, files = iter(small), iter(large)
+        leaves = [next(files if is_large else others) for is_large in self._is_large]
+        return tf.nest.pack_sequence_as(self._specs, leaves)
+
+
+def _nbytes(spec: tff.TensorType) -> int:
+    return int(np.prod(spec.shape, dtype=np.int64)) * np.dtype(spec.dtype).itemsize
 
 
 def next_state(

@@ -20,7 +20,7 @@ class Progress(NamedTuple):
 
     Attributes:
       round_index: Rounds done.
-      leaves: Leaves of the process's state, as of the newest checkpoint.
+      leaves: Leaves of the process's state, in what becomes a checkpoint or was one.
       tally: Of all rows of metrics.csv.
       rows: Those of the rounds since the newest checkpoint, or in it those since the
         one before.
@@ -38,7 +38,7 @@ class Progress(NamedTuple):
     seconds: float
 
     def advanced(self, row: Row, cohort: Sequence[int], seconds: float) -> Progress:
-        """Returns the progress after one more round; the leaves are still the old ones.
+        """Returns the progress after one more round; the leaves are not touched.
 
         Args:
           row: The round's row.

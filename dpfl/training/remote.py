@@ -5,9 +5,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import socket
-import threading
 import time
 from typing import Any, Optional
 
@@ -15,7 +13,7 @@ import grpc
 import tensorflow_federated as tff
 
 from dpfl.training.addresses import Address
-from dpfl.training.connection import Connection, WorkerDiedError
+from dpfl.training.connection import Connection, WorkerDiedError, time_limit
 
 # How long TCP may take to say whether anybody listens, and gRPC to say hello.
 _KNOCK_SECONDS = 2.0
@@ -45,11 +43,12 @@ class RemoteWorker:
 
     @property
     def is_connected(self) -> bool:
-        """Whether it is in use."""
-        return self._connection is not None
+        """Whether it is in use, and is still the process that was connected to."""
+        return self._connection is not None and not self._connection.was_lost
 
     def connect(self) -> bool:
         """Tries to reach the worker, and returns whether it answers."""
+        self.close()
         if not self._is_listened_to():
             return False
         connection = Connection(str(self.address), self._check)
@@ -79,7 +78,7 @@ class RemoteWorker:
         """
         stack = tff.framework.get_context_stack()
         try:
-            with self._limited(seconds), stack.install(self._context):
+            with time_limit(seconds, self._expire), stack.install(self._context):
                 return computation(*arguments)
         except Exception as error:
             if self._lateness is not None:
@@ -99,19 +98,6 @@ class RemoteWorker:
         if connection is not None:
             connection.close()
 
-    @contextlib.contextmanager
-    def _limited(self, seconds: Optional[float]) -> Any:
-        if seconds is None:
-            yield
-            return
-        timer = threading.Timer(seconds, self._expire, [seconds])
-        timer.daemon = True
-        timer.start()
-        try:
-            yield
-        finally:
-            timer.cancel()
-
     def _expire(self, seconds: float) -> None:
         self._lateness = seconds
         self.close()
@@ -120,9 +106,11 @@ class RemoteWorker:
         """Raises if the connection that TFF is about to use is not one any more."""
         connection = self._connection
         end = time.monotonic() + _GREETING_SECONDS
-        while connection is None or not connection.is_ready:
-            late = time.monotonic() > end
-            if connection is None or late or not self._is_listened_to():
+        while connection is None or connection.was_lost or not connection.is_ready:
+            is_late = time.monotonic() > end
+            # One that came back in the meantime is to be greeted first.
+            is_gone = connection is None or connection.was_lost
+            if is_gone or is_late or not self._is_listened_to():
                 raise WorkerDiedError(f"the worker at {self.address} does not answer")
             time.sleep(0.02)
 

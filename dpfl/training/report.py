@@ -12,6 +12,7 @@ from typing import Any, Optional
 
 import numpy as np
 
+from dpfl import accounting
 from dpfl.mechanisms import matrix_factorization, noise_stream, remarks
 from dpfl.training import plan as plan_lib
 from dpfl.training import provenance
@@ -93,8 +94,35 @@ def summary(plan: plan_lib.Plan, progress: Progress) -> dict[str, Any]:
       plan: The run's plan.
       progress: Where the run ended.
     """
-    config = plan.config
     privacy = plan.cost.report_after(progress.round_index)
+    found = _summary(plan, progress, privacy)
+    return {**found, "remarks": _remarks(plan, privacy.epsilon)}
+
+
+def summary_so_far(plan: plan_lib.Plan, progress: Progress) -> dict[str, Any]:
+    """Returns the same of a run that goes on, with the epsilon of its last row.
+
+    That is the ledger's, an upper bound that takes no time, and there are no remarks;
+    `summary` may take seconds.
+
+    Args:
+      plan: The run's plan.
+      progress: Where the run is, after a round at least.
+    """
+    planned, last = plan.cost.planned, progress.tally.last
+    if last is None:
+        raise ValueError("progress must be of at least one round, found 0")
+    method = planned.method if last["epsilon"] >= planned.epsilon else "rdp"
+    spent = accounting.PrivacyReport(
+        last["epsilon"], planned.delta, method, relation=planned.relation
+    )
+    return _summary(plan, progress, spent)
+
+
+def _summary(
+    plan: plan_lib.Plan, progress: Progress, privacy: accounting.PrivacyReport
+) -> dict[str, Any]:
+    config = plan.config
     final = progress.tally.evaluated or {}
     return {
         "task": config.task,
@@ -108,7 +136,8 @@ def summary(plan: plan_lib.Plan, progress: Progress) -> dict[str, Any]:
         "delta": privacy.delta,
         "accountant": privacy.method,
         "relation": privacy.relation,
-        "remarks": _remarks(plan, privacy.epsilon),
+        "trust": plan.mechanism.trust,
+        "remarks": [],
         "noise_multiplier": _noise_multiplier(plan),
         "groups": plan.participation.groups,
         "min_separation": plan.participation.separation,

@@ -11,7 +11,7 @@
 `output_dir` then holds `manifest.json` (settings, noise, versions and seed: whoever
 knows the seed can take the noise away again, so it is not for publication, and neither
 are the checkpoints), `checkpoints/`, `metrics.csv`, `times.csv`, `tensorboard/`,
-`model.keras`, `summary.json`, pictures and `worker.log`.
+`model.keras`, `summary.json`, `report.html`, pictures and `worker.log`.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ import functools
 import pathlib
 import secrets
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Optional
 
 from dpfl import files, purposes
 from dpfl.training import checkpoint as checkpoint_lib
 from dpfl.training import loop as loop_lib
 from dpfl.training import plan as plan_lib
-from dpfl.training import provenance, report, seeds, server_optimizers
+from dpfl.training import provenance, report, seeds, server_optimizers, traced
 from dpfl.training.progress import Progress
 
 
@@ -38,15 +38,27 @@ class Run:
       plan: What is done.
     """
 
-    def __init__(self, plan: plan_lib.Plan, say: Callable[[str], None] = print):
+    def __init__(
+        self,
+        plan: plan_lib.Plan,
+        say: Callable[[str], None] = print,
+        *,
+        on_round: Callable[[int, int], None] = lambda done, of: None,
+        last: Optional[traced.LastProcess] = None,
+    ):
         """Initializes the run; the folder is not touched yet.
 
         Args:
           plan: From `plan.make_plan`.
           say: Called with sentences for people.
+          on_round: Called with how many rounds are done, and of how many, at the
+            beginning and after each.
+          last: What runs of one process share.
         """
         self.plan = plan
         self._say = say
+        self._on_round = on_round
+        self._last = last or traced.LastProcess()
         self._directory = pathlib.Path(plan.config.output_dir)
         self._stack = contextlib.ExitStack()
         self._seed, self._key = 0, 0
@@ -105,13 +117,13 @@ class Run:
           DamagedRecordError: If the files of metrics were changed since they were
             written.
           DivergedError: If a round leaves a loss or a model that is not finite.
-          WorkerDiedError: If TFF's worker ends, or a round takes too long.
+          WorkerDiedError: If TFF's worker ends or fails, or a round takes too long.
           OSError: If a result cannot be saved.
         """
         # Here, so that a bad setting is refused before TensorFlow is imported.
         import tensorflow_federated as tff
 
-        from dpfl.training import evaluation, metrics
+        from dpfl.training import connection, evaluation, metrics, run_page
         from dpfl.training import worker as worker_lib
 
         concurrency = self.plan.config.concurrency or worker_lib.processors()
@@ -126,6 +138,7 @@ class Run:
             # Secure sums are simulated: the worker adds what the parties would hide.
             tff.framework.set_default_context(worker.context(secure_sums=True))
             pool = self._pool(stack)
+            page = run_page.Page(self.plan, self._directory)
             # Before the evaluator: Keras refuses models older than what TFF traces.
             process = self._process(concurrency, worker, pool)
             loop = loop_lib.Loop(
@@ -136,10 +149,15 @@ class Run:
                 store=self._store,
                 record=metrics.MetricsFiles(self._directory, self._say),
                 evaluate=evaluation.Evaluator(self.plan.task, self._model_seed),
+                publish=page.at_checkpoint,
                 say=self._say,
+                on_round=self._on_round,
             )
-            state, progress = loop.run()
-        return self._finish(state, progress)
+            with connection.failures_told():
+                state, progress = loop.run()
+        summary = self._finish(state, progress)
+        page.write(summary)
+        return summary
 
     def _pool(self, stack: contextlib.ExitStack) -> Any:
         """Returns the pool of other machines' workers; None without any."""
@@ -172,8 +190,9 @@ class Run:
             **({"weighted": True} if config.weighted else {}),
         )
         is_elsewhere = pool is not None or worker.isolation == "namespace"
-        with shared_array.in_graphs(is_elsewhere):
-            process = federated_averaging.build_process(
+
+        def build() -> federated_averaging.FedAvgProcess:
+            return federated_averaging.build_process(
                 plan.task,
                 aggregator,
                 client_lr=plan.client_lr,
@@ -186,6 +205,17 @@ class Run:
                 model_seed=self._model_seed,
                 identity="client_key",
                 groups=groups,
+            )
+
+        # The digest has all but the seed, the data's place and the harmless settings.
+        key = (provenance.digest(plan), config.task_config, groups, is_elsewhere)
+        with shared_array.in_graphs(is_elsewhere):
+            process = self._last.get(
+                key,
+                build,
+                lambda found: federated_averaging.begun_anew(
+                    found, plan.task, aggregator, self._model_seed
+                ),
             )
         client_key = functools.partial(seeds.client_key, self._key)
         if pool is None:

@@ -99,7 +99,7 @@ def _cyclic_poisson(participation: Any, seed: int, round_index: int) -> np.ndarr
     # One group leaves nothing to draw.
     own = _generator(seed, purposes.Run.GROUP, 0)
     groups = own.integers(participation.groups, size=participation.population)
-    turn = groups == round_index % participation.groups
+    turn = groups == participation.group_of(round_index)
     generator = _generator(seed, purposes.Run.POISSON_COHORT, round_index)
     draws = generator.random(participation.population)
     return np.flatnonzero(turn & (draws < participation.sampling_probability))

@@ -19,8 +19,8 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from dpfl.tasks.task import IndexedClients, Task
+from dpfl.training import greeting, remote
 from dpfl.training import pool as pool_lib
-from dpfl.training import remote
 from dpfl.training.addresses import Address
 from dpfl.training.connection import WorkerDiedError
 from dpfl.training.federated_averaging import FedAvgProcess, FedProcess
@@ -29,6 +29,8 @@ from dpfl.training.worker import Worker
 
 # Clients whose examples a worker is asked about.
 _PROBED = 16
+# How long a worker may take to tell its versions, and to read those clients.
+_GREETING_SECONDS = 120.0
 
 
 class SpreadProcess(FedProcess):
@@ -60,7 +62,7 @@ class SpreadProcess(FedProcess):
                 "workers must be left out for an aggregator without groups, found "
                 f"{len(pool)} of them"
             )
-        self._cohort = process.rounds.cohort
+        self._rounds = process.rounds
         self._groups = process.groups
         self._pool = pool
         self._local = local
@@ -74,14 +76,18 @@ class SpreadProcess(FedProcess):
         """
         fed = self._fed(state)
         size = self._groups
-        groups = self._cohort.split(
+        groups = self._rounds.cohort.split(
             clients, self._keys(clients), size * len(self._pool)
         )
         parts = [groups[i : i + size] for i in range(0, len(groups), size)]
-        arguments = (fed.weights, fed.round_index, fed.aggregator)
+        arguments = tf.nest.map_structure(
+            np.asarray, (fed.weights, fed.round_index, fed.aggregator)
+        )
         partials = tuple(self._pool.run(self._part, arguments, parts))
+        values, files = self._rounds.values.given(fed)
         with self._local.deadline(self._pool.seconds):
-            return self._finish(fed, partials)
+            output = self._finish(values, partials)
+        return output._replace(state=self._rounds.values.taken(output.state, files))
 
 
 def pool(
@@ -89,24 +95,37 @@ def pool(
 ) -> pool_lib.Pool:
     """Returns the pool of the workers at some addresses, for a task.
 
-    A worker that reads the task's files itself is used only if some of the clients have
-    the same examples there as here.
+    A worker is used only if it has the versions of this process and, where it reads the
+    task's files itself, if some of the clients have the same examples there as here. It
+    is asked again whenever it was lost.
 
     Args:
       places: Where they listen.
       task: What is learned.
       say: Called with sentences for people.
     """
+    versions = greeting.versions()
+    problem_of_data = _problem_of_data(task)
+
+    def problem(worker: Any) -> Optional[str]:
+        told = worker.call(versions, seconds=_GREETING_SECONDS)
+        return greeting.difference(worker.address, told) or problem_of_data(worker)
+
     workers = [remote.RemoteWorker(place) for place in places]
+    return pool_lib.Pool(workers, say, problem)
+
+
+def _problem_of_data(task: Task) -> Callable[[Any], Optional[str]]:
+    """Returns what says why a worker's data cannot be used, None if they can."""
     if isinstance(task.dataset_from_index, IndexedClients):
-        return pool_lib.Pool(workers, say)
+        return lambda worker: None
     clients = np.linspace(0, task.population - 1, _PROBED).astype(np.int64)
     digest = examples_digest(task)
     expected = digest(clients)
 
     def problem(worker: Any) -> Optional[str]:
         try:
-            found = worker.call(digest, clients, seconds=None)
+            found = worker.call(digest, clients, seconds=_GREETING_SECONDS)
         except WorkerDiedError:
             raise
         except Exception as error:
@@ -115,7 +134,7 @@ def pool(
             return f"the worker at {worker.address} reads other data than this process"
         return None
 
-    return pool_lib.Pool(workers, say, problem)
+    return problem
 
 
 def examples_digest(task: Task) -> tff.Computation:

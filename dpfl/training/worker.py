@@ -23,15 +23,15 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Iterator
 from typing import Any, NamedTuple, Optional, Union
 
 import psutil
 import tensorflow_federated as tff
 
 from dpfl import checks
+from dpfl.training import greeting
 from dpfl.training import isolation as isolation_lib
-from dpfl.training.connection import Connection, WorkerDiedError
+from dpfl.training.connection import Connection, WorkerDiedError, time_limit
 
 _START_SECONDS = 120.0
 _RECONNECT_SECONDS = 15.0
@@ -106,23 +106,15 @@ class Worker:
             default_num_clients=default_num_clients, stream_structs=stream_structs
         )
 
-    @contextlib.contextmanager
-    def deadline(self, seconds: Optional[float]) -> Iterator[None]:
+    def deadline(
+        self, seconds: Optional[float]
+    ) -> contextlib.AbstractContextManager[None]:
         """Kills the worker if the block takes longer; the call inside then fails.
 
         Args:
           seconds: Time allowed, None for no limit.
         """
-        if seconds is None:
-            yield
-            return
-        timer = threading.Timer(seconds, self._expire, [seconds])
-        timer.daemon = True
-        timer.start()
-        try:
-            yield
-        finally:
-            timer.cancel()
+        return time_limit(seconds, self._expire)
 
     def peak_memory(self) -> PeakMemory:
         """Returns the largest resident memory so far of both processes."""
@@ -352,6 +344,7 @@ def _worker_environment(intra_op_threads: int) -> dict[str, str]:
         "TF_NUM_INTRAOP_THREADS": str(intra_op_threads),
         "OMP_NUM_THREADS": str(intra_op_threads),
         "TF_CPP_MIN_LOG_LEVEL": os.environ.get("TF_CPP_MIN_LOG_LEVEL", "1"),
+        greeting.VARIABLE: greeting.versions_text(),
     }
 
 

@@ -32,6 +32,7 @@ S is therefore done on matrices of size k + 1.
 from __future__ import annotations
 
 import collections
+from collections.abc import Callable
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -47,6 +48,12 @@ _SMALLEST_EASY_EIGENVALUE = 0.2
 # Where it is smaller than this a probe lies in the span of the rest: it becomes short.
 _SMALLEST_EIGENVALUE = 1e-6
 
+# Rows of length d that are worked on at a time: many of them in float32 would take
+# gigabytes.
+_ROWS_AT_A_TIME = 8
+# Coordinates of all kept directions that are in float64 at a time.
+_COLUMNS_AT_A_TIME = 2**16
+
 # A sketch S, as computations hand it on: `kept` float32[r, d], U'; `signs` float32[d],
 # of the probes; `mix` float32[k, k], T.
 Sketch = collections.OrderedDict
@@ -56,7 +63,8 @@ class UpdatedSketch(NamedTuple):
     """The outcome of `AdaptiveSketch.update`.
 
     Attributes:
-      directions: float32[max_rank, d], the first `rank` rows the new U', then zeros.
+      directions: float32[max_rank, d], the first `rank` rows the new U', then zeros; or
+        int16, what `pack` makes of them.
       strengths: float32[max_rank], theirs, not increasing, then zeros.
       rank: int32 scalar, r.
       overlap: float32 scalar, ||U'_new U'_old^T||_F^2 over the smaller of the ranks: 1
@@ -171,6 +179,8 @@ class AdaptiveSketch:
         strengths: tf.Tensor,
         rank: tf.Tensor,
         gradient: tf.Tensor,
+        *,
+        is_packed: bool = False,
     ) -> UpdatedSketch:
         """Returns what to keep after one more gradient: Algorithm 2 up to line 11.
 
@@ -179,6 +189,8 @@ class AdaptiveSketch:
           strengths: float32[max_rank], of its first `rank` rows.
           rank: int32 scalar.
           gradient: float32[d].
+          is_packed: Whether the directions are packed, of which there are then never
+            many in float32.
         """
         inside = project(sketch, gradient)
         outside = gradient - lift(sketch, inside)
@@ -201,11 +213,17 @@ class AdaptiveSketch:
             tf.reduce_sum(tf.where(tf.range(self.max_rank) < rank, shared, 0.0)),
             tf.cast(tf.minimum(rank, new_rank), tf.float64),
         )
-        rows = tf.cast(rows, tf.float32)
-        directions = combine(sketch, rows[:, :-1]) + rows[:, -1:] * unit
+        form = pack if is_packed else tf.identity
+        directions = _by_rows(
+            lambda some: form(combine(sketch, some[:, :-1]) + some[:, -1:] * unit),
+            tf.cast(rows, tf.float32),
+            tf.TensorSpec(
+                [None, self.dimension], tf.int16 if is_packed else tf.float32
+            ),
+        )
         kept_strengths = tf.where(is_kept, core.strengths[: self.max_rank], 0.0)
         return UpdatedSketch(
-            directions,
+            tf.ensure_shape(directions, [self.max_rank, self.dimension]),
             tf.cast(kept_strengths, tf.float32),
             new_rank,
             tf.cast(overlap, tf.float32),
@@ -266,10 +284,20 @@ def diagonal(sketch: Sketch) -> tf.Tensor:
     rank, count = tf.shape(kept)[0], _probe_count(sketch)
     inner = tf.matmul(sketch["mix"], sketch["mix"], transpose_a=True)
     norms = _probe_norms(count, dimension)
-    across = _spread(inner[:rank, rank:] / norms, dimension) * signs
     own = tf.linalg.diag_part(inner[rank:, rank:]) / tf.square(norms)
-    twice = tf.matmul(inner[:rank, :rank], kept) + 2 * across
-    return tf.reduce_sum(kept * twice, 0) + _spread(own[tf.newaxis], dimension)[0]
+
+    def body(begin: tf.Tensor, total: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        end = tf.minimum(begin + _ROWS_AT_A_TIME, rank)
+        across = _spread(inner[begin:end, rank:] / norms, dimension) * signs
+        twice = tf.matmul(inner[begin:end, :rank], kept) + 2 * across
+        return end, total + tf.reduce_sum(kept[begin:end] * twice, 0)
+
+    return tf.while_loop(
+        lambda begin, _: begin < rank,
+        body,
+        (tf.constant(0), _spread(own[tf.newaxis], dimension)[0]),
+        parallel_iterations=1,
+    )[1]
 
 
 def dense(sketch: Sketch) -> tf.Tensor:
@@ -317,12 +345,71 @@ def _gram(
     kept: tf.Tensor, signs: tf.Tensor, count: tf.Tensor, dtype: tf.DType
 ) -> tf.Tensor:
     """Returns the Gram matrix of U' and Q, float64[k, k], from products in a type."""
-    kept, signs = tf.cast(kept, dtype), tf.cast(signs, dtype)
-    inner = tf.matmul(kept, kept, transpose_b=True)
-    across = _probe(signs, count, kept)
-    upper = tf.concat([inner, across], 1)
+    rank = tf.shape(kept)[0]
+    across = _by_rows(
+        lambda some: _probe(tf.cast(signs, dtype), count, tf.cast(some, dtype)),
+        kept,
+        tf.TensorSpec([None, None], dtype),
+    )
+    # No rows at all would be of no width either.
+    across = tf.reshape(across, tf.stack([rank, count]))
+    upper = tf.concat([_inner_products(kept, dtype), across], 1)
     lower = tf.concat([tf.transpose(across), tf.eye(count, dtype=dtype)], 1)
     return tf.cast(tf.concat([upper, lower], 0), tf.float64)
+
+
+def _inner_products(kept: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+    """Returns those of all pairs of rows, from products in a type."""
+    if dtype == kept.dtype:
+        return tf.matmul(kept, kept, transpose_b=True)
+
+    def body(begin: tf.Tensor, total: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        end = begin + _COLUMNS_AT_A_TIME
+        some = tf.cast(kept[:, begin:end], dtype)
+        return end, total + tf.matmul(some, some, transpose_b=True)
+
+    rank = tf.shape(kept)[0]
+    return tf.while_loop(
+        lambda begin, _: begin < kept.shape[1],
+        body,
+        (tf.constant(0), tf.zeros(tf.stack([rank, rank]), dtype)),
+        shape_invariants=(tf.TensorShape([]), tf.TensorShape([None, None])),
+        parallel_iterations=1,
+    )[1]
+
+
+def _by_rows(
+    function: Callable[[tf.Tensor], tf.Tensor], rows: tf.Tensor, result: tf.TensorSpec
+) -> tf.Tensor:
+    """Returns what a function makes of rows, of which it is given a few at a time.
+
+    Args:
+      function: From rows to as many rows, each of its own one alone.
+      rows: [m, ...], with m of any size.
+      result: Of what the function gives.
+    """
+    count = tf.shape(rows)[0]
+    blocks = tf.TensorArray(
+        result.dtype,
+        size=0,
+        dynamic_size=True,
+        infer_shape=False,
+        element_shape=result.shape,
+    )
+
+    def body(i: tf.Tensor, blocks: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
+        begin = i * _ROWS_AT_A_TIME
+        some = rows[begin : tf.minimum(begin + _ROWS_AT_A_TIME, count)]
+        return i + 1, blocks.write(i, function(some))
+
+    # Once at least: without any block nothing would be known of the result's shape.
+    blocks = tf.while_loop(
+        lambda i, _: tf.equal(i, 0) | (i * _ROWS_AT_A_TIME < count),
+        body,
+        (tf.constant(0), blocks),
+        parallel_iterations=1,
+    )[1]
+    return blocks.concat()
 
 
 def _paper_rule(strengths: tf.Tensor, inside: tf.Tensor, outside: tf.Tensor) -> _Core:

@@ -150,6 +150,9 @@ def run_stub(plan: Any, folder: pathlib.Path, process: Any = None) -> Any:
     def say(sentence: str) -> None:
         del sentence
 
+    def publish(saved: Any) -> None:
+        del saved
+
     process = process or StubProcess()
     store = checkpoint.CheckpointStore(folder / "checkpoints", say=say)
     own = loop.Loop(
@@ -160,6 +163,7 @@ def run_stub(plan: Any, folder: pathlib.Path, process: Any = None) -> Any:
         store=store,
         record=metrics.MetricsFiles(folder, say),
         evaluate=evaluate,
+        publish=publish,
         say=say,
     )
     return own.run()[1]

@@ -15,7 +15,6 @@ import dataclasses
 import io
 import json
 from collections.abc import Callable, Mapping, Sequence
-from concurrent import futures
 from pathlib import Path
 from typing import Any, Optional
 
@@ -25,7 +24,7 @@ from dpfl import files
 
 from .rows import Rows
 
-SCALES = ("small", "paper")
+SCALES = ("small", "medium", "paper")
 KEY = "key"
 
 
@@ -35,11 +34,11 @@ class Setting:
 
     Attributes:
       scale: One of `SCALES`.
-      data_dir: Folder of the paper's data sets, None for the default.
+      run_flags: Flags of `dpfl-train` for every run whose task has them.
     """
 
     scale: str
-    data_dir: Optional[str] = None
+    run_flags: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,14 +49,12 @@ class Work:
       labels: What tells this row from the others in the drawing.
       settings: Everything else that defines the work; part of the key.
       compute: Called with the folder that the work may use; returns the measured
-        columns.
-      has_own_process: Whether it works in a process of its own, and so beside others.
+        columns. None for a `trainings.Training`, which a crew does.
     """
 
     labels: Mapping[str, Any]
     settings: Mapping[str, Any]
-    compute: Callable[[Path], Mapping[str, Any]]
-    has_own_process: bool = False
+    compute: Optional[Callable[[Path], Mapping[str, Any]]]
 
     @property
     def key(self) -> str:
@@ -86,6 +83,7 @@ class Figure:
       grid: From the setting to the work it takes.
       draw: From the rows of the table to a picture.
       sweep: Name of the results table, which figures may share; None is `name`.
+      scales: Those of `SCALES` that it has.
     """
 
     name: str
@@ -93,6 +91,7 @@ class Figure:
     grid: Grid
     draw: Drawing
     sweep: Optional[str] = None
+    scales: tuple[str, ...] = ("small", "paper")
 
     @property
     def folder(self) -> str:
@@ -140,47 +139,18 @@ class ResultsTable:
         files.write_atomically(self._path, text.getvalue())
 
 
-def do_work(
-    grid: Sequence[Work], table: ResultsTable, folder: Path, jobs: int = 1
-) -> None:
-    """Does the work that the table lacks; a row is added when it is done.
+def do_alone(works: Sequence[Work], table: ResultsTable, folder: Path) -> None:
+    """Does, one by one, the work that the table lacks; a row is added when it is done.
 
     Args:
-      grid: All work of the figure.
-      table: Where rows are added, in the order in which they are done.
+      works: They work in this process, and may measure time.
+      table: Where rows are added.
       folder: Each piece of work has a folder in it.
-      jobs: Pieces at a time, of those that work in a process of their own. The others
-        may measure time: they come first, one by one.
     """
-    missing = [work for work in grid if work not in table]
-    beside = [work for work in missing if work.has_own_process]
-    with tqdm.tqdm(total=len(missing), unit="run", disable=not missing) as progress:
-
-        def add(work: Work, measured: Mapping[str, Any]) -> None:
-            table.add(work, measured)
+    missing = [work for work in works if work not in table]
+    with tqdm.tqdm(total=len(missing), unit="row", disable=not missing) as progress:
+        for work in missing:
+            if work.compute is not None:
+                table.add(work, work.compute(folder / work.folder))
             progress.set_postfix_str(work.folder[-60:])
             progress.update()
-
-        for work in missing:
-            if not work.has_own_process:
-                add(work, work.compute(folder / work.folder))
-        _beside_each_other(beside, folder, jobs, add)
-
-
-def _beside_each_other(
-    missing: Sequence[Work],
-    folder: Path,
-    jobs: int,
-    add: Callable[[Work, Mapping[str, Any]], None],
-) -> None:
-    """Adds rows in this thread alone; what fails stops what has not begun."""
-    with futures.ThreadPoolExecutor(jobs) as pool:
-        under_way = {
-            pool.submit(work.compute, folder / work.folder): work for work in missing
-        }
-        try:
-            for done in futures.as_completed(under_way):
-                add(under_way[done], done.result())
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise

@@ -1,31 +1,23 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Work that is a run of the train binary, and what such a run leaves behind."""
+"""Work that is a run of `dpfl-train`, and what such a run leaves behind."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import os
-import subprocess
-import sys
+import statistics
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Optional
 
 from dpfl.mechanisms import OncePerEpoch
-from dpfl.training import launch
+from dpfl.tasks import registry
 
 from .. import flag_files
 from .rows import Row, read_csv
 from .sweep import Setting, Work
-
-# The train binary beside this package, whether that is in the source tree or installed.
-_BINARIES = __package__.rpartition(".")[0]
-_TRAIN = f"{_BINARIES}.train"
-# The folder that holds the outermost of our packages.
-_ROOT = Path(__file__).resolve().parents[len(__package__.split("."))]
 
 # What a row keeps of a run's summary.
 SUMMARY_COLUMNS = (
@@ -39,41 +31,91 @@ SUMMARY_COLUMNS = (
     "downlink_bits_per_parameter",
     "wall_time_seconds",
 )
+# Flags on which no row depends.
+_HARMLESS = ("data_dir", "workers", "round_deadline", "concurrency")
 
 
-class WorkFailedError(RuntimeError):
-    """A training run of a figure ended with an error."""
+@dataclasses.dataclass(frozen=True)
+class Training(Work):
+    """A run of `dpfl-train`, done by a `crew.Crew` beside others.
+
+    Attributes:
+      flags: The run's without --output_dir; a flag file by its name in `flag_files`.
+    """
+
+    flags: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def task(self) -> str:
+        """Returns the name of its task."""
+        return _all_flags(self.flags)["task"]
+
+    @property
+    def rounds(self) -> int:
+        """Returns how many rounds were asked for."""
+        return int(_all_flags(self.flags)["rounds"])
+
+    @property
+    def cohort_size(self) -> int:
+        """Returns n."""
+        return int(_all_flags(self.flags)["cohort_size"])
+
+    @property
+    def all_but_seed(self) -> str:
+        """Returns what runs have in common that differ in their seed alone."""
+        flags = {name: str(v) for name, v in self.flags.items() if name != "seed"}
+        return json.dumps(flags, sort_keys=True)
+
+    def arguments(self, folder: Path, **more: Any) -> list[str]:
+        """Returns the run's command line.
+
+        Args:
+          folder: Where its results go.
+          **more: Flags that it is given too, unless it has them.
+        """
+        given = {**more, **self.flags}
+        if "flagfile" in given:
+            given["flagfile"] = flag_files.path(given["flagfile"])
+        words = [f"--{name}={value}" for name, value in given.items()]
+        return [f"--output_dir={folder}", *words]
+
+    def measured(self, folder: Path) -> Mapping[str, Any]:
+        """Returns the columns of a run that has ended."""
+        summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+        return {name: summary[name] for name in SUMMARY_COLUMNS}
 
 
 def training_work(
     labels: Mapping[str, Any], flags: Mapping[str, Any], setting: Setting
-) -> Work:
-    """Returns work that is one call of the train binary.
+) -> Training:
+    """Returns work that is a run of `dpfl-train`.
 
     Args:
       labels: See `Work`.
-      flags: Flags of the train binary without --output_dir; a flag file by its name in
-        `flag_files`.
-      setting: Says where the data are.
+      flags: See `Training`.
+      setting: What else the run is given, as far as its task has the option.
 
     Returns:
       Work whose row has the columns of `SUMMARY_COLUMNS`.
     """
-    if setting.data_dir:
-        flags = {**flags, "data_dir": Path(setting.data_dir).resolve()}
+    task = _all_flags(flags).get("task")
+    own = {o.name for t in registry.task_names() for o in registry.task_options(t)}
+    if task is not None:
+        own -= {option.name for option in registry.task_options(task)}
+    more = {name: v for name, v in setting.run_flags.items() if name not in own}
+    flags = {**flags, **more}
+    return Training(labels, _settings(flags), compute=None, flags=flags)
 
-    def compute(folder: Path) -> Mapping[str, Any]:
-        run_training(flags, folder)
-        summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-        return {name: summary[name] for name in SUMMARY_COLUMNS}
 
-    return Work(labels, _settings(flags), compute, has_own_process=True)
+def _all_flags(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns flags with those of their flag file."""
+    name = flags.get("flagfile")
+    return {**(flag_files.values(name) if name else {}), **flags}
 
 
 def _settings(flags: Mapping[str, Any]) -> Mapping[str, Any]:
     """Returns flags for a key: those in the flag file too, no path of this machine."""
-    settings = {name: str(value) for name, value in flags.items()}
-    settings.pop("data_dir", None)
+    settings = {n: str(value) for n, value in flags.items() if n not in _HARMLESS}
     if "flagfile" in settings:
         settings["flagfile"] = " ".join(flag_files.lines(settings["flagfile"]))
     return settings
@@ -93,54 +135,29 @@ class Problem:
 
     def work(
         self, labels: Mapping[str, Any], flags: Mapping[str, Any], setting: Setting
-    ) -> Work:
+    ) -> Training:
         """Returns a run in which each client takes part once an epoch."""
         given = {**self.flags, "participation": OncePerEpoch.name, **flags}
         return training_work({"problem": self.name, **labels}, given, setting)
 
 
-def run_training(flags: Mapping[str, Any], folder: Path) -> None:
-    """Runs the train binary in a process of its own, which ends with this one.
-
-    A run that was killed is resumed.
-
-    Args:
-      flags: See `training_work`.
-      folder: Where its results go, and train.log.
-
-    Raises:
-      WorkFailedError: If it does not end with exit code 0.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", _TRAIN, f"--output_dir={folder}"]
-    for name, value in flags.items():
-        value = flag_files.path(value) if name == "flagfile" else value
-        command.append(f"--{name}={value}")
-    log = folder / "train.log"
-    with log.open("ab") as out:
-        done = subprocess.run(
-            launch.ends_with_parent(command),
-            env=_environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=out,
-            check=False,
-        )
-    if done.returncode:
-        raise WorkFailedError(
-            f"'{' '.join(command[1:])}' ended with exit code {done.returncode}; "
-            f"its output is in {log}"
-        )
+def rounds_done(folder: Path) -> int:
+    """Returns after how many rounds a run goes on, or was done."""
+    return len(_seconds(folder))
 
 
-def _environment() -> Optional[dict[str, str]]:
-    """Returns the environment in which a child finds our packages where we did."""
-    if "." in _BINARIES:
-        # Installed: Python finds them by itself.
-        return None
-    before = os.environ.get("PYTHONPATH")
-    found = [str(_ROOT), before] if before else [str(_ROOT)]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(found)}
+def seconds_a_round(folder: Path) -> Optional[float]:
+    """Returns what a round of a run took; None if too few were done to tell."""
+    # The first traces what the others run.
+    seconds = _seconds(folder)[1:]
+    return statistics.median(seconds) if seconds else None
+
+
+def _seconds(folder: Path) -> list[float]:
+    path = folder / "times.csv"
+    rows = read_csv(path) if path.exists() else []
+    # A kill may leave a part of a row, which the run takes back.
+    return [float(r["seconds"]) for r in rows if r.get("seconds")]
 
 
 def curve(row: Row, column: str) -> list[tuple[int, float]]:

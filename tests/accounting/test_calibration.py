@@ -121,6 +121,73 @@ def test_finds_noise_far_from_one():
         assert accounting.gaussian_epsilon(delta, z / 1.001) > target
 
 
+class TestFarFromTheAnswer:
+    """Low orders say that noise is far too little; the others are not asked."""
+
+    @pytest.mark.parametrize("make_event", [integers, sparsified, sampled])
+    @pytest.mark.parametrize("z", [0.02, 0.3, 2.0, 30.0])
+    def test_low_orders_never_say_too_much(self, make_event, z):
+        event, orders = make_event(z), accounting.DEFAULT_ORDERS
+        least = calibration._least_epsilon(event, 1e-5, orders)
+        most = accounting.epsilon(event, 1e-5, method="rdp").epsilon
+        assert 0 <= least <= most
+        # Without orders that are low nothing is known, and infinity costs what it may.
+        assert calibration._least_epsilon(event, 1e-5, orders[-50:]) == 0
+        assert calibration._least_epsilon(event, 1e-5, [2.0, math.inf]) == 0
+
+    def test_says_most_of_it_where_noise_is_tiny(self):
+        event, orders = sparsified(0.02), accounting.DEFAULT_ORDERS
+        most = accounting.epsilon(event, 1e-5, method="rdp").epsilon
+        assert calibration._least_epsilon(event, 1e-5, orders) > 0.5 * most
+
+    def asked(self, monkeypatch, target, ceiling):
+        """The numbers of orders at which epsilons are computed, and the answer."""
+        real, asked = calibration.epsilon, []
+
+        def counted(event, delta, **more):
+            asked.append(len(more["orders"]))
+            return real(event, delta, **more)
+
+        def make_event(z):
+            if z > ceiling:
+                raise accounting.NoiseTooLargeError("noise_multiplier is too large")
+            return integers(z)
+
+        monkeypatch.setattr(calibration, "epsilon", counted)
+        try:
+            z = accounting.calibrate_noise_multiplier(
+                make_event, target, 1e-5, method="rdp"
+            )
+        except calibration.UnreachableBudgetError:
+            z = None
+        return asked, z
+
+    def test_a_refusal_asks_few_orders(self, monkeypatch):
+        asked, z = self.asked(monkeypatch, 1.0, ceiling=0.02)
+        assert z is None and max(asked) < 50
+
+    def test_all_orders_are_asked_of_the_answer_and_below_alone(self, monkeypatch):
+        asked, z = self.asked(monkeypatch, 1.0, ceiling=1e9)
+        whole = len(accounting.DEFAULT_ORDERS)
+        assert asked.count(whole) == 2 and asked[-2:] == [whole, whole]
+        assert accounting.epsilon(integers(z), 1e-5).epsilon <= 1.0
+        assert accounting.epsilon(integers(z / 1.0001), 1e-5).epsilon > 1.0
+
+
+@pytest.mark.parametrize("mean, target", [(5, 1.0), (1000, 4.0)])
+def test_an_event_whose_orders_need_each_other(mean, target):
+    """Few orders overstate what repeating costs: they must not end the search."""
+
+    def make_event(z):
+        gaussian = dp_accounting.GaussianDpEvent(z)
+        return dp_accounting.dp_event.RepeatAndSelectDpEvent(gaussian, mean, 1)
+
+    z = accounting.calibrate_noise_multiplier(make_event, target, 1e-5, method="rdp")
+    assert accounting.epsilon(make_event(z), 1e-5, method="rdp").epsilon <= target
+    less = make_event(z / 1.0002)
+    assert accounting.epsilon(less, 1e-5, method="rdp").epsilon > target
+
+
 def test_few_evaluations_suffice():
     calls = []
 
@@ -151,8 +218,9 @@ COSTS = {
     "large": lambda a: 1e-5 * a / 2,
     "small": lambda a: np.where(a > 1.15, np.inf, a / 2),
     # Between two orders that are tried at first, one that is far better.
-    "needle": lambda a: np.where(a == 7.3, 1e-3, np.maximum(a, 7.3) / 2),
-    "needle above": lambda a: np.where(a == 384, 1e-3, np.maximum(a, 7.3) / 2),
+    # No divergence falls in the order.
+    "needle": lambda a: np.where(a <= 7.3, 1e-3, a / 2),
+    "needle above": lambda a: np.where(a <= 384, 1e-3, a / 2),
 }
 
 

@@ -311,6 +311,53 @@ class TestClientSampling:
         assert reverse <= forward
         assert event.rdp([order])[0] == pytest.approx(forward, rel=1e-6)
 
+    def test_no_mixture_is_above_the_smaller_of_two_bounds(self):
+        """A search: vectors that are rounded, sampling, and both directions summed.
+
+        At each order the smaller of what rounding and whole shifts cost goes into the
+        binomial sum; in some of the cases now one, now the other.
+        """
+        rng, mixed, closest = np.random.default_rng(7), 0, 0.0
+        for trial in range(30):
+            kind, count = KINDS[trial % 2], int(rng.integers(1, 6))
+            stddev, m = rng.uniform(0.25, 0.9), int(rng.integers(1, 3))
+            largest, q = rng.uniform(0.4, 1), rng.uniform(0.02, 0.9)
+            clip = largest * rng.uniform(0.9, 1) * math.sqrt(m)
+            event = unit_event(
+                kind,
+                noise_clients=count,
+                local_stddev=stddev,
+                clip_norm=clip,
+                dimension=m,
+                max_coordinate=largest,
+                sampling_probability=q,
+            )
+            orders = [*range(2, 10), float(rng.uniform(1.1, 9))]
+            by_shifts = event.shift_budget * event.shift_rate(orders).rate
+            before = event.rdp_before_sampling(orders)
+            is_shift = before[:8] >= by_shifts[:8] * (1 - 1e-12)
+            mixed += is_shift.any() and not is_shift.all()
+            reach = math.ceil(12 * stddev * math.sqrt(count)) + 12
+            f = summed_pmf(kind, count, stddev, reach)
+            f = f[f > 1e-280]
+            found = event.rdp(orders)
+            for vector in (np.ones(m), rng.uniform(0, 1, m), rng.uniform(0, 1, m)):
+                x = np.minimum(vector, 1) * largest
+                x *= min(1.0, clip / np.linalg.norm(x))
+                log_p, log_w = np.zeros(1), np.zeros(1)
+                for size in x:
+                    ratio = np.log(1 - size + size * f[:-1] / f[1:])
+                    log_p = np.add.outer(log_p, np.log(f[1:])).ravel()
+                    log_w = np.add.outer(log_w, ratio).ravel()
+                log_y = np.logaddexp(math.log(1 - q), math.log(q) + log_w)
+                for order, bound in zip(orders, found):
+                    for power in (order, 1 - order):
+                        direct = special.logsumexp(log_p + power * log_y)
+                        direct /= order - 1
+                        closest = max(closest, direct / bound)
+                        assert direct <= bound * (1 + 1e-9) + 1e-12
+        assert mixed >= 5 and closest > 0.9
+
     def test_gaussian_matches_dp_accounting(self):
         orders = [2, 3, 8, 32, 100, 256]
         for z, q in [(0.7, 0.01), (1.3, 0.3), (5.0, 0.001)]:
@@ -499,6 +546,27 @@ def test_noise_that_is_always_zero_hides_nothing(kind, stddev, probability):
     if probability < 1:
         event = event.poisson_sampled(probability)
     np.testing.assert_array_equal(event.rdp([1.5, 2.0, 64.0]), [np.inf] * 3)
+
+
+@pytest.mark.parametrize("count", [7, 2000])
+def test_noise_that_is_hardly_ever_drawn_is_not_computed_with(count, monkeypatch):
+    """The answer is that of the moments, which have no float, in no time."""
+    orders = [1.1, 2, 2.5, 8, 64]
+
+    def found(stddev):
+        event = unit_event(
+            noise_clients=count, local_stddev=stddev, dimension=3, max_coordinate=0.7
+        )
+        return event._has_infinite_rate, event.rdp(orders)
+
+    (is_known, known), (is_not, _) = found(0.0246), found(0.0254)
+    assert is_known and not is_not
+    kind = distributed.DistributedDiscreteGaussianDpEvent
+    monkeypatch.setattr(kind, "_has_infinite_rate", False)
+    computed = found(0.0246)[1]
+    np.testing.assert_array_equal(known, computed)
+    # Whole shifts still have one, where it is known of them.
+    assert np.isinf(known).all() == (count == 2000)
 
 
 def test_skellam_noise_of_many_tiny_shares_is_computed():

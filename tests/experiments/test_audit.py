@@ -66,7 +66,8 @@ def test_an_optimal_test_finds_half_of_the_claim():
     assert not bad(found)
     bound = found[0]
     assert bound.relation == "add_or_remove" and bound.trials >= 15_000
-    assert bound.ratio > 0.5
+    # What the law of the release has, of which so many trials show most.
+    assert 0.6 < bound.ratio < bound.attainable == pytest.approx(1, abs=2e-3)
 
 
 class TestHolesPutBack:
@@ -157,7 +158,7 @@ class TestHolesPutBack:
         opposite, silent, fixed = found
         assert opposite.is_sound and silent.is_sound
         # Who else joined hides the client, if they send anything.
-        assert 0 < opposite.ratio < 0.5 < silent.ratio
+        assert 0 < opposite.ratio < opposite.attainable < 0.7 < silent.ratio
         assert fixed.verdict == "ABOVE" and fixed.found > fixed.claimed
 
     def test_noise_that_repeats(self, tff_secure_context, monkeypatch):

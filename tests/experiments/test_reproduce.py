@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dpfl import files
-from experiments import reproduce as module
+from experiments.papers import remarks
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -53,6 +53,11 @@ def test_figure_of_the_accountant_end_to_end(tmp_path):
         (["--figure=no_such"], "figure"),
         (["--figure=csgm_fig1", "--scale=large"], "scale"),
         (["--figure=csgm_fig1", "--plot_only"], "plot_only"),
+        (["--figure=csgm_fig1", "--scale=medium"], "--scale of csgm_fig1 must be"),
+        (["--figure=csgm_fig2", "--plot_only", "--workers=a:1"], "--workers has no"),
+        (["--figure=csgm_fig2", "--allow_partial_data"], "--allow_partial_data has no"),
+        (["--figure=csgm_fig2", "--workers=a"], "--workers must be"),
+        (["--figure=csgm_fig2", "--round_deadline=0"], "--round_deadline must be"),
         (["csgm_fig1"], "csgm_fig1"),
     ],
 )
@@ -62,6 +67,17 @@ def test_bad_input_is_one_sentence(tmp_path, flags, words):
     assert done.stderr.startswith("error: ")
     assert done.stderr.count("\n") == 1
     assert words in done.stderr
+
+
+def test_missing_data_is_one_sentence_before_any_work(tmp_path):
+    data, output = tmp_path / "data", tmp_path / "out"
+    data.mkdir()
+    flags = ("--figure=csgm_fig5", "--scale=paper", f"--data_dir={data}")
+    done = reproduce(*flags, f"--output_dir={output}")
+    assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
+    said = f"error: The data file emnist_all.sqlite is not in the folder {data}: put it"
+    assert done.stderr.startswith(said)
+    assert {path.name for path in output.rglob("*")} <= {"csgm_fig5-paper", ".lock"}
 
 
 def test_list_names_every_figure():
@@ -87,7 +103,7 @@ def test_an_absurd_epsilon_is_remarked_on(capsys):
         {"epsilon": "60.5"},
         {"noise_multiplier": "1.0"},
     ]
-    module.print_remark(rows)
+    remarks.print_remark(rows)
     assert "found in 1 of 3 rows" in capsys.readouterr().out
-    module.print_remark(rows[:1])
+    remarks.print_remark(rows[:1])
     assert capsys.readouterr().out == ""

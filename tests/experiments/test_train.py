@@ -197,12 +197,7 @@ DOME = [
 
 def test_a_kill_changes_nothing_for_a_sketch_that_learns(tmp_path):
     """DOME: sketch, moments and strengths are all in the checkpoint."""
-    whole, run = tmp_path / "whole", tmp_path / "run"
-    train(whole, "--seed=5", base=DOME)
-    kill_after_a_checkpoint(run, "--seed=5", base=DOME)
-    done = train(run, "--seed=5", base=DOME)
-    assert "going on after round" in done.stderr
-    assert results(run) == results(whole)
+    run = survives_a_kill(tmp_path, DOME)
     ranks = [value for _, tag, value in steps(run) if tag.endswith("retained_rank")]
     assert max(ranks) > 1
 
@@ -217,12 +212,18 @@ STREAM = [
 
 def test_a_kill_changes_nothing_for_a_stream_over_the_run(tmp_path):
     """Its rows are computed again from the seed: they are in no checkpoint."""
+    survives_a_kill(tmp_path, STREAM)
+
+
+def survives_a_kill(tmp_path, base):
+    """Compares a run that was killed with one that was not; where the former is."""
     whole, run = tmp_path / "whole", tmp_path / "run"
-    train(whole, "--seed=5", base=STREAM)
-    kill_after_a_checkpoint(run, "--seed=5", base=STREAM)
-    done = train(run, "--seed=5", base=STREAM)
+    train(whole, "--seed=5", base=base)
+    kill_after_a_checkpoint(run, "--seed=5", base=base)
+    done = train(run, "--seed=5", base=base)
     assert "going on after round" in done.stderr
     assert results(run) == results(whole)
+    return run
 
 
 def kill_after_a_checkpoint(run, *args, wait=0.0, base=TINY):
@@ -463,20 +464,41 @@ def test_a_run_that_diverges_says_at_which_round(tmp_path):
     assert not (run / "model.keras").exists() and workers(run) == []
 
 
-def test_every_flag_file_is_understood():
-    for path in sorted((ROOT / "configs").rglob("*.flags")):
-        code = (
-            "import sys\n"
-            "from absl import flags\n"
-            "from experiments import train\n"
-            "flags.FLAGS(['train', f'--flagfile={sys.argv[1]}'])\n"
-            "print(train.run_config().task)\n"
-        )
-        done = subprocess.run(
-            [sys.executable, "-c", code, str(path)],
-            capture_output=True,
-            text=True,
-            env=environment(),
-            cwd=ROOT,
-        )
-        assert done.stdout.strip() == path.stem, done.stderr
+def test_every_flag_file_is_understood_with_and_without_its_mechanism():
+    code = (
+        "import sys\n"
+        "from absl import flags\n"
+        "from experiments import train\n"
+        "for line in sys.stdin.read().splitlines():\n"
+        "    sys.argv = ['train', *line.split()]\n"
+        "    flags.FLAGS.unparse_flags()\n"
+        "    for name in flags.FLAGS: flags.FLAGS[name].unparse()\n"
+        "    flags.FLAGS(sys.argv)\n"
+        "    train.forget_other_mechanisms()\n"
+        "    config = train.run_config()\n"
+        "    print(config.task, config.epsilon, config.noise_multiplier)\n"
+        "    assert not {'epsilon', 'bits'} & set(config.flags) or not sys.argv[2:]\n"
+    )
+    paths = sorted((ROOT / "configs").rglob("*.flags"))
+    words = [f"--flagfile={path}" for path in paths]
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        input="\n".join([*words, *(f"{word} --mechanism=none" for word in words)]),
+        capture_output=True,
+        text=True,
+        env=environment(),
+        cwd=ROOT,
+    )
+    lines = done.stdout.splitlines()
+    assert len(lines) == 2 * len(paths), done.stderr
+    for path, own, none in zip(paths, lines, lines[len(paths) :]):
+        assert own.split()[0] == path.stem and own.split()[1:] != ["None", "None"]
+        assert none == f"{path.stem} None None"
+    told = "--bits, --compression_rate, --noise_multiplier, --noise_source left out"
+    assert told in done.stderr
+
+
+def test_a_budget_on_the_command_line_is_refused_without_noise(tmp_path):
+    flags = ("--flagfile=configs/tasks/digits.flags", "--mechanism=none", "--epsilon=2")
+    done = train(tmp_path / "run", *flags, base=[], code=2, cwd=ROOT)
+    assert done.stderr.endswith("error: --epsilon has no meaning for none\n")

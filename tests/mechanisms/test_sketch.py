@@ -71,6 +71,14 @@ def test_sparse_recovery_sizes():
     assert not config.has_whole_error and SKETCHED.has_whole_error
 
 
+def test_a_matrix_that_does_not_fit_into_memory_is_refused():
+    config = mechanisms.SparseRecovery(100, 1.0, 1.0, 14, noise_source="helpers")
+    chosen = mechanisms.PoissonSampling(10_000, 100, 10)
+    config.check(600_000, chosen)
+    with pytest.raises(ValueError, match="at most 268435456 numbers, .* 1000000 param"):
+        config.check(1_000_000, chosen)
+
+
 @BOTH
 @pytest.mark.parametrize(
     ("name", "value"),

@@ -132,8 +132,10 @@ def test_it_installs_and_works_without_tensorflow(version, wheel, tmp_path):
     assert int(run([python, "-I", CHECKS], tmp_path)) == 4
     check_privacy(binaries, tmp_path)
     check_factorize(binaries, tmp_path)
+    said = run([binaries / "dpfl-compare"], tmp_path, exit_code=2)
+    assert said == "error: RUN must be the output folder of a run, found none\n"
     check_commands(python, tmp_path)
-    for name in ("train", "reproduce", "benchmark", "audit", "worker"):
+    for name in ("train", "reproduce", "benchmark", "audit", "worker", "search"):
         said = run([binaries / f"dpfl-{name}"], tmp_path, exit_code=2)
         assert said.startswith("error: this part of dpfl must have TensorFlow"), said
         assert said.count("\n") == 1
@@ -162,7 +164,7 @@ def check_factorize(binaries, folder):
 def check_commands(python, folder):
     text = run([python, "-m", "dpfl"], folder)
     names = ("train", "privacy", "factorize", "audit", "benchmark", "reproduce")
-    for name in (*names, "worker"):
+    for name in (*names, "worker", "compare", "search"):
         assert re.search(rf"^  {name} +[A-Z]\w+.*\.$", text, re.M), text
     version = run([python, "-m", "dpfl", "--version"], folder)
     assert version == run([python, "-m", "dpfl", "privacy", "--version"], folder)
@@ -187,10 +189,10 @@ def ours():
 WORK = """
 import json
 from pathlib import Path
-from dpfl.experiments.papers import sweep, trainings
+from dpfl.experiments.papers import crew, sweep, trainings
 flags = {"flagfile": "tasks/digits.flags", "rounds": 1, "cohort_size": 4, "seed": 1}
 work = trainings.training_work({"task": "digits"}, flags, sweep.Setting("small"))
-print(json.dumps(work.compute(Path("run"))))
+print(json.dumps(crew.run_alone(work, Path("run"))))
 """
 
 

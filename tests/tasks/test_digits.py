@@ -44,6 +44,19 @@ def test_test_set_is_a_fifth_of_each_label(task):
     assert np.all(np.abs(share - 0.2) < 0.003)
 
 
+def test_a_validation_set_has_nothing_of_the_test_set(task):
+    found = load_task("digits", client_epochs=1, validation_fraction=0.1)
+    assert found.fingerprint != task.fingerprint
+    validation, labels = _examples(found.evaluation_dataset())
+    # A tenth of the four fifths that are not the test set.
+    assert len(labels) == pytest.approx(0.1 * 0.8 * 1797, abs=6)
+    xs, ys = _all_clients(found)
+    assert sum(map(len, ys)) + len(labels) == sum(map(len, _all_clients(task)[1]))
+    # Images of the test set are in neither; a few that are equal are in several.
+    test = {x.tobytes() for x in _examples(task.evaluation_dataset())[0]}
+    assert len({x.tobytes() for x in [*validation, *np.concatenate(xs)]} & test) <= 3
+
+
 def test_batches_have_the_stated_spec(task):
     dataset = task.client_dataset(task.client_ids[0])
     for spec, stated in zip(dataset.element_spec, task.element_spec):

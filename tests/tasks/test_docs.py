@@ -1,10 +1,13 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
+import os
+import pathlib
+
 import numpy as np
 import pytest
 
-from dpfl.tasks import docs, text
+from dpfl.tasks import corpus, docs, docstrings, packages, text
 from dpfl.tasks.configs import DocsConfig
 from dpfl.tasks.registry import load_task
 
@@ -37,7 +40,7 @@ def _small(**options):
 def test_docstrings_are_read_in_order_without_importing(tmp_path):
     path = tmp_path / "m.py"
     path.write_text(SOURCE)
-    found = docs.docstrings(str(path))
+    found = docstrings.docstrings(str(path))
     assert [d.split()[0] for d in found] == ["First", "A", "Returns", "Awaits"]
 
 
@@ -47,12 +50,14 @@ def test_docstrings_are_read_in_order_without_importing(tmp_path):
 def test_unreadable_source_has_no_docstrings(tmp_path, content):
     path = tmp_path / "m.py"
     path.write_bytes(content)
-    assert docs.docstrings(str(path)) == []
-    assert docs.docstrings(str(tmp_path / "missing.py")) == []
+    assert docstrings.docstrings(str(path)) == []
+    assert docstrings.docstrings(str(tmp_path / "missing.py")) == []
 
 
 def test_sentences_are_lower_case_words_without_doctests():
-    found = docs.sentences("First big thing. It's so, No?\n\n>>> code(1)\n... y\n")
+    found = docstrings.sentences(
+        "First big thing. It's so, No?\n\n>>> code(1)\n... y\n"
+    )
     assert found == [("first", "big", "thing", "."), ("it's", "so", ",", "no", "?")]
 
 
@@ -61,25 +66,42 @@ def test_module_names_are_sorted_and_tests_left_out(tmp_path):
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
         path.write_text("")
-    names = [name for name, _ in docs.module_files(str(tmp_path))]
+    names = [name for name, _ in docstrings.module_files(str(tmp_path))]
     assert names == ["a", "a.c", "b"]
+
+
+def _corpus(*modules):
+    """A corpus of modules, each a list of sentences, each a text of words."""
+    texts = [text.split() for module in modules for text in module]
+    words = list(dict.fromkeys(word for words in texts for word in words))
+    tokens = [words.index(word) for one in texts for word in one]
+    return corpus.Corpus(
+        tuple(f"m{i}" for i in range(len(modules))),
+        tuple(words),
+        np.array(tokens, np.int32),
+        np.array([len(one) for one in texts], np.int32),
+        np.array([len(module) for module in modules], np.int64),
+    )
 
 
 def test_encoding_marks_begin_end_unknown_and_padding():
     tokens = text.Tokens(2)
-    rows = docs.encode([["a", "z"], ["b", "a", "b", "a"]], ["a", "b"], 4)
+    found = _corpus(["z z"], ["a z", "b a b a b", "b b b b"])
+    rows = docs.encode(found, found.sentences_of([1]), ["a", "b"], 4)
     assert rows.tolist() == [
         [tokens.begin, 1, tokens.unknown, tokens.end, 0],
         [tokens.begin, 2, 1, 2, 1],
+        [tokens.begin, 2, 2, 2, 2],
     ]
     assert rows.dtype == np.int32
 
 
 def test_vocabulary_is_by_frequency_then_alphabet():
-    texts = [[["b", "a"], ["c"]], [["c", "d"]]]
-    assert docs.build_vocabulary(texts, 3) == ["c", "a", "b"]
+    found = _corpus(["b a", "c"], ["e e e e"], ["c d"])
+    chosen = found.sentences_of([0, 2])
+    assert docs.build_vocabulary(found, chosen, 3) == ["c", "a", "b"]
     with pytest.raises(ValueError, match="at most the 4 different words.*: 5"):
-        docs.build_vocabulary(texts, 5)
+        docs.build_vocabulary(found, chosen, 5)
 
 
 def test_held_out_modules_are_neither_clients_nor_in_the_vocabulary(tmp_path):
@@ -122,6 +144,164 @@ def test_short_modules_are_no_clients(tmp_path):
     (tmp_path / "short.py").write_text('"""Only one sentence here."""\n')
     clients = docs.load(_small(min_sentences=2), folder).client_ids
     assert "short" not in clients
+
+
+def test_validation_takes_the_place_of_the_test_set(tmp_path):
+    folder = _library(tmp_path)
+    whole = docs.load(_small(), folder)
+    task = docs.load(_small(validation_fraction=0.2), folder)
+    # 30 modules, 3 of them for testing, and a fifth of 27.
+    assert len(task.client_ids) == 22
+    assert set(task.client_ids) < set(whole.client_ids)
+    assert sum(len(x) for x, _ in task.evaluation_dataset()) == 5 * 11
+    with pytest.raises(ValueError, match="validation_fraction must leave something"):
+        docs.load(_small(validation_fraction=0.01), folder)
+
+
+def test_evaluated_sentences_are_drawn_from_all(tmp_path):
+    folder = _library(tmp_path)
+    (whole, _), *_ = docs.load(_small(), folder).evaluation_dataset()
+    (some, _), *_ = docs.load(_small(max_test_examples=8), folder).evaluation_dataset()
+    assert len(whole) == 33 and len(some) == 8
+    rows = {tuple(row) for row in whole.numpy()}
+    assert all(tuple(row) in rows for row in some.numpy())
+
+
+PINS = """# A list as pip takes it.
+One-thing==1.0 \\
+    --hash=sha256:0
+other==2.5 ; python_version >= '3.9' \\
+    --hash=sha256:1 \\
+    --hash=sha256:2
+never==1.0 ; python_version < '3.0'
+"""
+
+
+@pytest.fixture(name="site")
+def _site(tmp_path, monkeypatch):
+    """A folder of two installed packages, which are all that is pinned."""
+    pins = tmp_path / "pins.txt"
+    pins.write_text(PINS)
+    monkeypatch.setattr(packages.pinned, "__defaults__", (pins,))
+    site = tmp_path / "site-packages"
+    install(site, "one_thing", "1.0", modules=20)
+    install(site, "other", "2.5", modules=10)
+    return site
+
+
+def install(site, name, version, modules=0, lines=10):
+    """Puts a package there as pip does, with modules of sentences of its own."""
+    record = []
+    for m in range(modules):
+        own = " ".join(f"It is {name} of {m} {i}." for i in range(lines))
+        path = site / name / f"mod{m:02d}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f'"""All the modules have this. {own}"""\n')
+        record.append(f"{name}/{path.name},,")
+    info = site / f"{name}-{version}.dist-info"
+    info.mkdir(parents=True)
+    written = name.replace("_", "-").title()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {written}\n")
+    with (info / "METADATA").open("a") as file:
+        file.write(f"Version: {version}\n")
+    (info / "RECORD").write_text("\n".join([*record, "../../bin/other,,", ""]))
+
+
+def _of_packages(folder, site, **options):
+    config = _small(docs_source="packages", data_dir=str(folder), **options)
+    return docs.load(config, str(site))
+
+
+def test_packages_are_read_once_and_kept(site, tmp_path, monkeypatch):
+    kept = tmp_path / "kept"
+    first = _of_packages(kept, site)
+    assert len(first.client_ids) == 27
+    assert {name.split(".")[0] for name in first.client_ids} == {"one_thing", "other"}
+    (path,) = kept.iterdir()
+    with monkeypatch.context() as patch:
+        patch.setattr(docstrings, "docstrings", lambda path: 1 / 0)
+        assert _of_packages(kept, site).fingerprint == first.fingerprint
+    # An edit of the same length, then a file that is cut off.
+    source = site / first.client_ids[0].replace(".", "/")
+    source = source.with_suffix(".py")
+    source.write_text(source.read_text().replace("thing of", "thign of"))
+    os.utime(source, ns=(1, 1))
+    edited = _of_packages(kept, site)
+    assert edited.fingerprint != first.fingerprint
+    path.write_bytes(path.read_bytes()[:-100])
+    assert _of_packages(kept, site).fingerprint == edited.fingerprint
+    assert [one.name for one in kept.iterdir()] == [path.name]
+
+
+def test_other_sentences_in_the_kept_file_are_not_taken(site, tmp_path):
+    kept = tmp_path / "kept"
+    first = _of_packages(kept, site)
+    (path,) = kept.iterdir()
+    with np.load(path) as file:
+        parts = [file[name] for name in file.files]
+    parts[2] = parts[2][::-1]
+    with path.open("wb") as file:
+        np.savez(file, *parts)
+    assert _of_packages(kept, site).fingerprint == first.fingerprint
+
+
+def test_a_sentence_counts_in_the_first_module_alone(site, tmp_path):
+    found, _ = docs.read_packages(
+        _small(docs_source="packages", data_dir=str(tmp_path / "kept")), str(site)
+    )
+    assert found.names[0] == "one_thing.mod00"
+    assert found.sizes.tolist() == [11, *29 * [10]]
+
+
+def test_the_fingerprint_names_the_packages(site, tmp_path, monkeypatch):
+    before = _of_packages(tmp_path, site)
+    (site / "other-2.5.dist-info/METADATA").write_text(
+        "Metadata-Version: 2.1\nName: Other\nVersion: 2.6\n"
+    )
+    other = {"one-thing": "1.0", "other": "2.6"}
+    monkeypatch.setattr(packages, "pinned", lambda: other)
+    after = _of_packages(tmp_path, site)
+    assert after.client_ids == before.client_ids
+    assert after.fingerprint != before.fingerprint
+
+
+def test_packages_that_are_missing_or_other_are_named(site, tmp_path):
+    with pytest.raises(ValueError, match="found no three 1; python -m pip install"):
+        packages.installed({"one.thing": "1.0", "three": "1"}, str(site))
+    with pytest.raises(ValueError, match="found other 2.5 and not 2.6, no three 1;"):
+        packages.installed({"other": "2.6", "three": "1"}, str(site))
+    many = {f"p{i}": "1" for i in range(9)}
+    with pytest.raises(ValueError, match="no p0 1.*no p3 1, 5 more; python"):
+        packages.installed(many, str(site))
+
+
+def test_a_folder_that_cannot_be_written_is_named(site, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="data_dir must be a folder"):
+        _of_packages(tmp_path / "file", site)
+
+
+def test_every_pin_of_ours_is_installed_here():
+    pins = packages.pinned()
+    assert pins["tensorflow-federated"] == "0.87.0" and len(pins) > 60
+    found = packages.installed(pins)
+    files = {one.name: one.files for one in found}
+    assert "keras.optimizers" in files["keras"]
+    path = pathlib.Path(files["keras"]["keras.optimizers"])
+    assert path.is_file() and path.name == "__init__.py"
+
+
+def test_words_with_half_a_surrogate_pair_are_kept(tmp_path):
+    source = tmp_path / "m.py"
+    source.write_text('"""It has \\ud800 in it."""')
+    found = corpus.read([("m", str(source))])
+    assert "\ud800" in found.words
+    corpus.save(tmp_path / "kept.npz", found, "source")
+    again = corpus.load(tmp_path / "kept.npz", "source")
+    assert again.words == found.words and again.names == ("m",)
+    assert np.array_equal(again.tokens, found.tokens)
+    assert corpus.load(tmp_path / "kept.npz", "another source") is None
+    assert corpus.load(tmp_path / "none.npz", "source") is None
 
 
 def test_the_running_library_makes_hundreds_of_clients():

@@ -10,8 +10,11 @@ import io
 import lzma
 import os
 import pathlib
+import shlex
 import shutil
 import sqlite3
+import subprocess
+import sys
 import tarfile
 
 import numpy as np
@@ -401,6 +404,34 @@ def test_the_full_check_compares_with_the_published_digest(emnist_copy):
     with pytest.raises(data_files.DataFileError, match="SHA-256 .*, not 0000"):
         _emnist(emnist_copy.parent, file, verify="full")
     assert _emnist(emnist_copy.parent, file, verify="full", allow_partial_data=True)
+
+
+def test_a_large_file_without_an_index_is_refused_with_what_makes_it(
+    emnist_copy, monkeypatch
+):
+    # Any file that is not on purpose small: this one has 55 examples.
+    monkeypatch.setattr(data_files, "_MOST_BYTES_WITHOUT_INDEX", 1)
+    with pytest.raises(data_files.DataFileError, match="no index") as caught:
+        _emnist(emnist_copy.parent)
+    before = _examples(task_of(emnist_copy, monkeypatch).client_dataset("f003"))
+    python, *arguments = shlex.split(_one_sentence(caught).partition(" with ")[2])
+    assert python == "python"
+    subprocess.run([sys.executable, *arguments], check=True)
+    task = _emnist(emnist_copy.parent, verify="full", allow_partial_data=True)
+    after = _examples(task.client_dataset("f003"))
+    assert all(np.array_equal(*pair) for pair in zip(before, after))
+
+
+def task_of(path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(data_files, "_MOST_BYTES_WITHOUT_INDEX", 2**30)
+        return _emnist(path.parent)
+
+
+def test_a_relative_folder_is_the_path_that_workers_read(emnist_copy, monkeypatch):
+    monkeypatch.chdir(emnist_copy.parent)
+    config = configs.EmnistConfig(data_dir=".")
+    assert data_files.find_sql_file(EMNIST_FILE, config) == str(emnist_copy)
 
 
 class Trickle(io.BytesIO):

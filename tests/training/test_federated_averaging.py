@@ -10,24 +10,11 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from dpfl import aggregators, mechanisms
-from dpfl.tasks import load_task
 from dpfl.training import federated_averaging, server_optimizers
 from dpfl.training import local_training as local
 from dpfl.training import worker as worker_lib
 
 LR = 0.1
-
-
-@pytest.fixture(scope="module")
-def task():
-    return load_task(
-        "synthetic",
-        model="small_cnn",
-        num_clients=6,
-        examples_per_client=7,
-        batch_size=3,
-        num_test_examples=4,
-    )
 
 
 def build(task, aggregator, **kwargs):

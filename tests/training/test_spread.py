@@ -12,7 +12,13 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from dpfl.tasks import load_task
-from dpfl.training import addresses, federated_averaging, remote, spread
+from dpfl.training import (
+    addresses,
+    federated_averaging,
+    greeting,
+    remote,
+    spread,
+)
 from dpfl.training import worker as worker_lib
 from dpfl.training.connection import WorkerDiedError
 from tools.soaks import worker_kills
@@ -65,6 +71,37 @@ def test_a_worker_that_is_killed_changes_nothing_and_may_come_back(rounds):
     rounds.restart(0)
     assert rounds.round() == expected
     assert rounds.said[1:] == [f"{place} is used again"]
+
+
+def test_a_worker_that_restarts_between_rounds_is_greeted_again(rounds):
+    """Its data, and its versions, may be others."""
+    expected = rounds.round()
+    rounds.said.clear()
+    rounds.kill(1)
+    rounds.restart(1)
+    assert rounds.round() == expected
+    place = f"the worker at 127.0.0.1:{rounds.workers[1].port}"
+    assert rounds.said == [f"{place} is used again"]
+
+
+def test_a_worker_tells_the_versions_it_was_started_with(connected):
+    told = connected.call(greeting.versions(), seconds=60.0)
+    assert told.decode() == greeting.versions_text()
+    assert greeting.difference(connected.address, told) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("tensorflow=", "tensorflow=9."), "the worker at w has tensorflow 9."),
+        (("dpfl=", "x="), "the worker at w has dpfl of no version, not"),
+        ((None, None), "the worker at w was not started by dpfl-worker"),
+    ],
+)
+def test_another_version_is_named(change, said):
+    text = greeting.versions_text()
+    told = text.replace(*change, 1) if change[0] else ""
+    assert greeting.difference("w", told.encode()).startswith(said)
 
 
 def test_late_answers_and_errors(rounds, connected):

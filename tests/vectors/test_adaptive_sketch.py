@@ -208,6 +208,25 @@ class TestUpdate:
         both = make().update(as_sketch(sketch), strengths, tf.constant(1), gradient)
         assert (int(both.rank), float(both.overlap)) == (2, pytest.approx(1, abs=1e-6))
 
+    @pytest.mark.parametrize("rank", [1, 8, 11])
+    def test_packed_they_are_the_same(self, rank):
+        """Of one block of rows, of a whole one, and of one and a part."""
+        sketch = make(60, 16, rank, energy_fraction=1.0)
+        arguments = (
+            sketch.expand(tf.constant(random_rows(rank, 60)), SEED),
+            tf.linspace(2.0, 1.0, rank),
+            tf.constant(rank),
+            tf.range(60, dtype=tf.float32),
+        )
+        plain, packed = (
+            sketch.update(*arguments, is_packed=packed) for packed in (False, True)
+        )
+        assert packed.directions.dtype == tf.int16
+        expected = tf.cast(plain.directions, tf.bfloat16)
+        unpacked = adaptive_sketch.unpack(packed.directions)
+        np.testing.assert_array_equal(unpacked, tf.cast(expected, tf.float32))
+        assert np.abs(unpacked).sum(1).min() > 0
+
     def test_max_rank_leaves_room_for_probes(self):
         strengths = tf.constant([4.0, 3.0, 2.0])
         got = make(max_rank=3, energy_fraction=1.0).update(

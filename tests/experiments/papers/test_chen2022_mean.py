@@ -10,7 +10,7 @@ from experiments.papers.chen2022 import bits_grid, mean_grid
 DELTA = mean_estimation.DELTA
 
 
-@pytest.mark.parametrize("scale", sweep.SCALES)
+@pytest.mark.parametrize("scale", ["small", "paper"])
 def test_every_series_can_be_calibrated(scale):
     n, dimension, *_ = mean_grid.SIZES[scale]
     for bits in mean_grid.BITS[scale]:

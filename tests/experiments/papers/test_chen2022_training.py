@@ -33,7 +33,7 @@ def pretended(work, accuracy=0.9, loss=5.0):
     }
 
 
-@pytest.mark.parametrize("scale", sweep.SCALES)
+@pytest.mark.parametrize("scale", ["small", "paper"])
 @pytest.mark.parametrize("name", FIGURES)
 def test_grid_says_what_it_runs(name, scale):
     grid = FIGURES[name].grid(sweep.Setting(scale))
@@ -97,7 +97,7 @@ def mechanism_of(settings, noise_multiplier):
     )
 
 
-@pytest.mark.parametrize("scale", sweep.SCALES)
+@pytest.mark.parametrize("scale", ["small", "paper"])
 def test_no_run_is_refused_for_its_bits(scale):
     for name in ("secagg_fig2", "secagg_fig7"):
         for work in FIGURES[name].grid(sweep.Setting(scale)):
@@ -107,7 +107,7 @@ def test_no_run_is_refused_for_its_bits(scale):
                 mechanism_of(work.settings, z).check_noise(dimension)
 
 
-@pytest.mark.parametrize("scale", sweep.SCALES)
+@pytest.mark.parametrize("scale", ["small", "paper"])
 def test_every_budget_is_within_reach_of_its_bits(scale):
     for work in FIGURES["secagg_table1"].grid(sweep.Setting(scale)):
         settings = work.settings

@@ -3,16 +3,28 @@
 
 import pytest
 
-from experiments.papers import index, sweep
+from dpfl import tasks
+from experiments.papers import index, sweep, trainings
 
 
-@pytest.mark.parametrize("scale", sweep.SCALES)
-@pytest.mark.parametrize("name", index.FIGURES)
+@pytest.mark.parametrize(
+    ("name", "scale"),
+    [(name, scale) for name, each in index.FIGURES.items() for scale in each.scales],
+)
 def test_grid_has_no_work_twice(name, scale):
     works = index.FIGURES[name].grid(sweep.Setting(scale))
     assert works
     assert len({work.key for work in works}) == len(works)
     assert len({work.folder for work in works}) == len(works)
+    runs = [work for work in works if isinstance(work, trainings.Training)]
+    # What says how long the figure takes.
+    assert all(min(work.rounds, work.cohort_size) >= 4 for work in runs)
+    assert {work.task for work in runs} <= {*tasks.task_names()}
+
+
+def test_every_scale_is_one_of_some_figure():
+    found = {scale for each in index.FIGURES.values() for scale in each.scales}
+    assert found == set(sweep.SCALES)
 
 
 def test_figures_of_a_sweep_share_their_rows():

@@ -1,0 +1,170 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""The installed packages that `dpfl/requirements-tff.txt` pins, and their modules.
+
+The list is part of dpfl, and training needs every package of it. Packages that tests
+and checks need beside them are not in it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+import pathlib
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import metadata
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from dpfl.tasks import corpus, docstrings
+
+PINS = pathlib.Path(__file__).parents[1] / "requirements-tff.txt"
+# Changes with what is read from a file.
+_READER = "docstrings 1"
+_NAMED = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class Package:
+    """An installed package.
+
+    Attributes:
+      name: As it is pinned.
+      version: The pinned one.
+      files: From the dotted name of each module to the path of its source.
+    """
+
+    name: str
+    version: str
+    files: Mapping[str, str]
+
+    def __str__(self) -> str:
+        return f"{self.name}=={self.version}"
+
+
+def pinned(path: pathlib.Path = PINS) -> dict[str, str]:
+    """Returns the packages that a list pins for the running Python.
+
+    Args:
+      path: A list as pip takes it, each line a pin with its digests.
+
+    Returns:
+      From name to version.
+    """
+    found = {}
+    text = path.read_text(encoding="utf-8").replace("\\\n", " ")
+    for line in text.splitlines():
+        pin = re.split(r"\s--hash|#", line)[0].strip()
+        if "==" in pin:
+            requirement = Requirement(pin)
+            if requirement.marker is None or requirement.marker.evaluate():
+                found[requirement.name] = str(requirement.specifier)[2:]
+    return found
+
+
+def _distributions(folder: str | None) -> dict[str, metadata.Distribution]:
+    """Returns what is installed, by name; what an import would find, if it is twice."""
+    found: dict[str, metadata.Distribution] = {}
+    path = sys.path if folder is None else [folder]
+    for distribution in metadata.distributions(path=path):
+        name = distribution.metadata["Name"]
+        if name:
+            found.setdefault(canonicalize_name(name), distribution)
+    return found
+
+
+def installed(pins: Mapping[str, str], folder: str | None = None) -> list[Package]:
+    """Returns the packages of a list, which must all be there.
+
+    Args:
+      pins: From name to version.
+      folder: Of the installed packages; None for where the running Python looks.
+
+    Raises:
+      ValueError: If one is missing or has another version.
+    """
+    found = _distributions(folder)
+    versions = {
+        name: found[canonicalize_name(name)].version
+        if canonicalize_name(name) in found
+        else None
+        for name in pins
+    }
+    wrong = [name for name in pins if versions[name] != pins[name]]
+    if wrong:
+        raise ValueError(_refusal(pins, versions, wrong))
+    return [
+        Package(name, version, dict(_modules(found[canonicalize_name(name)])))
+        for name, version in pins.items()
+    ]
+
+
+def _refusal(
+    pins: Mapping[str, str],
+    versions: Mapping[str, str | None],
+    wrong: Sequence[str],
+) -> str:
+    said = [
+        f"{name} {versions[name]} and not {pins[name]}"
+        if versions[name]
+        else f"no {name} {pins[name]}"
+        for name in wrong[:_NAMED]
+    ]
+    said += [f"{len(wrong) - _NAMED} more"] if len(wrong) > _NAMED else []
+    return (
+        "docs_source must not be 'packages' unless all packages that dpfl pins are "
+        f"installed at their versions, found {', '.join(said)}; python -m pip install "
+        '--no-deps -r "$(python -m dpfl requirements)" installs them'
+    )
+
+
+def _modules(distribution: metadata.Distribution) -> Iterator[tuple[str, str]]:
+    for file in distribution.files or ():
+        name = docstrings.module_name(file.as_posix())
+        if name is not None:
+            yield name, str(file.locate())
+
+
+def _source(packages: Sequence[Package], modules: Sequence[tuple[str, str]]) -> str:
+    """Returns a digest that changes with a package, a source file or the reader."""
+    digest = hashlib.sha256(f"{_READER} {sys.version_info[:2]}".encode())
+    digest.update(" ".join(map(str, packages)).encode())
+    for name, path in modules:
+        try:
+            found = os.stat(path)
+            stamp = f"{name} {found.st_size} {found.st_mtime_ns}\n"
+        except OSError:
+            stamp = f"{name} is not there\n"
+        digest.update(stamp.encode())
+    return digest.hexdigest()
+
+
+def read(packages: Sequence[Package], folder: pathlib.Path) -> corpus.Corpus:
+    """Returns the sentences of packages, each sentence once.
+
+    Generated modules, and copies of modules in other packages, would be clients that
+    share most of their text, with each other and with what is held out.
+
+    Args:
+      packages: The packages.
+      folder: Where the sentences are kept. Other files in the same place, or other
+        packages, have them read again.
+
+    Returns:
+      The modules with a sentence that no module before them has.
+    """
+    # The same name in two packages, of which an import finds one.
+    modules = sorted({n: p for one in packages for n, p in one.files.items()}.items())
+    place = hashlib.sha256("\n".join(path for _, path in modules).encode()).hexdigest()
+    path = folder / f"docstrings-{place[:16]}.npz"
+    source = _source(packages, modules)
+    found = corpus.load(path, source)
+    if found is None:
+        found = corpus.read(modules, once=True)
+        corpus.save(path, found, source)
+    return found

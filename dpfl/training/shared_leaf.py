@@ -1,0 +1,115 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Large tensors that Python and TFF's worker on the same machine have in common.
+
+A message from one to the other is copied several times on its way: a state of half a
+gigabyte takes tens of seconds and gigabytes a round. A graph that is told the path of a
+file in memory writes a tensor there, or reads one. The file has no name in any folder,
+can be opened by processes of the same user alone, by way of this process, and is gone
+with it.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import weakref
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+# What is smaller is sent faster.
+LEAST_BYTES = 2**20
+# What is larger is copied in parts.
+_PART_BYTES = 2**26
+
+
+class SharedLeaf:
+    """Files in memory for one tensor; `np.asarray` gives what was written there.
+
+    A tensor of more than `_PART_BYTES` has several, of some of its rows each: what is
+    copied while one is written or read is let go of before the next.
+
+    Attributes:
+      shape: As numpy's.
+      dtype: As numpy's.
+      paths: Where the worker finds them, as long as this object is there.
+    """
+
+    def __init__(self, shape: tuple[int, ...], dtype: Any):
+        """Initializes the files, empty."""
+        self.shape, self.dtype = tuple(shape), np.dtype(dtype)
+        self._rows = rows_of_parts(self.shape, self.dtype)
+        names = [f"dpfl_leaf_{i}" for i in range(len(self._rows))]
+        self._descriptors = [os.memfd_create(name) for name in names]
+        self.paths = [f"/proc/{os.getpid()}/fd/{fd}" for fd in self._descriptors]
+        weakref.finalize(self, _close, self._descriptors)
+
+    @classmethod
+    def of(cls, array: Any) -> SharedLeaf:
+        """Returns the files of an array, which is the array itself if it is some."""
+        if isinstance(array, cls):
+            return array
+        made = cls(np.shape(array), np.asarray(array).dtype)
+        write(made.paths, tf.constant(array))
+        return made
+
+    def __array__(self, dtype: Any = None) -> np.ndarray:
+        """Returns the tensor, read-only; one of a single file is not copied."""
+        parts = [
+            self._part(descriptor, (rows, *self.shape[1:]))
+            for descriptor, rows in zip(self._descriptors, self._rows)
+        ]
+        array = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return array if dtype is None else array.astype(dtype)
+
+    def _part(self, descriptor: int, shape: tuple[int, ...]) -> np.ndarray:
+        size = os.fstat(descriptor).st_size
+        content = mmap.mmap(descriptor, size, prot=mmap.PROT_READ)
+        count = int(np.prod(shape, dtype=np.int64))
+        # TensorFlow's message of a tensor ends with its content.
+        begin = size - count * self.dtype.itemsize
+        return np.frombuffer(content, self.dtype, count, begin).reshape(shape)
+
+
+def rows_of_parts(shape: tuple[int, ...], dtype: Any) -> list[int]:
+    """Returns how many rows of a tensor are in each of its files."""
+    size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+    number = min(shape[0], -(-size // _PART_BYTES))
+    return [len(rows) for rows in np.array_split(np.arange(shape[0]), number)]
+
+
+def write(paths: Any, tensor: tf.Tensor) -> list[tf.Operation]:
+    """Writes a tensor's parts one after the other, here or in a graph.
+
+    Args:
+      paths: Of a `SharedLeaf` of the tensor's shape and dtype.
+      tensor: Its shape is known.
+
+    Returns:
+      The operations that do it; nothing if it is done.
+    """
+    done: list[tf.Operation] = []
+    rows = rows_of_parts(tuple(tensor.shape), tensor.dtype.as_numpy_dtype)
+    for path, part in zip(paths, tf.split(tensor, rows)):
+        with tf.control_dependencies(done):
+            operation = tf.io.write_file(path, tf.io.serialize_tensor(part))
+        done = [] if operation is None else [operation]
+    return done
+
+
+def read(paths: Any, shape: Any, dtype: Any) -> tf.Tensor:
+    """Returns the tensor that was written, here or in a graph."""
+    parts: list[tf.Tensor] = []
+    for path, rows in zip(paths, rows_of_parts(tuple(shape), dtype)):
+        with tf.control_dependencies(parts[-1:]):
+            part = tf.io.parse_tensor(tf.io.read_file(path), dtype)
+        parts.append(tf.ensure_shape(part, [rows, *shape[1:]]))
+    return tf.concat(parts, 0)
+
+
+def _close(descriptors: list[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)

@@ -1,0 +1,172 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Runs beside each other: what differs in them, and what each reached and spent.
+
+  dpfl-compare runs/a runs/b
+  dpfl-compare runs/a runs/b --csv --output=runs.csv
+  dpfl-compare runs/* --plot=runs.png --html=runs.html
+
+A RUN is the output folder of a run of dpfl-train that is done. The table has the
+settings that differ, the final and the best measures on the test set, and epsilon, bits
+a parameter and seconds. `best` is that of the rounds that were evaluated: who chooses a
+round by it has looked at the test set. Notes on stderr say where epsilons are not of
+one kind. Runs of different data are refused unless --any_task is given. No TensorFlow
+is imported.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from absl import flags
+
+from dpfl import files
+from dpfl.pages import elements, svg
+
+from . import cli, drawings, run_folders, tables
+from .run_folders import RunFolder
+
+_JSON = flags.DEFINE_bool("json", False, "Print JSON; null stands for infinity.")
+_CSV = flags.DEFINE_bool("csv", False, "Print CSV.")
+_OUTPUT = flags.DEFINE_string("output", None, "Write to this file, not to stdout.")
+_PLOT = flags.DEFINE_string("plot", None, "Draw the curves; a PNG file.")
+_HTML = flags.DEFINE_string("html", None, "Write table and curves as one page.")
+_METRIC = flags.DEFINE_string(
+    "metric", "accuracy", "What curves show, of the measures on the test set."
+)
+_ANY_TASK = flags.DEFINE_bool(
+    "any_task", False, "Whether runs of different data and splits are compared too."
+)
+
+# Columns of metrics.csv against which curves are drawn, their labels, and whether the
+# axis is logarithmic.
+AXES = {
+    "round": ("round", False),
+    "total_uplink_bits": ("bits up of all clients so far", True),
+    "epsilon": ("epsilon so far", False),
+}
+_HEADS = {
+    "uplink_bits_per_parameter": "bits up",
+    "downlink_bits_per_parameter": "bits down",
+}
+
+Curves = Mapping[str, Mapping[str, Sequence[tuple[float, float]]]]
+
+
+def curves(runs: Sequence[RunFolder], metric: str) -> Curves:
+    """Returns the points of each run, by axis and by the run's name.
+
+    Args:
+      runs: The runs.
+      metric: Such as "accuracy".
+
+    Raises:
+      ValueError: If no run has the metric.
+    """
+    column = f"eval_{metric}"
+    found = {
+        axis: {run.name: run.points(axis, column) for run in runs} for axis in AXES
+    }
+    if not any(found["round"].values()):
+        measured = (run.summary["final_metrics"] for run in runs)
+        names = dict.fromkeys(name for each in measured for name in each)
+        known = ", ".join(name[len("eval_") :] for name in names)
+        raise ValueError(f"--metric must be one of {known}, found {metric!r}")
+    return found
+
+
+def page(
+    rows: Sequence[Mapping[str, Any]],
+    settings: Sequence[str],
+    notes: Sequence[str],
+    drawn: Curves,
+) -> str:
+    """Returns the comparison as a page.
+
+    Args:
+      rows: Of the table.
+      settings: Those of its columns that are settings.
+      notes: Sentences.
+      drawn: From `curves`.
+    """
+    metric, columns = _METRIC.value, _columns(rows)
+    chosen = {name: columns.pop(name) for name in settings}
+    reached = {name: head for name, head in columns.items() if name != "run"}
+    charts = [
+        svg.chart(
+            [
+                svg.Line(name, points, color)
+                for color, (name, points) in enumerate(drawn[axis].items())
+            ],
+            f"test {metric} over {axis.rpartition('_')[2]}",
+            label,
+            f"test {metric}",
+            is_logarithmic=is_logarithmic and _is_positive(drawn[axis]),
+        )
+        for axis, (label, is_logarithmic) in AXES.items()
+    ]
+    return elements.page(
+        f"dpfl: {len(rows)} runs",
+        [
+            elements.heading(f"{len(rows)} runs", 1),
+            *(elements.paragraph(note) for note in notes),
+            elements.charts(charts),
+            elements.heading("What they reached and spent"),
+            elements.table(rows, {"run": "run", **reached}),
+            elements.paragraph("Bits are a parameter's, a client and round."),
+            elements.heading("Settings that differ"),
+            elements.table(rows, {"run": "run", **chosen}),
+        ],
+    )
+
+
+def _is_positive(lines: Mapping[str, Sequence[tuple[float, float]]]) -> bool:
+    return all(x > 0 for points in lines.values() for x, _ in points)
+
+
+def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Returns heads by column, of all columns of any row."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: _HEADS.get(name, name.replace("_", " ")) for name in names}
+
+
+def main(argv: Sequence[str]) -> None:
+    """Compares the runs whose folders are named."""
+    if len(argv) < 2:
+        raise ValueError("RUN must be the output folder of a run, found none")
+    if _JSON.value and _CSV.value:
+        raise ValueError("--csv must be left out beside --json, found both")
+    cli.check_outputs({"output": (), "plot": (".png",), "html": (".html",)})
+    runs = run_folders.read(argv[1:])
+    if not _ANY_TASK.value:
+        run_folders.check_one_task(runs)
+    notes = run_folders.remarks(runs)
+    settings = run_folders.different_settings(runs)
+    rows = [run_folders.row(run, settings) for run in runs]
+    drawn = curves(runs, _METRIC.value) if _PLOT.value or _HTML.value else {}
+    cli.work_begins()
+    if _JSON.value:
+        text = tables.as_json(rows)
+    elif _CSV.value:
+        text = tables.as_csv(rows, _columns(rows)).rstrip("\n")
+    else:
+        text = tables.text(rows, _columns(rows), digits=4)
+    tables.write(text, _OUTPUT.value)
+    for note in notes:
+        print(note, file=sys.stderr)
+    if _HTML.value:
+        files.write_atomically(_HTML.value, page(rows, settings, notes, drawn))
+    if _PLOT.value:
+        drawings.draw_runs(drawn, AXES, f"test {_METRIC.value}", _PLOT.value)
+
+
+def run() -> None:
+    """Runs the binary."""
+    cli.run(main)
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,167 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""How many runs of a figure go on at a time, and what is left of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+
+from dpfl import files
+
+from .trainings import Training, rounds_done
+
+# A run's memory as long as none was measured: F-EMNIST's at a cohort of 100.
+_GUESSED_BYTES = 2_500_000_000
+# Part of the memory that runs may fill.
+_PART_OF_MEMORY = 0.8
+# As `RunConfig.keep_checkpoints`.
+_CHECKPOINTS = 3
+_CGROUP = Path("/sys/fs/cgroup")
+
+
+class Machine(NamedTuple):
+    """What there is for runs.
+
+    Attributes:
+      processors: That this process may use.
+      memory: Bytes that are free.
+    """
+
+    processors: int
+    memory: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Rate:
+    """What a run of a task was measured to cost.
+
+    Attributes:
+      seconds: Of a round.
+      cohort_size: Clients of that round.
+      concurrency: Groups of clients at a time.
+      memory: Bytes that its processes held.
+      checkpoint: Bytes of a checkpoint.
+    """
+
+    seconds: float
+    cohort_size: int
+    concurrency: int
+    memory: int
+    checkpoint: int
+
+
+Rates = Mapping[str, Rate]
+
+
+def this_machine() -> Machine:
+    """Returns what there is now, within the limits of a container."""
+    free = psutil.virtual_memory().available
+    try:
+        limit = int((_CGROUP / "memory.max").read_text())
+        free = min(free, limit - int((_CGROUP / "memory.current").read_text()))
+    except (OSError, ValueError):
+        # No container, or one without a limit.
+        pass
+    return Machine(len(os.sched_getaffinity(0)), free)
+
+
+def jobs(machine: Machine, runs: int, rates: Rates) -> int:
+    """Returns how many runs go on at a time: as many as processors and memory allow.
+
+    Args:
+      machine: Before any of them has begun.
+      runs: How many are left.
+      rates: Of their tasks; none if nothing is measured yet.
+    """
+    each = max((rate.memory for rate in rates.values()), default=_GUESSED_BYTES)
+    room = int(_PART_OF_MEMORY * machine.memory / each)
+    return max(1, min(runs, machine.processors, room))
+
+
+def concurrency(machine: Machine, at_a_time: int) -> int:
+    """Returns how many groups of clients each of so many runs works on at a time."""
+    return max(1, machine.processors // at_a_time)
+
+
+def sentence(
+    left: Sequence[Training],
+    of: Sequence[Training],
+    folder: Path,
+    rates: Rates,
+    at_a_time: int,
+    groups: int,
+) -> str:
+    """Returns what is left of a figure, and what that takes.
+
+    Args:
+      left: The runs that have no row.
+      of: All runs.
+      folder: Where their folders are.
+      rates: Of each of their tasks.
+      at_a_time: Runs that go on beside each other.
+      groups: Groups of clients that each of them works on at a time.
+    """
+    rounds = {work.key: _rounds_left(work, folder) for work in left}
+    seconds = [
+        rounds[work.key] * _seconds_a_round(work, rates[work.task], groups)
+        for work in left
+    ]
+    # The longest run is not divided among them.
+    hours = max([sum(seconds) / at_a_time, *seconds]) / 3600
+    memory = at_a_time * max(rates[work.task].memory for work in left)
+    disk = sum(_CHECKPOINTS * rates[work.task].checkpoint for work in left)
+    return (
+        f"{len(left)} of {len(of)} runs and {sum(rounds.values())} of "
+        f"{sum(work.rounds for work in of)} rounds are left, about {_time(hours)}, "
+        f"{memory / 1e9:.1f} GB of memory and {disk / 1e9:.1f} GB of disk, with "
+        f"{at_a_time} at a time on {groups} group{'s' if groups > 1 else ''} of "
+        "clients each"
+    )
+
+
+def load(path: Path, machine: Machine) -> dict[str, Rate]:
+    """Returns the rates that were measured on such a machine, by task."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if found["processors"] != machine.processors:
+            return {}
+        return {task: Rate(**fields) for task, fields in found["tasks"].items()}
+    except (OSError, ValueError, TypeError, KeyError):
+        # Not measured yet, or by another version.
+        return {}
+
+
+def save(path: Path, machine: Machine, rates: Rates) -> None:
+    """Keeps rates for the next call."""
+    tasks = {task: dataclasses.asdict(rate) for task, rate in rates.items()}
+    files.write_json(path, {"processors": machine.processors, "tasks": tasks})
+
+
+def checkpoint_bytes(folder: Path) -> int:
+    """Returns the size of a run's largest checkpoint; 0 if it has none."""
+    found = [p.stat() for p in (folder / "checkpoints").glob("*") if p.is_file()]
+    return max((each.st_size for each in found), default=0)
+
+
+def _rounds_left(work: Training, folder: Path) -> int:
+    return max(0, work.rounds - rounds_done(folder / work.folder))
+
+
+def _seconds_a_round(work: Training, rate: Rate, groups: int) -> float:
+    of_clients = rate.seconds * work.cohort_size / rate.cohort_size
+    return of_clients * rate.concurrency / groups
+
+
+def _time(hours: float) -> str:
+    for unit, size in (("months", 730.0), ("days", 24.0), ("h", 1.0)):
+        if hours >= 2 * size or (unit == "h" and hours >= 1):
+            return f"{hours / size:.1f} {unit}"
+    return f"{max(1, round(60 * hours))} min"

@@ -1,0 +1,91 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Final accuracy against bits up, a color for each mechanism."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dpfl import tasks
+
+from .. import plotting
+from ..rows import Row, Rows, distinct, mean_and_range, numbers, where
+from .equal_bits_grid import EPSILON, PROBLEMS
+
+# Color-blind safe (Okabe and Ito), and what is akin has the same color; the marker
+# tells it apart in grey too.
+STYLES = {
+    "gaussian": ("#000000", "*"),
+    "mf": ("#7f7f7f", "P"),
+    "ddg": ("#0072b2", "o"),
+    "sketched_ddg": ("#56b4e9", "s"),
+    "l2_csgm": ("#d55e00", "^"),
+    "linf_csgm": ("#e69f00", "v"),
+    "sgmf": ("#cc79a7", "D"),
+    "dome": ("#009e73", "x"),
+    "dome_whole": ("#009e73", "X"),
+}
+
+
+def _points(rows: Rows, column: str) -> list[plotting.Point]:
+    """Returns bits, mean and range of each point of a curve, from few bits to many."""
+    groups: dict[str, list[Row]] = {}
+    for name in distinct(rows, "point"):
+        groups[name] = where(rows, point=name)
+    found = []
+    for runs in groups.values():
+        bits = numbers(runs, "uplink_bits_per_parameter")
+        found.append((sum(bits) / len(bits), *mean_and_range(runs, column)))
+    return sorted(found)
+
+
+def draw(rows: Rows, scale: str) -> Any:
+    """Draws a line for each mechanism, the range over seeds at each point."""
+    import matplotlib.pyplot as plt
+
+    problem = PROBLEMS[scale]
+    measure = tasks.task_entry(problem.flags["task"]).measure
+    picture, axis = plt.subplots(figsize=(7.6, 4.4), layout="constrained")
+    for name, curve in problem.curves.items():
+        own = where(rows, mechanism=name)
+        if not own:
+            continue
+        places, means, down, up = zip(*_points(own, measure.final_column))
+        color, marker = STYLES[name]
+        axis.errorbar(
+            places,
+            means,
+            yerr=(down, up),
+            color=color,
+            marker=marker,
+            ms=10 if marker == "*" else 6,
+            lw=1.4,
+            elinewidth=1,
+            capsize=2,
+            label=curve.title,
+        )
+    axis.set(
+        xscale="log",
+        xlabel="bits up a parameter, client and round, helpers' included",
+        ylabel=f"final {measure.label}",
+    )
+    axis.set_title(_title(rows, problem.flags), fontsize=10)
+    axis.grid(alpha=0.3)
+    axis.legend(fontsize=8, loc="lower right")
+    return picture
+
+
+def _title(rows: Rows, flags: Any) -> str:
+    """Returns what all curves share, and over how many seeds each point speaks."""
+    counts = {
+        len(where(rows, mechanism=row["mechanism"], point=row["point"])) for row in rows
+    }
+    least, most = min(counts), max(counts)
+    count = f"{most}" if least == most else f"{least} to {most}"
+    word = "seed" if count == "1" else "seeds"
+    return (
+        rf"{flags['task']}, 836 writers, {flags['cohort_size']} a round, "
+        rf"{flags['rounds']} rounds, $\varepsilon$={EPSILON:g}, "
+        rf"$\delta$={flags['delta']:g}; mean and range of {count} {word}"
+    )

@@ -1,0 +1,193 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Runs as they are on disk, and what several of them have in common. No TensorFlow."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Optional
+
+from .papers.rows import read_csv
+
+# The data's digest is compared on its own; results do not depend on the others.
+_NO_SETTINGS = (
+    *("task fingerprint", "output_dir", "data_dir", "progress", "concurrency"),
+    *("checkpoint_every", "keep_checkpoints", "round_deadline", "workers"),
+)
+# What a summary must have to be compared, as `dpfl.training.report.summary` writes it.
+_NEEDED = (
+    *(
+        "task",
+        "mechanism",
+        "task_fingerprint",
+        "settings",
+        "flags",
+        "rounds",
+        "final_metrics",
+    ),
+    *("epsilon", "delta", "accountant", "relation", "wall_time_seconds"),
+    *("uplink_bits_per_parameter", "downlink_bits_per_parameter"),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class RunFolder:
+    """A run that is done.
+
+    Attributes:
+      name: What tells it from the others.
+      summary: Its summary.json.
+      rows: Of its metrics.csv: numbers by column, None where there is none.
+    """
+
+    name: str
+    summary: Mapping[str, Any]
+    rows: Sequence[Mapping[str, Optional[float]]]
+
+    def points(self, x: str, y: str) -> list[tuple[float, float]]:
+        """Returns two columns of the rows, where both are finite numbers."""
+        return [
+            (a, b)
+            for a, b in ((row.get(x), row.get(y)) for row in self.rows)
+            if a is not None and b is not None and math.isfinite(a) and math.isfinite(b)
+        ]
+
+
+def read(paths: Sequence[str]) -> list[RunFolder]:
+    """Returns runs by their output folders.
+
+    Args:
+      paths: Of the folders.
+
+    Raises:
+      ValueError: If one is no folder, or not that of a run that is done.
+    """
+    names = [Path(path).resolve().name for path in paths]
+    if len(set(names)) < len(names):
+        names = list(paths)
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(
+            f"RUN must be a folder that is named once, found {twice} twice"
+        )
+    return [_run(name, Path(path)) for name, path in zip(names, paths)]
+
+
+def _run(name: str, folder: Path) -> RunFolder:
+    if not folder.is_dir():
+        raise ValueError(f"RUN must be the output folder of a run, found {folder}")
+    path = folder / "summary.json"
+    if not path.exists():
+        begun = (folder / "manifest.json").exists()
+        why = "whose run is not done" if begun else "in which there is no run"
+        raise ValueError(
+            f"RUN must be a folder with a summary.json, found {folder}, {why}"
+        )
+    try:
+        summary = json.loads(path.read_text(encoding="utf-8"))
+        missing = [key for key in _NEEDED if key not in summary]
+        rows = _rows(folder / "metrics.csv")
+    except (OSError, ValueError, TypeError) as error:
+        raise ValueError(
+            "RUN must be a folder with summary.json and metrics.csv as dpfl-train "
+            f"writes them, found {folder} ({error})"
+        ) from error
+    if missing:
+        raise ValueError(
+            f"RUN must be a folder whose summary.json has {missing[0]}, found {folder}"
+        )
+    return RunFolder(name, summary, rows)
+
+
+def _rows(path: Path) -> list[dict[str, Optional[float]]]:
+    return [
+        {key: float(cell) if cell else None for key, cell in row.items()}
+        for row in read_csv(path)
+    ]
+
+
+def check_one_task(runs: Sequence[RunFolder]) -> None:
+    """Raises ValueError if the runs are not all of the same data and split."""
+    first = runs[0]
+    for run in runs:
+        own, other = (each.summary["task_fingerprint"] for each in (run, first))
+        if own != other:
+            raise ValueError(
+                "RUN must be of the same data and split as the others, found "
+                f"{first.summary['task']} ({other[:8]}) in {first.name} and "
+                f"{run.summary['task']} ({own[:8]}) in {run.name}; --any_task "
+                "compares them all the same"
+            )
+
+
+def _setting(run: RunFolder, name: str) -> Any:
+    """Returns a setting: as it was given, or as the run filled it in."""
+    given, filled = run.summary["flags"], run.summary["settings"]
+    return given[name] if name in given else filled.get(name)
+
+
+def different_settings(runs: Sequence[RunFolder]) -> list[str]:
+    """Returns the names of the settings that are not the same in all runs.
+
+    Of those that not all runs have, such as a mechanism's own, only those that were
+    given for some run.
+    """
+    names = dict.fromkeys(name for run in runs for name in run.summary["settings"])
+    given = dict.fromkeys(name for run in runs for name in run.summary["flags"])
+    return [
+        name
+        for name in {**names, **given}
+        if name not in _NO_SETTINGS
+        and (name in given or all(name in run.summary["settings"] for run in runs))
+        and len({json.dumps(_setting(run, name)) for run in runs}) > 1
+    ]
+
+
+def remarks(runs: Sequence[RunFolder]) -> list[str]:
+    """Returns what keeps the epsilons of the runs from being compared as they are."""
+    found = []
+    for key, words in (
+        ("relation", "epsilons are for different neighbours"),
+        ("delta", "epsilons are at different deltas"),
+        ("accountant", "epsilons were found by different methods"),
+    ):
+        users: dict[Any, list[str]] = {}
+        for run in runs:
+            # An infinite epsilon is infinite however it is found.
+            if math.isfinite(run.summary["epsilon"]):
+                users.setdefault(run.summary[key], []).append(run.name)
+        if len(users) > 1:
+            parts = (f"{value} ({', '.join(names)})" for value, names in users.items())
+            found.append(f"note: {words}: {'; '.join(parts)}")
+    return found
+
+
+def row(run: RunFolder, settings: Sequence[str]) -> dict[str, Any]:
+    """Returns a line of the table.
+
+    Args:
+      run: The run.
+      settings: Names of those that are shown.
+    """
+    summary = run.summary
+    found: dict[str, Any] = {"run": run.name}
+    found.update((name, _setting(run, name)) for name in settings)
+    for column, final in summary["final_metrics"].items():
+        name = column[len("eval_") :]
+        seen = [value for _, value in run.points("round", column)]
+        best = min if name == "loss" else max
+        found[f"final_{name}"] = final
+        found[f"best_{name}"] = best(seen) if seen else None
+    for name in (
+        *("rounds", "epsilon", "delta", "accountant", "relation"),
+        *("uplink_bits_per_parameter", "downlink_bits_per_parameter"),
+    ):
+        # The rounds that were done are not those that were asked for.
+        found["rounds_done" if name == "rounds" else name] = summary[name]
+    found["seconds"] = summary["wall_time_seconds"]
+    return found

@@ -1,0 +1,328 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Searches learning rates, clip and momentum on a held-out part of the training data.
+
+  dpfl-search --server_lr=0.2,0.5,1 --clip_norm=0.1,0.3 --output_dir=searches/a \
+      -- --task=digits --mechanism=gaussian --epsilon=8
+  dpfl-search --server_lr=0.1,2 --clip_norm=0.05,1 --draws=20 --hours=2 \
+      --output_dir=searches/b -- --flagfile=tasks/mnist.flags --mechanism=l2_csgm
+
+Flags after -- are those of dpfl-train. Each run evaluates on --validation_fraction of
+the training data in place of the test set, which is not looked at, and has a seed of
+--seeds, which are not those of results. Without --draws all combinations of the values
+are tried; with it, so many draws between the smallest and the largest of each, even on
+the scale of logarithms. Results are in search.csv and the best settings in best.flags,
+to be given to dpfl-train as --flagfile. The same command goes on where it was stopped,
+and one with a larger budget goes further. A search is not counted in epsilon: it looks
+at the clients' data as often as it has runs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Optional
+
+import numpy as np
+from absl import flags
+
+from dpfl import checks, files, tasks
+
+from . import cli, flag_files, tables
+from .papers import sweep, trainers
+from .papers.trainings import Training, training_work
+
+SEARCHED = ("client_lr", "server_lr", "clip_norm", "server_momentum")
+_VALUES = {
+    name: flags.DEFINE_list(name, None, f"Values of --{name} that are tried.")
+    for name in SEARCHED
+}
+_DRAWS = flags.DEFINE_integer(
+    "draws", None, "Random settings between the values; all combinations if not given."
+)
+_RUNS = flags.DEFINE_integer("runs", 100, "Runs at the most, over all calls.")
+_HOURS = flags.DEFINE_float("hours", None, "No run begins after so many hours.")
+_SEEDS = flags.DEFINE_list("seeds", ["1001"], "Seeds of the runs of each setting.")
+_FRACTION = flags.DEFINE_float(
+    "validation_fraction", 0.1, "Share of the training data that is evaluated on."
+)
+_OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "Where results go.")
+cli.check_flag("draws", lambda name, value: checks.integer(name, value, 1, 10**6))
+cli.check_flag("runs", lambda name, value: checks.integer(name, value, 1, 10**6))
+cli.check_flag("hours", lambda name, value: checks.positive(name, value))
+cli.check_flag(
+    "validation_fraction",
+    lambda name, value: checks.real(name, value, above=0.0, below=1.0),
+)
+
+# Of the draws, which must be the same in each call.
+_DRAWS_SEED = 20
+_OWN = (*SEARCHED, "seed", "output_dir", "validation_fraction")
+_DIVERGED = "so the training has diverged"
+
+Setting = Mapping[str, float]
+
+
+@dataclasses.dataclass(frozen=True)
+class Tried:
+    """A setting and what its runs reached.
+
+    Attributes:
+      setting: Values by flag.
+      seeds: How many runs there were.
+      mean: Of the task's measure; NaN if a run diverged.
+    """
+
+    setting: Setting
+    seeds: int
+    mean: float
+
+
+def _numbers(name: str) -> list[float]:
+    """Returns the values of a flag that is searched.
+
+    Raises:
+      ValueError: If one is no number, or there is none.
+    """
+    found = []
+    for word in _VALUES[name].value:
+        try:
+            number = float(word)
+        except ValueError:
+            number = math.nan
+        if not math.isfinite(number) or number < 0:
+            raise ValueError(
+                checks.message(f"--{name}", "numbers from 0 on with commas", word)
+            )
+        found.append(number)
+    return sorted(set(found))
+
+
+def settings_of(values: Mapping[str, Sequence[float]], draws: Optional[int]) -> Any:
+    """Returns the settings that are tried, in order.
+
+    Args:
+      values: Of each flag, in rising order.
+      draws: How many are drawn; None for all combinations.
+
+    Raises:
+      ValueError: If there is nothing to draw from.
+    """
+    if draws is None:
+        return [
+            dict(zip(values, chosen)) for chosen in itertools.product(*values.values())
+        ]
+    for name, found in values.items():
+        if found[0] <= 0 and found[-1] > found[0]:
+            raise ValueError(
+                f"--{name} must be above 0 with --draws, whose scale is that of "
+                f"logarithms, found {found[0]:g}"
+            )
+    rng = np.random.default_rng(_DRAWS_SEED)
+    return [
+        {name: _drawn(found, rng) for name, found in values.items()}
+        for _ in range(draws)
+    ]
+
+
+def _drawn(values: Sequence[float], rng: np.random.Generator) -> float:
+    """Returns a number between the first and the last of values, to three digits."""
+    part = rng.uniform()
+    if values[0] == values[-1]:
+        return values[0]
+    number = math.exp((1 - part) * math.log(values[0]) + part * math.log(values[-1]))
+    return float(f"{number:.3g}")
+
+
+def given_flags(words: Sequence[str]) -> dict[str, str]:
+    """Returns the flags of dpfl-train by name, those of flag files among them.
+
+    Args:
+      words: What stands after --.
+
+    Raises:
+      ValueError: If one is no flag, or is the search's own.
+    """
+    found: dict[str, str] = {}
+    for word in words:
+        name, value = _flag(word)
+        if name == "flagfile":
+            path = flag_files.resolved(f"--flagfile={value}").partition("=")[2]
+            found.update(map(_flag, flag_files.lines_in(Path(path).expanduser())))
+            continue
+        if name in _OWN:
+            raise ValueError(f"--{name} must stand before --, found {word} after it")
+        found[name] = value
+    # Of a flag file's settings, those that are searched give way.
+    return {name: value for name, value in found.items() if name not in _OWN}
+
+
+def _flag(word: str) -> tuple[str, str]:
+    """Returns name and value of a word of a command line."""
+    name, equals, value = word.lstrip("-").partition("=")
+    if not word.startswith("-") or not name:
+        wanted = "--FLAG=VALUE of dpfl-train"
+        raise ValueError(checks.message("what follows --", wanted, word))
+    if equals:
+        return name, value
+    return (name[2:], "false") if name.startswith("no") else (name, "true")
+
+
+def _task(given: Mapping[str, str]) -> str:
+    """Returns the task, which must have a validation set.
+
+    Raises:
+      ValueError: If there is no such task, or it has none.
+    """
+    task = given.get("task", "digits")
+    options = {option.name for option in tasks.task_options(task)}
+    if "validation_fraction" not in options:
+        known = [
+            name
+            for name in tasks.task_names()
+            if "validation_fraction" in {o.name for o in tasks.task_options(name)}
+        ]
+        wanted = f"one with a validation set, {' or '.join(known)}"
+        raise ValueError(checks.message("--task", wanted, task))
+    return task
+
+
+def work(given: Mapping[str, str], setting: Setting, seed: str) -> Training:
+    """Returns one run.
+
+    Args:
+      given: From `given_flags`.
+      setting: Values by flag.
+      seed: Of the run.
+    """
+    own = {**setting, "validation_fraction": _FRACTION.value, "seed": seed}
+    labels = {**setting, "seed": seed}
+    return training_work(labels, {**given, **own}, sweep.Setting("small"))
+
+
+def do_runs(
+    grid: Sequence[Training], table: sweep.ResultsTable, folder: Path, column: str
+) -> list[Training]:
+    """Does runs, one after the other, as far as the budget allows.
+
+    Args:
+      grid: All of them.
+      table: Where rows are added.
+      folder: Each run has a folder in it.
+      column: Of the measure.
+
+    Returns:
+      Those that are done.
+
+    Raises:
+      WorkFailedError: If a run fails, but for one that diverged.
+    """
+    begun, hours = time.monotonic(), _HOURS.value
+    done = sum(one in table for one in grid)
+    trainer = trainers.Trainer()
+    try:
+        for one in grid:
+            is_late = hours is not None and time.monotonic() - begun > 3600 * hours
+            if done >= _RUNS.value or is_late:
+                break
+            if one not in table:
+                table.add(one, _measured(trainer, one, folder / one.folder, column))
+                done += 1
+    finally:
+        trainer.close()
+    return [one for one in grid if one in table]
+
+
+def _measured(
+    trainer: trainers.Trainer, one: Training, folder: Path, column: str
+) -> Mapping[str, Any]:
+    """Returns the columns of a run; the measure of one that diverged is NaN."""
+    try:
+        trainer.train(one, folder)
+    except trainers.WorkFailedError as error:
+        if _DIVERGED not in error.said:
+            raise
+        return {column: math.nan}
+    return one.measured(folder)
+
+
+def ranked(
+    rows: Sequence[Mapping[str, str]], metric: str, *, lower_is_better: bool
+) -> list[Tried]:
+    """Returns the settings that were tried, the best first.
+
+    Those with the most seeds stand before the others, and what diverged is last.
+
+    Args:
+      rows: Of the table.
+      metric: Its column.
+      lower_is_better: Whether a small value is good.
+    """
+    groups: dict[tuple[tuple[str, float], ...], list[float]] = {}
+    for row in rows:
+        key = tuple((name, float(row[name])) for name in SEARCHED if row.get(name))
+        groups.setdefault(key, []).append(float(row[metric]))
+    found = [
+        Tried(dict(key), len(values), sum(values) / len(values))
+        for key, values in groups.items()
+    ]
+
+    def worth(one: Tried) -> tuple[bool, int, float]:
+        mean = one.mean if lower_is_better else -one.mean
+        return math.isnan(one.mean), -one.seeds, 0.0 if math.isnan(mean) else mean
+
+    return sorted(found, key=worth)
+
+
+def main(argv: Sequence[str]) -> None:
+    """Searches as far as the budget goes."""
+    if not _OUTPUT_DIR.value:
+        raise ValueError("--output_dir must be given, found none")
+    values = {name: _numbers(name) for name in SEARCHED if _VALUES[name].value}
+    if not values:
+        names = " or ".join(f"--{name}" for name in SEARCHED)
+        raise ValueError(f"{names} must be given, found none")
+    given = given_flags(argv[1:])
+    measure = tasks.task_entry(_task(given)).measure
+    settings = settings_of(values, _DRAWS.value)
+    grid = [work(given, one, seed) for seed in _SEEDS.value for one in settings]
+    folder = files.output_folder("--output_dir", Path(_OUTPUT_DIR.value).resolve())
+    with files.locked(folder):
+        table = sweep.ResultsTable(folder / "search.csv")
+        cli.work_begins()
+        done = do_runs(grid, table, folder, measure.final_column)
+    found = ranked(
+        [table.row(one) for one in done],
+        measure.final_column,
+        lower_is_better=measure.lower_is_better,
+    )
+    _show(found, measure.metric)
+    if len(done) < len(grid):
+        print(f"{len(grid) - len(done)} of {len(grid)} runs are beyond the budget")
+    if found and not math.isnan(found[0].mean):
+        best = {**given, **{n: f"{v:g}" for n, v in found[0].setting.items()}}
+        lines = [f"--{name}={value}" for name, value in best.items()]
+        files.write_atomically(folder / "best.flags", "\n".join(lines) + "\n")
+        print(f"best: {folder / 'best.flags'}")
+
+
+def _show(found: Sequence[Tried], metric: str) -> None:
+    """Prints what was found, the best first."""
+    name = f"validation {metric}"
+    rows = [{**one.setting, "seeds": one.seeds, name: one.mean} for one in found]
+    if rows:
+        print(tables.text(rows, {column: column for column in rows[0]}))
+
+
+def run() -> None:
+    """Runs the binary."""
+    cli.run(main)
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,222 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Runs of a grid: shared graphs, kills, refusals, and what is said before they start."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from experiments.papers import crew, forecast, rows, sweep, trainers, trainings
+
+ROOT = Path(__file__).resolve().parents[3]
+TINY = {
+    **dict(task="synthetic", model="small_cnn", num_clients=12, cohort_size=4),
+    **dict(examples_per_client=6, batch_size=3, num_test_examples=8, rounds=60),
+    **dict(checkpoint_every=5, eval_every=10, compression_rate=20, noise_multiplier=1),
+}
+GRID = """
+import sys
+from pathlib import Path
+from tests.experiments.papers import test_crew as grid
+from experiments.papers import crew, sweep
+folder, works = Path(sys.argv[1]), grid.works()
+table = sweep.ResultsTable(folder / "results.csv")
+crew.Crew(folder, jobs=1).train([w for w in works if w not in table], works, table.add)
+"""
+
+
+def work(**flags):
+    return trainings.training_work(
+        {"seed": flags["seed"]}, {**TINY, **flags}, sweep.Setting("small")
+    )
+
+
+def works():
+    return [work(seed=seed) for seed in (1, 2)]
+
+
+def start(folder):
+    return subprocess.Popen(
+        [sys.executable, "-c", GRID, folder],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_a_killed_grid_goes_on_and_seeds_that_share_a_graph_change_nothing(tmp_path):
+    folder, (first, second) = tmp_path / "grid", works()
+    folder.mkdir()
+    killed = start(folder)
+    begun = folder / second.folder / "metrics.csv"
+    end = time.monotonic() + 300
+    while trainings.rounds_done(begun.parent) < 5 and time.monotonic() < end:
+        time.sleep(0.02)
+    children = psutil.Process(killed.pid).children(recursive=True)
+    killed.send_signal(signal.SIGKILL)
+    killed.communicate()
+    _, alive = psutil.wait_procs(children, timeout=10)
+    assert children and not alive
+    table = sweep.ResultsTable(folder / "results.csv")
+    before = table.row(first)
+    assert second not in table and begun.exists()
+    done = start(folder)
+    _, said = done.communicate(timeout=300)
+    assert done.returncode == 0, said
+    # What is left of it, of two runs of 60 rounds, is said by what was measured.
+    assert "1 of 2 runs and 5" in said and "of 120 rounds are left, about 1 min" in said
+    after = sweep.ResultsTable(folder / "results.csv")
+    assert after.row(first) == before
+    assert "going on after round" in (begun.parent / "train.log").read_text()
+    # By itself, and in one go.
+    crew.run_alone(second, tmp_path / "alone")
+    assert begun.read_bytes() == (tmp_path / "alone/metrics.csv").read_bytes()
+
+
+class FakeTrainer:
+    """Does rounds of a second each by a clock of its own."""
+
+    made: list = []
+    fails: set = set()
+
+    def __init__(self):
+        self.seeds = []
+        FakeTrainer.made.append(self)
+
+    def check(self, work, folder):
+        if work.flags["seed"] in self.fails:
+            raise trainers.WorkFailedError(
+                "no", 2, "data_dir must be there, found none"
+            )
+
+    def train(self, work, folder, on_round, **more):
+        if work.flags["seed"] in self.fails:
+            raise trainers.WorkFailedError("the run failed", 1)
+        folder.mkdir()
+        (folder / "summary.json").write_text(
+            str(dict.fromkeys(trainings.SUMMARY_COLUMNS, 1)).replace("'", '"')
+        )
+        for done in range(5):
+            on_round(done, 4)
+        self.seeds.append((work.labels["seed"], more["concurrency"]))
+
+    def memory(self):
+        return 10**9
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def fake(monkeypatch):
+    FakeTrainer.made, FakeTrainer.fails = [], set()
+    monkeypatch.setattr(crew, "Trainer", FakeTrainer)
+    machine = forecast.Machine(processors=4, memory=4 * 10**9)
+    monkeypatch.setattr(forecast, "this_machine", lambda: machine)
+    return FakeTrainer
+
+
+def test_rows_come_from_as_many_runs_as_memory_allows(fake, tmp_path, capsys):
+    grid = [work(seed=s, noise_multiplier=z) for s in range(4) for z in range(1, 4)]
+    grid = [
+        trainings.Training({"seed": i}, {"i": i}, None, w.flags)
+        for i, w in enumerate(grid)
+    ]
+    found = []
+    crew.Crew(tmp_path).train(grid, grid, lambda w, measured: found.append(w.key))
+    assert sorted(found) == sorted(w.key for w in grid)
+    # Of 4 GB runs fill 3.2, and three share four processors.
+    assert 1 <= len(fake.made) <= 3
+    said = capsys.readouterr().err
+    assert "the first rounds of synthetic are measured" in said
+    assert "3.0 GB of memory" in said and "3 at a time on 1 group of clients" in said
+    # The run that is measured has its share of what can be guessed, as have the others.
+    assert {groups for t in fake.made for _, groups in t.seeds} <= {1, 4}
+    assert forecast.load(tmp_path / "rates.json", forecast.this_machine()).keys() == {
+        "synthetic"
+    }
+
+
+def test_runs_of_one_graph_are_done_one_after_the_other(fake, tmp_path):
+    grid = [work(seed=s, noise_multiplier=z) for s in (1, 2) for z in (1, 2, 3, 4)]
+    chains = crew._chains(grid, at_a_time=2)
+    assert [[w.flags["noise_multiplier"] for w in chain] for chain in chains] == [
+        [z, z] for z in (1, 2, 3, 4)
+    ]
+    assert crew._chains(grid, at_a_time=3) == [[w] for w in grid]
+
+
+def test_a_run_that_fails_stops_the_rest_and_keeps_rows(fake, tmp_path):
+    fake.fails, found = {2}, []
+    grid = [work(seed=seed) for seed in range(1, 20)]
+    with pytest.raises(trainers.WorkFailedError, match="the run failed"):
+        crew.Crew(tmp_path, jobs=1).train(
+            grid, grid, lambda w, measured: found.append(w.flags["seed"])
+        )
+    assert found == [1]
+
+
+def test_what_is_refused_is_refused_before_any_work(fake, tmp_path):
+    fake.fails = {1}
+    with pytest.raises(ValueError, match="^data_dir must be there, found none$"):
+        crew.Crew(tmp_path).check(works())
+    assert fake.made[0].seeds == []
+
+
+def rate(**changes):
+    values = dict(
+        seconds=2.0, cohort_size=10, concurrency=1, memory=10**9, checkpoint=10**8
+    )
+    return forecast.Rate(**{**values, **changes})
+
+
+def test_what_is_left_and_what_that_takes(tmp_path):
+    grid = [
+        work(seed=1, cohort_size=10, rounds=1800),
+        work(seed=2, cohort_size=20, rounds=1800),
+    ]
+    rows.write_columns(
+        tmp_path / grid[0].folder / "times.csv",
+        {"round": [1, 2], "seconds": [3.0, 2.0]},
+    )
+    said = forecast.sentence(grid, grid, tmp_path, {"synthetic": rate()}, 2, 1)
+    # 1798 rounds of 2 seconds beside 1800 of 4: the longer run takes two hours.
+    assert "2 of 2 runs and 3598 of 3600 rounds are left, about 2.0 h" in said
+    assert "2.0 GB of memory and 0.6 GB of disk, with 2 at a time on 1 group" in said
+    said = forecast.sentence(grid, grid, tmp_path, {"synthetic": rate()}, 1, 2)
+    # One after the other, on twice the processors each.
+    assert "about 1.5 h, 1.0 GB" in said
+
+
+@pytest.mark.parametrize(
+    ("processors", "gigabytes", "runs", "memory", "jobs"),
+    [
+        (32, 1000, 24, 1, 24),
+        (32, 1000, 240, 1, 32),
+        (32, 10, 24, 1, 8),
+        (2, 1, 5, 3, 1),
+    ],
+)
+def test_as_many_at_a_time_as_processors_and_memory_bear(
+    processors, gigabytes, runs, memory, jobs
+):
+    machine = forecast.Machine(processors, gigabytes * 10**9)
+    rates = {"a": rate(memory=memory * 10**9), "b": rate(memory=1)}
+    assert forecast.jobs(machine, runs, rates) == jobs
+    assert forecast.concurrency(machine, jobs) == max(1, processors // jobs)
+
+
+def test_rates_of_another_machine_are_not_used(tmp_path):
+    path, machine = tmp_path / "rates.json", forecast.Machine(8, 1)
+    forecast.save(path, machine, {"a": rate()})
+    assert forecast.load(path, forecast.Machine(8, 2)) == {"a": rate()}
+    assert forecast.load(path, forecast.Machine(4, 1)) == {}
+    path.write_text("{")
+    assert forecast.load(path, machine) == {}

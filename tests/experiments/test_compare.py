@@ -1,0 +1,185 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+import csv
+import io
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from experiments import run_folders
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+SUMMARY = {
+    "task": "digits",
+    "mechanism": "gaussian",
+    "task_fingerprint": "abcdef0123456789",
+    "settings": {"mechanism": "gaussian", "server_lr": 0.5, "clip_norm": 0.1},
+    "flags": {"server_lr": 0.5, "output_dir": "a"},
+    "rounds": 3,
+    "final_metrics": {"eval_accuracy": 0.75, "eval_loss": 0.5},
+    "epsilon": 7.5,
+    "delta": 1e-3,
+    "accountant": "pld",
+    "relation": "add_or_remove",
+    "wall_time_seconds": 12.5,
+    "uplink_bits_per_parameter": 32.0,
+    "downlink_bits_per_parameter": 32.0,
+}
+METRICS = """round,eval_accuracy,eval_loss,epsilon,total_uplink_bits
+1,,,1.5,100
+2,0.875,0.25,inf,200
+3,0.75,0.5,7.5,300
+"""
+
+
+def make(folder, **changes):
+    """A run's folder; `settings` and `flags` are merged with the others."""
+    folder.mkdir()
+    merged = {
+        name: {**SUMMARY[name], **changes.pop(name, {})}
+        for name in ("settings", "flags")
+    }
+    text = json.dumps({**SUMMARY, **merged, **changes})
+    (folder / "summary.json").write_text(text)
+    (folder / "metrics.csv").write_text(METRICS)
+    return str(folder)
+
+
+def read(*paths):
+    return run_folders.read(paths)
+
+
+def compare(*arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "experiments.compare", *map(str, arguments)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+
+
+def test_a_row_has_final_and_best_of_each_measure(tmp_path):
+    (run,) = read(make(tmp_path / "a"))
+    found = run_folders.row(run, ["server_lr"])
+    assert (found["run"], found["server_lr"]) == ("a", 0.5)
+    assert (found["final_accuracy"], found["best_accuracy"]) == (0.75, 0.875)
+    assert (found["final_loss"], found["best_loss"]) == (0.5, 0.25)
+    assert (found["epsilon"], found["delta"], found["seconds"]) == (7.5, 1e-3, 12.5)
+    # Round 2 has an infinite epsilon, round 1 no accuracy.
+    assert run.points("epsilon", "eval_accuracy") == [(7.5, 0.75)]
+    assert run.points("round", "eval_accuracy") == [(2, 0.875), (3, 0.75)]
+
+
+def test_settings_that_differ(tmp_path):
+    a = make(tmp_path / "a")
+    own = {"mechanism": "dome", "sketch_size": 16, "beta_1": 0.9}
+    b = make(
+        tmp_path / "b",
+        settings=own,
+        flags={"mechanism": "dome", "sketch_size": 16, "output_dir": "b"},
+    )
+    # What only DOME has is shown if it was given.
+    assert run_folders.different_settings(read(a, b)) == ["mechanism", "sketch_size"]
+    assert run_folders.different_settings(read(a)) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"relation": "replaced_by_zeros"}, "different neighbours: add_or_remove (a)"),
+        ({"accountant": "rdp"}, "different methods: pld (a); rdp (b)"),
+        ({"delta": 1e-5}, "different deltas: 0.001 (a); 1e-05 (b)"),
+        ({"accountant": "rdp", "epsilon": math.inf}, None),
+        ({}, None),
+    ],
+)
+def test_epsilons_of_other_kinds_are_said(tmp_path, changes, words):
+    runs = read(make(tmp_path / "a"), make(tmp_path / "b", **changes))
+    notes = run_folders.remarks(runs)
+    assert len(notes) == (words is not None)
+    assert words is None or words in notes[0]
+
+
+def test_runs_of_one_name_are_told_apart(tmp_path):
+    (tmp_path / "x").mkdir()
+    (tmp_path / "y").mkdir()
+    a, b = make(tmp_path / "x" / "a"), make(tmp_path / "y" / "a")
+    assert [run.name for run in read(a, b)] == [a, b]
+    with pytest.raises(ValueError, match="named once"):
+        read(a, a)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda run: None, "output folder of a run, found"),
+        (lambda run: run.mkdir(), "in which there is no run"),
+        (
+            lambda run: (run.mkdir(), (run / "manifest.json").touch()),
+            "whose run is not done",
+        ),
+        (lambda run: (make(run), (run / "metrics.csv").unlink()), "metrics.csv as"),
+        (
+            lambda run: (make(run), (run / "metrics.csv").write_text("round\nmany\n")),
+            "many",
+        ),
+        (lambda run: (make(run), (run / "summary.json").write_text("{")), "as dpfl"),
+        (lambda run: (make(run), (run / "summary.json").write_text("{}")), "has task"),
+        (lambda run: (make(run), (run / "summary.json").write_text("3")), "as dpfl"),
+    ],
+)
+def test_what_is_no_run_that_is_done_is_refused(tmp_path, spoil, words):
+    spoil(tmp_path / "a")
+    with pytest.raises(ValueError, match="RUN must be") as refused:
+        read(str(tmp_path / "a"))
+    assert words in str(refused.value)
+
+
+def test_end_to_end(tmp_path):
+    a = make(tmp_path / "a")
+    b = make(tmp_path / "<b>", settings={"server_lr": 1.0}, flags={"server_lr": 1.0})
+    page, picture = tmp_path / "page.html", tmp_path / "picture.png"
+    done = compare(a, b, "--csv", f"--html={page}", f"--plot={picture}")
+    assert done.returncode == 0, done.stderr
+    rows = list(csv.DictReader(io.StringIO(done.stdout)))
+    assert [(row["run"], row["server_lr"]) for row in rows] == [
+        ("a", "0.5"),
+        ("<b>", "1.0"),
+    ]
+    text = page.read_text()
+    assert text.count("<figure>") == 3 and "&lt;b&gt;" in text and "<b>1" not in text
+    assert picture.stat().st_size > 10_000
+
+
+def test_other_data_are_refused_unless_asked_for(tmp_path):
+    a = make(tmp_path / "a")
+    b = make(tmp_path / "b", task_fingerprint="fedcba9876543210", task="mnist")
+    done = compare(a, b)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert "found digits (abcdef01) in a and mnist (fedcba98) in b" in done.stderr
+    done = compare(a, b, "--any_task", "--json")
+    assert done.returncode == 0, done.stderr
+    assert [row["run"] for row in json.loads(done.stdout)] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ([], "RUN must be the output folder of a run, found none"),
+        (["RUN", "--json", "--csv"], "--csv must be left out beside --json"),
+        (["RUN", "--html=a.txt"], "--html must end in .html"),
+        (["RUN", "--metric=f1", "--html=a.html"], "one of accuracy, loss, found 'f1'"),
+    ],
+)
+def test_bad_input_is_one_sentence(tmp_path, flags, words):
+    run = make(tmp_path / "a")
+    done = compare(*(run if flag == "RUN" else flag for flag in flags))
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert words in done.stderr

@@ -1,0 +1,148 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from experiments import search
+from experiments.papers import trainings
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+GIVEN = ["--task=digits", "--mechanism=gaussian"]
+
+
+@pytest.fixture(autouse=True)
+def parsed():
+    search.flags.FLAGS(["dpfl-search"])
+    yield
+    search.flags.FLAGS.unparse_flags()
+
+
+def fake_training(calls):
+    """A trainer of nothing: the best are server_lr 1 and clip 0.1."""
+
+    class Trainer:
+        def train(self, work, folder):
+            calls.append(work.arguments(folder))
+            rate, clip = (work.flags[name] for name in ("server_lr", "clip_norm"))
+            if rate > 5:
+                said = f"a loss that is not finite, {search._DIVERGED}; no"
+                raise search.trainers.WorkFailedError("failed", 1, said)
+            accuracy = 1 - abs(math.log10(rate)) / 10 - abs(clip - 0.1)
+            folder.mkdir(parents=True)
+            summary = dict.fromkeys(trainings.SUMMARY_COLUMNS, 1.0)
+            summary["final_accuracy"] = accuracy
+            (folder / "summary.json").write_text(json.dumps(summary))
+
+        def close(self):
+            calls.append("closed")
+
+    return Trainer
+
+
+def searched(monkeypatch, capsys, tmp_path, *flags, given=GIVEN):
+    """Searches; returns the flags of each run and what was printed."""
+    calls = []
+    monkeypatch.setattr(search.trainers, "Trainer", fake_training(calls))
+    monkeypatch.setattr(search.cli, "work_begins", lambda: None)
+    own = [f"--output_dir={tmp_path / 'out'}", *flags]
+    search.main(search.flags.FLAGS(["dpfl-search", *own, "--", *given]))
+    assert calls.pop() == "closed"
+    return calls, capsys.readouterr().out
+
+
+GRID = ("--server_lr=0.1,1,10", "--clip_norm=0.1,0.4", "--seeds=7,8")
+
+
+def test_the_best_of_a_grid_on_the_validation_set(monkeypatch, capsys, tmp_path):
+    calls, said = searched(monkeypatch, capsys, tmp_path, *GRID)
+    assert len(calls) == 12
+    for words in calls:
+        assert set(GIVEN) <= set(words)
+        # Never on the test set, and on seeds of its own.
+        assert "--validation_fraction=0.1" in words
+        assert ("--seed=7" in words) + ("--seed=8" in words) == 1
+    best = (tmp_path / "out/best.flags").read_text().splitlines()
+    assert best == [*GIVEN, "--server_lr=1", "--clip_norm=0.1"]
+    lines = said.splitlines()
+    assert lines[1].split() == ["1", "0.1", "2", "1"]
+    assert lines[6].split()[-1] == "nan"
+    # The same command does no run again.
+    again, _ = searched(monkeypatch, capsys, tmp_path, *GRID)
+    assert again == []
+
+
+def test_a_budget_ends_a_search_and_a_larger_one_goes_on(monkeypatch, capsys, tmp_path):
+    first, said = searched(monkeypatch, capsys, tmp_path, *GRID, "--runs=5")
+    assert len(first) == 5 and "7 of 12 runs are beyond the budget" in said
+    more, _ = searched(monkeypatch, capsys, tmp_path, *GRID, "--runs=8")
+    assert len(more) == 3 and more[0] not in first
+
+
+def test_hours_end_a_search(monkeypatch, capsys, tmp_path):
+    now = iter(range(0, 10**6, 3000))
+    monkeypatch.setattr(search.time, "monotonic", lambda: next(now))
+    calls, _ = searched(monkeypatch, capsys, tmp_path, *GRID, "--hours=2")
+    # At 3000 and 6000 seconds a run begins, at 9000 none.
+    assert len(calls) == 2
+
+
+def test_draws_are_between_the_ends_and_the_same_each_time():
+    values = {"server_lr": [0.01, 100.0], "clip_norm": [0.3]}
+    found = search.settings_of(values, 200)
+    assert found == search.settings_of(values, 200)
+    assert found[:50] == search.settings_of(values, 50)
+    logs = [math.log10(one["server_lr"]) for one in found]
+    assert all(-2 <= each <= 2 for each in logs)
+    # Even on the scale of logarithms: each of four decades has a quarter, sd 6.
+    for decade in range(-2, 2):
+        assert 25 < sum(decade <= each < decade + 1 for each in logs) < 75
+    assert {one["clip_norm"] for one in found} == {0.3}
+
+
+def test_settings_of_a_flag_file_give_way(tmp_path):
+    own = tmp_path / "own.flags"
+    own.write_text("# said\n--task=mnist\n--server_lr=3\n--rounds=5\n")
+    found = search.given_flags([f"--flagfile={own}", "--nomean_removal"])
+    assert found == {"task": "mnist", "rounds": "5", "mean_removal": "false"}
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ([], "--output_dir must be given"),
+        (["--output_dir=OUT"], "--server_lr or --clip_norm"),
+        (["--output_dir=OUT", "--server_lr=a"], "--server_lr must be numbers"),
+        (["--output_dir=OUT", "--server_lr=0,1", "--draws=3"], "above 0 with --draws"),
+        (["--output_dir=OUT", "--server_lr=1", "--runs=0"], "--runs must be"),
+        (["--output_dir=OUT", "--server_lr=1", "--", "a"], "--FLAG=VALUE"),
+        (["--output_dir=OUT", "--server_lr=1", "--", "--seed=1"], "stand before --"),
+        (
+            ["--output_dir=OUT", "--server_lr=1", "--", "--task=emnist"],
+            "--task must be one with a validation set, digits or",
+        ),
+    ],
+)
+def test_bad_input_is_one_sentence(tmp_path, flags, words):
+    out = tmp_path / "out"
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "experiments.search"),
+            *(flag.replace("OUT", str(out)) for flag in flags),
+        ],
+        cwd=ROOT,
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
+    assert words in done.stderr
+    assert not out.exists()

@@ -1,0 +1,87 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Made-up files are read as the published ones are, and can be learned."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from dpfl.tasks import data_files, load_task
+from tools import rehearse
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("rehearsal")
+    rehearse.write_emnist(path, clients=12, examples=60)
+    rehearse.write_stackoverflow(path, clients=6, examples=40, words=30)
+    return path
+
+
+def everything(task):
+    batches = [b for c in task.client_ids for b in task.client_dataset(c)]
+    return [np.concatenate([batch[i].numpy() for batch in batches]) for i in (0, 1)]
+
+
+def test_emnist_is_what_tff_reads_and_has_an_index(folder, monkeypatch):
+    from tensorflow_federated import simulation
+
+    monkeypatch.setattr(data_files, "_MOST_BYTES_WITHOUT_INDEX", 1)
+    task = load_task(
+        "emnist",
+        data_dir=str(folder),
+        allow_partial_data=True,
+        shuffle_seed=None,
+        verify="full",
+    )
+    train, test = simulation.datasets.emnist.load_data(
+        only_digits=False, cache_dir=str(folder)
+    )
+    assert list(task.client_ids) == train.client_ids == test.client_ids
+    theirs = list(train.create_tf_dataset_for_client("f0000003"))
+    x, y = (np.concatenate(p) for p in zip(*task.client_dataset("f0000003")))
+    assert 30 <= len(theirs) == len(y) <= 90
+    assert y.tolist() == [int(each["label"]) for each in theirs]
+    np.testing.assert_array_equal(x[..., 0], [each["pixels"] for each in theirs])
+
+
+def test_emnist_can_be_learned(folder):
+    task = load_task("emnist", data_dir=str(folder), allow_partial_data=True)
+    x, y = everything(task)
+    assert x.min() >= 0 and x.max() <= 1
+    means = {label: x[y == label].mean(0) for label in set(y.tolist())}
+    tests = list(task.evaluation_dataset())
+    images = np.concatenate([batch[0].numpy() for batch in tests])
+    labels = np.concatenate([batch[1].numpy() for batch in tests])
+    far = [np.square(images - mean).sum((1, 2, 3)) for mean in means.values()]
+    found = np.array(list(means))[np.argmin(far, 0)]
+    # One in 62 by guessing.
+    assert np.mean(found == labels) > 0.5
+
+
+def test_stack_overflow_can_be_learned_and_has_its_vocabulary(folder):
+    from tensorflow_federated import simulation
+
+    options = dict(vocab_size=30, sequence_length=20, lstm_size=4)
+    task = load_task(
+        "stackoverflow", data_dir=str(folder), allow_partial_data=True, **options
+    )
+    x, y = everything(task)
+    known = (x >= 1) & (x <= 30) & (y >= 1) & (y <= 30)
+    counts = np.zeros([31, 31])
+    np.add.at(counts, (x[known], y[known]), 1)
+    # The likeliest follower is right about as often as it is drawn.
+    assert 0.65 < counts.max(1).sum() / counts.sum() < 0.85
+    train, _, _ = simulation.datasets.stackoverflow.load_data(cache_dir=str(folder))
+    first = next(iter(train.create_tf_dataset_for_client("f0000001")))
+    assert set(tf.strings.split(first["tokens"]).numpy().tolist()) <= {
+        word.encode() for word in rehearse.vocabulary(30)
+    }
+
+
+def test_bad_sizes_are_refused(tmp_path, capsys):
+    with pytest.raises(SystemExit) as end:
+        rehearse.main(["emnist", str(tmp_path), "--clients=0"])
+    assert end.value.code == 2
+    assert "--clients must be at least 1, found 0" in capsys.readouterr().err

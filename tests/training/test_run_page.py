@@ -1,0 +1,114 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+import csv
+
+import pytest
+
+from dpfl.training import report, run_page
+from tests.training import fakes
+from tests.training.test_report import progress, row
+
+
+def write_csv(path, rows):
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    rows = [
+        {**row(1, None), "aggregator_l2_clipped_fraction": 0.25},
+        {**row(2, 0.75), "aggregator_l2_clipped_fraction": 0.5},
+    ]
+    write_csv(tmp_path / "metrics.csv", rows)
+    times = [{"round": i, "seconds": i / 2, "unix_time": 1.0} for i in (1, 2)]
+    write_csv(tmp_path / "times.csv", times)
+    return tmp_path
+
+
+def text_of(folder):
+    return (folder / run_page.NAME).read_text(encoding="utf-8")
+
+
+def test_a_page_says_what_the_summary_does(monkeypatch, folder):
+    hostile = "<script>alert(1)</script>"
+    plan = fakes.make_plan(
+        monkeypatch, noise_multiplier=2.0, rounds=2, flags={"data_dir": hostile}
+    )
+    done = progress([row(1, None), row(2, 0.75)])
+    summary = report.summary(plan, done)
+    run_page.Page(plan, folder).write(summary)
+    text = text_of(folder)
+    for part in (
+        "digits, gaussian",
+        "2 of 2 rounds</p>",
+        f"<b>{summary['epsilon']:.4g}</b><span>epsilon at delta 0.001</span>",
+        "one client is added or removed (add_or_remove)",
+        summary["accountant"],
+        "a trusted server: it sees each client&#x27;s message",
+        "bits up, a client and round",
+        summary["versions"]["numpy"],
+        summary["git"]["commit"],
+        "&lt;script&gt;",
+    ):
+        assert part in text, part
+    assert "<script" not in text
+    # Accuracy and loss, accuracy over epsilon and bits, epsilon, time, clipped.
+    assert text.count("<figure>") == 7
+    assert "share of updates clipped" in text
+
+
+def test_while_it_goes_on_it_is_written_now_and_then(monkeypatch, folder):
+    plan = fakes.make_plan(monkeypatch, noise_multiplier=2.0, rounds=8)
+    now = [100.0]
+    monkeypatch.setattr(run_page.time, "monotonic", lambda: now[0])
+    page = run_page.Page(plan, folder)
+    saved = progress([row(1, None), row(2, 0.75)])
+    now[0] += run_page.SECONDS_BETWEEN - 1
+    page.at_checkpoint(saved)
+    assert not (folder / run_page.NAME).exists()
+    now[0] += 1
+    page.at_checkpoint(saved)
+    assert "2 of 8 rounds; the run goes on, or was stopped" in text_of(folder)
+    # The epsilon of the last row, that of the ledger.
+    assert "<b>0.25</b><span>epsilon at delta" in text_of(folder)
+    (folder / run_page.NAME).unlink()
+    page.at_checkpoint(saved)
+    assert not (folder / run_page.NAME).exists()
+
+
+def test_a_run_without_a_round_or_a_measure_has_a_page(monkeypatch, tmp_path):
+    plan = fakes.make_plan(monkeypatch, noise_multiplier=2.0)
+    run_page.Page(plan, tmp_path).write(report.summary(plan, progress([])))
+    assert "<figure>" not in text_of(tmp_path)
+    assert "0 of 8 rounds" in text_of(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"mechanism": "none", "noise_multiplier": None}, "there is no noise"),
+        (
+            {
+                "mechanism": "distributed_discrete_gaussian",
+                "mechanism_options": {"noise_source": "helpers", "bits": 16},
+            },
+            "the server learns the sum alone, to which the helpers add the noise",
+        ),
+        (
+            {
+                "mechanism": "dome",
+                "participation": "fixed",
+                "server_momentum": 0.0,
+                "mechanism_options": {"sketch_size": 16},
+            },
+            "to which the clients add the noise",
+        ),
+    ],
+)
+def test_it_says_whom_clients_trust(monkeypatch, more, words):
+    plan = fakes.make_plan(monkeypatch, **{"noise_multiplier": 2.0, **more})
+    assert words in report.summary(plan, progress([row(1, 0.5)]))["trust"]

@@ -1,0 +1,44 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+import os
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from dpfl.training import shared_leaf
+from dpfl.training.shared_leaf import SharedLeaf
+
+
+@pytest.mark.parametrize("part_bytes", [100, 2**20])
+@pytest.mark.parametrize("shape", [(7, 31), (50,), (1, 1)])
+def test_what_is_written_is_read(monkeypatch, part_bytes, shape):
+    monkeypatch.setattr(shared_leaf, "_PART_BYTES", part_bytes)
+    array = np.arange(np.prod(shape)).astype(np.int16).reshape(shape)
+    leaf = SharedLeaf.of(array)
+    assert SharedLeaf.of(leaf) is leaf
+    assert (leaf.shape, leaf.dtype) == (shape, array.dtype)
+    read = tf.function(lambda: shared_leaf.read(leaf.paths, shape, np.int16))
+    for found in (np.asarray(leaf), shared_leaf.read(leaf.paths, shape, np.int16)):
+        np.testing.assert_array_equal(found, array)
+    np.testing.assert_array_equal(read(), array)
+    assert np.asarray(leaf, np.float64).dtype == np.float64
+
+
+def test_parts_are_no_larger_than_they_may_be(monkeypatch):
+    monkeypatch.setattr(shared_leaf, "_PART_BYTES", 100)
+    rows = shared_leaf.rows_of_parts((7, 10), np.int16)
+    assert sum(rows) == 7 and max(rows) * 20 <= 100
+    assert shared_leaf.rows_of_parts((3, 1000), np.int16) == [1, 1, 1]
+
+
+def test_the_memory_goes_with_the_object_and_not_with_its_files():
+    leaf = SharedLeaf.of(np.ones([1000], np.float32))
+    shown, [path] = np.asarray(leaf), leaf.paths
+    assert os.path.exists(path)
+    del leaf
+    assert not os.path.exists(path)
+    np.testing.assert_array_equal(shown, 1)
+    with pytest.raises(ValueError, match="read-only"):
+        shown[0] = 2
