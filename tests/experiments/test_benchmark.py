@@ -2,24 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import json
-import os
-import pathlib
-import subprocess
-import sys
 
 from experiments.benchmarks import rounds
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from tests.experiments import programs
 
 
 def benchmark(*args):
-    return subprocess.run(
-        [sys.executable, "-m", "experiments.benchmark", *args],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        timeout=300,
-    )
+    return programs.run("benchmark", *args)
 
 
 def test_every_row_runs(tmp_path):

@@ -5,15 +5,12 @@ import csv
 import io
 import json
 import math
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from experiments import run_folders
+from tests.experiments import programs
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 SUMMARY = {
     "task": "digits",
     "mechanism": "gaussian",
@@ -55,14 +52,7 @@ def read(*paths):
 
 
 def compare(*arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "experiments.compare", *map(str, arguments)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        check=False,
-    )
+    return programs.run("compare", *arguments)
 
 
 def test_a_row_has_final_and_best_of_each_measure(tmp_path):

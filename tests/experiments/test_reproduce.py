@@ -2,27 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import csv
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from dpfl import files
 from experiments.papers import remarks
-
-ROOT = Path(__file__).resolve().parent.parent.parent
+from tests.experiments import programs
 
 
 def reproduce(*flags):
-    return subprocess.run(
-        [sys.executable, "-m", "experiments.reproduce", *flags],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        check=False,
-    )
+    return programs.run("reproduce", *flags)
 
 
 def test_figure_of_the_accountant_end_to_end(tmp_path):

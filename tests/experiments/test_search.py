@@ -3,17 +3,13 @@
 
 import json
 import math
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from experiments import search
 from experiments.papers import trainings
+from tests.experiments import programs
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 GIVEN = ["--task=digits", "--mechanism=gaussian"]
 
 
@@ -131,17 +127,7 @@ def test_settings_of_a_flag_file_give_way(tmp_path):
 )
 def test_bad_input_is_one_sentence(tmp_path, flags, words):
     out = tmp_path / "out"
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "experiments.search"),
-            *(flag.replace("OUT", str(out)) for flag in flags),
-        ],
-        cwd=ROOT,
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = programs.run("search", *(flag.replace("OUT", str(out)) for flag in flags))
     assert done.returncode == 2, done.stderr
     assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
     assert words in done.stderr

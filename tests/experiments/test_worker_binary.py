@@ -2,23 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import socket
-import subprocess
-import sys
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.experiments import programs
 
 
 def test_a_port_that_is_taken_is_one_sentence():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        done = subprocess.run(
-            [sys.executable, "-m", "experiments.worker", f"--port={port}"],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = programs.run("worker", f"--port={port}")
     assert done.returncode == 2
     assert done.stderr == (
         f"error: --port must be one that is free, found {port} (Address already in "

@@ -6,10 +6,11 @@ import pytest
 from dpfl import accounting, mechanisms, tasks
 from experiments import mechanism_flags
 from experiments.papers import sweep
-from experiments.papers.ours import equal_bits_drawing, equal_bits_grid, figures
+from experiments.papers.index import FIGURES
+from experiments.papers.ours import equal_bits_drawing, equal_bits_grid
 from tests.experiments.papers import invented
 
-(FIGURE,) = figures.FIGURES
+FIGURE = FIGURES["equal_bits"]
 POPULATION = 836
 # What makes a mechanism, or how its clients are chosen; the rest is the same for all.
 SHARED = {

@@ -1,0 +1,39 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Runs the binaries of `experiments` as a shell would."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def environment() -> dict[str, str]:
+    """A shell's: some library sets TensorFlow's log level for its children."""
+    kept = {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
+    return {**kept, "PYTHONPATH": str(ROOT)}
+
+
+def command(binary: str, *args) -> list[str]:
+    return [sys.executable, "-m", f"experiments.{binary}", *map(str, args)]
+
+
+def run(
+    binary: str, *args, cwd=ROOT, timeout: float = 300
+) -> subprocess.CompletedProcess:
+    """The exit code and output of a binary that reads nothing."""
+    return subprocess.run(
+        command(binary, *args),
+        cwd=cwd,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
