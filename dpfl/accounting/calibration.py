@@ -10,7 +10,6 @@ from typing import Optional
 
 import attr
 import dp_accounting
-import numpy as np
 
 from dpfl import checks
 from dpfl.accounting import accountant, adjacency, events, gaussian, masked_loss
@@ -37,10 +36,6 @@ LARGEST_NOISE_MULTIPLIER = 1e12
 _ORDER_RATIO = 1.4
 _USUAL_ORDER = 128.0
 _COARSE_STEP = 0.006
-# From so many orders on those up to this one are asked first whether noise is far too
-# little; the last digits of their answer are not trusted.
-_MANY_ORDERS, _CHEAP_ORDER = 100, 2.0
-_FLOAT_SLACK = 1e-6
 
 MakeEvent = Callable[[float], dp_accounting.DpEvent]
 
@@ -212,11 +207,7 @@ def calibrate_noise_multiplier(
             return -math.inf
         except events.NoiseTooSmallError:
             return math.inf
-        value = 0.0
-        if by == "rdp" and some is not None and len(some) >= _MANY_ORDERS:
-            value = _least_epsilon(event, delta, some)
-        if value <= target:
-            value = epsilon(event, delta, method=by, orders=some).epsilon
+        value = epsilon(event, delta, method=by, orders=some).epsilon
         return math.log(max(value, 1e-300)) - math.log(target)
 
     def best_order_at(k: int, some: Sequence[float]) -> Optional[float]:
@@ -249,43 +240,6 @@ def calibrate_noise_multiplier(
         best = _least_index(lambda k: gap_at(k, method), best, near, step)
     _check_possible(make_event, math.exp(best * step))
     return math.exp(best * step)
-
-
-def _least_epsilon(
-    event: dp_accounting.DpEvent, delta: float, orders: Sequence[float]
-) -> float:
-    """Returns what `epsilon` by Renyi differential privacy is not below.
-
-    Orders up to 2 are computed; those above cost at least what the largest of these
-    does, as no divergence falls in the order.
-    """
-    alphas = np.asarray(orders, np.float64)
-    low = alphas[alphas <= _CHEAP_ORDER]
-    if not low.size or not np.isfinite(alphas).all() or not _is_by_order(event):
-        return 0.0
-    relation = _relation(event, None)
-    found = accountant.DpflAccountant(low.tolist(), relation).compose(event).rdp
-    if np.isinf(found).all():
-        return math.inf
-    least = np.full(alphas.size, found[np.argmax(low)])
-    least[alphas <= _CHEAP_ORDER] = found
-    value, _ = dp_accounting.rdp.compute_epsilon(alphas, least, delta)
-    return float(value) * (1 - _FLOAT_SLACK)
-
-
-def _is_by_order(event: object) -> bool:
-    """Returns whether an order's divergence does not depend on what others there are.
-
-    dp_accounting's for repeating and selecting is the least over all that are asked.
-    """
-    if isinstance(event, dp_accounting.dp_event.RepeatAndSelectDpEvent):
-        return False
-    if isinstance(event, (list, tuple)):
-        return all(map(_is_by_order, event))
-    if isinstance(event, dp_accounting.DpEvent) and attr.has(type(event)):
-        names = [field.name for field in attr.fields(type(event))]
-        return all(_is_by_order(getattr(event, name)) for name in names)
-    return True
 
 
 def _may_be_tight(
@@ -361,13 +315,19 @@ def _least_index_by_rdp(
             break
     else:
         return _least_index(lambda k: gap(k, orders), start, half, step)
+    window = list(orders)
     if best is not None:
         place = few.index(best)
         low, high = few[max(place - 1, 0)], few[min(place + 1, len(few) - 1)]
         window = [order for order in orders if low <= order <= high]
         start = _least_index(lambda k: gap(k, window), start, 2 * coarse, step)
-    # What some of the orders show need not be shown by all.
-    return _least_index(lambda k: gap(k, orders), start, 1, step)
+
+    def gap_by_all(k: int) -> float:
+        # What some of the orders show need not be shown by all.
+        found = gap(k, window)
+        return found if found <= 0 or len(window) == len(orders) else gap(k, orders)
+
+    return _least_index(gap_by_all, start, 1, step)
 
 
 def _spread_orders(orders: Sequence[float]) -> list[float]:

@@ -17,10 +17,10 @@ size 1e-16 of the mode in the tails, which the order alpha then magnifies.)
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -41,8 +41,10 @@ _MOST_CONVOLVED = 1000
 _MAX_PART_TERMS = 500_000
 # Terms handled at once by a vectorised sum: bounds the memory.
 _CHUNK_TERMS = 2_000_000
-# Shares of which the oscillation bound is summed one by one.
-_MAX_SUMMANDS = 100_000
+# Shares of which the oscillation bound is summed one by one, and by how much the next
+# ones are apart of which it is computed.
+_EVERY_SUMMAND = 200
+_NODE_RATIO = 1.02
 # Shifts evaluated one by one; larger ones are covered by proven remainders.
 _MAX_SHIFTS = 256
 
@@ -82,32 +84,47 @@ def log_oscillation_bound(count: int, stddev: float) -> float:
     """
     count = checks.integer("count", count)
     variance = checks.positive("stddev", stddev) ** 2
-    most = min(count, _MAX_SUMMANDS) - 1
-    if not most:
+    if count == 1:
         return 0.0
-    every = _log_oscillations(variance, min(_MAX_SUMMANDS, 1 << most.bit_length()))
-    total = float(np.sum(every[:most]))
-    rest = count - 1 - most
-    if rest > 0:  # the oscillation falls in k, so the last one covers the rest
-        total += rest * float(every[most - 1])
-    return total
+    shares = _summand_nodes(count)
+    every = _log_theta_oscillation(variance * shares / (shares + 1))
+    # Both ends of a chord, and as much of it between them as there are shares there.
+    between = np.diff(shares) - 1
+    return float(np.sum(every) + np.sum(between * (every[:-1] + every[1:])) / 2)
 
 
 @functools.lru_cache(maxsize=32)
-def _log_oscillations(variance: float, count: int) -> np.ndarray:
-    """Returns the ranges that the second to the `count`-th share multiply by, as logs.
+def _summand_nodes(count: int) -> np.ndarray:
+    """Returns the k among 1..count-1 at which a share's range is computed, as float64.
 
-    Those of many shares are asked for again and again while noise stays the same.
+    The log of the range is convex in k, since atanh(exp(-c t)) is convex in t and falls
+    and t = sigma^2 k / (k + 1) is concave in k; those between two nodes are therefore
+    on average at most the mean of the two.
     """
-    k = np.arange(1, count, dtype=np.float64)
-    return _log_theta_oscillation(variance * k / (k + 1))
+    few = np.arange(1, min(count, _EVERY_SUMMAND), dtype=np.float64)
+    if count <= _EVERY_SUMMAND:
+        return few
+    number = 1 + math.ceil(math.log((count - 1) / few[-1]) / math.log(_NODE_RATIO))
+    more = np.rint(np.geomspace(few[-1], count - 1, number + 1))
+    return np.unique(np.concatenate([few, more]))
 
 
-class _Profile(NamedTuple):
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Profile:
     """phi_n on its period, not normalised, with bounds on its numerical error."""
 
     values: np.ndarray  # shape [n]
     error: float  # largest absolute error of a value, relative to phi_1 = 0
+    _repeated: list[np.ndarray] = dataclasses.field(default_factory=list)
+
+    def windows(self, starts: np.ndarray, width: int) -> np.ndarray:
+        """Returns phi_n at `width` integers from each start on; [starts, width]."""
+        n = self.values.size
+        if not self._repeated or self._repeated[0].size < n + width:
+            self._repeated[:] = [np.resize(self.values, n + 2 * width)]
+        return np.lib.stride_tricks.sliding_window_view(self._repeated[0], width)[
+            starts % n
+        ]
 
 
 def _combine_radius(
@@ -164,7 +181,7 @@ def _fourier_profile(count: int, variance: float) -> _Profile:
     to twelve digits or so in place of fourteen.
     """
     half = count // 2
-    law = tilted_fourier.SummedDiscreteGaussian(count, math.sqrt(variance))
+    law = tilted_fourier.summed_discrete_gaussian(count, math.sqrt(variance))
     pmf = law.log_pmf(half)
     square = np.square(np.arange(half + 1, dtype=np.float64)) / (2 * count * variance)
     rounding = 4 * integer_noise.EPSILON * (square + np.abs(pmf.values))
@@ -262,8 +279,19 @@ def _log_gaussian_tail(variance: float, radius: float) -> float:
     return math.log(2) - radius**2 / (2 * variance) - math.log1p(-ratio)
 
 
+def _rises(profile: _Profile, shifts: np.ndarray) -> np.ndarray:
+    """Returns the most that phi_n rises over each shift; shape of `shifts`."""
+    n = profile.values.size
+    earlier = (profile.windows(np.array([-v]), n)[0] for v in shifts)
+    return np.array([np.max(values - profile.values) for values in earlier])
+
+
 def _log_excess(
-    order: float, shifts: np.ndarray, profile: _Profile, variance: float
+    order: float,
+    shifts: np.ndarray,
+    rise: np.ndarray,
+    profile: _Profile,
+    variance: float,
 ) -> np.ndarray:
     """Returns (alpha - 1) D_alpha(v) without its Gaussian part, from above.
 
@@ -271,13 +299,8 @@ def _log_excess(
       (alpha-1) D_alpha(v) = alpha (alpha-1) v^2 / (2 s^2)
         + log sum_x exp(-t^2 / (2 s^2)) u(x-v)^alpha u(x)^(1-alpha) - log Z.
     """
-    n = profile.values.size
-    total = n * variance
-    grid = np.arange(n)
+    total = profile.values.size * variance
     # Most that u(x-v)^alpha u(x)^(1-alpha) can be, for the omitted tails.
-    rise = np.array(
-        [np.max(profile.values[(grid - v) % n] - profile.values) for v in shifts % n]
-    )
     log_most = np.max(profile.values) + (order - 1) * rise
     spread = float(np.max(log_most) - np.min(profile.values))
     radius = (
@@ -289,11 +312,12 @@ def _log_excess(
     offsets = np.arange(-radius, radius + 1)
     step = max(1, _CHUNK_TERMS // offsets.size)
     for start in range(0, shifts.size, step):
-        v = shifts[start : start + step, None]
-        x = np.rint(order * v).astype(np.int64) + offsets
-        terms = -((x - order * v) ** 2) / (2 * total)
-        terms += order * profile.values[(x - v) % n]
-        terms -= (order - 1) * profile.values[x % n]
+        v = shifts[start : start + step]
+        centre = np.rint(order * v).astype(np.int64)
+        terms = np.square((centre - order * v)[:, None] + offsets) / (-2 * total)
+        first = centre - radius
+        terms += order * profile.windows(first - v, offsets.size)
+        terms -= (order - 1) * profile.windows(first, offsets.size)
         result[start : start + step] = log_space.log_sum_exp(terms)
     result = np.logaddexp(result, tail) - _log_normaliser(profile, variance)
     size = float(np.max(np.abs(profile.values)))
@@ -310,26 +334,31 @@ def _shift_blocks(max_shift: int) -> list[np.ndarray]:
     return [block for block in blocks if block.size]
 
 
-def _convolved_rate(
-    order: float, profile: _Profile, variance: float, max_shift: int
-) -> float:
-    """Returns one order's rate, as `DivergenceRate` defines it, exactly."""
-    n = profile.values.size
-    gaussian = order / (2 * n * variance)
+def _convolved_rates(
+    orders: np.ndarray, profile: _Profile, variance: float, max_shift: int
+) -> np.ndarray:
+    """Returns the rates at all orders, as `DivergenceRate` defines them, exactly."""
+    gaussian = orders / (2 * profile.values.size * variance)
     # log_excess(v) is at most alpha times the oscillation, whatever v: the remainder.
-    most = order * (float(np.ptp(profile.values)) + 4 * profile.error)
-    best = -math.inf
+    most = orders * (float(np.ptp(profile.values)) + 4 * profile.error)
+    best = np.full(orders.size, -np.inf)
+    left = np.arange(orders.size)
     for block in _shift_blocks(max_shift):
-        excess = _log_excess(order, block, profile, variance)
-        best = max(best, float(np.max(excess / block.astype(np.float64) ** 2)))
+        rise = _rises(profile, block)
+        squares = block.astype(np.float64) ** 2
+        for i in left.tolist():
+            excess = _log_excess(float(orders[i]), block, rise, profile, variance)
+            best[i] = max(best[i], float(np.max(excess / squares)))
         last = int(block[-1])
+        if last == max_shift:
+            return gaussian + best / (orders - 1)
         remainder = most / (last + 1) ** 2
-        enough = max(best, integer_noise.RATE_TOLERANCE * (order - 1) * gaussian)
-        if last == max_shift or remainder <= enough:
-            break
-    if last < max_shift:
-        best = max(best, remainder)
-    return gaussian + best / (order - 1)
+        tolerance = integer_noise.RATE_TOLERANCE * (orders - 1) * gaussian
+        done = left[remainder[left] <= np.maximum(best, tolerance)[left]]
+        best[done] = np.maximum(best, remainder)[done]
+        left = np.setdiff1d(left, done)
+    best[left] = np.maximum(best, remainder)[left]
+    return gaussian + best / (orders - 1)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -352,9 +381,7 @@ def _discrete_gaussian_rate(
         # More shares are a post-processing of fewer, so fewer bound them from above.
         make = _fourier_profile if exact_count > _MOST_CONVOLVED else _profile
         profile = make(exact_count, variance)
-        exact = np.array(
-            [_convolved_rate(alpha, profile, variance, max_shift) for alpha in orders]
-        )
+        exact = _convolved_rates(alphas, profile, variance, max_shift)
         if exact_count == count or np.any(exact < rate):
             route = "convolution"
         rate = np.minimum(rate, exact)

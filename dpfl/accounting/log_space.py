@@ -54,6 +54,24 @@ def log_sum_exp(terms: np.ndarray) -> np.ndarray:
         return np.log(np.sum(np.exp(terms - shift), axis=-1)) + shift[..., 0]
 
 
+def scaled_log_sum_exp(
+    factor: float, logs: np.ndarray, weights: np.ndarray
+) -> np.ndarray:
+    """Returns log sum_y exp(factor logs[x, y] + weights[y]), few rows at a time.
+
+    Args:
+      factor: Any real number.
+      logs: float64 [m, n].
+      weights: float64 [n].
+
+    Returns:
+      float64 [m].
+    """
+    rows = max(1, _BLOCK // logs.shape[1])
+    blocks = (logs[start : start + rows] for start in range(0, len(logs), rows))
+    return np.concatenate([log_sum_exp(factor * block + weights) for block in blocks])
+
+
 def chord(
     orders: np.ndarray, integers: np.ndarray, log_moments: np.ndarray
 ) -> np.ndarray:

@@ -73,7 +73,7 @@ class DiscreteGaussianNoise:
 
     def law(self) -> tilted_fourier.IntegerLaw:
         """Returns the law of the sum."""
-        return tilted_fourier.SummedDiscreteGaussian(self.count, self.stddev)
+        return tilted_fourier.summed_discrete_gaussian(self.count, self.stddev)
 
     def part(self, parts: int) -> DiscreteGaussianNoise:
         """Returns one of `parts` equal parts, leaving out shares that are left over."""

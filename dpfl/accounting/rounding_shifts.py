@@ -193,28 +193,32 @@ def summed_log_moments(
     largest = np.maximum.accumulate(pmf.error)[windows + 2 * steps]
     errors = 2 * orders * largest
     points = _points(_SUMMED_CELLS[noise.variance > _SMALL_VARIANCE], top)
-    forward = np.empty((orders.size, points.size))
-    backward = np.empty((orders.size, points.size))
     rest = tail.log_size + math.log(4)
     widest = int(windows.max())
     y = np.arange(-widest, widest + steps + 1)
     f = pmf.values[np.abs(y)]
-    for j, x in enumerate(points.tolist()):
-        k = math.floor(x)
-        u = x - k
-        mix = pmf.values[np.abs(y - k)]
-        if u:
-            mix = np.logaddexp(
-                math.log1p(-u) + mix,
-                math.log(u) + pmf.values[np.abs(y - k - 1)],
-            )
-        ratio = mix - f
-        for i, order in enumerate(orders.tolist()):
-            near = slice(widest - windows[i], widest + windows[i] + steps + 1)
-            up = log_space.log_sum_exp(order * ratio[near] + f[near])
-            down = log_space.log_sum_exp((1 - order) * ratio[near] + f[near])
-            forward[i, j] = np.logaddexp(up, rest) + errors[i]
-            backward[i, j] = np.logaddexp(down, rest) + errors[i]
+    ratio = _log_mixtures(pmf.values, y, points) - f
+    forward = np.empty((orders.size, points.size))
+    backward = np.empty((orders.size, points.size))
+    for i, order in enumerate(orders.tolist()):
+        near = slice(widest - windows[i], widest + windows[i] + steps + 1)
+        up = log_space.scaled_log_sum_exp(order, ratio[:, near], f[near])
+        down = log_space.scaled_log_sum_exp(1 - order, ratio[:, near], f[near])
+        forward[i] = np.logaddexp(up, rest) + errors[i]
+        backward[i] = np.logaddexp(down, rest) + errors[i]
     best = _forward_cells(orders, points, forward)
     backward_best = _backward_cells(points, backward / (orders - 1)[:, None])
     return np.maximum(best, (orders - 1) * backward_best)
+
+
+def _log_mixtures(log_pmf: np.ndarray, y: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """Returns log mix_x(y), shape [points, y]; `log_pmf` is even and starts at 0."""
+    mixtures = np.empty((points.size, y.size))
+    for row, x in zip(mixtures, points.tolist()):
+        k = math.floor(x)
+        u = x - k
+        row[:] = log_pmf[np.abs(y - k)]
+        if u:
+            longer = math.log(u) + log_pmf[np.abs(y - k - 1)]
+            np.logaddexp(math.log1p(-u) + row, longer, out=row)
+    return mixtures

@@ -21,6 +21,7 @@ tilt would have an error of 1e-16 of the mode in the tails.
 from __future__ import annotations
 
 import abc
+import functools
 import math
 from typing import NamedTuple
 
@@ -85,18 +86,29 @@ class IntegerLaw(abc.ABC):
     def _tilts(self, points: np.ndarray) -> np.ndarray:
         """Returns tilts at which the means are about `points`, at least 0."""
 
+    # Blocks go no further.
+    _last = 1 << 62
+
+    @functools.cached_property
+    def _blocks(self) -> list[LogPmf]:
+        """Those that were asked for so far, from 0 on."""
+        return []
+
     def log_pmf(self, last: int) -> LogPmf:
-        """Returns log P(S = k) for k from 0 to `last`, with bounds on the errors."""
-        values, errors = np.empty(last + 1), np.empty(last + 1)
-        start = 0
-        while start <= last:
-            spread = self._variance_at(float(start))
+        """Returns log P(S = k) for k from 0 to `last`, with bounds on the errors.
+
+        Blocks are whole, whatever was asked for, so that nothing depends on the order
+        of questions.
+        """
+        known = sum(block.values.size for block in self._blocks)
+        while known <= last:
+            spread = self._variance_at(float(known))
             width = math.floor(_BLOCK_DEVIATIONS * math.sqrt(spread))
-            end = min(start + 2 * width, last)
-            k = np.arange(start, end + 1)
-            values[k], errors[k] = self._block(k)
-            start = end + 1
-        return LogPmf(values, errors)
+            k = np.arange(known, min(known + 2 * width, self._last) + 1)
+            self._blocks.append(LogPmf(*self._block(k)))
+            known += k.size
+        columns = (np.concatenate(column)[: last + 1] for column in zip(*self._blocks))
+        return LogPmf(*columns)
 
     def _variance_at(self, point: float) -> float:
         return float(self.cumulants(self._tilts(np.array([point]))).variance[0])
@@ -143,6 +155,7 @@ class SummedDiscreteGaussian(IntegerLaw):
         # Odds q^(2j-1), tilted by at most 1/(2 variance): q^(2j-2) at the most.
         factors = math.ceil(1 + _NEGLIGIBLE * self._variance)
         self._log_odds = -(np.arange(factors) + 0.5) / self._variance
+        self._last = self._count // 2
 
     @property
     def stddev(self) -> float:
@@ -221,10 +234,9 @@ class SummedDiscreteGaussian(IntegerLaw):
 
     def log_pmf(self, last: int) -> LogPmf:
         """See base class. Beyond half a period, n/2, a shift by n is explicit."""
-        half = self._count // 2
-        if last <= half:
+        if last <= self._last:
             return super().log_pmf(last)
-        values, errors = super().log_pmf(half)
+        values, errors = super().log_pmf(self._last)
         k = np.arange(last + 1)
         folded = k % self._count
         folded = np.minimum(folded, self._count - folded)
@@ -233,6 +245,12 @@ class SummedDiscreteGaussian(IntegerLaw):
         )
         rounding = 4 * integer_noise.EPSILON * (fall + np.abs(values[folded]))
         return LogPmf(values[folded] - fall, errors[folded] + rounding)
+
+
+@functools.lru_cache(maxsize=16)
+def summed_discrete_gaussian(count: int, parameter: float) -> SummedDiscreteGaussian:
+    """Returns the law, which keeps the probabilities that it was asked for."""
+    return SummedDiscreteGaussian(count, parameter)
 
 
 class Skellam(IntegerLaw):

@@ -315,6 +315,10 @@ class DomeDdg(RoundingFields, Dome):
         super().check(dimension, participation)
         self.release.check(self.sketch_size, participation)
 
+    def suits_noise(self, dimension: int) -> bool:
+        """Returns whether the noise suits the grid of `release`."""
+        return self.release.suits_noise(self.sketch_size)
+
     def check_noise(self, dimension: int) -> None:
         """Raises ValueError if the noise does not suit the grid of `release`."""
         self.release.check_noise(self.sketch_size)

@@ -225,11 +225,11 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
         how much rounding lengthens a vector, it may be ten times as much; but no share
         of noise may be less than half a grid step, of which that bound does not speak.
         """
-        if not self.noise_multiplier or self._suits_noise(dimension):
+        if not self.noise_multiplier or self.suits_noise(dimension):
             return
         for bits in range(self.message_bits + 1, MOST_BITS + 1):
             wider = dataclasses.replace(self, bits=bits)
-            if wider._suits_noise(dimension):
+            if wider.suits_noise(dimension):
                 break
         else:
             bits = MOST_BITS + 1
@@ -245,7 +245,8 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
             f"noise is {steps:.3g} grid steps, which costs far more than Gaussian noise"
         )
 
-    def _suits_noise(self, dimension: int) -> bool:
+    def suits_noise(self, dimension: int) -> bool:
+        """See base class, and `check_noise`."""
         most, steps = _MOST_EXCESS[self.integer_bound], 0.0
         if not self.conditional_rounding:
             steps = self.grid(dimension).local_stddev_steps

@@ -33,6 +33,9 @@ from dpfl.mechanisms.mechanism import Mechanism
 from dpfl.mechanisms.participation import Participation
 from dpfl.mechanisms.rounding_fields import MOST_BITS
 
+# Noise divided by this is less than a step of the calibration's grid below.
+_BARELY = 1.0002
+
 
 def default_delta(population: int) -> float:
     """Returns min(1e-3, N**-1.1): less than one in N, and never larger than 1e-3."""
@@ -66,13 +69,18 @@ def calibrate(
       ValueError: If an argument is out of range.
     """
     budget = _Budget(dimension, epsilon, delta, participation, method)
-    noised = budget.calibrated(mechanism)
     try:
-        noised.check_noise(dimension)
-    except ValueError as error:
-        raise accounting.CalibrationError(
-            budget.sentence(noised) or str(error)
-        ) from error
+        noised = budget.calibrated(mechanism)
+    except accounting.UnreachableBudgetError as error:
+        # With too few bits no noise suits them.
+        if sentence := budget.sentence(mechanism):
+            raise accounting.CalibrationError(sentence) from error
+        raise
+    less: Any = noised
+    less = less.with_noise_multiplier(less.noise_multiplier / _BARELY)
+    if not less.suits_noise(dimension) and (sentence := budget.sentence(noised)):
+        # The bits ask for more noise than the budget does.
+        raise accounting.CalibrationError(sentence)
     return noised
 
 
@@ -104,6 +112,8 @@ class _Budget:
     def _least_noise(self, mechanism: Mechanism) -> float:
         def make_event(noise_multiplier: float) -> dp_accounting.DpEvent:
             noisy = mechanism.with_noise_multiplier(noise_multiplier)
+            if not noisy.suits_noise(self.dimension):
+                raise accounting.NoiseTooSmallError("noise_multiplier is too small")
             if self.participation is None:
                 return noisy.round_dp_event(self.dimension, 1.0)
             return noisy.dp_event(self.dimension, self.participation)

@@ -130,6 +130,17 @@ class Mechanism(abc.ABC):
             wanted = f"auto or rdp for {self.name}, whose releases are not Gaussian"
             raise ValueError(checks.message("accountant", wanted, accountant))
 
+    def suits_noise(self, dimension: int) -> bool:
+        """Returns whether `check_noise` raises nothing.
+
+        More noise than what suits the rest does so too. A mechanism that says nothing
+        else takes any.
+
+        Args:
+          dimension: Length d of the flattened model update.
+        """
+        return True
+
     def check_noise(self, dimension: int) -> None:  # noqa: B027
         """Raises ValueError if the noise, once it is set, does not suit the rest.
 

@@ -113,9 +113,9 @@ class TestDiscreteGaussian:
     def test_log_moment_against_forty_digits(self, count, stddev, order, shift):
         exact = exact_discrete_gaussian_log_moment(count, stddev, order, shift)
         profile = discrete_gaussian._profile(count, stddev**2)
-        excess = discrete_gaussian._log_excess(
-            order, np.array([shift]), profile, stddev**2
-        )
+        shifts = np.array([shift])
+        rise = discrete_gaussian._rises(profile, shifts)
+        excess = discrete_gaussian._log_excess(order, shifts, rise, profile, stddev**2)
         gaussian = order * (order - 1) * shift**2 / (2 * count * stddev**2)
         found = gaussian + excess[0]
         assert found >= exact * (1 - 1e-14)
@@ -135,7 +135,7 @@ class TestDiscreteGaussian:
         assert found.rate[0] == pytest.approx(max(each), rel=2e-9 if last < 5 else 1e-3)
 
     def test_rate_covers_shifts_that_are_not_evaluated(self, monkeypatch):
-        def none(order, shifts, profile, variance):
+        def none(order, shifts, rise, profile, variance):
             return np.full(shifts.size, -1.0)
 
         discrete_gaussian._discrete_gaussian_rate.cache_clear()
@@ -149,7 +149,8 @@ class TestDiscreteGaussian:
     def test_rate_covers_a_period_of_shifts(self, count, stddev, order):
         profile = discrete_gaussian._profile(count, stddev**2)
         v = np.arange(1, 2 * count + 1)
-        excess = discrete_gaussian._log_excess(order, v, profile, stddev**2)
+        rise = discrete_gaussian._rises(profile, v)
+        excess = discrete_gaussian._log_excess(order, v, rise, profile, stddev**2)
         each = order / (2 * count * stddev**2) + excess / (order - 1) / v**2
         found = discrete_gaussian.discrete_gaussian_rate([order], count, stddev, 10**6)
         assert found.rate[0] >= np.max(each) * (1 - 1e-12)
@@ -202,10 +203,13 @@ class TestDiscreteGaussian:
         # Which of the two serves changes nothing that is seen.
         assert np.ptp(one.values) > 10 * (one.error + other.error)
 
-    def test_oscillation_bound_of_many_shares_covers_each_term(self):
-        below = discrete_gaussian.log_oscillation_bound(100_000, 1.0)
-        above = discrete_gaussian.log_oscillation_bound(300_000, 1.0)
-        assert below < above <= 3.01 * below
+    @pytest.mark.parametrize("count", [3, 200, 201, 202, 1000, 300_000])
+    @pytest.mark.parametrize("stddev", [0.2, 0.23, 0.75, 2.0])
+    def test_oscillation_bound_of_many_shares_covers_each_term(self, count, stddev):
+        k = np.arange(1, count)
+        terms = discrete_gaussian._log_theta_oscillation(stddev**2 * k / (k + 1))
+        bound = discrete_gaussian.log_oscillation_bound(count, stddev)
+        assert np.sum(terms) * (1 - 1e-12) <= bound <= np.sum(terms) * (1 + 2e-5)
 
     def test_unaffordable_counts_use_fewer_shares_or_the_bound(self):
         found = discrete_gaussian.discrete_gaussian_rate([2.0, 8.0], 10**6, 1.5, 10)

@@ -37,8 +37,16 @@ def test_tight_needs_less_noise():
 def test_a_budget_that_no_noise_meets_names_the_mechanism():
     with pytest.raises(accounting.BudgetNotBindingError, match="smaller for gaussian"):
         mechanisms.calibrate(GAUSSIAN, D, 1e30, 1e-4)
+    integers = mechanisms.DistributedDiscreteGaussian(100, 1.0, 1.0, 16)
+    for mechanism in (GAUSSIAN, integers):
+        with pytest.raises(accounting.UnreachableBudgetError) as refused:
+            mechanisms.calibrate(mechanism, D, 1e-12, 1e-30)
+        assert f"larger for {mechanism.name}" in str(refused.value)
+
+
+def test_bits_that_suit_no_noise_are_named_in_place_of_the_budget():
     few_bits = mechanisms.DistributedDiscreteGaussian(100, 1.0, 1.0, 2)
-    with pytest.raises(accounting.UnreachableBudgetError, match="larger for distrib"):
+    with pytest.raises(accounting.CalibrationError, match="bits must be at least 8"):
         mechanisms.calibrate(few_bits, D, 8.0, 1e-5)
 
 
