@@ -258,6 +258,7 @@ def main(argv: Sequence[str], **shared: Any) -> None:
         plan = make_plan(config)
     with training.Run(plan, _say, **shared) as run:
         print(report.describe(plan), flush=True)
+        start.import_federated()
         cli.work_begins()
         try:
             summary = run.train()

@@ -139,7 +139,7 @@ def _read_images() -> tuple[np.ndarray, np.ndarray]:
 def _scale(images: np.ndarray) -> np.ndarray:
     """Returns images as float32 [n, 28, 28, 1] with values in [0, 1]."""
     matrix = interpolation_matrix(images.shape[1], IMAGE_SIZE)
-    scaled = np.einsum("ij,njk,lk->nil", matrix, images / 16.0, matrix)
+    scaled = matrix @ (images / 16.0) @ matrix.T
     return np.clip(scaled, 0.0, 1.0)[..., np.newaxis].astype(np.float32)
 
 

@@ -156,6 +156,8 @@ class Task:
         """
         import tensorflow_federated as tff
 
+        # Nothing in it for AutoGraph, which would read it as often as it is called.
+        @tf.autograph.experimental.do_not_convert
         def metrics_constructor() -> collections.OrderedDict[str, Any]:
             # TFF aggregates metrics of no other container.
             return collections.OrderedDict((m.name, m) for m in self.metrics())

@@ -27,7 +27,7 @@ class Evaluator:
         self._metrics = task.metrics()
         self._dataset = task.evaluation_dataset()
 
-        @tf.function(input_signature=task.element_spec)
+        @tf.function(input_signature=task.element_spec, autograph=False)
         def update(x: tf.Tensor, y: tf.Tensor) -> None:
             output = self._model(x, training=False)
             for metric in self._metrics:

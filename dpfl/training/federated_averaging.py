@@ -36,6 +36,7 @@ from dpfl.training import grouped, local_training
 from dpfl.training.process_state import (
     ProcessState,
     RoundOutput,
+    build_finalizer,
     finalize_computation,
     initialize_computation,
     next_state,
@@ -209,9 +210,7 @@ def build_process(
     is_weighted = isinstance(aggregator, tff.aggregators.WeightedAggregationFactory)
     weight_type = (result_type["weight"],) if is_weighted else ()
     aggregation = aggregator.create(result_type["value"], *weight_type)
-    finalizer = tff.learning.templates.build_apply_optimizer_finalizer(
-        server_optimizer, weights_type
-    )
+    finalizer = build_finalizer(server_optimizer, weights_type)
     initialize = initialize_computation(
         model, aggregation.initialize, finalizer.initialize
     )

@@ -34,6 +34,7 @@ from dpfl.training import local_training
 from dpfl.training.process_state import (
     RoundOutput,
     StateValues,
+    build_finalizer,
     finalize_computation,
     initialize_computation,
     next_state,
@@ -282,9 +283,7 @@ class GroupedRounds:
 
         self._model = model
         self._identity = identity
-        self._finalizer = tff.learning.templates.build_apply_optimizer_finalizer(
-            server_optimizer, weights_type
-        )
+        self._finalizer = build_finalizer(server_optimizer, weights_type)
         self.initialize = self._initialize(model, steps)
         state_type = self.initialize.type_signature.result.member["aggregator"]
         self.cohort = Cohort(steps, train, weights_type, state_type)

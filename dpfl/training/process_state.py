@@ -194,6 +194,19 @@ def next_state(
     return tff.federated_zip(new_state)
 
 
+def build_finalizer(
+    optimizer: tff.learning.optimizers.Optimizer, weights_type: tff.Type
+) -> tff.learning.templates.FinalizerProcess:
+    """Returns TFF's, which leaves the model as it is if the aggregate is not finite."""
+    # TFF's own check has nothing for AutoGraph, which takes long to find that out.
+    should_reject = tf.autograph.experimental.do_not_convert(
+        tff.learning.templates.reject_non_finite_update
+    )
+    return tff.learning.templates.build_apply_optimizer_finalizer(
+        optimizer, weights_type, should_reject
+    )
+
+
 def finalize_computation(model: Any, metrics_type: tff.Type) -> tff.Computation:
     """Returns the map from the sum of the clients' metrics to their values."""
 

@@ -151,13 +151,20 @@ class Run:
                 evaluate=evaluation.Evaluator(self.plan.task, self._model_seed),
                 publish=page.at_checkpoint,
                 say=self._say,
-                on_round=self._on_round,
+                on_round=self._round_is_done,
             )
             with connection.failures_told():
                 state, progress = loop.run()
         summary = self._finish(state, progress)
         page.write(summary)
         return summary
+
+    def _round_is_done(self, done: int, of: int) -> None:
+        from dpfl.training import plots
+
+        if done:
+            plots.prepare()
+        self._on_round(done, of)
 
     def _pool(self, stack: contextlib.ExitStack) -> Any:
         """Returns the pool of other machines' workers; None without any."""

@@ -28,6 +28,7 @@ GROUPS = {
     "dome": ("dome_rounds", "dome_updates"),
     "long_run": ("long_run",),
     "scale": ("digits_rounds", "cohorts"),
+    "start_up": ("start_up",),
 }
 
 
