@@ -15,6 +15,28 @@ from .rows import Rows, mean_and_range, numbers
 
 Point = tuple[float, float, float, float]
 
+# Color and marker of a mechanism, by its name in a grid and by what the papers call it.
+# Color-blind safe (Okabe and Ito); what is akin has the same color, and the marker
+# tells it apart in grey too.
+STYLES: Mapping[str, tuple[str, str]] = {
+    "gaussian": ("#000000", "*"),
+    "mf": ("#7f7f7f", "P"),
+    "ddg": ("#0072b2", "o"),
+    "sketched_ddg": ("#56b4e9", "s"),
+    "l2_csgm": ("#d55e00", "^"),
+    "linf_csgm": ("#e69f00", "v"),
+    "sgmf": ("#cc79a7", "D"),
+    "dome": ("#009e73", "x"),
+    "dome_whole": ("#009e73", "X"),
+}
+STYLES = {
+    **STYLES,
+    "GM": STYLES["gaussian"],
+    "MF": STYLES["mf"],
+    "CSGM": STYLES["l2_csgm"],
+    "SGMF": STYLES["sgmf"],
+}
+
 
 def panels(count: int, width: float, height: float, **options: Any) -> Any:
     """Returns a picture and its panels side by side.

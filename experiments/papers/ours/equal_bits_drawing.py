@@ -13,20 +13,6 @@ from .. import plotting
 from ..rows import Row, Rows, distinct, mean_and_range, numbers, where
 from .equal_bits_grid import EPSILON, PROBLEMS
 
-# Color-blind safe (Okabe and Ito), and what is akin has the same color; the marker
-# tells it apart in grey too.
-STYLES = {
-    "gaussian": ("#000000", "*"),
-    "mf": ("#7f7f7f", "P"),
-    "ddg": ("#0072b2", "o"),
-    "sketched_ddg": ("#56b4e9", "s"),
-    "l2_csgm": ("#d55e00", "^"),
-    "linf_csgm": ("#e69f00", "v"),
-    "sgmf": ("#cc79a7", "D"),
-    "dome": ("#009e73", "x"),
-    "dome_whole": ("#009e73", "X"),
-}
-
 
 def _points(rows: Rows, column: str) -> list[plotting.Point]:
     """Returns bits, mean and range of each point of a curve, from few bits to many."""
@@ -52,7 +38,7 @@ def draw(rows: Rows, scale: str) -> Any:
         if not own:
             continue
         places, means, down, up = zip(*_points(own, measure.final_column))
-        color, marker = STYLES[name]
+        color, marker = plotting.STYLES[name]
         axis.errorbar(
             places,
             means,

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Test loss over the rounds, a line for each way to add noise."""
+"""Final test loss, a line for each way to choose clients and draw noise."""
 
 from __future__ import annotations
 
@@ -10,29 +10,31 @@ from typing import Any
 from dpfl import tasks
 
 from .. import plotting
-from ..rows import Rows, distinct, seeds, where
-from .stream_training_grid import EPSILON, PANELS, SHARED, WAYS
-
-# Color-blind safe (Okabe and Ito); the same way has the same color in both panels.
-COLORS = dict(zip(WAYS, ("#000000", "#7f7f7f", "#e69f00", "#56b4e9", "#d55e00")))
+from ..rows import Rows, mean_and_range, numbers, seeds, where
+from .stream_training_grid import EPSILON, PANELS, SHARED
 
 
 def draw(rows: Rows, scale: str) -> Any:
-    """Draws a panel without and one with compression."""
+    """Draws a panel without and one with compression: each seed, and their mean."""
     del scale
-    picture, axes = plotting.panels(len(PANELS), 5.2, 4.2, sharey=True)
+    picture, axes = plotting.panels(len(PANELS), 4.9, 3.4, sharex=True)
     measure = tasks.task_entry("docs").measure
-    for axis, rate in zip(axes, PANELS):
-        shown = where(rows, rate=rate)
-        for way in distinct(shown, "way"):
-            runs = where(shown, way=way)
-            label = f"{runs[0]['mechanism']}, {way}: " + "{last:.3f}"
-            plotting.curves(axis, runs, measure.column, COLORS[way], label)
-        if shown:
-            plotting.finish(axis, xlabel="round")
+    for axis, (rate, panel) in zip(axes, PANELS.items()):
+        lines = [(name, way) for name, (_, ways) in panel.items() for way in ways]
+        for line, (name, way) in enumerate(lines):
+            runs = where(rows, mechanism=name, way=way, rate=rate)
+            if runs:
+                _line(axis, line, runs, plotting.STYLES[name], measure.final_column)
+        names = [
+            f"{name}, {way}".replace(", cyclic", ",\ncyclic") for name, way in lines
+        ]
+        axis.set_yticks(range(len(lines)), names, fontsize=9)
+        axis.set_ylim(len(lines) - 0.5, -0.5)
+        axis.margins(x=0.1)
+        axis.set_xlabel(f"final {measure.label}")
+        axis.grid(alpha=0.3)
         title = "all coordinates" if rate == 1 else f"{rate}-fold compression"
         axis.set_title(title, fontsize=10)
-    axes[0].set_ylabel(measure.label)
     picture.suptitle(
         rf"docstrings of packages, {SHARED['cohort_size']} clients a round, "
         rf"$\varepsilon$={EPSILON:g}, $\delta=N^{{-1.1}}$; {seeds(rows)}",
@@ -40,3 +42,22 @@ def draw(rows: Rows, scale: str) -> Any:
     )
     picture.tight_layout()
     return picture
+
+
+def _line(
+    axis: Any, line: int, runs: Rows, style: tuple[str, str], column: str
+) -> None:
+    color, marker = style
+    mean, down, up = mean_and_range(runs, column)
+    axis.errorbar(
+        [mean], [line], xerr=[[down], [up]], fmt=marker, color=color, ms=7, capsize=3
+    )
+    axis.plot(numbers(runs, column), [line] * len(runs), "|", color=color, ms=9)
+    axis.annotate(
+        f"{mean:.3f}",
+        (mean, line),
+        (0, 8),
+        textcoords="offset points",
+        ha="center",
+        fontsize=8,
+    )

@@ -89,5 +89,6 @@ def test_drawing_of_complete_and_of_unfinished_tables(tmp_path):
     metrics = {"round": [24, 48], "eval_loss": [6, 5]}
     rows = list(invented.rows(grid, tmp_path, {}, metrics))
     whole = invented.draw(FIGURE, rows, tmp_path / "figure.png", "medium")
-    assert whole == len(works())
-    assert invented.draw(FIGURE, rows[:1], tmp_path / "figure.png", "medium") == 1
+    # Of each way the range with its caps, the mean, and the seeds.
+    assert whole == 5 * len(works())
+    assert invented.draw(FIGURE, rows[:1], tmp_path / "figure.png", "medium") == 5
