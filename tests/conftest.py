@@ -69,11 +69,7 @@ SLOW = (
     "aggregators/test_csgm.py::TestCodec"
     "::test_mean_squared_error_is_the_formula[0.1-0.3-700-dft]",
     "aggregators/test_csgm.py::TestCodec"
-    "::test_mean_squared_error_is_the_formula[0.25-0.0-700-hadamard]",
-    "aggregators/test_csgm.py::TestCodec"
     "::test_noise_is_gaussian_of_the_accounted_size[dft]",
-    "aggregators/test_csgm.py::TestCodec"
-    "::test_one_hostile_client_moves_the_mean_no_more_than_a_clipped_one",
     "aggregators/test_distributed.py::TestAdaptiveClip"
     "::test_noise_on_the_count_is_the_accounted_one",
     "aggregators/test_distributed.py::TestCodec"
@@ -91,8 +87,6 @@ SLOW = (
     "aggregators/test_distributed.py::TestCodec"
     "::test_the_survivors_noise_is_the_promised_one",
     "aggregators/test_dome.py::TestDdg::test_noise_and_debiasing_are_the_configs",
-    "aggregators/test_dome.py::TestHostile"
-    "::test_one_client_moves_the_mean_by_at_most_the_clip",
     "aggregators/test_dome.py::TestNoise"
     "::test_debiasing_takes_the_noise_out_of_the_second_moment",
     "aggregators/test_dome.py::TestNoise"

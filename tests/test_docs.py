@@ -3,7 +3,8 @@
 
 """Runs every command and code block of the documentation.
 
-Python blocks of a page run in order in one process; shell blocks line by line. A block
+Python blocks of a page run in order in one process; shell blocks line by line. What is
+of dpfl alone begins with its imports done (`tests.forks`); the rest has a shell. A block
 marked `text output` below a Python block is what that block prints, and is compared. A
 block marked `text` alone is not: numbers in prose are held by the tests of what
 computes them.
@@ -12,11 +13,14 @@ computes them.
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests import forks
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -55,29 +59,39 @@ SHELL = sorted({(page, line) for page in PAGES for line in shell_lines(page)})
 PYTHON = [p for p in PAGES if "```python\n" in p.read_text(encoding="utf-8")]
 
 
-def environment(tmp_path):
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    return {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "DPFL_DOCS_TEST": "1"}
-
-
-def run(args, tmp_path):
-    """Runs a command that must succeed; returns what it prints to stdout."""
+def in_a_shell(line, folder):
+    """Runs a line as its reader does; returns its output."""
     # Files and not pipes: a worker that outlives the command would hold a pipe open.
-    log, errors = tmp_path / "log", tmp_path / "errors"
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    log, errors = folder / "log", folder / "errors"
     with log.open("wb") as out, errors.open("wb") as err:
         code = subprocess.run(
-            args,
-            cwd=tmp_path,
-            env=environment(tmp_path),
+            ["sh", "-c", line],
+            cwd=folder,
+            env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)},
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=err,
             timeout=600,
         ).returncode
-    printed = log.read_text(encoding="utf-8", errors="replace")
-    if code != 0:
-        pytest.fail((printed + errors.read_text(errors="replace"))[-4000:])
-    return printed
+    printed, said = (file.read_text("utf-8", "replace") for file in (log, errors))
+    return subprocess.CompletedProcess(line, code, printed, said)
+
+
+def succeeds(done):
+    """What a command printed to stdout, which must have succeeded."""
+    if done.returncode != 0:
+        pytest.fail((done.stdout + done.stderr)[-4000:])
+    return done.stdout
+
+
+def own_commands(line):
+    """The commands of a line, as words, where all of them are dpfl's; else None."""
+    commands = [shlex.split(part) for part in line.split(" && ")]
+    programs = [Path(words[0]).name.partition("-") for words in commands]
+    if re.search(r"[|><$*;`]", line) or any(p[0] != "dpfl" for p in programs):
+        return None
+    return [(name, *words[1:]) for (_, _, name), words in zip(programs, commands)]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
@@ -98,7 +112,8 @@ def check_python_blocks(text, tmp_path):
     codes, shown = zip(*python_blocks(text))
     script = tmp_path / "page.py"
     script.write_text(f'\nprint("{MARK}")\n'.join(codes), encoding="utf-8")
-    printed = run([sys.executable, str(script)], tmp_path).split(f"{MARK}\n")
+    done = forks.run(str(script), folder=tmp_path)
+    printed = succeeds(done).split(f"{MARK}\n")
     assert len(printed) == len(codes)
     for expected, found in zip(shown, printed):
         assert expected is None or found == expected
@@ -158,10 +173,13 @@ def test_shell_lines_run(page, line, tmp_path):
         pytest.skip("sets up or tests this very checkout; .ci/run runs it")
     (tmp_path / "configs").symlink_to(ROOT / "configs")
     (tmp_path / "tools").symlink_to(ROOT / "tools")
-    binary = command.split()[0]
-    if binary.startswith(".venv/bin/"):
-        command = command.replace(".venv/bin/", f"{Path(sys.executable).parent}/", 1)
-    run(["sh", "-c", command], tmp_path)
+    if line == MAIN_JOB or own_commands(command) is None:
+        binaries = f"{Path(sys.executable).parent}/"
+        succeeds(in_a_shell(command.replace(".venv/bin/", binaries, 1), tmp_path))
+    else:
+        for words in own_commands(command):
+            assert (Path(sys.executable).parent / f"dpfl-{words[0]}").exists()
+            succeeds(forks.run("dpfl", *words, folder=tmp_path))
     if line == MAIN_JOB:
         check_main_job(tmp_path)
 
@@ -174,6 +192,19 @@ def check_main_job(folder):
     assert found["epsilon"] <= 8
     assert found["delta"] == 1e-3
     assert found["mechanism_options"]["keep_fraction"] == 0.01
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (".venv/bin/dpfl-train --rounds=1", [("train", "--rounds=1")]),
+        ("dpfl-compare a && dpfl-worker", [("compare", "a"), ("worker",)]),
+        ("dpfl-train > log", None),
+        ("sh tools/site.sh && dpfl-train", None),
+    ],
+)
+def test_what_needs_a_shell_has_one(line, expected):
+    assert own_commands(line) == expected
 
 
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")

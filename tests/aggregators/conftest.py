@@ -13,37 +13,71 @@ def _run_codec(codec, updates, number, state=None):
 
     Args:
       codec: A `dpfl.aggregators.Codec`.
-      updates: float32[n, d] tensor, or a list of n float32[d].
+      updates: float32[n, d] tensor, or a list of n float32[d], n at least 1.
       number: Distinguishes one round's randomness from another's.
       state: The codec's own state, None for the first.
 
     Returns:
       The Decoded, and the total of the messages.
     """
+    from dpfl.vectors import randomness
+
+    state = codec.initial_state() if state is None else state
+    shared, total, sums = _sent(codec, updates, number, state)
+    seed = randomness.fold_in(_seed(number), 3)
+    decoded = codec.decode(state, total, sums, shared, seed)
+    assert isinstance(decoded.measurements, collections.OrderedDict)
+    return decoded, total
+
+
+def _seed(number):
+    import tensorflow as tf
+
+    return tf.stack([tf.cast(number, tf.int64), 99])
+
+
+def _sent(codec, updates, number, state):
+    """A round until the server opens the total: what all share, total and sums."""
     import tensorflow as tf
 
     from dpfl.aggregators import measurements
     from dpfl.vectors import randomness
 
-    updates = tf.unstack(updates) if tf.is_tensor(updates) else updates
-    seed = tf.stack([tf.cast(number, tf.int64), 99])
-    state = codec.initial_state() if state is None else state
+    updates = tf.stack(updates)
+    seed = _seed(number)
     shared = codec.expand(codec.broadcast(state, randomness.fold_in(seed, 1)))
-    total = codec.zero()
-    sums = None
-    for index, update in enumerate(updates):
-        padding = [[0, codec.input_length - codec.dimension]]
-        encoded = codec.encode(
-            tf.pad(update, padding), shared, randomness.fold_in(seed, 2, index)
-        )
-        total = codec.accumulate(total, encoded.message)
-        mine = measurements.client_sums(
-            encoded.normed, codec.message_bits(encoded.message), encoded.sums
-        )
-        sums = mine if sums is None else tf.nest.map_structure(tf.add, sums, mine)
-    decoded = codec.decode(state, total, sums, shared, randomness.fold_in(seed, 3))
-    assert isinstance(decoded.measurements, collections.OrderedDict)
-    return decoded, total
+    padding = [[0, codec.input_length - codec.dimension]]
+
+    def message_of(index):
+        update = tf.pad(updates[index], padding)
+        encoded = codec.encode(update, shared, randomness.fold_in(seed, 2, index))
+        bits = codec.message_bits(encoded.message)
+        sums = measurements.client_sums(encoded.normed, bits, encoded.sums)
+        return encoded.message, sums
+
+    return shared, *_summed(codec, message_of, updates.shape[0])
+
+
+def _summed(codec, message_of, count):
+    """The total of the messages, and the sums; what is traced is one client's work."""
+    import tensorflow as tf
+
+    def add(index, total, sums):
+        message, mine = message_of(index)
+        added = tf.nest.map_structure(tf.add, sums, mine)
+        return index + 1, codec.accumulate(total, message), added
+
+    if tf.executing_eagerly():
+        message, sums = message_of(0)
+        total = codec.accumulate(codec.zero(), message)
+        for index in range(1, count):
+            _, total, sums = add(index, total, sums)
+        return total, sums
+    shown = tf.function(lambda: message_of(0)[1], autograph=False)
+    names = shown.get_concrete_function().structured_outputs
+    nothing = tf.nest.map_structure(lambda _: tf.zeros([], tf.float64), names)
+    loop = (tf.constant(0), codec.zero(), nothing)
+    return tf.while_loop(lambda index, *_: index < count, add, loop)[1:]
 
 
 @pytest.fixture
@@ -52,20 +86,66 @@ def run_codec():
     return _run_codec
 
 
+@pytest.fixture(scope="session")
+def compiled_round():
+    """Function from a codec to one from (updates, number, state) to (mean, total, state).
+
+    For many rounds of few clients: it is traced once, and a round takes milliseconds.
+    """
+    import tensorflow as tf
+
+    def compiled(codec):
+        @tf.function(autograph=False)
+        def run(updates, number, state):
+            decoded, total = _run_codec(codec, updates, number, state)
+            return decoded.mean, total, decoded.state
+
+        def call(updates, number=0, state=None):
+            state = codec.initial_state() if state is None else state
+            given = tf.constant(updates, tf.float32), tf.constant(number, tf.int64)
+            return run(*given, state)
+
+        return call
+
+    return compiled
+
+
+def _many(one, count):
+    """What `one` gives for `count` numbers, one after the other, in arrays."""
+    import tensorflow as tf
+
+    @tf.function(autograph=False)
+    def trace(numbers):
+        def step(number):
+            return tf.nest.map_structure(tf.convert_to_tensor, one(number))
+
+        shown = tf.function(step, autograph=False).get_concrete_function(
+            tf.TensorSpec([], tf.int64)
+        )
+        spec = tf.nest.map_structure(tf.type_spec_from_value, shown.structured_outputs)
+        return tf.map_fn(shown, numbers, fn_output_signature=spec)
+
+    found = trace(tf.range(count, dtype=tf.int64))
+    return tf.nest.map_structure(lambda part: part.numpy(), found)
+
+
+@pytest.fixture
+def many():
+    """Function from (one, count) to what `one` gives for that many numbers."""
+    return _many
+
+
 @pytest.fixture
 def many_means():
     """Function from (codec, updates, count) to the float32[count, d] means."""
-    import tensorflow as tf
+    return lambda codec, updates, count: _many(
+        lambda number: _run_codec(codec, updates, number)[0].mean, count
+    )
 
-    def run(codec, updates, count):
-        @tf.function(autograph=False)
-        def trace(numbers):
-            return tf.map_fn(
-                lambda number: _run_codec(codec, updates, number)[0].mean,
-                numbers,
-                fn_output_signature=tf.float32,
-            )
 
-        return trace(tf.range(count, dtype=tf.int64)).numpy()
-
-    return run
+@pytest.fixture
+def many_totals():
+    """Function from (codec, updates, count) to that many totals, none of them opened."""
+    return lambda codec, updates, count: _many(
+        lambda number: _sent(codec, updates, number, codec.initial_state())[1], count
+    )

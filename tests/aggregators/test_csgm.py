@@ -37,6 +37,13 @@ def updates(norm=2.0, n=N, d=D, seed=0):
     return tf.constant(values, tf.float32)
 
 
+@pytest.fixture(scope="module")
+def hostile_round(compiled_round):
+    return compiled_round(
+        csgm.CsgmCodec(config(cohort_size=10, noise_multiplier=0.5), D)
+    )
+
+
 class TestCodec:
     @pytest.mark.parametrize("rotation", ["hadamard", "dft"])
     @pytest.mark.parametrize("norm", [1.0, 50.0])
@@ -67,7 +74,6 @@ class TestCodec:
         ("gamma", "z", "d", "rotation"),
         [
             (0.25, 0.0, 1024, "hadamard"),
-            (0.25, 0.0, 700, "hadamard"),
             (0.1, 0.3, 1024, "hadamard"),
             (1.0, 0.3, 700, "hadamard"),
             (0.1, 0.3, 700, "dft"),
@@ -150,17 +156,15 @@ class TestCodec:
     @pytest.mark.parametrize("value", HOSTILE)
     @pytest.mark.parametrize("place", [0, D - 1, slice(None)])
     def test_one_hostile_client_moves_the_mean_no_more_than_a_clipped_one(
-        self, run_codec, value, place
+        self, hostile_round, value, place
     ):
-        numbers = config(cohort_size=10, noise_multiplier=0.5)
-        codec = csgm.CsgmCodec(numbers, D)
         honest = updates(n=10).numpy()
         without, with_hostile = honest.copy(), honest.copy()
         without[4] = 0
         with_hostile[4, place] = value
-        first, _ = run_codec(codec, list(map(tf.constant, without)), 0)
-        second, _ = run_codec(codec, list(map(tf.constant, with_hostile)), 0)
-        moved = np.linalg.norm(second.mean - first.mean)
+        moved = np.linalg.norm(
+            hostile_round(with_hostile)[0] - hostile_round(without)[0]
+        )
         assert moved <= 2.0 / (10 * 0.25) * (1 + 1e-5)
         if not math.isfinite(value):
             assert moved == 0

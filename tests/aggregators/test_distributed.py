@@ -41,7 +41,12 @@ def integers_of(codec, total):
     """The sum that the server opens, in grid steps."""
     bits = codec._config.bits
     half = 1 << (bits - 1)
-    return (total["update"].numpy().astype(np.int64) + half) % (1 << bits) - half
+    return (np.asarray(total["update"]).astype(np.int64) + half) % (1 << bits) - half
+
+
+@pytest.fixture(scope="module")
+def hostile_round(compiled_round):
+    return compiled_round(distributed.IntegerCodec(make("ddg", 1.0, cohort_size=10), D))
 
 
 class TestCodec:
@@ -60,22 +65,13 @@ class TestCodec:
 
     @pytest.mark.parametrize("kind", sorted(KINDS))
     @pytest.mark.parametrize("bits", [7, 16])
-    def test_noise_is_what_the_event_says(self, run_codec, kind, bits):
+    def test_noise_is_what_the_event_says(self, many_totals, kind, bits):
         """Variance, shape and independence of the summed noise, in grid steps."""
         # Helpers' noise has its own test; the sum here is of N clients' shares.
         config = make(kind, 1.3, bits, rounding_bias=0.0)
         codec = distributed.IntegerCodec(config, D)
         event = config.round_dp_event(D, 1.0)
-
-        @tf.function(autograph=False)
-        def run(numbers):
-            return tf.map_fn(
-                lambda n: run_codec(codec, tf.zeros([N, D]), n)[1]["update"],
-                numbers,
-                fn_output_signature=tf.int32,
-            )
-
-        totals = run(tf.range(40, dtype=tf.int64))
+        totals = many_totals(codec, tf.zeros([N, D]), 40)["update"]
         noise = integers_of(codec, {"update": totals})
         steps = event.local_stddev / event.granularity
         if kind == "skellam":
@@ -171,7 +167,7 @@ class TestCodec:
     @pytest.mark.parametrize("value", HOSTILE)
     @pytest.mark.parametrize("place", [0, D - 1, slice(None)])
     def test_one_hostile_client_moves_the_sum_no_more_than_the_bound(
-        self, run_codec, value, place
+        self, hostile_round, value, place
     ):
         """In the integers themselves, and by the bound that the event accounts for."""
         codec = distributed.IntegerCodec(make("ddg", 1.0, cohort_size=10), D)
@@ -179,8 +175,7 @@ class TestCodec:
         without, with_hostile = honest.copy(), honest.copy()
         without[4] = 0
         with_hostile[4, place] = value
-        first, total = run_codec(codec, list(map(tf.constant, without)), 0)
-        second, other = run_codec(codec, list(map(tf.constant, with_hostile)), 0)
+        total, other = hostile_round(without)[1], hostile_round(with_hostile)[1]
         shift = integers_of(codec, other) - integers_of(codec, total)
         event = make("ddg", 1.0, cohort_size=10).round_dp_event(D, 1.0)
         assert np.sum(shift**2) <= event.shift_budget
@@ -347,7 +342,7 @@ class TestAdaptiveClip:
         )
 
     @pytest.mark.parametrize("source", ["clients", "helpers"])
-    def test_noise_on_the_count_is_the_accounted_one(self, run_codec, source):
+    def test_noise_on_the_count_is_the_accounted_one(self, run_codec, many, source):
         config = make(
             "ddg",
             0.9,
@@ -358,16 +353,11 @@ class TestAdaptiveClip:
         )
         codec = distributed.IntegerCodec(config, 1)
 
-        @tf.function(autograph=False)
-        def clips(numbers):
-            return tf.map_fn(
-                lambda n: run_codec(codec, tf.ones([N, 1]), n)[0].state["clip_norm"],
-                numbers,
-                fn_output_signature=tf.float32,
-            )
+        def clip(number):
+            return run_codec(codec, tf.ones([N, 1]), number)[0].state["clip_norm"]
 
         draws = 3000
-        steps = np.log(clips(tf.range(draws, dtype=tf.int64)).numpy() / 2)
+        steps = np.log(many(clip, draws) / 2)
         assert steps.std() * N == pytest.approx(1.5, rel=0.049)
         assert steps.mean() == pytest.approx(-0.5, abs=4.5 * 0.3 / math.sqrt(draws))
         count = config.round_dp_event(1, 1.0).count

@@ -4,20 +4,16 @@
 import json
 
 from experiments.benchmarks import rounds
+from tests import forks
 from tests.experiments import programs
-
-
-def benchmark(*args):
-    return programs.run("benchmark", *args)
 
 
 def test_every_row_runs(tmp_path):
     output = tmp_path / "rows.json"
     names = [*rounds.NAMES, "masks", "digits_rounds", "cohorts"]
-    done = benchmark(
-        *("--quick", "--repeats=1", "--json"),
-        *(f"--output={output}", f"--rows={','.join(names)}"),
-    )
+    flags = ("--quick", "--repeats=1", "--json", f"--output={output}")
+    rows = f"--rows={','.join(names)}"
+    done = forks.run("experiments.benchmark", *flags, rows, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     rows = {row["name"]: row for row in json.loads(done.stdout)}
     assert list(rows.values()) == json.loads(output.read_text())
@@ -35,7 +31,7 @@ def test_every_row_runs(tmp_path):
 
 
 def test_an_unknown_row_is_named():
-    done = benchmark("--rows=plain,fast")
+    done = programs.run("benchmark", "--rows=plain,fast")
     assert done.returncode == 2
     assert "'fast'" in done.stderr
 

@@ -9,7 +9,7 @@ import math
 import pytest
 
 from experiments import run_folders
-from tests.experiments import programs
+from tests import forks
 
 SUMMARY = {
     "task": "digits",
@@ -52,7 +52,7 @@ def read(*paths):
 
 
 def compare(*arguments):
-    return programs.run("compare", *arguments)
+    return forks.run("experiments.compare", *arguments)
 
 
 def test_a_row_has_final_and_best_of_each_measure(tmp_path):

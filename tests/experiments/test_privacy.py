@@ -13,19 +13,15 @@ from pathlib import Path
 import pytest
 
 from dpfl import accounting, mechanisms
+from tests import forks
+from tests.experiments import programs
 from tests.training import fakes
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def call(*args, cwd=ROOT):
-    return subprocess.run(
-        [sys.executable, "-m", "experiments.privacy", *args],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        env={"PATH": "", "PYTHONPATH": str(ROOT)},
-    )
+    return forks.run("experiments.privacy", *args, folder=cwd)
 
 
 def rows(*args):
@@ -349,7 +345,7 @@ def test_a_rate_that_no_sketch_reaches_is_refused():
 
 
 def test_help_lists_the_flags():
-    done = call("--help")
+    done = programs.run("privacy", "--help")
     assert done.returncode == 0
     for flag in ("--epsilon", "--keep_fraction", "--participation", "--plot"):
         assert flag in done.stdout

@@ -7,15 +7,16 @@ import pytest
 
 from dpfl import files
 from experiments.papers import remarks
+from tests import forks
 from tests.experiments import programs
 
 
 def reproduce(*flags):
-    return programs.run("reproduce", *flags)
+    return forks.run("experiments.reproduce", *flags)
 
 
 def test_figure_of_the_accountant_end_to_end(tmp_path):
-    done = reproduce("--figure=csgm_fig1", f"--output_dir={tmp_path}")
+    done = programs.run("reproduce", "--figure=csgm_fig1", f"--output_dir={tmp_path}")
     assert done.returncode == 0, done.stderr
     folder = tmp_path / "csgm_fig1-small"
     assert (folder / "csgm_fig1.png").stat().st_size > 10_000

@@ -8,7 +8,7 @@ import pytest
 
 from experiments import search
 from experiments.papers import trainings
-from tests.experiments import programs
+from tests import forks
 
 GIVEN = ["--task=digits", "--mechanism=gaussian"]
 
@@ -127,7 +127,9 @@ def test_settings_of_a_flag_file_give_way(tmp_path):
 )
 def test_bad_input_is_one_sentence(tmp_path, flags, words):
     out = tmp_path / "out"
-    done = programs.run("search", *(flag.replace("OUT", str(out)) for flag in flags))
+    done = forks.run(
+        "experiments.search", *(flag.replace("OUT", str(out)) for flag in flags)
+    )
     assert done.returncode == 2, done.stderr
     assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
     assert words in done.stderr

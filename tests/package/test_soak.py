@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import pytest
+import tensorflow as tf
 
 from dpfl import mechanisms
 from tools import soak
@@ -44,14 +45,14 @@ def run_soak(**counts):
 
 
 def test_trainings_that_are_killed_end_alike():
-    [(killed, faults)] = run_soak(kills=2, mechanisms="l2_csgm").values()
-    assert killed == 2 and not faults
+    [(killed, faults)] = run_soak(kills=1, mechanisms="l2_csgm").values()
+    assert killed == 1 and not faults
 
 
 def test_the_loop_is_killed_and_its_disk_full():
-    found = run_soak(loop_kills=6, disk_sizes=1)
+    found = run_soak(loop_kills=3, disk_sizes=1)
     (sizes, no_faults), (killed, none_either) = found.values()
-    assert sizes > 20 and killed >= 6 and no_faults == none_either == 0
+    assert sizes > 20 and killed >= 3 and no_faults == none_either == 0
 
 
 def test_workers_that_are_killed_change_no_round():
@@ -59,7 +60,15 @@ def test_workers_that_are_killed_change_no_round():
     assert killed == 3 and not faults
 
 
-def test_hostile_updates_do_no_harm():
+@pytest.fixture
+def eagerly():
+    """A single round takes less time than what it takes to trace one."""
+    tf.config.run_functions_eagerly(True)
+    yield
+    tf.config.run_functions_eagerly(False)
+
+
+def test_hostile_updates_do_no_harm(eagerly):
     found = vectors.hostile(seed=2, count=1)
     assert found == kills.Outcome(len(vectors.mechanism_cases()) * 8, [])
 

@@ -31,6 +31,12 @@ def csgm(seed=5):
     return aggregators.build(mechanism, seed=seed)
 
 
+@pytest.fixture(scope="module")
+def sparse(task):
+    """A process that any test may begin afresh: what it knows is all in its state."""
+    return build(task, csgm())
+
+
 def local_training(task, weights, index, round_index):
     """A client's update and mean loss, written out with Keras."""
     model, loss = task.build_keras_model(0), task.loss()
@@ -101,20 +107,19 @@ def test_weighted_mean_counts_examples(task, tff_context):
         np.testing.assert_allclose(f, w - (a + 4 * b) / 5, atol=2e-6)
 
 
-def test_equal_runs_have_equal_bits(task, tff_context):
+def test_equal_runs_have_equal_bits(task, sparse, tff_context):
     """Also with another number of clients at a time, and in another worker."""
 
-    def run():
-        fedavg = build(task, csgm())
+    def run(fedavg):
         state = fedavg.initialize()
         for clients in ([0, 1, 4], [2], [3, 4, 5]):
             state = fedavg.next(state, clients).state
         return state
 
-    first = run()
-    assert same_bits(first, run())
+    first = run(sparse)
+    assert same_bits(first, run(build(task, csgm())))
     with worker_lib.start(concurrency=1):
-        assert same_bits(first, run())
+        assert same_bits(first, run(sparse))
     tff.framework.set_default_context(tff_context)
 
 
@@ -137,8 +142,8 @@ def test_a_clients_key_is_what_its_mask_follows_from(task, tff_context):
         build(task, csgm(), identity="name")
 
 
-def test_a_round_can_be_replayed_from_its_state(task, tff_context):
-    fedavg = federated_averaging.FedProcess(build(task, csgm()), lambda state: state)
+def test_a_round_can_be_replayed_from_its_state(sparse, tff_context):
+    fedavg = federated_averaging.FedProcess(sparse, lambda state: state)
     state = fedavg.next(fedavg.initialize(), [0, 1]).state
     leaves = fedavg.leaves(state)
     once = fedavg.next(state, [2, 3]).state
@@ -149,22 +154,20 @@ def test_a_round_can_be_replayed_from_its_state(task, tff_context):
         fedavg.from_leaves(leaves[:-1])
 
 
-def test_the_aggregators_state_is_fed_before_each_round(task, tff_context):
+def test_the_aggregators_state_is_fed_before_each_round(sparse, tff_context):
     """A feed that winds the mechanism's round back repeats its noise."""
-    fedavg = build(task, csgm())
-    first = fedavg.initialize()
-    fed = federated_averaging.FedProcess(fedavg, lambda state: first.aggregator)
+    first = sparse.initialize()
+    fed = federated_averaging.FedProcess(sparse, lambda state: first.aggregator)
     once = fed.next(fed.initialize(), [1])
     again = fed.next(once.state, [1])
     assert same_bits(once.state.aggregator, again.state.aggregator)
-    free = fedavg.next(once.state, [1])
+    free = sparse.next(once.state, [1])
     assert not same_bits(once.state.aggregator, free.state.aggregator)
 
 
-def test_a_round_without_clients_still_releases_noise(task, tff_context):
-    fedavg = build(task, csgm())
-    state = fedavg.initialize()
-    output = fedavg.next(state, [])
+def test_a_round_without_clients_still_releases_noise(sparse, tff_context):
+    state = sparse.initialize()
+    output = sparse.next(state, [])
     assert output.aggregator["clients"] == 0
     step = np.concatenate(
         [

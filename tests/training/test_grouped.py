@@ -65,8 +65,8 @@ def bits(outputs):
 
 @pytest.mark.parametrize(
     "name, groups",
-    [(name, groups) for name in MECHANISMS if name != "none" for groups in (2, 7)]
-    + [("l2_csgm", 1), ("l2_csgm", 5), ("distributed_discrete_gaussian", 1)],
+    [(name, 2) for name in MECHANISMS if name != "none"]
+    + [("l2_csgm", 1), ("l2_csgm", 7), ("distributed_discrete_gaussian", 7)],
 )
 def test_integer_sums_leave_the_same_bits(task, tff_secure_context, name, groups):
     """Model, state, measurements and metrics; seven groups leave some empty."""

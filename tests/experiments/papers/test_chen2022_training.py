@@ -194,8 +194,7 @@ def test_fig8_compresses_as_much_as_secure_aggregation_asks_for():
 @pytest.mark.parametrize("name", ["secagg_fig9", "secagg_fig10"])
 def test_layers_are_those_of_the_model(name):
     # 2000 words and 4 special tokens of width 32; the rest is 93,044.
-    task = tasks.load_task("docs")
-    rest = task.dimension - layers_grid.LAYERS["small"].embedding
+    rest = tasks.task_entry("docs").dimension - layers_grid.LAYERS["small"].embedding
     assert (2004 * 32, rest) == (layers_grid.LAYERS["small"].embedding, 93_044)
     assert layers_grid.LAYERS["paper"].embedding == 10_004 * 96
     together = separate = 0
