@@ -27,6 +27,7 @@ class Settings:
 
     Attributes:
       cohort: Clients of a round of digits.
+      mechanisms: Names of those that such a round is done with.
       small: Clients of a small cohort of the model with a million parameters.
       large: Clients of a large one.
       early: A round of the run with cohorts of all sizes.
@@ -35,6 +36,7 @@ class Settings:
     """
 
     cohort: int = 50
+    mechanisms: tuple[str, ...] = ("none", "gaussian", "l2_csgm")
     small: int = 10
     large: int = 1000
     early: int = 10
@@ -43,7 +45,7 @@ class Settings:
 
 
 FULL = Settings()
-QUICK = Settings(cohort=2, small=2, large=4, early=2, late=3)
+QUICK = Settings(2, ("l2_csgm",), small=2, large=4, early=2, late=3)
 
 
 def digits_rounds(settings: Settings) -> list[Row]:
@@ -60,12 +62,14 @@ def digits_rounds(settings: Settings) -> list[Row]:
         state = fed.initialize()
         return lambda: fed.next(state, clients)
 
-    functions = {
-        "digits: steps alone": steps_alone(task, cohort),
-        "digits: none": one_round(mechanisms.NoMechanism(cohort)),
-        "digits: gaussian": one_round(mechanisms.Gaussian(cohort, 0.1, 1.0)),
-        "digits: l2_csgm": one_round(mechanisms.L2Csgm(cohort, 0.1, 1.0, 0.1)),
+    known = {
+        "none": mechanisms.NoMechanism(cohort),
+        "gaussian": mechanisms.Gaussian(cohort, 0.1, 1.0),
+        "l2_csgm": mechanisms.L2Csgm(cohort, 0.1, 1.0, 0.1),
     }
+    functions = {"digits: steps alone": steps_alone(task, cohort)}
+    for name in settings.mechanisms:
+        functions[f"digits: {name}"] = one_round(known[name])
     return harness.compare(functions, "digits: steps alone", settings.repeats, 2)
 
 

@@ -285,7 +285,9 @@ class TestCodec:
         assert noise.std() * 10 / 2.0 == pytest.approx(1.0, rel=0.025)
 
     @pytest.mark.parametrize("clients", [0, 3])
-    def test_helpers_noise_does_not_depend_on_who_joins(self, many_means, clients):
+    def test_helpers_noise_does_not_depend_on_who_joins(
+        self, many, many_means, clients
+    ):
         config = make("skellam", 1.0, noise_source="helpers")
         codec = distributed.IntegerCodec(config, D)
         if not clients:
@@ -294,12 +296,12 @@ class TestCodec:
                 "clients": tf.constant(0.0, tf.float64),
                 "l2_clipped": tf.constant(0.0, tf.float64),
             }
-            noise = np.stack(
-                [
-                    codec.decode({}, codec.zero(), sums, shared, [i, 5]).mean
-                    for i in range(40)
-                ]
-            )
+
+            def without_clients(number):
+                seed = tf.stack([number, 5])
+                return codec.decode({}, codec.zero(), sums, shared, seed).mean
+
+            noise = many(without_clients, 40)
         else:
             noise = many_means(codec, tf.zeros([clients, D]), 40)
         assert noise.std() * N / 2.0 == pytest.approx(1.0, rel=0.025)
@@ -358,7 +360,7 @@ class TestAdaptiveClip:
 
         draws = 3000
         steps = np.log(many(clip, draws) / 2)
-        assert steps.std() * N == pytest.approx(1.5, rel=0.049)
+        assert steps.std() * N == pytest.approx(1.5, rel=0.035)
         assert steps.mean() == pytest.approx(-0.5, abs=4.5 * 0.3 / math.sqrt(draws))
         count = config.round_dp_event(1, 1.0).count
         assert count.noise_multiplier == pytest.approx(2 * 1.5)
