@@ -352,16 +352,18 @@ class TestAdaptiveClip:
             clip_learning_rate=1.0,
             count_stddev=1.5,
             noise_source=source,
+            cohort_size=2,
         )
         codec = distributed.IntegerCodec(config, 1)
 
         def clip(number):
-            return run_codec(codec, tf.ones([N, 1]), number)[0].state["clip_norm"]
+            return run_codec(codec, tf.ones([2, 1]), number)[0].state["clip_norm"]
 
-        draws = 3000
+        draws = 6000
         steps = np.log(many(clip, draws) / 2)
-        assert steps.std() * N == pytest.approx(1.5, rel=0.035)
-        assert steps.mean() == pytest.approx(-0.5, abs=4.5 * 0.3 / math.sqrt(draws))
+        # Three standard deviations of the estimate are 2.7%; the seeds are fixed.
+        assert steps.std() * 2 == pytest.approx(1.5, rel=0.027)
+        assert steps.mean() == pytest.approx(-0.5, abs=4.5 * 0.75 / math.sqrt(draws))
         count = config.round_dp_event(1, 1.0).count
         assert count.noise_multiplier == pytest.approx(2 * 1.5)
 

@@ -154,9 +154,9 @@ def test_sgmf_is_unbiased(many_means):
     config = sgmf(keep_fraction=0.25, noise_multiplier=0.0)
     codec = make_codec(config, 6)
     update = tf.constant(np.linspace(-0.3, 0.3, 6), tf.float32)
-    found = many_means(codec, [update], 4000)
-    # ||g||^2 (1 - gamma) / gamma / n^2 / 8 is the variance, so 0.004 the error of this.
-    np.testing.assert_allclose(found.mean(axis=0), update / 2, atol=0.015)
+    found = many_means(codec, [update], 2000)
+    # ||g||^2 (1 - gamma) / gamma / n^2 / 8 is the variance, so 0.0055 the error of this.
+    np.testing.assert_allclose(found.mean(axis=0), update / 2, atol=0.02)
 
 
 def test_tree_has_the_variance_of_tensorflow_privacys(run_codec):
