@@ -31,6 +31,8 @@ from .trainings import Training, rounds_done
 _MEASURED_ROUNDS = 2
 # Runs after which a process is replaced: each leaves some 20 MB of graphs.
 _RUNS_OF_A_TRAINER = 16
+# Runs that fail before the others are not tried any more.
+_MOST_FAILURES = 3
 
 Add = Callable[[Training, Mapping[str, Any]], None]
 
@@ -112,11 +114,13 @@ class Crew:
           add: Called, in this thread, with each run that is done and its columns.
 
         Raises:
-          WorkFailedError: If a run fails; the others are stopped, and go on from their
-            checkpoints the next time.
+          WorkFailedError: If runs fail; it is the first one's. The others are done,
+            unless three fail, or one is refused: they are stopped then, and go on from
+            their checkpoints the next time.
         """
         if not missing:
             return
+        failures: list[WorkFailedError] = []
         left = {work.key: work for work in missing}
         self._begin(missing)
         done = {w.key: rounds_done(self._folder / w.folder) for w in missing}
@@ -134,14 +138,22 @@ class Crew:
                         if self._measure(event):
                             self._forecast(list(left.values()), of, bar)
                         continue
-                    if event.error is not None:
+                    if isinstance(event.error, WorkFailedError):
+                        failures.append(event.error)
+                    elif event.error is not None:
                         raise event.error
-                    if event.work is not None:
-                        work = left.pop(event.work.key)
-                        add(work, work.measured(self._folder / work.folder))
-                        bar.set_postfix_str(work.folder[-50:])
+                    if event.work is None or len(failures) == _MOST_FAILURES:
+                        break
+                    work = left.pop(event.work.key)
+                    if event.error is not None:
+                        bar.write(f"note: {event.error}; the others go on", sys.stderr)
+                        continue
+                    add(work, work.measured(self._folder / work.folder))
+                    bar.set_postfix_str(work.folder[-50:])
         finally:
             self.close()
+        if failures:
+            raise failures[0]
 
     def close(self) -> None:
         """Ends all processes; runs go on from their checkpoints the next time."""
@@ -193,8 +205,16 @@ class Crew:
                     if runs == _RUNS_OF_A_TRAINER:
                         trainer.close()
                         trainer, runs = self._new_trainer(), 0
-                    self._train_one(trainer, work)
-                    runs += 1
+                    try:
+                        self._train_one(trainer, work)
+                        runs += 1
+                    except WorkFailedError as error:
+                        if error.exit_code == cli.USAGE_EXIT_CODE:
+                            raise
+                        self._events.put(_Ended(work, error))
+                        # Whoever failed may be in any state, or gone.
+                        trainer.close()
+                        trainer, runs = self._new_trainer(), 0
         except BaseException as error:
             self._events.put(_Ended(None, error))
 

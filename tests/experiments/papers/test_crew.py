@@ -90,6 +90,7 @@ class FakeTrainer:
 
     made: list = []
     fails: set = set()
+    exit_code = 1
 
     def __init__(self):
         self.seeds = []
@@ -103,7 +104,7 @@ class FakeTrainer:
 
     def train(self, work, folder, on_round, **more):
         if work.flags["seed"] in self.fails:
-            raise trainers.WorkFailedError("the run failed", 1)
+            raise trainers.WorkFailedError("the run failed", self.exit_code)
         folder.mkdir()
         (folder / "summary.json").write_text(
             str(dict.fromkeys(trainings.SUMMARY_COLUMNS, 1)).replace("'", '"')
@@ -158,14 +159,28 @@ def test_runs_of_one_graph_are_done_one_after_the_other(fake, tmp_path):
     assert crew._chains(grid, at_a_time=3) == [[w] for w in grid]
 
 
-def test_a_run_that_fails_stops_the_rest_and_keeps_rows(fake, tmp_path):
-    fake.fails, found = {2}, []
-    grid = [work(seed=seed) for seed in range(1, 20)]
+@pytest.mark.parametrize(
+    ("fails", "exit_code", "done"),
+    [
+        # The others are done all the same, but not where nothing seems to work.
+        ({2}, 1, [1, 3, 4, 5, 6]),
+        ({2, 3}, -9, [1, 4, 5, 6]),
+        ({2, 3, 5}, 1, [1, 4]),
+        ({2}, 2, [1]),
+    ],
+)
+def test_runs_that_fail(fake, tmp_path, monkeypatch, capsys, fails, exit_code, done):
+    found = []
+    fake.fails = fails
+    monkeypatch.setattr(fake, "exit_code", exit_code)
+    grid = [work(seed=seed) for seed in range(1, 7)]
     with pytest.raises(trainers.WorkFailedError, match="the run failed"):
         crew.Crew(tmp_path, jobs=1).train(
             grid, grid, lambda w, measured: found.append(w.flags["seed"])
         )
-    assert found == [1]
+    assert found == done
+    notes = capsys.readouterr().err.count("note: the run failed; the others go on")
+    assert notes == (0 if exit_code == 2 else min(len(fails), 2))
 
 
 def test_what_is_refused_is_refused_before_any_work(fake, tmp_path):
