@@ -16,9 +16,18 @@ EXAMPLES = ROOT / "examples"
 NAMES = {"choose_a_mechanism", "foreign_loop", "own_mechanism", "tff_tutorial"}
 
 
-def executed(name, folder):
-    """Runs a notebook as its reader would; returns what it printed."""
+def executed(name, folder, changes=()):
+    """Runs a notebook as its reader would; returns what it printed.
+
+    Args:
+      name: Of the notebook.
+      folder: Where it runs.
+      changes: Pairs of a text in it and what stands there instead, to take less time.
+    """
     notebook = nbformat.read(EXAMPLES / f"{name}.ipynb", as_version=4)
+    for old, new in changes:
+        (cell,) = (cell for cell in notebook.cells if old in cell.source)
+        cell.source = cell.source.replace(old, new)
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
     client = nbclient.NotebookClient(
         notebook,
@@ -69,7 +78,7 @@ def test_choosing_a_mechanism(tmp_path):
     assert errors[0] == pytest.approx(d * (noise[0] / 1000) ** 2, rel=1e-3)
     assert errors[0] < errors[1] < errors[2] < errors[3]
     cohorts = errors[4:]
-    assert cohorts == sorted(cohorts, reverse=True) and cohorts[1] == errors[0]
+    assert len(cohorts) == 2 and cohorts[0] > errors[0] > cohorts[1]
 
 
 def stock_epsilon(noise_multiplier):
@@ -83,18 +92,23 @@ def stock_epsilon(noise_multiplier):
 
 
 def test_the_tutorial_of_tff(tmp_path):
-    text = executed("tff_tutorial", tmp_path)
+    # Fewer clients in a round at a weaker promise: the noise on the mean is alike.
+    changes = [
+        ("cohort_size=50,", "cohort_size=20,"),
+        ("EPSILON = 8.0", "EPSILON = 20.0"),
+    ]
+    text = executed("tff_tutorial", tmp_path, changes)
     half, whole = numbers("epsilon", text)
-    assert 7.99 < whole <= 8 and 4 < half < whole
+    assert 19.99 < whole <= 20 and 10 < half < whole
     d, rotated = 15994, 2**14
     expected = (32 * rotated * 0.1 + 32 + 128) / d
     assert numbers("expected bits up a parameter", text) == pytest.approx(
         [expected], abs=1e-4
     )
-    # The mean over about 50 clients of numbers of coins: within 2% for sure.
+    # The mean over about 20 clients of numbers of coins: within 3% for sure.
     measured = numbers(r"(?<!expected )bits up a parameter", text)
     assert len(measured) == 2
-    assert measured == pytest.approx([expected] * 2, rel=0.02)
+    assert measured == pytest.approx([expected] * 2, rel=0.03)
     # A tenth of the digits by chance; noise can cost it, but not nearly all.
     assert numbers("accuracy", text)[-1] > 0.5
 
