@@ -75,6 +75,7 @@ def best_grid(
     local_stddev: float,
     dimension: int,
     spread: int,
+    one_step: bool = False,
 ) -> Grid:
     """Returns the grid of b-bit integers that makes the least error at equal privacy.
 
@@ -96,9 +97,11 @@ def best_grid(
       local_stddev: sigma, one share of noise, over the clip.
       dimension: Length of the rounded vector.
       spread: m, the coordinates over which the rotation spreads each one at the least.
+      one_step: Whether the step is at least the largest coordinate.
     """
     n, stddev = cohort_size, 1 / math.sqrt(spread)
     fixed = n**2 / spread + n * local_stddev**2
+    noise = dimension * local_stddev**2 / n
     modulus = 2.0**bits
 
     def rounding(granularity: float) -> float:
@@ -137,8 +140,8 @@ def best_grid(
         granularity,
         1 / _MOST_STEPS_OF_CLIP,
         local_stddev / _MOST_STEPS_OF_NOISE,
+        _least_single_step(noise, n, dimension, stddev) if one_step else 0.0,
     )
-    noise = dimension * local_stddev**2 / n
     return Grid(
         granularity=granularity,
         local_stddev=local_stddev,
@@ -230,12 +233,31 @@ def _coordinate_clip(
       dimension: m, length of the rotated vector.
       stddev: Largest standard deviation of a rotated coordinate, over the clip.
     """
-    largest = stddev * math.sqrt(2 * math.log(max(dimension * cohort_size, 2)))
+    largest = _largest_coordinate(cohort_size, dimension, stddev)
     if granularity < largest and (
         clipping_error(granularity / stddev) <= _CLIPPING_PART * noise
     ):
         largest = granularity
     return min(largest, 1.0)
+
+
+def _largest_coordinate(cohort_size: int, dimension: int, stddev: float) -> float:
+    return stddev * math.sqrt(2 * math.log(max(dimension * cohort_size, 2)))
+
+
+def _least_single_step(
+    noise: float, cohort_size: int, dimension: int, stddev: float
+) -> float:
+    """Returns the finest step to which `_coordinate_clip` clips."""
+    most = _largest_coordinate(cohort_size, dimension, stddev) / stddev
+
+    def excess(deviations: float) -> float:
+        return clipping_error(deviations) - _CLIPPING_PART * noise
+
+    if excess(most) >= 0 or excess(0.0) <= 0:
+        return stddev * (most if excess(most) >= 0 else 0.0)
+    found = optimize.brentq(excess, 0.0, most, rtol=1e-9)
+    return stddev * min(found * (1 + 1e-6), most)
 
 
 def clipping_error(deviations: float) -> float:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import functools
 import math
 from typing import ClassVar
 
@@ -171,24 +172,28 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
           ValueError: If there is none for the published bound: the bits are too few
             for the cohort.
         """
-        shares = math.sqrt(self.noise_shares)
         if self.conditional_rounding:
             return published_grid(
                 cohort_size=self.cohort_size,
                 bits=self.message_bits,
                 wrap_probability=self.wrap_probability or PUBLISHED_WRAP_PROBABILITY,
-                local_stddev=self.update_noise_multiplier / shares,
+                local_stddev=self.update_noise_multiplier
+                / math.sqrt(self.noise_shares),
                 dimension=self.rotated_dimension(dimension),
                 spread=self._spread(dimension),
                 rounding_bias=self.rounding_bias,
             )
+        return _grid_for_sampling(self, dimension)
+
+    def _rounding_grid(self, dimension: int, *, one_step: bool) -> Grid:
         return best_grid(
             cohort_size=self.cohort_size,
             bits=self.message_bits,
             wrap_probability=self.wrap_probability,
-            local_stddev=self.update_noise_multiplier / shares,
+            local_stddev=self.update_noise_multiplier / math.sqrt(self.noise_shares),
             dimension=self.rotated_dimension(dimension),
             spread=self._spread(dimension),
+            one_step=one_step,
         )
 
     def _spread(self, dimension: int) -> int:
@@ -282,7 +287,11 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
 
     def _integer_event(self, dimension: int) -> distributed.DistributedNoiseDpEvent:
         """Returns the release of the sum of the updates, without client sampling."""
-        found = self.grid(dimension)
+        return self._event_on(self.grid(dimension), dimension)
+
+    def _event_on(
+        self, found: Grid, dimension: int
+    ) -> distributed.DistributedNoiseDpEvent:
         clip = self.clip_norm * self.vector_clip
         largest = found.max_coordinate
         if largest is not None:
@@ -418,3 +427,27 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
         if largest is None or largest >= 1:
             return 0.0
         return clipping_error(largest / self._coordinate_stddev(dimension))
+
+
+@functools.lru_cache(maxsize=256)
+def _grid_for_sampling(mechanism: IntegerMechanism, dimension: int) -> Grid:
+    """Returns the grid of least error, or a coarser one that amplifies better.
+
+    Cohorts vary where helpers bring the noise. Of coordinates longer than a step little
+    is proved of clients that are sampled, unless the noise is all but Gaussian.
+    """
+    found = mechanism._rounding_grid(dimension, one_step=False)
+    if (
+        mechanism.noise_source == "clients"
+        or mechanism.wrap_probability is not None
+        or not mechanism.noise_multiplier
+    ):
+        return found
+    event = mechanism._event_on(found, dimension)
+    if event.route(sampled=True) != "shifts":
+        return found
+    coarse = mechanism._rounding_grid(dimension, one_step=True)
+    other = mechanism._event_on(coarse, dimension)
+    order = [2.0]
+    fewer = other.rdp_before_sampling(order)[0] < event.rdp_before_sampling(order)[0]
+    return coarse if fewer else found
