@@ -318,7 +318,7 @@ class DomeCodec(Codec):
         """Returns S, built once for the same tensors: a round needs it twice."""
         basis, seed = broadcast["basis"], broadcast["seed"]
         if self._latest[0] is not basis or self._latest[1] is not seed:
-            sketch = self._sketch.expand(adaptive_sketch.unpack(basis), seed)
+            sketch = self._sketch.expand(basis, seed)
             self._latest = (basis, seed, sketch)
         return self._latest[2]
 

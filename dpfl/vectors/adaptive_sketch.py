@@ -16,10 +16,12 @@ so that nothing drifts. A probe is a function of the round's seed.
 
 S is never written out: it is T [U'; Q] with a k x k matrix T, the inverse of the
 Cholesky factor of the Gram matrix of U' and Q. The probes share out the coordinates,
-coordinate j to probe j modulo k - r, with random signs: a count sketch of one row. They
-are orthonormal by themselves, take d steps to apply whatever their number, and see
-every vector alike, E ||Q v||^2 = (k - r) / d ||v||^2, by the signs alone. So S costs
-what its r kept rows cost.
+see `probes`. They are orthonormal by themselves, take d steps to apply whatever their
+number, and see every vector alike, E ||Q v||^2 = (k - r) / d ||v||^2, by the signs
+alone. So S costs what its r kept rows cost.
+
+All that has d columns is worked on a block of coordinates at a time: U' is read once
+for whatever is computed, and is never there in float32 as a whole.
 
 The update of Algorithm 2, the columns of whose Y are completed by the probes,
 
@@ -38,7 +40,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from dpfl import checks
-from dpfl.vectors import randomness
+from dpfl.vectors import probes, randomness
 
 # Rounding leaves a part of a gradient outside of a sketch that it lies in; anything
 # smaller than this, over the gradient's norm, is taken for that.
@@ -48,14 +50,8 @@ _SMALLEST_EASY_EIGENVALUE = 0.2
 # Where it is smaller than this a probe lies in the span of the rest: it becomes short.
 _SMALLEST_EIGENVALUE = 1e-6
 
-# Rows of length d that are worked on at a time: many of them in float32 would take
-# gigabytes.
-_ROWS_AT_A_TIME = 8
-# Coordinates of all kept directions that are in float64 at a time.
-_COLUMNS_AT_A_TIME = 2**16
-
-# A sketch S, as computations hand it on: `kept` float32[r, d], U'; `signs` float32[d],
-# of the probes; `mix` float32[k, k], T.
+# A sketch S, as computations hand it on: `kept` float32[r, d], U', or int16 of `pack`;
+# `signs` float32[d], of the probes; `mix` float32[k, k], T.
 Sketch = collections.OrderedDict
 
 
@@ -150,8 +146,8 @@ class AdaptiveSketch:
         hardly any coordinates, a row of the sketch is shorter instead.
 
         Args:
-          kept: float32[r, d], U', nearly orthonormal. The first r rows of the result
-            span the same subspace.
+          kept: float32[r, d], U', nearly orthonormal, or int16, what `pack` makes of
+            it. The first r rows of the result span the same subspace.
           seed: int64[2], of the probes.
         """
         signs = randomness.rademacher(seed, self.dimension)
@@ -214,16 +210,19 @@ class AdaptiveSketch:
             tf.cast(tf.minimum(rank, new_rank), tf.float64),
         )
         form = pack if is_packed else tf.identity
-        directions = _by_rows(
-            lambda some: form(combine(sketch, some[:, :-1]) + some[:, -1:] * unit),
-            tf.cast(rows, tf.float32),
-            tf.TensorSpec(
-                [None, self.dimension], tf.int16 if is_packed else tf.float32
+        coordinates = tf.cast(rows, tf.float32)
+        combined = _combined(sketch, coordinates[:, :-1])
+        directions = probes.by_columns(
+            self.dimension,
+            _probe_count(sketch),
+            lambda begin, end: form(
+                combined(begin, end) + coordinates[:, -1:] * unit[begin:end]
             ),
+            tf.TensorSpec([self.max_rank, None], tf.int16 if is_packed else tf.float32),
         )
         kept_strengths = tf.where(is_kept, core.strengths[: self.max_rank], 0.0)
         return UpdatedSketch(
-            tf.ensure_shape(directions, [self.max_rank, self.dimension]),
+            directions,
             tf.cast(kept_strengths, tf.float32),
             new_rank,
             tf.cast(overlap, tf.float32),
@@ -253,8 +252,17 @@ def unpack(basis: tf.Tensor) -> tf.Tensor:
 
 def project(sketch: Sketch, vector: tf.Tensor) -> tf.Tensor:
     """Returns S v, float32[k], of a float32[d] vector."""
-    inside = tf.linalg.matvec(sketch["kept"], vector)
-    probed = _probe(sketch["signs"], _probe_count(sketch), vector[tf.newaxis])[0]
+    kept, signs, count = sketch["kept"], sketch["signs"], _probe_count(sketch)
+    inside = probes.over_columns(
+        signs.shape[0],
+        count,
+        lambda begin, end, total: (
+            total + tf.linalg.matvec(_floats(kept[:, begin:end]), vector[begin:end])
+        ),
+        tf.zeros(tf.shape(kept)[:1]),
+    )
+    probed = probes.apply(signs, count, vector[tf.newaxis])[0]
+    probed /= probes.norms(count, signs.shape[0])
     return tf.linalg.matvec(sketch["mix"], tf.concat([inside, probed], 0))
 
 
@@ -265,39 +273,47 @@ def lift(sketch: Sketch, coordinates: tf.Tensor) -> tf.Tensor:
 
 def combine(sketch: Sketch, coordinates: tf.Tensor) -> tf.Tensor:
     """Returns C S, float32[m, d], of float32[m, k] coordinates."""
-    kept, signs = sketch["kept"], sketch["signs"]
-    mixed = tf.matmul(coordinates, sketch["mix"])
-    rank, count = tf.shape(kept)[0], _probe_count(sketch)
-    scaled = mixed[:, rank:] / _probe_norms(count, signs.shape[0])
-    spread = _spread(scaled, signs.shape[0]) * signs
-    return tf.matmul(mixed[:, :rank], kept) + spread
+    result = tf.TensorSpec([coordinates.shape[0], None], tf.float32)
+    return probes.by_columns(
+        sketch["signs"].shape[0],
+        _probe_count(sketch),
+        _combined(sketch, coordinates),
+        result,
+    )
 
 
 def diagonal(sketch: Sketch) -> tf.Tensor:
     """Returns the diagonal of S^T S, float32[d]: a coordinate's share of the sketch.
 
     With M = T^T T and W = [U'; Q] it is that of W^T M W; in column j of Q only the
-    probe that has j is not zero.
+    probe p that has j is not zero. With the Cholesky factor of M's part for U', L L^T,
+    it is ||L^T U'_j + Q_pj L^-1 M_p||^2, and what is left of the probe's own M_pp.
     """
     kept, signs = sketch["kept"], sketch["signs"]
-    dimension = signs.shape[0]
-    rank, count = tf.shape(kept)[0], _probe_count(sketch)
-    inner = tf.matmul(sketch["mix"], sketch["mix"], transpose_a=True)
-    norms = _probe_norms(count, dimension)
-    own = tf.linalg.diag_part(inner[rank:, rank:]) / tf.square(norms)
+    rank = tf.shape(kept)[0]
+    mix = tf.cast(sketch["mix"], tf.float64)
+    inner = tf.matmul(mix, mix, transpose_a=True)
+    factor = tf.linalg.cholesky(inner[:rank, :rank])
+    across = tf.linalg.triangular_solve(factor, inner[:rank, rank:])
+    own = tf.linalg.diag_part(inner[rank:, rank:]) - tf.reduce_sum(across**2, 0)
+    norms = probes.norms(_probe_count(sketch), signs.shape[0])
+    factor = tf.cast(factor, tf.float32)
+    across = tf.cast(across, tf.float32) / norms
+    left = tf.cast(tf.maximum(own, 0.0), tf.float32)[tf.newaxis] / tf.square(norms)
 
-    def body(begin: tf.Tensor, total: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        end = tf.minimum(begin + _ROWS_AT_A_TIME, rank)
-        across = _spread(inner[begin:end, rank:] / norms, dimension) * signs
-        twice = tf.matmul(inner[begin:end, :rank], kept) + 2 * across
-        return end, total + tf.reduce_sum(kept[begin:end] * twice, 0)
+    def shares(begin: tf.Tensor, end: tf.Tensor) -> tf.Tensor:
+        some = tf.matmul(factor, _floats(kept[:, begin:end]), transpose_a=True)
+        some += probes.spread(across, signs[begin:end])
+        return tf.reduce_sum(tf.square(some), 0, keepdims=True) + probes.spread(
+            left, tf.abs(signs[begin:end])
+        )
 
-    return tf.while_loop(
-        lambda begin, _: begin < rank,
-        body,
-        (tf.constant(0), _spread(own[tf.newaxis], dimension)[0]),
-        parallel_iterations=1,
-    )[1]
+    return probes.by_columns(
+        signs.shape[0],
+        _probe_count(sketch),
+        shares,
+        tf.TensorSpec([1, None], tf.float32),
+    )[0]
 
 
 def dense(sketch: Sketch) -> tf.Tensor:
@@ -309,36 +325,27 @@ def _probe_count(sketch: Sketch) -> tf.Tensor:
     return tf.shape(sketch["mix"])[0] - tf.shape(sketch["kept"])[0]
 
 
-def _probe_norms(count: tf.Tensor, dimension: int) -> tf.Tensor:
-    """Returns the norm of each probe before scaling, the root of its coordinates.
-
-    Probe i has coordinates i, i + count, and so on.
-    """
-    return tf.sqrt(tf.cast((dimension - 1 - tf.range(count)) // count + 1, tf.float32))
-
-
-def _probe(signs: tf.Tensor, count: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
-    """Returns Q v of each row v, [m, count], of [m, d] rows."""
-    dimension = signs.shape[0]
-    # Without probes there is nothing to share out; one is made and left out.
-    width = tf.maximum(count, 1)
-    length = -(-dimension // width)
-    signed = tf.pad(rows * signs, [[0, 0], [0, length * width - dimension]])
-    shape = tf.stack([tf.shape(rows)[0], length, width])
-    sums = tf.reduce_sum(tf.reshape(signed, shape), 1)[:, :count]
-    return sums / tf.cast(_probe_norms(count, dimension), rows.dtype)
+def _floats(some: tf.Tensor, dtype: tf.DType = tf.float32) -> tf.Tensor:
+    """Returns rows, packed or not, in a type."""
+    if some.dtype == tf.int16:
+        some = tf.bitcast(some, tf.bfloat16)
+    return tf.cast(some, dtype)
 
 
-def _spread(values: tf.Tensor, dimension: int) -> tf.Tensor:
-    """Returns each probe's value at its coordinates: float32[m, count] to [m, d]."""
-    padded = tf.cond(
-        tf.shape(values)[1] > 0,
-        lambda: values,
-        lambda: tf.zeros([tf.shape(values)[0], 1]),
-    )
-    repeats = -(-dimension // tf.shape(padded)[1])
-    spread = tf.tile(padded, tf.stack([1, repeats]))[:, :dimension]
-    return tf.ensure_shape(spread, [values.shape[0], dimension])
+def _combined(
+    sketch: Sketch, coordinates: tf.Tensor
+) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
+    """Returns what gives the columns of C S from one to before another."""
+    kept, signs = sketch["kept"], sketch["signs"]
+    rank = tf.shape(kept)[0]
+    mixed = tf.matmul(coordinates, sketch["mix"])
+    scaled = mixed[:, rank:] / probes.norms(_probe_count(sketch), signs.shape[0])
+
+    def columns(begin: tf.Tensor, end: tf.Tensor) -> tf.Tensor:
+        inside = tf.matmul(mixed[:, :rank], _floats(kept[:, begin:end]))
+        return inside + probes.spread(scaled, signs[begin:end])
+
+    return columns
 
 
 def _gram(
@@ -346,70 +353,20 @@ def _gram(
 ) -> tf.Tensor:
     """Returns the Gram matrix of U' and Q, float64[k, k], from products in a type."""
     rank = tf.shape(kept)[0]
-    across = _by_rows(
-        lambda some: _probe(tf.cast(signs, dtype), count, tf.cast(some, dtype)),
-        kept,
-        tf.TensorSpec([None, None], dtype),
-    )
-    # No rows at all would be of no width either.
-    across = tf.reshape(across, tf.stack([rank, count]))
-    upper = tf.concat([_inner_products(kept, dtype), across], 1)
-    lower = tf.concat([tf.transpose(across), tf.eye(count, dtype=dtype)], 1)
-    return tf.cast(tf.concat([upper, lower], 0), tf.float64)
 
+    def add(begin: tf.Tensor, end: tf.Tensor, total: tf.Tensor) -> tf.Tensor:
+        some = _floats(kept[:, begin:end], dtype)
+        products = tf.matmul(some, some, transpose_b=True)
+        probed = probes.apply(tf.cast(signs[begin:end], dtype), count, some)
+        return total + tf.cast(tf.concat([products, probed], 1), tf.float64)
 
-def _inner_products(kept: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
-    """Returns those of all pairs of rows, from products in a type."""
-    if dtype == kept.dtype:
-        return tf.matmul(kept, kept, transpose_b=True)
-
-    def body(begin: tf.Tensor, total: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        end = begin + _COLUMNS_AT_A_TIME
-        some = tf.cast(kept[:, begin:end], dtype)
-        return end, total + tf.matmul(some, some, transpose_b=True)
-
-    rank = tf.shape(kept)[0]
-    return tf.while_loop(
-        lambda begin, _: begin < kept.shape[1],
-        body,
-        (tf.constant(0), tf.zeros(tf.stack([rank, rank]), dtype)),
-        shape_invariants=(tf.TensorShape([]), tf.TensorShape([None, None])),
-        parallel_iterations=1,
-    )[1]
-
-
-def _by_rows(
-    function: Callable[[tf.Tensor], tf.Tensor], rows: tf.Tensor, result: tf.TensorSpec
-) -> tf.Tensor:
-    """Returns what a function makes of rows, of which it is given a few at a time.
-
-    Args:
-      function: From rows to as many rows, each of its own one alone.
-      rows: [m, ...], with m of any size.
-      result: Of what the function gives.
-    """
-    count = tf.shape(rows)[0]
-    blocks = tf.TensorArray(
-        result.dtype,
-        size=0,
-        dynamic_size=True,
-        infer_shape=False,
-        element_shape=result.shape,
-    )
-
-    def body(i: tf.Tensor, blocks: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
-        begin = i * _ROWS_AT_A_TIME
-        some = rows[begin : tf.minimum(begin + _ROWS_AT_A_TIME, count)]
-        return i + 1, blocks.write(i, function(some))
-
-    # Once at least: without any block nothing would be known of the result's shape.
-    blocks = tf.while_loop(
-        lambda i, _: tf.equal(i, 0) | (i * _ROWS_AT_A_TIME < count),
-        body,
-        (tf.constant(0), blocks),
-        parallel_iterations=1,
-    )[1]
-    return blocks.concat()
+    first = tf.zeros(tf.stack([rank, rank + count]), tf.float64)
+    upper = probes.over_columns(signs.shape[0], count, add, first)
+    norms = tf.cast(probes.norms(count, signs.shape[0]), tf.float64)
+    across = upper[:, rank:] / norms
+    upper = tf.concat([upper[:, :rank], across], 1)
+    lower = tf.concat([tf.transpose(across), tf.eye(count, dtype=tf.float64)], 1)
+    return tf.concat([upper, lower], 0)
 
 
 def _paper_rule(strengths: tf.Tensor, inside: tf.Tensor, outside: tf.Tensor) -> _Core:

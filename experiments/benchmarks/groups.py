@@ -25,7 +25,7 @@ GROUPS = {
         "noise_aggregators",
     ),
     "sketch": ("sketch_aggregation", "sketches", "integer_noise"),
-    "dome": ("dome_rounds", "dome_updates"),
+    "dome": ("dome_rounds", "dome_updates", "dome_training"),
     "long_run": ("long_run",),
     "scale": ("digits_rounds", "cohorts"),
     "start_up": ("start_up",),

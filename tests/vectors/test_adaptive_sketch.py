@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from dpfl.vectors import adaptive_sketch, randomness
+from dpfl.vectors import adaptive_sketch, probes, randomness
 from dpfl.vectors.adaptive_sketch import AdaptiveSketch
 
 D, K = 60, 8
@@ -210,7 +210,7 @@ class TestUpdate:
 
     @pytest.mark.parametrize("rank", [1, 8, 11])
     def test_packed_they_are_the_same(self, rank):
-        """Of one block of rows, of a whole one, and of one and a part."""
+        """As the codec of DOME has them."""
         sketch = make(60, 16, rank, energy_fraction=1.0)
         arguments = (
             sketch.expand(tf.constant(random_rows(rank, 60)), SEED),
@@ -330,6 +330,44 @@ def test_project_lift_and_diagonal(rank):
 def test_refuses(arguments, message):
     with pytest.raises(ValueError, match=message):
         make(**arguments)
+
+
+@pytest.mark.parametrize("columns", [1, 7, 25, D - 1])
+@pytest.mark.parametrize("rank", [0, 3, K])
+def test_blocks_of_coordinates_change_rounding_alone(columns, rank, monkeypatch):
+    """Of whole blocks and a part, with probes that are a coordinate longer or not."""
+    kept = adaptive_sketch.pack(tf.constant(random_rows(K)[:rank]))
+    gradient = tf.range(D, dtype=tf.float32)
+    strengths = tf.linspace(2.0, 1.0, K) * tf.cast(tf.range(K) < rank, tf.float32)
+
+    def everything():
+        sketch = make()
+        basis = sketch.expand(kept, SEED)
+        new = sketch.update(basis, strengths, tf.constant(rank), gradient)
+        inside = adaptive_sketch.project(basis, gradient)
+        return [
+            *(basis["mix"], inside, adaptive_sketch.lift(basis, inside)),
+            *(adaptive_sketch.diagonal(basis), adaptive_sketch.dense(basis)),
+            projector(new.directions.numpy()),
+        ]
+
+    whole = everything()
+    monkeypatch.setattr(probes, "_COLUMNS_AT_A_TIME", columns)
+    for found, expected in zip(everything(), whole):
+        scale = np.abs(expected).max()
+        np.testing.assert_allclose(found, expected, atol=2e-6 * scale)
+
+
+def test_packed_or_not_a_sketch_is_the_same():
+    rows = tf.constant(random_rows(3))
+    packed = adaptive_sketch.pack(rows)
+    found, expected = (
+        make().expand(kept, SEED) for kept in (packed, adaptive_sketch.unpack(packed))
+    )
+    assert found["kept"].dtype == tf.int16
+    np.testing.assert_array_equal(found["mix"], expected["mix"])
+    dense = [adaptive_sketch.dense(sketch) for sketch in (found, expected)]
+    np.testing.assert_array_equal(*dense)
 
 
 def test_nothing_outside_is_seen_in_the_graphs_of_tff_too():

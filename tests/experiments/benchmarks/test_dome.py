@@ -5,7 +5,9 @@ import pytest
 
 from experiments.benchmarks import dome, harness
 
-SMALL = dome.Settings(dimension=50, clients=3, repeats=2)
+SMALL = dome.Settings(
+    dimension=50, clients=3, repeats=2, training_dimension=2000, training_clients=2
+)
 
 
 def test_default_sizes():

@@ -1,0 +1,141 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Random probes that share out the coordinates, and work on a block of them at a time.
+
+Probe i of n has coordinates i, i + n, and so on, with random signs: a count sketch of
+one row. The probes are orthogonal by themselves and take d steps to apply, however many
+there are.
+
+A block of coordinates has as many of each probe, apart from the last block. It is meant
+to stay in the processor's cache while several things are done with it. Two blocks are
+under way at once; totals are taken in the order of the blocks, so that this changes no
+bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import tensorflow as tf
+
+# Coordinates in a block: 64 rows of them take 2 MiB in float32.
+_COLUMNS_AT_A_TIME = 2**13
+_BLOCKS_AT_ONCE = 2
+
+
+def norms(count: tf.Tensor, dimension: int) -> tf.Tensor:
+    """Returns the norm of each probe before scaling, the root of its coordinates.
+
+    Probe i has coordinates i, i + count, and so on.
+    """
+    return tf.sqrt(tf.cast((dimension - 1 - tf.range(count)) // count + 1, tf.float32))
+
+
+def _shares(rows: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
+    """Returns the coordinates of [m, c] rows by probe, [m, ceil(c / width), width]."""
+    missing = -tf.shape(rows)[1] % width
+    padded = tf.cond(
+        missing > 0, lambda: tf.pad(rows, [[0, 0], [0, missing]]), lambda: rows
+    )
+    return tf.reshape(padded, tf.stack([tf.shape(rows)[0], -1, width]))
+
+
+def apply(signs: tf.Tensor, count: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+    """Returns Q v of each row v before scaling, [m, count], of [m, c] rows.
+
+    Without probes there is nothing to share out; one is made and left out.
+    """
+    shares = _shares(rows * signs, tf.maximum(count, 1))
+    return tf.reduce_sum(shares, 1)[:, :count]
+
+
+def spread(values: tf.Tensor, signs: tf.Tensor) -> tf.Tensor:
+    """Returns each probe's value, with signs, at its coordinates.
+
+    Args:
+      values: float32[m, count].
+      signs: float32[c], of a block.
+    """
+    width = tf.maximum(tf.shape(values)[1], 1)
+    values = tf.pad(values, [[0, 0], [0, width - tf.shape(values)[1]]])
+    spread = values[:, tf.newaxis] * _shares(signs[tf.newaxis], width)
+    flat = tf.reshape(spread, tf.stack([tf.shape(values)[0], -1]))
+    return flat[:, : tf.shape(signs)[0]]
+
+
+def _block_size(dimension: int, count: tf.Tensor) -> tf.Tensor:
+    """Returns how many coordinates a block has."""
+    width = tf.maximum(count, 1)
+    return width * tf.maximum(min(_COLUMNS_AT_A_TIME, dimension) // width, 1)
+
+
+def over_columns(
+    dimension: int,
+    count: tf.Tensor,
+    add: Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor],
+    first: tf.Tensor,
+) -> tf.Tensor:
+    """Returns a total over all blocks of coordinates.
+
+    Args:
+      dimension: d.
+      count: Number of probes.
+      add: From where a block begins and ends, and the total before it, to that after.
+      first: The total before the first block.
+    """
+    size = _block_size(dimension, count)
+    return tf.while_loop(
+        lambda begin, _: begin < dimension,
+        lambda begin, total: (
+            begin + size,
+            add(begin, tf.minimum(begin + size, dimension), total),
+        ),
+        (tf.constant(0), first),
+        shape_invariants=(
+            tf.TensorShape([]),
+            tf.TensorShape([None] * len(first.shape)),
+        ),
+        parallel_iterations=_BLOCKS_AT_ONCE,
+    )[1]
+
+
+def by_columns(
+    dimension: int,
+    count: tf.Tensor,
+    function: Callable[[tf.Tensor, tf.Tensor], tf.Tensor],
+    result: tf.TensorSpec,
+) -> tf.Tensor:
+    """Returns all d columns of what a function gives for those of a block.
+
+    Args:
+      dimension: d.
+      count: Number of probes.
+      function: From where a block begins and ends to [m, end - begin].
+      result: Of what it gives; m is known.
+    """
+    size = _block_size(dimension, count)
+    number = -(-dimension // size)
+    blocks = tf.TensorArray(
+        result.dtype, number, infer_shape=False, element_shape=result.shape
+    )
+
+    def body(i: tf.Tensor, blocks: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
+        begin = i * size
+        some = function(begin, tf.minimum(begin + size, dimension))
+        missing = size - tf.shape(some)[1]
+        # Whole, as all others are, so that they can be put side by side.
+        whole = tf.cond(
+            missing > 0, lambda: tf.pad(some, [[0, 0], [0, missing]]), lambda: some
+        )
+        return i + 1, blocks.write(i, whole)
+
+    blocks = tf.while_loop(
+        lambda i, _: i < number,
+        body,
+        (tf.constant(0), blocks),
+        parallel_iterations=_BLOCKS_AT_ONCE,
+    )[1]
+    stacked = tf.transpose(blocks.stack(), [1, 0, 2])
+    rows = tf.reshape(stacked, tf.stack([result.shape[0], number * size]))
+    return tf.ensure_shape(rows[:, :dimension], [result.shape[0], dimension])
