@@ -36,6 +36,7 @@ LARGEST_NOISE_MULTIPLIER = 1e12
 _ORDER_RATIO = 1.4
 _USUAL_ORDER = 128.0
 _COARSE_STEP = 0.006
+_LAST_DIGITS = 1e-9
 
 MakeEvent = Callable[[float], dp_accounting.DpEvent]
 
@@ -325,7 +326,10 @@ def _least_index_by_rdp(
     def gap_by_all(k: int) -> float:
         # What some of the orders show need not be shown by all.
         found = gap(k, window)
-        return found if found <= 0 or len(window) == len(orders) else gap(k, orders)
+        # The last digits of a bound depend on what other orders are asked for.
+        if found < -_LAST_DIGITS or len(window) == len(orders):
+            return found
+        return gap(k, orders)
 
     return _least_index(gap_by_all, start, 1, step)
 

@@ -120,11 +120,13 @@ class _Profile:
     def windows(self, starts: np.ndarray, width: int) -> np.ndarray:
         """Returns phi_n at `width` integers from each start on; [starts, width]."""
         n = self.values.size
-        if not self._repeated or self._repeated[0].size < n + width:
-            self._repeated[:] = [np.resize(self.values, n + 2 * width)]
-        return np.lib.stride_tricks.sliding_window_view(self._repeated[0], width)[
-            starts % n
-        ]
+        # Another thread may put a shorter one there meanwhile.
+        repeated = self._repeated[0] if self._repeated else self.values
+        if repeated.size < n + width:
+            repeated = np.resize(self.values, n + 2 * width)
+            self._repeated[:] = [repeated]
+        windows = np.lib.stride_tricks.sliding_window_view(repeated, width)
+        return windows[starts % n]
 
 
 def _combine_radius(

@@ -23,6 +23,7 @@ from __future__ import annotations
 import abc
 import functools
 import math
+import threading
 from typing import NamedTuple
 
 import numpy as np
@@ -36,6 +37,8 @@ _OMITTED = 50.0
 _NEGLIGIBLE = 62.0
 # A block of probabilities shares a tilt: this many standard deviations either way.
 _BLOCK_DEVIATIONS = 2.0
+# Held while a law that threads share learns more of its probabilities.
+_GROWING = threading.RLock()
 # Most arrays of factors times tilts that are held at once.
 _CHUNK = 1 << 20
 
@@ -100,15 +103,16 @@ class IntegerLaw(abc.ABC):
         Blocks are whole, whatever was asked for, so that nothing depends on the order
         of questions.
         """
-        known = sum(block.values.size for block in self._blocks)
-        while known <= last:
-            spread = self._variance_at(float(known))
-            width = math.floor(_BLOCK_DEVIATIONS * math.sqrt(spread))
-            k = np.arange(known, min(known + 2 * width, self._last) + 1)
-            self._blocks.append(LogPmf(*self._block(k)))
-            known += k.size
-        columns = (np.concatenate(column)[: last + 1] for column in zip(*self._blocks))
-        return LogPmf(*columns)
+        with _GROWING:
+            known = sum(block.values.size for block in self._blocks)
+            while known <= last:
+                spread = self._variance_at(float(known))
+                width = math.floor(_BLOCK_DEVIATIONS * math.sqrt(spread))
+                k = np.arange(known, min(known + 2 * width, self._last) + 1)
+                self._blocks.append(LogPmf(*self._block(k)))
+                known += k.size
+            columns = [np.concatenate(column) for column in zip(*self._blocks)]
+        return LogPmf(*(column[: last + 1] for column in columns))
 
     def _variance_at(self, point: float) -> float:
         return float(self.cumulants(self._tilts(np.array([point]))).variance[0])

@@ -315,9 +315,9 @@ class DomeDdg(RoundingFields, Dome):
         super().check(dimension, participation)
         self.release.check(self.sketch_size, participation)
 
-    def suits_noise(self, dimension: int) -> bool:
-        """Returns whether the noise suits the grid of `release`."""
-        return self.release.suits_noise(self.sketch_size)
+    def needs_more_noise(self, dimension: int) -> bool:
+        """Returns whether the grid of `release` asks for more noise."""
+        return self.release.needs_more_noise(self.sketch_size)
 
     def check_noise(self, dimension: int) -> None:
         """Raises ValueError if the noise does not suit the grid of `release`."""

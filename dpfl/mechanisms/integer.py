@@ -230,11 +230,11 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
         how much rounding lengthens a vector, it may be ten times as much; but no share
         of noise may be less than half a grid step, of which that bound does not speak.
         """
-        if not self.noise_multiplier or self.suits_noise(dimension):
+        if not self.noise_multiplier or self._suits_noise(dimension):
             return
         for bits in range(self.message_bits + 1, MOST_BITS + 1):
             wider = dataclasses.replace(self, bits=bits)
-            if wider.suits_noise(dimension):
+            if wider._suits_noise(dimension):
                 break
         else:
             bits = MOST_BITS + 1
@@ -250,8 +250,15 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
             f"noise is {steps:.3g} grid steps, which costs far more than Gaussian noise"
         )
 
-    def suits_noise(self, dimension: int) -> bool:
-        """See base class, and `check_noise`."""
+    def needs_more_noise(self, dimension: int) -> bool:
+        """See base class.
+
+        Under the published bound the grid widens with the noise, so that more of it
+        need not suit it.
+        """
+        return not (self.conditional_rounding or self._suits_noise(dimension))
+
+    def _suits_noise(self, dimension: int) -> bool:
         most, steps = _MOST_EXCESS[self.integer_bound], 0.0
         if not self.conditional_rounding:
             steps = self.grid(dimension).local_stddev_steps
@@ -449,5 +456,7 @@ def _grid_for_sampling(mechanism: IntegerMechanism, dimension: int) -> Grid:
     coarse = mechanism._rounding_grid(dimension, one_step=True)
     other = mechanism._event_on(coarse, dimension)
     order = [2.0]
+    most = _MOST_EXCESS[mechanism.integer_bound] / other.noise_multiplier**2
+    suits = other.rdp(order)[0] <= most
     fewer = other.rdp_before_sampling(order)[0] < event.rdp_before_sampling(order)[0]
-    return coarse if fewer else found
+    return coarse if suits and fewer else found

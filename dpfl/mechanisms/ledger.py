@@ -78,9 +78,14 @@ def calibrate(
         raise
     less: Any = noised
     less = less.with_noise_multiplier(less.noise_multiplier / _BARELY)
-    if not less.suits_noise(dimension) and (sentence := budget.sentence(noised)):
-        # The bits ask for more noise than the budget does.
-        raise accounting.CalibrationError(sentence)
+    # The bits may ask for more noise than the budget does.
+    reason = budget.sentence(noised) if less.needs_more_noise(dimension) else ""
+    try:
+        noised.check_noise(dimension)
+    except ValueError as error:
+        reason = budget.sentence(noised) or str(error)
+    if reason:
+        raise accounting.CalibrationError(reason)
     return noised
 
 
@@ -112,7 +117,7 @@ class _Budget:
     def _least_noise(self, mechanism: Mechanism) -> float:
         def make_event(noise_multiplier: float) -> dp_accounting.DpEvent:
             noisy = mechanism.with_noise_multiplier(noise_multiplier)
-            if not noisy.suits_noise(self.dimension):
+            if noisy.needs_more_noise(self.dimension):
                 raise accounting.NoiseTooSmallError("noise_multiplier is too small")
             if self.participation is None:
                 return noisy.round_dp_event(self.dimension, 1.0)

@@ -130,16 +130,16 @@ class Mechanism(abc.ABC):
             wanted = f"auto or rdp for {self.name}, whose releases are not Gaussian"
             raise ValueError(checks.message("accountant", wanted, accountant))
 
-    def suits_noise(self, dimension: int) -> bool:
-        """Returns whether `check_noise` raises nothing.
+    def needs_more_noise(self, dimension: int) -> bool:
+        """Returns whether `check_noise` raises for all noise up to this.
 
-        More noise than what suits the rest does so too. A mechanism that says nothing
-        else takes any.
+        A calibration then looks for more before anything is accounted for. A mechanism
+        that says nothing else takes any noise.
 
         Args:
           dimension: Length d of the flattened model update.
         """
-        return True
+        return False
 
     def check_noise(self, dimension: int) -> None:  # noqa: B027
         """Raises ValueError if the noise, once it is set, does not suit the rest.

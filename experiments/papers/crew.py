@@ -80,6 +80,10 @@ class Crew:
         self._chains: collections.deque[list[Training]] = collections.deque()
         self._events: queue.Queue[Any] = queue.Queue()
         self._trainers: list[Trainer] = []
+        # Held where trainers are made or ended: none is made once all are ended.
+        self._lock = threading.Lock()
+        self._closed = False
+        self._failures = 0
         self._threads = 0
         self._first: dict[str, _Round] = {}
 
@@ -114,13 +118,13 @@ class Crew:
           add: Called, in this thread, with each run that is done and its columns.
 
         Raises:
-          WorkFailedError: If runs fail; it is the first one's. The others are done,
-            unless three fail, or one is refused: they are stopped then, and go on from
-            their checkpoints the next time.
+          WorkFailedError: If runs fail; it is the first one's, or that of one that is
+            refused. The others are done, unless three fail or one is refused: they
+            are stopped then, and go on from their checkpoints the next time.
         """
         if not missing:
             return
-        failures: list[WorkFailedError] = []
+        failures: list[BaseException] = []
         left = {work.key: work for work in missing}
         self._begin(missing)
         done = {w.key: rounds_done(self._folder / w.folder) for w in missing}
@@ -138,18 +142,20 @@ class Crew:
                         if self._measure(event):
                             self._forecast(list(left.values()), of, bar)
                         continue
-                    if isinstance(event.error, WorkFailedError):
-                        failures.append(event.error)
-                    elif event.error is not None:
-                        raise event.error
-                    if event.work is None or len(failures) == _MOST_FAILURES:
-                        break
+                    if event.work is None:
+                        raise event.error or RuntimeError("a thread ended early")
                     work = left.pop(event.work.key)
-                    if event.error is not None:
-                        bar.write(f"note: {event.error}; the others go on", sys.stderr)
+                    if event.error is None:
+                        add(work, work.measured(self._folder / work.folder))
+                        bar.set_postfix_str(work.folder[-50:])
                         continue
-                    add(work, work.measured(self._folder / work.folder))
-                    bar.set_postfix_str(work.folder[-50:])
+                    failures.append(event.error)
+                    if len(failures) == _MOST_FAILURES:
+                        bar.write(f"note: {event.error}", sys.stderr)
+                        break
+                    bar.write(f"note: {event.error}; the others go on", sys.stderr)
+                    if self._forget(work.task, left.values()):
+                        self._forecast(list(left.values()), of, bar)
         finally:
             self.close()
         if failures:
@@ -157,10 +163,12 @@ class Crew:
 
     def close(self) -> None:
         """Ends all processes; runs go on from their checkpoints the next time."""
-        self._chains.clear()
-        for trainer in self._trainers:
-            trainer.close()
-        self._trainers.clear()
+        with self._lock:
+            self._closed = True
+            self._chains.clear()
+            for trainer in self._trainers:
+                trainer.close()
+            self._trainers.clear()
 
     def _begin(self, missing: Sequence[Training]) -> None:
         """Starts as many runs as is safe before anything is measured."""
@@ -202,6 +210,8 @@ class Crew:
                 except IndexError:
                     break
                 for work in chain:
+                    if self._closed or self._failures >= _MOST_FAILURES:
+                        return
                     if runs == _RUNS_OF_A_TRAINER:
                         trainer.close()
                         trainer, runs = self._new_trainer(), 0
@@ -209,9 +219,13 @@ class Crew:
                         self._train_one(trainer, work)
                         runs += 1
                     except WorkFailedError as error:
-                        if error.exit_code == cli.USAGE_EXIT_CODE:
+                        if self._closed or error.exit_code == cli.USAGE_EXIT_CODE:
                             raise
                         self._events.put(_Ended(work, error))
+                        with self._lock:
+                            self._failures += 1
+                        if self._failures >= _MOST_FAILURES:
+                            return
                         # Whoever failed may be in any state, or gone.
                         trainer.close()
                         trainer, runs = self._new_trainer(), 0
@@ -229,9 +243,19 @@ class Crew:
         self._events.put(_Ended(work))
 
     def _new_trainer(self) -> Trainer:
-        trainer = Trainer()
-        self._trainers.append(trainer)
-        return trainer
+        with self._lock:
+            if self._closed:
+                raise RuntimeError("the crew must be open, found it closed")
+            trainer = Trainer()
+            self._trainers.append(trainer)
+            return trainer
+
+    def _forget(self, task: str, left: Iterable[Training]) -> bool:
+        """Returns whether the failure of a task's last run leaves none to measure."""
+        if task not in self._unknown or any(work.task == task for work in left):
+            return False
+        self._unknown.discard(task)
+        return not self._unknown
 
     def _measure(self, event: _Round) -> bool:
         """Keeps what a round cost; returns whether that was the last thing unknown."""

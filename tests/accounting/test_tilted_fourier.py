@@ -3,6 +3,8 @@
 """Tests of probabilities of summed noise by tilted Fourier sums."""
 
 import math
+import sys
+from concurrent import futures
 
 import mpmath
 import numpy as np
@@ -25,6 +27,23 @@ def test_discrete_gaussian_within_its_error(count, stddev):
             compared += 1
     assert compared >= min(reach, 4)
     assert found.error[: reach // 4].max() < 1e-9
+
+
+def test_threads_and_the_order_of_questions_change_nothing():
+    alone = tilted_fourier.SummedDiscreteGaussian(5000, 1.0).log_pmf(2000)
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for attempt in range(20):
+            shared = tilted_fourier.SummedDiscreteGaussian(5000, 1.0)
+            asked = [100 + attempt, 2000, 700, 2000]
+            with futures.ThreadPoolExecutor(4) as pool:
+                answers = list(pool.map(shared.log_pmf, asked))
+            for last, found in zip(asked, answers):
+                assert np.array_equal(found.values, alone.values[: last + 1])
+                assert np.array_equal(found.error, alone.error[: last + 1])
+    finally:
+        sys.setswitchinterval(before)
 
 
 @pytest.mark.parametrize("variance", [0.05, 3.0, 700.0])

@@ -75,6 +75,21 @@ def test_too_few_bits_are_refused_with_those_that_would_do():
     assert plain < found.noise_multiplier < 2 * plain
 
 
+def test_noise_that_the_published_grid_suits_is_an_interval():
+    """Where a grid widens with the noise, more of that need not suit it."""
+    config = mechanisms.DistributedDiscreteGaussian(
+        100, 1.0, 1.0, 16, integer_bound="published"
+    )
+    run = mechanisms.FixedSize(1000, 100, 100)
+    found = mechanisms.calibrate(config, 10_000, 1.0, 1e-5, run, "rdp")
+    cost = accounting.epsilon(found.dp_event(10_000, run), 1e-5, method="rdp")
+    assert 0.99 < cost.epsilon <= 1.0
+    found.check_noise(10_000)
+    with pytest.raises(ValueError, match="bits must be at least"):
+        config.with_noise_multiplier(1000.0).check_noise(10_000)
+    assert not config.with_noise_multiplier(1000.0).needs_more_noise(10_000)
+
+
 def test_the_run_stops_before_the_round_that_would_exceed():
     mechanism = gaussian(1.0)
     free = ledger.RunCost(mechanism, D, POISSON, 1e-3)

@@ -179,8 +179,58 @@ def test_runs_that_fail(fake, tmp_path, monkeypatch, capsys, fails, exit_code, d
             grid, grid, lambda w, measured: found.append(w.flags["seed"])
         )
     assert found == done
-    notes = capsys.readouterr().err.count("note: the run failed; the others go on")
-    assert notes == (0 if exit_code == 2 else min(len(fails), 2))
+    notes = capsys.readouterr().err.count("note: the run failed")
+    assert notes == (0 if exit_code == 2 else len(fails))
+
+
+def test_a_refusal_is_told_before_other_failures(fake, tmp_path, monkeypatch):
+    codes = {2: 1, 4: 2}
+
+    def train(self, work, folder, on_round, **more):
+        if code := codes.get(work.flags["seed"]):
+            raise trainers.WorkFailedError(f"ended with {code}", code)
+        FakeTrainer.train(self, work, folder, on_round, **more)
+
+    monkeypatch.setattr(crew, "Trainer", type("Own", (FakeTrainer,), {"train": train}))
+    grid = [work(seed=seed) for seed in range(1, 7)]
+    with pytest.raises(trainers.WorkFailedError, match="ended with 2"):
+        crew.Crew(tmp_path, jobs=1).train(grid, grid, lambda *_: None)
+
+
+def test_nothing_is_begun_after_the_end(fake, tmp_path):
+    """Three threads, whose runs fail one after another."""
+    fake.fails = set(range(1, 40))
+    grid = [work(seed=seed, noise_multiplier=seed) for seed in range(1, 40)]
+    team = crew.Crew(tmp_path, jobs=3)
+    with pytest.raises(trainers.WorkFailedError):
+        team.train(grid, grid, lambda *_: None)
+    made = len(fake.made)
+    time.sleep(0.2)
+    assert len(fake.made) == made <= 3 + 2 * 3
+    with pytest.raises(RuntimeError, match="closed"):
+        team._new_trainer()
+
+
+def test_a_task_whose_only_run_fails_is_not_waited_for(fake, tmp_path, capsys):
+    fake.fails = {1}
+    other = {
+        k: v
+        for k, v in TINY.items()
+        if k not in ("num_clients", "examples_per_client", "num_test_examples")
+    }
+    grid = [work(seed=1)]
+    for seed in (2, 3):
+        flags = {**other, "task": "digits", "seed": seed}
+        grid.append(
+            trainings.training_work({"seed": seed}, flags, sweep.Setting("small"))
+        )
+    found = []
+    with pytest.raises(trainers.WorkFailedError):
+        crew.Crew(tmp_path).train(
+            grid, grid, lambda w, m: found.append(w.flags["seed"])
+        )
+    assert sorted(found) == [2, 3]
+    assert "runs and" in capsys.readouterr().err
 
 
 def test_what_is_refused_is_refused_before_any_work(fake, tmp_path):
