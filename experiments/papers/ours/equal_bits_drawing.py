@@ -29,10 +29,11 @@ def _points(rows: Rows, column: str) -> list[plotting.Point]:
 def draw(rows: Rows, scale: str) -> Any:
     """Draws a line for each mechanism, the range over seeds at each point."""
     import matplotlib.pyplot as plt
+    from matplotlib import ticker
 
     problem = PROBLEMS[scale]
     measure = tasks.task_entry(problem.flags["task"]).measure
-    picture, axis = plt.subplots(figsize=(7.6, 4.4), layout="constrained")
+    picture, axis = plt.subplots(figsize=(9.4, 4.4), layout="constrained")
     for name, curve in problem.curves.items():
         own = where(rows, mechanism=name)
         if not own:
@@ -49,6 +50,8 @@ def draw(rows: Rows, scale: str) -> Any:
             lw=1.4,
             elinewidth=1,
             capsize=2,
+            # The star is not to be hidden.
+            zorder=3 if marker == "*" else 2,
             label=curve.title,
         )
     axis.set(
@@ -58,7 +61,8 @@ def draw(rows: Rows, scale: str) -> Any:
     )
     axis.set_title(_title(rows, problem.flags), fontsize=10)
     axis.grid(alpha=0.3)
-    axis.legend(fontsize=8, loc="lower right")
+    axis.xaxis.set_major_formatter(ticker.FormatStrFormatter("%g"))
+    axis.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.01, 1.0))
     return picture
 
 

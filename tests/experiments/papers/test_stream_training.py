@@ -1,20 +1,17 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-from pathlib import Path
-
 import pytest
 
 from dpfl import accounting, mechanisms
 from dpfl import factorization as mf
 from dpfl.mechanisms import bands_curve, build
-from experiments.papers import rows, sweep
+from experiments.papers import sweep
 from experiments.papers.index import FIGURES
 from experiments.papers.ours import stream_training_grid as streams
 from tests.experiments.papers import invented
 
 FIGURE = FIGURES["stream_training"]
-DOCS = Path(__file__).resolve().parents[3] / "docs"
 # Modules to train on with Python 3.11, and parameters of the model.
 POPULATION, DIMENSION = 2459, 39_932
 DELTA = POPULATION**-1.1
@@ -85,20 +82,6 @@ def test_groups_are_the_best_of_the_curve():
     points = bands_curve.curve(run, [1, 12, streams.GROUPS, 20, 24])
     assert bands_curve.best(points).bands == streams.GROUPS
     assert run.most_groups == streams.ROUNDS_PER_EPOCH
-
-
-@pytest.mark.parametrize("column", ["final_loss", "final_accuracy"])
-def test_the_page_says_what_the_table_holds(column):
-    table = rows.read_csv(DOCS / "results/stream_training.csv")
-    page = (DOCS / "figures.md").read_text()
-    wanted = {(w.labels["mechanism"], w.labels["way"]) for w in works()}
-    for mechanism, way in wanted:
-        runs = rows.where(table, mechanism=mechanism, way=way)
-        assert [run["seed"] for run in runs] == ["1", "2", "3"]
-        mean, down, up = rows.mean_and_range(runs, column)
-        assert f"| {mean:.3f} ({mean - down:.3f} to {mean + up:.3f}) |" in page
-        for run in runs:
-            assert 7.9 < float(run["epsilon"]) <= 8.0
 
 
 def test_drawing_of_complete_and_of_unfinished_tables(tmp_path):

@@ -1,0 +1,63 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""The numbers of the pages are those of the tables in docs/results."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from experiments.papers import rows
+
+DOCS = Path(__file__).resolve().parents[3] / "docs"
+TABLES = {
+    "equal_bits": ("mechanism", "point"),
+    "stream_training": ("mechanism", "way"),
+}
+NUMBER = re.compile(r"\d\.\d{3} \(\d\.\d{3} to \d\.\d{3}\)")
+
+
+def groups(name):
+    """The runs of each row of a page, which differ in the seed alone."""
+    table = rows.read_csv(DOCS / f"results/{name}.csv")
+    keys = dict.fromkeys(tuple(row[c] for c in TABLES[name]) for row in table)
+    return [rows.where(table, **dict(zip(TABLES[name], key))) for key in keys]
+
+
+def said(runs, column):
+    found = rows.numbers(runs, column)
+    return f"{sum(found) / 3:.3f} ({min(found):.3f} to {max(found):.3f})"
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_each_row_is_three_seeds_at_the_budget(name):
+    for runs in groups(name):
+        assert [run["seed"] for run in runs] == ["1", "2", "3"]
+        assert all(7.9 < epsilon <= 8 for epsilon in rows.numbers(runs, "epsilon"))
+        assert len({run["noise_multiplier"] for run in runs}) == 1
+
+
+def test_the_figures_page_has_each_row():
+    page = (DOCS / "figures.md").read_text(encoding="utf-8")
+    for runs in groups("equal_bits"):
+        columns = [f"{way}link_bits_per_parameter" for way in ("up", "down")]
+        bits = [rows.mean_and_range(runs, column)[0] for column in columns]
+        cells = [*(f"{value:.3g}" for value in bits), said(runs, "final_accuracy")]
+        assert f"| {' | '.join(cells)} |" in page
+    for runs in groups("stream_training"):
+        for column in ("final_loss", "final_accuracy"):
+            assert f"| {said(runs, column)} |" in page
+
+
+def test_claims_are_held_against_the_tables():
+    page = (DOCS / "claims.md").read_text(encoding="utf-8")
+    known = {
+        *(said(runs, "final_accuracy") for runs in groups("equal_bits")),
+        *(said(runs, "final_loss") for runs in groups("stream_training")),
+    }
+    found = NUMBER.findall(page)
+    assert len(found) > 30 and not set(found) - known
+    for line in page.splitlines():
+        if line.startswith("|"):
+            assert all(cell.strip() for cell in line.strip("|").split("|"))
