@@ -11,6 +11,7 @@ leave out what was imported.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import importlib.abc
@@ -47,6 +48,7 @@ def import_tensorflow() -> None:
     without_callback = mock.patch.object(app, "call_after_init", lambda callback: None)
     with interrupts.at_once(), without_callback, _never_collected():
         import tensorflow  # noqa: F401
+    atexit.register(_drop_default_context)
 
 
 def import_federated() -> None:
@@ -60,6 +62,22 @@ def import_federated() -> None:
             import tensorflow_federated  # noqa: F401
     finally:
         sys.meta_path.remove(finder)
+
+
+def _drop_default_context() -> None:
+    """Drops the context that TFF made when it was imported, if nobody replaced it.
+
+    Were it left to the interpreter's end, it would look for modules that are gone.
+    """
+    if "tensorflow_federated" not in sys.modules:
+        return
+    import tensorflow_federated as tff
+
+    class NoContext(tff.framework.SyncContext):
+        def invoke(self, comp: Any, arg: Any) -> Any:
+            raise RuntimeError("the program has ended")
+
+    tff.framework.set_default_context(NoContext())
 
 
 @contextlib.contextmanager
