@@ -254,8 +254,10 @@ def _least_single_step(
     def excess(deviations: float) -> float:
         return clipping_error(deviations) - _CLIPPING_PART * noise
 
-    if excess(most) >= 0 or excess(0.0) <= 0:
-        return stddev * (most if excess(most) >= 0 else 0.0)
+    if excess(most) >= 0:
+        return stddev * most
+    if excess(0.0) <= 0:
+        return 0.0
     found = optimize.brentq(excess, 0.0, most, rtol=1e-9)
     return stddev * min(found * (1 + 1e-6), most)
 
