@@ -27,8 +27,11 @@ from absl import app, flags, logging
 
 from dpfl import interrupts
 
-# What TFF imports and dpfl does not use, by plain `import NAME`.
-_LOADED_WHEN_USED = ("tensorflow_probability",)
+# What TFF imports and dpfl does not use, by `import NAME` or as a module of a package.
+_LOADED_WHEN_USED = (
+    "tensorflow_probability",
+    "tensorflow_federated.python.core.environments.jax",
+)
 
 
 def import_tensorflow() -> None:
@@ -46,7 +49,8 @@ def import_tensorflow() -> None:
     # Missing GPUs are reported as errors otherwise.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     without_callback = mock.patch.object(app, "call_after_init", lambda callback: None)
-    with interrupts.at_once(), without_callback, _never_collected():
+    without_jax = _not_installed("jax")
+    with interrupts.at_once(), without_callback, without_jax, _never_collected():
         import tensorflow  # noqa: F401
     atexit.register(_drop_default_context)
 
@@ -78,6 +82,22 @@ def _drop_default_context() -> None:
             raise RuntimeError("the program has ended")
 
     tff.framework.set_default_context(NoContext())
+
+
+@contextlib.contextmanager
+def _not_installed(name: str) -> Iterator[None]:
+    """Makes a package seem missing, for those who import it only where it is there.
+
+    TensorFlow imports JAX to convert its functions to TensorFlow Lite's.
+    """
+    if name in sys.modules:
+        yield
+        return
+    sys.modules[name] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        del sys.modules[name]
 
 
 @contextlib.contextmanager

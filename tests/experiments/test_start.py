@@ -50,6 +50,19 @@ print(bijectors.Exp.__name__, unused.__spec__.loader is unused.__loader__)
     ]
 
 
+def test_jax_is_there_for_those_who_use_it():
+    code = """
+print("jax" in sys.modules)
+import numpy as np
+import tensorflow_federated as tff
+double = tff.jax.computation(lambda x: x + x, tff.TensorType(np.float32))
+print("jax" in sys.modules, str(double.type_signature).replace(" ", ""))
+import jax
+print(jax.__name__)
+"""
+    assert said(code) == ["False", "True", "(float32->float32)", "jax"]
+
+
 def test_what_was_imported_is_never_collected_and_garbage_is():
     code = """
 import weakref
