@@ -28,6 +28,7 @@ GROUPS = {
     "dome": ("dome_rounds", "dome_updates", "dome_training"),
     "long_run": ("long_run",),
     "scale": ("digits_rounds", "cohorts"),
+    "scaling": ("sizes", "workers"),
     "start_up": ("start_up",),
 }
 

@@ -195,6 +195,20 @@ def tff_iterator(bench: Bench) -> Callable[[], Any]:
     )
 
 
+def fed_averaging(task: Any, aggregator: Any, groups: int, **options: Any) -> Any:
+    """Returns TFF's computations of dpfl's process, for some number of groups."""
+    from dpfl.training import federated_averaging, server_optimizers
+
+    return federated_averaging.build_process(
+        task,
+        aggregator,
+        client_lr=0.1,
+        server_optimizer=server_optimizers.build_server_optimizer("sgd", 1.0),
+        groups=groups,
+        **options,
+    )
+
+
 def fed_process(task: Any, aggregator: Any, **options: Any) -> Any:
     """Returns dpfl's process, as `dpfl-train` runs it.
 
@@ -203,17 +217,10 @@ def fed_process(task: Any, aggregator: Any, **options: Any) -> Any:
       aggregator: A factory.
       **options: Those of `federated_averaging.build_process`.
     """
-    from dpfl.training import federated_averaging, server_optimizers
+    from dpfl.training import federated_averaging
     from dpfl.training import worker as worker_lib
 
-    fedavg = federated_averaging.build_process(
-        task,
-        aggregator,
-        client_lr=0.1,
-        server_optimizer=server_optimizers.build_server_optimizer("sgd", 1.0),
-        groups=worker_lib.processors(),
-        **options,
-    )
+    fedavg = fed_averaging(task, aggregator, worker_lib.processors(), **options)
     return federated_averaging.FedProcess(fedavg, lambda state: state)
 
 

@@ -10,7 +10,7 @@ from tests.experiments import programs
 
 def test_every_row_runs(tmp_path):
     output = tmp_path / "rows.json"
-    names = [*rounds.NAMES, "masks", "digits_rounds", "cohorts"]
+    names = [*rounds.NAMES, "masks", "digits_rounds", "sizes", "workers", "cohorts"]
     flags = ("--quick", "--repeats=1", "--json", f"--output={output}")
     rows = f"--rows={','.join(names)}"
     done = forks.run("experiments.benchmark", *flags, rows, folder=tmp_path)
