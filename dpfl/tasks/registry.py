@@ -99,7 +99,9 @@ TASKS: dict[str, TaskEntry] = {
     "emnist": TaskEntry(
         configs.EmnistConfig, "dpfl.tasks.emnist", 1_018_174, flag_file="emnist.flags"
     ),
-    "mnist": TaskEntry(configs.MnistConfig, "dpfl.tasks.mnist", 15_994),
+    "mnist": TaskEntry(
+        configs.MnistConfig, "dpfl.tasks.mnist", 15_994, flag_file="mnist.flags"
+    ),
     "stackoverflow": TaskEntry(
         configs.StackOverflowConfig,
         "dpfl.tasks.stackoverflow",

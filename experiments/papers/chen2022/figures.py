@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ..sweep import Drawing, Figure, Grid
+from ..sweep import SCALES, Drawing, Figure, Grid
 from . import (
     bits_drawing,
     bits_grid,
@@ -23,8 +23,14 @@ SWEEP = "secagg_sweep"
 _LAYERS_SWEEP = "secagg_layers"
 
 
-def _of_sweep(name: str, what: str, grid: Grid, draw: Drawing) -> Figure:
-    return Figure(name, f"{_PAPER}, {what}", grid, draw, SWEEP)
+def _of_sweep(
+    name: str,
+    what: str,
+    grid: Grid,
+    draw: Drawing,
+    scales: tuple[str, ...] = ("small", "paper"),
+) -> Figure:
+    return Figure(name, f"{_PAPER}, {what}", grid, draw, SWEEP, scales)
 
 
 FIGURES = [
@@ -33,18 +39,21 @@ FIGURES = [
         "Fig. 2: compression rates at several noise multipliers",
         training_grid.rates_grid,
         training_drawing.draw_rates,
+        SCALES,
     ),
     _of_sweep(
         "secagg_fig3",
         "Figs. 3, 5 and 6: bits and compression rate, at equal epsilon",
         training_grid.bits_grid,
         training_drawing.draw_bits,
+        SCALES,
     ),
     _of_sweep(
         "secagg_table1",
         "Table 1: fewest bits within a slack, at equal epsilon",
         training_grid.bits_grid,
         tables.draw_fewest_bits,
+        SCALES,
     ),
     _of_sweep(
         "secagg_fig4",

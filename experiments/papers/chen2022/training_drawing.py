@@ -43,8 +43,7 @@ def draw_rates(rows: Rows, scale: str) -> Any:
     picture, axes = plotting.panels(len(shown), 4.8, 3.8)
     for axis, task in zip(axes, shown):
         runs = where(rows, task=task)
-        for i, z in enumerate(distinct(runs, "noise_multiplier")):
-            chosen = where(runs, noise_multiplier=z)
+        for i, (_, chosen) in enumerate(panels(runs)):
             label, color = noise_label(chosen), f"C{i}"
             _line(axis, chosen, "compression_rate", task, color, label)
             _slack(axis, where(chosen, compression_rate=1), task, color)

@@ -16,10 +16,11 @@ from typing import Any, Optional
 from dpfl import mechanisms
 
 from ... import flag_files
+from .. import medium
 from ..sweep import Setting, Work
 from ..trainings import training_work
 
-_SEEDS = {"digits": (1, 2), "docs": (1, 2)}
+_SEEDS = {"digits": (1, 2), "docs": (1, 2), medium.MNIST: medium.SEEDS}
 _PAPER_SEEDS = (1, 2, 3, 4, 5)
 
 
@@ -80,13 +81,20 @@ def _work(cell: Cell, seed: int, setting: Setting) -> Work:
         "bits": cell.bits,
         "seed": seed,
     }
-    common = flag_files.values(
+    flags = {**_problem(cell, setting.scale), **cell.flags, "seed": seed}
+    return training_work(labels, flags, setting)
+
+
+def _problem(cell: Cell, scale: str) -> Mapping[str, Any]:
+    """Returns the flags that do not depend on the mechanism."""
+    if scale == "medium":
+        return {**medium.FLAGS[cell.task], "noise_source": "helpers"}
+    return flag_files.values(
         f"chen2022/{cell.task}.flags",
         "mechanism",
         "compression_rate",
         "noise_multiplier",
     )
-    return training_work(labels, {**common, **cell.flags, "seed": seed}, setting)
 
 
 def _works(cells: Iterable[Cell], setting: Setting) -> list[Work]:
@@ -106,12 +114,14 @@ class Rates:
       rates: Compression rates r.
       bits: b.
       cohort_size: n.
+      budgets: Epsilons, each instead of a noise multiplier.
     """
 
     noises: tuple[float, ...]
     rates: tuple[float, ...]
     bits: int
     cohort_size: int
+    budgets: tuple[float, ...] = ()
 
 
 RATES: Mapping[str, Mapping[str, Rates]] = {
@@ -119,6 +129,7 @@ RATES: Mapping[str, Mapping[str, Rates]] = {
         "digits": Rates((0.0, 2.0, 4.0), (1, 5, 10, 100), 16, 50),
         "docs": Rates((0.0, 2.0), (1, 20, 200), 18, 50),
     },
+    "medium": {medium.MNIST: Rates((0.0,), (1, 10, 100), 16, 100, (8.0,))},
     "paper": {
         "emnist": Rates(
             (0.0, 0.1, 0.3, 0.5), (1, 4, 5, 10, 20, 30, 40, 50, 60), 16, 100
@@ -132,9 +143,12 @@ def rates_grid(setting: Setting) -> list[Work]:
     """Returns Fig. 2: over compression rates and noise multipliers."""
     return _works(
         (
-            Cell(task, z, rate, swept.bits, swept.cohort_size)
+            Cell(task, z, rate, swept.bits, swept.cohort_size, budget=budget)
             for task, swept in RATES[setting.scale].items()
-            for z in swept.noises
+            for z, budget in (
+                *((z, None) for z in swept.noises),
+                *((None, budget) for budget in swept.budgets),
+            )
             for rate in swept.rates
         ),
         setting,
@@ -160,6 +174,10 @@ class Bits:
 BITS: Mapping[str, Mapping[str, Bits]] = {
     "small": {
         "digits": Bits((8.0,), 50, {1: (6, 7, 8, 16), 10: (7, 8, 16), 100: (8, 16)})
+    },
+    # Those with 16 bits are also in Fig. 2.
+    "medium": {
+        medium.MNIST: Bits((8.0,), 100, {1: (6, 8, 16), 10: (7, 16), 100: (10, 16)})
     },
     "paper": {
         "emnist": Bits(

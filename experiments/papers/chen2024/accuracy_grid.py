@@ -3,21 +3,28 @@
 
 """Figs. 2, 4, 5, 6: runs of GM and L2-CSGM at equal epsilon.
 
-Server momentum, rates and clips are those of the tasks' flag files.
+Server momentum, rates and clips are those of the tasks' flag files, or of `medium`. All
+figures are views of one sweep.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Any
 
 from dpfl import mechanisms
 
+from .. import medium
 from ..sweep import Grid, Setting, Work
 from ..trainings import training_work
 
-COMPRESSION_RATES = {"small": (10, 100), "paper": (10, 50, 100, 500, 1000)}
-SEED = 1
+COMPRESSION_RATES = {
+    "small": (10, 100),
+    "medium": (10, 100),
+    "paper": (10, 50, 100, 500, 1000),
+}
+SEEDS = {"small": (1,), "medium": medium.SEEDS, "paper": (1,)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,12 +44,19 @@ class Panel:
 
 # Panels of each figure by scale. The paper's own panels at "paper"; at "small" the data
 # sets that need no download, with cohorts in about the same proportion of each other.
+# At "medium" cohorts of an eighth, a half and a sixteenth of the writers meet at one
+# budget.
 PANELS: Mapping[str, Mapping[str, list[Panel]]] = {
     "csgm_fig2": {
         "small": [
             Panel("digits", 50, 4.0),
             Panel("digits", 50, 8.0),
             Panel("docs", 50, 8.0),
+        ],
+        "medium": [
+            Panel("mnist", 100, 2.0),
+            Panel("mnist", 100, 8.0),
+            Panel("docs", 100, 8.0),
         ],
         "paper": [
             Panel("emnist", 1000, 5.0),
@@ -53,32 +67,51 @@ PANELS: Mapping[str, Mapping[str, list[Panel]]] = {
     },
     "csgm_fig4": {
         "small": [Panel("digits", 50, eps) for eps in (2.0, 4.0, 8.0)],
+        "medium": [Panel("mnist", 400, 8.0)],
         "paper": [Panel("emnist", 1000, eps) for eps in (1.0, 3.0, 5.0, 10.0)],
     },
     "csgm_fig5": {
         "small": [Panel("digits", 10, eps) for eps in (4.0, 8.0, 16.0)],
+        "medium": [Panel("mnist", 50, eps) for eps in (8.0, 16.0)],
         "paper": [Panel("emnist", 100, eps) for eps in (1.0, 3.0, 5.0, 10.0)],
     },
     "csgm_fig6": {
         "small": [Panel("docs", 50, eps) for eps in (4.0, 8.0)],
+        "medium": [Panel("docs", 100, eps) for eps in (4.0, 8.0)],
         "paper": [Panel("stackoverflow", 1000, eps) for eps in (1.0, 3.0, 5.0, 10.0)],
     },
 }
 
 
-def _work(panel: Panel, compression_rate: int, setting: Setting) -> Work:
+# Those of them that train with `medium.CAREFUL`.
+_CAREFUL = (
+    Panel("mnist", 100, 2.0),
+    Panel("mnist", 50, 8.0),
+    Panel("mnist", 50, 16.0),
+)
+
+
+def _problem(panel: Panel, scale: str) -> Mapping[str, Any]:
+    """Returns the flags that do not depend on the mechanism."""
+    if scale == "medium":
+        careful = medium.CAREFUL if panel in _CAREFUL else {}
+        return {**medium.FLAGS[panel.task], **careful}
+    return {"flagfile": f"tasks/{panel.task}.flags"}
+
+
+def _work(panel: Panel, compression_rate: int, seed: int, setting: Setting) -> Work:
     labels = {
         "task": panel.task,
         "cohort_size": panel.cohort_size,
         "epsilon": panel.epsilon,
         "compression_rate": compression_rate,
-        "seed": SEED,
+        "seed": seed,
     }
     flags = {
-        "flagfile": f"tasks/{panel.task}.flags",
+        **_problem(panel, setting.scale),
         "cohort_size": panel.cohort_size,
         "epsilon": panel.epsilon,
-        "seed": SEED,
+        "seed": seed,
     }
     if compression_rate == 1:
         flags["mechanism"] = mechanisms.Gaussian.name
@@ -93,9 +126,10 @@ def grid(name: str) -> Grid:
 
     def runs(setting: Setting) -> list[Work]:
         return [
-            _work(panel, rate, setting)
+            _work(panel, rate, seed, setting)
             for panel in PANELS[name][setting.scale]
             for rate in (1, *COMPRESSION_RATES[setting.scale])
+            for seed in SEEDS[setting.scale]
         ]
 
     return runs

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ..sweep import Figure
+from ..sweep import SCALES, Figure
 from . import (
     accuracy_drawing,
     accuracy_grid,
@@ -20,6 +20,7 @@ from . import (
 )
 
 _PAPER = "Chen et al. 2024"
+_CSGM_SWEEP = "csgm_sweep"
 _ACCURACY = {
     "csgm_fig2": "Fig. 2: accuracy of GM and L2-CSGM on both tasks",
     "csgm_fig4": "Fig. 4: F-EMNIST with large cohorts",
@@ -41,7 +42,12 @@ FIGURES = [
     ),
     *(
         Figure(
-            name, f"{_PAPER}, {what}", accuracy_grid.grid(name), accuracy_drawing.draw
+            name,
+            f"{_PAPER}, {what}",
+            accuracy_grid.grid(name),
+            accuracy_drawing.draw,
+            _CSGM_SWEEP,
+            SCALES,
         )
         for name, what in _ACCURACY.items()
     ),
@@ -52,7 +58,13 @@ FIGURES = [
         mean_drawing.draw,
     ),
     *(
-        Figure(name, f"{_PAPER}, {what}", sgmf_grid.grid(name), sgmf_drawing.draw)
+        Figure(
+            name,
+            f"{_PAPER}, {what}",
+            sgmf_grid.grid(name),
+            sgmf_drawing.draw,
+            scales=SCALES,
+        )
         for name, what in _SGMF.items()
     ),
     Figure(

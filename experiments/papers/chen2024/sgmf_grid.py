@@ -11,11 +11,12 @@ from typing import Any
 
 from dpfl import mechanisms
 
+from .. import medium
 from ..sweep import Grid, Setting, Work
 from ..trainings import Problem
 
-RATES = {"small": (1, 10, 100), "paper": (1, 5, 10, 50, 100)}
-SEEDS = {"small": (1, 2), "paper": (1,)}
+RATES = {"small": (1, 10, 100), "medium": (1, 10, 100), "paper": (1, 5, 10, 50, 100)}
+SEEDS = {"small": (1, 2), "medium": medium.SEEDS, "paper": (1,)}
 _DIGITS = Problem(
     "digits",
     {
@@ -37,6 +38,8 @@ _DOCS = Problem(
         "eval_every": 8,
     },
 )
+# Six epochs of eight rounds.
+_MNIST = Problem(medium.MNIST, {**medium.FLAGS[medium.MNIST], "cohort_size": 100})
 # The paper's 16 epochs of 32 rounds of 100 clients.
 _EMNIST = Problem(
     "emnist",
@@ -77,14 +80,17 @@ def _panels(
 PANELS: Mapping[str, Mapping[str, tuple[Panel, ...]]] = {
     "sgmf_fig3": {
         "small": (*_panels(_DIGITS, (8.0, 16.0)), *_panels(_DOCS, (8.0,))),
+        "medium": _panels(_MNIST, (8.0,), **medium.CAREFUL),
         "paper": _panels(_EMNIST, (10.0,), **_WIDE),
     },
     "sgmf_fig7": {
         "small": _panels(_DIGITS, (8.0, 16.0), **_WIDE),
+        "medium": _panels(_MNIST, (8.0,), **_WIDE),
         "paper": _panels(_EMNIST, (1.0, 3.0, 5.0, 10.0), **_WIDE),
     },
     "sgmf_fig8": {
         "small": _panels(_DIGITS, (8.0, 16.0), **_NARROW),
+        "medium": _panels(_MNIST, (8.0,), **_NARROW),
         "paper": _panels(_EMNIST, (1.0, 3.0, 5.0, 10.0), **_NARROW),
     },
 }
@@ -108,9 +114,9 @@ def grid(name: str) -> Grid:
     def runs(setting: Setting) -> list[Work]:
         return [
             work(panel, rate, seed, setting)
-            for seed in SEEDS[setting.scale]
             for panel in PANELS[name][setting.scale]
             for rate in RATES[setting.scale]
+            for seed in SEEDS[setting.scale]
         ]
 
     return runs

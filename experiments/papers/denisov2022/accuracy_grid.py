@@ -13,6 +13,7 @@ from typing import Any
 
 from dpfl import mechanisms
 
+from .. import medium
 from ..sweep import Setting, Work
 from ..trainings import Problem
 from .methods import MOMENTUM
@@ -27,6 +28,18 @@ PROBLEMS = {
             "cohort_size": 10,
             "rounds": 40,
             "delta": 1e-3,
+        },
+    ),
+    # 49 rounds of 17 writers are an epoch.
+    "medium": Problem(
+        medium.MNIST,
+        {
+            **medium.FLAGS[medium.MNIST],
+            "cohort_size": 17,
+            "rounds": 49,
+            "rounds_per_epoch": 49,
+            "eval_every": 7,
+            "checkpoint_every": 49,
         },
     ),
     "paper": Problem(
@@ -81,22 +94,25 @@ def _work(stream: tuple[str, str], epsilon: float, seed: int, setting: Setting) 
 
 
 # Each budget of Denisov et al., Table 4, at paper scale.
-BUDGETS = {"small": (1.0, 2.0, 4.0), "paper": (0.8, 1.7, 3.7, 8.2, 18.9)}
-BUDGET_SEEDS = {"small": (1, 2), "paper": (1, 2, 3)}
+BUDGETS = {
+    "small": (1.0, 2.0, 4.0),
+    "medium": (4.0, 8.0, 16.0),
+    "paper": (0.8, 1.7, 3.7, 8.2, 18.9),
+}
+SEEDS = {"small": (1, 2), "medium": medium.SEEDS, "paper": (1, 2, 3)}
 
 
 def budgets_grid(setting: Setting) -> list[Work]:
     """Returns Fig. 3: every stream at every budget."""
     return [
         _work(stream, epsilon, seed, setting)
-        for seed in BUDGET_SEEDS[setting.scale]
         for epsilon in BUDGETS[setting.scale]
         for stream in STREAMS
+        for seed in SEEDS[setting.scale]
     ]
 
 
-FINAL_EPSILON = {"small": 4.0, "paper": 8.2}
-FINAL_SEEDS = {"small": (1, 2), "paper": (1, 2, 3)}
+FINAL_EPSILON = {"small": 4.0, "medium": 8.0, "paper": 8.2}
 FINAL_STREAMS = [stream for stream in STREAMS if stream[0].startswith("optimal")]
 
 
@@ -104,6 +120,6 @@ def final_grid(setting: Setting) -> list[Work]:
     """Returns Fig. 6: the optimal streams at one budget."""
     return [
         _work(stream, FINAL_EPSILON[setting.scale], seed, setting)
-        for seed in FINAL_SEEDS[setting.scale]
         for stream in FINAL_STREAMS
+        for seed in SEEDS[setting.scale]
     ]

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ..sweep import Figure
+from ..sweep import SCALES, Figure
 from . import (
     accuracy_drawing,
     accuracy_grid,
@@ -16,6 +16,7 @@ from . import (
 )
 
 _PAPER = "Denisov et al. 2022"
+_SWEEP = "mf_sweep"
 
 FIGURES = [
     Figure(
@@ -35,6 +36,8 @@ FIGURES = [
         f"{_PAPER}, Fig. 3: accuracy over budgets, four mechanisms and schedules",
         accuracy_grid.budgets_grid,
         accuracy_drawing.draw_budgets,
+        _SWEEP,
+        SCALES,
     ),
     Figure(
         "mf_fig4",
@@ -47,5 +50,7 @@ FIGURES = [
         f"{_PAPER}, Fig. 6: accuracy over the final part of training",
         accuracy_grid.final_grid,
         accuracy_drawing.draw_final,
+        _SWEEP,
+        SCALES,
     ),
 ]

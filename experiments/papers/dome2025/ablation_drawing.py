@@ -14,7 +14,7 @@ from dpfl import tasks
 from .. import plotting
 from ..rows import Rows, distinct, mean_and_range, seeds, where
 from ..trainings import curve
-from .ablation_grid import NO_PROBES, SEEN, ablations
+from .ablation_grid import NO_PROBES, SEEN, ablations, references
 from .compared_flags import dome_flags
 from .comparison_drawing import budget_color, budget_label, budgets, dots
 from .comparison_grid import TITLES
@@ -29,13 +29,15 @@ _BELOW: Mapping[str, Any] = {"loc": "lower center", "ncol": 4, "fontsize": 8}
 
 
 def draw(rows: Rows, scale: str) -> Any:
-    """Draws a line for each ablation; dotted where DOME itself is."""
+    """Draws a line for each ablation; dotted where the first of them is."""
     titles = {name: each.title for name, each in ablations(scale).items()}
+    base = next(iter(titles))
+    titles.update({name: TITLES[name] for name in references(scale)})
     measure = tasks.task_entry(rows[0]["task"]).measure
     picture, (axis,) = plotting.panels(1, 6.2, 4.6)
     shown = budgets(rows)
     for epsilon in shown:
-        plain = where(rows, mechanism="dome", epsilon=epsilon)
+        plain = where(rows, mechanism=base, epsilon=epsilon)
         if plain:
             mean, _, _ = mean_and_range(plain, measure.final_column)
             axis.axvline(mean, color=budget_color(epsilon, shown), ls=":", lw=1)

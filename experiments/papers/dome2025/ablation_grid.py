@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..sweep import Setting, Work
-from .compared_flags import NO_NOISE, dome_flags, mechanism_flags, work
+from .compared_flags import NO_NOISE, SKETCHED, dome_flags, mechanism_flags, work
 from .comparison_grid import COMPARISONS
 
 
@@ -28,48 +28,99 @@ class Ablation:
     flags: Mapping[str, Any]
 
 
-def _sketch_ablation(task: str, size: int) -> Ablation:
+def _sketch_ablation(ablated: Ablated, size: int) -> Ablation:
     """Returns another k; a sketch of k random rows sees k/d of a squared norm."""
-    given = dome_flags(task)
+    given = dome_flags(ablated.task)
     ratio = math.sqrt(size / int(given["sketch_size"]))
     clip = float(f"{float(given['clip_norm']) * ratio:.4g}")
     return Ablation(f"k={size}", {"sketch_size": size, "clip_norm": clip})
 
 
 NO_PROBES = "dome_no_probes"
-ABLATED = {"small": "digits", "paper": "emnist"}
-ABLATED_SIZES = {"small": (16, 64, 1024), "paper": (16, 64, 1024)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Ablated:
+    """What is ablated at a scale.
+
+    Attributes:
+      task: Name of the task.
+      sizes: Other k.
+      base: The variant of DOME that everything but one choice is taken from.
+      has_no_noise: Whether there are runs without noise, too.
+    """
+
+    task: str
+    sizes: tuple[int, ...]
+    base: str = "dome"
+    has_no_noise: bool = True
+
+
+# At the medium scale mean removal, the worst of DOME's choices, is off throughout.
+ABLATED = {
+    "small": Ablated("digits", (16, 64, 1024)),
+    "medium": Ablated("mnist", (64, 1024), "dome_whole", has_no_noise=False),
+    "paper": Ablated("emnist", (16, 64, 1024)),
+}
+# Second moments where k=256 has the noise's own variance, 4.5e-9.
+_FLOORS = (4.5e-10, 4.5e-8)
+_CHANGES: Sequence[tuple[str, str, Mapping[str, Any]]] = [
+    ("q0.9", "q=0.9", {"energy_fraction": 0.9}),
+    ("q0.99999", "q=0.99999", {"energy_fraction": 0.99999}),
+    ("max_rank1", "r at most 1", {"max_rank": 1}),
+    ("beta0.5", r"$\beta_1$=0.5", {"beta_1": 0.5}),
+    ("beta0", r"$\beta_1$=0", {"beta_1": 0.0}),
+    ("biased", "no debiasing", {"debiasing": False}),
+    ("qr", "rule qr", {"sketch_rule": "qr"}),
+    ("no_decay", "no decay", {"sketch_decay": 1.0}),
+    ("gradient", "target gradient", {"sketch_target": "gradient"}),
+]
+_WITH_MEAN_REMOVAL: Sequence[tuple[str, str, Mapping[str, Any]]] = [
+    ("no_mean", "no mean removal", {"mean_removal": False}),
+    (
+        "no_mean_max_rank1",
+        "no mean removal, r at most 1",
+        {"mean_removal": False, "max_rank": 1},
+    ),
+]
+_WITHOUT_MEAN_REMOVAL: Sequence[tuple[str, str, Mapping[str, Any]]] = [
+    *(
+        (f"floor{floor:g}", f"floor {floor:g}", {"second_moment_floor": floor})
+        for floor in _FLOORS
+    ),
+]
 
 
 def ablations(scale: str) -> dict[str, Ablation]:
-    """Returns ablations by the mechanism's name in a row; DOME itself is the first."""
-    task = ABLATED[scale]
-    size = int(dome_flags(task)["sketch_size"])
-    found = {"dome": Ablation(f"DOME, k={size}", {})}
-    for other in ABLATED_SIZES[scale]:
-        found[f"dome_k{other}"] = _sketch_ablation(task, other)
-    found[NO_PROBES] = Ablation("no probes", {"probes": False})
-    changes: list[tuple[str, str, Mapping[str, Any]]] = [
-        ("q0.9", "q=0.9", {"energy_fraction": 0.9}),
-        ("q0.99999", "q=0.99999", {"energy_fraction": 0.99999}),
+    """Returns ablations by the mechanism's name in a row; what is ablated comes first.
+
+    At the medium scale DOME as published and sketched DDG, which is to be beaten, stand
+    at the end, with the runs of the comparison.
+    """
+    ablated = ABLATED[scale]
+    size = int(dome_flags(ablated.task)["sketch_size"])
+    removes = ablated.base == "dome"
+    name = f"DOME, k={size}" if removes else f"DOME, k={size}, no mean removal"
+    found = {ablated.base: Ablation(name, {})}
+    for other in ablated.sizes:
+        found[f"{ablated.base}_k{other}"] = _sketch_ablation(ablated, other)
+    no_probes = NO_PROBES if removes else f"{ablated.base}_no_probes"
+    found[no_probes] = Ablation("no probes", {"probes": False})
+    changes = [
+        *_CHANGES,
         ("max_rank", "r at most k", {"max_rank": size}),
-        ("max_rank1", "r at most 1", {"max_rank": 1}),
-        ("no_mean", "no mean removal", {"mean_removal": False}),
-        (
-            "no_mean_max_rank1",
-            "no mean removal, r at most 1",
-            {"mean_removal": False, "max_rank": 1},
-        ),
-        ("beta0.5", r"$\beta_1$=0.5", {"beta_1": 0.5}),
-        ("beta0", r"$\beta_1$=0", {"beta_1": 0.0}),
-        ("biased", "no debiasing", {"debiasing": False}),
-        ("qr", "rule qr", {"sketch_rule": "qr"}),
-        ("no_decay", "no decay", {"sketch_decay": 1.0}),
-        ("gradient", "target gradient", {"sketch_target": "gradient"}),
+        *(_WITH_MEAN_REMOVAL if removes else _WITHOUT_MEAN_REMOVAL),
     ]
-    for name, title, flags in changes:
-        found[f"dome_{name}"] = Ablation(title, flags)
+    for change, title, flags in changes:
+        found[f"{ablated.base}_{change}"] = Ablation(title, flags)
     return found
+
+
+def references(scale: str) -> tuple[str, ...]:
+    """Returns mechanisms of the comparison that stand beside the ablations."""
+    if ABLATED[scale].base == "dome":
+        return ()
+    return ("dome_ddg", "dome_sgd", "dome", *SKETCHED)
 
 
 def _dome_work(
@@ -80,21 +131,27 @@ def _dome_work(
     seed: int,
     setting: Setting,
 ) -> Work:
-    """Returns DOME with other flags; without any it is a run of the comparison."""
-    chosen = COMPARISONS[setting.scale][task].chosen["dome"]
-    given = {**mechanism_flags(task, "dome", *chosen), **flags}
+    """Returns a run; without flags of its own it is one of the comparison."""
+    base = ABLATED[setting.scale].base
+    if mechanism in references(setting.scale):
+        base = mechanism
+    chosen = COMPARISONS[setting.scale][task].chosen[base]
+    given = {**mechanism_flags(task, base, *chosen), **flags}
     return work(task, mechanism, given, epsilon, seed, setting)
 
 
 def grid(setting: Setting) -> list[Work]:
-    """Returns every ablation at one budget and without noise."""
-    task = ABLATED[setting.scale]
-    compared = COMPARISONS[setting.scale][task]
+    """Returns every ablation at one budget and, at most scales, without noise."""
+    ablated = ABLATED[setting.scale]
+    compared = COMPARISONS[setting.scale][ablated.task]
+    named = {name: each.flags for name, each in ablations(setting.scale).items()}
+    named.update({name: {} for name in references(setting.scale)})
+    without = [NO_NOISE] if ablated.has_no_noise else []
     return [
-        _dome_work(task, name, ablation.flags, epsilon, seed, setting)
+        _dome_work(ablated.task, name, flags, epsilon, seed, setting)
+        for epsilon in (compared.epsilons[0], *without)
+        for name, flags in named.items()
         for seed in compared.seeds
-        for epsilon in (compared.epsilons[0], NO_NOISE)
-        for name, ablation in ablations(setting.scale).items()
     ]
 
 

@@ -29,7 +29,11 @@ DOME_FLAGS = (
 # Of a number of the count sketch. With 8 it is twice as long, but on so coarse a grid
 # that epsilon takes a fifth more noise; with 12 it is about as good as with 16.
 SKETCH_BITS = 16
+# Where updates are larger beside the noise 8 are as good, and leave room for twice as
+# many numbers.
+FEW_BITS = 8
 SKETCH_ROWS = 16
+SKETCHED = {"sketched_ddg": SKETCH_BITS, "sketched_ddg_few_bits": FEW_BITS}
 NO_NOISE = math.inf
 
 # What each has beside the flags of DOME.
@@ -41,6 +45,11 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
         "sketch_target": "gradient",
     },
     "dome_whole": {"mean_removal": False},
+    "dome_ddg": {
+        "mechanism": mechanisms.DomeDdg.name,
+        "mean_removal": False,
+        "bits": FEW_BITS,
+    },
     "dome_sgd": {
         "mean_removal": False,
         "direction": "gradient",
@@ -75,7 +84,10 @@ def mechanism_flags(
     """Returns the flags of one mechanism of the comparison."""
     tuned = {"clip_norm": clip_norm, "server_lr": server_lr}
     if mechanism in VARIANTS:
-        return {**dome_flags(task), **VARIANTS[mechanism], **tuned}
+        flags = {**dome_flags(task), **VARIANTS[mechanism], **tuned}
+        if "bits" in flags:
+            flags["sketch_size"] = _message_bits(task) // int(flags["bits"])
+        return flags
     sgd = {**tuned, "server_momentum": 0.9}
     dimension = tasks.task_entry(task).dimension
     if mechanism == "l2_csgm":
@@ -85,14 +97,14 @@ def mechanism_flags(
         values = _message_bits(task) - COUNT_BITS - SEED_BITS
         kept = values / (FLOAT_BITS * rotated)
         return {**sgd, "mechanism": config.name, "keep_fraction": kept}
-    if mechanism == "sketched_ddg":
-        length = _message_bits(task) // SKETCH_BITS
+    if mechanism in SKETCHED:
+        bits = SKETCHED[mechanism]
         return {
             **sgd,
             "mechanism": mechanisms.SketchedDdg.name,
-            "bits": SKETCH_BITS,
+            "bits": bits,
             "sketch_length": SKETCH_ROWS,
-            "compression_rate": dimension / length,
+            "compression_rate": dimension / (_message_bits(task) // bits),
         }
     optimizer = mechanism[len("gaussian_") :]
     name = mechanisms.Gaussian.name

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
+from .. import medium
 from ..sweep import Setting, Work
 from .compared_flags import NO_NOISE, mechanism_flags, work
 
@@ -15,8 +16,10 @@ TITLES = {
     "dome": "DOME",
     "dome_published": "DOME, published sketch, r at most k/4",
     "dome_whole": "DOME, no mean removal",
+    "dome_ddg": "DOME, no mean removal, 8-bit numbers",
     "dome_sgd": "DOME, no mean removal, SGD",
     "sketched_ddg": "sketched DDG, SGD",
+    "sketched_ddg_few_bits": "sketched DDG, 8-bit numbers, SGD",
     "l2_csgm": "L2-CSGM, SGD",
     "gaussian_sgd": "GM, SGD",
     "gaussian_adam": "GM, Adam",
@@ -27,8 +30,10 @@ COMPRESSED = (
     "dome",
     "dome_published",
     "dome_whole",
+    "dome_ddg",
     "dome_sgd",
     "sketched_ddg",
+    "sketched_ddg_few_bits",
     "l2_csgm",
 )
 
@@ -81,8 +86,30 @@ COMPARISONS: Mapping[str, Mapping[str, Comparison]] = {
             },
         ),
     },
+    # Clips and rates of the figure equal_bits, or those that follow from them.
+    "medium": {
+        "mnist": Comparison(
+            (8.0, NO_NOISE),
+            medium.SEEDS,
+            {
+                "dome": (0.04, 0.01),
+                "dome_published": (0.04, 0.01),
+                "dome_whole": (0.04, 0.03),
+                "dome_ddg": (0.08, 0.03),
+                "dome_sgd": (0.04, 20.0),
+                "sketched_ddg": (0.3, 0.3),
+                "sketched_ddg_few_bits": (0.3, 0.5),
+                "l2_csgm": (0.3, 0.3),
+                "gaussian_sgd": (0.3, 1.0),
+                "gaussian_adam": (0.3, 0.03),
+                "gaussian_adam_uncorrected": (0.3, 0.01),
+                "gaussian_adam_debiased": (0.3, 0.03),
+            },
+        ),
+    },
     # Not tuned: clips of the sketches are the task's times sqrt(k/d), server rates the
-    # task's, times d/k where a sketch is not scaled up, and usual ones for Adam.
+    # task's, times d/k where a sketch is not scaled up (or the largest that there is),
+    # and usual ones for Adam.
     "paper": {
         "emnist": Comparison(
             (10.0, NO_NOISE),
@@ -107,7 +134,7 @@ COMPARISONS: Mapping[str, Mapping[str, Comparison]] = {
                 "dome": (0.0008, 0.003),
                 "dome_published": (0.0008, 0.003),
                 "dome_whole": (0.0008, 0.003),
-                "dome_sgd": (0.0008, 28_000.0),
+                "dome_sgd": (0.0008, 10_000.0),
                 "sketched_ddg": (0.1, 1.78),
                 "l2_csgm": (0.1, 1.78),
                 "gaussian_sgd": (0.1, 1.78),
@@ -176,9 +203,9 @@ def grid(setting: Setting) -> list[Work]:
             setting,
         )
         for task, compared in COMPARISONS[setting.scale].items()
-        for seed in compared.seeds
         for epsilon in compared.epsilons
         for mechanism in compared.chosen
+        for seed in compared.seeds
         # Without noise there is nothing to be rid of.
         if epsilon != NO_NOISE or mechanism != "gaussian_adam_debiased"
     ]

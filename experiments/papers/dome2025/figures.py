@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ..sweep import Figure
+from ..sweep import SCALES, Figure
 from . import ablation_drawing, ablation_grid, comparison_drawing, comparison_grid
 
 _SOURCE = "DOME (Nicolas et al. 2025)"
@@ -18,6 +18,7 @@ FIGURES = [
         comparison_grid.grid,
         comparison_drawing.draw,
         SWEEP,
+        SCALES,
     ),
     Figure(
         "dome_ablations",
@@ -25,6 +26,7 @@ FIGURES = [
         ablation_grid.grid,
         ablation_drawing.draw,
         SWEEP,
+        SCALES,
     ),
     Figure(
         "dome_energy",
@@ -32,6 +34,7 @@ FIGURES = [
         ablation_grid.energy_grid,
         ablation_drawing.draw_energy,
         SWEEP,
+        SCALES,
     ),
     Figure(
         "dome_tuning",

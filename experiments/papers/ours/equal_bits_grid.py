@@ -205,11 +205,11 @@ def _work(
 
 
 def grid(setting: Setting) -> list[Work]:
-    """Returns all points of all curves, seed by seed."""
+    """Returns all points of all curves."""
     problem = PROBLEMS[setting.scale]
     return [
         _work(problem, name, point, seed, setting)
-        for seed in SEEDS
         for name, curve in problem.curves.items()
         for point in curve.points
+        for seed in SEEDS
     ]

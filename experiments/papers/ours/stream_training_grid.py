@@ -89,11 +89,11 @@ def _work(name: str, way: str, rate: int, seed: int, setting: Setting) -> Work:
 
 
 def grid(setting: Setting) -> list[Work]:
-    """Returns the runs of all mechanisms and ways, seed by seed."""
+    """Returns the runs of all mechanisms and ways."""
     return [
         _work(name, way, rate, seed, setting)
-        for seed in SEEDS
         for rate, panel in PANELS.items()
         for name, (_, ways) in panel.items()
         for way in ways
+        for seed in SEEDS
     ]

@@ -25,7 +25,7 @@ SGMF = ("sgmf_fig3", "sgmf_fig7", "sgmf_fig8")
 ACCURACY = ("csgm_fig2", "csgm_fig4", "csgm_fig5", "csgm_fig6")
 
 
-@pytest.mark.parametrize("scale", ["small", "paper"])
+@pytest.mark.parametrize("scale", ["small", "medium", "paper"])
 @pytest.mark.parametrize("name", SGMF + ACCURACY)
 def test_runs_of_a_panel_differ_in_the_mechanism_alone(name, scale):
     """The mechanisms are compared at one budget and with the same training."""

@@ -34,7 +34,7 @@ def make(name, tmp_path, scale="small"):
     return rows
 
 
-@pytest.mark.parametrize("scale", ["small", "paper"])
+@pytest.mark.parametrize("scale", ["small", "medium", "paper"])
 @pytest.mark.parametrize("name", TRAINED)
 def test_runs_of_a_panel_differ_in_the_mechanism_alone(name, scale):
     """The mechanisms are compared at one budget and with the same training."""
