@@ -5,13 +5,15 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from dpfl import tasks
 
 from .. import plotting
 from ..rows import Row, Rows, distinct, mean_and_range, numbers, where
-from .equal_bits_grid import EPSILON, PROBLEMS
+from ..sweep import Drawing
+from .equal_bits_grid import EPSILON, PROBLEMS, Problem
 
 
 def _points(rows: Rows, column: str) -> list[plotting.Point]:
@@ -26,13 +28,18 @@ def _points(rows: Rows, column: str) -> list[plotting.Point]:
     return sorted(found)
 
 
-def draw(rows: Rows, scale: str) -> Any:
+def draw(name: str) -> Drawing:
+    """Returns the drawing of one of the figures in `PROBLEMS`."""
+    return functools.partial(_draw, PROBLEMS[name])
+
+
+def _draw(problem: Problem, rows: Rows, scale: str) -> Any:
     """Draws a line for each mechanism, the range over seeds at each point."""
     import matplotlib.pyplot as plt
     from matplotlib import ticker
 
-    problem = PROBLEMS[scale]
-    measure = tasks.task_entry(problem.flags["task"]).measure
+    del scale
+    measure = tasks.task_entry(problem.task).measure
     picture, axis = plt.subplots(figsize=(9.4, 4.4), layout="constrained")
     for name, curve in problem.curves.items():
         own = where(rows, mechanism=name)
@@ -59,14 +66,14 @@ def draw(rows: Rows, scale: str) -> Any:
         xlabel="bits up a parameter, client and round, helpers' included",
         ylabel=f"final {measure.label}",
     )
-    axis.set_title(_title(rows, problem.flags), fontsize=10)
+    axis.set_title(_title(rows, problem), fontsize=10)
     axis.grid(alpha=0.3)
     axis.xaxis.set_major_formatter(ticker.FormatStrFormatter("%g"))
     axis.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.01, 1.0))
     return picture
 
 
-def _title(rows: Rows, flags: Any) -> str:
+def _title(rows: Rows, problem: Problem) -> str:
     """Returns what all curves share, and over how many seeds each point speaks."""
     counts = {
         len(where(rows, mechanism=row["mechanism"], point=row["point"])) for row in rows
@@ -74,8 +81,5 @@ def _title(rows: Rows, flags: Any) -> str:
     least, most = min(counts), max(counts)
     count = f"{most}" if least == most else f"{least} to {most}"
     word = "seed" if count == "1" else "seeds"
-    return (
-        rf"{flags['task']}, 836 writers, {flags['cohort_size']} a round, "
-        rf"{flags['rounds']} rounds, $\varepsilon$={EPSILON:g}, "
-        rf"$\delta$={flags['delta']:g}; mean and range of {count} {word}"
-    )
+    budget = rf"$\varepsilon$={EPSILON:g}"
+    return f"{problem.title}, {budget}; mean and range of {count} {word}"

@@ -1,7 +1,9 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Every mechanism at one epsilon, with few and with many bits up, on MNIST by writer.
+"""Every mechanism at one epsilon, with few and with many bits up.
+
+On MNIST by writer, and on the docstrings of packages.
 
 All train for the same rounds with the same expected number of clients, and each chooses
 its clients in the way that suits it: `dpfl.mechanisms` refuses DOME with Poisson
@@ -17,12 +19,11 @@ from typing import Any
 
 from dpfl import mechanisms
 
-from ..sweep import Setting, Work
+from .. import medium
+from ..sweep import Grid, Setting, Work
 from ..trainings import training_work
 
-TASK = "mnist"
 EPSILON = 8.0
-SEEDS = (1, 2, 3)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,13 +63,15 @@ class Problem:
     """What is trained.
 
     Attributes:
+      task: Name of the task.
+      title: What the drawing says of task, clients, rounds and delta.
       flags: What all mechanisms share.
-      rounds_per_epoch: Of the mechanisms whose clients must not be sampled afresh.
       curves: By the name that a row has.
     """
 
+    task: str
+    title: str
     flags: Mapping[str, Any]
-    rounds_per_epoch: int
     curves: Mapping[str, Curve]
 
 
@@ -93,19 +96,26 @@ def _dome(size: int, clip_norm: float, server_lr: float) -> Point:
     return Point(f"k{size}", {"sketch_size": size}, clip_norm, server_lr)
 
 
-def _curves(rounds_per_epoch: int, points: Mapping[str, tuple[Point, ...]]) -> Any:
+def _curves(
+    rounds_per_epoch: int,
+    groups: int,
+    matrix_method: str,
+    points: Mapping[str, tuple[Point, ...]],
+) -> dict[str, Curve]:
     """Returns the curves of a problem.
 
     Args:
-      rounds_per_epoch: See `Problem`.
+      rounds_per_epoch: Of DOME, whose clients must not be sampled afresh.
+      groups: Of clients that take turns where noise is correlated, and diagonals of C.
+      matrix_method: How C is found.
       points: By the name that a row has.
     """
     cyclic = {
         "participation": "cyclic_poisson",
-        "min_separation": rounds_per_epoch,
+        "min_separation": groups,
         "noise_stream": "run",
-        "matrix_method": "banded",
-        "matrix_bands": rounds_per_epoch,
+        "matrix_method": matrix_method,
+        "matrix_bands": groups,
     }
     once = {
         "participation": "once_per_epoch",
@@ -139,9 +149,11 @@ def _curves(rounds_per_epoch: int, points: Mapping[str, tuple[Point, ...]]) -> A
 
 
 PROBLEMS: Mapping[str, Problem] = {
-    "medium": Problem(
+    "equal_bits": Problem(
+        medium.MNIST,
+        r"mnist, 836 writers, 100 a round, 48 rounds, $\delta$=0.0001",
         {
-            "task": TASK,
+            "task": medium.MNIST,
             "model": "small_cnn",
             "cohort_size": 100,
             "rounds": 48,
@@ -151,9 +163,10 @@ PROBLEMS: Mapping[str, Problem] = {
             "eval_every": 8,
             "checkpoint_every": 48,
         },
-        8,
         _curves(
             8,
+            8,
+            "banded",
             {
                 "gaussian": (Point("b32", {}, 0.3, 1.0),),
                 "ddg": (
@@ -185,6 +198,30 @@ PROBLEMS: Mapping[str, Problem] = {
             },
         ),
     ),
+    # Clips and rates are the task's own, smaller where those of MNIST are.
+    "equal_bits_docs": Problem(
+        medium.DOCS,
+        r"docstrings, 2459 modules, 100 a round, 128 rounds, $\delta=N^{-1.1}$",
+        medium.FLAGS[medium.DOCS],
+        _curves(
+            24,
+            16,
+            "toeplitz",
+            {
+                "gaussian": (Point("b32", {}, 0.5, 1.0),),
+                "ddg": (_bits(8, 0.5, 1.0),),
+                "l2_csgm": (_rate(10, 0.5, 1.0), _rate(100, 0.5, 0.3)),
+                "sketched_ddg": (
+                    _sketched(10, 7, 0.5, 0.5),
+                    _sketched(100, 10, 0.5, 0.3),
+                ),
+                "mf": (Point("b32", {}, 0.5, 1.0),),
+                "sgmf": (_rate(10, 0.5, 1.0), _rate(100, 0.5, 0.3)),
+                "dome": (_dome(256, 0.04, 0.01),),
+                "dome_whole": (_dome(256, 0.04, 0.03), _dome(1024, 0.08, 0.03)),
+            },
+        ),
+    ),
 }
 
 
@@ -204,12 +241,16 @@ def _work(
     return training_work(labels, flags, setting)
 
 
-def grid(setting: Setting) -> list[Work]:
-    """Returns all points of all curves."""
-    problem = PROBLEMS[setting.scale]
-    return [
-        _work(problem, name, point, seed, setting)
-        for name, curve in problem.curves.items()
-        for point in curve.points
-        for seed in SEEDS
-    ]
+def grid(name: str) -> Grid:
+    """Returns the grid of a figure in `PROBLEMS`: all points of all curves."""
+    problem = PROBLEMS[name]
+
+    def runs(setting: Setting) -> list[Work]:
+        return [
+            _work(problem, mechanism, point, seed, setting)
+            for mechanism, curve in problem.curves.items()
+            for point in curve.points
+            for seed in medium.SEEDS
+        ]
+
+    return runs
