@@ -25,11 +25,11 @@ from dpfl import checks, files
 from dpfl.training import addresses, config
 
 from . import cli, tables
-from .papers import crew, remarks, sweep
+from .papers import crew, kept, remarks, sweep
 from .papers.index import FIGURES
 from .papers.rows import Rows
 from .papers.trainers import WorkFailedError
-from .papers.trainings import Training
+from .papers.trainings import CURVES, Training
 
 _FIGURE = flags.DEFINE_enum(
     "figure", "list", ["list", *FIGURES], "The figure to make; 'list' names them all."
@@ -45,6 +45,15 @@ _SCALE = flags.DEFINE_enum(
 _OUTPUT_DIR = flags.DEFINE_string("output_dir", "figures", "Folder for all figures.")
 _PLOT_ONLY = flags.DEFINE_bool(
     "plot_only", False, "Draw what the results table holds; do no work."
+)
+_TABLE = flags.DEFINE_string(
+    "table",
+    None,
+    "A CSV file that is written: labels and what was measured, small enough to keep; "
+    "where curves are drawn, FILE_curves.csv beside it has their points.",
+)
+_FROM_TABLE = flags.DEFINE_string(
+    "from_table", None, "Draw this file, as --table wrote it; do no work."
 )
 _DATA_DIR = flags.DEFINE_string(
     "data_dir", None, "Folder of the data sets, for --scale=medium and paper."
@@ -90,9 +99,7 @@ def draw(figure: sweep.Figure, rows: Rows, folder: Path, scale: str) -> Path:
     import matplotlib
 
     matplotlib.use("Agg")
-    picture = figure.draw(
-        [{**row, "folder": str(folder / row["folder"])} for row in rows], scale
-    )
+    picture = figure.draw(rows, scale)
     path = folder / f"{figure.name}.png"
     files.save_figure(picture, path, dpi=150, bbox_inches="tight")
     return path
@@ -107,7 +114,7 @@ def list_figures() -> None:
 
 def print_table(rows: Rows) -> None:
     """Prints the rows without key and folder, aligned."""
-    hidden = (sweep.KEY, "folder")
+    hidden = (sweep.KEY, "folder", CURVES)
     columns = {name: name for name in rows[0] if name not in hidden}
     numbers = [{name: _number(row.get(name, "")) for name in columns} for row in rows]
     print(tables.text(numbers, columns))
@@ -123,6 +130,8 @@ def _number(text: str) -> object:
 def _check_flags(figure: sweep.Figure, scale: str) -> None:
     """Raises ValueError for a flag without a meaning, or a folder that is not there."""
     checks.choice(f"--scale of {figure.name}", scale, figure.scales)
+    if _FROM_TABLE.value is not None:
+        cli.refuse("--from_table", "table", "plot_only", *_OF_RUNS, *_OF_DATA)
     if _PLOT_ONLY.value:
         cli.refuse("--plot_only", *_OF_RUNS, *_OF_DATA)
     if scale == "small":
@@ -181,25 +190,59 @@ def main(argv: Sequence[str]) -> None:
     _check_flags(figure, scale)
     # Not Path.resolve, which has no sentence for links in a circle.
     folder = Path(os.path.realpath(_OUTPUT_DIR.value), f"{figure.folder}-{scale}")
-    grid = figure.grid(_setting(scale))
     files.output_folder("--output_dir", folder)
     files.output_path("the picture", folder / f"{figure.name}.png")
+    if _FROM_TABLE.value is not None:
+        _draw_table(figure, files.input_path("--from_table", _FROM_TABLE.value), folder)
+        return
+    if _TABLE.value is not None:
+        files.output_path("--table", _TABLE.value, [".csv"])
+    rows, note = _results(figure, scale, folder)
+    print_table(rows)
+    remarks.print_remark(rows)
+    print(f"figure: {draw(figure, rows, folder, scale)}{note}")
+
+
+def _draw_table(figure: sweep.Figure, table: Path, folder: Path) -> None:
+    """Draws what --table wrote."""
+    rows = kept.read(table)
+    try:
+        if not rows:
+            raise KeyError("a row")
+        path = draw(figure, rows, folder, _SCALE.value)
+    except KeyError as missing:
+        raise ValueError(
+            f"--from_table must be a table of {figure.name}, found {table} "
+            f"without {missing}"
+        ) from missing
+    print(f"figure: {path}")
+
+
+def _results(figure: sweep.Figure, scale: str, folder: Path) -> tuple[Rows, str]:
+    """Returns the rows of a figure, and a note if some are missing.
+
+    The work is done before, unless there is to be none, and --table written.
+    """
+    grid = figure.grid(_setting(scale))
     if _PLOT_ONLY.value:
         table = sweep.ResultsTable(folder / "results.csv")
     else:
         with files.locked(folder):
             table = sweep.ResultsTable(folder / "results.csv")
             _do_work(grid, table, folder)
-    rows = [table.row(work) for work in grid if work in table]
-    if not rows:
+    done = [work for work in grid if work in table]
+    if not done:
         raise ValueError(
             f"--plot_only needs results, found none in {folder / 'results.csv'}"
         )
-    print_table(rows)
-    remarks.print_remark(rows)
+    rows = [{**table.row(work), "folder": str(folder / work.folder)} for work in done]
+    if _TABLE.value is not None:
+        kept.write(Path(_TABLE.value), figure, done, rows)
     missing = len(grid) - len(rows)
-    note = f" ({missing} of {len(grid)} rows are still missing)" if missing else ""
-    print(f"figure: {draw(figure, rows, folder, scale)}{note}")
+    return (
+        rows,
+        f" ({missing} of {len(grid)} rows are still missing)" if missing else "",
+    )
 
 
 def run() -> None:

@@ -84,6 +84,7 @@ class Figure:
       draw: From the rows of the table to a picture.
       sweep: Name of the results table, which figures may share; None is `name`.
       scales: Those of `SCALES` that it has.
+      curves: Columns of the runs' metrics.csv that the drawing shows.
     """
 
     name: str
@@ -92,6 +93,7 @@ class Figure:
     draw: Drawing
     sweep: Optional[str] = None
     scales: tuple[str, ...] = ("small", "paper")
+    curves: tuple[str, ...] = ()
 
     @property
     def folder(self) -> str:

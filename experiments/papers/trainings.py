@@ -16,7 +16,7 @@ from dpfl.mechanisms import OncePerEpoch
 from dpfl.tasks import registry
 
 from .. import flag_files
-from .rows import Row, read_csv
+from .rows import Row, read_csv, where
 from .sweep import Setting, Work
 
 # What a row keeps of a run's summary.
@@ -31,6 +31,12 @@ SUMMARY_COLUMNS = (
     "downlink_bits_per_parameter",
     "wall_time_seconds",
 )
+METRICS = "metrics.csv"
+ROUND = "round"
+# What is measured of a model now and then.
+EVALUATED = ("eval_accuracy", "eval_loss")
+# Of a row without a folder: a file with the curves of all rows.
+CURVES = "curves"
 # Flags on which no row depends.
 _HARMLESS = ("data_dir", "workers", "round_deadline", "concurrency")
 
@@ -161,6 +167,17 @@ def _seconds(folder: Path) -> list[float]:
 
 
 def curve(row: Row, column: str) -> list[tuple[int, float]]:
-    """Returns (round, value) of a column of a run's metrics.csv, where it has one."""
-    rows = read_csv(Path(row["folder"]) / "metrics.csv")
-    return [(int(r["round"]), float(r[column])) for r in rows if r[column]]
+    """Returns (round, value) of a column of a run's metrics.csv, where it has one.
+
+    Args:
+      row: Of the run; its `CURVES` names a file that stands in for those of all runs,
+        with the run's labels beside each round.
+      column: Name of the column.
+    """
+    if CURVES in row:
+        rows = read_csv(Path(row[CURVES]))
+        labels = {name: row[name] for name in rows[0] if name in row}
+        rows = [dict(one) for one in where(rows, **labels)]
+    else:
+        rows = read_csv(Path(row["folder"]) / METRICS)
+    return [(int(r[ROUND]), float(r[column])) for r in rows if r[column]]

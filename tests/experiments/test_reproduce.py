@@ -37,6 +37,26 @@ def test_figure_of_the_accountant_end_to_end(tmp_path):
     assert (folder / "results.csv").read_bytes() == before
 
 
+def test_the_table_that_is_kept_is_drawn_again(tmp_path):
+    figure = ("--figure=mf_table2", f"--output_dir={tmp_path}")
+    done = reproduce(*figure, f"--table={tmp_path}/kept.csv")
+    assert done.returncode == 0, done.stderr
+    picture = tmp_path / "mf_table2-small/mf_table2.png"
+    before = picture.read_bytes()
+    for path in (tmp_path / "mf_table2-small").glob("*.*"):
+        path.unlink()
+    again = reproduce(*figure, f"--from_table={tmp_path}/kept.csv")
+    assert again.returncode == 0, again.stderr
+    assert picture.read_bytes() == before
+    other = reproduce(
+        "--figure=secagg_bits",
+        f"--from_table={tmp_path}/kept.csv",
+        f"--output_dir={tmp_path}",
+    )
+    assert other.returncode == 2 and other.stderr.count("\n") == 1
+    assert "--from_table must be a table of secagg_bits, found" in other.stderr
+
+
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
@@ -46,6 +66,9 @@ def test_figure_of_the_accountant_end_to_end(tmp_path):
         (["--figure=csgm_fig1", "--scale=medium"], "--scale of csgm_fig1 must be"),
         (["--figure=csgm_fig2", "--plot_only", "--workers=a:1"], "--workers has no"),
         (["--figure=csgm_fig2", "--allow_partial_data"], "--allow_partial_data has no"),
+        (["--figure=csgm_fig1", "--from_table=a", "--table=b"], "--table has no"),
+        (["--figure=csgm_fig1", "--from_table=a"], "--from_table must be a file"),
+        (["--figure=csgm_fig1", "--table=a.png"], "--table must end in .csv"),
         (["--figure=csgm_fig2", "--workers=a"], "--workers must be"),
         (["--figure=csgm_fig2", "--round_deadline=0"], "--round_deadline must be"),
         (["csgm_fig1"], "csgm_fig1"),
@@ -67,7 +90,7 @@ def test_missing_data_is_one_sentence_before_any_work(tmp_path):
     assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
     said = f"error: The data file emnist_all.sqlite is not in the folder {data}: put it"
     assert done.stderr.startswith(said)
-    assert {path.name for path in output.rglob("*")} <= {"csgm_fig5-paper", ".lock"}
+    assert {path.name for path in output.rglob("*")} <= {"csgm_sweep-paper", ".lock"}
 
 
 def test_list_names_every_figure():

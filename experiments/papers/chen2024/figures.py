@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from ..sweep import SCALES, Figure
+from ..trainings import EVALUATED
 from . import (
     accuracy_drawing,
     accuracy_grid,
@@ -48,6 +49,7 @@ FIGURES = [
             accuracy_drawing.draw,
             _CSGM_SWEEP,
             SCALES,
+            EVALUATED,
         )
         for name, what in _ACCURACY.items()
     ),
@@ -64,6 +66,7 @@ FIGURES = [
             sgmf_grid.grid(name),
             sgmf_drawing.draw,
             scales=SCALES,
+            curves=EVALUATED,
         )
         for name, what in _SGMF.items()
     ),

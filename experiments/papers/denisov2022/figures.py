@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from ..sweep import SCALES, Figure
+from ..trainings import EVALUATED
 from . import (
     accuracy_drawing,
     accuracy_grid,
@@ -52,5 +53,6 @@ FIGURES = [
         accuracy_drawing.draw_final,
         _SWEEP,
         SCALES,
+        EVALUATED,
     ),
 ]

@@ -35,6 +35,7 @@ FIGURES = [
         ablation_drawing.draw_energy,
         SWEEP,
         SCALES,
+        tuple(ablation_drawing.SEEN_COLUMNS),
     ),
     Figure(
         "dome_tuning",
