@@ -26,7 +26,7 @@ _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["tests.imported"])
 
 
-def start(program, *args, folder=ROOT, out=os.devnull, err=os.devnull):
+def start(program, *args, folder=ROOT, out=os.devnull, err=os.devnull, first=None):
     """Starts a program, as `python -m` or `python` does.
 
     Args:
@@ -35,23 +35,24 @@ def start(program, *args, folder=ROOT, out=os.devnull, err=os.devnull):
       folder: Where it runs.
       out: Path of the file that takes its stdout.
       err: Path of the file that takes its stderr.
+      first: What the process calls before it is the program; it can be pickled.
 
     Returns:
       The process, as `multiprocessing` has it.
     """
     words = [str(word) for word in (program, *args)]
     process = _CONTEXT.Process(
-        target=_be, args=(words, str(folder), str(out), str(err))
+        target=_be, args=(words, str(folder), str(out), str(err), first)
     )
     process.start()
     return process
 
 
-def run(program, *args, folder=ROOT):
+def run(program, *args, folder=ROOT, first=None):
     """Runs a program to its end, as `subprocess.run` does; see `start`."""
     with tempfile.TemporaryDirectory() as scratch:
         out, err = Path(scratch) / "out", Path(scratch) / "err"
-        process = start(program, *args, folder=folder, out=out, err=err)
+        process = start(program, *args, folder=folder, out=out, err=err, first=first)
         process.join(SECONDS)
         if process.is_alive():
             process.kill()
@@ -60,9 +61,11 @@ def run(program, *args, folder=ROOT):
     return subprocess.CompletedProcess([program, *args], process.exitcode, *said)
 
 
-def _be(words, folder, out, err):
+def _be(words, folder, out, err, first):
     """Acts as the program, from here to its end."""
     os.chdir(folder)
+    if first is not None:
+        first()
     for number, path in ((1, out), (2, err)):
         os.dup2(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), number)
     sys.argv = words

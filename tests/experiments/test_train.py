@@ -4,17 +4,21 @@
 """The train binary as its user meets it: real processes, real kills."""
 
 import csv
+import functools
 import json
 import os
 import pathlib
 import random
 import re
+import resource
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
 import time
 
+import psutil
 import pytest
 
 from dpfl import files
@@ -53,8 +57,6 @@ def train(output_dir, *args, code=0, base=TINY):
 
 def workers(output_dir):
     """Workers whose log is in a directory."""
-    import psutil
-
     found = []
     for process in psutil.process_iter():
         try:
@@ -202,10 +204,24 @@ def test_a_kill_changes_nothing_for_a_stream_over_the_run(tmp_path):
 
 
 def survives_a_kill(tmp_path, base):
-    """Compares a run that was killed with one that was not; where the former is."""
+    """Compares a run with one that goes on from what a kill in its middle would leave.
+
+    What a process that is stopped has written is what it would have, were it killed.
+    """
     whole, run = tmp_path / "whole", tmp_path / "run"
-    train(whole, "--seed=5", base=base)
-    kill_after_a_checkpoint(run, "--seed=5", base=base)
+    words = (*base, f"--output_dir={whole}", "--seed=5")
+    process = forks.start("experiments.train", *words)
+    wait_for_a_checkpoint(process, whole)
+    os.kill(process.pid, signal.SIGSTOP)
+    try:
+        while psutil.Process(process.pid).status() != psutil.STATUS_STOPPED:
+            time.sleep(0.001)
+        shutil.copytree(whole, run)
+        assert not (whole / "summary.json").exists()
+    finally:
+        os.kill(process.pid, signal.SIGCONT)
+    process.join(forks.SECONDS)
+    assert process.exitcode == 0
     done = train(run, "--seed=5", base=base)
     assert "going on after round" in done.stderr
     assert results(run) == results(whole)
@@ -213,14 +229,10 @@ def survives_a_kill(tmp_path, base):
 
 
 def kill_after_a_checkpoint(run, *args, wait=0.0, base=TINY):
-    """Starts or goes on with a run, and ends it by SIGKILL; whether it was running."""
+    """Starts a run and ends it by SIGKILL; whether it was running."""
     words = (*base, f"--output_dir={run}", *args)
-    before, end = newest_name(run), time.monotonic() + 120
     process = forks.start("experiments.train", *words)
-    while process.is_alive() and time.monotonic() < end:
-        if newest_name(run) != before:
-            break
-        time.sleep(0.01)
+    wait_for_a_checkpoint(process, run)
     time.sleep(wait)
     was_running = process.is_alive()
     process.kill()
@@ -230,14 +242,16 @@ def kill_after_a_checkpoint(run, *args, wait=0.0, base=TINY):
     return was_running
 
 
-def newest_name(run):
-    return max((p.name for p in run.glob("checkpoints/checkpoint-*")), default=None)
+def wait_for_a_checkpoint(process, run):
+    end = time.monotonic() + 120
+    while process.is_alive() and time.monotonic() < end:
+        if any(run.glob("checkpoints/checkpoint-*")):
+            break
+        time.sleep(0.01)
 
 
 def test_damage_changed_flags_and_lock(reference, tmp_path):
     """One resumed run for all that is said about its directory."""
-    import shutil
-
     directory, _ = reference
     expected = results(directory)
     run = tmp_path / "run"
@@ -281,14 +295,9 @@ def test_damage_changed_flags_and_lock(reference, tmp_path):
 def test_ctrl_c_and_going_on_without_a_seed(tmp_path):
     """130, one sentence, no worker; afterwards the same noise for the same rounds."""
     run = tmp_path / "run"
-    process = subprocess.Popen(
-        command(run),
-        env=programs.environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    err = tmp_path / "err"
+    words = (*TINY, f"--output_dir={run}")
+    process = forks.start("experiments.train", *words, err=err, first=os.setsid)
     end = time.monotonic() + 120
     # The rows are there from the checkpoint after round 6 on.
     while time.monotonic() < end:
@@ -296,9 +305,10 @@ def test_ctrl_c_and_going_on_without_a_seed(tmp_path):
             break
         time.sleep(0.01)
     os.killpg(process.pid, signal.SIGINT)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 130, err
-    assert "the same command goes on" in err and "Traceback" not in err
+    process.join(60)
+    said = err.read_text()
+    assert process.exitcode == 130, said
+    assert "the same command goes on" in said and "Traceback" not in said
     assert workers(run) == []
     rows = read_rows(run)
     assert 6 <= len(rows) < 24
@@ -393,8 +403,6 @@ def test_an_output_dir_that_cannot_be_one(tmp_path):
 
 def test_checkpoints_without_their_manifest_are_no_run(reference, tmp_path):
     """With another seed, another run's rounds would be released as this one's."""
-    import shutil
-
     run = tmp_path / "run"
     shutil.copytree(reference[0] / "checkpoints", run / "checkpoints")
     done = train(run, "--seed=6", code=2)
@@ -403,13 +411,9 @@ def test_checkpoints_without_their_manifest_are_no_run(reference, tmp_path):
 
 
 def test_a_full_disk_and_a_closed_pipe_are_no_traceback(tmp_path):
-    limited = f"ulimit -f 20; exec {shlex.join(command(tmp_path / 'full'))}"
-    done = subprocess.run(
-        ["bash", "-c", limited],
-        capture_output=True,
-        text=True,
-        env=programs.environment(),
-    )
+    limit = functools.partial(resource.setrlimit, resource.RLIMIT_FSIZE, (20480,) * 2)
+    words = (*TINY, f"--output_dir={tmp_path / 'full'}")
+    done = forks.run("experiments.train", *words, first=limit)
     assert done.returncode == 1 and "Traceback" not in done.stderr
     assert "File too large" in done.stderr and "goes on" in done.stderr
 

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import collections
+import dataclasses
 import functools
 
 import attrs
@@ -35,23 +36,42 @@ MECHANISMS = {
 }
 
 
-def process(task, mechanism, groups, identity="client_key"):
-    built = federated_averaging.build_process(
+def build(task, name, groups, identity):
+    return federated_averaging.build_process(
         task,
-        aggregators.build(mechanism, seed=5),
+        aggregators.build(MECHANISMS[name], seed=5),
         client_lr=0.1,
         server_optimizer=server_optimizers.build_server_optimizer("sgd", 1.0),
         identity=identity,
         groups=groups,
     )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forgotten():
+    """Graphs end before the interpreter does."""
+    yield
+    traced.cache_clear()
+
+
+@functools.cache
+def traced(task, name, is_grouped, identity):
+    """A process whose computations are those of any number of groups."""
+    return build(task, name, 2 if is_grouped else None, identity)
+
+
+def process(task, name, groups, identity="client_key", trace=traced):
+    built = trace(task, name, groups is not None, identity)
     keys = KEYS.__getitem__ if identity == "client_key" else None
-    return federated_averaging.FedProcess(built, lambda state: state, keys)
+    return federated_averaging.FedProcess(
+        dataclasses.replace(built, groups=groups), lambda state: state, keys
+    )
 
 
-@functools.lru_cache(maxsize=1)
+@functools.cache
 def one_at_a_time(task, name):
     """Two rounds with one client each, as other people's TFF code has it."""
-    return two_rounds(process(task, MECHANISMS[name], None))
+    return two_rounds(process(task, name, None))
 
 
 def two_rounds(fed):
@@ -70,14 +90,14 @@ def bits(outputs):
 )
 def test_integer_sums_leave_the_same_bits(task, tff_secure_context, name, groups):
     """Model, state, measurements and metrics; seven groups leave some empty."""
-    found = two_rounds(process(task, MECHANISMS[name], groups))
+    found = two_rounds(process(task, name, groups))
     assert found[0].aggregator["clients"] == 5
     assert bits(found) == bits(one_at_a_time(task, name))
 
 
 @pytest.mark.parametrize("groups", [1, 2])
 def test_sums_of_floats_differ_in_their_last_bits_alone(task, tff_context, groups):
-    found = two_rounds(process(task, MECHANISMS["none"], groups))
+    found = two_rounds(process(task, "none", groups))
     expected = one_at_a_time(task, "none")
     for a, b in zip(tf.nest.flatten(found), tf.nest.flatten(expected)):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
@@ -87,11 +107,10 @@ def test_sums_of_floats_differ_in_their_last_bits_alone(task, tff_context, group
 
 
 def test_threads_and_workers_leave_the_same_bits(task, tff_secure_context):
-    mechanism = MECHANISMS["l2_csgm"]
-    once = bits(two_rounds(process(task, mechanism, 3)))
+    once = bits(two_rounds(process(task, "l2_csgm", 3)))
     for settings in ({"concurrency": 1}, {"concurrency": 3, "intra_op_threads": 2}):
         with worker_lib.start(**settings):
-            assert bits(two_rounds(process(task, mechanism, 3))) == once
+            assert bits(two_rounds(process(task, "l2_csgm", 3))) == once
 
 
 def test_large_leaves_lie_in_memory_that_both_have(
@@ -102,7 +121,8 @@ def test_large_leaves_lie_in_memory_that_both_have(
     monkeypatch.setattr(shared_leaf, "LEAST_BYTES", 2000)
     # The 16 directions of DOME are then in several files.
     monkeypatch.setattr(shared_leaf, "_PART_BYTES", 2**17)
-    fed = process(task, MECHANISMS["dome_ddg"], 2)
+    # What other tests have traced sends all leaves.
+    fed = process(task, "dome_ddg", 2, trace=traced.__wrapped__)
     found = two_rounds(fed)
     assert bits(found) == bits(expected)
     kinds = [type(leaf) for leaf in tf.nest.flatten(found[0].state)]
@@ -116,27 +136,26 @@ def test_large_leaves_lie_in_memory_that_both_have(
 def test_without_clients_the_round_is_one_of_noise(task, tff_context):
     found = []
     for groups in (None, 2):
-        fed = process(task, MECHANISMS["l2_csgm"], groups, "client_id")
+        fed = process(task, "l2_csgm", groups)
         found.append(fed.next(fed.initialize(), []))
     assert found[1].aggregator["clients"] == 0
     assert bits(found[0]) == bits(found[1])
 
 
 def test_without_an_identity_each_client_draws_by_itself(task, tff_context):
-    fed = process(task, MECHANISMS["l2_csgm"], 2, None)
+    fed = process(task, "l2_csgm", 2, None)
     state = fed.initialize()
     once, again = (fed.next(state, CLIENTS) for _ in range(2))
     assert once.aggregator["uplink_bits"] != again.aggregator["uplink_bits"]
 
 
 def test_a_client_that_is_not_finite_counts_in_its_group(task, tff_context):
-    state = process(task, MECHANISMS["l2_csgm"], 2).initialize()
+    state = process(task, "l2_csgm", 2).initialize()
     huge = tuple(np.full_like(w, 1e30) for w in state.weights.trainable)
     weights = type(state.weights)(huge, state.weights.non_trainable)
     state = attrs.evolve(state, weights=weights)
     outputs = [
-        process(task, MECHANISMS["l2_csgm"], groups).next(state, CLIENTS)
-        for groups in (None, 2)
+        process(task, "l2_csgm", groups).next(state, CLIENTS) for groups in (None, 2)
     ]
     assert outputs[0].aggregator["nonfinite_clients"] == 5
     assert bits(outputs[0]) == bits(outputs[1])
@@ -144,7 +163,7 @@ def test_a_client_that_is_not_finite_counts_in_its_group(task, tff_context):
 
 def test_groups_must_be_some(task):
     with pytest.raises(ValueError, match="groups must be at least 1, found 0"):
-        process(task, MECHANISMS["l2_csgm"], 0)
+        build(task, "l2_csgm", 0, None)
 
 
 class TestScalarRows:
