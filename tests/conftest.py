@@ -10,10 +10,16 @@ sites, check the whole tree, or take longer than a second. Every other test is i
 
 from __future__ import annotations
 
+import os
 import signal
 from pathlib import Path
 
 import pytest
+
+# Tests run side by side, and a thread of OpenBLAS that has to wait for its turn keeps a
+# processor busy: with two threads in each process the matrices of tests take three times
+# the processor time. Programs that tests start inherit this; numpy reads it once.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 TESTS = Path(__file__).resolve().parent
 SLOW = (
