@@ -26,6 +26,21 @@ def test_what_is_written_is_read(monkeypatch, part_bytes, shape):
     assert np.asarray(leaf, np.float64).dtype == np.float64
 
 
+def anonymous_bytes() -> int:
+    """Memory of this process that is in no file."""
+    with open("/proc/self/status") as status:
+        [line] = [line for line in status if line.startswith("RssAnon:")]
+    return int(line.split()[1]) * 1024
+
+
+def test_an_array_is_written_without_a_copy_that_stays():
+    array = np.ones([16, 2**21], np.int16)
+    before = anonymous_bytes()
+    leaf = SharedLeaf.of(array)
+    assert anonymous_bytes() - before < array.nbytes / 4
+    np.testing.assert_array_equal(np.asarray(leaf), array)
+
+
 def test_parts_are_no_larger_than_they_may_be(monkeypatch):
     monkeypatch.setattr(shared_leaf, "_PART_BYTES", 100)
     rows = shared_leaf.rows_of_parts((7, 10), np.int16)
