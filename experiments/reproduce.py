@@ -25,7 +25,7 @@ from dpfl import checks, files
 from dpfl.training import addresses, config
 
 from . import cli, tables
-from .papers import crew, kept, remarks, sweep
+from .papers import crew, kept, plotting, remarks, sweep
 from .papers.index import FIGURES
 from .papers.rows import Rows
 from .papers.trainers import WorkFailedError
@@ -99,9 +99,10 @@ def draw(figure: sweep.Figure, rows: Rows, folder: Path, scale: str) -> Path:
     import matplotlib
 
     matplotlib.use("Agg")
-    picture = figure.draw(rows, scale)
     path = folder / f"{figure.name}.png"
-    files.save_figure(picture, path, dpi=150, bbox_inches="tight")
+    with plotting.style():
+        picture = figure.draw(rows, scale)
+        files.save_figure(picture, path, dpi=150, bbox_inches="tight")
     return path
 
 

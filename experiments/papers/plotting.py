@@ -28,6 +28,11 @@ STYLES: Mapping[str, tuple[str, str]] = {
     "sgmf": ("#cc79a7", "D"),
     "dome": ("#009e73", "x"),
     "dome_whole": ("#009e73", "X"),
+    "sparse_recovery": ("#8c564b", "d"),
+    "project_and_perturb": ("#332288", "p"),
+    "honaker-online": ("#8c564b", "v"),
+    "honaker-full": ("#b8a000", "^"),
+    "optimal": ("#5d3a9b", "o"),
 }
 STYLES = {
     **STYLES,
@@ -35,16 +40,81 @@ STYLES = {
     "MF": STYLES["mf"],
     "CSGM": STYLES["l2_csgm"],
     "SGMF": STYLES["sgmf"],
+    "distributed_discrete_gaussian": STYLES["ddg"],
+    "optimal-prefix-sum": STYLES["mf"],
+}
+# Lines of one mechanism, such as one for each compression rate.
+_DASHES: Sequence[Any] = ("-", "--", ":", "-.", (0, (5, 1, 1, 1, 1, 1)))
+# Inches beyond which text is too small at the width of a page of 800 pixels.
+_WIDEST = 10.0
+_LEAST_PANEL = 3.2
+_LEAST_PICTURE = 6.4
+_STYLE: Mapping[str, Any] = {
+    "font.size": 10,
+    "axes.titlesize": 10,
+    "axes.labelsize": 10,
+    "figure.titlesize": 10,
+    "legend.fontsize": 9,
+    "xtick.labelsize": 9,
+    "ytick.labelsize": 9,
+    "axes.grid": True,
+    "grid.alpha": 0.3,
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "lines.linewidth": 1.4,
+    "lines.markersize": 5,
+    "errorbar.capsize": 2,
+    "legend.framealpha": 0.85,
 }
 
 
+def style() -> Any:
+    """Returns a context in which all figures are drawn: fonts, grid and lines."""
+    import matplotlib
+
+    return matplotlib.rc_context(dict(_STYLE))
+
+
+def look(mechanism: str, step: int = 0, *, marked: bool = True) -> dict[str, Any]:
+    """Returns color, marker and dashes of a mechanism's line, for `Axes.plot`.
+
+    Args:
+      mechanism: A key of `STYLES`.
+      step: Which of the mechanism's lines it is.
+      marked: Whether points are marked.
+    """
+    color, marker = STYLES[mechanism]
+    found = {"color": color, "ls": _DASHES[step % len(_DASHES)]}
+    if marked:
+        found |= {"marker": marker, "ms": 9 if marker == "*" else 5}
+    return found
+
+
+def shade(mechanism: str, step: int, count: int) -> str:
+    """Returns one of a few shades of a mechanism's color, from dark to light.
+
+    Args:
+      mechanism: A key of `STYLES`.
+      step: Which of them.
+      count: How many there are.
+    """
+    from matplotlib import colors
+
+    color = np.array(colors.to_rgb(STYLES[mechanism][0]))
+    # From half black to a third white.
+    part = 0.83 * step / max(1, count - 1) - 0.5
+    mixed = color * (1 + part) if part < 0 else color + (1 - color) * part
+    return colors.to_hex(mixed)
+
+
 def panels(count: int, width: float, height: float, **options: Any) -> Any:
-    """Returns a picture and its panels side by side.
+    """Returns a picture and its panels, side by side as far as text stays readable.
 
     Args:
       count: Number of panels.
-      width: Of a panel, in inches.
-      height: Of the picture, in inches.
+      width: Of a panel, in inches; less where there are many, more for one.
+      height: Of a panel, in inches.
       **options: Of `pyplot.subplots`.
 
     Returns:
@@ -52,14 +122,26 @@ def panels(count: int, width: float, height: float, **options: Any) -> Any:
     """
     import matplotlib.pyplot as plt
 
+    across = min(count, int(_WIDEST / _LEAST_PANEL))
+    # Four are two and two.
+    across = 2 if count == 4 else across
+    lines = -(-count // across)
+    whole = max(_LEAST_PICTURE, min(width * across, _WIDEST))
     picture, axes = plt.subplots(
-        1, count, figsize=(width * count, height), squeeze=False, **options
+        lines,
+        across,
+        figsize=(whole, height * lines),
+        squeeze=False,
+        **options,
     )
-    return picture, list(axes[0])
+    found = list(axes.flat)
+    for unused in found[count:]:
+        unused.remove()
+    return picture, found[:count]
 
 
-def finish(axis: Any, *, legend: float = 8, **labels: Any) -> None:
-    """Sets labels, a faint grid and a legend.
+def finish(axis: Any, *, legend: float = 9, **labels: Any) -> None:
+    """Sets labels and a legend.
 
     Args:
       axis: A panel.
@@ -67,31 +149,31 @@ def finish(axis: Any, *, legend: float = 8, **labels: Any) -> None:
       **labels: Of `Axes.set`.
     """
     axis.set(**labels)
-    axis.grid(alpha=0.3)
+    if axis.get_xscale() == "log":
+        plain_numbers(axis)
     axis.legend(fontsize=legend)
 
 
-def ranges(axis: Any, points: Sequence[Point], color: str, label: str) -> None:
+def plain_numbers(axis: Any) -> None:
+    """Writes the numbers of a logarithmic axis without powers, where they are few."""
+    from matplotlib import ticker
+
+    low, high = axis.get_xlim()
+    if low >= 1e-3 and high <= 1e4:
+        axis.xaxis.set_major_formatter(ticker.FormatStrFormatter("%g"))
+
+
+def ranges(axis: Any, points: Sequence[Point], label: str, **look: Any) -> None:
     """Draws a line through means with the range of each.
 
     Args:
       axis: A panel.
       points: Place, mean, and the distances of the range below and above.
-      color: Of the line.
       label: For the legend.
+      **look: See `look`.
     """
     places, means, down, up = zip(*points)
-    axis.errorbar(
-        places,
-        means,
-        yerr=(down, up),
-        fmt="o-",
-        ms=4,
-        lw=1,
-        capsize=2,
-        color=color,
-        label=label,
-    )
+    axis.errorbar(places, means, yerr=(down, up), elinewidth=1, label=label, **look)
 
 
 def range_points(groups: Mapping[float, Rows], column: str) -> list[Point]:
@@ -115,8 +197,8 @@ def curves(
     axis: Any,
     runs: Rows,
     column: str,
-    color: str,
     label: str,
+    look: Mapping[str, Any],
     *,
     final_part: float = 1.0,
     alpha: float = 0.15,
@@ -127,8 +209,8 @@ def curves(
       axis: A panel.
       runs: Rows of runs with equal rounds.
       column: Of the runs' metrics.csv.
-      color: Of the line and the range.
       label: For the legend; {last} in it is the mean that they ended with.
+      look: See the function of that name.
       final_part: Share of the rounds that is drawn, the last ones.
       alpha: Of the range.
     """
@@ -138,8 +220,9 @@ def curves(
     shown = x > (1 - final_part) * x[-1]
     low, high = values.min(0)[shown], values.max(0)[shown]
     text = label.format(last=values[:, -1].mean())
-    axis.plot(x[shown], values.mean(0)[shown], color=color, lw=1.2, label=text)
-    axis.fill_between(x[shown], low, high, color=color, alpha=alpha, lw=0)
+    axis.plot(x[shown], values.mean(0)[shown], label=text, **look)
+    axis.fill_between(x[shown], low, high, color=look["color"], alpha=alpha, lw=0)
+    axis.xaxis.get_major_locator().set_params(integer=True)
 
 
 def table(cells: Sequence[Mapping[str, str]], title: str, width: float = 7.0) -> Any:
@@ -155,7 +238,7 @@ def table(cells: Sequence[Mapping[str, str]], title: str, width: float = 7.0) ->
     columns = list(dict.fromkeys(name for row in cells for name in row))
     picture, axis = plt.subplots(figsize=(width, 0.6 + 0.27 * (len(cells) + 1)))
     axis.axis("off")
-    axis.set_title(title, fontsize=9)
+    axis.set_title(title)
     if cells:
         drawn = axis.table(
             [[f" {row.get(name, '')} " for name in columns] for row in cells],
@@ -164,7 +247,7 @@ def table(cells: Sequence[Mapping[str, str]], title: str, width: float = 7.0) ->
             cellLoc="center",
         )
         drawn.auto_set_font_size(False)
-        drawn.set_fontsize(8)
+        drawn.set_fontsize(9)
         drawn.auto_set_column_width(range(len(columns)))
         drawn.scale(1, 1.2)
     return picture

@@ -18,13 +18,12 @@ _STYLES = {"exact": "-", "published": "--"}
 
 def draw(rows: Rows, scale: str) -> Any:
     """Draws error ratios on the left and the least bits on the right."""
-    picture, (left, right) = plotting.panels(2, 3.8, 3.2)
+    picture, (left, right) = plotting.panels(2, 4.4, 3.6)
     _draw_ratios(left, rows, scale)
     _draw_least_bits(right, rows)
     for axis in (left, right):
-        axis.title.set_fontsize(10)
-        plotting.finish(axis, legend=7)
-    picture.suptitle("full: exact accountant, dashes: published bound", fontsize=10)
+        plotting.finish(axis, legend=8)
+    picture.suptitle("full: exact accountant, dashes: published bound")
     picture.tight_layout()
     return picture
 
@@ -38,9 +37,8 @@ def _draw_ratios(axis: Any, rows: Rows, scale: str) -> None:
                 list(ratios),
                 list(ratios.values()),
                 ls=style,
-                color=f"C{index}",
+                color=plotting.shade("ddg", index, len(SIZES[scale])),
                 marker=".",
-                lw=1,
                 label=label,
             )
     axis.set(
@@ -64,9 +62,8 @@ def _draw_least_bits(axis: Any, rows: Rows) -> None:
                 EPSILONS,
                 found,
                 ls=style,
-                color=f"C{index + 4}",
+                color=plotting.shade("sketched_ddg", index, len(TOLERANCES)),
                 marker=".",
-                lw=1,
                 label=label,
             )
     axis.set(

@@ -25,14 +25,14 @@ def draw(rows: Rows, scale: str) -> Any:
     measure = tasks.task_entry(task).measure
     down, across = distinct(rows, "embedding"), distinct(rows, "rest")
     values = np.full((len(down), len(across)), np.nan)
-    picture, axis = plt.subplots(figsize=(5.2, 3.6))
+    picture, axis = plt.subplots(figsize=(6.4, 4.2))
     for i, embedding in enumerate(down):
         for j, rest in enumerate(across):
             for row in where(rows, embedding=embedding, rest=rest):
                 values[i, j] = float(row[measure.final_column])
                 bits = float(row["uplink_bits_per_parameter"])
                 text = f"{values[i, j]:.3f}\n{bits:.3g} bits"
-                axis.text(j, i, text, ha="center", va="center", fontsize=8)
+                axis.text(j, i, text, ha="center", va="center")
     colors = "RdYlGn_r" if measure.lower_is_better else "RdYlGn"
     axis.imshow(values, cmap=colors, alpha=0.6)
     axis.set_xticks(
@@ -43,7 +43,7 @@ def draw(rows: Rows, scale: str) -> Any:
     axis.set(xlabel="compression rate of the rest", ylabel="of the embedding")
     axis.set_title(
         f"{task}, {noise_label(rows)}: final {measure.label}, and bits per parameter",
-        fontsize=9,
     )
+    axis.grid(visible=False)
     picture.tight_layout()
     return picture

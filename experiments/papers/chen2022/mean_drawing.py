@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from dpfl import mechanisms
@@ -20,6 +21,27 @@ from .mean_grid import (
     SPARSE_SIZES,
 )
 
+# Mechanism of a series by its first word, with how often it comes before.
+_MECHANISMS = {
+    "Gaussian": "gaussian",
+    "DDG": "ddg",
+    "shifts": "sketched_ddg",
+    "hashes": "sketched_ddg",
+    "project": "project_and_perturb",
+}
+
+
+def _colors(names: Sequence[str]) -> dict[str, str]:
+    """Returns a color for each series: shades for those of one mechanism."""
+    kinds = {name: _MECHANISMS[name.split(",")[0].split()[0]] for name in names}
+    found = {}
+    for name, kind in kinds.items():
+        akin = [other for other in names if kinds[other] == kind]
+        found[name] = plotting.STYLES[kind][0]
+        if len(akin) > 1:
+            found[name] = plotting.shade(kind, akin.index(name), len(akin))
+    return found
+
 
 def _series(row: Row) -> str:
     own = "" if row["vectors"] == "similar" else ", independent vectors"
@@ -29,10 +51,9 @@ def _series(row: Row) -> str:
 def draw(rows: Rows, scale: str) -> Any:
     """Draws dense vectors: the error over the rate, and over the bits."""
     n, dimension, repeats = SIZES[scale]
-    picture, axes = plotting.panels(2, 4, 3.3, sharey=True)
-    for index, name in enumerate(dict.fromkeys(map(_series, rows))):
+    picture, axes = plotting.panels(2, 4.4, 4.2, sharey=True, layout="constrained")
+    for name, color in _colors(list(dict.fromkeys(map(_series, rows)))).items():
         chosen = [row for row in rows if _series(row) == name]
-        color = f"C{index}"
         for axis, column in zip(axes, ("compression_rate", "bits_per_parameter")):
             x = numbers(chosen, column)
             # Two rates far apart make no curve.
@@ -53,45 +74,40 @@ def draw(rows: Rows, scale: str) -> Any:
     axes[1].set(xlabel="bits per parameter and client")
     for axis in axes:
         axis.set(xscale="log")
-        axis.grid(alpha=0.3)
-    axes[1].legend(fontsize=6)
+    picture.legend(
+        *axes[1].get_legend_handles_labels(),
+        loc="outside lower center",
+        ncol=3,
+    )
     picture.suptitle(
         rf"$\varepsilon={EPSILON:g}$, $\delta=10^{{-5}}$, n={n}, d={dimension}; "
         f"dashes: theory, dots: mean of {repeats}",
-        fontsize=10,
     )
-    picture.tight_layout()
     return picture
 
 
 def draw_sparse(rows: Rows, scale: str) -> Any:
     """Draws sparse vectors: the error and the bits over the sparsity."""
     n, dimension, repeats, _ = SPARSE_SIZES[scale]
-    picture, axes = plotting.panels(2, 4, 3.3)
-    for index, (name, title) in enumerate(SPARSE_NAMES.items()):
+    picture, axes = plotting.panels(2, 4.4, 3.6)
+    for name, title in SPARSE_NAMES.items():
         chosen = where(rows, mechanism=name)
         x = numbers(chosen, "sparsity")
-        common: dict[str, Any] = {
-            "color": f"C{index}",
-            "marker": "o",
-            "ms": 4,
-            "lw": 1,
-        }
+        common = plotting.look(name)
         plotting.measured(axes[0], x, chosen, label=title, **common)
         # Two of the lines are one.
-        style = "--" if name == mechanisms.SparseRecovery.name else "-"
-        axes[1].plot(x, numbers(chosen, "bits_per_parameter"), ls=style, **common)
+        if name == mechanisms.SparseRecovery.name:
+            common["ls"] = "--"
+        axes[1].plot(x, numbers(chosen, "bits_per_parameter"), **common)
     axes[0].axhline(1, color="k", ls=":", lw=1, label="squared norm of an update")
     axes[0].set(ylabel="squared error of the mean")
     axes[1].set(ylabel="bits per parameter and client")
     for axis in axes:
         axis.set(xscale="log", yscale="log", xlabel="coordinates that are not zero")
-        axis.grid(alpha=0.3)
-    axes[0].legend(fontsize=7, loc="lower right", bbox_to_anchor=(1, 0.16))
+    axes[0].legend(fontsize=8, loc="lower right", bbox_to_anchor=(1, 0.16))
     picture.suptitle(
         rf"$\varepsilon={SPARSE_EPSILON:g}$, $\delta=10^{{-5}}$, n={n}, "
         f"d={dimension}, {SPARSE_BITS} bits; mean of {repeats}",
-        fontsize=10,
     )
     picture.tight_layout()
     return picture

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from dpfl import tasks
@@ -16,13 +17,21 @@ from .slack import SLACK, bar
 from .training_grid import MODELS
 
 
-def _line(axis: Any, rows: Rows, x: str, task: str, color: str, label: str) -> None:
+def _line(
+    axis: Any, rows: Rows, x: str, task: str, look: Mapping[str, Any], label: str
+) -> None:
     """Draws means with ranges over seeds against a column."""
     groups = {float(v): where(rows, **{x: v}) for v in distinct(rows, x)}
     column = tasks.task_entry(task).measure.final_column
     points = plotting.range_points(dict(sorted(groups.items())), column)
     if points:
-        plotting.ranges(axis, points, color, label)
+        plotting.ranges(axis, points, label, **look)
+
+
+def _shaded(step: int, count: int) -> dict[str, Any]:
+    """Returns how one of a few lines of the sketch looks."""
+    color = plotting.shade("sketched_ddg", step, count)
+    return {**plotting.look("sketched_ddg", step), "color": color}
 
 
 def _finish(axis: Any, task: str, x_label: str) -> None:
@@ -43,18 +52,18 @@ def draw_rates(rows: Rows, scale: str) -> Any:
     picture, axes = plotting.panels(len(shown), 4.8, 3.8)
     for axis, task in zip(axes, shown):
         runs = where(rows, task=task)
-        for i, (_, chosen) in enumerate(panels(runs)):
-            label, color = noise_label(chosen), f"C{i}"
-            _line(axis, chosen, "compression_rate", task, color, label)
-            _slack(axis, where(chosen, compression_rate=1), task, color)
+        amounts = panels(runs)
+        for i, (_, chosen) in enumerate(amounts):
+            look = _shaded(i, len(amounts))
+            _line(axis, chosen, "compression_rate", task, look, noise_label(chosen))
+            _slack(axis, where(chosen, compression_rate=1), task, look["color"])
         axis.set_title(
             f"{task}, n={runs[0]['cohort_size']}, {runs[0]['bits']} bits; dots: "
             f"{SLACK[task]:.0%} off r=1",
-            fontsize=9,
         )
         _finish(axis, task, "compression rate r")
     counts = (f"{task}: {seeds(where(rows, task=task))}" for task in shown)
-    picture.suptitle("; ".join(counts), fontsize=9)
+    picture.suptitle("; ".join(counts))
     picture.tight_layout()
     return picture
 
@@ -67,15 +76,20 @@ def draw_bits(rows: Rows, scale: str) -> Any:
     for axis, (task, runs) in zip(axes, shown):
         for i, rate in enumerate(distinct(runs, "compression_rate")):
             chosen = where(runs, compression_rate=rate)
-            label = "no sketch" if float(rate) == 1 else f"r={float(rate):g}"
-            _line(axis, chosen, "uplink_bits_per_parameter", task, f"C{i}", label)
+            label, look = "no sketch (DDG)", plotting.look("ddg")
+            if float(rate) != 1:
+                label, look = (
+                    f"sketch, r={float(rate):g}",
+                    plotting.look("sketched_ddg", i - 1),
+                )
+            _line(axis, chosen, "uplink_bits_per_parameter", task, look, label)
             _name_points(axis, chosen, task)
         best = [r for r in runs if float(r["compression_rate"]) == 1]
         widest = max((int(r["bits"]) for r in best), default=0)
         _slack(axis, where(best, bits=widest), task, "k")
-        axis.set_title(f"{task}, {noise_label(runs)}", fontsize=9)
+        axis.set_title(f"{task}, {noise_label(runs)}")
         _finish(axis, task, "bits per parameter, b m / d")
-    picture.suptitle(f"numbers: bits b; dots: slack; {seeds(rows)}", fontsize=9)
+    picture.suptitle(f"numbers: bits b; dots: slack; {seeds(rows)}")
     picture.tight_layout()
     return picture
 
@@ -87,7 +101,7 @@ def _name_points(axis: Any, rows: Rows, task: str) -> None:
         mean, _, _ = mean_and_range(runs, column)
         place = float(runs[0]["uplink_bits_per_parameter"]), mean
         axis.annotate(
-            bits, place, textcoords="offset points", xytext=(3, 3), fontsize=7
+            bits, place, textcoords="offset points", xytext=(3, 3), fontsize=8
         )
 
 
@@ -103,10 +117,11 @@ def draw_models(rows: Rows, scale: str) -> Any:
         small = MODELS[scale][task].small
         names = {"default": "large model", small: f"small model ({small})"}
         for i, (model, name) in enumerate(names.items()):
-            _line(axis, where(runs, model=model), "kilobytes", task, f"C{i}", name)
-        axis.set_title(f"{task}, {noise_label(runs)}", fontsize=9)
+            look = plotting.look("sketched_ddg", i)
+            _line(axis, where(runs, model=model), "kilobytes", task, look, name)
+        axis.set_title(f"{task}, {noise_label(runs)}")
         _finish(axis, task, "kB up, a client and round")
-    picture.suptitle(seeds(rows), fontsize=9)
+    picture.suptitle(seeds(rows))
     picture.tight_layout()
     return picture
 
@@ -117,13 +132,14 @@ def draw_cohorts(rows: Rows, scale: str) -> Any:
     shown = panels(rows)
     picture, axes = plotting.panels(len(shown), 4.4, 3.6)
     for axis, (task, runs) in zip(axes, shown):
-        for i, cohort in enumerate(distinct(runs, "cohort_size")):
-            chosen = where(runs, cohort_size=cohort)
+        cohorts = distinct(runs, "cohort_size")
+        for i, cohort in enumerate(cohorts):
+            chosen, look = where(runs, cohort_size=cohort), _shaded(i, len(cohorts))
             label = f"n={cohort}{epsilon_label(chosen)}"
-            _line(axis, chosen, "compression_rate", task, f"C{i}", label)
-            _slack(axis, where(chosen, compression_rate=1), task, f"C{i}")
+            _line(axis, chosen, "compression_rate", task, look, label)
+            _slack(axis, where(chosen, compression_rate=1), task, look["color"])
         z = float(runs[0]["noise_multiplier"])
-        axis.set_title(f"{task}, z={z:g}", fontsize=9)
+        axis.set_title(f"{task}, z={z:g}")
         _finish(axis, task, "compression rate r")
     picture.suptitle(f"dots: slack off r=1; {seeds(rows)}", fontsize=9)
     picture.tight_layout()

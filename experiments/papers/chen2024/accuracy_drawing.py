@@ -10,18 +10,17 @@ from typing import Any
 from dpfl import tasks
 
 from .. import plotting
-from ..rows import Row, Rows, where
-from ..trainings import curve
+from ..rows import Rows, distinct, seeds, where
 from .accuracy_grid import Panel
 
 
-def _name_of(row: Row) -> str:
-    rate = float(row["compression_rate"])
-    return "GM" if rate == 1 else f"L2-CSGM {rate:g}x"
+def _label(rate: str) -> str:
+    name = "Gaussian" if float(rate) == 1 else f"L2-CSGM, {float(rate):g}-fold"
+    return name + ": {last:.3f}"
 
 
 def draw(rows: Rows, scale: str) -> Any:
-    """Draws a panel for each task, cohort and budget."""
+    """Draws a panel for each task, cohort and budget, a line for each rate."""
     del scale
     shown = list(
         dict.fromkeys(
@@ -33,10 +32,17 @@ def draw(rows: Rows, scale: str) -> Any:
     for axis, panel in zip(axes, shown):
         measure = tasks.task_entry(panel.task).measure
         n, epsilon = panel.cohort_size, panel.epsilon
-        for row in where(rows, task=panel.task, cohort_size=n, epsilon=epsilon):
-            axis.plot(*zip(*curve(row, measure.column)), label=_name_of(row))
-        budget = rf"$\varepsilon$={epsilon:g}"
-        axis.set_title(f"{panel.task}, n={n}, {budget}", fontsize=10)
+        runs = where(rows, task=panel.task, cohort_size=n, epsilon=epsilon)
+        for i, rate in enumerate(distinct(runs, "compression_rate")):
+            look = (
+                plotting.look("GM", marked=False)
+                if float(rate) == 1
+                else plotting.look("CSGM", i - 1, marked=False)
+            )
+            chosen = where(runs, compression_rate=rate)
+            plotting.curves(axis, chosen, measure.column, _label(rate), look)
+        axis.set_title(rf"{panel.task}, {n} clients a round, $\varepsilon$={epsilon:g}")
         plotting.finish(axis, xlabel="round", ylabel=measure.label)
+    picture.suptitle(f"{seeds(rows)}, and where they end")
     picture.tight_layout()
     return picture

@@ -16,24 +16,23 @@ def draw(rows: Rows, scale: str) -> Any:
     """Draws the squared error of the mean against the compression rate."""
     n, dimension, repeats = SIZES[scale]
     picture, (axis,) = plotting.panels(1, 6, 4)
-    for color, (name, title) in zip(("k", "C0", "C1"), TITLES.items()):
+    for name, title in TITLES.items():
         chosen = where(rows, mechanism=name)
         if not chosen:
             continue
         rates, theory = numbers(chosen, "compression_rate"), numbers(chosen, "theory")
+        color, marker = plotting.STYLES[name]
         if len(rates) == 1:
             axis.axhline(theory[0], color=color, ls="--", lw=1)
         else:
             axis.plot(rates, theory, color=color, ls="--", lw=1)
-        plotting.measured(axis, rates, chosen, color=color, fmt="o", ms=4, label=title)
+        plotting.measured(axis, rates, chosen, color=color, fmt=marker, label=title)
     axis.set_title(
         rf"$\varepsilon={EPSILON:g}$, $\delta=10^{{-5}}$, n={n}, d={dimension}; "
         f"dashes: theory, dots: mean of {repeats}",
-        fontsize=9,
     )
     plotting.finish(
         axis,
-        legend=10,
         xscale="log",
         yscale="log",
         xlabel=r"compression rate $1/\gamma$",

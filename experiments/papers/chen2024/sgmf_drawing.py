@@ -13,8 +13,10 @@ from .. import plotting
 from ..rows import Rows, distinct, seeds, where
 
 
-def _name(rate: str) -> str:
-    return "MF" if float(rate) == 1 else f"SGMF {float(rate):g}x"
+def _label(rate: str) -> str:
+    whole = "matrix factorization"
+    name = whole if float(rate) == 1 else f"SGMF, {float(rate):g}-fold"
+    return name + ": {last:.3f}"
 
 
 def draw(rows: Rows, scale: str) -> Any:
@@ -27,10 +29,14 @@ def draw(rows: Rows, scale: str) -> Any:
         measure = tasks.task_entry(problem).measure
         for i, rate in enumerate(distinct(runs, "compression_rate")):
             chosen = where(runs, compression_rate=rate)
-            label = _name(rate) + ": {last:.3f}"
-            plotting.curves(axis, chosen, measure.column, f"C{i}", label)
+            look = (
+                plotting.look("MF", marked=False)
+                if float(rate) == 1
+                else plotting.look("SGMF", i - 1, marked=False)
+            )
+            plotting.curves(axis, chosen, measure.column, _label(rate), look)
         plotting.finish(axis, xlabel="round", ylabel=measure.label)
-        axis.set_title(rf"{problem}, $\varepsilon$={float(epsilon):g}", fontsize=10)
-    picture.suptitle(seeds(rows), fontsize=9)
+        axis.set_title(rf"{problem}, $\varepsilon$={float(epsilon):g}")
+    picture.suptitle(f"{seeds(rows)}, and where they end")
     picture.tight_layout()
     return picture

@@ -39,33 +39,40 @@ def _draw_rounds(axis: Any, rows: Rows, rate: int, epsilon: float) -> None:
     independent, correlated = _NAMES[rate]
     streams = where(rows, method=STREAM)
     most = max(numbers(streams, "bands"))
-    lines = {
-        f"{independent}, Poisson sampling": where(streams, bands=1),
-        f"{independent}, random slots": where(rows, method=SLOTS),
-        f"{correlated} by epochs": where(rows, method=EPOCHS),
-        f"{correlated}, one stream": where(streams, bands=int(most)),
-        f"{correlated}, one stream, cyclic sampling": least(rows),
-    }
-    for marker, (label, shown) in zip("osv^*", lines.items()):
+    lines = [
+        (independent, "Poisson sampling", where(streams, bands=1)),
+        (independent, "random slots", where(rows, method=SLOTS)),
+        (correlated, "by epochs", where(rows, method=EPOCHS)),
+        (correlated, "one stream", where(streams, bands=int(most))),
+        (correlated, "one stream, cyclic", least(rows)),
+    ]
+    steps = (0, 1, 2, 1, 0)
+    for marker, step, (name, way, shown) in zip("osv^*", steps, lines):
+        look = {**plotting.look(name, step), "marker": marker}
         x = numbers(shown, "rounds")
-        axis.plot(x, _ratios(shown, rows), marker=marker, ms=4, lw=1, label=label)
+        axis.plot(x, _ratios(shown, rows), label=f"{name}, {way}", **look)
     places = [int(rounds) for rounds in distinct(rows, "rounds")]
-    plotting.finish(axis, legend=7, xscale="log", xlabel="rounds T")
+    plotting.finish(axis, legend=8, xscale="log", xlabel="rounds T")
     # Room for the legend above the lines.
-    axis.set_ylim(top=1.35 * axis.get_ylim()[1])
+    axis.set_ylim(top=1.5 * axis.get_ylim()[1])
     axis.set_xticks(places, [str(place) for place in places])
     axis.minorticks_off()
     axis.set_title(
         ("all coordinates" if rate == 1 else f"{rate}-fold compression")
         + rf", $\varepsilon={epsilon:g}$",
-        fontsize=10,
     )
 
 
-def _draw_bands(axis: Any, rows: Rows, label: str) -> None:
+def _draw_bands(axis: Any, rows: Rows, rate: int, epsilon: float, step: int) -> None:
     """Draws the curve of one run over its bands."""
-    x = numbers(rows, "bands")
-    axis.plot(x, _ratios(rows, rows), "o-", ms=3, lw=1, label=label)
+    name = _NAMES[rate][1]
+    label = rf"{name}, $\varepsilon={epsilon:g}$"
+    axis.plot(
+        numbers(rows, "bands"),
+        _ratios(rows, rows),
+        label=label,
+        **plotting.look(name, step),
+    )
 
 
 def draw(rows: Rows, scale: str) -> Any:
@@ -79,15 +86,14 @@ def draw(rows: Rows, scale: str) -> Any:
         _draw_rounds(axis, own, rate, epsilon)
         shown = where(own, rounds=_SHOWN_ROUNDS, method=STREAM)
         if shown:
-            label = rf"{_NAMES[rate][1]}, $\varepsilon={epsilon:g}$"
-            _draw_bands(axes[-1], shown, label)
+            step = sorted({budget for _, budget in PANELS}).index(epsilon)
+            _draw_bands(axes[-1], shown, rate, epsilon, step)
     axes[0].set_ylabel("noise std, over Poisson sampling's")
-    axes[-1].set_title(f"cyclic sampling, T={_SHOWN_ROUNDS}", fontsize=10)
+    axes[-1].set_title(f"cyclic sampling, T={_SHOWN_ROUNDS}")
     if axes[-1].lines:
         plotting.finish(axes[-1], xscale="log", xlabel="bands h")
     picture.suptitle(
         rf"$\delta=10^{{-5}}$, {COHORT_SIZE} of {POPULATION} clients a round",
-        fontsize=10,
     )
     picture.tight_layout()
     return picture

@@ -14,12 +14,17 @@ from ..rows import Rows, distinct, seeds, where
 from .accuracy_grid import FINAL_EPSILON, FINAL_STREAMS, STREAMS
 from .methods import TITLES
 
+_SCHEDULES = ("constant", "drop", "cooldown")
 _STREAM_TITLES = {
     **{(method, "constant"): title for method, title in TITLES.items()},
     ("optimal", "drop"): "optimal M, rate drop",
     ("optimal", "cooldown"): "optimal M, cooldown",
 }
-_COLORS = {stream: f"C{i}" for i, stream in enumerate(STREAMS)}
+# Schedules of one matrix have its color.
+_LOOKS = {
+    (method, schedule): plotting.look(method, _SCHEDULES.index(schedule))
+    for method, schedule in STREAMS
+}
 # Share of the training that Fig. 6 shows; the schedules change the last quarter.
 _FINAL_PART = 0.5
 
@@ -40,18 +45,17 @@ def draw_budgets(rows: Rows, scale: str) -> Any:
             groups = {float(e): where(runs, epsilon=e) for e in budgets}
             points = plotting.range_points(groups, measure.final_column)
             if points:
-                plotting.ranges(axis, points, _COLORS[stream], _STREAM_TITLES[stream])
-        axis.set_title(title, fontsize=10)
+                plotting.ranges(axis, points, _STREAM_TITLES[stream], **_LOOKS[stream])
+        axis.set_title(title)
         axis.set(xscale="log", xlabel=r"$\varepsilon$")
         axis.set_xticks(
             [float(e) for e in budgets], [f"{float(e):g}" for e in budgets], minor=False
         )
         axis.minorticks_off()
-        axis.grid(alpha=0.3)
         if axis.containers:
-            axis.legend(fontsize=8)
+            axis.legend()
     axes[0].set_ylabel(f"final {measure.label}")
-    picture.suptitle(f"{rows[0]['problem']}, one pass; {seeds(rows)}", fontsize=10)
+    picture.suptitle(f"{rows[0]['problem']}, one pass; {seeds(rows)}")
     picture.tight_layout()
     return picture
 
@@ -67,15 +71,14 @@ def draw_final(rows: Rows, scale: str) -> Any:
                 axis,
                 runs,
                 measure.column,
-                _COLORS[stream],
                 _STREAM_TITLES[stream],
+                _LOOKS[stream],
                 final_part=_FINAL_PART,
                 alpha=0.12,
             )
     axis.set_title(
         rf"{rows[0]['problem']}, one pass, $\varepsilon$={FINAL_EPSILON[scale]:g}; "
         + seeds(rows),
-        fontsize=9,
     )
     plotting.finish(axis, xlabel="round", ylabel=measure.label)
     picture.tight_layout()

@@ -13,6 +13,15 @@ from ..rows import Rows, distinct, read_columns, where
 from .errors_grid import STEP_ROUNDS, STEPS_FILE, TABLE_METHODS
 from .methods import TITLES, workload_title
 
+# Those of the mechanisms that are trained, and others.
+_COLORS = {
+    **{method: color for method, (color, _) in plotting.STYLES.items()},
+    "band-low-rank": "#0072b2",
+    "banded": "#56b4e9",
+    "toeplitz": "#009e73",
+    "blt": "#66c2a5",
+}
+
 
 def draw_steps(rows: Rows, scale: str) -> Any:
     """Draws the squared error of each step, a panel for each momentum."""
@@ -23,18 +32,16 @@ def draw_steps(rows: Rows, scale: str) -> Any:
         for row in where(rows, momentum=momentum):
             steps = read_columns(Path(row["folder"]) / STEPS_FILE)["squared_error"]
             highest = max(highest, *steps)
-            color = f"C{list(TITLES).index(row['method'])}"
+            look = plotting.look(row["method"], marked=False)
             label = TITLES[row["method"]]
-            axis.plot(range(1, len(steps) + 1), steps, color=color, lw=1, label=label)
-        axis.set_title(workload_title(float(momentum)), fontsize=10)
+            axis.plot(range(1, len(steps) + 1), steps, label=label, **look)
+        axis.set_title(workload_title(float(momentum)))
         axis.set(xlabel="round", ylabel="squared error of the iterate")
         # Room for the legend above the lines.
         axis.set_ylim(0, 1.3 * highest)
-        axis.grid(alpha=0.3)
         axis.legend(fontsize=8, ncol=2, loc="upper left")
     picture.suptitle(
         f"T={STEP_ROUNDS[scale]}; per coordinate, at noise multiplier 1 and clip 1",
-        fontsize=10,
     )
     picture.tight_layout()
     return picture
@@ -47,7 +54,7 @@ def draw_table(rows: Rows, scale: str) -> Any:
     sizes = distinct(rows, "rounds")
     picture, (axis,) = plotting.panels(1, 8.5, 3.6)
     width = 0.8 / len(TABLE_METHODS)
-    colors = [f"C{i}" for i in range(len(TABLE_METHODS))]
+    colors = [_COLORS[method] for method in TABLE_METHODS]
     for i, method in enumerate(TABLE_METHODS):
         shown = [
             (j + width * (i + 0.5) - 0.4, losses[n, method] / losses[n, "optimal"])
@@ -59,7 +66,7 @@ def draw_table(rows: Rows, scale: str) -> Any:
     axis.set_xticks([])
     axis.set(xlim=(-0.5, len(sizes) - 0.5), ylabel="loss / optimal loss")
     axis.axhline(1, color="k", lw=0.5)
-    axis.grid(alpha=0.3, axis="y")
+    axis.grid(visible=False, axis="x")
     table = axis.table(
         [
             [f"{losses[n, m]:.6g}" if (n, m) in losses else "-" for n in sizes]
@@ -73,7 +80,5 @@ def draw_table(rows: Rows, scale: str) -> Any:
     )
     table.auto_set_font_size(False)
     table.set_fontsize(8)
-    axis.set_title(
-        "prefix sum: loss over the optimal one (bars) and loss (table)", fontsize=10
-    )
+    axis.set_title("prefix sum: loss over the optimal one (bars) and loss (table)")
     return picture

@@ -25,12 +25,11 @@ def draw(rows: Rows, scale: str) -> Any:
             curve = read_columns(Path(row["folder"]) / f"{name}.csv")
             # Rounding may put the excess of a converged loss below zero.
             excess = np.maximum(curve["excess"], 1e-12)
-            axis.plot(curve["seconds"], excess, ".-", ms=3, lw=1, label=title)
+            axis.plot(curve["seconds"], excess, ".-", label=title)
         title = workload_title(float(row["momentum"]))
-        axis.set_title(f"{title}, T={row['rounds']}", fontsize=10)
+        axis.set_title(f"{title}, T={row['rounds']}")
         axis.set(xscale="log", yscale="log", xlabel="seconds", ylim=(1e-10, None))
-        axis.grid(alpha=0.3)
     axes[0].set_ylabel("loss / dual bound - 1")
-    axes[0].legend(fontsize=8)
+    axes[0].legend()
     picture.tight_layout()
     return picture

@@ -16,7 +16,7 @@ from ..rows import Rows, distinct, mean_and_range, seeds, where
 from ..trainings import curve
 from .ablation_grid import NO_PROBES, SEEN, ablations, references
 from .compared_flags import dome_flags
-from .comparison_drawing import budget_color, budget_label, budgets, dots
+from .comparison_drawing import budget_label, budgets, dots
 from .comparison_grid import TITLES
 
 SEEN_COLUMNS = {
@@ -25,7 +25,7 @@ SEEN_COLUMNS = {
     "aggregator_retained_rank": "kept directions r",
 }
 _SEEN_TITLES = {**TITLES, NO_PROBES: "no probes"}
-_BELOW: Mapping[str, Any] = {"loc": "lower center", "ncol": 4, "fontsize": 8}
+_BELOW: Mapping[str, Any] = {"loc": "lower center", "ncol": 4}
 
 
 def draw(rows: Rows, scale: str) -> Any:
@@ -34,15 +34,14 @@ def draw(rows: Rows, scale: str) -> Any:
     base = next(iter(titles))
     titles.update({name: TITLES[name] for name in references(scale)})
     measure = tasks.task_entry(rows[0]["task"]).measure
-    picture, (axis,) = plotting.panels(1, 6.2, 4.6)
-    shown = budgets(rows)
-    for epsilon in shown:
+    picture, (axis,) = plotting.panels(1, 8.0, 1.4 + 0.27 * len(titles))
+    for epsilon in budgets(rows):
         plain = where(rows, mechanism=base, epsilon=epsilon)
         if plain:
             mean, _, _ = mean_and_range(plain, measure.final_column)
-            axis.axvline(mean, color=budget_color(epsilon, shown), ls=":", lw=1)
+            axis.axvline(mean, color=plotting.STYLES["dome"][0], ls=":", lw=1)
     dots(axis, rows, titles, with_bits=False)
-    axis.set_title(f"{rows[0]['task']}; {seeds(rows)}", fontsize=10)
+    axis.set_title(f"{rows[0]['task']}; {seeds(rows)}", pad=26)
     picture.tight_layout()
     return picture
 
@@ -56,7 +55,7 @@ def draw_energy(rows: Rows, scale: str) -> Any:
     picture, axes = plt.subplots(
         len(shown),
         len(SEEN_COLUMNS),
-        figsize=(3.5 * len(SEEN_COLUMNS), 2.5 * len(shown) + 0.5),
+        figsize=(3.3 * len(SEEN_COLUMNS), 2.6 * len(shown) + 0.6),
         squeeze=False,
     )
     for line, task in zip(axes, shown):
@@ -66,14 +65,12 @@ def draw_energy(rows: Rows, scale: str) -> Any:
                 name, epsilon = row["mechanism"], row["epsilon"]
                 axis.plot(
                     *zip(*curve(row, column)),
-                    color=f"C{list(SEEN).index(name)}",
+                    color=plotting.shade("dome", list(SEEN).index(name), len(SEEN)),
                     ls="--" if math.isinf(float(epsilon)) else "-",
-                    lw=1,
                     label=f"{_SEEN_TITLES[name]}, {budget_label(epsilon)}",
                 )
             axis.set(xlabel="round")
-            axis.set_title(f"{task}: {words}", fontsize=9)
-            axis.grid(alpha=0.3)
+            axis.set_title(f"{task}: {words}")
         share = int(dome_flags(task)["sketch_size"]) / tasks.task_entry(task).dimension
         line[0].axhline(share, color="k", ls=":", lw=1, label="k/d")
         line[0].set_yscale("log")

@@ -23,9 +23,17 @@ def budget_label(epsilon: str) -> str:
     return rf"$\varepsilon$={float(epsilon):g}"
 
 
-def budget_color(epsilon: str, found: Sequence[str]) -> str:
-    """Returns one color for each budget; no noise has the same in all panels."""
-    return "C2" if math.isinf(float(epsilon)) else f"C{found.index(epsilon)}"
+def kind(name: str) -> str:
+    """Returns whose color a mechanism of the comparison has, a key of its STYLES."""
+    first = name.split("_")[0]
+    return {"l2": "l2_csgm", "sketched": "sketched_ddg"}.get(first, first)
+
+
+def budget_marker(epsilon: str, found: Sequence[str]) -> dict[str, Any]:
+    """Returns how a budget is told: hollow without noise, else by the marker's form."""
+    if math.isinf(float(epsilon)):
+        return {"marker": "o", "mfc": "none"}
+    return {"marker": "os^D"[found.index(epsilon)]}
 
 
 def budgets(rows: Rows) -> list[str]:
@@ -48,49 +56,44 @@ def dots(axis: Any, rows: Rows, titles: Mapping[str, str], *, with_bits: bool) -
     shown = [name for name in titles if where(rows, mechanism=name)]
     found = budgets(rows)
     for i, epsilon in enumerate(found):
-        points = [
-            (
-                line + 0.18 * (i - (len(found) - 1) / 2),
-                *mean_and_range(runs, measure.final_column),
-            )
-            for line, name in enumerate(shown)
-            if (runs := where(rows, mechanism=name, epsilon=epsilon))
-        ]
-        if points:
-            places, means, down, up = zip(*points)
-            axis.errorbar(
-                means,
-                places,
-                xerr=(down, up),
-                fmt="o",
-                ms=4,
-                lw=1,
-                capsize=2,
-                color=budget_color(epsilon, found),
-                label=budget_label(epsilon),
-            )
+        look = budget_marker(epsilon, found)
+        for line, name in enumerate(shown):
+            runs = where(rows, mechanism=name, epsilon=epsilon)
+            if runs:
+                mean, down, up = mean_and_range(runs, measure.final_column)
+                axis.errorbar(
+                    [mean],
+                    [line + 0.18 * (i - (len(found) - 1) / 2)],
+                    xerr=[[down], [up]],
+                    color=plotting.STYLES[kind(name)][0],
+                    ls="",
+                    elinewidth=1,
+                    **look,
+                )
+        axis.plot([], [], color="0.3", ls="", label=budget_label(epsilon), **look)
     names = [
         f"{titles[name]}\n{_bits(where(rows, mechanism=name))}"
         if with_bits
         else titles[name]
         for name in shown
     ]
-    axis.set_yticks(range(len(shown)), names, fontsize=8)
+    axis.set_yticks(range(len(shown)), names)
     axis.set_ylim(len(shown) - 0.5, -0.5)
     axis.set_xlabel(f"final {measure.label}")
-    axis.set_title(rows[0]["task"], fontsize=10)
-    axis.grid(alpha=0.3)
-    axis.legend(fontsize=8)
+    # The legend is between title and panel, where no dot is.
+    axis.set_title(rows[0]["task"], pad=26)
+    axis.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncol=3, frameon=False)
 
 
 def draw(rows: Rows, scale: str) -> Any:
     """Draws the comparison, a panel for each task."""
     del scale
     shown = distinct(rows, "task")
-    picture, axes = plotting.panels(len(shown), 5.2, 4.6)
+    most = max(len(distinct(where(rows, task=task), "mechanism")) for task in shown)
+    picture, axes = plotting.panels(len(shown), 6.4, 1.6 + 0.4 * most)
     for axis, task in zip(axes, shown):
         dots(axis, where(rows, task=task), TITLES, with_bits=True)
-    picture.suptitle(f"bits are a parameter's; {seeds(rows)}", fontsize=9)
+    picture.suptitle(f"bits are a parameter's; {seeds(rows)}")
     picture.tight_layout()
     return picture
 
@@ -103,20 +106,20 @@ def draw_tuning(rows: Rows, scale: str) -> Any:
     for axis, task in zip(axes, shown):
         measure = tasks.task_entry(task).measure
         runs = where(rows, task=task)
-        for i, name in enumerate(TITLES):
+        for name in TITLES:
             own = where(runs, mechanism=name)
-            for clip, style in zip(distinct(own, "clip_norm"), ("o-", "s--")):
+            akin = [other for other in TITLES if kind(other) == kind(name)]
+            look = plotting.look(kind(name), akin.index(name))
+            look["color"] = plotting.shade(kind(name), akin.index(name), len(akin))
+            for clip, marker in zip(distinct(own, "clip_norm"), "os"):
                 line = where(own, clip_norm=clip)
                 axis.plot(
                     numbers(line, "server_lr"),
                     numbers(line, measure.final_column),
-                    style,
-                    ms=3,
-                    lw=1,
-                    color=f"C{i}",
                     label=f"{TITLES[name]}, clip {float(clip):g}",
+                    **{**look, "marker": marker, "ms": 4},
                 )
-        axis.set_title(task, fontsize=10)
+        axis.set_title(task)
         plotting.finish(
             axis,
             legend=6,
@@ -124,6 +127,6 @@ def draw_tuning(rows: Rows, scale: str) -> Any:
             xlabel="server rate",
             ylabel=f"final {measure.label}",
         )
-    picture.suptitle(f"{budget_label(str(TUNED_AT[0]))}, one seed", fontsize=9)
+    picture.suptitle(f"{budget_label(str(TUNED_AT[0]))}, one seed")
     picture.tight_layout()
     return picture

@@ -36,40 +36,33 @@ def draw(name: str) -> Drawing:
 def _draw(problem: Problem, rows: Rows, scale: str) -> Any:
     """Draws a line for each mechanism, the range over seeds at each point."""
     import matplotlib.pyplot as plt
-    from matplotlib import ticker
 
     del scale
     measure = tasks.task_entry(problem.task).measure
-    picture, axis = plt.subplots(figsize=(9.4, 4.4), layout="constrained")
+    picture, axis = plt.subplots(figsize=(9.4, 5.6), layout="constrained")
     for name, curve in problem.curves.items():
         own = where(rows, mechanism=name)
         if not own:
             continue
         places, means, down, up = zip(*_points(own, measure.final_column))
-        color, marker = plotting.STYLES[name]
         axis.errorbar(
             places,
             means,
             yerr=(down, up),
-            color=color,
-            marker=marker,
-            ms=10 if marker == "*" else 6,
-            lw=1.4,
             elinewidth=1,
-            capsize=2,
             # The star is not to be hidden.
-            zorder=3 if marker == "*" else 2,
+            zorder=3 if name == "gaussian" else 2,
             label=curve.title,
+            **plotting.look(name),
         )
     axis.set(
         xscale="log",
         xlabel="bits up a parameter, client and round, helpers' included",
         ylabel=f"final {measure.label}",
     )
-    axis.set_title(_title(rows, problem), fontsize=10)
-    axis.grid(alpha=0.3)
-    axis.xaxis.set_major_formatter(ticker.FormatStrFormatter("%g"))
-    axis.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.01, 1.0))
+    axis.set_title(_title(rows, problem))
+    plotting.plain_numbers(axis)
+    picture.legend(loc="outside lower center", ncol=3)
     return picture
 
 

@@ -28,17 +28,15 @@ def draw(rows: Rows, scale: str) -> Any:
         names = [
             f"{name}, {way}".replace(", cyclic", ",\ncyclic") for name, way in lines
         ]
-        axis.set_yticks(range(len(lines)), names, fontsize=9)
+        axis.set_yticks(range(len(lines)), names)
         axis.set_ylim(len(lines) - 0.5, -0.5)
         axis.margins(x=0.1)
         axis.set_xlabel(f"final {measure.label}")
-        axis.grid(alpha=0.3)
         title = "all coordinates" if rate == 1 else f"{rate}-fold compression"
-        axis.set_title(title, fontsize=10)
+        axis.set_title(title)
     picture.suptitle(
         rf"docstrings of packages, {SHARED['cohort_size']} clients a round, "
         rf"$\varepsilon$={EPSILON:g}, $\delta=N^{{-1.1}}$; {seeds(rows)}",
-        fontsize=10,
     )
     picture.tight_layout()
     return picture
@@ -49,9 +47,7 @@ def _line(
 ) -> None:
     color, marker = style
     mean, down, up = mean_and_range(runs, column)
-    axis.errorbar(
-        [mean], [line], xerr=[[down], [up]], fmt=marker, color=color, ms=7, capsize=3
-    )
+    axis.errorbar([mean], [line], xerr=[[down], [up]], fmt=marker, color=color, ms=7)
     axis.plot(numbers(runs, column), [line] * len(runs), "|", color=color, ms=9)
     axis.annotate(
         f"{mean:.3f}",
@@ -59,5 +55,5 @@ def _line(
         (0, 8),
         textcoords="offset points",
         ha="center",
-        fontsize=8,
+        fontsize=9,
     )

@@ -5,6 +5,8 @@ import csv
 
 import matplotlib
 
+from experiments.papers import plotting
+
 matplotlib.use("Agg")
 
 
@@ -37,7 +39,8 @@ def draw(figure, shown, path, scale="small"):
     """Draws and saves; returns how many lines and bars there are."""
     import matplotlib.pyplot as plt
 
-    picture = figure.draw(shown, scale)
-    picture.savefig(path)
+    with plotting.style():
+        picture = figure.draw(shown, scale)
+        picture.savefig(path)
     plt.close(picture)
     return sum(len(axis.lines) + len(axis.containers) for axis in picture.axes)

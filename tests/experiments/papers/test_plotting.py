@@ -1,0 +1,60 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+import matplotlib
+import pytest
+from matplotlib import colors
+
+from experiments.papers import plotting
+from experiments.papers.dome2025 import comparison_drawing, comparison_grid
+
+matplotlib.use("Agg")
+# The width of a page, in pixels, and the least height of a small letter's line there.
+PAGE, LEAST = 800, 9
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5])
+def test_text_is_readable_at_a_page_s_width(count):
+    import matplotlib.pyplot as plt
+
+    with plotting.style():
+        picture, axes = plotting.panels(count, 4.8, 3.5)
+        assert len(axes) == count and len(picture.axes) == count
+        axes[0].plot([1, 2], label="a")
+        plotting.finish(axes[0], xlabel="round")
+        texts = [axes[0].xaxis.label, *axes[0].get_legend().get_texts()]
+        texts += axes[0].get_xticklabels()
+        inch = min(PAGE / picture.get_figwidth(), 150)
+        assert all(text.get_fontsize() / 72 * inch >= LEAST for text in texts)
+        assert picture.get_figwidth() / axes[0].get_gridspec().ncols >= 3.2
+        plt.close(picture)
+
+
+def test_the_style_is_gone_after_the_figure():
+    before = matplotlib.rcParams["font.size"], matplotlib.rcParams["axes.grid"]
+    with plotting.style():
+        assert matplotlib.rcParams["axes.grid"] is True
+    assert (
+        matplotlib.rcParams["font.size"],
+        matplotlib.rcParams["axes.grid"],
+    ) == before
+
+
+def test_lines_of_one_mechanism_have_its_color_and_their_own_dashes():
+    found = [plotting.look("l2_csgm", step) for step in range(4)]
+    assert {line["color"] for line in found} == {plotting.STYLES["CSGM"][0]}
+    assert len({str(line["ls"]) for line in found}) == 4
+    assert "marker" not in plotting.look("GM", marked=False)
+
+
+def test_shades_go_from_dark_to_light_around_the_color():
+    found = [colors.to_rgb(plotting.shade("dome", i, 3)) for i in range(3)]
+    assert [sum(one) for one in found] == sorted(sum(one) for one in found)
+    own = sum(colors.to_rgb(plotting.STYLES["dome"][0]))
+    assert sum(found[0]) < own < sum(found[-1])
+
+
+def test_every_mechanism_of_the_comparison_has_a_color():
+    kinds = {comparison_drawing.kind(name) for name in comparison_grid.TITLES}
+    assert kinds == {"dome", "sketched_ddg", "l2_csgm", "gaussian"}
+    assert kinds <= set(plotting.STYLES)
