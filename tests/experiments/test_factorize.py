@@ -2,27 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from dpfl import factorization as mf
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests import forks
+from tests.experiments import programs
 
 
 def factorize(tmp_path, *args):
-    return subprocess.run(
-        [sys.executable, "-m", "experiments.factorize", *args],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-    )
+    return forks.run("experiments.factorize", *args, folder=tmp_path)
 
 
 def rows(done):
@@ -82,7 +72,8 @@ def test_compare_under_several_participations(tmp_path):
 
 def test_time_reports_both_ways(tmp_path):
     flags = ["--rounds=128", "--repeats=1", "--plot=time.png", "--json"]
-    (row,) = rows(factorize(tmp_path, "time", *flags))
+    # Processes that it starts are of this program alone.
+    (row,) = rows(programs.run("factorize", "time", *flags, cwd=tmp_path))
     assert row["plain_iterations"] > 3 * row["iterations"]
     assert row["gap"] <= 1e-6 and row["peak_megabytes"] > 10
     assert row["ratio"] == pytest.approx(row["plain_seconds"] / row["seconds"])
