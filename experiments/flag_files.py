@@ -54,6 +54,14 @@ def lines_in(file: Path) -> list[str]:
     return [line for line in map(str.strip, text.splitlines()) if line.startswith("-")]
 
 
+def pair(word: str) -> tuple[str, str]:
+    """Returns name and value of a flag: "true", or "false" of --noNAME, without one."""
+    name, equals, value = word.lstrip("-").partition("=")
+    if equals:
+        return name, value
+    return (name[2:], "false") if name.startswith("no") else (name, "true")
+
+
 def values(name: str, *without: str) -> dict[str, str]:
     """Returns the values in a flag file by the flags' names.
 
@@ -62,14 +70,10 @@ def values(name: str, *without: str) -> dict[str, str]:
       *without: Flags that are left out.
 
     Returns:
-      Strings; "true" for a flag without a value.
+      Strings; see `pair` for flags without a value.
     """
-    pairs = (line[2:].partition("=") for line in lines(name))
-    return {
-        flag: value if equals else "true"
-        for flag, equals, value in pairs
-        if flag not in without
-    }
+    pairs = map(pair, lines(name))
+    return {flag: value for flag, value in pairs if flag not in without}
 
 
 def resolved(argument: str) -> str:

@@ -164,13 +164,10 @@ def given_flags(words: Sequence[str]) -> dict[str, str]:
 
 def _flag(word: str) -> tuple[str, str]:
     """Returns name and value of a word of a command line."""
-    name, equals, value = word.lstrip("-").partition("=")
-    if not word.startswith("-") or not name:
+    if not word.startswith("-") or not flag_files.pair(word)[0]:
         wanted = "--FLAG=VALUE of dpfl-train"
         raise ValueError(checks.message("what follows --", wanted, word))
-    if equals:
-        return name, value
-    return (name[2:], "false") if name.startswith("no") else (name, "true")
+    return flag_files.pair(word)
 
 
 def _task(given: Mapping[str, str]) -> str:

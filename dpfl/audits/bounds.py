@@ -54,6 +54,24 @@ def enough_trials(law: laws.Law, epsilon: float, delta: float, trials: int) -> i
     return trials
 
 
+class Claimed:
+    """Trials of a mechanism that claims something, which their scores are held to."""
+
+    def __init__(self, claim: accounting.PrivacyReport, law: laws.Law, delta: float):
+        """Initializes what is expected of the scores.
+
+        Args:
+          claim: The least epsilon that is proven.
+          law: Of the scores if the mechanism is what it claims to be.
+          delta: Of the claim.
+        """
+        self._claim, self._law, self._delta = claim, law, delta
+
+    def enough(self, trials: int) -> int:
+        """Returns as many trials as are expected to show half of the claim."""
+        return enough_trials(self._law, self._claim.epsilon, self._delta, trials)
+
+
 def epsilon_finding(
     claim: accounting.PrivacyReport,
     delta: float,

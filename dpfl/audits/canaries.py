@@ -97,7 +97,7 @@ class Case:
         return law.sampled(self.participation.sampling_probability)
 
 
-class Canaries:
+class Canaries(bounds.Claimed):
     """Rounds of one case, through TFF's worker and composed."""
 
     def __init__(self, case: Case, seed: int):
@@ -107,10 +107,10 @@ class Canaries:
           case: The mechanism and its canary.
           seed: Of coins, keys and noise.
         """
+        super().__init__(case.claim(), case.law(), case.delta)
         self._case = case
         self._seed = seed
         self._rng = np.random.default_rng(seed)
-        self._claim, self._law = case.claim(), case.law()
         self._clients = _clients(case)
         self._composed = rounds.ComposedRounds(
             case.mechanism, case.dimension, _images(case, self._clients)
@@ -126,11 +126,6 @@ class Canaries:
         """How many there were with a canary, or without, whichever are fewer."""
         parts = (self._present, self._absent)
         return min(sum(scores.size for scores in part) for part in parts)
-
-    def enough(self, trials: int) -> int:
-        """Returns as many trials as are expected to show half of the claim."""
-        own = (self._law, self._claim.epsilon, self._case.delta)
-        return bounds.enough_trials(*own, trials)
 
     def findings(
         self, trials: int, rounds_in_tff: Optional[int] = None

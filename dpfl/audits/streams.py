@@ -82,7 +82,7 @@ class StreamCase:
         )
 
 
-class StreamCanaries:
+class StreamCanaries(bounds.Claimed):
     """Runs of one case, of composed rounds."""
 
     def __init__(self, case: StreamCase, seed: int):
@@ -98,13 +98,8 @@ class StreamCanaries:
             case.mechanism, case.dimension, _images(case)
         )
         self._encoder = case.mechanism.factorization.encoder()
-        self._claim, self._law = case.claim(), self.law()
+        super().__init__(case.claim(), self.law(), case.delta)
         self._count = 0
-
-    def enough(self, trials: int) -> int:
-        """Returns as many trials as are expected to show half of the claim."""
-        own = (self._law, self._claim.epsilon, self._case.delta)
-        return bounds.enough_trials(*own, trials)
 
     def findings(self, trials: int, *, in_tff: bool = True) -> list[finding.Finding]:
         """Returns the bound with its verdict, and whether TFF gives the same.

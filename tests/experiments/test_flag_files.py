@@ -17,6 +17,14 @@ def test_values_of_a_flag_file():
     assert not any("#" in word for pair in found.items() for word in pair)
 
 
+def test_a_flag_is_a_name_and_a_value():
+    assert flag_files.pair("--rounds=3") == ("rounds", "3")
+    assert flag_files.pair("-text=a=b") == ("text", "a=b")
+    assert flag_files.pair("--noprogress") == ("progress", "false")
+    assert flag_files.pair("--noise_source=helpers") == ("noise_source", "helpers")
+    assert flag_files.pair("--progress") == ("progress", "true")
+
+
 def test_every_task_with_a_flag_file_has_one_in_each_folder():
     names = set(flag_files.names())
     for task in tasks.task_names():
