@@ -29,9 +29,12 @@ def test_every_task_with_a_flag_file_has_one_in_each_folder():
     names = set(flag_files.names())
     for task in tasks.task_names():
         name = tasks.task_entry(task).flag_file
+        if name is None:
+            continue
         for folder in ("tasks", "chen2022", "dome2025"):
-            assert name is None or f"{folder}/{name}" in names
-            if name is not None:
+            # What chen2022 does at the medium scale stands in `papers.medium`.
+            if (folder, task) != ("chen2022", "mnist"):
+                assert f"{folder}/{name}" in names
                 assert flag_files.values(f"{folder}/{name}")["task"] == task
 
 
