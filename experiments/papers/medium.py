@@ -15,9 +15,9 @@ from typing import Any
 SEEDS = (1, 2, 3)
 MNIST = "mnist"
 DOCS = "docs"
-# The flags that all runs share, by task, at any compression: in trials on the
-# validation set none asked for a rate of its own. Cohorts and budgets are each
-# figure's.
+# The flags that all runs share, by task, at any compression. Rates come from a few
+# trials on the validation set (docs/results/medium_validation.csv). Cohorts and budgets
+# are each figure's.
 FLAGS: Mapping[str, Mapping[str, Any]] = {
     MNIST: {
         "task": MNIST,
