@@ -110,9 +110,24 @@ class _Budget:
             ) from error
         except accounting.UnreachableBudgetError as error:
             raise accounting.UnreachableBudgetError(
-                f"epsilon must be larger for {mechanism.name}, which exceeds it with "
-                f"any noise, found {self.epsilon:g}"
+                self._count_sentence(mechanism)
+                or f"epsilon must be larger for {mechanism.name}, which exceeds it "
+                f"with any noise, found {self.epsilon:g}"
             ) from error
+
+    def _count_sentence(self, mechanism: Any) -> str:
+        """Returns what another noise of a clip's count would do; "" for nothing."""
+        if getattr(mechanism, "count_stddev", None) is None:
+            return ""
+        try:
+            free = self.calibrated(dataclasses.replace(mechanism, count_stddev=None))
+        except accounting.CalibrationError:
+            return ""
+        enough = getattr(free, "resolved_count_stddev")  # noqa: B009
+        return (
+            f"count_stddev must be unset, or at least {enough * 1.0005:.4g}, for noise "
+            f"that meets epsilon {self.epsilon:g}, found {mechanism.count_stddev:g}"
+        )
 
     def _least_noise(self, mechanism: Mechanism) -> float:
         def make_event(noise_multiplier: float) -> dp_accounting.DpEvent:

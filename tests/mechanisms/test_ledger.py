@@ -56,6 +56,29 @@ def test_calibrated_noise_meets_the_budget_and_no_more(method):
     assert book.stop_message is None
 
 
+@pytest.mark.parametrize("kind", ["gaussian", "ddg"])
+def test_too_little_noise_of_the_count_is_refused_with_what_would_do(kind):
+    """More noise than twice the count's cannot be had, whatever the epsilon."""
+    if kind == "gaussian":
+        config = gaussian(0.5)
+    else:
+        config = mechanisms.DistributedDiscreteGaussian(
+            50, 1.0, 0.5, 16, noise_source="helpers"
+        )
+    little = dataclasses.replace(config, adaptive_clipping=True, count_stddev=0.5)
+    wanted = (
+        r"count_stddev must be unset, or at least ([\d.]+), .* epsilon 2, found 0.5"
+    )
+    with pytest.raises(accounting.UnreachableBudgetError, match=wanted) as refusal:
+        ledger.calibrate(little, D, 2.0, 1e-3, POISSON, "rdp")
+    enough = float(re.match(wanted, str(refusal.value))[1])
+    for value in (enough, None):
+        config = dataclasses.replace(little, count_stddev=value)
+        found = ledger.calibrate(config, D, 2.0, 1e-3, POISSON, "rdp")
+        report = accounting.epsilon(found.dp_event(D, POISSON), 1e-3, method="rdp")
+        assert 1.9 < report.epsilon <= 2.0
+
+
 def test_too_few_bits_are_refused_with_those_that_would_do():
     """Three bits cost so much that the noise for a budget would be of no use."""
     few = mechanisms.DistributedDiscreteGaussian(100, 1.0, 1.0, 3)
