@@ -8,12 +8,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from collections.abc import Callable
 from typing import Optional
 
 import numpy as np
 from scipy import optimize, special
 
 from dpfl import accounting
+from dpfl.accounting import distributed
 
 # A grid finer than these gains nothing: rounding is then far below noise and clip. A
 # step of 1/16 of a share adds less than 1e-3 to the variance of the noise, mostly far
@@ -59,6 +61,20 @@ class Grid:
     def local_stddev_steps(self) -> float:
         """One share of noise in grid steps, sigma / g."""
         return self.local_stddev / self.granularity
+
+    def wrap_probability(self, bits: int) -> float:
+        """Returns that of a coordinate of a Gaussian sum, with so many bits."""
+        return math.erfc(2.0 ** (bits - 1) / (math.sqrt(2) * self.sum_stddev))
+
+    def clipped_part(self, stddev: float) -> float:
+        """Returns what the clip of coordinates takes from a vector's squared norm.
+
+        Args:
+          stddev: Of a coordinate, over the clip of what is rotated.
+        """
+        if self.max_coordinate is None or self.max_coordinate >= 1:
+            return 0.0
+        return clipping_error(self.max_coordinate / stddev)
 
     @property
     def conditional_rounding(self) -> bool:
@@ -288,3 +304,30 @@ def rounding_variance(stddev: float) -> float:
     k = np.arange(1, math.ceil(1.5 / stddev) + 2)
     waves = np.exp(-2 * np.square(np.pi * k * stddev)) / np.square(np.pi * k)
     return float(1 / 6 - np.sum(waves))
+
+
+def better_amplified(
+    fine: Grid,
+    coarse: Callable[[], Grid],
+    event_on: Callable[[Grid], distributed.DistributedNoiseDpEvent],
+    most_excess: float,
+) -> Grid:
+    """Returns a grid, or a coarser one that sampling amplifies better.
+
+    Cohorts vary where helpers bring the noise. Of coordinates longer than a step little
+    is proved of clients that are sampled, unless the noise is all but Gaussian.
+
+    Args:
+      fine: The grid of least error.
+      coarse: Returns the one on which no coordinate is longer than a step.
+      event_on: From a grid to the event of a sum on it.
+      most_excess: As much may the RDP of order 2 be on the coarser grid, over that of
+        Gaussian noise.
+    """
+    event = event_on(fine)
+    if event.route(sampled=True) != "shifts":
+        return fine
+    other, order = event_on(coarse()), [2.0]
+    suits = other.rdp(order)[0] <= most_excess / other.noise_multiplier**2
+    fewer = other.rdp_before_sampling(order)[0] < event.rdp_before_sampling(order)[0]
+    return coarse() if suits and fewer else fine

@@ -22,7 +22,7 @@ from dpfl.mechanisms.grid import (
     PUBLISHED_WRAP_PROBABILITY,
     Grid,
     best_grid,
-    clipping_error,
+    better_amplified,
     published_grid,
     rounding_variance,
 )
@@ -205,8 +205,7 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
 
     def expected_wrap_probability(self, dimension: int) -> float:
         """Returns the probability that a coordinate of a Gaussian sum would wrap."""
-        half = 2.0 ** (self.message_bits - 1)
-        return math.erfc(half / (math.sqrt(2) * self.grid(dimension).sum_stddev))
+        return self.grid(dimension).wrap_probability(self.message_bits)
 
     def check(self, dimension: int, participation: Participation) -> None:
         """Raises ValueError if the mechanism cannot run in this setting."""
@@ -430,19 +429,12 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
 
     def _coordinate_error(self, dimension: int) -> float:
         """Returns what the clip of coordinates takes from a vector's squared norm."""
-        largest = self.grid(dimension).max_coordinate
-        if largest is None or largest >= 1:
-            return 0.0
-        return clipping_error(largest / self._coordinate_stddev(dimension))
+        return self.grid(dimension).clipped_part(self._coordinate_stddev(dimension))
 
 
 @functools.lru_cache(maxsize=256)
 def _grid_for_sampling(mechanism: IntegerMechanism, dimension: int) -> Grid:
-    """Returns the grid of least error, or a coarser one that amplifies better.
-
-    Cohorts vary where helpers bring the noise. Of coordinates longer than a step little
-    is proved of clients that are sampled, unless the noise is all but Gaussian.
-    """
+    """Returns the grid of least error, or a coarser one where cohorts vary."""
     found = mechanism._rounding_grid(dimension, one_step=False)
     if (
         mechanism.noise_source == "clients"
@@ -450,13 +442,9 @@ def _grid_for_sampling(mechanism: IntegerMechanism, dimension: int) -> Grid:
         or not mechanism.noise_multiplier
     ):
         return found
-    event = mechanism._event_on(found, dimension)
-    if event.route(sampled=True) != "shifts":
-        return found
-    coarse = mechanism._rounding_grid(dimension, one_step=True)
-    other = mechanism._event_on(coarse, dimension)
-    order = [2.0]
-    most = _MOST_EXCESS[mechanism.integer_bound] / other.noise_multiplier**2
-    suits = other.rdp(order)[0] <= most
-    fewer = other.rdp_before_sampling(order)[0] < event.rdp_before_sampling(order)[0]
-    return coarse if suits and fewer else found
+    return better_amplified(
+        found,
+        lambda: mechanism._rounding_grid(dimension, one_step=True),
+        lambda grid: mechanism._event_on(grid, dimension),
+        _MOST_EXCESS[mechanism.integer_bound],
+    )
