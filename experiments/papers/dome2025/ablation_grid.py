@@ -120,7 +120,7 @@ def references(scale: str) -> tuple[str, ...]:
     """Returns mechanisms of the comparison that stand beside the ablations."""
     if ABLATED[scale].base == "dome":
         return ()
-    return ("dome_ddg", "dome_sgd", "dome", *SKETCHED)
+    return ("dome_ddg", "dome_ddg_rank1", "dome_sgd", "dome", *SKETCHED)
 
 
 def _dome_work(

@@ -36,6 +36,11 @@ SKETCH_ROWS = 16
 SKETCHED = {"sketched_ddg": SKETCH_BITS, "sketched_ddg_few_bits": FEW_BITS}
 NO_NOISE = math.inf
 
+_FEW_BITS_EACH: Mapping[str, Any] = {
+    "mechanism": mechanisms.DomeDdg.name,
+    "mean_removal": False,
+    "bits": FEW_BITS,
+}
 # What each has beside the flags of DOME.
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "dome": {},
@@ -45,11 +50,8 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
         "sketch_target": "gradient",
     },
     "dome_whole": {"mean_removal": False},
-    "dome_ddg": {
-        "mechanism": mechanisms.DomeDdg.name,
-        "mean_removal": False,
-        "bits": FEW_BITS,
-    },
+    "dome_ddg": _FEW_BITS_EACH,
+    "dome_ddg_rank1": {**_FEW_BITS_EACH, "max_rank": 1},
     "dome_sgd": {
         "mean_removal": False,
         "direction": "gradient",
