@@ -48,9 +48,7 @@ from dpfl.accounting import (
     rounding,
     skellam,
 )
-
-DEFAULT_ROUNDING_BIAS = math.exp(-0.5)
-"""beta, the bias that conditional rounding may have, as Kairouz et al. choose it."""
+from dpfl.accounting.published_bounds import DEFAULT_ROUNDING_BIAS, rounded_l2_squared
 
 BOUNDS = ("exact", "published")
 """The values of an event's `bound`."""
@@ -69,40 +67,6 @@ _FLOAT32_SLACK = 1e-6
 _FLOAT64_SLACK = 1e-9
 # Shares of noise up to which the bound of whole shifts is worth its convolution.
 _MOST_CONVOLVED = 1000
-
-
-def rounded_l2_squared(
-    clip_norm: float,
-    granularity: float,
-    dimension: int,
-    rounding_bias: float = DEFAULT_ROUNDING_BIAS,
-) -> float:
-    """Returns Delta^2, the squared norm that conditional rounding stays within.
-
-    Chen et al. 2022, Theorem E.1 and Algorithm 6; Kairouz et al. 2021, Proposition 26.
-
-    Args:
-      clip_norm: c, the L2 bound before rounding.
-      granularity: g, the grid step, in the units of `clip_norm`.
-      dimension: m, length of the rotated (padded) vector.
-      rounding_bias: beta in [0, 1); 0 rounds without a condition.
-
-    Returns:
-      Delta^2, in squared units of `clip_norm`.
-
-    Raises:
-      ValueError: an argument is out of its range.
-    """
-    c = checks.positive("clip_norm", clip_norm)
-    g = checks.positive("granularity", granularity)
-    m = checks.integer("dimension", dimension)
-    beta = checks.real("rounding_bias", rounding_bias, at_least=0, below=1)
-    always = (c + g * math.sqrt(m)) ** 2
-    if beta == 0:
-        return always
-    usually = c**2 + g**2 * m / 4
-    usually += math.sqrt(2 * math.log(1 / beta)) * g * (c + g * math.sqrt(m) / 2)
-    return min(usually, always)
 
 
 def relations_where_sampled(

@@ -4,7 +4,7 @@
 
 Discrete Gaussian (Chen et al. 2022, Theorem E.1, with its misprints corrected). For a
 sum of n shares N_Z(0, (sigma/g)^2) in grid steps g, in m dimensions, with squared
-sensitivity Delta^2 after rounding (`distributed.rounded_l2_squared`),
+sensitivity Delta^2 after rounding (`rounded_l2_squared`),
 
   tau = 10 sum_{k=1}^{n-1} exp(-2 pi^2 (sigma^2/g^2) k/(k+1))
   eps = min{ sqrt(Delta^2/(n sigma^2) + tau m/2),
@@ -30,6 +30,43 @@ from dpfl.accounting import events
 
 LEAST_PUBLISHED_STDDEV = 0.5
 """The least sigma/g of which Kairouz et al. 2021, Proposition 14, speaks."""
+
+DEFAULT_ROUNDING_BIAS = math.exp(-0.5)
+"""beta, the bias that conditional rounding may have, as Kairouz et al. choose it."""
+
+
+def rounded_l2_squared(
+    clip_norm: float,
+    granularity: float,
+    dimension: int,
+    rounding_bias: float = DEFAULT_ROUNDING_BIAS,
+) -> float:
+    """Returns Delta^2, the squared norm that conditional rounding stays within.
+
+    Chen et al. 2022, Theorem E.1 and Algorithm 6; Kairouz et al. 2021, Proposition 26.
+
+    Args:
+      clip_norm: c, the L2 bound before rounding.
+      granularity: g, the grid step, in the units of `clip_norm`.
+      dimension: m, length of the rotated (padded) vector.
+      rounding_bias: beta in [0, 1); 0 rounds without a condition.
+
+    Returns:
+      Delta^2, in squared units of `clip_norm`.
+
+    Raises:
+      ValueError: an argument is out of its range.
+    """
+    c = checks.positive("clip_norm", clip_norm)
+    g = checks.positive("granularity", granularity)
+    m = checks.integer("dimension", dimension)
+    beta = checks.real("rounding_bias", rounding_bias, at_least=0, below=1)
+    always = (c + g * math.sqrt(m)) ** 2
+    if beta == 0:
+        return always
+    usually = c**2 + g**2 * m / 4
+    usually += math.sqrt(2 * math.log(1 / beta)) * g * (c + g * math.sqrt(m) / 2)
+    return min(usually, always)
 
 
 def has_discrete_gaussian_bound(noise_clients: int, local_stddev_steps: float) -> bool:
