@@ -261,7 +261,8 @@ def _calibrate() -> list[Cost]:
     """Returns the cost at the noise for a budget: the subcommand calibrate."""
     cli.refuse("calibrate", "noise_multiplier", *_COMPARE_ONLY)
     _require("calibrate", "epsilon")
-    values = {**mechanism_flags.given(), "noise_multiplier": 1.0}
+    # Any noise would do but that some might not go with the noise of a clip's count.
+    values = {**mechanism_flags.given(), "noise_multiplier": 0.0}
     mechanism, participation = _one_mechanism(values)
     return [_cost(_calibrated(mechanism, participation), participation)]
 

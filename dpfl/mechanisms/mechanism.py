@@ -124,7 +124,9 @@ class Mechanism(abc.ABC):
         checks.choice("accountant", accountant, calibration.METHODS)
         if accountant != "tight" or not self.is_private:
             return
-        noised = self.with_noise_multiplier(1.0)
+        # What the releases are does not depend on the noise; not every noise goes with
+        # that of a clip's count, but as much as that does.
+        noised = self.with_noise_multiplier(getattr(self, "count_stddev", None) or 1.0)
         event = noised.dp_event(dimension, participation)
         if not masked_loss.is_of_gaussians(event):
             wanted = f"auto or rdp for {self.name}, whose releases are not Gaussian"

@@ -81,6 +81,18 @@ def test_calibrate_tight_says_so():
     assert row["order"] is None
 
 
+@pytest.mark.parametrize("accountant", ["rdp", "tight"])
+def test_calibrate_takes_little_noise_on_the_count_where_the_budget_does(accountant):
+    """The noise multiplier that is found goes with it, though larger ones do not."""
+    [row] = rows(
+        *("calibrate", "--mechanism=gaussian", "--participation=fixed", "--rounds=1"),
+        *("--adaptive_clipping", "--count_stddev=0.3", "--epsilon=45", "--delta=1e-5"),
+        *(f"--accountant={accountant}", "--cohort_size=100", "--dimension=100"),
+    )
+    assert 0.1 < row["noise_multiplier"] < 0.6
+    assert 44 < row["epsilon"] <= 45
+
+
 def test_random_slots_in_epochs_that_are_asked_for():
     [row] = rows(
         *("epsilon", "--mechanism=gaussian", "--noise_multiplier=1"),
