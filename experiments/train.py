@@ -63,7 +63,7 @@ class _OptionalParser(flags.ArgumentParser):
 
     def __init__(self, kind: type):
         self._kind = kind
-        word = "an integer" if kind is int else "a number"
+        word = {int: "an integer", float: "a number"}.get(kind, "a text")
         self.syntactic_help = f"{word}, or '{NONE}'"
 
     def parse(self, argument: Any) -> Any:

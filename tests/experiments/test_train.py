@@ -439,6 +439,9 @@ def test_help_says_what_to_do():
     assert done.returncode == 0
     for word in ("--task", "--epsilon", "--clip_norm", "--num_clients"):
         assert word in done.stdout
+    # A folder is no number.
+    of_folder = done.stdout.split("--data_dir:")[1].split("\n  --")[0]
+    assert "(a text, or 'none')" in of_folder
 
 
 def test_a_run_that_diverges_says_at_which_round(tmp_path):
