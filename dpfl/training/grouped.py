@@ -30,7 +30,7 @@ from dpfl.aggregators.factory import CodecFactory
 from dpfl.aggregators.layout import IDENTITIES
 from dpfl.aggregators.steps import Steps
 from dpfl.tasks.task import Task
-from dpfl.training import local_training
+from dpfl.training import local_training, shared_leaf
 from dpfl.training.process_state import (
     RoundOutput,
     StateValues,
@@ -122,9 +122,11 @@ class Cohort:
         self._width = WIDTHS[steps.layout.identity]
         self.group_type = tff.TensorType(np.int64, [None, self._width])
 
-        @tff.tensorflow.computation(state_type)
+        self._loose_state_type = shared_leaf.of_any_length(state_type)
+
+        @tff.tensorflow.computation(self._loose_state_type)
         def prepare(state: Any) -> Any:
-            return steps.prepare(state)
+            return steps.prepare(shared_leaf.of_known_length(state, state_type))
 
         self._prepare = prepare
         self._shared_type = prepare.type_signature.result
@@ -154,21 +156,25 @@ class Cohort:
         self._join = (no_rows, join, join, report)
 
     def shared(self, state: tff.Value) -> tff.Value:
-        """Returns what clients and server share, at the server."""
+        """Returns what clients and server share, where the mechanism's state is."""
         return tff.federated_map(self._prepare, state)
 
     def partial(
-        self, weights: tff.Value, round_index: tff.Value, shared: Any, groups: Any
+        self, weights: tff.Value, round_index: tff.Value, state: Any, groups: Any
     ) -> tff.Value:
-        """Returns the partial total of groups, at the server."""
+        """Returns the partial total of groups, at the server.
+
+        Each group makes what all share for itself, as deployed clients would: to hand
+        it to them TFF writes it down and reads it, with several copies.
+
+        Args:
+          weights: Of the model, at the clients, as all that follow.
+          round_index: int64.
+          state: The mechanism's.
+          groups: Of clients.
+        """
         work = tff.federated_map(
-            self._work,
-            (
-                tff.federated_broadcast(weights),
-                tff.federated_broadcast(round_index),
-                tff.federated_broadcast(shared),
-                groups,
-            ),
+            self._work, (weights, round_index, self.shared(state), groups)
         )
         zero, accumulate, merge, report = self._join
         rows = tff.federated_aggregate(work[1], zero(), accumulate, merge, report)
@@ -185,9 +191,10 @@ class Cohort:
         steps = self._steps
 
         @tff.tensorflow.computation(
-            self._state_type, self._shared_type, partials.type_signature.member
+            self._loose_state_type, self._shared_type, partials.type_signature.member
         )
         def finish(state: Any, shared: Any, partials: Any) -> Any:
+            state = shared_leaf.of_known_length(state, self._state_type)
             total = partials[0][0]
             for other, _ in partials[1:]:
                 total = steps.codec.residues(steps.codec.merge(total, other))
@@ -331,8 +338,12 @@ class GroupedRounds:
             tff.FederatedType(self.cohort.group_type, tff.CLIENTS),
         )
         def part(weights: Any, round_index: Any, aggregator: Any, groups: Any) -> Any:
-            shared = self.cohort.shared(aggregator)
-            return self.cohort.partial(weights, round_index, shared, groups)
+            return self.cohort.partial(
+                tff.federated_broadcast(weights),
+                tff.federated_broadcast(round_index),
+                tff.federated_broadcast(aggregator),
+                groups,
+            )
 
         partial_type = part.type_signature.result.member
         partials = tff.StructWithPythonType([(None, partial_type)] * number, tuple)
@@ -342,7 +353,7 @@ class GroupedRounds:
             tff.FederatedType(partials, tff.SERVER),
         )
         def finish(values: Any, partials: Any) -> RoundOutput:
-            state = self.values.read_at_server(values)
+            state = self.values.read(values)
             shared = self.cohort.shared(state.aggregator)
             return self._finished(values, state, shared, partials)
 
@@ -367,10 +378,11 @@ class GroupedRounds:
             tff.FederatedType(self.cohort.group_type, tff.CLIENTS),
         )
         def next_fn(values: Any, groups: Any) -> RoundOutput:
-            state = self.values.read_at_server(values)
+            state = self.values.read(values)
             shared = self.cohort.shared(state.aggregator)
+            own = self.values.read(tff.federated_broadcast(values))
             partial = self.cohort.partial(
-                state.weights, state.round_index, shared, groups
+                own.weights, own.round_index, own.aggregator, groups
             )
             partials = tff.federated_zip((partial,))
             return self._finished(values, state, shared, partials)

@@ -89,10 +89,8 @@ class StateValues:
         """
         self._specs = specs_of_state(state_type)
         leaves = tf.nest.flatten(self._specs)
-        self._is_large = [
-            not shared_array.is_in_graphs() and _nbytes(spec) >= shared_leaf.LEAST_BYTES
-            for spec in leaves
-        ]
+        crosses = shared_array.is_in_graphs()
+        self._is_large = [not crosses and shared_leaf.is_large(spec) for spec in leaves]
         self._large = [spec for spec, large in zip(leaves, self._is_large) if large]
         small = tuple(spec for spec, large in zip(leaves, self._is_large) if not large)
         parts = [shared_leaf.rows_of_parts(s.shape, s.dtype) for s in self._large]
@@ -108,8 +106,9 @@ class StateValues:
             ]
             return self._together(values[0], large)
 
-        @tff.tensorflow.computation(state_type, paths_type)
+        @tff.tensorflow.computation(shared_leaf.of_any_length(state_type), paths_type)
         def write(state: Any, paths: Any) -> Any:
+            state = shared_leaf.of_known_length(state, state_type)
             small, large = self._apart(state)
             done: list[tf.Operation] = []
             for paths_of_leaf, leaf in zip(self._by_leaf(paths), large):
@@ -142,8 +141,8 @@ class StateValues:
         """
         return self._together(small, files[1])
 
-    def read_at_server(self, values: tff.Value) -> tff.Value:
-        """Returns the state of what crossed, at the server."""
+    def read(self, values: tff.Value) -> tff.Value:
+        """Returns the state of what crossed, at the server or at clients."""
         return tff.federated_map(self._read, values)
 
     def write_at_server(self, values: tff.Value, state: tff.Value) -> tff.Value:
@@ -169,10 +168,6 @@ class StateValues:
         others, files = iter(small), iter(large)
         leaves = [next(files if is_large else others) for is_large in self._is_large]
         return tf.nest.pack_sequence_as(self._specs, leaves)
-
-
-def _nbytes(spec: tff.TensorType) -> int:
-    return int(np.prod(spec.shape, dtype=np.int64)) * np.dtype(spec.dtype).itemsize
 
 
 def next_state(

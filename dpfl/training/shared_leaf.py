@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+import tensorflow_federated as tff
 from tensorflow.core.framework import tensor_pb2
 
 # What is smaller is sent faster.
@@ -116,6 +117,39 @@ def read(paths: Any, shape: Any, dtype: Any) -> tf.Tensor:
             part = tf.io.parse_tensor(tf.io.read_file(path), dtype)
         parts.append(tf.ensure_shape(part, [rows, *shape[1:]]))
     return tf.concat(parts, 0)
+
+
+def of_any_length(structure_type: tff.Type) -> tff.Type:
+    """Returns a type whose large tensors have any number of rows.
+
+    For the argument of a TFF computation, whose graph gets it as placeholders: for each
+    of known shape Grappler, which TFF runs on all graphs, makes an array in Python's
+    memory that stays.
+
+    Args:
+      structure_type: Of tensors of known shapes.
+    """
+
+    def loosened(spec: tff.TensorType) -> tff.TensorType:
+        shape = [None, *spec.shape[1:]] if is_large(spec) else spec.shape
+        return tff.TensorType(spec.dtype, shape)
+
+    found = tff.types.structure_from_tensor_type_tree(loosened, structure_type)
+    return tff.to_type(found)
+
+
+def of_known_length(structure: Any, structure_type: tff.Type) -> Any:
+    """Returns what `of_any_length` loosened, in the shapes that it has."""
+    specs = tff.types.structure_from_tensor_type_tree(lambda spec: spec, structure_type)
+    return tf.nest.map_structure(
+        lambda tensor, spec: tf.ensure_shape(tensor, spec.shape), structure, specs
+    )
+
+
+def is_large(spec: tff.TensorType) -> bool:
+    """Returns whether a tensor is written to files rather than sent."""
+    size = int(np.prod(spec.shape, dtype=np.int64)) * np.dtype(spec.dtype).itemsize
+    return bool(spec.shape) and size >= LEAST_BYTES
 
 
 def _message_before_content(array: np.ndarray) -> bytes:

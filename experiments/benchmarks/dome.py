@@ -26,7 +26,7 @@ from dpfl import aggregators, mechanisms
 from dpfl.tasks import load_task
 from dpfl.vectors import adaptive_sketch
 
-from . import harness
+from . import harness, memory
 from . import rounds as rounds_lib
 from .harness import Row
 
@@ -110,7 +110,17 @@ def training(settings: Settings) -> list[Row]:
         without: _training(task, mechanisms.Gaussian(clients, 1.0, 1.0)),
         f"dome: training, k={config.sketch_size}": _training(task, config),
     }
-    return harness.compare(functions, without, settings.repeats)
+    rows = harness.compare(functions, without, settings.repeats)
+    python, worker = memory.Process(), memory.Process.worker()
+    sizes = {
+        "worker: peak with dome": (worker.peak(), "most of TFF's worker so far"),
+        "python: peak with dome": (python.peak(), "most of Python so far"),
+        "python: with dome": (python.resident(), "Python between rounds"),
+    }
+    return rows + [
+        {"name": name, "bytes": size, "description": description}
+        for name, (size, description) in sizes.items()
+    ]
 
 
 FULL = Settings()

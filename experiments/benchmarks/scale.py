@@ -15,9 +15,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-import psutil
-
-from . import harness, rounds
+from . import harness, memory, rounds
 from .harness import Row
 
 
@@ -126,7 +124,7 @@ def cohorts(settings: Settings) -> list[Row]:
     fed = rounds.fed_process(task, aggregators.build(mechanism, seed=1))
     state = fed.initialize()
     rows: list[Row] = []
-    worker = _Worker()
+    worker = memory.Process.worker()
     for cohort in (settings.small, settings.large):
         fed.next(state, list(range(cohort)))
         fed.next(state, list(range(cohort)))
@@ -139,24 +137,6 @@ def cohorts(settings: Settings) -> list[Row]:
             name = f"after {number} rounds of other sizes"
             resident.append(_memory_row(name, worker.resident(), resident))
     return rows + resident
-
-
-class _Worker:
-    """TFF's worker: the largest process that this one has started."""
-
-    def __init__(self) -> None:
-        children = psutil.Process().children(recursive=True)
-        self._process = max(children, key=lambda each: each.memory_info().rss)
-
-    def resident(self) -> int:
-        """Returns the bytes in memory now."""
-        return int(self._process.memory_info().rss)
-
-    def peak(self) -> int:
-        """Returns the most bytes so far."""
-        with open(f"/proc/{self._process.pid}/status") as status:
-            peaks = [line.split()[1] for line in status if line.startswith("VmHWM:")]
-        return int(peaks[0]) * 1024 if peaks else self.resident()
 
 
 def _memory_row(name: str, size: int, before: list[Row]) -> Row:

@@ -4,11 +4,13 @@
 import collections
 import dataclasses
 import functools
+import math
 
 import attrs
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_federated as tff
 
 from dpfl import aggregators, mechanisms
 from dpfl.training import (
@@ -131,6 +133,56 @@ def test_large_leaves_lie_in_memory_that_both_have(
     assert bits(again) == bits(expected[1])
     restored = fed.from_leaves(fed.leaves(found[0].state))
     assert bits(fed.next(restored, [2, 3, 0, 4, 1])) == bits(expected[1])
+
+
+def messages_in(message):
+    """A protocol buffer, those within it and those that it has packed."""
+    yield message
+    for field, value in message.ListFields():
+        values = value if field.label == field.LABEL_REPEATED else [value]
+        for each in values:
+            if not hasattr(each, "ListFields"):
+                continue
+            if each.DESCRIPTOR.full_name == "google.protobuf.Any":
+                graph = tf.compat.v1.GraphDef()
+                if each.Unpack(graph):
+                    yield graph
+            else:
+                yield from messages_in(each)
+
+
+def test_nothing_large_is_handed_from_computation_to_client(
+    task, tff_secure_context, monkeypatch
+):
+    """TFF would write it down and read it, and its compiler keep an array of it."""
+    monkeypatch.setattr(shared_leaf, "LEAST_BYTES", 2000)
+    fed = process(task, "dome_ddg", 2, trace=traced.__wrapped__)
+    found = list(
+        messages_in(tff.framework.serialize_computation(fed._process.rounds.next))
+    )
+    basis = np.asarray(fed.initialize().aggregator["basis"])
+    placeholders = [
+        tf.TensorShape(node.attr["shape"].shape).num_elements()
+        for graph in found
+        if isinstance(graph, tf.compat.v1.GraphDef)
+        for node in graph.node
+        if node.op == "Placeholder"
+    ]
+    assert None in placeholders
+    assert max(size for size in placeholders if size) < basis.size
+    broadcasts = [
+        max(math.prod(tensor.dims) for tensor in tensors_in(each.type.function.result))
+        for each in found
+        if each.DESCRIPTOR.name == "Computation"
+        and each.intrinsic.uri == "federated_broadcast"
+    ]
+    assert broadcasts and max(broadcasts) < basis.shape[1]
+
+
+def tensors_in(type_proto):
+    return [
+        each for each in messages_in(type_proto) if each.DESCRIPTOR.name == "TensorType"
+    ]
 
 
 def test_without_clients_the_round_is_one_of_noise(task, tff_context):
