@@ -23,8 +23,8 @@ def test_each_figure_has_a_section():
 @pytest.mark.parametrize("name", FIGURES)
 def test_a_section_says_what_there_is(name):
     text, figure = SECTIONS[name], FIGURES[name]
-    picture = f"(images/{name}.png)"
-    assert (picture in text) == (DOCS / f"images/{name}.png").exists()
+    for picture in (f"images/{name}.png", f"images/{name}_medium.png"):
+        assert (f"({picture})" in text) == (DOCS / picture).exists()
     command = f"dpfl-reproduce --figure={name}"
     lines = text.splitlines()
     assert (command in lines) == ("small" in figure.scales)
