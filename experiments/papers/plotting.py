@@ -5,15 +5,18 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from . import trainings
-from .rows import Rows, mean_and_range, numbers
+from .rows import Rows, distinct, mean_and_range, numbers, where
 
 Point = tuple[float, float, float, float]
+# A key of `STYLES`, and what a legend calls the mechanism.
+Named = tuple[str, str]
 
 # Color and marker of a mechanism, by its name in a grid and by what the papers call it.
 # Color-blind safe (Okabe and Ito); what is akin has the same color, and the marker
@@ -216,7 +219,7 @@ def curves(
     """
     found = [trainings.curve(row, column) for row in runs]
     values = np.array([[value for _, value in one] for one in found])
-    x = np.array([where for where, _ in found[0]])
+    x = np.array([place for place, _ in found[0]])
     shown = x > (1 - final_part) * x[-1]
     low, high = values.min(0)[shown], values.max(0)[shown]
     text = label.format(last=values[:, -1].mean())
@@ -251,3 +254,26 @@ def table(cells: Sequence[Mapping[str, str]], title: str, width: float = 7.0) ->
         drawn.auto_set_column_width(range(len(columns)))
         drawn.scale(1, 1.2)
     return picture
+
+
+def curves_by_rate(
+    axis: Any, runs: Rows, column: str, whole: Named, compressed: Named
+) -> None:
+    """Draws the curves of runs at each compression rate; 1 is no compression.
+
+    Args:
+      axis: A panel.
+      runs: Rows of runs, with their `compression_rate`.
+      column: As for `curves`.
+      whole: Of the mechanism without compression.
+      compressed: Of that with it.
+    """
+    rates = distinct(runs, "compression_rate")
+    steps = itertools.count()
+    for rate in rates:
+        is_whole = float(rate) == 1
+        mechanism, name = whole if is_whole else compressed
+        fold = "" if is_whole else f", {float(rate):g}-fold"
+        own = look(mechanism, 0 if is_whole else next(steps), marked=False)
+        chosen = where(runs, compression_rate=rate)
+        curves(axis, chosen, column, f"{name}{fold}: {{last:.3f}}", own)

@@ -10,13 +10,8 @@ from typing import Any
 from dpfl import tasks
 
 from .. import plotting
-from ..rows import Rows, distinct, seeds, where
+from ..rows import Rows, seeds, where
 from .accuracy_grid import Panel
-
-
-def _label(rate: str) -> str:
-    name = "Gaussian" if float(rate) == 1 else f"L2-CSGM, {float(rate):g}-fold"
-    return name + ": {last:.3f}"
 
 
 def draw(rows: Rows, scale: str) -> Any:
@@ -33,14 +28,9 @@ def draw(rows: Rows, scale: str) -> Any:
         measure = tasks.task_entry(panel.task).measure
         n, epsilon = panel.cohort_size, panel.epsilon
         runs = where(rows, task=panel.task, cohort_size=n, epsilon=epsilon)
-        for i, rate in enumerate(distinct(runs, "compression_rate")):
-            look = (
-                plotting.look("GM", marked=False)
-                if float(rate) == 1
-                else plotting.look("CSGM", i - 1, marked=False)
-            )
-            chosen = where(runs, compression_rate=rate)
-            plotting.curves(axis, chosen, measure.column, _label(rate), look)
+        plotting.curves_by_rate(
+            axis, runs, measure.column, ("GM", "Gaussian"), ("CSGM", "L2-CSGM")
+        )
         axis.set_title(rf"{panel.task}, {n} clients a round, $\varepsilon$={epsilon:g}")
         plotting.finish(axis, xlabel="round", ylabel=measure.label)
     picture.suptitle(f"{seeds(rows)}, and where they end")

@@ -10,13 +10,7 @@ from typing import Any
 from dpfl import tasks
 
 from .. import plotting
-from ..rows import Rows, distinct, seeds, where
-
-
-def _label(rate: str) -> str:
-    whole = "matrix factorization"
-    name = whole if float(rate) == 1 else f"SGMF, {float(rate):g}-fold"
-    return name + ": {last:.3f}"
+from ..rows import Rows, seeds, where
 
 
 def draw(rows: Rows, scale: str) -> Any:
@@ -27,14 +21,9 @@ def draw(rows: Rows, scale: str) -> Any:
     for axis, (problem, epsilon) in zip(axes, shown):
         runs = where(rows, problem=problem, epsilon=epsilon)
         measure = tasks.task_entry(problem).measure
-        for i, rate in enumerate(distinct(runs, "compression_rate")):
-            chosen = where(runs, compression_rate=rate)
-            look = (
-                plotting.look("MF", marked=False)
-                if float(rate) == 1
-                else plotting.look("SGMF", i - 1, marked=False)
-            )
-            plotting.curves(axis, chosen, measure.column, _label(rate), look)
+        plotting.curves_by_rate(
+            axis, runs, measure.column, ("MF", "matrix factorization"), ("SGMF", "SGMF")
+        )
         plotting.finish(axis, xlabel="round", ylabel=measure.label)
         axis.set_title(rf"{problem}, $\varepsilon$={float(epsilon):g}")
     picture.suptitle(f"{seeds(rows)}, and where they end")
