@@ -1,19 +1,25 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is to be said of an epsilon or a delta that means little."""
+"""What is to be said of an epsilon or a delta that means little, or need not be."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from typing import Any
 
 from dpfl import accounting
 from dpfl.mechanisms import ledger
 from dpfl.mechanisms.mechanism import Mechanism
 from dpfl.mechanisms.participation import Participation
+from dpfl.mechanisms.rounding_fields import MOST_BITS
 
 # The epsilon that the remark offers instead.
 USUAL_EPSILON = 8.0
+# So many bits more are tried, and those that bring epsilon below this part of itself
+# are worth a remark.
+_MORE_BITS, _WORTH_IT = 2, 0.9
 
 
 def epsilon_remark(
@@ -60,6 +66,54 @@ def epsilon_remark(
             "settings"
         )
     return f"{much}; a noise_multiplier of {enough:g} brings it to {USUAL_EPSILON:g}"
+
+
+def bits_remark(
+    epsilon: float,
+    mechanism: Mechanism,
+    dimension: int,
+    participation: Participation,
+    delta: float,
+    method: str = "auto",
+) -> str:
+    """Returns one sentence about an epsilon that a bit or two more would bring down.
+
+    On a coarse grid noise costs more, and of sampled clients little is proved where
+    coordinates are longer than a step: a bit too few may bring epsilon up tenfold. The
+    remark is for noise that was given, since a calibration finds what the bits need. It
+    takes two more computations of epsilon.
+
+    Args:
+      epsilon: As computed; may be infinite.
+      mechanism: The mechanism that it is of.
+      dimension: Length d of the flattened model update.
+      participation: How clients are chosen, and for how many rounds.
+      delta: Of epsilon.
+      method: See `dpfl.accounting.epsilon`.
+
+    Returns:
+      The sentence, without a full stop, to stand on a line of its own; "" where two
+      bits more bring epsilon down by less than a tenth, and for a mechanism without
+      bits.
+    """
+    bits: Any = getattr(mechanism, "bits", None)
+    if bits is None:
+        return ""
+    enough, reached = bits, epsilon
+    for more in range(bits + 1, min(bits + _MORE_BITS, MOST_BITS) + 1):
+        change: dict[str, Any] = {"bits": more}
+        event = dataclasses.replace(mechanism, **change).dp_event(
+            dimension, participation
+        )
+        found = accounting.epsilon(event, delta, method=method).epsilon
+        if found < _WORTH_IT * reached:
+            enough, reached = more, found
+    if enough == bits:
+        return ""
+    return (
+        f"note that with {enough} bits in place of {bits}, and the same noise, epsilon "
+        f"would be {reached:.4g}"
+    )
 
 
 def delta_remark(delta: float, population: int) -> str:

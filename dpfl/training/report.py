@@ -33,7 +33,7 @@ def describe(plan: plan_lib.Plan) -> str:
         f"round, {config.rounds} rounds{_participation(plan)}",
         *_stream(plan),
         f"privacy: {privacy_sentence(plan)}",
-        *_remarks(plan, plan.cost.planned.epsilon),
+        *_remarks(plan, plan.cost.planned.epsilon, plan.participation.rounds),
         f"output: {config.output_dir}",
     ]
     return "\n".join(lines)
@@ -96,7 +96,8 @@ def summary(plan: plan_lib.Plan, progress: Progress) -> dict[str, Any]:
     """
     privacy = plan.cost.report_after(progress.round_index)
     found = _summary(plan, progress, privacy)
-    return {**found, "remarks": _remarks(plan, privacy.epsilon)}
+    found["remarks"] = _remarks(plan, privacy.epsilon, progress.round_index)
+    return found
 
 
 def summary_so_far(plan: plan_lib.Plan, progress: Progress) -> dict[str, Any]:
@@ -218,20 +219,24 @@ def _noise_multiplier(plan: plan_lib.Plan) -> Any:
     return provenance.noise_multiplier(plan)
 
 
-def _remarks(plan: plan_lib.Plan, epsilon: float) -> list[str]:
-    """Returns the sentences about an epsilon or a delta that mean little."""
+def _remarks(plan: plan_lib.Plan, epsilon: float, rounds: int) -> list[str]:
+    """Returns the sentences about an epsilon or a delta that mean little.
+
+    Args:
+      plan: The run's plan.
+      epsilon: Of the first rounds.
+      rounds: How many these are.
+    """
     cost = plan.cost
     if not plan.mechanism.is_private:
         return []
+    setting = (plan.mechanism, plan.dimension)
+    budget = (cost.delta, cost.method)
     found = [
-        remarks.epsilon_remark(
-            epsilon,
-            plan.mechanism,
-            plan.dimension,
-            plan.participation,
-            cost.delta,
-            cost.method,
-        ),
+        remarks.epsilon_remark(epsilon, *setting, plan.participation, *budget),
         remarks.delta_remark(cost.delta, plan.task.population),
     ]
+    if rounds and plan.config.noise_multiplier is not None:
+        those = plan.participation.first(rounds)
+        found.append(remarks.bits_remark(epsilon, *setting, those, *budget))
     return [sentence for sentence in found if sentence]

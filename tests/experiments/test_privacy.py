@@ -347,6 +347,23 @@ def test_an_absurd_epsilon_is_remarked_on_with_the_noise_that_meets_8():
     assert done.stderr == ""
 
 
+def test_bits_that_bring_epsilon_down_are_remarked_on():
+    """A note to the user: --json is to stay what it is."""
+    settings = [
+        *("--mechanism=distributed_discrete_gaussian", "--noise_source=helpers"),
+        *("--cohort_size=100", "--population=2000", "--rounds=15", "--dimension=160"),
+        *("--delta=1e-5", "--noise_multiplier=1", "--json"),
+    ]
+    few, enough = (call("epsilon", *settings, f"--bits={bits}") for bits in (9, 10))
+    [row] = json.loads(enough.stdout)
+    assert json.loads(few.stdout)[0]["epsilon"] > 10 * row["epsilon"]
+    assert few.stderr == (
+        "distributed_discrete_gaussian: note that with 10 bits in place of 9, and the "
+        f"same noise, epsilon would be {row['epsilon']:.4g}\n"
+    )
+    assert enough.stderr == ""
+
+
 def test_a_rate_that_no_sketch_reaches_is_refused():
     few = ["--dimension=650", "--mechanism=sketched_ddg", "--bits=16"]
     done = call("calibrate", "--epsilon=8", *few, "--compression_rate=100")

@@ -1,6 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
+import dataclasses
 import json
 import re
 
@@ -121,6 +122,37 @@ def test_an_absurd_epsilon_is_remarked_on_before_and_after(monkeypatch):
     named = float(re.search(r"multiplier of (\S+) brings", summary["remarks"][0])[1])
     met = fakes.make_plan(monkeypatch, noise_multiplier=named).cost.planned.epsilon
     assert 7.9 < met <= 8
+
+
+def coarse_plan(monkeypatch, bits, rounds=8):
+    """Of a mechanism of which one bit more than 6 halves epsilon."""
+    return fakes.make_plan(
+        monkeypatch,
+        mechanism="distributed_discrete_gaussian",
+        mechanism_options={"bits": bits, "noise_source": "helpers"},
+        noise_multiplier=0.5,
+        rounds=rounds,
+    )
+
+
+def test_bits_that_bring_epsilon_down_are_remarked_on_before_and_after(monkeypatch):
+    """Before the run epsilon is that of all 8 rounds, and after it of those done."""
+    whole, two = (
+        coarse_plan(monkeypatch, 7, rounds).cost.planned.epsilon for rounds in (8, 2)
+    )
+    words = "note that with 7 bits in place of 6, and the same noise, epsilon would be"
+    plan = coarse_plan(monkeypatch, 6)
+    assert f"\n{words} {whole:.4g}\n" in report.describe(plan)
+    summary = report.summary(plan, progress([row(1, 0.25), row(2, 0.5)]))
+    assert summary["remarks"] == [f"{words} {two:.4g}"]
+
+
+def test_of_bits_nothing_is_said_where_the_noise_is_that_of_a_budget(monkeypatch):
+    given = coarse_plan(monkeypatch, 6)
+    config = dataclasses.replace(given.config, noise_multiplier=None, epsilon=40.0)
+    calibrated = dataclasses.replace(given, config=config)
+    assert "note" in report.describe(given)
+    assert "note" not in report.describe(calibrated)
 
 
 @pytest.mark.parametrize(("delta", "is_large"), [(0.049, False), (0.051, True)])
