@@ -18,6 +18,9 @@ from dpfl.training.connection import WorkerDiedError
 _START_SECONDS = 30.0
 # How often a round that waits lets an interrupt through.
 _TICK_SECONDS = 0.5
+# A worker that did not answer is left alone for so many times as long as that took.
+# Where a tunnel answers for a worker that is gone it takes ten seconds to find out.
+_PATIENCE = 20
 
 
 class Worker(Protocol):
@@ -45,7 +48,8 @@ class Pool:
     """Workers that each take the next part that nobody has done.
 
     A worker that is lost is left out with a sentence, and what it was doing is done
-    again by another; it is asked again before each round, and may come back.
+    again by another; it is asked again before later rounds, and may come back. Asking
+    takes a twentieth of the time at the most.
     """
 
     def __init__(
@@ -66,6 +70,8 @@ class Pool:
         self._problem = problem
         self._seconds: Optional[float] = None
         self._was_asked = False
+        # When a worker may be asked again, in seconds of the monotonic clock.
+        self._asked_again: dict[str, float] = {}
         # What was said last of each, so that it is not said in every round.
         self._news: dict[str, Optional[str]] = {}
 
@@ -136,9 +142,9 @@ class Pool:
     def _ready(self) -> list[Worker]:
         """Returns the workers that can be used, after asking those that could not."""
         end = time.monotonic() + (0 if self._was_asked else _START_SECONDS)
-        away = [worker for worker in self._workers if not worker.is_connected]
+        away = self._to_be_asked()
         while away:
-            came = [worker for worker in away if worker.connect()]
+            came = [worker for worker in away if self._answers(worker)]
             for worker in came:
                 self._greet(worker)
             away = [worker for worker in away if worker not in came]
@@ -152,6 +158,22 @@ class Pool:
                 )
         self._was_asked = True
         return [worker for worker in self._workers if worker.is_connected]
+
+    def _to_be_asked(self) -> list[Worker]:
+        """Returns the workers that are not used and may be; all, if none is used."""
+        away = [worker for worker in self._workers if not worker.is_connected]
+        if len(away) == len(self._workers):
+            return away
+        now = time.monotonic()
+        return [w for w in away if self._asked_again.get(str(w.address), now) <= now]
+
+    def _answers(self, worker: Worker) -> bool:
+        begun = time.monotonic()
+        does = worker.connect()
+        ended = time.monotonic()
+        wait = 0.0 if does else _PATIENCE * (ended - begun)
+        self._asked_again[str(worker.address)] = ended + wait
+        return does
 
     def _greet(self, worker: Worker) -> None:
         """Asks a worker that answers again whether it can be used."""

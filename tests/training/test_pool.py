@@ -74,6 +74,37 @@ def test_what_a_lost_worker_did_is_done_again():
     assert lost.is_connected and said[1:] == ["the worker at a is used again"]
 
 
+def test_one_that_is_slow_to_be_found_gone_is_asked_seldom(monkeypatch):
+    """Ten seconds of one round in twenty, and not of each."""
+    clock, asked = [0.0], []
+    monkeypatch.setattr(pool.time, "monotonic", lambda: clock[0])
+    gone, other, said = FakeWorker("a", answers=False), FakeWorker("b"), []
+    answer = gone.connect
+
+    def connect():
+        asked.append(clock[0])
+        clock[0] += 10
+        return answer()
+
+    gone.connect = connect
+    made = pool.Pool([gone, other], said.append)
+    for _ in range(60):
+        made.run(lambda x: x, [], [1, 2])
+        clock[0] += 5
+    assert asked == [0.0, 210.0]
+    gone.answers = True
+    clock[0] += 200
+    made.run(lambda x: x, [], [1, 2])
+    assert gone.is_connected and said[-1] == "the worker at a is used again"
+    # Without any other it is asked at once.
+    gone.answers = other.answers = False
+    gone.close()
+    other.close()
+    with pytest.raises(WorkerDiedError):
+        made.run(lambda x: x, [], [1, 2])
+    assert asked[-1] == clock[0] - 10
+
+
 def test_a_round_without_workers_ends():
     said = []
     with pytest.raises(WorkerDiedError, match="none of the workers at a, b is left"):
