@@ -35,7 +35,7 @@ from typing import Any
 
 from absl import flags
 
-from dpfl import checks, mechanisms
+from dpfl import checks, fields, mechanisms
 from dpfl.accounting import calibration
 from dpfl.mechanisms import (
     Mechanism,
@@ -265,13 +265,19 @@ def _epsilon() -> list[Cost]:
     return [found]
 
 
+def _noiseless() -> dict[str, Any]:
+    """Returns the values of fields where the noise is yet to be found.
+
+    Any noise would do but that some might not go with the noise of a clip's count.
+    """
+    return {**mechanism_flags.given(), "noise_multiplier": 0.0}
+
+
 def _calibrate() -> list[Cost]:
     """Returns the cost at the noise for a budget: the subcommand calibrate."""
     cli.refuse("calibrate", "noise_multiplier", *_COMPARE_ONLY)
     _require("calibrate", "epsilon")
-    # Any noise would do but that some might not go with the noise of a clip's count.
-    values = {**mechanism_flags.given(), "noise_multiplier": 0.0}
-    mechanism, participation = _one_mechanism(values)
+    mechanism, participation = _one_mechanism(_noiseless())
     return [_cost(_calibrated(mechanism, participation), participation)]
 
 
@@ -375,8 +381,11 @@ def _compare() -> list[Cost]:
         _require("compare", "epsilon")
     else:
         cli.refuse("compare --mean_squared_error", "epsilon")
+        if flags.FLAGS.bits == fields.AUTO:
+            wanted = "a number for compare --mean_squared_error, whose epsilons differ"
+            raise ValueError(checks.message("--bits", wanted, fields.AUTO))
     rates = _rates()
-    values = {**mechanism_flags.given(), "noise_multiplier": 1.0}
+    values = _noiseless()
     names = _names(values)
     _check_used(names)
     participation = _participation(flags.FLAGS.cohort_size)
@@ -418,8 +427,7 @@ def _bits() -> list[Cost]:
     cli.refuse("bits", "noise_multiplier", "mechanism", "bits", "equal", "bands")
     cli.refuse("bits", "mean_squared_error", *build.RATE_FIELDS)
     _require("bits", "epsilon")
-    values = {**mechanism_flags.given(), "noise_multiplier": 1.0}
-    values["bits"] = rounding_fields.MOST_BITS
+    values = {**_noiseless(), "bits": rounding_fields.MOST_BITS}
     names = _names(values)
     _check_used(names)
     participation = _participation(flags.FLAGS.cohort_size)

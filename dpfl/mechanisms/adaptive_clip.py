@@ -77,6 +77,11 @@ class AdaptiveClip(mechanism.NoiseMechanism):
             _ = self.update_noise_multiplier
 
     @property
+    def some_noise_multiplier(self) -> float:
+        """See base class: as much as the count's, of which at most twice is allowed."""
+        return 1.0 if self.count_stddev is None else self.count_stddev
+
+    @property
     def resolved_count_stddev(self) -> float:
         """Standard deviation of the noise on the count; zero without noise at all."""
         if not self.noise_multiplier:

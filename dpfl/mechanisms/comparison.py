@@ -114,14 +114,19 @@ def with_error(
     """
 
     def error(noise_multiplier: float) -> float:
-        noised = mechanism.with_noise_multiplier(noise_multiplier)
+        try:
+            noised = mechanism.with_noise_multiplier(noise_multiplier)
+        except accounting.NoiseTooLargeError:
+            # Up to there the noise of a clip's count leaves ever more to the update.
+            return math.inf
         return noised.mean_squared_error(dimension)
 
-    without_noise = error(0.0)
+    without_noise, some = error(0.0), mechanism.some_noise_multiplier
     if without_noise >= target:
         return None
-    guess = math.sqrt((target - without_noise) / (error(1.0) - without_noise))
-    low = high = guess
+    low = high = some * math.sqrt(
+        (target - without_noise) / (error(some) - without_noise)
+    )
     while error(low) > target:
         low /= 2
     while error(high) < target:

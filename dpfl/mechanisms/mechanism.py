@@ -97,6 +97,11 @@ class Mechanism(abc.ABC):
         changes: dict[str, Any] = {"noise_multiplier": noise_multiplier}
         return dataclasses.replace(self, **changes)
 
+    @property
+    def some_noise_multiplier(self) -> float:
+        """A noise multiplier that goes with the other numbers, above zero."""
+        return 1.0
+
     def check(self, dimension: int, participation: Participation) -> None:
         """Raises ValueError if the mechanism cannot run in this setting.
 
@@ -124,9 +129,8 @@ class Mechanism(abc.ABC):
         checks.choice("accountant", accountant, calibration.METHODS)
         if accountant != "tight" or not self.is_private:
             return
-        # What the releases are does not depend on the noise; not every noise goes with
-        # that of a clip's count, but as much as that does.
-        noised = self.with_noise_multiplier(getattr(self, "count_stddev", None) or 1.0)
+        # What the releases are does not depend on the noise.
+        noised = self.with_noise_multiplier(self.some_noise_multiplier)
         event = noised.dp_event(dimension, participation)
         if not masked_loss.is_of_gaussians(event):
             wanted = f"auto or rdp for {self.name}, whose releases are not Gaussian"

@@ -81,16 +81,35 @@ def test_calibrate_tight_says_so():
     assert row["order"] is None
 
 
-@pytest.mark.parametrize("accountant", ["rdp", "tight"])
-def test_calibrate_takes_little_noise_on_the_count_where_the_budget_does(accountant):
+LITTLE_NOISE_ON_THE_COUNT = [
+    *("--participation=fixed", "--rounds=1", "--cohort_size=100", "--dimension=100"),
+    *("--adaptive_clipping", "--count_stddev=0.3", "--epsilon=45", "--delta=1e-5"),
+]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["calibrate", "--mechanism=gaussian", "--accountant=rdp"],
+        ["calibrate", "--mechanism=gaussian", "--accountant=tight"],
+        ["compare", "--mechanisms=gaussian"],
+        ["compare", "--mechanisms=gaussian", "--equal=error"],
+        ["bits", "--mechanisms=gaussian"],
+    ],
+    ids=lambda command: f"{command[0]} {command[-1]}",
+)
+def test_little_noise_on_the_count_is_taken_where_the_budget_takes_it(command):
     """The noise multiplier that is found goes with it, though larger ones do not."""
-    [row] = rows(
-        *("calibrate", "--mechanism=gaussian", "--participation=fixed", "--rounds=1"),
-        *("--adaptive_clipping", "--count_stddev=0.3", "--epsilon=45", "--delta=1e-5"),
-        *(f"--accountant={accountant}", "--cohort_size=100", "--dimension=100"),
-    )
+    [row] = rows(*command, *LITTLE_NOISE_ON_THE_COUNT)
     assert 0.1 < row["noise_multiplier"] < 0.6
-    assert 44 < row["epsilon"] <= 45
+    # The error is that of noise without a count, which costs more in all.
+    assert 44 < row["epsilon"] <= (48 if command[-1] == "--equal=error" else 45)
+
+
+def test_equal_errors_have_no_epsilon_to_choose_bits_by():
+    done = call("compare", "--equal=error", "--mean_squared_error=1", "--bits=auto")
+    assert done.returncode == 2 and done.stdout == ""
+    assert "--bits must be a number for compare --mean_squared_error" in done.stderr
 
 
 def test_random_slots_in_epochs_that_are_asked_for():

@@ -72,6 +72,14 @@ def test_with_error_inverts_the_error():
     assert found == pytest.approx(math.sqrt(target * 100 / D))
 
 
+@pytest.mark.parametrize("target", [1e-4, 0.01, 100.0])
+def test_with_error_stays_below_what_the_noise_of_a_count_allows(target):
+    """Updates of noise y need z with 1/z^2 = 1/y^2 + 1/(2 count_stddev)^2."""
+    own = mechanisms.Gaussian(100, 1.0, 0.0, adaptive_clipping=True, count_stddev=0.3)
+    found = comparison.with_error(own, 100, target).noise_multiplier
+    assert found == pytest.approx((1 / (100 * target) + 1 / 0.6**2) ** -0.5)
+
+
 def test_what_compression_alone_exceeds_is_unreachable():
     bare = SPARSE.with_noise_multiplier(0.0).mean_squared_error(D)
     assert comparison.with_error(SPARSE, D, bare / 2) is None
