@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from dpfl.tasks import mnist
+from experiments import flag_files
 from experiments.papers import rows
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
@@ -104,3 +106,15 @@ def test_claims_are_held_against_the_tables():
     for line in page.splitlines():
         if line.startswith("|"):
             assert all(cell.strip() for cell in line.strip("|").split("|"))
+
+
+def test_the_settings_of_mnist_are_the_best_that_were_found():
+    found = rows.read_csv(DOCS / "results/mnist_search.csv")
+    best, *others = sorted(found, key=lambda row: -float(row["validation_accuracy"]))
+    flags = flag_files.values("tasks/mnist.flags")
+    assert float(flags["server_lr"]) == float(best["server_lr"])
+    assert float(best["clip_norm"]) == mnist.DEFAULTS.clip_norm
+    page = (DOCS / "tasks.md").read_text(encoding="utf-8")
+    last, first = (float(others[i]["validation_accuracy"]) for i in (-1, 0))
+    assert f"accuracy was {float(best['validation_accuracy']):.3f}" in page
+    assert f"from {last:.3f} to {first:.3f}" in page
