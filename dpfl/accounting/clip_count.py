@@ -12,7 +12,7 @@ import dp_accounting
 import numpy as np
 
 from dpfl import checks
-from dpfl.accounting import distributed, events, mirrored
+from dpfl.accounting import events, mirrored
 
 
 @attr.s(frozen=True, auto_attribs=True)
@@ -37,8 +37,12 @@ class WithClipCountDpEvent(events.RdpDpEvent):
 
     @property
     def relations(self) -> tuple[dp_accounting.NeighboringRelation, ...]:
-        """See base class."""
-        return distributed.relations_where_sampled(self.sampling_probability)
+        """See base class: those of both, on the sample of clients."""
+        both = [
+            release.poisson_sampled(self.sampling_probability) or release
+            for release in (self.update, self.count)
+        ]
+        return tuple(r for r in both[0].relations if r in both[1].relations)
 
     def rdp(self, orders: events.Orders) -> np.ndarray:
         """See base class."""

@@ -69,18 +69,6 @@ _FLOAT64_SLACK = 1e-9
 _MOST_CONVOLVED = 1000
 
 
-def relations_where_sampled(
-    sampling_probability: float,
-) -> tuple[dp_accounting.NeighboringRelation, ...]:
-    """Returns the relations of noise that devices bring.
-
-    Args:
-      sampling_probability: q; below 1 the noise is that of helpers, who bring it
-        whoever joins, and at 1 it may be the clients' own.
-    """
-    return events.ZEROS_ONLY if sampling_probability == 1 else events.TRUSTED_RELATIONS
-
-
 @attr.s(frozen=True, auto_attribs=True)
 class DistributedNoiseDpEvent(events.RdpDpEvent):
     """Integer noise added by each client of a secure sum; the base of its two kinds.
@@ -100,9 +88,10 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
     drop-out, and not the adversary's accomplices.
 
     Adjacency: one client is replaced by one that sends zeros, and adds its noise
-    either way, so that its share may be counted. With clients that join by sampling
-    `noise_clients` must be a number of shares that is in the sum whoever joins
-    (helpers or the server supply them), and then adding and removing one holds too.
+    either way, so that its share may be counted. With `noise_of_helpers`, and with
+    clients that join by sampling, `noise_clients` must be a number of shares that is
+    in the sum whoever joins (helpers or the server supply them), and then adding and
+    removing one holds too.
 
     Attributes:
       noise_clients: n >= 1, see above.
@@ -120,6 +109,8 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
         independently (Poisson); 1 means that all do.
       bound: 'exact' (rounding is accounted as noise) or 'published' (the papers'
         bounds, of the conditional rounding that they need).
+      noise_of_helpers: Whether those that bring the noise are not the clients; where
+        these are sampled that is understood.
     """
 
     noise_clients: int = attr.ib(validator=checks.validator(checks.integer))
@@ -140,11 +131,16 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
     bound: str = attr.ib(
         default="exact", validator=checks.validator(checks.choice, choices=BOUNDS)
     )
+    noise_of_helpers: bool = attr.ib(
+        default=False, validator=checks.validator(checks.boolean)
+    )
 
     @property
     def relations(self) -> tuple[dp_accounting.NeighboringRelation, ...]:
         """See base class: a sampled client has no noise of its own in the sum."""
-        return relations_where_sampled(self.sampling_probability)
+        if self.noise_of_helpers or self.sampling_probability < 1:
+            return events.TRUSTED_RELATIONS
+        return events.ZEROS_ONLY
 
     @property
     def noise_multiplier(self) -> float:

@@ -299,18 +299,16 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
         self, found: Grid, dimension: int
     ) -> distributed.DistributedNoiseDpEvent:
         clip = self.clip_norm * self.vector_clip
-        largest = found.max_coordinate
-        if largest is not None:
-            largest *= clip
         return self.event_class(
             noise_clients=self.noise_shares,
             local_stddev=found.local_stddev * clip,
             granularity=found.granularity * clip,
             clip_norm=clip,
             dimension=self.rotated_dimension(dimension),
-            max_coordinate=largest,
+            max_coordinate=found.max_coordinate and found.max_coordinate * clip,
             rounding_bias=self.rounding_bias,
             bound=self.integer_bound,
+            noise_of_helpers=self.noise_source == "helpers",
         )
 
     def _update_event(self, dimension: int) -> events.RdpDpEvent:
@@ -330,6 +328,7 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
             max_coordinate=1.0,
             rounding_bias=0.0,
             bound=self.integer_bound,
+            noise_of_helpers=self.noise_source == "helpers",
         )
 
     def round_dp_event(

@@ -3,6 +3,7 @@
 
 """Relations between neighbours: why each is claimed or not, and what is refused."""
 
+import dataclasses
 import math
 
 import attr
@@ -25,10 +26,16 @@ COMPOSED = dp_accounting.ComposedDpEvent
 POISSON_SAMPLING = mechanisms.PoissonSampling(1000, 100, 20)
 FIXED = mechanisms.FixedSize(1000, 100, 20)
 ONCE = mechanisms.OncePerEpoch(1000, 100, 20)
+# Each joins with probability 1; of which nothing follows for whose the noise is.
+EVERYBODY = mechanisms.PoissonSampling(100, 100, 20)
 
 INTEGERS = {"cohort_size": 100, "clip_norm": 1.0, "noise_multiplier": 1.0, "bits": 16}
 DDG = mechanisms.DistributedDiscreteGaussian(**INTEGERS)
 HELPED = mechanisms.DistributedSkellam(**INTEGERS, noise_source="helpers")
+HELPED_CLIP = dataclasses.replace(HELPED, adaptive_clipping=True)
+HELPED_SKETCH = mechanisms.SketchedDdg(
+    **INTEGERS, compression_rate=10, noise_source="helpers"
+)
 GAUSS = mechanisms.Gaussian(100, 1.0, 1.0)
 CSGM = mechanisms.L2Csgm(100, 1.0, 1.0, 0.1)
 STREAM = mechanisms.MatrixFactorization(10, 100, 1.0, 1.0)
@@ -92,6 +99,11 @@ class TestRemovalFromAFixedCohort:
         (DDG, ONCE, (ZEROS,)),
         (HELPED, POISSON_SAMPLING, (ADD, ZEROS)),
         (HELPED, FIXED, (ZEROS,)),
+        (HELPED, EVERYBODY, (ADD, ZEROS)),
+        (HELPED_CLIP, POISSON_SAMPLING, (ADD, ZEROS)),
+        (HELPED_CLIP, EVERYBODY, (ADD, ZEROS)),
+        (HELPED_SKETCH, EVERYBODY, (ADD, ZEROS)),
+        (DDG, EVERYBODY, (ZEROS,)),
         (SKETCHED_DDG, ONCE, (ZEROS,)),
         (STREAM, ONCE, (ZEROS,)),
         (SGMF, ONCE, (ZEROS,)),
@@ -190,8 +202,10 @@ class TestRelationsOfATree:
         sampled = accounting.epsilon(POISSON(0.1, GAUSSIAN(1.0)), 1e-5, relation=ZEROS)
         assert sampled.relation == "replaced_by_zeros"
 
-    def test_noise_that_clients_bring(self):
-        event = DDG.round_dp_event(100, 1.0)
+    @pytest.mark.parametrize("adapts", [False, True])
+    def test_noise_that_clients_bring(self, adapts):
+        one = dataclasses.replace(DDG, adaptive_clipping=adapts)
+        event = one.round_dp_event(100, 1.0)
         assert event.relations == (ZEROS,)
         assert event.poisson_sampled(0.1).relations == (ADD, ZEROS)
         assert accounting.relations_of(POISSON(0.1, event)) == (ADD, ZEROS)
