@@ -18,6 +18,7 @@ machine disturb less; memory rows are in bytes.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 
 from absl import flags
@@ -29,6 +30,10 @@ from .benchmarks import groups, rounds
 from .benchmarks.harness import Row
 
 _ALL = "all"
+_QUICK_NOTE = (
+    "note that --quick only shows that the rows run: with sizes so small the numbers "
+    "mean nothing"
+)
 _ROWS = flags.DEFINE_list(
     "rows",
     None,
@@ -104,7 +109,9 @@ def main(argv: Sequence[str]) -> None:
     text = json.dumps(rows, indent=2)
     if _OUTPUT.value is not None:
         files.write_atomically(_OUTPUT.value, f"{text}\n")
-    print(text if _JSON.value else table(rows))
+    print(text if _JSON.value else table(rows), flush=True)
+    if quick:
+        print(_QUICK_NOTE, file=sys.stderr)
 
 
 def run() -> None:

@@ -3,6 +3,8 @@
 
 import json
 
+import pytest
+
 from experiments.benchmarks import rounds
 from tests import forks
 from tests.experiments import programs
@@ -15,6 +17,7 @@ def test_every_row_runs(tmp_path):
     rows = f"--rows={','.join(names)}"
     done = forks.run("experiments.benchmark", *flags, rows, folder=tmp_path)
     assert done.returncode == 0, done.stderr
+    assert done.stderr.endswith("sizes so small the numbers mean nothing\n")
     rows = {row["name"]: row for row in json.loads(done.stdout)}
     assert list(rows.values()) == json.loads(output.read_text())
     for name in ("plain", "tff_default", "tff_iterator", "data_sent", "mean", "none"):
@@ -28,6 +31,14 @@ def test_every_row_runs(tmp_path):
     for name in ("memory_python", "memory_worker"):
         assert 2**20 < rows[name]["bytes"] < 2**36
     assert any(name not in names for name in rows)
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_numbers_are_said_to_mean_nothing_where_they_do(quick):
+    flags = ("--rows=masks", "--repeats=1", *["--quick"] * quick)
+    done = forks.run("experiments.benchmark", *flags)
+    assert done.returncode == 0 and "mean nothing" not in done.stdout
+    assert done.stderr.count("the numbers mean nothing") == quick
 
 
 def test_an_unknown_row_is_named():
