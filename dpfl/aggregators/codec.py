@@ -93,8 +93,9 @@ class Codec(abc.ABC):
     def expand(self, broadcast: Fields) -> Fields:
         """Returns what each client makes of the broadcast, the same for all.
 
-        A simulation does it once a round, on the server, and shares the result; a real
-        client does it itself, from what it received. Its bits are not counted.
+        A simulation does it once a round, on the server, and shares the result, or
+        once in each of a few groups of clients; a real client does it itself, from what
+        it received. Its bits are not counted.
         """
         return broadcast
 

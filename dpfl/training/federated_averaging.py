@@ -202,7 +202,7 @@ def build_process(
     weights_type = type_of_weights(model)
     if groups is not None and isinstance(aggregator, CodecFactory):
         rounds = grouped.GroupedRounds(
-            task, model, aggregator, client_lr, server_optimizer, identity
+            task, model, aggregator, client_lr, server_optimizer, identity, groups
         )
         return FedAvgProcess(rounds.initialize, rounds.next, rounds, groups)
     client_work = _client_computation(task, model, weights_type, client_lr, identity)

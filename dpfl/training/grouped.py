@@ -43,6 +43,9 @@ from dpfl.training.process_state import (
 
 # From a client's weights, round, index and own words to what it has after its training.
 Train = Callable[[Any, Any, Any], local_training.Trained]
+# Up to so many groups each makes what all share for itself: to hand it to them TFF
+# writes it down and reads it, with copies that more groups have no more of.
+OWN_SHARED = 2
 # How many numbers a client is in its group: place in the cohort, index, and its key.
 WIDTHS: dict[Optional[str], int] = {None: 2, "client_id": 2, "client_key": 4}
 
@@ -126,7 +129,7 @@ class Cohort:
 
         @tff.tensorflow.computation(self._loose_state_type)
         def prepare(state: Any) -> Any:
-            return steps.prepare(shared_leaf.of_known_length(state, state_type))
+            return self.prepare(shared_leaf.of_known_length(state, state_type))
 
         self._prepare = prepare
         self._shared_type = prepare.type_signature.result
@@ -155,27 +158,26 @@ class Cohort:
 
         self._join = (no_rows, join, join, report)
 
+    def prepare(self, state: Any) -> Any:
+        """Returns what clients and server share, in a graph."""
+        return self._steps.prepare(state)
+
     def shared(self, state: tff.Value) -> tff.Value:
-        """Returns what clients and server share, where the mechanism's state is."""
+        """Returns what clients and server share, at the server."""
         return tff.federated_map(self._prepare, state)
 
     def partial(
-        self, weights: tff.Value, round_index: tff.Value, state: Any, groups: Any
+        self, weights: tff.Value, round_index: tff.Value, shared: Any, groups: Any
     ) -> tff.Value:
         """Returns the partial total of groups, at the server.
-
-        Each group makes what all share for itself, as deployed clients would: to hand
-        it to them TFF writes it down and reads it, with several copies.
 
         Args:
           weights: Of the model, at the clients, as all that follow.
           round_index: int64.
-          state: The mechanism's.
+          shared: What clients and server share.
           groups: Of clients.
         """
-        work = tff.federated_map(
-            self._work, (weights, round_index, self.shared(state), groups)
-        )
+        work = tff.federated_map(self._work, (weights, round_index, shared, groups))
         zero, accumulate, merge, report = self._join
         rows = tff.federated_aggregate(work[1], zero(), accumulate, merge, report)
         return tff.federated_zip((self._reduce(work[0]), rows))
@@ -278,7 +280,19 @@ class GroupedRounds:
         client_lr: float,
         server_optimizer: tff.learning.optimizers.Optimizer,
         identity: Optional[str],
+        groups: int,
     ):
+        """Initializes the computations.
+
+        Args:
+          task: As for `build_process`, as all that follow.
+          model: The task's.
+          factory: The mechanism's.
+          client_lr: Learning rate of the clients.
+          server_optimizer: The server's.
+          identity: What a client is to the mechanism.
+          groups: How many there will be; other numbers give the same.
+        """
         weights_type = type_of_weights(model)
         steps = _steps(model, factory, identity)
 
@@ -295,6 +309,7 @@ class GroupedRounds:
         state_type = self.initialize.type_signature.result.member["aggregator"]
         self.cohort = Cohort(steps, train, weights_type, state_type)
         self.values = StateValues(self.initialize.type_signature.result.member)
+        self._reads_own = groups <= OWN_SHARED and self.values.has_files
         self.next = self._next_computation()
 
     def initialize_anew(
@@ -338,12 +353,9 @@ class GroupedRounds:
             tff.FederatedType(self.cohort.group_type, tff.CLIENTS),
         )
         def part(weights: Any, round_index: Any, aggregator: Any, groups: Any) -> Any:
-            return self.cohort.partial(
-                tff.federated_broadcast(weights),
-                tff.federated_broadcast(round_index),
-                tff.federated_broadcast(aggregator),
-                groups,
-            )
+            shared = self.cohort.shared(aggregator)
+            given = self._handed(weights, round_index, shared)
+            return self.cohort.partial(*given, groups)
 
         partial_type = part.type_signature.result.member
         partials = tff.StructWithPythonType([(None, partial_type)] * number, tuple)
@@ -353,7 +365,7 @@ class GroupedRounds:
             tff.FederatedType(partials, tff.SERVER),
         )
         def finish(values: Any, partials: Any) -> RoundOutput:
-            state = self.values.read(values)
+            state = self.values.read_at_server(values)
             shared = self.cohort.shared(state.aggregator)
             return self._finished(values, state, shared, partials)
 
@@ -373,21 +385,40 @@ class GroupedRounds:
         )
 
     def _next_computation(self) -> tff.Computation:
+        # One graph, in which no other leaves of the state are read.
+        @tff.tensorflow.computation(self.values.type)
+        def needed(values: Any) -> Any:
+            state = self.values.in_graph(values)
+            shared = self.cohort.prepare(state.aggregator)
+            return state.weights, state.round_index, shared
+
         @tff.federated_computation(
             tff.FederatedType(self.values.type, tff.SERVER),
             tff.FederatedType(self.cohort.group_type, tff.CLIENTS),
         )
         def next_fn(values: Any, groups: Any) -> RoundOutput:
-            state = self.values.read(values)
+            state = self.values.read_at_server(values)
             shared = self.cohort.shared(state.aggregator)
-            own = self.values.read(tff.federated_broadcast(values))
-            partial = self.cohort.partial(
-                own.weights, own.round_index, own.aggregator, groups
-            )
+            if self._reads_own:
+                own = tff.federated_map(needed, tff.federated_broadcast(values))
+                given = (own[0], own[1], own[2])
+            else:
+                given = self._handed(state.weights, state.round_index, shared)
+            partial = self.cohort.partial(*given, groups)
             partials = tff.federated_zip((partial,))
             return self._finished(values, state, shared, partials)
 
         return next_fn
+
+    def _handed(
+        self, weights: tff.Value, round_index: tff.Value, shared: tff.Value
+    ) -> tuple[tff.Value, tff.Value, tff.Value]:
+        """Returns values of the server at the clients."""
+        return (
+            tff.federated_broadcast(weights),
+            tff.federated_broadcast(round_index),
+            tff.federated_broadcast(shared),
+        )
 
     def _finished(
         self, values: Any, state: Any, shared: Any, partials: Any

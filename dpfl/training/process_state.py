@@ -100,11 +100,7 @@ class StateValues:
 
         @tff.tensorflow.computation(self.type)
         def read(values: Any) -> Any:
-            large = [
-                shared_leaf.read(paths, spec.shape, spec.dtype)
-                for paths, spec in zip(self._by_leaf(values[1]), self._large)
-            ]
-            return self._together(values[0], large)
+            return self.in_graph(values)
 
         @tff.tensorflow.computation(shared_leaf.of_any_length(state_type), paths_type)
         def write(state: Any, paths: Any) -> Any:
@@ -117,6 +113,11 @@ class StateValues:
                 return tf.nest.map_structure(tf.identity, small)
 
         self._read, self._write = read, write
+
+    @property
+    def has_files(self) -> bool:
+        """Returns whether there are leaves that do not cross."""
+        return bool(self._large)
 
     def given(self, state: Any) -> tuple[Any, list[Any]]:
         """Returns what crosses of a state, and the large leaves of the one after it.
@@ -141,8 +142,16 @@ class StateValues:
         """
         return self._together(small, files[1])
 
-    def read(self, values: tff.Value) -> tff.Value:
-        """Returns the state of what crossed, at the server or at clients."""
+    def in_graph(self, values: Any) -> Any:
+        """Returns the state of what crossed, in a graph, which reads what it uses."""
+        large = [
+            shared_leaf.read(paths, spec.shape, spec.dtype)
+            for paths, spec in zip(self._by_leaf(values[1]), self._large)
+        ]
+        return self._together(values[0], large)
+
+    def read_at_server(self, values: tff.Value) -> tff.Value:
+        """Returns the state of what crossed, at the server."""
         return tff.federated_map(self._read, values)
 
     def write_at_server(self, values: tff.Value, state: tff.Value) -> tff.Value:

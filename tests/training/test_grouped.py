@@ -13,6 +13,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from dpfl import aggregators, mechanisms
+from dpfl.tasks import shared_array
 from dpfl.training import (
     federated_averaging,
     grouped,
@@ -177,6 +178,43 @@ def test_nothing_large_is_handed_from_computation_to_client(
         and each.intrinsic.uri == "federated_broadcast"
     ]
     assert broadcasts and max(broadcasts) < basis.shape[1]
+
+
+@pytest.mark.parametrize(
+    "groups, in_graphs, files, broadcasts",
+    # Two of the weights, the kept directions and both moments. The secure sum, which
+    # hands out what it is of, is one of the broadcasts.
+    [(2, False, {5, 4}, 2), (3, False, {5}, 4), (2, True, set(), 4)],
+)
+def test_few_groups_read_what_they_need_of_the_state(
+    task, tff_secure_context, monkeypatch, groups, in_graphs, files, broadcasts
+):
+    """The second moments are the server's alone; many groups are handed one copy."""
+    monkeypatch.setattr(shared_leaf, "LEAST_BYTES", 2000)
+    with shared_array.in_graphs(in_graphs):
+        rounds = build(task, "dome_ddg", groups, "client_key").rounds
+    found = list(messages_in(tff.framework.serialize_computation(rounds.next)))
+    reads = {files_read(each) for each in found if each.DESCRIPTOR.name == "TensorFlow"}
+    assert reads - {0} == files
+    handed = [
+        each
+        for each in found
+        if each.DESCRIPTOR.name == "Intrinsic" and each.uri == "federated_broadcast"
+    ]
+    assert len(handed) == broadcasts
+
+
+def files_read(tensorflow):
+    """How many files the results of a TFF computation's graph need."""
+    graph = tf.compat.v1.GraphDef()
+    tensorflow.graph_def.Unpack(graph)
+    names = [
+        each.tensor_name.split(":")[0]
+        for each in messages_in(tensorflow.result)
+        if each.DESCRIPTOR.name == "TensorBinding"
+    ]
+    needed = tf.compat.v1.graph_util.extract_sub_graph(graph, names)
+    return sum(node.op == "ReadFile" for node in needed.node)
 
 
 def tensors_in(type_proto):
