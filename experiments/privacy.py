@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from absl import flags
@@ -54,6 +54,7 @@ from . import (
     mechanism_flags,
     privacy_bands,
     privacy_bits,
+    privacy_choice,
     tables,
 )
 
@@ -75,12 +76,12 @@ _DRAWN = (
     "uplink_bits",
     "downlink_bits",
 )
-_PRIVATE = sorted(
-    name for name, config in mechanism_flags.configs().items() if config.is_private
-)
 
 _MECHANISM = flags.DEFINE_enum(
-    "mechanism", "gaussian", _PRIVATE, "The mechanism, for epsilon and calibrate."
+    "mechanism",
+    "gaussian",
+    privacy_choice.PRIVATE,
+    "The mechanism, for epsilon and calibrate.",
 )
 _MECHANISMS = flags.DEFINE_list(
     "mechanisms",
@@ -235,24 +236,7 @@ def _one_mechanism(values: Mapping[str, Any]) -> tuple[Mechanism, Participation]
     mechanism_flags.check_meaning(_MECHANISM.value)
     mechanism = mechanism_flags.build(_MECHANISM.value, values)
     participation = _participation(mechanism.cohort_size)
-    mechanism = _chosen(mechanism, participation)
-    mechanism.check(_DIMENSION.value, participation)
-    mechanism.check_accountant(_ACCOUNTANT.value, _DIMENSION.value, participation)
-    return mechanism, participation
-
-
-def _chosen(mechanism: Mechanism, participation: Participation) -> Mechanism:
-    """Returns the mechanism with all its numbers; says on stderr what was chosen."""
-    found = mechanisms.chosen(
-        mechanism,
-        _DIMENSION.value,
-        participation,
-        epsilon=_EPSILON.value,
-        delta=_DELTA.value,
-    )
-    for sentence in found.sentences:
-        print(f"{mechanism.name}: {sentence}", file=sys.stderr)
-    return found.mechanism
+    return privacy_choice.complete(mechanism, participation), participation
 
 
 def _epsilon() -> list[Cost]:
@@ -281,83 +265,6 @@ def _calibrate() -> list[Cost]:
     return [_cost(_calibrated(mechanism, participation), participation)]
 
 
-def _rates() -> list[float]:
-    rates = []
-    for text in _COMPRESSION_RATES.value:
-        try:
-            rates.append(checks.real("rate", float(text), at_least=1))
-        except ValueError:
-            wanted = "numbers of at least 1"
-            message = checks.message("--compression_rates", wanted, text)
-            raise ValueError(message) from None
-    if not rates:
-        raise ValueError("--compression_rates must name at least one rate, found none")
-    return rates
-
-
-def _names(values: Mapping[str, Any]) -> list[str]:
-    """Returns the mechanisms to compare; says on stderr what the others want."""
-    if _MECHANISMS.value is not None:
-        unknown = [name for name in _MECHANISMS.value if name not in _PRIVATE]
-        if unknown or not _MECHANISMS.value:
-            raise ValueError(
-                f"--mechanisms must be of {', '.join(_PRIVATE)}, "
-                f"found {', '.join(unknown) or 'none'}"
-            )
-        return list(_MECHANISMS.value)
-    wants = {name: build.missing_fields(name, values) for name in _PRIVATE}
-    notes = [
-        f"{name} (--{', --'.join(missing)})"
-        for name, missing in wants.items()
-        if missing
-    ]
-    if notes:
-        print(f"not shown for want of a flag: {', '.join(notes)}", file=sys.stderr)
-    return [name for name, missing in wants.items() if not missing]
-
-
-def _check_used(names: Collection[str]) -> None:
-    """Raises ValueError if a flag was given that no mechanism shown has."""
-    own = {"cohort_size", "clip_norm"}.union(*map(build.accepted_fields, names))
-    if _PARTICIPATION.value in mechanism_flags.EPOCH_PARTICIPATIONS:
-        own.add("rounds_per_epoch")
-    for field in mechanism_flags.given():
-        if flags.FLAGS[field].present and field not in own:
-            raise ValueError(f"--{field} has no meaning for the mechanisms compared")
-
-
-def _check_error(mechanism: Mechanism) -> None:
-    if not mechanism.has_whole_error:
-        raise ValueError(
-            "--equal must be epsilon, since what its compression misses depends on the "
-            f"updates, for {mechanism.name}, found error"
-        )
-
-
-def _fitting(
-    candidates: Sequence[Mechanism], participation: Participation, by_error: bool
-) -> list[Mechanism]:
-    """Returns those that can run in this setting; refuses others if they were named."""
-    fitting, refused = [], []
-    for mechanism in candidates:
-        try:
-            mechanism = _chosen(mechanism, participation)
-            mechanism.check(_DIMENSION.value, participation)
-            mechanism.check_accountant(
-                _ACCOUNTANT.value, _DIMENSION.value, participation
-            )
-            if by_error:
-                _check_error(mechanism)
-            fitting.append(mechanism)
-        except ValueError as error:
-            if _MECHANISMS.value is not None:
-                raise
-            refused.append(f"{mechanism.name}: {error}")
-    for what in dict.fromkeys(refused):
-        print(f"not shown: {what}", file=sys.stderr)
-    return fitting
-
-
 def _target_error(participation: Participation) -> float:
     if _MEAN_SQUARED_ERROR.value is not None:
         return _MEAN_SQUARED_ERROR.value
@@ -384,13 +291,13 @@ def _compare() -> list[Cost]:
         if flags.FLAGS.bits == fields.AUTO:
             wanted = "a number for compare --mean_squared_error, whose epsilons differ"
             raise ValueError(checks.message("--bits", wanted, fields.AUTO))
-    rates = _rates()
+    rates = privacy_choice.rates()
     values = _noiseless()
-    names = _names(values)
-    _check_used(names)
+    names = privacy_choice.names(values)
+    privacy_choice.check_used(names)
     participation = _participation(flags.FLAGS.cohort_size)
     candidates = comparison.candidates(names, rates, values)
-    candidates = _fitting(candidates, participation, by_error)
+    candidates = privacy_choice.fitting(candidates, participation, by_error)
     if by_error:
         target = _target_error(participation)
         costs = [_cost_at_error(each, participation, target) for each in candidates]
@@ -428,11 +335,11 @@ def _bits() -> list[Cost]:
     cli.refuse("bits", "mean_squared_error", *build.RATE_FIELDS)
     _require("bits", "epsilon")
     values = {**_noiseless(), "bits": rounding_fields.MOST_BITS}
-    names = _names(values)
-    _check_used(names)
+    names = privacy_choice.names(values)
+    privacy_choice.check_used(names)
     participation = _participation(flags.FLAGS.cohort_size)
-    candidates = comparison.candidates(names, _rates(), values)
-    candidates = _fitting(candidates, participation, False)
+    candidates = comparison.candidates(names, privacy_choice.rates(), values)
+    candidates = privacy_choice.fitting(candidates, participation)
     return privacy_bits.found(candidates, participation)
 
 
@@ -442,7 +349,7 @@ def _bands() -> list[privacy_bands.Row]:
     cli.refuse("bands", "mean_squared_error", "min_separation", *build.RATE_FIELDS)
     _require("bands", "epsilon")
     privacy_bands.check_used()
-    return privacy_bands.found(_rates(), mechanism_flags.given())
+    return privacy_bands.found(privacy_choice.rates(), mechanism_flags.given())
 
 
 SUBCOMMANDS: Mapping[str, Callable[[], Sequence[Any]]] = {

@@ -1,0 +1,146 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Which mechanisms are shown by dpfl-privacy, which has the flags."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from absl import flags
+
+from dpfl import checks, mechanisms
+from dpfl.mechanisms import Mechanism, Participation, build
+
+from . import mechanism_flags
+
+PRIVATE = sorted(
+    name for name, config in mechanism_flags.configs().items() if config.is_private
+)
+
+
+def rates() -> list[float]:
+    """Returns the compression rates that are asked for.
+
+    Raises:
+      ValueError: If there are none, or what is named is no rate.
+    """
+    found = []
+    for text in flags.FLAGS.compression_rates:
+        try:
+            found.append(checks.real("rate", float(text), at_least=1))
+        except ValueError:
+            wanted = "numbers of at least 1"
+            message = checks.message("--compression_rates", wanted, text)
+            raise ValueError(message) from None
+    if not found:
+        raise ValueError("--compression_rates must name at least one rate, found none")
+    return found
+
+
+def names(values: Mapping[str, Any]) -> list[str]:
+    """Returns the mechanisms to compare; says on stderr what the others want.
+
+    Args:
+      values: Of the mechanisms' fields, without a rate.
+
+    Raises:
+      ValueError: If a mechanism is named that there is not, or none is.
+    """
+    asked = flags.FLAGS.mechanisms
+    if asked is not None:
+        unknown = [name for name in asked if name not in PRIVATE]
+        if unknown or not asked:
+            raise ValueError(
+                f"--mechanisms must be of {', '.join(PRIVATE)}, "
+                f"found {', '.join(unknown) or 'none'}"
+            )
+        return list(asked)
+    wants = {name: build.missing_fields(name, values) for name in PRIVATE}
+    notes = [
+        f"{name} (--{', --'.join(missing)})"
+        for name, missing in wants.items()
+        if missing
+    ]
+    if notes:
+        print(f"not shown for want of a flag: {', '.join(notes)}", file=sys.stderr)
+    return [name for name, missing in wants.items() if not missing]
+
+
+def check_used(shown: Collection[str]) -> None:
+    """Raises ValueError if a flag was given that no mechanism shown has."""
+    own = {"cohort_size", "clip_norm"}.union(*map(build.accepted_fields, shown))
+    if flags.FLAGS.participation in mechanism_flags.EPOCH_PARTICIPATIONS:
+        own.add("rounds_per_epoch")
+    for field in mechanism_flags.given():
+        if flags.FLAGS[field].present and field not in own:
+            raise ValueError(f"--{field} has no meaning for the mechanisms compared")
+
+
+def fitting(
+    candidates: Sequence[Mechanism],
+    participation: Participation,
+    by_error: bool = False,
+) -> list[Mechanism]:
+    """Returns those that can run in this setting, with all their numbers.
+
+    The others are said on stderr.
+
+    Args:
+      candidates: Any mechanisms.
+      participation: Who takes part in which rounds.
+      by_error: Whether their errors are to be equal.
+
+    Raises:
+      ValueError: If one cannot run and --mechanisms has named it.
+    """
+    found, refused = [], []
+    for mechanism in candidates:
+        try:
+            ready = complete(mechanism, participation)
+            if by_error:
+                _check_error(ready)
+            found.append(ready)
+        except ValueError as error:
+            if flags.FLAGS.mechanisms is not None:
+                raise
+            refused.append(f"{mechanism.name}: {error}")
+    for what in dict.fromkeys(refused):
+        print(f"not shown: {what}", file=sys.stderr)
+    return found
+
+
+def complete(mechanism: Mechanism, participation: Participation) -> Mechanism:
+    """Returns the mechanism with all its numbers; says on stderr what was chosen.
+
+    Args:
+      mechanism: Any; some of its numbers may be left open.
+      participation: Who takes part in which rounds.
+
+    Raises:
+      ValueError: If it cannot run in this setting.
+    """
+    values: Any = flags.FLAGS
+    chosen = mechanisms.chosen(
+        mechanism,
+        values.dimension,
+        participation,
+        epsilon=values.epsilon,
+        delta=values.delta,
+    )
+    for sentence in chosen.sentences:
+        print(f"{mechanism.name}: {sentence}", file=sys.stderr)
+    found = chosen.mechanism
+    found.check(values.dimension, participation)
+    found.check_accountant(values.accountant, values.dimension, participation)
+    return found
+
+
+def _check_error(mechanism: Mechanism) -> None:
+    if not mechanism.has_whole_error:
+        raise ValueError(
+            "--equal must be epsilon, since what its compression misses depends on the "
+            f"updates, for {mechanism.name}, found error"
+        )
