@@ -3,6 +3,7 @@
 
 """Mechanisms as frozen numbers: noise, accounting and bits from one object."""
 
+from dpfl.mechanisms.budget import calibrate
 from dpfl.mechanisms.choice import Chosen, chosen
 from dpfl.mechanisms.csgm import L2Csgm, LinfCsgm, default_linf_ratio
 from dpfl.mechanisms.distributed import (
@@ -12,7 +13,6 @@ from dpfl.mechanisms.distributed import (
 from dpfl.mechanisms.dome import Dome, DomeDdg
 from dpfl.mechanisms.gaussian import Gaussian
 from dpfl.mechanisms.integer import IntegerMechanism
-from dpfl.mechanisms.ledger import calibrate
 from dpfl.mechanisms.matrix_factorization import MatrixFactorization
 from dpfl.mechanisms.mechanism import Mechanism, NoiseMechanism
 from dpfl.mechanisms.none import NoMechanism

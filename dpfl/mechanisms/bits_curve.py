@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Optional
 
 from dpfl import accounting
-from dpfl.mechanisms import choice, comparison, ledger
+from dpfl.mechanisms import budget, choice, comparison
 from dpfl.mechanisms.mechanism import Mechanism
 from dpfl.mechanisms.participation import Participation
 
@@ -67,7 +67,7 @@ def points(
     reference: dict[Mechanism, float] = {}
     for mechanism in found:
         try:
-            noised = ledger.calibrate(
+            noised = budget.calibrate(
                 mechanism, dimension, epsilon, delta, participation, method
             )
             noised.check_noise(dimension)
@@ -76,7 +76,7 @@ def points(
             continue
         plain: Any = choice.gaussian_like(mechanism)  # type: ignore[arg-type]
         if plain not in reference:
-            gaussian = ledger.calibrate(
+            gaussian = budget.calibrate(
                 plain, dimension, epsilon, delta, participation, "rdp"
             )
             reference[plain] = gaussian.mean_squared_error(dimension)

@@ -22,7 +22,7 @@ import math
 from typing import Any, Optional
 
 from dpfl import accounting, fields
-from dpfl.mechanisms import ledger
+from dpfl.mechanisms import budget
 from dpfl.mechanisms.dome import DomeDdg
 from dpfl.mechanisms.gaussian import Gaussian
 from dpfl.mechanisms.integer import IntegerMechanism
@@ -59,7 +59,7 @@ class Setting:
 
     def calibrated(self, mechanism: Any, epsilon: float) -> Any:
         """Returns a mechanism with the least noise that meets a budget, by RDP."""
-        return ledger.calibrate(
+        return budget.calibrate(
             mechanism, self.dimension, epsilon, self.delta, self.participation, "rdp"
         )
 

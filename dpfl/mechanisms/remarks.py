@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from dpfl import accounting
-from dpfl.mechanisms import ledger
+from dpfl.mechanisms import budget
 from dpfl.mechanisms.mechanism import Mechanism
 from dpfl.mechanisms.participation import Participation
 from dpfl.mechanisms.rounding_fields import MOST_BITS
@@ -55,7 +55,7 @@ def epsilon_remark(
     )
     much = f"note that {size} protects nobody"
     try:
-        found = ledger.calibrate(
+        found = budget.calibrate(
             mechanism, dimension, USUAL_EPSILON, delta, participation, method
         )
         enough = _rounded_up(getattr(found, "noise_multiplier"))  # noqa: B009

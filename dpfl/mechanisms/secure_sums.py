@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 
 from dpfl import accounting
-from dpfl.mechanisms import distributed, gaussian, ledger
+from dpfl.mechanisms import budget, distributed, gaussian
 from dpfl.mechanisms.mechanism import Mechanism
 
 
@@ -51,7 +51,7 @@ def error_ratio(
       The ratio; infinity if no noise meets the budget with so few bits.
     """
     # Both by the same method: the Gaussian alone has a tighter one.
-    plain = ledger.calibrate(
+    plain = budget.calibrate(
         gaussian.Gaussian(n, 1.0, 1.0), length, epsilon, delta, method="rdp"
     )
     try:
@@ -59,7 +59,7 @@ def error_ratio(
             n, 1.0, 1.0, bits, integer_bound=bound
         )
         config.grid(length)
-        # Any noise will do here, even what `ledger.calibrate` says is too much.
+        # Any noise will do here, even what `budget.calibrate` says is too much.
         noise = accounting.calibrate_noise_multiplier(
             lambda z: config.with_noise_multiplier(z).round_dp_event(length, 1.0),
             epsilon,

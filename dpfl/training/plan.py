@@ -197,7 +197,7 @@ def _with_noise(
     # Refused here rather than after a long calibration.
     noise_variance(config, mechanism, task.dimension)
     if mechanism.is_private and config.noise_multiplier is None:
-        mechanism = ledger_lib.calibrate(
+        mechanism = mechanisms.calibrate(
             mechanism,
             task.dimension,
             _given("epsilon", config.epsilon),

@@ -1,9 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-import dataclasses
 import math
-import re
 import subprocess
 import sys
 
@@ -45,72 +43,6 @@ def test_once_per_epoch_costs_an_epoch_at_its_first_round():
     book = ledger.RunCost(gaussian(), D, participation, 1e-3)
     spent = [book.epsilon_after(r) for r in range(5)]
     assert spent[1] == spent[2] < spent[3] == spent[4]
-
-
-@pytest.mark.parametrize("method", ["rdp", "auto"])
-def test_calibrated_noise_meets_the_budget_and_no_more(method):
-    found = ledger.calibrate(csgm(), D, 8.0, 1e-3, POISSON, method)
-    book = ledger.RunCost(found, D, POISSON, 1e-3, target_epsilon=8.0, method=method)
-    assert 7.9 < book.planned.epsilon <= 8.0
-    assert book.rounds_allowed == 60
-    assert book.stop_message is None
-
-
-@pytest.mark.parametrize("kind", ["gaussian", "ddg"])
-def test_too_little_noise_of_the_count_is_refused_with_what_would_do(kind):
-    """More noise than twice the count's cannot be had, whatever the epsilon."""
-    if kind == "gaussian":
-        config = gaussian(0.5)
-    else:
-        config = mechanisms.DistributedDiscreteGaussian(
-            50, 1.0, 0.5, 16, noise_source="helpers"
-        )
-    little = dataclasses.replace(config, adaptive_clipping=True, count_stddev=0.5)
-    wanted = (
-        r"count_stddev must be unset, or at least ([\d.]+), .* epsilon 2, found 0.5"
-    )
-    with pytest.raises(accounting.UnreachableBudgetError, match=wanted) as refusal:
-        ledger.calibrate(little, D, 2.0, 1e-3, POISSON, "rdp")
-    enough = float(re.match(wanted, str(refusal.value))[1])
-    for value in (enough, None):
-        config = dataclasses.replace(little, count_stddev=value)
-        found = ledger.calibrate(config, D, 2.0, 1e-3, POISSON, "rdp")
-        report = accounting.epsilon(found.dp_event(D, POISSON), 1e-3, method="rdp")
-        assert 1.9 < report.epsilon <= 2.0
-
-
-def test_too_few_bits_are_refused_with_those_that_would_do():
-    """Three bits cost so much that the noise for a budget would be of no use."""
-    few = mechanisms.DistributedDiscreteGaussian(100, 1.0, 1.0, 3)
-    with pytest.raises(accounting.CalibrationError) as refused:
-        mechanisms.calibrate(few, 2**20, 8.0, 1e-5)
-    sentence = str(refused.value)
-    assert re.match(r"bits must be at least (\d+) for cohort_size 100 and", sentence)
-    assert "found 3 bits" in sentence and "\n" not in sentence
-    enough = int(re.match(r"bits must be at least (\d+)", sentence)[1])
-    wider = dataclasses.replace(few, bits=enough)
-    found = mechanisms.calibrate(wider, 2**20, 8.0, 1e-5)
-    found.check_noise(2**20)
-    # The noise that is named is what a grid without an end would take.
-    fine = dataclasses.replace(few, bits=30)
-    plain = mechanisms.calibrate(fine, 2**20, 8.0, 1e-5).noise_multiplier
-    assert f"noise_multiplier {plain:g}, found" in sentence
-    assert plain < found.noise_multiplier < 2 * plain
-
-
-def test_noise_that_the_published_grid_suits_is_an_interval():
-    """Where a grid widens with the noise, more of that need not suit it."""
-    config = mechanisms.DistributedDiscreteGaussian(
-        100, 1.0, 1.0, 16, integer_bound="published"
-    )
-    run = mechanisms.FixedSize(1000, 100, 100)
-    found = mechanisms.calibrate(config, 10_000, 1.0, 1e-5, run, "rdp")
-    cost = accounting.epsilon(found.dp_event(10_000, run), 1e-5, method="rdp")
-    assert 0.99 < cost.epsilon <= 1.0
-    found.check_noise(10_000)
-    with pytest.raises(ValueError, match="bits must be at least"):
-        config.with_noise_multiplier(1000.0).check_noise(10_000)
-    assert not config.with_noise_multiplier(1000.0).needs_more_noise(10_000)
 
 
 def test_the_run_stops_before_the_round_that_would_exceed():

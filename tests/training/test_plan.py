@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from dpfl import accounting, mechanisms, purposes
-from dpfl.mechanisms import ledger
 from dpfl.training import provenance, seeds
 from tests.training import fakes
 
@@ -280,6 +279,6 @@ def test_settings_that_do_not_suit_the_task_are_refused(monkeypatch, changes, wo
     def calibrate(*unused_arguments):
         raise AssertionError("refused too late")
 
-    monkeypatch.setattr(ledger, "calibrate", calibrate)
+    monkeypatch.setattr(mechanisms, "calibrate", calibrate)
     with pytest.raises(ValueError, match=words):
         fakes.make_plan(monkeypatch, **changes)
