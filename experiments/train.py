@@ -227,7 +227,10 @@ def run_config() -> config_lib.RunConfig:
 
 
 def _say(sentence: str) -> None:
-    print(sentence, file=sys.stderr, flush=True)
+    """Prints a sentence on a line of its own, above any progress bar."""
+    import tqdm
+
+    tqdm.tqdm.write(sentence, file=sys.stderr)
 
 
 def check(argv: Sequence[str]) -> None:
