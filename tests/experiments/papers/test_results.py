@@ -15,6 +15,7 @@ from experiments.papers import rows
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 # Of the training figures, tables of the medium scale, and their measure by task.
 PANELS = {
+    "csgm_fig5": ("task", "cohort_size", "epsilon", "compression_rate"),
     "secagg_fig2": ("task", "noise_multiplier", "compression_rate"),
     "sgmf_fig3": ("problem", "epsilon", "compression_rate"),
 }
