@@ -19,7 +19,13 @@ def test_default_sizes():
 @pytest.mark.parametrize("table", sorted(dome.ROWS))
 def test_rows(tff_secure_context, monkeypatch, table):
     monkeypatch.setattr(dome, "SKETCH_SIZES", (4, 8))
-    rows = dome.ROWS[table](SMALL)
+    found = dome.ROWS[table](SMALL)
+    rows = [row for row in found if "bytes" not in row]
+    sizes = {row["name"]: row["bytes"] for row in found if row not in rows}
+    assert bool(sizes) == (table == "dome_training")
+    assert all(2**20 < size < 2**36 for size in sizes.values())
+    if sizes:
+        assert sizes["python: with dome"] <= sizes["python: peak with dome"]
     names = [row["name"] for row in rows]
     assert len(set(names)) == len(names) > 1
     for row in rows:
