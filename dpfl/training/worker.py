@@ -118,7 +118,7 @@ class Worker:
 
     def peak_memory(self) -> PeakMemory:
         """Returns the largest resident memory so far of both processes."""
-        return PeakMemory(_peak_bytes(os.getpid()), _peak_bytes(self.pid))
+        return PeakMemory(peak_bytes(os.getpid()), peak_bytes(self.pid))
 
     def close(self) -> None:
         """Kills the worker; safe to call more than once."""
@@ -348,7 +348,7 @@ def _worker_environment(intra_op_threads: int) -> dict[str, str]:
     }
 
 
-def _peak_bytes(pid: int) -> int:
+def peak_bytes(pid: int) -> int:
     """Returns VmHWM of a process, or what psutil gives now if the kernel has none."""
     with open(f"/proc/{pid}/status") as status:
         for line in status:

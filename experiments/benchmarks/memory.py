@@ -29,6 +29,7 @@ class Process:
 
     def peak(self) -> int:
         """Returns the most bytes so far."""
-        with open(f"/proc/{self._process.pid}/status") as status:
-            peaks = [line.split()[1] for line in status if line.startswith("VmHWM:")]
-        return int(peaks[0]) * 1024 if peaks else self.resident()
+        # TensorFlow Federated is imported then.
+        from dpfl.training import worker
+
+        return worker.peak_bytes(self._process.pid)
