@@ -21,6 +21,9 @@ _TICK_SECONDS = 0.5
 # A worker that did not answer is left alone for so many times as long as that took.
 # Where a tunnel answers for a worker that is gone it takes ten seconds to find out.
 _PATIENCE = 20
+# How often all workers of a round may be lost before it is given up: one that was
+# restarted between rounds is found out, and can be used, in the next.
+_LIVES = 2
 
 
 class Worker(Protocol):
@@ -49,7 +52,8 @@ class Pool:
 
     A worker that is lost is left out with a sentence, and what it was doing is done
     again by another; it is asked again before later rounds, and may come back. Asking
-    takes a twentieth of the time at the most.
+    takes a twentieth of the time at the most. Once a round all may be lost: if one of
+    them answers again, it does what is left.
     """
 
     def __init__(
@@ -106,33 +110,49 @@ class Pool:
           WorkerDiedError: If no worker is left.
           Exception: What the computation itself raises.
         """
-        ready = self._ready()
-        if not ready:
-            raise WorkerDiedError(self._nobody())
-        work = _Work(len(parts), len(ready))
+        work = _Work(len(parts))
+        for _ in range(_LIVES):
+            ready = self._ready()
+            if not ready:
+                break
+            work.join(len(ready))
+            for worker in ready:
+                threading.Thread(
+                    target=self._serve,
+                    args=[worker, work, computation, arguments, parts],
+                    daemon=True,
+                ).start()
+            results = work.results()
+            if results is not None:
+                return results
+        raise WorkerDiedError(self._nobody())
 
-        def serve(worker: Worker) -> None:
-            for number in iter(work.take, None):
-                try:
-                    result = worker.call(
-                        computation, *arguments, parts[number], seconds=self._seconds
-                    )
-                except WorkerDiedError as error:
-                    worker.close()
-                    self._tell(
-                        worker,
-                        f"{error}; it is left out, and its clients are computed again",
-                    )
-                    work.lost(number, WorkerDiedError(self._nobody()))
-                    return
-                except BaseException as error:
-                    work.failed(error)
-                    return
-                work.done(number, result)
-
-        for worker in ready:
-            threading.Thread(target=serve, args=[worker], daemon=True).start()
-        return work.results()
+    def _serve(
+        self,
+        worker: Worker,
+        work: _Work,
+        computation: Any,
+        arguments: Sequence[Any],
+        parts: Sequence[Any],
+    ) -> None:
+        """Has a worker do parts until all are done or it is lost."""
+        for number in iter(work.take, None):
+            try:
+                result = worker.call(
+                    computation, *arguments, parts[number], seconds=self._seconds
+                )
+            except WorkerDiedError as error:
+                worker.close()
+                self._tell(
+                    worker,
+                    f"{error}; it is left out, and its clients are computed again",
+                )
+                work.lost(number)
+                return
+            except BaseException as error:
+                work.failed(error)
+                return
+            work.done(number, result)
 
     def close(self) -> None:
         """Stops using the workers, which go on by themselves."""
@@ -201,13 +221,18 @@ class Pool:
 class _Work:
     """The parts of a round, and who may take the next."""
 
-    def __init__(self, parts: int, workers: int):
+    def __init__(self, parts: int):
         self._left = collections.deque(range(parts))
         self._results: list[Any] = [None] * parts
         self._pending = parts
-        self._workers = workers
+        self._workers = 0
         self._error: Optional[BaseException] = None
         self._changed = threading.Condition()
+
+    def join(self, workers: int) -> None:
+        """Counts workers that are about to take parts, where there is none."""
+        with self._changed:
+            self._workers = workers
 
     def take(self) -> Optional[int]:
         """Returns the next part, once there is one; None if all are done."""
@@ -225,13 +250,11 @@ class _Work:
             self._pending -= 1
             self._changed.notify_all()
 
-    def lost(self, number: int, nobody: Exception) -> None:
-        """Gives a part back, and takes a worker out; `nobody` is for the last one."""
+    def lost(self, number: int) -> None:
+        """Gives a part back, and takes a worker out."""
         with self._changed:
             self._left.append(number)
             self._workers -= 1
-            if not self._workers:
-                self._error = nobody
             self._changed.notify_all()
 
     def failed(self, error: BaseException) -> None:
@@ -240,11 +263,11 @@ class _Work:
             self._error = error
             self._changed.notify_all()
 
-    def results(self) -> list[Any]:
-        """Returns what all parts gave, once they are done."""
+    def results(self) -> Optional[list[Any]]:
+        """Returns what all parts gave, once they did; None if no worker is left."""
         with self._changed:
-            while self._pending and self._error is None:
+            while self._pending and self._workers and self._error is None:
                 self._changed.wait(_TICK_SECONDS)
             if self._error is not None:
                 raise self._error
-            return self._results
+            return None if self._pending else self._results

@@ -107,13 +107,25 @@ def test_one_that_is_slow_to_be_found_gone_is_asked_seldom(monkeypatch):
 
 def test_a_round_without_workers_ends():
     said = []
+    # Lost, used again, and lost once more.
+    workers = [FakeWorker("a", [1, 2]), FakeWorker("b", [1, 2])]
     with pytest.raises(WorkerDiedError, match="none of the workers at a, b is left"):
-        squares([FakeWorker("a", [1]), FakeWorker("b", [1])], said, range(4))
-    assert len(said) == 2
+        squares(workers, said, range(4))
+    assert [len(w.calls) for w in workers] == [2, 2]
     said = []
     with pytest.raises(WorkerDiedError, match="none of the workers at c is left"):
         squares([FakeWorker("c", answers=False)], said, range(4))
     assert said == ["the worker at c does not answer yet"]
+
+
+def test_one_that_was_restarted_does_what_the_last_one_leaves():
+    """What used it before is found to be gone in the round that loses the other."""
+    lost, restarted, said = FakeWorker("a", [2]), FakeWorker("b", [1]), []
+    lost.close = lambda: FakeWorker.close(lost) or setattr(lost, "answers", False)
+    made, found = squares([lost, restarted], said, range(9))
+    assert found == [100 + x * x for x in range(9)]
+    assert restarted.is_connected and not lost.is_connected
+    assert said[-1] == "the worker at b is used again" and len(said) == 3
 
 
 def test_a_worker_with_a_problem_is_not_used():

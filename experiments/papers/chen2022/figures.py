@@ -23,14 +23,8 @@ SWEEP = "secagg_sweep"
 _LAYERS_SWEEP = "secagg_layers"
 
 
-def _of_sweep(
-    name: str,
-    what: str,
-    grid: Grid,
-    draw: Drawing,
-    scales: tuple[str, ...] = ("small", "paper"),
-) -> Figure:
-    return Figure(name, f"{_PAPER}, {what}", grid, draw, SWEEP, scales)
+def _of_sweep(name: str, what: str, grid: Grid, draw: Drawing) -> Figure:
+    return Figure(name, f"{_PAPER}, {what}", grid, draw, SWEEP, SCALES)
 
 
 FIGURES = [
@@ -39,21 +33,18 @@ FIGURES = [
         "Fig. 2: compression rates at several noise multipliers",
         training_grid.rates_grid,
         training_drawing.draw_rates,
-        SCALES,
     ),
     _of_sweep(
         "secagg_fig3",
         "Figs. 3, 5 and 6: bits and compression rate, at equal epsilon",
         training_grid.bits_grid,
         training_drawing.draw_bits,
-        SCALES,
     ),
     _of_sweep(
         "secagg_table1",
         "Table 1: fewest bits within a slack, at equal epsilon",
         training_grid.bits_grid,
         tables.draw_fewest_bits,
-        SCALES,
     ),
     _of_sweep(
         "secagg_fig4",
@@ -79,6 +70,7 @@ FIGURES = [
         layers_grid.grid(0),
         layers_drawing.draw,
         _LAYERS_SWEEP,
+        SCALES,
     ),
     Figure(
         "secagg_fig10",
@@ -86,6 +78,7 @@ FIGURES = [
         layers_grid.grid(1),
         layers_drawing.draw,
         _LAYERS_SWEEP,
+        SCALES,
     ),
     Figure(
         "secagg_mean",

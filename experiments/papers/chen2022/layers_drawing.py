@@ -11,7 +11,7 @@ import numpy as np
 
 from dpfl import tasks
 
-from ..rows import Rows, distinct, where
+from ..rows import Rows, distinct, mean_and_range, seeds, where
 from .layers_grid import TOGETHER
 from .panels import noise_label
 
@@ -28,10 +28,13 @@ def draw(rows: Rows, scale: str) -> Any:
     picture, axis = plt.subplots(figsize=(6.4, 4.2))
     for i, embedding in enumerate(down):
         for j, rest in enumerate(across):
-            for row in where(rows, embedding=embedding, rest=rest):
-                values[i, j] = float(row[measure.final_column])
-                bits = float(row["uplink_bits_per_parameter"])
-                text = f"{values[i, j]:.3f}\n{bits:.3g} bits"
+            runs = where(rows, embedding=embedding, rest=rest)
+            if runs:
+                mean, below, above = mean_and_range(runs, measure.final_column)
+                values[i, j] = mean
+                bits = float(runs[0]["uplink_bits_per_parameter"])
+                between = f"{mean - below:.3f} to {mean + above:.3f}\n"
+                text = f"{mean:.3f}\n{between * (len(runs) > 1)}{bits:.3g} bits"
                 axis.text(j, i, text, ha="center", va="center")
     colors = "RdYlGn_r" if measure.lower_is_better else "RdYlGn"
     axis.imshow(values, cmap=colors, alpha=0.6)
@@ -42,7 +45,8 @@ def draw(rows: Rows, scale: str) -> Any:
     axis.set_yticks(range(len(down)), [f"{float(r):g}" for r in down])
     axis.set(xlabel="compression rate of the rest", ylabel="of the embedding")
     axis.set_title(
-        f"{task}, {noise_label(rows)}: final {measure.label}, and bits per parameter",
+        f"{task}, {noise_label(rows)}: final {measure.label}\n{seeds(rows)}, and "
+        "bits per parameter",
     )
     axis.grid(visible=False)
     picture.tight_layout()

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Optional
 
 from ... import flag_files
+from .. import medium
 from ..sweep import Grid, Setting, Work
 from ..trainings import training_work
 
@@ -25,27 +26,47 @@ class Layers:
       embedding: Parameters of the embedding, which come first.
       rates: Compression rates of either part.
       noises: Noise multipliers of Figs. 9 and 10.
+      flags: What all runs share.
+      seeds: Those of the runs.
     """
 
     task: str
     embedding: int
     rates: tuple[float, ...]
     noises: tuple[float, float]
+    flags: Mapping[str, Any]
+    seeds: tuple[int, ...] = (1,)
 
 
+def _published(task: str) -> Mapping[str, Any]:
+    return flag_files.values(f"chen2022/{task}.flags", "compression_rate")
+
+
+# Noise is given, and not a budget.
+_MEDIUM: Mapping[str, Any] = {
+    **flag_files.values("tasks/docs_packages.flags", "epsilon"),
+    **{k: v for k, v in medium.FLAGS[medium.DOCS].items() if k != "flagfile"},
+    "mechanism": "sketched_ddg",
+    "noise_source": "helpers",
+    "bits": 16,
+    "clip_norm": 0.5,
+    "server_lr": 0.5,
+}
 LAYERS: Mapping[str, Layers] = {
-    "small": Layers("docs", 64_128, (10, 300), (0.5, 0.0)),
-    "paper": Layers("stackoverflow", 960_384, (2, 5, 10, 20), (0.05, 0.0)),
+    "small": Layers("docs", 64_128, (10, 300), (0.5, 0.0), _published("docs")),
+    "medium": Layers(medium.DOCS, 16_064, (10, 100), (0.6, 0.0), _MEDIUM, medium.SEEDS),
+    "paper": Layers(
+        *("stackoverflow", 960_384, (2, 5, 10, 20), (0.05, 0.0)),
+        _published("stackoverflow"),
+    ),
 }
 
 
-def _work(z: float, embedding: float, rest: Optional[float], setting: Setting) -> Work:
+def _work(
+    z: float, embedding: float, rest: Optional[float], seed: int, setting: Setting
+) -> Work:
     layers = LAYERS[setting.scale]
-    flags: dict[str, Any] = {
-        **flag_files.values(f"chen2022/{layers.task}.flags", "compression_rate"),
-        "noise_multiplier": z,
-        "seed": 1,
-    }
+    flags: dict[str, Any] = {**layers.flags, "noise_multiplier": z, "seed": seed}
     if rest is None:
         flags["compression_rate"] = embedding
     else:
@@ -56,7 +77,7 @@ def _work(z: float, embedding: float, rest: Optional[float], setting: Setting) -
         "noise_multiplier": z,
         "embedding": embedding,
         "rest": TOGETHER if rest is None else rest,
-        "seed": 1,
+        "seed": seed,
     }
     return training_work(labels, flags, setting)
 
@@ -67,9 +88,10 @@ def grid(panel: int) -> Grid:
     def runs(setting: Setting) -> list[Work]:
         layers = LAYERS[setting.scale]
         return [
-            _work(layers.noises[panel], embedding, rest, setting)
+            _work(layers.noises[panel], embedding, rest, seed, setting)
             for embedding in layers.rates
             for rest in (*layers.rates, None)
+            for seed in layers.seeds
         ]
 
     return runs

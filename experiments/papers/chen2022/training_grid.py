@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 from dpfl import mechanisms
 
@@ -36,6 +36,7 @@ class Cell:
       cohort_size: n.
       model: The task's model; None is that of the flag file.
       budget: Epsilon in place of z.
+      others: Flags in place of the task's.
     """
 
     task: str
@@ -45,6 +46,7 @@ class Cell:
     cohort_size: int
     model: Optional[str] = None
     budget: Optional[float] = None
+    others: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
     def noise(self) -> Mapping[str, Optional[float]]:
@@ -56,7 +58,7 @@ class Cell:
     @property
     def flags(self) -> Mapping[str, Any]:
         """Returns what the run has in place of the flag file's."""
-        flags: dict[str, Any] = {"cohort_size": self.cohort_size, "bits": self.bits}
+        flags = {**self.others, "cohort_size": self.cohort_size, "bits": self.bits}
         if self.rate == 1:
             flags["mechanism"] = mechanisms.DistributedDiscreteGaussian.name
         else:
@@ -139,16 +141,23 @@ RATES: Mapping[str, Mapping[str, Rates]] = {
 }
 
 
+def _amounts(
+    swept: Union[Rates, Models],
+) -> list[tuple[Optional[float], Optional[float]]]:
+    """Returns z and budget of each amount of noise, one of them None."""
+    return [
+        *((z, None) for z in swept.noises),
+        *((None, budget) for budget in swept.budgets),
+    ]
+
+
 def rates_grid(setting: Setting) -> list[Work]:
     """Returns Fig. 2: over compression rates and noise multipliers."""
     return _works(
         (
             Cell(task, z, rate, swept.bits, swept.cohort_size, budget=budget)
             for task, swept in RATES[setting.scale].items()
-            for z, budget in (
-                *((z, None) for z in swept.noises),
-                *((None, budget) for budget in swept.budgets),
-            )
+            for z, budget in _amounts(swept)
             for rate in swept.rates
         ),
         setting,
@@ -217,16 +226,22 @@ class Models:
       noises: Noise multipliers z.
       of_large: Compression rates of the large model.
       of_small: Compression rates of the small model.
+      budgets: Epsilons, each instead of a noise multiplier.
     """
 
     small: str
     noises: tuple[float, ...]
     of_large: tuple[float, ...]
     of_small: tuple[float, ...]
+    budgets: tuple[float, ...] = ()
 
 
 MODELS: Mapping[str, Mapping[str, Models]] = {
     "small": {"digits": Models("tiny_cnn", (1.0, 4.0), (1, 5, 10, 30, 100), (1, 10))},
+    # Those of the large model are also in Fig. 2, up to 100.
+    "medium": {
+        medium.MNIST: Models("small_cnn", (), (1, 10, 100, 1000), (1, 10), (8.0,))
+    },
     "paper": {
         "emnist": Models("2nn", (0.1, 0.3, 0.5), (1, 5, 10, 20, 50), (1, 2, 4, 10)),
     },
@@ -239,12 +254,15 @@ def models_grid(setting: Setting) -> list[Work]:
     for task, models in MODELS[setting.scale].items():
         bits = RATES[setting.scale][task].bits
         cohort = RATES[setting.scale][task].cohort_size
-        for z in models.noises:
-            cells += [Cell(task, z, rate, bits, cohort) for rate in models.of_large]
-            cells += [
-                Cell(task, z, rate, bits, cohort, models.small)
-                for rate in models.of_small
-            ]
+        cells += [
+            Cell(task, z, rate, bits, cohort, model, budget)
+            for z, budget in _amounts(models)
+            for model, rates in (
+                (None, models.of_large),
+                (models.small, models.of_small),
+            )
+            for rate in rates
+        ]
     return _works(cells, setting)
 
 
@@ -256,15 +274,18 @@ class Cohorts:
       noises: Noise multipliers z.
       sizes: Cohort sizes n.
       rates: Compression rates r.
+      others: Flags in place of the task's.
     """
 
     noises: tuple[float, ...]
     sizes: tuple[int, ...]
     rates: tuple[float, ...]
+    others: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 COHORTS: Mapping[str, Mapping[str, Cohorts]] = {
     "small": {"digits": Cohorts((1.0, 4.0), (10, 50), (1, 10, 100))},
+    "medium": {medium.MNIST: Cohorts((1.0,), (50, 200), (1, 10, 100), medium.CAREFUL)},
     "paper": {
         "emnist": Cohorts((0.1, 0.3, 0.5), (100, 1000), (1, 10, 15, 20, 30, 40, 50)),
         "stackoverflow": Cohorts(
@@ -273,12 +294,12 @@ COHORTS: Mapping[str, Mapping[str, Cohorts]] = {
     },
 }
 # Of Fig. 8: the cohort without compression, and the one that must be no slower.
-TIMED_COHORTS = {"digits": (10, 50), "emnist": (100, 1000)}
+TIMED_COHORTS = {"digits": (10, 50), medium.MNIST: (50, 200), "emnist": (100, 1000)}
 
 
 def _cohort_cells(scale: str) -> list[Cell]:
     return [
-        Cell(task, z, rate, RATES[scale][task].bits, cohort)
+        Cell(task, z, rate, RATES[scale][task].bits, cohort, others=swept.others)
         for task, swept in COHORTS[scale].items()
         for z in swept.noises
         for cohort in swept.sizes

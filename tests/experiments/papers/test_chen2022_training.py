@@ -205,6 +205,7 @@ def test_layers_are_those_of_the_model(name):
     # 2000 words and 4 special tokens of width 32; the rest is 93,044.
     rest = tasks.task_entry("docs").dimension - layers_grid.LAYERS["small"].embedding
     assert (2004 * 32, rest) == (layers_grid.LAYERS["small"].embedding, 93_044)
+    assert layers_grid.LAYERS["medium"].embedding == 1004 * 16
     assert layers_grid.LAYERS["paper"].embedding == 10_004 * 96
     together = separate = 0
     for work in FIGURES[name].grid(sweep.Setting("small")):
