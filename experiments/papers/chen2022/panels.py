@@ -25,8 +25,10 @@ def panels(rows: Rows) -> list[tuple[str, list[Row]]]:
 
 
 def noise_label(rows: Rows) -> str:
-    """Returns z and the epsilon that the runs spent, or the budget."""
+    """Returns z and the epsilon that the runs spent, or the budget, or no noise."""
     name, value = noise(rows[0])
+    if float(value) == 0:
+        return "no noise"
     if name == "budget":
         return rf"$\varepsilon$={float(value):g}"
     return f"z={float(rows[0]['noise_multiplier']):g}{epsilon_label(rows)}"

@@ -58,12 +58,11 @@ def draw_rates(rows: Rows, scale: str) -> Any:
             _line(axis, chosen, "compression_rate", task, look, noise_label(chosen))
             _slack(axis, where(chosen, compression_rate=1), task, look["color"])
         axis.set_title(
-            f"{task}, n={runs[0]['cohort_size']}, {runs[0]['bits']} bits; dots: "
-            f"{SLACK[task]:.0%} off r=1",
+            f"{task}, n={runs[0]['cohort_size']}, {runs[0]['bits']} bits; "
+            f"{seeds(runs)}; dots: {SLACK[task]:.0%} off r=1",
+            fontsize=9,
         )
         _finish(axis, task, "compression rate r")
-    counts = (f"{task}: {seeds(where(rows, task=task))}" for task in shown)
-    picture.suptitle("; ".join(counts))
     picture.tight_layout()
     return picture
 

@@ -15,6 +15,7 @@ from experiments.papers import rows
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 # Of the training figures, tables of the medium scale, and their measure by task.
 PANELS = {
+    "csgm_fig2": ("task", "cohort_size", "epsilon", "compression_rate"),
     "csgm_fig5": ("task", "cohort_size", "epsilon", "compression_rate"),
     "secagg_fig2": ("task", "noise_multiplier", "compression_rate"),
     "sgmf_fig3": ("problem", "epsilon", "compression_rate"),
@@ -120,6 +121,17 @@ def test_no_claim_has_an_empty_cell():
     for line in (DOCS / "claims.md").read_text(encoding="utf-8").splitlines():
         if line.startswith("|"):
             assert all(cell.strip() for cell in line.strip("|").split("|"))
+
+
+@pytest.mark.parametrize("run", ["rounds 2", "digits_rounds", "sizes", "start_up"])
+def test_the_page_on_cost_has_what_was_measured(run):
+    page = (DOCS / "benchmarks.md").read_text(encoding="utf-8")
+    for row in rows.where(rows.read_csv(DOCS / "results/benchmarks.csv"), run=run):
+        seconds = float(row["seconds"])
+        texts = {f"{seconds:.3g}", f"{seconds:.2f}", f"{seconds:.1f}"}
+        # A ratio says it where the seconds are left out.
+        texts |= {f"{float(row['ratio'] or 0):.2f} "}
+        assert any(f" {text}" in page for text in texts), row
 
 
 def test_the_settings_of_mnist_are_the_best_that_were_found():

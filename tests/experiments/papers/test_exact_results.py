@@ -1,0 +1,71 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""The page's numbers of figures that train nothing are those of docs/results."""
+
+import pytest
+
+from dpfl.mechanisms import secure_sums
+from experiments.papers import rows
+from experiments.papers.chen2022 import bits_grid
+from tests.experiments.papers.test_results import DOCS
+
+PAGE = " ".join((DOCS / "figures.md").read_text(encoding="utf-8").split())
+
+
+def table(name):
+    return rows.read_csv(DOCS / f"results/{name}.csv")
+
+
+def test_losses_of_factorizations():
+    found = rows.where(table("mf_fig1"), momentum="0.9")
+    losses = {row["method"]: float(row["total"]) for row in found}
+    online, full, prefix_sum = (
+        round(100 * losses["optimal"] / losses[name])
+        for name in ("honaker-online", "honaker-full", "optimal-prefix-sum")
+    )
+    assert f"has {online}% of the loss of Honaker online" in PAGE
+    assert f"{full}% of that of Honaker full" in PAGE
+    assert f"{prefix_sum}% of that of the optimal prefix sum" in PAGE
+
+
+@pytest.mark.parametrize("name", ["mean_estimation", "secagg_mean"])
+def test_means_are_those_of_the_theory(name):
+    for row in table(name):
+        found, theory = float(row["squared_error"]), float(row["theory"])
+        assert abs(found / theory - 1) < 0.011
+
+
+def test_errors_under_secure_aggregation():
+    found = rows.where(table("secagg_mean"), vectors="similar")
+    errors = {
+        (row["series"], row["compression_rate"]): float(row["theory"]) for row in found
+    }
+    integers, gaussian = errors["DDG, 16 bits", "1"], errors["Gaussian", "1"]
+    assert errors["DDG, 12 bits", "1"] == integers
+    assert f"({integers:.2f} and {gaussian:.2f} in theory)" in PAGE
+    for bits in (16, 12):
+        error = errors[f"shifts, {bits} bits", "10"]
+        assert f"error at r=10 is {error:.1f}" in PAGE
+
+
+def test_least_bits():
+    found = table("secagg_bits")
+    for tolerance in bits_grid.TOLERANCES:
+        cells = [
+            ", ".join(
+                format(secure_sums.least_bits(ratios, tolerance), ".1f")
+                for bound in ("exact", "published")
+                for ratios in [
+                    bits_grid.ratios_of(found, bits_grid.SIZE, epsilon, bound)
+                ]
+            )
+            for epsilon in bits_grid.EPSILONS
+        ]
+        assert f"| {tolerance:g} times | {' | '.join(cells)} |" in PAGE
+    long = [
+        bits_grid.ratios_of(found, (1000, 10_000), 8.0, bound)
+        for bound in ("exact", "published")
+    ]
+    assert f"13 bits to {long[0][13]:.2f} times" in PAGE
+    assert f"stays above {min(long[1].values()):.2f}" in PAGE
