@@ -10,6 +10,7 @@ from experiments.papers import rows
 from experiments.papers.chen2022 import bits_grid
 from tests.experiments.papers.test_results import DOCS
 
+BITS = "bits_per_parameter"
 PAGE = " ".join((DOCS / "figures.md").read_text(encoding="utf-8").split())
 
 
@@ -27,6 +28,17 @@ def test_losses_of_factorizations():
     assert f"has {online}% of the loss of Honaker online" in PAGE
     assert f"{full}% of that of Honaker full" in PAGE
     assert f"{prefix_sum}% of that of the optimal prefix sum" in PAGE
+
+
+def test_losses_of_the_prefix_sum():
+    found = rows.where(table("mf_table2"), rounds="256")
+    losses = {row["method"]: float(row["loss"]) for row in found}
+    over = {name: loss / losses["optimal"] for name, loss in losses.items()}
+    assert (
+        f"low rank is {over['band-low-rank']:.3f} times the optimal one, that of the "
+        f"banded C {over['banded']:.2f}, Toeplitz {over['toeplitz']:.2f}, Honaker full "
+        f"{over['honaker-full']:.2f} and Honaker online {over['honaker-online']:.2f} "
+    ) in PAGE
 
 
 @pytest.mark.parametrize("name", ["mean_estimation", "secagg_mean"])
@@ -47,6 +59,21 @@ def test_errors_under_secure_aggregation():
     for bits in (16, 12):
         error = errors[f"shifts, {bits} bits", "10"]
         assert f"error at r=10 is {error:.1f}" in PAGE
+
+
+def test_errors_of_sparse_means():
+    found = table("secagg_sparse")
+    plain, sparse, sketched = (
+        rows.numbers(rows.where(found, mechanism=name), "squared_error")
+        for name in ("distributed_discrete_gaussian", "sparse_recovery", "sketched_ddg")
+    )
+    assert {f"{error:.3f}" for error in plain} == {"0.042"}
+    said = f"({min(sparse):.3f} to {max(sparse):.3f} against 0.042), with 0.1 to 2 bits"
+    assert said in PAGE
+    bits = rows.numbers(rows.where(found, mechanism="sparse_recovery"), BITS)
+    assert (round(min(bits), 1), round(max(bits))) == (0.1, 2)
+    # The squared norm of an update is 1.
+    assert min(sketched) > 1
 
 
 def test_least_bits():
