@@ -48,7 +48,7 @@ def _draw_rounds(axis: Any, rows: Rows, rate: int, epsilon: float) -> None:
     ]
     steps = (0, 1, 2, 1, 0)
     for marker, step, (name, way, shown) in zip("osv^*", steps, lines):
-        look = {**plotting.look(name, step), "marker": marker}
+        look = {**plotting.look(name, step), "marker": marker, "ms": 5}
         x = numbers(shown, "rounds")
         axis.plot(x, _ratios(shown, rows), label=f"{name}, {way}", **look)
     places = [int(rounds) for rounds in distinct(rows, "rounds")]

@@ -2,16 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """How well DOME's sketch learns a subspace: the tables of docs/dome.md.
 
-  python -m experiments.papers.dome2025.learning
+  python -m experiments.papers.dome2025.learning docs/results/dome_learning.csv
 
 One client's gradients are random combinations of a few directions; nothing is clipped.
-Takes some minutes.
+Writes a row of each run, and prints means over the seeds. Takes some minutes.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +23,8 @@ from dpfl import mechanisms, purposes
 from dpfl.aggregators import dome, measurements
 from dpfl.aggregators.codec import Decoded
 from dpfl.vectors import adaptive_sketch, randomness
+
+from ..rows import Rows, distinct, numbers, where, write_columns
 
 # So large that nothing is clipped.
 _CLIP_NORM = 1e3
@@ -124,40 +128,85 @@ class Learner:
         return Learned(np.array(errors), np.array(overlaps))
 
 
-def choices(rounds: int = 120, dimension: int = 100) -> list[str]:
-    """Returns the rows on choices: excess error and overlap of the last quarter."""
-    lines = ["| | " + " | ".join(SETTINGS) + " |", "| --- " * 4 + "|"]
+def choices(rounds: int = 120, dimension: int = 100) -> list[dict[str, str]]:
+    """Returns a row of each run on choices: error and overlap in the last quarter."""
+    found = []
     for name, changes in CHOICES.items():
-        cells = []
-        for noise, mean in SETTINGS.values():
+        for setting, (noise, mean) in SETTINGS.items():
             numbers = config(noise, **changes)
             learner = Learner(numbers, dimension)
-            runs = [learner.learn(rounds, mean=mean, seed=seed) for seed in SEEDS]
-            error = _mean_of_end([run.errors for run in runs], rounds // 4)
-            error -= numbers.mean_squared_error(dimension)
-            overlap = _mean_of_end([run.overlaps for run in runs], rounds // 4)
-            cells.append(f"{error:.3f} ({overlap:.2f})")
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    return lines
+            floor = numbers.mean_squared_error(dimension)
+            for seed in SEEDS:
+                run = learner.learn(rounds, mean=mean, seed=seed)
+                error = run.errors[-rounds // 4 :].mean() - floor
+                overlap = run.overlaps[-rounds // 4 :].mean()
+                found.append(_row(name, setting, seed, overlap, f"{error:.6f}"))
+    return found
 
 
-def drifting(rounds: int = 150, dimension: int = 64) -> list[str]:
-    """Returns the rows on drift: overlap in the last third, with and without probes.
+def drifting(rounds: int = 150, dimension: int = 64) -> list[dict[str, str]]:
+    """Returns a row of each run on drift: overlap in the last third.
 
-    Three directions; the sketch has half of the dimensions.
+    Three directions, with and without probes; the sketch has half of the dimensions.
     """
-    lines = ["| turn in a round | probes | no probes |", "| --- " * 3 + "|"]
-    learners = [Learner(config(probes=probes), dimension) for probes in (True, False)]
+    learners = {
+        name: Learner(config(probes=name == "probes"), dimension)
+        for name in ("probes", "no probes")
+    }
+    found = []
     for drift in DRIFTS:
-        cells = []
-        for learner in learners:
-            runs = [
-                learner.learn(rounds, rank=3, drift=drift, seed=seed).overlaps
-                for seed in SEEDS
-            ]
-            cells.append(f"{_mean_of_end(runs, rounds // 3):.2f}")
-        lines.append(f"| {drift:g} | " + " | ".join(cells) + " |")
-    return lines
+        for name, learner in learners.items():
+            for seed in SEEDS:
+                run = learner.learn(rounds, rank=3, drift=drift, seed=seed)
+                overlap = run.overlaps[-rounds // 3 :].mean()
+                found.append(_row(f"{drift:g}", name, seed, overlap))
+    return found
+
+
+def _row(
+    row: str, column: str, seed: int, overlap: float, excess_error: str = ""
+) -> dict[str, str]:
+    return {
+        "row": row,
+        "column": column,
+        "seed": str(seed),
+        "overlap": f"{overlap:.6f}",
+        "excess_error": excess_error,
+    }
+
+
+def lines(rows: Rows, head: str = "") -> list[str]:
+    """Returns the lines of a page's table: means over seeds.
+
+    Args:
+      rows: From `choices` or `drifting`.
+      head: Of the first column.
+    """
+    columns = distinct(rows, "column")
+    found = [f"| {head} | {' | '.join(columns)} |".replace("  ", " ")]
+    found.append("| --- " * (len(columns) + 1) + "|")
+    for name in distinct(rows, "row"):
+        cells = [_cell(where(rows, row=name, column=column)) for column in columns]
+        found.append(f"| {name} | {' | '.join(cells)} |")
+    return found
+
+
+def _cell(runs: Rows) -> str:
+    overlap = f"{np.mean(numbers(runs, 'overlap')):.2f}"
+    if not runs[0]["excess_error"]:
+        return overlap
+    return f"{np.mean(numbers(runs, 'excess_error')):.3f} ({overlap})"
+
+
+def main(argv: Sequence[str]) -> None:
+    """Writes the table whose path is given, and prints what the page has of it."""
+    tables = drifting(), choices()
+    rows = [row for table in tables for row in table]
+    if argv:
+        columns = {name: [row[name] for row in rows] for name in rows[0]}
+        write_columns(Path(argv[0]), columns)
+    for table in tables:
+        print("\n".join([*lines(table), ""]))
 
 
 def _orthonormal(count: int, dimension: int, rng: np.random.Generator) -> np.ndarray:
@@ -165,9 +214,5 @@ def _orthonormal(count: int, dimension: int, rng: np.random.Generator) -> np.nda
     return np.linalg.qr(rng.standard_normal([dimension, count]))[0].T
 
 
-def _mean_of_end(runs: list[np.ndarray], count: int) -> float:
-    return float(np.mean([run[-count:] for run in runs]))
-
-
 if __name__ == "__main__":
-    print("\n".join([*drifting(), "", *choices()]))
+    main(sys.argv[1:])

@@ -5,8 +5,10 @@ import re
 
 import pytest
 
+from experiments.papers import rows
 from experiments.papers.dome2025 import learning
 from experiments.papers.dome2025.learning import Learner, config
+from tests.experiments.papers import test_results as results
 
 D = 64
 
@@ -49,7 +51,18 @@ def test_the_tables(monkeypatch):
     monkeypatch.setattr(learning, "SEEDS", (0,))
     monkeypatch.setattr(learning, "DRIFTS", (0.03,))
     monkeypatch.setattr(learning, "CHOICES", {"default": {}})
-    [_, _, row] = learning.drifting(rounds=6, dimension=40)
+    drifting = learning.drifting(rounds=6, dimension=40)
+    [_, _, row] = learning.lines(drifting, "turn in a round")
     assert re.fullmatch(r"\| 0.03 \| \d\.\d\d \| \d\.\d\d \|", row)
-    [_, _, row] = learning.choices(rounds=4, dimension=40)
+    [_, _, row] = learning.lines(learning.choices(rounds=4, dimension=40))
     assert re.fullmatch(r"\| default( \| -?\d\.\d{3} \(\d\.\d\d\)){3} \|", row)
+
+
+def test_the_page_has_what_was_learned():
+    page = (results.DOCS / "dome.md").read_text(encoding="utf-8").splitlines()
+    found = rows.read_csv(results.DOCS / "results/dome_learning.csv")
+    drifting = [row for row in found if not row["excess_error"]]
+    choices = [row for row in found if row["excess_error"]]
+    assert {row["seed"] for row in found} == {"0", "1", "2"}
+    assert not set(learning.lines(drifting, "turn in a round")) - set(page)
+    assert not set(learning.lines(choices)) - set(page)

@@ -8,6 +8,7 @@ import pytest
 from dpfl.mechanisms import secure_sums
 from experiments.papers import rows
 from experiments.papers.chen2022 import bits_grid
+from experiments.papers.chen2024 import streams_grid
 from tests.experiments.papers.test_results import DOCS
 
 BITS = "bits_per_parameter"
@@ -46,6 +47,43 @@ def test_means_are_those_of_the_theory(name):
     for row in table(name):
         found, theory = float(row["squared_error"]), float(row["theory"])
         assert abs(found / theory - 1) < 0.011
+
+
+def streams():
+    """Of each panel and number of rounds, the best stream's bands, and its error over
+    that of the other ways; "whole" is that of all bands over independent noise."""
+    found = table("sgmf_streams")
+    for rate, epsilon in streams_grid.PANELS:
+        panel = rows.where(found, compression_rate=rate, epsilon=epsilon)
+        for rounds in rows.distinct(panel, "rounds"):
+            errors = {
+                (row["method"], row["bands"]): float(row["error"])
+                for row in rows.where(panel, rounds=rounds)
+            }
+            bands = min(
+                (key for key in errors if key[0] == "stream"), key=errors.__getitem__
+            )
+            over = {method: errors[bands] / e for (method, _), e in errors.items()}
+            over["whole"] = errors["stream", "32"] / errors["stream", "1"]
+            yield (rate, epsilon, int(rounds)), int(bands[1]), over
+
+
+def test_noise_of_streams():
+    bands = {key: number for key, number, _ in streams()}
+    over = {key: ratios for key, _, ratios in streams()}
+    assert all(ratios["epochs"] < 1 + 1e-9 for ratios in over.values())
+    below = {k: ratios["random_slot"] for k, ratios in over.items()}
+    assert [k for k, ratio in below.items() if ratio > 1] == [(100, 2.0, 2048)]
+    assert f"by {below[100, 2.0, 2048] - 1:.1%} at ε=2 after 2048 rounds" in PAGE
+    for rate in (1, 100):
+        found = [bands[rate, 10.0, rounds] for rounds in (32, 128, 512, 2048)]
+        assert found == [32, 32, 16, 12]
+    assert "32 bands for few rounds at ε=10, 16 at 512 and 12 at 2048" in PAGE
+    low = [(number, over[key]["whole"]) for key, number in bands.items() if key[1] == 2]
+    assert [number for number, _ in low] == [4, 4, 4, 6]
+    assert [whole > 1 for _, whole in low] == [False, True, True, True]
+    restarting = over[100, 10.0, 512]["epochs"]
+    assert f"SGMF needs {restarting:.2f} times the noise of streams" in PAGE
 
 
 def test_errors_under_secure_aggregation():
