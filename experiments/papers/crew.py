@@ -5,8 +5,8 @@
 
 Each of a few threads has a `Trainer`, takes runs one after the other and tells this
 thread what happens, which draws the bar and adds the rows. Runs that differ in their
-seed alone go to one trainer. The first rounds of each task are measured before more
-runs are started than the processors and the memory are sure to bear.
+seed alone go to one trainer. The first rounds of each task and model are measured
+before more runs are started than the processors and the memory are sure to bear.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class Crew:
                         bar.write(f"note: {event.error}", sys.stderr)
                         break
                     bar.write(f"note: {event.error}; the others go on", sys.stderr)
-                    if self._forget(work.task, left.values()):
+                    if self._forget(work.problem, left.values()):
                         self._forecast(list(left.values()), of, bar)
         finally:
             self.close()
@@ -172,16 +172,16 @@ class Crew:
 
     def _begin(self, missing: Sequence[Training]) -> None:
         """Starts as many runs as is safe before anything is measured."""
-        tasks = dict.fromkeys(work.task for work in missing)
-        unknown = [task for task in tasks if task not in self._rates]
+        problems = dict.fromkeys(work.problem for work in missing)
+        unknown = [each for each in problems if each not in self._rates]
         self._unknown = set(unknown)
-        known = {} if unknown else {t: self._rates[t] for t in tasks}
+        known = {} if unknown else {each: self._rates[each] for each in problems}
         at_a_time = self._jobs or forecast.jobs(self._machine, len(missing), known)
         self._groups = self._share(at_a_time)
         chains = _chains(missing, at_a_time)
-        # A run of each task that is to be measured goes first.
-        first = {chain[0].task: chain for chain in reversed(chains)}
-        heads = [first[task] for task in unknown]
+        # A run of each problem that is to be measured goes first.
+        first = {chain[0].problem: chain for chain in reversed(chains)}
+        heads = [first[problem] for problem in unknown]
         others = [chain for chain in chains if not any(chain is h for h in heads)]
         self._chains.extend([*heads, *others])
         self._hire(self._jobs or len(unknown) or at_a_time)
@@ -234,7 +234,7 @@ class Crew:
 
     def _train_one(self, trainer: Trainer, work: Training) -> None:
         def on_round(done: int, of: int) -> None:
-            is_measured = work.task in self._unknown
+            is_measured = work.problem in self._unknown
             memory = trainer.memory() if is_measured else 0
             self._events.put(_Round(work, done, of, time.monotonic(), memory))
 
@@ -250,17 +250,17 @@ class Crew:
             self._trainers.append(trainer)
             return trainer
 
-    def _forget(self, task: str, left: Iterable[Training]) -> bool:
-        """Returns whether the failure of a task's last run leaves none to measure."""
-        if task not in self._unknown or any(work.task == task for work in left):
+    def _forget(self, problem: str, left: Iterable[Training]) -> bool:
+        """Returns whether a failed run was the last of what is to be measured."""
+        if problem not in self._unknown or any(w.problem == problem for w in left):
             return False
-        self._unknown.discard(task)
+        self._unknown.discard(problem)
         return not self._unknown
 
     def _measure(self, event: _Round) -> bool:
         """Keeps what a round cost; returns whether that was the last thing unknown."""
-        task = event.work.task
-        if task not in self._unknown:
+        problem = event.work.problem
+        if problem not in self._unknown:
             return False
         # The first round of a process traces what the others run.
         first = self._first.get(event.work.key)
@@ -270,14 +270,14 @@ class Crew:
         rounds = event.done - first.done
         if rounds < _MEASURED_ROUNDS and event.done < event.of:
             return False
-        self._rates[task] = forecast.Rate(
+        self._rates[problem] = forecast.Rate(
             (event.seconds - first.seconds) / max(1, rounds),
             event.work.cohort_size,
             self._groups,
             max(first.memory, event.memory),
             forecast.checkpoint_bytes(self._folder / event.work.folder),
         )
-        self._unknown.discard(task)
+        self._unknown.discard(problem)
         forecast.save(self._folder / "rates.json", self._machine, self._rates)
         return not self._unknown
 
@@ -289,7 +289,7 @@ class Crew:
             names = ", ".join(sorted(self._unknown))
             bar.write(f"the first rounds of {names} are measured", sys.stderr)
             return
-        rates = {work.task: self._rates[work.task] for work in left}
+        rates = {work.problem: self._rates[work.problem] for work in left}
         at_a_time = self._jobs or forecast.jobs(self._machine, len(left), rates)
         at_a_time = max(1, min(at_a_time, len(left)))
         self._groups = self._share(at_a_time)

@@ -41,7 +41,7 @@ class Machine(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Rate:
-    """What a run of a task was measured to cost.
+    """What a run of a task and model was measured to cost.
 
     Attributes:
       seconds: Of a round.
@@ -79,7 +79,7 @@ def jobs(machine: Machine, runs: int, rates: Rates) -> int:
     Args:
       machine: Before any of them has begun.
       runs: How many are left.
-      rates: Of their tasks; none if nothing is measured yet.
+      rates: Of their problems; none if nothing is measured yet.
     """
     each = max((rate.memory for rate in rates.values()), default=_GUESSED_BYTES)
     room = int(_PART_OF_MEMORY * machine.memory / each)
@@ -105,19 +105,19 @@ def sentence(
       left: The runs that have no row.
       of: All runs.
       folder: Where their folders are.
-      rates: Of each of their tasks.
+      rates: Of each of their problems.
       at_a_time: Runs that go on beside each other.
       groups: Groups of clients that each of them works on at a time.
     """
     rounds = {work.key: _rounds_left(work, folder) for work in left}
     seconds = [
-        rounds[work.key] * _seconds_a_round(work, rates[work.task], groups)
+        rounds[work.key] * _seconds_a_round(work, rates[work.problem], groups)
         for work in left
     ]
     # The longest run is not divided among them.
     hours = max([sum(seconds) / at_a_time, *seconds]) / 3600
-    memory = at_a_time * max(rates[work.task].memory for work in left)
-    disk = sum(_CHECKPOINTS * rates[work.task].checkpoint for work in left)
+    memory = at_a_time * max(rates[work.problem].memory for work in left)
+    disk = sum(_CHECKPOINTS * rates[work.problem].checkpoint for work in left)
     return (
         f"{len(left)} of {len(of)} runs and {sum(rounds.values())} of "
         f"{sum(work.rounds for work in of)} rounds are left, about {_time(hours)}, "
@@ -128,7 +128,7 @@ def sentence(
 
 
 def load(path: Path, machine: Machine) -> dict[str, Rate]:
-    """Returns the rates that were measured on such a machine, by task."""
+    """Returns the rates that were measured on such a machine, by problem."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         if found["processors"] != machine.processors:

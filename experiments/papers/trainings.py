@@ -57,6 +57,12 @@ class Training(Work):
         return _all_flags(self.flags)["task"]
 
     @property
+    def problem(self) -> str:
+        """Returns its task, and its model if that is not the task's own."""
+        model = _all_flags(self.flags).get("model")
+        return f"{self.task} with {model}" if model else self.task
+
+    @property
     def rounds(self) -> int:
         """Returns how many rounds were asked for."""
         return int(_all_flags(self.flags)["rounds"])

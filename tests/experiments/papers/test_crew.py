@@ -23,6 +23,7 @@ TINY = {
     **dict(examples_per_client=6, batch_size=3, num_test_examples=8, rounds=24),
     **dict(checkpoint_every=2, eval_every=8, compression_rate=20, noise_multiplier=1),
 }
+PROBLEM = "synthetic with small_cnn"
 GRID = """
 import sys
 from pathlib import Path
@@ -141,12 +142,12 @@ def test_rows_come_from_as_many_runs_as_memory_allows(fake, tmp_path, capsys):
     # Of 4 GB runs fill 3.2, and three share four processors.
     assert 1 <= len(fake.made) <= 3
     said = capsys.readouterr().err
-    assert "the first rounds of synthetic are measured" in said
+    assert "the first rounds of synthetic with small_cnn are measured" in said
     assert "3.0 GB of memory" in said and "3 at a time on 1 group of clients" in said
     # The run that is measured has its share of what can be guessed, as have the others.
     assert {groups for t in fake.made for _, groups in t.seeds} <= {1, 4}
     assert forecast.load(tmp_path / "rates.json", forecast.this_machine()).keys() == {
-        "synthetic"
+        PROBLEM
     }
 
 
@@ -256,11 +257,11 @@ def test_what_is_left_and_what_that_takes(tmp_path):
         tmp_path / grid[0].folder / "times.csv",
         {"round": [1, 2], "seconds": [3.0, 2.0]},
     )
-    said = forecast.sentence(grid, grid, tmp_path, {"synthetic": rate()}, 2, 1)
+    said = forecast.sentence(grid, grid, tmp_path, {PROBLEM: rate()}, 2, 1)
     # 1798 rounds of 2 seconds beside 1800 of 4: the longer run takes two hours.
     assert "2 of 2 runs and 3598 of 3600 rounds are left, about 2.0 h" in said
     assert "2.0 GB of memory and 0.6 GB of disk, with 2 at a time on 1 group" in said
-    said = forecast.sentence(grid, grid, tmp_path, {"synthetic": rate()}, 1, 2)
+    said = forecast.sentence(grid, grid, tmp_path, {PROBLEM: rate()}, 1, 2)
     # One after the other, on twice the processors each.
     assert "about 1.5 h, 1.0 GB" in said
 
