@@ -15,6 +15,9 @@ from ..rows import Rows, read_columns
 from .methods import workload_title
 from .solvers_grid import SOLVERS
 
+# A color of `plotting.STYLES` for each solver.
+_COLORS = {"accelerated": "optimal", "plain": "honaker-full", "lbfgs": "honaker-online"}
+
 
 def draw(rows: Rows, scale: str) -> Any:
     """Draws a panel for each problem, a line for each solver."""
@@ -25,11 +28,13 @@ def draw(rows: Rows, scale: str) -> Any:
             curve = read_columns(Path(row["folder"]) / f"{name}.csv")
             # Rounding may put the excess of a converged loss below zero.
             excess = np.maximum(curve["excess"], 1e-12)
-            axis.plot(curve["seconds"], excess, ".-", label=title)
+            color, _ = plotting.STYLES[_COLORS[name]]
+            axis.plot(curve["seconds"], excess, ".-", color=color, label=title)
         title = workload_title(float(row["momentum"]))
         axis.set_title(f"{title}, T={row['rounds']}")
         axis.set(xscale="log", yscale="log", xlabel="seconds", ylim=(1e-10, None))
     axes[0].set_ylabel("loss / dual bound - 1")
-    axes[0].legend()
-    picture.tight_layout()
+    # Above the panels, where no curve is.
+    picture.legend(*axes[0].get_legend_handles_labels(), loc="upper center", ncol=3)
+    picture.tight_layout(rect=(0, 0, 1, 0.92))
     return picture

@@ -31,6 +31,18 @@ def test_losses_of_factorizations():
     assert f"{prefix_sum}% of that of the optimal prefix sum" in PAGE
 
 
+def test_seconds_of_solvers():
+    accelerated, plain, lbfgs = (
+        [f"{seconds:.2g}" for seconds in rows.numbers(table("mf_fig4"), column)]
+        for column in ("accelerated_seconds", "plain_seconds", "lbfgs_seconds")
+    )
+    assert accelerated == ["0.19", "0.4"]
+    for problem, name in ((0, "the prefix sum"), (1, "β=0.9")):
+        first = f"{float(accelerated[problem]):.2f}"
+        said = f"{first}, {plain[problem]} and {lbfgs[problem]} for {name}"
+        assert said in PAGE
+
+
 def test_losses_of_the_prefix_sum():
     found = rows.where(table("mf_table2"), rounds="256")
     losses = {row["method"]: float(row["loss"]) for row in found}
