@@ -49,8 +49,8 @@ AXES = {
     "epsilon": ("epsilon so far", False),
 }
 _HEADS = {
-    "uplink_bits_per_parameter": "bits up",
-    "downlink_bits_per_parameter": "bits down",
+    "uplink_bits_per_parameter": "bits up a parameter",
+    "downlink_bits_per_parameter": "bits down a parameter",
 }
 
 Curves = Mapping[str, Mapping[str, Sequence[tuple[float, float]]]]
@@ -116,7 +116,7 @@ def page(
             elements.charts(charts),
             elements.heading("What they reached and spent"),
             elements.table(rows, {"run": "run", **reached}),
-            elements.paragraph("Bits are a parameter's, a client and round."),
+            elements.paragraph("Bits are those of a client and round."),
             elements.heading("Settings that differ"),
             elements.table(rows, {"run": "run", **chosen}),
         ],

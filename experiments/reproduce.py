@@ -132,6 +132,11 @@ def _check_flags(figure: sweep.Figure, scale: str) -> None:
     """Raises ValueError for a flag without a meaning, or a folder that is not there."""
     checks.choice(f"--scale of {figure.name}", scale, figure.scales)
     if _FROM_TABLE.value is not None:
+        if figure.needs_folders:
+            raise ValueError(
+                f"--from_table must be left out for {figure.name}, since "
+                f"{figure.needs_folders}, which no table keeps"
+            )
         cli.refuse("--from_table", "table", "plot_only", *_OF_RUNS, *_OF_DATA)
     if _PLOT_ONLY.value:
         cli.refuse("--plot_only", *_OF_RUNS, *_OF_DATA)
@@ -205,18 +210,29 @@ def main(argv: Sequence[str]) -> None:
 
 
 def _draw_table(figure: sweep.Figure, table: Path, folder: Path) -> None:
-    """Draws what --table wrote."""
-    rows = kept.read(table)
+    """Draws what --table wrote.
+
+    Raises:
+      ValueError: If that is no table of the figure at the scale, or a damaged one.
+    """
+    scale = _SCALE.value
+    grid = figure.grid(_setting(scale))
+    rows = kept.read(table, figure, scale, grid)
     try:
-        if not rows:
-            raise KeyError("a row")
-        path = draw(figure, rows, folder, _SCALE.value)
+        path = draw(figure, rows, folder, scale)
     except KeyError as missing:
-        raise ValueError(
-            f"--from_table must be a table of {figure.name}, found {table} "
-            f"without {missing}"
-        ) from missing
-    print(f"figure: {path}")
+        found = f"{table} without {missing.args[0]}"
+        raise kept.refused(figure, scale, found) from missing
+    except ValueError as error:
+        found = f"{table}, which cannot be drawn ({error})"
+        raise kept.refused(figure, scale, found) from error
+    print(f"figure: {path}{_note(len(rows), len(grid))}")
+
+
+def _note(done: int, planned: int) -> str:
+    """Returns how many rows of the grid are missing, if any are."""
+    missing = planned - done
+    return f" ({missing} of {planned} rows are still missing)" if missing else ""
 
 
 def _results(figure: sweep.Figure, scale: str, folder: Path) -> tuple[Rows, str]:
@@ -238,12 +254,8 @@ def _results(figure: sweep.Figure, scale: str, folder: Path) -> tuple[Rows, str]
         )
     rows = [{**table.row(work), "folder": str(folder / work.folder)} for work in done]
     if _TABLE.value is not None:
-        kept.write(Path(_TABLE.value), figure, done, rows)
-    missing = len(grid) - len(rows)
-    return (
-        rows,
-        f" ({missing} of {len(grid)} rows are still missing)" if missing else "",
-    )
+        kept.write(Path(_TABLE.value), figure, scale, done, rows)
+    return rows, _note(len(rows), len(grid))
 
 
 def run() -> None:

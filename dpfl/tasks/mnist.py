@@ -143,7 +143,10 @@ def read_images(config: MnistConfig, facts: Writers) -> tuple[np.ndarray, np.nda
     has_idx = all(map(os.path.exists, idx_paths))
     if not has_idx and not os.path.exists(path):
         if not config.download:
-            raise data_files.missing(path, URL)
+            raise data_files.DataFileError(
+                "data_dir must have the images of MNIST, as four idx files or "
+                f"{ARCHIVE}, found neither in {folder}; --download fetches them"
+            )
         data_files.fetch(path, URL, _check_archive, _ARCHIVE_SHA256)
     source = folder if has_idx else path
     parts = [_idx(*two) for two in zip(idx_paths, axes)] if has_idx else _archive(path)

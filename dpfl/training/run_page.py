@@ -96,7 +96,7 @@ def html(
         [
             elements.heading(name, 1),
             elements.paragraph(state, is_soft=True),
-            elements.paragraph(summary["stopped_early"] or ""),
+            *(elements.paragraph(why) for why in [summary["stopped_early"]] if why),
             elements.cards(_cards(summary, times)),
             elements.charts(_charts(rows, times)),
             elements.paragraph(_WHOSE, is_soft=True),

@@ -3,8 +3,9 @@
 
 """What is kept of a figure: a small table, from which it can be drawn again.
 
-Where the drawing shows curves over the rounds, `NAME_curves.csv` beside `NAME.csv` has
-the points of each run, known by its labels.
+Each line says of which figure and scale it is. Where the drawing shows curves,
+`NAME_curves.csv` beside `NAME.csv` has the points of each row, known by its labels, and
+`NAME.csv` how many they are.
 """
 
 from __future__ import annotations
@@ -13,15 +14,22 @@ import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Optional
 
 from dpfl import files
 
 from .rows import Row, Rows, read_csv
-from .sweep import KEY, Figure, Work
-from .trainings import CURVES, METRICS, ROUND
+from .sweep import KEY, Curves, Figure, Work
+from .trainings import CURVES
 
+# The first columns of both files.
+_OWNER = ("figure", "scale")
+# How many lines of the curves a row has.
+_POINTS = "points"
 # Columns of a results table that say how it was made, and not what came of it.
 _LEFT_OUT = (KEY, "folder", "wall_time_seconds")
+# A measure that was not taken, as `str` and `csv` write it.
+_NOTHING = ("", "None")
 
 
 def curves_path(path: Path) -> Path:
@@ -29,37 +37,152 @@ def curves_path(path: Path) -> Path:
     return path.with_name(f"{path.stem}_curves{path.suffix}")
 
 
-def write(path: Path, figure: Figure, works: Sequence[Work], rows: Rows) -> None:
+def refused(figure: Figure, scale: str, found: str) -> ValueError:
+    """Returns the error that a table is not one of this figure.
+
+    Args:
+      figure: What is to be drawn.
+      scale: At which scale.
+      found: What was found instead, and in which file.
+    """
+    return ValueError(
+        f"--from_table must be a table of {figure.name} at the {scale} scale, "
+        f"found {found}"
+    )
+
+
+def write(
+    path: Path, figure: Figure, scale: str, works: Sequence[Work], rows: Rows
+) -> None:
     """Writes a table, and its curves if it has any.
 
     Args:
       path: Of the table.
       figure: What is drawn.
+      scale: At which scale.
       works: The work behind each of the rows.
       rows: Of the results table, each with its `folder`.
     """
-    found = list(dict.fromkeys(name for row in rows for name in row))
-    _write(path, rows, [name for name in found if name not in _LEFT_OUT])
+    owner = dict(zip(_OWNER, (figure.name, scale)))
+    own = [{**owner, **row} for row in rows]
     if figure.curves:
         labels = list(dict.fromkeys(name for work in works for name in work.labels))
-        points = [point for row in rows for point in _points(row, labels, figure)]
-        _write(curves_path(path), points, [*labels, ROUND, *figure.curves])
+        of_rows = [list(_points(row, labels, figure.curves)) for row in own]
+        own = [{**row, _POINTS: str(len(of))} for row, of in zip(own, of_rows)]
+        points = [point for of in of_rows for point in of]
+        columns = [*_OWNER, *labels, figure.curves.place, *figure.curves.columns]
+        _write(curves_path(path), points, columns)
+    found = list(dict.fromkeys(name for row in own for name in row))
+    _write(path, own, [name for name in found if name not in _LEFT_OUT])
 
 
-def read(path: Path) -> list[Row]:
-    """Returns the rows of a table as drawings ask for them."""
+def read(path: Path, figure: Figure, scale: str, works: Sequence[Work]) -> list[Row]:
+    """Returns the rows of a table as drawings ask for them.
+
+    Args:
+      path: Of the table.
+      figure: Whose table it is to be.
+      scale: Of that scale.
+      works: All of the figure at the scale. Some may have no row.
+
+    Raises:
+      ValueError: If the table, or the curves beside it, are of another figure or scale,
+        are missing or damaged.
+    """
+    rows = []
+    seen = set()
+    for place, row in _lines(path, figure, scale):
+        work = next((work for work in works if _is_of(row, work)), None)
+        if work is None:
+            raise refused(figure, scale, f"a row that is not of its grid in {place}")
+        if work.key in seen:
+            raise refused(figure, scale, f"a row for the second time in {place}")
+        seen.add(work.key)
+        measured = [name for name in row if name not in (*work.labels, *figure.words)]
+        _check_numbers(row, measured, place, figure, scale)
+        rows.append(row)
+    if figure.curves is None:
+        return rows
     curves = curves_path(path)
-    beside = {CURVES: str(curves)} if curves.exists() else {}
-    return [{**row, **beside} for row in read_csv(path)]
+    _check_curves(curves, figure, figure.curves, scale, rows)
+    return [{**row, CURVES: str(curves)} for row in rows]
 
 
-def _points(row: Row, labels: Sequence[str], figure: Figure) -> Iterator[Row]:
-    """Yields the rounds of a run in which something that is drawn was measured."""
-    own = {name: row.get(name, "") for name in labels}
-    for each in read_csv(Path(row["folder"]) / METRICS):
-        values = {name: each.get(name, "") for name in figure.curves}
+def _is_of(row: Row, work: Work) -> bool:
+    """Returns whether a row has the labels of a piece of work."""
+    return all(row.get(name) == str(value) for name, value in work.labels.items())
+
+
+def _check_curves(
+    path: Path, figure: Figure, curves: Curves, scale: str, rows: Rows
+) -> None:
+    """Raises ValueError if the points of some row are missing or no numbers."""
+    if not path.exists():
+        raise ValueError(
+            f"--from_table must have the curves of {figure.name} beside it, "
+            f"found no file {path}"
+        )
+    files.input_path("--from_table", path)
+    counts: dict[tuple[str, ...], int] = {}
+    labels: Optional[list[str]] = None
+    for place, point in _lines(path, figure, scale):
+        head = list(point)
+        if not {curves.place, *curves.columns} <= set(head):
+            raise refused(figure, scale, f"{path} without the columns of its curves")
+        labels = head[: head.index(curves.place)]
+        _check_numbers(point, head[len(labels) :], place, figure, scale)
+        key = tuple(point[name] for name in labels)
+        counts[key] = counts.get(key, 0) + 1
+    for row in rows:
+        found = counts.get(tuple(row.get(name, "") for name in labels or ()), 0)
+        if str(found) != row.get(_POINTS):
+            wanted = row.get(_POINTS, "unknown")
+            text = f"{found} points of a curve in {path} where {wanted} were written"
+            raise refused(figure, scale, text)
+
+
+def _check_numbers(
+    row: Row, columns: Sequence[str], place: str, figure: Figure, scale: str
+) -> None:
+    """Raises ValueError if a cell of these columns is no number, and not empty."""
+    for name in columns:
+        try:
+            float(0 if row[name] in _NOTHING else row[name])
+        except ValueError as error:
+            found = f"{row[name]!r} for {name} in {place}"
+            raise refused(figure, scale, found) from error
+
+
+def _lines(path: Path, figure: Figure, scale: str) -> Iterator[tuple[str, Row]]:
+    """Yields where a row is and the row, without the columns that say whose it is."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        head, *lines = list(csv.reader(io.StringIO(text, newline=""))) or [[]]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise refused(figure, scale, f"{path}, which is no CSV file") from error
+    if not lines:
+        raise refused(figure, scale, f"no row in {path}")
+    if tuple(head[: len(_OWNER)]) != _OWNER:
+        raise refused(figure, scale, f"{path} without the columns figure and scale")
+    for number, cells in enumerate(lines, 2):
+        is_last = number == len(lines) + 1
+        place = f"line {number} of {path}"
+        if len(cells) != len(head) or (is_last and not text.endswith("\n")):
+            raise refused(figure, scale, f"{place} cut off")
+        owner = tuple(cells[: len(_OWNER)])
+        if owner != (figure.name, scale):
+            found = f"one of {owner[0]} at the {owner[1]} scale in {path}"
+            raise refused(figure, scale, found)
+        yield place, dict(zip(head[len(_OWNER) :], cells[len(_OWNER) :]))
+
+
+def _points(row: Row, labels: Sequence[str], curves: Curves) -> Iterator[Row]:
+    """Yields the points of a row at which something that is drawn was measured."""
+    own = {name: row.get(name, "") for name in (*_OWNER, *labels)}
+    for number, each in enumerate(read_csv(Path(row["folder"]) / curves.file), 1):
+        values = {name: each.get(name, "") for name in curves.columns}
         if any(values.values()):
-            yield {**own, ROUND: each[ROUND], **values}
+            yield {**own, curves.place: each.get(curves.place, str(number)), **values}
 
 
 def _write(

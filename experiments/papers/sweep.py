@@ -74,6 +74,22 @@ Drawing = Callable[[Rows, str], Any]
 
 
 @dataclasses.dataclass(frozen=True)
+class Curves:
+    """What a drawing shows of each piece of work point by point.
+
+    Attributes:
+      columns: Those that are shown.
+      file: Has them, in the folder of the work.
+      place: Column that numbers the points; they are counted from 1 if the file has
+        none.
+    """
+
+    columns: tuple[str, ...]
+    file: str = "metrics.csv"
+    place: str = "round"
+
+
+@dataclasses.dataclass(frozen=True)
 class Figure:
     """A figure of a paper, or one of ours.
 
@@ -84,7 +100,9 @@ class Figure:
       draw: From the rows of the table to a picture.
       sweep: Name of the results table, which figures may share; None is `name`.
       scales: Those of `SCALES` that it has.
-      curves: Columns of the runs' metrics.csv that the drawing shows.
+      curves: What the drawing shows point by point, if anything.
+      words: Measured columns that have words beside numbers.
+      needs_folders: Why no table is enough to draw it, if none is.
     """
 
     name: str
@@ -93,7 +111,9 @@ class Figure:
     draw: Drawing
     sweep: Optional[str] = None
     scales: tuple[str, ...] = ("small", "paper")
-    curves: tuple[str, ...] = ()
+    curves: Optional[Curves] = None
+    words: tuple[str, ...] = ()
+    needs_folders: str = ""
 
     @property
     def folder(self) -> str:

@@ -17,7 +17,7 @@ from dpfl.tasks import registry
 
 from .. import flag_files
 from .rows import Row, read_csv, where
-from .sweep import Setting, Work
+from .sweep import Curves, Setting, Work
 
 # What a row keeps of a run's summary.
 SUMMARY_COLUMNS = (
@@ -31,10 +31,8 @@ SUMMARY_COLUMNS = (
     "downlink_bits_per_parameter",
     "wall_time_seconds",
 )
-METRICS = "metrics.csv"
-ROUND = "round"
 # What is measured of a model now and then.
-EVALUATED = ("eval_accuracy", "eval_loss")
+EVALUATED = Curves(("eval_accuracy", "eval_loss"))
 # Of a row without a folder: a file with the curves of all rows.
 CURVES = "curves"
 # Flags on which no row depends.
@@ -172,18 +170,25 @@ def _seconds(folder: Path) -> list[float]:
     return [float(r["seconds"]) for r in rows if r.get("seconds")]
 
 
-def curve(row: Row, column: str) -> list[tuple[int, float]]:
-    """Returns (round, value) of a column of a run's metrics.csv, where it has one.
+def curve(row: Row, column: str, curves: Curves = EVALUATED) -> list[tuple[int, float]]:
+    """Returns (place, value) of a column, where it has a value.
 
     Args:
-      row: Of the run; its `CURVES` names a file that stands in for those of all runs,
-        with the run's labels beside each round.
+      row: Of the work; its `CURVES` names a file that stands in for those of all work,
+        with the labels before the place of each point.
       column: Name of the column.
+      curves: Says in which file it is.
     """
     if CURVES in row:
         rows = read_csv(Path(row[CURVES]))
-        labels = {name: row[name] for name in rows[0] if name in row}
+        head = list(rows[0])
+        names = head[: head.index(curves.place)]
+        labels = {name: row[name] for name in names if name in row}
         rows = [dict(one) for one in where(rows, **labels)]
     else:
-        rows = read_csv(Path(row["folder"]) / METRICS)
-    return [(int(r[ROUND]), float(r[column])) for r in rows if r[column]]
+        rows = read_csv(Path(row["folder"]) / curves.file)
+    return [
+        (int(r.get(curves.place, number)), float(r[column]))
+        for number, r in enumerate(rows, 1)
+        if r[column]
+    ]

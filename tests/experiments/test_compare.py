@@ -146,6 +146,7 @@ def test_end_to_end(tmp_path):
     text = page.read_text()
     assert text.count("<figure>") == 3 and "&lt;b&gt;" in text and "<b>1" not in text
     assert picture.stat().st_size > 10_000
+    assert all(f">bits {way} a parameter<" in text for way in ("up", "down"))
 
 
 def test_other_data_are_refused_unless_asked_for(tmp_path):

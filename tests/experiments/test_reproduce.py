@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import csv
+import pathlib
 
 import pytest
 
@@ -9,6 +10,8 @@ from dpfl import files
 from experiments.papers import remarks
 from tests import forks
 from tests.experiments import programs
+
+RESULTS = pathlib.Path(__file__).resolve().parents[2] / "docs/results"
 
 
 def reproduce(*flags):
@@ -48,13 +51,33 @@ def test_the_table_that_is_kept_is_drawn_again(tmp_path):
     again = reproduce(*figure, f"--from_table={tmp_path}/kept.csv")
     assert again.returncode == 0, again.stderr
     assert picture.read_bytes() == before
+    assert again.stdout.endswith("mf_table2.png\n")
     other = reproduce(
         "--figure=secagg_bits",
         f"--from_table={tmp_path}/kept.csv",
         f"--output_dir={tmp_path}",
     )
-    assert other.returncode == 2 and other.stderr.count("\n") == 1
-    assert "--from_table must be a table of secagg_bits, found" in other.stderr
+    assert other.returncode == 2
+    assert other.stderr == (
+        "error: --from_table must be a table of secagg_bits at the small scale, "
+        f"found one of mf_table2 at the small scale in {tmp_path}/kept.csv\n"
+    )
+
+
+def test_rows_that_a_table_lacks_are_counted(tmp_path):
+    text = (RESULTS / "mf_table2.csv").read_text()
+    table = tmp_path / "part.csv"
+    table.write_text("".join(text.splitlines(keepends=True)[:-2]))
+    figure = ("--figure=mf_table2", f"--output_dir={tmp_path}")
+    done = reproduce(*figure, f"--from_table={table}")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("mf_table2.png (2 of 42 rows are still missing)\n")
+    table.write_text(text.replace(",root_mean,", ",other,"))
+    assert reproduce(*figure, f"--from_table={table}").returncode == 0
+    table.write_text(text.replace(",loss,", ",other,"))
+    done = reproduce(*figure, f"--from_table={table}")
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert done.stderr.endswith(f"at the small scale, found {table} without loss\n")
 
 
 @pytest.mark.parametrize(
@@ -68,6 +91,7 @@ def test_the_table_that_is_kept_is_drawn_again(tmp_path):
         (["--figure=csgm_fig2", "--allow_partial_data"], "--allow_partial_data has no"),
         (["--figure=csgm_fig1", "--from_table=a", "--table=b"], "--table has no"),
         (["--figure=csgm_fig1", "--from_table=a"], "--from_table must be a file"),
+        (["--figure=mf_fig4", "--from_table=a"], "--from_table must be left out"),
         (["--figure=csgm_fig1", "--table=a.png"], "--table must end in .csv"),
         (["--figure=csgm_fig2", "--workers=a"], "--workers must be"),
         (["--figure=csgm_fig2", "--round_deadline=0"], "--round_deadline must be"),

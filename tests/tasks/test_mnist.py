@@ -126,10 +126,12 @@ def test_a_validation_set_has_nothing_of_the_test_set(tmp_path):
 
 
 def test_refusals(tmp_path):
-    with pytest.raises(
-        data_files.DataFileError, match="mnist.npz is not in the folder"
-    ):
+    with pytest.raises(data_files.DataFileError) as refused:
         load(tmp_path)
+    assert str(refused.value) == (
+        "data_dir must have the images of MNIST, as four idx files or mnist.npz, "
+        f"found neither in {tmp_path}; --download fetches them"
+    )
     write(tmp_path)
     with pytest.raises(ValueError, match="test_fraction must leave something to train"):
         load(tmp_path, test_fraction=0.99)

@@ -75,5 +75,6 @@ FIGURES = [
         "Error of sums at equal epsilon: by epochs, streams over a run, slots; exact",
         streams_grid.grid,
         streams_drawing.draw,
+        words=("encoder",),
     ),
 ]

@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from .. import plotting
-from ..rows import Rows, distinct, read_columns, where
-from .errors_grid import STEP_ROUNDS, STEPS_FILE, TABLE_METHODS
+from ..rows import Rows, distinct, where
+from ..trainings import curve
+from .errors_grid import STEP_ROUNDS, STEPS, TABLE_METHODS
 from .methods import TITLES, workload_title
 
 # Those of the mechanisms that are trained, and others.
@@ -30,11 +30,11 @@ def draw_steps(rows: Rows, scale: str) -> Any:
     for axis, momentum in zip(axes, values):
         highest = 0.0
         for row in where(rows, momentum=momentum):
-            steps = read_columns(Path(row["folder"]) / STEPS_FILE)["squared_error"]
+            places, steps = zip(*curve(row, STEPS.columns[0], STEPS))
             highest = max(highest, *steps)
             look = plotting.look(row["method"], marked=False)
             label = TITLES[row["method"]]
-            axis.plot(range(1, len(steps) + 1), steps, label=label, **look)
+            axis.plot(places, steps, label=label, **look)
         axis.set_title(workload_title(float(momentum)))
         axis.set(xlabel="round", ylabel="squared error of the iterate")
         # Room for the legend above the lines.

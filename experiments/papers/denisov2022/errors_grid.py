@@ -14,18 +14,18 @@ from dpfl import factorization as mf
 from dpfl.factorization import comparison
 
 from ..rows import write_columns
-from ..sweep import Setting, Work
+from ..sweep import Curves, Setting, Work
 from .methods import MOMENTUM, TITLES
 
 STEP_ROUNDS = {"small": 256, "paper": 2048}
-STEPS_FILE = "steps.csv"
+STEPS = Curves(("squared_error",), "steps.csv")
 
 
 def _steps_work(method: str, momentum: float, rounds: int) -> Work:
     def compute(folder: Path) -> Mapping[str, Any]:
         found = mf.compute(mf.momentum(rounds, momentum), method)
         steps = found.step_errors()
-        write_columns(folder / STEPS_FILE, {"squared_error": list(steps)})
+        write_columns(folder / STEPS.file, {STEPS.columns[0]: list(steps)})
         return dataclasses.asdict(found.errors())
 
     return Work({"momentum": momentum, "method": method}, {"rounds": rounds}, compute)

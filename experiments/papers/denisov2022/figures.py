@@ -25,6 +25,7 @@ FIGURES = [
         f"{_PAPER}, Fig. 1: squared error of each step, four mechanisms, exact",
         errors_grid.steps_grid,
         errors_drawing.draw_steps,
+        curves=errors_grid.STEPS,
     ),
     Figure(
         "mf_table2",
@@ -45,6 +46,8 @@ FIGURES = [
         f"{_PAPER}, Fig. 4: loss against time of the fixed point and of L-BFGS",
         solvers_grid.grid,
         solvers_drawing.draw,
+        words=solvers_grid.SECONDS,
+        needs_folders="it shows each evaluation of each solver",
     ),
     Figure(
         "mf_fig6",

@@ -29,6 +29,8 @@ SOLVERS = {
     "plain": "fixed point, plain",
     "lbfgs": "L-BFGS",
 }
+# Columns of the seconds that each took, or words that it did not get there.
+SECONDS = tuple(f"{name}_seconds" for name in SOLVERS)
 # The excess loss that the table gives the time to.
 REACHED = 1e-6
 

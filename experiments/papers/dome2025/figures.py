@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ..sweep import SCALES, Figure
+from ..sweep import SCALES, Curves, Figure
 from . import ablation_drawing, ablation_grid, comparison_drawing, comparison_grid
 
 _SOURCE = "DOME (Nicolas et al. 2025)"
@@ -35,7 +35,7 @@ FIGURES = [
         ablation_drawing.draw_energy,
         SWEEP,
         SCALES,
-        tuple(ablation_drawing.SEEN_COLUMNS),
+        Curves(tuple(ablation_drawing.SEEN_COLUMNS)),
     ),
     Figure(
         "dome_tuning",

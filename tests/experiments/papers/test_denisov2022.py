@@ -5,7 +5,7 @@ import csv
 
 import pytest
 
-from experiments.papers import sweep
+from experiments.papers import kept, sweep
 from experiments.papers.denisov2022 import errors_grid, figures, solvers_grid
 from tests.experiments.papers import invented
 
@@ -70,6 +70,16 @@ def test_fig1_steps_add_up_to_the_loss(tmp_path, monkeypatch):
             steps = [float(step["squared_error"]) for step in csv.DictReader(file)]
         assert len(steps) == 32
         assert sum(steps) == pytest.approx(float(row["total"]), rel=1e-9)
+    # From the table alone.
+    figure, path = FIGURES["mf_fig1"], tmp_path / "kept.csv"
+    works = figure.grid(sweep.Setting("small"))
+    kept.write(path, figure, "small", works, rows)
+    before = (tmp_path / "figure.png").read_bytes()
+    for steps in tmp_path.rglob("steps.csv"):
+        steps.unlink()
+    found = kept.read(path, figure, "small", works)
+    invented.draw(figure, found, tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").read_bytes() == before
 
 
 def test_table2_has_the_known_losses(tmp_path, monkeypatch):

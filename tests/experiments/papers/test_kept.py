@@ -1,6 +1,8 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
+import pathlib
+
 import pytest
 
 from experiments.papers import index, kept, rows, sweep, trainings
@@ -10,6 +12,7 @@ from tests.experiments.papers import invented
 COLUMNS = {
     "delta": "1e-4",
     "noise_multiplier": "0.8",
+    "uplink_bits_per_client": "3200",
     "uplink_bits_per_parameter": "3.2",
     "downlink_bits_per_parameter": "32",
     "wall_time_seconds": "100",
@@ -44,28 +47,31 @@ def rows_of(name, folder):
 def test_a_figure_is_drawn_from_its_table_alone(name, tmp_path):
     figure = index.FIGURES[name]
     works, table = rows_of(name, tmp_path / "runs")
-    kept.write(tmp_path / "table.csv", figure, works, table)
+    kept.write(tmp_path / "table.csv", figure, "medium", works, table)
     lines = invented.draw(figure, table, tmp_path / "a.png", "medium")
     for work in works:
         (tmp_path / "runs" / work.folder / "metrics.csv").unlink()
-    again = kept.read(tmp_path / "table.csv")
+    again = kept.read(tmp_path / "table.csv", figure, "medium", works)
     assert invented.draw(figure, again, tmp_path / "b.png", "medium") == lines
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
-    assert (tmp_path / "table.csv").stat().st_size < 20_000
+    assert (tmp_path / "table.csv").stat().st_size < 24_000
 
 
 def test_a_table_has_labels_and_measures_and_no_machine(tmp_path):
     works, table = rows_of("csgm_fig4", tmp_path / "runs")
-    kept.write(tmp_path / "t.csv", index.FIGURES["csgm_fig4"], works, table)
+    kept.write(tmp_path / "t.csv", index.FIGURES["csgm_fig4"], "medium", works, table)
     head, *lines = (tmp_path / "t.csv").read_text().splitlines()
-    labels = "task,cohort_size,epsilon,compression_rate,seed"
+    labels = "figure,scale,task,cohort_size,epsilon,compression_rate,seed"
     assert head.startswith(f"{labels},final_accuracy,final_loss,delta,noise_multiplier")
     assert not {"key", "folder", "wall_time_seconds"} & set(head.split(","))
+    # How many points its curves have.
+    assert head.endswith(",points") and all(line.endswith(",2") for line in lines)
     assert len(lines) == len(works)
     head, *lines = (tmp_path / "t_curves.csv").read_text().splitlines()
     assert head == f"{labels},round,eval_accuracy,eval_loss"
     # The first round was not evaluated.
-    assert lines[:2] == ["mnist,400,8.0,1,1,2,0.2,2", "mnist,400,8.0,1,1,3,0.3,1.5"]
+    own = "csgm_fig4,medium,mnist,400,8.0,1,1"
+    assert lines[:2] == [f"{own},2,0.2,2", f"{own},3,0.3,1.5"]
     assert len(lines) == 2 * len(works)
 
 
@@ -79,8 +85,111 @@ def test_curves_are_those_of_the_row_s_own_run(tmp_path):
 def test_without_curves_there_is_one_file(tmp_path):
     name = "stream_training"
     works, table = rows_of(name, tmp_path / "runs")
-    kept.write(tmp_path / "t.csv", index.FIGURES[name], works, table)
+    figure = index.FIGURES[name]
+    kept.write(tmp_path / "t.csv", figure, "medium", works, table)
     assert not kept.curves_path(tmp_path / "t.csv").exists()
-    found = kept.read(tmp_path / "t.csv")
+    found = kept.read(tmp_path / "t.csv", figure, "medium", works)
     assert rows.distinct(found, "way") == list(stream_training_grid.WAYS)
     assert all(trainings.CURVES not in row for row in found)
+
+
+@pytest.fixture
+def table(tmp_path):
+    """A table of csgm_fig4, with curves beside it."""
+    works, found = rows_of("csgm_fig4", tmp_path / "runs")
+    path = tmp_path / "t.csv"
+    kept.write(path, index.FIGURES["csgm_fig4"], "medium", works, found)
+    return path
+
+
+def refusal(path, name="csgm_fig4", scale="medium"):
+    figure = index.FIGURES[name]
+    with pytest.raises(ValueError, match="--from_table must") as refused:
+        kept.read(path, figure, scale, figure.grid(sweep.Setting(scale)))
+    return str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "scale"), [("csgm_fig5", "medium"), ("csgm_fig4", "small")]
+)
+def test_a_table_of_another_figure_or_scale_is_refused(table, name, scale):
+    assert refusal(table, name, scale) == (
+        f"--from_table must be a table of {name} at the {scale} scale, "
+        f"found one of csgm_fig4 at the medium scale in {table}"
+    )
+
+
+DAMAGES = {
+    "an empty file": ("t.csv", lambda text: "", "no row in "),
+    "a head": ("t.csv", lambda text: text.splitlines()[0] + "\n", "no row in "),
+    "another file": ("t.csv", lambda text: "a,b\n1,2\n", "without the columns figure"),
+    "a part of a row": ("t.csv", lambda text: text[:-60], "cut off"),
+    "a part of a cell": ("t.csv", lambda text: text[:-1], "cut off"),
+    "no number": ("t.csv", lambda t: t.replace("0.501", "0,5x", 1), "cut off"),
+    "letters": ("t.csv", lambda t: t.replace("0.501", "oops", 1), "'oops' for final_a"),
+    "a strange row": (
+        "t.csv",
+        lambda text: text.replace("mnist,400,8.0,1,1,", "mnist,400,8.0,1,9,"),
+        "a row that is not of its grid in line 2 of ",
+    ),
+    "a row twice": (
+        "t.csv",
+        lambda text: text.replace("mnist,400,8.0,1,2,", "mnist,400,8.0,1,1,"),
+        "a row for the second time in line 3 of ",
+    ),
+    "a shorter curve": (
+        "t_curves.csv",
+        lambda text: "".join(text.splitlines(keepends=True)[:-1]),
+        "1 points of a curve in ",
+    ),
+    "a curve's part": ("t_curves.csv", lambda text: text[:-9], "cut off"),
+    "a curve's letters": (
+        "t_curves.csv",
+        lambda text: text.replace("0.2", "oops", 1),
+        "'oops' for eval_accuracy in line 2 of ",
+    ),
+    "no curves": ("t_curves.csv", lambda text: "", "no row in "),
+    "a curve's columns": (
+        "t_curves.csv",
+        lambda text: text.replace("eval_loss", "x", 1),
+        "without the columns of its curves",
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_table_is_one_sentence(table, damage):
+    name, change, words = DAMAGES[damage]
+    path = table.with_name(name)
+    path.write_text(change(path.read_text()))
+    said = refusal(table)
+    assert words in said and str(path) in said and "\n" not in said
+    assert said.startswith("--from_table must be a table of csgm_fig4 at the medium ")
+
+
+def test_a_table_without_its_curves_is_refused(table):
+    curves = kept.curves_path(table)
+    curves.unlink()
+    assert refusal(table) == (
+        "--from_table must have the curves of csgm_fig4 beside it, "
+        f"found no file {curves}"
+    )
+
+
+def test_bytes_that_are_no_text_are_refused(table):
+    table.write_bytes(b"\xff\xfe\x00")
+    assert refusal(table).endswith(f"found {table}, which is no CSV file")
+
+
+RESULTS = pathlib.Path(__file__).resolve().parents[3] / "docs/results"
+KEPT = [path for path in sorted(RESULTS.glob("*.csv")) if path.stem in index.FIGURES]
+
+
+@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
+def test_a_figure_is_drawn_from_its_table_in_docs(path, tmp_path):
+    figure = index.FIGURES[path.stem]
+    scale = rows.read_csv(path)[0]["scale"]
+    works = figure.grid(sweep.Setting(scale))
+    found = kept.read(path, figure, scale, works)
+    assert len(found) == len(works)
+    assert invented.draw(figure, found, tmp_path / "a.png", scale)
