@@ -200,13 +200,13 @@ def _cell(runs: Rows) -> str:
 
 def main(argv: Sequence[str]) -> None:
     """Writes the table whose path is given, and prints what the page has of it."""
-    tables = drifting(), choices()
-    rows = [row for table in tables for row in table]
+    tables = {"turn in a round": drifting(), "": choices()}
+    rows = [row for table in tables.values() for row in table]
     if argv:
         columns = {name: [row[name] for row in rows] for name in rows[0]}
         write_columns(Path(argv[0]), columns)
-    for table in tables:
-        print("\n".join([*lines(table), ""]))
+    for head, table in tables.items():
+        print("\n".join([*lines(table, head), ""]))
 
 
 def _orthonormal(count: int, dimension: int, rng: np.random.Generator) -> np.ndarray:
