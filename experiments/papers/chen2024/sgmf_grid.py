@@ -80,7 +80,7 @@ def _panels(
 PANELS: Mapping[str, Mapping[str, tuple[Panel, ...]]] = {
     "sgmf_fig3": {
         "small": (*_panels(_DIGITS, (8.0, 16.0)), *_panels(_DOCS, (8.0,))),
-        "medium": _panels(_MNIST, (8.0,), **medium.CAREFUL),
+        "medium": _panels(_MNIST, (8.0,)),
         "paper": _panels(_EMNIST, (10.0,), **_WIDE),
     },
     "sgmf_fig7": {
