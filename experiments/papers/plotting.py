@@ -94,19 +94,25 @@ def look(mechanism: str, step: int = 0, *, marked: bool = True) -> dict[str, Any
     return found
 
 
-def shade(mechanism: str, step: int, count: int) -> str:
+def shade(
+    mechanism: str,
+    step: int,
+    count: int,
+    ends: tuple[float, float] = (-0.5, 0.33),
+) -> str:
     """Returns one of a few shades of a mechanism's color, from dark to light.
 
     Args:
       mechanism: A key of `STYLES`.
       step: Which of them.
       count: How many there are.
+      ends: Shares of black, below 0, or of white in the first and in the last.
     """
     from matplotlib import colors
 
     color = np.array(colors.to_rgb(STYLES[mechanism][0]))
-    # From half black to a third white.
-    part = 0.83 * step / max(1, count - 1) - 0.5
+    first, last = ends
+    part = (last - first) * step / max(1, count - 1) + first
     mixed = color * (1 + part) if part < 0 else color + (1 - color) * part
     return colors.to_hex(mixed)
 
@@ -270,10 +276,39 @@ def curves_by_rate(
     """
     rates = distinct(runs, "compression_rate")
     steps = itertools.count()
-    for rate in rates:
+    for number, rate in enumerate(rates, 1):
         is_whole = float(rate) == 1
         mechanism, name = whole if is_whole else compressed
         fold = "" if is_whole else f", {float(rate):g}-fold"
-        own = look(mechanism, 0 if is_whole else next(steps), marked=False)
+        step = 0 if is_whole else next(steps)
+        own = {**look(mechanism, step), "markevery": []}
+        if step:
+            # Hollow, where lines of one mechanism have its marker.
+            own["mfc"] = "white"
         chosen = where(runs, compression_rate=rate)
         curves(axis, chosen, column, f"{name}{fold}: {{last:.3f}}", own)
+        _end(axis, chosen, column, number, own)
+
+
+def _end(axis: Any, runs: Rows, column: str, number: int, look: Any) -> None:
+    """Draws where runs ended, with the range, right of the last round.
+
+    Args:
+      axis: A panel.
+      runs: Rows of runs with equal rounds.
+      column: As for `curves`.
+      number: Which of the panel's lines it is, from 1: ends stand side by side.
+      look: Of the line.
+    """
+    ends = [trainings.curve(row, column)[-1] for row in runs]
+    last = ends[0][0]
+    values = [value for _, value in ends]
+    mean = sum(values) / len(values)
+    axis.errorbar(
+        [last * (1 + 0.045 * number)],
+        [mean],
+        yerr=[[mean - min(values)], [max(values) - mean]],
+        elinewidth=1,
+        # Small, so that a short range is seen behind it.
+        **{**look, "ls": "", "markevery": None, "ms": 0.6 * look["ms"]},
+    )

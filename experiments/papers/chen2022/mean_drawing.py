@@ -93,11 +93,10 @@ def draw_sparse(rows: Rows, scale: str) -> Any:
     for name, title in SPARSE_NAMES.items():
         chosen = where(rows, mechanism=name)
         x = numbers(chosen, "sparsity")
-        common = plotting.look(name)
+        # Of the bits, two of the lines are one.
+        is_dashed = name == mechanisms.SparseRecovery.name
+        common = plotting.look(name, 1 if is_dashed else 0)
         plotting.measured(axes[0], x, chosen, label=title, **common)
-        # Two of the lines are one.
-        if name == mechanisms.SparseRecovery.name:
-            common["ls"] = "--"
         axes[1].plot(x, numbers(chosen, "bits_per_parameter"), **common)
     axes[0].axhline(1, color="k", ls=":", lw=1, label="squared norm of an update")
     axes[0].set(ylabel="squared error of the mean")

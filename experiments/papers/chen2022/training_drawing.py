@@ -30,7 +30,8 @@ def _line(
 
 def _shaded(step: int, count: int) -> dict[str, Any]:
     """Returns how one of a few lines of the sketch looks."""
-    color = plotting.shade("sketched_ddg", step, count)
+    # From nearly black, so that two of them differ, to no lighter than the color.
+    color = plotting.shade("sketched_ddg", step, count, (-0.75, 0.0))
     return {**plotting.look("sketched_ddg", step), "color": color}
 
 
@@ -42,7 +43,7 @@ def _finish(axis: Any, task: str, x_label: str) -> None:
 def _slack(axis: Any, plain: Rows, task: str, color: str) -> None:
     """Draws how bad a run may be, from uncompressed ones if they are done."""
     if plain:
-        axis.axhline(bar(plain, task), color=color, ls=":", lw=0.8)
+        axis.axhline(bar(plain, task), color=color, ls=":", lw=1.6)
 
 
 def draw_rates(rows: Rows, scale: str) -> Any:
@@ -57,9 +58,11 @@ def draw_rates(rows: Rows, scale: str) -> Any:
             look = _shaded(i, len(amounts))
             _line(axis, chosen, "compression_rate", task, look, noise_label(chosen))
             _slack(axis, where(chosen, compression_rate=1), task, look["color"])
+        is_loss = tasks.task_entry(task).measure.lower_is_better
+        worse = "above" if is_loss else "below"
         axis.set_title(
             f"{task}, n={runs[0]['cohort_size']}, {runs[0]['bits']} bits; "
-            f"{seeds(runs)}; dots: {SLACK[task]:.0%} off r=1",
+            f"{seeds(runs)}; dotted: {SLACK[task]:.0%} {worse} r=1",
             fontsize=9,
         )
         _finish(axis, task, "compression rate r")
@@ -88,7 +91,7 @@ def draw_bits(rows: Rows, scale: str) -> Any:
         _slack(axis, where(best, bits=widest), task, "k")
         axis.set_title(f"{task}, {noise_label(runs)}")
         _finish(axis, task, "bits per parameter, b m / d")
-    picture.suptitle(f"numbers: bits b; dots: slack; {seeds(rows)}")
+    picture.suptitle(f"numbers: bits b; dotted: slack; {seeds(rows)}")
     picture.tight_layout()
     return picture
 
@@ -140,6 +143,6 @@ def draw_cohorts(rows: Rows, scale: str) -> Any:
         z = float(runs[0]["noise_multiplier"])
         axis.set_title(f"{task}, z={z:g}")
         _finish(axis, task, "compression rate r")
-    picture.suptitle(f"dots: slack off r=1; {seeds(rows)}", fontsize=9)
+    picture.suptitle(f"dotted: slack off r=1; {seeds(rows)}", fontsize=9)
     picture.tight_layout()
     return picture

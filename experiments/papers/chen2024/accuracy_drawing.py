@@ -33,6 +33,6 @@ def draw(rows: Rows, scale: str) -> Any:
         )
         axis.set_title(rf"{panel.task}, {n} clients a round, $\varepsilon$={epsilon:g}")
         plotting.finish(axis, xlabel="round", ylabel=measure.label)
-    picture.suptitle(f"{seeds(rows)}, and where they end")
+    picture.suptitle(f"{seeds(rows)}; numbers and markers: the last round")
     picture.tight_layout()
     return picture

@@ -16,7 +16,7 @@ EPSILON = 4.0
 COMPRESSION_RATES = (1, 3, 10, 30, 100, 300, 1000)
 # Number of clients, dimension and repeats. A power of two, so that nothing is padded.
 SIZES = {"small": (100, 2**14, 20), "paper": (1000, 2**20, 10)}
-TITLES = {"gaussian": "Gaussian", "l2_csgm": "L2-CSGM", "linf_csgm": "L-inf-CSGM"}
+TITLES = {"gaussian": "Gaussian", "l2_csgm": "L2-CSGM", "linf_csgm": "L∞-CSGM"}
 
 
 def _work(name: str, rate: int, scale: str) -> Work:

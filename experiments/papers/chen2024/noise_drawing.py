@@ -29,6 +29,8 @@ def draw(rows: Rows, scale: str) -> Any:
         axis.plot(x, numbers(chosen, "gaussian"), label="Gaussian", **whole)
         axis.set_ylabel(r"noise multiplier $\sigma/(\gamma\Delta_2)$")
         plotting.finish(axis, xscale="log", xlabel=label)
+    # From 1.2 to 60.
+    axes[0].set_yscale("log")
     picture.suptitle(rf"$\varepsilon={EPSILON:g}$, $\delta=10^{{-8}}$")
     picture.tight_layout()
     return picture

@@ -11,11 +11,11 @@ from dpfl import tasks
 
 from .. import plotting
 from ..rows import Rows, seeds, where
+from .sgmf_grid import cohort_size
 
 
 def draw(rows: Rows, scale: str) -> Any:
     """Draws a panel for each problem and budget, a line for each rate."""
-    del scale
     shown = list(dict.fromkeys((r["problem"], r["epsilon"]) for r in rows))
     picture, axes = plotting.panels(len(shown), 4.2, 3.6)
     for axis, (problem, epsilon) in zip(axes, shown):
@@ -25,7 +25,10 @@ def draw(rows: Rows, scale: str) -> Any:
             axis, runs, measure.column, ("MF", "matrix factorization"), ("SGMF", "SGMF")
         )
         plotting.finish(axis, xlabel="round", ylabel=measure.label)
-        axis.set_title(rf"{problem}, $\varepsilon$={float(epsilon):g}")
-    picture.suptitle(f"{seeds(rows)}, and where they end")
+        n = cohort_size(problem, scale)
+        axis.set_title(
+            rf"{problem}, {n} clients a round, $\varepsilon$={float(epsilon):g}"
+        )
+    picture.suptitle(f"{seeds(rows)}; numbers and markers: the last round")
     picture.tight_layout()
     return picture

@@ -96,6 +96,17 @@ PANELS: Mapping[str, Mapping[str, tuple[Panel, ...]]] = {
 }
 
 
+def cohort_size(problem: str, scale: str) -> int:
+    """Returns how many clients a round of a problem has, in all figures of a scale."""
+    (found,) = {
+        int(panel.problem.flags["cohort_size"])
+        for figure in PANELS.values()
+        for panel in figure[scale]
+        if panel.problem.name == problem
+    }
+    return found
+
+
 def work(panel: Panel, rate: int, seed: int, setting: Setting) -> Work:
     """Returns one run; MF itself if the rate is 1."""
     labels = {"epsilon": panel.epsilon, "compression_rate": rate, "seed": seed}

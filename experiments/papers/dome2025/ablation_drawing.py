@@ -14,7 +14,7 @@ from dpfl import tasks
 from .. import plotting
 from ..rows import Rows, distinct, mean_and_range, seeds, where
 from ..trainings import curve
-from .ablation_grid import NO_PROBES, SEEN, ablations, references
+from .ablation_grid import NO_PROBES, SEEN, ablations
 from .compared_flags import dome_flags
 from .comparison_drawing import budget_label, budgets, dots
 from .comparison_grid import TITLES
@@ -29,19 +29,27 @@ _BELOW: Mapping[str, Any] = {"loc": "lower center", "ncol": 4}
 
 
 def draw(rows: Rows, scale: str) -> Any:
-    """Draws a line for each ablation; dotted where the first of them is."""
+    """Draws a line for each ablation; dotted where the first of them is.
+
+    The references, which change more than one choice, are in the table alone.
+    """
     titles = {name: each.title for name, each in ablations(scale).items()}
     base = next(iter(titles))
-    titles.update({name: TITLES[name] for name in references(scale)})
+    rows = [row for row in rows if row["mechanism"] in titles] or rows
     measure = tasks.task_entry(rows[0]["task"]).measure
     picture, (axis,) = plotting.panels(1, 8.0, 1.4 + 0.27 * len(titles))
+    label = "nothing changed"
     for epsilon in budgets(rows):
         plain = where(rows, mechanism=base, epsilon=epsilon)
         if plain:
             mean, _, _ = mean_and_range(plain, measure.final_column)
-            axis.axvline(mean, color=plotting.STYLES["dome"][0], ls=":", lw=1)
+            color = plotting.STYLES["dome"][0]
+            axis.axvline(mean, color=color, ls=":", lw=1.4, label=label)
+            # Once in the legend.
+            label = "_"
     dots(axis, rows, titles, with_bits=False)
-    axis.set_title(f"{rows[0]['task']}; {seeds(rows)}", pad=26)
+    shown = ", ".join([rows[0]["task"], *map(budget_label, budgets(rows))])
+    axis.set_title(f"{shown}; {seeds(rows)}", pad=26)
     picture.tight_layout()
     return picture
 

@@ -33,7 +33,9 @@ def _sketch_ablation(ablated: Ablated, size: int) -> Ablation:
     given = dome_flags(ablated.task)
     ratio = math.sqrt(size / int(given["sketch_size"]))
     clip = float(f"{float(given['clip_norm']) * ratio:.4g}")
-    return Ablation(f"k={size}", {"sketch_size": size, "clip_norm": clip})
+    return Ablation(
+        f"a sketch of {size} numbers (k)", {"sketch_size": size, "clip_norm": clip}
+    )
 
 
 NO_PROBES = "dome_no_probes"
@@ -65,50 +67,58 @@ ABLATED = {
 # Second moments where k=256 has the noise's own variance, 4.5e-9.
 _FLOORS = (4.5e-10, 4.5e-8)
 _CHANGES: Sequence[tuple[str, str, Mapping[str, Any]]] = [
-    ("q0.9", "q=0.9", {"energy_fraction": 0.9}),
-    ("q0.99999", "q=0.99999", {"energy_fraction": 0.99999}),
-    ("max_rank1", "r at most 1", {"max_rank": 1}),
-    ("beta0.5", r"$\beta_1$=0.5", {"beta_1": 0.5}),
-    ("beta0", r"$\beta_1$=0", {"beta_1": 0.0}),
-    ("biased", "no debiasing", {"debiasing": False}),
-    ("qr", "rule qr", {"sketch_rule": "qr"}),
-    ("no_decay", "no decay", {"sketch_decay": 1.0}),
-    ("gradient", "target gradient", {"sketch_target": "gradient"}),
+    ("q0.9", "directions with 90% of the energy kept (q)", {"energy_fraction": 0.9}),
+    (
+        "q0.99999",
+        "directions with 99.999% of the energy kept (q)",
+        {"energy_fraction": 0.99999},
+    ),
+    ("max_rank1", "at most one direction kept (r)", {"max_rank": 1}),
+    ("beta0.5", r"first moment decays by a half ($\beta_1$=0.5)", {"beta_1": 0.5}),
+    ("beta0", r"no first moment ($\beta_1$=0)", {"beta_1": 0.0}),
+    ("biased", "noise left in the second moment", {"debiasing": False}),
+    ("qr", "sketch updated as published (QR)", {"sketch_rule": "qr"}),
+    ("no_decay", "sketch forgets nothing", {"sketch_decay": 1.0}),
+    (
+        "gradient",
+        "sketch learns from the whole gradient",
+        {"sketch_target": "gradient"},
+    ),
 ]
 _WITH_MEAN_REMOVAL: Sequence[tuple[str, str, Mapping[str, Any]]] = [
     ("no_mean", "no mean removal", {"mean_removal": False}),
     (
         "no_mean_max_rank1",
-        "no mean removal, r at most 1",
+        "no mean removal, at most one direction kept (r)",
         {"mean_removal": False, "max_rank": 1},
     ),
 ]
 _WITHOUT_MEAN_REMOVAL: Sequence[tuple[str, str, Mapping[str, Any]]] = [
     *(
-        (f"floor{floor:g}", f"floor {floor:g}", {"second_moment_floor": floor})
+        (
+            f"floor{floor:g}",
+            f"second moment at least {floor:g}",
+            {"second_moment_floor": floor},
+        )
         for floor in _FLOORS
     ),
 ]
 
 
 def ablations(scale: str) -> dict[str, Ablation]:
-    """Returns ablations by the mechanism's name in a row; what is ablated comes first.
-
-    At the medium scale DOME as published and sketched DDG, which is to be beaten, stand
-    at the end, with the runs of the comparison.
-    """
+    """Returns ablations by the mechanism's name in a row; what is ablated comes first."""
     ablated = ABLATED[scale]
     size = int(dome_flags(ablated.task)["sketch_size"])
     removes = ablated.base == "dome"
-    name = f"DOME, k={size}" if removes else f"DOME, k={size}, no mean removal"
+    name = f"DOME, k={size}" if removes else f"DOME without mean removal, k={size}"
     found = {ablated.base: Ablation(name, {})}
     for other in ablated.sizes:
         found[f"{ablated.base}_k{other}"] = _sketch_ablation(ablated, other)
     no_probes = NO_PROBES if removes else f"{ablated.base}_no_probes"
-    found[no_probes] = Ablation("no probes", {"probes": False})
+    found[no_probes] = Ablation("no random probes", {"probes": False})
     changes = [
         *_CHANGES,
-        ("max_rank", "r at most k", {"max_rank": size}),
+        ("max_rank", f"up to {size} directions kept (r)", {"max_rank": size}),
         *(_WITH_MEAN_REMOVAL if removes else _WITHOUT_MEAN_REMOVAL),
     ]
     for change, title, flags in changes:
@@ -117,7 +127,10 @@ def ablations(scale: str) -> dict[str, Ablation]:
 
 
 def references(scale: str) -> tuple[str, ...]:
-    """Returns mechanisms of the comparison that stand beside the ablations."""
+    """Returns mechanisms of the comparison that are beside the ablations in the table.
+
+    At the medium scale DOME as published and sketched DDG, which is to be beaten, are.
+    """
     if ABLATED[scale].base == "dome":
         return ()
     return ("dome_ddg", "dome_ddg_rank1", "dome_sgd", "dome", *SKETCHED)

@@ -123,11 +123,11 @@ def _curves(
         "server_momentum": 0.0,
     }
     flags: dict[str, tuple[str, type[mechanisms.Mechanism], Mapping[str, Any]]] = {
-        "gaussian": ("Gaussian", mechanisms.Gaussian, _POISSON),
-        "ddg": ("DDG", mechanisms.DistributedDiscreteGaussian, _HELPERS),
-        "l2_csgm": ("L2-CSGM", mechanisms.L2Csgm, _POISSON),
-        "sketched_ddg": ("sketched DDG", mechanisms.SketchedDdg, _HELPERS),
-        "linf_csgm": ("L∞-CSGM", mechanisms.LinfCsgm, _POISSON),
+        "gaussian": ("Gaussian, Poisson", mechanisms.Gaussian, _POISSON),
+        "ddg": ("DDG, Poisson", mechanisms.DistributedDiscreteGaussian, _HELPERS),
+        "l2_csgm": ("L2-CSGM, Poisson", mechanisms.L2Csgm, _POISSON),
+        "sketched_ddg": ("sketched DDG, Poisson", mechanisms.SketchedDdg, _HELPERS),
+        "linf_csgm": ("L∞-CSGM, Poisson", mechanisms.LinfCsgm, _POISSON),
         "mf": (
             "matrix factorization, cyclic",
             mechanisms.MatrixFactorization,
@@ -151,7 +151,7 @@ def _curves(
 PROBLEMS: Mapping[str, Problem] = {
     "equal_bits": Problem(
         medium.MNIST,
-        r"mnist, 836 writers, 100 a round, 48 rounds, $\delta$=0.0001",
+        r"MNIST, 836 writers, 100 a round, 48 rounds, $\delta$=0.0001",
         {
             "task": medium.MNIST,
             "model": "small_cnn",

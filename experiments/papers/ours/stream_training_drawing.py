@@ -13,11 +13,23 @@ from .. import plotting
 from ..rows import Rows, mean_and_range, numbers, seeds, where
 from .stream_training_grid import EPSILON, PANELS, SHARED
 
+# What a row calls otherwise.
+_TITLES = {"CSGM": "L2-CSGM"}
+
+
+def _seeds(rows: Rows) -> str:
+    """Returns that each seed is shown too, in words."""
+    return seeds(rows).replace(" and range of", ", range and each of")
+
 
 def draw(rows: Rows, scale: str) -> Any:
     """Draws a panel without and one with compression: each seed, and their mean."""
+    from matplotlib import ticker
+
     del scale
     picture, axes = plotting.panels(len(PANELS), 4.9, 3.4, sharex=True)
+    # More would touch at the width of a page.
+    axes[0].xaxis.set_major_locator(ticker.MaxNLocator(4))
     measure = tasks.task_entry("docs").measure
     for axis, (rate, panel) in zip(axes, PANELS.items()):
         lines = [(name, way) for name, (_, ways) in panel.items() for way in ways]
@@ -26,7 +38,8 @@ def draw(rows: Rows, scale: str) -> Any:
             if runs:
                 _line(axis, line, runs, plotting.STYLES[name], measure.final_column)
         names = [
-            f"{name}, {way}".replace(", cyclic", ",\ncyclic") for name, way in lines
+            f"{_TITLES.get(name, name)}, {way}".replace(", cyclic", ",\ncyclic")
+            for name, way in lines
         ]
         axis.set_yticks(range(len(lines)), names)
         axis.set_ylim(len(lines) - 0.5, -0.5)
@@ -36,7 +49,7 @@ def draw(rows: Rows, scale: str) -> Any:
         axis.set_title(title)
     picture.suptitle(
         rf"docstrings of packages, {SHARED['cohort_size']} clients a round, "
-        rf"$\varepsilon$={EPSILON:g}, $\delta=N^{{-1.1}}$; {seeds(rows)}",
+        rf"$\varepsilon$={EPSILON:g}, $\delta=N^{{-1.1}}$; {_seeds(rows)}",
     )
     picture.tight_layout()
     return picture
