@@ -106,7 +106,7 @@ _WITHOUT_MEAN_REMOVAL: Sequence[tuple[str, str, Mapping[str, Any]]] = [
 
 
 def ablations(scale: str) -> dict[str, Ablation]:
-    """Returns ablations by the mechanism's name in a row; what is ablated comes first."""
+    """Returns ablations by the name in a row; what is ablated comes first."""
     ablated = ABLATED[scale]
     size = int(dome_flags(ablated.task)["sketch_size"])
     removes = ablated.base == "dome"
