@@ -57,8 +57,8 @@ def read_columns(path: Path) -> dict[str, list[float]]:
     return {name: numbers(rows, name) for name in rows[0]}
 
 
-def write_columns(path: Path, columns: Mapping[str, Sequence[float]]) -> None:
-    """Writes columns of numbers as a CSV file, whose folder is made."""
+def write_columns(path: Path, columns: Mapping[str, Sequence[object]]) -> None:
+    """Writes columns of numbers or words as a CSV file, whose folder is made."""
     path.parent.mkdir(parents=True, exist_ok=True)
     text = io.StringIO(newline="")
     writer = csv.writer(text)
