@@ -42,6 +42,6 @@ FLAGS: Mapping[str, Mapping[str, Any]] = {
     },
 }
 # The server's rate on MNIST where there is more noise than with 100 clients a round at
-# epsilon 8. In trials it was two and a half points better with 50 clients and L2-CSGM, and
-# half a point at epsilon 2.
+# epsilon 8. In trials it was two and a half points better with 50 clients and L2-CSGM,
+# and half a point at epsilon 2.
 CAREFUL = {"server_lr": 0.2}
