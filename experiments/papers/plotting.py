@@ -211,7 +211,7 @@ def curves(
     *,
     final_part: float = 1.0,
     alpha: float = 0.15,
-) -> None:
+) -> Point:
     """Draws the mean of a column over the rounds, with its range over runs.
 
     Args:
@@ -222,16 +222,21 @@ def curves(
       look: See the function of that name.
       final_part: Share of the rounds that is drawn, the last ones.
       alpha: Of the range.
+
+    Returns:
+      The last round, as a point of `ranges`.
     """
     found = [trainings.curve(row, column) for row in runs]
     values = np.array([[value for _, value in one] for one in found])
     x = np.array([place for place, _ in found[0]])
     shown = x > (1 - final_part) * x[-1]
     low, high = values.min(0)[shown], values.max(0)[shown]
-    text = label.format(last=values[:, -1].mean())
+    mean = values[:, -1].mean()
+    text = label.format(last=mean)
     axis.plot(x[shown], values.mean(0)[shown], label=text, **look)
     axis.fill_between(x[shown], low, high, color=look["color"], alpha=alpha, lw=0)
     axis.xaxis.get_major_locator().set_params(integer=True)
+    return float(x[-1]), mean, mean - low[-1], high[-1] - mean
 
 
 def table(cells: Sequence[Mapping[str, str]], title: str, width: float = 7.0) -> Any:
@@ -286,29 +291,22 @@ def curves_by_rate(
             # Hollow, where lines of one mechanism have its marker.
             own["mfc"] = "white"
         chosen = where(runs, compression_rate=rate)
-        curves(axis, chosen, column, f"{name}{fold}: {{last:.3f}}", own)
-        _end(axis, chosen, column, number, own)
+        last = curves(axis, chosen, column, f"{name}{fold}: {{last:.3f}}", own)
+        _end(axis, last, number, own)
 
 
-def _end(axis: Any, runs: Rows, column: str, number: int, look: Any) -> None:
+def _end(axis: Any, last: Point, number: int, look: Mapping[str, Any]) -> None:
     """Draws where runs ended, with the range, right of the last round.
 
     Args:
       axis: A panel.
-      runs: Rows of runs with equal rounds.
-      column: As for `curves`.
+      last: From `curves`.
       number: Which of the panel's lines it is, from 1: ends stand side by side.
       look: Of the line.
     """
-    ends = [trainings.curve(row, column)[-1] for row in runs]
-    last = ends[0][0]
-    values = [value for _, value in ends]
-    mean = sum(values) / len(values)
-    axis.errorbar(
-        [last * (1 + 0.045 * number)],
-        [mean],
-        yerr=[[mean - min(values)], [max(values) - mean]],
-        elinewidth=1,
-        # Small, so that a short range is seen behind it.
-        **{**look, "ls": "", "markevery": None, "ms": 0.6 * look["ms"]},
-    )
+    place, mean, down, up = last
+    beside = place * (1 + 0.045 * number)
+    # Small, so that a short range is seen behind it.
+    own = {**look, "ls": "", "markevery": None, "ms": 0.6 * look["ms"]}
+    # The line itself is in the legend.
+    ranges(axis, [(beside, mean, down, up)], "_", **own)

@@ -57,8 +57,9 @@ class Training(Work):
     @property
     def problem(self) -> str:
         """Returns its task, and its model if that is not the task's own."""
-        model = _all_flags(self.flags).get("model")
-        return f"{self.task} with {model}" if model else self.task
+        flags = _all_flags(self.flags)
+        model = flags.get("model")
+        return f"{flags['task']} with {model}" if model else flags["task"]
 
     @property
     def rounds(self) -> int:
