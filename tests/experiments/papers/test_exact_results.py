@@ -3,12 +3,15 @@
 
 """The page's numbers of figures that train nothing are those of docs/results."""
 
+import numpy as np
 import pytest
 
-from dpfl.mechanisms import secure_sums
+from dpfl import factorization
+from dpfl.mechanisms import bands_curve, secure_sums
 from experiments.papers import rows
 from experiments.papers.chen2022 import bits_grid
 from experiments.papers.chen2024 import streams_grid
+from experiments.papers.ours import stream_training_grid as grid
 from tests.experiments.papers.test_results import DOCS
 
 BITS = "bits_per_parameter"
@@ -96,6 +99,46 @@ def test_noise_of_streams():
     assert [whole > 1 for _, whole in low] == [False, True, True, True]
     restarting = over[100, 10.0, 512]["epochs"]
     assert f"SGMF needs {restarting:.2f} times the noise of streams" in PAGE
+
+
+def error_of_sums(way):
+    """The noise of the sums of `stream_training` at noise multiplier and clip 1."""
+    rounds, epoch = grid.SHARED["rounds"], grid.ROUNDS_PER_EPOCH
+    groups = {"one stream": epoch, "one stream, cyclic sampling": grid.GROUPS}
+    if way == "by epochs":
+        found = bands_curve.encoder_of(factorization.prefix_sum(epoch), epoch)
+        within = found.step_errors()
+        ended = np.arange(rounds) // epoch * within[-1]
+        return np.mean(ended + np.resize(within, rounds)) ** 0.5
+    if way not in groups:
+        return ((rounds + 1) / 2) ** 0.5
+    workload = factorization.prefix_sum(rounds)
+    return bands_curve.encoder_of(workload, groups[way]).errors().root_mean
+
+
+def test_noise_of_streams_in_training():
+    found = {
+        (row["mechanism"], row["way"]): float(row["noise_multiplier"])
+        * error_of_sums(row["way"])
+        for row in table("stream_training")
+    }
+    noise = {
+        name: [f"{value:.2f}" for (of, _), value in found.items() if of == name]
+        for name in ("GM", "MF", "CSGM", "SGMF")
+    }
+    poisson, slots = noise["GM"]
+    epochs, whole, cyclic = noise["MF"]
+    assert (
+        f"in units of the clip, is {poisson} for the Gaussian mechanism with Poisson "
+        f"sampling, {slots} with random slots, {epochs} for MF by epochs, {whole} in "
+        f"one stream and {cyclic} with cyclic sampling"
+    ) in PAGE
+    epochs, one, turns = noise["SGMF"]
+    [alone] = noise["CSGM"]
+    assert f"{alone} for CSGM and {epochs}, {one} and {turns} for SGMF" in PAGE
+    claims = (DOCS / "claims.md").read_text(encoding="utf-8")
+    assert f"of noise alone {whole} to {cyclic} (exact)" in claims
+    assert round(100 * (1 - float(cyclic) / float(whole))) == 4
 
 
 def test_errors_under_secure_aggregation():

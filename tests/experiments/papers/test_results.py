@@ -17,6 +17,8 @@ DOCS = Path(__file__).resolve().parents[3] / "docs"
 PANELS = {
     "csgm_fig2": ("task", "cohort_size", "epsilon", "compression_rate"),
     "csgm_fig5": ("task", "cohort_size", "epsilon", "compression_rate"),
+    "mf_fig3": ("problem", "mechanism", "schedule", "epsilon"),
+    "mf_fig6": ("problem", "mechanism", "schedule", "epsilon"),
     "secagg_fig2": ("task", "noise_multiplier", "compression_rate"),
     "sgmf_fig3": ("problem", "epsilon", "compression_rate"),
 }
@@ -125,6 +127,38 @@ def test_a_page_says_what_the_tables_have(page, least):
     text = (DOCS.parent / page).read_text(encoding="utf-8")
     found = NUMBER.findall(" ".join(text.split()))
     assert len(found) >= least and not set(found) - known()
+
+
+def test_when_momentum_in_the_matrix_overtakes():
+    found = rows.read_csv(DOCS / "results/mf_fig6_curves.csv")
+    constant = rows.where(found, schedule="constant")
+    page = (DOCS / "figures.md").read_text(encoding="utf-8")
+    claims = (DOCS / "claims.md").read_text(encoding="utf-8")
+    means = {}
+    for number in (7, 28, 42):
+        means[number] = [
+            f"{rows.mean_and_range(runs, 'eval_accuracy')[0]:.3f}"
+            for name in ("optimal", "optimal-prefix-sum")
+            for runs in [rows.where(constant, mechanism=name, round=number)]
+        ]
+        assert " to ".join(means[number]) in " ".join(page.split())
+    for number, said_so in ((7, "seven rounds"), (28, "28")):
+        optimal, prefix = means[number]
+        assert f"{prefix} and {optimal} after {said_so}" in claims
+        assert optimal < prefix
+    assert means[42][0] > means[42][1]
+
+
+def test_what_guessing_by_frequency_comes_to():
+    [found] = rows.read_csv(DOCS / "results/docs_frequencies.csv")
+    loss = f"loss of {float(found['loss']):.2f}"
+    figures, tasks = (
+        " ".join((DOCS / f"{name}.md").read_text(encoding="utf-8").split())
+        for name in ("figures", "tasks")
+    )
+    accuracy = f"accuracy of {float(found['accuracy']):.1%}"
+    assert f"{loss} and an {accuracy}" in figures and loss in tasks
+    assert f"{found['clients']} modules" in figures
 
 
 def test_no_claim_has_an_empty_cell():
