@@ -31,6 +31,7 @@ STYLES: Mapping[str, tuple[str, str]] = {
     "sgmf": ("#cc79a7", "D"),
     "dome": ("#009e73", "x"),
     "dome_whole": ("#009e73", "X"),
+    "dome_few_bits": ("#009e73", "*"),
     "sparse_recovery": ("#8c564b", "d"),
     "project_and_perturb": ("#332288", "p"),
     "honaker-online": ("#8c564b", "v"),

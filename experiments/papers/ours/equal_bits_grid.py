@@ -140,6 +140,12 @@ def _curves(
             mechanisms.Dome,
             {**once, "mean_removal": False},
         ),
+        # The best that the ablations of DOME found.
+        "dome_few_bits": (
+            "DOME, one direction of 8-bit numbers, once an epoch",
+            mechanisms.DomeDdg,
+            {**once, "mean_removal": False, "bits": 8, "max_rank": 1},
+        ),
     }
     return {
         name: Curve(title, {"mechanism": config.name, **own}, points[name])
@@ -195,6 +201,7 @@ PROBLEMS: Mapping[str, Problem] = {
                     _dome(256, 0.04, 0.03),
                     _dome(1024, 0.08, 0.03),
                 ),
+                "dome_few_bits": (_dome(1024, 0.08, 0.03), _dome(4096, 0.16, 0.03)),
             },
         ),
     ),
@@ -219,6 +226,7 @@ PROBLEMS: Mapping[str, Problem] = {
                 "sgmf": (_rate(10, 0.5, 1.0), _rate(100, 0.5, 0.3)),
                 "dome": (_dome(256, 0.04, 0.01),),
                 "dome_whole": (_dome(256, 0.04, 0.03), _dome(1024, 0.08, 0.03)),
+                "dome_few_bits": (_dome(1024, 0.08, 0.03),),
             },
         ),
     ),
