@@ -31,6 +31,9 @@ from .trainings import Training, rounds_done
 _MEASURED_ROUNDS = 2
 # Runs after which a process is replaced: each leaves some 20 MB of graphs.
 _RUNS_OF_A_TRAINER = 16
+# So is one that holds so many times what it held after its first run: each matrix
+# factorization with a million parameters leaves 150 MB.
+_MOST_GROWTH = 1.5
 # Runs that fail before the others are not tried any more.
 _MOST_FAILURES = 3
 
@@ -202,7 +205,7 @@ class Crew:
     def _serve(self, trainer: Optional[Trainer]) -> None:
         """Does what is left of the chains, in a thread of its own."""
         try:
-            runs = 0
+            runs, first_memory = 0, 0
             trainer = trainer or self._new_trainer()
             while self._chains:
                 try:
@@ -212,12 +215,13 @@ class Crew:
                 for work in chain:
                     if self._closed or self._failures >= _MOST_FAILURES:
                         return
-                    if runs == _RUNS_OF_A_TRAINER:
+                    if _is_spent(trainer, runs, first_memory):
                         trainer.close()
                         trainer, runs = self._new_trainer(), 0
                     try:
                         self._train_one(trainer, work)
                         runs += 1
+                        first_memory = trainer.memory() if runs == 1 else first_memory
                     except WorkFailedError as error:
                         if self._closed or error.exit_code == cli.USAGE_EXIT_CODE:
                             raise
@@ -296,6 +300,20 @@ class Crew:
         told = forecast.sentence(left, of, self._folder, rates, at_a_time, self._groups)
         bar.write(told, sys.stderr)
         self._hire(at_a_time)
+
+
+def _is_spent(trainer: Trainer, runs: int, first_memory: int) -> bool:
+    """Returns whether a process is to be replaced before its next run.
+
+    Args:
+      trainer: It.
+      runs: How many it has done.
+      first_memory: Bytes that it held after the first of them.
+    """
+    if runs < 2:
+        return False
+    has_grown = trainer.memory() > _MOST_GROWTH * first_memory
+    return has_grown or runs >= _RUNS_OF_A_TRAINER
 
 
 def run_alone(work: Training, folder: Path) -> Mapping[str, Any]:

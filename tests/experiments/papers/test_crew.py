@@ -161,6 +161,20 @@ def test_runs_of_one_graph_are_done_one_after_the_other(fake, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("growth", "runs"), [(0, [16, 4]), (10**8, [7, 7, 6]), (10**9, [*([3] * 6), 2])]
+)
+def test_a_process_that_has_grown_is_replaced(
+    fake, tmp_path, monkeypatch, growth, runs
+):
+    monkeypatch.setattr(
+        fake, "memory", lambda self: 10**9 + growth * len(self.seeds), raising=True
+    )
+    grid = [work(seed=s) for s in range(20)]
+    crew.Crew(tmp_path, jobs=1).train(grid, grid, lambda *_: None)
+    assert [len(trainer.seeds) for trainer in fake.made] == runs
+
+
+@pytest.mark.parametrize(
     ("fails", "exit_code", "done"),
     [
         # The others are done all the same, but not where nothing seems to work.
