@@ -126,6 +126,7 @@ class SparseRecoveryCodec(OuterCodec):
     inner: IntegerCodec
 
     def __init__(self, config: mechanisms.SparseRecovery, dimension: int):
+        config.check_matrix(dimension)
         super().__init__(IntegerCodec(config, dimension))
         self._config = config
         self._sketch = gaussian_sketch.GaussianSketch(

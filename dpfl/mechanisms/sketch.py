@@ -335,6 +335,10 @@ class SparseRecovery(distributed.DistributedDiscreteGaussian):
     def check(self, dimension: int, participation: Participation) -> None:
         """Raises ValueError if the mechanism cannot run in this setting."""
         super().check(dimension, participation)
+        self.check_matrix(dimension)
+
+    def check_matrix(self, dimension: int) -> None:
+        """Raises ValueError if S would take more than a gigabyte."""
         numbers = self.vector_dimension(dimension) * dimension
         if numbers > _MOST_MATRIX_NUMBERS:
             raise ValueError(

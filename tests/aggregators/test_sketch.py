@@ -203,6 +203,10 @@ class TestSparseRecovery:
         largest = np.linalg.norm(shared["sketch"].numpy(), 2)
         assert float(shared["vector_clip"]) == pytest.approx(largest, rel=1e-5)
 
+    def test_a_matrix_beyond_a_gigabyte_is_refused_before_it_is_made(self):
+        with pytest.raises(ValueError, match="^sparsity and measurements must leave"):
+            sketch.SparseRecoveryCodec(self.CONFIG, 1_200_000)
+
     def test_a_hostile_client_is_held(self, run_codec):
         codec = sketch.SparseRecoveryCodec(self.CONFIG, 200)
         totals = []

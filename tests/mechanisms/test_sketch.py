@@ -74,7 +74,10 @@ def test_sparse_recovery_sizes():
 def test_a_matrix_that_does_not_fit_into_memory_is_refused():
     config = mechanisms.SparseRecovery(100, 1.0, 1.0, 14, noise_source="helpers")
     chosen = mechanisms.PoissonSampling(10_000, 100, 10)
-    config.check(600_000, chosen)
+    # Of m = ceil(30 ln d) rows: 403 by 666,000 numbers and 403 by 667,000.
+    config.check(666_000, chosen)
+    with pytest.raises(ValueError, match="found 268801000 with"):
+        config.check(667_000, chosen)
     with pytest.raises(ValueError, match="at most 268435456 numbers, .* 1000000 param"):
         config.check(1_000_000, chosen)
 
