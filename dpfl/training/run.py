@@ -27,7 +27,14 @@ from dpfl import files, purposes
 from dpfl.training import checkpoint as checkpoint_lib
 from dpfl.training import loop as loop_lib
 from dpfl.training import plan as plan_lib
-from dpfl.training import provenance, report, seeds, server_optimizers, traced
+from dpfl.training import (
+    processors,
+    provenance,
+    report,
+    seeds,
+    server_optimizers,
+    traced,
+)
 from dpfl.training.progress import Progress
 
 
@@ -126,7 +133,7 @@ class Run:
         from dpfl.training import connection, evaluation, metrics, run_page
         from dpfl.training import worker as worker_lib
 
-        concurrency = self.plan.config.concurrency or worker_lib.processors()
+        concurrency = self.plan.config.concurrency or processors.available()
         with contextlib.ExitStack() as stack:
             worker = stack.enter_context(
                 worker_lib.start(

@@ -29,7 +29,7 @@ import psutil
 import tensorflow_federated as tff
 
 from dpfl import checks
-from dpfl.training import greeting
+from dpfl.training import greeting, processors
 from dpfl.training import isolation as isolation_lib
 from dpfl.training.connection import Connection, WorkerDiedError, time_limit
 
@@ -176,11 +176,6 @@ class Worker:
             )
 
 
-def processors() -> int:
-    """Returns how many processors this process may use."""
-    return len(os.sched_getaffinity(0))
-
-
 def start(
     *,
     concurrency: Optional[int] = None,
@@ -217,7 +212,7 @@ def start(
       WorkerDiedError: If the worker does not come up.
     """
     if concurrency is None:
-        concurrency = processors()
+        concurrency = processors.available()
     if intra_op_threads is None:
         intra_op_threads = 1
     checks.integer("concurrency", concurrency)

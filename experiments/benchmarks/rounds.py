@@ -217,10 +217,9 @@ def fed_process(task: Any, aggregator: Any, **options: Any) -> Any:
       aggregator: A factory.
       **options: Those of `federated_averaging.build_process`.
     """
-    from dpfl.training import federated_averaging
-    from dpfl.training import worker as worker_lib
+    from dpfl.training import federated_averaging, processors
 
-    fedavg = fed_averaging(task, aggregator, worker_lib.processors(), **options)
+    fedavg = fed_averaging(task, aggregator, processors.available(), **options)
     return federated_averaging.FedProcess(fedavg, lambda state: state)
 
 

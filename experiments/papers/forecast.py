@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +14,7 @@ from typing import NamedTuple
 import psutil
 
 from dpfl import files
+from dpfl.training import processors
 
 from .trainings import Training, rounds_done
 
@@ -70,7 +70,7 @@ def this_machine() -> Machine:
     except (OSError, ValueError):
         # No container, or one without a limit.
         pass
-    return Machine(len(os.sched_getaffinity(0)), free)
+    return Machine(processors.available(), free)
 
 
 def jobs(machine: Machine, runs: int, rates: Rates) -> int:
