@@ -48,7 +48,7 @@ CHOICES: dict[str, Collection[str]] = {
 LARGEST_NOISE_MULTIPLIER = 1e4
 _LARGEST_LEARNING_RATE = 1e4
 _MOST_ROUNDS = 10**7
-# Clients worked on at a time each take threads and memory.
+# Groups worked on at a time each take threads and memory.
 _MOST_CONCURRENCY = 1000
 # A third of a year; beyond some 1e9 the system's clocks overflow.
 LONGEST_DEADLINE = 1e7
@@ -116,7 +116,8 @@ class RunConfig:
       keep_checkpoints: How many checkpoints stay.
       eval_every: Rounds between evaluations; the last round is always evaluated.
       round_deadline: Seconds that a round may take before the run gives up.
-      concurrency: Clients worked on at a time; None is the number of processors.
+      concurrency: Groups of clients that a worker works on at a time; None is the
+        number of processors.
       worker_isolation: What keeps others out of TFF's worker, see `worker.start`.
       workers: HOST:PORT of each worker that clients are spread over, by commas; None
         is this machine's own.
@@ -167,7 +168,7 @@ class RunConfig:
         3600.0, "Seconds that a round may take before the run gives up."
     )
     concurrency: Optional[int] = option(
-        None, "Clients worked on at a time; the processors if not given."
+        None, "Groups of clients at a time; the processors if not given."
     )
     worker_isolation: str = option(
         "auto",
