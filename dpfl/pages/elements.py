@@ -38,14 +38,15 @@ figure{margin:0}figcaption{font-size:.9rem;font-weight:600}
 svg{width:100%;height:auto;display:block}svg text{fill:var(--soft);font-size:11px}
 .grid{stroke:var(--grid);stroke-width:1}.line{fill:none;stroke-width:1.6}
 .legend{display:flex;flex-wrap:wrap;gap:.1rem 1rem;font-size:.8rem;color:var(--soft)}
-.legend i{display:inline-block;width:1.3rem;border-top:2px;margin-right:.35rem;
-vertical-align:middle}
+.legend span{display:flex;align-items:center}
+.legend i{flex:none;width:1.3rem;border-top:2px;margin-right:.35rem}
 .wide{overflow-x:auto}table{border-collapse:collapse;font-size:.9rem}
 th,td{text-align:left;vertical-align:top;padding:.25rem 1.2rem .25rem 0;
 border-bottom:1px solid var(--rule);min-width:4rem}
 th{color:var(--soft);font-weight:600;overflow-wrap:normal}
 td{font-variant-numeric:tabular-nums}
 .across th,.across td{white-space:nowrap;overflow-wrap:normal}
+.across td:first-child{white-space:normal;overflow-wrap:anywhere;min-width:11rem}
 details{margin:.5rem 0}summary{cursor:pointer;font-weight:600}
 """
 # Nothing is loaded and nothing runs, whatever the page holds.
@@ -66,7 +67,8 @@ def shown(value: Any) -> str:
     if isinstance(value, float):
         if math.isinf(value):
             return "∞" if value > 0 else "-∞"
-        is_whole = value == int(value) if math.isfinite(value) else False
+        # Of a large number nobody wants the parts, nor an exponent.
+        is_whole = math.isfinite(value) and (value == int(value) or abs(value) >= 1e5)
         return f"{value:,.0f}" if is_whole and abs(value) < 1e15 else f"{value:.4g}"
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {shown(part)}" for name, part in value.items())

@@ -19,6 +19,12 @@ SLACK = {
 }
 
 
+def said(task: str) -> str:
+    """Returns how far off the slack is, in words."""
+    measure = tasks.task_entry(task).measure
+    return f"{SLACK[task]:.0%} {'above' if measure.lower_is_better else 'below'}"
+
+
 def bar(rows: Rows, task: str) -> float:
     """Returns the worst measure that the slack allows.
 

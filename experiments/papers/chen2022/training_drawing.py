@@ -13,7 +13,7 @@ from dpfl import tasks
 from .. import plotting
 from ..rows import Rows, distinct, mean_and_range, seeds, where
 from .panels import epsilon_label, noise_label, panels
-from .slack import SLACK, bar
+from .slack import bar, said
 from .training_grid import MODELS
 
 
@@ -58,11 +58,9 @@ def draw_rates(rows: Rows, scale: str) -> Any:
             look = _shaded(i, len(amounts))
             _line(axis, chosen, "compression_rate", task, look, noise_label(chosen))
             _slack(axis, where(chosen, compression_rate=1), task, look["color"])
-        is_loss = tasks.task_entry(task).measure.lower_is_better
-        worse = "above" if is_loss else "below"
         axis.set_title(
             f"{task}, n={runs[0]['cohort_size']}, {runs[0]['bits']} bits; "
-            f"{seeds(runs)}; dotted: {SLACK[task]:.0%} {worse} r=1",
+            f"{seeds(runs)}; dotted: {said(task)} r=1",
             fontsize=9,
         )
         _finish(axis, task, "compression rate r")
@@ -89,9 +87,10 @@ def draw_bits(rows: Rows, scale: str) -> Any:
         best = [r for r in runs if float(r["compression_rate"]) == 1]
         widest = max((int(r["bits"]) for r in best), default=0)
         _slack(axis, where(best, bits=widest), task, "k")
-        axis.set_title(f"{task}, {noise_label(runs)}")
-        _finish(axis, task, "bits per parameter, b m / d")
-    picture.suptitle(f"numbers: bits b; dotted: slack; {seeds(rows)}")
+        dotted = f"dotted: {said(task)} {widest} bits, no sketch"
+        axis.set_title(f"{task}, {noise_label(runs)}; {dotted}")
+        _finish(axis, task, "bits per parameter, helpers' included")
+    picture.suptitle(f"numbers at points: bits b; {seeds(rows)}")
     picture.tight_layout()
     return picture
 
@@ -141,8 +140,8 @@ def draw_cohorts(rows: Rows, scale: str) -> Any:
             _line(axis, chosen, "compression_rate", task, look, label)
             _slack(axis, where(chosen, compression_rate=1), task, look["color"])
         z = float(runs[0]["noise_multiplier"])
-        axis.set_title(f"{task}, z={z:g}")
+        axis.set_title(f"{task}, z={z:g}; dotted: {said(task)} r=1")
         _finish(axis, task, "compression rate r")
-    picture.suptitle(f"dotted: slack off r=1; {seeds(rows)}", fontsize=9)
+    picture.suptitle(seeds(rows), fontsize=9)
     picture.tight_layout()
     return picture

@@ -13,7 +13,6 @@ from dpfl import tasks
 
 from .. import plotting
 from ..rows import Rows, distinct, mean_and_range, seeds, where
-from ..trainings import curve
 from .ablation_grid import NO_PROBES, SEEN, ablations
 from .compared_flags import dome_flags
 from .comparison_drawing import budget_label, budgets, dots
@@ -69,13 +68,20 @@ def draw_energy(rows: Rows, scale: str) -> Any:
     for line, task in zip(axes, shown):
         runs = where(rows, task=task)
         for axis, (column, words) in zip(line, SEEN_COLUMNS.items()):
-            for row in runs:
-                name, epsilon = row["mechanism"], row["epsilon"]
-                axis.plot(
-                    *zip(*curve(row, column)),
-                    color=plotting.shade("dome", list(SEEN).index(name), len(SEEN)),
-                    ls="--" if math.isinf(float(epsilon)) else "-",
-                    label=f"{_SEEN_TITLES[name]}, {budget_label(epsilon)}",
+            for name, epsilon in dict.fromkeys(
+                (row["mechanism"], row["epsilon"]) for row in runs
+            ):
+                plotting.curves(
+                    axis,
+                    where(runs, mechanism=name, epsilon=epsilon),
+                    column,
+                    f"{_SEEN_TITLES[name]}, {budget_label(epsilon)}",
+                    {
+                        "color": plotting.shade(
+                            "dome", list(SEEN).index(name), len(SEEN)
+                        ),
+                        "ls": "--" if math.isinf(float(epsilon)) else "-",
+                    },
                 )
             axis.set(xlabel="round")
             axis.set_title(f"{task}: {words}")
@@ -83,6 +89,7 @@ def draw_energy(rows: Rows, scale: str) -> Any:
         line[0].axhline(share, color="k", ls=":", lw=1, label="k/d")
         line[0].set_yscale("log")
         line[-1].set_yscale("log")
+    picture.suptitle(seeds(rows))
     picture.tight_layout(rect=(0, 0.5 / picture.get_figheight(), 1, 1))
     picture.legend(*axes[0, 0].get_legend_handles_labels(), **_BELOW)
     return picture

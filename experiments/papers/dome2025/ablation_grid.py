@@ -174,6 +174,8 @@ SEEN: Mapping[str, Mapping[str, Any]] = {
     NO_PROBES: {"probes": False},
     "dome_whole": {},
 }
+# How many seeds of the comparison are looked at.
+SEEN_SEEDS = {"small": 1, "medium": 3, "paper": 1}
 
 
 def energy_grid(setting: Setting) -> list[Work]:
@@ -184,6 +186,9 @@ def energy_grid(setting: Setting) -> list[Work]:
             for name, flags in SEEN.items():
                 base = name if name in compared.chosen else "dome"
                 own = mechanism_flags(task, base, *compared.chosen[base])
-                given, seed = {**own, **flags}, compared.seeds[0]
-                found.append(work(task, name, given, epsilon, seed, setting))
+                given = {**own, **flags}
+                found += [
+                    work(task, name, given, epsilon, seed, setting)
+                    for seed in compared.seeds[: SEEN_SEEDS[setting.scale]]
+                ]
     return found

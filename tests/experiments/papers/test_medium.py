@@ -15,8 +15,6 @@ from tests.experiments import programs
 NAMES = [name for name, figure in FIGURES.items() if "medium" in figure.scales]
 # Processor seconds of a client in one round, as measured on the machine of docs.
 SECONDS = {"cnn": 290 / 4800, "small_cnn": 46 / 4800, None: 210 / 12800}
-# Looks at the sketches of one seed.
-ONE_SEED = {"dome_energy"}
 
 ACCEPTED = """
 import json, sys
@@ -42,7 +40,7 @@ def runs(name, scale="medium"):
 @pytest.mark.parametrize("name", NAMES)
 def test_seeds_of_a_setting_follow_each_other(name):
     """They trace once then, and a table that is not complete has whole settings."""
-    wanted = list(medium.SEEDS[:1] if name in ONE_SEED else medium.SEEDS)
+    wanted = list(medium.SEEDS)
     groups = itertools.groupby(runs(name), lambda work: work.all_but_seed)
     found = [(key, [work.labels["seed"] for work in group]) for key, group in groups]
     assert all(seeds == wanted for _, seeds in found)
