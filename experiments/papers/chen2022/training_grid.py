@@ -227,6 +227,7 @@ class Models:
       of_large: Compression rates of the large model.
       of_small: Compression rates of the small model.
       budgets: Epsilons, each instead of a noise multiplier.
+      others_of_small: Flags of the small model in place of the task's, by rate.
     """
 
     small: str
@@ -234,13 +235,20 @@ class Models:
     of_large: tuple[float, ...]
     of_small: tuple[float, ...]
     budgets: tuple[float, ...] = ()
+    others_of_small: Mapping[float, Mapping[str, Any]] = dataclasses.field(
+        default_factory=dict
+    )
 
 
 MODELS: Mapping[str, Mapping[str, Models]] = {
     "small": {"digits": Models("tiny_cnn", (1.0, 4.0), (1, 5, 10, 30, 100), (1, 10))},
-    # Those of the large model are also in Fig. 2, up to 100.
+    # Those of the large model are also in Fig. 2, up to 100. The small one has the
+    # server's rates of the figure equal_bits.
     "medium": {
-        medium.MNIST: Models("small_cnn", (), (1, 10, 100, 1000), (1, 10), (8.0,))
+        medium.MNIST: Models(
+            *("small_cnn", (), (1, 10, 100, 1000), (1, 10), (8.0,)),
+            {1: {"server_lr": 1.0}},
+        )
     },
     "paper": {
         "emnist": Models("2nn", (0.1, 0.3, 0.5), (1, 5, 10, 20, 50), (1, 2, 4, 10)),
@@ -254,14 +262,14 @@ def models_grid(setting: Setting) -> list[Work]:
     for task, models in MODELS[setting.scale].items():
         bits = RATES[setting.scale][task].bits
         cohort = RATES[setting.scale][task].cohort_size
+        own = models.others_of_small
         cells += [
-            Cell(task, z, rate, bits, cohort, model, budget)
+            Cell(task, z, rate, bits, cohort, model, budget, others)
             for z, budget in _amounts(models)
-            for model, rates in (
-                (None, models.of_large),
-                (models.small, models.of_small),
+            for model, rate, others in (
+                *((None, rate, {}) for rate in models.of_large),
+                *((models.small, rate, own.get(rate, {})) for rate in models.of_small),
             )
-            for rate in rates
         ]
     return _works(cells, setting)
 

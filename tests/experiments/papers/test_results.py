@@ -20,6 +20,8 @@ PANELS = {
     "mf_fig3": ("problem", "mechanism", "schedule", "epsilon"),
     "mf_fig6": ("problem", "mechanism", "schedule", "epsilon"),
     "secagg_fig2": ("task", "noise_multiplier", "compression_rate"),
+    "secagg_fig3": ("task", "compression_rate", "bits"),
+    "secagg_table1": ("task", "compression_rate", "bits"),
     "sgmf_fig3": ("problem", "epsilon", "compression_rate"),
 }
 TABLES = {
