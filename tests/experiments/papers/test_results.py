@@ -22,6 +22,7 @@ PANELS = {
     "secagg_fig2": ("task", "noise_multiplier", "compression_rate"),
     "secagg_fig3": ("task", "compression_rate", "bits"),
     "secagg_table1": ("task", "compression_rate", "bits"),
+    "secagg_fig4": ("task", "model", "compression_rate"),
     "sgmf_fig3": ("problem", "epsilon", "compression_rate"),
 }
 TABLES = {
@@ -149,6 +150,35 @@ def test_when_momentum_in_the_matrix_overtakes():
         assert f"{prefix} and {optimal} after {said_so}" in claims
         assert optimal < prefix
     assert means[42][0] > means[42][1]
+
+
+def test_what_the_sketch_of_dome_sees():
+    found = rows.read_csv(DOCS / "results/dome_energy_curves.csv")
+    pages = [
+        " ".join((DOCS / f"{name}.md").read_text(encoding="utf-8").split())
+        for name in ("figures", "gallery")
+    ]
+
+    def last(column, mechanism, epsilon):
+        runs = rows.where(found, mechanism=mechanism, epsilon=epsilon, round=48)
+        assert [run["seed"] for run in runs] == ["1", "2", "3"]
+        return rows.mean_and_range(runs, f"aggregator_{column}")[0]
+
+    own, whole, no_probes = (
+        [f"{last('explained_energy', name, epsilon):.1%}" for epsilon in ("8.0", "inf")]
+        for name in ("dome", "dome_whole", "dome_no_probes")
+    )
+    assert f"sees {own[0]} of it at ε=8 and {own[1]} without noise" in pages[0]
+    assert f"without mean removal {whole[0]} and {whole[1]} (" in pages[0]
+    assert set(no_probes) == {"0.9%"} and "sees 0.9%, less" in pages[0]
+    assert f"sketch sees {own[0]} at ε=8, without mean removal {whole[0]}" in pages[1]
+    kept = [
+        round(last("retained_rank", name, "8.0")) for name in ("dome", "dome_whole")
+    ]
+    assert "keeps {} directions at ε=8, {} without mean".format(*kept) in pages[0]
+    later = [row for row in found if int(row["round"]) > 1]
+    least = min(rows.numbers(later, "aggregator_subspace_overlap"))
+    assert f"is {least:.2f} or more" in pages[0]
 
 
 def test_what_guessing_by_frequency_comes_to():
