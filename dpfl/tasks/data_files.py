@@ -142,11 +142,16 @@ def _check_counts(
     for split, expected in file.splits.items():
         found = _metadata_counts(connection, split)
         if not found[0] or (found != expected and not partial):
+            remedy = (
+                "set allow_partial_data=True (--allow_partial_data) if a smaller file"
+                " is meant"
+                if found[0]
+                else f"use one with clients in each of {', '.join(file.splits)}"
+            )
             raise DataFileError(
                 f"The data file {path} has {found[0]} clients with {found[1]} examples"
                 f" in the split {split}, not {expected[0]} with {expected[1]}: fetch it"
-                " again, or set allow_partial_data=True (--allow_partial_data) if a"
-                " smaller file is meant"
+                f" again, or {remedy}"
             )
 
 

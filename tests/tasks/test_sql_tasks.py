@@ -297,10 +297,15 @@ def test_one_client_too_few_is_refused(emnist_copy):
         _emnist(emnist_copy.parent)
 
 
-def test_a_missing_split_is_refused_even_if_partial(emnist_copy):
+@pytest.mark.parametrize("partial", [False, True])
+def test_a_missing_split_is_refused_even_if_partial(emnist_copy, partial):
     _change(emnist_copy, "DELETE FROM client_metadata WHERE split_name = 'all_test'")
-    with pytest.raises(data_files.DataFileError, match="0 clients.*all_test"):
-        _emnist(emnist_copy.parent, allow_partial_data=True)
+    with pytest.raises(data_files.DataFileError, match="0 clients.*all_test") as caught:
+        _emnist(emnist_copy.parent, allow_partial_data=partial)
+    # Accepting less does not help.
+    assert _one_sentence(caught).endswith(
+        ": fetch it again, or use one with clients in each of all_train, all_test"
+    )
 
 
 def test_a_lost_row_is_found_by_the_full_check_only(emnist_copy):
