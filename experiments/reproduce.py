@@ -78,12 +78,15 @@ _ALLOW_PARTIAL_DATA = flags.DEFINE_bool(
     False,
     "For each run: accept a data file with other counts than the published ones.",
 )
+_DOWNLOAD = flags.DEFINE_bool(
+    "download", False, "Download missing data files, once, before any run begins."
+)
 _WORKERS = flags.DEFINE_string(
     "workers", None, "For each run: HOST:PORT of each dpfl-worker, by commas."
 )
 # What is said of the runs, and means nothing where none is done.
 _OF_RUNS = ("jobs", "concurrency", "round_deadline", "workers")
-_OF_DATA = ("data_dir", "allow_partial_data")
+_OF_DATA = ("data_dir", "allow_partial_data", "download")
 for _flag in ("jobs", "concurrency"):
     cli.check_flag(_flag, lambda name, value: checks.integer(name, value, 1, 1000))
 cli.check_flag(
@@ -157,6 +160,7 @@ def _setting(scale: str) -> sweep.Setting:
         "data_dir": _DATA_DIR.value and os.path.realpath(_DATA_DIR.value),
         "round_deadline": _ROUND_DEADLINE.value,
         "allow_partial_data": _ALLOW_PARTIAL_DATA.value or None,
+        "download": _DOWNLOAD.value or None,
         "workers": _WORKERS.value,
     }
     return sweep.Setting(scale, {n: v for n, v in given.items() if v is not None})

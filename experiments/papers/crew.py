@@ -187,7 +187,9 @@ class Crew:
         heads = [first[problem] for problem in unknown]
         others = [chain for chain in chains if not any(chain is h for h in heads)]
         self._chains.extend([*heads, *others])
-        self._hire(self._jobs or len(unknown) or at_a_time)
+        # Where there is less room than problems, they are measured one after another.
+        at_first = min(len(unknown), at_a_time) if unknown else at_a_time
+        self._hire(self._jobs or at_first)
 
     def _share(self, at_a_time: int) -> int:
         return self._concurrency or forecast.concurrency(self._machine, at_a_time)

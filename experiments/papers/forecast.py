@@ -41,7 +41,7 @@ class Machine(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Rate:
-    """What a run of a task and model was measured to cost.
+    """What a run of a problem was measured to cost; see `Training.problem`.
 
     Attributes:
       seconds: Of a round.

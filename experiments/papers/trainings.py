@@ -14,6 +14,7 @@ from typing import Any, Optional
 
 from dpfl.mechanisms import OncePerEpoch
 from dpfl.tasks import registry
+from dpfl.training import addresses
 
 from .. import flag_files
 from .rows import Row, read_csv, where
@@ -36,7 +37,7 @@ EVALUATED = Curves(("eval_accuracy", "eval_loss"))
 # Of a row without a folder: a file with the curves of all rows.
 CURVES = "curves"
 # Flags on which no row depends.
-_HARMLESS = ("data_dir", "workers", "round_deadline", "concurrency")
+_HARMLESS = ("data_dir", "download", "workers", "round_deadline", "concurrency")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,10 +57,18 @@ class Training(Work):
 
     @property
     def problem(self) -> str:
-        """Returns its task, and its model if that is not the task's own."""
+        """Returns what its costs depend on.
+
+        That is its task, its model if that is not the task's own, and how many workers
+        of other machines it has.
+        """
         flags = _all_flags(self.flags)
-        model = flags.get("model")
-        return f"{flags['task']} with {model}" if model else flags["task"]
+        words = [flags["task"]]
+        if model := flags.get("model"):
+            words.append(f"with {model}")
+        if workers := len(addresses.addresses(flags.get("workers"))):
+            words.append(f"on {workers} worker{'s' if workers > 1 else ''}")
+        return " ".join(words)
 
     @property
     def rounds(self) -> int:

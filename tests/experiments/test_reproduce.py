@@ -89,6 +89,7 @@ def test_rows_that_a_table_lacks_are_counted(tmp_path):
         (["--figure=csgm_fig1", "--scale=medium"], "--scale of csgm_fig1 must be"),
         (["--figure=csgm_fig2", "--plot_only", "--workers=a:1"], "--workers has no"),
         (["--figure=csgm_fig2", "--allow_partial_data"], "--allow_partial_data has no"),
+        (["--figure=csgm_fig2", "--download"], "--download has no"),
         (["--figure=csgm_fig1", "--from_table=a", "--table=b"], "--table has no"),
         (["--figure=csgm_fig1", "--from_table=a"], "--from_table must be a file"),
         (["--figure=mf_fig4", "--from_table=a"], "--from_table must be left out"),
@@ -114,6 +115,8 @@ def test_missing_data_is_one_sentence_before_any_work(tmp_path):
     assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
     said = f"error: The data file emnist_all.sqlite is not in the folder {data}: put it"
     assert done.stderr.startswith(said)
+    # What it recommends is a flag of this command, see above.
+    assert "(--download)" in done.stderr
     assert {path.name for path in output.rglob("*")} <= {"csgm_sweep-paper", ".lock"}
 
 

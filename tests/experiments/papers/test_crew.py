@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -24,6 +25,7 @@ TINY = {
     **dict(checkpoint_every=2, eval_every=8, compression_rate=20, noise_multiplier=1),
 }
 PROBLEM = "synthetic with small_cnn"
+SMALL = sweep.Setting("small")
 GRID = """
 import sys
 from pathlib import Path
@@ -246,6 +248,50 @@ def test_a_task_whose_only_run_fails_is_not_waited_for(fake, tmp_path, capsys):
         )
     assert sorted(found) == [2, 3]
     assert "runs and" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("gigabytes", "together"), [(4, 1), (10, 2)])
+def test_tasks_that_were_not_measured_begin_together_only_where_there_is_room(
+    fake, tmp_path, monkeypatch, gigabytes, together
+):
+    """Runs fill 0.8 of the memory, and one that was not measured is taken for 2.5 GB."""
+    active, most = [], []
+    begun = threading.Barrier(together)
+
+    def train(self, work, folder, on_round, **more):
+        active.append(work.task)
+        begun.wait(60)
+        time.sleep(0.1)
+        most.append(len(active))
+        active.pop()
+        FakeTrainer.train(self, work, folder, on_round, **more)
+
+    monkeypatch.setattr(crew, "Trainer", type("Own", (FakeTrainer,), {"train": train}))
+    machine = forecast.Machine(processors=4, memory=gigabytes * 10**9)
+    monkeypatch.setattr(forecast, "this_machine", lambda: machine)
+    options = dict(cohort_size=4, rounds=24, noise_multiplier=1)
+    grid = [
+        trainings.training_work({"seed": t}, {"task": t, "seed": 1, **options}, SMALL)
+        for t in ("digits", "synthetic")
+    ]
+    crew.Crew(tmp_path).train(grid, grid, lambda *_: None)
+    assert max(most) == together
+
+
+def test_a_rate_is_that_of_as_many_workers(fake, tmp_path, capsys):
+    path = tmp_path / "rates.json"
+    forecast.save(path, forecast.this_machine(), {PROBLEM: rate()})
+    for number, workers in enumerate(("a:1,b:2", "a:1", "c:1,d:2")):
+        setting = sweep.Setting("small", {"workers": workers})
+        grid = [trainings.training_work({"seed": number}, {**TINY, "seed": 1}, setting)]
+        crew.Crew(tmp_path, jobs=1).train(grid, grid, lambda *_: None)
+        said = capsys.readouterr().err
+        assert ("are measured" in said) == (number < 2)
+    assert forecast.load(path, forecast.this_machine()).keys() == {
+        PROBLEM,
+        f"{PROBLEM} on 1 worker",
+        f"{PROBLEM} on 2 workers",
+    }
 
 
 def test_what_is_refused_is_refused_before_any_work(fake, tmp_path):

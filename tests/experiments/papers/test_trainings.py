@@ -42,7 +42,7 @@ def test_failing_training_says_which_command(tmp_path):
 
 def test_the_key_has_the_flag_file_s_flags_and_no_path(tmp_path):
     given = {"data_dir": str(tmp_path), "workers": "a:1", "round_deadline": 3.0}
-    setting = sweep.Setting("paper", given)
+    setting = sweep.Setting("paper", {**given, "download": True})
     flags = {"flagfile": "tasks/emnist.flags", "seed": 1}
     work = trainings.training_work({"task": "emnist"}, flags, setting)
     assert "a:1" not in work.key and str(tmp_path) not in work.key
@@ -51,6 +51,7 @@ def test_the_key_has_the_flag_file_s_flags_and_no_path(tmp_path):
         assert line in work.settings["flagfile"]
     words = work.arguments(tmp_path, concurrency=3)
     assert {f"--data_dir={tmp_path}", "--workers=a:1", "--concurrency=3"} <= {*words}
+    assert "--download=True" in words
 
 
 def test_rows_of_partial_data_are_others_and_only_files_are_partial():
