@@ -2,8 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import socket
+import time
 
+import psutil
+
+from tests import forks
 from tests.experiments import programs
+
+TINY = (
+    *("--task=digits", "--cohort_size=4", "--rounds=2", "--noise_multiplier=1"),
+    *("--seed=3", "--concurrency=2"),
+)
 
 
 def test_a_port_that_is_taken_is_one_sentence():
@@ -15,3 +24,37 @@ def test_a_port_that_is_taken_is_one_sentence():
         f"error: --port must be one that is free, found {port} (Address already in "
         "use)\n"
     )
+
+
+def processor_seconds(process):
+    """What the children of a process have taken of processors."""
+    children = psutil.Process(process.pid).children(recursive=True)
+    return sum(sum(child.cpu_times()[:2]) for child in children)
+
+
+def test_a_training_with_a_worker_has_the_rows_of_one_without(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    said = tmp_path / "said"
+    words = (f"--port={port}", "--concurrency=2")
+    worker = forks.start("experiments.worker", *words, out=said, err=said)
+    try:
+        end = time.monotonic() + forks.SECONDS
+        while not (said.exists() and said.read_text()) and time.monotonic() < end:
+            time.sleep(0.1)
+        assert said.read_text().startswith(f"port {port}: ")
+        seconds = [processor_seconds(worker)]
+        for name, more in (("alone", ()), ("spread", (f"--workers=127.0.0.1:{port}",))):
+            words = (*TINY, f"--output_dir={tmp_path / name}", *more)
+            done = forks.run("experiments.train", *words)
+            assert done.returncode == 0, done.stderr
+            seconds.append(processor_seconds(worker))
+    finally:
+        worker.terminate()
+        worker.join(60)
+    # The worker was idle beside the first, and did the clients' part of the second.
+    assert seconds[1] - seconds[0] < 0.2 < seconds[2] - seconds[1], seconds
+    rows = [tmp_path / name / "metrics.csv" for name in ("alone", "spread")]
+    assert rows[0].read_bytes() == rows[1].read_bytes()
+    assert rows[0].read_text().count("\n") == 3
+    assert worker.exitcode == 0
