@@ -6,6 +6,7 @@
   dpfl-benchmark
   dpfl-benchmark --rows=plain,tff_default,mean,csgm --repeats=9 --output=rows.json
   dpfl-benchmark --quick --json
+  dpfl-benchmark --rows=all --output=benchmarks.csv
 
 The round is the one by which dpfl's cost is judged: a convolutional network of
 1,018,174 parameters without dropout, 50 clients of 100 examples, batches of 20, one
@@ -17,15 +18,17 @@ machine disturb less; memory rows are in bytes.
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Optional
 
 from absl import flags
 
 from dpfl import files
 
-from . import cli, start
+from . import cli, start, tables
 from .benchmarks import groups, rounds
 from .benchmarks.harness import Row
 
@@ -44,7 +47,14 @@ _ROWS = flags.DEFINE_list(
 _REPEATS = flags.DEFINE_integer("repeats", 7, "Timed repeats of each row.", 1, 1000)
 _QUICK = flags.DEFINE_bool("quick", False, "A tiny round, to see that it runs.")
 _JSON = flags.DEFINE_bool("json", False, "Print JSON instead of a table.")
-_OUTPUT = flags.DEFINE_string("output", None, "JSON file for the rows.")
+_OUTPUT = flags.DEFINE_string(
+    "output",
+    None,
+    "File for the rows, as JSON, or as CSV if its name ends in .csv; each group's are "
+    "in it when they are measured.",
+)
+# Of the CSV file, whose memory is in MiB.
+_COLUMNS = ("run", "row", "seconds", "processor_seconds", "ratio", "of", "mebibytes")
 
 
 def chosen_rows() -> list[str]:
@@ -88,6 +98,43 @@ def table(rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
+def as_csv(rows: Sequence[Row]) -> str:
+    """Returns rows as CSV with a head, which docs/results keeps."""
+    found = [
+        {
+            "run": row["run"],
+            "row": row["name"],
+            "seconds": _rounded(row.get("seconds_median")),
+            "processor_seconds": _rounded(row.get("cpu_seconds_median")),
+            "ratio": _rounded(row.get("ratio")),
+            "of": row.get("baseline"),
+            "mebibytes": _rounded(row["bytes"] / 2**20) if "bytes" in row else None,
+        }
+        for row in rows
+    ]
+    return tables.as_csv(found, _COLUMNS)
+
+
+def _rounded(value: Optional[float]) -> Optional[float]:
+    """Returns a number with the four digits that a measurement may have."""
+    return None if value is None else float(f"{value:.4g}")
+
+
+def _runs(
+    names: Sequence[str], repeats: int, quick: bool
+) -> Iterator[tuple[str, Callable[[], list[Row]]]]:
+    """Yields what is measured together, by name: a round's rows, and each group."""
+    if set(names) & set(rounds.NAMES):
+        settings = rounds.Settings(repeats=repeats)
+        if quick:
+            settings = rounds.Settings(2, 4, 2, min(repeats, 2), quick=True)
+        yield "rounds", functools.partial(rounds.measure, names, settings)
+    turns = min(repeats, 2) if quick else repeats
+    for name in names:
+        if name not in rounds.NAMES:
+            yield name, functools.partial(groups.measure, name, turns, quick)
+
+
 def main(argv: Sequence[str]) -> None:
     """Measures the rows."""
     if len(argv) > 1:
@@ -98,18 +145,13 @@ def main(argv: Sequence[str]) -> None:
     start.import_tensorflow()
     cli.work_begins()
     rows: list[Row] = []
-    if set(names) & set(rounds.NAMES):
-        settings = rounds.Settings(repeats=repeats)
-        if quick:
-            settings = rounds.Settings(2, 4, 2, min(repeats, 2), quick=True)
-        rows += rounds.measure(names, settings)
-    for name in names:
-        if name not in rounds.NAMES:
-            rows += groups.measure(name, min(repeats, 2) if quick else repeats, quick)
-    text = json.dumps(rows, indent=2)
-    if _OUTPUT.value is not None:
-        files.write_atomically(_OUTPUT.value, f"{text}\n")
-    print(text if _JSON.value else table(rows), flush=True)
+    for run, measure in _runs(names, repeats, quick):
+        rows += [{"run": run, **row} for row in measure()]
+        if _OUTPUT.value is not None:
+            is_csv = _OUTPUT.value.endswith(".csv")
+            text = as_csv(rows) if is_csv else f"{json.dumps(rows, indent=2)}\n"
+            files.write_atomically(_OUTPUT.value, text)
+    print(json.dumps(rows, indent=2) if _JSON.value else table(rows), flush=True)
     if quick:
         print(_QUICK_NOTE, file=sys.stderr)
 

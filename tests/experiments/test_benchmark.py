@@ -4,8 +4,12 @@
 import json
 
 import pytest
+from absl import flags
+from absl.testing import flagsaver
 
+from experiments import benchmark
 from experiments.benchmarks import rounds
+from experiments.papers.rows import read_csv
 from tests import forks
 from tests.experiments import programs
 
@@ -13,9 +17,9 @@ from tests.experiments import programs
 def test_every_row_runs(tmp_path):
     output = tmp_path / "rows.json"
     names = [*rounds.NAMES, "masks", "digits_rounds", "sizes", "workers", "cohorts"]
-    flags = ("--quick", "--repeats=1", "--json", f"--output={output}")
+    given = ("--quick", "--repeats=1", "--json", f"--output={output}")
     rows = f"--rows={','.join(names)}"
-    done = forks.run("experiments.benchmark", *flags, rows, folder=tmp_path)
+    done = forks.run("experiments.benchmark", *given, rows, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stderr.endswith("sizes so small the numbers mean nothing\n")
     rows = {row["name"]: row for row in json.loads(done.stdout)}
@@ -34,11 +38,39 @@ def test_every_row_runs(tmp_path):
 
 
 @pytest.mark.parametrize("quick", [True, False])
-def test_numbers_are_said_to_mean_nothing_where_they_do(quick):
-    flags = ("--rows=masks", "--repeats=1", *["--quick"] * quick)
-    done = forks.run("experiments.benchmark", *flags)
+def test_numbers_are_said_to_mean_nothing_where_they_do(quick, tmp_path):
+    output = tmp_path / "rows.csv"
+    given = ("--rows=masks", "--repeats=1", f"--output={output}", *["--quick"] * quick)
+    done = forks.run("experiments.benchmark", *given, "--json", folder=tmp_path)
     assert done.returncode == 0 and "mean nothing" not in done.stdout
     assert done.stderr.count("the numbers mean nothing") == quick
+    kept = read_csv(output)
+    for found, row in zip(kept, json.loads(done.stdout)):
+        assert (found["run"], found["row"]) == (row["run"], row["name"])
+        assert float(found["seconds"]) == pytest.approx(row["seconds_median"], rel=1e-3)
+        assert found["of"] == (row["baseline"] or "") and not found["mebibytes"]
+
+
+def test_a_table_of_memory_is_in_mebibytes():
+    rows = [{"run": "cohorts", "name": "n=10", "bytes": 3 * 2**19}]
+    assert benchmark.as_csv(rows).splitlines()[1] == "cohorts,n=10,,,,,1.5"
+
+
+def test_what_was_measured_is_kept_if_the_next_group_fails(tmp_path, monkeypatch):
+    output = tmp_path / "rows.csv"
+
+    def measure(group, repeats, quick):
+        if group == "sketches":
+            raise OSError("no")
+        return [{"name": "all", "bytes": 2**20}]
+
+    monkeypatch.setattr(benchmark.groups, "measure", measure)
+    monkeypatch.setattr(benchmark.start, "import_tensorflow", lambda: None)
+    words = ["benchmark", "--rows=masks,sketches", f"--output={output}"]
+    with flagsaver.flagsaver(), pytest.raises(OSError, match="no"):
+        flags.FLAGS(words)
+        benchmark.main(words[:1])
+    assert [row["run"] for row in read_csv(output)] == ["masks"]
 
 
 def test_an_unknown_row_is_named():
