@@ -64,7 +64,7 @@ FIGURES = [
             name,
             f"{_PAPER}, {what}",
             sgmf_grid.grid(name),
-            sgmf_drawing.draw,
+            sgmf_drawing.draw(name),
             scales=SCALES,
             curves=EVALUATED,
         )

@@ -5,16 +5,33 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from dpfl import tasks
 
 from .. import plotting
 from ..rows import Rows, seeds, where
-from .sgmf_grid import cohort_size
+from ..sweep import Drawing
+from .sgmf_grid import PANELS, cohort_size
 
 
-def draw(rows: Rows, scale: str) -> Any:
+def draw(name: str) -> Drawing:
+    """Returns the drawing of one of the figures in `PANELS`."""
+    return functools.partial(_draw, name)
+
+
+def _setting(name: str, scale: str) -> str:
+    """Returns clip and server's rate in words, if a figure's panels share them."""
+    flags = [panel.problem.flags for panel in PANELS[name][scale]]
+    found = {(each.get("clip_norm"), each.get("server_lr")) for each in flags}
+    clip, rate = found.pop()
+    if found or clip is None or rate is None:
+        return ""
+    return f"clip {clip:g}, server rate {rate:g}; "
+
+
+def _draw(name: str, rows: Rows, scale: str) -> Any:
     """Draws a panel for each problem and budget, a line for each rate."""
     shown = list(dict.fromkeys((r["problem"], r["epsilon"]) for r in rows))
     picture, axes = plotting.panels(len(shown), 4.2, 3.6)
@@ -29,6 +46,7 @@ def draw(rows: Rows, scale: str) -> Any:
         axis.set_title(
             rf"{problem}, {n} clients a round, $\varepsilon$={float(epsilon):g}"
         )
-    picture.suptitle(f"{seeds(rows)}; numbers and markers: the last round")
+    shared = _setting(name, scale)
+    picture.suptitle(f"{shared}{seeds(rows)}; numbers and markers: the last round")
     picture.tight_layout()
     return picture

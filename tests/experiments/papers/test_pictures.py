@@ -94,7 +94,19 @@ def test_noise_multipliers_of_many_sizes_have_a_logarithmic_axis():
         assert [axis.get_yscale() for axis in drawn.axes] == ["log", "linear"]
 
 
-@pytest.mark.parametrize("name", ["csgm_fig2", "csgm_fig5", "sgmf_fig3"])
+@pytest.mark.parametrize(
+    ("name", "setting"),
+    [
+        ("sgmf_fig3", "clip 0.3, server rate 0.5; "),
+        ("sgmf_fig7", "clip 1, server rate 0.1; "),
+    ],
+)
+def test_figures_of_one_kind_say_what_tells_them_apart(name, setting):
+    with picture(name) as drawn:
+        assert drawn.get_suptitle().startswith(setting)
+
+
+@pytest.mark.parametrize("name", ["csgm_fig2", "csgm_fig5", "sgmf_fig3", "sgmf_fig7"])
 def test_ends_of_lines_stand_side_by_side(name):
     with picture(name) as drawn:
         for axis in drawn.axes:
