@@ -24,6 +24,8 @@ PANELS = {
     "secagg_table1": ("task", "compression_rate", "bits"),
     "secagg_fig4": ("task", "model", "compression_rate"),
     "sgmf_fig3": ("problem", "epsilon", "compression_rate"),
+    "sgmf_fig7": ("problem", "epsilon", "compression_rate"),
+    "sgmf_fig8": ("problem", "epsilon", "compression_rate"),
 }
 TABLES = {
     "equal_bits": ("mechanism", "point"),
