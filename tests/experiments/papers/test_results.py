@@ -17,6 +17,7 @@ DOCS = Path(__file__).resolve().parents[3] / "docs"
 PANELS = {
     "csgm_fig2": ("task", "cohort_size", "epsilon", "compression_rate"),
     "csgm_fig5": ("task", "cohort_size", "epsilon", "compression_rate"),
+    "csgm_fig6": ("task", "cohort_size", "epsilon", "compression_rate"),
     "mf_fig3": ("problem", "mechanism", "schedule", "epsilon"),
     "mf_fig6": ("problem", "mechanism", "schedule", "epsilon"),
     "secagg_fig2": ("task", "noise_multiplier", "compression_rate"),
