@@ -36,11 +36,14 @@ def rows(works, folder, columns, metrics):
 
 
 def draw(figure, shown, path, scale="small"):
-    """Draws and saves; returns how many lines and bars there are."""
+    """Draws and saves; returns how many lines, bars and tables there are."""
     import matplotlib.pyplot as plt
 
     with plotting.style():
         picture = figure.draw(shown, scale)
         picture.savefig(path)
     plt.close(picture)
-    return sum(len(axis.lines) + len(axis.containers) for axis in picture.axes)
+    return sum(
+        len(axis.lines) + len(axis.containers) + len(axis.tables)
+        for axis in picture.axes
+    )
