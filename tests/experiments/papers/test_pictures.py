@@ -132,7 +132,7 @@ def test_mechanisms_have_the_names_of_the_pages():
         found = legend(drawn)
         assert drawn.axes[0].get_title().startswith("MNIST, 836 writers")
     ways = ("Poisson", "cyclic", "once an epoch")
-    assert len(found) == 9 and all(text.endswith(ways) for text in found)
+    assert len(found) == 10 and all(text.endswith(ways) for text in found)
 
 
 def test_one_line_has_the_same_dashes_in_both_panels():
