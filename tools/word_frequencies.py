@@ -25,11 +25,7 @@ import tensorflow as tf
 from dpfl.tasks import docs, task, text
 from dpfl.tasks.configs import DocsConfig
 from experiments import flag_files
-from experiments.papers import rows
-
-# What the medium scale of the figures trains and evaluates on.
-FLAG_FILE = "tasks/docs_packages.flags"
-TEST_EXAMPLES = 4000
+from experiments.papers import medium, rows
 
 
 def config_of(flags: Mapping[str, str]) -> DocsConfig:
@@ -94,8 +90,9 @@ def main(argv: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("table", type=Path, help="the CSV file to write")
     options = parser.parse_args(argv)
-    flags = {**flag_files.values(FLAG_FILE), "max_test_examples": str(TEST_EXAMPLES)}
-    config = config_of(flags)
+    # What the medium scale of the figures trains and evaluates on.
+    shared = {name: str(value) for name, value in medium.FLAGS[medium.DOCS].items()}
+    config = config_of({**flag_files.values(shared["flagfile"]), **shared})
     found = row_of(docs.load(config), text.Tokens(config.vocab_size))
     rows.write_columns(options.table, {name: [value] for name, value in found.items()})
 

@@ -12,10 +12,10 @@ from experiments.papers import rows
 from experiments.papers.chen2022 import bits_grid
 from experiments.papers.chen2024 import streams_grid
 from experiments.papers.ours import stream_training_grid as grid
-from tests.experiments.papers.test_results import DOCS
+from tests.experiments.papers.test_results import DOCS, text_of
 
 BITS = "bits_per_parameter"
-PAGE = " ".join((DOCS / "figures.md").read_text(encoding="utf-8").split())
+PAGE = text_of("figures")
 
 
 def table(name):
@@ -136,8 +136,7 @@ def test_noise_of_streams_in_training():
     epochs, one, turns = noise["SGMF"]
     [alone] = noise["CSGM"]
     assert f"{alone} for CSGM and {epochs}, {one} and {turns} for SGMF" in PAGE
-    claims = (DOCS / "claims.md").read_text(encoding="utf-8")
-    assert f"of noise alone {whole} to {cyclic} (exact)" in claims
+    assert f"of noise alone {whole} to {cyclic} (exact)" in text_of("claims")
     assert round(100 * (1 - float(cyclic) / float(whole))) == 4
 
 

@@ -42,6 +42,11 @@ DOME = ("dome_compare", "dome_ablations")
 NUMBER = re.compile(r"\d\.\d{3} \(\d\.\d{3} to \d\.\d{3}\)")
 
 
+def text_of(page):
+    """A page of docs as one line."""
+    return " ".join((DOCS / f"{page}.md").read_text(encoding="utf-8").split())
+
+
 def groups(name):
     """The runs of each row of a page, which differ in the seed alone."""
     table = rows.read_csv(DOCS / f"results/{name}.csv")
@@ -138,8 +143,7 @@ def test_a_page_says_what_the_tables_have(page, least):
 def test_when_momentum_in_the_matrix_overtakes():
     found = rows.read_csv(DOCS / "results/mf_fig6_curves.csv")
     constant = rows.where(found, schedule="constant")
-    page = (DOCS / "figures.md").read_text(encoding="utf-8")
-    claims = (DOCS / "claims.md").read_text(encoding="utf-8")
+    page, claims = text_of("figures"), text_of("claims")
     means = {}
     for number in (7, 28, 42):
         means[number] = [
@@ -147,7 +151,7 @@ def test_when_momentum_in_the_matrix_overtakes():
             for name in ("optimal", "optimal-prefix-sum")
             for runs in [rows.where(constant, mechanism=name, round=number)]
         ]
-        assert " to ".join(means[number]) in " ".join(page.split())
+        assert " to ".join(means[number]) in page
     for number, said_so in ((7, "seven rounds"), (28, "28")):
         optimal, prefix = means[number]
         assert f"{prefix} and {optimal} after {said_so}" in claims
@@ -157,10 +161,7 @@ def test_when_momentum_in_the_matrix_overtakes():
 
 def test_what_the_sketch_of_dome_sees():
     found = rows.read_csv(DOCS / "results/dome_energy_curves.csv")
-    pages = [
-        " ".join((DOCS / f"{name}.md").read_text(encoding="utf-8").split())
-        for name in ("figures", "gallery")
-    ]
+    pages = [text_of("figures"), text_of("gallery")]
 
     def mean(column, mechanism, epsilon, begin):
         runs = rows.where(found, mechanism=mechanism, epsilon=epsilon)
@@ -194,10 +195,7 @@ def test_what_the_sketch_of_dome_sees():
 def test_what_guessing_by_frequency_comes_to():
     [found] = rows.read_csv(DOCS / "results/docs_frequencies.csv")
     loss = f"loss of {float(found['loss']):.2f}"
-    figures, tasks = (
-        " ".join((DOCS / f"{name}.md").read_text(encoding="utf-8").split())
-        for name in ("figures", "tasks")
-    )
+    figures, tasks = text_of("figures"), text_of("tasks")
     accuracy = f"accuracy of {float(found['accuracy']):.1%}"
     assert f"{loss} and an {accuracy}" in figures and loss in tasks
     assert f"{found['clients']} modules" in figures
