@@ -20,8 +20,10 @@ from __future__ import annotations
 
 import functools
 import json
+import multiprocessing
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from concurrent import futures
 from typing import Optional
 
 from absl import flags
@@ -135,6 +137,16 @@ def _runs(
             yield name, functools.partial(groups.measure, name, turns, quick)
 
 
+def apart(measure: Callable[[], list[Row]]) -> list[Row]:
+    """Returns what is measured in a process that has only been forked for it.
+
+    Otherwise its memory would be that of what was measured before it.
+    """
+    context = multiprocessing.get_context("fork")
+    with futures.ProcessPoolExecutor(1, context) as pool:
+        return pool.submit(measure).result()
+
+
 def main(argv: Sequence[str]) -> None:
     """Measures the rows."""
     if len(argv) > 1:
@@ -146,7 +158,7 @@ def main(argv: Sequence[str]) -> None:
     cli.work_begins()
     rows: list[Row] = []
     for run, measure in _runs(names, repeats, quick):
-        rows += [{"run": run, **row} for row in measure()]
+        rows += [{"run": run, **row} for row in apart(measure)]
         if _OUTPUT.value is not None:
             is_csv = _OUTPUT.value.endswith(".csv")
             text = as_csv(rows) if is_csv else f"{json.dumps(rows, indent=2)}\n"

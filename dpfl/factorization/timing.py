@@ -10,10 +10,12 @@ from __future__ import annotations
 import concurrent.futures
 import dataclasses
 import multiprocessing
+import os
 import statistics
 import sys
 import time
 
+from dpfl import memory
 from dpfl.factorization import iteration, optimal
 from dpfl.factorization.workloads import Workload
 
@@ -42,6 +44,9 @@ class Cost:
 
 def _peak_bytes() -> int:
     """Returns the most memory that this process has had."""
+    found = memory.peak_bytes(os.getpid())
+    if found is not None:
+        return found
     try:
         import resource
     except ImportError:

@@ -28,7 +28,7 @@ from dpfl.training import checkpoint as checkpoint_lib
 from dpfl.training import loop as loop_lib
 from dpfl.training import plan as plan_lib
 from dpfl.training import (
-    processors,
+    limits,
     provenance,
     report,
     seeds,
@@ -133,7 +133,7 @@ class Run:
         from dpfl.training import connection, evaluation, metrics, run_page
         from dpfl.training import worker as worker_lib
 
-        concurrency = self.plan.config.concurrency or processors.available()
+        concurrency = self.plan.config.concurrency or limits.processors()
         with contextlib.ExitStack() as stack:
             worker = stack.enter_context(
                 worker_lib.start(

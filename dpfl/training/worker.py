@@ -28,8 +28,8 @@ from typing import Any, NamedTuple, Optional, Union
 import psutil
 import tensorflow_federated as tff
 
-from dpfl import checks
-from dpfl.training import greeting, processors
+from dpfl import checks, memory
+from dpfl.training import greeting, limits
 from dpfl.training import isolation as isolation_lib
 from dpfl.training.connection import Connection, WorkerDiedError, time_limit
 
@@ -212,7 +212,7 @@ def start(
       WorkerDiedError: If the worker does not come up.
     """
     if concurrency is None:
-        concurrency = processors.available()
+        concurrency = limits.processors()
     if intra_op_threads is None:
         intra_op_threads = 1
     checks.integer("concurrency", concurrency)
@@ -344,9 +344,5 @@ def _worker_environment(intra_op_threads: int) -> dict[str, str]:
 
 
 def peak_bytes(pid: int) -> int:
-    """Returns VmHWM of a process, or what psutil gives now if the kernel has none."""
-    with open(f"/proc/{pid}/status") as status:
-        for line in status:
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
-    return psutil.Process(pid).memory_info().rss
+    """Returns a process's peak, or what it has now if the kernel keeps no peak."""
+    return memory.peak_bytes(pid) or psutil.Process(pid).memory_info().rss

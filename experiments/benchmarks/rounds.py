@@ -217,9 +217,9 @@ def fed_process(task: Any, aggregator: Any, **options: Any) -> Any:
       aggregator: A factory.
       **options: Those of `federated_averaging.build_process`.
     """
-    from dpfl.training import federated_averaging, processors
+    from dpfl.training import federated_averaging, limits
 
-    fedavg = fed_averaging(task, aggregator, processors.available(), **options)
+    fedavg = fed_averaging(task, aggregator, limits.processors(), **options)
     return federated_averaging.FedProcess(fedavg, lambda state: state)
 
 

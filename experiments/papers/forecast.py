@@ -14,7 +14,7 @@ from typing import NamedTuple
 import psutil
 
 from dpfl import files
-from dpfl.training import processors
+from dpfl.training import limits
 
 from .trainings import Training, rounds_done
 
@@ -24,7 +24,6 @@ _GUESSED_BYTES = 2_500_000_000
 _PART_OF_MEMORY = 0.8
 # As `RunConfig.keep_checkpoints`.
 _CHECKPOINTS = 3
-_CGROUP = Path("/sys/fs/cgroup")
 
 
 class Machine(NamedTuple):
@@ -64,13 +63,10 @@ Rates = Mapping[str, Rate]
 def this_machine() -> Machine:
     """Returns what there is now, within the limits of a container."""
     free = psutil.virtual_memory().available
-    try:
-        limit = int((_CGROUP / "memory.max").read_text())
-        free = min(free, limit - int((_CGROUP / "memory.current").read_text()))
-    except (OSError, ValueError):
-        # No container, or one without a limit.
-        pass
-    return Machine(processors.available(), free)
+    limit = limits.memory()
+    if limit is not None:
+        free = min(free, limit)
+    return Machine(limits.processors(), free)
 
 
 def jobs(machine: Machine, runs: int, rates: Rates) -> int:

@@ -1,14 +1,17 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
+import functools
 import json
+import os
 
 import pytest
 from absl import flags
 from absl.testing import flagsaver
 
+from dpfl import memory
 from experiments import benchmark
-from experiments.benchmarks import rounds
+from experiments.benchmarks import noise, rounds
 from experiments.papers.rows import read_csv
 from tests import forks
 from tests.experiments import programs
@@ -56,15 +59,15 @@ def test_a_table_of_memory_is_in_mebibytes():
     assert benchmark.as_csv(rows).splitlines()[1] == "cohorts,n=10,,,,,1.5"
 
 
+def all_but_sketches(group, repeats, quick):
+    if group == "sketches":
+        raise OSError("no")
+    return [{"name": "all", "bytes": 2**20}]
+
+
 def test_what_was_measured_is_kept_if_the_next_group_fails(tmp_path, monkeypatch):
     output = tmp_path / "rows.csv"
-
-    def measure(group, repeats, quick):
-        if group == "sketches":
-            raise OSError("no")
-        return [{"name": "all", "bytes": 2**20}]
-
-    monkeypatch.setattr(benchmark.groups, "measure", measure)
+    monkeypatch.setattr(benchmark.groups, "measure", all_but_sketches)
     monkeypatch.setattr(benchmark.start, "import_tensorflow", lambda: None)
     words = ["benchmark", "--rows=masks,sketches", f"--output={output}"]
     with flagsaver.flagsaver(), pytest.raises(OSError, match="no"):
@@ -77,6 +80,22 @@ def test_an_unknown_row_is_named():
     done = programs.run("benchmark", "--rows=plain,fast")
     assert done.returncode == 2
     assert "'fast'" in done.stderr
+
+
+def own_memory(size):
+    held = b"1" * size
+    return [{"name": f"{len(held)}", "bytes": memory.peak_bytes(os.getpid())}]
+
+
+def test_a_group_has_no_memory_of_the_one_before_it():
+    [large] = benchmark.apart(functools.partial(own_memory, 2**28))
+    [small] = benchmark.apart(functools.partial(own_memory, 2**20))
+    assert large["bytes"] - small["bytes"] > 2**27
+
+
+def test_noise_of_the_full_size_fits_into_sums():
+    for found in noise.recurrences_of(noise.FULL.rounds).values():
+        assert found.sensitivity().value < 100
 
 
 def test_the_model_of_the_cost_target():

@@ -1,0 +1,84 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""How many processors and how much memory a container leaves to this process."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Optional
+
+_GROUPS = Path("/sys/fs/cgroup")
+_OWN = Path("/proc/self/cgroup")
+# By version of control groups, of which the first has a file for each number. Version 2
+# writes quota and period into one.
+_QUOTA_FILES = (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us"))
+_MEMORY_FILES = (
+    ("memory.max", "memory.current"),
+    ("memory.limit_in_bytes", "memory.usage_in_bytes"),
+)
+
+
+def processors() -> int:
+    """Returns how many processors this process may use, at least 1.
+
+    They are those that it may run on, and no more than a container's limit of processor
+    time is worth. Part of a processor counts as one: fewer groups of clients than that
+    would leave some of the time unused.
+    """
+    found = [len(os.sched_getaffinity(0))]
+    for folder in _folders("cpu"):
+        numbers = _numbers(folder, _QUOTA_FILES)
+        # Version 1 writes -1 for no limit.
+        if numbers and numbers[0] > 0:
+            quota, period = numbers
+            found.append(math.ceil(quota / period))
+    return max(1, min(found))
+
+
+def memory() -> Optional[int]:
+    """Returns the bytes that limits of memory leave; None where there is no limit."""
+    left = []
+    for folder in _folders("memory"):
+        numbers = _numbers(folder, _MEMORY_FILES)
+        if numbers:
+            limit, used = numbers
+            left.append(max(0, limit - used))
+    return min(left, default=None)
+
+
+def _folders(controller: str) -> Iterator[Path]:
+    """Yields the control groups that this process is in, with those around them.
+
+    A container may see the path of its group outside of it, which is not there inside,
+    and its own group as the outermost.
+    """
+    try:
+        lines = _OWN.read_text().splitlines()
+    except OSError:
+        lines = []
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        # Version 2 names no controllers.
+        if controllers and controller not in controllers.split(","):
+            continue
+        folder = _GROUPS / controller if controllers else _GROUPS
+        yield folder
+        for part in PurePosixPath(path).parts[1:]:
+            folder /= part
+            yield folder
+
+
+def _numbers(folder: Path, versions: Sequence[Sequence[str]]) -> Optional[list[int]]:
+    """Returns what a control group's files say, and None where that is no limit."""
+    for names in versions:
+        try:
+            words = [(folder / name).read_text() for name in names]
+            return [int(word) for word in " ".join(words).split()]
+        except (OSError, ValueError):
+            # Not this version, or "max" for no limit.
+            continue
+    return None

@@ -1,0 +1,91 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+import os
+
+import pytest
+
+from dpfl.training import limits
+from experiments.papers import forecast
+
+V1 = "5:memory:/a\n3:cpu,cpuacct:/a/b\n0::/"
+
+
+def control_groups(tmp_path, monkeypatch, own, found):
+    """Makes the files of control groups, and that which says the process's own."""
+    for name, text in found.items():
+        path = tmp_path / "groups" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{text}\n")
+    (tmp_path / "own").write_text(f"{own}\n")
+    monkeypatch.setattr(limits, "_GROUPS", tmp_path / "groups")
+    monkeypatch.setattr(limits, "_OWN", tmp_path / "own")
+
+
+@pytest.mark.parametrize(
+    ("own", "found", "expected"),
+    [
+        ("0::/", {"cpu.max": "400000 100000"}, 4),
+        # Part of a processor is one.
+        ("0::/", {"cpu.max": "250000 100000"}, 3),
+        ("0::/", {"cpu.max": "10000 100000"}, 1),
+        ("0::/", {"cpu.max": "max 100000"}, 16),
+        # No more than it may run on.
+        ("0::/", {"cpu.max": "6400000 100000"}, 16),
+        ("0::/", {}, 16),
+        # The least of all groups that it is in, whose outermost may have no file.
+        ("0::/a/b", {"a/cpu.max": "200000 50000", "a/b/cpu.max": "max 50000"}, 4),
+        ("0::/a/b", {"a/cpu.max": "max 50000", "a/b/cpu.max": "100000 50000"}, 2),
+        ("0::/a", {"b/cpu.max": "100000 50000"}, 16),
+        # Version 1.
+        (V1, {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, 16),
+        (V1, {"cpu/cpu.cfs_quota_us": "50000", "cpu/cpu.cfs_period_us": "10000"}, 5),
+        (V1, {"cpu/a/cpu.cfs_quota_us": "7", "cpu/a/cpu.cfs_period_us": "1"}, 7),
+    ],
+)
+def test_no_more_than_a_container_may_use(tmp_path, monkeypatch, own, found, expected):
+    control_groups(tmp_path, monkeypatch, own, found)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(16)))
+    assert limits.processors() == expected
+    assert forecast.this_machine().processors == expected
+
+
+@pytest.mark.parametrize(
+    ("own", "found", "expected"),
+    [
+        ("0::/", {"memory.max": "900", "memory.current": "200"}, 700),
+        ("0::/", {"memory.max": "900", "memory.current": "901"}, 0),
+        ("0::/", {"memory.max": "max", "memory.current": "200"}, None),
+        ("0::/", {}, None),
+        # The least of all groups that it is in, as a job of Slurm is.
+        (
+            "0::/a/b",
+            {
+                **{"a/memory.max": "900", "a/memory.current": "300"},
+                **{"a/b/memory.max": "700", "a/b/memory.current": "200"},
+            },
+            500,
+        ),
+        # Version 1.
+        (
+            V1,
+            {
+                "memory/a/memory.limit_in_bytes": "900",
+                "memory/a/memory.usage_in_bytes": "300",
+            },
+            600,
+        ),
+    ],
+)
+def test_no_more_memory_than_a_container_leaves(
+    tmp_path, monkeypatch, own, found, expected
+):
+    control_groups(tmp_path, monkeypatch, own, found)
+    assert limits.memory() == expected
+    if expected is not None:
+        assert forecast.this_machine().memory == expected
+
+
+def test_where_there_are_no_control_groups(tmp_path, monkeypatch):
+    monkeypatch.setattr(limits, "_OWN", tmp_path / "own")
+    assert limits.processors() == len(os.sched_getaffinity(0))
