@@ -25,8 +25,6 @@ from typing import Any, Optional
 
 from dpfl import files, purposes
 from dpfl.training import checkpoint as checkpoint_lib
-from dpfl.training import loop as loop_lib
-from dpfl.training import plan as plan_lib
 from dpfl.training import (
     limits,
     provenance,
@@ -35,6 +33,8 @@ from dpfl.training import (
     server_optimizers,
     traced,
 )
+from dpfl.training import loop as loop_lib
+from dpfl.training import plan as plan_lib
 from dpfl.training.progress import Progress
 
 
