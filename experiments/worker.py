@@ -55,6 +55,7 @@ def main(argv: Sequence[str]) -> None:
     try:
         worker = worker_lib.start(
             concurrency=_CONCURRENCY.value,
+            groups=True,
             isolation=_ISOLATION.value,
             port=_PORT.value,
             log_path=_LOG.value,

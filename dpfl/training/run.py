@@ -138,6 +138,7 @@ class Run:
             worker = stack.enter_context(
                 worker_lib.start(
                     concurrency=concurrency,
+                    groups=True,
                     log_path=self._directory / "worker.log",
                     isolation=self.plan.config.worker_isolation,
                 )

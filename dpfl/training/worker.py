@@ -36,6 +36,10 @@ from dpfl.training.connection import Connection, WorkerDiedError, time_limit
 _START_SECONDS = 120.0
 _RECONNECT_SECONDS = 15.0
 _TFF_NO_LIMIT = -1
+# A call of TensorFlow has a thread of TFF's while it waits for its arguments, too. With
+# as many threads as groups, calls that wait for one group's training may keep another's
+# from beginning before that ends; a group has up to four under way.
+_CALLS_OF_A_GROUP = 4
 # With what TFF's contexts start their worker.
 _TFF_FACTORY = tff.framework.local_cpp_executor_factory
 
@@ -179,6 +183,7 @@ class Worker:
 def start(
     *,
     concurrency: Optional[int] = None,
+    groups: bool = False,
     intra_op_threads: Optional[int] = None,
     isolation: str = "auto",
     port: Optional[int] = None,
@@ -189,6 +194,8 @@ def start(
     Args:
       concurrency: How many clients are worked on at a time; by default the number of
         processors that this process may use.
+      groups: Whether those are groups of clients, of which a computation has no more,
+        as dpfl's own federated averaging; all of them then begin at once.
       intra_op_threads: Threads within one TensorFlow operation; by default one, with
         which results have the same bits on every run, and which is also the fastest
         when several clients are worked on at a time.
@@ -218,7 +225,7 @@ def start(
     checks.integer("concurrency", concurrency)
     checks.integer("intra_op_threads", intra_op_threads)
     worker = _start(
-        concurrency,
+        concurrency * (_CALLS_OF_A_GROUP if groups else 1),
         _worker_environment(intra_op_threads),
         isolation=isolation,
         port=port,
@@ -297,7 +304,7 @@ def protect_tff(*, isolation: str = "auto") -> None:
 
 
 def _start(
-    concurrency: int, environment: dict[str, str], **isolation_arguments: Any
+    calls: int, environment: dict[str, str], **isolation_arguments: Any
 ) -> Worker:
     if threading.current_thread() is not threading.main_thread():
         raise RuntimeError(
@@ -318,7 +325,7 @@ def _start(
         lambda port: [
             str(_worker_binary()),
             f"--port={port}",
-            f"--max_concurrent_computation_calls={concurrency}",
+            f"--max_concurrent_computation_calls={calls}",
         ],
         environment,
         until_ready=until_ready,

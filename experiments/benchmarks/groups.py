@@ -31,6 +31,8 @@ GROUPS = {
     "scaling": ("sizes", "workers"),
     "start_up": ("start_up",),
 }
+# Whose clients are put into groups, as `dpfl-train` does; others have TFF's.
+_OF_TRAINING = ("dome_training", "digits_rounds", "cohorts", "sizes")
 
 
 def names() -> list[str]:
@@ -58,6 +60,6 @@ def measure(group: str, repeats: int, quick: bool) -> list[Row]:
 
     module = module_of(group)
     sizes = module.QUICK if quick else module.FULL
-    with worker_lib.start() as worker:
+    with worker_lib.start(groups=group in _OF_TRAINING) as worker:
         tff.framework.set_default_context(worker.context(secure_sums=True))
         return module.ROWS[group](dataclasses.replace(sizes, repeats=repeats))

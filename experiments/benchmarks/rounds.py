@@ -53,11 +53,13 @@ class Timed:
       build: Called once with the `Bench`; returns what is timed.
       baseline: Name of the row that it is compared with.
       description: One line for people.
+      grouped: Whether its clients are groups, and not one by one as in TFF.
     """
 
     build: Callable[[Bench], Callable[[], Any]]
     baseline: Optional[str]
     description: str
+    grouped: bool = False
 
 
 class Bench:
@@ -267,10 +269,13 @@ TIMED: dict[str, Timed] = {
     "tff_iterator": Timed(tff_iterator, "plain", "TFF, functional, iterator loop"),
     "data_sent": Timed(data_sent, "tff_iterator", "as before, examples sent by Python"),
     "mean": Timed(mean, "plain", "dpfl's process, UnweightedMeanFactory"),
-    "none": Timed(ours("none"), "plain", "dpfl's process, none"),
-    "gaussian": Timed(ours("gaussian"), "none", "dpfl's process, gaussian"),
+    "none": Timed(ours("none"), "plain", "dpfl's process, none", True),
+    "gaussian": Timed(ours("gaussian"), "none", "dpfl's process, gaussian", True),
     "csgm": Timed(
-        ours("l2_csgm"), "none", f"dpfl's process, l2_csgm, gamma={KEEP_FRACTION}"
+        ours("l2_csgm"),
+        "none",
+        f"dpfl's process, l2_csgm, gamma={KEEP_FRACTION}",
+        True,
     ),
 }
 MEMORY = ("memory_python", "memory_worker")
@@ -283,11 +288,12 @@ def measure(names: Sequence[str], settings: Settings) -> list[Row]:
 
     seconds: Samples = {name: [] for name in names if name in TIMED}
     cpu: Samples = {name: [] for name in seconds}
-    with worker_lib.start() as worker:
+    with worker_lib.start() as one_by_one, worker_lib.start(groups=True) as worker:
         bench = Bench(settings)
         calls = {}
         for name in seconds:
-            calls[name] = TIMED[name].build(bench)
+            chosen = worker if TIMED[name].grouped else one_by_one
+            calls[name] = _on(chosen, TIMED[name].build(bench))
             calls[name]()
         for _ in range(settings.repeats):
             for name, call in calls.items():
@@ -302,6 +308,19 @@ def measure(names: Sequence[str], settings: Settings) -> list[Row]:
         for name in MEMORY
         if name in names
     ]
+
+
+def _on(worker: Any, call: Callable[[], Any]) -> Callable[[], Any]:
+    """Returns a call that is made on a worker."""
+    import tensorflow_federated as tff
+
+    context = worker.context()
+
+    def called() -> Any:
+        tff.framework.set_default_context(context)
+        return call()
+
+    return called
 
 
 def _timed_row(name: str, seconds: Samples, cpu: Samples) -> Row:

@@ -74,7 +74,7 @@ def workers(settings: Settings) -> list[Row]:
         for number in range(2):
             # A start makes the new worker's context the default.
             started = stack.enter_context(
-                worker_lib.start(concurrency=1, isolation="loopback")
+                worker_lib.start(concurrency=1, groups=True, isolation="loopback")
             )
             _pin(started.pid, cores[number % len(cores)])
             ports.append(started.port or 0)

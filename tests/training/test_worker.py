@@ -13,10 +13,13 @@ import sys
 import threading
 import time
 
+import numpy as np
 import psutil
 import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
 
-from dpfl.training import isolation, sockets
+from dpfl.training import isolation, limits, sockets
 from dpfl.training import worker as worker_lib
 from tests import forks
 
@@ -206,6 +209,52 @@ def test_only_the_main_thread_may_start():
 def test_a_bad_count_is_named(value):
     with pytest.raises((TypeError, ValueError), match="concurrency must be"):
         worker_lib.start(concurrency=value)
+
+
+def meeting(folder):
+    """Clients that wait two seconds for another, between calls that wait for them.
+
+    Returns:
+      A computation on the number of the turn and that of each client, which returns how
+      many were there at once; it is the same number for all.
+    """
+
+    @tff.tensorflow.computation(np.int32)
+    def same(number):
+        return tf.identity(number)
+
+    @tff.tensorflow.computation(np.int32, np.int32)
+    def meet(turn, number):
+        place = tf.strings.join([f"{folder}/", tf.strings.as_string(turn), "/"])
+        own = tf.io.write_file(place + tf.strings.as_string(number), "")
+        with tf.control_dependencies([own]):
+            begun = tf.timestamp()
+
+        def there():
+            return tf.size(tf.io.matching_files(place + "*"))
+
+        [found] = tf.while_loop(
+            lambda found: (found < 2) & (tf.timestamp() - begun < 2),
+            lambda found: [there()],
+            [there()],
+        )
+        return found
+
+    clients = tff.FederatedType(np.int32, tff.CLIENTS)
+
+    @tff.federated_computation(clients, clients)
+    def turn_of(turn, number):
+        found = tff.federated_map(meet, (turn, tff.federated_map(same, number)))
+        return tff.federated_min(tff.federated_map(same, found))
+
+    return turn_of
+
+
+@pytest.mark.skipif(limits.processors() < 2, reason="two groups need two processors")
+def test_no_group_waits_until_another_has_trained(tmp_path):
+    with worker_lib.start(concurrency=2, groups=True):
+        meet = meeting(tmp_path)
+        assert [int(meet([turn] * 2, [0, 1])) for turn in range(10)] == [2] * 10
 
 
 PROTECTED = ["socket", "namespace", "loopback"]
