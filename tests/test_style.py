@@ -30,7 +30,9 @@ LAYERS = {
         *{"aggregators", "tasks", "training"},
     },
 }
-GROUND = {"purposes", "checks", "fields", "files", "needs_tff", "__version__"}
+GROUND = {
+    *{"purposes", "checks", "fields", "files", "memory", "needs_tff", "__version__"}
+}
 WITHOUT_TENSORFLOW = {"accounting", "factorization", "mechanisms", "pages"}
 WITH_TFF = {"aggregators", "tasks", "training", "audits"}
 PACKAGES = sorted(p.parent for p in (ROOT / "dpfl").glob("*/__init__.py"))

@@ -22,7 +22,7 @@ SCALES = {
     "mebibytes": (1, 1 / 1024),
 }
 NAMED = re.compile(r"--rows=([\w,]+)")
-NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?![\w.]|\s*bits)")
+NUMBER = re.compile(r"(?<![\w.])\d+(?:,\d{3})*(?:\.\d+)?(?![\w.]|\s*bits)")
 
 
 def texts(row):
@@ -73,7 +73,7 @@ def test_the_tables_of_a_page_are_what_was_measured(page):
 @pytest.mark.parametrize(
     ("page", "run"),
     [
-        *(("benchmarks", "rounds: 2"), ("benchmarks", "digits_rounds")),
+        *(("benchmarks", ROUNDS), ("benchmarks", "digits_rounds")),
         *(("benchmarks", "sizes"), ("benchmarks", "cohorts")),
         *(("benchmarks", "start_up"), ("benchmarks", "long_run")),
         *(("benchmarks", "sketch_aggregation"), ("benchmarks", "factorization")),
@@ -89,3 +89,21 @@ def test_a_page_has_what_was_measured(page, run):
     for row in found:
         if "values alone" not in row["row"]:
             assert texts(row) & said, row
+
+
+def test_the_times_of_factorizations_are_what_was_measured():
+    page = (DOCS / "factorization.md").read_text(encoding="utf-8")
+    heads = {"0": "prefix sum", "0.9": "β = 0.9", "0.99": "β = 0.99"}
+    for row in rows.read_csv(DOCS / "results/factorization_time.csv"):
+        [line] = [
+            line
+            for line in page.splitlines()
+            if line.startswith(f"| {heads[row['momentum']]}, {row['rounds']} |")
+        ]
+        said = NUMBER.findall(line.split(" | ", 1)[1])
+        columns = ("plain_iterations", "plain_seconds", "iterations", "seconds")
+        found = [row[name] for name in (*columns, "ratio", "peak_megabytes")]
+        known = [float(text) for text in found if text]
+        assert len(said) == len(known)
+        for text, value in zip(said, known):
+            assert float(text) == pytest.approx(value, rel=0.03)
