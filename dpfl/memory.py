@@ -9,7 +9,7 @@ from typing import Optional
 
 
 def peak_bytes(pid: int) -> Optional[int]:
-    """Returns the largest resident memory of a process since its program began.
+    """Returns the largest resident memory of a process since its exec or fork.
 
     What getrusage says instead is never less than the parent's memory at the start.
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 import functools
 import json
 import multiprocessing
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
@@ -29,6 +30,7 @@ from typing import Optional
 from absl import flags
 
 from dpfl import files
+from dpfl.training import launcher
 
 from . import cli, start, tables
 from .benchmarks import groups, rounds
@@ -56,7 +58,10 @@ _OUTPUT = flags.DEFINE_string(
     "in it when they are measured.",
 )
 # Of the CSV file, whose memory is in MiB.
-_COLUMNS = ("run", "row", "seconds", "processor_seconds", "ratio", "of", "mebibytes")
+_COLUMNS = (
+    *("run", "row", "seconds", "processor_seconds", "ratio", "of", "mebibytes"),
+    "repeats",
+)
 
 
 def chosen_rows() -> list[str]:
@@ -111,6 +116,7 @@ def as_csv(rows: Sequence[Row]) -> str:
             "ratio": _rounded(row.get("ratio")),
             "of": row.get("baseline"),
             "mebibytes": _rounded(row["bytes"] / 2**20) if "bytes" in row else None,
+            "repeats": row.get("repeats"),
         }
         for row in rows
     ]
@@ -138,12 +144,16 @@ def _runs(
 
 
 def apart(measure: Callable[[], list[Row]]) -> list[Row]:
-    """Returns what is measured in a process that has only been forked for it.
+    """Returns what is measured in a process that is forked for it.
 
-    Otherwise its memory would be that of what was measured before it.
+    It begins with what was imported, and with nothing of what was measured before.
+
+    Raises:
+      BrokenProcessPool: If the process is killed, which for lack of memory it may be.
     """
     context = multiprocessing.get_context("fork")
-    with futures.ProcessPoolExecutor(1, context) as pool:
+    of_this = (os.getpid(),)
+    with futures.ProcessPoolExecutor(1, context, launcher.end_with, of_this) as pool:
         return pool.submit(measure).result()
 
 

@@ -355,7 +355,7 @@ _TIME_COLUMNS = {
     "ratio": "ratio",
     "loss": "loss",
     "gap": "gap",
-    "peak_megabytes": "peak MB",
+    "peak_mebibytes": "peak MiB",
 }
 
 
@@ -369,7 +369,7 @@ def _time_row(cost: timing.Cost, plain: Optional[timing.Cost], rounds: int) -> R
         "ratio": plain.seconds / cost.seconds if plain else None,
         "loss": cost.loss,
         "gap": cost.gap,
-        "peak_megabytes": round(cost.peak_bytes / 2**20, 1),
+        "peak_mebibytes": round(cost.peak_bytes / 2**20, 1),
     }
 
 

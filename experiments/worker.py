@@ -27,7 +27,10 @@ from . import cli, start
 
 _PORT = flags.DEFINE_integer("port", None, "TCP port to listen on.")
 _CONCURRENCY = flags.DEFINE_integer(
-    "concurrency", None, "Groups of clients at a time; the processors if not given."
+    "concurrency",
+    None,
+    "Groups of clients at a time; the processors if not given. It should be "
+    "dpfl-train's: of more groups, up to four times as many are worked on at a time.",
 )
 _ISOLATION = flags.DEFINE_enum(
     "isolation",

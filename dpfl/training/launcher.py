@@ -86,7 +86,7 @@ def main(arguments: Sequence[str]) -> NoReturn:
     parent, barrier = int(arguments[0]), arguments[1]
     control, listener, port = (int(text) for text in arguments[2:5])
     program = list(arguments[5:])
-    _end_with(parent)
+    end_with(parent)
     if barrier != "open":
         for descriptor in (control, listener):
             if descriptor >= 0:
@@ -97,7 +97,7 @@ def main(arguments: Sequence[str]) -> NoReturn:
                 _enter_network_namespace()
                 _fork_forwarder(channel, listener, port)
                 # New credentials may have cleared the request of above.
-                _end_with(parent)
+                end_with(parent)
                 channel.sendall(b"ok")
             else:
                 _send_listener(channel)
@@ -107,8 +107,12 @@ def main(arguments: Sequence[str]) -> NoReturn:
     os.execv(program[0], program)
 
 
-def _end_with(parent: int) -> None:
-    """Asks the kernel to kill this process when the thread that started it ends."""
+def end_with(parent: int) -> None:
+    """Asks the kernel to kill this process when the thread that started it ends.
+
+    Args:
+      parent: Process id of the one that started it.
+    """
     _check(
         _libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0),
         "prctl(PR_SET_PDEATHSIG)",
@@ -201,7 +205,7 @@ def _fork_forwarder(channel: socket.socket, listener: int, port: int) -> None:
     if os.fork() != 0:
         return
     try:
-        _end_with(pid)
+        end_with(pid)
         # Open until this process ends, which tells the other side that it has.
         channel.set_inheritable(False)
         _forward(socket.socket(fileno=listener), port)

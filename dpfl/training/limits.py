@@ -20,6 +20,10 @@ _MEMORY_FILES = (
     ("memory.max", "memory.current"),
     ("memory.limit_in_bytes", "memory.usage_in_bytes"),
 )
+# Files that were read and that nobody needs, which count as used until memory is short.
+_GIVEN_BACK = ("total_inactive_file", "inactive_file")
+# Version 1 writes a number of about 2**63 for no limit.
+_NO_LIMIT = 2**62
 
 
 def processors() -> int:
@@ -44,9 +48,9 @@ def memory() -> Optional[int]:
     left = []
     for folder in _folders("memory"):
         numbers = _numbers(folder, _MEMORY_FILES)
-        if numbers:
+        if numbers and numbers[0] < _NO_LIMIT:
             limit, used = numbers
-            left.append(max(0, limit - used))
+            left.append(max(0, limit - max(0, used - _given_back(folder))))
     return min(left, default=None)
 
 
@@ -70,6 +74,17 @@ def _folders(controller: str) -> Iterator[Path]:
         for part in PurePosixPath(path).parts[1:]:
             folder /= part
             yield folder
+
+
+def _given_back(folder: Path) -> int:
+    """Returns the bytes of a control group that its kernel takes back at need."""
+    try:
+        lines = (folder / "memory.stat").read_text().splitlines()
+        found = dict(line.split() for line in lines)
+        return next((int(found[name]) for name in _GIVEN_BACK if name in found), 0)
+    except (OSError, ValueError):
+        # No such file, or one of another form.
+        return 0
 
 
 def _numbers(folder: Path, versions: Sequence[Sequence[str]]) -> Optional[list[int]]:

@@ -195,7 +195,8 @@ def start(
       concurrency: How many clients are worked on at a time; by default the number of
         processors that this process may use.
       groups: Whether those are groups of clients, of which a computation has no more,
-        as dpfl's own federated averaging; all of them then begin at once.
+        as dpfl's own federated averaging; all of them then begin at once. Of more
+        groups than that, up to four times as many are worked on at a time.
       intra_op_threads: Threads within one TensorFlow operation; by default one, with
         which results have the same bits on every run, and which is also the fastest
         when several clients are worked on at a time.

@@ -11,7 +11,7 @@ all that matters for time, so the dense and the structured one are not optimal o
 from __future__ import annotations
 
 import dataclasses
-import resource
+import os
 import time
 from collections.abc import Callable
 from typing import Any, Optional
@@ -26,6 +26,7 @@ from dpfl.aggregators.matrix_factorization import (
     MatrixFactorizationCodec,
     NoiseFeeder,
 )
+from dpfl.training import worker
 from dpfl.vectors import randomness
 from dpfl.vectors.discrete_gaussian import DiscreteGaussian
 
@@ -89,7 +90,7 @@ def dense(settings: Settings) -> list[Row]:
     for name, row in (("start", 0), ("middle", middle), ("end", last)):
         seconds, state = _timed_block(step, state, row)
         rows.append((f"noise: dense, block at {name}", seconds / block))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    peak = worker.peak_bytes(os.getpid())
     del state
     alone = noise_streams.DenseStream(matrix, dimension, block_rounds=1)
     step = tf.function(alone.next, autograph=False)

@@ -78,7 +78,7 @@ def workers(settings: Settings) -> list[Row]:
             )
             _pin(started.pid, cores[number % len(cores)])
             ports.append(started.port or 0)
-        local = stack.enter_context(worker_lib.start())
+        local = stack.enter_context(worker_lib.start(groups=True))
         _use(local)
         with shared_array.in_graphs():
             process = rounds.fed_averaging(task, _factory(settings.spread_cohort), 1)

@@ -52,11 +52,12 @@ def test_numbers_are_said_to_mean_nothing_where_they_do(quick, tmp_path):
         assert (found["run"], found["row"]) == (row["run"], row["name"])
         assert float(found["seconds"]) == pytest.approx(row["seconds_median"], rel=1e-3)
         assert found["of"] == (row["baseline"] or "") and not found["mebibytes"]
+        assert int(found["repeats"]) == row["repeats"]
 
 
 def test_a_table_of_memory_is_in_mebibytes():
     rows = [{"run": "cohorts", "name": "n=10", "bytes": 3 * 2**19}]
-    assert benchmark.as_csv(rows).splitlines()[1] == "cohorts,n=10,,,,,1.5"
+    assert benchmark.as_csv(rows).splitlines()[1] == "cohorts,n=10,,,,,1.5,"
 
 
 def all_but_sketches(group, repeats, quick):
@@ -90,6 +91,8 @@ def own_memory(size):
 def test_a_group_has_no_memory_of_the_one_before_it():
     [large] = benchmark.apart(functools.partial(own_memory, 2**28))
     [small] = benchmark.apart(functools.partial(own_memory, 2**20))
+    if large["bytes"] is None:
+        pytest.skip("this kernel keeps no peak")
     assert large["bytes"] - small["bytes"] > 2**27
 
 

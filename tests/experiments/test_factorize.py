@@ -75,7 +75,7 @@ def test_time_reports_both_ways(tmp_path):
     # Processes that it starts are of this program alone.
     (row,) = rows(programs.run("factorize", "time", *flags, cwd=tmp_path))
     assert row["plain_iterations"] > 3 * row["iterations"]
-    assert row["gap"] <= 1e-6 and row["peak_megabytes"] > 10
+    assert row["gap"] <= 1e-6 and row["peak_mebibytes"] > 10
     assert row["ratio"] == pytest.approx(row["plain_seconds"] / row["seconds"])
     assert (tmp_path / "time.png").exists()
 

@@ -111,7 +111,11 @@ def test_sums_of_floats_differ_in_their_last_bits_alone(task, tff_context, group
 
 def test_threads_and_workers_leave_the_same_bits(task, tff_secure_context):
     once = bits(two_rounds(process(task, "l2_csgm", 3)))
-    for settings in ({"concurrency": 1}, {"concurrency": 3, "intra_op_threads": 2}):
+    for settings in (
+        {"concurrency": 1},
+        {"concurrency": 3, "groups": True},
+        {"concurrency": 3, "intra_op_threads": 2},
+    ):
         with worker_lib.start(**settings):
             assert bits(two_rounds(process(task, "l2_csgm", 3))) == once
 

@@ -57,6 +57,15 @@ def test_no_more_than_a_container_may_use(tmp_path, monkeypatch, own, found, exp
         ("0::/", {"memory.max": "900", "memory.current": "901"}, 0),
         ("0::/", {"memory.max": "max", "memory.current": "200"}, None),
         ("0::/", {}, None),
+        # What was read from files is given back.
+        (
+            "0::/",
+            {
+                **{"memory.max": "900", "memory.current": "800"},
+                "memory.stat": "anon 100\ninactive_file 300",
+            },
+            400,
+        ),
         # The least of all groups that it is in, as a job of Slurm is.
         (
             "0::/a/b",
@@ -72,8 +81,17 @@ def test_no_more_than_a_container_may_use(tmp_path, monkeypatch, own, found, exp
             {
                 "memory/a/memory.limit_in_bytes": "900",
                 "memory/a/memory.usage_in_bytes": "300",
+                "memory/a/memory.stat": "inactive_file 1\ntotal_inactive_file 50",
             },
-            600,
+            650,
+        ),
+        (
+            V1,
+            {
+                "memory/memory.limit_in_bytes": "9223372036854771712",
+                "memory/memory.usage_in_bytes": "300",
+            },
+            None,
         ),
     ],
 )

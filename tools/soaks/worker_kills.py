@@ -42,7 +42,7 @@ class Rounds:
 
         self._stack = stack
         self.workers = [self._started(None) for _ in range(_WORKERS)]
-        local = stack.enter_context(worker_lib.start())
+        local = stack.enter_context(worker_lib.start(groups=True))
         self._context = local.context(secure_sums=True)
         tff.framework.set_default_context(self._context)
         task = load_task(
@@ -95,7 +95,9 @@ class Rounds:
     def _started(self, port: Optional[int]) -> Any:
         from dpfl.training import worker as worker_lib
 
-        worker = worker_lib.start(concurrency=1, isolation="loopback", port=port)
+        worker = worker_lib.start(
+            concurrency=1, groups=True, isolation="loopback", port=port
+        )
         return self._stack.enter_context(worker)
 
 
