@@ -16,6 +16,7 @@ DOCS = Path(__file__).resolve().parents[3] / "docs"
 # Of the training figures, tables of the medium scale, and their measure by task.
 PANELS = {
     "csgm_fig2": ("task", "cohort_size", "epsilon", "compression_rate"),
+    "csgm_fig4": ("task", "cohort_size", "epsilon", "compression_rate"),
     "csgm_fig5": ("task", "cohort_size", "epsilon", "compression_rate"),
     "csgm_fig6": ("task", "cohort_size", "epsilon", "compression_rate"),
     "mf_fig3": ("problem", "mechanism", "schedule", "epsilon"),
