@@ -36,7 +36,7 @@ def rows(works, folder, columns, metrics):
 
 
 def draw(figure, shown, path, scale="small"):
-    """Draws and saves; returns how many lines, bars and tables there are."""
+    """Draws and saves; returns how many lines, bars, tables and maps there are."""
     import matplotlib.pyplot as plt
 
     with plotting.style():
@@ -44,6 +44,6 @@ def draw(figure, shown, path, scale="small"):
         picture.savefig(path)
     plt.close(picture)
     return sum(
-        len(axis.lines) + len(axis.containers) + len(axis.tables)
+        sum(map(len, (axis.lines, axis.containers, axis.tables, axis.images)))
         for axis in picture.axes
     )
