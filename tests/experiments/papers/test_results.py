@@ -26,6 +26,7 @@ PANELS = {
     "secagg_table1": ("task", "compression_rate", "bits"),
     "secagg_fig4": ("task", "model", "compression_rate"),
     "secagg_fig9": ("task", "noise_multiplier", "embedding", "rest"),
+    "secagg_fig10": ("task", "noise_multiplier", "embedding", "rest"),
     "sgmf_fig3": ("problem", "epsilon", "compression_rate"),
     "sgmf_fig7": ("problem", "epsilon", "compression_rate"),
     "sgmf_fig8": ("problem", "epsilon", "compression_rate"),
