@@ -38,7 +38,7 @@ _RECONNECT_SECONDS = 15.0
 _TFF_NO_LIMIT = -1
 # A call of TensorFlow has a thread of TFF's while it waits for its arguments, too. With
 # as many threads as groups, calls that wait for one group's training may keep another's
-# from beginning before that ends; a group has up to four under way.
+# from beginning before that ends. Four a group were enough in all that was tried.
 _CALLS_OF_A_GROUP = 4
 # With what TFF's contexts start their worker.
 _TFF_FACTORY = tff.framework.local_cpp_executor_factory
