@@ -102,8 +102,9 @@ class FedProcess:
         self._specs = specs_of_state(process.initialize.type_signature.result.member)
 
     def initialize(self) -> ProcessState:
-        """Returns the state before the first round."""
-        return self._process.initialize()
+        """Returns the state before the first round, as `next` does that after one."""
+        rounds, initialize = self._process.rounds, self._process.initialize
+        return initialize() if rounds is None else rounds.begun(initialize)
 
     def next(self, state: ProcessState, clients: list[int]) -> RoundOutput:
         """Returns what a round with these clients gives.
@@ -116,7 +117,7 @@ class FedProcess:
             groups = rounds.cohort.split(clients, keys, process.groups)
             values, files = rounds.values.given(fed)
             output = process.next(values, groups)
-            return output._replace(state=rounds.values.taken(output.state, files))
+            return output._replace(state=rounds.values.taken(output.state, files[1]))
         if keys is None:
             return process.next(fed, clients)
         handed = [np.array([c, *key], np.int64) for c, key in zip(clients, keys)]

@@ -333,6 +333,24 @@ class GroupedRounds:
             )
         return found
 
+    def begun(self, initialize: tff.Computation) -> Any:
+        """Returns the first state, its large leaves as `shared_leaf.SharedLeaf`s.
+
+        Args:
+          initialize: `initialize`, or what `initialize_anew` gave.
+        """
+        if not self.values.has_files:
+            return initialize()
+
+        @tff.federated_computation(
+            tff.FederatedType(self.values.paths_type, tff.SERVER)
+        )
+        def begin(paths: Any) -> Any:
+            return self.values.write_at_server(initialize(), paths)
+
+        paths, large = self.values.files()
+        return self.values.taken(begin(paths), large)
+
     def parts(self, number: int) -> tuple[tff.Computation, tff.Computation]:
         """Returns `next` in two computations, the first of which may run anywhere.
 
@@ -397,14 +415,17 @@ class GroupedRounds:
             tff.FederatedType(self.cohort.group_type, tff.CLIENTS),
         )
         def next_fn(values: Any, groups: Any) -> RoundOutput:
-            state = self.values.read_at_server(values)
-            shared = self.cohort.shared(state.aggregator)
             if self._reads_own:
                 own = tff.federated_map(needed, tff.federated_broadcast(values))
-                given = (own[0], own[1], own[2])
+                partial = self.cohort.partial(own[0], own[1], own[2], groups)
+                # The groups' copies are gone before the server has one.
+                state = self.values.read_at_server(values, after=partial)
+                shared = self.cohort.shared(state.aggregator)
             else:
+                state = self.values.read_at_server(values)
+                shared = self.cohort.shared(state.aggregator)
                 given = self._handed(state.weights, state.round_index, shared)
-            partial = self.cohort.partial(*given, groups)
+                partial = self.cohort.partial(*given, groups)
             partials = tff.federated_zip((partial,))
             return self._finished(values, state, shared, partials)
 
@@ -429,7 +450,7 @@ class GroupedRounds:
         finalize = finalize_computation(self._model, metrics.type_signature.member)
         after = next_state(state, self._finalizer, output["state"], output["result"])
         return RoundOutput(
-            self.values.write_at_server(values, after),
+            self.values.write_at_server(after, values[2]),
             tff.federated_map(finalize, metrics),
             output["measurements"],
         )

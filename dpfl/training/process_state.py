@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import collections
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional
 
 import attrs
 import numpy as np
@@ -79,6 +79,7 @@ class StateValues:
     Attributes:
       type: Of what crosses: the small leaves, and the paths of the large ones of the
         old state and of the new.
+      paths_type: Of the paths of the large leaves of one state.
     """
 
     def __init__(self, state_type: tff.Type):
@@ -95,14 +96,16 @@ class StateValues:
         small = tuple(spec for spec, large in zip(leaves, self._is_large) if not large)
         parts = [shared_leaf.rows_of_parts(s.shape, s.dtype) for s in self._large]
         self._files = [len(rows) for rows in parts]
-        paths_type = tff.TensorType(np.str_, [sum(self._files)])
-        self.type = tff.to_type((small, paths_type, paths_type))
+        self.paths_type = tff.TensorType(np.str_, [sum(self._files)])
+        self.type = tff.to_type((small, self.paths_type, self.paths_type))
 
         @tff.tensorflow.computation(self.type)
         def read(values: Any) -> Any:
             return self.in_graph(values)
 
-        @tff.tensorflow.computation(shared_leaf.of_any_length(state_type), paths_type)
+        @tff.tensorflow.computation(
+            shared_leaf.of_any_length(state_type), self.paths_type
+        )
         def write(state: Any, paths: Any) -> Any:
             state = shared_leaf.of_known_length(state, state_type)
             small, large = self._apart(state)
@@ -126,21 +129,20 @@ class StateValues:
         """
         small, large = self._apart(state)
         before = [shared_leaf.SharedLeaf.of(leaf) for leaf in large]
-        after = [shared_leaf.SharedLeaf(leaf.shape, leaf.dtype) for leaf in before]
-        paths = [
-            np.array([path for leaf in some for path in leaf.paths], np.str_)
-            for some in (before, after)
-        ]
-        return (small, *paths), [before, after]
+        paths, after = self.files()
+        return (small, _paths(before), paths), [before, after]
 
-    def taken(self, small: Any, files: list[Any]) -> Any:
-        """Returns the state after a round.
+    def files(self) -> tuple[np.ndarray, list[Any]]:
+        """Returns the paths of empty files for the large leaves of a state, and them.
 
-        Args:
-          small: What came back.
-          files: From `given`.
+        They must be there until they are written.
         """
-        return self._together(small, files[1])
+        large = [shared_leaf.SharedLeaf(s.shape, s.dtype) for s in self._large]
+        return _paths(large), large
+
+    def taken(self, small: Any, large: Any) -> Any:
+        """Returns the state of the small leaves that came back, and of the large."""
+        return self._together(small, large)
 
     def in_graph(self, values: Any) -> Any:
         """Returns the state of what crossed, in a graph, which reads what it uses."""
@@ -150,18 +152,33 @@ class StateValues:
         ]
         return self._together(values[0], large)
 
-    def read_at_server(self, values: tff.Value) -> tff.Value:
-        """Returns the state of what crossed, at the server."""
-        return tff.federated_map(self._read, values)
-
-    def write_at_server(self, values: tff.Value, state: tff.Value) -> tff.Value:
-        """Returns the small leaves of the state after a round, at the server.
+    def read_at_server(
+        self, values: tff.Value, after: Optional[tff.Value] = None
+    ) -> tff.Value:
+        """Returns the state of what crossed, at the server.
 
         Args:
-          values: What crossed of the one before.
-          state: That after it.
+          values: What crossed.
+          after: What is there before anything is read, at the server.
         """
-        return tff.federated_map(self._write, (state, values[2]))
+        if after is None:
+            return tff.federated_map(self._read, values)
+
+        @tff.tensorflow.computation(self.type, after.type_signature.member)
+        def read(values: Any, first: Any) -> Any:
+            with tf.control_dependencies(tf.nest.flatten(first)):
+                return self.in_graph(values)
+
+        return tff.federated_map(read, (values, after))
+
+    def write_at_server(self, state: tff.Value, paths: tff.Value) -> tff.Value:
+        """Returns the small leaves of a state, the large being written, at the server.
+
+        Args:
+          state: At the server.
+          paths: Of the files for the large leaves.
+        """
+        return tff.federated_map(self._write, (state, paths))
 
     def _by_leaf(self, paths: tf.Tensor) -> list[list[tf.Tensor]]:
         """Returns the paths of each large leaf, from all of them."""
@@ -177,6 +194,10 @@ class StateValues:
         others, files = iter(small), iter(large)
         leaves = [next(files if is_large else others) for is_large in self._is_large]
         return tf.nest.pack_sequence_as(self._specs, leaves)
+
+
+def _paths(leaves: list[shared_leaf.SharedLeaf]) -> np.ndarray:
+    return np.array([path for leaf in leaves for path in leaf.paths], np.str_)
 
 
 def next_state(

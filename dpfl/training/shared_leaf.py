@@ -111,12 +111,19 @@ def write(paths: Any, tensor: tf.Tensor) -> list[tf.Operation]:
 
 def read(paths: Any, shape: Any, dtype: Any) -> tf.Tensor:
     """Returns the tensor that was written, here or in a graph."""
-    parts: list[tf.Tensor] = []
-    for path, rows in zip(paths, rows_of_parts(tuple(shape), dtype)):
-        with tf.control_dependencies(parts[-1:]):
+    rows = rows_of_parts(tuple(shape), dtype)
+    # Put into its place part by part: beside its parts it would be there twice.
+    whole, begin = tf.raw_ops.Empty(shape=shape, dtype=dtype), 0
+    for path, count in zip(paths, rows):
+        with tf.control_dependencies([whole]):
             part = tf.io.parse_tensor(tf.io.read_file(path), dtype)
-        parts.append(tf.ensure_shape(part, [rows, *shape[1:]]))
-    return tf.concat(parts, 0)
+        part = tf.ensure_shape(part, [count, *shape[1:]])
+        if len(rows) == 1:
+            return part
+        places = tf.range(begin, begin + count)
+        whole = tf.raw_ops.InplaceUpdate(x=whole, i=places, v=part)
+        begin += count
+    return whole
 
 
 def of_any_length(structure_type: tff.Type) -> tff.Type:

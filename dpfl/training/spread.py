@@ -87,7 +87,7 @@ class SpreadProcess(FedProcess):
         values, files = self._rounds.values.given(fed)
         with self._local.deadline(self._pool.seconds):
             output = self._finish(values, partials)
-        return output._replace(state=self._rounds.values.taken(output.state, files))
+        return output._replace(state=self._rounds.values.taken(output.state, files[1]))
 
 
 def pool(

@@ -133,8 +133,12 @@ class AdaptiveSketch:
 
     def initial_state(self) -> collections.OrderedDict:
         """Returns nothing kept: basis int16[max_rank, d] of `pack`, strengths, rank."""
+        # Zeros that TFF's compiler knew beforehand would be in Python's memory, too.
+        basis = tf.raw_ops.Empty(
+            shape=[self.max_rank, self.dimension], dtype=tf.int16, init=True
+        )
         return collections.OrderedDict(
-            basis=tf.zeros([self.max_rank, self.dimension], tf.int16),
+            basis=basis,
             strengths=tf.zeros([self.max_rank]),
             rank=tf.zeros([], tf.int32),
         )

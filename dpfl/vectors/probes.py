@@ -116,11 +116,10 @@ def by_columns(
     """
     size = _block_size(dimension, count)
     number = -(-dimension // size)
-    blocks = tf.TensorArray(
-        result.dtype, number, infer_shape=False, element_shape=result.shape
-    )
+    shape = tf.stack([number, result.shape[0], size])
+    first = tf.raw_ops.Empty(shape=shape, dtype=result.dtype)
 
-    def body(i: tf.Tensor, blocks: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
+    def body(i: tf.Tensor, blocks: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         begin = i * size
         some = function(begin, tf.minimum(begin + size, dimension))
         missing = size - tf.shape(some)[1]
@@ -128,14 +127,16 @@ def by_columns(
         whole = tf.cond(
             missing > 0, lambda: tf.pad(some, [[0, 0], [0, missing]]), lambda: some
         )
-        return i + 1, blocks.write(i, whole)
+        written = tf.raw_ops.InplaceUpdate(x=blocks, i=[i], v=whole[tf.newaxis])
+        return i + 1, written
 
     blocks = tf.while_loop(
         lambda i, _: i < number,
         body,
-        (tf.constant(0), blocks),
+        (tf.constant(0), first),
+        shape_invariants=(tf.TensorShape([]), tf.TensorShape([None, None, None])),
         parallel_iterations=_BLOCKS_AT_ONCE,
     )[1]
-    stacked = tf.transpose(blocks.stack(), [1, 0, 2])
+    stacked = tf.transpose(blocks, [1, 0, 2])
     rows = tf.reshape(stacked, tf.stack([result.shape[0], number * size]))
     return tf.ensure_shape(rows[:, :dimension], [result.shape[0], dimension])

@@ -130,6 +130,13 @@ def test_large_leaves_lie_in_memory_that_both_have(
     monkeypatch.setattr(shared_leaf, "_PART_BYTES", 2**17)
     # What other tests have traced sends all leaves.
     fed = process(task, "dome_ddg", 2, trace=traced.__wrapped__)
+    first = fed.initialize()
+    kinds = [type(leaf) for leaf in tf.nest.flatten(first)]
+    assert shared_leaf.SharedLeaf in kinds and np.ndarray in kinds
+    handed = fed._process.initialize()
+    assert shared_leaf.SharedLeaf not in map(type, tf.nest.flatten(handed))
+    for leaf, same in zip(fed.leaves(first), fed.leaves(handed)):
+        np.testing.assert_array_equal(leaf, same)
     found = two_rounds(fed)
     assert bits(found) == bits(expected)
     kinds = [type(leaf) for leaf in tf.nest.flatten(found[0].state)]
@@ -206,6 +213,16 @@ def test_few_groups_read_what_they_need_of_the_state(
         if each.DESCRIPTOR.name == "Intrinsic" and each.uri == "federated_broadcast"
     ]
     assert len(handed) == broadcasts
+    # The server reads what is not handed on when it has the groups' sum.
+    arguments = [
+        sum(1 for _ in tensors_in(each.type.function.parameter))
+        for each in found
+        if each.DESCRIPTOR.name == "Computation"
+        and each.WhichOneof("computation") == "tensorflow"
+        and files_read(each.tensorflow) == max(files, default=-1)
+    ]
+    crossing = len(tf.nest.flatten(rounds.values._specs)) - len(rounds.values._large)
+    assert all((size > crossing + 2) == (files == {5, 4}) for size in arguments)
 
 
 def files_read(tensorflow):

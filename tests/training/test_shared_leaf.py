@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -39,6 +41,40 @@ def test_an_array_is_written_without_a_copy_that_stays():
     leaf = SharedLeaf.of(array)
     assert anonymous_bytes() - before < array.nbytes / 4
     np.testing.assert_array_equal(np.asarray(leaf), array)
+
+
+# Prints what reading adds to the most memory so far, as a part of the tensor.
+READING = """
+import os
+import numpy as np
+import psutil
+import tensorflow as tf
+from dpfl import memory
+from dpfl.training import shared_leaf
+
+shared_leaf._PART_BYTES = 2**22
+leaf = shared_leaf.SharedLeaf.of(np.ones([64, 2**20], np.int16))
+graph = tf.Graph()
+with graph.as_default():
+    # Of paths that it knows the compiler would read the files.
+    paths = tf.compat.v1.placeholder(tf.string, [len(leaf.paths)])
+    parts = tf.unstack(paths)
+    some = shared_leaf.read(parts, leaf.shape, leaf.dtype)[-2:, -3:]
+with tf.compat.v1.Session(graph=graph) as session:
+    session.run(parts, {paths: leaf.paths})
+    before = psutil.Process().memory_info().rss
+    assert (session.run(some, {paths: leaf.paths}) == np.ones([2, 3])).all()
+    added = memory.peak_bytes(os.getpid()) - before
+print(added / (64 * 2**21))
+"""
+
+
+def test_reading_takes_the_memory_of_a_tensor_once():
+    """And not beside its parts, with which it would be there twice."""
+    done = subprocess.run(
+        [sys.executable, "-c", READING], capture_output=True, text=True, check=True
+    )
+    assert 0.9 < float(done.stdout) < 1.4
 
 
 def test_parts_are_no_larger_than_they_may_be(monkeypatch):
