@@ -115,9 +115,9 @@ class FedProcess:
         process, rounds = self._process, self._process.rounds
         if rounds is not None and process.groups is not None:
             groups = rounds.cohort.split(clients, keys, process.groups)
-            values, files = rounds.values.given(fed)
+            values, _before, after = rounds.values.given(fed)
             output = process.next(values, groups)
-            return output._replace(state=rounds.values.taken(output.state, files[1]))
+            return output._replace(state=rounds.values.taken(output.state, after))
         if keys is None:
             return process.next(fed, clients)
         handed = [np.array([c, *key], np.int64) for c, key in zip(clients, keys)]

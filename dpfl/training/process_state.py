@@ -122,15 +122,15 @@ class StateValues:
         """Returns whether there are leaves that do not cross."""
         return bool(self._large)
 
-    def given(self, state: Any) -> tuple[Any, list[Any]]:
-        """Returns what crosses of a state, and the large leaves of the one after it.
+    def given(self, state: Any) -> tuple[Any, list[Any], list[Any]]:
+        """Returns what crosses of a state, its large leaves and those of the next.
 
-        The state's own large leaves must be there until the round is done.
+        All of the leaves must be there until the round is done.
         """
         small, large = self._apart(state)
         before = [shared_leaf.SharedLeaf.of(leaf) for leaf in large]
         paths, after = self.files()
-        return (small, _paths(before), paths), [before, after]
+        return (small, _paths(before), paths), before, after
 
     def files(self) -> tuple[np.ndarray, list[Any]]:
         """Returns the paths of empty files for the large leaves of a state, and them.

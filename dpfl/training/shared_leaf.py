@@ -112,18 +112,21 @@ def write(paths: Any, tensor: tf.Tensor) -> list[tf.Operation]:
 def read(paths: Any, shape: Any, dtype: Any) -> tf.Tensor:
     """Returns the tensor that was written, here or in a graph."""
     rows = rows_of_parts(tuple(shape), dtype)
+    if len(rows) == 1:
+        return _read_part(paths[0], shape, dtype)
     # Put into its place part by part: beside its parts it would be there twice.
     whole, begin = tf.raw_ops.Empty(shape=shape, dtype=dtype), 0
     for path, count in zip(paths, rows):
         with tf.control_dependencies([whole]):
-            part = tf.io.parse_tensor(tf.io.read_file(path), dtype)
-        part = tf.ensure_shape(part, [count, *shape[1:]])
-        if len(rows) == 1:
-            return part
+            part = _read_part(path, [count, *shape[1:]], dtype)
         places = tf.range(begin, begin + count)
         whole = tf.raw_ops.InplaceUpdate(x=whole, i=places, v=part)
         begin += count
     return whole
+
+
+def _read_part(path: Any, shape: Any, dtype: Any) -> tf.Tensor:
+    return tf.ensure_shape(tf.io.parse_tensor(tf.io.read_file(path), dtype), shape)
 
 
 def of_any_length(structure_type: tff.Type) -> tff.Type:

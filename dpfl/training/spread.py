@@ -84,10 +84,10 @@ class SpreadProcess(FedProcess):
             np.asarray, (fed.weights, fed.round_index, fed.aggregator)
         )
         partials = tuple(self._pool.run(self._part, arguments, parts))
-        values, files = self._rounds.values.given(fed)
+        values, _before, after = self._rounds.values.given(fed)
         with self._local.deadline(self._pool.seconds):
             output = self._finish(values, partials)
-        return output._replace(state=self._rounds.values.taken(output.state, files[1]))
+        return output._replace(state=self._rounds.values.taken(output.state, after))
 
 
 def pool(

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from dpfl import tasks
 from dpfl.mechanisms import secure_sums
 
@@ -27,7 +25,7 @@ def fewest_bits(rows: Rows) -> list[dict[str, str]]:
 
     Returns:
       Rows with task, epsilon, noise multiplier, compression rate, bits, bits per
-      parameter and measure (mean and standard deviation over seeds); without those
+      parameter and measure (mean and range over seeds); without those
       rates that no number of bits keeps within the slack.
     """
     found = []
@@ -77,8 +75,8 @@ def equal_times(rows: Rows) -> list[dict[str, str]]:
 def _row(group: Rows) -> dict[str, str]:
     first = group[0]
     measure = tasks.task_entry(first["task"]).measure
-    values = np.array(numbers(group, measure.final_column))
-    deviation = values.std(ddof=1) if len(values) > 1 else 0.0
+    values = numbers(group, measure.final_column)
+    mean = sum(values) / len(values)
     return {
         "task": first["task"],
         "epsilon": f"{float(first['epsilon']):.3g}",
@@ -86,7 +84,7 @@ def _row(group: Rows) -> dict[str, str]:
         "r": f"{float(first['compression_rate']):g}",
         "b": first["bits"],
         "bits per parameter": f"{float(first['uplink_bits_per_parameter']):.3g}",
-        measure.label: f"{values.mean():.3f} ± {deviation:.3f}",
+        measure.label: f"{mean:.3f} ({min(values):.3f} to {max(values):.3f})",
     }
 
 
@@ -95,7 +93,7 @@ def draw_fewest_bits(rows: Rows, scale: str) -> Any:
     del scale
     return plotting.table(
         fewest_bits(rows),
-        "fewest bits at which a rate stays within the slack of no sketch at most bits",
+        "fewest of the bits tried, by rate, within the slack of no sketch at most bits",
     )
 
 

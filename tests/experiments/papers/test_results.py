@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from dpfl import mechanisms
+from dpfl.mechanisms import build, participation
 from dpfl.tasks import mnist
 from experiments import flag_files
 from experiments.papers import rows
@@ -222,3 +224,77 @@ def test_the_settings_of_mnist_are_the_best_that_were_found():
     last, first = (float(others[i]["validation_accuracy"]) for i in (-1, 0))
     assert f"accuracy was {float(best['validation_accuracy']):.3f}" in page
     assert f"from {last:.3f} to {first:.3f}" in page
+
+
+TASKS_OF_ACCOUNTANTS = {
+    "mnist": (836, 48, 1e-4, 1_011_466),
+    "docs": (2459, 128, 2459**-1.1, 39_932),
+}
+
+
+def test_noise_is_what_either_accountant_asks_for():
+    """Those that take seconds, of dropped coordinates, are left out."""
+    found = rows.read_csv(DOCS / "results/accountants.csv")
+    sparse = ("l2_csgm", "sgmf")
+    chosen = [
+        row
+        for row in found
+        if row["accountant"] == "rdp" or row["mechanism"] not in sparse
+    ]
+    assert len(found) == 19 and len(chosen) == 13
+    for row in chosen:
+        population, rounds, delta, dimension = TASKS_OF_ACCOUNTANTS[row["task"]]
+        epoch = population // 100
+        values = {"cohort_size": 100, "noise_multiplier": 1.0, "clip_norm": 1.0}
+        if row["mechanism"] in sparse:
+            values["compression_rate"] = float(row["compression_rate"])
+        if row["mechanism"] in ("matrix_factorization", "sgmf"):
+            values["rounds_per_epoch"] = epoch
+        calibrated = mechanisms.calibrate(
+            build.build(row["mechanism"], values),
+            dimension,
+            8.0,
+            delta,
+            participation.build(
+                row["participation"], population, 100, rounds, rounds_per_epoch=epoch
+            ),
+            row["accountant"],
+        )
+        expected = float(row["noise_multiplier"])
+        assert calibrated.noise_multiplier == pytest.approx(expected, rel=1e-4), row
+
+
+def test_what_the_pages_say_of_accountants():
+    found = {
+        (row["task"], row["mechanism"], row["compression_rate"], row["accountant"]): (
+            float(row["noise_multiplier"])
+        )
+        for row in rows.read_csv(DOCS / "results/accountants.csv")
+        if row["participation"] != "random_slot"
+    }
+    page = text_of("figures")
+    plain = found["mnist", "gaussian", "1", "tight"]
+    said = [plain, *(found["mnist", "gaussian", "1", "rdp"],)]
+    said += [found["mnist", "l2_csgm", "10", kind] for kind in ("rdp", "tight")]
+    assert (
+        "noise multiplier of {:.3f} by the one and {:.3f} by the other, and L2-CSGM at "
+        "10-fold compression {:.3f} by RDP, and {:.3f} with".format(*said)
+    ) in page
+    extra = {
+        (task, rate): [
+            found[task, "l2_csgm", rate, kind] / found[task, "gaussian", "1", kind] - 1
+            for kind in ("rdp", "tight")
+        ]
+        for task in ("mnist", "docs")
+        for rate in ("10", "100")
+    }
+    assert 0.015 < max(extra["mnist", "10"]) <= 0.02
+    assert [f"{100 * some:.0f}" for some in extra["mnist", "100"]] == ["13", "15"]
+    assert all(0.075 < some < 0.09 for some in extra["docs", "10"])
+    assert [f"{1 + some:.1f}" for some in extra["docs", "100"]] == ["2.6", "3.2"]
+    charged = [
+        found[task, name, rate, "rdp"] / found[task, name, rate, "tight"] - 1
+        for task, name, rate, kind in found
+        if kind == "rdp" and rate == "10"
+    ]
+    assert all(0.065 < some < 0.095 for some in charged)
