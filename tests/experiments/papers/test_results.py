@@ -27,6 +27,8 @@ PANELS = {
     "secagg_fig3": ("task", "compression_rate", "bits"),
     "secagg_table1": ("task", "compression_rate", "bits"),
     "secagg_fig4": ("task", "model", "compression_rate"),
+    "secagg_fig7": ("task", "cohort_size", "noise_multiplier", "compression_rate"),
+    "secagg_fig8": ("task", "cohort_size", "noise_multiplier", "compression_rate"),
     "secagg_fig9": ("task", "noise_multiplier", "embedding", "rest"),
     "secagg_fig10": ("task", "noise_multiplier", "embedding", "rest"),
     "sgmf_fig3": ("problem", "epsilon", "compression_rate"),
@@ -45,7 +47,7 @@ FINAL = ("final_loss", "final_accuracy")
 MEASURES = {"mnist": "final_accuracy", "docs": "final_loss"}
 DOME = ("dome_compare", "dome_ablations")
 # Noise is given, and no budget.
-WITHOUT_BUDGET = ("secagg_fig9", "secagg_fig10")
+WITHOUT_BUDGET = ("secagg_fig7", "secagg_fig8", "secagg_fig9", "secagg_fig10")
 NUMBER = re.compile(r"\d\.\d{3} \(\d\.\d{3} to \d\.\d{3}\)")
 
 
