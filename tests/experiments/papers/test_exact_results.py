@@ -46,6 +46,35 @@ def test_seconds_of_solvers():
         assert said in PAGE
 
 
+def test_errors_of_encoders():
+    """The page has all of the table, which has what is computed; optimal ones apart."""
+    page = (DOCS / "factorization.md").read_text(encoding="utf-8")
+    begin = page.index("| | vectors | k = 1 |")
+    lines = page[begin : page.index("\n\n", begin)].splitlines()[2:]
+    said = [float(cell) for line in lines for cell in line.split("|")[3:-1]]
+    found = table("encoders")
+    errors = rows.numbers(found, "root_mean_error")
+    assert said == [float(f"{error:.4g}") for error in errors]
+    workload = factorization.prefix_sum(512)
+    for row in found:
+        if row["method"] == "optimal-epochs":
+            continue
+        k, b = int(row["participations"]), int(row["separation"])
+        several = {"separation": b, "participations": k} if k > 1 else {}
+        name = "buffers" if row["method"] == "blt" else "bands"
+        parameters = {}
+        if row["bands_or_buffers"]:
+            parameters[name] = int(row["bands_or_buffers"])
+        is_closed = row["method"] == "banded-inverse-root"
+        is_banded = row["method"] == "toeplitz" and parameters
+        if not is_closed and not is_banded:
+            parameters |= several
+        computed = factorization.compute(workload, row["method"], **parameters)
+        plan = factorization.MinSeparation(b, k)
+        expected = float(row["root_mean_error"])
+        assert computed.errors(plan).root_mean == pytest.approx(expected, rel=1e-4)
+
+
 def test_losses_of_the_prefix_sum():
     found = rows.where(table("mf_table2"), rounds="256")
     losses = {row["method"]: float(row["loss"]) for row in found}
