@@ -54,6 +54,14 @@ FIGURES = [
         for name, what in _ACCURACY.items()
     ),
     Figure(
+        "csgm_tight",
+        "Accuracy of GM and L2-CSGM, both by privacy loss distributions",
+        accuracy_grid.grid("csgm_tight"),
+        accuracy_drawing.draw,
+        scales=("medium",),
+        curves=EVALUATED,
+    ),
+    Figure(
         "mean_estimation",
         "Squared error of the mean against compression: GM, L2-CSGM, L-inf-CSGM",
         mean_grid.grid,
