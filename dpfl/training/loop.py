@@ -156,11 +156,9 @@ class Loop:
           ValueError: If the newest checkpoint is of another process or manifest.
           OSError: If a checkpoint or a metric cannot be written.
         """
-        progress = self._restore()
-        state = self._process.from_leaves(progress.leaves)
+        state, progress = self._restore()
         last = self._plan.last_round
         self._on_round(progress.round_index, last)
-        progress = progress._replace(leaves=[])
         with self._bar(progress.round_index) as bar:
             while progress.round_index < last:
                 begun = time.monotonic()
@@ -220,16 +218,16 @@ class Loop:
             mininterval=0.1 if sys.stderr.isatty() else 10,
         )
 
-    def _restore(self) -> Progress:
-        """Returns the newest checkpoint's progress, or that of a run to be started."""
-        with self._worker.deadline(self._plan.config.round_deadline):
-            first = self._process.initialize()
+    def _restore(self) -> tuple[Any, Progress]:
+        """Returns state and progress of the newest checkpoint, or of a new run."""
         found = self._store.load_newest()
         if found is None:
+            with self._worker.deadline(self._plan.config.round_deadline):
+                first = self._process.initialize()
             self._record.rewind()
-            population = self._plan.participation.population
-            return progress_lib.beginning(self._process.leaves(first), population)
+            return first, progress_lib.beginning(self._plan.participation.population)
         progress = progress_lib.from_checkpoint(found)
+        state = self._process.from_leaves(progress.leaves)
         # What the ledger charges for them is right for this noise alone. Those before
         # were checked when the run went on with them.
         last = [progress.tally.last] if progress.tally.last is not None else []
@@ -238,7 +236,7 @@ class Loop:
         self._record.append(progress.rows, progress.times)
         self._say(f"going on after round {found.round_index}")
         self._ledger.resume_at(found.round_index, self._last_cohorts(found.round_index))
-        return progress.recorded()
+        return state, progress.recorded()._replace(leaves=[])
 
     def _last_cohorts(self, done: int) -> list[list[int]]:
         """Returns the clients of the rounds that some may not yet be back from."""

@@ -82,14 +82,13 @@ class Progress(NamedTuple):
         return self._replace(rows=[], times=[])
 
 
-def beginning(leaves: list[np.ndarray], population: int) -> Progress:
-    """Returns the progress of a run that has done nothing.
+def beginning(population: int) -> Progress:
+    """Returns the progress of a run that has done nothing, without a state.
 
     Args:
-      leaves: Of the process's first state.
       population: Number of clients N.
     """
-    return Progress(0, leaves, Tally(), [], [], np.zeros(population, np.int64), 0.0)
+    return Progress(0, [], Tally(), [], [], np.zeros(population, np.int64), 0.0)
 
 
 def from_checkpoint(found: Checkpoint) -> Progress:

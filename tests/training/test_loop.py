@@ -68,6 +68,43 @@ def test_all_rounds_with_the_clients_that_the_seed_chooses(plan):
     assert progress.rows == progress.times == [] and progress.seconds >= 0
 
 
+class OwnStates(fakes.FakeProcess):
+    """Tells which of its functions are called, and with which states."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = []
+
+    def initialize(self):
+        self.calls.append("initialize")
+        self.first = super().initialize()
+        return self.first
+
+    def next(self, state, clients):
+        self.calls.append("first" if state is getattr(self, "first", None) else "next")
+        return super().next(state, clients)
+
+    def leaves(self, state):
+        self.calls.append("leaves")
+        return super().leaves(state)
+
+    def from_leaves(self, leaves):
+        self.calls.append("from_leaves")
+        return super().from_leaves(leaves)
+
+
+def test_states_become_arrays_for_checkpoints_alone(plan):
+    """The first is handed on as it is, and is not made where a run goes on."""
+    process, store = OwnStates(), fakes.FakeStore()
+    run(plan, store, process)
+    saved = ["next"] * 3 + ["leaves"] + ["next"] * 2 + ["leaves"]
+    assert process.calls == ["initialize", "first", "leaves", *saved]
+    store.saved.pop()
+    process = OwnStates()
+    run(plan, store, process)
+    assert process.calls == ["from_leaves", "next", "next", "leaves"]
+
+
 def test_what_a_row_says(plan):
     *_, record = run(plan, fakes.FakeStore())
     rows = record.rows

@@ -29,7 +29,7 @@ def row(number, accuracy, clients=5, total=100.0):
 
 
 def progress(rows):
-    start = progress_lib.beginning([], fakes.POPULATION)
+    start = progress_lib.beginning(fakes.POPULATION)
     counts = np.full(fakes.POPULATION, 2)
     return start._replace(
         round_index=len(rows), tally=tally(rows), participations=counts, seconds=1.5
