@@ -21,6 +21,7 @@ PANELS = {
     "csgm_fig4": ("task", "cohort_size", "epsilon", "compression_rate"),
     "csgm_fig5": ("task", "cohort_size", "epsilon", "compression_rate"),
     "csgm_fig6": ("task", "cohort_size", "epsilon", "compression_rate"),
+    "csgm_tight": ("task", "cohort_size", "epsilon", "compression_rate"),
     "mf_fig3": ("problem", "mechanism", "schedule", "epsilon"),
     "mf_fig6": ("problem", "mechanism", "schedule", "epsilon"),
     "secagg_fig2": ("task", "noise_multiplier", "compression_rate"),
