@@ -117,8 +117,10 @@ class CheckpointStore:
         """
         path = self._free_path(f"checkpoint-{checkpoint.round_index:08d}")
         info = {**checkpoint.info, _MANIFEST: self._manifest}
-        content = encode(checkpoint._replace(info=info))
-        files.write_atomically(path, content, private=True)
+        parts = encode(checkpoint._replace(info=info))
+        with files.atomically(path, private=True) as file:
+            for part in parts:
+                file.write(part)
         for old in self._paths()[self._keep :]:
             old.unlink()
         return path
@@ -173,19 +175,19 @@ class CheckpointStore:
         return sorted(found, key=lambda p: p.name, reverse=True)
 
 
-def encode(checkpoint: Checkpoint) -> bytes:
-    """Returns a checkpoint as the bytes of its file."""
+def encode(checkpoint: Checkpoint) -> tuple[bytes, memoryview]:
+    """Returns a checkpoint as the bytes of its file, in two parts: it may be large."""
     info = json.dumps({"round_index": checkpoint.round_index, **checkpoint.info})
     arrays = {f"array_{i:04d}": array for i, array in enumerate(checkpoint.arrays)}
     buffer = io.BytesIO()
     np.savez(buffer, info=np.frombuffer(info.encode(), np.uint8), **arrays)
     body = buffer.getbuffer()
     digest = hashlib.sha256(body).hexdigest().encode()
-    return b"".join([MAGIC, digest, b"\n", body])
+    return b"".join([MAGIC, digest, b"\n"]), body
 
 
 def decode(content: bytes) -> Checkpoint:
-    """Returns the checkpoint that `encode` made the bytes of.
+    """Returns the checkpoint that `encode` made the parts of the bytes of.
 
     Raises:
       ValueError: If the content is not, bit by bit, what `encode` gave.

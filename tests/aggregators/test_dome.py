@@ -386,7 +386,8 @@ class TestExecution:
             output = process.next(state, values(number))
             outputs.append(output)
             leaves = [np.asarray(leaf) for leaf in tf.nest.flatten(output.state)]
-            saved = checkpoint.encode(checkpoint.Checkpoint(number, leaves, {}))
+            parts = checkpoint.encode(checkpoint.Checkpoint(number, leaves, {}))
+            saved = b"".join(parts)
             loaded = checkpoint.decode(saved).arrays
             state = tf.nest.pack_sequence_as(output.state, [x[()] for x in loaded])
         again = process.next(process.initialize(), values(0))
