@@ -117,7 +117,7 @@ class FedProcess:
             groups = rounds.cohort.split(clients, keys, process.groups)
             values, _before, after = rounds.values.given(fed)
             output = process.next(values, groups)
-            return output._replace(state=rounds.values.taken(output.state, after))
+            return output._replace(state=rounds.values.together(output.state, after))
         if keys is None:
             return process.next(fed, clients)
         handed = [np.array([c, *key], np.int64) for c, key in zip(clients, keys)]

@@ -349,7 +349,7 @@ class GroupedRounds:
             return self.values.write_at_server(initialize(), paths)
 
         paths, large = self.values.files()
-        return self.values.taken(begin(paths), large)
+        return self.values.together(begin(paths), large)
 
     def parts(self, number: int) -> tuple[tff.Computation, tff.Computation]:
         """Returns `next` in two computations, the first of which may run anywhere.

@@ -140,9 +140,11 @@ class StateValues:
         large = [shared_leaf.SharedLeaf(s.shape, s.dtype) for s in self._large]
         return _paths(large), large
 
-    def taken(self, small: Any, large: Any) -> Any:
-        """Returns the state of the small leaves that came back, and of the large."""
-        return self._together(small, large)
+    def together(self, small: Any, large: Any) -> Any:
+        """Returns the state of small leaves, as they come back, and of large ones."""
+        others, files = iter(small), iter(large)
+        leaves = [next(files if is_large else others) for is_large in self._is_large]
+        return tf.nest.pack_sequence_as(self._specs, leaves)
 
     def in_graph(self, values: Any) -> Any:
         """Returns the state of what crossed, in a graph, which reads what it uses."""
@@ -150,7 +152,7 @@ class StateValues:
             shared_leaf.read(paths, spec.shape, spec.dtype)
             for paths, spec in zip(self._by_leaf(values[1]), self._large)
         ]
-        return self._together(values[0], large)
+        return self.together(values[0], large)
 
     def read_at_server(
         self, values: tff.Value, after: Optional[tff.Value] = None
@@ -189,11 +191,6 @@ class StateValues:
         leaves = list(zip(self._is_large, tf.nest.flatten(state)))
         small = tuple(leaf for is_large, leaf in leaves if not is_large)
         return small, [leaf for is_large, leaf in leaves if is_large]
-
-    def _together(self, small: Any, large: Any) -> Any:
-        others, files = iter(small), iter(large)
-        leaves = [next(files if is_large else others) for is_large in self._is_large]
-        return tf.nest.pack_sequence_as(self._specs, leaves)
 
 
 def _paths(leaves: list[shared_leaf.SharedLeaf]) -> np.ndarray:

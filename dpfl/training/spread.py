@@ -87,7 +87,7 @@ class SpreadProcess(FedProcess):
         values, _before, after = self._rounds.values.given(fed)
         with self._local.deadline(self._pool.seconds):
             output = self._finish(values, partials)
-        return output._replace(state=self._rounds.values.taken(output.state, after))
+        return output._replace(state=self._rounds.values.together(output.state, after))
 
 
 def pool(
