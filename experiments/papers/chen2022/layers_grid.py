@@ -44,13 +44,11 @@ def _published(task: str) -> Mapping[str, Any]:
 
 # Noise is given, and not a budget.
 _MEDIUM: Mapping[str, Any] = {
-    **flag_files.values("tasks/docs_packages.flags", "epsilon"),
-    **{k: v for k, v in medium.FLAGS[medium.DOCS].items() if k != "flagfile"},
+    **medium.without_budget(medium.DOCS),
+    **medium.CAREFUL_DOCS,
     "mechanism": "sketched_ddg",
     "noise_source": "helpers",
     "bits": 16,
-    "clip_norm": 0.5,
-    "server_lr": 0.5,
 }
 LAYERS: Mapping[str, Layers] = {
     "small": Layers("docs", 64_128, (10, 300), (0.5, 0.0), _published("docs")),

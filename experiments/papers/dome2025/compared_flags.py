@@ -33,7 +33,11 @@ SKETCH_BITS = 16
 # many numbers.
 FEW_BITS = 8
 SKETCH_ROWS = 16
-SKETCHED = {"sketched_ddg": SKETCH_BITS, "sketched_ddg_few_bits": FEW_BITS}
+SKETCHED = {
+    "sketched_ddg": SKETCH_BITS,
+    "sketched_ddg_few_bits": FEW_BITS,
+    "sketched_ddg_adam": FEW_BITS,
+}
 NO_NOISE = math.inf
 
 _FEW_BITS_EACH: Mapping[str, Any] = {
@@ -81,9 +85,21 @@ def _message_bits(task: str) -> int:
 
 
 def mechanism_flags(
-    task: str, mechanism: str, clip_norm: float, server_lr: float
+    task: str,
+    mechanism: str,
+    clip_norm: float,
+    server_lr: float,
+    dimension: Optional[int] = None,
 ) -> dict[str, Any]:
-    """Returns the flags of one mechanism of the comparison."""
+    """Returns the flags of one mechanism of the comparison.
+
+    Args:
+      task: Name of the task.
+      mechanism: A key of `comparison_grid.TITLES`.
+      clip_norm: Of the mechanism.
+      server_lr: Of the server.
+      dimension: d of the model; None is that of the task's own.
+    """
     tuned = {"clip_norm": clip_norm, "server_lr": server_lr}
     if mechanism in VARIANTS:
         flags = {**dome_flags(task), **VARIANTS[mechanism], **tuned}
@@ -91,7 +107,7 @@ def mechanism_flags(
             flags["sketch_size"] = _message_bits(task) // int(flags["bits"])
         return flags
     sgd = {**tuned, "server_momentum": 0.9}
-    dimension = tasks.task_entry(task).dimension
+    dimension = dimension or tasks.task_entry(task).dimension
     if mechanism == "l2_csgm":
         config = mechanisms.L2Csgm
         rotated = ROTATED_DIMENSION["hadamard"](dimension)
@@ -101,8 +117,10 @@ def mechanism_flags(
         return {**sgd, "mechanism": config.name, "keep_fraction": kept}
     if mechanism in SKETCHED:
         bits = SKETCHED[mechanism]
+        adam = {"server_optimizer": "adam"} if mechanism.endswith("_adam") else {}
         return {
             **sgd,
+            **adam,
             "mechanism": mechanisms.SketchedDdg.name,
             "bits": bits,
             "sketch_length": SKETCH_ROWS,

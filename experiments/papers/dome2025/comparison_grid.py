@@ -21,6 +21,7 @@ TITLES = {
     "dome_sgd": "DOME, no mean removal, SGD",
     "sketched_ddg": "sketched DDG, SGD",
     "sketched_ddg_few_bits": "sketched DDG, 8-bit numbers, SGD",
+    "sketched_ddg_adam": "sketched DDG, 8-bit numbers, Adam",
     "l2_csgm": "L2-CSGM, SGD",
     "gaussian_sgd": "GM, SGD",
     "gaussian_adam": "GM, Adam",
@@ -36,6 +37,7 @@ COMPRESSED = (
     "dome_sgd",
     "sketched_ddg",
     "sketched_ddg_few_bits",
+    "sketched_ddg_adam",
     "l2_csgm",
 )
 
@@ -102,6 +104,7 @@ COMPARISONS: Mapping[str, Mapping[str, Comparison]] = {
                 "dome_sgd": (0.04, 20.0),
                 "sketched_ddg": (0.3, 0.3),
                 "sketched_ddg_few_bits": (0.3, 0.5),
+                "sketched_ddg_adam": (0.3, 0.03),
                 "l2_csgm": (0.3, 0.3),
                 "gaussian_sgd": (0.3, 1.0),
                 "gaussian_adam": (0.3, 0.03),

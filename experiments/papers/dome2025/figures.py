@@ -1,12 +1,18 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The experiments on DOME; all but the tuning are views of one sweep."""
+"""The experiments on DOME; most are views of one sweep."""
 
 from __future__ import annotations
 
 from ..sweep import SCALES, Curves, Figure
-from . import ablation_drawing, ablation_grid, comparison_drawing, comparison_grid
+from . import (
+    ablation_drawing,
+    ablation_grid,
+    cnn_grid,
+    comparison_drawing,
+    comparison_grid,
+)
 
 _SOURCE = "DOME (Nicolas et al. 2025)"
 SWEEP = "dome_sweep"
@@ -19,6 +25,13 @@ FIGURES = [
         comparison_drawing.draw,
         SWEEP,
         SCALES,
+    ),
+    Figure(
+        "dome_cnn",
+        f"{_SOURCE}: the same with the papers' network; ours",
+        cnn_grid.grid,
+        comparison_drawing.draw,
+        scales=("medium",),
     ),
     Figure(
         "dome_ablations",

@@ -6,11 +6,13 @@ import math
 import pytest
 
 from dpfl import accounting, mechanisms, tasks
+from dpfl.tasks import models
 from experiments import mechanism_flags
 from experiments.papers import sweep
 from experiments.papers.dome2025 import (
     ablation_drawing,
     ablation_grid,
+    cnn_grid,
     comparison_grid,
     figures,
 )
@@ -39,6 +41,13 @@ OWN = {
 }
 
 
+# What is compared, at every scale that it has.
+COMPARED = [
+    *(("dome_compare", scale) for scale in sweep.SCALES),
+    ("dome_cnn", "medium"),
+]
+
+
 def grid(name, scale="small"):
     return FIGURES[name].grid(sweep.Setting(scale))
 
@@ -55,6 +64,13 @@ def mechanism(work):
     return mechanism_flags.build(
         flags["mechanism"], {"noise_multiplier": 0.0, **values}
     )
+
+
+def dimension(work):
+    """d of a run's model."""
+    if work.settings.get("model") == "cnn":
+        return cnn_grid.DIMENSION
+    return tasks.task_entry(work.labels["task"]).dimension
 
 
 def participation(work):
@@ -78,10 +94,10 @@ def test_figures_of_the_sweep_share_runs_and_no_folder_otherwise(scale):
     assert len({work.key for work in plain}) < len(plain)
 
 
-@pytest.mark.parametrize("scale", ["small", "medium", "paper"])
-def test_compared_runs_differ_in_the_mechanism_alone(scale):
+@pytest.mark.parametrize(("name", "scale"), COMPARED)
+def test_compared_runs_differ_in_the_mechanism_alone(name, scale):
     shared = {}
-    for work in grid("dome_compare", scale):
+    for work in grid(name, scale):
         flags, labels = work.settings, work.labels
         if labels["epsilon"] == math.inf:
             assert float(flags["noise_multiplier"]) == 0
@@ -92,16 +108,14 @@ def test_compared_runs_differ_in_the_mechanism_alone(scale):
         panel = labels["task"], labels["epsilon"], labels["seed"]
         rest = {k: v for k, v in flags.items() if k not in OWN}
         assert shared.setdefault(panel, rest) == rest
-        mechanism(work).check(
-            tasks.task_entry(labels["task"]).dimension, participation(work)
-        )
+        mechanism(work).check(dimension(work), participation(work))
 
 
-@pytest.mark.parametrize("scale", ["small", "medium", "paper"])
-def test_bits_up_are_equal_where_there_is_compression(scale):
-    for work in grid("dome_compare", scale):
+@pytest.mark.parametrize(("name", "scale"), COMPARED)
+def test_bits_up_are_equal_where_there_is_compression(name, scale):
+    for work in grid(name, scale):
         task = work.labels["task"]
-        d = tasks.task_entry(task).dimension
+        d = dimension(work)
         bits = mechanism(work).uplink_bits(d)
         if work.labels["mechanism"] in comparison_grid.COMPRESSED:
             size = int(dome_flags.dome_flags(task)["sketch_size"])
@@ -113,7 +127,7 @@ def test_bits_up_are_equal_where_there_is_compression(scale):
 def spent(work):
     """Epsilon of a run at the noise that it is given for its budget."""
     config, who = mechanism(work), participation(work)
-    d = tasks.task_entry(work.labels["task"]).dimension
+    d = dimension(work)
 
     def event(noise_multiplier):
         return config.with_noise_multiplier(noise_multiplier).dp_event(d, who)
@@ -123,24 +137,29 @@ def spent(work):
     return accounting.epsilon(event(found), delta).epsilon
 
 
-@pytest.mark.parametrize("scale", ["small", "medium", "paper"])
-def test_epsilon_is_equal(scale):
+@pytest.mark.parametrize(("name", "scale"), COMPARED)
+def test_epsilon_is_equal(name, scale):
     works = [
         work
-        for work in grid("dome_compare", scale)
+        for work in grid(name, scale)
         if work.labels["seed"] == 1 and work.labels["epsilon"] in (8.0, 10.0)
     ]
-    assert len(works) >= len(comparison_grid.TITLES)
+    assert len(works) >= len(cnn_grid.CHOSEN)
     for work in works:
         assert 0.95 * work.labels["epsilon"] <= spent(work) <= work.labels["epsilon"]
 
 
 @pytest.mark.parametrize("scale", ["small", "medium", "paper"])
 def test_every_mechanism_has_a_title(scale):
-    names = {"dome_compare", "dome_tuning"}
+    names = {"dome_compare", "dome_cnn", "dome_tuning"}
     for name in [name for name in names if scale in FIGURES[name].scales]:
         used = {work.labels["mechanism"] for work in grid(name, scale)}
         assert used <= set(comparison_grid.TITLES)
+
+
+def test_the_network_has_as_many_parameters():
+    network = models.cnn(num_classes=10, seed=1)
+    assert network.count_params() == cnn_grid.DIMENSION
 
 
 def test_chosen_rates_were_tried():
