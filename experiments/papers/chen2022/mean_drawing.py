@@ -74,6 +74,7 @@ def draw(rows: Rows, scale: str) -> Any:
     axes[1].set(xlabel="bits per parameter and client")
     for axis in axes:
         axis.set(xscale="log")
+        plotting.plain_numbers(axis)
     picture.legend(
         *axes[1].get_legend_handles_labels(),
         loc="outside lower center",
@@ -81,7 +82,7 @@ def draw(rows: Rows, scale: str) -> Any:
     )
     picture.suptitle(
         rf"$\varepsilon={EPSILON:g}$, $\delta=10^{{-5}}$, n={n}, d={dimension}; "
-        f"dashes: theory, dots: mean of {repeats}",
+        f"dashes: theory, points: mean of {repeats}",
     )
     return picture
 
@@ -103,6 +104,7 @@ def draw_sparse(rows: Rows, scale: str) -> Any:
     axes[1].set(ylabel="bits per parameter and client")
     for axis in axes:
         axis.set(xscale="log", yscale="log", xlabel="coordinates that are not zero")
+        plotting.plain_numbers(axis)
     axes[0].legend(fontsize=8, loc="lower right", bbox_to_anchor=(1, 0.16))
     picture.suptitle(
         rf"$\varepsilon={SPARSE_EPSILON:g}$, $\delta=10^{{-5}}$, n={n}, "
