@@ -199,24 +199,27 @@ def pairs(count: int, width: float, height: float) -> Any:
     return picture, list(zip(*axes) if is_above else map(tuple, axes))
 
 
-def finish(axis: Any, *, legend: float = 9, below: int = 0, **labels: Any) -> None:
+def finish(
+    axis: Any, *, legend: float = 9, below: int = 0, last: str = "", **labels: Any
+) -> None:
     """Sets labels and a legend.
 
     Args:
       axis: A panel.
       legend: Its size in points.
       below: Columns of a legend that stands below the panel; within it if 0.
+      last: What the legend names after all else.
       **labels: Of `Axes.set`.
     """
     axis.set(**labels)
     if axis.get_xscale() == "log":
         plain_numbers(axis)
+    named = zip(*axis.get_legend_handles_labels())
+    place: dict[str, Any] = {"fontsize": legend}
     if below:
-        # Where it hides no data; in points below the labels.
-        place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.17), "ncol": below}
-        axis.legend(fontsize=legend, **place)
-    else:
-        axis.legend(fontsize=legend)
+        # Where it hides no data: below the numbers and the label.
+        place |= {"loc": "upper center", "bbox_to_anchor": (0.5, -0.22), "ncol": below}
+    axis.legend(*zip(*sorted(named, key=lambda one: one[1] == last)), **place)
 
 
 def plain_numbers(axis: Any) -> None:
@@ -335,6 +338,10 @@ def table(cells: Sequence[Mapping[str, str]], title: str, width: float = 7.0) ->
         drawn.set_fontsize(9)
         drawn.auto_set_column_width(range(len(columns)))
         drawn.scale(1, 1.2)
+        lines = 1 + max(name.count("\n") for name in columns)
+        for column in range(len(columns)):
+            head = drawn[0, column]
+            head.set_height(head.get_height() * (0.3 + 0.7 * lines))
     return picture
 
 

@@ -47,7 +47,10 @@ def draw(rows: Rows, scale: str) -> Any:
         [_IN_ONE if r == TOGETHER else f"{float(r):g}" for r in across],
     )
     axis.set_yticks(range(len(down)), [f"{float(r):g}" for r in down])
-    axis.set(xlabel="compression rate of the rest", ylabel="that of the embedding")
+    axis.set(
+        xlabel="compression rate of the rest",
+        ylabel="compression rate of the embedding",
+    )
     axis.set_title(
         f"{task}, {noise_label(rows)}: final {measure.label}\n{seeds(rows)}, and "
         "bits per parameter; yellow is better",

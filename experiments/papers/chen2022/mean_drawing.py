@@ -48,6 +48,12 @@ def _series(row: Row) -> str:
     return row["series"] + own
 
 
+def _title(name: str) -> str:
+    """Returns what the legend calls a series: shifts and hashes are sketches."""
+    is_sketch = _MECHANISMS[name.split(",")[0].split()[0]] == "sketched_ddg"
+    return f"sketch by {name}" if is_sketch else name
+
+
 def draw(rows: Rows, scale: str) -> Any:
     """Draws dense vectors: the error over the rate, and over the bits."""
     n, dimension, repeats = SIZES[scale]
@@ -68,7 +74,7 @@ def draw(rows: Rows, scale: str) -> Any:
                 fmt="s" if len(x) == 1 else "o",
                 ms=6 if len(x) == 1 else 4,
                 mfc="none" if len(x) == 1 else color,
-                label=name,
+                label=_title(name),
             )
     axes[0].set(xlabel="compression rate r = d/m", ylabel="squared error of the mean")
     axes[1].set(xlabel="bits per parameter and client")

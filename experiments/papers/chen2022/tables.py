@@ -109,8 +109,8 @@ def draw_fewest_bits(rows: Rows, scale: str) -> Any:
     slack = ", ".join(f"{task} {said(task)}" for task in distinct(rows, "task"))
     return plotting.table(
         _titled(fewest_bits(rows)),
-        "of each rate the fewest bits of those tried that are within the slack of\n"
-        f"the widest without a sketch ({slack} it); {seeds(rows)}",
+        "of each rate the fewest bits tried that are as good as the most without a "
+        f"sketch,\nbut for the slack ({slack}); {seeds(rows)}",
         width=8,
     )
 

@@ -26,12 +26,15 @@ def _line(
     """Draws means with ranges over seeds against a column."""
     column = tasks.task_entry(task).measure.final_column
     points = _points(rows, x, column)
-    if points:
-        plotting.ranges(axis, points, label, **look)
+    plain: list[plotting.Point] = []
     # They are on the line of the sketch, and are none.
-    plain = _points(where(rows, compression_rate=1), x, column)
-    if plain and look["color"] != plotting.STYLES["ddg"][0]:
-        own = {**plotting.look("ddg"), "ls": "", "ms": 7, "zorder": 3}
+    if look["color"] != plotting.STYLES["ddg"][0]:
+        plain = _points(where(rows, compression_rate=1), x, column)
+    if points:
+        marked = [i for i, point in enumerate(points) if point not in plain]
+        plotting.ranges(axis, points, label, markevery=marked, **look)
+    if plain:
+        own = {**plotting.look("ddg"), "ls": "", "zorder": 3}
         is_named = _PLAIN in axis.get_legend_handles_labels()[1]
         plotting.ranges(axis, plain, "_" if is_named else _PLAIN, **own)
 
@@ -55,7 +58,9 @@ def _shaded(step: int, count: int) -> dict[str, Any]:
 
 def _finish(axis: Any, task: str, x_label: str, below: int = 0) -> None:
     label = f"final {tasks.task_entry(task).measure.label}"
-    plotting.finish(axis, below=below, xscale="log", xlabel=x_label, ylabel=label)
+    labels: dict[str, Any]
+    labels = {"xscale": "log", "xlabel": x_label, "ylabel": label}
+    plotting.finish(axis, below=below, last=_PLAIN, **labels)
 
 
 def _slack(axis: Any, plain: Rows, task: str, color: str) -> None:
@@ -80,7 +85,7 @@ def draw_rates(rows: Rows, scale: str) -> Any:
             f"{task}, {runs[0]['cohort_size']} clients a round, "
             f"{runs[0]['bits']} bits a number\ndotted: {said(task)} r=1",
         )
-        _finish(axis, task, "compression rate r", below=3 - len(shown) // 2)
+        _finish(axis, task, "compression rate r", below=max(1, 3 - len(shown) // 2))
     picture.suptitle(seeds(rows))
     picture.tight_layout()
     return picture
@@ -168,7 +173,7 @@ def draw_cohorts(rows: Rows, scale: str) -> Any:
             _slack(axis, where(chosen, compression_rate=1), task, look["color"])
         z = float(runs[0]["noise_multiplier"])
         axis.set_title(f"{task}, noise multiplier {z:g}; dotted: {said(task)} r=1")
-        _finish(axis, task, "compression rate r", below=3 - min(2, len(shown) // 2))
+        _finish(axis, task, "compression rate r", below=max(1, 3 - len(shown) // 2))
     picture.suptitle(seeds(rows))
     picture.tight_layout()
     return picture
