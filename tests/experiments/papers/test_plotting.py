@@ -90,3 +90,18 @@ def test_an_axis_leaves_out_what_is_far_from_the_best(is_less):
     assert axis.get_ylim() == before
     assert not plotting.leave_out_far(axis, [], lower_is_better=is_less)
     plt.close("all")
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+def test_pairs_are_all_rounds_and_the_last_at_a_page_s_width(count):
+    import matplotlib.pyplot as plt
+
+    picture, found = plotting.pairs(count, 4.4, 3.0)
+    assert len(found) == count and len(picture.axes) == 2 * count
+    assert len({axis for pair in found for axis in pair}) == 2 * count
+    assert picture.get_figwidth() <= 10
+    for whole, last in found:
+        places = [axis.get_position() for axis in (whole, last)]
+        # One beside the other, or one above the other.
+        assert places[0].x1 < places[1].x0 or places[0].y0 > places[1].y1
+    plt.close(picture)
