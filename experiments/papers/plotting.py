@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from . import trainings
 from .rows import Rows, distinct, mean_and_range, numbers, where
 
+# Place, mean, and how far the range reaches below and above.
 Point = tuple[float, float, float, float]
 # A key of `STYLES`, and what a legend calls the mechanism.
 Named = tuple[str, str]
@@ -23,7 +24,7 @@ Named = tuple[str, str]
 # tells it apart in grey too.
 STYLES: Mapping[str, tuple[str, str]] = {
     "gaussian": ("#000000", "*"),
-    "mf": ("#7f7f7f", "P"),
+    "mf": ("#5d3a9b", "P"),
     "ddg": ("#0072b2", "o"),
     "sketched_ddg": ("#56b4e9", "s"),
     "l2_csgm": ("#d55e00", "^"),
@@ -32,11 +33,12 @@ STYLES: Mapping[str, tuple[str, str]] = {
     "dome": ("#009e73", "x"),
     "dome_whole": ("#009e73", "X"),
     "dome_few_bits": ("#009e73", "*"),
-    "sparse_recovery": ("#8c564b", "d"),
-    "project_and_perturb": ("#332288", "p"),
+    "sparse_recovery": ("#882255", "d"),
+    "project_and_perturb": ("#7f7f7f", "p"),
     "honaker-online": ("#8c564b", "v"),
     "honaker-full": ("#b8a000", "^"),
-    "optimal": ("#5d3a9b", "o"),
+    # Lighter than the optimal matrix of momentum, which stands beside it.
+    "optimal-prefix-sum": ("#a98fd6", "h"),
 }
 STYLES = {
     **STYLES,
@@ -45,10 +47,18 @@ STYLES = {
     "CSGM": STYLES["l2_csgm"],
     "SGMF": STYLES["sgmf"],
     "distributed_discrete_gaussian": STYLES["ddg"],
-    "optimal-prefix-sum": STYLES["mf"],
+    "optimal": STYLES["mf"],
 }
 # Lines of one mechanism, such as one for each compression rate.
 _DASHES: Sequence[Any] = ("-", "--", ":", "-.", (0, (5, 1, 1, 1, 1, 1)))
+# Share of the rounds that the right or lower panel of a pair shows, and its title.
+_LAST_PART = 1 / 3
+_LAST_TITLE = "last third of the rounds"
+# Share of the distance of two rounds by which lines stand apart at each.
+_APART = 0.08
+# Points as far as so many times the median distance from the best are drawn; others
+# would leave no room to tell these apart.
+_FAR = 5.0
 # Inches beyond which text is too small at the width of a page of 800 pixels.
 _WIDEST = 10.0
 _LEAST_PANEL = 3.2
@@ -71,6 +81,20 @@ _STYLE: Mapping[str, Any] = {
     "errorbar.capsize": 2,
     "legend.framealpha": 0.85,
 }
+
+
+class Line(NamedTuple):
+    """A line over the rounds.
+
+    Attributes:
+      runs: Rows of runs with equal rounds.
+      label: For the legend; {last} in it is the mean that they ended with.
+      look: See the function of that name.
+    """
+
+    runs: Rows
+    label: str
+    look: Mapping[str, Any]
 
 
 def style() -> Any:
@@ -150,18 +174,52 @@ def panels(count: int, width: float, height: float, **options: Any) -> Any:
     return picture, found[:count]
 
 
-def finish(axis: Any, *, legend: float = 9, **labels: Any) -> None:
+def pairs(count: int, width: float, height: float) -> Any:
+    """Returns a picture with two panels for each curve: all rounds, and the last.
+
+    Args:
+      count: Number of pairs.
+      width: Of a panel, in inches; less where there are many.
+      height: Of a panel, in inches.
+
+    Returns:
+      The figure and a list of `count` pairs of axes.
+    """
+    import matplotlib.pyplot as plt
+
+    # One above the other where pairs stand side by side.
+    is_above = 1 < count <= int(_WIDEST / _LEAST_PANEL)
+    lines, across = (2, count) if is_above else (count, 2)
+    picture, axes = plt.subplots(
+        lines,
+        across,
+        figsize=(min(width * across, _WIDEST), height * lines + 0.4),
+        squeeze=False,
+    )
+    return picture, list(zip(*axes) if is_above else map(tuple, axes))
+
+
+def finish(
+    axis: Any, *, legend: float = 9, below: int = 0, last: str = "", **labels: Any
+) -> None:
     """Sets labels and a legend.
 
     Args:
       axis: A panel.
       legend: Its size in points.
+      below: Columns of a legend that stands below the panel; within it if 0.
+      last: What the legend names after all else.
       **labels: Of `Axes.set`.
     """
     axis.set(**labels)
     if axis.get_xscale() == "log":
         plain_numbers(axis)
-    axis.legend(fontsize=legend)
+    named = zip(*axis.get_legend_handles_labels())
+    place: dict[str, Any] = {"fontsize": legend}
+    if below:
+        # Where it hides no data: below the numbers and the label.
+        place |= {"loc": "upper center", "bbox_to_anchor": (0.5, -0.22), "ncol": below}
+    axis.legend(*zip(*sorted(named, key=lambda one: one[1] == last)), **place)
 
 
 def plain_numbers(axis: Any) -> None:
@@ -203,41 +261,56 @@ def measured(axis: Any, x: Sequence[float], rows: Rows, **options: Any) -> None:
     )
 
 
-def curves(
-    axis: Any,
-    runs: Rows,
-    column: str,
-    label: str,
-    look: Mapping[str, Any],
-    *,
-    final_part: float = 1.0,
-    alpha: float = 0.15,
-) -> Point:
+def _values(runs: Rows, column: str) -> tuple[Any, Any]:
+    """Returns the rounds of runs, and a column by run and round."""
+    found = [trainings.curve(row, column) for row in runs]
+    rounds = np.array([place for place, _ in found[0]])
+    return rounds, np.array([[value for _, value in one] for one in found])
+
+
+def curves(axis: Any, line: Line, column: str, *, skipped: int = 0) -> None:
     """Draws the mean of a column over the rounds, with its range over runs.
 
     Args:
       axis: A panel.
-      runs: Rows of runs with equal rounds.
+      line: What is drawn.
       column: Of the runs' metrics.csv.
-      label: For the legend; {last} in it is the mean that they ended with.
-      look: See the function of that name.
-      final_part: Share of the rounds that is drawn, the last ones.
-      alpha: Of the range.
-
-    Returns:
-      The last round, as a point of `ranges`.
+      skipped: First rounds that are not drawn.
     """
-    found = [trainings.curve(row, column) for row in runs]
-    values = np.array([[value for _, value in one] for one in found])
-    x = np.array([place for place, _ in found[0]])
-    shown = x > (1 - final_part) * x[-1]
+    x, values = _values(line.runs, column)
+    shown = x > skipped
     low, high = values.min(0)[shown], values.max(0)[shown]
-    mean = values[:, -1].mean()
-    text = label.format(last=mean)
-    axis.plot(x[shown], values.mean(0)[shown], label=text, **look)
-    axis.fill_between(x[shown], low, high, color=look["color"], alpha=alpha, lw=0)
+    text = line.label.format(last=values[:, -1].mean())
+    axis.plot(x[shown], values.mean(0)[shown], label=text, **line.look)
+    axis.fill_between(x[shown], low, high, color=line.look["color"], alpha=0.15, lw=0)
     axis.xaxis.get_major_locator().set_params(integer=True)
-    return float(x[-1]), mean, mean - low[-1], high[-1] - mean
+
+
+def last_rounds(
+    axis: Any, lines: Sequence[Line], column: str, part: float = _LAST_PART
+) -> None:
+    """Draws the mean and range of each line at the last rounds, side by side.
+
+    Args:
+      axis: A panel, whose ticks are the rounds that are shown.
+      lines: What is drawn.
+      column: Of the runs' metrics.csv.
+      part: Share of the rounds that is drawn.
+    """
+    for number, line in enumerate(lines):
+        x, values = _values(line.runs, column)
+        shown = x > (1 - part) * x[-1]
+        x, values = x[shown], values[:, shown]
+        gap = x[-1] - x[-2] if len(x) > 1 else x[-1]
+        aside = _APART * gap * (number - (len(lines) - 1) / 2)
+        mean = values.mean(0)
+        down, up = mean - values.min(0), values.max(0) - mean
+        label = line.label.format(last=mean[-1])
+        look = {**line.look, "markevery": None}
+        ranges(axis, list(zip(x + aside, mean, down, up)), label, **look)
+        axis.set_xlim(x[0] - 0.3 * gap, x[-1] + 0.3 * gap)
+        # As many as can be read.
+        axis.set_xticks(x[:: -max(1, -(-len(x) // 8))])
 
 
 def table(cells: Sequence[Mapping[str, str]], title: str, width: float = 7.0) -> Any:
@@ -265,24 +338,28 @@ def table(cells: Sequence[Mapping[str, str]], title: str, width: float = 7.0) ->
         drawn.set_fontsize(9)
         drawn.auto_set_column_width(range(len(columns)))
         drawn.scale(1, 1.2)
+        lines = 1 + max(name.count("\n") for name in columns)
+        for column in range(len(columns)):
+            head = drawn[0, column]
+            head.set_height(head.get_height() * (0.3 + 0.7 * lines))
     return picture
 
 
 def curves_by_rate(
-    axis: Any, runs: Rows, column: str, whole: Named, compressed: Named
+    pair: tuple[Any, Any], runs: Rows, column: str, whole: Named, compressed: Named
 ) -> None:
     """Draws the curves of runs at each compression rate; 1 is no compression.
 
     Args:
-      axis: A panel.
+      pair: Panels of all rounds and of the last, see `pairs`.
       runs: Rows of runs, with their `compression_rate`.
-      column: As for `curves`.
+      column: Of the runs' metrics.csv.
       whole: Of the mechanism without compression.
       compressed: Of that with it.
     """
-    rates = distinct(runs, "compression_rate")
+    lines = []
     steps = itertools.count()
-    for number, rate in enumerate(rates, 1):
+    for rate in distinct(runs, "compression_rate"):
         is_whole = float(rate) == 1
         mechanism, name = whole if is_whole else compressed
         fold = "" if is_whole else f", {float(rate):g}-fold"
@@ -292,22 +369,81 @@ def curves_by_rate(
             # Hollow, where lines of one mechanism have its marker.
             own["mfc"] = "white"
         chosen = where(runs, compression_rate=rate)
-        last = curves(axis, chosen, column, f"{name}{fold}: {{last:.3f}}", own)
-        _end(axis, last, number, own)
+        lines.append(Line(chosen, f"{name}{fold}: {{last:.3f}}", own))
+        curves(pair[0], lines[-1], column)
+    last_rounds(pair[1], lines, column)
+    pair[1].set_title(_LAST_TITLE)
 
 
-def _end(axis: Any, last: Point, number: int, look: Mapping[str, Any]) -> None:
-    """Draws where runs ended, with the range, right of the last round.
+def worst_shown(means: Sequence[float], *, lower_is_better: bool) -> float:
+    """Returns the worst mean that is near enough to the best to be drawn."""
+    best = min(means) if lower_is_better else max(means)
+    distances = [abs(mean - best) for mean in means]
+    most = _FAR * float(np.median(distances))
+    near = [mean for mean, far in zip(means, distances) if far <= most]
+    return max(near) if lower_is_better else min(near)
+
+
+def leave_out_far(
+    axis: Any, points: Sequence[tuple[Point, str]], *, lower_is_better: bool
+) -> bool:
+    """Ends an axis where means are far from the best, and writes those beyond it.
 
     Args:
       axis: A panel.
-      last: From `curves`.
-      number: Which of the panel's lines it is, from 1: ends stand side by side.
-      look: Of the line.
+      points: What is drawn in it, and in panels that share its axis, and colors.
+      lower_is_better: Whether means are far above the best, or far below it.
+
+    Returns:
+      Whether any are.
     """
-    place, mean, down, up = last
-    beside = place * (1 + 0.045 * number)
-    # Small, so that a short range is seen behind it.
-    own = {**look, "ls": "", "markevery": None, "ms": 0.6 * look["ms"]}
-    # The line itself is in the legend.
-    ranges(axis, [(beside, mean, down, up)], "_", **own)
+    means = [mean for (_, mean, _, _), _ in points]
+    if not means:
+        return False
+    worst = worst_shown(means, lower_is_better=lower_is_better)
+    near = [
+        point
+        for point, _ in points
+        if (point[1] <= worst if lower_is_better else point[1] >= worst)
+    ]
+    if len(near) == len(points):
+        return False
+    low = min(mean - down for _, mean, down, _ in near)
+    high = max(mean + up for _, mean, _, up in near)
+    # Room for what is written.
+    wide, narrow = 0.25 * (high - low), 0.05 * (high - low)
+    below, above = (narrow, wide) if lower_is_better else (wide, narrow)
+    axis.set_ylim(low - below, high + above)
+    name_beyond(axis, points, is_above=lower_is_better)
+    return True
+
+
+def name_beyond(
+    axis: Any, points: Sequence[tuple[Point, str]], *, is_above: bool
+) -> None:
+    """Writes the means of points beyond the axis at its end, with an arrow.
+
+    Args:
+      axis: A panel, whose limits are set.
+      points: Points, of which those beyond the limit are written, and their colors.
+      is_above: Whether the upper limit is meant.
+    """
+    low, high = axis.get_ylim()
+    written: dict[float, int] = {}
+    for (place, mean, _, _), color in points:
+        if mean <= high if is_above else mean >= low:
+            continue
+        arrow = "\u2191" if is_above else "\u2193"
+        away = 4 + 13 * written.setdefault(place, 0)
+        written[place] += 1
+        axis.annotate(
+            f"{arrow} {mean:.3f}",
+            xy=(place, 1 if is_above else 0),
+            xycoords=axis.get_xaxis_transform(),
+            xytext=(4, -away if is_above else away),
+            textcoords="offset points",
+            va="top" if is_above else "bottom",
+            color=color,
+            fontsize=9,
+            bbox={"facecolor": "w", "alpha": 0.8, "lw": 0, "pad": 0.5},
+        )

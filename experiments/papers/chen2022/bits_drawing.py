@@ -23,7 +23,9 @@ def draw(rows: Rows, scale: str) -> Any:
     _draw_least_bits(right, rows)
     for axis in (left, right):
         plotting.finish(axis, legend=8)
-    picture.suptitle("full: exact accountant, dashes: published bound")
+    picture.suptitle(
+        "DDG without sketch; solid: exact accountant, dashes: published bound"
+    )
     picture.tight_layout()
     return picture
 
@@ -32,7 +34,9 @@ def _draw_ratios(axis: Any, rows: Rows, scale: str) -> None:
     for index, size in enumerate(SIZES[scale]):
         for bound, style in _STYLES.items():
             ratios = ratios_of(rows, size, EPSILON, bound)
-            label = f"n={size[0]}, m={size[1]}" if bound == "exact" else None
+            label = (
+                f"{size[0]} clients, {size[1]} numbers" if bound == "exact" else None
+            )
             axis.plot(
                 list(ratios),
                 list(ratios.values()),
@@ -57,12 +61,16 @@ def _draw_least_bits(axis: Any, rows: Rows) -> None:
                 secure_sums.least_bits(ratios_of(rows, SIZE, epsilon, bound), tolerance)
                 for epsilon in EPSILONS
             ]
-            label = f"{tolerance:g} times" if bound == "exact" else None
+            label = (
+                f"at most {tolerance:g} times the Gaussian's error"
+                if bound == "exact"
+                else None
+            )
             axis.plot(
                 EPSILONS,
                 found,
                 ls=style,
-                color=plotting.shade("sketched_ddg", index, len(TOLERANCES)),
+                color=plotting.shade("ddg", index, len(TOLERANCES)),
                 marker=".",
                 label=label,
             )
@@ -70,10 +78,10 @@ def _draw_least_bits(axis: Any, rows: Rows) -> None:
         xscale="log",
         xlabel=r"$\varepsilon$",
         ylabel="least bits of a coordinate",
-        title=f"n={SIZE[0]}, m={SIZE[1]}; for an error of at most",
+        title=f"{SIZE[0]} clients, {SIZE[1]} numbers",
         xticks=EPSILONS,
         xticklabels=[f"{epsilon:g}" for epsilon in EPSILONS],
     )
     axis.minorticks_off()
     # Room for the legend.
-    axis.set_ylim(top=axis.get_ylim()[1] + 1.4)
+    axis.set_ylim(top=axis.get_ylim()[1] + 3)

@@ -15,6 +15,8 @@ from ..rows import Rows, distinct, mean_and_range, seeds, where
 from .layers_grid import TOGETHER
 from .panels import noise_label
 
+_IN_ONE = "both in one sketch"
+
 
 def draw(rows: Rows, scale: str) -> Any:
     """Draws final measures, and the bits of a parameter, as a map."""
@@ -36,17 +38,22 @@ def draw(rows: Rows, scale: str) -> Any:
                 between = f"{mean - below:.3f} to {mean + above:.3f}\n"
                 text = f"{mean:.3f}\n{between * (len(runs) > 1)}{bits:.3g} bits"
                 axis.text(j, i, text, ha="center", va="center")
-    colors = "RdYlGn_r" if measure.lower_is_better else "RdYlGn"
-    axis.imshow(values, cmap=colors, alpha=0.6)
+    # What is better is yellow, what is worse is blue: no color-blind eye takes one
+    # for the other.
+    colors = "cividis_r" if measure.lower_is_better else "cividis"
+    axis.imshow(values, cmap=colors, alpha=0.5)
     axis.set_xticks(
         range(len(across)),
-        [r if r == TOGETHER else f"{float(r):g}" for r in across],
+        [_IN_ONE if r == TOGETHER else f"{float(r):g}" for r in across],
     )
     axis.set_yticks(range(len(down)), [f"{float(r):g}" for r in down])
-    axis.set(xlabel="compression rate of the rest", ylabel="of the embedding")
+    axis.set(
+        xlabel="compression rate of the rest",
+        ylabel="compression rate of the embedding",
+    )
     axis.set_title(
         f"{task}, {noise_label(rows)}: final {measure.label}\n{seeds(rows)}, and "
-        "bits per parameter",
+        "bits per parameter; yellow is better",
     )
     axis.grid(visible=False)
     picture.tight_layout()

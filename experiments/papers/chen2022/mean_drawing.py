@@ -48,6 +48,12 @@ def _series(row: Row) -> str:
     return row["series"] + own
 
 
+def _title(name: str) -> str:
+    """Returns what the legend calls a series: shifts and hashes are sketches."""
+    is_sketch = _MECHANISMS[name.split(",")[0].split()[0]] == "sketched_ddg"
+    return f"sketch by {name}" if is_sketch else name
+
+
 def draw(rows: Rows, scale: str) -> Any:
     """Draws dense vectors: the error over the rate, and over the bits."""
     n, dimension, repeats = SIZES[scale]
@@ -68,12 +74,13 @@ def draw(rows: Rows, scale: str) -> Any:
                 fmt="s" if len(x) == 1 else "o",
                 ms=6 if len(x) == 1 else 4,
                 mfc="none" if len(x) == 1 else color,
-                label=name,
+                label=_title(name),
             )
     axes[0].set(xlabel="compression rate r = d/m", ylabel="squared error of the mean")
     axes[1].set(xlabel="bits per parameter and client")
     for axis in axes:
         axis.set(xscale="log")
+        plotting.plain_numbers(axis)
     picture.legend(
         *axes[1].get_legend_handles_labels(),
         loc="outside lower center",
@@ -81,7 +88,7 @@ def draw(rows: Rows, scale: str) -> Any:
     )
     picture.suptitle(
         rf"$\varepsilon={EPSILON:g}$, $\delta=10^{{-5}}$, n={n}, d={dimension}; "
-        f"dashes: theory, dots: mean of {repeats}",
+        f"dashes: theory, points: mean of {repeats}",
     )
     return picture
 
@@ -103,6 +110,7 @@ def draw_sparse(rows: Rows, scale: str) -> Any:
     axes[1].set(ylabel="bits per parameter and client")
     for axis in axes:
         axis.set(xscale="log", yscale="log", xlabel="coordinates that are not zero")
+        plotting.plain_numbers(axis)
     axes[0].legend(fontsize=8, loc="lower right", bbox_to_anchor=(1, 0.16))
     picture.suptitle(
         rf"$\varepsilon={SPARSE_EPSILON:g}$, $\delta=10^{{-5}}$, n={n}, "

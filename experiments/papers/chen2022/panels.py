@@ -25,13 +25,14 @@ def panels(rows: Rows) -> list[tuple[str, list[Row]]]:
 
 
 def noise_label(rows: Rows) -> str:
-    """Returns z and the epsilon that the runs spent, or the budget, or no noise."""
+    """Returns how much noise there is, and the epsilon that the runs spent or had."""
     name, value = noise(rows[0])
     if float(value) == 0:
         return "no noise"
     if name == "budget":
         return rf"$\varepsilon$={float(value):g}"
-    return f"z={float(rows[0]['noise_multiplier']):g}{epsilon_label(rows)}"
+    multiplier = float(rows[0]["noise_multiplier"])
+    return f"noise multiplier {multiplier:g}{epsilon_label(rows)}"
 
 
 def epsilon_label(rows: Rows) -> str:

@@ -11,10 +11,20 @@ from dpfl import tasks
 from dpfl.mechanisms import secure_sums
 
 from .. import plotting
-from ..rows import Rows, distinct, numbers, where
+from ..rows import Rows, distinct, numbers, seeds, where
 from .panels import panels
-from .slack import bar, within
+from .slack import bar, said, within
 from .training_grid import TIMED_COHORTS
+
+# Of columns in pictures.
+_TITLES = {
+    "n": "clients",
+    "epsilon": "\u03b5",
+    "z": "noise\nmultiplier",
+    "r": "compression\nrate",
+    "b": "bits of\na number",
+    "bits per parameter": "bits per\nparameter",
+}
 
 
 def fewest_bits(rows: Rows) -> list[dict[str, str]]:
@@ -88,12 +98,20 @@ def _row(group: Rows) -> dict[str, str]:
     }
 
 
+def _titled(table: Rows) -> list[dict[str, str]]:
+    """Returns a table whose columns have the names that a picture shows."""
+    return [{_TITLES.get(k, k): v for k, v in row.items()} for row in table]
+
+
 def draw_fewest_bits(rows: Rows, scale: str) -> Any:
     """Draws Table 1."""
     del scale
+    slack = ", ".join(f"{task} {said(task)}" for task in distinct(rows, "task"))
     return plotting.table(
-        fewest_bits(rows),
-        "fewest of the bits tried, by rate, within the slack of no sketch at most bits",
+        _titled(fewest_bits(rows)),
+        "of each rate the fewest bits tried that are as good as the most without a "
+        f"sketch,\nbut for the slack ({slack}); {seeds(rows)}",
+        width=8,
     )
 
 
@@ -101,7 +119,8 @@ def draw_equal_times(rows: Rows, scale: str) -> Any:
     """Draws Fig. 8."""
     del scale
     return plotting.table(
-        equal_times(rows),
-        "small cohorts uncompressed, large ones as fast under secure aggregation",
+        _titled(equal_times(rows)),
+        "a small cohort without a sketch, and a large one whose sketch makes "
+        f"secure aggregation\nno slower; {seeds(rows)}",
         width=8,
     )

@@ -16,16 +16,37 @@ from .panels import epsilon_label, noise_label, panels
 from .slack import bar, said
 from .training_grid import MODELS
 
+# Runs at rate 1 send whole vectors.
+_PLAIN = "r=1: no sketch (DDG)"
+
 
 def _line(
     axis: Any, rows: Rows, x: str, task: str, look: Mapping[str, Any], label: str
 ) -> None:
     """Draws means with ranges over seeds against a column."""
-    groups = {float(v): where(rows, **{x: v}) for v in distinct(rows, x)}
     column = tasks.task_entry(task).measure.final_column
-    points = plotting.range_points(dict(sorted(groups.items())), column)
+    points = _points(rows, x, column)
+    plain: list[plotting.Point] = []
+    # They are on the line of the sketch, and are none.
+    if look["color"] != plotting.STYLES["ddg"][0]:
+        plain = _points(where(rows, compression_rate=1), x, column)
     if points:
-        plotting.ranges(axis, points, label, **look)
+        marked = [i for i, point in enumerate(points) if point not in plain]
+        plotting.ranges(axis, points, label, markevery=marked, **look)
+    if plain:
+        own = {**plotting.look("ddg"), "ls": "", "zorder": 3}
+        is_named = _PLAIN in axis.get_legend_handles_labels()[1]
+        plotting.ranges(axis, plain, "_" if is_named else _PLAIN, **own)
+
+
+def _points(rows: Rows, x: str, column: str) -> list[plotting.Point]:
+    """Returns the means of a column with ranges over seeds, by another column."""
+    groups = {float(v): where(rows, **{x: v}) for v in distinct(rows, x)}
+    return plotting.range_points(dict(sorted(groups.items())), column)
+
+
+# Hollow, where lines of the sketch have its marker.
+_FILLS: Mapping[bool, Mapping[str, Any]] = {False: {}, True: {"mfc": "white"}}
 
 
 def _shaded(step: int, count: int) -> dict[str, Any]:
@@ -35,9 +56,11 @@ def _shaded(step: int, count: int) -> dict[str, Any]:
     return {**plotting.look("sketched_ddg", step), "color": color}
 
 
-def _finish(axis: Any, task: str, x_label: str) -> None:
+def _finish(axis: Any, task: str, x_label: str, below: int = 0) -> None:
     label = f"final {tasks.task_entry(task).measure.label}"
-    plotting.finish(axis, xscale="log", xlabel=x_label, ylabel=label)
+    labels: dict[str, Any]
+    labels = {"xscale": "log", "xlabel": x_label, "ylabel": label}
+    plotting.finish(axis, below=below, last=_PLAIN, **labels)
 
 
 def _slack(axis: Any, plain: Rows, task: str, color: str) -> None:
@@ -59,11 +82,11 @@ def draw_rates(rows: Rows, scale: str) -> Any:
             _line(axis, chosen, "compression_rate", task, look, noise_label(chosen))
             _slack(axis, where(chosen, compression_rate=1), task, look["color"])
         axis.set_title(
-            f"{task}, n={runs[0]['cohort_size']}, {runs[0]['bits']} bits; "
-            f"{seeds(runs)}; dotted: {said(task)} r=1",
-            fontsize=9,
+            f"{task}, {runs[0]['cohort_size']} clients a round, "
+            f"{runs[0]['bits']} bits a number\ndotted: {said(task)} r=1",
         )
-        _finish(axis, task, "compression rate r")
+        _finish(axis, task, "compression rate r", below=max(1, 3 - len(shown) // 2))
+    picture.suptitle(seeds(rows))
     picture.tight_layout()
     return picture
 
@@ -80,7 +103,7 @@ def draw_bits(rows: Rows, scale: str) -> Any:
             if float(rate) != 1:
                 label, look = (
                     f"sketch, r={float(rate):g}",
-                    plotting.look("sketched_ddg", i - 1),
+                    {**plotting.look("sketched_ddg", i - 1), **_FILLS[i > 1]},
                 )
             _line(axis, chosen, "uplink_bits_per_parameter", task, look, label)
             _name_points(axis, chosen, task)
@@ -90,7 +113,7 @@ def draw_bits(rows: Rows, scale: str) -> Any:
         dotted = f"dotted: {said(task)} {widest} bits, no sketch"
         axis.set_title(f"{task}, {noise_label(runs)}; {dotted}")
         _finish(axis, task, "bits per parameter, helpers' included")
-    picture.suptitle(f"numbers at points: bits b; {seeds(rows)}")
+    picture.suptitle(f"at points: bits of a number; {seeds(rows)}")
     picture.tight_layout()
     return picture
 
@@ -106,6 +129,14 @@ def _name_points(axis: Any, rows: Rows, task: str) -> None:
         )
 
 
+def _parameters(rows: Rows) -> str:
+    """Returns how many parameters the model of rows has, in words."""
+    (client, parameter) = (
+        float(rows[0][f"uplink_bits_per_{of}"]) for of in ("client", "parameter")
+    )
+    return f"{client / parameter:,.0f}"
+
+
 def draw_models(rows: Rows, scale: str) -> Any:
     """Draws Fig. 4: both models over the bytes that a client sends."""
     shown = panels(rows)
@@ -115,11 +146,12 @@ def draw_models(rows: Rows, scale: str) -> Any:
             {**r, "kilobytes": str(float(r["uplink_bits_per_client"]) / 8000)}
             for r in group
         ]
-        small = MODELS[scale][task].small
-        names = {"default": "large model", small: f"small model ({small})"}
+        names = {"default": "large model", MODELS[scale][task].small: "small model"}
         for i, (model, name) in enumerate(names.items()):
-            look = plotting.look("sketched_ddg", i)
-            _line(axis, where(runs, model=model), "kilobytes", task, look, name)
+            look = {**plotting.look("sketched_ddg", i), **_FILLS[i > 0]}
+            own = where(runs, model=model)
+            label = f"{name}, {_parameters(own)} parameters" if own else name
+            _line(axis, own, "kilobytes", task, look, label)
         axis.set_title(f"{task}, {noise_label(runs)}")
         _finish(axis, task, "kB up, a client and round")
     picture.suptitle(seeds(rows))
@@ -136,12 +168,12 @@ def draw_cohorts(rows: Rows, scale: str) -> Any:
         cohorts = distinct(runs, "cohort_size")
         for i, cohort in enumerate(cohorts):
             chosen, look = where(runs, cohort_size=cohort), _shaded(i, len(cohorts))
-            label = f"n={cohort}{epsilon_label(chosen)}"
+            label = f"{cohort} clients{epsilon_label(chosen)}"
             _line(axis, chosen, "compression_rate", task, look, label)
             _slack(axis, where(chosen, compression_rate=1), task, look["color"])
         z = float(runs[0]["noise_multiplier"])
-        axis.set_title(f"{task}, z={z:g}; dotted: {said(task)} r=1")
-        _finish(axis, task, "compression rate r")
-    picture.suptitle(seeds(rows), fontsize=9)
+        axis.set_title(f"{task}, noise multiplier {z:g}; dotted: {said(task)} r=1")
+        _finish(axis, task, "compression rate r", below=max(1, 3 - len(shown) // 2))
+    picture.suptitle(seeds(rows))
     picture.tight_layout()
     return picture

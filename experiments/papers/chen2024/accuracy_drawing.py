@@ -23,16 +23,20 @@ def draw(rows: Rows, scale: str) -> Any:
             for row in rows
         )
     )
-    picture, axes = plotting.panels(len(shown), 4.2, 3.4)
-    for axis, panel in zip(axes, shown):
+    picture, axes = plotting.pairs(len(shown), 4.4, 3.0)
+    for pair, panel in zip(axes, shown):
         measure = tasks.task_entry(panel.task).measure
         n, epsilon = panel.cohort_size, panel.epsilon
         runs = where(rows, task=panel.task, cohort_size=n, epsilon=epsilon)
         plotting.curves_by_rate(
-            axis, runs, measure.column, ("GM", "Gaussian"), ("CSGM", "L2-CSGM")
+            pair, runs, measure.column, ("GM", "Gaussian"), ("CSGM", "L2-CSGM")
         )
-        axis.set_title(rf"{panel.task}, {n} clients a round, $\varepsilon$={epsilon:g}")
-        plotting.finish(axis, xlabel="round", ylabel=measure.label)
-    picture.suptitle(f"{seeds(rows)}; numbers and markers: the last round")
+        pair[0].set_title(
+            rf"{panel.task}, {n} clients a round, $\varepsilon$={epsilon:g}"
+        )
+        for axis in pair:
+            axis.set(xlabel="round", ylabel=measure.label)
+        pair[0].legend()
+    picture.suptitle(f"{seeds(rows)}; numbers: the last round")
     picture.tight_layout()
     return picture

@@ -26,10 +26,14 @@ def draw(rows: Rows, scale: str) -> Any:
             axis.axhline(theory[0], color=color, ls="--", lw=1)
         else:
             axis.plot(rates, theory, color=color, ls="--", lw=1)
-        plotting.measured(axis, rates, chosen, color=color, fmt=marker, label=title)
+        # The star is not to be hidden, and hides nothing.
+        look = {"ms": 11, "mfc": "none", "zorder": 3} if marker == "*" else {}
+        plotting.measured(
+            axis, rates, chosen, color=color, fmt=marker, label=title, **look
+        )
     axis.set_title(
         rf"$\varepsilon={EPSILON:g}$, $\delta=10^{{-5}}$, n={n}, d={dimension}; "
-        f"dashes: theory, dots: mean of {repeats}",
+        f"dashes: theory, points: mean of {repeats}",
     )
     plotting.finish(
         axis,

@@ -17,8 +17,16 @@ def draw(rows: Rows, scale: str) -> Any:
     del scale
     picture, axes = plotting.panels(2, 4.5, 3.4)
     panels = (
-        ("left", "linf_ratio", r"$\Delta_\infty/\Delta_2$, at $\gamma=0.01$"),
-        ("right", "keep_fraction", r"$\gamma$, at $\Delta_2/\Delta_\infty=1000$"),
+        (
+            "left",
+            "linf_ratio",
+            r"ratio of the clips $\Delta_\infty/\Delta_2$, at $\gamma=0.01$",
+        ),
+        (
+            "right",
+            "keep_fraction",
+            r"kept fraction $\gamma$, at $\Delta_2/\Delta_\infty=1000$",
+        ),
     )
     for axis, (panel, column, label) in zip(axes, panels):
         chosen = where(rows, panel=panel)

@@ -34,19 +34,21 @@ def _setting(name: str, scale: str) -> str:
 def _draw(name: str, rows: Rows, scale: str) -> Any:
     """Draws a panel for each problem and budget, a line for each rate."""
     shown = list(dict.fromkeys((r["problem"], r["epsilon"]) for r in rows))
-    picture, axes = plotting.panels(len(shown), 4.2, 3.6)
-    for axis, (problem, epsilon) in zip(axes, shown):
+    picture, axes = plotting.pairs(len(shown), 4.4, 3.0)
+    for pair, (problem, epsilon) in zip(axes, shown):
         runs = where(rows, problem=problem, epsilon=epsilon)
         measure = tasks.task_entry(problem).measure
         plotting.curves_by_rate(
-            axis, runs, measure.column, ("MF", "matrix factorization"), ("SGMF", "SGMF")
+            pair, runs, measure.column, ("MF", "matrix factorization"), ("SGMF", "SGMF")
         )
-        plotting.finish(axis, xlabel="round", ylabel=measure.label)
+        for axis in pair:
+            axis.set(xlabel="round", ylabel=measure.label)
+        pair[0].legend()
         n = cohort_size(problem, scale)
-        axis.set_title(
+        pair[0].set_title(
             rf"{problem}, {n} clients a round, $\varepsilon$={float(epsilon):g}"
         )
     shared = _setting(name, scale)
-    picture.suptitle(f"{shared}{seeds(rows)}; numbers and markers: the last round")
+    picture.suptitle(f"{shared}{seeds(rows)}; numbers: the last round")
     picture.tight_layout()
     return picture

@@ -12,6 +12,8 @@ from ..rows import Row, Rows, distinct, numbers, where
 from .streams_grid import COHORT_SIZE, EPOCHS, PANELS, POPULATION, SLOTS, STREAM
 
 _NAMES = {1: ("GM", "MF"), 100: ("CSGM", "SGMF")}
+# What the other pages call one of them.
+_SHOWN = {"CSGM": "L2-CSGM"}
 # Of which rounds the error over the number of bands is shown.
 _SHOWN_ROUNDS = 512
 
@@ -50,7 +52,9 @@ def _draw_rounds(axis: Any, rows: Rows, rate: int, epsilon: float) -> None:
     for marker, step, (name, way, shown) in zip("osv^*", steps, lines):
         look = {**plotting.look(name, step), "marker": marker, "ms": 5}
         x = numbers(shown, "rounds")
-        axis.plot(x, _ratios(shown, rows), label=f"{name}, {way}", **look)
+        axis.plot(
+            x, _ratios(shown, rows), label=f"{_SHOWN.get(name, name)}, {way}", **look
+        )
     places = [int(rounds) for rounds in distinct(rows, "rounds")]
     plotting.finish(axis, legend=8, xscale="log", xlabel="rounds T")
     # Room for the legend above the lines.
@@ -88,7 +92,9 @@ def draw(rows: Rows, scale: str) -> Any:
         if shown:
             step = sorted({budget for _, budget in PANELS}).index(epsilon)
             _draw_bands(axes[-1], shown, rate, epsilon, step)
-    axes[0].set_ylabel("noise std, over Poisson sampling's")
+    # All panels, two and two.
+    for axis in axes[::2]:
+        axis.set_ylabel("noise std, over Poisson sampling's")
     axes[-1].set_title(f"cyclic sampling, T={_SHOWN_ROUNDS}")
     if axes[-1].lines:
         plotting.finish(axes[-1], xscale="log", xlabel="bands h")

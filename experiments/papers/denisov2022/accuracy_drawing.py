@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dpfl import tasks
@@ -14,72 +15,120 @@ from ..rows import Rows, distinct, seeds, where
 from .accuracy_grid import FINAL_EPSILON, FINAL_STREAMS, STREAMS
 from .methods import TITLES
 
-_SCHEDULES = ("constant", "drop", "cooldown")
 _STREAM_TITLES = {
     **{(method, "constant"): title for method, title in TITLES.items()},
     ("optimal", "drop"): "optimal M, rate drop",
     ("optimal", "cooldown"): "optimal M, cooldown",
 }
-# Schedules of one matrix have its color.
+# Schedules of one matrix have its color; what tells them from a constant rate.
+_SCHEDULES: Mapping[str, Mapping[str, Any]] = {
+    "constant": {},
+    "drop": {"marker": "s", "mfc": "white"},
+    "cooldown": {"marker": "^", "mfc": "white"},
+}
 _LOOKS = {
-    (method, schedule): plotting.look(method, _SCHEDULES.index(schedule))
+    (method, schedule): {
+        **plotting.look(method, list(_SCHEDULES).index(schedule)),
+        **_SCHEDULES[schedule],
+    }
     for method, schedule in STREAMS
+}
+_PANELS = {
+    "constant rate": [s for s in STREAMS if s[1] == "constant"],
+    "rate schedules in the matrix": [s for s in STREAMS if s[0] == "optimal"],
 }
 # Share of the training that Fig. 6 shows; the schedules change the last quarter.
 _FINAL_PART = 0.5
+# Inches below the panels in which the legend stands.
+_LEGEND = 0.6
+
+
+def _legend(picture: Any, axes: Sequence[Any]) -> None:
+    """Draws one legend for all panels below them, where it hides no data."""
+    found: dict[str, Any] = {}
+    for axis in axes:
+        handles, labels = axis.get_legend_handles_labels()
+        found |= dict(zip(labels, handles))
+    share = _LEGEND / picture.get_figheight()
+    picture.tight_layout(rect=(0, share, 1, 1))
+    if found:
+        picture.legend(found.values(), found, loc="lower center", ncol=3)
 
 
 def draw_budgets(rows: Rows, scale: str) -> Any:
-    """Draws constant rates on the left and schedules on the right."""
+    """Draws constant rates on the left and schedules on the right.
+
+    Each problem has a line of panels, whose axis leaves out what is far below the
+    others, or above them where less is better, and writes it at its end.
+    """
+    import matplotlib.pyplot as plt
+
     del scale
-    picture, axes = plotting.panels(2, 4.75, 3.8, sharey=True)
-    panels = (
-        ("constant rate", [s for s in STREAMS if s[1] == "constant"]),
-        ("rate schedules in the matrix", [s for s in STREAMS if s[0] == "optimal"]),
+    problems = distinct(rows, "problem")
+    picture, axes = plt.subplots(
+        len(problems),
+        len(_PANELS),
+        figsize=(9.5, 3.3 * len(problems) + _LEGEND),
+        sharey="row",
+        squeeze=False,
     )
+    is_cut = [
+        _budgets(line, where(rows, problem=problem), problem)
+        for line, problem in zip(axes, problems)
+    ]
+    arrows = "; arrows: beyond the axis" if any(is_cut) else ""
+    picture.suptitle(f"one pass; {seeds(rows)}{arrows}")
+    _legend(picture, axes.flat)
+    return picture
+
+
+def _budgets(line: Sequence[Any], rows: Rows, problem: str) -> bool:
+    """Draws the panels of one problem; returns whether points are beyond their axis."""
     budgets = distinct(rows, "epsilon")
-    measure = tasks.task_entry(rows[0]["problem"]).measure
-    for axis, (title, streams) in zip(axes, panels):
+    measure = tasks.task_entry(problem).measure
+    found: list[tuple[plotting.Point, str]] = []
+    for axis, (title, streams) in zip(line, _PANELS.items()):
         for stream in streams:
             runs = where(rows, mechanism=stream[0], schedule=stream[1])
             groups = {float(e): where(runs, epsilon=e) for e in budgets}
             points = plotting.range_points(groups, measure.final_column)
+            look = _LOOKS[stream]
             if points:
-                plotting.ranges(axis, points, _STREAM_TITLES[stream], **_LOOKS[stream])
-        axis.set_title(title)
+                plotting.ranges(axis, points, _STREAM_TITLES[stream], **look)
+                found += [(point, look["color"]) for point in points]
+        axis.set_title(f"{problem}, {title}")
         axis.set(xscale="log", xlabel=r"$\varepsilon$")
-        axis.set_xticks(
-            [float(e) for e in budgets], [f"{float(e):g}" for e in budgets], minor=False
-        )
+        places = [float(e) for e in budgets]
+        axis.set_xticks(places, [f"{place:g}" for place in places], minor=False)
         axis.minorticks_off()
-        if axis.containers:
-            axis.legend()
-    axes[0].set_ylabel(f"final {measure.label}")
-    picture.suptitle(f"{rows[0]['problem']}, one pass; {seeds(rows)}")
-    picture.tight_layout()
-    return picture
+        # Room for what is written beside the least and the largest budget.
+        axis.margins(x=0.08)
+    less = measure.lower_is_better
+    line[0].set_ylabel(f"final {measure.label}")
+    return plotting.leave_out_far(line[0], found, lower_is_better=less)
 
 
 def draw_final(rows: Rows, scale: str) -> Any:
-    """Draws accuracy over the final part of the training, a line for each stream."""
-    picture, (axis,) = plotting.panels(1, 6, 4)
-    measure = tasks.task_entry(rows[0]["problem"]).measure
-    for stream in FINAL_STREAMS:
-        runs = where(rows, mechanism=stream[0], schedule=stream[1])
-        if runs:
-            plotting.curves(
-                axis,
-                runs,
-                measure.column,
-                _STREAM_TITLES[stream],
-                _LOOKS[stream],
-                final_part=_FINAL_PART,
-                alpha=0.12,
+    """Draws the final part of the training, a panel a problem, a line a stream."""
+    problems = distinct(rows, "problem")
+    picture, axes = plotting.panels(len(problems), 6, 4)
+    for axis, problem in zip(axes, problems):
+        measure = tasks.task_entry(problem).measure
+        streams = {
+            stream: where(
+                rows, problem=problem, mechanism=stream[0], schedule=stream[1]
             )
-    axis.set_title(
-        rf"{rows[0]['problem']}, one pass, $\varepsilon$={FINAL_EPSILON[scale]:g}; "
-        + seeds(rows),
-    )
-    plotting.finish(axis, xlabel="round", ylabel=measure.label)
-    picture.tight_layout()
+            for stream in FINAL_STREAMS
+        }
+        lines = [
+            plotting.Line(runs, _STREAM_TITLES[stream], _LOOKS[stream])
+            for stream, runs in streams.items()
+            if runs
+        ]
+        plotting.last_rounds(axis, lines, measure.column, _FINAL_PART)
+        epsilon = rf"$\varepsilon$={FINAL_EPSILON[scale]:g}"
+        axis.set_title(f"{problem}, one pass, {epsilon}")
+        axis.set(xlabel="round", ylabel=measure.label)
+    picture.suptitle(f"second half of the rounds; {seeds(rows)}")
+    _legend(picture, axes)
     return picture

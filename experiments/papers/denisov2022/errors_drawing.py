@@ -7,20 +7,25 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from .. import plotting
 from ..rows import Rows, distinct, where
 from ..trainings import curve
 from .errors_grid import STEP_ROUNDS, STEPS, TABLE_METHODS
 from .methods import TITLES, workload_title
 
-# Those of the mechanisms that are trained, and others.
+# Of those that are not trained: they come near the optimal one, as their color does.
+_NEAR_OPTIMAL = ("band-low-rank", "banded", "toeplitz", "blt")
 _COLORS = {
     **{method: color for method, (color, _) in plotting.STYLES.items()},
-    "band-low-rank": "#0072b2",
-    "banded": "#56b4e9",
-    "toeplitz": "#009e73",
-    "blt": "#66c2a5",
+    **{
+        method: plotting.shade("optimal", step, len(_NEAR_OPTIMAL), (0.25, 0.8))
+        for step, method in enumerate(_NEAR_OPTIMAL)
+    },
 }
+# How bright red, green and blue seem.
+_LUMINANCE = (0.21, 0.72, 0.07)
 
 
 def draw_steps(rows: Rows, scale: str) -> Any:
@@ -49,6 +54,8 @@ def draw_steps(rows: Rows, scale: str) -> Any:
 
 def draw_table(rows: Rows, scale: str) -> Any:
     """Draws losses over the optimal one as bars, and the losses as a table."""
+    from matplotlib.colors import to_rgb
+
     del scale
     losses = {(r["rounds"], r["method"]): float(r["loss"]) for r in rows}
     sizes = distinct(rows, "rounds")
@@ -62,7 +69,8 @@ def draw_table(rows: Rows, scale: str) -> Any:
             if (n, method) in losses and (n, "optimal") in losses
         ]
         if shown:
-            axis.bar(*zip(*shown), width=width, color=colors[i])
+            axis.bar(*zip(*shown), width=width, color=colors[i], edgecolor="w", lw=0.5)
+    # The table below names them.
     axis.set_xticks([])
     axis.set(xlim=(-0.5, len(sizes) - 0.5), ylabel="loss / optimal loss")
     axis.axhline(1, color="k", lw=0.5)
@@ -73,12 +81,16 @@ def draw_table(rows: Rows, scale: str) -> Any:
             for m in TABLE_METHODS
         ],
         rowLabels=list(TABLE_METHODS.values()),
-        rowColours=[(color, 0.5) for color in colors],
+        rowColours=colors,
         colLabels=[f"T={n}" for n in sizes],
         loc="bottom",
         cellLoc="center",
     )
     table.auto_set_font_size(False)
     table.set_fontsize(8)
+    for i, color in enumerate(colors, 1):
+        # Black cannot be read on what is dark.
+        is_dark = np.dot(to_rgb(color), _LUMINANCE) < 0.5
+        table[i, -1].get_text().set_color("w" if is_dark else "k")
     axis.set_title("prefix sum: loss over the optimal one (bars) and loss (table)")
     return picture

@@ -15,8 +15,8 @@ from ..rows import Rows, read_columns
 from .methods import workload_title
 from .solvers_grid import SOLVERS
 
-# A color of `plotting.STYLES` for each solver.
-_COLORS = {"accelerated": "optimal", "plain": "honaker-full", "lbfgs": "honaker-online"}
+# All of them find the optimal matrix, and have shades of its color.
+_MARKERS = {"accelerated": "o", "plain": "^", "lbfgs": "s"}
 
 
 def draw(rows: Rows, scale: str) -> Any:
@@ -28,8 +28,10 @@ def draw(rows: Rows, scale: str) -> Any:
             curve = read_columns(Path(row["folder"]) / f"{name}.csv")
             # Rounding may put the excess of a converged loss below zero.
             excess = np.maximum(curve["excess"], 1e-12)
-            color, _ = plotting.STYLES[_COLORS[name]]
-            axis.plot(curve["seconds"], excess, ".-", color=color, label=title)
+            step = list(_MARKERS).index(name)
+            color = plotting.shade("optimal", step, len(_MARKERS), (-0.6, 0.5))
+            look = {"color": color, "marker": _MARKERS[name], "ms": 3}
+            axis.plot(curve["seconds"], excess, label=title, **look)
         title = workload_title(float(row["momentum"]))
         axis.set_title(f"{title}, T={row['rounds']}")
         axis.set(xscale="log", yscale="log", xlabel="seconds", ylim=(1e-10, None))

@@ -19,10 +19,15 @@ from .comparison_drawing import budget_label, budgets, dots
 from .comparison_grid import TITLES
 
 SEEN_COLUMNS = {
-    "aggregator_explained_energy": "explained energy",
+    "aggregator_explained_energy": "share of energy seen",
     "aggregator_subspace_overlap": "overlap with the round before",
     "aggregator_retained_rank": "kept directions r",
 }
+# The first round has none before it.
+_SKIPPED = {"aggregator_subspace_overlap": 1}
+# By which the runs of one color are told apart, and the rounds that are marked.
+_MARKERS = "os^"
+_MARKED = 8
 _SEEN_TITLES = {**TITLES, NO_PROBES: "no probes"}
 _BELOW: Mapping[str, Any] = {"loc": "lower center", "ncol": 4}
 
@@ -53,6 +58,22 @@ def draw(rows: Rows, scale: str) -> Any:
     return picture
 
 
+def _seen_look(name: str, epsilon: str) -> dict[str, Any]:
+    """Returns how a curve looks: hollow and dashed without noise."""
+    step = list(SEEN).index(name)
+    color = plotting.shade("dome", step, len(SEEN), (-0.75, 0.4))
+    is_hollow = math.isinf(float(epsilon))
+    return {
+        "color": color,
+        "ls": "--" if is_hollow else "-",
+        "marker": _MARKERS[step],
+        "ms": 4,
+        "mfc": "white" if is_hollow else color,
+        # Not at the same rounds, where lines of one budget meet.
+        "markevery": (step + is_hollow * _MARKED // 2, _MARKED),
+    }
+
+
 def draw_energy(rows: Rows, scale: str) -> Any:
     """Draws energy, overlap and rank over the rounds, a row of panels for a task."""
     import matplotlib.pyplot as plt
@@ -71,22 +92,16 @@ def draw_energy(rows: Rows, scale: str) -> Any:
             for name, epsilon in dict.fromkeys(
                 (row["mechanism"], row["epsilon"]) for row in runs
             ):
-                plotting.curves(
-                    axis,
+                own = plotting.Line(
                     where(runs, mechanism=name, epsilon=epsilon),
-                    column,
                     f"{_SEEN_TITLES[name]}, {budget_label(epsilon)}",
-                    {
-                        "color": plotting.shade(
-                            "dome", list(SEEN).index(name), len(SEEN)
-                        ),
-                        "ls": "--" if math.isinf(float(epsilon)) else "-",
-                    },
+                    _seen_look(name, epsilon),
                 )
+                plotting.curves(axis, own, column, skipped=_SKIPPED.get(column, 0))
             axis.set(xlabel="round")
             axis.set_title(f"{task}: {words}")
         share = int(dome_flags(task)["sketch_size"]) / tasks.task_entry(task).dimension
-        line[0].axhline(share, color="k", ls=":", lw=1, label="k/d")
+        line[0].axhline(share, color="k", ls=":", lw=1, label="random rows (k/d)")
         line[0].set_yscale("log")
         line[-1].set_yscale("log")
     picture.suptitle(seeds(rows))

@@ -95,14 +95,25 @@ def dots(axis: Any, rows: Rows, titles: Mapping[str, str], *, with_bits: bool) -
 
 
 def draw(rows: Rows, scale: str) -> Any:
-    """Draws the comparison, a panel for each task."""
+    """Draws the comparison, a panel for each task, one above the other."""
+    import matplotlib.pyplot as plt
+
     del scale
     shown = distinct(rows, "task")
-    most = max(len(distinct(where(rows, task=task), "mechanism")) for task in shown)
-    picture, axes = plotting.panels(len(shown), 6.4, 1.6 + 0.4 * most)
-    for axis, task in zip(axes, shown):
+    heights = [
+        1.3 + 0.4 * len(distinct(where(rows, task=task), "mechanism")) for task in shown
+    ]
+    # Side by side the names would leave no room for the dots.
+    picture, axes = plt.subplots(
+        len(shown),
+        1,
+        figsize=(6.4, 0.3 + sum(heights)),
+        height_ratios=heights,
+        squeeze=False,
+    )
+    for axis, task in zip(axes.flat, shown):
         dots(axis, where(rows, task=task), TITLES, with_bits=True)
-    picture.suptitle(f"bits are a parameter's; {seeds(rows)}")
+    picture.suptitle(f"bits of a parameter, client and round; {seeds(rows)}")
     picture.tight_layout()
     return picture
 

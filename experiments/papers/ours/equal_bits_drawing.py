@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Optional
+from typing import Any
 
 from dpfl import tasks
 
@@ -41,12 +41,13 @@ def _draw(problem: Problem, rows: Rows, scale: str) -> Any:
     measure = tasks.task_entry(problem.task).measure
     less = "less" if measure.lower_is_better else "more"
     picture, axis = plt.subplots(figsize=(9.4, 5.6), layout="constrained")
+    found: list[tuple[plotting.Point, str]] = []
     for name, curve in problem.curves.items():
         own = where(rows, mechanism=name)
         if not own:
             continue
         points = _points(own, measure.final_column)
-        _mark_beyond(axis, points, problem.most_shown, name)
+        found += [(point, plotting.STYLES[name][0]) for point in points]
         places, means, down, up = zip(*points)
         axis.errorbar(
             places,
@@ -65,28 +66,13 @@ def _draw(problem: Problem, rows: Rows, scale: str) -> Any:
     )
     if problem.most_shown is not None:
         axis.set_ylim(top=problem.most_shown)
+        plotting.name_beyond(axis, found, is_above=True)
     axis.set_title(_title(rows, problem))
     plotting.plain_numbers(axis)
-    picture.legend(loc="outside lower center", ncol=3)
+    picture.legend(
+        loc="outside lower center", ncol=3, title="mechanism, how clients are chosen"
+    )
     return picture
-
-
-def _mark_beyond(
-    axis: Any, points: list[plotting.Point], most: Optional[float], name: str
-) -> None:
-    """Draws an arrow at the axis' end for each mean that lies beyond it."""
-    for place, mean, _, _ in points:
-        if most is None or mean <= most:
-            continue
-        axis.annotate(
-            f"{mean:.2f}",
-            xy=(place, 1),
-            xytext=(8, -30),
-            xycoords=axis.get_xaxis_transform(),
-            textcoords="offset points",
-            color=plotting.look(name)["color"],
-            arrowprops={"arrowstyle": "->", "color": plotting.look(name)["color"]},
-        )
 
 
 def _title(rows: Rows, problem: Problem) -> str:

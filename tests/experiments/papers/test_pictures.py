@@ -3,9 +3,11 @@
 
 """What the pictures of docs/images say, drawn again from the tables in docs/results."""
 
+import colorsys
 import contextlib
 
 import matplotlib
+import numpy as np
 import pytest
 
 from experiments.papers import index, kept, plotting, rows, sweep
@@ -81,7 +83,7 @@ def test_streams_say_that_each_seed_is_shown():
 
 def test_the_slack_is_below_the_uncompressed_runs():
     with picture("secagg_fig2") as drawn:
-        (axis,) = drawn.axes
+        axis = drawn.axes[0]
         assert axis.get_title().endswith("dotted: 1% below r=1")
         dotted = [line for line in axis.lines if line.get_linestyle() == ":"]
         sums = [sum(matplotlib.colors.to_rgb(line.get_color())) for line in dotted]
@@ -106,23 +108,152 @@ def test_figures_of_one_kind_say_what_tells_them_apart(name, setting):
         assert drawn.get_suptitle().startswith(setting)
 
 
-@pytest.mark.parametrize("name", ["csgm_fig2", "csgm_fig5", "sgmf_fig3", "sgmf_fig7"])
-def test_ends_of_lines_stand_side_by_side(name):
+CURVES = [
+    *("csgm_fig2", "csgm_fig4", "csgm_fig5", "csgm_fig6", "csgm_tight"),
+    *("sgmf_fig3", "sgmf_fig7", "sgmf_fig8"),
+]
+
+
+def points(axis):
+    """Places and means of the lines with ranges of a panel."""
+    return [found.lines[0].get_xydata() for found in axis.containers]
+
+
+@pytest.mark.parametrize("name", CURVES)
+def test_the_last_rounds_can_be_told_apart(name):
+    with picture(name) as drawn:
+        whole = [axis for axis in drawn.axes if axis.get_legend()]
+        last = [axis for axis in drawn.axes if not axis.get_legend()]
+        assert len(whole) == len(last) > 0
+        for before, after in zip(whole, last):
+            assert after.get_title() == "last third of the rounds"
+            assert " clients a round" in before.get_title()
+            heights = [np.ptp(axis.get_ylim()) for axis in (before, after)]
+            assert heights[1] < 0.7 * heights[0]
+            rounds = before.lines[0].get_xdata()
+            assert list(after.get_xticks()) == list(rounds[-3:][::-1])
+            for line, ends in zip(before.lines, points(after)):
+                # In the legend alone.
+                assert line.get_markevery() == []
+                assert ends[:, 1] == pytest.approx(line.get_ydata()[-3:])
+                assert ends[:, 0] == pytest.approx(rounds[-3:], abs=1.5)
+
+
+@pytest.mark.parametrize("name", [*CURVES, "mf_fig6"])
+def test_points_of_a_round_stand_side_by_side_within_the_axis(name):
     with picture(name) as drawn:
         for axis in drawn.axes:
-            curves = [line for line in axis.lines if line.get_linestyle() != "None"]
-            last = curves[0].get_xdata()[-1]
-            ends = [found.lines[0] for found in axis.containers]
-            places = [end.get_xdata()[0] for end in ends]
-            assert len(ends) == len(curves) == 3
-            assert last < places[0] < places[1] < places[2] < 1.15 * last
-            for curve, end in zip(curves, ends):
-                assert end.get_ydata()[0] == pytest.approx(curve.get_ydata()[-1])
-            looks = {(e.get_marker(), e.get_markerfacecolor()) for e in ends}
-            assert len(looks) == 3
-            assert " clients a round" in axis.get_title()
             low, high = axis.get_xlim()
-            assert low < last and places[-1] < high
+            for line in points(axis):
+                assert low < line[0, 0] and line[-1, 0] < high
+            for before, after in zip(points(axis), points(axis)[1:]):
+                assert (before[:, 0] < after[:, 0]).all()
+            gaps = [line[0, 0] for line in points(axis)]
+            if gaps:
+                assert gaps[-1] - gaps[0] < 0.3 * (points(axis)[0][1, 0] - gaps[0])
+
+
+def test_what_is_far_below_is_written_at_the_axis_end():
+    with picture("mf_fig3") as drawn:
+        constant, schedules = drawn.axes[:2]
+        found = [text.get_text() for text in constant.texts]
+        assert found == ["\u2193 0.448", "\u2193 0.700"]
+        assert "arrows: beyond the axis" in drawn.get_suptitle()
+        low, high = constant.get_ylim()
+        shown = [y for line in points(constant) for y in line[:, 1] if y > low]
+        assert len(shown) == 10 and low > 0.75 and max(shown) < high
+        assert schedules.get_ylim() == (low, high) and not schedules.texts
+
+
+@pytest.mark.parametrize("name", ["secagg_fig2", "secagg_fig4", "secagg_fig7"])
+def test_a_rate_of_one_is_drawn_as_no_sketch(name):
+    with picture(name) as drawn:
+        axis = drawn.axes[0]
+        assert legend(axis)[-1] == "r=1: no sketch (DDG)"
+        lines = [found.lines[0] for found in axis.containers]
+        plain = [line for line in lines if line.get_marker() == "o"]
+        assert len(plain) == 2
+        for line in plain:
+            assert line.get_color() == plotting.STYLES["ddg"][0]
+        for line in lines:
+            if line.get_marker() == "s":
+                ends = [p.get_xydata()[0].tolist() for p in plain]
+                marked = set(line.get_markevery() or range(len(line.get_xdata())))
+                kept = [line.get_xydata()[i].tolist() for i in marked]
+                assert kept and not [place for place in kept if place in ends]
+
+
+# How legends begin that name a mechanism, longest first.
+WORDS = {
+    "optimal prefix sum": "optimal-prefix-sum",
+    "Honaker online": "honaker-online",
+    "Honaker full": "honaker-full",
+    "matrix factorization": "mf",
+    "optimal M": "mf",
+    "MF": "mf",
+    "SGMF": "sgmf",
+    "Gaussian": "gaussian",
+    "GM": "gaussian",
+    "L2-CSGM": "l2_csgm",
+    "L\u221e-CSGM": "linf_csgm",
+    "DDG": "ddg",
+    "no sketch": "ddg",
+    "r=1: no sketch": "ddg",
+    "sketched DDG": "sketched_ddg",
+    "sketch": "sketched_ddg",
+    "count-mean sketch": "sketched_ddg",
+    "sparse recovery": "sparse_recovery",
+    "project and perturb": "project_and_perturb",
+    "DOME": "dome",
+}
+NAMED = [
+    *CURVES,
+    *("csgm_fig1", "mean_estimation", "mf_fig1", "mf_fig3", "mf_fig6"),
+    *("sgmf_streams", "secagg_mean", "secagg_sparse", "secagg_fig2", "secagg_fig3"),
+    *("dome_energy", "equal_bits", "equal_bits_docs"),
+]
+
+
+def hue(color):
+    return colorsys.rgb_to_hsv(*matplotlib.colors.to_rgb(color))[:2]
+
+
+def drawn_color(handle):
+    lines = getattr(handle, "lines", None)
+    return (lines[0] if lines else handle).get_color()
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_mechanism_has_one_color_in_all_figures(name):
+    seen = 0
+    with picture(name) as drawn:
+        for axis in drawn.axes:
+            for handle, label in zip(*axis.get_legend_handles_labels()):
+                kinds = [WORDS[word] for word in WORDS if label.startswith(word)]
+                if not kinds:
+                    continue
+                seen += 1
+                (own, full), (shown, some) = (
+                    hue(plotting.STYLES[kinds[0]][0]),
+                    hue(drawn_color(handle)),
+                )
+                # Shades have the hue; black and grey have none.
+                assert (full < 0.05) == (some < 0.05), label
+                assert full < 0.05 or shown == pytest.approx(own, abs=0.03), label
+    assert seen
+
+
+def test_bars_of_the_table_have_the_colors_of_their_names():
+    with picture("mf_table2") as drawn:
+        (axis,) = drawn.axes
+        (table,) = axis.tables
+        bars = [bar.patches[0].get_facecolor() for bar in axis.containers]
+        cells = [table[i, -1].get_facecolor() for i in range(1, 1 + len(bars))]
+        assert bars == cells and len(set(bars)) == 7
+        others = set(plotting.STYLES) - {"mf", "MF", "optimal", "honaker-online"}
+        others -= {"honaker-full", "optimal-prefix-sum"}
+        taken = {matplotlib.colors.to_rgba(plotting.STYLES[o][0]) for o in others}
+        assert not taken & set(bars)
 
 
 def test_mechanisms_have_the_names_of_the_pages():

@@ -58,3 +58,50 @@ def test_every_mechanism_of_the_comparison_has_a_color():
     kinds = {comparison_drawing.kind(name) for name in comparison_grid.TITLES}
     assert kinds == {"dome", "sketched_ddg", "l2_csgm", "gaussian"}
     assert kinds <= set(plotting.STYLES)
+
+
+def test_mechanisms_that_are_not_akin_have_colors_of_their_own():
+    akin = [{"optimal", "mf", "MF"}, {"dome", "dome_whole", "dome_few_bits"}]
+    akin += [{"gaussian", "GM"}, {"l2_csgm", "CSGM"}, {"sgmf", "SGMF"}]
+    akin += [{"ddg", "distributed_discrete_gaussian"}]
+    found = {}
+    for name, (color, _) in plotting.STYLES.items():
+        found.setdefault(color, set()).add(name)
+    assert sorted(map(sorted, akin)) == sorted(
+        sorted(names) for names in found.values() if len(names) > 1
+    )
+
+
+@pytest.mark.parametrize("is_less", [True, False])
+def test_an_axis_leaves_out_what_is_far_from_the_best(is_less):
+    import matplotlib.pyplot as plt
+
+    sign = 1 if is_less else -1
+    means = [sign * value for value in (1.0, 1.1, 1.2, 1.3, 1.4, 9.0)]
+    shown = [((1.0, mean, 0.0, 0.05), "k") for mean in means]
+    _, axis = plt.subplots()
+    assert plotting.leave_out_far(axis, shown, lower_is_better=is_less)
+    low, high = axis.get_ylim()
+    assert [low < mean < high for mean in means] == [True] * 5 + [False]
+    assert [text.get_text()[2:] for text in axis.texts] == [f"{means[-1]:.3f}"]
+    _, axis = plt.subplots()
+    before = axis.get_ylim()
+    assert not plotting.leave_out_far(axis, shown[:5], lower_is_better=is_less)
+    assert axis.get_ylim() == before
+    assert not plotting.leave_out_far(axis, [], lower_is_better=is_less)
+    plt.close("all")
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+def test_pairs_are_all_rounds_and_the_last_at_a_page_s_width(count):
+    import matplotlib.pyplot as plt
+
+    picture, found = plotting.pairs(count, 4.4, 3.0)
+    assert len(found) == count and len(picture.axes) == 2 * count
+    assert len({axis for pair in found for axis in pair}) == 2 * count
+    assert picture.get_figwidth() <= 10
+    for whole, last in found:
+        places = [axis.get_position() for axis in (whole, last)]
+        # One beside the other, or one above the other.
+        assert places[0].x1 < places[1].x0 or places[0].y0 > places[1].y1
+    plt.close(picture)
