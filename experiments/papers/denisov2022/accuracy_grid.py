@@ -115,11 +115,15 @@ def _work(
     return problem.work(labels, flags, setting)
 
 
-# Each budget of Denisov et al., Table 4, at paper scale.
-BUDGETS = {
-    "small": (1.0, 2.0, 4.0),
-    "medium": (2.0, 4.0, 8.0, 16.0),
-    "paper": (0.8, 1.7, 3.7, 8.2, 18.9),
+# By problem; each budget of Denisov et al., Table 4, at paper scale. On MNIST with 17
+# clients a round epsilon 2 is too much noise for the rate that all budgets share.
+BUDGETS: Mapping[str, Mapping[str, tuple[float, ...]]] = {
+    "small": {"digits": (1.0, 2.0, 4.0)},
+    "medium": {
+        medium.MNIST: (4.0, 8.0, 16.0),
+        medium.DOCS: (2.0, 4.0, 8.0, 16.0),
+    },
+    "paper": {"stackoverflow": (0.8, 1.7, 3.7, 8.2, 18.9)},
 }
 SEEDS = {"small": (1, 2), "medium": medium.SEEDS, "paper": (1, 2, 3)}
 
@@ -129,7 +133,7 @@ def budgets_grid(setting: Setting) -> list[Work]:
     return [
         _work(problem, stream, epsilon, seed, setting)
         for problem in PROBLEMS[setting.scale]
-        for epsilon in BUDGETS[setting.scale]
+        for epsilon in BUDGETS[setting.scale][problem.name]
         for stream in STREAMS
         for seed in SEEDS[setting.scale]
     ]
