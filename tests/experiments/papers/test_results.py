@@ -42,11 +42,12 @@ TABLES = {
     "stream_training": ("mechanism", "way"),
     "dome_compare": ("mechanism", "epsilon"),
     "dome_ablations": ("mechanism", "epsilon"),
+    "dome_cnn": ("mechanism", "epsilon"),
     **PANELS,
 }
 FINAL = ("final_loss", "final_accuracy")
 MEASURES = {"mnist": "final_accuracy", "docs": "final_loss"}
-DOME = ("dome_compare", "dome_ablations")
+DOME = ("dome_compare", "dome_ablations", "dome_cnn")
 # Noise is given, and no budget.
 WITHOUT_BUDGET = ("secagg_fig7", "secagg_fig8", "secagg_fig9", "secagg_fig10")
 NUMBER = re.compile(r"\d\.\d{3} \(\d\.\d{3} to \d\.\d{3}\)")
