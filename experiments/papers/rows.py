@@ -36,7 +36,8 @@ def mean_and_range(rows: Rows, column: str) -> tuple[float, float, float]:
     """Returns the mean of a column, and how far its values reach down and up."""
     found = numbers(rows, column)
     mean = sum(found) / len(found)
-    return mean, mean - min(found), max(found) - mean
+    # Of equal values the mean may be rounded to beyond them.
+    return mean, max(0.0, mean - min(found)), max(0.0, max(found) - mean)
 
 
 def seeds(rows: Rows) -> str:

@@ -100,9 +100,7 @@ def _problem(cell: Cell, scale: str) -> Mapping[str, Any]:
 
 def _works(cells: Iterable[Cell], setting: Setting) -> list[Work]:
     return [
-        _work(cell, seed, setting)
-        for cell in cells
-        for seed in _SEEDS[setting.scale]
+        _work(cell, seed, setting) for cell in cells for seed in _SEEDS[setting.scale]
     ]
 
 

@@ -124,6 +124,7 @@ def _work(panel: Panel, compression_rate: int, seed: int, setting: Setting) -> W
 
 def grid(name: str) -> Grid:
     """Returns the grid of one of the figures in `PANELS`."""
+
     def runs(setting: Setting) -> list[Work]:
         return [
             _work(panel, rate, seed, setting)

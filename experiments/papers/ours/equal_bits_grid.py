@@ -20,7 +20,6 @@ from typing import Any, Optional
 from dpfl import mechanisms
 
 from .. import medium
-from ..dome2025.compared_flags import VARIANTS
 from ..sweep import Grid, Setting, Work
 from ..trainings import training_work
 
@@ -141,13 +140,13 @@ def _curves(
         "dome_whole": (
             "DOME without mean removal, once an epoch",
             mechanisms.Dome,
-            {**once, **VARIANTS["dome_whole"]},
+            {**once, "mean_removal": False},
         ),
         # The best that the ablations of DOME found.
         "dome_few_bits": (
             "DOME, one direction of 8-bit numbers, once an epoch",
             mechanisms.DomeDdg,
-            {**once, **VARIANTS["dome_ddg_rank1"]},
+            {**once, "mean_removal": False, "bits": 8, "max_rank": 1},
         ),
     }
     return {

@@ -5,16 +5,16 @@ import itertools
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from experiments.papers import medium, sweep, trainings
+from experiments.papers import medium, rows, sweep, trainings
 from experiments.papers.index import FIGURES
 from tests.experiments import programs
 
 NAMES = [name for name, figure in FIGURES.items() if "medium" in figure.scales]
-# Processor seconds of a client in one round, as measured on the machine of docs.
-SECONDS = {"cnn": 290 / 4800, "small_cnn": 46 / 4800, None: 210 / 12800}
+COSTS = Path(__file__).resolve().parents[3] / "docs/results/run_costs.csv"
 
 ACCEPTED = """
 import json, sys
@@ -47,11 +47,42 @@ def test_seeds_of_a_setting_follow_each_other(name):
     assert len({key for key, _ in found}) == len(found)
 
 
+def costs():
+    """The mean processor seconds of one run, and how many clients it trains."""
+    table = rows.read_csv(COSTS)
+    found = {}
+    for setting in rows.distinct(table, "setting"):
+        measured = rows.where(table, setting=setting)
+        assert [row["seed"] for row in measured] == ["1", "2", "3"]
+        clients = {int(row["rounds"]) * int(row["cohort_size"]) for row in measured}
+        [number] = clients
+        seconds = rows.numbers(measured, "processor_seconds")
+        found[setting] = (sum(seconds) / len(seconds), number)
+    return found
+
+
 def processor_seconds(name):
+    found = costs()
     return sum(
-        work.rounds * work.cohort_size * SECONDS[work.flags.get("model")]
+        work.rounds * work.cohort_size * seconds / clients
         for work in runs(name)
+        for seconds, clients in [found[work.flags.get("model", "docs")]]
     )
+
+
+def test_the_pages_say_what_a_run_takes():
+    seconds = {name: f"{float(f'{s:.2g}'):g}" for name, (s, _) in costs().items()}
+    gallery, figures = (
+        " ".join((COSTS.parents[1] / f"{page}.md").read_text(encoding="utf-8").split())
+        for page in ("gallery", "figures")
+    )
+    assert (
+        f"{seconds['cnn']} processor seconds with 100 clients of MNIST and the papers' "
+        f"network, {seconds['small_cnn']} with the small network, {seconds['docs']} on "
+        "docstrings (means of three runs each, [measured](results/run_costs.csv))"
+    ) in gallery
+    assert f"{seconds['small_cnn']} processor seconds each.)" in figures
+    assert f"A run takes {seconds['docs']} processor seconds" in figures
 
 
 @pytest.mark.parametrize("name", NAMES)

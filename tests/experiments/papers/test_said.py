@@ -86,8 +86,8 @@ def test_what_the_soak_found():
 @pytest.mark.parametrize(
     ("name", "said", "least", "most"),
     [
-        ("equal_bits", "half an hour", 0.33, 0.67),
-        ("equal_bits_docs", "an hour", 0.8, 1.2),
+        ("equal_bits", "a quarter of an hour", 0.12, 0.33),
+        ("equal_bits_docs", "under an hour", 0.4, 0.95),
     ],
 )
 def test_hours_of_the_readme(name, said, least, most):
