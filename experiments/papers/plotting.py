@@ -304,7 +304,9 @@ def last_rounds(
         gap = x[-1] - x[-2] if len(x) > 1 else x[-1]
         aside = _APART * gap * (number - (len(lines) - 1) / 2)
         mean = values.mean(0)
-        down, up = mean - values.min(0), values.max(0) - mean
+        # Of equal values the mean may be rounded to beyond them.
+        down = np.maximum(mean - values.min(0), 0.0)
+        up = np.maximum(values.max(0) - mean, 0.0)
         label = line.label.format(last=mean[-1])
         look = {**line.look, "markevery": None}
         ranges(axis, list(zip(x + aside, mean, down, up)), label, **look)
