@@ -175,7 +175,7 @@ def test_when_momentum_in_the_matrix_overtakes():
         for runs in [rows.where(found, problem="docs", mechanism=name, round=7)]
         for runs in [rows.where(runs, schedule="constant")]
     )
-    assert f"{first} and {second} after seven rounds on docstrings" in claims
+    assert f"docstrings, loss: {first} and {second} after seven rounds" in claims
     assert first > second
 
 
