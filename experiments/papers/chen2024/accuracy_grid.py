@@ -82,7 +82,12 @@ PANELS: Mapping[str, Mapping[str, list[Panel]]] = {
         "medium": [Panel("docs", 100, eps) for eps in (4.0, 8.0)],
         "paper": [Panel("stackoverflow", 1000, eps) for eps in (1.0, 3.0, 5.0, 10.0)],
     },
-    "csgm_tight": {"medium": [Panel("mnist", 100, 8.0, "tight")]},
+    "csgm_tight": {
+        "medium": [
+            Panel("mnist", 100, 8.0, "tight"),
+            Panel("docs", 100, 8.0, "tight"),
+        ]
+    },
 }
 # Those of them that train with `medium.CAREFUL`.
 _CAREFUL = (
