@@ -11,8 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dpfl.tasks.registry import Measure
+
 from . import trainings
-from .rows import Rows, distinct, mean_and_range, numbers, where
+from .rows import Rows, distinct, mean_and_range, mean_and_reach, numbers, where
 
 # Place, mean, and how far the range reaches below and above.
 Point = tuple[float, float, float, float]
@@ -303,13 +305,12 @@ def last_rounds(
         x, values = x[shown], values[:, shown]
         gap = x[-1] - x[-2] if len(x) > 1 else x[-1]
         aside = _APART * gap * (number - (len(lines) - 1) / 2)
-        mean = values.mean(0)
-        # Of equal values the mean may be rounded to beyond them.
-        down = np.maximum(mean - values.min(0), 0.0)
-        up = np.maximum(values.max(0) - mean, 0.0)
-        label = line.label.format(last=mean[-1])
-        look = {**line.look, "markevery": None}
-        ranges(axis, list(zip(x + aside, mean, down, up)), label, **look)
+        points = [
+            (place, *mean_and_reach(of_runs))
+            for place, of_runs in zip((x + aside).tolist(), values.T.tolist())
+        ]
+        label = line.label.format(last=points[-1][1])
+        ranges(axis, points, label, **{**line.look, "markevery": None})
         axis.set_xlim(x[0] - 0.3 * gap, x[-1] + 0.3 * gap)
         # As many as can be read.
         axis.set_xticks(x[:: -max(1, -(-len(x) // 8))])
@@ -348,14 +349,14 @@ def table(cells: Sequence[Mapping[str, str]], title: str, width: float = 7.0) ->
 
 
 def curves_by_rate(
-    pair: tuple[Any, Any], runs: Rows, column: str, whole: Named, compressed: Named
+    pair: tuple[Any, Any], runs: Rows, measure: Measure, whole: Named, compressed: Named
 ) -> None:
     """Draws the curves of runs at each compression rate; 1 is no compression.
 
     Args:
       pair: Panels of all rounds and of the last, see `pairs`.
       runs: Rows of runs, with their `compression_rate`.
-      column: Of the runs' metrics.csv.
+      measure: What is drawn.
       whole: Of the mechanism without compression.
       compressed: Of that with it.
     """
@@ -372,9 +373,12 @@ def curves_by_rate(
             own["mfc"] = "white"
         chosen = where(runs, compression_rate=rate)
         lines.append(Line(chosen, f"{name}{fold}: {{last:.3f}}", own))
-        curves(pair[0], lines[-1], column)
-    last_rounds(pair[1], lines, column)
+        curves(pair[0], lines[-1], measure.column)
+    last_rounds(pair[1], lines, measure.column)
     pair[1].set_title(_LAST_TITLE)
+    for axis in pair:
+        axis.set(xlabel="round", ylabel=measure.label)
+    pair[0].legend()
 
 
 def worst_shown(means: Sequence[float], *, lower_is_better: bool) -> float:

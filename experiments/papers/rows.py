@@ -34,7 +34,11 @@ def numbers(rows: Iterable[Row], column: str) -> list[float]:
 
 def mean_and_range(rows: Rows, column: str) -> tuple[float, float, float]:
     """Returns the mean of a column, and how far its values reach down and up."""
-    found = numbers(rows, column)
+    return mean_and_reach(numbers(rows, column))
+
+
+def mean_and_reach(found: Sequence[float]) -> tuple[float, float, float]:
+    """Returns the mean of numbers, and how far they reach down and up from it."""
     mean = sum(found) / len(found)
     # Of equal values the mean may be rounded to beyond them.
     return mean, max(0.0, mean - min(found)), max(0.0, max(found) - mean)

@@ -253,8 +253,8 @@ class Models:
 
 MODELS: Mapping[str, Mapping[str, Models]] = {
     "small": {"digits": Models("tiny_cnn", (1.0, 4.0), (1, 5, 10, 30, 100), (1, 10))},
-    # Those of the large model are also in Fig. 2. The small one has the
-    # server's rates of the figure equal_bits.
+    # Those of the large model are also in Fig. 2. The small one has the server's rates
+    # of the figure equal_bits.
     "medium": {
         medium.MNIST: Models(
             *("small_cnn", (), (1, 10, 100, 1000), (1, 10), (8.0,)),

@@ -29,14 +29,11 @@ def draw(rows: Rows, scale: str) -> Any:
         n, epsilon = panel.cohort_size, panel.epsilon
         runs = where(rows, task=panel.task, cohort_size=n, epsilon=epsilon)
         plotting.curves_by_rate(
-            pair, runs, measure.column, ("GM", "Gaussian"), ("CSGM", "L2-CSGM")
+            pair, runs, measure, ("GM", "Gaussian"), ("CSGM", "L2-CSGM")
         )
         pair[0].set_title(
             rf"{panel.task}, {n} clients a round, $\varepsilon$={epsilon:g}"
         )
-        for axis in pair:
-            axis.set(xlabel="round", ylabel=measure.label)
-        pair[0].legend()
     picture.suptitle(f"{seeds(rows)}; numbers: the last round")
     picture.tight_layout()
     return picture

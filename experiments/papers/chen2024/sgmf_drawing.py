@@ -39,11 +39,8 @@ def _draw(name: str, rows: Rows, scale: str) -> Any:
         runs = where(rows, problem=problem, epsilon=epsilon)
         measure = tasks.task_entry(problem).measure
         plotting.curves_by_rate(
-            pair, runs, measure.column, ("MF", "matrix factorization"), ("SGMF", "SGMF")
+            pair, runs, measure, ("MF", "matrix factorization"), ("SGMF", "SGMF")
         )
-        for axis in pair:
-            axis.set(xlabel="round", ylabel=measure.label)
-        pair[0].legend()
         n = cohort_size(problem, scale)
         pair[0].set_title(
             rf"{problem}, {n} clients a round, $\varepsilon$={float(epsilon):g}"

@@ -26,8 +26,8 @@ CHOSEN: Mapping[str, tuple[float, float]] = {
     "gaussian_sgd": (0.3, 0.2),
     "gaussian_adam": (0.3, 0.01),
 }
-# 50 writers a round are one of 16 rounds of an epoch, since a client of DOME takes a
-# twentieth of a second beside its training.
+# Half the writers of the other figures, since the work of DOME's clients comes on top
+# of their training; an epoch has 16 rounds.
 _MODEL: Mapping[str, Any] = {
     "model": "cnn",
     "cohort_size": 50,
