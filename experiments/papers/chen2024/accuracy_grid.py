@@ -74,12 +74,12 @@ PANELS: Mapping[str, Mapping[str, list[Panel]]] = {
     },
     "csgm_fig5": {
         "small": [Panel("digits", 10, eps) for eps in (4.0, 8.0, 16.0)],
-        "medium": [Panel("mnist", 50, eps) for eps in (8.0, 16.0)],
+        "medium": [Panel("mnist", 50, eps) for eps in (2.0, 4.0, 8.0, 16.0)],
         "paper": [Panel("emnist", 100, eps) for eps in (1.0, 3.0, 5.0, 10.0)],
     },
     "csgm_fig6": {
         "small": [Panel("docs", 50, eps) for eps in (4.0, 8.0)],
-        "medium": [Panel("docs", 100, eps) for eps in (4.0, 8.0)],
+        "medium": [Panel("docs", 100, eps) for eps in (2.0, 4.0, 8.0, 16.0)],
         "paper": [Panel("stackoverflow", 1000, eps) for eps in (1.0, 3.0, 5.0, 10.0)],
     },
     "csgm_tight": {
@@ -92,7 +92,7 @@ PANELS: Mapping[str, Mapping[str, list[Panel]]] = {
 # Those of them that train with `medium.CAREFUL`.
 _CAREFUL = (
     Panel("mnist", 100, 2.0),
-    *(Panel("mnist", 50, eps) for eps in (8.0, 16.0)),
+    *(Panel("mnist", 50, eps) for eps in (2.0, 4.0, 8.0, 16.0)),
 )
 
 

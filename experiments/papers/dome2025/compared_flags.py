@@ -40,6 +40,8 @@ SKETCHED = {
 }
 NO_NOISE = math.inf
 
+PUBLISHED = "dome_published"
+
 _FEW_BITS_EACH: Mapping[str, Any] = {
     "mechanism": mechanisms.DomeDdg.name,
     "mean_removal": False,
@@ -48,7 +50,8 @@ _FEW_BITS_EACH: Mapping[str, Any] = {
 # What each has beside the flags of DOME.
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "dome": {},
-    "dome_published": {
+    # As many directions may be kept as the sketch has.
+    PUBLISHED: {
         "sketch_rule": "qr",
         "sketch_decay": 1.0,
         "sketch_target": "gradient",
@@ -103,6 +106,8 @@ def mechanism_flags(
     tuned = {"clip_norm": clip_norm, "server_lr": server_lr}
     if mechanism in VARIANTS:
         flags = {**dome_flags(task), **VARIANTS[mechanism], **tuned}
+        if mechanism == PUBLISHED:
+            flags["max_rank"] = flags["sketch_size"]
         if "bits" in flags:
             flags["sketch_size"] = _message_bits(task) // int(flags["bits"])
         return flags

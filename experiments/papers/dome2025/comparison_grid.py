@@ -14,7 +14,7 @@ from .compared_flags import NO_NOISE, mechanism_flags, work
 
 TITLES = {
     "dome": "DOME",
-    "dome_published": "DOME, published sketch, r at most k/4",
+    "dome_published": "DOME, the paper's sketch",
     "dome_whole": "DOME, no mean removal",
     "dome_ddg": "DOME, no mean removal, 8-bit numbers",
     "dome_ddg_rank1": "DOME, no mean removal, 8-bit, r at most 1",

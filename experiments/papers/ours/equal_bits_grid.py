@@ -119,16 +119,25 @@ def _curves(
         "matrix_method": matrix_method,
         "matrix_bands": groups,
     }
-    once = {
-        "participation": "once_per_epoch",
-        "rounds_per_epoch": rounds_per_epoch,
-        "server_momentum": 0.0,
-    }
+    epochs = {"participation": "once_per_epoch", "rounds_per_epoch": rounds_per_epoch}
+    once = {**epochs, "server_momentum": 0.0}
     flags: dict[str, tuple[str, type[mechanisms.Mechanism], Mapping[str, Any]]] = {
         "gaussian": ("Gaussian, Poisson", mechanisms.Gaussian, _POISSON),
         "ddg": ("DDG, Poisson", mechanisms.DistributedDiscreteGaussian, _HELPERS),
+        "skellam": ("Skellam, Poisson", mechanisms.DistributedSkellam, _HELPERS),
         "l2_csgm": ("L2-CSGM, Poisson", mechanisms.L2Csgm, _POISSON),
         "sketched_ddg": ("sketched DDG, Poisson", mechanisms.SketchedDdg, _HELPERS),
+        # Where clients are chosen as DOME's are.
+        "sketched_ddg_once": (
+            "sketched DDG, once an epoch",
+            mechanisms.SketchedDdg,
+            {**_HELPERS, **epochs},
+        ),
+        "project_and_perturb": (
+            "project and perturb, Poisson",
+            mechanisms.ProjectAndPerturb,
+            _POISSON,
+        ),
         "linf_csgm": ("L∞-CSGM, Poisson", mechanisms.LinfCsgm, _POISSON),
         "mf": (
             "matrix factorization, cyclic",
@@ -183,6 +192,7 @@ PROBLEMS: Mapping[str, Problem] = {
                     _bits(7, 0.3, 1.0),
                     _bits(6, 0.3, 1.0),
                 ),
+                "skellam": (_bits(16, 0.3, 1.0), _bits(8, 0.3, 1.0)),
                 "l2_csgm": (
                     _rate(10, 0.3, 1.0),
                     _rate(30, 0.3, 0.5),
@@ -194,6 +204,8 @@ PROBLEMS: Mapping[str, Problem] = {
                     _sketched(30, 9, 0.3, 0.3),
                     _sketched(100, 10, 0.3, 0.3),
                 ),
+                # At the rates of the sketch whose noise is the clients'.
+                "project_and_perturb": (_rate(10, 0.3, 0.5), _rate(100, 0.3, 0.3)),
                 "linf_csgm": (_rate(10, 0.3, 0.1), _rate(100, 0.3, 0.1)),
                 "mf": (Point("b32", {}, 0.3, 1.0),),
                 "sgmf": (_rate(10, 0.3, 1.0), _rate(100, 0.3, 0.2)),
@@ -224,6 +236,7 @@ PROBLEMS: Mapping[str, Problem] = {
                     _sketched(10, 7, 0.5, 0.5),
                     _sketched(100, 10, 0.5, 0.3),
                 ),
+                "sketched_ddg_once": (_sketched(100, 10, 0.5, 0.2),),
                 "mf": (Point("b32", {}, 0.5, 1.0),),
                 "sgmf": (_rate(10, 0.5, 1.0), _rate(100, 0.5, 0.3)),
                 "dome": (_dome(256, 0.04, 0.01),),

@@ -1,0 +1,101 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Every figure at the small scale: its table, and what it takes to make it.
+
+  python -m tools.small_scale docs/results/small
+
+Runs `dpfl-reproduce` for each figure by itself, one after another, each into a folder
+of its own so that none has the runs of another, and keeps its small table in the
+folder that is given. What each takes goes to `costs.csv` there: how many rows its table
+has, processor seconds of the program and of all that it started, and seconds on the
+clock. A figure whose table is there already is left as it is. All take an hour or two
+of two processors. `mf_fig4` measures time, and is made by itself on a quiet machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from experiments.papers import rows
+from experiments.papers.index import FIGURES
+from tools import run_costs
+
+SCALE = "small"
+NAMES = tuple(
+    name
+    for name, figure in FIGURES.items()
+    if SCALE in figure.scales and not figure.needs_folders
+)
+COSTS = "costs.csv"
+
+
+class Cost(NamedTuple):
+    """What one figure took, a row of the table."""
+
+    figure: str
+    table_rows: int
+    processor_seconds: float
+    wall_seconds: float
+
+
+def _make(name: str, table: Path) -> Cost:
+    """Makes a figure and its table, and returns what that took."""
+    program = [sys.executable, "-m", "experiments.reproduce"]
+    with tempfile.TemporaryDirectory() as folder:
+        flags = {
+            "figure": name,
+            "scale": SCALE,
+            "output_dir": f"{folder}/runs",
+            "table": table,
+        }
+        own = [f"--{flag}={value}" for flag, value in flags.items()]
+        taken = run_costs.measure([*program, *own], Path(folder) / "log")
+    return Cost(name, len(rows.read_csv(table)), *(round(part, 1) for part in taken))
+
+
+def write(names: Sequence[str], folder: Path) -> None:
+    """Writes the tables of figures that have none in the folder, and their costs.
+
+    Args:
+      names: Of `NAMES`.
+      folder: For the tables.
+
+    Raises:
+      RuntimeError: A figure's command did not succeed.
+    """
+    run_costs.adopt_orphans()
+    path = folder / COSTS
+    found: list[Sequence[object]] = []
+    if path.exists():
+        found = [tuple(row.values()) for row in rows.read_csv(path)]
+    done = {row[0] for row in found}
+    for name in names:
+        if name in done:
+            continue
+        cost = _make(name, folder / f"{name}.csv")
+        print(*cost, flush=True)
+        found.append(cost)
+        columns = {n: [row[i] for row in found] for i, n in enumerate(Cost._fields)}
+        rows.write_columns(path, columns)
+
+
+def main(argv: Sequence[str]) -> None:
+    """Writes the tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path, help="where the tables go")
+    parser.add_argument("--figures", default=",".join(NAMES), help="some of them")
+    options = parser.parse_args(argv)
+    names = options.figures.split(",")
+    if unknown := sorted(set(names) - set(NAMES)):
+        parser.error(f"--figures must be some of {', '.join(NAMES)}, found {unknown}")
+    write(names, options.folder)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
