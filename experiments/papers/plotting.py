@@ -18,6 +18,8 @@ from .rows import Rows, distinct, mean_and_range, mean_and_reach, numbers, where
 
 # Place, mean, and how far the range reaches below and above.
 Point = tuple[float, float, float, float]
+# A point and the color of its line.
+Drawn = tuple[Point, str]
 # A key of `STYLES`, and what a legend calls the mechanism.
 Named = tuple[str, str]
 
@@ -58,11 +60,8 @@ _DASHES: Sequence[Any] = ("-", "--", ":", "-.", (0, (5, 1, 1, 1, 1, 1)))
 # Share of the rounds that the right or lower panel of a pair shows, and its title.
 _LAST_PART = 1 / 3
 _LAST_TITLE = "last third of the rounds"
-# Share of the distance of two rounds by which lines stand apart at each.
+# Share of the distance of two places by which lines stand apart at each.
 _APART = 0.08
-# Points as far as so many times the median distance from the best are drawn; others
-# would leave no room to tell these apart.
-_FAR = 5.0
 # Inches beyond which text is too small at the width of a page of 800 pixels.
 _WIDEST = 10.0
 _LEAST_PANEL = 3.2
@@ -290,9 +289,22 @@ def curves(axis: Any, line: Line, column: str, *, skipped: int = 0) -> None:
     axis.xaxis.get_major_locator().set_params(integer=True)
 
 
+def aside(number: int, count: int) -> float:
+    """Returns how far from its place a line is drawn, so that ranges do not overlap.
+
+    Args:
+      number: Which of the lines it is.
+      count: How many there are.
+
+    Returns:
+      A share of the distance to the next place, below 0 for the first lines.
+    """
+    return _APART * (number - (count - 1) / 2)
+
+
 def last_rounds(
     axis: Any, lines: Sequence[Line], column: str, part: float = _LAST_PART
-) -> None:
+) -> list[Drawn]:
     """Draws the mean and range of each line at the last rounds, side by side.
 
     Args:
@@ -300,22 +312,29 @@ def last_rounds(
       lines: What is drawn.
       column: Of the runs' metrics.csv.
       part: Share of the rounds that is drawn.
+
+    Returns:
+      What was drawn, each point at its round.
     """
+    found: list[Drawn] = []
     for number, line in enumerate(lines):
         x, values = _values(line.runs, column)
         shown = x > (1 - part) * x[-1]
         x, values = x[shown], values[:, shown]
         gap = x[-1] - x[-2] if len(x) > 1 else x[-1]
-        aside = _APART * gap * (number - (len(lines) - 1) / 2)
         points = [
             (place, *mean_and_reach(of_runs))
-            for place, of_runs in zip((x + aside).tolist(), values.T.tolist())
+            for place, of_runs in zip(x.tolist(), values.T.tolist())
         ]
+        found += [(point, line.look["color"]) for point in points]
+        away = gap * aside(number, len(lines))
+        shown = [(place + away, *reach) for place, *reach in points]
         label = line.label.format(last=points[-1][1])
-        ranges(axis, points, label, **{**line.look, "markevery": None})
+        ranges(axis, shown, label, **{**line.look, "markevery": None})
         axis.set_xlim(x[0] - 0.3 * gap, x[-1] + 0.3 * gap)
         # As many as can be read.
         axis.set_xticks(x[:: -max(1, -(-len(x) // 8))])
+    return found
 
 
 def table(cells: Sequence[Mapping[str, str]], title: str, width: float = 7.0) -> Any:
@@ -381,77 +400,3 @@ def curves_by_rate(
     for axis in pair:
         axis.set(xlabel="round", ylabel=measure.label)
     pair[0].legend()
-
-
-def worst_shown(means: Sequence[float], *, lower_is_better: bool) -> float:
-    """Returns the worst mean that is near enough to the best to be drawn."""
-    best = min(means) if lower_is_better else max(means)
-    distances = [abs(mean - best) for mean in means]
-    most = _FAR * float(np.median(distances))
-    near = [mean for mean, far in zip(means, distances) if far <= most]
-    return max(near) if lower_is_better else min(near)
-
-
-def leave_out_far(
-    axis: Any, points: Sequence[tuple[Point, str]], *, lower_is_better: bool
-) -> bool:
-    """Ends an axis where means are far from the best, and writes those beyond it.
-
-    Args:
-      axis: A panel.
-      points: What is drawn in it, and in panels that share its axis, and colors.
-      lower_is_better: Whether means are far above the best, or far below it.
-
-    Returns:
-      Whether any are.
-    """
-    means = [mean for (_, mean, _, _), _ in points]
-    if not means:
-        return False
-    worst = worst_shown(means, lower_is_better=lower_is_better)
-    near = [
-        point
-        for point, _ in points
-        if (point[1] <= worst if lower_is_better else point[1] >= worst)
-    ]
-    if len(near) == len(points):
-        return False
-    low = min(mean - down for _, mean, down, _ in near)
-    high = max(mean + up for _, mean, _, up in near)
-    # Room for what is written.
-    wide, narrow = 0.25 * (high - low), 0.05 * (high - low)
-    below, above = (narrow, wide) if lower_is_better else (wide, narrow)
-    axis.set_ylim(low - below, high + above)
-    name_beyond(axis, points, is_above=lower_is_better)
-    return True
-
-
-def name_beyond(
-    axis: Any, points: Sequence[tuple[Point, str]], *, is_above: bool
-) -> None:
-    """Writes the means of points beyond the axis at its end, with an arrow.
-
-    Args:
-      axis: A panel, whose limits are set.
-      points: Points, of which those beyond the limit are written, and their colors.
-      is_above: Whether the upper limit is meant.
-    """
-    low, high = axis.get_ylim()
-    written: dict[float, int] = {}
-    for (place, mean, _, _), color in points:
-        if mean <= high if is_above else mean >= low:
-            continue
-        arrow = "\u2191" if is_above else "\u2193"
-        away = 4 + 13 * written.setdefault(place, 0)
-        written[place] += 1
-        axis.annotate(
-            f"{arrow} {mean:.3f}",
-            xy=(place, 1 if is_above else 0),
-            xycoords=axis.get_xaxis_transform(),
-            xytext=(4, -away if is_above else away),
-            textcoords="offset points",
-            va="top" if is_above else "bottom",
-            color=color,
-            fontsize=9,
-            bbox={"facecolor": "w", "alpha": 0.8, "lw": 0, "pad": 0.5},
-        )

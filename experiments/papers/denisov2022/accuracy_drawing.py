@@ -10,7 +10,7 @@ from typing import Any
 
 from dpfl import tasks
 
-from .. import plotting
+from .. import beyond, plotting
 from ..rows import Rows, distinct, seeds, where
 from .accuracy_grid import FINAL_EPSILON, FINAL_STREAMS, STREAMS
 from .methods import TITLES
@@ -55,6 +55,11 @@ def _legend(picture: Any, axes: Sequence[Any]) -> None:
         picture.legend(found.values(), found, loc="lower center", ncol=3)
 
 
+def _arrows(is_cut: bool) -> str:
+    """Returns what a title says of arrows, if there are any."""
+    return "; arrows: beyond the axis" if is_cut else ""
+
+
 def draw_budgets(rows: Rows, scale: str) -> Any:
     """Draws constant rates on the left and schedules on the right.
 
@@ -76,8 +81,8 @@ def draw_budgets(rows: Rows, scale: str) -> Any:
         _budgets(line, where(rows, problem=problem), problem)
         for line, problem in zip(axes, problems)
     ]
-    arrows = "; arrows: beyond the axis" if any(is_cut) else ""
-    picture.suptitle(f"one pass; {seeds(rows)}{arrows}")
+    beside = r"side by side at each $\varepsilon$"
+    picture.suptitle(f"one pass; {seeds(rows)}, {beside}{_arrows(any(is_cut))}")
     _legend(picture, axes.flat)
     return picture
 
@@ -85,33 +90,39 @@ def draw_budgets(rows: Rows, scale: str) -> Any:
 def _budgets(line: Sequence[Any], rows: Rows, problem: str) -> bool:
     """Draws the panels of one problem; returns whether points are beyond their axis."""
     budgets = distinct(rows, "epsilon")
+    places = [float(e) for e in budgets]
+    # How many times the budget before the next one is.
+    step = min((b / a for a, b in zip(places, places[1:])), default=1.0)
     measure = tasks.task_entry(problem).measure
-    found: list[tuple[plotting.Point, str]] = []
+    found: list[plotting.Drawn] = []
     for axis, (title, streams) in zip(line, _PANELS.items()):
-        for stream in streams:
+        for number, stream in enumerate(streams):
             runs = where(rows, mechanism=stream[0], schedule=stream[1])
             groups = {float(e): where(runs, epsilon=e) for e in budgets}
             points = plotting.range_points(groups, measure.final_column)
             look = _LOOKS[stream]
             if points:
-                plotting.ranges(axis, points, _STREAM_TITLES[stream], **look)
+                # Budgets are on a logarithmic axis.
+                away = step ** plotting.aside(number, len(streams))
+                shown = [(place * away, *reach) for place, *reach in points]
+                plotting.ranges(axis, shown, _STREAM_TITLES[stream], **look)
                 found += [(point, look["color"]) for point in points]
         axis.set_title(f"{problem}, {title}")
         axis.set(xscale="log", xlabel=r"$\varepsilon$")
-        places = [float(e) for e in budgets]
         axis.set_xticks(places, [f"{place:g}" for place in places], minor=False)
         axis.minorticks_off()
         # Room for what is written beside the least and the largest budget.
         axis.margins(x=0.08)
     less = measure.lower_is_better
     line[0].set_ylabel(f"final {measure.label}")
-    return plotting.leave_out_far(line[0], found, lower_is_better=less)
+    return beyond.leave_out_far(line[0], found, lower_is_better=less)
 
 
 def draw_final(rows: Rows, scale: str) -> Any:
     """Draws the final part of the training, a panel a problem, a line a stream."""
     problems = distinct(rows, "problem")
     picture, axes = plotting.panels(len(problems), 6, 4)
+    is_cut = False
     for axis, problem in zip(axes, problems):
         measure = tasks.task_entry(problem).measure
         streams = {
@@ -125,10 +136,12 @@ def draw_final(rows: Rows, scale: str) -> Any:
             for stream, runs in streams.items()
             if runs
         ]
-        plotting.last_rounds(axis, lines, measure.column, _FINAL_PART)
+        found = plotting.last_rounds(axis, lines, measure.column, _FINAL_PART)
+        less = measure.lower_is_better
+        is_cut |= beyond.leave_out_far(axis, found, lower_is_better=less)
         epsilon = rf"$\varepsilon$={FINAL_EPSILON[scale]:g}"
         axis.set_title(f"{problem}, one pass, {epsilon}")
         axis.set(xlabel="round", ylabel=measure.label)
-    picture.suptitle(f"second half of the rounds; {seeds(rows)}")
+    picture.suptitle(f"second half of the rounds; {seeds(rows)}{_arrows(is_cut)}")
     _legend(picture, axes)
     return picture

@@ -10,7 +10,7 @@ from typing import Any
 
 from dpfl import tasks
 
-from .. import plotting
+from .. import beyond, plotting
 from ..rows import Row, Rows, distinct, mean_and_range, numbers, where
 from ..sweep import Drawing
 from .equal_bits_grid import EPSILON, PROBLEMS, Problem
@@ -41,7 +41,7 @@ def _draw(problem: Problem, rows: Rows, scale: str) -> Any:
     measure = tasks.task_entry(problem.task).measure
     less = "less" if measure.lower_is_better else "more"
     picture, axis = plt.subplots(figsize=(9.4, 5.6), layout="constrained")
-    found: list[tuple[plotting.Point, str]] = []
+    found: list[plotting.Drawn] = []
     for name, curve in problem.curves.items():
         own = where(rows, mechanism=name)
         if not own:
@@ -66,7 +66,7 @@ def _draw(problem: Problem, rows: Rows, scale: str) -> Any:
     )
     if problem.most_shown is not None:
         axis.set_ylim(top=problem.most_shown)
-        plotting.name_beyond(axis, found, is_above=True)
+        beyond.name_beyond(axis, found, is_above=True)
     axis.set_title(_title(rows, problem))
     plotting.plain_numbers(axis)
     picture.legend(

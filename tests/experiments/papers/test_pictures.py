@@ -165,6 +165,29 @@ def test_what_is_far_below_is_written_at_the_axis_end():
         assert schedules.get_ylim() == (low, high) and not schedules.texts
 
 
+def test_one_seed_does_not_set_the_axis_of_the_last_rounds():
+    with picture("mf_fig6") as drawn:
+        mnist, docs = drawn.axes
+        assert [text.get_text() for text in docs.texts] == ["\u2191 5.185"]
+        assert not mnist.texts and np.ptp(docs.get_ylim()) < 0.7
+        assert drawn.get_suptitle().endswith("arrows: beyond the axis")
+
+
+def test_ranges_at_a_budget_do_not_overlap():
+    with picture("mf_fig3") as drawn:
+        for axis in drawn.axes:
+            budgets = axis.get_xticks()
+            lines = [line[:, 0] for line in points(axis)]
+            for places in zip(*lines):
+                # Two pixels and more of a page between the caps of ranges.
+                gaps = np.diff(
+                    axis.transData.transform([(x, 0.9) for x in places])[:, 0]
+                )
+                assert (gaps > 8).all()
+            assert np.exp(np.log(lines).mean(0)) == pytest.approx(budgets)
+            assert np.max(np.abs(np.log2(lines / budgets))) < 0.2
+
+
 @pytest.mark.parametrize("name", ["secagg_fig2", "secagg_fig4", "secagg_fig7"])
 def test_a_rate_of_one_is_drawn_as_no_sketch(name):
     with picture(name) as drawn:

@@ -72,24 +72,12 @@ def test_mechanisms_that_are_not_akin_have_colors_of_their_own():
     )
 
 
-@pytest.mark.parametrize("is_less", [True, False])
-def test_an_axis_leaves_out_what_is_far_from_the_best(is_less):
-    import matplotlib.pyplot as plt
-
-    sign = 1 if is_less else -1
-    means = [sign * value for value in (1.0, 1.1, 1.2, 1.3, 1.4, 9.0)]
-    shown = [((1.0, mean, 0.0, 0.05), "k") for mean in means]
-    _, axis = plt.subplots()
-    assert plotting.leave_out_far(axis, shown, lower_is_better=is_less)
-    low, high = axis.get_ylim()
-    assert [low < mean < high for mean in means] == [True] * 5 + [False]
-    assert [text.get_text()[2:] for text in axis.texts] == [f"{means[-1]:.3f}"]
-    _, axis = plt.subplots()
-    before = axis.get_ylim()
-    assert not plotting.leave_out_far(axis, shown[:5], lower_is_better=is_less)
-    assert axis.get_ylim() == before
-    assert not plotting.leave_out_far(axis, [], lower_is_better=is_less)
-    plt.close("all")
+@pytest.mark.parametrize("count", [1, 2, 3, 6])
+def test_lines_stand_aside_evenly_around_their_place(count):
+    found = [plotting.aside(number, count) for number in range(count)]
+    assert sum(found) == pytest.approx(0) and found == sorted(set(found))
+    # Of one place, and not of the next.
+    assert found[-1] - found[0] < 0.5
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
