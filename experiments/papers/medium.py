@@ -12,8 +12,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .. import flag_files
-
 SEEDS = (1, 2, 3)
 MNIST = "mnist"
 DOCS = "docs"
@@ -49,10 +47,3 @@ FLAGS: Mapping[str, Mapping[str, Any]] = {
 CAREFUL = {"server_lr": 0.2}
 # On docstrings, for sketches of a tenth; no trial on the validation set chose it.
 CAREFUL_DOCS = {"clip_norm": 0.5, "server_lr": 0.5}
-
-
-def without_budget(task: str) -> dict[str, Any]:
-    """Returns the flags of a task, whose noise may be given in place of epsilon."""
-    flags = dict(FLAGS[task])
-    name = flags.pop("flagfile", None)
-    return {**(flag_files.values(name, "epsilon") if name else {}), **flags}

@@ -161,6 +161,13 @@ class Problem:
         return training_work({"problem": self.name, **labels}, given, setting)
 
 
+def without_budget(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns flags without epsilon, so that the noise may be given in its place."""
+    given = dict(flags)
+    name = given.pop("flagfile", None)
+    return {**(flag_files.values(name, "epsilon") if name else {}), **given}
+
+
 def rounds_done(folder: Path) -> int:
     """Returns after how many rounds a run goes on, or was done."""
     return len(_seconds(folder))

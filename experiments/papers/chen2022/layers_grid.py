@@ -12,7 +12,7 @@ from typing import Any, Optional
 from ... import flag_files
 from .. import medium
 from ..sweep import Grid, Setting, Work
-from ..trainings import training_work
+from ..trainings import training_work, without_budget
 
 TOGETHER = "together"
 
@@ -44,7 +44,7 @@ def _published(task: str) -> Mapping[str, Any]:
 
 # Noise is given, and not a budget.
 _MEDIUM: Mapping[str, Any] = {
-    **medium.without_budget(medium.DOCS),
+    **without_budget(medium.FLAGS[medium.DOCS]),
     **medium.CAREFUL_DOCS,
     "mechanism": "sketched_ddg",
     "noise_source": "helpers",

@@ -18,7 +18,7 @@ from dpfl import mechanisms
 from ... import flag_files
 from .. import medium
 from ..sweep import Setting, Work
-from ..trainings import training_work
+from ..trainings import training_work, without_budget
 
 _SEEDS = {"small": (1, 2), "medium": medium.SEEDS, "paper": (1, 2, 3, 4, 5)}
 
@@ -89,7 +89,7 @@ def _work(cell: Cell, seed: int, setting: Setting) -> Work:
 def _problem(cell: Cell, scale: str) -> Mapping[str, Any]:
     """Returns the flags that do not depend on the mechanism."""
     if scale == "medium":
-        return {**medium.without_budget(cell.task), "noise_source": "helpers"}
+        return {**without_budget(medium.FLAGS[cell.task]), "noise_source": "helpers"}
     return flag_files.values(
         f"chen2022/{cell.task}.flags",
         "mechanism",

@@ -5,14 +5,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dpfl import tasks
 
 from .. import beyond, plotting
-from ..rows import Rows, distinct, seeds, where
-from .accuracy_grid import FINAL_EPSILON, FINAL_STREAMS, STREAMS
+from ..rows import Rows, distinct, mean_and_range, seeds, where
+from .accuracy_grid import FINAL_EPSILON, FINAL_STREAMS, NO_NOISE, STREAMS
 from .methods import TITLES
 
 _STREAM_TITLES = {
@@ -89,7 +90,8 @@ def draw_budgets(rows: Rows, scale: str) -> Any:
 
 def _budgets(line: Sequence[Any], rows: Rows, problem: str) -> bool:
     """Draws the panels of one problem; returns whether points are beyond their axis."""
-    budgets = distinct(rows, "epsilon")
+    plain = where(rows, mechanism=NO_NOISE)
+    budgets = [e for e in distinct(rows, "epsilon") if math.isfinite(float(e))]
     places = [float(e) for e in budgets]
     # How many times the budget before the next one is.
     step = min((b / a for a, b in zip(places, places[1:])), default=1.0)
@@ -107,6 +109,9 @@ def _budgets(line: Sequence[Any], rows: Rows, problem: str) -> bool:
                 shown = [(place * away, *reach) for place, *reach in points]
                 plotting.ranges(axis, shown, _STREAM_TITLES[stream], **look)
                 found += [(point, look["color"]) for point in points]
+        if plain:
+            best = mean_and_range(plain, measure.final_column)[0]
+            axis.axhline(best, color="k", ls=":", lw=1.2, label="no noise, momentum")
         axis.set_title(f"{problem}, {title}")
         axis.set(xscale="log", xlabel=r"$\varepsilon$")
         axis.set_xticks(places, [f"{place:g}" for place in places], minor=False)

@@ -8,6 +8,7 @@ A stream of noise is an epoch, in which each client takes part once.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,7 +16,7 @@ from dpfl import mechanisms
 
 from .. import medium
 from ..sweep import Setting, Work
-from ..trainings import Problem
+from ..trainings import Problem, without_budget
 from .methods import MOMENTUM
 
 # Of the medium scale: the clients are dealt into 49 rounds.
@@ -115,6 +116,27 @@ def _work(
     return problem.work(labels, flags, setting)
 
 
+NO_NOISE = "no-noise"
+
+
+def _without_noise(problem: Problem, seed: int, setting: Setting) -> Work:
+    """Returns a run that all would be without noise, but for the schedules."""
+    labels = {
+        "mechanism": NO_NOISE,
+        "schedule": "constant",
+        "epsilon": math.inf,
+        "seed": seed,
+    }
+    flags = {
+        "mechanism": mechanisms.Gaussian.name,
+        "noise_multiplier": 0.0,
+        "server_momentum": MOMENTUM,
+        "seed": seed,
+    }
+    plain = Problem(problem.name, without_budget(problem.flags))
+    return plain.work(labels, flags, setting)
+
+
 # By problem; each budget of Denisov et al., Table 4, at paper scale. On MNIST with 17
 # clients a round epsilon 2 is too much noise for the rate that all budgets share.
 BUDGETS: Mapping[str, Mapping[str, tuple[float, ...]]] = {
@@ -129,14 +151,20 @@ SEEDS = {"small": (1, 2), "medium": medium.SEEDS, "paper": (1, 2, 3)}
 
 
 def budgets_grid(setting: Setting) -> list[Work]:
-    """Returns Fig. 3: every stream at every budget."""
-    return [
+    """Returns Fig. 3: every stream at every budget, and none."""
+    streams = [
         _work(problem, stream, epsilon, seed, setting)
         for problem in PROBLEMS[setting.scale]
         for epsilon in BUDGETS[setting.scale][problem.name]
         for stream in STREAMS
         for seed in SEEDS[setting.scale]
     ]
+    plain = [
+        _without_noise(problem, seed, setting)
+        for problem in PROBLEMS[setting.scale]
+        for seed in SEEDS[setting.scale]
+    ]
+    return streams + plain
 
 
 FINAL_EPSILON = {"small": 4.0, "medium": 8.0, "paper": 8.2}
