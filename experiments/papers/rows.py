@@ -44,6 +44,14 @@ def mean_and_reach(found: Sequence[float]) -> tuple[float, float, float]:
     return mean, max(0.0, mean - min(found)), max(0.0, max(found) - mean)
 
 
+def parameters(rows: Rows) -> str:
+    """Returns how many parameters the model of rows has, in words."""
+    client, parameter = (
+        float(rows[0][f"uplink_bits_per_{of}"]) for of in ("client", "parameter")
+    )
+    return f"{client / parameter:,.0f} parameters"
+
+
 def seeds(rows: Rows) -> str:
     """Returns over how many seeds the drawing speaks, in words."""
     count = len(distinct(rows, "seed"))

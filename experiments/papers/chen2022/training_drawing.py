@@ -6,35 +6,55 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Optional
 
 from dpfl import tasks
 
 from .. import plotting
-from ..rows import Rows, distinct, mean_and_range, seeds, where
+from ..rows import Rows, distinct, mean_and_range, parameters, seeds, where
+from ..sweep import Setting
 from .panels import epsilon_label, noise_label, panels
 from .slack import bar, said
-from .training_grid import MODELS
+from .training_grid import MODELS, rates_grid
 
 # Runs at rate 1 send whole vectors.
 _PLAIN = "r=1: no sketch (DDG)"
 
 
+Look = Mapping[str, Any]
+
+
 def _line(
-    axis: Any, rows: Rows, x: str, task: str, look: Mapping[str, Any], label: str
+    axis: Any,
+    rows: Rows,
+    x: str,
+    task: str,
+    look: Look,
+    label: str,
+    plain_look: Optional[Look] = None,
 ) -> None:
-    """Draws means with ranges over seeds against a column."""
+    """Draws means with ranges over seeds against a column.
+
+    Args:
+      axis: A panel.
+      rows: Runs of the line.
+      x: Column of the place.
+      task: Whose measure is drawn.
+      look: Of the line.
+      label: For the legend.
+      plain_look: Of the points at rate 1, which are on the line of a sketch and are
+        none; None where the line has one rate.
+    """
     column = tasks.task_entry(task).measure.final_column
     points = _points(rows, x, column)
     plain: list[plotting.Point] = []
-    # They are on the line of the sketch, and are none.
-    if look["color"] != plotting.STYLES["ddg"][0]:
+    if plain_look:
         plain = _points(where(rows, compression_rate=1), x, column)
     if points:
         marked = [i for i, point in enumerate(points) if point not in plain]
         plotting.ranges(axis, points, label, markevery=marked, **look)
-    if plain:
-        own = {**plotting.look("ddg"), "ls": "", "zorder": 3}
+    if plain and plain_look:
+        own = {**plain_look, "ls": "", "zorder": 3}
         is_named = _PLAIN in axis.get_legend_handles_labels()[1]
         plotting.ranges(axis, plain, "_" if is_named else _PLAIN, **own)
 
@@ -49,11 +69,21 @@ def _points(rows: Rows, x: str, column: str) -> list[plotting.Point]:
 _FILLS: Mapping[bool, Mapping[str, Any]] = {False: {}, True: {"mfc": "white"}}
 
 
-def _shaded(step: int, count: int) -> dict[str, Any]:
-    """Returns how one of a few lines of the sketch looks."""
+def _shaded(step: int, count: int) -> tuple[Look, Look]:
+    """Returns how one of a few lines of the sketch looks, and its points at rate 1.
+
+    Both have the same shade, each of its own color, so that a point is seen to belong
+    to its line.
+    """
     # From nearly black, so that two of them differ, to no lighter than the color.
-    color = plotting.shade("sketched_ddg", step, count, (-0.75, 0.0))
-    return {**plotting.look("sketched_ddg", step), "color": color}
+    line, plain = (
+        {
+            **plotting.look(name, step),
+            "color": plotting.shade(name, step, count, (-0.75, 0.0)),
+        }
+        for name in ("sketched_ddg", "ddg")
+    )
+    return line, plain
 
 
 def _finish(axis: Any, task: str, x_label: str, below: int = 0) -> None:
@@ -69,21 +99,33 @@ def _slack(axis: Any, plain: Rows, task: str, color: str) -> None:
         axis.axhline(bar(plain, task), color=color, ls=":", lw=1.6)
 
 
+def _server_rate(task: str, scale: str) -> str:
+    """Returns the server's rate in words, if all runs of Fig. 2 on a task share it.
+
+    The best rate of a sketch need not be that of whole vectors.
+    """
+    works = [w for w in rates_grid(Setting(scale)) if w.labels["task"] == task]
+    rates = {work.settings.get("server_lr") for work in works}
+    rate = rates.pop()
+    return "" if rates or rate is None else f"server rate {float(rate):g} for all; "
+
+
 def draw_rates(rows: Rows, scale: str) -> Any:
     """Draws Fig. 2: a panel for each task, a line for each noise multiplier."""
-    del scale
     shown = distinct(rows, "task")
     picture, axes = plotting.panels(len(shown), 4.8, 3.8)
     for axis, task in zip(axes, shown):
         runs = where(rows, task=task)
         amounts = panels(runs)
         for i, (_, chosen) in enumerate(amounts):
-            look = _shaded(i, len(amounts))
-            _line(axis, chosen, "compression_rate", task, look, noise_label(chosen))
+            look, plain = _shaded(i, len(amounts))
+            label = noise_label(chosen)
+            _line(axis, chosen, "compression_rate", task, look, label, plain)
             _slack(axis, where(chosen, compression_rate=1), task, look["color"])
         axis.set_title(
             f"{task}, {runs[0]['cohort_size']} clients a round, "
-            f"{runs[0]['bits']} bits a number\ndotted: {said(task)} r=1",
+            f"{runs[0]['bits']} bits a number\n"
+            f"{_server_rate(task, scale)}dotted: {said(task)} r=1",
         )
         _finish(axis, task, "compression rate r", below=max(1, 3 - len(shown) // 2))
     picture.suptitle(seeds(rows))
@@ -129,14 +171,6 @@ def _name_points(axis: Any, rows: Rows, task: str) -> None:
         )
 
 
-def _parameters(rows: Rows) -> str:
-    """Returns how many parameters the model of rows has, in words."""
-    (client, parameter) = (
-        float(rows[0][f"uplink_bits_per_{of}"]) for of in ("client", "parameter")
-    )
-    return f"{client / parameter:,.0f}"
-
-
 def draw_models(rows: Rows, scale: str) -> Any:
     """Draws Fig. 4: both models over the bytes that a client sends."""
     shown = panels(rows)
@@ -148,10 +182,13 @@ def draw_models(rows: Rows, scale: str) -> Any:
         ]
         names = {"default": "large model", MODELS[scale][task].small: "small model"}
         for i, (model, name) in enumerate(names.items()):
-            look = {**plotting.look("sketched_ddg", i), **_FILLS[i > 0]}
+            look, plain = (
+                {**plotting.look(kind, i), **_FILLS[i > 0]}
+                for kind in ("sketched_ddg", "ddg")
+            )
             own = where(runs, model=model)
-            label = f"{name}, {_parameters(own)} parameters" if own else name
-            _line(axis, own, "kilobytes", task, look, label)
+            label = f"{name}, {parameters(own)}" if own else name
+            _line(axis, own, "kilobytes", task, look, label, plain)
         axis.set_title(f"{task}, {noise_label(runs)}")
         _finish(axis, task, "kB up, a client and round")
     picture.suptitle(seeds(rows))
@@ -167,9 +204,10 @@ def draw_cohorts(rows: Rows, scale: str) -> Any:
     for axis, (task, runs) in zip(axes, shown):
         cohorts = distinct(runs, "cohort_size")
         for i, cohort in enumerate(cohorts):
-            chosen, look = where(runs, cohort_size=cohort), _shaded(i, len(cohorts))
+            chosen = where(runs, cohort_size=cohort)
+            look, plain = _shaded(i, len(cohorts))
             label = f"{cohort} clients{epsilon_label(chosen)}"
-            _line(axis, chosen, "compression_rate", task, look, label)
+            _line(axis, chosen, "compression_rate", task, look, label, plain)
             _slack(axis, where(chosen, compression_rate=1), task, look["color"])
         z = float(runs[0]["noise_multiplier"])
         axis.set_title(f"{task}, noise multiplier {z:g}; dotted: {said(task)} r=1")
