@@ -13,9 +13,9 @@ from dpfl import tasks
 
 from .. import plotting
 from ..rows import Rows, distinct, mean_and_range, seeds, where
-from .ablation_grid import NO_PROBES, SEEN, ablations
+from .ablation_grid import NO_PROBES, SEEN, ablations, grid
 from .compared_flags import dome_flags
-from .comparison_drawing import budget_label, budgets, dots
+from .comparison_drawing import budget_label, budgets, dots, shared
 from .comparison_grid import TITLES
 
 SEEN_COLUMNS = {
@@ -28,7 +28,7 @@ _SKIPPED = {"aggregator_subspace_overlap": 1}
 # By which the runs of one color are told apart, and the rounds that are marked.
 _MARKERS = "os^"
 _MARKED = 8
-_SEEN_TITLES = {**TITLES, NO_PROBES: "no probes"}
+_SEEN_TITLES = {**TITLES, NO_PROBES: "DOME, no probes"}
 _BELOW: Mapping[str, Any] = {"loc": "lower center", "ncol": 4}
 
 
@@ -51,9 +51,8 @@ def draw(rows: Rows, scale: str) -> Any:
             axis.axvline(mean, color=color, ls=":", lw=1.4, label=label)
             # Once in the legend.
             label = "_"
-    dots(axis, rows, titles, with_bits=False)
-    shown = ", ".join([rows[0]["task"], *map(budget_label, budgets(rows))])
-    axis.set_title(f"{shown}; {seeds(rows)}", pad=26)
+    title = f"{shared(rows, grid, scale)}; {seeds(rows)}"
+    dots(axis, rows, titles, title, with_bits=False)
     picture.tight_layout()
     return picture
 

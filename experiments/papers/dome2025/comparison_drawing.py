@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,7 +13,16 @@ from typing import Any
 from dpfl import tasks
 
 from .. import plotting
-from ..rows import Rows, distinct, mean_and_range, numbers, seeds, where
+from ..rows import (
+    Rows,
+    distinct,
+    mean_and_range,
+    numbers,
+    parameters,
+    seeds,
+    where,
+)
+from ..sweep import Drawing, Grid, Setting
 from .comparison_grid import TITLES, TUNED_AT
 
 
@@ -55,8 +65,36 @@ def bits(rows: Rows) -> str:
     return f"{up:.3g} up, {down:.3g} down"
 
 
-def dots(axis: Any, rows: Rows, titles: Mapping[str, str], *, with_bits: bool) -> None:
-    """Draws a line for each mechanism, a dot with its range for each budget."""
+def shared(rows: Rows, grid: Grid, scale: str) -> str:
+    """Returns what the runs of one task share, in words.
+
+    Args:
+      rows: Of the task.
+      grid: Of the figure, whose runs have as many clients a round on a task.
+      scale: Of the grid.
+    """
+    task = rows[0]["task"]
+    works = [work for work in grid(Setting(scale)) if work.labels["task"] == task]
+    words = [task, f"{works[0].settings['cohort_size']} clients a round"]
+    found = budgets(rows)
+    # The legend has them where there are more.
+    words += [budget_label(found[0])] if len(found) == 1 else []
+    return f"{', '.join(words)}\n{parameters(rows)}"
+
+
+def dots(
+    axis: Any, rows: Rows, titles: Mapping[str, str], title: str, *, with_bits: bool
+) -> None:
+    """Draws a line for each mechanism, a dot with its range for each budget.
+
+    Args:
+      axis: A panel; the legend has what is labelled in it, and budgets if there are
+        many.
+      rows: Of one task.
+      titles: What a line is called, by the mechanism's name in a row.
+      title: Of the panel.
+      with_bits: Whether lines say how many bits a parameter takes.
+    """
     from matplotlib import ticker
 
     measure = tasks.task_entry(rows[0]["task"]).measure
@@ -77,7 +115,9 @@ def dots(axis: Any, rows: Rows, titles: Mapping[str, str], *, with_bits: bool) -
                     elinewidth=1,
                     **look,
                 )
-        axis.plot([], [], color="0.3", ls="", label=budget_label(epsilon), **look)
+        if len(found) > 1:
+            label = budget_label(epsilon)
+            axis.plot([], [], color="0.3", ls="", label=label, **look)
     names = [
         f"{titles[name]}\n{bits(where(rows, mechanism=name))}"
         if with_bits
@@ -89,30 +129,38 @@ def dots(axis: Any, rows: Rows, titles: Mapping[str, str], *, with_bits: bool) -
     axis.set_xlabel(f"final {measure.label}")
     # More would touch at the width of a page.
     axis.xaxis.set_major_locator(ticker.MaxNLocator(6))
-    # The legend is between title and panel, where no dot is.
-    axis.set_title(rows[0]["task"], pad=26)
-    axis.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncol=3, frameon=False)
+    handles, labels = axis.get_legend_handles_labels()
+    axis.set_title(title, pad=26 if labels else None)
+    if labels:
+        # Between title and panel, where no dot is.
+        place = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0)}
+        axis.legend(handles, labels, ncol=3, frameon=False, **place)
 
 
-def draw(rows: Rows, scale: str) -> Any:
+def draw(grid: Grid) -> Drawing:
+    """Returns the drawing of a comparison, whose runs are those of a grid."""
+    return functools.partial(_draw, grid)
+
+
+def _draw(grid: Grid, rows: Rows, scale: str) -> Any:
     """Draws the comparison, a panel for each task, one above the other."""
     import matplotlib.pyplot as plt
 
-    del scale
     shown = distinct(rows, "task")
     heights = [
-        1.3 + 0.4 * len(distinct(where(rows, task=task), "mechanism")) for task in shown
+        1.5 + 0.4 * len(distinct(where(rows, task=task), "mechanism")) for task in shown
     ]
     # Side by side the names would leave no room for the dots.
     picture, axes = plt.subplots(
         len(shown),
         1,
-        figsize=(6.4, 0.3 + sum(heights)),
+        figsize=(7.0, 0.3 + sum(heights)),
         height_ratios=heights,
         squeeze=False,
     )
     for axis, task in zip(axes.flat, shown):
-        dots(axis, where(rows, task=task), TITLES, with_bits=True)
+        own = where(rows, task=task)
+        dots(axis, own, TITLES, shared(own, grid, scale), with_bits=True)
     picture.suptitle(f"bits of a parameter, client and round; {seeds(rows)}")
     picture.tight_layout()
     return picture

@@ -17,7 +17,7 @@ TITLES = {
     "dome_published": "DOME, the paper's sketch",
     "dome_whole": "DOME, no mean removal",
     "dome_ddg": "DOME, no mean removal, 8-bit numbers",
-    "dome_ddg_rank1": "DOME, no mean removal, 8-bit, r at most 1",
+    "dome_ddg_rank1": "DOME, no mean removal, 8-bit, kept directions r ≤ 1",
     "dome_sgd": "DOME, no mean removal, SGD",
     "sketched_ddg": "sketched DDG, SGD",
     "sketched_ddg_few_bits": "sketched DDG, 8-bit numbers, SGD",

@@ -22,7 +22,7 @@ FIGURES = [
         "dome_compare",
         f"{_SOURCE}: against others at equal epsilon and equal bits up; ours",
         comparison_grid.grid,
-        comparison_drawing.draw,
+        comparison_drawing.draw(comparison_grid.grid),
         SWEEP,
         SCALES,
     ),
@@ -30,7 +30,7 @@ FIGURES = [
         "dome_cnn",
         f"{_SOURCE}: the same with the papers' network; ours",
         cnn_grid.grid,
-        comparison_drawing.draw,
+        comparison_drawing.draw(cnn_grid.grid),
         scales=("medium",),
     ),
     Figure(

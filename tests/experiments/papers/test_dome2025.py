@@ -204,7 +204,11 @@ def test_ablations_change_what_they_say(scale):
     ],
 )
 def test_drawing_of_complete_and_of_unfinished_tables(name, scale, done, tmp_path):
-    bits = {"uplink_bits_per_parameter": "0.5", "downlink_bits_per_parameter": "40"}
+    bits = {
+        "uplink_bits_per_client": "8192",
+        "uplink_bits_per_parameter": "0.5",
+        "downlink_bits_per_parameter": "40",
+    }
     metrics = {"round": [1, 2], "eval_accuracy": ["", 0.5], "eval_loss": ["", 2]}
     for column in ablation_drawing.SEEN_COLUMNS:
         metrics[column] = [0.1, 0.9]
