@@ -72,6 +72,11 @@ def leave_out_far(axis: Any, drawn: Sequence[Drawn], *, lower_is_better: bool) -
     return True
 
 
+def arrow(*, is_above: bool) -> str:
+    """Returns the arrow before what is beyond the upper limit, or the lower one."""
+    return "\u2191" if is_above else "\u2193"
+
+
 def name_beyond(axis: Any, drawn: Sequence[Drawn], *, is_above: bool) -> None:
     """Writes at the axis's end, with an arrow, what is beyond it.
 
@@ -82,7 +87,6 @@ def name_beyond(axis: Any, drawn: Sequence[Drawn], *, is_above: bool) -> None:
       drawn: Points and their colors.
       is_above: Whether the upper limit is meant.
     """
-    arrow = "\u2191" if is_above else "\u2193"
     written: dict[float, int] = {}
     for point, color in drawn:
         said = _beyond(axis, point, is_above=is_above)
@@ -90,7 +94,8 @@ def name_beyond(axis: Any, drawn: Sequence[Drawn], *, is_above: bool) -> None:
             place = point[0]
             line = written.setdefault(place, 0)
             written[place] += 1
-            _write(axis, place, line, f"{arrow} {said}", color, is_above=is_above)
+            text = f"{arrow(is_above=is_above)} {said}"
+            _write(axis, place, line, text, color, is_above=is_above)
 
 
 def _beyond(axis: Any, point: Point, *, is_above: bool) -> str:

@@ -254,6 +254,11 @@ def range_points(groups: Mapping[float, Rows], column: str) -> list[Point]:
     ]
 
 
+def measured_label(repeats: int) -> str:
+    """Returns what a point and its bar are that `measured` draws, in words."""
+    return f"mean of {repeats}, bars: two standard errors each way"
+
+
 def measured(axis: Any, x: Sequence[float], rows: Rows, **options: Any) -> None:
     """Draws squared errors that were measured, with two standard errors each way."""
     axis.errorbar(

@@ -88,7 +88,7 @@ def draw(rows: Rows, scale: str) -> Any:
     )
     picture.suptitle(
         rf"$\varepsilon={EPSILON:g}$, $\delta=10^{{-5}}$, n={n}, d={dimension}; "
-        f"dashes: theory, points: mean of {repeats}",
+        f"dashes: theory, points: {plotting.measured_label(repeats)}",
     )
     return picture
 
@@ -114,7 +114,7 @@ def draw_sparse(rows: Rows, scale: str) -> Any:
     axes[0].legend(fontsize=8, loc="lower right", bbox_to_anchor=(1, 0.16))
     picture.suptitle(
         rf"$\varepsilon={SPARSE_EPSILON:g}$, $\delta=10^{{-5}}$, n={n}, "
-        f"d={dimension}, {SPARSE_BITS} bits; mean of {repeats}",
+        f"d={dimension}, {SPARSE_BITS} bits; {plotting.measured_label(repeats)}",
     )
     picture.tight_layout()
     return picture

@@ -95,7 +95,7 @@ SPARSE_SIZES: dict[str, tuple[int, int, int, tuple[int, ...]]] = {
 SPARSE_NAMES = {
     mechanisms.DistributedDiscreteGaussian.name: "DDG without sketch",
     mechanisms.SketchedDdg.name: "count-mean sketch, same bits",
-    mechanisms.SparseRecovery.name: "sparse recovery",
+    mechanisms.SparseRecovery.name: "sparse recovery (LASSO)",
 }
 
 

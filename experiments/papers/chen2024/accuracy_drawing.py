@@ -14,8 +14,14 @@ from ..rows import Rows, seeds, where
 from .accuracy_grid import Panel
 
 
-def draw(rows: Rows, scale: str) -> Any:
-    """Draws a panel for each task, cohort and budget, a line for each rate."""
+def draw(rows: Rows, scale: str, said: str = "") -> Any:
+    """Draws a panel for each task, cohort and budget, a line for each rate.
+
+    Args:
+      rows: Runs of the figure.
+      scale: Is not needed.
+      said: What the title says first, of what tells the figure from its like.
+    """
     del scale
     shown = list(
         dict.fromkeys(
@@ -34,6 +40,6 @@ def draw(rows: Rows, scale: str) -> Any:
         pair[0].set_title(
             rf"{panel.task}, {n} clients a round, $\varepsilon$={epsilon:g}"
         )
-    picture.suptitle(f"{seeds(rows)}; numbers: the last round")
+    picture.suptitle(f"{said}{seeds(rows)}; numbers: the last round")
     picture.tight_layout()
     return picture

@@ -32,8 +32,8 @@ def draw(rows: Rows, scale: str) -> Any:
             axis, rates, chosen, color=color, fmt=marker, label=title, **look
         )
     axis.set_title(
-        rf"$\varepsilon={EPSILON:g}$, $\delta=10^{{-5}}$, n={n}, d={dimension}; "
-        f"dashes: theory, points: mean of {repeats}",
+        rf"$\varepsilon={EPSILON:g}$, $\delta=10^{{-5}}$, n={n}, d={dimension}"
+        f"\ndashes: theory, points: {plotting.measured_label(repeats)}",
     )
     plotting.finish(
         axis,

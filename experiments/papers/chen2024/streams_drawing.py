@@ -79,6 +79,15 @@ def _draw_bands(axis: Any, rows: Rows, rate: int, epsilon: float, step: int) -> 
     )
 
 
+def _finish_bands(axis: Any, shown: Rows) -> None:
+    """Sets the labels of the panel over the bands; its ticks are powers of two."""
+    plotting.finish(axis, xscale="log", xlabel="bands h")
+    places = sorted({int(row["bands"]) for row in shown})
+    places = [place for place in places if place & (place - 1) == 0]
+    axis.set_xticks(places, [str(place) for place in places])
+    axis.minorticks_off()
+
+
 def draw(rows: Rows, scale: str) -> Any:
     """Draws a panel of each rate and budget, and one over the number of bands."""
     del scale
@@ -92,12 +101,11 @@ def draw(rows: Rows, scale: str) -> Any:
         if shown:
             step = sorted({budget for _, budget in PANELS}).index(epsilon)
             _draw_bands(axes[-1], shown, rate, epsilon, step)
-    # All panels, two and two.
-    for axis in axes[::2]:
+    for axis in axes:
         axis.set_ylabel("noise std, over Poisson sampling's")
     axes[-1].set_title(f"cyclic sampling, T={_SHOWN_ROUNDS}")
     if axes[-1].lines:
-        plotting.finish(axes[-1], xscale="log", xlabel="bands h")
+        _finish_bands(axes[-1], where(rows, rounds=_SHOWN_ROUNDS, method=STREAM))
     picture.suptitle(
         rf"$\delta=10^{{-5}}$, {COHORT_SIZE} of {POPULATION} clients a round",
     )

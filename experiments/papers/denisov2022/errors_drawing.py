@@ -77,7 +77,7 @@ def draw_table(rows: Rows, scale: str) -> Any:
     axis.grid(visible=False, axis="x")
     table = axis.table(
         [
-            [f"{losses[n, m]:.6g}" if (n, m) in losses else "-" for n in sizes]
+            [f"{losses[n, m]:.1f}" if (n, m) in losses else "-" for n in sizes]
             for m in TABLE_METHODS
         ],
         rowLabels=list(TABLE_METHODS.values()),

@@ -15,6 +15,8 @@ from ..rows import Row, Rows, distinct, mean_and_range, numbers, where
 from ..sweep import Drawing
 from .equal_bits_grid import EPSILON, PROBLEMS, Problem
 
+_ARROW = beyond.arrow(is_above=True)
+
 
 def _points(rows: Rows, column: str) -> list[plotting.Point]:
     """Returns bits, mean and range of each point of a curve, from few bits to many."""
@@ -42,6 +44,7 @@ def _draw(problem: Problem, rows: Rows, scale: str) -> Any:
     less = "less" if measure.lower_is_better else "more"
     picture, axis = plt.subplots(figsize=(9.4, 5.6), layout="constrained")
     found: list[plotting.Drawn] = []
+    has_arrow = False
     for name, curve in problem.curves.items():
         own = where(rows, mechanism=name)
         if not own:
@@ -49,6 +52,10 @@ def _draw(problem: Problem, rows: Rows, scale: str) -> Any:
         points = _points(own, measure.final_column)
         found += [(point, plotting.STYLES[name][0]) for point in points]
         places, means, down, up = zip(*points)
+        most = problem.most_shown
+        is_beyond = most is not None and max(means) > most
+        # The legend says whose arrow it is.
+        has_arrow |= is_beyond
         axis.errorbar(
             places,
             means,
@@ -56,7 +63,7 @@ def _draw(problem: Problem, rows: Rows, scale: str) -> Any:
             elinewidth=1,
             # The star is not to be hidden.
             zorder=3 if name == "gaussian" else 2,
-            label=curve.title,
+            label=f"{curve.title} {_ARROW}" if is_beyond else curve.title,
             **plotting.look(name),
         )
     axis.set(
@@ -67,7 +74,8 @@ def _draw(problem: Problem, rows: Rows, scale: str) -> Any:
     if problem.most_shown is not None:
         axis.set_ylim(top=problem.most_shown)
         beyond.name_beyond(axis, found, is_above=True)
-    axis.set_title(_title(rows, problem))
+    arrow = f"; {_ARROW}: beyond the axis" if has_arrow else ""
+    axis.set_title(_title(rows, problem) + arrow)
     plotting.plain_numbers(axis)
     picture.legend(
         loc="outside lower center", ncol=3, title="mechanism, how clients are chosen"

@@ -65,11 +65,31 @@ def test_ablations_change_one_choice_in_words():
     with picture("dome_ablations") as drawn:
         (axis,) = drawn.axes
         shown = names(axis)
-        assert legend(axis) == ["nothing changed", r"$\varepsilon$=8"]
-        assert r"$\varepsilon$=8" in axis.get_title()
+        # A budget alone is said once.
+        assert legend(axis) == ["nothing changed"]
+        assert axis.get_title().startswith(
+            "mnist, 100 clients a round, $\\varepsilon$=8\n15,994 parameters; mean"
+        )
     assert shown == [each.title for each in ablation_grid.ablations("medium").values()]
     assert len(shown) == len(set(shown)) == 16
     assert not [name for name in shown if "rule" in name or "_" in name.split("$")[0]]
+
+
+def test_comparisons_say_network_and_clients():
+    with picture("dome_cnn") as drawn:
+        (axis,) = drawn.axes
+        assert axis.get_title() == (
+            "mnist, 50 clients a round, $\\varepsilon$=8\n1,011,466 parameters"
+        )
+        assert axis.get_legend() is None
+        # The compression rate is another r.
+        assert "kept directions r \u2264 1" in names(axis)[1]
+    with picture("dome_compare") as drawn:
+        (axis,) = drawn.axes
+        assert axis.get_title() == "mnist, 100 clients a round\n15,994 parameters"
+        assert legend(axis) == [r"$\varepsilon$=8", "no noise"]
+        found = [name for name in names(axis) if " r " in name]
+        assert len(found) == 2 and all("kept directions r" in name for name in found)
 
 
 def test_streams_say_that_each_seed_is_shown():
@@ -85,6 +105,8 @@ def test_the_slack_is_below_the_uncompressed_runs():
     with picture("secagg_fig2") as drawn:
         axis = drawn.axes[0]
         assert axis.get_title().endswith("dotted: 1% below r=1")
+        rates = ["server rate 0.5 for all; " in one.get_title() for one in drawn.axes]
+        assert rates == [True, True]
         dotted = [line for line in axis.lines if line.get_linestyle() == ":"]
         sums = [sum(matplotlib.colors.to_rgb(line.get_color())) for line in dotted]
     assert len(dotted) == 2 and all(line.get_linewidth() > 1.4 for line in dotted)
@@ -101,6 +123,7 @@ def test_noise_multipliers_of_many_sizes_have_a_logarithmic_axis():
     [
         ("sgmf_fig3", "clip 0.3, server rate 0.5; "),
         ("sgmf_fig7", "clip 1, server rate 0.1; "),
+        ("csgm_tight", "both accounted by privacy loss distributions; "),
     ],
 )
 def test_figures_of_one_kind_say_what_tells_them_apart(name, setting):
@@ -196,8 +219,13 @@ def test_a_rate_of_one_is_drawn_as_no_sketch(name):
         lines = [found.lines[0] for found in axis.containers]
         plain = [line for line in lines if line.get_marker() == "o"]
         assert len(plain) == 2
+        looks = {(line.get_color(), line.get_markerfacecolor()) for line in plain}
+        # Each is told to be of its line.
+        assert len(looks) == 2
+        own = hue(plotting.STYLES["ddg"][0])[0]
         for line in plain:
-            assert line.get_color() == plotting.STYLES["ddg"][0]
+            assert hue(line.get_color())[0] == pytest.approx(own, abs=0.03)
+        assert plotting.STYLES["ddg"][0] in [line.get_color() for line in plain]
         for line in lines:
             if line.get_marker() == "s":
                 ends = [p.get_xydata()[0].tolist() for p in plain]
@@ -279,6 +307,50 @@ def test_bars_of_the_table_have_the_colors_of_their_names():
         assert not taken & set(bars)
 
 
+def test_numbers_of_the_table_are_of_one_kind():
+    with picture("mf_table2") as drawn:
+        (table,) = drawn.axes[0].tables
+        cells = [
+            table[i, j].get_text().get_text() for i in range(1, 8) for j in range(6)
+        ]
+    assert cells[0] == "17.9" and cells[-1] == "4784.4"
+    assert all(len(cell.partition(".")[2]) == 1 for cell in cells)
+
+
+@pytest.mark.parametrize("name", ["mean_estimation", "secagg_mean", "secagg_sparse"])
+def test_bars_are_explained(name):
+    with picture(name) as drawn:
+        title = drawn.get_suptitle() or drawn.axes[0].get_title()
+        assert "bars: two standard errors each way" in title
+        # No text is broken where it is drawn as it is typed.
+        assert "\\n" not in title
+        edges = [
+            text.get_window_extent()
+            for text in drawn.findobj(matplotlib.text.Text)
+            if text.get_text() == title
+        ]
+        assert edges and all(edge.width < drawn.bbox.width for edge in edges)
+
+
+def test_each_panel_of_streams_has_its_labels():
+    with picture("sgmf_streams") as drawn:
+        labels = {axis.get_ylabel() for axis in drawn.axes}
+        assert labels == {"noise std, over Poisson sampling's"}
+        assert [text.get_text() for text in drawn.axes[-1].get_xticklabels()] == [
+            *("1", "2", "4", "8", "16", "32"),
+        ]
+
+
+def test_the_legend_says_whose_point_is_beyond_the_axis():
+    with picture("equal_bits_docs") as drawn:
+        marked = [text for text in legend(drawn) if text.endswith("\u2191")]
+        assert marked == ["DOME, once an epoch \u2191"]
+        assert drawn.axes[0].get_title().endswith("\u2191: beyond the axis")
+        assert [text.get_text() for text in drawn.axes[0].texts] == ["\u2191 5.707"]
+    with picture("equal_bits") as drawn:
+        assert "\u2191" not in drawn.axes[0].get_title() + "".join(legend(drawn))
+
+
 def test_mechanisms_have_the_names_of_the_pages():
     with picture("mean_estimation") as drawn:
         assert "L∞-CSGM" in legend(drawn.axes[0])
@@ -294,7 +366,7 @@ def test_one_line_has_the_same_dashes_in_both_panels():
         (errors,) = [
             container.lines[0]
             for container in drawn.axes[0].containers
-            if container.get_label() == "sparse recovery"
+            if container.get_label() == "sparse recovery (LASSO)"
         ]
         bits = drawn.axes[1].lines[-1]
     assert errors.get_linestyle() == bits.get_linestyle() == "--"
