@@ -52,6 +52,11 @@ def parameters(rows: Rows) -> str:
     return f"{client / parameter:,.0f} parameters"
 
 
+def short(value: float) -> str:
+    """Returns three digits of a number, without an exponent where it is large."""
+    return f"{float(f'{value:.3g}'):,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
 def seeds(rows: Rows) -> str:
     """Returns over how many seeds the drawing speaks, in words."""
     count = len(distinct(rows, "seed"))

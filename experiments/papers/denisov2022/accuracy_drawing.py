@@ -112,6 +112,8 @@ def _budgets(line: Sequence[Any], rows: Rows, problem: str) -> bool:
         if plain:
             best = mean_and_range(plain, measure.final_column)[0]
             axis.axhline(best, color="k", ls=":", lw=1.2, label="no noise, momentum")
+            # A point of it keeps the line within the axis.
+            found.append(((max(places), best, 0.0, 0.0), "k"))
         axis.set_title(f"{problem}, {title}")
         axis.set(xscale="log", xlabel=r"$\varepsilon$")
         axis.set_xticks(places, [f"{place:g}" for place in places], minor=False)

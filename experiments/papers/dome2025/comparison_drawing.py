@@ -20,6 +20,7 @@ from ..rows import (
     numbers,
     parameters,
     seeds,
+    short,
     where,
 )
 from ..sweep import Drawing, Grid, Setting
@@ -62,7 +63,7 @@ def bits(rows: Rows) -> str:
         mean_and_range(private or rows, f"{way}link_bits_per_parameter")[0]
         for way in ("up", "down")
     )
-    return f"{up:.3g} up, {down:.3g} down"
+    return f"{short(up)} up, {short(down)} down"
 
 
 def shared(rows: Rows, grid: Grid, scale: str) -> str:

@@ -61,7 +61,6 @@ TESTED = {
         f"{_RESULTS}::test_when_momentum_in_the_matrix_overtakes": (
             "0.541 0.647 0.856 0.858 0.905 0.899"
         ),
-        f"{_RESULTS}::test_the_figures_page_has_each_row_of_dome": "4.04e+03 1.03e+03",
     },
     "docs/claims.md": {
         f"{_EXACT_RESULTS}::test_noise_of_streams_in_training": "3.38 3.24",

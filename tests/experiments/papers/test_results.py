@@ -117,7 +117,7 @@ def test_the_figures_page_has_each_row_of_dome():
             continue
         columns = [f"{way}link_bits_per_parameter" for way in ("up", "down")]
         bits = [rows.mean_and_range(runs, column)[0] for column in columns]
-        assert f"| {bits[0]:.3g}, {bits[1]:.3g} | {cell} |" in page
+        assert f"| {bits[0]:.3g}, {rows.short(bits[1])} | {cell} |" in page
 
 
 def test_the_figures_page_has_each_row_of_the_medium_scale():
@@ -177,6 +177,25 @@ def test_when_momentum_in_the_matrix_overtakes():
     )
     assert f"docstrings, loss: {first} and {second} after seven rounds" in claims
     assert first > second
+
+
+def test_how_much_of_the_gap_to_no_noise_is_closed():
+    found = rows.where(rows.read_csv(DOCS / "results/mf_fig3.csv"), problem="mnist")
+    constant = rows.where(found, schedule="constant")
+
+    def mean(name, epsilon):
+        runs = rows.where(constant, mechanism=name, epsilon=epsilon)
+        assert len(runs) == 3
+        return rows.mean_and_range(runs, "final_accuracy")[0]
+
+    best = mean("no-noise", "inf")
+    closed = [
+        100 * (mean("optimal", each) - online) / (best - online)
+        for each in ("4.0", "8.0", "16.0")
+        for online in [mean("honaker-online", each)]
+    ]
+    words = "{:.0f}, {:.0f} and {:.0f}% of the gap".format(*closed)
+    assert all(words in text_of(page) for page in ("claims", "figures"))
 
 
 def test_what_the_sketch_of_dome_sees():
