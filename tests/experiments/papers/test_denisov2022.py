@@ -2,11 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import csv
+import re
 
 import pytest
 
 from experiments.papers import kept, sweep
-from experiments.papers.denisov2022 import errors_grid, figures, solvers_grid
+from experiments.papers.denisov2022 import (
+    accuracy_grid,
+    errors_grid,
+    figures,
+    solvers_grid,
+)
 from tests.experiments.papers import invented
 
 FIGURES = {figure.name: figure for figure in figures.FIGURES}
@@ -43,10 +49,15 @@ def test_runs_of_a_panel_differ_in_the_mechanism_alone(name, scale):
     shared = {}
     for work in FIGURES[name].grid(sweep.Setting(scale)):
         flags = dict(work.settings)
+        given = re.findall(r"--(\w+)=(\S+)", flags.pop("flagfile", ""))
+        flags = {**dict(given), **flags}
         assert flags["participation"] == "once_per_epoch"
-        assert float(flags["epsilon"]) == work.labels["epsilon"]
         labels = work.labels
-        panel = labels["problem"], labels["epsilon"], labels["seed"]
+        if labels["mechanism"] == accuracy_grid.NO_NOISE:
+            assert flags.pop("noise_multiplier") == "0.0" and "epsilon" not in flags
+        else:
+            assert float(flags.pop("epsilon")) == labels["epsilon"]
+        panel = labels["problem"], labels["seed"]
         rest = {k: v for k, v in flags.items() if k not in own}
         assert shared.setdefault(panel, rest) == rest
 
@@ -54,7 +65,9 @@ def test_runs_of_a_panel_differ_in_the_mechanism_alone(name, scale):
 @pytest.mark.parametrize("name", ["mf_fig3", "mf_fig6"])
 def test_momentum_is_applied_once(name):
     for work in FIGURES[name].grid(sweep.Setting("small")):
-        momenta = [work.settings[k] for k in ("matrix_momentum", "server_momentum")]
+        momenta = [
+            work.settings.get(k, 0) for k in ("matrix_momentum", "server_momentum")
+        ]
         assert sorted(float(value) for value in momenta) == [0, 0.9]
 
 
