@@ -6,9 +6,10 @@
   python -m tools.corpus_counts docs/results/docs_corpus.csv
 
 They are those of the task `docs` with the settings of the medium scale, and depend on
-the Python version. The sentences are read in a minute, unless they are kept already
-(`--data_dir`). Nothing is drawn at random but which modules are held out, by the task's
-own seed, so there are no intervals.
+the Python version. The sentences are always read from the packages, which takes
+a minute of a processor, and are kept in a folder that is thrown away. Nothing is drawn
+at random but which modules are held out, by the task's own seed, so there are no
+intervals.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from __future__ import annotations
 import argparse
 import platform
 import sys
+import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -50,27 +53,28 @@ def counts(found: corpora.Corpus, config: DocsConfig) -> dict[str, int]:
 
 
 def kept_megabytes(config: DocsConfig) -> float:
-    """Returns the size of the newest file of sentences that the task has kept."""
-    folder = Path(data_files.data_folder(config))
-    files = [path.stat() for path in folder.glob("docstrings-*.npz")]
-    return max(files, key=lambda found: found.st_mtime).st_size / 1e6
+    """Returns the size of the only file of sentences in the task's folder."""
+    [path] = Path(data_files.data_folder(config)).glob("docstrings-*.npz")
+    return path.stat().st_size / 1e6
 
 
 def main(argv: Sequence[str]) -> None:
     """Writes the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("table", type=Path, help="the CSV file to write")
-    parser.add_argument("--data_dir", help="where the sentences are kept")
     options = parser.parse_args(argv)
     shared = {name: str(value) for name, value in medium.FLAGS[medium.DOCS].items()}
     given = {**flag_files.values(shared["flagfile"]), **shared}
-    if options.data_dir:
-        given["data_dir"] = options.data_dir
-    config = word_frequencies.config_of(given)
-    found, _ = docs.read_packages(config)
+    with tempfile.TemporaryDirectory() as folder:
+        config = word_frequencies.config_of({**given, "data_dir": folder})
+        begun = time.process_time()
+        found, _ = docs.read_packages(config)
+        seconds = time.process_time() - begun
+        size = kept_megabytes(config)
     python = ".".join(platform.python_version_tuple()[:2])
-    row = {"python": python, **counts(found, config)}
-    row["kept_megabytes"] = f"{kept_megabytes(config):.1f}"
+    row: dict[str, object] = {"python": python, **counts(found, config)}
+    row["kept_megabytes"] = f"{size:.1f}"
+    row["processor_seconds"] = f"{seconds:.0f}"
     rows.write_columns(options.table, {name: [value] for name, value in row.items()})
 
 

@@ -284,6 +284,7 @@ def _tails() -> Iterator[Number]:
     """A uniform float32 is 1e-7 at the least, and Box-Muller ends there."""
     last = math.sqrt(-2 * math.log(1e-7))
     yield Number("privacy/audit", "end of a float32 normal sampler", ".2f", last)
+    yield Number("noise", "end of a float32 normal sampler", ".1f", last)
     beyond = 2 * float(stats.norm.sf(4))
     yield Number("sketching", "chance beyond 4 deviations", ".2e", beyond)
 

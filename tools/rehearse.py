@@ -235,13 +235,13 @@ def write_stackoverflow(
     write_word_counts(folder / "datasets/stackoverflow.word_count.tar.bz2", known)
 
 
-_WRITE = {"emnist": write_emnist, "stackoverflow": write_stackoverflow}
+WRITE = {"emnist": write_emnist, "stackoverflow": write_stackoverflow}
 
 
 def main(argv: Sequence[str]) -> int:
     """Returns the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("task", choices=_WRITE)
+    parser.add_argument("task", choices=WRITE)
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--clients", type=int, default=3400)
     parser.add_argument(
@@ -256,7 +256,7 @@ def main(argv: Sequence[str]) -> int:
         parser.error(f"--seed must be at least 0, found {asked.seed}")
     try:
         asked.folder.mkdir(parents=True, exist_ok=True)
-        _WRITE[asked.task](asked.folder, asked.clients, asked.examples, asked.seed)
+        WRITE[asked.task](asked.folder, asked.clients, asked.examples, asked.seed)
     except OSError as error:
         parser.error(f"{asked.folder} cannot be written: {error.strerror}")
     return 0

@@ -102,17 +102,24 @@ def measure(command: Sequence[str], log: Path) -> tuple[float, float]:
             return _children_seconds() - before, wall
 
 
-def arguments(setting: str, more: Mapping[str, Any]) -> list[str]:
-    """Returns the flags of a run of a setting.
-
-    Args:
-      setting: A key of `SETTINGS`.
-      more: Flags that come after those of the setting, and so take their place.
-    """
-    given = {**SETTINGS[setting], **more}
+def arguments(flags: Mapping[str, Any]) -> list[str]:
+    """Returns words of a command line; a flag file is found by its name."""
+    given = dict(flags)
     if "flagfile" in given:
         given["flagfile"] = flag_files.path(given["flagfile"])
     return [f"--{name}={value}" for name, value in given.items()]
+
+
+def train(flags: Mapping[str, Any], folder: Path) -> tuple[float, float]:
+    """Runs `dpfl-train` to its end; see `measure`.
+
+    Args:
+      flags: The run's.
+      folder: Gets the run's results, as `run`, and what it says, as `log`.
+    """
+    given = {**flags, "output_dir": folder / "run", "progress": False}
+    program = [sys.executable, "-m", "experiments.train"]
+    return measure([*program, *arguments(given)], folder / "log")
 
 
 def costs(
@@ -130,11 +137,7 @@ def costs(
         flags = {**SETTINGS[setting], **more}
         for seed in seeds:
             with tempfile.TemporaryDirectory() as folder:
-                own = {**more, "seed": seed, "output_dir": f"{folder}/run"}
-                program = [sys.executable, "-m", "experiments.train"]
-                taken = measure(
-                    [*program, *arguments(setting, own)], Path(folder) / "log"
-                )
+                taken = train({**flags, "seed": seed}, Path(folder))
             yield Cost(
                 setting,
                 flags.get("task", "docs"),
@@ -143,6 +146,18 @@ def costs(
                 seed,
                 *(round(seconds, 1) for seconds in taken),
             )
+
+
+def write(table: Path, found: Sequence[Any]) -> None:
+    """Writes what there is by now, and says its last row.
+
+    Args:
+      table: The CSV file.
+      found: Named tuples of one kind, its rows.
+    """
+    print(*found[-1], flush=True)
+    names = found[0]._fields
+    rows.write_columns(table, {n: [getattr(one, n) for one in found] for n in names})
 
 
 def main(argv: Sequence[str]) -> None:
@@ -158,11 +173,9 @@ def main(argv: Sequence[str]) -> None:
     more = {name: value for name, value in given.items() if value is not None}
     found = []
     seeds = [int(seed) for seed in options.seeds.split(",")]
-    for cost in costs(options.settings.split(","), seeds, {**more, "progress": False}):
-        print(*cost, flush=True)
+    for cost in costs(options.settings.split(","), seeds, more):
         found.append(cost)
-        columns = {n: [getattr(one, n) for one in found] for n in Cost._fields}
-        rows.write_columns(options.table, columns)
+        write(options.table, found)
 
 
 if __name__ == "__main__":

@@ -210,6 +210,12 @@ class TestDraws:
             found = np.count_nonzero(sizes >= threshold)
             assert min(law.cdf(found), law.sf(found - 1)) > 1e-4, level
 
+    def test_how_much_is_left_over_by_the_first_table(self):
+        """docs/privacy/fixed_point.md has the share of the finest part."""
+        parts = DiscreteGaussian(2.0**18).parts
+        shares = [np.mean(part.first == discrete_gaussian._FURTHER) for part in parts]
+        assert f"{100 * shares[0]:.1f}" == "3.7" and 0.03 < min(shares)
+
     def test_what_is_left_over_by_the_first_table(self):
         """Tails again: there they are 27 times as likely, and beyond 6 are met."""
         part = DiscreteGaussian(2.0**18).parts[1]
