@@ -235,7 +235,10 @@ def write_stackoverflow(
     write_word_counts(folder / "datasets/stackoverflow.word_count.tar.bz2", known)
 
 
-WRITE = {"emnist": write_emnist, "stackoverflow": write_stackoverflow}
+WRITE: Mapping[str, Callable[..., None]] = {
+    "emnist": write_emnist,
+    "stackoverflow": write_stackoverflow,
+}
 
 
 def main(argv: Sequence[str]) -> int:

@@ -308,3 +308,20 @@ def test_what_other_pages_say_of_rotations_and_workers():
     assert "more than five times as fast as TFF's loop ([measured]" in page
     assert 5 < value("rotate: TFF hadamard") / hadamard < 6
     assert f"as long as some {value('rotate: dft') / hadamard:.0f} Hadamard" in page
+
+
+def test_arithmetic_of_dome():
+    """What follows from the sizes of the state and the sketch, in docs/dome.md."""
+    page, d, k = text_of("dome"), 4_051_263, 256
+    assert f"d = {d:,}, k = {k}, all {k // 4} directions kept" in page
+    directions = 2 * k // 4 * d
+    assert f"U' has {directions / 1e9:.2f} GB" in page
+    # Besides, the model and two moments, of four bytes each.
+    assert (
+        f"files in memory besides, {(directions + 12 * d) / 1e9:.2f} GB of it" in page
+    )
+    # U' by U', each multiplication with an addition.
+    assert f"three products of {2 * (k // 4) ** 2 * d / 1e9:.0f} GFLOP" in page
+    small, probed = 1_018_174, 64
+    assert f"the ratio d/k is {round(small / probed, -3):,.0f}" in page
+    assert f"together see {300 * probed / small:.0%} of the dimensions" in page

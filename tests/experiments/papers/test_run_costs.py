@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The tool that measures what runs take counts all of them."""
+"""The tools that measure what runs and their clients take count all of it."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ import pytest
 from experiments.papers import medium, rows
 from tests.experiments import programs
 from tests.experiments.papers import test_medium
-from tools import run_costs
+from tools import paper_client_costs, run_costs
 
 # A program that ends at once, and leaves behind what computes for half a second.
 PROGRAM = """
@@ -22,7 +22,7 @@ subprocess.Popen([sys.executable, "-S", "-c", burn], start_new_session=True)
 # Alone in its process: the tool waits for every child that there is.
 MEASURE = """
 import pathlib, sys
-from tools import run_costs
+from tools import paper_client_costs, run_costs
 run_costs.adopt_orphans()
 log = pathlib.Path(sys.argv[1])
 seconds, _ = run_costs.measure([sys.executable, "-S", "-c", sys.argv[2]], log)
@@ -91,10 +91,39 @@ def test_a_table_of_tiny_runs(tmp_path):
 
 TINY = """
 import sys
-from tools import run_costs
+from tools import paper_client_costs, run_costs
 run_costs.SETTINGS = {"tiny": {
     "task": "synthetic", "num_clients": 4, "model": "small_cnn", "cohort_size": 2,
     "rounds": 9, "mechanism": "gaussian", "noise_multiplier": 1,
 }}
 run_costs.main([sys.argv[1], "--settings=tiny", "--seeds=1,2", "--rounds=1"])
 """
+
+
+def test_two_runs_of_a_seed_differ_in_their_cohorts(tmp_path, monkeypatch):
+    given = []
+
+    def train(flags, folder):
+        given.append(flags)
+        rounds, size = flags["rounds"], flags["cohort_size"]
+        columns = {"round": range(rounds), "clients": [size] * rounds}
+        rows.write_columns(folder / "run/metrics.csv", columns)
+        return 7.0 + 0.5 * rounds * size, 10.0
+
+    monkeypatch.setattr(run_costs, "train", train)
+    monkeypatch.setattr(run_costs, "adopt_orphans", lambda: None)
+    sizes = paper_client_costs.Sizes(population=3, examples=4, few=2, many=5)
+    monkeypatch.setitem(paper_client_costs.SIZES, "emnist", sizes)
+    found = list(paper_client_costs.costs(["emnist"], [1, 2], tmp_path))
+    assert [cost.client_processor_seconds for cost in found] == [0.5, 0.5]
+    assert [(cost.few_clients, cost.many_clients) for cost in found] == [(4, 10)] * 2
+    assert (tmp_path / "emnist_all.sqlite").exists()
+    same = [
+        {k: v for k, v in flags.items() if k not in ("seed", "cohort_size")}
+        for flags in given
+    ]
+    assert same == [same[0]] * 4 and same[0]["data_dir"] == tmp_path
+    assert [(f["seed"], f["cohort_size"]) for f in given] == [
+        *((1, 2), (1, 5)),
+        *((2, 2), (2, 5)),
+    ]

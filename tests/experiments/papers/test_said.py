@@ -36,8 +36,7 @@ def test_the_docstrings_that_there_are():
         f"{found['clients']} of them are clients."
     ) in page
     assert f"a file of {float(found['kept_megabytes']):.0f} MB" in page
-    assert "takes half a minute to a minute of a processor" in page
-    assert 30 <= int(found["processor_seconds"]) <= 60
+    assert f"took {found['processor_seconds']} processor seconds, on a busy" in page
     [guessed] = table("docs_frequencies")
     assert guessed["clients"] == found["clients"]
     assert f"docstrings of {found['clients']} modules" in text_of("../README")
@@ -246,6 +245,9 @@ def test_ratios_of_the_audit():
     found = rows.where(lines, check="epsilon")
     ratios, attainable = (rows.numbers(found, name) for name in ("ratio", "attainable"))
     assert min(ratios) > 0.5
+    small = [row for row in found if float(row["delta"]) < 0.01]
+    assert {float(row["delta"]) for row in small} == {1e-3, 1e-4} and len(small) == 11
+    assert "Eleven lines have 1e-3 or 1e-4," in text_of("privacy/audit")
     assert (
         f"Of the {len(found)} lines none is at or below one half: ratios are from "
         f"{min(ratios):.2f} to {max(ratios):.2f}, and what is attainable from "
