@@ -33,12 +33,17 @@ from dpfl.factorization import tree
 from dpfl.mechanisms import bands_curve
 from experiments.papers import rows
 from experiments.papers.chen2024 import streams_grid
+from experiments.papers.ours import stream_training_grid
 
 # Parameters of the papers' network for F-EMNIST, and the bound on a coordinate's size
 # over that of the vector, with 100 clients a round.
 _MODEL = streams_grid.DIMENSION
 _LINF_RATIO = math.sqrt(2 * math.log(_MODEL * 100) / _MODEL)
 _EPSILON = 8.0
+_EPOCH = stream_training_grid.ROUNDS_PER_EPOCH
+_STREAM_TRAINING = (
+    Path(__file__).resolve().parents[1] / "docs/results/stream_training.csv"
+)
 # Probability of joining, rounds, delta.
 _TRAININGS = ((0.5, 60, 1e-3), (0.03, 1500, 1e-5))
 # Granularity over the clip that b bits leave, at n = 100 and m = 2^20.
@@ -289,6 +294,40 @@ def _tails() -> Iterator[Number]:
     yield Number("sketching", "chance beyond 4 deviations", ".2e", beyond)
 
 
+def error_of_sums(way: str) -> float:
+    """Returns the noise of all sums in `stream_training`, at z = 1 and clip 1.
+
+    Args:
+      way: How the noise of rounds is correlated, as the table calls it.
+
+    Returns:
+      The root of the mean over rounds of the variance of the sum so far.
+    """
+    rounds, epoch = stream_training_grid.SHARED["rounds"], _EPOCH
+    groups = {
+        "one stream": epoch,
+        "one stream, cyclic sampling": stream_training_grid.GROUPS,
+    }
+    if way == "by epochs":
+        found = bands_curve.encoder_of(mf.prefix_sum(epoch), epoch)
+        within = found.step_errors()
+        ended = np.arange(rounds) // epoch * within[-1]
+        return float(np.mean(ended + np.resize(within, rounds)) ** 0.5)
+    if way not in groups:
+        return float(((rounds + 1) / 2) ** 0.5)
+    workload = mf.prefix_sum(rounds)
+    return bands_curve.encoder_of(workload, groups[way]).errors().root_mean
+
+
+def _sums() -> Iterator[Number]:
+    """Yields the noise of all sums in `stream_training`, in units of the clip."""
+    # Seeds share the noise multiplier.
+    for row in rows.where(rows.read_csv(_STREAM_TRAINING), seed=1):
+        noise = float(row["noise_multiplier"]) * error_of_sums(row["way"])
+        name = f"noise of sums, {row['mechanism']}, {row['way']}"
+        yield Number("figures", name, ".2f", noise)
+
+
 def numbers(is_slow: bool = True) -> Iterator[Number]:
     """Yields the numbers.
 
@@ -306,6 +345,7 @@ def numbers(is_slow: bool = True) -> Iterator[Number]:
     yield from _integers()
     yield from _digits()
     yield from _tails()
+    yield from _sums()
 
 
 def main(argv: Sequence[str]) -> None:

@@ -3,16 +3,15 @@
 
 """The page's numbers of figures that train nothing are those of docs/results."""
 
-import numpy as np
 import pytest
 
 from dpfl import factorization
-from dpfl.mechanisms import bands_curve, secure_sums
+from dpfl.mechanisms import secure_sums
 from experiments.papers import rows
 from experiments.papers.chen2022 import bits_grid
 from experiments.papers.chen2024 import streams_grid
-from experiments.papers.ours import stream_training_grid as grid
 from tests.experiments.papers.test_results import DOCS, text_of
+from tools import exact_numbers
 
 BITS = "bits_per_parameter"
 PAGE = text_of("figures")
@@ -130,25 +129,10 @@ def test_noise_of_streams():
     assert f"SGMF needs {restarting:.2f} times the noise of streams" in PAGE
 
 
-def error_of_sums(way):
-    """The noise of the sums of `stream_training` at noise multiplier and clip 1."""
-    rounds, epoch = grid.SHARED["rounds"], grid.ROUNDS_PER_EPOCH
-    groups = {"one stream": epoch, "one stream, cyclic sampling": grid.GROUPS}
-    if way == "by epochs":
-        found = bands_curve.encoder_of(factorization.prefix_sum(epoch), epoch)
-        within = found.step_errors()
-        ended = np.arange(rounds) // epoch * within[-1]
-        return np.mean(ended + np.resize(within, rounds)) ** 0.5
-    if way not in groups:
-        return ((rounds + 1) / 2) ** 0.5
-    workload = factorization.prefix_sum(rounds)
-    return bands_curve.encoder_of(workload, groups[way]).errors().root_mean
-
-
 def test_noise_of_streams_in_training():
     found = {
         (row["mechanism"], row["way"]): float(row["noise_multiplier"])
-        * error_of_sums(row["way"])
+        * exact_numbers.error_of_sums(row["way"])
         for row in table("stream_training")
     }
     noise = {
@@ -165,7 +149,7 @@ def test_noise_of_streams_in_training():
     epochs, one, turns = noise["SGMF"]
     [alone] = noise["CSGM"]
     assert f"{alone} for CSGM and {epochs}, {one} and {turns} for SGMF" in PAGE
-    assert f"of noise alone {whole} to {cyclic} (exact)" in text_of("claims")
+    assert f"of noise alone {whole} to {cyclic} ([exact]" in text_of("claims")
     assert round(100 * (1 - float(cyclic) / float(whole))) == 4
 
 
