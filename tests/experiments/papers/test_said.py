@@ -132,7 +132,7 @@ def clients(name):
     """Clients in all rounds of all runs at the paper scale, by task."""
     found = {"emnist": 0, "stackoverflow": 0}
     for work in FIGURES[name].grid(sweep.Setting("paper")):
-        if isinstance(work, trainings.Training):
+        if isinstance(work, trainings.Training) and work.task in found:
             found[work.task] += work.rounds * work.cohort_size
     return found
 
@@ -201,7 +201,7 @@ def test_what_a_client_of_the_paper_scale_takes():
         f"A client of F-EMNIST takes {statistics.mean(fast):.3f} processor seconds "
         f"({min(fast):.3f} to {max(fast):.3f}), and one of Stack Overflow "
         f"{statistics.mean(slow):.2f} ({min(slow):.2f} to {max(slow):.2f}): the mean "
-        "and the range of three seeds ([measured](results/paper_client_costs.csv))"
+        "and the range of three seeds ([measured](results/paper_client_costs.csv), "
     ) in page
     assert f"{' and '.join(examples)} of a client on average" in page
     assert f"Other programs used {others:.1f} of the two processors meanwhile" in page
