@@ -234,9 +234,9 @@ PROBLEMS: Mapping[str, Problem] = {
                 "l2_csgm": (_rate(10, 0.5, 1.0), _rate(100, 0.5, 0.3)),
                 "sketched_ddg": (
                     _sketched(10, 7, 0.5, 0.5),
-                    _sketched(100, 10, 0.5, 0.3),
+                    _sketched(100, 10, 0.5, 0.5),
                 ),
-                "sketched_ddg_once": (_sketched(100, 10, 0.5, 0.2),),
+                "sketched_ddg_once": (_sketched(100, 10, 0.5, 0.3),),
                 "mf": (Point("b32", {}, 0.5, 1.0),),
                 "sgmf": (_rate(10, 0.5, 1.0), _rate(100, 0.5, 0.3)),
                 "dome": (_dome(256, 0.04, 0.01),),
