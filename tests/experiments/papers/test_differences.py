@@ -1,0 +1,123 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""What figures and claims say of differences are differences between rows of tables."""
+
+import pytest
+
+from experiments.papers import rows
+from tests.experiments.papers import test_readme_numbers as readme
+from tests.experiments.papers.test_results import DOCS, text_of
+
+BUDGETS = ("2.0", "4.0", "8.0", "16.0")
+
+
+def costs(name, kept=None, **labels):
+    """Points of accuracy that compression costs; kept is its rate."""
+    whole, sparse = (
+        readme.runs(name, compression_rate=rate, **labels) for rate in (1, kept)
+    )
+    return readme.points(whole, sparse)
+
+
+def loss_costs(name, kept=None, **labels):
+    """How much more loss compression has; kept is its rate."""
+    whole, sparse = (
+        readme.runs(name, compression_rate=rate, **labels) for rate in (1, kept)
+    )
+    return readme.mean(sparse, "final_loss") - readme.mean(whole, "final_loss")
+
+
+def test_what_compression_costs_with_fifty_clients():
+    found = {
+        rate: [costs("csgm_fig5", rate, epsilon=epsilon) for epsilon in BUDGETS]
+        for rate in (10, 100)
+    }
+    hundredth, tenth = ([f"{cost:.1f}" for cost in found[rate]] for rate in (100, 10))
+    page, claims = text_of("figures"), text_of("claims")
+    assert (
+        "100-fold compression costs {} points at ε=2, {} at ε=4, {} at ε=8 and {} at "
+        "ε=16, and 10-fold {}, {}, {} and {} ("
+    ).format(*hundredth, *tenth) in page
+    words = "{}, {}, {} and {} points at ε=2, 4, 8 and 16, of which the first alone"
+    assert words.format(*hundredth) in claims
+    apart = {
+        (rate, epsilon)
+        for rate in (10, 100)
+        for epsilon in BUDGETS
+        if not readme.overlap(
+            *(
+                readme.runs("csgm_fig5", compression_rate=each, epsilon=epsilon)
+                for each in (1, rate)
+            )
+        )
+    }
+    assert apart == {(10, "2.0"), (100, "2.0"), (10, "8.0")}
+
+
+def test_what_larger_cohorts_lose():
+    few, some, many = (
+        f"{costs(name, 100, task='mnist', epsilon='8.0'):.1f}"
+        for name in ("csgm_fig5", "csgm_fig2", "csgm_fig4")
+    )
+    said = f"{few} points with 50 clients, {some} with 100"
+    assert f"{said} and {many} with 400" in text_of("figures")
+    assert f"{said}, {many} with 400" in text_of("claims")
+    assert f"costs {many} points in the mean" in text_of("figures")
+    assert f"costs {many} points at ε=8" in text_of("gallery")
+
+
+def test_what_ten_fold_costs_on_docstrings():
+    cost = f"{loss_costs('csgm_fig2', 10, task='docs'):.2f}"
+    for page in ("figures", "gallery"):
+        assert f"10-fold costs {cost} of the" in text_of(page)
+
+
+def test_what_sgmf_costs():
+    tenth, hundredth = (f"{costs('sgmf_fig3', rate):.1f}" for rate in (10, 100))
+    said = f"10-fold compression costs {tenth} points and 100-fold {hundredth}"
+    assert said in text_of("figures")
+
+
+def test_how_far_apart_variants_of_dome_are():
+    own, best, sketch, adam, plain = (
+        readme.runs("dome_cnn", mechanism=name)
+        for name in (
+            "dome",
+            "dome_ddg_rank1",
+            "sketched_ddg_few_bits",
+            "sketched_ddg_adam",
+            "gaussian_sgd",
+        )
+    )
+    page = text_of("figures")
+    assert f"is {readme.points(best, own):.0f} points behind its own best" in page
+    ahead = [f"{readme.points(best, other):.1f}" for other in (sketch, adam)]
+    words = "best is {} points ahead of the sketch with SGD and {} points ahead of that"
+    assert words.format(*ahead) in page
+    assert readme.overlap(best, sketch) and readme.overlap(best, adam)
+    assert f"A sketch of a thousandth costs {readme.points(plain, sketch):.1f}" in page
+    assert readme.points(plain, best) == pytest.approx(1, abs=0.1)
+
+
+def test_what_one_stream_gains():
+    found = rows.read_csv(DOCS / "results/stream_training.csv")
+
+    def loss(mechanism, way):
+        chosen = rows.where(found, mechanism=mechanism, way=way)
+        return readme.mean(chosen, "final_loss")
+
+    gains = [
+        loss(alone, "Poisson sampling") - loss(stream, way)
+        for alone, stream in (("GM", "MF"), ("CSGM", "SGMF"))
+        for way in ("one stream", "one stream, cyclic sampling")
+    ]
+    said = f"by {min(gains):.2f} to {max(gains):.2f} of test loss"
+    assert said in text_of("gallery")
+
+
+def test_what_a_sketch_of_a_thousandth_costs():
+    found = rows.where(rows.read_csv(DOCS / "results/secagg_fig2.csv"), task="mnist")
+    for noise in rows.distinct(found, "noise_multiplier"):
+        cost = costs("secagg_fig2", 1000, task="mnist", noise_multiplier=noise)
+        assert f"one of a thousandth {cost:.1f} points either way" in text_of("gallery")
