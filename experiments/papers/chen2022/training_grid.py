@@ -304,9 +304,7 @@ class Cohorts:
 
 COHORTS: Mapping[str, Mapping[str, Cohorts]] = {
     "small": {"digits": Cohorts((1.0, 4.0), (10, 50), (1, 10, 100))},
-    "medium": {
-        medium.MNIST: Cohorts((1.0,), (50, 200), (1, 10, 100, 1000), medium.CAREFUL)
-    },
+    "medium": {medium.MNIST: Cohorts((1.0,), (50, 200), (1, 10, 100), medium.CAREFUL)},
     "paper": {
         "emnist": Cohorts((0.1, 0.3, 0.5), (100, 1000), (1, 10, 15, 20, 30, 40, 50)),
         "stackoverflow": Cohorts(
