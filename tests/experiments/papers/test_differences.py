@@ -79,6 +79,26 @@ def test_what_sgmf_costs():
     assert said in text_of("figures")
 
 
+def test_what_compression_costs_where_noise_decides():
+    tenth, hundredth = (
+        f"{costs('sgmf_fig7', rate, epsilon='2.0'):.1f}" for rate in (10, 100)
+    )
+    said = f"10-fold compression costs {tenth} points and 100-fold {hundredth}, and"
+    assert said in text_of("figures")
+    own = [
+        f"{costs('csgm_fig2', rate, task='mnist', epsilon='2.0'):.1f}"
+        for rate in (10, 100)
+    ]
+    said = "SGMF loses {} and {} points and CSGM {} and {}, at other"
+    assert said.format(tenth, hundredth, *own) in text_of("claims")
+    for rate in (10, 100):
+        whole, kept = (
+            readme.runs("sgmf_fig7", epsilon="2.0", compression_rate=each)
+            for each in (1, rate)
+        )
+        assert not readme.overlap(whole, kept)
+
+
 def test_how_far_apart_variants_of_dome_are():
     own, best, sketch, adam, plain = (
         readme.runs("dome_cnn", mechanism=name)
