@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Every figure at the small scale: its table, and what it takes to make it.
+"""Every figure that trains, at the small scale: its table, and what it takes.
 
   python -m tools.small_scale docs/results/small
 
@@ -10,7 +10,7 @@ of its own so that none has the runs of another, and keeps its small table in th
 folder that is given. What each takes goes to `costs.csv` there: how many rows its table
 has, processor seconds of the program and of all that it started, and seconds on the
 clock. A figure whose table is there already is left as it is. All take an hour or two
-of two processors. `mf_fig4` measures time, and is made by itself on a quiet machine.
+of two processors. Tables of figures that train nothing are in `docs/results` itself.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from experiments.papers import rows
+from experiments.papers import rows, sweep, trainings
 from experiments.papers.index import FIGURES
 from tools import run_costs
 
@@ -30,7 +30,8 @@ SCALE = "small"
 NAMES = tuple(
     name
     for name, figure in FIGURES.items()
-    if SCALE in figure.scales and not figure.needs_folders
+    if SCALE in figure.scales
+    and isinstance(figure.grid(sweep.Setting(SCALE))[0], trainings.Training)
 )
 COSTS = "costs.csv"
 
