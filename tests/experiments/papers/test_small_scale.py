@@ -3,7 +3,6 @@
 
 """What figures gave at the small scale, and took, is in docs/results/small."""
 
-import math
 from pathlib import Path
 
 import pytest
@@ -43,8 +42,8 @@ def test_a_table_has_what_the_present_grid_has(row):
 @pytest.mark.parametrize("row", COSTS, ids=MADE)
 def test_the_gallery_says_what_a_figure_takes(row):
     # Of two processors.
-    seconds = float(row["processor_seconds"]) / 2
-    said = f"{math.ceil(seconds / 60)} minutes" if seconds > 60 else "seconds"
+    minutes = round(float(row["processor_seconds"]) / 2 / 60)
+    said = {0: "seconds", 1: "a minute"}.get(minutes, f"{minutes} minutes")
     assert f"Small scale: {said}." in test_gallery.SECTIONS[row["figure"]]
 
 
