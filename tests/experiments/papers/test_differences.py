@@ -89,7 +89,7 @@ def test_what_compression_costs_where_noise_decides():
         f"{costs('csgm_fig2', rate, task='mnist', epsilon='2.0'):.1f}"
         for rate in (10, 100)
     ]
-    said = "SGMF loses {} and {} points and CSGM {} and {}, at other"
+    said = "SGMF loses {} and {} points and CSGM {} and {}, but nearly"
     assert said.format(tenth, hundredth, *own) in text_of("claims")
     for rate in (10, 100):
         whole, kept = (
