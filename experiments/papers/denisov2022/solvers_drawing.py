@@ -21,6 +21,8 @@ _MARKERS = {"accelerated": "o", "plain": "^", "lbfgs": "s"}
 
 def draw(rows: Rows, scale: str) -> Any:
     """Draws a panel for each problem, a line for each solver."""
+    from matplotlib import ticker
+
     del scale
     picture, axes = plotting.panels(len(rows), 4.5, 3.5, sharey=True)
     for axis, row in zip(axes, rows):
@@ -35,6 +37,10 @@ def draw(rows: Rows, scale: str) -> Any:
         title = workload_title(float(row["momentum"]))
         axis.set_title(f"{title}, T={row['rounds']}")
         axis.set(xscale="log", yscale="log", xlabel="seconds", ylim=(1e-10, None))
+        # Few powers of ten are shown, and all between them would not have room.
+        axis.xaxis.set_major_locator(ticker.LogLocator(subs=(1.0, 3.0)))
+        axis.xaxis.set_major_formatter(ticker.FormatStrFormatter("%g"))
+        axis.xaxis.set_minor_formatter(ticker.NullFormatter())
     axes[0].set_ylabel("loss / dual bound - 1")
     # Above the panels, where no curve is.
     picture.legend(*axes[0].get_legend_handles_labels(), loc="upper center", ncol=3)

@@ -141,3 +141,11 @@ def test_what_a_sketch_of_a_thousandth_costs():
     for noise in rows.distinct(found, "noise_multiplier"):
         cost = costs("secagg_fig2", 1000, task="mnist", noise_multiplier=noise)
         assert f"one of a thousandth {cost:.1f} points either way" in text_of("gallery")
+
+
+def test_how_much_faster_the_fixed_point_is():
+    found = [
+        float(row["lbfgs_seconds"]) / float(row["accelerated_seconds"])
+        for row in rows.read_csv(DOCS / "results/mf_fig4.csv")
+    ]
+    assert "by {:.0f} and {:.0f} times".format(*found) in text_of("claims")

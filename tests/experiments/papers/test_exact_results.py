@@ -38,9 +38,8 @@ def test_seconds_of_solvers():
         [f"{seconds:.2g}" for seconds in rows.numbers(table("mf_fig4"), column)]
         for column in ("accelerated_seconds", "plain_seconds", "lbfgs_seconds")
     )
-    assert accelerated == ["0.19", "0.4"]
     for problem, name in ((0, "the prefix sum"), (1, "β=0.9")):
-        first = f"{float(accelerated[problem]):.2f}"
+        first = accelerated[problem]
         said = f"{first}, {plain[problem]} and {lbfgs[problem]} for {name}"
         assert said in PAGE
 
