@@ -81,7 +81,10 @@ def test_the_pages_say_what_a_run_takes():
         f"network, {seconds['small_cnn']} with the small network, {seconds['docs']} on "
         "docstrings (means of three runs each, [measured](results/run_costs.csv))"
     ) in gallery
-    assert f"{seconds['small_cnn']} processor seconds each.)" in figures
+    assert (
+        f"{seconds['small_cnn']} processor seconds each for the Gaussian mechanism.)"
+        in figures
+    )
     assert f"A run takes {seconds['docs']} processor seconds" in figures
 
 
