@@ -73,6 +73,22 @@ def test_what_ten_fold_costs_on_docstrings():
         assert f"10-fold costs {cost} of the" in text_of(page)
 
 
+def test_what_ten_fold_costs_at_each_budget():
+    found = [f"{loss_costs('csgm_fig6', 10, epsilon=each):.2f}" for each in BUDGETS]
+    said = "costs {}, {}, {} and {}".format(*found)
+    ending = "at ε=2, 4, 8 and 16, which the seeds tell from none at each"
+    assert f"10-fold compression {said} {ending}" in text_of("figures")
+    assert f"10-fold {said} of the loss {ending}" in text_of("claims")
+    for epsilon in BUDGETS:
+        whole, kept = (
+            readme.runs("csgm_fig6", compression_rate=rate, epsilon=epsilon)
+            for rate in (1, 10)
+        )
+        assert max(rows.numbers(whole, "final_loss")) < min(
+            rows.numbers(kept, "final_loss")
+        )
+
+
 def test_what_sgmf_costs():
     tenth, hundredth = (f"{costs('sgmf_fig3', rate):.1f}" for rate in (10, 100))
     said = f"10-fold compression costs {tenth} points and 100-fold {hundredth}"
