@@ -42,7 +42,6 @@ _LINF_RATIO = math.sqrt(2 * math.log(_MODEL * 100) / _MODEL)
 # Those of the same network with ten classes.
 _MNIST_MODEL = 1_011_466
 _EPSILON = 8.0
-_EPOCH = stream_training_grid.ROUNDS_PER_EPOCH
 _STREAM_TRAINING = (
     Path(__file__).resolve().parents[1] / "docs/results/stream_training.csv"
 )
@@ -305,7 +304,8 @@ def error_of_sums(way: str) -> float:
     Returns:
       The root of the mean over rounds of the variance of the sum so far.
     """
-    rounds, epoch = stream_training_grid.SHARED["rounds"], _EPOCH
+    rounds = stream_training_grid.SHARED["rounds"]
+    epoch = stream_training_grid.ROUNDS_PER_EPOCH
     groups = {
         "one stream": epoch,
         "one stream, cyclic sampling": stream_training_grid.GROUPS,
@@ -337,11 +337,11 @@ def _one_accountant() -> Iterator[Number]:
         cohort_size=100, noise_multiplier=1.0, clip_norm=1.0, rounds_per_epoch=8
     )
     for accountant in ("tight", "rdp"):
-        found = mechanisms.calibrate(
+        calibrated: Any = mechanisms.calibrate(
             config, _MNIST_MODEL, 2.0, 1e-4, choice, accountant
-        ).noise_multiplier
+        )
         name = f"z, MF, sgmf_fig7, epsilon = 2, {accountant}"
-        yield Number("figures", name, ".2f", found)
+        yield Number("figures", name, ".2f", calibrated.noise_multiplier)
 
 
 def numbers(is_slow: bool = True) -> Iterator[Number]:

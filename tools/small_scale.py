@@ -55,9 +55,21 @@ def _make(name: str, table: Path) -> Cost:
             "output_dir": f"{folder}/runs",
             "table": table,
         }
-        own = [f"--{flag}={value}" for flag, value in flags.items()]
-        taken = run_costs.measure([*program, *own], Path(folder) / "log")
+        words = run_costs.arguments(flags)
+        taken = run_costs.measure([*program, *words], Path(folder) / "log")
     return Cost(name, len(rows.read_csv(table)), *(round(part, 1) for part in taken))
+
+
+def _kept(path: Path) -> list[Cost]:
+    return [
+        Cost(
+            row["figure"],
+            int(row["table_rows"]),
+            float(row["processor_seconds"]),
+            float(row["wall_seconds"]),
+        )
+        for row in rows.read_csv(path)
+    ]
 
 
 def write(names: Sequence[str], folder: Path) -> None:
@@ -72,18 +84,12 @@ def write(names: Sequence[str], folder: Path) -> None:
     """
     run_costs.adopt_orphans()
     path = folder / COSTS
-    found: list[Sequence[object]] = []
-    if path.exists():
-        found = [tuple(row.values()) for row in rows.read_csv(path)]
-    done = {row[0] for row in found}
+    found = _kept(path) if path.exists() else []
+    done = {cost.figure for cost in found}
     for name in names:
-        if name in done:
-            continue
-        cost = _make(name, folder / f"{name}.csv")
-        print(*cost, flush=True)
-        found.append(cost)
-        columns = {n: [row[i] for row in found] for i, n in enumerate(Cost._fields)}
-        rows.write_columns(path, columns)
+        if name not in done:
+            found.append(_make(name, folder / f"{name}.csv"))
+            run_costs.write(path, found)
 
 
 def main(argv: Sequence[str]) -> None:

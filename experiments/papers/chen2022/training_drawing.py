@@ -17,11 +17,9 @@ from .panels import epsilon_label, noise_label, panels
 from .slack import bar, said
 from .training_grid import MODELS, rates_grid
 
+Look = Mapping[str, Any]
 # Runs at rate 1 send whole vectors.
 _PLAIN = "r=1: no sketch (DDG)"
-
-
-Look = Mapping[str, Any]
 
 
 def _line(
