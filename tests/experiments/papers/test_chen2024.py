@@ -66,6 +66,14 @@ def test_paper_settings_of_sgmf():
             assert int(settings["rounds"]) == 16 * 32
 
 
+def test_small_passes_fit_a_standard_library_with_few_modules():
+    for name in SGMF:
+        for work in FIGURES[name].grid(sweep.Setting("small")):
+            if work.settings.get("task") == "docs":
+                cohort_size = int(work.settings["cohort_size"])
+                assert cohort_size * int(work.settings["rounds_per_epoch"]) <= 250
+
+
 @pytest.mark.parametrize("done", ["all", "first"])
 @pytest.mark.parametrize("name", SGMF + ACCURACY)
 def test_drawing_of_complete_and_of_unfinished_tables(name, done, tmp_path):

@@ -160,8 +160,47 @@ def test_what_a_sketch_of_a_thousandth_costs():
 
 
 def test_how_much_faster_the_fixed_point_is():
-    found = [
-        float(row["lbfgs_seconds"]) / float(row["accelerated_seconds"])
-        for row in rows.read_csv(DOCS / "results/mf_fig4.csv")
-    ]
-    assert "by {:.0f} and {:.0f} times".format(*found) in text_of("claims")
+    plain, accelerated = (
+        [
+            float(row["lbfgs_seconds"]) / float(row[f"{name}_seconds"])
+            for row in rows.read_csv(DOCS / "results/mf_fig4.csv")
+        ]
+        for name in ("plain", "accelerated")
+    )
+    said = (
+        "iteration is {:.1f} and {:.1f} times as fast as L-BFGS, and dpfl's "
+        "accelerated one {:.0f} and {:.0f} times"
+    )
+    assert said.format(*plain, *accelerated) in text_of("claims")
+
+
+def test_what_all_runs_of_ten_fold_on_docstrings_come_to():
+    whole, tenth = (
+        [
+            *readme.runs(
+                "csgm_fig6", task="docs", epsilon="8.0", compression_rate=rate
+            ),
+            *readme.runs("stream_training", mechanism=name, way="Poisson sampling"),
+        ]
+        for name, rate in (("GM", 1), ("CSGM", 10))
+    )
+    # With this accountant, L2-CSGM has another noise multiplier.
+    whole += readme.runs("csgm_tight", task="docs", compression_rate=1)
+    means = [f"{readme.mean(found, 'final_loss'):.3f}" for found in (whole, tenth)]
+    assert (len(whole), len(tenth)) == (9, 6)
+    assert "have means of {} (nine runs) and {} (six)".format(*means) in text_of(
+        "figures"
+    )
+    assert "have {} in nine runs and {} in six".format(*means) in text_of("claims")
+
+
+def test_by_how_little_ten_fold_is_told_apart():
+    whole, tenth = (
+        readme.reach(
+            readme.runs("csgm_fig6", epsilon="16.0", compression_rate=rate),
+            "final_loss",
+        )
+        for rate in (1, 10)
+    )
+    said = f"at ε=16 by {tenth[0] - whole[1]:.4f} of the loss"
+    assert all(said in text_of(page) for page in ("figures", "claims"))

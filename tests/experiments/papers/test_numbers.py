@@ -53,6 +53,7 @@ MORE = {
 }
 EXACT = "exact_numbers"
 
+_DIFFERENCES = "tests/experiments/papers/test_differences.py"
 _EXACT_RESULTS = "tests/experiments/papers/test_exact_results.py"
 _README = "tests/experiments/papers/test_readme_numbers.py"
 _RESULTS = "tests/experiments/papers/test_results.py"
@@ -73,6 +74,10 @@ TESTED = {
         f"{_RESULTS}::test_when_momentum_in_the_matrix_overtakes": (
             "0.541 0.647 0.856 0.858 0.905 0.899"
         ),
+        f"{_DIFFERENCES}::test_what_all_runs_of_ten_fold_on_docstrings_come_to": (
+            "4.099 4.124"
+        ),
+        f"{_DIFFERENCES}::test_by_how_little_ten_fold_is_told_apart": "0.0003",
     },
     "docs/claims.md": {
         f"{_EXACT_RESULTS}::test_noise_of_streams_in_training": "3.38 3.24",
@@ -81,6 +86,10 @@ TESTED = {
         f"{_RESULTS}::test_when_momentum_in_the_matrix_overtakes": (
             "0.647 0.541 0.858 0.856 5.422 5.298"
         ),
+        f"{_DIFFERENCES}::test_what_all_runs_of_ten_fold_on_docstrings_come_to": (
+            "4.099 4.124"
+        ),
+        f"{_DIFFERENCES}::test_by_how_little_ten_fold_is_told_apart": "0.0003",
     },
     "docs/gallery.md": {
         f"{_EXACT_RESULTS}::test_losses_of_the_prefix_sum": "2.93",

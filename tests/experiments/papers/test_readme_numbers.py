@@ -46,7 +46,7 @@ def test_what_compression_costs():
     page = text_of("../README")
     assert (
         "With a million parameters 100-fold compression costs about half a point of "
-        "accuracy, which three seeds hardly tell from none"
+        "accuracy, which three seeds do not tell from none"
     ) in page
     for epsilon in (2.0, 8.0):
         whole, kept = (
@@ -67,13 +67,13 @@ def test_what_compression_costs_on_docstrings():
     )
     more = mean(tenth, "final_loss") - mean(whole, "final_loss")
     assert (
-        f"with 39,932, on docstrings, 10-fold costs {more:.2f} of the test loss, which "
-        "the seeds of this table tell from none and those of [another run]"
+        f"of the docstrings has 39,932. There 10-fold costs {more:.2f} of the test "
+        "loss, which the seeds of this table tell from none and those of [another run]"
     ) in page
     assert (
-        "of the same setting do not, and 100-fold three quarters of what is learned "
-        "beyond the words' frequencies, at the one rate that all three share, and half "
-        "at a smaller one"
+        "of the same setting do not. A 100-fold compression costs three quarters of "
+        "what is learned beyond the words' frequencies at the one rate that all three "
+        "share, and half of it at a smaller one"
     ) in page
     again = (
         runs("stream_training", mechanism=name, way="Poisson sampling")
@@ -95,7 +95,7 @@ def test_what_sgmf_costs():
     assert (
         f"it has {points(whole, kept):.1f} points less than uncompressed matrix "
         "factorization at equal ε=8, about what seeds differ by, with a hundredth of "
-        "the bits up, and is where the Gaussian mechanism above is with all of them"
+        "the bits up, and as much as the Gaussian mechanism above has with all 32 bits"
     ) in text_of("../README")
     low, high = reach(kept)
     assert points(whole, kept) < 100 * (high - low) < 2 * points(whole, kept)
@@ -121,8 +121,9 @@ def test_what_a_sketch_costs():
         for name, point in (("ddg", "b8"), ("sketched_ddg", "r10_b7"))
     )
     assert (
-        "a tenth of the numbers costs nothing that three seeds show and a hundredth "
-        "half a point; on docstrings, with a rate for each, a tenth ends at "
+        "sending a tenth of the numbers costs nothing that three seeds show, and "
+        "sending a hundredth costs half a point; on docstrings, with a rate for each, "
+        "a tenth ends at "
         f"{said(sketched, 'final_loss')} where no sketch has "
         f"{said(plain, 'final_loss')}, a quarter of what is learned"
     ) in page

@@ -43,11 +43,13 @@ TABLES = {
     "dome_compare": ("mechanism", "epsilon"),
     "dome_ablations": ("mechanism", "epsilon"),
     "dome_cnn": ("mechanism", "epsilon"),
+    "dome_energy": ("mechanism", "epsilon"),
     **PANELS,
 }
 FINAL = ("final_loss", "final_accuracy")
 MEASURES = {"mnist": "final_accuracy", "docs": "final_loss"}
 DOME = ("dome_compare", "dome_ablations", "dome_cnn")
+BOTH = ("equal_bits_docs", "secagg_fig9", "secagg_fig10", "mf_fig3")
 # Noise is given, and no budget.
 WITHOUT_BUDGET = ("secagg_fig7", "secagg_fig8", "secagg_fig9", "secagg_fig10")
 NUMBER = re.compile(r"\d\.\d{3} \(\d\.\d{3} to \d\.\d{3}\)")
@@ -134,8 +136,19 @@ def known():
         *(said(runs, "final_accuracy") for runs in groups("equal_bits")),
         *(said(runs, column) for runs in groups("equal_bits_docs") for column in FINAL),
         *(said(runs, column) for runs in groups("stream_training") for column in FINAL),
-        *(said(runs, "final_accuracy") for name in DOME for runs in groups(name)),
+        *(
+            said(runs, "final_accuracy")
+            for name in (*DOME, "dome_energy")
+            for runs in groups(name)
+        ),
         *(said(runs, measure) for runs, measure in panels()),
+        # Where the text has the accuracy of docstrings beside their loss.
+        *(
+            said(runs, column)
+            for name in BOTH
+            for runs in groups(name)
+            for column in FINAL
+        ),
     }
 
 
@@ -198,6 +211,9 @@ def test_how_much_of_the_gap_to_no_noise_is_closed():
     assert all(words in text_of(page) for page in ("claims", "figures"))
 
 
+ENERGY = "aggregator_explained_energy"
+
+
 def test_what_the_sketch_of_dome_sees():
     found = rows.read_csv(DOCS / "results/dome_energy_curves.csv")
     pages = [text_of("figures"), text_of("gallery")]
@@ -209,10 +225,31 @@ def test_what_the_sketch_of_dome_sees():
         assert len(chosen) == 3 * (49 - begin)
         return rows.mean_and_range(chosen, f"aggregator_{column}")[0]
 
+    def energies(mechanism, epsilon, begin):
+        runs = rows.where(found, mechanism=mechanism, epsilon=epsilon)
+        runs = [run for run in runs if int(run["round"]) >= begin]
+        seeds = [
+            rows.mean_and_range(rows.where(runs, seed=seed), ENERGY)[0]
+            for seed in rows.distinct(runs, "seed")
+        ]
+        mean, low, high = sum(seeds) / 3, min(seeds), max(seeds)
+        return f"{mean:.1%} ({100 * low:.1f} to {100 * high:.1f})"
+
     own, whole, no_probes = (
         [f"{mean('explained_energy', name, each, 33):.1%}" for each in ("8.0", "inf")]
         for name in ("dome", "dome_whole", "dome_no_probes")
     )
+    held = [
+        [energies(name, each, 33) for each in ("8.0", "inf")]
+        for name in ("dome_whole", "dome")
+    ]
+    claims = text_of("claims")
+    (whole_noise, whole_none), (own_noise, own_none) = held
+    assert (
+        f"holds {whole_noise} of the energy at ε=8 and {whole_none} without" in claims
+    )
+    assert f"with it {own_noise} and {own_none}, where" in claims
+    assert f"holds {energies('dome_no_probes', '8.0', 33)} of the energy" in claims
     assert f"sees {own[0]} of it at ε=8 and {own[1]} without noise" in pages[0]
     assert f"without mean removal {whole[0]} and {whole[1]} (" in pages[0]
     assert set(no_probes) == {"1.1%"} and "sees 1.1%, less" in pages[0]
