@@ -30,7 +30,7 @@ STYLES: Mapping[str, tuple[str, str]] = {
     "gaussian": ("#000000", "*"),
     "mf": ("#5d3a9b", "P"),
     "ddg": ("#0072b2", "o"),
-    "skellam": ("#0072b2", "D"),
+    "skellam": ("#004570", "D"),
     "sketched_ddg": ("#56b4e9", "s"),
     "sketched_ddg_once": ("#56b4e9", "p"),
     "l2_csgm": ("#d55e00", "^"),

@@ -109,8 +109,8 @@ def draw_fewest_bits(rows: Rows, scale: str) -> Any:
     slack = ", ".join(f"{task} {said(task)}" for task in distinct(rows, "task"))
     return plotting.table(
         _titled(fewest_bits(rows)),
-        "of each rate the fewest bits tried that are as good as the most without a "
-        f"sketch,\nbut for the slack ({slack}); {seeds(rows)}",
+        "the fewest bits tried at each rate that are within the slack\n"
+        f"of the most bits without a sketch ({slack}); {seeds(rows)}",
         width=8,
     )
 

@@ -74,6 +74,34 @@ PROBLEMS: Mapping[str, tuple[Problem, ...]] = {
     ),
 }
 
+# Of the medium scale the server's rate by budget and method: the best of those that
+# were tried on the validation set (docs/results/medium_validation.csv). At one rate for
+# all, factorizations with more noise lose more than they have to. Schedules have the
+# rate of the constant one.
+_METHODS = ("honaker-online", "honaker-full", "optimal-prefix-sum", "optimal")
+_SERVER_RATES: Mapping[str, Mapping[float, Mapping[str, float]]] = {
+    medium.MNIST: {
+        4.0: dict(zip(_METHODS, (0.2, 0.1, 0.2, 0.2))),
+        8.0: dict(zip(_METHODS, (0.2, 0.2, 0.5, 1.0))),
+        16.0: dict(zip(_METHODS, (0.5, 0.5, 1.0, 1.0))),
+    },
+    medium.DOCS: {
+        epsilon: dict.fromkeys(_METHODS, 2.0) for epsilon in (2.0, 4.0, 8.0, 16.0)
+    },
+}
+
+
+def server_rate(problem: str, method: str, epsilon: float) -> float:
+    """Returns the server's rate of a stream at the medium scale.
+
+    Args:
+      problem: A key of `PROBLEMS`.
+      method: As in `STREAMS`.
+      epsilon: The budget.
+    """
+    return _SERVER_RATES[problem][epsilon][method]
+
+
 _IN_MATRIX = {"matrix_momentum": MOMENTUM, "server_momentum": 0.0}
 _ON_SERVER = {"matrix_momentum": 0.0, "server_momentum": MOMENTUM}
 # A prefix sum with momentum after it, or momentum in the matrix; by mechanism and
@@ -113,6 +141,8 @@ def _work(
         "epsilon": epsilon,
         "seed": seed,
     }
+    if setting.scale == "medium":
+        flags["server_lr"] = server_rate(problem.name, method, epsilon)
     return problem.work(labels, flags, setting)
 
 

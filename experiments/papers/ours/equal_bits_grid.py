@@ -153,7 +153,7 @@ def _curves(
         ),
         # The best that the ablations of DOME found.
         "dome_few_bits": (
-            "DOME, one direction of 8-bit numbers, once an epoch",
+            "DOME without mean removal, one direction, 8 bits, once an epoch",
             mechanisms.DomeDdg,
             {**once, "mean_removal": False, "bits": 8, "max_rank": 1},
         ),
@@ -168,7 +168,7 @@ def _curves(
 PROBLEMS: Mapping[str, Problem] = {
     "equal_bits": Problem(
         medium.MNIST,
-        r"MNIST, 836 writers, 100 a round, 48 rounds, $\delta$=0.0001",
+        r"MNIST, 836 writers, 100 a round, 48 rounds, $d$=15,994, $\delta$=0.0001",
         {
             "task": medium.MNIST,
             "model": "small_cnn",
@@ -222,7 +222,8 @@ PROBLEMS: Mapping[str, Problem] = {
     # Clips and rates are the task's own, smaller where those of MNIST are.
     "equal_bits_docs": Problem(
         medium.DOCS,
-        r"docstrings, 2459 modules, 100 a round, 128 rounds, $\delta=N^{-1.1}$",
+        r"docstrings, 2459 modules, 100 a round, 128 rounds, $d$=39,932, "
+        r"$\delta=N^{-1.1}$",
         medium.FLAGS[medium.DOCS],
         _curves(
             24,

@@ -6,13 +6,16 @@ import re
 
 import pytest
 
+from dpfl import tasks
 from experiments.papers import kept, sweep
+from experiments.papers import rows as tables
 from experiments.papers.denisov2022 import (
     accuracy_grid,
     errors_grid,
     figures,
     solvers_grid,
 )
+from tests.experiments import programs
 from tests.experiments.papers import invented
 
 FIGURES = {figure.name: figure for figure in figures.FIGURES}
@@ -43,9 +46,13 @@ def make(name, tmp_path, scale="small"):
 @pytest.mark.parametrize("scale", ["small", "medium", "paper"])
 @pytest.mark.parametrize("name", TRAINED)
 def test_runs_of_a_panel_differ_in_the_mechanism_alone(name, scale):
-    """The mechanisms are compared at one budget and with the same training."""
+    """The mechanisms are compared at one budget and with the same training.
+
+    At the medium scale each has a rate of its own.
+    """
     own = {"mechanism", "matrix_method", "matrix_momentum"}
     own |= {"matrix_schedule", "server_momentum"}
+    own |= {"server_lr"} if scale == "medium" else set()
     shared = {}
     for work in FIGURES[name].grid(sweep.Setting(scale)):
         flags = dict(work.settings)
@@ -60,6 +67,28 @@ def test_runs_of_a_panel_differ_in_the_mechanism_alone(name, scale):
         panel = labels["problem"], labels["seed"]
         rest = {k: v for k, v in flags.items() if k not in own}
         assert shared.setdefault(panel, rest) == rest
+
+
+def test_rates_are_the_best_that_were_tried():
+    trials = tables.read_csv(programs.ROOT / "docs/results/medium_validation.csv")
+    for work in FIGURES["mf_fig3"].grid(sweep.Setting("medium")):
+        labels, rate = work.labels, float(work.settings["server_lr"])
+        if labels["mechanism"] == accuracy_grid.NO_NOISE:
+            continue
+        tried = tables.where(
+            trials,
+            task=labels["problem"],
+            mechanism="matrix_factorization",
+            matrix_method=labels["mechanism"],
+            stands_for_cohort=work.settings["cohort_size"],
+            stands_for_epsilon=f"{labels['epsilon']:g}",
+        )
+        measure = tasks.task_entry(labels["problem"]).measure
+        column = measure.final_column.replace("final", "validation")
+        values = {float(row["server_lr"]): float(row[column]) for row in tried}
+        assert len(values) >= 2, labels
+        best = min(values.values()) if measure.lower_is_better else max(values.values())
+        assert values[rate] == best, labels
 
 
 @pytest.mark.parametrize("name", ["mf_fig3", "mf_fig6"])

@@ -241,6 +241,7 @@ WORDS = {
     "Honaker full": "honaker-full",
     "matrix factorization": "mf",
     "optimal M": "mf",
+    "momentum in the matrix": "mf",
     "MF": "mf",
     "SGMF": "sgmf",
     "Gaussian": "gaussian",

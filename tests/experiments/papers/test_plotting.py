@@ -63,7 +63,7 @@ def test_every_mechanism_of_the_comparison_has_a_color():
 def test_mechanisms_that_are_not_akin_have_colors_of_their_own():
     akin = [{"optimal", "mf", "MF"}, {"dome", "dome_whole", "dome_few_bits"}]
     akin += [{"gaussian", "GM"}, {"l2_csgm", "CSGM"}, {"sgmf", "SGMF"}]
-    akin += [{"ddg", "distributed_discrete_gaussian", "skellam"}]
+    akin += [{"ddg", "distributed_discrete_gaussian"}]
     akin += [{"sketched_ddg", "sketched_ddg_once"}]
     found = {}
     for name, (color, _) in plotting.STYLES.items():
