@@ -79,14 +79,18 @@ PROBLEMS: Mapping[str, tuple[Problem, ...]] = {
 # all, factorizations with more noise lose more than they have to. Schedules have the
 # rate of the constant one.
 _METHODS = ("honaker-online", "honaker-full", "optimal-prefix-sum", "optimal")
+NO_NOISE = "no-noise"
 _SERVER_RATES: Mapping[str, Mapping[float, Mapping[str, float]]] = {
     medium.MNIST: {
         4.0: dict(zip(_METHODS, (0.2, 0.1, 0.2, 0.2))),
         8.0: dict(zip(_METHODS, (0.2, 0.2, 0.5, 1.0))),
         16.0: dict(zip(_METHODS, (0.5, 0.5, 1.0, 1.0))),
+        math.inf: {NO_NOISE: 4.0},
     },
     medium.DOCS: {
-        epsilon: dict.fromkeys(_METHODS, 2.0) for epsilon in (2.0, 4.0, 8.0, 16.0)
+        2.0: dict.fromkeys(_METHODS, 1.0),
+        **{epsilon: dict.fromkeys(_METHODS, 2.0) for epsilon in (4.0, 8.0, 16.0)},
+        math.inf: {NO_NOISE: 2.0},
     },
 }
 
@@ -96,8 +100,8 @@ def server_rate(problem: str, method: str, epsilon: float) -> float:
 
     Args:
       problem: A key of `PROBLEMS`.
-      method: As in `STREAMS`.
-      epsilon: The budget.
+      method: As in `STREAMS`, or `NO_NOISE`.
+      epsilon: The budget; infinite without noise.
     """
     return _SERVER_RATES[problem][epsilon][method]
 
@@ -146,11 +150,8 @@ def _work(
     return problem.work(labels, flags, setting)
 
 
-NO_NOISE = "no-noise"
-
-
 def _without_noise(problem: Problem, seed: int, setting: Setting) -> Work:
-    """Returns a run that all would be without noise, but for the schedules."""
+    """Returns a run of the prefix sum, with momentum after it, without noise."""
     labels = {
         "mechanism": NO_NOISE,
         "schedule": "constant",
@@ -163,6 +164,8 @@ def _without_noise(problem: Problem, seed: int, setting: Setting) -> Work:
         "server_momentum": MOMENTUM,
         "seed": seed,
     }
+    if setting.scale == "medium":
+        flags["server_lr"] = server_rate(problem.name, NO_NOISE, math.inf)
     plain = Problem(problem.name, without_budget(problem.flags))
     return plain.work(labels, flags, setting)
 
