@@ -18,9 +18,9 @@ from .methods import TITLES
 
 _STREAM_TITLES = {
     **{(method, "constant"): title for method, title in TITLES.items()},
-    ("optimal", "constant"): "momentum in the matrix, optimal",
-    ("optimal", "drop"): "momentum in the matrix, rate drops",
-    ("optimal", "cooldown"): "momentum in the matrix, cooldown",
+    ("optimal", "constant"): "optimal, momentum in the matrix",
+    ("optimal", "drop"): "optimal, momentum, rate drops",
+    ("optimal", "cooldown"): "optimal, momentum, cooldown",
 }
 # Schedules of one matrix have its color; what tells them from a constant rate.
 _SCHEDULES: Mapping[str, Mapping[str, Any]] = {

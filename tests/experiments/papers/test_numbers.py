@@ -72,7 +72,7 @@ TESTED = {
             " 11.5 11.2 13.1 1.08 1.19"
         ),
         f"{_RESULTS}::test_when_momentum_in_the_matrix_overtakes": (
-            "0.541 0.647 0.856 0.858 0.905 0.899"
+            "0.357 0.647 0.811 0.858 0.894 0.899"
         ),
         f"{_DIFFERENCES}::test_what_all_runs_of_ten_fold_on_docstrings_come_to": (
             "4.099 4.124"
@@ -84,7 +84,7 @@ TESTED = {
         f"{_EXACT_RESULTS}::test_least_bits": "12.7 11.0 15.0",
         f"{_EXACT_RESULTS}::test_losses_of_the_prefix_sum": "1.002",
         f"{_RESULTS}::test_when_momentum_in_the_matrix_overtakes": (
-            "0.647 0.541 0.858 0.856 5.422 5.298"
+            "0.647 0.357 0.858 0.811 5.422 5.298"
         ),
         f"{_DIFFERENCES}::test_what_all_runs_of_ten_fold_on_docstrings_come_to": (
             "4.099 4.124"
