@@ -15,7 +15,7 @@ from ..rows import Rows, distinct, mean_and_range, seeds, where
 from .layers_grid import TOGETHER
 from .panels import noise_label
 
-_IN_ONE = "one sketch for both"
+_IN_ONE = "one sketch for all"
 
 
 def draw(rows: Rows, scale: str) -> Any:
@@ -48,7 +48,7 @@ def draw(rows: Rows, scale: str) -> Any:
     )
     axis.set_yticks(range(len(down)), [f"{float(r):g}" for r in down])
     axis.set(
-        xlabel="compression rate of the rest, or one sketch for both",
+        xlabel="compression rate of the rest",
         ylabel="compression rate of the embedding",
     )
     axis.set_title(

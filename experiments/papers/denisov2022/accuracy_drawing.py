@@ -36,7 +36,7 @@ _LOOKS = {
     for method, schedule in STREAMS
 }
 _PANELS = {
-    "constant rate": [s for s in STREAMS if s[1] == "constant"],
+    "rate constant over rounds": [s for s in STREAMS if s[1] == "constant"],
     "rate schedules in the matrix": [s for s in STREAMS if s[0] == "optimal"],
 }
 # Share of the training that Fig. 6 shows; the schedules change the last quarter.
@@ -57,6 +57,11 @@ def _legend(picture: Any, axes: Sequence[Any]) -> None:
         picture.legend(found.values(), found, loc="lower center", ncol=3)
 
 
+def _rates(scale: str) -> str:
+    """Returns what a title says of the server's rates."""
+    return "each with its own server rate; " if scale == "medium" else ""
+
+
 def _arrows(is_cut: bool) -> str:
     """Returns what a title says of arrows, if there are any."""
     return "; arrows: beyond the axis" if is_cut else ""
@@ -70,7 +75,6 @@ def draw_budgets(rows: Rows, scale: str) -> Any:
     """
     import matplotlib.pyplot as plt
 
-    del scale
     problems = distinct(rows, "problem")
     picture, axes = plt.subplots(
         len(problems),
@@ -84,7 +88,8 @@ def draw_budgets(rows: Rows, scale: str) -> Any:
         for line, problem in zip(axes, problems)
     ]
     beside = r"side by side at each $\varepsilon$"
-    picture.suptitle(f"one pass; {seeds(rows)}, {beside}{_arrows(any(is_cut))}")
+    shown = f"{seeds(rows)}, {beside}{_arrows(any(is_cut))}"
+    picture.suptitle(f"one pass; {_rates(scale)}{shown}")
     _legend(picture, axes.flat)
     return picture
 
@@ -111,8 +116,9 @@ def _budgets(line: Sequence[Any], rows: Rows, problem: str) -> bool:
                 plotting.ranges(axis, shown, _STREAM_TITLES[stream], **look)
                 found += [(point, look["color"]) for point in points]
         if plain:
-            best = mean_and_range(plain, measure.final_column)[0]
+            best, below, above = mean_and_range(plain, measure.final_column)
             axis.axhline(best, color="k", ls=":", lw=1.2, label="no noise, momentum")
+            axis.axhspan(best - below, best + above, color="k", alpha=0.06, lw=0)
             # A point of it keeps the line within the axis.
             found.append(((max(places), best, 0.0, 0.0), "k"))
         axis.set_title(f"{problem}, {title}")
@@ -150,6 +156,7 @@ def draw_final(rows: Rows, scale: str) -> Any:
         epsilon = rf"$\varepsilon$={FINAL_EPSILON[scale]:g}"
         axis.set_title(f"{problem}, one pass, {epsilon}")
         axis.set(xlabel="round", ylabel=measure.label)
-    picture.suptitle(f"second half of the rounds; {seeds(rows)}{_arrows(is_cut)}")
+    shown = f"{seeds(rows)}{_arrows(is_cut)}"
+    picture.suptitle(f"second half of the rounds; {_rates(scale)}{shown}")
     _legend(picture, axes)
     return picture

@@ -44,6 +44,7 @@ TABLES = {
     "dome_ablations": ("mechanism", "epsilon"),
     "dome_cnn": ("mechanism", "epsilon"),
     "dome_energy": ("mechanism", "epsilon"),
+    "mf_one_rate": ("mechanism", "schedule", "epsilon"),
     **PANELS,
 }
 FINAL = ("final_loss", "final_accuracy")
@@ -138,7 +139,7 @@ def known():
         *(said(runs, column) for runs in groups("stream_training") for column in FINAL),
         *(
             said(runs, "final_accuracy")
-            for name in (*DOME, "dome_energy")
+            for name in (*DOME, "dome_energy", "mf_one_rate")
             for runs in groups(name)
         ),
         *(said(runs, measure) for runs, measure in panels()),
@@ -259,7 +260,7 @@ def test_what_the_sketch_of_dome_sees():
     assert (
         f"holds {whole_noise} of the energy at ε=8 and {whole_none} without" in claims
     )
-    assert f"with it {own_noise} and {own_none}, where" in claims
+    assert f"with mean removal {own_noise} and {own_none}, where" in claims
     assert f"holds {energies('dome_no_probes', '8.0', 33)} of the energy" in claims
     assert f"sees {own[0]} of it at ε=8 and {own[1]} without noise" in pages[0]
     assert f"without mean removal {whole[0]} and {whole[1]} (" in pages[0]
