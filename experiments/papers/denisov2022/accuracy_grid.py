@@ -97,15 +97,13 @@ _SERVER_RATES: Mapping[str, Mapping[float, Mapping[str, float]]] = {
 }
 
 
-def server_rate(problem: str, method: str, epsilon: float) -> float:
-    """Returns the server's rate of a stream at the medium scale.
-
-    Args:
-      problem: A key of `PROBLEMS`.
-      method: As in `STREAMS`, or `NO_NOISE`.
-      epsilon: The budget; infinite without noise.
-    """
-    return _SERVER_RATES[problem][epsilon][method]
+def _own_rate(
+    problem: Problem, method: str, epsilon: float, setting: Setting
+) -> Mapping[str, float]:
+    """Returns the flag of a stream that has a server's rate of its own."""
+    if setting.scale != "medium":
+        return {}
+    return {"server_lr": _SERVER_RATES[problem.name][epsilon][method]}
 
 
 _IN_MATRIX = {"matrix_momentum": MOMENTUM, "server_momentum": 0.0}
@@ -146,9 +144,8 @@ def _work(
         **STREAMS[stream],
         "epsilon": epsilon,
         "seed": seed,
+        **_own_rate(problem, method, epsilon, setting),
     }
-    if setting.scale == "medium":
-        flags["server_lr"] = server_rate(problem.name, method, epsilon)
     return problem.work(labels, flags, setting)
 
 
@@ -165,9 +162,8 @@ def _without_noise(problem: Problem, seed: int, setting: Setting) -> Work:
         "noise_multiplier": 0.0,
         "server_momentum": MOMENTUM,
         "seed": seed,
+        **_own_rate(problem, NO_NOISE, math.inf, setting),
     }
-    if setting.scale == "medium":
-        flags["server_lr"] = server_rate(problem.name, NO_NOISE, math.inf)
     plain = Problem(problem.name, without_budget(problem.flags))
     return plain.work(labels, flags, setting)
 
