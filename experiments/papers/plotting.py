@@ -20,8 +20,6 @@ from .rows import Rows, distinct, mean_and_range, mean_and_reach, numbers, where
 Point = tuple[float, float, float, float]
 # A point and the color of its line.
 Drawn = tuple[Point, str]
-# A key of `STYLES`, and what a legend calls the mechanism.
-Named = tuple[str, str]
 
 # Color and marker of a mechanism, by its name in a grid and by what the papers call it.
 # Color-blind safe (Okabe and Ito); what is akin has the same color, and the marker
@@ -54,6 +52,13 @@ STYLES = {
     "SGMF": STYLES["sgmf"],
     "distributed_discrete_gaussian": STYLES["ddg"],
     "optimal": STYLES["mf"],
+}
+# What legends call a mechanism that grids and papers abbreviate.
+TITLES: Mapping[str, str] = {
+    "GM": "Gaussian",
+    "MF": "matrix factorization",
+    "CSGM": "L2-CSGM",
+    "SGMF": "SGMF",
 }
 # Lines of one mechanism, such as one for each compression rate.
 _DASHES: Sequence[Any] = ("-", "--", ":", "-.", (0, (5, 1, 1, 1, 1, 1)))
@@ -375,7 +380,7 @@ def table(cells: Sequence[Mapping[str, str]], title: str, width: float = 7.0) ->
 
 
 def curves_by_rate(
-    pair: tuple[Any, Any], runs: Rows, measure: Measure, whole: Named, compressed: Named
+    pair: tuple[Any, Any], runs: Rows, measure: Measure, whole: str, compressed: str
 ) -> None:
     """Draws the curves of runs at each compression rate; 1 is no compression.
 
@@ -383,14 +388,14 @@ def curves_by_rate(
       pair: Panels of all rounds and of the last, see `pairs`.
       runs: Rows of runs, with their `compression_rate`.
       measure: What is drawn.
-      whole: Of the mechanism without compression.
-      compressed: Of that with it.
+      whole: The mechanism without compression, a key of `TITLES`.
+      compressed: That with it.
     """
     lines = []
     steps = itertools.count()
     for rate in distinct(runs, "compression_rate"):
         is_whole = float(rate) == 1
-        mechanism, name = whole if is_whole else compressed
+        mechanism = whole if is_whole else compressed
         fold = "" if is_whole else f", {float(rate):g}-fold"
         step = 0 if is_whole else next(steps)
         own = {**look(mechanism, step), "markevery": []}
@@ -398,7 +403,7 @@ def curves_by_rate(
             # Hollow, where lines of one mechanism have its marker.
             own["mfc"] = "white"
         chosen = where(runs, compression_rate=rate)
-        lines.append(Line(chosen, f"{name}{fold}: {{last:.3f}}", own))
+        lines.append(Line(chosen, f"{TITLES[mechanism]}{fold}: {{last:.3f}}", own))
         curves(pair[0], lines[-1], measure.column)
     last_rounds(pair[1], lines, measure.column)
     pair[1].set_title(_LAST_TITLE)

@@ -34,9 +34,7 @@ def draw(rows: Rows, scale: str, said: str = "") -> Any:
         measure = tasks.task_entry(panel.task).measure
         n, epsilon = panel.cohort_size, panel.epsilon
         runs = where(rows, task=panel.task, cohort_size=n, epsilon=epsilon)
-        plotting.curves_by_rate(
-            pair, runs, measure, ("GM", "Gaussian"), ("CSGM", "L2-CSGM")
-        )
+        plotting.curves_by_rate(pair, runs, measure, "GM", "CSGM")
         pair[0].set_title(
             rf"{panel.task}, {n} clients a round, $\varepsilon$={epsilon:g}"
         )

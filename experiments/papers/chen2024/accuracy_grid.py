@@ -69,7 +69,7 @@ PANELS: Mapping[str, Mapping[str, list[Panel]]] = {
     },
     "csgm_fig4": {
         "small": [Panel("digits", 50, eps) for eps in (2.0, 4.0, 8.0)],
-        "medium": [Panel("mnist", 400, 8.0)],
+        "medium": [Panel("mnist", 400, eps) for eps in (2.0, 8.0)],
         "paper": [Panel("emnist", 1000, eps) for eps in (1.0, 3.0, 5.0, 10.0)],
     },
     "csgm_fig5": {
@@ -92,6 +92,7 @@ PANELS: Mapping[str, Mapping[str, list[Panel]]] = {
 # Those of them that train with `medium.CAREFUL`.
 _CAREFUL = (
     Panel("mnist", 100, 2.0),
+    Panel("mnist", 400, 2.0),
     *(Panel("mnist", 50, eps) for eps in (2.0, 4.0, 8.0, 16.0)),
 )
 

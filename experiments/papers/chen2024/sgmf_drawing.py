@@ -38,9 +38,7 @@ def _draw(name: str, rows: Rows, scale: str) -> Any:
     for pair, (problem, epsilon) in zip(axes, shown):
         runs = where(rows, problem=problem, epsilon=epsilon)
         measure = tasks.task_entry(problem).measure
-        plotting.curves_by_rate(
-            pair, runs, measure, ("MF", "matrix factorization"), ("SGMF", "SGMF")
-        )
+        plotting.curves_by_rate(pair, runs, measure, "MF", "SGMF")
         n = cohort_size(problem, scale)
         pair[0].set_title(
             rf"{problem}, {n} clients a round, $\varepsilon$={float(epsilon):g}"

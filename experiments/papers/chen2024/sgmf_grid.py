@@ -86,12 +86,12 @@ PANELS: Mapping[str, Mapping[str, tuple[Panel, ...]]] = {
     },
     "sgmf_fig7": {
         "small": _panels(_DIGITS, (8.0, 16.0), **_WIDE),
-        "medium": _panels(_MNIST, (2.0, 8.0), **_WIDE),
+        "medium": _panels(_MNIST, (2.0, 4.0, 8.0, 16.0), **_WIDE),
         "paper": _panels(_EMNIST, (1.0, 3.0, 5.0, 10.0), **_WIDE),
     },
     "sgmf_fig8": {
         "small": _panels(_DIGITS, (8.0, 16.0), **_NARROW),
-        "medium": _panels(_MNIST, (8.0,), **_NARROW),
+        "medium": _panels(_MNIST, (2.0, 4.0, 8.0, 16.0), **_NARROW),
         "paper": _panels(_EMNIST, (1.0, 3.0, 5.0, 10.0), **_NARROW),
     },
 }

@@ -12,8 +12,6 @@ from ..rows import Row, Rows, distinct, numbers, where
 from .streams_grid import COHORT_SIZE, EPOCHS, PANELS, POPULATION, SLOTS, STREAM
 
 _NAMES = {1: ("GM", "MF"), 100: ("CSGM", "SGMF")}
-# What the other pages call one of them.
-_SHOWN = {"CSGM": "L2-CSGM"}
 # Of which rounds the error over the number of bands is shown.
 _SHOWN_ROUNDS = 512
 
@@ -52,9 +50,8 @@ def _draw_rounds(axis: Any, rows: Rows, rate: int, epsilon: float) -> None:
     for marker, step, (name, way, shown) in zip("osv^*", steps, lines):
         look = {**plotting.look(name, step), "marker": marker, "ms": 5}
         x = numbers(shown, "rounds")
-        axis.plot(
-            x, _ratios(shown, rows), label=f"{_SHOWN.get(name, name)}, {way}", **look
-        )
+        label = f"{plotting.TITLES[name]}, {way}"
+        axis.plot(x, _ratios(shown, rows), label=label, **look)
     places = [int(rounds) for rounds in distinct(rows, "rounds")]
     plotting.finish(axis, legend=8, xscale="log", xlabel="rounds T")
     # Room for the legend above the lines.
@@ -70,7 +67,7 @@ def _draw_rounds(axis: Any, rows: Rows, rate: int, epsilon: float) -> None:
 def _draw_bands(axis: Any, rows: Rows, rate: int, epsilon: float, step: int) -> None:
     """Draws the curve of one run over its bands."""
     name = _NAMES[rate][1]
-    label = rf"{name}, $\varepsilon={epsilon:g}$"
+    label = rf"{plotting.TITLES[name]}, $\varepsilon={epsilon:g}$"
     axis.plot(
         numbers(rows, "bands"),
         _ratios(rows, rows),

@@ -13,13 +13,19 @@ from .. import plotting
 from ..rows import Rows, mean_and_range, numbers, seeds, where
 from .stream_training_grid import EPSILON, PANELS, SHARED
 
-# What a row calls otherwise.
-_TITLES = {"CSGM": "L2-CSGM"}
+# Of a line beside a panel.
+_LONGEST = 28
 
 
 def _seeds(rows: Rows) -> str:
     """Returns that each seed is shown too, in words."""
     return seeds(rows).replace(" and range of", ", range and each of")
+
+
+def _title(name: str, way: str) -> str:
+    """Returns mechanism and way; a long one has the way in a line of its own."""
+    words = f"{plotting.TITLES[name]}, {way}"
+    return words if len(words) <= _LONGEST else words.replace(", ", ",\n", 1)
 
 
 def draw(rows: Rows, scale: str) -> Any:
@@ -37,10 +43,7 @@ def draw(rows: Rows, scale: str) -> Any:
             runs = where(rows, mechanism=name, way=way, rate=rate)
             if runs:
                 _line(axis, line, runs, plotting.STYLES[name], measure.final_column)
-        names = [
-            f"{_TITLES.get(name, name)}, {way}".replace(", cyclic", ",\ncyclic")
-            for name, way in lines
-        ]
+        names = [_title(name, way) for name, way in lines]
         axis.set_yticks(range(len(lines)), names)
         axis.set_ylim(len(lines) - 0.5, -0.5)
         axis.margins(x=0.1)
