@@ -54,6 +54,15 @@ def _title(name: str) -> str:
     return f"sketch by {name}" if is_sketch else name
 
 
+def _marker(name: str, count: int) -> dict[str, Any]:
+    """Returns how points of a series look: hollow if there is one, else by its kind."""
+    if count == 1:
+        return {"fmt": "s", "ms": 6, "mfc": "none"}
+    if name.endswith("independent vectors"):
+        return {"fmt": "v", "ms": 6}
+    return {"fmt": "^", "ms": 6} if name.startswith("hashes") else {"fmt": "o", "ms": 4}
+
+
 def draw(rows: Rows, scale: str) -> Any:
     """Draws dense vectors: the error over the rate, and over the bits."""
     n, dimension, repeats = SIZES[scale]
@@ -71,10 +80,8 @@ def draw(rows: Rows, scale: str) -> Any:
                 x,
                 chosen,
                 color=color,
-                fmt="s" if len(x) == 1 else "o",
-                ms=6 if len(x) == 1 else 4,
-                mfc="none" if len(x) == 1 else color,
                 label=_title(name),
+                **_marker(name, len(x)),
             )
     axes[0].set(xlabel="compression rate r = d/m", ylabel="squared error of the mean")
     axes[1].set(xlabel="bits per parameter and client")

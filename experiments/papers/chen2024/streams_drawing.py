@@ -78,7 +78,7 @@ def _draw_bands(axis: Any, rows: Rows, rate: int, epsilon: float, step: int) -> 
 
 def _finish_bands(axis: Any, shown: Rows) -> None:
     """Sets the labels of the panel over the bands; its ticks are powers of two."""
-    plotting.finish(axis, xscale="log", xlabel="bands h")
+    plotting.finish(axis, xscale="log", xlabel="bands h of C")
     places = sorted({int(row["bands"]) for row in shown})
     places = [place for place in places if place & (place - 1) == 0]
     axis.set_xticks(places, [str(place) for place in places])

@@ -117,7 +117,9 @@ def _budgets(line: Sequence[Any], rows: Rows, problem: str) -> bool:
                 found += [(point, look["color"]) for point in points]
         if plain:
             best, below, above = mean_and_range(plain, measure.final_column)
-            axis.axhline(best, color="k", ls=":", lw=1.2, label="no noise, momentum")
+            axis.axhline(
+                best, color="k", ls=":", lw=1.2, label="no noise: mean and range"
+            )
             axis.axhspan(best - below, best + above, color="k", alpha=0.06, lw=0)
             # A point of it keeps the line within the axis.
             found.append(((max(places), best, 0.0, 0.0), "k"))

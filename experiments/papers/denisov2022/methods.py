@@ -10,7 +10,7 @@ TITLES = {
     "honaker-online": "Honaker online (DP-FTRL)",
     "honaker-full": "Honaker full",
     "optimal-prefix-sum": "optimal prefix sum",
-    "optimal": "optimal M",
+    "optimal": "optimal",
 }
 
 

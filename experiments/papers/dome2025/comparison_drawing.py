@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dpfl import tasks
+from dpfl.tasks.registry import Measure
 
 from .. import plotting
 from ..rows import (
@@ -24,7 +25,7 @@ from ..rows import (
     where,
 )
 from ..sweep import Drawing, Grid, Setting
-from .comparison_grid import TITLES, TUNED_AT
+from .comparison_grid import COMPARISONS, TITLES, TUNED_AT
 
 
 def budget_label(epsilon: str) -> str:
@@ -167,35 +168,55 @@ def _draw(grid: Grid, rows: Rows, scale: str) -> Any:
     return picture
 
 
+def _tried(axis: Any, rows: Rows, column: str) -> None:
+    """Draws a line for each mechanism and clip of one task."""
+    shown = [name for name in TITLES if where(rows, mechanism=name)]
+    for name in shown:
+        own = where(rows, mechanism=name)
+        akin = [other for other in shown if kind(other) == kind(name)]
+        look = plotting.look(kind(name), akin.index(name))
+        if len(akin) > 1:
+            look["color"] = plotting.shade(kind(name), akin.index(name), len(akin))
+        for clip, marker in zip(distinct(own, "clip_norm"), "os"):
+            line = where(own, clip_norm=clip)
+            axis.plot(
+                numbers(line, "server_lr"),
+                numbers(line, column),
+                label=f"{TITLES[name]}, clip {float(clip):g}",
+                **{**look, "marker": marker, "ms": 4},
+            )
+
+
+def _ring(axis: Any, rows: Rows, choice: tuple[float, float], measure: Measure) -> None:
+    """Draws a ring around the run of one clip and server rate, if it was made."""
+    for row in rows:
+        if (float(row["clip_norm"]), float(row["server_lr"])) == choice:
+            place = float(row["server_lr"]), float(row[measure.final_column])
+            axis.plot(*place, "o", color="k", mfc="none", ms=11)
+
+
 def draw_tuning(rows: Rows, scale: str) -> Any:
-    """Draws the final measure over the server's rate, a line for each clip."""
-    del scale
+    """Draws the final measure over the server's rate, a line for each clip.
+
+    A ring is around what was chosen.
+    """
     shown = distinct(rows, "task")
-    picture, axes = plotting.panels(len(shown), 5.4, 4.2)
+    picture, axes = plotting.panels(len(shown), 5.0, 6.4)
     for axis, task in zip(axes, shown):
         measure = tasks.task_entry(task).measure
-        runs = where(rows, task=task)
-        for name in TITLES:
-            own = where(runs, mechanism=name)
-            akin = [other for other in TITLES if kind(other) == kind(name)]
-            look = plotting.look(kind(name), akin.index(name))
-            look["color"] = plotting.shade(kind(name), akin.index(name), len(akin))
-            for clip, marker in zip(distinct(own, "clip_norm"), "os"):
-                line = where(own, clip_norm=clip)
-                axis.plot(
-                    numbers(line, "server_lr"),
-                    numbers(line, measure.final_column),
-                    label=f"{TITLES[name]}, clip {float(clip):g}",
-                    **{**look, "marker": marker, "ms": 4},
-                )
+        _tried(axis, where(rows, task=task), measure.final_column)
+        for name, choice in COMPARISONS[scale][task].chosen.items():
+            _ring(axis, where(rows, task=task, mechanism=name), choice, measure)
         axis.set_title(task)
         plotting.finish(
             axis,
-            legend=6,
+            below=1,
             xscale="log",
             xlabel="server rate",
             ylabel=f"final {measure.label}",
         )
-    picture.suptitle(f"{budget_label(str(TUNED_AT[0]))}, one seed")
+        axis.legend_.set(loc="upper left", bbox_to_anchor=(0, -0.2))
+    budget = budget_label(str(TUNED_AT[0]))
+    picture.suptitle(f"{budget}, one seed; rings: what was chosen")
     picture.tight_layout()
     return picture

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from typing import Any
 
 from dpfl import tasks
@@ -16,6 +17,9 @@ from ..sweep import Drawing
 from .equal_bits_grid import EPSILON, PROBLEMS, Problem
 
 _ARROW = beyond.arrow(is_above=True)
+# Bits within this ratio count as equal, and how many times the next one's place is.
+_EQUAL = 1.01
+_NEXT = 1.05
 
 
 def _points(rows: Rows, column: str) -> list[plotting.Point]:
@@ -28,6 +32,27 @@ def _points(rows: Rows, column: str) -> list[plotting.Point]:
         bits = numbers(runs, "uplink_bits_per_parameter")
         found.append((sum(bits) / len(bits), *mean_and_range(runs, column)))
     return sorted(found)
+
+
+def _beside(
+    lines: Mapping[str, list[plotting.Point]],
+) -> dict[str, list[plotting.Point]]:
+    """Returns points of several lines, those of equal bits side by side."""
+    places = sorted(point[0] for points in lines.values() for point in points)
+    found: dict[str, list[plotting.Point]] = {name: [] for name in lines}
+    while places:
+        near = [place for place in places if place < places[0] * _EQUAL]
+        places = places[len(near) :]
+        group = [
+            (name, point)
+            for name, points in lines.items()
+            for point in points
+            if point[0] in near
+        ]
+        for number, (name, (place, *reach)) in enumerate(group):
+            away = _NEXT ** (number - (len(group) - 1) / 2)
+            found[name].append((place * away, *reach))
+    return {name: sorted(points) for name, points in found.items()}
 
 
 def draw(name: str) -> Drawing:
@@ -45,11 +70,13 @@ def _draw(problem: Problem, rows: Rows, scale: str) -> Any:
     picture, axis = plt.subplots(figsize=(9.4, 5.6), layout="constrained")
     found: list[plotting.Drawn] = []
     has_arrow = False
-    for name, curve in problem.curves.items():
-        own = where(rows, mechanism=name)
-        if not own:
-            continue
-        points = _points(own, measure.final_column)
+    lines = {
+        name: _points(where(rows, mechanism=name), measure.final_column)
+        for name in problem.curves
+        if where(rows, mechanism=name)
+    }
+    for name, points in _beside(lines).items():
+        curve = problem.curves[name]
         found += [(point, plotting.STYLES[name][0]) for point in points]
         places, means, down, up = zip(*points)
         most = problem.most_shown
@@ -68,7 +95,8 @@ def _draw(problem: Problem, rows: Rows, scale: str) -> Any:
         )
     axis.set(
         xscale="log",
-        xlabel="bits up a parameter, client and round, helpers' included",
+        xlabel="bits up a parameter, client and round, helpers' included; "
+        "equal ones side by side",
         ylabel=f"final {measure.label}, {less} is better",
     )
     if problem.most_shown is not None:
@@ -76,6 +104,8 @@ def _draw(problem: Problem, rows: Rows, scale: str) -> Any:
         beyond.name_beyond(axis, found, is_above=True)
     arrow = f"; {_ARROW}: beyond the axis" if has_arrow else ""
     axis.set_title(_title(rows, problem) + arrow)
+    # So that the axis has two numbers and more.
+    axis.set_xlim(left=min(axis.get_xlim()[0], 0.095))
     plotting.plain_numbers(axis)
     picture.legend(
         loc="outside lower center", ncol=3, title="mechanism, how clients are chosen"

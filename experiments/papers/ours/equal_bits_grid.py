@@ -147,13 +147,13 @@ def _curves(
         "sgmf": ("SGMF, cyclic", mechanisms.Sgmf, cyclic),
         "dome": ("DOME, once an epoch", mechanisms.Dome, once),
         "dome_whole": (
-            "DOME without mean removal, once an epoch",
+            "DOME, no mean removal, once an epoch",
             mechanisms.Dome,
             {**once, "mean_removal": False},
         ),
         # The best that the ablations of DOME found.
         "dome_few_bits": (
-            "DOME without mean removal, one direction, 8 bits, once an epoch",
+            "DOME, no mean removal, 8 bits, one direction, once an epoch",
             mechanisms.DomeDdg,
             {**once, "mean_removal": False, "bits": 8, "max_rank": 1},
         ),
