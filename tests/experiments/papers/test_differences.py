@@ -7,9 +7,11 @@ import pytest
 
 from experiments.papers import rows
 from tests.experiments.papers import test_readme_numbers as readme
+from tests.experiments.papers import test_results as results
 from tests.experiments.papers.test_results import DOCS, text_of
 
 BUDGETS = ("2.0", "4.0", "8.0", "16.0")
+RATES = ("1", "10", "100")
 
 
 def costs(name, kept=None, **labels):
@@ -87,6 +89,65 @@ def test_what_ten_fold_costs_at_each_budget():
         assert max(rows.numbers(whole, "final_loss")) < min(
             rows.numbers(kept, "final_loss")
         )
+
+
+def test_at_which_budgets_accuracies_tell_ten_fold_from_none():
+    told = {
+        epsilon
+        for epsilon in BUDGETS
+        if not readme.overlap(
+            *(
+                readme.runs("csgm_fig6", compression_rate=rate, epsilon=epsilon)
+                for rate in (1, 10)
+            )
+        )
+    }
+    assert told == {"2.0", "8.0"}
+    assert "by accuracy at ε=2 and 8 alone" in text_of("claims")
+
+
+def test_the_accuracy_of_the_best_of_dome_on_docstrings():
+    best, sketch = (
+        readme.runs("equal_bits_docs", mechanism=name, point=point)
+        for name, point in (
+            ("dome_few_bits", "k1024"),
+            ("sketched_ddg_once", "r100_b10"),
+        )
+    )
+    assert readme.reach(best)[0] > readme.reach(sketch)[1]
+    found = (results.said(runs, "final_accuracy") for runs in (best, sketch))
+    said = "{} to {}".format(*found)
+    assert f"by accuracy it is ahead of that one, {said}, and" in text_of("figures")
+    assert f"is ahead of it by accuracy, {said}, where" in text_of("claims")
+
+
+def test_with_a_small_clip_neither_noise_nor_compression_matters():
+    found = [
+        [
+            readme.runs("sgmf_fig8", epsilon=each, compression_rate=rate)
+            for rate in RATES
+        ]
+        for each in BUDGETS
+    ]
+    means = [readme.mean(runs, "final_accuracy") for line in found for runs in line]
+    least, most = (f"{each:.3f}" for each in (min(means), max(means)))
+    assert f"all means lie between {least} and {most}, so" in text_of("figures")
+    assert f"from {least} to {most} at any of four budgets" in text_of("gallery")
+    for whole, *kept in found:
+        assert all(readme.overlap(whole, runs) for runs in kept)
+
+
+def test_what_the_slack_is_of_all_that_is_learned():
+    shares = []
+    for noise in ("0.0", "0.6"):
+        whole = readme.runs(
+            "secagg_fig2", task="docs", noise_multiplier=noise, compression_rate="1"
+        )
+        loss = readme.mean(whole, "final_loss")
+        [guessed] = rows.read_csv(DOCS / "results/docs_frequencies.csv")
+        shares.append(100 * 0.04 * loss / (float(guessed["loss"]) - loss))
+    said = f"4% of the loss, which is {shares[1]:.0f} to {shares[0]:.0f}% of what is"
+    assert said in text_of("figures")
 
 
 def test_what_sgmf_costs():

@@ -11,7 +11,11 @@ import numpy as np
 import pytest
 
 from experiments.papers import index, kept, plotting, rows, sweep
-from experiments.papers.dome2025 import ablation_grid, comparison_drawing
+from experiments.papers.dome2025 import (
+    ablation_grid,
+    comparison_drawing,
+    comparison_grid,
+)
 from tests.experiments.papers import test_kept
 
 matplotlib.use("Agg")
@@ -23,7 +27,8 @@ def picture(name):
     import matplotlib.pyplot as plt
 
     path = test_kept.RESULTS / f"{name}.csv"
-    figure, scale = index.FIGURES[name], rows.read_csv(path)[0]["scale"]
+    figure = index.FIGURES[path.stem]
+    scale = rows.read_csv(path)[0]["scale"]
     found = kept.read(path, figure, scale, figure.grid(sweep.Setting(scale)))
     with plotting.style():
         drawn = figure.draw(found, scale)
@@ -82,14 +87,17 @@ def test_comparisons_say_network_and_clients():
             "mnist, 50 clients a round, $\\varepsilon$=8\n1,011,466 parameters"
         )
         assert axis.get_legend() is None
-        # The compression rate is another r.
-        assert "kept directions r \u2264 1" in names(axis)[1]
+        own = "DOME, no mean removal, 8 bits, one direction"
+        assert names(axis)[1].startswith(own)
     with picture("dome_compare") as drawn:
         (axis,) = drawn.axes
         assert axis.get_title() == "mnist, 100 clients a round\n15,994 parameters"
         assert legend(axis) == [r"$\varepsilon$=8", "no noise"]
-        found = [name for name in names(axis) if " r " in name]
-        assert len(found) == 1 and "kept directions r" in found[0]
+        # The compression rate is called r.
+        assert not [name for name in names(axis) if " r " in name]
+        assert [name for name in names(axis) if name.startswith(own)]
+    with picture("equal_bits") as drawn:
+        assert f"{own}, once an epoch" in legend(drawn)
 
 
 def test_streams_say_that_each_seed_is_shown():
@@ -359,6 +367,34 @@ def test_mechanisms_have_the_names_of_the_pages():
         assert drawn.axes[0].get_title().startswith("MNIST, 836 writers")
     ways = ("Poisson", "cyclic", "once an epoch")
     assert len(found) == 12 and all(text.endswith(ways) for text in found)
+
+
+@pytest.mark.parametrize("name", ["equal_bits", "equal_bits_docs"])
+def test_points_of_equal_bits_stand_side_by_side(name):
+    with picture(name) as drawn:
+        (axis,) = drawn.axes
+        # A line, its caps and the points beyond the axis.
+        lines = [found.lines[0] for found in axis.containers]
+        found = [point for line in lines for point in line.get_xydata()]
+        pixels = axis.transData.transform(found)
+        low, high = axis.get_xlim()
+        assert low < 0.1 < 10 < high
+    for i, point in enumerate(pixels):
+        for other in pixels[:i]:
+            assert np.hypot(*(point - other)) > 5
+    whole = sorted(place for place, _ in found if 25 < place < 40)
+    assert np.exp(np.mean(np.log(whole))) == pytest.approx(32)
+    assert np.divide(whole[1:], whole[:-1]) == pytest.approx(1.05)
+
+
+def test_a_ring_is_around_each_setting_that_was_chosen():
+    with picture("small/dome_tuning") as drawn:
+        for axis, task in zip(drawn.axes, ("digits", "docs")):
+            rings = [line for line in axis.lines if line.get_markersize() == 11]
+            chosen = comparison_grid.COMPARISONS["small"][task].chosen
+            assert len(rings) == len(chosen)
+            places = {float(ring.get_xdata()[0]) for ring in rings}
+            assert places == {rate for _, rate in chosen.values()}
 
 
 def test_one_line_has_the_same_dashes_in_both_panels():

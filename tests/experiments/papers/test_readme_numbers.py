@@ -125,7 +125,8 @@ def test_what_a_sketch_costs():
         "sending a hundredth costs half a point; on docstrings, with a rate for each, "
         "a tenth ends at "
         f"{said(sketched, 'final_loss')} where no sketch has "
-        f"{said(plain, 'final_loss')}, a quarter of what is learned"
+        f"{said(plain, 'final_loss')}, in `equal_bits_docs` above: a quarter of what "
+        "is learned"
     ) in page
     assert 0.2 < share_of_what_is_learned(plain, sketched) < 0.3
     assert overlap(whole, tenth) and not overlap(whole, hundredth)

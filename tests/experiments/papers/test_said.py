@@ -55,6 +55,40 @@ def test_the_settings_of_docstrings_are_the_best_that_were_tried():
     assert said in text_of("tasks")
 
 
+def test_how_many_settings_were_tried():
+    counts = [
+        len(table(name))
+        for name in ("medium_validation", "mnist_validation", "mnist_search")
+    ]
+    assert counts[2] == 6
+    page = text_of("figures")
+    assert f"[{counts[0]} trials](results/medium_validation.csv)" in page
+    assert f"[{counts[1]} more](results/mnist_validation.csv), by hand" in page
+
+
+def test_other_clips_are_as_good_each_at_its_best_rate():
+    found = rows.where(
+        table("medium_validation"),
+        model="cnn",
+        mechanism="gaussian",
+        cohort_size="10",
+        server_optimizer="",
+        noise_multiplier="0.079",
+    )
+    best = {
+        clip: max(
+            rows.numbers(rows.where(found, clip_norm=clip), "validation_accuracy")
+        )
+        for clip in rows.distinct(found, "clip_norm")
+    }
+    assert best.keys() == {"0.1", "0.3", "1.0"}
+    for clip in ("0.1", "1.0"):
+        assert len(rows.where(found, clip_norm=clip)) == 3
+        assert abs(best[clip] - best["0.3"]) < 0.003
+    said = "clip 0.1 or 1, each at the best of three rates, was within 0.3 points of it"
+    assert said in text_of("figures")
+
+
 def test_how_large_a_made_up_file_is(tmp_path):
     """By a file of fewer clients, of a size that is in proportion to the examples."""
     rehearse.write_emnist(tmp_path, clients=40, examples=198)
