@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dpfl import tasks
@@ -68,31 +68,18 @@ def _draw(problem: Problem, rows: Rows, scale: str) -> Any:
     measure = tasks.task_entry(problem.task).measure
     less = "less" if measure.lower_is_better else "more"
     picture, axis = plt.subplots(figsize=(9.4, 5.6), layout="constrained")
-    found: list[plotting.Drawn] = []
-    has_arrow = False
     lines = {
         name: _points(where(rows, mechanism=name), measure.final_column)
         for name in problem.curves
         if where(rows, mechanism=name)
     }
+    found: list[plotting.Drawn] = []
     for name, points in _beside(lines).items():
-        curve = problem.curves[name]
+        title = _curve_title(problem, name, points)
+        # The star is not to be hidden.
+        front = 3 if name == "gaussian" else 2
+        plotting.ranges(axis, points, title, zorder=front, **plotting.look(name))
         found += [(point, plotting.STYLES[name][0]) for point in points]
-        places, means, down, up = zip(*points)
-        most = problem.most_shown
-        is_beyond = most is not None and max(means) > most
-        # The legend says whose arrow it is.
-        has_arrow |= is_beyond
-        axis.errorbar(
-            places,
-            means,
-            yerr=(down, up),
-            elinewidth=1,
-            # The star is not to be hidden.
-            zorder=3 if name == "gaussian" else 2,
-            label=f"{curve.title} {_ARROW}" if is_beyond else curve.title,
-            **plotting.look(name),
-        )
     axis.set(
         xscale="log",
         xlabel="bits up a parameter, client and round, helpers' included; "
@@ -102,7 +89,8 @@ def _draw(problem: Problem, rows: Rows, scale: str) -> Any:
     if problem.most_shown is not None:
         axis.set_ylim(top=problem.most_shown)
         beyond.name_beyond(axis, found, is_above=True)
-    arrow = f"; {_ARROW}: beyond the axis" if has_arrow else ""
+    is_cut = any(_is_beyond(problem, points) for points in lines.values())
+    arrow = f"; {_ARROW}: beyond the axis" if is_cut else ""
     axis.set_title(_title(rows, problem) + arrow)
     # So that the axis has two numbers and more.
     axis.set_xlim(left=min(axis.get_xlim()[0], 0.095))
@@ -111,6 +99,18 @@ def _draw(problem: Problem, rows: Rows, scale: str) -> Any:
         loc="outside lower center", ncol=3, title="mechanism, how clients are chosen"
     )
     return picture
+
+
+def _is_beyond(problem: Problem, points: Sequence[plotting.Point]) -> bool:
+    """Returns whether a mean is beyond what the axis shows."""
+    most = problem.most_shown
+    return most is not None and any(mean > most for _, mean, _, _ in points)
+
+
+def _curve_title(problem: Problem, name: str, points: Sequence[plotting.Point]) -> str:
+    """Returns what the legend calls a curve, and that the arrow is its own."""
+    title = problem.curves[name].title
+    return f"{title} {_ARROW}" if _is_beyond(problem, points) else title
 
 
 def _title(rows: Rows, problem: Problem) -> str:
