@@ -30,6 +30,11 @@ def loss_costs(name, kept=None, **labels):
     return readme.mean(sparse, "final_loss") - readme.mean(whole, "final_loss")
 
 
+def words(found):
+    """Three numbers in a sentence."""
+    return "{}, {} and {}".format(*found)
+
+
 def test_what_compression_costs_with_fifty_clients():
     found = {
         rate: [costs("csgm_fig5", rate, epsilon=epsilon) for epsilon in BUDGETS]
@@ -58,15 +63,61 @@ def test_what_compression_costs_with_fifty_clients():
 
 
 def test_what_larger_cohorts_lose():
-    few, some, many = (
-        f"{costs(name, 100, task='mnist', epsilon='8.0'):.1f}"
-        for name in ("csgm_fig5", "csgm_fig2", "csgm_fig4")
+    names = ("csgm_fig5", "csgm_fig2", "csgm_fig4")
+    labels = {
+        epsilon: {"task": "mnist", "epsilon": epsilon} for epsilon in ("2.0", "8.0")
+    }
+    found = {
+        epsilon: [f"{costs(name, 100, **own):.1f}" for name in names]
+        for epsilon, own in labels.items()
+    }
+    said = "{} points with 50 clients, {} with 100".format(*found["8.0"])
+    many = found["8.0"][2]
+    assert f"{said} and {many} with 400, where" in text_of("figures")
+    assert f"{said}, {many} with 400, where" in text_of("claims")
+    assert f"at ε=2, at one rate, {words(found['2.0'])}." in text_of("figures")
+    assert f"ε=2, at one rate: {words(found['2.0'])} (" in text_of("claims")
+    told = {
+        (name, epsilon)
+        for name in names
+        for epsilon, own in labels.items()
+        if not readme.overlap(
+            *(readme.runs(name, compression_rate=rate, **own) for rate in (1, 100))
+        )
+    }
+    assert told == {("csgm_fig5", "2.0")}
+
+
+def test_what_compression_costs_with_four_hundred_clients():
+    hundredth, tenth = (
+        [f"{costs('csgm_fig4', rate, epsilon=each):.1f}" for each in ("8.0", "2.0")]
+        for rate in (100, 10)
     )
-    said = f"{few} points with 50 clients, {some} with 100"
-    assert f"{said} and {many} with 400" in text_of("figures")
-    assert f"{said}, {many} with 400" in text_of("claims")
-    assert f"costs {many} points in the mean" in text_of("figures")
-    assert f"costs {many} points at ε=8" in text_of("gallery")
+    pages = {name: text_of(name) for name in ("figures", "gallery", "claims")}
+    said = "costs {} points in the mean at ε=8, at the same rates, and {} at ε=2, which"
+    assert said.format(*hundredth) in pages["figures"]
+    assert (
+        "costs {} points at ε=8 and {} at ε=2, which".format(*hundredth)
+        in pages["gallery"]
+    )
+    assert (
+        "with 400 clients {}, and {} at ε=2, none".format(*hundredth) in pages["claims"]
+    )
+    assert f"10-fold at ε=2 costs {tenth[1]}, which they do" in pages["figures"]
+    assert "10-fold costs {} and {}, of which".format(*tenth) in pages["gallery"]
+    assert f"(10-fold, which costs {tenth[1]} there, they do)" in pages["claims"]
+    told = {
+        (rate, epsilon)
+        for rate in (10, 100)
+        for epsilon in ("2.0", "8.0")
+        if not readme.overlap(
+            *(
+                readme.runs("csgm_fig4", compression_rate=each, epsilon=epsilon)
+                for each in (1, rate)
+            )
+        )
+    }
+    assert told == {(10, "2.0")}
 
 
 def test_what_ten_fold_costs_on_docstrings():
