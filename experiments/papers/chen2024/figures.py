@@ -16,6 +16,8 @@ from . import (
     mean_grid,
     noise_drawing,
     noise_grid,
+    sensitivity_drawing,
+    sensitivity_grid,
     sgmf_drawing,
     sgmf_grid,
     streams_drawing,
@@ -81,6 +83,13 @@ FIGURES = [
             curves=EVALUATED,
         )
         for name, what in _SGMF.items()
+    ),
+    Figure(
+        "sgmf_sensitivity",
+        "Accuracy of GM and MF over clips and server rates",
+        sensitivity_grid.grid,
+        sensitivity_drawing.draw,
+        scales=("medium",),
     ),
     Figure(
         "sgmf_streams",

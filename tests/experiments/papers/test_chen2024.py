@@ -13,6 +13,7 @@ from dpfl.mechanisms import bands_curve
 from experiments.papers import crew, sweep
 from experiments.papers.chen2024 import (
     figures,
+    sensitivity_grid,
     sgmf_grid,
     streams_drawing,
     streams_grid,
@@ -51,6 +52,48 @@ def test_uncompressed_runs_are_those_of_matrix_factorization(name):
             assert "compression_rate" not in work.settings
         else:
             assert work.settings["mechanism"] == "sgmf"
+
+
+SENSITIVITY = FIGURES["sgmf_sensitivity"]
+_OF_A_MECHANISM = {"mechanism", "participation"}
+_TRIED = {"clip_norm", "server_lr"}
+
+
+def test_sensitivity_has_both_mechanisms_at_the_same_settings():
+    works = SENSITIVITY.grid(sweep.Setting("medium"))
+    rest, chosen = set(), {}
+    for work in works:
+        flags = dict(work.settings)
+        own = _OF_A_MECHANISM | _TRIED | {"seed"}
+        rest.add(tuple(sorted((k, v) for k, v in flags.items() if k not in own)))
+        tried = tuple(float(flags[name]) for name in sorted(_TRIED))
+        chosen.setdefault(flags["mechanism"], []).append((tried, flags["seed"]))
+        is_epoch = flags["participation"] == "once_per_epoch"
+        assert is_epoch == (flags["mechanism"] == "matrix_factorization")
+        assert work.labels["mechanism"] == ("MF" if is_epoch else "GM")
+    assert len(rest) == 1
+    assert chosen["gaussian"] == chosen["matrix_factorization"]
+    assert len(set(chosen["gaussian"])) == len(works) / 2 == 12
+
+
+def test_sensitivity_has_the_settings_of_the_papers_figures():
+    tried = {(each.clip_norm, each.server_lr) for each in sensitivity_grid.SETTINGS}
+    for name in ("sgmf_fig7", "sgmf_fig8"):
+        for work in FIGURES[name].grid(sweep.Setting("medium")):
+            setting = work.settings["clip_norm"], work.settings["server_lr"]
+            assert tuple(map(float, setting)) in tried
+    (ours,) = (each for each in sensitivity_grid.SETTINGS if each.whose == "dpfl's")
+    work = FIGURES["sgmf_fig3"].grid(sweep.Setting("medium"))[0]
+    assert float(work.settings["clip_norm"]) == ours.clip_norm
+    assert float(work.settings["server_lr"]) == ours.server_lr
+
+
+@pytest.mark.parametrize("done", [24, 1])
+def test_sensitivity_is_drawn(done, tmp_path):
+    grid = SENSITIVITY.grid(sweep.Setting("medium"))
+    rows = list(invented.rows(grid, tmp_path, {}, {"round": [1]}))
+    drawn = invented.draw(SENSITIVITY, rows[:done], tmp_path / "picture.png", "medium")
+    assert drawn >= (2 if done > 1 else 1)
 
 
 def test_paper_settings_of_sgmf():
