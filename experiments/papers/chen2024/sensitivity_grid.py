@@ -64,7 +64,8 @@ def _work(name: str, tried: Tried, seed: int, setting: Setting) -> Work:
         **own,
         "seed": seed,
     }
-    labels = {"mechanism": name, "epsilon": EPSILON, **own, "seed": seed}
+    which = {"task": medium.MNIST, "mechanism": name, "epsilon": EPSILON}
+    labels = {**which, **own, "seed": seed}
     return training_work(labels, flags, setting)
 
 
