@@ -149,7 +149,7 @@ RATES: Mapping[str, Mapping[str, Rates]] = {
 
 
 def _amounts(
-    swept: Union[Rates, Models],
+    swept: Union[Rates, Models, Cohorts],
 ) -> list[tuple[Optional[float], Optional[float]]]:
     """Returns z and budget of each amount of noise, one of them None."""
     return [
@@ -293,18 +293,38 @@ class Cohorts:
       noises: Noise multipliers z.
       sizes: Cohort sizes n.
       rates: Compression rates r.
-      others: Flags in place of the task's.
+      others: Flags in place of the task's, where z is given.
+      budgets: Epsilons, each instead of a noise multiplier.
+      others_at_budget: Flags in place of the task's, where epsilon is given, by n.
     """
 
     noises: tuple[float, ...]
     sizes: tuple[int, ...]
     rates: tuple[float, ...]
     others: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    budgets: tuple[float, ...] = ()
+    others_at_budget: Mapping[int, Mapping[str, Any]] = dataclasses.field(
+        default_factory=dict
+    )
+
+    def flags(self, size: int, budget: Optional[float]) -> Mapping[str, Any]:
+        """Returns the flags of a cohort in place of the task's."""
+        if budget is None:
+            return self.others
+        return self.others_at_budget.get(size, {})
 
 
 COHORTS: Mapping[str, Mapping[str, Cohorts]] = {
     "small": {"digits": Cohorts((1.0, 4.0), (10, 50), (1, 10, 100))},
-    "medium": {medium.MNIST: Cohorts((1.0,), (50, 200), (1, 10, 100), medium.CAREFUL)},
+    # At one epsilon each cohort has the server's rate that GM has there with as much
+    # noise, in csgm_fig2 and csgm_fig5.
+    "medium": {
+        medium.MNIST: Cohorts(
+            *((1.0,), (50, 200), (1, 10, 100), medium.CAREFUL),
+            budgets=(8.0,),
+            others_at_budget={50: medium.CAREFUL},
+        )
+    },
     "paper": {
         "emnist": Cohorts((0.1, 0.3, 0.5), (100, 1000), (1, 10, 15, 20, 30, 40, 50)),
         "stackoverflow": Cohorts(
@@ -318,9 +338,13 @@ TIMED_COHORTS = {"digits": (10, 50), medium.MNIST: (50, 200), "emnist": (100, 10
 
 def _cohort_cells(scale: str) -> list[Cell]:
     return [
-        Cell(task, z, rate, RATES[scale][task].bits, cohort, others=swept.others)
+        Cell(
+            *(task, z, rate, RATES[scale][task].bits, cohort),
+            budget=budget,
+            others=swept.flags(cohort, budget),
+        )
         for task, swept in COHORTS[scale].items()
-        for z in swept.noises
+        for z, budget in _amounts(swept)
         for cohort in swept.sizes
         for rate in swept.rates
     ]

@@ -40,9 +40,9 @@ class Tried(NamedTuple):
 
 SETTINGS = (
     Tried(0.3, 0.5, "dpfl's"),
-    Tried(0.3, 1.0, "rate doubled"),
     Tried(1.0, 0.1, "of Figs. 3, 7"),
     Tried(0.03, 0.5, "of Fig. 8"),
+    Tried(0.3, 1.0, "rate doubled"),
 )
 # By the name in drawings: the flags of a mechanism, without compression.
 MECHANISMS: Mapping[str, Mapping[str, Any]] = {
