@@ -227,6 +227,30 @@ def test_what_compression_costs_where_noise_decides():
         assert not readme.overlap(whole, kept)
 
 
+def test_what_compression_costs_beyond_the_smallest_budget():
+    """With the same clip and rate, and how much more noise it takes at epsilon 4."""
+    lost = []
+    for budget in ("4.0", "8.0", "16.0"):
+        whole, *kept = (
+            readme.runs("sgmf_fig7", epsilon=budget, compression_rate=rate)
+            for rate in RATES
+        )
+        assert all(readme.overlap(whole, runs) for runs in kept)
+        lost += [costs("sgmf_fig7", rate, epsilon=budget) for rate in (10, 100)]
+    most = f"{max(lost):.1f} points or less"
+    page, gallery = text_of("figures"), text_of("gallery")
+    assert f"compression costs {most} at ε=4, 8 and 16" in page
+    assert f"costs a million parameters {most} at ε=4, 8 and 16" in gallery
+    assert f"with the same clip and rate, SGMF loses {most}" in text_of("claims")
+    whole, *kept = (
+        float(runs[0]["noise_multiplier"])
+        for rate in RATES
+        for runs in [readme.runs("sgmf_fig7", epsilon="4.0", compression_rate=rate)]
+    )
+    more = "{:.0f} and {:.0f}% more".format(*(100 * (z / whole - 1) for z in kept))
+    assert f"with {more} at ε=4 no cost is seen" in page
+
+
 def test_how_far_apart_variants_of_dome_are():
     own, best, sketch, adam, plain = (
         readme.runs("dome_cnn", mechanism=name)
