@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Final accuracy over clips and server rates, a line of points for each mechanism."""
+"""Final accuracy over clips and server rates, points of each mechanism."""
 
 from __future__ import annotations
 
@@ -11,51 +11,65 @@ from dpfl import tasks
 
 from .. import medium, plotting
 from ..rows import Rows, mean_and_range, seeds, where
-from .sensitivity_grid import COHORT_SIZE, EPSILON, MECHANISMS, SETTINGS
+from .sensitivity_grid import COHORT_SIZE, MECHANISMS, NOISIER, SETTINGS, Tried
+
+# By name: that of the legend, a key of `plotting.STYLES`, whether the marker is hollow
+# and on which side of a point its number stands.
+_LOOKS = {
+    **{
+        name: (plotting.TITLES[name], name, False, side)
+        for name, side in zip(MECHANISMS, ("right", "left"))
+    },
+    NOISIER: ("matrix factorization, noise of SGMF", "MF", True, "left"),
+}
 
 
 def draw(rows: Rows, scale: str) -> Any:
-    """Draws means with their ranges, and the mean in numbers beside each."""
+    """Draws a panel for each budget: means with ranges, and the means as numbers."""
     del scale
-    measure = tasks.task_entry(medium.MNIST).measure
-    picture, (axis,) = plotting.panels(1, 7.0, 3.6)
-    for step, name in enumerate(MECHANISMS):
-        color, marker = plotting.STYLES[name]
-        points = []
-        for place, tried in enumerate(SETTINGS):
-            clip, rate = tried.clip_norm, tried.server_lr
-            runs = where(rows, mechanism=name, clip_norm=clip, server_lr=rate)
-            if runs:
-                found = mean_and_range(runs, measure.final_column)
-                points.append((place + plotting.aside(step, len(MECHANISMS)), *found))
-        if points:
-            look = {"color": color, "fmt": marker, "ms": 7}
-            plotting.ranges(axis, points, plotting.TITLES[name], **look)
-        for place, mean, _, _ in points:
-            _number(axis, place, mean, color, -1 if step == 0 else 1)
-    names = [
-        f"clip {s.clip_norm:g}, rate {s.server_lr:g}\n({s.whose})" for s in SETTINGS
-    ]
-    axis.set_xticks(range(len(SETTINGS)), names)
-    axis.set_xlim(-0.5, len(SETTINGS) - 0.5)
-    plotting.finish(axis, ylabel=f"final {measure.label}")
-    picture.suptitle(
-        rf"{medium.MNIST}, {COHORT_SIZE} clients a round, $\varepsilon$={EPSILON:g}; "
-        f"{seeds(rows)}"
-    )
-    picture.tight_layout()
+    picture, axes = plotting.panels(len(SETTINGS), 5.0, 4.2)
+    for axis, (epsilon, settings) in zip(axes, SETTINGS.items()):
+        for name in _LOOKS:
+            _points(axis, where(rows, mechanism=name, epsilon=epsilon), name, settings)
+        axis.set_xticks(range(len(settings)), [_words(tried) for tried in settings])
+        axis.set_xlim(-0.6, len(settings) - 0.4)
+        axis.set_title(rf"$\varepsilon$={epsilon:g}")
+        axis.set_ylabel(f"final {tasks.task_entry(medium.MNIST).measure.label}")
+    picture.suptitle(f"{medium.MNIST}, {COHORT_SIZE} clients a round; {seeds(rows)}")
+    picture.tight_layout(rect=(0, 0.08, 1, 1))
+    named = axes[0].get_legend_handles_labels()
+    picture.legend(*named, loc="lower center", ncol=len(_LOOKS))
     return picture
 
 
-def _number(axis: Any, place: float, mean: float, color: str, side: int) -> None:
-    """Writes a mean to the left of its point, or to the right."""
-    axis.annotate(
-        f"{mean:.3f}",
-        (place, mean),
-        (side * 6, 0),
-        textcoords="offset points",
-        ha="left" if side > 0 else "right",
-        va="center",
-        color=color,
-        fontsize=9,
-    )
+def _words(tried: Tried) -> str:
+    return f"clip {tried.clip_norm:g},\nrate {tried.server_lr:g}\n({tried.origin})"
+
+
+def _points(axis: Any, rows: Rows, name: str, settings: tuple[Tried, ...]) -> None:
+    """Draws the points of a mechanism at the settings at which it was run."""
+    title, style, is_hollow, side = _LOOKS[name]
+    color, marker = plotting.STYLES[style]
+    column = tasks.task_entry(medium.MNIST).measure.final_column
+    points = []
+    for place, tried in enumerate(settings):
+        own = {"clip_norm": tried.clip_norm, "server_lr": tried.server_lr}
+        if runs := where(rows, **own):
+            found = mean_and_range(runs, column)
+            shift = plotting.aside(list(_LOOKS).index(name), len(_LOOKS))
+            points.append((place + shift, *found))
+    if not points:
+        return
+    look = {"color": color, "ls": "", "marker": marker, "ms": 7}
+    plotting.ranges(axis, points, title, **look, **({"mfc": "w"} if is_hollow else {}))
+    for place, mean, _, _ in points:
+        axis.annotate(
+            f"{mean:.3f}",
+            (place, mean),
+            (6 if side == "left" else -6, 0),
+            textcoords="offset points",
+            ha=side,
+            va="center",
+            color=color,
+            fontsize=9,
+        )

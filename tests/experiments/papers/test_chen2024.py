@@ -55,45 +55,87 @@ def test_uncompressed_runs_are_those_of_matrix_factorization(name):
 
 
 SENSITIVITY = FIGURES["sgmf_sensitivity"]
-_OF_A_MECHANISM = {"mechanism", "participation"}
-_TRIED = {"clip_norm", "server_lr"}
+_OF_A_MECHANISM = {"mechanism", "participation", "accountant"}
+_TRIED = ("clip_norm", "server_lr")
+
+
+def sensitivity_runs():
+    """Of each mechanism: budget, clip, rate and seed of its runs."""
+    found = {}
+    for work in SENSITIVITY.grid(sweep.Setting("medium")):
+        flags = work.settings
+        what = ("epsilon", *_TRIED, "seed")
+        tried = tuple(float(flags[name]) for name in what)
+        assert tried == tuple(work.labels[name] for name in what)
+        found.setdefault(work.labels["mechanism"], []).append((tried, flags))
+    return found
 
 
 def test_sensitivity_has_both_mechanisms_at_the_same_settings():
-    works = SENSITIVITY.grid(sweep.Setting("medium"))
-    rest, chosen = set(), {}
-    for work in works:
-        flags = dict(work.settings)
-        own = _OF_A_MECHANISM | _TRIED | {"seed"}
-        rest.add(tuple(sorted((k, v) for k, v in flags.items() if k not in own)))
-        tried = tuple(float(flags[name]) for name in sorted(_TRIED))
-        chosen.setdefault(flags["mechanism"], []).append((tried, flags["seed"]))
-        is_epoch = flags["participation"] == "once_per_epoch"
-        assert is_epoch == (flags["mechanism"] == "matrix_factorization")
-        assert work.labels["mechanism"] == ("MF" if is_epoch else "GM")
-    assert len(rest) == 1
-    assert chosen["gaussian"] == chosen["matrix_factorization"]
-    assert len(set(chosen["gaussian"])) == len(works) / 2 == 12
+    found = sensitivity_runs()
+    own = {*_OF_A_MECHANISM, *_TRIED, "epsilon", "seed"}
+    rest, tried = [], {}
+    for name, runs in found.items():
+        tried[name] = [one for one, _ in runs]
+        assert len(set(tried[name])) == len(runs)
+        rest += [{k: v for k, v in f.items() if k not in own} for _, f in runs]
+    assert all(one == rest[0] for one in rest)
+    assert tried["GM"] == tried["MF"] and len(tried["GM"]) == 21
+    for name, kind, participation, accountant in (
+        ("GM", "gaussian", "poisson", None),
+        ("MF", "matrix_factorization", "once_per_epoch", None),
+        ("MF, RDP", "matrix_factorization", "once_per_epoch", "rdp"),
+    ):
+        for _, flags in found[name]:
+            assert flags["mechanism"] == kind
+            assert flags["participation"] == participation
+            assert flags.get("accountant") == accountant
 
 
-def test_sensitivity_has_the_settings_of_the_papers_figures():
-    tried = {(each.clip_norm, each.server_lr) for each in sensitivity_grid.SETTINGS}
-    for name in ("sgmf_fig7", "sgmf_fig8"):
-        for work in FIGURES[name].grid(sweep.Setting("medium")):
-            setting = work.settings["clip_norm"], work.settings["server_lr"]
-            assert tuple(map(float, setting)) in tried
-    (ours,) = (each for each in sensitivity_grid.SETTINGS if each.whose == "dpfl's")
-    work = FIGURES["sgmf_fig3"].grid(sweep.Setting("medium"))[0]
-    assert float(work.settings["clip_norm"]) == ours.clip_norm
-    assert float(work.settings["server_lr"]) == ours.server_lr
+def test_sensitivity_has_the_runs_of_the_other_figures_too():
+    own = {work.all_but_seed for work in SENSITIVITY.grid(sweep.Setting("medium"))}
+    shared = [
+        work
+        for name in SGMF
+        for work in FIGURES[name].grid(sweep.Setting("medium"))
+        if work.labels["compression_rate"] == 1 and work.labels["epsilon"] in (2, 8)
+    ]
+    shared += [
+        work
+        for work in FIGURES["csgm_fig2"].grid(sweep.Setting("medium"))
+        if work.labels["compression_rate"] == 1 and work.labels["task"] == "mnist"
+    ]
+    assert len(shared) == 5 * 3 + 2 * 3
+    assert {work.all_but_seed for work in shared} <= own
 
 
-@pytest.mark.parametrize("done", [24, 1])
-def test_sensitivity_is_drawn(done, tmp_path):
+def test_noise_of_sgmf_is_run_where_it_falls_behind():
+    runs = sensitivity_runs()["MF, RDP"]
+    assert {one[:3] for one, _ in runs} == {(2.0, 1.0, 0.1)}
+
+
+def test_sensitivity_is_drawn(tmp_path):
     grid = SENSITIVITY.grid(sweep.Setting("medium"))
     rows = list(invented.rows(grid, tmp_path, {}, {"round": [1]}))
-    drawn = invented.draw(SENSITIVITY, rows[:done], tmp_path / "picture.png", "medium")
-    assert drawn >= (2 if done > 1 else 1)
+    assert invented.draw(SENSITIVITY, rows[:1], tmp_path / "one.png", "medium")
+    drawn = SENSITIVITY.draw(rows, "medium")
+    first, second = drawn.axes
+    settings = sensitivity_grid.SETTINGS
+    for axis, tried in zip(drawn.axes, settings.values()):
+        ticks = [label.get_text().split("\n") for label in axis.get_xticklabels()]
+        assert [words[0] for words in ticks] == [
+            f"clip {s.clip_norm:g}," for s in tried
+        ]
+        assert [words[1] for words in ticks] == [f"rate {s.server_lr:g}" for s in tried]
+    # Of seeds 1, 2 and 3 of the first setting: 0.500, 0.501 and 0.502.
+    assert [text.get_text() for text in first.texts][0] == "0.501"
+    assert len(first.texts) == 7 and len(second.texts) == 8
+    [legend] = drawn.legends
+    assert [text.get_text() for text in legend.texts] == [
+        "Gaussian",
+        "matrix factorization",
+        "matrix factorization, noise of SGMF",
+    ]
 
 
 def test_paper_settings_of_sgmf():

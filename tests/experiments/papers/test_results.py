@@ -35,7 +35,7 @@ PANELS = {
     "sgmf_fig3": ("problem", "epsilon", "compression_rate"),
     "sgmf_fig7": ("problem", "epsilon", "compression_rate"),
     "sgmf_fig8": ("problem", "epsilon", "compression_rate"),
-    "sgmf_sensitivity": ("mechanism", "clip_norm", "server_lr"),
+    "sgmf_sensitivity": ("mechanism", "epsilon", "clip_norm", "server_lr"),
 }
 TABLES = {
     "equal_bits": ("mechanism", "point"),
