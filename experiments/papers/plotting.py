@@ -207,6 +207,18 @@ def pairs(count: int, width: float, height: float) -> Any:
     return picture, list(zip(*axes) if is_above else map(tuple, axes))
 
 
+def head(picture: Any, text: str) -> None:
+    """Writes a line above all panels, as far from them in a tall picture as in others.
+
+    Args:
+      picture: A figure whose panels are drawn.
+      text: The line.
+    """
+    inch = 1 / picture.get_figheight()
+    picture.suptitle(text, y=1 - 0.08 * inch, va="top")
+    picture.tight_layout(rect=(0, 0, 1, 1 - 0.1 * inch))
+
+
 def finish(
     axis: Any, *, legend: float = 9, below: int = 0, last: str = "", **labels: Any
 ) -> None:
@@ -235,7 +247,7 @@ def plain_numbers(axis: Any) -> None:
     from matplotlib import ticker
 
     low, high = axis.get_xlim()
-    if low >= 1e-3 and high <= 1e4:
+    if low >= 5e-4 and high <= 1e4:
         axis.xaxis.set_major_formatter(ticker.FormatStrFormatter("%g"))
 
 

@@ -24,15 +24,20 @@ def panels(rows: Rows) -> list[tuple[str, list[Row]]]:
     return [(task, runs) for (task, _), runs in found.items()]
 
 
+def amount_label(row: Row) -> str:
+    """Returns how much noise a run was given, as its budget or its multiplier."""
+    name, value = noise(row)
+    words = r"$\varepsilon$=" if name == "budget" else "noise multiplier "
+    return f"{words}{float(value):g}"
+
+
 def noise_label(rows: Rows) -> str:
     """Returns how much noise there is, and the epsilon that the runs spent or had."""
     name, value = noise(rows[0])
     if float(value) == 0:
         return "no noise"
-    if name == "budget":
-        return rf"$\varepsilon$={float(value):g}"
-    multiplier = float(rows[0]["noise_multiplier"])
-    return f"noise multiplier {multiplier:g}{epsilon_label(rows)}"
+    spent = "" if name == "budget" else epsilon_label(rows)
+    return f"{amount_label(rows[0])}{spent}"
 
 
 def epsilon_label(rows: Rows) -> str:

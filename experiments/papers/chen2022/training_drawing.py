@@ -13,7 +13,7 @@ from dpfl import tasks
 from .. import plotting
 from ..rows import Rows, distinct, mean_and_range, parameters, seeds, where
 from ..sweep import Setting
-from .panels import epsilon_label, noise, noise_label, panels
+from .panels import amount_label, epsilon_label, noise_label, panels
 from .slack import bar, said
 from .training_grid import MODELS, rates_grid
 
@@ -200,8 +200,7 @@ def draw_cohorts(rows: Rows, scale: str) -> Any:
     shown = panels(rows)
     picture, axes = plotting.panels(len(shown), 4.4, 3.6)
     for axis, (task, runs) in zip(axes, shown):
-        name, amount = noise(runs[0])
-        is_budget = name == "budget"
+        is_budget = bool(runs[0].get("budget"))
         cohorts = distinct(runs, "cohort_size")
         for i, cohort in enumerate(cohorts):
             chosen = where(runs, cohort_size=cohort)
@@ -210,8 +209,7 @@ def draw_cohorts(rows: Rows, scale: str) -> Any:
             label = f"{cohort} clients{spent}"
             _line(axis, chosen, "compression_rate", task, look, label, plain)
             _slack(axis, where(chosen, compression_rate=1), task, look["color"])
-        words = r"$\varepsilon$=" if is_budget else "noise multiplier "
-        axis.set_title(f"{task}, {words}{float(amount):g}; dotted: {said(task)} r=1")
+        axis.set_title(f"{task}, {amount_label(runs[0])}; dotted: {said(task)} r=1")
         _finish(axis, task, "compression rate r", below=max(1, 3 - len(shown) // 2))
     picture.suptitle(seeds(rows))
     picture.tight_layout()

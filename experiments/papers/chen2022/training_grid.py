@@ -316,8 +316,8 @@ class Cohorts:
 
 COHORTS: Mapping[str, Mapping[str, Cohorts]] = {
     "small": {"digits": Cohorts((1.0, 4.0), (10, 50), (1, 10, 100))},
-    # At one epsilon each cohort has the server's rate that GM has there with as much
-    # noise, in csgm_fig2 and csgm_fig5.
+    # At epsilon 8 each cohort has its own server rate: 0.2 with 50 clients, as in
+    # csgm_fig5, and the task's with 200, as 100 clients have in csgm_fig2.
     "medium": {
         medium.MNIST: Cohorts(
             *((1.0,), (50, 200), (1, 10, 100), medium.CAREFUL),

@@ -38,6 +38,5 @@ def draw(rows: Rows, scale: str, said: str = "") -> Any:
         pair[0].set_title(
             rf"{panel.task}, {n} clients a round, $\varepsilon$={epsilon:g}"
         )
-    picture.suptitle(f"{said}{seeds(rows)}; numbers: the last round")
-    picture.tight_layout()
+    plotting.head(picture, f"{said}{seeds(rows)}; numbers: the last round")
     return picture

@@ -44,6 +44,5 @@ def _draw(name: str, rows: Rows, scale: str) -> Any:
             rf"{problem}, {n} clients a round, $\varepsilon$={float(epsilon):g}"
         )
     shared = _setting(name, scale)
-    picture.suptitle(f"{shared}{seeds(rows)}; numbers: the last round")
-    picture.tight_layout()
+    plotting.head(picture, f"{shared}{seeds(rows)}; numbers: the last round")
     return picture

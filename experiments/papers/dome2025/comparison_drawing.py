@@ -11,9 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dpfl import tasks
-from dpfl.tasks.registry import Measure
 
-from .. import plotting
+from .. import beyond, plotting
 from ..rows import (
     Rows,
     distinct,
@@ -168,46 +167,73 @@ def _draw(grid: Grid, rows: Rows, scale: str) -> Any:
     return picture
 
 
-def _tried(axis: Any, rows: Rows, column: str) -> None:
-    """Draws a line for each mechanism and clip of one task."""
+def _tuning_looks(rows: Rows) -> dict[str, dict[str, Any]]:
+    """Returns how the lines of each mechanism of one task look."""
     shown = [name for name in TITLES if where(rows, mechanism=name)]
+    looks = {}
     for name in shown:
-        own = where(rows, mechanism=name)
         akin = [other for other in shown if kind(other) == kind(name)]
-        look = plotting.look(kind(name), akin.index(name))
+        looks[name] = plotting.look(kind(name), akin.index(name))
         if len(akin) > 1:
-            look["color"] = plotting.shade(kind(name), akin.index(name), len(akin))
-        for clip, marker in zip(distinct(own, "clip_norm"), "os"):
-            line = where(own, clip_norm=clip)
-            axis.plot(
-                numbers(line, "server_lr"),
-                numbers(line, column),
-                label=f"{TITLES[name]}, clip {float(clip):g}",
-                **{**look, "marker": marker, "ms": 4},
-            )
+            shade = plotting.shade(kind(name), akin.index(name), len(akin))
+            looks[name]["color"] = shade
+    return looks
 
 
-def _ring(axis: Any, rows: Rows, choice: tuple[float, float], measure: Measure) -> None:
+def _tried(
+    axis: Any, rows: Rows, name: str, look: Mapping[str, Any], column: str
+) -> list[plotting.Drawn]:
+    """Draws a line for each clip of a mechanism, and returns its points."""
+    found: list[plotting.Drawn] = []
+    for clip, marker in zip(distinct(rows, "clip_norm"), "os"):
+        line = where(rows, clip_norm=clip)
+        places, values = numbers(line, "server_lr"), numbers(line, column)
+        label = f"{TITLES[name]}, clip {float(clip):g}"
+        axis.plot(places, values, label=label, **{**look, "marker": marker, "ms": 4})
+        found += [((x, y, 0.0, 0.0), look["color"]) for x, y in zip(places, values)]
+    return found
+
+
+def _ring(
+    axis: Any, rows: Rows, choice: tuple[float, float], color: str, column: str
+) -> None:
     """Draws a ring around the run of one clip and server rate, if it was made."""
     for row in rows:
         if (float(row["clip_norm"]), float(row["server_lr"])) == choice:
-            place = float(row["server_lr"]), float(row[measure.final_column])
-            axis.plot(*place, "o", color="k", mfc="none", ms=11)
+            place = float(row["server_lr"]), float(row[column])
+            axis.plot(*place, "o", color=color, mfc="none", ms=11, mew=1.6)
+
+
+def _end_axis(axis: Any, drawn: Sequence[plotting.Drawn]) -> str:
+    """Ends the axis of a loss where runs are far from the best; says so in words."""
+    points = [point for point, _ in drawn]
+    shown = [mean for _, mean, _, _ in beyond.near(points, lower_is_better=True)]
+    if len(shown) == len(points):
+        return ""
+    low, high = min(shown), max(shown)
+    axis.set_ylim(top=high + 0.05 * (high - low))
+    return f"; losses up to {max(mean for _, mean, _, _ in points):.1f} are beyond"
 
 
 def draw_tuning(rows: Rows, scale: str) -> Any:
     """Draws the final measure over the server's rate, a line for each clip.
 
-    A ring is around what was chosen.
+    A ring is around what was chosen, by runs at an earlier commit.
     """
     shown = distinct(rows, "task")
     picture, axes = plotting.panels(len(shown), 5.0, 6.4)
     for axis, task in zip(axes, shown):
         measure = tasks.task_entry(task).measure
-        _tried(axis, where(rows, task=task), measure.final_column)
-        for name, choice in COMPARISONS[scale][task].chosen.items():
-            _ring(axis, where(rows, task=task, mechanism=name), choice, measure)
-        axis.set_title(task)
+        column = measure.final_column
+        chosen = COMPARISONS[scale][task].chosen
+        drawn: list[plotting.Drawn] = []
+        for name, look in _tuning_looks(where(rows, task=task)).items():
+            runs = where(rows, task=task, mechanism=name)
+            drawn += _tried(axis, runs, name, look, column)
+            if name in chosen:
+                _ring(axis, runs, chosen[name], look["color"], column)
+        cut = _end_axis(axis, drawn) if measure.lower_is_better else ""
+        axis.set_title(task + cut)
         plotting.finish(
             axis,
             below=1,
@@ -217,6 +243,6 @@ def draw_tuning(rows: Rows, scale: str) -> Any:
         )
         axis.legend_.set(loc="upper left", bbox_to_anchor=(0, -0.2))
     budget = budget_label(str(TUNED_AT[0]))
-    picture.suptitle(f"{budget}, one seed; rings: what was chosen")
+    picture.suptitle(f"{budget}, one seed; rings: what was chosen at an earlier commit")
     picture.tight_layout()
     return picture

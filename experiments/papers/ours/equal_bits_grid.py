@@ -153,7 +153,7 @@ def _curves(
         ),
         # The best that the ablations of DOME found.
         "dome_few_bits": (
-            "DOME, no mean removal, 8 bits, one direction, once an epoch",
+            "DOME, no mean removal, 8-bit numbers, one kept direction, once an epoch",
             mechanisms.DomeDdg,
             {**once, "mean_removal": False, "bits": 8, "max_rank": 1},
         ),

@@ -191,6 +191,27 @@ def test_slack_of_a_loss_is_above_it():
     assert not slack.within([{**rows[0], "final_loss": "5.21"}], bar, "docs")
 
 
+def test_cohorts_at_one_epsilon_have_a_rate_each():
+    rates = {}
+    for work in FIGURES["secagg_fig7"].grid(sweep.Setting("medium")):
+        what = work.labels["cohort_size"], "budget" in work.labels
+        rates.setdefault(what, set()).add(work.settings["server_lr"])
+    assert rates == {
+        **{(50, False): {"0.2"}, (200, False): {"0.2"}},
+        **{(50, True): {"0.2"}, (200, True): {"0.5"}},
+    }
+
+
+def test_a_panel_of_cohorts_says_its_budget_once():
+    works = FIGURES["secagg_fig7"].grid(sweep.Setting("medium"))
+    rows = [{**pretended(work), "epsilon": "7.9"} for work in works]
+    drawn = FIGURES["secagg_fig7"].draw(rows, "medium")
+    titles = [axis.get_title().split(";")[0] for axis in drawn.axes]
+    assert titles == ["mnist, noise multiplier 1", r"mnist, $\varepsilon$=8"]
+    names = [axis.get_legend_handles_labels()[1] for axis in drawn.axes]
+    assert r"50 clients ($\varepsilon$=7.9)" in names[0] and "50 clients" in names[1]
+
+
 def test_fig8_compresses_as_much_as_secure_aggregation_asks_for():
     grid = FIGURES["secagg_fig8"].grid(sweep.Setting("small"))
     found = tables.equal_times([pretended(work) for work in grid])

@@ -87,7 +87,7 @@ def test_comparisons_say_network_and_clients():
             "mnist, 50 clients a round, $\\varepsilon$=8\n1,011,466 parameters"
         )
         assert axis.get_legend() is None
-        own = "DOME, no mean removal, 8 bits, one direction"
+        own = "DOME, no mean removal, 8-bit numbers, one kept direction"
         assert names(axis)[1].startswith(own)
     with picture("dome_compare") as drawn:
         (axis,) = drawn.axes
@@ -395,6 +395,17 @@ def test_a_ring_is_around_each_setting_that_was_chosen():
             assert len(rings) == len(chosen)
             places = {float(ring.get_xdata()[0]) for ring in rings}
             assert places == {rate for _, rate in chosen.values()}
+            # Each has the color of a line that goes through it.
+            for ring in rings:
+                place = ring.get_xydata()[0].tolist()
+                lines = [line for line in axis.lines if line not in rings]
+                assert ring.get_color() in {
+                    line.get_color()
+                    for line in lines
+                    if place in line.get_xydata().tolist()
+                }
+        assert drawn.axes[0].get_title() == "digits"
+        assert drawn.axes[1].get_title() == "docs; losses up to 27.4 are beyond"
 
 
 def test_one_line_has_the_same_dashes_in_both_panels():
