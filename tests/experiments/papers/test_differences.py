@@ -283,6 +283,51 @@ def test_what_compression_costs_beyond_the_smallest_budget():
     assert f"with {more} at ε=4 no cost is seen" in page
 
 
+def test_what_sketches_cost_cohorts_at_one_epsilon():
+    found, told = {}, set()
+    for budget in ("", "8.0"):
+        for size in ("50", "200"):
+            own = {"budget": budget, "cohort_size": size}
+            whole = readme.runs("secagg_fig7", compression_rate="1", **own)
+            for rate in ("10", "100"):
+                kept = readme.runs("secagg_fig7", compression_rate=rate, **own)
+                found[budget, size, rate] = f"{readme.points(whole, kept):.1f}"
+                if not readme.overlap(whole, kept):
+                    told.add((budget, size, rate))
+    assert told == {("8.0", "50", "100")}
+    few, many = (
+        [found["8.0", size, rate] for rate in ("10", "100")] for size in ("50", "200")
+    )
+    page, gallery, claims = map(text_of, ("figures", "gallery", "claims"))
+    assert (
+        "at ε=8, 10-fold costs {} points and 100-fold {} with 50 clients, and {} and "
+        "{} with 200"
+    ).format(*few, *many) in page
+    said = f"a hundredth costs 50 clients {few[1]} points, which seeds tell from none, "
+    assert f"{said}and 200 clients {many[1]}, which they do not" in gallery
+    said = f"100-fold costs 50 clients {few[1]} points, which three seeds tell from "
+    assert f"{said}zero, and 200 clients {many[1]}, which" in claims
+    assert f"10-fold costs {few[0]} and {many[0]}, not told" in claims
+
+
+def test_how_far_the_larger_cohort_is_ahead_in_the_same_time():
+    ahead = []
+    for budget in ("8.0", ""):
+        few, many = (
+            readme.runs(
+                "secagg_fig8", budget=budget, cohort_size=size, compression_rate=rate
+            )
+            for size, rate in (("50", "1"), ("200", "10"))
+        )
+        assert not readme.overlap(few, many)
+        ahead.append(f"{readme.points(many, few):.1f}")
+    page, claims = text_of("figures"), text_of("claims")
+    assert f"are {ahead[0]} points ahead at ε=8" in page
+    assert f"and {ahead[1]} at z=1, at the larger ε" in page
+    assert f"yes: by {ahead[0]} points at ε=8" in claims
+    assert f"by {ahead[1]} at one z, where" in claims
+
+
 def test_how_far_apart_variants_of_dome_are():
     own, best, sketch, adam, plain = (
         readme.runs("dome_cnn", mechanism=name)

@@ -54,7 +54,7 @@ DOME = ("dome_compare", "dome_ablations", "dome_cnn")
 # Those of which the text has losses and accuracies.
 BOTH = ("equal_bits_docs", "stream_training", "secagg_fig9", "secagg_fig10", "mf_fig3")
 # Noise is given, and no budget.
-WITHOUT_BUDGET = ("secagg_fig7", "secagg_fig8", "secagg_fig9", "secagg_fig10")
+WITHOUT_BUDGET = ("secagg_fig9", "secagg_fig10")
 NUMBER = re.compile(r"\d\.\d{3} \(\d\.\d{3} to \d\.\d{3}\)")
 
 
