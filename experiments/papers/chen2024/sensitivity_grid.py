@@ -59,7 +59,7 @@ MECHANISMS: Mapping[str, Mapping[str, Any]] = {
 }
 # MF by the accountant of SGMF, which asks for as much noise as SGMF has: where SGMF
 # falls behind in sgmf_fig7, it tells what noise does from what compression does.
-NOISIER = "MF, RDP"
+NOISIER = "MF by RDP"
 _OF_NOISIER = {**_MF, "accountant": "rdp"}
 _SETTING_OF_NOISIER = (2.0, _WIDE)
 

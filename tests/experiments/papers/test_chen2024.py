@@ -84,7 +84,7 @@ def test_sensitivity_has_both_mechanisms_at_the_same_settings():
     for name, kind, participation, accountant in (
         ("GM", "gaussian", "poisson", None),
         ("MF", "matrix_factorization", "once_per_epoch", None),
-        ("MF, RDP", "matrix_factorization", "once_per_epoch", "rdp"),
+        ("MF by RDP", "matrix_factorization", "once_per_epoch", "rdp"),
     ):
         for _, flags in found[name]:
             assert flags["mechanism"] == kind
@@ -110,7 +110,7 @@ def test_sensitivity_has_the_runs_of_the_other_figures_too():
 
 
 def test_noise_of_sgmf_is_run_where_it_falls_behind():
-    runs = sensitivity_runs()["MF, RDP"]
+    runs = sensitivity_runs()["MF by RDP"]
     assert {one[:3] for one, _ in runs} == {(2.0, 1.0, 0.1)}
 
 
