@@ -7,9 +7,9 @@ The paper says that with its matrix mechanism performance is "more sensitive to 
 learning rates and L2 clip norms" than with DP-FedAvg (section 6 and the appendix). It
 has no DP-FedAvg at the settings of Figs. 3, 7 and 8; here both mechanisms have them.
 
-The rule was fixed before the runs: at a setting MF is the more sensitive one if it
-loses more than GM, each from its own best setting at that epsilon, and if the losses of
-the seeds do not overlap.
+The rule was fixed before the runs of GM: at a setting MF is the more sensitive one if
+it loses more than GM, each from its own best setting at that epsilon, and if the losses
+of the seeds do not overlap.
 """
 
 from __future__ import annotations
