@@ -51,7 +51,7 @@ def _points(axis: Any, rows: Rows, name: str, settings: tuple[Tried, ...]) -> No
     title, style, is_hollow, side = _LOOKS[name]
     color, marker = plotting.STYLES[style]
     column = tasks.task_entry(medium.MNIST).measure.final_column
-    points = []
+    points: list[plotting.Point] = []
     for place, tried in enumerate(settings):
         own = {"clip_norm": tried.clip_norm, "server_lr": tried.server_lr}
         if runs := where(rows, **own):
@@ -62,10 +62,10 @@ def _points(axis: Any, rows: Rows, name: str, settings: tuple[Tried, ...]) -> No
         return
     look = {"color": color, "ls": "", "marker": marker, "ms": 7}
     plotting.ranges(axis, points, title, **look, **({"mfc": "w"} if is_hollow else {}))
-    for place, mean, _, _ in points:
+    for x, mean, _, _ in points:
         axis.annotate(
             f"{mean:.3f}",
-            (place, mean),
+            (x, mean),
             (6 if side == "left" else -6, 0),
             textcoords="offset points",
             ha=side,

@@ -76,7 +76,7 @@ def _runs() -> Iterator[tuple[float, Tried, str, Mapping[str, Any]]]:
 
 def grid(setting: Setting) -> list[Work]:
     """Returns the runs of both mechanisms at each setting."""
-    works = []
+    works: list[Work] = []
     for epsilon, tried, name, flags in _runs():
         own = {"clip_norm": tried.clip_norm, "server_lr": tried.server_lr}
         shared = {**medium.FLAGS[medium.MNIST], "cohort_size": COHORT_SIZE, **flags}

@@ -276,7 +276,7 @@ def test_every_number_comes_from_somewhere(page):
 @pytest.mark.parametrize(
     ("page", "old", "new"),
     [
-        ("docs/gallery.md", "0.931, 0.930", "0.931, 0.932"),
+        ("docs/gallery.md", "0.859, 0.846", "0.859, 0.946"),
         ("docs/figures.md", "ends at 4.464", "ends at 4.454"),
         ("docs/privacy/matrix_factorization.md", "11.36", "11.35"),
         ("docs/privacy/masked_loss.md", "2.029", "2.030"),
