@@ -14,13 +14,13 @@ from ..rows import Rows, mean_and_range, seeds, where
 from .sensitivity_grid import COHORT_SIZE, MECHANISMS, NOISIER, SETTINGS, Tried
 
 # By name: that of the legend, a key of `plotting.STYLES`, whether the marker is hollow
-# and on which side of a point its number stands.
+# and how its number is aligned: "right" puts it to the left of its point.
 _LOOKS = {
     **{
-        name: (plotting.TITLES[name], name, False, side)
-        for name, side in zip(MECHANISMS, ("right", "left"))
+        name: (plotting.TITLES[name], name, False, alignment)
+        for name, alignment in zip(MECHANISMS, ("right", "left"))
     },
-    NOISIER: ("matrix factorization, noise of SGMF", "MF", True, "left"),
+    NOISIER: ("matrix factorization, noise of 10-fold SGMF", "MF", True, "left"),
 }
 
 
@@ -48,7 +48,7 @@ def _words(tried: Tried) -> str:
 
 def _points(axis: Any, rows: Rows, name: str, settings: tuple[Tried, ...]) -> None:
     """Draws the points of a mechanism at the settings at which it was run."""
-    title, style, is_hollow, side = _LOOKS[name]
+    title, style, is_hollow, alignment = _LOOKS[name]
     color, marker = plotting.STYLES[style]
     column = tasks.task_entry(medium.MNIST).measure.final_column
     points: list[plotting.Point] = []
@@ -66,9 +66,9 @@ def _points(axis: Any, rows: Rows, name: str, settings: tuple[Tried, ...]) -> No
         axis.annotate(
             f"{mean:.3f}",
             (x, mean),
-            (6 if side == "left" else -6, 0),
+            (6 if alignment == "left" else -6, 0),
             textcoords="offset points",
-            ha=side,
+            ha=alignment,
             va="center",
             color=color,
             fontsize=9,

@@ -9,7 +9,7 @@ has no DP-FedAvg at the settings of Figs. 3, 7 and 8; here both mechanisms have 
 
 The rule was fixed before the runs of GM: at a setting MF is the more sensitive one if
 it loses more than GM, each from its own best setting at that epsilon, and if the losses
-of the seeds do not overlap.
+of the seeds do not overlap. A seed's loss is taken from the mean of the best setting.
 """
 
 from __future__ import annotations
@@ -41,9 +41,10 @@ class Tried(NamedTuple):
     origin: str
 
 
-_WIDE = Tried(1.0, 0.1, "of Figs. 3, 7")
-_NARROW = Tried(0.03, 0.5, "of Fig. 8")
-# By epsilon. dpfl's come from trials, most of them with GM.
+_WIDE = Tried(1.0, 0.1, "paper's Fig. 7")
+_NARROW = Tried(0.03, 0.5, "paper's Fig. 8")
+# By epsilon. dpfl's come from trials: at 2 with GM alone, at 8 with several mechanisms,
+# MF among them.
 SETTINGS: Mapping[float, tuple[Tried, ...]] = {
     2.0: (Tried(0.3, 0.2, "dpfl's"), _WIDE, _NARROW),
     8.0: (Tried(0.3, 0.5, "dpfl's"), _WIDE, _NARROW, Tried(0.3, 1.0, "rate doubled")),

@@ -134,7 +134,7 @@ def test_sensitivity_is_drawn(tmp_path):
     assert [text.get_text() for text in legend.texts] == [
         "Gaussian",
         "matrix factorization",
-        "matrix factorization, noise of SGMF",
+        "matrix factorization, noise of 10-fold SGMF",
     ]
 
 

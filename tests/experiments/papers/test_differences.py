@@ -211,11 +211,13 @@ def test_with_a_small_clip_neither_noise_nor_compression_matters():
     means = [readme.mean(runs, "final_accuracy") for line in found for runs in line]
     least, most = (f"{each:.3f}" for each in (min(means), max(means)))
     assert f"all means lie between {least} and {most}, so" in text_of("figures")
-    said = f"end between {least} and {most}, at any of four budgets"
+    said = f"means lie between {least} and {most}, at any of four budgets"
     assert said in text_of("gallery")
-    gain = 100 * (means[-len(RATES)] - means[0])
-    assert f"({gain:.1f} points for MF from ε=2 to 16, which" in text_of("figures")
-    assert readme.overlap(found[0][0], found[-1][0])
+    gains = [100 * (new - old) for old, new in zip(means, means[-len(RATES) :])]
+    words = "MF gains {:.1f} points, 10-fold {:.1f} and 100-fold {:.1f}, of which seeds"
+    assert words.format(*gains) in text_of("figures")
+    told = [not readme.overlap(*runs) for runs in zip(found[0], found[-1])]
+    assert told == [False, True, False]
     for whole, *kept in found:
         assert all(readme.overlap(whole, runs) for runs in kept)
 
@@ -249,7 +251,7 @@ def test_what_compression_costs_where_noise_decides():
         f"{costs('csgm_fig2', rate, task='mnist', epsilon='2.0'):.1f}"
         for rate in (10, 100)
     ]
-    said = "SGMF loses {} and {} points and CSGM {} and {}, but that is"
+    said = "SGMF loses {} and {} points and CSGM {} and {}, but 4.9"
     assert said.format(tenth, hundredth, *own) in text_of("claims")
     for rate in (10, 100):
         whole, kept = (
@@ -269,10 +271,22 @@ def test_what_falls_behind_at_the_smallest_budget_is_the_accountant():
     noise = [float(runs[0]["noise_multiplier"]) for runs in (noisier, tenth)]
     assert noise[0] == pytest.approx(noise[1], rel=1e-3)
     said = results.said(noisier, "final_accuracy")
+    hundredth = readme.runs("sgmf_fig7", epsilon="2.0", compression_rate=100)
+    assert readme.overlap(noisier, hundredth)
+    page = text_of("figures")
+    cost, *rest = (
+        f"{readme.points(*pair):.1f}"
+        for pair in ((whole, noisier), (noisier, tenth), (noisier, hundredth))
+    )
+    assert f"as well, {cost} points below MF" in page
+    assert f"but {cost} of these are SGMF's accountant's" in text_of("claims")
+    assert "The {} points that remain to 10-fold and the {} to".format(*rest) in page
     ended = "MF by RDP, with the noise of 10-fold, ends at"
     assert f"{ended} {said} as well" in text_of("figures")
     assert f"MF with the noise of 10-fold ends at {said}," in text_of("claims")
-    assert f"MF with as much ends at {said[:5]} (`sgmf_sens" in text_of("gallery")
+    assert f"with as much as 10-fold ends at {said[:5]} (`sgmf_sens" in text_of(
+        "gallery"
+    )
 
 
 def test_what_compression_costs_beyond_the_smallest_budget():
@@ -315,7 +329,7 @@ def test_what_sketches_cost_cohorts_at_one_epsilon():
     assert f"{said}and 200 clients {many[1]}, which they do not" in gallery
     said = f"100-fold costs 50 clients {few[1]} points, which three seeds tell from "
     assert f"{said}zero, and 200 clients {many[1]}, which" in claims
-    assert f"10-fold costs {few[0]} and {many[0]}, not told" in claims
+    assert f"10-fold costs {few[0]} and {many[0]}, which they do" in claims
 
 
 def test_how_far_the_larger_cohort_is_ahead_in_the_same_time():
@@ -372,6 +386,27 @@ def test_where_correlated_noise_is_the_more_sensitive():
         **{("8.0", wide): 0, ("8.0", narrow): 0, ("8.0", doubled): 0},
     }
 
+    # Seed by seed one more is told, the other way.
+    by_seed = {
+        name: [
+            float(best_run["final_accuracy"]) - float(run["final_accuracy"])
+            for best_run, run in zip(
+                *(
+                    readme.runs(
+                        "sgmf_sensitivity",
+                        mechanism=name,
+                        epsilon="2.0",
+                        clip_norm=clip,
+                        server_lr=rate,
+                    )
+                    for clip, rate in (("0.3", "0.2"), narrow)
+                )
+            )
+        ]
+        for name in ("GM", "MF")
+    }
+    assert min(by_seed["GM"]) > max(by_seed["MF"])
+
     def pair(epsilon, each):
         return " and ".join(lost[epsilon, name, each] for name in ("MF", "GM"))
 
@@ -379,14 +414,16 @@ def test_where_correlated_noise_is_the_more_sensitive():
     few, many = (lost["2.0", name, wide] for name in ("GM", "MF"))
     words = f"loses {many} points and the Gaussian mechanism {few}. With"
     assert words in page
-    assert f"there the two lose {pair('2.0', narrow)}, and at ε=8" in page
+    least, most = (lost["2.0", name, narrow] for name in ("MF", "GM"))
+    words = f"at ε=2 MF loses {least} points and the Gaussian mechanism {most}. At"
+    assert words in page
     later = [pair("8.0", each) for each in (wide, doubled)]
     (both,) = {f"{float(lost['8.0', name, narrow]):.0f}" for name in ("GM", "MF")}
     later.insert(1, f"{both} each")
-    words = "at ε=8 {} with clip 1.0, {} with clip 0.03, and {} with the rate doubled"
+    words = "ε=8 they lose {} with clip 1.0, {} with clip 0.03, and {} with the rate"
     assert words.format(*later) in page
-    words = "there {}, and at ε=8 {}, {}, and {} at twice the rate"
-    assert words.format(pair("2.0", narrow), *later) in claims
+    assert f"rate 0.5 there {pair('2.0', narrow)} (by" in claims
+    assert "and at ε=8 {}, {}, and {} at twice the rate".format(*later) in claims
     assert (
         f"lose {many} points of their best and the Gaussian mechanism {few}" in claims
     )

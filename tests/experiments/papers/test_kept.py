@@ -70,7 +70,7 @@ def test_a_table_has_labels_and_measures_and_no_machine(tmp_path):
     head, *lines = (tmp_path / "t_curves.csv").read_text().splitlines()
     assert head == f"{labels},round,eval_accuracy,eval_loss"
     # The first round was not evaluated.
-    own = "csgm_fig4,medium,mnist,400,8.0,1,1"
+    own = "csgm_fig4,medium,mnist,400,2.0,1,1"
     assert lines[:2] == [f"{own},2,0.2,2", f"{own},3,0.3,1.5"]
     assert len(lines) == 2 * len(works)
 
@@ -129,12 +129,12 @@ DAMAGES = {
     "letters": ("t.csv", lambda t: t.replace("0.501", "oops", 1), "'oops' for final_a"),
     "a strange row": (
         "t.csv",
-        lambda text: text.replace("mnist,400,8.0,1,1,", "mnist,400,8.0,1,9,"),
+        lambda text: text.replace("mnist,400,2.0,1,1,", "mnist,400,2.0,1,9,"),
         "a row that is not of its grid in line 2 of ",
     ),
     "a row twice": (
         "t.csv",
-        lambda text: text.replace("mnist,400,8.0,1,2,", "mnist,400,8.0,1,1,"),
+        lambda text: text.replace("mnist,400,2.0,1,2,", "mnist,400,2.0,1,1,"),
         "a row for the second time in line 3 of ",
     ),
     "a shorter curve": (
