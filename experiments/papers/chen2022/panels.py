@@ -33,17 +33,19 @@ def amount_label(row: Row) -> str:
 
 def noise_label(rows: Rows) -> str:
     """Returns how much noise there is, and the epsilon that the runs spent or had."""
-    name, value = noise(rows[0])
+    _, value = noise(rows[0])
     if float(value) == 0:
         return "no noise"
-    spent = "" if name == "budget" else epsilon_label(rows)
-    return f"{amount_label(rows[0])}{spent}"
+    return f"{amount_label(rows[0])}{epsilon_label(rows)}"
 
 
 def epsilon_label(rows: Rows) -> str:
-    """Returns the epsilon that the runs spent, in brackets; nothing if infinite."""
+    """Returns the epsilon that the runs spent, in brackets.
+
+    Nothing if it is infinite, or if it was given as their budget.
+    """
     epsilons = numbers(rows, "epsilon")
-    if not all(map(math.isfinite, epsilons)):
+    if rows[0].get("budget") or not all(map(math.isfinite, epsilons)):
         return ""
     low, high = min(epsilons), max(epsilons)
     spread = f"{low:.1f}" if high < 1.05 * low else f"{low:.1f} to {high:.1f}"

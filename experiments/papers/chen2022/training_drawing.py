@@ -200,13 +200,11 @@ def draw_cohorts(rows: Rows, scale: str) -> Any:
     shown = panels(rows)
     picture, axes = plotting.panels(len(shown), 4.4, 3.6)
     for axis, (task, runs) in zip(axes, shown):
-        is_budget = bool(runs[0].get("budget"))
         cohorts = distinct(runs, "cohort_size")
         for i, cohort in enumerate(cohorts):
             chosen = where(runs, cohort_size=cohort)
             look, plain = _shaded(i, len(cohorts))
-            spent = "" if is_budget else epsilon_label(chosen)
-            label = f"{cohort} clients{spent}"
+            label = f"{cohort} clients{epsilon_label(chosen)}"
             _line(axis, chosen, "compression_rate", task, look, label, plain)
             _slack(axis, where(chosen, compression_rate=1), task, look["color"])
         axis.set_title(f"{task}, {amount_label(runs[0])}; dotted: {said(task)} r=1")

@@ -182,15 +182,15 @@ def _tuning_looks(rows: Rows) -> dict[str, dict[str, Any]]:
 
 def _tried(
     axis: Any, rows: Rows, name: str, look: Mapping[str, Any], column: str
-) -> list[plotting.Drawn]:
+) -> list[plotting.Point]:
     """Draws a line for each clip of a mechanism, and returns its points."""
-    found: list[plotting.Drawn] = []
+    found: list[plotting.Point] = []
     for clip, marker in zip(distinct(rows, "clip_norm"), "os"):
         line = where(rows, clip_norm=clip)
         places, values = numbers(line, "server_lr"), numbers(line, column)
         label = f"{TITLES[name]}, clip {float(clip):g}"
         axis.plot(places, values, label=label, **{**look, "marker": marker, "ms": 4})
-        found += [((x, y, 0.0, 0.0), look["color"]) for x, y in zip(places, values)]
+        found += [(x, y, 0.0, 0.0) for x, y in zip(places, values)]
     return found
 
 
@@ -204,9 +204,8 @@ def _ring(
             axis.plot(*place, "o", color=color, mfc="none", ms=11, mew=1.6)
 
 
-def _end_axis(axis: Any, drawn: Sequence[plotting.Drawn]) -> str:
+def _end_axis(axis: Any, points: Sequence[plotting.Point]) -> str:
     """Ends the axis of a loss where runs are far from the best; says so in words."""
-    points = [point for point, _ in drawn]
     shown = [mean for _, mean, _, _ in beyond.near(points, lower_is_better=True)]
     if len(shown) == len(points):
         return ""
@@ -226,13 +225,13 @@ def draw_tuning(rows: Rows, scale: str) -> Any:
         measure = tasks.task_entry(task).measure
         column = measure.final_column
         chosen = COMPARISONS[scale][task].chosen
-        drawn: list[plotting.Drawn] = []
+        points: list[plotting.Point] = []
         for name, look in _tuning_looks(where(rows, task=task)).items():
             runs = where(rows, task=task, mechanism=name)
-            drawn += _tried(axis, runs, name, look, column)
+            points += _tried(axis, runs, name, look, column)
             if name in chosen:
                 _ring(axis, runs, chosen[name], look["color"], column)
-        cut = _end_axis(axis, drawn) if measure.lower_is_better else ""
+        cut = _end_axis(axis, points) if measure.lower_is_better else ""
         axis.set_title(task + cut)
         plotting.finish(
             axis,
