@@ -33,6 +33,11 @@ _MAX_SQUARED_NORM = 1 << 52
 _MAX_SIZE = 1 << 24
 # All the noise that is ever drawn is within this many parameters.
 _NOISE_RADIUS = 16
+# Poisson cohorts of more than twice the expected number, and these, have come with a
+# chance below 1e-16. A sum could wrap then, which harms the result alone.
+_MORE_CLIENTS = 100
+# Stands for the noise where there is none: 2**24 steps to the clip, as fine as float32.
+NO_NOISE = 2.0**-24
 # Deterministic rounding moves a sum by at most clients / 2 steps: by 1/16 of the noise.
 _STDDEV_PER_CLIENT = 8
 
@@ -55,6 +60,11 @@ class Grid:
     max_squared_norm: int
     max_size: int
     total_bits: int
+
+    @property
+    def modulus_bits(self) -> int:
+        """b, for which residues modulo 2^b tell any sum: 32, or 62 of 64 bits."""
+        return min(self.total_bits, 62)
 
 
 def grid(noise_multiplier: float, clients: int, linf_ratio: float = 1.0) -> Grid:
@@ -110,6 +120,24 @@ def _root_above(square: int) -> float:
     """Returns the least float64 with a square of at least `square`, or the next."""
     root = math.sqrt(square)
     return root if Fraction(root) ** 2 >= square else math.nextafter(root, math.inf)
+
+
+def grid_of_cohort(
+    noise_multiplier: float, cohort_size: int, linf_ratio: float = 1.0
+) -> Grid:
+    """Returns the grid of the sum of a cohort.
+
+    Args:
+      noise_multiplier: As for `grid`; 0 for no noise, on a grid as fine as float32.
+      cohort_size: n, the expected number of clients.
+      linf_ratio: As for `grid`.
+
+    Raises:
+      TypeError: As `grid`.
+      ValueError: As `grid`.
+    """
+    clients = 2 * cohort_size + _MORE_CLIENTS
+    return grid(noise_multiplier or NO_NOISE, clients, linf_ratio)
 
 
 def sampling_delta(epsilon: float, draws: float) -> float:

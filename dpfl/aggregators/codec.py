@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import abc
 import collections
+from collections.abc import Mapping
 from typing import Any, NamedTuple, Optional
 
 import tensorflow as tf
 import tensorflow_federated as tff
 
 from dpfl.aggregators import measurements, reductions
-from dpfl.vectors import clipping
+from dpfl.vectors import clipping, integers
 
 # A structure of tensors, as tf.nest understands it.
 Structure = Any
@@ -31,7 +32,7 @@ class Encoded(NamedTuple):
     Attributes:
       message: What it sends.
       normed: The update before clipping, as `safe_norm` sees it.
-      sums: OrderedDict of scalars that `Codec.decode` wants summed over clients.
+      sums: OrderedDict of scalars that `Codec.measure` wants summed over clients.
     """
 
     message: Structure
@@ -45,7 +46,7 @@ class Decoded(NamedTuple):
     Attributes:
       mean: float32[d].
       state: The mechanism's new state, in the structure of `Codec.initial_state`.
-      measurements: OrderedDict of scalars.
+      measurements: OrderedDict of scalars, which are public or follow from the release.
     """
 
     mean: tf.Tensor
@@ -65,11 +66,15 @@ class Codec(abc.ABC):
       cohort_size: n, by which the mean divides.
       has_private_randomness: Whether `encode` uses its `client_seed`.
       sums_securely: Whether `reduction` needs a context that can sum securely.
+      needed_sums: The sums over clients that `decode` itself needs; all that there are
+        where nothing is measured exactly. Beside a secure sum they are opened as secure
+        sums too, and must be the same for neighbours.
       gives_mean: Whether what it releases is a mean, of which there is a sum.
     """
 
     has_private_randomness = False
     sums_securely = False
+    needed_sums: tuple[str, ...] = ()
     gives_mean = True
 
     def __init__(self, dimension: int, cohort_size: int):
@@ -208,16 +213,75 @@ class Codec(abc.ABC):
         Args:
           state: The mechanism's own state.
           total: The sum of the messages.
-          sums: `Encoded.sums` summed over clients, and "clients", their number; all
-            float64 scalars.
+          sums: Float64 scalars summed over clients, `needed_sums` at the least.
           shared: The result of `expand`.
           noise_seed: int64[2] that nobody else knows.
         """
+
+    def measure(
+        self, state: Fields, total: Structure, sums: Fields, shared: Fields
+    ) -> Fields:
+        """Returns what else is measured exactly, of clients' data without noise.
+
+        By default the fraction of clients whose update was clipped, if the codec sums
+        it as "l2_clipped".
+
+        Args:
+          state: As for `decode`.
+          total: As for `decode`.
+          sums: `Encoded.sums` summed over clients, and those of
+            `measurements.client_sums`.
+          shared: As for `decode`.
+        """
+        del state, total, shared
+        if "l2_clipped" not in sums:
+            return collections.OrderedDict()
+        fraction = measurements.ratio(sums["l2_clipped"], sums["clients"])
+        return collections.OrderedDict(l2_clipped_fraction=fraction)
 
     def divisor(self, sums: Fields) -> tf.Tensor:
         """Returns what the mean divided the sum by, float32: n, whoever reported."""
         del sums
         return tf.constant(self.cohort_size, tf.float32)
+
+
+class SecureCodec(Codec):
+    """A codec of integers of which the server learns the sum modulo 2^b, and no more.
+
+    Attributes:
+      moduli_bits: b of each part of a message, by name.
+    """
+
+    sums_securely = True
+
+    def __init__(
+        self, dimension: int, cohort_size: int, moduli_bits: Mapping[str, int]
+    ):
+        super().__init__(dimension, cohort_size)
+        self.moduli_bits = moduli_bits
+
+    def reduction(
+        self, message_type: tff.Type, sums_type: tff.Type
+    ) -> reductions.Reduction:
+        """Returns the secure sum of residues, and that of what else is needed."""
+        del message_type
+        return reductions.secure_sums(self.moduli_bits, sums_type, self.needed_sums)
+
+    def group_reduction(self, total_type: tff.Type) -> reductions.GroupReduction:
+        """Returns the secure sum of groups' residues."""
+        del total_type
+        return reductions.secure_group_sums(self.moduli_bits)
+
+    def residues(self, total: Fields) -> Fields:
+        """Returns those modulo 2^b."""
+        return collections.OrderedDict(
+            (name, integers.wrap(total[name], bits))
+            for name, bits in self.moduli_bits.items()
+        )
+
+    def accumulate(self, total: Fields, message: Fields) -> Fields:
+        """Returns the sum, modulo 2^32 or 2^64."""
+        return tf.nest.map_structure(tf.add, total, message)
 
 
 class OuterCodec(Codec):
@@ -232,6 +296,7 @@ class OuterCodec(Codec):
         self.input_length = inner.input_length
         self.has_private_randomness = inner.has_private_randomness
         self.sums_securely = inner.sums_securely
+        self.needed_sums = inner.needed_sums
         self.gives_mean = inner.gives_mean
 
     def initial_state(self) -> Fields:
@@ -295,6 +360,12 @@ class OuterCodec(Codec):
     ) -> Structure:
         """Returns what the inner codec releases."""
         return self.inner.release(state, total, sums, shared, noise_seed)
+
+    def measure(
+        self, state: Fields, total: Structure, sums: Fields, shared: Fields
+    ) -> Fields:
+        """Returns what the inner codec measures."""
+        return self.inner.measure(state, total, sums, shared)
 
     def divisor(self, sums: Fields) -> tf.Tensor:
         """Returns that of the inner codec."""

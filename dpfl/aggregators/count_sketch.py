@@ -28,8 +28,8 @@ class CountSketchFactory(tff.aggregators.UnweightedAggregationFactory):
 
     Value types are those of `CodecFactory`; a client's key or id is handed on to inner
     factories of that class. State: `OrderedDict(seed=int64[2], round=int32,
-    inner=<that of the inner process>)`. Measurements: `nonfinite_clients` (int32),
-    `inner`.
+    inner=<that of the inner process>)`. Measurements: those of the inner process alone,
+    which may be one that sums securely.
     """
 
     def __init__(
@@ -106,9 +106,9 @@ class CountSketchFactory(tff.aggregators.UnweightedAggregationFactory):
                 message = collections.OrderedDict(
                     [("update", message), (identity, own)]
                 )
-            return message, tf.cast(~normed.is_finite, tf.int32)
+            return message
 
-        inner = self._inner.create(encode.type_signature.result[0])
+        inner = self._inner.create(encode.type_signature.result)
 
         @tff.tensorflow.computation(
             inner.next.type_signature.result.result.member,
@@ -135,15 +135,11 @@ class CountSketchFactory(tff.aggregators.UnweightedAggregationFactory):
             encoded = tff.federated_map(
                 encode, (value, tff.federated_broadcast(expanded))
             )
-            output = inner.next(state["inner"], encoded[0])
-            measurements = collections.OrderedDict(
-                nonfinite_clients=tff.federated_sum(encoded[1]),
-                inner=output.measurements,
-            )
+            output = inner.next(state["inner"], encoded)
             return tff.templates.MeasuredProcessOutput(
                 _state(tff.federated_map(advance, own), output.state),
                 tff.federated_map(decode, (output.result, expanded)),
-                tff.federated_zip(measurements),
+                output.measurements,
             )
 
         return tff.templates.AggregationProcess(initialize, next_fn)

@@ -41,8 +41,8 @@ class SparsifiedSumCodec(Codec):
     A message with a wrong number of values, or integers beyond the bounds, adds nothing
     and is counted.
 
-    Measurements: `clip_norm`, `linf_clip`, `l2_clipped_fraction` (of the clients),
-    `linf_clipped_fraction` (of the coordinates, estimated from those kept),
+    Measurements: `clip_norm`, `linf_clip`. Exact: `l2_clipped_fraction` (of the
+    clients), `linf_clipped_fraction` (of the coordinates, estimated from those kept),
     `malformed_clients` (int32).
     """
 
@@ -144,7 +144,7 @@ class SparsifiedSumCodec(Codec):
         """Returns the sum, rotated back without the padding, over n gamma."""
         del noise_seed
         mean = self._mean(total["total"], shared)
-        return Decoded(mean, state, self.measure(total, sums))
+        return Decoded(mean, state, self._clips())
 
     def decode_noised(
         self,
@@ -157,7 +157,7 @@ class SparsifiedSumCodec(Codec):
         """Returns the same with N(0, sigma^2 I) on the sum, before it is rotated."""
         stddev = self._config.stddev / self._divisor
         mean = self._mean(self.noised(total, noise_seed), shared)
-        measured = self.measure(total, sums)
+        measured = self._clips()
         measured["noise_stddev"] = tf.constant(stddev, tf.float32)
         return Decoded(mean, state, measured)
 
@@ -170,16 +170,24 @@ class SparsifiedSumCodec(Codec):
         rotated = self._sum.to_float(total, self._config.clip_norm) / self._divisor
         return self._rotation.invert(rotated, shared["rotation"])[: self.dimension]
 
-    def measure(self, total: Fields, sums: Fields) -> Fields:
-        """Returns the measurements."""
-        clients, ratio = sums["clients"], measurements.ratio
+    def _clips(self) -> Fields:
         return collections.OrderedDict(
             clip_norm=tf.constant(self._config.clip_norm, tf.float32),
             linf_clip=tf.constant(self._linf_clip, tf.float32),
-            l2_clipped_fraction=ratio(sums["l2_clipped"], clients),
-            linf_clipped_fraction=ratio(sums["linf_clipped"], sums["kept"]),
+        )
+
+    def measure(
+        self, state: Fields, total: Fields, sums: Fields, shared: Fields
+    ) -> Fields:
+        """Returns how much was clipped, and how many messages were malformed."""
+        measured = super().measure(state, total, sums, shared)
+        measured.update(
+            linf_clipped_fraction=measurements.ratio(
+                sums["linf_clipped"], sums["kept"]
+            ),
             malformed_clients=total["malformed"],
         )
+        return measured
 
 
 class CsgmCodec(OuterCodec):

@@ -18,16 +18,15 @@ import math
 from typing import Any, NamedTuple, Optional
 
 import tensorflow as tf
-import tensorflow_federated as tff
 
 from dpfl import purposes
-from dpfl.aggregators import measurements, noise, reductions
+from dpfl.aggregators import noise
 from dpfl.aggregators.adaptive_clip import AdaptiveClip
 from dpfl.aggregators.codec import (
-    Codec,
     Decoded,
     Encoded,
     Fields,
+    SecureCodec,
 )
 from dpfl.mechanisms import integer
 from dpfl.vectors import clipping, integers, randomness, rounding
@@ -55,7 +54,7 @@ class Scaled(NamedTuple):
     is_clipped: tf.Tensor
 
 
-class IntegerCodec(Codec):
+class IntegerCodec(SecureCodec):
     """Chen et al. 2022, Algorithm 6; the numbers are `mechanisms.IntegerMechanism`'s.
 
     Client: clip, divide by the granularity, rotate, clip coordinates, round each of
@@ -71,13 +70,12 @@ class IntegerCodec(Codec):
     shares, the round fails before anything is computed from the sum.
 
     State: `clip_norm` (float32), if the clip adapts. Measurements: `clip_norm`;
-    `noise_stddev` (of the mean); `l2_clipped_fraction` (of the clients); `granularity`;
-    `wrap_probability`, of a coordinate of the sum, as if it were Gaussian with the
-    variance that the round's sum has.
+    `noise_stddev` (of the mean); `granularity`; `wrap_probability`, of a coordinate of
+    the sum, as if it were Gaussian with the variance that the round's sum has. Exact:
+    `l2_clipped_fraction` (of the clients).
     """
 
     has_private_randomness = True
-    sums_securely = True
 
     def __init__(self, config: integer.IntegerMechanism, dimension: int):
         """Initializes the codec.
@@ -85,7 +83,10 @@ class IntegerCodec(Codec):
         Raises:
           ValueError: If the configuration has too few bits for its numbers.
         """
-        super().__init__(dimension, config.cohort_size)
+        moduli_bits = {"update": config.bits}
+        if config.adaptive_clipping:
+            moduli_bits["within"] = integer.CLIP_COUNT_BITS
+        super().__init__(dimension, config.cohort_size, moduli_bits)
         config.check_noise(dimension)
         self._config = config
         self._grid = config.grid(dimension)
@@ -98,9 +99,8 @@ class IntegerCodec(Codec):
         kind, count_stddev = config.name_of_noise, 0.0
         if self._clip.adapts:
             count_stddev = config.local_count_stddev
-        self._moduli_bits = {"update": config.bits}
-        if self._clip.adapts:
-            self._moduli_bits["within"] = integer.CLIP_COUNT_BITS
+        if config.noise_source == "clients":
+            self.needed_sums = ("clients",)
         self._noise = noise.IntegerShares(kind, self._grid.local_stddev_steps)
         self._count_noise = noise.IntegerShares(kind, count_stddev)
 
@@ -192,35 +192,12 @@ class IntegerCodec(Codec):
         del message
         return tf.constant(self._config.uplink_bits(self.dimension), tf.float64)
 
-    def reduction(
-        self, message_type: tff.Type, sums_type: tff.Type
-    ) -> reductions.Reduction:
-        """Returns the secure sum of residues; the plain sum of measurements."""
-        del message_type, sums_type
-        return reductions.secure_sums(self._moduli_bits)
-
-    def group_reduction(self, total_type: tff.Type) -> reductions.GroupReduction:
-        """Returns the secure sum of groups' residues."""
-        del total_type
-        return reductions.secure_group_sums(self._moduli_bits)
-
-    def residues(self, total: Fields) -> Fields:
-        """Returns those modulo 2^b."""
-        return collections.OrderedDict(
-            (name, integers.wrap(total[name], bits))
-            for name, bits in self._moduli_bits.items()
-        )
-
     def zero(self) -> Fields:
         """Returns int32 zeros."""
         total = collections.OrderedDict(update=tf.zeros([self._rotated], tf.int32))
         if self._clip.adapts:
             total["within"] = tf.zeros([], tf.int32)
         return total
-
-    def accumulate(self, total: Fields, message: Fields) -> Fields:
-        """Returns the sum, modulo 2^32."""
-        return tf.nest.map_structure(tf.add, total, message)
 
     def release(
         self,
@@ -235,7 +212,7 @@ class IntegerCodec(Codec):
         A secure sum gives residues modulo 2^b, and nothing besides.
         """
         del state, shared
-        total = self._opened(total, sums["clients"])
+        total = self._opened(total, sums)
         if self._config.noise_source != "helpers":
             return total
         parts = {
@@ -268,8 +245,7 @@ class IntegerCodec(Codec):
         vector = self._rotation.invert(rotated, shared["rotation"])
         measured = collections.OrderedDict(
             clip_norm=shared["clip_norm"],
-            noise_stddev=self._noise_stddev(sums["clients"]) * shared["vector_clip"],
-            l2_clipped_fraction=measurements.ratio(sums["l2_clipped"], sums["clients"]),
+            noise_stddev=self._noise_stddev(sums) * shared["vector_clip"],
             granularity=step,
             wrap_probability=_wrap_probability(steps, config.bits),
         )
@@ -280,12 +256,12 @@ class IntegerCodec(Codec):
             new_state.update(self._clip.next_state(shared["clip_norm"], votes))
         return Decoded(vector[: self._vector_dimension], new_state, measured)
 
-    def _opened(self, total: Fields, clients: tf.Tensor) -> Fields:
+    def _opened(self, total: Fields, sums: Fields) -> Fields:
         """Returns the totals, once it is sure that they carry the promised noise."""
         config = self._config
         if not config.noise_multiplier or config.noise_source != "clients":
             return total
-        return noise.opened(total, clients, config.shares_summed)
+        return noise.opened(total, sums["clients"], config.shares_summed)
 
     def _helped(
         self,
@@ -301,12 +277,12 @@ class IntegerCodec(Codec):
         flat += shares.sample(noise_seed, purpose, number, length)
         return tf.reshape(integers.wrap(flat, bits), total.shape)
 
-    def _noise_stddev(self, clients: tf.Tensor) -> tf.Tensor:
+    def _noise_stddev(self, sums: Fields) -> tf.Tensor:
         """Returns that of the mean, over the clip of what is rounded."""
         config = self._config
-        shares = tf.cast(clients, tf.float32)
-        if config.noise_source == "helpers":
-            shares = tf.constant(config.cohort_size, tf.float32)
+        shares = tf.constant(config.cohort_size, tf.float32)
+        if config.noise_source == "clients":
+            shares = tf.cast(sums["clients"], tf.float32)
         local = math.sqrt(config.sum_noise_variance(self.dimension, 1))
         return tf.sqrt(shares) * local / config.cohort_size
 

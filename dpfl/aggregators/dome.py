@@ -13,26 +13,29 @@ import tensorflow_federated as tff
 
 from dpfl import mechanisms, purposes
 from dpfl.aggregators import measurements, noise, reductions
-from dpfl.aggregators.codec import Codec, Decoded, Encoded, Fields
+from dpfl.aggregators.codec import Codec, Decoded, Encoded, Fields, SecureCodec
 from dpfl.aggregators.distributed import IntegerCodec
 from dpfl.aggregators.fixed_point import IntegerSum
-from dpfl.vectors import adaptive_sketch, clipping, randomness
+from dpfl.vectors import adaptive_sketch, clipping, integers, randomness
 
 
-class LocalNoiseCodec(Codec):
-    """Vectors, clipped already, plus N(0, a^2 I) of each client; an exact sum.
+class LocalNoiseCodec(SecureCodec):
+    """Vectors, clipped already, plus N(0, a^2 I) of each client; their secure sum.
 
-    In integers: each client rounds its vector within the bound and adds a discrete
-    Gaussian, its share of the noise; see `fixed_point`.
+    In integers: each client rounds its vector within the bound, adds a discrete
+    Gaussian, its share of the noise (see `fixed_point`), and sends residues modulo 2^b,
+    from which the server knows the sum, since b is such that it cannot wrap.
 
     If fewer clients report than the promised noise needs shares, the round fails before
     anything is computed from the sum.
     """
 
     has_private_randomness = True
+    needed_sums = ("clients",)
 
     def __init__(self, config: mechanisms.Dome):
-        super().__init__(config.sketch_size, config.cohort_size)
+        moduli_bits = {"update": config.message_bits}
+        super().__init__(config.sketch_size, config.cohort_size, moduli_bits)
         self._config = config
         self._sum = IntegerSum(
             config.sketch_size, config.noise_multiplier, config.cohort_size
@@ -46,20 +49,38 @@ class LocalNoiseCodec(Codec):
     def encode(
         self, update: tf.Tensor, shared: Fields, client_seed: Optional[tf.Tensor]
     ) -> Encoded:
-        """Returns int32[k], the vector with noise."""
+        """Returns int64[k], the residues of the vector with noise."""
         del shared
         config, normed = self._config, clipping.safe_norm(update)
         message = self._sum.round(normed, config.clip_norm)
-        message = self._sum.with_share(message, client_seed, config.cohort_size)
-        return Encoded(message, normed, collections.OrderedDict())
+        noised = self._sum.with_share(message, client_seed, config.cohort_size)
+        message = collections.OrderedDict(update=tf.cast(noised, tf.int64))
+        return Encoded(self.residues(message), normed, collections.OrderedDict())
+
+    def message_bits(self, message: Any) -> tf.Tensor:
+        """Returns b bits for each of the k numbers."""
+        del message
+        return tf.constant(self._config.uplink_bits(self.dimension), tf.float64)
 
     def zero(self) -> Any:
         """Returns zeros, k of them."""
-        return self._sum.zero()
+        return collections.OrderedDict(update=tf.zeros([self.dimension], tf.int64))
 
-    def accumulate(self, total: Any, message: Any) -> Any:
-        """Returns the sum."""
-        return self._sum.accumulate(total, message)
+    def release(
+        self,
+        state: Fields,
+        total: Any,
+        sums: Fields,
+        shared: Fields,
+        noise_seed: tf.Tensor,
+    ) -> tf.Tensor:
+        """Returns the sum in steps, which its residues tell; its noise is complete."""
+        del state, shared, noise_seed
+        config = self._config
+        needed = config.cohort_size if config.noise_multiplier else 0
+        total = noise.opened(total["update"], sums["clients"], needed)
+        steps = integers.center(total, config.message_bits)
+        return tf.cast(steps, self._sum.dtype)
 
     def decode(
         self,
@@ -70,10 +91,8 @@ class LocalNoiseCodec(Codec):
         noise_seed: tf.Tensor,
     ) -> Decoded:
         """Returns the mean."""
-        del shared, noise_seed
         config = self._config
-        needed = config.cohort_size if config.noise_multiplier else 0
-        total = noise.opened(total, sums["clients"], needed)
+        total = self.release(state, total, sums, shared, noise_seed)
         mean = self._sum.to_float(total, config.clip_norm) / config.cohort_size
         return Decoded(mean, state, collections.OrderedDict())
 
@@ -91,11 +110,10 @@ class DomeCodec(Codec):
       v' <- b2 v' + (1 - b2) (g^2 - (a^2 / B) diag(S^T S))  v = v' / (1 - b2^t)
       result m / sqrt(max(v, floor)), or g
 
-    and then the sketch is updated. Both sums are of integers, and exact. That of `Dome`
-    is in the open here, and a deployment would take it securely, modulo 2^32; that of
-    `DomeDdg` is a secure sum of few bits. The sign is that
-    of the updates: a server that takes theta - eta * result, as TFF's SGD does with an
-    aggregate of (old - new) weights, takes the paper's step.
+    and then the sketch is updated. Both sums are secure and of integers: of 32 bits
+    each for `Dome`, of few for `DomeDdg`. The sign is that of the updates: a server
+    that takes theta - eta * result, as TFF's SGD does with an aggregate of (old - new)
+    weights, takes the paper's step.
 
     An update that is not finite counts as S (g - m) = 0, and its client still adds its
     noise. A client that does not report adds none, so the privacy is that of
@@ -105,11 +123,11 @@ class DomeCodec(Codec):
     each where it is used), and that of `AdaptiveSketch.initial_state`.
 
     Measurements: `noise_stddev` (of each of the k coordinates of the mean),
-    `l2_clipped_fraction` (of the clients), `retained_rank` (int32, of the new sketch),
-    `subspace_overlap` (of the new and the old kept directions), and, if the mechanism
-    measures it, `explained_energy`: ||S (x - m)||^2 / ||x - m||^2 for the mean x of the
-    finite updates, neither clipped nor noised. With integer noise also those of
-    `IntegerCodec`; `noise_stddev` includes rounding.
+    `retained_rank` (int32, of the new sketch), `subspace_overlap` (of the new and the
+    old kept directions). With integer noise also those of `IntegerCodec`;
+    `noise_stddev` includes rounding. Exact: `l2_clipped_fraction` (of the clients) and,
+    if the mechanism measures it, `explained_energy`: ||S (x - m)||^2 / ||x - m||^2 for
+    the mean x of the finite updates, neither clipped nor noised.
     """
 
     has_private_randomness = True
@@ -128,7 +146,8 @@ class DomeCodec(Codec):
             self._inner = IntegerCodec(config.release, config.sketch_size)
         else:
             self._inner = LocalNoiseCodec(config)
-        self.sums_securely = self._inner.sums_securely
+        self.sums_securely = True
+        self.needed_sums = self._inner.needed_sums
         self._sketch = adaptive_sketch.AdaptiveSketch(
             dimension,
             config.sketch_size,
@@ -305,14 +324,21 @@ class DomeCodec(Codec):
         measured = released.measurements
         measured.update(
             noise_stddev=tf.constant(config.stddev, tf.float32),
-            l2_clipped_fraction=measurements.ratio(sums["l2_clipped"], sums["clients"]),
             retained_rank=updated.rank,
             subspace_overlap=updated.overlap,
         )
-        if config.measures_energy:
-            measured["explained_energy"] = self._energy(state, total, sums, sketch)
         step = self._adam_step(new_state) if self._has_adam else gradient
         return Decoded(step, new_state, measured)
+
+    def measure(
+        self, state: Fields, total: Any, sums: Fields, shared: Fields
+    ) -> Fields:
+        """Returns how much was clipped, and the energy that the sketch holds."""
+        measured = super().measure(state, total, sums, shared)
+        if self._config.measures_energy:
+            energy = self._energy(state, total, sums, shared["sketch"])
+            measured["explained_energy"] = energy
+        return measured
 
     def _expanded(self, broadcast: Fields) -> adaptive_sketch.Sketch:
         """Returns S, built once for the same tensors: a round needs it twice."""

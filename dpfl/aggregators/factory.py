@@ -20,10 +20,12 @@ from typing import Any, Optional
 
 import tensorflow_federated as tff
 
+from dpfl import checks
 from dpfl.aggregators import misuse
 from dpfl.aggregators.codec import Codec
 from dpfl.aggregators.layout import Layout
 from dpfl.aggregators.steps import Steps
+from dpfl.mechanisms.mechanism import MEASURES
 from dpfl.vectors import randomness
 
 OUTPUTS = ("mean", "sum")
@@ -57,11 +59,13 @@ class CodecFactory(tff.aggregators.UnweightedAggregationFactory):
     that two processes that differ in any of them share no noise. What they do not know
     is the data: a number is for one release.
 
-    Measurements, all of the round, scalars, and exact, so outside of the privacy
-    guarantee: `clients` (int32), `nonfinite_clients` (int32; they count as an update of
-    zeros), `mean_update_norm` (float32; before clipping, over finite updates),
-    `uplink_bits` (float32; mean over clients, measured from the messages),
-    `downlink_bits` (float32; the model as float32 and what the codec broadcasts), and
+    Measurements, all of the round, and scalars: `downlink_bits` (float32; the model as
+    float32 and what the codec broadcasts) and those of the codec, which are public or
+    follow from the release. Then, unless the sum is secure, those that are exact, so
+    outside of the privacy guarantee, which is what `exact_` before their name says:
+    `exact_clients` (int32), `exact_nonfinite_clients` (int32; they count as an update
+    of zeros), `exact_mean_update_norm` (float32; before clipping, over finite updates),
+    `exact_uplink_bits` (float32; mean over clients, measured from the messages), and
     those of the codec.
     """
 
@@ -72,6 +76,7 @@ class CodecFactory(tff.aggregators.UnweightedAggregationFactory):
         seed: Optional[int] = None,
         identity: str = "",
         output: str = "mean",
+        measure: Optional[str] = None,
         checks_context: bool = True,
     ):
         """Initializes the factory.
@@ -85,6 +90,11 @@ class CodecFactory(tff.aggregators.UnweightedAggregationFactory):
           output: "mean", or "sum" for the mean times what it was divided by (n of the
             mechanism, whoever reported): the same release with the same noise, so the
             same event. Measurements such as `noise_stddev` are of the mean either way.
+          measure: What is measured besides the release. None for exact sums over
+            clients where the server is trusted with each message, and for none of them
+            where the codec sums securely; "released" for none of them;
+            "exact_for_simulation" for them in any case: beside a secure sum they are
+            opened, so that what the server sees is no longer what the event says.
           checks_context: Whether a process that needs a secure sum can be built only
             where TFF's current context can sum securely; False for one that is built
             here and run elsewhere.
@@ -92,12 +102,14 @@ class CodecFactory(tff.aggregators.UnweightedAggregationFactory):
         Raises:
           TypeError: If `seed` is not an integer.
           ValueError: If it is negative, or 2**126 or more, or if there is no such
-            output.
+            output or measure.
         """
-        if output not in OUTPUTS:
-            raise ValueError(f"output must be one of {list(OUTPUTS)}, found {output!r}")
+        checks.choice("output", output, OUTPUTS)
+        if measure is not None:
+            checks.choice("measure", measure, MEASURES)
         self._make_codec = make_codec
         self._output = output
+        self._measure = measure
         self._checks_context = checks_context
         self._identity = identity
         self._seed = seed
@@ -184,4 +196,4 @@ class CodecFactory(tff.aggregators.UnweightedAggregationFactory):
         if self._seed is not None:
             identity = f"{self._identity}:{layout.dimension}:{layout.value_type}"
             fixed = randomness.seed_from_int(self._seed, identity)
-        return Steps(codec, layout, fixed, self._output)
+        return Steps(codec, layout, fixed, self._output, self._measure)

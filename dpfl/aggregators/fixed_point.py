@@ -22,11 +22,6 @@ from dpfl.vectors import fixed_point, randomness
 from dpfl.vectors.clipping import NormedVector
 from dpfl.vectors.discrete_gaussian import DiscreteGaussian
 
-# Without noise the grid is as fine as float32: 2**24 steps to the clip.
-_FINEST = 2.0**-24
-# Poisson cohorts: more than twice the expected number, and these, have come with a
-# chance below 1e-16. A sum could wrap then, which harms the result alone.
-_MORE_CLIENTS = 100
 # Sums of shares with at least this parameter have the law of one discrete Gaussian, to
 # 1e-67 a share.
 _SMALLEST_SHARE = 4.0
@@ -68,9 +63,8 @@ class IntegerSum:
         """
         self.length = length
         self._is_noised = bool(noise_multiplier)
-        multiplier = noise_multiplier or _FINEST
-        clients = 2 * cohort_size + _MORE_CLIENTS
-        self.grid = numbers.grid(multiplier, clients, linf_ratio)
+        multiplier = noise_multiplier or numbers.NO_NOISE
+        self.grid = numbers.grid_of_cohort(noise_multiplier, cohort_size, linf_ratio)
         if not self.grid.max_size:
             raise ValueError(
                 checks.message(

@@ -11,7 +11,6 @@ from typing import Optional
 import tensorflow as tf
 
 from dpfl import mechanisms
-from dpfl.aggregators import measurements
 from dpfl.aggregators.adaptive_clip import AdaptiveClip
 from dpfl.aggregators.codec import Codec, Decoded, Encoded, Fields
 from dpfl.aggregators.fixed_point import CountSum, IntegerSum
@@ -25,7 +24,7 @@ class GaussianCodec(Codec):
     see `fixed_point`.
 
     State: `clip_norm` (float32), if the clip adapts. Measurements: `clip_norm` in
-    force, `noise_stddev` (of the mean), `l2_clipped_fraction` (of the clients).
+    force, `noise_stddev` (of the mean). Exact: `l2_clipped_fraction` (of the clients).
     """
 
     def __init__(self, config: mechanisms.Gaussian, dimension: int):
@@ -111,7 +110,6 @@ class GaussianCodec(Codec):
         measured = collections.OrderedDict(
             clip_norm=clip,
             noise_stddev=stddev / config.cohort_size,
-            l2_clipped_fraction=measurements.ratio(sums["l2_clipped"], sums["clients"]),
         )
         if self._clip.adapts:
             state = self._clip.next_state(clip, released["within"])

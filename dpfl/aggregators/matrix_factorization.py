@@ -285,8 +285,8 @@ class ReleasingCodec(OuterCodec):
 class MatrixFactorizationCodec(ReleasingCodec):
     """Clipped updates; the noise and the workload are `Release`'s.
 
-    Measurements: `clip_norm`, `l2_clipped_fraction` (of the clients), and those of
-    `Release`.
+    Measurements: `clip_norm`, and those of `Release`. Exact: `l2_clipped_fraction` (of
+    the clients).
     """
 
     def __init__(

@@ -1,7 +1,11 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""What every round measures, whatever the mechanism: counts, norms and bits."""
+"""What every round measures, whatever the mechanism: counts, norms and bits.
+
+A name that begins with `EXACT` is of clients' data without noise, and outside of the
+privacy guarantee. All others are public, or computed from what is released.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,8 @@ import tensorflow as tf
 
 from dpfl.mechanisms.mechanism import COUNT_BITS, FLOAT_BITS
 from dpfl.vectors import clipping
+
+EXACT = "exact_"
 
 
 def client_sums(
@@ -31,19 +37,30 @@ def client_sums(
     return tf.nest.map_structure(_as_float64, sums)
 
 
-def common_measurements(
-    sums: collections.OrderedDict, broadcast_bits: tf.Tensor, dimension: int
+def exact_measurements(
+    sums: collections.OrderedDict, more: collections.OrderedDict
 ) -> collections.OrderedDict:
-    """Returns the measurements of every mechanism, from the sum of `client_sums`."""
+    """Returns the exact measurements of a round, by their marked names.
+
+    Args:
+      sums: Those of `client_sums`, over clients.
+      more: What a mechanism measures besides, by names without the mark.
+    """
     clients, nonfinite = sums["clients"], sums["nonfinite_clients"]
-    downlink_bits = tf.cast(broadcast_bits, tf.float64) + FLOAT_BITS * dimension
-    return collections.OrderedDict(
+    measured = collections.OrderedDict(
         clients=tf.cast(clients, tf.int32),
         nonfinite_clients=tf.cast(nonfinite, tf.int32),
         mean_update_norm=ratio(sums["norms"], clients - nonfinite),
         uplink_bits=ratio(sums["uplink_bits"], clients),
-        downlink_bits=tf.cast(downlink_bits, tf.float32),
+        **more,
     )
+    return collections.OrderedDict((EXACT + name, measured[name]) for name in measured)
+
+
+def downlink_bits(broadcast_bits: tf.Tensor, dimension: int) -> tf.Tensor:
+    """Returns the bits that a client receives, the model's as float32 besides."""
+    bits = tf.cast(broadcast_bits, tf.float64) + FLOAT_BITS * dimension
+    return tf.cast(bits, tf.float32)
 
 
 def structure_bits(structure: Any) -> tf.Tensor:

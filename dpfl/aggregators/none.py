@@ -21,6 +21,8 @@ from dpfl.vectors import clipping
 class MeanCodec(Codec):
     """Sum of the finite updates over their number; zero if there are none."""
 
+    needed_sums = ("clients", "nonfinite_clients")
+
     def __init__(self, config: mechanisms.NoMechanism, dimension: int):
         super().__init__(dimension, config.cohort_size)
 
@@ -82,11 +84,19 @@ class FiniteMeanFactory(tff.aggregators.WeightedAggregationFactory):
     """`tff.aggregators.MeanFactory` on the clients whose update is finite.
 
     An update that is not finite has weight zero, and so has one of which the weight, or
-    its product with the update, is negative or no finite float32; `nonfinite_clients`
-    counts both. Value types, and the measurements that
-    they have in common, are those of `factory.CodecFactory`; state is that of
-    `tff.aggregators.MeanFactory`. If no client has a weight, the mean is zero.
+    its product with the update, is negative or no finite float32;
+    `exact_nonfinite_clients` counts both. Value types and measurements are those of
+    `factory.CodecFactory`; state is that of `tff.aggregators.MeanFactory`. If no client
+    has a weight, the mean is zero.
     """
+
+    def __init__(self, measure: Optional[str] = None):
+        """Initializes the factory.
+
+        Args:
+          measure: As for `factory.CodecFactory`.
+        """
+        self._measures_exactly = measure != "released"
 
     def create(
         self, value_type: tff.Type, weight_type: tff.Type
@@ -119,7 +129,13 @@ class FiniteMeanFactory(tff.aggregators.WeightedAggregationFactory):
 
         @tff.tensorflow.computation(sums_type)
         def report(sums: Any) -> Any:
-            return measurements.common_measurements(sums, 0.0, layout.dimension)
+            measured: Fields = collections.OrderedDict(
+                downlink_bits=measurements.downlink_bits(0.0, layout.dimension)
+            )
+            if self._measures_exactly:
+                nothing: Fields = collections.OrderedDict()
+                measured.update(measurements.exact_measurements(sums, nothing))
+            return measured
 
         @tff.federated_computation(
             inner.initialize.type_signature.result,

@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
@@ -16,6 +17,8 @@ import tensorflow_federated as tff
 Reduction = Callable[[tff.Value], tff.Value]
 # From totals of groups of clients, each at a TFF client, to that of all at the server.
 GroupReduction = Callable[[tff.Value], tff.Value]
+# Of the modulus of a count of clients.
+_COUNT_BITS = 30
 
 
 def open_sums(
@@ -70,21 +73,46 @@ def open_sums(
     return reduce
 
 
-def secure_sums(moduli_bits: Mapping[str, int]) -> Reduction:
-    """Returns sums modulo 2^b, all that the server sees; scalars in the open.
+def secure_sums(
+    moduli_bits: Mapping[str, int], sums_type: tff.Type, counts: Sequence[str]
+) -> Reduction:
+    """Returns sums modulo 2^b, all that the server sees, and secure sums of counts.
 
     The reduction modulo 2^b is part of the secure sum. A sum over the integers would
     tell, for each coordinate, how many clients' residues wrapped.
 
+    Scalars other than counts are exact measurements, which a simulation alone may ask
+    for; they are summed in the open, and the counts with them.
+
     Args:
       moduli_bits: b of each part of the message, by name, in the message's order; at
-        most 30.
+        most 30 for int32, 62 for int64.
+      sums_type: TFF type of the float64 scalars to be summed beside it.
+      counts: The names of those that are whole numbers at least 0, and below 2^30 in
+        all.
     """
+    names = tff.structure.name_list(sums_type)
+
+    @tff.tensorflow.computation(sums_type)
+    def to_counts(sums: Any) -> Any:
+        return tf.nest.map_structure(lambda count: tf.cast(count, tf.int32), sums)
+
+    @tff.tensorflow.computation(to_counts.type_signature.result)
+    def from_counts(sums: Any) -> Any:
+        return tf.nest.map_structure(lambda count: tf.cast(count, tf.float64), sums)
 
     def reduce(encoded: tff.Value) -> tff.Value:
         message, sums = encoded[0], encoded[1]
         totals = _modular_sums(message, moduli_bits)
-        return tff.federated_zip((totals, tff.federated_sum(sums)))
+        if not names:
+            beside = tff.federated_value(collections.OrderedDict(), tff.SERVER)
+        elif set(names) <= set(counts):
+            residues = tff.federated_map(to_counts, sums)
+            opened = _modular_sums(residues, dict.fromkeys(names, _COUNT_BITS))
+            beside = tff.federated_map(from_counts, tff.federated_zip(opened))
+        else:
+            beside = tff.federated_sum(sums)
+        return tff.federated_zip((totals, beside))
 
     return reduce
 
@@ -132,7 +160,14 @@ def _modular_sums(
     return collections.OrderedDict(
         (
             name,
-            tff.backends.mapreduce.federated_secure_modular_sum(parts[name], 1 << bits),
+            tff.backends.mapreduce.federated_secure_modular_sum(
+                parts[name], _modulus(parts[name].type_signature.member, bits)
+            ),
         )
         for name, bits in moduli_bits.items()
     )
+
+
+def _modulus(member: tff.TensorType, bits: int) -> Any:
+    """Returns 2^bits in the type of what is summed, which TFF asks for."""
+    return np.dtype(member.dtype).type(1 << bits)

@@ -39,12 +39,13 @@ class Entry(NamedTuple):
       feeder: From its configuration and d to an object with `feed(state)`, to be called
         on the aggregator's state before each round if the factory was built with
         `noise_from_program`; None for a mechanism that has no such noise.
-      weighted: Makes a factory that takes weights; None if there is none.
+      weighted: From `measure` (see `CodecFactory`) to a factory that takes weights;
+        None if there is none.
     """
 
     codec: Callable[..., Codec]
     feeder: Optional[Callable[..., Any]] = None
-    weighted: Optional[Callable[[], tff.aggregators.WeightedAggregationFactory]] = None
+    weighted: Optional[Callable[..., tff.aggregators.WeightedAggregationFactory]] = None
 
 
 AGGREGATORS: dict[type[mechanisms.Mechanism], Entry] = {
@@ -88,6 +89,7 @@ def build(
     *,
     seed: Optional[int] = None,
     output: str = "mean",
+    measure: Optional[str] = None,
     weighted: bool = False,
     checks_context: bool = True,
     around: Optional[Callable[[Codec], Codec]] = None,
@@ -103,6 +105,7 @@ def build(
       mechanism: A configuration from `AGGREGATORS`.
       seed: See `CodecFactory`.
       output: See `CodecFactory`.
+      measure: See `CodecFactory`.
       weighted: Whether the factory takes weights, which `NoMechanism`'s alone can.
       checks_context: See `CodecFactory`.
       around: From the mechanism's codec to one around it, such as one that measures
@@ -116,11 +119,13 @@ def build(
     Raises:
       TypeError: If `mechanism` is not a configuration from the table, or its codec does
         not have an option.
-      ValueError: If it cannot be weighted, if there is no such output, or if its
-        matrix has fewer rounds than an epoch.
+      ValueError: If it cannot be weighted, if there is no such output or measure, if it
+        measures the updates themselves where that is not asked for, or if its matrix
+        has fewer rounds than an epoch.
     """
     entry = _entry(mechanism)
     _check_options(mechanism, entry, options)
+    mechanism.check_measure(measure)
     if weighted:
         if entry.weighted is None:
             raise ValueError(
@@ -129,7 +134,7 @@ def build(
             )
         if output != "mean":
             raise ValueError(f"output must be 'mean' with weights, found {output!r}")
-        return entry.weighted()
+        return entry.weighted(measure)
     # Computed or read now, so that what is wrong with a matrix is said here.
     _ = getattr(mechanism, "factorization", None)
 
@@ -142,6 +147,7 @@ def build(
         seed=seed,
         identity=_identity(mechanism),
         output=output,
+        measure=measure,
         checks_context=checks_context,
     )
 

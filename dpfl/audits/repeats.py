@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from dpfl import mechanisms, purposes
+from dpfl import purposes
 from dpfl.audits import finding, rounds, views
 from dpfl.tasks import registry
 from dpfl.training import config as config_lib
@@ -72,8 +72,7 @@ def noise_of(
     """
     key = seeds.run_key(seed, run_digest)
     own = seeds.derive_seed(key, purposes.Run.MECHANISM)
-    brings = isinstance(mechanism, mechanisms.Dome) or hasattr(mechanism, "bits")
-    clients = mechanism.cohort_size if brings else 1
+    clients = mechanism.cohort_size if mechanism.sums_securely else 1
     words = np.array([seeds.client_key(key, i) for i in range(clients)])
     return _noise_of(mechanism, own, words, number_of_rounds)
 

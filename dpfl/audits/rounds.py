@@ -317,8 +317,9 @@ def _seen(released: Any) -> Seen:
 
 def moduli_bits(mechanism: Any) -> dict[str, int]:
     """Returns b of each part of what a secure sum opens; nothing for others."""
-    bits = getattr(mechanism, "bits", None)
-    return {} if bits is None else {"update": bits, "within": CLIP_COUNT_BITS}
+    if not mechanism.sums_securely:
+        return {}
+    return {"update": mechanism.message_bits, "within": CLIP_COUNT_BITS}
 
 
 def _wrapped(total: Any, bits: dict[str, int]) -> Any:

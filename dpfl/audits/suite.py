@@ -68,7 +68,8 @@ def jobs(settings: Settings) -> Iterator[tuple[str, Job]]:
         mechanism = found[0].mechanism
         if name in _DRAWN:
             yield f"{name}: tails", _of_tails(name, settings)
-        if hasattr(mechanism, "bits"):
+        yield f"{name}: measured", _of(sums.measured, _wide(name))
+        if mechanism.sums_securely:
             for one in _with_counts(mechanism):
                 yield f"{name}: wraps", _of(sums.findings, one)
         if name in _COMPARED or (name in _RUN_TWICE and not settings.is_quick):
@@ -128,7 +129,7 @@ def _of_cohort(participation: Any, others: str, settings: Settings) -> Job:
 def _of_tails(name: str, settings: Settings) -> Job:
     def job() -> Iterable[Finding]:
         mechanism = _wide(name)
-        brings = hasattr(mechanism, "bits") or isinstance(mechanism, mechanisms.Dome)
+        brings = mechanism.sums_securely
         source = (tails.shares_source if brings else tails.trusted_source)(mechanism)
         fewer = _FEWER_SHARES if brings else _FEWER
         draws = settings.draws // (1 if name == _MOST_DRAWN else fewer)

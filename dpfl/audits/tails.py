@@ -136,9 +136,7 @@ def shares_source(mechanism: Any) -> Source:
         for client in range(config.cohort_size):
             own = randomness.fold_in(seed, client)
             total = codec.accumulate(total, codec.encode(zeros, shared, own).message)
-        if not isinstance(total, dict):
-            return total
-        return integers.center(total["update"], config.bits)
+        return integers.center(total["update"], config.message_bits)
 
     if isinstance(config, mechanisms.Dome):
         steps = views.steps_to_clip(config, length) * config.noise_multiplier

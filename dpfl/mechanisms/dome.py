@@ -12,7 +12,7 @@ from typing import ClassVar, Optional
 import dp_accounting
 
 from dpfl import accounting, checks
-from dpfl.accounting import adjacency, events
+from dpfl.accounting import adjacency, events, fixed_point
 from dpfl.fields import option, required
 from dpfl.mechanisms import distributed, mechanism
 from dpfl.mechanisms.participation import (
@@ -35,9 +35,11 @@ class Dome(mechanism.NoiseMechanism):
     """DOME (Nicolas et al. 2025, Algorithms 1 and 2).
 
     A client subtracts the first moment from its update, projects on the k orthonormal
-    rows of the sketch, clips that to `clip_norm` C, adds N(0, a^2 I_k) and takes part
-    in a secure sum. The server divides by B = `cohort_size`, decodes, updates Adam's
-    moments and the sketch, and hands Adam's direction on, for plain SGD to apply.
+    rows of the sketch, clips that to `clip_norm` C, adds N(0, a^2 I_k), all of it in
+    integers of a fine grid, and takes part in a secure sum modulo 2^32 (2^62 where
+    cohorts are so large that a sum needs it). The server divides by B = `cohort_size`,
+    decodes, updates Adam's moments and the sketch, and hands Adam's direction on, for
+    plain SGD to apply.
 
     `noise_multiplier` z is that of the sum, sqrt(B) a / C. The noise comes from the
     clients: all B must take part in every round, so that Poisson sampling is refused.
@@ -63,7 +65,8 @@ class Dome(mechanism.NoiseMechanism):
       paper_accounting: Whether a client is charged for N rounds an epoch, as in the
         paper, and not for the one that it is in.
       measures_energy: Whether the share of the mean update that the sketch holds is
-        measured; in a simulation only, since it takes the updates themselves.
+        measured from the updates themselves; refused unless a simulation asks for exact
+        measurements (`check_measure`).
     """
 
     sketch_size: int = required("Numbers that a client sends, the rows of the sketch.")
@@ -109,10 +112,13 @@ class Dome(mechanism.NoiseMechanism):
         "it as much as population rounds; for comparison alone.",
     )
     measures_energy: bool = option(
-        False, "Whether the share of the updates that the sketch holds is measured."
+        False,
+        "Whether the share of the updates that the sketch holds is measured, from the "
+        "updates themselves; with --measure=exact_for_simulation alone.",
     )
 
     name: ClassVar[str] = "dome"
+    sums_securely: ClassVar[bool] = True
     has_whole_error: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -173,6 +179,18 @@ class Dome(mechanism.NoiseMechanism):
                 f"sketch_size must be at most the dimension of {dimension}, "
                 f"found {self.sketch_size}"
             )
+
+    @property
+    def opens_updates(self) -> bool:
+        """See base class: the energy is measured from them."""
+        return self.measures_energy
+
+    @property
+    def message_bits(self) -> int:
+        """Bits of each of the k numbers, whose secure sum is modulo 2 to as many."""
+        return fixed_point.grid_of_cohort(
+            self.noise_multiplier, self.cohort_size
+        ).modulus_bits
 
     @property
     def resolved_max_rank(self) -> int:
@@ -247,8 +265,8 @@ class Dome(mechanism.NoiseMechanism):
         return participation.population if self.paper_accounting else 1
 
     def uplink_bits(self, dimension: int) -> float:
-        """Returns the bits of the k numbers as float32."""
-        return float(mechanism.FLOAT_BITS * self.sketch_size)
+        """Returns the bits of the k numbers, each as an integer of 32, at the least."""
+        return float(self.message_bits * self.sketch_size)
 
     def downlink_bits(self, dimension: int) -> float:
         """Returns the bits of the model, U' in bfloat16, S m and the seed, at the most.
@@ -309,6 +327,11 @@ class DomeDdg(RoundingFields, Dome):
             integer_bound=self.integer_bound,
             bits_tolerance=self.bits_tolerance,
         )
+
+    @property
+    def message_bits(self) -> int:
+        """See base class: b, once it is a number."""
+        return self.release.message_bits
 
     def check(self, dimension: int, participation: Participation) -> None:
         """See base class; refuses bits that are too few for the cohort, too."""

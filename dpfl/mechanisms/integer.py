@@ -102,6 +102,7 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
         "clients", f"Who adds the noise, one of {', '.join(NOISE_SOURCES)}."
     )
 
+    sums_securely: ClassVar[bool] = True
     # The kind of noise, "discrete_gaussian" or "skellam".
     name_of_noise: ClassVar[str]
 

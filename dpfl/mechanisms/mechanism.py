@@ -43,6 +43,11 @@ MOST_DIMENSIONS = 10**12
 # Of mechanisms that compress, where nothing else is asked for.
 DEFAULT_COMPRESSION_RATE = 100.0
 
+# What an aggregator measures: what its release tells, or also exact sums over clients
+# that a secure sum would hide, as only a simulation may.
+EXACT_FOR_SIMULATION = "exact_for_simulation"
+MEASURES = ("released", EXACT_FOR_SIMULATION)
+
 _Self = TypeVar("_Self", bound="Mechanism")
 
 
@@ -50,11 +55,17 @@ def secure_sum_trust(noise_source: str) -> str:
     """Returns whom the clients of a secure sum trust.
 
     Args:
-      noise_source: Who adds the noise, such as "clients".
+      noise_source: Who adds the noise, "clients" or "helpers".
     """
+    if noise_source == "helpers":
+        return (
+            "a secure sum of clients and helpers who do not collude with the server; "
+            "in this simulation the server itself opens the clients' sum without noise "
+            "and adds the helpers' shares, so that whoever runs it is trusted"
+        )
     return (
         "a secure sum, simulated here: the server learns the sum alone, to which the "
-        f"{noise_source} add the noise"
+        "clients add the noise"
     )
 
 
@@ -73,6 +84,8 @@ class Mechanism(abc.ABC):
 
     name: ClassVar[str]
     is_private: ClassVar[bool] = True
+    # Whether the server learns the clients' sum alone, and none of their messages.
+    sums_securely: ClassVar[bool] = False
     # Whether clients' example counts may weight the mean.
     is_weighted: ClassVar[bool] = False
     # Whether `mean_squared_error` is all of the error: if not, what it leaves out
@@ -167,6 +180,26 @@ class Mechanism(abc.ABC):
           name: "sgd" for plain steps, or another optimizer's name.
           momentum: Its momentum; None or zero for none.
         """
+
+    @property
+    def opens_updates(self) -> bool:
+        """Whether something is measured from the clients' updates themselves."""
+        return False
+
+    def check_measure(self, measure: Optional[str]) -> None:
+        """Raises ValueError for measurements that there are not, or that are too few.
+
+        Args:
+          measure: One of `MEASURES`, or None for the default: exact sums over clients
+            where the server is trusted with each message, and none where it is not.
+        """
+        if measure is not None:
+            checks.choice("measure", measure, MEASURES)
+        if self.opens_updates and measure != EXACT_FOR_SIMULATION:
+            wanted = (
+                f"{EXACT_FOR_SIMULATION!r} where the updates themselves are measured"
+            )
+            raise ValueError(checks.message("measure", wanted, measure))
 
     @property
     def trust(self) -> str:

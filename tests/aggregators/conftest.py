@@ -27,7 +27,9 @@ def _run_codec(codec, updates, number, state=None):
     seed = randomness.fold_in(_seed(number), 3)
     decoded = codec.decode(state, total, sums, shared, seed)
     assert isinstance(decoded.measurements, collections.OrderedDict)
-    return decoded, total
+    exact = codec.measure(state, total, sums, shared)
+    measured = collections.OrderedDict(**decoded.measurements, **exact)
+    return decoded._replace(measurements=measured), total
 
 
 def _seed(number):

@@ -271,11 +271,11 @@ class TestExecution:
         assert np.any(other.result["a"] != first.result["a"])
         assert (first.state["round"], other.state["round"]) == (1, 2)
         measured = first.measurements
-        kept = (measured["uplink_bits"] - 160) / 32 * N
+        kept = (measured["exact_uplink_bits"] - 160) / 32 * N
         assert kept == pytest.approx(round(kept)) and 0 < kept < 8 * N
         assert measured["downlink_bits"] == numbers.downlink_bits(7)
         assert measured["noise_stddev"] == pytest.approx(0.01 * 100 / N)
-        assert measured["mean_update_norm"] == pytest.approx(
+        assert measured["exact_mean_update_norm"] == pytest.approx(
             math.sqrt(7) * np.mean(range(N)), rel=1e-5
         )
 
@@ -308,7 +308,7 @@ class TestExecution:
             VALUE_TYPE
         )
         output = process.next(process.initialize(), [])
-        assert output.measurements["clients"] == 0
+        assert output.measurements["exact_clients"] == 0
         assert all(np.isfinite(list(output.measurements.values())))
         assert np.all(output.result["a"] != 0)
 
@@ -318,8 +318,8 @@ class TestExecution:
         ).create(VALUE_TYPE)
         values = [value(x) for x in HOSTILE] + [value(0)] * 3
         output = process.next(process.initialize(), values)
-        assert output.measurements["nonfinite_clients"] == 3
-        assert output.measurements["l2_clipped_fraction"] == pytest.approx(0.4)
+        assert output.measurements["exact_nonfinite_clients"] == 3
+        assert output.measurements["exact_l2_clipped_fraction"] == pytest.approx(0.4)
         assert all(np.isfinite(list(output.measurements.values())))
         # The four huge ones cancel in pairs.
         np.testing.assert_allclose(output.result["a"], np.zeros([2, 3]), atol=1e-6)

@@ -393,7 +393,9 @@ VALUE_TYPE = tff.to_type([(np.float32, (2, 3)), np.float32])
 class TestExecution:
     def test_rounds(self, tff_secure_context):
         config = make("ddg", 0.3, adaptive_clipping=True, count_stddev=0.5)
-        process = aggregators.build(config, seed=1).create(VALUE_TYPE)
+        process = aggregators.build(
+            config, seed=1, measure="exact_for_simulation"
+        ).create(VALUE_TYPE)
         state = process.initialize()
         assert state["clip_norm"] == 2.0
         values = [
@@ -401,8 +403,8 @@ class TestExecution:
             for x in (0.1, 9, np.nan, 0.2, -0.1)
         ]
         output = process.next(state, values)
-        assert output.measurements["nonfinite_clients"] == 1
-        assert output.measurements["uplink_bits"] == config.uplink_bits(7)
+        assert output.measurements["exact_nonfinite_clients"] == 1
+        assert output.measurements["exact_uplink_bits"] == config.uplink_bits(7)
         assert output.measurements["downlink_bits"] == config.downlink_bits(7)
         assert output.measurements["noise_stddev"] == pytest.approx(
             config.update_noise_multiplier * 2.0 / math.sqrt(N) / math.sqrt(N)

@@ -67,7 +67,7 @@ class TestRound:
             want = clipped.sum(0) / 5 @ s + mean
             decoded, total = run_codec(codec, tf.constant(x), number, state)
             np.testing.assert_allclose(decoded.mean, want, rtol=5e-5, atol=2e-5)
-            assert total["values"].shape == [K]
+            assert total["values"]["update"].shape == [K]
             clipped_fraction = float(decoded.measurements["l2_clipped_fraction"])
             assert clipped_fraction == pytest.approx(np.mean(norms > 2))
             first_moment = 0.9 * first_moment + 0.1 * want
@@ -145,8 +145,7 @@ class TestRound:
         energy = float(decoded.measurements["explained_energy"])
         assert energy == pytest.approx(want, rel=1e-4)
         # What is measured is not what is sent.
-        total["values"] = tf.cast(total["values"], tf.int32)
-        assert codec.message_bits(total) == 32 * K
+        assert codec.message_bits(total) == codec._config.uplink_bits(D)
 
     def test_bits(self):
         config = make(max_rank=3)
@@ -163,13 +162,33 @@ class TestRound:
         )
         assert codec.message_bits(encoded.message) == config.uplink_bits(D)
 
+    @pytest.mark.parametrize(
+        ("noise_multiplier", "cohort_size", "bits"), [(1.0, N, 32), (1e-3, 10**5, 62)]
+    )
+    def test_the_modulus_holds_any_sum(self, noise_multiplier, cohort_size, bits):
+        config = make(noise_multiplier, cohort_size, clip_norm=1.0)
+        assert config.message_bits == bits
+        assert config.uplink_bits(D) == bits * K
+        codec = dome.LocalNoiseCodec(config)
+        grid = codec._sum.grid
+        most = cohort_size * grid.max_size + 16 * int(grid.noise_stddev)
+        assert most < 2 ** (bits - 1)
+        sent = np.array([most, -most, 0, 1, -1, 7])
+        counted = {"clients": tf.constant(float(cohort_size), tf.float64)}
+        for total in (sent, sent % 2**bits):
+            total = {"update": tf.constant(total, tf.int64)}
+            opened = codec.release({}, total, counted, {}, None)
+            np.testing.assert_array_equal(opened, sent)
+
 
 class TestNoise:
     def test_it_is_the_accounted_noise(self, many_totals):
         k = 24
         config = make(1.3, clip_norm=2.0, sketch_size=k, direction="gradient")
         codec = dome.DomeCodec(config, D)
-        sums = many_totals(codec, tf.zeros([N, D]), 400)["values"]
+        totals = many_totals(codec, tf.zeros([N, D]), 400)["values"]
+        counted = {"clients": tf.constant(float(N), tf.float64)}
+        sums = codec._inner.release({}, totals, counted, {}, None)
         noise = codec._inner._sum.to_float(sums, 2.0).numpy()
         # 9600 normals: a standard error of 0.72%.
         event = config.dp_event(D, mechanisms.OncePerEpoch(100, N, 20))
@@ -298,19 +317,21 @@ class TestDdg:
     @pytest.mark.parametrize("measures_energy", [False, True])
     def test_it_runs_under_secure_sums(self, tff_secure_context, measures_energy):
         config = make_ddg(0.5, 16, measures_energy=measures_energy)
-        process = aggregators.build(config, seed=1).create(VALUE_TYPE)
+        process = aggregators.build(
+            config, seed=1, measure="exact_for_simulation"
+        ).create(VALUE_TYPE)
         draws = updates(d=16).numpy()
         value = [[x[:15].reshape(5, 3), x[15]] for x in draws]
         output = process.next(process.initialize(), value)
         measured = output.measurements
-        assert measured["clients"] == N
-        assert measured["uplink_bits"] == config.uplink_bits(16) == 16 * K
+        assert measured["exact_clients"] == N
+        assert measured["exact_uplink_bits"] == config.uplink_bits(16) == 16 * K
         assert measured["noise_stddev"] == pytest.approx(config.stddev)
         assert 0 <= measured["wrap_probability"] < 1e-2
         assert measured["granularity"] > 0
-        assert ("explained_energy" in measured) == measures_energy
+        assert ("exact_explained_energy" in measured) == measures_energy
         if measures_energy:
-            assert 0 < measured["explained_energy"] <= 1
+            assert 0 < measured["exact_explained_energy"] <= 1
         again = process.next(output.state, value)
         assert np.all(np.isfinite(again.result[0]))
 
@@ -363,11 +384,13 @@ class TestMissingClients:
 
 
 class TestExecution:
-    def test_replay_through_a_checkpoint(self, tff_context):
+    def test_replay_through_a_checkpoint(self, tff_secure_context):
         value_type = tff.to_type(
             collections.OrderedDict(update=VALUE_TYPE, client_id=np.int64)
         )
-        process = aggregators.build(make(0.5), seed=1).create(value_type)
+        process = aggregators.build(
+            make(0.5), seed=1, measure="exact_for_simulation"
+        ).create(value_type)
 
         def values(number):
             rng = np.random.default_rng(number)
@@ -399,9 +422,9 @@ class TestExecution:
             (outputs[3].state, outputs[3].result),
         )
         measured = outputs[1].measurements
-        assert measured["nonfinite_clients"] == 1
+        assert measured["exact_nonfinite_clients"] == 1
         config = make(0.5)
-        assert measured["uplink_bits"] == config.uplink_bits(16)
+        assert measured["exact_uplink_bits"] == config.uplink_bits(16)
         rank = outputs[0].measurements["retained_rank"]
         missing = (config.resolved_max_rank - rank) * 16 * 16
         assert measured["downlink_bits"] == config.downlink_bits(16) - missing
@@ -409,7 +432,7 @@ class TestExecution:
         empty = quiet.next(quiet.initialize(), [])
         assert all(np.isfinite(list(empty.measurements.values())))
 
-    def test_federated_averaging_with_plain_sgd(self, tff_context):
+    def test_federated_averaging_with_plain_sgd(self, tff_secure_context):
         """Least squares comes down: the sign is that of a gradient."""
 
         def model_fn():

@@ -182,7 +182,7 @@ class TestFedAvg:
         process = _fed_avg(aggregators.build(config, seed=1))
         output = process.next(process.initialize(), _data(N))
         metrics = output.metrics["aggregator"]
-        assert metrics["clients"] == N
+        assert metrics["exact_clients"] == N
         assert metrics["downlink_bits"] == config.downlink_bits(12 + 3)
         weights = process.get_model_weights(output.state).trainable
         assert all(np.all(np.isfinite(w)) for w in weights)
@@ -200,7 +200,7 @@ class TestFedAvg:
         process = _fed_avg(factory)
         output = process.next(process.initialize(), _data(N))
         assert output.metrics["aggregator"]["first"] > 0
-        assert output.metrics["aggregator"]["clients"] == N
+        assert output.metrics["aggregator"]["exact_clients"] == N
 
 
 def _fed_avg(factory):

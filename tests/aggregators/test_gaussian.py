@@ -214,8 +214,8 @@ class TestExecution:
         again = process.next(state, values)
         np.testing.assert_array_equal(output.result[0], again.result[0])
         assert output.state["clip_norm"] == again.state["clip_norm"] != 2.0
-        assert output.measurements["nonfinite_clients"] == 1
-        assert output.measurements["uplink_bits"] == config.uplink_bits(7)
+        assert output.measurements["exact_nonfinite_clients"] == 1
+        assert output.measurements["exact_uplink_bits"] == config.uplink_bits(7)
         assert output.measurements["downlink_bits"] == config.downlink_bits(7)
         assert output.measurements["noise_stddev"] == pytest.approx(
             config.update_noise_multiplier * 2.0 / N

@@ -14,11 +14,11 @@ from dpfl.aggregators import none
 
 VALUE_TYPE = tff.to_type(collections.OrderedDict(a=(np.float32, (2, 3)), b=np.float32))
 MEASUREMENTS = collections.OrderedDict(
-    clients=np.int32,
-    nonfinite_clients=np.int32,
-    mean_update_norm=np.float32,
-    uplink_bits=np.float32,
     downlink_bits=np.float32,
+    exact_clients=np.int32,
+    exact_nonfinite_clients=np.int32,
+    exact_mean_update_norm=np.float32,
+    exact_uplink_bits=np.float32,
 )
 CONFIG = mechanisms.NoMechanism(10)
 
@@ -69,11 +69,11 @@ class TestExecution:
         output = process.next(state, [value(x) for x in (1, 2, math.inf)])
         np.testing.assert_allclose(output.result["a"], np.full([2, 3], 1.5))
         assert output.measurements == collections.OrderedDict(
-            clients=3,
-            nonfinite_clients=1,
-            mean_update_norm=pytest.approx(1.5 * math.sqrt(7)),
-            uplink_bits=7 * 32,
             downlink_bits=7 * 32,
+            exact_clients=3,
+            exact_nonfinite_clients=1,
+            exact_mean_update_norm=pytest.approx(1.5 * math.sqrt(7)),
+            exact_uplink_bits=7 * 32,
         )
         nobody = process.next(state, [])
         np.testing.assert_array_equal(nobody.result["a"], np.zeros([2, 3]))
@@ -87,14 +87,14 @@ class TestExecution:
         output = process.next(state, values, [1.0, 3.0, 5.0])
         np.testing.assert_allclose(output.result["a"], np.full([2, 3], 1.75))
         assert output.result["b"] == pytest.approx(1.75)
-        assert output.measurements["nonfinite_clients"] == 1
-        assert output.measurements["uplink_bits"] == 8 * 32
+        assert output.measurements["exact_nonfinite_clients"] == 1
+        assert output.measurements["exact_uplink_bits"] == 8 * 32
         weights = [1.0, 3.0, math.nan, math.inf, -math.inf, -2.0, 3e38]
         values = [value(x) for x in (1, 2, 3, 4, 5, 6, 7)]
         output = process.next(state, values, weights)
         np.testing.assert_allclose(output.result["a"], np.full([2, 3], 1.75))
-        assert output.measurements["nonfinite_clients"] == 5
-        assert output.measurements["mean_update_norm"] == pytest.approx(
+        assert output.measurements["exact_nonfinite_clients"] == 5
+        assert output.measurements["exact_mean_update_norm"] == pytest.approx(
             1.5 * math.sqrt(7)
         )
         nobody = process.next(state, [], [])

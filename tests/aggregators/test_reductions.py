@@ -30,6 +30,10 @@ def opened(reduce, message_type, messages):
     return run([(message, sums) for message in messages])[0]
 
 
+def secure(moduli_bits):
+    return reductions.secure_sums(moduli_bits, SUMS_TYPE, ["clients"])
+
+
 def message(update, within=0):
     return collections.OrderedDict(
         update=np.array(update, np.int32), within=np.int32(within)
@@ -40,7 +44,7 @@ class TestSecureSums:
     @pytest.mark.parametrize("bits", [4, 16, 30])
     def test_only_the_sum_modulo_2_to_the_b_is_opened(self, tff_secure_context, bits):
         """(1, -1), (0, 0) and (2, 3, -5) all sum to nothing; their wraps differ."""
-        reduce = reductions.secure_sums({"update": bits, "within": 5})
+        reduce = secure({"update": bits, "within": 5})
         modulus = 1 << bits
         cohorts = [[1, modulus - 1], [0, 0], [2, 3, modulus - 5], [modulus - 1] * 4]
         totals = [
@@ -53,7 +57,7 @@ class TestSecureSums:
         np.testing.assert_array_equal(totals[3]["update"], [modulus - 4] * 2 + [4])
 
     def test_each_part_has_its_own_modulus(self, tff_secure_context):
-        reduce = reductions.secure_sums({"update": 6, "within": 3})
+        reduce = secure({"update": 6, "within": 3})
         total = opened(reduce, MESSAGE_TYPE, [message([40, 0, 63], 7)] * 3)
         np.testing.assert_array_equal(total["update"], [120 - 64, 0, 189 - 128])
         assert total["within"] == 21 - 16

@@ -16,9 +16,9 @@ from dpfl.aggregators import registry
 VALUE_TYPE = tff.to_type([(np.float32, (2, 3)), np.float32])
 D, N = 7, 4
 TYPES = {
-    "clients": np.int32,
-    "nonfinite_clients": np.int32,
-    "malformed_clients": np.int32,
+    "exact_clients": np.int32,
+    "exact_nonfinite_clients": np.int32,
+    "exact_malformed_clients": np.int32,
     "retained_rank": np.int32,
     "seed": (np.int64, [2]),
     "round": np.int32,
@@ -36,10 +36,13 @@ TYPES = {
         for name in "error moment noise first_moment second_moment".split()
     },
 }
-CLIPPED = "clip_norm noise_stddev l2_clipped_fraction"
-CSGM = "clip_norm linf_clip l2_clipped_fraction linf_clipped_fraction malformed_clients"
-INTEGERS = f"{CLIPPED} granularity wrap_probability"
-DOME = "noise_stddev l2_clipped_fraction retained_rank subspace_overlap"
+NORMS = "exact_l2_clipped_fraction"
+RELEASED = "clip_norm noise_stddev"
+CLIPPED = f"{RELEASED} {NORMS}"
+CSGM = "clip_norm linf_clip {} exact_l2_clipped_fraction exact_linf_clipped_fraction "
+CSGM += "exact_malformed_clients"
+INTEGERS = f"{RELEASED} granularity wrap_probability"
+DOME = "noise_stddev retained_rank subspace_overlap"
 DOME_STATE = "steps first_moment second_moment basis strengths rank"
 RELEASE = "noise_stddev iterate_noise_stddev"
 SKETCH = {"compression_rate": 2.0, "sketch_length": 2}
@@ -58,8 +61,8 @@ CASES = [
     (mechanisms.NoMechanism(N), "", ""),
     (mechanisms.Gaussian(N, 1.0, 0.3), "", CLIPPED),
     (mechanisms.Gaussian(N, 1.0, 0.3, adaptive_clipping=True), "clip_norm", CLIPPED),
-    (mechanisms.L2Csgm(N, 1.0, 0.5, 0.3), "", f"{CSGM} noise_stddev"),
-    (mechanisms.LinfCsgm(N, 1.0, 0.5, 0.3), "", f"{CSGM} noise_stddev"),
+    (mechanisms.L2Csgm(N, 1.0, 0.5, 0.3), "", CSGM.format("noise_stddev")),
+    (mechanisms.LinfCsgm(N, 1.0, 0.5, 0.3), "", CSGM.format("noise_stddev")),
     (mechanisms.DistributedDiscreteGaussian(N, 1.0, 0.3, 20), "", INTEGERS),
     (
         mechanisms.DistributedDiscreteGaussian(N, 1.0, 0.3, 20, adaptive_clipping=True),
@@ -81,21 +84,20 @@ CASES = [
     (
         mechanisms.DomeDdg(N, 1.0, 0.3, 4, bits=20),
         DOME_STATE,
-        f"clip_norm {DOME.split(maxsplit=2)[0]} l2_clipped_fraction granularity "
-        "wrap_probability retained_rank subspace_overlap",
+        f"{INTEGERS} retained_rank subspace_overlap",
     ),
     (
         mechanisms.MatrixFactorization(**MOMENTUM),
         "row epoch_seed moment memory_0",
-        f"clip_norm l2_clipped_fraction {RELEASE}",
+        f"clip_norm {RELEASE} {NORMS}",
     ),
     (
         mechanisms.Sgmf(keep_fraction=0.5, **EPOCH),
         "row epoch_seed memory_0",
-        f"{CSGM} {RELEASE}",
+        CSGM.format(RELEASE),
     ),
 ]
-COMMON = "clients nonfinite_clients mean_update_norm uplink_bits downlink_bits"
+EXACT = "exact_clients exact_nonfinite_clients exact_mean_update_norm exact_uplink_bits"
 
 
 def fields(names, placement=tff.SERVER):
@@ -121,10 +123,76 @@ def test_type_signatures(config, state, measurements):
         tff.templates.MeasuredProcessOutput(
             state=state_type,
             result=tff.FederatedType(VALUE_TYPE, tff.SERVER),
-            measurements=fields(f"{COMMON} {measurements}"),
+            measurements=fields(in_order(config, measurements)),
         ),
     )
     assert process.next.type_signature.is_equivalent_to(expected)
+
+
+def in_order(config, measurements):
+    """Measurements as they come: the bits, what follows from the release, the exact."""
+    names = measurements.split()
+    released = ["downlink_bits", *(n for n in names if not n.startswith("exact_"))]
+    exact = [] if config.sums_securely else EXACT.split()
+    return " ".join([*released, *exact, *(n for n in names if n.startswith("exact_"))])
+
+
+SECURE = [case[0] for case in CASES if case[0].sums_securely]
+SECURE += [
+    dataclasses.replace(config, noise_source="helpers")
+    for config in SECURE
+    if hasattr(config, "noise_source")
+]
+
+
+@pytest.mark.parametrize("config", SECURE, ids=lambda config: config.name)
+class TestSecureSums:
+    def test_nothing_is_opened_but_secure_sums(self, config):
+        for measure in (None, "released"):
+            factory = aggregators.build(config, measure=measure, checks_context=False)
+            process = factory.create(VALUE_TYPE)
+            tff.test.assert_contains_secure_aggregation(process.next)
+            tff.test.assert_not_contains_unsecure_aggregation(process.next)
+            measured = process.next.type_signature.result.measurements.member
+            names = tff.structure.name_list(measured)
+            assert not [name for name in names if name.startswith("exact_")]
+
+    def test_a_simulation_that_asks_for_more_is_marked(self, config):
+        factory = aggregators.build(
+            config, measure="exact_for_simulation", checks_context=False
+        )
+        process = factory.create(VALUE_TYPE)
+        measured = process.next.type_signature.result.measurements.member
+        assert set(EXACT.split()) <= set(tff.structure.name_list(measured))
+        with pytest.raises(AssertionError):
+            tff.test.assert_not_contains_unsecure_aggregation(process.next)
+
+
+def test_every_mechanism_that_sums_securely_says_so():
+    for config, _, _ in CASES:
+        codec = registry.make_codec(config, D)
+        assert codec.sums_securely == config.sums_securely, config.name
+        assert ("secure sum" in config.trust) == config.sums_securely
+
+
+def test_what_is_measured_of_the_updates_themselves_is_asked_for():
+    config = mechanisms.Dome(N, 1.0, 0.3, 4, measures_energy=True)
+    for measure in (None, "released"):
+        with pytest.raises(ValueError, match="measure must be 'exact_for_simulation'"):
+            aggregators.build(config, measure=measure, checks_context=False)
+    with pytest.raises(ValueError, match="measure must be .* found 'all'"):
+        aggregators.build(config, measure="all", checks_context=False)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_trusted_server_can_do_without_exact_measurements(weighted):
+    factory = aggregators.build(
+        mechanisms.NoMechanism(N), measure="released", weighted=weighted
+    )
+    weight = (tff.TensorType(np.float32),) if weighted else ()
+    process = factory.create(VALUE_TYPE, *weight)
+    measured = process.next.type_signature.result.measurements.member
+    assert tff.structure.name_list(measured) == ["downlink_bits"]
 
 
 def test_every_mechanism_has_an_aggregator_and_a_case():

@@ -11,7 +11,8 @@ from scipy import stats
 
 from dpfl import accounting, mechanisms
 from dpfl.accounting import discrete_gaussian
-from dpfl.audits import claims, finding, tails, views
+from dpfl.aggregators import steps
+from dpfl.audits import cases, claims, finding, suite, sums, tails, views
 
 
 def test_chance_of_a_count():
@@ -123,3 +124,25 @@ class TestClaims:
         masked = mechanisms.LinfCsgm(4, 1.0, 0.8, keep_fraction=0.35, linf_ratio=0.9)
         claim = claims.tightest(masked, 2, self.POPULATION, 1e-2)
         assert not claim.method.startswith(claims.ONE_COORDINATE)
+
+
+class TestMeasured:
+    @pytest.mark.parametrize("name", sorted(cases.CASES))
+    def test_what_is_measured_follows_from_the_release_or_is_marked(self, name):
+        found = list(sums.measured(suite._wide(name)))
+        assert [one.setting for one in found if not one.is_sound] == []
+        settings = {one.setting for one in found}
+        is_secure = mechanisms.MECHANISMS[name].sums_securely
+        assert "downlink_bits" in settings
+        assert ("exact_mean_update_norm" in settings) == (not is_secure)
+        assert ("TFF's check" in settings) == is_secure
+
+    def test_what_a_client_moves_is_found_out(self, monkeypatch):
+        mechanism = suite._wide("distributed_discrete_gaussian")
+        # As if nobody had asked for less, which is None.
+        monkeypatch.setattr(steps, "EXACT_FOR_SIMULATION", None)
+        found = {one.setting: one for one in sums.measured(mechanism)}
+        for name in ("exact_mean_update_norm", "exact_l2_clipped_fraction"):
+            assert not found[name].is_sound and found[name].found > 0
+        assert not found["TFF's check"].is_sound
+        assert found["noise_stddev"].is_sound
