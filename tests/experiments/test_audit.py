@@ -138,7 +138,7 @@ class TestHolesPutBack:
 
         from dpfl.aggregators import reductions
 
-        def not_modular(bits):
+        def not_modular(bits, *_):
             def reduce(encoded):
                 sums = collections.OrderedDict(
                     (name, tff.federated_sum(encoded[0][name])) for name in bits
