@@ -14,7 +14,6 @@ import functools
 import hashlib
 import inspect
 import json
-import pathlib
 
 import numpy as np
 import pytest
@@ -46,14 +45,16 @@ def linear_model(seed):
     return tf.keras.Sequential([tf.keras.Input([FEATURES]), layer])
 
 
-def make_task(is_changed, hold):
-    """A task, in which two zeros may be all that client `ONE` has."""
+def make_task(change, hold):
+    """A task, in which client `ONE` may have two zeros, or no number, alone."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=[CLIENTS, EXAMPLES, FEATURES]).astype(np.float32)
     y = rng.integers(0, CLASSES, [CLIENTS, EXAMPLES]).astype(np.int32)
     kept = np.ones([CLIENTS, EXAMPLES], bool)
-    if is_changed:
+    if change == "examples":
         x[ONE], y[ONE], kept[ONE, 2:] = 0, 0, False
+    if change == "hostile":
+        x[ONE] = np.nan
     tested = np.zeros_like(kept)
     if hold:
         tested[:, :1] = True
@@ -114,7 +115,7 @@ def written(folder, monkeypatch, mechanism, *, change="", hold=False, measure=No
     monkeypatch.chdir(folder)
     # The digest of the data is among what it is made of, and would change the noise.
     monkeypatch.setattr(seeds, "run_key", lambda seed, digest: 7)
-    task = make_task(change == "examples", hold)
+    task = make_task(change, hold)
     monkeypatch.setattr(plan_lib.registry, "load_config", lambda *unused: task)
     if change == "leaves":
         real = selection.select_cohort
@@ -178,8 +179,8 @@ def in_files(folder):
             names = {"*": [part.tobytes() for part in weights]}
         elif place == run_page.NAME:
             heading = f"<h2>{run_page.EXACT_HEADING}</h2>"
-            above, _, below = path.read_text().partition(heading)
-            names = {"*": above, run_page.EXACT_HEADING: below}
+            above, *below = path.read_text().split(heading)
+            names = {"*": above, **{run_page.EXACT_HEADING: part for part in below}}
         found.update(((place, name), content) for name, content in names.items())
     return found
 
@@ -221,6 +222,8 @@ def test_what_differs_and_has_no_noise_is_on_the_list(
             ("metrics.csv", "exact_train_loss"),
             ("summary.json", "exact.task_fingerprint"),
         },
+        # It ends no run: not by its training, nor by the loss on its test examples.
+        "hostile": {("metrics.csv", "exact_train_loss")},
         "leaves": {
             ("metrics.csv", "exact_clients"),
             ("metrics.csv", "exact_total_uplink_bits"),
@@ -268,4 +271,3 @@ def test_what_is_measured_does_not_change_the_release(tmp_path, monkeypatch):
     )
     for where in [("model.keras", "*"), ("metrics.csv", "eval_loss")]:
         assert usual[where] == released[where]
-    assert pathlib.Path(tmp_path / "released/run").exists()
