@@ -180,7 +180,9 @@ def in_files(folder):
         elif place == run_page.NAME:
             heading = f"<h2>{run_page.EXACT_HEADING}</h2>"
             above, *below = path.read_text().split(heading)
-            names = {"*": above, **{run_page.EXACT_HEADING: part for part in below}}
+            names = {"*": above}
+            if below:
+                names[run_page.EXACT_HEADING] = below
         found.update(((place, name), content) for name, content in names.items())
     return found
 
