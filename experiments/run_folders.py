@@ -12,25 +12,27 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
-from .papers.rows import read_csv
+from dpfl.training import covered
+
+from .papers.rows import read_run
 
 # The data's digest is compared on its own; results do not depend on the others.
 _NO_SETTINGS = (
     *("task fingerprint", "output_dir", "data_dir", "progress", "concurrency"),
     *("checkpoint_every", "keep_checkpoints", "round_deadline", "workers"),
 )
+_DIGEST = "task_fingerprint"
 # What a summary must have to be compared, as `dpfl.training.report.summary` writes it.
 _NEEDED = (
     *(
         "task",
         "mechanism",
-        "task_fingerprint",
         "settings",
         "flags",
         "rounds",
         "final_metrics",
     ),
-    *("epsilon", "delta", "accountant", "relation", "wall_time_seconds"),
+    *("epsilon", "delta", "accountant", "relation"),
     *("uplink_bits_per_parameter", "downlink_bits_per_parameter"),
 )
 
@@ -41,8 +43,9 @@ class RunFolder:
 
     Attributes:
       name: What tells it from the others.
-      summary: Its summary.json.
-      rows: Of its metrics.csv: numbers by column, None where there is none.
+      summary: Its summary.json, what is exact beside the rest.
+      rows: Of its metrics.csv: numbers by column, None where there is none; no column
+        is marked as exact.
     """
 
     name: str
@@ -89,10 +92,11 @@ def _run(name: str, folder: Path) -> RunFolder:
             f"RUN must be a folder with a summary.json, found {folder}, {why}"
         )
     try:
-        summary = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
+        summary = covered.plain_keys(content)
         missing = [key for key in _NEEDED if key not in summary]
         rows = _rows(folder / "metrics.csv")
-    except (OSError, ValueError, TypeError) as error:
+    except (AttributeError, OSError, ValueError, TypeError) as error:
         raise ValueError(
             "RUN must be a folder with summary.json and metrics.csv as dpfl-train "
             f"writes them, found {folder} ({error})"
@@ -107,15 +111,18 @@ def _run(name: str, folder: Path) -> RunFolder:
 def _rows(path: Path) -> list[dict[str, Optional[float]]]:
     return [
         {key: float(cell) if cell else None for key, cell in row.items()}
-        for row in read_csv(path)
+        for row in read_run(path)
     ]
 
 
 def check_one_task(runs: Sequence[RunFolder]) -> None:
-    """Raises ValueError if the runs are not all of the same data and split."""
+    """Raises ValueError if the runs are not all of the same data and split.
+
+    A run that writes nothing exact does not say of which data it is.
+    """
     first = runs[0]
     for run in runs:
-        own, other = (each.summary["task_fingerprint"] for each in (run, first))
+        own, other = (str(each.summary.get(_DIGEST)) for each in (run, first))
         if own != other:
             raise ValueError(
                 "RUN must be of the same data and split as the others, found "
@@ -189,5 +196,5 @@ def row(run: RunFolder, settings: Sequence[str]) -> dict[str, Any]:
     ):
         # The rounds that were done are not those that were asked for.
         found["rounds_done" if name == "rounds" else name] = summary[name]
-    found["seconds"] = summary["wall_time_seconds"]
+    found["seconds"] = summary.get("wall_time_seconds")
     return found

@@ -33,6 +33,7 @@ SLOW = (
     "test_style.py",
     "training/test_isolation.py",
     "training/test_launch.py",
+    "training/test_neighbours.py",
     "training/test_spread.py",
     "training/test_worker.py",
     # They compute for several seconds.

@@ -108,7 +108,7 @@ def _run(flags: Mapping[str, Any]) -> Taken:
     before = _busy_seconds()
     with tempfile.TemporaryDirectory() as folder:
         seconds, wall = run_costs.train(flags, Path(folder))
-        rounds = rows.read_csv(Path(folder) / "run/metrics.csv")
+        rounds = rows.read_run(Path(folder) / "run/metrics.csv")
     clients = sum(int(row["clients"]) for row in rounds)
     return Taken(clients, seconds, wall, _busy_seconds() - before - seconds)
 

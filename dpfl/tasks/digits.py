@@ -191,4 +191,6 @@ def load(config: DigitsConfig) -> task_lib.Task:
         defaults=DEFAULTS,
         config=config,
         fingerprint=digest.hexdigest(),
+        # Held-out images are drawn before the others go to clients, and go to nobody.
+        clients_hold_test_examples=False,
     )

@@ -248,5 +248,7 @@ def load(config: DocsConfig, folder: str | None = None) -> task_lib.Task:
         defaults=DEFAULTS if is_library else PACKAGES_DEFAULTS,
         config=config,
         fingerprint=digest.hexdigest(),
+        # A module is evaluated on as a whole or is a client, never both.
+        clients_hold_test_examples=False,
         **text.next_word_pieces(config),
     )

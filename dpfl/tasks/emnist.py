@@ -96,4 +96,6 @@ def load(config: EmnistConfig, file: data_files.SqlFile = FILE) -> task_lib.Task
         defaults=DEFAULTS,
         config=config,
         fingerprint=data_files.fingerprint(path, file),
+        # The writers of 'all_test' are those of 'all_train'.
+        clients_hold_test_examples=True,
     )

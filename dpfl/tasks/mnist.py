@@ -248,4 +248,6 @@ def load(config: MnistConfig, facts: Writers | None = None) -> task_lib.Task:
         defaults=DEFAULTS,
         config=config,
         fingerprint=digest.hexdigest(),
+        # A share of each writer's own digits is held out.
+        clients_hold_test_examples=True,
     )

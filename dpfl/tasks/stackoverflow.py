@@ -151,5 +151,7 @@ def load(
         defaults=DEFAULTS,
         config=config,
         fingerprint=data_files.fingerprint(path, file, *vocabulary),
+        # The split is by date: 'test' has later posts, also of users in 'train'.
+        clients_hold_test_examples=True,
         **text.next_word_pieces(config),
     )

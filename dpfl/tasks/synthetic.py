@@ -114,6 +114,8 @@ def load(config: SyntheticConfig) -> task_lib.Task:
         evaluation_dataset=evaluation_dataset,
         config=config,
         fingerprint=hashlib.sha256(f"synthetic 1 {shape}".encode()).hexdigest(),
+        # They are drawn as those of a client that there is not.
+        clients_hold_test_examples=False,
         benchmark_only=True,
         **family.pieces,
     )

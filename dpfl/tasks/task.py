@@ -68,6 +68,8 @@ class Task:
       config: The options that the task was made from.
       fingerprint: Hexadecimal SHA-256 of the data and its split, by which a run can
         tell that it is resumed on the same data.
+      clients_hold_test_examples: Whether an example of the test set may belong to a
+        client, so that what is measured on it is an exact value of that client's data.
       benchmark_only: Whether the examples are made up, so that no accuracy means
         anything.
     """
@@ -84,6 +86,7 @@ class Task:
     defaults: TrainingDefaults
     config: TaskConfig
     fingerprint: str
+    clients_hold_test_examples: bool
     benchmark_only: bool = False
 
     @property

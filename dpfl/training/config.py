@@ -17,7 +17,7 @@ from dpfl.mechanisms import Mechanism, build, noise_stream
 from dpfl.mechanisms import participation as participation_lib
 from dpfl.mechanisms.participation import MIN_SEPARATION_HELP, MOST_CLIENTS
 from dpfl.tasks import registry
-from dpfl.training import addresses, isolation, server_optimizers
+from dpfl.training import addresses, covered, isolation, server_optimizers
 
 # What may differ between a run and its resumption: nothing that a result depends on.
 HARMLESS = frozenset(
@@ -42,6 +42,7 @@ CHOICES: dict[str, Collection[str]] = {
     "server_optimizer": server_optimizers.SERVER_OPTIMIZERS,
     "accountant": METHODS,
     "worker_isolation": isolation.ISOLATIONS,
+    "measure": covered.MEASURES,
 }
 # Beyond these a model of float32 numbers is lost in the first rounds, and an epsilon
 # next to zero is all that a run would have to show.
@@ -121,6 +122,8 @@ class RunConfig:
       worker_isolation: What keeps others out of TFF's worker, see `worker.start`.
       workers: HOST:PORT of each worker that clients are spread over, by commas; None
         is this machine's own.
+      measure: What is measured of clients beside the release: None is what the
+        mechanism's trust allows, see `covered.MEASURES` for the others.
       progress: Whether a progress bar goes to stderr.
       flags: The command line, for the summary.
     """
@@ -180,6 +183,12 @@ class RunConfig:
         "HOST:PORT of each dpfl-worker that clients are spread over, by commas; "
         "--concurrency is then that of each.",
     )
+    measure: Optional[str] = option(
+        None,
+        "released: write nothing that epsilon does not cover. exact_for_simulation: "
+        "measure also what a secure sum would hide. If not given, what is exact is "
+        "measured where the server is trusted, and its name begins with exact_.",
+    )
     progress: bool = option(True, "Show a progress bar on stderr.")
     flags: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -202,7 +211,8 @@ class RunConfig:
             checks.delta("delta", self.delta)
         checks.optional_integer("seed", self.seed, 0, _LARGEST_SEED)
         for name, choices in CHOICES.items():
-            checks.choice(name, getattr(self, name), choices)
+            if name != "measure" or self.measure is not None:
+                checks.choice(name, getattr(self, name), choices)
         if self.worker_addresses and self.weighted:
             raise ValueError(
                 f"workers must be left out with weighted, found {self.workers!r}"
@@ -265,6 +275,12 @@ class RunConfig:
                 cohort_size=self.cohort_size or _ANY_COHORT,
                 clip_norm=1.0,
                 noise_multiplier=self.noise_multiplier or 0.0,
+            )
+        takes_updates = bool(self.mechanism_options.get("measures_energy"))
+        if takes_updates and self.measure != covered.FOR_SIMULATION:
+            raise ValueError(
+                f"measure must be {covered.FOR_SIMULATION} with measures_energy, found "
+                f"{self.measure}"
             )
         if self.weighted and not self.mechanism_class.is_weighted:
             raise ValueError(

@@ -26,15 +26,15 @@ def encode(
 
     Args:
       rows: A scalar for each name, None where there is none, with `round`.
-      times: As many, with `unix_time`.
+      times: As many, with `exact_unix_time`; events have the time 0 without it.
       with_version: Whether the record that begins a file comes first.
     """
     buffer = io.BytesIO()
     writer = record_writer.RecordWriter(buffer)
     if with_version and rows:
-        writer.write(_version_event(times[0]["unix_time"]))
+        writer.write(_version_event(_time(times[0])))
     for row, time in zip(rows, times):
-        writer.write(_row_event(row, time["unix_time"]))
+        writer.write(_row_event(row, _time(time)))
     return buffer.getvalue()
 
 
@@ -57,6 +57,10 @@ def choose_path(folder: pathlib.Path, say: Callable[[str], None]) -> pathlib.Pat
         if other != path:
             say(f"{other} is not of this run and is left alone")
     return path
+
+
+def _time(row: Mapping[str, Any]) -> float:
+    return float(row.get("exact_unix_time", 0.0))
 
 
 def _version_event(wall_time: float) -> bytes:

@@ -14,6 +14,10 @@ import tensorflow_federated as tff
 
 from dpfl.tasks.task import IndexedClients, Task
 
+# Bound of each number of a client's metrics: float32 holds the sum of as many clients
+# as a cohort may have, 1e11, whatever each of them says.
+LARGEST_METRIC = 1e24
+
 # Weights of a model, trainable and other.
 Weights = tuple[Sequence[tf.Tensor], Sequence[tf.Tensor]]
 
@@ -24,7 +28,7 @@ class Trained(NamedTuple):
     Attributes:
       update: Old minus new trainable weights.
       metrics: OrderedDict of the model's metrics, each batch before its step; the
-        initial ones where the training diverged.
+        initial ones where the training diverged, and none beyond `LARGEST_METRIC`.
       examples: int64 scalar, how many it trained on.
     """
 
@@ -60,9 +64,7 @@ def train(
     trained, metrics, examples = loop
     return Trained(
         tuple(old - new for old, new in zip(initial[0], trained)),
-        collections.OrderedDict(
-            _finite_or_initial(metrics, model.initialize_metrics_state())
-        ),
+        collections.OrderedDict(_bounded(metrics, model.initialize_metrics_state())),
         examples,
     )
 
@@ -172,8 +174,11 @@ def _over_rows(
     return (*loop(), tf.cast(count, tf.int64))
 
 
-def _finite_or_initial(metrics: Any, initial: Any) -> Any:
-    """Returns the metrics, or the initial ones where the client's training diverged."""
+def _bounded(metrics: Any, initial: Any) -> Any:
+    """Returns the metrics, or the initial ones where the client's training diverged.
+
+    Without that, and the bound, one client's metrics could be the end of all sums.
+    """
     is_finite = tf.reduce_all(
         [
             tf.reduce_all(tf.math.is_finite(part))
@@ -182,6 +187,11 @@ def _finite_or_initial(metrics: Any, initial: Any) -> Any:
         ]
         or [True]
     )
-    return tf.nest.map_structure(
-        lambda part, zero: tf.where(is_finite, part, zero), metrics, initial
-    )
+
+    def one(part: tf.Tensor, zero: tf.Tensor) -> tf.Tensor:
+        chosen = tf.where(is_finite, part, zero)
+        if part.dtype.is_floating:
+            return tf.clip_by_value(chosen, -LARGEST_METRIC, LARGEST_METRIC)
+        return chosen
+
+    return tf.nest.map_structure(one, metrics, initial)

@@ -19,9 +19,9 @@ import tqdm
 
 from dpfl.mechanisms import ledger as ledger_lib
 from dpfl.training import checkpoint as checkpoint_lib
+from dpfl.training import covered, report, selection
 from dpfl.training import plan as plan_lib
 from dpfl.training import progress as progress_lib
-from dpfl.training import report, selection
 from dpfl.training.progress import Progress
 from dpfl.training.rows import Row, Tally, check_noise, round_row
 
@@ -95,7 +95,11 @@ class Record(Protocol):
 
 
 class DivergedError(ArithmeticError):
-    """A round left no model that could be trained on."""
+    """A round left no model that could be trained on.
+
+    Whether it did is seen from the model and from public examples alone, so that one
+    client cannot end a run, and a run's end says nothing that the event does not cover.
+    """
 
 
 class Loop:
@@ -141,6 +145,7 @@ class Loop:
         self._say = say
         self._on_round = on_round
         self._ledger = ledger_lib.Ledger.of(plan.cost)
+        self._warned = False
 
     def run(self) -> tuple[Any, Progress]:
         """Does all rounds that are left.
@@ -151,8 +156,9 @@ class Loop:
         Raises:
           DamagedRecordError: If the files of metrics are not those of the checkpoint,
             or a round had other noise than the plan's.
-          DivergedError: If a round leaves a loss or a model that is not finite; the
-            round before it is then the newest checkpoint.
+          DivergedError: If a round leaves a model that is not finite, or a loss that
+            is not on test examples that belong to no client; the round before it is
+            then the newest checkpoint.
           ValueError: If the newest checkpoint is of another process or manifest.
           OSError: If a checkpoint or a metric cannot be written.
         """
@@ -168,11 +174,18 @@ class Loop:
                     if progress.rows:
                         self._save(state, progress)
                     raise DivergedError(problem)
+                self._warn(row)
                 state, seconds = after, time.monotonic() - begun
-                progress = progress.advanced(row, cohort, seconds)
+                progress = progress.advanced(
+                    row,
+                    cohort,
+                    seconds,
+                    without_exact=self._plan.config.measure == covered.RELEASED,
+                )
                 if self._plan.is_saved(progress.round_index):
                     progress = self._save(state, progress)
-                bar.set_postfix_str(report.postfix(progress.tally), refresh=False)
+                words = report.postfix(self._plan, progress.tally)
+                bar.set_postfix_str(words, refresh=False)
                 bar.update()
                 self._on_round(progress.round_index, last)
         if self._plan.cost.stop_message:
@@ -193,19 +206,27 @@ class Loop:
         found = None
         if not all(np.isfinite(part).all() for part in self._process.weights(state)):
             found = "a model that is not finite"
-        for name in ("eval_loss", "train_loss"):
-            value = row[name]
-            # The loss of a round in which nobody took part is no number either.
-            if value is not None and row["clients"] and not np.isfinite(value):
-                found = f"{name} {value}"
-        if row.get("aggregator_nonfinite_clients") == row["clients"] > 1:
-            found = "no client with a finite update"
+        # Not there where clients hold test examples.
+        loss = row.get("eval_loss")
+        if loss is not None and not np.isfinite(loss):
+            found = f"eval_loss {loss}"
         if found is None:
             return None
         return (
             f"round {row['round']} left {found}, so the training has diverged; smaller "
             "client_lr and server_lr, or less noise, may help, in another output_dir; "
             "the checkpoints of the rounds before are kept"
+        )
+
+    def _warn(self, row: Row) -> None:
+        """Says once that all of a cohort diverged, where that is measured."""
+        measured = row.get(covered.measured_column("nonfinite_clients"))
+        if self._warned or not measured or measured < row["exact_clients"]:
+            return
+        self._warned = True
+        self._say(
+            f"exact: no client of round {row['round']} had a finite update; a smaller "
+            "client_lr may help, in another output_dir"
         )
 
     def _bar(self, done: int) -> Any:

@@ -98,7 +98,7 @@ class MetricsFiles:
         Args:
           rows: A scalar for each name, None where there is none; the names are those
             of the first row of all.
-          times: As many rows, with `unix_time`.
+          times: As many rows, of the same rounds.
 
         Raises:
           OSError: If a file cannot be written.

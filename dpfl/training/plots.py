@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dpfl import files
+from dpfl.training import covered
 
 # File name, column, label, logarithmic axis.
 _PICTURES = (
@@ -38,38 +39,40 @@ def prepare() -> None:
 def draw(
     rows: Sequence[dict[str, Any]], directory: pathlib.Path, title: str
 ) -> list[pathlib.Path]:
-    """Draws test accuracy as PNG files.
+    """Draws test accuracy as PNG files; the name of an exact one says so.
 
     Args:
-      rows: Rows of metrics.csv; those without `eval_accuracy` are left out.
+      rows: Rows of metrics.csv; those without a test accuracy are left out.
       directory: Where the files go.
       title: Above each picture.
 
     Returns:
-      The files: one each against round, epsilon (if finite) and bits.
+      The files: one each against round, epsilon (if finite) and bits (if written).
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    points = [row for row in rows if row.get("eval_accuracy") is not None]
+    points = [row for row in rows if covered.value(row, "eval_accuracy") is not None]
     paths = []
     for name, column, label, is_logarithmic in _PICTURES:
-        seen = [row for row in points if math.isfinite(row[column])]
+        seen = [
+            (x, covered.value(row, "eval_accuracy"))
+            for row in points
+            if (x := covered.value(row, column)) is not None and math.isfinite(x)
+        ]
         if not seen:
             continue
         figure = Figure(figsize=(5, 3.4))
         FigureCanvasAgg(figure)
         axes = figure.add_axes(_PLACE)
-        axes.plot(
-            [row[column] for row in seen],
-            [row["eval_accuracy"] for row in seen],
-            marker="." if len(seen) < 50 else None,
-        )
-        if is_logarithmic and min(row[column] for row in seen) > 0:
+        axes.plot(*zip(*seen), marker="." if len(seen) < 50 else None)
+        if is_logarithmic and min(seen)[0] > 0:
             axes.set_xscale("log")
         axes.set(xlabel=label, ylabel="test accuracy", title=title)
         axes.grid(alpha=0.3)
-        path = directory / f"{name}.png"
+        drawn = [covered.column(rows[0], each) for each in (column, "eval_accuracy")]
+        is_exact = any(str(each).startswith(covered.MARK) for each in drawn)
+        path = directory / f"{covered.MARK if is_exact else ''}{name}.png"
         files.save_figure(figure, path, dpi=120)
         paths.append(path)
     return paths

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dpfl.training import covered
 from dpfl.training.checkpoint import Checkpoint
 from dpfl.training.rows import Row, Tally
 
@@ -23,7 +24,7 @@ class Progress(NamedTuple):
       leaves: Leaves of the process's state, in what becomes a checkpoint or was one.
       tally: Of all rows of metrics.csv.
       rows: Those of the rounds since the newest checkpoint, or in it those since the
-        one before.
+        one before, as they go to the file.
       times: The rows of times.csv that go with them.
       participations: int64[N], how often each client took part.
       seconds: Wall time of all rounds, over all restarts.
@@ -37,26 +38,37 @@ class Progress(NamedTuple):
     participations: np.ndarray
     seconds: float
 
-    def advanced(self, row: Row, cohort: Sequence[int], seconds: float) -> Progress:
+    def advanced(
+        self,
+        row: Row,
+        cohort: Sequence[int],
+        seconds: float,
+        *,
+        without_exact: bool = False,
+    ) -> Progress:
         """Returns the progress after one more round; the leaves are not touched.
 
         Args:
           row: The round's row.
           cohort: Who took part.
           seconds: How long it took.
+          without_exact: Whether what is exact stays out of the files.
         """
         counts = self.participations.copy()
         counts[list(cohort)] += 1
         time_row = {
             "round": row["round"],
-            "seconds": round(seconds, 4),
-            "unix_time": time.time(),
+            "exact_seconds": round(seconds, 4),
+            "exact_unix_time": time.time(),
         }
+        written = [row, time_row]
+        if without_exact:
+            written = [covered.without_exact(each) for each in written]
         return self._replace(
             round_index=row["round"],
             tally=self.tally.plus(row),
-            rows=[*self.rows, row],
-            times=[*self.times, time_row],
+            rows=[*self.rows, written[0]],
+            times=[*self.times, written[1]],
             participations=counts,
             seconds=self.seconds + seconds,
         )

@@ -83,10 +83,11 @@ def digest(plan: plan_lib.Plan) -> str:
     """Returns the SHA-256 of all that a release depends on, but the seed and the data.
 
     Of the data it holds the task's fingerprint. It does not hold the source's commit
-    and digest: what a seed gives stays the same within one version.
+    and digest: what a seed gives stays the same within one version. Nor does it hold
+    what is measured beside the release.
     """
     found = manifest(plan)
-    del found["source"], found["flags"]["seed"]
+    del found["source"], found["flags"]["seed"], found["flags"]["measure"]
     return files.digest(found)
 
 

@@ -14,10 +14,13 @@ import numpy as np
 
 from dpfl import accounting
 from dpfl.mechanisms import matrix_factorization, noise_stream, remarks
+from dpfl.training import covered, provenance
 from dpfl.training import plan as plan_lib
-from dpfl.training import provenance
 from dpfl.training import rows as rows_lib
 from dpfl.training.progress import Progress
+
+# What `provenance.settings` calls the digest of the data.
+_FINGERPRINT = "task fingerprint"
 
 
 def describe(plan: plan_lib.Plan) -> str:
@@ -124,15 +127,14 @@ def _summary(
     plan: plan_lib.Plan, progress: Progress, privacy: accounting.PrivacyReport
 ) -> dict[str, Any]:
     config = plan.config
-    final = progress.tally.evaluated or {}
-    return {
+    final, exact = _measured(plan, progress)
+    found = {
         "task": config.task,
         "mechanism": config.mechanism,
         "rounds": progress.round_index,
         "stopped_early": plan.cost.stop_message,
-        "final_accuracy": final.get("eval_accuracy"),
-        "final_loss": final.get("eval_loss"),
-        "final_metrics": {k: v for k, v in final.items() if k.startswith("eval_")},
+        "measure": config.measure,
+        **final,
         "epsilon": privacy.epsilon,
         "delta": privacy.delta,
         "accountant": privacy.method,
@@ -144,47 +146,94 @@ def _summary(
         "min_separation": plan.participation.separation,
         "planned_participations": plan.participation.max_participations,
         "noise_stream": _stream_numbers(plan),
-        "max_participations": int(np.max(progress.participations, initial=0)),
-        **rows_lib.bits_per_client(plan, progress.tally),
         "dimension": plan.dimension,
         "population": plan.task.population,
-        "wall_time_seconds": progress.seconds,
-        "task_fingerprint": plan.task.fingerprint,
         "mechanism_options": dataclasses.asdict(plan.mechanism),
         "task_options": dataclasses.asdict(config.task_config),
         "settings": {
             name: value
             for name, value in provenance.settings(plan).items()
-            if not (name == "seed" and config.seed is None)
+            if name != _FINGERPRINT and not (name == "seed" and config.seed is None)
         },
         "flags": dict(config.flags),
         "versions": provenance.versions(),
         "git": provenance.git_state(),
     }
+    return {**found, covered.KEY: exact} if exact else found
+
+
+def _measured(
+    plan: plan_lib.Plan, progress: Progress
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Returns what a run measured: what the event covers, and what is exact.
+
+    Nothing is exact where all that is written is to be covered; bits are then those of
+    the formula.
+    """
+    evaluated = covered.plain_names(progress.tally.evaluated or {})
+    final = {
+        "final_accuracy": evaluated.get("eval_accuracy"),
+        "final_loss": evaluated.get("eval_loss"),
+        "final_metrics": {k: v for k, v in evaluated.items() if k.startswith("eval_")},
+    }
+    is_of_clients = plan.task.clients_hold_test_examples
+    if plan.config.measure == covered.RELEASED:
+        bits = rows_lib.bits_per_client(plan, rows_lib.Tally())
+        bits = {name: v for name, v in bits.items() if not name.startswith("total_")}
+        return {**({} if is_of_clients else final), **bits}, {}
+    exact = {
+        **(final if is_of_clients else {}),
+        "max_participations": int(np.max(progress.participations, initial=0)),
+        **rows_lib.bits_per_client(plan, progress.tally),
+        "wall_time_seconds": progress.seconds,
+        "task_fingerprint": plan.task.fingerprint,
+    }
+    return {} if is_of_clients else final, exact
 
 
 def final_lines(found: Mapping[str, Any]) -> str:
-    """Returns the end of a run in a few lines.
+    """Returns the end of a run in a few lines; those with exact values say so.
 
     Args:
       found: What `summary` returned.
     """
+    exact = found.get(covered.KEY, {})
+    every = covered.plain_keys(found)
     lines = [
-        f"accuracy {found['final_accuracy']:.4f}, loss {found['final_loss']:.4f} "
-        f"after {found['rounds']} rounds"
-        if found["final_accuracy"] is not None
-        else "no round was done",
+        *_final_measures(found, exact),
         f"epsilon {found['epsilon']:.4g} at delta {found['delta']:.4g} by "
         f"{found['accountant']} ({found['relation']}), from the {found['rounds']} "
-        "rounds that were released; a client took part in at most "
-        f"{found['max_participations']}",
+        "rounds that were released",
         *found["remarks"],
-        f"bits a client and round: {found['uplink_bits_per_client']:.4g} up "
-        f"({found['uplink_bits_per_parameter']:.4g} a parameter, "
-        f"{found['compression_rate']:.4g}-fold compression), "
-        f"{found['downlink_bits_per_client']:.4g} down",
+        f"{_mark('uplink_bits_per_client' in exact)}bits a client and round: "
+        f"{every['uplink_bits_per_client']:.4g} up "
+        f"({every['uplink_bits_per_parameter']:.4g} a parameter, "
+        f"{every['compression_rate']:.4g}-fold compression), "
+        f"{every['downlink_bits_per_client']:.4g} down",
     ]
+    if exact:
+        most = exact["max_participations"]
+        lines.append(f"{_mark(True)}a client took part in at most {most} rounds")
+        lines.append("epsilon does not cover the lines that begin with exact")
     return "\n".join(lines)
+
+
+def _final_measures(found: Mapping[str, Any], exact: Mapping[str, Any]) -> list[str]:
+    """Returns a line on the final model, if it was measured and may be told."""
+    if not found["rounds"]:
+        return ["no round was done"]
+    every = covered.plain_keys(found)
+    if every.get("final_accuracy") is None:
+        return []
+    return [
+        f"{_mark('final_accuracy' in exact)}accuracy {every['final_accuracy']:.4f}, "
+        f"loss {every['final_loss']:.4f} after {found['rounds']} rounds"
+    ]
+
+
+def _mark(is_exact: bool) -> str:
+    """Returns what stands before a line of exact values."""
+    return "exact: " if is_exact else ""
 
 
 def title(plan: plan_lib.Plan) -> str:
@@ -194,10 +243,13 @@ def title(plan: plan_lib.Plan) -> str:
     return f"{plan.config.task}, {plan.config.mechanism}{privacy}"
 
 
-def postfix(tally: rows_lib.Tally) -> str:
+def postfix(plan: plan_lib.Plan, tally: rows_lib.Tally) -> str:
     """Returns loss, accuracy, epsilon and bits for the progress bar.
 
+    What is exact is called so, and is left out where nothing exact is to be written.
+
     Args:
+      plan: The run's plan.
       tally: Of the rounds so far, at least one.
 
     Raises:
@@ -206,12 +258,23 @@ def postfix(tally: rows_lib.Tally) -> str:
     row = tally.last
     if row is None:
         raise ValueError("tally must be of at least one round, found 0")
-    parts = [f"loss {row['train_loss']:.3f}"]
+    parts = [("exact_train_loss", row, "loss {:.3f}")]
     if tally.evaluated is not None:
-        parts.append(f"accuracy {tally.evaluated['eval_accuracy']:.3f}")
-    parts.append(f"epsilon {row['epsilon']:.2f}")
-    parts.append(f"bits up {row['total_uplink_bits']:.3g}")
-    return ", ".join(parts)
+        column = covered.column(tally.evaluated, "eval_accuracy") or ""
+        parts.append((column, tally.evaluated, "accuracy {:.3f}"))
+    parts.append(("epsilon", row, "epsilon {:.2f}"))
+    parts.append(("exact_total_uplink_bits", row, "bits up {:.3g}"))
+    words = {
+        name: text.format(values[name])
+        for name, values, text in parts
+        if name in values
+    }
+    if plan.config.measure == covered.RELEASED:
+        words = covered.without_exact(words)
+    return ", ".join(
+        f"exact {said}" if name.startswith(covered.MARK) else said
+        for name, said in words.items()
+    )
 
 
 def _noise_multiplier(plan: plan_lib.Plan) -> Any:

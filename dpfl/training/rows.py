@@ -10,11 +10,15 @@ from typing import Any, NamedTuple, Optional
 
 import numpy as np
 
+from dpfl.training import covered, provenance
 from dpfl.training import plan as plan_lib
-from dpfl.training import provenance
 from dpfl.training.appended import DamagedRecordError
 
 Row = dict[str, Any]
+
+_TOTAL_UP, _TOTAL_DOWN = (
+    f"{covered.MARK}total_{way}link_bits" for way in ("up", "down")
+)
 
 
 class Tally(NamedTuple):
@@ -33,11 +37,11 @@ class Tally(NamedTuple):
     evaluated: Optional[Row] = None
 
     def plus(self, row: Row) -> Tally:
-        """Returns the tally with one row more."""
-        was_evaluated = row["eval_accuracy"] is not None
+        """Returns the tally with one row more, its exact columns among them."""
+        was_evaluated = covered.value(row, "eval_accuracy") is not None
         return Tally(
             row["round"],
-            self.clients + row["clients"],
+            self.clients + row["exact_clients"],
             row,
             row if was_evaluated else self.evaluated,
         )
@@ -60,7 +64,7 @@ def round_row(
     epsilon: float,
     measurements: Any,
 ) -> Row:
-    """Returns the row of a round.
+    """Returns the row of a round; the name of what is exact says so, see `covered`.
 
     Args:
       plan: The run's plan, for the bits that are not measured.
@@ -71,14 +75,18 @@ def round_row(
       epsilon: Of all rounds so far.
       measurements: Of the aggregator, nested; what is no scalar is left out.
     """
-    row: Row = {"round": before.rounds + 1, "clients": clients}
-    row.update(_prefixed("train_", train))
-    row.update(_prefixed("eval_", evaluated))
+    row: Row = {"round": before.rounds + 1, "exact_clients": clients}
+    row.update(_prefixed("exact_train_", train))
+    mark = covered.MARK if plan.task.clients_hold_test_examples else ""
+    row.update(_prefixed(f"{mark}eval_", evaluated))
     row["epsilon"] = epsilon
     row["noise_multiplier"] = provenance.noise_multiplier(plan)
-    measured = _prefixed("", flat_scalars(measurements))
+    measured = {
+        covered.measured_column(name): value
+        for name, value in _prefixed("", flat_scalars(measurements)).items()
+    }
     row.update(_bit_columns(plan, before, clients, measured))
-    row.update((f"aggregator_{name}", value) for name, value in measured.items())
+    row.update(measured)
     return row
 
 
@@ -116,7 +124,7 @@ def flat_scalars(measurements: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def bits_per_client(plan: plan_lib.Plan, tally: Tally) -> dict[str, Any]:
-    """Returns bits per client and round, as measured; as expected if nobody took part.
+    """Returns bits per client and round, as measured; as expected without any client.
 
     Args:
       plan: The run's plan.
@@ -126,8 +134,8 @@ def bits_per_client(plan: plan_lib.Plan, tally: Tally) -> dict[str, Any]:
     up = plan.mechanism.uplink_bits(dimension)
     down = plan.mechanism.downlink_bits(dimension)
     if clients and tally.last is not None:
-        up = tally.last["total_uplink_bits"] / clients
-        down = tally.last["total_downlink_bits"] / clients
+        up = tally.last[_TOTAL_UP] / clients
+        down = tally.last[_TOTAL_DOWN] / clients
     return {
         "uplink_bits_per_client": up,
         "uplink_bits_per_parameter": up / dimension,
@@ -145,16 +153,23 @@ def _bit_columns(
     clients: int,
     measured: Mapping[str, Any],
 ) -> Row:
-    """Returns the bits of a client in this round, and of all clients so far."""
+    """Returns the bits of a client in this round, and of all clients so far.
+
+    Bits up are exact where they are measured, and else those of the formula.
+    """
     mechanism, dimension = plan.mechanism, plan.dimension
-    up = measured.get("uplink_bits", mechanism.uplink_bits(dimension))
-    down = measured.get("downlink_bits", mechanism.downlink_bits(dimension))
-    last = before.last or {"total_uplink_bits": 0, "total_downlink_bits": 0}
+    name = f"{covered.MARK}uplink_bits"
+    up = measured.get(covered.measured_column("uplink_bits"))
+    if up is None:
+        name, up = "uplink_bits", mechanism.uplink_bits(dimension)
+    column = covered.measured_column("downlink_bits")
+    down = measured.get(column, mechanism.downlink_bits(dimension))
+    last = before.last or {_TOTAL_UP: 0, _TOTAL_DOWN: 0}
     return {
-        "uplink_bits": up,
+        name: up,
         "downlink_bits": down,
-        "total_uplink_bits": last["total_uplink_bits"] + clients * up,
-        "total_downlink_bits": last["total_downlink_bits"] + clients * down,
+        _TOTAL_UP: last[_TOTAL_UP] + clients * up,
+        _TOTAL_DOWN: last[_TOTAL_DOWN] + clients * down,
     }
 
 

@@ -11,7 +11,8 @@
 `output_dir` then holds `manifest.json` (settings, noise, versions and seed: whoever
 knows the seed can take the noise away again, so it is not for publication, and neither
 are the checkpoints), `checkpoints/`, `metrics.csv`, `times.csv`, `tensorboard/`,
-`model.keras`, `summary.json`, `report.html`, pictures and `worker.log`.
+`model.keras`, `summary.json`, `report.html`, pictures and `worker.log`. `covered.LIST`
+says what of them the guarantee covers.
 """
 
 from __future__ import annotations
@@ -123,7 +124,8 @@ class Run:
         Raises:
           DamagedRecordError: If the files of metrics were changed since they were
             written.
-          DivergedError: If a round leaves a loss or a model that is not finite.
+          DivergedError: If a round leaves a model that is not finite, or such a loss on
+            test examples that belong to no client.
           WorkerDiedError: If TFF's worker ends or fails, or a round takes too long.
           OSError: If a result cannot be saved.
         """
@@ -203,6 +205,7 @@ class Run:
             plan.dimension,
             seed=seeds.derive_seed(self._key, purposes.Run.MECHANISM),
             **({"weighted": True} if config.weighted else {}),
+            **({"measure": config.measure} if config.measure else {}),
         )
         is_elsewhere = pool is not None or worker.isolation == "namespace"
 
@@ -222,8 +225,10 @@ class Run:
                 groups=groups,
             )
 
-        # The digest has all but the seed, the data's place and the harmless settings.
-        key = (provenance.digest(plan), config.task_config, groups, is_elsewhere)
+        # The digest has all but the seed, the data's place, the harmless settings and
+        # what is measured.
+        digest = provenance.digest(plan)
+        key = (digest, config.measure, config.task_config, groups, is_elsewhere)
         with shared_array.in_graphs(is_elsewhere):
             process = self._last.get(
                 key,

@@ -14,7 +14,7 @@ from typing import Any
 from dpfl import files
 from dpfl.accounting import adjacency
 from dpfl.pages import elements, svg
-from dpfl.training import metrics, report
+from dpfl.training import covered, metrics, report
 from dpfl.training import plan as plan_lib
 from dpfl.training.progress import Progress
 from dpfl.training.rows import Row
@@ -23,6 +23,8 @@ NAME = "report.html"
 # While rounds go on, the page is made again at a checkpoint that comes so much later
 # than the last time: it shows all rounds, and must not slow down a long run.
 SECONDS_BETWEEN = 60.0
+# Above the last section of the page, which holds all that is exact.
+EXACT_HEADING = "Exact values"
 _CLIPPED = "clipped_fraction"
 _RELATIONS = {
     name: adjacency.DESCRIPTIONS[relation] for relation, name in adjacency.NAMES.items()
@@ -91,47 +93,78 @@ def html(
     state = f"{done} of {planned_rounds} rounds"
     if done < planned_rounds:
         state += "; the run goes on, or was stopped"
+    released = [covered.without_exact(row) for row in rows]
     return elements.page(
         f"dpfl: {name}",
         [
             elements.heading(name, 1),
             elements.paragraph(state, is_soft=True),
             *(elements.paragraph(why) for why in [summary["stopped_early"]] if why),
-            elements.cards(_cards(summary, times)),
-            elements.charts(_charts(rows, times)),
-            elements.paragraph(_WHOSE, is_soft=True),
+            elements.cards(_cards(summary)),
+            elements.charts(_charts(released)),
             elements.heading("Privacy"),
             elements.facts(_privacy(summary)),
             *(elements.paragraph(remark) for remark in summary["remarks"]),
-            elements.heading("Communication"),
-            elements.facts(_communication(summary)),
+            *_communication_section(summary),
             elements.heading("Settings"),
             elements.paragraph("These were given, the others are defaults."),
             elements.facts(summary["flags"]),
             elements.folded("All settings", elements.facts(summary["settings"])),
             elements.heading("Source"),
             elements.facts(_source(summary)),
+            *_exact_section(summary, rows, times),
         ],
     )
 
 
 _WHOSE = (
-    "The guarantee covers the model, epsilon and what is measured on the test set. "
-    "What is measured in training (loss, accuracy, share of updates clipped) is exact, "
-    "of the clients themselves, and is for the experimenter alone."
+    "The guarantee covers what stands above, and nothing below: these are exact values "
+    "of the clients' data, for the experimenter alone."
 )
+_SIMULATED = "Some are of a simulation: a secure sum would hide them from the server."
 
 
-def _cards(summary: Mapping[str, Any], times: Sequence[Row]) -> dict[str, Any]:
-    names = sorted(summary["final_metrics"], key=lambda name: name != "eval_accuracy")
-    found = {f"test {n[len('eval_') :]}": summary["final_metrics"][n] for n in names}
-    found[f"epsilon at delta {elements.shown(summary['delta'])}"] = summary["epsilon"]
-    found["bits up a parameter"] = summary["uplink_bits_per_parameter"]
-    found["bits down a parameter"] = summary["downlink_bits_per_parameter"]
-    seconds = sorted(row["seconds"] for row in times)
-    if seconds:
-        found["seconds a round, median"] = seconds[len(seconds) // 2]
-    return found
+def _exact_section(
+    summary: Mapping[str, Any], rows: Sequence[Row], times: Sequence[Row]
+) -> list[str]:
+    """Returns the end of the page, with all that the guarantee does not cover."""
+    exact = summary.get(covered.KEY)
+    if not exact:
+        return []
+    sentences = [_WHOSE]
+    if summary["measure"] == covered.FOR_SIMULATION:
+        sentences.append(_SIMULATED)
+    plain = [covered.plain_names(row) for row in rows]
+    most = {"rounds that a client took part in, at most": exact["max_participations"]}
+    return [
+        elements.heading(EXACT_HEADING),
+        elements.paragraph(" ".join(sentences)),
+        elements.cards({**_cards(exact), **_seconds(times)}),
+        elements.charts(_exact_charts(plain, times, "final_metrics" in exact)),
+        elements.facts({**_communication(exact), **most}),
+    ]
+
+
+def _cards(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the numbers that are shown large, of those that are there."""
+    final = found.get("final_metrics", {})
+    names = sorted(final, key=lambda name: name != "eval_accuracy")
+    cards = {f"test {n[len('eval_') :]}": final[n] for n in names}
+    if "epsilon" in found:
+        cards[f"epsilon at delta {elements.shown(found['delta'])}"] = found["epsilon"]
+    for way in ("up", "down"):
+        column = f"{way}link_bits_per_parameter"
+        if column in found:
+            cards[f"bits {way} a parameter"] = found[column]
+    return cards
+
+
+def _seconds(times: Sequence[Row]) -> dict[str, Any]:
+    taken = (covered.value(row, "seconds") for row in times)
+    seconds = sorted(found for found in taken if found is not None)
+    if not seconds:
+        return {}
+    return {"seconds a round, median": seconds[len(seconds) // 2]}
 
 
 def _points(rows: Sequence[Row], x: str, y: str) -> list[svg.Point]:
@@ -144,38 +177,65 @@ def _points(rows: Sequence[Row], x: str, y: str) -> list[svg.Point]:
     ]
 
 
-def _charts(rows: Sequence[Row], times: Sequence[Row]) -> list[str]:
-    """Returns curves over the rounds, and accuracy over what it cost."""
+def _charts(rows: Sequence[Row]) -> list[str]:
+    """Returns curves over the rounds, and accuracy over epsilon."""
+    lines = [
+        (name, "round", name, _points(rows, "round", f"eval_{name}"))
+        for name in ("accuracy", "loss")
+    ]
+    lines.append(_over_epsilon(rows))
+    lines.append(("epsilon", "round", "epsilon", _points(rows, "round", "epsilon")))
+    return [
+        svg.chart([svg.Line(name, points)], name, x, y) for name, x, y, points in lines
+    ]
+
+
+def _over_epsilon(rows: Sequence[Row]) -> tuple[str, str, str, list[svg.Point]]:
+    """Returns title, axes and points of test accuracy over epsilon."""
+    points = _points(rows, "epsilon", "eval_accuracy")
+    return "test accuracy over epsilon", "epsilon so far", "test accuracy", points
+
+
+def _exact_charts(
+    rows: Sequence[Row], times: Sequence[Row], is_of_clients: bool
+) -> list[str]:
+    """Returns the same of the clients' training, bits, time and clips.
+
+    Args:
+      rows: Of metrics.csv, no column marked.
+      times: Of times.csv.
+      is_of_clients: Whether what is measured on the test set is exact too.
+    """
     found = [
         svg.chart(
             [
                 svg.Line("test set", _points(rows, "round", f"eval_{name}"), 0),
                 svg.Line("training", _points(rows, "round", f"train_{name}"), 1, True),
             ],
-            name,
+            f"{name} in training",
             "round",
             name,
         )
         for name in ("accuracy", "loss")
     ]
+    if is_of_clients:
+        title, x, y, points = _over_epsilon(rows)
+        found.append(svg.chart([svg.Line(title, points)], title, x, y))
     bits = _points(rows, "total_uplink_bits", "eval_accuracy")
-    is_positive = all(x > 0 for x, _ in bits)
+    title, x = "test accuracy over bits", "bits up of all clients so far"
+    is_logarithmic = all(x > 0 for x, _ in bits)
+    line = svg.Line(title, bits)
+    found.append(
+        svg.chart([line], title, x, "test accuracy", is_logarithmic=is_logarithmic)
+    )
+    plain_times = [covered.plain_names(row) for row in times]
+    line = svg.Line("time a round", _points(plain_times, "round", "seconds"))
+    found.append(svg.chart([line], "time a round", "round", "seconds"))
     clipped = [name for name in (rows[0] if rows else ()) if name.endswith(_CLIPPED)]
     lines = [
         svg.Line(_clip_name(name), _points(rows, "round", name), color)
         for color, name in enumerate(clipped)
     ]
-    accuracy, epsilon = "test accuracy", "epsilon so far"
-    for points, title, x, y in (
-        (_points(rows, "epsilon", "eval_accuracy"), "over epsilon", epsilon, accuracy),
-        (bits, "over bits", "bits up of all clients so far", accuracy),
-        (_points(rows, "round", "epsilon"), "epsilon", "round", epsilon),
-        (_points(times, "round", "seconds"), "time a round", "round", "seconds"),
-    ):
-        name = f"test accuracy {title}" if y == accuracy else title
-        is_logarithmic = points is bits and is_positive
-        line = svg.Line(name, points)
-        found.append(svg.chart([line], name, x, y, is_logarithmic=is_logarithmic))
     found.append(svg.chart(lines, "share of updates clipped", "round", "share"))
     return found
 
@@ -190,8 +250,7 @@ def _privacy(summary: Mapping[str, Any]) -> dict[str, Any]:
     settings = summary["settings"]
     participation = (
         f"{settings['participation']}, {settings['cohort_size']} of "
-        f"{summary['population']} clients a round; one took part in at most "
-        f"{summary['max_participations']} rounds"
+        f"{summary['population']} clients a round"
     )
     return {
         "epsilon": summary["epsilon"],
@@ -204,15 +263,23 @@ def _privacy(summary: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _communication_section(summary: Mapping[str, Any]) -> list[str]:
+    """Returns the bits where they are those of the formula."""
+    found = _communication(summary)
+    return [elements.heading("Communication"), elements.facts(found)] if found else []
+
+
 def _communication(summary: Mapping[str, Any]) -> dict[str, Any]:
-    found = {}
-    for way in ("up", "down"):
-        for what in ("client", "parameter"):
-            value = summary[f"{way}link_bits_per_{what}"]
-            found[f"bits {way}, a {what} and round"] = value
-        found[f"bits {way}, all clients and rounds"] = summary[f"total_{way}link_bits"]
-    found["compression against 32 bits a parameter"] = summary["compression_rate"]
-    return found
+    """Returns the bits that are there, by what they are of."""
+    names = {
+        f"{way}link_bits_per_{what}": f"bits {way}, a {what} and round"
+        for way in ("up", "down")
+        for what in ("client", "parameter")
+    }
+    names["total_uplink_bits"] = "bits up, all clients and rounds"
+    names["total_downlink_bits"] = "bits down, all clients and rounds"
+    names["compression_rate"] = "compression against 32 bits a parameter"
+    return {words: summary[name] for name, words in names.items() if name in summary}
 
 
 def _source(summary: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from typing import Optional
 
 from dpfl import files
 
-from .rows import Row, Rows, read_csv
+from .rows import Row, Rows, read_run
 from .sweep import KEY, Curves, Figure, Work
 from .trainings import CURVES
 
@@ -179,7 +179,7 @@ def _lines(path: Path, figure: Figure, scale: str) -> Iterator[tuple[str, Row]]:
 def _points(row: Row, labels: Sequence[str], curves: Curves) -> Iterator[Row]:
     """Yields the points of a row at which something that is drawn was measured."""
     own = {name: row.get(name, "") for name in (*_OWNER, *labels)}
-    for number, each in enumerate(read_csv(Path(row["folder"]) / curves.file), 1):
+    for number, each in enumerate(read_run(Path(row["folder"]) / curves.file), 1):
         values = {name: each.get(name, "") for name in curves.columns}
         if any(values.values()):
             yield {**own, curves.place: each.get(curves.place, str(number)), **values}

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dpfl import files
+from dpfl.training import covered
 
 Row = Mapping[str, str]
 Rows = Sequence[Row]
@@ -67,6 +68,11 @@ def read_csv(path: Path) -> list[dict[str, str]]:
     """Returns the rows of a CSV file with a head."""
     with path.open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
+
+
+def read_run(path: Path) -> list[dict[str, str]]:
+    """Returns the rows of a run's metrics.csv or times.csv, no column marked exact."""
+    return [covered.plain_names(row) for row in read_csv(path)]
 
 
 def read_columns(path: Path) -> dict[str, list[float]]:

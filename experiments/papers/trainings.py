@@ -14,10 +14,10 @@ from typing import Any, Optional
 
 from dpfl.mechanisms import OncePerEpoch
 from dpfl.tasks import registry
-from dpfl.training import addresses
+from dpfl.training import addresses, covered
 
 from .. import flag_files
-from .rows import Row, read_csv, where
+from .rows import Row, read_csv, read_run, where
 from .sweep import Curves, Setting, Work
 
 # What a row keeps of a run's summary.
@@ -102,7 +102,8 @@ class Training(Work):
     def measured(self, folder: Path) -> Mapping[str, Any]:
         """Returns the columns of a run that has ended."""
         summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-        return {name: summary[name] for name in SUMMARY_COLUMNS}
+        found = covered.plain_keys(summary)
+        return {name: found[name] for name in SUMMARY_COLUMNS}
 
 
 def training_work(
@@ -170,21 +171,21 @@ def without_budget(flags: Mapping[str, Any]) -> dict[str, Any]:
 
 def rounds_done(folder: Path) -> int:
     """Returns after how many rounds a run goes on, or was done."""
-    return len(_seconds(folder))
+    return len(_times(folder))
 
 
 def seconds_a_round(folder: Path) -> Optional[float]:
     """Returns what a round of a run took; None if too few were done to tell."""
     # The first traces what the others run.
-    seconds = _seconds(folder)[1:]
+    seconds = [float(row["seconds"]) for row in _times(folder)[1:]]
     return statistics.median(seconds) if seconds else None
 
 
-def _seconds(folder: Path) -> list[float]:
+def _times(folder: Path) -> list[Row]:
     path = folder / "times.csv"
-    rows = read_csv(path) if path.exists() else []
+    rows = read_run(path) if path.exists() else []
     # A kill may leave a part of a row, which the run takes back.
-    return [float(r["seconds"]) for r in rows if r.get("seconds")]
+    return [row for row in rows if row.get("seconds")]
 
 
 def curve(row: Row, column: str, curves: Curves = EVALUATED) -> list[tuple[int, float]]:
@@ -203,7 +204,7 @@ def curve(row: Row, column: str, curves: Curves = EVALUATED) -> list[tuple[int, 
         labels = {name: row[name] for name in names if name in row}
         rows = [dict(one) for one in where(rows, **labels)]
     else:
-        rows = read_csv(Path(row["folder"]) / curves.file)
+        rows = read_run(Path(row["folder"]) / curves.file)
     return [
         (int(r.get(curves.place, number)), float(r[column]))
         for number, r in enumerate(rows, 1)

@@ -104,7 +104,7 @@ def test_what_a_run_leaves(reference):
     rows = read_rows(directory)
     assert [int(row["round"]) for row in rows] == list(range(1, 25))
     # Poisson sampling with q = 1/3.
-    assert len({row["clients"] for row in rows}) > 2
+    assert len({row["exact_clients"] for row in rows}) > 2
     assert [bool(row["eval_accuracy"]) for row in rows] == [False, True] * 12
     epsilons = [float(row["epsilon"]) for row in rows]
     assert epsilons == sorted(epsilons) and 7.9 < epsilons[-1] <= 8
@@ -113,18 +113,20 @@ def test_what_a_run_leaves(reference):
     assert summary["rounds"] == 24 and summary["stopped_early"] is None
     assert summary["delta"] == 1e-3
     assert summary["final_accuracy"] == float(rows[-1]["eval_accuracy"])
-    clients = sum(int(row["clients"]) for row in rows)
-    sent = sum(int(r["clients"]) * float(r["uplink_bits"]) for r in rows)
-    assert summary["uplink_bits_per_client"] == pytest.approx(sent / clients)
-    assert summary["uplink_bits_per_parameter"] == pytest.approx(
+    clients = sum(int(row["exact_clients"]) for row in rows)
+    sent = sum(int(r["exact_clients"]) * float(r["exact_uplink_bits"]) for r in rows)
+    exact = summary["exact"]
+    assert exact["uplink_bits_per_client"] == pytest.approx(sent / clients)
+    assert exact["uplink_bits_per_parameter"] == pytest.approx(
         sent / clients / summary["dimension"]
     )
-    assert summary["downlink_bits_per_client"] >= 32 * summary["dimension"]
+    assert exact["downlink_bits_per_client"] >= 32 * summary["dimension"]
     assert summary["flags"]["seed"] == 5
     assert summary["versions"]["tensorflow-federated"]
-    assert summary["wall_time_seconds"] > 0
-    for name in ("round", "epsilon", "bits"):
-        picture = directory / f"accuracy_by_{name}.png"
+    assert exact["wall_time_seconds"] > 0
+    names = [f"accuracy_by_{name}" for name in ("round", "epsilon")]
+    for name in (*names, "exact_accuracy_by_bits"):
+        picture = directory / f"{name}.png"
         assert picture.read_bytes()[:4] == b"\x89PNG"
     assert workers(directory) == []
 
@@ -136,7 +138,7 @@ def test_epsilon_is_said_before_and_after(reference):
     assert said.search(before)[0] + " over 24 rounds" in before
     assert said.search(after)
     assert "from the 24 rounds that were released" in after
-    assert "took part in at most" in after
+    assert "exact: a client took part in at most" in after
 
 
 def test_bits_and_rate_that_are_left_open(tmp_path):
@@ -155,7 +157,7 @@ def test_bits_and_rate_that_are_left_open(tmp_path):
     assert rate > 1 and 6 <= bits <= 10
     length = float(re.search(r"a sketch of (\d+) numbers", done.stdout)[1])
     # The helpers' messages are as many again.
-    assert summary["uplink_bits_per_client"] == 2 * bits * length
+    assert summary["exact"]["uplink_bits_per_client"] == 2 * bits * length
     assert 1.99 < summary["epsilon"] <= 2
 
 
@@ -265,6 +267,8 @@ def test_damage_changed_flags_and_lock(reference, tmp_path):
     done = train(run, "--seed=5", "--client_lr=0.5", "--examples_per_client=7", code=2)
     for name in ("client_lr", "examples_per_client", "task fingerprint"):
         assert name in done.stderr
+    done = train(run, "--seed=5", "--measure=released", code=2)
+    assert "measure (was None, now 'released')" in done.stderr
 
     with files.locked(run):
         done = train(run, "--seed=5", code=2)

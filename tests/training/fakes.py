@@ -29,6 +29,7 @@ def fake_task():
         population=POPULATION,
         dimension=DIMENSION,
         fingerprint="f",
+        clients_hold_test_examples=False,
         defaults=SimpleNamespace(
             client_lr=0.1,
             server_lr=1.0,

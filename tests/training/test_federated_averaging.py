@@ -10,6 +10,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from dpfl import aggregators, mechanisms
+from dpfl.tasks import task as task_lib
 from dpfl.training import federated_averaging, server_optimizers
 from dpfl.training import local_training as local
 from dpfl.training import worker as worker_lib
@@ -221,3 +222,44 @@ def test_batches_stay_what_they_are_without_tuning(task):
         np.testing.assert_array_equal(x, u)
         np.testing.assert_array_equal(y, v)
     assert len(plain) == len(lean) == 3
+
+
+def hostile_task(task, value):
+    """A task whose clients have one example each; a loss of two of them is `value`."""
+
+    def slopes(shape, dtype=None):
+        return tf.reshape(tf.constant([0.0, 1.0], dtype), shape)
+
+    def build_model(seed):
+        del seed
+        layer = tf.keras.layers.Dense(2, kernel_initializer=slopes)
+        return tf.keras.Sequential([tf.keras.Input([1]), layer])
+
+    x = np.array([[value], [1.0], [value], [2.0]], np.float32)
+    y = np.zeros(4, np.int32)
+    return dataclasses.replace(
+        task,
+        element_spec=task_lib.batch_spec(x, y),
+        dataset_from_index=task_lib.in_memory_datasets(x, y, [1] * 4, task.config),
+        model_builder=build_model,
+    )
+
+
+@pytest.mark.parametrize("groups", [None, 2])
+@pytest.mark.parametrize("value", [2e38, np.inf, np.nan])
+def test_hostile_clients_leave_finite_sums(task, tff_context, value, groups):
+    """Two losses of 2e38 are finite, and their sum as float32 is not."""
+    mechanism = mechanisms.Gaussian(4, 1.0, 0.0)
+    process = build(
+        hostile_task(task, value),
+        aggregators.build(mechanism, seed=5),
+        identity=None,
+        groups=groups,
+    )
+    fed = federated_averaging.FedProcess(process, lambda state: state)
+    output = fed.next(fed.initialize(), [0, 1, 2, 3])
+    assert all(np.isfinite(part).all() for part in fed.weights(output.state))
+    loss, accuracy = (float(output.train[name]) for name in ("loss", "accuracy"))
+    honest = np.mean([np.log1p(np.exp(x)) for x in (1, 2)])
+    expected = honest if not np.isfinite(value) else local.LARGEST_METRIC / 2
+    assert loss == pytest.approx(expected, rel=1e-4) and accuracy == 0

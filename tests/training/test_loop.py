@@ -1,13 +1,15 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
+import dataclasses
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from dpfl.training import appended, selection
+from dpfl.training import appended, covered, provenance, selection
 from dpfl.training import loop as loop_lib
 from tests.training import fakes
 
@@ -110,14 +112,69 @@ def test_what_a_row_says(plan):
     rows = record.rows
     assert [row["round"] for row in rows] == [1, 2, 3, 4, 5, 6]
     assert [row["eval_accuracy"] for row in rows] == [None, None, None, 0.5, None, 0.5]
-    assert rows[0]["train_loss"] == 0.1
+    assert rows[0]["exact_train_loss"] == 0.1
     for row in rows:
         assert row["epsilon"] == plan.cost.epsilon_after(row["round"])
         assert row["noise_multiplier"] == 1.0
-        assert row["total_uplink_bits"] == 5 * 8 * row["round"]
-        assert row["total_downlink_bits"] == 5 * 32 * fakes.DIMENSION * row["round"]
+        assert row["exact_clients"] == 5 and row["exact_uplink_bits"] == 8
+        assert row["exact_total_uplink_bits"] == 5 * 8 * row["round"]
+        down = row["exact_total_downlink_bits"]
+        assert down == 5 * 32 * fakes.DIMENSION * row["round"]
         # Nested names are joined; what is no number is left out.
-        assert row["aggregator_inner_x"] == 2 and "aggregator_inner_y" not in row
+        assert row["exact_aggregator_inner_x"] == 2
+        assert not any(name.endswith("inner_y") for name in row)
+
+
+def test_what_is_measured_of_clients_own_test_examples_is_exact(plan, monkeypatch):
+    def evaluate(state, is_due):
+        value = np.float32("nan") if is_due else None
+        return {"loss": value, "accuracy": value}
+
+    monkeypatch.setattr(fakes, "fake_evaluate", evaluate)
+    task = SimpleNamespace(**vars(plan.task))
+    task.clients_hold_test_examples = True
+    plan = dataclasses.replace(plan, task=task)
+    *_, record = run(plan, fakes.FakeStore())
+    for row in record.rows:
+        assert not any(name.startswith("eval_") for name in row)
+    # A loss on them that is no number ends nothing.
+    losses = [row["exact_eval_loss"] for row in record.rows]
+    assert np.isnan([losses[3], losses[5]]).all() and losses[:3] == [None] * 3
+
+
+class UnmeasuredProcess(fakes.FakeProcess):
+    """One of a mechanism that shows the sum alone, which one client can make large."""
+
+    def next(self, state, clients):
+        train = {"loss": np.float32("inf")}
+        measured = {"downlink_bits": 7.0, "noise_stddev": 2.0}
+        output = super().next(state, clients)
+        return SimpleNamespace(state=output.state, train=train, aggregator=measured)
+
+
+def test_bits_that_are_not_measured_are_those_of_the_formula(plan):
+    *_, record = run(plan, fakes.FakeStore(), UnmeasuredProcess())
+    assert len(record.rows) == 6
+    for row in record.rows:
+        assert row["uplink_bits"] == 32 * fakes.DIMENSION
+        assert row["downlink_bits"] == row["aggregator_downlink_bits"] == 7
+        assert "exact_uplink_bits" not in row and row["aggregator_noise_stddev"] == 2
+
+
+def test_nothing_exact_is_written_where_all_is_to_be_covered(monkeypatch):
+    plans = [
+        make_plan(monkeypatch, "once_per_epoch", measure=measure)
+        for measure in (None, "released")
+    ]
+    assert provenance.digest(plans[0]) == provenance.digest(plans[1])
+    stores = [fakes.FakeStore(), fakes.FakeStore()]
+    (whole, *_, every), (state, *_, record) = map(run, plans, stores)
+    assert state == whole
+    assert record.rows == [covered.without_exact(row) for row in every.rows]
+    held = [checkpoint.info for checkpoint in stores[1].saved]
+    assert all(set(time) == {"round"} for info in held for time in info["times"])
+    # Where it goes on, the sums of what is exact are known all the same.
+    assert held[-1]["tally"]["clients"] == 30
 
 
 def test_a_checkpoint_holds_the_rows_since_the_one_before(plan):
@@ -205,7 +262,6 @@ class DivergingProcess(fakes.FakeProcess):
     [
         (DivergingProcess(4, np.float64("nan")), "eval_loss nan"),
         (DivergingProcess(3, np.float64("inf")), "a model that is not finite"),
-        (DivergingProcess(3, nonfinite_clients=5), "no client with a finite update"),
     ],
 )
 def test_a_model_that_is_lost_ends_the_run_at_its_round(plan, process, words):
@@ -220,10 +276,27 @@ def test_a_model_that_is_lost_ends_the_run_at_its_round(plan, process, words):
     assert np.isfinite(store.saved[-1].arrays[1])
 
 
-def test_some_clients_without_a_finite_update_end_nothing(plan):
-    process = DivergingProcess(3, nonfinite_clients=4)
-    _, progress, *_ = run(plan, fakes.FakeStore(), process)
+@pytest.mark.parametrize("name", ["nonfinite_clients", "exact_nonfinite_clients"])
+@pytest.mark.parametrize("measured", [4, 5])
+def test_clients_without_a_finite_update_end_nothing(plan, name, measured):
+    """One sentence says so, if it is all of a cohort's and is measured."""
+    said, process = [], DivergingProcess(3, **{name: measured})
+    _, progress, *_ = run(plan, fakes.FakeStore(), process, said)
     assert progress.round_index == 6
+    words = "exact: no client of round 3 had a finite update; a smaller client_lr may"
+    assert [sentence.startswith(words) for sentence in said] == [True] * (measured == 5)
+
+
+def test_that_a_cohort_diverged_is_said_once(plan):
+    class Process(fakes.FakeProcess):
+        def next(self, state, clients):
+            output = super().next(state, clients)
+            output.aggregator["nonfinite_clients"] = len(clients)
+            return output
+
+    said = []
+    run(plan, fakes.FakeStore(), Process(), said)
+    assert len(said) == 1
 
 
 def test_the_budget_stops_it(monkeypatch):

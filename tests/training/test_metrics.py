@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from dpfl.training import appended, metrics, plots
+from dpfl.training import appended, covered, metrics, plots
 from dpfl.training import rows as rows_lib
 
 
@@ -15,17 +15,17 @@ def rows(n):
     return [
         {
             "round": r,
-            "train_loss": 1 / r,
+            "exact_train_loss": 1 / r,
             "eval_accuracy": None if r % 2 else 0.5,
             "epsilon": 0.1 * r,
-            "total_uplink_bits": 100.0 * r,
+            "exact_total_uplink_bits": 100.0 * r,
         }
         for r in range(1, n + 1)
     ]
 
 
 def times(n):
-    return [{"round": r, "unix_time": 1000.0 + r} for r in range(1, n + 1)]
+    return [{"round": r, "exact_unix_time": 1000.0 + r} for r in range(1, n + 1)]
 
 
 def read_csv(path):
@@ -187,7 +187,7 @@ def test_pictures(tmp_path):
     assert [p.name for p in paths] == [
         "accuracy_by_round.png",
         "accuracy_by_epsilon.png",
-        "accuracy_by_bits.png",
+        "exact_accuracy_by_bits.png",
     ]
     assert all(p.read_bytes()[:4] == b"\x89PNG" for p in paths)
 
@@ -197,3 +197,27 @@ def test_no_picture_against_an_infinite_epsilon(tmp_path):
     assert "accuracy_by_epsilon.png" not in [
         p.name for p in plots.draw(without, tmp_path, "title")
     ]
+
+
+def test_pictures_of_clients_own_test_examples_are_exact(tmp_path):
+    own = rows(4)
+    for row in own:
+        row["exact_eval_accuracy"] = row.pop("eval_accuracy")
+    names = [p.name for p in plots.draw(own, tmp_path, "title")]
+    assert len(names) == 3 and all(name.startswith("exact_") for name in names)
+
+
+def test_what_is_not_written_is_not_drawn(tmp_path):
+    released = [covered.without_exact(row) for row in rows(4)]
+    names = [p.name for p in plots.draw(released, tmp_path, "title")]
+    assert names == ["accuracy_by_round.png", "accuracy_by_epsilon.png"]
+
+
+def test_events_without_a_time_have_none(tmp_path):
+    found = metrics.MetricsFiles(tmp_path, pytest.fail)
+    found.rewind()
+    found.append(rows(2), [covered.without_exact(time) for time in times(2)])
+    assert (tmp_path / "times.csv").read_text() == "round\n1\n2\n"
+    [path] = tmp_path.glob("tensorboard/*tfevents*")
+    events = tf.compat.v1.train.summary_iterator(str(path))
+    assert {event.wall_time for event in events} == {0.0}

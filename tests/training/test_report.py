@@ -4,6 +4,7 @@
 import dataclasses
 import json
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,13 +19,13 @@ from tests.training import fakes
 def row(number, accuracy, clients=5, total=100.0):
     return {
         "round": number,
-        "clients": clients,
-        "train_loss": 1.25,
+        "exact_clients": clients,
+        "exact_train_loss": 1.25,
         "eval_loss": None if accuracy is None else 0.5,
         "eval_accuracy": accuracy,
         "epsilon": 0.125 * number,
-        "total_uplink_bits": total,
-        "total_downlink_bits": 2 * total,
+        "exact_total_uplink_bits": total,
+        "exact_total_downlink_bits": 2 * total,
     }
 
 
@@ -107,6 +108,7 @@ def test_energy_that_is_measured_is_said_to_be_outside(monkeypatch):
         noise_multiplier=4.0,
         server_momentum=0.0,
         mechanism_options={"measures_energy": True, "sketch_size": 16},
+        measure="exact_for_simulation",
     )
     assert "explained_energy is measured from the updates" in report.privacy_sentence(
         plan
@@ -172,13 +174,16 @@ def test_the_summary(monkeypatch):
     # What was spent, not what was planned.
     assert found["epsilon"] == plan.cost.report_after(3).epsilon
     assert found["epsilon"] < plan.cost.planned.epsilon
-    assert found["max_participations"] == 2 and found["noise_multiplier"] == 2.0
+    exact = found["exact"]
+    assert exact["max_participations"] == 2 and found["noise_multiplier"] == 2.0
     # 300 bits from ten clients.
-    assert found["uplink_bits_per_client"] == 30
-    assert found["uplink_bits_per_parameter"] == 0.3
-    assert found["downlink_bits_per_client"] == 60
-    assert found["compression_rate"] == pytest.approx(3200 / 30)
-    assert found["total_uplink_bits"] == 300
+    assert exact["uplink_bits_per_client"] == 30
+    assert exact["uplink_bits_per_parameter"] == 0.3
+    assert exact["downlink_bits_per_client"] == 60
+    assert exact["compression_rate"] == pytest.approx(3200 / 30)
+    assert exact["total_uplink_bits"] == 300
+    assert exact["wall_time_seconds"] == 1.5 and exact["task_fingerprint"] == "f"
+    assert "task fingerprint" not in found["settings"]
     assert found["mechanism"] == "gaussian" and found["flags"] == {"rounds": 8}
     assert found["mechanism_options"]["clip_norm"] == 0.5
     assert found["remarks"] == []
@@ -196,20 +201,61 @@ def test_the_last_lines(monkeypatch):
     rows = [row(1, 0.25)]
     lines = report.final_lines(report.summary(plan, progress(rows))).split("\n")
     assert lines[0] == "accuracy 0.2500, loss 0.5000 after 1 rounds"
-    assert (
-        "from the 1 rounds that were released; a client took part in at most 2"
-        in (lines[1])
-    )
-    assert lines[2].startswith("bits a client and round: 20 up (0.2 a parameter")
+    assert lines[1].endswith("from the 1 rounds that were released")
+    bits = "bits a client and round: 20 up (0.2 a parameter"
+    assert lines[2].startswith(f"exact: {bits}")
+    assert lines[3:] == [
+        "exact: a client took part in at most 2 rounds",
+        "epsilon does not cover the lines that begin with exact",
+    ]
     nothing = report.summary(plan, progress([]))
-    assert nothing["epsilon"] == 0 and nothing["uplink_bits_per_client"] == 3200
+    assert nothing["epsilon"] == 0
+    assert nothing["exact"]["uplink_bits_per_client"] == 3200
     assert report.final_lines(nothing).startswith("no round was done")
 
 
-def test_beside_the_bar():
+def of_clients(plan):
+    """The plan of the same run, had its clients the test examples."""
+    task = SimpleNamespace(**vars(plan.task))
+    task.clients_hold_test_examples = True
+    return dataclasses.replace(plan, task=task)
+
+
+def exact_eval(row):
+    return {n.replace("eval_", "exact_eval_"): value for n, value in row.items()}
+
+
+def test_measures_of_clients_own_test_examples_are_exact(monkeypatch):
+    plan = of_clients(fakes.make_plan(monkeypatch, noise_multiplier=2.0))
+    found = report.summary(plan, progress([exact_eval(row(1, 0.25))]))
+    assert not any(name.startswith("final_") for name in found)
+    assert found["exact"]["final_accuracy"] == 0.25
+    assert found["exact"]["final_metrics"] == {"eval_accuracy": 0.25, "eval_loss": 0.5}
+    assert report.final_lines(found).startswith("exact: accuracy 0.2500, loss 0.5")
+    said = report.postfix(plan, tally([exact_eval(row(1, 0.25))]))
+    assert "exact accuracy 0.250" in said
+
+
+def test_what_is_all_covered_has_nothing_exact(monkeypatch):
+    plan = fakes.make_plan(monkeypatch, noise_multiplier=2.0, measure="released")
+    rows = [row(1, 0.25)]
+    found = report.summary(plan, progress(rows))
+    assert "exact" not in found and found["measure"] == "released"
+    assert found["final_accuracy"] == 0.25 and found["uplink_bits_per_client"] == 3200
+    assert "total_uplink_bits" not in found and "wall_time_seconds" not in found
+    lines = report.final_lines(found)
+    assert "exact" not in lines and "bits a client and round: 3200 up" in lines
+    assert report.postfix(plan, tally(rows)) == "accuracy 0.250, epsilon 0.12"
+    own = report.summary(of_clients(plan), progress([exact_eval(row(1, 0.25))]))
+    assert not any(name.startswith("final_") for name in own) and "exact" not in own
+    assert report.final_lines(own).startswith("epsilon ")
+
+
+def test_beside_the_bar(monkeypatch):
+    plan = fakes.make_plan(monkeypatch, noise_multiplier=2.0)
     rows = [row(1, 0.25, total=1e6), row(2, None, total=2e6)]
-    expected = "loss 1.250, accuracy 0.250, epsilon 0.25, bits up 2e+06"
-    assert report.postfix(tally(rows)) == expected
-    assert "accuracy" not in report.postfix(tally(rows[1:]))
+    expected = "exact loss 1.250, accuracy 0.250, epsilon 0.25, exact bits up 2e+06"
+    assert report.postfix(plan, tally(rows)) == expected
+    assert "accuracy" not in report.postfix(plan, tally(rows[1:]))
     with pytest.raises(ValueError, match="at least one round"):
-        report.postfix(tally([]))
+        report.postfix(plan, tally([]))

@@ -20,11 +20,13 @@ def write_csv(path, rows):
 @pytest.fixture
 def folder(tmp_path):
     rows = [
-        {**row(1, None), "aggregator_l2_clipped_fraction": 0.25},
-        {**row(2, 0.75), "aggregator_l2_clipped_fraction": 0.5},
+        {**row(1, None), "exact_aggregator_l2_clipped_fraction": 0.25},
+        {**row(2, 0.75), "exact_aggregator_l2_clipped_fraction": 0.5},
     ]
     write_csv(tmp_path / "metrics.csv", rows)
-    times = [{"round": i, "seconds": i / 2, "unix_time": 1.0} for i in (1, 2)]
+    times = [
+        {"round": i, "exact_seconds": i / 2, "exact_unix_time": 1.0} for i in (1, 2)
+    ]
     write_csv(tmp_path / "times.csv", times)
     return tmp_path
 
@@ -56,9 +58,29 @@ def test_a_page_says_what_the_summary_does(monkeypatch, folder):
     ):
         assert part in text, part
     assert "<script" not in text and "<p></p>" not in text
-    # Accuracy and loss, accuracy over epsilon and bits, epsilon, time, clipped.
-    assert text.count("<figure>") == 7
-    assert "share of updates clipped" in text
+    released, _, exact = text.partition(f"<h2>{run_page.EXACT_HEADING}</h2>")
+    # Accuracy and loss, accuracy over epsilon, epsilon.
+    assert released.count("<figure>") == 4
+    # Accuracy and loss, accuracy over bits, time, clipped.
+    assert exact.count("<figure>") == 5
+    for words in ("share of updates clipped", "training", "bits up", "seconds"):
+        assert words in exact and words not in released
+    assert "of a simulation" not in text
+
+
+def test_it_says_what_a_secure_sum_would_hide(monkeypatch, folder):
+    plan = fakes.make_plan(
+        monkeypatch, noise_multiplier=2.0, measure="exact_for_simulation"
+    )
+    run_page.Page(plan, folder).write(report.summary(plan, progress([row(1, 0.5)])))
+    assert "Some are of a simulation: a secure sum would hide them" in text_of(folder)
+
+
+def test_without_exact_values_there_is_no_section_of_them(monkeypatch, folder):
+    plan = fakes.make_plan(monkeypatch, noise_multiplier=2.0, measure="released")
+    run_page.Page(plan, folder).write(report.summary(plan, progress([row(1, 0.5)])))
+    text = text_of(folder)
+    assert run_page.EXACT_HEADING not in text and "bits up, a client" in text
 
 
 def test_while_it_goes_on_it_is_written_now_and_then(monkeypatch, folder):

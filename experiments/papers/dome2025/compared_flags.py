@@ -25,6 +25,7 @@ DOME_FLAGS = (
     "server_lr",
     "server_momentum",
     "measures_energy",
+    "measure",
 )
 # Of a number of the count sketch. With 8 it is twice as long, but on so coarse a grid
 # that epsilon takes a fifth more noise; with 12 it is about as good as with 16.

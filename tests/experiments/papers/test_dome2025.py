@@ -33,6 +33,7 @@ OWN = {
     "server_momentum",
     "server_optimizer",
     "measures_energy",
+    "measure",
     "sketch_size",
     "keep_fraction",
     "bits",

@@ -1,0 +1,248 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""What the guarantee of a run covers, of all that the run writes: the one list of it.
+
+The event of a run speaks of the model after each round. What follows from the model and
+from public settings alone is covered too. Everything else that depends on the clients'
+data is exact: a column, a tag or a file whose name begins with `exact_`, and a key
+below `exact`. What holds the seed is secret, since the seed takes the noise away again.
+Public are the settings and the number of clients N. Without a private mechanism there
+is no event, and nothing is covered.
+
+    covered.kind("metrics.csv", "exact_train_loss")   # "exact"
+    covered.plain_names(row)["train_loss"]            # whether it is exact or not
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple, Optional
+
+# A name that begins so is of an exact value.
+MARK = "exact_"
+# The key of summary.json below which exact values are.
+KEY = "exact"
+COVERED, EXACT, SECRET = "covered", "exact", "secret"
+
+# What a run may measure of the clients' messages.
+RELEASED, FOR_SIMULATION = "released", "exact_for_simulation"
+MEASURES = (RELEASED, FOR_SIMULATION)
+
+# Measurements of aggregators that are functions of the release or of public numbers.
+# One that is not among them counts as exact, whatever it is called.
+RELEASED_MEASUREMENTS = (
+    *("clip_norm", "linf_clip", "noise_stddev", "granularity", "wrap_probability"),
+    *("downlink_bits", "retained_rank", "subspace_overlap"),
+)
+
+
+class Entry(NamedTuple):
+    """A line of the list.
+
+    Attributes:
+      places: Where something is written: patterns of files in the output folder, or a
+        stream.
+      names: Patterns of the columns, tags, keys or parts that are meant; "*" for all.
+      kind: "covered", "exact" or "secret".
+      why: In a few words.
+    """
+
+    places: tuple[str, ...]
+    names: tuple[str, ...]
+    kind: str
+    why: str
+
+
+_MODEL_ON_NOBODYS = "the model, on test examples that belong to no client"
+_TIME = "how long a round takes depends on the clients' examples"
+_ROWS = ("metrics.csv", "tensorboard/*")
+
+# The first line that fits a name is the one that counts.
+LIST: tuple[Entry, ...] = (
+    Entry(
+        _ROWS,
+        ("exact_*",),
+        EXACT,
+        "of the cohort: its size, training, bits and updates; and the model on test "
+        "examples of clients",
+    ),
+    Entry(_ROWS, ("eval_*",), COVERED, _MODEL_ON_NOBODYS),
+    Entry(
+        _ROWS,
+        ("round", "epsilon", "noise_multiplier"),
+        COVERED,
+        "settings and their cost",
+    ),
+    Entry(
+        _ROWS,
+        ("uplink_bits", "downlink_bits"),
+        COVERED,
+        "a formula of the settings, and the size of what the server sends",
+    ),
+    Entry(
+        _ROWS,
+        tuple(f"aggregator_{name}" for name in RELEASED_MEASUREMENTS),
+        COVERED,
+        "made from what the mechanism releases",
+    ),
+    Entry(("tensorboard/*",), ("wall time",), EXACT, _TIME),
+    Entry(("times.csv",), ("exact_*",), EXACT, _TIME),
+    Entry(("times.csv",), ("round",), COVERED, "a number"),
+    Entry(
+        ("summary.json",),
+        ("exact", "exact.*"),
+        EXACT,
+        "bits, participations, time, the digest of the data; and the final measures on "
+        "test examples of clients",
+    ),
+    Entry(
+        ("summary.json",),
+        ("settings.seed", "flags.seed"),
+        SECRET,
+        "there only if it was given",
+    ),
+    Entry(("summary.json",), ("final_*",), COVERED, _MODEL_ON_NOBODYS),
+    Entry(
+        ("summary.json",),
+        (
+            *("task", "task_options", "mechanism", "mechanism_options", "measure"),
+            *("settings", "settings.*", "flags", "flags.*", "rounds", "stopped_early"),
+            *("epsilon", "delta", "accountant", "relation", "trust", "remarks"),
+            *("noise_multiplier", "noise_stream", "groups", "min_separation"),
+            *("planned_participations", "dimension", "population", "versions", "git"),
+            *("*link_bits_per_*", "compression_rate"),
+        ),
+        COVERED,
+        "settings, what follows from them, and their cost",
+    ),
+    Entry(("model.keras",), ("*",), COVERED, "what the mechanism releases"),
+    Entry(
+        ("report.html",),
+        ("Exact values",),
+        EXACT,
+        "the section of this name, with all that is exact in the files above",
+    ),
+    Entry(
+        ("report.html",), ("*",), COVERED, "the rest; the seed is in it if it was given"
+    ),
+    Entry(
+        ("exact_*.png",),
+        ("*",),
+        EXACT,
+        "accuracy against bits; all pictures where test examples are clients'",
+    ),
+    Entry(("accuracy_by_*.png",), ("*",), COVERED, _MODEL_ON_NOBODYS),
+    Entry(
+        ("checkpoints/*",),
+        ("*",),
+        SECRET,
+        "the seed, and exact values: rows, times, how often each client took part",
+    ),
+    Entry(("manifest.json",), ("*",), SECRET, "the seed, and the digest of the data"),
+    Entry(("worker.log",), ("*",), EXACT, "what TFF's worker says of its computations"),
+    Entry((".lock",), ("*",), COVERED, "the number of a process"),
+    Entry(("stdout",), ("exact: *",), EXACT, "the lines that begin so"),
+    Entry(("stdout",), ("*",), COVERED, "settings, their cost, and final measures"),
+    Entry(
+        ("stderr",),
+        ("exact *", "exact: *"),
+        EXACT,
+        "of the progress bar, what is called so, and its pace; the sentence on a round "
+        "without a finite update",
+    ),
+    Entry(
+        ("stderr",),
+        ("*",),
+        COVERED,
+        "the rest; a run ends early for its budget, its model or its machine alone",
+    ),
+)
+
+
+def kind(place: str, name: str = "*") -> str:
+    """Returns whether what is written is "covered", "exact" or "secret".
+
+    Args:
+      place: A file by its path in the output folder, "stdout" or "stderr".
+      name: Of a column, tag, key or part; keys within keys have dots between.
+
+    Raises:
+      KeyError: If it is not on the list.
+    """
+    for entry in LIST:
+        if _fits(place, entry.places) and _fits(name, entry.names):
+            return entry.kind
+    raise KeyError(f"{name} of {place} is not on the list of what is covered")
+
+
+def _fits(name: str, patterns: Collection[str]) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def measured_column(name: str) -> str:
+    """Returns the column of an aggregator's measurement."""
+    if name in RELEASED_MEASUREMENTS:
+        return f"aggregator_{name}"
+    return f"{MARK}aggregator_{plain(name)}"
+
+
+def plain(name: str) -> str:
+    """Returns a name without the mark of what is exact."""
+    return name[len(MARK) :] if name.startswith(MARK) else name
+
+
+def column(row: Mapping[str, Any], name: str) -> Optional[str]:
+    """Returns the name that a column has in a row, marked or not; None without one.
+
+    Args:
+      row: Of metrics.csv or times.csv.
+      name: Without the mark.
+    """
+    return next((each for each in (name, MARK + name) if each in row), None)
+
+
+def value(row: Mapping[str, Any], name: str) -> Any:
+    """Returns what a row has in a column, marked or not; None without the column.
+
+    Args:
+      row: Of metrics.csv or times.csv.
+      name: Without the mark.
+    """
+    found = column(row, name)
+    return None if found is None else row[found]
+
+
+def plain_names(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a row of metrics.csv or times.csv with no column marked."""
+    return {plain(name): cell for name, cell in row.items()}
+
+
+def plain_keys(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the content of summary.json with the exact keys beside the others."""
+    found = {name: part for name, part in summary.items() if name != KEY}
+    return {**found, **summary.get(KEY, {})}
+
+
+def without_exact(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the columns of a row that are not marked."""
+    return {name: cell for name, cell in row.items() if not name.startswith(MARK)}
+
+
+def table(kinds: Collection[str] = (COVERED, EXACT, SECRET)) -> str:
+    """Returns the list as a table for the documentation.
+
+    Args:
+      kinds: Of the lines that are wanted.
+    """
+    lines = ["| where | what | is | since it is |", "| --- | --- | --- | --- |"]
+    for places, names, kind_of, why in LIST:
+        if kind_of in kinds:
+            what = "all" if names == ("*",) else _quoted(names)
+            lines.append(f"| {_quoted(places)} | {what} | {kind_of} | {why} |")
+    return "\n".join(lines) + "\n"
+
+
+def _quoted(names: Collection[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)

@@ -1,0 +1,78 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+import re
+from pathlib import Path
+
+import pytest
+
+from dpfl.training import covered
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize(
+    ("page", "kinds"),
+    [
+        ("docs/training.md", (covered.COVERED, covered.EXACT, covered.SECRET)),
+        ("docs/sharp_edges.md", (covered.EXACT, covered.SECRET)),
+    ],
+)
+def test_the_documentation_has_the_list(page, kinds):
+    table = covered.table(kinds)
+    assert table in (ROOT / page).read_text(encoding="utf-8"), table
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "kind"),
+    [
+        ("metrics.csv", "exact_eval_loss", covered.EXACT),
+        ("metrics.csv", "eval_loss", covered.COVERED),
+        ("metrics.csv", "aggregator_noise_stddev", covered.COVERED),
+        ("tensorboard/events.out.tfevents.1.dpfl", "exact_clients", covered.EXACT),
+        ("summary.json", "exact.max_participations", covered.EXACT),
+        ("summary.json", "settings.seed", covered.SECRET),
+        ("summary.json", "settings.rounds", covered.COVERED),
+        ("exact_accuracy_by_bits.png", "*", covered.EXACT),
+        ("accuracy_by_round.png", "*", covered.COVERED),
+        ("checkpoints/checkpoint-00000001", "*", covered.SECRET),
+        ("stderr", "exact loss 0.5", covered.EXACT),
+        ("stderr", "going on after round 4", covered.COVERED),
+    ],
+)
+def test_what_is_written_has_a_kind(place, name, kind):
+    assert covered.kind(place, name) == kind
+
+
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [
+        ("metrics.csv", "clients"),
+        ("metrics.csv", "train_loss"),
+        ("metrics.csv", "aggregator_mean_update_norm"),
+        ("summary.json", "max_participations"),
+        ("clients.csv", "*"),
+    ],
+)
+def test_what_nobody_has_listed_is_no_part_of_a_run(place, name):
+    with pytest.raises(KeyError, match=re.escape(f"{name} of {place} is not")):
+        covered.kind(place, name)
+
+
+@pytest.mark.parametrize("name", ["clients", "exact_clients", "of_a_new_mechanism"])
+def test_a_measurement_is_exact_unless_it_is_listed(name):
+    column = covered.measured_column(name)
+    assert column == f"exact_aggregator_{name.replace('exact_', '')}"
+    assert covered.kind("metrics.csv", column) == covered.EXACT
+
+
+def test_a_measure_is_found_by_its_name_wherever_it_is():
+    row = {"round": 1, "exact_clients": 3, "eval_loss": None}
+    assert covered.value(row, "clients") == 3 and covered.value(row, "x") is None
+    assert covered.column(row, "clients") == "exact_clients"
+    assert covered.column(row, "eval_loss") == "eval_loss"
+    assert covered.plain_names(row) == {"round": 1, "clients": 3, "eval_loss": None}
+    assert covered.without_exact(row) == {"round": 1, "eval_loss": None}
+    summary = {"rounds": 2, "exact": {"final_loss": 0.5}}
+    assert covered.plain_keys(summary) == {"rounds": 2, "final_loss": 0.5}
+    assert covered.plain_keys({"rounds": 2}) == {"rounds": 2}

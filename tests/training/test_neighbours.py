@@ -1,0 +1,275 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Two runs on neighbouring data, and all that they write.
+
+The clients' messages are those of updates of zeros, so that the two runs release the
+same to the last bit. Whatever differs has no noise, and must be on the list of what the
+event does not cover.
+"""
+
+import collections
+import csv
+import functools
+import hashlib
+import inspect
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from dpfl import aggregators
+from dpfl.aggregators import steps
+from dpfl.tasks import models
+from dpfl.tasks import task as task_lib
+from dpfl.tasks.configs import SyntheticConfig
+from dpfl.training import covered, report, run_page, seeds, selection
+from dpfl.training import plan as plan_lib
+from dpfl.training import run as run_lib
+from tests.training.fakes import run_config
+
+CLIENTS, EXAMPLES, FEATURES, CLASSES = 8, 5, 6, 3
+# The client in which the two data sets differ.
+ONE = 1
+MECHANISMS = {
+    "gaussian": {},
+    "l2_csgm": {"keep_fraction": 0.25},
+    "distributed_discrete_gaussian": {"bits": 16, "noise_source": "helpers"},
+}
+
+
+def linear_model(seed):
+    make = tf.keras.initializers.GlorotUniform(seed)
+    layer = tf.keras.layers.Dense(CLASSES, kernel_initializer=make)
+    return tf.keras.Sequential([tf.keras.Input([FEATURES]), layer])
+
+
+def make_task(change, hold):
+    """A task, in which client `ONE` may have two zeros, or no number, alone."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=[CLIENTS, EXAMPLES, FEATURES]).astype(np.float32)
+    y = rng.integers(0, CLASSES, [CLIENTS, EXAMPLES]).astype(np.int32)
+    kept = np.ones([CLIENTS, EXAMPLES], bool)
+    if change == "examples":
+        x[ONE], y[ONE], kept[ONE, 2:] = 0, 0, False
+    if change == "hostile":
+        x[ONE] = np.nan
+    tested = np.zeros_like(kept)
+    if hold:
+        tested[:, :1] = True
+    test = (x[tested], y[tested])
+    if not hold:
+        test = (
+            rng.normal(size=[9, FEATURES]).astype(np.float32),
+            np.zeros(9, np.int32),
+        )
+    chosen = kept & ~tested
+    config = SyntheticConfig(num_clients=CLIENTS, batch_size=2)
+    sizes = chosen.sum(1)
+    return task_lib.Task(
+        name="synthetic",
+        description="Points.",
+        client_ids=task_lib.client_names(CLIENTS),
+        element_spec=task_lib.batch_spec(x[0], y[0]),
+        dataset_from_index=task_lib.in_memory_datasets(
+            x[chosen], y[chosen], sizes, config
+        ),
+        evaluation_dataset=task_lib.evaluation_batches(*test),
+        model_builder=linear_model,
+        loss=models.image_loss,
+        metrics=models.image_metrics,
+        defaults=task_lib.TrainingDefaults(0.1, 1.0, 0.9, 0.5, 4, 3),
+        config=config,
+        fingerprint=hashlib.sha256(x[kept].tobytes()).hexdigest(),
+        clients_hold_test_examples=hold,
+    )
+
+
+def zeros_for_messages(monkeypatch):
+    """Has clients send what they would of no update, and measure what they really do."""
+    real = steps.Steps.encode
+
+    def encode(self, value, shared):
+        update = tf.nest.map_structure(tf.zeros_like, value["update"])
+        nothing = collections.OrderedDict(value, update=update)
+        return real(self, nothing, shared)[0], real(self, value, shared)[1]
+
+    monkeypatch.setattr(steps.Steps, "encode", encode)
+
+
+def measures(monkeypatch):
+    """Lets `build_fed` be told what to measure, where it cannot be told yet."""
+    if "measure" not in inspect.signature(aggregators.build).parameters:
+        real = aggregators.build_fed
+        monkeypatch.setattr(
+            aggregators, "build_fed", lambda *a, measure=None, **b: real(*a, **b)
+        )
+
+
+def written(folder, monkeypatch, mechanism, *, change="", hold=False, measure=None):
+    """Does a run in a folder of its own; returns what it writes, by place and name."""
+    folder.mkdir()
+    zeros_for_messages(monkeypatch)
+    measures(monkeypatch)
+    monkeypatch.chdir(folder)
+    # The digest of the data is among what it is made of, and would change the noise.
+    monkeypatch.setattr(seeds, "run_key", lambda seed, digest: 7)
+    task = make_task(change, hold)
+    monkeypatch.setattr(plan_lib.registry, "load_config", lambda *unused: task)
+    if change == "leaves":
+        real = selection.select_cohort
+        monkeypatch.setattr(
+            selection, "select_cohort", lambda *a: [c for c in real(*a) if c != ONE]
+        )
+    plan = plan_lib.make_plan(
+        run_config(
+            task="synthetic",
+            task_config=task.config,
+            mechanism=mechanism,
+            mechanism_options=MECHANISMS[mechanism],
+            noise_multiplier=1.0,
+            seed=1,
+            eval_every=2,
+            output_dir="run",
+            measure=measure,
+        )
+    )
+    said, shown = [], []
+    postfix = report.postfix
+    monkeypatch.setattr(
+        report, "postfix", lambda *a: shown.append(postfix(*a)) or shown[-1]
+    )
+    with run_lib.Run(plan, said.append) as run:
+        summary = run.train()
+    lines = [report.describe(plan), report.final_lines(summary)]
+    monkeypatch.undo()
+    found = in_files(folder / "run")
+    bar = (part for words in shown for part in words.split(", "))
+    streams = {"stdout": "\n".join(lines).split("\n"), "stderr": [*said, *bar]}
+    for stream, parts in streams.items():
+        for part in parts:
+            # A line that differs is one that the other run does not have.
+            found[stream, part] = True
+    return found
+
+
+def in_files(folder):
+    """What is in a run's output folder, by file and column, tag, key or part."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        place = path.relative_to(folder).as_posix()
+        if path.is_dir():
+            continue
+        names = {"*": path.read_bytes()}
+        if path.suffix == ".csv":
+            with path.open(newline="") as file:
+                rows = list(csv.DictReader(file))
+            names = {name: [row[name] for row in rows] for name in rows[0]}
+        elif path.parent.name == "tensorboard":
+            names = collections.defaultdict(list)
+            for event in tf.compat.v1.train.summary_iterator(str(path)):
+                names["wall time"].append(event.wall_time)
+                for one in event.summary.value:
+                    names[one.tag].append(one.simple_value)
+        elif place == "summary.json":
+            names = flat(json.loads(path.read_text()))
+        elif place == "model.keras":
+            weights = tf.keras.models.load_model(path).get_weights()
+            names = {"*": [part.tobytes() for part in weights]}
+        elif place == run_page.NAME:
+            heading = f"<h2>{run_page.EXACT_HEADING}</h2>"
+            above, *below = path.read_text().split(heading)
+            names = {"*": above}
+            if below:
+                names[run_page.EXACT_HEADING] = below
+        found.update(((place, name), content) for name, content in names.items())
+    return found
+
+
+def flat(summary):
+    found = {}
+    for name, part in summary.items():
+        if name in ("exact", "settings", "flags"):
+            found.update((f"{name}.{inner}", value) for inner, value in part.items())
+        else:
+            found[name] = part
+    return found
+
+
+def differences(first, second):
+    return {
+        where for where in {*first, *second} if first.get(where) != second.get(where)
+    }
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "hold", "measure"),
+    [
+        ("gaussian", True, None),
+        ("l2_csgm", False, None),
+        ("distributed_discrete_gaussian", True, None),
+        ("distributed_discrete_gaussian", False, covered.FOR_SIMULATION),
+    ],
+)
+def test_what_differs_and_has_no_noise_is_on_the_list(
+    tmp_path, monkeypatch, mechanism, hold, measure
+):
+    write = functools.partial(written, hold=hold, measure=measure)
+    base = write(tmp_path / "base", monkeypatch, mechanism)
+    prefix = "exact_eval" if hold else "eval"
+    assert ("metrics.csv", f"{prefix}_loss") in base
+    expected = {
+        "examples": {
+            ("metrics.csv", "exact_train_loss"),
+            ("summary.json", "exact.task_fingerprint"),
+        },
+        # It ends no run: not by its training, nor by the loss on its test examples.
+        "hostile": {("metrics.csv", "exact_train_loss")},
+        "leaves": {
+            ("metrics.csv", "exact_clients"),
+            ("metrics.csv", "exact_total_uplink_bits"),
+            ("summary.json", "exact.total_uplink_bits"),
+            ("exact_accuracy_by_bits.png", "*"),
+        },
+    }
+    if hold:
+        expected["examples"].add(("metrics.csv", "exact_eval_loss"))
+        expected["examples"].add(("summary.json", "exact.final_metrics"))
+        expected["examples"].add(("exact_accuracy_by_round.png", "*"))
+    for change, must in expected.items():
+        found = write(tmp_path / change, monkeypatch, mechanism, change=change)
+        differ = differences(base, found)
+        marked = {where for where in differ if covered.kind(*where) != covered.COVERED}
+        assert differ == marked
+        assert must <= differ
+        assert (run_page.NAME, run_page.EXACT_HEADING) in differ
+    # All that is written is on the list, whether it differs here or not.
+    kinds = {where: covered.kind(*where) for where in base}
+    assert set(kinds.values()) == {covered.COVERED, covered.EXACT, covered.SECRET}
+
+
+FILES_OF_THE_EXPERIMENTER = ("checkpoints/", "manifest.json", "worker.log")
+
+
+@pytest.mark.parametrize("hold", [False, True])
+def test_what_is_all_to_be_covered_differs_nowhere(tmp_path, monkeypatch, hold):
+    write = functools.partial(written, hold=hold, measure=covered.RELEASED)
+    base = write(tmp_path / "base", monkeypatch, "gaussian")
+    exact = {place for place, name in base if covered.kind(place, name) == "exact"}
+    assert exact <= {"worker.log", "tensorboard/events.out.tfevents.1.dpfl"}
+    [times] = [base[w] for w in base if w[1] == "wall time"]
+    assert set(times) == {0.0}
+    for change in ("examples", "leaves"):
+        found = write(tmp_path / change, monkeypatch, "gaussian", change=change)
+        left = {place for place, _ in differences(base, found)}
+        assert all(place.startswith(FILES_OF_THE_EXPERIMENTER) for place in left), left
+
+
+def test_what_is_measured_does_not_change_the_release(tmp_path, monkeypatch):
+    usual, released = (
+        written(tmp_path / str(measure), monkeypatch, "l2_csgm", measure=measure)
+        for measure in (None, covered.RELEASED)
+    )
+    for where in [("model.keras", "*"), ("metrics.csv", "eval_loss")]:
+        assert usual[where] == released[where]
