@@ -3,8 +3,8 @@
 
 """What every round measures, whatever the mechanism: counts, norms and bits.
 
-A name that begins with `EXACT` is of clients' data without noise, and outside of the
-privacy guarantee. All others are public, or computed from what is released.
+A name that begins with `EXACT_MARK` is of clients' data without noise, and outside of
+the privacy guarantee. All others are public, or computed from what is released.
 """
 
 from __future__ import annotations
@@ -15,10 +15,8 @@ from typing import Any, Optional
 import numpy as np
 import tensorflow as tf
 
-from dpfl.mechanisms.mechanism import COUNT_BITS, FLOAT_BITS
+from dpfl.mechanisms.mechanism import COUNT_BITS, EXACT_MARK, FLOAT_BITS
 from dpfl.vectors import clipping
-
-EXACT = "exact_"
 
 
 def client_sums(
@@ -54,7 +52,9 @@ def exact_measurements(
         uplink_bits=ratio(sums["uplink_bits"], clients),
         **more,
     )
-    return collections.OrderedDict((EXACT + name, measured[name]) for name in measured)
+    return collections.OrderedDict(
+        (EXACT_MARK + name, part) for name, part in measured.items()
+    )
 
 
 def downlink_bits(broadcast_bits: tf.Tensor, dimension: int) -> tf.Tensor:

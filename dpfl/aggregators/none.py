@@ -15,6 +15,7 @@ from dpfl import mechanisms
 from dpfl.aggregators import measurements
 from dpfl.aggregators.codec import Codec, Decoded, Encoded, Fields
 from dpfl.aggregators.layout import Layout
+from dpfl.mechanisms.mechanism import RELEASED
 from dpfl.vectors import clipping
 
 
@@ -96,7 +97,7 @@ class FiniteMeanFactory(tff.aggregators.WeightedAggregationFactory):
         Args:
           measure: As for `factory.CodecFactory`.
         """
-        self._measures_exactly = measure != "released"
+        self._measures_exactly = measure != RELEASED
 
     def create(
         self, value_type: tff.Type, weight_type: tff.Type

@@ -45,8 +45,10 @@ DEFAULT_COMPRESSION_RATE = 100.0
 
 # What an aggregator measures: what its release tells, or also exact sums over clients
 # that a secure sum would hide, as only a simulation may.
-EXACT_FOR_SIMULATION = "exact_for_simulation"
-MEASURES = ("released", EXACT_FOR_SIMULATION)
+RELEASED, EXACT_FOR_SIMULATION = "released", "exact_for_simulation"
+MEASURES = (RELEASED, EXACT_FOR_SIMULATION)
+# A name that begins so is of a function of clients' data without noise.
+EXACT_MARK = "exact_"
 
 _Self = TypeVar("_Self", bound="Mechanism")
 

@@ -15,9 +15,10 @@ from dpfl.accounting.calibration import METHODS, METHODS_HELP
 from dpfl.fields import option
 from dpfl.mechanisms import Mechanism, build, noise_stream
 from dpfl.mechanisms import participation as participation_lib
+from dpfl.mechanisms.mechanism import MEASURES
 from dpfl.mechanisms.participation import MIN_SEPARATION_HELP, MOST_CLIENTS
 from dpfl.tasks import registry
-from dpfl.training import addresses, covered, isolation, server_optimizers
+from dpfl.training import addresses, isolation, server_optimizers
 
 # What may differ between a run and its resumption: nothing that a result depends on.
 HARMLESS = frozenset(
@@ -42,7 +43,7 @@ CHOICES: dict[str, Collection[str]] = {
     "server_optimizer": server_optimizers.SERVER_OPTIMIZERS,
     "accountant": METHODS,
     "worker_isolation": isolation.ISOLATIONS,
-    "measure": covered.MEASURES,
+    "measure": MEASURES,
 }
 # Beyond these a model of float32 numbers is lost in the first rounds, and an epsilon
 # next to zero is all that a run would have to show.
@@ -123,7 +124,7 @@ class RunConfig:
       workers: HOST:PORT of each worker that clients are spread over, by commas; None
         is this machine's own.
       measure: What is measured of clients beside the release: None is what the
-        mechanism's trust allows, see `covered.MEASURES` for the others.
+        mechanism's trust allows, see `Mechanism.check_measure` for the others.
       progress: Whether a progress bar goes to stderr.
       flags: The command line, for the summary.
     """
@@ -275,12 +276,6 @@ class RunConfig:
                 cohort_size=self.cohort_size or _ANY_COHORT,
                 clip_norm=1.0,
                 noise_multiplier=self.noise_multiplier or 0.0,
-            )
-        takes_updates = bool(self.mechanism_options.get("measures_energy"))
-        if takes_updates and self.measure != covered.FOR_SIMULATION:
-            raise ValueError(
-                f"measure must be {covered.FOR_SIMULATION} with measures_energy, found "
-                f"{self.measure}"
             )
         if self.weighted and not self.mechanism_class.is_weighted:
             raise ValueError(

@@ -20,21 +20,17 @@ import fnmatch
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple, Optional
 
-# A name that begins so is of an exact value.
-MARK = "exact_"
+from dpfl.mechanisms.mechanism import EXACT_MARK as MARK
+
 # The key of summary.json below which exact values are.
 KEY = "exact"
 COVERED, EXACT, SECRET = "covered", "exact", "secret"
-
-# What a run may measure of the clients' messages.
-RELEASED, FOR_SIMULATION = "released", "exact_for_simulation"
-MEASURES = (RELEASED, FOR_SIMULATION)
 
 # Measurements of aggregators that are functions of the release or of public numbers.
 # One that is not among them counts as exact, whatever it is called.
 RELEASED_MEASUREMENTS = (
     *("clip_norm", "linf_clip", "noise_stddev", "granularity", "wrap_probability"),
-    *("downlink_bits", "retained_rank", "subspace_overlap"),
+    *("iterate_noise_stddev", "downlink_bits", "retained_rank", "subspace_overlap"),
 )
 
 

@@ -18,6 +18,7 @@ import numpy as np
 import tqdm
 
 from dpfl.mechanisms import ledger as ledger_lib
+from dpfl.mechanisms.mechanism import RELEASED
 from dpfl.training import checkpoint as checkpoint_lib
 from dpfl.training import covered, report, selection
 from dpfl.training import plan as plan_lib
@@ -180,7 +181,7 @@ class Loop:
                     row,
                     cohort,
                     seconds,
-                    without_exact=self._plan.config.measure == covered.RELEASED,
+                    without_exact=self._plan.config.measure == RELEASED,
                 )
                 if self._plan.is_saved(progress.round_index):
                     progress = self._save(state, progress)

@@ -194,6 +194,7 @@ def _with_noise(
     mechanism.check(task.dimension, participation)
     mechanism.check_accountant(config.accountant, task.dimension, participation)
     mechanism.check_server_optimizer(config.server_optimizer, config.server_momentum)
+    mechanism.check_measure(config.measure)
     # Refused here rather than after a long calibration.
     noise_variance(config, mechanism, task.dimension)
     if mechanism.is_private and config.noise_multiplier is None:

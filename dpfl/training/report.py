@@ -14,6 +14,7 @@ import numpy as np
 
 from dpfl import accounting
 from dpfl.mechanisms import matrix_factorization, noise_stream, remarks
+from dpfl.mechanisms.mechanism import RELEASED
 from dpfl.training import covered, provenance
 from dpfl.training import plan as plan_lib
 from dpfl.training import rows as rows_lib
@@ -79,7 +80,7 @@ def privacy_sentence(plan: plan_lib.Plan) -> str:
         return f"none (mechanism {plan.config.mechanism}); epsilon is infinite"
     planned = plan.cost.planned
     energy = ""
-    if getattr(plan.mechanism, "measures_energy", False):
+    if plan.mechanism.opens_updates:
         energy = (
             "; explained_energy is measured from the updates themselves, outside it"
         )
@@ -177,7 +178,7 @@ def _measured(
         "final_metrics": {k: v for k, v in evaluated.items() if k.startswith("eval_")},
     }
     is_of_clients = plan.task.clients_hold_test_examples
-    if plan.config.measure == covered.RELEASED:
+    if plan.config.measure == RELEASED:
         bits = rows_lib.bits_per_client(plan, rows_lib.Tally())
         bits = {name: v for name, v in bits.items() if not name.startswith("total_")}
         return {**({} if is_of_clients else final), **bits}, {}
@@ -269,7 +270,7 @@ def postfix(plan: plan_lib.Plan, tally: rows_lib.Tally) -> str:
         for name, values, text in parts
         if name in values
     }
-    if plan.config.measure == covered.RELEASED:
+    if plan.config.measure == RELEASED:
         words = covered.without_exact(words)
     return ", ".join(
         f"exact {said}" if name.startswith(covered.MARK) else said

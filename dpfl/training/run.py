@@ -205,7 +205,7 @@ class Run:
             plan.dimension,
             seed=seeds.derive_seed(self._key, purposes.Run.MECHANISM),
             **({"weighted": True} if config.weighted else {}),
-            **({"measure": config.measure} if config.measure else {}),
+            measure=config.measure,
         )
         is_elsewhere = pool is not None or worker.isolation == "namespace"
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from dpfl import files
 from dpfl.accounting import adjacency
+from dpfl.mechanisms.mechanism import EXACT_FOR_SIMULATION
 from dpfl.pages import elements, svg
 from dpfl.training import covered, metrics, report
 from dpfl.training import plan as plan_lib
@@ -132,7 +133,7 @@ def _exact_section(
     if not exact:
         return []
     sentences = [_WHOSE]
-    if summary["measure"] == covered.FOR_SIMULATION:
+    if summary["measure"] == EXACT_FOR_SIMULATION:
         sentences.append(_SIMULATED)
     plain = [covered.plain_names(row) for row in rows]
     most = {"rounds that a client took part in, at most": exact["max_participations"]}

@@ -21,6 +21,7 @@ import tensorflow as tf
 
 from dpfl import aggregators
 from dpfl.aggregators import steps
+from dpfl.mechanisms.mechanism import EXACT_FOR_SIMULATION, RELEASED
 from dpfl.tasks import models
 from dpfl.tasks import task as task_lib
 from dpfl.tasks.configs import SyntheticConfig
@@ -209,7 +210,7 @@ def differences(first, second):
         ("gaussian", True, None),
         ("l2_csgm", False, None),
         ("distributed_discrete_gaussian", True, None),
-        ("distributed_discrete_gaussian", False, covered.FOR_SIMULATION),
+        ("distributed_discrete_gaussian", False, EXACT_FOR_SIMULATION),
     ],
 )
 def test_what_differs_and_has_no_noise_is_on_the_list(
@@ -254,7 +255,7 @@ FILES_OF_THE_EXPERIMENTER = ("checkpoints/", "manifest.json", "worker.log")
 
 @pytest.mark.parametrize("hold", [False, True])
 def test_what_is_all_to_be_covered_differs_nowhere(tmp_path, monkeypatch, hold):
-    write = functools.partial(written, hold=hold, measure=covered.RELEASED)
+    write = functools.partial(written, hold=hold, measure=RELEASED)
     base = write(tmp_path / "base", monkeypatch, "gaussian")
     exact = {place for place, name in base if covered.kind(place, name) == "exact"}
     assert exact <= {"worker.log", "tensorboard/events.out.tfevents.1.dpfl"}
@@ -269,7 +270,7 @@ def test_what_is_all_to_be_covered_differs_nowhere(tmp_path, monkeypatch, hold):
 def test_what_is_measured_does_not_change_the_release(tmp_path, monkeypatch):
     usual, released = (
         written(tmp_path / str(measure), monkeypatch, "l2_csgm", measure=measure)
-        for measure in (None, covered.RELEASED)
+        for measure in (None, RELEASED)
     )
     for where in [("model.keras", "*"), ("metrics.csv", "eval_loss")]:
         assert usual[where] == released[where]

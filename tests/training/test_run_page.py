@@ -118,7 +118,7 @@ def test_a_run_without_a_round_or_a_measure_has_a_page(monkeypatch, tmp_path):
                 "mechanism": "distributed_discrete_gaussian",
                 "mechanism_options": {"noise_source": "helpers", "bits": 16},
             },
-            "the server learns the sum alone, to which the helpers add the noise",
+            "the server itself opens the clients' sum without noise",
         ),
         (
             {
