@@ -268,7 +268,7 @@ def test_damage_changed_flags_and_lock(reference, tmp_path):
     for name in ("client_lr", "examples_per_client", "task fingerprint"):
         assert name in done.stderr
     done = train(run, "--seed=5", "--measure=released", code=2)
-    assert "measure (was None, now 'released')" in done.stderr
+    assert "measure (was None, now released)" in done.stderr
 
     with files.locked(run):
         done = train(run, "--seed=5", code=2)
