@@ -14,7 +14,6 @@ from tests import forks
 SUMMARY = {
     "task": "digits",
     "mechanism": "gaussian",
-    "task_fingerprint": "abcdef0123456789",
     "settings": {"mechanism": "gaussian", "server_lr": 0.5, "clip_norm": 0.1},
     "flags": {"server_lr": 0.5, "output_dir": "a"},
     "rounds": 3,
@@ -23,11 +22,14 @@ SUMMARY = {
     "delta": 1e-3,
     "accountant": "pld",
     "relation": "add_or_remove",
-    "wall_time_seconds": 12.5,
-    "uplink_bits_per_parameter": 32.0,
-    "downlink_bits_per_parameter": 32.0,
+    "exact": {
+        "task_fingerprint": "abcdef0123456789",
+        "wall_time_seconds": 12.5,
+        "uplink_bits_per_parameter": 32.0,
+        "downlink_bits_per_parameter": 32.0,
+    },
 }
-METRICS = """round,eval_accuracy,eval_loss,epsilon,total_uplink_bits
+METRICS = """round,eval_accuracy,eval_loss,epsilon,exact_total_uplink_bits
 1,,,1.5,100
 2,0.875,0.25,inf,200
 3,0.75,0.5,7.5,300
@@ -35,11 +37,11 @@ METRICS = """round,eval_accuracy,eval_loss,epsilon,total_uplink_bits
 
 
 def make(folder, **changes):
-    """A run's folder; `settings` and `flags` are merged with the others."""
+    """A run's folder; `settings`, `flags` and `exact` are merged with the others."""
     folder.mkdir()
     merged = {
         name: {**SUMMARY[name], **changes.pop(name, {})}
-        for name in ("settings", "flags")
+        for name in ("settings", "flags", "exact")
     }
     text = json.dumps({**SUMMARY, **merged, **changes})
     (folder / "summary.json").write_text(text)
@@ -65,6 +67,31 @@ def test_a_row_has_final_and_best_of_each_measure(tmp_path):
     # Round 2 has an infinite epsilon, round 1 no accuracy.
     assert run.points("epsilon", "eval_accuracy") == [(7.5, 0.75)]
     assert run.points("round", "eval_accuracy") == [(2, 0.875), (3, 0.75)]
+
+
+def test_measures_of_clients_own_test_examples_are_compared_too(tmp_path):
+    (plain,) = read(make(tmp_path / "a"))
+    make(tmp_path / "b", exact={"final_metrics": plain.summary["final_metrics"]})
+    content = json.loads((tmp_path / "b/summary.json").read_text())
+    del content["final_metrics"]
+    (tmp_path / "b/summary.json").write_text(json.dumps(content))
+    named = METRICS.replace("eval_", "exact_eval_")
+    (tmp_path / "b/metrics.csv").write_text(named)
+    (run,) = read(str(tmp_path / "b"))
+    assert {**run_folders.row(run, []), "run": "a"} == run_folders.row(plain, [])
+
+
+def test_runs_that_write_nothing_exact_are_compared(tmp_path):
+    paths = [make(tmp_path / name) for name in "ab"]
+    for name in "ab":
+        path = tmp_path / name / "summary.json"
+        content = json.loads(path.read_text())
+        bits = content.pop("exact")["uplink_bits_per_parameter"]
+        content.update(uplink_bits_per_parameter=bits, downlink_bits_per_parameter=bits)
+        path.write_text(json.dumps(content))
+    runs = read(*paths)
+    run_folders.check_one_task(runs)
+    assert run_folders.row(runs[0], [])["seconds"] is None
 
 
 def test_settings_that_differ(tmp_path):
@@ -151,7 +178,9 @@ def test_end_to_end(tmp_path):
 
 def test_other_data_are_refused_unless_asked_for(tmp_path):
     a = make(tmp_path / "a")
-    b = make(tmp_path / "b", task_fingerprint="fedcba9876543210", task="mnist")
+    b = make(
+        tmp_path / "b", exact={"task_fingerprint": "fedcba9876543210"}, task="mnist"
+    )
     done = compare(a, b)
     assert done.returncode == 2 and done.stderr.count("\n") == 1
     assert "found digits (abcdef01) in a and mnist (fedcba98) in b" in done.stderr
