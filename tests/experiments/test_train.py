@@ -456,19 +456,6 @@ def test_a_run_that_diverges_says_at_which_round(tmp_path):
     assert not (run / "model.keras").exists() and workers(run) == []
 
 
-def test_a_sentence_has_a_line_of_its_own_above_the_bar():
-    code = (
-        "import sys, tqdm\n"
-        "from experiments import train\n"
-        "bar = tqdm.tqdm(total=3, file=sys.stderr)\n"
-        "train._say('a worker is lost')\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, cwd=ROOT, check=True
-    )
-    assert "a worker is lost" in re.split(r"[\r\n]", done.stderr.decode())
-
-
 def test_every_flag_file_is_understood_with_and_without_its_mechanism():
     code = (
         "import sys\n"
