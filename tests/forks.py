@@ -11,13 +11,18 @@ the tests that use `tests.experiments.programs`.
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import runpy
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
+
+import psutil
 
 ROOT = Path(__file__).resolve().parents[1]
 SECONDS = 600.0
@@ -59,6 +64,22 @@ def run(program, *args, folder=ROOT, first=None):
             raise TimeoutError(f"{program} must end, found {err.read_text()[-2000:]}")
         said = [path.read_text("utf-8", "replace") for path in (out, err)]
     return subprocess.CompletedProcess([program, *args], process.exitcode, *said)
+
+
+def stop(pid):
+    """Stops a process by SIGSTOP, and returns once all of its threads have stopped."""
+    os.kill(pid, signal.SIGSTOP)
+    tasks = Path(f"/proc/{pid}/task")
+    while {t.read_text().rsplit(")")[-1][1] for t in tasks.glob("*/stat")} != {"T"}:
+        time.sleep(0.001)
+
+
+def ended(*pids):
+    """Returns once processes have ended; a zombie has."""
+    for pid in pids:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            while psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+                time.sleep(0.02)
 
 
 def _be(words, folder, out, err, first):

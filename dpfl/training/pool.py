@@ -86,6 +86,8 @@ class Pool:
         self._was_asked = False
         # When a worker may be asked again, in seconds of the monotonic clock.
         self._asked_again: dict[str, float] = {}
+        # Those that people take to be in use.
+        self._used: set[str] = set()
         # What was said last of each, so that it is not said in every round.
         self._news: dict[str, Optional[str]] = {}
 
@@ -153,6 +155,7 @@ class Pool:
                 )
             except WorkerDiedError as error:
                 worker.close()
+                self._used.discard(str(worker.address))
                 self._tell(
                     worker,
                     f"{error}; it is left out, and its clients are computed again",
@@ -181,13 +184,16 @@ class Pool:
                 if not away or clock.seconds() >= self._limit(away):
                     break
                 time.sleep(_TICK_SECONDS)
-        if not self._was_asked:
-            for worker in away:
-                self._tell(
-                    worker, f"the worker at {worker.address} does not answer yet"
-                )
+        for worker in away:
+            does_not = f"the worker at {worker.address} does not answer"
+            if not self._was_asked:
+                self._tell(worker, f"{does_not} yet")
+            elif str(worker.address) in self._used:
+                self._tell(worker, f"{does_not} any more; it is left out")
         self._was_asked = True
-        return [worker for worker in self._workers if worker.is_connected]
+        ready = [worker for worker in self._workers if worker.is_connected]
+        self._used = {str(worker.address) for worker in ready}
+        return ready
 
     def _limit(self, away: Sequence[Worker]) -> float:
         """Returns how many seconds workers that are not used are asked for."""

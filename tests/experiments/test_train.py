@@ -212,10 +212,8 @@ def survives_a_kill(tmp_path, base):
     words = (*base, f"--output_dir={whole}", "--seed=5")
     process = forks.start("experiments.train", *words)
     wait_for_a_checkpoint(process, whole)
-    os.kill(process.pid, signal.SIGSTOP)
+    forks.stop(process.pid)
     try:
-        while psutil.Process(process.pid).status() != psutil.STATUS_STOPPED:
-            time.sleep(0.001)
         shutil.copytree(whole, run)
         assert not (whole / "summary.json").exists()
     finally:

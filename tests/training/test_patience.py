@@ -46,8 +46,8 @@ import os, signal, subprocess, sys, time
 from dpfl.training import patience
 late = []
 with patience.time_limit(8.0, late.append):
-    # Its parent goes on once this process was stopped for longer than the limit.
-    subprocess.Popen(["sh", "-c", f"sleep 10; kill -CONT {os.getpid()}"])
+    stopped = f"until grep -q State:.T /proc/{os.getpid()}/status; do sleep 0.1; done"
+    subprocess.Popen(["sh", "-c", f"{stopped}; sleep 10; kill -CONT {os.getpid()}"])
     begun = time.monotonic()
     os.kill(os.getpid(), signal.SIGSTOP)
     time.sleep(0.5)

@@ -154,6 +154,16 @@ def test_one_that_was_restarted_does_what_the_last_one_leaves():
     assert said[-1] == "the worker at b is used again" and len(said) == 3
 
 
+def test_one_that_is_lost_between_rounds_is_named():
+    lost, said = FakeWorker("a"), []
+    made, _ = squares([lost, FakeWorker("b")], said, [1])
+    lost.answers = False
+    lost.close()
+    for _ in range(3):
+        assert made.run(lambda x: x, [], [1, 2]) == [1, 2]
+    assert said == ["the worker at a does not answer any more; it is left out"]
+
+
 def test_a_worker_with_a_problem_is_not_used():
     bad, good, said = FakeWorker("a"), FakeWorker("b"), []
 

@@ -19,7 +19,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from dpfl.training import isolation, limits, sockets
+from dpfl.training import connection, isolation, limits, patience, sockets
 from dpfl.training import worker as worker_lib
 from tests import forks
 
@@ -255,6 +255,57 @@ def test_no_group_waits_until_another_has_trained(tmp_path):
     with worker_lib.start(concurrency=2, groups=True):
         meet = meeting(tmp_path)
         assert [int(meet([turn] * 2, [0, 1])) for turn in range(6)] == [2] * 6
+
+
+@pytest.fixture
+def stopped(monkeypatch, tff_context):
+    """A worker that is stopped while nobody has a connection to it."""
+    options = dict(connection._CHANNEL_OPTIONS, **{"grpc.client_idle_timeout_ms": 1000})
+    monkeypatch.setattr(connection, "_CHANNEL_OPTIONS", tuple(options.items()))
+    monkeypatch.setattr(patience, "_SILENT_SECONDS", 2.0)
+    with worker_lib.start() as worker:
+        assert total_of([]) == 0
+        # Half an hour without a computation, were it not for the option.
+        while worker._connection._stub.is_ready:
+            time.sleep(0.02)
+        forks.stop(worker.pid)
+        yield worker
+    tff.framework.set_default_context(tff_context)
+
+
+def test_a_worker_that_is_slow_is_waited_for_with_a_sentence(stopped, capsys):
+    threading.Timer(5, os.kill, [stopped.pid, signal.SIGCONT]).start()
+    assert total_of([1, 2, 3]) == 6
+    sentence = f"still waiting for TFF's worker process {stopped.pid} after 2 seconds"
+    assert sentence in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("number", "error", "said"),
+    [
+        (signal.SIGKILL, worker_lib.WorkerDiedError, "ended with status -9"),
+        (signal.SIGINT, KeyboardInterrupt, ""),
+    ],
+)
+def test_what_ends_the_wait_for_a_worker(stopped, number, error, said):
+    pid = stopped.pid if number == signal.SIGKILL else os.getpid()
+    threading.Timer(0.5, os.kill, [pid, number]).start()
+    with pytest.raises(error, match=said):
+        total_of([1])
+    with stopped.deadline(0.5), pytest.raises(worker_lib.WorkerDiedError):
+        total_of([1])
+
+
+def test_a_start_may_take_its_time(tmp_path, monkeypatch, tff_context, capsys):
+    binary = tmp_path / "slow"
+    binary.write_text(f'#!/bin/sh\nsleep 3\nexec {worker_lib._worker_binary()} "$@"\n')
+    binary.chmod(0o700)
+    monkeypatch.setattr(worker_lib, "_worker_binary", lambda: binary)
+    monkeypatch.setattr(patience, "_SILENT_SECONDS", 1.0)
+    with worker_lib.start():
+        assert total_of([1, 2]) == 3
+    assert "still waiting for TFF's worker process" in capsys.readouterr().err
+    tff.framework.set_default_context(tff_context)
 
 
 PROTECTED = ["socket", "namespace", "loopback"]
