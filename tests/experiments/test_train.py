@@ -5,6 +5,7 @@
 
 import csv
 import functools
+import itertools
 import json
 import os
 import pathlib
@@ -168,10 +169,11 @@ def test_the_same_command_does_nothing_more(reference):
 
 
 def test_a_kill_at_any_moment_changes_nothing(reference, tmp_path):
-    run = tmp_path / "run"
     # Past the start-up, then at any moment: in a round, a save or the end.
     wait = random.Random(1).uniform(0, 0.4)
-    assert kill_after_a_checkpoint(run, "--seed=5", wait=wait)
+    run = disturbed(
+        tmp_path, lambda run: kill_after_a_checkpoint(run, "--seed=5", wait=wait)
+    )
     train(run, "--seed=5")
     assert results(run) == results(reference[0])
 
@@ -208,22 +210,34 @@ def survives_a_kill(tmp_path, base):
 
     What a process that is stopped has written is what it would have, were it killed.
     """
-    whole, run = tmp_path / "whole", tmp_path / "run"
-    words = (*base, f"--output_dir={whole}", "--seed=5")
-    process = forks.start("experiments.train", *words)
-    wait_for_a_checkpoint(process, whole)
-    forks.stop(process.pid)
-    try:
-        shutil.copytree(whole, run)
-        assert not (whole / "summary.json").exists()
-    finally:
-        os.kill(process.pid, signal.SIGCONT)
-    process.join(forks.SECONDS)
-    assert process.exitcode == 0
+    run = tmp_path / "run"
+
+    def copied(whole):
+        words = (*base, f"--output_dir={whole}", "--seed=5")
+        process = forks.start("experiments.train", *words)
+        wait_for_a_checkpoint(process, whole)
+        if is_stopped := forks.stop(process.pid):
+            shutil.copytree(whole, run)
+            os.kill(process.pid, signal.SIGCONT)
+        process.join(forks.SECONDS)
+        assert process.exitcode == 0
+        return is_stopped and not (run / "summary.json").exists()
+
+    whole = disturbed(tmp_path, copied)
     done = train(run, "--seed=5", base=base)
     assert "going on after round" in done.stderr
     assert results(run) == results(whole)
     return run
+
+
+def disturbed(tmp_path, disturb):
+    """The folder of the first run that had not ended when it was to be disturbed.
+
+    It has if this process was stopped while it waited for the moment.
+    """
+    for number in itertools.count():
+        if disturb(run := tmp_path / f"run-{number}"):
+            return run
 
 
 def kill_after_a_checkpoint(run, *args, wait=0.0, base=TINY):
@@ -235,17 +249,14 @@ def kill_after_a_checkpoint(run, *args, wait=0.0, base=TINY):
     was_running = process.is_alive()
     process.kill()
     process.join()
-    time.sleep(0.2)
-    assert workers(run) == []
+    forks.until(lambda: workers(run) == [])
     return was_running
 
 
 def wait_for_a_checkpoint(process, run):
-    end = time.monotonic() + 120
-    while process.is_alive() and time.monotonic() < end:
-        if any(run.glob("checkpoints/checkpoint-*")):
-            break
-        time.sleep(0.01)
+    forks.until(
+        lambda: not process.is_alive() or any(run.glob("checkpoints/checkpoint-*"))
+    )
 
 
 def test_damage_changed_flags_and_lock(reference, tmp_path):
@@ -292,20 +303,22 @@ def test_damage_changed_flags_and_lock(reference, tmp_path):
 
 def test_ctrl_c_and_going_on_without_a_seed(tmp_path):
     """130, one sentence, no worker; afterwards the same noise for the same rounds."""
-    run = tmp_path / "run"
     err = tmp_path / "err"
-    words = (*TINY, f"--output_dir={run}")
-    process = forks.start("experiments.train", *words, err=err, first=os.setsid)
-    end = time.monotonic() + 120
-    # The rows are there from the checkpoint after round 6 on.
-    while time.monotonic() < end:
-        if (run / "metrics.csv").exists() and len(read_rows(run)) >= 6:
-            break
-        time.sleep(0.01)
-    os.killpg(process.pid, signal.SIGINT)
-    process.join(60)
+
+    def interrupted(run):
+        words = (*TINY, f"--output_dir={run}")
+        process = forks.start("experiments.train", *words, err=err, first=os.setsid)
+        metrics = run / "metrics.csv"
+        # The rows are there from the checkpoint after round 6 on.
+        forks.until(lambda: metrics.exists() and len(read_rows(run)) >= 6)
+        if was_running := not forks.has_ended(process.pid):
+            os.killpg(process.pid, signal.SIGINT)
+        process.join(forks.SECONDS)
+        assert not was_running or process.exitcode == 130, err.read_text()
+        return was_running
+
+    run = disturbed(tmp_path, interrupted)
     said = err.read_text()
-    assert process.exitcode == 130, said
     assert "the same command goes on" in said and "Traceback" not in said
     assert workers(run) == []
     rows = read_rows(run)

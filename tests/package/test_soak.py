@@ -36,7 +36,6 @@ def run_soak(**counts):
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=600,
     )
     rows = re.findall(r"^\| ([^|]+?) \| ?(\d*) \| (\d+) \|", done.stdout, re.MULTILINE)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -56,7 +56,7 @@ def test_results_are_in_the_order_of_the_parts():
 
 def test_workers_work_at_the_same_time():
     """Each part waits for the other."""
-    both = threading.Barrier(2, timeout=20)
+    both = threading.Barrier(2)
     made = pool.Pool([FakeWorker("a"), FakeWorker("b")], print)
     assert made.run(lambda x: both.wait() >= 0 and x, [], [1, 2]) == [1, 2]
 
