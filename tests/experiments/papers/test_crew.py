@@ -69,12 +69,13 @@ def killed_grid(folder, run):
 
 
 def test_a_killed_grid_goes_on_and_seeds_that_share_a_graph_change_nothing(tmp_path):
-    (first, second), number = works(), 0
-    # Once more where this process was stopped and did not see the moment.
-    while not number or second in table:
-        number += 1
+    first, second = works()
+    # Again where this process was stopped, and did not see the moment.
+    for number in range(3):
         folder = tmp_path / f"grid-{number}"
         table = killed_grid(folder, folder / second.folder)
+        if second not in table:
+            break
     before, begun = table.row(first), folder / second.folder / "metrics.csv"
     assert begun.exists()
     done = start(folder)
