@@ -29,7 +29,7 @@ from absl import flags
 from dpfl import checks, fields, mechanisms
 from dpfl.mechanisms.build import accepted_fields
 from dpfl.tasks import registry
-from dpfl.training import appended, loop, report
+from dpfl.training import appended, loop, patience, report
 from dpfl.training import config as config_lib
 from dpfl.training import run as training
 from dpfl.training.plan import make_plan
@@ -178,7 +178,9 @@ def forget_other_mechanisms() -> None:
         forgotten = cli.forget_from_files(_without_meaning())
         if forgotten:
             names = ", ".join(f"--{name}" for name in forgotten)
-            _say(f"flag file: {names} left out, without meaning for {_MECHANISM.value}")
+            patience.say(
+                f"flag file: {names} left out, without meaning for {_MECHANISM.value}"
+            )
 
 
 def _without(values: dict[str, Any], *names: str) -> dict[str, Any]:
@@ -226,13 +228,6 @@ def run_config() -> config_lib.RunConfig:
     )
 
 
-def _say(sentence: str) -> None:
-    """Prints a sentence on a line of its own, above any progress bar."""
-    import tqdm
-
-    tqdm.tqdm.write(sentence, file=sys.stderr)
-
-
 def check(argv: Sequence[str]) -> None:
     """Checks the flags and the data, and does nothing else."""
     config = _checked_config(argv)
@@ -259,22 +254,24 @@ def main(argv: Sequence[str], **shared: Any) -> None:
     config = _checked_config(argv)
     with checks.renaming({"method": "accountant"}):
         plan = make_plan(config)
-    with training.Run(plan, _say, **shared) as run:
+    with training.Run(plan, patience.say, **shared) as run:
         print(report.describe(plan), flush=True)
         start.import_federated()
         cli.work_begins()
         try:
             summary = run.train()
         except KeyboardInterrupt:
-            _say("stopped; the same command goes on from the newest checkpoint")
+            patience.say("stopped; the same command goes on from the newest checkpoint")
             raise
         except appended.DamagedRecordError as error:
             cli.fail(str(error))
         except loop.DivergedError as error:
-            _say(f"error: {error}")
+            patience.say(f"error: {error}")
             sys.exit(1)
         except (OSError, *training.worker_errors()) as error:  # type: ignore[misc]
-            _say(f"error: {error}; the same command goes on from the newest checkpoint")
+            patience.say(
+                f"error: {error}; the same command goes on from the newest checkpoint"
+            )
             sys.exit(1)
     print(report.final_lines(summary))
     print(f"results: {config.output_dir}")

@@ -14,13 +14,19 @@ from __future__ import annotations
 import multiprocessing
 import os
 import runpy
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
+import psutil
+
 ROOT = Path(__file__).resolve().parents[1]
-SECONDS = 600.0
+# What a test waits for has stopped if it takes longer, on whatever machine: tests have no
+# other limits, since a busy machine is slow, and one that sleeps slower.
+SECONDS = 3600.0
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["tests.imported"])
@@ -59,6 +65,33 @@ def run(program, *args, folder=ROOT, first=None):
             raise TimeoutError(f"{program} must end, found {err.read_text()[-2000:]}")
         said = [path.read_text("utf-8", "replace") for path in (out, err)]
     return subprocess.CompletedProcess([program, *args], process.exitcode, *said)
+
+
+def until(is_so):
+    """Waits for something to become true."""
+    end = time.monotonic() + SECONDS
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def has_ended(pid):
+    """Whether a process has ended, as a zombie has."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def stop(pid):
+    """Stops a process with all of its threads; whether it had not ended before."""
+    os.kill(pid, signal.SIGSTOP)
+    tasks = Path(f"/proc/{pid}/task")
+    while not has_ended(pid):
+        if {t.read_text().rsplit(")")[-1][1] for t in tasks.glob("*/stat")} == {"T"}:
+            return True
+        time.sleep(0.001)
+    return False
 
 
 def _be(words, folder, out, err, first):

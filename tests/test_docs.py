@@ -72,7 +72,6 @@ def in_a_shell(line, folder):
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=err,
-            timeout=600,
         ).returncode
     printed, said = (file.read_text("utf-8", "replace") for file in (log, errors))
     return subprocess.CompletedProcess(line, code, printed, said)

@@ -38,7 +38,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, Optional
 
 ROOT = Path(__file__).resolve().parent.parent
-SECONDS = 60.0
+SECONDS = 600.0
 _MEMORY = 4 * 2**30
 _DEVICES = ("/dev/full", "/dev/null")
 _POLL = 0.002

@@ -5,12 +5,14 @@
 
   python -m tools.soak --seed=1
   python -m tools.soak --seed=1 --mechanisms=gaussian --kills=5 --signals=0 --lines=0
+  python -m tools.soak --only --load=20 --stops=3 --tests=tests/training
 
 SIGKILL at random moments, over every mechanism, and of workers that share a round;
 every signal that can be caught, and a closed stdout; disks that are full at every size;
 updates that no honest client sends; command lines that no user would write. Whatever
-went on is compared, bit by bit, with a training that nobody disturbed. Prints a table;
-the exit code is 1 after any fault.
+went on is compared, bit by bit, with a training that nobody disturbed. With --load and
+--stops the tests run beside busy processes, and in one that is stopped for a minute.
+Prints a table; the exit code is 1 after any fault.
 """
 
 from __future__ import annotations
@@ -25,23 +27,27 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 
-from tools.soaks import disks, kills, runs, vectors, worker_kills
+from tools.soaks import disks, kills, runs, slowness, vectors, worker_kills
 
 _ROOT = pathlib.Path(__file__).resolve().parent.parent
+# How much of each kind of trouble there is by default.
+_COUNTS = {
+    **dict(kills=200, loop_kills=500, signals=64, full_disks=25, disk_sizes=1),
+    **dict(worker_kills=100, vectors=10_000, lines=5_000),
+    # The tests, for which most people have no hours: busy processes, and stops.
+    **dict(load=0, stops=0),
+}
 
 
 def arguments(argv: Sequence[str]) -> argparse.Namespace:
     """Returns what the command line says; 0 leaves a kind of trouble out."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
-    parser.add_argument("--kills", type=int, default=200)
-    parser.add_argument("--loop_kills", type=int, default=500)
-    parser.add_argument("--signals", type=int, default=64)
-    parser.add_argument("--full_disks", type=int, default=25)
-    parser.add_argument("--disk_sizes", type=int, default=1, help="0 for none of them")
-    parser.add_argument("--worker_kills", type=int, default=100)
-    parser.add_argument("--vectors", type=int, default=10_000)
-    parser.add_argument("--lines", type=int, default=5_000)
+    parser.add_argument("--only", action="store_true", help="what is asked for alone")
+    for name, count in _COUNTS.items():
+        default = 0 if "--only" in argv else count
+        parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--tests", default="tests", help="what --load and --stops run")
     parser.add_argument("--mechanisms", default=",".join(runs.CASES))
     parser.add_argument(
         "--minutes", type=float, default=600, help="no new kill after so many"
@@ -128,6 +134,16 @@ def _soak(asked: argparse.Namespace, folder: pathlib.Path, end: float) -> int:
             ),
         ),
         ("command lines", asked.lines, lambda: fuzz(seed, asked.lines)),
+        (
+            f"tests beside {asked.load} busy processes",
+            asked.load,
+            lambda: slowness.under_load(asked.tests.split(), asked.load),
+        ),
+        (
+            "tests in a process that is stopped for a minute",
+            asked.stops,
+            lambda: slowness.stopped(asked.tests.split(), seed, asked.stops),
+        ),
     ]
     for title, wanted, part in parts:
         if not wanted:

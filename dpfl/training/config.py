@@ -117,7 +117,8 @@ class RunConfig:
       checkpoint_every: Rounds between checkpoints.
       keep_checkpoints: How many checkpoints stay.
       eval_every: Rounds between evaluations; the last round is always evaluated.
-      round_deadline: Seconds that a round may take before the run gives up.
+      round_deadline: Seconds that a round may take before the run gives up; those in
+        which this process is stopped, or the machine sleeps, do not count.
       concurrency: Groups of clients that a worker works on at a time; None is the
         number of processors.
       worker_isolation: What keeps others out of TFF's worker, see `worker.start`.
@@ -169,7 +170,9 @@ class RunConfig:
     keep_checkpoints: int = option(3, "How many checkpoints stay.")
     eval_every: int = option(1, "Rounds between evaluations.")
     round_deadline: float = option(
-        3600.0, "Seconds that a round may take before the run gives up."
+        3600.0,
+        "Seconds that a round may take before the run gives up; those in which the "
+        "process is stopped, or the machine sleeps, do not count.",
     )
     concurrency: Optional[int] = option(
         None, "Groups of clients at a time; the processors if not given."

@@ -9,12 +9,14 @@ import contextlib
 import functools
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, Optional
+from typing import Any
 
 import grpc
 import tensorflow_federated as tff
 
 _GIGABYTE = 1000**3
+# The largest number of milliseconds that gRPC takes, which is 24 days.
+_NEVER = 2**31 - 1
 # The worker's own limits: messages (the model, the state) of up to 1 GB.
 _CHANNEL_OPTIONS = (
     ("grpc.max_message_length", _GIGABYTE),
@@ -24,6 +26,12 @@ _CHANNEL_OPTIONS = (
     # to an earlier worker none with a later one.
     ("grpc.enable_http_proxy", 0),
     ("grpc.use_local_subchannel_pool", 1),
+    # Otherwise a channel that nobody used for half an hour lets go of its worker, one
+    # that does not say hello within 20 seconds is greeted anew, and one that was not
+    # there is asked again after up to two minutes.
+    ("grpc.client_idle_timeout_ms", _NEVER),
+    ("grpc.min_reconnect_backoff_ms", _NEVER),
+    ("grpc.max_reconnect_backoff_ms", 1000),
 )
 
 
@@ -34,7 +42,7 @@ _MOST_DETAILS = 300
 
 
 class WorkerDiedError(RuntimeError):
-    """The worker process ended, or did not answer within the deadline."""
+    """The worker process ended, was lost, or took longer than the user allows."""
 
 
 @contextlib.contextmanager
@@ -60,28 +68,6 @@ def _sentence(error: grpc.RpcError) -> str:
         f"TFF's worker did not finish a call: {error.code().name}{said}"
         f"{often.get(error.code(), '')}"
     )
-
-
-@contextlib.contextmanager
-def time_limit(
-    seconds: Optional[float], expire: Callable[[float], None]
-) -> Iterator[None]:
-    """Calls `expire` from another thread if the block takes longer.
-
-    Args:
-      seconds: Time allowed, None for no limit.
-      expire: Called with the time allowed; makes the call in the block fail.
-    """
-    if seconds is None:
-        yield
-        return
-    timer = threading.Timer(seconds, expire, [seconds])
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
 
 
 class _Stub(tff.framework.RemoteExecutorGrpcStub):
@@ -117,7 +103,8 @@ class Connection:
         self._check = check
         self._channel = grpc.insecure_channel(target, _CHANNEL_OPTIONS)
         self._stub = _Stub(self._channel)
-        self._was_ready, self._was_lost = False, False
+        self._was_ready, self._was_lost, self._was_refused = False, False, False
+        self._is_idle = False
         self._channel.subscribe(self._notice)
 
     @property
@@ -125,14 +112,25 @@ class Connection:
         """Whether it was made and then lost; the worker may be another one since."""
         return self._was_lost
 
+    @property
+    def was_refused(self) -> bool:
+        """Whether an attempt failed: nobody listens, or who does hung up."""
+        return self._was_refused
+
     def _notice(self, state: grpc.ChannelConnectivity) -> None:
         is_ready = state is grpc.ChannelConnectivity.READY
+        self._is_idle = state is grpc.ChannelConnectivity.IDLE
+        self._was_refused |= state is grpc.ChannelConnectivity.TRANSIENT_FAILURE
         self._was_lost |= self._was_ready and not is_ready
         self._was_ready |= is_ready
 
     @property
     def is_ready(self) -> bool:
-        """Whether the worker answers."""
+        """Whether the worker answers; gRPC is told to try if it had given up."""
+        if self._is_idle and not self._stub.is_closed:
+            self._is_idle = False
+            self._channel.unsubscribe(self._notice)
+            self._channel.subscribe(self._notice, try_to_connect=True)
         return self._stub.is_ready
 
     def context(self, *, secure_sums: bool = False) -> tff.framework.SyncContext:

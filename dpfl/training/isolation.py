@@ -38,7 +38,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Optional, Union
 
 from dpfl import checks
-from dpfl.training import launch, sockets
+from dpfl.training import launch, patience, sockets
 
 ISOLATIONS = ("auto", "socket", "namespace", "loopback", "anyone_can_connect")
 _PRIVATE = ("socket", "namespace")
@@ -51,7 +51,6 @@ _MEANINGS = {
     ),
 }
 
-_LAUNCH_SECONDS = 30.0
 # The port of a worker that nobody reaches by it.
 _UNUSED_PORT = 8000
 
@@ -197,7 +196,6 @@ class Isolated:
         ours, theirs = socket.socketpair()
         self._control = ours
         self._resources.callback(ours.close)
-        ours.settimeout(_LAUNCH_SECONDS)
         # gRPC accepts until there is nothing left; the forwarder waits in accept().
         self._listener.setblocking(self.isolation == "namespace")
         with theirs:
@@ -220,9 +218,10 @@ class Isolated:
 
     def _hear_launcher(self, control: socket.socket) -> None:
         try:
-            answer, descriptors, _, _ = socket.recv_fds(
-                control, 4096, 1, socket.MSG_CMSG_CLOEXEC
-            )
+            with patience.waiting_for("the launcher of TFF's worker"):
+                answer, descriptors, _, _ = socket.recv_fds(
+                    control, 4096, 1, socket.MSG_CMSG_CLOEXEC
+                )
         except OSError as error:
             raise IsolationError(f"its launcher does not answer ({error})") from error
         if answer != b"ok":

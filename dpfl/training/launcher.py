@@ -31,6 +31,7 @@ import ctypes
 import errno
 import fcntl
 import os
+import select
 import signal
 import socket
 import struct
@@ -72,7 +73,7 @@ _NR_SECCOMP = 317
 _NR_IO_URING_SETUP = 425
 
 _BUFFER_BYTES = 1 << 20
-_CONNECT_SECONDS = 120.0
+_POLL_SECONDS = 0.01
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -221,7 +222,7 @@ def _forward(listener: socket.socket, port: int) -> NoReturn:
 
 def _serve(client: socket.socket, port: int) -> None:
     try:
-        server = _connect(port)
+        server = _connect(client, port)
     except OSError:
         client.close()
         return
@@ -234,16 +235,17 @@ def _serve(client: socket.socket, port: int) -> None:
     server.close()
 
 
-def _connect(port: int) -> socket.socket:
-    """Returns a connection to the program, which may not listen yet."""
-    end = time.monotonic() + _CONNECT_SECONDS
+def _connect(client: socket.socket, port: int) -> socket.socket:
+    """Returns a connection to the program, which may not listen for a while."""
+    gone = select.poll()
+    gone.register(client, select.POLLRDHUP)
     while True:
         try:
             return socket.create_connection(("127.0.0.1", port))
         except ConnectionRefusedError:
-            if time.monotonic() > end:
+            if gone.poll(0):
                 raise
-            time.sleep(0.01)
+            time.sleep(_POLL_SECONDS)
 
 
 def _pump(source: socket.socket, sink: socket.socket) -> None:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Optional, Protocol
 
+from dpfl.training import patience
 from dpfl.training.connection import WorkerDiedError
 
 # How long the first round waits for workers that are about to start.
@@ -19,7 +21,7 @@ _START_SECONDS = 30.0
 # How often a round that waits lets an interrupt through.
 _TICK_SECONDS = 0.5
 # A worker that did not answer is left alone for so many times as long as that took.
-# Where a tunnel answers for a worker that is gone it takes ten seconds to find out.
+# Where a tunnel answers for a worker that is gone it may take a minute to find out.
 _PATIENCE = 20
 # How often all workers of a round may be lost before it is given up: one that was
 # restarted between rounds is found out, and can be used, in the next.
@@ -37,6 +39,10 @@ class Worker(Protocol):
     def is_connected(self) -> bool:
         """Returns whether it is in use."""
 
+    @property
+    def is_slow(self) -> bool:
+        """Returns whether it took the last connection and did not answer in time."""
+
     def connect(self) -> bool:
         """Tries to reach it, and returns whether it answers."""
 
@@ -53,21 +59,25 @@ class Pool:
     A worker that is lost is left out with a sentence, and what it was doing is done
     again by another; it is asked again before later rounds, and may come back. Asking
     takes a twentieth of the time at the most. Once a round all may be lost: if one of
-    them answers again, it does what is left.
+    them answers again, it does what is left. Where none is used those that are slow are
+    waited for, up to the deadline.
     """
 
     def __init__(
         self,
         workers: Sequence[Worker],
         say: Callable[[str], None],
-        problem: Callable[[Worker], Optional[str]] = lambda worker: None,
+        problem: Callable[[Worker, Optional[float]], Optional[str]] = (
+            lambda worker, seconds: None
+        ),
     ):
         """Initializes the pool; nobody is reached yet.
 
         Args:
           workers: At least one.
           say: Called with sentences for people.
-          problem: Returns why a worker that answers cannot be used, None if it can.
+          problem: Returns why a worker that answers cannot be used, None if it can;
+            called with the worker and how long it may take to tell.
         """
         self._workers = list(workers)
         self._say = say
@@ -76,6 +86,8 @@ class Pool:
         self._was_asked = False
         # When a worker may be asked again, in seconds of the monotonic clock.
         self._asked_again: dict[str, float] = {}
+        # Those that people take to be in use.
+        self._used: set[str] = set()
         # What was said last of each, so that it is not said in every round.
         self._news: dict[str, Optional[str]] = {}
 
@@ -143,6 +155,7 @@ class Pool:
                 )
             except WorkerDiedError as error:
                 worker.close()
+                self._used.discard(str(worker.address))
                 self._tell(
                     worker,
                     f"{error}; it is left out, and its clients are computed again",
@@ -161,23 +174,34 @@ class Pool:
 
     def _ready(self) -> list[Worker]:
         """Returns the workers that can be used, after asking those that could not."""
-        end = time.monotonic() + (0 if self._was_asked else _START_SECONDS)
         away = self._to_be_asked()
-        while away:
-            came = [worker for worker in away if self._answers(worker)]
-            for worker in came:
-                self._greet(worker)
-            away = [worker for worker in away if worker not in came]
-            if not away or time.monotonic() >= end:
-                break
-            time.sleep(_TICK_SECONDS)
-        if not self._was_asked:
-            for worker in away:
-                self._tell(
-                    worker, f"the worker at {worker.address} does not answer yet"
-                )
+        with patience.waiting_for(f"the workers at {_places(away)}") as clock:
+            while away:
+                came = [worker for worker in away if self._answers(worker)]
+                for worker in came:
+                    self._greet(worker)
+                away = [worker for worker in away if worker not in came]
+                if not away or clock.seconds() >= self._limit(away):
+                    break
+                time.sleep(_TICK_SECONDS)
+        for worker in away:
+            does_not = f"the worker at {worker.address} does not answer"
+            if not self._was_asked:
+                self._tell(worker, f"{does_not} yet")
+            elif str(worker.address) in self._used:
+                self._tell(worker, f"{does_not} any more; it is left out")
         self._was_asked = True
-        return [worker for worker in self._workers if worker.is_connected]
+        ready = [worker for worker in self._workers if worker.is_connected]
+        self._used = {str(worker.address) for worker in ready}
+        return ready
+
+    def _limit(self, away: Sequence[Worker]) -> float:
+        """Returns how many seconds workers that are not used are asked for."""
+        if any(w.is_slow for w in away) and not any(
+            w.is_connected for w in self._workers
+        ):
+            return math.inf if self._seconds is None else self._seconds
+        return 0.0 if self._was_asked else _START_SECONDS
 
     def _to_be_asked(self) -> list[Worker]:
         """Returns the workers that are not used and may be; all, if none is used."""
@@ -198,7 +222,7 @@ class Pool:
     def _greet(self, worker: Worker) -> None:
         """Asks a worker that answers again whether it can be used."""
         try:
-            problem = self._problem(worker)
+            problem = self._problem(worker, self._seconds)
         except WorkerDiedError as error:
             problem = str(error)
         if problem is not None:
@@ -214,8 +238,11 @@ class Pool:
         self._news[name] = news
 
     def _nobody(self) -> str:
-        places = ", ".join(str(worker.address) for worker in self._workers)
-        return f"none of the workers at {places} is left"
+        return f"none of the workers at {_places(self._workers)} is left"
+
+
+def _places(workers: Sequence[Worker]) -> str:
+    return ", ".join(str(worker.address) for worker in workers)
 
 
 class _Work:

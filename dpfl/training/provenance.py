@@ -126,7 +126,6 @@ def git_state() -> Optional[dict[str, Any]]:
             capture_output=True,
             text=True,
             check=True,
-            timeout=30,
             env={**os.environ, "GIT_OPTIONAL_LOCKS": "0"},
         ).stdout.strip()
 

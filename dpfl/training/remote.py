@@ -12,12 +12,15 @@ from typing import Any, Optional
 import grpc
 import tensorflow_federated as tff
 
+from dpfl.training import patience
 from dpfl.training.addresses import Address
-from dpfl.training.connection import Connection, WorkerDiedError, time_limit
+from dpfl.training.connection import Connection, WorkerDiedError
 
-# How long TCP may take to say whether anybody listens, and gRPC to say hello.
+# How long TCP may take to say whether anybody listens: kernels do, however busy.
 _KNOCK_SECONDS = 2.0
-_GREETING_SECONDS = 10.0
+# How long a worker may take to say hello before others go first.
+_GREETING_SECONDS = 60.0
+_POLL_SECONDS = 0.02
 # What a call fails with when the worker, or the way to it, is gone.
 _LOST = (
     grpc.StatusCode.UNAVAILABLE,
@@ -33,10 +36,13 @@ class RemoteWorker:
 
     Attributes:
       address: Where it listens.
+      is_slow: Whether it took the last connection and did not say a word: it may be
+        busy, or gone behind a tunnel that is not.
     """
 
     def __init__(self, place: Address):
         self.address = place
+        self.is_slow = False
         self._connection: Optional[Connection] = None
         self._context: Any = None
         self._lateness: Optional[float] = None
@@ -49,15 +55,17 @@ class RemoteWorker:
     def connect(self) -> bool:
         """Tries to reach the worker, and returns whether it answers."""
         self.close()
+        self.is_slow = False
         if not self._is_listened_to():
             return False
         connection = Connection(str(self.address), self._check)
-        end = time.monotonic() + _GREETING_SECONDS
+        clock = patience.Clock()
         while not connection.is_ready:
-            if time.monotonic() > end:
+            self.is_slow = clock.seconds() > _GREETING_SECONDS
+            if self.is_slow or connection.was_refused:
                 connection.close()
                 return False
-            time.sleep(0.02)
+            time.sleep(_POLL_SECONDS)
         self._lateness = None
         self._connection = connection
         self._context = connection.context(secure_sums=True)
@@ -78,7 +86,10 @@ class RemoteWorker:
         """
         stack = tff.framework.get_context_stack()
         try:
-            with time_limit(seconds, self._expire), stack.install(self._context):
+            with (
+                patience.time_limit(seconds, self._expire),
+                stack.install(self._context),
+            ):
                 return computation(*arguments)
         except Exception as error:
             if self._lateness is not None:
@@ -104,15 +115,15 @@ class RemoteWorker:
 
     def _check(self) -> None:
         """Raises if the connection that TFF is about to use is not one any more."""
-        connection = self._connection
-        end = time.monotonic() + _GREETING_SECONDS
-        while connection is None or connection.was_lost or not connection.is_ready:
-            is_late = time.monotonic() > end
+        while True:
+            connection = self._connection
             # One that came back in the meantime is to be greeted first.
-            is_gone = connection is None or connection.was_lost
-            if is_gone or is_late or not self._is_listened_to():
+            if connection is None or connection.was_lost:
                 raise WorkerDiedError(f"the worker at {self.address} does not answer")
-            time.sleep(0.02)
+            if connection.is_ready:
+                return
+            # It hears of its end in a moment.
+            time.sleep(_POLL_SECONDS)
 
     def _is_listened_to(self) -> bool:
         try:

@@ -29,8 +29,6 @@ from dpfl.training.worker import Worker
 
 # Clients whose examples a worker is asked about.
 _PROBED = 16
-# How long a worker may take to tell its versions, and to read those clients.
-_GREETING_SECONDS = 120.0
 
 
 class SpreadProcess(FedProcess):
@@ -107,25 +105,26 @@ def pool(
     versions = greeting.versions()
     problem_of_data = _problem_of_data(task)
 
-    def problem(worker: Any) -> Optional[str]:
-        told = worker.call(versions, seconds=_GREETING_SECONDS)
-        return greeting.difference(worker.address, told) or problem_of_data(worker)
+    def problem(worker: Any, seconds: Optional[float]) -> Optional[str]:
+        told = worker.call(versions, seconds=seconds)
+        different = greeting.difference(worker.address, told)
+        return different or problem_of_data(worker, seconds)
 
     workers = [remote.RemoteWorker(place) for place in places]
     return pool_lib.Pool(workers, say, problem)
 
 
-def _problem_of_data(task: Task) -> Callable[[Any], Optional[str]]:
+def _problem_of_data(task: Task) -> Callable[[Any, Optional[float]], Optional[str]]:
     """Returns what says why a worker's data cannot be used, None if they can."""
     if isinstance(task.dataset_from_index, IndexedClients):
-        return lambda worker: None
+        return lambda worker, seconds: None
     clients = np.linspace(0, task.population - 1, _PROBED).astype(np.int64)
     digest = examples_digest(task)
     expected = digest(clients)
 
-    def problem(worker: Any) -> Optional[str]:
+    def problem(worker: Any, seconds: Optional[float]) -> Optional[str]:
         try:
-            found = worker.call(digest, clients, seconds=_GREETING_SECONDS)
+            found = worker.call(digest, clients, seconds=seconds)
         except WorkerDiedError:
             raise
         except Exception as error:

@@ -21,7 +21,6 @@ import os
 import pathlib
 import sys
 import threading
-import time
 import weakref
 from typing import Any, NamedTuple, Optional, Union
 
@@ -29,12 +28,11 @@ import psutil
 import tensorflow_federated as tff
 
 from dpfl import checks, memory
-from dpfl.training import greeting, limits
+from dpfl.training import greeting, limits, patience
 from dpfl.training import isolation as isolation_lib
-from dpfl.training.connection import Connection, WorkerDiedError, time_limit
+from dpfl.training.connection import Connection, WorkerDiedError
 
-_START_SECONDS = 120.0
-_RECONNECT_SECONDS = 15.0
+_POLL_SECONDS = 0.02
 _TFF_NO_LIMIT = -1
 # A call of TensorFlow has a thread of TFF's while it waits for its arguments, too. With
 # as many threads as groups, calls that wait for one group's training may keep another's
@@ -70,9 +68,7 @@ class Worker:
         self.port = isolated.port
         self._closed = False
         self._timed_out: Optional[float] = None
-        self._connection = Connection(
-            self.target, lambda: self._wait_until_ready(_RECONNECT_SECONDS)
-        )
+        self._connection = Connection(self.target, self.wait_until_ready)
 
     @property
     def is_alive(self) -> bool:
@@ -116,9 +112,9 @@ class Worker:
         """Kills the worker if the block takes longer; the call inside then fails.
 
         Args:
-          seconds: Time allowed, None for no limit.
+          seconds: Time allowed, None for no limit; see `patience.time_limit`.
         """
-        return time_limit(seconds, self._expire)
+        return patience.time_limit(seconds, self._expire)
 
     def peak_memory(self) -> PeakMemory:
         """Returns the largest resident memory so far of both processes."""
@@ -145,18 +141,20 @@ class Worker:
         self._timed_out = seconds
         self._process.kill()
 
-    def _wait_until_ready(self, seconds: float) -> None:
-        end = time.monotonic() + seconds
-        while True:
-            self._check_alive()
-            if self._connection.is_ready:
-                return
-            if time.monotonic() > end:
-                raise WorkerDiedError(
-                    f"TFF's worker process {self.pid} does not answer at "
-                    f"{self.target} after {seconds:g} seconds"
-                )
-            self._isolated.attend(0.02)
+    def wait_until_ready(self) -> None:
+        """Waits until the worker answers, for as long as its process runs.
+
+        Raises:
+          WorkerDiedError: If the process ended, or was stopped by `close`, a deadline,
+            or for want of a way to it.
+        """
+        self._check_alive()
+        if self._connection.is_ready:
+            return
+        with patience.waiting_for(f"TFF's worker process {self.pid}"):
+            while not self._connection.is_ready:
+                self._isolated.attend(_POLL_SECONDS)
+                self._check_alive()
 
     def _check_alive(self) -> None:
         if self._timed_out is not None:
@@ -316,7 +314,7 @@ def _start(
     def until_ready(isolated: isolation_lib.Isolated) -> Worker:
         worker = Worker(isolated)
         try:
-            worker._wait_until_ready(_START_SECONDS)
+            worker.wait_until_ready()
         except BaseException:
             worker.close()
             raise

@@ -23,9 +23,7 @@ def command(binary: str, *args) -> list[str]:
     return [sys.executable, "-m", f"experiments.{binary}", *map(str, args)]
 
 
-def run(
-    binary: str, *args, cwd=ROOT, timeout: float = 300
-) -> subprocess.CompletedProcess:
+def run(binary: str, *args, cwd=ROOT) -> subprocess.CompletedProcess:
     """The exit code and output of a binary that reads nothing."""
     return subprocess.run(
         command(binary, *args),
@@ -34,6 +32,5 @@ def run(
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=timeout,
         check=False,
     )

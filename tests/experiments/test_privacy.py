@@ -427,7 +427,7 @@ BINARY = """
             raise ValueError("a fault")
         if do == "interrupt":
             os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(10)
+            time.sleep(10000)
 
     cli.run(main)
 """

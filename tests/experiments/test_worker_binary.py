@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import socket
-import time
 
 import psutil
 
@@ -39,9 +38,7 @@ def test_a_training_with_a_worker_has_the_rows_of_one_without(tmp_path):
     words = (f"--port={port}", "--concurrency=2")
     worker = forks.start("experiments.worker", *words, out=said, err=said)
     try:
-        end = time.monotonic() + forks.SECONDS
-        while not (said.exists() and said.read_text()) and time.monotonic() < end:
-            time.sleep(0.1)
+        forks.until(lambda: said.exists() and said.read_text().endswith("\n"))
         assert said.read_text().startswith(f"port {port}: ")
         seconds = [processor_seconds(worker)]
         for name, more in (("alone", ()), ("spread", (f"--workers=127.0.0.1:{port}",))):
@@ -51,7 +48,7 @@ def test_a_training_with_a_worker_has_the_rows_of_one_without(tmp_path):
             seconds.append(processor_seconds(worker))
     finally:
         worker.terminate()
-        worker.join(60)
+        worker.join(forks.SECONDS)
     # The worker was idle beside the first, and did the clients' part of the second.
     assert seconds[1] - seconds[0] < 0.2 < seconds[2] - seconds[1], seconds
     rows = [tmp_path / name / "metrics.csv" for name in ("alone", "spread")]

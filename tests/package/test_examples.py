@@ -11,6 +11,8 @@ import nbclient
 import nbformat
 import pytest
 
+from tests import forks
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 EXAMPLES = ROOT / "examples"
 NAMES = {"choose_a_mechanism", "foreign_loop", "own_mechanism", "tff_tutorial"}
@@ -31,7 +33,8 @@ def executed(name, folder, changes=()):
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
     client = nbclient.NotebookClient(
         notebook,
-        timeout=500,
+        timeout=None,
+        startup_timeout=forks.SECONDS,
         kernel_name="python3",
         resources={"metadata": {"path": str(folder)}},
     )

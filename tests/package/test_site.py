@@ -27,7 +27,6 @@ def build(config, target):
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=500,
     )
 
 

@@ -7,36 +7,26 @@ import pathlib
 import re
 import subprocess
 import sys
+import time
 
 import pytest
 import tensorflow as tf
 
 from dpfl import mechanisms
 from tools import soak
-from tools.soaks import kills, runs, vectors
+from tools.soaks import kills, runs, slowness, vectors
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-NOTHING = {
-    "kills": 0,
-    "loop_kills": 0,
-    "signals": 0,
-    "full_disks": 0,
-    "disk_sizes": 0,
-    "worker_kills": 0,
-    "vectors": 0,
-    "lines": 0,
-}
 
 
 def run_soak(**counts):
     """The rows of a soak by their title: (count, faults)."""
-    arguments = [f"--{name}={count}" for name, count in {**NOTHING, **counts}.items()]
+    arguments = [f"--{name}={count}" for name, count in counts.items()]
     done = subprocess.run(
-        [sys.executable, "-m", "tools.soak", "--seed=3", *arguments],
+        [sys.executable, "-m", "tools.soak", "--seed=3", "--only", *arguments],
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=600,
     )
     rows = re.findall(r"^\| ([^|]+?) \| ?(\d*) \| (\d+) \|", done.stdout, re.MULTILINE)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -107,6 +97,27 @@ def test_how_a_training_fails_is_looked_at(tmp_path, text, code, expected):
     assert runs.complaints(tmp_path / "log", code) == expected
 
 
+def test_tests_run_under_load_and_are_stopped():
+    one = "tests/training/test_connection.py::test_other_errors_stay_what_they_are"
+    found = run_soak(load=2, stops=1, tests=one)
+    assert list(found.values()) == [(1, 0), (1, 0)]
+    wrong = slowness.under_load(["tests/nowhere.py"], 0)
+    assert not wrong.count and "exit code 4" in wrong.faults[0]
+
+
+def test_a_process_is_stopped_and_goes_on(monkeypatch):
+    monkeypatch.setattr(slowness, "_BEFORE_SECONDS", (0.1, 0.1))
+    monkeypatch.setattr(slowness, "_STOPPED_SECONDS", 0.5)
+    monkeypatch.setattr(
+        slowness, "_PYTEST", (sys.executable, "-c", "import time; time.sleep(2)")
+    )
+    begun = time.monotonic()
+    assert slowness.stopped([], seed=1, times=10) == kills.Outcome(0, [])
+    assert time.monotonic() - begun > 2
+
+
 def test_arguments():
     assert soak.arguments([]).kills == 200 and soak.arguments([]).vectors == 10_000
     assert soak.arguments(["--seed=4"]).seed == 4
+    only = soak.arguments(["--only", "--load=20"])
+    assert only.load == 20 and only.kills == only.lines == 0

@@ -34,7 +34,6 @@ def run(command, folder, exit_code=0):
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=500,
     )
     assert done.returncode == exit_code, done.stdout + done.stderr
     return done.stdout if exit_code == 0 else done.stderr
@@ -214,7 +213,6 @@ def test_figures_and_training_work_from_the_wheel(wheel, tmp_path):
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                timeout=500,
             )
         text = (tmp_path / "log").read_text(errors="replace")
         assert done.returncode == 0, text

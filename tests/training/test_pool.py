@@ -16,7 +16,7 @@ class FakeWorker:
 
     def __init__(self, name, losses=(), answers=True):
         self.address = name
-        self.is_connected = False
+        self.is_connected = self.is_slow = False
         self.answers = answers
         self.calls = []
         self.seconds = []
@@ -56,7 +56,7 @@ def test_results_are_in_the_order_of_the_parts():
 
 def test_workers_work_at_the_same_time():
     """Each part waits for the other."""
-    both = threading.Barrier(2, timeout=20)
+    both = threading.Barrier(2)
     made = pool.Pool([FakeWorker("a"), FakeWorker("b")], print)
     assert made.run(lambda x: both.wait() >= 0 and x, [], [1, 2]) == [1, 2]
 
@@ -118,6 +118,32 @@ def test_a_round_without_workers_ends():
     assert said == ["the worker at c does not answer yet"]
 
 
+def test_one_that_is_slow_is_waited_for_where_there_is_no_other(monkeypatch, capsys):
+    """Up to the deadline, if there is one; with another it is left for later."""
+    monkeypatch.setattr(pool, "_TICK_SECONDS", 0.001)
+    monkeypatch.setattr(pool.patience, "_STEP_SECONDS", 0.001)
+    slow, said, tries = FakeWorker("a", answers=False), [], []
+    answer = slow.connect
+
+    def connect():
+        tries.append(slow.answers)
+        slow.answers = len(tries) == 50
+        slow.is_slow = not slow.answers
+        return answer()
+
+    slow.connect = connect
+    made, found = squares([slow], said, [2, 3])
+    assert found == [104, 109] and len(tries) == 50 and not said
+    slow.close()
+    tries[:] = [True] * 50
+    with made.deadline(0.05), pytest.raises(WorkerDiedError, match="none of the"):
+        made.run(lambda x: x, [], [1])
+    slow.close()
+    before = len(tries)
+    made, found = squares([slow, FakeWorker("b")], said, [2, 3])
+    assert found == [104, 109] and len(tries) == before + 1
+
+
 def test_one_that_was_restarted_does_what_the_last_one_leaves():
     """What used it before is found to be gone in the round that loses the other."""
     lost, restarted, said = FakeWorker("a", [2]), FakeWorker("b", [1]), []
@@ -128,10 +154,20 @@ def test_one_that_was_restarted_does_what_the_last_one_leaves():
     assert said[-1] == "the worker at b is used again" and len(said) == 3
 
 
+def test_one_that_is_lost_between_rounds_is_named():
+    lost, said = FakeWorker("a"), []
+    made, _ = squares([lost, FakeWorker("b")], said, [1])
+    lost.answers = False
+    lost.close()
+    for _ in range(3):
+        assert made.run(lambda x: x, [], [1, 2]) == [1, 2]
+    assert said == ["the worker at a does not answer any more; it is left out"]
+
+
 def test_a_worker_with_a_problem_is_not_used():
     bad, good, said = FakeWorker("a"), FakeWorker("b"), []
 
-    def problem(worker):
+    def problem(worker, seconds):
         return "a reads other data" if worker is bad else None
 
     made, found = squares([bad, good], said, [2, 3], problem=problem)

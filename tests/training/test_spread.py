@@ -5,6 +5,10 @@
 
 import contextlib
 import dataclasses
+import os
+import signal
+import socket
+import threading
 
 import numpy as np
 import pytest
@@ -21,6 +25,7 @@ from dpfl.training import (
 )
 from dpfl.training import worker as worker_lib
 from dpfl.training.connection import WorkerDiedError
+from tests import forks
 from tools.soaks import worker_kills
 
 
@@ -112,6 +117,33 @@ def test_late_answers_and_errors(rounds, connected):
     with pytest.raises(WorkerDiedError, match="deadline of 0.5 seconds"):
         connected.call(spin, 10**9, seconds=0.5)
     assert not connected.is_connected
+
+
+def test_a_worker_that_is_slow_is_not_one_that_is_gone(rounds, monkeypatch):
+    """It takes connections and says nothing; one that hangs up is lost at once."""
+    worker = rounds.workers[0]
+    found = remote.RemoteWorker(addresses.Address("127.0.0.1", worker.port))
+    forks.stop(worker.pid)
+    try:
+        with monkeypatch.context() as patched:
+            patched.setattr(remote, "_GREETING_SECONDS", 0.5)
+            assert not found.connect() and found.is_slow
+    finally:
+        os.kill(worker.pid, signal.SIGCONT)
+    assert found.connect() and not found.is_slow
+    found.close()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+
+        def hang_up():
+            with contextlib.suppress(OSError):
+                while True:
+                    server.accept()[0].close()
+
+        threading.Thread(target=hang_up, daemon=True).start()
+        monkeypatch.setattr(remote, "_GREETING_SECONDS", 3600.0)
+        gone = remote.RemoteWorker(addresses.Address("127.0.0.1", port))
+        assert not gone.connect() and not gone.is_slow
 
 
 def test_where_nobody_listens(rounds):

@@ -19,7 +19,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from dpfl.training import isolation, limits, sockets
+from dpfl.training import connection, isolation, limits, patience, sockets
 from dpfl.training import worker as worker_lib
 from tests import forks
 
@@ -61,25 +61,16 @@ def fork(code, folder):
     script.write_text(f"import os\nos.setsid()\n{PRELUDE}{code}")
     out, err = outputs
     process = forks.start(str(script), folder=folder, out=out, err=err)
-    end = time.monotonic() + 120
-    while process.is_alive() and time.monotonic() < end:
-        if out.exists() and out.read_text().endswith("\n"):
-            return process, int(out.read_text()), outputs
-        time.sleep(0.02)
-    raise AssertionError(err.read_text())
+    forks.until(
+        lambda: not process.is_alive() or out.exists() and "\n" in out.read_text()
+    )
+    assert process.is_alive(), err.read_text()
+    return process, int(out.read_text()), outputs
 
 
-def is_gone(pid, seconds=10.0):
-    """Whether a process ends within a time; a zombie has ended."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        try:
-            if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
-                return True
-        except psutil.NoSuchProcess:
-            return True
-        time.sleep(0.02)
-    return False
+def ends(pid):
+    """Returns once a process has ended."""
+    forks.until(lambda: forks.has_ended(pid))
 
 
 def test_normal_exit_and_a_pipe_that_ends():
@@ -87,13 +78,13 @@ def test_normal_exit_and_a_pipe_that_ends():
     done = started_by_a_shell("print('last')", "2>&1 | cat")
     worker, last = done.stdout.splitlines()
     assert last == "last" and done.returncode == 0
-    assert is_gone(int(worker))
+    ends(int(worker))
 
 
 def test_exception():
     done = started_by_a_shell("raise ValueError('on purpose')", "")
     assert done.returncode == 1 and "on purpose" in done.stderr
-    assert is_gone(int(done.stdout))
+    ends(int(done.stdout))
 
 
 def started_by_a_shell(code, redirection):
@@ -109,7 +100,7 @@ def started_by_a_shell(code, redirection):
         },
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=forks.SECONDS,
     )
 
 
@@ -127,9 +118,9 @@ def test_signal_in_the_middle_of_a_computation(number, codes, tmp_path):
     time.sleep(0.5)
     assert psutil.pid_exists(worker)
     os.killpg(process.pid, number)
-    process.join(60)
+    process.join(forks.SECONDS)
     assert process.exitcode in codes
-    assert is_gone(worker)
+    ends(worker)
 
 
 def test_a_worker_that_dies_is_an_error_and_not_a_wait(tmp_path):
@@ -150,7 +141,7 @@ def test_a_worker_that_dies_is_an_error_and_not_a_wait(tmp_path):
         "print(total([4]))\n",
         tmp_path,
     )
-    process.join(120)
+    process.join(forks.SECONDS)
     _, first, second, third = out.read_text().strip().split("\n")
     assert "ended with status -9" in first and "ended with status -9" in second
     assert third == "4", err.read_text()
@@ -166,10 +157,10 @@ def test_a_deadline_is_kept(tmp_path):
         "    print(error)\n",
         tmp_path,
     )
-    process.join(120)
+    process.join(forks.SECONDS)
     said = out.read_text()
     assert "did not finish within the deadline of 0.5 seconds" in said
-    assert is_gone(worker)
+    ends(worker)
 
 
 def test_a_deadline_that_is_met_does_nothing(tff_worker):
@@ -212,7 +203,7 @@ def test_a_bad_count_is_named(value):
 
 
 def meeting(folder):
-    """Clients that wait twenty seconds for another, between calls that wait for them.
+    """Clients that wait minutes for another, between calls that wait for them.
 
     Returns:
       A computation on the number of the turn and that of each client, which returns how
@@ -234,7 +225,7 @@ def meeting(folder):
             return tf.size(tf.io.matching_files(place + "*"))
 
         [found] = tf.while_loop(
-            lambda found: (found < 2) & (tf.timestamp() - begun < 20),
+            lambda found: (found < 2) & (tf.timestamp() - begun < 600),
             lambda found: [there()],
             [there()],
         )
@@ -255,6 +246,57 @@ def test_no_group_waits_until_another_has_trained(tmp_path):
     with worker_lib.start(concurrency=2, groups=True):
         meet = meeting(tmp_path)
         assert [int(meet([turn] * 2, [0, 1])) for turn in range(6)] == [2] * 6
+
+
+@pytest.fixture
+def stopped(monkeypatch, tff_context):
+    """A worker that is stopped while nobody has a connection to it."""
+    options = dict(connection._CHANNEL_OPTIONS, **{"grpc.client_idle_timeout_ms": 1000})
+    monkeypatch.setattr(connection, "_CHANNEL_OPTIONS", tuple(options.items()))
+    monkeypatch.setattr(patience, "_SILENT_SECONDS", 2.0)
+    with worker_lib.start() as worker:
+        assert total_of([]) == 0
+        # Half an hour without a computation, were it not for the option.
+        while worker._connection._stub.is_ready:
+            time.sleep(0.02)
+        forks.stop(worker.pid)
+        yield worker
+    tff.framework.set_default_context(tff_context)
+
+
+def test_a_worker_that_is_slow_is_waited_for_with_a_sentence(stopped, capsys):
+    threading.Timer(5, os.kill, [stopped.pid, signal.SIGCONT]).start()
+    assert total_of([1, 2, 3]) == 6
+    sentence = f"still waiting for TFF's worker process {stopped.pid} after 2 seconds"
+    assert sentence in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("number", "error", "said"),
+    [
+        (signal.SIGKILL, worker_lib.WorkerDiedError, "ended with status -9"),
+        (signal.SIGINT, KeyboardInterrupt, ""),
+    ],
+)
+def test_what_ends_the_wait_for_a_worker(stopped, number, error, said):
+    pid = stopped.pid if number == signal.SIGKILL else os.getpid()
+    threading.Timer(0.5, os.kill, [pid, number]).start()
+    with pytest.raises(error, match=said):
+        total_of([1])
+    with stopped.deadline(0.5), pytest.raises(worker_lib.WorkerDiedError):
+        total_of([1])
+
+
+def test_a_start_may_take_its_time(tmp_path, monkeypatch, tff_context, capsys):
+    binary = tmp_path / "slow"
+    binary.write_text(f'#!/bin/sh\nsleep 3\nexec {worker_lib._worker_binary()} "$@"\n')
+    binary.chmod(0o700)
+    monkeypatch.setattr(worker_lib, "_worker_binary", lambda: binary)
+    monkeypatch.setattr(patience, "_SILENT_SECONDS", 1.0)
+    with worker_lib.start():
+        assert total_of([1, 2]) == 3
+    assert "still waiting for TFF's worker process" in capsys.readouterr().err
+    tff.framework.set_default_context(tff_context)
 
 
 PROTECTED = ["socket", "namespace", "loopback"]
@@ -322,7 +364,6 @@ def test_two_workers_at_a_time(tff_worker, tff_context):
 def test_an_end_of_the_forwarder_is_an_error_and_not_a_wait(tff_context):
     import tensorflow_federated as tff
 
-    begun = time.monotonic()
     with started("namespace") as worker:
         (forwarder,) = psutil.Process(worker.pid).children()
         forwarder.kill()
@@ -330,8 +371,7 @@ def test_an_end_of_the_forwarder_is_an_error_and_not_a_wait(tff_context):
             worker_lib.WorkerDiedError, match="passes connections on|ended with"
         ):
             total_of([1])
-        assert is_gone(worker.pid)
-    assert time.monotonic() - begun < 10
+        ends(worker.pid)
     tff.framework.set_default_context(tff_context)
 
 
@@ -400,12 +440,10 @@ def test_a_worker_that_nobody_attends_to_ends_without_an_address():
         )
         os.close(isolated._notifications)
         isolated._notifications = None
-        end = time.monotonic() + 20
-        while time.monotonic() < end and isolated.process.poll() is None:
+        # It says so in its log, and ends with status 0.
+        while isolated.process.poll() is None:
             with contextlib.suppress(FileNotFoundError, PermissionError):
                 assert sockets.listening(isolated.process.pid) == []
             time.sleep(0.02)
-        # It says so in its log, and ends with status 0.
-        assert isolated.process.poll() is not None
     finally:
         isolated.close()

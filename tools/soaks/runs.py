@@ -31,8 +31,8 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _libc = ctypes.CDLL(None, use_errno=True)
 # Longest that a training of a soak may take, and what a kill leaves may live on.
-RUN_SECONDS = 300.0
-_LINGER_SECONDS = 3.0
+RUN_SECONDS = 3600.0
+_LINGER_SECONDS = 60.0
 _UNEXPECTED = 99
 
 BASE = (

@@ -39,7 +39,6 @@ def measured(program, folder):
         cwd=programs.ROOT,
         capture_output=True,
         text=True,
-        timeout=300,
     )
 
 
@@ -78,7 +77,6 @@ def test_a_table_of_tiny_runs(tmp_path):
         cwd=programs.ROOT,
         capture_output=True,
         text=True,
-        timeout=600,
     )
     assert done.returncode == 0, done.stderr
     found = rows.read_csv(table)

@@ -1,0 +1,120 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""How long others are waited for: in time that this process had, and not in silence.
+
+A process that was stopped, or whose machine slept, has no right to call others late:
+they may have answered long ago. So time is counted in steps, and a jump is one step.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Optional
+
+_STEP_SECONDS = 1.0
+# Steps of a limit at the least, so that a jump is no more than a part of a short one.
+_STEPS = 10
+# After how long it is said that something is waited for, and how much later again.
+_SILENT_SECONDS = 30.0
+_LATER = 4
+
+
+class Clock:
+    """Counts seconds in which this process ran; it has to be read once a step."""
+
+    def __init__(self, step: float = _STEP_SECONDS):
+        """Initializes the clock, which begins at zero.
+
+        Args:
+          step: What counts at most between two readings.
+        """
+        self._step = step
+        self._seconds = 0.0
+        self._read = time.monotonic()
+        self._lock = threading.Lock()
+
+    def seconds(self) -> float:
+        """Returns the time so far."""
+        with self._lock:
+            now = time.monotonic()
+            self._seconds += min(now - self._read, self._step)
+            self._read = now
+            return self._seconds
+
+
+@contextlib.contextmanager
+def counting(
+    act: Callable[[float], bool] = lambda passed: False, step: float = _STEP_SECONDS
+) -> Iterator[Clock]:
+    """Gives a block a clock that a thread reads at every step.
+
+    Args:
+      act: Called by the thread with the time so far; whether it is done.
+      step: Seconds.
+    """
+    clock, ended = Clock(step), threading.Event()
+
+    def count() -> None:
+        while not ended.wait(step) and not act(clock.seconds()):
+            pass
+
+    threading.Thread(target=count, daemon=True).start()
+    try:
+        yield clock
+    finally:
+        ended.set()
+
+
+@contextlib.contextmanager
+def time_limit(
+    seconds: Optional[float], expire: Callable[[float], None]
+) -> Iterator[None]:
+    """Calls `expire` from another thread if the block takes longer.
+
+    Args:
+      seconds: Time allowed, of this process's running; None for no limit.
+      expire: Called with the time allowed; makes the call in the block fail.
+    """
+    if seconds is None:
+        yield
+        return
+
+    def is_over(passed: float) -> bool:
+        if passed >= seconds:
+            expire(seconds)
+        return passed >= seconds
+
+    with counting(is_over, min(_STEP_SECONDS, seconds / _STEPS)):
+        yield
+
+
+@contextlib.contextmanager
+def waiting_for(what: str) -> Iterator[Clock]:
+    """Says on stderr that the block waits, after some time and then seldom.
+
+    Args:
+      what: What is waited for, as the object of a sentence.
+    """
+    silent = _SILENT_SECONDS
+
+    def tell(passed: float) -> bool:
+        nonlocal silent
+        if passed >= silent:
+            say(f"still waiting for {what} after {passed:.0f} seconds")
+            silent *= _LATER
+        return False
+
+    with counting(tell) as clock:
+        yield clock
+
+
+def say(sentence: str) -> None:
+    """Prints a sentence on a line of its own of stderr, above any progress bar."""
+    import tqdm
+
+    tqdm.tqdm.write(sentence, file=sys.stderr)

@@ -1,0 +1,84 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Limits on a clock that jumps, and what is said of those who are waited for."""
+
+import re
+import subprocess
+import sys
+import threading
+
+import pytest
+import tqdm
+
+from dpfl.training import patience
+
+
+@pytest.fixture
+def now(monkeypatch):
+    """The time of the monotonic clock, in a list."""
+    found = [0.0]
+    monkeypatch.setattr(patience.time, "monotonic", lambda: found[0])
+    return found
+
+
+def test_a_jump_counts_as_one_step(now):
+    clock = patience.Clock(step=1.0)
+    for time in (0.5, 1.25, 61.25, 61.5):
+        now[0] = time
+        found = clock.seconds()
+    assert found == 1.25 + 1.0 + 0.25
+
+
+def test_a_limit_passes_once_and_not_after_the_block():
+    over, late = threading.Event(), []
+    with patience.time_limit(0.05, lambda seconds: late.append(seconds) or over.set()):
+        over.wait()
+    with patience.time_limit(3600.0, late.append):
+        pass
+    with patience.time_limit(None, late.append):
+        pass
+    assert late == [0.05]
+
+
+STOPPED = """
+import os, signal, subprocess, sys, time
+from dpfl.training import patience
+late = []
+with patience.time_limit(8.0, late.append):
+    stopped = f"until grep -q State:.T /proc/{os.getpid()}/status; do sleep 0.1; done"
+    subprocess.Popen(["sh", "-c", f"{stopped}; sleep 10; kill -CONT {os.getpid()}"])
+    begun = time.monotonic()
+    os.kill(os.getpid(), signal.SIGSTOP)
+    time.sleep(0.5)
+    print(time.monotonic() - begun > 8.0, late, flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_the_time_in_which_this_process_was_stopped_is_no_part_of_a_limit():
+    done = subprocess.run(
+        [sys.executable, "-c", STOPPED], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "True []\n"
+
+
+def test_who_is_waited_for_is_said_late_and_seldom(now, monkeypatch):
+    """The thread's part, at times of ours."""
+    said, tells = [], []
+    monkeypatch.setattr(patience, "say", said.append)
+    counting = patience.counting
+    monkeypatch.setattr(
+        patience, "counting", lambda tell: tells.append(tell) or counting(tell, 3600.0)
+    )
+    with patience.waiting_for("a friend"):
+        assert not any(tells[0](float(passed)) for passed in range(500))
+    seconds = [int(re.search(r"after (\d+) seconds", text)[1]) for text in said]
+    assert seconds == [30, 120, 480]
+    assert said[0] == "still waiting for a friend after 30 seconds"
+
+
+def test_a_sentence_has_a_line_of_its_own_above_the_bar(capsys):
+    with tqdm.tqdm(total=3, file=sys.stderr):
+        patience.say("a worker is lost")
+    assert "a worker is lost" in re.split(r"[\r\n]", capsys.readouterr().err)
