@@ -17,7 +17,7 @@ import os
 import pathlib
 import stat
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import IO, Any, Union
+from typing import IO, Any, Optional, Union
 
 import numpy as np
 
@@ -33,6 +33,10 @@ PathLike = Union[str, "os.PathLike[str]"]
 _PARTIAL = ".part"
 _PRIVATE_FILE = 0o600
 _PRIVATE_FOLDER = 0o700
+# At most, whatever the umask: nobody else may write.
+_PUBLIC_FILE = 0o644
+_PUBLIC_FOLDER = 0o755
+_OTHERS_WRITE = 0o022
 
 
 class InUseError(ValueError):
@@ -43,7 +47,7 @@ def private_folder(path: PathLike) -> pathlib.Path:
     """Makes a folder that nobody but its owner can read, whatever the umask.
 
     A folder that is there already keeps its mode: it may hold more than dpfl's files.
-    The ones above it are made as the umask says.
+    The ones above it are made as by `public_folder`.
 
     Args:
       path: The folder.
@@ -55,15 +59,58 @@ def private_folder(path: PathLike) -> pathlib.Path:
       OSError: If it cannot be made, or something else has its name.
     """
     folder = pathlib.Path(path)
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    public_folder(folder.parent)
+    if _is_made(folder, _PRIVATE_FOLDER):
+        folder.chmod(_PRIVATE_FOLDER)
+    return folder
+
+
+def public_folder(path: PathLike) -> pathlib.Path:
+    """Makes a folder, and those above it, that nobody but its owner can write to.
+
+    Those that are there already keep their modes.
+
+    Args:
+      path: The folder.
+
+    Returns:
+      Its path.
+
+    Raises:
+      OSError: If it cannot be made, or something else has its name.
+    """
+    folder = pathlib.Path(path)
+    if not folder.is_dir():
+        if folder.parent != folder:
+            public_folder(folder.parent)
+        _is_made(folder, _PUBLIC_FOLDER)
+    return folder
+
+
+def _is_made(folder: pathlib.Path, mode: int) -> bool:
+    """Makes a folder unless it is there, and returns whether it was not."""
     try:
-        folder.mkdir(mode=_PRIVATE_FOLDER)
+        folder.mkdir(mode=mode)
     except FileExistsError:
         if not folder.is_dir():
             raise
-    else:
-        folder.chmod(_PRIVATE_FOLDER)
-    return folder
+        return False
+    return True
+
+
+def others_may_write(folder: PathLike) -> Optional[str]:
+    """Returns a sentence about a folder that others may write to; None for others.
+
+    Args:
+      folder: One that is there.
+    """
+    mode = stat.S_IMODE(os.stat(folder).st_mode)
+    if os.name == "nt" or not mode & _OTHERS_WRITE:
+        return None
+    return (
+        f"{folder} was there before, with the mode {mode:04o}: others may write into "
+        "it, and replace what is written"
+    )
 
 
 @contextlib.contextmanager
@@ -76,7 +123,8 @@ def atomically(path: PathLike, private: bool = False) -> Iterator[IO[bytes]]:
     Args:
       path: The file; its folder must be there.
       private: Whether only its owner can read it, whatever the umask and whoever could
-        read the file before. Others get what the umask leaves, or the old file's mode.
+        read the file before. Others get what the umask, or the old file's mode, leaves
+        of reading, and nobody but the owner can write.
 
     Yields:
       A binary file that can be written and sought.
@@ -117,8 +165,8 @@ def replacing(path: PathLike, private: bool = False) -> Iterator[pathlib.Path]:
         with open(partial, "r+b") as file:
             os.fsync(file.fileno())
         if not private:
-            with contextlib.suppress(FileNotFoundError):
-                partial.chmod(stat.S_IMODE(path.stat().st_mode))
+            old = path if path.exists() else partial
+            partial.chmod(stat.S_IMODE(old.stat().st_mode) & _PUBLIC_FILE)
         os.replace(partial, path)
     except BaseException:
         partial.unlink(missing_ok=True)
@@ -247,7 +295,7 @@ def output_folder(name: str, path: PathLike) -> pathlib.Path:
     if not str(path):
         raise ValueError(f"{name} must be a folder's path, found ''")
     try:
-        found.mkdir(parents=True, exist_ok=True)
+        public_folder(found)
         partial = _partial(found / "a")
         partial.touch()
         partial.unlink()
@@ -271,17 +319,47 @@ def input_path(name: str, path: PathLike) -> pathlib.Path:
     """
     found = pathlib.Path(path)
     try:
-        mode = os.stat(found).st_mode
-        if not stat.S_ISREG(mode):
-            raise ValueError(
-                f"{name} must be a regular file, found the {_kind(mode)} {found}"
-            )
+        check_regular(name, found)
         with open(found, "rb"):
             return found
     except OSError as error:
         raise ValueError(
             f"{name} must be a file that can be read, found {found} ({error.strerror})"
         ) from error
+
+
+def check_regular(name: str, path: PathLike) -> None:
+    """Raises ValueError for a pipe, a device or a folder, which a reader may wait for.
+
+    Args:
+      name: The flag, argument or file, for the message.
+      path: What is about to be opened.
+
+    Raises:
+      ValueError: If there is something else than a regular file.
+      OSError: If there is nothing, or it cannot be looked at.
+    """
+    mode = os.stat(path).st_mode
+    if not stat.S_ISREG(mode):
+        raise ValueError(
+            f"{name} must be a regular file, found the {_kind(mode)} {path}"
+        )
+
+
+def read_json(path: PathLike) -> Any:
+    """Returns what a JSON file holds.
+
+    Raises:
+      ValueError: If it is no regular file, no UTF-8 or no JSON, or nested so deeply
+        that nobody meant it.
+      OSError: If it cannot be read.
+    """
+    path = pathlib.Path(path)
+    check_regular(path.name, path)
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except RecursionError:
+        raise ValueError(f"{path} must be JSON of a few levels, found more") from None
 
 
 @contextlib.contextmanager
@@ -291,7 +369,7 @@ def locked(folder: PathLike) -> Iterator[None]:
     Raises:
       InUseError: If another process holds it.
     """
-    with open(pathlib.Path(folder) / ".lock", "a+") as file:
+    with open(pathlib.Path(folder) / ".lock", "a+", opener=public_opener) as file:
         if fcntl is not None:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -305,6 +383,11 @@ def locked(folder: PathLike) -> Iterator[None]:
         file.write(str(os.getpid()))
         file.flush()
         yield
+
+
+def public_opener(path: str, flags: int) -> int:
+    """Returns a descriptor, as `open` asks its `opener` for; others cannot write."""
+    return os.open(path, flags, _PUBLIC_FILE)
 
 
 def remove_partials(folder: PathLike) -> None:

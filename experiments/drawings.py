@@ -31,7 +31,7 @@ def _figure(width: float, height: float, rows: int = 1, columns: int = 1) -> Any
 def _save(figure: Any, path: str) -> None:
     from matplotlib import pyplot
 
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    files.public_folder(Path(path).parent)
     files.save_figure(figure, path, dpi=120, bbox_inches="tight")
     pyplot.close(figure)
 

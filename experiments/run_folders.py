@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
+from dpfl import files
 from dpfl.training import covered
 
 from .papers.rows import read_run
@@ -92,8 +93,7 @@ def _run(name: str, folder: Path) -> RunFolder:
             f"RUN must be a folder with a summary.json, found {folder}, {why}"
         )
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        summary = covered.plain_keys(content)
+        summary = covered.plain_keys(files.read_json(path))
         missing = [key for key in _NEEDED if key not in summary]
         rows = _rows(folder / "metrics.csv")
     except (AttributeError, OSError, ValueError, TypeError) as error:
@@ -109,6 +109,7 @@ def _run(name: str, folder: Path) -> RunFolder:
 
 
 def _rows(path: Path) -> list[dict[str, Optional[float]]]:
+    files.check_regular(path.name, path)
     return [
         {key: float(cell) if cell else None for key, cell in row.items()}
         for row in read_run(path)

@@ -8,6 +8,7 @@ import stat
 import pytest
 
 from dpfl import files
+from dpfl.training import appended
 
 
 def test_a_file_takes_its_name_once_it_is_whole(tmp_path):
@@ -110,3 +111,117 @@ def test_a_link_under_the_partial_name_is_not_followed(tmp_path, private):
     files.write_atomically(tmp_path / "out", "new", private)
     assert (tmp_path / "victim").read_bytes() == b"safe"
     assert (tmp_path / "out").read_bytes() == b"new"
+
+
+@contextlib.contextmanager
+def umask_of(mask):
+    before = os.umask(mask)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def mode_of(path):
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+class TestModes:
+    """Nobody but the owner writes to what dpfl wrote, whatever the umask."""
+
+    @pytest.mark.parametrize(
+        ("mask", "file_mode", "folder_mode"), [(0, 0o644, 0o755), (0o077, 0o600, 0o700)]
+    )
+    def test_what_is_new(self, tmp_path, mask, file_mode, folder_mode):
+        with umask_of(mask):
+            folder = files.public_folder(tmp_path / "a" / "b")
+            files.write_atomically(folder / "metrics.csv", "1")
+            files.write_atomically(folder / "manifest.json", "1", private=True)
+            private = files.private_folder(folder / "c" / "run")
+            files.output_folder("--output_dir", folder / "d")
+            with files.locked(private):
+                assert mode_of(private / ".lock") == file_mode
+        for made in (folder, folder.parent, private.parent, folder / "d"):
+            assert mode_of(made) == folder_mode
+        assert mode_of(folder / "metrics.csv") == file_mode
+        assert mode_of(folder / "manifest.json") == 0o600
+        assert mode_of(private) == 0o700
+
+    def test_what_was_there_before(self, tmp_path):
+        folder, path = tmp_path / "shared", tmp_path / "shared" / "metrics.csv"
+        folder.mkdir()
+        path.write_text("old")
+        path.chmod(0o666)
+        folder.chmod(0o777)
+        files.write_atomically(path, "new")
+        assert mode_of(path) == 0o644
+        assert files.public_folder(folder) == files.private_folder(folder) == folder
+        assert mode_of(folder) == 0o777
+        assert "with the mode 0777" in files.others_may_write(folder)
+        folder.chmod(0o755)
+        assert files.others_may_write(folder) is None
+
+
+class TestJson:
+    @pytest.mark.parametrize(
+        "content", [b"", b"{", b"\xff\xfe", b"[" * 10_000 + b"]" * 10_000]
+    )
+    def test_what_is_no_json_of_a_few_levels(self, tmp_path, content):
+        path = tmp_path / "manifest.json"
+        path.write_bytes(content)
+        with pytest.raises(ValueError):
+            files.read_json(path)
+
+    def test_a_pipe_is_not_waited_for(self, tmp_path):
+        os.mkfifo(tmp_path / "manifest.json")
+        with pytest.raises(ValueError, match="manifest.json must be a regular file"):
+            files.read_json(tmp_path / "manifest.json")
+
+    def test_what_was_written(self, tmp_path):
+        files.write_json(tmp_path / "a.json", {"b": [1, 2.5]})
+        assert files.read_json(tmp_path / "a.json") == {"b": [1, 2.5]}
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """The calls that decide what a machine without power finds, in their order."""
+    seen = []
+
+    def recorded(name, of):
+        original = getattr(os, name)
+
+        def call(*arguments, **more):
+            seen.append((name, of(*arguments)))
+            return original(*arguments, **more)
+
+        monkeypatch.setattr(os, name, call)
+
+    recorded("fsync", lambda descriptor: os.readlink(f"/proc/self/fd/{descriptor}"))
+    recorded("replace", lambda old, new: str(new))
+    return seen
+
+
+def test_a_name_is_on_the_disk_after_its_content_and_before_the_return(tmp_path, calls):
+    path = tmp_path / "checkpoint"
+    files.write_atomically(path, b"whole")
+    [content, name, folder] = calls
+    assert content[0] == "fsync" and os.path.dirname(content[1]) == str(tmp_path)
+    assert content[1] != str(path)
+    assert name == ("replace", str(path))
+    assert folder == ("fsync", str(tmp_path))
+
+
+def test_what_is_appended_is_on_the_disk_before_it_counts(tmp_path, calls, monkeypatch):
+    file = appended.AppendedFile(tmp_path / "metrics.csv")
+    file.append(b"first")
+    del calls[:]
+    seen, recorded = [], os.fsync
+
+    def fsync(descriptor):
+        seen.append((os.fstat(descriptor).st_size, file.mark.length))
+        recorded(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    file.append(b" more")
+    assert seen == [(10, 5)] and file.mark.length == 10
+    assert calls == [("fsync", str(file.path))]

@@ -40,7 +40,8 @@ fi
 # Everything that decides what is in the environment.
 wanted="$("$python" --version) $PWD $(cat requirements.txt dpfl/requirements-tff.txt setup.py | cksum)"
 stamp=.venv/dpfl-installed
-if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ]; then
+if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ] &&
+  [ -x .venv/bin/dpfl-train ] && .venv/bin/python -c 'import dpfl' 2>/dev/null; then
   exit 0
 fi
 

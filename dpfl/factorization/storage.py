@@ -103,7 +103,7 @@ def save(factorization: Factorization, path: PathLike) -> None:
     header = describe(factorization)
     arrays = factorization.factors.arrays()
     header["checksum"] = _checksum(header, arrays)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    files.public_folder(path.parent)
     with files.atomically(path) as stream:
         contents: dict[str, Any] = {_HEADER: np.array(_canonical(header)), **arrays}
         np.savez(stream, **contents)

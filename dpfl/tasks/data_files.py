@@ -27,7 +27,6 @@ from dpfl.tasks import downloads
 from dpfl.tasks.configs import DocsConfig, FilesConfig, SqlConfig
 
 _MAGIC = b"SQLite format 3\x00"
-_CHUNK = 2**20
 # Below it reading all of a file for each client takes some 10 milliseconds.
 _MOST_BYTES_WITHOUT_INDEX = 32 * 2**20
 _COLUMNS = {
@@ -359,7 +358,7 @@ def _unpack_text(path: str, member: str) -> list[str]:
 
 
 def fingerprint(path: str, file: SqlFile, *extra: str) -> str:
-    """Returns a digest of a data file without reading all of it.
+    """Returns a digest of a data file, all of which is read once.
 
     Args:
       path: A checked file.
@@ -367,21 +366,7 @@ def fingerprint(path: str, file: SqlFile, *extra: str) -> str:
       *extra: What else the data depend on.
 
     Returns:
-      SHA-256 over the length, the first and last MiB, and every client's name and
-      number of examples.
+      SHA-256 over the name, that of the content, and what else there is.
     """
-    digest = hashlib.sha256(f"{file.name} {os.path.getsize(path)}".encode())
-    with open(path, "rb") as content:
-        digest.update(content.read(_CHUNK))
-        content.seek(max(0, os.path.getsize(path) - _CHUNK))
-        digest.update(content.read(_CHUNK))
-    connection = connect(path)
-    query = (
-        "SELECT split_name, client_id, num_examples FROM client_metadata"
-        " ORDER BY split_name, client_id"
-    )
-    for row in connection.execute(query):
-        digest.update(repr(row).encode())
-    connection.close()
-    digest.update("\n".join(extra).encode())
-    return digest.hexdigest()
+    parts = [file.name, downloads.remembered_digest(path), *extra]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()

@@ -10,10 +10,13 @@ it, so that what happens to the file later can be noticed.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import http.client
 import lzma
 import os
+import pathlib
+import sys
 import time
 import urllib.request
 from collections.abc import Callable
@@ -27,12 +30,20 @@ _SILENCE = 60.0
 _LEAST_RATE = 1024.0
 _CHUNK = 2**20
 _ENDING = ".sha256"
+# Of a file that takes some seconds to read.
+_LONG = 2**31
+# Of the clock that files are dated with, in nanoseconds, and more.
+_TICK_NS = 2 * 10**9
 # What a download that does not come to its end raises.
 ERRORS = (OSError, EOFError, http.client.HTTPException, lzma.LZMAError)
 
 
 class OtherFileError(ValueError):
     """What came is not what was published."""
+
+
+def _say(sentence: str) -> None:
+    print(sentence, file=sys.stderr)
 
 
 def fetch(
@@ -76,6 +87,48 @@ def digest(path: str) -> str:
         for chunk in iter(lambda: file.read(_CHUNK), b""):
             found.update(chunk)
     return found.hexdigest()
+
+
+def remembered_digest(path: str, say: Callable[[str], None] = _say) -> str:
+    """Returns the SHA-256 of a file, read only if it is not the one read before.
+
+    What was found is remembered in the user's cache folder by the file's path, device,
+    inode, size and times of content and inode, which change with any of its bytes.
+
+    Args:
+      path: The file's.
+      say: Called with a sentence before a file is read for which that takes long.
+    """
+    known = os.stat(path)
+    name = os.path.realpath(path)
+    facts = [known.st_dev, known.st_ino, known.st_size]
+    facts += [known.st_mtime_ns, known.st_ctime_ns]
+    memory = _memory_of(name)
+    try:
+        kept = files.read_json(memory)
+        if kept["path"] == name and kept["facts"] == facts:
+            return str(kept["sha256"])
+    except (OSError, ValueError, TypeError, KeyError):
+        # Not read yet, or kept by something else.
+        pass
+    if known.st_size > _LONG:
+        say(f"reading all of {path} once, to know it again")
+    found = digest(path)
+    # A clock's last tick may still come to a file that was just written.
+    is_settled = time.time_ns() - known.st_mtime_ns > _TICK_NS
+    if is_settled and os.stat(path).st_mtime_ns == known.st_mtime_ns:
+        content = {"path": name, "facts": facts, "sha256": found}
+        with contextlib.suppress(OSError):
+            files.private_folder(memory.parent)
+            files.write_json(memory, content, private=True)
+    return found
+
+
+def _memory_of(name: str) -> pathlib.Path:
+    """Returns the file in which the digest of a path's content is remembered."""
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.join("~", ".cache")
+    own = hashlib.sha256(os.fsencode(name)).hexdigest()
+    return pathlib.Path(cache).expanduser() / "dpfl" / f"{own}.json"
 
 
 def recorded_digest(path: str) -> Optional[str]:

@@ -73,6 +73,7 @@ class AppendedFile:
         if mark.length:
             left = mark.length
             try:
+                files.check_regular(self.path.name, self.path)
                 with self.path.open("rb") as file:
                     while block := file.read(min(left, _BLOCK_BYTES)):
                         digest.update(block)

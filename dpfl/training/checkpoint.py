@@ -234,7 +234,7 @@ def open_manifest(
         files.write_json(path, {**content, _CHECKSUM: digest}, private=True)
         return Manifest(seed, digest)
     try:
-        written: dict[str, Any] = json.loads(path.read_text())
+        written: dict[str, Any] = files.read_json(path)
         digest = written.pop(_CHECKSUM)
         if digest != files.digest(written):
             raise ValueError("its checksum does not match")

@@ -13,6 +13,8 @@ from typing import Any
 import tensorflow as tf
 from tensorboard.summary.writer import record_writer
 
+from dpfl import files
+
 _PREFIX = "events.out.tfevents"
 
 
@@ -48,7 +50,7 @@ def choose_path(folder: pathlib.Path, say: Callable[[str], None]) -> pathlib.Pat
     Raises:
       OSError: If the folder cannot be made or read.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    files.public_folder(folder)
     path = folder / f"{_PREFIX}.1.dpfl"
     while path.exists() and not path.is_file():
         number = int(path.name.split(".")[-2])

@@ -37,7 +37,7 @@ import subprocess
 from collections.abc import Callable, Sequence
 from typing import Any, Optional, Union
 
-from dpfl import checks
+from dpfl import checks, files
 from dpfl.training import launch, patience, sockets
 
 ISOLATIONS = ("auto", "socket", "namespace", "loopback", "anyone_can_connect")
@@ -302,7 +302,10 @@ def start(
                 )
             )
     reasons = []
-    with open(os.devnull if log_path is None else log_path, "ab") as log:
+    if log_path is not None and os.path.exists(log_path):
+        files.check_regular("log_path", log_path)
+    place = os.devnull if log_path is None else log_path
+    with open(place, "ab", opener=files.public_opener) as log:
         for choice in _PRIVATE if isolation == "auto" else (isolation,):
             isolated = None
             try:

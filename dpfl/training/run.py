@@ -81,7 +81,11 @@ class Run:
           ValueError: If it cannot be written, or its manifest is lost or damaged.
         """
         try:
+            was_there = self._directory.is_dir()
             files.private_folder(self._directory)
+            warning = files.others_may_write(self._directory) if was_there else None
+            if warning:
+                self._say(warning)
             self._open()
         except OSError as error:
             raise ValueError(

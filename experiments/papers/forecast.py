@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -126,7 +125,7 @@ def sentence(
 def load(path: Path, machine: Machine) -> dict[str, Rate]:
     """Returns the rates that were measured on such a machine, by problem."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = files.read_json(path)
         if found["processors"] != machine.processors:
             return {}
         return {task: Rate(**fields) for task, fields in found["tasks"].items()}

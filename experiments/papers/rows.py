@@ -83,7 +83,7 @@ def read_columns(path: Path) -> dict[str, list[float]]:
 
 def write_columns(path: Path, columns: Mapping[str, Sequence[object]]) -> None:
     """Writes columns of numbers or words as a CSV file, whose folder is made."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    files.public_folder(path.parent)
     text = io.StringIO(newline="")
     writer = csv.writer(text)
     writer.writerow(columns)

@@ -16,6 +16,7 @@ from typing import Any, Optional
 
 import psutil
 
+from dpfl import files
 from dpfl.training import launch
 
 from .. import cli
@@ -76,7 +77,7 @@ class Trainer:
         Raises:
           WorkFailedError: If it does not end with exit code 0.
         """
-        folder.mkdir(parents=True, exist_ok=True)
+        files.public_folder(folder)
         arguments = work.arguments(folder, **more)
         self._do(arguments, folder / "train.log", on_round, only_checks=False)
 

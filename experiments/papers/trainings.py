@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Optional
 
+from dpfl import files
 from dpfl.mechanisms import OncePerEpoch
 from dpfl.tasks import registry
 from dpfl.training import addresses, covered
@@ -101,8 +102,7 @@ class Training(Work):
 
     def measured(self, folder: Path) -> Mapping[str, Any]:
         """Returns the columns of a run that has ended."""
-        summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-        found = covered.plain_keys(summary)
+        found = covered.plain_keys(files.read_json(folder / "summary.json"))
         return {name: found[name] for name in SUMMARY_COLUMNS}
 
 

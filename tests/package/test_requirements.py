@@ -1,8 +1,11 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
+import os
 import pathlib
 import re
+import shutil
+import subprocess
 
 import pytest
 
@@ -37,3 +40,37 @@ def test_pins_for_other_systems_are_left_out_and_markers_shortened():
 def test_a_pin_without_a_digest_is_refused():
     with pytest.raises(ValueError, match="must have a digest, found 'a==1'"):
         list(write_requirements.parsed("a==1\n"))
+
+
+STUB = """#!/bin/sh
+case "$1 $2" in
+  "--version "*) echo Python 3.11.0 ;;
+  "-m venv")
+    echo made >> made.log
+    mkdir -p .venv/bin
+    cp "$0" .venv/bin/python
+    cp "$0" .venv/bin/dpfl-train ;;
+esac
+"""
+
+
+@pytest.mark.parametrize("lost", ["bin/python", "bin/dpfl-train", "bin"])
+def test_an_environment_that_is_not_whole_is_made_again(tmp_path, lost):
+    for name in ("tools/setup.sh", "requirements.txt", "dpfl/requirements-tff.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    (tmp_path / "setup.py").touch()
+    stub = tmp_path / "python"
+    stub.write_text(STUB)
+    stub.chmod(0o755)
+
+    def times_made():
+        command = ["sh", str(tmp_path / "tools" / "setup.sh")]
+        environment = {**os.environ, "PYTHON": str(stub)}
+        subprocess.run(command, env=environment, check=True, capture_output=True)
+        return (tmp_path / "made.log").read_text().count("made")
+
+    assert [times_made(), times_made()] == [1, 1]
+    gone = tmp_path / ".venv" / lost
+    shutil.rmtree(gone) if gone.is_dir() else gone.unlink()
+    assert [times_made(), times_made()] == [2, 2]

@@ -5,6 +5,7 @@
 
 import collections
 import dataclasses
+import functools
 import hashlib
 import io
 import lzma
@@ -13,6 +14,7 @@ import pathlib
 import shlex
 import shutil
 import sqlite3
+import stat
 import subprocess
 import sys
 import tarfile
@@ -335,6 +337,52 @@ def test_fingerprint_follows_the_data(emnist_copy, emnist_folder):
     assert _emnist(emnist_copy.parent).fingerprint == before
     _change(emnist_copy, "DELETE FROM examples WHERE rowid = 7")
     assert _emnist(emnist_copy.parent).fingerprint != before
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "dpfl"
+
+
+def test_the_fingerprint_is_of_all_of_a_file(tmp_path, cache, monkeypatch):
+    """Also of the middle of a large one, which was changed without another length."""
+    monkeypatch.setattr(downloads, "_TICK_NS", 0)
+    path = tmp_path / "large"
+    content = bytearray(4 * 2**20)
+    found = []
+    for middle in (0, 1):
+        content[2**21] = middle
+        path.write_bytes(content)
+        found.append(data_files.fingerprint(str(path), EMNIST_FILE))
+    assert found[0] != found[1]
+
+
+def test_a_digest_is_remembered_until_the_file_changes(tmp_path, cache, monkeypatch):
+    read = []
+    digest = downloads.digest
+    monkeypatch.setattr(downloads, "digest", lambda p: read.append(p) or digest(p))
+    path, said = tmp_path / "data", []
+    path.write_bytes(b"one client")
+    remembered = functools.partial(downloads.remembered_digest, str(path), said.append)
+    first = remembered()
+    assert remembered() == first and len(read) == 2 and not cache.exists()
+    # Once it is older than a tick of the clock.
+    monkeypatch.setattr(downloads, "_TICK_NS", 0)
+    assert remembered() == remembered() == first and len(read) == 3
+    [kept] = cache.iterdir()
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    # Of the same length, and with the time that it had: the inode's time tells.
+    times = path.stat()
+    path.write_bytes(b"two client")
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    changed = remembered()
+    assert changed != first and len(read) == 4
+    kept.write_text("{")
+    assert remembered() == changed and len(read) == 5
+    monkeypatch.setattr(downloads, "_LONG", 0)
+    os.utime(path)
+    assert remembered() == changed and str(path) in said[0]
 
 
 def _published(folder, content):
