@@ -96,6 +96,7 @@ def test_seeds_make_the_split_and_the_fingerprint():
     assert not all(np.array_equal(a, b) for a, b in zip(labels[0], labels[2]))
     assert first.fingerprint == again.fingerprint != other.fingerprint
     assert len(first.fingerprint) == 64
+    assert not first.clients_hold_test_examples
 
 
 def test_more_clients_than_images_are_refused():

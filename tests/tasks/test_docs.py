@@ -118,6 +118,7 @@ def test_held_out_modules_are_neither_clients_nor_in_the_vocabulary(tmp_path):
     docs.read_library.cache_clear()
     after = docs.load(_small(), folder)
     assert after.client_ids == before.client_ids
+    assert not after.clients_hold_test_examples
     assert after.fingerprint != before.fingerprint
     unknown = text.Tokens(5).unknown
     x, _ = next(iter(after.evaluation_dataset()))

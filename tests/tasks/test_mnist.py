@@ -96,6 +96,7 @@ def test_every_digit_is_at_its_writer_or_held_out(tmp_path, packs, dot):
     for image in np.rint(x[..., 0] * 255).astype(np.uint8):
         seen += list(np.flatnonzero((images() == image).all((1, 2))))
     assert sorted(seen) == list(range(len(WRITERS)))
+    assert task.clients_hold_test_examples
     # One of three and of four, three of thirteen.
     assert len(x) == 1 + 1 + 3
 

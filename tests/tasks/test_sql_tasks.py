@@ -332,6 +332,11 @@ def test_a_damaged_page_is_found_by_the_full_check(emnist_copy):
         _emnist(emnist_copy.parent, verify="full")
 
 
+def test_the_clients_hold_test_examples(emnist_folder, stackoverflow_folder):
+    assert _emnist(emnist_folder).clients_hold_test_examples
+    assert _stackoverflow(stackoverflow_folder).clients_hold_test_examples
+
+
 def test_fingerprint_follows_the_data(emnist_copy, emnist_folder):
     before = _emnist(emnist_folder).fingerprint
     assert _emnist(emnist_copy.parent).fingerprint == before

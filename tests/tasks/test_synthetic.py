@@ -13,7 +13,7 @@ from dpfl.tasks.registry import load_task
 )
 def test_paper_size_shapes(model, count):
     task = load_task("synthetic", model=model, num_clients=50, examples_per_client=45)
-    assert task.benchmark_only
+    assert task.benchmark_only and not task.clients_hold_test_examples
     assert task.dimension == count
     batches = list(task.client_dataset(task.client_ids[-1]))
     assert [len(y) for _, y in batches] == [20, 20, 5]
