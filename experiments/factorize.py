@@ -377,6 +377,8 @@ def time_optimal() -> None:
     """Times the optimal factorization, accelerated and plain, in the same run."""
     workloads = _workloads()
     options = {"rtol": _RTOL.value or 1e-6, "repeats": _REPEATS.value}
+    for workload in workloads:
+        mf.workloads.check_dense(workload.rounds)
     cli.work_begins()
     rows, curves = [], {}
     for workload in workloads:

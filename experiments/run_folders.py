@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
-from dpfl import files
-from dpfl.training import covered
+from dpfl import covered, files
 
 from .papers.rows import read_run
 

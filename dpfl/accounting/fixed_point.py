@@ -123,21 +123,34 @@ def _root_above(square: int) -> float:
 
 
 def grid_of_cohort(
-    noise_multiplier: float, cohort_size: int, linf_ratio: float = 1.0
+    noise_multiplier: float,
+    cohort_size: int,
+    linf_ratio: float = 1.0,
+    no_noise: float = NO_NOISE,
 ) -> Grid:
     """Returns the grid of the sum of a cohort.
 
     Args:
-      noise_multiplier: As for `grid`; 0 for no noise, on a grid as fine as float32.
+      noise_multiplier: As for `grid`; 0 for none.
       cohort_size: n, the expected number of clients.
       linf_ratio: As for `grid`.
+      no_noise: What stands for the noise where there is none.
 
     Raises:
       TypeError: As `grid`.
       ValueError: As `grid`.
     """
     clients = 2 * cohort_size + _MORE_CLIENTS
-    return grid(noise_multiplier or NO_NOISE, clients, linf_ratio)
+    return grid(noise_multiplier or no_noise, clients, linf_ratio)
+
+
+def least_noise_of_32_bits(cohort_size: int) -> float:
+    """Returns a `no_noise` with which sums have 32 bits; `NO_NOISE` if none has."""
+    for exponent in range(-24, 1):
+        found = 2.0**exponent
+        if grid_of_cohort(found, cohort_size).total_bits == 32:
+            return found
+    return NO_NOISE
 
 
 def sampling_delta(epsilon: float, draws: float) -> float:

@@ -38,7 +38,10 @@ class LocalNoiseCodec(SecureCodec):
         super().__init__(config.sketch_size, config.cohort_size, moduli_bits)
         self._config = config
         self._sum = IntegerSum(
-            config.sketch_size, config.noise_multiplier, config.cohort_size
+            config.sketch_size,
+            config.noise_multiplier,
+            config.cohort_size,
+            no_noise=config.no_noise,
         )
 
     def broadcast(self, state: Fields, round_seed: tf.Tensor) -> Fields:

@@ -25,7 +25,7 @@ from dpfl.aggregators import misuse
 from dpfl.aggregators.codec import Codec
 from dpfl.aggregators.layout import Layout
 from dpfl.aggregators.steps import Steps
-from dpfl.mechanisms.mechanism import MEASURES
+from dpfl.covered import MEASURES
 from dpfl.vectors import randomness
 
 OUTPUTS = ("mean", "sum")

@@ -33,7 +33,7 @@ class IntegerSum:
     With noise multiplier z and a clip C a step is z C / s, s the power of two of
     `grid`: what adapts with C is the step alone.
 
-    Without noise (z = 0) all is the same, on a grid of 2^24 steps to the clip.
+    Without noise (z = 0) all is the same, on a grid of 2^24 steps to the clip or fewer.
 
     Attributes:
       length: Of the vectors.
@@ -47,6 +47,7 @@ class IntegerSum:
         noise_multiplier: float,
         cohort_size: int,
         linf_ratio: float = 1.0,
+        no_noise: float = numbers.NO_NOISE,
     ):
         """Initializes the sum.
 
@@ -56,6 +57,7 @@ class IntegerSum:
             for none.
           cohort_size: n, the expected number of clients.
           linf_ratio: A client's bound on a coordinate over its L2 bound.
+          no_noise: What stands for the noise where there is none.
 
         Raises:
           ValueError: If the noise is not 0 and below 2**-24 of the bound, or so far
@@ -63,8 +65,8 @@ class IntegerSum:
         """
         self.length = length
         self._is_noised = bool(noise_multiplier)
-        multiplier = noise_multiplier or numbers.NO_NOISE
-        self.grid = numbers.grid_of_cohort(noise_multiplier, cohort_size, linf_ratio)
+        multiplier = noise_multiplier or no_noise
+        self.grid = numbers.grid_of_cohort(multiplier, cohort_size, linf_ratio)
         if not self.grid.max_size:
             raise ValueError(
                 checks.message(

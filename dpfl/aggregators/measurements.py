@@ -3,7 +3,7 @@
 
 """What every round measures, whatever the mechanism: counts, norms and bits.
 
-A name that begins with `EXACT_MARK` is of clients' data without noise, and outside of
+A name that begins with `MARK` is of clients' data without noise, and outside of
 the privacy guarantee. All others are public, or computed from what is released.
 """
 
@@ -15,7 +15,8 @@ from typing import Any, Optional
 import numpy as np
 import tensorflow as tf
 
-from dpfl.mechanisms.mechanism import COUNT_BITS, EXACT_MARK, FLOAT_BITS
+from dpfl.covered import MARK
+from dpfl.mechanisms.mechanism import COUNT_BITS, FLOAT_BITS
 from dpfl.vectors import clipping
 
 
@@ -53,7 +54,7 @@ def exact_measurements(
         **more,
     )
     return collections.OrderedDict(
-        (EXACT_MARK + name, part) for name, part in measured.items()
+        (MARK + name, part) for name, part in measured.items()
     )
 
 

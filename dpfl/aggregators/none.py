@@ -15,7 +15,7 @@ from dpfl import mechanisms
 from dpfl.aggregators import measurements
 from dpfl.aggregators.codec import Codec, Decoded, Encoded, Fields
 from dpfl.aggregators.layout import Layout
-from dpfl.mechanisms.mechanism import RELEASED
+from dpfl.covered import RELEASED
 from dpfl.vectors import clipping
 
 

@@ -21,7 +21,7 @@ from dpfl import purposes
 from dpfl.aggregators import measurements
 from dpfl.aggregators.codec import Codec, Fields, Structure
 from dpfl.aggregators.layout import Layout
-from dpfl.mechanisms.mechanism import EXACT_FOR_SIMULATION
+from dpfl.covered import EXACT_FOR_SIMULATION
 from dpfl.vectors import randomness
 
 

@@ -20,7 +20,7 @@ import tensorflow_federated as tff
 from dpfl import aggregators
 from dpfl.aggregators import registry
 from dpfl.audits import finding, rounds
-from dpfl.mechanisms.mechanism import EXACT_MARK
+from dpfl.covered import MARK
 
 _DIMENSION = 64
 
@@ -98,7 +98,7 @@ def measured(mechanism: Any) -> Iterator[finding.Finding]:
         seen.append(steps.finish(state, shared, total, sums)["measurements"])
     for name in seen[0]:
         values = np.array([float(each[name]) for each in seen])
-        is_marked = name.startswith(EXACT_MARK)
+        is_marked = name.startswith(MARK)
         is_sound = not mechanism.sums_securely if is_marked else np.ptp(values) == 0
         yield _measured(mechanism, name, is_sound, float(np.ptp(values)))
 

@@ -188,9 +188,13 @@ class Dome(mechanism.NoiseMechanism):
     @property
     def message_bits(self) -> int:
         """Bits of each of the k numbers, whose secure sum is modulo 2 to as many."""
-        return fixed_point.grid_of_cohort(
-            self.noise_multiplier, self.cohort_size
-        ).modulus_bits
+        multiplier = self.noise_multiplier or self.no_noise
+        return fixed_point.grid_of_cohort(multiplier, self.cohort_size).modulus_bits
+
+    @property
+    def no_noise(self) -> float:
+        """What stands for the noise where there is none: messages are no wider then."""
+        return fixed_point.least_noise_of_32_bits(self.cohort_size)
 
     @property
     def resolved_max_rank(self) -> int:

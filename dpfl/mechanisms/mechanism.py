@@ -22,6 +22,7 @@ import dp_accounting
 
 from dpfl import checks
 from dpfl.accounting import adjacency, calibration, events, masked_loss
+from dpfl.covered import EXACT_FOR_SIMULATION, MEASURES
 from dpfl.fields import required
 from dpfl.mechanisms.participation import MOST_CLIENTS, Participation, RandomSlot
 
@@ -43,12 +44,6 @@ MOST_DIMENSIONS = 10**12
 # Of mechanisms that compress, where nothing else is asked for.
 DEFAULT_COMPRESSION_RATE = 100.0
 
-# What an aggregator measures: what its release tells, or also exact sums over clients
-# that a secure sum would hide, as only a simulation may.
-RELEASED, EXACT_FOR_SIMULATION = "released", "exact_for_simulation"
-MEASURES = (RELEASED, EXACT_FOR_SIMULATION)
-# A name that begins so is of a function of clients' data without noise.
-EXACT_MARK = "exact_"
 
 _Self = TypeVar("_Self", bound="Mechanism")
 

@@ -12,10 +12,10 @@ from typing import Any, Optional
 
 from dpfl import checks, mechanisms
 from dpfl.accounting.calibration import METHODS, METHODS_HELP
+from dpfl.covered import MEASURES
 from dpfl.fields import option
 from dpfl.mechanisms import Mechanism, build, noise_stream
 from dpfl.mechanisms import participation as participation_lib
-from dpfl.mechanisms.mechanism import MEASURES
 from dpfl.mechanisms.participation import MIN_SEPARATION_HELP, MOST_CLIENTS
 from dpfl.tasks import registry
 from dpfl.training import addresses, isolation, server_optimizers

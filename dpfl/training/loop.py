@@ -17,12 +17,13 @@ from typing import Any, Optional, Protocol
 import numpy as np
 import tqdm
 
+from dpfl import covered
+from dpfl.covered import RELEASED
 from dpfl.mechanisms import ledger as ledger_lib
-from dpfl.mechanisms.mechanism import RELEASED
 from dpfl.training import checkpoint as checkpoint_lib
-from dpfl.training import covered, report, selection
 from dpfl.training import plan as plan_lib
 from dpfl.training import progress as progress_lib
+from dpfl.training import report, selection
 from dpfl.training.progress import Progress
 from dpfl.training.rows import Row, Tally, check_noise, round_row
 

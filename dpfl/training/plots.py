@@ -13,8 +13,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from dpfl import files
-from dpfl.training import covered
+from dpfl import covered, files
 
 # File name, column, label, logarithmic axis.
 _PICTURES = (

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpfl.training import covered
+from dpfl import covered
 from dpfl.training.checkpoint import Checkpoint
 from dpfl.training.rows import Row, Tally
 

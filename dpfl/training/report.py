@@ -12,11 +12,11 @@ from typing import Any, Optional
 
 import numpy as np
 
-from dpfl import accounting
+from dpfl import accounting, covered
+from dpfl.covered import RELEASED
 from dpfl.mechanisms import matrix_factorization, noise_stream, remarks
-from dpfl.mechanisms.mechanism import RELEASED
-from dpfl.training import covered, provenance
 from dpfl.training import plan as plan_lib
+from dpfl.training import provenance
 from dpfl.training import rows as rows_lib
 from dpfl.training.progress import Progress
 

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple, Optional
 
 import numpy as np
 
-from dpfl.training import covered, provenance
+from dpfl import covered
 from dpfl.training import plan as plan_lib
+from dpfl.training import provenance
 from dpfl.training.appended import DamagedRecordError
 
 Row = dict[str, Any]

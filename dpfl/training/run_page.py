@@ -11,11 +11,11 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dpfl import files
+from dpfl import covered, files
 from dpfl.accounting import adjacency
-from dpfl.mechanisms.mechanism import EXACT_FOR_SIMULATION
+from dpfl.covered import EXACT_FOR_SIMULATION
 from dpfl.pages import elements, svg
-from dpfl.training import covered, metrics, report
+from dpfl.training import metrics, report
 from dpfl.training import plan as plan_lib
 from dpfl.training.progress import Progress
 from dpfl.training.rows import Row

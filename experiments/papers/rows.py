@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dpfl import files
-from dpfl.training import covered
+from dpfl import covered, files
 
 Row = Mapping[str, str]
 Rows = Sequence[Row]

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Optional
 
-from dpfl import files
+from dpfl import covered, files
 from dpfl.mechanisms import OncePerEpoch
 from dpfl.tasks import registry
-from dpfl.training import addresses, covered
+from dpfl.training import addresses
 
 from .. import flag_files
 from .rows import Row, read_csv, read_run, where

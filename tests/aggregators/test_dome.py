@@ -163,7 +163,8 @@ class TestRound:
         assert codec.message_bits(encoded.message) == config.uplink_bits(D)
 
     @pytest.mark.parametrize(
-        ("noise_multiplier", "cohort_size", "bits"), [(1.0, N, 32), (1e-3, 10**5, 62)]
+        ("noise_multiplier", "cohort_size", "bits"),
+        [(1.0, N, 32), (0.0, N, 32), (1e-3, 10**5, 62)],
     )
     def test_the_modulus_holds_any_sum(self, noise_multiplier, cohort_size, bits):
         config = make(noise_multiplier, cohort_size, clip_norm=1.0)

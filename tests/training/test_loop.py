@@ -9,7 +9,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from dpfl.training import appended, covered, provenance, selection
+from dpfl import covered
+from dpfl.training import appended, provenance, selection
 from dpfl.training import loop as loop_lib
 from tests.training import fakes
 

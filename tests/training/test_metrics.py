@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from dpfl.training import appended, covered, metrics, plots
+from dpfl import covered
+from dpfl.training import appended, metrics, plots
 from dpfl.training import rows as rows_lib
 
 

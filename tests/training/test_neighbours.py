@@ -19,14 +19,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from dpfl import aggregators
+from dpfl import aggregators, covered
 from dpfl.aggregators import steps
-from dpfl.mechanisms.mechanism import EXACT_FOR_SIMULATION, RELEASED
+from dpfl.covered import EXACT_FOR_SIMULATION, RELEASED
 from dpfl.tasks import models
 from dpfl.tasks import task as task_lib
 from dpfl.tasks.configs import SyntheticConfig
-from dpfl.training import covered, report, run_page, seeds, selection
 from dpfl.training import plan as plan_lib
+from dpfl.training import report, run_page, seeds, selection
 from dpfl.training import run as run_lib
 from tests.training.fakes import run_config
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dpfl.training import covered
+from dpfl import covered
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,12 @@ import fnmatch
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple, Optional
 
-from dpfl.mechanisms.mechanism import EXACT_MARK as MARK
-
+# A name that begins so is of an exact value.
+MARK = "exact_"
+# What is measured: what a release tells, or also exact sums over clients that a secure
+# sum would hide, as only a simulation may.
+RELEASED, EXACT_FOR_SIMULATION = "released", "exact_for_simulation"
+MEASURES = (RELEASED, EXACT_FOR_SIMULATION)
 # The key of summary.json below which exact values are.
 KEY = "exact"
 COVERED, EXACT, SECRET = "covered", "exact", "secret"
