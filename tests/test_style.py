@@ -31,7 +31,8 @@ LAYERS = {
     },
 }
 GROUND = {
-    *{"purposes", "checks", "fields", "files", "memory", "needs_tff", "__version__"}
+    *{"purposes", "checks", "covered", "fields", "files", "memory", "needs_tff"},
+    "__version__",
 }
 WITHOUT_TENSORFLOW = {"accounting", "factorization", "mechanisms", "pages"}
 WITH_TFF = {"aggregators", "tasks", "training", "audits"}

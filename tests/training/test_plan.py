@@ -282,3 +282,16 @@ def test_settings_that_do_not_suit_the_task_are_refused(monkeypatch, changes, wo
     monkeypatch.setattr(mechanisms, "calibrate", calibrate)
     with pytest.raises(ValueError, match=words):
         fakes.make_plan(monkeypatch, **changes)
+
+
+def test_what_is_measured_of_updates_themselves_is_asked_for(monkeypatch):
+    energy = {
+        "mechanism": "dome",
+        "participation": "fixed",
+        "server_momentum": 0.0,
+        "noise_multiplier": 1.0,
+        "mechanism_options": {"measures_energy": True, "sketch_size": 4},
+    }
+    with pytest.raises(ValueError, match="measure must be 'exact_for_simulation'"):
+        fakes.make_plan(monkeypatch, **energy)
+    fakes.make_plan(monkeypatch, **energy, measure="exact_for_simulation")
