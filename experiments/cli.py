@@ -18,8 +18,8 @@ import contextlib
 import os
 import re
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, NoReturn
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NoReturn, TypeVar
 
 from absl import app, flags, logging
 
@@ -32,6 +32,7 @@ USAGE_EXIT_CODE = 2
 BROKEN_PIPE_EXIT_CODE = 141
 _HELP = ("--help", "-help", "--helpshort", "-helpshort", "-h", "-?")
 
+_Item = TypeVar("_Item")
 _working = False
 
 
@@ -98,6 +99,20 @@ def check_outputs(endings: Mapping[str, Collection[str]]) -> None:
                 f"--{name} must be another file than --{users[found]}, found {path}"
             )
         users[found] = name
+
+
+@contextlib.contextmanager
+def bar(items: Sequence[_Item]) -> Iterator[Iterable[_Item]]:
+    """Gives a block the items, with a bar on stderr after more than a second.
+
+    --progress, which the binary defines, says whether there is one.
+    """
+    import tqdm
+
+    shown = flags.FLAGS["progress"].value
+    # Cleared at the end, so that what is printed then stands alone.
+    with tqdm.tqdm(items, disable=not shown, delay=1, leave=False) as shown_items:
+        yield shown_items
 
 
 def refuse(where: str, *names: str) -> None:

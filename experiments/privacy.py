@@ -137,6 +137,7 @@ _BANDS = flags.DEFINE_list(
     "The numbers of bands that bands shows; by default 1, 2, 3, 4, 6, 8, 12 and so on "
     "to as many as there are rounds in an epoch.",
 )
+flags.DEFINE_bool("progress", True, "Whether bits and bands show a bar on stderr.")
 _JSON = flags.DEFINE_bool("json", False, "Print JSON; null stands for infinity.")
 _OUTPUT = flags.DEFINE_string("output", None, "Write to this file, not to stdout.")
 _PLOT = flags.DEFINE_string("plot", None, "Draw what was found; a PNG file.")
@@ -340,7 +341,7 @@ def _bits() -> list[Cost]:
     participation = _participation(flags.FLAGS.cohort_size)
     candidates = comparison.candidates(names, privacy_choice.rates(), values)
     candidates = privacy_choice.fitting(candidates, participation)
-    return privacy_bits.found(candidates, participation)
+    return privacy_bits.curve(candidates, participation)
 
 
 def _bands() -> list[privacy_bands.Row]:
@@ -349,7 +350,7 @@ def _bands() -> list[privacy_bands.Row]:
     cli.refuse("bands", "mean_squared_error", "min_separation", *build.RATE_FIELDS)
     _require("bands", "epsilon")
     privacy_bands.check_used()
-    return privacy_bands.found(privacy_choice.rates(), mechanism_flags.given())
+    return privacy_bands.curves(privacy_choice.rates(), mechanism_flags.given())
 
 
 SUBCOMMANDS: Mapping[str, Callable[[], Sequence[Any]]] = {

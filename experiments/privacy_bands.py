@@ -61,7 +61,7 @@ class Row(bands_curve.Point):
     least: bool
 
 
-def found(rates: Sequence[float], values: Mapping[str, Any]) -> list[Row]:
+def curves(rates: Sequence[float], values: Mapping[str, Any]) -> list[Row]:
     """Returns the curves, and draws them if --plot says so.
 
     Which number of bands has the least error is said on stderr.
@@ -77,12 +77,25 @@ def found(rates: Sequence[float], values: Mapping[str, Any]) -> list[Row]:
     if sampled:
         plain = _run(mechanisms.Gaussian.name, values, sampled)
         reference = bands_curve.point(plain, 1).root_mean_error
+    runs = {
+        (name, rate): _run(
+            RELEASES[name], {**values, "compression_rate": rate}, sampled
+        )
+        for name in _names(options.mechanisms)
+        for rate in (rates if name == mechanisms.Sgmf.name else [1.0])
+    }
+    wanted = [
+        (curve, bands)
+        for curve, run in runs.items()
+        for bands in sorted(set(counts or bands_curve.usual_bands(run)))
+    ]
+    points: dict[tuple[str, float], list[bands_curve.Point]] = {}
+    with cli.bar(wanted) as each:
+        for curve, bands in each:
+            points.setdefault(curve, []).append(bands_curve.point(runs[curve], bands))
     rows: list[Row] = []
-    for name in _names(options.mechanisms):
-        for rate in rates if name == mechanisms.Sgmf.name else [1.0]:
-            run = _run(RELEASES[name], {**values, "compression_rate": rate}, sampled)
-            points = bands_curve.curve(run, counts)
-            rows += _rows(points, name, rate, reference)
+    for (name, rate), found in points.items():
+        rows += _rows(found, name, rate, reference)
     if options.plot is not None:
         drawings.draw_bands([dataclasses.asdict(row) for row in rows], options.plot)
     return rows

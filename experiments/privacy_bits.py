@@ -16,7 +16,7 @@ from dpfl import checks
 from dpfl.mechanisms import Mechanism, Participation, bits_curve
 from dpfl.mechanisms.comparison import Cost
 
-from . import drawings
+from . import cli, drawings
 
 COLUMNS = {
     "mechanism": "mechanism",
@@ -31,7 +31,7 @@ COLUMNS = {
 }
 
 
-def found(candidates: Sequence[Mechanism], participation: Participation) -> list[Cost]:
+def curve(candidates: Sequence[Mechanism], participation: Participation) -> list[Cost]:
     """Returns the points of the curve, and draws them if --plot says so.
 
     What cannot run with so few bits is said on stderr.
@@ -41,23 +41,26 @@ def found(candidates: Sequence[Mechanism], participation: Participation) -> list
       participation: Who takes part in which rounds.
     """
     values: Any = flags.FLAGS
-    points: list[Cost] = []
-    for mechanism, point, refused in bits_curve.points(
-        [
-            each
-            for candidate in candidates
-            for each in bits_curve.widened(candidate, _widths(values.widths))
-        ],
-        values.dimension,
-        participation,
-        values.epsilon,
-        values.delta,
-        values.accountant,
-    ):
+    wanted = [
+        each
+        for candidate in candidates
+        for each in bits_curve.widened(candidate, _widths(values.widths))
+    ]
+    with cli.bar(wanted) as each:
+        found = list(
+            bits_curve.points(
+                each,
+                values.dimension,
+                participation,
+                values.epsilon,
+                values.delta,
+                values.accountant,
+            )
+        )
+    for mechanism, point, refused in found:
         if point is None:
             print(f"not shown: {mechanism.name}: {refused}", file=sys.stderr)
-        else:
-            points.append(point)
+    points: list[Cost] = [point for _, point, _ in found if point is not None]
     if values.plot is not None:
         drawings.draw_bits([dataclasses.asdict(point) for point in points], values.plot)
     return points

@@ -184,14 +184,15 @@ class Pool:
                 if not away or clock.seconds() >= self._limit(away):
                     break
                 time.sleep(_TICK_SECONDS)
-        for worker in away:
-            does_not = f"the worker at {worker.address} does not answer"
-            if not self._was_asked:
-                self._tell(worker, f"{does_not} yet")
-            elif str(worker.address) in self._used:
-                self._tell(worker, f"{does_not} any more; it is left out")
-        self._was_asked = True
         ready = [worker for worker in self._workers if worker.is_connected]
+        # One that was lost while others were asked is not among `away`.
+        for worker in (worker for worker in self._workers if worker not in ready):
+            does_not = f"the worker at {worker.address} does not answer"
+            if str(worker.address) in self._used:
+                self._tell(worker, f"{does_not} any more; it is left out")
+            elif not self._was_asked and worker in away:
+                self._tell(worker, f"{does_not} yet")
+        self._was_asked = True
         self._used = {str(worker.address) for worker in ready}
         return ready
 
@@ -228,7 +229,9 @@ class Pool:
         if problem is not None:
             worker.close()
             self._tell(worker, f"{problem}; it is left out")
-        elif self._was_asked:
+            return
+        self._used.add(str(worker.address))
+        if self._was_asked:
             self._tell(worker, f"the worker at {worker.address} is used again")
 
     def _tell(self, worker: Worker, news: str) -> None:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -34,3 +35,8 @@ def run(binary: str, *args, cwd=ROOT) -> subprocess.CompletedProcess:
         text=True,
         check=False,
     )
+
+
+def may_be_interrupted() -> None:
+    """Has an interrupt raise, which it does not in the background of a shell."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)

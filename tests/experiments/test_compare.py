@@ -5,6 +5,7 @@ import csv
 import io
 import json
 import math
+import os
 
 import pytest
 
@@ -150,6 +151,15 @@ def test_runs_of_one_name_are_told_apart(tmp_path):
         (lambda run: (make(run), (run / "summary.json").write_text("{")), "as dpfl"),
         (lambda run: (make(run), (run / "summary.json").write_text("{}")), "has task"),
         (lambda run: (make(run), (run / "summary.json").write_text("3")), "as dpfl"),
+        (lambda run: (run.mkdir(), os.mkfifo(run / "summary.json")), "regular file"),
+        (
+            lambda run: (
+                make(run),
+                (run / "metrics.csv").unlink(),
+                os.mkfifo(run / "metrics.csv"),
+            ),
+            "regular file",
+        ),
     ],
 )
 def test_what_is_no_run_that_is_done_is_refused(tmp_path, spoil, words):

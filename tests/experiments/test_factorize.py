@@ -107,6 +107,7 @@ def test_cache_and_text(tmp_path):
             ["compute", "--rounds=8,16"],
             "--rounds must be one number for compute, found 2",
         ),
+        (["time", "--rounds=10000000000"], "--rounds must be"),
         (
             ["compute", "--matrix_momentum=1"],
             "error: --matrix_momentum must be at least 0 and less than 1, found 1",

@@ -4,7 +4,9 @@
 """dpfl-privacy, run as a user runs it: numbers, tables, files and refusals."""
 
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 import textwrap
@@ -192,7 +194,8 @@ def test_compare_covers_every_private_mechanism_and_says_what_it_leaves_out():
 def test_bits_shows_the_curve_and_says_what_it_leaves_out(tmp_path):
     picture = tmp_path / "curve.png"
     done = call(
-        *("bits", "--epsilon=8", "--delta=1e-5", "--json", "--widths=7,3,16"),
+        *("bits", "--epsilon=8", "--delta=1e-5", "--json", "--noprogress"),
+        "--widths=7,3,16",
         *("--mechanisms=distributed_discrete_gaussian,l2_csgm", f"--plot={picture}"),
         *("--cohort_size=100", "--dimension=16384", "--compression_rates=10"),
     )
@@ -256,6 +259,25 @@ def test_bands_and_their_least_error(tmp_path):
         r"sgmf at 10-fold compression: bands [24] are best, with 0\.\d+ ", done.stderr
     )
     assert png.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        [*BANDS[:2], "--population=40000", "--rounds=4000"],
+        ["bits", "--epsilon=8", "--cohort_size=100", "--dimension=16384"],
+    ],
+)
+def test_what_takes_long_shows_a_bar_and_can_be_interrupted(tmp_path, flags):
+    err = tmp_path / "err"
+    process = forks.start(
+        "experiments.privacy", *flags, err=err, first=programs.may_be_interrupted
+    )
+    forks.until(lambda: err.exists() and "%|" in err.read_text())
+    os.kill(process.pid, signal.SIGINT)
+    process.join()
+    assert process.exitcode == 130
+    assert err.read_bytes().split(b"\r")[-1] == b"interrupted\n"
 
 
 def test_bands_without_sampling():

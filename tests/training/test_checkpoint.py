@@ -134,7 +134,14 @@ def test_the_seed_is_drawn_once(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content", ['{"seed"', "{}", "[]", '{"seed": "x", "flags": {}, "checksum": ""}']
+    "content",
+    [
+        '{"seed"',
+        "{}",
+        "[]",
+        '{"seed": "x", "flags": {}, "checksum": ""}',
+        "[" * 10_000 + "]" * 10_000,
+    ],
 )
 def test_a_damaged_manifest_is_said(tmp_path, content):
     path = tmp_path / "manifest.json"
@@ -142,6 +149,12 @@ def test_a_damaged_manifest_is_said(tmp_path, content):
     with pytest.raises(checkpoint.DamagedManifestError, match="found it damaged"):
         checkpoint.open_manifest(path, FACTS, lambda: 1)
     assert path.read_text() == content
+
+
+def test_a_manifest_that_is_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "manifest.json")
+    with pytest.raises(ValueError, match="manifest.json must be a regular file"):
+        checkpoint.open_manifest(tmp_path / "manifest.json", FACTS, lambda: 1)
 
 
 @pytest.mark.parametrize(

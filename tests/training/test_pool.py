@@ -164,6 +164,18 @@ def test_one_that_is_lost_between_rounds_is_named():
     assert said == ["the worker at a does not answer any more; it is left out"]
 
 
+@pytest.mark.parametrize("was_asked", [True, False])
+def test_one_that_is_lost_while_another_is_asked_is_named(was_asked):
+    lost, other, said = FakeWorker("a"), FakeWorker("b"), []
+    made, answer = pool.Pool([lost, other], said.append), other.connect
+    if was_asked:
+        made.run(lambda x: x, [], [1])
+        other.close()
+    other.connect = lambda: (lost.close(), answer())[1]
+    assert made.run(lambda x: x, [], [1, 2]) == [1, 2]
+    assert "the worker at a does not answer any more; it is left out" in said
+
+
 def test_a_worker_with_a_problem_is_not_used():
     bad, good, said = FakeWorker("a"), FakeWorker("b"), []
 

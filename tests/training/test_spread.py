@@ -32,7 +32,9 @@ from tools.soaks import worker_kills
 @pytest.fixture(scope="module")
 def rounds():
     with contextlib.ExitStack() as stack:
-        yield worker_kills.Rounds(stack)
+        found = worker_kills.Rounds(stack)
+        assert found.said == []
+        yield found
 
 
 @pytest.fixture
