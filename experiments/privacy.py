@@ -335,6 +335,7 @@ def _bits() -> list[Cost]:
     cli.refuse("bits", "noise_multiplier", "mechanism", "bits", "equal", "bands")
     cli.refuse("bits", "mean_squared_error", *build.RATE_FIELDS)
     _require("bits", "epsilon")
+    privacy_bits.widths()
     values = {**_noiseless(), "bits": rounding_fields.MOST_BITS}
     names = privacy_choice.names(values)
     privacy_choice.check_used(names)

@@ -15,6 +15,7 @@ from absl import flags
 from dpfl import checks
 from dpfl.mechanisms import Mechanism, Participation, bits_curve
 from dpfl.mechanisms.comparison import Cost
+from dpfl.mechanisms.rounding_fields import MOST_BITS
 
 from . import cli, drawings
 
@@ -44,7 +45,7 @@ def curve(candidates: Sequence[Mechanism], participation: Participation) -> list
     wanted = [
         each
         for candidate in candidates
-        for each in bits_curve.widened(candidate, _widths(values.widths))
+        for each in bits_curve.widened(candidate, widths())
     ]
     with cli.bar(wanted) as each:
         found = list(
@@ -66,10 +67,15 @@ def curve(candidates: Sequence[Mechanism], participation: Participation) -> list
     return points
 
 
-def _widths(texts: Sequence[str]) -> list[int]:
+def widths() -> list[int]:
+    """Returns the numbers of bits that --widths names."""
+    texts = flags.FLAGS.widths
     try:
-        return [int(text) for text in texts]
+        found = [int(text) for text in texts]
     except ValueError:
         wanted = "whole numbers with commas between them"
         message = checks.message("--widths", wanted, ",".join(texts))
         raise ValueError(message) from None
+    for width in found:
+        checks.integer("--widths", width, 1, MOST_BITS)
+    return found

@@ -321,6 +321,7 @@ def test_table_plot_and_output(tmp_path):
         (["calibrate", "--nonsense=1"], "nonsense"),
         (["calibrate", "--epsilon=many"], "--epsilon"),
         (["calibrate", "--epsilon=nan"], "--epsilon"),
+        (["bits", "--epsilon=8", "--widths=0"], "--widths must be at least 1, found 0"),
         (["calibrate", "--epsilon=-1"], "--epsilon"),
         (["calibrate", "--epsilon=1", "--delta=0"], "--delta"),
         (["calibrate"], "--epsilon must be given"),
