@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Collection, Iterable
 from typing import Any
 
-# The value of a number that is left to be chosen; see `dpfl.mechanisms.choice`.
+# The value of a number that is left to be chosen; see `dpfl.planning.choice`.
 AUTO = "auto"
 
 

@@ -89,8 +89,8 @@ def main(argv: Sequence[str]) -> None:
     start.import_tensorflow()
     import tqdm
 
-    from dpfl import audits
-    from dpfl.audits import cases
+    from . import audits
+    from .audits import cases
 
     names = _MECHANISMS.value or list(cases.CASES)
     trials, in_tff, draws = _QUICK_NUMBERS if _QUICK.value else _NUMBERS

@@ -42,7 +42,7 @@ def draw_costs(
     """Draws what mechanisms cost against the compression rate.
 
     Args:
-      rows: Fields of `dpfl.mechanisms.comparison.Cost`.
+      rows: Fields of `dpfl.planning.comparison.Cost`.
       panels: Titles by the fields that are drawn.
       path: PNG file.
     """
@@ -65,7 +65,7 @@ def draw_bits(rows: Sequence[Mapping[str, Any]], path: str) -> None:
     """Draws the error over the Gaussian's against the bits that a parameter takes.
 
     Args:
-      rows: Fields of `dpfl.mechanisms.bits_curve.Point`.
+      rows: Fields of `dpfl.planning.comparison.Point`.
       path: PNG file.
     """
     figure, axes = _figure(6, 4.2)

@@ -37,7 +37,7 @@ from dpfl import factorization as mf
 from dpfl.factorization import comparison, timing
 from dpfl.factorization.sensitivity import participations
 from dpfl.factorization.workloads import MOST_ROUNDS, RATE_RANGE
-from dpfl.mechanisms import bands_curve
+from dpfl.planning import bands_curve
 
 from . import cli, drawings, mechanism_flags, tables
 

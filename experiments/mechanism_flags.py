@@ -16,7 +16,7 @@ from typing import Any
 from absl import flags
 
 from dpfl import fields, mechanisms
-from dpfl.mechanisms import Mechanism, noise_stream
+from dpfl.mechanisms import Mechanism, matrix_factorization
 from dpfl.mechanisms import build as mechanism_build
 from dpfl.mechanisms import mechanism as mechanism_lib
 from dpfl.mechanisms.build import field_types
@@ -116,7 +116,7 @@ def given() -> dict[str, Any]:
     The rounds of the run are among them if a stream of noise lasts so long.
     """
     values = {field: flags.FLAGS[field].value for field in sorted(_defined)}
-    if values["noise_stream"] == noise_stream.RUN:
+    if values["noise_stream"] == matrix_factorization.RUN:
         values[_ROUNDS] = flags.FLAGS[_ROUNDS].value
     return {field: value for field, value in values.items() if value is not None}
 

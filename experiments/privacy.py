@@ -35,18 +35,12 @@ from typing import Any
 
 from absl import flags
 
-from dpfl import checks, fields, mechanisms
+from dpfl import checks, fields, mechanisms, planning
 from dpfl.accounting import calibration
-from dpfl.mechanisms import (
-    Mechanism,
-    Participation,
-    build,
-    comparison,
-    remarks,
-    rounding_fields,
-)
+from dpfl.mechanisms import Mechanism, Participation, build, integer
 from dpfl.mechanisms import participation as participation_lib
-from dpfl.mechanisms.comparison import Cost
+from dpfl.planning import comparison, remarks
+from dpfl.planning.comparison import Cost
 
 from . import (
     cli,
@@ -223,7 +217,7 @@ def _remark(
 
 
 def _calibrated(mechanism: Mechanism, participation: Participation) -> Mechanism:
-    return mechanisms.calibrate(
+    return planning.calibrate(
         mechanism,
         _DIMENSION.value,
         _EPSILON.value,
@@ -336,7 +330,7 @@ def _bits() -> list[Cost]:
     cli.refuse("bits", "mean_squared_error", *build.RATE_FIELDS)
     _require("bits", "epsilon")
     privacy_bits.widths()
-    values = {**_noiseless(), "bits": rounding_fields.MOST_BITS}
+    values = {**_noiseless(), "bits": integer.MOST_BITS}
     names = privacy_choice.names(values)
     privacy_choice.check_used(names)
     participation = _participation(flags.FLAGS.cohort_size)

@@ -15,8 +15,9 @@ from absl import flags
 
 from dpfl import checks, mechanisms
 from dpfl import factorization as mf
-from dpfl.mechanisms import bands_curve, build
+from dpfl.mechanisms import build
 from dpfl.mechanisms.matrix_factorization import SCHEDULES
+from dpfl.planning import bands_curve
 
 from . import cli, drawings, mechanism_flags
 

@@ -13,9 +13,10 @@ from typing import Any
 from absl import flags
 
 from dpfl import checks
-from dpfl.mechanisms import Mechanism, Participation, bits_curve
-from dpfl.mechanisms.comparison import Cost
-from dpfl.mechanisms.rounding_fields import MOST_BITS
+from dpfl.mechanisms import Mechanism, Participation
+from dpfl.mechanisms.integer import MOST_BITS
+from dpfl.planning import comparison
+from dpfl.planning.comparison import Cost
 
 from . import cli, drawings
 
@@ -45,11 +46,11 @@ def curve(candidates: Sequence[Mechanism], participation: Participation) -> list
     wanted = [
         each
         for candidate in candidates
-        for each in bits_curve.widened(candidate, widths())
+        for each in comparison.widened(candidate, widths())
     ]
     with cli.bar(wanted) as each:
         found = list(
-            bits_curve.points(
+            comparison.points(
                 each,
                 values.dimension,
                 participation,

@@ -11,7 +11,7 @@ from typing import Any
 
 from absl import flags
 
-from dpfl import checks, mechanisms
+from dpfl import checks, planning
 from dpfl.mechanisms import Mechanism, Participation, build
 
 from . import mechanism_flags
@@ -123,7 +123,7 @@ def complete(mechanism: Mechanism, participation: Participation) -> Mechanism:
       ValueError: If it cannot run in this setting.
     """
     values: Any = flags.FLAGS
-    chosen = mechanisms.chosen(
+    chosen = planning.chosen(
         mechanism,
         values.dimension,
         participation,

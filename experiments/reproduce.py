@@ -22,7 +22,7 @@ from pathlib import Path
 from absl import flags
 
 from dpfl import checks, files
-from dpfl.training import addresses, config
+from dpfl.training import config
 
 from . import cli, tables
 from .papers import crew, kept, plotting, remarks, sweep
@@ -145,7 +145,7 @@ def _check_flags(figure: sweep.Figure, scale: str) -> None:
         cli.refuse("--plot_only", *_OF_RUNS, *_OF_DATA)
     if scale == "small":
         cli.refuse("--scale=small", *_OF_DATA)
-    addresses.addresses(_WORKERS.value)
+    config.addresses(_WORKERS.value)
     if not _OUTPUT_DIR.value:
         raise ValueError("--output_dir must be a folder's path, found ''")
     if _DATA_DIR.value is not None and not os.path.isdir(_DATA_DIR.value):

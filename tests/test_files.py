@@ -8,7 +8,7 @@ import stat
 import pytest
 
 from dpfl import files
-from dpfl.training import appended
+from dpfl.training import record
 
 
 def test_a_file_takes_its_name_once_it_is_whole(tmp_path):
@@ -212,7 +212,7 @@ def test_a_name_is_on_the_disk_after_its_content_and_before_the_return(tmp_path,
 
 
 def test_what_is_appended_is_on_the_disk_before_it_counts(tmp_path, calls, monkeypatch):
-    file = appended.AppendedFile(tmp_path / "metrics.csv")
+    file = record.AppendedFile(tmp_path / "metrics.csv")
     file.append(b"first")
     del calls[:]
     seen, recorded = [], os.fsync

@@ -6,18 +6,18 @@ import os
 import psutil
 import pytest
 
-from dpfl import memory
+from dpfl import machine
 
 
 def test_a_peak_stays_when_the_memory_is_given_back():
     held = b"1" * 2**27
     with_it = psutil.Process().memory_info().rss
     del held
-    found = memory.peak_bytes(os.getpid())
+    found = machine.peak_bytes(os.getpid())
     if found is None:
         pytest.skip("this kernel keeps no peak")
     assert found >= 0.99 * with_it
 
 
 def test_a_process_that_is_not_there_has_no_peak():
-    assert memory.peak_bytes(2**30) is None
+    assert machine.peak_bytes(2**30) is None

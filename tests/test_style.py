@@ -19,23 +19,26 @@ LAYERS = {
     "accounting": set(),
     "factorization": set(),
     "mechanisms": {"accounting", "factorization"},
+    "planning": {"accounting", "factorization", "mechanisms"},
     "vectors": set(),
     "noise_streams": {"factorization", "vectors"},
-    "aggregators": {"accounting", "mechanisms", "vectors", "noise_streams"},
+    "aggregators": {
+        *{"accounting", "mechanisms", "planning"},
+        *{"vectors", "noise_streams"},
+    },
     "tasks": set(),
     "pages": set(),
-    "training": {"accounting", "mechanisms", "aggregators", "tasks", "pages"},
-    "audits": {
-        *{"accounting", "mechanisms", "vectors"},
-        *{"aggregators", "tasks", "training"},
+    "training": {
+        *{"accounting", "mechanisms", "planning"},
+        *{"aggregators", "tasks", "pages"},
     },
 }
 GROUND = {
-    *{"purposes", "checks", "covered", "fields", "files", "memory", "needs_tff"},
+    *{"purposes", "checks", "covered", "fields", "files", "machine", "needs_tff"},
     "__version__",
 }
-WITHOUT_TENSORFLOW = {"accounting", "factorization", "mechanisms", "pages"}
-WITH_TFF = {"aggregators", "tasks", "training", "audits"}
+WITHOUT_TENSORFLOW = {"accounting", "factorization", "mechanisms", "planning", "pages"}
+WITH_TFF = {"aggregators", "tasks", "training"}
 PACKAGES = sorted(p.parent for p in (ROOT / "dpfl").glob("*/__init__.py"))
 
 

@@ -25,12 +25,14 @@ import numpy as np
 from dp_accounting import dp_event
 from scipy import integrate, stats
 
-from dpfl import accounting, mechanisms
+from dpfl import accounting, mechanisms, planning
 from dpfl import factorization as mf
-from dpfl.accounting import random_slot, ratio_moments, rounding
-from dpfl.accounting.sgmf import SparsifiedMatrixFactorizationDpEvent
+from dpfl.accounting import random_slot
+from dpfl.accounting.csgm import SparsifiedMatrixFactorizationDpEvent
+from dpfl.accounting.integer import ratio_moments, rounding
 from dpfl.factorization import tree
-from dpfl.mechanisms import bands_curve, participation
+from dpfl.mechanisms import participation
+from dpfl.planning import bands_curve
 from experiments.papers import rows
 from experiments.papers.chen2024 import streams_grid
 from experiments.papers.ours import stream_training_grid
@@ -271,7 +273,7 @@ def _integers() -> Iterator[Number]:
 def _digits() -> Iterator[Number]:
     found = {}
     for dimension in (15_994, 2**20):
-        calibrated: Any = mechanisms.calibrate(
+        calibrated: Any = planning.calibrate(
             mechanisms.L2Csgm(50, 1.0, 1.0, 0.01),
             dimension,
             _EPSILON,
@@ -337,7 +339,7 @@ def _one_accountant() -> Iterator[Number]:
         cohort_size=100, noise_multiplier=1.0, clip_norm=1.0, rounds_per_epoch=8
     )
     for accountant in ("tight", "rdp"):
-        calibrated: Any = mechanisms.calibrate(
+        calibrated: Any = planning.calibrate(
             config, _MNIST_MODEL, 2.0, 1e-4, choice, accountant
         )
         name = f"z, MF, sgmf_fig7, epsilon = 2, {accountant}"

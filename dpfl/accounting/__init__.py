@@ -3,7 +3,6 @@
 """Privacy accounting: events, an accountant and calibration. Imports no TensorFlow."""
 
 from dpfl.accounting.accountant import DpflAccountant, register
-from dpfl.accounting.adjacency import Relation, RunDpEvent, relations_of
 from dpfl.accounting.calibration import (
     LARGE_EPSILON,
     BudgetNotBindingError,
@@ -16,11 +15,8 @@ from dpfl.accounting.calibration import (
 from dpfl.accounting.csgm import (
     LinfSparsifiedGaussianDpEvent,
     SparsifiedGaussianDpEvent,
+    SparsifiedMatrixFactorizationDpEvent,
     sparsified_rdp,
-)
-from dpfl.accounting.distributed import (
-    DistributedDiscreteGaussianDpEvent,
-    DistributedSkellamDpEvent,
 )
 from dpfl.accounting.dome import DomeDpEvent
 from dpfl.accounting.events import (
@@ -28,10 +24,16 @@ from dpfl.accounting.events import (
     NoiseTooLargeError,
     NoiseTooSmallError,
     RdpDpEvent,
+    Relation,
+    RunDpEvent,
+    relations_of,
 )
 from dpfl.accounting.gaussian import gaussian_delta, gaussian_epsilon
+from dpfl.accounting.integer.noise_events import (
+    DistributedDiscreteGaussianDpEvent,
+    DistributedSkellamDpEvent,
+)
 from dpfl.accounting.matrix_factorization import MatrixFactorizationDpEvent
-from dpfl.accounting.sgmf import SparsifiedMatrixFactorizationDpEvent
 from dpfl.accounting.sketch import SketchedDpEvent
 
 __all__ = [

@@ -12,7 +12,7 @@ import attr
 import dp_accounting
 
 from dpfl import checks
-from dpfl.accounting import accountant, adjacency, events, gaussian, masked_loss
+from dpfl.accounting import accountant, events, gaussian, masked_loss
 
 METHODS = ("auto", "rdp", "tight")
 """The values of `method`; `epsilon` says what they are."""
@@ -86,7 +86,7 @@ class PrivacyReport:
         if self.epsilon > LARGE_EPSILON:
             said += (
                 "; note that this protects nobody: "
-                "dpfl.mechanisms.remarks.epsilon_remark names the noise that would"
+                "dpfl.planning.remarks.epsilon_remark names the noise that would"
             )
         return said
 
@@ -97,7 +97,7 @@ def epsilon(
     *,
     method: str = "auto",
     orders: Optional[Sequence[float]] = None,
-    relation: Optional[adjacency.Relation] = None,
+    relation: Optional[events.Relation] = None,
 ) -> PrivacyReport:
     """Returns an epsilon for which an event is (epsilon, delta) private.
 
@@ -124,7 +124,7 @@ def epsilon(
     checks.choice("method", method, METHODS)
     relation = _relation(event, relation)
     composed = accountant.DpflAccountant(orders, relation).compose(event)
-    name = adjacency.NAMES[relation]
+    name = events.NAMES[relation]
     tight = None
     if method != "rdp" and relation in events.TRUSTED_RELATIONS:
         found = gaussian.tight_epsilon(event, delta)
@@ -146,12 +146,12 @@ def epsilon(
 
 
 def _relation(
-    event: dp_accounting.DpEvent, relation: Optional[adjacency.Relation]
-) -> adjacency.Relation:
+    event: dp_accounting.DpEvent, relation: Optional[events.Relation]
+) -> events.Relation:
     """Returns the relation to account for."""
     if relation is not None:
         return relation
-    relations = adjacency.relations_of(event)
+    relations = events.relations_of(event)
     if not relations:
         raise dp_accounting.UnsupportedEventError(
             "event must hold for one relation between neighbours in all of its parts, "

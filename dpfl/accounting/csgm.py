@@ -1,5 +1,6 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
+
 """Renyi differential privacy of coordinate-subsampled Gaussian mechanisms.
 
 Source: 'Improved Communication-Privacy Trade-offs in L2 Mean Estimation under
@@ -35,7 +36,8 @@ import dp_accounting
 import numpy as np
 
 from dpfl import checks
-from dpfl.accounting import events, log_space, sampled_gaussian
+from dpfl.accounting import events, log_space
+from dpfl.accounting import gaussian as gaussian_lib
 
 
 @np.errstate(under="ignore")
@@ -209,7 +211,7 @@ class SparsifiedDpEvent(events.RdpDpEvent):
             # Nothing dropped: the sampled Gaussian, which needs no chord.
             result[fractional] = np.minimum(
                 result[fractional],
-                sampled_gaussian.sampled_gaussian_rdp(
+                gaussian_lib.sampled_gaussian_rdp(
                     alphas[fractional],
                     sampling_probability,
                     self.noise_multiplier / self._norm(use_l2),
@@ -346,3 +348,36 @@ class LinfSparsifiedGaussianDpEvent(SparsifiedDpEvent):
         """See base class. Sampling a sample multiplies the probabilities."""
         q = checks.probability("sampling_probability", sampling_probability)
         return attr.evolve(self, sampling_probability=self.sampling_probability * q)
+
+
+@attr.s(frozen=True, slots=True, auto_attribs=True)
+class SparsifiedMatrixFactorizationDpEvent(SparsifiedDpEvent):
+    """One stream of matrix factorization on coordinate-subsampled updates.
+
+    A G + B Z is released row by row, A = B C lower triangular and invertible, Z of
+    independent N(0, stddev^2). Row t of G is the sum over the round's clients of
+    v * s, with v and the masks s as in `SparsifiedGaussianDpEvent`; v may depend on
+    the rows released before it.
+
+    Assumptions: each client contributes to at most one row of the stream. A stream
+    restarted each epoch is this event composed once an epoch. No use is made of
+    client sampling.
+
+    Adjacency: one client is added, removed, or replaced by one that sends zeros.
+
+    Attributes:
+      noise_multiplier: stddev / (keep_fraction * Delta2 * max_j ||C[:, j]||_2); at
+        least 0. If B has a null space, C may be L^-1 A, with B = L Q; and if only the
+        first rows are released, those rows and columns of it.
+      keep_fraction: Probability of keeping a coordinate, in (0, 1].
+      linf_ratio: DeltaInf / Delta2, greater than 0.
+      dimension: Length of the rotated, padded vector, at least 1.
+    """
+
+    def rdp(self, orders: events.Orders) -> np.ndarray:
+        """See base class."""
+        return self._rdp(orders, 1.0, use_l2=True)
+
+    def as_gaussian(self) -> dp_accounting.DpEvent:
+        """Returns the Gaussian event that this one is if it drops nothing."""
+        return self._as_gaussian(1.0, use_l2=True)

@@ -1,5 +1,6 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
+
 """The base class of dpfl's `DpEvent`s, and the checks they share.
 
 An event is a frozen value that says everything an accountant must know about one
@@ -15,11 +16,14 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Sequence
-from typing import Optional, Union
+from typing import Any, Optional, Union
 
 import attr
 import dp_accounting
 import numpy as np
+from dp_accounting import NeighboringRelation as Relation
+
+from dpfl import checks
 
 Orders = Union[Sequence[float], np.ndarray]
 """Renyi orders: any sequence of numbers greater than 1."""
@@ -125,3 +129,76 @@ class RdpDpEvent(dp_accounting.DpEvent, metaclass=abc.ABCMeta):
         """
         del sampling_probability
         return None
+
+
+Relations = tuple[Relation, ...]
+
+NAMES: dict[Relation, str] = {
+    Relation.ADD_OR_REMOVE_ONE: "add_or_remove",
+    Relation.REPLACE_SPECIAL: "replaced_by_zeros",
+    Relation.REPLACE_ONE: "replace_one",
+}
+"""The name of each relation, as reports, summaries and tables have it."""
+
+DESCRIPTIONS: dict[Relation, str] = {
+    Relation.ADD_OR_REMOVE_ONE: "one client is added or removed",
+    Relation.REPLACE_SPECIAL: "one client's contributions are replaced by zeros",
+    Relation.REPLACE_ONE: "one client is replaced by another",
+}
+"""What each relation says, to go on from 'private if'."""
+
+
+def _check_relations(name: str, value: Any) -> Relations:
+    """Returns `value` as a tuple of relations, at least one and none of them twice."""
+    found = tuple(value)
+    if not found or len({*found}) < len(found) or not all(r in NAMES for r in found):
+        wanted = "different values of dp_accounting.NeighboringRelation, at least one"
+        raise ValueError(checks.message(name, wanted, value))
+    return found
+
+
+@attr.s(frozen=True, slots=True, auto_attribs=True)
+class RunDpEvent(dp_accounting.DpEvent):
+    """All releases of a run, and the relations for which they are private.
+
+    Attributes:
+      event: The releases, as events that stand for any relation of `relations`.
+      relations: The relations that hold; the first is the one that reports name.
+    """
+
+    event: dp_accounting.DpEvent
+    relations: Relations = attr.ib(converter=tuple)
+
+    @relations.validator
+    def _check(self, attribute: attr.Attribute, value: Any) -> None:
+        _check_relations(attribute.name, value)
+
+
+def relations_of(event: dp_accounting.DpEvent) -> Relations:
+    """Returns the relations for which all parts of a tree of events are private.
+
+    Args:
+      event: Any tree of dpfl's and dp_accounting's events. The latter have the meaning
+        that dp_accounting gives them, which is any relation that it accounts for.
+
+    Returns:
+      The relations, the one to be named first; none if no relation holds for all.
+    """
+    if isinstance(event, RunDpEvent):
+        inner = relations_of(event.event)
+        return tuple(r for r in event.relations if r in inner)
+    if isinstance(event, RdpDpEvent):
+        return tuple(event.relations)
+    if isinstance(event, dp_accounting.PoissonSampledDpEvent):
+        if isinstance(event.event, RdpDpEvent):
+            sampled = event.event.poisson_sampled(event.sampling_probability)
+            return () if sampled is None else relations_of(sampled)
+        return TRUSTED_RELATIONS
+    if isinstance(event, dp_accounting.SelfComposedDpEvent):
+        return relations_of(event.event)
+    found: Relations = tuple(NAMES)
+    if isinstance(event, dp_accounting.ComposedDpEvent):
+        for part in event.events:
+            own = relations_of(part)
+            found = tuple(r for r in found if r in own)
+    return found

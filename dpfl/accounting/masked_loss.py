@@ -35,7 +35,7 @@ import dp_accounting
 import numpy as np
 from scipy import special
 
-from dpfl.accounting import adjacency, csgm, gaussian
+from dpfl.accounting import csgm, events, gaussian
 
 # Steps in time; each adds at most 1/n of how much V grows by its own spread.
 _STEPS = 64
@@ -162,7 +162,7 @@ def _sampled(event: dp_accounting.DpEvent) -> dp_accounting.DpEvent:
 def _masked_releases(event: dp_accounting.DpEvent) -> int:
     """Returns how many releases of a tree drop coordinates."""
     event = _sampled(event)
-    if isinstance(event, adjacency.RunDpEvent):
+    if isinstance(event, events.RunDpEvent):
         return _masked_releases(event.event)
     if isinstance(event, dp_accounting.SelfComposedDpEvent):
         return event.count * _masked_releases(event.event)
@@ -181,7 +181,7 @@ def _stand_in(
       event: A tree of events.
       gaussian_of: What stands for one of these releases, sampling aside.
     """
-    if isinstance(event, (adjacency.RunDpEvent, dp_accounting.SelfComposedDpEvent)):
+    if isinstance(event, (events.RunDpEvent, dp_accounting.SelfComposedDpEvent)):
         return attr.evolve(event, event=_stand_in(event.event, gaussian_of))
     if isinstance(event, dp_accounting.ComposedDpEvent):
         parts = [_stand_in(part, gaussian_of) for part in event.events]

@@ -1,5 +1,6 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
+
 """The event of the matrix factorization mechanism.
 
 Source: Denisov, McMahan, Rush, Smith, Thakurta, 'Improved Differential Privacy for
@@ -8,12 +9,14 @@ SGD via Optimal Private Linear Operators on Adaptive Streams' (2022), Theorem 2.
 
 from __future__ import annotations
 
+from typing import Any, Optional
+
 import attr
 import dp_accounting
 import numpy as np
 
 from dpfl import checks
-from dpfl.accounting import events, gaussian
+from dpfl.accounting import csgm, events, gaussian
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
@@ -48,3 +51,101 @@ class MatrixFactorizationDpEvent(events.RdpDpEvent):
     def as_gaussian(self) -> dp_accounting.GaussianDpEvent:
         """Returns the Gaussian event that this one is equivalent to."""
         return dp_accounting.GaussianDpEvent(self.noise_multiplier)
+
+
+_RELEASES = (
+    dp_accounting.GaussianDpEvent,
+    csgm.SparsifiedGaussianDpEvent,
+    csgm.LinfSparsifiedGaussianDpEvent,
+)
+
+
+def banded_stream_event(
+    release: dp_accounting.DpEvent,
+    *,
+    rounds: int,
+    bands: int,
+    separation: int,
+    sampling_probability: float = 1.0,
+    participations: Optional[int] = None,
+    last_release: Optional[dp_accounting.DpEvent] = None,
+    independent_groups: bool = False,
+) -> events.RunDpEvent:
+    """Returns the event of a stream A G + B Z, A = B C, over all rounds of a run.
+
+    Assumptions: A is lower triangular and invertible, C lower triangular with `bands`
+    diagonals; a client may take part in rounds that are at least `separation` apart,
+    and which ones does not depend on what is released. With `sampling_probability`
+    below 1 it joins each of them independently with that probability, and nobody who
+    sees the release sees whether it did. Its update is a function of its data and of
+    the rows before, and of nothing that it keeps to itself, such as whether it joined.
+    Clients that are dealt into `separation` groups, of which round t takes its clients
+    from group t modulo `separation`, are the usual way ('cyclic Poisson sampling').
+
+    Adjacency: one client is replaced by one that sends zeros. Adding and removing are
+    covered if who else is in which group does not depend on whether it is there, as
+    where each client draws its group by itself; not where groups have a fixed size.
+
+    Args:
+      release: What one round is, its noise multiplier being stddev /
+        (Delta2 max_j ||C[:, j]||_2), over the keep fraction too for a sparsified one:
+        a `GaussianDpEvent`, or a sparsified event without client sampling.
+      rounds: T, at least 1.
+      bands: h, from 1 on.
+      separation: b, at least `bands`.
+      sampling_probability: q', in [0, 1].
+      participations: k, the most rounds that a client may be in, whether it joins them
+        or not: with reshuffled epochs, their number. None is as many as fit,
+        ceil(T / b), and more than that are that many.
+      last_release: What a round from (ceil(T / b) - 1) b on is, where columns of C do
+        not get longer from round to round, and what is left of them there is shorter.
+        It counts where a client may be in ceil(T / b) rounds, of which the last is
+        such a one.
+      independent_groups: Whether each client's rounds were chosen without regard to
+        the other clients.
+
+    Raises:
+      TypeError: a release is none of these events.
+      ValueError: a number is out of range, or a release is sampled already.
+    """
+    checks.integer("rounds", rounds)
+    checks.integer("bands", bands)
+    checks.integer("separation", separation)
+    q = checks.probability("sampling_probability", sampling_probability)
+    if separation < bands:
+        raise ValueError(
+            f"separation must be at least the {bands} bands, for columns of one client "
+            f"to share no row, found {separation}"
+        )
+    relations = events.TRUSTED_RELATIONS if independent_groups else events.ZEROS_ONLY
+    most = count = -(-rounds // separation)
+    if participations is not None:
+        count = min(count, checks.integer("participations", participations))
+    sampled = _sampled("release", release, q)
+    if last_release is None or count < most:
+        composed = dp_accounting.SelfComposedDpEvent(sampled, count)
+        return events.RunDpEvent(composed, relations)
+    last = _sampled("last_release", last_release, q)
+    whole = dp_accounting.SelfComposedDpEvent(sampled, count - 1)
+    both = dp_accounting.ComposedDpEvent([whole, last])
+    return events.RunDpEvent(both if count > 1 else last, relations)
+
+
+def _sampled(name: str, release: dp_accounting.DpEvent, q: float) -> Any:
+    """Returns a release of clients that join with probability q.
+
+    Raises:
+      TypeError: It is not Gaussian noise.
+      ValueError: It is sampled already.
+    """
+    if not isinstance(release, _RELEASES):
+        raise TypeError(
+            f"{name} must be a Gaussian or a sparsified Gaussian event, found "
+            f"{type(release).__name__}"
+        )
+    if getattr(release, "sampling_probability", 1.0) != 1:
+        raise ValueError(
+            f"{name} must be without client sampling, found sampling_probability "
+            f"{release.sampling_probability}"
+        )
+    return dp_accounting.PoissonSampledDpEvent(q, release) if q < 1 else release

@@ -15,7 +15,8 @@ import dp_accounting
 import numpy as np
 
 from dpfl import checks
-from dpfl.accounting import csgm, distributed, events
+from dpfl.accounting import csgm, events
+from dpfl.accounting.integer import noise_events
 
 
 @attr.s(frozen=True, auto_attribs=True)
@@ -51,7 +52,7 @@ class SketchedDpEvent(events.RdpDpEvent):
 
     @release.validator
     def _check_release(self, attribute: attr.Attribute, value: Any) -> None:
-        if isinstance(value, distributed.DistributedNoiseDpEvent):
+        if isinstance(value, noise_events.DistributedNoiseDpEvent):
             if value.dimension < self.sketch_dimension:
                 raise ValueError(
                     f"{attribute.name}.dimension must be at least sketch_length *"

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Optional
 
 import tensorflow_federated as tff
 
-from dpfl import files, mechanisms
+from dpfl import files, mechanisms, planning
 from dpfl.aggregators import (
     csgm,
     distributed,
@@ -99,7 +99,7 @@ def build(
 
     That of a mechanism with integer noise needs an execution context that can sum
     securely. Numbers of a mechanism that are "auto" are chosen for one release of its
-    own noise, as `mechanisms.chosen` says, and logged.
+    own noise, as `planning.chosen` says, and logged.
 
     Args:
       mechanism: A configuration from `AGGREGATORS`.
@@ -201,7 +201,7 @@ def _check_options(
 
 def _chosen(mechanism: mechanisms.Mechanism, dimension: int) -> mechanisms.Mechanism:
     """Returns the mechanism with numbers in place of "auto", and logs them."""
-    found = mechanisms.chosen(mechanism, dimension)
+    found = planning.chosen(mechanism, dimension)
     for sentence in found.sentences:
         _LOGGER.warning("%s: %s", mechanism.name, sentence)
     return found.mechanism

@@ -11,8 +11,7 @@ from dpfl.factorization.encoders import (
     InverseBandedFactors,
     ToeplitzFactors,
 )
-from dpfl.factorization.errors import ErrorSummary
-from dpfl.factorization.factorization import Factorization
+from dpfl.factorization.factorization import ErrorSummary, Factorization
 from dpfl.factorization.factors import (
     BandLowRankFactors,
     DenseFactors,

@@ -1,5 +1,6 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
+
 """The frozen value all of this package makes: a workload and its factors."""
 
 from __future__ import annotations
@@ -7,12 +8,16 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Optional
 
 import numpy as np
 
 from dpfl import checks
-from dpfl.factorization import errors
+from dpfl.factorization.encoders import (
+    BandedFactors,
+    InverseBandedFactors,
+    ToeplitzFactors,
+)
 from dpfl.factorization.factors import Factors
 from dpfl.factorization.sensitivity import OneParticipation, Plan, Sensitivity
 from dpfl.factorization.workloads import Workload
@@ -99,11 +104,11 @@ class Factorization:
     def step_errors(self, plan: Plan | None = None) -> np.ndarray:
         """Returns each iterate's squared error per unit noise multiplier, (T,)."""
         norms = self.factors.row_norms_squared(self.workload)
-        return errors.per_step(norms, self.sensitivity(plan).value)
+        return per_step(norms, self.sensitivity(plan).value)
 
-    def errors(self, plan: Plan | None = None) -> errors.ErrorSummary:
+    def errors(self, plan: Plan | None = None) -> ErrorSummary:
         """Returns the total, mean, root mean, largest and last squared error."""
-        return errors.summarize(self.step_errors(plan))
+        return summarize(self.step_errors(plan))
 
     @functools.cached_property
     def loss(self) -> float:
@@ -122,3 +127,104 @@ class Factorization:
 def _sensitivity(found: Factorization, plan: Plan, rounds: int | None) -> Sensitivity:
     """Returns `Factorization.sensitivity`, once for each question."""
     return found.factors.sensitivity(found.workload, plan, rounds)
+
+
+# A recurrence over more diagonals than this, and over more than the rounds divided by
+# the second, costs more than blocks of a dense matrix: a row of those draws some
+# rounds / 60 rows of normals, and to draw a row costs as much as 30 to add.
+_MOST_BANDS, _ROUNDS_PER_BAND = 128, 8
+
+
+def bands(found: Factorization) -> int:
+    """Returns h, the diagonals of C as far as its factors tell; T for other factors."""
+    factors = found.factors
+    if isinstance(factors, ToeplitzFactors):
+        return factors.bands
+    if isinstance(factors, BandedFactors):
+        return factors.diagonals.shape[1]
+    return found.rounds
+
+
+def kept_rows(found: Factorization) -> Optional[int]:
+    """Returns how many rows of d floats a stream over diagonals remembers.
+
+    Those of C are in a recurrence, those of C^-1 in a sum.
+
+    Args:
+      found: The factorization A = B C.
+
+    Returns:
+      h - 1; None if the stream is none of these: blocks of a dense matrix are cheaper
+      where there are too many diagonals.
+    """
+    if isinstance(found.factors, InverseBandedFactors):
+        h = found.factors.bands
+    elif isinstance(found.factors, (ToeplitzFactors, BandedFactors)):
+        h = bands(found)
+    else:
+        return None
+    most = max(_MOST_BANDS, found.rounds // _ROUNDS_PER_BAND)
+    return h - 1 if h <= most else None
+
+
+def longest_column(found: Factorization, rounds: int, first: int = 0) -> float:
+    """Returns the norm of the longest of some columns of C, as far as it is released.
+
+    Args:
+      found: The factorization A = B C.
+      rounds: Rows of A G + B Z that are released.
+      first: Columns from this one on count; 0 unless C has fewer diagonals than rows.
+    """
+    factors = found.factors
+    if isinstance(factors, ToeplitzFactors):
+        return float(np.linalg.norm(factors.c[: rounds - first]))
+    if isinstance(factors, BandedFactors):
+        columns = factors.diagonals[first:rounds]
+        left = rounds - np.arange(first, rounds)
+        released = np.arange(columns.shape[1]) < left[:, np.newaxis]
+        return float(np.max(np.linalg.norm(columns * released, axis=1)))
+    return found.sensitivity(rounds=rounds).value
+
+
+@dataclasses.dataclass(frozen=True)
+class ErrorSummary:
+    """Squared errors over the T released iterates, per unit noise multiplier.
+
+    Attributes:
+      total: Their sum: with one participation this is the loss
+        ||B||_F^2 max_j ||C[:, j]||^2 (Denisov et al. 2022, Equation 2).
+      mean: total / T.
+      root_mean: Square root of the mean (a standard deviation).
+      max: The largest.
+      last: That of the last iterate.
+    """
+
+    total: float
+    mean: float
+    root_mean: float
+    max: float
+    last: float
+
+
+def per_step(row_norms_squared: np.ndarray, sensitivity: float) -> np.ndarray:
+    """Returns the squared error of each iterate, shape (T,), per unit noise multiplier.
+
+    Args:
+      row_norms_squared: ||B[i, :]||^2, shape (T,).
+      sensitivity: sens(C) > 0 under the participation in question.
+    """
+    norms = checks.vector("row_norms_squared", row_norms_squared)
+    return norms * checks.real("sensitivity", sensitivity, above=0) ** 2
+
+
+def summarize(step_errors: np.ndarray) -> ErrorSummary:
+    """Returns total, mean, root mean, largest and last of the squared errors."""
+    errors = checks.vector("step_errors", step_errors)
+    mean = float(np.mean(errors))
+    return ErrorSummary(
+        total=float(np.sum(errors)),
+        mean=mean,
+        root_mean=float(np.sqrt(mean)),
+        max=float(np.max(errors)),
+        last=float(errors[-1]),
+    )

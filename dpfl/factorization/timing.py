@@ -15,7 +15,7 @@ import statistics
 import sys
 import time
 
-from dpfl import memory
+from dpfl import machine
 from dpfl.factorization import iteration, optimal
 from dpfl.factorization.workloads import Workload
 
@@ -44,7 +44,7 @@ class Cost:
 
 def _peak_bytes() -> int:
     """Returns the most memory that this process has had."""
-    found = memory.peak_bytes(os.getpid())
+    found = machine.peak_bytes(os.getpid())
     if found is not None:
         return found
     try:

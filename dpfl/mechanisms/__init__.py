@@ -3,16 +3,14 @@
 
 """Mechanisms as frozen numbers: noise, accounting and bits from one object."""
 
-from dpfl.mechanisms.budget import calibrate
-from dpfl.mechanisms.choice import Chosen, chosen
 from dpfl.mechanisms.csgm import L2Csgm, LinfCsgm, default_linf_ratio
-from dpfl.mechanisms.distributed import (
-    DistributedDiscreteGaussian,
-    DistributedSkellam,
-)
 from dpfl.mechanisms.dome import Dome, DomeDdg
 from dpfl.mechanisms.gaussian import Gaussian
-from dpfl.mechanisms.integer import IntegerMechanism
+from dpfl.mechanisms.integer import (
+    DistributedDiscreteGaussian,
+    DistributedSkellam,
+    IntegerMechanism,
+)
 from dpfl.mechanisms.matrix_factorization import MatrixFactorization
 from dpfl.mechanisms.mechanism import Mechanism, NoiseMechanism
 from dpfl.mechanisms.none import NoMechanism
@@ -32,7 +30,6 @@ from dpfl.mechanisms.sketch import ProjectAndPerturb, SketchedDdg, SparseRecover
 __all__ = [
     "MECHANISMS",
     "PARTICIPATIONS",
-    "Chosen",
     "CyclicPoisson",
     "DistributedDiscreteGaussian",
     "DistributedSkellam",
@@ -55,7 +52,5 @@ __all__ = [
     "Sgmf",
     "SketchedDdg",
     "SparseRecovery",
-    "calibrate",
-    "chosen",
     "default_linf_ratio",
 ]

@@ -14,7 +14,7 @@ import dp_accounting
 from dpfl import accounting, checks
 from dpfl.fields import option, required
 from dpfl.mechanisms import mechanism
-from dpfl.mechanisms.rotated_dimension import ROTATED_DIMENSION
+from dpfl.mechanisms.integer import ROTATED_DIMENSION
 
 ROTATIONS = ("dft", "hadamard")
 

@@ -12,16 +12,16 @@ from typing import ClassVar, Optional
 import dp_accounting
 
 from dpfl import accounting, checks
-from dpfl.accounting import adjacency, events, fixed_point
+from dpfl.accounting import events, fixed_point
 from dpfl.fields import option, required
-from dpfl.mechanisms import distributed, mechanism
+from dpfl.mechanisms import integer, mechanism
+from dpfl.mechanisms.integer import RoundingFields
 from dpfl.mechanisms.participation import (
     CyclicPoisson,
     Participation,
     PoissonSampling,
     RandomSlot,
 )
-from dpfl.mechanisms.rounding_fields import RoundingFields
 
 SKETCH_RULES = ("eigen", "qr")
 SKETCH_TARGETS = ("gradient", "residual")
@@ -236,7 +236,7 @@ class Dome(mechanism.NoiseMechanism):
         """Whom clients trust, and who adds the noise."""
         return mechanism.secure_sum_trust("clients")
 
-    def relations(self, participation: Participation) -> adjacency.Relations:
+    def relations(self, participation: Participation) -> events.Relations:
         """Returns 'replaced by zeros': a client that goes takes its noise with it."""
         return events.ZEROS_ONLY
 
@@ -319,9 +319,9 @@ class DomeDdg(RoundingFields, Dome):
         _ = self.release
 
     @property
-    def release(self) -> distributed.DistributedDiscreteGaussian:
+    def release(self) -> integer.DistributedDiscreteGaussian:
         """How the k-vectors are summed."""
-        return distributed.DistributedDiscreteGaussian(
+        return integer.DistributedDiscreteGaussian(
             cohort_size=self.cohort_size,
             clip_norm=self.clip_norm,
             noise_multiplier=self.noise_multiplier,

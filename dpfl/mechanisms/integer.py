@@ -9,16 +9,19 @@ import abc
 import dataclasses
 import functools
 import math
-from typing import ClassVar
+from collections.abc import Callable
+from typing import ClassVar, Optional
 
 import dp_accounting
+import numpy as np
 
-from dpfl import checks
-from dpfl.accounting import adjacency, clip_count, distributed, events
-from dpfl.fields import AUTO, option
+from dpfl import accounting, checks
+from dpfl.accounting import events
+from dpfl.accounting.integer import discrete_gaussian, noise_events
+from dpfl.fields import AUTO, option, required
 from dpfl.mechanisms import mechanism
 from dpfl.mechanisms.adaptive_clip import AdaptiveClip
-from dpfl.mechanisms.grid import (
+from dpfl.mechanisms.integer_grid import (
     PUBLISHED_WRAP_PROBABILITY,
     Grid,
     best_grid,
@@ -27,13 +30,93 @@ from dpfl.mechanisms.grid import (
     rounding_variance,
 )
 from dpfl.mechanisms.participation import Participation
-from dpfl.mechanisms.rotated_dimension import ROTATED_DIMENSION
-from dpfl.mechanisms.rounding_fields import (
-    MOST_BITS,
-    MessageBits,
-    RoundingFields,
-    check_bits,
-)
+
+# Bits of a coordinate of a message.
+LEAST_BITS, MOST_BITS = 2, 30
+
+
+def check_bits(bits: int) -> None:
+    """Raises ValueError unless it is a number of bits that there can be."""
+    if not LEAST_BITS <= checks.integer("bits", bits) <= MOST_BITS:
+        raise ValueError(f"bits must be from {LEAST_BITS} to {MOST_BITS}, found {bits}")
+
+
+@dataclasses.dataclass(frozen=True)
+class MessageBits(mechanism.NoiseMechanism):
+    """The field without a default, which has to come before those with one."""
+
+    bits: int = required(
+        "Bits of a coordinate of a message, from 2 to 30; auto for the fewest that "
+        "bits_tolerance allows.",
+        auto=True,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class RoundingFields:
+    """How vectors become integers, and how these are accounted for.
+
+    Attributes:
+      rounding_bias: beta of the conditional rounding that the published bound needs, in
+        [0, 1); of no meaning otherwise.
+      wrap_probability: The granularity is the finest at which a coordinate of the sum
+        wraps around with this probability, were it Gaussian; None is what makes the
+        least error, and 6.33e-5, 4 standard deviations, under the published bound.
+      integer_bound: "exact" (every coordinate is rounded once, which is accounted for
+        as the noise that it is) or "published" (the papers' bounds, with rounding that
+        is repeated until a norm is met).
+      bits_tolerance: Where `bits` is "auto", how much larger the error by noise may be
+        than with Gaussian noise at the same epsilon; see `choice`.
+    """
+
+    rounding_bias: float = option(
+        noise_events.DEFAULT_ROUNDING_BIAS,
+        "beta of the conditional rounding of the published bound, at least 0 and "
+        "below 1.",
+    )
+    wrap_probability: Optional[float] = option(
+        None,
+        "Probability with which a coordinate of the sum may wrap around; unset for "
+        "that of the least error.",
+    )
+    integer_bound: str = option(
+        "exact", f"The accountant's bound, one of {', '.join(noise_events.BOUNDS)}."
+    )
+
+    bits_tolerance: float = option(
+        1.02,
+        "Where bits is auto, the most that the error may be, over that of Gaussian "
+        "noise at the same epsilon.",
+    )
+
+    @property
+    def conditional_rounding(self) -> bool:
+        """Whether rounding is repeated until a norm is met: for the published bound."""
+        return self.integer_bound == "published"
+
+
+def unpadded(dimension: int) -> int:
+    """Returns `dimension`."""
+    return dimension
+
+
+def next_power_of_two(dimension: int) -> int:
+    """Returns the least power of two that is at least `dimension`."""
+    return 1 << (dimension - 1).bit_length()
+
+
+def next_even(dimension: int) -> int:
+    """Returns the least even number that is at least `dimension`."""
+    return dimension + dimension % 2
+
+
+# Length of the rotated vector, by rotation.
+ROTATED_DIMENSION: dict[str, Callable[[int], int]] = {
+    "overlap": unpadded,
+    "hadamard": next_power_of_two,
+    "dft": next_even,
+}
+
 
 # Width of the secure sum of the +-1 of adaptive clipping.
 CLIP_COUNT_BITS = 24
@@ -121,7 +204,7 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
         )
         checks.choice("rotation", self.rotation, ROTATED_DIMENSION)
         checks.choice("noise_source", self.noise_source, NOISE_SOURCES)
-        checks.choice("integer_bound", self.integer_bound, distributed.BOUNDS)
+        checks.choice("integer_bound", self.integer_bound, noise_events.BOUNDS)
 
     @property
     def message_bits(self) -> int:
@@ -132,7 +215,7 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
         """
         if self.bits == AUTO:
             raise ValueError(
-                "bits must be a number here, which dpfl.mechanisms.chosen finds, "
+                "bits must be a number here, which dpfl.planning.chosen finds, "
                 f"found {self.bits!r}"
             )
         return self.bits
@@ -277,7 +360,7 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
         """Whom clients trust, and who adds the noise."""
         return mechanism.secure_sum_trust(self.noise_source)
 
-    def relations(self, participation: Participation) -> adjacency.Relations:
+    def relations(self, participation: Participation) -> events.Relations:
         """Returns those of the participation, where helpers bring the noise.
 
         Where the clients do, one that goes takes its share along, and only 'replaced
@@ -289,16 +372,16 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
 
     @property
     @abc.abstractmethod
-    def event_class(self) -> type[distributed.DistributedNoiseDpEvent]:
+    def event_class(self) -> type[noise_events.DistributedNoiseDpEvent]:
         """The class of the event of this kind of noise."""
 
-    def _integer_event(self, dimension: int) -> distributed.DistributedNoiseDpEvent:
+    def _integer_event(self, dimension: int) -> noise_events.DistributedNoiseDpEvent:
         """Returns the release of the sum of the updates, without client sampling."""
         return self._event_on(self.grid(dimension), dimension)
 
     def _event_on(
         self, found: Grid, dimension: int
-    ) -> distributed.DistributedNoiseDpEvent:
+    ) -> noise_events.DistributedNoiseDpEvent:
         clip = self.clip_norm * self.vector_clip
         return self.event_class(
             noise_clients=self.noise_shares,
@@ -345,7 +428,7 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
             return dp_accounting.NonPrivateDpEvent()
         event = self._update_event(dimension)
         if self.adaptive_clipping:
-            event = clip_count.WithClipCountDpEvent(event, self._count_event())
+            event = noise_events.WithClipCountDpEvent(event, self._count_event())
         if sampling_probability == 1:
             return event
         return event.poisson_sampled(sampling_probability)
@@ -448,3 +531,37 @@ def _grid_for_sampling(mechanism: IntegerMechanism, dimension: int) -> Grid:
         lambda grid: mechanism._event_on(grid, dimension),
         _MOST_EXCESS[mechanism.integer_bound],
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class DistributedDiscreteGaussian(IntegerMechanism):
+    """Each share is discrete Gaussian noise (Kairouz et al. 2021)."""
+
+    name: ClassVar[str] = "distributed_discrete_gaussian"
+    name_of_noise: ClassVar[str] = "discrete_gaussian"
+
+    @property
+    def event_class(self) -> type[noise_events.DistributedNoiseDpEvent]:
+        """A DistributedDiscreteGaussianDpEvent."""
+        return accounting.DistributedDiscreteGaussianDpEvent
+
+    def share_variance(self, stddev: float) -> float:
+        """Returns less than `stddev`^2, visibly so below one grid step."""
+        if not 0 < stddev < 2:
+            return stddev**2
+        k = np.arange(-40, 41)
+        pmf = np.exp(discrete_gaussian.discrete_gaussian_log_pmf(k, stddev))
+        return float(np.sum(pmf * np.square(k)))
+
+
+@dataclasses.dataclass(frozen=True)
+class DistributedSkellam(IntegerMechanism):
+    """Each share is a difference of two Poisson variables (Agarwal et al. 2021)."""
+
+    name: ClassVar[str] = "distributed_skellam"
+    name_of_noise: ClassVar[str] = "skellam"
+
+    @property
+    def event_class(self) -> type[noise_events.DistributedNoiseDpEvent]:
+        """A DistributedSkellamDpEvent."""
+        return accounting.DistributedSkellamDpEvent

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Optional, TypeVar
 import dp_accounting
 
 from dpfl import checks
-from dpfl.accounting import adjacency, calibration, events, masked_loss
+from dpfl.accounting import calibration, events, masked_loss
 from dpfl.covered import EXACT_FOR_SIMULATION, MEASURES
 from dpfl.fields import required
 from dpfl.mechanisms.participation import MOST_CLIENTS, Participation, RandomSlot
@@ -224,7 +224,7 @@ class Mechanism(abc.ABC):
           sampling_probability: The probability with which each client joins.
         """
 
-    def relations(self, participation: Participation) -> adjacency.Relations:
+    def relations(self, participation: Participation) -> events.Relations:
         """Returns the relations between neighbours that a run is private for.
 
         They are those that the choice of clients leaves. A mechanism of which the
@@ -237,7 +237,7 @@ class Mechanism(abc.ABC):
 
     def dp_event(
         self, dimension: int, participation: Participation
-    ) -> adjacency.RunDpEvent:
+    ) -> events.RunDpEvent:
         """Returns all releases of a run, as one event that names its relations.
 
         Args:
@@ -252,7 +252,7 @@ class Mechanism(abc.ABC):
           ValueError: If the mechanism cannot run in this setting.
         """
         self.check(dimension, participation)
-        return adjacency.RunDpEvent(
+        return events.RunDpEvent(
             self._run_event(dimension, participation), self.relations(participation)
         )
 

@@ -12,7 +12,7 @@ from typing import ClassVar, Optional
 import dp_accounting
 
 from dpfl import checks
-from dpfl.accounting import adjacency, events, random_slot
+from dpfl.accounting import events, random_slot
 
 # Larger numbers are mistakes: more devices than there are people, and a round for each
 # second of thirty years.
@@ -65,7 +65,7 @@ class Participation(abc.ABC):
         return False
 
     @property
-    def relations(self) -> adjacency.Relations:
+    def relations(self) -> events.Relations:
         """The relations between neighbours that this choice of clients leaves.
 
         With exactly n clients in a round only 'replaced by zeros' is left: whoever is
@@ -130,7 +130,7 @@ class PoissonSampling(Participation):
         return self.cohort_size < self.population
 
     @property
-    def relations(self) -> adjacency.Relations:
+    def relations(self) -> events.Relations:
         """Adding and removing: who joins does not depend on who else there is.
 
         A client of zeros is then as good as none, so that replacing one by zeros is
@@ -292,7 +292,7 @@ class CyclicPoisson(Participation):
         return self.cohort_size < self.population
 
     @property
-    def relations(self) -> adjacency.Relations:
+    def relations(self) -> events.Relations:
         """Adding and removing: nobody's group or joining depends on who else is there.
 
         Groups of one fixed size would not leave it: whoever is removed would move
@@ -346,7 +346,7 @@ class RandomSlot(InEpochs):
         return self.cohort_size < self.population
 
     @property
-    def relations(self) -> adjacency.Relations:
+    def relations(self) -> events.Relations:
         """Adding and removing: nobody's slot depends on who else there is."""
         return events.TRUSTED_RELATIONS
 

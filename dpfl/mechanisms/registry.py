@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dpfl.mechanisms import (
     csgm,
-    distributed,
     dome,
     gaussian,
+    integer,
     matrix_factorization,
     none,
     sgmf,
@@ -22,8 +22,8 @@ _CONFIGS: tuple[type[Mechanism], ...] = (
     gaussian.Gaussian,
     csgm.L2Csgm,
     csgm.LinfCsgm,
-    distributed.DistributedDiscreteGaussian,
-    distributed.DistributedSkellam,
+    integer.DistributedDiscreteGaussian,
+    integer.DistributedSkellam,
     sketch.SketchedDdg,
     sketch.ProjectAndPerturb,
     sketch.SparseRecovery,

@@ -13,12 +13,14 @@ import dp_accounting
 import numpy as np
 
 from dpfl import accounting
-from dpfl.mechanisms import csgm, matrix_factorization, noise_stream
+from dpfl.mechanisms import csgm, matrix_factorization
 from dpfl.mechanisms.participation import Participation
 
 
 @dataclasses.dataclass(frozen=True)
-class Sgmf(matrix_factorization.StreamedMatrix, csgm.L2Csgm, noise_stream.EpochFields):
+class Sgmf(
+    matrix_factorization.StreamedMatrix, csgm.L2Csgm, matrix_factorization.EpochFields
+):
     """SGMF (Chen et al. 2024, Algorithms 2 and 3, Theorem 5.1).
 
     The clients of `L2Csgm`, the noise of `MatrixFactorization`: row t of G is the sum
@@ -55,7 +57,7 @@ class Sgmf(matrix_factorization.StreamedMatrix, csgm.L2Csgm, noise_stream.EpochF
         self, dimension: int, sampling_probability: float
     ) -> dp_accounting.DpEvent:
         """Returns the release that a client's epoch, or its round of a run, is."""
-        return noise_stream.round_event(
+        return matrix_factorization.round_event(
             self, self._release_event(dimension, 1.0), sampling_probability
         )
 
@@ -75,7 +77,7 @@ class Sgmf(matrix_factorization.StreamedMatrix, csgm.L2Csgm, noise_stream.EpochF
     ) -> dp_accounting.DpEvent:
         """Returns the streams of the run; see `noise_stream.run_event`."""
         release = functools.partial(self._release_event, dimension)
-        return noise_stream.run_event(self, release, participation)
+        return matrix_factorization.run_event(self, release, participation)
 
     def mean_squared_error(self, dimension: int) -> float:
         """Returns the error of `MatrixFactorization` and of the masks together."""

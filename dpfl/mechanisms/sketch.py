@@ -14,9 +14,81 @@ import dp_accounting
 from dpfl import accounting, checks
 from dpfl.accounting import events
 from dpfl.fields import AUTO, option
-from dpfl.mechanisms import distributed, mechanism
+from dpfl.mechanisms import integer, mechanism
 from dpfl.mechanisms.participation import Participation
-from dpfl.mechanisms.sketch_shape import DEFAULT_LENGTH, SketchShape
+
+# Rows of a sketch where none are given, by kind; the papers take 15.
+DEFAULT_LENGTH = {"shifts": 16, "hashes": 15}
+
+
+@dataclasses.dataclass(frozen=True)
+class SketchShape:
+    """Sizes of the sketch of an update, or of the sketches of its layers.
+
+    Attributes:
+      kind: "shifts" or "hashes".
+      rows: l.
+      parts: Of each part: its length d_p and its compression rate.
+    """
+
+    kind: str
+    rows: int
+    parts: tuple[tuple[int, float], ...]
+
+    @property
+    def widths(self) -> list[int]:
+        """The width w of each part, ceil(d_p / (r l))."""
+        return [
+            max(1, math.ceil(length / (rate * self.rows) - 1e-9))
+            for length, rate in self.parts
+        ]
+
+    @property
+    def length(self) -> int:
+        """m, the length of all sketches together."""
+        return self.rows * sum(self.widths)
+
+    @property
+    def rate(self) -> float:
+        """d / m, the compression rate that is reached."""
+        return self._dimension / self.length
+
+    @property
+    def rate_asked_for(self) -> float:
+        """d / m if sketches could be of any size."""
+        return self._dimension / sum(length / rate for length, rate in self.parts)
+
+    @property
+    def _dimension(self) -> int:
+        return sum(length for length, _ in self.parts)
+
+    @property
+    def error(self) -> float:
+        """E ||S^T S g - g||^2 / ||g||^2 of g with all coordinates of one size."""
+        error_of = {"shifts": self._shift_errors, "hashes": self._hash_errors}
+        return (
+            sum(
+                error_of[self.kind](length, width)
+                for (length, _), width in zip(self.parts, self.widths)
+            )
+            / self._dimension
+        )
+
+    def _hash_errors(self, length: int, width: int) -> float:
+        """Returns the error of pairs of coordinates, each with variance 1/m."""
+        return length * (length - 1) / (self.rows * width)
+
+    def _shift_errors(self, length: int, width: int) -> float:
+        """Returns the same without the pairs within a block, which cannot collide."""
+        sketch = self.rows * width
+        blocks = math.ceil(length / sketch)
+        pairs = 0
+        for block in range(blocks):
+            starts = ((row * blocks + block) * width for row in range(self.rows))
+            own = sum(min(max(length - start, 0), width) for start in starts)
+            pairs += own * (length - own)
+        return pairs / sketch
+
 
 # Of the rate asked for, what a sketch has to reach at the least.
 _LEAST_PART_OF_RATE = 0.9
@@ -165,7 +237,7 @@ class CountSketched(mechanism.NoiseMechanism):
         """
         if self.compression_rate == AUTO:
             raise ValueError(
-                "compression_rate must be a number here, which dpfl.mechanisms.chosen "
+                "compression_rate must be a number here, which dpfl.planning.chosen "
                 f"finds, found {self.compression_rate!r}"
             )
         lengths = [int(length) for length in _numbers("layers", self.layers)]
@@ -198,7 +270,7 @@ def _sketched(length: int, release: events.RdpDpEvent) -> events.RdpDpEvent:
 
 
 @dataclasses.dataclass(frozen=True)
-class SketchedDdg(CountSketched, distributed.DistributedDiscreteGaussian):
+class SketchedDdg(CountSketched, integer.DistributedDiscreteGaussian):
     """Count-mean sketch, then distributed discrete Gaussian (Chen et al. 2022, Alg. 2).
 
     A client clips its update to `clip_norm`, sketches it by the round's shared sketch,
@@ -289,7 +361,7 @@ class ProjectAndPerturb(CountSketched):
 
 
 @dataclasses.dataclass(frozen=True)
-class SparseRecovery(distributed.DistributedDiscreteGaussian):
+class SparseRecovery(integer.DistributedDiscreteGaussian):
     """Gaussian sketch, discrete Gaussian noise, LASSO (Chen et al. 2022, Algorithm 3).
 
     For a mean of updates with s coordinates that are not zero. The sketch S has

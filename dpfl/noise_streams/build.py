@@ -11,7 +11,7 @@ from typing import Any, Optional
 import numpy as np
 
 from dpfl import factorization as fact
-from dpfl.factorization import diagonals
+from dpfl.factorization import factorization as factorization_lib
 from dpfl.noise_streams import banded, blt, dense, moving, structured, tree
 from dpfl.noise_streams import stream as stream_lib
 
@@ -90,7 +90,7 @@ def _toeplitz(
     factorization: Any, dimension: int, normals: stream_lib.Normals, **options: Any
 ) -> stream_lib.NoiseStream:
     factors = factorization.factors
-    if diagonals.kept_rows(factorization) is None:
+    if factorization_lib.kept_rows(factorization) is None:
         return _dense(factorization, dimension, normals, **options)
     columns = np.tile(factors.c[: factors.bands], (factors.rounds, 1))
     rows = banded.rows_of_columns(columns)
@@ -101,7 +101,7 @@ def _banded(
     factorization: Any, dimension: int, normals: stream_lib.Normals, **options: Any
 ) -> stream_lib.NoiseStream:
     columns = factorization.factors.diagonals
-    if diagonals.kept_rows(factorization) is None:
+    if factorization_lib.kept_rows(factorization) is None:
         return _dense(factorization, dimension, normals, **options)
     rows = banded.rows_of_columns(columns)
     return banded.BandedStream(rows, dimension, normals=normals)
@@ -125,7 +125,7 @@ def _moving(
     factorization: Any, dimension: int, normals: stream_lib.Normals, **options: Any
 ) -> stream_lib.NoiseStream:
     factors = factorization.factors
-    if diagonals.kept_rows(factorization) is None:
+    if factorization_lib.kept_rows(factorization) is None:
         return _dense(factorization, dimension, normals, **options)
     weights = factors.e[: factors.bands]
     return moving.MovingStream(

@@ -8,17 +8,65 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 from collections.abc import Collection, Mapping
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional
 
 from dpfl import checks, mechanisms
 from dpfl.accounting.calibration import METHODS, METHODS_HELP
 from dpfl.covered import MEASURES
 from dpfl.fields import option
-from dpfl.mechanisms import Mechanism, build, noise_stream
+from dpfl.mechanisms import Mechanism, build, matrix_factorization
 from dpfl.mechanisms import participation as participation_lib
 from dpfl.mechanisms.participation import MIN_SEPARATION_HELP, MOST_CLIENTS
 from dpfl.tasks import registry
-from dpfl.training import addresses, isolation, server_optimizers
+from dpfl.training import isolation, server_optimizers
+
+
+class Address(NamedTuple):
+    """Where a worker listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+def address(text: str) -> Address:
+    """Returns the address that is written as HOST:PORT.
+
+    Args:
+      text: A name or an IPv4 address, or an IPv6 address in brackets, and the port.
+
+    Raises:
+      ValueError: If it is not written so.
+    """
+    host, colon, port = text.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        host = ""
+    if not (host and colon and port.isascii() and port.isdigit()):
+        raise ValueError(checks.message("workers", "HOST:PORT each", text))
+    checks.integer("the port of a worker", int(port), 1, 65535)
+    return Address(host, int(port))
+
+
+def addresses(text: Optional[str]) -> tuple[Address, ...]:
+    """Returns the addresses that are written with commas between them.
+
+    Args:
+      text: None or "" for none.
+
+    Raises:
+      ValueError: If one is not written as HOST:PORT, or is there twice.
+    """
+    found = tuple(address(part.strip()) for part in (text or "").split(",") if part)
+    for i, place in enumerate(found):
+        if place in found[:i]:
+            raise ValueError(checks.message("workers", "different ones", str(place)))
+    return found
+
 
 # What may differ between a run and its resumption: nothing that a result depends on.
 HARMLESS = frozenset(
@@ -225,9 +273,9 @@ class RunConfig:
         self._check_mechanism()
 
     @property
-    def worker_addresses(self) -> tuple[addresses.Address, ...]:
+    def worker_addresses(self) -> tuple[Address, ...]:
         """Returns where the workers listen that clients are spread over."""
-        return addresses.addresses(self.workers)
+        return addresses(self.workers)
 
     @property
     def mechanism_class(self) -> type[Mechanism]:
@@ -250,7 +298,7 @@ class RunConfig:
     @property
     def streams_over_run(self) -> bool:
         """Whether the mechanism has one stream of noise over all rounds."""
-        return self.mechanism_options.get("noise_stream") == noise_stream.RUN
+        return self.mechanism_options.get("noise_stream") == matrix_factorization.RUN
 
     @property
     def _has_stream(self) -> bool:
@@ -263,7 +311,7 @@ class RunConfig:
         if needs_epochs and self.participation != once:
             raise ValueError(
                 f"participation must be {once} for {self.mechanism} whose noise_stream "
-                f"is not {noise_stream.RUN}, found {self.participation}"
+                f"is not {matrix_factorization.RUN}, found {self.participation}"
             )
         with_epochs = participation_lib.WITH_EPOCHS
         if self.rounds_per_epoch is not None and self.participation not in with_epochs:

@@ -9,10 +9,13 @@ import contextlib
 import functools
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Optional
 
 import grpc
+import tensorflow as tf
 import tensorflow_federated as tff
+
+import dpfl
 
 _GIGABYTE = 1000**3
 # The largest number of milliseconds that gRPC takes, which is 24 days.
@@ -201,3 +204,55 @@ def _compiled_secure(computation: Any) -> Any:
 def _compile_secure(computation: Any) -> Any:
     with _compiling:
         return _compiled_secure(computation)
+
+
+VARIABLE = "DPFL_WORKER_VERSIONS"
+
+
+def versions_text() -> str:
+    """Returns the versions that a worker's results depend on, with spaces between."""
+    found = {
+        "dpfl": dpfl.__version__,
+        "tensorflow": tf.__version__,
+        "tensorflow-federated": tff.__version__,
+    }
+    return " ".join(f"{name}={version}" for name, version in found.items())
+
+
+def versions() -> tff.Computation:
+    """Returns the computation of the text that its worker was started with.
+
+    It is "" for a worker that dpfl did not start.
+    """
+
+    @tff.tensorflow.computation
+    def told() -> Any:
+        # Line by line, since files of /proc say that they have no length.
+        lines = tf.data.TextLineDataset("/proc/self/environ")
+        text = lines.reduce("", lambda text, line: text + "\n" + line)
+        # Variables end in NUL, which a pattern cannot hold.
+        words = tf.strings.split(text, "\0")
+        own = tf.strings.regex_full_match(words, f"(?s)\n?{VARIABLE}=.*")
+        found = tf.strings.reduce_join(tf.boolean_mask(words, own))
+        return tf.strings.regex_replace(found, f"\n?{VARIABLE}=", "")
+
+    return told
+
+
+def difference(address: Any, told: bytes) -> Optional[str]:
+    """Returns why a worker with such versions cannot be used; None if it can.
+
+    Args:
+      address: Where it is, for people.
+      told: What `versions` gave.
+    """
+    theirs, ours = told.decode(errors="replace"), versions_text()
+    if not theirs:
+        return f"the worker at {address} was not started by dpfl-worker"
+    pairs = dict(word.partition("=")[::2] for word in theirs.split())
+    for word in ours.split():
+        name, _, version = word.partition("=")
+        found = pairs.get(name, "of no version")
+        if found != version:
+            return f"the worker at {address} has {name} {found}, not {version}"
+    return None

@@ -19,7 +19,7 @@ its last bits.
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Optional
 
 import numpy as np
@@ -30,7 +30,7 @@ from dpfl.aggregators.factory import CodecFactory
 from dpfl.aggregators.layout import IDENTITIES
 from dpfl.aggregators.steps import Steps
 from dpfl.tasks.task import Task
-from dpfl.training import local_training, scalar_rows, shared_leaf
+from dpfl.training import local_training, shared_leaf
 from dpfl.training.process_state import (
     RoundOutput,
     StateValues,
@@ -73,7 +73,7 @@ class Cohort:
         """
         self._steps = steps
         self._train = train
-        self._rows = scalar_rows.ScalarRows()
+        self._rows = ScalarRows()
         self._state_type = state_type
         self._width = WIDTHS[steps.layout.identity]
         self.group_type = tff.TensorType(np.int64, [None, self._width])
@@ -416,3 +416,78 @@ def _steps(model: Any, factory: CodecFactory, identity: Optional[str]) -> Steps:
     return factory.steps(
         tff.to_type(local_training.value(trainable, identity, key_type))
     )
+
+
+class ScalarRows:
+    """Scalars of clients as rows of float64, to be added up in the cohort's order."""
+
+    def __init__(self) -> None:
+        self._structure: Any = None
+
+    @property
+    def width(self) -> int:
+        """Returns how many numbers a row has, its place included; `row` sets it."""
+        leaves = tf.nest.flatten(self._structure)
+        return 1 + sum(leaf.shape.num_elements() for leaf in leaves)
+
+    def row(self, place: tf.Tensor, structure: Any) -> tf.Tensor:
+        """Returns a client's row, float64[width].
+
+        Args:
+          place: int64 scalar, the client's in the cohort.
+          structure: Of tensors of known shapes; float64 holds each of their numbers.
+        """
+        self._structure = tf.nest.map_structure(
+            lambda leaf: tf.TensorSpec(leaf.shape, leaf.dtype), structure
+        )
+        leaves = [place, *tf.nest.flatten(structure)]
+        return tf.concat(
+            [tf.reshape(tf.cast(leaf, tf.float64), [-1]) for leaf in leaves], 0
+        )
+
+    def total(self, rows: tf.Tensor) -> Any:
+        """Returns the sums, each in its own dtype and in the order of the places.
+
+        Args:
+          rows: float64[n, width], in any order.
+        """
+        ordered = tf.gather(rows, tf.argsort(rows[:, 0]))
+        sums: dict[tf.DType, tf.Tensor] = {}
+        found, begin = [], 1
+        for leaf in tf.nest.flatten(self._structure):
+            if leaf.dtype not in sums:
+                # All columns at once: of a single one TensorFlow would make several
+                # partial sums, and here it adds row to row.
+                sums[leaf.dtype] = tf.reduce_sum(tf.cast(ordered, leaf.dtype), 0)
+            end = begin + leaf.shape.num_elements()
+            found.append(tf.reshape(sums[leaf.dtype][begin:end], leaf.shape))
+            begin = end
+        return tf.nest.pack_sequence_as(self._structure, found)
+
+
+class LastProcess:
+    """The newest traced process, and what it was traced for."""
+
+    def __init__(self) -> None:
+        self._key: Optional[Hashable] = None
+        self._process: Any = None
+
+    def get(
+        self,
+        key: Hashable,
+        build: Callable[[], Any],
+        begun_anew: Callable[[Any], Optional[Any]],
+    ) -> Any:
+        """Returns a process, traced now or for the run before.
+
+        Args:
+          key: All that the process depends on, except for the seeds.
+          build: Traces it.
+          begun_anew: From a process of the same key to that with this run's seeds;
+            None if it has no such form.
+        """
+        found = begun_anew(self._process) if key == self._key else None
+        if found is None:
+            found = build()
+        self._key, self._process = key, found
+        return found

@@ -19,13 +19,12 @@ import tqdm
 
 from dpfl import covered
 from dpfl.covered import RELEASED
-from dpfl.mechanisms import ledger as ledger_lib
+from dpfl.planning import ledger as ledger_lib
 from dpfl.training import checkpoint as checkpoint_lib
 from dpfl.training import plan as plan_lib
-from dpfl.training import progress as progress_lib
+from dpfl.training import record as progress_lib
 from dpfl.training import report, selection
-from dpfl.training.progress import Progress
-from dpfl.training.rows import Row, Tally, check_noise, round_row
+from dpfl.training.record import Progress, Row, Tally, check_noise, round_row
 
 
 class Output(Protocol):

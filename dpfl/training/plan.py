@@ -8,10 +8,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Optional
 
-from dpfl import mechanisms
+from dpfl import mechanisms, planning
 from dpfl.mechanisms import Mechanism, Participation
-from dpfl.mechanisms import ledger as ledger_lib
 from dpfl.mechanisms import participation as participation_lib
+from dpfl.planning import ledger as ledger_lib
 from dpfl.tasks import registry
 from dpfl.training import config as config_lib
 
@@ -165,7 +165,7 @@ def _participation(config: config_lib.RunConfig, task: Any) -> Participation:
 
 def _chosen(
     config: config_lib.RunConfig, task: Any, participation: Participation
-) -> mechanisms.Chosen:
+) -> planning.Chosen:
     """Returns the mechanism, its noise yet to be calibrated, and what was chosen."""
     mechanism = config.build_mechanism(
         cohort_size=config.cohort_size,
@@ -175,7 +175,7 @@ def _chosen(
         rounds=config.rounds if config.streams_over_run else None,
     )
     is_calibrated = config.noise_multiplier is None
-    return mechanisms.chosen(
+    return planning.chosen(
         mechanism,
         task.dimension,
         participation,
@@ -198,7 +198,7 @@ def _with_noise(
     # Refused here rather than after a long calibration.
     noise_variance(config, mechanism, task.dimension)
     if mechanism.is_private and config.noise_multiplier is None:
-        mechanism = mechanisms.calibrate(
+        mechanism = planning.calibrate(
             mechanism,
             task.dimension,
             _given("epsilon", config.epsilon),

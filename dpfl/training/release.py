@@ -3,7 +3,7 @@
 
 """Epsilon beside the metrics that a `tff.program` releases; needs no other training.
 
-ledger = dpfl.mechanisms.ledger.Ledger(mechanism, dimension, participation, delta)
+ledger = dpfl.planning.ledger.Ledger(mechanism, dimension, participation, delta)
 metrics = EpsilonReleaseManager(ledger, tff.program.LoggingReleaseManager())
 await tff.learning.programs.train_model(..., train_metrics_manager=metrics)
 """
@@ -17,7 +17,7 @@ from typing import Any
 import tensorflow_federated as tff
 
 from dpfl import checks
-from dpfl.mechanisms.ledger import Ledger
+from dpfl.planning.ledger import Ledger
 
 
 class EpsilonReleaseManager(tff.program.ReleaseManager):

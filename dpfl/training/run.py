@@ -24,19 +24,12 @@ import secrets
 from collections.abc import Callable
 from typing import Any, Optional
 
-from dpfl import files, purposes
+from dpfl import files, machine, purposes
 from dpfl.training import checkpoint as checkpoint_lib
-from dpfl.training import (
-    limits,
-    provenance,
-    report,
-    seeds,
-    server_optimizers,
-    traced,
-)
+from dpfl.training import grouped, provenance, report, selection, server_optimizers
 from dpfl.training import loop as loop_lib
 from dpfl.training import plan as plan_lib
-from dpfl.training.progress import Progress
+from dpfl.training.record import Progress
 
 
 class Run:
@@ -52,7 +45,7 @@ class Run:
         say: Callable[[str], None] = print,
         *,
         on_round: Callable[[int, int], None] = lambda done, of: None,
-        last: Optional[traced.LastProcess] = None,
+        last: Optional[grouped.LastProcess] = None,
     ):
         """Initializes the run; the folder is not touched yet.
 
@@ -66,7 +59,7 @@ class Run:
         self.plan = plan
         self._say = say
         self._on_round = on_round
-        self._last = last or traced.LastProcess()
+        self._last = last or grouped.LastProcess()
         self._directory = pathlib.Path(plan.config.output_dir)
         self._stack = contextlib.ExitStack()
         self._seed, self._key = 0, 0
@@ -117,7 +110,7 @@ class Run:
         )
         self._store.bind(manifest)
         self._seed = manifest.seed
-        self._key = seeds.run_key(manifest.seed, provenance.digest(self.plan))
+        self._key = selection.run_key(manifest.seed, provenance.digest(self.plan))
 
     def train(self) -> dict[str, Any]:
         """Runs what is left of the run and writes its results.
@@ -136,10 +129,10 @@ class Run:
         # Here, so that a bad setting is refused before TensorFlow is imported.
         import tensorflow_federated as tff
 
-        from dpfl.training import connection, evaluation, metrics, run_page
+        from dpfl.training import connection, evaluation, record
         from dpfl.training import worker as worker_lib
 
-        concurrency = self.plan.config.concurrency or limits.processors()
+        concurrency = self.plan.config.concurrency or machine.processors()
         with contextlib.ExitStack() as stack:
             worker = stack.enter_context(
                 worker_lib.start(
@@ -152,7 +145,7 @@ class Run:
             # Secure sums are simulated: the worker adds what the parties would hide.
             tff.framework.set_default_context(worker.context(secure_sums=True))
             pool = self._pool(stack)
-            page = run_page.Page(self.plan, self._directory)
+            page = report.Page(self.plan, self._directory)
             # Before the evaluator: Keras refuses models older than what TFF traces.
             process = self._process(concurrency, worker, pool)
             loop = loop_lib.Loop(
@@ -161,7 +154,7 @@ class Run:
                 process=process,
                 worker=worker if pool is None else pool,
                 store=self._store,
-                record=metrics.MetricsFiles(self._directory, self._say),
+                record=record.MetricsFiles(self._directory, self._say),
                 evaluate=evaluation.Evaluator(self.plan.task, self._model_seed),
                 publish=page.at_checkpoint,
                 say=self._say,
@@ -174,20 +167,19 @@ class Run:
         return summary
 
     def _round_is_done(self, done: int, of: int) -> None:
-        from dpfl.training import plots
 
         if done:
-            plots.prepare()
+            report.prepare()
         self._on_round(done, of)
 
     def _pool(self, stack: contextlib.ExitStack) -> Any:
         """Returns the pool of other machines' workers; None without any."""
-        from dpfl.training import spread
+        from dpfl.training import remote_workers
 
         places = self.plan.config.worker_addresses
         if not places:
             return None
-        pool = spread.pool(places, self.plan.task, self._say)
+        pool = remote_workers.pool(places, self.plan.task, self._say)
         stack.callback(pool.close)
         return pool
 
@@ -201,13 +193,13 @@ class Run:
         """
         from dpfl import aggregators
         from dpfl.tasks import shared_array
-        from dpfl.training import federated_averaging, spread
+        from dpfl.training import federated_averaging, remote_workers
 
         plan, config = self.plan, self.plan.config
         aggregator, feed = aggregators.build_fed(
             plan.mechanism,
             plan.dimension,
-            seed=seeds.derive_seed(self._key, purposes.Run.MECHANISM),
+            seed=selection.derive_seed(self._key, purposes.Run.MECHANISM),
             **({"weighted": True} if config.weighted else {}),
             measure=config.measure,
         )
@@ -241,21 +233,21 @@ class Run:
                     found, plan.task, aggregator, self._model_seed
                 ),
             )
-        client_key = functools.partial(seeds.client_key, self._key)
+        client_key = functools.partial(selection.client_key, self._key)
         if pool is None:
             return federated_averaging.FedProcess(process, feed, client_key)
-        return spread.SpreadProcess(process, feed, client_key, pool, worker)
+        return remote_workers.SpreadProcess(process, feed, client_key, pool, worker)
 
     def _finish(self, state: Any, progress: Progress) -> dict[str, Any]:
         """Writes model, pictures and summary; returns the summary."""
-        from dpfl.training import federated_averaging, metrics, plots
+        from dpfl.training import federated_averaging, record
 
         model = self.plan.task.build_keras_model(self._model_seed)
         federated_averaging.assign_weights(state, model)
         with files.replacing(self._directory / "model.keras") as partial:
             model.save(partial)
-        rows = metrics.read_rows(self._directory / metrics.METRICS)
-        plots.draw(rows, self._directory, report.title(self.plan))
+        rows = record.read_rows(self._directory / record.METRICS)
+        report.draw(rows, self._directory, report.title(self.plan))
         summary = report.summary(self.plan, progress)
         files.write_json(self._directory / "summary.json", summary)
         return summary
@@ -263,12 +255,12 @@ class Run:
     @property
     def _model_seed(self) -> int:
         """Returns a small seed: Keras wants its seeds within 31 bits."""
-        return seeds.derive_seed(self._seed, purposes.Run.MODEL) % 1_000_000
+        return selection.derive_seed(self._seed, purposes.Run.MODEL) % 1_000_000
 
     def _make_seed(self) -> int:
         if self.plan.config.seed is not None:
             return self.plan.config.seed
-        return secrets.randbits(seeds.SEED_BITS)
+        return secrets.randbits(selection.SEED_BITS)
 
 
 def worker_errors() -> tuple[type[Exception], ...]:

@@ -9,12 +9,13 @@ clients that it would have chosen anyway.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from dpfl import purposes
+from dpfl import checks, purposes
 from dpfl.mechanisms import (
     CyclicPoisson,
     FixedSize,
@@ -23,7 +24,6 @@ from dpfl.mechanisms import (
     PoissonSampling,
     RandomSlot,
 )
-from dpfl.training import seeds
 
 
 def select_cohort(
@@ -54,7 +54,7 @@ def select_cohort(
 
 
 def _generator(seed: int, purpose: purposes.Run, index: int) -> np.random.Generator:
-    key = seeds.derive_seed(seed, purpose, index)
+    key = derive_seed(seed, purpose, index)
     return np.random.Generator(np.random.Philox(key=key))
 
 
@@ -120,3 +120,59 @@ _RULES: dict[type, Callable[[Any, int, int], np.ndarray]] = {
     RandomSlot: _random_slot,
     CyclicPoisson: _cyclic_poisson,
 }
+
+
+SEED_BITS = 126
+
+
+def run_key(seed: int, digest: str) -> int:
+    """Returns the key of a run, from which its other seeds are derived.
+
+    Args:
+      seed: The run's seed, a whole number of at least 0.
+      digest: Of all that its releases depend on, besides the data themselves.
+
+    Returns:
+      A whole number below 2**256: the SHA-256 of both.
+
+    Raises:
+      TypeError: If `seed` is not a whole number.
+      ValueError: If it is negative.
+    """
+    checks.integer("seed", seed, 0)
+    text = f"dpfl run:{digest}:{seed}"
+    return int.from_bytes(hashlib.sha256(text.encode()).digest(), "big")
+
+
+def derive_seed(seed: int, purpose: purposes.Run, index: int = 0) -> int:
+    """Returns a seed for one purpose of a run, independent of those for others.
+
+    Args:
+      seed: The run's seed or key, a whole number of at least 0.
+      purpose: What it is for.
+      index: Which of several, such as the round or the client.
+
+    Returns:
+      A whole number below 2**126: a part of the SHA-256 of the three, so that nobody
+      finds the run's seed from it.
+
+    Raises:
+      TypeError: If `seed` or `index` is not a whole number.
+      ValueError: If either is negative.
+    """
+    checks.integer("seed", seed, 0)
+    checks.integer("index", index, 0)
+    text = f"dpfl:{purpose.value}:{index}:{seed}"
+    digest = hashlib.sha256(text.encode()).digest()
+    return int.from_bytes(digest, "big") >> (256 - SEED_BITS)
+
+
+def client_key(key: int, client: int) -> tuple[int, int]:
+    """Returns the two words of a client's secret, each at least 0 and below 2**63.
+
+    Args:
+      key: The run's, from `run_key`.
+      client: Its index.
+    """
+    words = derive_seed(key, purposes.Run.CLIENT, client)
+    return words >> 63, words & ((1 << 63) - 1)

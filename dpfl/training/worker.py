@@ -27,8 +27,8 @@ from typing import Any, NamedTuple, Optional, Union
 import psutil
 import tensorflow_federated as tff
 
-from dpfl import checks, memory
-from dpfl.training import greeting, limits, patience
+from dpfl import checks, machine
+from dpfl.training import connection, patience
 from dpfl.training import isolation as isolation_lib
 from dpfl.training.connection import Connection, WorkerDiedError
 
@@ -218,7 +218,7 @@ def start(
       WorkerDiedError: If the worker does not come up.
     """
     if concurrency is None:
-        concurrency = limits.processors()
+        concurrency = machine.processors()
     if intra_op_threads is None:
         intra_op_threads = 1
     checks.integer("concurrency", concurrency)
@@ -345,10 +345,10 @@ def _worker_environment(intra_op_threads: int) -> dict[str, str]:
         "TF_NUM_INTRAOP_THREADS": str(intra_op_threads),
         "OMP_NUM_THREADS": str(intra_op_threads),
         "TF_CPP_MIN_LOG_LEVEL": os.environ.get("TF_CPP_MIN_LOG_LEVEL", "1"),
-        greeting.VARIABLE: greeting.versions_text(),
+        connection.VARIABLE: connection.versions_text(),
     }
 
 
 def peak_bytes(pid: int) -> int:
     """Returns a process's peak, or what it has now if the kernel keeps no peak."""
-    return memory.peak_bytes(pid) or psutil.Process(pid).memory_info().rss
+    return machine.peak_bytes(pid) or psutil.Process(pid).memory_info().rss

@@ -15,7 +15,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any, Optional
 
-from dpfl import accounting, mechanisms
+from dpfl import accounting, mechanisms, planning
 from dpfl.mechanisms.participation import Participation
 
 from .harness import Row, compare
@@ -82,7 +82,7 @@ def _call(
 
     def run() -> None:
         try:
-            mechanisms.calibrate(
+            planning.calibrate(
                 mechanism, next(lengths), _EPSILON, _DELTA, participation
             )
         except accounting.CalibrationError:

@@ -143,9 +143,9 @@ def run_stub(plan: Any, folder: pathlib.Path, process: Any = None) -> Any:
       process: A `StubProcess`, a new one if not given.
 
     Returns:
-      Where the run is at its end, a `dpfl.training.progress.Progress`.
+      Where the run is at its end, a `dpfl.training.record.Progress`.
     """
-    from dpfl.training import checkpoint, loop, metrics
+    from dpfl.training import checkpoint, loop, record
 
     def say(sentence: str) -> None:
         del sentence
@@ -161,7 +161,7 @@ def run_stub(plan: Any, folder: pathlib.Path, process: Any = None) -> Any:
         process=process,
         worker=process,
         store=store,
-        record=metrics.MetricsFiles(folder, say),
+        record=record.MetricsFiles(folder, say),
         evaluate=evaluate,
         publish=publish,
         say=say,

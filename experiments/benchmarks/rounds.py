@@ -219,9 +219,10 @@ def fed_process(task: Any, aggregator: Any, **options: Any) -> Any:
       aggregator: A factory.
       **options: Those of `federated_averaging.build_process`.
     """
-    from dpfl.training import federated_averaging, limits
+    from dpfl import machine
+    from dpfl.training import federated_averaging
 
-    fedavg = fed_averaging(task, aggregator, limits.processors(), **options)
+    fedavg = fed_averaging(task, aggregator, machine.processors(), **options)
     return federated_averaging.FedProcess(fedavg, lambda state: state)
 
 

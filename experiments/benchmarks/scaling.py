@@ -121,12 +121,12 @@ def _spread(
     local: Any,
     ports: Sequence[int],
 ) -> Callable[[], Any]:
-    from dpfl.training import addresses, spread
+    from dpfl.training import config, remote_workers
 
-    places = [addresses.Address("127.0.0.1", port) for port in ports]
-    pool = spread.pool(places, task, print)
+    places = [config.Address("127.0.0.1", port) for port in ports]
+    pool = remote_workers.pool(places, task, print)
     stack.callback(pool.close)
-    fed = spread.SpreadProcess(process, lambda state: state, None, pool, local)
+    fed = remote_workers.SpreadProcess(process, lambda state: state, None, pool, local)
     state, clients = fed.initialize(), list(range(task.population))
     return lambda: fed.next(state, clients)
 

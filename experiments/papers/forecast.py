@@ -13,7 +13,7 @@ from typing import NamedTuple
 import psutil
 
 from dpfl import files
-from dpfl.training import limits
+from dpfl import machine as machine_lib
 
 from .trainings import Training, rounds_done
 
@@ -62,10 +62,10 @@ Rates = Mapping[str, Rate]
 def this_machine() -> Machine:
     """Returns what there is now, within the limits of a container."""
     free = psutil.virtual_memory().available
-    limit = limits.memory()
+    limit = machine_lib.memory()
     if limit is not None:
         free = min(free, limit)
-    return Machine(limits.processors(), free)
+    return Machine(machine_lib.processors(), free)
 
 
 def jobs(machine: Machine, runs: int, rates: Rates) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Optional
 
-from dpfl import mechanisms
+from dpfl import mechanisms, planning
 
 from .sweep import Work
 
@@ -51,7 +51,7 @@ def work(
         vectors = mean_estimation.similar_vectors
         if make_vectors is not None:
             vectors = make_vectors()
-        noised = mechanisms.calibrate(config, dimension, epsilon, DELTA, method="rdp")
+        noised = planning.calibrate(config, dimension, epsilon, DELTA, method="rdp")
         errors = mean_estimation.measured_errors(
             noised, dimension, repeats, vectors, SEED
         )

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from dpfl import accounting
-from dpfl.mechanisms import remarks
+from dpfl.planning import remarks
 
 from .rows import Rows
 

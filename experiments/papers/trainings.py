@@ -15,7 +15,7 @@ from typing import Any, Optional
 from dpfl import covered, files
 from dpfl.mechanisms import OncePerEpoch
 from dpfl.tasks import registry
-from dpfl.training import addresses
+from dpfl.training import config
 
 from .. import flag_files
 from .rows import Row, read_csv, read_run, where
@@ -67,7 +67,7 @@ class Training(Work):
         words = [flags["task"]]
         if model := flags.get("model"):
             words.append(f"with {model}")
-        if workers := len(addresses.addresses(flags.get("workers"))):
+        if workers := len(config.addresses(flags.get("workers"))):
             words.append(f"on {workers} worker{'s' if workers > 1 else ''}")
         return " ".join(words)
 

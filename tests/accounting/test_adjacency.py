@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 from dpfl import accounting, mechanisms
-from dpfl.accounting import adjacency
+from dpfl.accounting import events
 
 ADD = accounting.Relation.ADD_OR_REMOVE_ONE
 ZEROS = accounting.Relation.REPLACE_SPECIAL
@@ -122,7 +122,7 @@ def test_a_run_carries_the_relations_that_it_has(mechanism, participation, relat
         accountant = accounting.DpflAccountant(neighboring_relation=relation)
         assert accountant.supports(event) == (relation in relations)
     report = accounting.epsilon(event, 1e-3, method="rdp")
-    assert report.relation == adjacency.NAMES[relations[0]]
+    assert report.relation == events.NAMES[relations[0]]
 
 
 RUN = accounting.RunDpEvent(SELF(GAUSSIAN(2.0), 3), (ZEROS,))
@@ -212,6 +212,4 @@ class TestRelationsOfATree:
 
 
 def test_every_relation_has_a_name_and_a_description():
-    assert (
-        set(adjacency.NAMES) == set(adjacency.DESCRIPTIONS) == set(accounting.Relation)
-    )
+    assert set(events.NAMES) == set(events.DESCRIPTIONS) == set(accounting.Relation)

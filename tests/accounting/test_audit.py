@@ -10,23 +10,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpfl.accounting import (
-    accountant,
-    adjacency,
-    audit,
-    discrete_gaussian,
-    distributed,
-    dome,
-    matrix_factorization,
-    sgmf,
-    simulators,
-)
+from dpfl.accounting import accountant, dome, events, matrix_factorization
 from dpfl.accounting import (
     csgm as accounting_csgm,
 )
-from dpfl.accounting import (
-    skellam as skellam_noise,
-)
+from dpfl.accounting import csgm as csgm_lib
+from dpfl.accounting.integer import discrete_gaussian, noise_events
+from dpfl.accounting.integer import skellam as skellam_noise
+from experiments.audits import bounds, simulators
 
 TRIALS = 200_000
 DELTA = 1e-3
@@ -35,20 +26,20 @@ CANARY = simulators.extreme_vector(1.0, 0.6, 4)  # K = 2.78: two full and one pa
 
 
 def claimed(event, count=1):
-    [relation, *_] = adjacency.relations_of(event)
+    [relation, *_] = events.relations_of(event)
     ledger = accountant.DpflAccountant(neighboring_relation=relation)
     ledger.compose(event, count)
     return ledger.get_epsilon(DELTA)
 
 
 def found(simulator, seed=20260101, trials=TRIALS):
-    return audit.audit(simulator, trials, DELTA, seed=seed).epsilon
+    return bounds.audit(simulator, trials, DELTA, seed=seed).epsilon
 
 
 class TestClopperPearson:
     @pytest.mark.parametrize("k", [0, 1, 7, 99, 100])
     def test_matches_the_beta_quantiles(self, k):
-        low, high = audit.clopper_pearson(k, 100, 0.01)
+        low, high = bounds.clopper_pearson(k, 100, 0.01)
         if k:
             assert low == pytest.approx(stats.beta.ppf(0.01, k, 101 - k))
         else:
@@ -59,7 +50,7 @@ class TestClopperPearson:
             assert high == 1
 
     def test_covers(self):
-        low, high = audit.clopper_pearson(np.arange(51), 50, 0.05)
+        low, high = bounds.clopper_pearson(np.arange(51), 50, 0.05)
         for p in (0.02, 0.3, 0.5):
             mass = stats.binom.pmf(np.arange(51), 50, p)
             assert mass[low > p].sum() <= 0.05
@@ -67,16 +58,16 @@ class TestClopperPearson:
 
     def test_refuses_impossible_counts(self):
         with pytest.raises(ValueError, match="successes must be from 0 to 10"):
-            audit.clopper_pearson(11, 10, 0.1)
+            bounds.clopper_pearson(11, 10, 0.1)
         with pytest.raises(ValueError, match="error must be"):
-            audit.clopper_pearson(1, 10, 0.0)
+            bounds.clopper_pearson(1, 10, 0.0)
 
 
 class TestLowerBound:
     def test_equal_laws_show_nothing(self):
         rng = np.random.default_rng(1)
         for _ in range(20):
-            result = audit.epsilon_lower_bound(
+            result = bounds.epsilon_lower_bound(
                 rng.normal(size=2000), rng.normal(size=2000), 0.0
             )
             assert result.epsilon < 0.2
@@ -86,7 +77,7 @@ class TestLowerBound:
         rng = np.random.default_rng(2)
         present = (rng.random(100_000) < 0.75).astype(float)
         absent = (rng.random(100_000) < 0.25).astype(float)
-        result = audit.epsilon_lower_bound(present, absent, 0.0)
+        result = bounds.epsilon_lower_bound(present, absent, 0.0)
         assert math.log(3) * 0.95 < result.epsilon < math.log(3)
         assert 0.74 < result.hit_rate < 0.75 < 1 - result.false_rate + 0.01
 
@@ -95,32 +86,32 @@ class TestLowerBound:
         present = np.r_[np.ones(1000), np.zeros(24_000)].repeat(2)
         present = np.random.default_rng(9).permutation(present)
         absent = np.zeros(50_000)
-        assert audit.epsilon_lower_bound(present, absent, 0.05).epsilon == 0
-        assert audit.epsilon_lower_bound(present, absent, 0.01).epsilon > 4
+        assert bounds.epsilon_lower_bound(present, absent, 0.05).epsilon == 0
+        assert bounds.epsilon_lower_bound(present, absent, 0.01).epsilon > 4
 
     def test_the_test_is_not_judged_on_the_scores_that_chose_it(self):
         rng = np.random.default_rng(10)
         present, absent = rng.normal(size=2000), rng.normal(size=2000)
         present[:1000] += 10  # what the first half promises, the second does not keep
-        assert audit.epsilon_lower_bound(present, absent, 0.0).epsilon == 0
-        result = audit.epsilon_lower_bound(present[::-1], absent, 0.0)
+        assert bounds.epsilon_lower_bound(present, absent, 0.0).epsilon == 0
+        result = bounds.epsilon_lower_bound(present[::-1], absent, 0.0)
         assert result.epsilon < 6
 
     def test_looks_in_both_directions(self):
         # An event of chance 0.1 without the canary that never happens with it.
         rng = np.random.default_rng(3)
         absent = np.where(rng.random(50_000) < 0.1, -1.0, 0.0)
-        result = audit.epsilon_lower_bound(np.zeros(50_000), absent, 0.01)
+        result = bounds.epsilon_lower_bound(np.zeros(50_000), absent, 0.01)
         assert result.direction == "absent"
         assert result.epsilon > math.log(0.08 / 3e-4)
         one, other = (
-            audit.epsilon_lower_bound(np.zeros(50_000), absent, 0.01, direction=name)
-            for name in audit.DIRECTIONS
+            bounds.epsilon_lower_bound(np.zeros(50_000), absent, 0.01, direction=name)
+            for name in bounds.DIRECTIONS
         )
-        assert (one.direction, other.direction) == audit.DIRECTIONS
+        assert (one.direction, other.direction) == bounds.DIRECTIONS
         assert one.epsilon < 0.2 and other == result
         with pytest.raises(ValueError, match="direction must be one of"):
-            audit.epsilon_lower_bound(absent, absent, 0.01, direction="both")
+            bounds.epsilon_lower_bound(absent, absent, 0.01, direction="both")
 
     def test_holds_with_its_confidence(self):
         # epsilon(delta) of a Gaussian is known: at 90% few of 200 may exceed it.
@@ -134,7 +125,7 @@ class TestLowerBound:
         delta = rates[0] - math.exp(truth) * rates[1]
         rng = np.random.default_rng(4)
         failures = sum(
-            audit.epsilon_lower_bound(
+            bounds.epsilon_lower_bound(
                 rng.normal(mean, size=1000),
                 rng.normal(size=1000),
                 delta,
@@ -147,13 +138,13 @@ class TestLowerBound:
 
     def test_refuses_bad_scores(self):
         with pytest.raises(ValueError, match="present must be a vector"):
-            audit.epsilon_lower_bound(np.zeros(3), np.zeros(9), 0.1)
+            bounds.epsilon_lower_bound(np.zeros(3), np.zeros(9), 0.1)
         with pytest.raises(ValueError, match="absent must hold no NaN"):
-            audit.epsilon_lower_bound(np.zeros(9), np.full(9, np.nan), 0.1)
+            bounds.epsilon_lower_bound(np.zeros(9), np.full(9, np.nan), 0.1)
 
     def test_same_seed_same_result(self):
         simulator = simulators.SparsifiedGaussianSimulator(CANARY, 0.5, 1.0)
-        assert audit.audit(simulator, 500, 0.1, seed=7) == audit.audit(
+        assert bounds.audit(simulator, 500, 0.1, seed=7) == bounds.audit(
             simulator, 500, 0.1, seed=7
         )
 
@@ -271,7 +262,7 @@ def csgm(**changes):
 L2_EVENT = csgm_event(accounting_csgm.SparsifiedGaussianDpEvent, 0.45 / GAMMA)
 LINF_EVENT = csgm_event(accounting_csgm.LinfSparsifiedGaussianDpEvent, 0.45 / GAMMA)
 SAMPLED_EVENT = csgm_event(accounting_csgm.SparsifiedGaussianDpEvent, 0.45 / GAMMA, 0.2)
-SGMF_EVENT = sgmf.SparsifiedMatrixFactorizationDpEvent(
+SGMF_EVENT = csgm_lib.SparsifiedMatrixFactorizationDpEvent(
     noise_multiplier=0.5 / (GAMMA * SENSITIVITY),
     keep_fraction=GAMMA,
     linf_ratio=0.6,
@@ -292,8 +283,8 @@ def shares(**changes):
     return simulators.DistributedNoiseSimulator(PAIR, 10, 0.5, **changes)
 
 
-DDG_EVENT = integer_event(distributed.DistributedDiscreteGaussianDpEvent)
-SKELLAM_EVENT = integer_event(distributed.DistributedSkellamDpEvent)
+DDG_EVENT = integer_event(noise_events.DistributedDiscreteGaussianDpEvent)
+SKELLAM_EVENT = integer_event(noise_events.DistributedSkellamDpEvent)
 DOME_EVENT = dome.DomeDpEvent(5, 0.6, 1.0, 2)
 DOME = simulators.DomeSimulator(np.array([0.6, 0.8]), 5, 0.6, 2)
 

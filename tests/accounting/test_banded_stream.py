@@ -12,7 +12,7 @@ import pytest
 
 from dpfl import accounting
 from dpfl import factorization as mf
-from dpfl.accounting.banded_stream import banded_stream_event
+from dpfl.accounting.matrix_factorization import banded_stream_event
 from dpfl.factorization import sensitivity
 
 gaussian = dp_accounting.GaussianDpEvent

@@ -13,22 +13,19 @@ import pytest
 from hypothesis import strategies as st
 from scipy import special
 
-from dpfl.accounting import (
-    accountant,
+from dpfl.accounting import accountant, events, mirrored, sketch
+from dpfl.accounting.integer import (
     discrete_gaussian,
-    distributed,
-    events,
-    mirrored,
+    noise_events,
     published_bounds,
     rounding,
     skellam,
-    sketch,
 )
 
 SETTINGS = hypothesis.settings(derandomize=True, max_examples=25, deadline=None)
 KINDS = (
-    distributed.DistributedDiscreteGaussianDpEvent,
-    distributed.DistributedSkellamDpEvent,
+    noise_events.DistributedDiscreteGaussianDpEvent,
+    noise_events.DistributedSkellamDpEvent,
 )
 
 
@@ -60,10 +57,10 @@ def summed_pmf(kind, count, stddev, reach):
 class TestPublishedBounds:
     def test_rounded_norm_by_hand(self):
         # min(1 + 1/4 * 4/4 + 1 * 1/2 * (1 + 1/2), (1 + 1)^2) at g = 1/2, m = 4
-        assert distributed.rounded_l2_squared(1, 0.5, 4) == pytest.approx(2.0)
-        assert distributed.rounded_l2_squared(1, 0.5, 4, 0) == pytest.approx(4.0)
+        assert noise_events.rounded_l2_squared(1, 0.5, 4) == pytest.approx(2.0)
+        assert noise_events.rounded_l2_squared(1, 0.5, 4, 0) == pytest.approx(4.0)
         # A tiny beta asks for more than the bound that always holds.
-        assert distributed.rounded_l2_squared(1, 0.5, 4, 1e-300) == pytest.approx(4.0)
+        assert noise_events.rounded_l2_squared(1, 0.5, 4, 1e-300) == pytest.approx(4.0)
 
     def test_tau_by_hand(self):
         by_hand = 10 * (
@@ -494,7 +491,7 @@ class TestTheRangeOfThePublishedBound:
             "clip_norm": 1.0,
             "dimension": 4,
         }
-        return distributed.DistributedDiscreteGaussianDpEvent(**{**fields, **changes})
+        return noise_events.DistributedDiscreteGaussianDpEvent(**{**fields, **changes})
 
     def test_below_it_is_not_taken_into_a_minimum(self):
         event = self.event()
@@ -561,7 +558,7 @@ def test_noise_that_is_hardly_ever_drawn_is_not_computed_with(count, monkeypatch
 
     (is_known, known), (is_not, _) = found(0.0246), found(0.0254)
     assert is_known and not is_not
-    kind = distributed.DistributedDiscreteGaussianDpEvent
+    kind = noise_events.DistributedDiscreteGaussianDpEvent
     monkeypatch.setattr(kind, "_has_infinite_rate", False)
     computed = found(0.0246)[1]
     np.testing.assert_array_equal(known, computed)

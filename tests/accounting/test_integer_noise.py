@@ -12,7 +12,7 @@ import pytest
 from hypothesis import strategies as st
 from scipy import special
 
-from dpfl.accounting import discrete_gaussian, published_bounds, skellam
+from dpfl.accounting.integer import discrete_gaussian, published_bounds, skellam
 
 SETTINGS = hypothesis.settings(derandomize=True, max_examples=25, deadline=None)
 

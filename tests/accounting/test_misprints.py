@@ -154,7 +154,7 @@ def test_lemma_4_3_at_equal_error():
 
 
 def test_theorem_e_1_must_not_depend_on_the_unit():
-    from dpfl.accounting import published_bounds
+    from dpfl.accounting.integer import published_bounds
 
     n, dim, sigma, grid, l2 = 100, 64, 3.0, 1.0, 10.0
 

@@ -10,15 +10,8 @@ import numpy as np
 import pytest
 from scipy import special
 
-from dpfl.accounting import (
-    discrete_gaussian,
-    events,
-    log_space,
-    mirrored,
-    ratio_moments,
-    rounding,
-    skellam,
-)
+from dpfl.accounting import events, log_space, mirrored
+from dpfl.accounting.integer import discrete_gaussian, ratio_moments, rounding, skellam
 from tests.accounting import exact_noise
 
 # Random laws, each at ten coordinates and orders; 100 make the full comparison.

@@ -10,7 +10,7 @@ import pytest
 from dp_accounting import rdp
 
 from dpfl import accounting
-from dpfl.accounting import sampled_gaussian
+from dpfl.accounting import gaussian
 
 SAMPLED = dp_accounting.PoissonSampledDpEvent
 GAUSSIAN = dp_accounting.GaussianDpEvent
@@ -31,7 +31,7 @@ def by_definition(order, q, z):
 @pytest.mark.parametrize("q", [1e-6, 0.01, 0.5, 0.999])
 @pytest.mark.parametrize("order", [1.1, 2.5, 10.9])
 def test_forty_digits_and_rounded_up(order, q, z):
-    got = sampled_gaussian.sampled_gaussian_rdp([order], q, z)[0]
+    got = gaussian.sampled_gaussian_rdp([order], q, z)[0]
     want = by_definition(order, q, z)
     assert want * (1 - 1e-13) <= got <= want * (1 + 1e-10)
 
@@ -40,13 +40,13 @@ def test_forty_digits_and_rounded_up(order, q, z):
 def test_whole_orders_are_the_binomial_sum(q):
     orders = [2, 3, 10]
     sum_ = accounting.SparsifiedGaussianDpEvent(0.8, 1.0, 1.0, 1, q).rdp(orders)
-    got = sampled_gaussian.sampled_gaussian_rdp(orders, q, 0.8)
+    got = gaussian.sampled_gaussian_rdp(orders, q, 0.8)
     np.testing.assert_allclose(got, sum_, rtol=1e-10)
     assert np.all(got >= sum_)
 
 
 def test_large_orders_do_not_overflow():
-    [got] = sampled_gaussian.sampled_gaussian_rdp([300.5], 0.2, 0.5)
+    [got] = gaussian.sampled_gaussian_rdp([300.5], 0.2, 0.5)
     low, high = accounting.SparsifiedGaussianDpEvent(0.5, 1.0, 1.0, 1, 0.2).rdp(
         [300, 301]
     )
@@ -54,7 +54,7 @@ def test_large_orders_do_not_overflow():
 
 
 def test_hardly_any_noise_is_left_to_the_chord():
-    assert np.isinf(sampled_gaussian.sampled_gaussian_rdp([2.5], 0.2, 1e-4)[0])
+    assert np.isinf(gaussian.sampled_gaussian_rdp([2.5], 0.2, 1e-4)[0])
     event = accounting.SparsifiedGaussianDpEvent(1e-4, 1.0, 1.0, 1, 0.2)
     assert np.isfinite(event.rdp([2.5])[0])
 

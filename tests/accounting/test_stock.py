@@ -116,7 +116,9 @@ def test_orders_below_1_are_refused(orders):
 
 
 def test_what_could_not_be_computed_costs_everything():
-    from dpfl.accounting import stock
+    from dpfl.accounting import accountant as accountant_lib
 
-    found = stock.rdp_at(np.array([2.0, 3.0, INF]), lambda orders: [math.nan, 1.0, 1.0])
+    found = accountant_lib.rdp_at(
+        np.array([2.0, 3.0, INF]), lambda orders: [math.nan, 1.0, 1.0]
+    )
     np.testing.assert_array_equal(found, [INF, 1.0, INF])

@@ -10,7 +10,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from dpfl.accounting import skellam, tilted_fourier
+from dpfl.accounting.integer import skellam, tilted_fourier
 from tests.accounting import exact_noise
 
 

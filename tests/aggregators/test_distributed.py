@@ -14,9 +14,9 @@ import tensorflow_privacy as tfp
 from tensorflow_federated.python.aggregators import distributed_dp
 
 from dpfl import aggregators, mechanisms
-from dpfl.accounting import discrete_gaussian, skellam
+from dpfl.accounting.integer import discrete_gaussian, skellam
 from dpfl.aggregators import distributed, noise
-from dpfl.mechanisms.grid import rounding_variance
+from dpfl.mechanisms.integer_grid import rounding_variance
 
 D, N = 500, 5
 FLOAT_MAX = float(np.finfo(np.float32).max)

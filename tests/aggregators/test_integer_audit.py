@@ -13,15 +13,11 @@ import pytest
 import tensorflow as tf
 
 from dpfl import mechanisms
-from dpfl.accounting import (
-    accountant,
-    adjacency,
-    audit,
-    discrete_gaussian,
-    simulators,
-)
+from dpfl.accounting import accountant, events
+from dpfl.accounting.integer import discrete_gaussian
 from dpfl.aggregators import distributed, noise
 from dpfl.vectors import randomness, rounding
+from experiments.audits import bounds, simulators
 
 CLIENTS, DIMENSION, DELTA = 3, 2048, 1e-2
 SEED = tf.constant([5, 6], tf.int64)
@@ -100,10 +96,10 @@ def audited(release, trials):
     present = release.scores(release.sums(True, trials, 0))
     absent = release.scores(release.sums(False, trials, trials))
     event = release.config.round_dp_event(DIMENSION, 1.0)
-    relation, *_ = adjacency.relations_of(event)
+    relation, *_ = events.relations_of(event)
     ledger = accountant.DpflAccountant(neighboring_relation=relation)
     ledger.compose(event)
-    found = audit.epsilon_lower_bound(present, absent, DELTA)
+    found = bounds.epsilon_lower_bound(present, absent, DELTA)
     return found.epsilon, ledger.get_epsilon(DELTA)
 
 

@@ -10,9 +10,9 @@ import pytest
 from scipy import stats
 
 from dpfl import accounting, mechanisms
-from dpfl.accounting import discrete_gaussian
+from dpfl.accounting.integer import discrete_gaussian
 from dpfl.aggregators import steps
-from dpfl.audits import cases, claims, finding, suite, sums, tails, views
+from experiments.audits import cases, claims, finding, suite, sums, tails, views
 
 
 def test_chance_of_a_count():

@@ -7,8 +7,16 @@ import numpy as np
 import pytest
 
 from dpfl import accounting, mechanisms
-from dpfl.accounting import audit, simulators
-from dpfl.audits import bounds, canaries, cases, claims, cohorts, laws, views
+from experiments.audits import (
+    bounds,
+    canaries,
+    cases,
+    claims,
+    cohorts,
+    laws,
+    simulators,
+    views,
+)
 
 DELTA = 1e-2
 
@@ -41,7 +49,7 @@ class TestGaussian:
             threshold, expected = law.threshold(direction, 20_000, 1e-3, 0.99)
             assert 2 < expected < accounting.gaussian_epsilon(1e-3, 1.0)
             found = [
-                audit.epsilon_lower_bound_at(
+                bounds.epsilon_lower_bound_at(
                     *(rng.normal([[0.5], [-0.5]], 1.0, (2, 20_000))),
                     1e-3,
                     threshold=threshold,
@@ -52,7 +60,7 @@ class TestGaussian:
             assert np.mean(found) == pytest.approx(expected, rel=0.05)
             # No other threshold promises more.
             near = [
-                audit.epsilon_lower_bound_at(
+                bounds.epsilon_lower_bound_at(
                     *(rng.normal([[0.5], [-0.5]], 1.0, (2, 400_000))),
                     1e-3,
                     threshold=threshold + shift,
@@ -137,7 +145,7 @@ def test_every_case_can_show_more_than_half(name):
         assert trials in (10_000, 20_000, 40_000, 80_000)
         expected = [
             law.threshold(name, trials, case.delta, bounds._BY_LAW)[1]
-            for name in audit.DIRECTIONS
+            for name in bounds.DIRECTIONS
         ]
         assert max(expected) > 0.52 * epsilon
 

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from dpfl import accounting
-from dpfl.accounting import simulators
-from dpfl.audits import streams
-from dpfl.factorization import diagonals
+from dpfl.factorization import factorization
+from experiments.audits import simulators, streams
 
 CASES = [case for made in streams.CASES.values() for case in made()]
 SAMPLED = [case for case in CASES if case.participation.sampling_probability == 0.5]
@@ -45,7 +44,7 @@ def scores(made, runs):
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.setting)
 def test_cases_are_what_their_participation_allows(case):
-    bands = diagonals.bands(case.mechanism.factorization)
+    bands = factorization.bands(case.mechanism.factorization)
     separation = case.participation.separation
     assert bands <= separation or case.mechanism.matrix_method == "optimal"
     claim = case.claim()

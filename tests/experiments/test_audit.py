@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def audited(mechanism, *words, **settings):
     """Returns the findings of the jobs whose names have one of the words."""
-    from dpfl import audits
+    from experiments import audits
 
     numbers = {"trials": 200, "rounds_in_tff": 2, "draws": 2_000_000, **settings}
     chosen = audits.Settings(mechanisms=(mechanism,), is_quick=True, **numbers)
@@ -50,7 +50,7 @@ def test_what_is_built_passes(tff_secure_context, mechanism):
 
 
 def test_every_private_mechanism_has_canaries_that_can_run():
-    from dpfl.audits import cases
+    from experiments.audits import cases
 
     kinds = mechanisms.MECHANISMS.items()
     assert set(cases.CASES) == {name for name, kind in kinds if kind.is_private}
@@ -164,7 +164,7 @@ class TestHolesPutBack:
     def test_noise_that_repeats(self, tff_secure_context, monkeypatch):
         """Two holes, each of which is seen by a pair of runs of its own."""
         from dpfl.aggregators import registry
-        from dpfl.audits import repeats
+        from experiments.audits import repeats
 
         monkeypatch.setattr(registry, "_identity", lambda mechanism: "")
         monkeypatch.setattr(repeats.provenance, "digest", lambda plan: "")

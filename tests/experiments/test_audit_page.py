@@ -16,7 +16,7 @@ PAGE = ROOT / "docs" / "privacy" / "audit.md"
 
 def test_a_file_holds_what_was_found(tmp_path):
     """The program that writes it is run by the page on audits."""
-    from dpfl.audits import finding
+    from experiments.audits import finding
 
     numbers = {"delta": 1e-3, "claimed": 2.0, "found": 1.0, "attainable": 0.75}
     found = [
@@ -49,7 +49,7 @@ class TestPage:
         assert made in PAGE.read_text(encoding="utf-8")
 
     def test_the_file_is_of_the_whole_audit(self, lines):
-        from dpfl.audits import cases
+        from experiments.audits import cases
 
         found = [line for line in lines if line["check"] == "epsilon"]
         for name, make in cases.CASES.items():

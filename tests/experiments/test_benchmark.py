@@ -9,7 +9,7 @@ import pytest
 from absl import flags
 from absl.testing import flagsaver
 
-from dpfl import memory
+from dpfl import machine
 from experiments import benchmark
 from experiments.benchmarks import noise, rounds
 from experiments.papers.rows import read_csv
@@ -85,7 +85,7 @@ def test_an_unknown_row_is_named():
 
 def own_memory(size):
     held = b"1" * size
-    return [{"name": f"{len(held)}", "bytes": memory.peak_bytes(os.getpid())}]
+    return [{"name": f"{len(held)}", "bytes": machine.peak_bytes(os.getpid())}]
 
 
 def test_a_group_has_no_memory_of_the_one_before_it():

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from dpfl import factorization as fact
-from dpfl.factorization import diagonals
+from dpfl.factorization import factorization
 
 
 @pytest.mark.parametrize("kind", ["toeplitz", "banded"])
@@ -21,10 +21,10 @@ def test_columns_as_far_as_they_are_released(kind):
     for rounds in range(1, 10):
         for first in range(rounds):
             norms = np.linalg.norm(encoder[:rounds, first:rounds], axis=0)
-            longest = diagonals.longest_column(found, rounds, first)
+            longest = factorization.longest_column(found, rounds, first)
             assert longest == pytest.approx(max(norms), rel=1e-12)
         released = found.sensitivity(rounds=rounds).value
-        longest = diagonals.longest_column(found, rounds)
+        longest = factorization.longest_column(found, rounds)
         assert longest == pytest.approx(released, rel=1e-12)
 
 
@@ -38,4 +38,4 @@ def test_many_diagonals_of_few_rounds_are_a_dense_matrix():
             params={},
             factors=fact.ToeplitzFactors(column),
         )
-        assert diagonals.kept_rows(found) == kept
+        assert factorization.kept_rows(found) == kept

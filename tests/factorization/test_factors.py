@@ -6,7 +6,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from dpfl.factorization import errors, methods
+from dpfl.factorization import factorization, methods
 from dpfl.factorization.encoders import BandedFactors, ToeplitzFactors
 from dpfl.factorization.factorization import Factorization
 from dpfl.factorization.factors import BandLowRankFactors, DenseFactors, TreeFactors
@@ -62,8 +62,10 @@ def test_no_method_beats_the_lower_bound():
 
 
 def test_error_summary_by_hand():
-    summary = errors.summarize(errors.per_step(np.array([1.0, 4.0, 1.0]), 2.0))
-    assert summary == errors.ErrorSummary(24.0, 8.0, np.sqrt(8.0), 16.0, 4.0)
+    summary = factorization.summarize(
+        factorization.per_step(np.array([1.0, 4.0, 1.0]), 2.0)
+    )
+    assert summary == factorization.ErrorSummary(24.0, 8.0, np.sqrt(8.0), 16.0, 4.0)
 
 
 def test_values_cannot_change():
@@ -115,7 +117,7 @@ def test_rows_outside_the_stream(start, stop):
             "params must be those of the method",
         ),
         (
-            lambda: errors.per_step(np.ones(2), 0.0),
+            lambda: factorization.per_step(np.ones(2), 0.0),
             "sensitivity must be greater than 0",
         ),
     ],

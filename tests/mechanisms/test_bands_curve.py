@@ -10,10 +10,10 @@ import dp_accounting
 import numpy as np
 import pytest
 
-from dpfl import accounting, mechanisms
+from dpfl import accounting, mechanisms, planning
 from dpfl import factorization as mf
-from dpfl.mechanisms import bands_curve
-from dpfl.mechanisms.bands_curve import StreamRun
+from dpfl.planning import bands_curve
+from dpfl.planning.bands_curve import StreamRun
 
 D = 1018174
 SMALL = StreamRun(mf.prefix_sum(48), 240, 20, 4.0, 1e-5, accountant="rdp")
@@ -25,7 +25,7 @@ def sparse(noise_multiplier):
 
 
 def calibrated(mechanism, participation, run):
-    found = mechanisms.calibrate(
+    found = planning.calibrate(
         mechanism, D, run.epsilon, run.delta, participation, run.accountant
     )
     return found.noise_multiplier

@@ -5,8 +5,8 @@ import math
 
 import pytest
 
-from dpfl import accounting, mechanisms
-from dpfl.mechanisms import comparison
+from dpfl import accounting, mechanisms, planning
+from dpfl.planning import comparison
 
 D = 1000
 GAUSSIAN = mechanisms.Gaussian(10, 1.0, 1.0)
@@ -16,19 +16,19 @@ PLAN = mechanisms.PoissonSampling(population=100, cohort_size=10, rounds=5)
 
 @pytest.mark.parametrize("config", [GAUSSIAN, SPARSE], ids=lambda c: c.name)
 def test_calibrated_meets_the_budget_closely(config):
-    noised = mechanisms.calibrate(config, D, 2.0, 1e-4, PLAN)
+    noised = planning.calibrate(config, D, 2.0, 1e-4, PLAN)
     spent = comparison.cost(noised, D, PLAN, 1e-4)
     assert 1.99 < spent.epsilon <= 2
     assert spent.accountant == ("pld" if config is GAUSSIAN else "rdp")
     assert spent.relation == "add_or_remove"
-    once = mechanisms.calibrate(config, D, 2.0, 1e-4)
+    once = planning.calibrate(config, D, 2.0, 1e-4)
     event = once.round_dp_event(D, 1.0)
     assert 1.99 < accounting.epsilon(event, 1e-4).epsilon <= 2
 
 
 def test_tight_needs_less_noise():
     noises = [
-        mechanisms.calibrate(GAUSSIAN, D, 2.0, 1e-4, PLAN, method).noise_multiplier
+        planning.calibrate(GAUSSIAN, D, 2.0, 1e-4, PLAN, method).noise_multiplier
         for method in ("rdp", "tight")
     ]
     assert noises[1] < noises[0]
@@ -36,18 +36,18 @@ def test_tight_needs_less_noise():
 
 def test_a_budget_that_no_noise_meets_names_the_mechanism():
     with pytest.raises(accounting.BudgetNotBindingError, match="smaller for gaussian"):
-        mechanisms.calibrate(GAUSSIAN, D, 1e30, 1e-4)
+        planning.calibrate(GAUSSIAN, D, 1e30, 1e-4)
     integers = mechanisms.DistributedDiscreteGaussian(100, 1.0, 1.0, 16)
     for mechanism in (GAUSSIAN, integers):
         with pytest.raises(accounting.UnreachableBudgetError) as refused:
-            mechanisms.calibrate(mechanism, D, 1e-12, 1e-30)
+            planning.calibrate(mechanism, D, 1e-12, 1e-30)
         assert f"larger for {mechanism.name}" in str(refused.value)
 
 
 def test_bits_that_suit_no_noise_are_named_in_place_of_the_budget():
     few_bits = mechanisms.DistributedDiscreteGaussian(100, 1.0, 1.0, 2)
     with pytest.raises(accounting.CalibrationError, match="bits must be at least 8"):
-        mechanisms.calibrate(few_bits, D, 8.0, 1e-5)
+        planning.calibrate(few_bits, D, 8.0, 1e-5)
 
 
 def test_cost_says_what_the_configuration_says():

@@ -7,7 +7,7 @@ import dp_accounting
 import pytest
 
 from dpfl import accounting, mechanisms
-from dpfl.mechanisms import rotated_dimension
+from dpfl.mechanisms import integer
 
 
 def l2(**kwargs):
@@ -168,11 +168,11 @@ def test_refuses_and_names_what_is_wrong(name, value, error):
 
 
 def test_next_power_of_two_and_even():
-    assert [rotated_dimension.next_power_of_two(i) for i in (1, 2, 3, 4, 5)] == [
+    assert [integer.next_power_of_two(i) for i in (1, 2, 3, 4, 5)] == [
         1,
         2,
         4,
         4,
         8,
     ]
-    assert [rotated_dimension.next_even(i) for i in (1, 2, 3)] == [2, 2, 4]
+    assert [integer.next_even(i) for i in (1, 2, 3)] == [2, 2, 4]

@@ -10,7 +10,7 @@ import pytest
 
 from dpfl import accounting, mechanisms
 from dpfl.accounting import mirrored
-from dpfl.mechanisms import grid
+from dpfl.mechanisms import integer_grid
 
 D = 1000
 CONFIGS = [
@@ -38,17 +38,17 @@ class TestAll:
         assert mechanisms.MECHANISMS[config.name] is type(config)
 
     def test_the_event_has_the_grids_numbers(self, config):
-        event, grid = integer_event(config), config.grid(D)
+        event, found = integer_event(config), config.grid(D)
         assert event.noise_clients == 100
         assert event.noise_multiplier == pytest.approx(1.0)
         assert event.local_stddev / event.granularity == pytest.approx(
-            grid.local_stddev_steps
+            found.local_stddev_steps
         )
         assert event.max_coordinate / event.clip_norm == pytest.approx(
-            grid.max_coordinate
+            found.max_coordinate
         )
-        assert (grid.max_size, grid.max_squared_norm) == (0, 0)
-        assert not config.conditional_rounding and not grid.conditional_rounding
+        assert (found.max_size, found.max_squared_norm) == (0, 0)
+        assert not config.conditional_rounding and not found.conditional_rounding
         assert event.dimension == config.rotated_dimension(D)
 
     def test_other_noise_and_none(self, config):
@@ -108,8 +108,8 @@ class TestAll:
 
 
 def test_four_standard_deviations_are_the_papers_default():
-    grid = dataclasses.replace(CONFIGS[0], integer_bound="published").grid(D)
-    assert 2**13 / grid.sum_stddev == pytest.approx(4, rel=1e-3)
+    found = dataclasses.replace(CONFIGS[0], integer_bound="published").grid(D)
+    assert 2**13 / found.sum_stddev == pytest.approx(4, rel=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -151,11 +151,11 @@ def test_the_published_bound_is_never_below_the_exact_one():
 @pytest.mark.parametrize("config", CONFIGS, ids=named)
 def test_the_published_bound_has_the_integers_of_conditional_rounding(config):
     config = dataclasses.replace(config, integer_bound="published")
-    event, grid = integer_event(config), config.grid(D)
-    assert config.conditional_rounding and grid.conditional_rounding
-    assert event.max_coordinate is None and grid.max_coordinate is None
-    assert event.max_shift == grid.max_size
-    assert event.shift_budget == grid.max_squared_norm
+    event, found = integer_event(config), config.grid(D)
+    assert config.conditional_rounding and found.conditional_rounding
+    assert event.max_coordinate is None and found.max_coordinate is None
+    assert event.max_shift == found.max_size
+    assert event.shift_budget == found.max_squared_norm
 
 
 def test_too_few_bits_for_the_cohort_says_what_fits():
@@ -211,7 +211,7 @@ def test_rounding_variance(stddev):
     x = np.random.default_rng(0).standard_normal(400_000) * stddev
     fraction = x - np.floor(x)
     expected = np.mean(fraction * (1 - fraction))
-    assert grid.rounding_variance(stddev) == pytest.approx(expected, rel=0.01)
+    assert integer_grid.rounding_variance(stddev) == pytest.approx(expected, rel=0.01)
 
 
 class TestAdaptiveClipping:

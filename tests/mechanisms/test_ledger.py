@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpfl import accounting, mechanisms
-from dpfl.mechanisms import ledger
+from dpfl.planning import ledger
 
 D = 10_000
 POISSON = mechanisms.PoissonSampling(100, 50, 60)
@@ -231,7 +231,7 @@ def test_bad_values_are_named(values, words):
 
 def test_it_is_computed_without_tensorflow():
     code = (
-        "import sys, dpfl.mechanisms.ledger, dpfl.mechanisms.remarks; "
+        "import sys, dpfl.planning.ledger, dpfl.planning.remarks; "
         "sys.exit(any(m.startswith('tensorflow') for m in sys.modules))"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

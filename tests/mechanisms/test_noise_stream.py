@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from dpfl import accounting, mechanisms
-from dpfl.factorization import diagonals
-from dpfl.mechanisms import build, ledger, noise_stream
+from dpfl.factorization import factorization
+from dpfl.mechanisms import build, matrix_factorization
+from dpfl.planning import ledger
 
 D = 10_000
 N, COHORT, ROUNDS = 64, 8, 48
@@ -240,9 +241,9 @@ class TestWhatItKeeps:
     def test_diagonals_but_one(self):
         for bands in (1, 2, 16):
             config = matrix(matrix_bands=bands)
-            assert diagonals.bands(config.factorization) == bands
-            assert noise_stream.kept_bytes(config, 100) == 400 * (bands - 1)
-        said = noise_stream.sentence(matrix(matrix_bands=16), 1_018_174)
+            assert factorization.bands(config.factorization) == bands
+            assert matrix_factorization.kept_bytes(config, 100) == 400 * (bands - 1)
+        said = matrix_factorization.sentence(matrix(matrix_bands=16), 1_018_174)
         assert said == (
             "one over the whole run, 48 rounds and 16 diagonals; it keeps 61.09 MB, "
             "15 vectors"

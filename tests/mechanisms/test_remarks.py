@@ -7,7 +7,7 @@ import re
 import pytest
 
 from dpfl import accounting, mechanisms
-from dpfl.mechanisms import remarks
+from dpfl.planning import remarks
 
 D, DELTA = 1000, 1e-3
 POISSON = mechanisms.PoissonSampling(100, 50, 60)

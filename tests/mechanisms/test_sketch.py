@@ -8,7 +8,7 @@ import dp_accounting
 import pytest
 
 from dpfl import accounting, mechanisms
-from dpfl.mechanisms.sketch_shape import SketchShape
+from dpfl.mechanisms.sketch import SketchShape
 
 SKETCHED = mechanisms.SketchedDdg(100, 1.0, 1.0, 14, compression_rate=10.0)
 PROJECTED = mechanisms.ProjectAndPerturb(100, 1.0, 1.0, 10.0)

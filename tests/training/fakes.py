@@ -12,7 +12,7 @@ import numpy as np
 
 from dpfl.training import config as config_lib
 from dpfl.training import plan as plan_lib
-from dpfl.training import rows
+from dpfl.training import record
 
 DIMENSION, POPULATION = 100, 20
 
@@ -119,7 +119,7 @@ class FakeRecord:
     """Rows in memory; a mark is how many there are."""
 
     def __init__(self, rows=()):
-        self.rows = list(rows)
+        self.rows = list(record)
 
     @property
     def marks(self):
@@ -128,9 +128,9 @@ class FakeRecord:
     def rewind(self, marks=None):
         del self.rows[marks["rows"] if marks else 0 :]
 
-    def append(self, rows: list[rows.Row], times: list[rows.Row]):
-        assert len(rows) == len(times)
-        self.rows += rows
+    def append(self, found: list[record.Row], times: list[record.Row]):
+        assert len(found) == len(times)
+        self.rows += found
 
 
 def fake_evaluate(state, is_due):

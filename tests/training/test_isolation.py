@@ -17,7 +17,7 @@ import sys
 import psutil
 import pytest
 
-from dpfl.training import isolation, launch, sockets
+from dpfl.training import isolation, launch
 from tests import forks
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -144,11 +144,11 @@ def test_the_bare_server_is_reached_at_every_address():
             for host in addresses()
             if not host.startswith("fe80")
         )
-        assert sockets.listening(isolated.process.pid) == [("::", isolated.port)]
+        assert isolation.listening(isolated.process.pid) == [("::", isolated.port)]
 
 
 def test_what_it_listens_on(protected):
-    found = sockets.listening(protected.process.pid)
+    found = isolation.listening(protected.process.pid)
     expected = {
         "socket": [],
         "namespace": [("::", 8000)],
@@ -342,10 +342,10 @@ def test_a_worker_that_listens_elsewhere_is_killed(monkeypatch):
     class Elsewhere(list):
         def __call__(self, pid):
             self.append(pid)
-            return [sockets.Endpoint("::", 8000)]
+            return [isolation.Endpoint("::", 8000)]
 
     looked_at = Elsewhere()
-    monkeypatch.setattr(sockets, "listening", looked_at)
+    monkeypatch.setattr(isolation, "listening", looked_at)
     with pytest.raises(isolation.IsolationError, match="must listen on"):
         with running("socket"):
             pass
@@ -536,8 +536,8 @@ def test_the_log_says_what_was_chosen(tmp_path):
 
 
 def test_addresses_as_the_kernel_writes_them():
-    assert sockets._endpoint("0100007F:1F90") == ("127.0.0.1", 8080)
-    assert sockets._endpoint("0" * 24 + "01000000:0050") == ("::1", 80)
+    assert isolation._endpoint("0100007F:1F90") == ("127.0.0.1", 8080)
+    assert isolation._endpoint("0" * 24 + "01000000:0050") == ("::1", 80)
 
 
 def test_a_parent_that_has_gone_starts_nothing():

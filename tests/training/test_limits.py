@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from dpfl.training import limits
+from dpfl import machine
 from experiments.papers import forecast
 
 V1 = "5:memory:/a\n3:cpu,cpuacct:/a/b\n0::/"
@@ -18,8 +18,8 @@ def control_groups(tmp_path, monkeypatch, own, found):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"{text}\n")
     (tmp_path / "own").write_text(f"{own}\n")
-    monkeypatch.setattr(limits, "_GROUPS", tmp_path / "groups")
-    monkeypatch.setattr(limits, "_OWN", tmp_path / "own")
+    monkeypatch.setattr(machine, "_GROUPS", tmp_path / "groups")
+    monkeypatch.setattr(machine, "_OWN", tmp_path / "own")
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def control_groups(tmp_path, monkeypatch, own, found):
 def test_no_more_than_a_container_may_use(tmp_path, monkeypatch, own, found, expected):
     control_groups(tmp_path, monkeypatch, own, found)
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(16)))
-    assert limits.processors() == expected
+    assert machine.processors() == expected
     assert forecast.this_machine().processors == expected
 
 
@@ -99,11 +99,11 @@ def test_no_more_memory_than_a_container_leaves(
     tmp_path, monkeypatch, own, found, expected
 ):
     control_groups(tmp_path, monkeypatch, own, found)
-    assert limits.memory() == expected
+    assert machine.memory() == expected
     if expected is not None:
         assert forecast.this_machine().memory == expected
 
 
 def test_where_there_are_no_control_groups(tmp_path, monkeypatch):
-    monkeypatch.setattr(limits, "_OWN", tmp_path / "own")
-    assert limits.processors() == len(os.sched_getaffinity(0))
+    monkeypatch.setattr(machine, "_OWN", tmp_path / "own")
+    assert machine.processors() == len(os.sched_getaffinity(0))

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from dpfl import covered
-from dpfl.training import appended, provenance, selection
 from dpfl.training import loop as loop_lib
+from dpfl.training import provenance, selection
+from dpfl.training import record as record_lib
 from tests.training import fakes
 
 SEED = 3
@@ -240,7 +241,7 @@ def test_rounds_that_had_other_noise_are_not_charged_as_the_plans(plan):
             run(plan, store, fakes.FakeProcess(fails_at=6))
         change(store.saved[-1].info)
         with pytest.raises(
-            appended.DamagedRecordError, match="noise_multiplier must be the 0.5 that"
+            record_lib.DamagedRecordError, match="noise_multiplier must be the 0.5 that"
         ):
             run(plan, store)
 

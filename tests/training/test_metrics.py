@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 
 from dpfl import covered
-from dpfl.training import appended, metrics, plots
-from dpfl.training import rows as rows_lib
+from dpfl.training import record, report
+from dpfl.training import record as rows_lib
 
 
 def rows(n):
@@ -67,9 +67,9 @@ def expected_steps(n):
 
 def write(directory, marks, *counts):
     """Rewinds to marks and appends up to so many rows, one append each; returns marks."""
-    found = metrics.MetricsFiles(directory, say=pytest.fail)
+    found = record.MetricsFiles(directory, say=pytest.fail)
     found.rewind(marks)
-    done = len(metrics.read_rows(directory / "metrics.csv"))
+    done = len(record.read_rows(directory / "metrics.csv"))
     for n in counts:
         found.append(rows(n)[done:], times(n)[done:])
         done = n
@@ -86,12 +86,12 @@ def test_each_round_is_there_once(tmp_path):
 
 def test_rows_come_back_as_they_were(tmp_path):
     write(tmp_path, None, 5)
-    found = metrics.read_rows(tmp_path / "metrics.csv")
+    found = record.read_rows(tmp_path / "metrics.csv")
     assert found == rows(5)
     assert [type(v) for v in found[0].values()] == [
         type(v) for v in rows(1)[0].values()
     ]
-    assert metrics.read_rows(tmp_path / "nothing.csv") == []
+    assert record.read_rows(tmp_path / "nothing.csv") == []
 
 
 def test_any_part_of_an_append_is_taken_back(tmp_path):
@@ -106,7 +106,7 @@ def test_any_part_of_an_append_is_taken_back(tmp_path):
     for name in before:
         for length in range(len(before[name]), len(after[name]) + 1, 7):
             (whole / name).write_bytes(after[name][:length])
-            again = metrics.MetricsFiles(whole, say=pytest.fail)
+            again = record.MetricsFiles(whole, say=pytest.fail)
             again.rewind(marks)
             assert (whole / name).read_bytes() == before[name]
             again.append(rows(6)[3:], times(6)[3:])
@@ -126,8 +126,8 @@ def test_a_record_that_was_changed_is_refused(tmp_path):
         kept = path.read_bytes()
         for damage in (kept.replace(b"3", b"4"), kept[:-1], b"", None):
             path.unlink() if damage is None else path.write_bytes(damage)
-            with pytest.raises(appended.DamagedRecordError, match=f"{name} must begin"):
-                metrics.MetricsFiles(tmp_path).rewind(marks)
+            with pytest.raises(record.DamagedRecordError, match=f"{name} must begin"):
+                record.MetricsFiles(tmp_path).rewind(marks)
             assert damage is None or path.read_bytes() == damage
             path.write_bytes(kept)
 
@@ -139,7 +139,7 @@ def test_events_that_were_changed_are_made_again(tmp_path):
     for damage in (kept[:-1], b"", kept[::-1]):
         path.write_bytes(damage)
         said = []
-        again = metrics.MetricsFiles(tmp_path, said.append)
+        again = record.MetricsFiles(tmp_path, said.append)
         again.rewind(marks)
         assert said == [f"{path} was changed and is made again"]
         assert path.read_bytes() == kept and again.marks == marks
@@ -151,7 +151,7 @@ def test_foreign_things_among_the_events_are_named_and_left(tmp_path):
     (folder / "notes.txt").write_text("mine")
     for _ in range(2):
         said = []
-        found = metrics.MetricsFiles(tmp_path, said.append)
+        found = record.MetricsFiles(tmp_path, said.append)
         found.rewind()
         found.append(rows(2), times(2))
         assert [s.split("tensorboard/")[1] for s in said] == [
@@ -166,7 +166,7 @@ def test_foreign_things_among_the_events_are_named_and_left(tmp_path):
 
 def test_an_append_costs_what_it_adds(tmp_path):
     """The same bytes for a late round as for an earlier one."""
-    found = metrics.MetricsFiles(tmp_path, pytest.fail)
+    found = record.MetricsFiles(tmp_path, pytest.fail)
     found.rewind()
     lengths = []
     for n in range(200, 400):
@@ -184,7 +184,7 @@ def test_numbers_keep_their_value_and_lose_no_digit():
 
 
 def test_pictures(tmp_path):
-    paths = plots.draw(rows(6), tmp_path, "title")
+    paths = report.draw(rows(6), tmp_path, "title")
     assert [p.name for p in paths] == [
         "accuracy_by_round.png",
         "accuracy_by_epsilon.png",
@@ -196,7 +196,7 @@ def test_pictures(tmp_path):
 def test_no_picture_against_an_infinite_epsilon(tmp_path):
     without = [{**row, "epsilon": float("inf")} for row in rows(4)]
     assert "accuracy_by_epsilon.png" not in [
-        p.name for p in plots.draw(without, tmp_path, "title")
+        p.name for p in report.draw(without, tmp_path, "title")
     ]
 
 
@@ -204,18 +204,18 @@ def test_pictures_of_clients_own_test_examples_are_exact(tmp_path):
     own = rows(4)
     for row in own:
         row["exact_eval_accuracy"] = row.pop("eval_accuracy")
-    names = [p.name for p in plots.draw(own, tmp_path, "title")]
+    names = [p.name for p in report.draw(own, tmp_path, "title")]
     assert len(names) == 3 and all(name.startswith("exact_") for name in names)
 
 
 def test_what_is_not_written_is_not_drawn(tmp_path):
     released = [covered.without_exact(row) for row in rows(4)]
-    names = [p.name for p in plots.draw(released, tmp_path, "title")]
+    names = [p.name for p in report.draw(released, tmp_path, "title")]
     assert names == ["accuracy_by_round.png", "accuracy_by_epsilon.png"]
 
 
 def test_events_without_a_time_have_none(tmp_path):
-    found = metrics.MetricsFiles(tmp_path, pytest.fail)
+    found = record.MetricsFiles(tmp_path, pytest.fail)
     found.rewind()
     found.append(rows(2), [covered.without_exact(time) for time in times(2)])
     assert (tmp_path / "times.csv").read_text() == "round\n1\n2\n"

@@ -26,7 +26,7 @@ from dpfl.tasks import models
 from dpfl.tasks import task as task_lib
 from dpfl.tasks.configs import SyntheticConfig
 from dpfl.training import plan as plan_lib
-from dpfl.training import report, run_page, seeds, selection
+from dpfl.training import report, selection
 from dpfl.training import run as run_lib
 from tests.training.fakes import run_config
 
@@ -115,7 +115,7 @@ def written(folder, monkeypatch, mechanism, *, change="", hold=False, measure=No
     measures(monkeypatch)
     monkeypatch.chdir(folder)
     # The digest of the data is among what it is made of, and would change the noise.
-    monkeypatch.setattr(seeds, "run_key", lambda seed, digest: 7)
+    monkeypatch.setattr(selection, "run_key", lambda seed, digest: 7)
     task = make_task(change, hold)
     monkeypatch.setattr(plan_lib.registry, "load_config", lambda *unused: task)
     if change == "leaves":
@@ -178,12 +178,12 @@ def in_files(folder):
         elif place == "model.keras":
             weights = tf.keras.models.load_model(path).get_weights()
             names = {"*": [part.tobytes() for part in weights]}
-        elif place == run_page.NAME:
-            heading = f"<h2>{run_page.EXACT_HEADING}</h2>"
+        elif place == report.NAME:
+            heading = f"<h2>{report.EXACT_HEADING}</h2>"
             above, *below = path.read_text().split(heading)
             names = {"*": above}
             if below:
-                names[run_page.EXACT_HEADING] = below
+                names[report.EXACT_HEADING] = below
         found.update(((place, name), content) for name, content in names.items())
     return found
 
@@ -244,7 +244,7 @@ def test_what_differs_and_has_no_noise_is_on_the_list(
         marked = {where for where in differ if covered.kind(*where) != covered.COVERED}
         assert differ == marked
         assert must <= differ
-        assert (run_page.NAME, run_page.EXACT_HEADING) in differ
+        assert (report.NAME, report.EXACT_HEADING) in differ
     # All that is written is on the list, whether it differs here or not.
     kinds = {where: covered.kind(*where) for where in base}
     assert set(kinds.values()) == {covered.COVERED, covered.EXACT, covered.SECRET}

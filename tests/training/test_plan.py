@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dpfl import accounting, mechanisms, purposes
-from dpfl.training import provenance, seeds
+from dpfl.training import provenance, selection
 from tests.training import fakes
 
 
@@ -181,8 +181,8 @@ def noise_of(plan, length=4000):
     from dpfl import aggregators
     from dpfl.vectors import randomness
 
-    key = seeds.run_key(plan.config.seed, provenance.digest(plan))
-    seed = seeds.derive_seed(key, purposes.Run.MECHANISM)
+    key = selection.run_key(plan.config.seed, provenance.digest(plan))
+    seed = selection.derive_seed(key, purposes.Run.MECHANISM)
     first = tf.constant(randomness.seed_from_int(seed), tf.int64)
     noise_seed = randomness.fold_in(first, 0, purposes.Round.SERVER_NOISE)
     codec = aggregators.make_codec(plan.mechanism, length)

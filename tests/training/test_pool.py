@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from dpfl.training import addresses, pool
+from dpfl.training import config, remote_workers
 from dpfl.training.connection import WorkerDiedError
 
 
@@ -39,11 +39,11 @@ class FakeWorker:
 
 @pytest.fixture(autouse=True)
 def no_wait(monkeypatch):
-    monkeypatch.setattr(pool, "_START_SECONDS", 0)
+    monkeypatch.setattr(remote_workers, "_START_SECONDS", 0)
 
 
 def squares(workers, said, parts, **kwargs):
-    made = pool.Pool(workers, said.append, **kwargs)
+    made = remote_workers.Pool(workers, said.append, **kwargs)
     return made, made.run(lambda base, x: base + x * x, [100], parts)
 
 
@@ -57,7 +57,7 @@ def test_results_are_in_the_order_of_the_parts():
 def test_workers_work_at_the_same_time():
     """Each part waits for the other."""
     both = threading.Barrier(2)
-    made = pool.Pool([FakeWorker("a"), FakeWorker("b")], print)
+    made = remote_workers.Pool([FakeWorker("a"), FakeWorker("b")], print)
     assert made.run(lambda x: both.wait() >= 0 and x, [], [1, 2]) == [1, 2]
 
 
@@ -77,7 +77,7 @@ def test_what_a_lost_worker_did_is_done_again():
 def test_one_that_is_slow_to_be_found_gone_is_asked_seldom(monkeypatch):
     """Ten seconds of one round in twenty, and not of each."""
     clock, asked = [0.0], []
-    monkeypatch.setattr(pool.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(remote_workers.time, "monotonic", lambda: clock[0])
     gone, other, said = FakeWorker("a", answers=False), FakeWorker("b"), []
     answer = gone.connect
 
@@ -87,7 +87,7 @@ def test_one_that_is_slow_to_be_found_gone_is_asked_seldom(monkeypatch):
         return answer()
 
     gone.connect = connect
-    made = pool.Pool([gone, other], said.append)
+    made = remote_workers.Pool([gone, other], said.append)
     for _ in range(60):
         made.run(lambda x: x, [], [1, 2])
         clock[0] += 5
@@ -120,8 +120,8 @@ def test_a_round_without_workers_ends():
 
 def test_one_that_is_slow_is_waited_for_where_there_is_no_other(monkeypatch, capsys):
     """Up to the deadline, if there is one; with another it is left for later."""
-    monkeypatch.setattr(pool, "_TICK_SECONDS", 0.001)
-    monkeypatch.setattr(pool.patience, "_STEP_SECONDS", 0.001)
+    monkeypatch.setattr(remote_workers, "_TICK_SECONDS", 0.001)
+    monkeypatch.setattr(remote_workers.patience, "_STEP_SECONDS", 0.001)
     slow, said, tries = FakeWorker("a", answers=False), [], []
     answer = slow.connect
 
@@ -167,7 +167,7 @@ def test_one_that_is_lost_between_rounds_is_named():
 @pytest.mark.parametrize("was_asked", [True, False])
 def test_one_that_is_lost_while_another_is_asked_is_named(was_asked):
     lost, other, said = FakeWorker("a"), FakeWorker("b"), []
-    made, answer = pool.Pool([lost, other], said.append), other.connect
+    made, answer = remote_workers.Pool([lost, other], said.append), other.connect
     if was_asked:
         made.run(lambda x: x, [], [1])
         other.close()
@@ -190,7 +190,7 @@ def test_a_worker_with_a_problem_is_not_used():
 
 def test_an_error_of_the_computation_is_no_loss():
     workers, said = [FakeWorker("a"), FakeWorker("b")], []
-    made = pool.Pool(workers, said.append)
+    made = remote_workers.Pool(workers, said.append)
     with pytest.raises(ZeroDivisionError):
         made.run(lambda x: 1 // x, [], [1, 0, 2])
     assert not said
@@ -198,7 +198,7 @@ def test_an_error_of_the_computation_is_no_loss():
 
 def test_the_deadline_is_that_of_a_part():
     worker = FakeWorker("a")
-    made = pool.Pool([worker], print)
+    made = remote_workers.Pool([worker], print)
     with made.deadline(7.0):
         made.run(lambda x: x, [], [1])
     made.run(lambda x: x, [], [1])
@@ -207,18 +207,18 @@ def test_the_deadline_is_that_of_a_part():
 
 class TestAddresses:
     def test_hosts_and_ports(self):
-        found = addresses.addresses("a.b:1, 10.0.0.1:65535,[::1]:80")
+        found = config.addresses("a.b:1, 10.0.0.1:65535,[::1]:80")
         assert found == (("a.b", 1), ("10.0.0.1", 65535), ("::1", 80))
         assert str(found[2]) == "[::1]:80" and str(found[0]) == "a.b:1"
-        assert addresses.addresses(None) == addresses.addresses("") == ()
+        assert config.addresses(None) == config.addresses("") == ()
 
     @pytest.mark.parametrize("text", ["a", "a:", ":1", "::1:80", "a:b", "a:²"])
     def test_others_are_refused(self, text):
         with pytest.raises(ValueError, match="workers must be HOST:PORT each, found"):
-            addresses.addresses(text)
+            config.addresses(text)
 
     def test_ports_and_doubles(self):
         with pytest.raises(ValueError, match="the port of a worker must be at most"):
-            addresses.addresses("a:70000")
+            config.addresses("a:70000")
         with pytest.raises(ValueError, match="workers must be different ones.*a:1"):
-            addresses.addresses("a:1,b:1,a:1")
+            config.addresses("a:1,b:1,a:1")

@@ -8,7 +8,7 @@ import pytest
 import tensorflow_federated as tff
 
 from dpfl import mechanisms
-from dpfl.mechanisms import ledger
+from dpfl.planning import ledger
 from dpfl.training import release
 
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from dpfl import files
-from dpfl.training import progress as progress_lib
+from dpfl.training import record as progress_lib
+from dpfl.training import record as rows_lib
 from dpfl.training import report
-from dpfl.training import rows as rows_lib
 from tests.training import fakes
 
 

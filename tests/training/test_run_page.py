@@ -5,7 +5,7 @@ import csv
 
 import pytest
 
-from dpfl.training import report, run_page
+from dpfl.training import report
 from tests.training import fakes
 from tests.training.test_report import progress, row
 
@@ -32,7 +32,7 @@ def folder(tmp_path):
 
 
 def text_of(folder):
-    return (folder / run_page.NAME).read_text(encoding="utf-8")
+    return (folder / report.NAME).read_text(encoding="utf-8")
 
 
 def test_a_page_says_what_the_summary_does(monkeypatch, folder):
@@ -42,7 +42,7 @@ def test_a_page_says_what_the_summary_does(monkeypatch, folder):
     )
     done = progress([row(1, None), row(2, 0.75)])
     summary = report.summary(plan, done)
-    run_page.Page(plan, folder).write(summary)
+    report.Page(plan, folder).write(summary)
     text = text_of(folder)
     for part in (
         "digits, gaussian",
@@ -58,7 +58,7 @@ def test_a_page_says_what_the_summary_does(monkeypatch, folder):
     ):
         assert part in text, part
     assert "<script" not in text and "<p></p>" not in text
-    released, _, exact = text.partition(f"<h2>{run_page.EXACT_HEADING}</h2>")
+    released, _, exact = text.partition(f"<h2>{report.EXACT_HEADING}</h2>")
     # Accuracy and loss, accuracy over epsilon, epsilon.
     assert released.count("<figure>") == 4
     # Accuracy and loss, accuracy over bits, time, clipped.
@@ -72,39 +72,39 @@ def test_it_says_what_a_secure_sum_would_hide(monkeypatch, folder):
     plan = fakes.make_plan(
         monkeypatch, noise_multiplier=2.0, measure="exact_for_simulation"
     )
-    run_page.Page(plan, folder).write(report.summary(plan, progress([row(1, 0.5)])))
+    report.Page(plan, folder).write(report.summary(plan, progress([row(1, 0.5)])))
     assert "Some are of a simulation: a secure sum would hide them" in text_of(folder)
 
 
 def test_without_exact_values_there_is_no_section_of_them(monkeypatch, folder):
     plan = fakes.make_plan(monkeypatch, noise_multiplier=2.0, measure="released")
-    run_page.Page(plan, folder).write(report.summary(plan, progress([row(1, 0.5)])))
+    report.Page(plan, folder).write(report.summary(plan, progress([row(1, 0.5)])))
     text = text_of(folder)
-    assert run_page.EXACT_HEADING not in text and "bits up, a client" in text
+    assert report.EXACT_HEADING not in text and "bits up, a client" in text
 
 
 def test_while_it_goes_on_it_is_written_now_and_then(monkeypatch, folder):
     plan = fakes.make_plan(monkeypatch, noise_multiplier=2.0, rounds=8)
     now = [100.0]
-    monkeypatch.setattr(run_page.time, "monotonic", lambda: now[0])
-    page = run_page.Page(plan, folder)
+    monkeypatch.setattr(report.time, "monotonic", lambda: now[0])
+    page = report.Page(plan, folder)
     saved = progress([row(1, None), row(2, 0.75)])
-    now[0] += run_page.SECONDS_BETWEEN - 1
+    now[0] += report.SECONDS_BETWEEN - 1
     page.at_checkpoint(saved)
-    assert not (folder / run_page.NAME).exists()
+    assert not (folder / report.NAME).exists()
     now[0] += 1
     page.at_checkpoint(saved)
     assert "2 of 8 rounds; the run goes on, or was stopped" in text_of(folder)
     # The epsilon of the last row, that of the ledger.
     assert "<b>0.25</b><span>epsilon at delta" in text_of(folder)
-    (folder / run_page.NAME).unlink()
+    (folder / report.NAME).unlink()
     page.at_checkpoint(saved)
-    assert not (folder / run_page.NAME).exists()
+    assert not (folder / report.NAME).exists()
 
 
 def test_a_run_without_a_round_or_a_measure_has_a_page(monkeypatch, tmp_path):
     plan = fakes.make_plan(monkeypatch, noise_multiplier=2.0)
-    run_page.Page(plan, tmp_path).write(report.summary(plan, progress([])))
+    report.Page(plan, tmp_path).write(report.summary(plan, progress([])))
     assert "<figure>" not in text_of(tmp_path)
     assert "0 of 8 rounds" in text_of(tmp_path)
 

@@ -6,7 +6,7 @@ import collections
 import numpy as np
 import tensorflow as tf
 
-from dpfl.training.scalar_rows import ScalarRows
+from dpfl.training.grouped import ScalarRows
 
 
 def rows_of(values):

@@ -15,7 +15,7 @@ from dpfl.mechanisms import (
     PoissonSampling,
     RandomSlot,
 )
-from dpfl.training import seeds, selection
+from dpfl.training import selection
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_slots_stay_what_they_were():
 
 def test_seeds_differ_by_purpose_and_index():
     found = {
-        seeds.derive_seed(s, purpose, i)
+        selection.derive_seed(s, purpose, i)
         for s in range(5)
         for purpose in purposes.Run
         for i in range(5)
@@ -150,7 +150,7 @@ def test_seeds_differ_by_purpose_and_index():
     assert all(0 <= seed < 2**126 for seed in found)
     # Not a matter of how the parts are glued together.
     model = purposes.Run.MODEL
-    assert seeds.derive_seed(11, model, 1) != seeds.derive_seed(1, model, 11)
+    assert selection.derive_seed(11, model, 1) != selection.derive_seed(1, model, 11)
 
 
 def test_the_seeds_of_runs_stay_what_they_are():
@@ -160,18 +160,18 @@ def test_the_seeds_of_runs_stay_what_they_are():
         *("group", "window"),
     }
     digest = "53f968347dc6a45bd6f9b2945e6bda16"
-    assert seeds.derive_seed(7, purposes.Run.MECHANISM) == int(digest, 16) >> 2
+    assert selection.derive_seed(7, purposes.Run.MECHANISM) == int(digest, 16) >> 2
 
 
 def test_a_runs_key_is_a_hash_of_seed_and_settings():
     digest = hashlib.sha256(b"dpfl run:settings:7").hexdigest()
-    assert seeds.run_key(7, "settings") == int(digest, 16)
+    assert selection.run_key(7, "settings") == int(digest, 16)
     pairs = [(7, "a"), (7, "b"), (8, "a"), (7 + 2**63, "a"), (7 + 2**126, "a")]
-    assert len({seeds.run_key(*pair) for pair in pairs}) == 5
+    assert len({selection.run_key(*pair) for pair in pairs}) == 5
 
 
 def test_each_client_has_a_key_of_its_own():
-    keys = [seeds.client_key(key, client) for key in (1, 2) for client in range(50)]
+    keys = [selection.client_key(key, client) for key in (1, 2) for client in range(50)]
     assert len({word for key in keys for word in key}) == 200
     assert all(0 <= word < 2**63 for key in keys for word in key)
     assert sum(word >= 2**62 for key in keys for word in key) > 50
@@ -180,9 +180,9 @@ def test_each_client_has_a_key_of_its_own():
 @pytest.mark.parametrize("seed", [-1, True, 1.5, None, "3"])
 def test_a_bad_seed_is_named(seed):
     with pytest.raises((TypeError, ValueError), match="seed must be"):
-        seeds.derive_seed(seed, purposes.Run.MODEL)
+        selection.derive_seed(seed, purposes.Run.MODEL)
     with pytest.raises((TypeError, ValueError), match="seed must be"):
-        seeds.run_key(seed, "")
+        selection.run_key(seed, "")
 
 
 def test_an_unknown_rule_is_named():

@@ -16,13 +16,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from dpfl.tasks import load_task
-from dpfl.training import (
-    addresses,
-    federated_averaging,
-    greeting,
-    remote,
-    spread,
-)
+from dpfl.training import config, connection, federated_averaging, remote_workers
 from dpfl.training import worker as worker_lib
 from dpfl.training.connection import WorkerDiedError
 from tests import forks
@@ -40,8 +34,8 @@ def rounds():
 @pytest.fixture
 def connected(rounds):
     """A connection of its own to the first worker."""
-    place = addresses.Address("127.0.0.1", rounds.workers[0].port)
-    found = remote.RemoteWorker(place)
+    place = config.Address("127.0.0.1", rounds.workers[0].port)
+    found = remote_workers.RemoteWorker(place)
     assert found.connect()
     yield found
     found.close()
@@ -92,9 +86,9 @@ def test_a_worker_that_restarts_between_rounds_is_greeted_again(rounds):
 
 
 def test_a_worker_tells_the_versions_it_was_started_with(connected):
-    told = connected.call(greeting.versions(), seconds=60.0)
-    assert told.decode() == greeting.versions_text()
-    assert greeting.difference(connected.address, told) is None
+    told = connected.call(connection.versions(), seconds=60.0)
+    assert told.decode() == connection.versions_text()
+    assert connection.difference(connected.address, told) is None
 
 
 @pytest.mark.parametrize(
@@ -106,9 +100,9 @@ def test_a_worker_tells_the_versions_it_was_started_with(connected):
     ],
 )
 def test_another_version_is_named(change, said):
-    text = greeting.versions_text()
+    text = connection.versions_text()
     told = text.replace(*change, 1) if change[0] else ""
-    assert greeting.difference("w", told.encode()).startswith(said)
+    assert connection.difference("w", told.encode()).startswith(said)
 
 
 def test_late_answers_and_errors(rounds, connected):
@@ -124,11 +118,11 @@ def test_late_answers_and_errors(rounds, connected):
 def test_a_worker_that_is_slow_is_not_one_that_is_gone(rounds, monkeypatch):
     """It takes connections and says nothing; one that hangs up is lost at once."""
     worker = rounds.workers[0]
-    found = remote.RemoteWorker(addresses.Address("127.0.0.1", worker.port))
+    found = remote_workers.RemoteWorker(config.Address("127.0.0.1", worker.port))
     forks.stop(worker.pid)
     try:
         with monkeypatch.context() as patched:
-            patched.setattr(remote, "_GREETING_SECONDS", 0.5)
+            patched.setattr(remote_workers, "_GREETING_SECONDS", 0.5)
             assert not found.connect() and found.is_slow
     finally:
         os.kill(worker.pid, signal.SIGCONT)
@@ -143,15 +137,15 @@ def test_a_worker_that_is_slow_is_not_one_that_is_gone(rounds, monkeypatch):
                     server.accept()[0].close()
 
         threading.Thread(target=hang_up, daemon=True).start()
-        monkeypatch.setattr(remote, "_GREETING_SECONDS", 3600.0)
-        gone = remote.RemoteWorker(addresses.Address("127.0.0.1", port))
+        monkeypatch.setattr(remote_workers, "_GREETING_SECONDS", 3600.0)
+        gone = remote_workers.RemoteWorker(config.Address("127.0.0.1", port))
         assert not gone.connect() and not gone.is_slow
 
 
 def test_where_nobody_listens(rounds):
     with contextlib.closing(worker_lib.start(isolation="loopback")) as other:
         port = other.port
-    assert not remote.RemoteWorker(addresses.Address("127.0.0.1", port)).connect()
+    assert not remote_workers.RemoteWorker(config.Address("127.0.0.1", port)).connect()
     # Its context was the default one.
     rounds.restart(0)
 
@@ -166,6 +160,8 @@ def test_a_worker_that_reads_other_data_is_seen(rounds):
         return data.map(lambda x, y: (x, y + tf.cast(is_other, y.dtype)))
 
     other = dataclasses.replace(task, dataset_from_index=changed)
-    found = [spread.examples_digest(each)(clients) for each in (task, task, other)]
+    found = [
+        remote_workers.examples_digest(each)(clients) for each in (task, task, other)
+    ]
     assert found[0] == found[1] != found[2]
-    assert spread.examples_digest(other)(np.arange(5)) != found[2]
+    assert remote_workers.examples_digest(other)(np.arange(5)) != found[2]

@@ -19,7 +19,8 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from dpfl.training import connection, isolation, limits, patience, sockets
+from dpfl import machine
+from dpfl.training import connection, isolation, patience
 from dpfl.training import worker as worker_lib
 from tests import forks
 
@@ -241,7 +242,7 @@ def meeting(folder):
     return turn_of
 
 
-@pytest.mark.skipif(limits.processors() < 2, reason="two groups need two processors")
+@pytest.mark.skipif(machine.processors() < 2, reason="two groups need two processors")
 def test_no_group_waits_until_another_has_trained(tmp_path):
     with worker_lib.start(concurrency=2, groups=True):
         meet = meeting(tmp_path)
@@ -332,7 +333,7 @@ def test_tff_computes_behind_each_barrier(kind, tmp_path, tff_context):
     with started(kind, log_path=log) as worker:
         assert worker.isolation == kind
         assert total_of([1, 2, 3]) == 6
-        found = sockets.listening(worker.pid)
+        found = isolation.listening(worker.pid)
         assert (
             found
             == {
@@ -395,7 +396,7 @@ def protected_tff(monkeypatch, tff_context):
 def test_tff_s_default_context_is_protected(protected_tff):
     assert total_of([2, 3]) == 5
     (pid,) = children() - protected_tff
-    assert sockets.listening(pid) == []
+    assert isolation.listening(pid) == []
 
 
 @pytest.mark.parametrize("backend", ["native", "test"])
@@ -409,7 +410,7 @@ def test_contexts_that_tff_makes_are_protected(backend, protected_tff):
     gc.collect()
     assert total_of([2, 3]) == 5
     (pid,) = children() - protected_tff
-    assert sockets.listening(pid) == []
+    assert isolation.listening(pid) == []
 
 
 def children():
@@ -443,7 +444,7 @@ def test_a_worker_that_nobody_attends_to_ends_without_an_address():
         # It says so in its log, and ends with status 0.
         while isolated.process.poll() is None:
             with contextlib.suppress(FileNotFoundError, PermissionError):
-                assert sockets.listening(isolated.process.pid) == []
+                assert isolation.listening(isolated.process.pid) == []
             time.sleep(0.02)
     finally:
         isolated.close()

@@ -12,8 +12,8 @@ import pytest
 import scipy.stats
 import tensorflow as tf
 
-from dpfl.accounting import discrete_gaussian as exact_gaussian
-from dpfl.accounting import skellam as exact_skellam
+from dpfl.accounting.integer import discrete_gaussian as exact_gaussian
+from dpfl.accounting.integer import skellam as exact_skellam
 from dpfl.vectors import laws, share_noise, tables
 
 SEED = tf.constant([11, 12], tf.int64)

@@ -33,10 +33,10 @@ class Rounds:
         from dpfl import aggregators, mechanisms
         from dpfl.tasks import load_task, shared_array
         from dpfl.training import (
-            addresses,
+            config,
             federated_averaging,
+            remote_workers,
             server_optimizers,
-            spread,
         )
         from dpfl.training import worker as worker_lib
 
@@ -62,10 +62,10 @@ class Rounds:
                 groups=1,
             )
         self.said: list[str] = []
-        places = [addresses.Address("127.0.0.1", w.port or 0) for w in self.workers]
-        pool = spread.pool(places, task, self.said.append)
+        places = [config.Address("127.0.0.1", w.port or 0) for w in self.workers]
+        pool = remote_workers.pool(places, task, self.said.append)
         stack.callback(pool.close)
-        self.process = spread.SpreadProcess(
+        self.process = remote_workers.SpreadProcess(
             process, lambda state: state, None, pool, local
         )
         self.state = self.process.initialize()

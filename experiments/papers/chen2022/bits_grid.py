@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dpfl.accounting import distributed
-from dpfl.mechanisms import secure_sums
+from dpfl.accounting.integer import noise_events
+from dpfl.planning import secure_sums
 
 from ..rows import Rows, where
 from ..sweep import Setting, Work
@@ -53,7 +53,7 @@ def grid(setting: Setting) -> list[Work]:
     return [
         _work(*curve, bits, bound)
         for curve in curves
-        for bound in distributed.BOUNDS
+        for bound in noise_events.BOUNDS
         for bits in RANGE[setting.scale]
     ]
 

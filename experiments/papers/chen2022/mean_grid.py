@@ -9,7 +9,7 @@ import functools
 from typing import Any
 
 from dpfl import mechanisms
-from dpfl.mechanisms import secure_sums
+from dpfl.planning import secure_sums
 
 from .. import mean_estimation
 from ..sweep import Setting, Work

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from dpfl import tasks
-from dpfl.mechanisms import secure_sums
+from dpfl.planning import secure_sums
 
 from .. import plotting
 from ..rows import Rows, distinct, numbers, seeds, where

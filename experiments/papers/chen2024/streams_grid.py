@@ -12,8 +12,8 @@ from typing import Any
 import dp_accounting
 
 from dpfl import factorization as mf
-from dpfl import mechanisms
-from dpfl.mechanisms import bands_curve
+from dpfl import mechanisms, planning
+from dpfl.planning import bands_curve
 
 from ..sweep import Setting, Work
 
@@ -65,7 +65,7 @@ def random_slot(
     compression_rate: int, epsilon: float, rounds: int
 ) -> Mapping[str, float]:
     """Returns the noise, and its error, if each client draws a round of every epoch."""
-    noised: Any = mechanisms.calibrate(
+    noised: Any = planning.calibrate(
         mechanism(compression_rate),
         DIMENSION,
         epsilon,

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any, Optional
 
 from dpfl import mechanisms, tasks
+from dpfl.mechanisms.integer import ROTATED_DIMENSION
 from dpfl.mechanisms.mechanism import COUNT_BITS, FLOAT_BITS, SEED_BITS
-from dpfl.mechanisms.rotated_dimension import ROTATED_DIMENSION
 
 from ... import flag_files
 from ..sweep import Setting, Work

@@ -3,7 +3,7 @@
 
 import pytest
 
-from dpfl import mechanisms
+from dpfl import mechanisms, planning
 from experiments.papers import mean_estimation, sweep
 from experiments.papers.chen2022 import bits_grid, mean_grid
 
@@ -15,7 +15,7 @@ def test_every_series_can_be_calibrated(scale):
     n, dimension, *_ = mean_grid.SIZES[scale]
     for bits in mean_grid.BITS[scale]:
         config = mechanisms.DistributedDiscreteGaussian(n, 1.0, 1.0, bits)
-        noised = mechanisms.calibrate(config, dimension, mean_grid.EPSILON, DELTA)
+        noised = planning.calibrate(config, dimension, mean_grid.EPSILON, DELTA)
         noised.check_noise(dimension)
     n, dimension, _, sparsities = mean_grid.SPARSE_SIZES[scale]
     for sparsity in sparsities:

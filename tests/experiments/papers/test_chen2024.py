@@ -9,7 +9,7 @@ import pytest
 
 from dpfl import accounting
 from dpfl import factorization as mf
-from dpfl.mechanisms import bands_curve
+from dpfl.planning import bands_curve
 from experiments.papers import crew, sweep
 from experiments.papers.chen2024 import (
     figures,

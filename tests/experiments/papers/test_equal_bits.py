@@ -3,7 +3,7 @@
 
 import pytest
 
-from dpfl import accounting, mechanisms
+from dpfl import accounting, mechanisms, planning
 from experiments import mechanism_flags
 from experiments.papers import plotting, sweep
 from experiments.papers.index import FIGURES
@@ -72,7 +72,7 @@ TIGHT = {"b6", "r10_b7", "r100_b10", "r100", "k1024"}
 def test_epsilon_is_eight_by_one_relation(name, work):
     chosen, choice = mechanism(work), participation(name, work)
     dimension, delta = DIMENSION[name], DELTA[name]
-    noised = mechanisms.calibrate(chosen, dimension, 8.0, delta, choice)
+    noised = planning.calibrate(chosen, dimension, 8.0, delta, choice)
     event = noised.dp_event(dimension, choice)
     relation = accounting.adjacency.Relation.REPLACE_SPECIAL
     assert relation in accounting.adjacency.relations_of(event)

@@ -6,7 +6,7 @@
 import pytest
 
 from dpfl import factorization
-from dpfl.mechanisms import secure_sums
+from dpfl.planning import secure_sums
 from experiments.papers import rows
 from experiments.papers.chen2022 import bits_grid
 from experiments.papers.chen2024 import streams_grid

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dpfl import mechanisms
+from dpfl import planning
 from dpfl.mechanisms import build, participation
 from dpfl.tasks import mnist
 from experiments import flag_files
@@ -330,7 +330,7 @@ def test_noise_is_what_either_accountant_asks_for():
             values["compression_rate"] = float(row["compression_rate"])
         if row["mechanism"] in ("matrix_factorization", "sgmf"):
             values["rounds_per_epoch"] = epoch
-        calibrated = mechanisms.calibrate(
+        calibrated = planning.calibrate(
             build.build(row["mechanism"], values),
             dimension,
             8.0,

@@ -3,9 +3,10 @@
 
 import pytest
 
-from dpfl import accounting, mechanisms
+from dpfl import accounting, mechanisms, planning
 from dpfl import factorization as mf
-from dpfl.mechanisms import bands_curve, build
+from dpfl.mechanisms import build
+from dpfl.planning import bands_curve
 from experiments.papers import sweep
 from experiments.papers.index import FIGURES
 from experiments.papers.ours import stream_training_grid as streams
@@ -68,7 +69,7 @@ def mechanism(flags, choice):
 def test_epsilon_is_eight_by_one_relation(work):
     choice = participation(work.settings)
     chosen = mechanism(work.settings, choice)
-    noised = mechanisms.calibrate(chosen, DIMENSION, 8.0, DELTA, choice, "rdp")
+    noised = planning.calibrate(chosen, DIMENSION, 8.0, DELTA, choice, "rdp")
     event = noised.dp_event(DIMENSION, choice)
     relation = accounting.adjacency.Relation.REPLACE_SPECIAL
     found = accounting.epsilon(event, DELTA, method="rdp", relation=relation).epsilon

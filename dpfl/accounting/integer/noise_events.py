@@ -1,0 +1,508 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Events of integer noise that clients add under secure aggregation.
+
+Each client clips its vector to L2 norm c, rotates, clips coordinates to a size X,
+divides by the granularity g, rounds every coordinate up or down at random, without a
+condition, and adds its own share of integer noise; the server sees the sum modulo M
+only. Rounding is a part of the random mechanism: with F_a(x) the Renyi divergence of a
+coordinate of x steps, rounded and noised (`rounding`),
+
+  RDP(a) <= (c/g)^2 sup F_a(x)/x^2 over 0 < x <= X/g.
+
+Where noise of less than some steps meets coordinates of many, for which nothing of that
+kind is proved, the bound of the longest integer vector that rounding makes serves, as
+it does where it is the smaller one, for whole numbers or a few coordinates:
+
+  RDP(a) <= (c/g + sqrt(m))^2 max D_a(v)/v^2 over whole v up to X/g, rounded up.
+
+The papers (Kairouz et al. 2021; Chen et al. 2022, Algorithm 6; Agarwal et al. 2021)
+repeat the rounding until the norm is within
+
+  Delta^2 = min{ c^2 + g^2 m/4 + sqrt(2 ln(1/beta)) g (c + g sqrt(m)/2),
+                 (c + g sqrt(m))^2 }
+
+(Chen et al. 2022, Theorem E.1); `published_bounds` has their bounds for a vector of
+that norm. `docs/privacy/distributed.md` has the proofs.
+"""
+
+from __future__ import annotations
+
+import abc
+import functools
+import math
+from typing import Any, NamedTuple, Optional
+
+import attr
+import dp_accounting
+import numpy as np
+
+from dpfl import checks
+from dpfl.accounting import events, mirrored
+from dpfl.accounting.integer import (
+    discrete_gaussian,
+    published_bounds,
+    ratio_moments,
+    rounding,
+    skellam,
+)
+from dpfl.accounting.integer.published_bounds import (
+    DEFAULT_ROUNDING_BIAS,
+    rounded_l2_squared,
+)
+
+BOUNDS = ("exact", "published")
+"""The values of an event's `bound`."""
+
+_POSITIVE = checks.validator(checks.positive)
+# A discrete Gaussian of this many steps is not 0 with probability exp(-5e7); Skellam
+# noise of this variance, in squared steps, with that probability.
+_LEAST_STDDEV_STEPS = 1e-4
+_LEAST_VARIANCE = 1e-12
+# Above this the log of a moment is above that of the largest float, some 710, whatever
+# the order multiplies it with, down to 1 + 1e-38.
+_LARGEST_LOG_MOMENT = 800.0
+# Clipping is done in float32: a clipped coordinate may exceed the clip by this part.
+_FLOAT32_SLACK = 1e-6
+# Norms of integer vectors are compared as whole numbers: covers float64 rounding.
+_FLOAT64_SLACK = 1e-9
+# Shares of noise up to which the bound of whole shifts is worth its convolution.
+_MOST_CONVOLVED = 1000
+
+
+@attr.s(frozen=True, auto_attribs=True)
+class DistributedNoiseDpEvent(events.RdpDpEvent):
+    """Integer noise added by each client of a secure sum; the base of its two kinds.
+
+    Assumptions. Client i has a vector x_i with ||x_i||_2 <= clip_norm; it sends
+    round(R x_i / granularity) + noise_i, where R is orthogonal and does not depend on
+    the data (fresh signs, then Hadamard); coordinates of R x_i are clipped to
+    `max_coordinate`; the noise is fresh, independent over clients and coordinates. The
+    server sees the sum over clients only, possibly modulo M (a post-processing), and
+    whatever it computes from it. With `bound` "exact" `round` rounds every coordinate
+    up or down independently, up with a probability that is its fractional part, and
+    nothing else is asked. With "published" that is repeated until the squared norm is
+    at most `rounded_l2_squared(...) / granularity^2`.
+
+    Whose noise counts. `noise_clients` is the number of clients whose noise is in
+    the sum and unknown to the adversary, whatever one client does: survivors of
+    drop-out, and not the adversary's accomplices.
+
+    Adjacency: one client is replaced by one that sends zeros, and adds its noise
+    either way, so that its share may be counted. With `noise_of_helpers`, and with
+    clients that join by sampling, `noise_clients` must be a number of shares that is
+    in the sum whoever joins (helpers or the server supply them), and then adding and
+    removing one holds too.
+
+    Attributes:
+      noise_clients: n >= 1, see above.
+      local_stddev: sigma, standard deviation of one client's noise (for a discrete
+        Gaussian its parameter), in the units of `clip_norm`.
+      granularity: g, the grid step, in the units of `clip_norm`.
+      clip_norm: c, the L2 clip before rounding.
+      dimension: m, length of the rotated (padded) vector.
+      max_coordinate: X, to which coordinates are clipped before they are rounded, in
+        the units of `clip_norm`; None if they are not, and then `clip_norm` bounds
+        them.
+      rounding_bias: beta of conditional rounding, for the published bound alone; 0
+        means that it is not repeated.
+      sampling_probability: q, the probability with which each client joins,
+        independently (Poisson); 1 means that all do.
+      bound: 'exact' (rounding is accounted as noise) or 'published' (the papers'
+        bounds, of the conditional rounding that they need).
+      noise_of_helpers: Whether those that bring the noise are not the clients; where
+        these are sampled that is understood.
+    """
+
+    noise_clients: int = attr.ib(validator=checks.validator(checks.integer))
+    local_stddev: float = attr.ib(validator=checks.validator(checks.positive))
+    granularity: float = attr.ib(validator=checks.validator(checks.positive))
+    clip_norm: float = attr.ib(validator=checks.validator(checks.positive))
+    dimension: int = attr.ib(validator=checks.validator(checks.integer))
+    max_coordinate: Optional[float] = attr.ib(
+        default=None, validator=attr.validators.optional(_POSITIVE)
+    )
+    rounding_bias: float = attr.ib(
+        default=DEFAULT_ROUNDING_BIAS,
+        validator=checks.validator(checks.real, at_least=0, below=1),
+    )
+    sampling_probability: float = attr.ib(
+        default=1.0, validator=checks.validator(checks.probability)
+    )
+    bound: str = attr.ib(
+        default="exact", validator=checks.validator(checks.choice, choices=BOUNDS)
+    )
+    noise_of_helpers: bool = attr.ib(
+        default=False, validator=checks.validator(checks.boolean)
+    )
+
+    @property
+    def relations(self) -> tuple[dp_accounting.NeighboringRelation, ...]:
+        """See base class: a sampled client has no noise of its own in the sum."""
+        if self.noise_of_helpers or self.sampling_probability < 1:
+            return events.TRUSTED_RELATIONS
+        return events.ZEROS_ONLY
+
+    @property
+    def noise_multiplier(self) -> float:
+        """sqrt(n) sigma / c: the summed noise over the clip."""
+        return math.sqrt(self.noise_clients) * self.local_stddev / self.clip_norm
+
+    @property
+    def max_steps(self) -> float:
+        """Bound on the size of a coordinate before it is rounded, in grid steps."""
+        largest = self.clip_norm
+        if self.max_coordinate is not None:
+            largest = min(largest, self.max_coordinate)
+        return largest / self.granularity
+
+    @property
+    def l2_squared_steps(self) -> float:
+        """Bound on the squared norm of the rounded vector, in grid steps.
+
+        Delta^2 / g^2 under the published bound, and otherwise what holds whatever the
+        rounding does.
+        """
+        beta = self.rounding_bias if self.bound == "published" else 0.0
+        return (
+            rounded_l2_squared(self.clip_norm, self.granularity, self.dimension, beta)
+            / self.granularity**2
+        )
+
+    @property
+    def max_shift(self) -> int:
+        """Bound on the size of a rounded coordinate, in grid steps, at least 1."""
+        by_norm = math.floor(math.sqrt(self.l2_squared_steps) * (1 + _FLOAT64_SLACK))
+        # A clip to a whole number of steps is enforced on the integers.
+        by_clip = math.ceil(self.clip_norm / self.granularity * (1 + _FLOAT32_SLACK))
+        by_size = math.ceil(self.max_steps * (1 - _FLOAT64_SLACK))
+        if self.max_coordinate is None:
+            by_size = by_clip
+        return max(min(by_norm, by_clip, by_size), 1)
+
+    @property
+    def shift_budget(self) -> int:
+        """Bound on the sum of squared coordinates, a whole number of grid steps."""
+        whole = math.floor(self.l2_squared_steps * (1 + _FLOAT64_SLACK))
+        return min(whole, self.dimension * self.max_shift**2)
+
+    @property
+    def published_l2_squared_steps(self) -> float:
+        """The squared norm that the published bounds are for, in grid steps.
+
+        As `l2_squared_steps`, or less where the bound of a coordinate says so: integers
+        that need no rounding, such as a count, are not lengthened by it.
+        """
+        return min(self.l2_squared_steps, float(self.dimension * self.max_shift**2))
+
+    @property
+    @abc.abstractmethod
+    def summed_noise(self) -> ratio_moments.Noise:
+        """The noise of the sum, in grid steps."""
+
+    @property
+    @abc.abstractmethod
+    def _is_always_zero(self) -> bool:
+        """Whether the noise is so small that its integers are as good as always 0."""
+
+    @property
+    @abc.abstractmethod
+    def _has_infinite_rate(self) -> bool:
+        """Whether so little noise leaves no finite float for rounding's divergence."""
+
+    @abc.abstractmethod
+    def shift_rate(self, orders: events.Orders) -> DivergenceRate:
+        """Returns the largest D_a(v)/v^2 over whole shifts v up to `max_shift`."""
+
+    @abc.abstractmethod
+    def published_rdp(self, orders: events.Orders) -> np.ndarray:
+        """Returns the published bound without client sampling, shape [m], in nats."""
+
+    def exact_rdp(self, orders: events.Orders, *, sampled: bool = False) -> np.ndarray:
+        """Returns the bound that counts rounding as noise, without client sampling.
+
+        Args:
+          orders: Renyi orders, each greater than 1; shape [m].
+          sampled: Whether it is to go into the binomial sum for clients that join at
+            random; see `rounding.rounded_rate`.
+
+        Returns:
+          float64 array of shape [m], in nats; infinite if the integers drawn are as
+          good as always zero, which neither hides anything nor can be computed with.
+        """
+        if self._is_always_zero:
+            return np.full(checks.orders(orders).shape, np.inf)
+        if self.route(sampled=sampled) == "shifts":
+            return self.shift_budget * self.shift_rate(orders).rate
+        squared, noise = (self.clip_norm / self.granularity) ** 2, self.summed_noise
+        found, second = np.full(checks.orders(orders).shape, np.inf), math.inf
+        if not self._has_infinite_rate:
+            bound = functools.partial(
+                rounding.rounded_rate,
+                noise=noise,
+                max_coordinate=self.max_steps,
+                sampled=sampled,
+            )
+            found = squared * bound(orders).rate
+            if self.noise_clients <= _MOST_CONVOLVED:
+                # At order 2 that vector costs about its length over the variance.
+                second = squared * float(bound([2.0]).rate[0])
+        # Of a Gaussian that stands for the noise whole shifts say nothing: the moments
+        # of a least of both would be those of no law. distributed.md has the proofs.
+        if self.noise_clients > _MOST_CONVOLVED or (sampled and self.max_steps > 1):
+            return found
+        if self.shift_budget / noise.variance < second:
+            found = np.minimum(found, self.shift_budget * self.shift_rate(orders).rate)
+        return found
+
+    def route(self, *, sampled: bool = False) -> str:
+        """Returns what the privacy comes from: 'rounding', 'shifts' or 'published'.
+
+        Args:
+          sampled: Whether clients join at random.
+        """
+        if self.bound == "published":
+            return "published"
+        dimension = self.dimension if sampled else 0
+        covered = rounding.is_covered(self.summed_noise, self.max_steps, dimension)
+        return "rounding" if covered else "shifts"
+
+    def rdp_before_sampling(self, orders: events.Orders) -> np.ndarray:
+        """See base class."""
+        if self.bound == "published":
+            return self.published_rdp(orders)
+        if self._stands_for_gaussian:
+            orders = np.maximum(checks.orders(orders), 2.0)
+        return self.exact_rdp(orders, sampled=True)
+
+    def rdp_beside_sampling(self, orders: events.Orders) -> np.ndarray:
+        """See base class: how far the noise is from Gaussian, where that stands in.
+
+        Of orders from 2 on (2a-1)/(a-1) <= 3 times that, and below, where a chord from
+        order 1 is what the binomial sum gives, as at 2.
+        """
+        alphas = checks.orders(orders)
+        if not self._stands_for_gaussian:
+            return np.zeros_like(alphas)
+        distance = self.dimension * rounding.distance_from_gaussian(self.summed_noise)
+        return np.full(alphas.shape, 3 * distance)
+
+    @property
+    def _stands_for_gaussian(self) -> bool:
+        """Whether client sampling is accounted for by Gaussian noise."""
+        return self.max_steps > 1 and self.route(sampled=True) == "rounding"
+
+    def rdp(self, orders: events.Orders) -> np.ndarray:
+        """See base class."""
+        if self.bound == "published":
+            whole = self.published_rdp
+        else:
+            whole = self.exact_rdp
+        if self.sampling_probability == 1:
+            return whole(orders)
+        sampled = mirrored.poisson_sampled_rdp(
+            orders, self.sampling_probability, self.rdp_before_sampling
+        )
+        sampled += self.rdp_beside_sampling(orders)
+        if self.route(sampled=True) == self.route():
+            return sampled
+        # Sampling never costs (Renyi divergence is quasi-convex).
+        return np.minimum(sampled, whole(orders))
+
+    def poisson_sampled(self, sampling_probability: float) -> events.RdpDpEvent:
+        """See base class. Independent samplings multiply."""
+        q = checks.probability("sampling_probability", sampling_probability)
+        return attr.evolve(self, sampling_probability=self.sampling_probability * q)
+
+
+@attr.s(frozen=True, auto_attribs=True)
+class DistributedDiscreteGaussianDpEvent(DistributedNoiseDpEvent):
+    """Each client adds N_Z(0, (sigma/g)^2) to every coordinate; see the base class.
+
+    Kairouz et al. 2021; Chen et al. 2022, Algorithm 6. A sum of discrete Gaussians is
+    not a discrete Gaussian, and accounted for as what it is. Assumptions, adjacency and
+    attributes are the base class's.
+    """
+
+    @property
+    def summed_noise(self) -> ratio_moments.Noise:
+        """See base class."""
+        return ratio_moments.DiscreteGaussianNoise(
+            self.noise_clients, self.local_stddev / self.granularity
+        )
+
+    @property
+    def _is_always_zero(self) -> bool:
+        """See base class."""
+        return self.local_stddev / self.granularity < _LEAST_STDDEV_STEPS
+
+    @property
+    def _has_infinite_rate(self) -> bool:
+        """See base class.
+
+        With y = n q / (1 - q^2), q = exp(-1/(2 sigma^2)), the sum is 1 with probability
+        at most y and 0 with at least 1 - 2 y: a share is a sum of Bernoulli variables
+        with odds q^(2j-1), and negated ones (rounding.md, Lemma 7). So the second
+        moment of the likelihood ratio is at least (1 - 2 y)^2 / y - 1, and at every
+        order the divergence over x^2 tends to a multiple of it as x goes to 0.
+        """
+        stddev = self.local_stddev / self.granularity
+        log_odds = math.log(self.noise_clients) - 1 / (2 * stddev**2)
+        return log_odds < -_LARGEST_LOG_MOMENT
+
+    def shift_rate(self, orders: events.Orders) -> DivergenceRate:
+        """See base class."""
+        return discrete_gaussian.discrete_gaussian_rate(
+            orders,
+            self.noise_clients,
+            self.local_stddev / self.granularity,
+            self.max_shift,
+        )
+
+    def __attrs_post_init__(self) -> None:
+        """Raises NoiseTooSmallError if the bound that is asked for is none."""
+        if self.bound == "published" and not self._is_published:
+            raise events.NoiseTooSmallError(
+                "local_stddev must be at least half the granularity of "
+                f"{self.granularity:g} for the published bound (Kairouz et al. 2021, "
+                f"Proposition 14), found {self.local_stddev:g}"
+            )
+
+    @property
+    def _is_published(self) -> bool:
+        return published_bounds.has_discrete_gaussian_bound(
+            self.noise_clients, self.local_stddev / self.granularity
+        )
+
+    def published_rdp(self, orders: events.Orders) -> np.ndarray:
+        """See base class. Chen et al. 2022, Theorem E.1; infinite out of its range."""
+        if not self._is_published:
+            return np.full(checks.orders(orders).shape, np.inf)
+        epsilon = published_bounds.discrete_gaussian_published_epsilon(
+            self.published_l2_squared_steps * self.granularity**2,
+            self.dimension,
+            self.noise_clients,
+            self.local_stddev,
+            self.granularity,
+        )
+        return checks.orders(orders) * epsilon**2 / 2
+
+
+@attr.s(frozen=True, auto_attribs=True)
+class DistributedSkellamDpEvent(DistributedNoiseDpEvent):
+    """Each client adds Skellam noise of variance (sigma/g)^2; see the base class.
+
+    Agarwal et al. 2021. The sum is Skellam of total variance mu = n (sigma/g)^2.
+    Assumptions, adjacency and attributes are the base class's.
+    """
+
+    @property
+    def total_variance_steps(self) -> float:
+        """Variance of the summed noise: mu = n (sigma / g)^2."""
+        return self.noise_clients * (self.local_stddev / self.granularity) ** 2
+
+    @property
+    def summed_noise(self) -> ratio_moments.Noise:
+        """See base class."""
+        return ratio_moments.SkellamNoise(self.total_variance_steps)
+
+    @property
+    def _is_always_zero(self) -> bool:
+        """See base class."""
+        stddev = self.local_stddev / self.granularity
+        return self.noise_clients * stddev * stddev < _LEAST_VARIANCE
+
+    @property
+    def _has_infinite_rate(self) -> bool:
+        """See base class: the second moment is some 2 over the variance."""
+        return False
+
+    def shift_rate(self, orders: events.Orders) -> DivergenceRate:
+        """See base class."""
+        return skellam.skellam_rate(orders, self.total_variance_steps, self.max_shift)
+
+    def published_rdp(self, orders: events.Orders) -> np.ndarray:
+        """See base class. Agarwal et al. 2021, Theorem 3.5."""
+        squared = self.published_l2_squared_steps
+        return published_bounds.skellam_published_rdp(
+            orders,
+            self.total_variance_steps,
+            squared,
+            min(squared, math.sqrt(self.dimension * squared)),
+        )
+
+
+EPSILON = float(np.finfo(np.float64).eps)
+"""Relative spacing of float64, the unit of allowances for rounding."""
+
+LOG_TAIL = 45.0
+"""A truncated sum may lack a relative exp(-LOG_TAIL) before its bound is added."""
+
+RATE_TOLERANCE = 1e-3
+"""A remainder this close to the largest rate found ends the search over shifts."""
+
+
+class DivergenceRate(NamedTuple):
+    """A bound on max over 1 <= v <= max_shift of D_alpha(v) / v^2.
+
+    Attributes:
+      rate: float64 array, one value for each order, in nats.
+      route: What gave it: 'convolution' (the exact distribution), 'oscillation'
+        (the closed-form bound of `log_oscillation_bound`), 'bessel' (exact Skellam)
+        or 'published' (Skellam's published bound).
+    """
+
+    rate: np.ndarray
+    route: str
+
+
+@attr.s(frozen=True, auto_attribs=True)
+class WithClipCountDpEvent(events.RdpDpEvent):
+    """Two releases of the same clients at a time: an update, and the clip's count.
+
+    Both carry noise of their own. A client that joins by sampling joins both, so that
+    sampling applies to the two together: composing two sampled events would be wrong.
+    The pair is exchanged by an involution since each of the two is.
+
+    Adjacency: that of the two releases, see `distributed.DistributedNoiseDpEvent`.
+
+    Attributes:
+      update: The release of the updates, without client sampling.
+      count: The release of the +-1, without client sampling.
+      sampling_probability: q, with which each client joins (Poisson); 1 for all.
+    """
+
+    update: events.RdpDpEvent
+    count: events.RdpDpEvent
+    sampling_probability: float = 1.0
+
+    @property
+    def relations(self) -> tuple[dp_accounting.NeighboringRelation, ...]:
+        """See base class: those of both, on the sample of clients."""
+        both = [
+            release.poisson_sampled(self.sampling_probability) or release
+            for release in (self.update, self.count)
+        ]
+        return tuple(r for r in both[0].relations if r in both[1].relations)
+
+    def rdp(self, orders: events.Orders) -> np.ndarray:
+        """See base class."""
+        if self.sampling_probability == 1:
+            return self.update.rdp(orders) + self.count.rdp(orders)
+
+        def before_sampling(alphas: Any) -> np.ndarray:
+            update = self.update.rdp_before_sampling(alphas)
+            return update + self.count.rdp_before_sampling(alphas)
+
+        sampled = mirrored.poisson_sampled_rdp(
+            orders, self.sampling_probability, before_sampling
+        )
+        return sampled + sum(
+            release.rdp_beside_sampling(orders) for release in (self.update, self.count)
+        )
+
+    def poisson_sampled(self, sampling_probability: float) -> WithClipCountDpEvent:
+        """See base class. Independent samplings multiply."""
+        q = checks.probability("sampling_probability", sampling_probability)
+        return attr.evolve(self, sampling_probability=self.sampling_probability * q)

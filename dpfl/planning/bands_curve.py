@@ -1,0 +1,367 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""How many bands a stream over a whole run should have: least error at equal epsilon.
+
+An encoder C with h diagonals asks that rounds of a client be h apart. More bands make
+the errors of the iterates smaller for the same noise. But with clients that are dealt
+into h groups, of which round t takes its own, a client is drawn from fewer: with
+probability q' = h n / N, and what its sampling amplifies is lost. At h = 1 the noise is
+independent and sampling is Poisson sampling; at h = floor(N / n) everybody takes part
+every h rounds (q' is 1 if n divides N). In between is the least error.
+
+Errors are those of the noise alone: standard deviations of a coordinate of an iterate,
+root mean square over the iterates, in units of the clip norm and for sums (over n for
+means). What dropped coordinates and the choice of clients add is the same for all h.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from typing import Optional
+
+import dp_accounting
+import numpy as np
+
+from dpfl import accounting, checks
+from dpfl import factorization as fact
+from dpfl.accounting.matrix_factorization import banded_stream_event
+
+# From a noise multiplier to one release of a client.
+Release = Callable[[float], dp_accounting.DpEvent]
+ENCODERS = ("toeplitz", "banded")
+"""Methods of `dpfl.factorization` that find C with h diagonals."""
+RESTARTING = "restarting"
+"""Not one stream, but one for each epoch."""
+
+
+@dataclasses.dataclass(frozen=True)
+class StreamRun:
+    """A run whose noise is one stream, its bands yet to be chosen.
+
+    Attributes:
+      workload: A, of all T rounds.
+      population: N.
+      cohort_size: n, clients expected in a round.
+      epsilon: Of the budget.
+      delta: Of the budget.
+      release: From a noise multiplier z to what one round is to a client that is in
+        it: a Gaussian, or one on coordinates kept at random, as `banded_stream_event`
+        takes it.
+      sampled: Whether clients are dealt into as many groups as C has bands, and drawn
+        from their group ('cyclic Poisson sampling'). Otherwise each takes part once in
+        every epoch of floor(N / n) rounds, h rounds apart at least.
+      encoder: One of `ENCODERS`. Free entries ('banded', unless Toeplitz is better)
+        take minutes where there are thousands of rounds, and gain a percent or so.
+      accountant: As `method` of `accounting.epsilon`.
+    """
+
+    workload: fact.Workload
+    population: int
+    cohort_size: int
+    epsilon: float
+    delta: float
+    release: Release = dp_accounting.GaussianDpEvent
+    sampled: bool = True
+    encoder: str = "toeplitz"
+    accountant: str = "auto"
+
+    def __post_init__(self) -> None:
+        checks.integer("population", self.population)
+        checks.integer("cohort_size", self.cohort_size, at_most=self.population)
+        checks.positive("epsilon", self.epsilon)
+        checks.delta("delta", self.delta)
+        checks.choice("encoder", self.encoder, ENCODERS)
+
+    @property
+    def rounds(self) -> int:
+        """T."""
+        return self.workload.rounds
+
+    @property
+    def most_groups(self) -> int:
+        """floor(N / n), the rounds of an epoch: more groups are too small for n."""
+        return self.population // self.cohort_size
+
+
+@dataclasses.dataclass(frozen=True)
+class Point:
+    """A stream over the run, at the noise that the budget asks for.
+
+    Attributes:
+      bands: h, diagonals of C.
+      separation: b, least distance of two rounds of a client; more than h only where
+        there are not so many rounds.
+      sampling_probability: q', with which a client joins a round of its group.
+      participations: The most rounds that a client may be in.
+      encoder: How C was found, a key of `factorization.METHODS`; or `RESTARTING`, where
+        the run ends soon after an epoch and streams that end with it are better.
+      noise_multiplier: z, the noise over the sensitivity of one participation.
+      root_mean_error: Standard deviation of the iterates' noise, a coordinate, in units
+        of the clip norm: the root of the mean of their variances.
+      last_error: That of the last iterate.
+    """
+
+    bands: int
+    separation: int
+    sampling_probability: float
+    participations: int
+    encoder: str
+    noise_multiplier: float
+    root_mean_error: float
+    last_error: float
+
+
+def usual_bands(run: StreamRun) -> list[int]:
+    """Returns 1, 2, 3, 4, 6, 8, 12, ... and floor(N / n), ascending.
+
+    Beyond T there is one more at most: whoever takes part once does no better for more
+    groups.
+    """
+    most = run.most_groups if run.sampled else min(run.most_groups, run.rounds)
+    powers = [2**k for k in range(most.bit_length())]
+    between = [3 * power for power in powers]
+    found = {h for h in powers + between if h <= min(most, run.rounds)}
+    return sorted(found | {most})
+
+
+def point(run: StreamRun, separation: int, restarts: bool = True) -> Point:
+    """Returns the stream of as many bands as client rounds are apart.
+
+    Args:
+      run: What is asked for.
+      separation: b, at most floor(N / n); C has as many bands, or T if that is less.
+      restarts: Whether streams that restart every epoch may take its place where the
+        run ends soon after an epoch; their epsilon is for replacing by zeros alone.
+
+    Raises:
+      ValueError: `separation` is out of range.
+      accounting.CalibrationError: no noise meets the budget.
+    """
+    b = checks.integer("bands", separation, at_most=run.most_groups)
+    bands = min(b, run.rounds)
+    # A float so close to 1 is everybody.
+    q = min(1.0, b * run.cohort_size / run.population) if run.sampled else 1.0
+    count = -(-run.rounds // b)
+    if not run.sampled:
+        count = min(count, -(-run.rounds // run.most_groups))
+
+    wanted = ENCODERS[: ENCODERS.index(run.encoder) + 1]
+    found = [
+        _with_noise(run, encoder_of(run.workload, bands, one), b, q, count)
+        for one in wanted
+    ]
+    if restarts and b == run.most_groups and _ends_in_an_epoch(run):
+        found.append(restarting(run))
+    return best(found)
+
+
+def _ends_in_an_epoch(run: StreamRun) -> bool:
+    """Returns whether a run of prefix sums ends in the midst of a later epoch.
+
+    Rounds just after an epoch's end cost little if the noise has started afresh.
+    """
+    within = run.rounds % run.most_groups > 0
+    return run.workload.is_prefix_sum and run.rounds > run.most_groups and within
+
+
+def _with_noise(
+    run: StreamRun, found: fact.Factorization, b: int, q: float, count: int
+) -> Point:
+    """Returns the stream of an encoder at the noise that the budget asks for."""
+    longest = found.sensitivity().value
+    last = 1.0
+    if isinstance(found.factors, fact.ToeplitzFactors):
+        # The last columns are cut off at the end of the run.
+        rest = run.rounds - (-(-run.rounds // b) - 1) * b
+        last = longest / float(np.linalg.norm(found.factors.c[:rest]))
+
+    def event(noise_multiplier: float) -> dp_accounting.DpEvent:
+        return banded_stream_event(
+            run.release(noise_multiplier),
+            rounds=run.rounds,
+            bands=min(b, run.rounds),
+            separation=b,
+            sampling_probability=q,
+            participations=count,
+            last_release=None if last == 1 else run.release(noise_multiplier * last),
+            independent_groups=run.sampled,
+        )
+
+    noise_multiplier = accounting.calibrate_noise_multiplier(
+        event, run.epsilon, run.delta, method=run.accountant
+    )
+    errors = found.errors()
+    return Point(
+        bands=min(b, run.rounds),
+        separation=b,
+        sampling_probability=q,
+        participations=count,
+        encoder=found.method,
+        noise_multiplier=noise_multiplier,
+        root_mean_error=noise_multiplier * errors.root_mean,
+        last_error=noise_multiplier * float(np.sqrt(errors.last)),
+    )
+
+
+@functools.lru_cache(maxsize=64)
+def encoder_of(
+    workload: fact.Workload, bands: int, method: str = "toeplitz"
+) -> fact.Factorization:
+    """Returns the best C of so many bands; the optimal one if it has as many as A.
+
+    Args:
+      workload: A.
+      bands: h.
+      method: One of `ENCODERS`.
+    """
+    if bands == workload.rounds:
+        return fact.compute(workload, "optimal")
+    return fact.compute(workload, method, bands=bands)
+
+
+def restarting(run: StreamRun) -> Point:
+    """Returns, to compare, streams of prefix sums that restart every epoch.
+
+    Each client is in one round of every epoch of floor(N / n) rounds, and the optimal
+    factorization of an epoch is used. The error of an epoch's last sum stays in all
+    sums after it.
+
+    Args:
+      run: What is asked for; `sampled` and `encoder` play no part.
+
+    Raises:
+      ValueError: The workload is no prefix sum.
+      accounting.CalibrationError: no noise meets the budget.
+    """
+    if not run.workload.is_prefix_sum:
+        raise ValueError(
+            "workload must be a prefix sum for streams that restart, found "
+            f"{run.workload}"
+        )
+    length = min(run.most_groups, run.rounds)
+    epochs, rest = divmod(run.rounds, length)
+    found = encoder_of(fact.prefix_sum(length), length)
+    # Of an epoch that has begun the first rows alone are released.
+    part = found.sensitivity().value / found.sensitivity(rounds=max(rest, 1)).value
+
+    def event(noise_multiplier: float) -> dp_accounting.DpEvent:
+        whole = dp_accounting.SelfComposedDpEvent(run.release(noise_multiplier), epochs)
+        if not rest:
+            return whole
+        return dp_accounting.ComposedDpEvent(
+            [whole, run.release(noise_multiplier * part)]
+        )
+
+    noise_multiplier = accounting.calibrate_noise_multiplier(
+        event, run.epsilon, run.delta, method=run.accountant
+    )
+    rows = found.step_errors()
+    sums = np.arange(run.rounds) // length * rows[-1]
+    sums += np.resize(rows, run.rounds)
+    return Point(
+        bands=length,
+        separation=run.most_groups,
+        sampling_probability=1.0,
+        participations=epochs + bool(rest),
+        encoder=RESTARTING,
+        noise_multiplier=noise_multiplier,
+        root_mean_error=noise_multiplier * float(np.sqrt(np.mean(sums))),
+        last_error=noise_multiplier * float(np.sqrt(sums[-1])),
+    )
+
+
+def curve(run: StreamRun, bands: Optional[Sequence[int]] = None) -> list[Point]:
+    """Returns a point for each number of bands.
+
+    Args:
+      run: What is asked for.
+      bands: Numbers of bands, each at most floor(N / n); None is `usual_bands`.
+
+    Raises:
+      ValueError: A number is out of range.
+      accounting.CalibrationError: no noise meets the budget.
+    """
+    wanted = usual_bands(run) if bands is None else sorted(set(bands))
+    return [point(run, each) for each in wanted]
+
+
+def best(points: Sequence[Point]) -> Point:
+    """Returns the point of the least error, that with fewer bands among equals.
+
+    Raises:
+      ValueError: There is no point.
+    """
+    if not points:
+        raise ValueError("points must hold at least one, found none")
+    return min(points, key=lambda one: (one.root_mean_error, one.bands))
+
+
+def choose(run: StreamRun) -> Point:
+    """Returns the stream of least error: no worse than either end of the curve.
+
+    The curve over `usual_bands`, and then the numbers between the best one's
+    neighbours, by thirds as long as the error falls.
+
+    Args:
+      run: What is asked for.
+
+    Raises:
+      accounting.CalibrationError: no noise meets the budget.
+    """
+    found = {one.separation: one for one in curve(run)}
+    while True:
+        at = best(list(found.values())).separation
+        known = sorted(found)
+        place = known.index(at)
+        low = known[max(0, place - 1)]
+        high = known[min(len(known) - 1, place + 1)]
+        tried = {(2 * low + at) // 3, (low + 2 * at) // 3} if at - low > 1 else set()
+        tried |= (
+            {(2 * at + high) // 3, (at + 2 * high) // 3} if high - at > 1 else set()
+        )
+        fresh = sorted(each for each in tried - set(found) if low < each < high)
+        if not fresh or min(high, run.rounds) - min(low, run.rounds) <= max(2, at // 8):
+            return found[at]
+        found.update({one.separation: one for one in curve(run, fresh)})
+
+
+def chosen(
+    workload: fact.Workload,
+    encoder: str,
+    *,
+    population: int,
+    cohort_size: int,
+    epsilon: float,
+    delta: float,
+) -> tuple[int, str]:
+    """Returns the bands that `choose` finds for dense updates, and a sentence on them.
+
+    Args:
+      workload: A.
+      encoder: One of `ENCODERS`.
+      population: N.
+      cohort_size: n.
+      epsilon: Of the budget.
+      delta: Of the budget.
+    """
+    run = StreamRun(
+        workload,
+        population,
+        cohort_size,
+        epsilon,
+        delta,
+        encoder=encoder,
+        accountant="rdp",
+    )
+    found = choose(run)
+    if found.encoder == RESTARTING:
+        # What is said is of the matrix that is computed.
+        found = point(run, found.separation, restarts=False)
+    return found.bands, (
+        f"bands {found.bands}: of {found.separation} groups each client joins a round "
+        f"with probability {found.sampling_probability:.4g}; noise multiplier "
+        f"{found.noise_multiplier:.5g}"
+    )

@@ -1,0 +1,138 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""The noise that a run needs for a budget."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Optional
+
+import dp_accounting
+
+from dpfl import accounting
+from dpfl.mechanisms.integer import MOST_BITS
+from dpfl.mechanisms.mechanism import Mechanism
+from dpfl.mechanisms.participation import Participation
+
+# Noise divided by this is less than a step of the calibration's grid below.
+_BARELY = 1.0002
+
+
+def calibrate(
+    mechanism: Mechanism,
+    dimension: int,
+    epsilon: float,
+    delta: float,
+    participation: Optional[Participation] = None,
+    method: str = "auto",
+) -> Mechanism:
+    """Returns the mechanism with the least noise that meets a budget over a whole run.
+
+    Args:
+      mechanism: Its own noise multiplier plays no part.
+      dimension: Length d of the flattened model update.
+      epsilon: Of the budget, greater than 0.
+      delta: Of the budget, in (0, 1).
+      participation: How clients are chosen, and for how many rounds; None is one
+        release in which all clients take part.
+      method: See `dpfl.accounting.epsilon`.
+
+    Raises:
+      dpfl.accounting.CalibrationError: If the noise that meets the budget does not
+        suit the rest, as where bits are too few for it.
+      dpfl.accounting.BudgetNotBindingError: If hardly any noise meets the budget.
+      dpfl.accounting.UnreachableBudgetError: If no noise meets it.
+      ValueError: If an argument is out of range.
+    """
+    budget = _Budget(dimension, epsilon, delta, participation, method)
+    try:
+        noised = budget.calibrated(mechanism)
+    except accounting.UnreachableBudgetError as error:
+        # With too few bits no noise suits them.
+        if sentence := budget.sentence(mechanism):
+            raise accounting.CalibrationError(sentence) from error
+        raise
+    less: Any = noised
+    less = less.with_noise_multiplier(less.noise_multiplier / _BARELY)
+    # The bits may ask for more noise than the budget does.
+    reason = budget.sentence(noised) if less.needs_more_noise(dimension) else ""
+    try:
+        noised.check_noise(dimension)
+    except ValueError as error:
+        reason = budget.sentence(noised) or str(error)
+    if reason:
+        raise accounting.CalibrationError(reason)
+    return noised
+
+
+@dataclasses.dataclass(frozen=True)
+class _Budget:
+    """The arguments of `calibrate` but for the mechanism, by their names there."""
+
+    dimension: int
+    epsilon: float
+    delta: float
+    participation: Optional[Participation]
+    method: str
+
+    def calibrated(self, mechanism: Mechanism) -> Mechanism:
+        """Returns the mechanism with the least noise, whether it suits the rest."""
+        try:
+            return mechanism.with_noise_multiplier(self._least_noise(mechanism))
+        except accounting.BudgetNotBindingError as error:
+            raise accounting.BudgetNotBindingError(
+                f"epsilon must be smaller for {mechanism.name}, which meets it with "
+                f"hardly any noise, found {self.epsilon:g}"
+            ) from error
+        except accounting.UnreachableBudgetError as error:
+            raise accounting.UnreachableBudgetError(
+                self._count_sentence(mechanism)
+                or f"epsilon must be larger for {mechanism.name}, which exceeds it "
+                f"with any noise, found {self.epsilon:g}"
+            ) from error
+
+    def _count_sentence(self, mechanism: Any) -> str:
+        """Returns what another noise of a clip's count would do; "" for nothing."""
+        if getattr(mechanism, "count_stddev", None) is None:
+            return ""
+        try:
+            free = self.calibrated(dataclasses.replace(mechanism, count_stddev=None))
+        except accounting.CalibrationError:
+            return ""
+        enough = getattr(free, "resolved_count_stddev")  # noqa: B009
+        return (
+            f"count_stddev must be unset, or at least {enough * 1.0005:.4g}, for noise "
+            f"that meets epsilon {self.epsilon:g}, found {mechanism.count_stddev:g}"
+        )
+
+    def _least_noise(self, mechanism: Mechanism) -> float:
+        def make_event(noise_multiplier: float) -> dp_accounting.DpEvent:
+            noisy = mechanism.with_noise_multiplier(noise_multiplier)
+            if noisy.needs_more_noise(self.dimension):
+                raise accounting.NoiseTooSmallError("noise_multiplier is too small")
+            if self.participation is None:
+                return noisy.round_dp_event(self.dimension, 1.0)
+            return noisy.dp_event(self.dimension, self.participation)
+
+        return accounting.calibrate_noise_multiplier(
+            make_event, self.epsilon, self.delta, method=self.method
+        )
+
+    def sentence(self, mechanism: Mechanism) -> str:
+        """Returns what bits would do for the noise that the budget needs at the least.
+
+        With too few bits all noise is large, so that it says little of itself. "" where
+        there are no bits, or those that there are would do.
+        """
+        if "bits" not in {field.name for field in dataclasses.fields(mechanism)}:
+            return ""
+        bits: dict[str, Any] = {"bits": MOST_BITS}
+        fine: Any = self.calibrated(dataclasses.replace(mechanism, **bits))
+        try:
+            mechanism.with_noise_multiplier(fine.noise_multiplier).check_noise(
+                self.dimension
+            )
+        except ValueError as error:
+            return str(error)
+        return ""

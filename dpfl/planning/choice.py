@@ -1,0 +1,274 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Bits and compression rates that are left to be chosen, and what is chosen.
+
+    found = chosen(mechanism, dimension, participation, epsilon=8.0)
+
+`bits` "auto" is the fewest bits with which the error by noise, rounding and wraps is
+within `bits_tolerance` of that of Gaussian noise at the same epsilon, both by Renyi
+differential privacy. `compression_rate` "auto" is the largest rate at which the error
+of n equal updates is within `rate_tolerance` of that without a sketch at the same
+epsilon. With Gaussian noise of multiplier z and a clip of sketches at s times that of
+updates, their ratio is s^2 + e n^2 / (d z^2), where e, about d/m, is the error of the
+sketch alone: a length m of the order of (n/z)^2, which is that of n^2 epsilon^2 in one
+release (Chen et al. 2022).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any, Optional
+
+from dpfl import accounting, fields
+from dpfl.mechanisms.dome import DomeDdg
+from dpfl.mechanisms.gaussian import Gaussian
+from dpfl.mechanisms.integer import LEAST_BITS, MOST_BITS, IntegerMechanism
+from dpfl.mechanisms.mechanism import Mechanism, NoiseMechanism
+from dpfl.mechanisms.participation import Participation
+from dpfl.mechanisms.sketch import CountSketched
+from dpfl.planning import budget
+
+# Delta of the one release that is presumed where nothing is said of the run.
+DEFAULT_DELTA = 1e-5
+# Steps of a search for a rate, which is given to three digits.
+_BISECTIONS = 40
+# Share of noise over the grid step, and half the modulus over the standard deviation of
+# the sum, from which a search for the bits sets out.
+_USUAL_STEPS, _USUAL_REACH = 1.2, 4.4
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """What a choice depends on besides the mechanism.
+
+    Attributes:
+      dimension: Length d of the flattened model update.
+      participation: How clients are chosen, and for how many rounds; None is one
+        release in which all clients take part.
+      epsilon: The budget; None takes the mechanism's own noise.
+      delta: Of the budget.
+    """
+
+    dimension: int
+    participation: Optional[Participation] = None
+    epsilon: Optional[float] = None
+    delta: float = DEFAULT_DELTA
+
+    def calibrated(self, mechanism: Any, epsilon: float) -> Any:
+        """Returns a mechanism with the least noise that meets a budget, by RDP."""
+        return budget.calibrate(
+            mechanism, self.dimension, epsilon, self.delta, self.participation, "rdp"
+        )
+
+    def epsilon_of(self, mechanism: Mechanism) -> float:
+        """Returns epsilon of a mechanism with its own noise, by RDP."""
+        if self.participation is None:
+            event = mechanism.round_dp_event(self.dimension, 1.0)
+        else:
+            event = mechanism.dp_event(self.dimension, self.participation)
+        return accounting.epsilon(event, self.delta, method="rdp").epsilon
+
+
+@dataclasses.dataclass(frozen=True)
+class Chosen:
+    """A mechanism whose numbers are all known.
+
+    Attributes:
+      mechanism: The configuration.
+      sentences: What was chosen, and why, one sentence a number.
+    """
+
+    mechanism: Mechanism
+    sentences: tuple[str, ...] = ()
+
+
+def is_open(mechanism: Mechanism) -> bool:
+    """Returns whether a mechanism has numbers that are left to be chosen."""
+    return any(
+        getattr(mechanism, field.name) == fields.AUTO
+        for field in dataclasses.fields(mechanism)
+        if fields.takes_auto(field)
+    )
+
+
+def chosen(
+    mechanism: Mechanism,
+    dimension: int,
+    participation: Optional[Participation] = None,
+    *,
+    epsilon: Optional[float] = None,
+    delta: float = DEFAULT_DELTA,
+) -> Chosen:
+    """Returns the mechanism with numbers in place of "auto".
+
+    Args:
+      mechanism: A configuration.
+      dimension: Length d of the flattened model update.
+      participation: How clients are chosen, and for how many rounds; None is one
+        release in which all clients take part.
+      epsilon: The budget that the noise will be set for; None takes the mechanism's own
+        noise.
+      delta: Of epsilon.
+
+    Raises:
+      accounting.CalibrationError: If no noise meets the budget.
+      ValueError: If there is no noise to compare, or no number will do.
+    """
+    if not is_open(mechanism):
+        return Chosen(mechanism)
+    if epsilon is None and not getattr(mechanism, "noise_multiplier", 0.0):
+        raise ValueError(
+            "noise_multiplier must be above 0 where bits or compression_rate is "
+            "'auto', found 0"
+        )
+    setting = Setting(dimension, participation, epsilon, delta)
+    sentences: list[str] = []
+    if getattr(mechanism, "compression_rate", None) == fields.AUTO:
+        mechanism, sentence = _with_rate(mechanism, setting)
+        sentences.append(sentence)
+    if getattr(mechanism, "bits", None) == fields.AUTO:
+        mechanism, sentence = _with_bits(mechanism, setting)
+        sentences.append(sentence)
+    return Chosen(mechanism, tuple(sentences))
+
+
+def gaussian_like(mechanism: NoiseMechanism) -> Gaussian:
+    """Returns the Gaussian mechanism with the same cohort, clip and noise."""
+    names = [field.name for field in dataclasses.fields(Gaussian)]
+    return Gaussian(
+        **{name: getattr(mechanism, name) for name in names if hasattr(mechanism, name)}
+    )
+
+
+def _with_rate(mechanism: Any, setting: Setting) -> tuple[Any, str]:
+    if not isinstance(mechanism, CountSketched):
+        raise ValueError(
+            "compression_rate must be a number where nothing is sketched, found 'auto'"
+        )
+    plain = gaussian_like(mechanism)
+    if setting.epsilon is not None:
+        plain = setting.calibrated(plain, setting.epsilon)
+    d, n = setting.dimension, mechanism.cohort_size
+    shares = n / getattr(mechanism, "noise_shares", n)
+    noise = d * shares * (plain.update_noise_multiplier / n) ** 2
+
+    def ratio(rate: float) -> float:
+        sketched = dataclasses.replace(mechanism, compression_rate=rate)
+        return mechanism.sketch_clip**2 + sketched.shape(d).error / noise
+
+    rate = _largest(ratio, mechanism.rate_tolerance, d)
+    found = dataclasses.replace(mechanism, compression_rate=rate)
+    reached = found.shape(d).rate
+    if reached < rate:
+        # A row of numbers more or less: what is reached is what is asked for.
+        found = dataclasses.replace(found, compression_rate=_three_digits(reached))
+    length = found.shape(d).length
+    return found, (
+        f"compression_rate {found.compression_rate:g}: a sketch of {length} "
+        f"numbers has {ratio(found.compression_rate):.3f} times the error without one"
+    )
+
+
+def _largest(ratio: Any, tolerance: float, dimension: int) -> float:
+    """Returns the largest rate, to three digits, whose ratio is within a tolerance."""
+    low, high = 1.0, float(dimension)
+    try:
+        if ratio(low) > tolerance:
+            return low
+    except ValueError:
+        return low
+    for _ in range(_BISECTIONS):
+        middle = math.sqrt(low * high)
+        try:
+            fits = ratio(middle) <= tolerance
+        except ValueError:  # more rows than numbers
+            fits = False
+        low, high = (middle, high) if fits else (low, middle)
+    return _three_digits(low)
+
+
+def _three_digits(rate: float) -> float:
+    unit = 10.0 ** (math.floor(math.log10(rate)) - 2)
+    return max(1.0, round(math.floor(rate / unit * (1 + 1e-12)) * unit, 6))
+
+
+def error_ratio(release: IntegerMechanism, setting: Setting) -> float:
+    """Returns the error by noise, rounding and wraps over that of Gaussian noise.
+
+    Both have the same epsilon by RDP: that of the setting, or of the release's noise.
+    The Gaussian noise is accounted for as integer noise on a grid so fine that it is
+    all but that. (Where clients are sampled, integer noise has whole orders alone,
+    which may cost some 2% of error more than `Gaussian`, whatever the bits.)
+
+    Args:
+      release: A mechanism with integer noise whose bits are known.
+      setting: See `Setting`; the dimension is that of the release.
+
+    Returns:
+      The ratio; infinity if no noise meets the budget, or the grid is too coarse.
+    """
+    target = setting.epsilon
+    if target is not None:
+        try:
+            release = setting.calibrated(release, target)
+        except accounting.CalibrationError:
+            return math.inf
+    if not _is_fine_enough(release, setting.dimension):
+        return math.inf
+    if target is None:
+        target = setting.epsilon_of(release)
+    fine = setting.calibrated(dataclasses.replace(release, bits=MOST_BITS), target)
+    error = release.error_of_bits(setting.dimension)
+    return error / fine.error_of_noise(setting.dimension)
+
+
+def _is_fine_enough(release: IntegerMechanism, dimension: int) -> bool:
+    try:
+        release.check_noise(dimension)
+    except ValueError:
+        return False
+    return True
+
+
+def _with_bits(mechanism: Any, setting: Setting) -> tuple[Any, str]:
+    release = mechanism
+    if isinstance(mechanism, DomeDdg):
+        release = mechanism.release
+        setting = dataclasses.replace(setting, dimension=mechanism.sketch_size)
+    ratios: dict[int, float] = {}
+
+    def fits(bits: int) -> bool:
+        if bits not in ratios:
+            own = dataclasses.replace(release, bits=bits)
+            ratios[bits] = error_ratio(own, setting)
+        return ratios[bits] <= release.bits_tolerance
+
+    bits = _first_guess(release, setting)
+    while bits < MOST_BITS and not fits(bits):
+        bits += 1
+    while bits > LEAST_BITS and fits(bits - 1):
+        bits -= 1
+    if not fits(bits):
+        raise ValueError(
+            f"bits_tolerance must be larger, since the error with {bits} bits is "
+            f"{ratios[bits]:.5g} times that of Gaussian noise, "
+            f"found {release.bits_tolerance:g}"
+        )
+    return dataclasses.replace(mechanism, bits=bits), (
+        f"bits {bits}: {ratios[bits]:.3f} times the error of Gaussian noise at the "
+        f"same epsilon, where {release.bits_tolerance:g} times is allowed"
+    )
+
+
+def _first_guess(release: IntegerMechanism, setting: Setting) -> int:
+    """Returns about the number of bits that will be chosen."""
+    if setting.epsilon is not None:
+        plain = setting.calibrated(gaussian_like(release), setting.epsilon)
+        release = release.with_noise_multiplier(plain.noise_multiplier)
+    share = release.update_noise_multiplier / math.sqrt(release.noise_shares)
+    n, m = release.cohort_size, release.rotated_dimension(setting.dimension)
+    total = math.sqrt(n**2 / m + n * share**2)
+    half = _USUAL_REACH * total * _USUAL_STEPS / share
+    return min(max(LEAST_BITS, 1 + math.ceil(math.log2(half) - 0.5)), MOST_BITS)

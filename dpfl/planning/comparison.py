@@ -1,0 +1,287 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Mechanisms side by side: at equal epsilon or error, and what each then costs."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Optional
+
+from dpfl import accounting
+from dpfl.mechanisms import build
+from dpfl.mechanisms.mechanism import FLOAT_BITS, Mechanism
+from dpfl.mechanisms.participation import Participation
+from dpfl.planning import budget, choice
+
+# The accountant of a mechanism without the noise that was asked for.
+UNREACHABLE = "unreachable"
+
+
+@dataclasses.dataclass(frozen=True)
+class Cost:
+    """A mechanism with its noise set: what it gives and what it takes.
+
+    Attributes:
+      mechanism: Its name.
+      compression_rate: At least 1; see `compression_rate`.
+      noise_multiplier: Its noise; None if it has none.
+      epsilon: Epsilon of the whole run; infinity where `accountant` is "unreachable".
+      delta: See `epsilon`.
+      accountant: How epsilon was found, or "unreachable" if no noise has the error that
+        was asked for.
+      relation: The relation between neighbours that epsilon is for, a name of
+        `accounting.adjacency.NAMES`.
+      order: The Renyi order that gave epsilon, None if it was found in another way.
+      mean_squared_error: Expected squared L2 error of the mean of the updates; None if
+        it depends on the updates.
+      uplink_bits: Bits that a client sends in a round.
+      downlink_bits: Bits that a client receives in a round, without the model.
+      dimension: d.
+      cohort_size: n.
+      population: Number of clients.
+      rounds: Number of rounds.
+      participation: Name of the participation.
+    """
+
+    mechanism: str
+    compression_rate: float
+    noise_multiplier: Optional[float]
+    epsilon: float
+    delta: float
+    accountant: str
+    relation: Optional[str]
+    order: Optional[float]
+    mean_squared_error: Optional[float]
+    uplink_bits: float
+    downlink_bits: float
+    dimension: int
+    cohort_size: int
+    population: int
+    rounds: int
+    participation: str
+
+
+def compression_rate(mechanism: Mechanism, dimension: int) -> float:
+    """Returns the rate that a mechanism was asked for, or else that of its messages."""
+    asked: Optional[float] = getattr(mechanism, "compression_rate", None)
+    kept: Optional[float] = getattr(mechanism, "keep_fraction", None)
+    if asked is not None:
+        return asked
+    if kept is not None:
+        return 1 / kept
+    return FLOAT_BITS * dimension / mechanism.uplink_bits(dimension)
+
+
+def candidates(
+    names: Sequence[str], rates: Sequence[float], values: Mapping[str, Any]
+) -> list[Mechanism]:
+    """Returns every mechanism at every compression rate.
+
+    Args:
+      names: Names of mechanisms.
+      rates: Compression rates; a mechanism without a rate is there once.
+      values: Values of fields as for `build.build`, without a rate.
+    """
+    found = []
+    for name in names:
+        if build.accepted_fields(name).isdisjoint(build.RATE_FIELDS):
+            found.append(build.build(name, values))
+            continue
+        found += [
+            build.build(name, {**values, "compression_rate": rate}) for rate in rates
+        ]
+    return found
+
+
+def with_error(
+    mechanism: Mechanism, dimension: int, target: float
+) -> Optional[Mechanism]:
+    """Returns the mechanism with the noise that makes its error `target`.
+
+    The error is a constant plus a multiple of the squared noise multiplier, or, where
+    a grid follows the noise, about that: the guess from two points is bracketed and
+    bisected.
+
+    Args:
+      mechanism: A configuration with any noise.
+      dimension: d.
+      target: Expected squared L2 error of the mean of the updates.
+
+    Returns:
+      The configuration; None if what compression misses is already more.
+    """
+
+    def error(noise_multiplier: float) -> float:
+        try:
+            noised = mechanism.with_noise_multiplier(noise_multiplier)
+        except accounting.NoiseTooLargeError:
+            # Up to there the noise of a clip's count leaves ever more to the update.
+            return math.inf
+        return noised.mean_squared_error(dimension)
+
+    without_noise, some = error(0.0), mechanism.some_noise_multiplier
+    if without_noise >= target:
+        return None
+    low = high = some * math.sqrt(
+        (target - without_noise) / (error(some) - without_noise)
+    )
+    while error(low) > target:
+        low /= 2
+    while error(high) < target:
+        high *= 2
+    while high - low > 1e-12 * high:
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if error(middle) < target else (low, middle)
+    return mechanism.with_noise_multiplier(high)
+
+
+def cost(
+    mechanism: Mechanism,
+    dimension: int,
+    participation: Participation,
+    delta: float,
+    method: str = "auto",
+) -> Cost:
+    """Returns what a mechanism with its noise set gives and takes.
+
+    Args:
+      mechanism: A configuration.
+      dimension: d.
+      participation: Who takes part in which rounds.
+      delta: At which epsilon is given.
+      method: As for `accounting.epsilon`.
+    """
+    event = mechanism.dp_event(dimension, participation)
+    report = accounting.epsilon(event, delta, method=method)
+    error = None
+    if mechanism.has_whole_error:
+        error = mechanism.mean_squared_error(dimension)
+    return Cost(
+        mechanism=mechanism.name,
+        compression_rate=compression_rate(mechanism, dimension),
+        noise_multiplier=getattr(mechanism, "noise_multiplier", None),
+        epsilon=report.epsilon,
+        delta=report.delta,
+        accountant=report.method,
+        relation=report.relation,
+        order=report.order,
+        mean_squared_error=error,
+        uplink_bits=mechanism.uplink_bits(dimension),
+        downlink_bits=mechanism.downlink_bits(dimension),
+        dimension=dimension,
+        cohort_size=participation.cohort_size,
+        population=participation.population,
+        rounds=participation.rounds,
+        participation=participation.name,
+    )
+
+
+def cost_at_error(
+    mechanism: Mechanism,
+    dimension: int,
+    participation: Participation,
+    delta: float,
+    target: float,
+    method: str = "auto",
+) -> Cost:
+    """Returns the cost of a mechanism at the noise that makes its error `target`.
+
+    If no noise does, the row is that of the mechanism without noise, whose epsilon is
+    infinite, and its `accountant` is "unreachable".
+    """
+    noised = with_error(mechanism, dimension, target)
+    if noised is not None:
+        return cost(noised, dimension, participation, delta, method)
+    bare = mechanism.with_noise_multiplier(0.0)
+    return dataclasses.replace(
+        cost(bare, dimension, participation, delta, method),
+        noise_multiplier=None,
+        epsilon=math.inf,
+        accountant=UNREACHABLE,
+        order=None,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Point(Cost):
+    """What a mechanism costs with a number of bits.
+
+    Attributes:
+      bits: b of a coordinate of a message; None if the mechanism sends float32.
+      rate: The compression rate that the mechanism was asked for; None if it has none.
+      bits_per_parameter: Those that a client sends in a round, over the dimension.
+      error_over_gaussian: The error over that of the Gaussian mechanism, uncompressed,
+        at the same epsilon, which is found by Renyi differential privacy there.
+    """
+
+    bits: Optional[int] = None
+    rate: Optional[float] = None
+    bits_per_parameter: float = 0.0
+    error_over_gaussian: Optional[float] = None
+
+
+def widened(mechanism: Mechanism, widths: Sequence[int]) -> list[Mechanism]:
+    """Returns the mechanism with each number of bits; itself if it has none."""
+    fields = {field.name for field in dataclasses.fields(mechanism)}
+    if "bits" not in fields:
+        return [mechanism]
+    changes: list[dict[str, Any]] = [{"bits": bits} for bits in sorted(set(widths))]
+    return [dataclasses.replace(mechanism, **change) for change in changes]
+
+
+def points(
+    found: Iterable[Mechanism],
+    dimension: int,
+    participation: Participation,
+    epsilon: float,
+    delta: float,
+    method: str = "auto",
+) -> Iterator[tuple[Mechanism, Optional[Point], str]]:
+    """Yields each mechanism, its point, and why it has none.
+
+    Args:
+      found: Configurations with any noise; the noise is calibrated.
+      dimension: d.
+      participation: Who takes part in which rounds.
+      epsilon: Of the budget, which all of them meet.
+      delta: Of the budget.
+      method: As for `accounting.epsilon`.
+
+    Yields:
+      The mechanism; its `Point`, None where it cannot run with so few bits; and the
+      sentence that says so, "" otherwise.
+    """
+    reference: dict[Mechanism, float] = {}
+    for mechanism in found:
+        try:
+            noised = budget.calibrate(
+                mechanism, dimension, epsilon, delta, participation, method
+            )
+            noised.check_noise(dimension)
+        except (accounting.CalibrationError, ValueError) as error:
+            yield mechanism, None, str(error)
+            continue
+        plain: Any = choice.gaussian_like(mechanism)  # type: ignore[arg-type]
+        if plain not in reference:
+            gaussian = budget.calibrate(
+                plain, dimension, epsilon, delta, participation, "rdp"
+            )
+            reference[plain] = gaussian.mean_squared_error(dimension)
+        spent = cost(noised, dimension, participation, delta, method)
+        error_of = spent.mean_squared_error
+        yield (
+            mechanism,
+            Point(
+                **dataclasses.asdict(spent),
+                bits=getattr(mechanism, "bits", None),
+                rate=getattr(mechanism, "compression_rate", None),
+                bits_per_parameter=spent.uplink_bits / dimension,
+                error_over_gaussian=(
+                    None if error_of is None else error_of / reference[plain]
+                ),
+            ),
+            "",
+        )

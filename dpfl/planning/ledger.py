@@ -1,0 +1,343 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Privacy of a run: what it will cost, what it has spent.
+
+For training loops of any kind; TensorFlow is not needed:
+
+    ledger = Ledger(mechanism, dimension, participation, delta=1e-5)
+    for clients in cohorts:
+        ...                                     # the round, with the mechanism's noise
+        epsilon = ledger.record_round(clients)  # of all rounds so far
+    print(ledger.report())
+
+`dpfl.training.release` has the same for `tff.program`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Optional, Union
+
+import attr
+import dp_accounting
+import numpy as np
+
+from dpfl import accounting, checks
+from dpfl.accounting import events
+from dpfl.accounting.calibration import METHODS
+from dpfl.mechanisms.mechanism import Mechanism
+from dpfl.mechanisms.participation import Participation
+
+
+def default_delta(population: int) -> float:
+    """Returns min(1e-3, N**-1.1): less than one in N, and never larger than 1e-3."""
+    return min(1e-3, population**-1.1)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class RunCost:
+    """What the rounds of a run cost, before any of them is done.
+
+    Attributes:
+      mechanism: With its noise multiplier.
+      dimension: Length d of the flattened model update.
+      participation: How clients are chosen, and for how many rounds.
+      delta: In (0, 1).
+      target_epsilon: Budget over all rounds, None for none.
+      method: See `dpfl.accounting.epsilon`.
+    """
+
+    mechanism: Mechanism
+    dimension: int
+    participation: Participation
+    delta: float
+    target_epsilon: Optional[float] = None
+    method: str = "auto"
+
+    def __post_init__(self) -> None:
+        checks.delta("delta", self.delta)
+        checks.choice("method", self.method, METHODS)
+        if self.target_epsilon is not None:
+            checks.positive("target_epsilon", self.target_epsilon)
+        self.mechanism.check(self.dimension, self.participation)
+
+    @functools.cached_property
+    def planned(self) -> accounting.PrivacyReport:
+        """Returns the report of all the rounds that were asked for."""
+        return self.report_after(self.participation.rounds)
+
+    @functools.cached_property
+    def rounds_allowed(self) -> int:
+        """Returns how many of the rounds fit in the budget; epsilon never falls."""
+        target = self.target_epsilon
+        rounds = self.participation.rounds
+        if target is None or self.planned.epsilon <= target:
+            return rounds
+        low, high = 0, rounds
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self.report_after(middle).epsilon <= target:
+                low = middle
+            else:
+                high = middle
+        return low
+
+    @functools.cached_property
+    def _allowed(self) -> accounting.PrivacyReport:
+        """Returns the report of the rounds that fit in the budget."""
+        return self.report_after(self.rounds_allowed)
+
+    @functools.cached_property
+    def stop_message(self) -> Optional[str]:
+        """Returns why a run ends before its last round, None if it does not."""
+        if self.rounds_allowed == self.participation.rounds:
+            return None
+        following = self.report_after(self.rounds_allowed + 1).epsilon
+        return (
+            f"the run stops after {self.rounds_allowed} of "
+            f"{self.participation.rounds} rounds: round {self.rounds_allowed + 1} "
+            f"would bring epsilon to {following:.4g}, above the budget of "
+            f"{self.target_epsilon:g}"
+        )
+
+    def report_after(self, rounds: int) -> accounting.PrivacyReport:
+        """Returns the report of the first `rounds` rounds, by `method`."""
+        if rounds == 0:
+            [relation, *_] = self.mechanism.relations(self.participation)
+            name = events.NAMES[relation]
+            return accounting.PrivacyReport(0.0, self.delta, self.method, relation=name)
+        return accounting.epsilon(self._event(rounds), self.delta, method=self.method)
+
+    def epsilon_after(self, rounds: int) -> float:
+        """Returns epsilon of the first rounds by Renyi accounting, whatever `method`.
+
+        Or what all the rounds that fit in the budget cost by `method`, if that is less,
+        since some of them cannot cost more. Cheap enough for every round: what one
+        costs is computed once.
+        """
+        if rounds == 0:
+            return 0.0
+        vector = _rdp_vector(self._event(rounds).event)
+        known = _KnownRdpDpEvent(tuple(vector))
+        so_far = accounting.epsilon(known, self.delta, method="rdp").epsilon
+        if rounds > self.rounds_allowed:
+            return min(so_far, self.planned.epsilon)
+        return min(so_far, self._allowed.epsilon)
+
+    def _event(self, rounds: int) -> accounting.RunDpEvent:
+        return self.mechanism.dp_event(self.dimension, self.participation.first(rounds))
+
+
+class Ledger:
+    """What the rounds of a run have spent: a round in, epsilon out.
+
+    Attributes:
+      cost: The `RunCost` that says what rounds cost.
+      rounds: Number of rounds recorded.
+    """
+
+    def __init__(
+        self,
+        mechanism: Mechanism,
+        dimension: int,
+        participation: Participation,
+        delta: float,
+        *,
+        target_epsilon: Optional[float] = None,
+        method: str = "auto",
+    ):
+        """Initializes the ledger; nothing is recorded yet.
+
+        Args:
+          mechanism: With its noise multiplier.
+          dimension: Length d of the flattened model update.
+          participation: How clients are chosen, and for how many rounds.
+          delta: In (0, 1).
+          target_epsilon: Rounds that would exceed it are refused; None for no budget.
+          method: See `dpfl.accounting.epsilon`.
+
+        Raises:
+          ValueError: If an argument is out of range or the mechanism cannot run so.
+        """
+        self.cost = RunCost(
+            mechanism, dimension, participation, delta, target_epsilon, method
+        )
+        self.rounds = 0
+        # Clients of the last rounds, by round: of those they may not yet be back from.
+        self._recent: dict[int, frozenset[Hashable]] = {}
+        # Of clients that have taken part, where groups take turns.
+        self._group_of: dict[Hashable, Optional[int]] = {}
+
+    @classmethod
+    def of(cls, cost: RunCost) -> Ledger:
+        """Returns an empty ledger of a run whose cost is known already."""
+        ledger = cls(
+            cost.mechanism,
+            cost.dimension,
+            cost.participation,
+            cost.delta,
+            target_epsilon=cost.target_epsilon,
+            method=cost.method,
+        )
+        # What it has computed need not be computed again.
+        ledger.cost = cost
+        return ledger
+
+    @property
+    def epsilon(self) -> float:
+        """Returns epsilon of the rounds recorded, by Renyi accounting."""
+        return self.cost.epsilon_after(self.rounds)
+
+    def record_round(self, participants: Optional[Iterable[Hashable]] = None) -> float:
+        """Records one more round, of which the result is to be released.
+
+        To be called before the release, so that a round too many is refused in time.
+
+        Args:
+          participants: The clients of the round, by any names that stay the same; with
+            them it is checked that nobody takes part more often than is accounted for.
+
+        Returns:
+          Epsilon of all rounds so far by Renyi accounting; `report` may know a smaller.
+
+        Raises:
+          ValueError: If the round was not planned for, or is not within the budget, or
+            a client is in it twice, or a second time in an epoch of `OncePerEpoch` or
+            `RandomSlot`, or sooner than `Participation.separation` allows, or with
+            another group of `CyclicPoisson` than before.
+            The ledger is then as it was.
+        """
+        self.check_room(self.rounds + 1)
+        here = [] if participants is None else list(participants)
+        chosen = self.cost.participation
+        begin = chosen.excluded_from(self.rounds)
+        recent = {r: who for r, who in self._recent.items() if r >= begin}
+        seen: set[Hashable] = set()
+        for client in here:
+            before = [r for r, who in recent.items() if client in who]
+            if before or client in seen:
+                where = self._shared_stretch(before[-1]) if before else "the round"
+                raise ValueError(
+                    f"participants must have each client once in {where}, "
+                    f"found {client!r} again in round {self.rounds + 1}"
+                )
+            seen.add(client)
+            self._check_group(client)
+        self._recent = {**recent, self.rounds: frozenset(seen)}
+        self._remember_groups(self.rounds, seen)
+        self.rounds += 1
+        return self.epsilon
+
+    def _check_group(self, client: Hashable) -> None:
+        """Raises ValueError if it is another group's turn than a client's.
+
+        Clients that change their group may be in rounds whose columns of C are not
+        orthogonal, though they are far enough apart.
+        """
+        turn = self.cost.participation.group_of(self.rounds)
+        known = self._group_of.get(client, turn)
+        if known != turn:
+            raise ValueError(
+                f"participants must be of group {turn} in round {self.rounds + 1}, "
+                f"found {client!r} of group {known}"
+            )
+
+    def _remember_groups(self, number: int, cohort: Iterable[Hashable]) -> None:
+        """Notes whose turn the round of that number, from 0 on, was."""
+        turn = self.cost.participation.group_of(number)
+        if turn is not None:
+            self._group_of.update((client, turn) for client in cohort)
+
+    def _shared_stretch(self, before: int) -> str:
+        """Returns what the round that comes has in common with an earlier one."""
+        chosen = self.cost.participation
+        epoch = chosen.rounds_per_epoch
+        if epoch is not None and before // epoch == self.rounds // epoch:
+            return "the epoch"
+        return f"any {chosen.separation} rounds"
+
+    def resume_at(
+        self, rounds: int, cohorts: Sequence[Iterable[Hashable]] = ()
+    ) -> None:
+        """Counts rounds that were released before, such as by an earlier process.
+
+        Args:
+          rounds: How many in all; at least as many as are recorded.
+          cohorts: The clients of the last of them, the newest last: of rounds from
+            `Participation.excluded_from` on, whose clients may not yet return. Where
+            groups take turns, clients of other rounds are not known afterwards, and
+            more cohorts, or all, can be given.
+
+        Raises:
+          ValueError: If it is less than what is recorded or more than what is planned,
+            or there are more cohorts than rounds.
+        """
+        checks.integer("rounds", rounds, self.rounds)
+        self.check_room(rounds)
+        if len(cohorts) > rounds:
+            raise ValueError(
+                f"cohorts must be of at most {rounds} rounds, found {len(cohorts)}"
+            )
+        self.rounds = rounds
+        first = rounds - len(cohorts)
+        self._recent = {
+            first + number: frozenset(cohort) for number, cohort in enumerate(cohorts)
+        }
+        for number, cohort in self._recent.items():
+            self._remember_groups(number, cohort)
+
+    def report(self) -> accounting.PrivacyReport:
+        """Returns the report of the rounds recorded, by the ledger's method."""
+        return self.cost.report_after(self.rounds)
+
+    def check_room(self, rounds: int) -> None:
+        """Raises ValueError if so many rounds are too many."""
+        if rounds <= self.cost.rounds_allowed:
+            return
+        planned = self.cost.participation.rounds
+        if rounds > planned:
+            raise ValueError(
+                f"rounds must be at most the {planned} that are planned for, "
+                f"found {rounds}"
+            )
+        raise ValueError(
+            f"rounds must be at most {self.cost.rounds_allowed}, found {rounds}: "
+            f"{self.cost.stop_message}"
+        )
+
+
+@attr.s(frozen=True, auto_attribs=True)
+class _KnownRdpDpEvent(accounting.RdpDpEvent):
+    """An event whose Renyi differential privacy at the default orders is known."""
+
+    vector: tuple[float, ...]
+
+    def rdp(self, orders: Union[Sequence[float], np.ndarray]) -> np.ndarray:
+        return np.asarray(self.vector)
+
+
+def _rdp_vector(event: dp_accounting.DpEvent) -> np.ndarray:
+    """Returns Renyi differential privacy at the default orders."""
+    if isinstance(event, dp_accounting.SelfComposedDpEvent):
+        return _rdp_vector(event.event) * event.count
+    if isinstance(event, dp_accounting.ComposedDpEvent):
+        return np.sum([_rdp_vector(part) for part in event.events], axis=0)
+    return _one_rdp_vector(event)
+
+
+@functools.lru_cache(maxsize=64)
+def _one_rdp_vector(event: dp_accounting.DpEvent) -> np.ndarray:
+    """Returns the same of an event that is no composition; computed once."""
+    if isinstance(event, accounting.RdpDpEvent):
+        return np.asarray(event.rdp(accounting.DEFAULT_ORDERS))
+    if isinstance(event, dp_accounting.NonPrivateDpEvent):
+        return np.full(len(accounting.DEFAULT_ORDERS), math.inf)
+    [relation, *_] = accounting.relations_of(event)
+    accountant = accounting.DpflAccountant(neighboring_relation=relation)
+    accountant.compose(event)
+    # The accountant's vector has no public name.
+    return np.array(accountant._rdp)

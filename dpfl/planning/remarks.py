@@ -1,0 +1,133 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""What is to be said of an epsilon or a delta that means little, or need not be."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+from dpfl import accounting
+from dpfl.mechanisms.integer import MOST_BITS
+from dpfl.mechanisms.mechanism import Mechanism
+from dpfl.mechanisms.participation import Participation
+from dpfl.planning import budget
+
+# The epsilon that the remark offers instead.
+USUAL_EPSILON = 8.0
+# So many bits more are tried, and those that bring epsilon below this part of itself
+# are worth a remark.
+_MORE_BITS, _WORTH_IT = 2, 0.9
+
+
+def epsilon_remark(
+    epsilon: float,
+    mechanism: Mechanism,
+    dimension: int,
+    participation: Participation,
+    delta: float,
+    method: str = "auto",
+) -> str:
+    """Returns one sentence about an epsilon that protects nobody.
+
+    It names the noise multiplier that would bring epsilon to `USUAL_EPSILON`, which is
+    found by calibration: up to seconds for mechanisms with integer noise.
+
+    Args:
+      epsilon: As computed; may be infinite.
+      mechanism: The mechanism that it is of.
+      dimension: Length d of the flattened model update.
+      participation: How clients are chosen, and for how many rounds.
+      delta: Of epsilon.
+      method: See `dpfl.accounting.epsilon`.
+
+    Returns:
+      The sentence, without a full stop, to stand on a line of its own; "" for an
+      epsilon of at most `accounting.LARGE_EPSILON`, and for a mechanism that promises
+      nothing.
+    """
+    if epsilon <= accounting.LARGE_EPSILON or not mechanism.is_private:
+        return ""
+    size = (
+        "an infinite epsilon" if math.isinf(epsilon) else f"an epsilon of {epsilon:.4g}"
+    )
+    much = f"note that {size} protects nobody"
+    try:
+        found = budget.calibrate(
+            mechanism, dimension, USUAL_EPSILON, delta, participation, method
+        )
+        enough = _rounded_up(getattr(found, "noise_multiplier"))  # noqa: B009
+        mechanism.with_noise_multiplier(enough).check_noise(dimension)
+    except (accounting.CalibrationError, ValueError):
+        return (
+            f"{much}; no noise_multiplier brings it to {USUAL_EPSILON:g} with these "
+            "settings"
+        )
+    return f"{much}; a noise_multiplier of {enough:g} brings it to {USUAL_EPSILON:g}"
+
+
+def bits_remark(
+    epsilon: float,
+    mechanism: Mechanism,
+    dimension: int,
+    participation: Participation,
+    delta: float,
+    method: str = "auto",
+) -> str:
+    """Returns one sentence about an epsilon that a bit or two more would bring down.
+
+    On a coarse grid noise costs more, and of sampled clients little is proved where
+    coordinates are longer than a step: a bit too few may bring epsilon up tenfold. The
+    remark is for noise that was given, since a calibration finds what the bits need. It
+    takes two more computations of epsilon.
+
+    Args:
+      epsilon: As computed; may be infinite.
+      mechanism: The mechanism that it is of.
+      dimension: Length d of the flattened model update.
+      participation: How clients are chosen, and for how many rounds.
+      delta: Of epsilon.
+      method: See `dpfl.accounting.epsilon`.
+
+    Returns:
+      The sentence, without a full stop, to stand on a line of its own; "" where two
+      bits more bring epsilon down by less than a tenth, and for a mechanism without
+      bits.
+    """
+    bits: Any = getattr(mechanism, "bits", None)
+    if bits is None:
+        return ""
+    enough, reached = bits, epsilon
+    for more in range(bits + 1, min(bits + _MORE_BITS, MOST_BITS) + 1):
+        change: dict[str, Any] = {"bits": more}
+        event = dataclasses.replace(mechanism, **change).dp_event(
+            dimension, participation
+        )
+        found = accounting.epsilon(event, delta, method=method).epsilon
+        if found < _WORTH_IT * reached:
+            enough, reached = more, found
+    if enough == bits:
+        return ""
+    return (
+        f"note that with {enough} bits in place of {bits}, and the same noise, epsilon "
+        f"would be {reached:.4g}"
+    )
+
+
+def delta_remark(delta: float, population: int) -> str:
+    """Returns one sentence about a delta above one in N; "" for a smaller one."""
+    if delta * population <= 1:
+        return ""
+    return (
+        f"note that delta is above 1/{population}: to publish the data of a random "
+        "client would satisfy it"
+    )
+
+
+def _rounded_up(value: float) -> float:
+    """Returns four digits, not less: what is printed must do what is said of it."""
+    digits = 3 - math.floor(math.log10(value))
+    scaled = math.ceil(value * 10.0**digits * (1 - 1e-12))
+    return float(f"{scaled / 10.0**digits:.4g}")

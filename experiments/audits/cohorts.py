@@ -1,0 +1,143 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Whether the relation that a run names is the one that its cohorts leave.
+
+One client sends the opposite of what everybody else does, and the cohort of a round is
+chosen with it and without. Where it leaves, another client may take its place: then the
+sum moves by twice the clip. Where its contributions become zeros, nobody else moves.
+
+Where clients join independently of each other, who else joined hides the client, and
+nothing of that is in the claim: so there the others also send nothing.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+
+import numpy as np
+import tensorflow as tf
+from scipy import stats
+
+from dpfl import mechanisms
+from dpfl.accounting import events
+from dpfl.aggregators import registry
+from dpfl.aggregators.codec import Fields
+from dpfl.training import selection
+from dpfl.vectors import randomness
+
+from . import bounds, claims, finding, laws, views
+
+_COHORT = 10
+# What each of the others sends, in clips.
+_SENT = {"others opposite": -1, "others silent": 0}
+_INDEPENDENT = (
+    mechanisms.PARTICIPATIONS["poisson"],
+    mechanisms.PARTICIPATIONS["random_slot"],
+    mechanisms.PARTICIPATIONS["cyclic_poisson"],
+)
+
+
+def participations() -> list[mechanisms.Participation]:
+    """Returns one round of each way of choosing cohorts, of all clients but one."""
+    kinds = mechanisms.PARTICIPATIONS.values()
+    return [kind(_COHORT + 1, _COHORT, 1) for kind in kinds]
+
+
+def others(participation: mechanisms.Participation) -> tuple[str, ...]:
+    """Returns what everybody else does: "others opposite", and "others silent"."""
+    return tuple(_SENT if isinstance(participation, _INDEPENDENT) else list(_SENT)[:1])
+
+
+def finding_of(
+    participation: mechanisms.Participation,
+    others_do: str,
+    trials: int,
+    seed: int,
+    delta: float = 1e-2,
+) -> finding.Finding:
+    """Returns the bound from a Gaussian release to whom the cohort is not known.
+
+    Each trial is a release of one number: a coordinate of a release of many.
+
+    Args:
+      participation: How the cohort is chosen.
+      others_do: One of `others`.
+      trials: With the client, and as many without.
+      seed: Of cohorts and noise.
+      delta: Of epsilon.
+    """
+    mechanism = mechanisms.Gaussian(_COHORT, clip_norm=1.0, noise_multiplier=1.0)
+    claim = claims.tightest(mechanism, 1, participation, delta)
+    leaves = claim.relation == events.NAMES[events.Relation.ADD_OR_REMOVE_ONE]
+    codec = registry.make_codec(mechanism, 1)
+    wide = registry.make_codec(mechanism, trials)
+    nothing: Fields = collections.OrderedDict()
+    sent = codec.encode(tf.constant([2.0]), nothing, None).message["update"].numpy()[0]
+    sums_law = _law(participation, others_do, leaves)
+    scores = []
+    for is_there in (True, False):
+        own_sums, rest = _sums(participation, trials, seed, is_there, leaves)
+        sums = (own_sums + _SENT[others_do] * rest) * int(sent)
+        total = tf.constant(sums, wide.zero()["update"].dtype)
+        own = randomness.fold_in(tf.constant([seed, 5], tf.int64), is_there)
+        sums_of = collections.OrderedDict(update=total)
+        released = wide.release(nothing, sums_of, nothing, nothing, own)["update"]
+        in_clips = released.numpy() / views.steps_to_clip(mechanism, 1)
+        scores.append(sums_law.log_ratio(in_clips))
+    setting = f"cohort {participation.name}, {others_do}, z=1"
+    own = {"mechanism": mechanism.name, "setting": setting}
+    return bounds.epsilon_finding(claim, delta, sums_law.law(), scores, **own)
+
+
+def _law(
+    participation: mechanisms.Participation, others_do: str, leaves: bool
+) -> laws.NoisedSums:
+    """Returns the law of a release, by the definition of the choice of cohorts.
+
+    Args:
+      participation: How the cohort is chosen.
+      others_do: One of `others`.
+      leaves: Whether the client is gone without the canary; else it sends zeros.
+    """
+    cohort, population = participation.cohort_size, participation.population
+    share, sent = cohort / population, _SENT[others_do]
+    counts = np.arange(population)
+    if isinstance(participation, _INDEPENDENT):
+        with_it = without = stats.binom.pmf(counts, population - 1, share)
+    else:
+        # Whoever is in the round takes the place of another.
+        with_it, without = counts == cohort - 1, counts == cohort
+    numbers = np.arange(-population, 2)
+    law = {True: np.zeros(numbers.size), False: np.zeros(numbers.size)}
+    for is_there, chances in law.items():
+        joined = share if is_there or not leaves else 0.0
+        for own, chance, rest in ((1, joined, with_it), (0, 1 - joined, without)):
+            sums = own * is_there + sent * counts
+            np.add.at(chances, sums + population, chance * rest)
+    return laws.NoisedSums(numbers, law[True], law[False])
+
+
+def _sums(
+    participation: mechanisms.Participation,
+    trials: int,
+    seed: int,
+    is_there: bool,
+    leaves: bool,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns what the client sends in clips, and how many others: int64[trials]."""
+    client = participation.population - 1
+    is_gone = leaves and not is_there
+    # Where clients join independently of each other, the chances of those that stay
+    # are what they were; elsewhere another one takes the place.
+    if is_gone and not isinstance(participation, _INDEPENDENT):
+        participation = dataclasses.replace(participation, population=client)
+    mine, rest = np.zeros([2, trials], np.int64)
+    for trial in range(trials):
+        number = 2 * (seed * trials + trial) + is_there
+        cohort = selection.select_cohort(participation, number, 0)
+        is_in = int(client in cohort)
+        mine[trial] = is_in * is_there
+        rest[trial] = len(cohort) - is_in
+    return mine, rest

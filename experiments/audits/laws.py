@@ -1,0 +1,265 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""The law of an audit's scores if a mechanism is what it claims to be.
+
+It is computed from the mechanism's numbers alone, without its aggregator: of each
+coordinate of the release by its definition, and by convolution of their sum. So the
+best threshold is known before there is a trial, and so is how much the same test would
+find with infinitely many of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from scipy import signal, special
+
+from dpfl import mechanisms
+from dpfl.mechanisms import integer
+from dpfl.mechanisms.integer import CLIP_COUNT_BITS
+
+from . import bounds, simulators, views
+
+# Width of a class of scores, and the largest size of a score that is told apart.
+_STEP, _LARGEST = 1 / 512, 64.0
+# Points of a coordinate, and how far they reach, in standard deviations.
+_POINTS, _REACH = 100_001, 12.0
+# Every so many classes there is a candidate for a threshold.
+_CANDIDATES_EVERY = 8
+
+
+@dataclasses.dataclass(frozen=True)
+class Law:
+    """Chances of classes of scores, with the canary and without.
+
+    Attributes:
+      first: The first class; class c has the scores nearest to c / 512.
+      present: float64[k], with the canary.
+      absent: float64[k], without it.
+    """
+
+    first: int
+    present: np.ndarray
+    absent: np.ndarray
+
+    def plus(self, other: Law) -> Law:
+        """Returns the law of the sum with an independent score."""
+        parts = [
+            np.maximum(signal.fftconvolve(one, two), 0.0)
+            for one, two in (
+                (self.present, other.present),
+                (self.absent, other.absent),
+            )
+        ]
+        return Law(self.first + other.first, *parts)
+
+    def sampled(self, probability: float) -> Law:
+        """Returns the law where the canary joins with this probability q."""
+        if probability == 1:
+            return self
+        scores = simulators.sampled_score(self._scores(), probability)
+        present = (1 - probability) * self.absent + probability * self.present
+        return of_points(scores, present, self.absent)
+
+    def attainable(self, delta: float) -> float:
+        """Returns the epsilon that thresholds find with infinitely many trials.
+
+        For log-likelihood ratios that is the epsilon of the pair of laws itself.
+
+        Args:
+          delta: At which epsilon is bounded.
+        """
+        found = [0.0]
+        for direction in bounds.DIRECTIONS:
+            hit, false = self._rates(direction)
+            is_seen = (hit > delta) & (false > 0)
+            ratio = (hit[is_seen] - delta) / false[is_seen]
+            found += [math.log(np.max(ratio))] if ratio.size else []
+        return max(found)
+
+    def threshold(
+        self, direction: str, trials: int, delta: float, confidence: float
+    ) -> tuple[float, float]:
+        """Returns the best threshold for so many trials, and the bound it promises.
+
+        Args:
+          direction: One of `audit.DIRECTIONS`.
+          trials: With the canary, and as many without.
+          delta: At which epsilon is bounded.
+          confidence: Of the bound.
+
+        Returns:
+          The threshold, between two classes, and the bound if both counts are what is
+          expected of them.
+        """
+        hit, false = (
+            np.minimum(rate[::_CANDIDATES_EVERY], 1.0) * trials
+            for rate in self._rates(direction)
+        )
+        error = (1 - confidence) / 2
+        least = special.betaincinv(np.maximum(hit, 1e-9), trials - hit + 1, error)
+        most = special.betaincinv(false + 1, np.maximum(trials - false, 1), 1 - error)
+        with np.errstate(divide="ignore"):
+            promised = np.log(np.maximum(least - delta, 0.0)) - np.log(most)
+        best = int(np.argmax(promised))
+        edge = (self.first + best * _CANDIDATES_EVERY + 0.5) * _STEP
+        return edge, max(0.0, float(promised[best]))
+
+    def _scores(self) -> np.ndarray:
+        return (self.first + np.arange(self.present.size)) * _STEP
+
+    def _rates(self, direction: str) -> tuple[np.ndarray, np.ndarray]:
+        """Returns chances of a hit and of a false one, for thresholds above a class."""
+        if direction == "absent":
+            return np.cumsum(self.absent), np.cumsum(self.present)
+        hit, false = (
+            np.cumsum(part[::-1])[::-1] - part for part in (self.present, self.absent)
+        )
+        return hit, false
+
+
+def of_points(scores: np.ndarray, present: np.ndarray, absent: np.ndarray) -> Law:
+    """Returns the law of a score that is a function of points with known chances.
+
+    Args:
+      scores: float64[k], of the points, finite or infinite.
+      present: float64[k], chances or weights of the points with the canary.
+      absent: float64[k], without it.
+    """
+    classes = np.rint(np.clip(scores, -_LARGEST, _LARGEST) / _STEP).astype(np.int64)
+    first = int(classes.min())
+    parts = [np.bincount(classes - first, part) for part in (present, absent)]
+    return Law(first, *(part / np.sum(part) for part in parts))
+
+
+def mixed(laws: Sequence[Law], weights: Sequence[float]) -> Law:
+    """Returns the law where it is known which of several it is, with these chances."""
+    scores = np.concatenate([law._scores() for law in laws])
+    present, absent = (
+        np.concatenate(
+            [weight * getattr(law, part) for law, weight in zip(laws, weights)]
+        )
+        for part in ("present", "absent")
+    )
+    return of_points(scores, present, absent)
+
+
+def summed(laws: Iterable[Law]) -> Law:
+    """Returns the law of the sum of independent scores."""
+    first, *others = laws
+    for other in others:
+        first = first.plus(other)
+    return first
+
+
+def gaussian(block: Any, stddev: float, keep_fraction: float = 1.0) -> Law:
+    """Returns the law of `views.gaussian_ratio`.
+
+    Args:
+      block: float64[block], the canary.
+      stddev: Of the noise, in the same units.
+      keep_fraction: gamma, with which each coordinate is kept.
+    """
+    return summed(_kept(float(size), stddev, keep_fraction) for size in block)
+
+
+def _kept(size: float, stddev: float, keep_fraction: float) -> Law:
+    reach = _REACH * stddev + abs(size)
+    x = np.linspace(-reach, reach, _POINTS)
+    score = views.gaussian_ratio(
+        x[:, np.newaxis], np.array([size]), stddev, keep_fraction
+    )
+    log_absent = -((x / stddev) ** 2) / 2
+    return of_points(score, np.exp(log_absent + score), np.exp(log_absent))
+
+
+def of_release(mechanism: Any, dimension: int, block: Any) -> Law:
+    """Returns the law of `views.log_ratio`.
+
+    Args:
+      mechanism: Its numbers.
+      dimension: d.
+      block: The canary, float64[block], of length 1 in units of the clip.
+    """
+    if isinstance(mechanism, mechanisms.DomeDdg):
+        mechanism, dimension = mechanism.release, mechanism.sketch_size
+    if not isinstance(mechanism, integer.IntegerMechanism):
+        keep = getattr(mechanism, "keep_fraction", 1.0)
+        return gaussian(block, views.noise_multiplier(mechanism), keep)
+    steps = views.steps_to_clip(mechanism, dimension)
+    stddev = mechanism.grid(dimension).local_stddev_steps
+    canary = np.asarray(block, np.float64) * steps
+    return _opened(mechanism, mechanism.bits, canary, stddev)
+
+
+def of_count(mechanism: Any) -> Law:
+    """Returns the law of `views.count_ratio`."""
+    if isinstance(mechanism, integer.IntegerMechanism):
+        stddev = mechanism.local_count_stddev
+        return _opened(mechanism, CLIP_COUNT_BITS, views.COUNT_CANARY, stddev)
+    return gaussian(views.HALF_VOTE, mechanism.resolved_count_stddev)
+
+
+def _opened(
+    mechanism: integer.IntegerMechanism, bits: int, canary: np.ndarray, stddev: float
+) -> Law:
+    """Returns the law of `views.integer_ratio`, of sums modulo 2^b."""
+    total = stddev * math.sqrt(mechanism.noise_shares)
+    far = math.ceil(_REACH * total)
+    reach, half = far + math.ceil(np.max(np.abs(canary))) + 1, 1 << (bits - 1)
+    x = np.arange(-far, far + 1)
+    noise = np.exp(views.noise_log_pmf(mechanism, x, stddev))
+    least = max(-half, -reach)
+    opened = np.arange(least, min(half, reach + 1))
+
+    def folded(shift: int) -> np.ndarray:
+        residues = views.centered(x + shift, bits)
+        return np.bincount(residues - least, noise, opened.size)
+
+    laws = []
+    for size in canary:
+        score = views.integer_ratio(
+            mechanism, opened[:, np.newaxis], np.array([size]), stddev
+        )
+        lower = math.floor(size + views.WHOLE)
+        up = max(0.0, size - lower)
+        present = (1 - up) * folded(lower) + up * folded(lower + 1)
+        laws.append(of_points(score, present, folded(0)))
+    return summed(laws)
+
+
+@dataclasses.dataclass(frozen=True)
+class NoisedSums:
+    """A whole number with standard normal noise, of which the law is known.
+
+    Attributes:
+      numbers: int64[s], what it may be.
+      present: float64[s], their chances with the canary.
+      absent: float64[s], without it.
+    """
+
+    numbers: np.ndarray
+    present: np.ndarray
+    absent: np.ndarray
+
+    def log_ratio(self, x: np.ndarray) -> np.ndarray:
+        """Returns log P/Q of numbers with their noise, float64[trials]."""
+        one, other = self._log_densities(x)
+        return one - other
+
+    def law(self) -> Law:
+        """Returns the law of `log_ratio`."""
+        reach = _REACH + np.max(np.abs(self.numbers))
+        x = np.linspace(-reach, reach, _POINTS)
+        one, other = self._log_densities(x)
+        return of_points(one - other, np.exp(one), np.exp(other))
+
+    def _log_densities(self, x: np.ndarray) -> list[np.ndarray]:
+        shape = -((np.asarray(x)[:, np.newaxis] - self.numbers) ** 2) / 2
+        parts = (self.present, self.absent)
+        return [special.logsumexp(shape, axis=1, b=part) for part in parts]

@@ -1,0 +1,334 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Rounds of real aggregators, of which everything comes out that an adversary sees.
+
+`FactoryRounds` runs them through TFF: the registry's factory, with the release of
+`Codec.release` among the measurements. `ComposedRounds` calls the same codec's
+functions in the order in which the factory does, without TFF: many more rounds in the
+same time. With equal seeds both give the same integers.
+"""
+
+from __future__ import annotations
+
+import collections
+from typing import Any, NamedTuple, Optional
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from dpfl import mechanisms, purposes
+from dpfl.aggregators import measurements, registry
+from dpfl.aggregators.codec import Decoded, Fields, OuterCodec
+from dpfl.mechanisms.integer import CLIP_COUNT_BITS
+from dpfl.vectors import integers, randomness
+
+from . import views
+
+_RELEASE = "release"
+
+
+class Seen(NamedTuple):
+    """What an adversary sees of one round, or of several, which then come first.
+
+    Attributes:
+      release: int32, int64 or float32[m]: what is released before post-processing, or
+        what a secure sum opens.
+      within: The count of an adaptive clip, as it is noised or opened; None without.
+    """
+
+    release: np.ndarray
+    within: Optional[np.ndarray]
+
+
+class Witness(OuterCodec):
+    """Another codec, with all that it releases among its measurements."""
+
+    def decode(
+        self,
+        state: Fields,
+        total: Any,
+        sums: Fields,
+        shared: Fields,
+        noise_seed: tf.Tensor,
+    ) -> Decoded:
+        """Returns what the inner codec decodes, and its release beside it."""
+        arguments = (state, total, sums, shared, noise_seed)
+        decoded = self.inner.decode(*arguments)
+        measured = collections.OrderedDict(decoded.measurements)
+        measured[_RELEASE] = _named(self.inner.release(*arguments))
+        return decoded._replace(measurements=measured)
+
+
+class FactoryRounds:
+    """Rounds of a mechanism's factory in TFF's worker.
+
+    Attributes:
+      state: Of the process.
+    """
+
+    def __init__(
+        self,
+        mechanism: mechanisms.Mechanism,
+        dimension: int,
+        seed: int,
+        *,
+        is_keyed: bool = True,
+    ):
+        """Initializes the process.
+
+        Args:
+          mechanism: Its numbers.
+          dimension: d.
+          seed: Of the factory.
+          is_keyed: Whether clients have keys, or draw from the system's entropy.
+        """
+        self._is_keyed = is_keyed
+        factory = registry.build(mechanism, seed=seed, around=Witness)
+        value_type = tff.TensorType(np.float32, [dimension])
+        if is_keyed:
+            key_type = tff.TensorType(np.int64, [2])
+            value_type = tff.to_type(
+                collections.OrderedDict(update=value_type, client_key=key_type)
+            )
+        self._process = factory.create(value_type)
+        self._initial = self.state = self._process.initialize()
+
+    @property
+    def seed(self) -> tf.Tensor:
+        """The seed in the state, int64[2]."""
+        return tf.constant(self.state["seed"], tf.int64)
+
+    @property
+    def number(self) -> int:
+        """The round that comes, from 0 on."""
+        return int(self.state["round"])
+
+    def forget(self) -> None:
+        """Goes back to the first state, but not to a round that was before."""
+        self.state = collections.OrderedDict(self._initial, round=self.state["round"])
+
+    def run(self, updates: np.ndarray, keys: np.ndarray) -> Seen:
+        """Returns what is seen of the next round.
+
+        Args:
+          updates: float32[n, d], of the clients that take part.
+          keys: int64[n, 2], their secrets.
+        """
+        values: list[Any] = list(updates)
+        if self._is_keyed:
+            values = [
+                collections.OrderedDict(update=update, client_key=key)
+                for update, key in zip(updates, keys)
+            ]
+        output = self._process.next(self.state, values)
+        self.state = output.state
+        return _seen(output.measurements[_RELEASE])
+
+
+class ComposedRounds:
+    """Rounds of a mechanism's codec, composed as the factory does, without TFF.
+
+    Clients are given by images, what is to appear of each in the release; see `views`.
+
+    Attributes:
+      codec: The mechanism's own.
+    """
+
+    def __init__(
+        self, mechanism: mechanisms.Mechanism, dimension: int, images: np.ndarray
+    ):
+        """Initializes the rounds.
+
+        Args:
+          mechanism: Its numbers.
+          dimension: d.
+          images: float32[n, m], of the clients.
+        """
+        self.codec = registry.make_codec(mechanism, dimension)
+        self._mechanism = mechanism
+        self._images = np.asarray(images, np.float32)
+        self._bits = moduli_bits(mechanism)
+        self._padding = self.codec.input_length - dimension
+        clients = len(self._images)
+        self._specs = (
+            tf.TensorSpec([2], tf.int64),
+            tf.TensorSpec([], tf.int32),
+            tf.TensorSpec([clients, dimension], tf.float32),
+            tf.TensorSpec([clients, 2], tf.int64),
+        )
+        self._updates = tf.function(self._aimed, self._specs[:2], autograph=False)
+        self._axes = tf.function(self._directed, self._specs[:2], autograph=False)
+        self._one = tf.function(self._summed, self._specs, autograph=False)
+        self._run = tf.function(self._several, autograph=False)
+        self._next = tf.function(self._decoded, autograph=False)
+
+    def updates(self, seed: tf.Tensor, number: int) -> np.ndarray:
+        """Returns float32[n, d], with which clients appear in a round as they shall."""
+        return self._updates(seed, tf.constant(number, tf.int32)).numpy()
+
+    def axes(self, seed: tf.Tensor, number: int) -> np.ndarray:
+        """Returns float32[m, d], with which updates appear in one coordinate each."""
+        return self._axes(seed, tf.constant(number, tf.int32)).numpy()
+
+    def one(
+        self, seed: tf.Tensor, number: int, updates: np.ndarray, keys: np.ndarray
+    ) -> Seen:
+        """Returns what is seen of a round of the first state.
+
+        Args:
+          seed: int64[2], of the process.
+          number: Of the round.
+          updates: float32[n, d].
+          keys: int64[n, 2].
+        """
+        found = self._one(seed, tf.constant(number, tf.int32), updates, keys)
+        return _seen(found)
+
+    def run(
+        self, seed: tf.Tensor, first: int, joined: np.ndarray, keys: np.ndarray
+    ) -> Seen:
+        """Returns what is seen of several rounds, each from the first state.
+
+        Args:
+          seed: int64[2].
+          first: Number of the first round.
+          joined: float32[rounds, n]: 1 for a client that joins, 0 for one that does
+            not, or sends zeros.
+          keys: int64[rounds, n, 2].
+        """
+        first = tf.constant(first, tf.int32)
+        return _seen(self._run(seed, first, joined, keys))
+
+    def _several(self, seed: Any, first: Any, joined: Any, keys: Any) -> Any:
+        one_round = self._one.get_concrete_function()
+        kind = tf.nest.map_structure(
+            lambda out: tf.TensorSpec(out.shape, out.dtype),
+            one_round.structured_outputs,
+        )
+
+        def one(arguments: Any) -> Any:
+            number, coins, own_keys = arguments
+            updates = self._updates(seed, number) * coins[:, tf.newaxis]
+            return one_round(seed, number, updates, own_keys)
+
+        numbers = first + tf.range(tf.shape(joined)[0])
+        return tf.map_fn(one, (numbers, joined, keys), fn_output_signature=kind)
+
+    def _shared(self, seed: Any, number: Any) -> tuple[Any, Fields]:
+        """Returns the round's seed and the broadcast, expanded; both are public."""
+        round_seed = randomness.fold_in(seed, number, purposes.Round.BROADCAST)
+        broadcast = self.codec.broadcast(self.codec.initial_state(), round_seed)
+        return round_seed, self.codec.expand(broadcast)
+
+    def _aimed(self, seed: Any, number: Any) -> tf.Tensor:
+        shared = self._shared(seed, number)[1]
+        aims = views.directions(self._mechanism, self.codec.dimension, shared)
+        images = tf.constant(self._images)
+        return images if aims is None else images @ aims
+
+    def _directed(self, seed: Any, number: Any) -> tf.Tensor:
+        shared = self._shared(seed, number)[1]
+        aims = views.directions(self._mechanism, self.codec.dimension, shared)
+        return tf.eye(self.codec.dimension) if aims is None else aims
+
+    def stream(
+        self, seed: tf.Tensor, first: int, joined: np.ndarray, keys: np.ndarray
+    ) -> np.ndarray:
+        """Returns the results of rounds that hand their state on, float32[rounds, d].
+
+        Args:
+          seed: int64[2].
+          first: Number of the first round, which has the first state.
+          joined: float32[rounds, n], as of `run`.
+          keys: int64[rounds, n, 2].
+        """
+        state, results = self.codec.initial_state(), []
+        for i, (coins, own_keys) in enumerate(zip(joined, keys)):
+            number = tf.constant(first + i, tf.int32)
+            updates = self._updates(seed, number) * coins[:, np.newaxis]
+            result, state = self._next(seed, number, updates, own_keys, state)
+            results.append(result.numpy())
+        return np.stack(results)
+
+    def _summed(self, seed: Any, number: Any, updates: Any, keys: Any) -> Any:
+        """Returns the release of a round of the first state."""
+        state = self.codec.initial_state()
+        arguments = self._arguments(seed, number, updates, keys, state)
+        return _named(self.codec.release(*arguments))
+
+    def _decoded(
+        self, seed: Any, number: Any, updates: Any, keys: Any, state: Fields
+    ) -> Any:
+        """Returns the result of a round, and the state after it."""
+        decoded = self.codec.decode(
+            *self._arguments(seed, number, updates, keys, state)
+        )
+        return decoded.mean, decoded.state
+
+    def _arguments(
+        self, seed: Any, number: Any, updates: Any, keys: Any, state: Fields
+    ) -> Any:
+        """Returns what the codec decodes a round from."""
+        codec = self.codec
+        round_seed, shared = self._shared(seed, number)
+        padded = tf.pad(tf.convert_to_tensor(updates), [[0, 0], [0, self._padding]])
+
+        def encode(client: Any) -> tuple[Any, Any]:
+            own = randomness.fold_in(
+                keys[client], purposes.Round.CLIENT, round_seed[0], round_seed[1]
+            )
+            encoded = codec.encode(padded[client], shared, own)
+            bits = codec.message_bits(encoded.message)
+            sums = measurements.client_sums(encoded.normed, bits, encoded.sums)
+            return encoded.message, sums
+
+        def add(client: Any, total: Any, sums: Any) -> tuple[Any, Any, Any]:
+            message, mine = encode(client)
+            summed = tf.nest.map_structure(tf.add, sums, mine)
+            return client + 1, codec.accumulate(total, message), summed
+
+        message, first = encode(0)
+        _, total, sums = tf.while_loop(
+            lambda client, *_: client < tf.shape(padded)[0],
+            add,
+            [tf.constant(1), codec.accumulate(codec.zero(), message), first],
+        )
+        total = _wrapped(total, self._bits)
+        noise_seed = randomness.fold_in(seed, number, purposes.Round.SERVER_NOISE)
+        return state, total, sums, shared, noise_seed
+
+
+def _named(released: Any) -> Fields:
+    """Returns a release as a vector "update", and "within" if there is a count."""
+    if isinstance(released, dict):
+        return collections.OrderedDict(released)
+    return collections.OrderedDict(update=released)
+
+
+def _seen(released: Any) -> Seen:
+    """Returns numpy arrays."""
+    within = released.get("within")
+    return Seen(
+        np.asarray(released["update"]),
+        None if within is None else np.asarray(within),
+    )
+
+
+def moduli_bits(mechanism: Any) -> dict[str, int]:
+    """Returns b of each part of what a secure sum opens; nothing for others."""
+    if not mechanism.sums_securely:
+        return {}
+    return {"update": mechanism.message_bits, "within": CLIP_COUNT_BITS}
+
+
+def _wrapped(total: Any, bits: dict[str, int]) -> Any:
+    """Returns a sum as the secure sum opens it."""
+    if not bits:
+        return total
+    if "values" in total:
+        return collections.OrderedDict(total, values=_wrapped(total["values"], bits))
+    return collections.OrderedDict(
+        (name, integers.wrap(part, bits[name])) for name, part in total.items()
+    )

@@ -1,0 +1,238 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Mechanisms in a few dimensions, drawn from their definitions, for `audit`.
+
+Each simulator draws what the server sees of a mechanism, in few dimensions, from the
+mechanism's definition and not from the accountant's formulas: each share of noise
+and each mask is drawn. They are not the implementation either; that is tested with
+TensorFlow, elsewhere.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Optional
+
+import attr
+import numpy as np
+
+from dpfl import checks
+from dpfl.accounting.integer import discrete_gaussian, skellam
+
+# Noise values sampled by inversion reach this many standard deviations.
+_TABLE_STDDEVS = 12
+
+
+def extreme_vector(l2: float, linf: float, dimension: int) -> np.ndarray:
+    """Returns the worst vector for L2-CSGM: as many coordinates at the bound as fit.
+
+    Args:
+      l2: Bound on the L2 norm.
+      linf: Bound on every coordinate's size.
+      dimension: d.
+
+    Returns:
+      float64 array of shape [dimension]: floor((l2/linf)^2) coordinates at `linf`, one
+      with what is left of the norm, zeros.
+    """
+    l2 = checks.positive("l2", l2)
+    linf = checks.positive("linf", linf)
+    dimension = checks.integer("dimension", dimension)
+    squares = np.clip(l2**2 - linf**2 * np.arange(dimension), 0.0, linf**2)
+    return np.sqrt(squares)
+
+
+@attr.s(frozen=True, auto_attribs=True)
+class SparsifiedGaussianSimulator:
+    """L2- or L-infinity-CSGM, and with keep_fraction 1 the Gaussian mechanism.
+
+    In each release the canary joins with probability q; each of its coordinates is
+    kept with probability gamma by a fresh mask; the server sees the sum, the other
+    clients' part of which is known, plus N(0, sigma^2) on every coordinate.
+
+    Attributes:
+      canary: The client's clipped, rotated vector, shape [d].
+      keep_fraction: gamma.
+      stddev: sigma.
+      sampling_probability: q.
+      releases: Number of releases that the adversary sees together.
+      reuse_mask: True breaks the mechanism: one mask serves all releases.
+    """
+
+    canary: np.ndarray
+    keep_fraction: float
+    stddev: float
+    sampling_probability: float = 1.0
+    releases: int = 1
+    reuse_mask: bool = False
+
+    def sample(
+        self, rng: np.random.Generator, present: bool, trials: int
+    ) -> np.ndarray:
+        """Returns outputs, shape [trials, releases, d]."""
+        shape = (trials, self.releases, len(self.canary))
+        outputs = rng.normal(scale=self.stddev, size=shape)
+        if present:
+            masks = (trials, 1, shape[2]) if self.reuse_mask else shape
+            kept = rng.random(masks) < self.keep_fraction
+            joined = rng.random(shape[:2] + (1,)) < self.sampling_probability
+            outputs += self.canary * kept * joined
+        return outputs
+
+    def score(self, outputs: np.ndarray) -> np.ndarray:
+        """Returns the log-likelihood ratio (for a reused mask, without sampling)."""
+        shifted = (outputs - self.canary / 2) * self.canary / self.stddev**2
+        if self.reuse_mask:
+            shifted = np.sum(shifted, axis=1, keepdims=True)
+        release = np.sum(sampled_score(shifted, self.keep_fraction), axis=-1)
+        return np.sum(sampled_score(release, self.sampling_probability), axis=-1)
+
+
+@attr.s(frozen=True, auto_attribs=True)
+class MatrixFactorizationSimulator:
+    """SGMF, and with keep_fraction 1 the matrix mechanism: the stream A G + B Z.
+
+    The canary takes part in one round (two break the mechanism), with a fresh mask.
+    The adversary sees every row and, B being invertible, looks at C G + Z.
+
+    Attributes:
+      left: B, shape [T, T], invertible.
+      right: C, shape [T, T]; the workload is A = B C.
+      canary: The client's clipped, rotated vector, shape [d].
+      stddev: sigma of each entry of Z.
+      rounds: The rounds the canary takes part in.
+      keep_fraction: gamma.
+    """
+
+    left: np.ndarray
+    right: np.ndarray
+    canary: np.ndarray
+    stddev: float
+    rounds: tuple[int, ...]
+    keep_fraction: float = 1.0
+
+    def sample(
+        self, rng: np.random.Generator, present: bool, trials: int
+    ) -> np.ndarray:
+        """Returns outputs, shape [trials, T, d]."""
+        steps, dimension = len(self.left), len(self.canary)
+        noise = rng.normal(scale=self.stddev, size=(trials, steps, dimension))
+        sums = np.zeros((trials, steps, dimension))
+        if present:
+            for t in self.rounds:
+                kept = rng.random((trials, dimension)) < self.keep_fraction
+                sums[:, t] += self.canary * kept
+        released = np.tensordot(self.left @ self.right, sums, axes=(1, 1))
+        released += np.tensordot(self.left, noise, axes=(1, 1))
+        return released.swapaxes(0, 1)
+
+    def score(self, outputs: np.ndarray) -> np.ndarray:
+        """Returns the log-likelihood ratio (for several rounds, their sum)."""
+        decoder = np.linalg.inv(self.left)
+        total = np.zeros(len(outputs))
+        for t in self.rounds:
+            column = self.right[:, t]
+            along = np.tensordot(outputs, column @ decoder, axes=(1, 0))
+            shift = self.canary * float(column @ column)
+            log_ratio = (along - shift / 2) * self.canary / self.stddev**2
+            total += np.sum(sampled_score(log_ratio, self.keep_fraction), axis=-1)
+        return total
+
+
+@attr.s(frozen=True, auto_attribs=True)
+class DistributedNoiseSimulator:
+    """Integer noise from each client under secure aggregation.
+
+    Attributes:
+      canary: The client's rounded vector in grid steps, integers, shape [m].
+      noise_clients: n, the shares of noise in the sum.
+      stddev: One share's sigma, in grid steps.
+      skellam: True for Skellam shares of variance sigma^2, False for N_Z(0, sigma^2).
+      sampling_probability: q; the noise is there whether or not the canary joins.
+      modulus: M, an even number, if the sum is taken modulo M; None if it is not.
+    """
+
+    canary: np.ndarray
+    noise_clients: int
+    stddev: float
+    skellam: bool = False
+    sampling_probability: float = 1.0
+    modulus: Optional[int] = None
+
+    def _shares(self, rng: np.random.Generator, size: tuple[int, ...]) -> np.ndarray:
+        if self.skellam:
+            mean = self.stddev**2 / 2
+            return rng.poisson(mean, size) - rng.poisson(mean, size)
+        reach = math.ceil(_TABLE_STDDEVS * self.stddev) + 1
+        values = np.arange(-reach, reach + 1)
+        weights = np.exp(-(values**2) / (2 * self.stddev**2))
+        cumulative = np.cumsum(weights / np.sum(weights))
+        index = np.searchsorted(cumulative, rng.random(size), side="right")
+        return values[np.minimum(index, 2 * reach)]
+
+    def sample(
+        self, rng: np.random.Generator, present: bool, trials: int
+    ) -> np.ndarray:
+        """Returns the integer sums, shape [trials, m], centred modulo M."""
+        outputs = np.zeros((trials, len(self.canary)), dtype=np.int64)
+        for _ in range(self.noise_clients):
+            outputs += self._shares(rng, outputs.shape)
+        if present:
+            joined = rng.random((trials, 1)) < self.sampling_probability
+            outputs += self.canary * joined
+        if self.modulus is not None:
+            half = self.modulus // 2
+            outputs = (outputs + half) % self.modulus - half
+        return outputs
+
+    def _log_pmf(self, x: np.ndarray) -> np.ndarray:
+        if self.skellam:
+            variance = self.noise_clients * self.stddev**2
+            return skellam.skellam_log_pmf(x, variance)
+        return discrete_gaussian.summed_discrete_gaussian_log_pmf(
+            x, self.noise_clients, self.stddev
+        )
+
+    def score(self, outputs: np.ndarray) -> np.ndarray:
+        """Returns the log-likelihood ratio, without regard to wrapping."""
+        log_ratio = self._log_pmf(outputs - self.canary) - self._log_pmf(outputs)
+        return sampled_score(np.sum(log_ratio, axis=-1), self.sampling_probability)
+
+
+@attr.s(frozen=True, auto_attribs=True)
+class DomeSimulator:
+    """DOME's secure sums over a training: the canary is in one round of each epoch.
+
+    Attributes:
+      canary: The client's clipped vector in sketch space, shape [k].
+      clients_per_round: B; each adds a share of noise.
+      local_stddev: a.
+      epochs: E.
+    """
+
+    canary: np.ndarray
+    clients_per_round: int
+    local_stddev: float
+    epochs: int
+
+    def sample(
+        self, rng: np.random.Generator, present: bool, trials: int
+    ) -> np.ndarray:
+        """Returns the sums of the canary's rounds, shape [trials, epochs, k]."""
+        outputs = np.zeros((trials, self.epochs, len(self.canary)))
+        for _ in range(self.clients_per_round):
+            outputs += rng.normal(scale=self.local_stddev, size=outputs.shape)
+        return outputs + self.canary if present else outputs
+
+    def score(self, outputs: np.ndarray) -> np.ndarray:
+        """Returns the log-likelihood ratio."""
+        variance = self.clients_per_round * self.local_stddev**2
+        shifted = (outputs - self.canary / 2) @ self.canary / variance
+        return np.sum(shifted, axis=-1)
+
+
+def sampled_score(log_ratio: np.ndarray, probability: float) -> np.ndarray:
+    """Returns log(1 - q + q exp(log_ratio))."""
+    if probability == 1:
+        return log_ratio
+    return np.logaddexp(math.log1p(-probability), math.log(probability) + log_ratio)

@@ -1,0 +1,333 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Lower bounds on epsilon of streams of noise over a whole run.
+
+Every client of the population is a canary with a block of coordinates of its own. Who
+takes part in which round is chosen as training chooses it. An adversary knows whose
+turn it is, but not whether a client that is sampled joins; and all that others do.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from dpfl import accounting, mechanisms
+from dpfl.mechanisms import matrix_factorization
+from dpfl.training import selection
+from dpfl.vectors import randomness
+
+from . import bounds, claims, finding, laws, rounds, simulators, views
+
+# Canaries are longer than the clip, so that a clip that is not applied shows.
+_LENGTH = 8.0
+_DELTA = 1e-2
+_ONE = (1.0,)
+_FOUR = (0.5,) * 4
+# Runs of which the turns of clients are counted.
+_LAW_RUNS = 50
+# Clients, expected in a round, and rounds: each has at most three turns of two groups.
+_POPULATION, _COHORT, _ROUNDS = 64, 16, 6
+
+
+@dataclasses.dataclass(frozen=True)
+class StreamCase:
+    """A mechanism with a stream over a run, and a canary in it.
+
+    Attributes:
+      mechanism: Its numbers.
+      participation: Of all rounds.
+      block: The canary where it appears in the release, of length 1 in units of the
+        clip.
+      delta: At which epsilon is claimed and bounded.
+    """
+
+    mechanism: Any
+    participation: mechanisms.Participation
+    block: tuple[float, ...] = _ONE
+    delta: float = _DELTA
+
+    @property
+    def dimension(self) -> int:
+        """d, a block for each client."""
+        return self.participation.population * len(self.block)
+
+    @property
+    def setting(self) -> str:
+        """Returns the numbers that matter, in a few words."""
+        config, chosen = self.mechanism, self.participation
+        words = [
+            f"run of {config.rounds}, {chosen.name}, {chosen.separation} apart",
+            f"{matrix_factorization.bands(config)} diagonals",
+            f"z={config.noise_multiplier:g}",
+        ]
+        if hasattr(config, "keep_fraction"):
+            words.append(f"gamma={config.keep_fraction:g}")
+        if chosen.sampling_probability < 1:
+            words.append(f"q={chosen.sampling_probability:g}")
+        if len(self.block) > 1:
+            words.append(f"spread over {len(self.block)}")
+        return ", ".join(words)
+
+    def claim(self) -> accounting.PrivacyReport:
+        """Returns the least epsilon that is proven, and for which relation."""
+        return claims.tightest(
+            self.mechanism, self.dimension, self.participation, self.delta
+        )
+
+
+class StreamCanaries(bounds.Claimed):
+    """Runs of one case, of composed rounds."""
+
+    def __init__(self, case: StreamCase, seed: int):
+        """Initializes the runs.
+
+        Args:
+          case: The mechanism and its canary.
+          seed: Of coins, cohorts, keys and noise.
+        """
+        self._case, self._seed = case, seed
+        self._rng = np.random.default_rng(seed)
+        self._rounds = rounds.ComposedRounds(
+            case.mechanism, case.dimension, _images(case)
+        )
+        self._encoder = case.mechanism.factorization.encoder()
+        super().__init__(case.claim(), self.law(), case.delta)
+        self._count = 0
+
+    def findings(self, trials: int, *, in_tff: bool = True) -> list[finding.Finding]:
+        """Returns the bound with its verdict, and whether TFF gives the same.
+
+        Args:
+          trials: Runs with the canary, and as many without.
+          in_tff: Whether a run is made in TFF's worker too, to be compared.
+        """
+        case, claim = self._case, self._claim
+        present: list[np.ndarray] = []
+        absent: list[np.ndarray] = []
+        while min(sum(map(len, present)), sum(map(len, absent))) < trials:
+            scores, is_there = self._run()
+            present.append(scores[is_there])
+            absent.append(scores[~is_there])
+        both = np.concatenate(present), np.concatenate(absent)
+        own = {"mechanism": case.mechanism.name, "setting": case.setting}
+        found = [bounds.epsilon_finding(claim, case.delta, self._law, both, **own)]
+        if in_tff:
+            found.append(
+                finding.Finding(
+                    check="composition",
+                    is_sound=self._agrees_with_tff(),
+                    detail="a run through TFF is the composed one",
+                    **own,
+                )
+            )
+        return found
+
+    def law(self) -> laws.Law:
+        """Returns the law of the scores if the mechanism is what it claims to be.
+
+        It is that of each pattern of turns that clients have, by how often they do.
+        """
+        columns: collections.Counter[tuple[bool, ...]] = collections.Counter()
+        everybody = _of_whole_groups(self._case.participation)
+        for run in range(_LAW_RUNS):
+            turns = _turns(everybody, run)
+            most = turns.sum(axis=0) == everybody.max_participations
+            columns.update(map(tuple, turns[:, most].T))
+        parts = [self._law_of(np.array(column)) for column in columns]
+        return laws.mixed(parts, list(columns.values()))
+
+    def _law_of(self, turns: np.ndarray) -> laws.Law:
+        """Returns the law of the scores of a client with these turns, bool[T]."""
+        case, config = self._case, self._case.mechanism
+        stddev = config.stddev / config.clip_norm
+        if matrix_factorization.bands(config) > case.participation.separation:
+            return laws.gaussian([np.linalg.norm(self._encoder @ turns)], stddev)
+        lengths = np.linalg.norm(self._encoder[:, turns], axis=0)
+        keep = getattr(config, "keep_fraction", 1.0)
+        q = case.participation.sampling_probability
+        return laws.summed(
+            laws.gaussian(case.block, stddev / length, keep).sampled(q)
+            for length in lengths
+        )
+
+    def _run(self) -> tuple[np.ndarray, np.ndarray]:
+        """Returns a score for each canary of a run, and which of them were there."""
+        case, total = self._case, self._case.participation.rounds
+        turns, joined, keys, is_there = self._coins()
+        seed = tf.constant(randomness.seed_from_int(self._seed, "stream"), tf.int64)
+        first = self._count * total
+        self._count += 1
+        noised = self._rounds.stream(seed, first, joined, keys)
+        axes = [self._rounds.axes(seed, first + t) for t in range(total)]
+        sent = np.zeros_like(noised)
+        if isinstance(case.mechanism, mechanisms.L2Csgm):
+            # With the same noise and nobody there: the rest is what everybody sent,
+            # which an adversary knows of all but one. Without rotations nobody else
+            # is in a canary's coordinates in any round.
+            sent = noised - self._rounds.stream(seed, first, 0 * joined, keys)
+        scores = self._scores(noised, sent, np.stack(axes), turns)
+        # Of those that have the most turns there is most to be seen.
+        counts = turns.sum(axis=0)
+        most = counts == case.participation.max_participations
+        return scores[most], is_there[most]
+
+    def _coins(self) -> tuple[np.ndarray, ...]:
+        """Returns whose turn it is, who joins, clients' keys, and who is there at all.
+
+        Returns:
+          bool[T, N], float32[T, N], int64[T, N, 2] and bool[N].
+        """
+        chosen = self._case.participation
+        shape = (chosen.rounds, chosen.population, 2)
+        run = int(self._rng.integers(2**60))
+        is_there = self._rng.random(chosen.population) < 0.5
+        turns, joined = _turns(_of_whole_groups(chosen), run), _turns(chosen, run)
+        keys = self._rng.integers(-(2**63), 2**63, shape, np.int64)
+        return turns, (joined & is_there).astype(np.float32), keys, is_there
+
+    def _scores(
+        self, noised: np.ndarray, sent: np.ndarray, axes: np.ndarray, turns: np.ndarray
+    ) -> np.ndarray:
+        """Returns log P/Q of each canary.
+
+        Args:
+          noised: float32[T, d], results of the run.
+          sent: float32[T, d], what of them is no noise; zeros where nothing is rotated.
+          axes: float32[T, m, d], the coordinates of each round's release.
+          turns: bool[T, N], whose turn it is.
+        """
+        case, config = self._case, self._case.mechanism
+        scale = config.noise_divisor / config.clip_norm
+        stddev = config.stddev / config.clip_norm
+        if matrix_factorization.bands(config) > case.participation.separation:
+            # All turns of a client are one shift, in a coordinate of its own.
+            shift = self._encoder @ turns
+            rows = self._encoder @ noised * scale
+            return np.sum((rows - shift / 2) * shift, axis=0) / stddev**2
+        scores = np.zeros(turns.shape[1])
+        for t in np.flatnonzero(turns.any(axis=1)):
+            mine = axes[t, : case.dimension].T
+            others = sent @ mine
+            # In a round nobody else is in a canary's coordinates; before and after,
+            # rotations are others.
+            others[t] = 0
+            column = self._encoder[:, t]
+            length = np.linalg.norm(column)
+            along = (column / length) @ self._encoder @ (noised @ mine - others)
+            ratio = views.gaussian_ratio(
+                (along * scale / length).reshape(-1, len(case.block)),
+                np.asarray(case.block),
+                stddev / length,
+                getattr(config, "keep_fraction", 1.0),
+            )
+            joining = simulators.sampled_score(
+                ratio, case.participation.sampling_probability
+            )
+            scores += np.where(turns[t], joining, 0.0)
+        return scores
+
+    def _agrees_with_tff(self) -> bool:
+        """Returns whether a run in TFF's worker gives what the composed one does."""
+        case = self._case
+        through = rounds.FactoryRounds(case.mechanism, case.dimension, self._seed)
+        _, joined, keys, _ = self._coins()
+        seed = through.seed
+        composed = self._rounds.stream(seed, 0, joined, keys)
+        for t in range(case.participation.rounds):
+            updates = self._rounds.updates(seed, t) * joined[t][:, np.newaxis]
+            result = through.run(updates, keys[t]).release
+            size = np.max(np.abs(result))
+            if np.max(np.abs(result - composed[t])) > 1e-4 * size:
+                return False
+        return True
+
+
+def _turns(participation: mechanisms.Participation, run: int) -> np.ndarray:
+    """Returns who is in which round of a run, bool[T, N]."""
+    turns = np.zeros((participation.rounds, participation.population), bool)
+    for t in range(participation.rounds):
+        turns[t, selection.select_cohort(participation, run, t)] = True
+    return turns
+
+
+def _of_whole_groups(
+    participation: mechanisms.Participation,
+) -> mechanisms.Participation:
+    """Returns the same turns, with all clients joining whose turn it is."""
+    if participation.sampling_probability == 1:
+        return participation
+    everybody = participation.population // participation.groups
+    return dataclasses.replace(participation, cohort_size=everybody)
+
+
+def _images(case: StreamCase) -> np.ndarray:
+    """Returns float32[N, m]: each client in a block of its own."""
+    length, clients = len(case.block), case.participation.population
+    size = views.release_length(case.mechanism, case.dimension)
+    images = np.zeros([clients, size], np.float32)
+    scale = _LENGTH * case.mechanism.clip_norm
+    for i in range(clients):
+        images[i, i * length : (i + 1) * length] = np.multiply(case.block, scale)
+    return images
+
+
+def _participations() -> dict[str, mechanisms.Participation]:
+    """Returns the ways to set rounds of a client apart, by what C has to do with it."""
+    half = (_POPULATION, _COHORT, _ROUNDS)
+    return {
+        "independent": mechanisms.PoissonSampling(*half),
+        "sampled": mechanisms.CyclicPoisson(*half, min_separation=2),
+        "in turn": mechanisms.CyclicPoisson(*half, min_separation=4),
+        "shuffled": mechanisms.OncePerEpoch(*half, min_separation=2),
+    }
+
+
+_BANDS = {"independent": 1, "sampled": 2, "in turn": 4, "shuffled": 2}
+
+
+def _matrix_factorization() -> list[StreamCase]:
+    def config(z: float, **fields: Any) -> Any:
+        return mechanisms.MatrixFactorization(
+            *(None, _COHORT, 1.0, z), noise_stream="run", rounds=_ROUNDS, **fields
+        )
+
+    cases = [
+        StreamCase(config(0.7, matrix_method="toeplitz", matrix_bands=_BANDS[name]), p)
+        for name, p in _participations().items()
+    ]
+    shuffled = _participations()["shuffled"]
+    return [*cases, StreamCase(config(0.9, matrix_method="optimal"), shuffled)]
+
+
+def _sgmf() -> list[StreamCase]:
+    def config(name: str, z: float, keep: float, ratio: float) -> Any:
+        return mechanisms.Sgmf(
+            *(None, _COHORT, 1.0, z, keep, ratio),
+            matrix_method="toeplitz",
+            matrix_bands=_BANDS[name],
+            noise_stream="run",
+            rounds=_ROUNDS,
+        )
+
+    cases = [
+        StreamCase(config(name, 0.8, 0.9, 1.0), p)
+        for name, p in _participations().items()
+    ]
+    spread = StreamCase(
+        config("sampled", 0.8, 0.9, 0.5), _participations()["sampled"], _FOUR
+    )
+    return [*cases, spread]
+
+
+CASES: dict[str, Callable[[], list[StreamCase]]] = {
+    mechanisms.MatrixFactorization.name: _matrix_factorization,
+    mechanisms.Sgmf.name: _sgmf,
+}
+"""The cases of each mechanism with a stream, by its name."""

@@ -1,0 +1,174 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""All checks of an audit, one after the other."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from dpfl import mechanisms
+
+from . import canaries, cases, cohorts, repeats, streams, sums, tails
+from .finding import Finding
+
+Job = Callable[[], Iterable[Finding]]
+
+# Noise that the tails of are as cheap as the least; of others there are fewer draws.
+_MOST_DRAWN = "gaussian"
+# Rounds of few canaries are slow, and so are streams, all of which go through TFF: of
+# so many trials there is one.
+_FEWER_TRIALS, _FEW_CANARIES = 2, 8
+# Cohorts are cheap, and those in which others hide the client show least.
+_COHORT_TRIALS, _COHORT_MORE = 10_000, 2
+# Of how many draws of a server's noise there is one of others.
+_FEWER, _FEWER_SHARES = 20, 100
+# In the quick audit noise is compared over runs of these alone.
+_COMPARED = ("gaussian", "distributed_discrete_gaussian")
+_RUN_TWICE = ("l2_csgm", "matrix_factorization", "dome")
+# The noise of sketches under secure aggregation is that of the codec within.
+_DRAWN = (
+    *("gaussian", "l2_csgm", "linf_csgm", "project_and_perturb"),
+    *("matrix_factorization", "sgmf", "dome"),
+    *("distributed_discrete_gaussian", "distributed_skellam"),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """How much is done.
+
+    Attributes:
+      mechanisms: Names, of `cases.CASES`.
+      trials: Releases of each case with a canary, and as many without; half of them
+        where a round has few canaries, and of a stream; up to eight times as many where
+        a bound of them would be expected to be little of the claim, unless it is quick.
+      rounds_in_tff: How many rounds of a case go through TFF; of a stream all.
+      draws: Of the server's noise of the Gaussian mechanism; of others there are fewer.
+      seed: Of all that is drawn.
+      is_quick: Whether there is one case of each mechanism, and few checks besides.
+    """
+
+    mechanisms: Sequence[str] = tuple(cases.CASES)
+    trials: int = 20_000
+    rounds_in_tff: int = 20
+    draws: int = 1_000_000_000
+    seed: int = 1
+    is_quick: bool = False
+
+
+def jobs(settings: Settings) -> Iterator[tuple[str, Job]]:
+    """Yields what is to be done, by name; TFF's default context must sum securely."""
+    for name in settings.mechanisms:
+        found = cases.CASES[name]()
+        for case in found[:1] if settings.is_quick else found:
+            yield f"{name}: {case.setting}", _of_case(case, settings)
+        yield from _of_streams(name, settings)
+        mechanism = found[0].mechanism
+        if name in _DRAWN:
+            yield f"{name}: tails", _of_tails(name, settings)
+        yield f"{name}: measured", _of(sums.measured, _wide(name))
+        if mechanism.sums_securely:
+            for one in _with_counts(mechanism):
+                yield f"{name}: wraps", _of(sums.findings, one)
+        if name in _COMPARED or (name in _RUN_TWICE and not settings.is_quick):
+            more = name == _MOST_DRAWN and not settings.is_quick
+            compared = _of(repeats.runs, _wide(name), settings.seed, more)
+            yield f"{name}: repeated noise", compared
+        if name == "gaussian":
+            yield f"{name}: seeds", _of(repeats.contrived_seeds, _wide(name))
+            for participation in cohorts.participations():
+                for others in cohorts.others(participation):
+                    job = _of_cohort(participation, others, settings)
+                    yield f"{name}: cohort {participation.name}, {others}", job
+        if name == "l2_csgm":
+            yield f"{name}: masks", _of(repeats.masks, _masked(), settings.seed)
+
+
+def _of(check: Callable[..., Iterable[Finding]], *arguments: Any) -> Job:
+    return lambda: check(*arguments)
+
+
+def _of_case(case: canaries.Case, settings: Settings) -> Job:
+    def job() -> list[Finding]:
+        is_slow = case.canaries <= _FEW_CANARIES or case.stream_rounds > 1
+        least = max(4, settings.trials // (_FEWER_TRIALS if is_slow else 1))
+        made = canaries.Canaries(case, settings.seed)
+        trials = least if settings.is_quick else made.enough(least)
+        return made.findings(trials, settings.rounds_in_tff)
+
+    return job
+
+
+def _of_streams(name: str, settings: Settings) -> Iterator[tuple[str, Job]]:
+    """Yields what is to be done of streams over a run; nothing in the quick audit."""
+    if settings.is_quick or name not in streams.CASES:
+        return
+    for case in streams.CASES[name]():
+        yield f"{name}: {case.setting}", _of_stream(case, settings)
+
+
+def _of_stream(case: streams.StreamCase, settings: Settings) -> Job:
+    def job() -> list[Finding]:
+        made = streams.StreamCanaries(case, settings.seed)
+        trials = made.enough(max(4, settings.trials // _FEWER_TRIALS))
+        return made.findings(trials)
+
+    return job
+
+
+def _of_cohort(participation: Any, others: str, settings: Settings) -> Job:
+    def job() -> list[Finding]:
+        trials = max(_COHORT_TRIALS, settings.trials * _COHORT_MORE)
+        return [cohorts.finding_of(participation, others, trials, settings.seed)]
+
+    return job
+
+
+def _of_tails(name: str, settings: Settings) -> Job:
+    def job() -> Iterable[Finding]:
+        mechanism = _wide(name)
+        brings = mechanism.sums_securely
+        source = (tails.shares_source if brings else tails.trusted_source)(mechanism)
+        fewer = _FEWER_SHARES if brings else _FEWER
+        draws = settings.draws // (1 if name == _MOST_DRAWN else fewer)
+        return tails.findings(source, draws, settings.seed)
+
+    return job
+
+
+def _wide(name: str) -> Any:
+    """Returns a mechanism for noise alone, in as many dimensions as one likes."""
+    rotated = {"keep_fraction": 0.5, "linf_ratio": 1.0}
+    sketch = {"compression_rate": 2.0, "sketch_length": 4}
+    stream = {"rounds_per_epoch": 1, "matrix_method": "toeplitz"}
+    more: dict[str, dict[str, Any]] = {
+        "l2_csgm": rotated,
+        "linf_csgm": rotated,
+        "project_and_perturb": sketch,
+        "matrix_factorization": stream,
+        "sgmf": {**stream, **rotated},
+        "dome": {"sketch_size": 64},
+        "dome_ddg": {"sketch_size": 64, "bits": 16},
+        # So many that noise does not wrap, at ten thousand standard deviations.
+        "distributed_discrete_gaussian": {"bits": 28},
+        "distributed_skellam": {"bits": 28},
+        "sketched_ddg": {"bits": 16, **sketch},
+        "sparse_recovery": {"bits": 16, "sparsity": 1, "solver_steps": 1},
+    }
+    values = {"cohort_size": 4, "clip_norm": 1.0, "noise_multiplier": 1.0}
+    return mechanisms.MECHANISMS[name](**{**values, **more.get(name, {})})
+
+
+def _masked() -> Any:
+    """Returns a sparsified mechanism with next to no noise."""
+    return mechanisms.L2Csgm(32, 1.0, 1e-4, keep_fraction=0.5, linf_ratio=0.1)
+
+
+def _with_counts(mechanism: Any) -> list[Any]:
+    """Returns a mechanism that sums securely, and the same with a clip that adapts."""
+    if isinstance(mechanism, mechanisms.Dome):
+        return [mechanism]
+    return [dataclasses.replace(mechanism, adaptive_clipping=True)]

@@ -1,0 +1,273 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""What an adversary knows: where a canary appears in a release, and how likely it is.
+
+A canary is a block of coordinates of the release, of length one in units of the clip.
+`directions` says which updates appear there, `log_ratio` how much more likely an
+outcome is with the canary than without. Both use what is public alone: the broadcast
+and the mechanism's numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Optional
+
+import numpy as np
+import tensorflow as tf
+
+from dpfl import mechanisms
+from dpfl.accounting.integer import discrete_gaussian, skellam
+from dpfl.aggregators import sketch
+from dpfl.aggregators.fixed_point import IntegerSum
+from dpfl.mechanisms import integer
+from dpfl.mechanisms.integer import CLIP_COUNT_BITS
+from dpfl.vectors import adaptive_sketch, integers, rotation
+
+from . import simulators
+
+# Nearer to a whole number than this a canary is taken for it.
+WHOLE = 1e-6
+
+# What a canary above an adaptive clip changes: the sum of the votes by -1, of which a
+# trusted server releases half.
+COUNT_CANARY = np.array([-1.0])
+HALF_VOTE = np.array([-0.5])
+
+
+def directions(
+    mechanism: mechanisms.Mechanism, dimension: int, shared: Any
+) -> Optional[tf.Tensor]:
+    """Returns updates, each of which appears in one coordinate of the release alone.
+
+    Args:
+      mechanism: Its numbers.
+      dimension: d.
+      shared: What is broadcast in the round, expanded.
+
+    Returns:
+      float32[m, d], m coordinates of the release; None where they are the update's.
+    """
+    if isinstance(mechanism, mechanisms.L2Csgm):
+        length = mechanism.rotated_dimension(dimension)
+        turn = rotation.ROTATIONS[mechanism.rotation](length)
+        return _rows(length, lambda e: turn.invert(e, shared["rotation"])[:dimension])
+    if isinstance(mechanism, mechanisms.Dome):
+        inner = tf.eye(mechanism.sketch_size)
+        if isinstance(mechanism, mechanisms.DomeDdg):
+            inner = _unrotated(
+                mechanism.release, mechanism.sketch_size, shared["release"]
+            )
+        return adaptive_sketch.combine(shared["sketch"], inner)
+    if isinstance(mechanism, mechanisms.ProjectAndPerturb):
+        return _unsketched(sketch.make_sketch(mechanism.shape(dimension)), shared)
+    if not isinstance(mechanism, integer.IntegerMechanism):
+        return None
+    inner = _unrotated(mechanism, dimension, shared)
+    if isinstance(mechanism, mechanisms.SketchedDdg):
+        made = sketch.make_sketch(mechanism.shape(dimension))
+        return inner @ _unsketched(made, shared)
+    if isinstance(mechanism, mechanisms.SparseRecovery):
+        # The sketch is the matrix itself, and the clip of a sketch is over this.
+        found = inner @ tf.transpose(tf.linalg.pinv(shared["sketch"]))
+        return found * shared["largest"]
+    return inner
+
+
+def _unrotated(
+    mechanism: integer.IntegerMechanism, dimension: int, shared: Any
+) -> tf.Tensor:
+    """Returns the vectors that are rotated to unit vectors, as rows."""
+    length = mechanism.rotated_dimension(dimension)
+    turn = integers.ROTATIONS[mechanism.rotation](length)
+    return _rows(length, lambda e: turn.invert(e, shared["rotation"]))
+
+
+def _rows(length: int, of_unit: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:
+    """Returns the images of the unit vectors, as rows."""
+    return tf.map_fn(of_unit, tf.eye(length))
+
+
+def _unsketched(made: Any, shared: Any) -> tf.Tensor:
+    """Returns the shortest updates whose sketches are the unit vectors, as rows."""
+    rows = _rows(made.input_length, lambda e: made.encode(e, shared["sketch"]))
+    # Rows are the columns of S, so that the pseudo-inverse has the updates as rows.
+    return tf.linalg.pinv(rows[: made.dimension])
+
+
+def steps_to_clip(mechanism: mechanisms.Mechanism, dimension: int) -> float:
+    """Returns the clip of what is summed, in steps of the integers of the sum."""
+    if isinstance(mechanism, mechanisms.DomeDdg):
+        return steps_to_clip(mechanism.release, mechanism.sketch_size)
+    if isinstance(mechanism, integer.IntegerMechanism):
+        return 1 / mechanism.grid(dimension).granularity
+    multiplier = noise_multiplier(mechanism)
+    ratio = 1.0
+    if isinstance(mechanism, mechanisms.L2Csgm):
+        ratio = mechanism.resolved_linf_ratio(dimension)
+    made = IntegerSum(1, multiplier, mechanism.cohort_size, ratio)
+    return made.grid.stddev / multiplier
+
+
+def noise_multiplier(mechanism: Any) -> float:
+    """Returns the noise of the sum over the clip of what is summed."""
+    if isinstance(mechanism, mechanisms.L2Csgm):
+        return mechanism.stddev / mechanism.clip_norm
+    if isinstance(mechanism, mechanisms.Gaussian):
+        return mechanism.update_noise_multiplier
+    return mechanism.noise_multiplier
+
+
+def log_ratio(
+    mechanism: Any, dimension: int, released: np.ndarray, block: Any
+) -> np.ndarray:
+    """Returns log P/Q of blocks of a release, up to roundings that can only weaken it.
+
+    Args:
+      mechanism: Its numbers.
+      dimension: d.
+      released: [trials, block], integers as they are released or opened.
+      block: The canary, float64[block], of length 1 in units of the clip.
+
+    Returns:
+      float64[trials].
+    """
+    steps = steps_to_clip(mechanism, dimension)
+    block = np.asarray(block, np.float64)
+    if isinstance(mechanism, mechanisms.DomeDdg):
+        mechanism, dimension = mechanism.release, mechanism.sketch_size
+    if isinstance(mechanism, integer.IntegerMechanism):
+        stddev = mechanism.grid(dimension).local_stddev_steps
+        opened = centered(released, mechanism.bits)
+        return integer_ratio(mechanism, opened, block * steps, stddev)
+    keep = getattr(mechanism, "keep_fraction", 1.0)
+    return gaussian_ratio(
+        np.asarray(released, np.float64) / steps,
+        block,
+        noise_multiplier(mechanism),
+        keep,
+    )
+
+
+def gaussian_ratio(
+    released: np.ndarray, block: np.ndarray, stddev: float, keep_fraction: float = 1.0
+) -> np.ndarray:
+    """Returns log P/Q where coordinates are kept at random and noised.
+
+    Args:
+      released: float64[trials, block].
+      block: float64[block], the canary.
+      stddev: Of the noise, in the same units.
+      keep_fraction: gamma.
+    """
+    each = (released - block / 2) * block / stddev**2
+    return np.sum(simulators.sampled_score(each, keep_fraction), axis=-1)
+
+
+def stream_ratio(mechanism: Any, results: np.ndarray, block: Any) -> np.ndarray:
+    """Returns log P/Q of blocks of a stream, the canary being in its first round.
+
+    Args:
+      mechanism: Matrix factorization, or SGMF.
+      results: float32[T, m], what the server's optimizer was given, where coordinates
+        are those of the canaries.
+      block: The canary, float64[block], of length 1 in units of the clip.
+
+    Returns:
+      float64[m / block].
+    """
+    # A^-1 of the sums of the results: they are rows of (G + A^-1 B Z) / divisor.
+    sums = np.asarray(results, np.float64) * mechanism.noise_divisor
+    encoder = mechanism.factorization.encoder()
+    column = encoder[:, 0]
+    length, stddev = stream_column(mechanism)
+    # Of C G + Z the direction in which the canary lies, over the clip.
+    along = (column / length) @ encoder @ sums / mechanism.clip_norm
+    block = np.asarray(block, np.float64)
+    blocks = along[: along.size // block.size * block.size].reshape(-1, block.size)
+    keep = getattr(mechanism, "keep_fraction", 1.0)
+    return gaussian_ratio(blocks / length, block, stddev / length, keep)
+
+
+def stream_column(mechanism: Any) -> tuple[float, float]:
+    """Returns the length of C's first column, and the stddev of Z over the clip."""
+    column = mechanism.factorization.encoder()[:, 0]
+    return float(np.linalg.norm(column)), mechanism.stddev / mechanism.clip_norm
+
+
+def release_length(mechanism: Any, dimension: int) -> int:
+    """Returns m, the numbers of which a release consists."""
+    if isinstance(mechanism, mechanisms.Dome):
+        return mechanism.sketch_size
+    if isinstance(mechanism, mechanisms.ProjectAndPerturb):
+        return mechanism.shape(dimension).length
+    if isinstance(mechanism, (mechanisms.L2Csgm, integer.IntegerMechanism)):
+        return mechanism.rotated_dimension(dimension)
+    return dimension
+
+
+def count_ratio(mechanism: Any, within: np.ndarray) -> np.ndarray:
+    """Returns log P/Q of the count of an adaptive clip, of a canary above the clip.
+
+    Args:
+      mechanism: One whose clip adapts.
+      within: [trials], half the noised sum of the votes, or what was opened of it.
+    """
+    if isinstance(mechanism, integer.IntegerMechanism):
+        opened = centered(within, CLIP_COUNT_BITS)[:, np.newaxis]
+        stddev = mechanism.local_count_stddev
+        return integer_ratio(mechanism, opened, COUNT_CANARY, stddev)
+    stddev = mechanism.resolved_count_stddev
+    return gaussian_ratio(within[:, np.newaxis], HALF_VOTE, stddev)
+
+
+def centered(residues: np.ndarray, bits: int) -> np.ndarray:
+    """Returns the integers of least size with the same residues modulo 2^b, int64."""
+    half = 1 << (bits - 1)
+    return (np.asarray(residues, np.int64) + half) % (1 << bits) - half
+
+
+def noise_log_pmf(
+    mechanism: integer.IntegerMechanism, x: np.ndarray, stddev: float
+) -> np.ndarray:
+    """Returns log-probabilities of the noise of all shares, of the shape of x.
+
+    Args:
+      mechanism: Its numbers.
+      x: int64, any shape.
+      stddev: Of a share, in steps.
+    """
+    shares = mechanism.noise_shares
+    if isinstance(mechanism, mechanisms.DistributedSkellam):
+        return skellam.skellam_log_pmf(x, shares * stddev**2)
+    return discrete_gaussian.summed_discrete_gaussian_log_pmf(x, shares, stddev)
+
+
+def integer_ratio(
+    mechanism: integer.IntegerMechanism,
+    opened: np.ndarray,
+    canary: np.ndarray,
+    stddev: float,
+) -> np.ndarray:
+    """Returns log P/Q of opened sums, by the law of the summed shares.
+
+    Args:
+      mechanism: Its numbers.
+      opened: int64[trials, block], of least size.
+      canary: float64[block], in steps, rounded up or down at random.
+      stddev: Of a share, in steps.
+    """
+
+    def log_pmf(x: np.ndarray) -> np.ndarray:
+        return noise_log_pmf(mechanism, x, stddev)
+
+    # Half a clip's float32 rounding below a whole number is that number.
+    lower = np.floor(canary + WHOLE)
+    moved = opened - lower.astype(np.int64)
+    with np.errstate(divide="ignore"):
+        up, down = np.log(np.maximum(canary - lower, 0)), np.log(1 - (canary - lower))
+    rounded = np.logaddexp(
+        np.minimum(down, 0) + log_pmf(moved), up + log_pmf(moved - 1)
+    )
+    return np.sum(rounded - log_pmf(opened), axis=-1)
