@@ -19,7 +19,7 @@ its last bits.
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Optional
 
 import numpy as np
@@ -463,31 +463,3 @@ class ScalarRows:
             found.append(tf.reshape(sums[leaf.dtype][begin:end], leaf.shape))
             begin = end
         return tf.nest.pack_sequence_as(self._structure, found)
-
-
-class LastProcess:
-    """The newest traced process, and what it was traced for."""
-
-    def __init__(self) -> None:
-        self._key: Optional[Hashable] = None
-        self._process: Any = None
-
-    def get(
-        self,
-        key: Hashable,
-        build: Callable[[], Any],
-        begun_anew: Callable[[Any], Optional[Any]],
-    ) -> Any:
-        """Returns a process, traced now or for the run before.
-
-        Args:
-          key: All that the process depends on, except for the seeds.
-          build: Traces it.
-          begun_anew: From a process of the same key to that with this run's seeds;
-            None if it has no such form.
-        """
-        found = begun_anew(self._process) if key == self._key else None
-        if found is None:
-            found = build()
-        self._key, self._process = key, found
-        return found

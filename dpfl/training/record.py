@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
 import numpy as np
-import tensorflow as tf
 from tensorboard.summary.writer import record_writer
 
 from dpfl import covered, files
@@ -474,11 +473,15 @@ def _time(row: Mapping[str, Any]) -> float:
 
 
 def _version_event(wall_time: float) -> bytes:
+    import tensorflow as tf
+
     event = tf.compat.v1.Event(wall_time=wall_time, file_version="brain.Event:2")
     return event.SerializeToString()
 
 
 def _row_event(row: Mapping[str, Any], wall_time: float) -> bytes:
+    import tensorflow as tf
+
     values = [
         tf.compat.v1.Summary.Value(tag=name, simple_value=float(value))
         for name, value in row.items()

@@ -21,14 +21,14 @@ import contextlib
 import functools
 import pathlib
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, Optional
 
 from dpfl import files, machine, purposes
 from dpfl.training import checkpoint as checkpoint_lib
-from dpfl.training import grouped, provenance, report, selection, server_optimizers
 from dpfl.training import loop as loop_lib
 from dpfl.training import plan as plan_lib
+from dpfl.training import provenance, report, selection, server_optimizers
 from dpfl.training.record import Progress
 
 
@@ -45,7 +45,7 @@ class Run:
         say: Callable[[str], None] = print,
         *,
         on_round: Callable[[int, int], None] = lambda done, of: None,
-        last: Optional[grouped.LastProcess] = None,
+        last: Optional[LastProcess] = None,
     ):
         """Initializes the run; the folder is not touched yet.
 
@@ -59,7 +59,7 @@ class Run:
         self.plan = plan
         self._say = say
         self._on_round = on_round
-        self._last = last or grouped.LastProcess()
+        self._last = last or LastProcess()
         self._directory = pathlib.Path(plan.config.output_dir)
         self._stack = contextlib.ExitStack()
         self._seed, self._key = 0, 0
@@ -269,3 +269,31 @@ def worker_errors() -> tuple[type[Exception], ...]:
     from dpfl.training import worker as worker_lib
 
     return (isolation.IsolationError, worker_lib.WorkerDiedError)
+
+
+class LastProcess:
+    """The newest traced process, and what it was traced for."""
+
+    def __init__(self) -> None:
+        self._key: Optional[Hashable] = None
+        self._process: Any = None
+
+    def get(
+        self,
+        key: Hashable,
+        build: Callable[[], Any],
+        begun_anew: Callable[[Any], Optional[Any]],
+    ) -> Any:
+        """Returns a process, traced now or for the run before.
+
+        Args:
+          key: All that the process depends on, except for the seeds.
+          build: Traces it.
+          begun_anew: From a process of the same key to that with this run's seeds;
+            None if it has no such form.
+        """
+        found = begun_anew(self._process) if key == self._key else None
+        if found is None:
+            found = build()
+        self._key, self._process = key, found
+        return found

@@ -24,7 +24,7 @@ from typing import Any
 from absl import flags
 
 from dpfl import interrupts
-from dpfl.training import grouped
+from dpfl.training import run as run_lib
 
 from .. import cli, flag_files
 
@@ -37,7 +37,7 @@ def main() -> None:
     def answer(**fields: Any) -> None:
         answers.write(json.dumps(fields) + "\n")
 
-    last = grouped.LastProcess()
+    last = run_lib.LastProcess()
     for line in sys.stdin:
         order = json.loads(line)
         work: Callable[..., Any] = functools.partial(

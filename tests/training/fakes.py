@@ -119,7 +119,7 @@ class FakeRecord:
     """Rows in memory; a mark is how many there are."""
 
     def __init__(self, rows=()):
-        self.rows = list(record)
+        self.rows = list(rows)
 
     @property
     def marks(self):

@@ -6,7 +6,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from dpfl import accounting, mechanisms, purposes
+from dpfl import accounting, mechanisms, planning, purposes
 from dpfl.training import provenance, selection
 from tests.training import fakes
 
@@ -279,7 +279,7 @@ def test_settings_that_do_not_suit_the_task_are_refused(monkeypatch, changes, wo
     def calibrate(*unused_arguments):
         raise AssertionError("refused too late")
 
-    monkeypatch.setattr(mechanisms, "calibrate", calibrate)
+    monkeypatch.setattr(planning, "calibrate", calibrate)
     with pytest.raises(ValueError, match=words):
         fakes.make_plan(monkeypatch, **changes)
 

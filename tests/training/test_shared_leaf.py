@@ -49,7 +49,7 @@ import os
 import numpy as np
 import psutil
 import tensorflow as tf
-from dpfl import memory
+from dpfl import machine
 from dpfl.training import shared_leaf
 
 shared_leaf._PART_BYTES = 2**22
@@ -64,7 +64,7 @@ with tf.compat.v1.Session(graph=graph) as session:
     session.run(parts, {paths: leaf.paths})
     before = psutil.Process().memory_info().rss
     assert (session.run(some, {paths: leaf.paths}) == np.ones([2, 3])).all()
-    added = memory.peak_bytes(os.getpid()) - before
+    added = machine.peak_bytes(os.getpid()) - before
 print(added / (64 * 2**21))
 """
 
