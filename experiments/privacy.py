@@ -191,7 +191,7 @@ def _participation(cohort_size: int) -> Participation:
 
 def _cost(mechanism: Mechanism, participation: Participation) -> Cost:
     found = comparison.cost(
-        mechanism, _DIMENSION.value, participation, _DELTA.value, _ACCOUNTANT.value
+        mechanism, participation, _DIMENSION.value, _DELTA.value, _ACCOUNTANT.value
     )
     _remark(remarks.epsilon_remark, mechanism, participation, found)
     return found
@@ -219,10 +219,10 @@ def _remark(
 def _calibrated(mechanism: Mechanism, participation: Participation) -> Mechanism:
     return planning.calibrate(
         mechanism,
+        participation,
         _DIMENSION.value,
         _EPSILON.value,
         _DELTA.value,
-        participation,
         _ACCOUNTANT.value,
     )
 
@@ -313,8 +313,8 @@ def _cost_at_error(
 ) -> Cost:
     found = comparison.cost_at_error(
         mechanism,
-        _DIMENSION.value,
         participation,
+        _DIMENSION.value,
         _DELTA.value,
         target,
         _ACCOUNTANT.value,

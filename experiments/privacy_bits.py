@@ -52,8 +52,8 @@ def curve(candidates: Sequence[Mechanism], participation: Participation) -> list
         found = list(
             comparison.points(
                 each,
-                values.dimension,
                 participation,
+                values.dimension,
                 values.epsilon,
                 values.delta,
                 values.accountant,

@@ -125,16 +125,16 @@ def complete(mechanism: Mechanism, participation: Participation) -> Mechanism:
     values: Any = flags.FLAGS
     chosen = planning.chosen(
         mechanism,
-        values.dimension,
         participation,
+        values.dimension,
         epsilon=values.epsilon,
         delta=values.delta,
     )
     for sentence in chosen.sentences:
         print(f"{mechanism.name}: {sentence}", file=sys.stderr)
     found = chosen.mechanism
-    found.check(values.dimension, participation)
-    found.check_accountant(values.accountant, values.dimension, participation)
+    found.check(participation, values.dimension)
+    found.check_accountant(values.accountant, participation, values.dimension)
     return found
 
 

@@ -34,7 +34,16 @@ LAYERS = {
     },
 }
 GROUND = {
-    *{"purposes", "checks", "covered", "fields", "files", "machine", "needs_tff"},
+    *{
+        "purposes",
+        "checks",
+        "covered",
+        "fields",
+        "files",
+        "machine",
+        "needs_tff",
+        "plugins",
+    },
     "__version__",
 }
 WITHOUT_TENSORFLOW = {"accounting", "factorization", "mechanisms", "planning", "pages"}

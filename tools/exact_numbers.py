@@ -275,10 +275,10 @@ def _digits() -> Iterator[Number]:
     for dimension in (15_994, 2**20):
         calibrated: Any = planning.calibrate(
             mechanisms.L2Csgm(50, 1.0, 1.0, 0.01),
+            mechanisms.PoissonSampling(100, 50, 60),
             dimension,
             _EPSILON,
             1e-3,
-            mechanisms.PoissonSampling(100, 50, 60),
         )
         found[dimension] = calibrated.noise_multiplier
         yield Number("tasks", f"z, d = {dimension}", ".1f", found[dimension])
@@ -340,7 +340,7 @@ def _one_accountant() -> Iterator[Number]:
     )
     for accountant in ("tight", "rdp"):
         calibrated: Any = planning.calibrate(
-            config, _MNIST_MODEL, 2.0, 1e-4, choice, accountant
+            config, choice, _MNIST_MODEL, 2.0, 1e-4, accountant
         )
         name = f"z, MF, sgmf_fig7, epsilon = 2, {accountant}"
         yield Number("figures", name, ".2f", calibrated.noise_multiplier)

@@ -4,7 +4,7 @@
 """TFF aggregators, a family of mechanisms a module, made from their configurations.
 
 `build` makes the factory of a `dpfl.mechanisms` configuration, and `build_fed` that for
-a training program that holds the state; `registry.AGGREGATORS` is the table.
+a training program that holds the state; `dpfl.mechanisms.registry` has the table.
 """
 
 from dpfl import needs_tff  # noqa: F401

@@ -9,62 +9,15 @@ import dataclasses
 import inspect
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Optional
-
-import tensorflow_federated as tff
+from typing import Any, Optional
 
 from dpfl import files, mechanisms, planning
-from dpfl.aggregators import (
-    csgm,
-    distributed,
-    dome,
-    gaussian,
-    matrix_factorization,
-    none,
-    sgmf,
-    sketch,
-)
+from dpfl.aggregators import matrix_factorization
 from dpfl.aggregators.codec import Codec
 from dpfl.aggregators.factory import CodecFactory
+from dpfl.mechanisms import registry
 
 _LOGGER = logging.getLogger(__name__)
-
-
-class Entry(NamedTuple):
-    """What runs one mechanism.
-
-    Attributes:
-      codec: From its configuration, the dimension d, and options of its own, to its
-        codec.
-      feeder: From its configuration and d to an object with `feed(state)`, to be called
-        on the aggregator's state before each round if the factory was built with
-        `noise_from_program`; None for a mechanism that has no such noise.
-      weighted: From `measure` (see `CodecFactory`) to a factory that takes weights;
-        None if there is none.
-    """
-
-    codec: Callable[..., Codec]
-    feeder: Optional[Callable[..., Any]] = None
-    weighted: Optional[Callable[..., tff.aggregators.WeightedAggregationFactory]] = None
-
-
-AGGREGATORS: dict[type[mechanisms.Mechanism], Entry] = {
-    mechanisms.NoMechanism: Entry(none.MeanCodec, weighted=none.FiniteMeanFactory),
-    mechanisms.Gaussian: Entry(gaussian.GaussianCodec),
-    mechanisms.L2Csgm: Entry(csgm.CsgmCodec),
-    mechanisms.LinfCsgm: Entry(csgm.CsgmCodec),
-    mechanisms.DistributedDiscreteGaussian: Entry(distributed.IntegerCodec),
-    mechanisms.DistributedSkellam: Entry(distributed.IntegerCodec),
-    mechanisms.SketchedDdg: Entry(sketch.SketchedCodec),
-    mechanisms.ProjectAndPerturb: Entry(sketch.ProjectAndPerturbCodec),
-    mechanisms.SparseRecovery: Entry(sketch.SparseRecoveryCodec),
-    mechanisms.Dome: Entry(dome.DomeCodec),
-    mechanisms.DomeDdg: Entry(dome.DomeCodec),
-    mechanisms.MatrixFactorization: Entry(
-        matrix_factorization.MatrixFactorizationCodec, matrix_factorization.NoiseFeeder
-    ),
-    mechanisms.Sgmf: Entry(sgmf.SgmfCodec, matrix_factorization.NoiseFeeder),
-}
 
 
 def make_codec(
@@ -73,7 +26,7 @@ def make_codec(
     """Returns the codec of a mechanism, without TFF around it.
 
     Args:
-      mechanism: A configuration from `AGGREGATORS`.
+      mechanism: A configuration from `dpfl.mechanisms.MECHANISMS`.
       dimension: d, length of the flattened update.
       **options: Those of the codec's class.
 
@@ -102,7 +55,7 @@ def build(
     own noise, as `planning.chosen` says, and logged.
 
     Args:
-      mechanism: A configuration from `AGGREGATORS`.
+      mechanism: A configuration from `dpfl.mechanisms.MECHANISMS`.
       seed: See `CodecFactory`.
       output: See `CodecFactory`.
       measure: See `CodecFactory`.
@@ -161,7 +114,7 @@ def build_fed(
     out of the state that crosses to TFF's worker and is saved.
 
     Args:
-      mechanism: A configuration from `AGGREGATORS`.
+      mechanism: A configuration from `dpfl.mechanisms.MECHANISMS`.
       dimension: d, length of the flattened update.
       **options: See `build`.
 
@@ -180,7 +133,7 @@ def build_fed(
 
 
 def _check_options(
-    mechanism: mechanisms.Mechanism, entry: Entry, options: Mapping[str, Any]
+    mechanism: mechanisms.Mechanism, entry: registry.Entry, options: Mapping[str, Any]
 ) -> None:
     """Raises TypeError for an option that the codec does not have."""
     # Behind the configuration and the dimension.
@@ -201,7 +154,7 @@ def _check_options(
 
 def _chosen(mechanism: mechanisms.Mechanism, dimension: int) -> mechanisms.Mechanism:
     """Returns the mechanism with numbers in place of "auto", and logs them."""
-    found = planning.chosen(mechanism, dimension)
+    found = planning.chosen(mechanism, None, dimension)
     for sentence in found.sentences:
         _LOGGER.warning("%s: %s", mechanism.name, sentence)
     return found.mechanism
@@ -218,11 +171,10 @@ def _identity(mechanism: mechanisms.Mechanism) -> str:
     )
 
 
-def _entry(mechanism: mechanisms.Mechanism) -> Entry:
-    # By the class itself: a subclass may mean other noise than its base's codec adds.
-    entry = AGGREGATORS.get(type(mechanism))
+def _entry(mechanism: mechanisms.Mechanism) -> registry.Entry:
+    entry = registry.entry(type(mechanism))
     if entry is None:
-        names = sorted(kind.name for kind in AGGREGATORS)
+        names = sorted(mechanisms.MECHANISMS)
         raise TypeError(
             f"mechanism must be a configuration of one of {names}, found {mechanism!r}"
         )

@@ -3,6 +3,7 @@
 
 """Mechanisms as frozen numbers: noise, accounting and bits from one object."""
 
+from dpfl import plugins
 from dpfl.mechanisms.csgm import L2Csgm, LinfCsgm, default_linf_ratio
 from dpfl.mechanisms.dome import Dome, DomeDdg
 from dpfl.mechanisms.gaussian import Gaussian
@@ -23,11 +24,12 @@ from dpfl.mechanisms.participation import (
     PoissonSampling,
     RandomSlot,
 )
-from dpfl.mechanisms.registry import MECHANISMS
+from dpfl.mechanisms.registry import EXAMPLES, MECHANISMS, register
 from dpfl.mechanisms.sgmf import Sgmf
 from dpfl.mechanisms.sketch import ProjectAndPerturb, SketchedDdg, SparseRecovery
 
 __all__ = [
+    "EXAMPLES",
     "MECHANISMS",
     "PARTICIPATIONS",
     "CyclicPoisson",
@@ -53,4 +55,8 @@ __all__ = [
     "SketchedDdg",
     "SparseRecovery",
     "default_linf_ratio",
+    "register",
 ]
+
+# Last, since they import this package.
+plugins.load("dpfl.mechanisms")

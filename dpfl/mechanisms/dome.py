@@ -154,9 +154,9 @@ class Dome(mechanism.NoiseMechanism):
                 f"probes is False, found {self.max_rank}"
             )
 
-    def check(self, dimension: int, participation: Participation) -> None:
+    def check(self, participation: Participation, dimension: int) -> None:
         """See base class."""
-        super().check(dimension, participation)
+        super().check(participation, dimension)
         self._check_dimension(dimension)
         if isinstance(participation, (PoissonSampling, RandomSlot, CyclicPoisson)):
             raise ValueError(
@@ -241,14 +241,14 @@ class Dome(mechanism.NoiseMechanism):
         return events.ZEROS_ONLY
 
     def _run_event(
-        self, dimension: int, participation: Participation
+        self, participation: Participation, dimension: int
     ) -> dp_accounting.DpEvent:
         """Returns a `DomeDpEvent` of all the rounds that a client may be in.
 
         With `paper_accounting` a client is charged N times for each of them.
         """
         if not self.noise_multiplier:
-            return super()._run_event(dimension, participation)
+            return super()._run_event(participation, dimension)
         return accounting.DomeDpEvent(
             clients_per_round=self.cohort_size,
             local_stddev=self.local_stddev,
@@ -337,10 +337,10 @@ class DomeDdg(RoundingFields, Dome):
         """See base class: b, once it is a number."""
         return self.release.message_bits
 
-    def check(self, dimension: int, participation: Participation) -> None:
+    def check(self, participation: Participation, dimension: int) -> None:
         """See base class; refuses bits that are too few for the cohort, too."""
-        super().check(dimension, participation)
-        self.release.check(self.sketch_size, participation)
+        super().check(participation, dimension)
+        self.release.check(participation, self.sketch_size)
 
     def needs_more_noise(self, dimension: int) -> bool:
         """Returns whether the grid of `release` asks for more noise."""
@@ -371,7 +371,7 @@ class DomeDdg(RoundingFields, Dome):
         return self.release.round_dp_event(self.sketch_size, 1.0)
 
     def _run_event(
-        self, dimension: int, participation: Participation
+        self, participation: Participation, dimension: int
     ) -> dp_accounting.DpEvent:
         """Returns a round's event, composed over the rounds that a client may be in.
 

@@ -291,9 +291,9 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
         """Returns the probability that a coordinate of a Gaussian sum would wrap."""
         return self.grid(dimension).wrap_probability(self.message_bits)
 
-    def check(self, dimension: int, participation: Participation) -> None:
+    def check(self, participation: Participation, dimension: int) -> None:
         """Raises ValueError if the mechanism cannot run in this setting."""
-        super().check(dimension, participation)
+        super().check(participation, dimension)
         self._check_cohorts(participation.varies_cohorts)
         self.grid(dimension)
 

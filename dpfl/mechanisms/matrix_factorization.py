@@ -591,9 +591,9 @@ class MatrixFactorization(StreamedMatrix, mechanism.NoiseMechanism, EpochFields)
         """What the noised sum is divided by, n."""
         return float(self.cohort_size)
 
-    def check(self, dimension: int, participation: Participation) -> None:
+    def check(self, participation: Participation, dimension: int) -> None:
         """See base class."""
-        super().check(dimension, participation)
+        super().check(participation, dimension)
         self.check_participation(participation, any_matrix=True)
 
     def round_dp_event(
@@ -609,7 +609,7 @@ class MatrixFactorization(StreamedMatrix, mechanism.NoiseMechanism, EpochFields)
         return accounting.MatrixFactorizationDpEvent(noise)
 
     def _run_event(
-        self, dimension: int, participation: Participation
+        self, participation: Participation, dimension: int
     ) -> dp_accounting.DpEvent:
         """Returns the streams of the run; see `noise_stream.run_event`."""
         return run_event(self, self._release_event, participation)

@@ -112,12 +112,12 @@ class Mechanism(abc.ABC):
         """A noise multiplier that goes with the other numbers, above zero."""
         return 1.0
 
-    def check(self, dimension: int, participation: Participation) -> None:
+    def check(self, participation: Participation, dimension: int) -> None:
         """Raises ValueError if the mechanism cannot run in this setting.
 
         Args:
-          dimension: Length d of the flattened model update.
           participation: How clients are chosen.
+          dimension: Length d of the flattened model update.
         """
         checks.integer("dimension", dimension, at_most=MOST_DIMENSIONS)
         if participation.cohort_size != self.cohort_size:
@@ -127,21 +127,21 @@ class Mechanism(abc.ABC):
             )
 
     def check_accountant(
-        self, accountant: str, dimension: int, participation: Participation
+        self, accountant: str, participation: Participation, dimension: int
     ) -> None:
         """Raises ValueError if the releases are none that a method accounts for.
 
         Args:
           accountant: One of `dpfl.accounting.METHODS`.
-          dimension: Length d of the flattened model update.
           participation: How clients are chosen.
+          dimension: Length d of the flattened model update.
         """
         checks.choice("accountant", accountant, calibration.METHODS)
         if accountant != "tight" or not self.is_private:
             return
         # What the releases are does not depend on the noise.
         noised = self.with_noise_multiplier(self.some_noise_multiplier)
-        event = noised.dp_event(dimension, participation)
+        event = noised.dp_event(participation, dimension)
         if not masked_loss.is_of_gaussians(event):
             wanted = f"auto or rdp for {self.name}, whose releases are not Gaussian"
             raise ValueError(checks.message("accountant", wanted, accountant))
@@ -236,13 +236,13 @@ class Mechanism(abc.ABC):
         return participation.relations
 
     def dp_event(
-        self, dimension: int, participation: Participation
+        self, participation: Participation, dimension: int
     ) -> events.RunDpEvent:
         """Returns all releases of a run, as one event that names its relations.
 
         Args:
-          dimension: Length d of the flattened model update.
           participation: How clients are chosen, and for how many rounds.
+          dimension: Length d of the flattened model update.
 
         Returns:
           An event that `dpfl.accounting.DpflAccountant` composes if it is for one of
@@ -251,13 +251,13 @@ class Mechanism(abc.ABC):
         Raises:
           ValueError: If the mechanism cannot run in this setting.
         """
-        self.check(dimension, participation)
+        self.check(participation, dimension)
         return events.RunDpEvent(
-            self._run_event(dimension, participation), self.relations(participation)
+            self._run_event(participation, dimension), self.relations(participation)
         )
 
     def _run_event(
-        self, dimension: int, participation: Participation
+        self, participation: Participation, dimension: int
     ) -> dp_accounting.DpEvent:
         """Returns all releases of a run that suits the mechanism."""
         if isinstance(participation, RandomSlot):

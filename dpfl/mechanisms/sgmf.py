@@ -48,9 +48,9 @@ class Sgmf(
         """What the noised sum is divided by, n gamma."""
         return self.cohort_size * self.keep_fraction
 
-    def check(self, dimension: int, participation: Participation) -> None:
+    def check(self, participation: Participation, dimension: int) -> None:
         """See base class."""
-        super().check(dimension, participation)
+        super().check(participation, dimension)
         self.check_participation(participation, any_matrix=False)
 
     def round_dp_event(
@@ -73,7 +73,7 @@ class Sgmf(
         )
 
     def _run_event(
-        self, dimension: int, participation: Participation
+        self, participation: Participation, dimension: int
     ) -> dp_accounting.DpEvent:
         """Returns the streams of the run; see `noise_stream.run_event`."""
         release = functools.partial(self._release_event, dimension)

@@ -206,13 +206,13 @@ class CountSketched(mechanism.NoiseMechanism):
                 f"{self.layer_rates!r}"
             )
 
-    def check(self, dimension: int, participation: Participation) -> None:
+    def check(self, participation: Participation, dimension: int) -> None:
         """Raises ValueError if the mechanism cannot run in this setting.
 
         A sketch has at least one number in each row, and the same in all of them: where
         that leaves less than 0.9 of the rate asked for, the rate is refused.
         """
-        super().check(dimension, participation)
+        super().check(participation, dimension)
         self._check_rate(self.shape(dimension), dimension)
 
     def _check_rate(self, shape: SketchShape, dimension: int) -> None:
@@ -404,9 +404,9 @@ class SparseRecovery(integer.DistributedDiscreteGaussian):
             checks.real(name, value, at_least=1 / largest, at_most=largest)
         checks.integer("solver_steps", self.solver_steps, at_most=_MOST_SOLVER_STEPS)
 
-    def check(self, dimension: int, participation: Participation) -> None:
+    def check(self, participation: Participation, dimension: int) -> None:
         """Raises ValueError if the mechanism cannot run in this setting."""
-        super().check(dimension, participation)
+        super().check(participation, dimension)
         self.check_matrix(dimension)
 
     def check_matrix(self, dimension: int) -> None:

@@ -3,7 +3,8 @@
 
 """Questions before a run: which noise, bits, rate or bands, and what is spent after."""
 
-from dpfl.planning.budget import calibrate
+from dpfl.planning.budget import calibrate, epsilon, privacy_report
 from dpfl.planning.choice import Chosen, chosen
+from dpfl.planning.ledger import Ledger
 
-__all__ = ["Chosen", "calibrate", "chosen"]
+__all__ = ["Chosen", "Ledger", "calibrate", "chosen", "epsilon", "privacy_report"]

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Optional
+from typing import Any, Optional, TypeVar
 
 import dp_accounting
 
@@ -18,24 +18,26 @@ from dpfl.mechanisms.participation import Participation
 # Noise divided by this is less than a step of the calibration's grid below.
 _BARELY = 1.0002
 
+_Mechanism = TypeVar("_Mechanism", bound=Mechanism)
+
 
 def calibrate(
-    mechanism: Mechanism,
+    mechanism: _Mechanism,
+    participation: Optional[Participation],
     dimension: int,
     epsilon: float,
     delta: float,
-    participation: Optional[Participation] = None,
     method: str = "auto",
-) -> Mechanism:
+) -> _Mechanism:
     """Returns the mechanism with the least noise that meets a budget over a whole run.
 
     Args:
       mechanism: Its own noise multiplier plays no part.
+      participation: How clients are chosen, and for how many rounds; None is one
+        release in which all clients take part.
       dimension: Length d of the flattened model update.
       epsilon: Of the budget, greater than 0.
       delta: Of the budget, in (0, 1).
-      participation: How clients are chosen, and for how many rounds; None is one
-        release in which all clients take part.
       method: See `dpfl.accounting.epsilon`.
 
     Raises:
@@ -66,6 +68,49 @@ def calibrate(
     return noised
 
 
+def privacy_report(
+    mechanism: Mechanism,
+    participation: Optional[Participation],
+    dimension: int,
+    delta: float,
+    method: str = "auto",
+) -> accounting.PrivacyReport:
+    """Returns epsilon of a whole run, with its relation, method and order.
+
+    Args:
+      mechanism: With its noise multiplier.
+      participation: As for `calibrate`.
+      dimension: Length d of the flattened model update.
+      delta: In (0, 1).
+      method: See `dpfl.accounting.epsilon`.
+
+    Raises:
+      ValueError: If an argument is out of range or the mechanism cannot run so.
+    """
+    return accounting.epsilon(
+        _event(mechanism, participation, dimension), delta, method=method
+    )
+
+
+def epsilon(
+    mechanism: Mechanism,
+    participation: Optional[Participation],
+    dimension: int,
+    delta: float,
+    method: str = "auto",
+) -> float:
+    """Returns epsilon of a whole run; see `privacy_report`."""
+    return privacy_report(mechanism, participation, dimension, delta, method).epsilon
+
+
+def _event(
+    mechanism: Mechanism, participation: Optional[Participation], dimension: int
+) -> dp_accounting.DpEvent:
+    if participation is None:
+        return mechanism.round_dp_event(dimension, 1.0)
+    return mechanism.dp_event(participation, dimension)
+
+
 @dataclasses.dataclass(frozen=True)
 class _Budget:
     """The arguments of `calibrate` but for the mechanism, by their names there."""
@@ -76,7 +121,7 @@ class _Budget:
     participation: Optional[Participation]
     method: str
 
-    def calibrated(self, mechanism: Mechanism) -> Mechanism:
+    def calibrated(self, mechanism: _Mechanism) -> _Mechanism:
         """Returns the mechanism with the least noise, whether it suits the rest."""
         try:
             return mechanism.with_noise_multiplier(self._least_noise(mechanism))
@@ -111,9 +156,7 @@ class _Budget:
             noisy = mechanism.with_noise_multiplier(noise_multiplier)
             if noisy.needs_more_noise(self.dimension):
                 raise accounting.NoiseTooSmallError("noise_multiplier is too small")
-            if self.participation is None:
-                return noisy.round_dp_event(self.dimension, 1.0)
-            return noisy.dp_event(self.dimension, self.participation)
+            return _event(noisy, self.participation, self.dimension)
 
         return accounting.calibrate_noise_multiplier(
             make_event, self.epsilon, self.delta, method=self.method

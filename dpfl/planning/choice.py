@@ -44,8 +44,8 @@ class Setting:
     """What a choice depends on besides the mechanism.
 
     Attributes:
-      dimension: Length d of the flattened model update.
       participation: How clients are chosen, and for how many rounds; None is one
+      dimension: Length d of the flattened model update.
         release in which all clients take part.
       epsilon: The budget; None takes the mechanism's own noise.
       delta: Of the budget.
@@ -59,7 +59,7 @@ class Setting:
     def calibrated(self, mechanism: Any, epsilon: float) -> Any:
         """Returns a mechanism with the least noise that meets a budget, by RDP."""
         return budget.calibrate(
-            mechanism, self.dimension, epsilon, self.delta, self.participation, "rdp"
+            mechanism, self.participation, self.dimension, epsilon, self.delta, "rdp"
         )
 
     def epsilon_of(self, mechanism: Mechanism) -> float:
@@ -67,7 +67,7 @@ class Setting:
         if self.participation is None:
             event = mechanism.round_dp_event(self.dimension, 1.0)
         else:
-            event = mechanism.dp_event(self.dimension, self.participation)
+            event = mechanism.dp_event(self.participation, self.dimension)
         return accounting.epsilon(event, self.delta, method="rdp").epsilon
 
 
@@ -95,8 +95,8 @@ def is_open(mechanism: Mechanism) -> bool:
 
 def chosen(
     mechanism: Mechanism,
+    participation: Optional[Participation],
     dimension: int,
-    participation: Optional[Participation] = None,
     *,
     epsilon: Optional[float] = None,
     delta: float = DEFAULT_DELTA,
@@ -105,9 +105,9 @@ def chosen(
 
     Args:
       mechanism: A configuration.
-      dimension: Length d of the flattened model update.
       participation: How clients are chosen, and for how many rounds; None is one
         release in which all clients take part.
+      dimension: Length d of the flattened model update.
       epsilon: The budget that the noise will be set for; None takes the mechanism's own
         noise.
       delta: Of epsilon.

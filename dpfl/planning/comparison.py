@@ -140,8 +140,8 @@ def with_error(
 
 def cost(
     mechanism: Mechanism,
-    dimension: int,
     participation: Participation,
+    dimension: int,
     delta: float,
     method: str = "auto",
 ) -> Cost:
@@ -149,12 +149,12 @@ def cost(
 
     Args:
       mechanism: A configuration.
-      dimension: d.
       participation: Who takes part in which rounds.
+      dimension: d.
       delta: At which epsilon is given.
       method: As for `accounting.epsilon`.
     """
-    event = mechanism.dp_event(dimension, participation)
+    event = mechanism.dp_event(participation, dimension)
     report = accounting.epsilon(event, delta, method=method)
     error = None
     if mechanism.has_whole_error:
@@ -181,8 +181,8 @@ def cost(
 
 def cost_at_error(
     mechanism: Mechanism,
-    dimension: int,
     participation: Participation,
+    dimension: int,
     delta: float,
     target: float,
     method: str = "auto",
@@ -194,10 +194,10 @@ def cost_at_error(
     """
     noised = with_error(mechanism, dimension, target)
     if noised is not None:
-        return cost(noised, dimension, participation, delta, method)
+        return cost(noised, participation, dimension, delta, method)
     bare = mechanism.with_noise_multiplier(0.0)
     return dataclasses.replace(
-        cost(bare, dimension, participation, delta, method),
+        cost(bare, participation, dimension, delta, method),
         noise_multiplier=None,
         epsilon=math.inf,
         accountant=UNREACHABLE,
@@ -234,8 +234,8 @@ def widened(mechanism: Mechanism, widths: Sequence[int]) -> list[Mechanism]:
 
 def points(
     found: Iterable[Mechanism],
-    dimension: int,
     participation: Participation,
+    dimension: int,
     epsilon: float,
     delta: float,
     method: str = "auto",
@@ -244,8 +244,8 @@ def points(
 
     Args:
       found: Configurations with any noise; the noise is calibrated.
-      dimension: d.
       participation: Who takes part in which rounds.
+      dimension: d.
       epsilon: Of the budget, which all of them meet.
       delta: Of the budget.
       method: As for `accounting.epsilon`.
@@ -258,7 +258,7 @@ def points(
     for mechanism in found:
         try:
             noised = budget.calibrate(
-                mechanism, dimension, epsilon, delta, participation, method
+                mechanism, participation, dimension, epsilon, delta, method
             )
             noised.check_noise(dimension)
         except (accounting.CalibrationError, ValueError) as error:
@@ -267,10 +267,10 @@ def points(
         plain: Any = choice.gaussian_like(mechanism)  # type: ignore[arg-type]
         if plain not in reference:
             gaussian = budget.calibrate(
-                plain, dimension, epsilon, delta, participation, "rdp"
+                plain, participation, dimension, epsilon, delta, "rdp"
             )
             reference[plain] = gaussian.mean_squared_error(dimension)
-        spent = cost(noised, dimension, participation, delta, method)
+        spent = cost(noised, participation, dimension, delta, method)
         error_of = spent.mean_squared_error
         yield (
             mechanism,

@@ -44,16 +44,16 @@ class RunCost:
 
     Attributes:
       mechanism: With its noise multiplier.
-      dimension: Length d of the flattened model update.
       participation: How clients are chosen, and for how many rounds.
+      dimension: Length d of the flattened model update.
       delta: In (0, 1).
       target_epsilon: Budget over all rounds, None for none.
       method: See `dpfl.accounting.epsilon`.
     """
 
     mechanism: Mechanism
-    dimension: int
     participation: Participation
+    dimension: int
     delta: float
     target_epsilon: Optional[float] = None
     method: str = "auto"
@@ -63,7 +63,7 @@ class RunCost:
         checks.choice("method", self.method, METHODS)
         if self.target_epsilon is not None:
             checks.positive("target_epsilon", self.target_epsilon)
-        self.mechanism.check(self.dimension, self.participation)
+        self.mechanism.check(self.participation, self.dimension)
 
     @functools.cached_property
     def planned(self) -> accounting.PrivacyReport:
@@ -129,7 +129,7 @@ class RunCost:
         return min(so_far, self._allowed.epsilon)
 
     def _event(self, rounds: int) -> accounting.RunDpEvent:
-        return self.mechanism.dp_event(self.dimension, self.participation.first(rounds))
+        return self.mechanism.dp_event(self.participation.first(rounds), self.dimension)
 
 
 class Ledger:
@@ -143,8 +143,8 @@ class Ledger:
     def __init__(
         self,
         mechanism: Mechanism,
-        dimension: int,
         participation: Participation,
+        dimension: int,
         delta: float,
         *,
         target_epsilon: Optional[float] = None,
@@ -154,8 +154,8 @@ class Ledger:
 
         Args:
           mechanism: With its noise multiplier.
-          dimension: Length d of the flattened model update.
           participation: How clients are chosen, and for how many rounds.
+          dimension: Length d of the flattened model update.
           delta: In (0, 1).
           target_epsilon: Rounds that would exceed it are refused; None for no budget.
           method: See `dpfl.accounting.epsilon`.
@@ -164,7 +164,7 @@ class Ledger:
           ValueError: If an argument is out of range or the mechanism cannot run so.
         """
         self.cost = RunCost(
-            mechanism, dimension, participation, delta, target_epsilon, method
+            mechanism, participation, dimension, delta, target_epsilon, method
         )
         self.rounds = 0
         # Clients of the last rounds, by round: of those they may not yet be back from.
@@ -177,8 +177,8 @@ class Ledger:
         """Returns an empty ledger of a run whose cost is known already."""
         ledger = cls(
             cost.mechanism,
-            cost.dimension,
             cost.participation,
+            cost.dimension,
             cost.delta,
             target_epsilon=cost.target_epsilon,
             method=cost.method,

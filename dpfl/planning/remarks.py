@@ -25,8 +25,8 @@ _MORE_BITS, _WORTH_IT = 2, 0.9
 def epsilon_remark(
     epsilon: float,
     mechanism: Mechanism,
-    dimension: int,
     participation: Participation,
+    dimension: int,
     delta: float,
     method: str = "auto",
 ) -> str:
@@ -38,8 +38,8 @@ def epsilon_remark(
     Args:
       epsilon: As computed; may be infinite.
       mechanism: The mechanism that it is of.
-      dimension: Length d of the flattened model update.
       participation: How clients are chosen, and for how many rounds.
+      dimension: Length d of the flattened model update.
       delta: Of epsilon.
       method: See `dpfl.accounting.epsilon`.
 
@@ -56,7 +56,7 @@ def epsilon_remark(
     much = f"note that {size} protects nobody"
     try:
         found = budget.calibrate(
-            mechanism, dimension, USUAL_EPSILON, delta, participation, method
+            mechanism, participation, dimension, USUAL_EPSILON, delta, method
         )
         enough = _rounded_up(getattr(found, "noise_multiplier"))  # noqa: B009
         mechanism.with_noise_multiplier(enough).check_noise(dimension)
@@ -71,8 +71,8 @@ def epsilon_remark(
 def bits_remark(
     epsilon: float,
     mechanism: Mechanism,
-    dimension: int,
     participation: Participation,
+    dimension: int,
     delta: float,
     method: str = "auto",
 ) -> str:
@@ -86,8 +86,8 @@ def bits_remark(
     Args:
       epsilon: As computed; may be infinite.
       mechanism: The mechanism that it is of.
-      dimension: Length d of the flattened model update.
       participation: How clients are chosen, and for how many rounds.
+      dimension: Length d of the flattened model update.
       delta: Of epsilon.
       method: See `dpfl.accounting.epsilon`.
 
@@ -103,7 +103,7 @@ def bits_remark(
     for more in range(bits + 1, min(bits + _MORE_BITS, MOST_BITS) + 1):
         change: dict[str, Any] = {"bits": more}
         event = dataclasses.replace(mechanism, **change).dp_event(
-            dimension, participation
+            participation, dimension
         )
         found = accounting.epsilon(event, delta, method=method).epsilon
         if found < _WORTH_IT * reached:

@@ -53,7 +53,7 @@ def error_ratio(
     """
     # Both by the same method: the Gaussian alone has a tighter one.
     plain = budget.calibrate(
-        gaussian.Gaussian(n, 1.0, 1.0), length, epsilon, delta, method="rdp"
+        gaussian.Gaussian(n, 1.0, 1.0), None, length, epsilon, delta, method="rdp"
     )
     try:
         config = integer.DistributedDiscreteGaussian(

@@ -3,13 +3,18 @@
 
 """Data sets and models: `load_task(name, **options)` returns a `task.Task`."""
 
-from dpfl import needs_tff  # noqa: F401
+from dpfl import (
+    needs_tff,  # noqa: F401
+    plugins,
+)
+from dpfl.tasks.configs import TaskConfig
 from dpfl.tasks.registry import (
     Measure,
     TaskEntry,
     load_config,
     load_task,
     make_config,
+    register,
     task_entry,
     task_names,
     task_options,
@@ -17,11 +22,16 @@ from dpfl.tasks.registry import (
 
 __all__ = [
     "Measure",
+    "TaskConfig",
     "TaskEntry",
     "load_config",
     "load_task",
     "make_config",
+    "register",
     "task_entry",
     "task_names",
     "task_options",
 ]
+
+# Last, since they import this package.
+plugins.load("dpfl.tasks")

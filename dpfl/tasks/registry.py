@@ -112,6 +112,24 @@ TASKS: dict[str, TaskEntry] = {
 }
 
 
+def register(name: str, entry: TaskEntry) -> None:
+    """Adds a task to the table, from which `dpfl-train` has its flags.
+
+    Args:
+      name: What `--task` says.
+      entry: Its options, and the module that loads it.
+
+    Raises:
+      ValueError: If another task has its name.
+    """
+    if TASKS.get(name, entry).module != entry.module:
+        raise ValueError(
+            f"name must be one that no other task has, found {name!r}, which "
+            f"{TASKS[name].module} has"
+        )
+    TASKS[name] = entry
+
+
 def task_names() -> tuple[str, ...]:
     """Returns the names of all tasks."""
     return tuple(TASKS)

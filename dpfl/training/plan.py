@@ -94,8 +94,8 @@ def make_plan(config: config_lib.RunConfig) -> Plan:
     mechanism = _with_noise(found.mechanism, config, task, participation)
     cost = ledger_lib.RunCost(
         mechanism,
-        task.dimension,
         participation,
+        task.dimension,
         _given("delta", config.delta),
         config.epsilon,
         config.accountant,
@@ -177,8 +177,8 @@ def _chosen(
     is_calibrated = config.noise_multiplier is None
     return planning.chosen(
         mechanism,
-        task.dimension,
         participation,
+        task.dimension,
         epsilon=config.epsilon if is_calibrated else None,
         delta=_given("delta", config.delta),
     )
@@ -191,8 +191,8 @@ def _with_noise(
     participation: Participation,
 ) -> Mechanism:
     """Returns the mechanism with the noise that was asked for."""
-    mechanism.check(task.dimension, participation)
-    mechanism.check_accountant(config.accountant, task.dimension, participation)
+    mechanism.check(participation, task.dimension)
+    mechanism.check_accountant(config.accountant, participation, task.dimension)
     mechanism.check_server_optimizer(config.server_optimizer, config.server_momentum)
     mechanism.check_measure(config.measure)
     # Refused here rather than after a long calibration.
@@ -200,10 +200,10 @@ def _with_noise(
     if mechanism.is_private and config.noise_multiplier is None:
         mechanism = planning.calibrate(
             mechanism,
+            participation,
             task.dimension,
             _given("epsilon", config.epsilon),
             _given("delta", config.delta),
-            participation,
             config.accountant,
         )
         _check_calibrated(mechanism, config)

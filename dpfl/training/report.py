@@ -302,15 +302,14 @@ def _remarks(plan: plan_lib.Plan, epsilon: float, rounds: int) -> list[str]:
     cost = plan.cost
     if not plan.mechanism.is_private:
         return []
-    setting = (plan.mechanism, plan.dimension)
-    budget = (cost.delta, cost.method)
+    budget = (plan.dimension, cost.delta, cost.method)
     found = [
-        remarks.epsilon_remark(epsilon, *setting, plan.participation, *budget),
+        remarks.epsilon_remark(epsilon, plan.mechanism, plan.participation, *budget),
         remarks.delta_remark(cost.delta, plan.task.population),
     ]
     if rounds and plan.config.noise_multiplier is not None:
         those = plan.participation.first(rounds)
-        found.append(remarks.bits_remark(epsilon, *setting, those, *budget))
+        found.append(remarks.bits_remark(epsilon, plan.mechanism, those, *budget))
     return [sentence for sentence in found if sentence]
 
 

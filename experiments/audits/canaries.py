@@ -82,7 +82,7 @@ class Case:
     def claim(self) -> accounting.PrivacyReport:
         """Returns the least epsilon that is proven, and for which relation."""
         return claims.tightest(
-            self.mechanism, self.dimension, self.participation, self.delta
+            self.mechanism, self.participation, self.dimension, self.delta
         )
 
     def law(self) -> laws.Law:

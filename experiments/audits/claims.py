@@ -24,23 +24,23 @@ ONE_SLOT = "one-slot "
 
 def tightest(
     mechanism: Any,
-    dimension: int,
     participation: mechanisms.Participation,
+    dimension: int,
     delta: float,
 ) -> accounting.PrivacyReport:
     """Returns the least epsilon of a run by any accountant that serves it, by name.
 
     Args:
       mechanism: Its numbers.
-      dimension: d.
       participation: How cohorts are chosen.
+      dimension: d.
       delta: At which epsilon is claimed.
 
     Returns:
       The least of what `accounting.epsilon` finds by its methods "auto" and "tight",
       of `_one_coordinate` and of `_one_slot`; for the relation that the run reports.
     """
-    event = mechanism.dp_event(dimension, participation)
+    event = mechanism.dp_event(participation, dimension)
     reported = accounting.epsilon(event, delta)
     found = [reported]
     try:
@@ -48,8 +48,8 @@ def tightest(
     except calibration.UnsupportedMethodError:
         pass
     exact = {
-        ONE_COORDINATE: _one_coordinate(mechanism, dimension, participation),
-        ONE_SLOT: _one_slot(mechanism, dimension, participation),
+        ONE_COORDINATE: _one_coordinate(mechanism, participation, dimension),
+        ONE_SLOT: _one_slot(mechanism, participation, dimension),
     }
     for prefix, event in exact.items():
         if event is not None:
@@ -60,7 +60,7 @@ def tightest(
 
 
 def _one_coordinate(
-    mechanism: Any, dimension: int, participation: mechanisms.Participation
+    mechanism: Any, participation: mechanisms.Participation, dimension: int
 ) -> Optional[dp_accounting.DpEvent]:
     """Returns what one round of a sparsified vector of a single coordinate exactly is.
 
@@ -82,7 +82,7 @@ def _one_coordinate(
 
 
 def _one_slot(
-    mechanism: Any, dimension: int, participation: mechanisms.Participation
+    mechanism: Any, participation: mechanisms.Participation, dimension: int
 ) -> Optional[dp_accounting.DpEvent]:
     """Returns what one round of random slots exactly is: a Poisson sample.
 
@@ -95,4 +95,4 @@ def _one_slot(
     sample = mechanisms.PoissonSampling(
         participation.population, participation.cohort_size, 1
     )
-    return mechanism.dp_event(dimension, sample)
+    return mechanism.dp_event(sample, dimension)

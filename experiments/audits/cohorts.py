@@ -69,7 +69,7 @@ def finding_of(
       delta: Of epsilon.
     """
     mechanism = mechanisms.Gaussian(_COHORT, clip_norm=1.0, noise_multiplier=1.0)
-    claim = claims.tightest(mechanism, 1, participation, delta)
+    claim = claims.tightest(mechanism, participation, 1, delta)
     leaves = claim.relation == events.NAMES[events.Relation.ADD_OR_REMOVE_ONE]
     codec = registry.make_codec(mechanism, 1)
     wide = registry.make_codec(mechanism, trials)

@@ -78,7 +78,7 @@ class StreamCase:
     def claim(self) -> accounting.PrivacyReport:
         """Returns the least epsilon that is proven, and for which relation."""
         return claims.tightest(
-            self.mechanism, self.dimension, self.participation, self.delta
+            self.mechanism, self.participation, self.dimension, self.delta
         )
 
 

@@ -83,7 +83,7 @@ def _call(
     def run() -> None:
         try:
             planning.calibrate(
-                mechanism, next(lengths), _EPSILON, _DELTA, participation
+                mechanism, participation, next(lengths), _EPSILON, _DELTA
             )
         except accounting.CalibrationError:
             if not refused:

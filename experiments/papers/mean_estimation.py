@@ -51,7 +51,9 @@ def work(
         vectors = mean_estimation.similar_vectors
         if make_vectors is not None:
             vectors = make_vectors()
-        noised = planning.calibrate(config, dimension, epsilon, DELTA, method="rdp")
+        noised = planning.calibrate(
+            config, None, dimension, epsilon, DELTA, method="rdp"
+        )
         errors = mean_estimation.measured_errors(
             noised, dimension, repeats, vectors, SEED
         )

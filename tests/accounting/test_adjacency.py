@@ -75,7 +75,7 @@ class TestRemovalFromAFixedCohort:
         p = 100 / population
         assert self.delta(truth - 0.01, p) > 1e-5 > self.delta(truth + 0.01, p)
         who = mechanisms.FixedSize(population, 100, 1)
-        event = GAUSS.dp_event(10, who)
+        event = GAUSS.dp_event(who, 10)
         report = accounting.epsilon(event, 1e-5)
         assert report.epsilon == pytest.approx(4.377, abs=1e-3)
         assert report.epsilon < truth - 2
@@ -114,7 +114,7 @@ class TestRemovalFromAFixedCohort:
     ids=lambda value: getattr(value, "name", ""),
 )
 def test_a_run_carries_the_relations_that_it_has(mechanism, participation, relations):
-    event = mechanism.dp_event(10_000, participation)
+    event = mechanism.dp_event(participation, 10_000)
     assert event.relations == mechanism.relations(participation) == relations
     # What is inside must hold for them too, or the event could not be accounted for.
     assert accounting.relations_of(event) == relations

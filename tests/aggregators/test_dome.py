@@ -192,7 +192,7 @@ class TestNoise:
         sums = codec._inner.release({}, totals, counted, {}, None)
         noise = codec._inner._sum.to_float(sums, 2.0).numpy()
         # 9600 normals: a standard error of 0.72%.
-        event = config.dp_event(D, mechanisms.OncePerEpoch(100, N, 20))
+        event = config.dp_event(mechanisms.OncePerEpoch(100, N, 20), D)
         once = event.event.as_gaussian().noise_multiplier
         assert noise.std() / 2.0 == pytest.approx(once, rel=0.025)
         assert noise.std() / N == pytest.approx(config.stddev, rel=0.025)

@@ -42,7 +42,7 @@ def test_errors_are_the_theory_s(config, kind):
 def test_errors_of_a_trusted_server_are_the_theory_s(name):
     keep = {} if name == "gaussian" else {"keep_fraction": 0.1}
     config = mechanisms.MECHANISMS[name](20, 1.0, 1.0, **keep)
-    config = planning.calibrate(config, D, 4.0, 1e-5)
+    config = planning.calibrate(config, None, D, 4.0, 1e-5)
     errors = mean_estimation.measured_errors(config, D, 60, seed=8)
     # 60 errors of 512 coordinates each: a standard error below 1%.
     assert errors.mean() == pytest.approx(config.mean_squared_error(D), rel=0.04)

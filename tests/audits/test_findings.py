@@ -93,20 +93,20 @@ class TestClaims:
 
     def test_is_the_least_of_all_methods(self):
         masked = mechanisms.L2Csgm(4, 1.0, 0.6, keep_fraction=0.5, linf_ratio=0.25)
-        claim = claims.tightest(masked, 64, mechanisms.FixedSize(4, 4, 1), 1e-2)
-        event = masked.dp_event(64, mechanisms.FixedSize(4, 4, 1))
+        claim = claims.tightest(masked, mechanisms.FixedSize(4, 4, 1), 64, 1e-2)
+        event = masked.dp_event(mechanisms.FixedSize(4, 4, 1), 64)
         by_rdp = accounting.epsilon(event, 1e-2)
         assert claim.method == "stopped-exact-gaussian" and by_rdp.method == "rdp"
         assert claim.epsilon < by_rdp.epsilon
         assert claim.relation == by_rdp.relation == "replaced_by_zeros"
         shares = mechanisms.DistributedSkellam(4, 1.0, 1.0, 16)
-        claim = claims.tightest(shares, 8, mechanisms.FixedSize(4, 4, 1), 1e-2)
+        claim = claims.tightest(shares, mechanisms.FixedSize(4, 4, 1), 8, 1e-2)
         assert claim.method == "rdp"
 
     def test_one_coordinate_is_a_sampled_gaussian(self):
         """By integration: kept and joined with 0.35 / 2, at 0.9 / (0.35 0.8)."""
         masked = mechanisms.LinfCsgm(4, 1.0, 0.8, keep_fraction=0.35, linf_ratio=0.9)
-        claim = claims.tightest(masked, 1, self.POPULATION, 1e-2)
+        claim = claims.tightest(masked, self.POPULATION, 1, 1e-2)
         assert claim.method == "one-coordinate exact-gaussian"
         assert claim.relation == "add_or_remove"
         shift, joins = 0.9 / (0.35 * 0.8), 0.35 / 2
@@ -122,7 +122,7 @@ class TestClaims:
 
     def test_two_coordinates_are_not(self):
         masked = mechanisms.LinfCsgm(4, 1.0, 0.8, keep_fraction=0.35, linf_ratio=0.9)
-        claim = claims.tightest(masked, 2, self.POPULATION, 1e-2)
+        claim = claims.tightest(masked, self.POPULATION, 2, 1e-2)
         assert not claim.method.startswith(claims.ONE_COORDINATE)
 
 

@@ -39,7 +39,7 @@ class TestGaussian:
         law = laws.gaussian([1.0], 0.5).sampled(0.25)
         config = mechanisms.Gaussian(16, 1.0, 0.5)
         population = mechanisms.PoissonSampling(64, 16, 1)
-        exact = claims.tightest(config, 64, population, DELTA)
+        exact = claims.tightest(config, population, 64, DELTA)
         assert exact.method == "exact-gaussian"
         assert law.attainable(DELTA) == pytest.approx(exact.epsilon, abs=4e-3)
 
@@ -155,16 +155,16 @@ def test_cohorts_others_silent_are_samples():
     for chosen in cohorts.participations():
         if "others silent" in cohorts.others(chosen):
             law = cohorts._law(chosen, "others silent", True).law()
-            claim = claims.tightest(mechanisms.Gaussian(10, 1.0, 1.0), 1, chosen, DELTA)
+            claim = claims.tightest(mechanisms.Gaussian(10, 1.0, 1.0), chosen, 1, DELTA)
             assert law.attainable(DELTA) == pytest.approx(claim.epsilon, abs=4e-3)
 
 
 def test_a_round_of_slots_is_claimed_as_a_sample():
     slots = mechanisms.RandomSlot(11, 10, 1)
-    claim = claims.tightest(mechanisms.Gaussian(10, 1.0, 1.0), 1, slots, DELTA)
+    claim = claims.tightest(mechanisms.Gaussian(10, 1.0, 1.0), slots, 1, DELTA)
     assert claim.method == "one-slot exact-gaussian"
     two = mechanisms.RandomSlot(22, 10, 2)
-    claim = claims.tightest(mechanisms.Gaussian(10, 1.0, 1.0), 1, two, DELTA)
+    claim = claims.tightest(mechanisms.Gaussian(10, 1.0, 1.0), two, 1, DELTA)
     assert claim.method == "rdp"
 
 
@@ -172,7 +172,7 @@ def test_three_tests_share_one_confidence():
     """Of equal laws with a claim of nothing, at most one in a hundred is above it."""
     law, rng = laws.gaussian([1.0], 1.0), np.random.default_rng(5)
     config = mechanisms.Gaussian(10, 1.0, 1.0)
-    claim = claims.tightest(config, 1, mechanisms.FixedSize(10, 10, 1), 0.1)
+    claim = claims.tightest(config, mechanisms.FixedSize(10, 10, 1), 1, 0.1)
     exact = law.attainable(0.1)
     found = [
         bounds.epsilon_finding(

@@ -58,7 +58,7 @@ def test_every_private_mechanism_has_canaries_that_can_run():
         for case in make():
             assert case.mechanism.name == name
             assert np.linalg.norm(case.block) == pytest.approx(1)
-            case.mechanism.check(case.dimension, case.participation)
+            case.mechanism.check(case.participation, case.dimension)
 
 
 def test_an_optimal_test_finds_half_of_the_claim():

@@ -53,7 +53,7 @@ def test_epsilon_is_the_accountants():
         rotation="dft",
     )
     event = mechanism.dp_event(
-        1018174, mechanisms.PoissonSampling(population=200, cohort_size=100, rounds=60)
+        mechanisms.PoissonSampling(population=200, cohort_size=100, rounds=60), 1018174
     )
     assert row["epsilon"] == accounting.epsilon(event, 1e-3).epsilon
     assert row["epsilon"] == pytest.approx(8.0, abs=0.01)
@@ -121,7 +121,7 @@ def test_random_slots_in_epochs_that_are_asked_for():
         *("--population=1000", "--cohort_size=100"),
     )
     mechanism = mechanisms.Gaussian(100, 1.0, 1.0)
-    event = mechanism.dp_event(1018174, mechanisms.RandomSlot(1000, 100, 20, 8))
+    event = mechanism.dp_event(mechanisms.RandomSlot(1000, 100, 20, 8), 1018174)
     assert row["epsilon"] == accounting.epsilon(event, 1e-5).epsilon
     assert row["relation"] == "add_or_remove"
 

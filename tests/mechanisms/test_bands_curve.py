@@ -26,7 +26,7 @@ def sparse(noise_multiplier):
 
 def calibrated(mechanism, participation, run):
     found = planning.calibrate(
-        mechanism, D, run.epsilon, run.delta, participation, run.accountant
+        mechanism, participation, D, run.epsilon, run.delta, run.accountant
     )
     return found.noise_multiplier
 

@@ -16,8 +16,8 @@ POISSON = mechanisms.PoissonSampling(100, 50, 60)
 @pytest.mark.parametrize("method", ["rdp", "auto"])
 def test_calibrated_noise_meets_the_budget_and_no_more(method):
     sparse = mechanisms.L2Csgm(50, 1.0, 1.0, 0.01)
-    found = planning.calibrate(sparse, D, 8.0, 1e-3, POISSON, method)
-    book = ledger.RunCost(found, D, POISSON, 1e-3, target_epsilon=8.0, method=method)
+    found = planning.calibrate(sparse, POISSON, D, 8.0, 1e-3, method)
+    book = ledger.RunCost(found, POISSON, D, 1e-3, target_epsilon=8.0, method=method)
     assert 7.9 < book.planned.epsilon <= 8.0
     assert book.rounds_allowed == 60
     assert book.stop_message is None
@@ -37,12 +37,12 @@ def test_too_little_noise_of_the_count_is_refused_with_what_would_do(kind):
         r"count_stddev must be unset, or at least ([\d.]+), .* epsilon 2, found 0.5"
     )
     with pytest.raises(accounting.UnreachableBudgetError, match=wanted) as refusal:
-        planning.calibrate(little, D, 2.0, 1e-3, POISSON, "rdp")
+        planning.calibrate(little, POISSON, D, 2.0, 1e-3, "rdp")
     enough = float(re.match(wanted, str(refusal.value))[1])
     for value in (enough, None):
         config = dataclasses.replace(little, count_stddev=value)
-        found = planning.calibrate(config, D, 2.0, 1e-3, POISSON, "rdp")
-        report = accounting.epsilon(found.dp_event(D, POISSON), 1e-3, method="rdp")
+        found = planning.calibrate(config, POISSON, D, 2.0, 1e-3, "rdp")
+        report = accounting.epsilon(found.dp_event(POISSON, D), 1e-3, method="rdp")
         assert 1.9 < report.epsilon <= 2.0
 
 
@@ -50,17 +50,17 @@ def test_too_few_bits_are_refused_with_those_that_would_do():
     """Three bits cost so much that the noise for a budget would be of no use."""
     few = mechanisms.DistributedDiscreteGaussian(100, 1.0, 1.0, 3)
     with pytest.raises(accounting.CalibrationError) as refused:
-        planning.calibrate(few, 2**20, 8.0, 1e-5)
+        planning.calibrate(few, None, 2**20, 8.0, 1e-5)
     sentence = str(refused.value)
     assert re.match(r"bits must be at least (\d+) for cohort_size 100 and", sentence)
     assert "found 3 bits" in sentence and "\n" not in sentence
     enough = int(re.match(r"bits must be at least (\d+)", sentence)[1])
     wider = dataclasses.replace(few, bits=enough)
-    found = planning.calibrate(wider, 2**20, 8.0, 1e-5)
+    found = planning.calibrate(wider, None, 2**20, 8.0, 1e-5)
     found.check_noise(2**20)
     # The noise that is named is what a grid without an end would take.
     fine = dataclasses.replace(few, bits=30)
-    plain = planning.calibrate(fine, 2**20, 8.0, 1e-5).noise_multiplier
+    plain = planning.calibrate(fine, None, 2**20, 8.0, 1e-5).noise_multiplier
     assert f"noise_multiplier {plain:g}, found" in sentence
     assert plain < found.noise_multiplier < 2 * plain
 
@@ -71,8 +71,8 @@ def test_noise_that_the_published_grid_suits_is_an_interval():
         100, 1.0, 1.0, 16, integer_bound="published"
     )
     run = mechanisms.FixedSize(1000, 100, 100)
-    found = planning.calibrate(config, 10_000, 1.0, 1e-5, run, "rdp")
-    cost = accounting.epsilon(found.dp_event(10_000, run), 1e-5, method="rdp")
+    found = planning.calibrate(config, run, 10_000, 1.0, 1e-5, "rdp")
+    cost = accounting.epsilon(found.dp_event(run, 10_000), 1e-5, method="rdp")
     assert 0.99 < cost.epsilon <= 1.0
     found.check_noise(10_000)
     with pytest.raises(ValueError, match="bits must be at least"):

@@ -17,7 +17,7 @@ ONE_ROUND = mechanisms.FixedSize(1000, 100, 1)
 
 class TestBits:
     def test_the_fewest_within_the_tolerance(self):
-        found = planning.chosen(DDG, D)
+        found = planning.chosen(DDG, None, D)
         bits = found.mechanism.bits
         assert found.mechanism == dataclasses.replace(DDG, bits=bits)
         setting = choice.Setting(D)
@@ -29,13 +29,13 @@ class TestBits:
 
     def test_seven_in_place_of_sixteen(self):
         """n = 100, d = 2^20 at epsilon 8; more rounds take more noise."""
-        assert planning.chosen(DDG, D, epsilon=8.0).mechanism.bits == 7
+        assert planning.chosen(DDG, None, D, epsilon=8.0).mechanism.bits == 7
 
     def test_a_tolerance(self):
         strict = dataclasses.replace(DDG, bits_tolerance=1.003)
         loose = dataclasses.replace(DDG, bits_tolerance=1.5)
-        assert planning.chosen(strict, D).mechanism.bits > 7
-        assert planning.chosen(loose, D).mechanism.bits < 7
+        assert planning.chosen(strict, None, D).mechanism.bits > 7
+        assert planning.chosen(loose, None, D).mechanism.bits < 7
 
     def test_the_ratio_is_that_of_two_calibrated_mechanisms(self):
         """By hand: epsilon of the integers, the Gaussian's noise for it, the errors."""
@@ -64,22 +64,22 @@ class TestBits:
         noise = {}
         for bits in (8, 16):
             own = dataclasses.replace(config, bits=bits)
-            found = planning.calibrate(own, 16_000, 8.0, 1e-3, sampled, "rdp")
+            found = planning.calibrate(own, sampled, 16_000, 8.0, 1e-3, "rdp")
             noise[bits] = found.noise_multiplier
         assert noise[8] > 1.5 * noise[16]
         left_open = dataclasses.replace(config, bits="auto")
         chosen = planning.chosen(
-            left_open, 16_000, sampled, epsilon=8.0, delta=1e-3
+            left_open, sampled, 16_000, epsilon=8.0, delta=1e-3
         ).mechanism
         assert chosen.bits > 8
-        found = planning.calibrate(chosen, 16_000, 8.0, 1e-3, sampled, "rdp")
+        found = planning.calibrate(chosen, sampled, 16_000, 8.0, 1e-3, "rdp")
         assert found.noise_multiplier < 1.01 * noise[16]
         event = found.round_dp_event(16_000, 0.05).release
         assert event.route(sampled=True) == "rounding"
 
     def test_dome(self):
         config = mechanisms.DomeDdg(20, 0.5, 2.0, 64, bits="auto")
-        found = planning.chosen(config, 1000)
+        found = planning.chosen(config, None, 1000)
         assert 5 <= found.mechanism.bits <= 9
         assert found.mechanism.release.bits == found.mechanism.bits
 
@@ -87,16 +87,16 @@ class TestBits:
         with pytest.raises(ValueError, match="bits must be a number .* found 'auto'"):
             DDG.grid(D)
         with pytest.raises(ValueError, match="noise_multiplier must be above 0"):
-            planning.chosen(DDG.with_noise_multiplier(0.0), D)
+            planning.chosen(DDG.with_noise_multiplier(0.0), None, D)
         with pytest.raises(ValueError, match="bits_tolerance must be greater than 1"):
             dataclasses.replace(DDG, bits_tolerance=1.0)
         settled = dataclasses.replace(DDG, bits=9)
-        assert planning.chosen(settled, D) == planning.Chosen(settled)
+        assert planning.chosen(settled, None, D) == planning.Chosen(settled)
 
 
 class TestRate:
     def test_the_largest_within_the_tolerance(self):
-        found = planning.chosen(SKETCHED, D).mechanism
+        found = planning.chosen(SKETCHED, None, D).mechanism
 
         def ratio(rate):
             sketched = dataclasses.replace(SKETCHED, compression_rate=rate)
@@ -109,26 +109,26 @@ class TestRate:
     @pytest.mark.parametrize("dimension", [15_994, 50_001])
     def test_the_length_that_is_said_is_that_of_the_rate(self, dimension):
         """Digits of the rate are cut off, and the sketch is a little longer for it."""
-        found = planning.chosen(SKETCHED.with_noise_multiplier(2.0), dimension)
+        found = planning.chosen(SKETCHED.with_noise_multiplier(2.0), None, dimension)
         length = found.mechanism.shape(dimension).length
         assert f" a sketch of {length} numbers has" in found.sentences[0]
 
     def test_the_length_grows_with_the_squared_cohort_over_the_noise(self):
         """m of the order (n / z)^2: n^2 epsilon^2 (Chen et al. 2022)."""
-        few = planning.chosen(SKETCHED, D).mechanism
-        more = planning.chosen(SKETCHED.with_noise_multiplier(0.5), D).mechanism
+        few = planning.chosen(SKETCHED, None, D).mechanism
+        more = planning.chosen(SKETCHED.with_noise_multiplier(0.5), None, D).mechanism
         lengths = few.shape(D).length, more.shape(D).length
         assert lengths[1] / lengths[0] == pytest.approx(4, rel=0.15)
 
     def test_no_rate_is_one(self):
         many = dataclasses.replace(SKETCHED, cohort_size=10**5)
-        assert planning.chosen(many, D).mechanism.compression_rate == 1
+        assert planning.chosen(many, None, D).mechanism.compression_rate == 1
 
     def test_under_central_noise_and_with_bits(self):
         central = mechanisms.ProjectAndPerturb(100, 1.0, 1.0, compression_rate="auto")
-        rate = planning.chosen(central, D).mechanism.compression_rate
+        rate = planning.chosen(central, None, D).mechanism.compression_rate
         both = dataclasses.replace(SKETCHED, bits="auto")
-        found = planning.chosen(both, D)
+        found = planning.chosen(both, None, D)
         assert found.mechanism.compression_rate == rate
         assert found.mechanism.bits == 8
         assert [s.split()[0] for s in found.sentences] == ["compression_rate", "bits"]
@@ -147,7 +147,7 @@ class TestCurve:
         csgm = mechanisms.L2Csgm(100, 1.0, 1.0, keep_fraction=0.1)
         assert comparison.widened(csgm, [7, 8]) == [csgm]
         found = [*comparison.widened(config, [3, 16, 7]), csgm]
-        points = list(comparison.points(found, D, ONE_ROUND, 8.0, 1e-5))
+        points = list(comparison.points(found, ONE_ROUND, D, 8.0, 1e-5))
         assert [mechanism for mechanism, _, _ in points] == found
         refused, seven, sixteen, sparse = points
         assert refused[1] is None and "bits must be at least" in refused[2]
@@ -164,7 +164,7 @@ class TestIssue:
         run = mechanisms.FixedSize(10**6, 100, rounds)
         config = dataclasses.replace(DDG, bits=7)
         found, plain = (
-            accounting.epsilon(each.dp_event(D, run), 1e-5, method="rdp").epsilon
+            accounting.epsilon(each.dp_event(run, D), 1e-5, method="rdp").epsilon
             for each in (config, mechanisms.Gaussian(100, 1.0, 1.0))
         )
         assert plain < found < 1.01 * plain

@@ -16,19 +16,19 @@ PLAN = mechanisms.PoissonSampling(population=100, cohort_size=10, rounds=5)
 
 @pytest.mark.parametrize("config", [GAUSSIAN, SPARSE], ids=lambda c: c.name)
 def test_calibrated_meets_the_budget_closely(config):
-    noised = planning.calibrate(config, D, 2.0, 1e-4, PLAN)
-    spent = comparison.cost(noised, D, PLAN, 1e-4)
+    noised = planning.calibrate(config, PLAN, D, 2.0, 1e-4)
+    spent = comparison.cost(noised, PLAN, D, 1e-4)
     assert 1.99 < spent.epsilon <= 2
     assert spent.accountant == ("pld" if config is GAUSSIAN else "rdp")
     assert spent.relation == "add_or_remove"
-    once = planning.calibrate(config, D, 2.0, 1e-4)
+    once = planning.calibrate(config, None, D, 2.0, 1e-4)
     event = once.round_dp_event(D, 1.0)
     assert 1.99 < accounting.epsilon(event, 1e-4).epsilon <= 2
 
 
 def test_tight_needs_less_noise():
     noises = [
-        planning.calibrate(GAUSSIAN, D, 2.0, 1e-4, PLAN, method).noise_multiplier
+        planning.calibrate(GAUSSIAN, PLAN, D, 2.0, 1e-4, method).noise_multiplier
         for method in ("rdp", "tight")
     ]
     assert noises[1] < noises[0]
@@ -36,22 +36,22 @@ def test_tight_needs_less_noise():
 
 def test_a_budget_that_no_noise_meets_names_the_mechanism():
     with pytest.raises(accounting.BudgetNotBindingError, match="smaller for gaussian"):
-        planning.calibrate(GAUSSIAN, D, 1e30, 1e-4)
+        planning.calibrate(GAUSSIAN, None, D, 1e30, 1e-4)
     integers = mechanisms.DistributedDiscreteGaussian(100, 1.0, 1.0, 16)
     for mechanism in (GAUSSIAN, integers):
         with pytest.raises(accounting.UnreachableBudgetError) as refused:
-            planning.calibrate(mechanism, D, 1e-12, 1e-30)
+            planning.calibrate(mechanism, None, D, 1e-12, 1e-30)
         assert f"larger for {mechanism.name}" in str(refused.value)
 
 
 def test_bits_that_suit_no_noise_are_named_in_place_of_the_budget():
     few_bits = mechanisms.DistributedDiscreteGaussian(100, 1.0, 1.0, 2)
     with pytest.raises(accounting.CalibrationError, match="bits must be at least 8"):
-        planning.calibrate(few_bits, D, 8.0, 1e-5)
+        planning.calibrate(few_bits, None, D, 8.0, 1e-5)
 
 
 def test_cost_says_what_the_configuration_says():
-    found = comparison.cost(SPARSE, D, PLAN, 1e-4)
+    found = comparison.cost(SPARSE, PLAN, D, 1e-4)
     assert found.compression_rate == pytest.approx(10)
     assert found.mean_squared_error == SPARSE.mean_squared_error(D)
     assert found.uplink_bits == SPARSE.uplink_bits(D)
@@ -83,8 +83,8 @@ def test_with_error_stays_below_what_the_noise_of_a_count_allows(target):
 def test_what_compression_alone_exceeds_is_unreachable():
     bare = SPARSE.with_noise_multiplier(0.0).mean_squared_error(D)
     assert comparison.with_error(SPARSE, D, bare / 2) is None
-    found = comparison.cost_at_error(SPARSE, D, PLAN, 1e-4, bare / 2)
+    found = comparison.cost_at_error(SPARSE, PLAN, D, 1e-4, bare / 2)
     assert found.accountant == "unreachable" and math.isinf(found.epsilon)
     assert found.noise_multiplier is None and found.mean_squared_error == bare
-    reached = comparison.cost_at_error(SPARSE, D, PLAN, 1e-4, 2 * bare)
+    reached = comparison.cost_at_error(SPARSE, PLAN, D, 1e-4, 2 * bare)
     assert reached.accountant == "rdp" and reached.epsilon < math.inf

@@ -96,7 +96,7 @@ def test_an_explicit_linf_ratio_is_used_and_accounted():
     ids=lambda value: getattr(value, "name", ""),
 )
 def test_run_composes_what_takes_place(participation, count, probability):
-    event = l2().dp_event(5000, participation).event
+    event = l2().dp_event(participation, 5000).event
     assert isinstance(event, dp_accounting.SelfComposedDpEvent)
     assert event.count == count
     assert event.event.sampling_probability == probability

@@ -58,24 +58,24 @@ class TestAll:
         assert none.mean_squared_error(D) < config.mean_squared_error(D)
 
     def test_composed_over_a_run(self, config):
-        event = config.dp_event(D, FIXED)
+        event = config.dp_event(FIXED, D)
         assert event.event.count == 7
         assert 0 < accounting.epsilon(event, 1e-5).epsilon < math.inf
 
     def test_clients_noise_is_refused_under_poisson_sampling(self, config):
         message = "noise_source must be 'helpers' where cohorts vary.*found 'clients'"
         with pytest.raises(ValueError, match=message):
-            config.dp_event(D, POISSON)
+            config.dp_event(POISSON, D)
         with pytest.raises(ValueError, match=message):
             config.round_dp_event(D, 0.1)
         slots = mechanisms.RandomSlot(1000, 100, 20)
         with pytest.raises(ValueError, match=message):
             config.dp_event(
-                D, dataclasses.replace(slots, cohort_size=config.cohort_size)
+                dataclasses.replace(slots, cohort_size=config.cohort_size), D
             )
         helped = dataclasses.replace(config, noise_source="helpers")
-        sampled = accounting.epsilon(helped.dp_event(D, POISSON), 1e-5).epsilon
-        assert sampled < accounting.epsilon(config.dp_event(D, FIXED), 1e-5).epsilon / 2
+        sampled = accounting.epsilon(helped.dp_event(POISSON, D), 1e-5).epsilon
+        assert sampled < accounting.epsilon(config.dp_event(FIXED, D), 1e-5).epsilon / 2
 
     def test_bits(self, config):
         bits = 14 * config.rotated_dimension(D)
@@ -101,9 +101,9 @@ class TestAll:
 
     def test_calibrates(self, config):
         z = accounting.calibrate_noise_multiplier(
-            lambda z: config.with_noise_multiplier(z).dp_event(D, FIXED), 20.0, 1e-5
+            lambda z: config.with_noise_multiplier(z).dp_event(FIXED, D), 20.0, 1e-5
         )
-        event = config.with_noise_multiplier(z).dp_event(D, FIXED)
+        event = config.with_noise_multiplier(z).dp_event(FIXED, D)
         assert 19.9 < accounting.epsilon(event, 1e-5).epsilon <= 20.0
 
 
@@ -163,7 +163,7 @@ def test_too_few_bits_for_the_cohort_says_what_fits():
         100, 0.5, 1.0, 5, integer_bound="published"
     )
     with pytest.raises(ValueError, match="bits must be at least 6 for cohort_size 100"):
-        config.dp_event(D, FIXED)
+        config.dp_event(FIXED, D)
     dataclasses.replace(config, bits=6).grid(D)
 
 

@@ -29,7 +29,7 @@ def test_noise_and_event_come_from_the_same_numbers():
     # z = sqrt(B) a / C
     assert math.sqrt(20) * config.local_stddev / 0.5 == pytest.approx(2.0)
     assert config.stddev == pytest.approx(config.local_stddev / math.sqrt(20))
-    event = config.dp_event(100, EPOCHS).event
+    event = config.dp_event(EPOCHS, 100).event
     assert event.clients_per_round == 20
     assert event.local_stddev == config.local_stddev
     assert event.epochs == EPOCHS.epochs == 3
@@ -43,32 +43,32 @@ def test_noise_and_event_come_from_the_same_numbers():
 
 
 def test_the_papers_accounting_charges_n_times():
-    tight = make().dp_event(100, EPOCHS).event
-    paper = make(paper_accounting=True).dp_event(100, EPOCHS).event
+    tight = make().dp_event(EPOCHS, 100).event
+    paper = make(paper_accounting=True).dp_event(EPOCHS, 100).event
     assert paper.rho == pytest.approx(1000 * tight.rho)
     # Its own noise gives the guarantee of its theorem by its own accounting.
     stddev = accounting.dome.paper_local_stddev(
         1.0, 1e-5, clip_norm=0.5, population=1000, epochs=3, clients_per_round=20
     )
     z = math.sqrt(20) * stddev / 0.5
-    event = make(paper_accounting=True, noise_multiplier=z).dp_event(100, EPOCHS).event
+    event = make(paper_accounting=True, noise_multiplier=z).dp_event(EPOCHS, 100).event
     sigma = accounting.dome.paper_noise_scale(1.0, 1e-5)
     assert event.rho == pytest.approx(1 / (2 * sigma**2))
 
 
 def test_calibration_meets_the_budget():
     z = accounting.calibrate_noise_multiplier(
-        lambda z: make().with_noise_multiplier(z).dp_event(100, EPOCHS),
+        lambda z: make().with_noise_multiplier(z).dp_event(EPOCHS, 100),
         1.0,
         1e-5,
         method="tight",
     )
-    event = make(noise_multiplier=z).dp_event(100, EPOCHS)
+    event = make(noise_multiplier=z).dp_event(EPOCHS, 100)
     assert 0.999 < accounting.epsilon(event, 1e-5, method="tight").epsilon <= 1
 
 
 def test_a_client_in_every_round_is_charged_for_every_round():
-    event = make().dp_event(100, mechanisms.FixedSize(1000, 20, 150)).event
+    event = make().dp_event(mechanisms.FixedSize(1000, 20, 150), 100).event
     assert event.rho == pytest.approx(150 / (2 * 2.0**2))
 
 
@@ -82,13 +82,13 @@ def test_adam_twice_is_refused():
 
 def test_poisson_sampling_is_refused():
     with pytest.raises(ValueError, match="once_per_epoch or fixed.*found poisson"):
-        make().dp_event(100, mechanisms.PoissonSampling(1000, 20, 150))
+        make().dp_event(mechanisms.PoissonSampling(1000, 20, 150), 100)
     with pytest.raises(ValueError, match="sampling_probability must be 1, found 0.5"):
         make().round_dp_event(100, 0.5)
 
 
 def test_no_noise_is_no_privacy():
-    event = make().with_noise_multiplier(0.0).dp_event(100, EPOCHS)
+    event = make().with_noise_multiplier(0.0).dp_event(EPOCHS, 100)
     assert accounting.epsilon(event, 1e-5).epsilon == math.inf
     assert make(noise_multiplier=0.0).mean_squared_error(100) == 0
 
@@ -139,7 +139,7 @@ def test_refuses(change, message):
 
 def test_a_sketch_longer_than_the_model_is_refused():
     with pytest.raises(ValueError, match="dimension of 5, found 8"):
-        make().dp_event(5, EPOCHS)
+        make().dp_event(EPOCHS, 5)
 
 
 def make_ddg(**kwargs):
@@ -148,7 +148,7 @@ def make_ddg(**kwargs):
 
 
 def epsilon(config):
-    event = config.dp_event(100, EPOCHS)
+    event = config.dp_event(EPOCHS, 100)
     return accounting.epsilon(event, 1e-5, method="rdp").epsilon
 
 
@@ -157,10 +157,10 @@ def test_the_event_of_integer_noise_is_that_of_a_k_vector(bits):
     config = make_ddg(bits=bits)
     alone = mechanisms.DistributedDiscreteGaussian(20, 0.5, 2.0, bits)
     want = dp_accounting.SelfComposedDpEvent(alone.round_dp_event(8, 1.0), 3)
-    assert config.dp_event(100, EPOCHS).event == want
+    assert config.dp_event(EPOCHS, 100).event == want
     assert config.round_dp_event(100, 1.0) == alone.round_dp_event(8, 1.0)
     paper = dataclasses.replace(config, paper_accounting=True)
-    assert paper.dp_event(100, EPOCHS).event.count == 3 * 1000
+    assert paper.dp_event(EPOCHS, 100).event.count == 3 * 1000
     assert config.uplink_bits(100) == bits * 8
     assert config.downlink_bits(100) == make().downlink_bits(100)
 
@@ -182,18 +182,18 @@ def test_integer_noise_costs_a_little_more_than_normal_noise():
 
 def test_integer_noise_is_refused_where_it_cannot_be():
     with pytest.raises(ValueError, match="found poisson"):
-        make_ddg().dp_event(100, mechanisms.PoissonSampling(1000, 20, 150))
+        make_ddg().dp_event(mechanisms.PoissonSampling(1000, 20, 150), 100)
     with pytest.raises(ValueError, match="sampling_probability must be 1, found 0.5"):
         make_ddg().round_dp_event(100, 0.5)
     with pytest.raises(ValueError, match="bits must be at least 5 .* found 4"):
-        make_ddg(bits=4, integer_bound="published").dp_event(100, EPOCHS)
+        make_ddg(bits=4, integer_bound="published").dp_event(EPOCHS, 100)
     with pytest.raises(ValueError, match="bits must be at least [56] .* found 4"):
         make_ddg(bits=4).check_noise(100)
     with pytest.raises(ValueError, match="bits must be from 2 to 30, found 31"):
         make_ddg(bits=31)
     with pytest.raises(ValueError, match="integer_bound must be .* found 'loose'"):
         make_ddg(integer_bound="loose")
-    event = make_ddg().with_noise_multiplier(0.0).dp_event(100, EPOCHS)
+    event = make_ddg().with_noise_multiplier(0.0).dp_event(EPOCHS, 100)
     assert accounting.epsilon(event, 1e-5).epsilon == math.inf
 
 

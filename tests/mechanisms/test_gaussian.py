@@ -94,7 +94,7 @@ def test_a_count_that_leaves_room_for_less_noise_is_calibrated():
     who = mechanisms.PoissonSampling(population=1000, cohort_size=100, rounds=100)
 
     def make_event(z):
-        return adaptive(z, count_stddev=5.0).dp_event(10, who)
+        return adaptive(z, count_stddev=5.0).dp_event(who, 10)
 
     found = {
         method: accounting.calibrate_noise_multiplier(
@@ -108,7 +108,7 @@ def test_a_count_that_leaves_room_for_less_noise_is_calibrated():
         accounting.UnreachableBudgetError, match="count_stddev must be above half"
     ):
         accounting.calibrate_noise_multiplier(
-            lambda z: adaptive(z, count_stddev=2.0).dp_event(10, who), 0.5, 1e-5
+            lambda z: adaptive(z, count_stddev=2.0).dp_event(who, 10), 0.5, 1e-5
         )
 
 

@@ -29,9 +29,9 @@ def csgm(noise_multiplier=1.0):
     [POISSON, mechanisms.OncePerEpoch(100, 50, 7), mechanisms.RandomSlot(260, 50, 12)],
 )
 def test_epsilon_so_far_is_that_of_the_accountant(make, participation):
-    book = ledger.RunCost(make(), D, participation, 1e-3, method="rdp")
+    book = ledger.RunCost(make(), participation, D, 1e-3, method="rdp")
     for rounds in (1, 2, 5, participation.rounds):
-        event = make().dp_event(D, participation.first(rounds))
+        event = make().dp_event(participation.first(rounds), D)
         expected = accounting.epsilon(event, 1e-3, method="rdp").epsilon
         assert book.epsilon_after(rounds) == pytest.approx(expected, rel=1e-12)
     assert book.epsilon_after(0) == 0
@@ -40,25 +40,25 @@ def test_epsilon_so_far_is_that_of_the_accountant(make, participation):
 
 def test_once_per_epoch_costs_an_epoch_at_its_first_round():
     participation = mechanisms.OncePerEpoch(100, 50, 4)
-    book = ledger.RunCost(gaussian(), D, participation, 1e-3)
+    book = ledger.RunCost(gaussian(), participation, D, 1e-3)
     spent = [book.epsilon_after(r) for r in range(5)]
     assert spent[1] == spent[2] < spent[3] == spent[4]
 
 
 def test_the_run_stops_before_the_round_that_would_exceed():
     mechanism = gaussian(1.0)
-    free = ledger.RunCost(mechanism, D, POISSON, 1e-3)
+    free = ledger.RunCost(mechanism, POISSON, D, 1e-3)
     budget = (free.epsilon_after(20) + free.epsilon_after(21)) / 2
     book = ledger.RunCost(
-        mechanism, D, POISSON, 1e-3, target_epsilon=budget, method="rdp"
+        mechanism, POISSON, D, 1e-3, target_epsilon=budget, method="rdp"
     )
     assert book.rounds_allowed == 20
     assert "after 20 of 60 rounds" in book.stop_message
     assert "round 21 would bring epsilon" in book.stop_message
     exact = ledger.RunCost(
         mechanism,
-        D,
         POISSON,
+        D,
         1e-3,
         target_epsilon=free.epsilon_after(20),
         method="rdp",
@@ -67,25 +67,25 @@ def test_the_run_stops_before_the_round_that_would_exceed():
 
 
 def test_not_even_one_round():
-    book = ledger.RunCost(gaussian(0.1), D, POISSON, 1e-3, target_epsilon=0.1)
+    book = ledger.RunCost(gaussian(0.1), POISSON, D, 1e-3, target_epsilon=0.1)
     assert book.rounds_allowed == 0
     assert book.report_after(0).epsilon == 0
 
 
 def test_no_privacy_is_infinite():
-    book = ledger.RunCost(mechanisms.NoMechanism(50), D, POISSON, 1e-3)
+    book = ledger.RunCost(mechanisms.NoMechanism(50), POISSON, D, 1e-3)
     assert math.isinf(book.epsilon_after(3)) and math.isinf(book.planned.epsilon)
     assert book.rounds_allowed == 60
 
 
 def test_no_noise_is_infinite():
-    book = ledger.RunCost(gaussian(0.0), D, POISSON, 1e-3)
+    book = ledger.RunCost(gaussian(0.0), POISSON, D, 1e-3)
     assert math.isinf(book.planned.epsilon) and math.isinf(book.epsilon_after(1))
 
 
 def test_a_foreign_loop_gets_epsilon_for_each_round():
     """Of plain Gaussian rounds by the known curve: order a costs a t / (2 z^2)."""
-    book = ledger.Ledger(gaussian(5.0), D, mechanisms.FixedSize(100, 50, 3), 1e-3)
+    book = ledger.Ledger(gaussian(5.0), mechanisms.FixedSize(100, 50, 3), D, 1e-3)
     orders = np.asarray(accounting.DEFAULT_ORDERS)
     planned = accounting.gaussian_epsilon(1e-3, 5.0 / math.sqrt(3))
     for t in (1, 2, 3):
@@ -105,7 +105,7 @@ def test_a_foreign_loop_gets_epsilon_for_each_round():
 
 
 def test_the_report_is_by_the_ledgers_method():
-    book = ledger.Ledger(gaussian(), D, POISSON, 1e-3, method="tight")
+    book = ledger.Ledger(gaussian(), POISSON, D, 1e-3, method="tight")
     assert book.report().epsilon == 0 and book.report().relation == "add_or_remove"
     book.record_round()
     assert book.report().method == "exact-gaussian"
@@ -116,7 +116,7 @@ def test_the_report_is_by_the_ledgers_method():
 
 def test_a_client_that_returns_too_early_is_refused():
     participation = mechanisms.OncePerEpoch(100, 50, 6)
-    book = ledger.Ledger(gaussian(), D, participation, 1e-3)
+    book = ledger.Ledger(gaussian(), participation, D, 1e-3)
     book.record_round(f"client {i}" for i in range(50))
     with pytest.raises(ValueError, match="once in the epoch, found 'client 7' again"):
         book.record_round(["client 60", "client 7"])
@@ -131,7 +131,7 @@ def test_a_client_that_returns_too_early_is_refused():
 
 
 def test_a_client_of_another_group_is_refused_until_its_turn():
-    book = ledger.Ledger(gaussian(), D, mechanisms.CyclicPoisson(500, 50, 9, 3), 1e-3)
+    book = ledger.Ledger(gaussian(), mechanisms.CyclicPoisson(500, 50, 9, 3), D, 1e-3)
     book.record_round(["a"])
     for number in (2, 3):
         with pytest.raises(
@@ -152,7 +152,7 @@ def test_a_client_of_another_group_is_refused_until_its_turn():
 
 def test_a_client_stays_in_its_group():
     """Columns of a dense C may be orthogonal within groups, and not across them."""
-    book = ledger.Ledger(gaussian(), D, mechanisms.CyclicPoisson(500, 50, 16, 4), 1e-3)
+    book = ledger.Ledger(gaussian(), mechanisms.CyclicPoisson(500, 50, 16, 4), D, 1e-3)
     for clients in (["a"], [], [], [], []):
         book.record_round(clients)
     with pytest.raises(ValueError, match="group 1 in round 6, found 'a' of group 0"):
@@ -167,7 +167,7 @@ def test_a_client_stays_in_its_group():
 def test_a_client_is_refused_across_epochs_that_are_set_apart():
     """Epochs of four rounds, three rounds apart."""
     participation = mechanisms.OncePerEpoch(200, 50, 12, min_separation=3)
-    book = ledger.Ledger(gaussian(), D, participation, 1e-3)
+    book = ledger.Ledger(gaussian(), participation, D, 1e-3)
     for clients in (["a"], [], ["b"], ["c"]):
         book.record_round(clients)
     for client in "bc":
@@ -180,7 +180,7 @@ def test_a_client_is_refused_across_epochs_that_are_set_apart():
 
 
 def test_under_sampling_a_client_may_come_in_every_round():
-    book = ledger.Ledger(gaussian(), D, POISSON, 1e-3)
+    book = ledger.Ledger(gaussian(), POISSON, D, 1e-3)
     book.record_round([1, 2])
     book.record_round([1, 2])
     with pytest.raises(ValueError, match="once in the round, found 1 again"):
@@ -189,7 +189,7 @@ def test_under_sampling_a_client_may_come_in_every_round():
 
 def test_a_ledger_goes_on_where_another_process_was():
     participation = mechanisms.OncePerEpoch(100, 50, 6)
-    book = ledger.Ledger(gaussian(), D, participation, 1e-3)
+    book = ledger.Ledger(gaussian(), participation, D, 1e-3)
     book.resume_at(3, [["a"]])
     assert book.epsilon == book.cost.epsilon_after(3)
     with pytest.raises(ValueError, match="found 'a' again in round 4"):
@@ -201,11 +201,11 @@ def test_a_ledger_goes_on_where_another_process_was():
 
 
 def test_a_budget_refuses_the_round_that_exceeds_it():
-    cost = ledger.RunCost(gaussian(), D, POISSON, 1e-3, method="rdp")
+    cost = ledger.RunCost(gaussian(), POISSON, D, 1e-3, method="rdp")
     budget = (cost.epsilon_after(2) + cost.epsilon_after(3)) / 2
     book = ledger.Ledger.of(
         ledger.RunCost(
-            gaussian(), D, POISSON, 1e-3, target_epsilon=budget, method="rdp"
+            gaussian(), POISSON, D, 1e-3, target_epsilon=budget, method="rdp"
         )
     )
     assert book.record_round() < book.record_round() <= budget

@@ -61,12 +61,12 @@ def test_noise_is_the_multiplier_times_the_sensitivity():
 
 def test_events():
     whole = EPOCHS.first(27)
-    event = matrix().dp_event(100, whole)
+    event = matrix().dp_event(whole, 100)
     assert event.relations == (accounting.Relation.REPLACE_SPECIAL,)
     assert event.event == dp_accounting.SelfComposedDpEvent(
         accounting.MatrixFactorizationDpEvent(0.5), 3
     )
-    event = sgmf(linf_ratio=0.5).dp_event(100, whole).event
+    event = sgmf(linf_ratio=0.5).dp_event(whole, 100).event
     assert event == dp_accounting.SelfComposedDpEvent(
         accounting.SparsifiedMatrixFactorizationDpEvent(0.5, 0.25, 0.5, 128), 3
     )
@@ -75,7 +75,7 @@ def test_events():
 def test_the_last_epoch_is_charged_for_the_rows_that_it_releases():
     # 20 rounds are two epochs of 9, and 2 rows of a third.
     for config in (matrix(), sgmf(linf_ratio=0.5)):
-        whole, begun = config.dp_event(100, EPOCHS).event.events
+        whole, begun = config.dp_event(EPOCHS, 100).event.events
         assert whole.count == 2 and begun.count == 1
         encoder = config.factorization.encoder()
         norms = [np.linalg.norm(encoder[:r, :r], axis=0).max() for r in (9, 2)]
@@ -94,7 +94,7 @@ def test_the_last_epoch_is_charged_for_the_rows_that_it_releases():
 def test_epsilon_of_a_prefix_sum_over_epochs_of_32(rounds, epsilon):
     config = matrix(rounds_per_epoch=32, noise_multiplier=2.0)
     who = mechanisms.OncePerEpoch(population=320, cohort_size=10, rounds=rounds)
-    report = accounting.epsilon(config.dp_event(9, who), 1e-5)
+    report = accounting.epsilon(config.dp_event(who, 9), 1e-5)
     assert report.epsilon == pytest.approx(epsilon, abs=1e-3)
     assert report.method == "exact-gaussian"
     assert report.relation == "replaced_by_zeros"
@@ -110,14 +110,14 @@ def test_of_a_longer_matrix_only_the_rows_of_an_epoch_are_charged(method, tmp_pa
     assert sensitivity < 0.97 * np.linalg.norm(found.encoder(), axis=0).max()
     assert config.stddev == pytest.approx(0.5 * 2.0 * sensitivity)
     # The noise over the sensitivity is what is asked for, whatever the matrix.
-    event = config.dp_event(100, EPOCHS.first(9)).event.event
+    event = config.dp_event(EPOCHS.first(9), 100).event.event
     assert event == accounting.MatrixFactorizationDpEvent(0.5)
 
 
 def test_an_epoch_costs_one_release_whatever_the_matrix():
     one = mechanisms.OncePerEpoch(population=90, cohort_size=10, rounds=9)
     costs = {
-        accounting.epsilon(matrix(matrix_method=m).dp_event(9, one), 1e-3).epsilon
+        accounting.epsilon(matrix(matrix_method=m).dp_event(one, 9), 1e-3).epsilon
         for m in ("identity", "optimal", "honaker-full")
     }
     plain = accounting.epsilon(dp_accounting.GaussianDpEvent(0.5), 1e-3).epsilon
@@ -146,7 +146,7 @@ def test_sgmf_without_sparsification_is_matrix_factorization():
 )
 def test_other_participations_are_refused(make, participation, words):
     with pytest.raises(ValueError, match=words):
-        make().dp_event(100, participation)
+        make().dp_event(participation, 100)
 
 
 @pytest.mark.parametrize("make", [matrix, sgmf])
@@ -161,13 +161,13 @@ def test_a_file_may_have_more_rounds_than_the_epoch_and_not_fewer(tmp_path):
         fact.save(found, tmp_path / f"{rounds}.npz")
     for rounds in (9, 16):
         config = matrix(matrix_file=str(tmp_path / f"{rounds}.npz"))
-        config.check(100, EPOCHS)
+        config.check(EPOCHS, 100)
         assert config.factorization.rounds == rounds
     config = matrix(matrix_file=str(tmp_path / "8.npz"))
     with pytest.raises(ValueError, match="at least the 9 rounds of a stream, found 8"):
-        config.check(100, EPOCHS)
+        config.check(EPOCHS, 100)
     with pytest.raises(ValueError, match="matrix_file must be a file that can be read"):
-        matrix(matrix_file=str(tmp_path / "none.npz")).check(100, EPOCHS)
+        matrix(matrix_file=str(tmp_path / "none.npz")).check(EPOCHS, 100)
 
 
 def test_a_changed_file_is_read_again(tmp_path):

@@ -29,7 +29,7 @@ def named(value):
 @pytest.mark.parametrize("config", CONFIGS, ids=named)
 @pytest.mark.parametrize("participation", PARTICIPATIONS, ids=named)
 def test_every_mechanism_has_event_bits_and_error(config, participation):
-    event = config.dp_event(50, participation).event
+    event = config.dp_event(participation, 50).event
     assert isinstance(event, dp_accounting.SelfComposedDpEvent)
     assert event.count == participation.max_participations
     assert config.uplink_bits(50) > 0
@@ -45,7 +45,7 @@ def test_the_table_has_it_under_its_name(config):
 @pytest.mark.parametrize("config", CONFIGS, ids=named)
 def test_a_cohort_other_than_the_participations_is_refused(config):
     with pytest.raises(ValueError, match="cohort_size must be .* 11, found 10"):
-        config.dp_event(50, mechanisms.FixedSize(100, 11, 5))
+        config.dp_event(mechanisms.FixedSize(100, 11, 5), 50)
 
 
 @pytest.mark.parametrize("config", CONFIGS[1:], ids=named)
@@ -104,11 +104,11 @@ def test_tight_is_for_gaussians_masked_or_not():
     poisson = mechanisms.PoissonSampling(population=1000, cohort_size=100, rounds=3)
     for name in ("gaussian", "l2_csgm"):
         values = {"cohort_size": 100, "clip_norm": 1.0, "noise_multiplier": 1.0}
-        build.build(name, values).check_accountant("tight", 1000, poisson)
+        build.build(name, values).check_accountant("tight", poisson, 1000)
     ddg = mechanisms.DistributedDiscreteGaussian(100, 1.0, 1.0, bits=16)
     fixed = mechanisms.FixedSize(population=1000, cohort_size=100, rounds=3)
-    ddg.check_accountant("rdp", 1000, fixed)
+    ddg.check_accountant("rdp", fixed, 1000)
     with pytest.raises(ValueError, match="accountant must be auto or rdp for distrib"):
-        ddg.check_accountant("tight", 1000, fixed)
+        ddg.check_accountant("tight", fixed, 1000)
     with pytest.raises(ValueError, match="accountant must be one of"):
-        ddg.check_accountant("guess", 1000, fixed)
+        ddg.check_accountant("guess", fixed, 1000)

@@ -52,7 +52,7 @@ def once(separation=None, rounds=ROUNDS, epoch=None):
 
 
 def epsilon(mechanism, participation, method="rdp"):
-    event = mechanism.dp_event(D, participation)
+    event = mechanism.dp_event(participation, D)
     return accounting.epsilon(event, 1e-5, method=method).epsilon
 
 
@@ -95,12 +95,12 @@ class TestTwoEnds:
 class TestEvent:
     def test_numbers_are_the_participations(self, maker):
         config = MAKERS[maker](matrix_bands=2)
-        event = config.dp_event(D, cyclic(4, rounds=46))
+        event = config.dp_event(cyclic(4, rounds=46), D)
         assert event.event.count == 12 and event.event.event.sampling_probability == 0.5
         assert event.relations[0] == accounting.Relation.ADD_OR_REMOVE_ONE
         # Epochs of eight rounds, the last one begun: six rounds of a client, and not
         # the twelve that would fit at a distance of four.
-        event = config.dp_event(D, once(4, rounds=46))
+        event = config.dp_event(once(4, rounds=46), D)
         assert event.event.count == 6
         assert event.relations == (accounting.Relation.REPLACE_SPECIAL,)
 
@@ -120,7 +120,7 @@ class TestEvent:
         config = MAKERS[maker](matrix_bands=4)
         column = config.factorization.factors.c
         more = np.linalg.norm(column) / column[0]
-        whole, last = config.dp_event(D, cyclic(4, rounds=45)).event.events
+        whole, last = config.dp_event(cyclic(4, rounds=45), D).event.events
         assert whole.count == 11
         ratio = last.event.noise_multiplier / whole.event.event.noise_multiplier
         assert ratio == pytest.approx(more)
@@ -128,7 +128,7 @@ class TestEvent:
     def test_epsilon_never_falls(self, maker):
         config = MAKERS[maker](matrix_bands=4)
         for participation in (cyclic(4), once(5)):
-            cost = ledger.RunCost(config, D, participation, 1e-5, method="rdp")
+            cost = ledger.RunCost(config, participation, D, 1e-5, method="rdp")
             spent = [cost.epsilon_after(r) for r in range(ROUNDS + 1)]
             assert spent == sorted(spent)
             assert spent[-1] == pytest.approx(epsilon(config, participation))
@@ -180,7 +180,7 @@ class TestAnyMatrix:
 
     def test_it_is_not_amplified(self):
         config = matrix(matrix_method="optimal")
-        sampled = config.dp_event(D, cyclic(2)).event
+        sampled = config.dp_event(cyclic(2), D).event
         assert sampled.count == 1
         assert isinstance(sampled.event, dp_accounting.GaussianDpEvent)
 
@@ -190,7 +190,7 @@ class TestAnyMatrix:
             match="^min_separation must be at least the 48 diagonals of C for sgmf .*"
             "found 4 for participation cyclic_poisson$",
         ):
-            sgmf(matrix_method="optimal").dp_event(D, cyclic(4))
+            sgmf(matrix_method="optimal").dp_event(cyclic(4), D)
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_bad_fields(changes, message):
 )
 def test_a_participation_that_will_not_do(participation, message):
     with pytest.raises(ValueError, match=message):
-        sgmf(matrix_bands=4).dp_event(D, participation)
+        sgmf(matrix_bands=4).dp_event(participation, D)
 
 
 def test_flags_need_no_epochs_for_a_run():

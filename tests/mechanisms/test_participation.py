@@ -83,19 +83,19 @@ class TestRandomSlot:
         chosen = mechanisms.RandomSlot(109, 10, 35)
         assert (chosen.slots, chosen.rounds_per_epoch) == (10.9, 10)
         assert chosen.max_participations == 4
-        run = GAUSSIAN.dp_event(50, chosen)
+        run = GAUSSIAN.dp_event(chosen, 50)
         assert run.relations[0] == accounting.Relation.ADD_OR_REMOVE_ONE
         whole, begun = run.event.events
         round_event = dp_accounting.GaussianDpEvent(1.0)
         assert whole.count == 3
         assert whole.event == RandomSlotDpEvent(round_event, 10, 10.9)
         assert begun == RandomSlotDpEvent(round_event, 5, 10.9)
-        assert GAUSSIAN.dp_event(50, chosen.first(30)).event == whole
-        assert GAUSSIAN.dp_event(50, chosen.first(5)).event == begun
+        assert GAUSSIAN.dp_event(chosen.first(30), 50).event == whole
+        assert GAUSSIAN.dp_event(chosen.first(5), 50).event == begun
 
     def test_it_costs_less_than_shuffling_and_than_poisson_sampling(self):
         costs = [
-            accounting.epsilon(GAUSSIAN.dp_event(50, who), 1e-5, method="rdp").epsilon
+            accounting.epsilon(GAUSSIAN.dp_event(who, 50), 1e-5, method="rdp").epsilon
             for who in (
                 mechanisms.RandomSlot(100, 10, 50),
                 mechanisms.PoissonSampling(100, 10, 50),
@@ -108,7 +108,7 @@ class TestRandomSlot:
     def test_epsilon_rises_round_by_round(self):
         chosen = mechanisms.RandomSlot(50, 10, 12)
         spent = [
-            accounting.epsilon(GAUSSIAN.dp_event(50, chosen.first(r)), 1e-5).epsilon
+            accounting.epsilon(GAUSSIAN.dp_event(chosen.first(r), 50), 1e-5).epsilon
             for r in range(1, 13)
         ]
         assert spent == sorted(spent)
@@ -127,7 +127,7 @@ class TestRandomSlot:
     )
     def test_every_family_that_can_vary_its_cohorts_is_amplified(self, mechanism):
         slot, once = (
-            accounting.epsilon(mechanism.dp_event(500, who), 1e-5, method="rdp")
+            accounting.epsilon(mechanism.dp_event(who, 500), 1e-5, method="rdp")
             for who in (
                 mechanisms.RandomSlot(200, 10, 40),
                 mechanisms.OncePerEpoch(200, 10, 40),
@@ -139,18 +139,18 @@ class TestRandomSlot:
     def test_without_noise_there_is_no_privacy(self):
         chosen = mechanisms.RandomSlot(200, 10, 40)
         silent = dataclasses.replace(GAUSSIAN, noise_multiplier=0.0)
-        assert accounting.epsilon(silent.dp_event(5, chosen), 1e-5).epsilon == math.inf
+        assert accounting.epsilon(silent.dp_event(chosen, 5), 1e-5).epsilon == math.inf
         none = mechanisms.NoMechanism(10)
-        assert accounting.epsilon(none.dp_event(5, chosen), 1e-5).epsilon == math.inf
+        assert accounting.epsilon(none.dp_event(chosen, 5), 1e-5).epsilon == math.inf
 
     def test_correlated_noise_and_noise_of_the_clients_are_refused(self):
         chosen = mechanisms.RandomSlot(200, 10, 40)
         with pytest.raises(ValueError, match="once_per_epoch"):
             mechanisms.MatrixFactorization(
                 cohort_size=10, clip_norm=1.0, noise_multiplier=1.0, rounds_per_epoch=20
-            ).dp_event(50, chosen)
+            ).dp_event(chosen, 50)
         with pytest.raises(ValueError, match="once_per_epoch or fixed.*random_slot"):
-            mechanisms.Dome(10, 1.0, 1.0, sketch_size=4).dp_event(50, chosen)
+            mechanisms.Dome(10, 1.0, 1.0, sketch_size=4).dp_event(chosen, 50)
 
 
 class TestSeparation:
@@ -198,10 +198,10 @@ class TestSeparation:
     def test_every_mechanism_of_a_trusted_server_may_use_groups(self):
         """Without a stream that is Poisson sampling of T / b rounds."""
         cyclic, twice = mechanisms.CyclicPoisson(100, 10, 40, 2), 0.2
-        event = GAUSSIAN.dp_event(50, cyclic).event
+        event = GAUSSIAN.dp_event(cyclic, 50).event
         assert event.count == 20 and event.event.sampling_probability == twice
         with pytest.raises(ValueError, match="participation must be once_per_epoch or"):
-            mechanisms.Dome(10, 1.0, 1.0, sketch_size=4).dp_event(50, cyclic)
+            mechanisms.Dome(10, 1.0, 1.0, sketch_size=4).dp_event(cyclic, 50)
 
 
 class TestBuild:

@@ -14,14 +14,14 @@ POISSON = mechanisms.PoissonSampling(100, 50, 60)
 
 
 def epsilon_of(mechanism, participation=POISSON, dimension=D):
-    event = mechanism.dp_event(dimension, participation)
+    event = mechanism.dp_event(participation, dimension)
     return accounting.epsilon(event, DELTA).epsilon
 
 
 def remark(mechanism, participation=POISSON, epsilon=None):
     if epsilon is None:
         epsilon = epsilon_of(mechanism, participation)
-    return remarks.epsilon_remark(epsilon, mechanism, D, participation, DELTA)
+    return remarks.epsilon_remark(epsilon, mechanism, participation, D, DELTA)
 
 
 @pytest.mark.parametrize(
@@ -59,9 +59,9 @@ def test_a_delta_above_one_in_all_clients():
     assert "delta is above 1/50" in remarks.delta_remark(0.021, 50)
 
 
-def bits_remark(mechanism, dimension, participation):
+def bits_remark(mechanism, participation, dimension):
     epsilon = epsilon_of(mechanism, participation, dimension)
-    return remarks.bits_remark(epsilon, mechanism, dimension, participation, DELTA)
+    return remarks.bits_remark(epsilon, mechanism, participation, dimension, DELTA)
 
 
 @pytest.mark.parametrize(("bits", "named"), [(8, 10), (9, 10), (10, None)])
@@ -69,7 +69,7 @@ def test_bits_that_bring_epsilon_down_are_named_with_the_epsilon(bits, named):
     """On 160 coordinates 8, 9, 10 and 11 bits cost 73, 21, 1.40 and 1.39."""
     sampled = mechanisms.PoissonSampling(2000, 100, 15)
     mechanism = helped(bits)
-    found = bits_remark(mechanism, 160, sampled)
+    found = bits_remark(mechanism, sampled, 160)
     if named is None:
         assert found == ""
         return
@@ -105,9 +105,9 @@ def test_a_tenth_is_asked_for_of_every_bit_more(monkeypatch, one_more, two_more,
     monkeypatch.setattr(accounting, "epsilon", epsilon)
     kind = mechanisms.DistributedDiscreteGaussian
     monkeypatch.setattr(kind, "dp_event", lambda own, *setting: own.bits)
-    found = remarks.bits_remark(1.0, helped(8), D, POISSON, DELTA)
+    found = remarks.bits_remark(1.0, helped(8), POISSON, D, DELTA)
     assert (found == "") if named is None else f"with {named} in place" in found
 
 
 def test_without_bits_there_are_none_to_name():
-    assert bits_remark(mechanisms.Gaussian(50, 1.0, 1.0), D, POISSON) == ""
+    assert bits_remark(mechanisms.Gaussian(50, 1.0, 1.0), POISSON, D) == ""

@@ -75,11 +75,11 @@ def test_a_matrix_that_does_not_fit_into_memory_is_refused():
     config = mechanisms.SparseRecovery(100, 1.0, 1.0, 14, noise_source="helpers")
     chosen = mechanisms.PoissonSampling(10_000, 100, 10)
     # Of m = ceil(30 ln d) rows: 403 by 666,000 numbers and 403 by 667,000.
-    config.check(666_000, chosen)
+    config.check(chosen, 666_000)
     with pytest.raises(ValueError, match="found 268801000 with"):
-        config.check(667_000, chosen)
+        config.check(chosen, 667_000)
     with pytest.raises(ValueError, match="at most 268435456 numbers, .* 1000000 param"):
-        config.check(1_000_000, chosen)
+        config.check(chosen, 1_000_000)
 
 
 @BOTH
@@ -109,7 +109,7 @@ def test_refuses_and_names_what_is_wrong(config, name, value):
 def test_layers_longer_than_the_update_are_refused(config):
     layered = dataclasses.replace(config, layers="600,400")
     with pytest.raises(ValueError, match="layers must add up to less than .* 1000"):
-        layered.check(1000, mechanisms.FixedSize(1000, 100, 1))
+        layered.check(mechanisms.FixedSize(1000, 100, 1), 1000)
 
 
 @pytest.mark.parametrize(
@@ -134,13 +134,13 @@ def test_a_rate_out_of_reach_is_refused_with_one_in_reach(
     asked = dataclasses.replace(config, compression_rate=rate)
     participation = mechanisms.FixedSize(1000, 100, 1)
     with pytest.raises(ValueError, match="^compression_rate must be within a") as info:
-        asked.check(dimension, participation)
+        asked.check(participation, dimension)
     message = str(info.value)
     assert message.endswith(f", found {rate}")
     named = float(message.split("which is ")[1].split(",")[0])
     assert named == pytest.approx(reached, rel=1e-3)
     mended = dataclasses.replace(config, compression_rate=named)
-    mended.check(dimension, participation)
+    mended.check(participation, dimension)
     assert mended.shape(dimension).rate == pytest.approx(reached)
 
 
@@ -156,14 +156,14 @@ def test_more_rows_than_numbers_are_refused_by_whoever_asks_for_sizes(config):
 def test_nine_tenths_of_the_rate_are_enough(config):
     participation = mechanisms.FixedSize(1000, 100, 1)
     # Nine numbers a row, of 8.1 and of 8.09.
-    config.check(1296, participation)
+    config.check(participation, 1296)
     with pytest.raises(ValueError, match="^compression_rate must be within a tenth"):
-        config.check(1295, participation)
+        config.check(participation, 1295)
 
 
 @BOTH
 def test_layers_too_short_for_their_rates_are_refused(config):
     layered = dataclasses.replace(config, layers="50,50", layer_rates="50,50,2")
     with pytest.raises(ValueError, match="^layer_rates must be .*found '50,50,2'"):
-        layered.check(200, mechanisms.FixedSize(1000, 100, 1))
-    layered.check(10_000, mechanisms.FixedSize(1000, 100, 1))
+        layered.check(mechanisms.FixedSize(1000, 100, 1), 200)
+    layered.check(mechanisms.FixedSize(1000, 100, 1), 10_000)

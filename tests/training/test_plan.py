@@ -38,7 +38,7 @@ def test_what_was_given_stays(monkeypatch):
     )
     assert plan.mechanism == mechanisms.Gaussian(4, 0.25, 1.5)
     assert plan.config.epsilon is None and plan.config.server_momentum == 0.0
-    event = plan.mechanism.dp_event(fakes.DIMENSION, plan.participation)
+    event = plan.mechanism.dp_event(plan.participation, fakes.DIMENSION)
     expected = accounting.epsilon(event, 1e-4, method="tight")
     assert plan.cost.planned == expected
 

@@ -16,7 +16,7 @@ from dpfl.training import release
 def book():
     mechanism = mechanisms.Gaussian(5, 1.0, 2.0)
     participation = mechanisms.PoissonSampling(50, 5, 6)
-    return ledger.Ledger(mechanism, 100, participation, 1e-3)
+    return ledger.Ledger(mechanism, participation, 100, 1e-3)
 
 
 def metrics(loss):

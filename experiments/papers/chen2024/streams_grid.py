@@ -67,10 +67,10 @@ def random_slot(
     """Returns the noise, and its error, if each client draws a round of every epoch."""
     noised: Any = planning.calibrate(
         mechanism(compression_rate),
+        mechanisms.RandomSlot(POPULATION, COHORT_SIZE, rounds),
         DIMENSION,
         epsilon,
         DELTA,
-        mechanisms.RandomSlot(POPULATION, COHORT_SIZE, rounds),
         ACCOUNTANT,
     )
     noise = noised.noise_multiplier

@@ -15,7 +15,7 @@ def test_every_series_can_be_calibrated(scale):
     n, dimension, *_ = mean_grid.SIZES[scale]
     for bits in mean_grid.BITS[scale]:
         config = mechanisms.DistributedDiscreteGaussian(n, 1.0, 1.0, bits)
-        noised = planning.calibrate(config, dimension, mean_grid.EPSILON, DELTA)
+        noised = planning.calibrate(config, None, dimension, mean_grid.EPSILON, DELTA)
         noised.check_noise(dimension)
     n, dimension, _, sparsities = mean_grid.SPARSE_SIZES[scale]
     for sparsity in sparsities:

@@ -133,7 +133,7 @@ def test_every_budget_is_within_reach_of_its_bits(scale):
         # The bits decide whether a budget can be met at all: some noise must do.
         found = min(
             accounting.epsilon(
-                mechanism_of(settings, z).dp_event(dimension, plan), delta
+                mechanism_of(settings, z).dp_event(plan, dimension), delta
             ).epsilon
             for z in (1.9, 3.0, 5.0)
         )

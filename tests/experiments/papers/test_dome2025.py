@@ -110,7 +110,7 @@ def test_compared_runs_differ_in_the_mechanism_alone(name, scale):
         panel = labels["task"], labels["epsilon"], labels["seed"]
         rest = {k: v for k, v in flags.items() if k not in OWN}
         assert shared.setdefault(panel, rest) == rest
-        mechanism(work).check(dimension(work), participation(work))
+        mechanism(work).check(participation(work), dimension(work))
 
 
 @pytest.mark.parametrize(("name", "scale"), COMPARED)
@@ -132,7 +132,7 @@ def spent(work):
     d = dimension(work)
 
     def event(noise_multiplier):
-        return config.with_noise_multiplier(noise_multiplier).dp_event(d, who)
+        return config.with_noise_multiplier(noise_multiplier).dp_event(who, d)
 
     delta = float(work.settings["delta"])
     found = accounting.calibrate_noise_multiplier(event, work.labels["epsilon"], delta)
@@ -211,7 +211,7 @@ def test_ablations_change_what_they_say(scale):
     for name, work in works.items():
         assert (mechanism(work) == plain) == (name == base)
         mechanism(work).check(
-            tasks.task_entry(work.labels["task"]).dimension, participation(work)
+            participation(work), tasks.task_entry(work.labels["task"]).dimension
         )
     references = ablation_grid.references(scale)
     assert list(works) == [*ablation_grid.ablations(scale), *references]

@@ -72,8 +72,8 @@ TIGHT = {"b6", "r10_b7", "r100_b10", "r100", "k1024"}
 def test_epsilon_is_eight_by_one_relation(name, work):
     chosen, choice = mechanism(work), participation(name, work)
     dimension, delta = DIMENSION[name], DELTA[name]
-    noised = planning.calibrate(chosen, dimension, 8.0, delta, choice)
-    event = noised.dp_event(dimension, choice)
+    noised = planning.calibrate(chosen, choice, dimension, 8.0, delta)
+    event = noised.dp_event(choice, dimension)
     relation = accounting.adjacency.Relation.REPLACE_SPECIAL
     assert relation in accounting.adjacency.relations_of(event)
     found = accounting.epsilon(event, delta, relation=relation).epsilon

@@ -332,12 +332,12 @@ def test_noise_is_what_either_accountant_asks_for():
             values["rounds_per_epoch"] = epoch
         calibrated = planning.calibrate(
             build.build(row["mechanism"], values),
-            dimension,
-            8.0,
-            delta,
             participation.build(
                 row["participation"], population, 100, rounds, rounds_per_epoch=epoch
             ),
+            dimension,
+            8.0,
+            delta,
             row["accountant"],
         )
         expected = float(row["noise_multiplier"])

@@ -69,8 +69,8 @@ def mechanism(flags, choice):
 def test_epsilon_is_eight_by_one_relation(work):
     choice = participation(work.settings)
     chosen = mechanism(work.settings, choice)
-    noised = planning.calibrate(chosen, DIMENSION, 8.0, DELTA, choice, "rdp")
-    event = noised.dp_event(DIMENSION, choice)
+    noised = planning.calibrate(chosen, choice, DIMENSION, 8.0, DELTA, "rdp")
+    event = noised.dp_event(choice, DIMENSION)
     relation = accounting.adjacency.Relation.REPLACE_SPECIAL
     found = accounting.epsilon(event, DELTA, method="rdp", relation=relation).epsilon
     assert 7.9 < found <= 8.0
