@@ -92,7 +92,7 @@ def main(argv: Sequence[str]) -> None:
     from . import audits
     from .audits import cases
 
-    names = _MECHANISMS.value or list(cases.CASES)
+    names = _MECHANISMS.value or cases.names()
     trials, in_tff, draws = _QUICK_NUMBERS if _QUICK.value else _NUMBERS
     settings = audits.Settings(
         mechanisms=tuple(names),

@@ -254,3 +254,28 @@ CASES: dict[str, Callable[[], list[Case]]] = {
     "dome_ddg": _dome_ddg,
 }
 """The cases of each mechanism that is private, by its name."""
+
+
+def of(name: str) -> list[Case]:
+    """Returns the cases of a mechanism.
+
+    One of another package is audited in its example: a canary in one coordinate, and
+    noise that is claimed to be Gaussian.
+
+    Raises:
+      ValueError: If a mechanism of another package has no example.
+    """
+    if name in CASES:
+        return CASES[name]()
+    if name not in mechanisms.EXAMPLES:
+        raise ValueError(f"mechanisms must be registered with an example, found {name}")
+    example = mechanisms.EXAMPLES[name].with_noise_multiplier(1.0)
+    cohort = _poisson(example.cohort_size)
+    return [Case(example, 64, cohort, _CONCENTRATED, _ONE, 1, _LARGE_DELTA)]
+
+
+def names() -> list[str]:
+    """Returns the names of all mechanisms that are private."""
+    others = set(mechanisms.EXAMPLES) - set(CASES)
+    private = (name for name in others if mechanisms.MECHANISMS[name].is_private)
+    return [*CASES, *sorted(private)]

@@ -41,7 +41,7 @@ class Settings:
     """How much is done.
 
     Attributes:
-      mechanisms: Names, of `cases.CASES`.
+      mechanisms: Names.
       trials: Releases of each case with a canary, and as many without; half of them
         where a round has few canaries, and of a stream; up to eight times as many where
         a bound of them would be expected to be little of the claim, unless it is quick.
@@ -62,7 +62,7 @@ class Settings:
 def jobs(settings: Settings) -> Iterator[tuple[str, Job]]:
     """Yields what is to be done, by name; TFF's default context must sum securely."""
     for name in settings.mechanisms:
-        found = cases.CASES[name]()
+        found = cases.of(name)
         for case in found[:1] if settings.is_quick else found:
             yield f"{name}: {case.setting}", _of_case(case, settings)
         yield from _of_streams(name, settings)
@@ -158,7 +158,13 @@ def _wide(name: str) -> Any:
         "sketched_ddg": {"bits": 16, **sketch},
         "sparse_recovery": {"bits": 16, "sparsity": 1, "solver_steps": 1},
     }
-    values = {"cohort_size": 4, "clip_norm": 1.0, "noise_multiplier": 1.0}
+    values: dict[str, Any] = {
+        "cohort_size": 4,
+        "clip_norm": 1.0,
+        "noise_multiplier": 1.0,
+    }
+    if name not in cases.CASES:
+        return dataclasses.replace(mechanisms.EXAMPLES[name], **values)
     return mechanisms.MECHANISMS[name](**{**values, **more.get(name, {})})
 
 

@@ -3,8 +3,11 @@
 
 """Runs the notebooks of examples/ in a kernel, and holds them to what they print."""
 
+import json
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import nbclient
@@ -116,19 +119,88 @@ def test_the_tutorial_of_tff(tmp_path):
     assert numbers("accuracy", text)[-1] > 0.5
 
 
-def test_a_mechanism_of_ones_own(tmp_path):
-    text = executed("own_mechanism", tmp_path)
+@pytest.fixture(scope="module")
+def outside(tmp_path_factory):
+    """A folder with the notebook's package, and what the notebook printed."""
+    folder = tmp_path_factory.mktemp("outside")
+    return folder, executed("own_mechanism", folder)
+
+
+def command(folder, *args):
+    """Runs a command where the notebook's package is installed."""
+    path = os.pathsep.join([str(folder / "installed"), str(ROOT)])
+    done = subprocess.run(
+        [sys.executable, "-m", *args],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": path, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_mechanism_of_ones_own(outside):
+    _, text = outside
     assert "the test passed" in text
     (epsilon,) = numbers("epsilon", text)
     assert 1.99 < epsilon <= 2
     # A hundred values of 32 bits with their places, of 10,000 parameters.
     assert numbers("bits up a parameter", text) == [0.64]
     (expected,) = numbers("expected of the noise", text)
-    (noise,) = numbers("noise multiplier", text)
+    (noise,) = numbers("noise multiplier", text)[-1:]
     assert expected == pytest.approx(10_000 * (noise / 500) ** 2, abs=1e-3)
     # A sum of 10,000 squares: 1.4% of standard error, and the last digit shown.
     (found,) = numbers("error of the mean", text)
     assert found == pytest.approx(expected, rel=0.08, abs=1e-3)
+
+
+def test_an_installed_mechanism_trains_and_is_audited(outside):
+    folder, _ = outside
+    example = command(folder, "tools.soaks.runs", "top_k").split()
+    assert "--mechanism=top_k" in example and "--kept=2" in example
+    command(folder, "experiments.train", *example, "--rounds=2", "--output_dir=run")
+    summary = json.loads((folder / "run" / "summary.json").read_text())
+    assert summary["epsilon"] > 0
+    lines = ["--quick", "--mechanisms=top_k", "--output=a.json", "--noprogress"]
+    command(folder, "experiments.audit", *lines)
+    checks = {
+        line["check"]: line for line in json.loads((folder / "a.json").read_text())
+    }
+    assert 0 < checks["epsilon"]["found"] < checks["epsilon"]["claimed"]
+
+
+_TASK = """
+import dataclasses, dpfl
+from dpfl.fields import option
+
+@dataclasses.dataclass(frozen=True)
+class PointsConfig(dpfl.TaskConfig):
+    spread: float = option(1.0, "How far the points of a class are apart.")
+
+def load(config):
+    from dpfl.tasks import synthetic
+    return synthetic.load(dpfl.tasks.make_config("synthetic", num_clients=8,
+        examples_per_client=4, batch_size=2, num_test_examples=4, model="small_cnn"))
+
+dpfl.register_task("points", dpfl.TaskEntry(PointsConfig, "points", 7))
+"""
+
+
+def test_an_installed_task_trains(outside):
+    folder, _ = outside
+    installed = folder / "installed"
+    (installed / "points.py").write_text(_TASK)
+    meta = installed / "points-1.dist-info"
+    meta.mkdir()
+    (meta / "METADATA").write_text("Metadata-Version: 2.1\nName: points\nVersion: 1\n")
+    (meta / "entry_points.txt").write_text("[dpfl.tasks]\npoints = points\n")
+    assert "--spread" in command(folder, "experiments.train", "--helpfull")
+    flags = ["--task=points", "--spread=2", "--mechanism=none", "--cohort_size=4"]
+    command(folder, "experiments.train", *flags, "--rounds=2", "--output_dir=points")
+    summary = json.loads((folder / "points" / "summary.json").read_text())
+    assert summary["flags"]["spread"] == 2
 
 
 def test_a_foreign_loop(tmp_path):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import dataclasses
 import io
 import json
 import os
@@ -92,7 +93,21 @@ def adopt_orphans() -> None:
 def flags_of(mechanism: str) -> list[str]:
     """Returns the flags of a small training with a mechanism."""
     noise = () if mechanism == "none" else PRIVATE
-    return [*BASE, *noise, f"--mechanism={mechanism}", *CASES[mechanism]]
+    own = CASES[mechanism] if mechanism in CASES else _of_example(mechanism)
+    return [*BASE, *noise, f"--mechanism={mechanism}", *own]
+
+
+def _of_example(name: str) -> list[str]:
+    """Returns the flags of a mechanism of another package, from its example."""
+    from dpfl import mechanisms
+
+    example = mechanisms.EXAMPLES[name]
+    return [
+        f"--{field.name}={getattr(example, field.name)}"
+        for field in dataclasses.fields(example)
+        if field.name not in ("cohort_size", "noise_multiplier", "clip_norm")
+        and getattr(example, field.name) != field.default
+    ]
 
 
 class Training(NamedTuple):
@@ -340,3 +355,7 @@ def _become_training(
         sys.stderr.flush()
     finally:
         os._exit(code)
+
+
+if __name__ == "__main__":
+    print(" ".join(flags_of(sys.argv[1])))

@@ -10,6 +10,7 @@ randomness, by no more than the bound that the noise is made for.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -32,31 +33,26 @@ _KINDS: dict[str, tuple[float, ...]] = {
 }
 
 
+# Options under which a mechanism treats updates otherwise.
+_VARIANTS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("gaussian", {"adaptive_clipping": True}),
+    ("linf_csgm", {"rotation": "dft"}),
+    ("distributed_skellam", {"adaptive_clipping": True}),
+    ("sketched_ddg", {"threshold": 1.0}),
+    ("matrix_factorization", {"matrix_momentum": 0.5}),
+)
+
+
 def mechanism_cases() -> list[Any]:
     """Returns a configuration of each mechanism, some with options."""
     from dpfl import mechanisms
 
-    n, sketch = _COHORT, {"compression_rate": 2.0, "sketch_length": 16}
-    epoch = {
-        **{"cohort_size": n, "clip_norm": 1.0, "noise_multiplier": 0.3},
-        **{"rounds_per_epoch": 4, "matrix_method": "blt", "matrix_buffers": 2},
+    examples = {
+        name: dataclasses.replace(example, cohort_size=_COHORT)
+        for name, example in mechanisms.EXAMPLES.items()
     }
-    return [
-        mechanisms.NoMechanism(n),
-        mechanisms.Gaussian(n, 1.0, 0.3),
-        mechanisms.Gaussian(n, 1.0, 0.3, adaptive_clipping=True),
-        mechanisms.L2Csgm(n, 1.0, 0.5, 0.3),
-        mechanisms.LinfCsgm(n, 1.0, 0.5, 0.3, rotation="dft"),
-        mechanisms.DistributedDiscreteGaussian(n, 1.0, 0.3, 20),
-        mechanisms.DistributedSkellam(n, 1.0, 0.3, 20, adaptive_clipping=True),
-        mechanisms.SketchedDdg(n, 1.0, 0.3, 20, threshold=1.0, **sketch),
-        mechanisms.SparseRecovery(n, 1.0, 0.3, 20, sparsity=1),
-        mechanisms.ProjectAndPerturb(n, 1.0, 0.3, 2.0, sketch_length=16),
-        mechanisms.Dome(n, 1.0, 0.3, 8),
-        mechanisms.DomeDdg(n, 1.0, 0.3, 8, bits=20),
-        mechanisms.MatrixFactorization(**epoch, matrix_momentum=0.5),
-        mechanisms.Sgmf(**epoch, keep_fraction=0.5),
-    ]
+    variants = (dataclasses.replace(examples[name], **own) for name, own in _VARIANTS)
+    return [*examples.values(), *variants]
 
 
 def hostile(seed: int, count: int) -> kills.Outcome:
