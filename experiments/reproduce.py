@@ -25,7 +25,7 @@ from dpfl import checks, files
 from dpfl.training import config
 
 from . import cli, tables
-from .papers import crew, kept, plotting, remarks, sweep
+from .papers import crew, kept, plotting, sweep
 from .papers.index import FIGURES
 from .papers.rows import Rows
 from .papers.trainers import WorkFailedError
@@ -209,7 +209,7 @@ def main(argv: Sequence[str]) -> None:
         files.output_path("--table", _TABLE.value, [".csv"])
     rows, note = _results(figure, scale, folder)
     print_table(rows)
-    remarks.print_remark(rows)
+    plotting.print_remark(rows)
     print(f"figure: {draw(figure, rows, folder, scale)}{note}")
 
 

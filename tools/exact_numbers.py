@@ -34,12 +34,12 @@ from dpfl.factorization import tree
 from dpfl.mechanisms import participation
 from dpfl.planning import bands_curve
 from experiments.papers import rows
-from experiments.papers.chen2024 import streams_grid
-from experiments.papers.ours import stream_training_grid
+from experiments.papers.chen2024 import streams
+from experiments.papers.ours import stream_training
 
 # Parameters of the papers' network for F-EMNIST, and the bound on a coordinate's size
 # over that of the vector, with 100 clients a round.
-_MODEL = streams_grid.DIMENSION
+_MODEL = streams.DIMENSION
 _LINF_RATIO = math.sqrt(2 * math.log(_MODEL * 100) / _MODEL)
 # Those of the same network with ten classes.
 _MNIST_MODEL = 1_011_466
@@ -158,12 +158,12 @@ def _of_run(
 ) -> Iterator[Number]:
     page = "privacy/matrix_factorization"
     for rate in (1, 100):
-        if rate > 1 and accountant != streams_grid.ACCOUNTANT:
+        if rate > 1 and accountant != streams.ACCOUNTANT:
             continue
-        run = streams_grid.run_of(rate, 10.0, 512, **how)
+        run = streams.run_of(rate, 10.0, 512, **how)
         found = make(dataclasses.replace(run, accountant=accountant))
         kind = f"{name}, {'dense' if rate == 1 else 'gamma = 0.01'}"
-        if accountant == streams_grid.ACCOUNTANT:
+        if accountant == streams.ACCOUNTANT:
             yield Number(page, f"z, {kind}", ".4f", found.noise_multiplier)
             yield Number(page, f"error, {kind}", ".2f", found.root_mean_error)
         else:
@@ -172,7 +172,7 @@ def _of_run(
 
 
 def _streams(is_slow: bool) -> Iterator[Number]:
-    rdp, tight = streams_grid.ACCOUNTANT, "auto"
+    rdp, tight = streams.ACCOUNTANT, "auto"
     for bands in (1, 2, 4, 8, 16, 32):
         make = functools.partial(bands_curve.point, separation=bands)
         yield from _of_run(f"h = {bands}", rdp, make)
@@ -184,7 +184,7 @@ def _streams(is_slow: bool) -> Iterator[Number]:
     yield from _of_run("streams that restart", rdp, bands_curve.restarting)
     page = "privacy/matrix_factorization"
     for rate in (1, 100):
-        found = streams_grid.random_slot(rate, 10.0, 512)
+        found = streams.random_slot(rate, 10.0, 512)
         kind = f"random slots, {'dense' if rate == 1 else 'gamma = 0.01'}"
         yield Number(page, f"z, {kind}", ".4f", found["noise_multiplier"])
         yield Number(page, f"error, {kind}", ".2f", found["error"])
@@ -306,11 +306,11 @@ def error_of_sums(way: str) -> float:
     Returns:
       The root of the mean over rounds of the variance of the sum so far.
     """
-    rounds = stream_training_grid.SHARED["rounds"]
-    epoch = stream_training_grid.ROUNDS_PER_EPOCH
+    rounds = stream_training.SHARED["rounds"]
+    epoch = stream_training.ROUNDS_PER_EPOCH
     groups = {
         "one stream": epoch,
-        "one stream, cyclic sampling": stream_training_grid.GROUPS,
+        "one stream, cyclic sampling": stream_training.GROUPS,
     }
     if way == "by epochs":
         found = bands_curve.encoder_of(mf.prefix_sum(epoch), epoch)

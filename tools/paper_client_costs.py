@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import psutil
 
 from experiments.papers import rows, sweep, trainings
-from experiments.papers.chen2024 import accuracy_grid
+from experiments.papers.chen2024 import accuracy
 from tools import rehearse, run_costs
 
 _FIGURE = "csgm_fig2"
@@ -87,7 +87,7 @@ class Taken(NamedTuple):
 
 def flags_of(task: str) -> dict[str, Any]:
     """Returns the flags of the figure's run of a task, that of the largest budget."""
-    works = accuracy_grid.grid(_FIGURE)(sweep.Setting("paper"))
+    works = accuracy.grid(_FIGURE)(sweep.Setting("paper"))
     *_, last = (
         work
         for work in works

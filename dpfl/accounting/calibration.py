@@ -12,7 +12,7 @@ import attr
 import dp_accounting
 
 from dpfl import checks
-from dpfl.accounting import accountant, events, gaussian, masked_loss
+from dpfl.accounting import accountant, events, gaussian, stopped_martingale
 
 METHODS = ("auto", "rdp", "tight")
 """The values of `method`; `epsilon` says what they are."""
@@ -131,7 +131,7 @@ def epsilon(
         tight = None if found is None else PrivacyReport(found[0], delta, found[1])
     if method == "tight":
         if tight is None and relation in events.TRUSTED_RELATIONS:
-            found = masked_loss.masked_epsilon(event, delta)
+            found = stopped_martingale.masked_epsilon(event, delta)
             tight = None if found is None else PrivacyReport(found[0], delta, found[1])
         if tight is None:
             raise UnsupportedMethodError(
@@ -256,7 +256,7 @@ def _may_be_tight(
     try:
         event = make_event(noise_multiplier)
         if masked:
-            return masked_loss.is_of_gaussians(event)
+            return stopped_martingale.is_of_gaussians(event)
         return gaussian.gaussian_parts(event) is not None
     except (events.NoiseTooLargeError, events.NoiseTooSmallError):
         return True

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Optional
 import tensorflow as tf
 
 from dpfl import purposes
-from dpfl.aggregators import noise
+from dpfl.aggregators import reductions
 from dpfl.aggregators.adaptive_clip import AdaptiveClip
 from dpfl.aggregators.codec import (
     Decoded,
@@ -101,8 +101,8 @@ class IntegerCodec(SecureCodec):
             count_stddev = config.local_count_stddev
         if config.noise_source == "clients":
             self.needed_sums = ("clients",)
-        self._noise = noise.IntegerShares(kind, self._grid.local_stddev_steps)
-        self._count_noise = noise.IntegerShares(kind, count_stddev)
+        self._noise = reductions.IntegerShares(kind, self._grid.local_stddev_steps)
+        self._count_noise = reductions.IntegerShares(kind, count_stddev)
 
     def initial_state(self) -> Fields:
         """Returns the clip, if it adapts."""
@@ -261,14 +261,14 @@ class IntegerCodec(SecureCodec):
         config = self._config
         if not config.noise_multiplier or config.noise_source != "clients":
             return total
-        return noise.opened(total, sums["clients"], config.shares_summed)
+        return reductions.opened(total, sums["clients"], config.shares_summed)
 
     def _helped(
         self,
         total: tf.Tensor,
         noise_seed: tf.Tensor,
         purpose: purposes.Round,
-        shares: noise.IntegerShares,
+        shares: reductions.IntegerShares,
         bits: int,
     ) -> tf.Tensor:
         """Returns residues with the helpers' shares of noise, of the same shape."""

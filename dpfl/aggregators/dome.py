@@ -12,7 +12,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from dpfl import mechanisms, purposes
-from dpfl.aggregators import measurements, noise, reductions
+from dpfl.aggregators import measurements, reductions
 from dpfl.aggregators.codec import Codec, Decoded, Encoded, Fields, SecureCodec
 from dpfl.aggregators.distributed import IntegerCodec
 from dpfl.aggregators.fixed_point import IntegerSum
@@ -81,7 +81,7 @@ class LocalNoiseCodec(SecureCodec):
         del state, shared, noise_seed
         config = self._config
         needed = config.cohort_size if config.noise_multiplier else 0
-        total = noise.opened(total["update"], sums["clients"], needed)
+        total = reductions.opened(total["update"], sums["clients"], needed)
         steps = integers.center(total, config.message_bits)
         return tf.cast(steps, self._sum.dtype)
 

@@ -18,9 +18,9 @@ import tensorflow as tf
 
 from dpfl import checks, purposes
 from dpfl.accounting import fixed_point as numbers
-from dpfl.vectors import fixed_point, randomness
+from dpfl.vectors import randomness, rounding
 from dpfl.vectors.clipping import NormedVector
-from dpfl.vectors.discrete_gaussian import DiscreteGaussian
+from dpfl.vectors.integer_noise import DiscreteGaussian
 
 # Sums of shares with at least this parameter have the law of one discrete Gaussian, to
 # 1e-67 a share.
@@ -90,13 +90,13 @@ class IntegerSum:
           vector: float32[length].
           clip_norm: C, the L2 bound.
         """
-        target = fixed_point.clip_target(self.grid.max_squared_norm, self.length)
+        target = rounding.clip_target(self.grid.max_squared_norm, self.length)
         inside = tf.math.divide_no_nan(
             tf.constant(target, tf.float64), vector.direction_norm
         )
         factor = tf.minimum(vector.unit * self._steps_per_unit(clip_norm), inside)
         steps = vector.direction * tf.cast(factor, tf.float32)
-        return fixed_point.round_within(steps, self.grid.max_squared_norm)
+        return rounding.round_within(steps, self.grid.max_squared_norm)
 
     def hidden_factor(
         self, vector: tf.Tensor, unit: tf.Tensor, clip_norm: Union[float, tf.Tensor]
@@ -114,7 +114,7 @@ class IntegerSum:
         Returns:
           float32 scalar; zero for a vector that is not finite.
         """
-        factor = fixed_point.rounding_factor(vector, self.grid.max_squared_norm)
+        factor = rounding.rounding_factor(vector, self.grid.max_squared_norm)
         steps = tf.cast(unit * self._steps_per_unit(clip_norm), tf.float32)
         return tf.minimum(steps, factor)
 

@@ -1,17 +1,80 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""How what clients send is summed: in the open, or securely."""
+"""How what clients send is summed, in the open or securely, and who adds the noise."""
 
 from __future__ import annotations
 
 import collections
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Optional
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
+
+from dpfl.vectors import integer_noise, randomness
+
+
+class IntegerShares:
+    """Shares of integer noise, of which the sum of a round carries many."""
+
+    def __init__(self, kind: str, stddev: float):
+        """Initializes the shares.
+
+        Args:
+          kind: "discrete_gaussian" or "skellam".
+          stddev: Of one share, in grid steps; zero for no noise.
+        """
+        self._sampler: Optional[integer_noise.Sampler] = None
+        if stddev:
+            self._sampler = integer_noise.NOISE[kind](stddev)
+
+    def sample(
+        self, seed: tf.Tensor, purpose: int, number: int, length: int
+    ) -> tf.Tensor:
+        """Returns the sum of `number` shares, int32[length].
+
+        Args:
+          seed: int64[2] that nobody else knows.
+          purpose: What the noise is for.
+          number: How many shares; zero for no noise.
+          length: Of each.
+        """
+        total, sampler = tf.zeros([length], tf.int32), self._sampler
+        if sampler is None or not number:
+            return total
+        if number == 1:
+            return sampler.sample(randomness.fold_in(seed, purpose), length)
+
+        def add_share(share: tf.Tensor, total: tf.Tensor) -> tuple[Any, Any]:
+            own = randomness.fold_in(seed, purpose, share)
+            return share + 1, total + sampler.sample(own, length)
+
+        return tf.while_loop(
+            lambda share, _: share < number, add_share, [tf.constant(0), total]
+        )[1]
+
+
+def opened(total: Any, clients: tf.Tensor, needed: int) -> Any:
+    """Returns a sum once it is sure that it carries the noise that was promised.
+
+    Args:
+      total: Tensors.
+      clients: Scalar, how many reported and so added their share of noise.
+      needed: How many shares the promised noise needs; 0 for none.
+
+    Raises:
+      InvalidArgumentError: When it runs, if fewer clients reported.
+    """
+    check = tf.debugging.Assert(
+        clients >= needed,
+        [f"the sum is not opened: at least {needed} clients must report, found"]
+        + [tf.cast(clients, tf.int32)],
+    )
+    with tf.control_dependencies([check] if check is not None else []):
+        return tf.nest.map_structure(tf.identity, total)
+
 
 # From the pair of messages and scalars at the clients to that of totals at the server.
 Reduction = Callable[[tff.Value], tff.Value]

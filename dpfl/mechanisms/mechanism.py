@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Optional, TypeVar
 import dp_accounting
 
 from dpfl import checks
-from dpfl.accounting import calibration, events, masked_loss
+from dpfl.accounting import calibration, events, stopped_martingale
 from dpfl.covered import EXACT_FOR_SIMULATION, MEASURES
 from dpfl.fields import required
 from dpfl.mechanisms.participation import MOST_CLIENTS, Participation, RandomSlot
@@ -142,7 +142,7 @@ class Mechanism(abc.ABC):
         # What the releases are does not depend on the noise.
         noised = self.with_noise_multiplier(self.some_noise_multiplier)
         event = noised.dp_event(participation, dimension)
-        if not masked_loss.is_of_gaussians(event):
+        if not stopped_martingale.is_of_gaussians(event):
             wanted = f"auto or rdp for {self.name}, whose releases are not Gaussian"
             raise ValueError(checks.message("accountant", wanted, accountant))
 

@@ -27,7 +27,7 @@ import tensorflow as tf
 from dpfl import factorization as fact
 from dpfl import purposes
 from dpfl.vectors import randomness
-from dpfl.vectors.discrete_gaussian import DiscreteGaussian
+from dpfl.vectors.integer_noise import DiscreteGaussian
 
 # Tensors in a structure that tf.nest understands.
 Memory = Any

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from dpfl.tasks import data_files, models, sql_data
+from dpfl.tasks import data_files, models
 from dpfl.tasks import task as task_lib
 from dpfl.tasks.configs import EmnistConfig
 
@@ -84,10 +84,10 @@ def load(config: EmnistConfig, file: data_files.SqlFile = FILE) -> task_lib.Task
             tf.TensorSpec([None, 28, 28, 1], tf.float32),
             tf.TensorSpec([None], tf.int32),
         ),
-        dataset_from_index=sql_data.client_datasets(
+        dataset_from_index=data_files.client_datasets(
             client_data, client_ids, parse_batch, config
         ),
-        evaluation_dataset=sql_data.evaluation_dataset(
+        evaluation_dataset=data_files.evaluation_dataset(
             path, "all_test", parse_batch, config.max_test_examples
         ),
         model_builder=lambda seed: build(NUM_CLASSES, seed),

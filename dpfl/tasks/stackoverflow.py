@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import tensorflow as tf
 
-from dpfl.tasks import data_files, sql_data, text
+from dpfl.tasks import data_files, text
 from dpfl.tasks import task as task_lib
 from dpfl.tasks.configs import StackOverflowConfig
 
@@ -142,10 +142,10 @@ def load(
         name="stackoverflow",
         description="Next word in Stack Overflow posts, a client per user.",
         client_ids=client_ids,
-        dataset_from_index=sql_data.client_datasets(
+        dataset_from_index=data_files.client_datasets(
             client_data, client_ids, parse_batch, config
         ),
-        evaluation_dataset=sql_data.evaluation_dataset(
+        evaluation_dataset=data_files.evaluation_dataset(
             path, "test", parse_batch, config.max_test_examples
         ),
         defaults=DEFAULTS,

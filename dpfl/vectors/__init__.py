@@ -17,6 +17,7 @@ from dpfl.vectors.count_sketch import (
     build_sketch,
 )
 from dpfl.vectors.gaussian_sketch import GaussianSketch, lasso
+from dpfl.vectors.integer_noise import discrete_gaussian_noise, skellam_noise
 from dpfl.vectors.integers import OverlapRotation
 from dpfl.vectors.masks import BernoulliMask, FullMask, build_mask
 from dpfl.vectors.randomness import (
@@ -33,7 +34,6 @@ from dpfl.vectors.rotation import (
     hadamard_transform,
 )
 from dpfl.vectors.rounding import conditional_round, randomized_round
-from dpfl.vectors.share_noise import discrete_gaussian_noise, skellam_noise
 
 __all__ = [
     "ROTATIONS",

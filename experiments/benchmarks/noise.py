@@ -28,7 +28,7 @@ from dpfl.aggregators.matrix_factorization import (
 )
 from dpfl.training import worker
 from dpfl.vectors import randomness
-from dpfl.vectors.discrete_gaussian import DiscreteGaussian
+from dpfl.vectors.integer_noise import DiscreteGaussian
 
 from .harness import Row, aggregation, compare
 

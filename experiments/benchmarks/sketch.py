@@ -17,7 +17,7 @@ import tensorflow as tf
 from tensorflow_federated.python.aggregators import distributed_dp
 
 from dpfl import aggregators, mechanisms
-from dpfl.vectors import count_sketch, rotation, rounding, share_noise
+from dpfl.vectors import count_sketch, integer_noise, rotation, rounding
 
 from . import harness
 from .harness import Row, Settings
@@ -91,9 +91,9 @@ def integers(settings: Settings) -> list[Row]:
     seed = tf.constant([3, 4], tf.int64)
     vector = 50 * tf.random.stateless_normal([length], [1, 2])
     noise = {
-        "integers: discrete Gaussian": share_noise.discrete_gaussian_noise(20.0),
-        "integers: Skellam": share_noise.skellam_noise(20.0),
-        "integers: small discrete Gaussian": share_noise.discrete_gaussian_noise(1.5),
+        "integers: discrete Gaussian": integer_noise.discrete_gaussian_noise(20.0),
+        "integers: Skellam": integer_noise.skellam_noise(20.0),
+        "integers: small discrete Gaussian": integer_noise.discrete_gaussian_noise(1.5),
     }
     baseline = "integers: float32 Gaussian"
     functions: dict[str, Callable[[], Any]] = {
@@ -131,5 +131,5 @@ def _both_ways(sketch: Any, name: str, seed: tf.Tensor) -> dict[str, Callable]:
     }
 
 
-def _sample(sampler: share_noise.Sampler, seed: tf.Tensor, length: int) -> Callable:
+def _sample(sampler: integer_noise.Sampler, seed: tf.Tensor, length: int) -> Callable:
     return tf.function(lambda: sampler.sample(seed, length))

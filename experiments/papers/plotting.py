@@ -11,10 +11,25 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dpfl import accounting
+from dpfl.planning import remarks
 from dpfl.tasks.registry import Measure
 
 from . import trainings
 from .rows import Rows, distinct, mean_and_range, mean_and_reach, numbers, where
+
+
+def print_remark(rows: Rows) -> None:
+    """Says how many rows have an epsilon that protects nobody, if any have."""
+    spent = [row.get("measured_epsilon") or row.get("epsilon") or "0" for row in rows]
+    large = [text for text in spent if float(text) > accounting.LARGE_EPSILON]
+    if large:
+        print(
+            f"note that an epsilon above {accounting.LARGE_EPSILON:g} protects nobody, "
+            f"found in {len(large)} of {len(rows)} rows; the train.log of a run names "
+            f"the noise_multiplier that brings it to {remarks.USUAL_EPSILON:g}"
+        )
+
 
 # Place, mean, and how far the range reaches below and above.
 Point = tuple[float, float, float, float]

@@ -11,7 +11,7 @@ import pytest
 from scipy import special
 
 from dpfl import accounting
-from dpfl.accounting import gaussian, masked_loss
+from dpfl.accounting import gaussian, stopped_martingale
 
 MODEL = 1018174
 
@@ -60,7 +60,7 @@ def test_no_hockey_stick_exceeds_what_stands_for_it(keep, sizes, q):
     time = max(sizes) ** 2
     full = sum(size**2 for size in sizes) / time
     for delta in (0.1, 1e-3, 1e-8):
-        clock = masked_loss.clock_bound(keep, time, full, delta)
+        clock = stopped_martingale.clock_bound(keep, time, full, delta)
         assert clock <= full * time
         for epsilon in (0.0, 0.02, 0.3, 1.0):
             # The sampled Gaussian's: at epsilon' with 1 - q + q e^eps' = e^eps.
@@ -83,8 +83,8 @@ def test_the_exponent_is_above_a_simulation_and_close(keep, time):
         logit += noise + (kept - 0.5) * time / steps
         after = special.expit(logit)
         integral += (before**2 + after**2) / 2 * time / steps
-    found = masked_loss._log_exponential(keep, time)
-    exponents = masked_loss._EXPONENTS / time
+    found = stopped_martingale._log_exponential(keep, time)
+    exponents = stopped_martingale._EXPONENTS / time
     for s, bound in list(zip(exponents, found))[:20:4]:
         sample = np.exp(s * integral)
         mean = sample.mean()
@@ -96,45 +96,48 @@ def test_the_exponent_is_above_a_simulation_and_close(keep, time):
 def test_the_exponent_is_convex_in_the_time_and_rises_with_what_is_kept():
     """As the worst vector needs it, up to the error of the bound."""
     times = np.array([0.1, 0.2, 0.3])
-    rows = np.array([masked_loss._log_exponential(0.2, t) for t in times])
+    rows = np.array([stopped_martingale._log_exponential(0.2, t) for t in times])
     s = 30.0
     values = [
-        np.interp(s, masked_loss._EXPONENTS / t, row) for t, row in zip(times, rows)
+        np.interp(s, stopped_martingale._EXPONENTS / t, row)
+        for t, row in zip(times, rows)
     ]
     assert values[1] <= (values[0] + values[2]) / 2
-    more = masked_loss._log_exponential(0.25, 0.2)
+    more = stopped_martingale._log_exponential(0.25, 0.2)
     assert np.all(more > rows[1])
 
 
 def test_finer_steps_only_lower_the_bound(monkeypatch):
-    coarse = masked_loss._log_exponential(0.1, 0.5)
-    monkeypatch.setattr(masked_loss, "_STEPS", 128)
-    fine = masked_loss._log_exponential.__wrapped__(0.1, 0.5)
+    coarse = stopped_martingale._log_exponential(0.1, 0.5)
+    monkeypatch.setattr(stopped_martingale, "_STEPS", 128)
+    fine = stopped_martingale._log_exponential.__wrapped__(0.1, 0.5)
     assert np.all(fine[:25] <= coarse[:25] + 1e-9)
     assert np.all(fine[:20] >= 0.97 * coarse[:20])
 
 
 class TestClock:
     def test_everything_kept_is_the_gaussian(self):
-        found = masked_loss.clock_bound(1 - 1e-9, 0.04, 25.0, 1e-6)
+        found = stopped_martingale.clock_bound(1 - 1e-9, 0.04, 25.0, 1e-6)
         assert 0.999 < found <= 1.0 + 1e-12
 
     @pytest.mark.parametrize("time", [1e-300, 1e-9, 1e4, math.inf])
     def test_any_time_has_a_bound(self, time):
         for keep in (1e-300, 0.01, 0.5):
-            found = masked_loss.clock_bound(keep, time, 10.0, 1e-9)
+            found = stopped_martingale.clock_bound(keep, time, 10.0, 1e-9)
             assert 0 <= found <= 10 * time
 
     def test_many_small_coordinates_act_as_their_mean(self):
         """K to infinity at equal z: V* goes to 1/z^2 = (gamma Delta2 / sigma)^2."""
         excess = [
-            masked_loss.clock_bound(0.1, 100 / full, full, 1e-6) - 1
+            stopped_martingale.clock_bound(0.1, 100 / full, full, 1e-6) - 1
             for full in (1e4, 1e5, 1e6)
         ]
         assert 0 < excess[2] < excess[1] < excess[0] < 0.2
 
     def test_a_smaller_delta_costs_more(self):
-        found = [masked_loss.clock_bound(0.1, 0.01, 1e4, d) for d in (1e-2, 1e-9)]
+        found = [
+            stopped_martingale.clock_bound(0.1, 0.01, 1e4, d) for d in (1e-2, 1e-9)
+        ]
         assert found[0] < found[1]
 
 
@@ -181,7 +184,9 @@ class TestEpsilon:
         inner = accounting.SparsifiedGaussianDpEvent(3.0, 0.2, 0.1, 500, 0.5)
         whole = accounting.SparsifiedGaussianDpEvent(3.0, 0.2, 0.1, 500, 0.1)
         around = dp_accounting.PoissonSampledDpEvent(0.2, inner)
-        found, want = (masked_loss.masked_epsilon(e, 1e-5) for e in (around, whole))
+        found, want = (
+            stopped_martingale.masked_epsilon(e, 1e-5) for e in (around, whole)
+        )
         assert found[0] == pytest.approx(want[0], rel=1e-9)
         assert found[0] > 0
 
@@ -203,4 +208,4 @@ class TestEpsilon:
         laplace = dp_accounting.LaplaceDpEvent(1.0)
         mixed = dp_accounting.ComposedDpEvent([training(1.0, 0.1, 1.0, 1), laplace])
         for event in (laplace, mixed):
-            assert masked_loss.masked_epsilon(event, 1e-5) is None
+            assert stopped_martingale.masked_epsilon(event, 1e-5) is None

@@ -15,7 +15,8 @@ from tensorflow_federated.python.aggregators import distributed_dp
 
 from dpfl import aggregators, mechanisms
 from dpfl.accounting.integer import discrete_gaussian, skellam
-from dpfl.aggregators import distributed, noise
+from dpfl.aggregators import distributed
+from dpfl.aggregators import reductions as noise_lib
 from dpfl.mechanisms.integer_grid import rounding_variance
 
 D, N = 500, 5
@@ -113,7 +114,7 @@ class TestCodec:
         from tensorflow_privacy.privacy.dp_query import discrete_gaussian_utils
 
         def draw(stddev):
-            shares = noise.IntegerShares("discrete_gaussian", stddev)
+            shares = noise_lib.IntegerShares("discrete_gaussian", stddev)
             return shares.sample(tf.constant([1, 2], tf.int64), 0, 1, 60_000)
 
         ours = draw(3.0).numpy()

@@ -15,7 +15,7 @@ import tensorflow as tf
 from dpfl import mechanisms
 from dpfl.accounting import accountant, events
 from dpfl.accounting.integer import discrete_gaussian
-from dpfl.aggregators import distributed, noise
+from dpfl.aggregators import distributed, reductions
 from dpfl.vectors import randomness, rounding
 from experiments.audits import bounds, simulators
 
@@ -121,6 +121,6 @@ def test_missing_noise_is_found_out():
     """The same audit, of shares of a quarter of the size."""
     release = Release(make(6))
     small = release.grid.local_stddev_steps / 4
-    release.codec._noise = noise.IntegerShares("discrete_gaussian", small)
+    release.codec._noise = reductions.IntegerShares("discrete_gaussian", small)
     found, claimed = audited(release, 1000)
     assert found > claimed

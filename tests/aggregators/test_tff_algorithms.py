@@ -17,7 +17,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from dpfl import aggregators, mechanisms
-from dpfl.aggregators import misuse
+from dpfl.aggregators import factory as factory_lib
 
 N = 2
 STILL = mechanisms.Gaussian(N, 100.0, 0.0)
@@ -276,7 +276,7 @@ class TestSecureContext:
             process.next(process.initialize(), [np.zeros(3, np.float32)] * 2)
 
     def test_with_secure_sums_it_builds(self, tff_secure_context):
-        misuse.check_secure_sums()
+        factory_lib.check_secure_sums()
         assert aggregators.build(self.CONFIG).create(self.TYPE)
 
     def test_a_broken_context_is_not_blamed(self):
@@ -287,7 +287,7 @@ class TestSecureContext:
             tff.framework.ResourceManagingExecutorFactory(broken)
         )
         with tff.framework.get_context_stack().install(context):
-            misuse.check_secure_sums()
+            factory_lib.check_secure_sums()
 
     def test_mechanisms_without_secure_sums_need_none(self, tff_context):
         assert private().create(self.TYPE)

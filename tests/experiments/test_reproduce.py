@@ -7,7 +7,7 @@ import pathlib
 import pytest
 
 from dpfl import files
-from experiments.papers import remarks
+from experiments.papers import plotting
 from tests import forks
 from tests.experiments import programs
 
@@ -143,7 +143,7 @@ def test_an_absurd_epsilon_is_remarked_on(capsys):
         {"epsilon": "60.5"},
         {"noise_multiplier": "1.0"},
     ]
-    remarks.print_remark(rows)
+    plotting.print_remark(rows)
     assert "found in 1 of 3 rows" in capsys.readouterr().out
-    remarks.print_remark(rows[:1])
+    plotting.print_remark(rows[:1])
     assert capsys.readouterr().out == ""

@@ -13,8 +13,8 @@ import scipy.stats
 import tensorflow as tf
 
 from dpfl.accounting import fixed_point as numbers
-from dpfl.vectors import discrete_gaussian, tables
-from dpfl.vectors.discrete_gaussian import DiscreteGaussian
+from dpfl.vectors import integer_noise
+from dpfl.vectors.integer_noise import DiscreteGaussian
 
 SEED = tf.constant([11, 12], tf.int64)
 FURTHER = 1 << 29
@@ -85,7 +85,7 @@ def in_quantiles(draws, stddev, bins=60):
 class TestTables:
     @pytest.mark.parametrize("stddev", STDDEVS)
     def test_the_parts_add_up_to_the_variance(self, stddev):
-        parts = discrete_gaussian.decompose(stddev)
+        parts = integer_noise.decompose(stddev)
         assert sum(m**2 * v for m, v in parts) == Fraction(stddev) ** 2
         assert parts[0][0] == 1 and min(v for _, v in parts) > 0
         combined = parts[-1][1]
@@ -99,7 +99,7 @@ class TestTables:
     def test_the_law_that_the_tables_imply(self, variance):
         with mpmath.workdps(80):
             variance = Fraction(variance)
-            part = discrete_gaussian.build_part(3, variance)
+            part = integer_noise.build_part(3, variance)
             law = implied_law(part)
             assert sum(law.values()) == 1
             values = sorted(law)
@@ -117,7 +117,7 @@ class TestTables:
     @pytest.mark.parametrize("stddev", [9.3, 24.7, 60.0])
     def test_the_sum_of_two_parts_is_one_discrete_gaussian(self, stddev):
         """By convolution with 80 digits, within what the smoothing bound says."""
-        pairs = discrete_gaussian.decompose(stddev, one_table=4)
+        pairs = integer_noise.decompose(stddev, one_table=4)
         (_, fine), (step, coarse) = pairs
         assert step > 1
         with mpmath.workdps(80):
@@ -134,7 +134,7 @@ class TestTables:
                     if abs(x - step * j) <= wide:
                         total += first[j + reach] * second[x - step * j + wide]
                 ratios.append(abs(total / p - 1))
-            bound = 2 * discrete_gaussian.smoothing_distance(pairs)
+            bound = 2 * integer_noise.smoothing_distance(pairs)
             assert max(ratios) <= bound * (1 + 1e-6) + 1e-36
             assert bound < 2.1e-34
 
@@ -155,7 +155,7 @@ class TestTables:
                 )
                 off = max(off, abs(total / p - 1))
         eps = 2 * math.exp(-2 * math.pi**2 * float(tau) ** 2)
-        bound = 2 * discrete_gaussian.smoothing_distance([(1, fine), (step, coarse)])
+        bound = 2 * integer_noise.smoothing_distance([(1, fine), (step, coarse)])
         assert eps / 2 < off <= bound < 2.1 * eps
 
     @pytest.mark.parametrize("stddev", STDDEVS)
@@ -213,14 +213,14 @@ class TestDraws:
     def test_how_much_is_left_over_by_the_first_table(self):
         """docs/privacy/fixed_point.md has the share of the finest part."""
         parts = DiscreteGaussian(2.0**18).parts
-        shares = [np.mean(part.first == discrete_gaussian._FURTHER) for part in parts]
+        shares = [np.mean(part.first == integer_noise._FURTHER) for part in parts]
         assert f"{100 * shares[0]:.1f}" == "3.7" and 0.03 < min(shares)
 
     def test_what_is_left_over_by_the_first_table(self):
         """Tails again: there they are 27 times as likely, and beyond 6 are met."""
         part = DiscreteGaussian(2.0**18).parts[1]
         count = 3_000_000
-        draws = tables.look_further(part.alias, SEED, count).numpy()
+        draws = integer_noise.look_further(part.alias, SEED, count).numpy()
         assert np.all(draws % part.multiple == 0)
         law = {k // part.multiple: v for k, v in further_law(part).items()}
         stddev = math.sqrt(part.variance)
@@ -313,7 +313,7 @@ class TestDraws:
 def test_equal_leading_bits_are_decided_by_the_others(monkeypatch, words, is_own):
     threshold = (3 << 128) | (5 << 64) | 7
     weights = [threshold, (1 << 160) - threshold, 0]
-    alias = tables.alias_tables(np.array([-1, 1, 0]), weights)
+    alias = integer_noise.alias_tables(np.array([-1, 1, 0]), weights)
     assert alias.bits == 2
 
     def bits(seed, shape, dtype):
@@ -321,8 +321,8 @@ def test_equal_leading_bits_are_decided_by_the_others(monkeypatch, words, is_own
             return tf.fill(shape, tf.constant(3 << 2, tf.uint32))
         return tf.tile([[w - (1 << 63)] for w in words], [1, shape[1]])
 
-    monkeypatch.setattr(tables, "random_bits", bits)
-    drawn = tables.look_further(alias, SEED, 2)
+    monkeypatch.setattr(integer_noise, "random_bits", bits)
+    drawn = integer_noise.look_further(alias, SEED, 2)
     np.testing.assert_array_equal(drawn, [-1, -1] if is_own else [1, 1])
 
 

@@ -14,12 +14,12 @@ import tensorflow as tf
 
 from dpfl.accounting.integer import discrete_gaussian as exact_gaussian
 from dpfl.accounting.integer import skellam as exact_skellam
-from dpfl.vectors import laws, share_noise, tables
+from dpfl.vectors import integer_noise
 
 SEED = tf.constant([11, 12], tf.int64)
 # Shares at 5, 6, 7 and 8 bits for 100 clients; then of one integer an entry.
 STDDEVS = [0.3, 0.62, 1.51, 3.1, 20.0, 700.0]
-KINDS = sorted(share_noise.NOISE)
+KINDS = sorted(integer_noise.NOISE)
 BOTH = pytest.mark.parametrize("kind", KINDS)
 
 
@@ -64,7 +64,7 @@ def implied_law(noise):
 @BOTH
 @pytest.mark.parametrize("stddev", [0.01, *STDDEVS[:-1]])
 def test_probabilities_have_a_hundred_digits(kind, stddev):
-    law = getattr(laws, kind)(Fraction(stddev) ** 2)
+    law = getattr(integer_noise, kind)(Fraction(stddev) ** 2)
     radius = law.radius
     checked = np.unique(np.linspace(0, radius, 12).astype(int))
     with mpmath.workdps(130):
@@ -84,7 +84,7 @@ def test_probabilities_have_a_hundred_digits(kind, stddev):
 @BOTH
 @pytest.mark.parametrize("stddev", [0.01, 0.3, 0.62, 1.51, 20.0])
 def test_the_law_that_the_table_implies(kind, stddev):
-    noise = share_noise.NOISE[kind](stddev)
+    noise = integer_noise.NOISE[kind](stddev)
     assert noise.is_paired == (stddev < 9)
     law = implied_law(noise)
     assert sum(law.values()) == 1
@@ -106,7 +106,7 @@ def test_the_law_that_the_table_implies(kind, stddev):
 @pytest.mark.parametrize("stddev", STDDEVS)
 def test_draws_have_the_law_tails_included(kind, stddev):
     """A chi-square test whose last cells are the two tails, and the variance."""
-    count, noise = 1_000_001, share_noise.NOISE[kind](stddev)
+    count, noise = 1_000_001, integer_noise.NOISE[kind](stddev)
     draws = noise.sample(SEED, count).numpy()
     assert draws.dtype == np.int32 and draws.shape == (count,)
     radius = math.ceil(14 * stddev) + 40
@@ -139,8 +139,8 @@ def test_draws_have_the_law_tails_included(kind, stddev):
 @BOTH
 def test_what_the_first_level_leaves_over(kind):
     """There outcomes of a ten-thousandth and less are met, as often as they should."""
-    noise, count = share_noise.NOISE[kind](1.51), 400_000
-    found = tables.look_further(noise.table.alias, SEED, count).numpy()
+    noise, count = integer_noise.NOISE[kind](1.51), 400_000
+    found = integer_noise.look_further(noise.table.alias, SEED, count).numpy()
     further = np.mean(noise.table.first == -(1 << 31))
     counts = dict(zip(*np.unique(noise.table.first, return_counts=True)))
     law = {
@@ -160,7 +160,7 @@ def test_what_the_first_level_leaves_over(kind):
 @BOTH
 @pytest.mark.parametrize("stddev", [1.5, 30.0])
 def test_draws_follow_from_the_seed_and_are_independent(kind, stddev):
-    noise = share_noise.NOISE[kind](stddev)
+    noise = integer_noise.NOISE[kind](stddev)
     draws = noise.sample(SEED, 200_000).numpy()
     again = tf.function(lambda seed: noise.sample(seed, 200_000))(SEED)
     np.testing.assert_array_equal(draws, again)
@@ -180,7 +180,7 @@ def test_draws_follow_from_the_seed_and_are_independent(kind, stddev):
 
 @BOTH
 def test_a_pair_is_two_independent_draws(kind):
-    draws = share_noise.NOISE[kind](1.51).sample(SEED, 1_000_000).numpy()
+    draws = integer_noise.NOISE[kind](1.51).sample(SEED, 1_000_000).numpy()
     pairs = np.clip(draws.reshape(-1, 2), -3, 3) + 3
     table = np.bincount(pairs[:, 0] * 7 + pairs[:, 1], minlength=49).reshape(7, 7)
     assert table.min() > 20
@@ -190,7 +190,10 @@ def test_a_pair_is_two_independent_draws(kind):
 def test_stay_what_they_were():
     """A saved run must go on with the noise that it began with."""
     found = {
-        (kind, stddev): share_noise.NOISE[kind](stddev).sample(SEED, 5).numpy().tolist()
+        (kind, stddev): integer_noise.NOISE[kind](stddev)
+        .sample(SEED, 5)
+        .numpy()
+        .tolist()
         for kind in KINDS
         for stddev in (1.5, 100.0)
     }
@@ -205,14 +208,14 @@ def test_stay_what_they_were():
 @pytest.mark.parametrize("length", [0, 1, 2, 3, 5])
 @pytest.mark.parametrize("stddev", [1.0, 50.0, 3000.0])
 def test_short(length, stddev):
-    noise = share_noise.discrete_gaussian_noise(stddev)
+    noise = integer_noise.discrete_gaussian_noise(stddev)
     draws = noise.sample(SEED, length)
     assert draws.shape == [length] and draws.dtype == tf.int32
 
 
 def test_in_a_graph_of_its_own():
     """As TFF builds them: there `==` between tensors is something else."""
-    noise = share_noise.discrete_gaussian_noise(3.0)
+    noise = integer_noise.discrete_gaussian_noise(3.0)
     with tf.Graph().as_default() as graph:
         drawn = noise.sample(tf.constant([11, 12], tf.int64), 100_000)
     with tf.compat.v1.Session(graph=graph) as session:
@@ -222,4 +225,4 @@ def test_in_a_graph_of_its_own():
 
 def test_a_law_that_is_too_wide_is_refused():
     with pytest.raises(ValueError, match="stddev must be at most 4[0-9]+ .*found 5000"):
-        share_noise.skellam_noise(5000.0)
+        integer_noise.skellam_noise(5000.0)

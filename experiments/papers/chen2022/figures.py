@@ -6,17 +6,7 @@
 from __future__ import annotations
 
 from ..sweep import SCALES, Drawing, Figure, Grid
-from . import (
-    bits_drawing,
-    bits_grid,
-    layers_drawing,
-    layers_grid,
-    mean_drawing,
-    mean_grid,
-    tables,
-    training_drawing,
-    training_grid,
-)
+from . import bits, layers, mean, tables, training
 
 _PAPER = "Chen et al. 2022"
 SWEEP = "secagg_sweep"
@@ -31,71 +21,71 @@ FIGURES = [
     _of_sweep(
         "secagg_fig2",
         "Fig. 2: compression rates at several noise multipliers",
-        training_grid.rates_grid,
-        training_drawing.draw_rates,
+        training.rates_grid,
+        training.draw_rates,
     ),
     _of_sweep(
         "secagg_fig3",
         "Figs. 3, 5 and 6: bits and compression rate, at equal epsilon",
-        training_grid.bits_grid,
-        training_drawing.draw_bits,
+        training.bits_grid,
+        training.draw_bits,
     ),
     _of_sweep(
         "secagg_table1",
         "Table 1: fewest bits within a slack, at equal epsilon",
-        training_grid.bits_grid,
+        training.bits_grid,
         tables.draw_fewest_bits,
     ),
     _of_sweep(
         "secagg_fig4",
         "Fig. 4: a large model compressed against a small one",
-        training_grid.models_grid,
-        training_drawing.draw_models,
+        training.models_grid,
+        training.draw_models,
     ),
     _of_sweep(
         "secagg_fig7",
         "Fig. 7: compression over cohort sizes",
-        training_grid.cohorts_grid,
-        training_drawing.draw_cohorts,
+        training.cohorts_grid,
+        training.draw_cohorts,
     ),
     _of_sweep(
         "secagg_fig8",
         "Fig. 8: larger cohorts at the time of secure aggregation of smaller",
-        training_grid.timed_cohorts_grid,
+        training.timed_cohorts_grid,
         tables.draw_equal_times,
     ),
     Figure(
         "secagg_fig9",
         f"{_PAPER}, Fig. 9: embedding and rest sketched separately, with noise",
-        layers_grid.grid(0),
-        layers_drawing.draw,
+        layers.grid(0),
+        layers.draw,
         _LAYERS_SWEEP,
         SCALES,
     ),
     Figure(
         "secagg_fig10",
         f"{_PAPER}, Fig. 10: embedding and rest sketched separately, without noise",
-        layers_grid.grid(1),
-        layers_drawing.draw,
+        layers.grid(1),
+        layers.draw,
         _LAYERS_SWEEP,
         SCALES,
     ),
     Figure(
         "secagg_mean",
         "Squared error of the mean under secure aggregation against rate and bits",
-        mean_grid.grid,
-        mean_drawing.draw,
+        mean.grid,
+        mean.draw,
     ),
     Figure(
         "secagg_sparse",
         "Squared error of sparse means against sparsity: LASSO, sketch, no sketch",
-        mean_grid.sparse_grid,
-        mean_drawing.draw_sparse,
+        mean.sparse_grid,
+        mean.draw_sparse,
     ),
     Figure(
         "secagg_bits",
         "Bits of a coordinate at equal epsilon: exact accountant, published bound",
-        bits_grid.grid,
-        bits_drawing.draw,
+        bits.grid,
+        bits.draw,
     ),
 ]

@@ -12,9 +12,7 @@ from dpfl.planning import secure_sums
 
 from .. import plotting
 from ..rows import Rows, distinct, numbers, seeds, where
-from .panels import panels
-from .slack import bar, said, within
-from .training_grid import TIMED_COHORTS
+from .training import TIMED_COHORTS, bar, panels, said, within
 
 # Of columns in pictures.
 _TITLES = {

@@ -9,20 +9,7 @@ import functools
 
 from ..sweep import SCALES, Figure
 from ..trainings import EVALUATED
-from . import (
-    accuracy_drawing,
-    accuracy_grid,
-    mean_drawing,
-    mean_grid,
-    noise_drawing,
-    noise_grid,
-    sensitivity_drawing,
-    sensitivity_grid,
-    sgmf_drawing,
-    sgmf_grid,
-    streams_drawing,
-    streams_grid,
-)
+from . import accuracy, mean, noise, sensitivity, sgmf, streams
 
 _PAPER = "Chen et al. 2024"
 _CSGM_SWEEP = "csgm_sweep"
@@ -44,15 +31,15 @@ FIGURES = [
     Figure(
         "csgm_fig1",
         f"{_PAPER}, Fig. 1: noise multipliers of L2-CSGM and GM, exact",
-        noise_grid.grid,
-        noise_drawing.draw,
+        noise.grid,
+        noise.draw,
     ),
     *(
         Figure(
             name,
             f"{_PAPER}, {what}",
-            accuracy_grid.grid(name),
-            accuracy_drawing.draw,
+            accuracy.grid(name),
+            accuracy.draw,
             _CSGM_SWEEP,
             SCALES,
             EVALUATED,
@@ -62,23 +49,23 @@ FIGURES = [
     Figure(
         "csgm_tight",
         "Accuracy of GM and L2-CSGM, both by privacy loss distributions",
-        accuracy_grid.grid("csgm_tight"),
-        functools.partial(accuracy_drawing.draw, said=_ONE_ACCOUNTANT),
+        accuracy.grid("csgm_tight"),
+        functools.partial(accuracy.draw, said=_ONE_ACCOUNTANT),
         scales=("medium",),
         curves=EVALUATED,
     ),
     Figure(
         "mean_estimation",
         "Squared error of the mean against compression: GM, L2-CSGM, L-inf-CSGM",
-        mean_grid.grid,
-        mean_drawing.draw,
+        mean.grid,
+        mean.draw,
     ),
     *(
         Figure(
             name,
             f"{_PAPER}, {what}",
-            sgmf_grid.grid(name),
-            sgmf_drawing.draw(name),
+            sgmf.grid(name),
+            sgmf.draw(name),
             scales=SCALES,
             curves=EVALUATED,
         )
@@ -87,15 +74,15 @@ FIGURES = [
     Figure(
         "sgmf_sensitivity",
         "Accuracy of GM and MF over clips and server rates",
-        sensitivity_grid.grid,
-        sensitivity_drawing.draw,
+        sensitivity.grid,
+        sensitivity.draw,
         scales=("medium",),
     ),
     Figure(
         "sgmf_streams",
         "Error of sums at equal epsilon: by epochs, streams over a run, slots; exact",
-        streams_grid.grid,
-        streams_drawing.draw,
+        streams.grid,
+        streams.draw,
         words=("encoder",),
     ),
 ]

@@ -10,7 +10,7 @@ from typing import Any
 
 from .. import medium
 from ..sweep import Setting, Work
-from .compared_flags import mechanism_flags, work
+from .comparison import mechanism_flags, work
 
 EPSILON = 8.0
 # Trainable parameters of the network with the ten classes of MNIST.

@@ -6,13 +6,7 @@
 from __future__ import annotations
 
 from ..sweep import SCALES, Curves, Figure
-from . import (
-    ablation_drawing,
-    ablation_grid,
-    cnn_grid,
-    comparison_drawing,
-    comparison_grid,
-)
+from . import ablation, cnn_grid, comparison
 
 _SOURCE = "DOME (Nicolas et al. 2025)"
 SWEEP = "dome_sweep"
@@ -21,8 +15,8 @@ FIGURES = [
     Figure(
         "dome_compare",
         f"{_SOURCE}: against others at equal epsilon and equal bits up; ours",
-        comparison_grid.grid,
-        comparison_drawing.draw(comparison_grid.grid),
+        comparison.grid,
+        comparison.draw(comparison.grid),
         SWEEP,
         SCALES,
     ),
@@ -30,30 +24,30 @@ FIGURES = [
         "dome_cnn",
         f"{_SOURCE}: the same with the papers' network; ours",
         cnn_grid.grid,
-        comparison_drawing.draw(cnn_grid.grid),
+        comparison.draw(cnn_grid.grid),
         scales=("medium",),
     ),
     Figure(
         "dome_ablations",
         f"{_SOURCE}: one choice at a time; ours",
-        ablation_grid.grid,
-        ablation_drawing.draw,
+        ablation.grid,
+        ablation.draw,
         SWEEP,
         SCALES,
     ),
     Figure(
         "dome_energy",
         f"{_SOURCE}: what the sketch sees, round by round; ours",
-        ablation_grid.energy_grid,
-        ablation_drawing.draw_energy,
+        ablation.energy_grid,
+        ablation.draw_energy,
         SWEEP,
         SCALES,
-        Curves(tuple(ablation_drawing.SEEN_COLUMNS)),
+        Curves(tuple(ablation.SEEN_COLUMNS)),
     ),
     Figure(
         "dome_tuning",
         f"{_SOURCE}: server rates tried before the comparison; ours",
-        comparison_grid.tuning_grid,
-        comparison_drawing.draw_tuning,
+        comparison.tuning_grid,
+        comparison.draw_tuning,
     ),
 ]

@@ -6,12 +6,7 @@
 from __future__ import annotations
 
 from ..sweep import Figure
-from . import (
-    equal_bits_drawing,
-    equal_bits_grid,
-    stream_training_drawing,
-    stream_training_grid,
-)
+from . import equal_bits, stream_training
 
 _EQUAL_BITS = {
     "equal_bits": "accuracy on MNIST against bits up",
@@ -23,8 +18,8 @@ FIGURES = [
         Figure(
             name,
             f"Ours: all mechanisms at equal epsilon, {what}",
-            equal_bits_grid.grid(name),
-            equal_bits_drawing.draw(name),
+            equal_bits.grid(name),
+            equal_bits.draw(name),
             scales=("medium",),
         )
         for name, what in _EQUAL_BITS.items()
@@ -32,8 +27,8 @@ FIGURES = [
     Figure(
         "stream_training",
         "Ours: training with independent noise, noise by epochs, and one stream",
-        stream_training_grid.grid,
-        stream_training_drawing.draw,
+        stream_training.grid,
+        stream_training.draw,
         scales=("medium",),
     ),
 ]

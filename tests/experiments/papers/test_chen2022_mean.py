@@ -5,22 +5,23 @@ import pytest
 
 from dpfl import mechanisms, planning
 from experiments.papers import mean_estimation, sweep
-from experiments.papers.chen2022 import bits_grid, mean_grid
+from experiments.papers.chen2022 import bits as bits_lib
+from experiments.papers.chen2022 import mean
 
 DELTA = mean_estimation.DELTA
 
 
 @pytest.mark.parametrize("scale", ["small", "paper"])
 def test_every_series_can_be_calibrated(scale):
-    n, dimension, *_ = mean_grid.SIZES[scale]
-    for bits in mean_grid.BITS[scale]:
+    n, dimension, *_ = mean.SIZES[scale]
+    for bits in mean.BITS[scale]:
         config = mechanisms.DistributedDiscreteGaussian(n, 1.0, 1.0, bits)
-        noised = planning.calibrate(config, None, dimension, mean_grid.EPSILON, DELTA)
+        noised = planning.calibrate(config, None, dimension, mean.EPSILON, DELTA)
         noised.check_noise(dimension)
-    n, dimension, _, sparsities = mean_grid.SPARSE_SIZES[scale]
+    n, dimension, _, sparsities = mean.SPARSE_SIZES[scale]
     for sparsity in sparsities:
         recovery, sketched = (
-            mean_grid.sparse_config(name, n, dimension, sparsity)
+            mean.sparse_config(name, n, dimension, sparsity)
             for name in ("sparse_recovery", "sketched_ddg")
         )
         length = recovery.vector_dimension(dimension)
@@ -30,8 +31,8 @@ def test_every_series_can_be_calibrated(scale):
 def test_curves_are_found_in_the_table():
     rows = [
         {**{k: str(v) for k, v in work.labels.items()}, "error_ratio": "2.0"}
-        for work in bits_grid.grid(sweep.Setting("small"))
+        for work in bits_lib.grid(sweep.Setting("small"))
     ]
-    for epsilon in bits_grid.EPSILONS:
-        found = bits_grid.ratios_of(rows, bits_grid.SIZE, epsilon, "published")
-        assert list(found) == list(bits_grid.RANGE["small"])
+    for epsilon in bits_lib.EPSILONS:
+        found = bits_lib.ratios_of(rows, bits_lib.SIZE, epsilon, "published")
+        assert list(found) == list(bits_lib.RANGE["small"])

@@ -5,7 +5,7 @@ import pytest
 
 from dpfl import accounting, mechanisms, tasks
 from experiments.papers import sweep
-from experiments.papers.chen2022 import figures, layers_grid, slack, tables
+from experiments.papers.chen2022 import figures, layers, tables, training
 from tests.experiments.papers import invented
 
 FIGURES = {
@@ -185,10 +185,10 @@ def test_table1_is_measured_against_the_most_bits():
 
 def test_slack_of_a_loss_is_above_it():
     rows = [{"task": "docs", "final_loss": "5.0", "final_accuracy": "0.05"}]
-    bar = slack.bar(rows, "docs")
+    bar = training.bar(rows, "docs")
     assert bar == pytest.approx(5.2)
-    assert slack.within([{**rows[0], "final_loss": "5.19"}], bar, "docs")
-    assert not slack.within([{**rows[0], "final_loss": "5.21"}], bar, "docs")
+    assert training.within([{**rows[0], "final_loss": "5.19"}], bar, "docs")
+    assert not training.within([{**rows[0], "final_loss": "5.21"}], bar, "docs")
 
 
 def test_cohorts_at_one_epsilon_have_a_rate_each():
@@ -224,10 +224,10 @@ def test_fig8_compresses_as_much_as_secure_aggregation_asks_for():
 @pytest.mark.parametrize("name", ["secagg_fig9", "secagg_fig10"])
 def test_layers_are_those_of_the_model(name):
     # 2000 words and 4 special tokens of width 32; the rest is 93,044.
-    rest = tasks.task_entry("docs").dimension - layers_grid.LAYERS["small"].embedding
-    assert (2004 * 32, rest) == (layers_grid.LAYERS["small"].embedding, 93_044)
-    assert layers_grid.LAYERS["medium"].embedding == 1004 * 16
-    assert layers_grid.LAYERS["paper"].embedding == 10_004 * 96
+    rest = tasks.task_entry("docs").dimension - layers.LAYERS["small"].embedding
+    assert (2004 * 32, rest) == (layers.LAYERS["small"].embedding, 93_044)
+    assert layers.LAYERS["medium"].embedding == 1004 * 16
+    assert layers.LAYERS["paper"].embedding == 10_004 * 96
     together = separate = 0
     for work in FIGURES[name].grid(sweep.Setting("small")):
         rates = work.settings.get("layer_rates")

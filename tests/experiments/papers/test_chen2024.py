@@ -11,13 +11,7 @@ from dpfl import accounting
 from dpfl import factorization as mf
 from dpfl.planning import bands_curve
 from experiments.papers import crew, sweep
-from experiments.papers.chen2024 import (
-    figures,
-    sensitivity_grid,
-    sgmf_grid,
-    streams_drawing,
-    streams_grid,
-)
+from experiments.papers.chen2024 import figures, sensitivity, sgmf, streams
 from experiments.papers.trainings import Problem
 from tests.experiments.papers import invented
 
@@ -120,7 +114,7 @@ def test_sensitivity_is_drawn(tmp_path):
     assert invented.draw(SENSITIVITY, rows[:1], tmp_path / "one.png", "medium")
     drawn = SENSITIVITY.draw(rows, "medium")
     first, second = drawn.axes
-    settings = sensitivity_grid.SETTINGS
+    settings = sensitivity.SETTINGS
     for axis, tried in zip(drawn.axes, settings.values()):
         ticks = [label.get_text().split("\n") for label in axis.get_xticklabels()]
         assert [words[0] for words in ticks] == [
@@ -186,8 +180,8 @@ def test_one_run_of_sgmf_end_to_end(tmp_path):
             "progress": False,
         },
     )
-    panel = sgmf_grid.Panel(problem, 8.0)
-    work = sgmf_grid.work(panel, 10, 1, sweep.Setting("small"))
+    panel = sgmf.Panel(problem, 8.0)
+    work = sgmf.work(panel, 10, 1, sweep.Setting("small"))
     measured = crew.run_alone(work, tmp_path / work.folder)
     assert 7.9 < measured["epsilon"] <= 8
     assert measured["uplink_bits_per_parameter"] < 0.2 * 32
@@ -220,20 +214,18 @@ def as_printed(cells):
 )
 def test_streams_of_the_docs_table(row, bands):
     points = [
-        bands_curve.point(streams_grid.run_of(rate, 10.0, 512), bands)
-        for rate in (1, 100)
+        bands_curve.point(streams.run_of(rate, 10.0, 512), bands) for rate in (1, 100)
     ]
     assert sum(map(figures_of, points), []) == as_printed(printed(row))
 
 
 def test_epochs_and_slots_of_the_docs_table():
     restarting = [
-        bands_curve.restarting(streams_grid.run_of(rate, 10.0, 512))
-        for rate in (1, 100)
+        bands_curve.restarting(streams.run_of(rate, 10.0, 512)) for rate in (1, 100)
     ]
     cells = printed("streams that restart each epoch")
     assert sum(map(figures_of, restarting), []) == as_printed(cells)
-    slots = [streams_grid.random_slot(rate, 10.0, 512) for rate in (1, 100)]
+    slots = [streams.random_slot(rate, 10.0, 512) for rate in (1, 100)]
     shown = [f"{one['noise_multiplier']:.4f} {one['error']:.2f}" for one in slots]
     cells = as_printed(printed("independent noise, random slots"))
     assert shown == [f"{cells[0]} {cells[1]}", f"{cells[2]} {cells[3]}"]
@@ -302,5 +294,5 @@ def test_streams_of_least_error():
         {"method": "stream", "rounds": rounds, "bands": bands, "error": error}
         for rounds, bands, error in [("8", "1", "10"), ("8", "2", "9"), ("4", "1", "8")]
     ]
-    found = streams_drawing.least(rows)
+    found = streams.least(rows)
     assert [(row["rounds"], row["bands"]) for row in found] == [("8", "2"), ("4", "1")]

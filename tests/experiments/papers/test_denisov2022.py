@@ -9,12 +9,7 @@ import pytest
 from dpfl import tasks
 from experiments.papers import kept, sweep
 from experiments.papers import rows as tables
-from experiments.papers.denisov2022 import (
-    accuracy_grid,
-    errors_grid,
-    figures,
-    solvers_grid,
-)
+from experiments.papers.denisov2022 import accuracy, errors, figures, solvers
 from tests.experiments import programs
 from tests.experiments.papers import invented
 
@@ -60,7 +55,7 @@ def test_runs_of_a_panel_differ_in_the_mechanism_alone(name, scale):
         flags = {**dict(given), **flags}
         assert flags["participation"] == "once_per_epoch"
         labels = work.labels
-        if labels["mechanism"] == accuracy_grid.NO_NOISE:
+        if labels["mechanism"] == accuracy.NO_NOISE:
             assert flags.pop("noise_multiplier") == "0.0" and "epsilon" not in flags
         else:
             assert float(flags.pop("epsilon")) == labels["epsilon"]
@@ -73,7 +68,7 @@ def test_rates_are_the_best_that_were_tried():
     trials = tables.read_csv(programs.ROOT / "docs/results/medium_validation.csv")
     for work in FIGURES["mf_fig3"].grid(sweep.Setting("medium")):
         labels, rate = work.labels, float(work.settings["server_lr"])
-        is_noisy = labels["mechanism"] != accuracy_grid.NO_NOISE
+        is_noisy = labels["mechanism"] != accuracy.NO_NOISE
         tried = tables.where(
             trials,
             task=labels["problem"],
@@ -100,7 +95,7 @@ def test_momentum_is_applied_once(name):
 
 
 def test_fig1_steps_add_up_to_the_loss(tmp_path, monkeypatch):
-    monkeypatch.setattr(errors_grid, "STEP_ROUNDS", {"small": 32})
+    monkeypatch.setattr(errors, "STEP_ROUNDS", {"small": 32})
     rows = make("mf_fig1", tmp_path)
     assert len(rows) == 7
     found = {(row["momentum"], row["method"]): row for row in rows}
@@ -124,14 +119,14 @@ def test_fig1_steps_add_up_to_the_loss(tmp_path, monkeypatch):
 
 
 def test_table2_has_the_known_losses(tmp_path, monkeypatch):
-    monkeypatch.setattr(errors_grid, "TABLE_ROUNDS", {"small": (8, 16, 32)})
+    monkeypatch.setattr(errors, "TABLE_ROUNDS", {"small": (8, 16, 32)})
     rows = make("mf_table2", tmp_path)
     losses = {(int(r["rounds"]), r["method"]): float(r["loss"]) for r in rows}
     for key, loss in LOSSES.items():
         assert losses[key] == pytest.approx(loss, rel=1e-6)
     for rounds in (8, 16, 32):
         least = losses[rounds, "optimal"]
-        for method in errors_grid.TABLE_METHODS:
+        for method in errors.TABLE_METHODS:
             assert losses[rounds, method] >= least * (1 - 1e-9)
         # What the paper's Table 2 is about.
         assert losses[rounds, "band-low-rank"] < 1.005 * least
@@ -139,10 +134,10 @@ def test_table2_has_the_known_losses(tmp_path, monkeypatch):
 
 def test_fig4_solvers_reach_the_same_loss(tmp_path, monkeypatch):
     problems = {"small": ([(8, 0.0), (32, 0.9)], 20.0)}
-    monkeypatch.setattr(solvers_grid, "PROBLEMS", problems)
+    monkeypatch.setattr(solvers, "PROBLEMS", problems)
     for row, optimum in zip(make("mf_fig4", tmp_path), (17.866177, 2564.239220)):
         assert float(row["dual_bound"]) == pytest.approx(optimum, rel=1e-7)
-        for name in solvers_grid.SOLVERS:
+        for name in solvers.SOLVERS:
             assert -1e-9 < float(row[f"{name}_excess"]) <= 1e-6
             assert float(row[f"{name}_seconds"]) > 0
 

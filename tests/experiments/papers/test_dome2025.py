@@ -9,14 +9,9 @@ from dpfl import accounting, mechanisms, tasks
 from dpfl.tasks import models
 from experiments import mechanism_flags
 from experiments.papers import rows, sweep
-from experiments.papers.dome2025 import (
-    ablation_drawing,
-    ablation_grid,
-    cnn_grid,
-    comparison_grid,
-    figures,
-)
-from experiments.papers.dome2025 import compared_flags as dome_flags
+from experiments.papers.dome2025 import ablation, cnn_grid, figures
+from experiments.papers.dome2025 import comparison as comparison_lib
+from experiments.papers.dome2025 import comparison as dome_flags
 from tests.experiments import programs
 from tests.experiments.papers import invented
 
@@ -119,7 +114,7 @@ def test_bits_up_are_equal_where_there_is_compression(name, scale):
         task = work.labels["task"]
         d = dimension(work)
         bits = mechanism(work).uplink_bits(d)
-        if work.labels["mechanism"] in comparison_grid.COMPRESSED:
+        if work.labels["mechanism"] in comparison_lib.COMPRESSED:
             size = int(dome_flags.dome_flags(task)["sketch_size"])
             assert bits == pytest.approx(32 * size, rel=0.05)
         else:
@@ -156,7 +151,7 @@ def test_every_mechanism_has_a_title(scale):
     names = {"dome_compare", "dome_cnn", "dome_tuning"}
     for name in [name for name in names if scale in FIGURES[name].scales]:
         used = {work.labels["mechanism"] for work in grid(name, scale)}
-        assert used <= set(comparison_grid.TITLES)
+        assert used <= set(comparison_lib.TITLES)
 
 
 def test_the_network_has_as_many_parameters():
@@ -167,7 +162,7 @@ def test_the_network_has_as_many_parameters():
 def test_how_many_of_the_chosen_rates_are_still_the_best():
     table = rows.read_csv(programs.ROOT / "docs/results/small/dome_tuning.csv")
     kept = count = 0
-    for task, comparison in comparison_grid.COMPARISONS["small"].items():
+    for task, comparison in comparison_lib.COMPARISONS["small"].items():
         measure = tasks.task_entry(task).measure
         for mechanism, (clip, rate) in comparison.chosen.items():
             tried = rows.where(table, task=task, mechanism=mechanism)
@@ -186,8 +181,8 @@ def test_how_many_of_the_chosen_rates_are_still_the_best():
 
 
 def test_chosen_rates_were_tried():
-    for task, compared in comparison_grid.COMPARISONS["small"].items():
-        tried = comparison_grid.TRIED[task]
+    for task, compared in comparison_lib.COMPARISONS["small"].items():
+        tried = comparison_lib.TRIED[task]
         assert tried.keys() == compared.chosen.keys()
         for name, (clip, rate) in compared.chosen.items():
             assert clip in tried[name][0], (task, name)
@@ -197,7 +192,7 @@ def test_chosen_rates_were_tried():
 @pytest.mark.parametrize("scale", ["small", "medium", "paper"])
 def test_flag_files_are_the_runs_of_dome(scale):
     """A flag file has the clip and the rate that the comparison chose."""
-    for task, compared in comparison_grid.COMPARISONS[scale].items():
+    for task, compared in comparison_lib.COMPARISONS[scale].items():
         flags = dome_flags.dome_flags(task)
         found = float(flags["clip_norm"]), float(flags["server_lr"])
         assert found == compared.chosen["dome"]
@@ -206,16 +201,16 @@ def test_flag_files_are_the_runs_of_dome(scale):
 @pytest.mark.parametrize("scale", ["small", "medium", "paper"])
 def test_ablations_change_what_they_say(scale):
     works = {work.labels["mechanism"]: work for work in grid("dome_ablations", scale)}
-    base = ablation_grid.ABLATED[scale].base
+    base = ablation.ABLATED[scale].base
     plain = mechanism(works[base])
     for name, work in works.items():
         assert (mechanism(work) == plain) == (name == base)
         mechanism(work).check(
             participation(work), tasks.task_entry(work.labels["task"]).dimension
         )
-    references = ablation_grid.references(scale)
-    assert list(works) == [*ablation_grid.ablations(scale), *references]
-    assert set(references) <= set(comparison_grid.TITLES)
+    references = ablation.references(scale)
+    assert list(works) == [*ablation.ablations(scale), *references]
+    assert set(references) <= set(comparison_lib.TITLES)
 
 
 @pytest.mark.parametrize("done", ["all", "first"])
@@ -233,7 +228,7 @@ def test_drawing_of_complete_and_of_unfinished_tables(name, scale, done, tmp_pat
         "downlink_bits_per_parameter": "40",
     }
     metrics = {"round": [1, 2], "eval_accuracy": ["", 0.5], "eval_loss": ["", 2]}
-    for column in ablation_drawing.SEEN_COLUMNS:
+    for column in ablation.SEEN_COLUMNS:
         metrics[column] = [0.1, 0.9]
     rows = list(invented.rows(grid(name, scale), tmp_path, bits, metrics))
     shown = rows if done == "all" else rows[:1]

@@ -7,7 +7,7 @@ from dpfl import accounting, mechanisms, planning
 from experiments import mechanism_flags
 from experiments.papers import plotting, sweep
 from experiments.papers.index import FIGURES
-from experiments.papers.ours import equal_bits_drawing, equal_bits_grid
+from experiments.papers.ours import equal_bits
 from tests.experiments.papers import invented
 
 NAMES = ("equal_bits", "equal_bits_docs")
@@ -88,10 +88,10 @@ def test_drawing_names_seeds_that_are_missing(name, tmp_path):
     for row, work in zip(rows, grid):
         bits = mechanism(work).uplink_bits(DIMENSION[name]) / DIMENSION[name]
         row["uplink_bits_per_parameter"] = str(bits)
-    picture = equal_bits_drawing.draw(name)(rows, "medium")
+    picture = equal_bits.draw(name)(rows, "medium")
     (axis,) = picture.axes
     assert "1 to 2 seeds" in axis.get_title()
-    curves = equal_bits_grid.PROBLEMS[name].curves
+    curves = equal_bits.PROBLEMS[name].curves
     assert len(axis.containers) == len(curves)
     assert len({plotting.STYLES[name] for name in curves}) == len(curves)
     # From few bits to many.

@@ -8,8 +8,8 @@ import pytest
 from dpfl import factorization
 from dpfl.planning import secure_sums
 from experiments.papers import rows
-from experiments.papers.chen2022 import bits_grid
-from experiments.papers.chen2024 import streams_grid
+from experiments.papers.chen2022 import bits as bits_lib
+from experiments.papers.chen2024 import streams as streams_lib
 from tests.experiments.papers.test_results import DOCS, text_of
 from tools import exact_numbers
 
@@ -95,7 +95,7 @@ def streams():
     """Of each panel and number of rounds, the best stream's bands, and its error over
     that of the other ways; "whole" is that of all bands over independent noise."""
     found = table("sgmf_streams")
-    for rate, epsilon in streams_grid.PANELS:
+    for rate, epsilon in streams_lib.PANELS:
         panel = rows.where(found, compression_rate=rate, epsilon=epsilon)
         for rounds in rows.distinct(panel, "rounds"):
             errors = {
@@ -182,20 +182,18 @@ def test_errors_of_sparse_means():
 
 def test_least_bits():
     found = table("secagg_bits")
-    for tolerance in bits_grid.TOLERANCES:
+    for tolerance in bits_lib.TOLERANCES:
         cells = [
             ", ".join(
                 format(secure_sums.least_bits(ratios, tolerance), ".1f")
                 for bound in ("exact", "published")
-                for ratios in [
-                    bits_grid.ratios_of(found, bits_grid.SIZE, epsilon, bound)
-                ]
+                for ratios in [bits_lib.ratios_of(found, bits_lib.SIZE, epsilon, bound)]
             )
-            for epsilon in bits_grid.EPSILONS
+            for epsilon in bits_lib.EPSILONS
         ]
         assert f"| {tolerance:g} times | {' | '.join(cells)} |" in PAGE
     long = [
-        bits_grid.ratios_of(found, (1000, 10_000), 8.0, bound)
+        bits_lib.ratios_of(found, (1000, 10_000), 8.0, bound)
         for bound in ("exact", "published")
     ]
     assert f"13 bits to {long[0][13]:.2f} times" in PAGE

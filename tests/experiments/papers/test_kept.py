@@ -6,7 +6,7 @@ import pathlib
 import pytest
 
 from experiments.papers import index, kept, rows, sweep, trainings
-from experiments.papers.ours import stream_training_grid
+from experiments.papers.ours import stream_training
 from tests.experiments.papers import invented
 
 COLUMNS = {
@@ -89,7 +89,7 @@ def test_without_curves_there_is_one_file(tmp_path):
     kept.write(tmp_path / "t.csv", figure, "medium", works, table)
     assert not kept.curves_path(tmp_path / "t.csv").exists()
     found = kept.read(tmp_path / "t.csv", figure, "medium", works)
-    assert rows.distinct(found, "way") == list(stream_training_grid.WAYS)
+    assert rows.distinct(found, "way") == list(stream_training.WAYS)
     assert all(trainings.CURVES not in row for row in found)
 
 

@@ -11,11 +11,7 @@ import numpy as np
 import pytest
 
 from experiments.papers import index, kept, plotting, rows, sweep
-from experiments.papers.dome2025 import (
-    ablation_grid,
-    comparison_drawing,
-    comparison_grid,
-)
+from experiments.papers.dome2025 import ablation, comparison
 from tests.experiments.papers import test_kept
 
 matplotlib.use("Agg")
@@ -55,8 +51,8 @@ def test_bits_are_those_at_a_finite_epsilon():
         }
         for epsilon, down in (("8.0", "180"), ("8.0", "176"), ("inf", "4"))
     ]
-    assert comparison_drawing.bits(runs) == "0.5 up, 178 down"
-    assert comparison_drawing.bits(runs[2:]) == "0.5 up, 4 down"
+    assert comparison.bits(runs) == "0.5 up, 178 down"
+    assert comparison.bits(runs[2:]) == "0.5 up, 4 down"
 
 
 def test_the_comparison_has_the_bits_of_the_page():
@@ -75,7 +71,7 @@ def test_ablations_change_one_choice_in_words():
         assert axis.get_title().startswith(
             "mnist, 100 clients a round, $\\varepsilon$=8\n15,994 parameters; mean"
         )
-    assert shown == [each.title for each in ablation_grid.ablations("medium").values()]
+    assert shown == [each.title for each in ablation.ablations("medium").values()]
     assert len(shown) == len(set(shown)) == 16
     assert not [name for name in shown if "rule" in name or "_" in name.split("$")[0]]
 
@@ -391,7 +387,7 @@ def test_a_ring_is_around_each_setting_that_was_chosen():
     with picture("small/dome_tuning") as drawn:
         for axis, task in zip(drawn.axes, ("digits", "docs")):
             rings = [line for line in axis.lines if line.get_markersize() == 11]
-            chosen = comparison_grid.COMPARISONS["small"][task].chosen
+            chosen = comparison.COMPARISONS["small"][task].chosen
             assert len(rings) == len(chosen)
             places = {float(ring.get_xdata()[0]) for ring in rings}
             assert places == {rate for _, rate in chosen.values()}

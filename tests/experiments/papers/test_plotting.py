@@ -6,7 +6,7 @@ import pytest
 from matplotlib import colors
 
 from experiments.papers import plotting, rows
-from experiments.papers.dome2025 import comparison_drawing, comparison_grid
+from experiments.papers.dome2025 import comparison
 
 matplotlib.use("Agg")
 # The width of a page, in pixels, and the least height of a small letter's line there.
@@ -55,7 +55,7 @@ def test_shades_go_from_dark_to_light_around_the_color():
 
 
 def test_every_mechanism_of_the_comparison_has_a_color():
-    kinds = {comparison_drawing.kind(name) for name in comparison_grid.TITLES}
+    kinds = {comparison.kind(name) for name in comparison.TITLES}
     assert kinds == {"dome", "sketched_ddg", "l2_csgm", "gaussian"}
     assert kinds <= set(plotting.STYLES)
 

@@ -9,7 +9,7 @@ from dpfl.mechanisms import build
 from dpfl.planning import bands_curve
 from experiments.papers import sweep
 from experiments.papers.index import FIGURES
-from experiments.papers.ours import stream_training_grid as streams
+from experiments.papers.ours import stream_training as streams
 from tests.experiments.papers import invented
 
 FIGURE = FIGURES["stream_training"]

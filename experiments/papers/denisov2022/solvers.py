@@ -14,9 +14,10 @@ import numpy as np
 from dpfl import factorization as mf
 from dpfl.factorization import solver_curves
 
-from ..rows import write_columns
+from .. import plotting
+from ..rows import Rows, read_columns, write_columns
 from ..sweep import Setting, Work
-from .methods import MOMENTUM
+from .errors import MOMENTUM, workload_title
 
 # (rounds, momentum) and the seconds that the general-purpose solver may take.
 PROBLEMS: Mapping[str, tuple[list[tuple[int, float]], float]] = {
@@ -70,3 +71,36 @@ def grid(setting: Setting) -> list[Work]:
     """Returns one piece of work for each problem."""
     problems, max_seconds = PROBLEMS[setting.scale]
     return [_work(*problem, max_seconds) for problem in problems]
+
+
+# All of them find the optimal matrix, and have shades of its color.
+_MARKERS = {"accelerated": "o", "plain": "^", "lbfgs": "s"}
+
+
+def draw(rows: Rows, scale: str) -> Any:
+    """Draws a panel for each problem, a line for each solver."""
+    from matplotlib import ticker
+
+    del scale
+    picture, axes = plotting.panels(len(rows), 4.5, 3.5, sharey=True)
+    for axis, row in zip(axes, rows):
+        for name, title in SOLVERS.items():
+            curve = read_columns(Path(row["folder"]) / f"{name}.csv")
+            # Rounding may put the excess of a converged loss below zero.
+            excess = np.maximum(curve["excess"], 1e-12)
+            step = list(_MARKERS).index(name)
+            color = plotting.shade("optimal", step, len(_MARKERS), (-0.6, 0.5))
+            look = {"color": color, "marker": _MARKERS[name], "ms": 3}
+            axis.plot(curve["seconds"], excess, label=title, **look)
+        title = workload_title(float(row["momentum"]))
+        axis.set_title(f"{title}, T={row['rounds']}")
+        axis.set(xscale="log", yscale="log", xlabel="seconds", ylim=(1e-10, None))
+        # Few powers of ten are shown, and all between them would not have room.
+        axis.xaxis.set_major_locator(ticker.LogLocator(subs=(1.0, 3.0)))
+        axis.xaxis.set_major_formatter(ticker.FormatStrFormatter("%g"))
+        axis.xaxis.set_minor_formatter(ticker.NullFormatter())
+    axes[0].set_ylabel("loss / dual bound - 1")
+    # Above the panels, where no curve is.
+    picture.legend(*axes[0].get_legend_handles_labels(), loc="upper center", ncol=3)
+    picture.tight_layout(rect=(0, 0, 1, 0.92))
+    return picture

@@ -13,9 +13,10 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Optional
 
-from dpfl import mechanisms
+from dpfl import mechanisms, tasks
 
-from .. import medium
+from .. import medium, plotting
+from ..rows import Rows, seeds, where
 from ..sweep import Grid, Setting, Work
 from ..trainings import training_work
 
@@ -140,3 +141,31 @@ def grid(name: str) -> Grid:
         ]
 
     return runs
+
+
+def draw(rows: Rows, scale: str, said: str = "") -> Any:
+    """Draws a panel for each task, cohort and budget, a line for each rate.
+
+    Args:
+      rows: Runs of the figure.
+      scale: Is not needed.
+      said: What the title says first, of what tells the figure from its like.
+    """
+    del scale
+    shown = list(
+        dict.fromkeys(
+            Panel(row["task"], int(row["cohort_size"]), float(row["epsilon"]))
+            for row in rows
+        )
+    )
+    picture, axes = plotting.pairs(len(shown), 4.4, 3.0)
+    for pair, panel in zip(axes, shown):
+        measure = tasks.task_entry(panel.task).measure
+        n, epsilon = panel.cohort_size, panel.epsilon
+        runs = where(rows, task=panel.task, cohort_size=n, epsilon=epsilon)
+        plotting.curves_by_rate(pair, runs, measure, "GM", "CSGM")
+        pair[0].set_title(
+            rf"{panel.task}, {n} clients a round, $\varepsilon$={epsilon:g}"
+        )
+    plotting.head(picture, f"{said}{seeds(rows)}; numbers: the last round")
+    return picture

@@ -6,13 +6,15 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from dpfl import mechanisms
+from dpfl import mechanisms, tasks
 
-from .. import medium
-from ..sweep import Grid, Setting, Work
+from .. import medium, plotting
+from ..rows import Rows, seeds, where
+from ..sweep import Drawing, Grid, Setting, Work
 from ..trainings import Problem
 
 RATES = {"small": (1, 10, 100), "medium": (1, 10, 100), "paper": (1, 5, 10, 50, 100)}
@@ -132,3 +134,35 @@ def grid(name: str) -> Grid:
         ]
 
     return runs
+
+
+def draw(name: str) -> Drawing:
+    """Returns the drawing of one of the figures in `PANELS`."""
+    return functools.partial(_draw, name)
+
+
+def _setting(name: str, scale: str) -> str:
+    """Returns clip and server's rate in words, if a figure's panels share them."""
+    flags = [panel.problem.flags for panel in PANELS[name][scale]]
+    found = {(each.get("clip_norm"), each.get("server_lr")) for each in flags}
+    clip, rate = found.pop()
+    if found or clip is None or rate is None:
+        return ""
+    return f"clip {clip:g}, server rate {rate:g}; "
+
+
+def _draw(name: str, rows: Rows, scale: str) -> Any:
+    """Draws a panel for each problem and budget, a line for each rate."""
+    shown = list(dict.fromkeys((r["problem"], r["epsilon"]) for r in rows))
+    picture, axes = plotting.pairs(len(shown), 4.4, 3.0)
+    for pair, (problem, epsilon) in zip(axes, shown):
+        runs = where(rows, problem=problem, epsilon=epsilon)
+        measure = tasks.task_entry(problem).measure
+        plotting.curves_by_rate(pair, runs, measure, "MF", "SGMF")
+        n = cohort_size(problem, scale)
+        pair[0].set_title(
+            rf"{problem}, {n} clients a round, $\varepsilon$={float(epsilon):g}"
+        )
+    shared = _setting(name, scale)
+    plotting.head(picture, f"{shared}{seeds(rows)}; numbers: the last round")
+    return picture

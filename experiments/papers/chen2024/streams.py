@@ -1,15 +1,133 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Streams over a whole run: errors over the rounds, and over the number of bands."""
+"""Streams over a whole run: errors of sums at equal epsilon, without training."""
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Mapping
 from typing import Any
+
+import dp_accounting
+
+from dpfl import factorization as mf
+from dpfl import mechanisms, planning
+from dpfl.planning import bands_curve
 
 from .. import plotting
 from ..rows import Row, Rows, distinct, numbers, where
-from .streams_grid import COHORT_SIZE, EPOCHS, PANELS, POPULATION, SLOTS, STREAM
+from ..sweep import Setting, Work
+
+# Clients, cohort and budget of the paper's Fig. 3, and the parameters of its model.
+POPULATION, COHORT_SIZE = 3200, 100
+DELTA = 1e-5
+DIMENSION = 1018174
+ACCOUNTANT = "rdp"
+# Compression rate and epsilon of each panel; the paper's budget is 10.
+PANELS = ((1, 10.0), (100, 10.0), (100, 2.0))
+# 16 epochs of 32 rounds, as in the paper, are the 512.
+ROUNDS = {
+    "small": (32, 128, 512, 2048),
+    "paper": (32, 64, 128, 256, 512, 1024, 2048),
+}
+# One stream over the run, with a number of bands; the other two have none.
+STREAM, EPOCHS, SLOTS = "stream", "epochs", "random_slot"
+
+
+def mechanism(compression_rate: int) -> Any:
+    """Returns the mechanism of which a round is a release, with any noise."""
+    if compression_rate == 1:
+        return mechanisms.Gaussian(COHORT_SIZE, 1.0, 1.0)
+    return mechanisms.L2Csgm(COHORT_SIZE, 1.0, 1.0, keep_fraction=1 / compression_rate)
+
+
+def _release(compression_rate: int, noise_multiplier: float) -> dp_accounting.DpEvent:
+    noised = mechanism(compression_rate).with_noise_multiplier(noise_multiplier)
+    return noised.round_dp_event(DIMENSION, 1.0)
+
+
+def run_of(
+    compression_rate: int, epsilon: float, rounds: int, encoder: str = "toeplitz"
+) -> bands_curve.StreamRun:
+    """Returns the run of which the figure shows points."""
+    return bands_curve.StreamRun(
+        workload=mf.prefix_sum(rounds),
+        population=POPULATION,
+        cohort_size=COHORT_SIZE,
+        epsilon=epsilon,
+        delta=DELTA,
+        release=functools.partial(_release, compression_rate),
+        encoder=encoder,
+        accountant=ACCOUNTANT,
+    )
+
+
+def random_slot(
+    compression_rate: int, epsilon: float, rounds: int
+) -> Mapping[str, float]:
+    """Returns the noise, and its error, if each client draws a round of every epoch."""
+    noised: Any = planning.calibrate(
+        mechanism(compression_rate),
+        mechanisms.RandomSlot(POPULATION, COHORT_SIZE, rounds),
+        DIMENSION,
+        epsilon,
+        DELTA,
+        ACCOUNTANT,
+    )
+    noise = noised.noise_multiplier
+    # Sums of 1, ..., T independent terms.
+    return {"noise_multiplier": noise, "error": noise * ((rounds + 1) / 2) ** 0.5}
+
+
+def _of_point(make: Callable[[], bands_curve.Point]) -> Mapping[str, Any]:
+    point = make()
+    return {
+        "noise_multiplier": point.noise_multiplier,
+        "error": point.root_mean_error,
+        "encoder": point.encoder,
+    }
+
+
+def _of_run(rate: int, epsilon: float, rounds: int, encoder: str) -> list[Work]:
+    """Returns every stream of one run, and the two that are no streams over it."""
+    run = run_of(rate, epsilon, rounds, encoder)
+
+    def work(
+        method: str, bands: int, how: str, measure: Callable[[], Mapping[str, Any]]
+    ) -> Work:
+        labels = {
+            "compression_rate": rate,
+            "epsilon": epsilon,
+            "rounds": rounds,
+            "method": method,
+            "bands": bands,
+        }
+        settings = {"delta": DELTA, "encoder": how}
+        return Work(labels, settings, lambda folder: measure())
+
+    slots = functools.partial(random_slot, rate, epsilon, rounds)
+    epochs = functools.partial(_of_point, lambda: bands_curve.restarting(run))
+    works = [
+        work(SLOTS, 1, "none", slots),
+        work(EPOCHS, run.most_groups, "optimal", epochs),
+    ]
+    for bands in bands_curve.usual_bands(run):
+        point = functools.partial(bands_curve.point, run, bands)
+        works.append(work(STREAM, bands, encoder, functools.partial(_of_point, point)))
+    return works
+
+
+def grid(setting: Setting) -> list[Work]:
+    """Returns the work of all panels and numbers of rounds."""
+    encoder = "toeplitz" if setting.scale == "small" else "banded"
+    return [
+        work
+        for rate, epsilon in PANELS
+        for rounds in ROUNDS[setting.scale]
+        for work in _of_run(rate, epsilon, rounds, encoder)
+    ]
+
 
 _NAMES = {1: ("GM", "MF"), 100: ("CSGM", "SGMF")}
 # Of which rounds the error over the number of bands is shown.
