@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from tools import write_build
-
 ROOT = Path(__file__).resolve().parent.parent
 # What each package may import of dpfl, besides itself.
 LAYERS = {
@@ -98,14 +96,16 @@ def imported(path):
     """Absolute names of what a file of experiments/ imports."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom):
-            source = write_build.imported_from(path, node)
+            package = path.relative_to(ROOT).parent.parts
+            around = package[: len(package) - node.level + 1] if node.level else ()
+            source = ".".join([*around, *([node.module] if node.module else [])])
             yield from (f"{source}.{alias.name}" for alias in node.names)
 
 
 BINARIES = {
     f"experiments.{path.stem}"
     for path in (ROOT / "experiments").glob("*.py")
-    if write_build.is_binary(path)
+    if 'if __name__ == "__main__":' in path.read_text()
 }
 EXPERIMENTS = sorted((ROOT / "experiments").rglob("*.py"))
 
