@@ -25,9 +25,9 @@ from dpfl import checks, files
 from dpfl.training import config
 
 from . import cli, tables
-from .papers import crew, kept, plotting, sweep
+from .papers import parallel_runs, plotting, result_tables, sweep
 from .papers.index import FIGURES
-from .papers.rows import Rows
+from .papers.result_rows import Rows
 from .papers.trainers import WorkFailedError
 from .papers.trainings import CURVES, Training
 
@@ -178,7 +178,7 @@ def _do_work(
     runs = [work for work in grid if isinstance(work, Training)]
     missing = [work for work in runs if work not in table]
     jobs = _JOBS.value or (1 if _WORKERS.value else None)
-    team = crew.Crew(folder, jobs=jobs, concurrency=_CONCURRENCY.value)
+    team = parallel_runs.Crew(folder, jobs=jobs, concurrency=_CONCURRENCY.value)
     team.check(missing)
     try:
         sweep.do_alone(alone, table, folder)
@@ -221,15 +221,15 @@ def _draw_table(figure: sweep.Figure, table: Path, folder: Path) -> None:
     """
     scale = _SCALE.value
     grid = figure.grid(_setting(scale))
-    rows = kept.read(table, figure, scale, grid)
+    rows = result_tables.read(table, figure, scale, grid)
     try:
         path = draw(figure, rows, folder, scale)
     except KeyError as missing:
         found = f"{table} without {missing.args[0]}"
-        raise kept.refused(figure, scale, found) from missing
+        raise result_tables.refused(figure, scale, found) from missing
     except ValueError as error:
         found = f"{table}, which cannot be drawn ({error})"
-        raise kept.refused(figure, scale, found) from error
+        raise result_tables.refused(figure, scale, found) from error
     print(f"figure: {path}{_note(len(rows), len(grid))}")
 
 
@@ -258,7 +258,7 @@ def _results(figure: sweep.Figure, scale: str, folder: Path) -> tuple[Rows, str]
         )
     rows = [{**table.row(work), "folder": str(folder / work.folder)} for work in done]
     if _TABLE.value is not None:
-        kept.write(Path(_TABLE.value), figure, scale, done, rows)
+        result_tables.write(Path(_TABLE.value), figure, scale, done, rows)
     return rows, _note(len(rows), len(grid))
 
 

@@ -34,7 +34,7 @@ SLOW = (
     "training/test_isolation.py",
     "training/test_launch.py",
     "training/test_neighbours.py",
-    "training/test_spread.py",
+    "training/test_remote_workers.py",
     "training/test_worker.py",
     # They compute for several seconds.
     "accounting/test_audit.py::test_broken_mechanisms_are_caught",
@@ -48,7 +48,7 @@ SLOW = (
     "::test_unaffordable_counts_use_fewer_shares_or_the_bound",
     "accounting/test_sampled_gaussian.py::test_forty_digits_and_rounded_up",
     "factorization/test_optimal.py::test_acceleration_finds_the_same_in_fewer_iterations",
-    "mechanisms/test_comparison.py::test_tight_needs_less_noise",
+    "planning/test_comparison.py::test_tight_needs_less_noise",
     "vectors/test_adaptive_sketch.py::TestExpand::test_probes_see_every_direction_alike",
     "vectors/test_adaptive_sketch.py::test_orthonormal_after_a_thousand_updates",
     "vectors/test_adaptive_sketch.py"
@@ -64,8 +64,8 @@ SLOW = (
     "accounting/test_distributed.py::TestExactBound::test_monotone",
     "accounting/test_gaussian.py::test_pld_is_never_below_the_exact_epsilon",
     "accounting/test_gaussian.py::test_sampled_gaussians_use_dp_accountings_losses",
-    "accounting/test_masked_loss.py::TestEpsilon",
-    "accounting/test_masked_loss.py::test_finer_steps_only_lower_the_bound",
+    "accounting/test_stopped_martingale.py::TestEpsilon",
+    "accounting/test_stopped_martingale.py::test_finer_steps_only_lower_the_bound",
     "accounting/test_sampled_gaussian.py"
     "::test_accountant_agrees_with_dp_accounting[0.7-0.02]",
     "accounting/test_sampled_gaussian.py"
@@ -131,22 +131,22 @@ SLOW = (
     "aggregators/test_sketch.py::TestSparseRecovery::test_a_hostile_client_is_held",
     "aggregators/test_sketch.py::TestSparseRecovery"
     "::test_recovers_sparse_means_better_than_the_noise_on_all",
-    "mechanisms/test_choice.py::TestCurve::test_points",
-    "mechanisms/test_choice.py::TestIssue::test_large_cohorts_are_calibrated_and_refused",
-    "mechanisms/test_comparison.py"
+    "planning/test_choice.py::TestCurve::test_points",
+    "planning/test_choice.py::TestIssue::test_large_cohorts_are_calibrated_and_refused",
+    "planning/test_comparison.py"
     "::test_a_budget_that_no_noise_meets_names_the_mechanism",
     "mechanisms/test_distributed.py::TestAll::test_calibrates[distributed_skellam]",
     "mechanisms/test_gaussian.py"
     "::test_a_count_that_leaves_room_for_less_noise_is_calibrated",
-    "mechanisms/test_ledger.py::test_not_even_one_round",
+    "planning/test_ledger.py::test_not_even_one_round",
     "mechanisms/test_noise_stream.py::TestTwoEnds"
     "::test_one_diagonal_is_independent_noise_with_poisson_sampling"
     "[auto-matrix_factorization]",
-    "mechanisms/test_remarks.py::test_fifty_is_not_remarked_on_and_more_is",
-    "mechanisms/test_remarks.py"
+    "planning/test_remarks.py::test_fifty_is_not_remarked_on_and_more_is",
+    "planning/test_remarks.py"
     "::test_the_noise_that_it_names_meets_eight_and_hardly_less[mechanism0]",
-    "mechanisms/test_remarks.py::test_where_no_noise_does_it_says_so",
-    "mechanisms/test_secure_sums.py"
+    "planning/test_remarks.py::test_where_no_noise_does_it_says_so",
+    "planning/test_secure_sums.py"
     "::test_the_exact_accountant_saves_bits_where_noise_is_about_a_step",
     "training/test_plan.py::test_a_stream_over_the_run_has_the_runs_rounds"
     "[cyclic_poisson-sgmf]",
@@ -167,9 +167,9 @@ SLOW = (
     "vectors/test_gaussian_sketch.py::test_lasso_agrees_with_scikit_learn",
     "vectors/test_integers.py::TestOverlapRotation::test_spreads",
     "accounting/test_banded_stream.py::test_the_best_bands_are_between_the_ends",
-    "accounting/test_masked_loss.py"
+    "accounting/test_stopped_martingale.py"
     "::test_the_exponent_is_convex_in_the_time_and_rises_with_what_is_kept",
-    "accounting/test_masked_loss.py"
+    "accounting/test_stopped_martingale.py"
     "::TestClock::test_many_small_coordinates_act_as_their_mean",
     "accounting/test_rounding.py::TestValues::test_far_below_the_convolution_bound",
     "aggregators/test_csgm.py::TestCodec"
@@ -185,9 +185,9 @@ SLOW = (
     "aggregators/test_registry.py::test_type_signatures",
     "aggregators/test_sketch.py::TestSketchedDdg"
     "::test_thresholding_delays_and_loses_nothing",
-    "mechanisms/test_choice.py::TestBits",
-    "mechanisms/test_comparison.py::test_calibrated_meets_the_budget_closely[gaussian]",
-    "mechanisms/test_ledger.py::test_the_run_stops_before_the_round_that_would_exceed",
+    "planning/test_choice.py::TestBits",
+    "planning/test_comparison.py::test_calibrated_meets_the_budget_closely[gaussian]",
+    "planning/test_ledger.py::test_the_run_stops_before_the_round_that_would_exceed",
     "vectors/test_masks.py::test_every_pattern_has_its_probability[1]",
     "noise_streams/test_streams.py"
     "::test_covariance_is_that_of_b_times_its_transpose[optimal]",

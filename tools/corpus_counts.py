@@ -28,7 +28,7 @@ from dpfl.tasks import corpus as corpora
 from dpfl.tasks import data_files, docs
 from dpfl.tasks.configs import DocsConfig
 from experiments import flag_files
-from experiments.papers import medium, rows
+from experiments.papers import medium, result_rows
 from tools import word_frequencies
 
 
@@ -75,7 +75,9 @@ def main(argv: Sequence[str]) -> None:
     row: dict[str, object] = {"python": python, **counts(found, config)}
     row["kept_megabytes"] = f"{size:.1f}"
     row["processor_seconds"] = f"{seconds:.0f}"
-    rows.write_columns(options.table, {name: [value] for name, value in row.items()})
+    result_rows.write_columns(
+        options.table, {name: [value] for name, value in row.items()}
+    )
 
 
 if __name__ == "__main__":

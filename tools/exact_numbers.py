@@ -33,7 +33,7 @@ from dpfl.accounting.integer import ratio_moments, rounding
 from dpfl.factorization import tree
 from dpfl.mechanisms import participation
 from dpfl.planning import bands_curve
-from experiments.papers import rows
+from experiments.papers import result_rows
 from experiments.papers.chen2024 import streams
 from experiments.papers.ours import stream_training
 
@@ -326,7 +326,7 @@ def error_of_sums(way: str) -> float:
 def _sums() -> Iterator[Number]:
     """Yields the noise of all sums in `stream_training`, in units of the clip."""
     # Seeds share the noise multiplier.
-    for row in rows.where(rows.read_csv(_STREAM_TRAINING), seed=1):
+    for row in result_rows.where(result_rows.read_csv(_STREAM_TRAINING), seed=1):
         noise = float(row["noise_multiplier"]) * error_of_sums(row["way"])
         name = f"noise of sums, {row['mechanism']}, {row['way']}"
         yield Number("figures", name, ".2f", noise)
@@ -377,7 +377,7 @@ def main(argv: Sequence[str]) -> None:
         name: [getattr(one, name) for one in found] for name in Number._fields
     }
     columns["value"] = [f"{one.value:.10g}" for one in found]
-    rows.write_columns(options.table, columns)
+    result_rows.write_columns(options.table, columns)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 import psutil
 
-from experiments.papers import rows, sweep, trainings
+from experiments.papers import result_rows, sweep, trainings
 from experiments.papers.chen2024 import accuracy
 from tools import rehearse, run_costs
 
@@ -108,7 +108,7 @@ def _run(flags: Mapping[str, Any]) -> Taken:
     before = _busy_seconds()
     with tempfile.TemporaryDirectory() as folder:
         seconds, wall = run_costs.train(flags, Path(folder))
-        rounds = rows.read_run(Path(folder) / "run/metrics.csv")
+        rounds = result_rows.read_run(Path(folder) / "run/metrics.csv")
     clients = sum(int(row["clients"]) for row in rounds)
     return Taken(clients, seconds, wall, _busy_seconds() - before - seconds)
 

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from experiments import flag_files
-from experiments.papers import medium, rows
+from experiments.papers import medium, result_rows
 
 # <linux/prctl.h>: whoever loses its parent becomes a child of this process.
 _SUBREAPER = 36
@@ -157,7 +157,9 @@ def write(table: Path, found: Sequence[Any]) -> None:
     """
     print(*found[-1], flush=True)
     names = found[0]._fields
-    rows.write_columns(table, {n: [getattr(one, n) for one in found] for n in names})
+    result_rows.write_columns(
+        table, {n: [getattr(one, n) for one in found] for n in names}
+    )
 
 
 def main(argv: Sequence[str]) -> None:

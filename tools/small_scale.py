@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from experiments.papers import rows, sweep, trainings
+from experiments.papers import result_rows, sweep, trainings
 from experiments.papers.index import FIGURES
 from tools import run_costs
 
@@ -57,7 +57,9 @@ def _make(name: str, table: Path) -> Cost:
         }
         words = run_costs.arguments(flags)
         taken = run_costs.measure([*program, *words], Path(folder) / "log")
-    return Cost(name, len(rows.read_csv(table)), *(round(part, 1) for part in taken))
+    return Cost(
+        name, len(result_rows.read_csv(table)), *(round(part, 1) for part in taken)
+    )
 
 
 def _kept(path: Path) -> list[Cost]:
@@ -68,7 +70,7 @@ def _kept(path: Path) -> list[Cost]:
             float(row["processor_seconds"]),
             float(row["wall_seconds"]),
         )
-        for row in rows.read_csv(path)
+        for row in result_rows.read_csv(path)
     ]
 
 

@@ -25,7 +25,7 @@ import tensorflow as tf
 from dpfl.tasks import docs, task, text
 from dpfl.tasks.configs import DocsConfig
 from experiments import flag_files
-from experiments.papers import medium, rows
+from experiments.papers import medium, result_rows
 
 
 def config_of(flags: Mapping[str, str]) -> DocsConfig:
@@ -94,7 +94,9 @@ def main(argv: Sequence[str]) -> None:
     shared = {name: str(value) for name, value in medium.FLAGS[medium.DOCS].items()}
     config = config_of({**flag_files.values(shared["flagfile"]), **shared})
     found = row_of(docs.load(config), text.Tokens(config.vocab_size))
-    rows.write_columns(options.table, {name: [value] for name, value in found.items()})
+    result_rows.write_columns(
+        options.table, {name: [value] for name, value in found.items()}
+    )
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from dpfl.aggregators.codec import (
     Fields,
     OuterCodec,
 )
-from dpfl.aggregators.fixed_point import IntegerSum
+from dpfl.aggregators.integer_sums import IntegerSum
 from dpfl.mechanisms.mechanism import COUNT_BITS
 from dpfl.vectors import clipping, masks, randomness, rotation
 

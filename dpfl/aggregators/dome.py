@@ -15,7 +15,7 @@ from dpfl import mechanisms, purposes
 from dpfl.aggregators import measurements, reductions
 from dpfl.aggregators.codec import Codec, Decoded, Encoded, Fields, SecureCodec
 from dpfl.aggregators.distributed import IntegerCodec
-from dpfl.aggregators.fixed_point import IntegerSum
+from dpfl.aggregators.integer_sums import IntegerSum
 from dpfl.vectors import adaptive_sketch, clipping, integers, randomness
 
 

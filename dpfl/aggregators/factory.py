@@ -26,7 +26,7 @@ import tensorflow_federated as tff
 from dpfl import checks
 from dpfl.aggregators.codec import Codec
 from dpfl.aggregators.layout import Layout
-from dpfl.aggregators.steps import Steps
+from dpfl.aggregators.round_steps import Steps
 from dpfl.covered import MEASURES
 from dpfl.vectors import randomness
 

@@ -13,7 +13,7 @@ import tensorflow as tf
 from dpfl import mechanisms
 from dpfl.aggregators.adaptive_clip import AdaptiveClip
 from dpfl.aggregators.codec import Codec, Decoded, Encoded, Fields
-from dpfl.aggregators.fixed_point import CountSum, IntegerSum
+from dpfl.aggregators.integer_sums import CountSum, IntegerSum
 from dpfl.vectors import clipping
 
 

@@ -19,7 +19,7 @@ from dpfl.aggregators.codec import (
     OuterCodec,
 )
 from dpfl.aggregators.distributed import IntegerCodec, Scaled, exact_factor
-from dpfl.aggregators.fixed_point import IntegerSum
+from dpfl.aggregators.integer_sums import IntegerSum
 from dpfl.mechanisms import sketch as sketch_configs
 from dpfl.vectors import clipping, count_sketch, gaussian_sketch, randomness
 

@@ -11,7 +11,7 @@ from typing import Optional
 import tensorflow as tf
 
 from dpfl.aggregators.codec import Codec, Decoded, Encoded, Fields
-from dpfl.aggregators.fixed_point import IntegerSum
+from dpfl.aggregators.integer_sums import IntegerSum
 from dpfl.vectors import clipping
 
 

@@ -12,7 +12,8 @@ from typing import ClassVar, Optional
 import dp_accounting
 
 from dpfl import accounting, checks
-from dpfl.accounting import events, fixed_point
+from dpfl.accounting import events
+from dpfl.accounting.integer import grid_numbers
 from dpfl.fields import option, required
 from dpfl.mechanisms import integer, mechanism
 from dpfl.mechanisms.integer import RoundingFields
@@ -189,12 +190,12 @@ class Dome(mechanism.NoiseMechanism):
     def message_bits(self) -> int:
         """Bits of each of the k numbers, whose secure sum is modulo 2 to as many."""
         multiplier = self.noise_multiplier or self.no_noise
-        return fixed_point.grid_of_cohort(multiplier, self.cohort_size).modulus_bits
+        return grid_numbers.grid_of_cohort(multiplier, self.cohort_size).modulus_bits
 
     @property
     def no_noise(self) -> float:
         """What stands for the noise where there is none: messages are no wider then."""
-        return fixed_point.least_noise_of_32_bits(self.cohort_size)
+        return grid_numbers.least_noise_of_32_bits(self.cohort_size)
 
     @property
     def resolved_max_rank(self) -> int:

@@ -240,7 +240,7 @@ def build_process(
     return FedAvgProcess(initialize, next_fn)
 
 
-def begun_anew(
+def with_other_seeds(
     process: FedAvgProcess, task: Task, aggregator: AggregationFactory, model_seed: int
 ) -> Optional[FedAvgProcess]:
     """Returns a process with other seeds, whose rounds are traced already.

@@ -28,7 +28,7 @@ import tensorflow_federated as tff
 
 from dpfl.aggregators.factory import CodecFactory
 from dpfl.aggregators.layout import IDENTITIES
-from dpfl.aggregators.steps import Steps
+from dpfl.aggregators.round_steps import Steps
 from dpfl.tasks.task import Task
 from dpfl.training import local_training, shared_leaf
 from dpfl.training.process_state import (

@@ -423,7 +423,7 @@ class _Work:
 _PROBED = 16
 
 
-class SpreadProcess(FedProcess):
+class RemoteProcess(FedProcess):
     """A process of which a pool of workers does the clients' part."""
 
     def __init__(

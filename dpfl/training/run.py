@@ -229,14 +229,14 @@ class Run:
             process = self._last.get(
                 key,
                 build,
-                lambda found: federated_averaging.begun_anew(
+                lambda found: federated_averaging.with_other_seeds(
                     found, plan.task, aggregator, self._model_seed
                 ),
             )
         client_key = functools.partial(selection.client_key, self._key)
         if pool is None:
             return federated_averaging.FedProcess(process, feed, client_key)
-        return remote_workers.SpreadProcess(process, feed, client_key, pool, worker)
+        return remote_workers.RemoteProcess(process, feed, client_key, pool, worker)
 
     def _finish(self, state: Any, progress: Progress) -> dict[str, Any]:
         """Writes model, pictures and summary; returns the summary."""
@@ -282,17 +282,17 @@ class LastProcess:
         self,
         key: Hashable,
         build: Callable[[], Any],
-        begun_anew: Callable[[Any], Optional[Any]],
+        with_other_seeds: Callable[[Any], Optional[Any]],
     ) -> Any:
         """Returns a process, traced now or for the run before.
 
         Args:
           key: All that the process depends on, except for the seeds.
           build: Traces it.
-          begun_anew: From a process of the same key to that with this run's seeds;
-            None if it has no such form.
+          with_other_seeds: From a process of the same key to that with this run's
+            seeds; None if it has no such form.
         """
-        found = begun_anew(self._process) if key == self._key else None
+        found = with_other_seeds(self._process) if key == self._key else None
         if found is None:
             found = build()
         self._key, self._process = key, found

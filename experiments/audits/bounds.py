@@ -25,7 +25,7 @@ from scipy import special
 
 from dpfl import accounting, checks
 
-from . import finding, laws
+from . import finding, score_laws
 
 _CANDIDATES = 256
 
@@ -293,7 +293,9 @@ _LAW_SLACK = 4e-3
 _EXPECTED_RATIO, _MOST_DOUBLINGS = 0.58, 3
 
 
-def enough_trials(law: laws.Law, epsilon: float, delta: float, trials: int) -> int:
+def enough_trials(
+    law: score_laws.Law, epsilon: float, delta: float, trials: int
+) -> int:
     """Returns how many trials are expected to show more than half of a claim.
 
     Args:
@@ -318,7 +320,9 @@ def enough_trials(law: laws.Law, epsilon: float, delta: float, trials: int) -> i
 class Claimed:
     """Trials of a mechanism that claims something, which their scores are held to."""
 
-    def __init__(self, claim: accounting.PrivacyReport, law: laws.Law, delta: float):
+    def __init__(
+        self, claim: accounting.PrivacyReport, law: score_laws.Law, delta: float
+    ):
         """Initializes what is expected of the scores.
 
         Args:
@@ -336,7 +340,7 @@ class Claimed:
 def epsilon_finding(
     claim: accounting.PrivacyReport,
     delta: float,
-    law: laws.Law,
+    law: score_laws.Law,
     scores: Sequence[np.ndarray],
     **named: Any,
 ) -> finding.Finding:

@@ -22,7 +22,7 @@ from dpfl import accounting, mechanisms
 from dpfl.accounting import events
 from dpfl.vectors import randomness
 
-from . import bounds, claims, finding, laws, rounds, simulators, views
+from . import adversary, bounds, claims, finding, rounds, score_laws, simulators
 
 # Canaries are longer than the clip, so that a clip that is not applied shows.
 _LENGTH = 8.0
@@ -85,16 +85,16 @@ class Case:
             self.mechanism, self.participation, self.dimension, self.delta
         )
 
-    def law(self) -> laws.Law:
+    def law(self) -> score_laws.Law:
         """Returns the law of the scores if the mechanism is what it claims to be."""
         config = self.mechanism
         if self.stream_rounds > 1:
-            length, stddev = views.stream_column(config)
+            length, stddev = adversary.stream_column(config)
             keep = getattr(config, "keep_fraction", 1.0)
-            return laws.gaussian(self.block, stddev / length, keep)
-        law = laws.of_release(config, self.dimension, self.block)
+            return score_laws.gaussian(self.block, stddev / length, keep)
+        law = score_laws.of_release(config, self.dimension, self.block)
         if getattr(config, "adaptive_clipping", False):
-            law = law.plus(laws.of_count(config))
+            law = law.plus(score_laws.of_count(config))
         return law.sampled(self.participation.sampling_probability)
 
 
@@ -250,9 +250,9 @@ class Canaries(bounds.Claimed):
         length = len(case.block)
         released = np.atleast_2d(seen.release)[:, : length * case.canaries]
         blocks = released.reshape(-1, length)
-        found = views.log_ratio(case.mechanism, case.dimension, blocks, case.block)
+        found = adversary.log_ratio(case.mechanism, case.dimension, blocks, case.block)
         if seen.within is not None:
-            found = found + views.count_ratio(
+            found = found + adversary.count_ratio(
                 case.mechanism, np.atleast_1d(seen.within)
             )
         q = case.participation.sampling_probability
@@ -269,7 +269,7 @@ class Canaries(bounds.Claimed):
         # What a stream releases is what the server's optimizer is given.
         results = np.stack([one.release for one in seen])
         mine = axes[: len(case.block) * case.canaries]
-        return views.stream_ratio(case.mechanism, results @ mine.T, case.block)
+        return adversary.stream_ratio(case.mechanism, results @ mine.T, case.block)
 
 
 def _clients(case: Case) -> int:
@@ -286,7 +286,7 @@ def _clients(case: Case) -> int:
 def _images(case: Case, clients: int) -> np.ndarray:
     """Returns float32[n, m]: each canary in a block of its own."""
     length = len(case.block)
-    size = views.release_length(case.mechanism, case.dimension)
+    size = adversary.release_length(case.mechanism, case.dimension)
     images = np.zeros([clients, size], np.float32)
     scale = _LENGTH * case.mechanism.clip_norm
     for i in range(case.canaries):

@@ -27,7 +27,7 @@ from dpfl.aggregators.codec import Fields
 from dpfl.training import selection
 from dpfl.vectors import randomness
 
-from . import bounds, claims, finding, laws, views
+from . import adversary, bounds, claims, finding, score_laws
 
 _COHORT = 10
 # What each of the others sends, in clips.
@@ -84,7 +84,7 @@ def finding_of(
         own = randomness.fold_in(tf.constant([seed, 5], tf.int64), is_there)
         sums_of = collections.OrderedDict(update=total)
         released = wide.release(nothing, sums_of, nothing, nothing, own)["update"]
-        in_clips = released.numpy() / views.steps_to_clip(mechanism, 1)
+        in_clips = released.numpy() / adversary.steps_to_clip(mechanism, 1)
         scores.append(sums_law.log_ratio(in_clips))
     setting = f"cohort {participation.name}, {others_do}, z=1"
     own = {"mechanism": mechanism.name, "setting": setting}
@@ -93,7 +93,7 @@ def finding_of(
 
 def _law(
     participation: mechanisms.Participation, others_do: str, leaves: bool
-) -> laws.NoisedSums:
+) -> score_laws.NoisedSums:
     """Returns the law of a release, by the definition of the choice of cohorts.
 
     Args:
@@ -116,7 +116,7 @@ def _law(
         for own, chance, rest in ((1, joined, with_it), (0, 1 - joined, without)):
             sums = own * is_there + sent * counts
             np.add.at(chances, sums + population, chance * rest)
-    return laws.NoisedSums(numbers, law[True], law[False])
+    return score_laws.NoisedSums(numbers, law[True], law[False])
 
 
 def _sums(

@@ -26,7 +26,7 @@ from dpfl.training import config as config_lib
 from dpfl.training import plan as plan_lib
 from dpfl.training import provenance, selection
 
-from . import finding, rounds, views
+from . import adversary, finding, rounds
 
 _DIMENSION = 1024
 # A correlation times the root of the length is about N(0, 1).
@@ -88,7 +88,7 @@ def _noise_of(
     found = []
     for _ in range(number_of_rounds):
         released = through.run(zeros, words).release
-        found.append(released if bits is None else views.centered(released, bits))
+        found.append(released if bits is None else adversary.centered(released, bits))
     return found
 
 
@@ -170,7 +170,7 @@ def masks(mechanism: Any, seed: int) -> Iterator[finding.Finding]:
         through = rounds.FactoryRounds(mechanism, _DIMENSION, seed, is_keyed=is_keyed)
         updates = composed.updates(through.seed, 0)
         released = through.run(updates, keys).release
-        kept = released / (views.steps_to_clip(mechanism, _DIMENSION) * size * 0.9)
+        kept = released / (adversary.steps_to_clip(mechanism, _DIMENSION) * size * 0.9)
         mean, variance = _EQUAL_CLIENTS * keep, _EQUAL_CLIENTS * keep * (1 - keep)
         dispersion = np.sum((kept / mechanism.clip_norm - mean) ** 2) / variance
         off = (dispersion - _DIMENSION) / math.sqrt(2 * _DIMENSION)

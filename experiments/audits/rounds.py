@@ -24,7 +24,7 @@ from dpfl.aggregators.codec import Decoded, Fields, OuterCodec
 from dpfl.mechanisms.integer import CLIP_COUNT_BITS
 from dpfl.vectors import integers, randomness
 
-from . import views
+from . import adversary
 
 _RELEASE = "release"
 
@@ -224,13 +224,13 @@ class ComposedRounds:
 
     def _aimed(self, seed: Any, number: Any) -> tf.Tensor:
         shared = self._shared(seed, number)[1]
-        aims = views.directions(self._mechanism, self.codec.dimension, shared)
+        aims = adversary.directions(self._mechanism, self.codec.dimension, shared)
         images = tf.constant(self._images)
         return images if aims is None else images @ aims
 
     def _directed(self, seed: Any, number: Any) -> tf.Tensor:
         shared = self._shared(seed, number)[1]
-        aims = views.directions(self._mechanism, self.codec.dimension, shared)
+        aims = adversary.directions(self._mechanism, self.codec.dimension, shared)
         return tf.eye(self.codec.dimension) if aims is None else aims
 
     def stream(

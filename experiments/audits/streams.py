@@ -23,7 +23,7 @@ from dpfl.mechanisms import matrix_factorization
 from dpfl.training import selection
 from dpfl.vectors import randomness
 
-from . import bounds, claims, finding, laws, rounds, simulators, views
+from . import adversary, bounds, claims, finding, rounds, score_laws, simulators
 
 # Canaries are longer than the clip, so that a clip that is not applied shows.
 _LENGTH = 8.0
@@ -129,7 +129,7 @@ class StreamCanaries(bounds.Claimed):
             )
         return found
 
-    def law(self) -> laws.Law:
+    def law(self) -> score_laws.Law:
         """Returns the law of the scores if the mechanism is what it claims to be.
 
         It is that of each pattern of turns that clients have, by how often they do.
@@ -141,19 +141,19 @@ class StreamCanaries(bounds.Claimed):
             most = turns.sum(axis=0) == everybody.max_participations
             columns.update(map(tuple, turns[:, most].T))
         parts = [self._law_of(np.array(column)) for column in columns]
-        return laws.mixed(parts, list(columns.values()))
+        return score_laws.mixed(parts, list(columns.values()))
 
-    def _law_of(self, turns: np.ndarray) -> laws.Law:
+    def _law_of(self, turns: np.ndarray) -> score_laws.Law:
         """Returns the law of the scores of a client with these turns, bool[T]."""
         case, config = self._case, self._case.mechanism
         stddev = config.stddev / config.clip_norm
         if matrix_factorization.bands(config) > case.participation.separation:
-            return laws.gaussian([np.linalg.norm(self._encoder @ turns)], stddev)
+            return score_laws.gaussian([np.linalg.norm(self._encoder @ turns)], stddev)
         lengths = np.linalg.norm(self._encoder[:, turns], axis=0)
         keep = getattr(config, "keep_fraction", 1.0)
         q = case.participation.sampling_probability
-        return laws.summed(
-            laws.gaussian(case.block, stddev / length, keep).sampled(q)
+        return score_laws.summed(
+            score_laws.gaussian(case.block, stddev / length, keep).sampled(q)
             for length in lengths
         )
 
@@ -221,7 +221,7 @@ class StreamCanaries(bounds.Claimed):
             column = self._encoder[:, t]
             length = np.linalg.norm(column)
             along = (column / length) @ self._encoder @ (noised @ mine - others)
-            ratio = views.gaussian_ratio(
+            ratio = adversary.gaussian_ratio(
                 (along * scale / length).reshape(-1, len(case.block)),
                 np.asarray(case.block),
                 stddev / length,
@@ -270,7 +270,7 @@ def _of_whole_groups(
 def _images(case: StreamCase) -> np.ndarray:
     """Returns float32[N, m]: each client in a block of its own."""
     length, clients = len(case.block), case.participation.population
-    size = views.release_length(case.mechanism, case.dimension)
+    size = adversary.release_length(case.mechanism, case.dimension)
     images = np.zeros([clients, size], np.float32)
     scale = _LENGTH * case.mechanism.clip_norm
     for i in range(clients):

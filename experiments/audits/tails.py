@@ -22,13 +22,13 @@ import tensorflow as tf
 from scipy import special
 
 from dpfl import mechanisms
-from dpfl.accounting import fixed_point as numbers
 from dpfl.accounting.integer import discrete_gaussian, skellam
+from dpfl.accounting.integer import grid_numbers as numbers
 from dpfl.aggregators import dome, registry
 from dpfl.aggregators.codec import Codec, Fields
 from dpfl.vectors import integers, randomness
 
-from . import finding, views
+from . import adversary, finding
 
 FAR = (5.0, 5.5, 5.7, 6.0, 6.5)
 """Standard deviations beyond which draws are counted, where there are many draws."""
@@ -102,7 +102,9 @@ def trusted_source(mechanism: Any) -> Source:
         released = draw(seed)
         return released["update"] if isinstance(released, dict) else released
 
-    steps = views.steps_to_clip(mechanism, length) * views.noise_multiplier(mechanism)
+    steps = adversary.steps_to_clip(mechanism, length) * adversary.noise_multiplier(
+        mechanism
+    )
     stddev = math.sqrt(steps**2 + numbers.COVER_VARIANCE)
     return Source(mechanism.name, draw_update, 1.0, stddev)
 
@@ -140,7 +142,7 @@ def shares_source(mechanism: Any) -> Source:
         return integers.center(total["update"], config.message_bits)
 
     if isinstance(config, mechanisms.Dome):
-        steps = views.steps_to_clip(config, length) * config.noise_multiplier
+        steps = adversary.steps_to_clip(config, length) * config.noise_multiplier
         stddev = math.sqrt(steps**2 + numbers.COVER_VARIANCE)
         return Source(name, draw, 1.0, stddev)
     shares, local = config.noise_shares, config.grid(length).local_stddev_steps

@@ -126,7 +126,7 @@ def _spread(
     places = [config.Address("127.0.0.1", port) for port in ports]
     pool = remote_workers.pool(places, task, print)
     stack.callback(pool.close)
-    fed = remote_workers.SpreadProcess(process, lambda state: state, None, pool, local)
+    fed = remote_workers.RemoteProcess(process, lambda state: state, None, pool, local)
     state, clients = fed.initialize(), list(range(task.population))
     return lambda: fed.next(state, clients)
 

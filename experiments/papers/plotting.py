@@ -16,7 +16,7 @@ from dpfl.planning import remarks
 from dpfl.tasks.registry import Measure
 
 from . import trainings
-from .rows import Rows, distinct, mean_and_range, mean_and_reach, numbers, where
+from .result_rows import Rows, distinct, mean_and_range, mean_and_reach, numbers, where
 
 
 def print_remark(rows: Rows) -> None:

@@ -22,7 +22,7 @@ import tqdm
 
 from dpfl import files
 
-from .rows import Rows
+from .result_rows import Rows
 
 SCALES = ("small", "medium", "paper")
 KEY = "key"

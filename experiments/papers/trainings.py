@@ -18,7 +18,7 @@ from dpfl.tasks import registry
 from dpfl.training import config
 
 from .. import flag_files
-from .rows import Row, read_csv, read_run, where
+from .result_rows import Row, read_csv, read_run, where
 from .sweep import Curves, Setting, Work
 
 # What a row keeps of a run's summary.

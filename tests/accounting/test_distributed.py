@@ -13,7 +13,7 @@ import pytest
 from hypothesis import strategies as st
 from scipy import special
 
-from dpfl.accounting import accountant, events, mirrored, sketch
+from dpfl.accounting import accountant, events, sketch, symmetric_sampling
 from dpfl.accounting.integer import (
     discrete_gaussian,
     noise_events,
@@ -180,7 +180,7 @@ class TestExactBound:
         np.testing.assert_array_equal(
             sampled.rdp_beside_sampling(orders), np.full(5, 3 * distance)
         )
-        by_shifts = mirrored.poisson_sampled_rdp(
+        by_shifts = symmetric_sampling.poisson_sampled_rdp(
             orders, 0.05, lambda a: event.shift_budget * event.shift_rate(a).rate
         )
         found = sampled.rdp(orders)
@@ -188,7 +188,7 @@ class TestExactBound:
         assert np.all(found < by_shifts / 2)
         # A little above N(0, s^2 - 2), about which integers of variance 2 are drawn.
         z2 = (50 * 1.3**2 - 2) / 12**2
-        by_gaussian = mirrored.poisson_sampled_rdp(
+        by_gaussian = symmetric_sampling.poisson_sampled_rdp(
             orders, 0.05, lambda a: np.asarray(a) / (2 * z2)
         )
         np.testing.assert_allclose(found, by_gaussian + 3 * distance, rtol=0.15)
@@ -375,7 +375,7 @@ class TestClientSampling:
         terms += moments - special.gammaln(301 - l)
         terms += l * math.log(0.02) + (300 - l) * math.log(0.98)
         exact = special.logsumexp(terms) / 299
-        found = mirrored.poisson_sampled_rdp([300], 0.02, rdp)[0]
+        found = symmetric_sampling.poisson_sampled_rdp([300], 0.02, rdp)[0]
         assert exact <= found <= exact * (1 + 1e-3)
 
     def test_extremes_of_the_probability(self):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from dpfl.accounting import events, log_space, mirrored
+from dpfl.accounting import events, log_space, symmetric_sampling
 from dpfl.accounting.integer import discrete_gaussian, ratio_moments, rounding, skellam
 from tests.accounting import exact_noise
 
@@ -319,7 +319,7 @@ class TestClaims:
             backward = math.log(np.sum(weight * mixed ** (1.0 - order)))
             assert backward <= forward + 1e-12
             assert forward <= most * (1 + 1e-9)
-        direct = mirrored.poisson_sampled_rdp(
+        direct = symmetric_sampling.poisson_sampled_rdp(
             orders, q, lambda a: rounding.rounded_rate(a, noise, 1.0).rate
         )
         assert np.all(np.diff(direct) >= 0)

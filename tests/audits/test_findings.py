@@ -11,8 +11,8 @@ from scipy import stats
 
 from dpfl import accounting, mechanisms
 from dpfl.accounting.integer import discrete_gaussian
-from dpfl.aggregators import steps
-from experiments.audits import cases, claims, finding, suite, sums, tails, views
+from dpfl.aggregators import round_steps
+from experiments.audits import adversary, cases, claims, finding, suite, sums, tails
 
 
 def test_chance_of_a_count():
@@ -46,7 +46,7 @@ def test_verdicts_and_rows():
 
 
 def test_residues_of_least_size():
-    found = views.centered(np.array([0, 7, 8, 15, 16, 33]), 4)
+    found = adversary.centered(np.array([0, 7, 8, 15, 16, 33]), 4)
     np.testing.assert_array_equal(found, [0, 7, -8, -1, 0, 1])
 
 
@@ -60,7 +60,7 @@ def test_ratio_of_a_rounded_canary_has_mean_one(kind, size):
     step = mechanism.grid(4).granularity
     opened = np.arange(-15, 16)
     block = [size * step]
-    ratio = views.log_ratio(mechanism, 4, opened[:, np.newaxis] % 32, block)
+    ratio = adversary.log_ratio(mechanism, 4, opened[:, np.newaxis] % 32, block)
     shares, stddev = mechanism.noise_shares, mechanism.grid(4).local_stddev_steps
     if kind is mechanisms.DistributedDiscreteGaussian:
         law = discrete_gaussian.summed_discrete_gaussian_log_pmf(opened, shares, stddev)
@@ -140,7 +140,7 @@ class TestMeasured:
     def test_what_a_client_moves_is_found_out(self, monkeypatch):
         mechanism = suite._wide("distributed_discrete_gaussian")
         # As if nobody had asked for less, which is None.
-        monkeypatch.setattr(steps, "EXACT_FOR_SIMULATION", None)
+        monkeypatch.setattr(round_steps, "EXACT_FOR_SIMULATION", None)
         found = {one.setting: one for one in sums.measured(mechanism)}
         for name in ("exact_mean_update_norm", "exact_l2_clipped_fraction"):
             assert not found[name].is_sound and found[name].found > 0

@@ -8,14 +8,14 @@ import pytest
 
 from dpfl import accounting, mechanisms
 from experiments.audits import (
+    adversary,
     bounds,
     canaries,
     cases,
     claims,
     cohorts,
-    laws,
+    score_laws,
     simulators,
-    views,
 )
 
 DELTA = 1e-2
@@ -30,13 +30,13 @@ class TestGaussian:
 
     @pytest.mark.parametrize("block", [[1.0], [0.5] * 4, [0.25] * 16])
     def test_attains_the_exact_epsilon(self, block):
-        law = laws.gaussian(block, 0.8)
+        law = score_laws.gaussian(block, 0.8)
         for delta in (1e-4, 1e-2):
             exact = accounting.gaussian_epsilon(delta, 0.8)
             assert law.attainable(delta) == pytest.approx(exact, abs=4e-3)
 
     def test_attains_that_of_a_sample(self):
-        law = laws.gaussian([1.0], 0.5).sampled(0.25)
+        law = score_laws.gaussian([1.0], 0.5).sampled(0.25)
         config = mechanisms.Gaussian(16, 1.0, 0.5)
         population = mechanisms.PoissonSampling(64, 16, 1)
         exact = claims.tightest(config, population, 64, DELTA)
@@ -44,7 +44,7 @@ class TestGaussian:
         assert law.attainable(DELTA) == pytest.approx(exact.epsilon, abs=4e-3)
 
     def test_expected_bound_is_what_draws_show(self):
-        law, rng = laws.gaussian([1.0], 1.0), np.random.default_rng(3)
+        law, rng = score_laws.gaussian([1.0], 1.0), np.random.default_rng(3)
         for direction, sign in (("present", 1), ("absent", -1)):
             threshold, expected = law.threshold(direction, 20_000, 1e-3, 0.99)
             assert 2 < expected < accounting.gaussian_epsilon(1e-3, 1.0)
@@ -85,16 +85,16 @@ def draws(case, present, trials, rng):
     joins = rng.random((trials, 1)) < q * present
     counts = getattr(config, "adaptive_clipping", False)
     if not hasattr(config, "bits"):
-        stddev, length = views.noise_multiplier(config), 1.0
+        stddev, length = adversary.noise_multiplier(config), 1.0
         if case.stream_rounds > 1:
-            length, stddev = views.stream_column(config)
+            length, stddev = adversary.stream_column(config)
         keep = getattr(config, "keep_fraction", 1.0)
         kept = rng.random((trials, block.size)) < keep
         seen = rng.normal(0, stddev / length, kept.shape) + block * kept * joins
-        score = views.gaussian_ratio(seen, block, stddev / length, keep)
+        score = adversary.gaussian_ratio(seen, block, stddev / length, keep)
         if counts:
             votes = rng.normal(0, config.resolved_count_stddev, trials)
-            score += views.count_ratio(config, votes - joins[:, 0] / 2)
+            score += adversary.count_ratio(config, votes - joins[:, 0] / 2)
         return simulators.sampled_score(score, q)
     stddev, shares = config.grid(case.dimension).local_stddev_steps, config.noise_shares
     simulator = simulators.DistributedNoiseSimulator(
@@ -103,18 +103,18 @@ def draws(case, present, trials, rng):
         stddev,
         isinstance(config, mechanisms.DistributedSkellam),
     )
-    canary = block * views.steps_to_clip(config, case.dimension)
+    canary = block * adversary.steps_to_clip(config, case.dimension)
     up = rng.random((trials, block.size)) < canary % 1
     seen = simulator.sample(rng, False, trials)
     seen = seen + joins * (np.floor(canary).astype(int) + up)
-    score = views.log_ratio(config, case.dimension, seen % 2**config.bits, block)
+    score = adversary.log_ratio(config, case.dimension, seen % 2**config.bits, block)
     if counts:
         within = simulators.DistributedNoiseSimulator(
             *(np.zeros(1, int), shares, config.local_count_stddev),
             isinstance(config, mechanisms.DistributedSkellam),
         )
         votes = within.sample(rng, False, trials)[:, 0] - joins[:, 0]
-        score = score + views.count_ratio(config, votes % 2**24)
+        score = score + adversary.count_ratio(config, votes % 2**24)
     return simulators.sampled_score(score, q)
 
 
@@ -129,7 +129,7 @@ def test_is_the_law_of_what_is_drawn(name, index):
         for level in (0.02, 0.3, 0.7, 0.98):
             # Halfway to the next class, where there is no chance.
             place = int(np.searchsorted(np.cumsum(chances), level))
-            seen = np.mean(scores <= edges[place] + laws._STEP / 2)
+            seen = np.mean(scores <= edges[place] + score_laws._STEP / 2)
             expected = np.sum(chances[: place + 1])
             assert abs(seen - expected) < 4.5 * np.sqrt(0.25 / trials)
 
@@ -170,7 +170,7 @@ def test_a_round_of_slots_is_claimed_as_a_sample():
 
 def test_three_tests_share_one_confidence():
     """Of equal laws with a claim of nothing, at most one in a hundred is above it."""
-    law, rng = laws.gaussian([1.0], 1.0), np.random.default_rng(5)
+    law, rng = score_laws.gaussian([1.0], 1.0), np.random.default_rng(5)
     config = mechanisms.Gaussian(10, 1.0, 1.0)
     claim = claims.tightest(config, mechanisms.FixedSize(10, 10, 1), 1, 0.1)
     exact = law.attainable(0.1)
@@ -191,7 +191,7 @@ def test_three_tests_share_one_confidence():
 
 
 def test_a_claim_below_the_law_is_unsound_whatever_trials_show():
-    law, nothing = laws.gaussian([1.0], 1.0), np.zeros((2, 100))
+    law, nothing = score_laws.gaussian([1.0], 1.0), np.zeros((2, 100))
     named = {"mechanism": "m", "setting": "s"}
     exact = accounting.gaussian_epsilon(DELTA, 1.0)
     for epsilon, is_sound in ((0.95 * exact, False), (exact, True)):
@@ -203,7 +203,7 @@ def test_a_claim_below_the_law_is_unsound_whatever_trials_show():
 
 
 def test_trials_grow_only_where_they_are_few():
-    law = laws.gaussian([1.0], 1.0)
+    law = score_laws.gaussian([1.0], 1.0)
     claimed = accounting.gaussian_epsilon(DELTA, 1.0)
     assert bounds.enough_trials(law, claimed, DELTA, 20_000) == 20_000
     assert bounds.enough_trials(law, claimed, DELTA, 500) > 500

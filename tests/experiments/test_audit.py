@@ -76,7 +76,7 @@ class TestHolesPutBack:
     def test_noise_without_tails(self, monkeypatch):
         import tensorflow as tf
 
-        from dpfl.aggregators import fixed_point
+        from dpfl.aggregators import integer_sums
 
         class BoxMuller:
             """With uniform numbers from 1e-4 on, where float32's are from 1e-7 on."""
@@ -89,7 +89,7 @@ class TestHolesPutBack:
                 size = self.stddev * tf.sqrt(-2 * tf.math.log(tf.maximum(u, 1e-4)))
                 return tf.cast(tf.round(size * tf.cos(2 * math.pi * turn)), tf.int32)
 
-        monkeypatch.setattr(fixed_point, "DiscreteGaussian", BoxMuller)
+        monkeypatch.setattr(integer_sums, "DiscreteGaussian", BoxMuller)
         found = audited("gaussian", "tails")
         assert bad(found) == {"tails"}
         beyond = {one.setting: one for one in found if one.check == "tails"}
@@ -98,20 +98,20 @@ class TestHolesPutBack:
         assert missing.found == 0 and missing.claimed > 10 and not missing.is_sound
 
     def test_noise_too_small(self, monkeypatch):
-        from dpfl.aggregators import fixed_point
+        from dpfl.aggregators import integer_sums
 
-        real = fixed_point.DiscreteGaussian
+        real = integer_sums.DiscreteGaussian
         monkeypatch.setattr(
-            fixed_point, "DiscreteGaussian", lambda stddev: real(0.95 * stddev)
+            integer_sums, "DiscreteGaussian", lambda stddev: real(0.95 * stddev)
         )
         assert "spread" in bad(audited("gaussian", "tails"))
 
     def test_far_too_little_noise(self, monkeypatch):
-        from dpfl.aggregators import fixed_point
+        from dpfl.aggregators import integer_sums
 
-        real = fixed_point.DiscreteGaussian
+        real = integer_sums.DiscreteGaussian
         monkeypatch.setattr(
-            fixed_point, "DiscreteGaussian", lambda stddev: real(stddev / 4)
+            integer_sums, "DiscreteGaussian", lambda stddev: real(stddev / 4)
         )
         found = audited("gaussian", "coordinate", trials=2_000, rounds_in_tff=0)
         assert bad(found) == {"epsilon"}
@@ -119,7 +119,7 @@ class TestHolesPutBack:
     def test_a_clip_that_is_not_applied(self, monkeypatch):
         import tensorflow as tf
 
-        from dpfl.aggregators import fixed_point
+        from dpfl.aggregators import integer_sums
 
         def unclipped(self, vector, clip_norm):
             steps = vector.unit * self._steps_per_unit(clip_norm)
@@ -127,7 +127,7 @@ class TestHolesPutBack:
                 tf.round(vector.direction * tf.cast(steps, tf.float32)), tf.int32
             )
 
-        monkeypatch.setattr(fixed_point.IntegerSum, "round", unclipped)
+        monkeypatch.setattr(integer_sums.IntegerSum, "round", unclipped)
         found = audited("gaussian", "coordinate", trials=2_000, rounds_in_tff=0)
         assert bad(found) == {"epsilon"}
 
@@ -180,10 +180,10 @@ class TestHolesPutBack:
         }
 
     def test_one_mask_for_all(self, tff_secure_context, monkeypatch):
-        from dpfl.aggregators import steps
+        from dpfl.aggregators import round_steps
 
         monkeypatch.setattr(
-            steps, "_client_seed", lambda identity, own, round_seed: round_seed
+            round_steps, "_client_seed", lambda identity, own, round_seed: round_seed
         )
         found = audited("l2_csgm", "masks")
         assert [one.verdict for one in found] == ["FAILED", "FAILED"]

@@ -12,7 +12,7 @@ from absl.testing import flagsaver
 from dpfl import machine
 from experiments import benchmark
 from experiments.benchmarks import noise, rounds
-from experiments.papers.rows import read_csv
+from experiments.papers.result_rows import read_csv
 from tests import forks
 from tests.experiments import programs
 

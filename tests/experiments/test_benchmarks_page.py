@@ -9,7 +9,7 @@ import statistics
 
 import pytest
 
-from experiments.papers import rows
+from experiments.papers import result_rows
 from tests.experiments.papers.test_numbers import is_rounded
 from tests.experiments.papers.test_results import text_of
 from tests.experiments.test_costs import DOCS, MEASURED, NAMED, NUMBER
@@ -131,7 +131,7 @@ def measured(name, columns):
 
     The row that a whole round is compared with has no ratio, which would be 1.
     """
-    for row in rows.where(MEASURED, row=name):
+    for row in result_rows.where(MEASURED, row=name):
         # The first of several runs has a table, the others have a sentence.
         if re.search(r": \d$", row["run"]):
             continue
@@ -161,7 +161,7 @@ def faults(page):
             name = LINES[group][label]
             for head, cell in zip(heads[1:], line):
                 if head == "of":
-                    [row] = rows.where(MEASURED, run="rounds", row=name)
+                    [row] = result_rows.where(MEASURED, run="rounds", row=name)
                     is_wrong = cell.strip("`") != row["of"]
                 else:
                     is_wrong = differs(label, name, head, cell)
@@ -197,7 +197,7 @@ def test_the_number_of_another_row_is_found(old, new):
 
 def value(name, column="seconds", run=None):
     """What was measured of a row."""
-    [found] = rows.where(MEASURED, row=name, **({"run": run} if run else {}))
+    [found] = result_rows.where(MEASURED, row=name, **({"run": run} if run else {}))
     return float(found[column])
 
 
@@ -209,7 +209,9 @@ def listed(numbers):
 
 def of_five(name):
     """The ratios of the five runs of a row of a round, and their median, in words."""
-    found = [row for row in rows.where(MEASURED, row=name) if "rounds" in row["run"]]
+    found = [
+        row for row in result_rows.where(MEASURED, row=name) if "rounds" in row["run"]
+    ]
     # As decimal numbers, so that 1.075 is rounded as it stands.
     ratios = [decimal.Decimal(row["ratio"]) for row in found]
     assert len(ratios) == 5
@@ -280,7 +282,7 @@ def test_a_thousand_clients_by_a_hundred():
 
 def test_how_far_ratios_are_from_those_of_medians():
     """A ratio is a median over turns, and not the ratio of the two medians."""
-    found = rows.where(MEASURED, run="sketch_aggregation")
+    found = result_rows.where(MEASURED, run="sketch_aggregation")
     base = value("secure: TFF discrete Gaussian")
     apart = max(
         abs(float(row["ratio"]) / (float(row["seconds"]) / base) - 1) for row in found

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from experiments.benchmarks import groups
-from experiments.papers import rows
+from experiments.papers import result_rows
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-MEASURED = rows.read_csv(DOCS / "results/benchmarks.csv")
+MEASURED = result_rows.read_csv(DOCS / "results/benchmarks.csv")
 ROUNDS = "rounds"
 # Seconds also in milliseconds, mebibytes also in gibibytes.
 SCALES = {
@@ -105,7 +105,7 @@ def test_the_tables_of_a_page_are_what_was_measured(page):
 def test_a_page_has_what_was_measured(page, run):
     part = " ".join(part for runs, part in sections(page) if run in runs)
     said = set(NUMBER.findall(part))
-    found = rows.where(MEASURED, run=run)
+    found = result_rows.where(MEASURED, run=run)
     assert found
     for row in found:
         if row["row"] not in ("data_sent", "calibrate Gaussian"):
@@ -115,7 +115,7 @@ def test_a_page_has_what_was_measured(page, run):
 def test_the_times_of_factorizations_are_what_was_measured():
     page = (DOCS / "factorization.md").read_text(encoding="utf-8")
     heads = {"0": "prefix sum", "0.9": "β = 0.9", "0.99": "β = 0.99"}
-    for row in rows.read_csv(DOCS / "results/factorization_time.csv"):
+    for row in result_rows.read_csv(DOCS / "results/factorization_time.csv"):
         [line] = [
             line
             for line in page.splitlines()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.papers import rows
+from experiments.papers import result_rows
 from tools import exact_numbers
 
 TABLE = Path(__file__).resolve().parents[2] / "docs/results/exact_numbers.csv"
@@ -18,7 +18,7 @@ SLOW = (exact_numbers.SLOW, "optimal dense C")
 def test_the_table_of_exact_numbers():
     table = [
         row
-        for row in rows.read_csv(TABLE)
+        for row in result_rows.read_csv(TABLE)
         if not any(word in row["number"] for word in SLOW)
     ]
     found = list(exact_numbers.numbers(is_slow=False))

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from dpfl import machine
-from experiments.papers import forecast
+from experiments.papers import remaining_work
 
 V1 = "5:memory:/a\n3:cpu,cpuacct:/a/b\n0::/"
 
@@ -47,7 +47,7 @@ def test_no_more_than_a_container_may_use(tmp_path, monkeypatch, own, found, exp
     control_groups(tmp_path, monkeypatch, own, found)
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(16)))
     assert machine.processors() == expected
-    assert forecast.this_machine().processors == expected
+    assert remaining_work.this_machine().processors == expected
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_no_more_memory_than_a_container_leaves(
     control_groups(tmp_path, monkeypatch, own, found)
     assert machine.memory() == expected
     if expected is not None:
-        assert forecast.this_machine().memory == expected
+        assert remaining_work.this_machine().memory == expected
 
 
 def test_where_there_are_no_control_groups(tmp_path, monkeypatch):

@@ -12,7 +12,7 @@ import pytest
 import scipy.stats
 import tensorflow as tf
 
-from dpfl.accounting import fixed_point as numbers
+from dpfl.accounting.integer import grid_numbers as numbers
 from dpfl.vectors import integer_noise
 from dpfl.vectors.integer_noise import DiscreteGaussian
 

@@ -39,7 +39,7 @@ import dp_accounting
 import numpy as np
 
 from dpfl import checks
-from dpfl.accounting import events, mirrored
+from dpfl.accounting import events, symmetric_sampling
 from dpfl.accounting.integer import (
     discrete_gaussian,
     published_bounds,
@@ -301,7 +301,7 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
             whole = self.exact_rdp
         if self.sampling_probability == 1:
             return whole(orders)
-        sampled = mirrored.poisson_sampled_rdp(
+        sampled = symmetric_sampling.poisson_sampled_rdp(
             orders, self.sampling_probability, self.rdp_before_sampling
         )
         sampled += self.rdp_beside_sampling(orders)
@@ -495,7 +495,7 @@ class WithClipCountDpEvent(events.RdpDpEvent):
             update = self.update.rdp_before_sampling(alphas)
             return update + self.count.rdp_before_sampling(alphas)
 
-        sampled = mirrored.poisson_sampled_rdp(
+        sampled = symmetric_sampling.poisson_sampled_rdp(
             orders, self.sampling_probability, before_sampling
         )
         return sampled + sum(

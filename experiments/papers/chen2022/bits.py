@@ -13,7 +13,7 @@ from dpfl.accounting.integer import noise_events
 from dpfl.planning import secure_sums
 
 from .. import plotting
-from ..rows import Rows, where
+from ..result_rows import Rows, where
 from ..sweep import Setting, Work
 
 DELTA = 1e-5

@@ -15,7 +15,7 @@ from dpfl import tasks
 
 from ... import flag_files
 from .. import medium
-from ..rows import Rows, distinct, mean_and_range, seeds, where
+from ..result_rows import Rows, distinct, mean_and_range, seeds, where
 from ..sweep import Grid, Setting, Work
 from ..trainings import training_work, without_budget
 from .training import noise_label

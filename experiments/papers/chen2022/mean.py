@@ -13,7 +13,7 @@ from dpfl import mechanisms
 from dpfl.planning import secure_sums
 
 from .. import mean_estimation, plotting
-from ..rows import Row, Rows, numbers, where
+from ..result_rows import Row, Rows, numbers, where
 from ..sweep import Setting, Work
 
 EPSILON = 1.0

@@ -11,7 +11,7 @@ from dpfl import tasks
 from dpfl.planning import secure_sums
 
 from .. import plotting
-from ..rows import Rows, distinct, numbers, seeds, where
+from ..result_rows import Rows, distinct, numbers, seeds, where
 from .training import TIMED_COHORTS, bar, panels, said, within
 
 # Of columns in pictures.

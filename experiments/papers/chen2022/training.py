@@ -18,7 +18,7 @@ from dpfl import mechanisms, tasks
 
 from ... import flag_files
 from .. import medium, plotting
-from ..rows import (
+from ..result_rows import (
     Row,
     Rows,
     distinct,

@@ -16,7 +16,7 @@ from typing import Any, Optional
 from dpfl import mechanisms, tasks
 
 from .. import medium, plotting
-from ..rows import Rows, seeds, where
+from ..result_rows import Rows, seeds, where
 from ..sweep import Grid, Setting, Work
 from ..trainings import training_work
 

@@ -10,7 +10,7 @@ from typing import Any
 from dpfl import mechanisms
 
 from .. import mean_estimation, plotting
-from ..rows import Rows, numbers, where
+from ..result_rows import Rows, numbers, where
 from ..sweep import Setting, Work
 
 EPSILON = 4.0

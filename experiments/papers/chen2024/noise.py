@@ -15,7 +15,7 @@ import numpy as np
 from dpfl import accounting, mechanisms
 
 from .. import plotting
-from ..rows import Rows, numbers, where
+from ..result_rows import Rows, numbers, where
 from ..sweep import Setting, Work
 
 EPSILON, DELTA = 5.0, 1e-8

@@ -21,7 +21,7 @@ from dpfl import mechanisms, tasks
 from dpfl.mechanisms import OncePerEpoch
 
 from .. import medium, plotting
-from ..rows import Rows, mean_and_range, seeds, where
+from ..result_rows import Rows, mean_and_range, seeds, where
 from ..sweep import Setting, Work
 from ..trainings import training_work
 

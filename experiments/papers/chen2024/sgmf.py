@@ -13,7 +13,7 @@ from typing import Any
 from dpfl import mechanisms, tasks
 
 from .. import medium, plotting
-from ..rows import Rows, seeds, where
+from ..result_rows import Rows, seeds, where
 from ..sweep import Drawing, Grid, Setting, Work
 from ..trainings import Problem
 

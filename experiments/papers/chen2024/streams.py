@@ -16,7 +16,7 @@ from dpfl import mechanisms, planning
 from dpfl.planning import bands_curve
 
 from .. import plotting
-from ..rows import Row, Rows, distinct, numbers, where
+from ..result_rows import Row, Rows, distinct, numbers, where
 from ..sweep import Setting, Work
 
 # Clients, cohort and budget of the paper's Fig. 3, and the parameters of its model.

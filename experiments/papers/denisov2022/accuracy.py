@@ -14,8 +14,8 @@ from typing import Any
 
 from dpfl import mechanisms, tasks
 
-from .. import beyond, medium, plotting
-from ..rows import Rows, distinct, mean_and_range, seeds, where
+from .. import medium, off_axis, plotting
+from ..result_rows import Rows, distinct, mean_and_range, seeds, where
 from ..sweep import Setting, Work
 from ..trainings import Problem, without_budget
 from .errors import MOMENTUM, TITLES
@@ -329,7 +329,7 @@ def _budgets(line: Sequence[Any], rows: Rows, problem: str) -> bool:
         axis.margins(x=0.08)
     less = measure.lower_is_better
     line[0].set_ylabel(f"final {measure.label}")
-    return beyond.leave_out_far(line[0], found, lower_is_better=less)
+    return off_axis.leave_out_far(line[0], found, lower_is_better=less)
 
 
 def draw_final(rows: Rows, scale: str) -> Any:
@@ -352,7 +352,7 @@ def draw_final(rows: Rows, scale: str) -> Any:
         ]
         found = plotting.last_rounds(axis, lines, measure.column, _FINAL_PART)
         less = measure.lower_is_better
-        is_cut |= beyond.leave_out_far(axis, found, lower_is_better=less)
+        is_cut |= off_axis.leave_out_far(axis, found, lower_is_better=less)
         epsilon = rf"$\varepsilon$={FINAL_EPSILON[scale]:g}"
         axis.set_title(f"{problem}, one pass, {epsilon}")
         axis.set(xlabel="round", ylabel=measure.label)

@@ -16,7 +16,7 @@ from dpfl import factorization as mf
 from dpfl.factorization import comparison
 
 from .. import plotting
-from ..rows import Rows, distinct, where, write_columns
+from ..result_rows import Rows, distinct, where, write_columns
 from ..sweep import Curves, Setting, Work
 from ..trainings import curve
 

@@ -15,7 +15,7 @@ from dpfl import factorization as mf
 from dpfl.factorization import solver_curves
 
 from .. import plotting
-from ..rows import Rows, read_columns, write_columns
+from ..result_rows import Rows, read_columns, write_columns
 from ..sweep import Setting, Work
 from .errors import MOMENTUM, workload_title
 

@@ -13,7 +13,7 @@ from typing import Any
 from dpfl import tasks
 
 from .. import plotting
-from ..rows import Rows, distinct, mean_and_range, seeds, where
+from ..result_rows import Rows, distinct, mean_and_range, seeds, where
 from ..sweep import Setting, Work
 from .comparison import (
     COMPARISONS,

@@ -16,8 +16,8 @@ from dpfl.mechanisms.integer import ROTATED_DIMENSION
 from dpfl.mechanisms.mechanism import COUNT_BITS, FLOAT_BITS, SEED_BITS
 
 from ... import flag_files
-from .. import beyond, medium, plotting
-from ..rows import (
+from .. import medium, off_axis, plotting
+from ..result_rows import (
     Rows,
     distinct,
     mean_and_range,
@@ -563,7 +563,7 @@ def _ring(
 
 def _end_axis(axis: Any, points: Sequence[plotting.Point]) -> str:
     """Ends the axis of a loss where runs are far from the best; says so in words."""
-    shown = [mean for _, mean, _, _ in beyond.near(points, lower_is_better=True)]
+    shown = [mean for _, mean, _, _ in off_axis.near(points, lower_is_better=True)]
     if len(shown) == len(points):
         return ""
     low, high = min(shown), max(shown)

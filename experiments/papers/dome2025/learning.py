@@ -24,7 +24,7 @@ from dpfl.aggregators import dome, measurements
 from dpfl.aggregators.codec import Decoded
 from dpfl.vectors import adaptive_sketch, randomness
 
-from ..rows import Rows, distinct, numbers, where, write_columns
+from ..result_rows import Rows, distinct, numbers, where, write_columns
 
 # So large that nothing is clipped.
 _CLIP_NORM = 1e3

@@ -20,8 +20,8 @@ from typing import Any, Optional
 
 from dpfl import mechanisms, tasks
 
-from .. import beyond, medium, plotting
-from ..rows import Row, Rows, distinct, mean_and_range, numbers, where
+from .. import medium, off_axis, plotting
+from ..result_rows import Row, Rows, distinct, mean_and_range, numbers, where
 from ..sweep import Drawing, Grid, Setting, Work
 from ..trainings import training_work
 
@@ -284,7 +284,7 @@ def grid(name: str) -> Grid:
     return runs
 
 
-_ARROW = beyond.arrow(is_above=True)
+_ARROW = off_axis.arrow(is_above=True)
 # Bits within this ratio count as equal, and how many times the next one's place is.
 _EQUAL = 1.01
 _NEXT = 1.05
@@ -356,7 +356,7 @@ def _draw(problem: Problem, rows: Rows, scale: str) -> Any:
     )
     if problem.most_shown is not None:
         axis.set_ylim(top=problem.most_shown)
-        beyond.name_beyond(axis, found, is_above=True)
+        off_axis.name_beyond(axis, found, is_above=True)
     is_cut = any(_is_beyond(problem, points) for points in lines.values())
     arrow = f"; {_ARROW}: beyond the axis" if is_cut else ""
     axis.set_title(_title(rows, problem) + arrow)

@@ -16,7 +16,7 @@ from typing import Any
 from dpfl import mechanisms, tasks
 
 from .. import plotting
-from ..rows import Rows, mean_and_range, numbers, seeds, where
+from ..result_rows import Rows, mean_and_range, numbers, seeds, where
 from ..sweep import Setting, Work
 from ..trainings import training_work
 

@@ -10,7 +10,7 @@ import pytest
 from dpfl import accounting
 from dpfl import factorization as mf
 from dpfl.planning import bands_curve
-from experiments.papers import crew, sweep
+from experiments.papers import parallel_runs, sweep
 from experiments.papers.chen2024 import figures, sensitivity, sgmf, streams
 from experiments.papers.trainings import Problem
 from tests.experiments.papers import invented
@@ -182,7 +182,7 @@ def test_one_run_of_sgmf_end_to_end(tmp_path):
     )
     panel = sgmf.Panel(problem, 8.0)
     work = sgmf.work(panel, 10, 1, sweep.Setting("small"))
-    measured = crew.run_alone(work, tmp_path / work.folder)
+    measured = parallel_runs.run_alone(work, tmp_path / work.folder)
     assert 7.9 < measured["epsilon"] <= 8
     assert measured["uplink_bits_per_parameter"] < 0.2 * 32
     summary = json.loads((tmp_path / work.folder / "summary.json").read_text())

@@ -7,8 +7,8 @@ import re
 import pytest
 
 from dpfl import tasks
-from experiments.papers import kept, sweep
-from experiments.papers import rows as tables
+from experiments.papers import result_rows as tables
+from experiments.papers import result_tables, sweep
 from experiments.papers.denisov2022 import accuracy, errors, figures, solvers
 from tests.experiments import programs
 from tests.experiments.papers import invented
@@ -109,11 +109,11 @@ def test_fig1_steps_add_up_to_the_loss(tmp_path, monkeypatch):
     # From the table alone.
     figure, path = FIGURES["mf_fig1"], tmp_path / "kept.csv"
     works = figure.grid(sweep.Setting("small"))
-    kept.write(path, figure, "small", works, rows)
+    result_tables.write(path, figure, "small", works, rows)
     before = (tmp_path / "figure.png").read_bytes()
     for steps in tmp_path.rglob("steps.csv"):
         steps.unlink()
-    found = kept.read(path, figure, "small", works)
+    found = result_tables.read(path, figure, "small", works)
     invented.draw(figure, found, tmp_path / "figure.png")
     assert (tmp_path / "figure.png").read_bytes() == before
 

@@ -5,7 +5,7 @@
 
 import pytest
 
-from experiments.papers import rows
+from experiments.papers import result_rows
 from tests.experiments.papers import test_readme_numbers as readme
 from tests.experiments.papers import test_results as results
 from tests.experiments.papers.test_results import DOCS, text_of
@@ -165,8 +165,8 @@ def test_what_ten_fold_costs_at_each_budget():
             readme.runs("csgm_fig6", compression_rate=rate, epsilon=epsilon)
             for rate in (1, 10)
         )
-        assert max(rows.numbers(whole, "final_loss")) < min(
-            rows.numbers(kept, "final_loss")
+        assert max(result_rows.numbers(whole, "final_loss")) < min(
+            result_rows.numbers(kept, "final_loss")
         )
 
 
@@ -229,7 +229,7 @@ def test_what_the_slack_is_of_all_that_is_learned():
             "secagg_fig2", task="docs", noise_multiplier=noise, compression_rate="1"
         )
         loss = readme.mean(whole, "final_loss")
-        [guessed] = rows.read_csv(DOCS / "results/docs_frequencies.csv")
+        [guessed] = result_rows.read_csv(DOCS / "results/docs_frequencies.csv")
         shares.append(100 * 0.04 * loss / (float(guessed["loss"]) - loss))
     said = f"4% of the loss, which is {shares[1]:.0f} to {shares[0]:.0f}% of what is"
     assert said in text_of("figures")
@@ -453,10 +453,10 @@ def test_how_far_apart_variants_of_dome_are():
 
 
 def test_what_one_stream_gains():
-    found = rows.read_csv(DOCS / "results/stream_training.csv")
+    found = result_rows.read_csv(DOCS / "results/stream_training.csv")
 
     def loss(mechanism, way):
-        chosen = rows.where(found, mechanism=mechanism, way=way)
+        chosen = result_rows.where(found, mechanism=mechanism, way=way)
         return readme.mean(chosen, "final_loss")
 
     gains = [
@@ -469,8 +469,10 @@ def test_what_one_stream_gains():
 
 
 def test_what_a_sketch_of_a_thousandth_costs():
-    found = rows.where(rows.read_csv(DOCS / "results/secagg_fig2.csv"), task="mnist")
-    for noise in rows.distinct(found, "noise_multiplier"):
+    found = result_rows.where(
+        result_rows.read_csv(DOCS / "results/secagg_fig2.csv"), task="mnist"
+    )
+    for noise in result_rows.distinct(found, "noise_multiplier"):
         cost = costs("secagg_fig2", 1000, task="mnist", noise_multiplier=noise)
         assert f"one of a thousandth {cost:.1f} points either way" in text_of("gallery")
 
@@ -479,7 +481,7 @@ def test_how_much_faster_the_fixed_point_is():
     plain, accelerated = (
         [
             float(row["lbfgs_seconds"]) / float(row[f"{name}_seconds"])
-            for row in rows.read_csv(DOCS / "results/mf_fig4.csv")
+            for row in result_rows.read_csv(DOCS / "results/mf_fig4.csv")
         ]
         for name in ("plain", "accelerated")
     )

@@ -8,7 +8,7 @@ import pytest
 from dpfl import accounting, mechanisms, tasks
 from dpfl.tasks import models
 from experiments import mechanism_flags
-from experiments.papers import rows, sweep
+from experiments.papers import result_rows, sweep
 from experiments.papers.dome2025 import ablation, cnn_grid, figures
 from experiments.papers.dome2025 import comparison as comparison_lib
 from experiments.papers.dome2025 import comparison as dome_flags
@@ -160,12 +160,12 @@ def test_the_network_has_as_many_parameters():
 
 
 def test_how_many_of_the_chosen_rates_are_still_the_best():
-    table = rows.read_csv(programs.ROOT / "docs/results/small/dome_tuning.csv")
+    table = result_rows.read_csv(programs.ROOT / "docs/results/small/dome_tuning.csv")
     kept = count = 0
     for task, comparison in comparison_lib.COMPARISONS["small"].items():
         measure = tasks.task_entry(task).measure
         for mechanism, (clip, rate) in comparison.chosen.items():
-            tried = rows.where(table, task=task, mechanism=mechanism)
+            tried = result_rows.where(table, task=task, mechanism=mechanism)
             values = {
                 (float(row["clip_norm"]), float(row["server_lr"])): float(
                     row[measure.final_column]

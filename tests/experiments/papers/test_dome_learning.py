@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from experiments.papers import rows
+from experiments.papers import result_rows
 from experiments.papers.dome2025 import learning
 from experiments.papers.dome2025.learning import Learner, config
 from tests.experiments.papers import test_results as results
@@ -60,7 +60,7 @@ def test_the_tables(monkeypatch):
 
 def test_the_page_has_what_was_learned():
     page = (results.DOCS / "dome.md").read_text(encoding="utf-8").splitlines()
-    found = rows.read_csv(results.DOCS / "results/dome_learning.csv")
+    found = result_rows.read_csv(results.DOCS / "results/dome_learning.csv")
     drifting = [row for row in found if not row["excess_error"]]
     choices = [row for row in found if row["excess_error"]]
     assert {row["seed"] for row in found} == {"0", "1", "2"}

@@ -7,7 +7,7 @@ import pytest
 
 from dpfl import factorization
 from dpfl.planning import secure_sums
-from experiments.papers import rows
+from experiments.papers import result_rows
 from experiments.papers.chen2022 import bits as bits_lib
 from experiments.papers.chen2024 import streams as streams_lib
 from tests.experiments.papers.test_results import DOCS, text_of
@@ -18,11 +18,11 @@ PAGE = text_of("figures")
 
 
 def table(name):
-    return rows.read_csv(DOCS / f"results/{name}.csv")
+    return result_rows.read_csv(DOCS / f"results/{name}.csv")
 
 
 def test_losses_of_factorizations():
-    found = rows.where(table("mf_fig1"), momentum="0.9")
+    found = result_rows.where(table("mf_fig1"), momentum="0.9")
     losses = {row["method"]: float(row["total"]) for row in found}
     online, full, prefix_sum = (
         round(100 * losses["optimal"] / losses[name])
@@ -35,7 +35,7 @@ def test_losses_of_factorizations():
 
 def test_seconds_of_solvers():
     accelerated, plain, lbfgs = (
-        [f"{seconds:.2g}" for seconds in rows.numbers(table("mf_fig4"), column)]
+        [f"{seconds:.2g}" for seconds in result_rows.numbers(table("mf_fig4"), column)]
         for column in ("accelerated_seconds", "plain_seconds", "lbfgs_seconds")
     )
     for problem, name in ((0, "the prefix sum"), (1, "β=0.9")):
@@ -51,7 +51,7 @@ def test_errors_of_encoders():
     lines = page[begin : page.index("\n\n", begin)].splitlines()[2:]
     said = [float(cell) for line in lines for cell in line.split("|")[3:-1]]
     found = table("encoders")
-    errors = rows.numbers(found, "root_mean_error")
+    errors = result_rows.numbers(found, "root_mean_error")
     assert said == [float(f"{error:.4g}") for error in errors]
     workload = factorization.prefix_sum(512)
     for row in found:
@@ -74,7 +74,7 @@ def test_errors_of_encoders():
 
 
 def test_losses_of_the_prefix_sum():
-    found = rows.where(table("mf_table2"), rounds="256")
+    found = result_rows.where(table("mf_table2"), rounds="256")
     losses = {row["method"]: float(row["loss"]) for row in found}
     over = {name: loss / losses["optimal"] for name, loss in losses.items()}
     assert (
@@ -96,11 +96,11 @@ def streams():
     that of the other ways; "whole" is that of all bands over independent noise."""
     found = table("sgmf_streams")
     for rate, epsilon in streams_lib.PANELS:
-        panel = rows.where(found, compression_rate=rate, epsilon=epsilon)
-        for rounds in rows.distinct(panel, "rounds"):
+        panel = result_rows.where(found, compression_rate=rate, epsilon=epsilon)
+        for rounds in result_rows.distinct(panel, "rounds"):
             errors = {
                 (row["method"], row["bands"]): float(row["error"])
-                for row in rows.where(panel, rounds=rounds)
+                for row in result_rows.where(panel, rounds=rounds)
             }
             bands = min(
                 (key for key in errors if key[0] == "stream"), key=errors.__getitem__
@@ -153,7 +153,7 @@ def test_noise_of_streams_in_training():
 
 
 def test_errors_under_secure_aggregation():
-    found = rows.where(table("secagg_mean"), vectors="similar")
+    found = result_rows.where(table("secagg_mean"), vectors="similar")
     errors = {
         (row["series"], row["compression_rate"]): float(row["theory"]) for row in found
     }
@@ -168,13 +168,15 @@ def test_errors_under_secure_aggregation():
 def test_errors_of_sparse_means():
     found = table("secagg_sparse")
     plain, sparse, sketched = (
-        rows.numbers(rows.where(found, mechanism=name), "squared_error")
+        result_rows.numbers(result_rows.where(found, mechanism=name), "squared_error")
         for name in ("distributed_discrete_gaussian", "sparse_recovery", "sketched_ddg")
     )
     assert {f"{error:.3f}" for error in plain} == {"0.042"}
     said = f"({min(sparse):.3f} to {max(sparse):.3f} against 0.042), with 0.1 to 2 bits"
     assert said in PAGE
-    bits = rows.numbers(rows.where(found, mechanism="sparse_recovery"), BITS)
+    bits = result_rows.numbers(
+        result_rows.where(found, mechanism="sparse_recovery"), BITS
+    )
     assert (round(min(bits), 1), round(max(bits))) == (0.1, 2)
     # The squared norm of an update is 1.
     assert min(sketched) > 1

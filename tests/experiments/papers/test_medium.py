@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.papers import medium, rows, sweep, trainings
+from experiments.papers import medium, result_rows, sweep, trainings
 from experiments.papers.index import FIGURES
 from tests.experiments import programs
 
@@ -49,14 +49,14 @@ def test_seeds_of_a_setting_follow_each_other(name):
 
 def costs():
     """The mean processor seconds of one run, and how many clients it trains."""
-    table = rows.read_csv(COSTS)
+    table = result_rows.read_csv(COSTS)
     found = {}
-    for setting in rows.distinct(table, "setting"):
-        measured = rows.where(table, setting=setting)
+    for setting in result_rows.distinct(table, "setting"):
+        measured = result_rows.where(table, setting=setting)
         assert [row["seed"] for row in measured] == ["1", "2", "3"]
         clients = {int(row["rounds"]) * int(row["cohort_size"]) for row in measured}
         [number] = clients
-        seconds = rows.numbers(measured, "processor_seconds")
+        seconds = result_rows.numbers(measured, "processor_seconds")
         found[setting] = (sum(seconds) / len(seconds), number)
     return found
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.papers import rows
+from experiments.papers import result_rows
 from experiments.papers.index import FIGURES
 from tests.experiments.papers import test_results as results
 
@@ -104,14 +104,14 @@ TESTED = {
         "tests/accounting/test_csgm.py": "0.001 8.5",
     },
     "docs/privacy/fixed_point.md": {
-        "tests/accounting/test_fixed_point.py": "2.1e-34",
+        "tests/accounting/test_grid_numbers.py": "2.1e-34",
         _DRAWN: "3.7 5.5",
     },
     "docs/privacy/gaussian_mixtures.md": {
         "tests/accounting/test_random_slot.py": "1.1 5.9 0.01",
     },
     "docs/privacy/masked_loss.md": {
-        "tests/accounting/test_masked_loss.py": "0.00866 0.0119 0.01197 0.02 0.9",
+        "tests/accounting/test_stopped_martingale.py": "0.00866 0.0119 0.01197 0.02 0.9",
     },
     "docs/privacy/misprints.md": {
         "tests/accounting/test_misprints.py": "1.4116 0.5448 181.8 1.5",
@@ -119,7 +119,7 @@ TESTED = {
     "docs/privacy/README.md": {"tests/accounting/test_csgm.py": "1.1954"},
     "docs/privacy/rounding.md": {
         "tests/accounting/test_rounding.py": "0.031789 0.066108 0.160890",
-        "tests/accounting/test_fixed_point.py": "2.1e-34",
+        "tests/accounting/test_grid_numbers.py": "2.1e-34",
         "tools/exact_numbers.py": "0.0064",
     },
     "docs/privacy/sparsified_gaussian.md": {
@@ -175,7 +175,7 @@ def values(name):
     with TABLES[name].open(newline="", encoding="utf-8") as file:
         table = list(csv.DictReader(file))
     cells = [{k: as_number(v) for k, v in row.items()} for row in table]
-    if "seed" not in table[0] or len(rows.distinct(table, "seed")) == 1:
+    if "seed" not in table[0] or len(result_rows.distinct(table, "seed")) == 1:
         found = {v for row in cells for v in row.values() if v is not None}
         # Milliseconds and gibibytes.
         more = (1000, 1 / 1024) if name == "benchmarks" else ()
@@ -247,7 +247,7 @@ def named(page, part):
 def exact(page):
     """The computed numbers of a page."""
     own = name_of(page).removeprefix("docs/").removesuffix(".md")
-    return [row for row in rows.read_csv(TABLES[EXACT]) if row["page"] == own]
+    return [row for row in result_rows.read_csv(TABLES[EXACT]) if row["page"] == own]
 
 
 def strangers(page, text):
@@ -314,7 +314,7 @@ def test_the_tests_that_are_named_are_there():
 
 
 def test_pages_have_the_computed_numbers():
-    for row in rows.read_csv(TABLES[EXACT]):
+    for row in result_rows.read_csv(TABLES[EXACT]):
         page = (DOCS / f"{row['page']}.md").read_text(encoding="utf-8")
         shown = format(float(row["value"]), row["format"]).replace("e-0", "e-")
         assert re.search(rf"(?<![\d.]){re.escape(shown)}(?!\d)", page), row

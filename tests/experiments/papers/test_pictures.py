@@ -10,7 +10,7 @@ import matplotlib
 import numpy as np
 import pytest
 
-from experiments.papers import index, kept, plotting, rows, sweep
+from experiments.papers import index, plotting, result_rows, result_tables, sweep
 from experiments.papers.dome2025 import ablation, comparison
 from tests.experiments.papers import test_kept
 
@@ -24,8 +24,8 @@ def picture(name):
 
     path = test_kept.RESULTS / f"{name}.csv"
     figure = index.FIGURES[path.stem]
-    scale = rows.read_csv(path)[0]["scale"]
-    found = kept.read(path, figure, scale, figure.grid(sweep.Setting(scale)))
+    scale = result_rows.read_csv(path)[0]["scale"]
+    found = result_tables.read(path, figure, scale, figure.grid(sweep.Setting(scale)))
     with plotting.style():
         drawn = figure.draw(found, scale)
         drawn.canvas.draw()

@@ -5,7 +5,7 @@ import matplotlib
 import pytest
 from matplotlib import colors
 
-from experiments.papers import plotting, rows
+from experiments.papers import plotting, result_rows
 from experiments.papers.dome2025 import comparison
 
 matplotlib.use("Agg")
@@ -100,6 +100,8 @@ def test_ranges_of_equal_values_are_zero():
     """Their mean may be rounded to beyond them, and matplotlib refuses a range below 0."""
     same = [{"x": "0.1"}] * 3
     assert sum([0.1] * 3) / 3 > 0.1
-    assert rows.mean_and_range(same, "x")[1:] == (pytest.approx(0, abs=1e-15), 0)
-    mean, down, up = rows.mean_and_range([{"x": "1"}, {"x": "2"}, {"x": "6"}], "x")
+    assert result_rows.mean_and_range(same, "x")[1:] == (pytest.approx(0, abs=1e-15), 0)
+    mean, down, up = result_rows.mean_and_range(
+        [{"x": "1"}, {"x": "2"}, {"x": "6"}], "x"
+    )
     assert (mean, down, up) == (3, 2, 3)

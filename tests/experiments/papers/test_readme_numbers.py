@@ -5,19 +5,21 @@
 
 import pytest
 
-from experiments.papers import rows
+from experiments.papers import result_rows
 from tests.experiments.papers.test_results import DOCS, said, text_of
 
 
 def runs(name, **labels):
     """The runs of a row of a figure, which differ in the seed alone."""
-    found = rows.where(rows.read_csv(DOCS / f"results/{name}.csv"), **labels)
+    found = result_rows.where(
+        result_rows.read_csv(DOCS / f"results/{name}.csv"), **labels
+    )
     assert [row["seed"] for row in found] == ["1", "2", "3"]
     return found
 
 
 def mean(found, column):
-    return rows.mean_and_range(found, column)[0]
+    return result_rows.mean_and_range(found, column)[0]
 
 
 def points(better, worse):
@@ -27,14 +29,16 @@ def points(better, worse):
 
 def share_of_what_is_learned(better, worse):
     """How much of what a model learns beyond the words' frequencies is lost."""
-    [guessed] = rows.read_csv(DOCS / "results/docs_frequencies.csv")
+    [guessed] = result_rows.read_csv(DOCS / "results/docs_frequencies.csv")
     best = mean(better, "final_loss")
     return (mean(worse, "final_loss") - best) / (float(guessed["loss"]) - best)
 
 
 def reach(found, column="final_accuracy"):
     """The least and the largest of seeds."""
-    return min(rows.numbers(found, column)), max(rows.numbers(found, column))
+    return min(result_rows.numbers(found, column)), max(
+        result_rows.numbers(found, column)
+    )
 
 
 def overlap(some, others):
@@ -109,7 +113,7 @@ def test_what_a_sketch_costs():
     page = text_of("../README")
     [noise] = {
         row["noise_multiplier"]
-        for row in rows.read_csv(DOCS / "results/secagg_fig2.csv")
+        for row in result_rows.read_csv(DOCS / "results/secagg_fig2.csv")
         if row["task"] == "mnist" and row["noise_multiplier"] != "0.0"
     }
     whole, tenth, hundredth = (

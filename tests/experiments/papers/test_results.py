@@ -12,7 +12,7 @@ from dpfl import planning
 from dpfl.mechanisms import build, participation
 from dpfl.tasks import mnist
 from experiments import flag_files
-from experiments.papers import rows
+from experiments.papers import result_rows
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 # Of the training figures, tables of the medium scale, and their measure by task.
@@ -65,9 +65,9 @@ def text_of(page):
 
 def groups(name):
     """The runs of each row of a page, which differ in the seed alone."""
-    table = rows.read_csv(DOCS / f"results/{name}.csv")
+    table = result_rows.read_csv(DOCS / f"results/{name}.csv")
     keys = dict.fromkeys(tuple(row[c] for c in TABLES[name]) for row in table)
-    return [rows.where(table, **dict(zip(TABLES[name], key))) for key in keys]
+    return [result_rows.where(table, **dict(zip(TABLES[name], key))) for key in keys]
 
 
 def panels():
@@ -78,7 +78,7 @@ def panels():
 
 
 def said(runs, column):
-    found = rows.numbers(runs, column)
+    found = result_rows.numbers(runs, column)
     return f"{sum(found) / 3:.3f} ({min(found):.3f} to {max(found):.3f})"
 
 
@@ -92,7 +92,7 @@ def test_each_row_is_three_seeds_at_the_budget(name):
         budget = float(runs[0]["epsilon"]) if is_label else 8
         is_given = name in WITHOUT_BUDGET or runs[0].get("budget") == ""
         if runs[0]["epsilon"] != "inf" and not is_given:
-            found = rows.numbers(runs, spent)
+            found = result_rows.numbers(runs, spent)
             assert all(0.98 * budget < epsilon <= budget for epsilon in found)
         assert len({run["noise_multiplier"] for run in runs}) == 1
 
@@ -105,7 +105,7 @@ def test_the_figures_page_has_each_row():
     ):
         for runs in groups(name):
             columns = [f"{way}link_bits_per_parameter" for way in ("up", "down")]
-            bits = [rows.mean_and_range(runs, column)[0] for column in columns]
+            bits = [result_rows.mean_and_range(runs, column)[0] for column in columns]
             cells = [*(f"{value:.3g}" for value in bits), said(runs, measure)]
             assert f"| {' | '.join(cells)} |" in page
     for runs in groups("stream_training"):
@@ -121,15 +121,15 @@ def test_the_figures_page_has_each_row_of_dome():
             assert f"| {cell} |" in page
             continue
         columns = [f"{way}link_bits_per_parameter" for way in ("up", "down")]
-        bits = [rows.mean_and_range(runs, column)[0] for column in columns]
-        assert f"| {bits[0]:.3g}, {rows.short(bits[1])} | {cell} |" in page
+        bits = [result_rows.mean_and_range(runs, column)[0] for column in columns]
+        assert f"| {bits[0]:.3g}, {result_rows.short(bits[1])} | {cell} |" in page
 
 
 def test_the_figures_page_has_each_row_of_the_medium_scale():
     page = (DOCS / "figures.md").read_text(encoding="utf-8")
     for runs, measure in panels():
-        bits = rows.mean_and_range(runs, "uplink_bits_per_parameter")[0]
-        noise = rows.numbers(runs, "noise_multiplier")[0]
+        bits = result_rows.mean_and_range(runs, "uplink_bits_per_parameter")[0]
+        noise = result_rows.numbers(runs, "noise_multiplier")[0]
         assert f"| {noise:.3g} | {bits:.3g} | {said(runs, measure)} |" in page
 
 
@@ -166,15 +166,15 @@ def test_a_page_says_what_the_tables_have(page, least):
 
 
 def test_when_momentum_in_the_matrix_overtakes():
-    found = rows.read_csv(DOCS / "results/mf_fig6_curves.csv")
-    constant = rows.where(found, problem="mnist", schedule="constant")
+    found = result_rows.read_csv(DOCS / "results/mf_fig6_curves.csv")
+    constant = result_rows.where(found, problem="mnist", schedule="constant")
     page, claims = text_of("figures"), text_of("claims")
     means = {}
     for number in (7, 28, 42):
         means[number] = [
-            f"{rows.mean_and_range(runs, 'eval_accuracy')[0]:.3f}"
+            f"{result_rows.mean_and_range(runs, 'eval_accuracy')[0]:.3f}"
             for name in ("optimal", "optimal-prefix-sum")
-            for runs in [rows.where(constant, mechanism=name, round=number)]
+            for runs in [result_rows.where(constant, mechanism=name, round=number)]
         ]
         assert " to ".join(means[number]) in page
     for number, said_so in ((7, "seven rounds"), (28, "28")):
@@ -182,10 +182,11 @@ def test_when_momentum_in_the_matrix_overtakes():
         assert f"{prefix} and {optimal} after {said_so}" in claims
         assert optimal < prefix
     behind = set()
-    for number in rows.distinct(constant, "round"):
+    for number in result_rows.distinct(constant, "round"):
         reached = [
-            rows.numbers(
-                rows.where(constant, mechanism=name, round=number), "eval_accuracy"
+            result_rows.numbers(
+                result_rows.where(constant, mechanism=name, round=number),
+                "eval_accuracy",
             )
             for name in ("optimal", "optimal-prefix-sum")
         ]
@@ -194,23 +195,25 @@ def test_when_momentum_in_the_matrix_overtakes():
     assert behind == {7, 14, 28, 35}
     assert "behind after 7, 14, 28 and 35 of 49 rounds" in claims
     first, second = (
-        f"{rows.mean_and_range(runs, 'eval_loss')[0]:.3f}"
+        f"{result_rows.mean_and_range(runs, 'eval_loss')[0]:.3f}"
         for name in ("optimal-prefix-sum", "optimal")
-        for runs in [rows.where(found, problem="docs", mechanism=name, round=7)]
-        for runs in [rows.where(runs, schedule="constant")]
+        for runs in [result_rows.where(found, problem="docs", mechanism=name, round=7)]
+        for runs in [result_rows.where(runs, schedule="constant")]
     )
     assert f"docstrings, loss: {first} and {second} after seven rounds" in claims
     assert first > second
 
 
 def test_how_much_of_the_gap_to_no_noise_is_closed():
-    found = rows.where(rows.read_csv(DOCS / "results/mf_fig3.csv"), problem="mnist")
-    constant = rows.where(found, schedule="constant")
+    found = result_rows.where(
+        result_rows.read_csv(DOCS / "results/mf_fig3.csv"), problem="mnist"
+    )
+    constant = result_rows.where(found, schedule="constant")
 
     def mean(name, epsilon):
-        runs = rows.where(constant, mechanism=name, epsilon=epsilon)
+        runs = result_rows.where(constant, mechanism=name, epsilon=epsilon)
         assert len(runs) == 3
-        return rows.mean_and_range(runs, "final_accuracy")[0]
+        return result_rows.mean_and_range(runs, "final_accuracy")[0]
 
     best = mean("no-noise", "inf")
     closed = [
@@ -226,22 +229,22 @@ ENERGY = "aggregator_explained_energy"
 
 
 def test_what_the_sketch_of_dome_sees():
-    found = rows.read_csv(DOCS / "results/dome_energy_curves.csv")
+    found = result_rows.read_csv(DOCS / "results/dome_energy_curves.csv")
     pages = [text_of("figures"), text_of("gallery")]
 
     def mean(column, mechanism, epsilon, begin):
-        runs = rows.where(found, mechanism=mechanism, epsilon=epsilon)
+        runs = result_rows.where(found, mechanism=mechanism, epsilon=epsilon)
         chosen = [run for run in runs if int(run["round"]) >= begin]
-        assert rows.distinct(chosen, "seed") == ["1", "2", "3"]
+        assert result_rows.distinct(chosen, "seed") == ["1", "2", "3"]
         assert len(chosen) == 3 * (49 - begin)
-        return rows.mean_and_range(chosen, f"aggregator_{column}")[0]
+        return result_rows.mean_and_range(chosen, f"aggregator_{column}")[0]
 
     def energies(mechanism, epsilon, begin):
-        runs = rows.where(found, mechanism=mechanism, epsilon=epsilon)
+        runs = result_rows.where(found, mechanism=mechanism, epsilon=epsilon)
         runs = [run for run in runs if int(run["round"]) >= begin]
         seeds = [
-            rows.mean_and_range(rows.where(runs, seed=seed), ENERGY)[0]
-            for seed in rows.distinct(runs, "seed")
+            result_rows.mean_and_range(result_rows.where(runs, seed=seed), ENERGY)[0]
+            for seed in result_rows.distinct(runs, "seed")
         ]
         mean, low, high = sum(seeds) / 3, min(seeds), max(seeds)
         return f"{mean:.1%} ({100 * low:.1f} to {100 * high:.1f})"
@@ -275,12 +278,12 @@ def test_what_the_sketch_of_dome_sees():
         "{}: noise"
     ).format(*kept) in pages[0]
     later = [row for row in found if int(row["round"]) > 1]
-    least = min(rows.numbers(later, "aggregator_subspace_overlap"))
+    least = min(result_rows.numbers(later, "aggregator_subspace_overlap"))
     assert f"is {least:.2f} or more" in pages[0]
 
 
 def test_what_guessing_by_frequency_comes_to():
-    [found] = rows.read_csv(DOCS / "results/docs_frequencies.csv")
+    [found] = result_rows.read_csv(DOCS / "results/docs_frequencies.csv")
     loss = f"loss of {float(found['loss']):.2f}"
     figures, tasks = text_of("figures"), text_of("tasks")
     accuracy = f"accuracy of {float(found['accuracy']):.1%}"
@@ -295,7 +298,7 @@ def test_no_claim_has_an_empty_cell():
 
 
 def test_the_settings_of_mnist_are_the_best_that_were_found():
-    found = rows.read_csv(DOCS / "results/mnist_search.csv")
+    found = result_rows.read_csv(DOCS / "results/mnist_search.csv")
     best, *others = sorted(found, key=lambda row: -float(row["validation_accuracy"]))
     flags = flag_files.values("tasks/mnist.flags")
     assert float(flags["server_lr"]) == float(best["server_lr"])
@@ -314,7 +317,7 @@ TASKS_OF_ACCOUNTANTS = {
 
 def test_noise_is_what_either_accountant_asks_for():
     """Those that take seconds, of dropped coordinates, are left out."""
-    found = rows.read_csv(DOCS / "results/accountants.csv")
+    found = result_rows.read_csv(DOCS / "results/accountants.csv")
     sparse = ("l2_csgm", "sgmf")
     chosen = [
         row
@@ -349,7 +352,7 @@ def test_what_the_pages_say_of_accountants():
         (row["task"], row["mechanism"], row["compression_rate"], row["accountant"]): (
             float(row["noise_multiplier"])
         )
-        for row in rows.read_csv(DOCS / "results/accountants.csv")
+        for row in result_rows.read_csv(DOCS / "results/accountants.csv")
         if row["participation"] != "random_slot"
     }
     page = text_of("figures")

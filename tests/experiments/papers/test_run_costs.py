@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from experiments.papers import medium, rows
+from experiments.papers import medium, result_rows
 from tests.experiments import programs
 from tests.experiments.papers import test_medium
 from tools import paper_client_costs, run_costs
@@ -79,7 +79,7 @@ def test_a_table_of_tiny_runs(tmp_path):
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    found = rows.read_csv(table)
+    found = result_rows.read_csv(table)
     assert tuple(found[0]) == run_costs.Cost._fields
     assert [row["seed"] for row in found] == ["1", "2"]
     assert {(row["cohort_size"], row["rounds"]) for row in found} == {("2", "1")}
@@ -105,7 +105,7 @@ def test_two_runs_of_a_seed_differ_in_their_cohorts(tmp_path, monkeypatch):
         given.append(flags)
         rounds, size = flags["rounds"], flags["cohort_size"]
         columns = {"round": range(rounds), "clients": [size] * rounds}
-        rows.write_columns(folder / "run/metrics.csv", columns)
+        result_rows.write_columns(folder / "run/metrics.csv", columns)
         return 7.0 + 0.5 * rounds * size, 10.0
 
     monkeypatch.setattr(run_costs, "train", train)

@@ -13,7 +13,7 @@ import pytest
 
 from dpfl.tasks import corpus, docs
 from dpfl.tasks.configs import DocsConfig
-from experiments.papers import rows, sweep, trainings
+from experiments.papers import result_rows, sweep, trainings
 from experiments.papers.index import FIGURES
 from tests.experiments.papers import test_medium
 from tests.experiments.papers.test_results import DOCS, text_of
@@ -21,7 +21,7 @@ from tools import corpus_counts, paper_client_costs, rehearse
 
 
 def table(name):
-    return rows.read_csv(DOCS / f"results/{name}.csv")
+    return result_rows.read_csv(DOCS / f"results/{name}.csv")
 
 
 def test_the_docstrings_that_there_are():
@@ -43,7 +43,7 @@ def test_the_docstrings_that_there_are():
 
 
 def test_the_settings_of_docstrings_are_the_best_that_were_tried():
-    found = rows.where(
+    found = result_rows.where(
         table("medium_validation"), task="docs", mechanism="gaussian", cohort_size="100"
     )
     best = min(found, key=lambda row: float(row["validation_loss"]))
@@ -67,7 +67,7 @@ def test_how_many_settings_were_tried():
 
 
 def test_other_clips_are_as_good_each_at_its_best_rate():
-    found = rows.where(
+    found = result_rows.where(
         table("medium_validation"),
         model="cnn",
         mechanism="gaussian",
@@ -77,13 +77,15 @@ def test_other_clips_are_as_good_each_at_its_best_rate():
     )
     best = {
         clip: max(
-            rows.numbers(rows.where(found, clip_norm=clip), "validation_accuracy")
+            result_rows.numbers(
+                result_rows.where(found, clip_norm=clip), "validation_accuracy"
+            )
         )
-        for clip in rows.distinct(found, "clip_norm")
+        for clip in result_rows.distinct(found, "clip_norm")
     }
     assert best.keys() == {"0.1", "0.3", "1.0"}
     for clip in ("0.1", "1.0"):
-        assert len(rows.where(found, clip_norm=clip)) == 3
+        assert len(result_rows.where(found, clip_norm=clip)) == 3
         assert abs(best[clip] - best["0.3"]) < 0.003
     said = "clip 0.1 or 1, each at the best of three rates, was within 0.3 points of it"
     assert said in text_of("figures")
@@ -172,9 +174,9 @@ PROCESSORS = 32
 
 def client_seconds(task):
     """What a client of a task takes with each seed."""
-    found = rows.where(table("paper_client_costs"), task=task)
+    found = result_rows.where(table("paper_client_costs"), task=task)
     assert [row["seed"] for row in found] == ["1", "2", "3"]
-    return rows.numbers(found, "client_processor_seconds")
+    return result_rows.numbers(found, "client_processor_seconds")
 
 
 def clients(name):
@@ -243,8 +245,8 @@ def test_each_grid_of_the_paper_scale_has_its_time():
 def test_what_a_client_of_the_paper_scale_takes():
     measured = table("paper_client_costs")
     fast, slow = (client_seconds(task) for task in ("emnist", "stackoverflow"))
-    examples = rows.distinct(measured, "examples")
-    others = statistics.mean(rows.numbers(measured, "processors_of_others"))
+    examples = result_rows.distinct(measured, "examples")
+    others = statistics.mean(result_rows.numbers(measured, "processors_of_others"))
     page = text_of("figures")
     assert (
         f"A client of F-EMNIST takes {statistics.mean(fast):.3f} processor seconds "
@@ -290,9 +292,11 @@ def test_what_the_stopped_clock_gains():
 
 
 def test_ratios_of_the_audit():
-    lines = rows.read_csv(DOCS / "privacy/audit.csv")
-    found = rows.where(lines, check="epsilon")
-    ratios, attainable = (rows.numbers(found, name) for name in ("ratio", "attainable"))
+    lines = result_rows.read_csv(DOCS / "privacy/audit.csv")
+    found = result_rows.where(lines, check="epsilon")
+    ratios, attainable = (
+        result_rows.numbers(found, name) for name in ("ratio", "attainable")
+    )
     assert min(ratios) > 0.5
     small = [row for row in found if float(row["delta"]) < 0.01]
     assert {float(row["delta"]) for row in small} == {1e-3, 1e-4} and len(small) == 11
@@ -305,7 +309,9 @@ def test_ratios_of_the_audit():
 
 
 def test_the_optimal_factorization_for_those_who_come_back():
-    found = rows.where(table("encoders"), participations="16", bands_or_buffers="")
+    found = result_rows.where(
+        table("encoders"), participations="16", bands_or_buffers=""
+    )
     errors = {row["method"]: float(row["root_mean_error"]) for row in found}
     less = 1 - errors["optimal-epochs"] / errors["toeplitz"]
     assert f"It is {less:.0%} below the best Toeplitz C" in text_of("factorization")
@@ -326,7 +332,7 @@ def test_how_far_seeds_of_dome_are_apart():
 
 
 def test_fixed_points_beside_each_other():
-    [row] = rows.where(table("factorization_time"), momentum="0.9")
+    [row] = result_rows.where(table("factorization_time"), momentum="0.9")
     fast, plain = float(row["seconds"]), float(row["plain_seconds"])
     assert f"took {fast:.2g} and {plain:.2g} for β=0.9" in text_of("figures")
 

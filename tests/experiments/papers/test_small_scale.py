@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from experiments.papers import rows, sweep
+from experiments.papers import result_rows, sweep
 from experiments.papers.index import FIGURES
 from tests.experiments import programs
 from tests.experiments.papers import test_gallery, test_medium
 from tools import run_costs, small_scale
 
 FOLDER = programs.ROOT / "docs/results/small"
-COSTS = rows.read_csv(FOLDER / small_scale.COSTS)
+COSTS = result_rows.read_csv(FOLDER / small_scale.COSTS)
 MADE = [row["figure"] for row in COSTS]
 
 
@@ -31,7 +31,7 @@ def test_the_tool_makes_every_figure_of_the_small_scale():
 @pytest.mark.parametrize("row", COSTS, ids=MADE)
 def test_a_table_has_what_the_present_grid_has(row):
     name = row["figure"]
-    table = rows.read_csv(FOLDER / f"{name}.csv")
+    table = result_rows.read_csv(FOLDER / f"{name}.csv")
     works = FIGURES[name].grid(sweep.Setting("small"))
     assert {(row["figure"], row["scale"]) for row in table} == {(name, "small")}
     labels = [{k: str(v) for k, v in work.labels.items()} for work in works]
@@ -55,7 +55,7 @@ def made(monkeypatch):
     def measure(command, log):
         flags = dict(word[2:].split("=", 1) for word in command if "=" in word)
         found.append(flags["figure"])
-        rows.write_columns(Path(flags["table"]), {"seed": [1, 2]})
+        result_rows.write_columns(Path(flags["table"]), {"seed": [1, 2]})
         return 12.34, 5.0
 
     monkeypatch.setattr(run_costs, "adopt_orphans", lambda: None)
@@ -67,7 +67,7 @@ def test_a_table_is_made_once(made, tmp_path):
     small_scale.main([str(tmp_path), "--figures=csgm_fig5"])
     small_scale.main([str(tmp_path), "--figures=csgm_fig5,mf_fig3"])
     assert made == ["csgm_fig5", "mf_fig3"]
-    costs = rows.read_csv(tmp_path / small_scale.COSTS)
+    costs = result_rows.read_csv(tmp_path / small_scale.COSTS)
     assert [tuple(row.values()) for row in costs] == [
         ("csgm_fig5", "2", "12.3", "5.0"),
         ("mf_fig3", "2", "12.3", "5.0"),

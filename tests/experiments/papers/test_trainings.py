@@ -6,7 +6,7 @@ import json
 import pytest
 
 from experiments import flag_files
-from experiments.papers import crew, rows, sweep, trainers, trainings
+from experiments.papers import parallel_runs, result_rows, sweep, trainers, trainings
 
 SMALL = sweep.Setting("small")
 
@@ -27,17 +27,17 @@ def test_training_work_runs_and_reports(tmp_path):
         SMALL,
     )
     folder = tmp_path / work.folder
-    measured = crew.run_alone(work, folder)
+    measured = parallel_runs.run_alone(work, folder)
     summary = json.loads((folder / "summary.json").read_text())
     assert measured["epsilon"] == summary["epsilon"] > 0
     assert 0 <= measured["final_accuracy"] <= 1
-    assert len(rows.read_csv(folder / "metrics.csv")) == 2
+    assert len(result_rows.read_csv(folder / "metrics.csv")) == 2
 
 
 def test_failing_training_says_which_command(tmp_path):
     work = trainings.training_work({"task": "digits"}, {"rounds": -1}, SMALL)
     with pytest.raises(trainers.WorkFailedError, match="rounds=-1.*exit code 2: --r"):
-        crew.run_alone(work, tmp_path / "run")
+        parallel_runs.run_alone(work, tmp_path / "run")
 
 
 def test_the_key_has_the_flag_file_s_flags_and_no_path(tmp_path):

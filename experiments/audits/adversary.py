@@ -20,7 +20,7 @@ import tensorflow as tf
 from dpfl import mechanisms
 from dpfl.accounting.integer import discrete_gaussian, skellam
 from dpfl.aggregators import sketch
-from dpfl.aggregators.fixed_point import IntegerSum
+from dpfl.aggregators.integer_sums import IntegerSum
 from dpfl.mechanisms import integer
 from dpfl.mechanisms.integer import CLIP_COUNT_BITS
 from dpfl.vectors import adaptive_sketch, integers, rotation

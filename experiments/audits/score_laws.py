@@ -23,7 +23,7 @@ from dpfl import mechanisms
 from dpfl.mechanisms import integer
 from dpfl.mechanisms.integer import CLIP_COUNT_BITS
 
-from . import bounds, simulators, views
+from . import adversary, bounds, simulators
 
 # Width of a class of scores, and the largest size of a score that is told apart.
 _STEP, _LARGEST = 1 / 512, 64.0
@@ -171,7 +171,7 @@ def gaussian(block: Any, stddev: float, keep_fraction: float = 1.0) -> Law:
 def _kept(size: float, stddev: float, keep_fraction: float) -> Law:
     reach = _REACH * stddev + abs(size)
     x = np.linspace(-reach, reach, _POINTS)
-    score = views.gaussian_ratio(
+    score = adversary.gaussian_ratio(
         x[:, np.newaxis], np.array([size]), stddev, keep_fraction
     )
     log_absent = -((x / stddev) ** 2) / 2
@@ -190,8 +190,8 @@ def of_release(mechanism: Any, dimension: int, block: Any) -> Law:
         mechanism, dimension = mechanism.release, mechanism.sketch_size
     if not isinstance(mechanism, integer.IntegerMechanism):
         keep = getattr(mechanism, "keep_fraction", 1.0)
-        return gaussian(block, views.noise_multiplier(mechanism), keep)
-    steps = views.steps_to_clip(mechanism, dimension)
+        return gaussian(block, adversary.noise_multiplier(mechanism), keep)
+    steps = adversary.steps_to_clip(mechanism, dimension)
     stddev = mechanism.grid(dimension).local_stddev_steps
     canary = np.asarray(block, np.float64) * steps
     return _opened(mechanism, mechanism.bits, canary, stddev)
@@ -201,8 +201,8 @@ def of_count(mechanism: Any) -> Law:
     """Returns the law of `views.count_ratio`."""
     if isinstance(mechanism, integer.IntegerMechanism):
         stddev = mechanism.local_count_stddev
-        return _opened(mechanism, CLIP_COUNT_BITS, views.COUNT_CANARY, stddev)
-    return gaussian(views.HALF_VOTE, mechanism.resolved_count_stddev)
+        return _opened(mechanism, CLIP_COUNT_BITS, adversary.COUNT_CANARY, stddev)
+    return gaussian(adversary.HALF_VOTE, mechanism.resolved_count_stddev)
 
 
 def _opened(
@@ -213,20 +213,20 @@ def _opened(
     far = math.ceil(_REACH * total)
     reach, half = far + math.ceil(np.max(np.abs(canary))) + 1, 1 << (bits - 1)
     x = np.arange(-far, far + 1)
-    noise = np.exp(views.noise_log_pmf(mechanism, x, stddev))
+    noise = np.exp(adversary.noise_log_pmf(mechanism, x, stddev))
     least = max(-half, -reach)
     opened = np.arange(least, min(half, reach + 1))
 
     def folded(shift: int) -> np.ndarray:
-        residues = views.centered(x + shift, bits)
+        residues = adversary.centered(x + shift, bits)
         return np.bincount(residues - least, noise, opened.size)
 
     laws = []
     for size in canary:
-        score = views.integer_ratio(
+        score = adversary.integer_ratio(
             mechanism, opened[:, np.newaxis], np.array([size]), stddev
         )
-        lower = math.floor(size + views.WHOLE)
+        lower = math.floor(size + adversary.WHOLE)
         up = max(0.0, size - lower)
         present = (1 - up) * folded(lower) + up * folded(lower + 1)
         laws.append(of_points(score, present, folded(0)))

@@ -18,7 +18,7 @@ from typing import Optional
 
 from dpfl import files
 
-from .rows import Row, Rows, read_run
+from .result_rows import Row, Rows, read_run
 from .sweep import KEY, Curves, Figure, Work
 from .trainings import CURVES
 

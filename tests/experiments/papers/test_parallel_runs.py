@@ -15,7 +15,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from experiments.papers import crew, forecast, rows, sweep, trainers, trainings
+from experiments.papers import (
+    parallel_runs,
+    remaining_work,
+    result_rows,
+    sweep,
+    trainers,
+    trainings,
+)
 from tests import forks
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -29,7 +36,7 @@ SMALL = sweep.Setting("small")
 GRID = """
 import sys
 from pathlib import Path
-from tests.experiments.papers import test_crew as grid
+from tests.experiments.papers import test_parallel_runs as grid
 from experiments.papers import crew, sweep
 folder, works = Path(sys.argv[1]), grid.works()
 table = sweep.ResultsTable(folder / "results.csv")
@@ -132,9 +139,9 @@ class FakeTrainer:
 @pytest.fixture
 def fake(monkeypatch):
     FakeTrainer.made, FakeTrainer.fails = [], set()
-    monkeypatch.setattr(crew, "Trainer", FakeTrainer)
-    machine = forecast.Machine(processors=4, memory=4 * 10**9)
-    monkeypatch.setattr(forecast, "this_machine", lambda: machine)
+    monkeypatch.setattr(parallel_runs, "Trainer", FakeTrainer)
+    machine = remaining_work.Machine(processors=4, memory=4 * 10**9)
+    monkeypatch.setattr(remaining_work, "this_machine", lambda: machine)
     return FakeTrainer
 
 
@@ -145,7 +152,9 @@ def test_rows_come_from_as_many_runs_as_memory_allows(fake, tmp_path, capsys):
         for i, w in enumerate(grid)
     ]
     found = []
-    crew.Crew(tmp_path).train(grid, grid, lambda w, measured: found.append(w.key))
+    parallel_runs.Crew(tmp_path).train(
+        grid, grid, lambda w, measured: found.append(w.key)
+    )
     assert sorted(found) == sorted(w.key for w in grid)
     # Of 4 GB runs fill 3.2, and three share four processors.
     assert 1 <= len(fake.made) <= 3
@@ -154,18 +163,18 @@ def test_rows_come_from_as_many_runs_as_memory_allows(fake, tmp_path, capsys):
     assert "3.0 GB of memory" in said and "3 at a time on 1 group of clients" in said
     # The run that is measured has its share of what can be guessed, as have the others.
     assert {groups for t in fake.made for _, groups in t.seeds} <= {1, 4}
-    assert forecast.load(tmp_path / "rates.json", forecast.this_machine()).keys() == {
-        PROBLEM
-    }
+    assert remaining_work.load(
+        tmp_path / "rates.json", remaining_work.this_machine()
+    ).keys() == {PROBLEM}
 
 
 def test_runs_of_one_graph_are_done_one_after_the_other(fake, tmp_path):
     grid = [work(seed=s, noise_multiplier=z) for s in (1, 2) for z in (1, 2, 3, 4)]
-    chains = crew._chains(grid, at_a_time=2)
+    chains = parallel_runs._chains(grid, at_a_time=2)
     assert [[w.flags["noise_multiplier"] for w in chain] for chain in chains] == [
         [z, z] for z in (1, 2, 3, 4)
     ]
-    assert crew._chains(grid, at_a_time=3) == [[w] for w in grid]
+    assert parallel_runs._chains(grid, at_a_time=3) == [[w] for w in grid]
 
 
 @pytest.mark.parametrize(
@@ -178,7 +187,7 @@ def test_a_process_that_has_grown_is_replaced(
         fake, "memory", lambda self: 10**9 + growth * len(self.seeds), raising=True
     )
     grid = [work(seed=s) for s in range(20)]
-    crew.Crew(tmp_path, jobs=1).train(grid, grid, lambda *_: None)
+    parallel_runs.Crew(tmp_path, jobs=1).train(grid, grid, lambda *_: None)
     assert [len(trainer.seeds) for trainer in fake.made] == runs
 
 
@@ -198,7 +207,7 @@ def test_runs_that_fail(fake, tmp_path, monkeypatch, capsys, fails, exit_code, d
     monkeypatch.setattr(fake, "exit_code", exit_code)
     grid = [work(seed=seed) for seed in range(1, 7)]
     with pytest.raises(trainers.WorkFailedError, match="the run failed"):
-        crew.Crew(tmp_path, jobs=1).train(
+        parallel_runs.Crew(tmp_path, jobs=1).train(
             grid, grid, lambda w, measured: found.append(w.flags["seed"])
         )
     assert found == done
@@ -214,17 +223,19 @@ def test_a_refusal_is_told_before_other_failures(fake, tmp_path, monkeypatch):
             raise trainers.WorkFailedError(f"ended with {code}", code)
         FakeTrainer.train(self, work, folder, on_round, **more)
 
-    monkeypatch.setattr(crew, "Trainer", type("Own", (FakeTrainer,), {"train": train}))
+    monkeypatch.setattr(
+        parallel_runs, "Trainer", type("Own", (FakeTrainer,), {"train": train})
+    )
     grid = [work(seed=seed) for seed in range(1, 7)]
     with pytest.raises(trainers.WorkFailedError, match="ended with 2"):
-        crew.Crew(tmp_path, jobs=1).train(grid, grid, lambda *_: None)
+        parallel_runs.Crew(tmp_path, jobs=1).train(grid, grid, lambda *_: None)
 
 
 def test_nothing_is_begun_after_the_end(fake, tmp_path):
     """Three threads, whose runs fail one after another."""
     fake.fails = set(range(1, 40))
     grid = [work(seed=seed, noise_multiplier=seed) for seed in range(1, 40)]
-    team = crew.Crew(tmp_path, jobs=3)
+    team = parallel_runs.Crew(tmp_path, jobs=3)
     with pytest.raises(trainers.WorkFailedError):
         team.train(grid, grid, lambda *_: None)
     made = len(fake.made)
@@ -249,7 +260,7 @@ def test_a_task_whose_only_run_fails_is_not_waited_for(fake, tmp_path, capsys):
         )
     found = []
     with pytest.raises(trainers.WorkFailedError):
-        crew.Crew(tmp_path).train(
+        parallel_runs.Crew(tmp_path).train(
             grid, grid, lambda w, m: found.append(w.flags["seed"])
         )
     assert sorted(found) == [2, 3]
@@ -272,28 +283,30 @@ def test_tasks_that_were_not_measured_begin_together_only_where_there_is_room(
         active.pop()
         FakeTrainer.train(self, work, folder, on_round, **more)
 
-    monkeypatch.setattr(crew, "Trainer", type("Own", (FakeTrainer,), {"train": train}))
-    machine = forecast.Machine(processors=4, memory=gigabytes * 10**9)
-    monkeypatch.setattr(forecast, "this_machine", lambda: machine)
+    monkeypatch.setattr(
+        parallel_runs, "Trainer", type("Own", (FakeTrainer,), {"train": train})
+    )
+    machine = remaining_work.Machine(processors=4, memory=gigabytes * 10**9)
+    monkeypatch.setattr(remaining_work, "this_machine", lambda: machine)
     options = dict(cohort_size=4, rounds=24, noise_multiplier=1)
     grid = [
         trainings.training_work({"seed": t}, {"task": t, "seed": 1, **options}, SMALL)
         for t in ("digits", "synthetic")
     ]
-    crew.Crew(tmp_path).train(grid, grid, lambda *_: None)
+    parallel_runs.Crew(tmp_path).train(grid, grid, lambda *_: None)
     assert max(most) == together
 
 
 def test_a_rate_is_that_of_as_many_workers(fake, tmp_path, capsys):
     path = tmp_path / "rates.json"
-    forecast.save(path, forecast.this_machine(), {PROBLEM: rate()})
+    remaining_work.save(path, remaining_work.this_machine(), {PROBLEM: rate()})
     for number, workers in enumerate(("a:1,b:2", "a:1", "c:1,d:2")):
         setting = sweep.Setting("small", {"workers": workers})
         grid = [trainings.training_work({"seed": number}, {**TINY, "seed": 1}, setting)]
-        crew.Crew(tmp_path, jobs=1).train(grid, grid, lambda *_: None)
+        parallel_runs.Crew(tmp_path, jobs=1).train(grid, grid, lambda *_: None)
         said = capsys.readouterr().err
         assert ("are measured" in said) == (number < 2)
-    assert forecast.load(path, forecast.this_machine()).keys() == {
+    assert remaining_work.load(path, remaining_work.this_machine()).keys() == {
         PROBLEM,
         f"{PROBLEM} on 1 worker",
         f"{PROBLEM} on 2 workers",
@@ -303,7 +316,7 @@ def test_a_rate_is_that_of_as_many_workers(fake, tmp_path, capsys):
 def test_what_is_refused_is_refused_before_any_work(fake, tmp_path):
     fake.fails = {1}
     with pytest.raises(ValueError, match="^data_dir must be there, found none$"):
-        crew.Crew(tmp_path).check(works())
+        parallel_runs.Crew(tmp_path).check(works())
     assert fake.made[0].seeds == []
 
 
@@ -311,7 +324,7 @@ def rate(**changes):
     values = dict(
         seconds=2.0, cohort_size=10, concurrency=1, memory=10**9, checkpoint=10**8
     )
-    return forecast.Rate(**{**values, **changes})
+    return remaining_work.Rate(**{**values, **changes})
 
 
 def test_what_is_left_and_what_that_takes(tmp_path):
@@ -319,15 +332,15 @@ def test_what_is_left_and_what_that_takes(tmp_path):
         work(seed=1, cohort_size=10, rounds=1800),
         work(seed=2, cohort_size=20, rounds=1800),
     ]
-    rows.write_columns(
+    result_rows.write_columns(
         tmp_path / grid[0].folder / "times.csv",
         {"round": [1, 2], "seconds": [3.0, 2.0]},
     )
-    said = forecast.sentence(grid, grid, tmp_path, {PROBLEM: rate()}, 2, 1)
+    said = remaining_work.sentence(grid, grid, tmp_path, {PROBLEM: rate()}, 2, 1)
     # 1798 rounds of 2 seconds beside 1800 of 4: the longer run takes two hours.
     assert "2 of 2 runs and 3598 of 3600 rounds are left, about 2.0 h" in said
     assert "2.0 GB of memory and 0.6 GB of disk, with 2 at a time on 1 group" in said
-    said = forecast.sentence(grid, grid, tmp_path, {PROBLEM: rate()}, 1, 2)
+    said = remaining_work.sentence(grid, grid, tmp_path, {PROBLEM: rate()}, 1, 2)
     # One after the other, on twice the processors each.
     assert "about 1.5 h, 1.0 GB" in said
 
@@ -344,16 +357,16 @@ def test_what_is_left_and_what_that_takes(tmp_path):
 def test_as_many_at_a_time_as_processors_and_memory_bear(
     processors, gigabytes, runs, memory, jobs
 ):
-    machine = forecast.Machine(processors, gigabytes * 10**9)
+    machine = remaining_work.Machine(processors, gigabytes * 10**9)
     rates = {"a": rate(memory=memory * 10**9), "b": rate(memory=1)}
-    assert forecast.jobs(machine, runs, rates) == jobs
-    assert forecast.concurrency(machine, jobs) == max(1, processors // jobs)
+    assert remaining_work.jobs(machine, runs, rates) == jobs
+    assert remaining_work.concurrency(machine, jobs) == max(1, processors // jobs)
 
 
 def test_rates_of_another_machine_are_not_used(tmp_path):
-    path, machine = tmp_path / "rates.json", forecast.Machine(8, 1)
-    forecast.save(path, machine, {"a": rate()})
-    assert forecast.load(path, forecast.Machine(8, 2)) == {"a": rate()}
-    assert forecast.load(path, forecast.Machine(4, 1)) == {}
+    path, machine = tmp_path / "rates.json", remaining_work.Machine(8, 1)
+    remaining_work.save(path, machine, {"a": rate()})
+    assert remaining_work.load(path, remaining_work.Machine(8, 2)) == {"a": rate()}
+    assert remaining_work.load(path, remaining_work.Machine(4, 1)) == {}
     path.write_text("{")
-    assert forecast.load(path, machine) == {}
+    assert remaining_work.load(path, machine) == {}

@@ -12,8 +12,9 @@ import pytest
 import scipy.special
 import scipy.stats
 
-from dpfl.accounting import csgm, fixed_point, log_space
+from dpfl.accounting import csgm, log_space
 from dpfl.accounting import gaussian as gaussian_lib
+from dpfl.accounting.integer import grid_numbers
 
 
 def log_pmf(x, stddev):
@@ -88,17 +89,17 @@ class TestThePostProcessedGaussian:
         assert eps**2 / 10 < off < 2.1 * eps
 
     def test_at_the_width_in_use(self):
-        assert fixed_point.COVER_VARIANCE == 4
+        assert grid_numbers.COVER_VARIANCE == 4
         with mpmath.workdps(60):
             assert self.largest_ratio(3.0, 2.0, 1, [0, 5]) < 2.1e-34
-        assert 2.1e-34 < fixed_point.DRAW_DISTANCE / 4
+        assert 2.1e-34 < grid_numbers.DRAW_DISTANCE / 4
 
     def test_every_hockey_stick_is_covered(self):
         fractions = np.random.default_rng(1).uniform(0, 3, 300)
         cases = random_cases(300, seed=2)
         for fraction, (stddev, shift, _, rate) in zip(fractions, cases):
             epsilon = float(fraction * shift / stddev)
-            noise = math.sqrt(stddev**2 + fixed_point.COVER_VARIANCE)
+            noise = math.sqrt(stddev**2 + grid_numbers.COVER_VARIANCE)
             log_q, log_ratio = pair(noise, shift)
             mu = shift / stddev
             plain = self.hockey_stick(log_q, log_ratio, epsilon)
@@ -131,7 +132,7 @@ class TestThePostProcessedGaussian:
         for stddev, shift, order, rate in random_cases(300, seed=3):
             if rate == 1:
                 continue
-            noise = math.sqrt(stddev**2 + fixed_point.COVER_VARIANCE)
+            noise = math.sqrt(stddev**2 + grid_numbers.COVER_VARIANCE)
             log_q, log_ratio = pair(noise, shift, order)
             y = mixed(log_ratio, rate)
             bound = (order - 1) * float(
@@ -221,7 +222,7 @@ class TestRenyiWithoutExtraVariance:
 
 class TestGrid:
     def test_of_a_hundred_clients(self):
-        grid = fixed_point.grid(1.0, 100)
+        grid = grid_numbers.grid(1.0, 100)
         assert grid.stddev == 2**18 and grid.total_bits == 32
         assert grid.max_squared_norm == 2**36 and grid.max_size == 2**18
 
@@ -229,7 +230,7 @@ class TestGrid:
     @pytest.mark.parametrize("clients", [1, 100, 10**5, 10**7])
     @pytest.mark.parametrize("z", [1e-7, 1e-3, 0.01 / 3, 0.5, 1.1, 30.0, 1e4])
     def test_everything_fits(self, z, clients, ratio):
-        grid = fixed_point.grid(z, clients, ratio)
+        grid = grid_numbers.grid(z, clients, ratio)
         scale = Fraction(grid.stddev) / Fraction(z)
         assert grid.max_squared_norm <= scale**2 and grid.max_squared_norm <= 2**52
         assert grid.max_size <= scale * Fraction(ratio) and grid.max_size <= 2**24
@@ -251,25 +252,25 @@ class TestGrid:
 
     def test_refuses(self):
         with pytest.raises(ValueError, match="noise_multiplier must be at least"):
-            fixed_point.grid(0.0, 100)
+            grid_numbers.grid(0.0, 100)
         with pytest.raises(ValueError, match="linf_ratio must be .* at most 1"):
-            fixed_point.grid(1.0, 100, 1.5)
+            grid_numbers.grid(1.0, 100, 1.5)
         with pytest.raises(ValueError, match="clients must be at least 1"):
-            fixed_point.grid(1.0, 0)
+            grid_numbers.grid(1.0, 0)
 
 
 class TestSamplingDelta:
     def test_values(self):
-        found = fixed_point.sampling_delta(0.0, 1e12)
+        found = grid_numbers.sampling_delta(0.0, 1e12)
         assert found == pytest.approx(2e-21, rel=1e-12)
-        found = fixed_point.sampling_delta(8.0, 1e12)
+        found = grid_numbers.sampling_delta(8.0, 1e12)
         assert found == pytest.approx((1 + math.exp(8)) * 1e-21, rel=1e-12)
-        assert fixed_point.sampling_delta(8.0, 0) == 0
-        assert fixed_point.sampling_delta(5000.0, 1e12) == 1
+        assert grid_numbers.sampling_delta(8.0, 0) == 0
+        assert grid_numbers.sampling_delta(5000.0, 1e12) == 1
 
     def test_refuses(self):
         with pytest.raises(ValueError, match="draws must be at least 0"):
-            fixed_point.sampling_delta(1.0, -1)
+            grid_numbers.sampling_delta(1.0, -1)
 
 
 def test_rounded_noise_that_feeds_back_is_a_post_processing():

@@ -6,7 +6,7 @@ import contextlib
 import matplotlib
 import pytest
 
-from experiments.papers import beyond
+from experiments.papers import off_axis
 
 matplotlib.use("Agg")
 SIGNS = pytest.mark.parametrize("is_less", [True, False])
@@ -38,15 +38,15 @@ def test_an_axis_leaves_out_what_is_far_from_the_best(is_less):
     drawn = [(point, "k") for point in found]
     means = [mean for _, mean, _, _ in found]
     with panel() as axis:
-        assert beyond.leave_out_far(axis, drawn, lower_is_better=is_less)
+        assert off_axis.leave_out_far(axis, drawn, lower_is_better=is_less)
         low, high = axis.get_ylim()
         assert [low < mean < high for mean in means] == [True] * 5 + [False]
         arrow = "\u2191" if is_less else "\u2193"
         assert [t.get_text() for t in axis.texts] == [f"{arrow} {means[-1]:.3f}"]
     with panel() as axis:
         before = axis.get_ylim()
-        assert not beyond.leave_out_far(axis, drawn[:5], lower_is_better=is_less)
-        assert not beyond.leave_out_far(axis, [], lower_is_better=is_less)
+        assert not off_axis.leave_out_far(axis, drawn[:5], lower_is_better=is_less)
+        assert not off_axis.leave_out_far(axis, [], lower_is_better=is_less)
         assert axis.get_ylim() == before
 
 
@@ -54,10 +54,10 @@ def test_an_axis_leaves_out_what_is_far_from_the_best(is_less):
 def test_one_run_does_not_set_the_axis(is_less):
     """Its point's mean is as near as that of others, and is drawn."""
     found = points((1.0, 1.1, 1.2, 1.3, 1.2), (0.1, 0.1, 0.1, 0.1, 5), is_less=is_less)
-    assert beyond.near(found, lower_is_better=is_less) == found[:4]
+    assert off_axis.near(found, lower_is_better=is_less) == found[:4]
     with panel() as axis:
         drawn = [(point, "k") for point in found]
-        assert beyond.leave_out_far(axis, drawn, lower_is_better=is_less)
+        assert off_axis.leave_out_far(axis, drawn, lower_is_better=is_less)
         low, high = axis.get_ylim()
         assert high - low < 1 and all(low < mean < high for _, mean, _, _ in found)
         (text,) = axis.texts
@@ -71,7 +71,7 @@ def test_what_is_written_hides_lines_and_stays_in_the_panel(is_less):
     with panel(**ends) as axis:
         lines = axis.plot([1, 16], [0, 0])
         drawn = [((place, far, 0.0, 0.0), "k") for place in (1.1, 1.1, 15.0)]
-        beyond.name_beyond(axis, drawn, is_above=is_less)
+        off_axis.name_beyond(axis, drawn, is_above=is_less)
         axis.figure.canvas.draw()
         frame = axis.get_window_extent()
         found = [text.get_window_extent() for text in axis.texts]

@@ -13,8 +13,8 @@ import scipy.stats
 import tensorflow as tf
 
 from dpfl import mechanisms
-from dpfl.aggregators import csgm, fixed_point, gaussian, sketch
-from dpfl.aggregators.fixed_point import CountSum, IntegerSum
+from dpfl.aggregators import csgm, gaussian, integer_sums, sketch
+from dpfl.aggregators.integer_sums import CountSum, IntegerSum
 from dpfl.vectors import clipping
 
 SEED = tf.constant([5, 6], tf.int64)
@@ -98,7 +98,7 @@ class TestIntegerSum:
             total.grid.noise_stddev / math.sqrt(7), rel=0.01
         )
         for number in (1, 3, 7, 999):
-            share = Fraction(fixed_point.share_stddev(total.grid, number))
+            share = Fraction(integer_sums.share_stddev(total.grid, number))
             assert number * share**2 >= Fraction(total.grid.stddev) ** 2 + 4
 
     def test_refuses_shares_that_do_not_add_up_to_a_discrete_gaussian(self):

@@ -5,7 +5,7 @@ import pathlib
 
 import pytest
 
-from experiments.papers import index, kept, rows, sweep, trainings
+from experiments.papers import index, result_rows, result_tables, sweep, trainings
 from experiments.papers.ours import stream_training
 from tests.experiments.papers import invented
 
@@ -47,11 +47,11 @@ def rows_of(name, folder):
 def test_a_figure_is_drawn_from_its_table_alone(name, tmp_path):
     figure = index.FIGURES[name]
     works, table = rows_of(name, tmp_path / "runs")
-    kept.write(tmp_path / "table.csv", figure, "medium", works, table)
+    result_tables.write(tmp_path / "table.csv", figure, "medium", works, table)
     lines = invented.draw(figure, table, tmp_path / "a.png", "medium")
     for work in works:
         (tmp_path / "runs" / work.folder / "metrics.csv").unlink()
-    again = kept.read(tmp_path / "table.csv", figure, "medium", works)
+    again = result_tables.read(tmp_path / "table.csv", figure, "medium", works)
     assert invented.draw(figure, again, tmp_path / "b.png", "medium") == lines
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
     assert (tmp_path / "table.csv").stat().st_size < 24_000
@@ -59,7 +59,9 @@ def test_a_figure_is_drawn_from_its_table_alone(name, tmp_path):
 
 def test_a_table_has_labels_and_measures_and_no_machine(tmp_path):
     works, table = rows_of("csgm_fig4", tmp_path / "runs")
-    kept.write(tmp_path / "t.csv", index.FIGURES["csgm_fig4"], "medium", works, table)
+    result_tables.write(
+        tmp_path / "t.csv", index.FIGURES["csgm_fig4"], "medium", works, table
+    )
     head, *lines = (tmp_path / "t.csv").read_text().splitlines()
     labels = "figure,scale,task,cohort_size,epsilon,compression_rate,seed"
     assert head.startswith(f"{labels},final_accuracy,final_loss,delta,noise_multiplier")
@@ -86,10 +88,10 @@ def test_without_curves_there_is_one_file(tmp_path):
     name = "stream_training"
     works, table = rows_of(name, tmp_path / "runs")
     figure = index.FIGURES[name]
-    kept.write(tmp_path / "t.csv", figure, "medium", works, table)
-    assert not kept.curves_path(tmp_path / "t.csv").exists()
-    found = kept.read(tmp_path / "t.csv", figure, "medium", works)
-    assert rows.distinct(found, "way") == list(stream_training.WAYS)
+    result_tables.write(tmp_path / "t.csv", figure, "medium", works, table)
+    assert not result_tables.curves_path(tmp_path / "t.csv").exists()
+    found = result_tables.read(tmp_path / "t.csv", figure, "medium", works)
+    assert result_rows.distinct(found, "way") == list(stream_training.WAYS)
     assert all(trainings.CURVES not in row for row in found)
 
 
@@ -98,14 +100,14 @@ def table(tmp_path):
     """A table of csgm_fig4, with curves beside it."""
     works, found = rows_of("csgm_fig4", tmp_path / "runs")
     path = tmp_path / "t.csv"
-    kept.write(path, index.FIGURES["csgm_fig4"], "medium", works, found)
+    result_tables.write(path, index.FIGURES["csgm_fig4"], "medium", works, found)
     return path
 
 
 def refusal(path, name="csgm_fig4", scale="medium"):
     figure = index.FIGURES[name]
     with pytest.raises(ValueError, match="--from_table must") as refused:
-        kept.read(path, figure, scale, figure.grid(sweep.Setting(scale)))
+        result_tables.read(path, figure, scale, figure.grid(sweep.Setting(scale)))
     return str(refused.value)
 
 
@@ -168,7 +170,7 @@ def test_a_damaged_table_is_one_sentence(table, damage):
 
 
 def test_a_table_without_its_curves_is_refused(table):
-    curves = kept.curves_path(table)
+    curves = result_tables.curves_path(table)
     curves.unlink()
     assert refusal(table) == (
         "--from_table must have the curves of csgm_fig4 beside it, "
@@ -188,9 +190,9 @@ KEPT = [path for path in sorted(RESULTS.glob("*.csv")) if path.stem in index.FIG
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
 def test_a_figure_is_drawn_from_its_table_in_docs(path, tmp_path):
     figure = index.FIGURES[path.stem]
-    scale = rows.read_csv(path)[0]["scale"]
+    scale = result_rows.read_csv(path)[0]["scale"]
     works = figure.grid(sweep.Setting(scale))
-    found = kept.read(path, figure, scale, works)
+    found = result_tables.read(path, figure, scale, works)
     assert len(found) == len(works)
     if not figure.needs_folders:
         assert invented.draw(figure, found, tmp_path / "a.png", scale)

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Optional
 import tqdm
 
 from .. import cli
-from . import forecast
+from . import remaining_work
 from .trainers import Trainer, WorkFailedError
 from .trainings import Training, rounds_done
 
@@ -76,10 +76,10 @@ class Crew:
             equal share of the processors.
         """
         self._folder = folder
-        self._machine = forecast.this_machine()
+        self._machine = remaining_work.this_machine()
         self._jobs, self._concurrency = jobs, concurrency
         self._groups = concurrency or 1
-        self._rates = forecast.load(folder / "rates.json", self._machine)
+        self._rates = remaining_work.load(folder / "rates.json", self._machine)
         self._chains: collections.deque[list[Training]] = collections.deque()
         self._events: queue.Queue[Any] = queue.Queue()
         self._trainers: list[Trainer] = []
@@ -179,7 +179,9 @@ class Crew:
         unknown = [each for each in problems if each not in self._rates]
         self._unknown = set(unknown)
         known = {} if unknown else {each: self._rates[each] for each in problems}
-        at_a_time = self._jobs or forecast.jobs(self._machine, len(missing), known)
+        at_a_time = self._jobs or remaining_work.jobs(
+            self._machine, len(missing), known
+        )
         self._groups = self._share(at_a_time)
         chains = _chains(missing, at_a_time)
         # A run of each problem that is to be measured goes first.
@@ -192,7 +194,7 @@ class Crew:
         self._hire(self._jobs or at_first)
 
     def _share(self, at_a_time: int) -> int:
-        return self._concurrency or forecast.concurrency(self._machine, at_a_time)
+        return self._concurrency or remaining_work.concurrency(self._machine, at_a_time)
 
     def _hire(self, threads: int) -> None:
         """Starts threads until there are so many, or as many as chains."""
@@ -276,15 +278,15 @@ class Crew:
         rounds = event.done - first.done
         if rounds < _MEASURED_ROUNDS and event.done < event.of:
             return False
-        self._rates[problem] = forecast.Rate(
+        self._rates[problem] = remaining_work.Rate(
             (event.seconds - first.seconds) / max(1, rounds),
             event.work.cohort_size,
             self._groups,
             max(first.memory, event.memory),
-            forecast.checkpoint_bytes(self._folder / event.work.folder),
+            remaining_work.checkpoint_bytes(self._folder / event.work.folder),
         )
         self._unknown.discard(problem)
-        forecast.save(self._folder / "rates.json", self._machine, self._rates)
+        remaining_work.save(self._folder / "rates.json", self._machine, self._rates)
         return not self._unknown
 
     def _forecast(
@@ -296,10 +298,12 @@ class Crew:
             bar.write(f"the first rounds of {names} are measured", sys.stderr)
             return
         rates = {work.problem: self._rates[work.problem] for work in left}
-        at_a_time = self._jobs or forecast.jobs(self._machine, len(left), rates)
+        at_a_time = self._jobs or remaining_work.jobs(self._machine, len(left), rates)
         at_a_time = max(1, min(at_a_time, len(left)))
         self._groups = self._share(at_a_time)
-        told = forecast.sentence(left, of, self._folder, rates, at_a_time, self._groups)
+        told = remaining_work.sentence(
+            left, of, self._folder, rates, at_a_time, self._groups
+        )
         bar.write(told, sys.stderr)
         self._hire(at_a_time)
 

@@ -6,7 +6,7 @@
 A client rounds its clipped vector to steps of a grid; the sum of a round is exact; its
 noise, of a server or in shares of the clients, is an integer too; only then there are
 floats. A codec says what it sums, and under which bound. The grid is that of
-`dpfl.accounting.fixed_point`, docs/privacy/fixed_point.md has the proofs.
+`dpfl.accounting.integer.grid_numbers`, docs/privacy/fixed_point.md has the proofs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Union
 import tensorflow as tf
 
 from dpfl import checks, purposes
-from dpfl.accounting import fixed_point as numbers
+from dpfl.accounting.integer import grid_numbers as numbers
 from dpfl.vectors import randomness, rounding
 from dpfl.vectors.clipping import NormedVector
 from dpfl.vectors.integer_noise import DiscreteGaussian
