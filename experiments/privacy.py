@@ -207,8 +207,8 @@ def _remark(
     remark = sentence(
         cost.epsilon,
         mechanism,
-        cost.dimension,
         participation,
+        cost.dimension,
         cost.delta,
         _ACCOUNTANT.value,
     )

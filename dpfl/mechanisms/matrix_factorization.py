@@ -6,7 +6,7 @@
 Its stream lasts an epoch, in which a client takes part once, or the whole run. Over a
 run the
 rounds of one client are to be as far apart as C has diagonals: each of them is then one
-release (`accounting.banded_stream`), which client sampling amplifies. Updates that are
+release (`accounting.matrix_factorization`), which client sampling amplifies. Updates that are
 not sparsified may have any C, at the sensitivity of all rounds of a client together,
 without amplification. The proofs are in docs/privacy/matrix_factorization.md.
 """

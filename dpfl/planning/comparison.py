@@ -33,7 +33,7 @@ class Cost:
       accountant: How epsilon was found, or "unreachable" if no noise has the error that
         was asked for.
       relation: The relation between neighbours that epsilon is for, a name of
-        `accounting.adjacency.NAMES`.
+        `accounting.events.NAMES`.
       order: The Renyi order that gave epsilon, None if it was found in another way.
       mean_squared_error: Expected squared L2 error of the mean of the updates; None if
         it depends on the updates.

@@ -13,12 +13,12 @@ def test_rows_are_of_each_size_and_of_refusals(monkeypatch):
     )
     asked = []
 
-    def calibrate(mechanism, length, *_):
+    def calibrate(mechanism, participation, length, *_):
         asked.append((mechanism.cohort_size, getattr(mechanism, "bits", None), length))
         if getattr(mechanism, "bits", None) == 3:
             raise accounting.CalibrationError("too few")
 
-    monkeypatch.setattr(calibration.mechanisms, "calibrate", calibrate)
+    monkeypatch.setattr(calibration.planning, "calibrate", calibrate)
     rows = calibration.calibrations(settings)
     assert [row["name"] for row in rows] == [
         "calibrate Gaussian",

@@ -74,8 +74,8 @@ def test_epsilon_is_eight_by_one_relation(name, work):
     dimension, delta = DIMENSION[name], DELTA[name]
     noised = planning.calibrate(chosen, choice, dimension, 8.0, delta)
     event = noised.dp_event(choice, dimension)
-    relation = accounting.adjacency.Relation.REPLACE_SPECIAL
-    assert relation in accounting.adjacency.relations_of(event)
+    relation = accounting.Relation.REPLACE_SPECIAL
+    assert relation in accounting.relations_of(event)
     found = accounting.epsilon(event, delta, relation=relation).epsilon
     # A coarse grid may leave a gap that no noise meets exactly: not in this figure.
     assert 7.9 < found <= 8.0

@@ -71,7 +71,7 @@ def test_epsilon_is_eight_by_one_relation(work):
     chosen = mechanism(work.settings, choice)
     noised = planning.calibrate(chosen, choice, DIMENSION, 8.0, DELTA, "rdp")
     event = noised.dp_event(choice, DIMENSION)
-    relation = accounting.adjacency.Relation.REPLACE_SPECIAL
+    relation = accounting.Relation.REPLACE_SPECIAL
     found = accounting.epsilon(event, DELTA, method="rdp", relation=relation).epsilon
     assert 7.9 < found <= 8.0
 
