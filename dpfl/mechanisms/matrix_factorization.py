@@ -4,11 +4,11 @@
 """Matrix factorization (DP-FTRL): noise correlated over rounds.
 
 Its stream lasts an epoch, in which a client takes part once, or the whole run. Over a
-run the
-rounds of one client are to be as far apart as C has diagonals: each of them is then one
-release (`accounting.matrix_factorization`), which client sampling amplifies. Updates that are
-not sparsified may have any C, at the sensitivity of all rounds of a client together,
-without amplification. The proofs are in docs/privacy/matrix_factorization.md.
+run the rounds of one client are to be as far apart as C has diagonals: each of them is
+then one release (`accounting.matrix_factorization`), which client sampling amplifies.
+Updates that are not sparsified may have any C, at the sensitivity of all rounds of a
+client together, without amplification. The proofs are in
+docs/privacy/matrix_factorization.md.
 """
 
 from __future__ import annotations
