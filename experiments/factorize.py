@@ -34,12 +34,11 @@ from absl import flags
 
 from dpfl import checks, fields, files
 from dpfl import factorization as mf
-from dpfl.factorization import comparison, timing
 from dpfl.factorization.sensitivity import participations
 from dpfl.factorization.workloads import MOST_ROUNDS, RATE_RANGE
 from dpfl.planning import bands_curve
 
-from . import cli, drawings, mechanism_flags, tables
+from . import cli, drawings, factorizations, mechanism_flags, tables
 
 Row = Mapping[str, Any]
 
@@ -310,7 +309,7 @@ def compute() -> None:
             f"--rounds must be one number for compute, found {len(workloads)}"
         )
     method, params = _METHOD.value, _params(_METHOD.value)
-    found = comparison.timed(lambda: _get(workloads[0], method, **params))
+    found = factorizations.timed(lambda: _get(workloads[0], method, **params))
     row = found.row(plan)
     cli.work_begins()
     if _OUTPUT.value is not None:
@@ -322,9 +321,9 @@ def compare() -> None:
     """Prints the methods side by side, and draws steps and heat maps."""
     workloads, plan = _workloads(), _plan()
     rows: list[Row] = []
-    last: list[comparison.Timed] = []
+    last: list[factorizations.Timed] = []
     for workload in workloads:
-        last = comparison.contenders(
+        last = factorizations.contenders(
             workload,
             rtol=_RTOL.value or 1e-6,
             bands=_BANDS.value,
@@ -359,7 +358,9 @@ _TIME_COLUMNS = {
 }
 
 
-def _time_row(cost: timing.Cost, plain: Optional[timing.Cost], rounds: int) -> Row:
+def _time_row(
+    cost: factorizations.Cost, plain: Optional[factorizations.Cost], rounds: int
+) -> Row:
     return {
         "rounds": rounds,
         "plain_iterations": plain.iterations if plain else None,
@@ -382,11 +383,11 @@ def time_optimal() -> None:
     cli.work_begins()
     rows, curves = [], {}
     for workload in workloads:
-        cost = timing.measure(workload, **options)
+        cost = factorizations.measure(workload, **options)
         curves[f"accelerated, T={workload.rounds}"] = cost.history
         plain = None
         if _PLAIN.value:
-            plain = timing.measure(workload, accelerated=False, **options)
+            plain = factorizations.measure(workload, accelerated=False, **options)
             curves[f"plain, T={workload.rounds}"] = plain.history
         rows.append(_time_row(cost, plain, workload.rounds))
     _write(rows, _TIME_COLUMNS, _OUTPUT.value)

@@ -115,8 +115,8 @@ SLOW = (
     "aggregators/test_matrix_factorization.py::test_sgmf_is_unbiased",
     "aggregators/test_matrix_factorization.py"
     "::test_the_epochs_noise_is_a_function_of_its_seed",
-    "aggregators/test_mean_estimation.py::test_errors_are_the_theory_s",
-    "aggregators/test_mean_estimation.py"
+    "experiments/papers/test_measured_means.py::test_errors_are_the_theory_s",
+    "experiments/papers/test_measured_means.py"
     "::test_errors_of_a_trusted_server_are_the_theory_s[l2_csgm]",
     "aggregators/test_sketch.py::TestBoth"
     "::test_error_is_the_formula_for_equal_updates[hashes-central]",
@@ -146,7 +146,7 @@ SLOW = (
     "planning/test_remarks.py"
     "::test_the_noise_that_it_names_meets_eight_and_hardly_less[mechanism0]",
     "planning/test_remarks.py::test_where_no_noise_does_it_says_so",
-    "planning/test_secure_sums.py"
+    "experiments/papers/test_secure_sums.py"
     "::test_the_exact_accountant_saves_bits_where_noise_is_about_a_step",
     "training/test_plan.py::test_a_stream_over_the_run_has_the_runs_rounds"
     "[cyclic_poisson-sgmf]",
@@ -180,7 +180,7 @@ SLOW = (
     "::test_tree_has_the_variance_of_tensorflow_privacys",
     "aggregators/test_matrix_factorization.py"
     "::test_without_noise_the_sum_of_results_is_the_workload",
-    "aggregators/test_mean_estimation.py"
+    "experiments/papers/test_measured_means.py"
     "::test_errors_of_a_trusted_server_are_the_theory_s[gaussian]",
     "aggregators/test_registry.py::test_type_signatures",
     "aggregators/test_sketch.py::TestSketchedDdg"

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from typing import Optional
 
 from dpfl import factorization
-from dpfl.factorization import timing
 
+from .. import factorizations
 from .harness import Row
 
 
@@ -41,8 +41,8 @@ QUICK = Settings(rounds=64)
 def optimal(settings: Settings) -> list[Row]:
     """Measures plain and accelerated, each solution in a process of its own."""
     workload = factorization.prefix_sum(settings.rounds)
-    plain = timing.measure(workload, accelerated=False, repeats=1)
-    fast = timing.measure(workload, repeats=settings.repeats)
+    plain = factorizations.measure(workload, accelerated=False, repeats=1)
+    fast = factorizations.measure(workload, repeats=settings.repeats)
     name = f"factorization T={settings.rounds}"
     baseline = f"{name}, plain"
     return [
@@ -53,7 +53,10 @@ def optimal(settings: Settings) -> list[Row]:
 
 
 def _row(
-    name: str, cost: timing.Cost, baseline: Optional[str], other: timing.Cost
+    name: str,
+    cost: factorizations.Cost,
+    baseline: Optional[str],
+    other: factorizations.Cost,
 ) -> Row:
     return {
         "name": name,

@@ -46,15 +46,15 @@ def work(
 
     def compute(folder: Path) -> Mapping[str, Any]:
         del folder
-        from dpfl.aggregators import mean_estimation
+        from . import measured_means
 
-        vectors = mean_estimation.similar_vectors
+        vectors = measured_means.similar_vectors
         if make_vectors is not None:
             vectors = make_vectors()
         noised = planning.calibrate(
             config, None, dimension, epsilon, DELTA, method="rdp"
         )
-        errors = mean_estimation.measured_errors(
+        errors = measured_means.measured_errors(
             noised, dimension, repeats, vectors, SEED
         )
         found = {

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from dpfl.accounting.integer import noise_events
-from dpfl.planning import secure_sums
 
-from .. import plotting
+from .. import plotting, secure_sums
 from ..result_rows import Rows, where
 from ..sweep import Setting, Work
 

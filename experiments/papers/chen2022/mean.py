@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from dpfl import mechanisms
-from dpfl.planning import secure_sums
 
-from .. import mean_estimation, plotting
+from .. import mean_estimation, plotting, secure_sums
 from ..result_rows import Row, Rows, numbers, where
 from ..sweep import Setting, Work
 
@@ -29,7 +28,7 @@ PRODUCTS = {"similar": 0.5, "independent": 0.0}
 
 
 def _vectors(kind: str) -> Any:
-    from dpfl.aggregators import mean_estimation as measuring
+    from .. import measured_means as measuring
 
     return {
         "similar": measuring.similar_vectors,
@@ -119,7 +118,7 @@ def sparse_config(
 
 
 def _sparse_vectors(sparsity: int) -> Any:
-    from dpfl.aggregators import mean_estimation as measuring
+    from .. import measured_means as measuring
 
     return measuring.sparse_vectors(sparsity)
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from dpfl import tasks
-from dpfl.planning import secure_sums
 
-from .. import plotting
+from .. import plotting, secure_sums
 from ..result_rows import Rows, distinct, numbers, seeds, where
 from .training import TIMED_COHORTS, bar, panels, said, within
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from dpfl import factorization as mf
-from dpfl.factorization import comparison
 
+from ... import factorizations
 from .. import plotting
 from ..result_rows import Rows, distinct, where, write_columns
 from ..sweep import Curves, Setting, Work
@@ -75,7 +75,7 @@ TABLE_METHODS = {
 
 
 def _parameters(method: str, rounds: int) -> dict[str, int]:
-    band, rank = comparison.band_and_rank(rounds)
+    band, rank = factorizations.band_and_rank(rounds)
     parameters = {
         "band-low-rank": {"band": band, "rank": rank},
         "banded": {"bands": rounds // 2},

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from dpfl import factorization as mf
-from dpfl.factorization import solver_curves
 
+from ... import factorizations
 from .. import plotting
 from ..result_rows import Rows, read_columns, write_columns
 from ..sweep import Setting, Work
@@ -43,13 +43,13 @@ def _work(rounds: int, momentum: float, max_seconds: float) -> Work:
         workload = mf.momentum(rounds, momentum)
         curves, bounds = {}, []
         for name, accelerated in (("accelerated", True), ("plain", False)):
-            curves[name], bound = solver_curves.fixed_point_curve(
+            curves[name], bound = factorizations.fixed_point_curve(
                 workload, accelerated=accelerated, rtol=RTOL
             )
             bounds.append(bound)
         bound = max(bounds)
         target = bound * (1 + REACHED)
-        curves["lbfgs"] = solver_curves.lbfgs_curve(workload, max_seconds, target)
+        curves["lbfgs"] = factorizations.lbfgs_curve(workload, max_seconds, target)
         measured: dict[str, Any] = {"dual_bound": bound}
         for name, curve in curves.items():
             seconds, losses = (np.array(column) for column in zip(*curve))

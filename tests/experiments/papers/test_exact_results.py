@@ -6,8 +6,7 @@
 import pytest
 
 from dpfl import factorization
-from dpfl.planning import secure_sums
-from experiments.papers import result_rows
+from experiments.papers import result_rows, secure_sums
 from experiments.papers.chen2022 import bits as bits_lib
 from experiments.papers.chen2024 import streams as streams_lib
 from tests.experiments.papers.test_results import DOCS, text_of

@@ -6,13 +6,12 @@ import pytest
 import tensorflow as tf
 
 from dpfl import mechanisms, planning
-from dpfl.aggregators import mean_estimation
-from dpfl.planning import secure_sums
+from experiments.papers import measured_means, secure_sums
 
 D, N = 512, 10
 VECTORS = {
-    "similar": (mean_estimation.similar_vectors, 0.5),
-    "independent": (mean_estimation.independent_vectors, 0.0),
+    "similar": (measured_means.similar_vectors, 0.5),
+    "independent": (measured_means.independent_vectors, 0.0),
 }
 
 
@@ -33,7 +32,7 @@ VECTORS = {
 def test_errors_are_the_theory_s(config, kind):
     """Within 10% over 50 draws, with enough compression for its part to count."""
     vectors, product = VECTORS[kind]
-    errors = mean_estimation.measured_errors(config, D, 50, vectors, seed=8)
+    errors = measured_means.measured_errors(config, D, 50, vectors, seed=8)
     expected = secure_sums.expected_error(config, D, product)
     assert errors.mean() == pytest.approx(expected, rel=0.1)
 
@@ -43,7 +42,7 @@ def test_errors_of_a_trusted_server_are_the_theory_s(name):
     keep = {} if name == "gaussian" else {"keep_fraction": 0.1}
     config = mechanisms.MECHANISMS[name](20, 1.0, 1.0, **keep)
     config = planning.calibrate(config, None, D, 4.0, 1e-5)
-    errors = mean_estimation.measured_errors(config, D, 60, seed=8)
+    errors = measured_means.measured_errors(config, D, 60, seed=8)
     # 60 errors of 512 coordinates each: a standard error below 1%.
     assert errors.mean() == pytest.approx(config.mean_squared_error(D), rel=0.04)
 
@@ -62,7 +61,7 @@ def test_no_two_clients_and_rounds_have_one_seed():
         )
 
     config = mechanisms.Gaussian(N, 1.0, 1.0)
-    mean_estimation.measured_errors(config, 4, 20, vectors)
+    measured_means.measured_errors(config, 4, 20, vectors)
     assert len(seeds) == len(set(seeds)) == 200
 
 
@@ -74,7 +73,7 @@ def test_vectors_are_what_they_say():
         assert np.allclose(np.diag(products), 1, atol=1e-5), kind
         others = products[~np.eye(len(seeds), dtype=bool)]
         assert others.mean() == pytest.approx(product, abs=0.02)
-    sparse = mean_estimation.sparse_vectors(5)(100, 3)
+    sparse = measured_means.sparse_vectors(5)(100, 3)
     made = np.array([sparse(seed).numpy() for seed in seeds])
     assert (np.abs(made).sum(0) > 0).sum() == 5
     assert np.allclose(np.linalg.norm(made, axis=1), 1, atol=1e-5)

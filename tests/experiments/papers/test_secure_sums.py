@@ -6,7 +6,7 @@ import math
 import pytest
 
 from dpfl import mechanisms
-from dpfl.planning import secure_sums
+from experiments.papers import secure_sums
 
 
 def test_expected_error_of_equal_vectors_is_the_configuration_s():

@@ -4,20 +4,20 @@
 import pytest
 
 from dpfl import factorization as mf
-from dpfl.factorization import comparison
+from experiments import factorizations
 
 
 def test_band_and_rank_are_those_of_the_paper():
     pairs = {256: (4, 4), 512: (5, 4), 1024: (5, 5), 2048: (6, 5), 4096: (6, 6)}
     for rounds, pair in pairs.items():
-        assert comparison.band_and_rank(rounds) == pair
-    assert comparison.band_and_rank(1) == (1, 0)
+        assert factorizations.band_and_rank(rounds) == pair
+    assert factorizations.band_and_rank(1) == (1, 0)
 
 
 def test_contenders_of_a_prefix_sum():
     rows = [
         one.row(mf.OneParticipation())
-        for one in comparison.contenders(mf.prefix_sum(32))
+        for one in factorizations.contenders(mf.prefix_sum(32))
     ]
     losses = {row["method"]: row["total"] for row in rows}
     assert losses["identity"] == pytest.approx(32 * 33 / 2)
@@ -35,7 +35,7 @@ def test_several_participations_reach_the_toeplitz_encoders():
         asked.append((method, params))
         return mf.compute(workload, method, **params)
 
-    found = comparison.contenders(
+    found = factorizations.contenders(
         mf.momentum(16, 0.9), participations=2, separation=8, bands=2, rank=1, get=get
     )
     for method in ("toeplitz", "blt"):

@@ -1,0 +1,324 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""The factorizations of one workload side by side: errors, sensitivity, seconds."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import dataclasses
+import math
+import multiprocessing
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Optional
+
+import numpy as np
+from scipy import linalg, optimize
+
+from dpfl import machine
+from dpfl.factorization import iteration, optimal, structured
+from dpfl.factorization.factorization import Factorization
+from dpfl.factorization.methods import compute
+from dpfl.factorization.sensitivity import OneParticipation, Plan
+from dpfl.factorization.workloads import Workload
+
+# From a workload, a method and its parameters to the factorization; `methods.compute`
+# or a cache of it.
+Get = Callable[..., Factorization]
+
+
+@dataclasses.dataclass(frozen=True)
+class Timed:
+    """A factorization and what finding it took.
+
+    Attributes:
+      factorization: A = B C.
+      seconds: Wall-clock time to it.
+    """
+
+    factorization: Factorization
+    seconds: float
+
+    def row(self, plan: Plan) -> dict[str, Any]:
+        """Returns what there is to say about it.
+
+        Args:
+          plan: Which rounds a client takes part in.
+
+        Returns:
+          rounds, method, params, the fields of the errors (at noise multiplier 1 and
+          clip norm 1, per coordinate), sensitivity, whether that is exact, gap and
+          seconds. The gap bounds the loss under one participation and is None for any
+          other plan.
+        """
+        found = self.factorization
+        sensitivity = found.sensitivity(plan)
+        return {
+            "rounds": found.rounds,
+            "method": found.method,
+            "params": dict(found.params),
+            **dataclasses.asdict(found.errors(plan)),
+            "sensitivity": sensitivity.value,
+            "sensitivity_is_exact": sensitivity.exact,
+            "gap": found.gap if isinstance(plan, OneParticipation) else None,
+            "seconds": self.seconds,
+        }
+
+
+def timed(make: Callable[[], Factorization]) -> Timed:
+    """Returns what `make` returns, and the seconds it took."""
+    begin = time.perf_counter()
+    return Timed(make(), time.perf_counter() - begin)
+
+
+def band_and_rank(rounds: int) -> tuple[int, int]:
+    """Returns band and rank of the structured decoder that sum to log2(rounds).
+
+    That is what Denisov et al. 2022, Table 2 has; the logarithm is rounded up, and the
+    band has the larger half.
+    """
+    depth = max(1, math.ceil(math.log2(rounds)))
+    return min((depth + 1) // 2, rounds), depth // 2
+
+
+def contenders(
+    workload: Workload,
+    *,
+    rtol: float = 1e-6,
+    bands: Optional[int] = None,
+    rank: Optional[int] = None,
+    buffers: int = 3,
+    participations: int = 1,
+    separation: Optional[int] = None,
+    get: Get = compute,
+) -> list[Timed]:
+    """Returns every method's factorization of a workload.
+
+    These are independent noise, the tree with Honaker's two estimators, the optimal
+    prefix sum used for the workload (unless it is the prefix sum), the optimal
+    factorization, the Toeplitz and buffered Toeplitz encoders, and the structured
+    approximation of the optimal one, whose seconds are those of the approximation.
+
+    Args:
+      workload: A.
+      rtol: Relative duality gap of the optimal factorizations.
+      bands: Band of the structured decoder; `band_and_rank` if None.
+      rank: Its rank; `band_and_rank` if None.
+      buffers: Buffers of the buffered Toeplitz encoder.
+      participations: Most rounds of a client, for which Toeplitz encoders are fitted.
+      separation: Least distance of these rounds; needed with more than one.
+      get: Computes a factorization, or finds it where it was kept.
+    """
+    several: Mapping[str, Any] = {}
+    if participations > 1:
+        several = {"participations": participations, "separation": separation}
+    plain: list[tuple[str, Mapping[str, Any]]] = [
+        ("identity", {}),
+        ("honaker-online", {}),
+        ("honaker-full", {}),
+        ("optimal-prefix-sum", {"rtol": rtol}),
+        ("optimal", {"rtol": rtol}),
+        ("toeplitz-root", {}),
+        ("toeplitz", several),
+        ("blt", {"buffers": buffers, **several}),
+    ]
+    if workload.is_prefix_sum:
+        plain = [one for one in plain if one[0] != "optimal-prefix-sum"]
+
+    def found(method: str, params: Mapping[str, Any]) -> Timed:
+        return timed(lambda: get(workload, method, **params))
+
+    results = [found(method, params) for method, params in plain]
+    optimal = next(
+        one.factorization for one in results if one.factorization.method == "optimal"
+    )
+    usual_bands, usual_rank = band_and_rank(workload.rounds)
+    band = usual_bands if bands is None else min(bands, workload.rounds)
+    width = usual_rank if rank is None else rank
+    results.append(timed(lambda: structured.band_low_rank(optimal, band, width)))
+    return results
+
+
+@dataclasses.dataclass(frozen=True)
+class Cost:
+    """One way to solve one workload.
+
+    Attributes:
+      seconds: Wall-clock time to B and C, the median over the repeats.
+      iterations: Eigendecompositions at full size.
+      loss: ||B||_F^2 max_j ||C[:, j]||^2.
+      gap: Relative duality gap reached.
+      peak_bytes: Largest resident memory of a process that does nothing else; 0 on
+        Windows, which does not tell.
+      history: (seconds, relative gap) after each iteration of the last repeat.
+    """
+
+    seconds: float
+    iterations: int
+    loss: float
+    gap: float
+    peak_bytes: int
+    history: tuple[tuple[float, float], ...]
+
+
+def _peak_bytes() -> int:
+    """Returns the most memory that this process has had."""
+    found = machine.peak_bytes(os.getpid())
+    if found is not None:
+        return found
+    try:
+        import resource
+    except ImportError:
+        return 0
+    # In bytes on macOS, in kibibytes elsewhere.
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def _measure(
+    workload: Workload, rtol: float, accelerated: bool, max_iterations: int
+) -> Cost:
+    progress: list[iteration.Progress] = []
+    begin = time.perf_counter()
+    found = optimal.factorize(
+        workload,
+        rtol=rtol,
+        max_iterations=max_iterations,
+        accelerated=accelerated,
+        on_progress=progress.append,
+    )
+    seconds = time.perf_counter() - begin
+    # The reports' clock starts after the coarser problems; put the difference first.
+    earlier = max(0.0, seconds - progress[-1].seconds) if accelerated else 0.0
+    return Cost(
+        seconds=seconds,
+        iterations=len(progress),
+        loss=found.loss,
+        gap=progress[-1].gap,
+        peak_bytes=_peak_bytes(),
+        history=tuple((earlier + p.seconds, p.gap) for p in progress),
+    )
+
+
+def measure(
+    workload: Workload,
+    *,
+    rtol: float = 1e-6,
+    accelerated: bool = True,
+    repeats: int = 3,
+    max_iterations: int = 5000,
+) -> Cost:
+    """Measures one way to solve one workload, each repeat in a fresh process.
+
+    Args:
+      workload: A.
+      rtol: Relative duality gap to reach.
+      accelerated: False is the plain fixed point.
+      repeats: Runs; the time is their median, the memory their largest.
+      max_iterations: Iterations allowed.
+
+    Raises:
+      ConvergenceError: If the gap is not reached.
+    """
+    context = multiprocessing.get_context("spawn")
+    costs = []
+    for _ in range(repeats):
+        with concurrent.futures.ProcessPoolExecutor(1, mp_context=context) as pool:
+            task = pool.submit(_measure, workload, rtol, accelerated, max_iterations)
+            costs.append(task.result())
+    return dataclasses.replace(
+        costs[-1],
+        seconds=statistics.median(c.seconds for c in costs),
+        peak_bytes=max(c.peak_bytes for c in costs),
+    )
+
+
+# (seconds, least loss so far), one for each evaluation.
+Curve = list[tuple[float, float]]
+
+
+def fixed_point_curve(
+    workload: Workload,
+    *,
+    accelerated: bool,
+    rtol: float = 1e-8,
+    max_iterations: int = 20_000,
+) -> tuple[Curve, float]:
+    """Solves a workload by the fixed point.
+
+    Args:
+      workload: A.
+      accelerated: False is the plain fixed point.
+      rtol: Relative duality gap at which to stop.
+      max_iterations: Iterations allowed.
+
+    Returns:
+      (seconds, least loss so far) of each iteration, and the dual bound on the loss.
+    """
+    found = optimal.solve_workload(
+        workload, rtol=rtol, max_iterations=max_iterations, accelerated=accelerated
+    )
+    # The coarser problems of the accelerated start come first, and count.
+    earlier = found.seconds - found.history[-1].seconds
+    return [(earlier + p.seconds, p.loss) for p in found.history], found.bound
+
+
+class _StopError(Exception):
+    """The solver has had its seconds, or is where it should be."""
+
+
+def lbfgs_curve(workload: Workload, max_seconds: float, target: float) -> Curve:
+    """Solves a workload by a general-purpose method, L-BFGS.
+
+    It minimises ||A C^-1||_F^2 over lower-triangular C with columns of norm 1, which is
+    the problem of the optimal factorization with X = C^T C: the variables are the
+    entries of a lower-triangular P, and C is P with its columns scaled. It starts at
+    C = I.
+
+    Args:
+      workload: A.
+      max_seconds: When to give up.
+      target: Loss at which to stop.
+
+    Returns:
+      (seconds, least loss so far) of each evaluation.
+    """
+    matrix = workload.matrix()
+    rounds = workload.rounds
+    where = np.tril_indices(rounds)
+    curve: Curve = []
+    begin = time.perf_counter()
+
+    def loss_and_gradient(entries: np.ndarray) -> tuple[float, np.ndarray]:
+        p = np.zeros((rounds, rounds))
+        p[where] = entries
+        norms = np.linalg.norm(p, axis=0)
+        c = p / norms
+        inverse = linalg.solve_triangular(c, np.eye(rounds), lower=True)
+        b = matrix @ inverse
+        loss = float(np.sum(b * b))
+        slope = -2 * (b.T @ b) @ inverse.T
+        # Through the scaling: what is along a column's own direction has no effect.
+        slope = (slope - c * np.sum(slope * c, axis=0)) / norms
+        seconds = time.perf_counter() - begin
+        curve.append((seconds, min(loss, curve[-1][1]) if curve else loss))
+        if seconds > max_seconds or loss <= target:
+            raise _StopError
+        return loss, slope[where]
+
+    options = {"maxiter": 10**6, "maxfun": 10**7, "maxcor": 10, "ftol": 0, "gtol": 0}
+    try:
+        optimize.minimize(
+            loss_and_gradient,
+            np.eye(rounds)[where],
+            jac=True,
+            method="L-BFGS-B",
+            options=options,
+        )
+    except _StopError:
+        pass
+    return curve
