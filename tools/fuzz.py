@@ -133,7 +133,9 @@ class Binary:
         if self._name == "train":
             self._module.training.Run.train = lambda run: sys.exit(0)
         elif self._name == "factorize":
-            self._module.timing.measure = lambda *arguments, **options: sys.exit(0)
+            self._module.factorizations.measure = lambda *arguments, **options: (
+                sys.exit(0)
+            )
         elif self._name == "benchmark":
             self._module.cli.work_begins = lambda: sys.exit(0)
         elif self._name == "reproduce":

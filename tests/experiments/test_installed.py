@@ -14,12 +14,12 @@ ROOT = Path(__file__).resolve().parents[2]
 CODE = """
 from pathlib import Path
 from dpfl.experiments import flag_files
-from dpfl.experiments.papers import crew, sweep, trainers, trainings
+from dpfl.experiments.papers import parallel_runs, sweep, trainers, trainings
 print(flag_files.path("tasks/digits.flags"))
 flags = {"flagfile": "tasks/digits.flags", "no_such_flag": 1}
 work = trainings.training_work({"task": "digits"}, flags, sweep.Setting("small"))
 try:
-    crew.run_alone(work, Path("run"))
+    parallel_runs.run_alone(work, Path("run"))
 except trainers.WorkFailedError as error:
     print(error)
 print(Path("run/train.log").read_text())

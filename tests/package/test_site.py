@@ -112,7 +112,7 @@ def test_hooks_run_before_a_commit_are_the_checks_of_the_tests():
     (repository,) = read_yaml(".pre-commit-config.yaml")["repos"]
     assert repository["repo"] == "local"
     entries = {hook["id"]: hook["entry"].split() for hook in repository["hooks"]}
-    assert set(entries) == {"ruff-check", "ruff-format", "mypy", "build"}
+    assert set(entries) == {"ruff-check", "ruff-format", "mypy"}
     for words in entries.values():
         assert words[0].startswith(".venv/bin/")
         for word in words:

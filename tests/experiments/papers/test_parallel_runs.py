@@ -37,10 +37,10 @@ GRID = """
 import sys
 from pathlib import Path
 from tests.experiments.papers import test_parallel_runs as grid
-from experiments.papers import crew, sweep
+from experiments.papers import parallel_runs, sweep
 folder, works = Path(sys.argv[1]), grid.works()
 table = sweep.ResultsTable(folder / "results.csv")
-crew.Crew(folder, jobs=1).train([w for w in works if w not in table], works, table.add)
+parallel_runs.Crew(folder, jobs=1).train([w for w in works if w not in table], works, table.add)
 """
 
 
@@ -67,7 +67,8 @@ def killed_grid(folder, run):
     """The table of a grid that was killed after two rounds of a run."""
     folder.mkdir()
     killed = start(folder)
-    forks.until(lambda: trainings.rounds_done(run) >= 2)
+    forks.until(lambda: killed.poll() is not None or trainings.rounds_done(run) >= 2)
+    assert killed.poll() is None, killed.communicate()[1]
     children = psutil.Process(killed.pid).children(recursive=True)
     killed.send_signal(signal.SIGKILL)
     killed.communicate()

@@ -12,7 +12,7 @@ import pytest
 
 from experiments.papers import index, plotting, result_rows, result_tables, sweep
 from experiments.papers.dome2025 import ablation, comparison
-from tests.experiments.papers import test_kept
+from tests.experiments.papers import test_result_tables
 
 matplotlib.use("Agg")
 
@@ -22,7 +22,7 @@ def picture(name):
     """A figure that is drawn from its table in docs."""
     import matplotlib.pyplot as plt
 
-    path = test_kept.RESULTS / f"{name}.csv"
+    path = test_result_tables.RESULTS / f"{name}.csv"
     figure = index.FIGURES[path.stem]
     scale = result_rows.read_csv(path)[0]["scale"]
     found = result_tables.read(path, figure, scale, figure.grid(sweep.Setting(scale)))
