@@ -23,7 +23,7 @@ class LocalNoiseCodec(SecureCodec):
     """Vectors, clipped already, plus N(0, a^2 I) of each client; their secure sum.
 
     In integers: each client rounds its vector within the bound, adds a discrete
-    Gaussian, its share of the noise (see `fixed_point`), and sends residues modulo 2^b,
+    Gaussian, its share of the noise (see `rounding`), and sends residues modulo 2^b,
     from which the server knows the sum, since b is such that it cannot wrap.
 
     If fewer clients report than the promised noise needs shares, the round fails before

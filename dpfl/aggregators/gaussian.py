@@ -21,7 +21,7 @@ class GaussianCodec(Codec):
     """Sum of the clipped updates + N(0, (z C)^2 I), divided by the constant n.
 
     All of it in integers up to the noised sum, and the count of an adaptive clip too;
-    see `fixed_point`.
+    see `dpfl.vectors.rounding`.
 
     State: `clip_norm` (float32), if the clip adapts. Measurements: `clip_norm` in
     force, `noise_stddev` (of the mean). Exact: `l2_clipped_fraction` (of the clients).
