@@ -25,7 +25,7 @@ from dpfl import checks, files
 from dpfl.mechanisms import MECHANISMS
 from dpfl.training import isolation
 
-from . import audit_page, cli, start, tables
+from . import cli, start, tables
 
 _MECHANISMS = flags.DEFINE_list(
     "mechanisms", None, "Mechanisms to audit, by commas; all that are private if unset."
@@ -49,11 +49,24 @@ _ISOLATION = flags.DEFINE_string(
     "worker_isolation", "auto", "What keeps others out of TFF's worker."
 )
 
+COLUMNS = (
+    *("check", "mechanism", "setting", "relation", "delta", "method", "claimed"),
+    *("found", "ratio", "attainable", "trials", "verdict", "detail"),
+)
+"""The columns of a finding's row, in the order of a file."""
+
 # Trials of a case, rounds of it through TFF, and draws.
 _QUICK_NUMBERS = (1_000, 10, 2_000_000)
 _NUMBERS = (20_000, 20, 1_000_000_000)
 _LEAST_TRIALS = 4
 _NOT_SOUND_EXIT_CODE = 1
+
+
+def _content(rows: Sequence[tables.Row], path: str) -> str:
+    """Rows as a file holds them, CSV or JSON by the ending of its path."""
+    if path.lower().endswith(".json"):
+        return tables.as_json(rows) + "\n"
+    return tables.as_csv(rows, COLUMNS)
 
 
 def _check_flags() -> None:
@@ -111,9 +124,10 @@ def main(argv: Sequence[str]) -> None:
             bar.set_description(name)
             found += job()
     rows = [one.row() for one in found]
-    print(tables.text(rows, audit_page.HEADS, digits=4))
+    heads = {**dict(zip(COLUMNS, COLUMNS)), "method": "claimed by"}
+    print(tables.text(rows, heads, digits=4))
     if _OUTPUT.value is not None:
-        content = audit_page.content(rows, _OUTPUT.value)
+        content = _content(rows, _OUTPUT.value)
         files.write_atomically(_OUTPUT.value, content)
     bad = [one for one in found if not one.is_sound]
     if bad:

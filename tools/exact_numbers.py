@@ -156,7 +156,7 @@ def _groups() -> Iterator[Number]:
 def _of_run(
     name: str, accountant: str, make: Callable[[bands_curve.StreamRun], Any], **how: Any
 ) -> Iterator[Number]:
-    page = "privacy/matrix_factorization"
+    page = "privacy/bands"
     for rate in (1, 100):
         if rate > 1 and accountant != streams.ACCOUNTANT:
             continue
@@ -167,8 +167,9 @@ def _of_run(
             yield Number(page, f"z, {kind}", ".4f", found.noise_multiplier)
             yield Number(page, f"error, {kind}", ".2f", found.root_mean_error)
         else:
-            kind = f"{kind}, by privacy loss"
-            yield Number(page, f"error, {kind}", ".2f", found.root_mean_error)
+            yield Number(
+                page, f"error by privacy loss, {kind}", ".2f", found.root_mean_error
+            )
 
 
 def _streams(is_slow: bool) -> Iterator[Number]:
@@ -182,7 +183,7 @@ def _streams(is_slow: bool) -> Iterator[Number]:
             name = f"h = {bands}, {SLOW}"
             yield from _of_run(name, rdp, make, encoder="banded")
     yield from _of_run("streams that restart", rdp, bands_curve.restarting)
-    page = "privacy/matrix_factorization"
+    page = "privacy/bands"
     for rate in (1, 100):
         found = streams.random_slot(rate, 10.0, 512)
         kind = f"random slots, {'dense' if rate == 1 else 'gamma = 0.01'}"
@@ -192,11 +193,11 @@ def _streams(is_slow: bool) -> Iterator[Number]:
 
 def _one_gaussian(is_slow: bool) -> Iterator[Number]:
     """Everybody in rounds exactly 32 apart: one Gaussian mechanism on the run."""
-    page = "privacy/matrix_factorization"
+    page = "privacy/bands"
     noise = accounting.calibrate_noise_multiplier(
         dp_accounting.GaussianDpEvent, 10.0, 1e-5, method="rdp"
     )
-    yield Number(page, "z, one Gaussian mechanism", ".4f", noise)
+    yield Number(page, "z, one Gaussian mechanism, dense", ".4f", noise)
     plan = mf.FixedEpochs(16, 32)
     several = {"separation": 32, "participations": 16}
     ways: Mapping[str, tuple[str, Mapping[str, int]]] = {
@@ -209,7 +210,7 @@ def _one_gaussian(is_slow: bool) -> Iterator[Number]:
             continue
         found = mf.compute(mf.prefix_sum(512), method, **parameters)
         yield Number(
-            page, f"error, {name}", ".2f", noise * found.errors(plan).root_mean
+            page, f"error, {name}, dense", ".2f", noise * found.errors(plan).root_mean
         )
 
 

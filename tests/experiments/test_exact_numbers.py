@@ -1,14 +1,16 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The table of computed numbers is what the code computes today."""
+"""Tables of computed numbers are what the code computes, and pages have the tables."""
 
 from pathlib import Path
 
 import pytest
 
+from dpfl import planning
+from dpfl.mechanisms import build, participation
 from experiments.papers import result_rows
-from tools import exact_numbers
+from tools import exact_numbers, pages
 
 TABLE = Path(__file__).resolve().parents[2] / "docs/results/exact_numbers.csv"
 # Left out: streams with free entries, and the optimal factorization, which take longest.
@@ -27,3 +29,60 @@ def test_the_table_of_exact_numbers():
     ]
     for one, row in zip(found, table):
         assert one.value == pytest.approx(float(row["value"]), rel=2e-4), row
+
+
+TASKS_OF_ACCOUNTANTS = {
+    "mnist": (836, 48, 1e-4, 1_011_466),
+    "docs": (2459, 128, 2459**-1.1, 39_932),
+}
+
+
+def test_noise_is_what_either_accountant_asks_for():
+    """Those that take seconds, of dropped coordinates, are left out."""
+    found = result_rows.read_csv(TABLE.with_name("accountants.csv"))
+    sparse = ("l2_csgm", "sgmf")
+    chosen = [
+        row
+        for row in found
+        if row["accountant"] == "rdp" or row["mechanism"] not in sparse
+    ]
+    assert len(found) == 19 and len(chosen) == 13
+    for row in chosen:
+        population, rounds, delta, dimension = TASKS_OF_ACCOUNTANTS[row["task"]]
+        epoch = population // 100
+        values = {"cohort_size": 100, "noise_multiplier": 1.0, "clip_norm": 1.0}
+        if row["mechanism"] in sparse:
+            values["compression_rate"] = float(row["compression_rate"])
+        if row["mechanism"] in ("matrix_factorization", "sgmf"):
+            values["rounds_per_epoch"] = epoch
+        calibrated = planning.calibrate(
+            build.build(row["mechanism"], values),
+            participation.build(
+                row["participation"], population, 100, rounds, rounds_per_epoch=epoch
+            ),
+            dimension,
+            8.0,
+            delta,
+            row["accountant"],
+        )
+        expected = float(row["noise_multiplier"])
+        assert calibrated.noise_multiplier == pytest.approx(expected, rel=1e-4), row
+
+
+def test_pages_have_their_tables():
+    assert pages.main(["--check"]) == 0
+
+
+def test_a_table_has_means_ranges_and_columns_by_label():
+    made = pages.table(
+        "accountants task=mnist mechanism=gaussian: task | noise_multiplier .3g by accountant"
+    )
+    assert made.splitlines() == [
+        "| task | z, accountant=rdp | z, accountant=tight |",
+        "| --- | --- | --- |",
+        "| mnist | 0.851 | 0.79 |",
+    ]
+    line = "csgm_fig2 task=mnist epsilon=2.0 compression_rate=1: epsilon | final_accuracy .3f, lines .0f"
+    assert pages.table(line).splitlines()[2] == "| 2 | 0.874 (0.869 to 0.883) | 3 |"
+    with pytest.raises(ValueError, match="FILE: NAMES"):
+        pages.table("csgm_fig2")

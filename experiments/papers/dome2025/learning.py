@@ -24,7 +24,7 @@ from dpfl.aggregators import dome, measurements
 from dpfl.aggregators.codec import Decoded
 from dpfl.vectors import adaptive_sketch, randomness
 
-from ..result_rows import Rows, distinct, numbers, where, write_columns
+from ..result_rows import write_columns
 
 # So large that nothing is clipped.
 _CLIP_NORM = 1e3
@@ -167,6 +167,7 @@ def _row(
     row: str, column: str, seed: int, overlap: float, excess_error: str = ""
 ) -> dict[str, str]:
     return {
+        "study": "choices" if excess_error else "drift",
         "row": row,
         "column": column,
         "seed": str(seed),
@@ -175,38 +176,11 @@ def _row(
     }
 
 
-def lines(rows: Rows, head: str = "") -> list[str]:
-    """Returns the lines of a page's table: means over seeds.
-
-    Args:
-      rows: From `choices` or `drifting`.
-      head: Of the first column.
-    """
-    columns = distinct(rows, "column")
-    found = [f"| {head} | {' | '.join(columns)} |".replace("  ", " ")]
-    found.append("| --- " * (len(columns) + 1) + "|")
-    for name in distinct(rows, "row"):
-        cells = [_cell(where(rows, row=name, column=column)) for column in columns]
-        found.append(f"| {name} | {' | '.join(cells)} |")
-    return found
-
-
-def _cell(runs: Rows) -> str:
-    overlap = f"{np.mean(numbers(runs, 'overlap')):.2f}"
-    if not runs[0]["excess_error"]:
-        return overlap
-    return f"{np.mean(numbers(runs, 'excess_error')):.3f} ({overlap})"
-
-
 def main(argv: Sequence[str]) -> None:
-    """Writes the table whose path is given, and prints what the page has of it."""
-    tables = {"turn in a round": drifting(), "": choices()}
-    rows = [row for table in tables.values() for row in table]
-    if argv:
-        columns = {name: [row[name] for row in rows] for name in rows[0]}
-        write_columns(Path(argv[0]), columns)
-    for head, table in tables.items():
-        print("\n".join([*lines(table, head), ""]))
+    """Writes the table whose path is given."""
+    rows = [*drifting(), *choices()]
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    write_columns(Path(argv[0]), columns)
 
 
 def _orthonormal(count: int, dimension: int, rng: np.random.Generator) -> np.ndarray:

@@ -2,14 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import json
-from pathlib import Path
 
-import dp_accounting
 import pytest
 
-from dpfl import accounting
-from dpfl import factorization as mf
-from dpfl.planning import bands_curve
 from experiments.papers import parallel_runs, sweep
 from experiments.papers.chen2024 import figures, sensitivity, sgmf, streams
 from experiments.papers.trainings import Problem
@@ -190,87 +185,6 @@ def test_one_run_of_sgmf_end_to_end(tmp_path):
 
 
 STREAMS = FIGURES["sgmf_streams"]
-DOCS = Path(__file__).parents[3] / "docs" / "privacy" / "matrix_factorization.md"
-
-
-def printed(row):
-    """The cells of a row of the table in the docs: z, error, and these sparsified."""
-    line = next(
-        line for line in DOCS.read_text().splitlines() if line.startswith(f"| {row}")
-    )
-    return [float(cell) for cell in line.split("|")[2:-1]]
-
-
-def figures_of(point):
-    return [f"{point.noise_multiplier:.4f}", f"{point.root_mean_error:.2f}"]
-
-
-def as_printed(cells):
-    return [f"{cells[0]:.4f}", f"{cells[1]:.2f}", f"{cells[2]:.4f}", f"{cells[3]:.2f}"]
-
-
-@pytest.mark.parametrize(
-    ("row", "bands"), [("h = 32: everybody", 32), ("cyclic Poisson sampling, h = 2", 2)]
-)
-def test_streams_of_the_docs_table(row, bands):
-    points = [
-        bands_curve.point(streams.run_of(rate, 10.0, 512), bands) for rate in (1, 100)
-    ]
-    assert sum(map(figures_of, points), []) == as_printed(printed(row))
-
-
-def test_epochs_and_slots_of_the_docs_table():
-    restarting = [
-        bands_curve.restarting(streams.run_of(rate, 10.0, 512)) for rate in (1, 100)
-    ]
-    cells = printed("streams that restart each epoch")
-    assert sum(map(figures_of, restarting), []) == as_printed(cells)
-    slots = [streams.random_slot(rate, 10.0, 512) for rate in (1, 100)]
-    shown = [f"{one['noise_multiplier']:.4f} {one['error']:.2f}" for one in slots]
-    cells = as_printed(printed("independent noise, random slots"))
-    assert shown == [f"{cells[0]} {cells[1]}", f"{cells[2]} {cells[3]}"]
-
-
-@pytest.mark.parametrize(
-    ("row", "method", "params"),
-    [
-        ("buffered Toeplitz C with 3 buffers", "blt", {"buffers": 3}),
-        ("C^-1 with 8 diagonals", "banded-inverse", {"bands": 8}),
-    ],
-)
-def test_one_gaussian_on_the_run_of_the_docs_table(row, method, params):
-    line = next(
-        line for line in DOCS.read_text().splitlines() if f"the same, {row}" in line
-    )
-    shown = [float(cell) for cell in line.split("|")[2:4]]
-    found = mf.compute(
-        mf.prefix_sum(512), method, **params, participations=16, separation=32
-    )
-    noise = accounting.calibrate_noise_multiplier(
-        dp_accounting.GaussianDpEvent, 10.0, 1e-5, method="rdp"
-    )
-    error = noise * found.errors(mf.FixedEpochs(16, 32)).root_mean
-    assert [f"{noise:.4f}", f"{error:.2f}"] == [f"{shown[0]:.4f}", f"{shown[1]:.2f}"]
-
-
-def test_no_setting_of_the_docs_table_is_below_the_best_streams():
-    """What the issue asks of the choice of bands, on the printed figures."""
-    lines = DOCS.read_text().splitlines()
-    start = lines.index("| | z, dense | error | z, gamma = 0.01 | error |")
-    end = lines.index("", start)
-    table = {
-        line.split("|")[1].strip(): [float(cell) for cell in line.split("|")[2:-1]]
-        for line in lines[start + 2 : end]
-        if "| - |" not in line
-    }
-    assert len(table) == 10
-    for column in (1, 3):
-        best = min(v[column] for k, v in table.items() if "h = " in k and "1)" not in k)
-        assert all(
-            best < 0.75 * v[column]
-            for k, v in table.items()
-            if k.startswith(("independent", "streams"))
-        )
 
 
 @pytest.mark.parametrize("done", ["all", "first"])

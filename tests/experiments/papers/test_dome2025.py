@@ -8,11 +8,10 @@ import pytest
 from dpfl import accounting, mechanisms, tasks
 from dpfl.tasks import models
 from experiments import mechanism_flags
-from experiments.papers import result_rows, sweep
+from experiments.papers import sweep
 from experiments.papers.dome2025 import ablation, cnn_grid, figures
 from experiments.papers.dome2025 import comparison as comparison_lib
 from experiments.papers.dome2025 import comparison as dome_flags
-from tests.experiments import programs
 from tests.experiments.papers import invented
 
 FIGURES = {figure.name: figure for figure in figures.FIGURES}
@@ -157,27 +156,6 @@ def test_every_mechanism_has_a_title(scale):
 def test_the_network_has_as_many_parameters():
     network = models.cnn(num_classes=10, seed=1)
     assert network.count_params() == cnn_grid.DIMENSION
-
-
-def test_how_many_of_the_chosen_rates_are_still_the_best():
-    table = result_rows.read_csv(programs.ROOT / "docs/results/small/dome_tuning.csv")
-    kept = count = 0
-    for task, comparison in comparison_lib.COMPARISONS["small"].items():
-        measure = tasks.task_entry(task).measure
-        for mechanism, (clip, rate) in comparison.chosen.items():
-            tried = result_rows.where(table, task=task, mechanism=mechanism)
-            values = {
-                (float(row["clip_norm"]), float(row["server_lr"])): float(
-                    row[measure.final_column]
-                )
-                for row in tried
-            }
-            best = (min if measure.lower_is_better else max)(values.values())
-            count += 1
-            kept += values[clip, rate] == best
-    for page in ("figures", "gallery"):
-        text = " ".join((programs.ROOT / f"docs/{page}.md").read_text("utf-8").split())
-        assert f"{kept} of {count} still" in text or f"{kept} of the {count}" in text
 
 
 def test_chosen_rates_were_tried():

@@ -1,0 +1,145 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Makes the tables of the documentation from the tables of results.
+
+  python -m tools.pages           writes them into the pages
+  python -m tools.pages --check   exits with 1 if a page differs from its tables
+
+A page says what a table shows in the comment above it:
+
+  <!-- table csgm_fig2 task=mnist: epsilon, compression_rate | noise_multiplier .3g -->
+  <!-- end -->
+
+A file of docs/results, rows to choose, columns whose values name a line, and columns
+of numbers with their formats. Rows of a line, such as seeds, become mean (least to
+most); `NAME by COLUMN` gives a column for each value of another one, and `lines .0f`
+counts.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from experiments.papers import result_rows
+
+ROOT = Path(__file__).resolve().parents[1]
+MARKED = re.compile(r"(<!-- table (.*?) -->\n)(.*?)(<!-- end -->)", re.S)
+HEADS = {
+    "epsilon": "ε",
+    "compression_rate": "compression",
+    "cohort_size": "clients",
+    "noise_multiplier": "z",
+    "measured_noise_multiplier": "z",
+    "budget": "ε",
+    "uplink_bits_per_parameter": "bits up",
+    "downlink_bits_per_parameter": "bits down",
+    "final_accuracy": "test accuracy",
+    "final_loss": "test loss",
+    "clip_norm": "clip",
+    "server_lr": "rate",
+}
+
+
+def value(rows: result_rows.Rows, name: str, shown: str) -> str:
+    """The mean of numbers, and in brackets the least and the most if they differ."""
+    if name == "lines":
+        return str(len(rows))
+    found = [float(row[name]) for row in rows if row[name]]
+    if not found:
+        return ""
+    mean = sum(found) / len(found)
+    cells = [f"{x:{shown}}" for x in (mean, min(found), max(found))]
+    return cells[0] if cells[1] == cells[2] else "{} ({} to {})".format(*cells)
+
+
+def split(row: dict[str, str]) -> dict[str, str]:
+    """A row with the `number` that it may have as a `setting` and a `case` of it."""
+    setting, _, case = row.get("number", "").rpartition(", ")
+    return {**row, "setting": setting, "case": case} if case else row
+
+
+def label(word: str) -> str:
+    """A label without the point that a whole number does not need."""
+    return word[:-2] if re.fullmatch(r"\d+\.0", word) else word
+
+
+def head(name: str, part: Mapping[str, str]) -> str:
+    """The words above a column of numbers."""
+    words = HEADS.get(name, name.replace("_", " "))
+    of = [f"{HEADS.get(key, key)}={label(word)}" for key, word in part.items()]
+    return ", ".join([words, *of])
+
+
+def columns(
+    rows: result_rows.Rows, text: str
+) -> Iterator[tuple[str, str, Mapping[str, str]]]:
+    """Heads of numbers, their formats, and the rows of each line that they are of."""
+    for part in text.split(","):
+        name, shown, *by = part.split()
+        if not by:
+            yield name, shown, {}
+        for word in result_rows.distinct(rows, by[1]) if by else ():
+            yield name, shown, {by[1]: word}
+
+
+def table(spec: str) -> str:
+    """The lines of a table in Markdown.
+
+    Args:
+      spec: What the comment above it says.
+
+    Raises:
+      ValueError: If it does not name a file, columns and formats that there are.
+    """
+    found = re.fullmatch(r"(\w+)((?: \w+=[^:]*?)*): (.*) \| (.*)", spec)
+    if found is None:
+        raise ValueError(f"a table must be 'FILE: NAMES | COLUMNS', found {spec!r}")
+    file, chosen, names, numbers = found.groups()
+    rows = list(map(split, result_rows.read_csv(ROOT / f"docs/results/{file}.csv")))
+    rows = result_rows.where(
+        rows, **dict(re.findall(r"(\w+)='?([^'=]*?)'?(?= \w+=|$)", chosen))
+    )
+    keys = names.split(", ")
+    shown = list(columns(rows, numbers))
+    lines = dict.fromkeys(tuple(row[key] for key in keys) for row in rows)
+    heads = [head(key, {}) for key in keys]
+    heads += [head(name, part) for name, _, part in shown]
+    text = [heads, ["---"] * len(heads)]
+    for line in lines:
+        here = result_rows.where(rows, **dict(zip(keys, line)))
+        text.append(
+            [label(word) for word in line]
+            + [
+                value(result_rows.where(here, **part), name, form)
+                for name, form, part in shown
+            ]
+        )
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in text)
+
+
+def made(text: str) -> str:
+    """A page with its tables made anew."""
+    return MARKED.sub(lambda m: f"{m[1]}\n{table(m[2])}\n{m[4]}", text)
+
+
+def pages() -> list[Path]:
+    """The pages that can have tables."""
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def main(argv: Sequence[str]) -> int:
+    """Writes the pages, or with `--check` names those that differ."""
+    differ = [page for page in pages() if made(page.read_text()) != page.read_text()]
+    for page in differ:
+        print(page.relative_to(ROOT))
+        if "--check" not in argv:
+            page.write_text(made(page.read_text()))
+    return int("--check" in argv and bool(differ))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
