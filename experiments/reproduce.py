@@ -97,15 +97,14 @@ cli.check_flag(
 )
 
 
-def draw(figure: sweep.Figure, rows: Rows, folder: Path, scale: str) -> Path:
+def draw(figure: sweep.Figure, rows: Rows, folder: Path) -> Path:
     """Draws rows as FOLDER/FIGURE.png and returns its path."""
     import matplotlib
 
     matplotlib.use("Agg")
     path = folder / f"{figure.name}.png"
-    with plotting.style():
-        picture = figure.draw(rows, scale)
-        files.save_figure(picture, path, dpi=150, bbox_inches="tight")
+    picture = plotting.draw(figure.plot, rows, figure.source)
+    files.save_figure(picture, path, dpi=130)
     return path
 
 
@@ -210,7 +209,7 @@ def main(argv: Sequence[str]) -> None:
     rows, note = _results(figure, scale, folder)
     print_table(rows)
     plotting.print_remark(rows)
-    print(f"figure: {draw(figure, rows, folder, scale)}{note}")
+    print(f"figure: {draw(figure, rows, folder)}{note}")
 
 
 def _draw_table(figure: sweep.Figure, table: Path, folder: Path) -> None:
@@ -223,7 +222,7 @@ def _draw_table(figure: sweep.Figure, table: Path, folder: Path) -> None:
     grid = figure.grid(_setting(scale))
     rows = result_tables.read(table, figure, scale, grid)
     try:
-        path = draw(figure, rows, folder, scale)
+        path = draw(figure, rows, folder)
     except KeyError as missing:
         found = f"{table} without {missing.args[0]}"
         raise result_tables.refused(figure, scale, found) from missing

@@ -33,9 +33,9 @@ from dpfl.accounting.integer import ratio_moments, rounding
 from dpfl.factorization import tree
 from dpfl.mechanisms import participation
 from dpfl.planning import bands_curve
+from experiments.papers import ours as stream_training
 from experiments.papers import result_rows
-from experiments.papers.chen2024 import streams
-from experiments.papers.ours import stream_training
+from experiments.papers import stream_errors as streams
 
 # Parameters of the papers' network for F-EMNIST, and the bound on a coordinate's size
 # over that of the vector, with 100 clients a round.

@@ -28,20 +28,6 @@ from experiments.papers import result_rows
 
 ROOT = Path(__file__).resolve().parents[1]
 MARKED = re.compile(r"(<!-- table (.*?) -->\n)(.*?)(<!-- end -->)", re.S)
-HEADS = {
-    "epsilon": "ε",
-    "compression_rate": "compression",
-    "cohort_size": "clients",
-    "noise_multiplier": "z",
-    "measured_noise_multiplier": "z",
-    "budget": "ε",
-    "uplink_bits_per_parameter": "bits up",
-    "downlink_bits_per_parameter": "bits down",
-    "final_accuracy": "test accuracy",
-    "final_loss": "test loss",
-    "clip_norm": "clip",
-    "server_lr": "rate",
-}
 
 
 def value(rows: result_rows.Rows, name: str, shown: str) -> str:
@@ -69,8 +55,10 @@ def label(word: str) -> str:
 
 def head(name: str, part: Mapping[str, str]) -> str:
     """The words above a column of numbers."""
-    words = HEADS.get(name, name.replace("_", " "))
-    of = [f"{HEADS.get(key, key)}={label(word)}" for key, word in part.items()]
+    words = result_rows.HEADS.get(name, name.replace("_", " "))
+    of = [
+        f"{result_rows.HEADS.get(key, key)}={label(word)}" for key, word in part.items()
+    ]
     return ", ".join([words, *of])
 
 

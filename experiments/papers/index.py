@@ -5,11 +5,7 @@
 
 from __future__ import annotations
 
-from .chen2022 import figures as chen2022
-from .chen2024 import figures as chen2024
-from .denisov2022 import figures as denisov2022
-from .dome2025 import figures as dome2025
-from .ours import figures as ours
+from . import chen2022, chen2024, denisov2022, dome2025, ours
 from .sweep import Figure
 
 FIGURES: dict[str, Figure] = {

@@ -13,6 +13,23 @@ from typing import Any
 
 from dpfl import covered, files
 
+# What pages and drawings call columns.
+HEADS = {
+    "epsilon": "ε",
+    "compression_rate": "compression",
+    "cohort_size": "clients",
+    "noise_multiplier": "z",
+    "measured_noise_multiplier": "z",
+    "budget": "ε",
+    "uplink_bits_per_parameter": "bits up",
+    "downlink_bits_per_parameter": "bits down",
+    "final_accuracy": "test accuracy",
+    "eval_accuracy": "test accuracy",
+    "final_loss": "test loss",
+    "eval_loss": "test loss",
+    "clip_norm": "clip",
+    "server_lr": "rate",
+}
 Row = Mapping[str, str]
 Rows = Sequence[Row]
 
@@ -42,19 +59,6 @@ def mean_and_reach(found: Sequence[float]) -> tuple[float, float, float]:
     mean = sum(found) / len(found)
     # Of equal values the mean may be rounded to beyond them.
     return mean, max(0.0, mean - min(found)), max(0.0, max(found) - mean)
-
-
-def parameters(rows: Rows) -> str:
-    """Returns how many parameters the model of rows has, in words."""
-    client, parameter = (
-        float(rows[0][f"uplink_bits_per_{of}"]) for of in ("client", "parameter")
-    )
-    return f"{client / parameter:,.0f} parameters"
-
-
-def short(value: float) -> str:
-    """Returns three digits of a number, without an exponent where it is large."""
-    return f"{float(f'{value:.3g}'):,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
 def seeds(rows: Rows) -> str:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
 from dpfl import accounting
 from dpfl.mechanisms import gaussian, integer
@@ -71,28 +70,6 @@ def error_ratio(
         return math.inf
     noised = config.with_noise_multiplier(noise)
     return noised.mean_squared_error(length) / plain.mean_squared_error(length)
-
-
-def least_bits(ratios: Mapping[int, float], tolerance: float) -> float:
-    """Returns log2 of the least modulus whose error ratio is within a tolerance.
-
-    The logarithm of the ratio is taken to be linear between whole numbers of bits.
-
-    Args:
-      ratios: From a number of bits to the ratio, which may be infinite.
-      tolerance: The largest ratio allowed.
-
-    Returns:
-      A number of bits, between whole ones; NaN if none of them will do.
-    """
-    bits = sorted(ratios)
-    for low, high in zip(bits, bits[1:]):
-        if ratios[high] <= tolerance < ratios[low]:
-            if math.isinf(ratios[low]):
-                return float(high)
-            part = math.log(ratios[low] / tolerance)
-            return low + part / math.log(ratios[low] / ratios[high])
-    return math.nan
 
 
 def rate_of_equal_time(small: int, large: int) -> float:

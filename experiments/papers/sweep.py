@@ -22,8 +22,6 @@ import tqdm
 
 from dpfl import files
 
-from .result_rows import Rows
-
 SCALES = ("small", "medium", "paper")
 KEY = "key"
 
@@ -68,9 +66,6 @@ class Work:
 
 
 Grid = Callable[[Setting], Sequence[Work]]
-# From the rows of the table, each with its `folder`, and the scale, to a matplotlib
-# figure.
-Drawing = Callable[[Rows, str], Any]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,7 +92,7 @@ class Figure:
       name: What `--figure` calls it.
       source: Paper and number.
       grid: From the setting to the work it takes.
-      draw: From the rows of the table to a picture.
+      plot: What is drawn of them, a `plotting.Plot`.
       sweep: Name of the results table, which figures may share; None is `name`.
       scales: Those of `SCALES` that it has.
       curves: What the drawing shows point by point, if anything.
@@ -108,7 +103,7 @@ class Figure:
     name: str
     source: str
     grid: Grid
-    draw: Drawing
+    plot: Any
     sweep: Optional[str] = None
     scales: tuple[str, ...] = ("small", "paper")
     curves: Optional[Curves] = None

@@ -8,12 +8,11 @@ from __future__ import annotations
 import dataclasses
 import json
 import statistics
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Optional
 
 from dpfl import covered, files
-from dpfl.mechanisms import OncePerEpoch
 from dpfl.tasks import registry
 from dpfl.training import config
 
@@ -128,6 +127,32 @@ def training_work(
     return Training(labels, _settings(flags), compute=None, flags=flags)
 
 
+# Labels and flags of a run, or what it shares with others.
+Cell = tuple[Mapping[str, Any], Mapping[str, Any]]
+
+
+def axis(name: str, values: Iterable[Any], flag: str = "") -> list[Cell]:
+    """Returns a cell for each value of a label that is a flag."""
+    return [({name: value}, {flag or name: value}) for value in values]
+
+
+def cross(*axes: Iterable[Cell]) -> list[Cell]:
+    """Returns every choice of a cell from each axis; the last axis changes first."""
+    found: list[Cell] = [({}, {})]
+    for cells in map(list, axes):
+        found = [
+            ({**labels, **more}, {**flags, **others})
+            for labels, flags in found
+            for more, others in cells
+        ]
+    return found
+
+
+def runs(cells: Iterable[Cell], setting: Setting) -> list[Training]:
+    """Returns the runs of cells."""
+    return [training_work(labels, flags, setting) for labels, flags in cells]
+
+
 def _all_flags(flags: Mapping[str, Any]) -> dict[str, Any]:
     """Returns flags with those of their flag file."""
     name = flags.get("flagfile")
@@ -140,26 +165,6 @@ def _settings(flags: Mapping[str, Any]) -> Mapping[str, Any]:
     if "flagfile" in settings:
         settings["flagfile"] = " ".join(flag_files.lines(settings["flagfile"]))
     return settings
-
-
-@dataclasses.dataclass(frozen=True)
-class Problem:
-    """What is trained with noise correlated over an epoch.
-
-    Attributes:
-      name: What drawings call it; a task's name.
-      flags: Flags that all runs share.
-    """
-
-    name: str
-    flags: Mapping[str, Any]
-
-    def work(
-        self, labels: Mapping[str, Any], flags: Mapping[str, Any], setting: Setting
-    ) -> Training:
-        """Returns a run in which each client takes part once an epoch."""
-        given = {**self.flags, "participation": OncePerEpoch.name, **flags}
-        return training_work({"problem": self.name, **labels}, given, setting)
 
 
 def without_budget(flags: Mapping[str, Any]) -> dict[str, Any]:

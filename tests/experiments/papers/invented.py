@@ -9,6 +9,14 @@ from experiments.papers import plotting
 
 matplotlib.use("Agg")
 
+# Columns that a drawing of a figure without training asks for.
+MEASURED = {
+    **dict.fromkeys(("noise_multiplier", "gaussian", "theory", "loss", "error"), "1"),
+    **{"squared_error": "2", "standard_error": "0.1", "bits_per_parameter": "3"},
+    **{"error_ratio": "1.5", "uplink_bits_per_client": "3200"},
+    "uplink_bits_per_parameter": "3.2",
+}
+
 
 def rows(works, folder, columns, metrics):
     """Rows as training would leave them, with a metrics.csv each.
@@ -26,24 +34,19 @@ def rows(works, folder, columns, metrics):
             writer = csv.writer(file)
             writer.writerow(metrics)
             writer.writerows(zip(*metrics.values()))
-        yield {
-            **{k: str(v) for k, v in work.labels.items()},
-            "final_accuracy": str(0.5 + i / 1000),
-            "final_loss": str(2 + i / 1000),
-            **columns,
-            "folder": str(own),
-        }
+        labels = {k: str(v) for k, v in work.labels.items()}
+        final = {"final_accuracy": str(0.5 + i / 1000), "final_loss": str(2 + i / 1000)}
+        yield {**labels, **final, **columns, **labels, "folder": str(own)}
 
 
-def draw(figure, shown, path, scale="small"):
-    """Draws and saves; returns how many lines, bars, tables and maps there are."""
+def draw(figure, shown, path):
+    """Draws and saves; returns how many lines, bars and bands there are."""
     import matplotlib.pyplot as plt
 
-    with plotting.style():
-        picture = figure.draw(shown, scale)
-        picture.savefig(path)
+    picture = plotting.draw(figure.plot, shown, figure.source)
+    picture.savefig(path)
     plt.close(picture)
     return sum(
-        sum(map(len, (axis.lines, axis.containers, axis.tables, axis.images)))
+        sum(map(len, (axis.lines, axis.containers, axis.collections)))
         for axis in picture.axes
     )

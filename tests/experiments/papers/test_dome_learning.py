@@ -4,8 +4,8 @@
 
 import pytest
 
-from experiments.papers.dome2025 import learning
-from experiments.papers.dome2025.learning import Learner, config
+from experiments.papers import dome_learning as learning
+from experiments.papers.dome_learning import Learner, config
 
 D = 64
 

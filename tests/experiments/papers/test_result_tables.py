@@ -5,8 +5,7 @@ import pathlib
 
 import pytest
 
-from experiments.papers import index, result_rows, result_tables, sweep, trainings
-from experiments.papers.ours import stream_training
+from experiments.papers import index, ours, result_rows, result_tables, sweep, trainings
 from tests.experiments.papers import invented
 
 COLUMNS = {
@@ -29,7 +28,7 @@ METRICS = {
 }
 MEDIUM = {n: each for n, each in index.FIGURES.items() if "medium" in each.scales}
 # One of each drawing.
-DRAWN = list({figure.draw: name for name, figure in MEDIUM.items()}.values())
+DRAWN = list({str(figure.plot): name for name, figure in MEDIUM.items()}.values())
 
 
 def rows_of(name, folder):
@@ -48,11 +47,11 @@ def test_a_figure_is_drawn_from_its_table_alone(name, tmp_path):
     figure = index.FIGURES[name]
     works, table = rows_of(name, tmp_path / "runs")
     result_tables.write(tmp_path / "table.csv", figure, "medium", works, table)
-    lines = invented.draw(figure, table, tmp_path / "a.png", "medium")
+    lines = invented.draw(figure, table, tmp_path / "a.png")
     for work in works:
         (tmp_path / "runs" / work.folder / "metrics.csv").unlink()
     again = result_tables.read(tmp_path / "table.csv", figure, "medium", works)
-    assert invented.draw(figure, again, tmp_path / "b.png", "medium") == lines
+    assert invented.draw(figure, again, tmp_path / "b.png") == lines
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
     assert (tmp_path / "table.csv").stat().st_size < 24_000
 
@@ -91,7 +90,7 @@ def test_without_curves_there_is_one_file(tmp_path):
     result_tables.write(tmp_path / "t.csv", figure, "medium", works, table)
     assert not result_tables.curves_path(tmp_path / "t.csv").exists()
     found = result_tables.read(tmp_path / "t.csv", figure, "medium", works)
-    assert result_rows.distinct(found, "way") == list(stream_training.WAYS)
+    assert result_rows.distinct(found, "way") == list(ours.WAYS)
     assert all(trainings.CURVES not in row for row in found)
 
 
@@ -195,4 +194,4 @@ def test_a_figure_is_drawn_from_its_table_in_docs(path, tmp_path):
     found = result_tables.read(path, figure, scale, works)
     assert len(found) == len(works)
     if not figure.needs_folders:
-        assert invented.draw(figure, found, tmp_path / "a.png", scale)
+        assert invented.draw(figure, found, tmp_path / "a.png")

@@ -34,14 +34,6 @@ def test_the_exact_accountant_saves_bits_where_noise_is_about_a_step():
     assert few == math.inf
 
 
-def test_least_bits_are_between_those_that_are_too_few_and_enough():
-    ratios = {8: math.inf, 9: 16.0, 10: 4.0, 11: 1.0}
-    assert secure_sums.least_bits(ratios, 8.0) == pytest.approx(9.5)
-    assert secure_sums.least_bits(ratios, 4.0) == 10
-    assert secure_sums.least_bits(ratios, 20.0) == 9
-    assert math.isnan(secure_sums.least_bits(ratios, 0.5))
-
-
 def test_rate_of_equal_time():
     # 1000 log(1000) / (100 log(100)), with 3 / 2 from the logarithms.
     assert secure_sums.rate_of_equal_time(100, 1000) == pytest.approx(15)

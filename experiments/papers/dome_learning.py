@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How well DOME's sketch learns a subspace: the tables of docs/dome.md.
 
-  python -m experiments.papers.dome2025.learning docs/results/dome_learning.csv
+  python -m experiments.papers.dome_learning docs/results/dome_learning.csv
 
 One client's gradients are random combinations of a few directions; nothing is clipped.
 Writes a row of each run, and prints means over the seeds. Takes some minutes.
@@ -24,7 +24,7 @@ from dpfl.aggregators import dome, measurements
 from dpfl.aggregators.codec import Decoded
 from dpfl.vectors import adaptive_sketch, randomness
 
-from ..result_rows import write_columns
+from .result_rows import write_columns
 
 # So large that nothing is clipped.
 _CLIP_NORM = 1e3

@@ -14,9 +14,9 @@ import numpy as np
 
 from dpfl import accounting, mechanisms
 
-from .. import plotting
-from ..result_rows import Rows, numbers, where
-from ..sweep import Setting, Work
+from .plotting import Plot
+from .result_rows import Row, Rows
+from .sweep import Setting, Work
 
 EPSILON, DELTA = 5.0, 1e-8
 KEEP_FRACTION = 0.01
@@ -65,33 +65,21 @@ def grid(setting: Setting) -> list[Work]:
     return left + [_point("right", RATIO, gamma) for gamma in places]
 
 
-def draw(rows: Rows, scale: str) -> Any:
-    """Draws L2-CSGM and GM; both panels."""
-    del scale
-    picture, axes = plotting.panels(2, 4.5, 3.4)
-    panels = (
-        (
-            "left",
-            "linf_ratio",
-            r"ratio of the clips $\Delta_\infty/\Delta_2$, at $\gamma=0.01$",
-        ),
-        (
-            "right",
-            "keep_fraction",
-            r"kept fraction $\gamma$, at $\Delta_2/\Delta_\infty=1000$",
-        ),
-    )
-    for axis, (panel, column, label) in zip(axes, panels):
-        chosen = where(rows, panel=panel)
-        x = numbers(chosen, column)
-        multipliers = numbers(chosen, "noise_multiplier")
-        axis.plot(x, multipliers, label="L2-CSGM", **plotting.look("l2_csgm"))
-        whole = plotting.look("gaussian", 1, marked=False)
-        axis.plot(x, numbers(chosen, "gaussian"), label="Gaussian", **whole)
-        axis.set_ylabel(r"noise multiplier $\sigma/(\gamma\Delta_2)$")
-        plotting.finish(axis, xscale="log", xlabel=label)
-    # From 1.2 to 60.
-    axes[0].set_yscale("log")
-    picture.suptitle(rf"$\varepsilon={EPSILON:g}$, $\delta=10^{{-8}}$")
-    picture.tight_layout()
-    return picture
+def _places(rows: Rows) -> list[Row]:
+    """Returns rows of both panels with the column that each has along its axis."""
+    columns = {"left": "linf_ratio", "right": "keep_fraction"}
+    return [{**row, "place": row[columns[row["panel"]]]} for row in rows]
+
+
+PLOT = Plot(
+    "place",
+    panels=("panel",),
+    y=("noise_multiplier",),
+    beside="gaussian",
+    log="xy",
+    rows=_places,
+    titles={
+        "left": "over the ratio of the clips; dashes: Gaussian",
+        "right": "over the kept fraction; dashes: Gaussian",
+    },
+)

@@ -1,0 +1,562 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""DOME, Nicolas et al. 2025: experiments of ours, since the paper has none.
+
+DOME against others at equal rounds, epsilon and bits up; one choice at a time; and what
+its sketch sees, round by round.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Optional
+
+from dpfl import mechanisms, tasks
+from dpfl.mechanisms.integer import ROTATED_DIMENSION
+from dpfl.mechanisms.mechanism import COUNT_BITS, FLOAT_BITS, SEED_BITS
+
+from .. import flag_files
+from . import medium
+from .plotting import Plot, of_curves
+from .sweep import SCALES, Curves, Figure, Setting
+from .trainings import Cell, cross, runs
+
+_SOURCE = "DOME (Nicolas et al. 2025)"
+
+# Flags of the flag files that are DOME's; the others belong to the problem.
+DOME_FLAGS = (
+    "mechanism",
+    "sketch_size",
+    "clip_norm",
+    "server_lr",
+    "server_momentum",
+    "measures_energy",
+    "measure",
+)
+# Of a number of the count sketch. With 8 it is twice as long, but on so coarse a grid
+# that epsilon takes a fifth more noise; with 12 it is about as good as with 16.
+SKETCH_BITS = 16
+# Where updates are larger beside the noise 8 are as good, and leave room for twice as
+# many numbers.
+FEW_BITS = 8
+SKETCH_ROWS = 16
+SKETCHED = {
+    "sketched_ddg": SKETCH_BITS,
+    "sketched_ddg_few_bits": FEW_BITS,
+    "sketched_ddg_adam": FEW_BITS,
+}
+NO_NOISE = math.inf
+
+PUBLISHED = "dome_published"
+
+_FEW_BITS_EACH: Mapping[str, Any] = {
+    "mechanism": mechanisms.DomeDdg.name,
+    "mean_removal": False,
+    "bits": FEW_BITS,
+}
+# What each has beside the flags of DOME.
+VARIANTS: Mapping[str, Mapping[str, Any]] = {
+    "dome": {},
+    # As many directions may be kept as the sketch has.
+    PUBLISHED: {
+        "sketch_rule": "qr",
+        "sketch_decay": 1.0,
+        "sketch_target": "gradient",
+    },
+    "dome_whole": {"mean_removal": False},
+    "dome_ddg": _FEW_BITS_EACH,
+    "dome_ddg_rank1": {**_FEW_BITS_EACH, "max_rank": 1},
+    "dome_sgd": {
+        "mean_removal": False,
+        "direction": "gradient",
+        "server_momentum": 0.9,
+    },
+}
+
+
+def _file(task: str) -> str:
+    return f"dome2025/{tasks.task_entry(task).flag_file}"
+
+
+def problem_flags(task: str) -> dict[str, str]:
+    """Returns the flags that all mechanisms share."""
+    return flag_files.values(_file(task), *DOME_FLAGS, "epsilon")
+
+
+def dome_flags(task: str) -> dict[str, str]:
+    """Returns DOME's own flags."""
+    given = flag_files.values(_file(task))
+    return {name: given[name] for name in DOME_FLAGS}
+
+
+def _message_bits(task: str) -> int:
+    """Returns the bits of DOME's k numbers, which all that compress are given."""
+    return FLOAT_BITS * int(dome_flags(task)["sketch_size"])
+
+
+def mechanism_flags(
+    task: str,
+    mechanism: str,
+    clip_norm: float,
+    server_lr: float,
+    dimension: Optional[int] = None,
+) -> dict[str, Any]:
+    """Returns the flags of one mechanism of the comparison.
+
+    Args:
+      task: Name of the task.
+      mechanism: A key of `TITLES`.
+      clip_norm: Of the mechanism.
+      server_lr: Of the server.
+      dimension: d of the model; None is that of the task's own.
+    """
+    tuned = {"clip_norm": clip_norm, "server_lr": server_lr}
+    if mechanism in VARIANTS:
+        flags = {**dome_flags(task), **VARIANTS[mechanism], **tuned}
+        if mechanism == PUBLISHED:
+            flags["max_rank"] = flags["sketch_size"]
+        if "bits" in flags:
+            flags["sketch_size"] = _message_bits(task) // int(flags["bits"])
+        return flags
+    sgd = {**tuned, "server_momentum": 0.9}
+    dimension = dimension or tasks.task_entry(task).dimension
+    if mechanism == "l2_csgm":
+        config = mechanisms.L2Csgm
+        rotated = ROTATED_DIMENSION["hadamard"](dimension)
+        # Beside its values a message has their number, and a seed.
+        values = _message_bits(task) - COUNT_BITS - SEED_BITS
+        kept = values / (FLOAT_BITS * rotated)
+        return {**sgd, "mechanism": config.name, "keep_fraction": kept}
+    if mechanism in SKETCHED:
+        bits = SKETCHED[mechanism]
+        adam = {"server_optimizer": "adam"} if mechanism.endswith("_adam") else {}
+        return {
+            **sgd,
+            **adam,
+            "mechanism": mechanisms.SketchedDdg.name,
+            "bits": bits,
+            "sketch_length": SKETCH_ROWS,
+            "compression_rate": dimension / (_message_bits(task) // bits),
+        }
+    optimizer = mechanism[len("gaussian_") :]
+    name = mechanisms.Gaussian.name
+    return {**sgd, "mechanism": name, "server_optimizer": optimizer}
+
+
+TITLES = {
+    "dome": "DOME",
+    "dome_published": "DOME, the paper's sketch",
+    "dome_whole": "DOME, no mean removal",
+    "dome_ddg": "DOME, no mean removal, 8-bit numbers",
+    "dome_ddg_rank1": "DOME, no mean removal, 8-bit numbers, one kept direction",
+    "dome_sgd": "DOME, no mean removal, SGD",
+    "sketched_ddg": "sketched DDG, SGD",
+    "sketched_ddg_few_bits": "sketched DDG, 8-bit numbers, SGD",
+    "sketched_ddg_adam": "sketched DDG, 8-bit numbers, Adam",
+    "l2_csgm": "L2-CSGM, SGD",
+    "gaussian_sgd": "Gaussian, SGD",
+    "gaussian_adam": "Gaussian, Adam",
+    "gaussian_adam_uncorrected": "Gaussian, Adam uncorrected",
+    "gaussian_adam_debiased": "Gaussian, Adam debiased",
+}
+
+
+class Comparison(NamedTuple):
+    """Who is compared on a task.
+
+    Attributes:
+      epsilons: Budgets; `NO_NOISE` shows what compression alone costs.
+      seeds: Seeds of the runs.
+      chosen: Of each mechanism its clip and the server's rate.
+    """
+
+    epsilons: tuple[float, ...]
+    seeds: tuple[int, ...]
+    chosen: Mapping[str, tuple[float, float]]
+
+
+COMPARISONS: Mapping[str, Mapping[str, Comparison]] = {
+    "small": {
+        "digits": Comparison(
+            (8.0, 16.0, NO_NOISE),
+            (1, 2),
+            {
+                "dome": (0.1, 0.01),
+                "dome_published": (0.1, 0.01),
+                "dome_whole": (0.02, 0.03),
+                "dome_sgd": (0.0125, 31.0),
+                "sketched_ddg": (0.1, 0.5),
+                "l2_csgm": (0.1, 0.2),
+                "gaussian_sgd": (0.1, 0.5),
+                "gaussian_adam": (0.1, 0.03),
+                "gaussian_adam_uncorrected": (0.1, 0.01),
+                "gaussian_adam_debiased": (0.1, 0.03),
+            },
+        ),
+        "docs": Comparison(
+            (8.0, NO_NOISE),
+            (1, 2),
+            {
+                "dome": (0.012, 0.003),
+                "dome_whole": (0.012, 0.03),
+                "dome_sgd": (0.012, 300.0),
+                "sketched_ddg": (0.3, 0.2),
+                "l2_csgm": (0.3, 0.03),
+                "gaussian_sgd": (0.3, 0.2),
+                "gaussian_adam": (0.3, 0.03),
+                "gaussian_adam_debiased": (0.3, 0.03),
+            },
+        ),
+    },
+    # Clips and rates of the figure equal_bits, or those that follow from them.
+    "medium": {
+        "mnist": Comparison(
+            (8.0, NO_NOISE),
+            medium.SEEDS,
+            {
+                "dome": (0.04, 0.01),
+                "dome_published": (0.04, 0.01),
+                "dome_whole": (0.04, 0.03),
+                "dome_ddg": (0.08, 0.03),
+                "dome_ddg_rank1": (0.08, 0.03),
+                "dome_sgd": (0.04, 20.0),
+                "sketched_ddg": (0.3, 0.3),
+                "sketched_ddg_few_bits": (0.3, 0.5),
+                "sketched_ddg_adam": (0.3, 0.03),
+                "l2_csgm": (0.3, 0.3),
+                "gaussian_sgd": (0.3, 1.0),
+                "gaussian_adam": (0.3, 0.03),
+                "gaussian_adam_uncorrected": (0.3, 0.01),
+                "gaussian_adam_debiased": (0.3, 0.03),
+            },
+        ),
+    },
+    # Not tuned: clips of the sketches are the task's times sqrt(k/d), server rates the
+    # task's, times d/k where a sketch is not scaled up (or the largest that there is),
+    # and usual ones for Adam.
+    "paper": {
+        "emnist": Comparison(
+            (10.0, NO_NOISE),
+            (1, 2, 3),
+            {
+                "dome": (0.0016, 0.003),
+                "dome_published": (0.0016, 0.003),
+                "dome_whole": (0.0016, 0.003),
+                "dome_sgd": (0.0016, 4000.0),
+                "sketched_ddg": (0.1, 1.0),
+                "l2_csgm": (0.1, 1.0),
+                "gaussian_sgd": (0.1, 1.0),
+                "gaussian_adam": (0.1, 0.01),
+                "gaussian_adam_uncorrected": (0.1, 0.003),
+                "gaussian_adam_debiased": (0.1, 0.01),
+            },
+        ),
+        "stackoverflow": Comparison(
+            (10.0, NO_NOISE),
+            (1, 2, 3),
+            {
+                "dome": (0.0008, 0.003),
+                "dome_published": (0.0008, 0.003),
+                "dome_whole": (0.0008, 0.003),
+                "dome_sgd": (0.0008, 10_000.0),
+                "sketched_ddg": (0.1, 1.78),
+                "l2_csgm": (0.1, 1.78),
+                "gaussian_sgd": (0.1, 1.78),
+                "gaussian_adam": (0.1, 0.01),
+                "gaussian_adam_uncorrected": (0.1, 0.003),
+                "gaussian_adam_debiased": (0.1, 0.01),
+            },
+        ),
+    },
+}
+# Budget and seed at which clips and rates were tried, and those.
+TUNED_AT = (8.0, 11)
+TRIED: Mapping[str, Mapping[str, tuple[Sequence[float], Sequence[float]]]] = {
+    "digits": {
+        "dome": ((0.02, 0.1), (0.003, 0.01, 0.03)),
+        "dome_published": ((0.1,), (0.003, 0.01, 0.03)),
+        "dome_whole": ((0.02, 0.1), (0.01, 0.03, 0.1)),
+        "dome_sgd": ((0.0125,), (12.0, 31.0, 62.0)),
+        "sketched_ddg": ((0.1,), (0.2, 0.5, 1.0)),
+        "l2_csgm": ((0.1,), (0.1, 0.2, 0.5)),
+        "gaussian_sgd": ((0.1,), (0.2, 0.5, 1.0)),
+        "gaussian_adam": ((0.1,), (0.01, 0.03, 0.1)),
+        "gaussian_adam_uncorrected": ((0.1,), (0.003, 0.01, 0.03)),
+        "gaussian_adam_debiased": ((0.1,), (0.01, 0.03, 0.1)),
+    },
+    "docs": {
+        "dome": ((0.012,), (0.001, 0.003, 0.01, 0.03)),
+        "dome_whole": ((0.012,), (0.01, 0.03, 0.1)),
+        "dome_sgd": ((0.012,), (100.0, 300.0, 1000.0)),
+        "sketched_ddg": ((0.3,), (0.1, 0.2, 0.5)),
+        "l2_csgm": ((0.3,), (0.003, 0.01, 0.03, 0.1)),
+        "gaussian_sgd": ((0.3,), (0.2, 0.5, 1.0)),
+        "gaussian_adam": ((0.3,), (0.01, 0.03, 0.1)),
+        "gaussian_adam_debiased": ((0.3,), (0.01, 0.03, 0.1)),
+    },
+}
+
+
+def _cells(
+    task: str,
+    mechanism: str,
+    flags: Mapping[str, Any],
+    epsilon: float,
+    seeds: Iterable[int],
+) -> list[Cell]:
+    """Returns the runs of one mechanism at a budget, or without noise."""
+    labels = {"task": task, "mechanism": mechanism, "epsilon": epsilon}
+    is_plain = epsilon == NO_NOISE
+    budget = {"noise_multiplier": 0.0} if is_plain else {"epsilon": epsilon}
+    return cross(
+        [(labels, {**problem_flags(task), **flags})],
+        [({"seed": seed}, {"seed": seed, **budget}) for seed in seeds],
+    )
+
+
+def _tuned(
+    task: str, name: str, choice: tuple[float, float], **flags: Any
+) -> dict[str, Any]:
+    return {**mechanism_flags(task, name, *choice), **flags}
+
+
+def compare_grid(setting: Setting) -> list[Any]:
+    """Returns the comparison, with the clips and rates that were chosen."""
+    cells = [
+        cell
+        for task, compared in COMPARISONS[setting.scale].items()
+        for epsilon in compared.epsilons
+        for name, choice in compared.chosen.items()
+        # Without noise there is nothing to be rid of.
+        if epsilon != NO_NOISE or name != "gaussian_adam_debiased"
+        for cell in _cells(
+            task, name, _tuned(task, name, choice), epsilon, compared.seeds
+        )
+    ]
+    return runs(cells, setting)
+
+
+def tuning_grid(setting: Setting) -> list[Any]:
+    """Returns every clip and rate that was tried; of the small tasks alone."""
+    epsilon, seed = TUNED_AT
+    cells: list[Cell] = []
+    for task, tried in TRIED.items():
+        for name, (clips, rates) in tried.items():
+            for choice in ((clip, rate) for clip in clips for rate in rates):
+                own = ("clip_norm", "server_lr")
+                labels: list[Cell] = [(dict(zip(own, choice)), {})]
+                flags = _tuned(task, name, choice)
+                cells += cross(_cells(task, name, flags, epsilon, [seed]), labels)
+    return runs(cells, setting)
+
+
+# Trainable parameters of the network with the ten classes of MNIST.
+CNN_DIMENSION = 1_011_466
+# Of each mechanism its clip and the server's rate, the best of a few trials
+# (docs/results/medium_validation.csv). DOME's clips are that of the others times the
+# share sqrt(k/d) of an update's norm that k random directions see.
+CNN_CHOSEN: Mapping[str, tuple[float, float]] = {
+    "dome": (0.0048, 0.003),
+    "dome_ddg_rank1": (0.0095, 0.01),
+    "sketched_ddg_few_bits": (0.3, 0.2),
+    "sketched_ddg_adam": (0.3, 0.01),
+    "gaussian_sgd": (0.3, 0.2),
+    "gaussian_adam": (0.3, 0.01),
+}
+# Half the writers of the other figures, since the work of DOME's clients comes on top
+# of their training; an epoch has 16 rounds.
+_CNN: Mapping[str, Any] = {
+    "model": "cnn",
+    "cohort_size": 50,
+    "eval_every": medium.FLAGS[medium.MNIST]["eval_every"],
+}
+
+
+def cnn_grid(setting: Setting) -> list[Any]:
+    """Returns the runs of mechanisms with the papers' network at one budget."""
+    cells: list[Cell] = []
+    for name, choice in CNN_CHOSEN.items():
+        flags = mechanism_flags(medium.MNIST, name, *choice, CNN_DIMENSION)
+        flags |= _CNN
+        cells += _cells(medium.MNIST, name, flags, 8.0, medium.SEEDS)
+    return runs(cells, setting)
+
+
+class Ablated(NamedTuple):
+    """What is ablated at a scale.
+
+    Attributes:
+      task: Name of the task.
+      sizes: Other k.
+      base: The variant of DOME that everything but one choice is taken from.
+      budgets: Epsilons.
+      references: Mechanisms of the comparison that stand beside the ablations.
+    """
+
+    task: str
+    sizes: tuple[int, ...]
+    base: str = "dome"
+    budgets: tuple[float, ...] = (8.0, NO_NOISE)
+    references: tuple[str, ...] = ()
+
+
+# At the medium scale mean removal, the worst of DOME's choices, is off throughout, and
+# DOME as published and sketched DDG, which is to be beaten, stand beside it.
+ABLATED = {
+    "small": Ablated("digits", (16, 64, 1024)),
+    "medium": Ablated(
+        *("mnist", (64, 1024), "dome_whole", (8.0,)),
+        ("dome_ddg", "dome_ddg_rank1", "dome_sgd", "dome", *SKETCHED),
+    ),
+    "paper": Ablated("emnist", (16, 64, 1024), budgets=(10.0, NO_NOISE)),
+}
+NO_PROBES = "no_probes"
+# Name, title and flags of what is changed. With second moments at least so large k=256
+# has the noise's own variance at 4.5e-9.
+_CHANGES: Sequence[tuple[str, str, Mapping[str, Any]]] = (
+    (NO_PROBES, "no random probes", {"probes": False}),
+    ("q0.9", "directions with 90% of the energy kept (q)", {"energy_fraction": 0.9}),
+    (
+        *("q0.99999", "directions with 99.999% of the energy kept (q)"),
+        {"energy_fraction": 0.99999},
+    ),
+    ("max_rank1", "at most one direction kept (r)", {"max_rank": 1}),
+    ("beta0.5", r"first moment decays by a half ($\beta_1$=0.5)", {"beta_1": 0.5}),
+    ("beta0", r"no first moment ($\beta_1$=0)", {"beta_1": 0.0}),
+    ("biased", "noise left in the second moment", {"debiasing": False}),
+    ("qr", "sketch updated as published (QR)", {"sketch_rule": "qr"}),
+    ("no_decay", "sketch forgets nothing", {"sketch_decay": 1.0}),
+    (
+        *("gradient", "sketch learns from the whole gradient"),
+        {"sketch_target": "gradient"},
+    ),
+)
+_WITH_MEAN_REMOVAL: Sequence[tuple[str, str, Mapping[str, Any]]] = (
+    ("no_mean", "no mean removal", {"mean_removal": False}),
+    (
+        *("no_mean_max_rank1", "no mean removal, at most one direction kept (r)"),
+        {"mean_removal": False, "max_rank": 1},
+    ),
+)
+_WITHOUT_MEAN_REMOVAL: Sequence[tuple[str, str, Mapping[str, Any]]] = tuple(
+    (
+        *(f"floor{floor:g}", f"second moment at least {floor:g}"),
+        {"second_moment_floor": floor},
+    )
+    for floor in (4.5e-10, 4.5e-8)
+)
+
+
+def ablations(scale: str) -> dict[str, tuple[str, Mapping[str, Any]]]:
+    """Returns titles and flags by the name in a row; what is ablated comes first."""
+    ablated = ABLATED[scale]
+    given = dome_flags(ablated.task)
+    size, clip = int(given["sketch_size"]), float(given["clip_norm"])
+    found: dict[str, tuple[str, Mapping[str, Any]]] = {}
+    found[ablated.base] = (f"nothing changed, k={size}", {})
+    for other in ablated.sizes:
+        # A sketch of k random rows sees k/d of a squared norm.
+        own = float(f"{clip * math.sqrt(other / size):.4g}")
+        flags: Mapping[str, Any] = {"sketch_size": other, "clip_norm": own}
+        found[f"{ablated.base}_k{other}"] = (f"a sketch of {other} numbers (k)", flags)
+    removes = ablated.base == "dome"
+    changes = [
+        *_CHANGES,
+        ("max_rank", f"up to {size} directions kept (r)", {"max_rank": size}),
+        *(_WITH_MEAN_REMOVAL if removes else _WITHOUT_MEAN_REMOVAL),
+    ]
+    for change, title, flags in changes:
+        found[f"{ablated.base}_{change}"] = (title, flags)
+    return found
+
+
+def ablation_grid(setting: Setting) -> list[Any]:
+    """Returns every ablation at one budget and, at most scales, without noise."""
+    ablated = ABLATED[setting.scale]
+    compared = COMPARISONS[setting.scale][ablated.task]
+    named: dict[str, tuple[str, Mapping[str, Any]]]
+    changes = ablations(setting.scale).items()
+    named = {name: (ablated.base, flags) for name, (_, flags) in changes}
+    named |= {name: (name, {}) for name in ablated.references}
+    cells: list[Cell] = []
+    for epsilon in ablated.budgets:
+        for name, (base, own) in named.items():
+            flags = _tuned(ablated.task, base, compared.chosen[base], **own)
+            cells += _cells(ablated.task, name, flags, epsilon, compared.seeds)
+    return runs(cells, setting)
+
+
+# Whose sketches are looked at, and over how many seeds.
+SEEN: Mapping[str, Mapping[str, Any]] = {
+    "dome": {},
+    "dome_no_probes": {"probes": False},
+    "dome_whole": {},
+}
+SEEN_SEEDS = {"small": 1, "medium": 3, "paper": 1}
+SEEN_COLUMNS = (
+    "aggregator_explained_energy",
+    "aggregator_subspace_overlap",
+    "aggregator_retained_rank",
+)
+
+
+def energy_grid(setting: Setting) -> list[Any]:
+    """Returns runs whose sketches are looked at, some of them in other grids too."""
+    cells: list[Cell] = []
+    for task, compared in COMPARISONS[setting.scale].items():
+        for epsilon in (compared.epsilons[0], NO_NOISE):
+            for name, own in SEEN.items():
+                base = name if name in compared.chosen else "dome"
+                flags = _tuned(task, base, compared.chosen[base], **own)
+                seeds = compared.seeds[: SEEN_SEEDS[setting.scale]]
+                cells += _cells(task, name, flags, epsilon, seeds)
+    return runs(cells, setting)
+
+
+_CHOICES = {
+    name: title for scale in ABLATED for name, (title, _) in ablations(scale).items()
+}
+_DOTS = Plot("mechanism", ("epsilon",), ("task",), titles=TITLES)
+
+FIGURES = [
+    *(
+        Figure(name, f"{_SOURCE}: {what}; ours", grid, plot, sweep, scales, curves)
+        for name, what, grid, plot, sweep, scales, curves in (
+            (
+                *("dome_compare", "against others at equal epsilon and equal bits up"),
+                *(compare_grid, _DOTS, "dome_sweep", SCALES, None),
+            ),
+            (
+                *("dome_cnn", "the same with the papers' network"),
+                *(cnn_grid, _DOTS, None, ("medium",), None),
+            ),
+            (
+                *("dome_ablations", "one choice at a time", ablation_grid),
+                dataclasses.replace(_DOTS, titles={**_CHOICES, **TITLES}),
+                *("dome_sweep", SCALES, None),
+            ),
+            (
+                *("dome_energy", "what the sketch sees, round by round", energy_grid),
+                Plot(
+                    *("round", ("mechanism", "epsilon"), ("task",), SEEN_COLUMNS),
+                    rows=of_curves(Curves(SEEN_COLUMNS)),
+                    titles={**TITLES, "dome_no_probes": "DOME, no probes"},
+                ),
+                *("dome_sweep", SCALES, Curves(SEEN_COLUMNS)),
+            ),
+            (
+                *("dome_tuning", "server rates tried before the comparison"),
+                tuning_grid,
+                Plot(
+                    *("server_lr", ("mechanism", "clip_norm"), ("task",)),
+                    log="x",
+                    titles=TITLES,
+                ),
+                *(None, ("small", "paper"), None),
+            ),
+        )
+    ),
+]

@@ -1,0 +1,485 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Figures: the runs of their grids, and what is drawn of their rows."""
+
+import csv
+import itertools
+import json
+import math
+import subprocess
+import sys
+
+import pytest
+
+from dpfl import accounting, mechanisms, planning, tasks
+from dpfl.mechanisms import build, participation
+from experiments import flag_files, mechanism_flags
+from experiments.papers import (
+    chen2022,
+    denisov2022,
+    dome2025,
+    mean_estimation,
+    medium,
+    ours,
+    plotting,
+    result_rows,
+    result_tables,
+    stream_errors,
+    sweep,
+    trainings,
+)
+from experiments.papers.index import FIGURES
+from tests.experiments import programs
+from tests.experiments.papers import invented
+
+CASES = [(name, scale) for name, figure in FIGURES.items() for scale in figure.scales]
+# What all runs of a task in a figure share, whatever is compared.
+SHARED = ("rounds", "delta", "client_lr", "client_epochs", "batch_size", "eval_every")
+METRICS = {
+    "round": [1, 2, 3],
+    "eval_accuracy": [0.1, "", 0.2],
+    "eval_loss": [3, "", 2],
+    **dict.fromkeys(dome2025.SEEN_COLUMNS, [0.1, 0.2, 0.3]),
+}
+CLIENTS = {
+    **{"digits": 100, "docs": 281, "mnist": 836},
+    **{"emnist": 3400, "stackoverflow": 342_477},
+}
+ACCEPTED = """
+import json, sys
+from absl import flags
+from experiments import train
+for line in sys.stdin.read().splitlines():
+    words = json.loads(line)
+    flags.FLAGS.unparse_flags()
+    for name in flags.FLAGS: flags.FLAGS[name].unparse()
+    flags.FLAGS(["train", *words])
+    train.forget_other_mechanisms()
+    config = train.run_config()
+    assert (config.epsilon is None) != (config.noise_multiplier is None), words
+    print(config.task)
+"""
+
+
+def grid(name, scale="small"):
+    return FIGURES[name].grid(sweep.Setting(scale))
+
+
+def runs(name, scale):
+    return [work for work in grid(name, scale) if isinstance(work, trainings.Training)]
+
+
+def flags_of(work):
+    """All flags of a run as text, those of its flag file too."""
+    name = work.flags.get("flagfile")
+    given = flag_files.values(name) if name else {}
+    return {key: str(value) for key, value in {**given, **work.flags}.items()}
+
+
+def config_of(flags):
+    kind = mechanisms.MECHANISMS[flags["mechanism"]]
+    types = mechanism_flags.field_types(kind)
+    values = {
+        name: flags[name].lower() == "true" if types[name] is bool else flags[name]
+        for name in flags
+        if name in types
+    }
+    typed = {k: v if isinstance(v, bool) else types[k](v) for k, v in values.items()}
+    return build.build(flags["mechanism"], {"noise_multiplier": 1.0, **typed})
+
+
+class TestGrids:
+    @pytest.mark.parametrize(("name", "scale"), CASES)
+    def test_no_work_is_there_twice(self, name, scale):
+        works = grid(name, scale)
+        assert len({work.key for work in works}) == len(works) > 0
+        assert len({work.folder for work in works}) == len(works)
+
+    def test_figures_of_a_sweep_share_their_rows(self):
+        for folder, group in itertools.groupby(FIGURES.values(), lambda f: f.folder):
+            keys = {}
+            for figure in group:
+                for scale in figure.scales:
+                    for work in figure.grid(sweep.Setting(scale)):
+                        place = folder, scale, work.folder
+                        assert keys.setdefault(place, work.key) == work.key
+
+    @pytest.mark.parametrize(("name", "scale"), CASES)
+    def test_runs_of_a_task_differ_in_what_is_compared_alone(self, name, scale):
+        shared = {}
+        for work in runs(name, scale):
+            flags = flags_of(work)
+            own = {key: flags.get(key) for key in SHARED}
+            if "cohort_size" not in work.labels:
+                own["cohort_size"] = flags["cohort_size"]
+            assert shared.setdefault(flags["task"], own) == own, work.labels
+            is_plain = work.labels.get("epsilon") == math.inf
+            assert ("epsilon" in flags) != ("noise_multiplier" in flags)
+            for label in ("epsilon", "cohort_size", "compression_rate", "seed"):
+                if label in work.labels and not is_plain:
+                    rate = flags.get(label, "1")
+                    assert float(rate) == float(work.labels[label])
+
+    @pytest.mark.parametrize(
+        "name", [name for name, scale in CASES if scale == "medium"]
+    )
+    def test_seeds_of_a_setting_follow_each_other(self, name):
+        """They trace once then, and a table that is not complete has whole settings."""
+        groups = itertools.groupby(runs(name, "medium"), lambda work: work.all_but_seed)
+        found = [
+            (key, [work.labels["seed"] for work in group]) for key, group in groups
+        ]
+        assert all(seeds == list(medium.SEEDS) for _, seeds in found)
+        assert len({key for key, _ in found}) == len(found)
+
+    def test_dpfl_train_accepts_every_flag(self, tmp_path):
+        works = {
+            work.all_but_seed: work for case in CASES for work in runs(*case)
+        }.values()
+        words = [json.dumps(work.arguments(tmp_path)) for work in works]
+        done = subprocess.run(
+            [sys.executable, "-c", ACCEPTED],
+            input="\n".join(words),
+            capture_output=True,
+            text=True,
+            env=programs.environment(),
+            cwd=programs.ROOT,
+        )
+        assert done.stdout.split() == [work.task for work in works], done.stderr
+
+    @pytest.mark.parametrize("name", ["mf_fig3", "mf_fig6"])
+    def test_momentum_is_applied_once(self, name):
+        for work in grid(name):
+            flags = flags_of(work)
+            both = [flags.get(k, 0) for k in ("matrix_momentum", "server_momentum")]
+            assert sorted(map(float, both)) == [0, 0.9]
+
+    def test_rates_of_factorizations_are_the_best_that_were_tried(self):
+        trials = result_rows.read_csv(
+            programs.ROOT / "docs/results/medium_validation.csv"
+        )
+        for work in grid("mf_fig3", "medium"):
+            labels, rate = work.labels, float(work.settings["server_lr"])
+            is_noisy = labels["mechanism"] != denisov2022.NO_NOISE
+            tried = result_rows.where(
+                trials,
+                task=labels["problem"],
+                mechanism="matrix_factorization" if is_noisy else "gaussian",
+                matrix_method=labels["mechanism"] if is_noisy else "",
+                stands_for_cohort=work.settings["cohort_size"],
+                stands_for_epsilon=f"{labels['epsilon']:g}",
+            )
+            measure = tasks.task_entry(labels["problem"]).measure
+            column = measure.final_column.replace("final", "validation")
+            values = {float(row["server_lr"]): float(row[column]) for row in tried}
+            best = (min if measure.lower_is_better else max)(values.values())
+            assert len(values) >= 2 and values[rate] == best, labels
+
+    @pytest.mark.parametrize("name", ["secagg_fig9", "secagg_fig10"])
+    def test_layers_are_those_of_the_model(self, name):
+        # 2000 words and 4 special tokens of width 32; the rest is 93,044.
+        small = chen2022.LAYERS["small"].embedding
+        assert (small, tasks.task_entry("docs").dimension - small) == (64_128, 93_044)
+        assert chen2022.LAYERS["medium"].embedding == 1004 * 16
+        assert chen2022.LAYERS["paper"].embedding == 10_004 * 96
+        for work in grid(name):
+            rates = work.settings.get("layer_rates")
+            assert (rates is None) == (work.labels["rest"] == "together")
+            if rates:
+                wanted = [work.labels["embedding"], work.labels["rest"]]
+                assert [float(rate) for rate in rates.split(",")] == wanted
+
+    @pytest.mark.parametrize(
+        ("name", "scale"),
+        [("dome_compare", s) for s in sweep.SCALES] + [("dome_cnn", "medium")],
+    )
+    def test_bits_up_are_equal_where_there_is_compression(self, name, scale):
+        for work in grid(name, scale):
+            task, flags = work.labels["task"], flags_of(work)
+            is_large = flags.get("model") == "cnn"
+            d = tasks.task_entry(task).dimension
+            d = dome2025.CNN_DIMENSION if is_large else d
+            bits = config_of(flags).uplink_bits(d)
+            size = int(dome2025.dome_flags(task)["sketch_size"])
+            is_whole = work.labels["mechanism"].startswith("gaussian")
+            assert bits == pytest.approx(32 * (d if is_whole else size), rel=0.05)
+
+    @pytest.mark.parametrize("scale", ["small", "medium", "paper"])
+    def test_flag_files_are_the_runs_of_dome(self, scale):
+        """A flag file has the clip and the rate that the comparison chose."""
+        for task, compared in dome2025.COMPARISONS[scale].items():
+            flags = dome2025.dome_flags(task)
+            found = float(flags["clip_norm"]), float(flags["server_lr"])
+            assert found == compared.chosen["dome"]
+
+    @pytest.mark.parametrize("name", list(ours.PROBLEMS))
+    def test_epsilon_is_eight_by_one_relation(self, name):
+        docs = 2459 if name.endswith("docs") else 836
+        for work in grid(name, "medium"):
+            if work.labels["seed"] > 1:
+                continue
+            flags = flags_of(work)
+            epoch, groups = (
+                int(flags[key]) if key in flags else None
+                for key in ("rounds_per_epoch", "min_separation")
+            )
+            who = participation.build(
+                *(flags["participation"], docs),
+                *(int(flags["cohort_size"]), int(flags["rounds"])),
+                rounds_per_epoch=epoch,
+                min_separation=groups,
+            )
+            event = config_of(flags).dp_event(who, 15_994 if docs == 836 else 39_932)
+            assert accounting.Relation.REPLACE_SPECIAL in accounting.relations_of(event)
+
+
+class TestRows:
+    """Rows that a drawing chooses."""
+
+    def rows(self, accuracies):
+        for work in grid("secagg_table1"):
+            key = work.labels["compression_rate"], work.labels["bits"]
+            if key in accuracies:
+                labels = {k: str(v) for k, v in work.labels.items()}
+                yield {**labels, "final_accuracy": str(accuracies[key])}
+
+    def test_table1_has_the_fewest_bits_within_the_slack(self):
+        accuracies = {
+            **{(1, 16): 0.900, (1, 8): 0.8911, (1, 7): 0.8909},
+            **{(10, 16): 0.92, (10, 7): 0.8911, (100, 16): 0.85},
+        }
+        found = chen2022.fewest_bits(list(self.rows(accuracies)))
+        assert {(r["compression_rate"], r["bits"]) for r in found} == {
+            ("1", "8"),
+            ("10", "7"),
+        }
+        found = chen2022.fewest_bits(
+            list(self.rows({(1, 16): 0.9, (1, 7): 0.5, (10, 7): 0.5}))
+        )
+        assert {row["bits"] for row in found} == {"16"}
+
+    def test_slack_of_a_loss_is_above_it(self):
+        row = {"task": "docs", "noise_multiplier": "0", "cohort_size": "1"}
+        found = chen2022.fewest_bits(
+            [
+                {**row, "compression_rate": r, "bits": "16", "final_loss": loss}
+                for r, loss in (("1", "5.0"), ("10", "5.19"), ("100", "5.21"))
+            ]
+        )
+        assert [row["compression_rate"] for row in found] == ["1", "10"]
+
+    @pytest.mark.parametrize(
+        ("scale", "wanted"),
+        [
+            ("small", {("10", "1"), ("50", "10")}),
+            ("paper", {("100", "1"), ("1000", "15")}),
+        ],
+    )
+    def test_fig8_compresses_as_much_as_secure_aggregation_asks_for(
+        self, scale, wanted
+    ):
+        rows = [
+            {k: str(v) for k, v in work.labels.items()}
+            for work in grid("secagg_fig8", scale)
+        ]
+        found = chen2022.equal_times(rows)
+        assert {(r["cohort_size"], r["compression_rate"]) for r in found} == wanted
+
+    def test_streams_of_least_error(self):
+        rows = [
+            {"method": "stream", "rounds": rounds, "bands": bands, "error": error}
+            for rounds, bands, error in (
+                *(("8", "1", "10"), ("8", "2", "9")),
+                ("4", "1", "8"),
+            )
+        ]
+        found = stream_errors.least(rows)
+        assert [(row["rounds"], row["bands"]) for row in found] == [
+            ("8", "2"),
+            ("4", "1"),
+        ]
+
+
+def make(name, folder):
+    """Does a figure's work and draws it; returns the rows."""
+    table = sweep.ResultsTable(folder / "results.csv")
+    works = grid(name)
+    for work in works:
+        table.add(work, work.compute(folder / work.folder))
+    rows = [{**table.row(work), "folder": str(folder / work.folder)} for work in works]
+    assert invented.draw(FIGURES[name], rows, folder / "figure.png")
+    return rows
+
+
+class TestExact:
+    """Work that trains nothing."""
+
+    def test_fig1_steps_add_up_to_the_loss(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(denisov2022, "STEP_ROUNDS", {"small": 32})
+        rows = make("mf_fig1", tmp_path)
+        assert len(rows) == 7
+        found = {(row["momentum"], row["method"]): row for row in rows}
+        assert float(found["0.9", "optimal"]["total"]) == pytest.approx(2564.239220)
+        assert float(found["0.0", "honaker-full"]["total"]) == pytest.approx(158.653149)
+        for row in rows:
+            with open(f"{row['folder']}/steps.csv", newline="") as file:
+                steps = [float(step["squared_error"]) for step in csv.DictReader(file)]
+            assert len(steps) == 32
+            assert sum(steps) == pytest.approx(float(row["total"]), rel=1e-9)
+        # From the table alone.
+        figure, path = FIGURES["mf_fig1"], tmp_path / "kept.csv"
+        result_tables.write(path, figure, "small", grid("mf_fig1"), rows)
+        before = (tmp_path / "figure.png").read_bytes()
+        for steps in tmp_path.rglob("steps.csv"):
+            steps.unlink()
+        found = result_tables.read(path, figure, "small", grid("mf_fig1"))
+        invented.draw(figure, found, tmp_path / "figure.png")
+        assert (tmp_path / "figure.png").read_bytes() == before
+
+    def test_table2_has_the_known_losses(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(denisov2022, "TABLE_ROUNDS", {"small": (8, 16, 32)})
+        rows = make("mf_table2", tmp_path)
+        losses = {(int(r["rounds"]), r["method"]): float(r["loss"]) for r in rows}
+        known = {
+            **{(8, "optimal"): 17.866177, (16, "optimal"): 45.665357},
+            **{(32, "optimal"): 114.559703, (8, "honaker-full"): 21.942857},
+            (32, "honaker-full"): 158.653149,
+        }
+        for key, loss in known.items():
+            assert losses[key] == pytest.approx(loss, rel=1e-6)
+        for rounds in (8, 16, 32):
+            least = losses[rounds, "optimal"]
+            for method in denisov2022.TABLE_METHODS:
+                assert losses[rounds, method] >= least * (1 - 1e-9)
+            # What the paper's Table 2 is about.
+            assert losses[rounds, "band-low-rank"] < 1.005 * least
+
+    def test_fig4_solvers_reach_the_same_loss(self, tmp_path, monkeypatch):
+        problems = {"small": ([(8, 0.0), (32, 0.9)], 20.0)}
+        monkeypatch.setattr(denisov2022, "SOLVED", problems)
+        for row, optimum in zip(make("mf_fig4", tmp_path), (17.866177, 2564.239220)):
+            assert float(row["dual_bound"]) == pytest.approx(optimum, rel=1e-7)
+            for name in denisov2022.SOLVERS:
+                assert -1e-9 < float(row[f"{name}_excess"]) <= 1e-6
+                assert float(row[f"{name}_seconds"]) > 0
+
+    @pytest.mark.parametrize("scale", ["small", "paper"])
+    def test_every_series_of_means_can_be_calibrated(self, scale):
+        delta = mean_estimation.DELTA
+        n, dimension, *_ = chen2022.MEAN_SIZES[scale]
+        for bits in chen2022._MEAN_BITS[scale]:
+            config = mechanisms.DistributedDiscreteGaussian(n, 1.0, 1.0, bits)
+            noised = planning.calibrate(config, None, dimension, 1.0, delta)
+            noised.check_noise(dimension)
+        n, dimension, _, sparsities = chen2022.SPARSE_SIZES[scale]
+        for sparsity in sparsities:
+            recovery, sketched = (
+                chen2022.sparse_config(name, n, dimension, sparsity)
+                for name in ("sparse_recovery", "sketched_ddg")
+            )
+            length = recovery.vector_dimension(dimension)
+            assert 0 <= sketched.vector_dimension(dimension) - length < 16
+
+
+class TestDrawing:
+    @pytest.mark.parametrize(
+        "name", [n for n, f in FIGURES.items() if not f.needs_folders]
+    )
+    def test_complete_and_unfinished_tables(self, name, tmp_path):
+        figure = FIGURES[name]
+        works = grid(name, figure.scales[0])
+        rows = list(invented.rows(works, tmp_path, invented.MEASURED, METRICS))
+        if figure.curves == denisov2022.STEPS:
+            for row in rows:
+                path = f"{row['folder']}/steps.csv"
+                with open(path, "w") as file:
+                    file.write("squared_error\n1\n2\n")
+        all_of_it = invented.draw(figure, rows, tmp_path / "figure.png")
+        first = invented.draw(figure, rows[:1], tmp_path / "figure.png")
+        assert all_of_it >= first and all_of_it > 0
+
+    def rows(self, **columns):
+        """Two series with three seeds at two places."""
+        return [
+            {
+                **{"task": "digits", "series": series, "x": x, "seed": str(seed)},
+                **{"y": str(float(x) + seed + 10 * (series == "b"))},
+                **columns,
+            }
+            for series, x, seed in itertools.product("ab", ("1", "10"), (1, 2, 6))
+        ]
+
+    def lines(self, plot, rows):
+        (axis,) = plotting.draw(plot, rows, "title").axes
+        return {c.get_label(): c for c in axis.containers}, axis
+
+    def test_a_point_is_a_mean_with_its_range(self):
+        found, axis = self.lines(plotting.Plot("x", ("series",), y=("y",)), self.rows())
+        assert list(found) == ["a", "b"]
+        for name, more in (("a", 0), ("b", 10)):
+            line, _, (bars,) = found[name].lines
+            assert line.get_xydata().tolist() == [[1, 4 + more], [10, 13 + more]]
+            ends = [segment[:, 1].tolist() for segment in bars.get_segments()]
+            assert ends == [[2 + more, 7 + more], [11 + more, 16 + more]]
+        assert axis.figure.get_suptitle() == "title; mean and range of 3 seeds"
+
+    def test_names_are_lines_below_each_other(self):
+        rows = [
+            {**row, "x": f"name {row['x']}", "y": row["y"]} for row in self.rows(y="2")
+        ]
+        found, axis = self.lines(plotting.Plot("x", ("series",), y=("y",)), rows)
+        assert [t.get_text() for t in axis.get_yticklabels()] == ["name 1", "name 10"]
+        (line, *_), (other, *_) = (found[name].lines for name in "ab")
+        assert line.get_xdata().tolist() == [2, 2]
+        assert (other.get_ydata() > line.get_ydata()).all()
+
+    def test_what_has_no_noise_goes_across(self):
+        rows = self.rows() + [
+            {**row, "series": "c", "x": "inf"} for row in self.rows()[:3]
+        ]
+        _, axis = self.lines(plotting.Plot("x", ("series",), y=("y",), log="x"), rows)
+        (across,) = [line for line in axis.lines if line.get_linestyle() == ":"]
+        assert across.get_ydata() == [4, 4]
+
+    def test_errors_and_a_line_beside(self):
+        rows = self.rows(error="0.5", theory="3")[::3]
+        plot = plotting.Plot("x", ("series",), y=("y",), error="error", beside="theory")
+        found, axis = self.lines(plot, rows)
+        _, _, (bars,) = found["a"].lines
+        assert bars.get_segments()[0][:, 1].tolist() == [1, 3]
+        dashed = [line for line in axis.lines if line.get_linestyle() == "--"]
+        assert [3, 3] in [list(line.get_ydata()) for line in dashed]
+
+    def test_long_lines_have_bands(self):
+        rows = [
+            {"x": str(x), "y": str(y), "seed": str(y)}
+            for x in range(40)
+            for y in (1, 3)
+        ]
+        _, axis = self.lines(plotting.Plot("x", y=("y",)), rows)
+        (band,) = axis.collections
+        (extents,) = [path.get_extents() for path in band.get_paths()]
+        assert (extents.ymin, extents.ymax) == (1, 3)
+
+    def test_panels_and_labels(self):
+        rows = [{**row, "epsilon": e} for e in ("2.0", "inf") for row in self.rows()]
+        picture = plotting.draw(
+            plotting.Plot(
+                "x", ("series",), ("epsilon",), ("y",), titles={"a": "first"}
+            ),
+            rows,
+            "title",
+        )
+        assert [axis.get_title() for axis in picture.axes] == ["ε 2", "no noise"]
+        (legend,) = picture.legends
+        assert [text.get_text() for text in legend.get_texts()] == ["first", "b"]
+
+    def test_a_place_that_was_measured_is_the_mean_of_its_group(self):
+        rows = [
+            {"of": of, "x": str(x), "y": "1"}
+            for of, x in (("p", 1), ("p", 3), ("q", 7), ("q", 9))
+        ]
+        found, _ = self.lines(plotting.Plot("x", y=("y",), by=("of",)), rows)
+        ((line, *_),) = (container.lines for container in found.values())
+        assert line.get_xdata().tolist() == [2, 8]
