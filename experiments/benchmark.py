@@ -33,7 +33,7 @@ from dpfl import files
 from dpfl.training import launcher
 
 from . import cli, start, tables
-from .benchmarks import groups, rounds
+from .benchmarks import harness, rounds
 from .benchmarks.harness import Row
 
 _ALL = "all"
@@ -45,8 +45,8 @@ _ROWS = flags.DEFINE_list(
     "rows",
     None,
     f"What to measure: rows of a round ({', '.join(rounds.NAMES)}), groups of rows "
-    f"({', '.join(groups.names())}), or '{_ALL}', which takes half an hour. By default "
-    "the rows of a round and the groups of the aggregators of a trusted server.",
+    f"({', '.join(harness.names())}), or '{_ALL}', which takes half an hour. If not "
+    "given, a round and the groups of the aggregators of a trusted server.",
 )
 _REPEATS = flags.DEFINE_integer("repeats", 7, "Timed repeats of each row.", 1, 1000)
 _QUICK = flags.DEFINE_bool("quick", False, "A tiny round, to see that it runs.")
@@ -70,11 +70,11 @@ def chosen_rows() -> list[str]:
     Raises:
       ValueError: If it names what there is not.
     """
-    every = [*rounds.NAMES, *groups.names()]
+    every = [*rounds.NAMES, *harness.names()]
     if _ROWS.value == [_ALL]:
         return every
     if _ROWS.value is None:
-        return [*rounds.NAMES, *groups.GROUPS["aggregators"]]
+        return [*rounds.NAMES, *harness.AGGREGATORS]
     for name in _ROWS.value or [""]:
         if name not in every:
             raise ValueError(
@@ -140,7 +140,7 @@ def _runs(
     turns = min(repeats, 2) if quick else repeats
     for name in names:
         if name not in rounds.NAMES:
-            yield name, functools.partial(groups.measure, name, turns, quick)
+            yield name, functools.partial(harness.measure, name, turns, quick)
 
 
 def apart(measure: Callable[[], list[Row]]) -> list[Row]:

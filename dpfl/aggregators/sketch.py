@@ -177,7 +177,7 @@ class SparseRecoveryCodec(OuterCodec):
 class ProjectAndPerturbCodec(Codec):
     """Chen et al. 2022, section 5, for a trusted server.
 
-    The clipped sketches are summed, and noised, as integers; see `dpfl.vectors.rounding`.
+    The clipped sketches are summed and noised as integers; see `dpfl.vectors.rounding`.
 
     Measurements: `clip_norm`, `noise_stddev` (of a coordinate of the mean). Exact:
     `l2_clipped_fraction` (of the clients).

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Functions timed in turns, aggregations to be timed, and rows about both.
+"""Functions timed in turns, aggregations to be timed, and the groups of rows.
 
 Compared functions take turns within one run, so that what else the machine does weighs
 on all of them alike; a row's ratio is the median of the ratios to its baseline, turn by
@@ -12,44 +12,137 @@ than aggregating them.
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 import numpy as np
 import psutil
 
 Row = dict[str, Any]
-# Of a row that `compare` returns.
+# Keys of a row that `compare` returns.
 KEYS = (
-    "name",
-    "seconds_median",
-    "cpu_seconds_median",
-    "repeats",
-    "baseline",
-    "ratio",
+    *("name", "seconds_median", "cpu_seconds_median", "repeats", "baseline", "ratio"),
     "cpu_ratio",
 )
+# Groups by the module that measures them: each has ROWS, from the name of a group to
+# its function. They stand here so that names are checked before TensorFlow is imported.
+GROUPS = {
+    "programs": ("calibration", "factorization", "start_up", "long_run"),
+    "vectors": (
+        *("aggregation", "fourier", "rotations", "masks"),
+        *("sketch_aggregation", "sketches", "integer_noise"),
+        *("dome_rounds", "dome_updates"),
+    ),
+    "noise": (
+        *("noise_draws", "noise_dense", "noise_recurrences", "noise_bands"),
+        "noise_aggregators",
+    ),
+    "trainings": ("digits_rounds", "cohorts", "sizes", "workers", "dome_training"),
+}
+# Measured where no rows are asked for.
+AGGREGATORS = ("aggregation", "fourier", "rotations", "masks")
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
-    """Sizes of a group that aggregates vectors.
+class Sizes:
+    """What is measured; the default is the size at which dpfl's cost is judged.
 
     Attributes:
       dimension: Length of a client's vector.
-      clients: Number of clients in an aggregation.
+      clients: Clients of an aggregation.
+      model: Parameters of the model behind sketches and streams.
+      dome_clients: Clients of an aggregation by DOME.
+      sketch_sizes: Numbers k of DOME's sketches.
+      large_model: Parameters of the model that trains with DOME, about.
+      matrix_rounds: T of a matrix.
+      cohort: Clients of a round of digits.
+      cohorts: Clients of rounds of a small, a usual and a large cohort.
+      models: Models of the task `synthetic`.
+      late_round: Rounds after which a worker's memory is looked at again.
+      messages: Clients, bits and coordinates of calibrations.
+      refused: The same where the bits are too few.
+      loop_rounds: Rounds of a long run in which nothing is computed.
+      training_rounds: Rounds of a long training.
+      train_flags: Flags of the program whose start is measured.
       repeats: Turns that each compared function gets.
     """
 
     dimension: int = 1_000_000
     clients: int = 100
+    model: int = 1_018_174
+    dome_clients: int = 50
+    sketch_sizes: tuple[int, ...] = (16, 64, 256)
+    large_model: int = 4_050_748
+    matrix_rounds: int = 2048
+    cohort: int = 50
+    cohorts: tuple[int, ...] = (10, 100, 1000)
+    models: tuple[str, ...] = ("small_cnn", "2nn", "cnn")
+    late_round: int = 60
+    messages: tuple[tuple[int, int, int], ...] = (
+        (100, 7, 2**20),
+        (10_000, 13, 1_000_000),
+        (100_000, 18, 1_000_000),
+        (1_000_000, 22, 10_000_000),
+    )
+    refused: tuple[tuple[int, int, int], ...] = ((100, 3, 2**20), (10_000, 12, 10_000))
+    loop_rounds: int = 10_000
+    training_rounds: int = 500
+    train_flags: tuple[str, ...] = ()
     repeats: int = 9
+
+
+QUICK = Sizes(
+    dimension=1000,
+    clients=3,
+    # The highest rate of 16 rows divides it.
+    model=3200,
+    dome_clients=3,
+    sketch_sizes=(4, 8),
+    large_model=2000,
+    matrix_rounds=64,
+    cohort=2,
+    cohorts=(2, 3),
+    models=("small_cnn",),
+    late_round=3,
+    messages=((100, 7, 10_000),),
+    refused=((100, 3, 10_000),),
+    loop_rounds=200,
+    training_rounds=20,
+    train_flags=("--num_clients=10", "--cohort_size=2", "--epsilon=100"),
+)
+
+
+def names() -> list[str]:
+    """The names of all groups."""
+    return [name for groups in GROUPS.values() for name in groups]
+
+
+def measure(group: str, repeats: int, quick: bool) -> list[Row]:
+    """Measures a group, in a worker of its own.
+
+    Args:
+      group: One of `names()`.
+      repeats: Turns of each compared function.
+      quick: Whether everything is tiny.
+    """
+    import tensorflow_federated as tff
+
+    from dpfl.training import worker as worker_lib
+
+    (name,) = (name for name, groups in GROUPS.items() if group in groups)
+    rows = importlib.import_module(f".{name}", __package__).ROWS
+    sizes = dataclasses.replace(QUICK if quick else Sizes(), repeats=repeats)
+    # Clients of trainings are put into groups, as in `dpfl-train`; others have TFF's.
+    with worker_lib.start(groups=name == "trainings") as worker:
+        tff.framework.set_default_context(worker.context(secure_sums=True))
+        return rows[group](sizes)
 
 
 def compare(
     functions: Mapping[str, Callable[[], Any]],
-    baseline: str,
+    baseline: Union[str, Mapping[str, Optional[str]]],
     repeats: int,
     warm_ups: int = 1,
 ) -> list[Row]:
@@ -57,12 +150,13 @@ def compare(
 
     Args:
       functions: Name to function.
-      baseline: Name of the one that the others are compared with.
+      baseline: Name of the one that the others are compared with, or that of each.
       repeats: Number of turns.
       warm_ups: Calls of each before the first turn, which do not count.
 
     Returns:
-      A row per function, with `KEYS`; cpu_ratio is None where the clock saw nothing.
+      A row per function, with `KEYS`. A ratio is None where there is no baseline, or
+      where the clock saw nothing of it.
     """
     for function in functions.values():
         for _ in range(warm_ups):
@@ -75,27 +169,24 @@ def compare(
             function()
             seconds[name].append(time.perf_counter() - start)
             cpu[name].append(cpu_seconds() - cpu_start)
-    is_seen = all(cpu[baseline])
-    return [
-        {
-            "name": name,
-            "seconds_median": float(np.median(taken)),
-            "cpu_seconds_median": float(np.median(cpu[name])),
-            "repeats": repeats,
-            "baseline": baseline,
-            "ratio": float(np.median(np.divide(taken, seconds[baseline]))),
-            "cpu_ratio": (
-                float(np.median(np.divide(cpu[name], cpu[baseline])))
-                if is_seen
-                else None
-            ),
-        }
-        for name, taken in seconds.items()
-    ]
+
+    def row(name: str) -> Row:
+        other = baseline if isinstance(baseline, str) else baseline[name]
+
+        def ratio(of: Mapping[str, list[float]]) -> Optional[float]:
+            if other is None or not all(of.get(other, [0.0])):
+                return None
+            return float(np.median(np.divide(of[name], of[other])))
+
+        medians = float(np.median(seconds[name])), float(np.median(cpu[name]))
+        values = (name, *medians, repeats, other, ratio(seconds), ratio(cpu))
+        return dict(zip(KEYS, values))
+
+    return [row(name) for name in functions]
 
 
 def cpu_seconds() -> float:
-    """Returns the processor time so far of this process and of its workers.
+    """The processor time so far of this process and of its workers.
 
     Programs that it waited for count too. Others on the machine disturb it less than
     they do the clock on the wall.
@@ -106,6 +197,20 @@ def cpu_seconds() -> float:
     return sum(each.user + each.system for each in times) + (
         ended.children_user + ended.children_system
     )
+
+
+def largest_child() -> psutil.Process:
+    """TFF's worker: the largest process that this one has started."""
+    children = psutil.Process().children(recursive=True)
+    return max(children, key=lambda each: int(each.memory_info().rss))
+
+
+def memory_row(name: str, size: float, before: Optional[Row] = None) -> Row:
+    """A row of bytes; its ratio is to the row before, if one is given."""
+    row = {"name": name, "bytes": size}
+    if before is None:
+        return row
+    return {**row, "baseline": before["name"], "ratio": size / before["bytes"]}
 
 
 def vectors_alone(dimension: int, clients: int) -> Callable[[], Any]:
@@ -134,7 +239,7 @@ def aggregation(
     """Returns a function that aggregates one vector of each client in TFF's worker.
 
     Args:
-      factory: Of tff.aggregators, for unweighted values.
+      factory: A factory of tff.aggregators, for unweighted values.
       dimension: Length of a vector.
       clients: Number of clients.
       scale: Every coordinate of a client's vector.

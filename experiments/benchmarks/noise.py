@@ -2,15 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What noise costs: drawn, and correlated, alone and inside of an aggregator.
 
-  dpfl-benchmark --rows=noise_draws,noise_dense,noise_recurrences,noise_bands
-
-prints rows of `ROWS`; noise_aggregators is the fifth. A matrix of the right shape is
-all that matters for time, so the dense and the structured one are not optimal ones.
+A matrix of the right shape is all that matters for time, so the dense and the
+structured one are not optimal ones.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import time
 from collections.abc import Callable
@@ -30,55 +27,34 @@ from dpfl.training import worker
 from dpfl.vectors import randomness
 from dpfl.vectors.integer_noise import DiscreteGaussian
 
-from .harness import Row, aggregation, compare
+from .harness import Row, Sizes, aggregation, compare
 
 _NORMALS = "draw: float32 normals"
 _INDEPENDENT = "noise: independent"
 _ALONE = "mf: independent"
 
 
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """Sizes of the benchmark.
-
-    Attributes:
-      rounds: T, rounds of the matrix.
-      dimension: d.
-      model: d of the streams over a run, that of the models in figures.
-      repeats: Rounds behind a median, where a round does not take seconds.
-    """
-
-    rounds: int = 2048
-    dimension: int = 1_000_000
-    model: int = 1_018_174
-    repeats: int = 15
-
-
-FULL = Settings()
-QUICK = Settings(rounds=64, dimension=10_000, model=10_000)
-
-
-def draws(settings: Settings) -> list[Row]:
+def draws(sizes: Sizes) -> list[Row]:
     """Measures discrete Gaussians, of one to three tables, against normals."""
 
     def of(draw: Callable[..., Any]) -> Callable[[], Any]:
-        call = tf.function(lambda seed: draw(seed, settings.dimension))
+        call = tf.function(lambda seed: draw(seed, sizes.dimension))
         return lambda: call(_seed()).numpy()
 
     calls = {_NORMALS: of(randomness.standard_normal)}
     for bits in (9, 18, 22):
         sampler = DiscreteGaussian(float(1 << bits))
         calls[f"draw: discrete Gaussian of 2^{bits}"] = of(sampler.sample)
-    return compare(calls, _NORMALS, settings.repeats)
+    return compare(calls, _NORMALS, sizes.repeats)
 
 
-def dense(settings: Settings) -> list[Row]:
+def dense(sizes: Sizes) -> list[Row]:
     """Measures a round of a dense matrix: the start, the middle and the end of the run.
 
     The seconds are those of a whole block over its rounds. The last row computes the
     last round alone, as it would be without blocks.
     """
-    rounds, dimension = settings.rounds, settings.dimension
+    rounds, dimension = sizes.matrix_rounds, sizes.dimension
     matrix = np.tril(np.random.default_rng(0).normal(size=(rounds, rounds)))
     stream = noise_streams.DenseStream(matrix, dimension)
     block = stream.block_rounds
@@ -115,32 +91,32 @@ def dense(settings: Settings) -> list[Row]:
     ]
 
 
-def recurrences(settings: Settings) -> list[Row]:
+def recurrences(sizes: Sizes) -> list[Row]:
     """Measures a round of the streams that remember a few vectors; they take turns."""
     calls = {
-        name: _stream_call(found, settings.dimension)
-        for name, found in recurrences_of(settings.rounds).items()
+        name: _stream_call(found, sizes.dimension)
+        for name, found in recurrences_of(sizes.matrix_rounds).items()
     }
-    return compare(calls, _INDEPENDENT, settings.repeats, warm_ups=2)
+    return compare(calls, _INDEPENDENT, sizes.repeats, warm_ups=2)
 
 
-def bands(settings: Settings) -> list[Row]:
+def bands(sizes: Sizes) -> list[Row]:
     """Measures a round of a stream over a run, by how many diagonals C has."""
-    workload = fact.prefix_sum(settings.rounds)
+    workload = fact.prefix_sum(sizes.matrix_rounds)
     # Of the square root of prefix sums: 1, 1/2, 3/8, ...
-    steps = np.arange(1, settings.rounds)
+    steps = np.arange(1, sizes.matrix_rounds)
     column = np.concatenate([[1.0], np.cumprod(1 - 0.5 / steps)])
     calls = {
-        _INDEPENDENT: _stream_call(fact.compute(workload, "identity"), settings.model)
+        _INDEPENDENT: _stream_call(fact.compute(workload, "identity"), sizes.model)
     }
     for count in (16, 64, 256):
-        cut = column * (np.arange(settings.rounds) < count)
+        cut = column * (np.arange(sizes.matrix_rounds) < count)
         found = fact.Factorization(workload, "toeplitz", {}, fact.ToeplitzFactors(cut))
-        calls[f"noise: {count} bands"] = _stream_call(found, settings.model)
-    return compare(calls, _INDEPENDENT, settings.repeats, warm_ups=2)
+        calls[f"noise: {count} bands"] = _stream_call(found, sizes.model)
+    return compare(calls, _INDEPENDENT, sizes.repeats, warm_ups=2)
 
 
-def aggregators(settings: Settings) -> list[Row]:
+def aggregators(sizes: Sizes) -> list[Row]:
     """Measures a round of the aggregator on two clients; needs a running worker.
 
     What the stream remembers is in the aggregator's state, which goes from Python to
@@ -148,14 +124,14 @@ def aggregators(settings: Settings) -> list[Row]:
     `NoiseFeeder` puts there; its block is computed before.
     """
     calls = {
-        name.replace("noise:", "mf:"): _aggregator_call(found, settings.dimension)
-        for name, found in recurrences_of(settings.rounds).items()
+        name.replace("noise:", "mf:"): _aggregator_call(found, sizes.dimension)
+        for name, found in recurrences_of(sizes.matrix_rounds).items()
     }
-    calls["mf: dense, fed"] = _fed_call(settings)
-    return compare(calls, _ALONE, min(settings.repeats, 5), warm_ups=2)
+    calls["mf: dense, fed"] = _fed_call(sizes)
+    return compare(calls, _ALONE, min(sizes.repeats, 5), warm_ups=2)
 
 
-ROWS: dict[str, Callable[[Settings], list[Row]]] = {
+ROWS: dict[str, Callable[[Sizes], list[Row]]] = {
     "noise_draws": draws,
     "noise_dense": dense,
     "noise_recurrences": recurrences,
@@ -181,15 +157,11 @@ def recurrences_of(rounds: int) -> dict[str, fact.Factorization]:
         _INDEPENDENT: fact.compute(workload, "identity"),
         "noise: toeplitz, 16 bands": fact.compute(workload, "toeplitz", bands=16),
         "noise: blt, 4 buffers": fact.compute(workload, "blt-rational", buffers=4),
-        "noise: tree": _tree(workload),
+        "noise: tree": fact.compute(workload, "honaker-online"),
         "noise: band 8, rank 6": fact.Factorization(
             workload, "band-low-rank", {}, factors
         ),
     }
-
-
-def _tree(workload: fact.Workload) -> fact.Factorization:
-    return fact.compute(workload, "honaker-online")
 
 
 def _timed_block(step: Callable[..., Any], state: Any, row: int) -> tuple[float, Any]:
@@ -244,15 +216,13 @@ def _aggregator_call(
     return _process_call(_config(found), dimension, **options)
 
 
-def _fed_call(settings: Settings) -> Callable[[], Any]:
-    workload = fact.prefix_sum(settings.rounds)
+def _fed_call(sizes: Sizes) -> Callable[[], Any]:
+    workload = fact.prefix_sum(sizes.matrix_rounds)
     config = _config(
         fact.Factorization(workload, "optimal", {}, fact.DenseFactors(*_root(workload)))
     )
-    feeder = NoiseFeeder(config, settings.dimension)
-    return _process_call(
-        config, settings.dimension, feeder.feed, noise_from_program=True
-    )
+    feeder = NoiseFeeder(config, sizes.dimension)
+    return _process_call(config, sizes.dimension, feeder.feed, noise_from_program=True)
 
 
 def _process_call(

@@ -14,16 +14,12 @@ TensorFlow is imported when the rows are measured.
 from __future__ import annotations
 
 import dataclasses
-import statistics
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, Optional
 
-from .harness import Row, cpu_seconds
+from .harness import Row, compare, memory_row
 
 KEEP_FRACTION = 0.01
-
-Samples = dict[str, list[float]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -287,28 +283,20 @@ def measure(names: Sequence[str], settings: Settings) -> list[Row]:
     """Times rounds, one of each row in turn."""
     from dpfl.training import worker as worker_lib
 
-    seconds: Samples = {name: [] for name in names if name in TIMED}
-    cpu: Samples = {name: [] for name in seconds}
     with worker_lib.start() as one_by_one, worker_lib.start(groups=True) as worker:
         bench = Bench(settings)
         calls = {}
-        for name in seconds:
+        for name in [name for name in names if name in TIMED]:
             chosen = worker if TIMED[name].grouped else one_by_one
             calls[name] = _on(chosen, TIMED[name].build(bench))
+            # Now: Keras refuses models that are older than what TFF traces.
             calls[name]()
-        for _ in range(settings.repeats):
-            for name, call in calls.items():
-                begun, cpu_begun = time.perf_counter(), cpu_seconds()
-                call()
-                seconds[name].append(time.perf_counter() - begun)
-                cpu[name].append(cpu_seconds() - cpu_begun)
+        baselines = {name: TIMED[name].baseline for name in calls}
+        rows = compare(calls, baselines, settings.repeats, warm_ups=0)
         peaks = dict(zip(MEMORY, worker.peak_memory()))
-    rows = [_timed_row(name, seconds, cpu) for name in seconds]
-    return rows + [
-        {"name": name, "bytes": peaks[name], "description": "peak resident memory"}
-        for name in MEMORY
-        if name in names
-    ]
+    for row in rows:
+        row["description"] = TIMED[row["name"]].description
+    return rows + [memory_row(name, peaks[name]) for name in MEMORY if name in names]
 
 
 def _on(worker: Any, call: Callable[[], Any]) -> Callable[[], Any]:
@@ -322,26 +310,3 @@ def _on(worker: Any, call: Callable[[], Any]) -> Callable[[], Any]:
         return call()
 
     return called
-
-
-def _timed_row(name: str, seconds: Samples, cpu: Samples) -> Row:
-    """Returns a row; its ratios are the medians of those of each turn."""
-    baseline = TIMED[name].baseline
-    return {
-        "name": name,
-        "seconds_median": statistics.median(seconds[name]),
-        "cpu_seconds_median": statistics.median(cpu[name]),
-        "repeats": len(seconds[name]),
-        "baseline": baseline,
-        "ratio": _ratio(name, baseline, seconds),
-        "cpu_ratio": _ratio(name, baseline, cpu),
-        "description": TIMED[name].description,
-    }
-
-
-def _ratio(name: str, baseline: Optional[str], samples: Samples) -> Optional[float]:
-    # Processor time comes in hundredths of a second, so it can be zero.
-    if baseline not in samples or not all(samples[baseline]):
-        return None
-    pairs = zip(samples[name], samples[baseline])
-    return statistics.median(own / other for own, other in pairs)

@@ -56,29 +56,29 @@ def full_while_training(seed: int, count: int, folder: pathlib.Path) -> kills.Ou
 
 
 def _loop_sweep(name: str) -> tuple[int, list[str]]:
-    from experiments.benchmarks import long_run
+    from experiments.benchmarks import programs
 
     # First, while this process has a single thread.
     _own_namespace()
     folder = pathlib.Path(name)
     folder.mkdir()
-    plan = long_run.make_plan(folder, _LOOP_ROUNDS, checkpoint_every=3)
+    plan = programs.make_plan(folder, _LOOP_ROUNDS, checkpoint_every=3)
     _mount(folder, _ENOUGH_PAGES)
-    long_run.run_stub(plan, folder)
+    programs.run_stub(plan, folder)
     expected = runs.record(folder)
     count, faults = 0, []
     for pages in range(1, _ENOUGH_PAGES):
         _unmount(folder)
         _mount(folder, pages)
         try:
-            long_run.run_stub(plan, folder)
+            programs.run_stub(plan, folder)
             break
         except OSError as error:
             count += 1
             if error.errno != errno.ENOSPC:
                 faults.append(f"{pages} pages: {error!r}")
         _mount(folder, _ENOUGH_PAGES, _MS_REMOUNT)
-        long_run.run_stub(plan, folder)
+        programs.run_stub(plan, folder)
         if runs.record(folder) != expected:
             faults.append(f"{pages} pages: the resumed run differs")
     return count, faults

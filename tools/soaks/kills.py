@@ -161,13 +161,13 @@ def kill_loops(kills: int, seed: int, folder: pathlib.Path) -> Outcome:
 
 def _loop(name: str) -> float:
     """Runs the loop of a small plan, or goes on with it; returns how long it took."""
-    from experiments.benchmarks import long_run
+    from experiments.benchmarks import programs
 
     folder = pathlib.Path(name)
     folder.mkdir(exist_ok=True)
-    plan = long_run.make_plan(folder, _LOOP_ROUNDS, checkpoint_every=5)
+    plan = programs.make_plan(folder, _LOOP_ROUNDS, checkpoint_every=5)
     begun = time.monotonic()
-    long_run.run_stub(plan, folder)
+    programs.run_stub(plan, folder)
     return time.monotonic() - begun
 
 

@@ -1,53 +1,139 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Long runs: whether a late round costs more time, or memory, than an early one.
+"""Calibrations, factorizations, a start of `dpfl-train`, and long runs.
 
-Two runs, each with a checkpoint after every round: the loop of a training with its
-real checkpoints and files of metrics around a process that computes nothing, so that
-TFF's cost does not hide ours; and a whole training of a small network in TFF's worker.
-`ratio` is the last tenth of the rounds over the first: medians of the time, and of the
-resident memory of this process. The very first rounds, in which things are compiled and
-buffers are filled, are left out.
+Long runs show whether a late round costs more time, or memory, than an early one. Both
+have a checkpoint after every round: the loop of a training with its real checkpoints
+and files of metrics around a process that computes nothing, so that TFF's cost does not
+hide ours; and a whole training of a small network in TFF's worker. `ratio` is the last
+tenth of the rounds over the first: medians of the time, and of the resident memory of
+this process. The very first rounds, in which things are compiled and buffers are
+filled, are left out.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import pathlib
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
 import numpy as np
 import psutil
 
-from .harness import Row
+from dpfl import accounting, factorization, mechanisms, planning
 
+from .. import factorizations
+from . import harness
+from .harness import Row, Sizes
+
+_EPSILON, _DELTA = 8.0, 1e-8
+# Clients of which a round's are sampled, for each of a round, and rounds.
+_SAMPLED_OF, _ROUNDS = 100, 1000
+_IMPORT = ("-c", "import tensorflow_federated")
+_TRAIN = ("-m", "dpfl", "train", "--task=digits", "--rounds=1", "--noprogress")
 _CLIENTS, _COHORT = 100, 10
 _WARM_UP = 0.02
 
 
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """How long the runs are.
+def calibrations(sizes: Sizes) -> list[Row]:
+    """Measures calibrations of one release, of sampled rounds, and refusals.
 
-    Attributes:
-      loop_rounds: Rounds in which nothing is computed.
-      training_rounds: Rounds of the training.
-      repeats: How often; one run says it.
+    Messages grow by a number from turn to turn, and with them the grid changes, so that
+    nothing that the accountant remembers serves twice.
+    """
+    baseline = "calibrate Gaussian"
+    calls: dict[str, Callable[[], None]] = {}
+    calls[baseline] = _call(mechanisms.Gaussian(100, 1.0, 1.0), 1)
+    for n, bits, length in sizes.messages:
+        size = f"{n:.0e}, {bits} bits".replace("e+0", "e")
+        plain = mechanisms.DistributedDiscreteGaussian(n, 1.0, 1.0, bits)
+        helped = dataclasses.replace(plain, noise_source="helpers")
+        sampled = mechanisms.PoissonSampling(_SAMPLED_OF * n, n, _ROUNDS)
+        calls[f"calibrate {size}"] = _call(plain, length)
+        calls[f"calibrate {size}, sampled"] = _call(helped, length, sampled)
+    for n, bits, length in sizes.refused:
+        plain = mechanisms.DistributedDiscreteGaussian(n, 1.0, 1.0, bits)
+        name = f"refuse {n:.0e}, {bits} bits".replace("e+0", "e")
+        calls[name] = _call(plain, length, refused=True)
+    return harness.compare(calls, baseline, min(3, sizes.repeats))
+
+
+def _call(
+    mechanism: Any, length: int, participation: Any = None, refused: bool = False
+) -> Callable[[], None]:
+    """Returns a function that calibrates, with longer messages at each call."""
+    lengths = itertools.count(length)
+
+    def run() -> None:
+        try:
+            planning.calibrate(
+                mechanism, participation, next(lengths), _EPSILON, _DELTA
+            )
+        except accounting.CalibrationError:
+            if not refused:
+                raise
+
+    return run
+
+
+def optimal(sizes: Sizes) -> list[Row]:
+    """Measures the optimal factorization of prefix sums, to a relative gap of 1e-6.
+
+    The plain fixed point, the baseline, is solved once: it takes minutes. The
+    accelerated one is the median of the repeats. Each has a process of its own.
+    """
+    workload = factorization.prefix_sum(sizes.matrix_rounds)
+    plain = factorizations.measure(workload, accelerated=False, repeats=1)
+    fast = factorizations.measure(workload, repeats=min(3, sizes.repeats))
+    name = f"factorization T={sizes.matrix_rounds}"
+    rows: list[Row] = []
+    for words, cost in (("plain", plain), ("accelerated", fast)):
+        other = rows[0] if rows else None
+        row = {
+            "name": f"{name}, {words}",
+            "seconds_median": cost.seconds,
+            "baseline": other and other["name"],
+            "ratio": cost.seconds / plain.seconds if other else None,
+            "description": f"{cost.iterations} iterations",
+        }
+        rows.append(row)
+    return [*rows, harness.memory_row(f"{name}, memory", fast.peak_bytes)]
+
+
+def start_up(sizes: Sizes) -> list[Row]:
+    """Measures `dpfl-train` with digits and a single round, and the import of TFF.
+
+    From the command line to the exit: imports, tracing, compiling and pictures are
+    nearly all of it.
     """
 
-    loop_rounds: int = 10_000
-    training_rounds: int = 500
-    repeats: int = 1
+    def train() -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            output = pathlib.Path(folder) / "run"
+            _run((*_TRAIN, *sizes.train_flags, f"--output_dir={output}"))
+
+    functions: dict[str, Callable[[], None]]
+    functions = {"start_up: import of TFF": lambda: _run(_IMPORT)}
+    functions["start_up: dpfl-train"] = train
+    return harness.compare(functions, next(iter(functions)), min(5, sizes.repeats))
 
 
-FULL = Settings()
-QUICK = Settings(loop_rounds=200, training_rounds=20)
+def _run(arguments: tuple[str, ...]) -> None:
+    subprocess.run(
+        [sys.executable, *arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=True,
+    )
 
 
 class _Output(NamedTuple):
@@ -207,7 +293,7 @@ class _Watch:
         ]
 
 
-def loop_alone(settings: Settings) -> list[Row]:
+def loop_alone(sizes: Sizes) -> list[Row]:
     """Returns rows about the loop around a process that computes nothing."""
     watch = _Watch()
 
@@ -218,11 +304,11 @@ def loop_alone(settings: Settings) -> list[Row]:
 
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        run_stub(make_plan(folder, settings.loop_rounds), folder, Watched())
+        run_stub(make_plan(folder, sizes.loop_rounds), folder, Watched())
     return watch.rows("loop alone")
 
 
-def training(settings: Settings) -> list[Row]:
+def training(sizes: Sizes) -> list[Row]:
     """Returns rows about a whole training, in a worker of its own."""
     from dpfl.training import evaluation
     from dpfl.training import run as run_lib
@@ -236,7 +322,7 @@ def training(settings: Settings) -> list[Row]:
 
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        plan = make_plan(folder, settings.training_rounds)
+        plan = make_plan(folder, sizes.training_rounds)
         with run_lib.Run(plan, lambda sentence: None) as run:
             evaluation.Evaluator.__call__ = watched  # type: ignore[method-assign]
             try:
@@ -246,9 +332,14 @@ def training(settings: Settings) -> list[Row]:
     return watch.rows("training")
 
 
-def long_run(settings: Settings) -> list[Row]:
+def long_run(sizes: Sizes) -> list[Row]:
     """Returns the rows of both runs."""
-    return loop_alone(settings) + training(settings)
+    return loop_alone(sizes) + training(sizes)
 
 
-ROWS = {"long_run": long_run}
+ROWS: dict[str, Callable[[Sizes], list[Row]]] = {
+    "calibration": calibrations,
+    "factorization": optimal,
+    "start_up": start_up,
+    "long_run": long_run,
+}
