@@ -72,7 +72,7 @@ class CountSketchFactory(tff.aggregators.UnweightedAggregationFactory):
         self._seed = None if seed is None else randomness.seed_from_int(seed)
 
     def create(self, value_type: tff.Type) -> tff.templates.AggregationProcess:
-        """Returns the aggregation process for one type of value.
+        """The aggregation process for one type of value.
 
         Raises:
           TypeError: If `value_type` is not one that `CodecFactory` takes.

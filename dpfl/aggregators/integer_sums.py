@@ -82,13 +82,9 @@ class IntegerSum:
     def round(
         self, vector: NormedVector, clip_norm: Union[float, tf.Tensor]
     ) -> tf.Tensor:
-        """Returns a vector in steps, clipped, int32[length].
+        """A vector in steps, clipped to C, int32[length].
 
         The sum of squares of the integers is within the bound, exactly.
-
-        Args:
-          vector: float32[length].
-          clip_norm: C, the L2 bound.
         """
         target = rounding.clip_target(self.grid.max_squared_norm, self.length)
         inside = tf.math.divide_no_nan(
@@ -101,7 +97,7 @@ class IntegerSum:
     def hidden_factor(
         self, vector: tf.Tensor, unit: tf.Tensor, clip_norm: Union[float, tf.Tensor]
     ) -> tf.Tensor:
-        """Returns what to multiply coordinates by that are rounded without the others.
+        """What to multiply coordinates by that are rounded without the others.
 
         All integers, of coordinates that are kept and of those that are not, are within
         the bound on the sum of squares.
@@ -119,11 +115,11 @@ class IntegerSum:
         return tf.minimum(steps, factor)
 
     def zero(self) -> tf.Tensor:
-        """Returns the sum of no vectors."""
+        """The sum of no vectors."""
         return tf.zeros([self.length], self.dtype)
 
     def accumulate(self, total: tf.Tensor, message: tf.Tensor) -> tf.Tensor:
-        """Returns the sum with one vector of integers more."""
+        """The sum with one vector of integers more."""
         return total + tf.cast(message, self.dtype)
 
     def noised(
@@ -132,7 +128,7 @@ class IntegerSum:
         noise_seed: tf.Tensor,
         purpose: purposes.Round = purposes.Round.UPDATE_NOISE,
     ) -> tf.Tensor:
-        """Returns the sum with a server's discrete Gaussian noise, in integers."""
+        """The sum with a server's discrete Gaussian noise, in integers."""
         if not self._is_noised:
             return total
         return self._with_draw(total, self.grid.noise_stddev, noise_seed, purpose)
@@ -140,14 +136,9 @@ class IntegerSum:
     def with_share(
         self, message: tf.Tensor, client_seed: tf.Tensor, shares: int
     ) -> tf.Tensor:
-        """Returns a client's integers with its share of the noise.
+        """A client's integers with its share of the noise, one of `shares`.
 
         The sum of all shares has the law of a server's noise, to 1e-67 a share.
-
-        Args:
-          message: int32[length].
-          client_seed: int64[2].
-          shares: How many make up the noise.
 
         Raises:
           ValueError: If a share would be too small for that.
@@ -164,14 +155,13 @@ class IntegerSum:
                     self.grid.stddev / self._clip_steps,
                 )
             )
-        return self._with_draw(
-            message, stddev, client_seed, purposes.Round.UPDATE_NOISE
-        )
+        purpose = purposes.Round.UPDATE_NOISE
+        return self._with_draw(message, stddev, client_seed, purpose)
 
     def to_float(
         self, total: tf.Tensor, clip_norm: Union[float, tf.Tensor]
     ) -> tf.Tensor:
-        """Returns what steps stand for, float32."""
+        """What steps stand for, float32."""
         step = 1 / self._steps_per_unit(clip_norm)
         return tf.cast(total, tf.float32) * tf.cast(step, tf.float32)
 
@@ -181,7 +171,7 @@ class IntegerSum:
     def _with_draw(
         self, values: tf.Tensor, stddev: float, seed: tf.Tensor, purpose: purposes.Round
     ) -> tf.Tensor:
-        """Returns values plus an integer for each."""
+        """Values plus an integer for each."""
         own = randomness.fold_in(seed, purpose)
         draw = DiscreteGaussian(stddev).sample(own, self.length)
         return values + tf.cast(draw, values.dtype)
@@ -191,24 +181,19 @@ class CountSum:
     """A sum of votes of +1/2, -1/2 or 0, as integers, and its noise."""
 
     def __init__(self, stddev: float, cohort_size: int):
-        """Initializes the sum.
-
-        Args:
-          stddev: Of the noise; 0 for none.
-          cohort_size: n, the expected number of clients.
-        """
+        """Makes the sum for n clients, with noise of a `stddev`; 0 for none."""
         self._sum = IntegerSum(1, 2 * stddev, cohort_size)
 
     def zero(self) -> tf.Tensor:
-        """Returns the sum of no votes, a scalar."""
+        """The sum of no votes, a scalar."""
         return self._sum.zero()[0]
 
     def accumulate(self, total: tf.Tensor, vote: tf.Tensor) -> tf.Tensor:
-        """Returns the sum with one vote more, int32 +1, -1 or 0."""
+        """The sum with one vote more, int32 +1, -1 or 0."""
         return total + tf.cast(vote, total.dtype) * self._sum.grid.max_size
 
     def noised(self, total: tf.Tensor, noise_seed: tf.Tensor) -> tf.Tensor:
-        """Returns half the sum of the votes, with its noise, float32 scalar."""
+        """Half the sum of the votes, with its noise, float32 scalar."""
         noised = self._sum.noised(
             total[tf.newaxis], noise_seed, purposes.Round.COUNT_NOISE
         )
@@ -216,11 +201,6 @@ class CountSum:
 
 
 def share_stddev(grid: numbers.Grid, shares: int) -> float:
-    """Returns the parameter of shares whose squares add up to that of the noise.
-
-    Args:
-      grid: Of the sum.
-      shares: How many.
-    """
+    """The parameter of shares whose squares add up to that of a sum's noise."""
     # Up by more than the roundings here, so that no noise is missing.
     return grid.noise_stddev / math.sqrt(shares) * (1 + 2.0**-40)

@@ -49,13 +49,13 @@ class Layout:
         self.dimension = sum(self._sizes)
 
     def split(self, value: Structure) -> tuple[Structure, Optional[tf.Tensor]]:
-        """Returns the update and what is beside it, None if nothing is."""
+        """The update and what is beside it, None if nothing is."""
         if self.identity:
             return value["update"], value[self.identity]
         return value, None
 
     def flatten(self, update: Structure, length: int) -> tf.Tensor:
-        """Returns float32[length], zeros after the update, in one pass."""
+        """float32[length], zeros after the update, in one pass."""
         parts = [
             tf.cast(tf.reshape(tensor, [-1]), tf.float32)
             for tensor in tf.nest.flatten(update)
@@ -65,7 +65,7 @@ class Layout:
         return parts[0] if len(parts) == 1 else tf.concat(parts, 0)
 
     def restore(self, vector: tf.Tensor) -> Structure:
-        """Returns the structure that a float32[dimension] vector stands for."""
+        """The structure that a float32[dimension] vector stands for."""
         tensors = [
             tf.cast(tf.reshape(part, spec.shape), spec.dtype)
             for part, spec in zip(
@@ -86,7 +86,7 @@ def _identity(value_type: tff.Type) -> Optional[str]:
 
 
 def _tensor_specs(update_type: tff.Type) -> Optional[Structure]:
-    """Returns the tf.TensorSpecs of a type, None if it cannot be aggregated."""
+    """The tf.TensorSpecs of a type, None if it cannot be aggregated."""
     if isinstance(update_type, tff.TensorType):
         specs = tf.TensorSpec(update_type.shape, update_type.dtype)
     elif isinstance(

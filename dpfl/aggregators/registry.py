@@ -23,7 +23,7 @@ _LOGGER = logging.getLogger(__name__)
 def make_codec(
     mechanism: mechanisms.Mechanism, dimension: int, **options: Any
 ) -> Codec:
-    """Returns the codec of a mechanism, without TFF around it.
+    """The codec of a mechanism, without TFF around it.
 
     Args:
       mechanism: A configuration from `dpfl.mechanisms.MECHANISMS`.
@@ -48,7 +48,7 @@ def build(
     around: Optional[Callable[[Codec], Codec]] = None,
     **options: Any,
 ) -> Any:
-    """Returns the tff.aggregators factory of a mechanism.
+    """The tff.aggregators factory of a mechanism.
 
     That of a mechanism with integer noise needs an execution context that can sum
     securely. Numbers of a mechanism that are "auto" are chosen for one release of its
@@ -108,7 +108,7 @@ def build(
 def build_fed(
     mechanism: mechanisms.Mechanism, dimension: int, **options: Any
 ) -> tuple[Any, Callable[[Any], Any]]:
-    """Returns the factory for a training program that holds the state between rounds.
+    """The factory for a training program that holds the state between rounds.
 
     What is large and can be computed again from a seed then stays in the program, and
     out of the state that crosses to TFF's worker and is saved.
@@ -153,7 +153,7 @@ def _check_options(
 
 
 def _chosen(mechanism: mechanisms.Mechanism, dimension: int) -> mechanisms.Mechanism:
-    """Returns the mechanism with numbers in place of "auto", and logs them."""
+    """The mechanism with numbers in place of "auto", and logs them."""
     found = planning.chosen(mechanism, None, dimension)
     for sentence in found.sentences:
         _LOGGER.warning("%s: %s", mechanism.name, sentence)
@@ -161,7 +161,7 @@ def _chosen(mechanism: mechanisms.Mechanism, dimension: int) -> mechanisms.Mecha
 
 
 def _identity(mechanism: mechanisms.Mechanism) -> str:
-    """Returns a digest of all that a mechanism's noise depends on besides the seed."""
+    """A digest of all that a mechanism's noise depends on besides the seed."""
     return files.digest(
         {
             "mechanism": mechanism.name,

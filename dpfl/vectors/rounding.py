@@ -36,12 +36,7 @@ _MAX_TRIALS = 64
 
 
 def norm_target(max_norm: float, length: int) -> float:
-    """Returns the norm, in steps, to which to clip what `randomized_round` rounds.
-
-    Args:
-      max_norm: The bound that it is given.
-      length: How many coordinates are rounded.
-    """
+    """The norm, in steps, to which to clip what `randomized_round` is to round."""
     return _norm_limit(max_norm, length) * _ROOM
 
 
@@ -83,7 +78,7 @@ def randomized_round(
 
 
 def _norm_limit(max_norm: float, length: int) -> float:
-    """Returns the norm that leaves room for what the chances are off by."""
+    """The norm that leaves room for what the chances are off by."""
     limit = max_norm * _BELOW_ONE_64 - math.sqrt(length) * ROUNDING_ERROR
     if limit <= 0:
         raise ValueError(
@@ -94,7 +89,7 @@ def _norm_limit(max_norm: float, length: int) -> float:
 
 
 def _within(vector: tf.Tensor, max_norm: float, max_coordinate: float) -> tf.Tensor:
-    """Returns a vector whose norm and coordinates are within bounds, for certain."""
+    """A vector whose norm and coordinates are within bounds, for certain."""
     clipped = tf.clip_by_value(vector, -max_coordinate, max_coordinate)
     squared = squared_norm_above(clipped)
     squared += vector.shape[0] * _LOST_SQUARE
@@ -109,7 +104,7 @@ def _within(vector: tf.Tensor, max_norm: float, max_coordinate: float) -> tf.Ten
 
 
 def _float32_below(value: float) -> float:
-    """Returns the largest float32 that is not above a number."""
+    """The largest float32 that is not above a number."""
     rounded = np.float32(value)
     if rounded > value:
         rounded = np.nextafter(rounded, np.float32(-np.inf))
@@ -174,19 +169,14 @@ def conditional_round(
 # from 2**24.
 _ROW = 256
 _MARGIN = 1 + (_ROW + 16) * 2.0**-24
-# More than what a square and a sum lose where float32 has no numbers left.
 
 
 def clip_target(max_squared_norm: int, length: int) -> float:
-    """Returns the norm, in steps, to which to clip what `round_within` rounds.
+    """The norm, in steps, to which to clip what `round_within` rounds.
 
     Rounding adds 1/12 to the sum of squares for a coordinate, on average over vectors
     whose coordinates fall anywhere between integers. With room for that, and for the
     errors of float32, it is rare that a rounded vector is too long.
-
-    Args:
-      max_squared_norm: The bound that the integers must keep.
-      length: How many coordinates are rounded.
     """
     room = length / 12 + 4 * math.sqrt(length / 180)
     # The cross terms, 2 <v, error>, have a standard deviation of |v| / sqrt(3).
@@ -235,16 +225,12 @@ def round_within(
 
 
 def squared_norm_above(vector: tf.Tensor) -> tf.Tensor:
-    """Returns a number that the sum of squares is not above, float64 scalar.
+    """A number that the sum of squares is not above, float64 scalar.
 
     Rows of 256 squares are added up in float32, the rows in float64. It is above by at
-    most 4e-5 of the sum, if no square is so small that float32 loses it.
-
-    Args:
-      vector: float32[m]; integers, or anything whose squares below 1e-38 may be lost.
-
-    Returns:
-      Such a number; infinite or NaN if the vector, or a square, is not finite.
+    most 4e-5 of the sum, if no square is so small that float32 loses it: for integers,
+    or anything whose squares below 1e-38 may be lost. Infinite or NaN if the vector,
+    or a square, is not finite.
     """
     length = vector.shape[0]
     whole = length - length % _ROW
@@ -257,7 +243,7 @@ def squared_norm_above(vector: tf.Tensor) -> tf.Tensor:
 
 
 def rounding_factor(vector: tf.Tensor, max_squared_norm: int) -> tf.Tensor:
-    """Returns what to multiply a vector by so that its integers are within a bound.
+    """What to multiply a vector by so that its integers are within a bound.
 
     For a vector of which only some coordinates will be rounded, where all of them must
     be within the bound: `tf.round(vector * factor)` has a sum of squares of at most

@@ -117,13 +117,13 @@ class TestCodec:
         spike[3] = 9.0
         # Undoes the rotation of round 0, so that the client meets it with a spike.
         shared = _shared(codec)
-        hostile = codec.inner._rotation.invert(_pad(codec, spike), shared["rotation"])
+        hostile = codec._rotation.invert(_pad(codec, spike), shared["rotation"])
         kept = []
         for i in range(60):
             encoded = codec.encode(hostile, shared, tf.constant([i, 1], tf.int64))
             values = encoded.message["values"]
             kept.append(len(values))
-            values = codec.inner._sum.to_float(values, 0.5).numpy()
+            values = codec._sum.to_float(values, 0.5).numpy()
             assert np.abs(values).max() <= event.linf_ratio * 0.5 * (1 + 1e-6)
             assert np.linalg.norm(values) <= 0.5 * (1 + 1e-6)
         fraction = np.mean(kept) / event.dimension
@@ -134,7 +134,7 @@ class TestCodec:
         numbers = config(linf_ratio=0.01, keep_fraction=0.5)
         codec = csgm.CsgmCodec(numbers, D)
         decoded, total = run_codec(codec, updates(), 0)
-        largest = np.abs(codec.inner._sum.to_float(total["total"], 2.0)).max()
+        largest = np.abs(codec._sum.to_float(total["total"], 2.0)).max()
         assert 0.02 < largest <= N * 0.02 * (1 + 1e-6)
         # Rotated coordinates are N(0, 4 / 1024): |x| > 0.02 in most of them.
         expected = 2 * scipy.stats.norm.sf(0.02 / math.sqrt(4 / 1024))

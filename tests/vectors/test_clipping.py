@@ -21,6 +21,7 @@ def norm64(vector):
 def clipped(vector, clip_norm):
     normed = clipping.safe_norm(tf.constant(vector, tf.float32))
     factor, is_clipped = clipping.clip_factor(normed, clip_norm)
+    factor = tf.cast(factor, tf.float32)
     return (normed.direction * factor).numpy(), bool(is_clipped)
 
 

@@ -321,7 +321,7 @@ def test_equal_leading_bits_are_decided_by_the_others(monkeypatch, words, is_own
             return tf.fill(shape, tf.constant(3 << 2, tf.uint32))
         return tf.tile([[w - (1 << 63)] for w in words], [1, shape[1]])
 
-    monkeypatch.setattr(integer_noise, "random_bits", bits)
+    monkeypatch.setattr(integer_noise.randomness, "random_bits", bits)
     drawn = integer_noise.look_further(alias, SEED, 2)
     np.testing.assert_array_equal(drawn, [-1, -1] if is_own else [1, 1])
 
