@@ -47,9 +47,7 @@ class AdaptiveClip:
     def next_state(self, clip: tf.Tensor, votes: tf.Tensor) -> Fields:
         """C exp(-rate (noised fraction within - target)) as `clip_norm`.
 
-        Args:
-          clip: C, float32, the clip that was in force.
-          votes: float32 scalar, half the sum of the votes, with its noise.
+        The `votes`, float32, are half the sum of the votes, with its noise.
         """
         config = self._config
         fraction = votes / config.cohort_size + 0.5

@@ -73,11 +73,7 @@ class IntegerCodec(SecureCodec):
     has_private_randomness = True
 
     def __init__(self, config: integer.IntegerMechanism, dimension: int):
-        """Initializes the codec.
-
-        Raises:
-          ValueError: If the configuration has too few bits for its numbers.
-        """
+        """Raises ValueError if a configuration has too few bits for its numbers."""
         moduli_bits = {"update": config.bits}
         if config.adaptive_clipping:
             moduli_bits["within"] = integer.CLIP_COUNT_BITS
@@ -124,9 +120,8 @@ class IntegerCodec(SecureCodec):
         """int32 residues, and that of the +-1, or 0, of an adaptive clip."""
         normed = clipping.safe_norm(update)
         factor, is_clipped = clipping.clip_factor(normed, shared["clip_norm"])
-        scaled = Scaled(
-            normed.direction, normed.direction_norm, factor, normed, is_clipped
-        )
+        vector, norm = normed.direction, normed.direction_norm
+        scaled = Scaled(vector, norm, factor, normed, is_clipped)
         return self.encode_scaled(scaled, shared, client_seed)
 
     def encode_scaled(
@@ -141,16 +136,14 @@ class IntegerCodec(SecureCodec):
         rotated = self._rotation.rotate(
             vector * tf.cast(factor, tf.float32), shared["rotation"]
         )
-        rounded = self._rounded(
-            rotated, randomness.fold_in(client_seed, purposes.Client.ROUNDING)
-        )
+        own = randomness.fold_in(client_seed, purposes.Client.ROUNDING)
+        rounded = self._rounded(rotated, own)
         shares = int(self._config.noise_source == "clients")
         rounded += self._noise.sample(
             client_seed, purposes.Client.UPDATE_SHARE, shares, self._rotated
         )
-        message = collections.OrderedDict(
-            update=integers.wrap(rounded, self._config.bits)
-        )
+        wrapped = integers.wrap(rounded, self._config.bits)
+        message = collections.OrderedDict(update=wrapped)
         if self._clip.adapts:
             vote = self._clip.vote(scaled.normed, scaled.is_clipped)
             vote += self._count_noise.sample(
@@ -176,9 +169,8 @@ class IntegerCodec(SecureCodec):
                 rotated, seed, grid.max_squared_norm, grid.max_size
             )
         steps = 1 / grid.granularity
-        return rounding.randomized_round(
-            rotated, seed, steps, grid.max_coordinate * steps
-        )
+        limit = grid.max_coordinate * steps
+        return rounding.randomized_round(rotated, seed, steps, limit)
 
     def message_bits(self, message: Any) -> tf.Tensor:
         """B bits a coordinate, and those of the vote."""

@@ -37,11 +37,9 @@ class LocalNoiseCodec(SecureCodec):
         moduli_bits = {"update": config.message_bits}
         super().__init__(config.sketch_size, config.cohort_size, moduli_bits)
         self._config = config
+        multiplier, no_noise = config.noise_multiplier, config.no_noise
         self._sum = IntegerSum(
-            config.sketch_size,
-            config.noise_multiplier,
-            config.cohort_size,
-            no_noise=config.no_noise,
+            config.sketch_size, multiplier, config.cohort_size, no_noise=no_noise
         )
 
     def encode(self, update: tf.Tensor, shared: Fields, client_seed: Seed) -> Encoded:
@@ -116,11 +114,7 @@ class DomeCodec(Codec):
     has_private_randomness = True
 
     def __init__(self, config: mechanisms.Dome, dimension: int):
-        """Initializes the codec.
-
-        Raises:
-          ValueError: If the configuration has too few bits for its numbers.
-        """
+        """Raises ValueError if a configuration has too few bits for its numbers."""
         super().__init__(dimension, config.cohort_size)
         self._config = config
         # How the k-vectors are summed; all it sends is a function of the round's seed.
@@ -191,16 +185,13 @@ class DomeCodec(Codec):
         centred = tf.where(normed.is_finite, centred, 0.0)
         norm = tf.norm(centred)
         is_clipped = norm > config.clip_norm
-        factor = tf.where(
-            is_clipped, tf.math.divide_no_nan(config.clip_norm, norm), 1.0
-        )
+        inside = tf.math.divide_no_nan(config.clip_norm, norm)
+        factor = tf.where(is_clipped, inside, 1.0)
         values = tf.cast(centred * factor, tf.float32)
         released = self._inner.encode(values, shared["release"], client_seed)
         message = collections.OrderedDict(values=released.message)
         if config.measures_energy:
-            message["update"] = tf.cond(
-                normed.is_finite, lambda: update, lambda: tf.zeros_like(update)
-            )
+            message["update"] = clipping.finite(update, normed)
         sums = collections.OrderedDict(l2_clipped=is_clipped)
         return Encoded(message, normed, sums)
 
@@ -248,23 +239,12 @@ class DomeCodec(Codec):
             total["update"] = tf.zeros([self.dimension])
         return total
 
-    def accumulate(self, total: Any, message: Any) -> Any:
-        """The sum."""
-        result = collections.OrderedDict(
-            values=self._inner.accumulate(total["values"], message["values"])
-        )
-        if self._config.measures_energy:
-            result["update"] = total["update"] + message["update"]
-        return result
-
     def release(
         self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
     ) -> Any:
         """What the sum of the k-vectors opens."""
-        state = collections.OrderedDict()
-        return self._inner.release(
-            state, total["values"], sums, shared["release"], noise_seed
-        )
+        state, total = collections.OrderedDict(), total["values"]
+        return self._inner.release(state, total, sums, shared["release"], noise_seed)
 
     def decode(
         self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
@@ -272,11 +252,7 @@ class DomeCodec(Codec):
         """The decoded mean or Adam's step, and the new sketch."""
         config, sketch = self._config, shared["sketch"]
         released = self._inner.decode(
-            collections.OrderedDict(),
-            total["values"],
-            sums,
-            shared["release"],
-            noise_seed,
+            Fields(), total["values"], sums, shared["release"], noise_seed
         )
         residual = adaptive_sketch.lift(sketch, released.mean)
         gradient = residual
@@ -287,17 +263,13 @@ class DomeCodec(Codec):
             sketch, state["strengths"], state["rank"], target, is_packed=True
         )
         new_state = self._moments(state, gradient, sketch)
-        new_state.update(
-            basis=updated.directions,
-            strengths=updated.strengths,
-            rank=updated.rank,
-        )
+        new_state["basis"] = updated.directions
+        new_state["strengths"] = updated.strengths
+        new_state["rank"] = updated.rank
         measured = released.measurements
-        measured.update(
-            noise_stddev=tf.constant(config.stddev, tf.float32),
-            retained_rank=updated.rank,
-            subspace_overlap=updated.overlap,
-        )
+        measured["noise_stddev"] = tf.constant(config.stddev, tf.float32)
+        measured["retained_rank"] = updated.rank
+        measured["subspace_overlap"] = updated.overlap
         step = self._adam_step(new_state) if self._has_adam else gradient
         return Decoded(step, new_state, measured)
 
@@ -325,10 +297,7 @@ class DomeCodec(Codec):
         return tf.math.divide_no_nan(state["first_moment"], correction)
 
     def _moments(
-        self,
-        state: Fields,
-        gradient: tf.Tensor,
-        sketch: adaptive_sketch.Sketch,
+        self, state: Fields, gradient: tf.Tensor, sketch: adaptive_sketch.Sketch
     ) -> Fields:
         """The step count and the moments after this round."""
         config = self._config
@@ -353,11 +322,7 @@ class DomeCodec(Codec):
         return self._mean(state) / tf.sqrt(tf.maximum(second, self._floor))
 
     def _energy(
-        self,
-        state: Fields,
-        total: Fields,
-        sums: Fields,
-        sketch: adaptive_sketch.Sketch,
+        self, state: Fields, total: Any, sums: Fields, sketch: adaptive_sketch.Sketch
     ) -> tf.Tensor:
         """||S (x - m)||^2 / ||x - m||^2, x the mean of the finite updates."""
         number = tf.cast(sums["clients"] - sums["nonfinite_clients"], tf.float32)

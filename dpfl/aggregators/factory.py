@@ -220,14 +220,11 @@ class CodecFactory(tff.aggregators.UnweightedAggregationFactory):
         )
         def next_fn(state: tff.Value, value: tff.Value) -> Any:
             shared = tff.federated_map(prepare, state)
-            encoded = tff.federated_map(
-                encode, (value, tff.federated_broadcast(shared))
-            )
-            total = reduce(encoded)
+            own = (value, tff.federated_broadcast(shared))
+            total = reduce(tff.federated_map(encode, own))
+            total_type = total.type_signature.member
 
-            @tff.tensorflow.computation(
-                state_type, shared_type, total.type_signature.member
-            )
+            @tff.tensorflow.computation(state_type, shared_type, total_type)
             def finish(state: Any, shared: Any, total: Any) -> Any:
                 return steps.finish(state, shared, *total)
 

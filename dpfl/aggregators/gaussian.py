@@ -93,8 +93,7 @@ class GaussianCodec(Codec):
         stddev = config.update_noise_multiplier * clip
         mean = self._sum.to_float(released["update"], clip) / config.cohort_size
         measured = collections.OrderedDict(
-            clip_norm=clip,
-            noise_stddev=stddev / config.cohort_size,
+            clip_norm=clip, noise_stddev=stddev / config.cohort_size
         )
         if self._clip.adapts:
             state = self._clip.next_state(clip, released["within"])

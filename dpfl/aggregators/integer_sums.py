@@ -68,13 +68,8 @@ class IntegerSum:
         multiplier = noise_multiplier or no_noise
         self.grid = numbers.grid_of_cohort(multiplier, cohort_size, linf_ratio)
         if not self.grid.max_size:
-            raise ValueError(
-                checks.message(
-                    "noise_multiplier",
-                    "at most 2**24 times the bound of a coordinate, over the clip",
-                    noise_multiplier,
-                )
-            )
+            rule = "at most 2**24 times the bound of a coordinate, over the clip"
+            raise ValueError(checks.message("noise_multiplier", rule, noise_multiplier))
         self.dtype = tf.int32 if self.grid.total_bits == 32 else tf.int64
         # The clip in steps.
         self._clip_steps = self.grid.stddev / multiplier
@@ -87,9 +82,8 @@ class IntegerSum:
         The sum of squares of the integers is within the bound, exactly.
         """
         target = rounding.clip_target(self.grid.max_squared_norm, self.length)
-        inside = tf.math.divide_no_nan(
-            tf.constant(target, tf.float64), vector.direction_norm
-        )
+        target = tf.constant(target, tf.float64)
+        inside = tf.math.divide_no_nan(target, vector.direction_norm)
         factor = tf.minimum(vector.unit * self._steps_per_unit(clip_norm), inside)
         steps = vector.direction * tf.cast(factor, tf.float32)
         return rounding.round_within(steps, self.grid.max_squared_norm)
@@ -100,15 +94,8 @@ class IntegerSum:
         """What to multiply coordinates by that are rounded without the others.
 
         All integers, of coordinates that are kept and of those that are not, are within
-        the bound on the sum of squares.
-
-        Args:
-          vector: float32[length], all of it.
-          unit: float64 scalar; what is clipped is `unit * vector`.
-          clip_norm: C, the L2 bound.
-
-        Returns:
-          float32 scalar; zero for a vector that is not finite.
+        the bound on the sum of squares. What is clipped to C is `unit * vector`, all of
+        the float32[length]; a float32, zero for a vector that is not finite.
         """
         factor = rounding.rounding_factor(vector, self.grid.max_squared_norm)
         steps = tf.cast(unit * self._steps_per_unit(clip_norm), tf.float32)
@@ -147,14 +134,10 @@ class IntegerSum:
             return message
         stddev = share_stddev(self.grid, shares)
         if stddev < _SMALLEST_SHARE:
-            raise ValueError(
-                checks.message(
-                    "noise_multiplier",
-                    f"such that each of {shares} shares is {_SMALLEST_SHARE:g} steps "
-                    "or more",
-                    self.grid.stddev / self._clip_steps,
-                )
-            )
+            least = f"{_SMALLEST_SHARE:g} steps or more"
+            rule = f"such that each of {shares} shares is {least}"
+            found = self.grid.stddev / self._clip_steps
+            raise ValueError(checks.message("noise_multiplier", rule, found))
         purpose = purposes.Round.UPDATE_NOISE
         return self._with_draw(message, stddev, client_seed, purpose)
 
@@ -194,9 +177,8 @@ class CountSum:
 
     def noised(self, total: tf.Tensor, noise_seed: tf.Tensor) -> tf.Tensor:
         """Half the sum of the votes, with its noise, float32 scalar."""
-        noised = self._sum.noised(
-            total[tf.newaxis], noise_seed, purposes.Round.COUNT_NOISE
-        )
+        purpose = purposes.Round.COUNT_NOISE
+        noised = self._sum.noised(total[tf.newaxis], noise_seed, purpose)
         return tf.cast(noised[0], tf.float32) * (0.5 / self._sum.grid.max_size)
 
 

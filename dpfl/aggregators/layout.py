@@ -43,9 +43,8 @@ class Layout:
                 "OrderedDict(update=<such a structure>, client_id=int64), or the same "
                 f"with client_key=int64[2], found {value_type}"
             )
-        self._sizes = [
-            math.prod(spec.shape.as_list()) for spec in tf.nest.flatten(self._specs)
-        ]
+        specs = tf.nest.flatten(self._specs)
+        self._sizes = [math.prod(spec.shape.as_list()) for spec in specs]
         self.dimension = sum(self._sizes)
 
     def split(self, value: Structure) -> tuple[Structure, Optional[tf.Tensor]]:
@@ -66,11 +65,10 @@ class Layout:
 
     def restore(self, vector: tf.Tensor) -> Structure:
         """The structure that a float32[dimension] vector stands for."""
+        parts = tf.split(vector, self._sizes)
         tensors = [
             tf.cast(tf.reshape(part, spec.shape), spec.dtype)
-            for part, spec in zip(
-                tf.split(vector, self._sizes), tf.nest.flatten(self._specs)
-            )
+            for part, spec in zip(parts, tf.nest.flatten(self._specs))
         ]
         return tf.nest.pack_sequence_as(self._specs, tensors)
 
@@ -98,7 +96,7 @@ def _tensor_specs(update_type: tff.Type) -> Optional[Structure]:
     else:
         return None
     leaves = tf.nest.flatten(specs)
-    are_usable = leaves and all(
-        spec.dtype.is_floating and spec.shape.is_fully_defined() for spec in leaves
-    )
-    return specs if are_usable else None
+    for spec in leaves:
+        if not (spec.dtype.is_floating and spec.shape.is_fully_defined()):
+            return None
+    return specs if leaves else None

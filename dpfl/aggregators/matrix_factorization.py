@@ -17,14 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from dpfl import noise_streams, purposes
-from dpfl.aggregators.codec import (
-    Codec,
-    Decoded,
-    Encoded,
-    Fields,
-    OuterCodec,
-    Seed,
-)
+from dpfl.aggregators.codec import Codec, Decoded, Encoded, Fields, OuterCodec, Seed
 from dpfl.aggregators.integer_sums import IntegerSum
 from dpfl.mechanisms import matrix_factorization, sgmf
 from dpfl.vectors import clipping, randomness

@@ -39,12 +39,7 @@ def client_sums(
 def exact_measurements(
     sums: collections.OrderedDict, more: collections.OrderedDict
 ) -> collections.OrderedDict:
-    """The exact measurements of a round, by their marked names.
-
-    Args:
-      sums: Those of `client_sums`, over clients.
-      more: What a mechanism measures besides, by names without the mark.
-    """
+    """The exact measurements of a round, and a mechanism's, by their marked names."""
     clients, nonfinite = sums["clients"], sums["nonfinite_clients"]
     measured = collections.OrderedDict(
         clients=tf.cast(clients, tf.int32),
@@ -53,9 +48,8 @@ def exact_measurements(
         uplink_bits=ratio(sums["uplink_bits"], clients),
         **more,
     )
-    return collections.OrderedDict(
-        (MARK + name, part) for name, part in measured.items()
-    )
+    marked = ((MARK + name, part) for name, part in measured.items())
+    return collections.OrderedDict(marked)
 
 
 def downlink_bits(broadcast_bits: tf.Tensor, dimension: int) -> tf.Tensor:

@@ -30,10 +30,9 @@ class MeanCodec(Codec):
     def encode(self, update: tf.Tensor, shared: Fields, client_seed: Seed) -> Encoded:
         """The update itself, zeros if it is not finite."""
         normed = clipping.safe_norm(update)
-        message = tf.cond(
-            normed.is_finite, lambda: update, lambda: tf.zeros_like(update)
+        return Encoded(
+            clipping.finite(update, normed), normed, collections.OrderedDict()
         )
-        return Encoded(message, normed, collections.OrderedDict())
 
     def zero(self) -> Any:
         """float32[d]."""
@@ -44,7 +43,7 @@ class MeanCodec(Codec):
     ) -> Decoded:
         """The mean over those who sent something finite."""
         mean = tf.math.divide_no_nan(total, self.divisor(sums))
-        return Decoded(mean, state, collections.OrderedDict())
+        return Decoded(mean, state, Fields())
 
     def divisor(self, sums: Fields) -> tf.Tensor:
         """The number of those who sent something finite."""
@@ -92,9 +91,7 @@ class FiniteMeanFactory(tff.aggregators.WeightedAggregationFactory):
             update, _ = layout.split(value)
             vector = layout.flatten(update, layout.dimension)
             normed = _with_weight(clipping.safe_norm(vector), weight)
-            finite = tf.cond(
-                normed.is_finite, lambda: vector, lambda: tf.zeros_like(vector)
-            )
+            finite = clipping.finite(vector, normed)
             weight = tf.cast(weight, tf.float32)
             sums = measurements.client_sums(
                 normed, measurements.structure_bits((vector, weight))
@@ -112,8 +109,7 @@ class FiniteMeanFactory(tff.aggregators.WeightedAggregationFactory):
                 downlink_bits=measurements.downlink_bits(0.0, layout.dimension)
             )
             if self._measures_exactly:
-                nothing: Fields = collections.OrderedDict()
-                measured.update(measurements.exact_measurements(sums, nothing))
+                measured.update(measurements.exact_measurements(sums, Fields()))
             return measured
 
         @tff.federated_computation(

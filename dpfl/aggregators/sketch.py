@@ -30,15 +30,10 @@ def make_sketch(shape: sketch_configs.SketchShape) -> Any:
 
 
 def clip_and_sketch(sketch: Any, update: tf.Tensor, shared: Fields) -> Scaled:
-    """The sketch of a clipped update, not yet clipped itself.
+    """The sketch of a clipped update, float32[input_length], not yet clipped itself.
 
-    The update itself is not multiplied: its sketch, which is shorter, will be.
-
-    Args:
-      sketch: A sketch, with `encode`.
-      update: float32[input_length].
-      shared: "sketch", what the sketch was expanded to; "clip_norm", the clip of the
-        update.
+    The update itself is not multiplied: its sketch, which is shorter, will be. What is
+    `shared` has the expanded "sketch", and "clip_norm", the clip of the update.
     """
     normed = clipping.safe_norm(update)
     factor, is_clipped = clipping.clip_factor(normed, shared["clip_norm"])

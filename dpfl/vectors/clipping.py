@@ -70,6 +70,11 @@ def clip_factor(
     return tf.where(is_clipped, inside, normed.unit), is_clipped
 
 
+def finite(vector: tf.Tensor, normed: NormedVector) -> tf.Tensor:
+    """The vector that was normed, or zeros if it is not finite."""
+    return tf.cond(normed.is_finite, lambda: vector, lambda: tf.zeros_like(vector))
+
+
 def _sum_of_squares(vector: tf.Tensor) -> tf.Tensor:
     # Eigen sums a whole tensor as a tree, so that float32 loses less than 1e-5 even on
     # a large coordinate followed by very many small ones. l2_loss does not write the

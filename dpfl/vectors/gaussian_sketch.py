@@ -89,8 +89,6 @@ def lasso(
 
     start = tf.zeros([matrix.shape[1]])
     _, x, _, _ = tf.while_loop(
-        lambda k, *_: k < steps,
-        body,
-        [tf.constant(0), start, start, tf.constant(1.0)],
+        lambda k, *_: k < steps, body, [tf.constant(0), start, start, tf.constant(1.0)]
     )
     return x

@@ -63,7 +63,7 @@ def discrete_gaussian(variance: Fraction) -> Law:
 
 
 def skellam(variance: Fraction) -> Law:
-    """Exp(-mu) I_|k|(mu) at k, of the difference of two Poisson variables.
+    """exp(-mu) I_|k|(mu) at k, of the difference of two Poisson variables.
 
     The ratios I_k / I_(k-1) = 1 / (2 k / mu + I_(k+1) / I_k) are computed downwards:
     all terms are positive, and an error shrinks by the square of each ratio.
@@ -125,25 +125,27 @@ class Table(NamedTuple):
 
     first: np.ndarray
     alias: Alias
-    distance: decimal.Decimal
+    distance: float
 
 
 def build(
     outcomes: np.ndarray,
     probabilities: Sequence[decimal.Decimal],
-    common: int,
+    beyond: decimal.Decimal,
     further: int,
 ) -> Table:
     """The table of given probabilities, k for int32[k] different outcomes.
 
+    The outcome in the middle, a likely one, gets what is missing, of the sum and by
+    rounding down to units of 2**-160 of what the first level leaves over.
+
     Args:
       outcomes: What is drawn.
       probabilities: To `PRECISION` digits; their sum is 1 or a little less.
-      common: Index of the outcome that gets what is missing, of the sum and by rounding
-        down to units of 2**-160 of what the first level leaves over; a likely one.
+      beyond: What other outcomes should have had, from above.
       further: int32 that is no outcome, which is to stand for 'look further'.
     """
-    entries = 1 << _FIRST_BITS
+    entries, common = 1 << _FIRST_BITS, len(outcomes) // 2
     with decimal.localcontext() as context:
         context.prec = PRECISION
         scaled = [p * entries for p in probabilities]
@@ -155,9 +157,10 @@ def build(
         weights = [int((value - n) * unit) for value, n in zip(scaled, counts)]
         lost = (1 << _ALIAS_BITS) - sum(weights)
         weights[common] += lost
-        distance = decimal.Decimal(lost) / unit / entries
+        distance = decimal.Decimal(lost) / unit / entries + beyond
     first = np.append(np.repeat(outcomes, counts), np.full(left, further))
-    return Table(first.astype(np.int32), alias_tables(outcomes, weights), distance)
+    alias = alias_tables(outcomes, weights)
+    return Table(first.astype(np.int32), alias, float(distance) * (1 + 1e-9))
 
 
 def alias_tables(values: np.ndarray, weights: list[int]) -> Alias:
@@ -222,24 +225,6 @@ _SMOOTHING_VARIANCE = 4
 # What an entry that stands for 'look further' holds. Three of them fit int32.
 _FURTHER = 1 << 29
 _LARGEST_DRAW = 1 << 28
-
-
-class Part(NamedTuple):
-    """A discrete Gaussian on the multiples of an integer, as tables.
-
-    Attributes:
-      multiple: What its integers are multiplied by.
-      variance: The square of its parameter, before that.
-      first: int32[2**16], multiples, or 2**29 for 'look further'.
-      alias: The tables to look further in.
-      distance: Total variation distance to the discrete Gaussian, from above.
-    """
-
-    multiple: int
-    variance: Fraction
-    first: np.ndarray
-    alias: Alias
-    distance: float
 
 
 class DiscreteGaussian:
@@ -349,7 +334,7 @@ def smoothing_distance(parts: list[tuple[int, Fraction]]) -> float:
 
 
 @functools.lru_cache(maxsize=32)
-def _build(stddev: float) -> tuple[list[Part], float]:
+def _build(stddev: float) -> tuple[list[Table], float]:
     pairs = decompose(stddev)
     parts = [build_part(multiple, variance) for multiple, variance in pairs]
     distance = smoothing_distance(pairs) + sum(part.distance for part in parts)
@@ -357,13 +342,11 @@ def _build(stddev: float) -> tuple[list[Part], float]:
 
 
 @functools.lru_cache(maxsize=64)
-def build_part(multiple: int, variance: Fraction) -> Part:
-    """The tables of one part."""
+def build_part(multiple: int, variance: Fraction) -> Table:
+    """The tables of N_Z(0, variance) times an integer."""
     law = discrete_gaussian(variance)
     values = np.arange(-law.radius, law.radius + 1) * multiple
-    table = build(values, law.probabilities, law.radius, _FURTHER)
-    distance = float(law.beyond + table.distance) * (1 + 1e-9)
-    return Part(multiple, variance, table.first, table.alias, distance)
+    return build(values, law.probabilities, law.beyond, _FURTHER)
 
 
 # Below this radius pairs have at most 2**16 outcomes.
@@ -409,10 +392,9 @@ class TableNoise:
                 probabilities = [p * q for p in probabilities for q in probabilities]
             # The low half as it is in memory: 16 bits, negative or not.
             values = np.add.outer(values << 16, values & 0xFFFF).reshape(-1)
-        middle = len(values) // 2
-        self.table = build(values, probabilities, middle, _FURTHER_SHARES)
-        draws = 1 + self.is_paired
-        self.distance = float(draws * law.beyond + self.table.distance) * (1 + 1e-9)
+        beyond = (1 + self.is_paired) * law.beyond
+        self.table = build(values, probabilities, beyond, _FURTHER_SHARES)
+        self.distance = self.table.distance
 
     def sample(self, seed: tf.Tensor, length: int) -> tf.Tensor:
         """int32[length], independent, a function of the seed."""

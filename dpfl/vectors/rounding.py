@@ -52,15 +52,12 @@ def randomized_round(
     what they are; what is not a number, or overflows when squared, becomes zeros.
 
     Args:
-      vector: float32[m] in grid steps.
+      vector: float32[m] in grid steps; the result is int32[m].
       seed: int64[2].
       max_norm: Bound on the L2 norm of what is rounded, in steps; above
         2**-22 sqrt(m).
       max_coordinate: Bound on the size of its coordinates, in steps, above 2**-22 and
         below 2**30.
-
-    Returns:
-      int32[m].
 
     Raises:
       ValueError: If the bound on the norm leaves no room.
@@ -120,16 +117,8 @@ def conditional_round(
     Proposition 26); Chen et al. 2022, Algorithm 6. Without the condition the mean is
     the vector. The bounds hold for the integers returned, whatever the vector is:
     should 64 trials fail, the vector is rounded towards zero, and if that is too long
-    it was longer than it may be, and zeros are returned.
-
-    Args:
-      vector: float32[m] in grid steps, of size below 2**30.
-      seed: int64[2].
-      max_squared_norm: Bound on the sum of squares.
-      max_size: Bound on the size of a coordinate.
-
-    Returns:
-      int32[m].
+    it was longer than it may be, and zeros are returned. From float32[m] in grid steps,
+    of size below 2**30, to int32[m].
     """
     lower = tf.floor(vector)
     fraction = vector - lower
@@ -195,13 +184,8 @@ def round_within(
     Integers that are too long are multiplied by what makes them fit and rounded towards
     zero, which lengthens none.
 
-    Args:
-      vector: float32[m], in steps.
-      max_squared_norm: At most 2**52.
-      max_size: If a coordinate has a bound besides; at most 2**24.
-
-    Returns:
-      int32[m].
+    The bounds, that of a coordinate where it has one, are at most 2**52 and 2**24. From
+    float32[m] in steps to int32[m].
     """
     rounded = tf.round(vector)
     if max_size is not None:
@@ -250,17 +234,12 @@ def rounding_factor(vector: tf.Tensor, max_squared_norm: int) -> tf.Tensor:
     `max_squared_norm`, over all coordinates. Rounding to nearest adds at most
     sqrt(m) / 2 to the norm, for which room is left, and no norm is below the true one.
 
-    Args:
-      vector: float32[m].
-      max_squared_norm: Above m / 4, and at most 2**52.
-
-    Returns:
-      float32 scalar, such a factor; any smaller one will do as well, the step's
-      inverse for a vector that is not clipped. 0 if the vector is zero or not finite;
-      multiply with `tf.math.multiply_no_nan`, which makes zeros of it then.
+    The factor is a float32; any smaller one will do as well, the step's inverse for a
+    vector that is not clipped. It is 0 if the vector is zero or not finite; multiply
+    with `tf.math.multiply_no_nan`, which makes zeros of it then.
 
     Raises:
-      ValueError: If the bound leaves no room.
+      ValueError: If the bound is not above m / 4; it must be at most 2**52.
     """
     target = math.sqrt(max_squared_norm) - math.sqrt(vector.shape[0]) / 2
     if target <= 0:

@@ -12,29 +12,21 @@ import tensorflow_federated as tff
 
 from dpfl import aggregators, mechanisms, purposes
 from dpfl.aggregators import csgm
+from tests.aggregators import cohorts
+from tests.aggregators.cohorts import HOSTILE
 
 D, N = 700, 4
-FLOAT_MAX = float(np.finfo(np.float32).max)
-HOSTILE = [math.nan, math.inf, -math.inf, 1e30, -1e30, FLOAT_MAX, -FLOAT_MAX]
 
 
 def config(**kwargs):
+    numbers = {"noise_multiplier": 0.0, "keep_fraction": 0.25, "linf_ratio": 1.0}
     return mechanisms.L2Csgm(
-        **{
-            "cohort_size": N,
-            "clip_norm": 2.0,
-            "noise_multiplier": 0.0,
-            "keep_fraction": 0.25,
-            "linf_ratio": 1.0,
-            **kwargs,
-        }
+        **{"cohort_size": N, "clip_norm": 2.0, **numbers, **kwargs}
     )
 
 
-def updates(norm=2.0, n=N, d=D, seed=0):
-    values = np.random.default_rng(seed).standard_normal([n, d])
-    values *= norm / np.linalg.norm(values, axis=1, keepdims=True)
-    return tf.constant(values, tf.float32)
+def updates(norm=2.0, d=D):
+    return cohorts.updates([norm] * N, d)
 
 
 @pytest.fixture(scope="module")
@@ -100,13 +92,7 @@ class TestCodec:
         # sigma / (gamma Delta_2), as measured, against what is accounted for.
         measured = noise.std() * N / numbers.clip_norm
         assert measured == pytest.approx(event.noise_multiplier, rel=0.01)
-        assert abs(noise.mean()) < 4.5 * noise.std() / math.sqrt(noise.size)
-        assert scipy.stats.kstest(noise.ravel() / noise.std(), "norm").pvalue > 1e-3
-        # White, within a round and over rounds.
-        limit = 4.5 / math.sqrt(noise.size)
-        scaled = noise / noise.std()
-        assert abs(np.mean(scaled[:, 1:] * scaled[:, :-1])) < limit
-        assert abs(np.mean(scaled[1:] * scaled[:-1])) < limit
+        cohorts.check_white(noise)
 
     def test_accounted_bounds_are_those_in_force(self, run_codec):
         """Coordinates, norm and kept fraction of the messages, against the event."""
@@ -158,16 +144,7 @@ class TestCodec:
     def test_one_hostile_client_moves_the_mean_no_more_than_a_clipped_one(
         self, hostile_round, value, place
     ):
-        honest = updates(n=10).numpy()
-        without, with_hostile = honest.copy(), honest.copy()
-        without[4] = 0
-        with_hostile[4, place] = value
-        moved = np.linalg.norm(
-            hostile_round(with_hostile)[0] - hostile_round(without)[0]
-        )
-        assert moved <= 2.0 / (10 * 0.25) * (1 + 1e-5)
-        if not math.isfinite(value):
-            assert moved == 0
+        cohorts.check_hostile(hostile_round, place, value, 2.0 / (10 * 0.25))
 
     @pytest.mark.parametrize("value", HOSTILE)
     def test_all_hostile(self, run_codec, value):
@@ -191,9 +168,8 @@ class TestCodec:
     )
     def test_a_malformed_message_adds_nothing_and_is_counted(self, spoil):
         codec = csgm.CsgmCodec(config(), D)
-        message = codec.encode(
-            _pad(codec, updates()[0]), _shared(codec), _seed(5)
-        ).message
+        update = _pad(codec, updates()[0])
+        message = codec.encode(update, _shared(codec), _seed(5)).message
         good = codec.accumulate(codec.zero(), message)
         values = message["values"]
         message["values"] = spoil(values)
@@ -254,15 +230,10 @@ class TestExecution:
     def test_mean_bits_and_replay(self, tff_context):
         """With client ids a round is a function of the state; without, masks are not."""
         numbers = mechanisms.L2Csgm(N, 100.0, 0.01, 0.5, linf_ratio=1.0)
-        keyed_type = tff.to_type(
-            collections.OrderedDict(update=VALUE_TYPE, client_id=np.int64)
-        )
+        keyed_type = cohorts.with_ids(VALUE_TYPE)
         process = aggregators.build(numbers, seed=7).create(keyed_type)
         state = process.initialize()
-        values = [
-            collections.OrderedDict(update=value(i), client_id=np.int64(i))
-            for i in range(N)
-        ]
+        values = cohorts.identified([value(i) for i in range(N)])
         first, again = process.next(state, values), process.next(state, values)
         np.testing.assert_array_equal(first.result["a"], again.result["a"])
         assert first.result["b"] == again.result["b"]
@@ -288,13 +259,8 @@ class TestExecution:
         value_type = tff.TensorType(np.float32, [256])
         values = [np.ones(256, np.float32)] * N
         if has_client_id:
-            value_type = tff.to_type(
-                collections.OrderedDict(update=value_type, client_id=np.int64)
-            )
-            values = [
-                collections.OrderedDict(update=x, client_id=np.int64(i))
-                for i, x in enumerate(values)
-            ]
+            value_type = cohorts.with_ids(value_type)
+            values = cohorts.identified(values)
         process = aggregators.build(numbers, seed=7).create(value_type)
         state = process.initialize()
         first, again = (process.next(state, values).result for _ in range(2))

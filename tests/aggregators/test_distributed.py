@@ -18,10 +18,10 @@ from dpfl.accounting.integer import discrete_gaussian, skellam
 from dpfl.aggregators import distributed
 from dpfl.aggregators import reductions as noise_lib
 from dpfl.mechanisms.integer_grid import rounding_variance
+from tests.aggregators import cohorts
+from tests.aggregators.cohorts import HOSTILE, updates
 
 D, N = 500, 5
-FLOAT_MAX = float(np.finfo(np.float32).max)
-HOSTILE = [math.nan, math.inf, -math.inf, 1e30, -1e30, FLOAT_MAX]
 KINDS = {
     "ddg": mechanisms.DistributedDiscreteGaussian,
     "skellam": mechanisms.DistributedSkellam,
@@ -30,12 +30,6 @@ KINDS = {
 
 def make(kind="ddg", noise_multiplier=0.0, bits=20, cohort_size=N, **kwargs):
     return KINDS[kind](cohort_size, 2.0, noise_multiplier, bits, **kwargs)
-
-
-def updates(norms, d=D):
-    values = np.random.default_rng(0).standard_normal([len(norms), d])
-    values *= np.array(norms)[:, None] / np.linalg.norm(values, axis=1, keepdims=True)
-    return tf.constant(values, tf.float32)
 
 
 def integers_of(codec, total):
@@ -89,10 +83,7 @@ class TestCodec:
             assert scipy.stats.kstest(scaled.ravel(), "norm").pvalue > 1e-3
         else:
             self._check_shape(noise, kind, event, steps)
-        limit = 4.5 / math.sqrt(noise.size)
-        scaled = noise / noise.std()
-        assert abs(np.mean(scaled[:, 1:] * scaled[:, :-1])) < limit
-        assert abs(np.mean(scaled[1:] * scaled[:-1])) < limit
+        cohorts.check_uncorrelated(noise)
 
     @staticmethod
     def _check_shape(noise, kind, event, steps):
@@ -172,11 +163,8 @@ class TestCodec:
     ):
         """In the integers themselves, and by the bound that the event accounts for."""
         codec = distributed.IntegerCodec(make("ddg", 1.0, cohort_size=10), D)
-        honest = updates([1.0] * 10).numpy()
-        without, with_hostile = honest.copy(), honest.copy()
-        without[4] = 0
-        with_hostile[4, place] = value
-        total, other = hostile_round(without)[1], hostile_round(with_hostile)[1]
+        cohort = cohorts.neighbours(updates([1.0] * 10), 4, place, value)
+        total, other = (hostile_round(each)[1] for each in cohort)
         shift = integers_of(codec, other) - integers_of(codec, total)
         event = make("ddg", 1.0, cohort_size=10).round_dp_event(D, 1.0)
         assert np.sum(shift**2) <= event.shift_budget
@@ -293,10 +281,7 @@ class TestCodec:
         codec = distributed.IntegerCodec(config, D)
         if not clients:
             shared = codec.expand({"round_seed": tf.constant([1, 2], tf.int64)})
-            sums = {
-                "clients": tf.constant(0.0, tf.float64),
-                "l2_clipped": tf.constant(0.0, tf.float64),
-            }
+            sums = dict.fromkeys(("clients", "l2_clipped"), tf.zeros([], tf.float64))
 
             def without_clients(number):
                 seed = tf.stack([number, 5])
@@ -416,15 +401,10 @@ class TestExecution:
     def test_a_replayed_round_is_the_codec_s(self, tff_secure_context, run_codec):
         """Through the secure sum comes what the plain sum of integers gives."""
         config = make("ddg", 0.0)
-        value_type = tff.to_type(
-            collections.OrderedDict(update=(np.float32, (D,)), client_id=np.int64)
-        )
+        value_type = cohorts.with_ids((np.float32, (D,)))
         process = aggregators.build(config, seed=1).create(value_type)
         x = updates([1.0] * N)
-        values = [
-            collections.OrderedDict(update=v, client_id=np.int64(i))
-            for i, v in enumerate(x.numpy())
-        ]
+        values = cohorts.identified(x.numpy())
         output = process.next(process.initialize(), values)
         again = process.next(process.initialize(), values)
         np.testing.assert_array_equal(output.result, again.result)
@@ -496,26 +476,11 @@ class TestExecution:
 
     def test_inside_federated_averaging(self, tff_secure_context):
         """The nesting that TFF's own secure aggregator exceeds."""
-
-        def model_fn():
-            keras = tf.keras.Sequential(
-                [tf.keras.layers.Dense(3, input_shape=(4,), kernel_initializer="zeros")]
-            )
-            return tff.learning.models.from_keras_model(
-                keras,
-                loss=tf.keras.losses.MeanSquaredError(),
-                input_spec=(tf.TensorSpec([None, 4]), tf.TensorSpec([None, 3])),
-            )
-
         config = mechanisms.DistributedDiscreteGaussian(
             2, 1.0, 0.1, 16, adaptive_clipping=True
         )
         config = dataclasses.replace(config, count_stddev=0.2)
-        process = tff.learning.algorithms.build_unweighted_fed_avg(
-            model_fn,
-            client_optimizer_fn=tff.learning.optimizers.build_sgdm(0.1),
-            model_aggregator=aggregators.build(config),
-        )
+        process = cohorts.fed_avg(aggregators.build(config), 4, 3)
         data = tf.data.Dataset.from_tensors((tf.ones([2, 4]), tf.ones([2, 3])))
         output = process.next(process.initialize(), [data, data])
         weights = process.get_model_weights(output.state).trainable

@@ -14,6 +14,7 @@ from dpfl import aggregators, mechanisms
 from dpfl.aggregators import dome, measurements
 from dpfl.training import checkpoint
 from dpfl.vectors import adaptive_sketch
+from tests.aggregators import cohorts
 
 D, K, N = 40, 6, 5
 HOSTILE = [math.nan, math.inf, -math.inf, 1e30, -3.4e38]
@@ -38,7 +39,7 @@ def make_ddg(noise_multiplier=0.0, bits=24, cohort_size=N, sketch_size=K, **kwar
 
 
 def shared_of(codec, state, number):
-    """What clients share, and are sent, in the round that `run_codec` runs under this number."""
+    """What clients share, and are sent, in a round that `run_codec` runs."""
     from dpfl.vectors import randomness
 
     seed = tf.stack([tf.cast(number, tf.int64), 99])
@@ -296,13 +297,8 @@ class TestDdg:
     def test_one_client_moves_the_integers_by_at_most_the_bound(self, run_codec, value):
         config = make_ddg(1.0, 16)
         codec = dome.DomeCodec(config, D)
-        x = updates(scale=0.1).numpy()
-        without, with_hostile = x.copy(), x.copy()
-        without[3], with_hostile[3, 2] = 0, value
-        totals = [
-            run_codec(codec, list(map(tf.constant, own)), 0)[1]["values"]["update"]
-            for own in (without, with_hostile)
-        ]
+        cohort = cohorts.neighbours(updates(scale=0.1), 3, 2, value)
+        totals = [run_codec(codec, x, 0)[1]["values"]["update"] for x in cohort]
         half = 1 << 15
         shift = (totals[1] - totals[0] + half).numpy() % (1 << 16) - half
         event = config.round_dp_event(D, 1.0)
@@ -386,9 +382,7 @@ class TestMissingClients:
 
 class TestExecution:
     def test_replay_through_a_checkpoint(self, tff_secure_context):
-        value_type = tff.to_type(
-            collections.OrderedDict(update=VALUE_TYPE, client_id=np.int64)
-        )
+        value_type = cohorts.with_ids(VALUE_TYPE)
         process = aggregators.build(
             make(0.5), seed=1, measure="exact_for_simulation"
         ).create(value_type)
@@ -397,12 +391,7 @@ class TestExecution:
             rng = np.random.default_rng(number)
             draws = rng.standard_normal([N, 16]).astype(np.float32)
             draws[0, 0] = np.nan if number == 1 else 0
-            return [
-                collections.OrderedDict(
-                    update=[x[:15].reshape(5, 3), x[15]], client_id=i
-                )
-                for i, x in enumerate(draws)
-            ]
+            return cohorts.identified([[x[:15].reshape(5, 3), x[15]] for x in draws])
 
         state = process.initialize()
         outputs = []
@@ -435,28 +424,8 @@ class TestExecution:
 
     def test_federated_averaging_with_plain_sgd(self, tff_secure_context):
         """Least squares comes down: the sign is that of a gradient."""
-
-        def model_fn():
-            keras = tf.keras.Sequential(
-                [tf.keras.layers.Dense(1, kernel_initializer="zeros", input_shape=(8,))]
-            )
-            return tff.learning.models.from_keras_model(
-                keras,
-                loss=tf.keras.losses.MeanSquaredError(),
-                input_spec=(
-                    tf.TensorSpec([None, 8], tf.float32),
-                    tf.TensorSpec([None, 1], tf.float32),
-                ),
-            )
-
-        process = tff.learning.algorithms.build_unweighted_fed_avg(
-            model_fn,
-            tff.learning.optimizers.build_sgdm(0.05),
-            tff.learning.optimizers.build_sgdm(0.2),
-            model_aggregator=aggregators.build(
-                make(1e-6, cohort_size=2, sketch_size=6)
-            ),
-        )
+        factory = aggregators.build(make(1e-6, cohort_size=2, sketch_size=6))
+        process = cohorts.fed_avg(factory, 8, 1, client=0.05, server=0.2)
         rng = np.random.default_rng(0)
         x = rng.standard_normal([40, 8]).astype(np.float32)
         y = x @ np.arange(8, dtype=np.float32)[:, None] / 4
@@ -464,9 +433,5 @@ class TestExecution:
             tf.data.Dataset.from_tensor_slices((x[i::2], y[i::2])).batch(20)
             for i in range(2)
         ]
-        state, losses = process.initialize(), []
-        for _ in range(25):
-            output = process.next(state, data)
-            state = output.state
-            losses.append(output.metrics["client_work"]["train"]["loss"])
+        losses = cohorts.losses(process, data, 25)
         assert losses[-1] < 0.25 * losses[0]

@@ -215,9 +215,7 @@ def _fed_avg(factory):
         )
 
     return tff.learning.algorithms.build_unweighted_fed_avg(
-        model_fn,
-        tff.learning.optimizers.build_sgdm(0.1),
-        model_aggregator=factory,
+        model_fn, tff.learning.optimizers.build_sgdm(0.1), model_aggregator=factory
     )
 
 

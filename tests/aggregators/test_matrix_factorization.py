@@ -13,8 +13,11 @@ import tensorflow as tf
 
 from dpfl import factorization as fact
 from dpfl import noise_streams
+from dpfl.aggregators import build, build_fed, make_codec
+from dpfl.aggregators.matrix_factorization import NoiseFeeder
 from dpfl.mechanisms.matrix_factorization import MatrixFactorization
 from dpfl.mechanisms.sgmf import Sgmf
+from tests.aggregators import cohorts
 
 ROUNDS = 5
 WORKLOADS = {
@@ -31,47 +34,19 @@ METHODS = {
 }
 
 
+FIELDS = {"cohort_size": 2, "clip_norm": 1.0, "noise_multiplier": 0.5}
+
+
 def matrix(**changes):
-    fields = {
-        "cohort_size": 2,
-        "clip_norm": 1.0,
-        "noise_multiplier": 0.5,
-        "rounds_per_epoch": ROUNDS,
-    }
-    return MatrixFactorization(**{**fields, **changes})
+    return MatrixFactorization(**{**FIELDS, "rounds_per_epoch": ROUNDS, **changes})
 
 
 def sgmf(**changes):
-    fields = {
-        "cohort_size": 2,
-        "clip_norm": 1.0,
-        "noise_multiplier": 0.5,
-        "rounds_per_epoch": ROUNDS,
-        "keep_fraction": 1.0,
-        "linf_ratio": 1.0,
-    }
-    return Sgmf(**{**fields, **changes})
-
-
-def build(config, **options):
-    from dpfl import aggregators
-
-    return aggregators.build(config, **options)
-
-
-def build_fed(config, dimension, **options):
-    from dpfl import aggregators
-
-    return aggregators.build_fed(config, dimension, **options)
+    own = {"rounds_per_epoch": ROUNDS, "keep_fraction": 1.0, "linf_ratio": 1.0}
+    return Sgmf(**{**FIELDS, **own, **changes})
 
 
 MAKERS = {"matrix_factorization": matrix, "sgmf": sgmf}
-
-
-def make_codec(config, dimension, **options):
-    from dpfl import aggregators
-
-    return aggregators.make_codec(config, dimension, **options)
 
 
 def run_rounds(run_codec, codec, updates, rounds):
@@ -209,23 +184,12 @@ def test_the_epochs_noise_is_a_function_of_its_seed(run_codec, method):
 
 def vectors(dimension, *seeds):
     rng = np.random.default_rng(seeds)
-    return [
-        collections.OrderedDict(
-            update=rng.normal(size=dimension).astype(np.float32) / 10,
-            client_id=np.int64(i),
-        )
-        for i in range(2)
-    ]
+    draws = rng.normal(size=[2, dimension]).astype(np.float32) / 10
+    return cohorts.identified(draws)
 
 
 def value_type(dimension):
-    import tensorflow_federated as tff
-
-    return tff.to_type(
-        collections.OrderedDict(
-            update=tff.TensorType(np.float32, [dimension]), client_id=np.int64
-        )
-    )
+    return cohorts.with_ids((np.float32, [dimension]))
 
 
 def saved(state):
@@ -271,8 +235,6 @@ def test_a_killed_run_goes_on_with_the_same_noise(tff_context, maker, method):
 
 @pytest.mark.parametrize("maker", MAKERS)
 def test_the_feeders_noise_is_the_aggregators_own(tff_context, maker):
-    from dpfl.aggregators.matrix_factorization import NoiseFeeder
-
     config = MAKERS[maker](**WORKLOADS["momentum"])
     alone = build(config, seed=5).create(value_type(20))
     fed = build(config, seed=5, noise_from_program=True).create(value_type(20))
@@ -327,8 +289,6 @@ def test_a_training_program_holds_no_block_in_the_state(tff_context, maker):
 
 
 def test_noise_that_was_not_fed_is_an_error(tff_context):
-    from dpfl.aggregators.matrix_factorization import NoiseFeeder
-
     config = matrix()
     fed = build(config, seed=5, noise_from_program=True).create(value_type(20))
     feeder = NoiseFeeder(config, 20)
@@ -359,35 +319,13 @@ def test_two_workers_totals_merge():
 
 @pytest.mark.parametrize("maker", MAKERS)
 def test_federated_averaging(tff_context, maker):
-    import tensorflow_federated as tff
-
     x = np.ones([4, 3], np.float32)
     y = np.full([4, 1], 2.0, np.float32)
     data = tf.data.Dataset.from_tensor_slices((x, y)).batch(2)
 
-    def model_fn():
-        model = tf.keras.Sequential(
-            [tf.keras.layers.Dense(1, kernel_initializer="zeros", input_shape=[3])]
-        )
-        return tff.learning.models.from_keras_model(
-            model,
-            loss=tf.keras.losses.MeanSquaredError(),
-            input_spec=data.element_spec,
-        )
-
     config = MAKERS[maker](noise_multiplier=0.0, clip_norm=10.0)
-    process = tff.learning.algorithms.build_unweighted_fed_avg(
-        model_fn,
-        client_optimizer_fn=tff.learning.optimizers.build_sgdm(0.1),
-        server_optimizer_fn=tff.learning.optimizers.build_sgdm(1.0),
-        model_aggregator=build(config, seed=1),
-    )
-    state = process.initialize()
-    losses = []
-    for _ in range(6):
-        output = process.next(state, [data, data])
-        state = output.state
-        losses.append(output.metrics["client_work"]["train"]["loss"])
+    process = cohorts.fed_avg(build(config, seed=1), 3, 1)
+    losses = cohorts.losses(process, [data, data], 6)
     assert losses[-1] < 0.1 * losses[0]
 
 

@@ -11,9 +11,9 @@ import tensorflow_federated as tff
 
 from dpfl import aggregators, mechanisms
 from dpfl.aggregators import count_sketch, sketch
+from tests.aggregators import cohorts
 
 D, N = 600, 4
-FLOAT_MAX = float(np.finfo(np.float32).max)
 DDG = mechanisms.SketchedDdg(N, 2.0, 0.0, 18, compression_rate=5.0, sketch_length=4)
 CENTRAL = mechanisms.ProjectAndPerturb(N, 2.0, 0.0, 5.0, sketch_length=4)
 CODECS = {
@@ -28,10 +28,8 @@ def codec_of(name, **changes):
     return codec(dataclasses.replace(config, **changes), D)
 
 
-def updates(norms, d=D):
-    values = np.random.default_rng(0).standard_normal([len(norms), d])
-    values *= np.array(norms)[:, None] / np.linalg.norm(values, axis=1, keepdims=True)
-    return tf.constant(values, tf.float32)
+def updates(norms):
+    return cohorts.updates(norms, D)
 
 
 def mean_error(means, x):
@@ -69,18 +67,14 @@ class TestBoth:
         assert error == pytest.approx(expected, rel=0.04)
         assert expected == pytest.approx(D * (0.8 * 2 * 2 / N) ** 2, rel=0.01)
 
-    @pytest.mark.parametrize("value", [math.nan, math.inf, 1e30, -FLOAT_MAX])
+    @pytest.mark.parametrize("value", [math.nan, math.inf, 1e30, -cohorts.FLOAT_MAX])
     @pytest.mark.parametrize("place", [0, slice(None)])
     def test_a_hostile_client_is_held_in_sketch_space(
         self, run_codec, name, value, place
     ):
         codec = codec_of(name)
-        honest = updates([1.0] * N).numpy()
-        without, with_hostile = honest.copy(), honest.copy()
-        without[2] = 0
-        with_hostile[2, place] = value
-        _, first = run_codec(codec, list(map(tf.constant, without)), 0)
-        _, second = run_codec(codec, list(map(tf.constant, with_hostile)), 0)
+        cohort = cohorts.neighbours(updates([1.0] * N), 2, place, value)
+        first, second = (run_codec(codec, list(each), 0)[1] for each in cohort)
         if name == "central":
             moved = (second - first).numpy()
             assert sum(int(x) ** 2 for x in moved) <= codec._sum.grid.max_squared_norm
@@ -296,13 +290,8 @@ class TestCountSketchFactory:
         factory = count_sketch.CountSketchFactory(inner, 1.0, seed=1)
         x = updates([1.0] * N).numpy()
         x[0, 0] = np.inf
-        process = factory.create(
-            tff.to_type({"update": (np.float32, (D,)), "client_id": np.int64})
-        )
-        output = process.next(
-            process.initialize(),
-            [{"update": v, "client_id": np.int64(i)} for i, v in enumerate(x)],
-        )
+        process = factory.create(cohorts.with_ids((np.float32, (D,))))
+        output = process.next(process.initialize(), cohorts.identified(x))
         tff.test.assert_not_contains_unsecure_aggregation(process.next)
         error = output.result - x[1:].sum(0) / N
         assert error.std() == pytest.approx(0.05 * 1.2 / N, rel=0.15)

@@ -82,10 +82,7 @@ ROWS = {
         model_fn, 1.0, SGD, model_aggregator=private()
     ),
     "build_unweighted_mime_lite": lambda: alg.build_unweighted_mime_lite(
-        model_fn,
-        SGD,
-        model_aggregator=private(),
-        full_gradient_aggregator=private(),
+        model_fn, SGD, model_aggregator=private(), full_gradient_aggregator=private()
     ),
     "build_weighted_fed_avg": lambda: alg.build_weighted_fed_avg(
         model_fn, SGD, model_aggregator=weighted()
@@ -94,10 +91,7 @@ ROWS = {
         model_fn, 1.0, SGD, model_aggregator=weighted()
     ),
     "build_weighted_mime_lite": lambda: alg.build_weighted_mime_lite(
-        model_fn,
-        SGD,
-        model_aggregator=weighted(),
-        full_gradient_aggregator=weighted(),
+        model_fn, SGD, model_aggregator=weighted(), full_gradient_aggregator=weighted()
     ),
     "build_weighted_fed_avg_with_optimizer_schedule": lambda: (
         alg.build_weighted_fed_avg_with_optimizer_schedule(

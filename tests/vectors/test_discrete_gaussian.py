@@ -56,14 +56,14 @@ def further_law(part):
 
 
 def implied_law(part):
-    """The exact law of a part's draws, by integer before the multiple."""
+    """The exact law of a part's draws."""
     values, counts = np.unique(part.first, return_counts=True)
     first = dict(zip(values.tolist(), counts.tolist()))
     further = Fraction(first.pop(FURTHER), 1 << 16)
     law = {value: Fraction(count, 1 << 16) for value, count in first.items()}
     for value, share in further_law(part).items():
         law[value] = law.get(value, 0) + further * share
-    return {value // part.multiple: share for value, share in law.items() if share}
+    return {value: share for value, share in law.items() if share}
 
 
 def in_quantiles(draws, stddev, bins=60):
@@ -100,7 +100,7 @@ class TestTables:
         with mpmath.workdps(80):
             variance = Fraction(variance)
             part = integer_noise.build_part(3, variance)
-            law = implied_law(part)
+            law = {k // 3: share for k, share in implied_law(part).items()}
             assert sum(law.values()) == 1
             values = sorted(law)
             exact = exact_pmf(variance, values)
@@ -219,12 +219,13 @@ class TestDraws:
     def test_what_is_left_over_by_the_first_table(self):
         """Tails again: there they are 27 times as likely, and beyond 6 are met."""
         part = DiscreteGaussian(2.0**18).parts[1]
+        multiple, variance = integer_noise.decompose(2.0**18)[1]
         count = 3_000_000
         draws = integer_noise.look_further(part.alias, SEED, count).numpy()
-        assert np.all(draws % part.multiple == 0)
-        law = {k // part.multiple: v for k, v in further_law(part).items()}
-        stddev = math.sqrt(part.variance)
-        sizes = np.abs(draws // part.multiple)
+        assert np.all(draws % multiple == 0)
+        law = {k // multiple: v for k, v in further_law(part).items()}
+        stddev = math.sqrt(variance)
+        sizes = np.abs(draws // multiple)
         for level in (3, 4, 5, 5.5, 6):
             share = float(sum(v for k, v in law.items() if abs(k) > level * stddev))
             found = np.count_nonzero(sizes > level * stddev)
@@ -235,7 +236,7 @@ class TestDraws:
         expected = np.array([float(law[k]) for k in values.tolist()])
         edges = np.unique(np.searchsorted(np.cumsum(expected), np.arange(1, 200) / 200))
         counted = np.bincount(
-            np.searchsorted(values, draws // part.multiple), minlength=len(values)
+            np.searchsorted(values, draws // multiple), minlength=len(values)
         )
         starts = np.concatenate([[0], edges])
         pvalue = scipy.stats.chisquare(
@@ -246,7 +247,7 @@ class TestDraws:
 
     def test_no_residue_is_preferred(self):
         noise = DiscreteGaussian(2.0**18)
-        step = noise.parts[1].multiple
+        step = integer_noise.decompose(noise.stddev)[1][0]
         draws = noise.sample(SEED, 1 << 21).numpy()
         # A discrete Gaussian this wide has each residue with the same chance to 1e-100.
         for modulus in (2, 16, step, 2 * step, 1000):
@@ -302,13 +303,7 @@ class TestDraws:
 
 @pytest.mark.parametrize(
     ("words", "is_own"),
-    [
-        ((4, 9), True),
-        ((5, 8), False),
-        ((5, 6), True),
-        ((5, 7), False),
-        ((6, 0), False),
-    ],
+    [((4, 9), True), ((5, 8), False), ((5, 6), True), ((5, 7), False), ((6, 0), False)],
 )
 def test_equal_leading_bits_are_decided_by_the_others(monkeypatch, words, is_own):
     threshold = (3 << 128) | (5 << 64) | 7
