@@ -103,11 +103,8 @@ class RoundFunctions:
     ) -> Fields:
         """The new `state`, the `result` and the `measurements`.
 
-        Args:
-          state: That of `prepare`.
-          shared: What `prepare` gave.
-          total: The sum of all messages, as the codec's reduction opens it.
-          sums: The sum of all clients' scalars that `encode` gave.
+        From what `prepare` was given and gave, the total of the messages as the codec's
+        reduction opens it, and the sums of the scalars that `encode` gave.
         """
         own = _own_state(state)
         noise_seed = randomness.fold_in(

@@ -23,11 +23,9 @@ def build_stream(
     redraw: bool = False,
     normals: stream_lib.Normals = stream_lib.grid_normals,
 ) -> stream_lib.NoiseStream:
-    """The stream of A^-1 B Z of a factorization A = B C.
+    """The stream of A^-1 B Z, in d numbers, of a factorization A = B C.
 
     Args:
-      factorization: A = B C.
-      dimension: d.
       block_rounds: Rounds computed at a time where the stream is a dense one; None is
         `dense.default_block_rounds`.
       redraw: Whether a structured stream draws rows again rather than remember them.

@@ -100,12 +100,9 @@ class AdaptiveSketch:
         rule: str = "eigen",
         has_probes: bool = True,
     ):
-        """Initializes the sketch.
+        """Initializes the sketch; `max_rank` is k at most.
 
         Args:
-          dimension: d.
-          size: k, at most d.
-          max_rank: Most directions to keep, at most k.
           energy_fraction: q in (0, 1]: the least r with sum_(i<=r) L_i^2 at least q of
             the whole is kept.
           decay: What the strengths are multiplied by before an update; 1 never forgets.

@@ -253,11 +253,9 @@ def build_sketch(
     rows: Optional[int] = None,
     scaling: str = "sqrt",
 ) -> Any:
-    """The sketch of d coordinates with a rate r >= 1; its width is rounded up.
+    """The sketch of d coordinates at a rate of r >= 1; its width is rounded up.
 
     Args:
-      dimension: d.
-      compression_rate: r.
       kind: "shifts" (fast) or "hashes" (as published).
       rows: l; by default 16 for "shifts" and 15 for "hashes".
       scaling: A key of `SCALINGS`.

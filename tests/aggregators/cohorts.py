@@ -7,6 +7,7 @@ import collections
 import math
 
 import numpy as np
+import pytest
 import scipy.stats
 import tensorflow as tf
 import tensorflow_federated as tff
@@ -51,6 +52,27 @@ def check_uncorrelated(noise):
     scaled, limit = noise / noise.std(), 4.5 / math.sqrt(noise.size)
     assert abs(np.mean(scaled[:, 1:] * scaled[:, :-1])) < limit
     assert abs(np.mean(scaled[1:] * scaled[:-1])) < limit
+
+
+def check_clip_rule(run_codec, codec):
+    """C exp(-0.2 (3/5 - 1/2)) without noise, then again with what is clipped by then."""
+    x = updates([0.5, 1.0, 1.99, 3.0, 3.0])
+    first, _ = run_codec(codec, x, 0)
+    clip = 2 * math.exp(-0.2 * 0.1)
+    assert first.state["clip_norm"].numpy() == pytest.approx(clip)
+    second, _ = run_codec(codec, x, 1, first.state)
+    assert second.measurements["clip_norm"].numpy() == pytest.approx(clip)
+    # 1.99 is clipped now: two of five are within.
+    clip *= math.exp(0.2 * 0.1)
+    assert second.state["clip_norm"].numpy() == pytest.approx(clip)
+
+
+def check_noise_scales_with_the_clip(run_codec, codec, clients):
+    """From the first clip of 2 to one of 20."""
+    state = collections.OrderedDict(clip_norm=tf.constant(20.0))
+    zeros = tf.zeros([clients, codec.dimension])
+    first, second = (run_codec(codec, zeros, 0, s)[0].mean for s in (None, state))
+    np.testing.assert_allclose(second, 10 * first, rtol=1e-4, atol=1e-5)
 
 
 def with_ids(value_type):

@@ -1,7 +1,6 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-import collections
 import dataclasses
 import math
 
@@ -190,7 +189,7 @@ class TestCodec:
         assert largest > 0.3 * grid.max_squared_norm
 
     @pytest.mark.parametrize("bits", [5, 12])
-    def test_a_message_is_one_rounding_of_the_clipped_rotated_update(self, bits):
+    def test_a_message_is_one_rounding_of_the_clipped_rotated_update(self, many, bits):
         """Mean and variance over many clients with one update: those of the fraction."""
         config = make("ddg", 0.0, bits, cohort_size=4)
         codec, grid = distributed.IntegerCodec(config, D), config.grid(D)
@@ -205,16 +204,11 @@ class TestCodec:
         limit = grid.max_coordinate / grid.granularity
         steps = np.clip(clipped, -limit, limit)
 
-        @tf.function(autograph=False)
-        def run(numbers):
-            return tf.map_fn(
-                lambda i: codec.encode(x, shared, tf.stack([i, 3])).message["update"],
-                numbers,
-                fn_output_signature=tf.int32,
-            )
+        def message(i):
+            return codec.encode(x, shared, tf.stack([i, 3])).message["update"]
 
         number = 2000
-        messages = run(tf.range(number, dtype=tf.int64))
+        messages = many(message, number)
         assert np.all((messages >= 0) & (messages < 1 << bits))
         rounded = integers_of(codec, {"update": messages})
         assert np.abs(rounded - steps).max() < 1.001
@@ -317,28 +311,14 @@ class TestCodec:
 
 class TestAdaptiveClip:
     def test_clip_follows_the_rule_without_noise(self, run_codec):
-        config = make(adaptive_clipping=True)
-        codec = distributed.IntegerCodec(config, D)
-        x = updates([0.5, 1.0, 1.99, 3.0, 3.0])
-        first, _ = run_codec(codec, x, 0)
-        clip = 2 * math.exp(-0.2 * 0.1)
-        assert first.state["clip_norm"].numpy() == pytest.approx(clip)
-        second, _ = run_codec(codec, x, 1, first.state)
-        assert second.measurements["clip_norm"].numpy() == pytest.approx(clip)
-        assert second.state["clip_norm"].numpy() == pytest.approx(
-            clip * math.exp(0.2 * 0.1)
-        )
+        codec = distributed.IntegerCodec(make(adaptive_clipping=True), D)
+        cohorts.check_clip_rule(run_codec, codec)
 
     @pytest.mark.parametrize("source", ["clients", "helpers"])
     def test_noise_on_the_count_is_the_accounted_one(self, run_codec, many, source):
+        options = {"clip_learning_rate": 1.0, "count_stddev": 1.5, "cohort_size": 2}
         config = make(
-            "ddg",
-            0.9,
-            adaptive_clipping=True,
-            clip_learning_rate=1.0,
-            count_stddev=1.5,
-            noise_source=source,
-            cohort_size=2,
+            "ddg", 0.9, adaptive_clipping=True, noise_source=source, **options
         )
         codec = distributed.IntegerCodec(config, 1)
 
@@ -367,10 +347,7 @@ class TestAdaptiveClip:
         codec = distributed.IntegerCodec(
             make("ddg", 1.0, adaptive_clipping=True, count_stddev=1.0), D
         )
-        state = collections.OrderedDict(clip_norm=tf.constant(20.0))
-        first, _ = run_codec(codec, tf.zeros([N, D]), 0)
-        second, _ = run_codec(codec, tf.zeros([N, D]), 0, state)
-        np.testing.assert_allclose(second.mean, 10 * first.mean, rtol=1e-4, atol=1e-5)
+        cohorts.check_noise_scales_with_the_clip(run_codec, codec, N)
 
 
 VALUE_TYPE = tff.to_type([(np.float32, (2, 3)), np.float32])
@@ -424,8 +401,7 @@ class TestExecution:
         14 bits that is less than a thousandth, at 8 bits it makes the noise's variance
         larger by a known factor. With the noise comes the variance of rounding.
         """
-        d, clip, clients = 4096, 0.5, 4
-        z = 1.1
+        d, clip, clients, z = 4096, 0.5, 4, 1.1
         value = np.full([d], 0.9 * clip / math.sqrt(d), np.float32)
         stock = distributed_dp.DistributedDpSumFactory(
             noise_multiplier=z,

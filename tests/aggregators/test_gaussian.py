@@ -65,18 +65,7 @@ class TestCodec:
         assert mse == pytest.approx(fixed(0.7).mean_squared_error(D), rel=0.02)
 
     def test_clip_follows_the_rule_without_noise(self, run_codec):
-        """C exp(-0.2 (3/5 - 1/2)), then again with what is clipped by then."""
-        codec = gaussian.GaussianCodec(adaptive(), D)
-        x = updates([0.5, 1.0, 1.99, 3.0, 3.0])
-        first, _ = run_codec(codec, x, 0)
-        clip = 2 * math.exp(-0.2 * 0.1)
-        assert first.state["clip_norm"].numpy() == pytest.approx(clip)
-        second, _ = run_codec(codec, x, 1, first.state)
-        assert second.measurements["clip_norm"].numpy() == pytest.approx(clip)
-        # 1.99 is clipped now: two of five are within.
-        assert second.state["clip_norm"].numpy() == pytest.approx(
-            clip * math.exp(0.2 * 0.1)
-        )
+        cohorts.check_clip_rule(run_codec, gaussian.GaussianCodec(adaptive(), D))
 
     def test_clip_finds_the_quantile(self, run_codec):
         config = adaptive(0.0, target_quantile=0.8, clip_learning_rate=0.5)
@@ -136,10 +125,7 @@ class TestCodec:
 
     def test_noise_scales_with_the_adapted_clip(self, run_codec):
         codec = gaussian.GaussianCodec(adaptive(1.0, count_stddev=1.0), D)
-        state = collections.OrderedDict(clip_norm=tf.constant(20.0))
-        first, _ = run_codec(codec, tf.zeros([N, D]), 0)
-        second, _ = run_codec(codec, tf.zeros([N, D]), 0, state)
-        np.testing.assert_allclose(second.mean, 10 * first.mean, rtol=1e-5)
+        cohorts.check_noise_scales_with_the_clip(run_codec, codec, N)
 
     @pytest.mark.parametrize("clip", [1e-15, 1e15])
     def test_an_adaptive_clip_stays_finite(self, run_codec, clip):

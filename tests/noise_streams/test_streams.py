@@ -18,32 +18,18 @@ WORKLOADS = {
     "momentum": fact.momentum(ROUNDS, 0.9, fact.LinearCooldown()),
 }
 METHODS = {
-    "identity": {},
-    "honaker-online": {},
-    "honaker-full": {},
-    "optimal-prefix-sum": {},
-    "optimal": {},
-    "band-low-rank": {"band": 3, "rank": 2},
-    "toeplitz-root": {},
-    "toeplitz": {"bands": 4},
-    "banded": {"bands": 3},
-    "banded-inverse": {"bands": 4},
-    "blt-rational": {"buffers": 3},
-    "blt": {"buffers": 2},
-}
-KINDS = {
-    "identity": noise_streams.BandedStream,
-    "honaker-online": noise_streams.TreeStream,
-    "honaker-full": noise_streams.DenseStream,
-    "optimal-prefix-sum": noise_streams.DenseStream,
-    "optimal": noise_streams.DenseStream,
-    "band-low-rank": noise_streams.StructuredStream,
-    "toeplitz-root": noise_streams.BandedStream,
-    "toeplitz": noise_streams.BandedStream,
-    "banded": noise_streams.BandedStream,
-    "banded-inverse": noise_streams.MovingStream,
-    "blt-rational": noise_streams.BufferedStream,
-    "blt": noise_streams.BufferedStream,
+    "identity": (noise_streams.BandedStream, {}),
+    "honaker-online": (noise_streams.TreeStream, {}),
+    "honaker-full": (noise_streams.DenseStream, {}),
+    "optimal-prefix-sum": (noise_streams.DenseStream, {}),
+    "optimal": (noise_streams.DenseStream, {}),
+    "band-low-rank": (noise_streams.StructuredStream, {"band": 3, "rank": 2}),
+    "toeplitz-root": (noise_streams.BandedStream, {}),
+    "toeplitz": (noise_streams.BandedStream, {"bands": 4}),
+    "banded": (noise_streams.BandedStream, {"bands": 3}),
+    "banded-inverse": (noise_streams.MovingStream, {"bands": 4}),
+    "blt-rational": (noise_streams.BufferedStream, {"buffers": 3}),
+    "blt": (noise_streams.BufferedStream, {"buffers": 2}),
 }
 SEED = tf.constant([11, 5], tf.int64)
 
@@ -53,7 +39,7 @@ def factorizations():
     return {
         (name, method): fact.compute(workload, method, **params)
         for name, workload in WORKLOADS.items()
-        for method, params in METHODS.items()
+        for method, (_, params) in METHODS.items()
     }
 
 
@@ -77,7 +63,7 @@ def test_matrix_is_that_of_the_factorization(factorizations, workload, method):
     unit = noise_streams.build_stream(
         found, b.shape[1], block_rounds=5, normals=noise_streams.unit_normals
     )
-    assert type(unit) is KINDS[method]
+    assert type(unit) is METHODS[method][0]
     expected = found.noising_rows(0, ROUNDS)
     np.testing.assert_allclose(noise_streams.materialize(unit), expected, atol=2e-5)
     summed = noise_streams.Accumulated(unit, found.workload)

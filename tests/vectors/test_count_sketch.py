@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from dpfl import mechanisms
 from dpfl.vectors import count_sketch, randomness
+from tests import traced
 
 D, DRAWS = 90, 3000
 # Both have m = 24; the shifts have 4 blocks, the last one only partly filled.
@@ -30,17 +31,8 @@ def padded(sketch, vector):
 
 def over_seeds(sketch, function, count=DRAWS):
     """function(expanded) for many seeds, as one float64 array."""
-
-    @tf.function(autograph=False)
-    def run(numbers):
-        return tf.map_fn(
-            lambda number: function(sketch.expand(tf.stack([number, 5]))),
-            numbers,
-            fn_output_signature=tf.float32,
-            parallel_iterations=1,
-        )
-
-    return run(tf.range(count, dtype=tf.int64)).numpy().astype(np.float64)
+    found = traced.many(lambda n: function(sketch.expand(tf.stack([n, 5]))), count)
+    return found.astype(np.float64)
 
 
 def round_trips(sketch, vector):

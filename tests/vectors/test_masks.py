@@ -9,24 +9,11 @@ import scipy.stats
 import tensorflow as tf
 
 from dpfl.vectors import masks
+from tests import traced
 
 
 def seed(number):
     return tf.constant([number, 77], tf.int64)
-
-
-def many(mask, count, reduce):
-    """reduce(indices) for `count` seeds, stacked."""
-
-    @tf.function(autograph=False)
-    def run(numbers):
-        return tf.map_fn(
-            lambda n: reduce(mask.indices(tf.stack([n, 5]))),
-            numbers,
-            fn_output_signature=tf.float32,
-        )
-
-    return run(tf.range(count, dtype=tf.int64)).numpy()
 
 
 def all_indices(mask, count):
@@ -64,12 +51,12 @@ def test_every_pattern_has_its_probability(block):
     gamma, count = 0.4, 12_000
     mask = masks.BernoulliMask(5, gamma)
     mask._block = block or mask._block
-    codes = many(
-        mask,
-        count,
-        lambda i: tf.reduce_sum(tf.cast(tf.bitwise.left_shift(1, i), tf.float32)),
-    )
-    observed = np.bincount(codes.astype(int), minlength=32)
+
+    def code(number):
+        indices = mask.indices(tf.stack([number, 5]))
+        return tf.reduce_sum(tf.bitwise.left_shift(1, indices))
+
+    observed = np.bincount(traced.many(code, count), minlength=32)
     sizes = np.array([bin(code).count("1") for code in range(32)])
     expected = count * gamma**sizes * (1 - gamma) ** (5 - sizes)
     assert scipy.stats.chisquare(observed, expected).pvalue > 1e-3

@@ -9,6 +9,7 @@ import scipy.linalg
 import tensorflow as tf
 
 from dpfl.vectors import rotation
+from tests import traced
 
 SEED = tf.constant([11, 12], tf.int64)
 
@@ -127,13 +128,7 @@ def test_coordinates_are_centred_and_equal_in_size_over_seeds(name):
     """Mean 0 and variance 1/16 in each coordinate, whatever the vector."""
     rot = rotation.ROTATIONS[name](16)
     x = tf.constant([3.0, 4.0] + [0.0] * 13 + [12.0]) / 13
-    seeds = tf.stack([tf.range(20_000, dtype=tf.int64)] * 2, axis=1)
-    draws = tf.function(
-        lambda seeds: tf.map_fn(
-            lambda seed: rotate(rot, x, seed), seeds, fn_output_signature=tf.float32
-        ),
-        autograph=False,
-    )(seeds).numpy()
+    draws = traced.many(lambda number: rotate(rot, x, tf.stack([number] * 2)), 20_000)
     np.testing.assert_allclose(draws.mean(0), 0, atol=5 / 4 / math.sqrt(20_000))
     np.testing.assert_allclose(draws.var(0), 1 / 16, rtol=0.05)
     assert draws.var() == pytest.approx(1 / 16, rel=0.01)
