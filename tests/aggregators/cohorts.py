@@ -11,6 +11,7 @@ import pytest
 import scipy.stats
 import tensorflow as tf
 import tensorflow_federated as tff
+from numpy.testing import assert_allclose
 
 FLOAT_MAX = float(np.finfo(np.float32).max)
 HOSTILE = [math.nan, math.inf, -math.inf, 1e30, -1e30, FLOAT_MAX, -FLOAT_MAX]
@@ -72,7 +73,7 @@ def check_noise_scales_with_the_clip(run_codec, codec, clients):
     state = collections.OrderedDict(clip_norm=tf.constant(20.0))
     zeros = tf.zeros([clients, codec.dimension])
     first, second = (run_codec(codec, zeros, 0, s)[0].mean for s in (None, state))
-    np.testing.assert_allclose(second, 10 * first, rtol=1e-4, atol=1e-5)
+    assert_allclose(second, 10 * first, rtol=1e-4, atol=1e-5)
 
 
 def with_ids(value_type):

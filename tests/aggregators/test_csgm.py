@@ -9,6 +9,7 @@ import pytest
 import scipy.stats
 import tensorflow as tf
 import tensorflow_federated as tff
+from numpy.testing import assert_allclose, assert_array_equal
 
 from dpfl import aggregators, mechanisms, purposes
 from dpfl.aggregators import csgm
@@ -47,7 +48,7 @@ class TestCodec:
         decoded, _ = run_codec(codec, x, 0)
         expected = x.numpy().mean(0) * min(1, 2 / norm)
         # Room for the rounding to integers shortens a clipped vector by 2e-5 of it.
-        np.testing.assert_allclose(decoded.mean, expected, rtol=5e-5, atol=1e-6)
+        assert_allclose(decoded.mean, expected, rtol=5e-5, atol=1e-6)
 
     @pytest.mark.parametrize("rotation", ["hadamard", "dft"])
     def test_is_unbiased(self, many_means, rotation):
@@ -174,7 +175,7 @@ class TestCodec:
         values = message["values"]
         message["values"] = spoil(values)
         both = codec.accumulate(good, message)
-        np.testing.assert_array_equal(both["total"], good["total"])
+        assert_array_equal(both["total"], good["total"])
         assert (good["malformed"], both["malformed"]) == (0, 1)
         # The clip itself, 2^24 steps, is a message that a client may send.
         message["values"] = tf.concat([[-(2**24)], 0 * values[1:]], 0)
@@ -192,7 +193,7 @@ class TestCodec:
             halves[i % 2] = codec.accumulate(halves[i % 2], message)
             everything = codec.accumulate(everything, message)
         merged = codec.merge(*halves)
-        np.testing.assert_array_equal(merged["total"], everything["total"])
+        assert_array_equal(merged["total"], everything["total"])
         assert np.any(merged["total"] != 0)
 
     @pytest.mark.parametrize("d", [1, 2, 3])
@@ -200,7 +201,7 @@ class TestCodec:
     def test_the_smallest_models(self, run_codec, d, rotation):
         codec = csgm.CsgmCodec(config(rotation=rotation, keep_fraction=1.0), d)
         decoded, _ = run_codec(codec, tf.fill([N, d], 0.5), 0)
-        np.testing.assert_allclose(decoded.mean, np.full(d, 0.5), atol=1e-6)
+        assert_allclose(decoded.mean, np.full(d, 0.5), atol=1e-6)
 
 
 def _seed(number):
@@ -235,7 +236,7 @@ class TestExecution:
         state = process.initialize()
         values = cohorts.identified([value(i) for i in range(N)])
         first, again = process.next(state, values), process.next(state, values)
-        np.testing.assert_array_equal(first.result["a"], again.result["a"])
+        assert_array_equal(first.result["a"], again.result["a"])
         assert first.result["b"] == again.result["b"]
         assert first.measurements == again.measurements
         other = process.next(first.state, values)
@@ -288,7 +289,7 @@ class TestExecution:
         assert output.measurements["exact_l2_clipped_fraction"] == pytest.approx(0.4)
         assert all(np.isfinite(list(output.measurements.values())))
         # The four huge ones cancel in pairs.
-        np.testing.assert_allclose(output.result["a"], np.zeros([2, 3]), atol=1e-6)
+        assert_allclose(output.result["a"], np.zeros([2, 3]), atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", [purposes.Round, purposes.Client])

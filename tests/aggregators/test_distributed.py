@@ -10,6 +10,7 @@ import scipy.stats
 import tensorflow as tf
 import tensorflow_federated as tff
 import tensorflow_privacy as tfp
+from numpy.testing import assert_allclose, assert_array_equal
 from tensorflow_federated.python.aggregators import distributed_dp
 
 from dpfl import aggregators, mechanisms
@@ -52,9 +53,7 @@ class TestCodec:
         decoded, _ = run_codec(codec, x, 0)
         scale = np.minimum(1, 2 / norms)[:, None]
         # Four of an expected five reported; the divisor stays five.
-        np.testing.assert_allclose(
-            decoded.mean, (x.numpy() * scale).sum(0) / 5, atol=3e-5
-        )
+        assert_allclose(decoded.mean, (x.numpy() * scale).sum(0) / 5, atol=3e-5)
         assert decoded.measurements["l2_clipped_fraction"] == 0.5
 
     @pytest.mark.parametrize("kind", sorted(KINDS))
@@ -147,13 +146,9 @@ class TestCodec:
             total = codec.accumulate(total, message)
         exact = sum(m["update"].numpy().astype(object) for m in messages)
         modulus = 1 << 20
-        np.testing.assert_array_equal(
-            total["update"].numpy() % modulus, exact % modulus
-        )
+        assert_array_equal(total["update"].numpy() % modulus, exact % modulus)
         merged = codec.merge(total, total)
-        np.testing.assert_array_equal(
-            merged["update"].numpy() % modulus, 2 * exact % modulus
-        )
+        assert_array_equal(merged["update"].numpy() % modulus, 2 * exact % modulus)
 
     @pytest.mark.parametrize("value", HOSTILE)
     @pytest.mark.parametrize("place", [0, D - 1, slice(None)])
@@ -384,8 +379,8 @@ class TestExecution:
         values = cohorts.identified(x.numpy())
         output = process.next(process.initialize(), values)
         again = process.next(process.initialize(), values)
-        np.testing.assert_array_equal(output.result, again.result)
-        np.testing.assert_allclose(output.result, x.numpy().mean(0), atol=3e-5)
+        assert_array_equal(output.result, again.result)
+        assert_allclose(output.result, x.numpy().mean(0), atol=3e-5)
 
     def test_fewer_clients_than_shares_raise(self, tff_secure_context):
         process = aggregators.build(make("ddg", 1.0)).create(VALUE_TYPE)
@@ -445,7 +440,7 @@ class TestExecution:
             clients * (steps**2 + rounding) / scale**2
             for steps in (math.ceil(share), share)
         ]
-        np.testing.assert_allclose(variances, expected, rtol=0.05)
+        assert_allclose(variances, expected, rtol=0.05)
         ratio = expected[0] / expected[1]
         assert (ratio > 1.05) == (bits == 8)
         assert variances[0] / variances[1] == pytest.approx(ratio, rel=0.05)

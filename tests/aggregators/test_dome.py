@@ -9,6 +9,7 @@ import pytest
 import scipy.stats
 import tensorflow as tf
 import tensorflow_federated as tff
+from numpy.testing import assert_allclose, assert_array_equal
 
 from dpfl import aggregators, mechanisms
 from dpfl.aggregators import dome, measurements
@@ -67,15 +68,13 @@ class TestRound:
             # Four of an expected five report.
             want = clipped.sum(0) / 5 @ s + mean
             decoded, total = run_codec(codec, tf.constant(x), number, state)
-            np.testing.assert_allclose(decoded.mean, want, rtol=5e-5, atol=2e-5)
+            assert_allclose(decoded.mean, want, rtol=5e-5, atol=2e-5)
             assert total["values"]["update"].shape == [K]
             clipped_fraction = float(decoded.measurements["l2_clipped_fraction"])
             assert clipped_fraction == pytest.approx(np.mean(norms > 2))
             first_moment = 0.9 * first_moment + 0.1 * want
             state = decoded.state
-            np.testing.assert_allclose(
-                state["first_moment"], first_moment, rtol=5e-5, atol=2e-5
-            )
+            assert_allclose(state["first_moment"], first_moment, rtol=5e-5, atol=2e-5)
 
     @pytest.mark.parametrize("debiasing", [True, False])
     def test_adam_is_numpys(self, run_codec, debiasing):
@@ -106,7 +105,7 @@ class TestRound:
             want = m / (1 - 0.8**t)
             want = want / np.sqrt(np.maximum(v / (1 - 0.95**t), 1e-3))
             decoded = run_codec(codec, x, t, state)[0]
-            np.testing.assert_allclose(decoded.mean, want, rtol=1e-3, atol=1e-4)
+            assert_allclose(decoded.mean, want, rtol=1e-3, atol=1e-4)
             state = decoded.state
             assert int(state["steps"]) == t
 
@@ -119,7 +118,7 @@ class TestRound:
             s = sketch_of(codec, state, number)
             decoded = run_codec(codec, x, number, state)[0]
             want = x.numpy().mean(0) @ s.T @ s
-            np.testing.assert_allclose(decoded.mean, want, rtol=5e-5, atol=2e-5)
+            assert_allclose(decoded.mean, want, rtol=5e-5, atol=2e-5)
             state = decoded.state
 
     @pytest.mark.parametrize("target", ["gradient", "residual"])
@@ -180,7 +179,7 @@ class TestRound:
         for total in (sent, sent % 2**bits):
             total = {"update": tf.constant(total, tf.int64)}
             opened = codec.release({}, total, counted, {}, None)
-            np.testing.assert_array_equal(opened, sent)
+            assert_array_equal(opened, sent)
 
 
 class TestNoise:
@@ -287,7 +286,7 @@ class TestDdg:
             codec.encode(tf.fill([D], value), shared, seed) for value in (math.nan, 0.0)
         )
         values = bad.message["values"]["update"].numpy()
-        np.testing.assert_array_equal(values, zero.message["values"]["update"])
+        assert_array_equal(values, zero.message["values"]["update"])
         assert values.dtype == np.int32 and values.shape == (K,)
         assert np.all((0 <= values) & (values < 1 << 16)) and np.any(values)
         assert not bad.normed.is_finite
@@ -407,7 +406,7 @@ class TestExecution:
         for number in range(1, 4):
             again = process.next(again.state, values(number))
         tf.nest.map_structure(
-            np.testing.assert_array_equal,
+            assert_array_equal,
             (again.state, again.result),
             (outputs[3].state, outputs[3].result),
         )

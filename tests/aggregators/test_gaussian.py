@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
+from numpy.testing import assert_allclose, assert_array_equal
 
 from dpfl import aggregators, mechanisms
 from dpfl.aggregators import gaussian
@@ -42,9 +43,7 @@ class TestCodec:
         decoded, _ = run_codec(gaussian.GaussianCodec(make(), D), x, 0)
         scale = np.minimum(1, 2 / norms)[:, None]
         # Four of an expected five reported; the divisor stays five.
-        np.testing.assert_allclose(
-            decoded.mean, (x.numpy() * scale).sum(0) / 5, atol=4e-6
-        )
+        assert_allclose(decoded.mean, (x.numpy() * scale).sum(0) / 5, atol=4e-6)
         assert decoded.measurements["l2_clipped_fraction"] == 0.5
 
     @pytest.mark.parametrize("make", [fixed, adaptive])
@@ -156,7 +155,7 @@ class TestCodec:
         assert codec.message_bits(messages[0]) == make().uplink_bits(D)
         one, other = (codec.accumulate(codec.zero(), each) for each in messages)
         both, merged = codec.accumulate(one, messages[1]), codec.merge(one, other)
-        tf.nest.map_structure(np.testing.assert_allclose, both, merged)
+        tf.nest.map_structure(assert_allclose, both, merged)
 
 
 VALUE_TYPE = tff.to_type([(np.float32, (2, 3)), np.float32])
@@ -173,7 +172,7 @@ class TestExecution:
         ]
         output = process.next(state, values)
         again = process.next(state, values)
-        np.testing.assert_array_equal(output.result[0], again.result[0])
+        assert_array_equal(output.result[0], again.result[0])
         assert output.state["clip_norm"] == again.state["clip_norm"] != 2.0
         assert output.measurements["exact_nonfinite_clients"] == 1
         assert output.measurements["exact_uplink_bits"] == config.uplink_bits(7)

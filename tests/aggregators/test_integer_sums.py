@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import scipy.stats
 import tensorflow as tf
+from numpy.testing import assert_allclose, assert_array_equal
 
 from dpfl import mechanisms
 from dpfl.aggregators import csgm, gaussian, integer_sums, sketch
@@ -41,15 +42,15 @@ class TestIntegerSum:
         assert squared_norm(integers) >= grid.max_squared_norm * (1 - 2e-4)
         expected = vector * clip / np.linalg.norm(vector)
         found = total.to_float(integers, clip).numpy()
-        np.testing.assert_allclose(found, expected, atol=1.2e-4 * clip)
+        assert_allclose(found, expected, atol=1.2e-4 * clip)
 
     def test_what_is_within_the_clip_is_rounded_and_no_more(self):
         """z = 1: 2^18 steps to the clip of 2."""
         total = IntegerSum(3, 1.0, 10)
         normed = clipping.safe_norm(tf.constant([0.5, -1e-5, 1.0]))
         integers = total.round(normed, 2.0)
-        np.testing.assert_array_equal(integers, [1 << 16, -1, 1 << 17])
-        np.testing.assert_allclose(
+        assert_array_equal(integers, [1 << 16, -1, 1 << 17])
+        assert_allclose(
             total.to_float(integers, 2.0), [0.5, -(2.0**-17), 1.0], rtol=1e-7
         )
 
@@ -77,7 +78,7 @@ class TestIntegerSum:
         for _ in range(3000):
             total = large.accumulate(total, message)
         expected = 3000 * large.grid.max_size
-        np.testing.assert_array_equal(total, [expected] * 2)
+        assert_array_equal(total, [expected] * 2)
         assert large.noised(total, SEED).dtype == tf.int64
 
     @pytest.mark.parametrize("z", [2.0**-25, 2.0**25])

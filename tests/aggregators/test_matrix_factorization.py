@@ -10,6 +10,7 @@ import collections
 import numpy as np
 import pytest
 import tensorflow as tf
+from numpy.testing import assert_allclose, assert_array_equal
 
 from dpfl import factorization as fact
 from dpfl import noise_streams
@@ -49,11 +50,16 @@ def sgmf(**changes):
 MAKERS = {"matrix_factorization": matrix, "sgmf": sgmf}
 
 
-def run_rounds(run_codec, codec, updates, rounds):
-    """The results of some rounds, of the same updates or of a list of them."""
+def noise_of(run_codec, config, dimension, rounds):
+    """The results of rounds of two clients with zeros."""
+    updates = [tf.zeros([2, dimension])] * rounds
+    return run_rounds(run_codec, make_codec(config, dimension), updates)
+
+
+def run_rounds(run_codec, codec, updates):
+    """The results of a round for each of the updates."""
     state, results = None, []
-    for number in range(rounds):
-        given = updates[number] if isinstance(updates, list) else updates
+    for number, given in enumerate(updates):
         decoded, _ = run_codec(codec, given, number, state)
         state = decoded.state
         results.append(decoded)
@@ -70,15 +76,15 @@ def test_without_noise_the_sum_of_results_is_the_workload(run_codec, maker, work
     config = MAKERS[maker](noise_multiplier=0.0, **WORKLOADS[workload])
     rng = np.random.default_rng(0)
     updates = [tf.constant(rng.normal(size=(2, 6)) / 10, tf.float32) for _ in range(12)]
-    found = means(run_rounds(run_codec, make_codec(config, 6), updates, 12))
+    found = means(run_rounds(run_codec, make_codec(config, 6), updates))
     sums = np.stack([u.numpy().sum(axis=0) / 2 for u in updates])
     for first in (0, 5):
         expected = config.factorization.workload.apply(sums[first : first + 5])
         actual = np.cumsum(found[first : first + 5], axis=0)
-        np.testing.assert_allclose(actual, expected, atol=1e-5)
+        assert_allclose(actual, expected, atol=1e-5)
     # The third epoch has only two rounds, and begins afresh like the others.
     rates = config.factorization.workload.rates
-    np.testing.assert_allclose(found[10], rates[0] * sums[10], atol=1e-5)
+    assert_allclose(found[10], rates[0] * sums[10], atol=1e-5)
 
 
 @pytest.mark.parametrize("workload", WORKLOADS)
@@ -86,9 +92,7 @@ def test_without_noise_the_sum_of_results_is_the_workload(run_codec, maker, work
 def test_noise_of_the_sum_of_results_is_that_of_b(run_codec, method, workload):
     config = matrix(matrix_method=method, **METHODS[method], **WORKLOADS[workload])
     dimension = 60_000
-    results = run_rounds(
-        run_codec, make_codec(config, dimension), [tf.zeros([2, dimension])] * 10, 10
-    )
+    results = noise_of(run_codec, config, dimension, 10)
     scale = 0.5 * config.factorization.sensitivity().value / 2
     b = config.factorization.decoder()
     covariance = scale**2 * (b @ b.T)
@@ -98,7 +102,7 @@ def test_noise_of_the_sum_of_results_is_that_of_b(run_codec, method, workload):
     for epoch in sums:
         correlation = epoch @ epoch.T / dimension / np.outer(deviations, deviations)
         expected = covariance / np.outer(deviations, deviations)
-        np.testing.assert_allclose(correlation, expected, atol=0.03)
+        assert_allclose(correlation, expected, atol=0.03)
     between = sums[0] @ sums[1].T / dimension / np.outer(deviations, deviations)
     assert np.abs(between).max() < 0.03
     for t, result in enumerate(results):
@@ -115,14 +119,12 @@ def test_noise_of_the_sum_of_results_is_that_of_b(run_codec, method, workload):
 def test_sgmf_noise_is_divided_by_n_gamma(run_codec):
     config = sgmf(keep_fraction=0.25, noise_multiplier=0.8)
     dimension = 60_000
-    results = run_rounds(
-        run_codec, make_codec(config, dimension), [tf.zeros([2, dimension])] * 5, 5
-    )
+    results = noise_of(run_codec, config, dimension, 5)
     sums = np.cumsum(means(results), axis=0)
     b = config.factorization.decoder()
     # Equal multipliers are equal noise, whatever the sparsification.
     expected = 0.8 * 1.0 / 2 * np.linalg.norm(b, axis=1)
-    np.testing.assert_allclose(sums.std(axis=1), expected, rtol=0.03)
+    assert_allclose(sums.std(axis=1), expected, rtol=0.03)
 
 
 def test_sgmf_is_unbiased(many_means):
@@ -131,7 +133,7 @@ def test_sgmf_is_unbiased(many_means):
     update = tf.constant(np.linspace(-0.3, 0.3, 6), tf.float32)
     found = many_means(codec, [update], 2000)
     # ||g||^2 (1 - gamma) / gamma / n^2 / 8 is the variance, so 0.0055 the error of this.
-    np.testing.assert_allclose(found.mean(axis=0), update / 2, atol=0.02)
+    assert_allclose(found.mean(axis=0), update / 2, atol=0.02)
 
 
 def test_tree_has_the_variance_of_tensorflow_privacys(run_codec):
@@ -154,32 +156,26 @@ def test_tree_has_the_variance_of_tensorflow_privacys(run_codec):
     config = matrix(
         rounds_per_epoch=rounds, matrix_method="honaker-online", noise_multiplier=0.25
     )
-    results = run_rounds(
-        run_codec,
-        make_codec(config, dimension),
-        [tf.zeros([2, dimension])] * rounds,
-        rounds,
-    )
+    results = noise_of(run_codec, config, dimension, rounds)
     ours = np.cumsum(means(results), axis=0).std(axis=1) * 2
     # Theirs is calibrated to the whole tree, ours to what of it is released.
     saved = config.factorization.sensitivity().value / 2
     assert 0.9 < saved < 0.95
-    np.testing.assert_allclose(ours, saved * np.array(theirs), rtol=0.03)
+    assert_allclose(ours, saved * np.array(theirs), rtol=0.03)
     exact = 0.5 * np.linalg.norm(config.factorization.decoder(), axis=1)
-    np.testing.assert_allclose(theirs, exact, rtol=0.02)
+    assert_allclose(theirs, exact, rtol=0.02)
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_the_epochs_noise_is_a_function_of_its_seed(run_codec, method):
     config = matrix(matrix_method=method, **METHODS[method])
-    codec = make_codec(config, 20)
-    results = run_rounds(run_codec, codec, [tf.zeros([2, 20])] * 5, 5)
+    results = noise_of(run_codec, config, 20, 5)
     seed = results[-1].state["epoch_seed"]
     stream = noise_streams.build_stream(config.factorization, 20)
     scale = config.stddev / 2
     for t, result in enumerate(results):
         expected = scale * stream.row(seed, tf.constant(t))
-        np.testing.assert_allclose(result.mean, expected, atol=1e-5)
+        assert_allclose(result.mean, expected, atol=1e-5)
 
 
 def vectors(dimension, *seeds):
@@ -230,7 +226,7 @@ def test_a_killed_run_goes_on_with_the_same_noise(tff_context, maker, method):
     whole = process()
     expected, states = released(whole, whole.initialize(), range(7))
     rest, _ = released(process(), saved(states[3]), range(3, 7))
-    np.testing.assert_array_equal(rest, expected[3:])
+    assert_array_equal(rest, expected[3:])
 
 
 @pytest.mark.parametrize("maker", MAKERS)
@@ -248,7 +244,7 @@ def test_the_feeders_noise_is_the_aggregators_own(tff_context, maker):
         own = alone.next(own_state, vectors(20, number))
         feeder.feed(fed_state)
         other = fed.next(feeder.feed(fed_state), vectors(20, number))
-        np.testing.assert_allclose(own.result, other.result, atol=1e-6)
+        assert_allclose(own.result, other.result, atol=1e-6)
         own_state, fed_state = own.state, other.state
 
 
@@ -269,7 +265,7 @@ def test_a_stream_over_the_run_goes_on_after_a_kill(tff_context, maker):
     seed = tf.constant(states[5]["epoch_seed"])
     process, feed = begin()
     rest, after = released(process, saved(states[5]), range(5, 9), feed)
-    np.testing.assert_array_equal(rest, expected[5:])
+    assert_array_equal(rest, expected[5:])
     assert list(after[-1]["epoch_seed"]) == seed.numpy().tolist()
 
 
@@ -283,7 +279,7 @@ def test_a_training_program_holds_no_block_in_the_state(tff_context, maker):
     for number in range(6):
         own = alone.next(own_state, vectors(20, number))
         other = fed.next(feed(state), vectors(20, number))
-        np.testing.assert_allclose(own.result, other.result, atol=1e-6)
+        assert_allclose(own.result, other.result, atol=1e-6)
         own_state, state = own.state, other.state
     assert sum(np.size(part) for part in tf.nest.flatten(state)) < 2 * 20
 
@@ -314,7 +310,7 @@ def test_two_workers_totals_merge():
     codec = make_codec(matrix(), 3)
     one = codec.accumulate(codec.zero(), tf.constant([1.0, 2.0, 3.0]))
     two = codec.accumulate(codec.zero(), tf.constant([1.0, 0.0, 1.0]))
-    np.testing.assert_allclose(codec.merge(one, two), [2.0, 2.0, 4.0])
+    assert_allclose(codec.merge(one, two), [2.0, 2.0, 4.0])
 
 
 @pytest.mark.parametrize("maker", MAKERS)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
+from numpy.testing import assert_allclose, assert_array_equal
 
 from dpfl import aggregators, mechanisms
 from dpfl.aggregators import count_sketch, sketch
@@ -43,7 +44,7 @@ class TestBoth:
         x = updates(norms)
         decoded, _ = run_codec(codec_of(name, compression_rate=1.0), x, 0)
         scale = np.minimum(1, 2 / norms)[:, None]
-        np.testing.assert_allclose(decoded.mean, (x.numpy() * scale).mean(0), atol=1e-4)
+        assert_allclose(decoded.mean, (x.numpy() * scale).mean(0), atol=1e-4)
         assert decoded.measurements["l2_clipped_fraction"] == 0.5
 
     @pytest.mark.parametrize("sketch", ["shifts", "hashes"])
@@ -110,7 +111,7 @@ class TestSketchedDdg:
         assert len(total["update"]) == config.shape(D).length
         assert float(codec.message_bits(total)) == 18 * len(total["update"])
         mean = x.numpy().mean(0)
-        np.testing.assert_allclose(decoded.mean[:100], mean[:100], atol=1e-3)
+        assert_allclose(decoded.mean[:100], mean[:100], atol=1e-3)
         assert np.abs(decoded.mean[100:] - mean[100:]).max() > 0.01
 
     def test_thresholding_delays_and_loses_nothing(self, run_codec):
@@ -125,7 +126,7 @@ class TestSketchedDdg:
             state = output.state
             applied += output.mean.numpy()
             decoded += run_codec(plain, x, number)[0].mean.numpy()
-        np.testing.assert_allclose(applied + state["error"].numpy(), decoded, atol=1e-3)
+        assert_allclose(applied + state["error"].numpy(), decoded, atol=1e-3)
         assert np.linalg.norm(state["error"]) > 0.1 * np.linalg.norm(decoded)
 
     def test_what_is_held_back_stays_below_the_threshold(self, run_codec):
@@ -213,7 +214,7 @@ class TestSparseRecovery:
         grid, length = self.CONFIG.grid(200), self.CONFIG.rotated_dimension(200)
         most = 1 / grid.granularity + math.sqrt(length)
         assert 0 < np.sum(moved**2) <= most**2
-        np.testing.assert_array_equal(totals[2], totals[0])
+        assert_array_equal(totals[2], totals[0])
 
 
 VALUE_TYPE = tff.to_type([(np.float32, (20, 20)), (np.float32, (200,))])

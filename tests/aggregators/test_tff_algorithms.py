@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
+from numpy.testing import assert_allclose
 
 from dpfl import aggregators, mechanisms
 from dpfl.aggregators import factory as factory_lib
@@ -175,7 +176,7 @@ def test_kmeans(tff_context):
         process = alg.build_fed_kmeans(2, (1,), (3, 1), sum_aggregator=aggregator)
         output = process.next(process.initialize(), points)
         centres.append(process.get_model_weights(output.state))
-    np.testing.assert_allclose(centres[1], centres[0], rtol=1e-5)
+    assert_allclose(centres[1], centres[0], rtol=1e-5)
     assert np.ptp(centres[0]) > 3
     with pytest.raises(ValueError, match="output must be 'sum' .*build_fed_kmeans"):
         alg.build_fed_kmeans(2, (1,), (3, 1), sum_aggregator=private())
@@ -191,7 +192,7 @@ class TestOutput:
             # Two of an expected five report.
             ones = [np.full(20, 0.1, np.float32)] * 2
             results[output] = process.next(process.initialize(), ones).result
-        np.testing.assert_allclose(results["sum"], 5 * results["mean"], rtol=1e-6)
+        assert_allclose(results["sum"], 5 * results["mean"], rtol=1e-6)
         assert np.std(results["sum"]) == pytest.approx(0.7, rel=0.5)
 
     def test_without_privacy_it_is_the_sum_of_the_finite(self, tff_context):

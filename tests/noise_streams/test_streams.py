@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
+from numpy.testing import assert_allclose, assert_array_equal
 
 from dpfl import factorization as fact
 from dpfl import noise_streams
@@ -65,11 +66,9 @@ def test_matrix_is_that_of_the_factorization(factorizations, workload, method):
     )
     assert type(unit) is METHODS[method][0]
     expected = found.noising_rows(0, ROUNDS)
-    np.testing.assert_allclose(noise_streams.materialize(unit), expected, atol=2e-5)
+    assert_allclose(noise_streams.materialize(unit), expected, atol=2e-5)
     summed = noise_streams.Accumulated(unit, found.workload)
-    np.testing.assert_allclose(
-        noise_streams.materialize(summed), b, atol=2e-5 * np.abs(b).max()
-    )
+    assert_allclose(noise_streams.materialize(summed), b, atol=2e-5 * np.abs(b).max())
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -85,7 +84,7 @@ def test_covariance_is_that_of_b_times_its_transpose(factorizations, method):
     empirical = rows.astype(np.float64) @ rows.T.astype(np.float64) / dimension
     root = np.linalg.cholesky(covariance)
     white = np.linalg.solve(root, np.linalg.solve(root, empirical).T)
-    np.testing.assert_allclose(white, np.eye(ROUNDS), atol=0.02)
+    assert_allclose(white, np.eye(ROUNDS), atol=0.02)
     assert np.abs(rows.mean(axis=1) / np.sqrt(np.diag(covariance))).max() < 0.012
 
 
@@ -97,16 +96,14 @@ def test_any_row_can_be_had_again_with_the_same_bits(factorizations, method):
     rows, end = take(stream)
     row = tf.function(stream.row, autograph=False)
     for t in range(ROUNDS):
-        np.testing.assert_array_equal(row(SEED, tf.constant(t)), rows[t])
+        assert_array_equal(row(SEED, tf.constant(t)), rows[t])
     seek = tf.function(stream.seek, autograph=False)
     state, rest = seek(SEED, tf.constant(7)), []
     for _ in range(7, ROUNDS):
         noisy, state = stream.next(state)
         rest.append(noisy.numpy())
-    np.testing.assert_allclose(np.stack(rest), rows[7:], atol=1e-6)
-    tf.nest.map_structure(
-        lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), state, end
-    )
+    assert_allclose(np.stack(rest), rows[7:], atol=1e-6)
+    tf.nest.map_structure(lambda a, b: assert_allclose(a, b, atol=1e-6), state, end)
 
 
 def test_another_seed_and_another_row_are_independent(factorizations):
@@ -136,7 +133,7 @@ def test_the_block_does_not_change_the_noise(factorizations, method, block):
     found = factorizations["momentum", method]
     rows, _ = take(noise_streams.build_stream(found, 50, block_rounds=block))
     ones, _ = take(noise_streams.build_stream(found, 50, block_rounds=1))
-    np.testing.assert_allclose(rows, ones, atol=1e-5)
+    assert_allclose(rows, ones, atol=1e-5)
 
 
 def test_more_rows_than_a_chunk():
@@ -145,7 +142,7 @@ def test_more_rows_than_a_chunk():
         found, 100, block_rounds=7, normals=noise_streams.unit_normals
     )
     expected = found.noising_rows(0, 100)
-    np.testing.assert_allclose(noise_streams.materialize(stream), expected, atol=1e-5)
+    assert_allclose(noise_streams.materialize(stream), expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("method", ["band-low-rank", "banded-inverse"])
@@ -153,7 +150,7 @@ def test_redrawn_rows_are_the_remembered_ones(factorizations, method):
     found = factorizations["momentum", method]
     kept, state = take(noise_streams.build_stream(found, 50))
     redrawn, small = take(noise_streams.build_stream(found, 50, redraw=True))
-    np.testing.assert_allclose(kept, redrawn, atol=1e-6)
+    assert_allclose(kept, redrawn, atol=1e-6)
     assert len(tf.nest.flatten(state)) == len(tf.nest.flatten(small)) + (
         5 if method == "band-low-rank" else 3
     )

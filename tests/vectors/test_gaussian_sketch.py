@@ -4,6 +4,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from numpy.testing import assert_allclose
 from sklearn import linear_model
 
 from dpfl.vectors import gaussian_sketch
@@ -49,7 +50,7 @@ def test_lasso_agrees_with_scikit_learn():
         alpha=penalty / m, fit_intercept=False, tol=1e-10, max_iter=100_000
     )
     expected = solver.fit(matrix.numpy().astype(np.float64), y.numpy()).coef_
-    np.testing.assert_allclose(found, expected, atol=2e-4)
+    assert_allclose(found, expected, atol=2e-4)
     assert set(np.argsort(-np.abs(found))[:3]) == {3, 50, 180}
 
 

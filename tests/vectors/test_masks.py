@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import scipy.stats
 import tensorflow as tf
+from numpy.testing import assert_array_equal
 
 from dpfl.vectors import masks
 from tests import traced
@@ -100,7 +101,7 @@ def test_masks_of_different_seeds_are_independent():
 
 def test_the_same_seed_gives_the_same_mask():
     mask = masks.BernoulliMask(5000, 0.1)
-    np.testing.assert_array_equal(mask.indices(seed(1)), mask.indices(seed(1)))
+    assert_array_equal(mask.indices(seed(1)), mask.indices(seed(1)))
 
 
 @pytest.mark.parametrize("keep_fraction", [1e-300, 1e-17])
@@ -110,7 +111,7 @@ def test_keeps_nothing_at_vanishing_fractions(keep_fraction):
 
 def test_keeps_almost_everything_just_below_one():
     kept = masks.BernoulliMask(1000, 1 - 1e-15).indices(seed(0))
-    np.testing.assert_array_equal(kept, np.arange(1000))
+    assert_array_equal(kept, np.arange(1000))
 
 
 @pytest.mark.parametrize("keep_fraction", [0.2, 1.0])
@@ -121,7 +122,7 @@ def test_scatter_undoes_gather(keep_fraction):
     total, matches = mask.scatter_add(tf.ones([500]), values, seed(4))
     is_kept = np.zeros(500)
     is_kept[mask.indices(seed(4)) if keep_fraction < 1 else slice(None)] = 1
-    np.testing.assert_array_equal(total, 1 + is_kept * vector)
+    assert_array_equal(total, 1 + is_kept * vector)
     assert matches.numpy()
     assert len(values) == is_kept.sum()
 
@@ -143,7 +144,7 @@ def test_a_wrong_number_of_values_adds_nothing(keep_fraction, change):
     )
     total, matches = add(tf.zeros([500]), values, seed(4))
     assert not matches.numpy()
-    np.testing.assert_array_equal(total, np.zeros(500))
+    assert_array_equal(total, np.zeros(500))
 
 
 @pytest.mark.parametrize("keep_fraction", [0.0, -0.1, 1.1, math.nan])
