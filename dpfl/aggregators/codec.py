@@ -89,14 +89,14 @@ class Codec(abc.ABC):
         return collections.OrderedDict()
 
     def broadcast(self, state: Fields, round_seed: Seed) -> Fields:
-        """What the server sends to every client, by default nothing; bits are counted.
+        """The server's message to every client, by default nothing; its bits count.
 
         The clients may know the `round_seed`; it is sent if they need it.
         """
         return collections.OrderedDict()
 
     def expand(self, broadcast: Fields) -> Fields:
-        """What each client makes of the broadcast, the same for all.
+        """The broadcast as each client uses it, the same for all.
 
         A simulation does it once a round, on the server, and shares the result, or
         once in each of a few groups of clients; a real client does it itself, from what
@@ -106,7 +106,7 @@ class Codec(abc.ABC):
 
     @abc.abstractmethod
     def encode(self, update: tf.Tensor, shared: Fields, client_seed: Seed) -> Encoded:
-        """What a client makes of its update.
+        """A client's message, made of its update.
 
         Args:
           update: float32[input_length].
@@ -121,7 +121,7 @@ class Codec(abc.ABC):
     def reduction(
         self, message_type: tff.Type, sums_type: tff.Type
     ) -> reductions.Reduction:
-        """How what clients send adds up.
+        """The sum of what clients send.
 
         By default in the open, with `zero`, `accumulate` and `merge`; a mechanism for
         secure aggregation returns `reductions.secure_sums`.
@@ -137,7 +137,7 @@ class Codec(abc.ABC):
         return reductions.open_sums(self, message_type, sums_type)
 
     def group_reduction(self, total_type: tff.Type) -> reductions.GroupReduction:
-        """How totals of groups of clients add up, as `reduction` does messages.
+        """The sum of totals of groups of clients, as `reduction` is that of messages.
 
         Args:
           total_type: TFF type of what `residues` gives.
@@ -149,7 +149,7 @@ class Codec(abc.ABC):
         return reductions.open_group_sums(self, total_type)
 
     def residues(self, total: Structure) -> Structure:
-        """What the reduction opens of a sum: the sum modulo 2^b where it is so.
+        """The part of a sum that the reduction opens: modulo 2^b where it is so.
 
         Sums of residues, and residues of sums, have the same residues.
         """
@@ -172,7 +172,7 @@ class Codec(abc.ABC):
     def release(
         self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
     ) -> Structure:
-        """What the event's adversary sees of a round, before post-processing.
+        """The view of a round of the event's adversary, before post-processing.
 
         The guarantee is about this, and `decode` computes its results from this alone
         (besides what is public, and the measurements). By default the sum itself, as
@@ -186,7 +186,7 @@ class Codec(abc.ABC):
     def decode(
         self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
     ) -> Decoded:
-        """What the server makes of the sum.
+        """The mean, state and measurements that the server makes of the sum.
 
         Args:
           state: The mechanism's own state.
@@ -199,7 +199,7 @@ class Codec(abc.ABC):
     def measure(
         self, state: Fields, total: Any, sums: Fields, shared: Fields
     ) -> Fields:
-        """What else is measured exactly, of clients' data without noise.
+        """Exact measurements, of clients' data without noise.
 
         By default the fraction of clients whose update was clipped, if the codec sums
         it as "l2_clipped". The arguments are those of `decode`; all of `Encoded.sums`
@@ -211,7 +211,7 @@ class Codec(abc.ABC):
         return collections.OrderedDict(l2_clipped_fraction=fraction)
 
     def divisor(self, sums: Fields) -> tf.Tensor:
-        """What the mean divided the sum by, float32: n, whoever reported."""
+        """The divisor of the mean, float32: n, whoever reported."""
         return tf.constant(self.cohort_size, tf.float32)
 
 
@@ -241,7 +241,7 @@ class SecureCodec(Codec):
         return reductions.secure_group_sums(self.moduli_bits)
 
     def residues(self, total: Fields) -> Fields:
-        """Those modulo 2^b."""
+        """The residues modulo 2^b."""
         return collections.OrderedDict(
             (name, integers.wrap(total[name], bits))
             for name, bits in self.moduli_bits.items()

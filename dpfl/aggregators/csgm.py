@@ -93,7 +93,7 @@ class SparsifiedSumCodec(Codec):
         )
 
     def message_bits(self, message: Any) -> tf.Tensor:
-        """Those of the values, their number and the seed."""
+        """The bits of the values, their number and the seed."""
         # The number varies with the mask, even where gamma = 1 makes its shape known.
         bits = measurements.structure_bits(message)
         is_fixed = message["values"].shape.is_fully_defined()
@@ -140,7 +140,7 @@ class SparsifiedSumCodec(Codec):
     def measure(
         self, state: Fields, total: Any, sums: Fields, shared: Fields
     ) -> Fields:
-        """How much was clipped, and how many messages were malformed."""
+        """The fractions that were clipped, and the number of malformed messages."""
         measured = super().measure(state, total, sums, shared)
         fraction = measurements.ratio(sums["linf_clipped"], sums["kept"])
         measured["linf_clipped_fraction"] = fraction

@@ -232,7 +232,7 @@ class IntegerCodec(SecureCodec):
         return Decoded(vector[: self._vector_dimension], new_state, measured)
 
     def _noise_stddev(self, sums: Fields) -> tf.Tensor:
-        """That of the mean, over the clip of what is rounded."""
+        """The noise of the mean, over the clip of what is rounded."""
         config = self._config
         shares = tf.constant(config.cohort_size, tf.float32)
         if config.noise_source == "clients":

@@ -202,7 +202,7 @@ class DomeCodec(Codec):
     def reduction(
         self, message_type: tff.Type, sums_type: tff.Type
     ) -> reductions.Reduction:
-        """That of the k-vectors; a simulation adds up updates in the open."""
+        """The sum of the k-vectors; a simulation adds up updates in the open."""
         reduce_values = self._inner.reduction(message_type["values"], sums_type)
 
         def reduce(encoded: tff.Value) -> tff.Value:
@@ -216,7 +216,7 @@ class DomeCodec(Codec):
         return reduce
 
     def group_reduction(self, total_type: tff.Type) -> reductions.GroupReduction:
-        """That of the k-vectors; a simulation adds up updates in the open."""
+        """The sum of the k-vectors; a simulation adds up updates in the open."""
         reduce_values = self._inner.group_reduction(total_type["values"])
 
         def reduce(totals: tff.Value) -> tff.Value:
@@ -228,12 +228,12 @@ class DomeCodec(Codec):
         return reduce
 
     def residues(self, total: Any) -> Any:
-        """Those of the k-vectors' sum."""
+        """The residues of the k-vectors' sum."""
         values = self._inner.residues(total["values"])
         return collections.OrderedDict(total, values=values)
 
     def zero(self) -> Any:
-        """That of the k-vectors, and float32[d] if energy is measured."""
+        """The k-vectors' zeros, and float32[d] if energy is measured."""
         total = collections.OrderedDict(values=self._inner.zero())
         if self._config.measures_energy:
             total["update"] = tf.zeros([self.dimension])
@@ -242,7 +242,7 @@ class DomeCodec(Codec):
     def release(
         self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
     ) -> Any:
-        """What the sum of the k-vectors opens."""
+        """The release of the k-vectors' sum."""
         state, total = collections.OrderedDict(), total["values"]
         return self._inner.release(state, total, sums, shared["release"], noise_seed)
 
@@ -276,7 +276,7 @@ class DomeCodec(Codec):
     def measure(
         self, state: Fields, total: Any, sums: Fields, shared: Fields
     ) -> Fields:
-        """How much was clipped, and the energy that the sketch holds."""
+        """The fraction that was clipped, and the energy that the sketch holds."""
         measured = super().measure(state, total, sums, shared)
         if self._config.measures_energy:
             energy = self._energy(state, total, sums, shared["sketch"])

@@ -91,7 +91,7 @@ class IntegerSum:
     def hidden_factor(
         self, vector: tf.Tensor, unit: tf.Tensor, clip_norm: Union[float, tf.Tensor]
     ) -> tf.Tensor:
-        """What to multiply coordinates by that are rounded without the others.
+        """The factor of coordinates that are rounded without the others.
 
         All integers, of coordinates that are kept and of those that are not, are within
         the bound on the sum of squares. What is clipped to C is `unit * vector`, all of
@@ -144,7 +144,7 @@ class IntegerSum:
     def to_float(
         self, total: tf.Tensor, clip_norm: Union[float, tf.Tensor]
     ) -> tf.Tensor:
-        """What steps stand for, float32."""
+        """The floats that steps stand for."""
         step = 1 / self._steps_per_unit(clip_norm)
         return tf.cast(total, tf.float32) * tf.cast(step, tf.float32)
 

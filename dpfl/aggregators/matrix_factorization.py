@@ -238,7 +238,7 @@ class ReleasingCodec(OuterCodec):
         self._release = release
 
     def initial_state(self) -> Fields:
-        """That of the release."""
+        """The state of the release."""
         return self._release.initial_state()
 
     def release(

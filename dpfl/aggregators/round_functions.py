@@ -71,7 +71,7 @@ class RoundFunctions:
         )
 
     def prepare(self, state: Fields) -> Fields:
-        """What the clients and `finish` share, from the state."""
+        """The tensors that the clients and `finish` share, from the state."""
         round_seed = randomness.fold_in(
             state["seed"], state["round"], purposes.Round.BROADCAST
         )

@@ -154,7 +154,7 @@ class Accumulated(NoiseStream):
         self._rates = np.asarray(workload.rates, np.float32)
 
     def initial_memory(self) -> Memory:
-        """That of the inner stream, the moment and the sum."""
+        """The memory of the inner stream, the moment and the sum."""
         zeros = tf.zeros([self.dimension])
         return self._stream.initial_memory(), zeros, zeros
 
