@@ -32,9 +32,9 @@ def neighbours(honest, client, place, value):
     return without, with_hostile
 
 
-def check_hostile(hostile_round, place, value, most):
+def check_hostile(hostile_round, d, place, value, most):
     """A client of ten moves the mean by `most`, and one that is not finite by none."""
-    without, with_hostile = neighbours(updates([1.0] * 10), 4, place, value)
+    without, with_hostile = neighbours(updates([1.0] * 10, d), 4, place, value)
     moved = np.linalg.norm(hostile_round(with_hostile)[0] - hostile_round(without)[0])
     assert moved <= most * (1 + 1e-5)
     assert moved == 0 or math.isfinite(value)

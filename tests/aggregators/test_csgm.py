@@ -145,7 +145,7 @@ class TestCodec:
     def test_one_hostile_client_moves_the_mean_no_more_than_a_clipped_one(
         self, hostile_round, value, place
     ):
-        cohorts.check_hostile(hostile_round, place, value, 2.0 / (10 * 0.25))
+        cohorts.check_hostile(hostile_round, D, place, value, 2.0 / (10 * 0.25))
 
     @pytest.mark.parametrize("value", HOSTILE)
     def test_all_hostile(self, run_codec, value):
