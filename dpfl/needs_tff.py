@@ -16,15 +16,10 @@ import sys
 PYTHONS = ((3, 9), (3, 10), (3, 11))
 
 
-def is_published_here() -> bool:
-    """Returns whether there is a TensorFlow Federated 0.87 for this interpreter."""
-    system = (sys.platform, platform.machine())
-    return system == ("linux", "x86_64") and sys.version_info[:2] in PYTHONS
-
-
 def remedy() -> str:
-    """Returns in one sentence how to come by TensorFlow Federated."""
-    if is_published_here():
+    """A sentence on how to come by TensorFlow Federated here."""
+    system = (sys.platform, platform.machine())
+    if system == ("linux", "x86_64") and sys.version_info[:2] in PYTHONS:
         return (
             "this part of dpfl must have TensorFlow Federated 0.87, found none; "
             'python -m pip install --no-deps -r "$(python -m dpfl requirements)" '

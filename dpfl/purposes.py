@@ -51,47 +51,6 @@ class Rotation(enum.IntEnum):
     SKETCH = 1
 
 
-class Client(enum.IntEnum):
-    """What a client's seed is asked for where integers are sent."""
-
-    ROUNDING = 0
-    UPDATE_SHARE = 1
-    COUNT_SHARE = 2
-
-
-class HashSketch(enum.IntEnum):
-    """What the seed of a row of a sketch by hashes is asked for."""
-
-    BUCKETS = 0
-    SIGNS = 1
-
-
-class ShiftSketch(enum.IntEnum):
-    """What the seed of a sketch by shifts is asked for."""
-
-    SIGNS = 0
-    SHIFTS = 1
-    BLOCK_SIGNS = 2
-
-
-class Draw(enum.IntEnum):
-    """What the seed of integers drawn from a table is asked for.
-
-    The second level of the first table is `SECOND_LEVEL`; those of the further parts of
-    a sum of tables follow it.
-    """
-
-    TABLES = 0
-    SECOND_LEVEL = 1
-
-
-class Alias(enum.IntEnum):
-    """What the seed of a table's second level is asked for."""
-
-    COLUMNS = 0
-    LOW_BITS = 1
-
-
 class NoiseStream(enum.IntEnum):
     """What the seed of a noise stream is asked for, besides the index of a row."""
 
@@ -106,9 +65,17 @@ class MeanEstimation(enum.IntEnum):
     NOISE = -1
 
 
-class Learning(enum.IntEnum):
-    """What the seed of a round of DOME's learning without clients is asked for."""
+# The rest are numbered in their order, from 0 unless they say so.
 
-    SHARED = 1
-    CLIENT = 2
-    NOISE = 3
+# What a client's seed is asked for where integers are sent.
+Client = enum.IntEnum("Client", "ROUNDING UPDATE_SHARE COUNT_SHARE", start=0)
+# What the seed of a row of a sketch by hashes is asked for, and that of one by shifts.
+HashSketch = enum.IntEnum("HashSketch", "BUCKETS SIGNS", start=0)
+ShiftSketch = enum.IntEnum("ShiftSketch", "SIGNS SHIFTS BLOCK_SIGNS", start=0)
+# What the seed of integers drawn from a table is asked for. The second level of the
+# first table is `SECOND_LEVEL`; those of the further parts of a sum of tables follow.
+Draw = enum.IntEnum("Draw", "TABLES SECOND_LEVEL", start=0)
+# What the seed of a table's second level is asked for.
+Alias = enum.IntEnum("Alias", "COLUMNS LOW_BITS", start=0)
+# What the seed of a round of DOME's learning without clients is asked for.
+Learning = enum.IntEnum("Learning", "SHARED CLIENT NOISE", start=1)

@@ -28,28 +28,26 @@ class AdaptiveClip:
         self.adapts = config.adaptive_clipping
 
     def initial_state(self) -> Fields:
-        """Returns `clip_norm`, float32, if it adapts; this is also broadcast."""
+        """`clip_norm`, float32, if it adapts; this is also broadcast."""
         if not self.adapts:
             return collections.OrderedDict()
         return collections.OrderedDict(clip_norm=self._initial())
 
     def in_force(self, state: Fields) -> tf.Tensor:
-        """Returns the clip, float32, from a state or from what was broadcast."""
+        """The clip, float32, from a state or from what was broadcast."""
         return state["clip_norm"] if self.adapts else self._initial()
 
     def vote(self, normed: clipping.NormedVector, is_clipped: tf.Tensor) -> tf.Tensor:
-        """Returns a client's vote, int32: 1 within the clip, -1 if clipped.
+        """A client's vote, int32: 1 within the clip, -1 if clipped.
 
         An update of no length has no vote: replaced by zeros it must not count.
         """
         return tf.where(is_clipped, -1, tf.cast(normed.norm > 0, tf.int32))
 
     def next_state(self, clip: tf.Tensor, votes: tf.Tensor) -> Fields:
-        """Returns C exp(-rate (noised fraction within - target)) as `clip_norm`.
+        """C exp(-rate (noised fraction within - target)) as `clip_norm`.
 
-        Args:
-          clip: C, float32, the clip that was in force.
-          votes: float32 scalar, half the sum of the votes, with its noise.
+        The `votes`, float32, are half the sum of the votes, with its noise.
         """
         config = self._config
         fraction = votes / config.cohort_size + 0.5

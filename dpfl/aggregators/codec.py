@@ -24,6 +24,8 @@ from dpfl.vectors import clipping, integers
 Structure = Any
 # Tensors, or structures of them, by name.
 Fields = collections.OrderedDict
+# int64[2]; that of a client is None where its codec has no private randomness.
+Seed = Optional[tf.Tensor]
 
 
 class Encoded(NamedTuple):
@@ -83,20 +85,18 @@ class Codec(abc.ABC):
         self.cohort_size = cohort_size
 
     def initial_state(self) -> Fields:
-        """Returns the mechanism's own state before the first round."""
+        """The mechanism's own state before the first round."""
         return collections.OrderedDict()
 
-    @abc.abstractmethod
-    def broadcast(self, state: Fields, round_seed: tf.Tensor) -> Fields:
-        """Returns what the server sends to every client; its bits are counted.
+    def broadcast(self, state: Fields, round_seed: Seed) -> Fields:
+        """The server's message to every client, by default nothing; its bits count.
 
-        Args:
-          state: The mechanism's own state.
-          round_seed: int64[2] that the clients may know; send it if they need it.
+        The clients may know the `round_seed`; it is sent if they need it.
         """
+        return collections.OrderedDict()
 
     def expand(self, broadcast: Fields) -> Fields:
-        """Returns what each client makes of the broadcast, the same for all.
+        """The broadcast as each client uses it, the same for all.
 
         A simulation does it once a round, on the server, and shares the result, or
         once in each of a few groups of clients; a real client does it itself, from what
@@ -105,29 +105,23 @@ class Codec(abc.ABC):
         return broadcast
 
     @abc.abstractmethod
-    def encode(
-        self,
-        update: tf.Tensor,
-        shared: Fields,
-        client_seed: Optional[tf.Tensor],
-    ) -> Encoded:
-        """Returns what a client makes of its update.
+    def encode(self, update: tf.Tensor, shared: Fields, client_seed: Seed) -> Encoded:
+        """A client's message, made of its update.
 
         Args:
           update: float32[input_length].
           shared: The result of `expand`.
-          client_seed: int64[2], this client's own in this round; None unless
-            `has_private_randomness`.
+          client_seed: This client's own in this round.
         """
 
     def message_bits(self, message: Structure) -> tf.Tensor:
-        """Returns the bits of a message, float64: by default those of its tensors."""
+        """The bits of a message, float64: by default those of its tensors."""
         return measurements.structure_bits(message)
 
     def reduction(
         self, message_type: tff.Type, sums_type: tff.Type
     ) -> reductions.Reduction:
-        """Returns how what clients send adds up.
+        """The sum of what clients send.
 
         By default in the open, with `zero`, `accumulate` and `merge`; a mechanism for
         secure aggregation returns `reductions.secure_sums`.
@@ -140,12 +134,10 @@ class Codec(abc.ABC):
           A function, called inside a federated computation, from the pair of both at
           the clients to the pair of their totals at the server.
         """
-        return reductions.open_sums(
-            self.zero, self.accumulate, self.merge, message_type, sums_type
-        )
+        return reductions.open_sums(self, message_type, sums_type)
 
     def group_reduction(self, total_type: tff.Type) -> reductions.GroupReduction:
-        """Returns how totals of groups of clients add up, as `reduction` does messages.
+        """The sum of totals of groups of clients, as `reduction` is that of messages.
 
         Args:
           total_type: TFF type of what `residues` gives.
@@ -154,10 +146,10 @@ class Codec(abc.ABC):
           A function, called inside a federated computation, from the totals at TFF's
           clients, each of which stands for a group, to that of all at the server.
         """
-        return reductions.open_group_sums(self.zero, self.merge, total_type)
+        return reductions.open_group_sums(self, total_type)
 
     def residues(self, total: Structure) -> Structure:
-        """Returns of a sum what the reduction opens of it: modulo 2^b where it is so.
+        """The part of a sum that the reduction opens: modulo 2^b where it is so.
 
         Sums of residues, and residues of sums, have the same residues.
         """
@@ -165,83 +157,61 @@ class Codec(abc.ABC):
 
     @abc.abstractmethod
     def zero(self) -> Structure:
-        """Returns the sum of no messages."""
+        """The sum of no messages."""
 
-    @abc.abstractmethod
     def accumulate(self, total: Structure, message: Structure) -> Structure:
-        """Returns the sum with one more; a malformed message must not break it."""
+        """The sum with a message more; one that is malformed must not break it."""
+        return tf.nest.map_structure(
+            lambda part, more: part + tf.cast(more, part.dtype), total, message
+        )
 
     def merge(self, total: Structure, other: Structure) -> Structure:
-        """Returns the sum of two sums, from two groups of clients or two workers."""
+        """The sum of two sums, from two groups of clients or two workers."""
         return tf.nest.map_structure(tf.add, total, other)
 
     def release(
-        self,
-        state: Fields,
-        total: Structure,
-        sums: Fields,
-        shared: Fields,
-        noise_seed: tf.Tensor,
+        self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
     ) -> Structure:
-        """Returns what the event's adversary sees of a round, before post-processing.
+        """The view of a round of the event's adversary, before post-processing.
 
         The guarantee is about this, and `decode` computes its results from this alone
         (besides what is public, and the measurements). By default the sum itself, as
         where clients bring the noise; a server's noise is in it otherwise.
 
-        Args:
-          state: As for `decode`.
-          total: As for `decode`.
-          sums: As for `decode`.
-          shared: As for `decode`.
-          noise_seed: As for `decode`; the same seed gives the noise of `decode`.
+        All arguments are those of `decode`: the same seed gives the same noise.
         """
-        del state, sums, shared, noise_seed
         return total
 
     @abc.abstractmethod
     def decode(
-        self,
-        state: Fields,
-        total: Structure,
-        sums: Fields,
-        shared: Fields,
-        noise_seed: tf.Tensor,
+        self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
     ) -> Decoded:
-        """Returns what the server makes of the sum.
+        """The mean, state and measurements that the server makes of the sum.
 
         Args:
           state: The mechanism's own state.
           total: The sum of the messages.
           sums: Float64 scalars summed over clients, `needed_sums` at the least.
           shared: The result of `expand`.
-          noise_seed: int64[2] that nobody else knows.
+          noise_seed: One that nobody else knows.
         """
 
     def measure(
-        self, state: Fields, total: Structure, sums: Fields, shared: Fields
+        self, state: Fields, total: Any, sums: Fields, shared: Fields
     ) -> Fields:
-        """Returns what else is measured exactly, of clients' data without noise.
+        """Exact measurements, of clients' data without noise.
 
         By default the fraction of clients whose update was clipped, if the codec sums
-        it as "l2_clipped".
-
-        Args:
-          state: As for `decode`.
-          total: As for `decode`.
-          sums: `Encoded.sums` summed over clients, and those of
-            `measurements.client_sums`.
-          shared: As for `decode`.
+        it as "l2_clipped". The arguments are those of `decode`; all of `Encoded.sums`
+        and of `measurements.client_sums` are summed over clients.
         """
-        del state, total, shared
         if "l2_clipped" not in sums:
             return collections.OrderedDict()
         fraction = measurements.ratio(sums["l2_clipped"], sums["clients"])
         return collections.OrderedDict(l2_clipped_fraction=fraction)
 
     def divisor(self, sums: Fields) -> tf.Tensor:
-        """Returns what the mean divided the sum by, float32: n, whoever reported."""
-        del sums
+        """The divisor of the mean, float32: n, whoever reported."""
         return tf.constant(self.cohort_size, tf.float32)
 
 
@@ -263,31 +233,31 @@ class SecureCodec(Codec):
     def reduction(
         self, message_type: tff.Type, sums_type: tff.Type
     ) -> reductions.Reduction:
-        """Returns the secure sum of residues, and that of what else is needed."""
-        del message_type
+        """The secure sum of residues, and that of what else is needed."""
         return reductions.secure_sums(self.moduli_bits, sums_type, self.needed_sums)
 
     def group_reduction(self, total_type: tff.Type) -> reductions.GroupReduction:
-        """Returns the secure sum of groups' residues."""
-        del total_type
+        """The secure sum of groups' residues."""
         return reductions.secure_group_sums(self.moduli_bits)
 
     def residues(self, total: Fields) -> Fields:
-        """Returns those modulo 2^b."""
+        """The residues modulo 2^b."""
         return collections.OrderedDict(
             (name, integers.wrap(total[name], bits))
             for name, bits in self.moduli_bits.items()
         )
 
-    def accumulate(self, total: Fields, message: Fields) -> Fields:
-        """Returns the sum, modulo 2^32 or 2^64."""
-        return tf.nest.map_structure(tf.add, total, message)
+
+def _inner(name: str) -> Any:
+    """A method that asks the inner codec."""
+    return lambda self, *arguments: getattr(self.inner, name)(*arguments)
 
 
 class OuterCodec(Codec):
     """A codec around another that it holds.
 
-    What it does not say for itself is what the inner codec says.
+    What it does not say for itself is what the inner codec says. How it decodes it must
+    say.
     """
 
     def __init__(self, inner: Codec):
@@ -299,74 +269,17 @@ class OuterCodec(Codec):
         self.needed_sums = inner.needed_sums
         self.gives_mean = inner.gives_mean
 
-    def initial_state(self) -> Fields:
-        """Returns that of the inner codec."""
-        return self.inner.initial_state()
-
-    def broadcast(self, state: Fields, round_seed: tf.Tensor) -> Fields:
-        """Returns what the inner codec sends."""
-        return self.inner.broadcast(state, round_seed)
-
-    def expand(self, broadcast: Fields) -> Fields:
-        """Returns what the inner codec makes of it."""
-        return self.inner.expand(broadcast)
-
-    def encode(
-        self,
-        update: tf.Tensor,
-        shared: Fields,
-        client_seed: Optional[tf.Tensor],
-    ) -> Encoded:
-        """Returns what the inner codec encodes."""
-        return self.inner.encode(update, shared, client_seed)
-
-    def message_bits(self, message: Structure) -> tf.Tensor:
-        """Returns those of the inner codec."""
-        return self.inner.message_bits(message)
-
-    def reduction(
-        self, message_type: tff.Type, sums_type: tff.Type
-    ) -> reductions.Reduction:
-        """Returns that of the inner codec."""
-        return self.inner.reduction(message_type, sums_type)
-
-    def group_reduction(self, total_type: tff.Type) -> reductions.GroupReduction:
-        """Returns that of the inner codec."""
-        return self.inner.group_reduction(total_type)
-
-    def residues(self, total: Structure) -> Structure:
-        """Returns those of the inner codec."""
-        return self.inner.residues(total)
-
-    def zero(self) -> Structure:
-        """Returns that of the inner codec."""
-        return self.inner.zero()
-
-    def accumulate(self, total: Structure, message: Structure) -> Structure:
-        """Returns that of the inner codec."""
-        return self.inner.accumulate(total, message)
-
-    def merge(self, total: Structure, other: Structure) -> Structure:
-        """Returns that of the inner codec."""
-        return self.inner.merge(total, other)
-
-    def release(
-        self,
-        state: Fields,
-        total: Structure,
-        sums: Fields,
-        shared: Fields,
-        noise_seed: tf.Tensor,
-    ) -> Structure:
-        """Returns what the inner codec releases."""
-        return self.inner.release(state, total, sums, shared, noise_seed)
-
-    def measure(
-        self, state: Fields, total: Structure, sums: Fields, shared: Fields
-    ) -> Fields:
-        """Returns what the inner codec measures."""
-        return self.inner.measure(state, total, sums, shared)
-
-    def divisor(self, sums: Fields) -> tf.Tensor:
-        """Returns that of the inner codec."""
-        return self.inner.divisor(sums)
+    initial_state = _inner("initial_state")
+    broadcast = _inner("broadcast")
+    expand = _inner("expand")
+    encode = _inner("encode")
+    message_bits = _inner("message_bits")
+    reduction = _inner("reduction")
+    group_reduction = _inner("group_reduction")
+    residues = _inner("residues")
+    zero = _inner("zero")
+    accumulate = _inner("accumulate")
+    merge = _inner("merge")
+    release = _inner("release")
+    measure = _inner("measure")
+    divisor = _inner("divisor")

@@ -72,7 +72,7 @@ class CountSketchFactory(tff.aggregators.UnweightedAggregationFactory):
         self._seed = None if seed is None else randomness.seed_from_int(seed)
 
     def create(self, value_type: tff.Type) -> tff.templates.AggregationProcess:
-        """Returns the aggregation process for one type of value.
+        """The aggregation process for one type of value.
 
         Raises:
           TypeError: If `value_type` is not one that `CodecFactory` takes.
@@ -84,9 +84,8 @@ class CountSketchFactory(tff.aggregators.UnweightedAggregationFactory):
 
         @tff.tensorflow.computation
         def first_seed() -> Any:
-            if fixed is None:
-                return randomness.fresh_seed(), tf.constant(0, tf.int32)
-            return tf.constant(fixed, tf.int64), tf.constant(0, tf.int32)
+            seed = randomness.fresh_seed() if fixed is None else fixed
+            return tf.convert_to_tensor(seed, tf.int64), tf.constant(0, tf.int32)
 
         @tff.tensorflow.computation(first_seed.type_signature.result)
         def prepare(own: Any) -> Any:
@@ -97,29 +96,23 @@ class CountSketchFactory(tff.aggregators.UnweightedAggregationFactory):
         def encode(value: Any, expanded: Any) -> Any:
             update, own = layout.split(value)
             vector = layout.flatten(update, sketch.input_length)
-            normed = clipping.safe_norm(vector)
-            vector = tf.cond(
-                normed.is_finite, lambda: vector, lambda: tf.zeros_like(vector)
-            )
+            vector = clipping.finite(vector, clipping.safe_norm(vector))
             message = sketch.encode(vector, expanded)
-            if identity:
-                message = collections.OrderedDict(
-                    [("update", message), (identity, own)]
-                )
-            return message
+            if not identity:
+                return message
+            return collections.OrderedDict([("update", message), (identity, own)])
 
         inner = self._inner.create(encode.type_signature.result)
 
-        @tff.tensorflow.computation(
-            inner.next.type_signature.result.result.member,
-            prepare.type_signature.result,
-        )
+        total_type = inner.next.type_signature.result.result.member
+
+        @tff.tensorflow.computation(total_type, prepare.type_signature.result)
         def decode(total: Any, expanded: Any) -> Any:
             return layout.restore(sketch.decode(total, expanded))
 
-        @tff.tensorflow.computation(first_seed.type_signature.result)
-        def advance(own: Any) -> Any:
-            return own[0], own[1] + 1
+        advance = tff.tensorflow.computation(
+            lambda own: (own[0], own[1] + 1), first_seed.type_signature.result
+        )
 
         @tff.federated_computation
         def initialize() -> tff.Value:
@@ -132,9 +125,8 @@ class CountSketchFactory(tff.aggregators.UnweightedAggregationFactory):
         def next_fn(state: tff.Value, value: tff.Value) -> Any:
             own = tff.federated_zip((state["seed"], state["round"]))
             expanded = tff.federated_map(prepare, own)
-            encoded = tff.federated_map(
-                encode, (value, tff.federated_broadcast(expanded))
-            )
+            shared = tff.federated_broadcast(expanded)
+            encoded = tff.federated_map(encode, (value, shared))
             output = inner.next(state["inner"], encoded)
             return tff.templates.MeasuredProcessOutput(
                 _state(tff.federated_map(advance, own), output.state),

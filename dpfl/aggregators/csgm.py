@@ -9,19 +9,13 @@ Both accountings, by the L2 and by the L-inf bound, have this same release.
 from __future__ import annotations
 
 import collections
-from typing import Any, Optional, Union
+from typing import Any, Union
 
 import tensorflow as tf
 
 from dpfl import mechanisms, purposes
 from dpfl.aggregators import measurements
-from dpfl.aggregators.codec import (
-    Codec,
-    Decoded,
-    Encoded,
-    Fields,
-    OuterCodec,
-)
+from dpfl.aggregators.codec import Codec, Decoded, Encoded, Fields, Seed
 from dpfl.aggregators.integer_sums import IntegerSum
 from dpfl.mechanisms.mechanism import COUNT_BITS
 from dpfl.vectors import clipping, masks, randomness, rotation
@@ -63,20 +57,17 @@ class SparsifiedSumCodec(Codec):
             config.resolved_linf_ratio(dimension),
         )
 
-    def broadcast(self, state: Fields, round_seed: tf.Tensor) -> Fields:
-        """Returns the seed of the rotation."""
-        del state
+    def broadcast(self, state: Fields, round_seed: Seed) -> Fields:
+        """The seed of the rotation."""
         return collections.OrderedDict(round_seed=round_seed)
 
     def expand(self, broadcast: Fields) -> Fields:
-        """Returns the random signs or phases of the rotation."""
+        """The random signs or phases of the rotation."""
         seed = randomness.fold_in(broadcast["round_seed"], purposes.Round.ROTATION)
         return collections.OrderedDict(rotation=self._rotation.expand(seed))
 
-    def encode(
-        self, update: tf.Tensor, shared: Fields, client_seed: Optional[tf.Tensor]
-    ) -> Encoded:
-        """Returns the kept values, int32[None], and the mask's seed.
+    def encode(self, update: tf.Tensor, shared: Fields, client_seed: Seed) -> Encoded:
+        """The kept values, int32[None], and the mask's seed.
 
         Passes over the D-vector: one for the norm, one for signs, the rotation's own,
         one for the norm as exactly as the bound wants it, one to gather. Rounding and
@@ -102,20 +93,20 @@ class SparsifiedSumCodec(Codec):
         )
 
     def message_bits(self, message: Any) -> tf.Tensor:
-        """Returns those of the values, their number and the seed."""
+        """The bits of the values, their number and the seed."""
         # The number varies with the mask, even where gamma = 1 makes its shape known.
         bits = measurements.structure_bits(message)
         is_fixed = message["values"].shape.is_fully_defined()
         return bits + COUNT_BITS if is_fixed else bits
 
     def zero(self) -> Any:
-        """Returns the sum of masked rotated updates, and the malformed messages."""
+        """The sum of masked rotated updates, and the malformed messages."""
         return collections.OrderedDict(
             total=self._sum.zero(), malformed=tf.zeros([], tf.int32)
         )
 
     def accumulate(self, total: Any, message: Any) -> Any:
-        """Returns the sum with the values where the seed puts them, in O(gamma D).
+        """The sum with the values where the seed puts them, in O(gamma D).
 
         TFF hands the total in and out by value, a copy of D integers besides.
         """
@@ -134,63 +125,30 @@ class SparsifiedSumCodec(Codec):
         )
 
     def decode(
-        self,
-        state: Fields,
-        total: Fields,
-        sums: Fields,
-        shared: Fields,
-        noise_seed: tf.Tensor,
+        self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
     ) -> Decoded:
-        """Returns the sum, rotated back without the padding, over n gamma."""
-        del noise_seed
-        mean = self._mean(total["total"], shared)
-        return Decoded(mean, state, self._clips())
-
-    def decode_noised(
-        self,
-        state: Fields,
-        total: Fields,
-        sums: Fields,
-        shared: Fields,
-        noise_seed: tf.Tensor,
-    ) -> Decoded:
-        """Returns the same with N(0, sigma^2 I) on the sum, before it is rotated."""
-        stddev = self._config.stddev / self._divisor
-        mean = self._mean(self.noised(total, noise_seed), shared)
-        measured = self._clips()
-        measured["noise_stddev"] = tf.constant(stddev, tf.float32)
-        return Decoded(mean, state, measured)
-
-    def noised(self, total: Fields, noise_seed: tf.Tensor) -> tf.Tensor:
-        """Returns the sum of the rotated integers, with N(0, sigma^2 I) on it."""
-        return self._sum.noised(total["total"], noise_seed)
-
-    def _mean(self, total: tf.Tensor, shared: Fields) -> tf.Tensor:
-        """Returns float32[d] from a sum of integers, over the divisor."""
-        rotated = self._sum.to_float(total, self._config.clip_norm) / self._divisor
-        return self._rotation.invert(rotated, shared["rotation"])[: self.dimension]
-
-    def _clips(self) -> Fields:
-        return collections.OrderedDict(
+        """The sum, rotated back without the padding, over n gamma."""
+        rotated = self._sum.to_float(total["total"], self._config.clip_norm)
+        rotated /= self._divisor
+        mean = self._rotation.invert(rotated, shared["rotation"])[: self.dimension]
+        measured = collections.OrderedDict(
             clip_norm=tf.constant(self._config.clip_norm, tf.float32),
             linf_clip=tf.constant(self._linf_clip, tf.float32),
         )
+        return Decoded(mean, state, measured)
 
     def measure(
-        self, state: Fields, total: Fields, sums: Fields, shared: Fields
+        self, state: Fields, total: Any, sums: Fields, shared: Fields
     ) -> Fields:
-        """Returns how much was clipped, and how many messages were malformed."""
+        """The fractions that were clipped, and the number of malformed messages."""
         measured = super().measure(state, total, sums, shared)
-        measured.update(
-            linf_clipped_fraction=measurements.ratio(
-                sums["linf_clipped"], sums["kept"]
-            ),
-            malformed_clients=total["malformed"],
-        )
+        fraction = measurements.ratio(sums["linf_clipped"], sums["kept"])
+        measured["linf_clipped_fraction"] = fraction
+        measured["malformed_clients"] = total["malformed"]
         return measured
 
 
-class CsgmCodec(OuterCodec):
+class CsgmCodec(SparsifiedSumCodec):
     """CSGM (Chen et al. 2024, Algorithm 1).
 
     Clients and their messages are those of `SparsifiedSumCodec`. Server: add
@@ -199,30 +157,18 @@ class CsgmCodec(OuterCodec):
     Measurements: those of `SparsifiedSumCodec` and `noise_stddev` (of the mean).
     """
 
-    inner: SparsifiedSumCodec
-
-    def __init__(self, config: mechanisms.L2Csgm, dimension: int):
-        super().__init__(SparsifiedSumCodec(config, dimension))
-
     def release(
-        self,
-        state: Fields,
-        total: Fields,
-        sums: Fields,
-        shared: Fields,
-        noise_seed: tf.Tensor,
+        self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
     ) -> tf.Tensor:
-        """Returns the noised sum of the masked and rotated updates, in steps."""
-        del state, sums, shared
-        return self.inner.noised(total, noise_seed)
+        """The noised sum of the masked and rotated updates, in steps."""
+        return self._sum.noised(total["total"], noise_seed)
 
     def decode(
-        self,
-        state: Fields,
-        total: Fields,
-        sums: Fields,
-        shared: Fields,
-        noise_seed: tf.Tensor,
+        self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
     ) -> Decoded:
-        """Returns (sum + noise) / (n gamma), rotated back, without the padding."""
-        return self.inner.decode_noised(state, total, sums, shared, noise_seed)
+        """(sum + noise) / (n gamma), rotated back, without the padding."""
+        noised = {"total": self.release(state, total, sums, shared, noise_seed)}
+        decoded = super().decode(state, noised, sums, shared, noise_seed)
+        stddev = self._config.stddev / self._divisor
+        decoded.measurements["noise_stddev"] = tf.constant(stddev, tf.float32)
+        return decoded

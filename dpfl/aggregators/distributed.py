@@ -22,12 +22,7 @@ import tensorflow as tf
 from dpfl import purposes
 from dpfl.aggregators import reductions
 from dpfl.aggregators.adaptive_clip import AdaptiveClip
-from dpfl.aggregators.codec import (
-    Decoded,
-    Encoded,
-    Fields,
-    SecureCodec,
-)
+from dpfl.aggregators.codec import Decoded, Encoded, Fields, SecureCodec, Seed
 from dpfl.mechanisms import integer
 from dpfl.vectors import clipping, integers, randomness, rounding
 
@@ -78,11 +73,7 @@ class IntegerCodec(SecureCodec):
     has_private_randomness = True
 
     def __init__(self, config: integer.IntegerMechanism, dimension: int):
-        """Initializes the codec.
-
-        Raises:
-          ValueError: If the configuration has too few bits for its numbers.
-        """
+        """Raises ValueError if a configuration has too few bits for its numbers."""
         moduli_bits = {"update": config.bits}
         if config.adaptive_clipping:
             moduli_bits["within"] = integer.CLIP_COUNT_BITS
@@ -105,18 +96,18 @@ class IntegerCodec(SecureCodec):
         self._count_noise = reductions.IntegerShares(kind, count_stddev)
 
     def initial_state(self) -> Fields:
-        """Returns the clip, if it adapts."""
+        """The clip, if it adapts."""
         return self._clip.initial_state()
 
-    def broadcast(self, state: Fields, round_seed: tf.Tensor) -> Fields:
-        """Returns the seed of all that is shared, and the clip if it adapts."""
+    def broadcast(self, state: Fields, round_seed: Seed) -> Fields:
+        """The seed of all that is shared, and the clip if it adapts."""
         sent = collections.OrderedDict(round_seed=round_seed)
         if self._clip.adapts:
             sent["clip_norm"] = state["clip_norm"]
         return sent
 
     def expand(self, broadcast: Fields) -> Fields:
-        """Returns the rotation, and the clips of the update and of what is rounded."""
+        """The rotation, and the clips of the update and of what is rounded."""
         seed = randomness.fold_in(broadcast["round_seed"], purposes.Round.ROTATION)
         clip = self._clip.in_force(broadcast)
         return collections.OrderedDict(
@@ -125,21 +116,18 @@ class IntegerCodec(SecureCodec):
             vector_clip=clip * self._config.vector_clip,
         )
 
-    def encode(
-        self, update: tf.Tensor, shared: Fields, client_seed: Optional[tf.Tensor]
-    ) -> Encoded:
-        """Returns int32 residues, and that of the +-1, or 0, of an adaptive clip."""
+    def encode(self, update: tf.Tensor, shared: Fields, client_seed: Seed) -> Encoded:
+        """int32 residues, and that of the +-1, or 0, of an adaptive clip."""
         normed = clipping.safe_norm(update)
-        factor, is_clipped = exact_factor(normed, shared["clip_norm"])
-        scaled = Scaled(
-            normed.direction, normed.direction_norm, factor, normed, is_clipped
-        )
+        factor, is_clipped = clipping.clip_factor(normed, shared["clip_norm"])
+        vector, norm = normed.direction, normed.direction_norm
+        scaled = Scaled(vector, norm, factor, normed, is_clipped)
         return self.encode_scaled(scaled, shared, client_seed)
 
     def encode_scaled(
         self, scaled: Scaled, shared: Fields, client_seed: Optional[tf.Tensor]
     ) -> Encoded:
-        """Returns the same for a vector that was made from the update."""
+        """The same for a vector that was made from the update."""
         step = self._grid.granularity * tf.cast(shared["vector_clip"], tf.float64)
         vector, factor = scaled.vector, self._clipped(scaled, step)
         padding = self._rotated - vector.shape[0]
@@ -148,16 +136,14 @@ class IntegerCodec(SecureCodec):
         rotated = self._rotation.rotate(
             vector * tf.cast(factor, tf.float32), shared["rotation"]
         )
-        rounded = self._rounded(
-            rotated, randomness.fold_in(client_seed, purposes.Client.ROUNDING)
-        )
+        own = randomness.fold_in(client_seed, purposes.Client.ROUNDING)
+        rounded = self._rounded(rotated, own)
         shares = int(self._config.noise_source == "clients")
         rounded += self._noise.sample(
             client_seed, purposes.Client.UPDATE_SHARE, shares, self._rotated
         )
-        message = collections.OrderedDict(
-            update=integers.wrap(rounded, self._config.bits)
-        )
+        wrapped = integers.wrap(rounded, self._config.bits)
+        message = collections.OrderedDict(update=wrapped)
         if self._clip.adapts:
             vote = self._clip.vote(scaled.normed, scaled.is_clipped)
             vote += self._count_noise.sample(
@@ -168,7 +154,7 @@ class IntegerCodec(SecureCodec):
         return Encoded(message, scaled.normed, sums)
 
     def _clipped(self, scaled: Scaled, step: tf.Tensor) -> tf.Tensor:
-        """Returns the factor, to steps, that clips the vector; float64 scalar."""
+        """The factor, to steps, that clips the vector; float64 scalar."""
         target, shrink = 1 / self._grid.granularity, _SHRINK
         if not self._config.conditional_rounding:
             target, shrink = rounding.norm_target(target, self._rotated), 1.0
@@ -176,67 +162,56 @@ class IntegerCodec(SecureCodec):
         return tf.minimum(scaled.factor / step, inside) * shrink
 
     def _rounded(self, rotated: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        """Returns int32, the steps rounded as the event says."""
+        """int32, the steps rounded as the event says."""
         grid = self._grid
         if grid.max_coordinate is None:
             return rounding.conditional_round(
                 rotated, seed, grid.max_squared_norm, grid.max_size
             )
         steps = 1 / grid.granularity
-        return rounding.randomized_round(
-            rotated, seed, steps, grid.max_coordinate * steps
-        )
+        limit = grid.max_coordinate * steps
+        return rounding.randomized_round(rotated, seed, steps, limit)
 
     def message_bits(self, message: Any) -> tf.Tensor:
-        """Returns b bits a coordinate, and those of the vote."""
-        del message
+        """B bits a coordinate, and those of the vote."""
         return tf.constant(self._config.uplink_bits(self.dimension), tf.float64)
 
     def zero(self) -> Fields:
-        """Returns int32 zeros."""
+        """int32 zeros."""
         total = collections.OrderedDict(update=tf.zeros([self._rotated], tf.int32))
         if self._clip.adapts:
             total["within"] = tf.zeros([], tf.int32)
         return total
 
     def release(
-        self,
-        state: Fields,
-        total: Fields,
-        sums: Fields,
-        shared: Fields,
-        noise_seed: tf.Tensor,
+        self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
     ) -> Fields:
-        """Returns the sums that are opened, with the helpers' shares if they bring any.
+        """The sums that are opened, with the helpers' shares if they bring any.
 
         A secure sum gives residues modulo 2^b, and nothing besides.
         """
-        del state, shared
-        total = self._opened(total, sums)
-        if self._config.noise_source != "helpers":
-            return total
+        config = self._config
+        if config.noise_source != "helpers":
+            if not config.noise_multiplier:
+                return total
+            return reductions.opened(total, sums["clients"], config.shares_summed)
         parts = {
-            "update": (purposes.Round.UPDATE_NOISE, self._noise, self._config.bits),
-            "within": (
-                purposes.Round.COUNT_NOISE,
-                self._count_noise,
-                integer.CLIP_COUNT_BITS,
-            ),
+            "update": (purposes.Round.UPDATE_NOISE, self._noise),
+            "within": (purposes.Round.COUNT_NOISE, self._count_noise),
         }
-        return collections.OrderedDict(
-            (name, self._helped(part, noise_seed, *parts[name]))
-            for name, part in total.items()
-        )
+        helped = collections.OrderedDict()
+        for name, residues in total.items():
+            purpose, noise = parts[name]
+            flat = tf.reshape(residues, [-1])
+            number, length = config.cohort_size, flat.shape[0]
+            flat += noise.sample(noise_seed, purpose, number, length)
+            helped[name] = tf.reshape(flat, residues.shape)
+        return self.residues(helped)
 
     def decode(
-        self,
-        state: Fields,
-        total: Fields,
-        sums: Fields,
-        shared: Fields,
-        noise_seed: tf.Tensor,
+        self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
     ) -> Decoded:
-        """Returns the mean that the residues stand for, and the next clip."""
+        """The mean that the residues stand for, and the next clip."""
         config = self._config
         total = self.release(state, total, sums, shared, noise_seed)
         steps = tf.cast(integers.center(total["update"], config.bits), tf.float32)
@@ -256,29 +231,8 @@ class IntegerCodec(SecureCodec):
             new_state.update(self._clip.next_state(shared["clip_norm"], votes))
         return Decoded(vector[: self._vector_dimension], new_state, measured)
 
-    def _opened(self, total: Fields, sums: Fields) -> Fields:
-        """Returns the totals, once it is sure that they carry the promised noise."""
-        config = self._config
-        if not config.noise_multiplier or config.noise_source != "clients":
-            return total
-        return reductions.opened(total, sums["clients"], config.shares_summed)
-
-    def _helped(
-        self,
-        total: tf.Tensor,
-        noise_seed: tf.Tensor,
-        purpose: purposes.Round,
-        shares: reductions.IntegerShares,
-        bits: int,
-    ) -> tf.Tensor:
-        """Returns residues with the helpers' shares of noise, of the same shape."""
-        flat = tf.reshape(total, [-1])
-        number, length = self._config.cohort_size, flat.shape[0]
-        flat += shares.sample(noise_seed, purpose, number, length)
-        return tf.reshape(integers.wrap(flat, bits), total.shape)
-
     def _noise_stddev(self, sums: Fields) -> tf.Tensor:
-        """Returns that of the mean, over the clip of what is rounded."""
+        """The noise of the mean, over the clip of what is rounded."""
         config = self._config
         shares = tf.constant(config.cohort_size, tf.float32)
         if config.noise_source == "clients":
@@ -287,17 +241,7 @@ class IntegerCodec(SecureCodec):
         return tf.sqrt(shares) * local / config.cohort_size
 
 
-def exact_factor(
-    normed: clipping.NormedVector, clip_norm: tf.Tensor
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns `clipping.clip_factor` in float64: it is divided by the granularity."""
-    clip_norm = tf.cast(clip_norm, tf.float64)
-    is_clipped = normed.norm > clip_norm
-    inside = tf.math.divide_no_nan(clip_norm, normed.direction_norm)
-    return tf.where(is_clipped, inside, normed.unit), is_clipped
-
-
 def _wrap_probability(steps: tf.Tensor, bits: int) -> tf.Tensor:
-    """Returns erfc(half the modulus / (sqrt 2 root mean square)), float32."""
+    """erfc(half the modulus / (sqrt 2 root mean square)), float32."""
     mean_square = tf.reduce_mean(tf.square(steps)) + 1e-30
     return tf.math.erfc(2.0 ** (bits - 1) / tf.sqrt(2 * mean_square))

@@ -6,14 +6,14 @@
 from __future__ import annotations
 
 import collections
-from typing import Any, Optional
+from typing import Any
 
 import tensorflow as tf
 import tensorflow_federated as tff
 
 from dpfl import mechanisms, purposes
 from dpfl.aggregators import measurements, reductions
-from dpfl.aggregators.codec import Codec, Decoded, Encoded, Fields, SecureCodec
+from dpfl.aggregators.codec import Codec, Decoded, Encoded, Fields, SecureCodec, Seed
 from dpfl.aggregators.distributed import IntegerCodec
 from dpfl.aggregators.integer_sums import IntegerSum
 from dpfl.vectors import adaptive_sketch, clipping, integers, randomness
@@ -37,23 +37,13 @@ class LocalNoiseCodec(SecureCodec):
         moduli_bits = {"update": config.message_bits}
         super().__init__(config.sketch_size, config.cohort_size, moduli_bits)
         self._config = config
+        multiplier, no_noise = config.noise_multiplier, config.no_noise
         self._sum = IntegerSum(
-            config.sketch_size,
-            config.noise_multiplier,
-            config.cohort_size,
-            no_noise=config.no_noise,
+            config.sketch_size, multiplier, config.cohort_size, no_noise=no_noise
         )
 
-    def broadcast(self, state: Fields, round_seed: tf.Tensor) -> Fields:
-        """Returns nothing."""
-        del state, round_seed
-        return collections.OrderedDict()
-
-    def encode(
-        self, update: tf.Tensor, shared: Fields, client_seed: Optional[tf.Tensor]
-    ) -> Encoded:
-        """Returns int64[k], the residues of the vector with noise."""
-        del shared
+    def encode(self, update: tf.Tensor, shared: Fields, client_seed: Seed) -> Encoded:
+        """int64[k], the residues of the vector with noise."""
         config, normed = self._config, clipping.safe_norm(update)
         message = self._sum.round(normed, config.clip_norm)
         noised = self._sum.with_share(message, client_seed, config.cohort_size)
@@ -61,24 +51,17 @@ class LocalNoiseCodec(SecureCodec):
         return Encoded(self.residues(message), normed, collections.OrderedDict())
 
     def message_bits(self, message: Any) -> tf.Tensor:
-        """Returns b bits for each of the k numbers."""
-        del message
+        """B bits for each of the k numbers."""
         return tf.constant(self._config.uplink_bits(self.dimension), tf.float64)
 
     def zero(self) -> Any:
-        """Returns zeros, k of them."""
+        """Zeros, k of them."""
         return collections.OrderedDict(update=tf.zeros([self.dimension], tf.int64))
 
     def release(
-        self,
-        state: Fields,
-        total: Any,
-        sums: Fields,
-        shared: Fields,
-        noise_seed: tf.Tensor,
+        self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
     ) -> tf.Tensor:
-        """Returns the sum in steps, which its residues tell; its noise is complete."""
-        del state, shared, noise_seed
+        """The sum in steps, which its residues tell; its noise is complete."""
         config = self._config
         needed = config.cohort_size if config.noise_multiplier else 0
         total = reductions.opened(total["update"], sums["clients"], needed)
@@ -86,14 +69,9 @@ class LocalNoiseCodec(SecureCodec):
         return tf.cast(steps, self._sum.dtype)
 
     def decode(
-        self,
-        state: Fields,
-        total: Any,
-        sums: Fields,
-        shared: Fields,
-        noise_seed: tf.Tensor,
+        self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
     ) -> Decoded:
-        """Returns the mean."""
+        """The mean."""
         config = self._config
         total = self.release(state, total, sums, shared, noise_seed)
         mean = self._sum.to_float(total, config.clip_norm) / config.cohort_size
@@ -136,11 +114,7 @@ class DomeCodec(Codec):
     has_private_randomness = True
 
     def __init__(self, config: mechanisms.Dome, dimension: int):
-        """Initializes the codec.
-
-        Raises:
-          ValueError: If the configuration has too few bits for its numbers.
-        """
+        """Raises ValueError if a configuration has too few bits for its numbers."""
         super().__init__(dimension, config.cohort_size)
         self._config = config
         # How the k-vectors are summed; all it sends is a function of the round's seed.
@@ -167,7 +141,7 @@ class DomeCodec(Codec):
         self._latest: tuple = (None, None, None)
 
     def initial_state(self) -> Fields:
-        """Returns no steps, moments of zero, nothing kept."""
+        """No steps, moments of zero, nothing kept."""
         state = collections.OrderedDict(steps=tf.zeros([], tf.int32))
         if self._has_first_moment:
             state["first_moment"] = tf.zeros([self.dimension])
@@ -176,8 +150,8 @@ class DomeCodec(Codec):
         state.update(self._sketch.initial_state())
         return state
 
-    def broadcast(self, state: Fields, round_seed: tf.Tensor) -> Fields:
-        """Returns U' in bfloat16, the probes' seed, and S m if there is mean removal.
+    def broadcast(self, state: Fields, round_seed: Seed) -> Fields:
+        """U' in bfloat16, the probes' seed, and S m if there is mean removal.
 
         The seed is derived from the round's, from which clients' seeds are too.
         """
@@ -191,7 +165,7 @@ class DomeCodec(Codec):
         return message
 
     def expand(self, broadcast: Fields) -> Fields:
-        """Returns S, what the k-vectors' sum needs, and S m if the mean is removed."""
+        """S, what the k-vectors' sum needs, and S m if the mean is removed."""
         sent = self._inner.broadcast(collections.OrderedDict(), broadcast["seed"])
         expanded = collections.OrderedDict(
             sketch=self._expanded(broadcast), release=self._inner.expand(sent)
@@ -200,10 +174,8 @@ class DomeCodec(Codec):
             expanded["offset"] = broadcast["offset"]
         return expanded
 
-    def encode(
-        self, update: tf.Tensor, shared: Fields, client_seed: Optional[tf.Tensor]
-    ) -> Encoded:
-        """Returns the clipped and noised k-vector, computed in float64."""
+    def encode(self, update: tf.Tensor, shared: Fields, client_seed: Seed) -> Encoded:
+        """The clipped and noised k-vector, computed in float64."""
         config = self._config
         normed = clipping.safe_norm(update)
         projected = adaptive_sketch.project(shared["sketch"], normed.direction)
@@ -213,27 +185,24 @@ class DomeCodec(Codec):
         centred = tf.where(normed.is_finite, centred, 0.0)
         norm = tf.norm(centred)
         is_clipped = norm > config.clip_norm
-        factor = tf.where(
-            is_clipped, tf.math.divide_no_nan(config.clip_norm, norm), 1.0
-        )
+        inside = tf.math.divide_no_nan(config.clip_norm, norm)
+        factor = tf.where(is_clipped, inside, 1.0)
         values = tf.cast(centred * factor, tf.float32)
         released = self._inner.encode(values, shared["release"], client_seed)
         message = collections.OrderedDict(values=released.message)
         if config.measures_energy:
-            message["update"] = tf.cond(
-                normed.is_finite, lambda: update, lambda: tf.zeros_like(update)
-            )
+            message["update"] = clipping.finite(update, normed)
         sums = collections.OrderedDict(l2_clipped=is_clipped)
         return Encoded(message, normed, sums)
 
     def message_bits(self, message: Any) -> tf.Tensor:
-        """Returns the k-vector's; what a simulation measures is not sent."""
+        """The k-vector's; what a simulation measures is not sent."""
         return self._inner.message_bits(message["values"])
 
     def reduction(
         self, message_type: tff.Type, sums_type: tff.Type
     ) -> reductions.Reduction:
-        """Returns that of the k-vectors; a simulation adds up updates in the open."""
+        """The sum of the k-vectors; a simulation adds up updates in the open."""
         reduce_values = self._inner.reduction(message_type["values"], sums_type)
 
         def reduce(encoded: tff.Value) -> tff.Value:
@@ -247,7 +216,7 @@ class DomeCodec(Codec):
         return reduce
 
     def group_reduction(self, total_type: tff.Type) -> reductions.GroupReduction:
-        """Returns that of the k-vectors; a simulation adds up updates in the open."""
+        """The sum of the k-vectors; a simulation adds up updates in the open."""
         reduce_values = self._inner.group_reduction(total_type["values"])
 
         def reduce(totals: tff.Value) -> tff.Value:
@@ -259,56 +228,31 @@ class DomeCodec(Codec):
         return reduce
 
     def residues(self, total: Any) -> Any:
-        """Returns those of the k-vectors' sum."""
+        """The residues of the k-vectors' sum."""
         values = self._inner.residues(total["values"])
         return collections.OrderedDict(total, values=values)
 
     def zero(self) -> Any:
-        """Returns that of the k-vectors, and float32[d] if energy is measured."""
+        """The k-vectors' zeros, and float32[d] if energy is measured."""
         total = collections.OrderedDict(values=self._inner.zero())
         if self._config.measures_energy:
             total["update"] = tf.zeros([self.dimension])
         return total
 
-    def accumulate(self, total: Any, message: Any) -> Any:
-        """Returns the sum."""
-        result = collections.OrderedDict(
-            values=self._inner.accumulate(total["values"], message["values"])
-        )
-        if self._config.measures_energy:
-            result["update"] = total["update"] + message["update"]
-        return result
-
     def release(
-        self,
-        state: Fields,
-        total: Any,
-        sums: Fields,
-        shared: Fields,
-        noise_seed: tf.Tensor,
+        self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
     ) -> Any:
-        """Returns what the sum of the k-vectors opens."""
-        state = collections.OrderedDict()
-        return self._inner.release(
-            state, total["values"], sums, shared["release"], noise_seed
-        )
+        """The release of the k-vectors' sum."""
+        state, total = collections.OrderedDict(), total["values"]
+        return self._inner.release(state, total, sums, shared["release"], noise_seed)
 
     def decode(
-        self,
-        state: Fields,
-        total: Any,
-        sums: Fields,
-        shared: Fields,
-        noise_seed: tf.Tensor,
+        self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
     ) -> Decoded:
-        """Returns the decoded mean or Adam's step, and the new sketch."""
+        """The decoded mean or Adam's step, and the new sketch."""
         config, sketch = self._config, shared["sketch"]
         released = self._inner.decode(
-            collections.OrderedDict(),
-            total["values"],
-            sums,
-            shared["release"],
-            noise_seed,
+            Fields(), total["values"], sums, shared["release"], noise_seed
         )
         residual = adaptive_sketch.lift(sketch, released.mean)
         gradient = residual
@@ -319,24 +263,20 @@ class DomeCodec(Codec):
             sketch, state["strengths"], state["rank"], target, is_packed=True
         )
         new_state = self._moments(state, gradient, sketch)
-        new_state.update(
-            basis=updated.directions,
-            strengths=updated.strengths,
-            rank=updated.rank,
-        )
+        new_state["basis"] = updated.directions
+        new_state["strengths"] = updated.strengths
+        new_state["rank"] = updated.rank
         measured = released.measurements
-        measured.update(
-            noise_stddev=tf.constant(config.stddev, tf.float32),
-            retained_rank=updated.rank,
-            subspace_overlap=updated.overlap,
-        )
+        measured["noise_stddev"] = tf.constant(config.stddev, tf.float32)
+        measured["retained_rank"] = updated.rank
+        measured["subspace_overlap"] = updated.overlap
         step = self._adam_step(new_state) if self._has_adam else gradient
         return Decoded(step, new_state, measured)
 
     def measure(
         self, state: Fields, total: Any, sums: Fields, shared: Fields
     ) -> Fields:
-        """Returns how much was clipped, and the energy that the sketch holds."""
+        """The fraction that was clipped, and the energy that the sketch holds."""
         measured = super().measure(state, total, sums, shared)
         if self._config.measures_energy:
             energy = self._energy(state, total, sums, shared["sketch"])
@@ -344,7 +284,7 @@ class DomeCodec(Codec):
         return measured
 
     def _expanded(self, broadcast: Fields) -> adaptive_sketch.Sketch:
-        """Returns S, built once for the same tensors: a round needs it twice."""
+        """S, built once for the same tensors: a round needs it twice."""
         basis, seed = broadcast["basis"], broadcast["seed"]
         if self._latest[0] is not basis or self._latest[1] is not seed:
             sketch = self._sketch.expand(basis, seed)
@@ -352,17 +292,14 @@ class DomeCodec(Codec):
         return self._latest[2]
 
     def _mean(self, state: Fields) -> tf.Tensor:
-        """Returns m, zero before the first step."""
+        """M, zero before the first step."""
         correction = _correction(self._config.beta_1, state["steps"])
         return tf.math.divide_no_nan(state["first_moment"], correction)
 
     def _moments(
-        self,
-        state: Fields,
-        gradient: tf.Tensor,
-        sketch: adaptive_sketch.Sketch,
+        self, state: Fields, gradient: tf.Tensor, sketch: adaptive_sketch.Sketch
     ) -> Fields:
-        """Returns the step count and the moments after this round."""
+        """The step count and the moments after this round."""
         config = self._config
         new_state = collections.OrderedDict(steps=state["steps"] + 1)
         if self._has_first_moment:
@@ -379,19 +316,15 @@ class DomeCodec(Codec):
         return new_state
 
     def _adam_step(self, state: Fields) -> tf.Tensor:
-        """Returns m / sqrt(max(v, floor))."""
+        """M / sqrt(max(v, floor))."""
         correction = _correction(self._config.beta_2, state["steps"])
         second = tf.math.divide_no_nan(state["second_moment"], correction)
         return self._mean(state) / tf.sqrt(tf.maximum(second, self._floor))
 
     def _energy(
-        self,
-        state: Fields,
-        total: Fields,
-        sums: Fields,
-        sketch: adaptive_sketch.Sketch,
+        self, state: Fields, total: Any, sums: Fields, sketch: adaptive_sketch.Sketch
     ) -> tf.Tensor:
-        """Returns ||S (x - m)||^2 / ||x - m||^2, x the mean of the finite updates."""
+        """||S (x - m)||^2 / ||x - m||^2, x the mean of the finite updates."""
         number = tf.cast(sums["clients"] - sums["nonfinite_clients"], tf.float32)
         centred = tf.math.divide_no_nan(total["update"], number)
         if self._config.mean_removal:
@@ -403,6 +336,6 @@ class DomeCodec(Codec):
 
 
 def _correction(beta: float, steps: tf.Tensor) -> tf.Tensor:
-    """Returns 1 - beta^t, float32."""
+    """1 - beta^t, float32."""
     power = tf.pow(tf.constant(beta, tf.float64), tf.cast(steps, tf.float64))
     return tf.cast(1 - power, tf.float32)

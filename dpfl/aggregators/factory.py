@@ -26,7 +26,7 @@ import tensorflow_federated as tff
 from dpfl import checks
 from dpfl.aggregators.codec import Codec
 from dpfl.aggregators.layout import Layout
-from dpfl.aggregators.round_steps import Steps
+from dpfl.aggregators.round_functions import RoundFunctions
 from dpfl.covered import MEASURES
 from dpfl.vectors import randomness
 
@@ -39,17 +39,15 @@ _DIVIDES_ITSELF = {
     ),
 }
 
+OUTPUTS = ("mean", "sum")
 _can_sum_securely: Any = weakref.WeakKeyDictionary()
 
 
-def check_output(output: str) -> None:
+def _check_output(output: str) -> None:
     """Raises ValueError if a mean is about to be divided a second time.
 
     A factory is told the type of a value and nothing else, so who asks is read from the
     stack: TFF's mean factories and its k-means, in whatever wrapping.
-
-    Args:
-      output: What the factory gives, "mean" or "sum".
     """
     caller = _caller_that_divides()
     if output == "mean" and caller:
@@ -107,9 +105,6 @@ def _compiles_secure_sums(context: Any) -> bool:
     except Exception:  # Of whatever compiler it is.
         return False
     return "federated_secure_modular_sum" not in str(compiled)
-
-
-OUTPUTS = ("mean", "sum")
 
 
 class CodecFactory(tff.aggregators.UnweightedAggregationFactory):
@@ -198,7 +193,7 @@ class CodecFactory(tff.aggregators.UnweightedAggregationFactory):
             randomness.seed_from_int(seed)
 
     def create(self, value_type: tff.Type) -> tff.templates.AggregationProcess:
-        """Returns the aggregation process for one type of value.
+        """The aggregation process for one type of value.
 
         Raises:
           TypeError: If `value_type` is not a structure of float tensors of known
@@ -209,23 +204,11 @@ class CodecFactory(tff.aggregators.UnweightedAggregationFactory):
             TFF's current one cannot.
         """
         steps = self.steps(value_type)
-
-        @tff.tensorflow.computation
-        def initial() -> Any:
-            return steps.initial_state()
-
+        initial = tff.tensorflow.computation(steps.initial_state)
         state_type = initial.type_signature.result
-
-        @tff.tensorflow.computation(state_type)
-        def prepare(state: Any) -> Any:
-            return steps.prepare(state)
-
+        prepare = tff.tensorflow.computation(steps.prepare, state_type)
         shared_type = prepare.type_signature.result
-
-        @tff.tensorflow.computation(value_type, shared_type)
-        def encode(value: Any, shared: Any) -> Any:
-            return steps.encode(value, shared)
-
+        encode = tff.tensorflow.computation(steps.encode, value_type, shared_type)
         reduce = steps.codec.reduction(*encode.type_signature.result)
 
         @tff.federated_computation
@@ -237,14 +220,11 @@ class CodecFactory(tff.aggregators.UnweightedAggregationFactory):
         )
         def next_fn(state: tff.Value, value: tff.Value) -> Any:
             shared = tff.federated_map(prepare, state)
-            encoded = tff.federated_map(
-                encode, (value, tff.federated_broadcast(shared))
-            )
-            total = reduce(encoded)
+            own = (value, tff.federated_broadcast(shared))
+            total = reduce(tff.federated_map(encode, own))
+            total_type = total.type_signature.member
 
-            @tff.tensorflow.computation(
-                state_type, shared_type, total.type_signature.member
-            )
+            @tff.tensorflow.computation(state_type, shared_type, total_type)
             def finish(state: Any, shared: Any, total: Any) -> Any:
                 return steps.finish(state, shared, *total)
 
@@ -255,16 +235,10 @@ class CodecFactory(tff.aggregators.UnweightedAggregationFactory):
 
         return tff.templates.AggregationProcess(initialize, next_fn)
 
-    def steps(self, value_type: tff.Type) -> Steps:
-        """Returns the functions of which `create` makes the process, without TFF.
-
-        Raises:
-          TypeError: As `create`.
-          ValueError: As `create`.
-          RuntimeError: As `create`.
-        """
+    def steps(self, value_type: tff.Type) -> RoundFunctions:
+        """The functions of which `create` makes the process; raises what it does."""
         layout = Layout(value_type)
-        check_output(self._output)
+        _check_output(self._output)
         codec = self._make_codec(layout.dimension)
         if self._output == "sum" and not codec.gives_mean:
             raise ValueError(
@@ -277,4 +251,4 @@ class CodecFactory(tff.aggregators.UnweightedAggregationFactory):
         if self._seed is not None:
             identity = f"{self._identity}:{layout.dimension}:{layout.value_type}"
             fixed = randomness.seed_from_int(self._seed, identity)
-        return Steps(codec, layout, fixed, self._output, self._measure)
+        return RoundFunctions(codec, layout, fixed, self._output, self._measure)

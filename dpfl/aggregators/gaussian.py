@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 import collections
-from typing import Optional
+from typing import Any
 
 import tensorflow as tf
 
 from dpfl import mechanisms
 from dpfl.aggregators.adaptive_clip import AdaptiveClip
-from dpfl.aggregators.codec import Codec, Decoded, Encoded, Fields
+from dpfl.aggregators.codec import Codec, Decoded, Encoded, Fields, Seed
 from dpfl.aggregators.integer_sums import CountSum, IntegerSum
 from dpfl.vectors import clipping
 
@@ -37,19 +37,15 @@ class GaussianCodec(Codec):
         self._count = CountSum(config.resolved_count_stddev, config.cohort_size)
 
     def initial_state(self) -> Fields:
-        """Returns the clip, if it adapts."""
+        """The clip, if it adapts."""
         return self._clip.initial_state()
 
-    def broadcast(self, state: Fields, round_seed: tf.Tensor) -> Fields:
-        """Returns the clip, if it adapts; otherwise clients know it from the start."""
-        del round_seed
+    def broadcast(self, state: Fields, round_seed: Seed) -> Fields:
+        """The clip, if it adapts; otherwise clients know it from the start."""
         return state
 
-    def encode(
-        self, update: tf.Tensor, shared: Fields, client_seed: Optional[tf.Tensor]
-    ) -> Encoded:
-        """Returns the clipped update, int32[d], and two bits if the clip adapts."""
-        del client_seed
+    def encode(self, update: tf.Tensor, shared: Fields, client_seed: Seed) -> Encoded:
+        """The clipped update, int32[d], and two bits if the clip adapts."""
         clip = self._clip.in_force(shared)
         normed = clipping.safe_norm(update)
         is_clipped = normed.norm > tf.cast(clip, tf.float64)
@@ -62,14 +58,14 @@ class GaussianCodec(Codec):
         return Encoded(message, normed, sums)
 
     def zero(self) -> Fields:
-        """Returns the sum of updates, and of the votes if the clip adapts."""
+        """The sum of updates, and of the votes if the clip adapts."""
         total = collections.OrderedDict(update=self._sum.zero())
         if self._clip.adapts:
             total["within"] = self._count.zero()
         return total
 
     def accumulate(self, total: Fields, message: Fields) -> Fields:
-        """Returns the sum with the update, and with the vote if the clip adapts."""
+        """The sum with the update, and with the vote if the clip adapts."""
         update = self._sum.accumulate(total["update"], message["update"])
         added = collections.OrderedDict(update=update)
         if self._clip.adapts:
@@ -79,15 +75,9 @@ class GaussianCodec(Codec):
         return added
 
     def release(
-        self,
-        state: Fields,
-        total: Fields,
-        sums: Fields,
-        shared: Fields,
-        noise_seed: tf.Tensor,
+        self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
     ) -> Fields:
-        """Returns the noised sum in steps; half the votes' sum if the clip adapts."""
-        del state, sums, shared
+        """The noised sum in steps; half the votes' sum if the clip adapts."""
         noised = self._sum.noised(total["update"], noise_seed)
         released = collections.OrderedDict(update=noised)
         if self._clip.adapts:
@@ -95,21 +85,15 @@ class GaussianCodec(Codec):
         return released
 
     def decode(
-        self,
-        state: Fields,
-        total: Fields,
-        sums: Fields,
-        shared: Fields,
-        noise_seed: tf.Tensor,
+        self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
     ) -> Decoded:
-        """Returns the noised mean, and the next clip."""
+        """The noised mean, and the next clip."""
         released = self.release(state, total, sums, shared, noise_seed)
         config, clip = self._config, self._clip.in_force(shared)
         stddev = config.update_noise_multiplier * clip
         mean = self._sum.to_float(released["update"], clip) / config.cohort_size
         measured = collections.OrderedDict(
-            clip_norm=clip,
-            noise_stddev=stddev / config.cohort_size,
+            clip_norm=clip, noise_stddev=stddev / config.cohort_size
         )
         if self._clip.adapts:
             state = self._clip.next_state(clip, released["within"])

@@ -68,13 +68,8 @@ class IntegerSum:
         multiplier = noise_multiplier or no_noise
         self.grid = numbers.grid_of_cohort(multiplier, cohort_size, linf_ratio)
         if not self.grid.max_size:
-            raise ValueError(
-                checks.message(
-                    "noise_multiplier",
-                    "at most 2**24 times the bound of a coordinate, over the clip",
-                    noise_multiplier,
-                )
-            )
+            rule = "at most 2**24 times the bound of a coordinate, over the clip"
+            raise ValueError(checks.message("noise_multiplier", rule, noise_multiplier))
         self.dtype = tf.int32 if self.grid.total_bits == 32 else tf.int64
         # The clip in steps.
         self._clip_steps = self.grid.stddev / multiplier
@@ -82,18 +77,13 @@ class IntegerSum:
     def round(
         self, vector: NormedVector, clip_norm: Union[float, tf.Tensor]
     ) -> tf.Tensor:
-        """Returns a vector in steps, clipped, int32[length].
+        """A vector in steps, clipped to C, int32[length].
 
         The sum of squares of the integers is within the bound, exactly.
-
-        Args:
-          vector: float32[length].
-          clip_norm: C, the L2 bound.
         """
         target = rounding.clip_target(self.grid.max_squared_norm, self.length)
-        inside = tf.math.divide_no_nan(
-            tf.constant(target, tf.float64), vector.direction_norm
-        )
+        target = tf.constant(target, tf.float64)
+        inside = tf.math.divide_no_nan(target, vector.direction_norm)
         factor = tf.minimum(vector.unit * self._steps_per_unit(clip_norm), inside)
         steps = vector.direction * tf.cast(factor, tf.float32)
         return rounding.round_within(steps, self.grid.max_squared_norm)
@@ -101,29 +91,22 @@ class IntegerSum:
     def hidden_factor(
         self, vector: tf.Tensor, unit: tf.Tensor, clip_norm: Union[float, tf.Tensor]
     ) -> tf.Tensor:
-        """Returns what to multiply coordinates by that are rounded without the others.
+        """The factor of coordinates that are rounded without the others.
 
         All integers, of coordinates that are kept and of those that are not, are within
-        the bound on the sum of squares.
-
-        Args:
-          vector: float32[length], all of it.
-          unit: float64 scalar; what is clipped is `unit * vector`.
-          clip_norm: C, the L2 bound.
-
-        Returns:
-          float32 scalar; zero for a vector that is not finite.
+        the bound on the sum of squares. What is clipped to C is `unit * vector`, all of
+        the float32[length]; a float32, zero for a vector that is not finite.
         """
         factor = rounding.rounding_factor(vector, self.grid.max_squared_norm)
         steps = tf.cast(unit * self._steps_per_unit(clip_norm), tf.float32)
         return tf.minimum(steps, factor)
 
     def zero(self) -> tf.Tensor:
-        """Returns the sum of no vectors."""
+        """The sum of no vectors."""
         return tf.zeros([self.length], self.dtype)
 
     def accumulate(self, total: tf.Tensor, message: tf.Tensor) -> tf.Tensor:
-        """Returns the sum with one vector of integers more."""
+        """The sum with one vector of integers more."""
         return total + tf.cast(message, self.dtype)
 
     def noised(
@@ -132,7 +115,7 @@ class IntegerSum:
         noise_seed: tf.Tensor,
         purpose: purposes.Round = purposes.Round.UPDATE_NOISE,
     ) -> tf.Tensor:
-        """Returns the sum with a server's discrete Gaussian noise, in integers."""
+        """The sum with a server's discrete Gaussian noise, in integers."""
         if not self._is_noised:
             return total
         return self._with_draw(total, self.grid.noise_stddev, noise_seed, purpose)
@@ -140,14 +123,9 @@ class IntegerSum:
     def with_share(
         self, message: tf.Tensor, client_seed: tf.Tensor, shares: int
     ) -> tf.Tensor:
-        """Returns a client's integers with its share of the noise.
+        """A client's integers with its share of the noise, one of `shares`.
 
         The sum of all shares has the law of a server's noise, to 1e-67 a share.
-
-        Args:
-          message: int32[length].
-          client_seed: int64[2].
-          shares: How many make up the noise.
 
         Raises:
           ValueError: If a share would be too small for that.
@@ -156,22 +134,17 @@ class IntegerSum:
             return message
         stddev = share_stddev(self.grid, shares)
         if stddev < _SMALLEST_SHARE:
-            raise ValueError(
-                checks.message(
-                    "noise_multiplier",
-                    f"such that each of {shares} shares is {_SMALLEST_SHARE:g} steps "
-                    "or more",
-                    self.grid.stddev / self._clip_steps,
-                )
-            )
-        return self._with_draw(
-            message, stddev, client_seed, purposes.Round.UPDATE_NOISE
-        )
+            least = f"{_SMALLEST_SHARE:g} steps or more"
+            rule = f"such that each of {shares} shares is {least}"
+            found = self.grid.stddev / self._clip_steps
+            raise ValueError(checks.message("noise_multiplier", rule, found))
+        purpose = purposes.Round.UPDATE_NOISE
+        return self._with_draw(message, stddev, client_seed, purpose)
 
     def to_float(
         self, total: tf.Tensor, clip_norm: Union[float, tf.Tensor]
     ) -> tf.Tensor:
-        """Returns what steps stand for, float32."""
+        """The floats that steps stand for."""
         step = 1 / self._steps_per_unit(clip_norm)
         return tf.cast(total, tf.float32) * tf.cast(step, tf.float32)
 
@@ -181,7 +154,7 @@ class IntegerSum:
     def _with_draw(
         self, values: tf.Tensor, stddev: float, seed: tf.Tensor, purpose: purposes.Round
     ) -> tf.Tensor:
-        """Returns values plus an integer for each."""
+        """Values plus an integer for each."""
         own = randomness.fold_in(seed, purpose)
         draw = DiscreteGaussian(stddev).sample(own, self.length)
         return values + tf.cast(draw, values.dtype)
@@ -191,36 +164,25 @@ class CountSum:
     """A sum of votes of +1/2, -1/2 or 0, as integers, and its noise."""
 
     def __init__(self, stddev: float, cohort_size: int):
-        """Initializes the sum.
-
-        Args:
-          stddev: Of the noise; 0 for none.
-          cohort_size: n, the expected number of clients.
-        """
+        """Makes the sum for n clients, with noise of a `stddev`; 0 for none."""
         self._sum = IntegerSum(1, 2 * stddev, cohort_size)
 
     def zero(self) -> tf.Tensor:
-        """Returns the sum of no votes, a scalar."""
+        """The sum of no votes, a scalar."""
         return self._sum.zero()[0]
 
     def accumulate(self, total: tf.Tensor, vote: tf.Tensor) -> tf.Tensor:
-        """Returns the sum with one vote more, int32 +1, -1 or 0."""
+        """The sum with one vote more, int32 +1, -1 or 0."""
         return total + tf.cast(vote, total.dtype) * self._sum.grid.max_size
 
     def noised(self, total: tf.Tensor, noise_seed: tf.Tensor) -> tf.Tensor:
-        """Returns half the sum of the votes, with its noise, float32 scalar."""
-        noised = self._sum.noised(
-            total[tf.newaxis], noise_seed, purposes.Round.COUNT_NOISE
-        )
+        """Half the sum of the votes, with its noise, float32 scalar."""
+        purpose = purposes.Round.COUNT_NOISE
+        noised = self._sum.noised(total[tf.newaxis], noise_seed, purpose)
         return tf.cast(noised[0], tf.float32) * (0.5 / self._sum.grid.max_size)
 
 
 def share_stddev(grid: numbers.Grid, shares: int) -> float:
-    """Returns the parameter of shares whose squares add up to that of the noise.
-
-    Args:
-      grid: Of the sum.
-      shares: How many.
-    """
+    """The parameter of shares whose squares add up to that of a sum's noise."""
     # Up by more than the roundings here, so that no noise is missing.
     return grid.noise_stddev / math.sqrt(shares) * (1 + 2.0**-40)

@@ -43,19 +43,18 @@ class Layout:
                 "OrderedDict(update=<such a structure>, client_id=int64), or the same "
                 f"with client_key=int64[2], found {value_type}"
             )
-        self._sizes = [
-            math.prod(spec.shape.as_list()) for spec in tf.nest.flatten(self._specs)
-        ]
+        specs = tf.nest.flatten(self._specs)
+        self._sizes = [math.prod(spec.shape.as_list()) for spec in specs]
         self.dimension = sum(self._sizes)
 
     def split(self, value: Structure) -> tuple[Structure, Optional[tf.Tensor]]:
-        """Returns the update and what is beside it, None if nothing is."""
+        """The update and what is beside it, None if nothing is."""
         if self.identity:
             return value["update"], value[self.identity]
         return value, None
 
     def flatten(self, update: Structure, length: int) -> tf.Tensor:
-        """Returns float32[length], zeros after the update, in one pass."""
+        """float32[length], zeros after the update, in one pass."""
         parts = [
             tf.cast(tf.reshape(tensor, [-1]), tf.float32)
             for tensor in tf.nest.flatten(update)
@@ -65,12 +64,11 @@ class Layout:
         return parts[0] if len(parts) == 1 else tf.concat(parts, 0)
 
     def restore(self, vector: tf.Tensor) -> Structure:
-        """Returns the structure that a float32[dimension] vector stands for."""
+        """The structure that a float32[dimension] vector stands for."""
+        parts = tf.split(vector, self._sizes)
         tensors = [
             tf.cast(tf.reshape(part, spec.shape), spec.dtype)
-            for part, spec in zip(
-                tf.split(vector, self._sizes), tf.nest.flatten(self._specs)
-            )
+            for part, spec in zip(parts, tf.nest.flatten(self._specs))
         ]
         return tf.nest.pack_sequence_as(self._specs, tensors)
 
@@ -86,7 +84,7 @@ def _identity(value_type: tff.Type) -> Optional[str]:
 
 
 def _tensor_specs(update_type: tff.Type) -> Optional[Structure]:
-    """Returns the tf.TensorSpecs of a type, None if it cannot be aggregated."""
+    """The tf.TensorSpecs of a type, None if it cannot be aggregated."""
     if isinstance(update_type, tff.TensorType):
         specs = tf.TensorSpec(update_type.shape, update_type.dtype)
     elif isinstance(
@@ -98,7 +96,7 @@ def _tensor_specs(update_type: tff.Type) -> Optional[Structure]:
     else:
         return None
     leaves = tf.nest.flatten(specs)
-    are_usable = leaves and all(
-        spec.dtype.is_floating and spec.shape.is_fully_defined() for spec in leaves
-    )
-    return specs if are_usable else None
+    for spec in leaves:
+        if not (spec.dtype.is_floating and spec.shape.is_fully_defined()):
+            return None
+    return specs if leaves else None

@@ -17,10 +17,10 @@ import numpy as np
 import tensorflow as tf
 
 from dpfl import noise_streams, purposes
-from dpfl.aggregators.codec import Codec, Decoded, Fields, OuterCodec
-from dpfl.aggregators.vector_sum import ClippedSumCodec
+from dpfl.aggregators.codec import Codec, Decoded, Encoded, Fields, OuterCodec, Seed
+from dpfl.aggregators.integer_sums import IntegerSum
 from dpfl.mechanisms import matrix_factorization, sgmf
-from dpfl.vectors import randomness
+from dpfl.vectors import clipping, randomness
 
 Config = Union[matrix_factorization.MatrixFactorization, sgmf.Sgmf]
 
@@ -51,13 +51,9 @@ class Release:
         block_rounds: Optional[int] = None,
         noise_from_program: bool = False,
     ):
-        """Initializes the release.
+        """Builds the stream, in `block_rounds` as for `noise_streams.build_stream`.
 
-        Args:
-          config: Its numbers.
-          dimension: d.
-          block_rounds: See `noise_streams.build_stream`.
-          noise_from_program: Whether a `NoiseFeeder` supplies the noise.
+        With `noise_from_program` there is none: a `NoiseFeeder` supplies the noise.
         """
         found = config.factorization
         self.dimension = dimension
@@ -79,7 +75,7 @@ class Release:
             )
 
     def initial_state(self) -> Fields:
-        """Returns the state before the first round."""
+        """The state before the first round."""
         state = collections.OrderedDict(
             row=tf.zeros([], tf.int32), epoch_seed=tf.zeros([2], tf.int64)
         )
@@ -93,15 +89,13 @@ class Release:
             state.update(_named(self._stream.initial_memory()))
         return state
 
-    def __call__(
-        self, state: Fields, mean: tf.Tensor, noise_seed: tf.Tensor
-    ) -> Decoded:
-        """Returns the round's result.
+    def __call__(self, state: Fields, mean: tf.Tensor, noise_seed: Seed) -> Decoded:
+        """The round's result, from the sum of the (decoded) updates over the divisor.
 
         Args:
           state: In the structure of `initial_state`.
-          mean: float32[d], sum of the (decoded) updates over the divisor.
-          noise_seed: int64[2] of this round, which nobody else knows.
+          mean: float32[d].
+          noise_seed: That of this round, which nobody else knows.
         """
         row = state["row"]
         epoch_seed = tf.where(
@@ -118,20 +112,19 @@ class Release:
         updated = collections.OrderedDict(
             row=(row + 1) % self._rounds, epoch_seed=epoch_seed, **kept
         )
-        measurements = collections.OrderedDict(
+        measured = collections.OrderedDict(
             noise_stddev=tf.gather(self._row_stddev, row),
             iterate_noise_stddev=tf.gather(self._iterate_stddev, row),
         )
         ordered = collections.OrderedDict((name, updated[name]) for name in state)
-        return Decoded(result, ordered, measurements)
+        return Decoded(result, ordered, measured)
 
     def _drawn(
         self, state: Fields, row: tf.Tensor, seed: tf.Tensor
     ) -> tuple[tf.Tensor, dict[str, Any]]:
-        """Returns row `row` of the stream, and its memory."""
+        """Row `row` of the stream, and its memory."""
         initial = self._stream.initial_memory()
-        names = list(_named(initial))
-        kept = tf.nest.pack_sequence_as(initial, [state[name] for name in names])
+        kept = tf.nest.pack_sequence_as(initial, [state[i] for i in _named(initial)])
         memory = tf.cond(tf.equal(row, 0), self._stream.initial_memory, lambda: kept)
         unit_noise, after = self._stream.next(
             collections.OrderedDict(seed=seed, row=row, memory=memory)
@@ -141,7 +134,7 @@ class Release:
     def _supplied(
         self, state: Fields, row: tf.Tensor, seed: tf.Tensor
     ) -> tuple[tf.Tensor, dict[str, Any]]:
-        """Returns the noise in the state, if it is that of this row and epoch."""
+        """The noise in the state, if it is that of this row and epoch."""
         is_right = tf.equal(state["noise_row"], row) & tf.reduce_all(
             tf.equal(state["noise_seed"], seed)
         )
@@ -175,12 +168,9 @@ class NoiseFeeder:
     def __init__(
         self, config: Config, dimension: int, *, block_rounds: Optional[int] = None
     ):
-        """Initializes the feeder.
+        """Takes the configuration that the factory was built from.
 
-        Args:
-          config: The configuration that the factory was built from.
-          dimension: d, length of the flattened update.
-          block_rounds: See `noise_streams.build_stream`.
+        The `block_rounds` are those of `noise_streams.build_stream`.
         """
         self._stream = noise_streams.build_stream(
             config.factorization, dimension, block_rounds=block_rounds
@@ -192,13 +182,10 @@ class NoiseFeeder:
         self._noise = np.zeros([0], np.float32)
 
     def feed(self, state: Fields) -> Fields:
-        """Returns the aggregator's state with the noise of the round that comes.
-
-        Args:
-          state: The state of a process made with `noise_from_program`.
+        """The state of a process with the noise of the round that comes.
 
         Raises:
-          ValueError: If it is the state of another process.
+          ValueError: If it is not one of a process made with `noise_from_program`.
         """
         if "noise_row" not in state:
             raise ValueError(
@@ -251,35 +238,61 @@ class ReleasingCodec(OuterCodec):
         self._release = release
 
     def initial_state(self) -> Fields:
-        """Returns that of the release."""
+        """The state of the release."""
         return self._release.initial_state()
 
     def release(
-        self,
-        state: Fields,
-        total: Any,
-        sums: Fields,
-        shared: Fields,
-        noise_seed: tf.Tensor,
+        self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
     ) -> tf.Tensor:
-        """Returns the result itself: its noise is correlated, and a float."""
+        """The result itself: its noise is correlated, and a float."""
         return self.decode(state, total, sums, shared, noise_seed).mean
 
     def decode(
-        self,
-        state: Fields,
-        total: Any,
-        sums: Fields,
-        shared: Fields,
-        noise_seed: tf.Tensor,
+        self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
     ) -> Decoded:
-        """Returns the increment of A G + B Z over the divisor."""
+        """The increment of A G + B Z over the divisor."""
         exact = self.inner.decode(state, total, sums, shared, noise_seed)
         released = self._release(state, exact.mean, noise_seed)
         measured = collections.OrderedDict(
             **exact.measurements, **released.measurements
         )
         return released._replace(measurements=measured)
+
+
+class ClippedSumCodec(Codec):
+    """The mean of clipped updates, with no noise: for a codec that adds its own.
+
+    Clients send integers, whose norm is within the clip, exactly; see `IntegerSum`.
+
+    Measurements: `clip_norm`. Exact: `l2_clipped_fraction` (of the clients).
+    """
+
+    def __init__(
+        self, config: matrix_factorization.MatrixFactorization, dimension: int
+    ):
+        super().__init__(dimension, config.cohort_size)
+        self._clip_norm = config.clip_norm
+        # The noise that will be added says how fine the grid is.
+        multiplier = config.stddev / config.clip_norm
+        self._sum = IntegerSum(dimension, multiplier, config.cohort_size)
+
+    def encode(self, update: tf.Tensor, shared: Fields, client_seed: Seed) -> Encoded:
+        """The clipped update, int32[d]."""
+        normed = clipping.safe_norm(update)
+        sums = collections.OrderedDict(l2_clipped=normed.norm > self._clip_norm)
+        return Encoded(self._sum.round(normed, self._clip_norm), normed, sums)
+
+    def zero(self) -> tf.Tensor:
+        """Zeros, of the integers that a sum needs."""
+        return self._sum.zero()
+
+    def decode(
+        self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
+    ) -> Decoded:
+        """The sum over n."""
+        mean = self._sum.to_float(total, self._clip_norm) / self.cohort_size
+        clip_norm = tf.constant(self._clip_norm, tf.float32)
+        return Decoded(mean, state, collections.OrderedDict(clip_norm=clip_norm))
 
 
 class MatrixFactorizationCodec(ReleasingCodec):
@@ -295,29 +308,18 @@ class MatrixFactorizationCodec(ReleasingCodec):
         dimension: int,
         **options: Any,
     ):
-        """Initializes the codec.
-
-        Args:
-          config: Its numbers.
-          dimension: d.
-          **options: Those of `Release`.
-        """
-        clipped = ClippedSumCodec(
-            dimension,
-            config.cohort_size,
-            config.clip_norm,
-            config.stddev / config.clip_norm,
-        )
+        """Initializes the codec; the options are those of `Release`."""
+        clipped = ClippedSumCodec(config, dimension)
         super().__init__(clipped, Release(config, dimension, **options))
 
 
 def _epoch_seed(noise_seed: tf.Tensor) -> tf.Tensor:
-    """Returns the seed of an epoch's stream, from that of its first round's noise."""
+    """The seed of an epoch's stream, from that of its first round's noise."""
     return randomness.fold_in(noise_seed, purposes.Round.UPDATE_NOISE)
 
 
 def _named(memory: Any) -> Fields:
-    """Returns the tensors of a memory by name: TFF wants no empty structures."""
+    """The tensors of a memory by name: TFF wants no empty structures."""
     return collections.OrderedDict(
         (f"memory_{i}", tensor) for i, tensor in enumerate(tf.nest.flatten(memory))
     )

@@ -25,7 +25,7 @@ def client_sums(
     uplink_bits: tf.Tensor,
     extra: Optional[collections.OrderedDict] = None,
 ) -> collections.OrderedDict:
-    """Returns the float64 scalars of one client that the server sums."""
+    """The float64 scalars of one client that the server sums."""
     sums = collections.OrderedDict(
         clients=1,
         nonfinite_clients=~normed.is_finite,
@@ -39,12 +39,7 @@ def client_sums(
 def exact_measurements(
     sums: collections.OrderedDict, more: collections.OrderedDict
 ) -> collections.OrderedDict:
-    """Returns the exact measurements of a round, by their marked names.
-
-    Args:
-      sums: Those of `client_sums`, over clients.
-      more: What a mechanism measures besides, by names without the mark.
-    """
+    """The exact measurements of a round, and a mechanism's, by their marked names."""
     clients, nonfinite = sums["clients"], sums["nonfinite_clients"]
     measured = collections.OrderedDict(
         clients=tf.cast(clients, tf.int32),
@@ -53,19 +48,18 @@ def exact_measurements(
         uplink_bits=ratio(sums["uplink_bits"], clients),
         **more,
     )
-    return collections.OrderedDict(
-        (MARK + name, part) for name, part in measured.items()
-    )
+    marked = ((MARK + name, part) for name, part in measured.items())
+    return collections.OrderedDict(marked)
 
 
 def downlink_bits(broadcast_bits: tf.Tensor, dimension: int) -> tf.Tensor:
-    """Returns the bits that a client receives, the model's as float32 besides."""
+    """The bits that a client receives, the model's as float32 besides."""
     bits = tf.cast(broadcast_bits, tf.float64) + FLOAT_BITS * dimension
     return tf.cast(bits, tf.float32)
 
 
 def structure_bits(structure: Any) -> tf.Tensor:
-    """Returns the bits of a structure of tensors on the wire, a float64 scalar.
+    """The bits of a structure of tensors on the wire, a float64 scalar.
 
     A tensor whose shape is not known in advance is sent with its length.
     """
@@ -79,7 +73,7 @@ def structure_bits(structure: Any) -> tf.Tensor:
 
 
 def ratio(numerator: tf.Tensor, denominator: tf.Tensor) -> tf.Tensor:
-    """Returns the float32 quotient of two float64 scalars; 0 / 0 = 0, always finite."""
+    """The float32 quotient of two float64 scalars; 0 / 0 = 0, always finite."""
     quotient = tf.math.divide_no_nan(numerator, denominator)
     return tf.cast(tf.minimum(quotient, np.finfo(np.float32).max), tf.float32)
 

@@ -13,7 +13,7 @@ import tensorflow_federated as tff
 
 from dpfl import mechanisms
 from dpfl.aggregators import measurements
-from dpfl.aggregators.codec import Codec, Decoded, Encoded, Fields
+from dpfl.aggregators.codec import Codec, Decoded, Encoded, Fields, Seed
 from dpfl.aggregators.layout import Layout
 from dpfl.covered import RELEASED
 from dpfl.vectors import clipping
@@ -27,52 +27,33 @@ class MeanCodec(Codec):
     def __init__(self, config: mechanisms.NoMechanism, dimension: int):
         super().__init__(dimension, config.cohort_size)
 
-    def broadcast(self, state: Fields, round_seed: tf.Tensor) -> Fields:
-        """Returns nothing."""
-        del state, round_seed
-        return collections.OrderedDict()
-
-    def encode(
-        self, update: tf.Tensor, shared: Fields, client_seed: Optional[tf.Tensor]
-    ) -> Encoded:
-        """Returns the update itself, zeros if it is not finite."""
-        del shared, client_seed
+    def encode(self, update: tf.Tensor, shared: Fields, client_seed: Seed) -> Encoded:
+        """The update itself, zeros if it is not finite."""
         normed = clipping.safe_norm(update)
-        message = tf.cond(
-            normed.is_finite, lambda: update, lambda: tf.zeros_like(update)
+        return Encoded(
+            clipping.finite(update, normed), normed, collections.OrderedDict()
         )
-        return Encoded(message, normed, collections.OrderedDict())
 
     def zero(self) -> Any:
-        """Returns float32[d]."""
+        """float32[d]."""
         return tf.zeros([self.dimension])
 
-    def accumulate(self, total: Any, message: Any) -> Any:
-        """Returns the sum with the update."""
-        return total + message
-
     def decode(
-        self,
-        state: Fields,
-        total: Any,
-        sums: Fields,
-        shared: Fields,
-        noise_seed: tf.Tensor,
+        self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
     ) -> Decoded:
-        """Returns the mean over those who sent something finite."""
-        del shared, noise_seed
+        """The mean over those who sent something finite."""
         mean = tf.math.divide_no_nan(total, self.divisor(sums))
-        return Decoded(mean, state, collections.OrderedDict())
+        return Decoded(mean, state, Fields())
 
     def divisor(self, sums: Fields) -> tf.Tensor:
-        """Returns the number of those who sent something finite."""
+        """The number of those who sent something finite."""
         return tf.cast(sums["clients"] - sums["nonfinite_clients"], tf.float32)
 
 
 def _with_weight(
     normed: clipping.NormedVector, weight: tf.Tensor
 ) -> clipping.NormedVector:
-    """Returns a normed vector that counts as not finite if its weight does."""
+    """A normed vector that counts as not finite if its weight does."""
     wide = tf.cast(weight, tf.float64)
     product = wide * tf.maximum(normed.norm, 1.0)
     # No comparison with NaN is true.
@@ -92,17 +73,13 @@ class FiniteMeanFactory(tff.aggregators.WeightedAggregationFactory):
     """
 
     def __init__(self, measure: Optional[str] = None):
-        """Initializes the factory.
-
-        Args:
-          measure: As for `factory.CodecFactory`.
-        """
+        """Takes `measure` of `factory.CodecFactory`."""
         self._measures_exactly = measure != RELEASED
 
     def create(
         self, value_type: tff.Type, weight_type: tff.Type
     ) -> tff.templates.AggregationProcess:
-        """Returns the aggregation process for one type of value and of weight.
+        """The aggregation process for one type of value and of weight.
 
         Raises:
           TypeError: If `value_type` is not one that `factory.CodecFactory` takes.
@@ -114,9 +91,7 @@ class FiniteMeanFactory(tff.aggregators.WeightedAggregationFactory):
             update, _ = layout.split(value)
             vector = layout.flatten(update, layout.dimension)
             normed = _with_weight(clipping.safe_norm(vector), weight)
-            finite = tf.cond(
-                normed.is_finite, lambda: vector, lambda: tf.zeros_like(vector)
-            )
+            finite = clipping.finite(vector, normed)
             weight = tf.cast(weight, tf.float32)
             sums = measurements.client_sums(
                 normed, measurements.structure_bits((vector, weight))
@@ -134,8 +109,7 @@ class FiniteMeanFactory(tff.aggregators.WeightedAggregationFactory):
                 downlink_bits=measurements.downlink_bits(0.0, layout.dimension)
             )
             if self._measures_exactly:
-                nothing: Fields = collections.OrderedDict()
-                measured.update(measurements.exact_measurements(sums, nothing))
+                measured.update(measurements.exact_measurements(sums, Fields()))
             return measured
 
         @tff.federated_computation(

@@ -9,7 +9,6 @@ import collections
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Optional
 
-import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
@@ -20,11 +19,9 @@ class IntegerShares:
     """Shares of integer noise, of which the sum of a round carries many."""
 
     def __init__(self, kind: str, stddev: float):
-        """Initializes the shares.
+        """Makes shares of a kind, "discrete_gaussian" or "skellam".
 
-        Args:
-          kind: "discrete_gaussian" or "skellam".
-          stddev: Of one share, in grid steps; zero for no noise.
+        The `stddev` is that of one share, in grid steps; zero for no noise.
         """
         self._sampler: Optional[integer_noise.Sampler] = None
         if stddev:
@@ -33,13 +30,9 @@ class IntegerShares:
     def sample(
         self, seed: tf.Tensor, purpose: int, number: int, length: int
     ) -> tf.Tensor:
-        """Returns the sum of `number` shares, int32[length].
+        """The sum of `number` shares, int32[length]; zeros without any.
 
-        Args:
-          seed: int64[2] that nobody else knows.
-          purpose: What the noise is for.
-          number: How many shares; zero for no noise.
-          length: Of each.
+        The `seed`, int64[2], is one that nobody else knows.
         """
         total, sampler = tf.zeros([length], tf.int32), self._sampler
         if sampler is None or not number:
@@ -57,7 +50,7 @@ class IntegerShares:
 
 
 def opened(total: Any, clients: tf.Tensor, needed: int) -> Any:
-    """Returns a sum once it is sure that it carries the noise that was promised.
+    """A sum, once it is sure that it carries the noise that was promised.
 
     Args:
       total: Tensors.
@@ -84,62 +77,58 @@ GroupReduction = Callable[[tff.Value], tff.Value]
 _COUNT_BITS = 30
 
 
-def open_sums(
-    zero_message: Callable[[], Any],
-    accumulate_message: Callable[[Any, Any], Any],
-    merge_messages: Callable[[Any, Any], Any],
-    message_type: tff.Type,
-    sums_type: tff.Type,
-) -> Reduction:
-    """Returns sums that the server may see, by one `tff.federated_aggregate`.
+def open_sums(codec: Any, message_type: tff.Type, sums_type: tff.Type) -> Reduction:
+    """Sums that the server may see, by one `tff.federated_aggregate`.
 
     Args:
-      zero_message: See `codec.Codec.zero`.
-      accumulate_message: See `codec.Codec.accumulate`.
-      merge_messages: See `codec.Codec.merge`.
+      codec: The `codec.Codec` that adds messages up.
       message_type: TFF type of a message.
       sums_type: TFF type of the float64 scalars to be summed beside it.
     """
+    names = tff.structure.name_list(sums_type)
 
-    @tff.tensorflow.computation
     def zero() -> Any:
-        no_sums = collections.OrderedDict(
-            (name, tf.zeros([], tf.float64))
-            for name in tff.structure.name_list(sums_type)
-        )
-        return zero_message(), no_sums
+        no_sums = [(name, tf.zeros([], tf.float64)) for name in names]
+        return codec.zero(), collections.OrderedDict(no_sums)
 
-    total_type = zero.type_signature.result
-
-    @tff.tensorflow.computation(total_type, tff.to_type((message_type, sums_type)))
     def accumulate(total: Any, encoded: Any) -> Any:
-        message, sums = encoded
-        return (
-            accumulate_message(total[0], message),
-            tf.nest.map_structure(tf.add, total[1], sums),
-        )
+        sums = tf.nest.map_structure(tf.add, total[1], encoded[1])
+        return codec.accumulate(total[0], encoded[0]), sums
 
-    @tff.tensorflow.computation(total_type, total_type)
     def merge(total: Any, other: Any) -> Any:
-        return (
-            merge_messages(total[0], other[0]),
-            tf.nest.map_structure(tf.add, total[1], other[1]),
-        )
+        sums = tf.nest.map_structure(tf.add, total[1], other[1])
+        return codec.merge(total[0], other[0]), sums
 
-    @tff.tensorflow.computation(total_type)
-    def report(total: Any) -> Any:
-        return total
+    return _aggregation(zero, accumulate, merge, tff.to_type((message_type, sums_type)))
 
-    def reduce(encoded: tff.Value) -> tff.Value:
-        return tff.federated_aggregate(encoded, zero(), accumulate, merge, report)
 
-    return reduce
+def open_group_sums(codec: Any, total_type: tff.Type) -> GroupReduction:
+    """The sum of groups' totals, of a TFF type, that the server may see."""
+
+    def merge(total: Any, other: Any) -> Any:
+        return codec.merge(total, other)
+
+    return _aggregation(codec.zero, merge, merge, total_type)
+
+
+def _aggregation(
+    zero: Callable[[], Any],
+    accumulate: Callable[[Any, Any], Any],
+    merge: Callable[[Any, Any], Any],
+    value_type: tff.Type,
+) -> Callable[[tff.Value], tff.Value]:
+    first = tff.tensorflow.computation(zero)
+    total_type = first.type_signature.result
+    add = tff.tensorflow.computation(accumulate, total_type, value_type)
+    join = tff.tensorflow.computation(merge, total_type, total_type)
+    report = tff.tensorflow.computation(lambda total: total, total_type)
+    return lambda values: tff.federated_aggregate(values, first(), add, join, report)
 
 
 def secure_sums(
     moduli_bits: Mapping[str, int], sums_type: tff.Type, counts: Sequence[str]
 ) -> Reduction:
-    """Returns sums modulo 2^b, all that the server sees, and secure sums of counts.
+    """Sums modulo 2^b, all that the server sees, and secure sums of counts.
 
     The reduction modulo 2^b is part of the secure sum. A sum over the integers would
     tell, for each coordinate, how many clients' residues wrapped.
@@ -156,13 +145,13 @@ def secure_sums(
     """
     names = tff.structure.name_list(sums_type)
 
-    @tff.tensorflow.computation(sums_type)
-    def to_counts(sums: Any) -> Any:
-        return tf.nest.map_structure(lambda count: tf.cast(count, tf.int32), sums)
+    def as_type(dtype: tf.DType, kind: tff.Type) -> Any:
+        return tff.tensorflow.computation(
+            lambda sums: tf.nest.map_structure(lambda s: tf.cast(s, dtype), sums), kind
+        )
 
-    @tff.tensorflow.computation(to_counts.type_signature.result)
-    def from_counts(sums: Any) -> Any:
-        return tf.nest.map_structure(lambda count: tf.cast(count, tf.float64), sums)
+    to_counts = as_type(tf.int32, sums_type)
+    from_counts = as_type(tf.float64, to_counts.type_signature.result)
 
     def reduce(encoded: tff.Value) -> tff.Value:
         message, sums = encoded[0], encoded[1]
@@ -180,57 +169,19 @@ def secure_sums(
     return reduce
 
 
-def open_group_sums(
-    zero_total: Callable[[], Any],
-    merge_totals: Callable[[Any, Any], Any],
-    total_type: tff.Type,
-) -> GroupReduction:
-    """Returns the sum of groups' totals that the server may see.
-
-    Args:
-      zero_total: See `codec.Codec.zero`.
-      merge_totals: See `codec.Codec.merge`.
-      total_type: TFF type of a group's total.
-    """
-
-    @tff.tensorflow.computation
-    def zero() -> Any:
-        return zero_total()
-
-    @tff.tensorflow.computation(total_type, total_type)
-    def merge(total: Any, other: Any) -> Any:
-        return merge_totals(total, other)
-
-    @tff.tensorflow.computation(total_type)
-    def report(total: Any) -> Any:
-        return total
-
-    return lambda totals: tff.federated_aggregate(totals, zero(), merge, merge, report)
-
-
 def secure_group_sums(moduli_bits: Mapping[str, int]) -> GroupReduction:
-    """Returns the sums modulo 2^b of groups' residues, all that the server sees.
-
-    Args:
-      moduli_bits: As for `secure_sums`.
-    """
+    """The sums modulo 2^b of groups' residues; see `secure_sums`."""
     return lambda totals: tff.federated_zip(_modular_sums(totals, moduli_bits))
 
 
 def _modular_sums(
     parts: tff.Value, moduli_bits: Mapping[str, int]
 ) -> collections.OrderedDict:
-    return collections.OrderedDict(
-        (
-            name,
-            tff.backends.mapreduce.federated_secure_modular_sum(
-                parts[name], _modulus(parts[name].type_signature.member, bits)
-            ),
+    summed = collections.OrderedDict()
+    for name, bits in moduli_bits.items():
+        # TFF asks for the modulus in the type of what is summed.
+        modulus = parts[name].type_signature.member.dtype.type(1 << bits)
+        summed[name] = tff.backends.mapreduce.federated_secure_modular_sum(
+            parts[name], modulus
         )
-        for name, bits in moduli_bits.items()
-    )
-
-
-def _modulus(member: tff.TensorType, bits: int) -> Any:
-    """Returns 2^bits in the type of what is summed, which TFF asks for."""
-    return np.dtype(member.dtype).type(1 << bits)
+    return summed

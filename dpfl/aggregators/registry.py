@@ -23,12 +23,9 @@ _LOGGER = logging.getLogger(__name__)
 def make_codec(
     mechanism: mechanisms.Mechanism, dimension: int, **options: Any
 ) -> Codec:
-    """Returns the codec of a mechanism, without TFF around it.
+    """The codec of a mechanism for flattened updates, without TFF around it.
 
-    Args:
-      mechanism: A configuration from `dpfl.mechanisms.MECHANISMS`.
-      dimension: d, length of the flattened update.
-      **options: Those of the codec's class.
+    The options are those of the codec's class.
 
     Raises:
       TypeError: If `mechanism` is not a configuration from the table.
@@ -48,7 +45,7 @@ def build(
     around: Optional[Callable[[Codec], Codec]] = None,
     **options: Any,
 ) -> Any:
-    """Returns the tff.aggregators factory of a mechanism.
+    """The tff.aggregators factory of a mechanism.
 
     That of a mechanism with integer noise needs an execution context that can sum
     securely. Numbers of a mechanism that are "auto" are chosen for one release of its
@@ -56,11 +53,8 @@ def build(
 
     Args:
       mechanism: A configuration from `dpfl.mechanisms.MECHANISMS`.
-      seed: See `CodecFactory`.
-      output: See `CodecFactory`.
-      measure: See `CodecFactory`.
+      seed: As for `CodecFactory`; so are `output`, `measure` and `checks_context`.
       weighted: Whether the factory takes weights, which `NoMechanism`'s alone can.
-      checks_context: See `CodecFactory`.
       around: From the mechanism's codec to one around it, such as one that measures
         more; None for the codec itself. The noise is the same.
       **options: Those of the codec's class. Matrix factorization and SGMF have two:
@@ -108,15 +102,11 @@ def build(
 def build_fed(
     mechanism: mechanisms.Mechanism, dimension: int, **options: Any
 ) -> tuple[Any, Callable[[Any], Any]]:
-    """Returns the factory for a training program that holds the state between rounds.
+    """The factory for a training program that holds the state between rounds.
 
     What is large and can be computed again from a seed then stays in the program, and
-    out of the state that crosses to TFF's worker and is saved.
-
-    Args:
-      mechanism: A configuration from `dpfl.mechanisms.MECHANISMS`.
-      dimension: d, length of the flattened update.
-      **options: See `build`.
+    out of the state that crosses to TFF's worker and is saved. The options are those of
+    `build`.
 
     Returns:
       The factory, and the function to be called on its state before each round, which
@@ -153,7 +143,7 @@ def _check_options(
 
 
 def _chosen(mechanism: mechanisms.Mechanism, dimension: int) -> mechanisms.Mechanism:
-    """Returns the mechanism with numbers in place of "auto", and logs them."""
+    """The mechanism with numbers in place of "auto", and logs them."""
     found = planning.chosen(mechanism, None, dimension)
     for sentence in found.sentences:
         _LOGGER.warning("%s: %s", mechanism.name, sentence)
@@ -161,14 +151,9 @@ def _chosen(mechanism: mechanisms.Mechanism, dimension: int) -> mechanisms.Mecha
 
 
 def _identity(mechanism: mechanisms.Mechanism) -> str:
-    """Returns a digest of all that a mechanism's noise depends on besides the seed."""
-    return files.digest(
-        {
-            "mechanism": mechanism.name,
-            "file": mechanism.file_digest,
-            **dataclasses.asdict(mechanism),
-        }
-    )
+    """A digest of all that a mechanism's noise depends on besides the seed."""
+    named = {"mechanism": mechanism.name, "file": mechanism.file_digest}
+    return files.digest({**named, **dataclasses.asdict(mechanism)})
 
 
 def _entry(mechanism: mechanisms.Mechanism) -> registry.Entry:

@@ -24,12 +24,6 @@ class SgmfCodec(ReleasingCodec):
     """
 
     def __init__(self, config: sgmf.Sgmf, dimension: int, **options: Any):
-        """Initializes the codec.
-
-        Args:
-          config: Its numbers.
-          dimension: d.
-          **options: Those of `Release`.
-        """
+        """Initializes the codec; the options are those of `Release`."""
         release = Release(config, dimension, **options)
         super().__init__(SparsifiedSumCodec(config, dimension), release)

@@ -6,26 +6,20 @@
 from __future__ import annotations
 
 import collections
-from typing import Any, Optional
+from typing import Any
 
 import tensorflow as tf
 
 from dpfl import mechanisms, purposes
-from dpfl.aggregators.codec import (
-    Codec,
-    Decoded,
-    Encoded,
-    Fields,
-    OuterCodec,
-)
-from dpfl.aggregators.distributed import IntegerCodec, Scaled, exact_factor
+from dpfl.aggregators.codec import Codec, Decoded, Encoded, Fields, OuterCodec, Seed
+from dpfl.aggregators.distributed import IntegerCodec, Scaled
 from dpfl.aggregators.integer_sums import IntegerSum
 from dpfl.mechanisms import sketch as sketch_configs
 from dpfl.vectors import clipping, count_sketch, gaussian_sketch, randomness
 
 
 def make_sketch(shape: sketch_configs.SketchShape) -> Any:
-    """Returns the count-mean sketch, or sketches, of a shape."""
+    """The count-mean sketch, or sketches, of a shape."""
     sketches = [
         count_sketch.SKETCHES[shape.kind](length, shape.rows, width)
         for (length, _), width in zip(shape.parts, shape.widths)
@@ -36,18 +30,13 @@ def make_sketch(shape: sketch_configs.SketchShape) -> Any:
 
 
 def clip_and_sketch(sketch: Any, update: tf.Tensor, shared: Fields) -> Scaled:
-    """Returns the sketch of a clipped update, not yet clipped itself.
+    """The sketch of a clipped update, float32[input_length], not yet clipped itself.
 
-    The update itself is not multiplied: its sketch, which is shorter, will be.
-
-    Args:
-      sketch: A sketch, with `encode`.
-      update: float32[input_length].
-      shared: "sketch", what the sketch was expanded to; "clip_norm", the clip of the
-        update.
+    The update itself is not multiplied: its sketch, which is shorter, will be. What is
+    `shared` has the expanded "sketch", and "clip_norm", the clip of the update.
     """
     normed = clipping.safe_norm(update)
-    factor, is_clipped = exact_factor(normed, shared["clip_norm"])
+    factor, is_clipped = clipping.clip_factor(normed, shared["clip_norm"])
     vector = sketch.encode(normed.direction, shared["sketch"])
     norm = tf.norm(vector)
     # A sketch that is not finite, or of no length, is zeros.
@@ -57,7 +46,34 @@ def clip_and_sketch(sketch: Any, update: tf.Tensor, shared: Fields) -> Scaled:
     return Scaled(vector, norm, factor, normed, is_clipped)
 
 
-class SketchedCodec(OuterCodec):
+class _OfSketchesCodec(OuterCodec):
+    """An `IntegerCodec` for sketches of the updates, which `decode` turns back."""
+
+    inner: IntegerCodec
+
+    def __init__(self, config: Any, dimension: int, sketch: Any):
+        super().__init__(IntegerCodec(config, dimension))
+        self._config = config
+        self._sketch = sketch
+        self.input_length = sketch.input_length
+
+    def expand(self, broadcast: Fields) -> Fields:
+        """The sketch's tensors besides what the integers need."""
+        shared = self.inner.expand(broadcast)
+        # The sketch is beside a rotation.
+        seed = randomness.fold_in(
+            broadcast["round_seed"], purposes.Round.ROTATION, purposes.Rotation.SKETCH
+        )
+        shared["sketch"] = self._sketch.expand(seed)
+        return shared
+
+    def encode(self, update: tf.Tensor, shared: Fields, client_seed: Seed) -> Encoded:
+        """The integers of the clipped sketch."""
+        scaled = clip_and_sketch(self._sketch, update, shared)
+        return self.inner.encode_scaled(scaled, shared, client_seed)
+
+
+class SketchedCodec(_OfSketchesCodec):
     """Chen et al. 2022, Algorithm 2: an `IntegerCodec` for sketches of the updates.
 
     State, besides that of `IntegerCodec`: `error` (float32[d]) if coordinates below a
@@ -68,43 +84,20 @@ class SketchedCodec(OuterCodec):
     round's sketch grows by d/m - 1 in energy each round.)
     """
 
-    inner: IntegerCodec
-
     def __init__(self, config: mechanisms.SketchedDdg, dimension: int):
-        super().__init__(IntegerCodec(config, dimension))
-        self._config = config
-        self._sketch = make_sketch(config.shape(dimension))
-        self.input_length = self._sketch.input_length
+        super().__init__(config, dimension, make_sketch(config.shape(dimension)))
 
     def initial_state(self) -> Fields:
-        """Returns the clip if it adapts, and the error if there is a threshold."""
+        """The clip if it adapts, and the error if there is a threshold."""
         state = self.inner.initial_state()
         if self._config.threshold is not None:
             state["error"] = tf.zeros([self.dimension])
         return state
 
-    def expand(self, broadcast: Fields) -> Fields:
-        """Returns the sketch's tensors besides what the integers need."""
-        shared = self.inner.expand(broadcast)
-        shared["sketch"] = self._sketch.expand(_sketch_seed(broadcast))
-        return shared
-
-    def encode(
-        self, update: tf.Tensor, shared: Fields, client_seed: Optional[tf.Tensor]
-    ) -> Encoded:
-        """Returns the integers of the clipped sketch."""
-        scaled = clip_and_sketch(self._sketch, update, shared)
-        return self.inner.encode_scaled(scaled, shared, client_seed)
-
     def decode(
-        self,
-        state: Fields,
-        total: Any,
-        sums: Fields,
-        shared: Fields,
-        noise_seed: tf.Tensor,
+        self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
     ) -> Decoded:
-        """Returns the decoded mean, what is below a threshold held back."""
+        """The decoded mean, what is below a threshold held back."""
         released = self.inner.decode(state, total, sums, shared, noise_seed)
         decoded = self._sketch.decode(released.mean, shared["sketch"])
         config = self._config
@@ -119,57 +112,35 @@ class SketchedCodec(OuterCodec):
         return released._replace(mean=mean, state=new_state)
 
 
-class SparseRecoveryCodec(OuterCodec):
+class SparseRecoveryCodec(_OfSketchesCodec):
     """Chen et al. 2022, Algorithm 3: Gaussian sketch, `IntegerCodec`, then LASSO."""
-
-    inner: IntegerCodec
 
     def __init__(self, config: mechanisms.SparseRecovery, dimension: int):
         config.check_matrix(dimension)
-        super().__init__(IntegerCodec(config, dimension))
-        self._config = config
-        self._sketch = gaussian_sketch.GaussianSketch(
-            dimension, config.vector_dimension(dimension)
-        )
-        self.input_length = dimension
+        length = config.vector_dimension(dimension)
+        sketch = gaussian_sketch.GaussianSketch(dimension, length)
+        super().__init__(config, dimension, sketch)
 
     def expand(self, broadcast: Fields) -> Fields:
-        """Returns the matrix and its largest singular value besides the rotation."""
-        shared = self.inner.expand(broadcast)
-        matrix = self._sketch.expand(_sketch_seed(broadcast))
-        largest = gaussian_sketch.largest_singular_value(matrix)
-        shared["sketch"] = matrix
+        """The matrix and its largest singular value besides the rotation."""
+        shared = super().expand(broadcast)
+        largest = gaussian_sketch.largest_singular_value(shared["sketch"])
         shared["largest"] = largest
         shared["vector_clip"] = shared["clip_norm"] * largest
         return shared
 
-    def encode(
-        self, update: tf.Tensor, shared: Fields, client_seed: Optional[tf.Tensor]
-    ) -> Encoded:
-        """Returns the integers of the clipped sketch."""
-        scaled = clip_and_sketch(self._sketch, update, shared)
-        return self.inner.encode_scaled(scaled, shared, client_seed)
-
     def decode(
-        self,
-        state: Fields,
-        total: Any,
-        sums: Fields,
-        shared: Fields,
-        noise_seed: tf.Tensor,
+        self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
     ) -> Decoded:
-        """Returns the sparse mean that the noised mean sketch suggests."""
+        """The sparse mean that the noised mean sketch suggests."""
         released = self.inner.decode(state, total, sums, shared, noise_seed)
         config, grid = self._config, self._config.grid(self.dimension)
         noise = grid.local_stddev**2 if config.noise_multiplier else 0.0
         stddev = ((noise + grid.granularity**2 / 6) / config.cohort_size) ** 0.5
         penalty = stddev * config.penalty_factor(self.dimension) * shared["vector_clip"]
+        matrix, largest = shared["sketch"], shared["largest"]
         mean = gaussian_sketch.lasso(
-            shared["sketch"],
-            released.mean,
-            penalty,
-            shared["largest"],
-            config.solver_steps,
+            matrix, released.mean, penalty, largest, config.solver_steps
         )
         return released._replace(mean=mean)
 
@@ -193,13 +164,12 @@ class ProjectAndPerturbCodec(Codec):
         )
         self.input_length = self._sketch.input_length
 
-    def broadcast(self, state: Fields, round_seed: tf.Tensor) -> Fields:
-        """Returns the seed of the sketch."""
-        del state
+    def broadcast(self, state: Fields, round_seed: Seed) -> Fields:
+        """The seed of the sketch."""
         return collections.OrderedDict(round_seed=round_seed)
 
     def expand(self, broadcast: Fields) -> Fields:
-        """Returns the sketch's tensors, and the clip of the update."""
+        """The sketch's tensors, and the clip of the update."""
         config = self._config
         seed = randomness.fold_in(broadcast["round_seed"], purposes.Round.ROTATION)
         return collections.OrderedDict(
@@ -207,11 +177,8 @@ class ProjectAndPerturbCodec(Codec):
             clip_norm=tf.constant(config.clip_norm, tf.float64),
         )
 
-    def encode(
-        self, update: tf.Tensor, shared: Fields, client_seed: Optional[tf.Tensor]
-    ) -> Encoded:
-        """Returns int32[m], the clipped sketch."""
-        del client_seed
+    def encode(self, update: tf.Tensor, shared: Fields, client_seed: Seed) -> Encoded:
+        """int32[m], the clipped sketch."""
         scaled = clip_and_sketch(self._sketch, update, shared)
         sketched = clipping.NormedVector(
             scaled.vector, scaled.factor, scaled.norm, scaled.normed.is_finite
@@ -221,34 +188,19 @@ class ProjectAndPerturbCodec(Codec):
         return Encoded(message, scaled.normed, sums)
 
     def zero(self) -> tf.Tensor:
-        """Returns zeros, m of them."""
+        """Zeros, m of them."""
         return self._sum.zero()
 
-    def accumulate(self, total: tf.Tensor, message: tf.Tensor) -> tf.Tensor:
-        """Returns the sum with the sketch."""
-        return self._sum.accumulate(total, message)
-
     def release(
-        self,
-        state: Fields,
-        total: Any,
-        sums: Fields,
-        shared: Fields,
-        noise_seed: tf.Tensor,
+        self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
     ) -> tf.Tensor:
-        """Returns the noised sum of the sketches, in steps."""
-        del state, sums, shared
+        """The noised sum of the sketches, in steps."""
         return self._sum.noised(total, noise_seed)
 
     def decode(
-        self,
-        state: Fields,
-        total: Any,
-        sums: Fields,
-        shared: Fields,
-        noise_seed: tf.Tensor,
+        self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
     ) -> Decoded:
-        """Returns S^T (sum + noise) / n."""
+        """S^T (sum + noise) / n."""
         config = self._config
         noised = self.release(state, total, sums, shared, noise_seed)
         mean = self._sum.to_float(noised, self._sketch_clip) / config.cohort_size
@@ -258,10 +210,3 @@ class ProjectAndPerturbCodec(Codec):
             noise_stddev=tf.constant(config.stddev / config.cohort_size, tf.float32),
         )
         return Decoded(mean, state, measured)
-
-
-def _sketch_seed(broadcast: Fields) -> tf.Tensor:
-    """Returns the seed of a sketch that is beside a rotation."""
-    return randomness.fold_in(
-        broadcast["round_seed"], purposes.Round.ROTATION, purposes.Rotation.SKETCH
-    )

@@ -6,11 +6,9 @@
 See docs/noise.md for what is added where, and for what it costs.
 """
 
-from dpfl.noise_streams.banded import BandedStream
-from dpfl.noise_streams.blt import BufferedStream
 from dpfl.noise_streams.build import build_stream
 from dpfl.noise_streams.dense import DenseStream, default_block_rounds
-from dpfl.noise_streams.moving import MovingStream
+from dpfl.noise_streams.encoders import BandedStream, BufferedStream, MovingStream
 from dpfl.noise_streams.stream import (
     Accumulated,
     NoiseStream,

@@ -31,7 +31,7 @@ _CHUNK = 16
 
 
 def default_block_rounds(rounds: int, dimension: int) -> int:
-    """Returns R: as many rounds as `BLOCK_NUMBERS` allows, at least 1."""
+    """R: as many rounds as `BLOCK_NUMBERS` allows, at least 1."""
     return max(1, min(rounds, BLOCK_NUMBERS // dimension))
 
 
@@ -50,13 +50,7 @@ class DenseStream(stream_lib.NoiseStream):
         block_rounds: Optional[int] = None,
         normals: stream_lib.Normals = stream_lib.grid_normals,
     ):
-        """Initializes the stream.
-
-        Args:
-          matrix: K = A^-1 B, shape (T, m).
-          dimension: d.
-          block_rounds: R; None is `default_block_rounds`.
-          normals: The source of Z.
+        """Takes K = A^-1 B, of shape (T, m), and R; None is `default_block_rounds`.
 
         Raises:
           ValueError: If `block_rounds` is below 1.
@@ -69,15 +63,17 @@ class DenseStream(stream_lib.NoiseStream):
             raise ValueError(f"block_rounds must be at least 1, found {block_rounds}")
         self.block_rounds = min(block_rounds, rounds)
         self._chunk = min(_CHUNK, columns)
-        self._matrix = _padded(matrix, self.block_rounds, self._chunk)
+        # Zeros up to whole blocks and chunks.
+        padding = [(0, -rounds % self.block_rounds), (0, -columns % self._chunk)]
+        self._matrix = np.pad(matrix, padding).astype(np.float32)
         self._chunks = _chunks_used(self._matrix, self.block_rounds, self._chunk)
 
     def initial_memory(self) -> stream_lib.Memory:
-        """Returns a block of zeros, which row 0 does not look at."""
+        """A block of zeros, which row 0 does not look at."""
         return tf.zeros([self.block_rounds, self.dimension])
 
     def seek(self, seed: tf.Tensor, row: tf.Tensor) -> collections.OrderedDict:
-        """Returns the state before a row: computes its block, unless `next` will."""
+        """The state before a row: computes its block, unless `next` will."""
         seed, row = tf.convert_to_tensor(seed, tf.int64), tf.cast(row, tf.int32)
         state = self.init(seed)
         is_inside = tf.not_equal(row % self.block_rounds, 0)
@@ -100,7 +96,7 @@ class DenseStream(stream_lib.NoiseStream):
         return block[place], block
 
     def _matrix_tensor(self) -> tf.Tensor:
-        """Returns K, outside of the graph where that can be.
+        """K, outside of the graph where that can be.
 
         A constant within is copied with every graph that TensorFlow makes of this one:
         150 MB more at T = 2048. A `tf.function` captures it from here instead.
@@ -109,7 +105,7 @@ class DenseStream(stream_lib.NoiseStream):
             return tf.constant(self._matrix)
 
     def _block(self, seed: tf.Tensor, row: tf.Tensor, matrix: tf.Tensor) -> tf.Tensor:
-        """Returns float32[R, d]: the block that holds `row`."""
+        """float32[R, d]: the block that holds `row`."""
         number = row // self.block_rounds
         first = number * self.block_rounds
 
@@ -135,14 +131,8 @@ class DenseStream(stream_lib.NoiseStream):
         return block
 
 
-def _padded(matrix: np.ndarray, block: int, chunk: int) -> np.ndarray:
-    """Returns the matrix as float32 with zeros up to whole blocks and chunks."""
-    padding = [(0, -matrix.shape[0] % block), (0, -matrix.shape[1] % chunk)]
-    return np.pad(matrix, padding).astype(np.float32)
-
-
 def _chunks_used(matrix: np.ndarray, block: int, chunk: int) -> np.ndarray:
-    """Returns int32[blocks]: chunks up to the last nonzero column of each block."""
+    """int32[blocks]: chunks up to the last nonzero column of each block."""
     used = np.abs(matrix).reshape(-1, block, matrix.shape[1]).max(axis=1) > 0
     last = matrix.shape[1] - np.argmax(used[:, ::-1], axis=1)
     return np.where(used.any(axis=1), -(-last // chunk), 0).astype(np.int32)

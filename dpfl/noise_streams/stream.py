@@ -39,17 +39,12 @@ _GRID = 1 << 18
 
 
 def grid_normals(seed: tf.Tensor, index: tf.Tensor, length: int) -> tf.Tensor:
-    """Returns row `index` of Z: float32[length], independent, N(0, 1) on a grid.
+    """Row `index` of Z: float32[length], independent, N(0, 1) on a grid.
 
     The entries are integers of a discrete Gaussian over 2**18, so that they have the
     tails of N(0, 1): a float32 sampler has none beyond 5.7. The variance is
     1 + 4 / 2**36, with which an entry has the law of a normal number, rounded at
     random; see docs/privacy/fixed_point.md.
-
-    Args:
-      seed: int64[2].
-      index: int32 or int64 scalar.
-      length: d.
     """
     own = randomness.fold_in(seed, purposes.NoiseStream.NORMALS, index)
     drawn = DiscreteGaussian(_GRID + 2 / _GRID).sample(own, length)
@@ -57,7 +52,7 @@ def grid_normals(seed: tf.Tensor, index: tf.Tensor, length: int) -> tf.Tensor:
 
 
 def unit_normals(seed: tf.Tensor, index: tf.Tensor, length: int) -> tf.Tensor:
-    """Returns row `index` of the identity; with it for Z a stream yields A^-1 B."""
+    """Row `index` of the identity; with it for Z a stream yields A^-1 B."""
     del seed
     return tf.one_hot(index, length)
 
@@ -76,13 +71,9 @@ class NoiseStream(abc.ABC):
         self._normals = normals
 
     def init(self, seed: tf.Tensor) -> collections.OrderedDict:
-        """Returns the state before row 0.
+        """The state before row 0, of int64[2], with which anyone can compute the noise.
 
-        Args:
-          seed: int64[2]; with it anyone can compute the noise, so it is a secret.
-
-        Returns:
-          OrderedDict(seed=int64[2], row=int32, memory=<tensors of fixed shapes>).
+        OrderedDict(seed=int64[2], row=int32, memory=<tensors of fixed shapes>).
         """
         return collections.OrderedDict(
             seed=tf.convert_to_tensor(seed, tf.int64),
@@ -93,7 +84,7 @@ class NoiseStream(abc.ABC):
     def next(
         self, state: collections.OrderedDict
     ) -> tuple[tf.Tensor, collections.OrderedDict]:
-        """Returns row `state["row"]`, float32[dimension], and the state after it.
+        """Row `state["row"]`, float32[dimension], and the state after it.
 
         Raises:
           tf.errors.InvalidArgumentError: If all rows have been taken.
@@ -112,13 +103,9 @@ class NoiseStream(abc.ABC):
         )
 
     def seek(self, seed: tf.Tensor, row: tf.Tensor) -> collections.OrderedDict:
-        """Returns the state before a row, as `row` calls of `next` would leave it.
+        """The state before a row in [0, rounds], as so many calls of `next` leave it.
 
         Here by doing just that; costs what they cost.
-
-        Args:
-          seed: int64[2].
-          row: int32 scalar or Python integer in [0, rounds].
         """
         seed, row = tf.convert_to_tensor(seed, tf.int64), tf.cast(row, tf.int32)
 
@@ -134,24 +121,21 @@ class NoiseStream(abc.ABC):
         return collections.OrderedDict(seed=seed, row=row, memory=memory)
 
     def row(self, seed: tf.Tensor, row: tf.Tensor) -> tf.Tensor:
-        """Returns row `row` alone, float32[dimension], from nothing but the seed."""
+        """Row `row` alone, float32[dimension], from nothing but the seed."""
         return self.next(self.seek(seed, row))[0]
 
     @abc.abstractmethod
     def initial_memory(self) -> Memory:
-        """Returns what the stream remembers before row 0."""
+        """What the stream remembers before row 0."""
 
     @abc.abstractmethod
     def step(
         self, seed: tf.Tensor, row: tf.Tensor, memory: Memory
     ) -> tuple[tf.Tensor, Memory]:
-        """Returns row `row` and the memory after it, from the memory before it.
+        """Row `row`, int32 in [0, rounds), and the memory after it from that before."""
 
-        Args:
-          seed: int64[2].
-          row: int32 scalar in [0, rounds).
-          memory: In the structure of `initial_memory`.
-        """
+    def _zeros(self, number: int) -> tuple[tf.Tensor, ...]:
+        return tuple(tf.zeros([self.dimension]) for _ in range(number))
 
     def _normal(self, seed: tf.Tensor, index: tf.Tensor) -> tf.Tensor:
         return self._normals(seed, index, self.dimension)
@@ -170,7 +154,7 @@ class Accumulated(NoiseStream):
         self._rates = np.asarray(workload.rates, np.float32)
 
     def initial_memory(self) -> Memory:
-        """Returns that of the inner stream, the moment and the sum."""
+        """The memory of the inner stream, the moment and the sum."""
         zeros = tf.zeros([self.dimension])
         return self._stream.initial_memory(), zeros, zeros
 
@@ -186,7 +170,7 @@ class Accumulated(NoiseStream):
 
 
 def materialize(stream: NoiseStream) -> np.ndarray:
-    """Returns all rows of a stream, float32 of shape (T, dimension).
+    """All rows of a stream, float32 of shape (T, dimension).
 
     Of a stream built with `unit_normals`, and with the number of rows of Z for its
     dimension, this is its matrix: A^-1 B, or B itself from `Accumulated`.

@@ -33,16 +33,11 @@ class StructuredStream(stream_lib.NoiseStream):
         redraw: bool = False,
         normals: stream_lib.Normals = stream_lib.grid_normals,
     ):
-        """Initializes the stream.
+        """Makes the stream of factors of B and a workload A.
 
-        Args:
-          factors: B.
-          workload: A.
-          dimension: d.
-          redraw: Draw the last w rows of Z again in every round rather than remember
-            them. Slower, by what a row of normals costs more than reading one; the
-            state has w vectors fewer.
-          normals: The source of Z.
+        With `redraw` the last w rows of Z are drawn again in every round rather than
+        remembered. That is slower, by what a row of normals costs more than reading
+        one; the state has w vectors fewer.
         """
         super().__init__(workload.rounds, dimension, normals)
         width = factors.band.shape[1] + (2 if workload.momentum else 1)
@@ -57,10 +52,9 @@ class StructuredStream(stream_lib.NoiseStream):
         self._redraw = redraw
 
     def initial_memory(self) -> stream_lib.Memory:
-        """Returns zeros: the sums, float32[r, d], and rows, the newest first."""
+        """Zeros: the sums, float32[r, d], and rows, the newest first."""
         sums = tf.zeros([self._left.shape[1], self.dimension])
-        kept = 0 if self._redraw else self._width
-        return sums, tuple(tf.zeros([self.dimension]) for _ in range(kept))
+        return sums, self._zeros(0 if self._redraw else self._width)
 
     def step(
         self, seed: tf.Tensor, row: tf.Tensor, memory: stream_lib.Memory
@@ -69,14 +63,10 @@ class StructuredStream(stream_lib.NoiseStream):
         sums, kept = memory
         z = self._normal(seed, row)
         # Rows before the first have weight zero, so they may be anything.
-        recent = (
-            tuple(
-                self._normal(seed, tf.maximum(row - k, 0))
-                for k in range(1, self._width + 1)
-            )
-            if self._redraw
-            else tuple(kept)
-        )
+        recent = tuple(kept)
+        if self._redraw:
+            before = [tf.maximum(row - k, 0) for k in range(1, self._width + 1)]
+            recent = tuple(self._normal(seed, each) for each in before)
         band = tf.gather(tf.constant(self._band), row)
         left = tf.gather(tf.constant(self._left), row)
         right = tf.gather(tf.constant(self._delayed_right), row)
@@ -89,7 +79,7 @@ class StructuredStream(stream_lib.NoiseStream):
 
 
 def _band(matrix: np.ndarray, width: int) -> np.ndarray:
-    """Returns the first `width` diagonals, float32: [t, k] holds [t, t - k]."""
+    """The first `width` diagonals, float32: [t, k] holds [t, t - k]."""
     band = np.zeros((len(matrix), width), np.float32)
     for k in range(min(width, len(matrix))):
         band[k:, k] = np.diagonal(matrix, -k)

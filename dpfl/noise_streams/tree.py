@@ -35,33 +35,26 @@ class TreeStream(stream_lib.NoiseStream):
         *,
         normals: stream_lib.Normals = stream_lib.grid_normals,
     ):
-        """Initializes the stream.
+        """Makes the stream; the rows of Z are the nodes.
 
-        Args:
-          rounds: T.
-          dimension: d.
-          normals: The source of Z, whose rows are the nodes in the order of
-            `dpfl.factorization.TreeFactors.nodes`: by the round that completes them,
-            then by height.
+        Their order is that of `dpfl.factorization.TreeFactors.nodes`: by the round that
+        completes them, then by height.
         """
         super().__init__(rounds, dimension, normals)
         self._levels = rounds.bit_length()
         heights = np.arange(self._levels)
-        self._own_weight = (2.0**heights / (2.0 ** (heights + 1) - 1)).astype(
-            np.float32
-        )
+        weights = 2.0**heights / (2.0 ** (heights + 1) - 1)
+        self._own_weight = weights.astype(np.float32)
         ends = np.arange(1, rounds + 1)
         # The height of the largest interval that round t completes: zeros at the end
         # of t + 1 in binary.
-        self._height = np.array(
-            [(int(end) & -int(end)).bit_length() - 1 for end in ends], np.int32
-        )
-        self._first_node = (np.cumsum(self._height + 1) - self._height - 1).astype(
-            np.int32
-        )
+        zeros = [(int(end) & -int(end)).bit_length() - 1 for end in ends]
+        self._height = np.array(zeros, np.int32)
+        first_node = np.cumsum(self._height + 1) - self._height - 1
+        self._first_node = first_node.astype(np.int32)
 
     def initial_memory(self) -> stream_lib.Memory:
-        """Returns zeros."""
+        """Zeros."""
         return tf.zeros([self._levels, self.dimension])
 
     def step(

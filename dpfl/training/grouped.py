@@ -28,7 +28,7 @@ import tensorflow_federated as tff
 
 from dpfl.aggregators.factory import CodecFactory
 from dpfl.aggregators.layout import IDENTITIES
-from dpfl.aggregators.round_steps import Steps
+from dpfl.aggregators.round_functions import RoundFunctions
 from dpfl.tasks.task import Task
 from dpfl.training import local_training, shared_leaf
 from dpfl.training.process_state import (
@@ -58,7 +58,7 @@ class Cohort:
 
     def __init__(
         self,
-        steps: Steps,
+        steps: RoundFunctions,
         train: Train,
         weights_type: tff.Type,
         state_type: tff.Type,
@@ -342,7 +342,7 @@ class GroupedRounds:
 
         return part, finish
 
-    def _initialize(self, model: Any, steps: Steps) -> tff.Computation:
+    def _initialize(self, model: Any, steps: RoundFunctions) -> tff.Computation:
         @tff.tensorflow.computation
         def first() -> Any:
             return steps.initial_state()
@@ -409,7 +409,9 @@ class GroupedRounds:
         )
 
 
-def _steps(model: Any, factory: CodecFactory, identity: Optional[str]) -> Steps:
+def _steps(
+    model: Any, factory: CodecFactory, identity: Optional[str]
+) -> RoundFunctions:
     """Returns the mechanism's steps for updates of a model, with an identity beside."""
     trainable = type_of_weights(model)["trainable"]
     key_type = IDENTITIES.get(identity or "")

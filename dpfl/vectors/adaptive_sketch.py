@@ -100,12 +100,9 @@ class AdaptiveSketch:
         rule: str = "eigen",
         has_probes: bool = True,
     ):
-        """Initializes the sketch.
+        """Initializes the sketch; `max_rank` is k at most.
 
         Args:
-          dimension: d.
-          size: k, at most d.
-          max_rank: Most directions to keep, at most k.
           energy_fraction: q in (0, 1]: the least r with sum_(i<=r) L_i^2 at least q of
             the whole is kept.
           decay: What the strengths are multiplied by before an update; 1 never forgets.
@@ -132,7 +129,7 @@ class AdaptiveSketch:
         self._has_probes = has_probes
 
     def initial_state(self) -> collections.OrderedDict:
-        """Returns nothing kept: basis int16[max_rank, d] of `pack`, strengths, rank."""
+        """Nothing kept: basis int16[max_rank, d] of `pack`, strengths, rank."""
         # Zeros that TFF's compiler knew beforehand would be in Python's memory, too.
         basis = tf.raw_ops.Empty(
             shape=[self.max_rank, self.dimension], dtype=tf.int16, init=True
@@ -144,7 +141,7 @@ class AdaptiveSketch:
         )
 
     def expand(self, kept: tf.Tensor, seed: tf.Tensor) -> Sketch:
-        """Returns the sketch; its rows are orthonormal to 1e-5.
+        """The sketch; its rows are orthonormal to 1e-5.
 
         Should a probe lie in the span of the kept directions, which takes probes of
         hardly any coordinates, a row of the sketch is shorter instead.
@@ -165,7 +162,7 @@ class AdaptiveSketch:
         return Sketch(kept=kept, signs=signs, mix=self._orthonormalizer(gram))
 
     def _orthonormalizer(self, gram: tf.Tensor) -> tf.Tensor:
-        """Returns T, for which T G T^T = I: Gram-Schmidt in the order of the rows."""
+        """T, for which T G T^T = I: Gram-Schmidt in the order of the rows."""
         identity = tf.eye(self.size, dtype=tf.float64)
         is_hard = tf.linalg.eigvalsh(gram)[0] < _SMALLEST_EIGENVALUE
         shift = 10 * _SMALLEST_EIGENVALUE * tf.cast(is_hard, tf.float64)
@@ -182,15 +179,10 @@ class AdaptiveSketch:
         *,
         is_packed: bool = False,
     ) -> UpdatedSketch:
-        """Returns what to keep after one more gradient: Algorithm 2 up to line 11.
+        """What to keep after one more gradient, float32[d]: Algorithm 2 up to line 11.
 
-        Args:
-          sketch: From `expand`.
-          strengths: float32[max_rank], of its first `rank` rows.
-          rank: int32 scalar.
-          gradient: float32[d].
-          is_packed: Whether the directions are packed, of which there are then never
-            many in float32.
+        The `strengths`, float32[max_rank], are those of the sketch's first `rank` rows.
+        Where the new directions are packed, there are never many in float32.
         """
         inside = project(sketch, gradient)
         outside = gradient - lift(sketch, inside)
@@ -224,16 +216,12 @@ class AdaptiveSketch:
             ),
             tf.TensorSpec([self.max_rank, None], tf.int16 if is_packed else tf.float32),
         )
-        kept_strengths = tf.where(is_kept, core.strengths[: self.max_rank], 0.0)
-        return UpdatedSketch(
-            directions,
-            tf.cast(kept_strengths, tf.float32),
-            new_rank,
-            tf.cast(overlap, tf.float32),
-        )
+        kept = tf.where(is_kept, core.strengths[: self.max_rank], 0.0)
+        kept, overlap = (tf.cast(each, tf.float32) for each in (kept, overlap))
+        return UpdatedSketch(directions, kept, new_rank, overlap)
 
     def _choose_rank(self, strengths: tf.Tensor) -> tf.Tensor:
-        """Returns the least r that holds the energy, int32; all k without probes."""
+        """The least r that holds the energy, int32; all k without probes."""
         if not self._has_probes:
             return tf.constant(self.size)
         energy = tf.cumsum(tf.square(strengths))
@@ -245,23 +233,25 @@ class AdaptiveSketch:
 
 
 def pack(directions: tf.Tensor) -> tf.Tensor:
-    """Returns the bits of bfloat16 in int16, a type that every format can hold."""
+    """The bits of bfloat16 in int16, a type that every format can hold."""
     return tf.bitcast(tf.cast(directions, tf.bfloat16), tf.int16)
 
 
-def unpack(basis: tf.Tensor) -> tf.Tensor:
-    """Returns the inverse of `pack`, float32."""
-    return tf.cast(tf.bitcast(basis, tf.bfloat16), tf.float32)
+def unpack(rows: tf.Tensor, dtype: tf.DType = tf.float32) -> tf.Tensor:
+    """Rows in a type, whether they come from `pack` or are floats."""
+    if rows.dtype == tf.int16:
+        rows = tf.bitcast(rows, tf.bfloat16)
+    return tf.cast(rows, dtype)
 
 
 def project(sketch: Sketch, vector: tf.Tensor) -> tf.Tensor:
-    """Returns S v, float32[k], of a float32[d] vector."""
+    """S v, float32[k], of a float32[d] vector."""
     kept, signs, count = sketch["kept"], sketch["signs"], _probe_count(sketch)
     inside = probes.over_columns(
         signs.shape[0],
         count,
         lambda begin, end, total: (
-            total + tf.linalg.matvec(_floats(kept[:, begin:end]), vector[begin:end])
+            total + tf.linalg.matvec(unpack(kept[:, begin:end]), vector[begin:end])
         ),
         tf.zeros(tf.shape(kept)[:1]),
     )
@@ -271,57 +261,49 @@ def project(sketch: Sketch, vector: tf.Tensor) -> tf.Tensor:
 
 
 def lift(sketch: Sketch, coordinates: tf.Tensor) -> tf.Tensor:
-    """Returns S^T c, float32[d], of float32[k] coordinates."""
+    """S^T c, float32[d], of float32[k] coordinates."""
     return combine(sketch, coordinates[tf.newaxis])[0]
 
 
 def combine(sketch: Sketch, coordinates: tf.Tensor) -> tf.Tensor:
-    """Returns C S, float32[m, d], of float32[m, k] coordinates."""
+    """C S, float32[m, d], of float32[m, k] coordinates."""
+    dimension, count = sketch["signs"].shape[0], _probe_count(sketch)
     result = tf.TensorSpec([coordinates.shape[0], None], tf.float32)
-    return probes.by_columns(
-        sketch["signs"].shape[0],
-        _probe_count(sketch),
-        _combined(sketch, coordinates),
-        result,
-    )
+    return probes.by_columns(dimension, count, _combined(sketch, coordinates), result)
 
 
 def diagonal(sketch: Sketch) -> tf.Tensor:
-    """Returns the diagonal of S^T S, float32[d]: a coordinate's share of the sketch.
+    """The diagonal of S^T S, float32[d]: a coordinate's share of the sketch.
 
     With M = T^T T and W = [U'; Q] it is that of W^T M W; in column j of Q only the
     probe p that has j is not zero. With the Cholesky factor of M's part for U', L L^T,
     it is ||L^T U'_j + Q_pj L^-1 M_p||^2, and what is left of the probe's own M_pp.
     """
-    kept, signs = sketch["kept"], sketch["signs"]
+    kept, signs, count = sketch["kept"], sketch["signs"], _probe_count(sketch)
     rank = tf.shape(kept)[0]
     mix = tf.cast(sketch["mix"], tf.float64)
     inner = tf.matmul(mix, mix, transpose_a=True)
     factor = tf.linalg.cholesky(inner[:rank, :rank])
     across = tf.linalg.triangular_solve(factor, inner[:rank, rank:])
     own = tf.linalg.diag_part(inner[rank:, rank:]) - tf.reduce_sum(across**2, 0)
-    norms = probes.norms(_probe_count(sketch), signs.shape[0])
+    norms = probes.norms(count, signs.shape[0])
     factor = tf.cast(factor, tf.float32)
     across = tf.cast(across, tf.float32) / norms
     left = tf.cast(tf.maximum(own, 0.0), tf.float32)[tf.newaxis] / tf.square(norms)
 
     def shares(begin: tf.Tensor, end: tf.Tensor) -> tf.Tensor:
-        some = tf.matmul(factor, _floats(kept[:, begin:end]), transpose_a=True)
+        some = tf.matmul(factor, unpack(kept[:, begin:end]), transpose_a=True)
         some += probes.spread(across, signs[begin:end])
         return tf.reduce_sum(tf.square(some), 0, keepdims=True) + probes.spread(
             left, tf.abs(signs[begin:end])
         )
 
-    return probes.by_columns(
-        signs.shape[0],
-        _probe_count(sketch),
-        shares,
-        tf.TensorSpec([1, None], tf.float32),
-    )[0]
+    result = tf.TensorSpec([1, None], tf.float32)
+    return probes.by_columns(signs.shape[0], count, shares, result)[0]
 
 
 def dense(sketch: Sketch) -> tf.Tensor:
-    """Returns S itself, float32[k, d]; for tests, and small sketches."""
+    """S itself, float32[k, d]; for tests, and small sketches."""
     return combine(sketch, tf.eye(sketch["mix"].shape[0]))
 
 
@@ -329,24 +311,17 @@ def _probe_count(sketch: Sketch) -> tf.Tensor:
     return tf.shape(sketch["mix"])[0] - tf.shape(sketch["kept"])[0]
 
 
-def _floats(some: tf.Tensor, dtype: tf.DType = tf.float32) -> tf.Tensor:
-    """Returns rows, packed or not, in a type."""
-    if some.dtype == tf.int16:
-        some = tf.bitcast(some, tf.bfloat16)
-    return tf.cast(some, dtype)
-
-
 def _combined(
     sketch: Sketch, coordinates: tf.Tensor
 ) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
-    """Returns what gives the columns of C S from one to before another."""
+    """What gives the columns of C S from one to before another."""
     kept, signs = sketch["kept"], sketch["signs"]
     rank = tf.shape(kept)[0]
     mixed = tf.matmul(coordinates, sketch["mix"])
     scaled = mixed[:, rank:] / probes.norms(_probe_count(sketch), signs.shape[0])
 
     def columns(begin: tf.Tensor, end: tf.Tensor) -> tf.Tensor:
-        inside = tf.matmul(mixed[:, :rank], _floats(kept[:, begin:end]))
+        inside = tf.matmul(mixed[:, :rank], unpack(kept[:, begin:end]))
         return inside + probes.spread(scaled, signs[begin:end])
 
     return columns
@@ -355,11 +330,11 @@ def _combined(
 def _gram(
     kept: tf.Tensor, signs: tf.Tensor, count: tf.Tensor, dtype: tf.DType
 ) -> tf.Tensor:
-    """Returns the Gram matrix of U' and Q, float64[k, k], from products in a type."""
+    """The Gram matrix of U' and Q, float64[k, k], from products in a type."""
     rank = tf.shape(kept)[0]
 
     def add(begin: tf.Tensor, end: tf.Tensor, total: tf.Tensor) -> tf.Tensor:
-        some = _floats(kept[:, begin:end], dtype)
+        some = unpack(kept[:, begin:end], dtype)
         products = tf.matmul(some, some, transpose_b=True)
         probed = probes.apply(tf.cast(signs[begin:end], dtype), count, some)
         return total + tf.cast(tf.concat([products, probed], 1), tf.float64)
@@ -374,7 +349,7 @@ def _gram(
 
 
 def _paper_rule(strengths: tf.Tensor, inside: tf.Tensor, outside: tf.Tensor) -> _Core:
-    """Returns the QR of Y, strengths the norms of R's columns (Algorithm 2).
+    """The QR of Y, strengths the norms of R's columns (Algorithm 2).
 
     The columns of Y are sorted by their norms first, largest first. These are those of
     R's columns, and a QR decomposition favours what comes first, so that the energy
@@ -389,7 +364,7 @@ def _paper_rule(strengths: tf.Tensor, inside: tf.Tensor, outside: tf.Tensor) -> 
 
 
 def _eigen_rule(strengths: tf.Tensor, inside: tf.Tensor, outside: tf.Tensor) -> _Core:
-    """Returns the eigenvectors of S^T diag(L, 0) S + g g^T, which Y only approaches."""
+    """The eigenvectors of S^T diag(L, 0) S + g g^T, which Y only approaches."""
     vector = tf.concat([inside, [outside]], 0)
     # Where there is no direction outside, that axis must be the one that is dropped.
     # In the graphs that TFF builds `==` would compare identities.

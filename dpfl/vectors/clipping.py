@@ -37,7 +37,7 @@ class NormedVector(NamedTuple):
 
 
 def safe_norm(vector: tf.Tensor) -> NormedVector:
-    """Returns the L2 norm of a float32[d] vector, right over all of float32's range.
+    """The L2 norm of a float32[d] vector, right over all of float32's range.
 
     One pass over the vector as a rule: a finite sum of squares proves that every
     coordinate is finite. Only a vector whose sum of squares overflows, is not a number
@@ -60,19 +60,19 @@ def safe_norm(vector: tf.Tensor) -> NormedVector:
 def clip_factor(
     normed: NormedVector, clip_norm: Union[float, tf.Tensor]
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns the factor of `direction` that makes the norm at most `clip_norm`.
+    """The factor of `direction` that makes the norm at most `clip_norm`, a float64.
 
-    Returns:
-      The factor, a float32 scalar, and whether it clips, a bool scalar.
+    With whether it clips, a bool scalar.
     """
     clip_norm = tf.cast(clip_norm, tf.float64)
     is_clipped = normed.norm > clip_norm
-    factor = tf.where(
-        is_clipped,
-        tf.math.divide_no_nan(clip_norm, normed.direction_norm),
-        normed.unit,
-    )
-    return tf.cast(factor, tf.float32), is_clipped
+    inside = tf.math.divide_no_nan(clip_norm, normed.direction_norm)
+    return tf.where(is_clipped, inside, normed.unit), is_clipped
+
+
+def finite(vector: tf.Tensor, normed: NormedVector) -> tf.Tensor:
+    """The vector that was normed, or zeros if it is not finite."""
+    return tf.cond(normed.is_finite, lambda: vector, lambda: tf.zeros_like(vector))
 
 
 def _sum_of_squares(vector: tf.Tensor) -> tf.Tensor:

@@ -34,7 +34,7 @@ import numpy as np
 import tensorflow as tf
 
 from dpfl import checks, purposes
-from dpfl.vectors import randomness
+from dpfl.vectors import randomness, rotation
 
 # Encoding and decoding factors on sums of +-g over l rows, by the name of the scaling.
 SCALINGS = {
@@ -45,7 +45,7 @@ Expanded = collections.OrderedDict
 
 
 def sketch_width(dimension: int, rows: int, compression_rate: float) -> int:
-    """Returns w = ceil(d / (r l)), at which l rows compress d coordinates r-fold."""
+    """W = ceil(d / (r l)), at which l rows compress d coordinates r-fold."""
     return max(1, math.ceil(dimension / (compression_rate * rows) - 1e-9))
 
 
@@ -62,13 +62,7 @@ class HashSketch:
     default_rows = 15
 
     def __init__(self, dimension: int, rows: int, width: int, scaling: str = "sqrt"):
-        """Initializes the sketch.
-
-        Args:
-          dimension: d, length of a vector.
-          rows: l, number of rows.
-          width: w, number of buckets in a row.
-          scaling: A key of `SCALINGS`.
+        """Makes the sketch of length l w, scaled by a key of `SCALINGS`.
 
         Raises:
           ValueError: If a number is below 1, or the scaling is not known.
@@ -79,25 +73,19 @@ class HashSketch:
         self._encode_factor, self._decode_factor = _factors(scaling, rows)
 
     def expand(self, seed: tf.Tensor) -> Expanded:
-        """Returns int32[l, d]: bucket, plus w where the sign is negative."""
+        """int32[l, d]: bucket, plus w where the sign is negative."""
         rows = []
         for row in range(self.rows):
-            bucket = tf.random.stateless_uniform(
-                [self.dimension],
-                randomness.fold_in(seed, row, purposes.HashSketch.BUCKETS),
-                maxval=self.width,
-                dtype=tf.int64,
-                alg="philox",
-            )
-            sign = randomness.rademacher(
-                randomness.fold_in(seed, row, purposes.HashSketch.SIGNS), self.dimension
-            )
+            own = randomness.fold_in(seed, row, purposes.HashSketch.BUCKETS)
+            bucket = randomness.below(own, self.dimension, self.width)
+            own = randomness.fold_in(seed, row, purposes.HashSketch.SIGNS)
+            sign = randomness.rademacher(own, self.dimension)
             bucket = tf.cast(bucket, tf.int32)
             rows.append(tf.where(sign < 0, bucket + self.width, bucket))
         return collections.OrderedDict(buckets=tf.stack(rows))
 
     def encode(self, vector: tf.Tensor, expanded: Expanded) -> tf.Tensor:
-        """Returns S g, a float32[l w] tensor, row after row."""
+        """S g, a float32[l w] tensor, row after row."""
         sums = [
             tf.math.unsorted_segment_sum(vector, buckets, 2 * self.width)
             for buckets in tf.unstack(expanded["buckets"], self.rows)
@@ -106,7 +94,7 @@ class HashSketch:
         return self._encode_factor * tf.reshape(signed[:, 0] - signed[:, 1], [-1])
 
     def decode(self, sketch: tf.Tensor, expanded: Expanded) -> tf.Tensor:
-        """Returns S^T y, a float32[d] tensor."""
+        """S^T y, a float32[d] tensor."""
         table = tf.reshape(sketch, [self.rows, self.width])
         table = tf.concat([table, -table], 1)
         total = tf.zeros([self.dimension])
@@ -147,13 +135,7 @@ class ShiftSketch:
     default_rows = 16
 
     def __init__(self, dimension: int, rows: int, width: int, scaling: str = "sqrt"):
-        """Initializes the sketch.
-
-        Args:
-          dimension: d, length of a vector.
-          rows: l, number of rows, a power of two.
-          width: w, number of buckets in a row.
-          scaling: A key of `SCALINGS`.
+        """Makes the sketch of length l w, scaled by a key of `SCALINGS`.
 
         Raises:
           ValueError: If a number is below 1, `rows` is not a power of two, or the
@@ -167,32 +149,25 @@ class ShiftSketch:
         self.blocks = math.ceil(dimension / self.length)
         self.input_length = self.blocks * self.length
         encode_factor, decode_factor = _factors(scaling, rows)
-        hadamard = _hadamard(rows)
+        # Of +-1, so that factors apply as to single hashes.
+        hadamard = rotation.hadamard_matrix(rows.bit_length() - 1)
         self._encode_matrix = (encode_factor * hadamard).astype(np.float32)
         self._decode_matrix = (decode_factor * hadamard).astype(np.float32)
 
     def expand(self, seed: tf.Tensor) -> Expanded:
-        """Returns signs float32[input_length], and shifts and signs of l B blocks."""
+        """Signs float32[input_length], and shifts and signs of l B blocks."""
         number = self.rows * self.blocks
-        shifts = tf.random.stateless_uniform(
-            [number],
-            randomness.fold_in(seed, purposes.ShiftSketch.SHIFTS),
-            maxval=self.width,
-            dtype=tf.int64,
-            alg="philox",
+        signs, shifts, block_signs = (
+            randomness.fold_in(seed, purpose) for purpose in purposes.ShiftSketch
         )
         return collections.OrderedDict(
-            signs=randomness.rademacher(
-                randomness.fold_in(seed, purposes.ShiftSketch.SIGNS), self.input_length
-            ),
-            shifts=shifts,
-            block_signs=randomness.rademacher(
-                randomness.fold_in(seed, purposes.ShiftSketch.BLOCK_SIGNS), number
-            ),
+            signs=randomness.rademacher(signs, self.input_length),
+            shifts=randomness.below(shifts, number, self.width),
+            block_signs=randomness.rademacher(block_signs, number),
         )
 
     def encode(self, vector: tf.Tensor, expanded: Expanded) -> tf.Tensor:
-        """Returns S g, a float32[l w] tensor, row after row.
+        """S g, a float32[l w] tensor, row after row.
 
         Passes over the vector: signs, H, shifts, and the signed sum of the blocks.
         """
@@ -204,7 +179,7 @@ class ShiftSketch:
         return tf.reshape(tf.matmul(signs, blocks), [self.length])
 
     def decode(self, sketch: tf.Tensor, expanded: Expanded) -> tf.Tensor:
-        """Returns S^T y, a float32[d] tensor."""
+        """S^T y, a float32[d] tensor."""
         rows = tf.reshape(sketch, [self.rows, 1, self.width])
         signs = tf.reshape(expanded["block_signs"], [self.rows, self.blocks, 1])
         blocks = self._rolled(tf.reshape(rows * signs, [-1]), expanded["shifts"])
@@ -213,7 +188,7 @@ class ShiftSketch:
         return (mixed * expanded["signs"])[: self.dimension]
 
     def _rolled(self, flat: tf.Tensor, start: tf.Tensor) -> tf.Tensor:
-        """Returns each block turned to begin with its element `start`, in 0..w.
+        """Each block turned to begin with its element `start`, in 0..w.
 
         As pieces of ragged rows: those are copied whole, at the speed of memory,
         while gathering one number at a time takes as long as three rotations.
@@ -248,14 +223,14 @@ class GroupedSketch:
         self.length = sum(s.length for s in sketches)
 
     def expand(self, seed: tf.Tensor) -> Expanded:
-        """Returns the parts' tensors, from seeds of their own."""
+        """The parts' tensors, from seeds of their own."""
         return collections.OrderedDict(
             (f"part_{i}", sketch.expand(randomness.fold_in(seed, i)))
             for i, sketch in enumerate(self._sketches)
         )
 
     def encode(self, vector: tf.Tensor, expanded: Expanded) -> tf.Tensor:
-        """Returns float32[sum of the lengths]."""
+        """float32[sum of the lengths]."""
         parts = tf.split(vector, [sketch.dimension for sketch in self._sketches])
         encoded = []
         for sketch, part, own in zip(self._sketches, parts, expanded.values()):
@@ -264,15 +239,10 @@ class GroupedSketch:
         return tf.concat(encoded, 0)
 
     def decode(self, sketch: tf.Tensor, expanded: Expanded) -> tf.Tensor:
-        """Returns float32[dimension]."""
+        """float32[dimension]."""
         parts = tf.split(sketch, [inner.length for inner in self._sketches])
-        return tf.concat(
-            [
-                inner.decode(part, own)
-                for inner, part, own in zip(self._sketches, parts, expanded.values())
-            ],
-            0,
-        )
+        triples = zip(self._sketches, parts, expanded.values())
+        return tf.concat([inner.decode(part, own) for inner, part, own in triples], 0)
 
 
 def build_sketch(
@@ -283,11 +253,9 @@ def build_sketch(
     rows: Optional[int] = None,
     scaling: str = "sqrt",
 ) -> Any:
-    """Returns the sketch of `dimension` coordinates with `compression_rate`.
+    """The sketch of d coordinates at a rate of r >= 1; its width is rounded up.
 
     Args:
-      dimension: d.
-      compression_rate: r >= 1; the width is rounded up.
       kind: "shifts" (fast) or "hashes" (as published).
       rows: l; by default 16 for "shifts" and 15 for "hashes".
       scaling: A key of `SCALINGS`.
@@ -311,11 +279,3 @@ def _check(**numbers: Any) -> None:
 def _factors(scaling: str, rows: int) -> tuple[float, float]:
     checks.choice("scaling", scaling, SCALINGS)
     return SCALINGS[scaling](rows)
-
-
-def _hadamard(size: int) -> np.ndarray:
-    """Returns the matrix of +-1, so that factors apply as to single hashes."""
-    matrix = np.ones([1, 1])
-    while len(matrix) < size:
-        matrix = np.kron([[1, 1], [1, -1]], matrix)
-    return matrix

@@ -22,11 +22,7 @@ class GaussianSketch:
     """
 
     def __init__(self, dimension: int, length: int):
-        """Initializes the sketch.
-
-        Args:
-          dimension: d, length of a vector.
-          length: m, length of a sketch.
+        """Makes the sketch of d numbers as m.
 
         Raises:
           ValueError: If either is below 1.
@@ -37,23 +33,22 @@ class GaussianSketch:
         self.length = length
 
     def expand(self, seed: tf.Tensor) -> tf.Tensor:
-        """Returns float32[m, d]."""
+        """float32[m, d]."""
         entries = randomness.standard_normal(seed, self.length * self.dimension)
-        return tf.reshape(
-            entries / math.sqrt(self.length), [self.length, self.dimension]
-        )
+        entries /= math.sqrt(self.length)
+        return tf.reshape(entries, [self.length, self.dimension])
 
     def encode(self, vector: tf.Tensor, expanded: tf.Tensor) -> tf.Tensor:
-        """Returns S g, a float32[m] tensor."""
+        """S g, a float32[m] tensor."""
         return tf.linalg.matvec(expanded, vector)
 
     def decode(self, sketch: tf.Tensor, expanded: tf.Tensor) -> tf.Tensor:
-        """Returns S^T y, a float32[d] tensor."""
+        """S^T y, a float32[d] tensor."""
         return tf.linalg.matvec(expanded, sketch, transpose_a=True)
 
 
 def largest_singular_value(matrix: tf.Tensor) -> tf.Tensor:
-    """Returns sigma_max of a float32[m, d] matrix, from the smaller Gram matrix."""
+    """Sigma_max of a float32[m, d] matrix, from the smaller Gram matrix."""
     is_wide = matrix.shape[0] <= matrix.shape[1]
     gram = tf.matmul(matrix, matrix, transpose_a=not is_wide, transpose_b=is_wide)
     return tf.sqrt(tf.reduce_max(tf.linalg.eigvalsh(gram)))
@@ -66,7 +61,7 @@ def lasso(
     largest: tf.Tensor,
     steps: int,
 ) -> tf.Tensor:
-    """Returns argmin over x of ||y - S x||^2 / 2 + penalty ||x||_1, by FISTA.
+    """float32[d], the argmin over x of ||y - S x||^2 / 2 + penalty ||x||_1, by FISTA.
 
     Beck and Teboulle 2009, "A Fast Iterative Shrinkage-Thresholding Algorithm",
     algorithm with constant step 1/sigma_max^2: after k steps the objective is within
@@ -79,9 +74,6 @@ def lasso(
       penalty: float32 scalar, at least 0.
       largest: sigma_max(S) or a bound on it.
       steps: Number of iterations.
-
-    Returns:
-      float32[d].
     """
     step = 1 / tf.square(largest)
 
@@ -97,8 +89,6 @@ def lasso(
 
     start = tf.zeros([matrix.shape[1]])
     _, x, _, _ = tf.while_loop(
-        lambda k, *_: k < steps,
-        body,
-        [tf.constant(0), start, start, tf.constant(1.0)],
+        lambda k, *_: k < steps, body, [tf.constant(0), start, start, tf.constant(1.0)]
     )
     return x

@@ -45,13 +45,10 @@ class Law(NamedTuple):
 
 
 def discrete_gaussian(variance: Fraction) -> Law:
-    """Returns N_Z(0, s^2), of weight exp(-k^2 / (2 s^2)) at k.
+    """N_Z(0, s^2), of weight exp(-k^2 / (2 s^2)) at k.
 
     The ratio of neighbours is multiplied by exp(-1/variance) from each to the next; the
     relative errors of 1e-120 an operation add up to less than R^2 of them.
-
-    Args:
-      variance: s^2.
     """
     radius = math.ceil(math.sqrt(2 * _LOG_TAIL * variance))
     with decimal.localcontext() as context:
@@ -66,13 +63,10 @@ def discrete_gaussian(variance: Fraction) -> Law:
 
 
 def skellam(variance: Fraction) -> Law:
-    """Returns exp(-mu) I_|k|(mu) at k, of the difference of two Poisson variables.
+    """exp(-mu) I_|k|(mu) at k, of the difference of two Poisson variables.
 
     The ratios I_k / I_(k-1) = 1 / (2 k / mu + I_(k+1) / I_k) are computed downwards:
     all terms are positive, and an error shrinks by the square of each ratio.
-
-    Args:
-      variance: mu.
     """
     begin = math.ceil(math.sqrt(2 * _LOG_BEGINNING * variance)) + 2 * _LOG_BEGINNING
     with decimal.localcontext() as context:
@@ -87,15 +81,8 @@ def skellam(variance: Fraction) -> Law:
         return _normalized(terms, ratios[-1])
 
 
-def of_pairs(law: Law) -> list[decimal.Decimal]:
-    """Returns the probabilities of two independent draws, row after row."""
-    with decimal.localcontext() as context:
-        context.prec = PRECISION
-        return [p * q for p in law.probabilities for q in law.probabilities]
-
-
 def _normalized(terms: list[decimal.Decimal], ratio: decimal.Decimal) -> Law:
-    """Returns the law of weights at 0, ..., R, and of 0 at R + 1 over that at R.
+    """The law of weights at 0, ..., R, and of 0 at R + 1 over that at R.
 
     Beyond, weights fall faster than by that ratio.
     """
@@ -105,10 +92,8 @@ def _normalized(terms: list[decimal.Decimal], ratio: decimal.Decimal) -> Law:
     return Law(half[:0:-1] + half, beyond)
 
 
-# Bits that choose an entry of the first level.
-FIRST_BITS = 16
-# Of the 160 bits of the alias method, those drawn at once.
-_WORD_BITS = 32
+# Bits that choose an entry of the first level, and those of the alias method.
+_FIRST_BITS = 16
 _ALIAS_BITS = 160
 
 
@@ -140,26 +125,27 @@ class Table(NamedTuple):
 
     first: np.ndarray
     alias: Alias
-    distance: decimal.Decimal
+    distance: float
 
 
 def build(
     outcomes: np.ndarray,
     probabilities: Sequence[decimal.Decimal],
-    common: int,
+    beyond: decimal.Decimal,
     further: int,
 ) -> Table:
-    """Returns the table of given probabilities.
+    """The table of given probabilities, k for int32[k] different outcomes.
+
+    The outcome in the middle, a likely one, gets what is missing, of the sum and by
+    rounding down to units of 2**-160 of what the first level leaves over.
 
     Args:
-      outcomes: int32[k], different from each other.
-      probabilities: k of them, to `laws.PRECISION` digits; their sum is 1 or a little
-        less.
-      common: Index of the outcome that gets what is missing, of the sum and by rounding
-        down to units of 2**-160 of what the first level leaves over; a likely one.
+      outcomes: What is drawn.
+      probabilities: To `PRECISION` digits; their sum is 1 or a little less.
+      beyond: What other outcomes should have had, from above.
       further: int32 that is no outcome, which is to stand for 'look further'.
     """
-    entries = 1 << FIRST_BITS
+    entries, common = 1 << _FIRST_BITS, len(outcomes) // 2
     with decimal.localcontext() as context:
         context.prec = PRECISION
         scaled = [p * entries for p in probabilities]
@@ -171,13 +157,14 @@ def build(
         weights = [int((value - n) * unit) for value, n in zip(scaled, counts)]
         lost = (1 << _ALIAS_BITS) - sum(weights)
         weights[common] += lost
-        distance = decimal.Decimal(lost) / unit / entries
+        distance = decimal.Decimal(lost) / unit / entries + beyond
     first = np.append(np.repeat(outcomes, counts), np.full(left, further))
-    return Table(first.astype(np.int32), alias_tables(outcomes, weights), distance)
+    alias = alias_tables(outcomes, weights)
+    return Table(first.astype(np.int32), alias, float(distance) * (1 + 1e-9))
 
 
 def alias_tables(values: np.ndarray, weights: list[int]) -> Alias:
-    """Returns Walker's tables (Vose 1991) of weights that sum to 2**160, exactly."""
+    """Walker's tables (Vose 1991) of weights that sum to 2**160, exactly."""
     bits = (len(weights) - 1).bit_length()
     columns = 1 << bits
     full = 1 << (_ALIAS_BITS - bits)
@@ -206,10 +193,9 @@ def alias_tables(values: np.ndarray, weights: list[int]) -> Alias:
 
 
 def look_further(alias: Alias, seed: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
-    """Returns int32[count] from what the first level leaves over."""
-    word = random_bits(
-        randomness.fold_in(seed, purposes.Alias.COLUMNS), [count], tf.uint32
-    )
+    """int32[count] from what the first level leaves over."""
+    own = randomness.fold_in(seed, purposes.Alias.COLUMNS)
+    word = randomness.random_bits(own, [count], tf.uint32)
     column = tf.bitwise.bitwise_and(word, (1 << alias.bits) - 1)
     column = tf.bitcast(column, tf.int32)
     high = tf.bitcast(tf.bitwise.right_shift(word, alias.bits), tf.int32)
@@ -217,28 +203,16 @@ def look_further(alias: Alias, seed: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
     is_own = high < threshold
     # One draw in 2**17 or so is not decided by these bits.
     ties = tf.where(tf.equal(high, threshold))
-    low = random_bits(
-        randomness.fold_in(seed, purposes.Alias.LOW_BITS),
-        tf.stack([2, tf.shape(ties)[0]]),
-        tf.int64,
-    )
-    limit = tf.gather(
-        tf.constant(alias.low_thresholds), tf.gather(column, ties[:, 0]), axis=1
-    )
+    own = randomness.fold_in(seed, purposes.Alias.LOW_BITS)
+    low = randomness.random_bits(own, tf.stack([2, tf.shape(ties)[0]]), tf.int64)
+    tied = tf.gather(column, ties[:, 0])
+    limit = tf.gather(tf.constant(alias.low_thresholds), tied, axis=1)
     # In the graphs that TFF builds `==` would compare the tensors' identities.
     is_even = tf.equal(low[0], limit[0])
     is_below = (low[0] < limit[0]) | (is_even & (low[1] < limit[1]))
     is_own = tf.tensor_scatter_nd_update(is_own, ties, is_below)
-    return tf.gather(
-        tf.constant(alias.outcomes), 2 * column + tf.cast(is_own, tf.int32)
-    )
-
-
-def random_bits(seed: tf.Tensor, shape: Any, dtype: tf.DType) -> tf.Tensor:
-    """Returns integers of whose bits each is fair and independent."""
-    return tf.random.stateless_uniform(
-        shape, seed, minval=None, maxval=None, dtype=dtype, alg="philox"
-    )
+    place = 2 * column + tf.cast(is_own, tf.int32)
+    return tf.gather(tf.constant(alias.outcomes), place)
 
 
 # The least and the largest parameter; 14 of the largest stay below the flag.
@@ -251,24 +225,6 @@ _SMOOTHING_VARIANCE = 4
 # What an entry that stands for 'look further' holds. Three of them fit int32.
 _FURTHER = 1 << 29
 _LARGEST_DRAW = 1 << 28
-
-
-class Part(NamedTuple):
-    """A discrete Gaussian on the multiples of an integer, as tables.
-
-    Attributes:
-      multiple: What its integers are multiplied by.
-      variance: The square of its parameter, before that.
-      first: int32[2**16], multiples, or 2**29 for 'look further'.
-      alias: The tables to look further in.
-      distance: Total variation distance to the discrete Gaussian, from above.
-    """
-
-    multiple: int
-    variance: Fraction
-    first: np.ndarray
-    alias: Alias
-    distance: float
 
 
 class DiscreteGaussian:
@@ -284,8 +240,7 @@ class DiscreteGaussian:
     def __init__(self, stddev: float):
         """Builds the tables, in about a second, or takes them from those built before.
 
-        Args:
-          stddev: s, from 1/8 to 2**24; any real number, taken exactly.
+        The parameter, from 1/8 to 2**24, is any real number, and is taken exactly.
 
         Raises:
           ValueError: If it is out of range.
@@ -294,15 +249,9 @@ class DiscreteGaussian:
         self.parts, self.distance = _build(self.stddev)
 
     def sample(self, seed: tf.Tensor, length: int) -> tf.Tensor:
-        """Returns int32[length], independent, a function of the seed.
-
-        Args:
-          seed: int64[2].
-          length: How many.
-        """
-        halves = _sixteen_bits(
-            randomness.fold_in(seed, purposes.Draw.TABLES), length, len(self.parts)
-        )
+        """int32[length], independent, a function of the seed."""
+        own = randomness.fold_in(seed, purposes.Draw.TABLES)
+        halves = _sixteen_bits(own, length, len(self.parts))
         firsts = [tf.constant(part.first) for part in self.parts]
         drawn = tf.gather(firsts[0], halves[0])
         for table, half in zip(firsts[1:], halves[1:]):
@@ -312,21 +261,24 @@ class DiscreteGaussian:
         resolved = tf.zeros(tf.shape(places)[:1], tf.int32)
         for i, (part, table, half) in enumerate(zip(self.parts, firsts, halves)):
             value = tf.gather(table, tf.gather(half, places[:, 0]))
-            further = tf.where(tf.equal(value, _FURTHER))
-            count = tf.shape(further)[0]
             own = randomness.fold_in(seed, purposes.Draw.SECOND_LEVEL + i)
-            rest = look_further(part.alias, own, count)
-            resolved += tf.tensor_scatter_nd_update(value, further, rest)
+            resolved += _resolved(value, _FURTHER, part.alias, own)
         return tf.tensor_scatter_nd_update(drawn, places, resolved)
 
 
+def _resolved(drawn: tf.Tensor, further: int, alias: Alias, own: tf.Tensor) -> Any:
+    """What was drawn, with an outcome in place of each `further`."""
+    places = tf.where(tf.equal(drawn, further))
+    rest = look_further(alias, own, tf.shape(places)[0])
+    return tf.tensor_scatter_nd_update(drawn, places, rest)
+
+
 def _sixteen_bits(seed: tf.Tensor, length: int, parts: int) -> list[tf.Tensor]:
-    """Returns for each part int32[length] in [0, 2**16), from the fewest words."""
+    """For each part int32[length] in [0, 2**16), from the fewest words."""
     count = length * (parts // 2) + (length + 1) // 2 * (parts % 2)
-    words = random_bits(seed, [count], tf.uint32)
-    bits = FIRST_BITS
-    low = tf.bitcast(tf.bitwise.bitwise_and(words, (1 << bits) - 1), tf.int32)
-    high = tf.bitcast(tf.bitwise.right_shift(words, bits), tf.int32)
+    words = randomness.random_bits(seed, [count], tf.uint32)
+    low = tf.bitcast(tf.bitwise.bitwise_and(words, (1 << _FIRST_BITS) - 1), tf.int32)
+    high = tf.bitcast(tf.bitwise.right_shift(words, _FIRST_BITS), tf.int32)
     if parts == 2:
         return [low, high]
     last = slice(length * (parts // 2), None)
@@ -339,15 +291,10 @@ def _sixteen_bits(seed: tf.Tensor, length: int, parts: int) -> list[tf.Tensor]:
 def decompose(
     stddev: float, one_table: float = ONE_TABLE, two_tables: float = _TWO_TABLES
 ) -> list[tuple[int, Fraction]]:
-    """Returns multiples m_i and variances v_i with sum_i m_i^2 v_i = stddev^2 exactly.
+    """Multiples m_i and variances v_i with sum_i m_i^2 v_i = stddev^2 exactly.
 
-    Args:
-      stddev: s.
-      one_table: The largest s for which one part is enough.
-      two_tables: The largest for which two are.
-
-    Returns:
-      The parts, the finest first. Their parameters are about equal.
+    The finest is first, and parameters are about equal. Up to `one_table` one part is
+    enough, up to `two_tables` two are.
     """
     variance = Fraction(stddev) ** 2
     levels = 1 + (stddev > one_table) + (stddev > two_tables)
@@ -367,7 +314,7 @@ def decompose(
 
 
 def smoothing_distance(parts: list[tuple[int, Fraction]]) -> float:
-    """Returns a bound of the total variation between exact parts' sum and N_Z(0, s^2).
+    """A bound of the total variation between exact parts' sum and N_Z(0, s^2).
 
     With eps = 2 sum_n exp(-2 pi^2 tau^2 n^2) and tau = s1 s2 / s each probability is
     within a factor (1 + eps) / (1 - eps), so that the distance is at most
@@ -387,7 +334,7 @@ def smoothing_distance(parts: list[tuple[int, Fraction]]) -> float:
 
 
 @functools.lru_cache(maxsize=32)
-def _build(stddev: float) -> tuple[list[Part], float]:
+def _build(stddev: float) -> tuple[list[Table], float]:
     pairs = decompose(stddev)
     parts = [build_part(multiple, variance) for multiple, variance in pairs]
     distance = smoothing_distance(pairs) + sum(part.distance for part in parts)
@@ -395,13 +342,11 @@ def _build(stddev: float) -> tuple[list[Part], float]:
 
 
 @functools.lru_cache(maxsize=64)
-def build_part(multiple: int, variance: Fraction) -> Part:
-    """Returns the tables of one part, from probabilities to 100 digits."""
+def build_part(multiple: int, variance: Fraction) -> Table:
+    """The tables of N_Z(0, variance) times an integer."""
     law = discrete_gaussian(variance)
     values = np.arange(-law.radius, law.radius + 1) * multiple
-    table = build(values, law.probabilities, law.radius, _FURTHER)
-    distance = float(law.beyond + table.distance) * (1 + 1e-9)
-    return Part(multiple, variance, table.first, table.alias, distance)
+    return build(values, law.probabilities, law.beyond, _FURTHER)
 
 
 # Below this radius pairs have at most 2**16 outcomes.
@@ -410,7 +355,6 @@ _PAIR_RADIUS = 1 << 7
 _LARGEST_RADIUS = 1 << 16
 # What stands for 'look further' in the first level: a pair of 0 and -2**15.
 _FURTHER_SHARES = -(1 << 31)
-_HALF_BITS = 16
 
 
 class Sampler(Protocol):
@@ -424,7 +368,7 @@ class Sampler(Protocol):
     distance: float
 
     def sample(self, seed: tf.Tensor, length: int) -> tf.Tensor:
-        """Returns int32[length], a function of the seed, int64[2]."""
+        """int32[length], a function of the seed, int64[2]."""
 
 
 class TableNoise:
@@ -437,47 +381,32 @@ class TableNoise:
     """
 
     def __init__(self, law: Law):
-        """Builds the table, in less than a second but for the widest.
-
-        Args:
-          law: Of a draw.
-        """
+        """Builds the table of a draw's law, mostly in less than a second."""
         values = np.arange(-law.radius, law.radius + 1)
         probabilities = law.probabilities
         self.is_paired = law.radius < _PAIR_RADIUS
         if self.is_paired:
-            probabilities = of_pairs(law)
+            with decimal.localcontext() as context:
+                context.prec = PRECISION
+                # Two independent draws, row after row.
+                probabilities = [p * q for p in probabilities for q in probabilities]
             # The low half as it is in memory: 16 bits, negative or not.
-            values = np.add.outer(values << _HALF_BITS, values & 0xFFFF).reshape(-1)
-        middle = len(values) // 2
-        self.table = build(values, probabilities, middle, _FURTHER_SHARES)
-        draws = 1 + self.is_paired
-        self.distance = float(draws * law.beyond + self.table.distance) * (1 + 1e-9)
+            values = np.add.outer(values << 16, values & 0xFFFF).reshape(-1)
+        beyond = (1 + self.is_paired) * law.beyond
+        self.table = build(values, probabilities, beyond, _FURTHER_SHARES)
+        self.distance = self.table.distance
 
     def sample(self, seed: tf.Tensor, length: int) -> tf.Tensor:
-        """Returns int32[length], independent, a function of the seed.
-
-        Args:
-          seed: int64[2].
-          length: How many.
-        """
+        """int32[length], independent, a function of the seed."""
         count = (length + 1) // 2 if self.is_paired else length
-        words = random_bits(
-            randomness.fold_in(seed, purposes.Draw.TABLES),
-            [(count + 1) // 2],
-            tf.uint32,
-        )
+        own = randomness.fold_in(seed, purposes.Draw.TABLES)
+        words = randomness.random_bits(own, [(count + 1) // 2], tf.uint32)
         entries = tf.reshape(tf.bitcast(words, tf.uint16), [-1])[:count]
         drawn = tf.gather(
             tf.constant(self.table.first), tf.cast(entries, tf.int32), name="first"
         )
-        places = tf.where(tf.equal(drawn, _FURTHER_SHARES))
-        rest = look_further(
-            self.table.alias,
-            randomness.fold_in(seed, purposes.Draw.SECOND_LEVEL),
-            tf.shape(places)[0],
-        )
-        drawn = tf.tensor_scatter_nd_update(drawn, places, rest)
+        own = randomness.fold_in(seed, purposes.Draw.SECOND_LEVEL)
+        drawn = _resolved(drawn, _FURTHER_SHARES, self.table.alias, own)
         if not self.is_paired:
             return drawn
         halves = tf.reshape(tf.bitcast(drawn, tf.int16), [-1])
@@ -486,11 +415,10 @@ class TableNoise:
 
 @functools.lru_cache(maxsize=32)
 def discrete_gaussian_noise(stddev: float) -> Sampler:
-    """Returns what draws from N_Z(0, s^2).
+    """A sampler of N_Z(0, s^2).
 
-    Args:
-      stddev: s, the parameter, above 0 and at most 2**24; taken exactly. From 1 on it
-        is the standard deviation to 1e-7.
+    The parameter s, above 0 and at most 2**24, is taken exactly. From 1 on it is the
+    standard deviation to 1e-7.
     """
     if stddev > ONE_TABLE:
         return DiscreteGaussian(stddev)
@@ -499,10 +427,9 @@ def discrete_gaussian_noise(stddev: float) -> Sampler:
 
 @functools.lru_cache(maxsize=32)
 def skellam_noise(stddev: float) -> Sampler:
-    """Returns what draws differences of two Poisson variables.
+    """A sampler of differences of two Poisson variables.
 
-    Args:
-      stddev: Standard deviation, above 0; its square is taken exactly.
+    The square of the standard deviation, above 0, is taken exactly.
 
     Raises:
       ValueError: If it is above 4800 or so, for which no table is wide enough.

@@ -14,12 +14,12 @@ from dpfl.vectors import randomness, rotation
 
 
 def wrap(values: tf.Tensor, bits: int) -> tf.Tensor:
-    """Returns residues in [0, 2**bits) of int32 that may have overflowed."""
+    """Residues in [0, 2**bits) of int32 that may have overflowed."""
     return tf.bitwise.bitwise_and(values, (1 << bits) - 1)
 
 
 def center(values: tf.Tensor, bits: int) -> tf.Tensor:
-    """Returns residues in [-2**(bits-1), 2**(bits-1)), those of least size."""
+    """Residues in [-2**(bits-1), 2**(bits-1)), those of least size."""
     half = 1 << (bits - 1)
     return wrap(values + half, bits) - half
 
@@ -39,12 +39,12 @@ class OverlapRotation:
         self.flat_length = 1 << (length.bit_length() - 1)
 
     def expand(self, seed: tf.Tensor) -> tf.Tensor:
-        """Returns float32[2, 2**k], the signs."""
+        """float32[2, 2**k], the signs."""
         signs = randomness.rademacher(seed, 2 * self.flat_length)
         return tf.reshape(signs, [2, self.flat_length])
 
     def rotate(self, vector: tf.Tensor, expanded: tf.Tensor) -> tf.Tensor:
-        """Returns float32[length] to float32[length]."""
+        """float32[length] to float32[length]."""
         flat, rest = self.flat_length, self.length - self.flat_length
         head = rotation.hadamard_transform(vector[:flat] * expanded[0])
         if not rest:
@@ -54,7 +54,7 @@ class OverlapRotation:
         return tf.concat([head[:rest], tail], 0)
 
     def invert(self, vector: tf.Tensor, expanded: tf.Tensor) -> tf.Tensor:
-        """Returns the transpose of `rotate`."""
+        """The transpose of `rotate`."""
         flat, rest = self.flat_length, self.length - self.flat_length
         if not rest:
             return rotation.hadamard_transform(vector) * expanded[0]

@@ -30,14 +30,14 @@ class FullMask:
         self.length = length
 
     def gather(self, vector: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        """Returns the vector itself."""
+        """The vector itself."""
         del seed
         return vector
 
     def scatter_add(
         self, total: tf.Tensor, values: tf.Tensor, seed: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns `total + values`, if there are `length` values."""
+        """`total + values`, if there are `length` values."""
         del seed
         matches = tf.equal(tf.size(values), self.length)
         padding = tf.zeros([self.length], values.dtype)
@@ -65,7 +65,7 @@ class BernoulliMask:
         self._block = math.ceil(mean + 8 * math.sqrt(mean * (1 - keep_fraction)) + 16)
 
     def indices(self, seed: tf.Tensor) -> tf.Tensor:
-        """Returns int32[None], the kept coordinates in increasing order."""
+        """int32[None], the kept coordinates in increasing order."""
         last = self.length - 1
 
         def body(positions: tf.Tensor, block: tf.Tensor) -> tuple[Any, Any]:
@@ -82,13 +82,13 @@ class BernoulliMask:
         return tf.cast(positions[:count], tf.int32)
 
     def gather(self, vector: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        """Returns float32[None], the kept coordinates of a float32[length] vector."""
+        """float32[None], the kept coordinates of a float32[length] vector."""
         return tf.gather(vector, self.indices(seed))
 
     def scatter_add(
         self, total: tf.Tensor, values: tf.Tensor, seed: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns `total` with `values` added, if as many as the mask keeps."""
+        """`total` with `values` added, if as many as the mask keeps."""
         indices = self.indices(seed)
         matches = tf.equal(tf.size(values), tf.size(indices))
         added = tf.cond(
@@ -99,7 +99,7 @@ class BernoulliMask:
         return added, matches
 
     def _steps(self, seed: tf.Tensor, block: tf.Tensor) -> tf.Tensor:
-        """Returns int64[block size], running sums of one block of distances."""
+        """int64[block size], running sums of one block of distances."""
         draws = randomness.uniform(randomness.fold_in(seed, block), self._block)
         skipped = tf.floor(tf.math.log(1 - draws) / self._log_skip)
         # Bounded so that the sums cannot overflow; all beyond the length is the same.
@@ -107,7 +107,7 @@ class BernoulliMask:
 
 
 def build_mask(length: int, keep_fraction: float) -> Any:
-    """Returns the mask that keeps each of `length` coordinates with that probability.
+    """The mask that keeps each of `length` coordinates with that probability.
 
     Raises:
       ValueError: If `keep_fraction` is not in (0, 1].

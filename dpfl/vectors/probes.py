@@ -25,7 +25,7 @@ _BLOCKS_AT_ONCE = 2
 
 
 def norms(count: tf.Tensor, dimension: int) -> tf.Tensor:
-    """Returns the norm of each probe before scaling, the root of its coordinates.
+    """The norm of each probe before scaling, the root of its coordinates.
 
     Probe i has coordinates i, i + count, and so on.
     """
@@ -33,7 +33,7 @@ def norms(count: tf.Tensor, dimension: int) -> tf.Tensor:
 
 
 def _shares(rows: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
-    """Returns the coordinates of [m, c] rows by probe, [m, ceil(c / width), width]."""
+    """The coordinates of [m, c] rows by probe, [m, ceil(c / width), width]."""
     missing = -tf.shape(rows)[1] % width
     padded = tf.cond(
         missing > 0, lambda: tf.pad(rows, [[0, 0], [0, missing]]), lambda: rows
@@ -42,7 +42,7 @@ def _shares(rows: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
 
 
 def apply(signs: tf.Tensor, count: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
-    """Returns Q v of each row v before scaling, [m, count], of [m, c] rows.
+    """Q v of each row v before scaling, [m, count], of [m, c] rows.
 
     Without probes there is nothing to share out; one is made and left out.
     """
@@ -51,12 +51,7 @@ def apply(signs: tf.Tensor, count: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
 
 
 def spread(values: tf.Tensor, signs: tf.Tensor) -> tf.Tensor:
-    """Returns each probe's value, with signs, at its coordinates.
-
-    Args:
-      values: float32[m, count].
-      signs: float32[c], of a block.
-    """
+    """Each probe's value of [m, count], with a block's signs, at its coordinates."""
     width = tf.maximum(tf.shape(values)[1], 1)
     values = tf.pad(values, [[0, 0], [0, width - tf.shape(values)[1]]])
     spread = values[:, tf.newaxis] * _shares(signs[tf.newaxis], width)
@@ -65,7 +60,7 @@ def spread(values: tf.Tensor, signs: tf.Tensor) -> tf.Tensor:
 
 
 def _block_size(dimension: int, count: tf.Tensor) -> tf.Tensor:
-    """Returns how many coordinates a block has."""
+    """How many coordinates a block has."""
     width = tf.maximum(count, 1)
     return width * tf.maximum(min(_COLUMNS_AT_A_TIME, dimension) // width, 1)
 
@@ -76,13 +71,9 @@ def over_columns(
     add: Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor],
     first: tf.Tensor,
 ) -> tf.Tensor:
-    """Returns a total over all blocks of coordinates.
+    """A total over all blocks of d coordinates, from the `first` before any.
 
-    Args:
-      dimension: d.
-      count: Number of probes.
-      add: From where a block begins and ends, and the total before it, to that after.
-      first: The total before the first block.
+    Where a block begins and ends, and the total before it, are what `add` is given.
     """
     size = _block_size(dimension, count)
     return tf.while_loop(
@@ -106,13 +97,10 @@ def by_columns(
     function: Callable[[tf.Tensor, tf.Tensor], tf.Tensor],
     result: tf.TensorSpec,
 ) -> tf.Tensor:
-    """Returns all d columns of what a function gives for those of a block.
+    """All d columns of what a function gives for those of a block.
 
-    Args:
-      dimension: d.
-      count: Number of probes.
-      function: From where a block begins and ends to [m, end - begin].
-      result: Of what it gives; m is known.
+    It goes from where a block begins and ends to [m, end - begin], and the `result`
+    knows m.
     """
     size = _block_size(dimension, count)
     number = -(-dimension // size)

@@ -45,16 +45,11 @@ _LINE_LENGTH = 36
 
 
 def fold_in(seed: tf.Tensor, *data: Any) -> tf.Tensor:
-    """Returns a new seed from a seed and integers, as if drawn afresh for each.
+    """A new seed, int64[2], from a seed and integers, as if drawn afresh for each.
 
-    Args:
-      seed: int64[2].
-      *data: Integers or scalar integer tensors, folded in one after the other. For one
-        seed, or for seeds with the same first word, the results are different
-        whenever the pairs (value, second word) are.
-
-    Returns:
-      int64[2].
+    Integers, or scalar tensors, are folded in one after the other. For one seed, or for
+    seeds with the same first word, the results are different whenever the pairs (value,
+    second word) are.
     """
     seed = tf.convert_to_tensor(seed, tf.int64)
     for value in data:
@@ -70,7 +65,7 @@ def fold_in(seed: tf.Tensor, *data: Any) -> tf.Tensor:
 
 
 def fresh_seed() -> tf.Tensor:
-    """Returns int64[2], 128 bits of the kernel's entropy, other at each execution.
+    """int64[2], 128 bits of the kernel's entropy, other at each execution.
 
     Read from Linux's random generator by an operation of tf.data, since TFF's worker
     has no Python. `NonDeterministicInts`, and all else in TensorFlow that draws a seed,
@@ -92,18 +87,11 @@ def fresh_seed() -> tf.Tensor:
 
 
 def seed_from_int(seed: int, identity: str = "") -> tuple[int, int]:
-    """Returns the two 64-bit words of a seed from a whole number of at most 126 bits.
+    """The two words of a seed, as int64, from a whole number of at most 126 bits.
 
     They are a part of the SHA-256 of both arguments, so that seeds that were contrived
-    have nothing to do with each other either.
-
-    Args:
-      seed: At least 0 and below 2**126.
-      identity: All that what is drawn depends on, so that two uses of one number that
-        differ in anything have seeds that have nothing in common.
-
-    Returns:
-      Two whole numbers, each from -2**63 to 2**63 - 1.
+    have nothing to do with each other either. The `identity` is all that what is drawn
+    depends on: two uses of one number that differ in anything have nothing in common.
 
     Raises:
       TypeError: If `seed` is not an integer.
@@ -115,28 +103,36 @@ def seed_from_int(seed: int, identity: str = "") -> tuple[int, int]:
         raise ValueError(f"seed must be at least 0 and below 2**126, found {seed}")
     text = f"dpfl seed:{int(seed)}:{identity}"
     digest = hashlib.sha256(text.encode()).digest()
-    return (
-        int.from_bytes(digest[:8], "big", signed=True),
-        int.from_bytes(digest[8:16], "big", signed=True),
+    first, second = (
+        int.from_bytes(word, "big", signed=True) for word in (digest[:8], digest[8:16])
     )
+    return first, second
 
 
 def standard_normal(seed: tf.Tensor, length: int) -> tf.Tensor:
-    """Returns float32[length], independent N(0, 1)."""
+    """float32[length], independent N(0, 1)."""
     return tf.random.stateless_normal([length], seed, alg=_ALGORITHM)
 
 
 def rademacher(seed: tf.Tensor, length: int) -> tf.Tensor:
-    """Returns float32[length], independent, +1 or -1 with equal chance."""
-    return tf.where(_full_range([length], seed, tf.int32) < 0, -1.0, 1.0)
+    """float32[length], independent, +1 or -1 with equal chance."""
+    return tf.where(random_bits(seed, [length], tf.int32) < 0, -1.0, 1.0)
 
 
 def uniform(seed: tf.Tensor, length: int) -> tf.Tensor:
-    """Returns float64[length], uniform over the multiples of 2**-52 in [0, 1)."""
+    """float64[length], uniform over the multiples of 2**-52 in [0, 1)."""
     return tf.random.stateless_uniform([length], seed, dtype=tf.float64, alg=_ALGORITHM)
 
 
-def _full_range(shape: list[int], seed: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+def below(seed: tf.Tensor, length: int, bound: int) -> tf.Tensor:
+    """int64[length], independent and uniform, from 0 to before a bound."""
+    return tf.random.stateless_uniform(
+        [length], seed, maxval=bound, dtype=tf.int64, alg=_ALGORITHM
+    )
+
+
+def random_bits(seed: tf.Tensor, shape: Any, dtype: tf.DType) -> tf.Tensor:
+    """Integers of whose bits each is fair and independent."""
     return tf.random.stateless_uniform(
         shape, seed, minval=None, maxval=None, dtype=dtype, alg=_ALGORITHM
     )

@@ -23,20 +23,20 @@ class Rotation(Protocol):
     """A rotation of vectors of one length."""
 
     def expand(self, seed: tf.Tensor) -> tf.Tensor:
-        """Returns the tensor it works with, drawn from a seed.
+        """The tensor it works with, drawn from a seed.
 
         To be done once, and shared by all who rotate by the same seed.
         """
 
     def rotate(self, vector: tf.Tensor, expanded: tf.Tensor) -> tf.Tensor:
-        """Returns float32[length] from float32[length]; orthogonal."""
+        """float32[length] from float32[length]; orthogonal."""
 
     def invert(self, vector: tf.Tensor, expanded: tf.Tensor) -> tf.Tensor:
-        """Returns the inverse of `rotate`, which is its transpose."""
+        """The inverse of `rotate`, which is its transpose."""
 
 
 def hadamard_transform(vector: tf.Tensor) -> tf.Tensor:
-    """Returns the orthonormal Walsh-Hadamard transform of a float32[2**k] vector.
+    """The orthonormal Walsh-Hadamard transform of a float32[2**k] vector.
 
     H_(2**k) is the Kronecker product of small Hadamard matrices. Each product works on
     the leading axis of the reshaped vector and puts it last, so that after the last
@@ -52,9 +52,13 @@ def hadamard_transform(vector: tf.Tensor) -> tf.Tensor:
         raise ValueError(
             f"vector must have a power of two as its length, found {length}"
         )
-    for bits in _split(length.bit_length() - 1):
+    whole = length.bit_length() - 1
+    # Nearly equal factors.
+    parts = math.ceil(whole / _FACTOR_BITS)
+    for part in range(parts):
+        bits = (whole + part) // parts
         size = 1 << bits
-        factor = tf.constant(_hadamard_matrix(bits), vector.dtype)
+        factor = tf.constant(hadamard_matrix(bits) / math.sqrt(size), vector.dtype)
         vector = tf.matmul(tf.reshape(vector, [size, -1]), factor, transpose_a=True)
     return tf.reshape(vector, [length])
 
@@ -68,15 +72,15 @@ class HadamardRotation:
         self.length = length
 
     def expand(self, seed: tf.Tensor) -> tf.Tensor:
-        """Returns float32[length], the signs."""
+        """float32[length], the signs."""
         return randomness.rademacher(seed, self.length)
 
     def rotate(self, vector: tf.Tensor, expanded: tf.Tensor) -> tf.Tensor:
-        """Returns H (signs * vector)."""
+        """H (signs * vector)."""
         return hadamard_transform(vector * expanded)
 
     def invert(self, vector: tf.Tensor, expanded: tf.Tensor) -> tf.Tensor:
-        """Returns the transpose of `rotate`: signs * (H vector)."""
+        """The transpose of `rotate`: signs * (H vector)."""
         return hadamard_transform(vector) * expanded
 
 
@@ -98,17 +102,17 @@ class FourierRotation:
         self.length = length
 
     def expand(self, seed: tf.Tensor) -> tf.Tensor:
-        """Returns float64[2, length / 2], cosines and sines of the phases."""
+        """float64[2, length / 2], cosines and sines of the phases."""
         phases = 2 * math.pi * randomness.uniform(seed, self.length // 2)
         return tf.stack([tf.cos(phases), tf.sin(phases)])
 
     def rotate(self, vector: tf.Tensor, expanded: tf.Tensor) -> tf.Tensor:
-        """Returns F (phases * vector), F the orthonormal Fourier transform."""
+        """F (phases * vector), F the orthonormal Fourier transform."""
         turned = self._complex(vector) * tf.complex(expanded[0], expanded[1])
         return self._real(tf.signal.fft(turned), 1 / math.sqrt(self.length / 2))
 
     def invert(self, vector: tf.Tensor, expanded: tf.Tensor) -> tf.Tensor:
-        """Returns conj(phases) * (F^H vector)."""
+        """conj(phases) * (F^H vector)."""
         turned = tf.signal.ifft(self._complex(vector))
         back = turned * tf.complex(expanded[0], -expanded[1])
         return self._real(back, math.sqrt(self.length / 2))
@@ -128,15 +132,9 @@ ROTATIONS: dict[str, Callable[[int], Rotation]] = {
 }
 
 
-def _split(bits: int) -> list[int]:
-    """Returns `bits` as a sum of nearly equal parts of at most `_FACTOR_BITS`."""
-    parts = math.ceil(bits / _FACTOR_BITS)
-    return [(bits + part) // parts for part in range(parts)]
-
-
-def _hadamard_matrix(bits: int) -> np.ndarray:
-    """Returns the orthonormal Hadamard matrix of size 2**bits, symmetric."""
+def hadamard_matrix(bits: int) -> np.ndarray:
+    """The Hadamard matrix of +-1 of size 2**bits, symmetric."""
     matrix = np.ones([1, 1])
     for _ in range(bits):
         matrix = np.kron([[1, 1], [1, -1]], matrix)
-    return matrix / math.sqrt(len(matrix))
+    return matrix

@@ -36,12 +36,7 @@ _MAX_TRIALS = 64
 
 
 def norm_target(max_norm: float, length: int) -> float:
-    """Returns the norm, in steps, to which to clip what `randomized_round` rounds.
-
-    Args:
-      max_norm: The bound that it is given.
-      length: How many coordinates are rounded.
-    """
+    """The norm, in steps, to which to clip what `randomized_round` is to round."""
     return _norm_limit(max_norm, length) * _ROOM
 
 
@@ -57,15 +52,12 @@ def randomized_round(
     what they are; what is not a number, or overflows when squared, becomes zeros.
 
     Args:
-      vector: float32[m] in grid steps.
+      vector: float32[m] in grid steps; the result is int32[m].
       seed: int64[2].
       max_norm: Bound on the L2 norm of what is rounded, in steps; above
         2**-22 sqrt(m).
       max_coordinate: Bound on the size of its coordinates, in steps, above 2**-22 and
         below 2**30.
-
-    Returns:
-      int32[m].
 
     Raises:
       ValueError: If the bound on the norm leaves no room.
@@ -83,7 +75,7 @@ def randomized_round(
 
 
 def _norm_limit(max_norm: float, length: int) -> float:
-    """Returns the norm that leaves room for what the chances are off by."""
+    """The norm that leaves room for what the chances are off by."""
     limit = max_norm * _BELOW_ONE_64 - math.sqrt(length) * ROUNDING_ERROR
     if limit <= 0:
         raise ValueError(
@@ -94,7 +86,7 @@ def _norm_limit(max_norm: float, length: int) -> float:
 
 
 def _within(vector: tf.Tensor, max_norm: float, max_coordinate: float) -> tf.Tensor:
-    """Returns a vector whose norm and coordinates are within bounds, for certain."""
+    """A vector whose norm and coordinates are within bounds, for certain."""
     clipped = tf.clip_by_value(vector, -max_coordinate, max_coordinate)
     squared = squared_norm_above(clipped)
     squared += vector.shape[0] * _LOST_SQUARE
@@ -109,7 +101,7 @@ def _within(vector: tf.Tensor, max_norm: float, max_coordinate: float) -> tf.Ten
 
 
 def _float32_below(value: float) -> float:
-    """Returns the largest float32 that is not above a number."""
+    """The largest float32 that is not above a number."""
     rounded = np.float32(value)
     if rounded > value:
         rounded = np.nextafter(rounded, np.float32(-np.inf))
@@ -125,16 +117,8 @@ def conditional_round(
     Proposition 26); Chen et al. 2022, Algorithm 6. Without the condition the mean is
     the vector. The bounds hold for the integers returned, whatever the vector is:
     should 64 trials fail, the vector is rounded towards zero, and if that is too long
-    it was longer than it may be, and zeros are returned.
-
-    Args:
-      vector: float32[m] in grid steps, of size below 2**30.
-      seed: int64[2].
-      max_squared_norm: Bound on the sum of squares.
-      max_size: Bound on the size of a coordinate.
-
-    Returns:
-      int32[m].
+    it was longer than it may be, and zeros are returned. From float32[m] in grid steps,
+    of size below 2**30, to int32[m].
     """
     lower = tf.floor(vector)
     fraction = vector - lower
@@ -174,19 +158,14 @@ def conditional_round(
 # from 2**24.
 _ROW = 256
 _MARGIN = 1 + (_ROW + 16) * 2.0**-24
-# More than what a square and a sum lose where float32 has no numbers left.
 
 
 def clip_target(max_squared_norm: int, length: int) -> float:
-    """Returns the norm, in steps, to which to clip what `round_within` rounds.
+    """The norm, in steps, to which to clip what `round_within` rounds.
 
     Rounding adds 1/12 to the sum of squares for a coordinate, on average over vectors
     whose coordinates fall anywhere between integers. With room for that, and for the
     errors of float32, it is rare that a rounded vector is too long.
-
-    Args:
-      max_squared_norm: The bound that the integers must keep.
-      length: How many coordinates are rounded.
     """
     room = length / 12 + 4 * math.sqrt(length / 180)
     # The cross terms, 2 <v, error>, have a standard deviation of |v| / sqrt(3).
@@ -205,13 +184,8 @@ def round_within(
     Integers that are too long are multiplied by what makes them fit and rounded towards
     zero, which lengthens none.
 
-    Args:
-      vector: float32[m], in steps.
-      max_squared_norm: At most 2**52.
-      max_size: If a coordinate has a bound besides; at most 2**24.
-
-    Returns:
-      int32[m].
+    The bounds, that of a coordinate where it has one, are at most 2**52 and 2**24. From
+    float32[m] in steps to int32[m].
     """
     rounded = tf.round(vector)
     if max_size is not None:
@@ -235,16 +209,12 @@ def round_within(
 
 
 def squared_norm_above(vector: tf.Tensor) -> tf.Tensor:
-    """Returns a number that the sum of squares is not above, float64 scalar.
+    """A number that the sum of squares is not above, float64 scalar.
 
     Rows of 256 squares are added up in float32, the rows in float64. It is above by at
-    most 4e-5 of the sum, if no square is so small that float32 loses it.
-
-    Args:
-      vector: float32[m]; integers, or anything whose squares below 1e-38 may be lost.
-
-    Returns:
-      Such a number; infinite or NaN if the vector, or a square, is not finite.
+    most 4e-5 of the sum, if no square is so small that float32 loses it: for integers,
+    or anything whose squares below 1e-38 may be lost. Infinite or NaN if the vector,
+    or a square, is not finite.
     """
     length = vector.shape[0]
     whole = length - length % _ROW
@@ -257,24 +227,19 @@ def squared_norm_above(vector: tf.Tensor) -> tf.Tensor:
 
 
 def rounding_factor(vector: tf.Tensor, max_squared_norm: int) -> tf.Tensor:
-    """Returns what to multiply a vector by so that its integers are within a bound.
+    """What to multiply a vector by so that its integers are within a bound.
 
     For a vector of which only some coordinates will be rounded, where all of them must
     be within the bound: `tf.round(vector * factor)` has a sum of squares of at most
     `max_squared_norm`, over all coordinates. Rounding to nearest adds at most
     sqrt(m) / 2 to the norm, for which room is left, and no norm is below the true one.
 
-    Args:
-      vector: float32[m].
-      max_squared_norm: Above m / 4, and at most 2**52.
-
-    Returns:
-      float32 scalar, such a factor; any smaller one will do as well, the step's
-      inverse for a vector that is not clipped. 0 if the vector is zero or not finite;
-      multiply with `tf.math.multiply_no_nan`, which makes zeros of it then.
+    The factor is a float32; any smaller one will do as well, the step's inverse for a
+    vector that is not clipped. It is 0 if the vector is zero or not finite; multiply
+    with `tf.math.multiply_no_nan`, which makes zeros of it then.
 
     Raises:
-      ValueError: If the bound leaves no room.
+      ValueError: If the bound is not above m / 4; it must be at most 2**52.
     """
     target = math.sqrt(max_squared_norm) - math.sqrt(vector.shape[0]) / 2
     if target <= 0:

@@ -7,6 +7,8 @@ import collections
 
 import pytest
 
+from tests import traced
+
 
 def _run_codec(codec, updates, number, state=None):
     """One round of a codec, as the factory runs it, from an int64 scalar `number`.
@@ -112,35 +114,16 @@ def compiled_round():
     return compiled
 
 
-def _many(one, count):
-    """What `one` gives for `count` numbers, one after the other, in arrays."""
-    import tensorflow as tf
-
-    @tf.function(autograph=False)
-    def trace(numbers):
-        def step(number):
-            return tf.nest.map_structure(tf.convert_to_tensor, one(number))
-
-        shown = tf.function(step, autograph=False).get_concrete_function(
-            tf.TensorSpec([], tf.int64)
-        )
-        spec = tf.nest.map_structure(tf.type_spec_from_value, shown.structured_outputs)
-        return tf.map_fn(shown, numbers, fn_output_signature=spec)
-
-    found = trace(tf.range(count, dtype=tf.int64))
-    return tf.nest.map_structure(lambda part: part.numpy(), found)
-
-
 @pytest.fixture
 def many():
     """Function from (one, count) to what `one` gives for that many numbers."""
-    return _many
+    return traced.many
 
 
 @pytest.fixture
 def many_means():
     """Function from (codec, updates, count) to the float32[count, d] means."""
-    return lambda codec, updates, count: _many(
+    return lambda codec, updates, count: traced.many(
         lambda number: _run_codec(codec, updates, number)[0].mean, count
     )
 
@@ -148,6 +131,6 @@ def many_means():
 @pytest.fixture
 def many_totals():
     """Function from (codec, updates, count) to that many totals, none of them opened."""
-    return lambda codec, updates, count: _many(
+    return lambda codec, updates, count: traced.many(
         lambda number: _sent(codec, updates, number, codec.initial_state())[1], count
     )

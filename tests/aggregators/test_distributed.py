@@ -1,7 +1,6 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-import collections
 import dataclasses
 import math
 
@@ -11,6 +10,7 @@ import scipy.stats
 import tensorflow as tf
 import tensorflow_federated as tff
 import tensorflow_privacy as tfp
+from numpy.testing import assert_allclose, assert_array_equal
 from tensorflow_federated.python.aggregators import distributed_dp
 
 from dpfl import aggregators, mechanisms
@@ -18,10 +18,10 @@ from dpfl.accounting.integer import discrete_gaussian, skellam
 from dpfl.aggregators import distributed
 from dpfl.aggregators import reductions as noise_lib
 from dpfl.mechanisms.integer_grid import rounding_variance
+from tests.aggregators import cohorts
+from tests.aggregators.cohorts import HOSTILE, updates
 
 D, N = 500, 5
-FLOAT_MAX = float(np.finfo(np.float32).max)
-HOSTILE = [math.nan, math.inf, -math.inf, 1e30, -1e30, FLOAT_MAX]
 KINDS = {
     "ddg": mechanisms.DistributedDiscreteGaussian,
     "skellam": mechanisms.DistributedSkellam,
@@ -30,12 +30,6 @@ KINDS = {
 
 def make(kind="ddg", noise_multiplier=0.0, bits=20, cohort_size=N, **kwargs):
     return KINDS[kind](cohort_size, 2.0, noise_multiplier, bits, **kwargs)
-
-
-def updates(norms, d=D):
-    values = np.random.default_rng(0).standard_normal([len(norms), d])
-    values *= np.array(norms)[:, None] / np.linalg.norm(values, axis=1, keepdims=True)
-    return tf.constant(values, tf.float32)
 
 
 def integers_of(codec, total):
@@ -59,9 +53,7 @@ class TestCodec:
         decoded, _ = run_codec(codec, x, 0)
         scale = np.minimum(1, 2 / norms)[:, None]
         # Four of an expected five reported; the divisor stays five.
-        np.testing.assert_allclose(
-            decoded.mean, (x.numpy() * scale).sum(0) / 5, atol=3e-5
-        )
+        assert_allclose(decoded.mean, (x.numpy() * scale).sum(0) / 5, atol=3e-5)
         assert decoded.measurements["l2_clipped_fraction"] == 0.5
 
     @pytest.mark.parametrize("kind", sorted(KINDS))
@@ -89,10 +81,7 @@ class TestCodec:
             assert scipy.stats.kstest(scaled.ravel(), "norm").pvalue > 1e-3
         else:
             self._check_shape(noise, kind, event, steps)
-        limit = 4.5 / math.sqrt(noise.size)
-        scaled = noise / noise.std()
-        assert abs(np.mean(scaled[:, 1:] * scaled[:, :-1])) < limit
-        assert abs(np.mean(scaled[1:] * scaled[:-1])) < limit
+        cohorts.check_uncorrelated(noise)
 
     @staticmethod
     def _check_shape(noise, kind, event, steps):
@@ -157,13 +146,9 @@ class TestCodec:
             total = codec.accumulate(total, message)
         exact = sum(m["update"].numpy().astype(object) for m in messages)
         modulus = 1 << 20
-        np.testing.assert_array_equal(
-            total["update"].numpy() % modulus, exact % modulus
-        )
+        assert_array_equal(total["update"].numpy() % modulus, exact % modulus)
         merged = codec.merge(total, total)
-        np.testing.assert_array_equal(
-            merged["update"].numpy() % modulus, 2 * exact % modulus
-        )
+        assert_array_equal(merged["update"].numpy() % modulus, 2 * exact % modulus)
 
     @pytest.mark.parametrize("value", HOSTILE)
     @pytest.mark.parametrize("place", [0, D - 1, slice(None)])
@@ -172,11 +157,8 @@ class TestCodec:
     ):
         """In the integers themselves, and by the bound that the event accounts for."""
         codec = distributed.IntegerCodec(make("ddg", 1.0, cohort_size=10), D)
-        honest = updates([1.0] * 10).numpy()
-        without, with_hostile = honest.copy(), honest.copy()
-        without[4] = 0
-        with_hostile[4, place] = value
-        total, other = hostile_round(without)[1], hostile_round(with_hostile)[1]
+        cohort = cohorts.neighbours(updates([1.0] * 10), 4, place, value)
+        total, other = (hostile_round(each)[1] for each in cohort)
         shift = integers_of(codec, other) - integers_of(codec, total)
         event = make("ddg", 1.0, cohort_size=10).round_dp_event(D, 1.0)
         assert np.sum(shift**2) <= event.shift_budget
@@ -202,7 +184,7 @@ class TestCodec:
         assert largest > 0.3 * grid.max_squared_norm
 
     @pytest.mark.parametrize("bits", [5, 12])
-    def test_a_message_is_one_rounding_of_the_clipped_rotated_update(self, bits):
+    def test_a_message_is_one_rounding_of_the_clipped_rotated_update(self, many, bits):
         """Mean and variance over many clients with one update: those of the fraction."""
         config = make("ddg", 0.0, bits, cohort_size=4)
         codec, grid = distributed.IntegerCodec(config, D), config.grid(D)
@@ -217,16 +199,11 @@ class TestCodec:
         limit = grid.max_coordinate / grid.granularity
         steps = np.clip(clipped, -limit, limit)
 
-        @tf.function(autograph=False)
-        def run(numbers):
-            return tf.map_fn(
-                lambda i: codec.encode(x, shared, tf.stack([i, 3])).message["update"],
-                numbers,
-                fn_output_signature=tf.int32,
-            )
+        def message(i):
+            return codec.encode(x, shared, tf.stack([i, 3])).message["update"]
 
         number = 2000
-        messages = run(tf.range(number, dtype=tf.int64))
+        messages = many(message, number)
         assert np.all((messages >= 0) & (messages < 1 << bits))
         rounded = integers_of(codec, {"update": messages})
         assert np.abs(rounded - steps).max() < 1.001
@@ -293,10 +270,7 @@ class TestCodec:
         codec = distributed.IntegerCodec(config, D)
         if not clients:
             shared = codec.expand({"round_seed": tf.constant([1, 2], tf.int64)})
-            sums = {
-                "clients": tf.constant(0.0, tf.float64),
-                "l2_clipped": tf.constant(0.0, tf.float64),
-            }
+            sums = dict.fromkeys(("clients", "l2_clipped"), tf.zeros([], tf.float64))
 
             def without_clients(number):
                 seed = tf.stack([number, 5])
@@ -332,28 +306,14 @@ class TestCodec:
 
 class TestAdaptiveClip:
     def test_clip_follows_the_rule_without_noise(self, run_codec):
-        config = make(adaptive_clipping=True)
-        codec = distributed.IntegerCodec(config, D)
-        x = updates([0.5, 1.0, 1.99, 3.0, 3.0])
-        first, _ = run_codec(codec, x, 0)
-        clip = 2 * math.exp(-0.2 * 0.1)
-        assert first.state["clip_norm"].numpy() == pytest.approx(clip)
-        second, _ = run_codec(codec, x, 1, first.state)
-        assert second.measurements["clip_norm"].numpy() == pytest.approx(clip)
-        assert second.state["clip_norm"].numpy() == pytest.approx(
-            clip * math.exp(0.2 * 0.1)
-        )
+        codec = distributed.IntegerCodec(make(adaptive_clipping=True), D)
+        cohorts.check_clip_rule(run_codec, codec)
 
     @pytest.mark.parametrize("source", ["clients", "helpers"])
     def test_noise_on_the_count_is_the_accounted_one(self, run_codec, many, source):
+        options = {"clip_learning_rate": 1.0, "count_stddev": 1.5, "cohort_size": 2}
         config = make(
-            "ddg",
-            0.9,
-            adaptive_clipping=True,
-            clip_learning_rate=1.0,
-            count_stddev=1.5,
-            noise_source=source,
-            cohort_size=2,
+            "ddg", 0.9, adaptive_clipping=True, noise_source=source, **options
         )
         codec = distributed.IntegerCodec(config, 1)
 
@@ -382,10 +342,7 @@ class TestAdaptiveClip:
         codec = distributed.IntegerCodec(
             make("ddg", 1.0, adaptive_clipping=True, count_stddev=1.0), D
         )
-        state = collections.OrderedDict(clip_norm=tf.constant(20.0))
-        first, _ = run_codec(codec, tf.zeros([N, D]), 0)
-        second, _ = run_codec(codec, tf.zeros([N, D]), 0, state)
-        np.testing.assert_allclose(second.mean, 10 * first.mean, rtol=1e-4, atol=1e-5)
+        cohorts.check_noise_scales_with_the_clip(run_codec, codec, N)
 
 
 VALUE_TYPE = tff.to_type([(np.float32, (2, 3)), np.float32])
@@ -416,19 +373,14 @@ class TestExecution:
     def test_a_replayed_round_is_the_codec_s(self, tff_secure_context, run_codec):
         """Through the secure sum comes what the plain sum of integers gives."""
         config = make("ddg", 0.0)
-        value_type = tff.to_type(
-            collections.OrderedDict(update=(np.float32, (D,)), client_id=np.int64)
-        )
+        value_type = cohorts.with_ids((np.float32, (D,)))
         process = aggregators.build(config, seed=1).create(value_type)
         x = updates([1.0] * N)
-        values = [
-            collections.OrderedDict(update=v, client_id=np.int64(i))
-            for i, v in enumerate(x.numpy())
-        ]
+        values = cohorts.identified(x.numpy())
         output = process.next(process.initialize(), values)
         again = process.next(process.initialize(), values)
-        np.testing.assert_array_equal(output.result, again.result)
-        np.testing.assert_allclose(output.result, x.numpy().mean(0), atol=3e-5)
+        assert_array_equal(output.result, again.result)
+        assert_allclose(output.result, x.numpy().mean(0), atol=3e-5)
 
     def test_fewer_clients_than_shares_raise(self, tff_secure_context):
         process = aggregators.build(make("ddg", 1.0)).create(VALUE_TYPE)
@@ -444,8 +396,7 @@ class TestExecution:
         14 bits that is less than a thousandth, at 8 bits it makes the noise's variance
         larger by a known factor. With the noise comes the variance of rounding.
         """
-        d, clip, clients = 4096, 0.5, 4
-        z = 1.1
+        d, clip, clients, z = 4096, 0.5, 4, 1.1
         value = np.full([d], 0.9 * clip / math.sqrt(d), np.float32)
         stock = distributed_dp.DistributedDpSumFactory(
             noise_multiplier=z,
@@ -489,33 +440,18 @@ class TestExecution:
             clients * (steps**2 + rounding) / scale**2
             for steps in (math.ceil(share), share)
         ]
-        np.testing.assert_allclose(variances, expected, rtol=0.05)
+        assert_allclose(variances, expected, rtol=0.05)
         ratio = expected[0] / expected[1]
         assert (ratio > 1.05) == (bits == 8)
         assert variances[0] / variances[1] == pytest.approx(ratio, rel=0.05)
 
     def test_inside_federated_averaging(self, tff_secure_context):
         """The nesting that TFF's own secure aggregator exceeds."""
-
-        def model_fn():
-            keras = tf.keras.Sequential(
-                [tf.keras.layers.Dense(3, input_shape=(4,), kernel_initializer="zeros")]
-            )
-            return tff.learning.models.from_keras_model(
-                keras,
-                loss=tf.keras.losses.MeanSquaredError(),
-                input_spec=(tf.TensorSpec([None, 4]), tf.TensorSpec([None, 3])),
-            )
-
         config = mechanisms.DistributedDiscreteGaussian(
             2, 1.0, 0.1, 16, adaptive_clipping=True
         )
         config = dataclasses.replace(config, count_stddev=0.2)
-        process = tff.learning.algorithms.build_unweighted_fed_avg(
-            model_fn,
-            client_optimizer_fn=tff.learning.optimizers.build_sgdm(0.1),
-            model_aggregator=aggregators.build(config),
-        )
+        process = cohorts.fed_avg(aggregators.build(config), 4, 3)
         data = tf.data.Dataset.from_tensors((tf.ones([2, 4]), tf.ones([2, 3])))
         output = process.next(process.initialize(), [data, data])
         weights = process.get_model_weights(output.state).trainable

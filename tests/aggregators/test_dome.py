@@ -9,11 +9,13 @@ import pytest
 import scipy.stats
 import tensorflow as tf
 import tensorflow_federated as tff
+from numpy.testing import assert_allclose, assert_array_equal
 
 from dpfl import aggregators, mechanisms
 from dpfl.aggregators import dome, measurements
 from dpfl.training import checkpoint
 from dpfl.vectors import adaptive_sketch
+from tests.aggregators import cohorts
 
 D, K, N = 40, 6, 5
 HOSTILE = [math.nan, math.inf, -math.inf, 1e30, -3.4e38]
@@ -38,7 +40,7 @@ def make_ddg(noise_multiplier=0.0, bits=24, cohort_size=N, sketch_size=K, **kwar
 
 
 def shared_of(codec, state, number):
-    """What clients share, and are sent, in the round that `run_codec` runs under this number."""
+    """What clients share, and are sent, in a round that `run_codec` runs."""
     from dpfl.vectors import randomness
 
     seed = tf.stack([tf.cast(number, tf.int64), 99])
@@ -66,15 +68,13 @@ class TestRound:
             # Four of an expected five report.
             want = clipped.sum(0) / 5 @ s + mean
             decoded, total = run_codec(codec, tf.constant(x), number, state)
-            np.testing.assert_allclose(decoded.mean, want, rtol=5e-5, atol=2e-5)
+            assert_allclose(decoded.mean, want, rtol=5e-5, atol=2e-5)
             assert total["values"]["update"].shape == [K]
             clipped_fraction = float(decoded.measurements["l2_clipped_fraction"])
             assert clipped_fraction == pytest.approx(np.mean(norms > 2))
             first_moment = 0.9 * first_moment + 0.1 * want
             state = decoded.state
-            np.testing.assert_allclose(
-                state["first_moment"], first_moment, rtol=5e-5, atol=2e-5
-            )
+            assert_allclose(state["first_moment"], first_moment, rtol=5e-5, atol=2e-5)
 
     @pytest.mark.parametrize("debiasing", [True, False])
     def test_adam_is_numpys(self, run_codec, debiasing):
@@ -105,7 +105,7 @@ class TestRound:
             want = m / (1 - 0.8**t)
             want = want / np.sqrt(np.maximum(v / (1 - 0.95**t), 1e-3))
             decoded = run_codec(codec, x, t, state)[0]
-            np.testing.assert_allclose(decoded.mean, want, rtol=1e-3, atol=1e-4)
+            assert_allclose(decoded.mean, want, rtol=1e-3, atol=1e-4)
             state = decoded.state
             assert int(state["steps"]) == t
 
@@ -118,7 +118,7 @@ class TestRound:
             s = sketch_of(codec, state, number)
             decoded = run_codec(codec, x, number, state)[0]
             want = x.numpy().mean(0) @ s.T @ s
-            np.testing.assert_allclose(decoded.mean, want, rtol=5e-5, atol=2e-5)
+            assert_allclose(decoded.mean, want, rtol=5e-5, atol=2e-5)
             state = decoded.state
 
     @pytest.mark.parametrize("target", ["gradient", "residual"])
@@ -179,7 +179,7 @@ class TestRound:
         for total in (sent, sent % 2**bits):
             total = {"update": tf.constant(total, tf.int64)}
             opened = codec.release({}, total, counted, {}, None)
-            np.testing.assert_array_equal(opened, sent)
+            assert_array_equal(opened, sent)
 
 
 class TestNoise:
@@ -286,7 +286,7 @@ class TestDdg:
             codec.encode(tf.fill([D], value), shared, seed) for value in (math.nan, 0.0)
         )
         values = bad.message["values"]["update"].numpy()
-        np.testing.assert_array_equal(values, zero.message["values"]["update"])
+        assert_array_equal(values, zero.message["values"]["update"])
         assert values.dtype == np.int32 and values.shape == (K,)
         assert np.all((0 <= values) & (values < 1 << 16)) and np.any(values)
         assert not bad.normed.is_finite
@@ -296,13 +296,8 @@ class TestDdg:
     def test_one_client_moves_the_integers_by_at_most_the_bound(self, run_codec, value):
         config = make_ddg(1.0, 16)
         codec = dome.DomeCodec(config, D)
-        x = updates(scale=0.1).numpy()
-        without, with_hostile = x.copy(), x.copy()
-        without[3], with_hostile[3, 2] = 0, value
-        totals = [
-            run_codec(codec, list(map(tf.constant, own)), 0)[1]["values"]["update"]
-            for own in (without, with_hostile)
-        ]
+        cohort = cohorts.neighbours(updates(scale=0.1), 3, 2, value)
+        totals = [run_codec(codec, x, 0)[1]["values"]["update"] for x in cohort]
         half = 1 << 15
         shift = (totals[1] - totals[0] + half).numpy() % (1 << 16) - half
         event = config.round_dp_event(D, 1.0)
@@ -386,9 +381,7 @@ class TestMissingClients:
 
 class TestExecution:
     def test_replay_through_a_checkpoint(self, tff_secure_context):
-        value_type = tff.to_type(
-            collections.OrderedDict(update=VALUE_TYPE, client_id=np.int64)
-        )
+        value_type = cohorts.with_ids(VALUE_TYPE)
         process = aggregators.build(
             make(0.5), seed=1, measure="exact_for_simulation"
         ).create(value_type)
@@ -397,12 +390,7 @@ class TestExecution:
             rng = np.random.default_rng(number)
             draws = rng.standard_normal([N, 16]).astype(np.float32)
             draws[0, 0] = np.nan if number == 1 else 0
-            return [
-                collections.OrderedDict(
-                    update=[x[:15].reshape(5, 3), x[15]], client_id=i
-                )
-                for i, x in enumerate(draws)
-            ]
+            return cohorts.identified([[x[:15].reshape(5, 3), x[15]] for x in draws])
 
         state = process.initialize()
         outputs = []
@@ -418,7 +406,7 @@ class TestExecution:
         for number in range(1, 4):
             again = process.next(again.state, values(number))
         tf.nest.map_structure(
-            np.testing.assert_array_equal,
+            assert_array_equal,
             (again.state, again.result),
             (outputs[3].state, outputs[3].result),
         )
@@ -435,28 +423,8 @@ class TestExecution:
 
     def test_federated_averaging_with_plain_sgd(self, tff_secure_context):
         """Least squares comes down: the sign is that of a gradient."""
-
-        def model_fn():
-            keras = tf.keras.Sequential(
-                [tf.keras.layers.Dense(1, kernel_initializer="zeros", input_shape=(8,))]
-            )
-            return tff.learning.models.from_keras_model(
-                keras,
-                loss=tf.keras.losses.MeanSquaredError(),
-                input_spec=(
-                    tf.TensorSpec([None, 8], tf.float32),
-                    tf.TensorSpec([None, 1], tf.float32),
-                ),
-            )
-
-        process = tff.learning.algorithms.build_unweighted_fed_avg(
-            model_fn,
-            tff.learning.optimizers.build_sgdm(0.05),
-            tff.learning.optimizers.build_sgdm(0.2),
-            model_aggregator=aggregators.build(
-                make(1e-6, cohort_size=2, sketch_size=6)
-            ),
-        )
+        factory = aggregators.build(make(1e-6, cohort_size=2, sketch_size=6))
+        process = cohorts.fed_avg(factory, 8, 1, client=0.05, server=0.2)
         rng = np.random.default_rng(0)
         x = rng.standard_normal([40, 8]).astype(np.float32)
         y = x @ np.arange(8, dtype=np.float32)[:, None] / 4
@@ -464,9 +432,5 @@ class TestExecution:
             tf.data.Dataset.from_tensor_slices((x[i::2], y[i::2])).batch(20)
             for i in range(2)
         ]
-        state, losses = process.initialize(), []
-        for _ in range(25):
-            output = process.next(state, data)
-            state = output.state
-            losses.append(output.metrics["client_work"]["train"]["loss"])
+        losses = cohorts.losses(process, data, 25)
         assert losses[-1] < 0.25 * losses[0]

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
+from numpy.testing import assert_allclose, assert_array_equal
 
 from dpfl import aggregators, mechanisms
+from tests.aggregators import cohorts
 
 N = 4
 CONFIGS = [
@@ -81,7 +83,7 @@ class TestExecution:
         result = process.next(process.initialize(), [value, value]).result
         for actual, expected in zip(tf.nest.flatten(result), tf.nest.flatten(value)):
             # Rounding to the grid, within a clip of 100, is 1e-5 of it.
-            np.testing.assert_allclose(actual, expected, rtol=5e-5, atol=5e-5)
+            assert_allclose(actual, expected, rtol=5e-5, atol=5e-5)
             assert np.asarray(actual).dtype == np.asarray(expected).dtype
 
     def test_initialisations_without_a_seed_never_share_noise(self, tff_context):
@@ -102,7 +104,7 @@ class TestExecution:
             return process.next(process.initialize(), []).result
 
         once = noise(own)
-        np.testing.assert_array_equal(once, noise(mechanisms.Gaussian(N, 1.0, 2.0)))
+        assert_array_equal(once, noise(mechanisms.Gaussian(N, 1.0, 2.0)))
         others = [
             noise(mechanisms.Gaussian(N, 1.0, 2.0001)),
             noise(mechanisms.Gaussian(N + 1, 1.0, 2.0)),
@@ -135,7 +137,7 @@ class TestExecution:
 
         first = [1, 2] if kind == "client_key" else 1
         others = [[1, 3], [2, 2], [2, 1]] if kind == "client_key" else [2, 3]
-        np.testing.assert_array_equal(kept(first), kept(first))
+        assert_array_equal(kept(first), kept(first))
         assert all(np.any(kept(first) != kept(other)) for other in others)
         later = process.next(state, []).state
         assert np.any(kept(first) != kept(first, later))
@@ -143,9 +145,7 @@ class TestExecution:
     @pytest.mark.parametrize("config", NOISY, ids=config_id)
     def test_a_restored_state_replays_the_same_rounds(self, tff_context, config):
         """Through plain numpy arrays, as a checkpoint holds them."""
-        value_type = tff.to_type(
-            collections.OrderedDict(update=(np.float32, [9]), client_id=np.int64)
-        )
+        value_type = cohorts.with_ids((np.float32, [9]))
         process = aggregators.build(config, seed=2**80 + 3).create(value_type)
         values = [
             collections.OrderedDict(
@@ -166,8 +166,8 @@ class TestExecution:
         half, _ = rounds(process.initialize(), 1)
         restored = tf.nest.map_structure(lambda x: np.array(np.asarray(x)), half)
         end, replayed = rounds(restored, 2)
-        np.testing.assert_array_equal(results[1:], replayed)
-        tf.nest.map_structure(np.testing.assert_array_equal, state, end)
+        assert_array_equal(results[1:], replayed)
+        tf.nest.map_structure(assert_array_equal, state, end)
         assert len({tuple(result) for result in results}) == 3
         # Another run's seed is another noise.
         again = aggregators.build(config, seed=4).create(value_type)
@@ -179,7 +179,7 @@ class TestFedAvg:
         "config", [CONFIGS[0], CONFIGS[2], CONFIGS[4]], ids=config_id
     )
     def test_one_round(self, tff_context, config):
-        process = _fed_avg(aggregators.build(config, seed=1))
+        process = cohorts.fed_avg(aggregators.build(config, seed=1), 4, 3)
         output = process.next(process.initialize(), _data(N))
         metrics = output.metrics["aggregator"]
         assert metrics["exact_clients"] == N
@@ -197,35 +197,17 @@ class TestFedAvg:
                 )
             ),
         )
-        process = _fed_avg(factory)
+        process = cohorts.fed_avg(factory, 4, 3)
         output = process.next(process.initialize(), _data(N))
         assert output.metrics["aggregator"]["first"] > 0
         assert output.metrics["aggregator"]["exact_clients"] == N
-
-
-def _fed_avg(factory):
-    """Federated averaging of a linear model of 4 inputs and 3 classes."""
-    spec = (tf.TensorSpec([None, 4]), tf.TensorSpec([None], tf.int32))
-
-    def model_fn():
-        return tff.learning.models.from_keras_model(
-            tf.keras.Sequential([tf.keras.layers.Dense(3, input_shape=[4])]),
-            loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-            input_spec=spec,
-        )
-
-    return tff.learning.algorithms.build_unweighted_fed_avg(
-        model_fn,
-        tff.learning.optimizers.build_sgdm(0.1),
-        model_aggregator=factory,
-    )
 
 
 def _data(clients):
     rng = np.random.default_rng(0)
     return [
         tf.data.Dataset.from_tensor_slices(
-            (rng.random([8, 4], np.float32), rng.integers(0, 3, 8).astype(np.int32))
+            (rng.random([8, 4], np.float32), rng.random([8, 3], np.float32))
         ).batch(4)
         for _ in range(clients)
     ]

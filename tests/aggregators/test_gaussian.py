@@ -6,16 +6,16 @@ import math
 
 import numpy as np
 import pytest
-import scipy.stats
 import tensorflow as tf
 import tensorflow_federated as tff
+from numpy.testing import assert_allclose, assert_array_equal
 
 from dpfl import aggregators, mechanisms
 from dpfl.aggregators import gaussian
+from tests.aggregators import cohorts
+from tests.aggregators.cohorts import HOSTILE, updates
 
 D, N = 500, 5
-FLOAT_MAX = float(np.finfo(np.float32).max)
-HOSTILE = [math.nan, math.inf, -math.inf, 1e30, -1e30, FLOAT_MAX, -FLOAT_MAX]
 
 
 def fixed(noise_multiplier=0.0, cohort_size=N):
@@ -28,12 +28,6 @@ def adaptive(noise_multiplier=0.0, cohort_size=N, **kwargs):
     return mechanisms.Gaussian(
         cohort_size, 2.0, noise_multiplier, adaptive_clipping=True, **numbers
     )
-
-
-def updates(norms, d=D):
-    values = np.random.default_rng(0).standard_normal([len(norms), d])
-    values *= np.array(norms)[:, None] / np.linalg.norm(values, axis=1, keepdims=True)
-    return tf.constant(values, tf.float32)
 
 
 @pytest.fixture(scope="module", params=[fixed, adaptive], ids=["fixed", "adaptive"])
@@ -49,9 +43,7 @@ class TestCodec:
         decoded, _ = run_codec(gaussian.GaussianCodec(make(), D), x, 0)
         scale = np.minimum(1, 2 / norms)[:, None]
         # Four of an expected five reported; the divisor stays five.
-        np.testing.assert_allclose(
-            decoded.mean, (x.numpy() * scale).sum(0) / 5, atol=4e-6
-        )
+        assert_allclose(decoded.mean, (x.numpy() * scale).sum(0) / 5, atol=4e-6)
         assert decoded.measurements["l2_clipped_fraction"] == 0.5
 
     @pytest.mark.parametrize("make", [fixed, adaptive])
@@ -63,12 +55,7 @@ class TestCodec:
         if make is fixed:
             event = config.round_dp_event(D, 1.0)
             assert measured == pytest.approx(event.noise_multiplier, rel=0.01)
-        assert abs(noise.mean()) < 4.5 * noise.std() / math.sqrt(noise.size)
-        scaled = noise / noise.std()
-        assert scipy.stats.kstest(scaled.ravel(), "norm").pvalue > 1e-3
-        limit = 4.5 / math.sqrt(noise.size)
-        assert abs(np.mean(scaled[:, 1:] * scaled[:, :-1])) < limit
-        assert abs(np.mean(scaled[1:] * scaled[:-1])) < limit
+        cohorts.check_white(noise)
 
     def test_mean_squared_error_is_the_formula(self, many_means):
         x = updates([2.0] * N)
@@ -77,18 +64,7 @@ class TestCodec:
         assert mse == pytest.approx(fixed(0.7).mean_squared_error(D), rel=0.02)
 
     def test_clip_follows_the_rule_without_noise(self, run_codec):
-        """C exp(-0.2 (3/5 - 1/2)), then again with what is clipped by then."""
-        codec = gaussian.GaussianCodec(adaptive(), D)
-        x = updates([0.5, 1.0, 1.99, 3.0, 3.0])
-        first, _ = run_codec(codec, x, 0)
-        clip = 2 * math.exp(-0.2 * 0.1)
-        assert first.state["clip_norm"].numpy() == pytest.approx(clip)
-        second, _ = run_codec(codec, x, 1, first.state)
-        assert second.measurements["clip_norm"].numpy() == pytest.approx(clip)
-        # 1.99 is clipped now: two of five are within.
-        assert second.state["clip_norm"].numpy() == pytest.approx(
-            clip * math.exp(0.2 * 0.1)
-        )
+        cohorts.check_clip_rule(run_codec, gaussian.GaussianCodec(adaptive(), D))
 
     def test_clip_finds_the_quantile(self, run_codec):
         config = adaptive(0.0, target_quantile=0.8, clip_learning_rate=0.5)
@@ -148,10 +124,7 @@ class TestCodec:
 
     def test_noise_scales_with_the_adapted_clip(self, run_codec):
         codec = gaussian.GaussianCodec(adaptive(1.0, count_stddev=1.0), D)
-        state = collections.OrderedDict(clip_norm=tf.constant(20.0))
-        first, _ = run_codec(codec, tf.zeros([N, D]), 0)
-        second, _ = run_codec(codec, tf.zeros([N, D]), 0, state)
-        np.testing.assert_allclose(second.mean, 10 * first.mean, rtol=1e-5)
+        cohorts.check_noise_scales_with_the_clip(run_codec, codec, N)
 
     @pytest.mark.parametrize("clip", [1e-15, 1e15])
     def test_an_adaptive_clip_stays_finite(self, run_codec, clip):
@@ -166,15 +139,7 @@ class TestCodec:
     def test_one_hostile_client_moves_the_mean_no_more_than_a_clipped_one(
         self, hostile_round, value, place
     ):
-        honest = updates([1.0] * 10).numpy()
-        without, with_hostile = honest.copy(), honest.copy()
-        without[4] = 0
-        with_hostile[4, place] = value
-        moved = np.linalg.norm(
-            hostile_round(with_hostile)[0] - hostile_round(without)[0]
-        )
-        assert moved <= 2.0 / 10 * (1 + 1e-5)
-        assert moved == 0 or math.isfinite(value)
+        cohorts.check_hostile(hostile_round, D, place, value, 2.0 / 10)
 
     @pytest.mark.parametrize("value", HOSTILE)
     def test_all_hostile(self, run_codec, value):
@@ -188,14 +153,9 @@ class TestCodec:
         shared = codec.initial_state()
         messages = [codec.encode(x, shared, None).message for x in updates([1.0, 9.0])]
         assert codec.message_bits(messages[0]) == make().uplink_bits(D)
-        both = codec.accumulate(
-            codec.accumulate(codec.zero(), messages[0]), messages[1]
-        )
-        merged = codec.merge(
-            codec.accumulate(codec.zero(), messages[0]),
-            codec.accumulate(codec.zero(), messages[1]),
-        )
-        tf.nest.map_structure(np.testing.assert_allclose, both, merged)
+        one, other = (codec.accumulate(codec.zero(), each) for each in messages)
+        both, merged = codec.accumulate(one, messages[1]), codec.merge(one, other)
+        tf.nest.map_structure(assert_allclose, both, merged)
 
 
 VALUE_TYPE = tff.to_type([(np.float32, (2, 3)), np.float32])
@@ -212,7 +172,7 @@ class TestExecution:
         ]
         output = process.next(state, values)
         again = process.next(state, values)
-        np.testing.assert_array_equal(output.result[0], again.result[0])
+        assert_array_equal(output.result[0], again.result[0])
         assert output.state["clip_norm"] == again.state["clip_norm"] != 2.0
         assert output.measurements["exact_nonfinite_clients"] == 1
         assert output.measurements["exact_uplink_bits"] == config.uplink_bits(7)

@@ -18,6 +18,7 @@ from dpfl.accounting.integer import discrete_gaussian
 from dpfl.aggregators import distributed, reductions
 from dpfl.vectors import randomness, rounding
 from experiments.audits import bounds, simulators
+from tests import traced
 
 CLIENTS, DIMENSION, DELTA = 3, 2048, 1e-2
 SEED = tf.constant([5, 6], tf.int64)
@@ -58,11 +59,7 @@ class Release:
                 total = self.codec.accumulate(total, message)
             return tf.gather(total["update"], self.places)
 
-        @tf.function(autograph=False)
-        def run(numbers):
-            return tf.map_fn(one, numbers, fn_output_signature=tf.int32)
-
-        opened = run(tf.range(first, first + trials, dtype=tf.int64)).numpy()
+        opened = traced.many(one, trials, first)
         modulus = 1 << self.config.bits
         return (opened.astype(np.int64) + modulus // 2) % modulus - modulus // 2
 

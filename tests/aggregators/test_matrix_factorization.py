@@ -10,11 +10,15 @@ import collections
 import numpy as np
 import pytest
 import tensorflow as tf
+from numpy.testing import assert_allclose, assert_array_equal
 
 from dpfl import factorization as fact
 from dpfl import noise_streams
+from dpfl.aggregators import build, build_fed, make_codec
+from dpfl.aggregators.matrix_factorization import NoiseFeeder
 from dpfl.mechanisms.matrix_factorization import MatrixFactorization
 from dpfl.mechanisms.sgmf import Sgmf
+from tests.aggregators import cohorts
 
 ROUNDS = 5
 WORKLOADS = {
@@ -31,54 +35,31 @@ METHODS = {
 }
 
 
+FIELDS = {"cohort_size": 2, "clip_norm": 1.0, "noise_multiplier": 0.5}
+
+
 def matrix(**changes):
-    fields = {
-        "cohort_size": 2,
-        "clip_norm": 1.0,
-        "noise_multiplier": 0.5,
-        "rounds_per_epoch": ROUNDS,
-    }
-    return MatrixFactorization(**{**fields, **changes})
+    return MatrixFactorization(**{**FIELDS, "rounds_per_epoch": ROUNDS, **changes})
 
 
 def sgmf(**changes):
-    fields = {
-        "cohort_size": 2,
-        "clip_norm": 1.0,
-        "noise_multiplier": 0.5,
-        "rounds_per_epoch": ROUNDS,
-        "keep_fraction": 1.0,
-        "linf_ratio": 1.0,
-    }
-    return Sgmf(**{**fields, **changes})
-
-
-def build(config, **options):
-    from dpfl import aggregators
-
-    return aggregators.build(config, **options)
-
-
-def build_fed(config, dimension, **options):
-    from dpfl import aggregators
-
-    return aggregators.build_fed(config, dimension, **options)
+    own = {"rounds_per_epoch": ROUNDS, "keep_fraction": 1.0, "linf_ratio": 1.0}
+    return Sgmf(**{**FIELDS, **own, **changes})
 
 
 MAKERS = {"matrix_factorization": matrix, "sgmf": sgmf}
 
 
-def make_codec(config, dimension, **options):
-    from dpfl import aggregators
+def noise_of(run_codec, config, dimension, rounds):
+    """The results of rounds of two clients with zeros."""
+    updates = [tf.zeros([2, dimension])] * rounds
+    return run_rounds(run_codec, make_codec(config, dimension), updates)
 
-    return aggregators.make_codec(config, dimension, **options)
 
-
-def run_rounds(run_codec, codec, updates, rounds):
-    """The results of some rounds, of the same updates or of a list of them."""
+def run_rounds(run_codec, codec, updates):
+    """The results of a round for each of the updates."""
     state, results = None, []
-    for number in range(rounds):
-        given = updates[number] if isinstance(updates, list) else updates
+    for number, given in enumerate(updates):
         decoded, _ = run_codec(codec, given, number, state)
         state = decoded.state
         results.append(decoded)
@@ -95,15 +76,15 @@ def test_without_noise_the_sum_of_results_is_the_workload(run_codec, maker, work
     config = MAKERS[maker](noise_multiplier=0.0, **WORKLOADS[workload])
     rng = np.random.default_rng(0)
     updates = [tf.constant(rng.normal(size=(2, 6)) / 10, tf.float32) for _ in range(12)]
-    found = means(run_rounds(run_codec, make_codec(config, 6), updates, 12))
+    found = means(run_rounds(run_codec, make_codec(config, 6), updates))
     sums = np.stack([u.numpy().sum(axis=0) / 2 for u in updates])
     for first in (0, 5):
         expected = config.factorization.workload.apply(sums[first : first + 5])
         actual = np.cumsum(found[first : first + 5], axis=0)
-        np.testing.assert_allclose(actual, expected, atol=1e-5)
+        assert_allclose(actual, expected, atol=1e-5)
     # The third epoch has only two rounds, and begins afresh like the others.
     rates = config.factorization.workload.rates
-    np.testing.assert_allclose(found[10], rates[0] * sums[10], atol=1e-5)
+    assert_allclose(found[10], rates[0] * sums[10], atol=1e-5)
 
 
 @pytest.mark.parametrize("workload", WORKLOADS)
@@ -111,9 +92,7 @@ def test_without_noise_the_sum_of_results_is_the_workload(run_codec, maker, work
 def test_noise_of_the_sum_of_results_is_that_of_b(run_codec, method, workload):
     config = matrix(matrix_method=method, **METHODS[method], **WORKLOADS[workload])
     dimension = 60_000
-    results = run_rounds(
-        run_codec, make_codec(config, dimension), [tf.zeros([2, dimension])] * 10, 10
-    )
+    results = noise_of(run_codec, config, dimension, 10)
     scale = 0.5 * config.factorization.sensitivity().value / 2
     b = config.factorization.decoder()
     covariance = scale**2 * (b @ b.T)
@@ -123,7 +102,7 @@ def test_noise_of_the_sum_of_results_is_that_of_b(run_codec, method, workload):
     for epoch in sums:
         correlation = epoch @ epoch.T / dimension / np.outer(deviations, deviations)
         expected = covariance / np.outer(deviations, deviations)
-        np.testing.assert_allclose(correlation, expected, atol=0.03)
+        assert_allclose(correlation, expected, atol=0.03)
     between = sums[0] @ sums[1].T / dimension / np.outer(deviations, deviations)
     assert np.abs(between).max() < 0.03
     for t, result in enumerate(results):
@@ -140,14 +119,12 @@ def test_noise_of_the_sum_of_results_is_that_of_b(run_codec, method, workload):
 def test_sgmf_noise_is_divided_by_n_gamma(run_codec):
     config = sgmf(keep_fraction=0.25, noise_multiplier=0.8)
     dimension = 60_000
-    results = run_rounds(
-        run_codec, make_codec(config, dimension), [tf.zeros([2, dimension])] * 5, 5
-    )
+    results = noise_of(run_codec, config, dimension, 5)
     sums = np.cumsum(means(results), axis=0)
     b = config.factorization.decoder()
     # Equal multipliers are equal noise, whatever the sparsification.
     expected = 0.8 * 1.0 / 2 * np.linalg.norm(b, axis=1)
-    np.testing.assert_allclose(sums.std(axis=1), expected, rtol=0.03)
+    assert_allclose(sums.std(axis=1), expected, rtol=0.03)
 
 
 def test_sgmf_is_unbiased(many_means):
@@ -156,7 +133,7 @@ def test_sgmf_is_unbiased(many_means):
     update = tf.constant(np.linspace(-0.3, 0.3, 6), tf.float32)
     found = many_means(codec, [update], 2000)
     # ||g||^2 (1 - gamma) / gamma / n^2 / 8 is the variance, so 0.0055 the error of this.
-    np.testing.assert_allclose(found.mean(axis=0), update / 2, atol=0.02)
+    assert_allclose(found.mean(axis=0), update / 2, atol=0.02)
 
 
 def test_tree_has_the_variance_of_tensorflow_privacys(run_codec):
@@ -179,53 +156,36 @@ def test_tree_has_the_variance_of_tensorflow_privacys(run_codec):
     config = matrix(
         rounds_per_epoch=rounds, matrix_method="honaker-online", noise_multiplier=0.25
     )
-    results = run_rounds(
-        run_codec,
-        make_codec(config, dimension),
-        [tf.zeros([2, dimension])] * rounds,
-        rounds,
-    )
+    results = noise_of(run_codec, config, dimension, rounds)
     ours = np.cumsum(means(results), axis=0).std(axis=1) * 2
     # Theirs is calibrated to the whole tree, ours to what of it is released.
     saved = config.factorization.sensitivity().value / 2
     assert 0.9 < saved < 0.95
-    np.testing.assert_allclose(ours, saved * np.array(theirs), rtol=0.03)
+    assert_allclose(ours, saved * np.array(theirs), rtol=0.03)
     exact = 0.5 * np.linalg.norm(config.factorization.decoder(), axis=1)
-    np.testing.assert_allclose(theirs, exact, rtol=0.02)
+    assert_allclose(theirs, exact, rtol=0.02)
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_the_epochs_noise_is_a_function_of_its_seed(run_codec, method):
     config = matrix(matrix_method=method, **METHODS[method])
-    codec = make_codec(config, 20)
-    results = run_rounds(run_codec, codec, [tf.zeros([2, 20])] * 5, 5)
+    results = noise_of(run_codec, config, 20, 5)
     seed = results[-1].state["epoch_seed"]
     stream = noise_streams.build_stream(config.factorization, 20)
     scale = config.stddev / 2
     for t, result in enumerate(results):
         expected = scale * stream.row(seed, tf.constant(t))
-        np.testing.assert_allclose(result.mean, expected, atol=1e-5)
+        assert_allclose(result.mean, expected, atol=1e-5)
 
 
 def vectors(dimension, *seeds):
     rng = np.random.default_rng(seeds)
-    return [
-        collections.OrderedDict(
-            update=rng.normal(size=dimension).astype(np.float32) / 10,
-            client_id=np.int64(i),
-        )
-        for i in range(2)
-    ]
+    draws = rng.normal(size=[2, dimension]).astype(np.float32) / 10
+    return cohorts.identified(draws)
 
 
 def value_type(dimension):
-    import tensorflow_federated as tff
-
-    return tff.to_type(
-        collections.OrderedDict(
-            update=tff.TensorType(np.float32, [dimension]), client_id=np.int64
-        )
-    )
+    return cohorts.with_ids((np.float32, [dimension]))
 
 
 def saved(state):
@@ -266,13 +226,11 @@ def test_a_killed_run_goes_on_with_the_same_noise(tff_context, maker, method):
     whole = process()
     expected, states = released(whole, whole.initialize(), range(7))
     rest, _ = released(process(), saved(states[3]), range(3, 7))
-    np.testing.assert_array_equal(rest, expected[3:])
+    assert_array_equal(rest, expected[3:])
 
 
 @pytest.mark.parametrize("maker", MAKERS)
 def test_the_feeders_noise_is_the_aggregators_own(tff_context, maker):
-    from dpfl.aggregators.matrix_factorization import NoiseFeeder
-
     config = MAKERS[maker](**WORKLOADS["momentum"])
     alone = build(config, seed=5).create(value_type(20))
     fed = build(config, seed=5, noise_from_program=True).create(value_type(20))
@@ -286,7 +244,7 @@ def test_the_feeders_noise_is_the_aggregators_own(tff_context, maker):
         own = alone.next(own_state, vectors(20, number))
         feeder.feed(fed_state)
         other = fed.next(feeder.feed(fed_state), vectors(20, number))
-        np.testing.assert_allclose(own.result, other.result, atol=1e-6)
+        assert_allclose(own.result, other.result, atol=1e-6)
         own_state, fed_state = own.state, other.state
 
 
@@ -307,7 +265,7 @@ def test_a_stream_over_the_run_goes_on_after_a_kill(tff_context, maker):
     seed = tf.constant(states[5]["epoch_seed"])
     process, feed = begin()
     rest, after = released(process, saved(states[5]), range(5, 9), feed)
-    np.testing.assert_array_equal(rest, expected[5:])
+    assert_array_equal(rest, expected[5:])
     assert list(after[-1]["epoch_seed"]) == seed.numpy().tolist()
 
 
@@ -321,14 +279,12 @@ def test_a_training_program_holds_no_block_in_the_state(tff_context, maker):
     for number in range(6):
         own = alone.next(own_state, vectors(20, number))
         other = fed.next(feed(state), vectors(20, number))
-        np.testing.assert_allclose(own.result, other.result, atol=1e-6)
+        assert_allclose(own.result, other.result, atol=1e-6)
         own_state, state = own.state, other.state
     assert sum(np.size(part) for part in tf.nest.flatten(state)) < 2 * 20
 
 
 def test_noise_that_was_not_fed_is_an_error(tff_context):
-    from dpfl.aggregators.matrix_factorization import NoiseFeeder
-
     config = matrix()
     fed = build(config, seed=5, noise_from_program=True).create(value_type(20))
     feeder = NoiseFeeder(config, 20)
@@ -354,40 +310,18 @@ def test_two_workers_totals_merge():
     codec = make_codec(matrix(), 3)
     one = codec.accumulate(codec.zero(), tf.constant([1.0, 2.0, 3.0]))
     two = codec.accumulate(codec.zero(), tf.constant([1.0, 0.0, 1.0]))
-    np.testing.assert_allclose(codec.merge(one, two), [2.0, 2.0, 4.0])
+    assert_allclose(codec.merge(one, two), [2.0, 2.0, 4.0])
 
 
 @pytest.mark.parametrize("maker", MAKERS)
 def test_federated_averaging(tff_context, maker):
-    import tensorflow_federated as tff
-
     x = np.ones([4, 3], np.float32)
     y = np.full([4, 1], 2.0, np.float32)
     data = tf.data.Dataset.from_tensor_slices((x, y)).batch(2)
 
-    def model_fn():
-        model = tf.keras.Sequential(
-            [tf.keras.layers.Dense(1, kernel_initializer="zeros", input_shape=[3])]
-        )
-        return tff.learning.models.from_keras_model(
-            model,
-            loss=tf.keras.losses.MeanSquaredError(),
-            input_spec=data.element_spec,
-        )
-
     config = MAKERS[maker](noise_multiplier=0.0, clip_norm=10.0)
-    process = tff.learning.algorithms.build_unweighted_fed_avg(
-        model_fn,
-        client_optimizer_fn=tff.learning.optimizers.build_sgdm(0.1),
-        server_optimizer_fn=tff.learning.optimizers.build_sgdm(1.0),
-        model_aggregator=build(config, seed=1),
-    )
-    state = process.initialize()
-    losses = []
-    for _ in range(6):
-        output = process.next(state, [data, data])
-        state = output.state
-        losses.append(output.metrics["client_work"]["train"]["loss"])
+    process = cohorts.fed_avg(build(config, seed=1), 3, 1)
+    losses = cohorts.losses(process, [data, data], 6)
     assert losses[-1] < 0.1 * losses[0]
 
 

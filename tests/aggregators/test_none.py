@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
+from numpy.testing import assert_allclose, assert_array_equal
 
 from dpfl import aggregators, mechanisms
 from dpfl.aggregators import none
@@ -34,11 +35,11 @@ class TestCodec:
         codec = none.MeanCodec(CONFIG, 4)
         rows = [1.0, 4.0, math.nan, math.inf]
         decoded, _ = run_codec(codec, [tf.fill([4], x) for x in rows], 0)
-        np.testing.assert_allclose(decoded.mean, np.full(4, 2.5))
+        assert_allclose(decoded.mean, np.full(4, 2.5))
 
     def test_huge_updates_are_not_touched(self, run_codec):
         decoded, _ = run_codec(none.MeanCodec(CONFIG, 4), [tf.fill([4], 1e30)] * 2, 0)
-        np.testing.assert_allclose(decoded.mean, np.full(4, 1e30), rtol=1e-6)
+        assert_allclose(decoded.mean, np.full(4, 1e30), rtol=1e-6)
 
 
 class TestComputation:
@@ -67,7 +68,7 @@ class TestExecution:
         process = aggregators.build(CONFIG).create(VALUE_TYPE)
         state = process.initialize()
         output = process.next(state, [value(x) for x in (1, 2, math.inf)])
-        np.testing.assert_allclose(output.result["a"], np.full([2, 3], 1.5))
+        assert_allclose(output.result["a"], np.full([2, 3], 1.5))
         assert output.measurements == collections.OrderedDict(
             downlink_bits=7 * 32,
             exact_clients=3,
@@ -76,7 +77,7 @@ class TestExecution:
             exact_uplink_bits=7 * 32,
         )
         nobody = process.next(state, [])
-        np.testing.assert_array_equal(nobody.result["a"], np.zeros([2, 3]))
+        assert_array_equal(nobody.result["a"], np.zeros([2, 3]))
 
     def test_weighted(self, tff_context):
         process = aggregators.build(CONFIG, weighted=True).create(
@@ -85,17 +86,17 @@ class TestExecution:
         state = process.initialize()
         values = [value(x) for x in (1, 2, math.nan)]
         output = process.next(state, values, [1.0, 3.0, 5.0])
-        np.testing.assert_allclose(output.result["a"], np.full([2, 3], 1.75))
+        assert_allclose(output.result["a"], np.full([2, 3], 1.75))
         assert output.result["b"] == pytest.approx(1.75)
         assert output.measurements["exact_nonfinite_clients"] == 1
         assert output.measurements["exact_uplink_bits"] == 8 * 32
         weights = [1.0, 3.0, math.nan, math.inf, -math.inf, -2.0, 3e38]
         values = [value(x) for x in (1, 2, 3, 4, 5, 6, 7)]
         output = process.next(state, values, weights)
-        np.testing.assert_allclose(output.result["a"], np.full([2, 3], 1.75))
+        assert_allclose(output.result["a"], np.full([2, 3], 1.75))
         assert output.measurements["exact_nonfinite_clients"] == 5
         assert output.measurements["exact_mean_update_norm"] == pytest.approx(
             1.5 * math.sqrt(7)
         )
         nobody = process.next(state, [], [])
-        np.testing.assert_array_equal(nobody.result["a"], np.zeros([2, 3]))
+        assert_array_equal(nobody.result["a"], np.zeros([2, 3]))

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
+from numpy.testing import assert_array_equal
 
 from dpfl import mechanisms
 from dpfl.aggregators import distributed, reductions
@@ -52,14 +53,14 @@ class TestSecureSums:
             for cohort in cohorts
         ]
         for total in totals[:3]:
-            np.testing.assert_array_equal(total["update"][:2], [0, 0])
+            assert_array_equal(total["update"][:2], [0, 0])
         # Four times 2^30 - 1 is more than int32 holds.
-        np.testing.assert_array_equal(totals[3]["update"], [modulus - 4] * 2 + [4])
+        assert_array_equal(totals[3]["update"], [modulus - 4] * 2 + [4])
 
     def test_each_part_has_its_own_modulus(self, tff_secure_context):
         reduce = secure({"update": 6, "within": 3})
         total = opened(reduce, MESSAGE_TYPE, [message([40, 0, 63], 7)] * 3)
-        np.testing.assert_array_equal(total["update"], [120 - 64, 0, 189 - 128])
+        assert_array_equal(total["update"], [120 - 64, 0, 189 - 128])
         assert total["within"] == 21 - 16
 
     def test_a_client_does_not_show_by_its_wrap(self, tff_secure_context):
@@ -82,4 +83,4 @@ class TestSecureSums:
             messages = [tf.nest.map_structure(lambda t: t.numpy(), m) for m in messages]
             message_type = tff.to_type(collections.OrderedDict(update=(np.int32, [4])))
             total = opened(reduce, message_type, messages)["update"]
-            np.testing.assert_array_equal(total, whole % (1 << 16))
+            assert_array_equal(total, whole % (1 << 16))

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
+from numpy.testing import assert_allclose, assert_array_equal
 
 from dpfl import aggregators, mechanisms
 from dpfl.aggregators import count_sketch, sketch
+from tests.aggregators import cohorts
 
 D, N = 600, 4
-FLOAT_MAX = float(np.finfo(np.float32).max)
 DDG = mechanisms.SketchedDdg(N, 2.0, 0.0, 18, compression_rate=5.0, sketch_length=4)
 CENTRAL = mechanisms.ProjectAndPerturb(N, 2.0, 0.0, 5.0, sketch_length=4)
 CODECS = {
@@ -28,10 +29,8 @@ def codec_of(name, **changes):
     return codec(dataclasses.replace(config, **changes), D)
 
 
-def updates(norms, d=D):
-    values = np.random.default_rng(0).standard_normal([len(norms), d])
-    values *= np.array(norms)[:, None] / np.linalg.norm(values, axis=1, keepdims=True)
-    return tf.constant(values, tf.float32)
+def updates(norms):
+    return cohorts.updates(norms, D)
 
 
 def mean_error(means, x):
@@ -45,7 +44,7 @@ class TestBoth:
         x = updates(norms)
         decoded, _ = run_codec(codec_of(name, compression_rate=1.0), x, 0)
         scale = np.minimum(1, 2 / norms)[:, None]
-        np.testing.assert_allclose(decoded.mean, (x.numpy() * scale).mean(0), atol=1e-4)
+        assert_allclose(decoded.mean, (x.numpy() * scale).mean(0), atol=1e-4)
         assert decoded.measurements["l2_clipped_fraction"] == 0.5
 
     @pytest.mark.parametrize("sketch", ["shifts", "hashes"])
@@ -69,18 +68,14 @@ class TestBoth:
         assert error == pytest.approx(expected, rel=0.04)
         assert expected == pytest.approx(D * (0.8 * 2 * 2 / N) ** 2, rel=0.01)
 
-    @pytest.mark.parametrize("value", [math.nan, math.inf, 1e30, -FLOAT_MAX])
+    @pytest.mark.parametrize("value", [math.nan, math.inf, 1e30, -cohorts.FLOAT_MAX])
     @pytest.mark.parametrize("place", [0, slice(None)])
     def test_a_hostile_client_is_held_in_sketch_space(
         self, run_codec, name, value, place
     ):
         codec = codec_of(name)
-        honest = updates([1.0] * N).numpy()
-        without, with_hostile = honest.copy(), honest.copy()
-        without[2] = 0
-        with_hostile[2, place] = value
-        _, first = run_codec(codec, list(map(tf.constant, without)), 0)
-        _, second = run_codec(codec, list(map(tf.constant, with_hostile)), 0)
+        cohort = cohorts.neighbours(updates([1.0] * N), 2, place, value)
+        first, second = (run_codec(codec, list(each), 0)[1] for each in cohort)
         if name == "central":
             moved = (second - first).numpy()
             assert sum(int(x) ** 2 for x in moved) <= codec._sum.grid.max_squared_norm
@@ -116,7 +111,7 @@ class TestSketchedDdg:
         assert len(total["update"]) == config.shape(D).length
         assert float(codec.message_bits(total)) == 18 * len(total["update"])
         mean = x.numpy().mean(0)
-        np.testing.assert_allclose(decoded.mean[:100], mean[:100], atol=1e-3)
+        assert_allclose(decoded.mean[:100], mean[:100], atol=1e-3)
         assert np.abs(decoded.mean[100:] - mean[100:]).max() > 0.01
 
     def test_thresholding_delays_and_loses_nothing(self, run_codec):
@@ -131,7 +126,7 @@ class TestSketchedDdg:
             state = output.state
             applied += output.mean.numpy()
             decoded += run_codec(plain, x, number)[0].mean.numpy()
-        np.testing.assert_allclose(applied + state["error"].numpy(), decoded, atol=1e-3)
+        assert_allclose(applied + state["error"].numpy(), decoded, atol=1e-3)
         assert np.linalg.norm(state["error"]) > 0.1 * np.linalg.norm(decoded)
 
     def test_what_is_held_back_stays_below_the_threshold(self, run_codec):
@@ -219,7 +214,7 @@ class TestSparseRecovery:
         grid, length = self.CONFIG.grid(200), self.CONFIG.rotated_dimension(200)
         most = 1 / grid.granularity + math.sqrt(length)
         assert 0 < np.sum(moved**2) <= most**2
-        np.testing.assert_array_equal(totals[2], totals[0])
+        assert_array_equal(totals[2], totals[0])
 
 
 VALUE_TYPE = tff.to_type([(np.float32, (20, 20)), (np.float32, (200,))])
@@ -296,13 +291,8 @@ class TestCountSketchFactory:
         factory = count_sketch.CountSketchFactory(inner, 1.0, seed=1)
         x = updates([1.0] * N).numpy()
         x[0, 0] = np.inf
-        process = factory.create(
-            tff.to_type({"update": (np.float32, (D,)), "client_id": np.int64})
-        )
-        output = process.next(
-            process.initialize(),
-            [{"update": v, "client_id": np.int64(i)} for i, v in enumerate(x)],
-        )
+        process = factory.create(cohorts.with_ids((np.float32, (D,))))
+        output = process.next(process.initialize(), cohorts.identified(x))
         tff.test.assert_not_contains_unsecure_aggregation(process.next)
         error = output.result - x[1:].sum(0) / N
         assert error.std() == pytest.approx(0.05 * 1.2 / N, rel=0.15)

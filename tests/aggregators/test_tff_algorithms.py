@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
+from numpy.testing import assert_allclose
 
 from dpfl import aggregators, mechanisms
 from dpfl.aggregators import factory as factory_lib
@@ -28,13 +29,8 @@ alg = tff.learning.algorithms
 
 
 def keras_model():
-    return tf.keras.Sequential(
-        [
-            tf.keras.layers.Dense(
-                1, use_bias=False, kernel_initializer="zeros", input_shape=[1]
-            )
-        ]
-    )
+    options = {"kernel_initializer": "zeros", "input_shape": [1]}
+    return tf.keras.Sequential([tf.keras.layers.Dense(1, use_bias=False, **options)])
 
 
 def model_fn():
@@ -67,74 +63,47 @@ def private(**options):
     return aggregators.build(STILL, seed=1, **options)
 
 
-def weighted():
-    return tff.aggregators.as_weighted_aggregator(private())
+def rate(number):
+    return 0.1
 
 
+PRIVATE = {"model_aggregator": private()}
+MIME = {**PRIVATE, "full_gradient_aggregator": private()}
+# The same, for algorithms that bring weights.
+WEIGHTED, WEIGHTED_MIME = (
+    {name: tff.aggregators.as_weighted_aggregator(each) for name, each in own.items()}
+    for own in (PRIVATE, MIME)
+)
+SCHEDULED = (model_fn, rate, tff.learning.optimizers.build_sgdm, ONE)
+RECON = {
+    "loss_fn": tf.keras.losses.MeanSquaredError,
+    "server_optimizer_fn": ONE,
+    "client_optimizer_fn": SGD,
+    "client_weighting": tff.learning.ClientWeighting.UNIFORM,
+    "dataset_split_fn": tff.learning.models.ReconstructionModel.build_dataset_split_fn(),
+    "model_aggregator_factory": private(),
+}
 ROWS = {
-    "build_unweighted_fed_avg": lambda: alg.build_unweighted_fed_avg(
-        model_fn, SGD, model_aggregator=private()
-    ),
-    "functional models": lambda: alg.build_unweighted_fed_avg(
-        functional_model(), SGD, model_aggregator=private()
-    ),
-    "build_unweighted_fed_prox": lambda: alg.build_unweighted_fed_prox(
-        model_fn, 1.0, SGD, model_aggregator=private()
-    ),
-    "build_unweighted_mime_lite": lambda: alg.build_unweighted_mime_lite(
-        model_fn,
-        SGD,
-        model_aggregator=private(),
-        full_gradient_aggregator=private(),
-    ),
-    "build_weighted_fed_avg": lambda: alg.build_weighted_fed_avg(
-        model_fn, SGD, model_aggregator=weighted()
-    ),
-    "build_weighted_fed_prox": lambda: alg.build_weighted_fed_prox(
-        model_fn, 1.0, SGD, model_aggregator=weighted()
-    ),
-    "build_weighted_mime_lite": lambda: alg.build_weighted_mime_lite(
-        model_fn,
-        SGD,
-        model_aggregator=weighted(),
-        full_gradient_aggregator=weighted(),
-    ),
-    "build_weighted_fed_avg_with_optimizer_schedule": lambda: (
-        alg.build_weighted_fed_avg_with_optimizer_schedule(
-            model_fn,
-            lambda number: 0.1,
-            tff.learning.optimizers.build_sgdm,
-            ONE,
-            model_aggregator=weighted(),
-        )
-    ),
-    "build_mime_lite_with_optimizer_schedule": lambda: (
-        alg.build_mime_lite_with_optimizer_schedule(
-            model_fn,
-            lambda number: 0.1,
-            SGD,
-            model_aggregator=weighted(),
-            full_gradient_aggregator=weighted(),
-        )
-    ),
-    "build_fed_sgd": lambda: alg.build_fed_sgd(
-        model_fn, SGD, model_aggregator=weighted()
-    ),
-    "build_fed_recon": lambda: alg.build_fed_recon(
-        recon_model_fn,
-        loss_fn=tf.keras.losses.MeanSquaredError,
-        server_optimizer_fn=ONE,
-        client_optimizer_fn=SGD,
-        client_weighting=tff.learning.ClientWeighting.UNIFORM,
-        dataset_split_fn=tff.learning.models.ReconstructionModel.build_dataset_split_fn(),
-        model_aggregator_factory=private(),
-    ),
+    "build_unweighted_fed_avg": ((model_fn, SGD), PRIVATE),
+    "build_unweighted_fed_prox": ((model_fn, 1.0, SGD), PRIVATE),
+    "build_unweighted_mime_lite": ((model_fn, SGD), MIME),
+    "build_weighted_fed_avg": ((model_fn, SGD), WEIGHTED),
+    "build_weighted_fed_prox": ((model_fn, 1.0, SGD), WEIGHTED),
+    "build_weighted_mime_lite": ((model_fn, SGD), WEIGHTED_MIME),
+    "build_weighted_fed_avg_with_optimizer_schedule": (SCHEDULED, WEIGHTED),
+    "build_mime_lite_with_optimizer_schedule": ((model_fn, rate, SGD), WEIGHTED_MIME),
+    "build_fed_sgd": ((model_fn, SGD), WEIGHTED),
+    "build_fed_recon": ((recon_model_fn,), RECON),
 }
 
 
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("name", [*ROWS, "functional models"])
 def test_algorithms(tff_context, name):
-    process = ROWS[name]()
+    if name == "functional models":
+        process = alg.build_unweighted_fed_avg(functional_model(), SGD, **PRIVATE)
+    else:
+        arguments, options = ROWS[name]
+        process = getattr(alg, name)(*arguments, **options)
     output = process.next(process.initialize(), data())
     weights = process.get_model_weights(output.state).trainable
     assert weights[0].item() == pytest.approx(0.4, rel=5e-5)
@@ -181,7 +150,7 @@ def test_kmeans(tff_context):
         process = alg.build_fed_kmeans(2, (1,), (3, 1), sum_aggregator=aggregator)
         output = process.next(process.initialize(), points)
         centres.append(process.get_model_weights(output.state))
-    np.testing.assert_allclose(centres[1], centres[0], rtol=1e-5)
+    assert_allclose(centres[1], centres[0], rtol=1e-5)
     assert np.ptp(centres[0]) > 3
     with pytest.raises(ValueError, match="output must be 'sum' .*build_fed_kmeans"):
         alg.build_fed_kmeans(2, (1,), (3, 1), sum_aggregator=private())
@@ -197,7 +166,7 @@ class TestOutput:
             # Two of an expected five report.
             ones = [np.full(20, 0.1, np.float32)] * 2
             results[output] = process.next(process.initialize(), ones).result
-        np.testing.assert_allclose(results["sum"], 5 * results["mean"], rtol=1e-6)
+        assert_allclose(results["sum"], 5 * results["mean"], rtol=1e-6)
         assert np.std(results["sum"]) == pytest.approx(0.7, rel=0.5)
 
     def test_without_privacy_it_is_the_sum_of_the_finite(self, tff_context):
@@ -295,5 +264,5 @@ class TestSecureContext:
 
 def test_the_page_has_every_row():
     page = pathlib.Path(__file__).parents[2].joinpath("docs/tff.md").read_text()
-    names = [*ROWS, *WRAPPED, "build_fed_kmeans"]
+    names = [*ROWS, "functional models", *WRAPPED, "build_fed_kmeans"]
     assert [name for name in names if name not in page] == []

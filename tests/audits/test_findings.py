@@ -11,7 +11,7 @@ from scipy import stats
 
 from dpfl import accounting, mechanisms
 from dpfl.accounting.integer import discrete_gaussian
-from dpfl.aggregators import round_steps
+from dpfl.aggregators import round_functions
 from experiments.audits import adversary, cases, claims, finding, suite, sums, tails
 
 
@@ -140,7 +140,7 @@ class TestMeasured:
     def test_what_a_client_moves_is_found_out(self, monkeypatch):
         mechanism = suite._wide("distributed_discrete_gaussian")
         # As if nobody had asked for less, which is None.
-        monkeypatch.setattr(round_steps, "EXACT_FOR_SIMULATION", None)
+        monkeypatch.setattr(round_functions, "EXACT_FOR_SIMULATION", None)
         found = {one.setting: one for one in sums.measured(mechanism)}
         for name in ("exact_mean_update_norm", "exact_l2_clipped_fraction"):
             assert not found[name].is_sound and found[name].found > 0

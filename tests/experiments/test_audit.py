@@ -180,10 +180,12 @@ class TestHolesPutBack:
         }
 
     def test_one_mask_for_all(self, tff_secure_context, monkeypatch):
-        from dpfl.aggregators import round_steps
+        from dpfl.aggregators import round_functions
 
         monkeypatch.setattr(
-            round_steps, "_client_seed", lambda identity, own, round_seed: round_seed
+            round_functions,
+            "_client_seed",
+            lambda identity, own, round_seed: round_seed,
         )
         found = audited("l2_csgm", "masks")
         assert [one.verdict for one in found] == ["FAILED", "FAILED"]

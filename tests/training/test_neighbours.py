@@ -20,7 +20,7 @@ import pytest
 import tensorflow as tf
 
 from dpfl import aggregators, covered
-from dpfl.aggregators import round_steps
+from dpfl.aggregators import round_functions
 from dpfl.covered import EXACT_FOR_SIMULATION, RELEASED
 from dpfl.tasks import models
 from dpfl.tasks import task as task_lib
@@ -89,14 +89,14 @@ def make_task(change, hold):
 
 def zeros_for_messages(monkeypatch):
     """Has clients send what they would of no update, and measure what they really do."""
-    real = round_steps.Steps.encode
+    real = round_functions.RoundFunctions.encode
 
     def encode(self, value, shared):
         update = tf.nest.map_structure(tf.zeros_like, value["update"])
         nothing = collections.OrderedDict(value, update=update)
         return real(self, nothing, shared)[0], real(self, value, shared)[1]
 
-    monkeypatch.setattr(round_steps.Steps, "encode", encode)
+    monkeypatch.setattr(round_functions.RoundFunctions, "encode", encode)
 
 
 def measures(monkeypatch):

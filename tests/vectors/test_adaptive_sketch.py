@@ -4,6 +4,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from numpy.testing import assert_allclose, assert_array_equal
 
 from dpfl.vectors import adaptive_sketch, probes, randomness
 from dpfl.vectors.adaptive_sketch import AdaptiveSketch
@@ -19,8 +20,16 @@ def make(d=D, k=K, max_rank=None, energy_fraction=0.999, **kwargs):
 
 
 def random_rows(count, d=D, seed=0):
+    if not count:
+        return np.zeros([0, d], np.float32)
     values = np.random.default_rng(seed).standard_normal([d, count])
     return np.linalg.qr(values)[0].T.astype(np.float32)
+
+
+def state_of(updated):
+    """What the codec of DOME keeps of an update."""
+    basis = adaptive_sketch.pack(updated.directions)
+    return {"basis": basis, "strengths": updated.strengths, "rank": updated.rank}
 
 
 def as_sketch(rows):
@@ -69,7 +78,7 @@ class TestExpand:
     @pytest.mark.parametrize("d,k", [(1, 1), (9, 9), (33, 32), (300, 256), (4000, 16)])
     def test_rows_are_orthonormal(self, d, k):
         for rank in {0, k // 4}:
-            kept = random_rows(rank, d) if rank else np.zeros([0, d], np.float32)
+            kept = random_rows(rank, d)
             rows = expanded(make(d, k), kept)
             assert rows.shape == (k, d)
             # With hardly more coordinates than rows a probe is nearly in the kept span.
@@ -77,17 +86,17 @@ class TestExpand:
 
     @pytest.mark.parametrize("rank", [0, 3, K])
     def test_the_first_rows_span_what_is_kept(self, rank):
-        kept = random_rows(rank) if rank else np.zeros([0, D], np.float32)
+        kept = random_rows(rank)
         rows = expanded(make(), kept)
-        np.testing.assert_allclose(projector(rows[:rank]), projector(kept), atol=1e-6)
+        assert_allclose(projector(rows[:rank]), projector(kept), atol=1e-6)
         assert defect(rows) < 1e-6
 
     def test_probes_are_functions_of_the_seed(self):
         kept = random_rows(2)
         first, again = (expanded(make(), kept) for _ in range(2))
         other = expanded(make(), kept, SEED + 1)
-        np.testing.assert_array_equal(first, again)
-        np.testing.assert_allclose(first[:2], other[:2], atol=1e-6)
+        assert_array_equal(first, again)
+        assert_allclose(first[:2], other[:2], atol=1e-6)
         # Six of 58 directions overlap by a tenth.
         assert np.linalg.norm(first[2:] @ other[2:].T) ** 2 / 6 < 0.4
 
@@ -114,16 +123,14 @@ class TestExpand:
         rows /= np.sqrt(D)
         q, r = np.linalg.qr(rows.T.astype(np.float64))
         want = (q * np.sign(np.diag(r))).T
-        np.testing.assert_allclose(expanded(make(), rows)[:5], want, atol=1e-5)
+        assert_allclose(expanded(make(), rows)[:5], want, atol=1e-5)
 
     def test_nearly_dependent_rows(self):
         rows = random_rows(6)
         rows[1:3] = rows[0] + 0.03 * rows[1:3]
         result = expanded(make(), rows)
         assert defect(result) < 1e-4
-        np.testing.assert_allclose(
-            projector(result[:6]), projector(random_rows(6)), atol=1e-4
-        )
+        assert_allclose(projector(result[:6]), projector(random_rows(6)), atol=1e-4)
 
     def test_a_probe_within_the_kept_span_becomes_a_short_row(self):
         """Nothing fails; the other rows stay orthonormal."""
@@ -154,13 +161,11 @@ class TestUpdate:
             )
             rank = int(got.rank)
             assert rank == least_rank(values[:K], q)
-            np.testing.assert_allclose(
-                got.strengths[:rank], values[:rank], rtol=1e-4, atol=1e-6
-            )
+            assert_allclose(got.strengths[:rank], values[:rank], rtol=1e-4, atol=1e-6)
             for r in range(1, rank + 1):
                 if not is_defined[r - 1]:
                     break
-                np.testing.assert_allclose(
+                assert_allclose(
                     projector(got.directions[:r].numpy()),
                     projector(rows[:r]),
                     atol=2e-4,
@@ -186,10 +191,10 @@ class TestUpdate:
         strengths[:2] = [3.0, 1.0]
         zero = tf.zeros([D])
         got = make().update(as_sketch(sketch), strengths, tf.constant(2), zero)
-        np.testing.assert_allclose(
+        assert_allclose(
             projector(got.directions[:2].numpy()), projector(sketch[:2]), atol=1e-6
         )
-        np.testing.assert_allclose(got.strengths, strengths)
+        assert_allclose(got.strengths, strengths)
         assert float(got.overlap) == pytest.approx(1)
         empty = make().update(as_sketch(sketch), tf.zeros([K]), tf.constant(0), zero)
         assert int(empty.rank) == 0
@@ -224,7 +229,7 @@ class TestUpdate:
         assert packed.directions.dtype == tf.int16
         expected = tf.cast(plain.directions, tf.bfloat16)
         unpacked = adaptive_sketch.unpack(packed.directions)
-        np.testing.assert_array_equal(unpacked, tf.cast(expected, tf.float32))
+        assert_array_equal(unpacked, tf.cast(expected, tf.float32))
         assert np.abs(unpacked).sum(1).min() > 0
 
     def test_max_rank_leaves_room_for_probes(self):
@@ -257,11 +262,7 @@ def test_orthonormal_after_a_thousand_updates(rule):
         new = sketch.update(basis, state["strengths"], state["rank"], decoded)
         rows = adaptive_sketch.dense(basis)
         worst = tf.reduce_max(tf.abs(rows @ tf.transpose(rows) - tf.eye(16)))
-        return {
-            "basis": adaptive_sketch.pack(new.directions),
-            "strengths": new.strengths,
-            "rank": new.rank,
-        }, worst
+        return state_of(new), worst
 
     state, worst = dict(sketch.initial_state()), []
     for number in range(1000):
@@ -280,16 +281,12 @@ def test_without_probes_gradients_within_change_no_subspace():
         kept = adaptive_sketch.unpack(state["basis"])[: state["rank"]]
         basis = sketch.expand(kept, SEED)
         rows = adaptive_sketch.dense(basis).numpy()
-        np.testing.assert_allclose(rows @ rows.T, np.eye(8), atol=1e-5)
+        assert_allclose(rows @ rows.T, np.eye(8), atol=1e-5)
         spans.append(rows)
         gradient = randomness.standard_normal(randomness.fold_in(SEED, number), 64)
         decoded = adaptive_sketch.lift(basis, adaptive_sketch.project(basis, gradient))
         new = sketch.update(basis, state["strengths"], state["rank"], decoded)
-        state = {
-            "basis": adaptive_sketch.pack(new.directions),
-            "strengths": new.strengths,
-            "rank": new.rank,
-        }
+        state = state_of(new)
     shared = np.square(spans[0] @ spans[-1].T).sum() / 8
     assert shared > 0.999
 
@@ -297,22 +294,22 @@ def test_without_probes_gradients_within_change_no_subspace():
 def test_pack_keeps_eight_bits():
     values = tf.constant([0.0, 1.0, -0.3, 1e-30, -7e20])
     back = adaptive_sketch.unpack(adaptive_sketch.pack(values)).numpy()
-    np.testing.assert_allclose(back, values, rtol=2**-8)
+    assert_allclose(back, values, rtol=2**-8)
     again = adaptive_sketch.unpack(adaptive_sketch.pack(tf.constant(back)))
-    np.testing.assert_array_equal(again, back)
+    assert_array_equal(again, back)
 
 
 @pytest.mark.parametrize("rank", [0, 3, K])
 def test_project_lift_and_diagonal(rank):
-    kept = random_rows(rank) if rank else np.zeros([0, D], np.float32)
+    kept = random_rows(rank)
     sketch = make().expand(tf.constant(kept), SEED)
     rows, vector = adaptive_sketch.dense(sketch).numpy(), np.arange(D, dtype=np.float32)
     inside = adaptive_sketch.project(sketch, tf.constant(vector))
-    np.testing.assert_allclose(inside, rows @ vector, rtol=1e-4, atol=1e-4)
-    np.testing.assert_allclose(
+    assert_allclose(inside, rows @ vector, rtol=1e-4, atol=1e-4)
+    assert_allclose(
         adaptive_sketch.lift(sketch, inside), projector(rows) @ vector, atol=1e-3
     )
-    np.testing.assert_allclose(
+    assert_allclose(
         adaptive_sketch.diagonal(sketch), np.diag(projector(rows)), atol=1e-6
     )
 
@@ -355,7 +352,7 @@ def test_blocks_of_coordinates_change_rounding_alone(columns, rank, monkeypatch)
     monkeypatch.setattr(probes, "_COLUMNS_AT_A_TIME", columns)
     for found, expected in zip(everything(), whole):
         scale = np.abs(expected).max()
-        np.testing.assert_allclose(found, expected, atol=2e-6 * scale)
+        assert_allclose(found, expected, atol=2e-6 * scale)
 
 
 def test_packed_or_not_a_sketch_is_the_same():
@@ -365,9 +362,9 @@ def test_packed_or_not_a_sketch_is_the_same():
         make().expand(kept, SEED) for kept in (packed, adaptive_sketch.unpack(packed))
     )
     assert found["kept"].dtype == tf.int16
-    np.testing.assert_array_equal(found["mix"], expected["mix"])
+    assert_array_equal(found["mix"], expected["mix"])
     dense = [adaptive_sketch.dense(sketch) for sketch in (found, expected)]
-    np.testing.assert_array_equal(*dense)
+    assert_array_equal(*dense)
 
 
 def test_nothing_outside_is_seen_in_the_graphs_of_tff_too():
@@ -381,4 +378,4 @@ def test_nothing_outside_is_seen_in_the_graphs_of_tff_too():
         with tf.compat.v1.Session(graph=graph) as session:
             rows = session.run(core.rows)
     # The axis outside, the last, is dropped; otherwise it ties with the first.
-    np.testing.assert_allclose(np.abs(rows), [[0, 1, 0], [1, 0, 0]], atol=1e-12)
+    assert_allclose(np.abs(rows), [[0, 1, 0], [1, 0, 0]], atol=1e-12)

@@ -4,9 +4,11 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from numpy.testing import assert_allclose, assert_array_equal
 
 from dpfl import mechanisms
 from dpfl.vectors import count_sketch, randomness
+from tests import traced
 
 D, DRAWS = 90, 3000
 # Both have m = 24; the shifts have 4 blocks, the last one only partly filled.
@@ -30,17 +32,8 @@ def padded(sketch, vector):
 
 def over_seeds(sketch, function, count=DRAWS):
     """function(expanded) for many seeds, as one float64 array."""
-
-    @tf.function(autograph=False)
-    def run(numbers):
-        return tf.map_fn(
-            lambda number: function(sketch.expand(tf.stack([number, 5]))),
-            numbers,
-            fn_output_signature=tf.float32,
-            parallel_iterations=1,
-        )
-
-    return run(tf.range(count, dtype=tf.int64)).numpy().astype(np.float64)
+    found = traced.many(lambda n: function(sketch.expand(tf.stack([n, 5]))), count)
+    return found.astype(np.float64)
 
 
 def round_trips(sketch, vector):
@@ -85,7 +78,7 @@ def test_pairs_of_coordinates_collide_no_more_than_in_a_count_sketch(kind):
     """(S^T S)_jk: variance 1/m at the most, for every j."""
     sketch, k = MAKE[kind](), 17
     entries = round_trips(sketch, np.eye(D)[k])
-    np.testing.assert_allclose(entries[:, k], 1, rtol=1e-5)
+    assert_allclose(entries[:, k], 1, rtol=1e-5)
     variance = np.square(np.delete(entries, k, 1)).mean(0)
     if kind == "shifts":
         apart = np.delete(block_of(sketch) != block_of(sketch)[k], k)
@@ -125,7 +118,7 @@ def test_one_coordinate_is_in_every_row_once(kind):
         table = sketch.encode(padded(sketch, np.eye(D)[j]), expanded).numpy()
         table = table.reshape(sketch.rows, sketch.width)
         assert np.all(np.count_nonzero(table, axis=1) == 1)
-        np.testing.assert_allclose(np.abs(table).sum(1), sketch.rows**-0.5, rtol=1e-6)
+        assert_allclose(np.abs(table).sum(1), sketch.rows**-0.5, rtol=1e-6)
 
 
 @KINDS
@@ -134,7 +127,7 @@ def test_linear_and_decoding_is_the_transpose(kind):
     expanded = sketch.expand(tf.constant([3, 4], tf.int64))
     g, h = padded(sketch, VECTORS["dense"]), padded(sketch, VECTORS["sparse"])
     y = tf.random.stateless_normal([sketch.length], [5, 6])
-    np.testing.assert_allclose(
+    assert_allclose(
         sketch.encode(2 * g - h, expanded),
         2 * sketch.encode(g, expanded) - sketch.encode(h, expanded),
         atol=1e-5,
@@ -150,8 +143,8 @@ def test_scalings_differ_in_the_sketch_and_not_in_the_product(kind):
     expanded = theory.expand(tf.constant([3, 4], tf.int64))
     g = padded(theory, VECTORS["dense"])
     y, z = theory.encode(g, expanded), practice.encode(g, expanded)
-    np.testing.assert_allclose(y, z * np.sqrt(theory.rows), rtol=1e-4, atol=1e-6)
-    np.testing.assert_allclose(
+    assert_allclose(y, z * np.sqrt(theory.rows), rtol=1e-4, atol=1e-6)
+    assert_allclose(
         theory.decode(y, expanded), practice.decode(z, expanded), rtol=1e-4, atol=1e-5
     )
 
@@ -161,7 +154,7 @@ def test_without_compression_shifts_lose_nothing():
     g = padded(sketch, VECTORS["dense"])
     expanded = sketch.expand(tf.constant([3, 4], tf.int64))
     decoded = sketch.decode(sketch.encode(g, expanded), expanded)
-    np.testing.assert_allclose(decoded, VECTORS["dense"], atol=1e-5)
+    assert_allclose(decoded, VECTORS["dense"], atol=1e-5)
 
 
 @pytest.mark.parametrize("width", [8, 10])
@@ -204,9 +197,9 @@ def test_groups_are_sketched_apart():
     y = grouped.encode(g, expanded)
     only_second = grouped.encode(tf.concat([tf.zeros(40), g[40:]], 0), expanded)
     assert np.all(only_second[: parts[0].length] == 0)
-    np.testing.assert_array_equal(only_second[parts[0].length :], y[parts[0].length :])
+    assert_array_equal(only_second[parts[0].length :], y[parts[0].length :])
     back = parts[1].decode(y[parts[0].length :], expanded["part_1"])
-    np.testing.assert_allclose(grouped.decode(y, expanded)[40:], back)
+    assert_allclose(grouped.decode(y, expanded)[40:], back)
 
 
 @KINDS

@@ -4,9 +4,11 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from numpy.testing import assert_allclose
 from sklearn import linear_model
 
 from dpfl.vectors import gaussian_sketch
+from tests import traced
 
 
 def test_unbiased_with_the_error_of_the_formula():
@@ -14,15 +16,11 @@ def test_unbiased_with_the_error_of_the_formula():
     sketch = gaussian_sketch.GaussianSketch(d, m)
     g = tf.random.stateless_normal([d], [1, 2])
 
-    @tf.function(autograph=False)
-    def run(numbers):
-        def one(number):
-            matrix = sketch.expand(tf.stack([number, 7]))
-            return sketch.decode(sketch.encode(g, matrix), matrix)
+    def one(number):
+        matrix = sketch.expand(tf.stack([number, 7]))
+        return sketch.decode(sketch.encode(g, matrix), matrix)
 
-        return tf.map_fn(one, numbers, fn_output_signature=tf.float32)
-
-    errors = run(tf.range(draws, dtype=tf.int64)).numpy() - g.numpy()
+    errors = traced.many(one, draws) - g.numpy()
     squared = np.sum(np.square(errors), 1)
     expected = (d + 1) / m * np.sum(np.square(g))
     assert squared.mean() == pytest.approx(expected, rel=0.05)
@@ -45,18 +43,14 @@ def test_lasso_agrees_with_scikit_learn():
     x = np.zeros(d, np.float32)
     x[[3, 50, 180]] = [1.0, -2.0, 0.5]
     y = sketch.encode(x, matrix) + 0.02 * tf.random.stateless_normal([m], [3, 4])
-    found = gaussian_sketch.lasso(
-        matrix,
-        y,
-        tf.constant(penalty),
-        gaussian_sketch.largest_singular_value(matrix),
-        2000,
-    ).numpy()
+    largest = gaussian_sketch.largest_singular_value(matrix)
+    found = gaussian_sketch.lasso(matrix, y, tf.constant(penalty), largest, 2000)
+    found = found.numpy()
     solver = linear_model.Lasso(
         alpha=penalty / m, fit_intercept=False, tol=1e-10, max_iter=100_000
     )
     expected = solver.fit(matrix.numpy().astype(np.float64), y.numpy()).coef_
-    np.testing.assert_allclose(found, expected, atol=2e-4)
+    assert_allclose(found, expected, atol=2e-4)
     assert set(np.argsort(-np.abs(found))[:3]) == {3, 50, 180}
 
 

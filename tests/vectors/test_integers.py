@@ -5,6 +5,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from numpy.testing import assert_allclose, assert_array_equal
 
 from dpfl.vectors import integers
 
@@ -17,7 +18,7 @@ def test_residues_and_back(bits):
     values = np.array([-half, -1, 0, 1, half - 1], np.int32)
     residues = integers.wrap(tf.constant(values), bits).numpy()
     assert residues.min() >= 0 and residues.max() < 1 << bits
-    np.testing.assert_array_equal(integers.center(tf.constant(residues), bits), values)
+    assert_array_equal(integers.center(tf.constant(residues), bits), values)
     # A sum that overflowed int32 is the same residue.
     many = np.add.reduce(np.full(3000, (1 << bits) - 1, np.int64))
     overflowed = tf.constant([many], tf.int64)
@@ -33,10 +34,10 @@ class TestOverlapRotation:
         expanded = rotation.expand(SEED)
         rows = [rotation.rotate(row, expanded) for row in tf.unstack(tf.eye(length))]
         matrix = np.stack(rows)
-        np.testing.assert_allclose(matrix @ matrix.T, np.eye(length), atol=1e-5)
+        assert_allclose(matrix @ matrix.T, np.eye(length), atol=1e-5)
         x = tf.random.stateless_normal([length], [1, 2])
         back = rotation.invert(rotation.rotate(x, expanded), expanded)
-        np.testing.assert_allclose(back, x, atol=1e-5)
+        assert_allclose(back, x, atol=1e-5)
 
     @pytest.mark.parametrize("hot", [0, 50, 99])
     def test_spreads(self, hot):

@@ -7,26 +7,14 @@ import numpy as np
 import pytest
 import scipy.stats
 import tensorflow as tf
+from numpy.testing import assert_array_equal
 
 from dpfl.vectors import masks
+from tests import traced
 
 
 def seed(number):
     return tf.constant([number, 77], tf.int64)
-
-
-def many(mask, count, reduce):
-    """reduce(indices) for `count` seeds, stacked."""
-
-    @tf.function(autograph=False)
-    def run(numbers):
-        return tf.map_fn(
-            lambda n: reduce(mask.indices(tf.stack([n, 5]))),
-            numbers,
-            fn_output_signature=tf.float32,
-        )
-
-    return run(tf.range(count, dtype=tf.int64)).numpy()
 
 
 def all_indices(mask, count):
@@ -64,12 +52,12 @@ def test_every_pattern_has_its_probability(block):
     gamma, count = 0.4, 12_000
     mask = masks.BernoulliMask(5, gamma)
     mask._block = block or mask._block
-    codes = many(
-        mask,
-        count,
-        lambda i: tf.reduce_sum(tf.cast(tf.bitwise.left_shift(1, i), tf.float32)),
-    )
-    observed = np.bincount(codes.astype(int), minlength=32)
+
+    def code(number):
+        indices = mask.indices(tf.stack([number, 5]))
+        return tf.reduce_sum(tf.bitwise.left_shift(1, indices))
+
+    observed = np.bincount(traced.many(code, count), minlength=32)
     sizes = np.array([bin(code).count("1") for code in range(32)])
     expected = count * gamma**sizes * (1 - gamma) ** (5 - sizes)
     assert scipy.stats.chisquare(observed, expected).pvalue > 1e-3
@@ -113,7 +101,7 @@ def test_masks_of_different_seeds_are_independent():
 
 def test_the_same_seed_gives_the_same_mask():
     mask = masks.BernoulliMask(5000, 0.1)
-    np.testing.assert_array_equal(mask.indices(seed(1)), mask.indices(seed(1)))
+    assert_array_equal(mask.indices(seed(1)), mask.indices(seed(1)))
 
 
 @pytest.mark.parametrize("keep_fraction", [1e-300, 1e-17])
@@ -123,7 +111,7 @@ def test_keeps_nothing_at_vanishing_fractions(keep_fraction):
 
 def test_keeps_almost_everything_just_below_one():
     kept = masks.BernoulliMask(1000, 1 - 1e-15).indices(seed(0))
-    np.testing.assert_array_equal(kept, np.arange(1000))
+    assert_array_equal(kept, np.arange(1000))
 
 
 @pytest.mark.parametrize("keep_fraction", [0.2, 1.0])
@@ -134,7 +122,7 @@ def test_scatter_undoes_gather(keep_fraction):
     total, matches = mask.scatter_add(tf.ones([500]), values, seed(4))
     is_kept = np.zeros(500)
     is_kept[mask.indices(seed(4)) if keep_fraction < 1 else slice(None)] = 1
-    np.testing.assert_array_equal(total, 1 + is_kept * vector)
+    assert_array_equal(total, 1 + is_kept * vector)
     assert matches.numpy()
     assert len(values) == is_kept.sum()
 
@@ -156,7 +144,7 @@ def test_a_wrong_number_of_values_adds_nothing(keep_fraction, change):
     )
     total, matches = add(tf.zeros([500]), values, seed(4))
     assert not matches.numpy()
-    np.testing.assert_array_equal(total, np.zeros(500))
+    assert_array_equal(total, np.zeros(500))
 
 
 @pytest.mark.parametrize("keep_fraction", [0.0, -0.1, 1.1, math.nan])

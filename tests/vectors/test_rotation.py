@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 import scipy.linalg
 import tensorflow as tf
+from numpy.testing import assert_allclose, assert_array_equal
 
 from dpfl.vectors import rotation
+from tests import traced
 
 SEED = tf.constant([11, 12], tf.int64)
 
@@ -37,7 +39,7 @@ def test_hadamard_equals_scipy(bits):
     x = normal(length)
     expected = scipy.linalg.hadamard(length) @ x.numpy() / math.sqrt(length)
     actual = tf.function(rotation.hadamard_transform, autograph=False)(x)
-    np.testing.assert_allclose(actual, expected, atol=1e-5)
+    assert_allclose(actual, expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("length", [3, 6, 1000])
@@ -59,7 +61,7 @@ def test_hadamard_refuses_an_unknown_length():
 def test_hadamard_is_its_own_inverse():
     x = normal(2**13)
     twice = rotation.hadamard_transform(rotation.hadamard_transform(x))
-    np.testing.assert_allclose(twice, x, atol=1e-5)
+    assert_allclose(twice, x, atol=1e-5)
 
 
 @pytest.mark.parametrize("length", [0, 1, 7])
@@ -73,10 +75,10 @@ def test_fourier_equals_numpy():
     x = normal(30).numpy()
     cos, sin = rot.expand(SEED).numpy()
     expected = np.fft.fft((x[:15] + 1j * x[15:]) * (cos + 1j * sin), norm="ortho")
-    np.testing.assert_allclose(
+    assert_allclose(
         rotate(rot, x), np.concatenate([expected.real, expected.imag]), atol=1e-5
     )
-    np.testing.assert_allclose(cos**2 + sin**2, 1, atol=1e-6)
+    assert_allclose(cos**2 + sin**2, 1, atol=1e-6)
 
 
 LENGTHS = [("hadamard", 1), ("hadamard", 32), ("dft", 2), ("dft", 30), ("dft", 32)]
@@ -86,9 +88,9 @@ LENGTHS = [("hadamard", 1), ("hadamard", 32), ("dft", 2), ("dft", 30), ("dft", 3
 def test_is_orthogonal(name, length):
     rot = rotation.ROTATIONS[name](length)
     matrix = as_matrix(rot)
-    np.testing.assert_allclose(matrix @ matrix.T, np.eye(length), atol=1e-5)
+    assert_allclose(matrix @ matrix.T, np.eye(length), atol=1e-5)
     x = normal(length)
-    np.testing.assert_allclose(invert(rot, x), matrix @ x.numpy(), atol=1e-5)
+    assert_allclose(invert(rot, x), matrix @ x.numpy(), atol=1e-5)
 
 
 @pytest.mark.parametrize(("name", "length"), [("hadamard", 2**15), ("dft", 30_030)])
@@ -99,7 +101,7 @@ def test_keeps_the_norm_and_comes_back(name, length):
     # A norm that grew would exceed the clip; single precision transforms can, by 1e-3.
     norms = [np.linalg.norm(v.numpy().astype(np.float64)) for v in (x, rotated)]
     assert norms[1] == pytest.approx(norms[0], rel=1e-6)
-    np.testing.assert_allclose(invert(rot, rotated), x, atol=1e-5)
+    assert_allclose(invert(rot, rotated), x, atol=1e-5)
 
 
 def test_a_transform_of_single_precision_lengthens_a_vector():
@@ -127,15 +129,9 @@ def test_coordinates_are_centred_and_equal_in_size_over_seeds(name):
     """Mean 0 and variance 1/16 in each coordinate, whatever the vector."""
     rot = rotation.ROTATIONS[name](16)
     x = tf.constant([3.0, 4.0] + [0.0] * 13 + [12.0]) / 13
-    seeds = tf.stack([tf.range(20_000, dtype=tf.int64)] * 2, axis=1)
-    draws = tf.function(
-        lambda seeds: tf.map_fn(
-            lambda seed: rotate(rot, x, seed), seeds, fn_output_signature=tf.float32
-        ),
-        autograph=False,
-    )(seeds).numpy()
-    np.testing.assert_allclose(draws.mean(0), 0, atol=5 / 4 / math.sqrt(20_000))
-    np.testing.assert_allclose(draws.var(0), 1 / 16, rtol=0.05)
+    draws = traced.many(lambda number: rotate(rot, x, tf.stack([number] * 2)), 20_000)
+    assert_allclose(draws.mean(0), 0, atol=5 / 4 / math.sqrt(20_000))
+    assert_allclose(draws.var(0), 1 / 16, rtol=0.05)
     assert draws.var() == pytest.approx(1 / 16, rel=0.01)
 
 
@@ -143,5 +139,5 @@ def test_coordinates_are_centred_and_equal_in_size_over_seeds(name):
 def test_depends_on_the_seed_alone(name):
     rot = rotation.ROTATIONS[name](64)
     first, again = rot.expand(SEED), rot.expand(SEED)
-    np.testing.assert_array_equal(first, again)
+    assert_array_equal(first, again)
     assert not np.allclose(first, rot.expand(SEED + 1))

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The steps of a round of a codec, in plain TensorFlow functions, without placements.
+"""A round of a codec in plain TensorFlow functions, without placements.
 
   prepare (server) -> encode (each client) -> a sum -> finish (server)
 
@@ -25,7 +25,7 @@ from dpfl.covered import EXACT_FOR_SIMULATION
 from dpfl.vectors import randomness
 
 
-class Steps:
+class RoundFunctions:
     """What server and clients do in a round, for one type of value.
 
     State and measurements are those that `factory.CodecFactory` describes.
@@ -40,18 +40,13 @@ class Steps:
         codec: Codec,
         layout: Layout,
         seed: Optional[Any],
-        output: str = "mean",
-        measure: Optional[str] = None,
+        output: str,
+        measure: Optional[str],
     ):
-        """Initializes the steps.
+        """Takes `output` and `measure` of `factory.CodecFactory`, and a seed, int64[2].
 
-        Args:
-          codec: The mechanism's.
-          layout: How values become vectors.
-          seed: int64[2], of which the server's draws are a function; None for one of
-            the operating system's entropy.
-          output: "mean" or "sum", as for `factory.CodecFactory`.
-          measure: As for `factory.CodecFactory`.
+        The server's draws are a function of the seed; None for one of the operating
+        system's entropy.
         """
         self.codec = codec
         self._measures_exactly = measure == EXACT_FOR_SIMULATION or (
@@ -64,7 +59,7 @@ class Steps:
         self._entropy = [secrets.randbits(64) - (1 << 63) for _ in range(2)]
 
     def initial_state(self) -> Fields:
-        """Returns the state before the first round."""
+        """The state before the first round."""
         if self._seed is None:
             seed = tf.bitwise.bitwise_xor(
                 randomness.fresh_seed(), tf.constant(self._entropy, tf.int64)
@@ -76,7 +71,7 @@ class Steps:
         )
 
     def prepare(self, state: Fields) -> Fields:
-        """Returns what the clients and `finish` share, from the state."""
+        """The tensors that the clients and `finish` share, from the state."""
         round_seed = randomness.fold_in(
             state["seed"], state["round"], purposes.Round.BROADCAST
         )
@@ -88,7 +83,7 @@ class Steps:
         )
 
     def encode(self, value: Structure, shared: Fields) -> tuple[Structure, Fields]:
-        """Returns a client's message, and float64 scalars to sum, from its value."""
+        """A client's message, and float64 scalars to sum, from its value."""
         update, own = self.layout.split(value)
         client_seed = None
         if self.codec.has_private_randomness:
@@ -106,20 +101,16 @@ class Steps:
     def finish(
         self, state: Fields, shared: Fields, total: Structure, sums: Fields
     ) -> Fields:
-        """Returns the new `state`, the `result` and the `measurements`.
+        """The new `state`, the `result` and the `measurements`.
 
-        Args:
-          state: That of `prepare`.
-          shared: What `prepare` gave.
-          total: The sum of all messages, as the codec's reduction opens it.
-          sums: The sum of all clients' scalars that `encode` gave.
+        From what `prepare` was given and gave, the total of the messages as the codec's
+        reduction opens it, and the sums of the scalars that `encode` gave.
         """
+        own = _own_state(state)
         noise_seed = randomness.fold_in(
             state["seed"], state["round"], purposes.Round.SERVER_NOISE
         )
-        decoded = self.codec.decode(
-            _own_state(state), total, sums, shared["expanded"], noise_seed
-        )
+        decoded = self.codec.decode(own, total, sums, shared["expanded"], noise_seed)
         result = decoded.mean
         if self._output == "sum":
             result *= self.codec.divisor(sums)
@@ -130,9 +121,7 @@ class Steps:
             **decoded.measurements,
         )
         if self._measures_exactly:
-            more = self.codec.measure(
-                _own_state(state), total, sums, shared["expanded"]
-            )
+            more = self.codec.measure(own, total, sums, shared["expanded"])
             measured.update(measurements.exact_measurements(sums, more))
         return collections.OrderedDict(
             state=collections.OrderedDict(
@@ -144,13 +133,7 @@ class Steps:
 
 
 def _client_seed(identity: Optional[str], own: Any, round_seed: Any) -> tf.Tensor:
-    """Returns int64[2], the seed of a client in a round.
-
-    Args:
-      identity: What the client was given, one of `layout.IDENTITIES`; None for nothing.
-      own: That itself.
-      round_seed: int64[2], which everyone knows.
-    """
+    """The seed of a client, of what it was given and what everyone knows of a round."""
     if identity is None:
         return randomness.fresh_seed()
     if identity == "client_id":

@@ -1,0 +1,139 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Correlated noise of an encoder C with few numbers to remember: A^-1 B = C^-1."""
+
+from __future__ import annotations
+
+import numpy as np
+import tensorflow as tf
+
+from dpfl.noise_streams import stream as stream_lib
+
+
+class BandedStream(stream_lib.NoiseStream):
+    """Rows of C^-1 Z where C has h diagonals.
+
+    Y = C^-1 Z obeys (Choquette-Choo et al. 2023, Algorithm 9)
+
+      y_t = (z_t - sum_{1 <= k < h} C[t, t - k] y_{t - k}) / C[t, t],
+
+    so the last h - 1 rows are all there is to remember. Memory: a tuple of them, the
+    newest first. A tuple and not a ring buffer: a step then moves references and copies
+    nothing.
+    """
+
+    def __init__(
+        self,
+        diagonals: np.ndarray,
+        dimension: int,
+        *,
+        normals: stream_lib.Normals = stream_lib.grid_normals,
+    ):
+        """Takes C[t, t - k] at [t, k], zero for k > t, shape (T, h)."""
+        super().__init__(len(diagonals), dimension, normals)
+        self._bands = diagonals.shape[1]
+        self._weights = (diagonals[:, 1:] / diagonals[:, :1]).astype(np.float32)
+        self._scale = (1 / diagonals[:, 0]).astype(np.float32)
+
+    def initial_memory(self) -> stream_lib.Memory:
+        """Zeros."""
+        return self._zeros(self._bands - 1)
+
+    def step(
+        self, seed: tf.Tensor, row: tf.Tensor, memory: stream_lib.Memory
+    ) -> tuple[tf.Tensor, stream_lib.Memory]:
+        """See base class."""
+        weights = tf.gather(tf.constant(self._weights), row)
+        noise = tf.gather(tf.constant(self._scale), row) * self._normal(seed, row)
+        for k, earlier in enumerate(memory):
+            noise -= weights[k] * earlier
+        return noise, ((noise,) + tuple(memory))[: self._bands - 1]
+
+
+def rows_of_columns(columns: np.ndarray) -> np.ndarray:
+    """C[t, t - k] at [t, k] from C[j + k, j] at [j, k], both (T, h)."""
+    rounds, bands = columns.shape
+    rows = np.zeros_like(columns)
+    for k in range(bands):
+        rows[k:, k] = columns[: rounds - k, k]
+    return rows
+
+
+class BufferedStream(stream_lib.NoiseStream):
+    """Rows of C^-1 Z where C is a buffered linear Toeplitz matrix.
+
+    With the decays theta and scales omega of C^-1, r_0 = 0 (McMahan et al. 2024):
+
+      y_t = z_t + sum_i omega_i r_t^i,   r_{t+1}^i = theta_i r_t^i + z_t.
+
+    Memory: float32[buffers, d].
+    """
+
+    def __init__(
+        self,
+        decay: np.ndarray,
+        scale: np.ndarray,
+        rounds: int,
+        dimension: int,
+        *,
+        normals: stream_lib.Normals = stream_lib.grid_normals,
+    ):
+        """Takes theta and omega of C^-1, both of shape (buffers,)."""
+        super().__init__(rounds, dimension, normals)
+        self._decay = np.asarray(decay, np.float32)[:, np.newaxis]
+        self._scale = np.asarray(scale, np.float32)[np.newaxis]
+
+    def initial_memory(self) -> stream_lib.Memory:
+        """Zeros."""
+        return tf.zeros([len(self._decay), self.dimension])
+
+    def step(
+        self, seed: tf.Tensor, row: tf.Tensor, memory: stream_lib.Memory
+    ) -> tuple[tf.Tensor, stream_lib.Memory]:
+        """See base class."""
+        z = self._normal(seed, row)
+        noise = z + tf.matmul(self._scale, memory)[0]
+        return noise, self._decay * memory + z
+
+
+class MovingStream(stream_lib.NoiseStream):
+    """Rows of C^-1 Z where C^-1 has p diagonals.
+
+      y_t = sum_{k < p} e_k z_{t-k}
+
+    is a weighted sum of the last p rows of Z. They may be drawn again in every round,
+    and then there is nothing to remember. Memory: else a tuple of the last p - 1.
+    """
+
+    def __init__(
+        self,
+        weights: np.ndarray,
+        rounds: int,
+        dimension: int,
+        *,
+        redraw: bool = False,
+        normals: stream_lib.Normals = stream_lib.grid_normals,
+    ):
+        """Takes the weights e, of shape (p,), and whether earlier rows are redrawn."""
+        super().__init__(rounds, dimension, normals)
+        self._weights = [float(weight) for weight in np.asarray(weights, np.float32)]
+        self._redraw = redraw
+
+    def initial_memory(self) -> stream_lib.Memory:
+        """Zeros: rows before the first."""
+        return self._zeros(0 if self._redraw else len(self._weights) - 1)
+
+    def step(
+        self, seed: tf.Tensor, row: tf.Tensor, memory: stream_lib.Memory
+    ) -> tuple[tf.Tensor, stream_lib.Memory]:
+        """See base class."""
+        z = self._normal(seed, row)
+        noise = self._weights[0] * z
+        for k, weight in enumerate(self._weights[1:], 1):
+            if self._redraw:
+                drawn = self._normal(seed, tf.maximum(row - k, 0))
+                noise += tf.where(row >= k, weight, 0.0) * drawn
+            else:
+                noise += weight * memory[k - 1]
+        return noise, () if self._redraw else ((z,) + tuple(memory))[: len(memory)]

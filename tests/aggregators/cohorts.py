@@ -1,0 +1,120 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Clients of the tests of aggregators, and what all noise must be like."""
+
+import collections
+import math
+
+import numpy as np
+import pytest
+import scipy.stats
+import tensorflow as tf
+import tensorflow_federated as tff
+from numpy.testing import assert_allclose
+
+FLOAT_MAX = float(np.finfo(np.float32).max)
+HOSTILE = [math.nan, math.inf, -math.inf, 1e30, -1e30, FLOAT_MAX, -FLOAT_MAX]
+
+
+def updates(norms, d=500):
+    """float32[len(norms), d], in random directions."""
+    values = np.random.default_rng(0).standard_normal([len(norms), d])
+    values *= np.array(norms)[:, None] / np.linalg.norm(values, axis=1, keepdims=True)
+    return tf.constant(values, tf.float32)
+
+
+def neighbours(honest, client, place, value):
+    """Cohorts without a client's update, and with a value in a place of it."""
+    without, with_hostile = np.array(honest), np.array(honest)
+    without[client] = 0
+    with_hostile[client, place] = value
+    return without, with_hostile
+
+
+def check_hostile(hostile_round, d, place, value, most):
+    """A client of ten moves the mean by `most`, and one that is not finite by none."""
+    without, with_hostile = neighbours(updates([1.0] * 10, d), 4, place, value)
+    moved = np.linalg.norm(hostile_round(with_hostile)[0] - hostile_round(without)[0])
+    assert moved <= most * (1 + 1e-5)
+    assert moved == 0 or math.isfinite(value)
+
+
+def check_white(noise):
+    """Rounds of noise are normal, and white within a round and over rounds."""
+    limit = 4.5 / math.sqrt(noise.size)
+    assert abs(noise.mean()) < limit * noise.std()
+    scaled = noise / noise.std()
+    assert scipy.stats.kstest(scaled.ravel(), "norm").pvalue > 1e-3
+    check_uncorrelated(scaled)
+
+
+def check_uncorrelated(noise):
+    scaled, limit = noise / noise.std(), 4.5 / math.sqrt(noise.size)
+    assert abs(np.mean(scaled[:, 1:] * scaled[:, :-1])) < limit
+    assert abs(np.mean(scaled[1:] * scaled[:-1])) < limit
+
+
+def check_clip_rule(run_codec, codec):
+    """C exp(-0.2 (3/5 - 1/2)) without noise, then again with what is clipped by then."""
+    x = updates([0.5, 1.0, 1.99, 3.0, 3.0])
+    first, _ = run_codec(codec, x, 0)
+    clip = 2 * math.exp(-0.2 * 0.1)
+    assert first.state["clip_norm"].numpy() == pytest.approx(clip)
+    second, _ = run_codec(codec, x, 1, first.state)
+    assert second.measurements["clip_norm"].numpy() == pytest.approx(clip)
+    # 1.99 is clipped now: two of five are within.
+    clip *= math.exp(0.2 * 0.1)
+    assert second.state["clip_norm"].numpy() == pytest.approx(clip)
+
+
+def check_noise_scales_with_the_clip(run_codec, codec, clients):
+    """From the first clip of 2 to one of 20."""
+    state = collections.OrderedDict(clip_norm=tf.constant(20.0))
+    zeros = tf.zeros([clients, codec.dimension])
+    first, second = (run_codec(codec, zeros, 0, s)[0].mean for s in (None, state))
+    assert_allclose(second, 10 * first, rtol=1e-4, atol=1e-5)
+
+
+def with_ids(value_type):
+    """The type of a value and its client's id."""
+    return tff.to_type(collections.OrderedDict(update=value_type, client_id=np.int64))
+
+
+def identified(values):
+    """Values, each with its place for its client's id."""
+    return [
+        collections.OrderedDict(update=value, client_id=np.int64(i))
+        for i, value in enumerate(values)
+    ]
+
+
+def fed_avg(factory, inputs, outputs, client=0.1, server=1.0):
+    """TFF's federated averaging of a linear model, by a mechanism's factory."""
+
+    def model_fn():
+        layer = tf.keras.layers.Dense(
+            outputs, kernel_initializer="zeros", input_shape=[inputs]
+        )
+        return tff.learning.models.from_keras_model(
+            tf.keras.Sequential([layer]),
+            loss=tf.keras.losses.MeanSquaredError(),
+            input_spec=(tf.TensorSpec([None, inputs]), tf.TensorSpec([None, outputs])),
+        )
+
+    return tff.learning.algorithms.build_unweighted_fed_avg(
+        model_fn,
+        tff.learning.optimizers.build_sgdm(client),
+        tff.learning.optimizers.build_sgdm(server),
+        model_aggregator=factory,
+    )
+
+
+def losses(process, data, rounds):
+    """The training loss of each of some rounds."""
+    state, found = process.initialize(), []
+    for _ in range(rounds):
+        output = process.next(state, data)
+        state = output.state
+        found.append(output.metrics["client_work"]["train"]["loss"])
+    return found
