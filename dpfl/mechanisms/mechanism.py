@@ -49,11 +49,7 @@ _Self = TypeVar("_Self", bound="Mechanism")
 
 
 def secure_sum_trust(noise_source: str) -> str:
-    """Returns whom the clients of a secure sum trust.
-
-    Args:
-      noise_source: Who adds the noise, "clients" or "helpers".
-    """
+    """Whom the clients of a secure sum trust; the noise is "clients" or "helpers"."""
     if noise_source == "helpers":
         return (
             "a secure sum of clients and helpers who do not collude with the server; "
@@ -69,6 +65,9 @@ def secure_sum_trust(noise_source: str) -> str:
 @dataclasses.dataclass(frozen=True)
 class Mechanism(abc.ABC):
     """The numbers of one mechanism; see the module's text.
+
+    In all methods `participation` is how clients are chosen, and `dimension` is d, the
+    length of the flattened model update.
 
     Attributes:
       cohort_size: The constant n by which the sum is divided; the expected number of
@@ -89,21 +88,24 @@ class Mechanism(abc.ABC):
     # depends on the updates, so that errors cannot be compared.
     has_whole_error: ClassVar[bool] = True
 
+    # Fields of some mechanisms, and None for the others. The types are comments, since
+    # annotations would make them fields of all.
+    noise_multiplier = None  # type: Optional[float]
+    keep_fraction = None  # type: Optional[float]
+    compression_rate = None  # type: Optional[float]
+    bits = None  # type: Optional[int]
+
     def __post_init__(self) -> None:
         checks.integer("cohort_size", self.cohort_size, at_most=MOST_CLIENTS)
 
     @classmethod
     def filled_in(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the fields without a default that others make needless.
-
-        Args:
-          values: Values by field name, as given.
-        """
+        """The fields without a default that other values, by field name, supply."""
         del values
         return {}
 
     def with_noise_multiplier(self: _Self, noise_multiplier: float) -> _Self:
-        """Returns the same mechanism with other noise, as calibration asks for."""
+        """The same mechanism with other noise, as calibration asks for."""
         changes: dict[str, Any] = {"noise_multiplier": noise_multiplier}
         return dataclasses.replace(self, **changes)
 
@@ -113,12 +115,7 @@ class Mechanism(abc.ABC):
         return 1.0
 
     def check(self, participation: Participation, dimension: int) -> None:
-        """Raises ValueError if the mechanism cannot run in this setting.
-
-        Args:
-          participation: How clients are chosen.
-          dimension: Length d of the flattened model update.
-        """
+        """Raises ValueError if the mechanism cannot run in this setting."""
         checks.integer("dimension", dimension, at_most=MOST_DIMENSIONS)
         if participation.cohort_size != self.cohort_size:
             raise ValueError(
@@ -129,13 +126,7 @@ class Mechanism(abc.ABC):
     def check_accountant(
         self, accountant: str, participation: Participation, dimension: int
     ) -> None:
-        """Raises ValueError if the releases are none that a method accounts for.
-
-        Args:
-          accountant: One of `dpfl.accounting.METHODS`.
-          participation: How clients are chosen.
-          dimension: Length d of the flattened model update.
-        """
+        """Raises ValueError if `accountant` does not account for such releases."""
         checks.choice("accountant", accountant, calibration.METHODS)
         if accountant != "tight" or not self.is_private:
             return
@@ -147,13 +138,10 @@ class Mechanism(abc.ABC):
             raise ValueError(checks.message("accountant", wanted, accountant))
 
     def needs_more_noise(self, dimension: int) -> bool:
-        """Returns whether `check_noise` raises for all noise up to this.
+        """Whether `check_noise` raises for all noise up to this.
 
         A calibration then looks for more before anything is accounted for. A mechanism
         that says nothing else takes any noise.
-
-        Args:
-          dimension: Length d of the flattened model update.
         """
         return False
 
@@ -161,9 +149,6 @@ class Mechanism(abc.ABC):
         """Raises ValueError if the noise, once it is set, does not suit the rest.
 
         A mechanism that says nothing else takes any noise.
-
-        Args:
-          dimension: Length d of the flattened model update.
         """
 
     def check_server_optimizer(  # noqa: B027
@@ -217,36 +202,22 @@ class Mechanism(abc.ABC):
     def round_dp_event(
         self, dimension: int, sampling_probability: float
     ) -> dp_accounting.DpEvent:
-        """Returns the release of one round.
-
-        Args:
-          dimension: Length d of the flattened model update.
-          sampling_probability: The probability with which each client joins.
-        """
+        """The release of one round, which each client joins with a probability."""
 
     def relations(self, participation: Participation) -> events.Relations:
-        """Returns the relations between neighbours that a run is private for.
+        """The relations between neighbours that a run is private for.
 
         They are those that the choice of clients leaves. A mechanism of which the
         clients bring the noise says for itself which of them are left to it.
-
-        Args:
-          participation: How clients are chosen.
         """
         return participation.relations
 
     def dp_event(
         self, participation: Participation, dimension: int
     ) -> events.RunDpEvent:
-        """Returns all releases of a run, as one event that names its relations.
+        """All releases of a run, as one event that names its relations.
 
-        Args:
-          participation: How clients are chosen, and for how many rounds.
-          dimension: Length d of the flattened model update.
-
-        Returns:
-          An event that `dpfl.accounting.DpflAccountant` composes if it is for one of
-          the event's relations.
+        `dpfl.accounting.DpflAccountant` composes it for one of these relations.
 
         Raises:
           ValueError: If the mechanism cannot run in this setting.
@@ -259,7 +230,7 @@ class Mechanism(abc.ABC):
     def _run_event(
         self, participation: Participation, dimension: int
     ) -> dp_accounting.DpEvent:
-        """Returns all releases of a run that suits the mechanism."""
+        """All releases of a run that suits the mechanism."""
         if isinstance(participation, RandomSlot):
             return participation.run_event(self.round_dp_event(dimension, 1.0))
         return dp_accounting.SelfComposedDpEvent(
@@ -269,18 +240,15 @@ class Mechanism(abc.ABC):
 
     @abc.abstractmethod
     def uplink_bits(self, dimension: int) -> float:
-        """Returns the expected bits that one client sends in one round."""
+        """The expected bits that one client sends in one round."""
 
     def downlink_bits(self, dimension: int) -> float:
-        """Returns the bits that one client receives in one round.
-
-        A mechanism that says nothing else sends the model as float32.
-        """
+        """The bits that one client receives in one round: a model of float32."""
         return float(FLOAT_BITS * dimension)
 
     @abc.abstractmethod
     def mean_squared_error(self, dimension: int) -> float:
-        """Returns E of the squared L2 error of the mean of n updates.
+        """E of the squared L2 error of the mean of n updates.
 
         Each update has norm `clip_norm`; coordinate clipping is taken to be idle.
         """

@@ -242,7 +242,9 @@ class TestWhatItKeeps:
         for bands in (1, 2, 16):
             config = matrix(matrix_bands=bands)
             assert factorization.bands(config.factorization) == bands
-            assert matrix_factorization.kept_bytes(config, 100) == 400 * (bands - 1)
+            assert matrix_factorization.numbers(config, 100)["kept_bytes"] == 400 * (
+                bands - 1
+            )
         said = matrix_factorization.sentence(matrix(matrix_bands=16), 1_018_174)
         assert said == (
             "one over the whole run, 48 rounds and 16 diagonals; it keeps 61.09 MB, "
