@@ -302,19 +302,15 @@ class StreamedMatrix(MatrixFields, mechanism.NoiseMechanism, EpochFields):
         return self.factorization.sensitivity(rounds=self.stream_rounds).value
 
     @property
-    def _kept(self) -> float:
-        return 1.0 if self.keep_fraction is None else self.keep_fraction
-
-    @property
     def stddev(self) -> float:
         """sigma, the standard deviation of an entry of Z."""
-        of_round = self.noise_multiplier * self._kept * self.clip_norm
+        of_round = self.noise_multiplier * self.keep_fraction * self.clip_norm
         return of_round * self.matrix_sensitivity
 
     @property
     def noise_divisor(self) -> float:
-        """What the noised sum is divided by: n, times gamma where masks keep a part."""
-        return self.cohort_size * self._kept
+        """What the noised sum is divided by, n `keep_fraction`."""
+        return self.cohort_size * self.keep_fraction
 
     def check(self, participation: Participation, dimension: int) -> None:
         """Raises ValueError unless what a client does in a stream can be accounted for.

@@ -88,12 +88,12 @@ class Mechanism(abc.ABC):
     # depends on the updates, so that errors cannot be compared.
     has_whole_error: ClassVar[bool] = True
 
-    # Fields of some mechanisms, and None for the others. The types are comments, since
-    # annotations would make them fields of all.
+    # Fields of some mechanisms, and what stands for them in the others. The types are
+    # comments, since annotations would make them fields of all.
     noise_multiplier = None  # type: Optional[float]
-    keep_fraction = None  # type: Optional[float]
-    compression_rate = None  # type: Optional[float]
     bits = None  # type: Optional[int]
+    compression_rate = None  # type: Optional[float]
+    keep_fraction = 1.0  # type: float
 
     def __post_init__(self) -> None:
         checks.integer("cohort_size", self.cohort_size, at_most=MOST_CLIENTS)

@@ -68,7 +68,7 @@ class TestTwoEnds:
         for participation in (cyclic(1), poisson):
             found = epsilon(config, participation, method)
             assert found == pytest.approx(expected, rel=1e-9)
-        gamma = getattr(config, "keep_fraction", 1)
+        gamma = config.keep_fraction
         assert config.stddev == pytest.approx(1.5 * 0.5 * gamma)
 
     def test_everybody_in_turn_is_a_stream_of_separated_rounds(self, maker):
