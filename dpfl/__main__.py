@@ -37,7 +37,7 @@ def _fail(message: str) -> NoReturn:
 
 
 def binaries_folder() -> Path:
-    """Returns the folder of the binaries, in the wheel or in the source tree."""
+    """The folder of the binaries, in the wheel or in the source tree."""
     spec = importlib.util.find_spec(BINARIES)
     if spec is None or spec.origin is None:
         _fail("dpfl must be installed, found a source tree; pip install -e . does it")
@@ -45,17 +45,17 @@ def binaries_folder() -> Path:
 
 
 def configs_folder() -> Path:
-    """Returns the folder of the flag files, in the wheel or in the source tree."""
+    """The folder of the flag files, in the wheel or in the source tree."""
     return binaries_folder().parent / "configs"
 
 
 def requirements_file() -> Path:
-    """Returns the file that pins TensorFlow Federated and all that it needs."""
+    """The file that pins TensorFlow Federated and all that it needs."""
     return Path(__file__).resolve().parent / "requirements-tff.txt"
 
 
 def summary(command: str) -> str:
-    """Returns the first line of a binary's documentation, without loading it."""
+    """The first line of a binary's documentation, without loading it."""
     source = (binaries_folder() / f"{command}.py").read_text(encoding="utf-8")
     return (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
 

@@ -14,7 +14,7 @@ AUTO = "auto"
 
 
 def option(default: Any, text: str, *, auto: bool = False) -> Any:
-    """Returns a dataclass field with a default.
+    """A dataclass field with a default.
 
     Args:
       default: The field's default.
@@ -25,7 +25,7 @@ def option(default: Any, text: str, *, auto: bool = False) -> Any:
 
 
 def required(text: str, *, auto: bool = False) -> Any:
-    """Returns a dataclass field without a default; see `option`."""
+    """A dataclass field without a default; see `option`."""
     return dataclasses.field(metadata={"help": text, "auto": auto})
 
 
@@ -35,7 +35,7 @@ def takes_auto(field: dataclasses.Field) -> bool:
 
 
 def help_text(field: dataclasses.Field) -> str:
-    """Returns the sentence of a field, "" if it has none."""
+    """The sentence of a field, "" if it has none."""
     return field.metadata.get("help", "")
 
 
@@ -76,7 +76,7 @@ def flag_help(
 
 
 def _groups(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """Returns the names of each value, both in their order."""
+    """The names of each value, both in their order."""
     found: dict[str, list[str]] = {}
     for value, name in pairs:
         found.setdefault(value, []).append(name)

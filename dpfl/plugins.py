@@ -37,7 +37,7 @@ def load(group: str) -> None:
 
 
 def resolve(found: Any) -> Any:
-    """Returns an object that may be given as "module:name", to be imported now."""
+    """An object that may be given as "module:name", to be imported now."""
     if not isinstance(found, str):
         return found
     module, _, name = found.partition(":")

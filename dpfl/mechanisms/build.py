@@ -30,7 +30,7 @@ _SIMPLE = (bool, int, float, str)
 
 
 def config_class(name: str) -> type[mechanism.Mechanism]:
-    """Returns the class of a mechanism's configuration.
+    """The class of a mechanism's configuration.
 
     Raises:
       ValueError: If there is no mechanism of that name.
@@ -40,7 +40,7 @@ def config_class(name: str) -> type[mechanism.Mechanism]:
 
 
 def field_types(config: type[mechanism.Mechanism]) -> dict[str, type]:
-    """Returns the fields of a configuration that a flag can hold, and their types.
+    """The fields of a configuration that a flag can hold, and their types.
 
     A field that may be None has the type of its other values.
     """
@@ -55,7 +55,7 @@ def field_types(config: type[mechanism.Mechanism]) -> dict[str, type]:
 
 
 def required_fields(config: type[mechanism.Mechanism]) -> list[str]:
-    """Returns the fields of a configuration that have no default."""
+    """The fields of a configuration that have no default."""
     missing = dataclasses.MISSING
     return [
         field.name
@@ -65,7 +65,7 @@ def required_fields(config: type[mechanism.Mechanism]) -> list[str]:
 
 
 def missing_fields(name: str, values: Mapping[str, Any]) -> list[str]:
-    """Returns the fields that `build` would miss.
+    """The fields that `build` would miss.
 
     Args:
       name: Name of a mechanism.
@@ -77,7 +77,7 @@ def missing_fields(name: str, values: Mapping[str, Any]) -> list[str]:
 
 
 def accepted_fields(name: str) -> set[str]:
-    """Returns the names of the values that mean something to a mechanism.
+    """The names of the values that mean something to a mechanism.
 
     These are its fields, and both ways to say its rate if it has one.
     """
@@ -86,7 +86,7 @@ def accepted_fields(name: str) -> set[str]:
 
 
 def build(name: str, values: Mapping[str, Any]) -> mechanism.Mechanism:
-    """Returns the configuration of a mechanism.
+    """The configuration of a mechanism.
 
     Args:
       name: Name of a mechanism.
@@ -123,7 +123,7 @@ def _check_adaptive(values: Mapping[str, Any]) -> None:
 
 
 def _rates(own: Collection[str], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the rate, said by the field that is among `own`."""
+    """The rate, said by the field that is among `own`."""
     rated = [field for field in RATE_FIELDS if field in own]
     if not rated:
         return {}

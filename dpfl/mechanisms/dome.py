@@ -215,7 +215,7 @@ class Dome(mechanism.NoiseMechanism):
         return self.noise_multiplier * self.clip_norm / self.cohort_size
 
     def resolved_second_moment_floor(self, dimension: int) -> float:
-        """Returns the floor as the server uses it."""
+        """The floor as the server uses it."""
         if self.second_moment_floor is not None:
             return self.second_moment_floor
         stddev = max(self.stddev, _SMALLEST_FLOOR_STDDEV * self.clip_norm)
@@ -224,7 +224,7 @@ class Dome(mechanism.NoiseMechanism):
     def round_dp_event(
         self, dimension: int, sampling_probability: float
     ) -> dp_accounting.DpEvent:
-        """Returns a Gaussian event of multiplier sqrt(B) a / C.
+        """A Gaussian event of multiplier sqrt(B) a / C.
 
         Raises:
           ValueError: If the probability is not 1.
@@ -238,13 +238,13 @@ class Dome(mechanism.NoiseMechanism):
         return mechanism.secure_sum_trust("clients")
 
     def relations(self, participation: Participation) -> events.Relations:
-        """Returns 'replaced by zeros': a client that goes takes its noise with it."""
+        """'replaced by zeros': a client that goes takes its noise with it."""
         return events.ZEROS_ONLY
 
     def _run_event(
         self, participation: Participation, dimension: int
     ) -> dp_accounting.DpEvent:
-        """Returns a `DomeDpEvent` of all the rounds that a client may be in.
+        """A `DomeDpEvent` of all the rounds that a client may be in.
 
         With `paper_accounting` a client is charged N times for each of them.
         """
@@ -270,11 +270,11 @@ class Dome(mechanism.NoiseMechanism):
         return participation.population if self.paper_accounting else 1
 
     def uplink_bits(self, dimension: int) -> float:
-        """Returns the bits of the k numbers, each as an integer of 32, at the least."""
+        """The bits of the k numbers, each as an integer of 32, at the least."""
         return float(self.message_bits * self.sketch_size)
 
     def downlink_bits(self, dimension: int) -> float:
-        """Returns the bits of the model, U' in bfloat16, S m and the seed, at the most.
+        """The bits of the model, U' in bfloat16, S m and the seed, at the most.
 
         S m is sent for mean removal alone. U' has as many directions as the sketch
         keeps at the time; they are counted as `max_rank`.
@@ -285,7 +285,7 @@ class Dome(mechanism.NoiseMechanism):
         return float(mechanism.FLOAT_BITS * dimension + own)
 
     def mean_squared_error(self, dimension: int) -> float:
-        """Returns the error by noise, k (z C)^2 / n^2 (the paper's Lemma 3.1).
+        """The error by noise, k (z C)^2 / n^2 (the paper's Lemma 3.1).
 
         That is all of it if the sketch holds the updates; what it misses has to be
         measured.
@@ -363,7 +363,7 @@ class DomeDdg(RoundingFields, Dome):
     def round_dp_event(
         self, dimension: int, sampling_probability: float
     ) -> dp_accounting.DpEvent:
-        """Returns the event of `release` in k dimensions.
+        """The event of `release` in k dimensions.
 
         Raises:
           ValueError: If the probability is not 1.
@@ -374,7 +374,7 @@ class DomeDdg(RoundingFields, Dome):
     def _run_event(
         self, participation: Participation, dimension: int
     ) -> dp_accounting.DpEvent:
-        """Returns a round's event, composed over the rounds that a client may be in.
+        """A round's event, composed over the rounds that a client may be in.
 
         With `paper_accounting` a client is charged N times for each of them.
         """
@@ -384,5 +384,5 @@ class DomeDdg(RoundingFields, Dome):
         )
 
     def uplink_bits(self, dimension: int) -> float:
-        """Returns b bits for each of the k numbers."""
+        """B bits for each of the k numbers."""
         return self.release.uplink_bits(self.sketch_size)

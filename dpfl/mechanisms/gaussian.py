@@ -26,21 +26,21 @@ class Gaussian(AdaptiveClip):
     def round_dp_event(
         self, dimension: int, sampling_probability: float
     ) -> dp_accounting.DpEvent:
-        """Returns a Gaussian event, Poisson-sampled if the probability is below 1."""
+        """A Gaussian event, Poisson-sampled if the probability is below 1."""
         event = dp_accounting.GaussianDpEvent(self.noise_multiplier)
         if sampling_probability == 1:
             return event
         return dp_accounting.PoissonSampledDpEvent(sampling_probability, event)
 
     def uplink_bits(self, dimension: int) -> float:
-        """Returns 32 bits for each parameter, and two for an adaptive clip."""
+        """32 bits for each parameter, and two for an adaptive clip."""
         return float(mechanism.FLOAT_BITS * dimension + 2 * self.adaptive_clipping)
 
     def downlink_bits(self, dimension: int) -> float:
-        """Returns the bits of the model, and of the clip if it adapts."""
+        """The bits of the model, and of the clip if it adapts."""
         return float(mechanism.FLOAT_BITS * (dimension + self.adaptive_clipping))
 
     def mean_squared_error(self, dimension: int) -> float:
-        """Returns d (z C)^2 / n^2, z that of the update alone."""
+        """d (z C)^2 / n^2, z that of the update alone."""
         stddev = self.update_noise_multiplier * self.clip_norm
         return dimension * (stddev / self.cohort_size) ** 2

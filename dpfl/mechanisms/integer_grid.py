@@ -63,7 +63,7 @@ class Grid:
         return self.local_stddev / self.granularity
 
     def wrap_probability(self, bits: int) -> float:
-        """Returns that of a coordinate of a Gaussian sum, with so many bits."""
+        """That of a coordinate of a Gaussian sum, with so many bits."""
         return math.erfc(2.0 ** (bits - 1) / (math.sqrt(2) * self.sum_stddev))
 
     def clipped_part(self, stddev: float) -> float:
@@ -93,7 +93,7 @@ def best_grid(
     spread: int,
     one_step: bool = False,
 ) -> Grid:
-    """Returns the grid of b-bit integers that makes the least error at equal privacy.
+    """The grid of b-bit integers that makes the least error at equal privacy.
 
     With sums of n equal vectors spread evenly over m coordinates, what is in a
     coordinate of the sum has the variance
@@ -124,7 +124,7 @@ def best_grid(
         return n * granularity**2 * rounding_variance(stddev / granularity)
 
     def finest(deviations: float) -> float:
-        """Returns the g of which so many deviations of the sum are half the modulus."""
+        """The g of which so many deviations of the sum are half the modulus."""
         reach = 2 * deviations / modulus
         # Rounding is at most g stddev sqrt(2/pi): the root is below that of the bound.
         linear = n * stddev * math.sqrt(2 / math.pi) * reach**2
@@ -177,7 +177,7 @@ def published_grid(
     spread: int,
     rounding_bias: float,
 ) -> Grid:
-    """Returns the grid of Kairouz et al. 2021, section 4, for conditional rounding.
+    """The grid of Kairouz et al. 2021, section 4, for conditional rounding.
 
     With the most that rounding may add, g^2/4 a client, in place of what it does add:
       2^b g = 2 k sqrt(n^2/m + (g^2/4 + sigma^2) n).
@@ -229,14 +229,14 @@ def published_grid(
 
 
 def _reach(wrap_probability: float) -> float:
-    """Returns the standard deviations beyond which a Gaussian is so seldom."""
+    """The standard deviations beyond which a Gaussian is so seldom."""
     return float(-special.ndtri(wrap_probability / 2))
 
 
 def _coordinate_clip(
     granularity: float, noise: float, cohort_size: int, dimension: int, stddev: float
 ) -> float:
-    """Returns the bound of a rotated coordinate, over the clip of the vector.
+    """The bound of a rotated coordinate, over the clip of the vector.
 
     It is the least that no coordinate of n vectors is expected to exceed, as for
     L2-CSGM: stddev sqrt(2 ln(m n)). Where that is more than one step it is one step,
@@ -264,7 +264,7 @@ def _largest_coordinate(cohort_size: int, dimension: int, stddev: float) -> floa
 def _least_single_step(
     noise: float, cohort_size: int, dimension: int, stddev: float
 ) -> float:
-    """Returns the finest step to which `_coordinate_clip` clips."""
+    """The finest step to which `_coordinate_clip` clips."""
     most = _largest_coordinate(cohort_size, dimension, stddev) / stddev
 
     def excess(deviations: float) -> float:
@@ -279,7 +279,7 @@ def _least_single_step(
 
 
 def clipping_error(deviations: float) -> float:
-    """Returns E[max(|x| - t, 0)^2] of a standard normal x.
+    """E[max(|x| - t, 0)^2] of a standard normal x.
 
     Args:
       deviations: t.
@@ -291,7 +291,7 @@ def clipping_error(deviations: float) -> float:
 
 
 def rounding_variance(stddev: float) -> float:
-    """Returns E[f (1 - f)], f the fractional part of a Gaussian variable.
+    """E[f (1 - f)], f the fractional part of a Gaussian variable.
 
     From the Fourier series f (1 - f) = 1/6 - sum_k cos(2 pi k f) / (pi k)^2; for small
     Gaussians E[|x| - x^2].
@@ -312,7 +312,7 @@ def better_amplified(
     event_on: Callable[[Grid], noise_events.DistributedNoiseDpEvent],
     most_excess: float,
 ) -> Grid:
-    """Returns a grid, or a coarser one that sampling amplifies better.
+    """A grid, or a coarser one that sampling amplifies better.
 
     Cohorts vary where helpers bring the noise. Of coordinates longer than a step little
     is proved of clients that are sampled, unless the noise is all but Gaussian.

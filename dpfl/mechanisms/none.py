@@ -32,13 +32,13 @@ class NoMechanism(mechanism.Mechanism):
     def round_dp_event(
         self, dimension: int, sampling_probability: float
     ) -> dp_accounting.DpEvent:
-        """Returns a NonPrivateDpEvent, of which epsilon is infinite."""
+        """A NonPrivateDpEvent, of which epsilon is infinite."""
         return dp_accounting.NonPrivateDpEvent()
 
     def uplink_bits(self, dimension: int) -> float:
-        """Returns 32 bits for each parameter."""
+        """32 bits for each parameter."""
         return float(mechanism.FLOAT_BITS * dimension)
 
     def mean_squared_error(self, dimension: int) -> float:
-        """Returns zero: there is no noise."""
+        """Zero: there is no noise."""
         return 0.0

@@ -47,7 +47,7 @@ class Participation(abc.ABC):
             )
 
     def first(self, rounds: int) -> Participation:
-        """Returns the participation in the first `rounds` rounds alone."""
+        """The participation in the first `rounds` rounds alone."""
         return dataclasses.replace(self, rounds=rounds)
 
     @property
@@ -94,7 +94,7 @@ class Participation(abc.ABC):
         return 1
 
     def group_of(self, round_index: int) -> Optional[int]:
-        """Returns the group whose turn a round is, None where none take turns.
+        """The group whose turn a round is, None where none take turns.
 
         Args:
           round_index: The round, from 0 on.
@@ -103,7 +103,7 @@ class Participation(abc.ABC):
         return None
 
     def excluded_from(self, round_index: int) -> int:
-        """Returns the first round of those whose clients cannot be in this one.
+        """The first round of those whose clients cannot be in this one.
 
         All rounds from that one on have none of them; it never falls.
 
@@ -316,7 +316,7 @@ class CyclicPoisson(Participation):
         return self.min_separation
 
     def group_of(self, round_index: int) -> Optional[int]:
-        """Returns the group whose turn a round is, from 0 on.
+        """The group whose turn a round is, from 0 on.
 
         Args:
           round_index: The round, from 0 on.
@@ -351,7 +351,7 @@ class RandomSlot(InEpochs):
         return events.TRUSTED_RELATIONS
 
     def run_event(self, round_event: dp_accounting.DpEvent) -> dp_accounting.DpEvent:
-        """Returns the releases of all rounds: whole epochs, and one that has begun.
+        """The releases of all rounds: whole epochs, and one that has begun.
 
         Args:
           round_event: The release of one round that a client is in.
@@ -397,7 +397,7 @@ def build(
     rounds_per_epoch: Optional[int] = None,
     min_separation: Optional[int] = None,
 ) -> Participation:
-    """Returns a participation from what flags say.
+    """A participation from what flags say.
 
     Args:
       name: A key of `PARTICIPATIONS`.

@@ -75,11 +75,11 @@ class SketchShape:
         )
 
     def _hash_errors(self, length: int, width: int) -> float:
-        """Returns the error of pairs of coordinates, each with variance 1/m."""
+        """The error of pairs of coordinates, each with variance 1/m."""
         return length * (length - 1) / (self.rows * width)
 
     def _shift_errors(self, length: int, width: int) -> float:
-        """Returns the same without the pairs within a block, which cannot collide."""
+        """The same without the pairs within a block, which cannot collide."""
         sketch = self.rows * width
         blocks = math.ceil(length / sketch)
         pairs = 0
@@ -100,7 +100,7 @@ _MOST_SOLVER_STEPS = 10**6
 
 
 def _numbers(name: str, text: Optional[str]) -> list[float]:
-    """Returns the numbers between the commas of a text."""
+    """The numbers between the commas of a text."""
     if text is None:
         return []
     try:
@@ -228,7 +228,7 @@ class CountSketched(mechanism.NoiseMechanism):
         )
 
     def shape(self, dimension: int) -> SketchShape:
-        """Returns the sizes of the sketch.
+        """The sizes of the sketch.
 
         Raises:
           ValueError: If the layers leave nothing of `dimension`, a single sketch has so
@@ -258,12 +258,12 @@ class CountSketched(mechanism.NoiseMechanism):
         return shape
 
     def compression_error(self, dimension: int) -> float:
-        """Returns E ||decoded - v||^2 / ||v||^2 of the sketch alone; at most d / m."""
+        """E ||decoded - v||^2 / ||v||^2 of the sketch alone; at most d / m."""
         return self.shape(dimension).error
 
 
 def _sketched(length: int, release: events.RdpDpEvent) -> events.RdpDpEvent:
-    """Returns the release of a sketch of that length."""
+    """The release of a sketch of that length."""
     return accounting.SketchedDpEvent(
         sketch_length=1, sketch_width=length, release=release
     )
@@ -309,7 +309,7 @@ class SketchedDdg(CountSketched, integer.DistributedDiscreteGaussian):
         return self.sketch_clip
 
     def vector_dimension(self, dimension: int) -> int:
-        """Returns m, the length of the sketch."""
+        """M, the length of the sketch."""
         return self.shape(dimension).length
 
     def _update_event(self, dimension: int) -> events.RdpDpEvent:
@@ -338,7 +338,7 @@ class ProjectAndPerturb(CountSketched):
     def round_dp_event(
         self, dimension: int, sampling_probability: float
     ) -> dp_accounting.DpEvent:
-        """Returns a Gaussian release of m numbers, sampled below probability 1."""
+        """A Gaussian release of m numbers, sampled below probability 1."""
         return accounting.SketchedDpEvent.project_and_perturb(
             1,
             self.shape(dimension).length,
@@ -347,15 +347,15 @@ class ProjectAndPerturb(CountSketched):
         )
 
     def uplink_bits(self, dimension: int) -> float:
-        """Returns 32 bits for each of m numbers."""
+        """32 bits for each of m numbers."""
         return float(mechanism.FLOAT_BITS * self.shape(dimension).length)
 
     def downlink_bits(self, dimension: int) -> float:
-        """Returns the bits of the model and the sketch's seed."""
+        """The bits of the model and the sketch's seed."""
         return float(mechanism.FLOAT_BITS * dimension + mechanism.SEED_BITS)
 
     def mean_squared_error(self, dimension: int) -> float:
-        """Returns d (sigma / n)^2 + compression error clip_norm^2, of equal updates."""
+        """d (sigma / n)^2 + compression error clip_norm^2, of equal updates."""
         noise = dimension * (self.stddev / self.cohort_size) ** 2
         return noise + self.compression_error(dimension) * self.clip_norm**2
 
@@ -421,16 +421,16 @@ class SparseRecovery(integer.DistributedDiscreteGaussian):
             )
 
     def vector_dimension(self, dimension: int) -> int:
-        """Returns m, at most d."""
+        """M, at most d."""
         rows = self.measurements * self.sparsity * math.log(max(dimension, 2))
         return min(dimension, math.ceil(rows))
 
     def typical_vector_clip(self, dimension: int) -> float:
-        """Returns 1 + sqrt(d/m), to which sigma_max(S) tends."""
+        """1 + sqrt(d/m), to which sigma_max(S) tends."""
         return 1 + math.sqrt(dimension / self.vector_dimension(dimension))
 
     def penalty_factor(self, dimension: int) -> float:
-        """Returns lambda over the noise on a coordinate of y."""
+        """Lambda over the noise on a coordinate of y."""
         return self.penalty * math.sqrt(2 * math.log(max(dimension, 2)))
 
     def _update_event(self, dimension: int) -> events.RdpDpEvent:
@@ -439,7 +439,7 @@ class SparseRecovery(integer.DistributedDiscreteGaussian):
         )
 
     def mean_squared_error(self, dimension: int) -> float:
-        """Returns s (stddev^2 + lambda^2), that of soft thresholding s coordinates.
+        """s (stddev^2 + lambda^2), that of soft thresholding s coordinates.
 
         The order of the error, exact if S were orthogonal on sparse vectors and the
         noise on S^T y independent of which coordinates are large; not a bound.

@@ -65,24 +65,20 @@ class Cost:
 
 
 def compression_rate(mechanism: Mechanism, dimension: int) -> float:
-    """Returns the rate that a mechanism was asked for, or else that of its messages."""
-    asked: Optional[float] = getattr(mechanism, "compression_rate", None)
-    kept: Optional[float] = getattr(mechanism, "keep_fraction", None)
-    if asked is not None:
-        return asked
-    if kept is not None:
-        return 1 / kept
+    """The rate that a mechanism was asked for, or else that of its messages."""
+    if mechanism.compression_rate is not None:
+        return mechanism.compression_rate
     return FLOAT_BITS * dimension / mechanism.uplink_bits(dimension)
 
 
 def candidates(
     names: Sequence[str], rates: Sequence[float], values: Mapping[str, Any]
 ) -> list[Mechanism]:
-    """Returns every mechanism at every compression rate.
+    """Every mechanism at every compression rate, or once if it has no rate.
 
     Args:
       names: Names of mechanisms.
-      rates: Compression rates; a mechanism without a rate is there once.
+      rates: Compression rates.
       values: Values of fields as for `build.build`, without a rate.
     """
     found = []
@@ -99,7 +95,7 @@ def candidates(
 def with_error(
     mechanism: Mechanism, dimension: int, target: float
 ) -> Optional[Mechanism]:
-    """Returns the mechanism with the noise that makes its error `target`.
+    """The mechanism with the noise that makes its error `target`.
 
     The error is a constant plus a multiple of the squared noise multiplier, or, where
     a grid follows the noise, about that: the guess from two points is bracketed and
@@ -145,15 +141,7 @@ def cost(
     delta: float,
     method: str = "auto",
 ) -> Cost:
-    """Returns what a mechanism with its noise set gives and takes.
-
-    Args:
-      mechanism: A configuration.
-      participation: Who takes part in which rounds.
-      dimension: d.
-      delta: At which epsilon is given.
-      method: As for `accounting.epsilon`.
-    """
+    """The gains and costs of a mechanism with its noise set; epsilon is at `delta`."""
     event = mechanism.dp_event(participation, dimension)
     report = accounting.epsilon(event, delta, method=method)
     error = None
@@ -162,7 +150,7 @@ def cost(
     return Cost(
         mechanism=mechanism.name,
         compression_rate=compression_rate(mechanism, dimension),
-        noise_multiplier=getattr(mechanism, "noise_multiplier", None),
+        noise_multiplier=mechanism.noise_multiplier,
         epsilon=report.epsilon,
         delta=report.delta,
         accountant=report.method,
@@ -187,7 +175,7 @@ def cost_at_error(
     target: float,
     method: str = "auto",
 ) -> Cost:
-    """Returns the cost of a mechanism at the noise that makes its error `target`.
+    """The cost of a mechanism at the noise that makes its error `target`.
 
     If no noise does, the row is that of the mechanism without noise, whose epsilon is
     infinite, and its `accountant` is "unreachable".
@@ -224,11 +212,10 @@ class Point(Cost):
 
 
 def widened(mechanism: Mechanism, widths: Sequence[int]) -> list[Mechanism]:
-    """Returns the mechanism with each number of bits; itself if it has none."""
-    fields = {field.name for field in dataclasses.fields(mechanism)}
-    if "bits" not in fields:
+    """The mechanism with each number of bits; itself if it has none."""
+    if mechanism.bits is None:
         return [mechanism]
-    changes: list[dict[str, Any]] = [{"bits": bits} for bits in sorted(set(widths))]
+    changes = [{"bits": bits} for bits in sorted(set(widths))]
     return [dataclasses.replace(mechanism, **change) for change in changes]
 
 
@@ -242,17 +229,9 @@ def points(
 ) -> Iterator[tuple[Mechanism, Optional[Point], str]]:
     """Yields each mechanism, its point, and why it has none.
 
-    Args:
-      found: Configurations with any noise; the noise is calibrated.
-      participation: Who takes part in which rounds.
-      dimension: d.
-      epsilon: Of the budget, which all of them meet.
-      delta: Of the budget.
-      method: As for `accounting.epsilon`.
-
-    Yields:
-      The mechanism; its `Point`, None where it cannot run with so few bits; and the
-      sentence that says so, "" otherwise.
+    The point is None where it cannot run with so few bits, and the sentence that says
+    so is "" otherwise. The noise is calibrated for a budget of `epsilon` and `delta`,
+    which all of them meet.
     """
     reference: dict[Mechanism, float] = {}
     for mechanism in found:
@@ -264,7 +243,7 @@ def points(
         except (accounting.CalibrationError, ValueError) as error:
             yield mechanism, None, str(error)
             continue
-        plain: Any = choice.gaussian_like(mechanism)  # type: ignore[arg-type]
+        plain = choice.gaussian_like(mechanism)
         if plain not in reference:
             gaussian = budget.calibrate(
                 plain, participation, dimension, epsilon, delta, "rdp"
@@ -276,8 +255,8 @@ def points(
             mechanism,
             Point(
                 **dataclasses.asdict(spent),
-                bits=getattr(mechanism, "bits", None),
-                rate=getattr(mechanism, "compression_rate", None),
+                bits=mechanism.bits,
+                rate=mechanism.compression_rate,
                 bits_per_parameter=spent.uplink_bits / dimension,
                 error_over_gaussian=(
                     None if error_of is None else error_of / reference[plain]
