@@ -28,35 +28,13 @@ from dpfl.mechanisms.registry import EXAMPLES, MECHANISMS, register
 from dpfl.mechanisms.sgmf import Sgmf
 from dpfl.mechanisms.sketch import ProjectAndPerturb, SketchedDdg, SparseRecovery
 
-__all__ = [
-    "EXAMPLES",
-    "MECHANISMS",
-    "PARTICIPATIONS",
-    "CyclicPoisson",
-    "DistributedDiscreteGaussian",
-    "DistributedSkellam",
-    "Dome",
-    "DomeDdg",
-    "FixedSize",
-    "Gaussian",
-    "IntegerMechanism",
-    "L2Csgm",
-    "LinfCsgm",
-    "MatrixFactorization",
-    "Mechanism",
-    "NoMechanism",
-    "NoiseMechanism",
-    "OncePerEpoch",
-    "Participation",
-    "PoissonSampling",
-    "ProjectAndPerturb",
-    "RandomSlot",
-    "Sgmf",
-    "SketchedDdg",
-    "SparseRecovery",
-    "default_linf_ratio",
-    "register",
-]
+__all__ = ["Mechanism", "NoMechanism", "NoiseMechanism", "Gaussian", "IntegerMechanism"]
+__all__ += ["DistributedDiscreteGaussian", "DistributedSkellam", "Dome", "DomeDdg"]
+__all__ += ["L2Csgm", "LinfCsgm", "MatrixFactorization", "Sgmf", "default_linf_ratio"]
+__all__ += ["ProjectAndPerturb", "SketchedDdg", "SparseRecovery"]
+__all__ += ["CyclicPoisson", "FixedSize", "OncePerEpoch", "Participation"]
+__all__ += ["PARTICIPATIONS", "PoissonSampling", "RandomSlot"]
+__all__ += ["EXAMPLES", "MECHANISMS", "register"]
 
 # Last, since they import this package.
 plugins.load("dpfl.mechanisms")

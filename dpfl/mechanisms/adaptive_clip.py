@@ -32,13 +32,9 @@ class AdaptiveClip(mechanism.NoiseMechanism):
     sensitivity sqrt((1/z_update)^2 + (1/(2 count_stddev))^2) = 1/z in units of its
     noise, so that `noise_multiplier` z is what both cost together.
 
-    Attributes:
-      adaptive_clipping: Whether the clip adapts; `clip_norm` is then its first value.
-      target_quantile: Fraction of clients whose update should stay unclipped.
-      clip_learning_rate: Step of the geometric update.
-      count_stddev: Standard deviation of the noise on the sum of these halves; None is
-        cohort_size / 20, the value of Andrew et al., and at least `noise_multiplier`,
-        with which the count takes a quarter of 1/z^2 and every z is possible.
+    Where `count_stddev` is None it is cohort_size / 20, the value of Andrew et al., and
+    at least `noise_multiplier`, with which the count takes a quarter of 1/z^2 and every
+    z is possible.
     """
 
     adaptive_clipping: bool = option(
@@ -60,19 +56,12 @@ class AdaptiveClip(mechanism.NoiseMechanism):
         super().__post_init__()
         checks.boolean("adaptive_clipping", self.adaptive_clipping)
         checks.probability("target_quantile", self.target_quantile)
-        checks.real(
-            "clip_learning_rate",
-            self.clip_learning_rate,
-            above=0,
-            at_most=_MOST_LEARNING_RATE,
-        )
+        rate, most = self.clip_learning_rate, _MOST_LEARNING_RATE
+        checks.real("clip_learning_rate", rate, above=0, at_most=most)
         if self.count_stddev is not None:
-            checks.real(
-                "count_stddev",
-                self.count_stddev,
-                at_least=mechanism.LEAST_NOISE_MULTIPLIER,
-                at_most=mechanism.MOST_NOISE_MULTIPLIER,
-            )
+            least = mechanism.LEAST_NOISE_MULTIPLIER
+            most = mechanism.MOST_NOISE_MULTIPLIER
+            checks.real("count_stddev", self.count_stddev, at_least=least, at_most=most)
         if self.adaptive_clipping and self.noise_multiplier:
             _ = self.update_noise_multiplier
 

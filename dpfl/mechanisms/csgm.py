@@ -42,10 +42,9 @@ class L2Csgm(mechanism.NoiseMechanism):
     `noise_multiplier` is sigma / (gamma clip_norm), the paper's Fig. 1: the noise on
     the decoded mean is then that of the Gaussian mechanism with the same multiplier.
 
-    Attributes:
-      keep_fraction: gamma in (0, 1].
-      linf_ratio: Delta_inf / clip_norm in (0, 1]; None is `default_linf_ratio`.
-      rotation: "hadamard" (pads to a power of two) or "dft" (pads to an even length).
+    `keep_fraction` is gamma, `linf_ratio` Delta_inf / clip_norm or None for
+    `default_linf_ratio`; rotation "hadamard" pads to a power of two, "dft" to an even
+    length.
     """
 
     keep_fraction: float = required(

@@ -24,7 +24,6 @@ from dpfl.mechanisms.integer_grid import (
     PUBLISHED_WRAP_PROBABILITY,
     Grid,
     best_grid,
-    better_amplified,
     published_grid,
     rounding_variance,
 )
@@ -58,8 +57,7 @@ class RoundingFields:
       integer_bound: "exact" (every coordinate is rounded once, which is accounted for
         as the noise that it is) or "published" (the papers' bounds, with rounding that
         is repeated until a norm is met).
-      bits_tolerance: Where `bits` is "auto", how much larger the error by noise may be
-        than with Gaussian noise at the same epsilon; see `choice`.
+      bits_tolerance: See `choice`.
     """
 
     rounding_bias: float = option(
@@ -137,15 +135,8 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
     the grid is coarse; the event accounts for that. With `adaptive_clipping` it is
     about what update and count cost together: the event has both.
 
-    Attributes:
-      bits: b, bits of a coordinate of a message; the sum is modulo 2^b. From 2 to 30,
-        or "auto" until `choice.chosen` has chosen a number.
-      rotation: "overlap" (pads nothing), "hadamard" (pads to a power of two) or "dft"
-        (pads to an even length).
-      expected_dropout: Part of the cohort that may go missing, in [0, 1).
-      colluding_clients: How many of those that bring noise may tell it to each other
-        and to the server.
-      noise_source: "clients" or "helpers".
+    `bits` is "auto" until `choice.chosen` has chosen a number. Rotation "overlap" pads
+    nothing, "hadamard" to a power of two, "dft" to an even length.
     """
 
     rotation: str = option(
@@ -472,20 +463,27 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
 
 @functools.lru_cache(maxsize=256)
 def _grid_for_sampling(mechanism: IntegerMechanism, dimension: int) -> Grid:
-    """The grid of least error, or a coarser one where cohorts vary."""
-    found = mechanism._rounding_grid(dimension, one_step=False)
+    """The grid of least error, or a coarser one that sampling amplifies better.
+
+    Cohorts vary where helpers bring the noise. Of coordinates longer than a step little
+    is proved of clients that are sampled, unless the noise is all but Gaussian.
+    """
+    fine = mechanism._rounding_grid(dimension, one_step=False)
     if (
         mechanism.noise_source == "clients"
         or mechanism.wrap_probability is not None
         or not mechanism.noise_multiplier
     ):
-        return found
-    return better_amplified(
-        found,
-        lambda: mechanism._rounding_grid(dimension, one_step=True),
-        lambda grid: mechanism._event_on(grid, dimension),
-        _MOST_EXCESS[mechanism.integer_bound],
-    )
+        return fine
+    event = mechanism._event_on(fine, dimension)
+    if event.route(sampled=True) != "shifts":
+        return fine
+    coarse = mechanism._rounding_grid(dimension, one_step=True)
+    other, order = mechanism._event_on(coarse, dimension), [2.0]
+    most_excess = _MOST_EXCESS[mechanism.integer_bound]
+    suits = other.rdp(order)[0] <= most_excess / other.noise_multiplier**2
+    fewer = other.rdp_before_sampling(order)[0] < event.rdp_before_sampling(order)[0]
+    return coarse if suits and fewer else fine
 
 
 @dataclasses.dataclass(frozen=True)

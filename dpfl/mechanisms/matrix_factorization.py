@@ -63,21 +63,15 @@ _SIZES = ("matrix_bands", "matrix_rank", "matrix_buffers")
 class MatrixFields:
     """Where the factorization A = B C comes from.
 
+    The fields' own sentences say what they are, and besides:
+
     Attributes:
-      matrix_method: A key of `dpfl.factorization.METHODS`.
-      matrix_momentum: beta of the workload: momentum that the aggregator applies, so
-        that the noise is the best for the iterates with momentum. The server's
-        optimizer must then have none.
+      matrix_momentum: beta of the workload; the server's optimizer must then have none.
       matrix_schedule: Rates of the workload relative to the server's: "constant",
         "drop" (a tenth in the last quarter) or "cooldown" (linear to 0.05 in the last
         quarter).
-      matrix_bands: Diagonals of C ("banded", "toeplitz"), of C^-1 ("banded-inverse",
-        "banded-inverse-root") or of B ("band-low-rank").
-      matrix_rank: Rank of the low-rank part of B ("band-low-rank").
-      matrix_buffers: Buffers ("blt", "blt-rational").
-      matrix_file: A file made by `dpfl.factorization.save`, in place of all of the
-        above; its matrix may have more rounds than the epoch, or the run.
-      matrix_cache: Directory in which factorizations are kept once computed.
+      matrix_file: A file made by `dpfl.factorization.save`; its matrix may have more
+        rounds than the epoch, or the run.
     """
 
     matrix_method: str = option(
@@ -241,10 +235,8 @@ class EpochFields:
 class StreamedMatrix(MatrixFields, mechanism.NoiseMechanism, EpochFields):
     """A mechanism whose noise is a stream: how long it lasts, and its factorization.
 
-    Attributes:
-      noise_stream: "epoch": the noise starts afresh each epoch. "run": it does not, and
-        the matrix has all rounds of the run.
-      rounds: T, for a stream over the whole run; None for the other.
+    For a stream over the whole run, of which the matrix has all `rounds`, these are T,
+    and None for the other.
     """
 
     noise_stream: str = option(
