@@ -6,7 +6,7 @@
 from dpfl import plugins
 from dpfl.mechanisms.csgm import L2Csgm, LinfCsgm, default_linf_ratio
 from dpfl.mechanisms.dome import Dome, DomeDdg
-from dpfl.mechanisms.gaussian import Gaussian
+from dpfl.mechanisms.gaussian import Gaussian, NoMechanism
 from dpfl.mechanisms.integer import (
     DistributedDiscreteGaussian,
     DistributedSkellam,
@@ -14,7 +14,6 @@ from dpfl.mechanisms.integer import (
 )
 from dpfl.mechanisms.matrix_factorization import MatrixFactorization
 from dpfl.mechanisms.mechanism import Mechanism, NoiseMechanism
-from dpfl.mechanisms.none import NoMechanism
 from dpfl.mechanisms.participation import (
     PARTICIPATIONS,
     CyclicPoisson,

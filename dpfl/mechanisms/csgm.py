@@ -9,7 +9,7 @@ import dataclasses
 import math
 from typing import ClassVar, Optional
 
-import dp_accounting
+from dp_accounting import DpEvent
 
 from dpfl import accounting, checks
 from dpfl.fields import option, required
@@ -60,6 +60,7 @@ class L2Csgm(mechanism.NoiseMechanism):
     )
 
     name: ClassVar[str] = "l2_csgm"
+    shares_a_seed: ClassVar[bool] = True
     _event_class: ClassVar[type] = accounting.SparsifiedGaussianDpEvent
 
     def __post_init__(self) -> None:
@@ -93,9 +94,7 @@ class L2Csgm(mechanism.NoiseMechanism):
         """Delta_inf, the bound of a rotated coordinate."""
         return self.resolved_linf_ratio(dimension) * self.clip_norm
 
-    def round_dp_event(
-        self, dimension: int, sampling_probability: float
-    ) -> dp_accounting.DpEvent:
+    def round_dp_event(self, dimension: int, sampling_probability: float) -> DpEvent:
         """A SparsifiedGaussianDpEvent with client sampling."""
         return self._event_class(
             noise_multiplier=self.noise_multiplier,
@@ -110,10 +109,6 @@ class L2Csgm(mechanism.NoiseMechanism):
         kept = self.keep_fraction * self.rotated_dimension(dimension)
         return mechanism.FLOAT_BITS * kept + mechanism.COUNT_BITS + mechanism.SEED_BITS
 
-    def downlink_bits(self, dimension: int) -> float:
-        """The bits of the model and the rotation's seed."""
-        return float(mechanism.FLOAT_BITS * dimension + mechanism.SEED_BITS)
-
     def noise_error(self, dimension: int) -> float:
         """The part of the error by noise, d sigma^2 / (n gamma)^2."""
         divisor = self.cohort_size * self.keep_fraction
@@ -125,11 +120,9 @@ class L2Csgm(mechanism.NoiseMechanism):
         Both are spread evenly over the D rotated coordinates, and rotating back drops
         the D - d padded ones.
         """
-        gamma = self.keep_fraction
+        gamma, rotated = self.keep_fraction, self.rotated_dimension(dimension)
         masks = (1 - gamma) / gamma * self.clip_norm**2 / self.cohort_size
-        return self.noise_error(dimension) + (
-            masks * dimension / self.rotated_dimension(dimension)
-        )
+        return self.noise_error(dimension) + masks * dimension / rotated
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,7 +9,7 @@ import dataclasses
 import math
 from typing import ClassVar, Optional
 
-import dp_accounting
+from dp_accounting import DpEvent, GaussianDpEvent, SelfComposedDpEvent
 
 from dpfl import accounting, checks
 from dpfl.accounting import events
@@ -106,6 +106,7 @@ class Dome(mechanism.NoiseMechanism):
 
     name: ClassVar[str] = "dome"
     sums_securely: ClassVar[bool] = True
+    shares_a_seed: ClassVar[bool] = True
     has_whole_error: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -200,22 +201,17 @@ class Dome(mechanism.NoiseMechanism):
         stddev = max(self.stddev, _SMALLEST_FLOOR_STDDEV * self.clip_norm)
         return stddev**2 * self.sketch_size / dimension
 
-    def round_dp_event(
-        self, dimension: int, sampling_probability: float
-    ) -> dp_accounting.DpEvent:
-        """The release of the k numbers: a Gaussian of multiplier sqrt(B) a / C.
-
-        Raises:
-          ValueError: If the probability is not 1.
-        """
+    def round_dp_event(self, dimension: int, sampling_probability: float) -> DpEvent:
+        """The release of the k numbers; ValueError unless the probability is 1."""
         if sampling_probability != 1:
             raise ValueError(
                 f"sampling_probability must be 1, found {sampling_probability}"
             )
         return self._release_event()
 
-    def _release_event(self) -> dp_accounting.DpEvent:
-        return dp_accounting.GaussianDpEvent(self.noise_multiplier)
+    def _release_event(self) -> DpEvent:
+        # Its multiplier is sqrt(B) a / C.
+        return GaussianDpEvent(self.noise_multiplier)
 
     @property
     def trust(self) -> str:
@@ -226,9 +222,7 @@ class Dome(mechanism.NoiseMechanism):
         """'replaced by zeros': a client that goes takes its noise with it."""
         return events.ZEROS_ONLY
 
-    def _run_event(
-        self, participation: Participation, dimension: int
-    ) -> dp_accounting.DpEvent:
+    def _run_event(self, participation: Participation, dimension: int) -> DpEvent:
         if not self.noise_multiplier:
             return super()._run_event(participation, dimension)
         return accounting.DomeDpEvent(
@@ -255,8 +249,8 @@ class Dome(mechanism.NoiseMechanism):
         """
         kept = self.resolved_max_rank * dimension * mechanism.FLOAT_BITS // 2
         offset = mechanism.FLOAT_BITS * self.sketch_size * self.mean_removal
-        own = kept + mechanism.COUNT_BITS + offset + mechanism.SEED_BITS
-        return float(mechanism.FLOAT_BITS * dimension + own)
+        own = kept + mechanism.COUNT_BITS + offset
+        return super().downlink_bits(dimension) + own
 
     def mean_squared_error(self, dimension: int) -> float:
         """The error by noise, k (z C)^2 / n^2 (the paper's Lemma 3.1).
@@ -326,13 +320,11 @@ class DomeDdg(RoundingFields, Dome):
         error = self.release.mean_squared_error(self.sketch_size)
         return math.sqrt(error / self.sketch_size)
 
-    def _release_event(self) -> dp_accounting.DpEvent:
+    def _release_event(self) -> DpEvent:
         return self.release.round_dp_event(self.sketch_size, 1.0)
 
-    def _run_event(
-        self, participation: Participation, dimension: int
-    ) -> dp_accounting.DpEvent:
-        return dp_accounting.SelfComposedDpEvent(
+    def _run_event(self, participation: Participation, dimension: int) -> DpEvent:
+        return SelfComposedDpEvent(
             self._release_event(),
             participation.max_participations * self._charges(participation),
         )

@@ -11,15 +11,15 @@ import math
 from collections.abc import Callable
 from typing import Any, ClassVar, Optional
 
-import dp_accounting
 import numpy as np
+from dp_accounting import DpEvent, NonPrivateDpEvent
 
 from dpfl import accounting, checks
 from dpfl.accounting import events
 from dpfl.accounting.integer import discrete_gaussian, noise_events
 from dpfl.fields import AUTO, option, required
 from dpfl.mechanisms import mechanism
-from dpfl.mechanisms.adaptive_clip import AdaptiveClip
+from dpfl.mechanisms.gaussian import AdaptiveClip
 from dpfl.mechanisms.integer_grid import (
     PUBLISHED_WRAP_PROBABILITY,
     Grid,
@@ -154,6 +154,7 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
     )
 
     sums_securely: ClassVar[bool] = True
+    shares_a_seed: ClassVar[bool] = True
     # The kind of noise, "discrete_gaussian" or "skellam", and the class of its event.
     name_of_noise: ClassVar[str]
     event_class: ClassVar[type[noise_events.DistributedNoiseDpEvent]]
@@ -178,11 +179,7 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
 
     @property
     def message_bits(self) -> int:
-        """`bits`, once it is a number.
-
-        Raises:
-          ValueError: If it is "auto".
-        """
+        """`bits`, once it is a number; ValueError while it is "auto"."""
         if self.bits == AUTO:
             raise ValueError(
                 "bits must be a number here, which dpfl.planning.chosen finds, "
@@ -220,12 +217,7 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
         return ROTATED_DIMENSION[self.rotation](self.vector_dimension(dimension))
 
     def grid(self, dimension: int) -> Grid:
-        """The granularity and what follows from it; see `best_grid`.
-
-        Raises:
-          ValueError: If there is none for the published bound: the bits are too few
-            for the cohort.
-        """
+        """The granularity and what follows; see `best_grid` and `published_grid`."""
         if self.conditional_rounding:
             return published_grid(
                 **self._grid_numbers(dimension),
@@ -371,17 +363,11 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
             rounding_bias=0.0,
         )
 
-    def round_dp_event(
-        self, dimension: int, sampling_probability: float
-    ) -> dp_accounting.DpEvent:
-        """The release of the integer noise as it is added.
-
-        Raises:
-          ValueError: If clients are sampled and the noise is theirs.
-        """
+    def round_dp_event(self, dimension: int, sampling_probability: float) -> DpEvent:
+        """The integer noise as it is added; ValueError if sampled clients bring it."""
         self._check_cohorts(sampling_probability < 1)
         if not self.noise_multiplier:
-            return dp_accounting.NonPrivateDpEvent()
+            return NonPrivateDpEvent()
         event = self._update_event(dimension)
         if self.adaptive_clipping:
             event = noise_events.WithClipCountDpEvent(event, self._count_event())
@@ -390,7 +376,7 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
         return event.poisson_sampled(sampling_probability)
 
     def uplink_bits(self, dimension: int) -> float:
-        """B bits for each coordinate, and those of an adaptive clip's count.
+        """b bits for each coordinate, and those of an adaptive clip's count.
 
         Where helpers bring the noise there are as many of them as clients are expected,
         and each sends a message of its own: per client it is twice as much.
@@ -398,11 +384,6 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
         count = CLIP_COUNT_BITS if self.adaptive_clipping else 0
         own = float(self.message_bits * self.rotated_dimension(dimension) + count)
         return 2 * own if self.noise_source == "helpers" else own
-
-    def downlink_bits(self, dimension: int) -> float:
-        """The bits of the model, the round's seed and an adaptive clip."""
-        numbers = dimension + self.adaptive_clipping
-        return float(mechanism.FLOAT_BITS * numbers + mechanism.SEED_BITS)
 
     def sum_noise_variance(self, dimension: int, shares: int) -> float:
         """The variance of a coordinate of a sum's noise, of so many shares.
@@ -492,9 +473,7 @@ class DistributedDiscreteGaussian(IntegerMechanism):
 
     name: ClassVar[str] = "distributed_discrete_gaussian"
     name_of_noise: ClassVar[str] = "discrete_gaussian"
-    event_class: ClassVar[type[noise_events.DistributedNoiseDpEvent]] = (
-        accounting.DistributedDiscreteGaussianDpEvent
-    )
+    event_class = accounting.DistributedDiscreteGaussianDpEvent
 
     def share_variance(self, stddev: float) -> float:
         """Less than `stddev`^2, visibly so below one grid step."""
@@ -511,6 +490,4 @@ class DistributedSkellam(IntegerMechanism):
 
     name: ClassVar[str] = "distributed_skellam"
     name_of_noise: ClassVar[str] = "skellam"
-    event_class: ClassVar[type[noise_events.DistributedNoiseDpEvent]] = (
-        accounting.DistributedSkellamDpEvent
-    )
+    event_class = accounting.DistributedSkellamDpEvent

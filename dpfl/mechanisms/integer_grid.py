@@ -67,8 +67,7 @@ class Grid:
     def clipped_part(self, stddev: float) -> float:
         """The part of a vector's squared norm that the clip of coordinates takes.
 
-        Args:
-          stddev: That of a coordinate, over the clip of the rotated vector.
+        A coordinate has the standard deviation `stddev`, over the clip of the vector.
         """
         if self.max_coordinate is None or self.max_coordinate >= 1:
             return 0.0

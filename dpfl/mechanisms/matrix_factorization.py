@@ -23,6 +23,7 @@ from typing import Any, ClassVar, Optional, cast
 
 import dp_accounting
 import numpy as np
+from dp_accounting import DpEvent
 
 from dpfl import accounting, checks, files
 from dpfl import factorization as fact
@@ -152,25 +153,6 @@ class MatrixFields:
         path = files.input_path("matrix_file", self.matrix_file)
         return hashlib.sha256(path.read_bytes()).hexdigest()
 
-    def find_matrix(self, rounds: int, called: str) -> fact.Factorization:
-        """The factorization, loaded or computed at the first call.
-
-        Args:
-          rounds: Rounds of a stream of noise.
-          called: The field that says so.
-
-        Raises:
-          ValueError: If the matrix has fewer rounds, or the file is damaged or not
-            there.
-        """
-        if self.matrix_file is not None:
-            files.input_path("matrix_file", self.matrix_file)
-            changed = os.stat(self.matrix_file).st_mtime_ns
-            return _load(self.matrix_file, changed, rounds)
-        names = [field.name for field in dataclasses.fields(MatrixFields)]
-        request = MatrixFields(**{name: getattr(self, name) for name in names})
-        return _compute(rounds, called, request)
-
 
 @functools.lru_cache(maxsize=8)
 def _load(path: str, changed: int, rounds: int) -> fact.Factorization:
@@ -284,9 +266,20 @@ class StreamedMatrix(MatrixFields, mechanism.NoiseMechanism, EpochFields):
 
     @property
     def factorization(self) -> fact.Factorization:
-        """The factorization A = B C, computed at the first use."""
+        """The factorization A = B C, loaded or computed at the first use.
+
+        Raises:
+          ValueError: If the matrix has fewer rounds than a stream, or the file is
+            damaged or not there.
+        """
+        if self.matrix_file is not None:
+            files.input_path("matrix_file", self.matrix_file)
+            changed = os.stat(self.matrix_file).st_mtime_ns
+            return _load(self.matrix_file, changed, self.stream_rounds)
         called = "rounds" if self.is_over_run else "rounds_per_epoch"
-        return self.find_matrix(self.stream_rounds, called)
+        names = [field.name for field in dataclasses.fields(MatrixFields)]
+        request = MatrixFields(**{name: getattr(self, name) for name in names})
+        return _compute(self.stream_rounds, called, request)
 
     @property
     def matrix_sensitivity(self) -> float:
@@ -362,15 +355,13 @@ class StreamedMatrix(MatrixFields, mechanism.NoiseMechanism, EpochFields):
         )
 
     @abc.abstractmethod
-    def _release_event(self, dimension: int, factor: float) -> dp_accounting.DpEvent:
+    def _release_event(self, dimension: int, factor: float) -> DpEvent:
         """The release of an epoch, or of one round of a client in a stream over a run.
 
         Its noise is `factor` times what `noise_multiplier` asks for.
         """
 
-    def round_dp_event(
-        self, dimension: int, sampling_probability: float
-    ) -> dp_accounting.DpEvent:
+    def round_dp_event(self, dimension: int, sampling_probability: float) -> DpEvent:
         """The release that a client's epoch, or its round of a run, is.
 
         Raises:
@@ -387,9 +378,7 @@ class StreamedMatrix(MatrixFields, mechanism.NoiseMechanism, EpochFields):
             )
         return dp_accounting.PoissonSampledDpEvent(sampling_probability, release)
 
-    def _run_event(
-        self, participation: Participation, dimension: int
-    ) -> dp_accounting.DpEvent:
+    def _run_event(self, participation: Participation, dimension: int) -> DpEvent:
         if not self.is_over_run:
             return self._epochs_event(participation, dimension)
         if bands(self) > participation.separation:
@@ -415,9 +404,7 @@ class StreamedMatrix(MatrixFields, mechanism.NoiseMechanism, EpochFields):
         )
         return stream.event
 
-    def _epochs_event(
-        self, participation: Participation, dimension: int
-    ) -> dp_accounting.DpEvent:
+    def _epochs_event(self, participation: Participation, dimension: int) -> DpEvent:
         """The streams of whole epochs, and what the last began.
 
         Noise is in proportion to the sensitivity of an epoch's rows. Where only the
@@ -438,9 +425,7 @@ class StreamedMatrix(MatrixFields, mechanism.NoiseMechanism, EpochFields):
             parts[0] if len(parts) == 1 else dp_accounting.ComposedDpEvent(tuple(parts))
         )
 
-    def _dense_event(
-        self, participation: Participation, dimension: int
-    ) -> dp_accounting.DpEvent:
+    def _dense_event(self, participation: Participation, dimension: int) -> DpEvent:
         """The stream as one release, of all rounds of a client together.
 
         Rounds count up to the end of the epoch, or of the groups' turns, that has
@@ -514,15 +499,11 @@ class MatrixFactorization(StreamedMatrix):
     name: ClassVar[str] = "matrix_factorization"
     takes_any_matrix: ClassVar[bool] = True
 
-    def _release_event(self, dimension: int, factor: float) -> dp_accounting.DpEvent:
+    def _release_event(self, dimension: int, factor: float) -> DpEvent:
         noise = self.noise_multiplier * factor
         if self.is_over_run:
             return dp_accounting.GaussianDpEvent(noise)
         return accounting.MatrixFactorizationDpEvent(noise)
-
-    def uplink_bits(self, dimension: int) -> float:
-        """32 bits for each parameter."""
-        return float(mechanism.FLOAT_BITS * dimension)
 
     def mean_squared_error(self, dimension: int) -> float:
         """See `noise_error`: there is no other."""

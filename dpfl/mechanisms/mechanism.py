@@ -18,7 +18,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, ClassVar, Optional, TypeVar
 
-import dp_accounting
+from dp_accounting import DpEvent, SelfComposedDpEvent
 
 from dpfl import checks
 from dpfl.accounting import calibration, events, stopped_martingale
@@ -82,6 +82,8 @@ class Mechanism(abc.ABC):
     is_private: ClassVar[bool] = True
     # Whether the server learns the clients' sum alone, and none of their messages.
     sums_securely: ClassVar[bool] = False
+    # Whether the clients of a round are sent a seed, such as that of a rotation.
+    shares_a_seed: ClassVar[bool] = False
     # Whether clients' example counts may weight the mean.
     is_weighted: ClassVar[bool] = False
     # Whether `mean_squared_error` is all of the error: if not, what it leaves out
@@ -140,8 +142,7 @@ class Mechanism(abc.ABC):
     def needs_more_noise(self, dimension: int) -> bool:
         """Whether `check_noise` raises for all noise up to this.
 
-        A calibration then looks for more before anything is accounted for. A mechanism
-        that says nothing else takes any noise.
+        A calibration then looks for more before anything is accounted for.
         """
         return False
 
@@ -156,11 +157,8 @@ class Mechanism(abc.ABC):
     ) -> None:
         """Raises ValueError if the server's optimizer does not go with the mechanism.
 
-        A mechanism that says nothing else takes any optimizer.
-
-        Args:
-          name: "sgd" for plain steps, or another optimizer's name.
-          momentum: Its momentum; None or zero for none.
+        Plain steps are "sgd" with the momentum None or zero. A mechanism that says
+        nothing else takes any optimizer.
         """
 
     @property
@@ -199,9 +197,7 @@ class Mechanism(abc.ABC):
         return None
 
     @abc.abstractmethod
-    def round_dp_event(
-        self, dimension: int, sampling_probability: float
-    ) -> dp_accounting.DpEvent:
+    def round_dp_event(self, dimension: int, sampling_probability: float) -> DpEvent:
         """The release of one round, which each client joins with a probability."""
 
     def relations(self, participation: Participation) -> events.Relations:
@@ -217,40 +213,39 @@ class Mechanism(abc.ABC):
     ) -> events.RunDpEvent:
         """All releases of a run, as one event that names its relations.
 
-        `dpfl.accounting.DpflAccountant` composes it for one of these relations.
-
-        Raises:
-          ValueError: If the mechanism cannot run in this setting.
+        `dpfl.accounting.DpflAccountant` composes it for one of these relations. What
+        `check` raises is raised.
         """
         self.check(participation, dimension)
         return events.RunDpEvent(
             self._run_event(participation, dimension), self.relations(participation)
         )
 
-    def _run_event(
-        self, participation: Participation, dimension: int
-    ) -> dp_accounting.DpEvent:
+    def _run_event(self, participation: Participation, dimension: int) -> DpEvent:
         """All releases of a run that suits the mechanism."""
         if isinstance(participation, RandomSlot):
             return participation.run_event(self.round_dp_event(dimension, 1.0))
-        return dp_accounting.SelfComposedDpEvent(
+        return SelfComposedDpEvent(
             self.round_dp_event(dimension, participation.sampling_probability),
             participation.max_participations,
         )
 
-    @abc.abstractmethod
     def uplink_bits(self, dimension: int) -> float:
-        """The expected bits that one client sends in one round."""
+        """The expected bits that one client sends in one round: an update of float32.
+
+        A mechanism that sends something else says so.
+        """
+        return float(FLOAT_BITS * dimension)
 
     def downlink_bits(self, dimension: int) -> float:
-        """The bits that one client receives in one round: a model of float32."""
-        return float(FLOAT_BITS * dimension)
+        """The bits that one client receives: a model of float32, and perhaps a seed."""
+        return float(FLOAT_BITS * dimension + SEED_BITS * self.shares_a_seed)
 
     @abc.abstractmethod
     def mean_squared_error(self, dimension: int) -> float:
-        """E of the squared L2 error of the mean of n updates.
+        """E of the squared L2 error of the mean of n updates of norm `clip_norm`.
 
-        Each update has norm `clip_norm`; coordinate clipping is taken to be idle.
+        Coordinate clipping is taken to be idle.
         """
 
 

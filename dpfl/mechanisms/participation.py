@@ -312,11 +312,7 @@ class RandomSlot(Independent, InEpochs):
         return self.population / self.cohort_size
 
     def run_event(self, round_event: dp_accounting.DpEvent) -> dp_accounting.DpEvent:
-        """The releases of all rounds: whole epochs, and one that has begun.
-
-        Args:
-          round_event: The release of one round that a client is in.
-        """
+        """The releases of whole epochs and one that has begun, from that of a round."""
         if isinstance(round_event, dp_accounting.NonPrivateDpEvent):
             return round_event
         whole, rest = divmod(self.rounds, self.rounds_per_epoch)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from typing import ClassVar
 
-import dp_accounting
+from dp_accounting import DpEvent
 
 from dpfl import accounting
 from dpfl.mechanisms import csgm, matrix_factorization
@@ -30,7 +30,7 @@ class Sgmf(matrix_factorization.StreamedMatrix, csgm.L2Csgm):
     name: ClassVar[str] = "sgmf"
     takes_any_matrix: ClassVar[bool] = False
 
-    def _release_event(self, dimension: int, factor: float) -> dp_accounting.DpEvent:
+    def _release_event(self, dimension: int, factor: float) -> DpEvent:
         kind = accounting.SparsifiedMatrixFactorizationDpEvent
         if self.is_over_run:
             kind = accounting.SparsifiedGaussianDpEvent

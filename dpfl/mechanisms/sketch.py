@@ -9,7 +9,7 @@ import dataclasses
 import math
 from typing import ClassVar, Optional
 
-import dp_accounting
+from dp_accounting import DpEvent
 
 from dpfl import accounting, checks
 from dpfl.accounting import events
@@ -193,7 +193,7 @@ class CountSketched(mechanism.NoiseMechanism):
             )
 
     def check(self, participation: Participation, dimension: int) -> None:
-        """Raises ValueError if the mechanism cannot run in this setting.
+        """See base class.
 
         A sketch has at least one number in each row, and the same in all of them: where
         that leaves less than 0.9 of the rate asked for, the rate is refused.
@@ -304,15 +304,14 @@ class ProjectAndPerturb(CountSketched):
     """
 
     name: ClassVar[str] = "project_and_perturb"
+    shares_a_seed: ClassVar[bool] = True
 
     @property
     def stddev(self) -> float:
         """sigma, the standard deviation of the noise on the sum of the sketches."""
         return self.noise_multiplier * self.sketch_clip * self.clip_norm
 
-    def round_dp_event(
-        self, dimension: int, sampling_probability: float
-    ) -> dp_accounting.DpEvent:
+    def round_dp_event(self, dimension: int, sampling_probability: float) -> DpEvent:
         """A Gaussian release of m numbers, sampled below probability 1."""
         return accounting.SketchedDpEvent.project_and_perturb(
             1,
@@ -324,10 +323,6 @@ class ProjectAndPerturb(CountSketched):
     def uplink_bits(self, dimension: int) -> float:
         """32 bits for each of m numbers."""
         return float(mechanism.FLOAT_BITS * self.shape(dimension).length)
-
-    def downlink_bits(self, dimension: int) -> float:
-        """The bits of the model and the sketch's seed."""
-        return float(mechanism.FLOAT_BITS * dimension + mechanism.SEED_BITS)
 
     def mean_squared_error(self, dimension: int) -> float:
         """d (sigma / n)^2 + compression error clip_norm^2, of equal updates."""

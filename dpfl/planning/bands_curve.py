@@ -258,22 +258,13 @@ def restarting(run: StreamRun) -> Point:
 
 
 def curve(run: StreamRun, bands: Optional[Sequence[int]] = None) -> list[Point]:
-    """A point for each number of bands, at most floor(N / n); None is `usual_bands`.
-
-    Raises:
-      ValueError: A number is out of range.
-      accounting.CalibrationError: no noise meets the budget.
-    """
+    """A `point` for each number of bands; None is `usual_bands`."""
     wanted = usual_bands(run) if bands is None else sorted(set(bands))
     return [point(run, each) for each in wanted]
 
 
 def best(points: Sequence[Point]) -> Point:
-    """The point of the least error, that with fewer bands among equals.
-
-    Raises:
-      ValueError: There is no point.
-    """
+    """The point of the least error, that with fewer bands among equals."""
     if not points:
         raise ValueError("points must hold at least one, found none")
     return min(points, key=lambda one: (one.root_mean_error, one.bands))
@@ -284,9 +275,6 @@ def choose(run: StreamRun) -> Point:
 
     The curve over `usual_bands`, and then the numbers between the best one's
     neighbours, by thirds as long as the error falls.
-
-    Raises:
-      accounting.CalibrationError: no noise meets the budget.
     """
     found = {one.separation: one for one in curve(run)}
     while True:

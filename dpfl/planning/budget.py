@@ -11,7 +11,7 @@ from typing import Optional, TypeVar
 import dp_accounting
 
 from dpfl import accounting
-from dpfl.mechanisms.adaptive_clip import AdaptiveClip
+from dpfl.mechanisms.gaussian import AdaptiveClip
 from dpfl.mechanisms.integer import MOST_BITS
 from dpfl.mechanisms.mechanism import Mechanism
 from dpfl.mechanisms.participation import Participation

@@ -63,12 +63,6 @@ class Setting:
             mechanism, self.participation, self.dimension, epsilon, self.delta, "rdp"
         )
 
-    def epsilon_of(self, mechanism: Mechanism) -> float:
-        """Epsilon of a mechanism with its own noise, by RDP."""
-        return budget.epsilon(
-            mechanism, self.participation, self.dimension, self.delta, "rdp"
-        )
-
 
 @dataclasses.dataclass(frozen=True)
 class Chosen:
@@ -200,7 +194,8 @@ def error_ratio(release: IntegerMechanism, setting: Setting) -> float:
     except ValueError:
         return math.inf
     if target is None:
-        target = setting.epsilon_of(release)
+        of_run = release, setting.participation, setting.dimension
+        target = budget.epsilon(*of_run, setting.delta, "rdp")
     fine = setting.calibrated(dataclasses.replace(release, bits=MOST_BITS), target)
     error = release.error_of_bits(setting.dimension)
     return error / fine.error_of_noise(setting.dimension)

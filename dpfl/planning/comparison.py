@@ -24,26 +24,10 @@ UNREACHABLE = "unreachable"
 class Cost:
     """A mechanism with its noise set: what it gives and what it takes.
 
-    Attributes:
-      mechanism: Its name.
-      compression_rate: At least 1; see `compression_rate`.
-      noise_multiplier: Its noise; None if it has none.
-      epsilon: Epsilon of the whole run; infinity where `accountant` is "unreachable".
-      delta: See `epsilon`.
-      accountant: How epsilon was found, or "unreachable" if no noise has the error that
-        was asked for.
-      relation: The relation between neighbours that epsilon is for, a name of
-        `accounting.events.NAMES`.
-      order: The Renyi order that gave epsilon, None if it was found in another way.
-      mean_squared_error: Expected squared L2 error of the mean of the updates; None if
-        it depends on the updates.
-      uplink_bits: Bits that a client sends in a round.
-      downlink_bits: Bits that a client receives in a round, without the model.
-      dimension: d.
-      cohort_size: n.
-      population: Number of clients.
-      rounds: Number of rounds.
-      participation: Name of the participation.
+    The `accountant` is how epsilon was found, or `UNREACHABLE` if no noise has the
+    error that was asked for. The error is None if it depends on the updates.
+    `relation` is a name of `accounting.events.NAMES`, and `order` the Renyi order that
+    gave epsilon, None if it was found in another way.
     """
 
     mechanism: str
@@ -76,10 +60,7 @@ def candidates(
 ) -> list[Mechanism]:
     """Every mechanism at every compression rate, or once if it has no rate.
 
-    Args:
-      names: Names of mechanisms.
-      rates: Compression rates.
-      values: Values of fields as for `build.build`, without a rate.
+    The values are those of `build.build`, without a rate.
     """
     found = []
     for name in names:
@@ -95,19 +76,11 @@ def candidates(
 def with_error(
     mechanism: Mechanism, dimension: int, target: float
 ) -> Optional[Mechanism]:
-    """The mechanism with the noise that makes its error `target`.
+    """The mechanism with the noise that makes its mean squared error `target`.
 
     The error is a constant plus a multiple of the squared noise multiplier, or, where
     a grid follows the noise, about that: the guess from two points is bracketed and
-    bisected.
-
-    Args:
-      mechanism: A configuration with any noise.
-      dimension: d.
-      target: Expected squared L2 error of the mean of the updates.
-
-    Returns:
-      The configuration; None if what compression misses is already more.
+    bisected. None if what compression misses is already more.
     """
 
     def error(noise_multiplier: float) -> float:
@@ -195,14 +168,11 @@ def cost_at_error(
 
 @dataclasses.dataclass(frozen=True)
 class Point(Cost):
-    """What a mechanism costs with a number of bits.
+    """A cost with a number of bits; None if the mechanism sends float32.
 
-    Attributes:
-      bits: b of a coordinate of a message; None if the mechanism sends float32.
-      rate: The compression rate that the mechanism was asked for; None if it has none.
-      bits_per_parameter: Those that a client sends in a round, over the dimension.
-      error_over_gaussian: The error over that of the Gaussian mechanism, uncompressed,
-        at the same epsilon, which is found by Renyi differential privacy there.
+    `rate` is the compression rate that it was asked for, or None, and
+    `error_over_gaussian` the error over that of the Gaussian mechanism, uncompressed,
+    at the same epsilon, which is found by Renyi differential privacy there.
     """
 
     bits: Optional[int] = None

@@ -168,14 +168,8 @@ class Ledger:
     @classmethod
     def of(cls, cost: RunCost) -> Ledger:
         """An empty ledger of a run whose cost is known already."""
-        ledger = cls(
-            cost.mechanism,
-            cost.participation,
-            cost.dimension,
-            cost.delta,
-            target_epsilon=cost.target_epsilon,
-            method=cost.method,
-        )
+        of_run = cost.mechanism, cost.participation, cost.dimension, cost.delta
+        ledger = cls(*of_run, target_epsilon=cost.target_epsilon, method=cost.method)
         # What it has computed need not be computed again.
         ledger.cost = cost
         return ledger
