@@ -12,16 +12,11 @@ from dpfl import accounting, mechanisms
 EPOCHS = mechanisms.OncePerEpoch(1000, 20, 150)
 
 
+NUMBERS = {"cohort_size": 20, "clip_norm": 0.5, "noise_multiplier": 2.0}
+
+
 def make(**kwargs):
-    return mechanisms.Dome(
-        **{
-            "cohort_size": 20,
-            "clip_norm": 0.5,
-            "noise_multiplier": 2.0,
-            "sketch_size": 8,
-            **kwargs,
-        }
-    )
+    return mechanisms.Dome(**{**NUMBERS, "sketch_size": 8, **kwargs})
 
 
 def test_noise_and_event_come_from_the_same_numbers():
@@ -115,26 +110,12 @@ def test_resolved_numbers():
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"sketch_size": 0}, "sketch_size must be .*found 0"),
-        ({"sketch_size": 2.5}, "sketch_size must be .*found 2.5"),
-        ({"energy_fraction": 0.0}, "energy_fraction must be .*found 0"),
-        ({"sketch_decay": 1.5}, "sketch_decay must be .*found 1.5"),
-        ({"max_rank": 9}, "max_rank must be at most the sketch_size of 8, found 9"),
-        ({"max_rank": 3, "probes": False}, "max_rank must be .* False, found 3"),
-        ({"sketch_rule": "svd"}, "sketch_rule must be one of eigen, qr, found 'svd'"),
-        ({"sketch_target": "x"}, "sketch_target must be one of .* found 'x'"),
-        ({"direction": "sgd"}, "direction must be one of .* found 'sgd'"),
-        ({"beta_1": 1.0}, "beta_1 must be at least 0 and less than 1, found 1"),
-        ({"beta_2": math.nan}, "beta_2 must be"),
-        ({"second_moment_floor": 0.0}, "second_moment_floor must be .*found 0"),
-        ({"clip_norm": math.inf}, "clip_norm must be"),
-    ],
+    ("rank", "probes", "at_most"), [(9, True, "at most "), (3, False, "")]
 )
-def test_refuses(change, message):
-    with pytest.raises((TypeError, ValueError), match=message):
-        make(**change)
+def test_a_sketch_has_room_for_what_it_keeps(rank, probes, at_most):
+    wanted = f"max_rank must be {at_most}the sketch_size of 8.* found {rank}"
+    with pytest.raises(ValueError, match=wanted):
+        make(max_rank=rank, probes=probes)
 
 
 def test_a_sketch_longer_than_the_model_is_refused():
@@ -143,8 +124,7 @@ def test_a_sketch_longer_than_the_model_is_refused():
 
 
 def make_ddg(**kwargs):
-    values = {"cohort_size": 20, "clip_norm": 0.5, "noise_multiplier": 2.0}
-    return mechanisms.DomeDdg(**{**values, "sketch_size": 8, **kwargs})
+    return mechanisms.DomeDdg(**{**NUMBERS, "sketch_size": 8, **kwargs})
 
 
 def epsilon(config):
@@ -189,10 +169,6 @@ def test_integer_noise_is_refused_where_it_cannot_be():
         make_ddg(bits=4, integer_bound="published").dp_event(EPOCHS, 100)
     with pytest.raises(ValueError, match="bits must be at least [56] .* found 4"):
         make_ddg(bits=4).check_noise(100)
-    with pytest.raises(ValueError, match="bits must be from 2 to 30, found 31"):
-        make_ddg(bits=31)
-    with pytest.raises(ValueError, match="integer_bound must be .* found 'loose'"):
-        make_ddg(integer_bound="loose")
     event = make_ddg().with_noise_multiplier(0.0).dp_event(EPOCHS, 100)
     assert accounting.epsilon(event, 1e-5).epsilon == math.inf
 

@@ -38,11 +38,6 @@ def test_every_mechanism_has_event_bits_and_error(config, participation):
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=named)
-def test_the_table_has_it_under_its_name(config):
-    assert mechanisms.MECHANISMS[config.name] is type(config)
-
-
-@pytest.mark.parametrize("config", CONFIGS, ids=named)
 def test_a_cohort_other_than_the_participations_is_refused(config):
     with pytest.raises(ValueError, match="cohort_size must be .* 11, found 10"):
         config.dp_event(mechanisms.FixedSize(100, 11, 5), 50)
@@ -53,6 +48,11 @@ def test_with_noise_multiplier_changes_only_that(config):
     changed = config.with_noise_multiplier(3.0)
     assert changed == dataclasses.replace(config, noise_multiplier=3.0)
     assert changed.round_dp_event(50, 1.0).noise_multiplier == 3.0
+
+
+def test_the_table_has_each_under_its_name():
+    for name, example in mechanisms.EXAMPLES.items():
+        assert mechanisms.MECHANISMS[name] is type(example)
 
 
 def test_configurations_are_frozen():
@@ -76,17 +76,6 @@ def test_more_noise_than_there_can_be_is_refused(config):
     ):
         config.with_noise_multiplier(1e30)
     config.with_noise_multiplier(1e9)
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [("population", 10**30), ("cohort_size", 10**12), ("rounds", 10**10)],
-)
-def test_more_clients_and_rounds_than_there_can_be_are_refused(field, value):
-    with pytest.raises(ValueError, match=f"^{field} must be at most"):
-        mechanisms.FixedSize(
-            **{"population": 10, "cohort_size": 10, "rounds": 1, field: value}
-        )
 
 
 def test_a_budget_below_all_noise_that_there_can_be():
