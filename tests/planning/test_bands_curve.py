@@ -6,9 +6,9 @@
 import dataclasses
 import math
 
-import dp_accounting
 import numpy as np
 import pytest
+from dp_accounting import GaussianDpEvent
 
 from dpfl import accounting, mechanisms, planning
 from dpfl import factorization as mf
@@ -34,11 +34,8 @@ def calibrated(mechanism, participation, run):
 class TestEnds:
     def test_one_band_is_poisson_sampling(self):
         found = bands_curve.point(SMALL, 1)
-        noise = calibrated(
-            mechanisms.Gaussian(20, 1.0, 1.0),
-            mechanisms.PoissonSampling(240, 20, 48),
-            SMALL,
-        )
+        poisson = mechanisms.PoissonSampling(240, 20, 48)
+        noise = calibrated(mechanisms.Gaussian(20, 1.0, 1.0), poisson, SMALL)
         assert found.noise_multiplier == pytest.approx(noise, rel=1e-12)
         # Sums of 1, ..., 48 independent terms.
         assert found.root_mean_error == pytest.approx(noise * math.sqrt(49 / 2))
@@ -55,9 +52,8 @@ class TestEnds:
         assert bands_curve.point(alone, 12) == found
 
     def test_csgm_with_poisson_sampling(self):
-        run = dataclasses.replace(
-            SMALL, population=1200, cohort_size=100, release=sparse
-        )
+        who = {"population": 1200, "cohort_size": 100}
+        run = dataclasses.replace(SMALL, **who, release=sparse)
         mechanism = mechanisms.L2Csgm(100, 1.0, 1.0, keep_fraction=0.01)
         noise = calibrated(mechanism, mechanisms.PoissonSampling(1200, 100, 48), run)
         assert bands_curve.point(run, 1).noise_multiplier == pytest.approx(noise)
@@ -69,15 +65,9 @@ class TestMechanism:
         """In 46 rounds the last of a client is where columns are cut off."""
         run = dataclasses.replace(SMALL, workload=mf.prefix_sum(rounds))
         found = bands_curve.point(run, 4)
+        bands = {"matrix_method": "toeplitz", "matrix_bands": 4}
         stream = mechanisms.MatrixFactorization(
-            rounds_per_epoch=None,
-            cohort_size=20,
-            clip_norm=1.0,
-            noise_multiplier=1.0,
-            matrix_method="toeplitz",
-            matrix_bands=4,
-            noise_stream="run",
-            rounds=rounds,
+            *(None, 20, 1.0, 1.0), **bands, noise_stream="run", rounds=rounds
         )
         groups = mechanisms.CyclicPoisson(240, 20, rounds, min_separation=4)
         noise = calibrated(stream, groups, run)
@@ -114,11 +104,8 @@ class TestChoice:
     @pytest.mark.parametrize(
         ("rounds", "epsilon", "release"),
         [
-            (8, 2.0, dp_accounting.GaussianDpEvent),
-            (17, 16.0, dp_accounting.GaussianDpEvent),
-            (24, 0.5, dp_accounting.GaussianDpEvent),
-            (33, 16.0, sparse),
-            (96, 8.0, sparse),
+            *[(8, 2.0, GaussianDpEvent), (17, 16.0, GaussianDpEvent)],
+            *[(24, 0.5, GaussianDpEvent), (33, 16.0, sparse), (96, 8.0, sparse)],
         ],
     )
     def test_no_more_noise_than_by_epochs_or_with_poisson_sampling(
@@ -155,13 +142,12 @@ class TestChoice:
         assert found.root_mean_error == pytest.approx(want)
 
 
-class TestSeparatedWithoutSampling:
-    def test_participations_are_epochs_and_more_bands_are_better(self):
-        run = dataclasses.replace(SMALL, sampled=False)
-        points = bands_curve.curve(run, [1, 3, 12])
-        assert [one.participations for one in points] == [4, 4, 4]
-        errors = [one.root_mean_error for one in points]
-        assert errors == sorted(errors, reverse=True)
+def test_without_sampling_participations_are_epochs_and_more_bands_are_better():
+    run = dataclasses.replace(SMALL, sampled=False)
+    points = bands_curve.curve(run, [1, 3, 12])
+    assert [one.participations for one in points] == [4, 4, 4]
+    errors = [one.root_mean_error for one in points]
+    assert errors == sorted(errors, reverse=True)
 
 
 class TestRestarting:
