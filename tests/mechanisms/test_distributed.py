@@ -13,8 +13,9 @@ from dpfl.accounting import symmetric_sampling
 from dpfl.mechanisms import integer_grid
 
 D = 1000
+DDG = mechanisms.DistributedDiscreteGaussian
 CONFIGS = [
-    mechanisms.DistributedDiscreteGaussian(100, 0.5, 1.0, 14),
+    DDG(100, 0.5, 1.0, 14),
     mechanisms.DistributedSkellam(100, 0.5, 1.0, 14),
     mechanisms.SketchedDdg(100, 0.5, 1.0, 14, compression_rate=4.0),
     mechanisms.SparseRecovery(100, 0.5, 1.0, 14, sparsity=5),
@@ -62,14 +63,10 @@ class TestAll:
     def test_clients_noise_is_refused_under_poisson_sampling(self, config):
         message = "noise_source must be 'helpers' where cohorts vary.*found 'clients'"
         with pytest.raises(ValueError, match=message):
-            config.dp_event(POISSON, D)
-        with pytest.raises(ValueError, match=message):
             config.round_dp_event(D, 0.1)
-        slots = mechanisms.RandomSlot(1000, 100, 20)
-        with pytest.raises(ValueError, match=message):
-            config.dp_event(
-                dataclasses.replace(slots, cohort_size=config.cohort_size), D
-            )
+        for participation in (POISSON, mechanisms.RandomSlot(1000, 100, 20)):
+            with pytest.raises(ValueError, match=message):
+                config.dp_event(participation, D)
         helped = dataclasses.replace(config, noise_source="helpers")
         sampled = accounting.epsilon(helped.dp_event(POISSON, D), 1e-5).epsilon
         assert sampled < accounting.epsilon(config.dp_event(FIXED, D), 1e-5).epsilon / 2
@@ -110,14 +107,10 @@ def test_four_standard_deviations_are_the_papers_default():
 
 
 @pytest.mark.parametrize(
-    ("config", "dimension"),
-    [
-        (mechanisms.DistributedDiscreteGaussian(100, 1.0, 1.0, 7), 2**20),
-        (mechanisms.DistributedDiscreteGaussian(100, 1.0, 1.0, 9), 2**20),
-        (mechanisms.DistributedDiscreteGaussian(1000, 1.0, 1.0, 13), 1024),
-    ],
+    ("cohort", "bits", "dimension"),
+    [(100, 7, 2**20), (100, 9, 2**20), (1000, 13, 1024)],
 )
-def test_the_grid_of_the_least_error_at_equal_privacy(config, dimension):
+def test_the_grid_of_the_least_error_at_equal_privacy(cohort, bits, dimension):
     """No other probability of a wrap is better by more than a thousandth."""
 
     def cost(config):
@@ -125,6 +118,7 @@ def test_the_grid_of_the_least_error_at_equal_privacy(config, dimension):
         rate = config.round_dp_event(dimension, 1.0).rdp([8.0])[0]
         return config.mean_squared_error(dimension) * rate
 
+    config = DDG(cohort, 1.0, 1.0, bits)
     own = cost(config)
     others = [
         cost(dataclasses.replace(config, wrap_probability=probability))
@@ -136,13 +130,13 @@ def test_the_grid_of_the_least_error_at_equal_privacy(config, dimension):
 
 def test_the_published_bound_is_never_below_the_exact_one():
     for config in CONFIGS:
-        published = dataclasses.replace(config, integer_bound="published", bits=10)
-        exact = dataclasses.replace(config, bits=10)
-        orders = [2.0, 8.0, 32.0]
-        assert np.all(
-            exact.round_dp_event(D, 1.0).rdp(orders)
-            <= published.round_dp_event(D, 1.0).rdp(orders)
+        exact, published = (
+            dataclasses.replace(config, integer_bound=bound, bits=10)
+            .round_dp_event(D, 1.0)
+            .rdp([2.0, 8.0, 32.0])
+            for bound in ("exact", "published")
         )
+        assert np.all(exact <= published)
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=named)
@@ -156,9 +150,7 @@ def test_the_published_bound_has_the_integers_of_conditional_rounding(config):
 
 
 def test_too_few_bits_for_the_cohort_says_what_fits():
-    config = mechanisms.DistributedDiscreteGaussian(
-        100, 0.5, 1.0, 5, integer_bound="published"
-    )
+    config = DDG(100, 0.5, 1.0, 5, integer_bound="published")
     with pytest.raises(ValueError, match="bits must be at least 6 for cohort_size 100"):
         config.dp_event(FIXED, D)
     dataclasses.replace(config, bits=6).grid(D)
@@ -166,9 +158,7 @@ def test_too_few_bits_for_the_cohort_says_what_fits():
 
 @pytest.mark.parametrize("bound", ["exact", "published"])
 def test_a_grid_too_coarse_for_the_noise_says_what_fits(bound):
-    config = mechanisms.DistributedDiscreteGaussian(
-        100, 0.5, 0.05, 8, integer_bound=bound
-    )
+    config = DDG(100, 0.5, 0.05, 8, integer_bound=bound)
     with pytest.raises(ValueError, match="found 8 bits, where a client's noise") as e:
         config.check_noise(D)
     bits = int(str(e.value).split("at least ")[1].split()[0])
@@ -179,9 +169,7 @@ def test_a_grid_too_coarse_for_the_noise_says_what_fits(bound):
 
 def test_a_grid_on_which_rounding_lengthens_a_vector_too_much_is_refused():
     """By the published bound a share may be wide enough and the vector too long."""
-    config = mechanisms.DistributedDiscreteGaussian(
-        50, 0.1, 4.0, 8, noise_source="helpers", integer_bound="published"
-    )
+    config = DDG(50, 0.1, 4.0, 8, noise_source="helpers", integer_bound="published")
     with pytest.raises(ValueError, match="bits must be at least 10 "):
         config.check_noise(15_994)
     dataclasses.replace(config, bits=10).check_noise(15_994)
@@ -190,9 +178,7 @@ def test_a_grid_on_which_rounding_lengthens_a_vector_too_much_is_refused():
 
 def test_the_exact_bound_allows_fewer_bits():
     def least(bound):
-        config = mechanisms.DistributedDiscreteGaussian(
-            100, 1.0, 0.3, 8, integer_bound=bound
-        )
+        config = DDG(100, 1.0, 0.3, 8, integer_bound=bound)
         for bits in range(7, 30):
             try:
                 dataclasses.replace(config, bits=bits).check_noise(100_000)
@@ -269,9 +255,7 @@ def test_share_variance_below_a_grid_step():
 
 def test_noise_is_that_of_the_integers_that_are_drawn():
     """Half a grid step of discrete Gaussian noise has less than its square."""
-    config = mechanisms.DistributedDiscreteGaussian(
-        100, 1.0, 1.0, bits=12, integer_bound="published"
-    )
+    config = DDG(100, 1.0, 1.0, bits=12, integer_bound="published")
     steps = config.grid(1).local_stddev_steps
     assert 0.5 < steps < 0.52
     k = np.arange(-20, 21)
@@ -291,9 +275,7 @@ def test_the_messages_of_helpers_count():
 
 
 def test_the_published_bound_is_refused_out_of_its_range():
-    config = mechanisms.DistributedDiscreteGaussian(
-        3, 1.0, 0.1, bits=4, integer_bound="published"
-    )
+    config = DDG(3, 1.0, 0.1, bits=4, integer_bound="published")
     with pytest.raises(accounting.NoiseTooSmallError, match="at least half the gran"):
         config.round_dp_event(4, 1.0)
     with pytest.raises(ValueError, match="^bits must be at least 7 .* found 4 bits"):

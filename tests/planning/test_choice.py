@@ -5,7 +5,7 @@ import dataclasses
 
 import pytest
 
-from dpfl import accounting, mechanisms, planning
+from dpfl import mechanisms, planning
 from dpfl.mechanisms import build
 from dpfl.planning import choice, comparison
 
@@ -40,13 +40,9 @@ class TestBits:
     def test_the_ratio_is_that_of_two_calibrated_mechanisms(self):
         """By hand: epsilon of the integers, the Gaussian's noise for it, the errors."""
         config = dataclasses.replace(DDG, bits=6)
-        epsilon = accounting.epsilon(config.round_dp_event(D, 1.0), 1e-5).epsilon
-        z = accounting.calibrate_noise_multiplier(
-            lambda z: mechanisms.Gaussian(100, 1.0, z).round_dp_event(D, 1.0),
-            epsilon,
-            1e-5,
-            method="rdp",
-        )
+        epsilon = planning.epsilon(config, None, D, 1e-5)
+        gaussian = mechanisms.Gaussian(100, 1.0, 1.0)
+        z = planning.calibrate(gaussian, None, D, epsilon, 1e-5, "rdp").noise_multiplier
         expected = config.mean_squared_error(D) / (D * (z / 100) ** 2)
         found = choice.error_ratio(config, choice.Setting(D))
         assert found == pytest.approx(expected, rel=1e-3)
@@ -58,9 +54,8 @@ class TestBits:
         integer vector costs, at the noise that is needed: more noise is asked for.
         """
         sampled = mechanisms.PoissonSampling(1000, 50, 60)
-        config = mechanisms.SketchedDdg(
-            50, 1.0, 1.0, 8, noise_source="helpers", compression_rate=100.0
-        )
+        helped = {"noise_source": "helpers", "compression_rate": 100.0}
+        config = mechanisms.SketchedDdg(50, 1.0, 1.0, 8, **helped)
         noise = {}
         for bits in (8, 16):
             own = dataclasses.replace(config, bits=bits)
@@ -68,9 +63,8 @@ class TestBits:
             noise[bits] = found.noise_multiplier
         assert noise[8] > 1.5 * noise[16]
         left_open = dataclasses.replace(config, bits="auto")
-        chosen = planning.chosen(
-            left_open, sampled, 16_000, epsilon=8.0, delta=1e-3
-        ).mechanism
+        budget = {"epsilon": 8.0, "delta": 1e-3}
+        chosen = planning.chosen(left_open, sampled, 16_000, **budget).mechanism
         assert chosen.bits > 8
         found = planning.calibrate(chosen, sampled, 16_000, 8.0, 1e-3, "rdp")
         assert found.noise_multiplier < 1.01 * noise[16]
@@ -164,7 +158,7 @@ class TestIssue:
         run = mechanisms.FixedSize(10**6, 100, rounds)
         config = dataclasses.replace(DDG, bits=7)
         found, plain = (
-            accounting.epsilon(each.dp_event(run, D), 1e-5, method="rdp").epsilon
+            planning.epsilon(each, run, D, 1e-5, "rdp")
             for each in (config, mechanisms.Gaussian(100, 1.0, 1.0))
         )
         assert plain < found < 1.01 * plain
@@ -185,19 +179,17 @@ class TestIssue:
     def test_large_cohorts_are_calibrated_and_refused(self, cohort, dimension, bits):
         config = mechanisms.DistributedDiscreteGaussian(cohort, 1.0, 1.0, bits)
         z = choice.Setting(dimension).calibrated(config, 8.0).noise_multiplier
+        few = dataclasses.replace(config, bits=4, noise_multiplier=z)
         with pytest.raises(ValueError, match="bits must be at least"):
-            dataclasses.replace(config, bits=4, noise_multiplier=z).check_noise(
-                dimension
-            )
+            few.check_noise(dimension)
 
     def test_sampled_clients_need_no_more_noise_with_more_bits(self):
         """Between a grid of one step and one whose noise is all but Gaussian."""
         run = mechanisms.PoissonSampling(1000, 100, 48)
         noise = []
+        helped = {"noise_source": "helpers", "compression_rate": 10}
         for bits in (7, 8, 9, 16):
-            config = mechanisms.SketchedDdg(
-                100, 1.0, 1.0, bits, compression_rate=10, noise_source="helpers"
-            )
+            config = mechanisms.SketchedDdg(100, 1.0, 1.0, bits, **helped)
             found = choice.Setting(15_994, run).calibrated(config, 8.0)
             noise.append(found.noise_multiplier)
             grid = found.grid(15_994)
