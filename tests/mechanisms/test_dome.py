@@ -7,7 +7,7 @@ import math
 import dp_accounting
 import pytest
 
-from dpfl import accounting, mechanisms
+from dpfl import accounting, mechanisms, planning
 
 EPOCHS = mechanisms.OncePerEpoch(1000, 20, 150)
 
@@ -30,10 +30,9 @@ def test_noise_and_event_come_from_the_same_numbers():
     assert event.epochs == EPOCHS.epochs == 3
     for method in ("rdp", "tight"):
         want = dp_accounting.SelfComposedDpEvent(dp_accounting.GaussianDpEvent(2.0), 3)
+        expected = accounting.epsilon(want, 1e-5, method=method).epsilon
         got = accounting.epsilon(event, 1e-5, method=method)
-        assert got.epsilon == pytest.approx(
-            accounting.epsilon(want, 1e-5, method=method).epsilon, rel=1e-6
-        )
+        assert got.epsilon == pytest.approx(expected, rel=1e-6)
     assert got.method == "exact-gaussian"
 
 
@@ -52,14 +51,8 @@ def test_the_papers_accounting_charges_n_times():
 
 
 def test_calibration_meets_the_budget():
-    z = accounting.calibrate_noise_multiplier(
-        lambda z: make().with_noise_multiplier(z).dp_event(EPOCHS, 100),
-        1.0,
-        1e-5,
-        method="tight",
-    )
-    event = make(noise_multiplier=z).dp_event(EPOCHS, 100)
-    assert 0.999 < accounting.epsilon(event, 1e-5, method="tight").epsilon <= 1
+    found = planning.calibrate(make(), EPOCHS, 100, 1.0, 1e-5, "tight")
+    assert 0.999 < planning.epsilon(found, EPOCHS, 100, 1e-5, "tight") <= 1
 
 
 def test_a_client_in_every_round_is_charged_for_every_round():
@@ -83,8 +76,7 @@ def test_poisson_sampling_is_refused():
 
 
 def test_no_noise_is_no_privacy():
-    event = make().with_noise_multiplier(0.0).dp_event(EPOCHS, 100)
-    assert accounting.epsilon(event, 1e-5).epsilon == math.inf
+    assert epsilon(make(noise_multiplier=0.0)) == math.inf
     assert make(noise_multiplier=0.0).mean_squared_error(100) == 0
 
 
@@ -97,6 +89,7 @@ def test_bits_and_error():
     without = dataclasses.replace(config, mean_removal=False)
     assert without.downlink_bits(1000) == down - 16 * 32
     assert config.mean_squared_error(1000) == pytest.approx(16 * (2 * 0.5 / 20) ** 2)
+    assert not config.has_whole_error and mechanisms.Gaussian.has_whole_error
 
 
 def test_resolved_numbers():
@@ -128,8 +121,7 @@ def make_ddg(**kwargs):
 
 
 def epsilon(config):
-    event = config.dp_event(EPOCHS, 100)
-    return accounting.epsilon(event, 1e-5, method="rdp").epsilon
+    return planning.epsilon(config, EPOCHS, 100, 1e-5, "rdp")
 
 
 @pytest.mark.parametrize("bits", [8, 16])
@@ -154,10 +146,8 @@ def test_integer_noise_costs_a_little_more_than_normal_noise():
     # With rounding the noise is larger than that of normal shares.
     assert make().stddev < make_ddg(bits=20).stddev < make_ddg(bits=8).stddev
     assert make_ddg(bits=20).stddev == pytest.approx(make().stddev, rel=1e-3)
-    ddg = make_ddg(bits=8).release
-    assert make_ddg(bits=8).mean_squared_error(100) == pytest.approx(
-        ddg.mean_squared_error(8)
-    )
+    error = make_ddg(bits=8).release.mean_squared_error(8)
+    assert make_ddg(bits=8).mean_squared_error(100) == pytest.approx(error)
 
 
 def test_integer_noise_is_refused_where_it_cannot_be():
@@ -169,10 +159,4 @@ def test_integer_noise_is_refused_where_it_cannot_be():
         make_ddg(bits=4, integer_bound="published").dp_event(EPOCHS, 100)
     with pytest.raises(ValueError, match="bits must be at least [56] .* found 4"):
         make_ddg(bits=4).check_noise(100)
-    event = make_ddg().with_noise_multiplier(0.0).dp_event(EPOCHS, 100)
-    assert accounting.epsilon(event, 1e-5).epsilon == math.inf
-
-
-def test_the_error_is_known_in_part():
-    assert not mechanisms.Dome.has_whole_error
-    assert mechanisms.Gaussian.has_whole_error
+    assert epsilon(make_ddg(noise_multiplier=0.0)) == math.inf

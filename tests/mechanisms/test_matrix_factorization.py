@@ -11,11 +11,13 @@ import dp_accounting
 import numpy as np
 import pytest
 
-from dpfl import accounting, mechanisms
+from dpfl import accounting, mechanisms, planning
 from dpfl import factorization as fact
 from dpfl.mechanisms.matrix_factorization import MatrixFactorization
 from dpfl.mechanisms.sgmf import Sgmf
 
+BANDED = ("toeplitz", "banded", "banded-inverse", "banded-inverse-root")
+BUFFERED = ("blt", "blt-rational")
 EPOCHS = mechanisms.OncePerEpoch(population=90, cohort_size=10, rounds=20)
 
 
@@ -68,10 +70,8 @@ def test_the_last_epoch_is_charged_for_the_rows_that_it_releases():
         more = norms[0] / norms[1]
         assert more > 1.1
         changed = dataclasses.replace(config, noise_multiplier=0.5 * more)
-        found = begun.event.rdp([2.0, 8.0])
-        np.testing.assert_allclose(
-            found, changed.round_dp_event(100, 1.0).rdp([2.0, 8.0])
-        )
+        expected = changed.round_dp_event(100, 1.0).rdp([2.0, 8.0])
+        np.testing.assert_allclose(begun.event.rdp([2.0, 8.0]), expected)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_the_last_epoch_is_charged_for_the_rows_that_it_releases():
 def test_epsilon_of_a_prefix_sum_over_epochs_of_32(rounds, epsilon):
     config = matrix(rounds_per_epoch=32, noise_multiplier=2.0)
     who = mechanisms.OncePerEpoch(population=320, cohort_size=10, rounds=rounds)
-    report = accounting.epsilon(config.dp_event(who, 9), 1e-5)
+    report = planning.privacy_report(config, who, 9, 1e-5)
     assert report.epsilon == pytest.approx(epsilon, abs=1e-3)
     assert report.method == "exact-gaussian"
     assert report.relation == "replaced_by_zeros"
@@ -102,10 +102,8 @@ def test_of_a_longer_matrix_only_the_rows_of_an_epoch_are_charged(method, tmp_pa
 
 def test_an_epoch_costs_one_release_whatever_the_matrix():
     one = mechanisms.OncePerEpoch(population=90, cohort_size=10, rounds=9)
-    costs = {
-        accounting.epsilon(matrix(matrix_method=m).dp_event(one, 9), 1e-3).epsilon
-        for m in ("identity", "optimal", "honaker-full")
-    }
+    methods = [matrix(matrix_method=m) for m in ("identity", "optimal", "honaker-full")]
+    costs = {planning.epsilon(config, one, 9, 1e-3) for config in methods}
     plain = accounting.epsilon(dp_accounting.GaussianDpEvent(0.5), 1e-3).epsilon
     assert costs == {plain}
 
@@ -113,11 +111,8 @@ def test_an_epoch_costs_one_release_whatever_the_matrix():
 def test_sgmf_without_sparsification_is_matrix_factorization():
     dense = sgmf(keep_fraction=1.0)
     assert dense.stddev == pytest.approx(matrix().stddev)
-    orders = [2.0, 8.0]
-    np.testing.assert_allclose(
-        dense.round_dp_event(64, 1.0).rdp(orders),
-        matrix().round_dp_event(64, 1.0).rdp(orders),
-    )
+    expected = matrix().round_dp_event(64, 1.0).rdp([2.0, 8.0])
+    np.testing.assert_allclose(dense.round_dp_event(64, 1.0).rdp([2.0, 8.0]), expected)
 
 
 @pytest.mark.parametrize("make", [matrix, sgmf])
@@ -135,12 +130,6 @@ def test_other_participations_are_refused(make, participation, words):
         make().dp_event(participation, 100)
 
 
-@pytest.mark.parametrize("make", [matrix, sgmf])
-def test_sampling_is_refused(make):
-    with pytest.raises(ValueError, match="sampling_probability must be 1"):
-        make().round_dp_event(100, 0.5)
-
-
 def test_a_file_may_have_more_rounds_than_the_epoch_and_not_fewer(tmp_path):
     for rounds in (8, 9, 16):
         found = fact.compute(fact.prefix_sum(rounds), "optimal")
@@ -156,19 +145,13 @@ def test_a_file_may_have_more_rounds_than_the_epoch_and_not_fewer(tmp_path):
         matrix(matrix_file=str(tmp_path / "none.npz")).check(EPOCHS, 100)
 
 
-def test_a_changed_file_is_read_again(tmp_path):
-    path = tmp_path / "it.npz"
+def test_a_changed_file_is_read_again_and_its_digest_follows(tmp_path):
+    path, digests = tmp_path / "it.npz", set()
     config = matrix(matrix_file=str(path))
     for method in ("identity", "honaker-online"):
         fact.save(fact.compute(fact.prefix_sum(9), method), path)
         assert config.factorization.method == method
-
-
-def test_digest_follows_the_files_contents(tmp_path):
-    path, digests = tmp_path / "matrix.npz", set()
-    for method in ("honaker-full", "identity"):
-        fact.save(fact.compute(fact.prefix_sum(9), method), path)
-        digests.add(matrix(matrix_file=str(path)).file_digest)
+        digests.add(config.file_digest)
     assert len(digests) == 2
     assert matrix().file_digest is None
 
@@ -184,12 +167,8 @@ def test_the_cache_is_used(tmp_path):
     [
         ("band-low-rank", {"matrix_bands": 2, "matrix_rank": 1}, {"band": 2}),
         ("toeplitz", {}, {"bands": 9}),
-        ("toeplitz", {"matrix_bands": 3}, {"bands": 3}),
-        ("banded", {"matrix_bands": 3}, {"bands": 3}),
-        ("banded-inverse", {"matrix_bands": 3}, {"bands": 3}),
-        ("banded-inverse-root", {"matrix_bands": 3}, {"bands": 3}),
-        ("blt", {"matrix_buffers": 2}, {"buffers": 2}),
-        ("blt-rational", {"matrix_buffers": 2}, {"buffers": 2}),
+        *((name, {"matrix_bands": 3}, {"bands": 3}) for name in BANDED),
+        *((name, {"matrix_buffers": 2}, {"buffers": 2}) for name in BUFFERED),
     ],
 )
 def test_the_methods_get_their_parameters(method, fields, params):
@@ -234,19 +213,13 @@ def test_momentum_is_not_applied_twice(make):
         inside.check_server_optimizer("adam", None)
 
 
-def test_mean_squared_error_of_the_identity_is_the_gaussian_mechanisms():
-    gaussian = mechanisms.Gaussian(10, 2.0, 0.5).mean_squared_error(100)
-    plain = matrix(matrix_method="identity").mean_squared_error(100)
-    assert plain == pytest.approx(gaussian)
-    csgm = mechanisms.L2Csgm(10, 2.0, 0.5, 0.25).mean_squared_error(100)
-    sparse = sgmf(matrix_method="identity").mean_squared_error(100)
-    assert sparse == pytest.approx(csgm)
-
-
-def test_bits():
-    assert matrix().uplink_bits(100) == 3200
+def test_error_and_bits_of_the_identity_are_the_gaussian_mechanisms():
     csgm = mechanisms.L2Csgm(10, 2.0, 0.5, 0.25)
-    assert sgmf().uplink_bits(100) == csgm.uplink_bits(100)
+    for make, plain in ((matrix, mechanisms.Gaussian(10, 2.0, 0.5)), (sgmf, csgm)):
+        found = make(matrix_method="identity")
+        error = plain.mean_squared_error(100)
+        assert found.mean_squared_error(100) == pytest.approx(error)
+        assert found.uplink_bits(100) == plain.uplink_bits(100)
 
 
 def test_calibration_does_not_need_the_matrix():
