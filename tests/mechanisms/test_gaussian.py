@@ -26,9 +26,8 @@ def test_event_is_gaussian_or_poisson_sampled():
 
 def test_mean_squared_error_and_bits():
     config = mechanisms.Gaussian(100, 0.5, 1.3)
-    assert config.mean_squared_error(1000) == pytest.approx(
-        1000 * (1.3 * 0.5) ** 2 / 100**2
-    )
+    error = 1000 * (1.3 * 0.5) ** 2 / 100**2
+    assert config.mean_squared_error(1000) == pytest.approx(error)
     assert config.uplink_bits(1000) == config.downlink_bits(1000) == 32_000
     assert adaptive().uplink_bits(1000) == 32_002
     assert adaptive().downlink_bits(1000) == 32_032
@@ -38,18 +37,15 @@ def test_mean_squared_error_and_bits():
 def test_update_and_count_cost_the_noise_multiplier_together(count_stddev):
     """In units of its noise a client moves the update by 1/z_u, the count by 1/(2s)."""
     config = adaptive(1.2, count_stddev=count_stddev)
-    moved = math.hypot(
-        1 / config.update_noise_multiplier, 0.5 / config.resolved_count_stddev
-    )
-    assert moved == pytest.approx(1 / 1.2)
+    moved = 1 / config.update_noise_multiplier, 0.5 / config.resolved_count_stddev
+    assert math.hypot(*moved) == pytest.approx(1 / 1.2)
     assert config.resolved_count_stddev == (count_stddev or 5.0)
     assert config.round_dp_event(10, 1.0).noise_multiplier == 1.2
 
 
 def test_a_count_that_costs_all_is_refused():
-    with pytest.raises(
-        ValueError, match="count_stddev must be above half .* found 0.5"
-    ):
+    wanted = "count_stddev must be above half .* found 0.5"
+    with pytest.raises(ValueError, match=wanted):
         adaptive(1.0, count_stddev=0.5)
 
 
@@ -58,9 +54,8 @@ def test_without_a_count_stddev_any_noise_multiplier_is_possible(noise_multiplie
     """Calibration tries large ones first; n / 20 = 5 would be refused from 10 on."""
     config = adaptive(noise_multiplier)
     assert config.resolved_count_stddev == noise_multiplier
-    assert config.update_noise_multiplier == pytest.approx(
-        noise_multiplier / math.sqrt(0.75)
-    )
+    of_update = noise_multiplier / math.sqrt(0.75)
+    assert config.update_noise_multiplier == pytest.approx(of_update)
 
 
 def test_no_noise_is_no_noise_on_the_count():
