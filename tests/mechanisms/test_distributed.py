@@ -1,8 +1,8 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-import dataclasses
 import math
+from dataclasses import replace
 
 import dp_accounting
 import numpy as np
@@ -67,7 +67,7 @@ class TestAll:
         for participation in (POISSON, mechanisms.RandomSlot(1000, 100, 20)):
             with pytest.raises(ValueError, match=message):
                 config.dp_event(participation, D)
-        helped = dataclasses.replace(config, noise_source="helpers")
+        helped = replace(config, noise_source="helpers")
         sampled = planning.epsilon(helped, POISSON, D, 1e-5)
         assert sampled < planning.epsilon(config, FIXED, D, 1e-5) / 2
 
@@ -75,21 +75,21 @@ class TestAll:
         bits = 14 * config.rotated_dimension(D)
         assert config.uplink_bits(D) == bits
         assert config.downlink_bits(D) == 32 * D + 128
-        adaptive = dataclasses.replace(config, adaptive_clipping=True)
+        adaptive = replace(config, adaptive_clipping=True)
         assert adaptive.uplink_bits(D) == bits + 24
         assert adaptive.downlink_bits(D) == 32 * D + 32 + 128
-        helped = dataclasses.replace(config, noise_source="helpers")
+        helped = replace(config, noise_source="helpers")
         assert helped.uplink_bits(D) == 2 * bits
         assert helped.downlink_bits(D) == 32 * D + 128
 
     def test_granularity_meets_the_wrap_probability(self, config):
         for probability in (6.33e-5, 1e-3):
-            config = dataclasses.replace(config, bits=10, wrap_probability=probability)
+            config = replace(config, bits=10, wrap_probability=probability)
             assert config.expected_wrap_probability(D) == pytest.approx(probability)
 
     def test_dropout_scales_every_share(self, config):
         """Ninety of a hundred give the noise that all give without drop-out."""
-        lossy = dataclasses.replace(config, expected_dropout=0.1)
+        lossy = replace(config, expected_dropout=0.1)
         assert lossy.noise_shares == 90
         event = integer_event(lossy)
         assert event.noise_clients == 90
@@ -102,7 +102,7 @@ class TestAll:
 
 
 def test_four_standard_deviations_are_the_papers_default():
-    found = dataclasses.replace(CONFIGS[0], integer_bound="published").grid(D)
+    found = replace(CONFIGS[0], integer_bound="published").grid(D)
     assert 2**13 / found.sum_stddev == pytest.approx(4, rel=1e-3)
 
 
@@ -121,7 +121,7 @@ def test_the_grid_of_the_least_error_at_equal_privacy(cohort, bits, dimension):
     config = DDG(cohort, 1.0, 1.0, bits)
     own = cost(config)
     others = [
-        cost(dataclasses.replace(config, wrap_probability=probability))
+        cost(replace(config, wrap_probability=probability))
         for probability in (1e-2, 1e-3, 6.33e-5, 1e-6, 1e-9, 1e-14)
     ]
     assert own <= min(others) * 1.001
@@ -130,15 +130,15 @@ def test_the_grid_of_the_least_error_at_equal_privacy(cohort, bits, dimension):
 
 def test_the_published_bound_is_never_below_the_exact_one():
     for config in CONFIGS:
-        exact = dataclasses.replace(config, bits=10)
-        published = dataclasses.replace(exact, integer_bound="published")
+        exact = replace(config, bits=10)
+        published = replace(exact, integer_bound="published")
         own, most = (c.round_dp_event(D, 1.0) for c in (exact, published))
         assert np.all(own.rdp([2.0, 8.0, 32.0]) <= most.rdp([2.0, 8.0, 32.0]))
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=named)
 def test_the_published_bound_has_the_integers_of_conditional_rounding(config):
-    config = dataclasses.replace(config, integer_bound="published")
+    config = replace(config, integer_bound="published")
     event, found = integer_event(config), config.grid(D)
     assert config.conditional_rounding and found.conditional_rounding
     assert event.max_coordinate is None and found.max_coordinate is None
@@ -150,7 +150,7 @@ def test_too_few_bits_for_the_cohort_says_what_fits():
     config = DDG(100, 0.5, 1.0, 5, integer_bound="published")
     with pytest.raises(ValueError, match="bits must be at least 6 for cohort_size 100"):
         config.dp_event(FIXED, D)
-    dataclasses.replace(config, bits=6).grid(D)
+    replace(config, bits=6).grid(D)
 
 
 @pytest.mark.parametrize("bound", ["exact", "published"])
@@ -159,9 +159,9 @@ def test_a_grid_too_coarse_for_the_noise_says_what_fits(bound):
     with pytest.raises(ValueError, match="found 8 bits, where a client's noise") as e:
         config.check_noise(D)
     bits = int(str(e.value).split("at least ")[1].split()[0])
-    dataclasses.replace(config, bits=bits).check_noise(D)
+    replace(config, bits=bits).check_noise(D)
     with pytest.raises(ValueError, match=f"at least {bits} "):
-        dataclasses.replace(config, bits=bits - 1).check_noise(D)
+        replace(config, bits=bits - 1).check_noise(D)
 
 
 def test_a_grid_on_which_rounding_lengthens_a_vector_too_much_is_refused():
@@ -169,8 +169,8 @@ def test_a_grid_on_which_rounding_lengthens_a_vector_too_much_is_refused():
     config = DDG(50, 0.1, 4.0, 8, noise_source="helpers", integer_bound="published")
     with pytest.raises(ValueError, match="bits must be at least 10 "):
         config.check_noise(15_994)
-    dataclasses.replace(config, bits=10).check_noise(15_994)
-    dataclasses.replace(config, integer_bound="exact").check_noise(15_994)
+    replace(config, bits=10).check_noise(15_994)
+    replace(config, integer_bound="exact").check_noise(15_994)
 
 
 def test_the_exact_bound_allows_fewer_bits():
@@ -178,7 +178,7 @@ def test_the_exact_bound_allows_fewer_bits():
         config = DDG(100, 1.0, 0.3, 8, integer_bound=bound)
         for bits in range(7, 30):
             try:
-                dataclasses.replace(config, bits=bits).check_noise(100_000)
+                replace(config, bits=bits).check_noise(100_000)
             except ValueError:
                 continue
             return bits
@@ -195,7 +195,7 @@ def test_rounding_variance(stddev):
 
 
 class TestAdaptiveClipping:
-    CONFIG = dataclasses.replace(CONFIGS[0], adaptive_clipping=True)
+    CONFIG = replace(CONFIGS[0], adaptive_clipping=True)
 
     def test_update_and_count_cost_the_noise_multiplier_together(self):
         count = 1 / (math.sqrt(100) * self.CONFIG.local_count_stddev)
@@ -222,7 +222,7 @@ class TestAdaptiveClipping:
         assert event.poisson_sampled(0.5).poisson_sampled(0.2) == sampled
 
     def test_the_integers_do_not_depend_on_the_clip(self):
-        other = dataclasses.replace(self.CONFIG, clip_norm=7.0)
+        other = replace(self.CONFIG, clip_norm=7.0)
         assert other.grid(D) == self.CONFIG.grid(D)
         found, expected = (c.round_dp_event(D, 1.0) for c in (other, self.CONFIG))
         np.testing.assert_allclose(found.rdp([3.0]), expected.rdp([3.0]))
@@ -256,7 +256,7 @@ def test_the_published_bound_is_refused_out_of_its_range():
     config = DDG(3, 1.0, 0.1, bits=4, integer_bound="published")
     with pytest.raises(accounting.NoiseTooSmallError, match="at least half the gran"):
         config.round_dp_event(4, 1.0)
-    dataclasses.replace(config, bits=7).check_noise(4)
-    for few in (config, dataclasses.replace(config, integer_bound="exact")):
+    replace(config, bits=7).check_noise(4)
+    for few in (config, replace(config, integer_bound="exact")):
         with pytest.raises(ValueError, match="^bits must be at least 7 .* found 4 bi"):
             few.check_noise(4)

@@ -1,8 +1,8 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-import dataclasses
 import math
+from dataclasses import replace
 
 import dp_accounting
 import pytest
@@ -86,7 +86,7 @@ def test_bits_and_error():
     # The model, five directions of 16 bits, their number, S m, a seed.
     down = 32_000 + 5 * 16_000 + 32 + 16 * 32 + 128
     assert config.downlink_bits(1000) == down
-    without = dataclasses.replace(config, mean_removal=False)
+    without = replace(config, mean_removal=False)
     assert without.downlink_bits(1000) == down - 16 * 32
     assert config.mean_squared_error(1000) == pytest.approx(16 * (2 * 0.5 / 20) ** 2)
     assert not config.has_whole_error and mechanisms.Gaussian.has_whole_error
@@ -131,7 +131,7 @@ def test_the_event_of_integer_noise_is_that_of_a_k_vector(bits):
     want = dp_accounting.SelfComposedDpEvent(alone.round_dp_event(8, 1.0), 3)
     assert config.dp_event(EPOCHS, 100).event == want
     assert config.round_dp_event(100, 1.0) == alone.round_dp_event(8, 1.0)
-    paper = dataclasses.replace(config, paper_accounting=True)
+    paper = replace(config, paper_accounting=True)
     assert paper.dp_event(EPOCHS, 100).event.count == 3 * 1000
     assert config.uplink_bits(100) == bits * 8
     assert config.downlink_bits(100) == make().downlink_bits(100)

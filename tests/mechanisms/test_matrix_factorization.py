@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from dataclasses import replace
 
 import dp_accounting
 import numpy as np
@@ -69,7 +69,7 @@ def test_the_last_epoch_is_charged_for_the_rows_that_it_releases():
         norms = [np.linalg.norm(encoder[:r, :r], axis=0).max() for r in (9, 2)]
         more = norms[0] / norms[1]
         assert more > 1.1
-        changed = dataclasses.replace(config, noise_multiplier=0.5 * more)
+        changed = replace(config, noise_multiplier=0.5 * more)
         expected = changed.round_dp_event(100, 1.0).rdp([2.0, 8.0])
         np.testing.assert_allclose(begun.event.rdp([2.0, 8.0]), expected)
 
@@ -224,5 +224,5 @@ def test_error_and_bits_of_the_identity_are_the_gaussian_mechanisms():
 
 def test_calibration_does_not_need_the_matrix():
     config = matrix(matrix_file="/nowhere")
-    assert dataclasses.replace(config, noise_multiplier=1.0).noise_multiplier == 1
+    assert replace(config, noise_multiplier=1.0).noise_multiplier == 1
     assert config.round_dp_event(10, 1.0).noise_multiplier == 0.5

@@ -3,8 +3,8 @@
 
 """Streams over a whole run: their events against brute force, and their two ends."""
 
-import dataclasses
 import itertools
+from dataclasses import replace
 
 import dp_accounting
 import numpy as np
@@ -167,7 +167,7 @@ class TestAnyMatrix:
             mechanisms.OncePerEpoch(6, 2, 6, 3, 2): pairs,
         }
         for participation, patterns in cases.items():
-            config = dataclasses.replace(config, cohort_size=2)
+            config = replace(config, cohort_size=2)
             exact = accounting.gaussian_epsilon(1e-5, 1.5 * one / worst(patterns))
             found = epsilon(config, participation, "auto")
             assert exact * (1 - 1e-9) <= found <= 1.02 * exact
