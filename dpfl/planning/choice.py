@@ -66,12 +66,7 @@ class Setting:
 
 @dataclasses.dataclass(frozen=True)
 class Chosen:
-    """A mechanism whose numbers are all known.
-
-    Attributes:
-      mechanism: The configuration.
-      sentences: What was chosen, and why, one sentence a number.
-    """
+    """A mechanism whose numbers are all known, and a sentence on each chosen one."""
 
     mechanism: Mechanism
     sentences: tuple[str, ...] = ()

@@ -10,18 +10,16 @@ from dpfl import accounting, mechanisms
 
 
 def adaptive(noise_multiplier=1.0, **kwargs):
-    return mechanisms.Gaussian(
-        100, 0.5, noise_multiplier, adaptive_clipping=True, **kwargs
-    )
+    more = {"adaptive_clipping": True, **kwargs}
+    return mechanisms.Gaussian(100, 0.5, noise_multiplier, **more)
 
 
 def test_event_is_gaussian_or_poisson_sampled():
     config = mechanisms.Gaussian(100, 0.5, 1.3)
-    assert config.round_dp_event(10, 1.0) == dp_accounting.GaussianDpEvent(1.3)
-    sampled = config.round_dp_event(10, 0.1)
-    assert sampled == dp_accounting.PoissonSampledDpEvent(
-        0.1, dp_accounting.GaussianDpEvent(1.3)
-    )
+    event = dp_accounting.GaussianDpEvent(1.3)
+    assert config.round_dp_event(10, 1.0) == event
+    sampled = dp_accounting.PoissonSampledDpEvent(0.1, event)
+    assert config.round_dp_event(10, 0.1) == sampled
 
 
 def test_mean_squared_error_and_bits():
@@ -54,34 +52,25 @@ def test_without_a_count_stddev_any_noise_multiplier_is_possible(noise_multiplie
     """Calibration tries large ones first; n / 20 = 5 would be refused from 10 on."""
     config = adaptive(noise_multiplier)
     assert config.resolved_count_stddev == noise_multiplier
+    none = adaptive(0.0)
+    assert none.resolved_count_stddev == none.update_noise_multiplier == 0
     of_update = noise_multiplier / math.sqrt(0.75)
     assert config.update_noise_multiplier == pytest.approx(of_update)
-
-
-def test_no_noise_is_no_noise_on_the_count():
-    config = adaptive(0.0)
-    assert config.resolved_count_stddev == 0
-    assert config.update_noise_multiplier == 0
 
 
 def test_a_count_that_leaves_room_for_less_noise_is_calibrated():
     """The count of +-1/2 with a standard deviation of 5 forbids 10 and above."""
     who = mechanisms.PoissonSampling(population=1000, cohort_size=100, rounds=100)
 
-    def make_event(z):
-        return adaptive(z, count_stddev=5.0).dp_event(who, 10)
+    def make_event(z, count_stddev=5.0):
+        return adaptive(z, count_stddev=count_stddev).dp_event(who, 10)
 
-    found = {
-        method: accounting.calibrate_noise_multiplier(
-            make_event, 0.5, 1e-5, method=method, rtol=1e-3
-        )
+    calibrate = accounting.calibrate_noise_multiplier
+    rdp, auto = (
+        calibrate(make_event, 0.5, 1e-5, method=method, rtol=1e-3)
         for method in ("rdp", "auto")
-    }
-    assert found["rdp"] == pytest.approx(7.87, rel=2e-3)
-    assert found["auto"] <= found["rdp"]
-    with pytest.raises(
-        accounting.UnreachableBudgetError, match="count_stddev must be above half"
-    ):
-        accounting.calibrate_noise_multiplier(
-            lambda z: adaptive(z, count_stddev=2.0).dp_event(who, 10), 0.5, 1e-5
-        )
+    )
+    assert rdp == pytest.approx(7.87, rel=2e-3) and auto <= rdp
+    wanted = "count_stddev must be above half"
+    with pytest.raises(accounting.UnreachableBudgetError, match=wanted):
+        calibrate(lambda z: make_event(z, 2.0), 0.5, 1e-5)

@@ -72,6 +72,14 @@ def test_an_epoch_can_be_shorter_than_the_clients_suffice_for():
 GAUSSIAN = mechanisms.Gaussian(cohort_size=10, clip_norm=1.0, noise_multiplier=1.0)
 
 
+FAMILIES = [
+    mechanisms.L2Csgm(10, 1.0, 1.0, 0.1),
+    mechanisms.LinfCsgm(10, 1.0, 4.0, 0.1, linf_ratio=0.05),
+    mechanisms.ProjectAndPerturb(10, 1.0, 1.0, compression_rate=2.0),
+    mechanisms.DistributedSkellam(10, 1.0, 1.0, 18, noise_source="helpers"),
+]
+
+
 class TestRandomSlot:
     def test_whole_epochs_and_one_that_has_begun(self):
         chosen = mechanisms.RandomSlot(109, 10, 35)
@@ -102,16 +110,7 @@ class TestRandomSlot:
         spent = [planning.epsilon(GAUSSIAN, first, 50, 1e-5) for first in rounds]
         assert spent == sorted(spent)
 
-    @pytest.mark.parametrize(
-        "mechanism",
-        [
-            mechanisms.L2Csgm(10, 1.0, 1.0, 0.1),
-            mechanisms.LinfCsgm(10, 1.0, 4.0, 0.1, linf_ratio=0.05),
-            mechanisms.ProjectAndPerturb(10, 1.0, 1.0, compression_rate=2.0),
-            mechanisms.DistributedSkellam(10, 1.0, 1.0, 18, noise_source="helpers"),
-        ],
-        ids=lambda value: value.name,
-    )
+    @pytest.mark.parametrize("mechanism", FAMILIES, ids=lambda value: value.name)
     def test_every_family_that_can_vary_its_cohorts_is_amplified(self, mechanism):
         slot, once = (
             planning.privacy_report(mechanism, kind(200, 10, 40), 500, 1e-5, "rdp")

@@ -50,29 +50,27 @@ class TestEnds:
         assert bands_curve.point(alone, 12) == found
 
     def test_csgm_with_poisson_sampling(self):
-        who = {"population": 1200, "cohort_size": 100}
-        run = replace(SMALL, **who, release=sparse)
+        run = replace(SMALL, population=1200, cohort_size=100, release=sparse)
         mechanism = mechanisms.L2Csgm(100, 1.0, 1.0, keep_fraction=0.01)
         noise = calibrated(mechanism, mechanisms.PoissonSampling(1200, 100, 48), run)
         assert bands_curve.point(run, 1).noise_multiplier == pytest.approx(noise)
 
 
-class TestMechanism:
-    @pytest.mark.parametrize("rounds", [48, 46])
-    def test_noise_and_error_are_those_of_the_mechanism(self, rounds):
-        """In 46 rounds the last of a client is where columns are cut off."""
-        run = replace(SMALL, workload=mf.prefix_sum(rounds))
-        found = bands_curve.point(run, 4)
-        bands = {"matrix_method": "toeplitz", "matrix_bands": 4}
-        stream = mechanisms.MatrixFactorization(
-            *(None, 20, 1.0, 1.0), **bands, noise_stream="run", rounds=rounds
-        )
-        groups = mechanisms.CyclicPoisson(240, 20, rounds, min_separation=4)
-        noise = calibrated(stream, groups, run)
-        assert found.noise_multiplier == pytest.approx(noise, rel=1e-12)
-        rows = stream.factorization.factors.row_norms_squared(run.workload)
-        stddev = stream.with_noise_multiplier(noise).stddev
-        assert found.last_error == pytest.approx(stddev * math.sqrt(rows[-1]))
+@pytest.mark.parametrize("rounds", [48, 46])
+def test_noise_and_error_are_those_of_the_mechanism(rounds):
+    """In 46 rounds the last of a client is where columns are cut off."""
+    run = replace(SMALL, workload=mf.prefix_sum(rounds))
+    found = bands_curve.point(run, 4)
+    bands = {"matrix_method": "toeplitz", "matrix_bands": 4}
+    stream = mechanisms.MatrixFactorization(
+        *(None, 20, 1.0, 1.0), **bands, noise_stream="run", rounds=rounds
+    )
+    groups = mechanisms.CyclicPoisson(240, 20, rounds, min_separation=4)
+    noise = calibrated(stream, groups, run)
+    assert found.noise_multiplier == pytest.approx(noise, rel=1e-12)
+    rows = stream.factorization.factors.row_norms_squared(run.workload)
+    stddev = stream.with_noise_multiplier(noise).stddev
+    assert found.last_error == pytest.approx(stddev * math.sqrt(rows[-1]))
 
 
 class TestChoice:
@@ -106,13 +104,10 @@ class TestChoice:
             *[(24, 0.5, GaussianDpEvent), (33, 16.0, sparse), (96, 8.0, sparse)],
         ],
     )
-    def test_no_more_noise_than_by_epochs_or_with_poisson_sampling(
-        self, rounds, epsilon, release
-    ):
+    def test_no_more_noise_than_by_epochs_or_sampling(self, rounds, epsilon, release):
         """Epochs of 16 rounds: half of one, a little or more than one or two, six."""
-        run = StreamRun(
-            mf.prefix_sum(rounds), 1600, 100, epsilon, 1e-5, release, accountant="rdp"
-        )
+        numbers = mf.prefix_sum(rounds), 1600, 100, epsilon, 1e-5, release
+        run = StreamRun(*numbers, accountant="rdp")
         points = bands_curve.curve(run, [1, 4, 16])
         least = bands_curve.best(points).root_mean_error
         assert least <= points[0].root_mean_error

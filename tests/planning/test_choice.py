@@ -113,8 +113,7 @@ class TestRate:
         more = planning.chosen(SKETCHED.with_noise_multiplier(0.5), None, D).mechanism
         lengths = few.shape(D).length, more.shape(D).length
         assert lengths[1] / lengths[0] == pytest.approx(4, rel=0.15)
-
-    def test_no_rate_is_one(self):
+        # With so many clients there is none but one.
         many = replace(SKETCHED, cohort_size=10**5)
         assert planning.chosen(many, None, D).mechanism.compression_rate == 1
 

@@ -63,8 +63,7 @@ def test_the_run_stops_before_the_round_that_would_exceed():
 
 def test_not_even_one_round():
     book = cost_of(gaussian(0.1), target_epsilon=0.1)
-    assert book.rounds_allowed == 0
-    assert book.report_after(0).epsilon == 0
+    assert book.rounds_allowed == book.report_after(0).epsilon == 0
 
 
 def test_no_privacy_and_no_noise_are_infinite():
