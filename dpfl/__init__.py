@@ -14,6 +14,8 @@ Modules are imported when a name of theirs is used: TensorFlow with `aggregator`
 what trains, and nothing before.
 """
 
+# The star is for types alone; `__all__` below says which names there are.
+# ruff: noqa: F405
 from __future__ import annotations
 
 import importlib
@@ -29,66 +31,14 @@ if TYPE_CHECKING:
         PrivacyReport,
         UnreachableBudgetError,
     )
-    from dpfl.aggregators import (
-        Codec,
-        CodecFactory,
-        make_codec,
-    )
-    from dpfl.aggregators import (
-        build as aggregator,
-    )
-    from dpfl.aggregators import (
-        build_fed as fed_aggregator,
-    )
-    from dpfl.fields import (
-        option,
-        required,
-    )
-    from dpfl.mechanisms import (
-        EXAMPLES,
-        MECHANISMS,
-        PARTICIPATIONS,
-        CyclicPoisson,
-        DistributedDiscreteGaussian,
-        DistributedSkellam,
-        Dome,
-        DomeDdg,
-        FixedSize,
-        Gaussian,
-        IntegerMechanism,
-        L2Csgm,
-        LinfCsgm,
-        MatrixFactorization,
-        Mechanism,
-        NoiseMechanism,
-        NoMechanism,
-        OncePerEpoch,
-        Participation,
-        PoissonSampling,
-        ProjectAndPerturb,
-        RandomSlot,
-        Sgmf,
-        SketchedDdg,
-        SparseRecovery,
-        register,
-    )
-    from dpfl.planning import (
-        Chosen,
-        Ledger,
-        calibrate,
-        chosen,
-        epsilon,
-        privacy_report,
-    )
-    from dpfl.tasks import (
-        Measure,
-        TaskConfig,
-        TaskEntry,
-        load_task,
-    )
-    from dpfl.tasks import (
-        register as register_task,
-    )
+    from dpfl.aggregators import Codec, CodecFactory, make_codec
+    from dpfl.aggregators import build as aggregator
+    from dpfl.aggregators import build_fed as fed_aggregator
+    from dpfl.fields import option, required
+    from dpfl.mechanisms import *  # noqa: F403
+    from dpfl.planning import Chosen, Ledger, calibrate, chosen, epsilon, privacy_report
+    from dpfl.tasks import Measure, TaskConfig, TaskEntry, load_task
+    from dpfl.tasks import register as register_task
     from dpfl.training.config import RunConfig
     from dpfl.training.plan import make_plan
     from dpfl.training.run import Run
@@ -96,103 +46,44 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_MODULES = {
-    "accounting": (
-        *("BudgetNotBindingError", "CalibrationError", "DpflAccountant"),
-        *("NoiseTooLargeError", "NoiseTooSmallError", "PrivacyReport"),
-        "UnreachableBudgetError",
-    ),
-    "aggregators": ("Codec", "CodecFactory", "make_codec"),
-    "fields": ("option", "required"),
-    "mechanisms": (
-        *("EXAMPLES", "MECHANISMS", "PARTICIPATIONS", "CyclicPoisson"),
-        *("DistributedDiscreteGaussian", "DistributedSkellam", "Dome", "DomeDdg"),
-        *("FixedSize", "Gaussian", "IntegerMechanism", "L2Csgm", "LinfCsgm"),
-        *("MatrixFactorization", "Mechanism", "NoMechanism", "NoiseMechanism"),
-        *("OncePerEpoch", "Participation", "PoissonSampling", "ProjectAndPerturb"),
-        *("RandomSlot", "Sgmf", "SketchedDdg", "SparseRecovery", "register"),
-    ),
-    "planning": (
-        *("Chosen", "Ledger", "calibrate", "chosen", "epsilon", "privacy_report"),
-    ),
-    "tasks": ("Measure", "TaskConfig", "TaskEntry", "load_task"),
-    "training.config": ("RunConfig",),
-    "training.plan": ("make_plan",),
-    "training.run": ("Run",),
-}
-# Each public name, its module, and its name there.
-_PUBLIC = {
-    **{name: (module, name) for module, names in _MODULES.items() for name in names},
+__all__ = ["BudgetNotBindingError", "CalibrationError", "DpflAccountant"]
+__all__ += ["NoiseTooLargeError", "NoiseTooSmallError", "PrivacyReport"]
+__all__ += ["UnreachableBudgetError"]
+__all__ += ["Codec", "CodecFactory", "aggregator", "fed_aggregator", "make_codec"]
+__all__ += ["EXAMPLES", "MECHANISMS", "PARTICIPATIONS", "CyclicPoisson"]
+__all__ += ["DistributedDiscreteGaussian", "DistributedSkellam", "Dome", "DomeDdg"]
+__all__ += ["FixedSize", "Gaussian", "IntegerMechanism", "L2Csgm", "LinfCsgm"]
+__all__ += ["MatrixFactorization", "Mechanism", "NoMechanism", "NoiseMechanism"]
+__all__ += ["OncePerEpoch", "Participation", "PoissonSampling", "ProjectAndPerturb"]
+__all__ += ["RandomSlot", "Sgmf", "SketchedDdg", "SparseRecovery", "register"]
+__all__ += ["Chosen", "Ledger", "calibrate", "chosen", "epsilon", "privacy_report"]
+__all__ += ["Measure", "TaskConfig", "TaskEntry", "load_task", "register_task"]
+__all__ += ["Run", "RunConfig", "make_plan", "start_worker", "option", "required"]
+
+# Where a name is looked for, in this order: the last need TensorFlow.
+_PACKAGES = ("mechanisms", "planning", "accounting", "tasks", "aggregators")
+# Names that a package does not list, or by another name: the module and the name there.
+_ELSEWHERE = {
     "aggregator": ("aggregators", "build"),
     "fed_aggregator": ("aggregators", "build_fed"),
+    "option": ("fields", "option"),
+    "required": ("fields", "required"),
     "register_task": ("tasks", "register"),
+    "Run": ("training.run", "Run"),
+    "RunConfig": ("training.config", "RunConfig"),
+    "make_plan": ("training.plan", "make_plan"),
     "start_worker": ("training.worker", "start"),
 }
 
-__all__ = [
-    "BudgetNotBindingError",
-    "CalibrationError",
-    "Chosen",
-    "Codec",
-    "CodecFactory",
-    "CyclicPoisson",
-    "DistributedDiscreteGaussian",
-    "DistributedSkellam",
-    "Dome",
-    "DomeDdg",
-    "DpflAccountant",
-    "EXAMPLES",
-    "FixedSize",
-    "Gaussian",
-    "IntegerMechanism",
-    "L2Csgm",
-    "Ledger",
-    "LinfCsgm",
-    "MECHANISMS",
-    "MatrixFactorization",
-    "Measure",
-    "Mechanism",
-    "NoMechanism",
-    "NoiseMechanism",
-    "NoiseTooLargeError",
-    "NoiseTooSmallError",
-    "OncePerEpoch",
-    "PARTICIPATIONS",
-    "Participation",
-    "PoissonSampling",
-    "PrivacyReport",
-    "ProjectAndPerturb",
-    "RandomSlot",
-    "Run",
-    "RunConfig",
-    "Sgmf",
-    "SketchedDdg",
-    "SparseRecovery",
-    "TaskConfig",
-    "TaskEntry",
-    "UnreachableBudgetError",
-    "aggregator",
-    "calibrate",
-    "chosen",
-    "epsilon",
-    "fed_aggregator",
-    "load_task",
-    "make_codec",
-    "make_plan",
-    "option",
-    "privacy_report",
-    "register",
-    "register_task",
-    "required",
-    "start_worker",
-]
-
 
 def __getattr__(name: str) -> Any:
-    if name not in _PUBLIC:
+    if name not in __all__:
         raise AttributeError(f"module 'dpfl' has no attribute {name!r}")
-    module, attribute = _PUBLIC[name]
-    return getattr(importlib.import_module(f"dpfl.{module}"), attribute)
+    if name in _ELSEWHERE:
+        place, own_name = _ELSEWHERE[name]
+        return getattr(importlib.import_module(f"dpfl.{place}"), own_name)
+    packages = (importlib.import_module(f"dpfl.{place}") for place in _PACKAGES)
+    return next(getattr(each, name) for each in packages if name in each.__all__)
 
 
 def __dir__() -> list[str]:

@@ -37,37 +37,24 @@ def _fail(message: str) -> NoReturn:
 
 
 def binaries_folder() -> Path:
-    """Returns the folder of the binaries, in the wheel or in the source tree."""
+    """The folder of the binaries, in the wheel or in the source tree."""
     spec = importlib.util.find_spec(BINARIES)
     if spec is None or spec.origin is None:
         _fail("dpfl must be installed, found a source tree; pip install -e . does it")
     return Path(spec.origin).parent
 
 
-def configs_folder() -> Path:
-    """Returns the folder of the flag files, in the wheel or in the source tree."""
-    return binaries_folder().parent / "configs"
-
-
-def requirements_file() -> Path:
-    """Returns the file that pins TensorFlow Federated and all that it needs."""
-    return Path(__file__).resolve().parent / "requirements-tff.txt"
-
-
 def summary(command: str) -> str:
-    """Returns the first line of a binary's documentation, without loading it."""
+    """The first line of a binary's documentation, without loading it."""
     source = (binaries_folder() / f"{command}.py").read_text(encoding="utf-8")
     return (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
 
 
 def run_command(command: str) -> None:
-    """Runs a binary with the arguments in `sys.argv`.
+    """Runs one of `COMMANDS` with the arguments in `sys.argv`.
 
     The exit code is 2 if it must have TensorFlow Federated and there is none, and 130
     if it is interrupted before it is loaded.
-
-    Args:
-      command: One of `COMMANDS`.
     """
     with interrupts.at_once():
         if command not in WITHOUT_TFF and "--version" not in sys.argv[1:]:
@@ -81,15 +68,9 @@ def run_command(command: str) -> None:
 
 
 # What the scripts dpfl-train, dpfl-privacy and so on call.
-train = functools.partial(run_command, "train")
-privacy = functools.partial(run_command, "privacy")
-factorize = functools.partial(run_command, "factorize")
-audit = functools.partial(run_command, "audit")
-benchmark = functools.partial(run_command, "benchmark")
-reproduce = functools.partial(run_command, "reproduce")
-worker = functools.partial(run_command, "worker")
-compare = functools.partial(run_command, "compare")
-search = functools.partial(run_command, "search")
+train, privacy, factorize, audit, benchmark, reproduce, worker, compare, search = (
+    functools.partial(run_command, name) for name in COMMANDS
+)
 
 
 def list_commands() -> None:
@@ -113,9 +94,9 @@ def main(arguments: list[str]) -> None:
     elif command in ("--help", "-h", "--helpshort", "help"):
         list_commands()
     elif command == "configs":
-        print(configs_folder())
+        print(binaries_folder().parent / "configs")
     elif command == "requirements":
-        print(requirements_file())
+        print(Path(__file__).resolve().parent / "requirements-tff.txt")
     else:
         known = ", ".join((*COMMANDS, "configs", "requirements"))
         _fail(f"the command must be one of {known}, found {command!r}")

@@ -14,41 +14,38 @@ AUTO = "auto"
 
 
 def option(default: Any, text: str, *, auto: bool = False) -> Any:
-    """Returns a dataclass field with a default.
+    """A dataclass field with a default, and a sentence that says what it is.
 
-    Args:
-      default: The field's default.
-      text: What the field is, in one sentence.
-      auto: Whether the number may be left to be chosen, as `AUTO`.
+    With `auto` the number may be left to be chosen, as `AUTO`.
     """
     return dataclasses.field(default=default, metadata={"help": text, "auto": auto})
 
 
 def required(text: str, *, auto: bool = False) -> Any:
-    """Returns a dataclass field without a default; see `option`."""
+    """A dataclass field without a default; see `option`."""
     return dataclasses.field(metadata={"help": text, "auto": auto})
 
 
 def takes_auto(field: dataclasses.Field) -> bool:
-    """Returns whether a field's number may be `AUTO`."""
+    """Whether a field's number may be `AUTO`."""
     return bool(field.metadata.get("auto", False))
 
 
 def help_text(field: dataclasses.Field) -> str:
-    """Returns the sentence of a field, "" if it has none."""
+    """The sentence of a field, "" if it has none."""
     return field.metadata.get("help", "")
 
 
 def flag_help(
     users: Iterable[tuple[str, str, Any]], everyone: Collection[str] = ()
 ) -> str:
-    """Returns what a flag says that is a field of several configurations.
+    """The sentence of a flag that is a field of several configurations.
 
     Sentences, and defaults, that differ are given with the names that they are for.
 
     Args:
-      users: Of each configuration with the field: its name, the sentence, and the
-        default; None, and `dataclasses.MISSING`, are not spoken of.
+      users: A configuration's name, its sentence, and its default; the defaults None
+        and `dataclasses.MISSING` are not spoken of.
       everyone: All configurations there are, so that a field of all is said to be one.
     """
     users = list(users)
@@ -76,7 +73,6 @@ def flag_help(
 
 
 def _groups(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """Returns the names of each value, both in their order."""
     found: dict[str, list[str]] = {}
     for value, name in pairs:
         found.setdefault(value, []).append(name)

@@ -17,13 +17,10 @@ from typing import Any
 
 
 def load(group: str) -> None:
-    """Imports the modules that installed packages name for a group.
+    """Imports the modules that installed packages name for a group of entry points.
 
     A module that fails is left out with a warning, since whoever runs another mechanism
     may not be able to mend it.
-
-    Args:
-      group: Name of the group of entry points.
     """
     for entry in _entries(group):
         try:
@@ -37,7 +34,7 @@ def load(group: str) -> None:
 
 
 def resolve(found: Any) -> Any:
-    """Returns an object that may be given as "module:name", to be imported now."""
+    """An object that may be given as "module:name", to be imported now."""
     if not isinstance(found, str):
         return found
     module, _, name = found.partition(":")

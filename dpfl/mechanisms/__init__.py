@@ -6,7 +6,7 @@
 from dpfl import plugins
 from dpfl.mechanisms.csgm import L2Csgm, LinfCsgm, default_linf_ratio
 from dpfl.mechanisms.dome import Dome, DomeDdg
-from dpfl.mechanisms.gaussian import Gaussian
+from dpfl.mechanisms.gaussian import Gaussian, NoMechanism
 from dpfl.mechanisms.integer import (
     DistributedDiscreteGaussian,
     DistributedSkellam,
@@ -14,7 +14,6 @@ from dpfl.mechanisms.integer import (
 )
 from dpfl.mechanisms.matrix_factorization import MatrixFactorization
 from dpfl.mechanisms.mechanism import Mechanism, NoiseMechanism
-from dpfl.mechanisms.none import NoMechanism
 from dpfl.mechanisms.participation import (
     PARTICIPATIONS,
     CyclicPoisson,
@@ -28,35 +27,13 @@ from dpfl.mechanisms.registry import EXAMPLES, MECHANISMS, register
 from dpfl.mechanisms.sgmf import Sgmf
 from dpfl.mechanisms.sketch import ProjectAndPerturb, SketchedDdg, SparseRecovery
 
-__all__ = [
-    "EXAMPLES",
-    "MECHANISMS",
-    "PARTICIPATIONS",
-    "CyclicPoisson",
-    "DistributedDiscreteGaussian",
-    "DistributedSkellam",
-    "Dome",
-    "DomeDdg",
-    "FixedSize",
-    "Gaussian",
-    "IntegerMechanism",
-    "L2Csgm",
-    "LinfCsgm",
-    "MatrixFactorization",
-    "Mechanism",
-    "NoMechanism",
-    "NoiseMechanism",
-    "OncePerEpoch",
-    "Participation",
-    "PoissonSampling",
-    "ProjectAndPerturb",
-    "RandomSlot",
-    "Sgmf",
-    "SketchedDdg",
-    "SparseRecovery",
-    "default_linf_ratio",
-    "register",
-]
+__all__ = ["Mechanism", "NoMechanism", "NoiseMechanism", "Gaussian", "IntegerMechanism"]
+__all__ += ["DistributedDiscreteGaussian", "DistributedSkellam", "Dome", "DomeDdg"]
+__all__ += ["L2Csgm", "LinfCsgm", "MatrixFactorization", "Sgmf", "default_linf_ratio"]
+__all__ += ["ProjectAndPerturb", "SketchedDdg", "SparseRecovery"]
+__all__ += ["CyclicPoisson", "FixedSize", "OncePerEpoch", "Participation"]
+__all__ += ["PARTICIPATIONS", "PoissonSampling", "RandomSlot"]
+__all__ += ["EXAMPLES", "MECHANISMS", "register"]
 
 # Last, since they import this package.
 plugins.load("dpfl.mechanisms")

@@ -30,20 +30,13 @@ _SIMPLE = (bool, int, float, str)
 
 
 def config_class(name: str) -> type[mechanism.Mechanism]:
-    """Returns the class of a mechanism's configuration.
-
-    Raises:
-      ValueError: If there is no mechanism of that name.
-    """
+    """The class of a mechanism's configuration; ValueError if there is none."""
     checks.choice("mechanism", name, registry.MECHANISMS)
     return registry.MECHANISMS[name]
 
 
 def field_types(config: type[mechanism.Mechanism]) -> dict[str, type]:
-    """Returns the fields of a configuration that a flag can hold, and their types.
-
-    A field that may be None has the type of its other values.
-    """
+    """The types of the fields that a flag can hold; of a field's values but None."""
     hints = typing.get_type_hints(config)
     found = {}
     for field in dataclasses.fields(config):
@@ -55,7 +48,7 @@ def field_types(config: type[mechanism.Mechanism]) -> dict[str, type]:
 
 
 def required_fields(config: type[mechanism.Mechanism]) -> list[str]:
-    """Returns the fields of a configuration that have no default."""
+    """The fields of a configuration that have no default."""
     missing = dataclasses.MISSING
     return [
         field.name
@@ -65,33 +58,23 @@ def required_fields(config: type[mechanism.Mechanism]) -> list[str]:
 
 
 def missing_fields(name: str, values: Mapping[str, Any]) -> list[str]:
-    """Returns the fields that `build` would miss.
-
-    Args:
-      name: Name of a mechanism.
-      values: Values by field name.
-    """
+    """The fields of a mechanism that `build` would miss among `values`."""
     config = config_class(name)
     known = {*config.filled_in(values), *values, *RATE_FIELDS}
     return [field for field in required_fields(config) if field not in known]
 
 
 def accepted_fields(name: str) -> set[str]:
-    """Returns the names of the values that mean something to a mechanism.
-
-    These are its fields, and both ways to say its rate if it has one.
-    """
+    """The names of a mechanism's fields, and both ways to say a rate if it has one."""
     own = set(field_types(config_class(name)))
     return own if own.isdisjoint(RATE_FIELDS) else own.union(RATE_FIELDS)
 
 
 def build(name: str, values: Mapping[str, Any]) -> mechanism.Mechanism:
-    """Returns the configuration of a mechanism.
+    """The configuration of a mechanism.
 
-    Args:
-      name: Name of a mechanism.
-      values: Values by field name; those that the mechanism does not have are left
-        out. Without a rate among them it is `mechanism.DEFAULT_COMPRESSION_RATE`.
+    Values that the mechanism does not have are left out. Without a rate among them it
+    is `mechanism.DEFAULT_COMPRESSION_RATE`.
 
     Raises:
       TypeError: If a value has a wrong type.
@@ -111,7 +94,6 @@ def build(name: str, values: Mapping[str, Any]) -> mechanism.Mechanism:
 
 
 def _check_adaptive(values: Mapping[str, Any]) -> None:
-    """Raises ValueError if a clip that does not adapt is told how to."""
     if values.get("adaptive_clipping"):
         return
     for field in ADAPTIVE_FIELDS:
@@ -123,7 +105,7 @@ def _check_adaptive(values: Mapping[str, Any]) -> None:
 
 
 def _rates(own: Collection[str], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the rate, said by the field that is among `own`."""
+    """The rate, said by the field that is among `own`."""
     rated = [field for field in RATE_FIELDS if field in own]
     if not rated:
         return {}

@@ -9,7 +9,7 @@ import dataclasses
 import math
 from typing import ClassVar, Optional
 
-import dp_accounting
+from dp_accounting import DpEvent
 
 from dpfl import accounting, checks
 from dpfl.fields import option, required
@@ -20,9 +20,9 @@ ROTATIONS = ("dft", "hadamard")
 
 
 def default_linf_ratio(dimension: int, cohort_size: int) -> float:
-    """Returns Delta_inf / Delta_2 = sqrt(2 ln(d n) / d), or 1 if that is less.
+    """Delta_inf / Delta_2 = sqrt(2 ln(d n) / d), or 1 if that is less.
 
-    That is the value of Chen et al. 2024, Appendix C. A vector of length d spread by a
+    The value of Chen et al. 2024, Appendix C. A vector of length d spread by a
     random rotation exceeds it in any of its coordinates, for any of n clients, with
     probability of the order of one half.
     """
@@ -42,10 +42,9 @@ class L2Csgm(mechanism.NoiseMechanism):
     `noise_multiplier` is sigma / (gamma clip_norm), the paper's Fig. 1: the noise on
     the decoded mean is then that of the Gaussian mechanism with the same multiplier.
 
-    Attributes:
-      keep_fraction: gamma in (0, 1].
-      linf_ratio: Delta_inf / clip_norm in (0, 1]; None is `default_linf_ratio`.
-      rotation: "hadamard" (pads to a power of two) or "dft" (pads to an even length).
+    `keep_fraction` is gamma, `linf_ratio` Delta_inf / clip_norm or None for
+    `default_linf_ratio`; rotation "hadamard" pads to a power of two, "dft" to an even
+    length.
     """
 
     keep_fraction: float = required(
@@ -61,6 +60,8 @@ class L2Csgm(mechanism.NoiseMechanism):
     )
 
     name: ClassVar[str] = "l2_csgm"
+    shares_a_seed: ClassVar[bool] = True
+    _event_class: ClassVar[type] = accounting.SparsifiedGaussianDpEvent
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -70,7 +71,7 @@ class L2Csgm(mechanism.NoiseMechanism):
         checks.choice("rotation", self.rotation, ROTATIONS)
 
     @property
-    def compression_rate(self) -> float:
+    def compression_rate(self) -> float:  # type: ignore[override]
         """The inverse of `keep_fraction`."""
         return 1 / self.keep_fraction
 
@@ -80,24 +81,22 @@ class L2Csgm(mechanism.NoiseMechanism):
         return self.noise_multiplier * self.keep_fraction * self.clip_norm
 
     def rotated_dimension(self, dimension: int) -> int:
-        """Returns the length of the rotated vector."""
+        """The length of the rotated vector."""
         return ROTATED_DIMENSION[self.rotation](dimension)
 
     def resolved_linf_ratio(self, dimension: int) -> float:
-        """Returns Delta_inf / clip_norm as the clients use it."""
+        """Delta_inf / clip_norm as the clients use it."""
         if self.linf_ratio is not None:
             return self.linf_ratio
         return default_linf_ratio(dimension, self.cohort_size)
 
     def linf_clip(self, dimension: int) -> float:
-        """Returns Delta_inf, the bound of a rotated coordinate."""
+        """Delta_inf, the bound of a rotated coordinate."""
         return self.resolved_linf_ratio(dimension) * self.clip_norm
 
-    def round_dp_event(
-        self, dimension: int, sampling_probability: float
-    ) -> dp_accounting.DpEvent:
-        """Returns a SparsifiedGaussianDpEvent with client sampling."""
-        return self._event_class()(
+    def round_dp_event(self, dimension: int, sampling_probability: float) -> DpEvent:
+        """A SparsifiedGaussianDpEvent with client sampling."""
+        return self._event_class(
             noise_multiplier=self.noise_multiplier,
             keep_fraction=self.keep_fraction,
             linf_ratio=self.resolved_linf_ratio(dimension),
@@ -105,28 +104,25 @@ class L2Csgm(mechanism.NoiseMechanism):
             sampling_probability=sampling_probability,
         )
 
-    def _event_class(self) -> type:
-        return accounting.SparsifiedGaussianDpEvent
-
     def uplink_bits(self, dimension: int) -> float:
-        """Returns the bits of the kept values, their number and the mask's seed."""
+        """The bits of the kept values, their number and the mask's seed."""
         kept = self.keep_fraction * self.rotated_dimension(dimension)
         return mechanism.FLOAT_BITS * kept + mechanism.COUNT_BITS + mechanism.SEED_BITS
 
-    def downlink_bits(self, dimension: int) -> float:
-        """Returns the bits of the model and the rotation's seed."""
-        return float(mechanism.FLOAT_BITS * dimension + mechanism.SEED_BITS)
+    def noise_error(self, dimension: int) -> float:
+        """The part of the error by noise, d sigma^2 / (n gamma)^2."""
+        divisor = self.cohort_size * self.keep_fraction
+        return dimension * (self.stddev / divisor) ** 2
 
     def mean_squared_error(self, dimension: int) -> float:
-        """Returns d sigma^2 / (n gamma)^2 + (1-gamma)/gamma * n C^2 / n^2 * d/D.
+        """The error by noise, and (1-gamma)/gamma * n C^2 / n^2 * d/D by the masks.
 
-        Both errors are spread evenly over the D rotated coordinates, and rotating back
-        drops the D - d padded ones.
+        Both are spread evenly over the D rotated coordinates, and rotating back drops
+        the D - d padded ones.
         """
-        gamma, n = self.keep_fraction, self.cohort_size
-        noise = dimension * (self.stddev / (n * gamma)) ** 2
-        sparsification = (1 - gamma) / gamma * self.clip_norm**2 / n
-        return noise + sparsification * dimension / self.rotated_dimension(dimension)
+        gamma, rotated = self.keep_fraction, self.rotated_dimension(dimension)
+        masks = (1 - gamma) / gamma * self.clip_norm**2 / self.cohort_size
+        return self.noise_error(dimension) + masks * dimension / rotated
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,6 +130,4 @@ class LinfCsgm(L2Csgm):
     """L-inf-CSGM (Chen et al. 2023): the same release, accounted by Delta_inf alone."""
 
     name: ClassVar[str] = "linf_csgm"
-
-    def _event_class(self) -> type:
-        return accounting.LinfSparsifiedGaussianDpEvent
+    _event_class: ClassVar[type] = accounting.LinfSparsifiedGaussianDpEvent

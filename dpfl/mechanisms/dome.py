@@ -9,7 +9,7 @@ import dataclasses
 import math
 from typing import ClassVar, Optional
 
-import dp_accounting
+from dp_accounting import DpEvent, GaussianDpEvent, SelfComposedDpEvent
 
 from dpfl import accounting, checks
 from dpfl.accounting import events
@@ -17,12 +17,7 @@ from dpfl.accounting.integer import grid_numbers
 from dpfl.fields import option, required
 from dpfl.mechanisms import integer, mechanism
 from dpfl.mechanisms.integer import RoundingFields
-from dpfl.mechanisms.participation import (
-    CyclicPoisson,
-    Participation,
-    PoissonSampling,
-    RandomSlot,
-)
+from dpfl.mechanisms.participation import Independent, Participation
 
 SKETCH_RULES = ("eigen", "qr")
 SKETCH_TARGETS = ("gradient", "residual")
@@ -45,29 +40,20 @@ class Dome(mechanism.NoiseMechanism):
     `noise_multiplier` z is that of the sum, sqrt(B) a / C. The noise comes from the
     clients: all B must take part in every round, so that Poisson sampling is refused.
 
+    The fields' own sentences say what they are, and besides:
+
     Attributes:
-      sketch_size: k, the numbers that a client sends.
-      energy_fraction: q in (0, 1]: share of the squared strengths that is kept.
-      max_rank: Most directions that the sketch keeps; the rest are probes. None is
-        a quarter of the sketch, and all of it without probes.
+      sketch_size: k.
+      energy_fraction: q in (0, 1].
+      max_rank: The rest of the directions are probes.
       sketch_rule: "eigen", or "qr" as in the paper.
-      sketch_decay: What the kept strengths are multiplied by each round, in (0, 1]; the
-        paper never forgets, which is 1.
-      sketch_target: What the sketch learns from: the decoded "gradient" as in the
-        paper, or the "residual", what is left of it without the first moment.
-      probes: Whether the sketch has random directions, new in each round.
-      mean_removal: Whether clients subtract the first moment.
-      debiasing: Whether the second moment is rid of the noise's variance.
+      sketch_decay: In (0, 1]; the paper never forgets, which is 1.
+      sketch_target: The decoded "gradient" as in the paper, or the "residual", what is
+        left of it without the first moment.
       direction: "adam", or "gradient" (the decoded mean) for other server optimizers.
-      beta_1: Decay of the first moment, in [0, 1).
-      beta_2: Decay of the second moment, in [0, 1).
-      second_moment_floor: Least second moment that Adam divides by the root of; None is
-        the mean noise variance of a coordinate, z^2 C^2 k / (B^2 d).
-      paper_accounting: Whether a client is charged for N rounds an epoch, as in the
-        paper, and not for the one that it is in.
-      measures_energy: Whether the share of the mean update that the sketch holds is
-        measured from the updates themselves; refused unless a simulation asks for exact
-        measurements (`check_measure`).
+      second_moment_floor: None is z^2 C^2 k / (B^2 d).
+      measures_energy: Refused unless a simulation asks for exact measurements
+        (`check_measure`).
     """
 
     sketch_size: int = required("Numbers that a client sends, the rows of the sketch.")
@@ -120,6 +106,7 @@ class Dome(mechanism.NoiseMechanism):
 
     name: ClassVar[str] = "dome"
     sums_securely: ClassVar[bool] = True
+    shares_a_seed: ClassVar[bool] = True
     has_whole_error: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -128,19 +115,15 @@ class Dome(mechanism.NoiseMechanism):
         checks.fraction("energy_fraction", self.energy_fraction)
         checks.fraction("sketch_decay", self.sketch_decay)
         self._check_max_rank()
-        for name, choices in (
-            ("sketch_rule", SKETCH_RULES),
-            ("sketch_target", SKETCH_TARGETS),
-            ("direction", DIRECTIONS),
-        ):
-            checks.choice(name, getattr(self, name), choices)
-        for name in ("beta_1", "beta_2"):
-            checks.real(name, getattr(self, name), at_least=0, below=1)
+        checks.choice("sketch_rule", self.sketch_rule, SKETCH_RULES)
+        checks.choice("sketch_target", self.sketch_target, SKETCH_TARGETS)
+        checks.choice("direction", self.direction, DIRECTIONS)
+        checks.real("beta_1", self.beta_1, at_least=0, below=1)
+        checks.real("beta_2", self.beta_2, at_least=0, below=1)
         if self.second_moment_floor is not None:
             checks.positive("second_moment_floor", self.second_moment_floor)
 
     def _check_max_rank(self) -> None:
-        """Raises ValueError unless the sketch has room for what it keeps."""
         if self.max_rank is None:
             return
         checks.integer("max_rank", self.max_rank)
@@ -158,8 +141,12 @@ class Dome(mechanism.NoiseMechanism):
     def check(self, participation: Participation, dimension: int) -> None:
         """See base class."""
         super().check(participation, dimension)
-        self._check_dimension(dimension)
-        if isinstance(participation, (PoissonSampling, RandomSlot, CyclicPoisson)):
+        if self.sketch_size > dimension:
+            raise ValueError(
+                f"sketch_size must be at most the dimension of {dimension}, "
+                f"found {self.sketch_size}"
+            )
+        if isinstance(participation, Independent):
             raise ValueError(
                 "participation must be once_per_epoch or fixed, since every client of "
                 f"a cohort adds its share of the noise, found {participation.name}"
@@ -172,13 +159,6 @@ class Dome(mechanism.NoiseMechanism):
             raise ValueError(
                 "server_optimizer must be sgd with server_momentum 0, and a server_lr "
                 f"of 0.01 or so, where {self.name} has direction 'adam', found {found}"
-            )
-
-    def _check_dimension(self, dimension: int) -> None:
-        if self.sketch_size > dimension:
-            raise ValueError(
-                f"sketch_size must be at most the dimension of {dimension}, "
-                f"found {self.sketch_size}"
             )
 
     @property
@@ -215,22 +195,23 @@ class Dome(mechanism.NoiseMechanism):
         return self.noise_multiplier * self.clip_norm / self.cohort_size
 
     def resolved_second_moment_floor(self, dimension: int) -> float:
-        """Returns the floor as the server uses it."""
+        """The floor as the server uses it."""
         if self.second_moment_floor is not None:
             return self.second_moment_floor
         stddev = max(self.stddev, _SMALLEST_FLOOR_STDDEV * self.clip_norm)
         return stddev**2 * self.sketch_size / dimension
 
-    def round_dp_event(
-        self, dimension: int, sampling_probability: float
-    ) -> dp_accounting.DpEvent:
-        """Returns a Gaussian event of multiplier sqrt(B) a / C.
+    def round_dp_event(self, dimension: int, sampling_probability: float) -> DpEvent:
+        """The release of the k numbers; ValueError unless the probability is 1."""
+        if sampling_probability != 1:
+            raise ValueError(
+                f"sampling_probability must be 1, found {sampling_probability}"
+            )
+        return self._release_event()
 
-        Raises:
-          ValueError: If the probability is not 1.
-        """
-        self._check_probability(sampling_probability)
-        return dp_accounting.GaussianDpEvent(self.noise_multiplier)
+    def _release_event(self) -> DpEvent:
+        # Its multiplier is sqrt(B) a / C.
+        return GaussianDpEvent(self.noise_multiplier)
 
     @property
     def trust(self) -> str:
@@ -238,16 +219,10 @@ class Dome(mechanism.NoiseMechanism):
         return mechanism.secure_sum_trust("clients")
 
     def relations(self, participation: Participation) -> events.Relations:
-        """Returns 'replaced by zeros': a client that goes takes its noise with it."""
+        """'replaced by zeros': a client that goes takes its noise with it."""
         return events.ZEROS_ONLY
 
-    def _run_event(
-        self, participation: Participation, dimension: int
-    ) -> dp_accounting.DpEvent:
-        """Returns a `DomeDpEvent` of all the rounds that a client may be in.
-
-        With `paper_accounting` a client is charged N times for each of them.
-        """
+    def _run_event(self, participation: Participation, dimension: int) -> DpEvent:
         if not self.noise_multiplier:
             return super()._run_event(participation, dimension)
         return accounting.DomeDpEvent(
@@ -258,34 +233,27 @@ class Dome(mechanism.NoiseMechanism):
             charges_per_epoch=self._charges(participation),
         )
 
-    @staticmethod
-    def _check_probability(sampling_probability: float) -> None:
-        if sampling_probability != 1:
-            raise ValueError(
-                f"sampling_probability must be 1, found {sampling_probability}"
-            )
-
     def _charges(self, participation: Participation) -> int:
-        """Returns how often a client is charged for a round that it is in."""
+        """The number of times that a client is charged for a round that it is in."""
         return participation.population if self.paper_accounting else 1
 
     def uplink_bits(self, dimension: int) -> float:
-        """Returns the bits of the k numbers, each as an integer of 32, at the least."""
+        """The bits of the k numbers, each as an integer of 32, at the least."""
         return float(self.message_bits * self.sketch_size)
 
     def downlink_bits(self, dimension: int) -> float:
-        """Returns the bits of the model, U' in bfloat16, S m and the seed, at the most.
+        """The bits of the model, U' in bfloat16, S m and the seed, at the most.
 
         S m is sent for mean removal alone. U' has as many directions as the sketch
         keeps at the time; they are counted as `max_rank`.
         """
         kept = self.resolved_max_rank * dimension * mechanism.FLOAT_BITS // 2
         offset = mechanism.FLOAT_BITS * self.sketch_size * self.mean_removal
-        own = kept + mechanism.COUNT_BITS + offset + mechanism.SEED_BITS
-        return float(mechanism.FLOAT_BITS * dimension + own)
+        own = kept + mechanism.COUNT_BITS + offset
+        return super().downlink_bits(dimension) + own
 
     def mean_squared_error(self, dimension: int) -> float:
-        """Returns the error by noise, k (z C)^2 / n^2 (the paper's Lemma 3.1).
+        """The error by noise, k (z C)^2 / n^2 (the paper's Lemma 3.1).
 
         That is all of it if the sketch holds the updates; what it misses has to be
         measured.
@@ -301,9 +269,7 @@ class DomeDdg(RoundingFields, Dome):
     discrete Gaussian noise; the server learns the sum modulo 2^bits: that is
     `DistributedDiscreteGaussian` in k dimensions, `release`, which also accounts.
 
-    Attributes:
-      bits: b, bits of each of the k numbers; the sum is modulo 2^b. From 2 to 30, or
-        "auto" until `choice.chosen` has chosen a number.
+    `bits` is b, or "auto" until `choice.chosen` has chosen a number.
     """
 
     bits: int = option(
@@ -322,16 +288,10 @@ class DomeDdg(RoundingFields, Dome):
     @property
     def release(self) -> integer.DistributedDiscreteGaussian:
         """How the k-vectors are summed."""
-        return integer.DistributedDiscreteGaussian(
-            cohort_size=self.cohort_size,
-            clip_norm=self.clip_norm,
-            noise_multiplier=self.noise_multiplier,
-            bits=self.bits,
-            rounding_bias=self.rounding_bias,
-            wrap_probability=self.wrap_probability,
-            integer_bound=self.integer_bound,
-            bits_tolerance=self.bits_tolerance,
-        )
+        kind = integer.DistributedDiscreteGaussian
+        own = {field.name for field in dataclasses.fields(self)}
+        own &= {field.name for field in dataclasses.fields(kind)}
+        return kind(**{name: getattr(self, name) for name in own})
 
     @property
     def message_bits(self) -> int:
@@ -344,7 +304,7 @@ class DomeDdg(RoundingFields, Dome):
         self.release.check(participation, self.sketch_size)
 
     def needs_more_noise(self, dimension: int) -> bool:
-        """Returns whether the grid of `release` asks for more noise."""
+        """Whether the grid of `release` asks for more noise."""
         return self.release.needs_more_noise(self.sketch_size)
 
     def check_noise(self, dimension: int) -> None:
@@ -360,29 +320,15 @@ class DomeDdg(RoundingFields, Dome):
         error = self.release.mean_squared_error(self.sketch_size)
         return math.sqrt(error / self.sketch_size)
 
-    def round_dp_event(
-        self, dimension: int, sampling_probability: float
-    ) -> dp_accounting.DpEvent:
-        """Returns the event of `release` in k dimensions.
-
-        Raises:
-          ValueError: If the probability is not 1.
-        """
-        self._check_probability(sampling_probability)
+    def _release_event(self) -> DpEvent:
         return self.release.round_dp_event(self.sketch_size, 1.0)
 
-    def _run_event(
-        self, participation: Participation, dimension: int
-    ) -> dp_accounting.DpEvent:
-        """Returns a round's event, composed over the rounds that a client may be in.
-
-        With `paper_accounting` a client is charged N times for each of them.
-        """
-        return dp_accounting.SelfComposedDpEvent(
-            self.round_dp_event(dimension, 1.0),
+    def _run_event(self, participation: Participation, dimension: int) -> DpEvent:
+        return SelfComposedDpEvent(
+            self._release_event(),
             participation.max_participations * self._charges(participation),
         )
 
     def uplink_bits(self, dimension: int) -> float:
-        """Returns b bits for each of the k numbers."""
+        """B bits for each of the k numbers."""
         return self.release.uplink_bits(self.sketch_size)

@@ -5,27 +5,25 @@
 
 from __future__ import annotations
 
-import abc
 import dataclasses
 import functools
 import math
 from collections.abc import Callable
-from typing import ClassVar, Optional
+from typing import Any, ClassVar, Optional
 
-import dp_accounting
 import numpy as np
+from dp_accounting import DpEvent, NonPrivateDpEvent
 
 from dpfl import accounting, checks
 from dpfl.accounting import events
 from dpfl.accounting.integer import discrete_gaussian, noise_events
 from dpfl.fields import AUTO, option, required
 from dpfl.mechanisms import mechanism
-from dpfl.mechanisms.adaptive_clip import AdaptiveClip
+from dpfl.mechanisms.gaussian import AdaptiveClip
 from dpfl.mechanisms.integer_grid import (
     PUBLISHED_WRAP_PROBABILITY,
     Grid,
     best_grid,
-    better_amplified,
     published_grid,
     rounding_variance,
 )
@@ -33,12 +31,6 @@ from dpfl.mechanisms.participation import Participation
 
 # Bits of a coordinate of a message.
 LEAST_BITS, MOST_BITS = 2, 30
-
-
-def check_bits(bits: int) -> None:
-    """Raises ValueError unless it is a number of bits that there can be."""
-    if not LEAST_BITS <= checks.integer("bits", bits) <= MOST_BITS:
-        raise ValueError(f"bits must be from {LEAST_BITS} to {MOST_BITS}, found {bits}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,8 +57,7 @@ class RoundingFields:
       integer_bound: "exact" (every coordinate is rounded once, which is accounted for
         as the noise that it is) or "published" (the papers' bounds, with rounding that
         is repeated until a norm is met).
-      bits_tolerance: Where `bits` is "auto", how much larger the error by noise may be
-        than with Gaussian noise at the same epsilon; see `choice`.
+      bits_tolerance: See `choice`.
     """
 
     rounding_bias: float = option(
@@ -95,29 +86,13 @@ class RoundingFields:
         return self.integer_bound == "published"
 
 
-def unpadded(dimension: int) -> int:
-    """Returns `dimension`."""
-    return dimension
-
-
-def next_power_of_two(dimension: int) -> int:
-    """Returns the least power of two that is at least `dimension`."""
-    return 1 << (dimension - 1).bit_length()
-
-
-def next_even(dimension: int) -> int:
-    """Returns the least even number that is at least `dimension`."""
-    return dimension + dimension % 2
-
-
-# Length of the rotated vector, by rotation.
+# Length of the rotated vector, by rotation: the same, the next power of two or the next
+# even number.
 ROTATED_DIMENSION: dict[str, Callable[[int], int]] = {
-    "overlap": unpadded,
-    "hadamard": next_power_of_two,
-    "dft": next_even,
+    "overlap": lambda dimension: dimension,
+    "hadamard": lambda dimension: 1 << (dimension - 1).bit_length(),
+    "dft": lambda dimension: dimension + dimension % 2,
 }
-
-
 # Width of the secure sum of the +-1 of adaptive clipping.
 CLIP_COUNT_BITS = 24
 NOISE_SOURCES = ("clients", "helpers")
@@ -160,15 +135,8 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
     the grid is coarse; the event accounts for that. With `adaptive_clipping` it is
     about what update and count cost together: the event has both.
 
-    Attributes:
-      bits: b, bits of a coordinate of a message; the sum is modulo 2^b. From 2 to 30,
-        or "auto" until `choice.chosen` has chosen a number.
-      rotation: "overlap" (pads nothing), "hadamard" (pads to a power of two) or "dft"
-        (pads to an even length).
-      expected_dropout: Part of the cohort that may go missing, in [0, 1).
-      colluding_clients: How many of those that bring noise may tell it to each other
-        and to the server.
-      noise_source: "clients" or "helpers".
+    `bits` is "auto" until `choice.chosen` has chosen a number. Rotation "overlap" pads
+    nothing, "hadamard" to a power of two, "dft" to an even length.
     """
 
     rotation: str = option(
@@ -186,14 +154,17 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
     )
 
     sums_securely: ClassVar[bool] = True
-    # The kind of noise, "discrete_gaussian" or "skellam".
+    shares_a_seed: ClassVar[bool] = True
+    # The kind of noise, "discrete_gaussian" or "skellam", and the class of its event.
     name_of_noise: ClassVar[str]
+    event_class: ClassVar[type[noise_events.DistributedNoiseDpEvent]]
 
     def __post_init__(self) -> None:
         super().__post_init__()
         checks.integer("cohort_size", self.cohort_size, at_most=_MOST_COHORT)
-        if self.bits != AUTO:
-            check_bits(self.bits)
+        bits, least, most = self.bits, LEAST_BITS, MOST_BITS
+        if bits != AUTO and not least <= checks.integer("bits", bits) <= most:
+            raise ValueError(f"bits must be from {least} to {most}, found {bits}")
         checks.real("bits_tolerance", self.bits_tolerance, above=1)
         checks.real("rounding_bias", self.rounding_bias, at_least=0, below=1)
         checks.real("expected_dropout", self.expected_dropout, at_least=0, below=1)
@@ -208,11 +179,7 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
 
     @property
     def message_bits(self) -> int:
-        """`bits`, once it is a number.
-
-        Raises:
-          ValueError: If it is "auto".
-        """
+        """`bits`, once it is a number; ValueError while it is "auto"."""
         if self.bits == AUTO:
             raise ValueError(
                 "bits must be a number here, which dpfl.planning.chosen finds, "
@@ -242,57 +209,47 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
         return 1.0
 
     def vector_dimension(self, dimension: int) -> int:
-        """Returns the length of what is rotated and rounded, before padding."""
+        """The length of the vector that is rotated and rounded, before padding."""
         return dimension
 
     def rotated_dimension(self, dimension: int) -> int:
-        """Returns the length of a message."""
+        """The length of a message."""
         return ROTATED_DIMENSION[self.rotation](self.vector_dimension(dimension))
 
     def grid(self, dimension: int) -> Grid:
-        """Returns the granularity and what follows from it; see `best_grid`.
-
-        Raises:
-          ValueError: If there is none for the published bound: the bits are too few
-            for the cohort.
-        """
+        """The granularity and what follows; see `best_grid` and `published_grid`."""
         if self.conditional_rounding:
             return published_grid(
-                cohort_size=self.cohort_size,
-                bits=self.message_bits,
+                **self._grid_numbers(dimension),
                 wrap_probability=self.wrap_probability or PUBLISHED_WRAP_PROBABILITY,
-                local_stddev=self.update_noise_multiplier
-                / math.sqrt(self.noise_shares),
-                dimension=self.rotated_dimension(dimension),
-                spread=self._spread(dimension),
                 rounding_bias=self.rounding_bias,
             )
         return _grid_for_sampling(self, dimension)
 
     def _rounding_grid(self, dimension: int, *, one_step: bool) -> Grid:
         return best_grid(
-            cohort_size=self.cohort_size,
-            bits=self.message_bits,
+            **self._grid_numbers(dimension),
             wrap_probability=self.wrap_probability,
-            local_stddev=self.update_noise_multiplier / math.sqrt(self.noise_shares),
-            dimension=self.rotated_dimension(dimension),
-            spread=self._spread(dimension),
             one_step=one_step,
         )
 
-    def _spread(self, dimension: int) -> int:
-        """Returns the coordinates over which each one is spread, at the least."""
+    def _grid_numbers(self, dimension: int) -> dict[str, Any]:
         rotated = self.rotated_dimension(dimension)
-        if self.rotation != "overlap":
-            return rotated
-        return 1 << (rotated.bit_length() - 1)
+        is_overlap = self.rotation == "overlap"
+        return {
+            "cohort_size": self.cohort_size,
+            "bits": self.message_bits,
+            "local_stddev": self.update_noise_multiplier / math.sqrt(self.noise_shares),
+            "dimension": rotated,
+            "spread": 1 << (rotated.bit_length() - 1) if is_overlap else rotated,
+        }
 
     def expected_wrap_probability(self, dimension: int) -> float:
-        """Returns the probability that a coordinate of a Gaussian sum would wrap."""
+        """The probability that a coordinate of a Gaussian sum would wrap."""
         return self.grid(dimension).wrap_probability(self.message_bits)
 
     def check(self, participation: Participation, dimension: int) -> None:
-        """Raises ValueError if the mechanism cannot run in this setting."""
+        """See base class."""
         super().check(participation, dimension)
         self._check_cohorts(participation.varies_cohorts)
         self.grid(dimension)
@@ -315,18 +272,12 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
         """
         if not self.noise_multiplier or self._suits_noise(dimension):
             return
+        advice = "noise_multiplier must be larger, or cohort_size smaller,"
         for bits in range(self.message_bits + 1, MOST_BITS + 1):
-            wider = dataclasses.replace(self, bits=bits)
-            if wider._suits_noise(dimension):
+            if dataclasses.replace(self, bits=bits)._suits_noise(dimension):
+                advice = f"bits must be at least {bits}"
                 break
-        else:
-            bits = MOST_BITS + 1
         steps = self.grid(dimension).local_stddev_steps
-        advice = (
-            f"bits must be at least {bits}"
-            if bits <= MOST_BITS
-            else "noise_multiplier must be larger, or cohort_size smaller,"
-        )
         raise ValueError(
             f"{advice} for cohort_size {self.cohort_size} and noise_multiplier "
             f"{self.noise_multiplier:g}, found {self.bits} bits, where a client's "
@@ -361,7 +312,7 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
         return mechanism.secure_sum_trust(self.noise_source)
 
     def relations(self, participation: Participation) -> events.Relations:
-        """Returns those of the participation, where helpers bring the noise.
+        """Those of the participation, where helpers bring the noise.
 
         Where the clients do, one that goes takes its share along, and only 'replaced
         by zeros' is left.
@@ -370,62 +321,53 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
             return events.ZEROS_ONLY
         return participation.relations
 
-    @property
-    @abc.abstractmethod
-    def event_class(self) -> type[noise_events.DistributedNoiseDpEvent]:
-        """The class of the event of this kind of noise."""
+    def _event(self, **numbers: Any) -> noise_events.DistributedNoiseDpEvent:
+        return self.event_class(
+            noise_clients=self.noise_shares,
+            bound=self.integer_bound,
+            noise_of_helpers=self.noise_source == "helpers",
+            **numbers,
+        )
 
     def _integer_event(self, dimension: int) -> noise_events.DistributedNoiseDpEvent:
-        """Returns the release of the sum of the updates, without client sampling."""
+        """The release of the sum of the updates, without client sampling."""
         return self._event_on(self.grid(dimension), dimension)
 
     def _event_on(
         self, found: Grid, dimension: int
     ) -> noise_events.DistributedNoiseDpEvent:
         clip = self.clip_norm * self.vector_clip
-        return self.event_class(
-            noise_clients=self.noise_shares,
+        return self._event(
             local_stddev=found.local_stddev * clip,
             granularity=found.granularity * clip,
             clip_norm=clip,
             dimension=self.rotated_dimension(dimension),
             max_coordinate=found.max_coordinate and found.max_coordinate * clip,
             rounding_bias=self.rounding_bias,
-            bound=self.integer_bound,
-            noise_of_helpers=self.noise_source == "helpers",
         )
 
     def _update_event(self, dimension: int) -> events.RdpDpEvent:
         return self._integer_event(dimension)
 
     def _count_event(self) -> events.RdpDpEvent:
-        """Returns the release of the sum of the +-1, which need no rounding.
+        """The release of the sum of the +-1, which need no rounding.
 
         An update of zeros counts as 0: replaced by zeros, a client moves it by 1.
         """
-        return self.event_class(
-            noise_clients=self.noise_shares,
+        return self._event(
             local_stddev=self.local_count_stddev,
             granularity=1.0,
             clip_norm=1.0,
             dimension=1,
             max_coordinate=1.0,
             rounding_bias=0.0,
-            bound=self.integer_bound,
-            noise_of_helpers=self.noise_source == "helpers",
         )
 
-    def round_dp_event(
-        self, dimension: int, sampling_probability: float
-    ) -> dp_accounting.DpEvent:
-        """Returns the release of the integer noise as it is added.
-
-        Raises:
-          ValueError: If clients are sampled and the noise is theirs.
-        """
+    def round_dp_event(self, dimension: int, sampling_probability: float) -> DpEvent:
+        """The integer noise as it is added; ValueError if sampled clients bring it."""
         self._check_cohorts(sampling_probability < 1)
         if not self.noise_multiplier:
-            return dp_accounting.NonPrivateDpEvent()
+            return NonPrivateDpEvent()
         event = self._update_event(dimension)
         if self.adaptive_clipping:
             event = noise_events.WithClipCountDpEvent(event, self._count_event())
@@ -434,7 +376,7 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
         return event.poisson_sampled(sampling_probability)
 
     def uplink_bits(self, dimension: int) -> float:
-        """Returns b bits for each coordinate, and those of an adaptive clip's count.
+        """b bits for each coordinate, and those of an adaptive clip's count.
 
         Where helpers bring the noise there are as many of them as clients are expected,
         and each sends a message of its own: per client it is twice as much.
@@ -443,23 +385,12 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
         own = float(self.message_bits * self.rotated_dimension(dimension) + count)
         return 2 * own if self.noise_source == "helpers" else own
 
-    def downlink_bits(self, dimension: int) -> float:
-        """Returns the bits of the model, the round's seed and an adaptive clip."""
-        numbers = dimension + self.adaptive_clipping
-        return float(mechanism.FLOAT_BITS * numbers + mechanism.SEED_BITS)
-
     def sum_noise_variance(self, dimension: int, shares: int) -> float:
-        """Returns the variance of a coordinate of the sum's noise.
+        """The variance of a coordinate of a sum's noise, of so many shares.
 
         It is that of the integers that are drawn, which below a grid step differs
-        visibly from the parameter that they are drawn with.
-
-        Args:
-          dimension: Length d of the flattened model update.
-          shares: How many shares of noise are in the sum.
-
-        Returns:
-          The variance, in squared units of the clip of what is rounded.
+        visibly from the parameter that they are drawn with, in squared units of the
+        clip of what is rounded.
         """
         if not self.noise_multiplier:
             return 0.0
@@ -468,27 +399,27 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
         return shares * variance * grid.granularity**2
 
     def share_variance(self, stddev: float) -> float:
-        """Returns the variance of a share of noise of parameter `stddev`, in steps."""
+        """The variance of a share of noise of parameter `stddev`, in steps."""
         return stddev**2
 
     def compression_error(self, dimension: int) -> float:
-        """Returns E ||decoded - v||^2 / ||v||^2, without noise and rounding."""
-        del dimension
+        """E ||decoded - v||^2 / ||v||^2, without noise and rounding."""
         return 0.0
 
     def mean_squared_error(self, dimension: int) -> float:
-        """Returns the error by all that happens to n equal updates.
+        """The error by all that happens to n equal updates.
 
         d (n sigma^2 + n g^2 E[f (1 - f)] + w) (clip/n)^2 by noise, rounding and wraps,
         f being the fractional part of a rotated coordinate, taken to be Gaussian, and
         w = 4^b g^2 times the probability of a wrap; then (compression_error + what the
         clip of coordinates takes) clip_norm^2.
         """
-        lost = self.compression_error(dimension) + self._coordinate_error(dimension)
+        lost = self.compression_error(dimension)
+        lost += self.grid(dimension).clipped_part(self._coordinate_stddev(dimension))
         return self.error_of_bits(dimension) + lost * self.clip_norm**2
 
     def error_of_bits(self, dimension: int) -> float:
-        """Returns the part of the error by noise, rounding and wraps."""
+        """The part of the error by noise, rounding and wraps."""
         found = self.grid(dimension)
         n, step = self.cohort_size, found.granularity
         stddev = self._coordinate_stddev(dimension)
@@ -501,36 +432,39 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
         return dimension * own * (step * self.clip_norm * self.vector_clip / n) ** 2
 
     def error_of_noise(self, dimension: int) -> float:
-        """Returns `error_of_bits` if the noise were Gaussian, and nothing rounded."""
+        """`error_of_bits` if the noise were Gaussian, and nothing rounded."""
         noise = self.update_noise_multiplier * self.clip_norm * self.vector_clip
         shares = self.cohort_size / self.noise_shares
         return dimension * shares * (noise / self.cohort_size) ** 2
 
     def _coordinate_stddev(self, dimension: int) -> float:
-        """Returns that of a rotated coordinate, over the clip of what is rotated."""
+        """That of a rotated coordinate, over the clip of what is rotated."""
         return 1 / (self.vector_clip * math.sqrt(self.rotated_dimension(dimension)))
-
-    def _coordinate_error(self, dimension: int) -> float:
-        """Returns what the clip of coordinates takes from a vector's squared norm."""
-        return self.grid(dimension).clipped_part(self._coordinate_stddev(dimension))
 
 
 @functools.lru_cache(maxsize=256)
 def _grid_for_sampling(mechanism: IntegerMechanism, dimension: int) -> Grid:
-    """Returns the grid of least error, or a coarser one where cohorts vary."""
-    found = mechanism._rounding_grid(dimension, one_step=False)
+    """The grid of least error, or a coarser one that sampling amplifies better.
+
+    Cohorts vary where helpers bring the noise. Of coordinates longer than a step little
+    is proved of clients that are sampled, unless the noise is all but Gaussian.
+    """
+    fine = mechanism._rounding_grid(dimension, one_step=False)
     if (
         mechanism.noise_source == "clients"
         or mechanism.wrap_probability is not None
         or not mechanism.noise_multiplier
     ):
-        return found
-    return better_amplified(
-        found,
-        lambda: mechanism._rounding_grid(dimension, one_step=True),
-        lambda grid: mechanism._event_on(grid, dimension),
-        _MOST_EXCESS[mechanism.integer_bound],
-    )
+        return fine
+    event = mechanism._event_on(fine, dimension)
+    if event.route(sampled=True) != "shifts":
+        return fine
+    coarse = mechanism._rounding_grid(dimension, one_step=True)
+    other, order = mechanism._event_on(coarse, dimension), [2.0]
+    most_excess = _MOST_EXCESS[mechanism.integer_bound]
+    suits = other.rdp(order)[0] <= most_excess / other.noise_multiplier**2
+    fewer = other.rdp_before_sampling(order)[0] < event.rdp_before_sampling(order)[0]
+    return coarse if suits and fewer else fine
 
 
 @dataclasses.dataclass(frozen=True)
@@ -539,14 +473,10 @@ class DistributedDiscreteGaussian(IntegerMechanism):
 
     name: ClassVar[str] = "distributed_discrete_gaussian"
     name_of_noise: ClassVar[str] = "discrete_gaussian"
-
-    @property
-    def event_class(self) -> type[noise_events.DistributedNoiseDpEvent]:
-        """A DistributedDiscreteGaussianDpEvent."""
-        return accounting.DistributedDiscreteGaussianDpEvent
+    event_class = accounting.DistributedDiscreteGaussianDpEvent
 
     def share_variance(self, stddev: float) -> float:
-        """Returns less than `stddev`^2, visibly so below one grid step."""
+        """Less than `stddev`^2, visibly so below one grid step."""
         if not 0 < stddev < 2:
             return stddev**2
         k = np.arange(-40, 41)
@@ -560,8 +490,4 @@ class DistributedSkellam(IntegerMechanism):
 
     name: ClassVar[str] = "distributed_skellam"
     name_of_noise: ClassVar[str] = "skellam"
-
-    @property
-    def event_class(self) -> type[noise_events.DistributedNoiseDpEvent]:
-        """A DistributedSkellamDpEvent."""
-        return accounting.DistributedSkellamDpEvent
+    event_class = accounting.DistributedSkellamDpEvent

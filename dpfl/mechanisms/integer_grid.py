@@ -8,14 +8,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable
 from typing import Optional
 
 import numpy as np
 from scipy import optimize, special
 
 from dpfl import accounting
-from dpfl.accounting.integer import noise_events
 
 # A grid finer than these gains nothing: rounding is then far below noise and clip. A
 # step of 1/16 of a share adds less than 1e-3 to the variance of the noise, mostly far
@@ -63,14 +61,13 @@ class Grid:
         return self.local_stddev / self.granularity
 
     def wrap_probability(self, bits: int) -> float:
-        """Returns that of a coordinate of a Gaussian sum, with so many bits."""
+        """The probability that a coordinate of a Gaussian sum of so many bits wraps."""
         return math.erfc(2.0 ** (bits - 1) / (math.sqrt(2) * self.sum_stddev))
 
     def clipped_part(self, stddev: float) -> float:
-        """Returns what the clip of coordinates takes from a vector's squared norm.
+        """The part of a vector's squared norm that the clip of coordinates takes.
 
-        Args:
-          stddev: Of a coordinate, over the clip of what is rotated.
+        A coordinate has the standard deviation `stddev`, over the clip of the vector.
         """
         if self.max_coordinate is None or self.max_coordinate >= 1:
             return 0.0
@@ -93,7 +90,7 @@ def best_grid(
     spread: int,
     one_step: bool = False,
 ) -> Grid:
-    """Returns the grid of b-bit integers that makes the least error at equal privacy.
+    """The grid of b-bit integers that makes the least error at equal privacy.
 
     With sums of n equal vectors spread evenly over m coordinates, what is in a
     coordinate of the sum has the variance
@@ -124,7 +121,7 @@ def best_grid(
         return n * granularity**2 * rounding_variance(stddev / granularity)
 
     def finest(deviations: float) -> float:
-        """Returns the g of which so many deviations of the sum are half the modulus."""
+        # So many deviations of the sum are half the modulus.
         reach = 2 * deviations / modulus
         # Rounding is at most g stddev sqrt(2/pi): the root is below that of the bound.
         linear = n * stddev * math.sqrt(2 / math.pi) * reach**2
@@ -177,19 +174,13 @@ def published_grid(
     spread: int,
     rounding_bias: float,
 ) -> Grid:
-    """Returns the grid of Kairouz et al. 2021, section 4, for conditional rounding.
+    """The grid of Kairouz et al. 2021, section 4, for conditional rounding.
 
     With the most that rounding may add, g^2/4 a client, in place of what it does add:
       2^b g = 2 k sqrt(n^2/m + (g^2/4 + sigma^2) n).
 
-    Args:
-      cohort_size: As for `best_grid`.
-      bits: As for `best_grid`.
-      wrap_probability: As for `best_grid`.
-      local_stddev: As for `best_grid`.
-      dimension: As for `best_grid`.
-      spread: As for `best_grid`.
-      rounding_bias: beta of conditional rounding.
+    The arguments are those of `best_grid`, and `rounding_bias` is beta of conditional
+    rounding.
 
     Raises:
       ValueError: If there is no such grid: the bits are too few for the cohort.
@@ -229,25 +220,20 @@ def published_grid(
 
 
 def _reach(wrap_probability: float) -> float:
-    """Returns the standard deviations beyond which a Gaussian is so seldom."""
+    """The number of standard deviations beyond which a Gaussian is so seldom."""
     return float(-special.ndtri(wrap_probability / 2))
 
 
 def _coordinate_clip(
     granularity: float, noise: float, cohort_size: int, dimension: int, stddev: float
 ) -> float:
-    """Returns the bound of a rotated coordinate, over the clip of the vector.
+    """The bound of a rotated coordinate, over the clip of the vector.
 
     It is the least that no coordinate of n vectors is expected to exceed, as for
     L2-CSGM: stddev sqrt(2 ln(m n)). Where that is more than one step it is one step,
     under which more is proved, if what this clips is a negligible part of the error.
-
-    Args:
-      granularity: g, over the clip.
-      noise: Expected squared error of the mean by noise, over that of the clip.
-      cohort_size: n.
-      dimension: m, length of the rotated vector.
-      stddev: Largest standard deviation of a rotated coordinate, over the clip.
+    All but n and m is over the clip, `noise` being the expected squared error of the
+    mean by noise, and `stddev` the largest of a rotated coordinate.
     """
     largest = _largest_coordinate(cohort_size, dimension, stddev)
     if granularity < largest and (
@@ -264,7 +250,7 @@ def _largest_coordinate(cohort_size: int, dimension: int, stddev: float) -> floa
 def _least_single_step(
     noise: float, cohort_size: int, dimension: int, stddev: float
 ) -> float:
-    """Returns the finest step to which `_coordinate_clip` clips."""
+    """The finest step to which `_coordinate_clip` clips."""
     most = _largest_coordinate(cohort_size, dimension, stddev) / stddev
 
     def excess(deviations: float) -> float:
@@ -279,11 +265,7 @@ def _least_single_step(
 
 
 def clipping_error(deviations: float) -> float:
-    """Returns E[max(|x| - t, 0)^2] of a standard normal x.
-
-    Args:
-      deviations: t.
-    """
+    """E[max(|x| - t, 0)^2] of a standard normal x, t being `deviations`."""
     t = deviations
     tail = math.erfc(t / math.sqrt(2))
     density = math.exp(-(t**2) / 2) * math.sqrt(2 / math.pi)
@@ -291,43 +273,13 @@ def clipping_error(deviations: float) -> float:
 
 
 def rounding_variance(stddev: float) -> float:
-    """Returns E[f (1 - f)], f the fractional part of a Gaussian variable.
+    """E[f (1 - f)], f the fractional part of a Gaussian variable of mean zero.
 
     From the Fourier series f (1 - f) = 1/6 - sum_k cos(2 pi k f) / (pi k)^2; for small
     Gaussians E[|x| - x^2].
-
-    Args:
-      stddev: Standard deviation of the Gaussian, which has mean zero.
     """
     if stddev < _SMALL_COORDINATE:
         return stddev * math.sqrt(2 / math.pi) - stddev**2
     k = np.arange(1, math.ceil(1.5 / stddev) + 2)
     waves = np.exp(-2 * np.square(np.pi * k * stddev)) / np.square(np.pi * k)
     return float(1 / 6 - np.sum(waves))
-
-
-def better_amplified(
-    fine: Grid,
-    coarse: Callable[[], Grid],
-    event_on: Callable[[Grid], noise_events.DistributedNoiseDpEvent],
-    most_excess: float,
-) -> Grid:
-    """Returns a grid, or a coarser one that sampling amplifies better.
-
-    Cohorts vary where helpers bring the noise. Of coordinates longer than a step little
-    is proved of clients that are sampled, unless the noise is all but Gaussian.
-
-    Args:
-      fine: The grid of least error.
-      coarse: Returns the one on which no coordinate is longer than a step.
-      event_on: From a grid to the event of a sum on it.
-      most_excess: As much may the RDP of order 2 be on the coarser grid, over that of
-        Gaussian noise.
-    """
-    event = event_on(fine)
-    if event.route(sampled=True) != "shifts":
-        return fine
-    other, order = event_on(coarse()), [2.0]
-    suits = other.rdp(order)[0] <= most_excess / other.noise_multiplier**2
-    fewer = other.rdp_before_sampling(order)[0] < event.rdp_before_sampling(order)[0]
-    return coarse() if suits and fewer else fine

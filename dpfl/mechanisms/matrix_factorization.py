@@ -13,15 +13,17 @@ docs/privacy/matrix_factorization.md.
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import functools
 import hashlib
 import os
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Optional
+from collections.abc import Mapping
+from typing import Any, ClassVar, Optional, cast
 
 import dp_accounting
 import numpy as np
+from dp_accounting import DpEvent
 
 from dpfl import accounting, checks, files
 from dpfl import factorization as fact
@@ -37,287 +39,6 @@ from dpfl.mechanisms.participation import (
 )
 
 EPOCH, RUN = "epoch", "run"
-NOISE_STREAMS = (EPOCH, RUN)
-
-# From the noise over what `noise_multiplier` asks for to the event of a release.
-ReleaseEvent = Callable[[float], dp_accounting.DpEvent]
-
-
-@dataclasses.dataclass(frozen=True)
-class EpochFields:
-    """What a stream of noise that restarts cannot do without.
-
-    Attributes:
-      rounds_per_epoch: Rounds after which the noise starts afresh; those of an epoch of
-        the participation, in which a client takes part at most once. Of no meaning, and
-        None, for a stream over the whole run.
-    """
-
-    rounds_per_epoch: Optional[int] = required(
-        "Rounds of an epoch, in which a client takes part at most once; for any "
-        "mechanism if --participation has epochs."
-    )
-
-
-@dataclasses.dataclass(frozen=True)
-class StreamFields:
-    """How long a stream of noise lasts.
-
-    Attributes:
-      noise_stream: "epoch": the noise starts afresh each epoch. "run": it does not, and
-        the matrix has all rounds of the run.
-      rounds: T, for a stream over the whole run; None for the other.
-    """
-
-    noise_stream: str = option(
-        EPOCH,
-        "epoch: the noise starts afresh each epoch; run: it is one stream over all "
-        "rounds, of a matrix with at most --min_separation diagonals.",
-    )
-    rounds: Optional[int] = option(None, "Rounds of a stream over the whole run.")
-
-    @classmethod
-    def filled_in(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """See `Mechanism.filled_in`."""
-        return {"rounds_per_epoch": None} if values.get("noise_stream") == RUN else {}
-
-    @property
-    def is_over_run(self) -> bool:
-        """Whether the noise never starts afresh."""
-        return self.noise_stream == RUN
-
-    @property
-    def stream_rounds(self) -> int:
-        """Rounds of one stream, and of its matrix."""
-        streamed: Any = self
-        return self.rounds if self.is_over_run else streamed.rounds_per_epoch
-
-
-def check_fields(config: Any) -> None:
-    """Raises ValueError or TypeError for the first field that will not do.
-
-    Args:
-      config: With `StreamFields` and `EpochFields`.
-    """
-    checks.choice("noise_stream", config.noise_stream, NOISE_STREAMS)
-    if config.is_over_run:
-        if config.rounds is None:
-            raise ValueError("rounds must be given for noise_stream 'run'")
-        checks.integer("rounds", config.rounds)
-        checks.optional_integer("rounds_per_epoch", config.rounds_per_epoch)
-        return
-    checks.integer("rounds_per_epoch", config.rounds_per_epoch)
-    if config.rounds is not None:
-        raise ValueError(
-            f"rounds must be left out for noise_stream 'epoch', found {config.rounds}"
-        )
-
-
-def stream_sensitivity(found: fact.Factorization, rounds: int) -> float:
-    """Returns the sensitivity of the first rows of a stream, each client in one row.
-
-    Args:
-      found: The factorization A = B C, perhaps of more rounds.
-      rounds: Rows of A G + B Z that are released.
-    """
-    return found.sensitivity(rounds=rounds).value
-
-
-def bands(config: Any) -> int:
-    """Returns h, the diagonals of a mechanism's C as far as its factors tell."""
-    return factorization.bands(config.factorization)
-
-
-def kept_bytes(config: Any, dimension: int) -> Optional[int]:
-    """Returns what a stream remembers between rounds, as float32, where it is known.
-
-    Args:
-      config: The mechanism.
-      dimension: Length d of the flattened model update.
-    """
-    rows = factorization.kept_rows(config.factorization)
-    return None if rows is None else 4 * rows * dimension
-
-
-def numbers(config: Any, dimension: int) -> dict[str, Any]:
-    """Returns what a run's summary says of its streams.
-
-    Args:
-      config: The mechanism.
-      dimension: Length d of the flattened model update.
-    """
-    return {
-        "lasts": config.noise_stream,
-        "rounds": config.stream_rounds,
-        "bands": bands(config),
-        "kept_bytes": kept_bytes(config, dimension),
-    }
-
-
-def sentence(config: Any, dimension: int) -> str:
-    """Returns how long a mechanism's streams last, and what they keep.
-
-    Args:
-      config: The mechanism.
-      dimension: Length d of the flattened model update.
-    """
-    lasts = "one over the whole run" if config.is_over_run else "one for each epoch"
-    h, found = bands(config), kept_bytes(config, dimension)
-    text = f"{lasts}, {config.stream_rounds} rounds and {h} diagonals"
-    if found is None:
-        return text
-    rows = factorization.kept_rows(config.factorization)
-    return f"{text}; it keeps {found / 1e6:.4g} MB, {rows} vectors"
-
-
-def check_stream(
-    config: Any, participation: Participation, *, any_matrix: bool
-) -> None:
-    """Raises ValueError unless what a client does in a stream can be accounted for.
-
-    Args:
-      config: The mechanism, whose own fields are checked.
-      participation: How clients are chosen.
-      any_matrix: Whether C may have more diagonals than lie between the rounds of a
-        client, over a run.
-    """
-    if not config.is_over_run:
-        _check_epochs(config, participation)
-        return
-    if isinstance(participation, RandomSlot):
-        raise ValueError(
-            "participation must not be 'random_slot' for noise_stream 'run', whose "
-            "rounds are accounted for where they are known or each drawn by itself"
-        )
-    if participation.rounds > config.stream_rounds:
-        raise ValueError(
-            f"rounds must be at least the {participation.rounds} of the participation, "
-            f"found {config.stream_rounds}"
-        )
-    h, b = bands(config), participation.separation
-    if h > b and not any_matrix:
-        raise ValueError(
-            f"min_separation must be at least the {h} diagonals of C for {config.name} "
-            "with noise_stream 'run' (matrix_method 'toeplitz' or 'banded' has as many "
-            f"as matrix_bands says), found {b} for participation {participation.name}"
-        )
-
-
-def _check_epochs(config: Any, participation: Participation) -> None:
-    """Raises ValueError unless each client is in a stream of noise at most once."""
-    if not isinstance(participation, OncePerEpoch):
-        raise ValueError(
-            "participation must be 'once_per_epoch', since correlated noise is "
-            "accounted for one participation in each epoch, "
-            f"found {participation.name!r}"
-        )
-    if participation.rounds_per_epoch != config.rounds_per_epoch:
-        raise ValueError(
-            "rounds_per_epoch must be that of the participation, "
-            f"{participation.rounds_per_epoch}, found {config.rounds_per_epoch}"
-        )
-
-
-def round_event(
-    config: Any,
-    release: dp_accounting.DpEvent,
-    sampling_probability: float,
-) -> dp_accounting.DpEvent:
-    """Returns the release that one round of a client is, client sampling included.
-
-    Args:
-      config: The mechanism.
-      release: Of a client that takes part, an epoch's or a round's.
-      sampling_probability: With which each client joins.
-
-    Raises:
-      ValueError: If clients are sampled for a stream of an epoch: no amplification is
-        proven.
-    """
-    if sampling_probability == 1:
-        return release
-    if not config.is_over_run:
-        raise ValueError(
-            "sampling_probability must be 1 for correlated noise, "
-            f"found {sampling_probability}"
-        )
-    return dp_accounting.PoissonSampledDpEvent(sampling_probability, release)
-
-
-def run_event(
-    config: Any,
-    release: ReleaseEvent,
-    participation: Participation,
-) -> dp_accounting.DpEvent:
-    """Returns all releases of a run.
-
-    Args:
-      config: The mechanism.
-      release: Maps the noise over what `noise_multiplier` asks for to the release of
-        an epoch, or of one round of a client in a stream over the run.
-      participation: How clients are chosen, and for how many rounds.
-    """
-    if not config.is_over_run:
-        return _epochs_event(config, release, participation)
-    if bands(config) > participation.separation:
-        return _dense_event(config, release, participation)
-    found, whole = config.factorization, config.stream_rounds
-    rounds, b = participation.rounds, participation.separation
-    longest = factorization.longest_column(found, whole)
-    # A client that is in as many rounds as fit is in the last of them from here on.
-    last = factorization.longest_column(found, rounds, (-(-rounds // b) - 1) * b)
-    stream = matrix_factorization.banded_stream_event(
-        release(longest / factorization.longest_column(found, rounds)),
-        rounds=rounds,
-        bands=factorization.bands(found),
-        separation=b,
-        participations=participation.max_participations,
-        last_release=None if last == longest else release(longest / last),
-        sampling_probability=participation.sampling_probability,
-        independent_groups=participation.relations == events.TRUSTED_RELATIONS,
-    )
-    return stream.event
-
-
-def _epochs_event(
-    config: Any, release: ReleaseEvent, participation: Participation
-) -> dp_accounting.DpEvent:
-    """Returns the streams of whole epochs, and what the last began.
-
-    Noise is in proportion to the sensitivity of an epoch's rows. Where only the first
-    r of them are released the sensitivity is theirs, and the noise over it is more.
-    """
-    epochs, rest = divmod(participation.rounds, config.stream_rounds)
-    parts = []
-    if epochs:
-        parts.append(dp_accounting.SelfComposedDpEvent(release(1.0), epochs))
-    if rest:
-        found = config.factorization
-        more = stream_sensitivity(found, config.stream_rounds)
-        more /= stream_sensitivity(found, rest)
-        parts.append(dp_accounting.SelfComposedDpEvent(release(more), 1))
-    return parts[0] if len(parts) == 1 else dp_accounting.ComposedDpEvent(tuple(parts))
-
-
-def _dense_event(
-    config: Any, release: ReleaseEvent, participation: Participation
-) -> dp_accounting.DpEvent:
-    """Returns the stream as one release, of all rounds of a client together.
-
-    Rounds count up to the end of the epoch, or of the groups' turns, that has begun:
-    the sensitivity is then the same for all of its rounds.
-    """
-    found, separation = config.factorization, participation.separation
-    length = participation.rounds_per_epoch or separation
-    rounds = min(-(-participation.rounds // length) * length, config.stream_rounds)
-    times = participation.first(rounds).max_participations
-    plan: sensitivity.Plan = sensitivity.MinSeparation(separation, times)
-    if isinstance(participation, CyclicPoisson):
-        plan = sensitivity.FixedEpochs(times, separation)
-    of_all = found.sensitivity(plan, rounds).value
-    one = stream_sensitivity(found, config.stream_rounds)
-    return dp_accounting.SelfComposedDpEvent(release(one / of_all), 1)
-
 
 SCHEDULES: Mapping[str, type[fact.Schedule]] = {
     "constant": fact.ConstantRate,
@@ -343,21 +64,15 @@ _SIZES = ("matrix_bands", "matrix_rank", "matrix_buffers")
 class MatrixFields:
     """Where the factorization A = B C comes from.
 
+    The fields' own sentences say what they are, and besides:
+
     Attributes:
-      matrix_method: A key of `dpfl.factorization.METHODS`.
-      matrix_momentum: beta of the workload: momentum that the aggregator applies, so
-        that the noise is the best for the iterates with momentum. The server's
-        optimizer must then have none.
+      matrix_momentum: beta of the workload; the server's optimizer must then have none.
       matrix_schedule: Rates of the workload relative to the server's: "constant",
         "drop" (a tenth in the last quarter) or "cooldown" (linear to 0.05 in the last
         quarter).
-      matrix_bands: Diagonals of C ("banded", "toeplitz"), of C^-1 ("banded-inverse",
-        "banded-inverse-root") or of B ("band-low-rank").
-      matrix_rank: Rank of the low-rank part of B ("band-low-rank").
-      matrix_buffers: Buffers ("blt", "blt-rational").
-      matrix_file: A file made by `dpfl.factorization.save`, in place of all of the
-        above; its matrix may have more rounds than the epoch, or the run.
-      matrix_cache: Directory in which factorizations are kept once computed.
+      matrix_file: A file made by `dpfl.factorization.save`; its matrix may have more
+        rounds than the epoch, or the run.
     """
 
     matrix_method: str = option(
@@ -388,11 +103,7 @@ class MatrixFields:
     )
 
     def check_matrix(self, rounds: int) -> None:
-        """Raises ValueError or TypeError for the first field that will not do.
-
-        Args:
-          rounds: Of a stream of noise.
-        """
+        """Raises ValueError or TypeError for a field that a stream cannot have."""
         checks.choice("matrix_method", self.matrix_method, fact.METHODS)
         checks.real("matrix_momentum", self.matrix_momentum, at_least=0, below=1)
         checks.choice("matrix_schedule", self.matrix_schedule, SCHEDULES)
@@ -402,7 +113,6 @@ class MatrixFields:
             self._check_sizes(rounds)
 
     def _check_nothing_beside_the_file(self) -> None:
-        """Raises ValueError if a file and a way to compute its like are both given."""
         for field in dataclasses.fields(MatrixFields):
             value = getattr(self, field.name)
             if field.name != "matrix_file" and value != field.default:
@@ -443,25 +153,6 @@ class MatrixFields:
         path = files.input_path("matrix_file", self.matrix_file)
         return hashlib.sha256(path.read_bytes()).hexdigest()
 
-    def find_matrix(self, rounds: int, called: str) -> fact.Factorization:
-        """Returns the factorization, loaded or computed at the first call.
-
-        Args:
-          rounds: Of a stream of noise.
-          called: The field that says so.
-
-        Raises:
-          ValueError: If the matrix has fewer rounds, or the file is damaged or not
-            there.
-        """
-        if self.matrix_file is not None:
-            files.input_path("matrix_file", self.matrix_file)
-            changed = os.stat(self.matrix_file).st_mtime_ns
-            return _load(self.matrix_file, changed, rounds)
-        names = [field.name for field in dataclasses.fields(MatrixFields)]
-        request = MatrixFields(**{name: getattr(self, name) for name in names})
-        return _compute(rounds, called, request)
-
 
 @functools.lru_cache(maxsize=8)
 def _load(path: str, changed: int, rounds: int) -> fact.Factorization:
@@ -495,76 +186,306 @@ def _compute(rounds: int, called: str, fields: MatrixFields) -> fact.Factorizati
         return cache.get(workload, fields.matrix_method, **params)
 
 
-def check_server_optimizer(
-    found: fact.Factorization, name: str, momentum: Optional[float]
-) -> None:
-    """Raises ValueError if the server would apply momentum or a schedule twice.
-
-    Args:
-      found: The factorization in use.
-      name: The server's optimizer, "sgd" for plain steps.
-      momentum: Its momentum; None or zero for none.
-    """
-    if found.workload.is_prefix_sum or (name == "sgd" and not momentum):
-        return
-    value = repr(name) if name != "sgd" else f"momentum {momentum}"
-    raise ValueError(
-        "server_optimizer must be 'sgd' without momentum where the workload is "
-        f"{found.workload}, since the aggregator applies it, found {value}"
-    )
-
-
 @functools.lru_cache(maxsize=8)
 def sum_noise(found: fact.Factorization, rounds: int) -> np.ndarray:
-    """Returns each round's noise stddev for a unit of Z, float64[rounds]."""
+    """Each round's noise stddev for a unit of Z, float64[rounds]."""
     return np.linalg.norm(found.noising_rows(0, rounds), axis=1)
 
 
-@dataclasses.dataclass(frozen=True)
-class StreamedMatrix(StreamFields, MatrixFields):
-    """The stream of noise of a mechanism: how long it lasts, and its factorization.
+def iterate_stddev(found: fact.Factorization, stddev: float, rounds: int) -> np.ndarray:
+    """The standard deviation of each row of B Z, float64[rounds]."""
+    return stddev * np.sqrt(found.factors.row_norms_squared(found.workload))[:rounds]
 
-    For classes with `noise_stream.EpochFields`, which stand before those of others.
+
+@dataclasses.dataclass(frozen=True)
+class EpochFields:
+    """The field without a default, which has to come before all others.
+
+    Attributes:
+      rounds_per_epoch: Rounds after which the noise starts afresh; those of an epoch of
+        the participation, in which a client takes part at most once. Of no meaning, and
+        None, for a stream over the whole run.
     """
 
-    name: ClassVar[str]
+    rounds_per_epoch: Optional[int] = required(
+        "Rounds of an epoch, in which a client takes part at most once; for any "
+        "mechanism if --participation has epochs."
+    )
 
-    def check_streamed_matrix(self) -> None:
-        """Raises ValueError or TypeError for the first field that will not do."""
-        check_fields(self)
+
+@dataclasses.dataclass(frozen=True)
+class StreamedMatrix(MatrixFields, mechanism.NoiseMechanism, EpochFields):
+    """A mechanism whose noise is a stream: how long it lasts, and its factorization.
+
+    For a stream over the whole run, of which the matrix has all `rounds`, these are T,
+    and None for the other.
+    """
+
+    noise_stream: str = option(
+        EPOCH,
+        "epoch: the noise starts afresh each epoch; run: it is one stream over all "
+        "rounds, of a matrix with at most --min_separation diagonals.",
+    )
+    rounds: Optional[int] = option(None, "Rounds of a stream over the whole run.")
+
+    # Whether C may have more diagonals than lie between the rounds of a client, over a
+    # run.
+    takes_any_matrix: ClassVar[bool]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.choice("noise_stream", self.noise_stream, (EPOCH, RUN))
+        if self.is_over_run:
+            if self.rounds is None:
+                raise ValueError("rounds must be given for noise_stream 'run'")
+            checks.integer("rounds", self.rounds)
+            checks.optional_integer("rounds_per_epoch", self.rounds_per_epoch)
+        else:
+            checks.integer("rounds_per_epoch", self.rounds_per_epoch)
+            if self.rounds is not None:
+                raise ValueError(
+                    "rounds must be left out for noise_stream 'epoch', "
+                    f"found {self.rounds}"
+                )
         self.check_matrix(self.stream_rounds)
+
+    @classmethod
+    def filled_in(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """See base class."""
+        return {"rounds_per_epoch": None} if values.get("noise_stream") == RUN else {}
+
+    @property
+    def is_over_run(self) -> bool:
+        """Whether the noise never starts afresh."""
+        return self.noise_stream == RUN
+
+    @property
+    def stream_rounds(self) -> int:
+        """Rounds of one stream, and of its matrix."""
+        return cast(int, self.rounds if self.is_over_run else self.rounds_per_epoch)
 
     @property
     def factorization(self) -> fact.Factorization:
-        """The factorization A = B C, computed at the first use."""
+        """The factorization A = B C, loaded or computed at the first use.
+
+        Raises:
+          ValueError: If the matrix has fewer rounds than a stream, or the file is
+            damaged or not there.
+        """
+        if self.matrix_file is not None:
+            files.input_path("matrix_file", self.matrix_file)
+            changed = os.stat(self.matrix_file).st_mtime_ns
+            return _load(self.matrix_file, changed, self.stream_rounds)
         called = "rounds" if self.is_over_run else "rounds_per_epoch"
-        return self.find_matrix(self.stream_rounds, called)
+        names = [field.name for field in dataclasses.fields(MatrixFields)]
+        request = MatrixFields(**{name: getattr(self, name) for name in names})
+        return _compute(self.stream_rounds, called, request)
 
     @property
     def matrix_sensitivity(self) -> float:
         """max_j ||C[:, j]||, of what a stream releases of C."""
-        return stream_sensitivity(self.factorization, self.stream_rounds)
+        return self.factorization.sensitivity(rounds=self.stream_rounds).value
 
-    def check_participation(
-        self, participation: Participation, *, any_matrix: bool
-    ) -> None:
-        """Raises ValueError if the stream does not go with how clients are chosen.
+    @property
+    def stddev(self) -> float:
+        """sigma, the standard deviation of an entry of Z."""
+        of_round = self.noise_multiplier * self.keep_fraction * self.clip_norm
+        return of_round * self.matrix_sensitivity
 
-        Args:
-          participation: How clients are chosen.
-          any_matrix: See `noise_stream.check_stream`.
+    @property
+    def noise_divisor(self) -> float:
+        """What the noised sum is divided by, n `keep_fraction`."""
+        return self.cohort_size * self.keep_fraction
+
+    def check(self, participation: Participation, dimension: int) -> None:
+        """Raises ValueError unless what a client does in a stream can be accounted for.
+
+        A matrix_file that has too few rounds is refused too.
         """
-        check_stream(self, participation, any_matrix=any_matrix)
+        super().check(participation, dimension)
+        if self.is_over_run:
+            self._check_run(participation)
+        else:
+            self._check_epochs(participation)
         if self.matrix_file is not None:
             _ = self.factorization
 
+    def _check_run(self, participation: Participation) -> None:
+        if isinstance(participation, RandomSlot):
+            raise ValueError(
+                "participation must not be 'random_slot' for noise_stream 'run', whose "
+                "rounds are accounted for where they are known or each drawn by itself"
+            )
+        if participation.rounds > self.stream_rounds:
+            raise ValueError(
+                f"rounds must be at least the {participation.rounds} of the "
+                f"participation, found {self.stream_rounds}"
+            )
+        h, b = bands(self), participation.separation
+        if h > b and not self.takes_any_matrix:
+            raise ValueError(
+                f"min_separation must be at least the {h} diagonals of C for "
+                f"{self.name} with noise_stream 'run' (matrix_method 'toeplitz' or "
+                f"'banded' has as many as matrix_bands says), found {b} for "
+                f"participation {participation.name}"
+            )
+
+    def _check_epochs(self, participation: Participation) -> None:
+        if not isinstance(participation, OncePerEpoch):
+            raise ValueError(
+                "participation must be 'once_per_epoch', since correlated noise is "
+                "accounted for one participation in each epoch, "
+                f"found {participation.name!r}"
+            )
+        if participation.rounds_per_epoch != self.rounds_per_epoch:
+            raise ValueError(
+                "rounds_per_epoch must be that of the participation, "
+                f"{participation.rounds_per_epoch}, found {self.rounds_per_epoch}"
+            )
+
     def check_server_optimizer(self, name: str, momentum: Optional[float]) -> None:
         """Raises ValueError if the server would apply the workload a second time."""
-        check_server_optimizer(self.factorization, name, momentum)
+        workload = self.factorization.workload
+        if workload.is_prefix_sum or (name == "sgd" and not momentum):
+            return
+        value = repr(name) if name != "sgd" else f"momentum {momentum}"
+        raise ValueError(
+            "server_optimizer must be 'sgd' without momentum where the workload is "
+            f"{workload}, since the aggregator applies it, found {value}"
+        )
+
+    @abc.abstractmethod
+    def _release_event(self, dimension: int, factor: float) -> DpEvent:
+        """The release of an epoch, or of one round of a client in a stream over a run.
+
+        Its noise is `factor` times what `noise_multiplier` asks for.
+        """
+
+    def round_dp_event(self, dimension: int, sampling_probability: float) -> DpEvent:
+        """The release that a client's epoch, or its round of a run, is.
+
+        Raises:
+          ValueError: If clients are sampled for a stream of an epoch: no amplification
+            is proven.
+        """
+        release = self._release_event(dimension, 1.0)
+        if sampling_probability == 1:
+            return release
+        if not self.is_over_run:
+            raise ValueError(
+                "sampling_probability must be 1 for correlated noise, "
+                f"found {sampling_probability}"
+            )
+        return dp_accounting.PoissonSampledDpEvent(sampling_probability, release)
+
+    def _run_event(self, participation: Participation, dimension: int) -> DpEvent:
+        if not self.is_over_run:
+            return self._epochs_event(participation, dimension)
+        if bands(self) > participation.separation:
+            return self._dense_event(participation, dimension)
+        found = self.factorization
+        rounds, b = participation.rounds, participation.separation
+        longest = factorization.longest_column(found, self.stream_rounds)
+        # A client that is in as many rounds as fit is in the last of them from here on.
+        last = factorization.longest_column(found, rounds, (-(-rounds // b) - 1) * b)
+        more = longest / factorization.longest_column(found, rounds)
+        shorter = last != longest
+        stream = matrix_factorization.banded_stream_event(
+            self._release_event(dimension, more),
+            rounds=rounds,
+            bands=bands(self),
+            separation=b,
+            participations=participation.max_participations,
+            last_release=(
+                self._release_event(dimension, longest / last) if shorter else None
+            ),
+            sampling_probability=participation.sampling_probability,
+            independent_groups=participation.relations == events.TRUSTED_RELATIONS,
+        )
+        return stream.event
+
+    def _epochs_event(self, participation: Participation, dimension: int) -> DpEvent:
+        """The streams of whole epochs, and what the last began.
+
+        Noise is in proportion to the sensitivity of an epoch's rows. Where only the
+        first r of them are released the sensitivity is theirs, and the noise over it is
+        more.
+        """
+        epochs, rest = divmod(participation.rounds, self.stream_rounds)
+        parts = []
+        if epochs:
+            release = self._release_event(dimension, 1.0)
+            parts.append(dp_accounting.SelfComposedDpEvent(release, epochs))
+        if rest:
+            released = self.factorization.sensitivity(rounds=rest).value
+            more = self.matrix_sensitivity / released
+            release = self._release_event(dimension, more)
+            parts.append(dp_accounting.SelfComposedDpEvent(release, 1))
+        return (
+            parts[0] if len(parts) == 1 else dp_accounting.ComposedDpEvent(tuple(parts))
+        )
+
+    def _dense_event(self, participation: Participation, dimension: int) -> DpEvent:
+        """The stream as one release, of all rounds of a client together.
+
+        Rounds count up to the end of the epoch, or of the groups' turns, that has
+        begun: the sensitivity is then the same for all of its rounds.
+        """
+        separation = participation.separation
+        length = participation.rounds_per_epoch or separation
+        rounds = min(-(-participation.rounds // length) * length, self.stream_rounds)
+        times = participation.first(rounds).max_participations
+        plan: sensitivity.Plan = sensitivity.MinSeparation(separation, times)
+        if isinstance(participation, CyclicPoisson):
+            plan = sensitivity.FixedEpochs(times, separation)
+        of_all = self.factorization.sensitivity(plan, rounds).value
+        release = self._release_event(dimension, self.matrix_sensitivity / of_all)
+        return dp_accounting.SelfComposedDpEvent(release, 1)
+
+    def noise_error(self, dimension: int) -> float:
+        """d (sigma / n)^2 ||A^-1 B||_F^2 / T, the error by noise of a round's mean.
+
+        It is averaged over the rounds, and n is `noise_divisor`. The errors of rounds
+        cancel in part; those of the iterates, which a factorization makes small, are
+        `factorization.errors()`.
+        """
+        rows = sum_noise(self.factorization, self.stream_rounds)
+        noise = dimension * (self.stddev / self.noise_divisor) ** 2
+        return noise * float(np.mean(rows**2))
+
+
+def bands(config: StreamedMatrix) -> int:
+    """h, the diagonals of a mechanism's C as far as its factors tell."""
+    return factorization.bands(config.factorization)
+
+
+def numbers(config: StreamedMatrix, dimension: int) -> dict[str, Any]:
+    """The streams as a run's summary has them.
+
+    "kept_bytes" is what a stream remembers between rounds, as float32; None where it is
+    not known.
+    """
+    rows = factorization.kept_rows(config.factorization)
+    return {
+        "lasts": config.noise_stream,
+        "rounds": config.stream_rounds,
+        "bands": bands(config),
+        "kept_bytes": None if rows is None else 4 * rows * dimension,
+    }
+
+
+def sentence(config: StreamedMatrix, dimension: int) -> str:
+    """How long a mechanism's streams last, and what they keep."""
+    lasts = "one over the whole run" if config.is_over_run else "one for each epoch"
+    text = f"{lasts}, {config.stream_rounds} rounds and {bands(config)} diagonals"
+    rows = factorization.kept_rows(config.factorization)
+    if rows is None:
+        return text
+    return f"{text}; it keeps {4 * rows * dimension / 1e6:.4g} MB, {rows} vectors"
 
 
 @dataclasses.dataclass(frozen=True)
-class MatrixFactorization(StreamedMatrix, mechanism.NoiseMechanism, EpochFields):
+class MatrixFactorization(StreamedMatrix):
     """Release of A G + B Z over an epoch, or a run (Denisov et al. 2022), A = B C.
 
     Row t of G is the sum of round t's clipped updates, Z has independent rows of
@@ -576,60 +497,14 @@ class MatrixFactorization(StreamedMatrix, mechanism.NoiseMechanism, EpochFields)
     """
 
     name: ClassVar[str] = "matrix_factorization"
+    takes_any_matrix: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.check_streamed_matrix()
-
-    @property
-    def stddev(self) -> float:
-        """sigma, the standard deviation of an entry of Z."""
-        return self.noise_multiplier * self.clip_norm * self.matrix_sensitivity
-
-    @property
-    def noise_divisor(self) -> float:
-        """What the noised sum is divided by, n."""
-        return float(self.cohort_size)
-
-    def check(self, participation: Participation, dimension: int) -> None:
-        """See base class."""
-        super().check(participation, dimension)
-        self.check_participation(participation, any_matrix=True)
-
-    def round_dp_event(
-        self, dimension: int, sampling_probability: float
-    ) -> dp_accounting.DpEvent:
-        """Returns the release that a client's epoch, or its round of a run, is."""
-        return round_event(self, self._release_event(1.0), sampling_probability)
-
-    def _release_event(self, factor: float) -> dp_accounting.DpEvent:
+    def _release_event(self, dimension: int, factor: float) -> DpEvent:
         noise = self.noise_multiplier * factor
         if self.is_over_run:
             return dp_accounting.GaussianDpEvent(noise)
         return accounting.MatrixFactorizationDpEvent(noise)
 
-    def _run_event(
-        self, participation: Participation, dimension: int
-    ) -> dp_accounting.DpEvent:
-        """Returns the streams of the run; see `noise_stream.run_event`."""
-        return run_event(self, self._release_event, participation)
-
-    def uplink_bits(self, dimension: int) -> float:
-        """Returns 32 bits for each parameter."""
-        return float(mechanism.FLOAT_BITS * dimension)
-
     def mean_squared_error(self, dimension: int) -> float:
-        """Returns d (sigma / n)^2 ||A^-1 B||_F^2 / T, the error of a round's mean.
-
-        It is averaged over the rounds. The errors of rounds cancel in part; those of
-        the iterates, which a factorization makes small, are `factorization.errors()`.
-        """
-        rows = sum_noise(self.factorization, self.stream_rounds)
-        return (
-            dimension * (self.stddev / self.cohort_size) ** 2 * float(np.mean(rows**2))
-        )
-
-
-def iterate_stddev(found: fact.Factorization, stddev: float, rounds: int) -> np.ndarray:
-    """Returns the standard deviation of each row of B Z, float64[rounds]."""
-    return stddev * np.sqrt(found.factors.row_norms_squared(found.workload))[:rounds]
+        """See `noise_error`: there is no other."""
+        return self.noise_error(dimension)

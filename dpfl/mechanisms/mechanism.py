@@ -18,7 +18,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, ClassVar, Optional, TypeVar
 
-import dp_accounting
+from dp_accounting import DpEvent, SelfComposedDpEvent
 
 from dpfl import checks
 from dpfl.accounting import calibration, events, stopped_martingale
@@ -49,11 +49,7 @@ _Self = TypeVar("_Self", bound="Mechanism")
 
 
 def secure_sum_trust(noise_source: str) -> str:
-    """Returns whom the clients of a secure sum trust.
-
-    Args:
-      noise_source: Who adds the noise, "clients" or "helpers".
-    """
+    """Whom the clients of a secure sum trust; the noise is "clients" or "helpers"."""
     if noise_source == "helpers":
         return (
             "a secure sum of clients and helpers who do not collude with the server; "
@@ -70,6 +66,9 @@ def secure_sum_trust(noise_source: str) -> str:
 class Mechanism(abc.ABC):
     """The numbers of one mechanism; see the module's text.
 
+    In all methods `participation` is how clients are chosen, and `dimension` is d, the
+    length of the flattened model update.
+
     Attributes:
       cohort_size: The constant n by which the sum is divided; the expected number of
         clients in a round, never the number that reported.
@@ -83,27 +82,32 @@ class Mechanism(abc.ABC):
     is_private: ClassVar[bool] = True
     # Whether the server learns the clients' sum alone, and none of their messages.
     sums_securely: ClassVar[bool] = False
+    # Whether the clients of a round are sent a seed, such as that of a rotation.
+    shares_a_seed: ClassVar[bool] = False
     # Whether clients' example counts may weight the mean.
     is_weighted: ClassVar[bool] = False
     # Whether `mean_squared_error` is all of the error: if not, what it leaves out
     # depends on the updates, so that errors cannot be compared.
     has_whole_error: ClassVar[bool] = True
 
+    # Fields of some mechanisms, and what stands for them in the others. The types are
+    # comments, since annotations would make them fields of all.
+    noise_multiplier = None  # type: Optional[float]
+    bits = None  # type: Optional[int]
+    compression_rate = None  # type: Optional[float]
+    keep_fraction = 1.0  # type: float
+
     def __post_init__(self) -> None:
         checks.integer("cohort_size", self.cohort_size, at_most=MOST_CLIENTS)
 
     @classmethod
     def filled_in(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the fields without a default that others make needless.
-
-        Args:
-          values: Values by field name, as given.
-        """
+        """The fields without a default that other values, by field name, supply."""
         del values
         return {}
 
     def with_noise_multiplier(self: _Self, noise_multiplier: float) -> _Self:
-        """Returns the same mechanism with other noise, as calibration asks for."""
+        """The same mechanism with other noise, as calibration asks for."""
         changes: dict[str, Any] = {"noise_multiplier": noise_multiplier}
         return dataclasses.replace(self, **changes)
 
@@ -113,12 +117,7 @@ class Mechanism(abc.ABC):
         return 1.0
 
     def check(self, participation: Participation, dimension: int) -> None:
-        """Raises ValueError if the mechanism cannot run in this setting.
-
-        Args:
-          participation: How clients are chosen.
-          dimension: Length d of the flattened model update.
-        """
+        """Raises ValueError if the mechanism cannot run in this setting."""
         checks.integer("dimension", dimension, at_most=MOST_DIMENSIONS)
         if participation.cohort_size != self.cohort_size:
             raise ValueError(
@@ -129,13 +128,7 @@ class Mechanism(abc.ABC):
     def check_accountant(
         self, accountant: str, participation: Participation, dimension: int
     ) -> None:
-        """Raises ValueError if the releases are none that a method accounts for.
-
-        Args:
-          accountant: One of `dpfl.accounting.METHODS`.
-          participation: How clients are chosen.
-          dimension: Length d of the flattened model update.
-        """
+        """Raises ValueError if `accountant` does not account for such releases."""
         checks.choice("accountant", accountant, calibration.METHODS)
         if accountant != "tight" or not self.is_private:
             return
@@ -147,13 +140,9 @@ class Mechanism(abc.ABC):
             raise ValueError(checks.message("accountant", wanted, accountant))
 
     def needs_more_noise(self, dimension: int) -> bool:
-        """Returns whether `check_noise` raises for all noise up to this.
+        """Whether `check_noise` raises for all noise up to this.
 
-        A calibration then looks for more before anything is accounted for. A mechanism
-        that says nothing else takes any noise.
-
-        Args:
-          dimension: Length d of the flattened model update.
+        A calibration then looks for more before anything is accounted for.
         """
         return False
 
@@ -161,9 +150,6 @@ class Mechanism(abc.ABC):
         """Raises ValueError if the noise, once it is set, does not suit the rest.
 
         A mechanism that says nothing else takes any noise.
-
-        Args:
-          dimension: Length d of the flattened model update.
         """
 
     def check_server_optimizer(  # noqa: B027
@@ -171,11 +157,8 @@ class Mechanism(abc.ABC):
     ) -> None:
         """Raises ValueError if the server's optimizer does not go with the mechanism.
 
-        A mechanism that says nothing else takes any optimizer.
-
-        Args:
-          name: "sgd" for plain steps, or another optimizer's name.
-          momentum: Its momentum; None or zero for none.
+        Plain steps are "sgd" with the momentum None or zero. A mechanism that says
+        nothing else takes any optimizer.
         """
 
     @property
@@ -214,75 +197,55 @@ class Mechanism(abc.ABC):
         return None
 
     @abc.abstractmethod
-    def round_dp_event(
-        self, dimension: int, sampling_probability: float
-    ) -> dp_accounting.DpEvent:
-        """Returns the release of one round.
-
-        Args:
-          dimension: Length d of the flattened model update.
-          sampling_probability: The probability with which each client joins.
-        """
+    def round_dp_event(self, dimension: int, sampling_probability: float) -> DpEvent:
+        """The release of one round, which each client joins with a probability."""
 
     def relations(self, participation: Participation) -> events.Relations:
-        """Returns the relations between neighbours that a run is private for.
+        """The relations between neighbours that a run is private for.
 
         They are those that the choice of clients leaves. A mechanism of which the
         clients bring the noise says for itself which of them are left to it.
-
-        Args:
-          participation: How clients are chosen.
         """
         return participation.relations
 
     def dp_event(
         self, participation: Participation, dimension: int
     ) -> events.RunDpEvent:
-        """Returns all releases of a run, as one event that names its relations.
+        """All releases of a run, as one event that names its relations.
 
-        Args:
-          participation: How clients are chosen, and for how many rounds.
-          dimension: Length d of the flattened model update.
-
-        Returns:
-          An event that `dpfl.accounting.DpflAccountant` composes if it is for one of
-          the event's relations.
-
-        Raises:
-          ValueError: If the mechanism cannot run in this setting.
+        `dpfl.accounting.DpflAccountant` composes it for one of these relations. What
+        `check` raises is raised.
         """
         self.check(participation, dimension)
         return events.RunDpEvent(
             self._run_event(participation, dimension), self.relations(participation)
         )
 
-    def _run_event(
-        self, participation: Participation, dimension: int
-    ) -> dp_accounting.DpEvent:
-        """Returns all releases of a run that suits the mechanism."""
+    def _run_event(self, participation: Participation, dimension: int) -> DpEvent:
+        """All releases of a run that suits the mechanism."""
         if isinstance(participation, RandomSlot):
             return participation.run_event(self.round_dp_event(dimension, 1.0))
-        return dp_accounting.SelfComposedDpEvent(
+        return SelfComposedDpEvent(
             self.round_dp_event(dimension, participation.sampling_probability),
             participation.max_participations,
         )
 
-    @abc.abstractmethod
     def uplink_bits(self, dimension: int) -> float:
-        """Returns the expected bits that one client sends in one round."""
+        """The expected bits that one client sends in one round: an update of float32.
 
-    def downlink_bits(self, dimension: int) -> float:
-        """Returns the bits that one client receives in one round.
-
-        A mechanism that says nothing else sends the model as float32.
+        A mechanism that sends something else says so.
         """
         return float(FLOAT_BITS * dimension)
 
+    def downlink_bits(self, dimension: int) -> float:
+        """The bits that one client receives: a model of float32, and perhaps a seed."""
+        return float(FLOAT_BITS * dimension + SEED_BITS * self.shares_a_seed)
+
     @abc.abstractmethod
     def mean_squared_error(self, dimension: int) -> float:
-        """Returns E of the squared L2 error of the mean of n updates.
+        """E of the squared L2 error of the mean of n updates of norm `clip_norm`.
 
-        Each update has norm `clip_norm`; coordinate clipping is taken to be idle.
+        Coordinate clipping is taken to be idle.
         """
 
 

@@ -22,7 +22,7 @@ MOST_ROUNDS = 10**9
 
 @dataclasses.dataclass(frozen=True)
 class Participation(abc.ABC):
-    """How clients are chosen over a whole run.
+    """How clients are chosen over a whole run; rounds are counted from 0 on.
 
     Attributes:
       population: Number of clients N.
@@ -47,7 +47,7 @@ class Participation(abc.ABC):
             )
 
     def first(self, rounds: int) -> Participation:
-        """Returns the participation in the first `rounds` rounds alone."""
+        """The participation in the first `rounds` rounds alone."""
         return dataclasses.replace(self, rounds=rounds)
 
     @property
@@ -74,9 +74,9 @@ class Participation(abc.ABC):
         return events.ZEROS_ONLY
 
     @property
-    @abc.abstractmethod
     def max_participations(self) -> int:
         """The largest number of rounds in which one client can take part."""
+        return self.rounds
 
     @property
     def rounds_per_epoch(self) -> Optional[int]:
@@ -94,35 +94,20 @@ class Participation(abc.ABC):
         return 1
 
     def group_of(self, round_index: int) -> Optional[int]:
-        """Returns the group whose turn a round is, None where none take turns.
-
-        Args:
-          round_index: The round, from 0 on.
-        """
-        del round_index
+        """The group whose turn a round is, from 0 on; None where none take turns."""
         return None
 
     def excluded_from(self, round_index: int) -> int:
-        """Returns the first round of those whose clients cannot be in this one.
+        """The first round of those whose clients cannot be in this one.
 
         All rounds from that one on have none of them; it never falls.
-
-        Args:
-          round_index: The round, from 0 on.
         """
         return max(0, round_index - self.separation + 1)
 
 
 @dataclasses.dataclass(frozen=True)
-class PoissonSampling(Participation):
-    """Each client joins each round independently with probability n / N."""
-
-    name: ClassVar[str] = "poisson"
-
-    @property
-    def sampling_probability(self) -> float:
-        """The q of the amplification, n / N."""
-        return self.cohort_size / self.population
+class Independent(Participation):
+    """When each client joins does not depend on who else there is."""
 
     @property
     def varies_cohorts(self) -> bool:
@@ -131,17 +116,24 @@ class PoissonSampling(Participation):
 
     @property
     def relations(self) -> events.Relations:
-        """Adding and removing: who joins does not depend on who else there is.
+        """Adding and removing.
 
         A client of zeros is then as good as none, so that replacing one by zeros is
         covered as well.
         """
         return events.TRUSTED_RELATIONS
 
+
+@dataclasses.dataclass(frozen=True)
+class PoissonSampling(Independent):
+    """Each client joins each round independently with probability n / N."""
+
+    name: ClassVar[str] = "poisson"
+
     @property
-    def max_participations(self) -> int:
-        """All rounds: a client may be drawn in every one."""
-        return self.rounds
+    def sampling_probability(self) -> float:
+        """The q of the amplification, n / N."""
+        return self.cohort_size / self.population
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,11 +146,6 @@ class FixedSize(Participation):
     """
 
     name: ClassVar[str] = "fixed"
-
-    @property
-    def max_participations(self) -> int:
-        """All rounds: a client may be drawn in every one."""
-        return self.rounds
 
 
 @dataclasses.dataclass(frozen=True)
@@ -252,7 +239,7 @@ class OncePerEpoch(InEpochs):
 
 
 @dataclasses.dataclass(frozen=True)
-class CyclicPoisson(Participation):
+class CyclicPoisson(Independent):
     """Groups take turns, and who joins is drawn from the group whose turn it is.
 
     Each client draws one of b groups by itself, once for the whole run; in round t each
@@ -260,7 +247,9 @@ class CyclicPoisson(Participation):
     that n clients are expected. Rounds of one client are at least b apart, and each of
     them is amplified by q' (Choquette-Choo et al. 2023, '(Amplified) Banded Matrix
     Factorization'). With one group this is `PoissonSampling`, with N / n of them
-    everybody joins whenever it is the group's turn.
+    everybody joins whenever it is the group's turn. Cohorts vary even then, as groups
+    do. Groups of one fixed size would not leave adding and removing: whoever is removed
+    would move somebody else to another group.
 
     Attributes:
       min_separation: b, the number of groups.
@@ -287,20 +276,6 @@ class CyclicPoisson(Participation):
         return self.cohort_size * self.min_separation / self.population
 
     @property
-    def varies_cohorts(self) -> bool:
-        """Whether not all clients are in every round: groups vary too."""
-        return self.cohort_size < self.population
-
-    @property
-    def relations(self) -> events.Relations:
-        """Adding and removing: nobody's group or joining depends on who else is there.
-
-        Groups of one fixed size would not leave it: whoever is removed would move
-        somebody else to another group.
-        """
-        return events.TRUSTED_RELATIONS
-
-    @property
     def max_participations(self) -> int:
         """The rounds of the first group, ceil(T / b)."""
         return -(-self.rounds // self.min_separation)
@@ -316,16 +291,12 @@ class CyclicPoisson(Participation):
         return self.min_separation
 
     def group_of(self, round_index: int) -> Optional[int]:
-        """Returns the group whose turn a round is, from 0 on.
-
-        Args:
-          round_index: The round, from 0 on.
-        """
+        """See base class."""
         return round_index % self.min_separation
 
 
 @dataclasses.dataclass(frozen=True)
-class RandomSlot(InEpochs):
+class RandomSlot(Independent, InEpochs):
     """Each client draws a round of every epoch by itself, and tells nobody which.
 
     Each round has the probability n / N, so that cohorts vary and n clients are
@@ -340,22 +311,8 @@ class RandomSlot(InEpochs):
         """The S of the amplification, N / n."""
         return self.population / self.cohort_size
 
-    @property
-    def varies_cohorts(self) -> bool:
-        """Whether not all clients are in every round."""
-        return self.cohort_size < self.population
-
-    @property
-    def relations(self) -> events.Relations:
-        """Adding and removing: nobody's slot depends on who else there is."""
-        return events.TRUSTED_RELATIONS
-
     def run_event(self, round_event: dp_accounting.DpEvent) -> dp_accounting.DpEvent:
-        """Returns the releases of all rounds: whole epochs, and one that has begun.
-
-        Args:
-          round_event: The release of one round that a client is in.
-        """
+        """The releases of whole epochs and one that has begun, from that of a round."""
         if isinstance(round_event, dp_accounting.NonPrivateDpEvent):
             return round_event
         whole, rest = divmod(self.rounds, self.rounds_per_epoch)
@@ -371,11 +328,7 @@ class RandomSlot(InEpochs):
 
 
 _KINDS: tuple[type[Participation], ...] = (
-    PoissonSampling,
-    FixedSize,
-    OncePerEpoch,
-    RandomSlot,
-    CyclicPoisson,
+    *(PoissonSampling, FixedSize, OncePerEpoch, RandomSlot, CyclicPoisson),
 )
 PARTICIPATIONS = {kind.name: kind for kind in _KINDS}
 # Those that take epochs' lengths, and those whose rounds of one client are set apart.
@@ -397,16 +350,10 @@ def build(
     rounds_per_epoch: Optional[int] = None,
     min_separation: Optional[int] = None,
 ) -> Participation:
-    """Returns a participation from what flags say.
+    """A participation from what flags say; the name is a key of `PARTICIPATIONS`.
 
-    Args:
-      name: A key of `PARTICIPATIONS`.
-      population: N.
-      cohort_size: n.
-      rounds: T.
-      rounds_per_epoch: Of a participation with epochs; has no effect on others, for
-        which a mechanism may have it.
-      min_separation: Of a participation in `WITH_SEPARATION`.
+    `rounds_per_epoch` has no effect where there are no epochs, for a mechanism may have
+    it.
 
     Raises:
       ValueError: If there is no such participation, or it does not have a

@@ -12,16 +12,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple, Optional
 
 from dpfl import plugins
-from dpfl.mechanisms import (
-    csgm,
-    dome,
-    gaussian,
-    integer,
-    matrix_factorization,
-    none,
-    sgmf,
-    sketch,
-)
+from dpfl.mechanisms import csgm, dome, gaussian, integer, sgmf, sketch
+from dpfl.mechanisms.matrix_factorization import MatrixFactorization
 from dpfl.mechanisms.mechanism import Mechanism
 
 
@@ -59,13 +51,9 @@ def register(
 ) -> None:
     """Adds a mechanism to the table, from which commands have their flags.
 
-    Args:
-      config: The class of its configuration.
-      codec: Its codec; see `Entry`.
-      example: A small configuration, for three clients, with which the soak and the
-        tests run the mechanism; None leaves it out of them.
-      feeder: See `Entry`.
-      weighted: See `Entry`.
+    For `codec`, `feeder` and `weighted` see `Entry`. The example is a small
+    configuration, for three clients, with which the soak and the tests run the
+    mechanism; None leaves it out of them.
 
     Raises:
       TypeError: If `config` is not a class of configurations.
@@ -74,14 +62,12 @@ def register(
     if not (isinstance(config, type) and issubclass(config, Mechanism)):
         raise TypeError(f"config must be a subclass of Mechanism, found {config!r}")
     known = MECHANISMS.get(config.name, config)
+    where, own = (f"{each.__module__}.{each.__qualname__}" for each in (known, config))
     # A module that is imported again makes its class anew.
-    if (known.__module__, known.__qualname__) != (
-        config.__module__,
-        config.__qualname__,
-    ):
+    if where != own:
         raise ValueError(
             f"name must be one that no other mechanism has, found {config.name!r}, "
-            f"which {known.__module__}.{known.__qualname__} has"
+            f"which {where} has"
         )
     MECHANISMS[config.name] = config
     _ENTRIES[config] = Entry(codec, feeder, weighted)
@@ -90,58 +76,47 @@ def register(
 
 
 def entry(config: type[Mechanism]) -> Optional[Entry]:
-    """Returns what runs the mechanism of a configuration, its classes imported.
+    """The entry of a configuration's class, its classes imported; None if it has none.
 
     By the class itself: a subclass may mean other noise than its base's codec adds.
-
-    Args:
-      config: The class of a configuration.
-
-    Returns:
-      The entry; None if the class is not in the table.
     """
     found = _ENTRIES.get(config)
     return None if found is None else Entry(*map(plugins.resolve, found))
 
 
-_N = 3
-_NOISED: dict[str, Any] = {"cohort_size": _N, "clip_norm": 1.0, "noise_multiplier": 0.3}
-_EPOCH: dict[str, Any] = {
-    **_NOISED,
-    **{"rounds_per_epoch": 4, "matrix_method": "blt", "matrix_buffers": 2},
-}
-_SKETCH: dict[str, Any] = {**_NOISED, "compression_rate": 2.0, "sketch_length": 16}
-_STREAM = {"feeder": "matrix_factorization:NoiseFeeder"}
+_NOISED: dict[str, Any] = {"cohort_size": 3, "clip_norm": 1.0, "noise_multiplier": 0.3}
+_INTEGER = {**_NOISED, "bits": 20}
+_EPOCH = {**_NOISED, "rounds_per_epoch": 4, "matrix_method": "blt", "matrix_buffers": 2}
+_RATE: dict[str, Any] = {"compression_rate": 2.0, "sketch_length": 16}
 
-# A small configuration, and what runs it, by the names in dpfl.aggregators.
-_OWN: tuple[tuple[Mechanism, str, dict[str, str]], ...] = (
-    (none.NoMechanism(_N), "none:MeanCodec", {"weighted": "none:FiniteMeanFactory"}),
-    (gaussian.Gaussian(**_NOISED), "gaussian:GaussianCodec", {}),
-    (csgm.L2Csgm(**_NOISED, keep_fraction=0.5), "csgm:CsgmCodec", {}),
-    (csgm.LinfCsgm(**_NOISED, keep_fraction=0.5), "csgm:CsgmCodec", {}),
-    (
-        integer.DistributedDiscreteGaussian(**_NOISED, bits=20),
-        "distributed:IntegerCodec",
-        {},
-    ),
-    (integer.DistributedSkellam(**_NOISED, bits=20), "distributed:IntegerCodec", {}),
-    (sketch.SketchedDdg(**_SKETCH, bits=20), "sketch:SketchedCodec", {}),
-    (sketch.ProjectAndPerturb(**_SKETCH), "sketch:ProjectAndPerturbCodec", {}),
-    (
-        sketch.SparseRecovery(**_NOISED, bits=20, sparsity=1),
-        "sketch:SparseRecoveryCodec",
-        {},
-    ),
-    (dome.Dome(**_NOISED, sketch_size=8), "dome:DomeCodec", {}),
-    (dome.DomeDdg(**_NOISED, sketch_size=8, bits=20), "dome:DomeCodec", {}),
-    (
-        matrix_factorization.MatrixFactorization(**_EPOCH),
-        "matrix_factorization:MatrixFactorizationCodec",
-        _STREAM,
-    ),
-    (sgmf.Sgmf(**_EPOCH, keep_fraction=0.5), "sgmf:SgmfCodec", _STREAM),
+
+def _register_own(example: Mechanism, codec: str, **others: str) -> None:
+    """Adds one of dpfl's own, by the names in dpfl.aggregators."""
+    of_others = {key: f"dpfl.aggregators.{value}" for key, value in others.items()}
+    codec = f"dpfl.aggregators.{codec}"
+    register(type(example), codec, example=example, **of_others)
+
+
+_MEAN = "none:FiniteMeanFactory"
+_register_own(gaussian.NoMechanism(3), "none:MeanCodec", weighted=_MEAN)
+_register_own(gaussian.Gaussian(**_NOISED), "gaussian:GaussianCodec")
+for _kind in (csgm.L2Csgm, csgm.LinfCsgm):
+    _register_own(_kind(**_NOISED, keep_fraction=0.5), "csgm:CsgmCodec")
+for _noise in (integer.DistributedDiscreteGaussian, integer.DistributedSkellam):
+    _register_own(_noise(**_INTEGER), "distributed:IntegerCodec")
+_register_own(sketch.SketchedDdg(**_INTEGER, **_RATE), "sketch:SketchedCodec")
+_register_own(
+    sketch.ProjectAndPerturb(**_NOISED, **_RATE), "sketch:ProjectAndPerturbCodec"
 )
-
-for _example, _codec, _more in _OWN:
-    _others = {key: f"dpfl.aggregators.{value}" for key, value in _more.items()}
-    register(type(_example), f"dpfl.aggregators.{_codec}", example=_example, **_others)
+_register_own(
+    sketch.SparseRecovery(**_INTEGER, sparsity=1), "sketch:SparseRecoveryCodec"
+)
+_register_own(dome.Dome(**_NOISED, sketch_size=8), "dome:DomeCodec")
+_register_own(dome.DomeDdg(**_INTEGER, sketch_size=8), "dome:DomeCodec")
+_FEEDER = "matrix_factorization:NoiseFeeder"
+_register_own(
+    MatrixFactorization(**_EPOCH),
+    "matrix_factorization:MatrixFactorizationCodec",
+    feeder=_FEEDER,
+)
+_register_own(sgmf.Sgmf(**_EPOCH, keep_fraction=0.5), "sgmf:SgmfCodec", feeder=_FEEDER)

@@ -9,7 +9,7 @@ import dataclasses
 import math
 from typing import ClassVar, Optional
 
-import dp_accounting
+from dp_accounting import DpEvent
 
 from dpfl import accounting, checks
 from dpfl.accounting import events
@@ -75,11 +75,11 @@ class SketchShape:
         )
 
     def _hash_errors(self, length: int, width: int) -> float:
-        """Returns the error of pairs of coordinates, each with variance 1/m."""
+        """The errors of pairs of coordinates, each with variance 1/m."""
         return length * (length - 1) / (self.rows * width)
 
     def _shift_errors(self, length: int, width: int) -> float:
-        """Returns the same without the pairs within a block, which cannot collide."""
+        """The same without the pairs within a block, which cannot collide."""
         sketch = self.rows * width
         blocks = math.ceil(length / sketch)
         pairs = 0
@@ -100,7 +100,7 @@ _MOST_SOLVER_STEPS = 10**6
 
 
 def _numbers(name: str, text: Optional[str]) -> list[float]:
-    """Returns the numbers between the commas of a text."""
+    """The numbers between the commas of a text."""
     if text is None:
         return []
     try:
@@ -119,19 +119,12 @@ class CountSketched(mechanism.NoiseMechanism):
     1/l where this has 1/sqrt(l): a clip c there is sketch_clip clip_norm = sqrt(l) c
     here.
 
+    The fields' own sentences say what they are, and besides:
+
     Attributes:
-      compression_rate: r = d / m, at least 1, or "auto" until `choice.chosen` has
-        chosen a number.
-      rate_tolerance: Where `compression_rate` is "auto", how much larger the error of n
-        equal updates may be than without a sketch at the same epsilon; see `choice`.
+      compression_rate: r = d / m, or "auto" until `choice.chosen` has chosen a number.
       sketch: "shifts" (fast) or "hashes" (as published).
-      sketch_length: l, rows of the sketch; None is 16 for "shifts", which needs a power
-        of two, and 15 for "hashes".
-      sketch_clip: L2 bound of a sketch, over `clip_norm`.
-      layers: Lengths of the first layers of the update, with commas between them; each
-        of them, and what is left, is sketched separately. None is one sketch.
-      layer_rates: Compression rates of these, with commas; None is
-        `compression_rate` for all.
+      sketch_length: l, for "shifts" a power of two.
     """
 
     compression_rate: float = option(
@@ -165,29 +158,22 @@ class CountSketched(mechanism.NoiseMechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        largest = mechanism.LARGEST_FACTOR
-        if self.compression_rate != AUTO:
-            checks.real(
-                "compression_rate", self.compression_rate, at_least=1, at_most=largest
-            )
-        checks.real("rate_tolerance", self.rate_tolerance, above=1, at_most=largest)
-        checks.real(
-            "sketch_clip", self.sketch_clip, at_least=1 / largest, at_most=largest
-        )
+        rate, most = self.compression_rate, mechanism.LARGEST_FACTOR
+        if rate != AUTO:
+            checks.real("compression_rate", rate, at_least=1, at_most=most)
+        checks.real("rate_tolerance", self.rate_tolerance, above=1, at_most=most)
+        checks.real("sketch_clip", self.sketch_clip, at_least=1 / most, at_most=most)
         checks.choice("sketch", self.sketch, DEFAULT_LENGTH)
-        if self.sketch_length is not None:
-            rows = checks.integer(
-                "sketch_length", self.sketch_length, at_most=_MOST_ROWS
+        length = self.sketch_length
+        rows = checks.optional_integer("sketch_length", length, at_most=_MOST_ROWS)
+        if self.sketch == "shifts" and rows is not None and rows & (rows - 1):
+            raise ValueError(
+                "sketch_length must be a power of two where sketch is 'shifts', "
+                f"found {rows}"
             )
-            if self.sketch == "shifts" and rows & (rows - 1):
-                raise ValueError(
-                    "sketch_length must be a power of two where sketch is 'shifts', "
-                    f"found {rows}"
-                )
         self._check_layers()
 
     def _check_layers(self) -> None:
-        """Raises ValueError unless there is a rate for each layer and for the rest."""
         lengths = _numbers("layers", self.layers)
         if not all(length >= 1 and length.is_integer() for length in lengths):
             raise ValueError(
@@ -207,7 +193,7 @@ class CountSketched(mechanism.NoiseMechanism):
             )
 
     def check(self, participation: Participation, dimension: int) -> None:
-        """Raises ValueError if the mechanism cannot run in this setting.
+        """See base class.
 
         A sketch has at least one number in each row, and the same in all of them: where
         that leaves less than 0.9 of the rate asked for, the rate is refused.
@@ -216,7 +202,6 @@ class CountSketched(mechanism.NoiseMechanism):
         self._check_rate(self.shape(dimension), dimension)
 
     def _check_rate(self, shape: SketchShape, dimension: int) -> None:
-        """Raises ValueError unless the sketch is near the rate asked for."""
         if shape.rate >= _LEAST_PART_OF_RATE * shape.rate_asked_for:
             return
         name = "compression_rate" if self.layer_rates is None else "layer_rates"
@@ -228,7 +213,7 @@ class CountSketched(mechanism.NoiseMechanism):
         )
 
     def shape(self, dimension: int) -> SketchShape:
-        """Returns the sizes of the sketch.
+        """The sizes of the sketch.
 
         Raises:
           ValueError: If the layers leave nothing of `dimension`, a single sketch has so
@@ -258,15 +243,13 @@ class CountSketched(mechanism.NoiseMechanism):
         return shape
 
     def compression_error(self, dimension: int) -> float:
-        """Returns E ||decoded - v||^2 / ||v||^2 of the sketch alone; at most d / m."""
+        """E ||decoded - v||^2 / ||v||^2 of the sketch alone; at most d / m."""
         return self.shape(dimension).error
 
 
-def _sketched(length: int, release: events.RdpDpEvent) -> events.RdpDpEvent:
-    """Returns the release of a sketch of that length."""
-    return accounting.SketchedDpEvent(
-        sketch_length=1, sketch_width=length, release=release
-    )
+def _sketched(config: integer.IntegerMechanism, dimension: int) -> events.RdpDpEvent:
+    release = config._integer_event(dimension)
+    return accounting.SketchedDpEvent(1, config.vector_dimension(dimension), release)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -279,10 +262,8 @@ class SketchedDdg(CountSketched, integer.DistributedDiscreteGaussian):
     decodes the sum by the sketch's transpose. Privacy rests on the clip in sketch
     space alone: `noise_multiplier` is the noise over `sketch_clip * clip_norm`.
 
-    Attributes:
-      threshold: Coordinates of the decoded mean below this many standard deviations of
-        their noise are held back by the server, and added to later rounds (error
-        feedback). None holds nothing back.
+    What the server holds back below `threshold` is added to later rounds (error
+    feedback).
     """
 
     threshold: Optional[float] = option(
@@ -296,12 +277,8 @@ class SketchedDdg(CountSketched, integer.DistributedDiscreteGaussian):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.threshold is not None:
-            checks.real(
-                "threshold",
-                self.threshold,
-                above=0,
-                at_most=mechanism.LARGEST_FACTOR,
-            )
+            most = mechanism.LARGEST_FACTOR
+            checks.real("threshold", self.threshold, above=0, at_most=most)
 
     @property
     def vector_clip(self) -> float:
@@ -309,13 +286,11 @@ class SketchedDdg(CountSketched, integer.DistributedDiscreteGaussian):
         return self.sketch_clip
 
     def vector_dimension(self, dimension: int) -> int:
-        """Returns m, the length of the sketch."""
+        """M, the length of the sketch."""
         return self.shape(dimension).length
 
     def _update_event(self, dimension: int) -> events.RdpDpEvent:
-        return _sketched(
-            self.vector_dimension(dimension), self._integer_event(dimension)
-        )
+        return _sketched(self, dimension)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -329,16 +304,15 @@ class ProjectAndPerturb(CountSketched):
     """
 
     name: ClassVar[str] = "project_and_perturb"
+    shares_a_seed: ClassVar[bool] = True
 
     @property
     def stddev(self) -> float:
         """sigma, the standard deviation of the noise on the sum of the sketches."""
         return self.noise_multiplier * self.sketch_clip * self.clip_norm
 
-    def round_dp_event(
-        self, dimension: int, sampling_probability: float
-    ) -> dp_accounting.DpEvent:
-        """Returns a Gaussian release of m numbers, sampled below probability 1."""
+    def round_dp_event(self, dimension: int, sampling_probability: float) -> DpEvent:
+        """A Gaussian release of m numbers, sampled below probability 1."""
         return accounting.SketchedDpEvent.project_and_perturb(
             1,
             self.shape(dimension).length,
@@ -347,15 +321,11 @@ class ProjectAndPerturb(CountSketched):
         )
 
     def uplink_bits(self, dimension: int) -> float:
-        """Returns 32 bits for each of m numbers."""
+        """32 bits for each of m numbers."""
         return float(mechanism.FLOAT_BITS * self.shape(dimension).length)
 
-    def downlink_bits(self, dimension: int) -> float:
-        """Returns the bits of the model and the sketch's seed."""
-        return float(mechanism.FLOAT_BITS * dimension + mechanism.SEED_BITS)
-
     def mean_squared_error(self, dimension: int) -> float:
-        """Returns d (sigma / n)^2 + compression error clip_norm^2, of equal updates."""
+        """d (sigma / n)^2 + compression error clip_norm^2, of equal updates."""
         noise = dimension * (self.stddev / self.cohort_size) ** 2
         return noise + self.compression_error(dimension) * self.clip_norm**2
 
@@ -371,14 +341,8 @@ class SparseRecovery(integer.DistributedDiscreteGaussian):
       min over x of ||y - S x||^2 / 2 + lambda ||x||_1,
       lambda = penalty stddev sqrt(2 ln d), stddev that of the noise on y,
     in `solver_steps` steps of FISTA. S has m d numbers and is written out, which
-    `check` refuses beyond a gigabyte: by default, beyond d of some 660,000.
-
-    Attributes:
-      sparsity: s.
-      measurements: m / (s ln d).
-      penalty: lambda / (stddev sqrt(2 ln d)); the largest of d such noises is about
-        as large as the denominator.
-      solver_steps: Number of FISTA steps.
+    `check` refuses beyond a gigabyte: by default, beyond d of some 660,000. `sparsity`
+    is s.
     """
 
     sparsity: int = option(10, "Coordinates of a mean of updates that are not zero.")
@@ -397,15 +361,14 @@ class SparseRecovery(integer.DistributedDiscreteGaussian):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        largest = mechanism.LARGEST_FACTOR
+        most = mechanism.LARGEST_FACTOR
         checks.integer("sparsity", self.sparsity, at_most=mechanism.MOST_DIMENSIONS)
-        for name in ("measurements", "penalty"):
-            value = getattr(self, name)
-            checks.real(name, value, at_least=1 / largest, at_most=largest)
+        checks.real("measurements", self.measurements, at_least=1 / most, at_most=most)
+        checks.real("penalty", self.penalty, at_least=1 / most, at_most=most)
         checks.integer("solver_steps", self.solver_steps, at_most=_MOST_SOLVER_STEPS)
 
     def check(self, participation: Participation, dimension: int) -> None:
-        """Raises ValueError if the mechanism cannot run in this setting."""
+        """See base class."""
         super().check(participation, dimension)
         self.check_matrix(dimension)
 
@@ -421,25 +384,23 @@ class SparseRecovery(integer.DistributedDiscreteGaussian):
             )
 
     def vector_dimension(self, dimension: int) -> int:
-        """Returns m, at most d."""
+        """M, at most d."""
         rows = self.measurements * self.sparsity * math.log(max(dimension, 2))
         return min(dimension, math.ceil(rows))
 
     def typical_vector_clip(self, dimension: int) -> float:
-        """Returns 1 + sqrt(d/m), to which sigma_max(S) tends."""
+        """1 + sqrt(d/m), to which sigma_max(S) tends."""
         return 1 + math.sqrt(dimension / self.vector_dimension(dimension))
 
     def penalty_factor(self, dimension: int) -> float:
-        """Returns lambda over the noise on a coordinate of y."""
+        """Lambda over the noise on a coordinate of y."""
         return self.penalty * math.sqrt(2 * math.log(max(dimension, 2)))
 
     def _update_event(self, dimension: int) -> events.RdpDpEvent:
-        return _sketched(
-            self.vector_dimension(dimension), self._integer_event(dimension)
-        )
+        return _sketched(self, dimension)
 
     def mean_squared_error(self, dimension: int) -> float:
-        """Returns s (stddev^2 + lambda^2), that of soft thresholding s coordinates.
+        """s (stddev^2 + lambda^2), that of soft thresholding s coordinates.
 
         The order of the error, exact if S were orthogonal on sparse vectors and the
         noise on S^T y independent of which coordinates are large; not a bound.

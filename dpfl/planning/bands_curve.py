@@ -45,8 +45,8 @@ class StreamRun:
       workload: A, of all T rounds.
       population: N.
       cohort_size: n, clients expected in a round.
-      epsilon: Of the budget.
-      delta: Of the budget.
+      epsilon: The budget's.
+      delta: The budget's.
       release: From a noise multiplier z to what one round is to a client that is in
         it: a Gaussian, or one on coordinates kept at random, as `banded_stream_event`
         takes it.
@@ -115,7 +115,7 @@ class Point:
 
 
 def usual_bands(run: StreamRun) -> list[int]:
-    """Returns 1, 2, 3, 4, 6, 8, 12, ... and floor(N / n), ascending.
+    """1, 2, 3, 4, 6, 8, 12, ... and floor(N / n), ascending.
 
     Beyond T there is one more at most: whoever takes part once does no better for more
     groups.
@@ -128,10 +128,10 @@ def usual_bands(run: StreamRun) -> list[int]:
 
 
 def point(run: StreamRun, separation: int, restarts: bool = True) -> Point:
-    """Returns the stream of as many bands as client rounds are apart.
+    """The stream of as many bands as client rounds are apart.
 
     Args:
-      run: What is asked for.
+      run: The run that is asked for.
       separation: b, at most floor(N / n); C has as many bands, or T if that is less.
       restarts: Whether streams that restart every epoch may take its place where the
         run ends soon after an epoch; their epsilon is for replacing by zeros alone.
@@ -153,24 +153,17 @@ def point(run: StreamRun, separation: int, restarts: bool = True) -> Point:
         _with_noise(run, encoder_of(run.workload, bands, one), b, q, count)
         for one in wanted
     ]
-    if restarts and b == run.most_groups and _ends_in_an_epoch(run):
+    may_restart = restarts and b == run.most_groups and run.workload.is_prefix_sum
+    # Rounds just after an epoch's end cost little if the noise has started afresh.
+    if may_restart and run.rounds > run.most_groups and run.rounds % run.most_groups:
         found.append(restarting(run))
     return best(found)
-
-
-def _ends_in_an_epoch(run: StreamRun) -> bool:
-    """Returns whether a run of prefix sums ends in the midst of a later epoch.
-
-    Rounds just after an epoch's end cost little if the noise has started afresh.
-    """
-    within = run.rounds % run.most_groups > 0
-    return run.workload.is_prefix_sum and run.rounds > run.most_groups and within
 
 
 def _with_noise(
     run: StreamRun, found: fact.Factorization, b: int, q: float, count: int
 ) -> Point:
-    """Returns the stream of an encoder at the noise that the budget asks for."""
+    """The stream of an encoder at the noise that the budget asks for."""
     longest = found.sensitivity().value
     last = 1.0
     if isinstance(found.factors, fact.ToeplitzFactors):
@@ -210,27 +203,18 @@ def _with_noise(
 def encoder_of(
     workload: fact.Workload, bands: int, method: str = "toeplitz"
 ) -> fact.Factorization:
-    """Returns the best C of so many bands; the optimal one if it has as many as A.
-
-    Args:
-      workload: A.
-      bands: h.
-      method: One of `ENCODERS`.
-    """
+    """The best C of so many bands by a method; the optimal one for as many as A."""
     if bands == workload.rounds:
         return fact.compute(workload, "optimal")
     return fact.compute(workload, method, bands=bands)
 
 
 def restarting(run: StreamRun) -> Point:
-    """Returns, to compare, streams of prefix sums that restart every epoch.
+    """Streams of prefix sums, to compare, that restart every epoch.
 
     Each client is in one round of every epoch of floor(N / n) rounds, and the optimal
     factorization of an epoch is used. The error of an epoch's last sum stays in all
-    sums after it.
-
-    Args:
-      run: What is asked for; `sampled` and `encoder` play no part.
+    sums after it. `run.sampled` and `run.encoder` play no part.
 
     Raises:
       ValueError: The workload is no prefix sum.
@@ -274,42 +258,23 @@ def restarting(run: StreamRun) -> Point:
 
 
 def curve(run: StreamRun, bands: Optional[Sequence[int]] = None) -> list[Point]:
-    """Returns a point for each number of bands.
-
-    Args:
-      run: What is asked for.
-      bands: Numbers of bands, each at most floor(N / n); None is `usual_bands`.
-
-    Raises:
-      ValueError: A number is out of range.
-      accounting.CalibrationError: no noise meets the budget.
-    """
+    """A `point` for each number of bands; None is `usual_bands`."""
     wanted = usual_bands(run) if bands is None else sorted(set(bands))
     return [point(run, each) for each in wanted]
 
 
 def best(points: Sequence[Point]) -> Point:
-    """Returns the point of the least error, that with fewer bands among equals.
-
-    Raises:
-      ValueError: There is no point.
-    """
+    """The point of the least error, that with fewer bands among equals."""
     if not points:
         raise ValueError("points must hold at least one, found none")
     return min(points, key=lambda one: (one.root_mean_error, one.bands))
 
 
 def choose(run: StreamRun) -> Point:
-    """Returns the stream of least error: no worse than either end of the curve.
+    """The stream of least error: no worse than either end of the curve.
 
     The curve over `usual_bands`, and then the numbers between the best one's
     neighbours, by thirds as long as the error falls.
-
-    Args:
-      run: What is asked for.
-
-    Raises:
-      accounting.CalibrationError: no noise meets the budget.
     """
     found = {one.separation: one for one in curve(run)}
     while True:
@@ -318,10 +283,8 @@ def choose(run: StreamRun) -> Point:
         place = known.index(at)
         low = known[max(0, place - 1)]
         high = known[min(len(known) - 1, place + 1)]
-        tried = {(2 * low + at) // 3, (low + 2 * at) // 3} if at - low > 1 else set()
-        tried |= (
-            {(2 * at + high) // 3, (at + 2 * high) // 3} if high - at > 1 else set()
-        )
+        tried = {(2 * low + at) // 3, (low + 2 * at) // 3}
+        tried |= {(2 * at + high) // 3, (at + 2 * high) // 3}
         fresh = sorted(each for each in tried - set(found) if low < each < high)
         if not fresh or min(high, run.rounds) - min(low, run.rounds) <= max(2, at // 8):
             return found[at]
@@ -337,25 +300,12 @@ def chosen(
     epsilon: float,
     delta: float,
 ) -> tuple[int, str]:
-    """Returns the bands that `choose` finds for dense updates, and a sentence on them.
+    """The bands that `choose` finds for dense updates, and a sentence on them.
 
-    Args:
-      workload: A.
-      encoder: One of `ENCODERS`.
-      population: N.
-      cohort_size: n.
-      epsilon: Of the budget.
-      delta: Of the budget.
+    The arguments are those of `StreamRun`.
     """
-    run = StreamRun(
-        workload,
-        population,
-        cohort_size,
-        epsilon,
-        delta,
-        encoder=encoder,
-        accountant="rdp",
-    )
+    numbers = population, cohort_size, epsilon, delta
+    run = StreamRun(workload, *numbers, encoder=encoder, accountant="rdp")
     found = choose(run)
     if found.encoder == RESTARTING:
         # What is said is of the matrix that is computed.

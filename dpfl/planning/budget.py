@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Optional, TypeVar
+from typing import Optional, TypeVar
 
 import dp_accounting
 
 from dpfl import accounting
+from dpfl.mechanisms.gaussian import AdaptiveClip
 from dpfl.mechanisms.integer import MOST_BITS
 from dpfl.mechanisms.mechanism import Mechanism
 from dpfl.mechanisms.participation import Participation
@@ -29,15 +30,15 @@ def calibrate(
     delta: float,
     method: str = "auto",
 ) -> _Mechanism:
-    """Returns the mechanism with the least noise that meets a budget over a whole run.
+    """The mechanism with the least noise that meets a budget over a whole run.
 
     Args:
       mechanism: Its own noise multiplier plays no part.
       participation: How clients are chosen, and for how many rounds; None is one
         release in which all clients take part.
       dimension: Length d of the flattened model update.
-      epsilon: Of the budget, greater than 0.
-      delta: Of the budget, in (0, 1).
+      epsilon: The budget's, greater than 0.
+      delta: The budget's, in (0, 1).
       method: See `dpfl.accounting.epsilon`.
 
     Raises:
@@ -55,8 +56,7 @@ def calibrate(
         if sentence := budget.sentence(mechanism):
             raise accounting.CalibrationError(sentence) from error
         raise
-    less: Any = noised
-    less = less.with_noise_multiplier(less.noise_multiplier / _BARELY)
+    less = noised.with_noise_multiplier((noised.noise_multiplier or 0.0) / _BARELY)
     # The bits may ask for more noise than the budget does.
     reason = budget.sentence(noised) if less.needs_more_noise(dimension) else ""
     try:
@@ -75,14 +75,9 @@ def privacy_report(
     delta: float,
     method: str = "auto",
 ) -> accounting.PrivacyReport:
-    """Returns epsilon of a whole run, with its relation, method and order.
+    """Epsilon of a whole run, with its relation, method and order.
 
-    Args:
-      mechanism: With its noise multiplier.
-      participation: As for `calibrate`.
-      dimension: Length d of the flattened model update.
-      delta: In (0, 1).
-      method: See `dpfl.accounting.epsilon`.
+    The mechanism has its noise; the other arguments are those of `calibrate`.
 
     Raises:
       ValueError: If an argument is out of range or the mechanism cannot run so.
@@ -99,7 +94,7 @@ def epsilon(
     delta: float,
     method: str = "auto",
 ) -> float:
-    """Returns epsilon of a whole run; see `privacy_report`."""
+    """Epsilon of a whole run; see `privacy_report`."""
     return privacy_report(mechanism, participation, dimension, delta, method).epsilon
 
 
@@ -122,7 +117,7 @@ class _Budget:
     method: str
 
     def calibrated(self, mechanism: _Mechanism) -> _Mechanism:
-        """Returns the mechanism with the least noise, whether it suits the rest."""
+        """The mechanism with the least noise, whether it suits the rest."""
         try:
             return mechanism.with_noise_multiplier(self._least_noise(mechanism))
         except accounting.BudgetNotBindingError as error:
@@ -137,18 +132,18 @@ class _Budget:
                 f"with any noise, found {self.epsilon:g}"
             ) from error
 
-    def _count_sentence(self, mechanism: Any) -> str:
-        """Returns what another noise of a clip's count would do; "" for nothing."""
-        if getattr(mechanism, "count_stddev", None) is None:
+    def _count_sentence(self, mechanism: Mechanism) -> str:
+        """The noise of a clip's count that would do; "" if that would not help."""
+        if not isinstance(mechanism, AdaptiveClip) or mechanism.count_stddev is None:
             return ""
         try:
             free = self.calibrated(dataclasses.replace(mechanism, count_stddev=None))
         except accounting.CalibrationError:
             return ""
-        enough = getattr(free, "resolved_count_stddev")  # noqa: B009
+        enough = free.resolved_count_stddev * 1.0005
         return (
-            f"count_stddev must be unset, or at least {enough * 1.0005:.4g}, for noise "
-            f"that meets epsilon {self.epsilon:g}, found {mechanism.count_stddev:g}"
+            f"count_stddev must be unset, or at least {enough:.4g}, for noise that "
+            f"meets epsilon {self.epsilon:g}, found {mechanism.count_stddev:g}"
         )
 
     def _least_noise(self, mechanism: Mechanism) -> float:
@@ -163,19 +158,17 @@ class _Budget:
         )
 
     def sentence(self, mechanism: Mechanism) -> str:
-        """Returns what bits would do for the noise that the budget needs at the least.
+        """The bits that would do for the noise that the budget needs at the least.
 
         With too few bits all noise is large, so that it says little of itself. "" where
         there are no bits, or those that there are would do.
         """
-        if "bits" not in {field.name for field in dataclasses.fields(mechanism)}:
+        if mechanism.bits is None:
             return ""
-        bits: dict[str, Any] = {"bits": MOST_BITS}
-        fine: Any = self.calibrated(dataclasses.replace(mechanism, **bits))
+        fine = dataclasses.replace(mechanism, **{"bits": MOST_BITS})
+        noise = self.calibrated(fine).noise_multiplier or 0.0
         try:
-            mechanism.with_noise_multiplier(fine.noise_multiplier).check_noise(
-                self.dimension
-            )
+            mechanism.with_noise_multiplier(noise).check_noise(self.dimension)
         except ValueError as error:
             return str(error)
         return ""

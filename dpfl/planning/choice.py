@@ -19,17 +19,18 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, Optional
+from typing import Any, Optional, TypeVar
 
 from dpfl import accounting, fields
 from dpfl.mechanisms.dome import DomeDdg
 from dpfl.mechanisms.gaussian import Gaussian
 from dpfl.mechanisms.integer import LEAST_BITS, MOST_BITS, IntegerMechanism
-from dpfl.mechanisms.mechanism import Mechanism, NoiseMechanism
+from dpfl.mechanisms.mechanism import Mechanism
 from dpfl.mechanisms.participation import Participation
 from dpfl.mechanisms.sketch import CountSketched
 from dpfl.planning import budget
 
+_Noised = TypeVar("_Noised", bound=Mechanism)
 # Delta of the one release that is presumed where nothing is said of the run.
 DEFAULT_DELTA = 1e-5
 # Steps of a search for a rate, which is given to three digits.
@@ -44,11 +45,11 @@ class Setting:
     """What a choice depends on besides the mechanism.
 
     Attributes:
-      participation: How clients are chosen, and for how many rounds; None is one
       dimension: Length d of the flattened model update.
+      participation: How clients are chosen, and for how many rounds; None is one
         release in which all clients take part.
       epsilon: The budget; None takes the mechanism's own noise.
-      delta: Of the budget.
+      delta: The budget's.
     """
 
     dimension: int
@@ -56,41 +57,19 @@ class Setting:
     epsilon: Optional[float] = None
     delta: float = DEFAULT_DELTA
 
-    def calibrated(self, mechanism: Any, epsilon: float) -> Any:
-        """Returns a mechanism with the least noise that meets a budget, by RDP."""
+    def calibrated(self, mechanism: _Noised, epsilon: float) -> _Noised:
+        """A mechanism with the least noise that meets a budget, by RDP."""
         return budget.calibrate(
             mechanism, self.participation, self.dimension, epsilon, self.delta, "rdp"
         )
 
-    def epsilon_of(self, mechanism: Mechanism) -> float:
-        """Returns epsilon of a mechanism with its own noise, by RDP."""
-        if self.participation is None:
-            event = mechanism.round_dp_event(self.dimension, 1.0)
-        else:
-            event = mechanism.dp_event(self.participation, self.dimension)
-        return accounting.epsilon(event, self.delta, method="rdp").epsilon
-
 
 @dataclasses.dataclass(frozen=True)
 class Chosen:
-    """A mechanism whose numbers are all known.
-
-    Attributes:
-      mechanism: The configuration.
-      sentences: What was chosen, and why, one sentence a number.
-    """
+    """A mechanism whose numbers are all known, and a sentence on each chosen one."""
 
     mechanism: Mechanism
     sentences: tuple[str, ...] = ()
-
-
-def is_open(mechanism: Mechanism) -> bool:
-    """Returns whether a mechanism has numbers that are left to be chosen."""
-    return any(
-        getattr(mechanism, field.name) == fields.AUTO
-        for field in dataclasses.fields(mechanism)
-        if fields.takes_auto(field)
-    )
 
 
 def chosen(
@@ -101,45 +80,37 @@ def chosen(
     epsilon: Optional[float] = None,
     delta: float = DEFAULT_DELTA,
 ) -> Chosen:
-    """Returns the mechanism with numbers in place of "auto".
+    """The mechanism with numbers in place of "auto".
 
-    Args:
-      mechanism: A configuration.
-      participation: How clients are chosen, and for how many rounds; None is one
-        release in which all clients take part.
-      dimension: Length d of the flattened model update.
-      epsilon: The budget that the noise will be set for; None takes the mechanism's own
-        noise.
-      delta: Of epsilon.
+    The budget is what the noise will be set for; see `Setting`.
 
     Raises:
       accounting.CalibrationError: If no noise meets the budget.
       ValueError: If there is no noise to compare, or no number will do.
     """
-    if not is_open(mechanism):
+    if fields.AUTO not in (mechanism.compression_rate, mechanism.bits):
         return Chosen(mechanism)
-    if epsilon is None and not getattr(mechanism, "noise_multiplier", 0.0):
+    if epsilon is None and not mechanism.noise_multiplier:
         raise ValueError(
             "noise_multiplier must be above 0 where bits or compression_rate is "
             "'auto', found 0"
         )
     setting = Setting(dimension, participation, epsilon, delta)
     sentences: list[str] = []
-    if getattr(mechanism, "compression_rate", None) == fields.AUTO:
+    if mechanism.compression_rate == fields.AUTO:
         mechanism, sentence = _with_rate(mechanism, setting)
         sentences.append(sentence)
-    if getattr(mechanism, "bits", None) == fields.AUTO:
+    if mechanism.bits == fields.AUTO:
         mechanism, sentence = _with_bits(mechanism, setting)
         sentences.append(sentence)
     return Chosen(mechanism, tuple(sentences))
 
 
-def gaussian_like(mechanism: NoiseMechanism) -> Gaussian:
-    """Returns the Gaussian mechanism with the same cohort, clip and noise."""
-    names = [field.name for field in dataclasses.fields(Gaussian)]
-    return Gaussian(
-        **{name: getattr(mechanism, name) for name in names if hasattr(mechanism, name)}
-    )
+def gaussian_like(mechanism: Mechanism) -> Gaussian:
+    """The Gaussian mechanism with the same cohort, clip and noise."""
+    own = {field.name for field in dataclasses.fields(Gaussian)}
+    own &= {field.name for field in dataclasses.fields(mechanism)}
+    return Gaussian(**{name: getattr(mechanism, name) for name in own})
 
 
 def _with_rate(mechanism: Any, setting: Setting) -> tuple[Any, str]:
@@ -151,7 +122,9 @@ def _with_rate(mechanism: Any, setting: Setting) -> tuple[Any, str]:
     if setting.epsilon is not None:
         plain = setting.calibrated(plain, setting.epsilon)
     d, n = setting.dimension, mechanism.cohort_size
-    shares = n / getattr(mechanism, "noise_shares", n)
+    shares = 1.0
+    if isinstance(mechanism, IntegerMechanism):
+        shares = n / mechanism.noise_shares
     noise = d * shares * (plain.update_noise_multiplier / n) ** 2
 
     def ratio(rate: float) -> float:
@@ -172,7 +145,7 @@ def _with_rate(mechanism: Any, setting: Setting) -> tuple[Any, str]:
 
 
 def _largest(ratio: Any, tolerance: float, dimension: int) -> float:
-    """Returns the largest rate, to three digits, whose ratio is within a tolerance."""
+    """The largest rate, to three digits, whose ratio is within a tolerance."""
     low, high = 1.0, float(dimension)
     try:
         if ratio(low) > tolerance:
@@ -195,19 +168,15 @@ def _three_digits(rate: float) -> float:
 
 
 def error_ratio(release: IntegerMechanism, setting: Setting) -> float:
-    """Returns the error by noise, rounding and wraps over that of Gaussian noise.
+    """The error by noise, rounding and wraps over that of Gaussian noise.
 
     Both have the same epsilon by RDP: that of the setting, or of the release's noise.
     The Gaussian noise is accounted for as integer noise on a grid so fine that it is
     all but that. (Where clients are sampled, integer noise has whole orders alone,
     which may cost some 2% of error more than `Gaussian`, whatever the bits.)
 
-    Args:
-      release: A mechanism with integer noise whose bits are known.
-      setting: See `Setting`; the dimension is that of the release.
-
-    Returns:
-      The ratio; infinity if no noise meets the budget, or the grid is too coarse.
+    The bits are known, and the setting's dimension is that of the release. Infinity if
+    no noise meets the budget, or the grid is too coarse.
     """
     target = setting.epsilon
     if target is not None:
@@ -215,21 +184,16 @@ def error_ratio(release: IntegerMechanism, setting: Setting) -> float:
             release = setting.calibrated(release, target)
         except accounting.CalibrationError:
             return math.inf
-    if not _is_fine_enough(release, setting.dimension):
+    try:
+        release.check_noise(setting.dimension)
+    except ValueError:
         return math.inf
     if target is None:
-        target = setting.epsilon_of(release)
+        of_run = release, setting.participation, setting.dimension
+        target = budget.epsilon(*of_run, setting.delta, "rdp")
     fine = setting.calibrated(dataclasses.replace(release, bits=MOST_BITS), target)
     error = release.error_of_bits(setting.dimension)
     return error / fine.error_of_noise(setting.dimension)
-
-
-def _is_fine_enough(release: IntegerMechanism, dimension: int) -> bool:
-    try:
-        release.check_noise(dimension)
-    except ValueError:
-        return False
-    return True
 
 
 def _with_bits(mechanism: Any, setting: Setting) -> tuple[Any, str]:
@@ -263,7 +227,7 @@ def _with_bits(mechanism: Any, setting: Setting) -> tuple[Any, str]:
 
 
 def _first_guess(release: IntegerMechanism, setting: Setting) -> int:
-    """Returns about the number of bits that will be chosen."""
+    """About the number of bits that will be chosen."""
     if setting.epsilon is not None:
         plain = setting.calibrated(gaussian_like(release), setting.epsilon)
         release = release.with_noise_multiplier(plain.noise_multiplier)

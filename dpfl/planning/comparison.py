@@ -24,26 +24,10 @@ UNREACHABLE = "unreachable"
 class Cost:
     """A mechanism with its noise set: what it gives and what it takes.
 
-    Attributes:
-      mechanism: Its name.
-      compression_rate: At least 1; see `compression_rate`.
-      noise_multiplier: Its noise; None if it has none.
-      epsilon: Epsilon of the whole run; infinity where `accountant` is "unreachable".
-      delta: See `epsilon`.
-      accountant: How epsilon was found, or "unreachable" if no noise has the error that
-        was asked for.
-      relation: The relation between neighbours that epsilon is for, a name of
-        `accounting.events.NAMES`.
-      order: The Renyi order that gave epsilon, None if it was found in another way.
-      mean_squared_error: Expected squared L2 error of the mean of the updates; None if
-        it depends on the updates.
-      uplink_bits: Bits that a client sends in a round.
-      downlink_bits: Bits that a client receives in a round, without the model.
-      dimension: d.
-      cohort_size: n.
-      population: Number of clients.
-      rounds: Number of rounds.
-      participation: Name of the participation.
+    The `accountant` is how epsilon was found, or `UNREACHABLE` if no noise has the
+    error that was asked for. The error is None if it depends on the updates.
+    `relation` is a name of `accounting.events.NAMES`, and `order` the Renyi order that
+    gave epsilon, None if it was found in another way.
     """
 
     mechanism: str
@@ -65,25 +49,18 @@ class Cost:
 
 
 def compression_rate(mechanism: Mechanism, dimension: int) -> float:
-    """Returns the rate that a mechanism was asked for, or else that of its messages."""
-    asked: Optional[float] = getattr(mechanism, "compression_rate", None)
-    kept: Optional[float] = getattr(mechanism, "keep_fraction", None)
-    if asked is not None:
-        return asked
-    if kept is not None:
-        return 1 / kept
+    """The rate that a mechanism was asked for, or else that of its messages."""
+    if mechanism.compression_rate is not None:
+        return mechanism.compression_rate
     return FLOAT_BITS * dimension / mechanism.uplink_bits(dimension)
 
 
 def candidates(
     names: Sequence[str], rates: Sequence[float], values: Mapping[str, Any]
 ) -> list[Mechanism]:
-    """Returns every mechanism at every compression rate.
+    """Every mechanism at every compression rate, or once if it has no rate.
 
-    Args:
-      names: Names of mechanisms.
-      rates: Compression rates; a mechanism without a rate is there once.
-      values: Values of fields as for `build.build`, without a rate.
+    The values are those of `build.build`, without a rate.
     """
     found = []
     for name in names:
@@ -99,19 +76,11 @@ def candidates(
 def with_error(
     mechanism: Mechanism, dimension: int, target: float
 ) -> Optional[Mechanism]:
-    """Returns the mechanism with the noise that makes its error `target`.
+    """The mechanism with the noise that makes its mean squared error `target`.
 
     The error is a constant plus a multiple of the squared noise multiplier, or, where
     a grid follows the noise, about that: the guess from two points is bracketed and
-    bisected.
-
-    Args:
-      mechanism: A configuration with any noise.
-      dimension: d.
-      target: Expected squared L2 error of the mean of the updates.
-
-    Returns:
-      The configuration; None if what compression misses is already more.
+    bisected. None if what compression misses is already more.
     """
 
     def error(noise_multiplier: float) -> float:
@@ -145,15 +114,7 @@ def cost(
     delta: float,
     method: str = "auto",
 ) -> Cost:
-    """Returns what a mechanism with its noise set gives and takes.
-
-    Args:
-      mechanism: A configuration.
-      participation: Who takes part in which rounds.
-      dimension: d.
-      delta: At which epsilon is given.
-      method: As for `accounting.epsilon`.
-    """
+    """The gains and costs of a mechanism with its noise set; epsilon is at `delta`."""
     event = mechanism.dp_event(participation, dimension)
     report = accounting.epsilon(event, delta, method=method)
     error = None
@@ -162,7 +123,7 @@ def cost(
     return Cost(
         mechanism=mechanism.name,
         compression_rate=compression_rate(mechanism, dimension),
-        noise_multiplier=getattr(mechanism, "noise_multiplier", None),
+        noise_multiplier=mechanism.noise_multiplier,
         epsilon=report.epsilon,
         delta=report.delta,
         accountant=report.method,
@@ -187,7 +148,7 @@ def cost_at_error(
     target: float,
     method: str = "auto",
 ) -> Cost:
-    """Returns the cost of a mechanism at the noise that makes its error `target`.
+    """The cost of a mechanism at the noise that makes its error `target`.
 
     If no noise does, the row is that of the mechanism without noise, whose epsilon is
     infinite, and its `accountant` is "unreachable".
@@ -207,14 +168,11 @@ def cost_at_error(
 
 @dataclasses.dataclass(frozen=True)
 class Point(Cost):
-    """What a mechanism costs with a number of bits.
+    """A cost with a number of bits; None if the mechanism sends float32.
 
-    Attributes:
-      bits: b of a coordinate of a message; None if the mechanism sends float32.
-      rate: The compression rate that the mechanism was asked for; None if it has none.
-      bits_per_parameter: Those that a client sends in a round, over the dimension.
-      error_over_gaussian: The error over that of the Gaussian mechanism, uncompressed,
-        at the same epsilon, which is found by Renyi differential privacy there.
+    `rate` is the compression rate that it was asked for, or None, and
+    `error_over_gaussian` the error over that of the Gaussian mechanism, uncompressed,
+    at the same epsilon, which is found by Renyi differential privacy there.
     """
 
     bits: Optional[int] = None
@@ -224,11 +182,10 @@ class Point(Cost):
 
 
 def widened(mechanism: Mechanism, widths: Sequence[int]) -> list[Mechanism]:
-    """Returns the mechanism with each number of bits; itself if it has none."""
-    fields = {field.name for field in dataclasses.fields(mechanism)}
-    if "bits" not in fields:
+    """The mechanism with each number of bits; itself if it has none."""
+    if mechanism.bits is None:
         return [mechanism]
-    changes: list[dict[str, Any]] = [{"bits": bits} for bits in sorted(set(widths))]
+    changes = [{"bits": bits} for bits in sorted(set(widths))]
     return [dataclasses.replace(mechanism, **change) for change in changes]
 
 
@@ -242,17 +199,9 @@ def points(
 ) -> Iterator[tuple[Mechanism, Optional[Point], str]]:
     """Yields each mechanism, its point, and why it has none.
 
-    Args:
-      found: Configurations with any noise; the noise is calibrated.
-      participation: Who takes part in which rounds.
-      dimension: d.
-      epsilon: Of the budget, which all of them meet.
-      delta: Of the budget.
-      method: As for `accounting.epsilon`.
-
-    Yields:
-      The mechanism; its `Point`, None where it cannot run with so few bits; and the
-      sentence that says so, "" otherwise.
+    The point is None where it cannot run with so few bits, and the sentence that says
+    so is "" otherwise. The noise is calibrated for a budget of `epsilon` and `delta`,
+    which all of them meet.
     """
     reference: dict[Mechanism, float] = {}
     for mechanism in found:
@@ -264,7 +213,7 @@ def points(
         except (accounting.CalibrationError, ValueError) as error:
             yield mechanism, None, str(error)
             continue
-        plain: Any = choice.gaussian_like(mechanism)  # type: ignore[arg-type]
+        plain = choice.gaussian_like(mechanism)
         if plain not in reference:
             gaussian = budget.calibrate(
                 plain, participation, dimension, epsilon, delta, "rdp"
@@ -276,8 +225,8 @@ def points(
             mechanism,
             Point(
                 **dataclasses.asdict(spent),
-                bits=getattr(mechanism, "bits", None),
-                rate=getattr(mechanism, "compression_rate", None),
+                bits=mechanism.bits,
+                rate=mechanism.compression_rate,
                 bits_per_parameter=spent.uplink_bits / dimension,
                 error_over_gaussian=(
                     None if error_of is None else error_of / reference[plain]

@@ -34,7 +34,7 @@ from dpfl.mechanisms.participation import Participation
 
 
 def default_delta(population: int) -> float:
-    """Returns min(1e-3, N**-1.1): less than one in N, and never larger than 1e-3."""
+    """Min(1e-3, N**-1.1): less than one in N, and never larger than 1e-3."""
     return min(1e-3, population**-1.1)
 
 
@@ -67,12 +67,12 @@ class RunCost:
 
     @functools.cached_property
     def planned(self) -> accounting.PrivacyReport:
-        """Returns the report of all the rounds that were asked for."""
+        """The report of all the rounds that were asked for."""
         return self.report_after(self.participation.rounds)
 
     @functools.cached_property
     def rounds_allowed(self) -> int:
-        """Returns how many of the rounds fit in the budget; epsilon never falls."""
+        """The number of rounds that fit in the budget; epsilon never falls."""
         target = self.target_epsilon
         rounds = self.participation.rounds
         if target is None or self.planned.epsilon <= target:
@@ -88,12 +88,11 @@ class RunCost:
 
     @functools.cached_property
     def _allowed(self) -> accounting.PrivacyReport:
-        """Returns the report of the rounds that fit in the budget."""
         return self.report_after(self.rounds_allowed)
 
     @functools.cached_property
     def stop_message(self) -> Optional[str]:
-        """Returns why a run ends before its last round, None if it does not."""
+        """The reason why a run ends before its last round, None if it does not."""
         if self.rounds_allowed == self.participation.rounds:
             return None
         following = self.report_after(self.rounds_allowed + 1).epsilon
@@ -105,7 +104,7 @@ class RunCost:
         )
 
     def report_after(self, rounds: int) -> accounting.PrivacyReport:
-        """Returns the report of the first `rounds` rounds, by `method`."""
+        """The report of the first `rounds` rounds, by `method`."""
         if rounds == 0:
             [relation, *_] = self.mechanism.relations(self.participation)
             name = events.NAMES[relation]
@@ -113,7 +112,7 @@ class RunCost:
         return accounting.epsilon(self._event(rounds), self.delta, method=self.method)
 
     def epsilon_after(self, rounds: int) -> float:
-        """Returns epsilon of the first rounds by Renyi accounting, whatever `method`.
+        """Epsilon of the first rounds by Renyi accounting, whatever `method`.
 
         Or what all the rounds that fit in the budget cost by `method`, if that is less,
         since some of them cannot cost more. Cheap enough for every round: what one
@@ -150,15 +149,9 @@ class Ledger:
         target_epsilon: Optional[float] = None,
         method: str = "auto",
     ):
-        """Initializes the ledger; nothing is recorded yet.
+        """An empty ledger of a `RunCost` of these arguments.
 
-        Args:
-          mechanism: With its noise multiplier.
-          participation: How clients are chosen, and for how many rounds.
-          dimension: Length d of the flattened model update.
-          delta: In (0, 1).
-          target_epsilon: Rounds that would exceed it are refused; None for no budget.
-          method: See `dpfl.accounting.epsilon`.
+        Rounds that would exceed `target_epsilon` are refused.
 
         Raises:
           ValueError: If an argument is out of range or the mechanism cannot run so.
@@ -174,32 +167,24 @@ class Ledger:
 
     @classmethod
     def of(cls, cost: RunCost) -> Ledger:
-        """Returns an empty ledger of a run whose cost is known already."""
-        ledger = cls(
-            cost.mechanism,
-            cost.participation,
-            cost.dimension,
-            cost.delta,
-            target_epsilon=cost.target_epsilon,
-            method=cost.method,
-        )
+        """An empty ledger of a run whose cost is known already."""
+        of_run = cost.mechanism, cost.participation, cost.dimension, cost.delta
+        ledger = cls(*of_run, target_epsilon=cost.target_epsilon, method=cost.method)
         # What it has computed need not be computed again.
         ledger.cost = cost
         return ledger
 
     @property
     def epsilon(self) -> float:
-        """Returns epsilon of the rounds recorded, by Renyi accounting."""
+        """Epsilon of the rounds recorded, by Renyi accounting."""
         return self.cost.epsilon_after(self.rounds)
 
     def record_round(self, participants: Optional[Iterable[Hashable]] = None) -> float:
         """Records one more round, of which the result is to be released.
 
         To be called before the release, so that a round too many is refused in time.
-
-        Args:
-          participants: The clients of the round, by any names that stay the same; with
-            them it is checked that nobody takes part more often than is accounted for.
+        With participants, the clients of the round by any names that stay the same, it
+        is checked that nobody takes part more often than is accounted for.
 
         Returns:
           Epsilon of all rounds so far by Renyi accounting; `report` may know a smaller.
@@ -247,13 +232,12 @@ class Ledger:
             )
 
     def _remember_groups(self, number: int, cohort: Iterable[Hashable]) -> None:
-        """Notes whose turn the round of that number, from 0 on, was."""
         turn = self.cost.participation.group_of(number)
         if turn is not None:
             self._group_of.update((client, turn) for client in cohort)
 
     def _shared_stretch(self, before: int) -> str:
-        """Returns what the round that comes has in common with an earlier one."""
+        """The stretch that the round that comes has in common with an earlier one."""
         chosen = self.cost.participation
         epoch = chosen.rounds_per_epoch
         if epoch is not None and before // epoch == self.rounds // epoch:
@@ -291,23 +275,22 @@ class Ledger:
             self._remember_groups(number, cohort)
 
     def report(self) -> accounting.PrivacyReport:
-        """Returns the report of the rounds recorded, by the ledger's method."""
+        """The report of the rounds recorded, by the ledger's method."""
         return self.cost.report_after(self.rounds)
 
     def check_room(self, rounds: int) -> None:
         """Raises ValueError if so many rounds are too many."""
-        if rounds <= self.cost.rounds_allowed:
-            return
-        planned = self.cost.participation.rounds
+        planned, allowed = self.cost.participation.rounds, self.cost.rounds_allowed
         if rounds > planned:
             raise ValueError(
                 f"rounds must be at most the {planned} that are planned for, "
                 f"found {rounds}"
             )
-        raise ValueError(
-            f"rounds must be at most {self.cost.rounds_allowed}, found {rounds}: "
-            f"{self.cost.stop_message}"
-        )
+        if rounds > allowed:
+            raise ValueError(
+                f"rounds must be at most {allowed}, found {rounds}: "
+                f"{self.cost.stop_message}"
+            )
 
 
 @attr.s(frozen=True, auto_attribs=True)
@@ -321,7 +304,6 @@ class _KnownRdpDpEvent(accounting.RdpDpEvent):
 
 
 def _rdp_vector(event: dp_accounting.DpEvent) -> np.ndarray:
-    """Returns Renyi differential privacy at the default orders."""
     if isinstance(event, dp_accounting.SelfComposedDpEvent):
         return _rdp_vector(event.event) * event.count
     if isinstance(event, dp_accounting.ComposedDpEvent):
@@ -331,7 +313,7 @@ def _rdp_vector(event: dp_accounting.DpEvent) -> np.ndarray:
 
 @functools.lru_cache(maxsize=64)
 def _one_rdp_vector(event: dp_accounting.DpEvent) -> np.ndarray:
-    """Returns the same of an event that is no composition; computed once."""
+    """`_rdp_vector` of an event that is no composition; computed once."""
     if isinstance(event, accounting.RdpDpEvent):
         return np.asarray(event.rdp(accounting.DEFAULT_ORDERS))
     if isinstance(event, dp_accounting.NonPrivateDpEvent):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
 
 from dpfl import accounting
 from dpfl.mechanisms.integer import MOST_BITS
@@ -30,23 +29,12 @@ def epsilon_remark(
     delta: float,
     method: str = "auto",
 ) -> str:
-    """Returns one sentence about an epsilon that protects nobody.
+    """One sentence about an epsilon that protects nobody.
 
     It names the noise multiplier that would bring epsilon to `USUAL_EPSILON`, which is
-    found by calibration: up to seconds for mechanisms with integer noise.
-
-    Args:
-      epsilon: As computed; may be infinite.
-      mechanism: The mechanism that it is of.
-      participation: How clients are chosen, and for how many rounds.
-      dimension: Length d of the flattened model update.
-      delta: Of epsilon.
-      method: See `dpfl.accounting.epsilon`.
-
-    Returns:
-      The sentence, without a full stop, to stand on a line of its own; "" for an
-      epsilon of at most `accounting.LARGE_EPSILON`, and for a mechanism that promises
-      nothing.
+    found by calibration: up to seconds for mechanisms with integer noise. There is no
+    full stop: it is to stand on a line of its own. "" for an epsilon of at most
+    `accounting.LARGE_EPSILON`, and for a mechanism that promises nothing.
     """
     if epsilon <= accounting.LARGE_EPSILON or not mechanism.is_private:
         return ""
@@ -58,7 +46,7 @@ def epsilon_remark(
         found = budget.calibrate(
             mechanism, participation, dimension, USUAL_EPSILON, delta, method
         )
-        enough = _rounded_up(getattr(found, "noise_multiplier"))  # noqa: B009
+        enough = _rounded_up(found.noise_multiplier or 0.0)
         mechanism.with_noise_multiplier(enough).check_noise(dimension)
     except (accounting.CalibrationError, ValueError):
         return (
@@ -76,35 +64,22 @@ def bits_remark(
     delta: float,
     method: str = "auto",
 ) -> str:
-    """Returns one sentence about an epsilon that a bit or two more would bring down.
+    """One sentence about an epsilon that a bit or two more would bring down.
 
     On a coarse grid noise costs more, and of sampled clients little is proved where
     coordinates are longer than a step: a bit too few may bring epsilon up tenfold. The
     remark is for noise that was given, since a calibration finds what the bits need. It
-    takes two more computations of epsilon.
-
-    Args:
-      epsilon: As computed; may be infinite.
-      mechanism: The mechanism that it is of.
-      participation: How clients are chosen, and for how many rounds.
-      dimension: Length d of the flattened model update.
-      delta: Of epsilon.
-      method: See `dpfl.accounting.epsilon`.
-
-    Returns:
-      The sentence, without a full stop, to stand on a line of its own; "" where two
-      bits more bring epsilon down by less than a tenth, and for a mechanism without
-      bits.
+    takes two more computations of epsilon. As for `epsilon_remark` there is no full
+    stop. "" where two bits more bring epsilon down by less than a tenth, and for a
+    mechanism without bits.
     """
-    bits: Any = getattr(mechanism, "bits", None)
+    bits = mechanism.bits
     if bits is None:
         return ""
     enough, reached = bits, epsilon
     for more in range(bits + 1, min(bits + _MORE_BITS, MOST_BITS) + 1):
-        change: dict[str, Any] = {"bits": more}
-        event = dataclasses.replace(mechanism, **change).dp_event(
-            participation, dimension
-        )
+        wider = dataclasses.replace(mechanism, **{"bits": more})
+        event = wider.dp_event(participation, dimension)
         found = accounting.epsilon(event, delta, method=method).epsilon
         if found < _WORTH_IT * reached:
             enough, reached = more, found
@@ -117,7 +92,7 @@ def bits_remark(
 
 
 def delta_remark(delta: float, population: int) -> str:
-    """Returns one sentence about a delta above one in N; "" for a smaller one."""
+    """One sentence about a delta above one in N; "" for a smaller one."""
     if delta * population <= 1:
         return ""
     return (
@@ -127,7 +102,7 @@ def delta_remark(delta: float, population: int) -> str:
 
 
 def _rounded_up(value: float) -> float:
-    """Returns four digits, not less: what is printed must do what is said of it."""
+    """Four digits, not less: what is printed must do what is said of it."""
     digits = 3 - math.floor(math.log10(value))
     scaled = math.ceil(value * 10.0**digits * (1 - 1e-12))
     return float(f"{scaled / 10.0**digits:.4g}")

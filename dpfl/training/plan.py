@@ -213,7 +213,7 @@ def _with_noise(
 
 def _check_calibrated(mechanism: Mechanism, config: config_lib.RunConfig) -> None:
     """Raises ValueError if a budget asks for noise that nothing is learned under."""
-    found = getattr(mechanism, "noise_multiplier", 0.0)
+    found = mechanism.noise_multiplier or 0.0
     if found > config_lib.LARGEST_NOISE_MULTIPLIER:
         raise ValueError(
             "the noise multiplier must be at most "

@@ -57,7 +57,7 @@ def settings(plan: plan_lib.Plan) -> dict[str, Any]:
 
 def noise_multiplier(plan: plan_lib.Plan) -> Optional[float]:
     """Returns the noise multiplier of every round; None for no noise."""
-    return getattr(plan.mechanism, "noise_multiplier", None)
+    return plan.mechanism.noise_multiplier
 
 
 def manifest(plan: plan_lib.Plan) -> dict[str, dict[str, Any]]:

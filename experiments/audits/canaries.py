@@ -59,11 +59,11 @@ class Case:
         """Returns the numbers that matter, in a few words."""
         config = self.mechanism
         words = [self.vector, f"z={getattr(config, 'noise_multiplier', 0):g}"]
-        if hasattr(config, "keep_fraction"):
+        if isinstance(config, mechanisms.L2Csgm):
             words.append(f"gamma={config.keep_fraction:g}")
         if self.participation.sampling_probability < 1:
             words.append(f"q={self.participation.sampling_probability:g}")
-        if hasattr(config, "bits"):
+        if config.bits is not None:
             words.append(f"{config.bits} bits")
         if getattr(config, "adaptive_clipping", False):
             words.append("adaptive clip")

@@ -67,7 +67,7 @@ class StreamCase:
             f"{matrix_factorization.bands(config)} diagonals",
             f"z={config.noise_multiplier:g}",
         ]
-        if hasattr(config, "keep_fraction"):
+        if isinstance(config, mechanisms.L2Csgm):
             words.append(f"gamma={config.keep_fraction:g}")
         if chosen.sampling_probability < 1:
             words.append(f"q={chosen.sampling_probability:g}")

@@ -402,7 +402,7 @@ def _means(setting: Setting) -> list[Work]:
                 epsilon=1.0,
                 make_vectors=functools.partial(_vectors, vectors),
                 theory=functools.partial(_theory, dimension, PRODUCTS[vectors]),
-                bits=getattr(config, "bits", 0),
+                bits=config.bits or 0,
             )
             found.append(work)
     return found

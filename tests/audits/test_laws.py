@@ -84,7 +84,7 @@ def draws(case, present, trials, rng):
     q = case.participation.sampling_probability
     joins = rng.random((trials, 1)) < q * present
     counts = getattr(config, "adaptive_clipping", False)
-    if not hasattr(config, "bits"):
+    if config.bits is None:
         stddev, length = adversary.noise_multiplier(config), 1.0
         if case.stream_rounds > 1:
             length, stddev = adversary.stream_column(config)

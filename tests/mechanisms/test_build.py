@@ -22,7 +22,7 @@ class TestEach:
         built = build.build(name, {**EVERY, "no_such_field": 1})
         assert type(built) is build.config_class(name)
         for field, value in EVERY.items():
-            if hasattr(built, field) and field != "bits":
+            if field in build.field_types(type(built)):
                 assert getattr(built, field) == value
 
     def test_names_each_value_that_is_missing(self, name):
@@ -81,10 +81,7 @@ class TestRates:
         assert self.build(name, compression_rate=7).compression_rate == 7
         assert self.build(name, keep_fraction=0.125).compression_rate == 8
         # The class and the commands have one default.
-        fields_of = {
-            field.name: field for field in dataclasses.fields(self.build(name))
-        }
-        assert fields_of["compression_rate"].default == 100
+        assert build.config_class(name).compression_rate == 100
 
     def test_left_out_where_nothing_is_compressed(self):
         built = self.build("gaussian", keep_fraction=0.1, compression_rate=10)
@@ -94,22 +91,17 @@ class TestRates:
     @pytest.mark.parametrize("name", ["l2_csgm", "sketched_ddg"])
     def test_both_at_once_are_refused(self, name):
         assert build.accepted_fields(name).issuperset(build.RATE_FIELDS)
-        with pytest.raises(
-            ValueError, match="^compression_rate must be left out where"
-        ):
+        wanted = "^compression_rate must be left out where"
+        with pytest.raises(ValueError, match=wanted):
             self.build(name, keep_fraction=0.1, compression_rate=10)
         assert self.build(name, keep_fraction=None, compression_rate=None)
 
     @pytest.mark.parametrize("rate", [0, 0.5, -3.0, float("inf"), float("nan")])
     @pytest.mark.parametrize("name", ["l2_csgm", "sketched_ddg"])
     def test_rates_out_of_range_are_refused(self, name, rate):
-        with pytest.raises(
-            ValueError, match=f"^compression_rate must be .*found {rate}"
-        ):
+        wanted = f"^compression_rate must be .*found {rate}"
+        with pytest.raises(ValueError, match=wanted):
             self.build(name, compression_rate=rate)
-
-    @pytest.mark.parametrize("name", ["l2_csgm", "sketched_ddg"])
-    def test_fractions_out_of_range_are_refused(self, name):
         with pytest.raises(ValueError, match="^keep_fraction must be .*found 1.5"):
             self.build(name, keep_fraction=1.5)
 
@@ -126,9 +118,8 @@ def test_an_unknown_name_is_refused():
 @pytest.mark.parametrize("name", ["gaussian", "distributed_skellam"])
 def test_a_clip_that_does_not_adapt_is_not_told_how_to(name, field, value):
     for given in ({}, {"adaptive_clipping": False}):
-        with pytest.raises(
-            ValueError, match=f"^{field} must be left out .* found {value}$"
-        ):
+        wanted = f"^{field} must be left out .* found {value}$"
+        with pytest.raises(ValueError, match=wanted):
             build.build(name, {**EVERY, **given, field: value})
     built = build.build(name, {**EVERY, "adaptive_clipping": True, field: value})
     assert getattr(built, field) == value

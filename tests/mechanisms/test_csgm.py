@@ -1,60 +1,39 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-import math
 
 import dp_accounting
 import pytest
 
 from dpfl import accounting, mechanisms
-from dpfl.mechanisms import integer
 
 
 def l2(**kwargs):
-    return mechanisms.L2Csgm(
-        **{
-            "cohort_size": 1000,
-            "clip_norm": 0.5,
-            "noise_multiplier": 2.0,
-            "keep_fraction": 0.01,
-            **kwargs,
-        }
-    )
+    return mechanisms.L2Csgm(1000, 0.5, 2.0, keep_fraction=0.01, **kwargs)
 
 
 @pytest.mark.parametrize(
     ("dimension", "ratio"), [(1_018_174, 6.38e-3), (4_050_748, 3.30e-3)]
 )
 def test_default_linf_ratio_is_the_papers(dimension, ratio):
-    assert mechanisms.default_linf_ratio(dimension, 1000) == pytest.approx(
-        ratio, abs=5e-6
-    )
+    found = mechanisms.default_linf_ratio(dimension, 1000)
+    assert found == pytest.approx(ratio, abs=5e-6)
     assert l2().linf_clip(dimension) == pytest.approx(ratio / 2, abs=5e-6)
 
 
-@pytest.mark.parametrize("dimension", [1, 2, 3])
-def test_default_linf_ratio_is_at_most_one(dimension):
-    assert 0 < mechanisms.default_linf_ratio(dimension, 1) <= 1
-
-
-def test_default_linf_ratio_never_goes_down_with_more_clients():
+def test_default_linf_ratio_is_at_most_one_and_never_less_for_more_clients():
+    for dimension in (1, 2, 3):
+        assert 0 < mechanisms.default_linf_ratio(dimension, 1) <= 1
     ratios = [mechanisms.default_linf_ratio(10_000, n) for n in (1, 10, 100, 10**6)]
     assert ratios == sorted(ratios)
-
-
-def test_stddev_is_noise_multiplier_gamma_clip():
-    assert l2().stddev == pytest.approx(2.0 * 0.01 * 0.5)
 
 
 @pytest.mark.parametrize(
     ("rotation", "dimension", "rotated"),
     [
-        ("hadamard", 1, 1),
-        ("hadamard", 1024, 1024),
-        ("hadamard", 1_018_174, 2**20),
-        ("hadamard", 2**20 + 1, 2**21),
-        ("dft", 1_018_174, 1_018_174),
-        ("dft", 7, 8),
+        *[("hadamard", 1, 1), ("hadamard", 3, 4), ("hadamard", 1024, 1024)],
+        *[("hadamard", 1_018_174, 2**20), ("hadamard", 2**20 + 1, 2**21)],
+        *[("dft", 1_018_174, 1_018_174), ("dft", 7, 8), ("dft", 1, 2)],
     ],
 )
 def test_rotated_dimension(rotation, dimension, rotated):
@@ -113,7 +92,8 @@ def test_linf_accounting_costs_more_than_l2():
     assert linf_rdp == pytest.approx(ratio * l2_rdp, rel=0.01)
 
 
-def test_bits_of_a_message():
+def test_noise_and_bits_of_a_message():
+    assert l2().stddev == pytest.approx(2.0 * 0.01 * 0.5)
     # 1% of 2**20 values of 32 bits, their number, the 128 bits of the seed.
     assert l2().uplink_bits(1_018_174) == pytest.approx(0.01 * 2**20 * 32 + 32 + 128)
     assert l2().downlink_bits(1_018_174) == 1_018_174 * 32 + 128
@@ -133,46 +113,5 @@ def test_mean_squared_error_is_the_formula(gamma):
 
 def test_mean_squared_error_without_compression_is_the_gaussians():
     config = mechanisms.L2Csgm(20, 0.5, 1.5, 1.0)
-    gaussian = mechanisms.Gaussian(20, 0.5, 1.5)
-    assert config.mean_squared_error(3000) == pytest.approx(
-        gaussian.mean_squared_error(3000)
-    )
-
-
-@pytest.mark.parametrize("value", [0, -0.5, 1.01, math.nan, math.inf])
-@pytest.mark.parametrize("name", ["keep_fraction", "linf_ratio"])
-def test_refuses_fractions_out_of_range(name, value):
-    with pytest.raises(ValueError, match=f"^{name} must be .*found {value}"):
-        l2(**{name: value})
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "error"),
-    [
-        ("clip_norm", 0.0, ValueError),
-        ("clip_norm", math.inf, ValueError),
-        ("clip_norm", True, TypeError),
-        ("noise_multiplier", -1.0, ValueError),
-        ("noise_multiplier", math.nan, ValueError),
-        ("noise_multiplier", "1", TypeError),
-        ("cohort_size", 0, ValueError),
-        ("cohort_size", 2.5, TypeError),
-        ("cohort_size", True, TypeError),
-        ("keep_fraction", False, TypeError),
-        ("rotation", "fft", ValueError),
-    ],
-)
-def test_refuses_and_names_what_is_wrong(name, value, error):
-    with pytest.raises(error, match=rf"^{name} must be .*found {value!r}"):
-        l2(**{name: value})
-
-
-def test_next_power_of_two_and_even():
-    assert [integer.next_power_of_two(i) for i in (1, 2, 3, 4, 5)] == [
-        1,
-        2,
-        4,
-        4,
-        8,
-    ]
-    assert [integer.next_even(i) for i in (1, 2, 3)] == [2, 2, 4]
+    plain = mechanisms.Gaussian(20, 0.5, 1.5).mean_squared_error(3000)
+    assert config.mean_squared_error(3000) == pytest.approx(plain)

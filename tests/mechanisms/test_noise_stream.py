@@ -4,13 +4,13 @@
 """Streams over a whole run: their events against brute force, and their two ends."""
 
 import itertools
+from dataclasses import replace
 
 import dp_accounting
 import numpy as np
 import pytest
 
-from dpfl import accounting, mechanisms
-from dpfl.factorization import factorization
+from dpfl import accounting, mechanisms, planning
 from dpfl.mechanisms import build, matrix_factorization
 from dpfl.planning import ledger
 
@@ -18,22 +18,23 @@ D = 10_000
 N, COHORT, ROUNDS = 64, 8, 48
 
 
+FIELDS = {
+    **{"rounds_per_epoch": None, "cohort_size": COHORT, "clip_norm": 0.5},
+    **{"noise_multiplier": 1.5, "noise_stream": "run", "rounds": ROUNDS},
+    "matrix_method": "toeplitz",
+}
+# Streams of an epoch instead.
+RESTARTS = {"rounds_per_epoch": 8, "noise_stream": "epoch", "rounds": None}
+RESTARTS["matrix_bands"] = 8
+
+
 def matrix(**changes):
-    fields = {
-        **{"rounds_per_epoch": None, "cohort_size": COHORT, "clip_norm": 0.5},
-        **{"noise_multiplier": 1.5, "noise_stream": "run", "rounds": ROUNDS},
-        **{"matrix_method": "toeplitz"},
-    }
-    return mechanisms.MatrixFactorization(**{**fields, **changes})
+    return mechanisms.MatrixFactorization(**{**FIELDS, **changes})
 
 
 def sgmf(**changes):
-    fields = {
-        **{"rounds_per_epoch": None, "cohort_size": COHORT, "clip_norm": 0.5},
-        **{"noise_multiplier": 1.5, "noise_stream": "run", "rounds": ROUNDS},
-        **{"matrix_method": "toeplitz", "keep_fraction": 0.1, "linf_ratio": 0.05},
-    }
-    return mechanisms.Sgmf(**{**fields, **changes})
+    kept = {"keep_fraction": 0.1, "linf_ratio": 0.05}
+    return mechanisms.Sgmf(**{**FIELDS, **kept, **changes})
 
 
 MAKERS = {"matrix_factorization": matrix, "sgmf": sgmf}
@@ -41,6 +42,9 @@ WITHOUT = {
     "matrix_factorization": mechanisms.Gaussian(COHORT, 0.5, 1.5),
     "sgmf": mechanisms.L2Csgm(COHORT, 0.5, 1.5, 0.1, linf_ratio=0.05),
 }
+
+
+POISSON = mechanisms.PoissonSampling(N, COHORT, ROUNDS)
 
 
 def cyclic(groups, rounds=ROUNDS):
@@ -52,24 +56,20 @@ def once(separation=None, rounds=ROUNDS, epoch=None):
 
 
 def epsilon(mechanism, participation, method="rdp"):
-    event = mechanism.dp_event(participation, D)
-    return accounting.epsilon(event, 1e-5, method=method).epsilon
+    return planning.epsilon(mechanism, participation, D, 1e-5, method)
 
 
 @pytest.mark.parametrize("maker", MAKERS)
 class TestTwoEnds:
     @pytest.mark.parametrize("method", ["rdp", "auto"])
-    def test_one_diagonal_is_independent_noise_with_poisson_sampling(
-        self, maker, method
-    ):
-        poisson = mechanisms.PoissonSampling(N, COHORT, ROUNDS)
-        expected = epsilon(WITHOUT[maker], poisson, method)
+    def test_one_diagonal_is_poisson_sampling(self, maker, method):
+        """And independent noise."""
+        expected = epsilon(WITHOUT[maker], POISSON, method)
         config = MAKERS[maker](matrix_bands=1)
-        for participation in (cyclic(1), poisson):
+        for participation in (cyclic(1), POISSON):
             found = epsilon(config, participation, method)
             assert found == pytest.approx(expected, rel=1e-9)
-        gamma = getattr(config, "keep_fraction", 1)
-        assert config.stddev == pytest.approx(1.5 * 0.5 * gamma)
+        assert config.stddev == pytest.approx(1.5 * 0.5 * config.keep_fraction)
 
     def test_everybody_in_turn_is_a_stream_of_separated_rounds(self, maker):
         """8 groups of 8: q' is 1, and epochs of 8 rounds are as private."""
@@ -79,9 +79,7 @@ class TestTwoEnds:
         found, expected = epsilon(config, whole), epsilon(config, separated)
         assert found == pytest.approx(expected, rel=1e-12)
         # Six rounds of each client: six epochs of a stream that restarts.
-        restarts = MAKERS[maker](
-            rounds_per_epoch=8, noise_stream="epoch", rounds=None, matrix_bands=8
-        )
+        restarts = MAKERS[maker](**RESTARTS)
         assert found == pytest.approx(epsilon(restarts, once()), rel=1e-9)
 
     def test_between_them_groups_cost_more_and_bands_nothing(self, maker):
@@ -104,7 +102,7 @@ class TestEvent:
         assert event.event.count == 6
         assert event.relations == (accounting.Relation.REPLACE_SPECIAL,)
 
-    def test_first_rounds_release_less_of_each_column(self, maker):
+    def test_first_and_last_rounds_release_less_of_each_column(self, maker):
         """One row of C, of which the sensitivity is its first entry."""
         config = MAKERS[maker](matrix_bands=4)
         column = config.factorization.factors.c
@@ -114,12 +112,7 @@ class TestEvent:
         noisier = config.with_noise_multiplier(config.noise_multiplier * more)
         expected = epsilon(noisier, cyclic(4, rounds=4))
         assert found == pytest.approx(expected, rel=1e-9)
-
-    def test_the_last_round_releases_less_too(self, maker):
-        """45 rounds in groups of four: the first group's last is in one row alone."""
-        config = MAKERS[maker](matrix_bands=4)
-        column = config.factorization.factors.c
-        more = np.linalg.norm(column) / column[0]
+        # 45 rounds in groups of four: the first group's last is in one row alone.
         whole, last = config.dp_event(cyclic(4, rounds=45), D).event.events
         assert whole.count == 11
         ratio = last.event.noise_multiplier / whole.event.event.noise_multiplier
@@ -136,9 +129,7 @@ class TestEvent:
     def test_a_round_is_sampled_and_an_epoch_is_not(self, maker):
         event = MAKERS[maker](matrix_bands=1).round_dp_event(D, 0.25)
         assert event.sampling_probability == 0.25
-        restarts = MAKERS[maker](
-            rounds_per_epoch=8, noise_stream="epoch", rounds=None, matrix_bands=8
-        )
+        restarts = MAKERS[maker](**RESTARTS)
         with pytest.raises(ValueError, match="^sampling_probability must be 1 for cor"):
             restarts.round_dp_event(D, 0.25)
 
@@ -150,9 +141,8 @@ class TestAnyMatrix:
     def test_sensitivity_by_all_patterns(self, method):
         buffers = {"matrix_buffers": 2} if method == "blt" else {}
         config = matrix(rounds=6, matrix_method=method, **buffers)
-        encoder = config.factorization.factors.released_encoder(
-            config.factorization.workload
-        )
+        found = config.factorization
+        encoder = found.factors.released_encoder(found.workload)
         one = np.max(np.linalg.norm(encoder, axis=0))
 
         def worst(patterns):
@@ -171,9 +161,7 @@ class TestAnyMatrix:
             mechanisms.OncePerEpoch(6, 2, 6, 3, 2): pairs,
         }
         for participation, patterns in cases.items():
-            config = matrix(
-                **{"rounds": 6, "cohort_size": 2, "matrix_method": method, **buffers}
-            )
+            config = replace(config, cohort_size=2)
             exact = accounting.gaussian_epsilon(1e-5, 1.5 * one / worst(patterns))
             found = epsilon(config, participation, "auto")
             assert exact * (1 - 1e-9) <= found <= 1.02 * exact
@@ -185,25 +173,19 @@ class TestAnyMatrix:
         assert isinstance(sampled.event, dp_accounting.GaussianDpEvent)
 
     def test_not_for_masks(self):
-        with pytest.raises(
-            ValueError,
-            match="^min_separation must be at least the 48 diagonals of C for sgmf .*"
-            "found 4 for participation cyclic_poisson$",
-        ):
+        wanted = "^min_separation must be at least the 48 diagonals of C for sgmf .*"
+        wanted += "found 4 for participation cyclic_poisson$"
+        with pytest.raises(ValueError, match=wanted):
             sgmf(matrix_method="optimal").dp_event(cyclic(4), D)
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"noise_stream": "year"}, "^noise_stream must be .*found 'year'"),
         ({"rounds": None}, "^rounds must be given for noise_stream 'run'"),
         ({"rounds": 0}, "^rounds must be .*found 0"),
         ({"matrix_bands": 49}, "^matrix_bands must be at most the 48 rounds"),
-        (
-            {"noise_stream": "epoch", "rounds_per_epoch": 8},
-            "^rounds must be left out for noise_stream 'epoch', found 48",
-        ),
+        ({**RESTARTS, "rounds": 48}, "^rounds must be left out for .*, found 48"),
     ],
 )
 def test_bad_fields(changes, message):
@@ -217,10 +199,7 @@ def test_bad_fields(changes, message):
         (mechanisms.RandomSlot(N, COHORT, ROUNDS), "^participation must not be 'rand"),
         (cyclic(4, rounds=49), "^rounds must be at least the 49 .*found 48"),
         (once(3), "^min_separation must be at least the 4 diag.* found 3"),
-        (
-            mechanisms.PoissonSampling(N, COHORT, ROUNDS),
-            "^min_separation .*found 1 for",
-        ),
+        (POISSON, "^min_separation .*found 1 for"),
     ],
 )
 def test_a_participation_that_will_not_do(participation, message):
@@ -237,14 +216,12 @@ def test_flags_need_no_epochs_for_a_run():
     assert (made.rounds_per_epoch, made.stream_rounds) == (None, 12)
 
 
-class TestWhatItKeeps:
-    def test_diagonals_but_one(self):
-        for bands in (1, 2, 16):
-            config = matrix(matrix_bands=bands)
-            assert factorization.bands(config.factorization) == bands
-            assert matrix_factorization.kept_bytes(config, 100) == 400 * (bands - 1)
-        said = matrix_factorization.sentence(matrix(matrix_bands=16), 1_018_174)
-        assert said == (
-            "one over the whole run, 48 rounds and 16 diagonals; it keeps 61.09 MB, "
-            "15 vectors"
-        )
+def test_it_keeps_all_diagonals_but_one():
+    for bands in (1, 2, 16):
+        config = matrix(matrix_bands=bands)
+        found = matrix_factorization.numbers(config, 100)
+        assert (found["bands"], found["kept_bytes"]) == (bands, 400 * (bands - 1))
+    assert matrix_factorization.sentence(matrix(matrix_bands=16), 1_018_174) == (
+        "one over the whole run, 48 rounds and 16 diagonals; it keeps 61.09 MB, "
+        "15 vectors"
+    )

@@ -7,7 +7,7 @@ import math
 import dp_accounting
 import pytest
 
-from dpfl import accounting, mechanisms
+from dpfl import accounting, mechanisms, planning
 from dpfl.accounting.random_slot import RandomSlotDpEvent
 from dpfl.mechanisms import participation
 
@@ -28,12 +28,9 @@ def test_the_table_has_it_under_its_name(chosen):
         chosen.rounds = 1
 
 
-def test_only_an_epoch_says_when_a_client_may_return():
-    assert [p.rounds_per_epoch for p in PARTICIPATIONS] == [None, None, 10, 10, None]
-
-
 def test_clients_left_over_sit_the_epoch_out():
     """Of 109 clients ten rounds of ten take 100: the eleventh round is a new epoch."""
+    assert [p.rounds_per_epoch for p in PARTICIPATIONS] == [None, None, 10, 10, None]
     chosen = mechanisms.OncePerEpoch(109, 10, 11)
     assert (chosen.rounds_per_epoch, chosen.max_participations) == (10, 2)
 
@@ -67,15 +64,20 @@ def test_an_epoch_can_be_shorter_than_the_clients_suffice_for():
     assert (whole.rounds_per_epoch, whole.epochs) == (34, 16)
     assert (short.rounds_per_epoch, short.epochs) == (32, 16)
     assert short.first(33).max_participations == 2
-
-
-@pytest.mark.parametrize("epoch_rounds", [0, 35, -1])
-def test_an_epoch_cannot_have_a_client_twice(epoch_rounds):
-    with pytest.raises(ValueError, match="rounds_per_epoch"):
-        mechanisms.OncePerEpoch(3400, 100, 512, epoch_rounds=epoch_rounds)
+    for epoch_rounds in (0, 35, -1):
+        with pytest.raises(ValueError, match="rounds_per_epoch"):
+            mechanisms.OncePerEpoch(3400, 100, 512, epoch_rounds=epoch_rounds)
 
 
 GAUSSIAN = mechanisms.Gaussian(cohort_size=10, clip_norm=1.0, noise_multiplier=1.0)
+
+
+FAMILIES = [
+    mechanisms.L2Csgm(10, 1.0, 1.0, 0.1),
+    mechanisms.LinfCsgm(10, 1.0, 4.0, 0.1, linf_ratio=0.05),
+    mechanisms.ProjectAndPerturb(10, 1.0, 1.0, compression_rate=2.0),
+    mechanisms.DistributedSkellam(10, 1.0, 1.0, 18, noise_source="helpers"),
+]
 
 
 class TestRandomSlot:
@@ -94,44 +96,25 @@ class TestRandomSlot:
         assert GAUSSIAN.dp_event(chosen.first(5), 50).event == begun
 
     def test_it_costs_less_than_shuffling_and_than_poisson_sampling(self):
+        kinds = (mechanisms.RandomSlot, mechanisms.PoissonSampling)
         costs = [
-            accounting.epsilon(GAUSSIAN.dp_event(who, 50), 1e-5, method="rdp").epsilon
-            for who in (
-                mechanisms.RandomSlot(100, 10, 50),
-                mechanisms.PoissonSampling(100, 10, 50),
-                mechanisms.OncePerEpoch(100, 10, 50),
-            )
+            planning.epsilon(GAUSSIAN, kind(100, 10, 50), 50, 1e-5, "rdp")
+            for kind in (*kinds, mechanisms.OncePerEpoch)
         ]
         assert costs == sorted(costs)
         assert costs[0] < 0.9 * costs[1] < 0.5 * costs[2]
 
     def test_epsilon_rises_round_by_round(self):
         chosen = mechanisms.RandomSlot(50, 10, 12)
-        spent = [
-            accounting.epsilon(GAUSSIAN.dp_event(chosen.first(r), 50), 1e-5).epsilon
-            for r in range(1, 13)
-        ]
+        rounds = [chosen.first(r) for r in range(1, 13)]
+        spent = [planning.epsilon(GAUSSIAN, first, 50, 1e-5) for first in rounds]
         assert spent == sorted(spent)
 
-    @pytest.mark.parametrize(
-        "mechanism",
-        [
-            mechanisms.L2Csgm(10, 1.0, 1.0, 0.1),
-            mechanisms.LinfCsgm(10, 1.0, 4.0, 0.1, linf_ratio=0.05),
-            mechanisms.ProjectAndPerturb(10, 1.0, 1.0, compression_rate=2.0),
-            mechanisms.DistributedDiscreteGaussian(
-                10, 1.0, 1.0, bits=18, noise_source="helpers"
-            ),
-        ],
-        ids=lambda value: value.name,
-    )
+    @pytest.mark.parametrize("mechanism", FAMILIES, ids=lambda value: value.name)
     def test_every_family_that_can_vary_its_cohorts_is_amplified(self, mechanism):
         slot, once = (
-            accounting.epsilon(mechanism.dp_event(who, 500), 1e-5, method="rdp")
-            for who in (
-                mechanisms.RandomSlot(200, 10, 40),
-                mechanisms.OncePerEpoch(200, 10, 40),
-            )
+            planning.privacy_report(mechanism, kind(200, 10, 40), 500, 1e-5, "rdp")
+            for kind in (mechanisms.RandomSlot, mechanisms.OncePerEpoch)
         )
         assert slot.relation == "add_or_remove"
         assert slot.epsilon < 0.8 * once.epsilon
@@ -139,16 +122,14 @@ class TestRandomSlot:
     def test_without_noise_there_is_no_privacy(self):
         chosen = mechanisms.RandomSlot(200, 10, 40)
         silent = dataclasses.replace(GAUSSIAN, noise_multiplier=0.0)
-        assert accounting.epsilon(silent.dp_event(chosen, 5), 1e-5).epsilon == math.inf
-        none = mechanisms.NoMechanism(10)
-        assert accounting.epsilon(none.dp_event(chosen, 5), 1e-5).epsilon == math.inf
+        for mechanism in (silent, mechanisms.NoMechanism(10)):
+            assert planning.epsilon(mechanism, chosen, 5, 1e-5) == math.inf
 
     def test_correlated_noise_and_noise_of_the_clients_are_refused(self):
         chosen = mechanisms.RandomSlot(200, 10, 40)
+        stream = mechanisms.MatrixFactorization(20, 10, 1.0, 1.0)
         with pytest.raises(ValueError, match="once_per_epoch"):
-            mechanisms.MatrixFactorization(
-                cohort_size=10, clip_norm=1.0, noise_multiplier=1.0, rounds_per_epoch=20
-            ).dp_event(chosen, 50)
+            stream.dp_event(chosen, 50)
         with pytest.raises(ValueError, match="once_per_epoch or fixed.*random_slot"):
             mechanisms.Dome(10, 1.0, 1.0, sketch_size=4).dp_event(chosen, 50)
 
@@ -207,9 +188,7 @@ class TestSeparation:
 class TestBuild:
     @pytest.mark.parametrize("name", participation.PARTICIPATIONS)
     def test_from_what_flags_say(self, name):
-        more = {}
-        if name in participation.WITH_EPOCHS:
-            more["rounds_per_epoch"] = 5
+        more = {"rounds_per_epoch": 5} if name in participation.WITH_EPOCHS else {}
         if name in participation.WITH_SEPARATION:
             more["min_separation"] = 3
         made = participation.build(name, 100, 10, 35, **more)

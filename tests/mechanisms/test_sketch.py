@@ -1,8 +1,8 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-import dataclasses
 import math
+from dataclasses import replace
 
 import dp_accounting
 import pytest
@@ -19,7 +19,7 @@ BOTH = pytest.mark.parametrize("config", [SKETCHED, PROJECTED], ids=lambda c: c.
 def test_sizes(config):
     shape = config.shape(10_000)
     assert (shape.rows, shape.widths, shape.length) == (16, [63], 1008)
-    paper = dataclasses.replace(config, sketch="hashes").shape(10_000)
+    paper = replace(config, sketch="hashes").shape(10_000)
     assert (paper.rows, paper.length) == (15, 15 * 67)
     assert paper.error == pytest.approx(9_999 / 1005)
     assert shape.error < paper.error < 2 * 10_000 / 1008
@@ -27,7 +27,7 @@ def test_sizes(config):
 
 @BOTH
 def test_layers(config):
-    layered = dataclasses.replace(config, layers="6000,1000", layer_rates="10,1,5")
+    layered = replace(config, layers="6000,1000", layer_rates="10,1,5")
     shape = layered.shape(10_000)
     assert shape.parts == ((6000, 10.0), (1000, 1.0), (3000, 5.0))
     assert shape.widths == [38, 63, 38]
@@ -36,10 +36,8 @@ def test_layers(config):
     assert parts[1].error == 0
     together = (6000 * parts[0].error + 3000 * parts[2].error) / 10_000
     assert shape.error == pytest.approx(together)
-    assert dataclasses.replace(config, layers="10").shape(30).parts == (
-        (10, 10.0),
-        (20, 10.0),
-    )
+    short = replace(config, layers="10").shape(30)
+    assert short.parts == ((10, 10.0), (20, 10.0))
 
 
 def test_events():
@@ -48,9 +46,8 @@ def test_events():
     assert event.release.dimension == event.sketch_dimension == 1008
     assert event.release.clip_norm == pytest.approx(1.1)
     central = PROJECTED.round_dp_event(10_000, 0.1)
-    assert central.release == dp_accounting.PoissonSampledDpEvent(
-        0.1, dp_accounting.GaussianDpEvent(1.0)
-    )
+    gaussian = dp_accounting.GaussianDpEvent(1.0)
+    assert central.release == dp_accounting.PoissonSampledDpEvent(0.1, gaussian)
     assert PROJECTED.stddev == pytest.approx(1.1)
 
 
@@ -58,10 +55,8 @@ def test_bits_and_errors():
     assert SKETCHED.uplink_bits(10_000) == 14 * 1008
     assert PROJECTED.uplink_bits(10_000) == 32 * 1008
     assert PROJECTED.downlink_bits(10_000) == 32 * 10_000 + 128
-    noise = 10_000 * (1.1 / 100) ** 2
-    assert PROJECTED.mean_squared_error(10_000) == pytest.approx(
-        noise + PROJECTED.shape(10_000).error
-    )
+    error = 10_000 * (1.1 / 100) ** 2 + PROJECTED.shape(10_000).error
+    assert PROJECTED.mean_squared_error(10_000) == pytest.approx(error)
 
 
 def test_sparse_recovery_sizes():
@@ -83,43 +78,10 @@ def test_a_matrix_that_does_not_fit_into_memory_is_refused():
 
 
 @BOTH
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("compression_rate", 0.5),
-        ("compression_rate", math.nan),
-        ("sketch", "none"),
-        ("sketch_length", 15),
-        ("sketch_length", 0),
-        ("sketch_clip", 0.0),
-        ("layers", "a,b"),
-        ("layers", "5,0"),
-        ("layers", "inf"),
-        ("layers", "nan"),
-        ("layer_rates", "2,3"),
-        ("layer_rates", "0.5"),
-    ],
-)
-def test_refuses_and_names_what_is_wrong(config, name, value):
-    with pytest.raises(ValueError, match=f"^{name} must be .*found '?{value}"):
-        dataclasses.replace(config, **{name: value})
-
-
-@BOTH
 def test_layers_longer_than_the_update_are_refused(config):
-    layered = dataclasses.replace(config, layers="600,400")
+    layered = replace(config, layers="600,400")
     with pytest.raises(ValueError, match="layers must add up to less than .* 1000"):
         layered.check(mechanisms.FixedSize(1000, 100, 1), 1000)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("sparsity", 0), ("measurements", 0.0), ("penalty", -1.0), ("solver_steps", 0)],
-)
-def test_sparse_recovery_refuses(name, value):
-    config = mechanisms.SparseRecovery(100, 1.0, 1.0, 14)
-    with pytest.raises(ValueError, match=f"^{name} must be .*found {value}"):
-        dataclasses.replace(config, **{name: value})
 
 
 @BOTH
@@ -131,7 +93,7 @@ def test_sparse_recovery_refuses(name, value):
 def test_a_rate_out_of_reach_is_refused_with_one_in_reach(
     config, dimension, rate, reached
 ):
-    asked = dataclasses.replace(config, compression_rate=rate)
+    asked = replace(config, compression_rate=rate)
     participation = mechanisms.FixedSize(1000, 100, 1)
     with pytest.raises(ValueError, match="^compression_rate must be within a") as info:
         asked.check(participation, dimension)
@@ -139,14 +101,14 @@ def test_a_rate_out_of_reach_is_refused_with_one_in_reach(
     assert message.endswith(f", found {rate}")
     named = float(message.split("which is ")[1].split(",")[0])
     assert named == pytest.approx(reached, rel=1e-3)
-    mended = dataclasses.replace(config, compression_rate=named)
+    mended = replace(config, compression_rate=named)
     mended.check(participation, dimension)
     assert mended.shape(dimension).rate == pytest.approx(reached)
 
 
 @BOTH
 def test_more_rows_than_numbers_are_refused_by_whoever_asks_for_sizes(config):
-    longer = dataclasses.replace(config, sketch_length=128)
+    longer = replace(config, sketch_length=128)
     assert longer.shape(1280).length == longer.shape(1152).length == 128
     with pytest.raises(ValueError, match="that 128 rows .* found 10.0"):
         longer.shape(1151)
@@ -163,7 +125,7 @@ def test_nine_tenths_of_the_rate_are_enough(config):
 
 @BOTH
 def test_layers_too_short_for_their_rates_are_refused(config):
-    layered = dataclasses.replace(config, layers="50,50", layer_rates="50,50,2")
+    layered = replace(config, layers="50,50", layer_rates="50,50,2")
     with pytest.raises(ValueError, match="^layer_rates must be .*found '50,50,2'"):
         layered.check(mechanisms.FixedSize(1000, 100, 1), 200)
     layered.check(mechanisms.FixedSize(1000, 100, 1), 10_000)

@@ -3,12 +3,12 @@
 
 """The choice of bands: its two ends, the least of all, and what it is never above."""
 
-import dataclasses
 import math
+from dataclasses import replace
 
-import dp_accounting
 import numpy as np
 import pytest
+from dp_accounting import GaussianDpEvent
 
 from dpfl import accounting, mechanisms, planning
 from dpfl import factorization as mf
@@ -25,20 +25,15 @@ def sparse(noise_multiplier):
 
 
 def calibrated(mechanism, participation, run):
-    found = planning.calibrate(
-        mechanism, participation, D, run.epsilon, run.delta, run.accountant
-    )
-    return found.noise_multiplier
+    budget = run.epsilon, run.delta, run.accountant
+    return planning.calibrate(mechanism, participation, D, *budget).noise_multiplier
 
 
 class TestEnds:
     def test_one_band_is_poisson_sampling(self):
         found = bands_curve.point(SMALL, 1)
-        noise = calibrated(
-            mechanisms.Gaussian(20, 1.0, 1.0),
-            mechanisms.PoissonSampling(240, 20, 48),
-            SMALL,
-        )
+        poisson = mechanisms.PoissonSampling(240, 20, 48)
+        noise = calibrated(mechanisms.Gaussian(20, 1.0, 1.0), poisson, SMALL)
         assert found.noise_multiplier == pytest.approx(noise, rel=1e-12)
         # Sums of 1, ..., 48 independent terms.
         assert found.root_mean_error == pytest.approx(noise * math.sqrt(49 / 2))
@@ -51,45 +46,36 @@ class TestEnds:
         noise = calibrated(stream, mechanisms.OncePerEpoch(240, 20, 48), SMALL)
         assert found.noise_multiplier == pytest.approx(noise, rel=1e-12)
         assert (found.sampling_probability, found.participations) == (1, 4)
-        alone = dataclasses.replace(SMALL, sampled=False)
+        alone = replace(SMALL, sampled=False)
         assert bands_curve.point(alone, 12) == found
 
     def test_csgm_with_poisson_sampling(self):
-        run = dataclasses.replace(
-            SMALL, population=1200, cohort_size=100, release=sparse
-        )
+        run = replace(SMALL, population=1200, cohort_size=100, release=sparse)
         mechanism = mechanisms.L2Csgm(100, 1.0, 1.0, keep_fraction=0.01)
         noise = calibrated(mechanism, mechanisms.PoissonSampling(1200, 100, 48), run)
         assert bands_curve.point(run, 1).noise_multiplier == pytest.approx(noise)
 
 
-class TestMechanism:
-    @pytest.mark.parametrize("rounds", [48, 46])
-    def test_noise_and_error_are_those_of_the_mechanism(self, rounds):
-        """In 46 rounds the last of a client is where columns are cut off."""
-        run = dataclasses.replace(SMALL, workload=mf.prefix_sum(rounds))
-        found = bands_curve.point(run, 4)
-        stream = mechanisms.MatrixFactorization(
-            rounds_per_epoch=None,
-            cohort_size=20,
-            clip_norm=1.0,
-            noise_multiplier=1.0,
-            matrix_method="toeplitz",
-            matrix_bands=4,
-            noise_stream="run",
-            rounds=rounds,
-        )
-        groups = mechanisms.CyclicPoisson(240, 20, rounds, min_separation=4)
-        noise = calibrated(stream, groups, run)
-        assert found.noise_multiplier == pytest.approx(noise, rel=1e-12)
-        rows = stream.factorization.factors.row_norms_squared(run.workload)
-        stddev = stream.with_noise_multiplier(noise).stddev
-        assert found.last_error == pytest.approx(stddev * math.sqrt(rows[-1]))
+@pytest.mark.parametrize("rounds", [48, 46])
+def test_noise_and_error_are_those_of_the_mechanism(rounds):
+    """In 46 rounds the last of a client is where columns are cut off."""
+    run = replace(SMALL, workload=mf.prefix_sum(rounds))
+    found = bands_curve.point(run, 4)
+    bands = {"matrix_method": "toeplitz", "matrix_bands": 4}
+    stream = mechanisms.MatrixFactorization(
+        *(None, 20, 1.0, 1.0), **bands, noise_stream="run", rounds=rounds
+    )
+    groups = mechanisms.CyclicPoisson(240, 20, rounds, min_separation=4)
+    noise = calibrated(stream, groups, run)
+    assert found.noise_multiplier == pytest.approx(noise, rel=1e-12)
+    rows = stream.factorization.factors.row_norms_squared(run.workload)
+    stddev = stream.with_noise_multiplier(noise).stddev
+    assert found.last_error == pytest.approx(stddev * math.sqrt(rows[-1]))
 
 
 class TestChoice:
     def test_the_least_of_every_number_of_bands(self):
-        run = dataclasses.replace(SMALL, population=140)
+        run = replace(SMALL, population=140)
         every = bands_curve.curve(run, range(1, 8))
         least = bands_curve.best(every)
         assert least.bands == 2
@@ -98,7 +84,7 @@ class TestChoice:
     @pytest.mark.parametrize("where", [1, 5, 37, 150, 200])
     def test_between_the_usual_bands(self, where, monkeypatch):
         """An error with one minimum, found within an eighth; nothing is asked twice."""
-        run = dataclasses.replace(SMALL, population=4000, workload=mf.prefix_sum(900))
+        run = replace(SMALL, population=4000, workload=mf.prefix_sum(900))
         asked = []
 
         def point(run, bands):
@@ -114,20 +100,14 @@ class TestChoice:
     @pytest.mark.parametrize(
         ("rounds", "epsilon", "release"),
         [
-            (8, 2.0, dp_accounting.GaussianDpEvent),
-            (17, 16.0, dp_accounting.GaussianDpEvent),
-            (24, 0.5, dp_accounting.GaussianDpEvent),
-            (33, 16.0, sparse),
-            (96, 8.0, sparse),
+            *[(8, 2.0, GaussianDpEvent), (17, 16.0, GaussianDpEvent)],
+            *[(24, 0.5, GaussianDpEvent), (33, 16.0, sparse), (96, 8.0, sparse)],
         ],
     )
-    def test_no_more_noise_than_by_epochs_or_with_poisson_sampling(
-        self, rounds, epsilon, release
-    ):
+    def test_no_more_noise_than_by_epochs_or_sampling(self, rounds, epsilon, release):
         """Epochs of 16 rounds: half of one, a little or more than one or two, six."""
-        run = StreamRun(
-            mf.prefix_sum(rounds), 1600, 100, epsilon, 1e-5, release, accountant="rdp"
-        )
+        numbers = mf.prefix_sum(rounds), 1600, 100, epsilon, 1e-5, release
+        run = StreamRun(*numbers, accountant="rdp")
         points = bands_curve.curve(run, [1, 4, 16])
         least = bands_curve.best(points).root_mean_error
         assert least <= points[0].root_mean_error
@@ -136,38 +116,37 @@ class TestChoice:
         assert (points[-1] == restarting) == (rounds == 17)
 
     def test_free_entries_are_better(self):
-        free = dataclasses.replace(SMALL, encoder="banded")
+        free = replace(SMALL, encoder="banded")
         toeplitz, banded = (bands_curve.point(run, 6) for run in (SMALL, free))
         assert banded.noise_multiplier == toeplitz.noise_multiplier
         assert banded.root_mean_error < toeplitz.root_mean_error
 
     def test_one_participation_has_the_optimal_factorization(self):
-        run = dataclasses.replace(SMALL, workload=mf.prefix_sum(8))
+        run = replace(SMALL, workload=mf.prefix_sum(8))
         found = bands_curve.point(run, 12)
         assert (found.bands, found.separation, found.encoder) == (8, 12, "optimal")
         assert found.participations == 1
 
     def test_momentum(self):
-        run = dataclasses.replace(SMALL, workload=mf.momentum(48, 0.9))
+        run = replace(SMALL, workload=mf.momentum(48, 0.9))
         found = bands_curve.point(run, 4)
         encoder = mf.compute(run.workload, "toeplitz", bands=4)
         want = found.noise_multiplier * math.sqrt(encoder.loss / 48)
         assert found.root_mean_error == pytest.approx(want)
 
 
-class TestSeparatedWithoutSampling:
-    def test_participations_are_epochs_and_more_bands_are_better(self):
-        run = dataclasses.replace(SMALL, sampled=False)
-        points = bands_curve.curve(run, [1, 3, 12])
-        assert [one.participations for one in points] == [4, 4, 4]
-        errors = [one.root_mean_error for one in points]
-        assert errors == sorted(errors, reverse=True)
+def test_without_sampling_participations_are_epochs_and_more_bands_are_better():
+    run = replace(SMALL, sampled=False)
+    points = bands_curve.curve(run, [1, 3, 12])
+    assert [one.participations for one in points] == [4, 4, 4]
+    errors = [one.root_mean_error for one in points]
+    assert errors == sorted(errors, reverse=True)
 
 
 class TestRestarting:
     def test_errors_of_sums_over_epochs(self):
         """B of a run that restarts, written out: blocks of B, and last rows below."""
-        run = dataclasses.replace(SMALL, workload=mf.prefix_sum(30))
+        run = replace(SMALL, workload=mf.prefix_sum(30))
         found = bands_curve.restarting(run)
         decoder = mf.compute(mf.prefix_sum(12), "optimal").decoder()
         whole = np.zeros((30, 36))
@@ -182,20 +161,20 @@ class TestRestarting:
         assert found.root_mean_error == pytest.approx(rms, rel=1e-6)
 
     def test_noise_is_that_of_the_mechanism(self):
-        run = dataclasses.replace(SMALL, workload=mf.prefix_sum(30))
+        run = replace(SMALL, workload=mf.prefix_sum(30))
         stream = mechanisms.MatrixFactorization(12, 20, 1.0, 1.0)
         noise = calibrated(stream, mechanisms.OncePerEpoch(240, 20, 30), run)
         assert bands_curve.restarting(run).noise_multiplier == pytest.approx(noise)
 
     def test_of_prefix_sums_alone(self):
-        run = dataclasses.replace(SMALL, workload=mf.momentum(48, 0.9))
+        run = replace(SMALL, workload=mf.momentum(48, 0.9))
         with pytest.raises(ValueError, match="^workload must be a prefix sum"):
             bands_curve.restarting(run)
 
 
 def test_usual_bands():
     assert bands_curve.usual_bands(SMALL) == [1, 2, 3, 4, 6, 8, 12]
-    short = dataclasses.replace(SMALL, workload=mf.prefix_sum(5))
+    short = replace(SMALL, workload=mf.prefix_sum(5))
     assert bands_curve.usual_bands(short) == [1, 2, 3, 4, 12]
 
 
@@ -204,11 +183,8 @@ def test_usual_bands():
     [
         (lambda: bands_curve.point(SMALL, 13), "^bands must be"),
         (lambda: bands_curve.best([]), "^points must hold at least one"),
-        (
-            lambda: dataclasses.replace(SMALL, cohort_size=241),
-            "^cohort_size must be .* 240, found 241",
-        ),
-        (lambda: dataclasses.replace(SMALL, encoder="blt"), "^encoder must be one of"),
+        (lambda: replace(SMALL, cohort_size=241), "^cohort_size must be .* found 241"),
+        (lambda: replace(SMALL, encoder="blt"), "^encoder must be one of"),
     ],
 )
 def test_refusals(call, message):

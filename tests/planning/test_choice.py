@@ -1,11 +1,11 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-import dataclasses
+from dataclasses import replace
 
 import pytest
 
-from dpfl import accounting, mechanisms, planning
+from dpfl import mechanisms, planning
 from dpfl.mechanisms import build
 from dpfl.planning import choice, comparison
 
@@ -19,10 +19,10 @@ class TestBits:
     def test_the_fewest_within_the_tolerance(self):
         found = planning.chosen(DDG, None, D)
         bits = found.mechanism.bits
-        assert found.mechanism == dataclasses.replace(DDG, bits=bits)
+        assert found.mechanism == replace(DDG, bits=bits)
         setting = choice.Setting(D)
         enough = choice.error_ratio(found.mechanism, setting)
-        fewer = choice.error_ratio(dataclasses.replace(DDG, bits=bits - 1), setting)
+        fewer = choice.error_ratio(replace(DDG, bits=bits - 1), setting)
         assert enough <= 1.02 < fewer
         (sentence,) = found.sentences
         assert sentence.startswith(f"bits {bits}: {enough:.3f} times the error of")
@@ -32,22 +32,18 @@ class TestBits:
         assert planning.chosen(DDG, None, D, epsilon=8.0).mechanism.bits == 7
 
     def test_a_tolerance(self):
-        strict = dataclasses.replace(DDG, bits_tolerance=1.003)
-        loose = dataclasses.replace(DDG, bits_tolerance=1.5)
+        strict = replace(DDG, bits_tolerance=1.003)
+        loose = replace(DDG, bits_tolerance=1.5)
         assert planning.chosen(strict, None, D).mechanism.bits > 7
         assert planning.chosen(loose, None, D).mechanism.bits < 7
 
     def test_the_ratio_is_that_of_two_calibrated_mechanisms(self):
         """By hand: epsilon of the integers, the Gaussian's noise for it, the errors."""
-        config = dataclasses.replace(DDG, bits=6)
-        epsilon = accounting.epsilon(config.round_dp_event(D, 1.0), 1e-5).epsilon
-        z = accounting.calibrate_noise_multiplier(
-            lambda z: mechanisms.Gaussian(100, 1.0, z).round_dp_event(D, 1.0),
-            epsilon,
-            1e-5,
-            method="rdp",
-        )
-        expected = config.mean_squared_error(D) / (D * (z / 100) ** 2)
+        config = replace(DDG, bits=6)
+        epsilon = planning.epsilon(config, None, D, 1e-5)
+        gaussian = mechanisms.Gaussian(100, 1.0, 1.0)
+        plain = planning.calibrate(gaussian, None, D, epsilon, 1e-5, "rdp")
+        expected = config.mean_squared_error(D) / plain.mean_squared_error(D)
         found = choice.error_ratio(config, choice.Setting(D))
         assert found == pytest.approx(expected, rel=1e-3)
 
@@ -58,19 +54,17 @@ class TestBits:
         integer vector costs, at the noise that is needed: more noise is asked for.
         """
         sampled = mechanisms.PoissonSampling(1000, 50, 60)
-        config = mechanisms.SketchedDdg(
-            50, 1.0, 1.0, 8, noise_source="helpers", compression_rate=100.0
-        )
+        helped = {"noise_source": "helpers", "compression_rate": 100.0}
+        config = mechanisms.SketchedDdg(50, 1.0, 1.0, 8, **helped)
         noise = {}
         for bits in (8, 16):
-            own = dataclasses.replace(config, bits=bits)
+            own = replace(config, bits=bits)
             found = planning.calibrate(own, sampled, 16_000, 8.0, 1e-3, "rdp")
             noise[bits] = found.noise_multiplier
         assert noise[8] > 1.5 * noise[16]
-        left_open = dataclasses.replace(config, bits="auto")
-        chosen = planning.chosen(
-            left_open, sampled, 16_000, epsilon=8.0, delta=1e-3
-        ).mechanism
+        left_open = replace(config, bits="auto")
+        budget = {"epsilon": 8.0, "delta": 1e-3}
+        chosen = planning.chosen(left_open, sampled, 16_000, **budget).mechanism
         assert chosen.bits > 8
         found = planning.calibrate(chosen, sampled, 16_000, 8.0, 1e-3, "rdp")
         assert found.noise_multiplier < 1.01 * noise[16]
@@ -89,8 +83,8 @@ class TestBits:
         with pytest.raises(ValueError, match="noise_multiplier must be above 0"):
             planning.chosen(DDG.with_noise_multiplier(0.0), None, D)
         with pytest.raises(ValueError, match="bits_tolerance must be greater than 1"):
-            dataclasses.replace(DDG, bits_tolerance=1.0)
-        settled = dataclasses.replace(DDG, bits=9)
+            replace(DDG, bits_tolerance=1.0)
+        settled = replace(DDG, bits=9)
         assert planning.chosen(settled, None, D) == planning.Chosen(settled)
 
 
@@ -99,7 +93,7 @@ class TestRate:
         found = planning.chosen(SKETCHED, None, D).mechanism
 
         def ratio(rate):
-            sketched = dataclasses.replace(SKETCHED, compression_rate=rate)
+            sketched = replace(SKETCHED, compression_rate=rate)
             plain = mechanisms.Gaussian(100, 1.0, 1.0).mean_squared_error(D)
             return 1.1**2 + sketched.compression_error(D) / plain
 
@@ -119,15 +113,14 @@ class TestRate:
         more = planning.chosen(SKETCHED.with_noise_multiplier(0.5), None, D).mechanism
         lengths = few.shape(D).length, more.shape(D).length
         assert lengths[1] / lengths[0] == pytest.approx(4, rel=0.15)
-
-    def test_no_rate_is_one(self):
-        many = dataclasses.replace(SKETCHED, cohort_size=10**5)
+        # With so many clients there is none but one.
+        many = replace(SKETCHED, cohort_size=10**5)
         assert planning.chosen(many, None, D).mechanism.compression_rate == 1
 
     def test_under_central_noise_and_with_bits(self):
         central = mechanisms.ProjectAndPerturb(100, 1.0, 1.0, compression_rate="auto")
         rate = planning.chosen(central, None, D).mechanism.compression_rate
-        both = dataclasses.replace(SKETCHED, bits="auto")
+        both = replace(SKETCHED, bits="auto")
         found = planning.chosen(both, None, D)
         assert found.mechanism.compression_rate == rate
         assert found.mechanism.bits == 8
@@ -143,7 +136,7 @@ class TestRate:
 
 class TestCurve:
     def test_points(self):
-        config = dataclasses.replace(DDG, bits=16)
+        config = replace(DDG, bits=16)
         csgm = mechanisms.L2Csgm(100, 1.0, 1.0, keep_fraction=0.1)
         assert comparison.widened(csgm, [7, 8]) == [csgm]
         found = [*comparison.widened(config, [3, 16, 7]), csgm]
@@ -162,11 +155,9 @@ class TestIssue:
     @pytest.mark.parametrize("rounds", [1, 1000])
     def test_epsilon_of_seven_bits_is_the_gaussian_s(self, rounds):
         run = mechanisms.FixedSize(10**6, 100, rounds)
-        config = dataclasses.replace(DDG, bits=7)
-        found, plain = (
-            accounting.epsilon(each.dp_event(run, D), 1e-5, method="rdp").epsilon
-            for each in (config, mechanisms.Gaussian(100, 1.0, 1.0))
-        )
+        config = replace(DDG, bits=7)
+        both = config, mechanisms.Gaussian(100, 1.0, 1.0)
+        found, plain = (planning.epsilon(each, run, D, 1e-5, "rdp") for each in both)
         assert plain < found < 1.01 * plain
 
     def test_large_cohorts_are_accepted(self):
@@ -185,19 +176,17 @@ class TestIssue:
     def test_large_cohorts_are_calibrated_and_refused(self, cohort, dimension, bits):
         config = mechanisms.DistributedDiscreteGaussian(cohort, 1.0, 1.0, bits)
         z = choice.Setting(dimension).calibrated(config, 8.0).noise_multiplier
+        few = replace(config, bits=4, noise_multiplier=z)
         with pytest.raises(ValueError, match="bits must be at least"):
-            dataclasses.replace(config, bits=4, noise_multiplier=z).check_noise(
-                dimension
-            )
+            few.check_noise(dimension)
 
     def test_sampled_clients_need_no_more_noise_with_more_bits(self):
         """Between a grid of one step and one whose noise is all but Gaussian."""
         run = mechanisms.PoissonSampling(1000, 100, 48)
         noise = []
+        helped = {"noise_source": "helpers", "compression_rate": 10}
         for bits in (7, 8, 9, 16):
-            config = mechanisms.SketchedDdg(
-                100, 1.0, 1.0, bits, compression_rate=10, noise_source="helpers"
-            )
+            config = mechanisms.SketchedDdg(100, 1.0, 1.0, bits, **helped)
             found = choice.Setting(15_994, run).calibrated(config, 8.0)
             noise.append(found.noise_multiplier)
             grid = found.grid(15_994)
@@ -208,6 +197,6 @@ class TestIssue:
 
     def test_clients_own_noise_has_the_grid_of_least_error(self):
         own = mechanisms.SketchedDdg(100, 1.0, 0.857, 8, compression_rate=10)
-        helped = dataclasses.replace(own, noise_source="helpers")
+        helped = replace(own, noise_source="helpers")
         assert own.grid(15_994).granularity < helped.grid(15_994).granularity
         assert own.grid(15_994).max_coordinate > own.grid(15_994).granularity

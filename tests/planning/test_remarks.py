@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from dpfl import accounting, mechanisms
+from dpfl import accounting, mechanisms, planning
 from dpfl.planning import remarks
 
 D, DELTA = 1000, 1e-3
@@ -14,8 +14,7 @@ POISSON = mechanisms.PoissonSampling(100, 50, 60)
 
 
 def epsilon_of(mechanism, participation=POISSON, dimension=D):
-    event = mechanism.dp_event(participation, dimension)
-    return accounting.epsilon(event, DELTA).epsilon
+    return planning.epsilon(mechanism, participation, dimension, DELTA)
 
 
 def remark(mechanism, participation=POISSON, epsilon=None):
@@ -41,6 +40,7 @@ def test_fifty_is_not_remarked_on_and_more_is():
     assert remark(mechanism, epsilon=50.0) == ""
     assert "epsilon of 50.01 protects nobody" in remark(mechanism, epsilon=50.01)
     assert "an infinite epsilon protects nobody" in remark(mechanism, epsilon=math.inf)
+    assert remark(mechanisms.NoMechanism(50)) == ""
 
 
 def test_where_no_noise_does_it_says_so():
@@ -48,10 +48,6 @@ def test_where_no_noise_does_it_says_so():
     mechanism = mechanisms.DistributedDiscreteGaussian(50, 1.0, 0.1, bits=2)
     found = remark(mechanism, mechanisms.FixedSize(100, 50, 60), epsilon=math.inf)
     assert found.endswith("no noise_multiplier brings it to 8 with these settings")
-
-
-def test_a_mechanism_that_promises_nothing_is_left_alone():
-    assert remark(mechanisms.NoMechanism(50)) == ""
 
 
 def test_a_delta_above_one_in_all_clients():
@@ -70,6 +66,7 @@ def test_bits_that_bring_epsilon_down_are_named_with_the_epsilon(bits, named):
     sampled = mechanisms.PoissonSampling(2000, 100, 15)
     mechanism = helped(bits)
     found = bits_remark(mechanism, sampled, 160)
+    assert bits_remark(mechanisms.Gaussian(50, 1.0, 1.0), POISSON, D) == ""
     if named is None:
         assert found == ""
         return
@@ -89,11 +86,8 @@ def helped(bits):
 @pytest.mark.parametrize(
     ("one_more", "two_more", "named"),
     [
-        (0.91, 0.905, None),
-        (0.89, 0.81, "9 bits"),
-        (0.89, 0.80, "10 bits"),
-        (0.91, 0.89, "10 bits"),
-        (math.inf, math.inf, None),
+        *[(0.91, 0.905, None), (0.89, 0.81, "9 bits"), (0.89, 0.80, "10 bits")],
+        *[(0.91, 0.89, "10 bits"), (math.inf, math.inf, None)],
     ],
 )
 def test_a_tenth_is_asked_for_of_every_bit_more(monkeypatch, one_more, two_more, named):
@@ -107,7 +101,3 @@ def test_a_tenth_is_asked_for_of_every_bit_more(monkeypatch, one_more, two_more,
     monkeypatch.setattr(kind, "dp_event", lambda own, *setting: own.bits)
     found = remarks.bits_remark(1.0, helped(8), POISSON, D, DELTA)
     assert (found == "") if named is None else f"with {named} in place" in found
-
-
-def test_without_bits_there_are_none_to_name():
-    assert bits_remark(mechanisms.Gaussian(50, 1.0, 1.0), POISSON, D) == ""

@@ -1,0 +1,92 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""What a configuration refuses, a field at a time; the sentence names both."""
+
+import dataclasses
+import re
+from math import inf, nan
+
+import pytest
+
+from dpfl import mechanisms
+
+NOISED = {"clip_norm": (0.0, inf, 1e-30, 1e30, 1e300), "noise_multiplier": (-1.0, nan)}
+NOISED = {**NOISED, "cohort_size": (0, 10**12)}
+ADAPTIVE = {"target_quantile": (1.5, nan), "clip_learning_rate": (0.0, 11.0)}
+ADAPTIVE = {**NOISED, **ADAPTIVE, "count_stddev": (-1.0, 1e10)}
+ROUNDED = {"bits": (1, 31), "integer_bound": ("loose",), "rounding_bias": (1.0, nan)}
+INTEGER = {
+    **{**ADAPTIVE, **ROUNDED, "rotation": ("none",), "noise_source": ("server",)},
+    **{"expected_dropout": (1.0, -0.1), "colluding_clients": (-1, 3)},
+    "wrap_probability": (0.0,),
+}
+CSGM = {
+    **{**NOISED, "rotation": ("fft",)},
+    **dict.fromkeys(["keep_fraction", "linf_ratio"], (0, -0.5, 1.01, nan, inf)),
+}
+SKETCHED = {
+    **{"compression_rate": (0.5, nan), "sketch": ("none",), "sketch_clip": (0.0,)},
+    **{"sketch_length": (15, 0), "layers": ("a,b", "5,0", "inf", "nan")},
+    "layer_rates": ("2,3", "0.5"),
+}
+DOME = {
+    **{
+        **NOISED,
+        "sketch_size": (0,),
+        "energy_fraction": (0.0,),
+        "sketch_decay": (1.5,),
+    },
+    **{"max_rank": (9,), "sketch_rule": ("svd",), "sketch_target": ("x",)},
+    **{"direction": ("sgd",), "beta_1": (1.0,), "beta_2": (nan,)},
+    "second_moment_floor": (0.0,),
+}
+MATRIX = {
+    **{"matrix_method": ("best",), "matrix_momentum": (1.0, -0.1, nan)},
+    **{"matrix_schedule": ("cosine",), "matrix_buffers": (0,), "matrix_bands": (3,)},
+    **{"rounds_per_epoch": (0,), "noise_stream": ("year",), "rounds": (48,)},
+}
+# Values out of range, by mechanism and field.
+VALUES = {
+    **{"gaussian": ADAPTIVE, "distributed_skellam": INTEGER, "l2_csgm": CSGM},
+    **{"sketched_ddg": {**INTEGER, **SKETCHED, "threshold": (0.0,)}},
+    **{"project_and_perturb": {**NOISED, **SKETCHED}},
+    "sparse_recovery": {
+        **{"sparsity": (0,), "measurements": (0.0,), "penalty": (-1.0,)},
+        "solver_steps": (0,),
+    },
+    **{"dome": DOME, "dome_ddg": {**DOME, **ROUNDED}},
+    **{"matrix_factorization": {**NOISED, **MATRIX}, "sgmf": {**CSGM, **MATRIX}},
+}
+TYPES = {
+    "l2_csgm": {
+        **{"clip_norm": (True,), "noise_multiplier": ("1",), "keep_fraction": (False,)},
+        "cohort_size": (2.5, True),
+    },
+    "dome": {"sketch_size": (2.5,)},
+    "matrix_factorization": {"rounds_per_epoch": (True, 9.0, "9")},
+}
+CASES = [
+    pytest.param(name, field, value, error, id=f"{name}-{field}-{value}")
+    for error, table in ((ValueError, VALUES), (TypeError, TYPES))
+    for name, fields in table.items()
+    for field, values in fields.items()
+    for value in values
+]
+
+
+@pytest.mark.parametrize(("name", "field", "value", "error"), CASES)
+def test_refuses_and_names_what_is_wrong(name, field, value, error):
+    wanted = rf"^{field} must be .*found '?{re.escape(str(value))}"
+    with pytest.raises(error, match=wanted):
+        dataclasses.replace(mechanisms.EXAMPLES[name], **{field: value})
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("population", 10**30), ("cohort_size", 10**12), ("rounds", 10**10)],
+)
+def test_more_clients_and_rounds_than_there_can_be_are_refused(field, value):
+    fixed = mechanisms.FixedSize(population=10, cohort_size=10, rounds=1)
+    with pytest.raises(ValueError, match=f"^{field} must be at most"):
+        dataclasses.replace(fixed, **{field: value})
