@@ -97,7 +97,7 @@ def draw_bands(rows: Sequence[Mapping[str, Any]], path: str) -> None:
     """Draws the error of the iterates against the bands of the stream of noise.
 
     Args:
-      rows: Fields of `privacy_bands.Row`.
+      rows: Fields of `privacy_curves.BandsRow`.
       path: PNG file.
     """
     figure, axes = _figure(6, 4.2)
