@@ -19,7 +19,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 from absl import app, flags, logging
 
@@ -32,7 +32,6 @@ USAGE_EXIT_CODE = 2
 BROKEN_PIPE_EXIT_CODE = 141
 _HELP = ("--help", "-help", "--helpshort", "-helpshort", "-h", "-?")
 
-_Item = TypeVar("_Item")
 _working = False
 
 
@@ -126,10 +125,13 @@ def integers(name: str, wanted: str) -> list[int]:
 
 
 @contextlib.contextmanager
-def bar(items: Sequence[_Item]) -> Iterator[Iterable[_Item]]:
+def bar(items: Sequence[Any]) -> Iterator[Any]:
     """Gives a block the items, with a bar on stderr after more than a second.
 
     --progress, which the binary defines, says whether there is one.
+
+    Yields:
+      The items, and the methods of `tqdm.tqdm`.
     """
     import tqdm
 
@@ -140,7 +142,7 @@ def bar(items: Sequence[_Item]) -> Iterator[Iterable[_Item]]:
 
 
 def refuse(where: str, *names: str) -> None:
-    """Raises ValueError for the first of the flags that was given, but means nothing."""
+    """Raises ValueError for the first of the flags that was given in vain."""
     for name in names:
         if flags.FLAGS[name].present:
             raise ValueError(f"--{name} has no meaning for {where}")

@@ -265,7 +265,7 @@ def _compare() -> list[Cost]:
 def _candidates(
     values: Mapping[str, Any], by_error: bool = False
 ) -> tuple[Participation, list[Mechanism]]:
-    """Who takes part, and the mechanisms that --mechanisms asks for and that can run."""
+    """Who takes part, and the mechanisms asked for that can run in this setting."""
     rates = privacy_choice.rates()
     names = privacy_choice.names(values)
     privacy_choice.check_used(names)

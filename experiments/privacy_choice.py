@@ -11,13 +11,13 @@ from typing import Any
 
 from absl import flags
 
-from dpfl import checks, planning
+from dpfl import checks, mechanisms, planning
 from dpfl.mechanisms import Mechanism, Participation, build
 
 from . import mechanism_flags
 
 PRIVATE = sorted(
-    name for name, config in mechanism_flags.configs().items() if config.is_private
+    name for name, config in mechanisms.MECHANISMS.items() if config.is_private
 )
 
 
@@ -41,10 +41,7 @@ def rates() -> list[float]:
 
 
 def names(values: Mapping[str, Any]) -> list[str]:
-    """The mechanisms to compare; says on stderr what the others want.
-
-    Args:
-      values: Of the mechanisms' fields, without a rate.
+    """The mechanisms to compare; says on stderr what the others want of the values.
 
     Raises:
       ValueError: If a mechanism is named that there is not, or none is.
@@ -86,12 +83,7 @@ def fitting(
 ) -> list[Mechanism]:
     """Those that can run in this setting, with all their numbers.
 
-    The others are said on stderr.
-
-    Args:
-      candidates: Any mechanisms.
-      participation: Who takes part in which rounds.
-      by_error: Whether their errors are to be equal.
+    The others are said on stderr. Those to be compared at equal error need a whole one.
 
     Raises:
       ValueError: If one cannot run and --mechanisms has named it.

@@ -75,12 +75,7 @@ def of_bits(
 ) -> list[comparison.Cost]:
     """The points of the curve, which are drawn if --plot says so.
 
-    What cannot run with so few bits is said on stderr.
-
-    Args:
-      candidates: Mechanisms, of each of which every number of bits is shown.
-      participation: Who takes part in which rounds.
-      bits: From `widths`.
+    Each mechanism is shown with every number of bits; stderr says where one cannot run.
     """
     options: Any = flags.FLAGS
     wanted = [
@@ -104,30 +99,22 @@ def of_bits(
 
 @dataclasses.dataclass(frozen=True)
 class BandsRow(bands_curve.Point):
-    """A point of the curve of one mechanism.
-
-    Attributes:
-      mechanism: Its name.
-      compression_rate: 1 over its keep fraction.
-      over_independent: The error over that of independent noise without compression,
-        with Poisson sampling; None without sampling.
-      least: Whether it is the mechanism's least.
-    """
+    """A point of the curve of one mechanism at one compression rate."""
 
     mechanism: str
     compression_rate: float
+    # The error over that of independent noise without compression, with Poisson
+    # sampling; None without sampling.
     over_independent: Optional[float]
+    # Whether it is the curve's least.
     least: bool
 
 
 def of_bands(rates: Sequence[float], values: Mapping[str, Any]) -> list[BandsRow]:
     """The points of all curves, which are drawn if --plot says so.
 
+    Rates are those of the sparsified mechanism, and not among the values of fields.
     Which number of bands has the least error is said on stderr.
-
-    Args:
-      rates: Compression rates of the sparsified mechanism.
-      values: Of the mechanisms' fields, without a rate.
     """
     options: Any = flags.FLAGS
     counts = None if options.bands is None else _counts()

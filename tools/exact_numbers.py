@@ -31,7 +31,6 @@ from dpfl.accounting import random_slot
 from dpfl.accounting.csgm import SparsifiedMatrixFactorizationDpEvent
 from dpfl.accounting.integer import ratio_moments, rounding
 from dpfl.factorization import tree
-from dpfl.mechanisms import participation
 from dpfl.planning import bands_curve
 from experiments.papers import ours as stream_training
 from experiments.papers import result_rows
@@ -41,8 +40,6 @@ from experiments.papers import stream_errors as streams
 # over that of the vector, with 100 clients a round.
 _MODEL = streams.DIMENSION
 _LINF_RATIO = math.sqrt(2 * math.log(_MODEL * 100) / _MODEL)
-# Those of the same network with ten classes.
-_MNIST_MODEL = 1_011_466
 _EPSILON = 8.0
 _STREAM_TRAINING = (
     Path(__file__).resolve().parents[1] / "docs/results/stream_training.csv"
@@ -280,23 +277,11 @@ def _error_of_sums(way: str) -> float:
 
 
 def _figures() -> Numbers:
-    """The noise of sums in units of the clip, and of MF in `sgmf_fig7`."""
+    """The noise of sums in units of the clip."""
     # Seeds share the noise multiplier.
     for row in result_rows.where(result_rows.read_csv(_STREAM_TRAINING), seed=1):
         noise = float(row["noise_multiplier"]) * _error_of_sums(row["way"])
         yield f"noise of sums, {row['mechanism']}, {row['way']}", noise
-    choice = participation.build("once_per_epoch", 836, 100, 48, rounds_per_epoch=8)
-    config = mechanisms.MatrixFactorization(
-        cohort_size=100, noise_multiplier=1.0, clip_norm=1.0, rounds_per_epoch=8
-    )
-    for accountant in ("tight", "rdp"):
-        calibrated: Any = planning.calibrate(
-            config, choice, _MNIST_MODEL, 2.0, 1e-4, accountant
-        )
-        yield (
-            f"z, MF, sgmf_fig7, epsilon = 2, {accountant}",
-            calibrated.noise_multiplier,
-        )
 
 
 def numbers(is_slow: bool = True) -> Iterator[tuple[str, str, float]]:

@@ -144,20 +144,14 @@ _PATH_NAMES = ("output", "plot", "heat_maps", "dir", "cache", "file")
 
 
 class Result(NamedTuple):
-    """How a line ended.
-
-    Attributes:
-      line: The words behind the binary's name.
-      code: Its exit code, or minus the signal that ended it; None if time was up.
-      seconds: How long it took.
-      fault: What was wrong; None if nothing was.
-      said: The end of what it wrote to stderr.
-    """
+    """How a line, the words behind the binary's name, ended."""
 
     line: Sequence[str]
+    # The exit code, or minus the signal that ended it; None if time was up.
     code: Optional[int]
     seconds: float
     fault: Optional[str]
+    # The end of what it wrote to stderr.
     said: str
 
 
@@ -175,15 +169,7 @@ def _prepare(folder: Path) -> None:
 def fault_of(
     line: Sequence[str], code: Optional[int], out: str, err: str, names: Sequence[str]
 ) -> Optional[str]:
-    """What is wrong with how a line ended, None if nothing is; see `Result`.
-
-    Args:
-      line: The words behind the binary's name.
-      code: Exit code; None if time was up.
-      out: What it wrote to stdout.
-      err: What it wrote to stderr.
-      names: Of all flags.
-    """
+    """What is wrong with how a line ended, with the names of all flags, if anything."""
     if code is None:
         return "no end"
     if "Traceback" in err or "Fatal Python error" in err:

@@ -213,7 +213,7 @@ WRITE: Mapping[str, Callable[..., None]] = {
 
 
 def main(argv: Sequence[str]) -> int:
-    """Returns the exit code."""
+    """The exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("task", choices=WRITE)
     parser.add_argument("folder", type=Path)

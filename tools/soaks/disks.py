@@ -28,13 +28,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def full_while_training(count: int, seed: int, folder: pathlib.Path) -> kills.Outcome:
-    """Runs a training on a disk that is full again and again, and grows a little.
-
-    Args:
-      count: How often it may be full, about.
-      seed: Of how much it grows each time.
-      folder: Beside the mount point and the training that nobody disturbs.
-    """
+    """Runs a training on a disk that is full about so often, and grows a little."""
     untouched = kills.reference(runs.flags_of("gaussian"), folder / "disk-whole")
     used = sum(f.stat().st_size for f in (folder / "disk-whole").rglob("*"))
     found = runs.fork_call(_training_sweep, seed, count, used, str(folder))
@@ -47,10 +41,8 @@ def full_at_every_page(name: str) -> kills.Outcome:
     """Runs the loop on disks of every size up to that which suffices, in a fork.
 
     What computes is a stub, so that each takes milliseconds; checkpoints and files are
-    those of any run. After each failure the disk grows and the run goes on.
-
-    Args:
-      name: Path of a mount point.
+    those of any run. After each failure the disk grows and the run goes on. The name
+    is that of a mount point.
     """
     from experiments.benchmarks import programs
 

@@ -26,17 +26,10 @@ Outcome = tuple[int, list[str]]
 
 
 class Reference(NamedTuple):
-    """A training that nobody disturbed.
-
-    Attributes:
-      results: As `runs.results` returns them.
-      start_seconds: Until its first checkpoint.
-      round_seconds: Of a round.
-      end_seconds: From its last checkpoint to its end.
-      rounds: How many it has.
-    """
+    """A training that nobody disturbed, with `runs.results`."""
 
     results: dict[str, Any]
+    # Until its first checkpoint, of a round, and from its last checkpoint to its end.
     start_seconds: float
     round_seconds: float
     end_seconds: float
@@ -73,26 +66,17 @@ def reference(flags: Sequence[str], folder: pathlib.Path) -> Reference:
 
 
 def kill_all(
-    mechanisms: Sequence[str],
-    kills: int,
-    seed: int,
-    folder: pathlib.Path,
-    end: float,
+    names: Sequence[str], kills: int, seed: int, folder: pathlib.Path, end: float
 ) -> Outcome:
-    """Kills trainings at moments spread over all their work, mechanism by mechanism.
+    """Kills trainings of mechanisms in turn, at moments spread over all their work.
 
-    Args:
-      mechanisms: Their names; they take turns.
-      kills: How often in all.
-      seed: Of the moments.
-      folder: For the trainings' results.
-      end: When, by `time.monotonic`, no new training is started.
+    No new one is started after the end, by `time.monotonic`.
     """
     draw = random.Random(f"{seed} kills")
     references: dict[str, Reference] = {}
     done, number, faults = 0, 0, []
     while done < kills and time.monotonic() < end:
-        name = mechanisms[number % len(mechanisms)]
+        name = names[number % len(names)]
         number += 1
         if name not in references:
             whole = folder / f"{name}-whole"
@@ -197,13 +181,9 @@ def _finish(
 def _await_moment(
     training: runs.Training, point: float, untouched: Reference, draw: random.Random
 ) -> None:
-    """Waits until a training is at a point of its work, or has ended.
+    """Waits until a training is at a point of its work, in [0, 1), or has ended.
 
-    Args:
-      training: The training.
-      point: In [0, 1); where in the work of all rounds and of the end.
-      untouched: Says how long that takes.
-      draw: For the moment between two checkpoints, or during the start.
+    The work is that of all rounds and of the end; some wait for a moment of the start.
     """
     end = time.monotonic() + runs.RUN_SECONDS
     if draw.random() < _AT_START:

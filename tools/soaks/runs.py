@@ -146,13 +146,7 @@ def start(
 
 
 def fork(function: Any, *arguments: Any, into: Optional[int] = None) -> int:
-    """The id of a fork that calls a function and ends with what that returns.
-
-    Args:
-      function: What it returns must be JSON.
-      *arguments: For it.
-      into: Descriptor that its result is written to; None to drop it.
-    """
+    """The id of a fork that calls a function, and writes its result to a descriptor."""
     sys.stdout.flush()
     sys.stderr.flush()
     pid = os.fork()
@@ -235,11 +229,9 @@ def fork_program(
 
 
 def ended(pid: int, seconds: float) -> Optional[int]:
-    """How a child ended: its exit code, or minus the signal's number; None if not yet.
+    """How a child ended in so many seconds; None if it did not.
 
-    Args:
-      pid: The child.
-      seconds: How long to wait for it.
+    That is its exit code, or minus the signal's number.
     """
     end = time.monotonic() + seconds
     while time.monotonic() < end:
