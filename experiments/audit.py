@@ -71,8 +71,7 @@ def _check_flags() -> None:
     for flag, least in ((_TRIALS, _LEAST_TRIALS), (_DRAWS, 1), (_SEED, 0)):
         if flag.value is not None:
             checks.integer(f"--{flag.name}", flag.value, least)
-    if _OUTPUT.value is not None:
-        files.output_path("--output", _OUTPUT.value, (".csv", ".json"))
+    cli.check_outputs({"output": (".csv", ".json")})
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ import contextlib
 import os
 import re
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 from absl import app, flags, logging
@@ -104,7 +104,7 @@ def no_arguments(argv: Sequence[str]) -> None:
         raise ValueError(f"there are no positional arguments, found {argv[1]!r}")
 
 
-def command(argv: Sequence[str], names: Iterable[str]) -> str:
+def command(argv: Sequence[str], names: Collection[str]) -> str:
     """The one positional argument, refused by ValueError unless it is one of names."""
     if len(argv) != 2 or argv[1] not in names:
         found = " ".join(argv[1:]) or "nothing"
@@ -146,6 +146,13 @@ def refuse(where: str, *names: str) -> None:
     for name in names:
         if flags.FLAGS[name].present:
             raise ValueError(f"--{name} has no meaning for {where}")
+
+
+def require(where: str, *names: str) -> None:
+    """Raises ValueError for the first of the flags that has no value."""
+    for name in names:
+        if flags.FLAGS[name].value is None:
+            raise ValueError(f"--{name} must be given for {where}")
 
 
 def is_by_hand(name: str) -> bool:

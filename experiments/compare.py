@@ -132,13 +132,8 @@ def main(argv: Sequence[str]) -> None:
     rows = [run_folders.row(run, settings) for run in runs]
     drawn = curves(runs, _METRIC.value) if _PLOT.value or _HTML.value else {}
     cli.work_begins()
-    if _JSON.value:
-        text = tables.as_json(rows)
-    elif _CSV.value:
-        text = tables.as_csv(rows, _columns(rows)).rstrip("\n")
-    else:
-        text = tables.text(rows, _columns(rows), digits=4)
-    tables.write(text, _OUTPUT.value)
+    form = "json" if _JSON.value else "csv" if _CSV.value else "text"
+    tables.show(rows, _columns(rows), _OUTPUT.value, form, digits=4)
     for note in notes:
         print(note, file=sys.stderr)
     if _HTML.value:

@@ -24,7 +24,6 @@ shows the curve. No TensorFlow is imported.
 from __future__ import annotations
 
 import inspect
-import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Optional
@@ -233,9 +232,7 @@ def _params(method: str) -> dict[str, Any]:
 
 def _chosen_bands(method: str) -> int:
     """The number of bands of least error at --epsilon; stderr says so."""
-    for flag in (_EPSILON, _POPULATION, _COHORT_SIZE):
-        if flag.value is None:
-            raise ValueError(f"--{flag.name} must be given for --matrix_bands=auto")
+    cli.require("--matrix_bands=auto", "epsilon", "population", "cohort_size")
     found, said = bands_curve.chosen(
         _workloads()[0],
         method,
@@ -274,8 +271,8 @@ def _get(workload: mf.Workload, method: str, **params: Any) -> mf.Factorization:
 def _write(
     rows: Sequence[tables.Row], columns: Mapping[str, str], path: Optional[str] = None
 ) -> None:
-    as_json = json.dumps(rows, indent=2) if _JSON.value else None
-    tables.write(as_json or tables.text(rows, columns, digits=6), path)
+    form = "json" if _JSON.value else "text"
+    tables.show(rows, columns, path, form, digits=6)
 
 
 _ERROR_COLUMNS = {

@@ -144,12 +144,6 @@ _COMPARE_ONLY = (
 )
 
 
-def _require(subcommand: str, *names: str) -> None:
-    for name in names:
-        if flags.FLAGS[name].value is None:
-            raise ValueError(f"--{name} must be given for {subcommand}")
-
-
 def _participation(cohort_size: int) -> Participation:
     return participation_lib.build(
         _PARTICIPATION.value,
@@ -197,7 +191,7 @@ def _one_mechanism(values: Mapping[str, Any]) -> tuple[Mechanism, Participation]
 def _epsilon() -> list[Cost]:
     """The cost of one mechanism: the subcommand epsilon."""
     cli.refuse("epsilon", "epsilon", *_COMPARE_ONLY)
-    _require("epsilon", "noise_multiplier")
+    cli.require("epsilon", "noise_multiplier")
     mechanism, participation = _one_mechanism(mechanism_flags.given())
     found = _cost(mechanism, participation)
     _remark(remarks.bits_remark, mechanism, participation, found)
@@ -215,7 +209,7 @@ def _noiseless() -> dict[str, Any]:
 def _calibrate() -> list[Cost]:
     """The cost at the noise for a budget: the subcommand calibrate."""
     cli.refuse("calibrate", "noise_multiplier", *_COMPARE_ONLY)
-    _require("calibrate", "epsilon")
+    cli.require("calibrate", "epsilon")
     mechanism, participation = _one_mechanism(_noiseless())
     return [_cost(_calibrated(mechanism, participation), participation)]
 
@@ -240,7 +234,7 @@ def _compare() -> list[Cost]:
     if not by_error:
         cli.refuse("compare --equal=epsilon", "mean_squared_error")
     if _MEAN_SQUARED_ERROR.value is None:
-        _require("compare", "epsilon")
+        cli.require("compare", "epsilon")
     else:
         cli.refuse("compare --mean_squared_error", "epsilon")
         if flags.FLAGS.bits == fields.AUTO:
@@ -288,7 +282,7 @@ def _bits() -> list[Cost]:
     """The points of the curve of error against bits: the subcommand bits."""
     cli.refuse("bits", "noise_multiplier", "mechanism", "bits", "equal", "bands")
     cli.refuse("bits", "mean_squared_error", *build.RATE_FIELDS)
-    _require("bits", "epsilon")
+    cli.require("bits", "epsilon")
     widths = privacy_curves.widths()
     participation, candidates = _candidates({**_noiseless(), "bits": integer.MOST_BITS})
     return privacy_curves.of_bits(candidates, participation, widths)
@@ -298,7 +292,7 @@ def _bands() -> list[privacy_curves.BandsRow]:
     """The points of the curve of error against bands: the subcommand bands."""
     cli.refuse("bands", "noise_multiplier", "mechanism", "widths", "equal")
     cli.refuse("bands", "mean_squared_error", "min_separation", *build.RATE_FIELDS)
-    _require("bands", "epsilon")
+    cli.require("bands", "epsilon")
     values = mechanism_flags.given()
     cli.refuse("bands", *(n for n in values if n not in privacy_curves.BANDS_FIELDS))
     return privacy_curves.of_bands(privacy_choice.rates(), values)
@@ -320,8 +314,7 @@ def main(argv: Sequence[str]) -> None:
     cli.check_outputs({"output": (), "plot": (".png",)})
     with checks.renaming({"method": "accountant"}):
         rows = [dataclasses.asdict(cost) for cost in find()]
-    shown = tables.as_json(rows) if _JSON.value else tables.text(rows, columns)
-    tables.write(shown, _OUTPUT.value)
+    tables.show(rows, columns, _OUTPUT.value, "json" if _JSON.value else "text")
 
 
 def run() -> None:

@@ -64,9 +64,21 @@ def as_csv(rows: Sequence[Row], columns: Iterable[str]) -> str:
     return content.getvalue()
 
 
-def write(content: str, path: Optional[str]) -> None:
-    """Writes text with a line's end to a file, or to stdout if there is none."""
-    if path is None:
-        sys.stdout.write(content + "\n")
+def show(
+    rows: Sequence[Row],
+    columns: Mapping[str, str],
+    path: Optional[str],
+    form: str = "text",
+    digits: int = 5,
+) -> None:
+    """Writes rows as text, json or csv to a file, or to stdout if there is none."""
+    if form == "json":
+        content = as_json(rows) + "\n"
+    elif form == "csv":
+        content = as_csv(rows, columns)
     else:
-        files.write_atomically(path, content + "\n")
+        content = text(rows, columns, digits) + "\n"
+    if path is None:
+        sys.stdout.write(content)
+    else:
+        files.write_atomically(path, content)

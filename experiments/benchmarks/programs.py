@@ -264,17 +264,19 @@ class _Watch:
         tenth = max(1, len(seconds) // 10)
         median = statistics.median
         count = len(self.bytes)
-        common = {"repeats": count, "baseline": "first tenth"}
-        return [
-            {
-                **{"name": f"{name}: {what}", key: median(found[-tenth:])},
-                "ratio": median(found[-tenth:]) / median(found[:tenth]),
-                **{"description": description, **common},
+
+        def row(what: str, key: str, found: list[Any], description: str) -> Row:
+            last = median(found[-tenth:])
+            return {
+                **{"name": f"{name}: {what}", key: last},
+                **{"ratio": last / median(found[:tenth]), "description": description},
+                **{"repeats": count, "baseline": "first tenth"},
             }
-            for what, key, found, description in (
-                ("a round", "seconds_median", seconds, f"last tenth of {count} rounds"),
-                ("memory", "bytes", memory, "of this process, last tenth"),
-            )
+
+        said = f"last tenth of {count} rounds"
+        return [
+            row("a round", "seconds_median", seconds, said),
+            row("memory", "bytes", memory, "of this process, last tenth"),
         ]
 
 

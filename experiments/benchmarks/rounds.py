@@ -68,8 +68,9 @@ class Bench:
         n = self.settings.clients
         if name == mechanisms.NoMechanism.name:
             return mechanisms.NoMechanism(n)
-        own = [KEEP_FRACTION] if name == mechanisms.L2Csgm.name else []
-        return mechanisms.MECHANISMS[name](n, 1.0, 1.0, *own)
+        if name == mechanisms.L2Csgm.name:
+            return mechanisms.L2Csgm(n, 1.0, 1.0, KEEP_FRACTION)
+        return mechanisms.Gaussian(n, 1.0, 1.0)
 
 
 def cnn_without_dropout(seed: int) -> Any:

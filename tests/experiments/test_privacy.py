@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-from pathlib import Path
 
 import pytest
 
@@ -19,10 +18,8 @@ from tests import forks
 from tests.experiments import programs
 from tests.training import fakes
 
-ROOT = Path(__file__).resolve().parents[2]
 
-
-def call(*args, cwd=ROOT):
+def call(*args, cwd=programs.ROOT):
     return forks.run("experiments.privacy", *args, folder=cwd)
 
 
@@ -325,7 +322,7 @@ def test_tensorflow_stays_out():
         "import experiments.privacy, sys; "
         "sys.exit(any(m.split('.')[0].startswith('tensorflow') for m in sys.modules))"
     )
-    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+    subprocess.run([sys.executable, "-c", code], cwd=programs.ROOT, check=True)
 
 
 # ---- cli.run, with a binary made for the test ----
@@ -370,7 +367,7 @@ def test_exit_codes(tmp_path, do, code, words):
         [sys.executable, str(script), f"--do={do}"],
         capture_output=True,
         text=True,
-        env={"PATH": "", "PYTHONPATH": str(ROOT)},
+        env={"PATH": "", "PYTHONPATH": str(programs.ROOT)},
     )
     assert done.returncode == code, done.stderr
     if code == 1:

@@ -5,7 +5,6 @@
 
 import json
 import os
-import pathlib
 import signal
 import subprocess
 import sys
@@ -15,7 +14,6 @@ import pytest
 from tests.experiments import programs
 from tools import fuzz
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 HUGE = str(10**23)
 EPSILON = "epsilon --noise_multiplier=1"
 ONCE = "--participation=once_per_epoch"
@@ -217,7 +215,7 @@ def test_a_bad_line_gets_one_sentence(binary):
         input=lines,
         capture_output=True,
         text=True,
-        cwd=ROOT,
+        cwd=programs.ROOT,
     )
     results = [json.loads(x) for x in done.stdout.splitlines() if x.startswith("{")]
     assert len(results) == len(REFUSED[binary]), done.stderr
@@ -232,7 +230,7 @@ def test_a_bad_line_gets_one_sentence(binary):
 def privacy(**options):
     words = programs.command("privacy", *EPSILON.split())
     return subprocess.Popen(
-        words, stderr=subprocess.PIPE, text=True, cwd=ROOT, **options
+        words, stderr=subprocess.PIPE, text=True, cwd=programs.ROOT, **options
     )
 
 
@@ -277,7 +275,7 @@ def test_an_interrupt_during_imports_has_no_traceback(tmp_path):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        cwd=ROOT,
+        cwd=programs.ROOT,
     )
     with process:
         assert process.stdout.readline() == "begun\n"
@@ -294,7 +292,7 @@ def test_command_lines_made_of_the_flag_tables_end_well():
         ],
         capture_output=True,
         text=True,
-        cwd=ROOT,
+        cwd=programs.ROOT,
     )
     assert done.returncode == 0, done.stderr
     assert "privacy" in done.stdout

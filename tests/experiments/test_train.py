@@ -6,7 +6,6 @@
 import functools
 import json
 import os
-import pathlib
 import random
 import re
 import resource
@@ -27,7 +26,6 @@ from tests import forks
 from tests.experiments import programs
 from tests.training.test_metrics import steps
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 TINY = [
     *("--task=synthetic", "--model=small_cnn", "--num_clients=12", "--cohort_size=4"),
     *("--examples_per_client=6", "--batch_size=3", "--num_test_examples=8"),
@@ -416,7 +414,7 @@ def test_every_flag_file_is_understood_with_and_without_its_mechanism():
         "    print(config.task, config.epsilon, config.noise_multiplier)\n"
         "    assert not {'epsilon', 'bits'} & set(config.flags) or not sys.argv[2:]\n"
     )
-    paths = sorted((ROOT / "configs").rglob("*.flags"))
+    paths = sorted((programs.ROOT / "configs").rglob("*.flags"))
     words = [f"--flagfile={path}" for path in paths]
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -424,7 +422,7 @@ def test_every_flag_file_is_understood_with_and_without_its_mechanism():
         capture_output=True,
         text=True,
         env=programs.environment(),
-        cwd=ROOT,
+        cwd=programs.ROOT,
     )
     lines = done.stdout.splitlines()
     assert len(lines) == 2 * len(paths), done.stderr
