@@ -185,7 +185,8 @@ def _config(found: fact.Factorization) -> Any:
 
         factorization = found
 
-    return Given(2, clip_norm=1.0, noise_multiplier=1.0, rounds_per_epoch=found.rounds)
+    budget = {"clip_norm": 1.0, "noise_multiplier": 1.0}
+    return Given(cohort_size=2, rounds_per_epoch=found.rounds, **budget)
 
 
 def _fed_call(sizes: Sizes) -> Callable[[], Any]:
