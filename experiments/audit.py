@@ -44,7 +44,7 @@ _SEED = flags.DEFINE_integer("seed", 1, "Of canaries, keys and noise.")
 _OUTPUT = flags.DEFINE_string(
     "output", None, "File for all lines, ending in .csv or .json."
 )
-_PROGRESS = flags.DEFINE_bool("progress", True, "Whether a bar goes to stderr.")
+flags.DEFINE_bool("progress", True, "Whether a bar goes to stderr.")
 _ISOLATION = flags.DEFINE_string(
     "worker_isolation", "auto", "What keeps others out of TFF's worker."
 )
@@ -62,13 +62,6 @@ _LEAST_TRIALS = 4
 _NOT_SOUND_EXIT_CODE = 1
 
 
-def _content(rows: Sequence[tables.Row], path: str) -> str:
-    """Rows as a file holds them, CSV or JSON by the ending of its path."""
-    if path.lower().endswith(".json"):
-        return tables.as_json(rows) + "\n"
-    return tables.as_csv(rows, COLUMNS)
-
-
 def _check_flags() -> None:
     """Raises ValueError for what is wrong, before TensorFlow is imported."""
     checks.choice("--worker_isolation", _ISOLATION.value, isolation.ISOLATIONS)
@@ -78,13 +71,12 @@ def _check_flags() -> None:
     for flag, least in ((_TRIALS, _LEAST_TRIALS), (_DRAWS, 1), (_SEED, 0)):
         if flag.value is not None:
             checks.integer(f"--{flag.name}", flag.value, least)
-    if _OUTPUT.value is not None:
-        files.output_path("--output", _OUTPUT.value, (".csv", ".json"))
+    cli.check_outputs({"output": (".csv", ".json")})
 
 
 @contextlib.contextmanager
 def _worker() -> Iterator[None]:
-    """Runs TFF's worker, with secure sums that are simulated."""
+    """TFF's worker, with secure sums that are simulated, as the default."""
     import tensorflow_federated as tff
 
     from dpfl.training import worker as worker_lib
@@ -96,19 +88,15 @@ def _worker() -> Iterator[None]:
 
 def main(argv: Sequence[str]) -> None:
     """Audits, prints the table, and exits with 1 if a claim is contradicted."""
-    if len(argv) > 1:
-        raise ValueError(f"there are no positional arguments, found {argv[1]!r}")
+    cli.no_arguments(argv)
     _check_flags()
     start.import_tensorflow()
-    import tqdm
-
     from . import audits
     from .audits import cases
 
-    names = _MECHANISMS.value or cases.names()
     trials, in_tff, draws = _QUICK_NUMBERS if _QUICK.value else _NUMBERS
     settings = audits.Settings(
-        mechanisms=tuple(names),
+        mechanisms=tuple(_MECHANISMS.value or cases.names()),
         trials=_TRIALS.value or trials,
         rounds_in_tff=in_tff,
         draws=_DRAWS.value or draws,
@@ -118,21 +106,23 @@ def main(argv: Sequence[str]) -> None:
     cli.work_begins()
     found: list[audits.Finding] = []
     with _worker():
-        jobs = list(audits.jobs(settings))
-        bar = tqdm.tqdm(jobs, disable=not _PROGRESS.value, file=sys.stderr)
-        for name, job in bar:
-            bar.set_description(name)
-            found += job()
+        with cli.bar(list(audits.jobs(settings))) as jobs:
+            for name, job in jobs:
+                jobs.set_description(name)
+                found += job()
     rows = [one.row() for one in found]
     heads = {**dict(zip(COLUMNS, COLUMNS)), "method": "claimed by"}
     print(tables.text(rows, heads, digits=4))
     if _OUTPUT.value is not None:
-        content = _content(rows, _OUTPUT.value)
+        is_json = _OUTPUT.value.lower().endswith(".json")
+        content = (
+            f"{tables.as_json(rows)}\n" if is_json else tables.as_csv(rows, COLUMNS)
+        )
         files.write_atomically(_OUTPUT.value, content)
     bad = [one for one in found if not one.is_sound]
+    for one in bad:
+        print(f"{one.verdict}: {one.check} of {one.mechanism}, {one.setting}")
     if bad:
-        for one in bad:
-            print(f"{one.verdict}: {one.check} of {one.mechanism}, {one.setting}")
         sys.exit(_NOT_SOUND_EXIT_CODE)
 
 

@@ -65,11 +65,7 @@ _COLUMNS = (
 
 
 def chosen_rows() -> list[str]:
-    """Returns the names that --rows asks for.
-
-    Raises:
-      ValueError: If it names what there is not.
-    """
+    """The names that --rows asks for; ValueError if it names what there is not."""
     every = [*rounds.NAMES, *harness.names()]
     if _ROWS.value == [_ALL]:
         return every
@@ -84,29 +80,26 @@ def chosen_rows() -> list[str]:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Returns rows for people."""
+    """Rows for people."""
     head = ("median", "ratio", "CPU", "ratio")
     lines = [f"{'row':32}" + "".join(f"{word:>9}" for word in head) + "  of"]
     for row in rows:
         if "bytes" in row:
-            ratio = (
-                f", {row['ratio']:.3f} of {row['baseline']}" if "ratio" in row else ""
-            )
-            lines.append(f"{row['name']:32}{row['bytes'] / 2**20:9.0f} MiB{ratio}")
-            continue
-        keys = ("seconds_median", "ratio", "cpu_seconds_median", "cpu_ratio")
-        cells = "".join(
-            f"{row[key]:9.3f}" if row.get(key) is not None else " " * 9 for key in keys
-        )
-        baseline = row.get("baseline") or "-"
-        lines.append(
-            f"{row['name']:32}{cells}  {baseline:14} {row.get('description', '')}"
-        )
+            line = f"{row['name']:32}{row['bytes'] / 2**20:9.0f} MiB"
+            if "ratio" in row:
+                line += f", {row['ratio']:.3f} of {row['baseline']}"
+        else:
+            line = f"{row['name']:32}"
+            for key in ("seconds_median", "ratio", "cpu_seconds_median", "cpu_ratio"):
+                value = row.get(key)
+                line += " " * 9 if value is None else f"{value:9.3f}"
+            line += f"  {row.get('baseline') or '-':14} {row.get('description', '')}"
+        lines.append(line)
     return "\n".join(lines)
 
 
 def as_csv(rows: Sequence[Row]) -> str:
-    """Returns rows as CSV with a head, which docs/results keeps."""
+    """Rows as CSV with a head, which docs/results keeps."""
     found = [
         {
             "run": row["run"],
@@ -124,14 +117,14 @@ def as_csv(rows: Sequence[Row]) -> str:
 
 
 def _rounded(value: Optional[float]) -> Optional[float]:
-    """Returns a number with the four digits that a measurement may have."""
+    """A number with the four digits that a measurement may have."""
     return None if value is None else float(f"{value:.4g}")
 
 
 def _runs(
     names: Sequence[str], repeats: int, quick: bool
 ) -> Iterator[tuple[str, Callable[[], list[Row]]]]:
-    """Yields what is measured together, by name: a round's rows, and each group."""
+    """What is measured together, by name: a round's rows, and each group."""
     if set(names) & set(rounds.NAMES):
         settings = rounds.Settings(repeats=repeats)
         if quick:
@@ -144,7 +137,7 @@ def _runs(
 
 
 def apart(measure: Callable[[], list[Row]]) -> list[Row]:
-    """Returns what is measured in a process that is forked for it.
+    """What is measured in a process that is forked for it.
 
     It begins with what was imported, and with nothing of what was measured before.
 
@@ -159,8 +152,7 @@ def apart(measure: Callable[[], list[Row]]) -> list[Row]:
 
 def main(argv: Sequence[str]) -> None:
     """Measures the rows."""
-    if len(argv) > 1:
-        raise ValueError(f"there are no positional arguments, found {argv[1]!r}")
+    cli.no_arguments(argv)
     names = chosen_rows()
     cli.check_outputs({"output": ()})
     repeats, quick = _REPEATS.value, _QUICK.value

@@ -18,12 +18,12 @@ import contextlib
 import os
 import re
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NoReturn, TypeVar
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, NoReturn
 
 from absl import app, flags, logging
 
-from dpfl import __version__, files, interrupts
+from dpfl import __version__, checks, files, interrupts
 
 from . import flag_files, sentences
 
@@ -32,7 +32,6 @@ USAGE_EXIT_CODE = 2
 BROKEN_PIPE_EXIT_CODE = 141
 _HELP = ("--help", "-help", "--helpshort", "-helpshort", "-h", "-?")
 
-_Item = TypeVar("_Item")
 _working = False
 
 
@@ -49,28 +48,25 @@ def fail(message: str) -> NoReturn:
 
 
 def help_module(name: str) -> str:
-    """Returns the module under whose name absl keeps the flags of a binary.
-
-    Args:
-      name: The binary's `__name__`.
-    """
+    """The module under whose name absl keeps the flags of a binary's `__name__`."""
     return sys.argv[0] if name == "__main__" else name
 
 
-def check_flag(name: str, check: Callable[[str, Any], Any]) -> None:
+def check_flag(name: str, check: Callable[..., Any], **bounds: Any) -> None:
     """Validates a flag with a function that raises on a bad value; None is allowed.
 
     Args:
       name: The flag's name.
-      check: Called as check(name, value); its ValueError or TypeError is the message.
-        `dpfl.checks` has several.
+      check: Called as check(name, value, **bounds); its ValueError or TypeError is the
+        message. `dpfl.checks` has several.
+      **bounds: For the check.
     """
 
     def is_good(value: Any) -> bool:
         if value is None:
             return True
         try:
-            check(f"--{name}", value)
+            check(f"--{name}", value, **bounds)
         except (TypeError, ValueError) as error:
             # absl would put the flag and its value before a ValidationError's text.
             raise flags.IllegalFlagValueError(str(error)) from error
@@ -83,17 +79,18 @@ def check_outputs(endings: Mapping[str, Collection[str]]) -> None:
     """Refuses, before anything is computed, files that could not be written.
 
     Args:
-      endings: By the names of flags with a file's path: the endings that the file may
-        have, any if there are none. A flag that was not given is left out.
+      endings: By flag with a file's path, the endings that it may have, any if there
+        are none. A flag that was not given is left out.
 
     Raises:
       ValueError: See `files.output_path`; or if two flags name the same file.
     """
-    given = {name: flags.FLAGS[name].value for name in endings}
-    paths = {name: path for name, path in given.items() if path is not None}
     users: dict[str, str] = {}
-    for name, path in paths.items():
-        found = os.path.realpath(files.output_path(f"--{name}", path, endings[name]))
+    for name, allowed in endings.items():
+        path = flags.FLAGS[name].value
+        if path is None:
+            continue
+        found = os.path.realpath(files.output_path(f"--{name}", path, allowed))
         if found in users:
             raise ValueError(
                 f"--{name} must be another file than --{users[found]}, found {path}"
@@ -101,11 +98,40 @@ def check_outputs(endings: Mapping[str, Collection[str]]) -> None:
         users[found] = name
 
 
+def no_arguments(argv: Sequence[str]) -> None:
+    """Raises ValueError for a positional argument."""
+    if len(argv) > 1:
+        raise ValueError(f"there are no positional arguments, found {argv[1]!r}")
+
+
+def command(argv: Sequence[str], names: Collection[str]) -> str:
+    """The one positional argument, refused by ValueError unless it is one of names."""
+    if len(argv) != 2 or argv[1] not in names:
+        found = " ".join(argv[1:]) or "nothing"
+        raise ValueError(
+            f"the command must be one of {', '.join(names)}, found {found}"
+        )
+    return argv[1]
+
+
+def integers(name: str, wanted: str) -> list[int]:
+    """The numbers of a flag that is a list; ValueError says what is wanted of them."""
+    texts = flags.FLAGS[name].value
+    try:
+        return [int(text) for text in texts]
+    except ValueError:
+        message = checks.message(f"--{name}", wanted, ",".join(texts))
+        raise ValueError(message) from None
+
+
 @contextlib.contextmanager
-def bar(items: Sequence[_Item]) -> Iterator[Iterable[_Item]]:
+def bar(items: Sequence[Any]) -> Iterator[Any]:
     """Gives a block the items, with a bar on stderr after more than a second.
 
     --progress, which the binary defines, says whether there is one.
+
+    Yields:
+      The items, and the methods of `tqdm.tqdm`.
     """
     import tqdm
 
@@ -116,45 +142,31 @@ def bar(items: Sequence[_Item]) -> Iterator[Iterable[_Item]]:
 
 
 def refuse(where: str, *names: str) -> None:
-    """Raises ValueError for the first of the flags that was given.
-
-    Args:
-      where: For what the flags have no meaning.
-      *names: Of the flags.
-    """
+    """Raises ValueError for the first of the flags that was given in vain."""
     for name in names:
         if flags.FLAGS[name].present:
             raise ValueError(f"--{name} has no meaning for {where}")
 
 
+def require(where: str, *names: str) -> None:
+    """Raises ValueError for the first of the flags that has no value."""
+    for name in names:
+        if flags.FLAGS[name].value is None:
+            raise ValueError(f"--{name} must be given for {where}")
+
+
 def is_by_hand(name: str) -> bool:
-    """Returns whether a flag is on the command line, and not in a flag file alone."""
+    """Whether a flag is on the command line, and not in a flag file alone."""
     pattern = re.compile(rf"--?(no)?{name}(=.*)?", re.DOTALL)
     return any(pattern.fullmatch(word) for word in sys.argv[1:])
 
 
 def forget_from_files(names: Collection[str]) -> list[str]:
-    """Forgets flags that only a flag file has set.
-
-    Args:
-      names: Of the flags.
-
-    Returns:
-      The names of those forgotten. They have their defaults, as if never given.
-    """
+    """Gives flags that only a flag file has set their defaults; returns which."""
     found = [n for n in names if flags.FLAGS[n].present and not is_by_hand(n)]
     for name in found:
         flags.FLAGS[name].unparse()
     return found
-
-
-def _print_help(main: Callable[[Sequence[str]], Any], binary: str) -> NoReturn:
-    """Prints the binary's text and its flags; exits with code 0."""
-    in_main = main.__module__ == "__main__"
-    print((sys.modules[main.__module__].__doc__ or "").strip())
-    print("\nFlags:\n")
-    print(flags.FLAGS.module_help(binary if in_main else main.__module__))
-    sys.exit(0)
 
 
 def run(main: Callable[[Sequence[str]], Any]) -> None:
@@ -171,7 +183,11 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
 
     def parse(argv: Sequence[str]) -> Sequence[str]:
         if any(argument.partition("=")[0] in _HELP for argument in argv[1:]):
-            _print_help(main, argv[0])
+            module = main.__module__
+            print((sys.modules[module].__doc__ or "").strip())
+            print("\nFlags:\n")
+            print(flags.FLAGS.module_help(help_module(module)))
+            sys.exit(0)
         if "--version" in argv[1:]:
             print(f"dpfl {__version__}")
             sys.exit(0)
@@ -212,12 +228,12 @@ class _Stdout:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        return self._of_its_own(self._stream.write, text)
+        return self._call(self._stream.write, text)
 
     def flush(self) -> None:
-        self._of_its_own(self._stream.flush)
+        self._call(self._stream.flush)
 
-    def _of_its_own(self, call: Callable[..., Any], *arguments: Any) -> Any:
+    def _call(self, call: Callable[..., Any], *arguments: Any) -> Any:
         try:
             return call(*arguments)
         except BrokenPipeError:

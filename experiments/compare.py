@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from absl import flags
 
@@ -57,57 +56,46 @@ Curves = Mapping[str, Mapping[str, Sequence[tuple[float, float]]]]
 
 
 def curves(runs: Sequence[RunFolder], metric: str) -> Curves:
-    """Returns the points of each run, by axis and by the run's name.
-
-    Args:
-      runs: The runs.
-      metric: Such as "accuracy".
+    """The points of each run, by axis and by the run's name.
 
     Raises:
-      ValueError: If no run has the metric.
+      ValueError: If no run has the metric, such as "accuracy".
     """
     column = f"eval_{metric}"
     found = {
         axis: {run.name: run.points(axis, column) for run in runs} for axis in AXES
     }
     if not any(found["round"].values()):
-        measured = (run.summary["final_metrics"] for run in runs)
-        names = dict.fromkeys(name for each in measured for name in each)
+        names = dict.fromkeys(n for run in runs for n in run.summary["final_metrics"])
         known = ", ".join(name[len("eval_") :] for name in names)
         raise ValueError(f"--metric must be one of {known}, found {metric!r}")
     return found
 
 
 def page(
-    rows: Sequence[Mapping[str, Any]],
+    rows: Sequence[tables.Row],
     settings: Sequence[str],
     notes: Sequence[str],
     drawn: Curves,
 ) -> str:
-    """Returns the comparison as a page.
-
-    Args:
-      rows: Of the table.
-      settings: Those of its columns that are settings.
-      notes: Sentences.
-      drawn: From `curves`.
-    """
+    """The comparison as a page of HTML; some columns of rows are settings."""
     metric, columns = _METRIC.value, _columns(rows)
     chosen = {name: columns.pop(name) for name in settings}
     reached = {name: head for name, head in columns.items() if name != "run"}
-    charts = [
-        svg.chart(
-            [
-                svg.Line(name, points, color)
-                for color, (name, points) in enumerate(drawn[axis].items())
-            ],
-            f"test {metric} over {axis.rpartition('_')[2]}",
-            label,
-            f"test {metric}",
-            is_logarithmic=is_logarithmic and _is_positive(drawn[axis]),
+    charts = []
+    for axis, (label, is_logarithmic) in AXES.items():
+        lines = [
+            svg.Line(name, points, color)
+            for color, (name, points) in enumerate(drawn[axis].items())
+        ]
+        is_positive = all(x > 0 for line in drawn[axis].values() for x, _ in line)
+        title = f"test {metric} over {axis.rpartition('_')[2]}"
+        charts.append(
+            svg.chart(
+                *(lines, title, label, f"test {metric}"),
+                is_logarithmic=is_logarithmic and is_positive,
+            )
         )
-        for axis, (label, is_logarithmic) in AXES.items()
-    ]
     return elements.page(
         f"dpfl: {len(rows)} runs",
         [
@@ -123,12 +111,8 @@ def page(
     )
 
 
-def _is_positive(lines: Mapping[str, Sequence[tuple[float, float]]]) -> bool:
-    return all(x > 0 for points in lines.values() for x, _ in points)
-
-
-def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Returns heads by column, of all columns of any row."""
+def _columns(rows: Sequence[tables.Row]) -> dict[str, str]:
+    """Heads by column, of all columns of any row."""
     names = dict.fromkeys(name for row in rows for name in row)
     return {name: _HEADS.get(name, name.replace("_", " ")) for name in names}
 
@@ -148,13 +132,8 @@ def main(argv: Sequence[str]) -> None:
     rows = [run_folders.row(run, settings) for run in runs]
     drawn = curves(runs, _METRIC.value) if _PLOT.value or _HTML.value else {}
     cli.work_begins()
-    if _JSON.value:
-        text = tables.as_json(rows)
-    elif _CSV.value:
-        text = tables.as_csv(rows, _columns(rows)).rstrip("\n")
-    else:
-        text = tables.text(rows, _columns(rows), digits=4)
-    tables.write(text, _OUTPUT.value)
+    form = "json" if _JSON.value else "csv" if _CSV.value else "text"
+    tables.show(rows, _columns(rows), _OUTPUT.value, form, digits=4)
     for note in notes:
         print(note, file=sys.stderr)
     if _HTML.value:

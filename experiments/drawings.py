@@ -1,12 +1,12 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Drawings of the binaries privacy, factorize and compare."""
+"""Drawings of the binaries privacy, factorize and compare, as PNG files."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,11 @@ import numpy as np
 from dpfl import factorization as mf
 from dpfl import files
 
+Rows = Sequence[Mapping[str, Any]]
+
 
 def _figure(width: float, height: float, rows: int = 1, columns: int = 1) -> Any:
-    """Returns a figure and its axes in two dimensions."""
+    """A figure, and its axes in two dimensions."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -36,20 +38,19 @@ def _save(figure: Any, path: str) -> None:
     pyplot.close(figure)
 
 
-def draw_costs(
-    rows: Sequence[Mapping[str, Any]], panels: Mapping[str, str], path: str
-) -> None:
-    """Draws what mechanisms cost against the compression rate.
+def _groups(rows: Rows, name: Callable[[Mapping[str, Any]], str]) -> dict[str, list]:
+    """The rows of each line by what stands for it in the legend."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        found.setdefault(name(row), []).append(row)
+    return found
 
-    Args:
-      rows: Fields of `dpfl.planning.comparison.Cost`.
-      panels: Titles by the fields that are drawn.
-      path: PNG file.
-    """
+
+def draw_costs(rows: Rows, panels: Mapping[str, str], path: str) -> None:
+    """Draws what mechanisms cost, panels with titles, against the compression rate."""
     figure, axes = _figure(4 * len(panels), 3.4, 1, len(panels))
     for axis, (panel, title) in zip(axes[0], panels.items()):
-        for name in dict.fromkeys(row["mechanism"] for row in rows):
-            own = [row for row in rows if row["mechanism"] == name]
+        for name, own in _groups(rows, lambda row: row["mechanism"]).items():
             x = [row["compression_rate"] for row in own]
             y = [math.nan if row[panel] is None else row[panel] for row in own]
             axis.plot(x, y, marker="o", label=name)
@@ -61,31 +62,25 @@ def draw_costs(
     _save(figure, path)
 
 
-def draw_bits(rows: Sequence[Mapping[str, Any]], path: str) -> None:
-    """Draws the error over the Gaussian's against the bits that a parameter takes.
+def draw_bits(rows: Rows, path: str) -> None:
+    """Draws the error of points of `comparison` against the bits of a parameter."""
 
-    Args:
-      rows: Fields of `dpfl.planning.comparison.Point`.
-      path: PNG file.
-    """
+    def name(row: Mapping[str, Any]) -> str:
+        # Those without a number of bits have one point a rate: a curve over rates.
+        is_one_rate = row["bits"] is not None and row["rate"] is not None
+        return row["mechanism"] + (f", r={row['rate']:g}" if is_one_rate else "")
+
     figure, axes = _figure(6, 4.2)
     axis = axes[0, 0]
     shown = [row for row in rows if row["error_over_gaussian"] is not None]
-    curves: dict[str, list[Mapping[str, Any]]] = {}
-    for row in shown:
-        # Those without a number of bits have one point a rate: a curve over rates.
-        name = row["mechanism"]
-        if row["bits"] is not None and row["rate"] is not None:
-            name += f", r={row['rate']:g}"
-        curves.setdefault(name, []).append(row)
-    for name, own in curves.items():
-        own = sorted(own, key=lambda row: row["bits_per_parameter"])
-        x = [row["bits_per_parameter"] for row in own]
-        y = [row["error_over_gaussian"] for row in own]
-        axis.plot(x, y, marker="o", markersize=3, label=name)
-        for row in own:
+    for label, own in _groups(shown, name).items():
+        own.sort(key=lambda row: row["bits_per_parameter"])
+        points = [
+            (row["bits_per_parameter"], row["error_over_gaussian"]) for row in own
+        ]
+        axis.plot(*zip(*points), marker="o", markersize=3, label=label)
+        for row, place in zip(own, points):
             if row["bits"] is not None:
-                place = row["bits_per_parameter"], row["error_over_gaussian"]
                 axis.annotate(str(row["bits"]), place, fontsize=6)
     axis.set(xscale="log", yscale="log", xlabel="bits a parameter, up")
     axis.set_ylabel("squared error over the Gaussian's")
@@ -93,26 +88,16 @@ def draw_bits(rows: Sequence[Mapping[str, Any]], path: str) -> None:
     _save(figure, path)
 
 
-def draw_bands(rows: Sequence[Mapping[str, Any]], path: str) -> None:
-    """Draws the error of the iterates against the bands of the stream of noise.
-
-    Args:
-      rows: Fields of `privacy_bands.Row`.
-      path: PNG file.
-    """
+def draw_bands(rows: Rows, path: str) -> None:
+    """Draws the error of iterates, rows of `privacy_curves`, against the bands."""
     figure, axes = _figure(6, 4.2)
     axis = axes[0, 0]
-    curves: dict[str, list[Mapping[str, Any]]] = {}
-    for row in rows:
-        name = f"{row['mechanism']}, r={row['compression_rate']:g}"
-        curves.setdefault(name, []).append(row)
+    curves = _groups(rows, lambda r: f"{r['mechanism']}, r={r['compression_rate']:g}")
     for name, own in curves.items():
-        x = [row["separation"] for row in own]
-        y = [row["root_mean_error"] for row in own]
-        (line,) = axis.plot(x, y, marker="o", markersize=3, label=name)
-        best = next(row for row in own if row["least"])
-        place = best["separation"], best["root_mean_error"]
-        axis.plot(*place, marker="*", markersize=11, color=line.get_color())
+        points = [(row["separation"], row["root_mean_error"]) for row in own]
+        (line,) = axis.plot(*zip(*points), marker="o", markersize=3, label=name)
+        best = next(point for point, row in zip(points, own) if row["least"])
+        axis.plot(*best, marker="*", markersize=11, color=line.get_color())
     axis.set(xscale="log", yscale="log", xlabel="bands of C, rounds between a client's")
     axis.set_ylabel("noise std of the iterates, over the clip")
     axis.legend(fontsize="small")
@@ -129,8 +114,8 @@ def draw_runs(
 
     Args:
       curves: Points by axis and by run.
-      axes: Of each axis its label, and whether it is logarithmic.
-      label: Of what is drawn.
+      axes: By axis, its label, and whether it is logarithmic.
+      label: What is drawn.
       path: PNG file.
     """
     figure, panels = _figure(4 * len(axes), 3.6, 1, len(axes))
@@ -150,13 +135,12 @@ def draw_runs(
 def draw_steps(found: Sequence[mf.Factorization], plan: mf.Plan, path: str) -> None:
     """Draws the root squared error of each step, one line a method."""
     figure, axes = _figure(7, 4.5)
+    axis = axes[0, 0]
     for one in found:
-        axes[0, 0].plot(np.sqrt(one.step_errors(plan)), label=one.method, linewidth=1)
-    axes[0, 0].set(
-        xlabel="round", ylabel="noise std of the iterate", title=str(found[0].workload)
-    )
-    axes[0, 0].set_yscale("log")
-    axes[0, 0].legend(fontsize="small")
+        axis.plot(np.sqrt(one.step_errors(plan)), label=one.method, linewidth=1)
+    axis.set(xlabel="round", ylabel="noise std of the iterate", yscale="log")
+    axis.set_title(str(found[0].workload))
+    axis.legend(fontsize="small")
     _save(figure, path)
 
 
@@ -177,11 +161,11 @@ def draw_heat_maps(found: Sequence[mf.Factorization], path: str) -> None:
 def draw_gaps(curves: Mapping[str, Sequence[tuple[float, float]]], path: str) -> None:
     """Draws the relative duality gap over wall-clock time, one line a curve."""
     figure, axes = _figure(7, 4.5)
+    axis = axes[0, 0]
     for label, history in curves.items():
-        seconds, gaps = zip(*history)
-        axes[0, 0].plot(seconds, gaps, marker=".", label=label, linewidth=1)
-    axes[0, 0].set(xlabel="seconds", ylabel="relative duality gap")
-    axes[0, 0].set_xscale("log")
-    axes[0, 0].set_yscale("log")
-    axes[0, 0].legend(fontsize="small")
+        axis.plot(*zip(*history), marker=".", label=label, linewidth=1)
+    axis.set(
+        xlabel="seconds", ylabel="relative duality gap", xscale="log", yscale="log"
+    )
+    axis.legend(fontsize="small")
     _save(figure, path)

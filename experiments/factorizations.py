@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import dataclasses
+import functools
 import math
 import multiprocessing
 import os
@@ -26,34 +28,19 @@ from dpfl.factorization.methods import compute
 from dpfl.factorization.sensitivity import OneParticipation, Plan
 from dpfl.factorization.workloads import Workload
 
-# From a workload, a method and its parameters to the factorization; `methods.compute`
-# or a cache of it.
-Get = Callable[..., Factorization]
-
 
 @dataclasses.dataclass(frozen=True)
 class Timed:
-    """A factorization and what finding it took.
-
-    Attributes:
-      factorization: A = B C.
-      seconds: Wall-clock time to it.
-    """
+    """A factorization A = B C, and the wall-clock time to it."""
 
     factorization: Factorization
     seconds: float
 
     def row(self, plan: Plan) -> dict[str, Any]:
-        """Returns what there is to say about it.
+        """What there is to say about it, for the rounds that a client takes part in.
 
-        Args:
-          plan: Which rounds a client takes part in.
-
-        Returns:
-          rounds, method, params, the fields of the errors (at noise multiplier 1 and
-          clip norm 1, per coordinate), sensitivity, whether that is exact, gap and
-          seconds. The gap bounds the loss under one participation and is None for any
-          other plan.
+        Errors are per coordinate at noise multiplier 1 and clip norm 1. The gap bounds
+        the loss under one participation and is None for any other plan.
         """
         found = self.factorization
         sensitivity = found.sensitivity(plan)
@@ -70,13 +57,13 @@ class Timed:
 
 
 def timed(make: Callable[[], Factorization]) -> Timed:
-    """Returns what `make` returns, and the seconds it took."""
+    """What `make` returns, and the seconds it took."""
     begin = time.perf_counter()
     return Timed(make(), time.perf_counter() - begin)
 
 
 def band_and_rank(rounds: int) -> tuple[int, int]:
-    """Returns band and rank of the structured decoder that sum to log2(rounds).
+    """Band and rank of the structured decoder that sum to log2(rounds).
 
     That is what Denisov et al. 2022, Table 2 has; the logarithm is rounded up, and the
     band has the larger half.
@@ -94,9 +81,9 @@ def contenders(
     buffers: int = 3,
     participations: int = 1,
     separation: Optional[int] = None,
-    get: Get = compute,
+    get: Callable[..., Factorization] = compute,
 ) -> list[Timed]:
-    """Returns every method's factorization of a workload.
+    """Every method's factorization of a workload.
 
     These are independent noise, the tree with Honaker's two estimators, the optimal
     prefix sum used for the workload (unless it is the prefix sum), the optimal
@@ -104,7 +91,7 @@ def contenders(
     approximation of the optimal one, whose seconds are those of the approximation.
 
     Args:
-      workload: A.
+      workload: The workload A.
       rtol: Relative duality gap of the optimal factorizations.
       bands: Band of the structured decoder; `band_and_rank` if None.
       rank: Its rank; `band_and_rank` if None.
@@ -116,57 +103,50 @@ def contenders(
     several: Mapping[str, Any] = {}
     if participations > 1:
         several = {"participations": participations, "separation": separation}
-    plain: list[tuple[str, Mapping[str, Any]]] = [
-        ("identity", {}),
-        ("honaker-online", {}),
-        ("honaker-full", {}),
-        ("optimal-prefix-sum", {"rtol": rtol}),
-        ("optimal", {"rtol": rtol}),
-        ("toeplitz-root", {}),
-        ("toeplitz", several),
-        ("blt", {"buffers": buffers, **several}),
-    ]
+    methods: dict[str, Mapping[str, Any]] = {
+        "identity": {},
+        "honaker-online": {},
+        "honaker-full": {},
+        "optimal-prefix-sum": {"rtol": rtol},
+        "optimal": {"rtol": rtol},
+        "toeplitz-root": {},
+        "toeplitz": several,
+        "blt": {"buffers": buffers, **several},
+    }
     if workload.is_prefix_sum:
-        plain = [one for one in plain if one[0] != "optimal-prefix-sum"]
-
-    def found(method: str, params: Mapping[str, Any]) -> Timed:
-        return timed(lambda: get(workload, method, **params))
-
-    results = [found(method, params) for method, params in plain]
-    optimal = next(
-        one.factorization for one in results if one.factorization.method == "optimal"
-    )
+        del methods["optimal-prefix-sum"]
+    results = {
+        method: timed(functools.partial(get, workload, method, **params))
+        for method, params in methods.items()
+    }
+    optimal = results["optimal"].factorization
     usual_bands, usual_rank = band_and_rank(workload.rounds)
     band = usual_bands if bands is None else min(bands, workload.rounds)
     width = usual_rank if rank is None else rank
-    results.append(timed(lambda: structured.band_low_rank(optimal, band, width)))
-    return results
+    last = timed(lambda: structured.band_low_rank(optimal, band, width))
+    return [*results.values(), last]
 
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-    """One way to solve one workload.
+    """One way to solve one workload."""
 
-    Attributes:
-      seconds: Wall-clock time to B and C, the median over the repeats.
-      iterations: Eigendecompositions at full size.
-      loss: ||B||_F^2 max_j ||C[:, j]||^2.
-      gap: Relative duality gap reached.
-      peak_bytes: Largest resident memory of a process that does nothing else; 0 on
-        Windows, which does not tell.
-      history: (seconds, relative gap) after each iteration of the last repeat.
-    """
-
+    # Wall-clock time to B and C, the median over the repeats.
     seconds: float
+    # Eigendecompositions at full size.
     iterations: int
+    # ||B||_F^2 max_j ||C[:, j]||^2, and the relative duality gap reached.
     loss: float
     gap: float
+    # Largest resident memory of a process that does nothing else; 0 on Windows, which
+    # does not tell.
     peak_bytes: int
+    # (seconds, relative gap) after each iteration of the last repeat.
     history: tuple[tuple[float, float], ...]
 
 
 def _peak_bytes() -> int:
-    """Returns the most memory that this process has had."""
+    """The most memory that this process has had."""
     found = machine.peak_bytes(os.getpid())
     if found is not None:
         return found
@@ -179,15 +159,13 @@ def _peak_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-def _measure(
-    workload: Workload, rtol: float, accelerated: bool, max_iterations: int
-) -> Cost:
+def _measure(workload: Workload, rtol: float, accelerated: bool) -> Cost:
     progress: list[iteration.Progress] = []
     begin = time.perf_counter()
     found = optimal.factorize(
         workload,
         rtol=rtol,
-        max_iterations=max_iterations,
+        max_iterations=5000,
         accelerated=accelerated,
         on_progress=progress.append,
     )
@@ -210,16 +188,14 @@ def measure(
     rtol: float = 1e-6,
     accelerated: bool = True,
     repeats: int = 3,
-    max_iterations: int = 5000,
 ) -> Cost:
     """Measures one way to solve one workload, each repeat in a fresh process.
 
     Args:
-      workload: A.
+      workload: The workload A.
       rtol: Relative duality gap to reach.
       accelerated: False is the plain fixed point.
       repeats: Runs; the time is their median, the memory their largest.
-      max_iterations: Iterations allowed.
 
     Raises:
       ConvergenceError: If the gap is not reached.
@@ -228,8 +204,7 @@ def measure(
     costs = []
     for _ in range(repeats):
         with concurrent.futures.ProcessPoolExecutor(1, mp_context=context) as pool:
-            task = pool.submit(_measure, workload, rtol, accelerated, max_iterations)
-            costs.append(task.result())
+            costs.append(pool.submit(_measure, workload, rtol, accelerated).result())
     return dataclasses.replace(
         costs[-1],
         seconds=statistics.median(c.seconds for c in costs),
@@ -242,25 +217,14 @@ Curve = list[tuple[float, float]]
 
 
 def fixed_point_curve(
-    workload: Workload,
-    *,
-    accelerated: bool,
-    rtol: float = 1e-8,
-    max_iterations: int = 20_000,
+    workload: Workload, *, accelerated: bool, rtol: float = 1e-8
 ) -> tuple[Curve, float]:
-    """Solves a workload by the fixed point.
+    """The curve of a fixed point, plain or accelerated, and the dual bound on the loss.
 
-    Args:
-      workload: A.
-      accelerated: False is the plain fixed point.
-      rtol: Relative duality gap at which to stop.
-      max_iterations: Iterations allowed.
-
-    Returns:
-      (seconds, least loss so far) of each iteration, and the dual bound on the loss.
+    It stops at a relative duality gap of rtol.
     """
     found = optimal.solve_workload(
-        workload, rtol=rtol, max_iterations=max_iterations, accelerated=accelerated
+        workload, rtol=rtol, max_iterations=20_000, accelerated=accelerated
     )
     # The coarser problems of the accelerated start come first, and count.
     earlier = found.seconds - found.history[-1].seconds
@@ -277,15 +241,7 @@ def lbfgs_curve(workload: Workload, max_seconds: float, target: float) -> Curve:
     It minimises ||A C^-1||_F^2 over lower-triangular C with columns of norm 1, which is
     the problem of the optimal factorization with X = C^T C: the variables are the
     entries of a lower-triangular P, and C is P with its columns scaled. It starts at
-    C = I.
-
-    Args:
-      workload: A.
-      max_seconds: When to give up.
-      target: Loss at which to stop.
-
-    Returns:
-      (seconds, least loss so far) of each evaluation.
+    C = I, and stops at the target of the loss or after so many seconds.
     """
     matrix = workload.matrix()
     rounds = workload.rounds
@@ -311,14 +267,7 @@ def lbfgs_curve(workload: Workload, max_seconds: float, target: float) -> Curve:
         return loss, slope[where]
 
     options = {"maxiter": 10**6, "maxfun": 10**7, "maxcor": 10, "ftol": 0, "gtol": 0}
-    try:
-        optimize.minimize(
-            loss_and_gradient,
-            np.eye(rounds)[where],
-            jac=True,
-            method="L-BFGS-B",
-            options=options,
-        )
-    except _StopError:
-        pass
+    how = {"jac": True, "method": "L-BFGS-B", "options": options}
+    with contextlib.suppress(_StopError):
+        optimize.minimize(loss_and_gradient, np.eye(rounds)[where], **how)
     return curve

@@ -23,9 +23,7 @@ shows the curve. No TensorFlow is imported.
 
 from __future__ import annotations
 
-import functools
 import inspect
-import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Optional
@@ -39,8 +37,6 @@ from dpfl.factorization.workloads import MOST_ROUNDS, RATE_RANGE
 from dpfl.planning import bands_curve
 
 from . import cli, drawings, factorizations, mechanism_flags, tables
-
-Row = Mapping[str, Any]
 
 _ROUNDS = flags.DEFINE_list("rounds", ["256"], "Rounds in a stream; several by commas.")
 _MOMENTUM = flags.DEFINE_float(
@@ -130,7 +126,6 @@ _OF_SCHEDULES: Mapping[str, Sequence[str]] = {
     "cooldown_final": ("cooldown",),
     "tail": ("drop", "cooldown"),
 }
-
 # The flags of each parameter of a method.
 _PARAMETERS: Mapping[str, flags.FlagHolder] = {
     "rtol": _RTOL,
@@ -151,11 +146,8 @@ _FLAG_OF: Mapping[str, str] = {
 
 def _check_lengths(name: str, value: Sequence[str]) -> None:
     if not value or not all(v.strip().isdecimal() and int(v) > 0 for v in value):
-        raise ValueError(
-            checks.message(
-                name, "positive integers separated by commas", ",".join(value)
-            )
-        )
+        wanted = "positive integers separated by commas"
+        raise ValueError(checks.message(name, wanted, ",".join(value)))
     for text in value:
         checks.integer(name, int(text), at_most=MOST_ROUNDS)
 
@@ -168,20 +160,21 @@ def _check_bands(name: str, value: Any) -> None:
 cli.check_flag("rounds", _check_lengths)
 cli.check_flag(_BANDS.name, _check_bands)
 for _flag in (_BUFFERS, _EPOCHS, _SEPARATION, _POPULATION, _COHORT_SIZE):
-    cli.check_flag(_flag.name, functools.partial(checks.integer, at_most=MOST_ROUNDS))
+    cli.check_flag(_flag.name, checks.integer, at_most=MOST_ROUNDS)
+_RATES = {"at_least": RATE_RANGE[0], "at_most": RATE_RANGE[1]}
 _BOUNDS: Mapping[str, Mapping[str, float]] = {
     "rtol": {"above": 0, "at_most": 1},
     "epsilon": {"above": 0},
     "delta": {"above": 0, "below": 1},
     "matrix_momentum": {"at_least": 0, "below": 1},
-    "drop_factor": {"at_least": RATE_RANGE[0], "at_most": RATE_RANGE[1]},
-    "cooldown_final": {"at_least": RATE_RANGE[0], "at_most": RATE_RANGE[1]},
+    "drop_factor": _RATES,
+    "cooldown_final": _RATES,
     "tail": {"above": 0, "at_most": 1},
     "matrix_rank": {"at_least": 0, "at_most": MOST_ROUNDS},
     "repeats": {"at_least": 1, "at_most": 1000},
 }
 for _name, _bounds in _BOUNDS.items():
-    cli.check_flag(_name, functools.partial(checks.real, **_bounds))
+    cli.check_flag(_name, checks.real, **_bounds)
 
 
 def _workloads() -> list[mf.Workload]:
@@ -211,28 +204,25 @@ def _plan() -> mf.Plan:
 
 
 def _params(method: str) -> dict[str, Any]:
-    """Returns the flags that were given and that the method takes.
+    """The flags that were given and that the method takes.
 
     Raises:
-      ValueError: If one that it needs is missing, or one is given that it does not
-        take.
+      ValueError: If one that it needs is missing, or it does not take one.
     """
     given = {name: flag.value for name, flag in _PARAMETERS.items()}
     if _BANDS.value == fields.AUTO:
         given["bands"] = _chosen_bands(method)
     given["participations"] = _EPOCHS.value if _EPOCHS.value > 1 else None
     takes = inspect.signature(mf.METHODS[method]).parameters
-    missing = [
+    missing = " and ".join(
         f"--{_PARAMETERS[name].name}"
         for name, parameter in takes.items()
         if parameter.kind is parameter.KEYWORD_ONLY
         and parameter.default is parameter.empty
         and given.get(name) is None
-    ]
+    )
     if missing:
-        raise ValueError(
-            f"{' and '.join(missing)} must be given for --matrix_method={method}"
-        )
+        raise ValueError(f"{missing} must be given for --matrix_method={method}")
     for flag in (_RTOL, _BANDS, _RANK, _BUFFERS, _OBJECTIVE):
         names = [name for name, other in _PARAMETERS.items() if other is flag]
         if flag.value is not None and not set(names) & set(takes):
@@ -241,10 +231,8 @@ def _params(method: str) -> dict[str, Any]:
 
 
 def _chosen_bands(method: str) -> int:
-    """Returns the number of bands of least error at --epsilon; says so on stderr."""
-    for flag in (_EPSILON, _POPULATION, _COHORT_SIZE):
-        if flag.value is None:
-            raise ValueError(f"--{flag.name} must be given for --matrix_bands=auto")
+    """The number of bands of least error at --epsilon; stderr says so."""
+    cli.require("--matrix_bands=auto", "epsilon", "population", "cohort_size")
     found, said = bands_curve.chosen(
         _workloads()[0],
         method,
@@ -281,23 +269,16 @@ def _get(workload: mf.Workload, method: str, **params: Any) -> mf.Factorization:
 
 
 def _write(
-    rows: Sequence[Row], columns: Mapping[str, str], path: Optional[str] = None
+    rows: Sequence[tables.Row], columns: Mapping[str, str], path: Optional[str] = None
 ) -> None:
-    as_json = json.dumps(rows, indent=2) if _JSON.value else None
-    tables.write(as_json or tables.text(rows, columns, digits=6), path)
+    form = "json" if _JSON.value else "text"
+    tables.show(rows, columns, path, form, digits=6)
 
 
 _ERROR_COLUMNS = {
-    "rounds": "rounds",
-    "method": "method",
-    "params": "parameters",
-    "total": "loss",
-    "root_mean": "root mean",
-    "max": "largest",
-    "last": "last",
-    "sensitivity": "sensitivity",
-    "gap": "gap",
-    "seconds": "seconds",
+    **{"rounds": "rounds", "method": "method", "params": "parameters"},
+    **{"total": "loss", "root_mean": "root mean", "max": "largest", "last": "last"},
+    **{"sensitivity": "sensitivity", "gap": "gap", "seconds": "seconds"},
 }
 
 
@@ -320,7 +301,7 @@ def compute() -> None:
 def compare() -> None:
     """Prints the methods side by side, and draws steps and heat maps."""
     workloads, plan = _workloads(), _plan()
-    rows: list[Row] = []
+    rows: list[tables.Row] = []
     last: list[factorizations.Timed] = []
     for workload in workloads:
         last = factorizations.contenders(
@@ -346,32 +327,10 @@ def compare() -> None:
 
 
 _TIME_COLUMNS = {
-    "rounds": "rounds",
-    "plain_iterations": "plain iterations",
-    "plain_seconds": "plain s",
-    "iterations": "iterations",
-    "seconds": "s",
-    "ratio": "ratio",
-    "loss": "loss",
-    "gap": "gap",
-    "peak_mebibytes": "peak MiB",
+    **{"rounds": "rounds", "plain_iterations": "plain iterations"},
+    **{"plain_seconds": "plain s", "iterations": "iterations", "seconds": "s"},
+    **{"ratio": "ratio", "loss": "loss", "gap": "gap", "peak_mebibytes": "peak MiB"},
 }
-
-
-def _time_row(
-    cost: factorizations.Cost, plain: Optional[factorizations.Cost], rounds: int
-) -> Row:
-    return {
-        "rounds": rounds,
-        "plain_iterations": plain.iterations if plain else None,
-        "plain_seconds": plain.seconds if plain else None,
-        "iterations": cost.iterations,
-        "seconds": cost.seconds,
-        "ratio": plain.seconds / cost.seconds if plain else None,
-        "loss": cost.loss,
-        "gap": cost.gap,
-        "peak_mebibytes": round(cost.peak_bytes / 2**20, 1),
-    }
 
 
 def time_optimal() -> None:
@@ -389,7 +348,18 @@ def time_optimal() -> None:
         if _PLAIN.value:
             plain = factorizations.measure(workload, accelerated=False, **options)
             curves[f"plain, T={workload.rounds}"] = plain.history
-        rows.append(_time_row(cost, plain, workload.rounds))
+        row = {
+            "rounds": workload.rounds,
+            "plain_iterations": plain.iterations if plain else None,
+            "plain_seconds": plain.seconds if plain else None,
+            "iterations": cost.iterations,
+            "seconds": cost.seconds,
+            "ratio": plain.seconds / cost.seconds if plain else None,
+            "loss": cost.loss,
+            "gap": cost.gap,
+            "peak_mebibytes": round(cost.peak_bytes / 2**20, 1),
+        }
+        rows.append(row)
     _write(rows, _TIME_COLUMNS, _OUTPUT.value)
     if _PLOT.value is not None:
         drawings.draw_gaps(curves, _PLOT.value)
@@ -404,16 +374,13 @@ COMMANDS: Mapping[str, Callable[[], None]] = {
 
 def main(argv: Sequence[str]) -> None:
     """Runs the command named by the one positional argument."""
-    names = ", ".join(COMMANDS)
-    if len(argv) != 2 or argv[1] not in COMMANDS:
-        found = " ".join(argv[1:]) or "nothing"
-        raise ValueError(f"the command must be one of {names}, found {found}")
-    _check_meaning(argv[1])
+    command = cli.command(argv, COMMANDS)
+    _check_meaning(command)
     cli.check_outputs({"output": (), "plot": (".png",), "heat_maps": (".png",)})
     if _CACHE.value is not None:
         files.output_folder("--matrix_cache", _CACHE.value)
     with checks.renaming(_FLAG_OF):
-        COMMANDS[argv[1]]()
+        COMMANDS[command]()
 
 
 def run() -> None:

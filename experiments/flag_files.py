@@ -21,10 +21,7 @@ _CONFIGS = f"{_AROUND}.configs" if _AROUND else "configs"
 
 
 def path(name: str) -> Path:
-    """Returns the path of a flag file.
-
-    Args:
-      name: Its path in the folder of flag files, such as "tasks/digits.flags".
+    """The path of a flag file, by its path in their folder: "tasks/digits.flags".
 
     Raises:
       ValueError: If there is no such file.
@@ -37,25 +34,25 @@ def path(name: str) -> Path:
 
 
 def names() -> list[str]:
-    """Returns what `path` finds."""
+    """The names that `path` finds."""
     folder = Path(str(importlib.resources.files(_CONFIGS)))
     found = sorted(folder.glob("*/*.flags"))
     return [file.relative_to(folder).as_posix() for file in found]
 
 
 def lines(name: str) -> list[str]:
-    """Returns the flags in a flag file, one a line, without what is said of them."""
+    """The flags in a flag file that comes with dpfl."""
     return lines_in(path(name))
 
 
 def lines_in(file: Path) -> list[str]:
-    """Returns the flags in anybody's flag file, one a line."""
+    """The flags in a flag file, one a line, without what is said of them."""
     text = file.read_text(encoding="utf-8")
     return [line for line in map(str.strip, text.splitlines()) if line.startswith("-")]
 
 
 def pair(word: str) -> tuple[str, str]:
-    """Returns name and value of a flag: "true", or "false" of --noNAME, without one."""
+    """Name and value of a flag: "true", or "false" of --noNAME, without one."""
     name, equals, value = word.lstrip("-").partition("=")
     if equals:
         return name, value
@@ -63,21 +60,13 @@ def pair(word: str) -> tuple[str, str]:
 
 
 def values(name: str, *without: str) -> dict[str, str]:
-    """Returns the values in a flag file by the flags' names.
-
-    Args:
-      name: See `path`.
-      *without: Flags that are left out.
-
-    Returns:
-      Strings; see `pair` for flags without a value.
-    """
+    """The values in a flag file by flag, without some; see `path` and `pair`."""
     pairs = map(pair, lines(name))
     return {flag: value for flag, value in pairs if flag not in without}
 
 
 def resolved(argument: str) -> str:
-    """Returns a word of a command line with a flag file that comes with dpfl found.
+    """A word of a command line, with the path of a flag file that comes with dpfl.
 
     `--flagfile=configs/tasks/digits.flags` and `--flagfile=tasks/digits.flags` work
     from every folder; a file of that name in the working folder goes first.
@@ -96,10 +85,5 @@ def resolved(argument: str) -> str:
     inside = name[len("configs/") :] if name.startswith("configs/") else name
     if inside in names():
         return match.group(1) + str(path(inside))
-    raise ValueError(
-        checks.message(
-            "--flagfile",
-            f"a file that can be read, or one of {', '.join(names())}",
-            name,
-        )
-    )
+    wanted = f"a file that can be read, or one of {', '.join(names())}"
+    raise ValueError(checks.message("--flagfile", wanted, name))

@@ -22,7 +22,8 @@ from dpfl.mechanisms import mechanism as mechanism_lib
 from dpfl.mechanisms.build import field_types
 from dpfl.mechanisms.participation import WITH_EPOCHS
 
-_DEFINE: dict[type, Callable[..., Any]] = {
+# By the type of a field, what defines its flag.
+DEFINE: dict[type, Callable[..., Any]] = {
     bool: flags.DEFINE_bool,
     int: flags.DEFINE_integer,
     float: flags.DEFINE_float,
@@ -32,10 +33,7 @@ _DEFINE: dict[type, Callable[..., Any]] = {
 EPOCH_PARTICIPATIONS = WITH_EPOCHS
 # A field for which every command has a flag of its own.
 _ROUNDS = "rounds"
-_NUMBERS: dict[type, Callable[[], Any]] = {
-    int: flags.IntegerParser,
-    float: flags.FloatParser,
-}
+_NUMBERS: dict[type, Any] = {int: flags.IntegerParser, float: flags.FloatParser}
 
 
 class NumberOrAuto(flags.ArgumentParser):
@@ -47,11 +45,11 @@ class NumberOrAuto(flags.ArgumentParser):
         self.syntactic_help = f"{self._parser.syntactic_help} or {fields.AUTO}"
 
     def parse(self, argument: Any) -> Any:
-        """Returns the number, or `fields.AUTO`."""
+        """The number, or `fields.AUTO`."""
         return argument if argument == fields.AUTO else self._parser.parse(argument)
 
     def flag_type(self) -> str:
-        """Returns the name of the type, for the help."""
+        """The name of the type, for the help."""
         return f"{self._parser.flag_type()} or {fields.AUTO}"
 
 
@@ -59,22 +57,12 @@ class NumberOrAuto(flags.ArgumentParser):
 _defined: set[str] = set()
 
 
-def configs() -> dict[str, type[Mechanism]]:
-    """Returns every mechanism in the registry: name and configuration's class."""
-    return dict(mechanisms.MECHANISMS)
-
-
 def define(defaults: Mapping[str, Any], module_name: str) -> None:
-    """Defines the flags.
-
-    Args:
-      defaults: Defaults by field name; None for a field that is not in it.
-      module_name: The module in whose help the flags appear.
-    """
+    """Defines the flags, in the help of a module, with defaults by field or None."""
     kinds: dict[str, type] = {}
     users: dict[str, list[tuple[str, str, Any]]] = {}
     open_fields: set[str] = set()
-    for name, config in configs().items():
+    for name, config in mechanisms.MECHANISMS.items():
         own = {field.name: field for field in dataclasses.fields(config)}
         open_fields |= {each for each in own if fields.takes_auto(own[each])}
         for field, kind in field_types(config).items():
@@ -84,34 +72,33 @@ def define(defaults: Mapping[str, Any], module_name: str) -> None:
     del kinds[_ROUNDS]
     for field, kind in kinds.items():
         _defined.add(field)
-        text = _rate_help(field) or fields.flag_help(users[field], configs())
+        text = _rate_help(field) or fields.flag_help(
+            users[field], mechanisms.MECHANISMS
+        )
         if field in open_fields:
             parser, default = NumberOrAuto(kind), defaults.get(field)
             flags.DEFINE(parser, field, default, text, module_name=module_name)
             continue
-        _DEFINE[kind](field, defaults.get(field), text, module_name=module_name)
+        DEFINE[kind](field, defaults.get(field), text, module_name=module_name)
 
 
 def _rate_help(field: str) -> str:
-    """Returns what the two ways to say a rate say: each mechanism takes either."""
+    """What the two ways to say a rate say: each mechanism takes either."""
     if field not in mechanism_build.RATE_FIELDS:
         return ""
-    users = [
-        name for name in configs() if field in mechanism_build.accepted_fields(name)
-    ]
     rate = mechanism_lib.DEFAULT_COMPRESSION_RATE
-    text, default = {
-        "compression_rate": ("How many times fewer values are sent; 1 or more.", rate),
-        "keep_fraction": (
-            "1 over --compression_rate, which it is given for.",
-            1 / rate,
-        ),
-    }[field]
-    return fields.flag_help((name, text, f"{default:g}") for name in users)
+    text, default = "How many times fewer values are sent; 1 or more.", rate
+    if field == "keep_fraction":
+        text, default = "1 over --compression_rate, which it is given for.", 1 / rate
+    return fields.flag_help(
+        (name, text, f"{default:g}")
+        for name in mechanisms.MECHANISMS
+        if field in mechanism_build.accepted_fields(name)
+    )
 
 
 def given() -> dict[str, Any]:
-    """Returns the fields that the command line sets or `define` has a default of.
+    """The fields that the command line sets or `define` has a default of.
 
     The rounds of the run are among them if a stream of noise lasts so long.
     """
@@ -122,7 +109,7 @@ def given() -> dict[str, Any]:
 
 
 def build(name: str, values: Mapping[str, Any]) -> Mechanism:
-    """Returns the configuration of a mechanism; see `dpfl.mechanisms.build.build`.
+    """The configuration of a mechanism; see `dpfl.mechanisms.build.build`.
 
     Raises:
       ValueError: A flag is missing, or the configuration refuses a value.

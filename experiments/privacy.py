@@ -42,15 +42,7 @@ from dpfl.mechanisms import participation as participation_lib
 from dpfl.planning import comparison, remarks
 from dpfl.planning.comparison import Cost
 
-from . import (
-    cli,
-    drawings,
-    mechanism_flags,
-    privacy_bands,
-    privacy_bits,
-    privacy_choice,
-    tables,
-)
+from . import cli, drawings, mechanism_flags, privacy_choice, privacy_curves, tables
 
 COLUMNS = {
     "mechanism": "mechanism",
@@ -64,11 +56,8 @@ COLUMNS = {
     "relation": "neighbours",
 }
 _DRAWN = (
-    "noise_multiplier",
-    "epsilon",
-    "mean_squared_error",
-    "uplink_bits",
-    "downlink_bits",
+    *("noise_multiplier", "epsilon", "mean_squared_error"),
+    *("uplink_bits", "downlink_bits"),
 )
 
 _MECHANISM = flags.DEFINE_enum(
@@ -77,12 +66,12 @@ _MECHANISM = flags.DEFINE_enum(
     privacy_choice.PRIVATE,
     "The mechanism, for epsilon and calibrate.",
 )
-_MECHANISMS = flags.DEFINE_list(
+flags.DEFINE_list(
     "mechanisms",
     None,
     "The mechanisms that compare shows; by default every one whose flags are given.",
 )
-_COMPRESSION_RATES = flags.DEFINE_list(
+flags.DEFINE_list(
     "compression_rates", ["1", "10", "100", "1000"], "The rates that compare shows."
 )
 _EQUAL = flags.DEFINE_enum(
@@ -115,17 +104,14 @@ _POPULATION = flags.DEFINE_integer(
 )
 _ROUNDS = flags.DEFINE_integer("rounds", 1, "Number of rounds.")
 _ACCOUNTANT = flags.DEFINE_enum(
-    "accountant",
-    "auto",
-    calibration.METHODS,
-    calibration.METHODS_HELP,
+    "accountant", "auto", calibration.METHODS, calibration.METHODS_HELP
 )
-_WIDTHS = flags.DEFINE_list(
+flags.DEFINE_list(
     "widths",
     [str(bits) for bits in range(4, 17)],
     "The numbers of bits of a coordinate that bits shows.",
 )
-_BANDS = flags.DEFINE_list(
+flags.DEFINE_list(
     "bands",
     None,
     "The numbers of bands that bands shows; by default 1, 2, 3, 4, 6, 8, 12 and so on "
@@ -145,43 +131,23 @@ def _check_noise_multiplier(name: str, value: Any) -> None:
 mechanism_flags.define(
     {"cohort_size": 100, "clip_norm": 1.0}, cli.help_module(__name__)
 )
-_CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
-    "epsilon": checks.positive,
-    "delta": checks.delta,
-    "mean_squared_error": checks.positive,
-    "dimension": checks.integer,
-    "population": checks.integer,
-    "rounds": checks.integer,
-    "min_separation": checks.integer,
-    "cohort_size": checks.integer,
-    "clip_norm": checks.positive,
-    "noise_multiplier": _check_noise_multiplier,
-}
-for _name, _check in _CHECKS.items():
-    cli.check_flag(_name, _check)
+for _name in ("dimension", "population", "rounds", "min_separation", "cohort_size"):
+    cli.check_flag(_name, checks.integer)
+for _name in ("epsilon", "mean_squared_error", "clip_norm"):
+    cli.check_flag(_name, checks.positive)
+cli.check_flag("delta", checks.delta)
+cli.check_flag("noise_multiplier", _check_noise_multiplier)
 
 _COMPARE_ONLY = (
-    "plot",
-    "equal",
-    "mechanisms",
-    "compression_rates",
-    "mean_squared_error",
-    "widths",
-    "bands",
+    *("plot", "equal", "mechanisms", "compression_rates", "mean_squared_error"),
+    *("widths", "bands"),
 )
 
 
-def _require(subcommand: str, *names: str) -> None:
-    for name in names:
-        if flags.FLAGS[name].value is None:
-            raise ValueError(f"--{name} must be given for {subcommand}")
-
-
 def _participation(cohort_size: int) -> Participation:
-    population = _POPULATION.value or cohort_size
     return participation_lib.build(
         _PARTICIPATION.value,
-        population,
+        _POPULATION.value or cohort_size,
         cohort_size,
         _ROUNDS.value,
         rounds_per_epoch=flags.FLAGS.rounds_per_epoch,
@@ -204,27 +170,15 @@ def _remark(
     cost: Cost,
 ) -> None:
     """Says on stderr what a function of `remarks` says of an epsilon, if it does."""
-    remark = sentence(
-        cost.epsilon,
-        mechanism,
-        participation,
-        cost.dimension,
-        cost.delta,
-        _ACCOUNTANT.value,
-    )
+    of_cost = (cost.dimension, cost.delta, _ACCOUNTANT.value)
+    remark = sentence(cost.epsilon, mechanism, participation, *of_cost)
     if remark:
         print(f"{mechanism.name}: {remark}", file=sys.stderr)
 
 
 def _calibrated(mechanism: Mechanism, participation: Participation) -> Mechanism:
-    return planning.calibrate(
-        mechanism,
-        participation,
-        _DIMENSION.value,
-        _EPSILON.value,
-        _DELTA.value,
-        _ACCOUNTANT.value,
-    )
+    budget = (_EPSILON.value, _DELTA.value, _ACCOUNTANT.value)
+    return planning.calibrate(mechanism, participation, _DIMENSION.value, *budget)
 
 
 def _one_mechanism(values: Mapping[str, Any]) -> tuple[Mechanism, Participation]:
@@ -235,9 +189,9 @@ def _one_mechanism(values: Mapping[str, Any]) -> tuple[Mechanism, Participation]
 
 
 def _epsilon() -> list[Cost]:
-    """Returns the cost of one mechanism: the subcommand epsilon."""
+    """The cost of one mechanism: the subcommand epsilon."""
     cli.refuse("epsilon", "epsilon", *_COMPARE_ONLY)
-    _require("epsilon", "noise_multiplier")
+    cli.require("epsilon", "noise_multiplier")
     mechanism, participation = _one_mechanism(mechanism_flags.given())
     found = _cost(mechanism, participation)
     _remark(remarks.bits_remark, mechanism, participation, found)
@@ -245,7 +199,7 @@ def _epsilon() -> list[Cost]:
 
 
 def _noiseless() -> dict[str, Any]:
-    """Returns the values of fields where the noise is yet to be found.
+    """The values of fields where the noise is yet to be found.
 
     Any noise would do but that some might not go with the noise of a clip's count.
     """
@@ -253,9 +207,9 @@ def _noiseless() -> dict[str, Any]:
 
 
 def _calibrate() -> list[Cost]:
-    """Returns the cost at the noise for a budget: the subcommand calibrate."""
+    """The cost at the noise for a budget: the subcommand calibrate."""
     cli.refuse("calibrate", "noise_multiplier", *_COMPARE_ONLY)
-    _require("calibrate", "epsilon")
+    cli.require("calibrate", "epsilon")
     mechanism, participation = _one_mechanism(_noiseless())
     return [_cost(_calibrated(mechanism, participation), participation)]
 
@@ -272,7 +226,7 @@ def _target_error(participation: Participation) -> float:
 
 
 def _compare() -> list[Cost]:
-    """Returns the costs of several mechanisms: the subcommand compare."""
+    """The costs of several mechanisms: the subcommand compare."""
     cli.refuse("compare", "noise_multiplier", "widths", "bands")
     cli.refuse("compare, which has --mechanisms", "mechanism")
     cli.refuse("compare, which has --compression_rates", *build.RATE_FIELDS)
@@ -280,19 +234,13 @@ def _compare() -> list[Cost]:
     if not by_error:
         cli.refuse("compare --equal=epsilon", "mean_squared_error")
     if _MEAN_SQUARED_ERROR.value is None:
-        _require("compare", "epsilon")
+        cli.require("compare", "epsilon")
     else:
         cli.refuse("compare --mean_squared_error", "epsilon")
         if flags.FLAGS.bits == fields.AUTO:
             wanted = "a number for compare --mean_squared_error, whose epsilons differ"
             raise ValueError(checks.message("--bits", wanted, fields.AUTO))
-    rates = privacy_choice.rates()
-    values = _noiseless()
-    names = privacy_choice.names(values)
-    privacy_choice.check_used(names)
-    participation = _participation(flags.FLAGS.cohort_size)
-    candidates = comparison.candidates(names, rates, values)
-    candidates = privacy_choice.fitting(candidates, participation, by_error)
+    participation, candidates = _candidates(_noiseless(), by_error)
     if by_error:
         target = _target_error(participation)
         costs = [_cost_at_error(each, participation, target) for each in candidates]
@@ -308,69 +256,65 @@ def _compare() -> list[Cost]:
     return costs
 
 
+def _candidates(
+    values: Mapping[str, Any], by_error: bool = False
+) -> tuple[Participation, list[Mechanism]]:
+    """Who takes part, and the mechanisms asked for that can run in this setting."""
+    rates = privacy_choice.rates()
+    names = privacy_choice.names(values)
+    privacy_choice.check_used(names)
+    participation = _participation(flags.FLAGS.cohort_size)
+    found = comparison.candidates(names, rates, values)
+    return participation, privacy_choice.fitting(found, participation, by_error)
+
+
 def _cost_at_error(
     mechanism: Mechanism, participation: Participation, target: float
 ) -> Cost:
-    found = comparison.cost_at_error(
-        mechanism,
-        participation,
-        _DIMENSION.value,
-        _DELTA.value,
-        target,
-        _ACCOUNTANT.value,
-    )
+    at = (_DIMENSION.value, _DELTA.value, target, _ACCOUNTANT.value)
+    found = comparison.cost_at_error(mechanism, participation, *at)
     if found.accountant != comparison.UNREACHABLE:
         _remark(remarks.epsilon_remark, mechanism, participation, found)
     return found
 
 
 def _bits() -> list[Cost]:
-    """Returns the points of the curve of error against bits: the subcommand bits."""
+    """The points of the curve of error against bits: the subcommand bits."""
     cli.refuse("bits", "noise_multiplier", "mechanism", "bits", "equal", "bands")
     cli.refuse("bits", "mean_squared_error", *build.RATE_FIELDS)
-    _require("bits", "epsilon")
-    privacy_bits.widths()
-    values = {**_noiseless(), "bits": integer.MOST_BITS}
-    names = privacy_choice.names(values)
-    privacy_choice.check_used(names)
-    participation = _participation(flags.FLAGS.cohort_size)
-    candidates = comparison.candidates(names, privacy_choice.rates(), values)
-    candidates = privacy_choice.fitting(candidates, participation)
-    return privacy_bits.curve(candidates, participation)
+    cli.require("bits", "epsilon")
+    widths = privacy_curves.widths()
+    participation, candidates = _candidates({**_noiseless(), "bits": integer.MOST_BITS})
+    return privacy_curves.of_bits(candidates, participation, widths)
 
 
-def _bands() -> list[privacy_bands.Row]:
-    """Returns the points of the curve of error against bands: the subcommand bands."""
+def _bands() -> list[privacy_curves.BandsRow]:
+    """The points of the curve of error against bands: the subcommand bands."""
     cli.refuse("bands", "noise_multiplier", "mechanism", "widths", "equal")
     cli.refuse("bands", "mean_squared_error", "min_separation", *build.RATE_FIELDS)
-    _require("bands", "epsilon")
-    privacy_bands.check_used()
-    return privacy_bands.curves(privacy_choice.rates(), mechanism_flags.given())
+    cli.require("bands", "epsilon")
+    values = mechanism_flags.given()
+    cli.refuse("bands", *(n for n in values if n not in privacy_curves.BANDS_FIELDS))
+    return privacy_curves.of_bands(privacy_choice.rates(), values)
 
 
-SUBCOMMANDS: Mapping[str, Callable[[], Sequence[Any]]] = {
-    "epsilon": _epsilon,
-    "calibrate": _calibrate,
-    "compare": _compare,
-    "bits": _bits,
-    "bands": _bands,
+# By subcommand: what it finds, and the columns of its table.
+SUBCOMMANDS: Mapping[str, tuple[Callable[[], Sequence[Any]], Mapping[str, str]]] = {
+    "epsilon": (_epsilon, COLUMNS),
+    "calibrate": (_calibrate, COLUMNS),
+    "compare": (_compare, COLUMNS),
+    "bits": (_bits, privacy_curves.BITS_COLUMNS),
+    "bands": (_bands, privacy_curves.BANDS_COLUMNS),
 }
-_COLUMNS_OF = {"bits": privacy_bits.COLUMNS, "bands": privacy_bands.COLUMNS}
 
 
 def main(argv: Sequence[str]) -> None:
     """Runs the subcommand that the only positional argument names."""
-    if len(argv) != 2 or argv[1] not in SUBCOMMANDS:
-        found = " ".join(argv[1:]) or "nothing"
-        raise ValueError(
-            f"the command must be one of {', '.join(SUBCOMMANDS)}, found {found}"
-        )
+    find, columns = SUBCOMMANDS[cli.command(argv, SUBCOMMANDS)]
     cli.check_outputs({"output": (), "plot": (".png",)})
     with checks.renaming({"method": "accountant"}):
-        rows = [dataclasses.asdict(cost) for cost in SUBCOMMANDS[argv[1]]()]
-    columns = _COLUMNS_OF.get(argv[1], COLUMNS)
-    shown = tables.as_json(rows) if _JSON.value else tables.text(rows, columns)
-    tables.write(shown, _OUTPUT.value)
+        rows = [dataclasses.asdict(cost) for cost in find()]
+    tables.show(rows, columns, _OUTPUT.value, "json" if _JSON.value else "text")
 
 
 def run() -> None:

@@ -11,18 +11,18 @@ from typing import Any
 
 from absl import flags
 
-from dpfl import checks, planning
+from dpfl import checks, mechanisms, planning
 from dpfl.mechanisms import Mechanism, Participation, build
 
 from . import mechanism_flags
 
 PRIVATE = sorted(
-    name for name, config in mechanism_flags.configs().items() if config.is_private
+    name for name, config in mechanisms.MECHANISMS.items() if config.is_private
 )
 
 
 def rates() -> list[float]:
-    """Returns the compression rates that are asked for.
+    """The compression rates that are asked for.
 
     Raises:
       ValueError: If there are none, or what is named is no rate.
@@ -41,10 +41,7 @@ def rates() -> list[float]:
 
 
 def names(values: Mapping[str, Any]) -> list[str]:
-    """Returns the mechanisms to compare; says on stderr what the others want.
-
-    Args:
-      values: Of the mechanisms' fields, without a rate.
+    """The mechanisms to compare; says on stderr what the others want of the values.
 
     Raises:
       ValueError: If a mechanism is named that there is not, or none is.
@@ -84,14 +81,9 @@ def fitting(
     participation: Participation,
     by_error: bool = False,
 ) -> list[Mechanism]:
-    """Returns those that can run in this setting, with all their numbers.
+    """Those that can run in this setting, with all their numbers.
 
-    The others are said on stderr.
-
-    Args:
-      candidates: Any mechanisms.
-      participation: Who takes part in which rounds.
-      by_error: Whether their errors are to be equal.
+    The others are said on stderr. Those to be compared at equal error need a whole one.
 
     Raises:
       ValueError: If one cannot run and --mechanisms has named it.
@@ -100,8 +92,11 @@ def fitting(
     for mechanism in candidates:
         try:
             ready = complete(mechanism, participation)
-            if by_error:
-                _check_error(ready)
+            if by_error and not ready.has_whole_error:
+                raise ValueError(
+                    "--equal must be epsilon, since what its compression misses "
+                    f"depends on the updates, for {ready.name}, found error"
+                )
             found.append(ready)
         except ValueError as error:
             if flags.FLAGS.mechanisms is not None:
@@ -113,20 +108,14 @@ def fitting(
 
 
 def complete(mechanism: Mechanism, participation: Participation) -> Mechanism:
-    """Returns the mechanism with all its numbers; says on stderr what was chosen.
-
-    Args:
-      mechanism: Any; some of its numbers may be left open.
-      participation: Who takes part in which rounds.
+    """The mechanism with the numbers that were left open; stderr says which.
 
     Raises:
       ValueError: If it cannot run in this setting.
     """
     values: Any = flags.FLAGS
     chosen = planning.chosen(
-        mechanism,
-        participation,
-        values.dimension,
+        *(mechanism, participation, values.dimension),
         epsilon=values.epsilon,
         delta=values.delta,
     )
@@ -136,11 +125,3 @@ def complete(mechanism: Mechanism, participation: Participation) -> Mechanism:
     found.check(participation, values.dimension)
     found.check_accountant(values.accountant, participation, values.dimension)
     return found
-
-
-def _check_error(mechanism: Mechanism) -> None:
-    if not mechanism.has_whole_error:
-        raise ValueError(
-            "--equal must be epsilon, since what its compression misses depends on the "
-            f"updates, for {mechanism.name}, found error"
-        )

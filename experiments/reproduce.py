@@ -88,17 +88,12 @@ _WORKERS = flags.DEFINE_string(
 _OF_RUNS = ("jobs", "concurrency", "round_deadline", "workers")
 _OF_DATA = ("data_dir", "allow_partial_data", "download")
 for _flag in ("jobs", "concurrency"):
-    cli.check_flag(_flag, lambda name, value: checks.integer(name, value, 1, 1000))
-cli.check_flag(
-    "round_deadline",
-    lambda name, value: checks.real(
-        name, value, above=0, at_most=config.LONGEST_DEADLINE
-    ),
-)
+    cli.check_flag(_flag, checks.integer, at_most=1000)
+cli.check_flag("round_deadline", checks.real, above=0, at_most=config.LONGEST_DEADLINE)
 
 
 def draw(figure: sweep.Figure, rows: Rows, folder: Path) -> Path:
-    """Draws rows as FOLDER/FIGURE.png and returns its path."""
+    """The path of a new picture of rows, FOLDER/FIGURE.png."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -108,14 +103,7 @@ def draw(figure: sweep.Figure, rows: Rows, folder: Path) -> Path:
     return path
 
 
-def list_figures() -> None:
-    """Prints each figure's name and source."""
-    width = max(map(len, FIGURES))
-    for figure in FIGURES.values():
-        print(f"{figure.name:{width}}  {figure.source}")
-
-
-def print_table(rows: Rows) -> None:
+def _print_table(rows: Rows) -> None:
     """Prints the rows without key and folder, aligned."""
     hidden = (sweep.KEY, "folder", CURVES)
     columns = {name: name for name in rows[0] if name not in hidden}
@@ -154,7 +142,7 @@ def _check_flags(figure: sweep.Figure, scale: str) -> None:
 
 
 def _setting(scale: str) -> sweep.Setting:
-    """Returns what the command line says of the runs."""
+    """What the command line says of the runs."""
     given = {
         "data_dir": _DATA_DIR.value and os.path.realpath(_DATA_DIR.value),
         "round_deadline": _ROUND_DEADLINE.value,
@@ -168,11 +156,7 @@ def _setting(scale: str) -> sweep.Setting:
 def _do_work(
     grid: Sequence[sweep.Work], table: sweep.ResultsTable, folder: Path
 ) -> None:
-    """Does what the table lacks.
-
-    Raises:
-      ValueError: If data are missing; no work is done then.
-    """
+    """Does what the table lacks; nothing, by ValueError, if data are missing."""
     alone = [work for work in grid if not isinstance(work, Training)]
     runs = [work for work in grid if isinstance(work, Training)]
     missing = [work for work in runs if work not in table]
@@ -190,10 +174,11 @@ def _do_work(
 
 def main(argv: Sequence[str]) -> None:
     """Makes the figure that --figure names."""
-    if len(argv) > 1:
-        raise ValueError(f"there are no positional arguments, found {argv[1]!r}")
+    cli.no_arguments(argv)
     if _FIGURE.value == "list":
-        list_figures()
+        width = max(map(len, FIGURES))
+        for each in FIGURES.values():
+            print(f"{each.name:{width}}  {each.source}")
         return
     figure, scale = FIGURES[_FIGURE.value], _SCALE.value
     _check_flags(figure, scale)
@@ -207,17 +192,13 @@ def main(argv: Sequence[str]) -> None:
     if _TABLE.value is not None:
         files.output_path("--table", _TABLE.value, [".csv"])
     rows, note = _results(figure, scale, folder)
-    print_table(rows)
+    _print_table(rows)
     plotting.print_remark(rows)
     print(f"figure: {draw(figure, rows, folder)}{note}")
 
 
 def _draw_table(figure: sweep.Figure, table: Path, folder: Path) -> None:
-    """Draws what --table wrote.
-
-    Raises:
-      ValueError: If that is no table of the figure at the scale, or a damaged one.
-    """
+    """Draws what --table wrote; ValueError for what it did not write."""
     scale = _SCALE.value
     grid = figure.grid(_setting(scale))
     rows = result_tables.read(table, figure, scale, grid)
@@ -233,13 +214,13 @@ def _draw_table(figure: sweep.Figure, table: Path, folder: Path) -> None:
 
 
 def _note(done: int, planned: int) -> str:
-    """Returns how many rows of the grid are missing, if any are."""
+    """How many rows of the grid are missing, if any are."""
     missing = planned - done
     return f" ({missing} of {planned} rows are still missing)" if missing else ""
 
 
 def _results(figure: sweep.Figure, scale: str, folder: Path) -> tuple[Rows, str]:
-    """Returns the rows of a figure, and a note if some are missing.
+    """The rows of a figure, and a note if some are missing.
 
     The work is done before, unless there is to be none, and --table written.
     """

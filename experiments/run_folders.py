@@ -23,29 +23,18 @@ _NO_SETTINGS = (
 )
 _DIGEST = "task_fingerprint"
 # What a summary must have to be compared, as `dpfl.training.report.summary` writes it.
-_NEEDED = (
-    *(
-        "task",
-        "mechanism",
-        "settings",
-        "flags",
-        "rounds",
-        "final_metrics",
-    ),
+_SPENT = (
     *("epsilon", "delta", "accountant", "relation"),
     *("uplink_bits_per_parameter", "downlink_bits_per_parameter"),
 )
+_NEEDED = ("task", "mechanism", "settings", "flags", "rounds", "final_metrics", *_SPENT)
 
 
 @dataclasses.dataclass(frozen=True)
 class RunFolder:
-    """A run that is done.
+    """A run that is done: its name, its summary.json and the rows of metrics.csv.
 
-    Attributes:
-      name: What tells it from the others.
-      summary: Its summary.json, what is exact beside the rest.
-      rows: Of its metrics.csv: numbers by column, None where there is none; no column
-        is marked as exact.
+    What is exact stands beside the rest, and no column is marked as exact.
     """
 
     name: str
@@ -53,7 +42,7 @@ class RunFolder:
     rows: Sequence[Mapping[str, Optional[float]]]
 
     def points(self, x: str, y: str) -> list[tuple[float, float]]:
-        """Returns two columns of the rows, where both are finite numbers."""
+        """Two columns of the rows, where both are finite numbers."""
         return [
             (a, b)
             for a, b in ((row.get(x), row.get(y)) for row in self.rows)
@@ -62,10 +51,7 @@ class RunFolder:
 
 
 def read(paths: Sequence[str]) -> list[RunFolder]:
-    """Returns runs by their output folders.
-
-    Args:
-      paths: Of the folders.
+    """The runs of output folders.
 
     Raises:
       ValueError: If one is no folder, or not that of a run that is done.
@@ -133,13 +119,13 @@ def check_one_task(runs: Sequence[RunFolder]) -> None:
 
 
 def _setting(run: RunFolder, name: str) -> Any:
-    """Returns a setting: as it was given, or as the run filled it in."""
+    """A setting: as it was given, or as the run filled it in."""
     given, filled = run.summary["flags"], run.summary["settings"]
     return given[name] if name in given else filled.get(name)
 
 
 def different_settings(runs: Sequence[RunFolder]) -> list[str]:
-    """Returns the names of the settings that are not the same in all runs.
+    """Names of the settings that are not the same in all runs.
 
     Of those that not all runs have, such as a mechanism's own, only those that were
     given for some run.
@@ -156,13 +142,13 @@ def different_settings(runs: Sequence[RunFolder]) -> list[str]:
 
 
 def remarks(runs: Sequence[RunFolder]) -> list[str]:
-    """Returns what keeps the epsilons of the runs from being compared as they are."""
+    """What keeps the epsilons of the runs from being compared as they are."""
     found = []
-    for key, words in (
-        ("relation", "epsilons are for different neighbours"),
-        ("delta", "epsilons are at different deltas"),
-        ("accountant", "epsilons were found by different methods"),
-    ):
+    for key, words in {
+        "relation": "epsilons are for different neighbours",
+        "delta": "epsilons are at different deltas",
+        "accountant": "epsilons were found by different methods",
+    }.items():
         users: dict[Any, list[str]] = {}
         for run in runs:
             # An infinite epsilon is infinite however it is found.
@@ -175,12 +161,7 @@ def remarks(runs: Sequence[RunFolder]) -> list[str]:
 
 
 def row(run: RunFolder, settings: Sequence[str]) -> dict[str, Any]:
-    """Returns a line of the table.
-
-    Args:
-      run: The run.
-      settings: Names of those that are shown.
-    """
+    """A line of the table, with the settings that are named."""
     summary = run.summary
     found: dict[str, Any] = {"run": run.name}
     found.update((name, _setting(run, name)) for name in settings)
@@ -190,11 +171,8 @@ def row(run: RunFolder, settings: Sequence[str]) -> dict[str, Any]:
         best = min if name == "loss" else max
         found[f"final_{name}"] = final
         found[f"best_{name}"] = best(seen) if seen else None
-    for name in (
-        *("rounds", "epsilon", "delta", "accountant", "relation"),
-        *("uplink_bits_per_parameter", "downlink_bits_per_parameter"),
-    ):
-        # The rounds that were done are not those that were asked for.
-        found["rounds_done" if name == "rounds" else name] = summary[name]
+    # The rounds that were done are not those that were asked for.
+    found["rounds_done"] = summary["rounds"]
+    found.update((name, summary[name]) for name in _SPENT)
     found["seconds"] = summary.get("wall_time_seconds")
     return found

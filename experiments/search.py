@@ -52,13 +52,10 @@ _FRACTION = flags.DEFINE_float(
     "validation_fraction", 0.1, "Share of the training data that is evaluated on."
 )
 _OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "Where results go.")
-cli.check_flag("draws", lambda name, value: checks.integer(name, value, 1, 10**6))
-cli.check_flag("runs", lambda name, value: checks.integer(name, value, 1, 10**6))
-cli.check_flag("hours", lambda name, value: checks.positive(name, value))
-cli.check_flag(
-    "validation_fraction",
-    lambda name, value: checks.real(name, value, above=0.0, below=1.0),
-)
+cli.check_flag("draws", checks.integer, at_most=10**6)
+cli.check_flag("runs", checks.integer, at_most=10**6)
+cli.check_flag("hours", checks.positive)
+cli.check_flag("validation_fraction", checks.real, above=0.0, below=1.0)
 
 # Of the draws, which must be the same in each call.
 _DRAWS_SEED = 20
@@ -70,12 +67,9 @@ Setting = Mapping[str, float]
 
 @dataclasses.dataclass(frozen=True)
 class Tried:
-    """A setting and what its runs reached.
+    """A setting, how many runs it had, and the mean that they reached.
 
-    Attributes:
-      setting: Values by flag.
-      seeds: How many runs there were.
-      mean: Of the task's measure; NaN if a run diverged.
+    The mean is of the task's measure, and NaN if a run diverged.
     """
 
     setting: Setting
@@ -84,11 +78,7 @@ class Tried:
 
 
 def _numbers(name: str) -> list[float]:
-    """Returns the values of a flag that is searched.
-
-    Raises:
-      ValueError: If one is no number, or there is none.
-    """
+    """The values of a flag that is searched; ValueError if one is no number."""
     found = []
     for word in _VALUES[name].value:
         try:
@@ -103,20 +93,21 @@ def _numbers(name: str) -> list[float]:
     return sorted(set(found))
 
 
-def settings_of(values: Mapping[str, Sequence[float]], draws: Optional[int]) -> Any:
-    """Returns the settings that are tried, in order.
+def settings_of(
+    values: Mapping[str, Sequence[float]], draws: Optional[int]
+) -> list[Setting]:
+    """The settings that are tried, in order.
 
     Args:
-      values: Of each flag, in rising order.
+      values: By flag, in rising order.
       draws: How many are drawn; None for all combinations.
 
     Raises:
       ValueError: If there is nothing to draw from.
     """
     if draws is None:
-        return [
-            dict(zip(values, chosen)) for chosen in itertools.product(*values.values())
-        ]
+        every = itertools.product(*values.values())
+        return [dict(zip(values, chosen)) for chosen in every]
     for name, found in values.items():
         if found[0] <= 0 and found[-1] > found[0]:
             raise ValueError(
@@ -131,7 +122,7 @@ def settings_of(values: Mapping[str, Sequence[float]], draws: Optional[int]) -> 
 
 
 def _drawn(values: Sequence[float], rng: np.random.Generator) -> float:
-    """Returns a number between the first and the last of values, to three digits."""
+    """A number between the first and the last of values, to three digits."""
     part = rng.uniform()
     if values[0] == values[-1]:
         return values[0]
@@ -140,10 +131,7 @@ def _drawn(values: Sequence[float], rng: np.random.Generator) -> float:
 
 
 def given_flags(words: Sequence[str]) -> dict[str, str]:
-    """Returns the flags of dpfl-train by name, those of flag files among them.
-
-    Args:
-      words: What stands after --.
+    """The flags of dpfl-train after --, by name, those of flag files among them.
 
     Raises:
       ValueError: If one is no flag, or is the search's own.
@@ -163,7 +151,7 @@ def given_flags(words: Sequence[str]) -> dict[str, str]:
 
 
 def _flag(word: str) -> tuple[str, str]:
-    """Returns name and value of a word of a command line."""
+    """Name and value of a word of a command line."""
     if not word.startswith("-") or not flag_files.pair(word)[0]:
         wanted = "--FLAG=VALUE of dpfl-train"
         raise ValueError(checks.message("what follows --", wanted, word))
@@ -171,50 +159,31 @@ def _flag(word: str) -> tuple[str, str]:
 
 
 def _task(given: Mapping[str, str]) -> str:
-    """Returns the task, which must have a validation set.
+    """The task; ValueError if there is no such task, or it has no validation set."""
 
-    Raises:
-      ValueError: If there is no such task, or it has none.
-    """
+    def can_validate(name: str) -> bool:
+        return any(o.name == "validation_fraction" for o in tasks.task_options(name))
+
     task = given.get("task", "digits")
-    options = {option.name for option in tasks.task_options(task)}
-    if "validation_fraction" not in options:
-        known = [
-            name
-            for name in tasks.task_names()
-            if "validation_fraction" in {o.name for o in tasks.task_options(name)}
-        ]
+    if not can_validate(task):
+        known = filter(can_validate, tasks.task_names())
         wanted = f"one with a validation set, {' or '.join(known)}"
         raise ValueError(checks.message("--task", wanted, task))
     return task
 
 
-def work(given: Mapping[str, str], setting: Setting, seed: str) -> Training:
-    """Returns one run.
-
-    Args:
-      given: From `given_flags`.
-      setting: Values by flag.
-      seed: Of the run.
-    """
-    own = {**setting, "validation_fraction": _FRACTION.value, "seed": seed}
+def _work(given: Mapping[str, str], setting: Setting, seed: str) -> Training:
     labels = {**setting, "seed": seed}
+    own = {**labels, "validation_fraction": _FRACTION.value}
     return training_work(labels, {**given, **own}, sweep.Setting("small"))
 
 
-def do_runs(
+def _do_runs(
     grid: Sequence[Training], table: sweep.ResultsTable, folder: Path, column: str
 ) -> list[Training]:
-    """Does runs, one after the other, as far as the budget allows.
+    """Does runs, one after the other, as far as the budget allows; returns those done.
 
-    Args:
-      grid: All of them.
-      table: Where rows are added.
-      folder: Each run has a folder in it.
-      column: Of the measure.
-
-    Returns:
-      Those that are done.
+    Each has a folder in the folder and a row in the table, with the measure's column.
 
     Raises:
       WorkFailedError: If a run fails, but for one that diverged.
@@ -238,7 +207,7 @@ def do_runs(
 def _measured(
     trainer: trainers.Trainer, one: Training, folder: Path, column: str
 ) -> Mapping[str, Any]:
-    """Returns the columns of a run; the measure of one that diverged is NaN."""
+    """The columns of a run; the measure of one that diverged is NaN."""
     try:
         trainer.train(one, folder)
     except trainers.WorkFailedError as error:
@@ -248,17 +217,12 @@ def _measured(
     return one.measured(folder)
 
 
-def ranked(
-    rows: Sequence[Mapping[str, str]], metric: str, *, lower_is_better: bool
+def _ranked(
+    rows: Sequence[Mapping[str, str]], metric: str, lower_is_better: bool
 ) -> list[Tried]:
-    """Returns the settings that were tried, the best first.
+    """The settings that were tried, the best first by a column of the table.
 
     Those with the most seeds stand before the others, and what diverged is last.
-
-    Args:
-      rows: Of the table.
-      metric: Its column.
-      lower_is_better: Whether a small value is good.
     """
     groups: dict[tuple[tuple[str, float], ...], list[float]] = {}
     for row in rows:
@@ -287,18 +251,18 @@ def main(argv: Sequence[str]) -> None:
     given = given_flags(argv[1:])
     measure = tasks.task_entry(_task(given)).measure
     settings = settings_of(values, _DRAWS.value)
-    grid = [work(given, one, seed) for seed in _SEEDS.value for one in settings]
+    grid = [_work(given, one, seed) for seed in _SEEDS.value for one in settings]
     folder = files.output_folder("--output_dir", Path(_OUTPUT_DIR.value).resolve())
     with files.locked(folder):
         table = sweep.ResultsTable(folder / "search.csv")
         cli.work_begins()
-        done = do_runs(grid, table, folder, measure.final_column)
-    found = ranked(
-        [table.row(one) for one in done],
-        measure.final_column,
-        lower_is_better=measure.lower_is_better,
-    )
-    _show(found, measure.metric)
+        done = _do_runs(grid, table, folder, measure.final_column)
+    rows = [table.row(one) for one in done]
+    found = _ranked(rows, measure.final_column, measure.lower_is_better)
+    name = f"validation {measure.metric}"
+    shown = [{**one.setting, "seeds": one.seeds, name: one.mean} for one in found]
+    if shown:
+        print(tables.text(shown, {column: column for column in shown[0]}))
     if len(done) < len(grid):
         print(f"{len(grid) - len(done)} of {len(grid)} runs are beyond the budget")
     if found and not math.isnan(found[0].mean):
@@ -306,14 +270,6 @@ def main(argv: Sequence[str]) -> None:
         lines = [f"--{name}={value}" for name, value in best.items()]
         files.write_atomically(folder / "best.flags", "\n".join(lines) + "\n")
         print(f"best: {folder / 'best.flags'}")
-
-
-def _show(found: Sequence[Tried], metric: str) -> None:
-    """Prints what was found, the best first."""
-    name = f"validation {metric}"
-    rows = [{**one.setting, "seeds": one.seeds, name: one.mean} for one in found]
-    if rows:
-        print(tables.text(rows, {column: column for column in rows[0]}))
 
 
 def run() -> None:

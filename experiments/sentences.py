@@ -24,14 +24,10 @@ _LONG_NAME = re.compile(r"(?<![\w./=('\"-])[a-z0-9]+(?:_[a-z0-9]+)+(?![\w./=('\"
 
 
 def of_argument(error: Exception, names: Collection[str]) -> str:
-    """Returns what an exception says, with dashes before the names of flags.
+    """What an exception of the library says, with dashes before the names of flags.
 
     A name of one word, such as "rounds", is taken for the flag where the sentence is
     about it; elsewhere it may be the word.
-
-    Args:
-      error: What the library raised.
-      names: Of all flags.
     """
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename} cannot be used: {error.strerror}"
@@ -48,7 +44,7 @@ def of_argument(error: Exception, names: Collection[str]) -> str:
 
 
 def of_parsing(error: Exception) -> str:
-    """Returns what absl, or a check of a flag, has against a command line."""
+    """What absl, or a check of a flag, has against a command line."""
     text = str(error)
     cause = error.__context__
     if isinstance(error, flags.UnrecognizedFlagError):
@@ -71,7 +67,7 @@ def of_parsing(error: Exception) -> str:
 
 
 def _wanted(parser: flags.ArgumentParser) -> str:
-    """Returns what a flag's value must be."""
+    """What a flag's value must be."""
     if isinstance(parser, flags.EnumParser):
         return f"one of {', '.join(parser.enum_values)}"
     if isinstance(parser, flags.BooleanParser):

@@ -69,10 +69,7 @@ def import_federated() -> None:
 
 
 def _drop_default_context() -> None:
-    """Drops the context that TFF made when it was imported, if nobody replaced it.
-
-    Were it left to the interpreter's end, it would look for modules that are gone.
-    """
+    """Drops the context that TFF made, which at the end would look for lost modules."""
     if "tensorflow_federated" not in sys.modules:
         return
     import tensorflow_federated as tff
@@ -90,14 +87,13 @@ def _not_installed(name: str) -> Iterator[None]:
 
     TensorFlow imports JAX to convert its functions to TensorFlow Lite's.
     """
-    if name in sys.modules:
-        yield
-        return
-    sys.modules[name] = None  # type: ignore[assignment]
+    missing = {} if name in sys.modules else {name: None}
+    sys.modules.update(missing)  # type: ignore[arg-type]
     try:
         yield
     finally:
-        del sys.modules[name]
+        for each in missing:
+            del sys.modules[each]
 
 
 @contextlib.contextmanager
@@ -112,15 +108,12 @@ def _never_collected() -> Iterator[None]:
 
 
 class _LoadedWhenUsed:
-    """Finds `_LOADED_WHEN_USED` as modules that are loaded with their first name.
-
-    A module that is not installed, or not imported, makes no difference.
-    """
+    """Finds `_LOADED_WHEN_USED` as modules that are loaded with their first name."""
 
     def find_spec(
         self, name: str, path: Optional[Sequence[str]], target: Any = None
     ) -> Optional[importlib.machinery.ModuleSpec]:
-        """Returns the spec of one of them, None for every other module."""
+        """The spec of one of them, None for every other module."""
         if name not in _LOADED_WHEN_USED:
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)

@@ -19,10 +19,10 @@ Row = Mapping[str, Any]
 
 
 def text(rows: Sequence[Row], columns: Mapping[str, str], digits: int = 5) -> str:
-    """Returns a table with one line a row.
+    """A table with one line a row, for people; None, or nothing, is shown as "-".
 
     Args:
-      rows: Values by column; what is missing or None is shown as "-".
+      rows: Values by column.
       columns: Heads by column, in the order in which they are shown.
       digits: Significant digits of a number.
     """
@@ -44,7 +44,7 @@ def text(rows: Sequence[Row], columns: Mapping[str, str], digits: int = 5) -> st
 
 
 def as_json(rows: Sequence[Row]) -> str:
-    """Returns rows as JSON, which has no infinity: null stands for it."""
+    """Rows as JSON, which has no infinity: null stands for it."""
 
     def finite(value: Any) -> Any:
         if isinstance(value, float) and not math.isfinite(value):
@@ -56,7 +56,7 @@ def as_json(rows: Sequence[Row]) -> str:
 
 
 def as_csv(rows: Sequence[Row], columns: Iterable[str]) -> str:
-    """Returns rows as CSV with a head; None, and what is missing, is an empty cell."""
+    """Rows as CSV with a head; None, and what is missing, is an empty cell."""
     content = io.StringIO(newline="")
     writer = csv.DictWriter(content, list(columns), lineterminator="\n")
     writer.writeheader()
@@ -64,9 +64,21 @@ def as_csv(rows: Sequence[Row], columns: Iterable[str]) -> str:
     return content.getvalue()
 
 
-def write(content: str, path: Optional[str]) -> None:
-    """Writes text with a line's end to a file, or to stdout if there is none."""
-    if path is None:
-        sys.stdout.write(content + "\n")
+def show(
+    rows: Sequence[Row],
+    columns: Mapping[str, str],
+    path: Optional[str],
+    form: str = "text",
+    digits: int = 5,
+) -> None:
+    """Writes rows as text, json or csv to a file, or to stdout if there is none."""
+    if form == "json":
+        content = as_json(rows) + "\n"
+    elif form == "csv":
+        content = as_csv(rows, columns)
     else:
-        files.write_atomically(path, content + "\n")
+        content = text(rows, columns, digits) + "\n"
+    if path is None:
+        sys.stdout.write(content)
+    else:
+        files.write_atomically(path, content)

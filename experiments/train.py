@@ -48,7 +48,7 @@ _OUTPUT_DIR = flags.DEFINE_string(
 )
 
 # As absl names the module of the flags above.
-_MODULE = sys.argv[0] if __name__ == "__main__" else __name__
+_MODULE = cli.help_module(__name__)
 # Fields that the run itself fills in.
 _RUN_FIELDS = ("cohort_size", "noise_multiplier", "rounds_per_epoch", "rounds")
 # Those that mean something whatever the mechanism.
@@ -75,14 +75,6 @@ class _OptionalParser(flags.ArgumentParser):
         return f"{self._kind.__name__} or {NONE}"
 
 
-_DEFINE = {
-    bool: flags.DEFINE_bool,
-    int: flags.DEFINE_integer,
-    float: flags.DEFINE_float,
-    str: flags.DEFINE_string,
-}
-
-
 def _define_task_flags() -> None:
     """Defines a flag for each option of any task; those of one name are one flag."""
     options: dict[str, registry.TaskOption] = {}
@@ -98,15 +90,11 @@ def _define_task_flags() -> None:
             parser = _OptionalParser(option.value_type)
             flags.DEFINE(parser, name, None, text, module_name=_MODULE)
         else:
-            _DEFINE[option.value_type](name, None, text)
+            mechanism_flags.DEFINE[option.value_type](name, None, text)
 
 
 def _define_run_flags() -> list[str]:
-    """Defines one flag for each field of the settings that has a sentence.
-
-    Returns:
-      Their names.
-    """
+    """Defines a flag for each field of the settings that has a sentence."""
     hints = typing.get_type_hints(config_lib.RunConfig)
     names = []
     for field in dataclasses.fields(config_lib.RunConfig):
@@ -120,7 +108,7 @@ def _define_run_flags() -> list[str]:
             continue
         kinds = [k for k in typing.get_args(hints[field.name]) if k is not type(None)]
         kind = kinds[0] if kinds else hints[field.name]
-        _DEFINE[kind](field.name, field.default, text)
+        mechanism_flags.DEFINE[kind](field.name, field.default, text)
     return names
 
 
@@ -129,7 +117,7 @@ _RUN_FLAGS = _define_run_flags()
 
 
 def task_config() -> Any:
-    """Returns the task's options from the flags.
+    """The task's options from the flags.
 
     Raises:
       ValueError: If a flag was given that the task does not have, or is out of range.
@@ -149,19 +137,18 @@ def task_config() -> Any:
 
 
 def mechanism_options() -> dict[str, Any]:
-    """Returns the mechanism's fields from the flags, without those of the run.
+    """The mechanism's fields from the flags, without those of the run.
 
     Raises:
       ValueError: If a flag was given that the mechanism does not have.
     """
-    name = _MECHANISM.value
+    cli.refuse(_MECHANISM.value, *_without_meaning())
     given = mechanism_flags.given()
-    cli.refuse(name, *_without_meaning())
-    return _without(given, *_RUN_FIELDS)
+    return {name: given[name] for name in given if name not in _RUN_FIELDS}
 
 
 def _without_meaning() -> list[str]:
-    """Returns the flags given that the mechanism has no use for."""
+    """The flags given that the mechanism has no use for."""
     name = _MECHANISM.value
     own = {*accepted_fields(name), *_COMMON_FIELDS}
     is_private = mechanisms.MECHANISMS[name].is_private
@@ -183,34 +170,24 @@ def forget_other_mechanisms() -> None:
             )
 
 
-def _without(values: dict[str, Any], *names: str) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if name not in names}
-
-
 def given_flags() -> dict[str, Any]:
-    """Returns the flags that the command line and its flag files set."""
-    by_module = flags.FLAGS.flags_by_module_dict()
-    names = {flag.name for flag in by_module[_MODULE]}
-    return {
-        name: flags.FLAGS[name].value
-        for name in sorted(names)
-        if flags.FLAGS[name].present
-    }
+    """The flags that the command line and its flag files set."""
+    own = flags.FLAGS.flags_by_module_dict()[_MODULE]
+    given = {flag.name: flag.value for flag in own if flag.present}
+    return dict(sorted(given.items()))
 
 
 def default_output_dir() -> pathlib.Path:
-    """Returns ./runs/TASK-MECHANISM-HASH, the hash that of the flags that matter."""
-    flag_list = sorted(
-        (name, value)
-        for name, value in given_flags().items()
-        if name not in config_lib.HARMLESS
-    )
+    """The path ./runs/TASK-MECHANISM-HASH, the hash that of the flags that matter."""
+    flag_list = [
+        pair for pair in given_flags().items() if pair[0] not in config_lib.HARMLESS
+    ]
     digest = hashlib.sha256(json.dumps(flag_list).encode()).hexdigest()[:8]
     return pathlib.Path("runs") / f"{_TASK.value}-{_MECHANISM.value}-{digest}"
 
 
 def run_config() -> config_lib.RunConfig:
-    """Returns the run's settings from the flags.
+    """The run's settings from the flags.
 
     Raises:
       TypeError: If a flag has a wrong type.
@@ -235,9 +212,8 @@ def check(argv: Sequence[str]) -> None:
 
 
 def _checked_config(argv: Sequence[str]) -> config_lib.RunConfig:
-    """Returns the settings; TensorFlow is imported then."""
-    if len(argv) > 1:
-        raise ValueError(f"there are no positional arguments, found {argv[1]!r}")
+    """The settings; TensorFlow is imported then."""
+    cli.no_arguments(argv)
     forget_other_mechanisms()
     config = run_config()
     start.import_tensorflow()
@@ -245,12 +221,7 @@ def _checked_config(argv: Sequence[str]) -> config_lib.RunConfig:
 
 
 def main(argv: Sequence[str], **shared: Any) -> None:
-    """Trains, or goes on with training.
-
-    Args:
-      argv: The program's name; positional arguments are refused.
-      **shared: See `training.Run`.
-    """
+    """Trains, or goes on with training; `training.Run` has the keywords."""
     config = _checked_config(argv)
     with checks.renaming({"method": "accountant"}):
         plan = make_plan(config)

@@ -40,14 +40,13 @@ _ISOLATION = flags.DEFINE_enum(
 )
 _LOG = flags.DEFINE_string("log", None, "File for what TFF's worker prints.")
 
-cli.check_flag("port", lambda name, value: checks.integer(name, value, 1, 65535))
-cli.check_flag("concurrency", lambda name, value: checks.integer(name, value, 1, 1000))
+cli.check_flag("port", checks.integer, at_most=65535)
+cli.check_flag("concurrency", checks.integer, at_most=1000)
 
 
 def main(argv: Sequence[str]) -> None:
     """Starts the worker and waits for its end."""
-    if len(argv) > 1:
-        raise ValueError(f"there are no positional arguments, found {argv[1]!r}")
+    cli.no_arguments(argv)
     if _PORT.value is None:
         raise ValueError("--port must be given, found none")
     start.import_tensorflow()

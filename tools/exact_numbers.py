@@ -5,8 +5,8 @@
 
   python -m tools.exact_numbers docs/results/exact_numbers.csv
 
-A row has the page, what the number is, the format in which the page has it, and the
-number itself. Nothing is drawn at random, so there are no seeds and no intervals.
+A row has the page, what the number is, and the number itself. Nothing is drawn at
+random, so there are no seeds and no intervals.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Optional
 
 import dp_accounting
 import numpy as np
@@ -31,7 +31,6 @@ from dpfl.accounting import random_slot
 from dpfl.accounting.csgm import SparsifiedMatrixFactorizationDpEvent
 from dpfl.accounting.integer import ratio_moments, rounding
 from dpfl.factorization import tree
-from dpfl.mechanisms import participation
 from dpfl.planning import bands_curve
 from experiments.papers import ours as stream_training
 from experiments.papers import result_rows
@@ -41,8 +40,6 @@ from experiments.papers import stream_errors as streams
 # over that of the vector, with 100 clients a round.
 _MODEL = streams.DIMENSION
 _LINF_RATIO = math.sqrt(2 * math.log(_MODEL * 100) / _MODEL)
-# Those of the same network with ten classes.
-_MNIST_MODEL = 1_011_466
 _EPSILON = 8.0
 _STREAM_TRAINING = (
     Path(__file__).resolve().parents[1] / "docs/results/stream_training.csv"
@@ -52,69 +49,65 @@ _TRAININGS = ((0.5, 60, 1e-3), (0.03, 1500, 1e-5))
 # Granularity over the clip that b bits leave, at n = 100 and m = 2^20.
 _GRIDS = {8: 0.031789, 7: 0.066108, 6: 0.160890}
 _ORDERS = (2, 8, 32)
+_KINDS = {1: "dense", 100: "gamma = 0.01"}
 # What rows of the streams have in their names that take most of the time.
 SLOW = "all entries of the band free"
 
-
-class Number(NamedTuple):
-    """A number of a page."""
-
-    page: str
-    number: str
-    format: str
-    value: float
+Numbers = Iterator[tuple[str, float]]
 
 
-def _training(
-    keep_fraction: float, q: float, rounds: int, noise_multiplier: float
-) -> dp_event.DpEvent:
-    event = accounting.SparsifiedGaussianDpEvent(
-        noise_multiplier, keep_fraction, _LINF_RATIO, _MODEL, q
-    )
-    return dp_accounting.SelfComposedDpEvent(event, rounds)
-
-
+@functools.cache
 def _noise(
-    make: Callable[[float], dp_event.DpEvent], delta: float, **how: Any
+    keep_fraction: float,
+    q: float,
+    rounds: int,
+    delta: float,
+    method: str = "rdp",
+    orders: Optional[tuple[int, ...]] = None,
 ) -> float:
-    return accounting.calibrate_noise_multiplier(make, _EPSILON, delta, **how)
+    """The noise multiplier of sampled rounds of CSGM."""
+
+    def event(noise_multiplier: float) -> dp_event.DpEvent:
+        one = accounting.SparsifiedGaussianDpEvent(
+            noise_multiplier, keep_fraction, _LINF_RATIO, _MODEL, q
+        )
+        return dp_accounting.SelfComposedDpEvent(one, rounds)
+
+    own: dict[str, Any] = {} if orders is None else {"orders": orders, "rtol": 1e-6}
+    return accounting.calibrate_noise_multiplier(
+        event, _EPSILON, delta, method=method, **own
+    )
 
 
-def _trainings() -> Iterator[Number]:
+def _client_sampling() -> Numbers:
     for q, rounds, delta in _TRAININGS:
         for keep in (0.01, 1.0):
-            make = functools.partial(_training, keep, q, rounds)
             name = f"z, q = {q:g}, gamma = {keep:g}"
-            found = _noise(make, delta, method="rdp")
-            yield Number("privacy/client_sampling", name, ".3f", found)
-            integers = list(range(2, 65))
-            whole = _noise(make, delta, method="rdp", orders=integers, rtol=1e-6)
-            name = f"{name}, integer orders alone"
-            yield Number("privacy/client_sampling", name, ".3f", whole)
-            if keep < 1:
-                name = f"z, q = {q:g}"
-                yield Number("privacy/masked_loss", f"{name}, Renyi", ".3f", found)
-                found = _noise(make, delta, method="tight")
-                yield Number("privacy/masked_loss", f"{name}, stopped", ".3f", found)
+            yield name, _noise(keep, q, rounds, delta)
+            whole = _noise(keep, q, rounds, delta, orders=tuple(range(2, 65)))
+            yield f"{name}, integer orders alone", whole
 
 
-def _epochs(noise_multiplier: float) -> dp_event.DpEvent:
-    stream = SparsifiedMatrixFactorizationDpEvent(
-        noise_multiplier, 0.01, _LINF_RATIO, _MODEL
-    )
-    return dp_accounting.SelfComposedDpEvent(stream, 16)
+def _masked_loss() -> Numbers:
+    ways = {"Renyi": "rdp", "stopped": "tight"}
+    for q, rounds, delta in _TRAININGS:
+        for name, method in ways.items():
+            yield f"z, q = {q:g}, {name}", _noise(0.01, q, rounds, delta, method)
+
+    def epochs(noise_multiplier: float) -> dp_event.DpEvent:
+        stream = SparsifiedMatrixFactorizationDpEvent(
+            noise_multiplier, 0.01, _LINF_RATIO, _MODEL
+        )
+        return dp_accounting.SelfComposedDpEvent(stream, 16)
+
+    for name, method in ways.items():
+        found = accounting.calibrate_noise_multiplier(
+            epochs, _EPSILON, 1e-5, method=method
+        )
+        yield f"z, SGMF, {name}", found
 
 
-def _sgmf() -> Iterator[Number]:
-    page = "privacy/masked_loss"
-    found = _noise(_epochs, 1e-5, method="rdp")
-    yield Number(page, "z, SGMF, Renyi", ".2f", found)
-    found = _noise(_epochs, 1e-5, method="tight")
-    yield Number(page, "z, SGMF, stopped", ".3f", found)
-
-
-def _slots() -> Iterator[Number]:
-    page = "privacy/random_slot"
+def _random_slot() -> Numbers:
     compose = dp_accounting.SelfComposedDpEvent
     for z, rounds in ((0.7, 10), (0.7, 33), (1.0, 10), (1.0, 33), (1.0, 1000)):
         one = dp_accounting.GaussianDpEvent(z)
@@ -126,53 +119,38 @@ def _slots() -> Iterator[Number]:
             ("random slot", compose(slot, 10)),
         ):
             found = accounting.epsilon(run, 1e-5, method="rdp").epsilon
-            shown = ".3f" if found < 1 else ".2f"
-            yield Number(page, f"epsilon, z = {z:g}, {rounds}, {name}", shown, found)
+            yield f"epsilon, z = {z:g}, {rounds}, {name}", found
 
 
-def _trees() -> Iterator[Number]:
-    page = "privacy/matrix_factorization"
+def _matrix_factorization() -> Numbers:
     for rounds in (64, 1024):
         found = tree.honaker_online(mf.prefix_sum(rounds))
-        whole = float(np.linalg.norm(found.encoder(), axis=0).max())
         name = f"largest column, T = {rounds}"
-        yield Number(page, f"{name}, nodes", ".3f", whole)
-        yield Number(page, f"{name}, released", ".3f", found.sensitivity().value)
-
-
-def _groups() -> Iterator[Number]:
-    """Of two rounds and two groups of a fixed size; the client and another differ.
-
-    If one is removed from the first group another moves there from the second: the
-    first sum may differ by two clips, and the second by one.
-    """
-    page = "privacy/matrix_factorization"
+        yield f"{name}, nodes", np.linalg.norm(found.encoder(), axis=0).max()
+        yield f"{name}, released", found.sensitivity().value
+    # Of two rounds and two groups of a fixed size. If the client is removed from the
+    # first group another moves there from the second: the first sum may differ by two
+    # clips, and the second by one.
     moved = accounting.gaussian_epsilon(1e-5, 1 / math.sqrt(2**2 + 1))
-    yield Number(page, "epsilon, groups of a fixed size", ".2f", moved)
-    alone = accounting.gaussian_epsilon(1e-5, 1.0)
-    yield Number(page, "epsilon, replaced by zeros", ".3f", alone)
+    yield "epsilon, groups of a fixed size", moved
+    yield "epsilon, replaced by zeros", accounting.gaussian_epsilon(1e-5, 1.0)
 
 
 def _of_run(
     name: str, accountant: str, make: Callable[[bands_curve.StreamRun], Any], **how: Any
-) -> Iterator[Number]:
-    page = "privacy/bands"
-    for rate in (1, 100):
-        if rate > 1 and accountant != streams.ACCOUNTANT:
-            continue
+) -> Numbers:
+    for rate, kind in _KINDS.items():
         run = streams.run_of(rate, 10.0, 512, **how)
-        found = make(dataclasses.replace(run, accountant=accountant))
-        kind = f"{name}, {'dense' if rate == 1 else 'gamma = 0.01'}"
         if accountant == streams.ACCOUNTANT:
-            yield Number(page, f"z, {kind}", ".4f", found.noise_multiplier)
-            yield Number(page, f"error, {kind}", ".2f", found.root_mean_error)
-        else:
-            yield Number(
-                page, f"error by privacy loss, {kind}", ".2f", found.root_mean_error
-            )
+            found = make(dataclasses.replace(run, accountant=accountant))
+            yield f"z, {name}, {kind}", found.noise_multiplier
+            yield f"error, {name}, {kind}", found.root_mean_error
+        elif rate == 1:
+            found = make(dataclasses.replace(run, accountant=accountant))
+            yield f"error by privacy loss, {name}, {kind}", found.root_mean_error
 
 
-def _streams(is_slow: bool) -> Iterator[Number]:
+def _bands(is_slow: bool) -> Numbers:
     rdp, tight = streams.ACCOUNTANT, "auto"
     for bands in (1, 2, 4, 8, 16, 32):
         make = functools.partial(bands_curve.point, separation=bands)
@@ -180,24 +158,17 @@ def _streams(is_slow: bool) -> Iterator[Number]:
         if bands in (1, 16, 32):
             yield from _of_run(f"h = {bands}", tight, make)
         if bands in (16, 32) and is_slow:
-            name = f"h = {bands}, {SLOW}"
-            yield from _of_run(name, rdp, make, encoder="banded")
+            yield from _of_run(f"h = {bands}, {SLOW}", rdp, make, encoder="banded")
     yield from _of_run("streams that restart", rdp, bands_curve.restarting)
-    page = "privacy/bands"
-    for rate in (1, 100):
+    for rate, kind in _KINDS.items():
         found = streams.random_slot(rate, 10.0, 512)
-        kind = f"random slots, {'dense' if rate == 1 else 'gamma = 0.01'}"
-        yield Number(page, f"z, {kind}", ".4f", found["noise_multiplier"])
-        yield Number(page, f"error, {kind}", ".2f", found["error"])
-
-
-def _one_gaussian(is_slow: bool) -> Iterator[Number]:
-    """Everybody in rounds exactly 32 apart: one Gaussian mechanism on the run."""
-    page = "privacy/bands"
+        yield f"z, random slots, {kind}", found["noise_multiplier"]
+        yield f"error, random slots, {kind}", found["error"]
+    # Everybody in rounds exactly 32 apart: one Gaussian mechanism on the run.
     noise = accounting.calibrate_noise_multiplier(
         dp_accounting.GaussianDpEvent, 10.0, 1e-5, method="rdp"
     )
-    yield Number(page, "z, one Gaussian mechanism, dense", ".4f", noise)
+    yield "z, one Gaussian mechanism, dense", noise
     plan = mf.FixedEpochs(16, 32)
     several = {"separation": 32, "participations": 16}
     ways: Mapping[str, tuple[str, Mapping[str, int]]] = {
@@ -206,35 +177,26 @@ def _one_gaussian(is_slow: bool) -> Iterator[Number]:
         "C^-1 with 8 diagonals": ("banded-inverse", {"bands": 8, **several}),
     }
     for name, (method, parameters) in ways.items():
-        if method == "optimal-epochs" and not is_slow:
-            continue
-        found = mf.compute(mf.prefix_sum(512), method, **parameters)
-        yield Number(
-            page, f"error, {name}, dense", ".2f", noise * found.errors(plan).root_mean
-        )
+        if method != "optimal-epochs" or is_slow:
+            one = mf.compute(mf.prefix_sum(512), method, **parameters)
+            yield f"error, {name}, dense", noise * one.errors(plan).root_mean
 
 
-def _rounded() -> Iterator[Number]:
-    page = "privacy/rounding"
+def _rounding() -> Numbers:
     for bits, granularity in _GRIDS.items():
         noise = ratio_moments.DiscreteGaussianNoise(100, 0.1 / granularity)
         for name, size in (("clip", 1.0), ("0.0064 of it", 0.0064)):
             rate = rounding.rounded_rate(_ORDERS, noise, size / granularity).rate
             for order, one in zip(_ORDERS, rate):
                 over = float(one) * 2 * noise.variance / order
-                yield Number(page, f"RDP, {bits} bits, {name}, {order}", ".5f", over)
+                yield f"RDP, {bits} bits, {name}, {order}", over
     for clients, length in ((50, 160), (1000, 10**6), (10**6, 10**7)):
         name = f"least share, n = {clients}, m = {length}"
-        yield Number(page, name, ".2f", least_share(clients, length))
+        yield name, _least_share(clients, length)
 
 
-def least_share(clients: int, length: int) -> float:
-    """Returns from how many steps on a share is covered without a clip to one step.
-
-    Args:
-      clients: How many shares the noise has.
-      length: Of the vector.
-    """
+def _least_share(clients: int, length: int) -> float:
+    """From how many steps on a share of noise is covered without a clip to one step."""
     low, high = 0.5, 4.0
     while high - low > 1e-6:
         middle = (low + high) / 2
@@ -244,68 +206,58 @@ def least_share(clients: int, length: int) -> float:
     return high
 
 
-def _integers() -> Iterator[Number]:
+def _fixed_point() -> Numbers:
     """Why the noise of a release in integers has 4 more than s^2."""
-    page = "privacy/fixed_point"
     # s = 3, a shift of 3 and epsilon = 3.
     s, shift, epsilon = 3.0, 3.0, 3.0
     x = np.arange(-60.0, 61)
     law = stats.norm.pdf(x / s) / stats.norm.pdf(x / s).sum()
     ratio = np.exp((2 * x * shift - shift**2) / (2 * s**2))
-    stick = float(np.sum(law * np.maximum(ratio - math.exp(epsilon), 0)))
-    yield Number(page, "delta, integers", ".3e", stick)
-    gaussian = accounting.gaussian_delta(epsilon, s / shift)
-    yield Number(page, "delta, Gaussian", ".3e", gaussian)
+    stick = np.sum(law * np.maximum(ratio - math.exp(epsilon), 0))
+    yield "delta, integers", stick
+    yield "delta, Gaussian", accounting.gaussian_delta(epsilon, s / shift)
     # s = 0.4, q = 1e-4 and alpha = 1.1.
     s, q, alpha = 0.4, 1e-4, 1.1
     law = stats.norm.pdf(x / s) / stats.norm.pdf(x / s).sum()
     mixed = 1 - q + q * np.exp((2 * x - 1) / (2 * s**2))
-    log_moment = math.log1p(float(np.sum(law * np.expm1(alpha * np.log(mixed)))))
+    log_moment = math.log1p(np.sum(law * np.expm1(alpha * np.log(mixed))))
 
     def grown(y: float) -> float:
         one = 1 - q + q * math.exp((2 * y - 1) / (2 * s**2))
         return stats.norm.pdf(y, scale=s) * math.expm1(alpha * math.log(one))
 
     found, _ = integrate.quad(grown, -4, 8, epsabs=1e-18, points=(0.5, 1, 2), limit=500)
-    percent = 100 * (log_moment / math.log1p(found) - 1)
-    yield Number(page, "percent of a sampled moment", ".1f", percent)
+    yield "percent of a sampled moment", 100 * (log_moment / math.log1p(found) - 1)
 
 
-def _digits() -> Iterator[Number]:
+def _tasks() -> Numbers:
     found = {}
     for dimension in (15_994, 2**20):
         calibrated: Any = planning.calibrate(
             mechanisms.L2Csgm(50, 1.0, 1.0, 0.01),
             mechanisms.PoissonSampling(100, 50, 60),
-            dimension,
-            _EPSILON,
-            1e-3,
+            *(dimension, _EPSILON, 1e-3),
         )
         found[dimension] = calibrated.noise_multiplier
-        yield Number("tasks", f"z, d = {dimension}", ".1f", found[dimension])
+        yield f"z, d = {dimension}", found[dimension]
     small, large = (d * z**2 for d, z in found.items())
-    yield Number(
-        "tasks", "total noise over that of the small model", ".0f", large / small
-    )
+    yield "total noise over that of the small model", large / small
 
 
-def _tails() -> Iterator[Number]:
+def _tails() -> Numbers:
     """A uniform float32 is 1e-7 at the least, and Box-Muller ends there."""
-    last = math.sqrt(-2 * math.log(1e-7))
-    yield Number("privacy/audit", "end of a float32 normal sampler", ".2f", last)
-    yield Number("noise", "end of a float32 normal sampler", ".1f", last)
-    beyond = 2 * float(stats.norm.sf(4))
-    yield Number("sketching", "chance beyond 4 deviations", ".2e", beyond)
+    yield "end of a float32 normal sampler", math.sqrt(-2 * math.log(1e-7))
 
 
-def error_of_sums(way: str) -> float:
-    """Returns the noise of all sums in `stream_training`, at z = 1 and clip 1.
+def _sketching() -> Numbers:
+    yield "chance beyond 4 deviations", 2 * stats.norm.sf(4)
 
-    Args:
-      way: How the noise of rounds is correlated, as the table calls it.
 
-    Returns:
-      The root of the mean over rounds of the variance of the sum so far.
+def _error_of_sums(way: str) -> float:
+    """The noise of all sums in `stream_training`, at z = 1 and clip 1.
+
+    It is the root of the mean over rounds of the variance of the sum so far, for a way
+    in which the noise of rounds is correlated, as the table calls it.
     """
     rounds = stream_training.SHARED["rounds"]
     epoch = stream_training.ROUNDS_PER_EPOCH
@@ -324,61 +276,43 @@ def error_of_sums(way: str) -> float:
     return bands_curve.encoder_of(workload, groups[way]).errors().root_mean
 
 
-def _sums() -> Iterator[Number]:
-    """Yields the noise of all sums in `stream_training`, in units of the clip."""
+def _figures() -> Numbers:
+    """The noise of sums in units of the clip."""
     # Seeds share the noise multiplier.
     for row in result_rows.where(result_rows.read_csv(_STREAM_TRAINING), seed=1):
-        noise = float(row["noise_multiplier"]) * error_of_sums(row["way"])
-        name = f"noise of sums, {row['mechanism']}, {row['way']}"
-        yield Number("figures", name, ".2f", noise)
+        noise = float(row["noise_multiplier"]) * _error_of_sums(row["way"])
+        yield f"noise of sums, {row['mechanism']}, {row['way']}", noise
 
 
-def _one_accountant() -> Iterator[Number]:
-    """Yields the noise of MF in `sgmf_fig7` at the small budget, by each accountant."""
-    choice = participation.build("once_per_epoch", 836, 100, 48, rounds_per_epoch=8)
-    config = mechanisms.MatrixFactorization(
-        cohort_size=100, noise_multiplier=1.0, clip_norm=1.0, rounds_per_epoch=8
-    )
-    for accountant in ("tight", "rdp"):
-        calibrated: Any = planning.calibrate(
-            config, choice, _MNIST_MODEL, 2.0, 1e-4, accountant
-        )
-        name = f"z, MF, sgmf_fig7, epsilon = 2, {accountant}"
-        yield Number("figures", name, ".2f", calibrated.noise_multiplier)
-
-
-def numbers(is_slow: bool = True) -> Iterator[Number]:
-    """Yields the numbers.
-
-    Args:
-      is_slow: Whether those that take most of the time are among them.
-    """
-    yield from _trainings()
-    yield from _sgmf()
-    yield from _slots()
-    yield from _trees()
-    yield from _groups()
-    yield from _streams(is_slow)
-    yield from _one_gaussian(is_slow)
-    yield from _rounded()
-    yield from _integers()
-    yield from _digits()
-    yield from _tails()
-    yield from _sums()
-    yield from _one_accountant()
+def numbers(is_slow: bool = True) -> Iterator[tuple[str, str, float]]:
+    """Yields page, name and value of the numbers, with those that take long or not."""
+    for page, found in (
+        ("privacy/client_sampling", _client_sampling()),
+        ("privacy/masked_loss", _masked_loss()),
+        ("privacy/random_slot", _random_slot()),
+        ("privacy/matrix_factorization", _matrix_factorization()),
+        ("privacy/bands", _bands(is_slow)),
+        ("privacy/rounding", _rounding()),
+        ("privacy/fixed_point", _fixed_point()),
+        ("tasks", _tasks()),
+        ("privacy/audit", _tails()),
+        ("noise", _tails()),
+        ("sketching", _sketching()),
+        ("figures", _figures()),
+    ):
+        for name, value in found:
+            yield page, name, float(value)
 
 
 def main(argv: Sequence[str]) -> None:
     """Writes the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("table", type=Path, help="the CSV file to write")
-    options = parser.parse_args(argv)
-    found = list(numbers())
-    columns: dict[str, list[object]] = {
-        name: [getattr(one, name) for one in found] for name in Number._fields
-    }
-    columns["value"] = [f"{one.value:.10g}" for one in found]
-    result_rows.write_columns(options.table, columns)
+    path = parser.parse_args(argv).table
+    pages, names, values = zip(*numbers())
+    shown = [f"{value:.10g}" for value in values]
+    columns = {"page": pages, "number": names, "value": shown}
+    result_rows.write_columns(path, columns)
 
 
 if __name__ == "__main__":

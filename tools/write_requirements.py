@@ -28,11 +28,8 @@ PLATFORMS = [
     {
         "python_full_version": f"3.{minor}.{patch}",
         "python_version": f"3.{minor}",
-        "sys_platform": "linux",
-        "platform_machine": "x86_64",
-        "platform_system": "Linux",
-        "os_name": "posix",
-        "implementation_name": "cpython",
+        **{"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix"},
+        **{"platform_machine": "x86_64", "implementation_name": "cpython"},
         "platform_python_implementation": "CPython",
     }
     for minor in (9, 10, 11)
@@ -52,11 +49,9 @@ HEADER = "# Made by tools/write_requirements.py; install with --no-deps.\n"
 
 @dataclasses.dataclass(frozen=True)
 class Pin:
-    """A version of a package, and the digests of its published files.
+    """A version with its marker where TFF is, and the digest of each of its files.
 
-    Attributes:
-      requirement: The version, with the marker that matters where TFF is.
-      hashes: SHA-256 of each file that the index has of it, as pip's options.
+    The digests are SHA-256, as pip's options.
     """
 
     requirement: str
@@ -67,7 +62,7 @@ class Pin:
 
 
 def pins(source: Path) -> list[Pin]:
-    """Returns the pins of everything `source` leads to, where TFF is."""
+    """The pins of everything `source` leads to, where TFF is."""
     kept = [p.read_text(encoding="utf-8") for p in (RUN, ALL) if p.exists()]
     with tempfile.TemporaryDirectory() as folder:
         constraints = Path(folder, "constraints.txt")
@@ -84,7 +79,7 @@ def pins(source: Path) -> list[Pin]:
 
 
 def parsed(text: str) -> Iterator[Pin]:
-    """Yields the pins in what `uv pip compile --generate-hashes` wrote.
+    """The pins in what `uv pip compile --generate-hashes` wrote.
 
     Raises:
       ValueError: If one of them has no digest: pip would refuse the whole list.
@@ -100,7 +95,7 @@ def parsed(text: str) -> Iterator[Pin]:
 
 
 def _shortened(line: str) -> str:
-    """Returns a pin with the marker that matters where TFF is, '' if none holds."""
+    """A pin with the marker that matters where TFF is, '' if none holds."""
     marker = Requirement(line).marker
     holds = tuple(marker is None or marker.evaluate(where) for where in PLATFORMS)
     if not any(holds):

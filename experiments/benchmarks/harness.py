@@ -47,49 +47,38 @@ AGGREGATORS = ("aggregation", "fourier", "rotations", "masks")
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-    """What is measured; the default is the size at which dpfl's cost is judged.
+    """What is measured; the default is the size at which dpfl's cost is judged."""
 
-    Attributes:
-      dimension: Length of a client's vector.
-      clients: Clients of an aggregation.
-      model: Parameters of the model behind sketches and streams.
-      dome_clients: Clients of an aggregation by DOME.
-      sketch_sizes: Numbers k of DOME's sketches.
-      large_model: Parameters of the model that trains with DOME, about.
-      matrix_rounds: T of a matrix.
-      cohort: Clients of a round of digits.
-      cohorts: Clients of rounds of a small, a usual and a large cohort.
-      models: Models of the task `synthetic`.
-      late_round: Rounds after which a worker's memory is looked at again.
-      messages: Clients, bits and coordinates of calibrations.
-      refused: The same where the bits are too few.
-      loop_rounds: Rounds of a long run in which nothing is computed.
-      training_rounds: Rounds of a long training.
-      train_flags: Flags of the program whose start is measured.
-      repeats: Turns that each compared function gets.
-    """
-
+    # Of an aggregation: the length of a client's vector, and clients, some by DOME.
     dimension: int = 1_000_000
     clients: int = 100
-    model: int = 1_018_174
     dome_clients: int = 50
+    # Parameters of the model behind sketches and streams, numbers k of DOME's sketches,
+    # and parameters of the model that trains with DOME, about.
+    model: int = 1_018_174
     sketch_sizes: tuple[int, ...] = (16, 64, 256)
     large_model: int = 4_050_748
+    # T of a matrix.
     matrix_rounds: int = 2048
+    # Clients of a round of digits, and of a small, a usual and a large cohort.
     cohort: int = 50
     cohorts: tuple[int, ...] = (10, 100, 1000)
+    # Of the task `synthetic`.
     models: tuple[str, ...] = ("small_cnn", "2nn", "cnn")
+    # Rounds after which a worker's memory is looked at again.
     late_round: int = 60
+    # Clients, bits and coordinates of calibrations, and where the bits are too few.
     messages: tuple[tuple[int, int, int], ...] = (
-        (100, 7, 2**20),
-        (10_000, 13, 1_000_000),
-        (100_000, 18, 1_000_000),
-        (1_000_000, 22, 10_000_000),
+        *((100, 7, 2**20), (10_000, 13, 1_000_000)),
+        *((100_000, 18, 1_000_000), (1_000_000, 22, 10_000_000)),
     )
     refused: tuple[tuple[int, int, int], ...] = ((100, 3, 2**20), (10_000, 12, 10_000))
+    # Rounds of a long run in which nothing is computed, and of a long training.
     loop_rounds: int = 10_000
     training_rounds: int = 500
+    # Of the program whose start is measured.
     train_flags: tuple[str, ...] = ()
+    # Turns that each compared function gets.
     repeats: int = 9
 
 
@@ -120,13 +109,7 @@ def names() -> list[str]:
 
 
 def measure(group: str, repeats: int, quick: bool) -> list[Row]:
-    """Measures a group, in a worker of its own.
-
-    Args:
-      group: One of `names()`.
-      repeats: Turns of each compared function.
-      quick: Whether everything is tiny.
-    """
+    """Measures a group of `names()`, all of it tiny if quick, in its own worker."""
     import tensorflow_federated as tff
 
     from dpfl.training import worker as worker_lib
@@ -146,17 +129,15 @@ def compare(
     repeats: int,
     warm_ups: int = 1,
 ) -> list[Row]:
-    """Times functions in turns.
+    """Times functions in turns; a row a function, with `KEYS`.
+
+    A ratio is None where there is no baseline, or where the clock saw nothing of it.
 
     Args:
-      functions: Name to function.
+      functions: By name.
       baseline: Name of the one that the others are compared with, or that of each.
       repeats: Number of turns.
       warm_ups: Calls of each before the first turn, which do not count.
-
-    Returns:
-      A row per function, with `KEYS`. A ratio is None where there is no baseline, or
-      where the clock saw nothing of it.
     """
     for function in functions.values():
         for _ in range(warm_ups):
@@ -207,14 +188,14 @@ def largest_child() -> psutil.Process:
 
 def memory_row(name: str, size: float, before: Optional[Row] = None) -> Row:
     """A row of bytes; its ratio is to the row before, if one is given."""
-    row = {"name": name, "bytes": size}
-    if before is None:
-        return row
-    return {**row, "baseline": before["name"], "ratio": size / before["bytes"]}
+    row: Row = {"name": name, "bytes": size}
+    if before is not None:
+        row.update(baseline=before["name"], ratio=size / before["bytes"])
+    return row
 
 
 def vectors_alone(dimension: int, clients: int) -> Callable[[], Any]:
-    """Returns a function that makes a vector for each client and adds one number."""
+    """A function that makes a vector for each client and adds one number."""
     import tensorflow_federated as tff
 
     make, first = _make_and_first(dimension)
@@ -236,7 +217,7 @@ def aggregation(
     keep_state: bool = False,
     feed: Optional[Callable[[Any], Any]] = None,
 ) -> Callable[[], Any]:
-    """Returns a function that aggregates one vector of each client in TFF's worker.
+    """A function that aggregates one vector of each client in TFF's worker.
 
     Args:
       factory: A factory of tff.aggregators, for unweighted values.
@@ -261,19 +242,20 @@ def aggregation(
         # The result stays in the worker: only its first coordinate comes back.
         return output.state, tff.federated_map(first, output.result)
 
-    latest = [process.initialize()]
+    latest = process.initialize()
 
     def run() -> None:
-        state = latest[0] if feed is None else feed(latest[0])
+        nonlocal latest
+        state = latest if feed is None else feed(latest)
         after, _ = one_round(state, [scale] * clients)
         if keep_state:
-            latest[0] = after
+            latest = after
 
     return run
 
 
 def _make_and_first(dimension: int) -> tuple[Any, Any]:
-    """Returns TFF computations: a number to a vector, and a vector to its first."""
+    """TFF computations: a number to a vector, and a vector to its first."""
     import tensorflow as tf
     import tensorflow_federated as tff
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -19,10 +19,7 @@ import tensorflow as tf
 from dpfl import factorization as fact
 from dpfl import mechanisms, noise_streams
 from dpfl.aggregators.factory import CodecFactory
-from dpfl.aggregators.matrix_factorization import (
-    MatrixFactorizationCodec,
-    NoiseFeeder,
-)
+from dpfl.aggregators.matrix_factorization import MatrixFactorizationCodec, NoiseFeeder
 from dpfl.training import worker
 from dpfl.vectors import randomness
 from dpfl.vectors.integer_noise import DiscreteGaussian
@@ -73,22 +70,16 @@ def dense(sizes: Sizes) -> list[Row]:
     seconds, _ = _timed_block(step, step(alone.init(_seed()))[1], rounds - 1)
     rows.append(("noise: dense, last row alone", seconds))
     last_seconds = rows[2][1]
-    return [
+    timed = [
         {
-            "name": name,
-            "seconds_median": taken,
-            "repeats": 1,
-            "baseline": rows[2][0],
-            "ratio": taken / last_seconds,
+            **{"name": name, "seconds_median": taken, "repeats": 1},
+            **{"baseline": rows[2][0], "ratio": taken / last_seconds},
         }
         for name, taken in rows
-    ] + [
-        {
-            "name": "noise: dense, memory",
-            "bytes": peak,
-            "description": "peak of the process, TensorFlow itself included",
-        }
     ]
+    said = "peak of the process, TensorFlow itself included"
+    memory = {"name": "noise: dense, memory", "bytes": peak, "description": said}
+    return [*timed, memory]
 
 
 def recurrences(sizes: Sizes) -> list[Row]:
@@ -124,20 +115,11 @@ def aggregators(sizes: Sizes) -> list[Row]:
     `NoiseFeeder` puts there; its block is computed before.
     """
     calls = {
-        name.replace("noise:", "mf:"): _aggregator_call(found, sizes.dimension)
+        name.replace("noise:", "mf:"): _process_call(_config(found), sizes.dimension)
         for name, found in recurrences_of(sizes.matrix_rounds).items()
     }
     calls["mf: dense, fed"] = _fed_call(sizes)
     return compare(calls, _ALONE, min(sizes.repeats, 5), warm_ups=2)
-
-
-ROWS: dict[str, Callable[[Sizes], list[Row]]] = {
-    "noise_draws": draws,
-    "noise_dense": dense,
-    "noise_recurrences": recurrences,
-    "noise_bands": bands,
-    "noise_aggregators": aggregators,
-}
 
 
 def _seed() -> tf.Tensor:
@@ -145,7 +127,7 @@ def _seed() -> tf.Tensor:
 
 
 def recurrences_of(rounds: int) -> dict[str, fact.Factorization]:
-    """Returns factorizations whose streams are recurrences, by their row's name."""
+    """Factorizations whose streams are recurrences, by their row's name."""
     workload = fact.prefix_sum(rounds)
     rng = np.random.default_rng(0)
     factors = fact.BandLowRankFactors(
@@ -165,7 +147,7 @@ def recurrences_of(rounds: int) -> dict[str, fact.Factorization]:
 
 
 def _timed_block(step: Callable[..., Any], state: Any, row: int) -> tuple[float, Any]:
-    """Returns seconds of the round that begins a block, and the state after it."""
+    """Seconds of the round that begins a block, and the state after it."""
     state["row"] = tf.constant(row)
     begin = time.perf_counter()
     result, state = step(state)
@@ -174,7 +156,7 @@ def _timed_block(step: Callable[..., Any], state: Any, row: int) -> tuple[float,
 
 
 def _root(workload: fact.Workload) -> tuple[np.ndarray, np.ndarray]:
-    """Returns a decoder and an encoder that are dense.
+    """A decoder and an encoder that are dense.
 
     Of random numbers the inverse would be so large that no sum could hold the noise.
     """
@@ -184,17 +166,18 @@ def _root(workload: fact.Workload) -> tuple[np.ndarray, np.ndarray]:
 def _stream_call(found: fact.Factorization, dimension: int) -> Callable[[], Any]:
     stream = noise_streams.build_stream(found, dimension)
     step = tf.function(stream.next, autograph=False)
-    kept = {"state": stream.init(_seed())}
+    state = stream.init(_seed())
 
     def call() -> Any:
-        result, kept["state"] = step(kept["state"])
+        nonlocal state
+        result, state = step(state)
         return result[0].numpy()
 
     return call
 
 
 def _config(found: fact.Factorization) -> Any:
-    """Returns a configuration of this factorization, which it need not compute."""
+    """A configuration of this factorization, which it need not compute."""
     config = mechanisms.MECHANISMS["matrix_factorization"]
 
     class Given(config):  # type: ignore[misc, valid-type]
@@ -202,18 +185,8 @@ def _config(found: fact.Factorization) -> Any:
 
         factorization = found
 
-    return Given(
-        cohort_size=2,
-        clip_norm=1.0,
-        noise_multiplier=1.0,
-        rounds_per_epoch=found.rounds,
-    )
-
-
-def _aggregator_call(
-    found: fact.Factorization, dimension: int, **options: Any
-) -> Callable[[], Any]:
-    return _process_call(_config(found), dimension, **options)
+    budget = {"clip_norm": 1.0, "noise_multiplier": 1.0}
+    return Given(cohort_size=2, rounds_per_epoch=found.rounds, **budget)
 
 
 def _fed_call(sizes: Sizes) -> Callable[[], Any]:
@@ -226,14 +199,20 @@ def _fed_call(sizes: Sizes) -> Callable[[], Any]:
 
 
 def _process_call(
-    config: Any,
-    dimension: int,
-    feed: Optional[Callable[[Any], Any]] = None,
-    **options: Any,
+    config: Any, dimension: int, feed: Any = None, **options: Any
 ) -> Callable[[], Any]:
-    """Returns a function that runs one round, with the state in Python in between."""
+    """A function that runs one round, with the state in Python in between."""
     # Not by the table, which has no row for a configuration with a given matrix.
     factory = CodecFactory(
         lambda d: MatrixFactorizationCodec(config, d, **options), seed=1
     )
     return aggregation(factory, dimension, 2, scale=0.0, keep_state=True, feed=feed)
+
+
+ROWS: dict[str, Callable[[Sizes], list[Row]]] = {
+    "noise_draws": draws,
+    "noise_dense": dense,
+    "noise_recurrences": recurrences,
+    "noise_bands": bands,
+    "noise_aggregators": aggregators,
+}

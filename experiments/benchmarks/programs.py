@@ -70,7 +70,7 @@ def calibrations(sizes: Sizes) -> list[Row]:
 def _call(
     mechanism: Any, length: int, participation: Any = None, refused: bool = False
 ) -> Callable[[], None]:
-    """Returns a function that calibrates, with longer messages at each call."""
+    """A function that calibrates, with longer messages at each call."""
     lengths = itertools.count(length)
 
     def run() -> None:
@@ -146,25 +146,23 @@ class StubProcess:
     """A process that adds up who took part; what it saves is small."""
 
     def initialize(self) -> np.ndarray:
-        """Returns zeros."""
+        """Zeros."""
         return np.zeros(100, np.float32)
 
     def next(self, state: np.ndarray, clients: list[int]) -> _Output:
-        """Returns the sum, and made-up metrics that depend on it."""
+        """The sum, and made-up metrics that depend on it."""
         state = state + np.float32(sum(clients) / 1000)
         train = {"loss": np.float32(state[0]), "accuracy": np.float32(0.5)}
         return _Output(state, train, {"clients": np.int32(len(clients))})
 
     def weights(self, state: np.ndarray) -> list[np.ndarray]:
-        """Returns the state."""
+        """The state."""
         return [state]
 
-    def leaves(self, state: np.ndarray) -> list[np.ndarray]:
-        """Returns the state."""
-        return [state]
+    leaves = weights
 
     def from_leaves(self, leaves: Sequence[np.ndarray]) -> np.ndarray:
-        """Returns the state."""
+        """The state."""
         return leaves[0]
 
     @contextlib.contextmanager
@@ -175,19 +173,13 @@ class StubProcess:
 
 
 def evaluate(state: np.ndarray, is_due: bool) -> dict[str, Any]:
-    """Returns made-up metrics of a stub's state, None if none are due."""
+    """Made-up metrics of a stub's state, None if none are due."""
     value = np.float32(1 / (1 + abs(state[0]))) if is_due else None
     return {"loss": value, "accuracy": value}
 
 
 def make_plan(folder: pathlib.Path, rounds: int, checkpoint_every: int = 1) -> Any:
-    """Returns the plan of a run of a small task.
-
-    Args:
-      folder: Where its results go.
-      rounds: How many.
-      checkpoint_every: Rounds between checkpoints.
-    """
+    """The plan of a run of a small task, whose results go to a folder."""
     from dpfl.tasks import registry
     from dpfl.training import config, plan
 
@@ -233,11 +225,8 @@ def run_stub(plan: Any, folder: pathlib.Path, process: Any = None) -> Any:
     """
     from dpfl.training import checkpoint, loop, record
 
-    def say(sentence: str) -> None:
+    def say(sentence: Any) -> None:
         del sentence
-
-    def publish(saved: Any) -> None:
-        del saved
 
     process = process or StubProcess()
     store = checkpoint.CheckpointStore(folder / "checkpoints", say=say)
@@ -249,7 +238,7 @@ def run_stub(plan: Any, folder: pathlib.Path, process: Any = None) -> Any:
         store=store,
         record=record.MetricsFiles(folder, say),
         evaluate=evaluate,
-        publish=publish,
+        publish=say,
         say=say,
     )
     return own.run()[1]
@@ -268,33 +257,31 @@ class _Watch:
         self.bytes.append(self._process.memory_info().rss)
 
     def rows(self, name: str) -> list[Row]:
-        """Returns a row about time and one about memory."""
+        """A row about time and one about memory."""
         skipped = int(len(self.bytes) * _WARM_UP)
         seconds = [b - a for a, b in zip(self.at, self.at[1:])][skipped:]
         memory = self.bytes[skipped:]
         tenth = max(1, len(seconds) // 10)
         median = statistics.median
-        common = {"repeats": len(self.bytes), "baseline": "first tenth"}
+        count = len(self.bytes)
+
+        def row(what: str, key: str, found: list[Any], description: str) -> Row:
+            last = median(found[-tenth:])
+            return {
+                **{"name": f"{name}: {what}", key: last},
+                **{"ratio": last / median(found[:tenth]), "description": description},
+                **{"repeats": count, "baseline": "first tenth"},
+            }
+
+        said = f"last tenth of {count} rounds"
         return [
-            {
-                "name": f"{name}: a round",
-                "seconds_median": median(seconds[-tenth:]),
-                "ratio": median(seconds[-tenth:]) / median(seconds[:tenth]),
-                "description": f"last tenth of {len(self.bytes)} rounds",
-                **common,
-            },
-            {
-                "name": f"{name}: memory",
-                "bytes": median(memory[-tenth:]),
-                "ratio": median(memory[-tenth:]) / median(memory[:tenth]),
-                "description": "of this process, last tenth",
-                **common,
-            },
+            row("a round", "seconds_median", seconds, said),
+            row("memory", "bytes", memory, "of this process, last tenth"),
         ]
 
 
 def loop_alone(sizes: Sizes) -> list[Row]:
-    """Returns rows about the loop around a process that computes nothing."""
+    """Rows about the loop around a process that computes nothing."""
     watch = _Watch()
 
     class Watched(StubProcess):
@@ -309,7 +296,7 @@ def loop_alone(sizes: Sizes) -> list[Row]:
 
 
 def training(sizes: Sizes) -> list[Row]:
-    """Returns rows about a whole training, in a worker of its own."""
+    """Rows about a whole training, in a worker of its own."""
     from dpfl.training import evaluation
     from dpfl.training import run as run_lib
 
@@ -332,14 +319,9 @@ def training(sizes: Sizes) -> list[Row]:
     return watch.rows("training")
 
 
-def long_run(sizes: Sizes) -> list[Row]:
-    """Returns the rows of both runs."""
-    return loop_alone(sizes) + training(sizes)
-
-
 ROWS: dict[str, Callable[[Sizes], list[Row]]] = {
     "calibration": calibrations,
     "factorization": optimal,
     "start_up": start_up,
-    "long_run": long_run,
+    "long_run": lambda sizes: loop_alone(sizes) + training(sizes),
 }

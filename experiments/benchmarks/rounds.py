@@ -1,13 +1,8 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Whole rounds of federated averaging: time, processor time and memory.
+"""Whole rounds of federated averaging, as `dpfl-benchmark` says.
 
-The round is the one by which dpfl's cost is judged: a convolutional network of
-1,018,174 parameters without dropout, 50 clients of 100 examples, batches of 20, one
-local epoch. `ratio` is that to the `baseline`, the median over turns;
-`cpu_seconds_median` and `cpu_ratio` are the same for the processor time of both
-processes, which others on the machine disturb less; memory rows are in bytes.
 TensorFlow is imported when the rows are measured.
 """
 
@@ -15,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional
 
 from .harness import Row, compare, memory_row
 
@@ -24,15 +19,7 @@ KEEP_FRACTION = 0.01
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What is measured.
-
-    Attributes:
-      clients: Clients of a round.
-      examples: Examples of a client.
-      batch_size: Examples of a batch.
-      repeats: Timed repeats.
-      quick: Whether everything is tiny.
-    """
+    """What is measured, with examples of a client."""
 
     clients: int = 50
     examples: int = 100
@@ -41,20 +28,15 @@ class Settings:
     quick: bool = False
 
 
-@dataclasses.dataclass(frozen=True)
-class Timed:
-    """A row of rounds.
+class Timed(NamedTuple):
+    """A row of rounds, and the name of the one that it is compared with."""
 
-    Attributes:
-      build: Called once with the `Bench`; returns what is timed.
-      baseline: Name of the row that it is compared with.
-      description: One line for people.
-      grouped: Whether its clients are groups, and not one by one as in TFF.
-    """
-
+    # Called once with the `Bench`; returns what is timed.
     build: Callable[[Bench], Callable[[], Any]]
     baseline: Optional[str]
+    # One line for people.
     description: str
+    # Whether its clients are groups, and not one by one as in TFF.
     grouped: bool = False
 
 
@@ -80,19 +62,19 @@ class Bench:
         self.clients = list(range(settings.clients))
 
     def mechanism(self, name: str) -> Any:
-        """Returns a mechanism with the settings in which its cost is judged."""
+        """A mechanism with the settings in which its cost is judged."""
         from dpfl import mechanisms
 
         n = self.settings.clients
-        if name == mechanisms.L2Csgm.name:
-            return mechanisms.L2Csgm(n, 1.0, 1.0, KEEP_FRACTION)
         if name == mechanisms.NoMechanism.name:
             return mechanisms.NoMechanism(n)
+        if name == mechanisms.L2Csgm.name:
+            return mechanisms.L2Csgm(n, 1.0, 1.0, KEEP_FRACTION)
         return mechanisms.Gaussian(n, 1.0, 1.0)
 
 
 def cnn_without_dropout(seed: int) -> Any:
-    """Returns 3x3x32, pool, 3x3x64, dense 128, dense 62: 1,018,174 parameters."""
+    """The network 3x3x32, pool, 3x3x64, dense 128, dense 62: 1,018,174 parameters."""
     import tensorflow as tf
 
     layers = tf.keras.layers
@@ -110,68 +92,66 @@ def cnn_without_dropout(seed: int) -> Any:
     )
 
 
-def plain(bench: Bench) -> Callable[[], Any]:
-    """Returns the same steps in one tf.function with a while loop over the clients."""
+def steps_alone(
+    task: Any, clients: int, local: Callable[[Any, Callable[[Any, Any], None]], None]
+) -> Callable[[], Any]:
+    """The local steps of clients of a task, and their mean, in one tf.function.
+
+    Args:
+      task: Whose model is trained.
+      clients: How many; a loop over them is in the graph.
+      local: Called with a client's number and a function that does one step, with the
+        examples and labels of a batch.
+    """
     import tensorflow as tf
 
-    settings, task = bench.settings, bench.task
     model, loss = task.build_keras_model(0), task.loss()
     variables = model.trainable_variables
     first = [tf.constant(v.numpy()) for v in variables]
+
+    def step(x: Any, y: Any) -> None:
+        with tf.GradientTape() as tape:
+            value = loss(y, model(x, training=True))
+        for variable, gradient in zip(variables, tape.gradient(value, variables)):
+            variable.assign_sub(0.1 * gradient)
+
+    @tf.function
+    def round_() -> Any:
+        total = [tf.zeros_like(w) for w in first]
+        for i in tf.range(clients):
+            for variable, weight in zip(variables, first):
+                variable.assign(weight)
+            local(i, step)
+            total = [t + w - v for t, w, v in zip(total, first, variables)]
+        return [w - t / clients for t, w in zip(total, first)]
+
+    return lambda: [w.numpy() for w in round_()]
+
+
+def plain(bench: Bench) -> Callable[[], Any]:
+    """The same steps in one tf.function with a while loop over the clients."""
+    import tensorflow as tf
+
+    settings, task = bench.settings, bench.task
     data = [
         next(iter(task.dataset_from_index(i).unbatch().batch(settings.examples)))
         for i in bench.clients
     ]
     x, y = (tf.stack(part) for part in zip(*data))
 
-    @tf.function
-    def round_() -> Any:
-        total = [tf.zeros_like(w) for w in first]
-        for i in tf.range(settings.clients):
-            for variable, weight in zip(variables, first):
-                variable.assign(weight)
-            for begin in range(0, settings.examples, settings.batch_size):
-                end = min(begin + settings.batch_size, settings.examples)
-                with tf.GradientTape() as tape:
-                    value = loss(y[i, begin:end], model(x[i, begin:end]))
-                for variable, gradient in zip(
-                    variables, tape.gradient(value, variables)
-                ):
-                    variable.assign_sub(0.1 * gradient)
-            total = [t + w - v for t, w, v in zip(total, first, variables)]
-        return [w - t / settings.clients for t, w in zip(total, first)]
+    def local(i: Any, step: Callable[[Any, Any], None]) -> None:
+        for begin in range(0, settings.examples, settings.batch_size):
+            end = min(begin + settings.batch_size, settings.examples)
+            step(x[i, begin:end], y[i, begin:end])
 
-    return lambda: [w.numpy() for w in round_()]
+    return steps_alone(task, settings.clients, local)
 
 
-def tff_learning(bench: Bench, **kwargs: Any) -> Callable[[], Any]:
-    """Returns `build_unweighted_fed_avg` on data that TFF builds in the worker too."""
-    import numpy as np
+def _learning(task: Any, iterator: bool) -> Any:
+    """TFF's process: of a Keras model as tutorials have it, or a functional one."""
     import tensorflow_federated as tff
 
-    task = bench.task
-    learning = tff.learning.algorithms.build_unweighted_fed_avg(
-        **kwargs, client_optimizer_fn=tff.learning.optimizers.build_sgdm(0.1)
-    )
-
-    @tff.tensorflow.computation(np.int64)
-    def dataset(index: Any) -> Any:
-        return task.dataset_from_index(index, 0)
-
-    process = tff.simulation.compose_dataset_computation_with_learning_process(
-        dataset, learning
-    )
-    state = process.initialize()
-    return lambda: process.next(state, bench.clients)
-
-
-def tff_default(bench: Bench) -> Callable[[], Any]:
-    """Returns TFF as its tutorials use it: Keras model, reduce loop."""
-    import tensorflow_federated as tff
-
-    task = bench.task
-
-    def model_fn() -> Any:
+    def keras_model() -> Any:
         return tff.learning.models.from_keras_model(
             task.build_keras_model(0),
             loss=task.loss(),
@@ -179,22 +159,37 @@ def tff_default(bench: Bench) -> Callable[[], Any]:
             metrics=task.metrics(),
         )
 
-    return tff_learning(bench, model_fn=model_fn)
-
-
-def tff_iterator(bench: Bench) -> Callable[[], Any]:
-    """Returns TFF's process for functional models, with its iterator loop."""
-    import tensorflow_federated as tff
-
-    return tff_learning(
-        bench,
-        model_fn=bench.task.functional_model(0),
-        loop_implementation=tff.learning.LoopImplementation.DATASET_ITERATOR,
+    options: dict[str, Any] = {"model_fn": keras_model}
+    if iterator:
+        loop = tff.learning.LoopImplementation.DATASET_ITERATOR
+        options = {"model_fn": task.functional_model(0), "loop_implementation": loop}
+    return tff.learning.algorithms.build_unweighted_fed_avg(
+        **options, client_optimizer_fn=tff.learning.optimizers.build_sgdm(0.1)
     )
 
 
+def tff_learning(iterator: bool) -> Callable[[Bench], Callable[[], Any]]:
+    """A round of TFF's process on data that TFF builds in the worker too."""
+
+    def build(bench: Bench) -> Callable[[], Any]:
+        import numpy as np
+        import tensorflow_federated as tff
+
+        @tff.tensorflow.computation(np.int64)
+        def dataset(index: Any) -> Any:
+            return bench.task.dataset_from_index(index, 0)
+
+        process = tff.simulation.compose_dataset_computation_with_learning_process(
+            dataset, _learning(bench.task, iterator)
+        )
+        state = process.initialize()
+        return lambda: process.next(state, bench.clients)
+
+    return build
+
+
 def fed_averaging(task: Any, aggregator: Any, groups: int, **options: Any) -> Any:
-    """Returns TFF's computations of dpfl's process, for some number of groups."""
+    """TFF's computations of dpfl's process, for some number of groups."""
     from dpfl.training import federated_averaging, server_optimizers
 
     return federated_averaging.build_process(
@@ -208,13 +203,7 @@ def fed_averaging(task: Any, aggregator: Any, groups: int, **options: Any) -> An
 
 
 def fed_process(task: Any, aggregator: Any, **options: Any) -> Any:
-    """Returns dpfl's process, as `dpfl-train` runs it.
-
-    Args:
-      task: What is learned.
-      aggregator: A factory.
-      **options: Those of `federated_averaging.build_process`.
-    """
+    """dpfl's process, as `dpfl-train` runs it."""
     from dpfl import machine
     from dpfl.training import federated_averaging
 
@@ -223,7 +212,7 @@ def fed_process(task: Any, aggregator: Any, **options: Any) -> Any:
 
 
 def mean(bench: Bench) -> Callable[[], Any]:
-    """Returns a round of dpfl with TFF's own UnweightedMeanFactory, without groups."""
+    """A round of dpfl with TFF's own UnweightedMeanFactory, without groups."""
     import tensorflow_federated as tff
 
     factory = tff.aggregators.UnweightedMeanFactory()
@@ -233,7 +222,7 @@ def mean(bench: Bench) -> Callable[[], Any]:
 
 
 def ours(name: str) -> Callable[[Bench], Callable[[], Any]]:
-    """Returns a round of dpfl with one of dpfl's mechanisms."""
+    """A round of dpfl with one of dpfl's mechanisms."""
 
     def build(bench: Bench) -> Callable[[], Any]:
         from dpfl import aggregators
@@ -246,33 +235,25 @@ def ours(name: str) -> Callable[[Bench], Callable[[], Any]]:
 
 
 def data_sent(bench: Bench) -> Callable[[], Any]:
-    """Returns TFF's iterator loop, with examples sent from Python in every round."""
-    import tensorflow_federated as tff
-
-    task = bench.task
-    process = tff.learning.algorithms.build_unweighted_fed_avg(
-        model_fn=task.functional_model(0),
-        client_optimizer_fn=tff.learning.optimizers.build_sgdm(0.1),
-        loop_implementation=tff.learning.LoopImplementation.DATASET_ITERATOR,
-    )
+    """TFF's iterator loop, with examples sent from Python in every round."""
+    process = _learning(bench.task, iterator=True)
     state = process.initialize()
-    data = [list(task.dataset_from_index(i)) for i in bench.clients]
+    data = [list(bench.task.dataset_from_index(i)) for i in bench.clients]
     return lambda: process.next(state, data)
 
 
 TIMED: dict[str, Timed] = {
     "plain": Timed(plain, None, "the steps in one tf.function"),
-    "tff_default": Timed(tff_default, "plain", "TFF, Keras model, reduce loop"),
-    "tff_iterator": Timed(tff_iterator, "plain", "TFF, functional, iterator loop"),
+    "tff_default": Timed(tff_learning(False), "plain", "TFF, Keras model, reduce loop"),
+    "tff_iterator": Timed(
+        tff_learning(True), "plain", "TFF, functional, iterator loop"
+    ),
     "data_sent": Timed(data_sent, "tff_iterator", "as before, examples sent by Python"),
     "mean": Timed(mean, "plain", "dpfl's process, UnweightedMeanFactory"),
     "none": Timed(ours("none"), "plain", "dpfl's process, none", True),
     "gaussian": Timed(ours("gaussian"), "none", "dpfl's process, gaussian", True),
     "csgm": Timed(
-        ours("l2_csgm"),
-        "none",
-        f"dpfl's process, l2_csgm, gamma={KEEP_FRACTION}",
-        True,
+        ours("l2_csgm"), "none", f"dpfl's process, l2_csgm, gamma={KEEP_FRACTION}", True
     ),
 }
 MEMORY = ("memory_python", "memory_worker")
@@ -300,7 +281,7 @@ def measure(names: Sequence[str], settings: Settings) -> list[Row]:
 
 
 def _on(worker: Any, call: Callable[[], Any]) -> Callable[[], Any]:
-    """Returns a call that is made on a worker."""
+    """A call that is made on a worker."""
     import tensorflow_federated as tff
 
     context = worker.context()

@@ -42,7 +42,7 @@ def digits_rounds(sizes: Sizes) -> list[Row]:
     """Measures rounds of digits."""
     n = sizes.cohort
     task = load_task("digits")
-    functions = {"digits: steps alone": steps_alone(task, n)}
+    functions = {"digits: steps alone": _steps_alone(task, n)}
     for mechanism in (
         mechanisms.NoMechanism(n),
         mechanisms.Gaussian(n, 0.1, 1.0),
@@ -53,47 +53,25 @@ def digits_rounds(sizes: Sizes) -> list[Row]:
     return harness.compare(functions, "digits: steps alone", sizes.repeats, 2)
 
 
-def steps_alone(task: Any, cohort: int) -> Callable[[], Any]:
-    """Returns the local steps of the first clients, and their mean, in one function.
-
-    Args:
-      task: One whose `dataset_from_index` is an `IndexedClients`.
-      cohort: How many clients.
-    """
-    model, loss = task.build_keras_model(0), task.loss()
-    variables = model.trainable_variables
-    first = [tf.constant(v.numpy()) for v in variables]
+def _steps_alone(task: Any, cohort: int) -> Callable[[], Any]:
+    """The local steps of the first clients, and their mean, in one function."""
     clients = task.dataset_from_index
 
-    @tf.function
-    def round_() -> Any:
-        total = [tf.zeros_like(w) for w in first]
-        for i in tf.range(cohort):
-            for variable, weight in zip(variables, first):
-                variable.assign(weight)
-            examples = clients.examples(i, 0)
-            for begin in tf.range(0, tf.size(examples.rows), clients.batch_size):
-                x, y = examples.take(begin, begin + clients.batch_size)
-                with tf.GradientTape() as tape:
-                    value = loss(y, model(x, training=True))
-                for variable, gradient in zip(
-                    variables, tape.gradient(value, variables)
-                ):
-                    variable.assign_sub(0.1 * gradient)
-            total = [t + w - v for t, w, v in zip(total, first, variables)]
-        return [w - t / cohort for t, w in zip(total, first)]
+    def local(i: Any, step: Callable[[Any, Any], None]) -> None:
+        examples = clients.examples(i, 0)
+        for begin in tf.range(0, tf.size(examples.rows), clients.batch_size):
+            step(*examples.take(begin, begin + clients.batch_size))
 
+    round_ = rounds.steps_alone(task, cohort, local)
     # Traced now: Keras refuses models that are older than what TFF traces.
     round_()
-    return lambda: [w.numpy() for w in round_()]
+    return round_
 
 
 def cohorts(sizes: Sizes) -> list[Row]:
-    """Returns rows about the worker's memory; its processes are those of this one."""
+    """Rows about the worker's memory; its processes are those of this one."""
     small, large = sizes.cohorts[0], sizes.cohorts[-1]
-    task = _task(sizes.models[-1], large, 20)
-    mechanism = mechanisms.L2Csgm(small, 1.0, 1.0, rounds.KEEP_FRACTION)
-    fed = rounds.fed_process(task, aggregators.build(mechanism, seed=1))
+    fed = rounds.fed_process(_task(sizes.models[-1], large, 20), _factory(small))
     state = fed.initialize()
     worker = harness.largest_child()
     peaks: list[Row] = []
@@ -114,7 +92,7 @@ def cohorts(sizes: Sizes) -> list[Row]:
 
 
 def sizes_of_rounds(sizes: Sizes) -> list[Row]:
-    """Returns rows about rounds, those of a model beside that of the least cohort."""
+    """Rows about rounds, those of a model beside that of the least cohort."""
     rows: list[Row] = []
     for model in sizes.models:
         largest = max(sizes.cohorts)
@@ -125,7 +103,7 @@ def sizes_of_rounds(sizes: Sizes) -> list[Row]:
 
 
 def workers(sizes: Sizes) -> list[Row]:
-    """Returns rows about rounds with one worker, and with two."""
+    """Rows about rounds with one worker, and with two."""
     n = sizes.cohorts[1]
     task = _task(sizes.models[-1], n, 100)
     cores = sorted(os.sched_getaffinity(0))
@@ -139,7 +117,7 @@ def workers(sizes: Sizes) -> list[Row]:
             _pin(started.pid, cores[number % len(cores)])
             ports.append(started.port or 0)
         local = stack.enter_context(worker_lib.start(groups=True))
-        _use(local)
+        tff.framework.set_default_context(local.context(secure_sums=True))
         with shared_array.in_graphs():
             process = rounds.fed_averaging(task, _factory(n), 1)
         functions = {
@@ -150,13 +128,14 @@ def workers(sizes: Sizes) -> list[Row]:
     return rows
 
 
-def _task(model: str, clients: int, examples: int) -> Any:
+def _task(model: str, clients: int, examples: int, **options: Any) -> Any:
     return load_task(
         "synthetic",
         model=model,
         num_clients=clients,
         examples_per_client=examples,
         num_test_examples=1,
+        **options,
     )
 
 
@@ -185,10 +164,6 @@ def _spread(
     return lambda: fed.next(state, clients)
 
 
-def _use(worker: Any) -> None:
-    tff.framework.set_default_context(worker.context(secure_sums=True))
-
-
 def _pin(pid: int, core: int) -> None:
     """Keeps a process and all of its threads on one processor."""
     for thread in os.listdir(f"/proc/{pid}/task"):
@@ -215,16 +190,8 @@ def dome_training(sizes: Sizes) -> list[Row]:
 
 
 def _large_task(dimension: int, clients: int) -> Any:
-    """Returns a task whose model has about so many parameters."""
-    task = load_task(
-        "synthetic",
-        model="2nn",
-        num_clients=clients,
-        examples_per_client=16,
-        batch_size=16,
-        num_test_examples=1,
-        shuffle_seed=None,
-    )
+    """A task whose model has about so many parameters."""
+    task = _task("2nn", clients, 16, batch_size=16, shuffle_seed=None)
     pixels, classes = 28 * 28, 62
     units = max(1, (dimension - classes) // (pixels + 1 + classes))
 
@@ -244,21 +211,22 @@ def _large_task(dimension: int, clients: int) -> Any:
 
 
 def _training(task: Any, mechanism: Any) -> Callable[[], Any]:
-    """Returns a round after the round before, the first with all directions kept."""
+    """A round after the round before, the first with all directions kept."""
     process = rounds.fed_process(task, aggregators.build(mechanism, seed=1))
     state = process.initialize()
     if isinstance(mechanism, mechanisms.Dome):
         state = attrs.evolve(state, aggregator=_all_kept(state.aggregator))
-    latest, clients = [state], list(range(task.population))
+    clients = list(range(task.population))
 
     def run() -> None:
-        latest[0] = process.next(latest[0], clients).state
+        nonlocal state
+        state = process.next(state, clients).state
 
     return run
 
 
 def _all_kept(state: Any) -> Any:
-    """Returns a state of DOME with as many random directions as it can have."""
+    """A state of DOME with as many random directions as it can have."""
     rank, dimension = np.shape(state["basis"])
     basis = np.empty([rank, dimension], np.int16)
     for i in range(rank):

@@ -11,6 +11,7 @@ whose way to Python and back makes up much of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import tensorflow as tf
@@ -52,6 +53,16 @@ def _aggregations(
         for name, factory in every.items()
     }
     return compare(functions, next(iter(functions)), repeats)
+
+
+def _in_graphs(functions: Mapping[str, Callable[[], Any]], repeats: int) -> list[Row]:
+    """Measures functions of TensorFlow, of which the first is the baseline."""
+
+    def graph(call: Callable[[], Any]) -> Callable[[], Any]:
+        return tf.function(lambda: call())
+
+    calls = {name: graph(call) for name, call in functions.items()}
+    return compare(calls, next(iter(calls)), repeats)
 
 
 def aggregation(sizes: Sizes) -> list[Row]:
@@ -158,11 +169,11 @@ def rotations(sizes: Sizes) -> list[Row]:
         return tff.aggregators.hadamard.fast_walsh_hadamard_transform(signed)
 
     functions = {
-        "rotate: TFF hadamard": tf.function(tff_hadamard),
-        "rotate: hadamard": tf.function(lambda: ours.rotate(vector, signs)),
-        "rotate: dft": tf.function(lambda: dft.rotate(even, phases)),
+        "rotate: TFF hadamard": tff_hadamard,
+        "rotate: hadamard": lambda: ours.rotate(vector, signs),
+        "rotate: dft": lambda: dft.rotate(even, phases),
     }
-    return compare(functions, "rotate: TFF hadamard", sizes.repeats)
+    return _in_graphs(functions, sizes.repeats)
 
 
 def mask_draws(sizes: Sizes) -> list[Row]:
@@ -177,10 +188,10 @@ def mask_draws(sizes: Sizes) -> list[Row]:
         return tf.boolean_mask(vector, draws < keep_fraction)
 
     functions = {
-        "mask: a draw per coordinate": tf.function(dense),
-        "mask: gaps": tf.function(lambda: mask.gather(vector, seed)),
+        "mask: a draw per coordinate": dense,
+        "mask: gaps": lambda: mask.gather(vector, seed),
     }
-    return compare(functions, "mask: a draw per coordinate", sizes.repeats)
+    return _in_graphs(functions, sizes.repeats)
 
 
 def sketches(sizes: Sizes) -> list[Row]:
@@ -190,20 +201,17 @@ def sketches(sizes: Sizes) -> list[Row]:
     signs = plain.expand(seed)
     vector = tf.random.stateless_normal([plain.length], [1, 2])
     functions: dict[str, Callable[[], Any]] = {
-        "sketch: plain rotation": tf.function(lambda: plain.rotate(vector, signs))
+        "sketch: plain rotation": lambda: plain.rotate(vector, signs)
     }
     for kind, rate in [("shifts", rate) for rate in _RATES] + [("hashes", 10.0)]:
         sketch = count_sketch.build_sketch(sizes.model, rate, kind=kind)
         expanded = sketch.expand(seed)
         own = tf.random.stateless_normal([sketch.input_length], [1, 2])
         encoded = sketch.encode(own, expanded)
-        functions[f"sketch: encode {kind} {rate:g}"] = tf.function(
-            lambda s=sketch, v=own, e=expanded: s.encode(v, e)
-        )
-        functions[f"sketch: decode {kind} {rate:g}"] = tf.function(
-            lambda s=sketch, v=encoded, e=expanded: s.decode(v, e)
-        )
-    return compare(functions, "sketch: plain rotation", sizes.repeats)
+        name = f"{kind} {rate:g}"
+        functions[f"sketch: encode {name}"] = partial(sketch.encode, own, expanded)
+        functions[f"sketch: decode {name}"] = partial(sketch.decode, encoded, expanded)
+    return _in_graphs(functions, sizes.repeats)
 
 
 def integers(sizes: Sizes) -> list[Row]:
@@ -211,24 +219,20 @@ def integers(sizes: Sizes) -> list[Row]:
     length = max(1, sizes.model // 10)
     seed = tf.constant(_SEED, tf.int64)
     vector = 50 * tf.random.stateless_normal([length], [1, 2])
-    noise = {
-        "integers: discrete Gaussian": integer_noise.discrete_gaussian_noise(20.0),
-        "integers: Skellam": integer_noise.skellam_noise(20.0),
-        "integers: small discrete Gaussian": integer_noise.discrete_gaussian_noise(1.5),
-    }
-    baseline = "integers: float32 Gaussian"
+    gaussian = integer_noise.discrete_gaussian_noise
     functions: dict[str, Callable[[], Any]] = {
-        baseline: tf.function(lambda: tf.random.stateless_normal([length], seed)),
-        "integers: rounding": tf.function(
-            lambda: rounding.randomized_round(vector, seed, 1e6, 1e5)
+        "float32 Gaussian": lambda: tf.random.stateless_normal([length], seed),
+        "rounding": lambda: rounding.randomized_round(vector, seed, 1e6, 1e5),
+        "conditional rounding": lambda: rounding.conditional_round(
+            vector, seed, 1 << 60, 1 << 20
         ),
-        "integers: conditional rounding": tf.function(
-            lambda: rounding.conditional_round(vector, seed, 1 << 60, 1 << 20)
-        ),
+        "discrete Gaussian": partial(gaussian(20.0).sample, seed, length),
+        "Skellam": partial(integer_noise.skellam_noise(20.0).sample, seed, length),
+        "small discrete Gaussian": partial(gaussian(1.5).sample, seed, length),
     }
-    for name, sampler in noise.items():
-        functions[name] = tf.function(lambda s=sampler: s.sample(seed, length))
-    return compare(functions, baseline, sizes.repeats)
+    return _in_graphs(
+        {f"integers: {name}": call for name, call in functions.items()}, sizes.repeats
+    )
 
 
 def dome_updates(sizes: Sizes) -> list[Row]:
@@ -247,22 +251,16 @@ def dome_updates(sizes: Sizes) -> list[Row]:
         basis = tf.function(sketch.expand)(kept, seed)
         gradient = rows_of[0] + rows_of[1]
         column = tf.transpose(rows_of)
+        latest = (basis, state["strengths"], state["rank"], gradient)
         functions = {
-            f"sketch: QR, k={size}": tf.function(lambda x=column: tf.linalg.qr(x)),
-            f"sketch: expand, k={size}": tf.function(
-                lambda s=sketch, u=kept, x=seed: s.expand(u, x)
-            ),
-            f"sketch: update, k={size}": tf.function(
-                lambda s=sketch, b=basis, t=state, g=gradient: s.update(
-                    b, t["strengths"], t["rank"], g
-                )
-            ),
-            f"sketch: project, k={size}": tf.function(
-                lambda b=basis, g=gradient: adaptive_sketch.project(b, g)
+            f"sketch: QR, k={size}": partial(tf.linalg.qr, column),
+            f"sketch: expand, k={size}": partial(sketch.expand, kept, seed),
+            f"sketch: update, k={size}": partial(sketch.update, *latest),
+            f"sketch: project, k={size}": partial(
+                adaptive_sketch.project, basis, gradient
             ),
         }
-        repeats = min(3, sizes.repeats)
-        rows += compare(functions, f"sketch: QR, k={size}", repeats)
+        rows += _in_graphs(functions, min(3, sizes.repeats))
     return rows
 
 

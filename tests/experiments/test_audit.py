@@ -4,18 +4,15 @@
 """The audit is green, and each hole that is put back turns it red by name."""
 
 import math
-import os
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from dpfl import mechanisms
 from dpfl.accounting import events
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.experiments import programs
 
 
 def audited(mechanism, *words, **settings):
@@ -224,7 +221,7 @@ assert "tensorflow" not in sys.modules
     done = subprocess.run(
         [sys.executable, "-c", program],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env=programs.environment(),
         capture_output=True,
         text=True,
     )

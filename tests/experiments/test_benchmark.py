@@ -17,7 +17,6 @@ from experiments import benchmark
 from experiments.benchmarks import harness, noise, programs, rounds, trainings, vectors
 from experiments.papers.result_rows import read_csv
 from tests import forks
-from tests.experiments import programs as binaries
 
 
 def test_every_row_runs(tmp_path):
@@ -78,12 +77,6 @@ def test_what_was_measured_is_kept_if_the_next_group_fails(tmp_path, monkeypatch
         flags.FLAGS(words)
         benchmark.main(words[:1])
     assert [row["run"] for row in read_csv(output)] == ["masks"]
-
-
-def test_an_unknown_row_is_named():
-    done = binaries.run("benchmark", "--rows=plain,fast")
-    assert done.returncode == 2
-    assert "'fast'" in done.stderr
 
 
 def own_memory(size):

@@ -134,32 +134,33 @@ def test_runs_of_one_name_are_told_apart(tmp_path):
         read(a, a)
 
 
+def spoiled(run, name, content=os.remove):
+    """A run of which one file has another content; one not done has a manifest alone."""
+    make(run)
+    path = run / name
+    if name == "manifest.json":
+        (run / "summary.json").unlink()
+    if isinstance(content, str):
+        path.write_text(content)
+        return
+    if content is os.mkfifo:
+        path.unlink()
+    content(path)
+
+
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
         (lambda run: None, "output folder of a run, found"),
         (lambda run: run.mkdir(), "in which there is no run"),
-        (
-            lambda run: (run.mkdir(), (run / "manifest.json").touch()),
-            "whose run is not done",
-        ),
-        (lambda run: (make(run), (run / "metrics.csv").unlink()), "metrics.csv as"),
-        (
-            lambda run: (make(run), (run / "metrics.csv").write_text("round\nmany\n")),
-            "many",
-        ),
-        (lambda run: (make(run), (run / "summary.json").write_text("{")), "as dpfl"),
-        (lambda run: (make(run), (run / "summary.json").write_text("{}")), "has task"),
-        (lambda run: (make(run), (run / "summary.json").write_text("3")), "as dpfl"),
-        (lambda run: (run.mkdir(), os.mkfifo(run / "summary.json")), "regular file"),
-        (
-            lambda run: (
-                make(run),
-                (run / "metrics.csv").unlink(),
-                os.mkfifo(run / "metrics.csv"),
-            ),
-            "regular file",
-        ),
+        (lambda run: spoiled(run, "manifest.json", ""), "whose run is not done"),
+        (lambda run: spoiled(run, "metrics.csv"), "metrics.csv as"),
+        (lambda run: spoiled(run, "metrics.csv", "round\nmany\n"), "many"),
+        (lambda run: spoiled(run, "summary.json", "{"), "as dpfl"),
+        (lambda run: spoiled(run, "summary.json", "{}"), "has task"),
+        (lambda run: spoiled(run, "summary.json", "3"), "as dpfl"),
+        (lambda run: spoiled(run, "summary.json", os.mkfifo), "regular file"),
+        (lambda run: spoiled(run, "metrics.csv", os.mkfifo), "regular file"),
     ],
 )
 def test_what_is_no_run_that_is_done_is_refused(tmp_path, spoil, words):
@@ -176,10 +177,8 @@ def test_end_to_end(tmp_path):
     done = compare(a, b, "--csv", f"--html={page}", f"--plot={picture}")
     assert done.returncode == 0, done.stderr
     rows = list(csv.DictReader(io.StringIO(done.stdout)))
-    assert [(row["run"], row["server_lr"]) for row in rows] == [
-        ("a", "0.5"),
-        ("<b>", "1.0"),
-    ]
+    shown = [(row["run"], row["server_lr"]) for row in rows]
+    assert shown == [("a", "0.5"), ("<b>", "1.0")]
     text = page.read_text()
     assert text.count("<figure>") == 3 and "&lt;b&gt;" in text and "<b>1" not in text
     assert picture.stat().st_size > 10_000
@@ -188,9 +187,8 @@ def test_end_to_end(tmp_path):
 
 def test_other_data_are_refused_unless_asked_for(tmp_path):
     a = make(tmp_path / "a")
-    b = make(
-        tmp_path / "b", exact={"task_fingerprint": "fedcba9876543210"}, task="mnist"
-    )
+    other = {"task_fingerprint": "fedcba9876543210"}
+    b = make(tmp_path / "b", exact=other, task="mnist")
     done = compare(a, b)
     assert done.returncode == 2 and done.stderr.count("\n") == 1
     assert "found digits (abcdef01) in a and mnist (fedcba98) in b" in done.stderr

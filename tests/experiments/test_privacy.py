@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-from pathlib import Path
 
 import pytest
 
@@ -19,10 +18,8 @@ from tests import forks
 from tests.experiments import programs
 from tests.training import fakes
 
-ROOT = Path(__file__).resolve().parents[2]
 
-
-def call(*args, cwd=ROOT):
+def call(*args, cwd=programs.ROOT):
     return forks.run("experiments.privacy", *args, folder=cwd)
 
 
@@ -34,27 +31,12 @@ def rows(*args):
 
 def test_epsilon_is_the_accountants():
     [row] = rows(
-        "epsilon",
-        "--mechanism=l2_csgm",
-        "--noise_multiplier=2.1912",
-        "--keep_fraction=0.01",
-        "--rotation=dft",
-        "--participation=poisson",
-        "--population=200",
-        "--cohort_size=100",
-        "--rounds=60",
-        "--delta=1e-3",
+        *("epsilon", "--mechanism=l2_csgm", "--noise_multiplier=2.1912"),
+        *("--keep_fraction=0.01", "--rotation=dft", "--participation=poisson"),
+        *("--population=200", "--cohort_size=100", "--rounds=60", "--delta=1e-3"),
     )
-    mechanism = mechanisms.L2Csgm(
-        cohort_size=100,
-        clip_norm=1.0,
-        noise_multiplier=2.1912,
-        keep_fraction=0.01,
-        rotation="dft",
-    )
-    event = mechanism.dp_event(
-        mechanisms.PoissonSampling(population=200, cohort_size=100, rounds=60), 1018174
-    )
+    mechanism = mechanisms.L2Csgm(100, 1.0, 2.1912, 0.01, rotation="dft")
+    event = mechanism.dp_event(mechanisms.PoissonSampling(200, 100, 60), 1018174)
     assert row["epsilon"] == accounting.epsilon(event, 1e-3).epsilon
     assert row["epsilon"] == pytest.approx(8.0, abs=0.01)
     assert row["uplink_bits"] == 0.01 * 32 * 1018174 + 128 + 32
@@ -63,13 +45,8 @@ def test_epsilon_is_the_accountants():
 
 def test_calibrate_fig_1():
     [row] = rows(
-        "calibrate",
-        "--mechanism=l2_csgm",
-        "--keep_fraction=0.01",
-        "--linf_ratio=1e-4",
-        "--dimension=17179869184",
-        "--epsilon=5",
-        "--delta=1e-8",
+        *("calibrate", "--mechanism=l2_csgm", "--keep_fraction=0.01", "--epsilon=5"),
+        *("--linf_ratio=1e-4", "--dimension=17179869184", "--delta=1e-8"),
     )
     assert row["noise_multiplier"] == pytest.approx(1.1954, abs=2e-4)
     assert 4.999 < row["epsilon"] <= 5.0
@@ -108,12 +85,6 @@ def test_little_noise_on_the_count_is_taken_where_the_budget_takes_it(command):
     assert 44 < row["epsilon"] <= (48 if command[-1] == "--equal=error" else 45)
 
 
-def test_equal_errors_have_no_epsilon_to_choose_bits_by():
-    done = call("compare", "--equal=error", "--mean_squared_error=1", "--bits=auto")
-    assert done.returncode == 2 and done.stdout == ""
-    assert "--bits must be a number for compare --mean_squared_error" in done.stderr
-
-
 def test_random_slots_in_epochs_that_are_asked_for():
     [row] = rows(
         *("epsilon", "--mechanism=gaussian", "--noise_multiplier=1"),
@@ -136,13 +107,9 @@ COMPARE = ["compare", "--epsilon=4", "--dimension=65536", "--compression_rates=1
 
 def test_compare_at_equal_epsilon():
     found = rows(*COMPARE, "--mechanisms=gaussian,l2_csgm,linf_csgm")
-    assert [(r["mechanism"], r["compression_rate"]) for r in found] == [
-        ("gaussian", 1),
-        ("l2_csgm", 1),
-        ("l2_csgm", 50),
-        ("linf_csgm", 1),
-        ("linf_csgm", 50),
-    ]
+    shown = [f"{r['mechanism']} {r['compression_rate']:g}" for r in found]
+    rates = ["l2_csgm 1", "l2_csgm 50", "linf_csgm 1", "linf_csgm 50"]
+    assert shown == ["gaussian 1", *rates]
     assert all(3.99 < row["epsilon"] <= 4 for row in found)
     gaussian, l2, sparse_l2, _, sparse_linf = found
     assert l2["noise_multiplier"] == pytest.approx(gaussian["noise_multiplier"])
@@ -173,14 +140,11 @@ def test_compare_covers_every_private_mechanism_and_says_what_it_leaves_out():
     done = call(*COMPARE)
     for words in ("dome (--sketch_size)", "sgmf (--rounds_per_epoch)", "(--bits)"):
         assert words in done.stderr
+    shown = {line.split()[0] for line in done.stdout.splitlines()[1:]}
+    assert {"gaussian", "l2_csgm", "linf_csgm"} <= shown
     found = rows(
-        *COMPARE,
-        "--bits=16",
-        "--sketch_size=32",
-        "--rounds_per_epoch=4",
-        "--participation=once_per_epoch",
-        "--population=400",
-        "--rounds=8",
+        *(*COMPARE, "--bits=16", "--sketch_size=32", "--rounds_per_epoch=4"),
+        *("--participation=once_per_epoch", "--population=400", "--rounds=8"),
     )
     private = {
         name for name, config in mechanisms.MECHANISMS.items() if config.is_private
@@ -299,11 +263,6 @@ def test_an_error_that_is_known_in_part_is_not_compared():
     assert "not shown: dome: --equal must be epsilon" in done.stderr
 
 
-def test_compare_shows_every_mechanism_that_needs_no_flag_of_its_own():
-    shown = {row["mechanism"] for row in rows(*COMPARE)}
-    assert {"gaussian", "l2_csgm", "linf_csgm"} <= shown
-
-
 def test_table_plot_and_output(tmp_path):
     png, txt = tmp_path / "a.png", tmp_path / "a.txt"
     done = call(*COMPARE, f"--plot={png}", f"--output={txt}")
@@ -313,70 +272,6 @@ def test_table_plot_and_output(tmp_path):
     assert lines[0].split()[:2] == ["mechanism", "compression"]
     assert lines[1].split()[:2] == ["gaussian", "1"]
     assert png.read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.parametrize(
-    ("args", "words"),
-    [
-        (["calibrate", "--nonsense=1"], "nonsense"),
-        (["calibrate", "--epsilon=many"], "--epsilon"),
-        (["calibrate", "--epsilon=nan"], "--epsilon"),
-        (["bits", "--epsilon=8", "--widths=0"], "--widths must be at least 1, found 0"),
-        (["calibrate", "--epsilon=-1"], "--epsilon"),
-        (["calibrate", "--epsilon=1", "--delta=0"], "--delta"),
-        (["calibrate"], "--epsilon must be given"),
-        (["bands"], "--epsilon must be given for bands"),
-        ([*BANDS, "--bands=1,x"], "--bands must be positive whole numbers"),
-        ([*BANDS, "--bands=5"], "bands must be"),
-        ([*BANDS, "--participation=fixed"], "--participation must be poisson (of"),
-        ([*BANDS, "--mechanisms=gaussian"], "--mechanisms must be one of matrix_f"),
-        ([*BANDS, "--sketch_size=3"], "--sketch_size has no meaning for bands"),
-        ([*BANDS, "--matrix_method=blt"], "matrix_method must be one of banded"),
-        (["epsilon"], "--noise_multiplier must be given"),
-        (["calibrate", "--epsilon=1", "--keep_fraction=0.5"], "--keep_fraction"),
-        (
-            ["calibrate", "--epsilon=1", "--mechanism=sketched_ddg"],
-            "--bits must be given for sketched_ddg",
-        ),
-        (["calibrate", "--epsilon=1", "--mechanism=magic"], "--mechanism"),
-        (["calibrate", "--epsilon=1", "--noise_multiplier=1"], "--noise_multiplier"),
-        (
-            ["calibrate", "--epsilon=1", "--population=5"],
-            "--cohort_size must be at most the population of 5 clients, found 100",
-        ),
-        (["compare", "--epsilon=1", "--compression_rates=0.5"], "--compression_rates"),
-        (["compare", "--epsilon=1", "--mechanisms=magic"], "--mechanisms"),
-        (["compare", "--epsilon=1", "--plot=/no/such/a.png"], "--plot"),
-        (["calibrate", "--epsilon=1", "--output=/no/such/a"], "--output"),
-        (
-            ["calibrate", "--epsilon=1", "--output=/tmp"],
-            "--output must be a regular file",
-        ),
-        (["epsilon", "--noise_multiplier=1e200"], "--noise_multiplier must be 0, or"),
-        (["epsilon", "--noise_multiplier=1e-200"], "--noise_multiplier must be 0, or"),
-        (["calibrate", "--epsilon=1e30"], "--epsilon must be smaller for gaussian"),
-        (
-            ["compare", "--equal=error", "--mean_squared_error=1", "--epsilon=1"],
-            "--epsilon has no meaning",
-        ),
-        (
-            ["compare", "--epsilon=1", "--mechanisms=gaussian", "--sketch_size=5"],
-            "--sketch_size has no meaning",
-        ),
-        (
-            [],
-            "the command must be one of epsilon, calibrate, compare, bits, bands, found nothing",
-        ),
-        (["forget"], "found forget"),
-    ],
-)
-def test_bad_flags_are_refused_in_one_line(args, words):
-    done = call(*args)
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert done.stderr.startswith("error: ")
-    assert done.stderr.count("\n") == 1
-    assert words in done.stderr
 
 
 def test_an_absurd_epsilon_is_remarked_on_with_the_noise_that_meets_8():
@@ -427,7 +322,7 @@ def test_tensorflow_stays_out():
         "import experiments.privacy, sys; "
         "sys.exit(any(m.split('.')[0].startswith('tensorflow') for m in sys.modules))"
     )
-    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+    subprocess.run([sys.executable, "-c", code], cwd=programs.ROOT, check=True)
 
 
 # ---- cli.run, with a binary made for the test ----
@@ -472,7 +367,7 @@ def test_exit_codes(tmp_path, do, code, words):
         [sys.executable, str(script), f"--do={do}"],
         capture_output=True,
         text=True,
-        env={"PATH": "", "PYTHONPATH": str(ROOT)},
+        env={"PATH": "", "PYTHONPATH": str(programs.ROOT)},
     )
     assert done.returncode == code, done.stderr
     if code == 1:

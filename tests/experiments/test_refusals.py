@@ -5,23 +5,59 @@
 
 import json
 import os
-import pathlib
 import signal
 import subprocess
 import sys
 
 import pytest
 
+from tests.experiments import programs
 from tools import fuzz
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 HUGE = str(10**23)
 EPSILON = "epsilon --noise_multiplier=1"
 ONCE = "--participation=once_per_epoch"
 FLOAT = "must be a finite number"
+BANDS = "bands --epsilon=8 --population=400 --rounds=12 --accountant=rdp"
+TINY = "--task=synthetic --model=small_cnn --num_clients=12 --cohort_size=4 --rounds=24 --compression_rate=20"
 # From a line to what its one sentence says, by binary.
 REFUSED = {
     "privacy": {
+        "": "the command must be one of epsilon, calibrate, compare, bits, bands, found nothing",
+        "forget": "found forget",
+        "calibrate --nonsense=1": "nonsense",
+        "calibrate --epsilon=many": "--epsilon",
+        "calibrate --epsilon=nan": "--epsilon",
+        "calibrate --epsilon=-1": "--epsilon",
+        "calibrate --epsilon=1 --delta=0": "--delta",
+        "calibrate": "--epsilon must be given",
+        "calibrate --epsilon=1 --keep_fraction=0.5": "--keep_fraction",
+        "calibrate --epsilon=1 --mechanism=sketched_ddg": "--bits must be given for sketched_ddg",
+        "calibrate --epsilon=1 --mechanism=magic": "--mechanism",
+        "calibrate --epsilon=1 --noise_multiplier=1": "--noise_multiplier",
+        "calibrate --epsilon=1 --population=5": "--cohort_size must be at most the population of 5 clients, found 100",
+        "calibrate --epsilon=1 --output=/no/such/a": "--output",
+        "calibrate --epsilon=1 --output=/tmp": "--output must be a regular file",
+        "calibrate --epsilon=1e30": "--epsilon must be smaller for gaussian",
+        "bits --epsilon=8 --widths=0": "--widths must be at least 1, found 0",
+        "bits --epsilon=8 --widths=1,x": "--widths must be whole numbers with commas between them, found '1,x'",
+        "bands": "--epsilon must be given for bands",
+        f"{BANDS} --bands=1,x": "--bands must be positive whole numbers",
+        f"{BANDS} --bands=0": "--bands must be positive whole numbers with commas between them, found '0'",
+        f"{BANDS} --bands=5": "bands must be",
+        f"{BANDS} --participation=fixed": "--participation must be poisson (of",
+        f"{BANDS} --mechanisms=gaussian": "--mechanisms must be one of matrix_f",
+        f"{BANDS} --sketch_size=3": "--sketch_size has no meaning for bands",
+        f"{BANDS} --matrix_method=blt": "matrix_method must be one of banded",
+        "epsilon": "--noise_multiplier must be given",
+        "epsilon --noise_multiplier=1e200": "--noise_multiplier must be 0, or",
+        "epsilon --noise_multiplier=1e-200": "--noise_multiplier must be 0, or",
+        "compare --epsilon=1 --compression_rates=0.5": "--compression_rates",
+        "compare --epsilon=1 --mechanisms=magic": "--mechanisms",
+        "compare --epsilon=1 --plot=/no/such/a.png": "--plot",
+        "compare --equal=error --mean_squared_error=1 --epsilon=1": "--epsilon has no meaning",
+        "compare --equal=error --mean_squared_error=1 --bits=auto": "--bits must be a number for compare --mean_squared_error",
+        "compare --epsilon=1 --mechanisms=gaussian --sketch_size=5": "--sketch_size has no meaning",
         f"{EPSILON} --rounds=2.5": "--rounds must be an integer, found '2.5'",
         f"{EPSILON} --clip_norm=x": "--clip_norm must be a number, found 'x'",
         f"{EPSILON} --json=maybe": "--json must be true or false, found 'maybe'",
@@ -60,6 +96,20 @@ REFUSED = {
         f"{EPSILON} --mechanism=matrix_factorization {ONCE} --rounds_per_epoch=4 --population=400 --matrix_cache=/proc/version": "--matrix_cache must be a folder that can be written, found /proc/version",
     },
     "factorize": {
+        "": "the command must be one of compute, compare, time, found nothing",
+        "melt": "found melt",
+        "compute --matrix_method=blt": "--matrix_buffers must be given for --matrix_method=blt",
+        "compute --rounds=8,x": "--rounds must be positive integers",
+        "compute --rounds=8,16": "--rounds must be one number for compute, found 2",
+        "compare --epochs=2": "--separation must be given",
+        "compute --rtol=nan": FLOAT,
+        "compute --matrix_bands=3": "--matrix_bands has no meaning for the method optimal",
+        "compute --output=.": "--output must be a regular file, found the folder",
+        "compare --plot=/proc/no/x.png": "--plot must be a file in a folder",
+        "compute --matrix_cache=/proc/no": "--matrix_cache must be a folder that can be written, found /proc/no",
+        "compute --matrix_method=toeplitz --matrix_bands=auto": "--epsilon must be given for --matrix_bands=auto",
+        "compute --matrix_bands=auto --epsilon=1": "--matrix_bands must be a number for --matrix_method=optimal, found auto",
+        "compute --population=9": "--population has no meaning for bands that are given",
         "compute --matrix_momentum=1.5": "error: --matrix_momentum must be at least 0 and less than 1, found 1.5",
         "compute --rounds=0": "error: --rounds must be positive integers separated by commas, found '0'",
         "compute --rounds=16 --matrix_method=banded": "error: --matrix_bands must be given for --matrix_method=banded",
@@ -83,6 +133,27 @@ REFUSED = {
         f"compute --rounds=16 --matrix_momentum={10**400}": f"--matrix_momentum {FLOAT}",
     },
     "train": {
+        f"{TINY} --rounds=0": "--rounds must be at least 1, found 0",
+        f"{TINY} --client_lr=nan": "client_lr",
+        f"{TINY} --client_lr=-1": "--client_lr must be greater than 0",
+        f"{TINY} --noise_multiplier=1e30": "--noise_multiplier must be at least 0 and at most",
+        f"{TINY} --delta=1.5": "--delta must be greater than 0 and less than 1",
+        f"{TINY} --server_momentum=1": "--server_momentum must be at least 0 and less than 1",
+        f"{TINY} --seed=-1": "--seed must be at least 0",
+        f"{TINY} --mechanism=gaussian": "--compression_rate has no meaning for gaussian",
+        f"{TINY} --compression_rate=0.5": "--compression_rate must be at least 1, found 0.5",
+        f"{TINY} --compression_rate=inf": "--compression_rate must be a finite number, found inf",
+        f"{TINY} --keep_fraction=0.1": "--compression_rate must be left out where --keep_fraction",
+        f"{TINY} --vocab_size=5": "--vocab_size has no meaning for the task synthetic",
+        f"{TINY} --weighted": "--weighted must be left out",
+        f"{TINY} --batch_size=x": "batch_size",
+        f"{TINY} --model=resnet": "--model must be one of",
+        f"{TINY} --participation=never": "participation",
+        f"{TINY} --no_such_flag": "no_such_flag",
+        f"{TINY} --mechanism=sketched_ddg --noise_source=helpers --bits=2 --noise_multiplier=0.01": "--bits must be at least",
+        f"{TINY} --mechanism=sgmf {ONCE} --matrix_file=/none.npz": "--matrix_file must be a file that can be read, found /none.npz",
+        f"{TINY} what": "positional",
+        "--flagfile=tasks/digits.flags --mechanism=none --epsilon=2": "error: --epsilon has no meaning for none",
         f"--mechanism=distributed_skellam --bits=16 {ONCE} --accountant=tight": "error: --accountant must be auto or rdp for distributed_skellam",
         "--compression_rate=1e9": "error: the noise multiplier must be at most 10000, found",
         "--max_examples_per_client=x": "--max_examples_per_client must be an integer, or 'none', found 'x'",
@@ -105,11 +176,26 @@ REFUSED = {
         "--output_dir=file": "--output_dir must be a folder that can be written, found file",
     },
     "benchmark": {
+        "--rows=plain,fast": "'fast'",
         "--output=missing/x": "--output must be a file in a folder that can be written, found missing/x",
         "--repeats=1001": "--repeats must be an integer in the range [1, 1000], found '1001'",
         "--rows=": "--rows must be",
     },
     "reproduce": {
+        "--figure=no_such": "figure",
+        "--figure=csgm_fig1 --scale=large": "scale",
+        "--figure=csgm_fig1 --plot_only": "plot_only",
+        "--figure=csgm_fig1 --scale=medium": "--scale of csgm_fig1 must be",
+        "--figure=csgm_fig2 --plot_only --workers=a:1": "--workers has no",
+        "--figure=csgm_fig2 --allow_partial_data": "--allow_partial_data has no",
+        "--figure=csgm_fig2 --download": "--download has no",
+        "--figure=csgm_fig1 --from_table=a --table=b": "--table has no",
+        "--figure=csgm_fig1 --from_table=a": "--from_table must be a file",
+        "--figure=mf_fig4 --from_table=a": "--from_table must be left out",
+        "--figure=csgm_fig1 --table=a.png": "--table must end in .csv",
+        "--figure=csgm_fig2 --workers=a": "--workers must be",
+        "--figure=csgm_fig2 --round_deadline=0": "--round_deadline must be",
+        "csgm_fig1": "csgm_fig1",
         "--figure=csgm_fig1 --scale=paper --data_dir=/nonexistent": "--data_dir must be a folder with data files, found '/nonexistent'",
         "--figure=csgm_fig1 --data_dir=folder": "--data_dir has no meaning for --scale=small",
         "--figure=csgm_fig1 --plot_only --jobs=2": "--jobs has no meaning for --plot_only",
@@ -125,13 +211,11 @@ REFUSED = {
 def test_a_bad_line_gets_one_sentence(binary):
     lines = "".join(json.dumps(line.split()) + "\n" for line in REFUSED[binary])
     done = subprocess.run(
-        [
-            *(sys.executable, "-m", "tools.fuzz", f"--serve={binary}", "--given"),
-        ],
+        [sys.executable, "-m", "tools.fuzz", f"--serve={binary}", "--given"],
         input=lines,
         capture_output=True,
         text=True,
-        cwd=ROOT,
+        cwd=programs.ROOT,
     )
     results = [json.loads(x) for x in done.stdout.splitlines() if x.startswith("{")]
     assert len(results) == len(REFUSED[binary]), done.stderr
@@ -144,18 +228,9 @@ def test_a_bad_line_gets_one_sentence(binary):
 
 
 def privacy(**options):
+    words = programs.command("privacy", *EPSILON.split())
     return subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "experiments.privacy",
-            "epsilon",
-            "--noise_multiplier=1",
-        ],
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-        **options,
+        words, stderr=subprocess.PIPE, text=True, cwd=programs.ROOT, **options
     )
 
 
@@ -200,7 +275,7 @@ def test_an_interrupt_during_imports_has_no_traceback(tmp_path):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        cwd=ROOT,
+        cwd=programs.ROOT,
     )
     with process:
         assert process.stdout.readline() == "begun\n"
@@ -217,7 +292,7 @@ def test_command_lines_made_of_the_flag_tables_end_well():
         ],
         capture_output=True,
         text=True,
-        cwd=ROOT,
+        cwd=programs.ROOT,
     )
     assert done.returncode == 0, done.stderr
     assert "privacy" in done.stdout

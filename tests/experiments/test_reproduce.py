@@ -80,33 +80,6 @@ def test_rows_that_a_table_lacks_are_counted(tmp_path):
     assert done.stderr.endswith(f"at the small scale, found {table} without loss\n")
 
 
-@pytest.mark.parametrize(
-    ("flags", "words"),
-    [
-        (["--figure=no_such"], "figure"),
-        (["--figure=csgm_fig1", "--scale=large"], "scale"),
-        (["--figure=csgm_fig1", "--plot_only"], "plot_only"),
-        (["--figure=csgm_fig1", "--scale=medium"], "--scale of csgm_fig1 must be"),
-        (["--figure=csgm_fig2", "--plot_only", "--workers=a:1"], "--workers has no"),
-        (["--figure=csgm_fig2", "--allow_partial_data"], "--allow_partial_data has no"),
-        (["--figure=csgm_fig2", "--download"], "--download has no"),
-        (["--figure=csgm_fig1", "--from_table=a", "--table=b"], "--table has no"),
-        (["--figure=csgm_fig1", "--from_table=a"], "--from_table must be a file"),
-        (["--figure=mf_fig4", "--from_table=a"], "--from_table must be left out"),
-        (["--figure=csgm_fig1", "--table=a.png"], "--table must end in .csv"),
-        (["--figure=csgm_fig2", "--workers=a"], "--workers must be"),
-        (["--figure=csgm_fig2", "--round_deadline=0"], "--round_deadline must be"),
-        (["csgm_fig1"], "csgm_fig1"),
-    ],
-)
-def test_bad_input_is_one_sentence(tmp_path, flags, words):
-    done = reproduce(*flags, f"--output_dir={tmp_path}")
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: ")
-    assert done.stderr.count("\n") == 1
-    assert words in done.stderr
-
-
 def test_missing_data_is_one_sentence_before_any_work(tmp_path):
     data, output = tmp_path / "data", tmp_path / "out"
     data.mkdir()

@@ -3,11 +3,9 @@
 
 """The train binary as its user meets it: real processes, real kills."""
 
-import csv
 import functools
 import json
 import os
-import pathlib
 import random
 import re
 import resource
@@ -23,22 +21,15 @@ import pytest
 
 from dpfl import files
 from dpfl.training import checkpoint
+from experiments.papers.result_rows import read_csv
 from tests import forks
 from tests.experiments import programs
 from tests.training.test_metrics import steps
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 TINY = [
-    "--task=synthetic",
-    "--model=small_cnn",
-    "--num_clients=12",
-    "--cohort_size=4",
-    "--examples_per_client=6",
-    "--batch_size=3",
-    "--num_test_examples=8",
-    "--rounds=24",
-    "--checkpoint_every=3",
-    "--eval_every=2",
+    *("--task=synthetic", "--model=small_cnn", "--num_clients=12", "--cohort_size=4"),
+    *("--examples_per_client=6", "--batch_size=3", "--num_test_examples=8"),
+    *("--rounds=24", "--checkpoint_every=3", "--eval_every=2"),
     "--compression_rate=20",
 ]
 
@@ -85,8 +76,7 @@ def results(output_dir):
 
 
 def read_rows(output_dir):
-    with (output_dir / "metrics.csv").open(newline="") as file:
-        return list(csv.DictReader(file))
+    return read_csv(output_dir / "metrics.csv")
 
 
 @pytest.fixture(scope="module")
@@ -344,62 +334,9 @@ def test_the_budget_stops_the_run(tmp_path):
     assert "would bring epsilon" in summary["stopped_early"]
 
 
-@pytest.mark.parametrize(
-    "args, words",
-    [
-        (["--rounds=0"], "--rounds must be at least 1, found 0"),
-        (["--client_lr=nan"], "client_lr"),
-        (["--client_lr=-1"], "--client_lr must be greater than 0"),
-        (
-            ["--noise_multiplier=1e30"],
-            "--noise_multiplier must be at least 0 and at most",
-        ),
-        (["--delta=1.5"], "--delta must be greater than 0 and less than 1"),
-        (
-            ["--server_momentum=1"],
-            "--server_momentum must be at least 0 and less than 1",
-        ),
-        (["--seed=-1"], "--seed must be at least 0"),
-        (["--mechanism=gaussian"], "--compression_rate has no meaning for gaussian"),
-        (
-            ["--compression_rate=0.5"],
-            "--compression_rate must be at least 1, found 0.5",
-        ),
-        (
-            ["--compression_rate=inf"],
-            "--compression_rate must be a finite number, found inf",
-        ),
-        (
-            ["--keep_fraction=0.1"],
-            "--compression_rate must be left out where --keep_fraction",
-        ),
-        (["--vocab_size=5"], "--vocab_size has no meaning for the task synthetic"),
-        (["--weighted"], "--weighted must be left out"),
-        (["--batch_size=x"], "batch_size"),
-        (["--model=resnet"], "--model must be one of"),
-        (["--participation=never"], "participation"),
-        (["--no_such_flag"], "no_such_flag"),
-        (
-            [
-                *("--mechanism=sketched_ddg", "--noise_source=helpers"),
-                *("--bits=2", "--noise_multiplier=0.01"),
-            ],
-            "--bits must be at least",
-        ),
-        (
-            [
-                *("--mechanism=sgmf", "--participation=once_per_epoch"),
-                "--matrix_file=/none.npz",
-            ],
-            "--matrix_file must be a file that can be read, found /none.npz",
-        ),
-        (["what"], "positional"),
-    ],
-)
-def test_bad_flags_are_one_sentence(args, words, tmp_path):
-    done = train(tmp_path / "run", *args, code=2)
-    assert done.stderr.startswith("error: ")
-    assert done.stderr.count("\n") == 1 and words in done.stderr
+def test_refused_flags_leave_nothing(tmp_path):
+    done = train(tmp_path / "run", "--rounds=0", code=2)
+    assert done.stderr.count("\n") == 1
     assert not (tmp_path / "run").exists()
 
 
@@ -441,13 +378,7 @@ def test_a_full_disk_and_a_closed_pipe_are_no_traceback(tmp_path):
 
 
 def test_help_says_what_to_do():
-    done = subprocess.run(
-        [sys.executable, "-m", "experiments.train", "--help"],
-        capture_output=True,
-        text=True,
-        env=programs.environment(),
-        cwd=ROOT,
-    )
+    done = programs.run("train", "--help")
     assert done.returncode == 0
     for word in ("--task", "--epsilon", "--clip_norm", "--num_clients"):
         assert word in done.stdout
@@ -483,7 +414,7 @@ def test_every_flag_file_is_understood_with_and_without_its_mechanism():
         "    print(config.task, config.epsilon, config.noise_multiplier)\n"
         "    assert not {'epsilon', 'bits'} & set(config.flags) or not sys.argv[2:]\n"
     )
-    paths = sorted((ROOT / "configs").rglob("*.flags"))
+    paths = sorted((programs.ROOT / "configs").rglob("*.flags"))
     words = [f"--flagfile={path}" for path in paths]
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -491,7 +422,7 @@ def test_every_flag_file_is_understood_with_and_without_its_mechanism():
         capture_output=True,
         text=True,
         env=programs.environment(),
-        cwd=ROOT,
+        cwd=programs.ROOT,
     )
     lines = done.stdout.splitlines()
     assert len(lines) == 2 * len(paths), done.stderr
@@ -503,9 +434,3 @@ def test_every_flag_file_is_understood_with_and_without_its_mechanism():
         assert none == f"{own.split()[0]} None None"
     told = "--bits, --compression_rate, --noise_multiplier, --noise_source left out"
     assert told in done.stderr
-
-
-def test_a_budget_on_the_command_line_is_refused_without_noise(tmp_path):
-    flags = ("--flagfile=configs/tasks/digits.flags", "--mechanism=none", "--epsilon=2")
-    done = train(tmp_path / "run", *flags, base=[], code=2)
-    assert done.stderr.endswith("error: --epsilon has no meaning for none\n")

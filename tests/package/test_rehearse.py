@@ -75,9 +75,8 @@ def test_stack_overflow_can_be_learned_and_has_its_vocabulary(folder):
     assert 0.65 < counts.max(1).sum() / counts.sum() < 0.85
     train, _, _ = simulation.datasets.stackoverflow.load_data(cache_dir=str(folder))
     first = next(iter(train.create_tf_dataset_for_client("f0000001")))
-    assert set(tf.strings.split(first["tokens"]).numpy().tolist()) <= {
-        word.encode() for word in rehearse.vocabulary(30)
-    }
+    known = {b"w%d" % number for number in range(30)}
+    assert set(tf.strings.split(first["tokens"]).numpy().tolist()) <= known
 
 
 def test_bad_sizes_are_refused(tmp_path, capsys):

@@ -27,35 +27,23 @@ _LOOP_ROUNDS = 200
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def full_at_every_page(folder: pathlib.Path) -> kills.Outcome:
-    """Runs the loop on disks of every size up to that which suffices.
-
-    What computes is a stub, so that each takes milliseconds; checkpoints and files are
-    those of any run. After each failure the disk grows and the run goes on.
-
-    Args:
-      folder: A mount point.
-    """
-    return kills.Outcome(*runs.fork_call(_loop_sweep, str(folder)))
-
-
-def full_while_training(seed: int, count: int, folder: pathlib.Path) -> kills.Outcome:
-    """Runs a training on a disk that is full again and again, and grows a little.
-
-    Args:
-      seed: Of how much it grows each time.
-      count: How often it may be full, about.
-      folder: Beside the mount point and the training that nobody disturbs.
-    """
+def full_while_training(count: int, seed: int, folder: pathlib.Path) -> kills.Outcome:
+    """Runs a training on a disk that is full about so often, and grows a little."""
     untouched = kills.reference(runs.flags_of("gaussian"), folder / "disk-whole")
     used = sum(f.stat().st_size for f in (folder / "disk-whole").rglob("*"))
     found = runs.fork_call(_training_sweep, seed, count, used, str(folder))
     whole = folder / "disk-run"
     faults = runs.differences(whole, untouched.results) if whole.exists() else []
-    return kills.Outcome(found[0], [*found[1], *faults])
+    return found[0], [*found[1], *faults]
 
 
-def _loop_sweep(name: str) -> tuple[int, list[str]]:
+def full_at_every_page(name: str) -> kills.Outcome:
+    """Runs the loop on disks of every size up to that which suffices, in a fork.
+
+    What computes is a stub, so that each takes milliseconds; checkpoints and files are
+    those of any run. After each failure the disk grows and the run goes on. The name
+    is that of a mount point.
+    """
     from experiments.benchmarks import programs
 
     # First, while this process has a single thread.
@@ -84,9 +72,7 @@ def _loop_sweep(name: str) -> tuple[int, list[str]]:
     return count, faults
 
 
-def _training_sweep(
-    seed: int, count: int, used: int, name: str
-) -> tuple[int, list[str]]:
+def _training_sweep(seed: int, count: int, used: int, name: str) -> kills.Outcome:
     _own_namespace()
     runs.adopt_orphans()
     draw = random.Random(f"{seed} disk")
@@ -120,11 +106,8 @@ def _training_sweep(
 def _own_namespace() -> None:
     user, group = os.getuid(), os.getgid()
     _check(_libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNS), "unshare")
-    for file, text in (
-        ("setgroups", "deny"),
-        ("uid_map", f"0 {user} 1"),
-        ("gid_map", f"0 {group} 1"),
-    ):
+    maps = {"setgroups": "deny", "uid_map": f"0 {user} 1", "gid_map": f"0 {group} 1"}
+    for file, text in maps.items():
         pathlib.Path("/proc/self", file).write_text(text)
 
 

@@ -21,32 +21,15 @@ from tools.soaks import runs
 _AT_START = 0.15
 _KILLS_OF_A_RUN = 3
 _LOOP_ROUNDS = 300
-
-
-class Outcome(NamedTuple):
-    """What a part of the soak found.
-
-    Attributes:
-      count: How often there was trouble.
-      faults: A sentence each.
-    """
-
-    count: int
-    faults: list[str]
+# How often there was trouble, and a sentence for each fault.
+Outcome = tuple[int, list[str]]
 
 
 class Reference(NamedTuple):
-    """A training that nobody disturbed.
-
-    Attributes:
-      results: As `runs.results` returns them.
-      start_seconds: Until its first checkpoint.
-      round_seconds: Of a round.
-      end_seconds: From its last checkpoint to its end.
-      rounds: How many it has.
-    """
+    """A training that nobody disturbed, with `runs.results`."""
 
     results: dict[str, Any]
+    # Until its first checkpoint, of a round, and from its last checkpoint to its end.
     start_seconds: float
     round_seconds: float
     end_seconds: float
@@ -56,16 +39,12 @@ class Reference(NamedTuple):
 def reference(flags: Sequence[str], folder: pathlib.Path) -> Reference:
     """Runs a training to its end.
 
-    Args:
-      flags: See `runs.start`.
-      folder: Where its results go.
-
     Raises:
       RuntimeError: If it fails.
     """
     begun = time.monotonic()
     training = runs.start(flags, folder)
-    times = {}
+    times: dict[int, float] = {}
     while runs.is_running(training):
         times.setdefault(runs.newest_round(folder), time.monotonic() - begun)
         if time.monotonic() - begun > runs.RUN_SECONDS:
@@ -87,26 +66,17 @@ def reference(flags: Sequence[str], folder: pathlib.Path) -> Reference:
 
 
 def kill_all(
-    mechanisms: Sequence[str],
-    kills: int,
-    seed: int,
-    folder: pathlib.Path,
-    end: float,
+    names: Sequence[str], kills: int, seed: int, folder: pathlib.Path, end: float
 ) -> Outcome:
-    """Kills trainings at moments spread over all their work, mechanism by mechanism.
+    """Kills trainings of mechanisms in turn, at moments spread over all their work.
 
-    Args:
-      mechanisms: Their names; they take turns.
-      kills: How often in all.
-      seed: Of the moments.
-      folder: For the trainings' results.
-      end: When, by `time.monotonic`, no new training is started.
+    No new one is started after the end, by `time.monotonic`.
     """
     draw = random.Random(f"{seed} kills")
     references: dict[str, Reference] = {}
     done, number, faults = 0, 0, []
     while done < kills and time.monotonic() < end:
-        name = mechanisms[number % len(mechanisms)]
+        name = names[number % len(names)]
         number += 1
         if name not in references:
             whole = folder / f"{name}-whole"
@@ -117,8 +87,9 @@ def kill_all(
         )
         done += killed
         faults += found
-        _tell(f"{done} kills, {len(faults)} faults, last {name}")
-    return Outcome(done, faults)
+        said = f"{done} kills, {len(faults)} faults, last {name}"
+        print(said, file=sys.stderr, flush=True)
+    return done, faults
 
 
 def kill_loops(kills: int, seed: int, folder: pathlib.Path) -> Outcome:
@@ -126,11 +97,6 @@ def kill_loops(kills: int, seed: int, folder: pathlib.Path) -> Outcome:
 
     They spend their time on checkpoints and files of metrics, so that is where most
     kills come.
-
-    Args:
-      kills: How often.
-      seed: Of the moments.
-      folder: For the runs' results.
     """
     draw = random.Random(f"{seed} loops")
     whole = folder / "loop-whole"
@@ -156,7 +122,7 @@ def kill_loops(kills: int, seed: int, folder: pathlib.Path) -> Outcome:
             f"loop: other {key}" for key in expected if found[key] != expected[key]
         ]
         shutil.rmtree(own)
-    return Outcome(done, faults)
+    return done, faults
 
 
 def _loop(name: str) -> float:
@@ -171,40 +137,40 @@ def _loop(name: str) -> float:
     return time.monotonic() - begun
 
 
-def _tell(sentence: str) -> None:
-    print(sentence, file=sys.stderr, flush=True)
-
-
 def _killed(
     mechanism: str,
     wanted: int,
     untouched: Reference,
     folder: pathlib.Path,
     draw: random.Random,
-) -> tuple[int, list[str]]:
-    """Kills one training so often, or until it is done; returns how often it was."""
+) -> Outcome:
+    """Kills one training so often, or until it is done."""
     flags, done = runs.flags_of(mechanism), 0
     faults: list[str] = []
     for point in sorted(draw.random() for _ in range(wanted)):
         training = runs.start(flags, folder)
-        await_moment(training, point, untouched, draw)
+        _await_moment(training, point, untouched, draw)
         os.kill(training.pid, signal.SIGKILL)
         code = runs.wait(training)
-        faults += [f"{mechanism}: {left} was left" for left in runs.left_behind()]
+        faults += _left(mechanism)
         if code != -signal.SIGKILL:
             # It was done before the kill.
             break
         done += 1
-    return done, faults + finish(mechanism, flags, folder, untouched)
+    return done, faults + _finish(mechanism, flags, folder, untouched)
 
 
-def finish(
+def _left(name: str) -> list[str]:
+    return [f"{name}: {left} was left" for left in runs.left_behind()]
+
+
+def _finish(
     name: str, flags: Sequence[str], folder: pathlib.Path, untouched: Reference
 ) -> list[str]:
     """Goes on with a training to its end; returns in what it differs from another."""
     training = runs.start(flags, folder)
     code = runs.wait(training)
-    faults = [f"{name}: {left} was left" for left in runs.left_behind()]
+    faults = _left(name)
     if code:
         tail = training.log.read_text(errors="replace")[-1000:]
         return [*faults, f"{name}: the resumed training ended with {code}: {tail}"]
@@ -212,16 +178,12 @@ def finish(
     return faults + [f"{name}: {difference}" for difference in found]
 
 
-def await_moment(
+def _await_moment(
     training: runs.Training, point: float, untouched: Reference, draw: random.Random
 ) -> None:
-    """Waits until a training is at a point of its work, or has ended.
+    """Waits until a training is at a point of its work, in [0, 1), or has ended.
 
-    Args:
-      training: It.
-      point: In [0, 1); where in the work of all rounds and of the end.
-      untouched: Says how long that takes.
-      draw: For the moment between two checkpoints, or during the start.
+    The work is that of all rounds and of the end; some wait for a moment of the start.
     """
     end = time.monotonic() + runs.RUN_SECONDS
     if draw.random() < _AT_START:
@@ -246,18 +208,11 @@ def await_moment(
     time.sleep(delay)
 
 
-def send_signals(seed: int, count: int, folder: pathlib.Path) -> Outcome:
-    """Sends signals at random moments, those that a process can catch.
-
-    Args:
-      seed: Of the moments.
-      count: How many of them, those with the least numbers first.
-      folder: For the trainings' results.
-    """
+def send_signals(count: int, seed: int, folder: pathlib.Path) -> Outcome:
+    """Sends the first of the signals that a process can catch, at random moments."""
     draw = random.Random(f"{seed} signals")
     uncatchable = {signal.SIGKILL, signal.SIGSTOP}
-    every = sorted(set(signal.valid_signals()) - uncatchable)
-    chosen = every[:count]
+    chosen = sorted(set(signal.valid_signals()) - uncatchable)[:count]
     flags = [*runs.flags_of("gaussian"), "--rounds=60"]
     untouched = reference(flags, folder / "signals-whole")
     faults: list[str] = []
@@ -265,7 +220,7 @@ def send_signals(seed: int, count: int, folder: pathlib.Path) -> Outcome:
     for which in chosen:
         before = runs.newest_round(own)
         if before >= untouched.rounds - 6:
-            faults += finish(f"signal run {number}", flags, own, untouched)
+            faults += _finish(f"signal run {number}", flags, own, untouched)
             number += 1
             own, before = folder / f"signals-{number}", 0
         training = runs.start(flags, own)
@@ -274,20 +229,20 @@ def send_signals(seed: int, count: int, folder: pathlib.Path) -> Outcome:
         time.sleep(draw.random() * 2 * untouched.round_seconds)
         os.kill(training.pid, which)
         code = runs.wait(training)
-        if code not in _documented(which):
-            faults.append(f"signal {int(which)}: exit code {code}")
+        name = f"signal {int(which)}"
+        if code != _documented(which):
+            faults.append(f"{name}: exit code {code}")
         if "Traceback" in training.log.read_text(errors="replace"):
-            faults.append(f"signal {int(which)}: a traceback")
-        for left in runs.left_behind():
-            faults.append(f"signal {int(which)}: {left} was left")
-    faults += finish(f"signal run {number}", flags, own, untouched)
-    return Outcome(len(chosen), faults + _closed_stdout(flags, folder, untouched))
+            faults.append(f"{name}: a traceback")
+        faults += _left(name)
+    faults += _finish(f"signal run {number}", flags, own, untouched)
+    return len(chosen), faults + _closed_stdout(flags, folder, untouched)
 
 
-def _documented(which: int) -> tuple[int, ...]:
-    """Returns the exit codes that a signal may give; a shell says 128 + n for -n."""
+def _documented(which: int) -> int:
+    """The exit code that a signal gives; a shell says 128 + n for -n."""
     if which == signal.SIGINT:
-        return (130,)
+        return 130
     no_end = {
         *(signal.SIGCHLD, signal.SIGCONT, signal.SIGURG, signal.SIGWINCH),
         # Python ignores these.
@@ -295,7 +250,7 @@ def _documented(which: int) -> tuple[int, ...]:
         # Nobody could go on with a training in a session of its own.
         *(signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU),
     }
-    return (0,) if which in no_end else (-which,)
+    return 0 if which in no_end else -which
 
 
 def _closed_stdout(
@@ -308,5 +263,5 @@ def _closed_stdout(
     code = runs.wait(runs.start(flags, own, stdout=writable))
     os.close(writable)
     faults = [] if code == 141 else [f"closed stdout: exit code {code}"]
-    faults += [f"closed stdout: {left} was left" for left in runs.left_behind()]
-    return faults + finish("closed stdout", flags, own, untouched)
+    faults += _left("closed stdout")
+    return faults + _finish("closed stdout", flags, own, untouched)

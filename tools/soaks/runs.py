@@ -23,10 +23,12 @@ import sys
 import time
 import traceback
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, NoReturn, Optional
 
 import psutil
+
+from dpfl import mechanisms
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -67,8 +69,7 @@ CASES: dict[str, tuple[str, ...]] = {
 def prepare() -> None:
     """Imports all that a training needs, and adopts what trainings leave behind.
 
-    To be called once, before any fork; nothing may be computed here afterwards, since
-    TensorFlow's threads do not survive a fork.
+    Nothing may be computed here afterwards: TensorFlow's threads survive no fork.
     """
     from experiments import start
 
@@ -91,33 +92,23 @@ def adopt_orphans() -> None:
 
 
 def flags_of(mechanism: str) -> list[str]:
-    """Returns the flags of a small training with a mechanism."""
+    """The flags of a small training; those of another package are its example's."""
     noise = () if mechanism == "none" else PRIVATE
-    own = CASES[mechanism] if mechanism in CASES else _of_example(mechanism)
+    own = CASES.get(mechanism)
+    if own is None:
+        example = mechanisms.EXAMPLES[mechanism]
+        values = {f: getattr(example, f.name) for f in dataclasses.fields(example)}
+        own = tuple(
+            f"--{field.name}={value}"
+            for field, value in values.items()
+            if field.name not in ("cohort_size", "noise_multiplier", "clip_norm")
+            and value != field.default
+        )
     return [*BASE, *noise, f"--mechanism={mechanism}", *own]
 
 
-def _of_example(name: str) -> list[str]:
-    """Returns the flags of a mechanism of another package, from its example."""
-    from dpfl import mechanisms
-
-    example = mechanisms.EXAMPLES[name]
-    return [
-        f"--{field.name}={getattr(example, field.name)}"
-        for field in dataclasses.fields(example)
-        if field.name not in ("cohort_size", "noise_multiplier", "clip_norm")
-        and getattr(example, field.name) != field.default
-    ]
-
-
 class Training(NamedTuple):
-    """A training that was started.
-
-    Attributes:
-      pid: Of its process.
-      folder: Its results'.
-      log: What it prints.
-    """
+    """A training that was started, the folder of its results, and what it prints."""
 
     pid: int
     folder: pathlib.Path
@@ -140,32 +131,29 @@ def start(
       log: For what it says; a file beside the folder if not given.
     """
     log = log or folder.with_name(f"{folder.name}.log")
-    sys.stdout.flush()
-    sys.stderr.flush()
-    pid = os.fork()
-    if not pid:
-        _become_training([*flags, f"--output_dir={folder}"], log, stdout)
-    return Training(pid, folder, log)
+
+    def train() -> None:
+        # A shell that starts the soak in the background has some of them ignored.
+        for which in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
+            signal.signal(which, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        from experiments import train
+
+        train.run()
+
+    words = ["dpfl-train", *flags, f"--output_dir={folder}"]
+    return Training(fork_program(train, words, log, log, stdout), folder, log)
 
 
 def fork(function: Any, *arguments: Any, into: Optional[int] = None) -> int:
-    """Starts a function in a fork that ends with it.
-
-    Args:
-      function: What it returns must be JSON.
-      *arguments: For it.
-      into: Descriptor that its result is written to; None to drop it.
-
-    Returns:
-      The process id, to be waited for.
-    """
+    """The id of a fork that calls a function, and writes its result to a descriptor."""
     sys.stdout.flush()
     sys.stderr.flush()
     pid = os.fork()
     if pid:
         return pid
     try:
-        end_with_parent()
+        _libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
         result = function(*arguments)
         if into is not None:
             with os.fdopen(into, "w") as file:
@@ -178,11 +166,7 @@ def fork(function: Any, *arguments: Any, into: Optional[int] = None) -> int:
 
 
 def fork_call(function: Any, *arguments: Any) -> Any:
-    """Returns what a function returns in a fork, by way of JSON.
-
-    Args:
-      function: See `fork`.
-      *arguments: For it.
+    """What a function returns in a fork, by way of JSON.
 
     Raises:
       RuntimeError: If it raised, or its process ended otherwise.
@@ -198,37 +182,89 @@ def fork_call(function: Any, *arguments: Any) -> Any:
     return json.loads(text)
 
 
-def wait(training: Training, seconds: float = RUN_SECONDS) -> int:
-    """Returns how a training ended: its exit code, or minus the signal's number.
+def fork_program(
+    run: Callable[[], Any],
+    words: Sequence[str],
+    out: pathlib.Path,
+    err: pathlib.Path,
+    stdout: Optional[int] = None,
+) -> int:
+    """The id of a fork that is a program in a session of its own, to its exit code.
 
     Args:
-      training: From `start`.
-      seconds: After which it is killed.
+      run: What the program does.
+      words: Its command line.
+      out: File for what it prints.
+      err: File for what it writes to stderr; it may be the same.
+      stdout: Descriptor for what it prints, in place of the file.
+    """
+
+    def be() -> NoReturn:
+        os.setsid()
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        errors = os.open(err, flags, 0o600)
+        if stdout is not None:
+            os.dup2(stdout, 1)
+        else:
+            os.dup2(errors if out == err else os.open(out, flags, 0o600), 1)
+        os.dup2(errors, 2)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        sys.argv = list(words)
+        code = 0
+        try:
+            run()
+        except SystemExit as ended:
+            code = ended.code if isinstance(ended.code, int) else int(bool(ended.code))
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+            code = 1
+        # As the interpreter does at its end.
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+    return fork(be)
+
+
+def ended(pid: int, seconds: float) -> Optional[int]:
+    """How a child ended in so many seconds; None if it did not.
+
+    That is its exit code, or minus the signal's number.
     """
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        pid, status = os.waitpid(training.pid, os.WNOHANG)
-        if pid:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
             return os.waitstatus_to_exitcode(status)
-        time.sleep(0.005)
-    os.kill(training.pid, signal.SIGKILL)
-    return os.waitstatus_to_exitcode(os.waitpid(training.pid, 0)[1])
+        time.sleep(0.002)
+    return None
+
+
+def wait(training: Training, seconds: float = RUN_SECONDS) -> int:
+    """How a training ended, as `ended` says it; it is killed after so many seconds."""
+    code = ended(training.pid, seconds)
+    if code is None:
+        os.kill(training.pid, signal.SIGKILL)
+        code = os.waitstatus_to_exitcode(os.waitpid(training.pid, 0)[1])
+    return code
 
 
 def is_running(training: Training) -> bool:
-    """Returns whether a training goes on; it can be waited for afterwards."""
+    """Whether a training goes on; it can be waited for afterwards."""
     flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
     return os.waitid(os.P_PID, training.pid, flags) is None
 
 
 def newest_round(folder: pathlib.Path) -> int:
-    """Returns the round of the newest checkpoint, 0 if there is none."""
+    """The round of the newest checkpoint, 0 if there is none."""
     names = (p.name for p in folder.glob("checkpoints/checkpoint-*"))
     return max((int(name.split("-")[1]) for name in names), default=0)
 
 
 def left_behind() -> list[str]:
-    """Returns what still runs of trainings that have ended; it is killed then."""
+    """What still runs of trainings that have ended; it is killed then."""
     end = time.monotonic() + _LINGER_SECONDS
     while True:
         alive = []
@@ -250,12 +286,12 @@ def left_behind() -> list[str]:
 
 
 def results(folder: pathlib.Path) -> dict[str, Any]:
-    """Returns all that equal trainings have in common, to the last bit."""
+    """All that equal trainings have in common, to the last bit."""
     return {**record(folder), "model": model_bits(folder / "model.keras")}
 
 
 def record(folder: pathlib.Path) -> dict[str, Any]:
-    """Returns the same of a run of the loop, which leaves no model."""
+    """The same of a run of the loop, which leaves no model."""
     from dpfl.training import checkpoint
 
     newest = checkpoint.CheckpointStore(folder / "checkpoints").load_newest()
@@ -271,7 +307,7 @@ def record(folder: pathlib.Path) -> dict[str, Any]:
 
 
 def differences(folder: pathlib.Path, expected: dict[str, Any]) -> list[str]:
-    """Returns the names of the results in which a training differs from another."""
+    """Names of the results in which a training differs from another."""
     try:
         found = results(folder)
     except (OSError, ValueError) as error:
@@ -280,25 +316,24 @@ def differences(folder: pathlib.Path, expected: dict[str, Any]) -> list[str]:
 
 
 def model_bits(path: pathlib.Path) -> dict[str, bytes]:
-    """Returns the weights in a .keras file by their name."""
+    """The weights in a .keras file by their name."""
     import h5py
 
     found: dict[str, bytes] = {}
+
+    def keep(name: str, item: Any) -> None:
+        if isinstance(item, h5py.Dataset):
+            found[name] = item[()].tobytes()
+
     with zipfile.ZipFile(path) as archive:
         content = io.BytesIO(archive.read("model.weights.h5"))
     with h5py.File(content) as file:
-        file.visititems(
-            lambda name, item: (
-                found.update({name: item[()].tobytes()})
-                if isinstance(item, h5py.Dataset)
-                else None
-            )
-        )
+        file.visititems(keep)
     return found
 
 
 def events(folder: pathlib.Path) -> list[tuple[int, str, float]]:
-    """Returns (round, name, value) of all events, without their wall time."""
+    """(round, name, value) of all events, without their wall time."""
     import tensorflow as tf
 
     found = []
@@ -309,52 +344,12 @@ def events(folder: pathlib.Path) -> list[tuple[int, str, float]]:
 
 
 def complaints(log: pathlib.Path, code: int) -> list[str]:
-    """Returns what is wrong with the way in which a training says that it failed."""
+    """What is wrong with the way in which a training says that it failed."""
     text = log.read_text(errors="replace")
     if "Traceback" in text:
         return ["a traceback"]
     lines = [line for line in text.splitlines() if line.startswith("error: ")]
     return [] if len(lines) == 1 or not code else [f"{len(lines)} sentences of error"]
-
-
-def end_with_parent() -> None:
-    """Asks the kernel to kill this process when its parent ends."""
-    _libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-
-
-def _become_training(
-    flags: Sequence[str], log: pathlib.Path, stdout: Optional[int]
-) -> NoReturn:
-    """Runs the train binary and ends this process with its exit code."""
-    code = _UNEXPECTED
-    try:
-        end_with_parent()
-        os.setsid()
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        # A shell that starts the soak in the background has some of them ignored.
-        for which in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
-            signal.signal(which, signal.SIG_DFL)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        os.dup2(output if stdout is None else stdout, 1)
-        os.dup2(output, 2)
-        sys.argv = ["dpfl-train", *flags]
-        from experiments import train
-
-        try:
-            train.run()
-            code = 0
-        except SystemExit as ended:
-            code = ended.code if isinstance(ended.code, int) else int(bool(ended.code))
-        except BaseException:
-            traceback.print_exc()
-            code = 1
-        # As the interpreter does at its end.
-        atexit._run_exitfuncs()
-        sys.stdout.flush()
-        sys.stderr.flush()
-    finally:
-        os._exit(code)
 
 
 if __name__ == "__main__":

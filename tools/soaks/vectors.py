@@ -31,8 +31,6 @@ _KINDS: dict[str, tuple[float, ...]] = {
     "mixed": (np.nan, np.inf, -_MAX, _TINY / 2, 0.0, -0.0, 1e30, -1e-30, 1.0),
     "mixed, finite": (_MAX, -_MAX, _TINY / 2, -0.0, 1e19, 1e-30, -1.0),
 }
-
-
 # Options under which a mechanism treats updates otherwise.
 _VARIANTS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("gaussian", {"adaptive_clipping": True}),
@@ -44,7 +42,7 @@ _VARIANTS: tuple[tuple[str, dict[str, Any]], ...] = (
 
 
 def mechanism_cases() -> list[Any]:
-    """Returns a configuration of each mechanism, some with options."""
+    """A configuration of each mechanism, some with options."""
     from dpfl import mechanisms
 
     examples = {
@@ -56,12 +54,7 @@ def mechanism_cases() -> list[Any]:
 
 
 def hostile(seed: int, count: int) -> kills.Outcome:
-    """Sends hostile updates through every codec.
-
-    Args:
-      seed: Of the updates.
-      count: How many in all, at least.
-    """
+    """Sends hostile updates through every codec, so many in all at least."""
     cases = mechanism_cases()
     rounds = -(-count // (len(cases) * _COHORT))
     faults: list[str] = []
@@ -70,7 +63,7 @@ def hostile(seed: int, count: int) -> kills.Outcome:
         one = _Aggregation(config)
         for number in range(rounds):
             faults += [f"{config.name}: {what}" for what in one.round(draw, number)]
-    return kills.Outcome(rounds * len(cases) * _COHORT, faults)
+    return rounds * len(cases) * _COHORT, faults
 
 
 class _Aggregation:
@@ -92,7 +85,7 @@ class _Aggregation:
         self._decode = tf.function(self._codec.decode, reduce_retracing=True)
 
     def round(self, draw: np.random.Generator, number: int) -> list[str]:
-        """Returns what is wrong with a round of hostile updates."""
+        """What is wrong with a round of hostile updates."""
         import tensorflow as tf
 
         kinds = [str(draw.choice(list(_KINDS))) for _ in range(_COHORT)]
@@ -130,7 +123,7 @@ class _Aggregation:
         return self._codec.expand(self._codec.broadcast(state, seed))
 
     def _encoded(self, update: Any, shared: Any, own: Any) -> tuple[Any, Any]:
-        """Returns a client's message, and the scalars that go with it."""
+        """A client's message, and the scalars that go with it."""
         import tensorflow as tf
 
         from dpfl.aggregators import measurements
@@ -144,7 +137,7 @@ class _Aggregation:
 
 
 def _update(draw: np.random.Generator, kind: str) -> np.ndarray:
-    """Returns float32[d] of a kind, now and then in a single coordinate."""
+    """An update of a kind, float32[d], now and then in a single coordinate."""
     update = draw.choice(_KINDS[kind], _DIMENSION).astype(np.float32)
     if draw.random() < 0.3:
         honest = draw.normal(size=_DIMENSION).astype(np.float32)
@@ -154,15 +147,14 @@ def _update(draw: np.random.Generator, kind: str) -> np.ndarray:
 
 
 def shift(codec: Any, message: Any, plain: Any) -> tuple[int, int]:
-    """Returns by how much a message moves the integers of a sum, and the bound on it.
+    """By how much a message moves the integers of a sum, and the bound on it.
+
+    Both are squared norms in steps.
 
     Args:
       codec: A `dpfl.aggregators.codec.Codec` with integers of some kind.
       message: A client's.
       plain: The same client's for an update that counts as none.
-
-    Returns:
-      The squared norm of the difference, in steps, and the largest that is allowed.
     """
     found, bits = [], 32
     for part in (message, plain):

@@ -23,22 +23,14 @@ class Rounds:
     """A process that is spread over workers of this machine, each of which may die."""
 
     def __init__(self, stack: contextlib.ExitStack):
-        """Starts the workers and does one round.
-
-        Args:
-          stack: Ends them.
-        """
+        """Starts the workers, which the stack ends, and does one round."""
         import tensorflow_federated as tff
 
         from dpfl import aggregators, mechanisms
         from dpfl.tasks import load_task, shared_array
-        from dpfl.training import (
-            config,
-            federated_averaging,
-            remote_workers,
-            server_optimizers,
-        )
+        from dpfl.training import config, remote_workers
         from dpfl.training import worker as worker_lib
+        from experiments.benchmarks import rounds
 
         self._stack = stack
         self.workers = [self._started(None) for _ in range(_WORKERS)]
@@ -53,13 +45,10 @@ class Rounds:
             batch_size=2,
             num_test_examples=2,
         )
+        mechanism = mechanisms.L2Csgm(len(_COHORT), 1.0, 1.0, 0.1)
         with shared_array.in_graphs():
-            process = federated_averaging.build_process(
-                task,
-                aggregators.build(mechanisms.L2Csgm(8, 1.0, 1.0, 0.1), seed=1),
-                client_lr=0.1,
-                server_optimizer=server_optimizers.build_server_optimizer("sgd", 1.0),
-                groups=1,
+            process = rounds.fed_averaging(
+                task, aggregators.build(mechanism, seed=1), 1
             )
         self.said: list[str] = []
         places = [config.Address("127.0.0.1", w.port or 0) for w in self.workers]
@@ -72,7 +61,7 @@ class Rounds:
         self.round()
 
     def round(self) -> list[bytes]:
-        """Returns the bits of a round from the first state."""
+        """The bits of a round from the first state."""
         import tensorflow as tf
 
         output = self.process.next(self.state, _COHORT)
@@ -103,10 +92,6 @@ class Rounds:
 
 def kill_in_rounds(seed: int, kills: int) -> tuple[int, list[str]]:
     """Kills workers in the middle of rounds, and compares the rounds' bits.
-
-    Args:
-      seed: Says whom and when.
-      kills: How often.
 
     Returns:
       How many were killed, and a sentence for each round that came out otherwise.

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The subcommand bands of dpfl-privacy, which has the flags."""
+"""The subcommands bits and bands of dpfl-privacy, which has the flags."""
 
 from __future__ import annotations
 
@@ -15,13 +15,24 @@ from absl import flags
 
 from dpfl import checks, mechanisms
 from dpfl import factorization as mf
-from dpfl.mechanisms import build
+from dpfl.mechanisms import Mechanism, Participation, build, integer
 from dpfl.mechanisms.matrix_factorization import SCHEDULES
-from dpfl.planning import bands_curve
+from dpfl.planning import bands_curve, comparison
 
-from . import cli, drawings, mechanism_flags
+from . import cli, drawings
 
-COLUMNS = {
+BITS_COLUMNS = {
+    "mechanism": "mechanism",
+    "rate": "compression",
+    "bits": "bits",
+    "bits_per_parameter": "bits a parameter",
+    "noise_multiplier": "noise multiplier",
+    "epsilon": "epsilon",
+    "mean_squared_error": "error of mean",
+    "error_over_gaussian": "over Gaussian",
+    "accountant": "accountant",
+}
+BANDS_COLUMNS = {
     "mechanism": "mechanism",
     "compression_rate": "compression",
     "bands": "bands",
@@ -38,41 +49,75 @@ RELEASES = {
     mechanisms.MatrixFactorization.name: mechanisms.Gaussian.name,
     mechanisms.Sgmf.name: mechanisms.L2Csgm.name,
 }
-# Fields that say which A and C a stream has.
-_MATRIX_FIELDS = ("matrix_method", "matrix_momentum", "matrix_schedule")
+# Fields that bands has a use for; those of the matrix say which A and C a stream has.
+BANDS_FIELDS = {
+    *("cohort_size", "clip_norm"),
+    *("matrix_method", "matrix_momentum", "matrix_schedule"),
+}.union(*map(build.accepted_fields, RELEASES.values())) - {
+    *("adaptive_clipping", "noise_multiplier", *build.ADAPTIVE_FIELDS)
+}
 _SAMPLED = ("poisson", "cyclic_poisson")
 _SEPARATED = "once_per_epoch"
 
 
-@dataclasses.dataclass(frozen=True)
-class Row(bands_curve.Point):
-    """A point of the curve of one mechanism.
+def widths() -> list[int]:
+    """The numbers of bits that --widths names."""
+    found = cli.integers("widths", "whole numbers with commas between them")
+    for width in found:
+        checks.integer("--widths", width, 1, integer.MOST_BITS)
+    return found
 
-    Attributes:
-      mechanism: Its name.
-      compression_rate: 1 over its keep fraction.
-      over_independent: The error over that of independent noise without compression,
-        with Poisson sampling; None without sampling.
-      least: Whether it is the mechanism's least.
+
+def of_bits(
+    candidates: Sequence[Mechanism],
+    participation: Participation,
+    bits: Sequence[int],
+) -> list[comparison.Cost]:
+    """The points of the curve, which are drawn if --plot says so.
+
+    Each mechanism is shown with every number of bits; stderr says where one cannot run.
     """
+    options: Any = flags.FLAGS
+    wanted = [
+        each for candidate in candidates for each in comparison.widened(candidate, bits)
+    ]
+    budget = (options.epsilon, options.delta, options.accountant)
+    with cli.bar(wanted) as shown:
+        found = list(
+            comparison.points(shown, participation, options.dimension, *budget)
+        )
+    for mechanism, point, refused in found:
+        if point is None:
+            print(f"not shown: {mechanism.name}: {refused}", file=sys.stderr)
+    points: list[comparison.Cost] = [
+        point for _, point, _ in found if point is not None
+    ]
+    if options.plot is not None:
+        drawings.draw_bits([dataclasses.asdict(each) for each in points], options.plot)
+    return points
+
+
+@dataclasses.dataclass(frozen=True)
+class BandsRow(bands_curve.Point):
+    """A point of the curve of one mechanism at one compression rate."""
 
     mechanism: str
     compression_rate: float
+    # The error over that of independent noise without compression, with Poisson
+    # sampling; None without sampling.
     over_independent: Optional[float]
+    # Whether it is the curve's least.
     least: bool
 
 
-def curves(rates: Sequence[float], values: Mapping[str, Any]) -> list[Row]:
-    """Returns the curves, and draws them if --plot says so.
+def of_bands(rates: Sequence[float], values: Mapping[str, Any]) -> list[BandsRow]:
+    """The points of all curves, which are drawn if --plot says so.
 
+    Rates are those of the sparsified mechanism, and not among the values of fields.
     Which number of bands has the least error is said on stderr.
-
-    Args:
-      rates: Compression rates of the sparsified mechanism.
-      values: Of the mechanisms' fields, without a rate.
     """
     options: Any = flags.FLAGS
-    counts = None if options.bands is None else _counts(options.bands)
+    counts = None if options.bands is None else _counts()
     sampled = _is_sampled(options.participation)
     reference: Optional[float] = None
     if sampled:
@@ -94,7 +139,7 @@ def curves(rates: Sequence[float], values: Mapping[str, Any]) -> list[Row]:
     with cli.bar(wanted) as each:
         for curve, bands in each:
             points.setdefault(curve, []).append(bands_curve.point(runs[curve], bands))
-    rows: list[Row] = []
+    rows: list[BandsRow] = []
     for (name, rate), found in points.items():
         rows += _rows(found, name, rate, reference)
     if options.plot is not None:
@@ -107,8 +152,8 @@ def _rows(
     name: str,
     rate: float,
     reference: Optional[float],
-) -> list[Row]:
-    """Returns the rows of one curve; says on stderr which is the least."""
+) -> list[BandsRow]:
+    """The rows of one curve; which is the least is said on stderr."""
     best = bands_curve.best(points)
     said = f"{name} at {rate:g}-fold compression: bands {best.bands} are best"
     if reference is not None:
@@ -118,7 +163,7 @@ def _rows(
         )
     print(said, file=sys.stderr)
     return [
-        Row(
+        BandsRow(
             **dataclasses.asdict(one),
             mechanism=name,
             compression_rate=rate,
@@ -137,17 +182,17 @@ def _names(given: Optional[Sequence[str]]) -> Sequence[str]:
     return given
 
 
-def _counts(texts: Sequence[str]) -> list[int]:
-    try:
-        return [checks.integer("bands", int(text)) for text in texts]
-    except ValueError:
-        wanted = "positive whole numbers with commas between them"
-        message = checks.message("--bands", wanted, ",".join(texts))
-        raise ValueError(message) from None
+def _counts() -> list[int]:
+    wanted = "positive whole numbers with commas between them"
+    found = cli.integers("bands", wanted)
+    if min(found, default=1) < 1:
+        message = checks.message("--bands", wanted, ",".join(map(str, found)))
+        raise ValueError(message)
+    return found
 
 
 def _is_sampled(participation: str) -> bool:
-    """Returns whether clients are drawn at random from their groups."""
+    """Whether clients are drawn at random from their groups."""
     if participation not in (*_SAMPLED, _SEPARATED):
         raise ValueError(
             "--participation must be poisson (of groups that take turns) or "
@@ -157,7 +202,7 @@ def _is_sampled(participation: str) -> bool:
 
 
 def _run(name: str, values: Mapping[str, Any], sampled: bool) -> bands_curve.StreamRun:
-    """Returns the run of streams whose release of a round is a mechanism's."""
+    """The run of streams whose release of a round is a mechanism's."""
     options: Any = flags.FLAGS
     mechanism: Any = build.build(name, {**values, "noise_multiplier": 1.0})
     schedule = values.get("matrix_schedule", "constant")
@@ -182,13 +227,3 @@ def _run(name: str, values: Mapping[str, Any], sampled: bool) -> bands_curve.Str
             encoder=values.get("matrix_method", bands_curve.ENCODERS[0]),
             accountant=options.accountant,
         )
-
-
-def check_used() -> None:
-    """Raises ValueError for a flag that bands has no use for."""
-    own = {"cohort_size", "clip_norm", *_MATRIX_FIELDS}
-    own = own.union(*map(build.accepted_fields, RELEASES.values()))
-    own -= {"adaptive_clipping", "noise_multiplier", *build.ADAPTIVE_FIELDS}
-    for name in mechanism_flags.given():
-        if name not in own:
-            cli.refuse("bands", name)
