@@ -9,9 +9,9 @@ its sketch sees, round by round.
 
 from __future__ import annotations
 
-import dataclasses
+import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
 from dpfl import mechanisms, tasks
@@ -20,9 +20,8 @@ from dpfl.mechanisms.mechanism import COUNT_BITS, FLOAT_BITS, SEED_BITS
 
 from .. import flag_files
 from . import medium
-from .plotting import Plot, of_curves
-from .sweep import SCALES, Curves, Figure, Setting
-from .trainings import Cell, cross, runs
+from .plotting import Plot
+from .sweep import SCALES, Cell, Curves, Figure, axis, cross
 
 _SOURCE = "DOME (Nicolas et al. 2025)"
 
@@ -81,19 +80,14 @@ def _file(task: str) -> str:
     return f"dome2025/{tasks.task_entry(task).flag_file}"
 
 
-def problem_flags(task: str) -> dict[str, str]:
-    """Returns the flags that all mechanisms share."""
-    return flag_files.values(_file(task), *DOME_FLAGS, "epsilon")
-
-
 def dome_flags(task: str) -> dict[str, str]:
-    """Returns DOME's own flags."""
+    """DOME's own flags."""
     given = flag_files.values(_file(task))
     return {name: given[name] for name in DOME_FLAGS}
 
 
 def _message_bits(task: str) -> int:
-    """Returns the bits of DOME's k numbers, which all that compress are given."""
+    """The bits of DOME's k numbers, which all that compress are given."""
     return FLOAT_BITS * int(dome_flags(task)["sketch_size"])
 
 
@@ -104,13 +98,13 @@ def mechanism_flags(
     server_lr: float,
     dimension: Optional[int] = None,
 ) -> dict[str, Any]:
-    """Returns the flags of one mechanism of the comparison.
+    """The flags of one mechanism of the comparison, a key of `TITLES`.
 
     Args:
       task: Name of the task.
-      mechanism: A key of `TITLES`.
-      clip_norm: Of the mechanism.
-      server_lr: Of the server.
+      mechanism: Name of the mechanism.
+      clip_norm: Its clip.
+      server_lr: The server's rate.
       dimension: d of the model; None is that of the task's own.
     """
     tuned = {"clip_norm": clip_norm, "server_lr": server_lr}
@@ -168,109 +162,75 @@ class Comparison(NamedTuple):
     """Who is compared on a task.
 
     Attributes:
+      task: Name of the task.
       epsilons: Budgets; `NO_NOISE` shows what compression alone costs.
       seeds: Seeds of the runs.
-      chosen: Of each mechanism its clip and the server's rate.
     """
 
+    task: str
     epsilons: tuple[float, ...]
     seeds: tuple[int, ...]
-    chosen: Mapping[str, tuple[float, float]]
+
+    @property
+    def chosen(self) -> dict[str, tuple[float, float]]:
+        """Of each mechanism its clip and the server's rate."""
+        found = {}
+        for name, rates in _RATES.items():
+            place = _TASKS.index(self.task)
+            clip, rate = _CLIPS[name][place], rates[place]
+            if clip is not None and rate is not None:
+                found[name] = clip, rate
+        return found
 
 
-COMPARISONS: Mapping[str, Mapping[str, Comparison]] = {
-    "small": {
-        "digits": Comparison(
-            (8.0, 16.0, NO_NOISE),
-            (1, 2),
-            {
-                "dome": (0.1, 0.01),
-                "dome_published": (0.1, 0.01),
-                "dome_whole": (0.02, 0.03),
-                "dome_sgd": (0.0125, 31.0),
-                "sketched_ddg": (0.1, 0.5),
-                "l2_csgm": (0.1, 0.2),
-                "gaussian_sgd": (0.1, 0.5),
-                "gaussian_adam": (0.1, 0.03),
-                "gaussian_adam_uncorrected": (0.1, 0.01),
-                "gaussian_adam_debiased": (0.1, 0.03),
-            },
-        ),
-        "docs": Comparison(
-            (8.0, NO_NOISE),
-            (1, 2),
-            {
-                "dome": (0.012, 0.003),
-                "dome_whole": (0.012, 0.03),
-                "dome_sgd": (0.012, 300.0),
-                "sketched_ddg": (0.3, 0.2),
-                "l2_csgm": (0.3, 0.03),
-                "gaussian_sgd": (0.3, 0.2),
-                "gaussian_adam": (0.3, 0.03),
-                "gaussian_adam_debiased": (0.3, 0.03),
-            },
-        ),
-    },
-    # Clips and rates of the figure equal_bits, or those that follow from them.
-    "medium": {
-        "mnist": Comparison(
-            (8.0, NO_NOISE),
-            medium.SEEDS,
-            {
-                "dome": (0.04, 0.01),
-                "dome_published": (0.04, 0.01),
-                "dome_whole": (0.04, 0.03),
-                "dome_ddg": (0.08, 0.03),
-                "dome_ddg_rank1": (0.08, 0.03),
-                "dome_sgd": (0.04, 20.0),
-                "sketched_ddg": (0.3, 0.3),
-                "sketched_ddg_few_bits": (0.3, 0.5),
-                "sketched_ddg_adam": (0.3, 0.03),
-                "l2_csgm": (0.3, 0.3),
-                "gaussian_sgd": (0.3, 1.0),
-                "gaussian_adam": (0.3, 0.03),
-                "gaussian_adam_uncorrected": (0.3, 0.01),
-                "gaussian_adam_debiased": (0.3, 0.03),
-            },
-        ),
-    },
-    # Not tuned: clips of the sketches are the task's times sqrt(k/d), server rates the
-    # task's, times d/k where a sketch is not scaled up (or the largest that there is),
-    # and usual ones for Adam.
-    "paper": {
-        "emnist": Comparison(
-            (10.0, NO_NOISE),
-            (1, 2, 3),
-            {
-                "dome": (0.0016, 0.003),
-                "dome_published": (0.0016, 0.003),
-                "dome_whole": (0.0016, 0.003),
-                "dome_sgd": (0.0016, 4000.0),
-                "sketched_ddg": (0.1, 1.0),
-                "l2_csgm": (0.1, 1.0),
-                "gaussian_sgd": (0.1, 1.0),
-                "gaussian_adam": (0.1, 0.01),
-                "gaussian_adam_uncorrected": (0.1, 0.003),
-                "gaussian_adam_debiased": (0.1, 0.01),
-            },
-        ),
-        "stackoverflow": Comparison(
-            (10.0, NO_NOISE),
-            (1, 2, 3),
-            {
-                "dome": (0.0008, 0.003),
-                "dome_published": (0.0008, 0.003),
-                "dome_whole": (0.0008, 0.003),
-                "dome_sgd": (0.0008, 10_000.0),
-                "sketched_ddg": (0.1, 1.78),
-                "l2_csgm": (0.1, 1.78),
-                "gaussian_sgd": (0.1, 1.78),
-                "gaussian_adam": (0.1, 0.01),
-                "gaussian_adam_uncorrected": (0.1, 0.003),
-                "gaussian_adam_debiased": (0.1, 0.01),
-            },
-        ),
-    },
+COMPARISONS: Mapping[str, tuple[Comparison, ...]] = {
+    "small": (
+        Comparison("digits", (8.0, 16.0, NO_NOISE), (1, 2)),
+        Comparison("docs", (8.0, NO_NOISE), (1, 2)),
+    ),
+    "medium": (Comparison("mnist", (8.0, NO_NOISE), medium.SEEDS),),
+    "paper": (
+        Comparison("emnist", (10.0, NO_NOISE), (1, 2, 3)),
+        Comparison("stackoverflow", (10.0, NO_NOISE), (1, 2, 3)),
+    ),
+}
+# Clips and the server's rates by mechanism and task; None where it is not compared.
+# Those of mnist are of the figure equal_bits, or follow from them. The last two tasks
+# are not tuned: clips of the sketches are the task's times sqrt(k/d), server rates the
+# task's, times d/k where a sketch is not scaled up (or the largest that there is), and
+# usual ones for Adam.
+_TASKS = ("digits", "docs", "mnist", "emnist", "stackoverflow")
+_CLIPS: Mapping[str, tuple[Optional[float], ...]] = {
+    "dome": (0.1, 0.012, 0.04, 0.0016, 0.0008),
+    "dome_published": (0.1, None, 0.04, 0.0016, 0.0008),
+    "dome_whole": (0.02, 0.012, 0.04, 0.0016, 0.0008),
+    "dome_ddg": (None, None, 0.08, None, None),
+    "dome_ddg_rank1": (None, None, 0.08, None, None),
+    "dome_sgd": (0.0125, 0.012, 0.04, 0.0016, 0.0008),
+    "sketched_ddg": (0.1, 0.3, 0.3, 0.1, 0.1),
+    "sketched_ddg_few_bits": (None, None, 0.3, None, None),
+    "sketched_ddg_adam": (None, None, 0.3, None, None),
+    "l2_csgm": (0.1, 0.3, 0.3, 0.1, 0.1),
+    "gaussian_sgd": (0.1, 0.3, 0.3, 0.1, 0.1),
+    "gaussian_adam": (0.1, 0.3, 0.3, 0.1, 0.1),
+    "gaussian_adam_uncorrected": (0.1, None, 0.3, 0.1, 0.1),
+    "gaussian_adam_debiased": (0.1, 0.3, 0.3, 0.1, 0.1),
+}
+_RATES: Mapping[str, tuple[Optional[float], ...]] = {
+    "dome": (0.01, 0.003, 0.01, 0.003, 0.003),
+    "dome_published": (0.01, None, 0.01, 0.003, 0.003),
+    "dome_whole": (0.03, 0.03, 0.03, 0.003, 0.003),
+    "dome_ddg": (None, None, 0.03, None, None),
+    "dome_ddg_rank1": (None, None, 0.03, None, None),
+    "dome_sgd": (31.0, 300.0, 20.0, 4000.0, 10_000.0),
+    "sketched_ddg": (0.5, 0.2, 0.3, 1.0, 1.78),
+    "sketched_ddg_few_bits": (None, None, 0.5, None, None),
+    "sketched_ddg_adam": (None, None, 0.03, None, None),
+    "l2_csgm": (0.2, 0.03, 0.3, 1.0, 1.78),
+    "gaussian_sgd": (0.5, 0.2, 1.0, 1.0, 1.78),
+    "gaussian_adam": (0.03, 0.03, 0.03, 0.01, 0.01),
+    "gaussian_adam_uncorrected": (0.01, None, 0.01, 0.003, 0.003),
+    "gaussian_adam_debiased": (0.03, 0.03, 0.03, 0.01, 0.01),
 }
 # Budget and seed at which clips and rates were tried, and those.
 TUNED_AT = (8.0, 11)
@@ -307,50 +267,36 @@ def _cells(
     epsilon: float,
     seeds: Iterable[int],
 ) -> list[Cell]:
-    """Returns the runs of one mechanism at a budget, or without noise."""
+    """The runs of one mechanism at a budget, or without noise."""
     labels = {"task": task, "mechanism": mechanism, "epsilon": epsilon}
     is_plain = epsilon == NO_NOISE
     budget = {"noise_multiplier": 0.0} if is_plain else {"epsilon": epsilon}
-    return cross(
-        [(labels, {**problem_flags(task), **flags})],
-        [({"seed": seed}, {"seed": seed, **budget}) for seed in seeds],
-    )
+    problem = flag_files.values(_file(task), *DOME_FLAGS, "epsilon")
+    return cross([(labels, {**problem, **flags, **budget})], axis("seed", seeds))
 
 
-def _tuned(
-    task: str, name: str, choice: tuple[float, float], **flags: Any
-) -> dict[str, Any]:
-    return {**mechanism_flags(task, name, *choice), **flags}
+def _compared(scale: str) -> Iterator[Cell]:
+    """The comparison, with the clips and rates that were chosen."""
+    for compared in COMPARISONS[scale]:
+        task, chosen = compared.task, compared.chosen.items()
+        for epsilon, (name, choice) in itertools.product(compared.epsilons, chosen):
+            # Without noise there is nothing to be rid of.
+            if epsilon != NO_NOISE or name != "gaussian_adam_debiased":
+                flags = mechanism_flags(task, name, *choice)
+                yield from _cells(task, name, flags, epsilon, compared.seeds)
 
 
-def compare_grid(setting: Setting) -> list[Any]:
-    """Returns the comparison, with the clips and rates that were chosen."""
-    cells = [
-        cell
-        for task, compared in COMPARISONS[setting.scale].items()
-        for epsilon in compared.epsilons
-        for name, choice in compared.chosen.items()
-        # Without noise there is nothing to be rid of.
-        if epsilon != NO_NOISE or name != "gaussian_adam_debiased"
-        for cell in _cells(
-            task, name, _tuned(task, name, choice), epsilon, compared.seeds
-        )
-    ]
-    return runs(cells, setting)
-
-
-def tuning_grid(setting: Setting) -> list[Any]:
-    """Returns every clip and rate that was tried; of the small tasks alone."""
+def _tuning(scale: str) -> Iterator[Cell]:
+    """Every clip and rate that was tried; of the small tasks alone."""
+    del scale
     epsilon, seed = TUNED_AT
-    cells: list[Cell] = []
     for task, tried in TRIED.items():
         for name, (clips, rates) in tried.items():
-            for choice in ((clip, rate) for clip in clips for rate in rates):
-                own = ("clip_norm", "server_lr")
-                labels: list[Cell] = [(dict(zip(own, choice)), {})]
-                flags = _tuned(task, name, choice)
-                cells += cross(_cells(task, name, flags, epsilon, [seed]), labels)
-    return runs(cells, setting)
+            for clip, rate in itertools.product(clips, rates):
+                flags = mechanism_flags(task, name, clip, rate)
+                labels = {"clip_norm": clip, "server_lr": rate}
+                cells = _cells(task, name, flags, epsilon, [seed])
+                yield from cross(cells, [(labels, {})])
 
 
 # Trainable parameters of the network with the ten classes of MNIST.
@@ -375,14 +321,12 @@ _CNN: Mapping[str, Any] = {
 }
 
 
-def cnn_grid(setting: Setting) -> list[Any]:
-    """Returns the runs of mechanisms with the papers' network at one budget."""
-    cells: list[Cell] = []
+def _cnn(scale: str) -> Iterator[Cell]:
+    """Mechanisms with the papers' network at one budget."""
+    del scale
     for name, choice in CNN_CHOSEN.items():
         flags = mechanism_flags(medium.MNIST, name, *choice, CNN_DIMENSION)
-        flags |= _CNN
-        cells += _cells(medium.MNIST, name, flags, 8.0, medium.SEEDS)
-    return runs(cells, setting)
+        yield from _cells(medium.MNIST, name, {**flags, **_CNN}, 8.0, medium.SEEDS)
 
 
 class Ablated(NamedTuple):
@@ -451,7 +395,7 @@ _WITHOUT_MEAN_REMOVAL: Sequence[tuple[str, str, Mapping[str, Any]]] = tuple(
 
 
 def ablations(scale: str) -> dict[str, tuple[str, Mapping[str, Any]]]:
-    """Returns titles and flags by the name in a row; what is ablated comes first."""
+    """Titles and flags by the name in a row; what is ablated comes first."""
     ablated = ABLATED[scale]
     given = dome_flags(ablated.task)
     size, clip = int(given["sketch_size"]), float(given["clip_norm"])
@@ -473,20 +417,19 @@ def ablations(scale: str) -> dict[str, tuple[str, Mapping[str, Any]]]:
     return found
 
 
-def ablation_grid(setting: Setting) -> list[Any]:
-    """Returns every ablation at one budget and, at most scales, without noise."""
-    ablated = ABLATED[setting.scale]
-    compared = COMPARISONS[setting.scale][ablated.task]
+def _ablated(scale: str) -> Iterator[Cell]:
+    """Every ablation at one budget and, at most scales, without noise."""
+    ablated = ABLATED[scale]
     named: dict[str, tuple[str, Mapping[str, Any]]]
-    changes = ablations(setting.scale).items()
+    changes = ablations(scale).items()
     named = {name: (ablated.base, flags) for name, (_, flags) in changes}
     named |= {name: (name, {}) for name in ablated.references}
-    cells: list[Cell] = []
-    for epsilon in ablated.budgets:
-        for name, (base, own) in named.items():
-            flags = _tuned(ablated.task, base, compared.chosen[base], **own)
-            cells += _cells(ablated.task, name, flags, epsilon, compared.seeds)
-    return runs(cells, setting)
+    for compared in COMPARISONS[scale]:
+        for epsilon in ablated.budgets if compared.task == ablated.task else ():
+            for name, (base, own) in named.items():
+                flags = mechanism_flags(ablated.task, base, *compared.chosen[base])
+                flags |= own
+                yield from _cells(ablated.task, name, flags, epsilon, compared.seeds)
 
 
 # Whose sketches are looked at, and over how many seeds.
@@ -503,60 +446,58 @@ SEEN_COLUMNS = (
 )
 
 
-def energy_grid(setting: Setting) -> list[Any]:
-    """Returns runs whose sketches are looked at, some of them in other grids too."""
-    cells: list[Cell] = []
-    for task, compared in COMPARISONS[setting.scale].items():
+def _seen(scale: str) -> Iterator[Cell]:
+    """Runs whose sketches are looked at, some of them in other grids too."""
+    for compared in COMPARISONS[scale]:
+        task, seeds = compared.task, compared.seeds[: SEEN_SEEDS[scale]]
         for epsilon in (compared.epsilons[0], NO_NOISE):
             for name, own in SEEN.items():
                 base = name if name in compared.chosen else "dome"
-                flags = _tuned(task, base, compared.chosen[base], **own)
-                seeds = compared.seeds[: SEEN_SEEDS[setting.scale]]
-                cells += _cells(task, name, flags, epsilon, seeds)
-    return runs(cells, setting)
+                flags = mechanism_flags(task, base, *compared.chosen[base])
+                yield from _cells(task, name, {**flags, **own}, epsilon, seeds)
 
 
 _CHOICES = {
     name: title for scale in ABLATED for name, (title, _) in ablations(scale).items()
 }
-_DOTS = Plot("mechanism", ("epsilon",), ("task",), titles=TITLES)
+_DOTS = ("mechanism", "epsilon", "task")
 
 FIGURES = [
-    *(
-        Figure(name, f"{_SOURCE}: {what}; ours", grid, plot, sweep, scales, curves)
-        for name, what, grid, plot, sweep, scales, curves in (
-            (
-                *("dome_compare", "against others at equal epsilon and equal bits up"),
-                *(compare_grid, _DOTS, "dome_sweep", SCALES, None),
-            ),
-            (
-                *("dome_cnn", "the same with the papers' network"),
-                *(cnn_grid, _DOTS, None, ("medium",), None),
-            ),
-            (
-                *("dome_ablations", "one choice at a time", ablation_grid),
-                dataclasses.replace(_DOTS, titles={**_CHOICES, **TITLES}),
-                *("dome_sweep", SCALES, None),
-            ),
-            (
-                *("dome_energy", "what the sketch sees, round by round", energy_grid),
-                Plot(
-                    *("round", ("mechanism", "epsilon"), ("task",), SEEN_COLUMNS),
-                    rows=of_curves(Curves(SEEN_COLUMNS)),
-                    titles={**TITLES, "dome_no_probes": "DOME, no probes"},
-                ),
-                *("dome_sweep", SCALES, Curves(SEEN_COLUMNS)),
-            ),
-            (
-                *("dome_tuning", "server rates tried before the comparison"),
-                tuning_grid,
-                Plot(
-                    *("server_lr", ("mechanism", "clip_norm"), ("task",)),
-                    log="x",
-                    titles=TITLES,
-                ),
-                *(None, ("small", "paper"), None),
-            ),
-        )
+    Figure(
+        "dome_compare",
+        f"{_SOURCE}: against others at equal epsilon and equal bits up; ours",
+        _compared,
+        Plot(*_DOTS, titles=TITLES),
+        *("dome_sweep", SCALES),
+    ),
+    Figure(
+        "dome_cnn",
+        f"{_SOURCE}: the same with the papers' network; ours",
+        _cnn,
+        Plot(*_DOTS, titles=TITLES),
+        scales=("medium",),
+    ),
+    Figure(
+        "dome_ablations",
+        f"{_SOURCE}: one choice at a time; ours",
+        _ablated,
+        Plot(*_DOTS, titles={**_CHOICES, **TITLES}),
+        *("dome_sweep", SCALES),
+    ),
+    Figure(
+        "dome_energy",
+        f"{_SOURCE}: what the sketch sees, round by round; ours",
+        _seen,
+        Plot(
+            *("round", "mechanism epsilon", "task", " ".join(SEEN_COLUMNS)),
+            titles={**TITLES, "dome_no_probes": "DOME, no probes"},
+        ),
+        *("dome_sweep", SCALES, Curves(SEEN_COLUMNS)),
+    ),
+    Figure(
+        "dome_tuning",
+        f"{_SOURCE}: server rates tried before the comparison; ours",
+        _tuning,
+        Plot("server_lr", "mechanism clip_norm", "task", log="x", titles=TITLES),
     ),
 ]

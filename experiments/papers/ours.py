@@ -13,44 +13,42 @@ zeros.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from . import medium
 from .plotting import Plot
-from .sweep import Figure, Grid, Setting
-from .trainings import Cell, axis, cross, runs
+from .result_rows import Row, Rows
+from .sweep import Cell, Figure, axis, cross
 
 EPSILON = 8.0
-# Name of a point, its flags, clip and server's rate.
-Point = tuple[str, Mapping[str, Any], float, float]
-
-
-def _whole(clip: float, server_lr: float) -> Point:
-    return "b32", {}, clip, server_lr
+# The flags of a point that are its own, its clip and the server's rate. In a row a
+# point is called by its flags: r10_b7 has a compression rate of 10 and 7 bits.
+Point = tuple[Mapping[str, Any], float, float]
+_LETTERS = {"compression_rate": "r", "bits": "b", "sketch_size": "k"}
 
 
 def _rate(rate: float, clip: float, server_lr: float) -> Point:
-    return f"r{rate:g}", {"compression_rate": rate}, clip, server_lr
+    return {"compression_rate": rate}, clip, server_lr
 
 
 def _bits(bits: int, clip: float, server_lr: float) -> Point:
-    return f"b{bits}", {"bits": bits}, clip, server_lr
+    return {"bits": bits}, clip, server_lr
 
 
 def _sketched(rate: float, bits: int, clip: float, server_lr: float) -> Point:
-    flags = {"compression_rate": rate, "bits": bits}
-    return f"r{rate:g}_b{bits}", flags, clip, server_lr
+    return {"compression_rate": rate, "bits": bits}, clip, server_lr
 
 
 def _dome(size: int, clip: float, server_lr: float) -> Point:
-    return f"k{size}", {"sketch_size": size}, clip, server_lr
+    return {"sketch_size": size}, clip, server_lr
 
 
 def _flags(
     rounds_per_epoch: int, groups: int, matrix_method: str
 ) -> dict[str, Mapping[str, Any]]:
-    """Returns the flags of each mechanism of a problem, by the name in a row.
+    """The flags of each mechanism of a problem, by the name in a row.
 
     Args:
       rounds_per_epoch: Those of DOME, whose clients must not be sampled afresh.
@@ -59,11 +57,7 @@ def _flags(
     """
     poisson = {"participation": "poisson"}
     helpers = {**poisson, "noise_source": "helpers"}
-    cyclic = {
-        **{"participation": "cyclic_poisson", "min_separation": groups},
-        **{"noise_stream": "run", "matrix_method": matrix_method},
-        "matrix_bands": groups,
-    }
+    cyclic = _one_stream("cyclic_poisson", groups, matrix_method)
     epochs = {"participation": "once_per_epoch", "rounds_per_epoch": rounds_per_epoch}
     once = {**epochs, "server_momentum": 0.0}
     sketched = {"mechanism": "sketched_ddg", **helpers}
@@ -86,6 +80,16 @@ def _flags(
             **{"mechanism": "dome_ddg", **once, "mean_removal": False},
             **{"bits": 8, "max_rank": 1},
         },
+    }
+
+
+def _one_stream(
+    participation: str, separation: int, matrix_method: str = "toeplitz"
+) -> Mapping[str, Any]:
+    return {
+        **{"participation": participation, "min_separation": separation},
+        **{"noise_stream": "run", "matrix_method": matrix_method},
+        "matrix_bands": separation,
     }
 
 
@@ -116,7 +120,7 @@ PROBLEMS: Mapping[str, tuple[Any, Any, Mapping[str, tuple[Point, ...]]]] = {
         },
         _flags(8, 8, "banded"),
         {
-            "gaussian": (_whole(0.3, 1.0),),
+            "gaussian": (({}, 0.3, 1.0),),
             "ddg": (
                 _bits(16, 0.3, 1.0),
                 _bits(8, 0.3, 1.0),
@@ -138,7 +142,7 @@ PROBLEMS: Mapping[str, tuple[Any, Any, Mapping[str, tuple[Point, ...]]]] = {
             # At the rates of the sketch whose noise is the clients'.
             "project_and_perturb": (_rate(10, 0.3, 0.5), _rate(100, 0.3, 0.3)),
             "linf_csgm": (_rate(10, 0.3, 0.1), _rate(100, 0.3, 0.1)),
-            "mf": (_whole(0.3, 1.0),),
+            "mf": (({}, 0.3, 1.0),),
             "sgmf": (_rate(10, 0.3, 1.0), _rate(100, 0.3, 0.2)),
             "dome": (_dome(256, 0.04, 0.01),),
             "dome_whole": (
@@ -153,7 +157,7 @@ PROBLEMS: Mapping[str, tuple[Any, Any, Mapping[str, tuple[Point, ...]]]] = {
         medium.FLAGS[medium.DOCS],
         _flags(24, 16, "toeplitz"),
         {
-            "gaussian": (_whole(0.5, 1.0),),
+            "gaussian": (({}, 0.5, 1.0),),
             "ddg": (_bits(8, 0.5, 1.0),),
             "l2_csgm": (_rate(10, 0.5, 1.0), _rate(100, 0.5, 0.3)),
             "sketched_ddg": (
@@ -161,7 +165,7 @@ PROBLEMS: Mapping[str, tuple[Any, Any, Mapping[str, tuple[Point, ...]]]] = {
                 _sketched(100, 10, 0.5, 0.5),
             ),
             "sketched_ddg_once": (_sketched(100, 10, 0.5, 0.3),),
-            "mf": (_whole(0.5, 1.0),),
+            "mf": (({}, 0.5, 1.0),),
             "sgmf": (_rate(10, 0.5, 1.0), _rate(100, 0.5, 0.3)),
             "dome": (_dome(256, 0.04, 0.01),),
             "dome_whole": (_dome(256, 0.04, 0.03), _dome(1024, 0.08, 0.03)),
@@ -171,21 +175,17 @@ PROBLEMS: Mapping[str, tuple[Any, Any, Mapping[str, tuple[Point, ...]]]] = {
 }
 
 
-def _equal_bits(name: str) -> Grid:
-    """Returns the grid of a figure in `PROBLEMS`: all points of all mechanisms."""
+def _equal_bits(name: str, scale: str) -> Iterator[Cell]:
+    """All points of all mechanisms of a figure in `PROBLEMS`."""
+    del scale
     shared, flags, points = PROBLEMS[name]
-
-    def grid(setting: Setting) -> list[Any]:
-        cells: list[Cell] = []
-        for mechanism, tried in points.items():
-            for point, own, clip, rate in tried:
-                given = {**shared, **flags[mechanism], **own, "clip_norm": clip}
-                given |= {"server_lr": rate, "epsilon": EPSILON}
-                labels = {"mechanism": mechanism, "point": point}
-                cells += cross([(labels, given)], axis("seed", medium.SEEDS))
-        return runs(cells, setting)
-
-    return grid
+    for mechanism, tried in points.items():
+        for own, clip, rate in tried:
+            words = [f"{_LETTERS[flag]}{value:g}" for flag, value in own.items()]
+            labels = {"mechanism": mechanism, "point": "_".join(words) or "b32"}
+            given = {**shared, **flags[mechanism], **own, "clip_norm": clip}
+            given |= {"server_lr": rate, "epsilon": EPSILON}
+            yield from cross([(labels, given)], axis("seed", medium.SEEDS))
 
 
 # Of an epoch: the clients suffice for so many cohorts. Groups that take turns, and
@@ -199,24 +199,14 @@ SHARED: Mapping[str, Any] = {
 }
 
 
-def _one_stream(separation: int) -> dict[str, Any]:
-    return {
-        **{"noise_stream": "run", "min_separation": separation},
-        **{"matrix_method": "toeplitz", "matrix_bands": separation},
-    }
-
-
-_EPOCHS = {"participation": "once_per_epoch", "rounds_per_epoch": ROUNDS_PER_EPOCH}
+_EPOCHS = {"rounds_per_epoch": ROUNDS_PER_EPOCH}
 # How clients are chosen and noise is drawn.
 WAYS: Mapping[str, Mapping[str, Any]] = {
     "Poisson sampling": {"participation": "poisson"},
     "random slots": {**_EPOCHS, "participation": "random_slot"},
-    "by epochs": _EPOCHS,
-    "one stream": {**_EPOCHS, **_one_stream(ROUNDS_PER_EPOCH)},
-    "one stream, cyclic sampling": {
-        "participation": "cyclic_poisson",
-        **_one_stream(GROUPS),
-    },
+    "by epochs": {**_EPOCHS, "participation": "once_per_epoch"},
+    "one stream": {**_EPOCHS, **_one_stream("once_per_epoch", ROUNDS_PER_EPOCH)},
+    "one stream, cyclic sampling": _one_stream("cyclic_poisson", GROUPS),
 }
 # Mechanism by its name in a row, compression and ways.
 STREAMS: tuple[tuple[str, str, int, tuple[str, ...]], ...] = (
@@ -227,58 +217,49 @@ STREAMS: tuple[tuple[str, str, int, tuple[str, ...]], ...] = (
 )
 
 
-def streams_grid(setting: Setting) -> list[Any]:
-    """Returns independent noise, noise by epochs and noise in one stream."""
-    cells: list[Cell] = []
+def _streams(scale: str) -> Iterator[Cell]:
+    """Independent noise, noise by epochs and noise in one stream."""
+    del scale
     for name, mechanism, rate, ways in STREAMS:
         for way in ways:
             given = {**SHARED, "mechanism": mechanism, **WAYS[way]}
             given |= {} if rate == 1 else {"compression_rate": rate}
             labels = {"mechanism": name, "way": way, "rate": rate}
-            cells += cross([(labels, given)], axis("seed", medium.SEEDS))
-    return runs(cells, setting)
+            yield from cross([(labels, given)], axis("seed", medium.SEEDS))
 
 
-def _with_task(task: str, **names: str) -> Any:
-    """Returns what gives rows a task, and columns made of others."""
+def _with_task(task: str, rows: Rows) -> list[Row]:
+    """Rows with their task, and the name of a line if there are ways."""
+    return [
+        {**row, "task": task, "name": f"{row['mechanism']}, {row.get('way')}"}
+        for row in rows
+    ]
 
-    def rows(found: Any) -> list[Any]:
-        return [
-            {**row, "task": task, **{n: of.format(**row) for n, of in names.items()}}
-            for row in found
-        ]
 
-    return rows
-
+_MNIST_ROWS = functools.partial(_with_task, medium.MNIST)
+_DOCS_ROWS = functools.partial(_with_task, medium.DOCS)
+_BITS: Mapping[str, Any] = {"by": "point", "log": "x", "titles": TITLES}
 
 FIGURES = [
-    *(
-        Figure(
-            name,
-            f"Ours: all mechanisms at equal epsilon, {what} against bits up",
-            _equal_bits(name),
-            Plot(
-                *("uplink_bits_per_parameter", ("mechanism",)),
-                by=("point",),
-                rows=_with_task(task),
-                log="x",
-                titles=TITLES,
-            ),
-            scales=("medium",),
-        )
-        for name, task, what in (
-            ("equal_bits", medium.MNIST, "accuracy on MNIST"),
-            ("equal_bits_docs", medium.DOCS, "loss on docstrings"),
-        )
+    Figure(
+        "equal_bits",
+        "Ours: all mechanisms at equal epsilon, accuracy on MNIST against bits up",
+        functools.partial(_equal_bits, "equal_bits"),
+        Plot("uplink_bits_per_parameter", "mechanism", rows=_MNIST_ROWS, **_BITS),
+        scales=("medium",),
+    ),
+    Figure(
+        "equal_bits_docs",
+        "Ours: all mechanisms at equal epsilon, loss on docstrings against bits up",
+        functools.partial(_equal_bits, "equal_bits_docs"),
+        Plot("uplink_bits_per_parameter", "mechanism", rows=_DOCS_ROWS, **_BITS),
+        scales=("medium",),
     ),
     Figure(
         "stream_training",
         "Ours: training with independent noise, noise by epochs, and one stream",
-        streams_grid,
-        Plot(
-            *("name", ("mechanism",), ("rate",)),
-            rows=_with_task(medium.DOCS, name="{mechanism}, {way}"),
-        ),
+        _streams,
+        Plot("name", "mechanism", "rate", rows=_DOCS_ROWS),
         scales=("medium",),
     ),
 ]

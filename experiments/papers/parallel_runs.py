@@ -24,8 +24,8 @@ import tqdm
 
 from .. import cli
 from . import remaining_work
+from .sweep import Training, rounds_done
 from .trainers import Trainer, WorkFailedError
-from .trainings import Training, rounds_done
 
 # Rounds after the first one of a run that are measured.
 _MEASURED_ROUNDS = 2

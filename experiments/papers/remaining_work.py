@@ -15,7 +15,7 @@ import psutil
 from dpfl import files
 from dpfl import machine as machine_lib
 
-from .trainings import Training, rounds_done
+from .sweep import Training, rounds_done
 
 # A run's memory as long as none was measured: F-EMNIST's at a cohort of 100.
 _GUESSED_BYTES = 2_500_000_000

@@ -20,7 +20,7 @@ from dpfl import files
 from dpfl.training import launch
 
 from .. import cli
-from .trainings import Training
+from .sweep import Training
 
 # Our packages, whether they are in the source tree or installed.
 _BINARIES = __package__.rpartition(".")[0]

@@ -190,9 +190,9 @@ def ours():
 WORK = """
 import json
 from pathlib import Path
-from dpfl.experiments.papers import parallel_runs, sweep, trainings
+from dpfl.experiments.papers import parallel_runs, sweep
 flags = {"flagfile": "tasks/digits.flags", "rounds": 1, "cohort_size": 4, "seed": 1}
-work = trainings.training_work({"task": "digits"}, flags, sweep.Setting("small"))
+work = sweep.training_work({"task": "digits"}, flags, sweep.Setting("small"))
 print(json.dumps(parallel_runs.run_alone(work, Path("run"))))
 """
 
