@@ -62,13 +62,6 @@ _LEAST_TRIALS = 4
 _NOT_SOUND_EXIT_CODE = 1
 
 
-def _content(rows: Sequence[tables.Row], path: str) -> str:
-    """Rows as a file holds them, CSV or JSON by the ending of its path."""
-    if path.lower().endswith(".json"):
-        return tables.as_json(rows) + "\n"
-    return tables.as_csv(rows, COLUMNS)
-
-
 def _check_flags() -> None:
     """Raises ValueError for what is wrong, before TensorFlow is imported."""
     checks.choice("--worker_isolation", _ISOLATION.value, isolation.ISOLATIONS)
@@ -102,12 +95,11 @@ def main(argv: Sequence[str]) -> None:
     start.import_tensorflow()
     import tqdm
 
-    from . import audits
-    from .audits import cases
+    from .audits import cases, findings, suite
 
     names = _MECHANISMS.value or cases.names()
     trials, in_tff, draws = _QUICK_NUMBERS if _QUICK.value else _NUMBERS
-    settings = audits.Settings(
+    settings = suite.Settings(
         mechanisms=tuple(names),
         trials=_TRIALS.value or trials,
         rounds_in_tff=in_tff,
@@ -116,9 +108,9 @@ def main(argv: Sequence[str]) -> None:
         is_quick=_QUICK.value,
     )
     cli.work_begins()
-    found: list[audits.Finding] = []
+    found: list[findings.Finding] = []
     with _worker():
-        jobs = list(audits.jobs(settings))
+        jobs = list(suite.jobs(settings))
         bar = tqdm.tqdm(jobs, disable=not _PROGRESS.value, file=sys.stderr)
         for name, job in bar:
             bar.set_description(name)
@@ -127,12 +119,14 @@ def main(argv: Sequence[str]) -> None:
     heads = {**dict(zip(COLUMNS, COLUMNS)), "method": "claimed by"}
     print(tables.text(rows, heads, digits=4))
     if _OUTPUT.value is not None:
-        content = _content(rows, _OUTPUT.value)
+        content = tables.as_csv(rows, COLUMNS)
+        if _OUTPUT.value.lower().endswith(".json"):
+            content = tables.as_json(rows) + "\n"
         files.write_atomically(_OUTPUT.value, content)
     bad = [one for one in found if not one.is_sound]
+    for one in bad:
+        print(f"{one.verdict}: {one.check} of {one.mechanism}, {one.setting}")
     if bad:
-        for one in bad:
-            print(f"{one.verdict}: {one.check} of {one.mechanism}, {one.setting}")
         sys.exit(_NOT_SOUND_EXIT_CODE)
 
 

@@ -61,7 +61,7 @@ class Learned(NamedTuple):
 
 
 def config(noise: float = 0.0, **changes: Any) -> mechanisms.Dome:
-    """Returns a sketch for one client, with this noise on each of the k numbers."""
+    """A sketch for one client, with this noise on each of the k numbers."""
     numbers = {"sketch_size": SKETCH_SIZE, "direction": "gradient", **changes}
     return mechanisms.Dome(1, _CLIP_NORM, noise / _CLIP_NORM, **numbers)
 
@@ -129,7 +129,7 @@ class Learner:
 
 
 def choices(rounds: int = 120, dimension: int = 100) -> list[dict[str, str]]:
-    """Returns a row of each run on choices: error and overlap in the last quarter."""
+    """A row of each run on choices: error and overlap in the last quarter."""
     found = []
     for name, changes in CHOICES.items():
         for setting, (noise, mean) in SETTINGS.items():
@@ -145,7 +145,7 @@ def choices(rounds: int = 120, dimension: int = 100) -> list[dict[str, str]]:
 
 
 def drifting(rounds: int = 150, dimension: int = 64) -> list[dict[str, str]]:
-    """Returns a row of each run on drift: overlap in the last third.
+    """A row of each run on drift: overlap in the last third.
 
     Three directions, with and without probes; the sketch has half of the dimensions.
     """

@@ -14,6 +14,7 @@ zeros.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -23,26 +24,10 @@ from .result_rows import Row, Rows
 from .sweep import Cell, Figure, axis, cross
 
 EPSILON = 8.0
-# The flags of a point that are its own, its clip and the server's rate. In a row a
-# point is called by its flags: r10_b7 has a compression rate of 10 and 7 bits.
-Point = tuple[Mapping[str, Any], float, float]
-_LETTERS = {"compression_rate": "r", "bits": "b", "sketch_size": "k"}
-
-
-def _rate(rate: float, clip: float, server_lr: float) -> Point:
-    return {"compression_rate": rate}, clip, server_lr
-
-
-def _bits(bits: int, clip: float, server_lr: float) -> Point:
-    return {"bits": bits}, clip, server_lr
-
-
-def _sketched(rate: float, bits: int, clip: float, server_lr: float) -> Point:
-    return {"compression_rate": rate, "bits": bits}, clip, server_lr
-
-
-def _dome(size: int, clip: float, server_lr: float) -> Point:
-    return {"sketch_size": size}, clip, server_lr
+# A point is called by its own flags: r10_b7 has a compression rate of 10 and 7 bits.
+_LETTERS = {"r": "compression_rate", "b": "bits", "k": "sketch_size"}
+# With nothing compressed.
+_WHOLE = "b32"
 
 
 def _flags(
@@ -50,10 +35,8 @@ def _flags(
 ) -> dict[str, Mapping[str, Any]]:
     """The flags of each mechanism of a problem, by the name in a row.
 
-    Args:
-      rounds_per_epoch: Those of DOME, whose clients must not be sampled afresh.
-      groups: Groups that take turns where noise is correlated, and diagonals of C.
-      matrix_method: How C is found.
+    An epoch has rounds for DOME, whose clients must not be sampled afresh. Where noise
+    is correlated C has as many diagonals as groups take turns.
     """
     poisson = {"participation": "poisson"}
     helpers = {**poisson, "noise_source": "helpers"}
@@ -108,83 +91,67 @@ TITLES = {
     "dome_whole": "DOME, no mean removal, once an epoch",
     "dome_few_bits": "DOME, no mean removal, 8-bit numbers, one kept direction",
 }
-# Flags of each problem, those of its mechanisms, and their points, with more and more
-# bits or fewer and fewer. On docstrings clips and rates are the task's own, smaller
-# where those of MNIST are.
-PROBLEMS: Mapping[str, tuple[Any, Any, Mapping[str, tuple[Point, ...]]]] = {
-    "equal_bits": (
-        {
-            **{"task": medium.MNIST, "model": "small_cnn", "cohort_size": 100},
-            **{"rounds": 48, "client_lr": 0.1, "server_momentum": 0.9},
-            **{"delta": 1e-4, "eval_every": 8, "checkpoint_every": 48},
-        },
-        _flags(8, 8, "banded"),
-        {
-            "gaussian": (({}, 0.3, 1.0),),
-            "ddg": (
-                _bits(16, 0.3, 1.0),
-                _bits(8, 0.3, 1.0),
-                _bits(7, 0.3, 1.0),
-                _bits(6, 0.3, 1.0),
-            ),
-            "skellam": (_bits(16, 0.3, 1.0), _bits(8, 0.3, 1.0)),
-            "l2_csgm": (
-                _rate(10, 0.3, 1.0),
-                _rate(30, 0.3, 0.5),
-                _rate(100, 0.3, 0.2),
-            ),
-            "sketched_ddg": (
-                _sketched(10, 16, 0.3, 0.5),
-                _sketched(10, 7, 0.3, 0.5),
-                _sketched(30, 9, 0.3, 0.3),
-                _sketched(100, 10, 0.3, 0.3),
-            ),
-            # At the rates of the sketch whose noise is the clients'.
-            "project_and_perturb": (_rate(10, 0.3, 0.5), _rate(100, 0.3, 0.3)),
-            "linf_csgm": (_rate(10, 0.3, 0.1), _rate(100, 0.3, 0.1)),
-            "mf": (({}, 0.3, 1.0),),
-            "sgmf": (_rate(10, 0.3, 1.0), _rate(100, 0.3, 0.2)),
-            "dome": (_dome(256, 0.04, 0.01),),
-            "dome_whole": (
-                _dome(64, 0.02, 0.03),
-                _dome(256, 0.04, 0.03),
-                _dome(1024, 0.08, 0.03),
-            ),
-            "dome_few_bits": (_dome(1024, 0.08, 0.03),),
-        },
-    ),
+# Flags of each problem, and those of its mechanisms. The clip is 0.3 on MNIST and the
+# task's own on docstrings; a sketch of k random rows has one that grows with sqrt(k).
+_MNIST: Mapping[str, Any] = {
+    **{"task": medium.MNIST, "model": "small_cnn", "cohort_size": 100, "rounds": 48},
+    **{"client_lr": 0.1, "server_momentum": 0.9, "delta": 1e-4},
+    **{"eval_every": 8, "checkpoint_every": 48, "clip_norm": 0.3},
+}
+_CLIP_OF_ONE_ROW = 0.0025
+PROBLEMS: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Mapping[str, Any]]]] = {
+    "equal_bits": (_MNIST, _flags(8, 8, "banded")),
     "equal_bits_docs": (
-        medium.FLAGS[medium.DOCS],
+        {**medium.FLAGS[medium.DOCS], "clip_norm": 0.5},
         _flags(24, 16, "toeplitz"),
-        {
-            "gaussian": (({}, 0.5, 1.0),),
-            "ddg": (_bits(8, 0.5, 1.0),),
-            "l2_csgm": (_rate(10, 0.5, 1.0), _rate(100, 0.5, 0.3)),
-            "sketched_ddg": (
-                _sketched(10, 7, 0.5, 0.5),
-                _sketched(100, 10, 0.5, 0.5),
-            ),
-            "sketched_ddg_once": (_sketched(100, 10, 0.5, 0.3),),
-            "mf": (({}, 0.5, 1.0),),
-            "sgmf": (_rate(10, 0.5, 1.0), _rate(100, 0.5, 0.3)),
-            "dome": (_dome(256, 0.04, 0.01),),
-            "dome_whole": (_dome(256, 0.04, 0.03), _dome(1024, 0.08, 0.03)),
-            "dome_few_bits": (_dome(1024, 0.08, 0.03),),
-        },
     ),
+}
+# The server's rate of each point, with more and more bits or fewer and fewer. On
+# docstrings rates are the task's own, smaller where those of MNIST are.
+POINTS: Mapping[str, Mapping[str, Mapping[str, float]]] = {
+    "equal_bits": {
+        "gaussian": {_WHOLE: 1.0},
+        "ddg": {"b16": 1.0, "b8": 1.0, "b7": 1.0, "b6": 1.0},
+        "skellam": {"b16": 1.0, "b8": 1.0},
+        "l2_csgm": {"r10": 1.0, "r30": 0.5, "r100": 0.2},
+        "sketched_ddg": {"r10_b16": 0.5, "r10_b7": 0.5, "r30_b9": 0.3, "r100_b10": 0.3},
+        # At the rates of the sketch whose noise is the clients'.
+        "project_and_perturb": {"r10": 0.5, "r100": 0.3},
+        "linf_csgm": {"r10": 0.1, "r100": 0.1},
+        "mf": {_WHOLE: 1.0},
+        "sgmf": {"r10": 1.0, "r100": 0.2},
+        "dome": {"k256": 0.01},
+        "dome_whole": {"k64": 0.03, "k256": 0.03, "k1024": 0.03},
+        "dome_few_bits": {"k1024": 0.03},
+    },
+    "equal_bits_docs": {
+        "gaussian": {_WHOLE: 1.0},
+        "ddg": {"b8": 1.0},
+        "l2_csgm": {"r10": 1.0, "r100": 0.3},
+        "sketched_ddg": {"r10_b7": 0.5, "r100_b10": 0.5},
+        "sketched_ddg_once": {"r100_b10": 0.3},
+        "mf": {_WHOLE: 1.0},
+        "sgmf": {"r10": 1.0, "r100": 0.3},
+        "dome": {"k256": 0.01},
+        "dome_whole": {"k256": 0.03, "k1024": 0.03},
+        "dome_few_bits": {"k1024": 0.03},
+    },
 }
 
 
 def _equal_bits(name: str, scale: str) -> Iterator[Cell]:
     """All points of all mechanisms of a figure in `PROBLEMS`."""
     del scale
-    shared, flags, points = PROBLEMS[name]
-    for mechanism, tried in points.items():
-        for own, clip, rate in tried:
-            words = [f"{_LETTERS[flag]}{value:g}" for flag, value in own.items()]
-            labels = {"mechanism": mechanism, "point": "_".join(words) or "b32"}
-            given = {**shared, **flags[mechanism], **own, "clip_norm": clip}
+    shared, flags = PROBLEMS[name]
+    for mechanism, rates in POINTS[name].items():
+        for point, rate in rates.items():
+            words = point.split("_") if point != _WHOLE else []
+            own: dict[str, Any] = {_LETTERS[w[0]]: int(w[1:]) for w in words}
+            if "sketch_size" in own:
+                own["clip_norm"] = _CLIP_OF_ONE_ROW * math.sqrt(own["sketch_size"])
+            given = {**shared, **flags[mechanism], **own}
             given |= {"server_lr": rate, "epsilon": EPSILON}
+            labels = {"mechanism": mechanism, "point": point}
             yield from cross([(labels, given)], axis("seed", medium.SEEDS))
 
 

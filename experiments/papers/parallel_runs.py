@@ -259,7 +259,7 @@ class Crew:
             return trainer
 
     def _forget(self, problem: str, left: Iterable[Training]) -> bool:
-        """Returns whether a failed run was the last of what is to be measured."""
+        """Whether a failed run was the last of what is to be measured."""
         if problem not in self._unknown or any(w.problem == problem for w in left):
             return False
         self._unknown.discard(problem)
@@ -309,13 +309,7 @@ class Crew:
 
 
 def _is_spent(trainer: Trainer, runs: int, first_memory: int) -> bool:
-    """Returns whether a process is to be replaced before its next run.
-
-    Args:
-      trainer: It.
-      runs: How many it has done.
-      first_memory: Bytes that it held after the first of them.
-    """
+    """Whether a process is to be replaced before its next run."""
     if runs < 2:
         return False
     has_grown = trainer.memory() > _MOST_GROWTH * first_memory

@@ -69,7 +69,7 @@ def this_machine() -> Machine:
 
 
 def jobs(machine: Machine, runs: int, rates: Rates) -> int:
-    """Returns how many runs go on at a time: as many as processors and memory allow.
+    """How many runs go on at a time: as many as processors and memory allow.
 
     Args:
       machine: Before any of them has begun.
@@ -82,7 +82,7 @@ def jobs(machine: Machine, runs: int, rates: Rates) -> int:
 
 
 def concurrency(machine: Machine, at_a_time: int) -> int:
-    """Returns how many groups of clients each of so many runs works on at a time."""
+    """How many groups of clients each of so many runs works on at a time."""
     return max(1, machine.processors // at_a_time)
 
 
@@ -123,7 +123,7 @@ def sentence(
 
 
 def load(path: Path, machine: Machine) -> dict[str, Rate]:
-    """Returns the rates that were measured on such a machine, by problem."""
+    """The rates that were measured on such a machine, by problem."""
     try:
         found = files.read_json(path)
         if found["processors"] != machine.processors:
@@ -141,7 +141,7 @@ def save(path: Path, machine: Machine, rates: Rates) -> None:
 
 
 def checkpoint_bytes(folder: Path) -> int:
-    """Returns the size of a run's largest checkpoint; 0 if it has none."""
+    """The size of a run's largest checkpoint; 0 if it has none."""
     found = [p.stat() for p in (folder / "checkpoints").glob("*") if p.is_file()]
     return max((each.st_size for each in found), default=0)
 

@@ -98,7 +98,7 @@ class Trainer:
         log.unlink(missing_ok=True)
 
     def memory(self) -> int:
-        """Returns how many bytes the process and its children hold now."""
+        """How many bytes the process and its children hold now."""
         total = 0
         with contextlib.suppress(psutil.Error):
             own = psutil.Process(self._process.pid)
@@ -143,7 +143,7 @@ class Trainer:
         )
 
     def _answered(self, order: str, on_round: Callable[[int, int], Any]) -> int:
-        """Returns the exit code of what was ordered."""
+        """The exit code of what was ordered."""
         process = self._process
         if process.stdin is None or process.stdout is None:
             raise RuntimeError("the trainer must have pipes, found none")
@@ -171,7 +171,7 @@ def _last_error(log: Path, begin: int) -> str:
 
 
 def _environment() -> Optional[dict[str, str]]:
-    """Returns the environment in which a child finds our packages where we did."""
+    """The environment in which a child finds our packages where we did."""
     if "." in _BINARIES:
         # Installed: Python finds them by itself.
         return None
