@@ -31,7 +31,7 @@ class Swept(NamedTuple):
     """A part of the sweep on one task.
 
     Attributes:
-      task: Name of the task.
+      task: Its name.
       noises: Noise multipliers, or budgets in their place, as ("budget", epsilon).
       rates: Compression rates r; 1 is the discrete Gaussian alone, without sketch.
       bits: b.
@@ -188,12 +188,15 @@ SLACK["stackoverflow"] = 0.04
 
 
 def _with_noise(rows: Rows) -> list[Row]:
-    """Rows with their amount of noise in words: the budget, or z."""
+    """Rows with their noise, which is the budget or z, and their setting in words."""
     found: list[Row] = []
     for row in rows:
-        name = "budget" if row.get("budget") else "noise_multiplier"
-        words = {"budget": "ε", "noise_multiplier": "z"}[name]
-        found.append({**row, "noise": f"{words}={float(row[name]):g}"})
+        budget = row.get("budget")
+        noise = f"ε={float(budget):g}" if budget else ""
+        noise = noise or f"z={float(row['noise_multiplier']):g}"
+        rate = f"r={float(row['compression_rate']):g}"
+        setting = f"n={row['cohort_size']}, {rate}, {row['bits']} bits, {noise}"
+        found.append({**row, "noise": noise, "setting": setting})
     return found
 
 
@@ -202,18 +205,6 @@ def _final(rows: Rows) -> float:
     measure = tasks.task_entry(rows[0]["task"]).measure
     mean, _, _ = mean_and_range(rows, measure.final_column)
     return -mean if measure.lower_is_better else mean
-
-
-def _named(rows: Rows) -> list[Row]:
-    """Rows with a name of their setting."""
-    return [
-        {
-            **row,
-            "setting": f"n={row['cohort_size']}, r={float(row['compression_rate']):g}, "
-            f"{row['bits']} bits, {row['noise']}",
-        }
-        for row in rows
-    ]
 
 
 def fewest_bits(rows: Rows) -> list[Row]:
@@ -238,7 +229,7 @@ def fewest_bits(rows: Rows) -> list[Row]:
                 widths = sorted(distinct(groups, "bits"), key=int)
                 tried = [where(groups, bits=bits) for bits in widths]
                 found += next((g for g in tried if _final(g) >= worst), [])
-    return _named(found)
+    return found
 
 
 def rate_of_equal_time(small: int, large: int) -> float:
@@ -266,17 +257,14 @@ def equal_times(rows: Rows) -> list[Row]:
         found += where(own, cohort_size=least, compression_rate=1)
         for rate in [r for r in rates if float(r) >= needed - 1e-6][:1]:
             found += where(large, compression_rate=rate)
-    return _named(found)
+    return found
 
 
 class Layers(NamedTuple):
     """What Figs. 9 and 10 train: embedding and rest sketched separately.
 
-    Attributes:
-      task: Name of the task.
-      embedding: Parameters of the embedding, which come first.
-      rates: Compression rates of either part.
-      noises: Noise multipliers of Figs. 9 and 10.
+    The embedding has so many parameters, which come first; the compression rates are of
+    either part, and the noise multipliers of the two figures.
     """
 
     task: str

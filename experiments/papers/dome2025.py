@@ -27,13 +27,8 @@ _SOURCE = "DOME (Nicolas et al. 2025)"
 
 # Flags of the flag files that are DOME's; the others belong to the problem.
 DOME_FLAGS = (
-    "mechanism",
-    "sketch_size",
-    "clip_norm",
-    "server_lr",
-    "server_momentum",
-    "measures_energy",
-    "measure",
+    *("mechanism", "sketch_size", "clip_norm", "server_lr", "server_momentum"),
+    *("measures_energy", "measure"),
 )
 # Of a number of the count sketch. With 8 it is twice as long, but on so coarse a grid
 # that epsilon takes a fifth more noise; with 12 it is about as good as with 16.
@@ -49,30 +44,24 @@ SKETCHED = {
 }
 NO_NOISE = math.inf
 
-PUBLISHED = "dome_published"
-
+_WHOLE: Mapping[str, Any] = {"mean_removal": False}
 _FEW_BITS_EACH: Mapping[str, Any] = {
-    "mechanism": mechanisms.DomeDdg.name,
-    "mean_removal": False,
-    "bits": FEW_BITS,
+    **{"mechanism": mechanisms.DomeDdg.name, "bits": FEW_BITS},
+    **_WHOLE,
 }
 # What each has beside the flags of DOME.
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "dome": {},
     # As many directions may be kept as the sketch has.
-    PUBLISHED: {
+    "dome_published": {
         "sketch_rule": "qr",
         "sketch_decay": 1.0,
         "sketch_target": "gradient",
     },
-    "dome_whole": {"mean_removal": False},
+    "dome_whole": _WHOLE,
     "dome_ddg": _FEW_BITS_EACH,
     "dome_ddg_rank1": {**_FEW_BITS_EACH, "max_rank": 1},
-    "dome_sgd": {
-        "mean_removal": False,
-        "direction": "gradient",
-        "server_momentum": 0.9,
-    },
+    "dome_sgd": {**_WHOLE, "direction": "gradient", "server_momentum": 0.9},
 }
 
 
@@ -100,17 +89,12 @@ def mechanism_flags(
 ) -> dict[str, Any]:
     """The flags of one mechanism of the comparison, a key of `TITLES`.
 
-    Args:
-      task: Name of the task.
-      mechanism: Name of the mechanism.
-      clip_norm: Its clip.
-      server_lr: The server's rate.
-      dimension: d of the model; None is that of the task's own.
+    The dimension d is that of the model, by default of the task's own.
     """
     tuned = {"clip_norm": clip_norm, "server_lr": server_lr}
     if mechanism in VARIANTS:
         flags = {**dome_flags(task), **VARIANTS[mechanism], **tuned}
-        if mechanism == PUBLISHED:
+        if mechanism == "dome_published":
             flags["max_rank"] = flags["sketch_size"]
         if "bits" in flags:
             flags["sketch_size"] = _message_bits(task) // int(flags["bits"])
@@ -118,26 +102,21 @@ def mechanism_flags(
     sgd = {**tuned, "server_momentum": 0.9}
     dimension = dimension or tasks.task_entry(task).dimension
     if mechanism == "l2_csgm":
-        config = mechanisms.L2Csgm
         rotated = ROTATED_DIMENSION["hadamard"](dimension)
         # Beside its values a message has their number, and a seed.
         values = _message_bits(task) - COUNT_BITS - SEED_BITS
         kept = values / (FLOAT_BITS * rotated)
-        return {**sgd, "mechanism": config.name, "keep_fraction": kept}
+        return {**sgd, "mechanism": "l2_csgm", "keep_fraction": kept}
     if mechanism in SKETCHED:
         bits = SKETCHED[mechanism]
         adam = {"server_optimizer": "adam"} if mechanism.endswith("_adam") else {}
         return {
-            **sgd,
-            **adam,
-            "mechanism": mechanisms.SketchedDdg.name,
-            "bits": bits,
+            **{**sgd, **adam, "mechanism": mechanisms.SketchedDdg.name, "bits": bits},
             "sketch_length": SKETCH_ROWS,
             "compression_rate": dimension / (_message_bits(task) // bits),
         }
     optimizer = mechanism[len("gaussian_") :]
-    name = mechanisms.Gaussian.name
-    return {**sgd, "mechanism": name, "server_optimizer": optimizer}
+    return {**sgd, "mechanism": "gaussian", "server_optimizer": optimizer}
 
 
 TITLES = {
@@ -159,13 +138,7 @@ TITLES = {
 
 
 class Comparison(NamedTuple):
-    """Who is compared on a task.
-
-    Attributes:
-      task: Name of the task.
-      epsilons: Budgets; `NO_NOISE` shows what compression alone costs.
-      seeds: Seeds of the runs.
-    """
+    """Who is compared on a task; `NO_NOISE` shows what compression alone costs."""
 
     task: str
     epsilons: tuple[float, ...]
@@ -181,6 +154,10 @@ class Comparison(NamedTuple):
             if clip is not None and rate is not None:
                 found[name] = clip, rate
         return found
+
+    def flags(self, name: str) -> dict[str, Any]:
+        """The flags of a mechanism with the clip and the rate that were chosen."""
+        return mechanism_flags(self.task, name, *self.chosen[name])
 
 
 COMPARISONS: Mapping[str, tuple[Comparison, ...]] = {
@@ -262,13 +239,13 @@ TRIED: Mapping[str, Mapping[str, tuple[Sequence[float], Sequence[float]]]] = {
 
 def _cells(
     task: str,
-    mechanism: str,
+    name: str,
     flags: Mapping[str, Any],
     epsilon: float,
     seeds: Iterable[int],
 ) -> list[Cell]:
     """The runs of one mechanism at a budget, or without noise."""
-    labels = {"task": task, "mechanism": mechanism, "epsilon": epsilon}
+    labels = {"task": task, "mechanism": name, "epsilon": epsilon}
     is_plain = epsilon == NO_NOISE
     budget = {"noise_multiplier": 0.0} if is_plain else {"epsilon": epsilon}
     problem = flag_files.values(_file(task), *DOME_FLAGS, "epsilon")
@@ -278,12 +255,11 @@ def _cells(
 def _compared(scale: str) -> Iterator[Cell]:
     """The comparison, with the clips and rates that were chosen."""
     for compared in COMPARISONS[scale]:
-        task, chosen = compared.task, compared.chosen.items()
-        for epsilon, (name, choice) in itertools.product(compared.epsilons, chosen):
+        for epsilon, name in itertools.product(compared.epsilons, compared.chosen):
             # Without noise there is nothing to be rid of.
             if epsilon != NO_NOISE or name != "gaussian_adam_debiased":
-                flags = mechanism_flags(task, name, *choice)
-                yield from _cells(task, name, flags, epsilon, compared.seeds)
+                flags = compared.flags(name)
+                yield from _cells(compared.task, name, flags, epsilon, compared.seeds)
 
 
 def _tuning(scale: str) -> Iterator[Cell]:
@@ -294,9 +270,8 @@ def _tuning(scale: str) -> Iterator[Cell]:
         for name, (clips, rates) in tried.items():
             for clip, rate in itertools.product(clips, rates):
                 flags = mechanism_flags(task, name, clip, rate)
-                labels = {"clip_norm": clip, "server_lr": rate}
                 cells = _cells(task, name, flags, epsilon, [seed])
-                yield from cross(cells, [(labels, {})])
+                yield from cross(cells, [({"clip_norm": clip, "server_lr": rate}, {})])
 
 
 # Trainable parameters of the network with the ten classes of MNIST.
@@ -314,11 +289,7 @@ CNN_CHOSEN: Mapping[str, tuple[float, float]] = {
 }
 # Half the writers of the other figures, since the work of DOME's clients comes on top
 # of their training; an epoch has 16 rounds.
-_CNN: Mapping[str, Any] = {
-    "model": "cnn",
-    "cohort_size": 50,
-    "eval_every": medium.FLAGS[medium.MNIST]["eval_every"],
-}
+_CNN: Mapping[str, Any] = {"model": "cnn", "cohort_size": 50, "eval_every": 6}
 
 
 def _cnn(scale: str) -> Iterator[Cell]:
@@ -330,14 +301,10 @@ def _cnn(scale: str) -> Iterator[Cell]:
 
 
 class Ablated(NamedTuple):
-    """What is ablated at a scale.
+    """What is ablated at a scale: sizes are other k.
 
-    Attributes:
-      task: Name of the task.
-      sizes: Other k.
-      base: The variant of DOME that everything but one choice is taken from.
-      budgets: Epsilons.
-      references: Mechanisms of the comparison that stand beside the ablations.
+    Everything but one choice is taken from `base`, a variant of DOME. References are
+    mechanisms of the comparison that stand beside the ablations.
     """
 
     task: str
@@ -357,79 +324,74 @@ ABLATED = {
     ),
     "paper": Ablated("emnist", (16, 64, 1024), budgets=(10.0, NO_NOISE)),
 }
-NO_PROBES = "no_probes"
-# Name, title and flags of what is changed. With second moments at least so large k=256
-# has the noise's own variance at 4.5e-9.
-_CHANGES: Sequence[tuple[str, str, Mapping[str, Any]]] = (
-    (NO_PROBES, "no random probes", {"probes": False}),
-    ("q0.9", "directions with 90% of the energy kept (q)", {"energy_fraction": 0.9}),
-    (
-        *("q0.99999", "directions with 99.999% of the energy kept (q)"),
+# Titles and flags of what is changed. With second moments at least so large k=256 has
+# the noise's own variance at 4.5e-9.
+Changes = Mapping[str, tuple[str, Mapping[str, Any]]]
+_CHANGES: Changes = {
+    "no_probes": ("no random probes", {"probes": False}),
+    "q0.9": ("directions with 90% of the energy kept (q)", {"energy_fraction": 0.9}),
+    "q0.99999": (
+        "directions with 99.999% of the energy kept (q)",
         {"energy_fraction": 0.99999},
     ),
-    ("max_rank1", "at most one direction kept (r)", {"max_rank": 1}),
-    ("beta0.5", r"first moment decays by a half ($\beta_1$=0.5)", {"beta_1": 0.5}),
-    ("beta0", r"no first moment ($\beta_1$=0)", {"beta_1": 0.0}),
-    ("biased", "noise left in the second moment", {"debiasing": False}),
-    ("qr", "sketch updated as published (QR)", {"sketch_rule": "qr"}),
-    ("no_decay", "sketch forgets nothing", {"sketch_decay": 1.0}),
-    (
-        *("gradient", "sketch learns from the whole gradient"),
+    "max_rank1": ("at most one direction kept (r)", {"max_rank": 1}),
+    "beta0.5": (r"first moment decays by a half ($\beta_1$=0.5)", {"beta_1": 0.5}),
+    "beta0": (r"no first moment ($\beta_1$=0)", {"beta_1": 0.0}),
+    "biased": ("noise left in the second moment", {"debiasing": False}),
+    "qr": ("sketch updated as published (QR)", {"sketch_rule": "qr"}),
+    "no_decay": ("sketch forgets nothing", {"sketch_decay": 1.0}),
+    "gradient": (
+        "sketch learns from the whole gradient",
         {"sketch_target": "gradient"},
     ),
-)
-_WITH_MEAN_REMOVAL: Sequence[tuple[str, str, Mapping[str, Any]]] = (
-    ("no_mean", "no mean removal", {"mean_removal": False}),
-    (
-        *("no_mean_max_rank1", "no mean removal, at most one direction kept (r)"),
-        {"mean_removal": False, "max_rank": 1},
-    ),
-)
-_WITHOUT_MEAN_REMOVAL: Sequence[tuple[str, str, Mapping[str, Any]]] = tuple(
-    (
-        *(f"floor{floor:g}", f"second moment at least {floor:g}"),
-        {"second_moment_floor": floor},
-    )
-    for floor in (4.5e-10, 4.5e-8)
-)
+}
+# What is changed where there is mean removal, and where there is none.
+_OF_BASE: Mapping[str, Changes] = {
+    "dome": {
+        "no_mean": ("no mean removal", _WHOLE),
+        "no_mean_max_rank1": (
+            "no mean removal, at most one direction kept (r)",
+            {**_WHOLE, "max_rank": 1},
+        ),
+    },
+    "dome_whole": {
+        f"floor{floor:g}": (
+            f"second moment at least {floor:g}",
+            {"second_moment_floor": floor},
+        )
+        for floor in (4.5e-10, 4.5e-8)
+    },
+}
 
 
 def ablations(scale: str) -> dict[str, tuple[str, Mapping[str, Any]]]:
     """Titles and flags by the name in a row; what is ablated comes first."""
     ablated = ABLATED[scale]
-    given = dome_flags(ablated.task)
+    given, base = dome_flags(ablated.task), ablated.base
     size, clip = int(given["sketch_size"]), float(given["clip_norm"])
     found: dict[str, tuple[str, Mapping[str, Any]]] = {}
-    found[ablated.base] = (f"nothing changed, k={size}", {})
+    found[base] = (f"nothing changed, k={size}", {})
     for other in ablated.sizes:
         # A sketch of k random rows sees k/d of a squared norm.
         own = float(f"{clip * math.sqrt(other / size):.4g}")
         flags: Mapping[str, Any] = {"sketch_size": other, "clip_norm": own}
-        found[f"{ablated.base}_k{other}"] = (f"a sketch of {other} numbers (k)", flags)
-    removes = ablated.base == "dome"
-    changes = [
-        *_CHANGES,
-        ("max_rank", f"up to {size} directions kept (r)", {"max_rank": size}),
-        *(_WITH_MEAN_REMOVAL if removes else _WITHOUT_MEAN_REMOVAL),
-    ]
-    for change, title, flags in changes:
-        found[f"{ablated.base}_{change}"] = (title, flags)
+        found[f"{base}_k{other}"] = (f"a sketch of {other} numbers (k)", flags)
+    rank = {"max_rank": (f"up to {size} directions kept (r)", {"max_rank": size})}
+    for change, shown in {**_CHANGES, **rank, **_OF_BASE[base]}.items():
+        found[f"{base}_{change}"] = shown
     return found
 
 
 def _ablated(scale: str) -> Iterator[Cell]:
     """Every ablation at one budget and, at most scales, without noise."""
     ablated = ABLATED[scale]
-    named: dict[str, tuple[str, Mapping[str, Any]]]
-    changes = ablations(scale).items()
-    named = {name: (ablated.base, flags) for name, (_, flags) in changes}
-    named |= {name: (name, {}) for name in ablated.references}
-    for compared in COMPARISONS[scale]:
-        for epsilon in ablated.budgets if compared.task == ablated.task else ():
-            for name, (base, own) in named.items():
-                flags = mechanism_flags(ablated.task, base, *compared.chosen[base])
-                flags |= own
-                yield from _cells(ablated.task, name, flags, epsilon, compared.seeds)
+    [compared] = [c for c in COMPARISONS[scale] if c.task == ablated.task]
+    changed = {n: (ablated.base, own) for n, (_, own) in ablations(scale).items()}
+    named = {**changed, **{name: (name, {}) for name in ablated.references}}
+    for epsilon, name in itertools.product(ablated.budgets, named):
+        base, own = named[name]
+        flags = {**compared.flags(base), **own}
+        yield from _cells(compared.task, name, flags, epsilon, compared.seeds)
 
 
 # Whose sketches are looked at, and over how many seeds.
@@ -440,8 +402,7 @@ SEEN: Mapping[str, Mapping[str, Any]] = {
 }
 SEEN_SEEDS = {"small": 1, "medium": 3, "paper": 1}
 SEEN_COLUMNS = (
-    "aggregator_explained_energy",
-    "aggregator_subspace_overlap",
+    *("aggregator_explained_energy", "aggregator_subspace_overlap"),
     "aggregator_retained_rank",
 )
 
@@ -449,12 +410,12 @@ SEEN_COLUMNS = (
 def _seen(scale: str) -> Iterator[Cell]:
     """Runs whose sketches are looked at, some of them in other grids too."""
     for compared in COMPARISONS[scale]:
-        task, seeds = compared.task, compared.seeds[: SEEN_SEEDS[scale]]
-        for epsilon in (compared.epsilons[0], NO_NOISE):
-            for name, own in SEEN.items():
-                base = name if name in compared.chosen else "dome"
-                flags = mechanism_flags(task, base, *compared.chosen[base])
-                yield from _cells(task, name, {**flags, **own}, epsilon, seeds)
+        seeds = compared.seeds[: SEEN_SEEDS[scale]]
+        budgets = (compared.epsilons[0], NO_NOISE)
+        for epsilon, (name, own) in itertools.product(budgets, SEEN.items()):
+            base = name if name in compared.chosen else "dome"
+            flags = {**compared.flags(base), **own}
+            yield from _cells(compared.task, name, flags, epsilon, seeds)
 
 
 _CHOICES = {

@@ -316,20 +316,6 @@ def _is_spent(trainer: Trainer, runs: int, first_memory: int) -> bool:
     return has_grown or runs >= _RUNS_OF_A_TRAINER
 
 
-def run_alone(work: Training, folder: Path) -> Mapping[str, Any]:
-    """Does one run in a process of its own, and returns its columns.
-
-    Raises:
-      WorkFailedError: If it fails.
-    """
-    trainer = Trainer()
-    try:
-        trainer.train(work, folder)
-    finally:
-        trainer.close()
-    return work.measured(folder)
-
-
 def _chains(works: Sequence[Training], at_a_time: int) -> list[list[Training]]:
     """Returns runs in lists that one process does; all of one run if those are few."""
     found: dict[str, list[Training]] = {}

@@ -193,7 +193,8 @@ def cross(*axes: Iterable[Cell]) -> list[Cell]:
     """Every choice of a cell from each axis; the last axis changes first."""
     found: list[Cell] = []
     for cells in itertools.product(*axes):
-        labels, flags = {}, {}
+        labels: dict[str, Any] = {}
+        flags: dict[str, Any] = {}
         for more, others in cells:
             labels |= more
             flags |= others

@@ -95,7 +95,7 @@ def draws(case, present, trials, rng):
         if counts:
             votes = rng.normal(0, config.resolved_count_stddev, trials)
             score += adversary.count_ratio(config, votes - joins[:, 0] / 2)
-        return simulators.sampled_score(score, q)
+        return adversary.sampled_score(score, q)
     stddev, shares = config.grid(case.dimension).local_stddev_steps, config.noise_shares
     simulator = simulators.DistributedNoiseSimulator(
         np.zeros(block.size, int),
@@ -115,7 +115,7 @@ def draws(case, present, trials, rng):
         )
         votes = within.sample(rng, False, trials)[:, 0] - joins[:, 0]
         score = score + adversary.count_ratio(config, votes % 2**24)
-    return simulators.sampled_score(score, q)
+    return adversary.sampled_score(score, q)
 
 
 @pytest.mark.parametrize("name, index", DRAWN)

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from experiments import flag_files
-from experiments.papers import parallel_runs, result_rows, sweep, trainers
+from experiments.papers import result_rows, sweep, trainers
 
 SMALL = sweep.Setting("small")
 
@@ -27,7 +27,8 @@ def test_training_work_runs_and_reports(tmp_path):
         SMALL,
     )
     folder = tmp_path / work.folder
-    measured = parallel_runs.run_alone(work, folder)
+    trainers.Trainer().train(work, folder)
+    measured = work.measured(folder)
     summary = json.loads((folder / "summary.json").read_text())
     assert measured["epsilon"] == summary["epsilon"] > 0
     assert 0 <= measured["final_accuracy"] <= 1
@@ -37,7 +38,7 @@ def test_training_work_runs_and_reports(tmp_path):
 def test_failing_training_says_which_command(tmp_path):
     work = sweep.training_work({"task": "digits"}, {"rounds": -1}, SMALL)
     with pytest.raises(trainers.WorkFailedError, match="rounds=-1.*exit code 2: --r"):
-        parallel_runs.run_alone(work, tmp_path / "run")
+        trainers.Trainer().train(work, tmp_path / "run")
 
 
 def test_the_key_has_the_flag_file_s_flags_and_no_path(tmp_path):
