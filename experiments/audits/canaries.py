@@ -309,5 +309,6 @@ def _is_same(one: rounds.Seen, other: rounds.Seen) -> bool:
     if one.release.dtype.kind == "f":
         size = np.max(np.abs(other.release))
         return bool(np.max(np.abs(one.release - other.release)) <= 1e-4 * size)
-    same_count = np.array_equal(*(np.asarray(seen.within) for seen in (one, other)))
+    count, other_count = (np.asarray(seen.within) for seen in (one, other))
+    same_count = np.array_equal(count, other_count)
     return np.array_equal(one.release, other.release) and same_count
