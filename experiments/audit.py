@@ -91,11 +91,10 @@ def main(argv: Sequence[str]) -> None:
     cli.no_arguments(argv)
     _check_flags()
     start.import_tensorflow()
-    from . import audits
-    from .audits import cases
+    from .audits import cases, findings, suite
 
     trials, in_tff, draws = _QUICK_NUMBERS if _QUICK.value else _NUMBERS
-    settings = audits.Settings(
+    settings = suite.Settings(
         mechanisms=tuple(_MECHANISMS.value or cases.names()),
         trials=_TRIALS.value or trials,
         rounds_in_tff=in_tff,
@@ -104,9 +103,9 @@ def main(argv: Sequence[str]) -> None:
         is_quick=_QUICK.value,
     )
     cli.work_begins()
-    found: list[audits.Finding] = []
+    found: list[findings.Finding] = []
     with _worker():
-        with cli.bar(list(audits.jobs(settings))) as jobs:
+        with cli.bar(list(suite.jobs(settings))) as jobs:
             for name, job in jobs:
                 jobs.set_description(name)
                 found += job()

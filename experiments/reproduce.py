@@ -29,7 +29,6 @@ from .papers import parallel_runs, plotting, result_tables, sweep
 from .papers.index import FIGURES
 from .papers.result_rows import Rows
 from .papers.trainers import WorkFailedError
-from .papers.trainings import CURVES, Training
 
 _FIGURE = flags.DEFINE_enum(
     "figure", "list", ["list", *FIGURES], "The figure to make; 'list' names them all."
@@ -98,14 +97,14 @@ def draw(figure: sweep.Figure, rows: Rows, folder: Path) -> Path:
 
     matplotlib.use("Agg")
     path = folder / f"{figure.name}.png"
-    picture = plotting.draw(figure.plot, rows, figure.source)
+    picture = plotting.draw(figure.plot, rows, figure.source, figure.curves)
     files.save_figure(picture, path, dpi=130)
     return path
 
 
 def _print_table(rows: Rows) -> None:
     """Prints the rows without key and folder, aligned."""
-    hidden = (sweep.KEY, "folder", CURVES)
+    hidden = (sweep.KEY, "folder", sweep.CURVES)
     columns = {name: name for name in rows[0] if name not in hidden}
     numbers = [{name: _number(row.get(name, "")) for name in columns} for row in rows]
     print(tables.text(numbers, columns))
@@ -157,8 +156,8 @@ def _do_work(
     grid: Sequence[sweep.Work], table: sweep.ResultsTable, folder: Path
 ) -> None:
     """Does what the table lacks; nothing, by ValueError, if data are missing."""
-    alone = [work for work in grid if not isinstance(work, Training)]
-    runs = [work for work in grid if isinstance(work, Training)]
+    alone = [work for work in grid if not isinstance(work, sweep.Training)]
+    runs = [work for work in grid if isinstance(work, sweep.Training)]
     missing = [work for work in runs if work not in table]
     jobs = _JOBS.value or (1 if _WORKERS.value else None)
     team = parallel_runs.Crew(folder, jobs=jobs, concurrency=_CONCURRENCY.value)

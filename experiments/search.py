@@ -35,7 +35,7 @@ from dpfl import checks, files, tasks
 
 from . import cli, flag_files, tables
 from .papers import sweep, trainers
-from .papers.trainings import Training, training_work
+from .papers.sweep import Training, training_work
 
 SEARCHED = ("client_lr", "server_lr", "clip_norm", "server_momentum")
 _VALUES = {

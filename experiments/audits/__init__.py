@@ -9,8 +9,3 @@ trusted server before any post-processing, what a secure sum opens, and the resu
 """
 
 from dpfl import needs_tff  # noqa: F401
-
-from .finding import Finding
-from .suite import Settings, jobs
-
-__all__ = ["Finding", "Settings", "jobs"]

@@ -11,6 +11,7 @@ and the mechanism's numbers.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Optional
 
@@ -25,8 +26,6 @@ from dpfl.mechanisms import integer
 from dpfl.mechanisms.integer import CLIP_COUNT_BITS
 from dpfl.vectors import adaptive_sketch, integers, rotation
 
-from . import simulators
-
 # Nearer to a whole number than this a canary is taken for it.
 WHOLE = 1e-6
 
@@ -39,15 +38,10 @@ HALF_VOTE = np.array([-0.5])
 def directions(
     mechanism: mechanisms.Mechanism, dimension: int, shared: Any
 ) -> Optional[tf.Tensor]:
-    """Returns updates, each of which appears in one coordinate of the release alone.
+    """Updates, each of which appears in one coordinate of the release alone.
 
-    Args:
-      mechanism: Its numbers.
-      dimension: d.
-      shared: What is broadcast in the round, expanded.
-
-    Returns:
-      float32[m, d], m coordinates of the release; None where they are the update's.
+    They are float32[m, d] of m coordinates, or None where these are the update's.
+    `shared` is what is broadcast in the round, expanded.
     """
     if isinstance(mechanism, mechanisms.L2Csgm):
         length = mechanism.rotated_dimension(dimension)
@@ -78,26 +72,26 @@ def directions(
 def _unrotated(
     mechanism: integer.IntegerMechanism, dimension: int, shared: Any
 ) -> tf.Tensor:
-    """Returns the vectors that are rotated to unit vectors, as rows."""
+    """The vectors that are rotated to unit vectors, as rows."""
     length = mechanism.rotated_dimension(dimension)
     turn = integers.ROTATIONS[mechanism.rotation](length)
     return _rows(length, lambda e: turn.invert(e, shared["rotation"]))
 
 
 def _rows(length: int, of_unit: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:
-    """Returns the images of the unit vectors, as rows."""
+    """The images of the unit vectors, as rows."""
     return tf.map_fn(of_unit, tf.eye(length))
 
 
 def _unsketched(made: Any, shared: Any) -> tf.Tensor:
-    """Returns the shortest updates whose sketches are the unit vectors, as rows."""
+    """The shortest updates whose sketches are the unit vectors, as rows."""
     rows = _rows(made.input_length, lambda e: made.encode(e, shared["sketch"]))
     # Rows are the columns of S, so that the pseudo-inverse has the updates as rows.
     return tf.linalg.pinv(rows[: made.dimension])
 
 
 def steps_to_clip(mechanism: mechanisms.Mechanism, dimension: int) -> float:
-    """Returns the clip of what is summed, in steps of the integers of the sum."""
+    """The clip of what is summed, in steps of the integers of the sum."""
     if isinstance(mechanism, mechanisms.DomeDdg):
         return steps_to_clip(mechanism.release, mechanism.sketch_size)
     if isinstance(mechanism, integer.IntegerMechanism):
@@ -111,7 +105,7 @@ def steps_to_clip(mechanism: mechanisms.Mechanism, dimension: int) -> float:
 
 
 def noise_multiplier(mechanism: Any) -> float:
-    """Returns the noise of the sum over the clip of what is summed."""
+    """The noise of the sum over the clip of what is summed."""
     if isinstance(mechanism, mechanisms.L2Csgm):
         return mechanism.stddev / mechanism.clip_norm
     if isinstance(mechanism, mechanisms.Gaussian):
@@ -122,16 +116,15 @@ def noise_multiplier(mechanism: Any) -> float:
 def log_ratio(
     mechanism: Any, dimension: int, released: np.ndarray, block: Any
 ) -> np.ndarray:
-    """Returns log P/Q of blocks of a release, up to roundings that can only weaken it.
+    """log P/Q of blocks of a release, float64[trials].
+
+    Roundings that are left out can only weaken it.
 
     Args:
       mechanism: Its numbers.
       dimension: d.
       released: [trials, block], integers as they are released or opened.
       block: The canary, float64[block], of length 1 in units of the clip.
-
-    Returns:
-      float64[trials].
     """
     steps = steps_to_clip(mechanism, dimension)
     block = np.asarray(block, np.float64)
@@ -150,32 +143,33 @@ def log_ratio(
     )
 
 
+def sampled_score(log_ratio: np.ndarray, probability: float) -> np.ndarray:
+    """The score log(1 - q + q exp(log_ratio)) where the canary joins by chance q."""
+    if probability == 1:
+        return log_ratio
+    return np.logaddexp(math.log1p(-probability), math.log(probability) + log_ratio)
+
+
 def gaussian_ratio(
     released: np.ndarray, block: np.ndarray, stddev: float, keep_fraction: float = 1.0
 ) -> np.ndarray:
-    """Returns log P/Q where coordinates are kept at random and noised.
+    """log P/Q where coordinates are kept with chance gamma and noised.
 
-    Args:
-      released: float64[trials, block].
-      block: float64[block], the canary.
-      stddev: Of the noise, in the same units.
-      keep_fraction: gamma.
+    What is released is float64[trials, block] and the canary float64[block], in the
+    units of the noise's standard deviation.
     """
     each = (released - block / 2) * block / stddev**2
-    return np.sum(simulators.sampled_score(each, keep_fraction), axis=-1)
+    return np.sum(sampled_score(each, keep_fraction), axis=-1)
 
 
 def stream_ratio(mechanism: Any, results: np.ndarray, block: Any) -> np.ndarray:
-    """Returns log P/Q of blocks of a stream, the canary being in its first round.
+    """log P/Q of blocks of a stream, the canary being in its first round.
 
     Args:
       mechanism: Matrix factorization, or SGMF.
       results: float32[T, m], what the server's optimizer was given, where coordinates
         are those of the canaries.
       block: The canary, float64[block], of length 1 in units of the clip.
-
-    Returns:
-      float64[m / block].
     """
     # A^-1 of the sums of the results: they are rows of (G + A^-1 B Z) / divisor.
     sums = np.asarray(results, np.float64) * mechanism.noise_divisor
@@ -191,13 +185,13 @@ def stream_ratio(mechanism: Any, results: np.ndarray, block: Any) -> np.ndarray:
 
 
 def stream_column(mechanism: Any) -> tuple[float, float]:
-    """Returns the length of C's first column, and the stddev of Z over the clip."""
+    """The length of C's first column, and the stddev of Z over the clip."""
     column = mechanism.factorization.encoder()[:, 0]
     return float(np.linalg.norm(column)), mechanism.stddev / mechanism.clip_norm
 
 
 def release_length(mechanism: Any, dimension: int) -> int:
-    """Returns m, the numbers of which a release consists."""
+    """m, the numbers of which a release consists."""
     if isinstance(mechanism, mechanisms.Dome):
         return mechanism.sketch_size
     if isinstance(mechanism, mechanisms.ProjectAndPerturb):
@@ -208,11 +202,9 @@ def release_length(mechanism: Any, dimension: int) -> int:
 
 
 def count_ratio(mechanism: Any, within: np.ndarray) -> np.ndarray:
-    """Returns log P/Q of the count of an adaptive clip, of a canary above the clip.
+    """log P/Q of the count of an adaptive clip, of a canary above the clip.
 
-    Args:
-      mechanism: One whose clip adapts.
-      within: [trials], half the noised sum of the votes, or what was opened of it.
+    `within` is half the noised sum of the votes, or what was opened of it, [trials].
     """
     if isinstance(mechanism, integer.IntegerMechanism):
         opened = centered(within, CLIP_COUNT_BITS)[:, np.newaxis]
@@ -223,7 +215,7 @@ def count_ratio(mechanism: Any, within: np.ndarray) -> np.ndarray:
 
 
 def centered(residues: np.ndarray, bits: int) -> np.ndarray:
-    """Returns the integers of least size with the same residues modulo 2^b, int64."""
+    """The integers of least size with the same residues modulo 2^b, int64."""
     half = 1 << (bits - 1)
     return (np.asarray(residues, np.int64) + half) % (1 << bits) - half
 
@@ -231,13 +223,7 @@ def centered(residues: np.ndarray, bits: int) -> np.ndarray:
 def noise_log_pmf(
     mechanism: integer.IntegerMechanism, x: np.ndarray, stddev: float
 ) -> np.ndarray:
-    """Returns log-probabilities of the noise of all shares, of the shape of x.
-
-    Args:
-      mechanism: Its numbers.
-      x: int64, any shape.
-      stddev: Of a share, in steps.
-    """
+    """Log-probabilities of integers x as noise of all shares, of stddev steps each."""
     shares = mechanism.noise_shares
     if isinstance(mechanism, mechanisms.DistributedSkellam):
         return skellam.skellam_log_pmf(x, shares * stddev**2)
@@ -250,13 +236,10 @@ def integer_ratio(
     canary: np.ndarray,
     stddev: float,
 ) -> np.ndarray:
-    """Returns log P/Q of opened sums, by the law of the summed shares.
+    """log P/Q of opened sums of least size, int64[trials, block].
 
-    Args:
-      mechanism: Its numbers.
-      opened: int64[trials, block], of least size.
-      canary: float64[block], in steps, rounded up or down at random.
-      stddev: Of a share, in steps.
+    The canary, float64[block] in steps, is rounded up or down at random; `stddev` is of
+    a share, in steps.
     """
 
     def log_pmf(x: np.ndarray) -> np.ndarray:

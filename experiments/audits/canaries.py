@@ -22,13 +22,15 @@ from dpfl import accounting, mechanisms
 from dpfl.accounting import events
 from dpfl.vectors import randomness
 
-from . import adversary, bounds, claims, finding, rounds, score_laws, simulators
+from . import adversary, findings, rounds, score_distributions
 
 # Canaries are longer than the clip, so that a clip that is not applied shows.
 _LENGTH = 8.0
+_CONCENTRATED = "all in one coordinate"
 # Trials in one call of the composed rounds.
 _BATCH_TRIALS = 8192
 _STREAMS = (mechanisms.MatrixFactorization, mechanisms.Sgmf)
+Block = tuple[float, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,26 +41,27 @@ class Case:
       mechanism: Its numbers.
       dimension: d.
       participation: Of all rounds that are released together.
-      vector: What the canary is called.
       block: The canary where it appears in the release, of length 1 in units of the
         clip.
       canaries: How many are in a round.
       delta: At which epsilon is claimed and bounded.
+      vector: What the canary is called, if there is more to say than its length.
     """
 
     mechanism: Any
     dimension: int
     participation: mechanisms.Participation
-    vector: str
-    block: tuple[float, ...]
+    block: Block
     canaries: int
-    delta: float = 1e-3
+    delta: float = 1e-2
+    vector: str = ""
 
     @property
     def setting(self) -> str:
-        """Returns the numbers that matter, in a few words."""
+        """The numbers that matter, in a few words."""
         config = self.mechanism
-        words = [self.vector, f"z={getattr(config, 'noise_multiplier', 0):g}"]
+        spread = f"spread over {len(self.block)}" if self.block[1:] else _CONCENTRATED
+        words = [self.vector or spread, f"z={getattr(config, 'noise_multiplier', 0):g}"]
         if isinstance(config, mechanisms.L2Csgm):
             words.append(f"gamma={config.keep_fraction:g}")
         if self.participation.sampling_probability < 1:
@@ -80,47 +83,39 @@ class Case:
         return self.mechanism.rounds_per_epoch if is_stream else 1
 
     def claim(self) -> accounting.PrivacyReport:
-        """Returns the least epsilon that is proven, and for which relation."""
-        return claims.tightest(
+        """The least epsilon that is proven, and for which relation."""
+        return findings.tightest(
             self.mechanism, self.participation, self.dimension, self.delta
         )
 
-    def law(self) -> score_laws.Law:
-        """Returns the law of the scores if the mechanism is what it claims to be."""
+    def expected(self) -> score_distributions.ScoreDistribution:
+        """The scores if the mechanism is what it claims to be."""
         config = self.mechanism
         if self.stream_rounds > 1:
             length, stddev = adversary.stream_column(config)
             keep = getattr(config, "keep_fraction", 1.0)
-            return score_laws.gaussian(self.block, stddev / length, keep)
-        law = score_laws.of_release(config, self.dimension, self.block)
+            return score_distributions.gaussian(self.block, stddev / length, keep)
+        found = score_distributions.of_release(config, self.dimension, self.block)
         if getattr(config, "adaptive_clipping", False):
-            law = law.plus(score_laws.of_count(config))
-        return law.sampled(self.participation.sampling_probability)
+            found = found.plus(score_distributions.of_count(config))
+        return found.sampled(self.participation.sampling_probability)
 
 
-class Canaries(bounds.Claimed):
-    """Rounds of one case, through TFF's worker and composed."""
+class Trials:
+    """Trials of one case, with a canary and without, which are held to its claim."""
 
-    def __init__(self, case: Case, seed: int):
-        """Initializes the rounds.
+    def __init__(self, case: Any, seed: int):
+        """Initializes the trials.
 
         Args:
           case: The mechanism and its canary.
-          seed: Of coins, keys and noise.
+          seed: Of coins, cohorts, keys and noise.
         """
-        super().__init__(case.claim(), case.law(), case.delta)
-        self._case = case
-        self._seed = seed
+        self._case, self._seed = case, seed
         self._rng = np.random.default_rng(seed)
-        self._clients = _clients(case)
-        self._composed = rounds.ComposedRounds(
-            case.mechanism, case.dimension, _images(case, self._clients)
-        )
+        self._claim, self._expected = case.claim(), case.expected()
         self._present: list[np.ndarray] = []
         self._absent: list[np.ndarray] = []
-        # What a secure sum opened that is no residue; None where there is none.
-        self._bits: Optional[int] = getattr(case.mechanism, "bits", None)
-        self._outside = 0
 
     @property
     def trials(self) -> int:
@@ -128,10 +123,50 @@ class Canaries(bounds.Claimed):
         parts = (self._present, self._absent)
         return min(sum(scores.size for scores in part) for part in parts)
 
+    def enough(self, trials: int) -> int:
+        """As many trials as are expected to show half of the claim."""
+        return findings.enough_trials(
+            self._expected, self._claim.epsilon, self._case.delta, trials
+        )
+
+    def _add(self, scores: np.ndarray, is_there: np.ndarray) -> None:
+        self._present.append(scores[is_there])
+        self._absent.append(scores[~is_there])
+
+    def _bound(self) -> findings.Finding:
+        """The bound with its verdict."""
+        case = self._case
+        scores = np.concatenate(self._present), np.concatenate(self._absent)
+        own = {"mechanism": case.mechanism.name, "setting": case.setting}
+        return findings.epsilon_finding(
+            self._claim, case.delta, self._expected, scores, **own
+        )
+
+    def _finding(self, check: str, is_sound: bool, **more: Any) -> findings.Finding:
+        case = self._case
+        return findings.Finding(
+            check, case.mechanism.name, case.setting, is_sound, **more
+        )
+
+
+class Canaries(Trials):
+    """Rounds of one case, through TFF's worker and composed."""
+
+    def __init__(self, case: Case, seed: int):
+        """Initializes the rounds; see `Trials`."""
+        super().__init__(case, seed)
+        self._clients = _clients(case)
+        self._composed = rounds.ComposedRounds(
+            case.mechanism, case.dimension, images(case, self._clients, case.canaries)
+        )
+        # What a secure sum opened that is no residue; None where there is none.
+        self._bits: Optional[int] = getattr(case.mechanism, "bits", None)
+        self._outside = 0
+
     def findings(
         self, trials: int, rounds_in_tff: Optional[int] = None
-    ) -> list[finding.Finding]:
-        """Returns the bound with its verdict, and what else the rounds showed.
+    ) -> list[findings.Finding]:
+        """The bound with its verdict, and what else the rounds showed.
 
         Args:
           trials: With the canary, and as many without.
@@ -144,28 +179,14 @@ class Canaries(bounds.Claimed):
         agrees = self._through_tff(trials, rounds_in_tff)
         if self.trials < trials:
             self._without_tff(trials)
-        case, claim = self._case, self._claim
-        scores = np.concatenate(self._present), np.concatenate(self._absent)
-        own = {"mechanism": case.mechanism.name, "setting": case.setting}
-        found = [bounds.epsilon_finding(claim, case.delta, self._law, scores, **own)]
+        found = [self._bound()]
         if agrees is not None:
-            composition = finding.Finding(
-                check="composition",
-                is_sound=agrees,
-                detail="a round through TFF is the composed one",
-                **own,
-            )
-            found.append(composition)
+            detail = "a round through TFF is the composed one"
+            found.append(self._finding("composition", agrees, detail=detail))
         if self._bits is not None:
-            residues = finding.Finding(
-                check="residues",
-                is_sound=not self._outside,
-                claimed=0.0,
-                found=float(self._outside),
-                detail="numbers opened that are not from 0 to 2^b - 1",
-                **own,
-            )
-            found.append(residues)
+            detail = "numbers opened that are not from 0 to 2^b - 1"
+            seen = {"claimed": 0.0, "found": float(self._outside), "detail": detail}
+            found.append(self._finding("residues", not self._outside, **seen))
         return found
 
     def _through_tff(self, trials: int, most_rounds: Optional[int]) -> Optional[bool]:
@@ -192,7 +213,6 @@ class Canaries(bounds.Claimed):
                 seen.append(through.run(nobody, keys[0][:1]))
             if case.stream_rounds == 1:
                 through.forget()
-            if case.stream_rounds == 1:
                 scores = self._scores(seen[0])
             else:
                 scores = self._stream_scores(seen, self._composed.axes(seed, number))
@@ -213,13 +233,9 @@ class Canaries(bounds.Claimed):
             first += count
 
     def _coins(self, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Returns which canaries there are, which clients join, and clients' keys.
+        """Which canaries there are, which clients join, and clients' keys.
 
-        Args:
-          count: How many rounds.
-
-        Returns:
-          bool[count, canaries], float32[count, clients] and int64[count, clients, 2].
+        bool[count, canaries], float32[count, clients] and int64[count, clients, 2].
         """
         case, shape = self._case, (count, self._clients)
         is_there = self._rng.random((count, case.canaries)) < 0.5
@@ -231,18 +247,14 @@ class Canaries(bounds.Claimed):
         return is_there, joined, keys
 
     def _is_in_round(self, is_there: np.ndarray, joined: np.ndarray) -> np.ndarray:
-        """Returns the clients that take part, of whom some may send zeros: bool[n]."""
+        """The clients that take part, of whom some may send zeros: bool[n]."""
         adds = events.NAMES[events.Relation.ADD_OR_REMOVE_ONE]
         if self._claim.relation == adds and joined.any():
             return joined > 0
         return np.ones(self._clients, bool)
 
-    def _add(self, scores: np.ndarray, is_there: np.ndarray) -> None:
-        self._present.append(scores[is_there])
-        self._absent.append(scores[~is_there])
-
     def _scores(self, seen: rounds.Seen) -> np.ndarray:
-        """Returns a score for each canary of each round."""
+        """A score for each canary of each round."""
         case = self._case
         if self._bits is not None:
             opened = np.asarray(seen.release, np.int64)
@@ -256,14 +268,12 @@ class Canaries(bounds.Claimed):
                 case.mechanism, np.atleast_1d(seen.within)
             )
         q = case.participation.sampling_probability
-        return simulators.sampled_score(found, q)
+        return adversary.sampled_score(found, q)
 
     def _stream_scores(self, seen: list[rounds.Seen], axes: np.ndarray) -> np.ndarray:
-        """Returns a score for each canary, of all rounds of a stream.
+        """A score for each canary, of all rounds of a stream.
 
-        Args:
-          seen: Of each round.
-          axes: float32[m, d], the coordinates of the first round's release.
+        `axes` are the coordinates of the first round's release, float32[m, d].
         """
         case = self._case
         # What a stream releases is what the server's optimizer is given.
@@ -273,7 +283,7 @@ class Canaries(bounds.Claimed):
 
 
 def _clients(case: Case) -> int:
-    """Returns how many clients take part; some may be there for their noise alone."""
+    """How many clients take part; some may be there for their noise alone."""
     config = case.mechanism
     brings_noise = isinstance(config, mechanisms.Dome) or (
         getattr(config, "noise_source", None) == "clients"
@@ -283,24 +293,22 @@ def _clients(case: Case) -> int:
     return max(case.canaries, getattr(config, "shares_summed", config.cohort_size))
 
 
-def _images(case: Case, clients: int) -> np.ndarray:
-    """Returns float32[n, m]: each canary in a block of its own."""
+def images(case: Any, clients: int, canaries: int) -> np.ndarray:
+    """float32[n, m]: of the first clients each is a canary in a block of its own."""
     length = len(case.block)
     size = adversary.release_length(case.mechanism, case.dimension)
-    images = np.zeros([clients, size], np.float32)
+    found = np.zeros([clients, size], np.float32)
     scale = _LENGTH * case.mechanism.clip_norm
-    for i in range(case.canaries):
-        images[i, i * length : (i + 1) * length] = np.multiply(case.block, scale)
-    return images
+    for i in range(canaries):
+        found[i, i * length : (i + 1) * length] = np.multiply(case.block, scale)
+    return found
 
 
 def _is_same(one: rounds.Seen, other: rounds.Seen) -> bool:
-    """Returns whether two releases are equal; floats up to their rounding."""
+    """Whether two releases are equal; floats up to their rounding."""
     if one.release.dtype.kind == "f":
         size = np.max(np.abs(other.release))
         return bool(np.max(np.abs(one.release - other.release)) <= 1e-4 * size)
-    one_count, other_count = (
-        np.zeros(0) if seen.within is None else seen.within for seen in (one, other)
-    )
-    same_count = np.array_equal(one_count, other_count)
+    count, other_count = (np.asarray(seen.within) for seen in (one, other))
+    same_count = np.array_equal(count, other_count)
     return np.array_equal(one.release, other.release) and same_count

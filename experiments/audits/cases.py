@@ -11,19 +11,21 @@ audit.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any, Optional
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from dpfl import mechanisms
 
-from .canaries import Case
+from .canaries import Block, Case
 
 _ONE = (1.0,)
 _FOUR = (0.5,) * 4
 _SIXTEEN = (0.25,) * 16
-_CONCENTRATED = "all in one coordinate"
 # Below 1e-3 some ten thousand trials show little.
 _DELTA, _LARGE_DELTA = 1e-3, 1e-2
+# So few coordinates that the clip of coordinates is that of the vector.
+_FEW = 8
+_ADAPTS: Mapping[str, Any] = {"adaptive_clipping": True, "count_stddev": 1.0}
 
 
 def _poisson(cohort: int, population: int = 0) -> mechanisms.Participation:
@@ -34,49 +36,41 @@ def _fixed(cohort: int) -> mechanisms.Participation:
     return mechanisms.FixedSize(cohort, cohort, 1)
 
 
-def _named(block: tuple[float, ...]) -> str:
-    return _CONCENTRATED if block == _ONE else f"spread over {len(block)}"
-
-
 def _gaussian() -> list[Case]:
-    def case(z: float, vector: str, block: tuple[float, ...], **more: Any) -> Case:
-        q, delta = more.get("q", 1.0), more.get("delta", _DELTA)
+    def case(
+        z: float, block: Block = _ONE, q: float = 1.0, delta: float = _DELTA
+    ) -> Case:
         config = mechanisms.Gaussian(round(64 * q), 1.0, z)
-        cohort, dimension = _poisson(round(64 * q), 64), 64 * len(block)
-        return Case(config, dimension, cohort, vector, block, 64, delta)
+        cohort = _poisson(round(64 * q), 64)
+        return Case(config, 64 * len(block), cohort, block, 64, delta)
 
     adaptive = mechanisms.Gaussian(8, 1.0, 1.0, adaptive_clipping=True, count_stddev=1)
     sampled = dataclasses.replace(adaptive, noise_multiplier=0.7)
     return [
-        case(1.0, _CONCENTRATED, _ONE),
-        case(0.6, _CONCENTRATED, _ONE),
-        case(1.0, _CONCENTRATED, _ONE, delta=1e-4),
-        case(1.0, "spread over 4", _FOUR, delta=_LARGE_DELTA),
-        case(0.5, _CONCENTRATED, _ONE, q=0.25),
-        Case(adaptive, 1, _poisson(8), _CONCENTRATED, _ONE, 1, _LARGE_DELTA),
-        Case(sampled, 1, _poisson(8, 16), _CONCENTRATED, _ONE, 1, _LARGE_DELTA),
+        case(1.0),
+        case(0.6),
+        case(1.0, delta=1e-4),
+        case(1.0, _FOUR, delta=_LARGE_DELTA),
+        case(0.5, q=0.25),
+        Case(adaptive, 1, _poisson(8), _ONE, 1),
+        Case(sampled, 1, _poisson(8, 16), _ONE, 1),
     ]
 
 
 def _csgm() -> list[Case]:
     def case(
-        z: float,
-        keep: float,
-        block: tuple[float, ...],
-        vector: str,
-        q: float = 1.0,
-        bound: Optional[float] = None,
+        z: float, keep: float, block: Block, vector: str = "", **more: Any
     ) -> Case:
+        q, bound = more.get("q", 1.0), more.get("bound", block[0])
         config = mechanisms.L2Csgm(
-            *(round(64 * q), 1.0, z), keep_fraction=keep, linf_ratio=bound or block[0]
+            *(round(64 * q), 1.0, z), keep_fraction=keep, linf_ratio=bound
         )
-        count = 64 // len(block)
-        population = _poisson(round(64 * q), 64)
-        return Case(config, 64, population, vector, block, count, _LARGE_DELTA)
+        cohort, count = _poisson(round(64 * q), 64), 64 // len(block)
+        return Case(config, 64, cohort, block, count, vector=vector)
 
     return [
-        case(1.5, 0.3, _ONE, _CONCENTRATED),
-        case(1.5, 0.5, _ONE, _CONCENTRATED, q=0.5),
+        case(1.5, 0.3, _ONE),
+        case(1.5, 0.5, _ONE, q=0.5),
         case(1.5, 0.3, _FOUR, "4 at their bound"),
         case(1.0, 0.5, _FOUR, "4 at their bound"),
         case(0.6, 0.5, _SIXTEEN, "16 at their bound"),
@@ -93,8 +87,7 @@ def _linf_csgm() -> list[Case]:
             *(4, 1.0, z), keep_fraction=keep, linf_ratio=block[0]
         )
         vector = f"all {length} at their bound"
-        population = _poisson(4, round(4 / q))
-        return Case(config, length, population, vector, block, 1, _LARGE_DELTA)
+        return Case(config, length, _poisson(4, round(4 / q)), block, 1, vector=vector)
 
     return [
         case(1.5, 0.5, 1),
@@ -105,137 +98,101 @@ def _linf_csgm() -> list[Case]:
 
 
 def _project_and_perturb() -> list[Case]:
-    def case(
-        z: float, block: tuple[float, ...] = _ONE, q: float = 1.0, rate: float = 2.0
-    ) -> Case:
+    def case(z: float, block: Block = _ONE, q: float = 1.0, rate: float = 2.0) -> Case:
         config = mechanisms.ProjectAndPerturb(
             *(round(32 * q), 1.0, z), compression_rate=rate, sketch_clip=0.5
         )
         config = dataclasses.replace(config, sketch_length=4)
-        population, count = _poisson(round(32 * q), 32), 32 // len(block)
-        dimension = round(32 * rate)
-        return Case(config, dimension, population, _named(block), block, count, _DELTA)
+        cohort, count = _poisson(round(32 * q), 32), 32 // len(block)
+        return Case(config, round(32 * rate), cohort, block, count, _DELTA)
 
     return [case(1.0), case(1.0, _FOUR), case(0.6, rate=4.0), case(0.5, q=0.25)]
 
 
-def _streams() -> dict[str, Callable[[], list[Case]]]:
+def _epoch(config: Any, block: Block = _ONE) -> Case:
     epoch = mechanisms.OncePerEpoch(512, 128, 4)
+    return Case(config, 128, epoch, block, 128 // len(block))
 
-    def case(config: Any, block: tuple[float, ...] = _ONE) -> Case:
-        count = 128 // len(block)
-        return Case(config, 128, epoch, _named(block), block, count, _LARGE_DELTA)
 
-    def matrix_factorization() -> list[Case]:
-        def config(z: float, method: str) -> Any:
-            return mechanisms.MatrixFactorization(
-                *(4, 128, 1.0, z), matrix_method=method
-            )
+def _matrix_factorization() -> list[Case]:
+    return [
+        _epoch(mechanisms.MatrixFactorization(4, 128, 1.0, z, matrix_method=method))
+        for z, method in ((0.8, "toeplitz"), (0.6, "optimal"))
+    ]
 
-        return [case(config(0.8, "toeplitz")), case(config(0.6, "optimal"))]
 
-    def sgmf() -> list[Case]:
-        def config(z: float, keep: float, ratio: float) -> Any:
-            return mechanisms.Sgmf(
-                *(4, 128, 1.0, z, keep), matrix_method="toeplitz", linf_ratio=ratio
-            )
+def _sgmf() -> list[Case]:
+    def config(z: float, keep: float, ratio: float) -> Any:
+        return mechanisms.Sgmf(
+            *(4, 128, 1.0, z, keep), matrix_method="toeplitz", linf_ratio=ratio
+        )
 
-        return [case(config(1.5, 0.5, 1.0)), case(config(1.0, 0.7, 0.5), _FOUR)]
-
-    return {"matrix_factorization": matrix_factorization, "sgmf": sgmf}
+    return [_epoch(config(1.5, 0.5, 1.0)), _epoch(config(1.0, 0.7, 0.5), _FOUR)]
 
 
 def _dome() -> list[Case]:
-    def case(z: float, block: tuple[float, ...] = _ONE) -> Case:
-        config, count = mechanisms.Dome(32, 1.0, z, sketch_size=32), 32 // len(block)
-        return Case(config, 64, _fixed(32), _named(block), block, count, _DELTA)
+    def case(z: float, block: Block = _ONE) -> Case:
+        config = mechanisms.Dome(32, 1.0, z, sketch_size=32)
+        return Case(config, 64, _fixed(32), block, 32 // len(block), _DELTA)
 
     return [case(1.0), case(1.0, _FOUR), case(0.6)]
 
 
-# So few coordinates that the clip of coordinates is that of the vector.
-_FEW = 8
-
-
 def _dome_ddg() -> list[Case]:
-    def case(z: float, bits: int, block: tuple[float, ...] = _ONE) -> Case:
+    def case(z: float, bits: int, block: Block = _ONE) -> Case:
         size = _FEW * len(block)
         config = mechanisms.DomeDdg(_FEW, 1.0, z, sketch_size=size, bits=bits)
-        vector, fixed = _named(block), _fixed(_FEW)
-        return Case(config, 8 * size, fixed, vector, block, _FEW, _LARGE_DELTA)
+        return Case(config, 8 * size, _fixed(_FEW), block, _FEW)
 
     return [case(1.0, 16), case(0.6, 8), case(1.0, 16, _FOUR)]
 
 
 def _shares(kind: Any) -> list[Case]:
-    def case(
-        z: float, bits: int, block: tuple[float, ...] = _ONE, size: int = _FEW
-    ) -> Case:
-        config, cohort = kind(size, 1.0, z, bits), _fixed(size)
-        count = size // len(block)
-        return Case(config, size, cohort, _named(block), block, count, _LARGE_DELTA)
-
-    def other(config: Any, cohort: Any, canaries: int) -> Case:
-        dimension = _FEW if canaries > 1 else 1
-        own = (dimension, cohort, _CONCENTRATED, _ONE, canaries, _LARGE_DELTA)
-        return Case(config, *own)
+    def case(z: float, bits: int, block: Block = _ONE, size: int = _FEW) -> Case:
+        config = kind(size, 1.0, z, bits)
+        return Case(config, size, _fixed(size), block, size // len(block))
 
     helped = kind(4, 1.0, 0.7, 16, noise_source="helpers")
     often = kind(6, 1.0, 1.0, 8, noise_source="helpers")
     missing = kind(_FEW, 1.0, 1.0, 16, expected_dropout=0.25)
-    adaptive = kind(4, 1.0, 1.0, 16, adaptive_clipping=True, count_stddev=1.0)
+    adaptive = kind(4, 1.0, 1.0, 16, **_ADAPTS)
     both = dataclasses.replace(adaptive, noise_source="helpers")
     return [
         case(1.0, 16),
         case(0.6, 8),
         case(1.0, 5),
         case(1.0, 16, _FOUR, 32),
-        other(helped, _poisson(4, 8), _FEW),
-        other(often, _poisson(6, 8), _FEW),
-        other(missing, _fixed(_FEW), missing.shares_summed),
-        other(adaptive, _fixed(4), 1),
-        other(both, _poisson(4, 5), 1),
+        Case(helped, _FEW, _poisson(4, 8), _ONE, _FEW),
+        Case(often, _FEW, _poisson(6, 8), _ONE, _FEW),
+        Case(missing, _FEW, _fixed(_FEW), _ONE, missing.shares_summed),
+        Case(adaptive, 1, _fixed(4), _ONE, 1),
+        Case(both, 1, _poisson(4, 5), _ONE, 1),
     ]
 
 
 def _sketched_ddg() -> list[Case]:
-    def case(
-        z: float, bits: int, block: tuple[float, ...] = _ONE, adapts: bool = False
-    ) -> Case:
+    def case(z: float, bits: int, block: Block = _ONE, **more: Any) -> Case:
         config = mechanisms.SketchedDdg(
             *(_FEW, 1.0, z, bits), compression_rate=2.0, sketch_clip=0.5
         )
-        more: dict[str, Any]
-        more = {"adaptive_clipping": True, "count_stddev": 1.0} if adapts else {}
         config = dataclasses.replace(config, sketch_length=2, **more)
-        count = 1 if adapts else _FEW
-        own = (2 * _FEW * len(block), _fixed(_FEW), _named(block), block, count)
-        return Case(config, *own, _LARGE_DELTA)
+        count = 1 if more else _FEW
+        return Case(config, 2 * _FEW * len(block), _fixed(_FEW), block, count)
 
-    return [
-        case(1.0, 16),
-        case(0.6, 8),
-        case(1.0, 16, _FOUR),
-        case(1.0, 16, _ONE, True),
-    ]
+    return [case(1.0, 16), case(0.6, 8), case(1.0, 16, _FOUR), case(1.0, 16, **_ADAPTS)]
 
 
 def _sparse_recovery() -> list[Case]:
     """No update but one fills the clip of a Gaussian sketch; these come close."""
 
-    def case(z: float, bits: int, adapts: bool = False) -> Case:
+    def case(z: float, bits: int, **more: Any) -> Case:
         config = mechanisms.SparseRecovery(
             *(_FEW, 1.0, z, bits), sparsity=1, measurements=1.0, solver_steps=1
         )
-        if adapts:
-            config = dataclasses.replace(
-                config, adaptive_clipping=True, count_stddev=1.0
-            )
-        count = 1 if adapts else _FEW
-        own = (2048, _fixed(_FEW), _CONCENTRATED, _ONE, count, _LARGE_DELTA)
-        return Case(config, *own)
+        config = dataclasses.replace(config, **more)
+        return Case(config, 2048, _fixed(_FEW), _ONE, 1 if more else _FEW)
 
-    return [case(1.0, 16), case(0.6, 8), case(1.0, 16, True)]
+    return [case(1.0, 16), case(0.6, 8), case(1.0, 16, **_ADAPTS)]
 
 
 CASES: dict[str, Callable[[], list[Case]]] = {
@@ -243,7 +200,8 @@ CASES: dict[str, Callable[[], list[Case]]] = {
     "l2_csgm": _csgm,
     "linf_csgm": _linf_csgm,
     "project_and_perturb": _project_and_perturb,
-    **_streams(),
+    "matrix_factorization": _matrix_factorization,
+    "sgmf": _sgmf,
     "dome": _dome,
     "distributed_discrete_gaussian": lambda: _shares(
         mechanisms.DistributedDiscreteGaussian
@@ -257,7 +215,7 @@ CASES: dict[str, Callable[[], list[Case]]] = {
 
 
 def of(name: str) -> list[Case]:
-    """Returns the cases of a mechanism.
+    """The cases of a mechanism.
 
     One of another package is audited in its example: a canary in one coordinate, and
     noise that is claimed to be Gaussian.
@@ -271,11 +229,11 @@ def of(name: str) -> list[Case]:
         raise ValueError(f"mechanisms must be registered with an example, found {name}")
     example = mechanisms.EXAMPLES[name].with_noise_multiplier(1.0)
     cohort = _poisson(example.cohort_size)
-    return [Case(example, 64, cohort, _CONCENTRATED, _ONE, 1, _LARGE_DELTA)]
+    return [Case(example, 64, cohort, _ONE, 1)]
 
 
 def names() -> list[str]:
-    """Returns the names of all mechanisms that are private."""
+    """The names of all mechanisms that are private."""
     others = set(mechanisms.EXAMPLES) - set(CASES)
     private = (name for name in others if mechanisms.MECHANISMS[name].is_private)
     return [*CASES, *sorted(private)]

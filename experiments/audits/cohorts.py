@@ -27,55 +27,49 @@ from dpfl.aggregators.codec import Fields
 from dpfl.training import selection
 from dpfl.vectors import randomness
 
-from . import adversary, bounds, claims, finding, score_laws
+from . import adversary, findings, score_distributions
 
 _COHORT = 10
 # What each of the others sends, in clips.
 _SENT = {"others opposite": -1, "others silent": 0}
 _INDEPENDENT = (
-    mechanisms.PARTICIPATIONS["poisson"],
-    mechanisms.PARTICIPATIONS["random_slot"],
-    mechanisms.PARTICIPATIONS["cyclic_poisson"],
+    *(mechanisms.PoissonSampling, mechanisms.RandomSlot),
+    mechanisms.CyclicPoisson,
 )
 
 
 def participations() -> list[mechanisms.Participation]:
-    """Returns one round of each way of choosing cohorts, of all clients but one."""
+    """One round of each way of choosing cohorts, of all clients but one."""
     kinds = mechanisms.PARTICIPATIONS.values()
     return [kind(_COHORT + 1, _COHORT, 1) for kind in kinds]
 
 
 def others(participation: mechanisms.Participation) -> tuple[str, ...]:
-    """Returns what everybody else does: "others opposite", and "others silent"."""
+    """What everybody else does: "others opposite", and "others silent"."""
     return tuple(_SENT if isinstance(participation, _INDEPENDENT) else list(_SENT)[:1])
 
 
-def finding_of(
+def findings_of(
     participation: mechanisms.Participation,
     others_do: str,
     trials: int,
     seed: int,
     delta: float = 1e-2,
-) -> finding.Finding:
-    """Returns the bound from a Gaussian release to whom the cohort is not known.
+) -> list[findings.Finding]:
+    """The bound from a Gaussian release to whom the cohort is not known.
 
     Each trial is a release of one number: a coordinate of a release of many.
 
-    Args:
-      participation: How the cohort is chosen.
-      others_do: One of `others`.
-      trials: With the client, and as many without.
-      seed: Of cohorts and noise.
-      delta: Of epsilon.
+    There are as many trials without the client, and one of `others`.
     """
     mechanism = mechanisms.Gaussian(_COHORT, clip_norm=1.0, noise_multiplier=1.0)
-    claim = claims.tightest(mechanism, participation, 1, delta)
+    claim = findings.tightest(mechanism, participation, 1, delta)
     leaves = claim.relation == events.NAMES[events.Relation.ADD_OR_REMOVE_ONE]
     codec = registry.make_codec(mechanism, 1)
     wide = registry.make_codec(mechanism, trials)
     nothing: Fields = collections.OrderedDict()
     sent = codec.encode(tf.constant([2.0]), nothing, None).message["update"].numpy()[0]
-    sums_law = _law(participation, others_do, leaves)
+    expected = _expected(participation, others_do, leaves)
     scores = []
     for is_there in (True, False):
         own_sums, rest = _sums(participation, trials, seed, is_there, leaves)
@@ -85,21 +79,19 @@ def finding_of(
         sums_of = collections.OrderedDict(update=total)
         released = wide.release(nothing, sums_of, nothing, nothing, own)["update"]
         in_clips = released.numpy() / adversary.steps_to_clip(mechanism, 1)
-        scores.append(sums_law.log_ratio(in_clips))
+        scores.append(expected.log_ratio(in_clips))
     setting = f"cohort {participation.name}, {others_do}, z=1"
     own = {"mechanism": mechanism.name, "setting": setting}
-    return bounds.epsilon_finding(claim, delta, sums_law.law(), scores, **own)
+    by_chance = expected.distribution()
+    return [findings.epsilon_finding(claim, delta, by_chance, scores, **own)]
 
 
-def _law(
+def _expected(
     participation: mechanisms.Participation, others_do: str, leaves: bool
-) -> score_laws.NoisedSums:
-    """Returns the law of a release, by the definition of the choice of cohorts.
+) -> score_distributions.NoisedSums:
+    """The law of a release, by the definition of the choice of cohorts.
 
-    Args:
-      participation: How the cohort is chosen.
-      others_do: One of `others`.
-      leaves: Whether the client is gone without the canary; else it sends zeros.
+    Without the canary the client is gone if it `leaves`; else it sends zeros.
     """
     cohort, population = participation.cohort_size, participation.population
     share, sent = cohort / population, _SENT[others_do]
@@ -110,13 +102,13 @@ def _law(
         # Whoever is in the round takes the place of another.
         with_it, without = counts == cohort - 1, counts == cohort
     numbers = np.arange(-population, 2)
-    law = {True: np.zeros(numbers.size), False: np.zeros(numbers.size)}
-    for is_there, chances in law.items():
+    both = {True: np.zeros(numbers.size), False: np.zeros(numbers.size)}
+    for is_there, chances in both.items():
         joined = share if is_there or not leaves else 0.0
         for own, chance, rest in ((1, joined, with_it), (0, 1 - joined, without)):
             sums = own * is_there + sent * counts
             np.add.at(chances, sums + population, chance * rest)
-    return score_laws.NoisedSums(numbers, law[True], law[False])
+    return score_distributions.NoisedSums(numbers, both[True], both[False])
 
 
 def _sums(
@@ -126,7 +118,7 @@ def _sums(
     is_there: bool,
     leaves: bool,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns what the client sends in clips, and how many others: int64[trials]."""
+    """The clips that the client sends, and how many others: int64[trials]."""
     client = participation.population - 1
     is_gone = leaves and not is_there
     # Where clients join independently of each other, the chances of those that stay

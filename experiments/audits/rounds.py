@@ -41,6 +41,13 @@ class Seen(NamedTuple):
     release: np.ndarray
     within: Optional[np.ndarray]
 
+    @classmethod
+    def of(cls, released: Any) -> Seen:
+        """A release of `_named` parts."""
+        within = released.get("within")
+        count = None if within is None else np.asarray(within)
+        return cls(np.asarray(released["update"]), count)
+
 
 class Witness(OuterCodec):
     """Another codec, with all that it releases among its measurements."""
@@ -53,7 +60,7 @@ class Witness(OuterCodec):
         shared: Fields,
         noise_seed: tf.Tensor,
     ) -> Decoded:
-        """Returns what the inner codec decodes, and its release beside it."""
+        """The decoding of the inner codec, and its release beside it."""
         arguments = (state, total, sums, shared, noise_seed)
         decoded = self.inner.decode(*arguments)
         measured = collections.OrderedDict(decoded.measurements)
@@ -69,21 +76,9 @@ class FactoryRounds:
     """
 
     def __init__(
-        self,
-        mechanism: mechanisms.Mechanism,
-        dimension: int,
-        seed: int,
-        *,
-        is_keyed: bool = True,
+        self, mechanism: Any, dimension: int, seed: int, *, is_keyed: bool = True
     ):
-        """Initializes the process.
-
-        Args:
-          mechanism: Its numbers.
-          dimension: d.
-          seed: Of the factory.
-          is_keyed: Whether clients have keys, or draw from the system's entropy.
-        """
+        """Initializes the process; clients with no keys draw the system's entropy."""
         self._is_keyed = is_keyed
         factory = registry.build(mechanism, seed=seed, around=Witness)
         value_type = tff.TensorType(np.float32, [dimension])
@@ -110,11 +105,9 @@ class FactoryRounds:
         self.state = collections.OrderedDict(self._initial, round=self.state["round"])
 
     def run(self, updates: np.ndarray, keys: np.ndarray) -> Seen:
-        """Returns what is seen of the next round.
+        """What is seen of the next round.
 
-        Args:
-          updates: float32[n, d], of the clients that take part.
-          keys: int64[n, 2], their secrets.
+        Clients that take part have updates, float32[n, d], and secrets, int64[n, 2].
         """
         values: list[Any] = list(updates)
         if self._is_keyed:
@@ -124,13 +117,14 @@ class FactoryRounds:
             ]
         output = self._process.next(self.state, values)
         self.state = output.state
-        return _seen(output.measurements[_RELEASE])
+        return Seen.of(output.measurements[_RELEASE])
 
 
 class ComposedRounds:
     """Rounds of a mechanism's codec, composed as the factory does, without TFF.
 
-    Clients are given by images, what is to appear of each in the release; see `views`.
+    Clients are given by images, what is to appear of each in the release; see
+    `adversary.directions`.
 
     Attributes:
       codec: The mechanism's own.
@@ -139,13 +133,7 @@ class ComposedRounds:
     def __init__(
         self, mechanism: mechanisms.Mechanism, dimension: int, images: np.ndarray
     ):
-        """Initializes the rounds.
-
-        Args:
-          mechanism: Its numbers.
-          dimension: d.
-          images: float32[n, m], of the clients.
-        """
+        """Initializes the rounds, with images of the clients, float32[n, m]."""
         self.codec = registry.make_codec(mechanism, dimension)
         self._mechanism = mechanism
         self._images = np.asarray(images, np.float32)
@@ -165,41 +153,31 @@ class ComposedRounds:
         self._next = tf.function(self._decoded, autograph=False)
 
     def updates(self, seed: tf.Tensor, number: int) -> np.ndarray:
-        """Returns float32[n, d], with which clients appear in a round as they shall."""
+        """float32[n, d], with which clients appear in a round as they shall."""
         return self._updates(seed, tf.constant(number, tf.int32)).numpy()
 
     def axes(self, seed: tf.Tensor, number: int) -> np.ndarray:
-        """Returns float32[m, d], with which updates appear in one coordinate each."""
+        """float32[m, d], with which updates appear in one coordinate each."""
         return self._axes(seed, tf.constant(number, tf.int32)).numpy()
 
     def one(
         self, seed: tf.Tensor, number: int, updates: np.ndarray, keys: np.ndarray
     ) -> Seen:
-        """Returns what is seen of a round of the first state.
+        """What is seen of a round of the first state.
 
-        Args:
-          seed: int64[2], of the process.
-          number: Of the round.
-          updates: float32[n, d].
-          keys: int64[n, 2].
+        The process's seed is int64[2], updates are float32[n, d], keys int64[n, 2].
         """
-        found = self._one(seed, tf.constant(number, tf.int32), updates, keys)
-        return _seen(found)
+        return Seen.of(self._one(seed, tf.constant(number, tf.int32), updates, keys))
 
     def run(
         self, seed: tf.Tensor, first: int, joined: np.ndarray, keys: np.ndarray
     ) -> Seen:
-        """Returns what is seen of several rounds, each from the first state.
+        """What is seen of several rounds from that number on, each of the first state.
 
-        Args:
-          seed: int64[2].
-          first: Number of the first round.
-          joined: float32[rounds, n]: 1 for a client that joins, 0 for one that does
-            not, or sends zeros.
-          keys: int64[rounds, n, 2].
+        Clients that join have 1 in float32[rounds, n]; the others have 0, as have those
+        that send zeros. Keys are int64[rounds, n, 2].
         """
-        first = tf.constant(first, tf.int32)
-        return _seen(self._run(seed, first, joined, keys))
+        return Seen.of(self._run(seed, tf.constant(first, tf.int32), joined, keys))
 
     def _several(self, seed: Any, first: Any, joined: Any, keys: Any) -> Any:
         one_round = self._one.get_concrete_function()
@@ -217,16 +195,13 @@ class ComposedRounds:
         return tf.map_fn(one, (numbers, joined, keys), fn_output_signature=kind)
 
     def _shared(self, seed: Any, number: Any) -> tuple[Any, Fields]:
-        """Returns the round's seed and the broadcast, expanded; both are public."""
+        """The round's seed and the broadcast, expanded; both are public."""
         round_seed = randomness.fold_in(seed, number, purposes.Round.BROADCAST)
         broadcast = self.codec.broadcast(self.codec.initial_state(), round_seed)
         return round_seed, self.codec.expand(broadcast)
 
     def _aimed(self, seed: Any, number: Any) -> tf.Tensor:
-        shared = self._shared(seed, number)[1]
-        aims = adversary.directions(self._mechanism, self.codec.dimension, shared)
-        images = tf.constant(self._images)
-        return images if aims is None else images @ aims
+        return tf.constant(self._images) @ self._directed(seed, number)
 
     def _directed(self, seed: Any, number: Any) -> tf.Tensor:
         shared = self._shared(seed, number)[1]
@@ -236,13 +211,9 @@ class ComposedRounds:
     def stream(
         self, seed: tf.Tensor, first: int, joined: np.ndarray, keys: np.ndarray
     ) -> np.ndarray:
-        """Returns the results of rounds that hand their state on, float32[rounds, d].
+        """The results of rounds that hand their state on, float32[rounds, d].
 
-        Args:
-          seed: int64[2].
-          first: Number of the first round, which has the first state.
-          joined: float32[rounds, n], as of `run`.
-          keys: int64[rounds, n, 2].
+        The arguments are those of `run`; the first round has the first state.
         """
         state, results = self.codec.initial_state(), []
         for i, (coins, own_keys) in enumerate(zip(joined, keys)):
@@ -253,7 +224,7 @@ class ComposedRounds:
         return np.stack(results)
 
     def _summed(self, seed: Any, number: Any, updates: Any, keys: Any) -> Any:
-        """Returns the release of a round of the first state."""
+        """The release of a round of the first state."""
         state = self.codec.initial_state()
         arguments = self._arguments(seed, number, updates, keys, state)
         return _named(self.codec.release(*arguments))
@@ -261,16 +232,15 @@ class ComposedRounds:
     def _decoded(
         self, seed: Any, number: Any, updates: Any, keys: Any, state: Fields
     ) -> Any:
-        """Returns the result of a round, and the state after it."""
-        decoded = self.codec.decode(
-            *self._arguments(seed, number, updates, keys, state)
-        )
+        """The result of a round, and the state after it."""
+        arguments = self._arguments(seed, number, updates, keys, state)
+        decoded = self.codec.decode(*arguments)
         return decoded.mean, decoded.state
 
     def _arguments(
         self, seed: Any, number: Any, updates: Any, keys: Any, state: Fields
     ) -> Any:
-        """Returns what the codec decodes a round from."""
+        """The arguments of the codec's `decode` of a round."""
         codec = self.codec
         round_seed, shared = self._shared(seed, number)
         padded = tf.pad(tf.convert_to_tensor(updates), [[0, 0], [0, self._padding]])
@@ -301,30 +271,21 @@ class ComposedRounds:
 
 
 def _named(released: Any) -> Fields:
-    """Returns a release as a vector "update", and "within" if there is a count."""
+    """A release as a vector "update", and "within" if there is a count."""
     if isinstance(released, dict):
         return collections.OrderedDict(released)
     return collections.OrderedDict(update=released)
 
 
-def _seen(released: Any) -> Seen:
-    """Returns numpy arrays."""
-    within = released.get("within")
-    return Seen(
-        np.asarray(released["update"]),
-        None if within is None else np.asarray(within),
-    )
-
-
 def moduli_bits(mechanism: Any) -> dict[str, int]:
-    """Returns b of each part of what a secure sum opens; nothing for others."""
+    """b of each part of what a secure sum opens; nothing for others."""
     if not mechanism.sums_securely:
         return {}
     return {"update": mechanism.message_bits, "within": CLIP_COUNT_BITS}
 
 
 def _wrapped(total: Any, bits: dict[str, int]) -> Any:
-    """Returns a sum as the secure sum opens it."""
+    """A sum as the secure sum opens it."""
     if not bits:
         return total
     if "values" in total:

@@ -23,15 +23,13 @@ from dpfl.mechanisms import matrix_factorization
 from dpfl.training import selection
 from dpfl.vectors import randomness
 
-from . import adversary, bounds, claims, finding, rounds, score_laws, simulators
+from . import adversary, canaries, findings, rounds, score_distributions
 
-# Canaries are longer than the clip, so that a clip that is not applied shows.
-_LENGTH = 8.0
 _DELTA = 1e-2
 _ONE = (1.0,)
 _FOUR = (0.5,) * 4
 # Runs of which the turns of clients are counted.
-_LAW_RUNS = 50
+_COUNTED_RUNS = 50
 # Clients, expected in a round, and rounds: each has at most three turns of two groups.
 _POPULATION, _COHORT, _ROUNDS = 64, 16, 6
 
@@ -60,7 +58,7 @@ class StreamCase:
 
     @property
     def setting(self) -> str:
-        """Returns the numbers that matter, in a few words."""
+        """The numbers that matter, in a few words."""
         config, chosen = self.mechanism, self.participation
         words = [
             f"run of {config.rounds}, {chosen.name}, {chosen.separation} apart",
@@ -76,89 +74,76 @@ class StreamCase:
         return ", ".join(words)
 
     def claim(self) -> accounting.PrivacyReport:
-        """Returns the least epsilon that is proven, and for which relation."""
-        return claims.tightest(
+        """The least epsilon that is proven, and for which relation."""
+        return findings.tightest(
             self.mechanism, self.participation, self.dimension, self.delta
         )
 
+    def expected(self) -> score_distributions.ScoreDistribution:
+        """The scores if the mechanism is what it claims to be.
 
-class StreamCanaries(bounds.Claimed):
+        They are those of each pattern of turns that clients have, by how often they do.
+        """
+        columns: collections.Counter[tuple[bool, ...]] = collections.Counter()
+        everybody = _of_whole_groups(self.participation)
+        for run in range(_COUNTED_RUNS):
+            turns = _turns(everybody, run)
+            most = turns.sum(axis=0) == everybody.max_participations
+            columns.update(map(tuple, turns[:, most].T))
+        parts = [self._expected_of(np.array(column)) for column in columns]
+        return score_distributions.mixed(parts, list(columns.values()))
+
+    def _expected_of(self, turns: np.ndarray) -> score_distributions.ScoreDistribution:
+        """The scores of a client with these turns, bool[T]."""
+        config = self.mechanism
+        stddev, encoder = (
+            config.stddev / config.clip_norm,
+            config.factorization.encoder(),
+        )
+        if matrix_factorization.bands(config) > self.participation.separation:
+            length = np.linalg.norm(encoder @ turns)
+            return score_distributions.gaussian([length], stddev)
+        keep = getattr(config, "keep_fraction", 1.0)
+        q = self.participation.sampling_probability
+        return score_distributions.summed(
+            score_distributions.gaussian(self.block, stddev / length, keep).sampled(q)
+            for length in np.linalg.norm(encoder[:, turns], axis=0)
+        )
+
+
+class StreamCanaries(canaries.Trials):
     """Runs of one case, of composed rounds."""
 
     def __init__(self, case: StreamCase, seed: int):
-        """Initializes the runs.
-
-        Args:
-          case: The mechanism and its canary.
-          seed: Of coins, cohorts, keys and noise.
-        """
-        self._case, self._seed = case, seed
-        self._rng = np.random.default_rng(seed)
+        """Initializes the runs; see `canaries.Trials`."""
+        super().__init__(case, seed)
+        clients = case.participation.population
         self._rounds = rounds.ComposedRounds(
-            case.mechanism, case.dimension, _images(case)
+            *(case.mechanism, case.dimension), canaries.images(case, clients, clients)
         )
         self._encoder = case.mechanism.factorization.encoder()
-        super().__init__(case.claim(), self.law(), case.delta)
         self._count = 0
 
-    def findings(self, trials: int, *, in_tff: bool = True) -> list[finding.Finding]:
-        """Returns the bound with its verdict, and whether TFF gives the same.
+    def findings(self, trials: int, *, in_tff: bool = True) -> list[findings.Finding]:
+        """The bound with its verdict, and whether TFF gives the same.
 
         Args:
           trials: Runs with the canary, and as many without.
           in_tff: Whether a run is made in TFF's worker too, to be compared.
         """
-        case, claim = self._case, self._claim
-        present: list[np.ndarray] = []
-        absent: list[np.ndarray] = []
-        while min(sum(map(len, present)), sum(map(len, absent))) < trials:
-            scores, is_there = self._run()
-            present.append(scores[is_there])
-            absent.append(scores[~is_there])
-        both = np.concatenate(present), np.concatenate(absent)
-        own = {"mechanism": case.mechanism.name, "setting": case.setting}
-        found = [bounds.epsilon_finding(claim, case.delta, self._law, both, **own)]
+        while self.trials < trials:
+            self._add(*self._run())
+        found = [self._bound()]
         if in_tff:
-            found.append(
-                finding.Finding(
-                    check="composition",
-                    is_sound=self._agrees_with_tff(),
-                    detail="a run through TFF is the composed one",
-                    **own,
-                )
+            agrees, detail = (
+                self._agrees_with_tff(),
+                "a run through TFF is the composed one",
             )
+            found.append(self._finding("composition", agrees, detail=detail))
         return found
 
-    def law(self) -> score_laws.Law:
-        """Returns the law of the scores if the mechanism is what it claims to be.
-
-        It is that of each pattern of turns that clients have, by how often they do.
-        """
-        columns: collections.Counter[tuple[bool, ...]] = collections.Counter()
-        everybody = _of_whole_groups(self._case.participation)
-        for run in range(_LAW_RUNS):
-            turns = _turns(everybody, run)
-            most = turns.sum(axis=0) == everybody.max_participations
-            columns.update(map(tuple, turns[:, most].T))
-        parts = [self._law_of(np.array(column)) for column in columns]
-        return score_laws.mixed(parts, list(columns.values()))
-
-    def _law_of(self, turns: np.ndarray) -> score_laws.Law:
-        """Returns the law of the scores of a client with these turns, bool[T]."""
-        case, config = self._case, self._case.mechanism
-        stddev = config.stddev / config.clip_norm
-        if matrix_factorization.bands(config) > case.participation.separation:
-            return score_laws.gaussian([np.linalg.norm(self._encoder @ turns)], stddev)
-        lengths = np.linalg.norm(self._encoder[:, turns], axis=0)
-        keep = getattr(config, "keep_fraction", 1.0)
-        q = case.participation.sampling_probability
-        return score_laws.summed(
-            score_laws.gaussian(case.block, stddev / length, keep).sampled(q)
-            for length in lengths
-        )
-
     def _run(self) -> tuple[np.ndarray, np.ndarray]:
-        """Returns a score for each canary of a run, and which of them were there."""
+        """A score for each canary of a run, and which of them were there."""
         case, total = self._case, self._case.participation.rounds
         turns, joined, keys, is_there = self._coins()
         seed = tf.constant(randomness.seed_from_int(self._seed, "stream"), tf.int64)
@@ -179,10 +164,9 @@ class StreamCanaries(bounds.Claimed):
         return scores[most], is_there[most]
 
     def _coins(self) -> tuple[np.ndarray, ...]:
-        """Returns whose turn it is, who joins, clients' keys, and who is there at all.
+        """Whose turn it is, who joins, clients' keys, and who is there at all.
 
-        Returns:
-          bool[T, N], float32[T, N], int64[T, N, 2] and bool[N].
+        bool[T, N], float32[T, N], int64[T, N, 2] and bool[N].
         """
         chosen = self._case.participation
         shape = (chosen.rounds, chosen.population, 2)
@@ -195,13 +179,11 @@ class StreamCanaries(bounds.Claimed):
     def _scores(
         self, noised: np.ndarray, sent: np.ndarray, axes: np.ndarray, turns: np.ndarray
     ) -> np.ndarray:
-        """Returns log P/Q of each canary.
+        """log P/Q of each canary of results of a run, float32[T, d].
 
-        Args:
-          noised: float32[T, d], results of the run.
-          sent: float32[T, d], what of them is no noise; zeros where nothing is rotated.
-          axes: float32[T, m, d], the coordinates of each round's release.
-          turns: bool[T, N], whose turn it is.
+        `sent` is what of them is no noise; zeros where nothing is rotated. `axes` are
+        the coordinates of each round's release, float32[T, m, d]. `turns`, bool[T, N],
+        says whose turn it is.
         """
         case, config = self._case, self._case.mechanism
         scale = config.noise_divisor / config.clip_norm
@@ -221,20 +203,17 @@ class StreamCanaries(bounds.Claimed):
             column = self._encoder[:, t]
             length = np.linalg.norm(column)
             along = (column / length) @ self._encoder @ (noised @ mine - others)
+            blocks = (along * scale / length).reshape(-1, len(case.block))
+            keep = getattr(config, "keep_fraction", 1.0)
             ratio = adversary.gaussian_ratio(
-                (along * scale / length).reshape(-1, len(case.block)),
-                np.asarray(case.block),
-                stddev / length,
-                getattr(config, "keep_fraction", 1.0),
+                blocks, np.asarray(case.block), stddev / length, keep
             )
-            joining = simulators.sampled_score(
-                ratio, case.participation.sampling_probability
-            )
-            scores += np.where(turns[t], joining, 0.0)
+            q = case.participation.sampling_probability
+            scores += np.where(turns[t], adversary.sampled_score(ratio, q), 0.0)
         return scores
 
     def _agrees_with_tff(self) -> bool:
-        """Returns whether a run in TFF's worker gives what the composed one does."""
+        """Whether a run in TFF's worker gives what the composed one does."""
         case = self._case
         through = rounds.FactoryRounds(case.mechanism, case.dimension, self._seed)
         _, joined, keys, _ = self._coins()
@@ -250,7 +229,7 @@ class StreamCanaries(bounds.Claimed):
 
 
 def _turns(participation: mechanisms.Participation, run: int) -> np.ndarray:
-    """Returns who is in which round of a run, bool[T, N]."""
+    """Who is in which round of a run, bool[T, N]."""
     turns = np.zeros((participation.rounds, participation.population), bool)
     for t in range(participation.rounds):
         turns[t, selection.select_cohort(participation, run, t)] = True
@@ -260,26 +239,15 @@ def _turns(participation: mechanisms.Participation, run: int) -> np.ndarray:
 def _of_whole_groups(
     participation: mechanisms.Participation,
 ) -> mechanisms.Participation:
-    """Returns the same turns, with all clients joining whose turn it is."""
+    """The same turns, with all clients joining whose turn it is."""
     if participation.sampling_probability == 1:
         return participation
     everybody = participation.population // participation.groups
     return dataclasses.replace(participation, cohort_size=everybody)
 
 
-def _images(case: StreamCase) -> np.ndarray:
-    """Returns float32[N, m]: each client in a block of its own."""
-    length, clients = len(case.block), case.participation.population
-    size = adversary.release_length(case.mechanism, case.dimension)
-    images = np.zeros([clients, size], np.float32)
-    scale = _LENGTH * case.mechanism.clip_norm
-    for i in range(clients):
-        images[i, i * length : (i + 1) * length] = np.multiply(case.block, scale)
-    return images
-
-
 def _participations() -> dict[str, mechanisms.Participation]:
-    """Returns the ways to set rounds of a client apart, by what C has to do with it."""
+    """The ways to set rounds of a client apart, by what C has to do with it."""
     half = (_POPULATION, _COHORT, _ROUNDS)
     return {
         "independent": mechanisms.PoissonSampling(*half),

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from dpfl import mechanisms
 
-from . import canaries, cases, cohorts, repeats, streams, sums, tails
-from .finding import Finding
+from . import canaries, cases, cohorts, noise, streams, sums
+from .findings import Finding
 
 Job = Callable[[], Iterable[Finding]]
 
@@ -60,87 +61,67 @@ class Settings:
 
 
 def jobs(settings: Settings) -> Iterator[tuple[str, Job]]:
-    """Yields what is to be done, by name; TFF's default context must sum securely."""
+    """The jobs of an audit, by name; TFF's default context must sum securely."""
+    seed, is_quick = settings.seed, settings.is_quick
     for name in settings.mechanisms:
         found = cases.of(name)
-        for case in found[:1] if settings.is_quick else found:
-            yield f"{name}: {case.setting}", _of_case(case, settings)
-        yield from _of_streams(name, settings)
+        for case in found[:1] if is_quick else found:
+            yield f"{name}: {case.setting}", partial(_bounded, case, settings)
+        if name in streams.CASES and not is_quick:
+            for stream in streams.CASES[name]():
+                yield f"{name}: {stream.setting}", partial(_streamed, stream, settings)
         mechanism = found[0].mechanism
         if name in _DRAWN:
-            yield f"{name}: tails", _of_tails(name, settings)
-        yield f"{name}: measured", _of(sums.measured, _wide(name))
+            yield f"{name}: tails", partial(_counted, name, settings)
+        yield f"{name}: measured", partial(sums.measured, _wide(name))
         if mechanism.sums_securely:
-            for one in _with_counts(mechanism):
-                yield f"{name}: wraps", _of(sums.findings, one)
-        if name in _COMPARED or (name in _RUN_TWICE and not settings.is_quick):
-            more = name == _MOST_DRAWN and not settings.is_quick
-            compared = _of(repeats.runs, _wide(name), settings.seed, more)
+            counts = mechanism
+            if not isinstance(mechanism, mechanisms.Dome):
+                counts = dataclasses.replace(mechanism, adaptive_clipping=True)
+            yield f"{name}: wraps", partial(sums.wraps, counts)
+        if name in _COMPARED or (name in _RUN_TWICE and not is_quick):
+            more = name == _MOST_DRAWN and not is_quick
+            compared = partial(noise.runs, _wide(name), seed, more)
             yield f"{name}: repeated noise", compared
         if name == "gaussian":
-            yield f"{name}: seeds", _of(repeats.contrived_seeds, _wide(name))
-            for participation in cohorts.participations():
-                for others in cohorts.others(participation):
-                    job = _of_cohort(participation, others, settings)
-                    yield f"{name}: cohort {participation.name}, {others}", job
+            yield f"{name}: seeds", partial(noise.contrived_seeds, _wide(name))
+            trials = max(_COHORT_TRIALS, settings.trials * _COHORT_MORE)
+            for chosen in cohorts.participations():
+                for others in cohorts.others(chosen):
+                    job = partial(cohorts.findings_of, chosen, others, trials, seed)
+                    yield f"{name}: cohort {chosen.name}, {others}", job
         if name == "l2_csgm":
-            yield f"{name}: masks", _of(repeats.masks, _masked(), settings.seed)
+            # With next to no noise.
+            masked = mechanisms.L2Csgm(
+                *(32, 1.0, 1e-4), keep_fraction=0.5, linf_ratio=0.1
+            )
+            yield f"{name}: masks", partial(noise.masks, masked, seed)
 
 
-def _of(check: Callable[..., Iterable[Finding]], *arguments: Any) -> Job:
-    return lambda: check(*arguments)
+def _bounded(case: canaries.Case, settings: Settings) -> list[Finding]:
+    is_slow = case.canaries <= _FEW_CANARIES or case.stream_rounds > 1
+    least = max(4, settings.trials // (_FEWER_TRIALS if is_slow else 1))
+    made = canaries.Canaries(case, settings.seed)
+    trials = least if settings.is_quick else made.enough(least)
+    return made.findings(trials, settings.rounds_in_tff)
 
 
-def _of_case(case: canaries.Case, settings: Settings) -> Job:
-    def job() -> list[Finding]:
-        is_slow = case.canaries <= _FEW_CANARIES or case.stream_rounds > 1
-        least = max(4, settings.trials // (_FEWER_TRIALS if is_slow else 1))
-        made = canaries.Canaries(case, settings.seed)
-        trials = least if settings.is_quick else made.enough(least)
-        return made.findings(trials, settings.rounds_in_tff)
-
-    return job
+def _streamed(case: streams.StreamCase, settings: Settings) -> list[Finding]:
+    made = streams.StreamCanaries(case, settings.seed)
+    return made.findings(made.enough(max(4, settings.trials // _FEWER_TRIALS)))
 
 
-def _of_streams(name: str, settings: Settings) -> Iterator[tuple[str, Job]]:
-    """Yields what is to be done of streams over a run; nothing in the quick audit."""
-    if settings.is_quick or name not in streams.CASES:
-        return
-    for case in streams.CASES[name]():
-        yield f"{name}: {case.setting}", _of_stream(case, settings)
-
-
-def _of_stream(case: streams.StreamCase, settings: Settings) -> Job:
-    def job() -> list[Finding]:
-        made = streams.StreamCanaries(case, settings.seed)
-        trials = made.enough(max(4, settings.trials // _FEWER_TRIALS))
-        return made.findings(trials)
-
-    return job
-
-
-def _of_cohort(participation: Any, others: str, settings: Settings) -> Job:
-    def job() -> list[Finding]:
-        trials = max(_COHORT_TRIALS, settings.trials * _COHORT_MORE)
-        return [cohorts.finding_of(participation, others, trials, settings.seed)]
-
-    return job
-
-
-def _of_tails(name: str, settings: Settings) -> Job:
-    def job() -> Iterable[Finding]:
-        mechanism = _wide(name)
-        brings = mechanism.sums_securely
-        source = (tails.shares_source if brings else tails.trusted_source)(mechanism)
-        fewer = _FEWER_SHARES if brings else _FEWER
-        draws = settings.draws // (1 if name == _MOST_DRAWN else fewer)
-        return tails.findings(source, draws, settings.seed)
-
-    return job
+def _counted(name: str, settings: Settings) -> Iterable[Finding]:
+    mechanism = _wide(name)
+    brings = mechanism.sums_securely
+    source = (noise.shares_source if brings else noise.trusted_source)(mechanism)
+    fewer = _FEWER_SHARES if brings else _FEWER
+    draws = settings.draws // (1 if name == _MOST_DRAWN else fewer)
+    return noise.counts(source, draws, settings.seed)
 
 
 def _wide(name: str) -> Any:
-    """Returns a mechanism for noise alone, in as many dimensions as one likes."""
+    """A mechanism for noise alone, in as many dimensions as one likes."""
     rotated = {"keep_fraction": 0.5, "linf_ratio": 1.0}
     sketch = {"compression_rate": 2.0, "sketch_length": 4}
     stream = {"rounds_per_epoch": 1, "matrix_method": "toeplitz"}
@@ -158,23 +139,8 @@ def _wide(name: str) -> Any:
         "sketched_ddg": {"bits": 16, **sketch},
         "sparse_recovery": {"bits": 16, "sparsity": 1, "solver_steps": 1},
     }
-    values: dict[str, Any] = {
-        "cohort_size": 4,
-        "clip_norm": 1.0,
-        "noise_multiplier": 1.0,
-    }
+    values: dict[str, Any] = {"clip_norm": 1.0, "noise_multiplier": 1.0}
+    values |= {"cohort_size": 4, **more.get(name, {})}
     if name not in cases.CASES:
         return dataclasses.replace(mechanisms.EXAMPLES[name], **values)
-    return mechanisms.MECHANISMS[name](**{**values, **more.get(name, {})})
-
-
-def _masked() -> Any:
-    """Returns a sparsified mechanism with next to no noise."""
-    return mechanisms.L2Csgm(32, 1.0, 1e-4, keep_fraction=0.5, linf_ratio=0.1)
-
-
-def _with_counts(mechanism: Any) -> list[Any]:
-    """Returns a mechanism that sums securely, and the same with a clip that adapts."""
-    if isinstance(mechanism, mechanisms.Dome):
-        return [mechanism]
-    return [dataclasses.replace(mechanism, adaptive_clipping=True)]
+    return mechanisms.MECHANISMS[name](**values)

@@ -21,19 +21,18 @@ from dpfl import aggregators
 from dpfl.aggregators import registry
 from dpfl.covered import MARK
 
-from . import finding, rounds
+from . import findings, rounds
 
 _DIMENSION = 64
 
 
-def findings(mechanism: Any) -> Iterator[finding.Finding]:
+def wraps(mechanism: Any) -> Iterator[findings.Finding]:
     """Yields whether cohorts with equal residues open equal sums, through TFF.
 
     The codec's own reduction is run on messages of two clients. In the one cohort they
     are zeros; in the other they add up to the modulus, in each coordinate.
 
-    Args:
-      mechanism: One that sums securely.
+    The mechanism is one that sums securely.
     """
     codec = registry.make_codec(mechanism, _DIMENSION)
     seed = tf.constant([3, 4], tf.int64)
@@ -59,10 +58,8 @@ def findings(mechanism: Any) -> Iterator[finding.Finding]:
         seen.append([np.asarray(part).ravel() for part in tf.nest.flatten(total)])
     for place, name in enumerate(_names(example)):
         same = all(np.array_equal(seen[0][place], one[place]) for one in seen[1:])
-        yield finding.Finding(
-            check="wraps",
-            mechanism=mechanism.name,
-            setting=f"{name}, modulo 2^{bits[name]}",
+        yield findings.Finding(
+            *("wraps", mechanism.name, f"{name}, modulo 2^{bits[name]}"),
             is_sound=same and not np.any(seen[0][place]),
             claimed=0.0,
             found=float(max(np.max(one[place]) for one in seen)),
@@ -70,7 +67,7 @@ def findings(mechanism: Any) -> Iterator[finding.Finding]:
         )
 
 
-def measured(mechanism: Any) -> Iterator[finding.Finding]:
+def measured(mechanism: Any) -> Iterator[findings.Finding]:
     """Yields whether each measurement follows from the release, or is marked as exact.
 
     In neighbouring rounds a client has an update that is clipped, one that is not
@@ -78,8 +75,7 @@ def measured(mechanism: Any) -> Iterator[finding.Finding]:
     is measured and still differs is of the client, and not of the release. Of a secure
     sum TFF's own check is asked as well whether anything else is opened.
 
-    Args:
-      mechanism: Any, for a cohort of few clients.
+    The mechanism is any, for a cohort of few clients.
     """
     factory = aggregators.build(mechanism, seed=1, checks_context=False)
     key_type = tff.TensorType(np.int64, [2])
@@ -106,12 +102,9 @@ def measured(mechanism: Any) -> Iterator[finding.Finding]:
 
 def _measured(
     mechanism: Any, setting: str, is_sound: bool, found: float
-) -> finding.Finding:
-    return finding.Finding(
-        check="measured",
-        mechanism=mechanism.name,
-        setting=setting,
-        is_sound=bool(is_sound),
+) -> findings.Finding:
+    return findings.Finding(
+        *("measured", mechanism.name, setting, bool(is_sound)),
         found=found,
         detail="by how much it differs for neighbours with equal releases",
     )
@@ -127,7 +120,7 @@ def _tff_s_check(process: tff.templates.AggregationProcess) -> tuple[bool, float
 
 
 def _round(steps: Any, shared: Any, clients: int, first: float) -> tuple[Any, Any]:
-    """Returns the sums of a round's messages and scalars; all of one update differ."""
+    """The sums of a round's messages and scalars; all of one update differ."""
     codec, total, sums = steps.codec, steps.codec.zero(), None
     for client in range(clients):
         update = tf.fill([_DIMENSION], tf.constant(0.01 if client else first))
@@ -144,12 +137,12 @@ def _tensor_type(tensor: tf.Tensor) -> tff.TensorType:
 
 
 def _names(message: Any) -> list[str]:
-    """Returns the names of the parts of a message, those of the inner one if nested."""
+    """The names of the parts of a message, those of the inner one if nested."""
     return list(message["values"] if "values" in message else message)
 
 
 def _message(example: Any, bits: dict[str, int], residue: int) -> Any:
-    """Returns a message with the same residue in every place."""
+    """A message with the same residue in every place."""
     if "values" in example:
         return collections.OrderedDict(
             values=_message(example["values"], bits, residue)

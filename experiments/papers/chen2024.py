@@ -8,27 +8,82 @@ Server momentum, rates and clips are those of the tasks' flag files, or of `medi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
-from dpfl import mechanisms
+import dp_accounting
+import numpy as np
 
-from . import mean_estimation, medium, noise_curves, stream_errors
-from .plotting import Plot, of_curves
-from .sweep import SCALES, Figure, Grid, Setting, Work
-from .trainings import EVALUATED, Cell, axis, cross, runs
+from dpfl import accounting, mechanisms
+
+from . import mean_estimation, medium, stream_errors
+from .plotting import Plot
+from .result_rows import Row, Rows
+from .sweep import EVALUATED, SCALES, Cell, Figure, Work, axis, cross
 
 _PAPER = "Chen et al. 2024"
+
+# Of Fig. 1; more coordinates than any Delta_2^2 / Delta_inf^2 there, so that they do
+# not bind.
+EPSILON, DELTA, DIMENSION = 5.0, 1e-8, 2**34
+KEEP_FRACTION, RATIO = 0.01, 1e-3
+
+
+def _calibrated(make_event: Callable[[float], dp_accounting.DpEvent]) -> float:
+    # As the paper does for all of them: the exact curve is the Gaussian's alone.
+    return accounting.calibrate_noise_multiplier(
+        make_event, EPSILON, DELTA, method="rdp"
+    )
+
+
+def gaussian_event(noise_multiplier: float) -> dp_accounting.DpEvent:
+    """One release of the Gaussian mechanism."""
+    return mechanisms.Gaussian(
+        cohort_size=1, clip_norm=1.0, noise_multiplier=noise_multiplier
+    ).round_dp_event(dimension=1, sampling_probability=1.0)
+
+
+def _noise(panel: str, linf_ratio: float, keep_fraction: float) -> Work:
+    def compute(folder: Path) -> Mapping[str, Any]:
+        del folder
+        multiplier = _calibrated(
+            lambda z: accounting.SparsifiedGaussianDpEvent(
+                noise_multiplier=z,
+                keep_fraction=keep_fraction,
+                linf_ratio=linf_ratio,
+                dimension=DIMENSION,
+            )
+        )
+        gaussian = _calibrated(gaussian_event)
+        return {"noise_multiplier": multiplier, "gaussian": gaussian}
+
+    labels = {"panel": panel, "linf_ratio": linf_ratio, "keep_fraction": keep_fraction}
+    return Work(labels, {"epsilon": EPSILON, "delta": DELTA}, compute)
+
+
+def _noises(scale: str) -> list[Work]:
+    points = 13 if scale == "small" else 41
+    places = [float(f"{place:.4g}") for place in np.geomspace(1e-4, 1, points)]
+    left = [_noise("left", ratio, KEEP_FRACTION) for ratio in places]
+    return left + [_noise("right", RATIO, gamma) for gamma in places]
+
+
+def _places(rows: Rows) -> list[Row]:
+    """Rows of both panels with the column that each has along its axis."""
+    columns = {"left": "linf_ratio", "right": "keep_fraction"}
+    return [{**row, "place": row[columns[row["panel"]]]} for row in rows]
+
+
 _RATES = {"small": (10, 100), "medium": (10, 100), "paper": (10, 50, 100, 500, 1000)}
 
 
 def _compressed(whole: str, sparse: str, rates: tuple[int, ...]) -> list[Cell]:
-    """Returns a mechanism without compression, and another one at each rate."""
-    found: list[Cell] = [({"compression_rate": 1}, {"mechanism": whole})]
-    for rate in rates:
-        own = {"compression_rate": rate}
-        found.append((own, {"mechanism": sparse, **own}))
-    return found
+    """A mechanism without compression, and another one at each rate."""
+    return [({"compression_rate": 1}, {"mechanism": whole})] + cross(
+        [({}, {"mechanism": sparse})], axis("compression_rate", rates)
+    )
 
 
 # Figs. 2, 4, 5 and 6: task, clients a round and budgets. At "small" the data sets that
@@ -68,27 +123,18 @@ def _csgm_problem(
     return {**medium.FLAGS[task], **(medium.CAREFUL if is_noisy else {})}
 
 
-def _csgm(name: str, **flags: Any) -> Grid:
-    """Returns the grid of GM and L2-CSGM at equal epsilon."""
-
-    def grid(setting: Setting) -> list[Any]:
-        scale = setting.scale
-        cells = [
-            cell
-            for task, cohort, epsilons in _CSGM[name][scale]
-            for epsilon in epsilons
-            for cell in cross(
-                [({"task": task}, {**_csgm_problem(task, cohort, epsilon, scale)})],
+def _csgm(name: str, scale: str, **flags: Any) -> Iterator[Cell]:
+    """GM and L2-CSGM at equal epsilon."""
+    for task, cohort, epsilons in _CSGM[name][scale]:
+        for epsilon in epsilons:
+            yield from cross(
+                [({"task": task}, _csgm_problem(task, cohort, epsilon, scale))],
                 [({}, flags)],
                 axis("cohort_size", [cohort]),
                 axis("epsilon", [epsilon]),
                 _compressed("gaussian", "l2_csgm", _RATES[scale]),
                 axis("seed", medium.SEEDS if scale == "medium" else (1,)),
             )
-        ]
-        return runs(cells, setting)
-
-    return grid
 
 
 # Figs. 3, 7 and 8: flags of a problem, its budgets, and clip and rate. Of docs two
@@ -130,24 +176,16 @@ _SGMF_SEEDS = {"small": (1, 2), "medium": medium.SEEDS, "paper": (1,)}
 _SGMF_RATES = {"small": (10, 100), "medium": (10, 100), "paper": (5, 10, 50, 100)}
 
 
-def _sgmf(name: str) -> Grid:
-    """Returns the grid of uncompressed MF and of SGMF at equal epsilon."""
-
-    def grid(setting: Setting) -> list[Any]:
-        cells = [
-            cell
-            for problem, epsilons, own in _SGMF[name][setting.scale]
-            for cell in cross(
-                [({"problem": problem}, {**_SGMF_PROBLEMS[problem], **own})],
-                [({}, {"participation": mechanisms.OncePerEpoch.name})],
-                axis("epsilon", epsilons),
-                _compressed("matrix_factorization", "sgmf", _SGMF_RATES[setting.scale]),
-                axis("seed", _SGMF_SEEDS[setting.scale]),
-            )
-        ]
-        return runs(cells, setting)
-
-    return grid
+def _sgmf(name: str, scale: str) -> Iterator[Cell]:
+    """Uncompressed MF and SGMF at equal epsilon."""
+    for problem, epsilons, own in _SGMF[name][scale]:
+        yield from cross(
+            [({"problem": problem}, {**_SGMF_PROBLEMS[problem], **own})],
+            [({}, {"participation": mechanisms.OncePerEpoch.name})],
+            axis("epsilon", epsilons),
+            _compressed("matrix_factorization", "sgmf", _SGMF_RATES[scale]),
+            axis("seed", _SGMF_SEEDS[scale]),
+        )
 
 
 # The paper says that with its matrix mechanism performance is "more sensitive to server
@@ -168,11 +206,9 @@ _SENSITIVITY: tuple[tuple[float, float, float, tuple[str, ...]], ...] = (
 _COMPARED = {"GM": _GM, "MF": _MF, "MF by RDP": {**_MF, "accountant": "rdp"}}
 
 
-def _sensitivity(setting: Setting) -> list[Any]:
-    cells = [
-        cell
-        for epsilon, clip, rate, names in _SENSITIVITY
-        for cell in cross(
+def _sensitivity(scale: str) -> Iterator[Cell]:
+    for epsilon, clip, rate, names in _SENSITIVITY:
+        yield from cross(
             [({"task": medium.MNIST}, medium.FLAGS[medium.MNIST])],
             [({}, {"cohort_size": 100})],
             [({"mechanism": name}, _COMPARED[name]) for name in names],
@@ -181,8 +217,13 @@ def _sensitivity(setting: Setting) -> list[Any]:
             axis("server_lr", [rate]),
             axis("seed", medium.SEEDS),
         )
+
+
+def _setting(rows: Rows) -> list[Row]:
+    return [
+        {**row, "setting": f"clip {row['clip_norm']}, rate {row['server_lr']}"}
+        for row in rows
     ]
-    return runs(cells, setting)
 
 
 # Number of clients, dimension and repeats. A power of two, so that nothing is padded.
@@ -190,15 +231,14 @@ MEAN_SIZES = {"small": (100, 2**14, 20), "paper": (1000, 2**20, 10)}
 _MEAN_RATES = (1, 3, 10, 30, 100, 300, 1000)
 
 
-def _means(setting: Setting) -> list[Work]:
-    """Returns GM, and both sparsified mechanisms at every rate."""
-    n, dimension, repeats = MEAN_SIZES[setting.scale]
-    found = []
+def _means(scale: str) -> Iterator[Work]:
+    """GM, and both sparsified mechanisms at every rate."""
+    n, dimension, repeats = MEAN_SIZES[scale]
     for name in ("gaussian", "l2_csgm", "linf_csgm"):
         for rate in (1,) if name == "gaussian" else _MEAN_RATES:
             make: Any = mechanisms.MECHANISMS[name]
             keep = {} if name == "gaussian" else {"keep_fraction": 1 / rate}
-            work = mean_estimation.work(
+            yield mean_estimation.work(
                 {"mechanism": name, "compression_rate": rate},
                 make(cohort_size=n, clip_norm=1.0, noise_multiplier=1.0, **keep),
                 dimension=dimension,
@@ -206,30 +246,31 @@ def _means(setting: Setting) -> list[Work]:
                 epsilon=4.0,
                 theory=lambda noised: noised.mean_squared_error(dimension),
             )
-            found.append(work)
-    return found
 
 
-def _curves(*panels: str) -> Plot:
-    return Plot("round", ("compression_rate",), panels, rows=of_curves())
-
+_CSGM_PLOT = Plot("round", "compression_rate", "task cohort_size epsilon")
+_SGMF_PLOT = Plot("round", "compression_rate", "problem epsilon")
 
 FIGURES = [
     Figure(
         "csgm_fig1",
         f"{_PAPER}, Fig. 1: noise multipliers of L2-CSGM and GM, exact",
-        noise_curves.grid,
-        noise_curves.PLOT,
+        _noises,
+        Plot(
+            *("place", "", "panel", "noise_multiplier"),
+            beside="gaussian",
+            log="xy",
+            rows=_places,
+            titles={
+                "left": "over the ratio of the clips; dashes: Gaussian",
+                "right": "over the kept fraction; dashes: Gaussian",
+            },
+        ),
     ),
     *(
         Figure(
-            name,
-            f"{_PAPER}, {what}",
-            _csgm(name),
-            _curves("task", "cohort_size", "epsilon"),
-            "csgm_sweep",
-            SCALES,
-            EVALUATED,
+            *(name, f"{_PAPER}, {what}", functools.partial(_csgm, name), _CSGM_PLOT),
+            *("csgm_sweep", SCALES, EVALUATED),
         )
         for name, what in (
             ("csgm_fig2", "Fig. 2: accuracy of GM and L2-CSGM on both tasks"),
@@ -241,18 +282,15 @@ FIGURES = [
     Figure(
         "csgm_tight",
         "Accuracy of GM and L2-CSGM, both by privacy loss distributions",
-        _csgm("csgm_tight", accountant="tight"),
-        _curves("task", "cohort_size", "epsilon"),
-        scales=("medium",),
-        curves=EVALUATED,
+        functools.partial(_csgm, "csgm_tight", accountant="tight"),
+        *(_CSGM_PLOT, None, ("medium",), EVALUATED),
     ),
     Figure(
         "mean_estimation",
         "Squared error of the mean against compression: GM, L2-CSGM, L-inf-CSGM",
         _means,
         Plot(
-            *("compression_rate", ("mechanism",)),
-            y=("squared_error",),
+            *("compression_rate", "mechanism", "", "squared_error"),
             error="standard_error",
             beside="theory",
             log="xy",
@@ -260,12 +298,8 @@ FIGURES = [
     ),
     *(
         Figure(
-            name,
-            f"{_PAPER}, {what}",
-            _sgmf(name),
-            _curves("problem", "epsilon"),
-            scales=SCALES,
-            curves=EVALUATED,
+            *(name, f"{_PAPER}, {what}", functools.partial(_sgmf, name), _SGMF_PLOT),
+            *(None, SCALES, EVALUATED),
         )
         for name, what in (
             ("sgmf_fig3", "Fig. 3: accuracy of MF and SGMF"),
@@ -277,13 +311,7 @@ FIGURES = [
         "sgmf_sensitivity",
         "Accuracy of GM and MF over clips and server rates",
         _sensitivity,
-        Plot(
-            *("setting", ("mechanism",), ("epsilon",)),
-            rows=lambda rows: [
-                {**row, "setting": f"clip {row['clip_norm']}, rate {row['server_lr']}"}
-                for row in rows
-            ],
-        ),
+        Plot("setting", "mechanism", "epsilon", rows=_setting),
         scales=("medium",),
     ),
     Figure(

@@ -9,8 +9,9 @@ A stream of noise is an epoch, in which each client takes part once.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,19 @@ from dpfl import factorization as mf
 
 from .. import factorizations
 from . import medium
-from .plotting import Plot, of_curves
-from .result_rows import Row, Rows, read_columns, write_columns
-from .sweep import SCALES, Curves, Figure, Setting, Work
-from .trainings import EVALUATED, Cell, axis, cross, runs, without_budget
+from .plotting import Plot
+from .result_rows import Row, Rows, read_csv, write_columns
+from .sweep import (
+    EVALUATED,
+    SCALES,
+    Cell,
+    Curves,
+    Figure,
+    Work,
+    axis,
+    cross,
+    without_budget,
+)
 
 _PAPER = "Denisov et al. 2022"
 
@@ -34,8 +44,6 @@ TITLES = {
     "optimal-prefix-sum": "optimal prefix sum",
     "optimal": "optimal",
 }
-
-
 STEP_ROUNDS = {"small": 256, "paper": 2048}
 STEPS = Curves(("squared_error",), "steps.csv")
 
@@ -50,15 +58,12 @@ def _steps_work(method: str, momentum: float, rounds: int) -> Work:
     return Work({"momentum": momentum, "method": method}, {"rounds": rounds}, compute)
 
 
-def steps_grid(setting: Setting) -> list[Work]:
-    """Returns Fig. 1: the error of each step, without momentum and with it."""
-    return [
-        _steps_work(method, momentum, STEP_ROUNDS[setting.scale])
-        for momentum in (0.0, MOMENTUM)
-        for method in TITLES
+def _steps(scale: str) -> Iterator[Work]:
+    """Fig. 1: the error of each step, without momentum and with it."""
+    for momentum, method in itertools.product((0.0, MOMENTUM), TITLES):
         # For the prefix sum itself the two are one.
-        if momentum or method != "optimal-prefix-sum"
-    ]
+        if momentum or method != "optimal-prefix-sum":
+            yield _steps_work(method, momentum, STEP_ROUNDS[scale])
 
 
 TABLE_ROUNDS = {
@@ -76,18 +81,13 @@ TABLE_METHODS = {
 }
 
 
-def _parameters(method: str, rounds: int) -> dict[str, int]:
+def _table_work(rounds: int, method: str) -> Work:
     band, rank = factorizations.band_and_rank(rounds)
     parameters = {
         "band-low-rank": {"band": band, "rank": rank},
         "banded": {"bands": rounds // 2},
         "blt": {"buffers": 3},
-    }
-    return parameters.get(method, {})
-
-
-def _table_work(method: str, rounds: int) -> Work:
-    parameters = _parameters(method, rounds)
+    }.get(method, {})
 
     def compute(folder: Path) -> Mapping[str, Any]:
         del folder
@@ -98,20 +98,17 @@ def _table_work(method: str, rounds: int) -> Work:
     return Work({"rounds": rounds, "method": method}, parameters, compute)
 
 
-def table_grid(setting: Setting) -> list[Work]:
-    """Returns Table 2: losses of prefix sums over the number of rounds."""
-    return [
-        _table_work(method, rounds)
-        for rounds in TABLE_ROUNDS[setting.scale]
-        for method in TABLE_METHODS
-    ]
+def _table(scale: str) -> list[Work]:
+    """Table 2: losses of prefix sums over the number of rounds."""
+    both = itertools.product(TABLE_ROUNDS[scale], TABLE_METHODS)
+    return [_table_work(rounds, method) for rounds, method in both]
 
 
 def _over_optimal(rows: Rows) -> list[Row]:
-    """Returns rows with their loss over the optimal one of as many rounds."""
+    """Rows with their loss over the optimal one of as many rounds."""
     best = {r["rounds"]: float(r["loss"]) for r in rows if r["method"] == "optimal"}
     return [
-        {**row, "loss over the optimal": str(float(row["loss"]) / best[row["rounds"]])}
+        {**row, "loss_over_the_optimal": str(float(row["loss"]) / best[row["rounds"]])}
         for row in rows
         if row["rounds"] in best
     ]
@@ -135,7 +132,7 @@ REACHED = 1e-6
 
 
 def _solvers_work(rounds: int, momentum: float, max_seconds: float) -> Work:
-    """Returns all solvers one after the other: their times are of one machine."""
+    """All solvers one after the other: their times are of one machine."""
 
     def compute(folder: Path) -> Mapping[str, Any]:
         workload = mf.momentum(rounds, momentum)
@@ -165,23 +162,21 @@ def _solvers_work(rounds: int, momentum: float, max_seconds: float) -> Work:
     return Work(labels, settings, compute)
 
 
-def solvers_grid(setting: Setting) -> list[Work]:
-    """Returns one piece of work for each problem."""
-    problems, max_seconds = SOLVED[setting.scale]
+def _solvers(scale: str) -> list[Work]:
+    """Fig. 4: one piece of work for each problem."""
+    problems, max_seconds = SOLVED[scale]
     return [_solvers_work(*problem, max_seconds) for problem in problems]
 
 
-def _evaluations(rows: Rows) -> list[Row]:
-    """Returns a row of each evaluation of each solver."""
-    found: list[Row] = []
+def _evaluations(rows: Rows) -> Iterator[Row]:
+    """A row of each evaluation of each solver."""
     for row in rows:
         for name, title in SOLVERS.items():
-            curve = read_columns(Path(row["folder"]) / f"{name}.csv")
-            for seconds, excess in zip(curve["seconds"], curve["excess"]):
+            for point in read_csv(Path(row["folder"]) / f"{name}.csv"):
                 # Rounding may put the excess of a converged loss below zero.
-                shown = {"seconds": str(seconds), "solver": title}
-                found.append({**row, **shown, "excess loss": str(max(excess, 1e-12))})
-    return found
+                excess = str(max(float(point["excess"]), 1e-12))
+                shown = {"seconds": point["seconds"], "solver": title}
+                yield {**row, **shown, "excess_loss": excess}
 
 
 # Of the medium scale: the clients are dealt into 49 rounds.
@@ -234,27 +229,21 @@ _SERVER_RATES: Mapping[str, Mapping[float, Mapping[str, float]]] = {
         math.inf: {NO_NOISE: 2.0},
     },
 }
-
-
-_IN_MATRIX = {"matrix_momentum": MOMENTUM, "server_momentum": 0.0}
 _ON_SERVER = {"matrix_momentum": 0.0, "server_momentum": MOMENTUM}
+_IN_MATRIX = {
+    **{"matrix_method": "optimal", "matrix_momentum": MOMENTUM},
+    "server_momentum": 0.0,
+}
 # A prefix sum with momentum after it, or momentum in the matrix; by mechanism and
 # schedule.
 STREAMS: Mapping[tuple[str, str], Mapping[str, Any]] = {
     ("honaker-online", "constant"): {"matrix_method": "honaker-online", **_ON_SERVER},
     ("honaker-full", "constant"): {"matrix_method": "honaker-full", **_ON_SERVER},
     ("optimal-prefix-sum", "constant"): {"matrix_method": "optimal", **_ON_SERVER},
-    **{
-        ("optimal", schedule): {
-            "matrix_method": "optimal",
-            "matrix_schedule": schedule,
-            **_IN_MATRIX,
-        }
-        for schedule in ("constant", "drop", "cooldown")
-    },
+    ("optimal", "constant"): {"matrix_schedule": "constant", **_IN_MATRIX},
+    ("optimal", "drop"): {"matrix_schedule": "drop", **_IN_MATRIX},
+    ("optimal", "cooldown"): {"matrix_schedule": "cooldown", **_IN_MATRIX},
 }
-
-
 # By problem; each budget of Denisov et al., Table 4, at paper scale. On MNIST with 17
 # clients a round nothing was learned at epsilon 2 with a rate of 0.5, and no other was
 # tried.
@@ -270,77 +259,57 @@ SEEDS = {"small": (1, 2), "medium": medium.SEEDS, "paper": (1, 2, 3)}
 
 
 def _cells(problem: str, scale: str, streams: Any, epsilon: float) -> list[Cell]:
-    """Returns the runs of streams at a budget; no noise at infinity."""
+    """The runs of streams at a budget; no noise at infinity."""
     found: list[Cell] = []
     for method, schedule in streams:
-        labels = {"mechanism": method, "schedule": schedule, "epsilon": epsilon}
         flags: dict[str, Any] = dict(PROBLEMS[scale][problem])
         if method == NO_NOISE:
-            flags = {**without_budget(flags), **_WITHOUT_NOISE}
+            flags = {**without_budget(flags), "mechanism": "gaussian"}
+            flags |= {"noise_multiplier": 0.0, "server_momentum": MOMENTUM}
         else:
             flags |= {"mechanism": "matrix_factorization", "epsilon": epsilon}
             flags |= STREAMS[method, schedule]
         if scale == "medium":
             flags["server_lr"] = _SERVER_RATES[problem][epsilon][method]
         flags["participation"] = "once_per_epoch"
-        found.append(({"problem": problem, **labels}, flags))
+        labels = {"problem": problem, "mechanism": method, "schedule": schedule}
+        found.append(({**labels, "epsilon": epsilon}, flags))
     return cross(found, axis("seed", SEEDS[scale]))
 
 
-_WITHOUT_NOISE = {
-    "mechanism": "gaussian",
-    "noise_multiplier": 0.0,
-    "server_momentum": MOMENTUM,
-}
-
-
-def budgets_grid(setting: Setting) -> list[Any]:
-    """Returns Fig. 3: every stream at every budget, and none."""
-    scale = setting.scale
-    cells = [
-        cell
-        for problem in PROBLEMS[scale]
-        for epsilon in BUDGETS[scale][problem]
-        for cell in _cells(problem, scale, STREAMS, epsilon)
-    ]
+def _budgets(scale: str) -> Iterator[Cell]:
+    """Fig. 3: every stream at every budget, and none."""
     for problem in PROBLEMS[scale]:
-        cells += _cells(problem, scale, [(NO_NOISE, "constant")], math.inf)
-    return runs(cells, setting)
+        for epsilon in BUDGETS[scale][problem]:
+            yield from _cells(problem, scale, STREAMS, epsilon)
+    for problem in PROBLEMS[scale]:
+        yield from _cells(problem, scale, [(NO_NOISE, "constant")], math.inf)
 
 
 FINAL_EPSILON = {"small": 4.0, "medium": 8.0, "paper": 8.2}
 
 
-def final_grid(setting: Setting) -> list[Any]:
-    """Returns Fig. 6: the optimal streams at one budget."""
-    scale = setting.scale
+def _final(scale: str) -> Iterator[Cell]:
+    """Fig. 6: the optimal streams at one budget."""
     streams = [stream for stream in STREAMS if stream[0].startswith("optimal")]
-    cells = [
-        cell
-        for problem in PROBLEMS[scale]
-        for cell in _cells(problem, scale, streams, FINAL_EPSILON[scale])
-    ]
-    return runs(cells, setting)
+    for problem in PROBLEMS[scale]:
+        yield from _cells(problem, scale, streams, FINAL_EPSILON[scale])
 
 
 FIGURES = [
     Figure(
         "mf_fig1",
         f"{_PAPER}, Fig. 1: squared error of each step, four mechanisms, exact",
-        steps_grid,
-        Plot(
-            *("round", ("method",), ("momentum",), STEPS.columns),
-            rows=of_curves(STEPS),
-            titles=TITLES,
-        ),
+        _steps,
+        Plot("round", "method", "momentum", STEPS.columns[0], titles=TITLES),
         curves=STEPS,
     ),
     Figure(
         "mf_table2",
         f"{_PAPER}, Table 2: losses of prefix sums over the number of rounds, exact",
-        table_grid,
+        _table,
         Plot(
-            *("rounds", ("method",), (), ("loss over the optimal",)),
+            *("rounds", "method", "", "loss_over_the_optimal"),
             rows=_over_optimal,
             log="x",
             titles=TABLE_METHODS,
@@ -349,18 +318,17 @@ FIGURES = [
     Figure(
         "mf_fig3",
         f"{_PAPER}, Fig. 3: accuracy over budgets, four mechanisms and schedules",
-        budgets_grid,
-        Plot(*("epsilon", ("mechanism", "schedule"), ("problem",)), log="x"),
-        "mf_sweep",
-        SCALES,
+        _budgets,
+        Plot("epsilon", "mechanism schedule", "problem", log="x"),
+        *("mf_sweep", SCALES),
     ),
     Figure(
         "mf_fig4",
         f"{_PAPER}, Fig. 4: loss against time of the fixed point and of L-BFGS",
-        solvers_grid,
+        _solvers,
         Plot(
-            *("seconds", ("solver",), ("momentum", "rounds"), ("excess loss",)),
-            rows=_evaluations,
+            *("seconds", "solver", "momentum rounds", "excess_loss"),
+            rows=lambda rows: list(_evaluations(rows)),
             log="xy",
         ),
         words=SECONDS,
@@ -369,13 +337,8 @@ FIGURES = [
     Figure(
         "mf_fig6",
         f"{_PAPER}, Fig. 6: accuracy over the final part of training",
-        final_grid,
-        Plot(
-            *("round", ("mechanism", "schedule"), ("problem",)),
-            rows=of_curves(),
-        ),
-        "mf_sweep",
-        SCALES,
-        EVALUATED,
+        _final,
+        Plot("round", "mechanism schedule", "problem"),
+        *("mf_sweep", SCALES, EVALUATED),
     ),
 ]

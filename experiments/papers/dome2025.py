@@ -9,9 +9,9 @@ its sketch sees, round by round.
 
 from __future__ import annotations
 
-import dataclasses
+import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
 from dpfl import mechanisms, tasks
@@ -20,21 +20,15 @@ from dpfl.mechanisms.mechanism import COUNT_BITS, FLOAT_BITS, SEED_BITS
 
 from .. import flag_files
 from . import medium
-from .plotting import Plot, of_curves
-from .sweep import SCALES, Curves, Figure, Setting
-from .trainings import Cell, cross, runs
+from .plotting import Plot
+from .sweep import SCALES, Cell, Curves, Figure, axis, cross
 
 _SOURCE = "DOME (Nicolas et al. 2025)"
 
 # Flags of the flag files that are DOME's; the others belong to the problem.
 DOME_FLAGS = (
-    "mechanism",
-    "sketch_size",
-    "clip_norm",
-    "server_lr",
-    "server_momentum",
-    "measures_energy",
-    "measure",
+    *("mechanism", "sketch_size", "clip_norm", "server_lr", "server_momentum"),
+    *("measures_energy", "measure"),
 )
 # Of a number of the count sketch. With 8 it is twice as long, but on so coarse a grid
 # that epsilon takes a fifth more noise; with 12 it is about as good as with 16.
@@ -50,30 +44,24 @@ SKETCHED = {
 }
 NO_NOISE = math.inf
 
-PUBLISHED = "dome_published"
-
+_WHOLE: Mapping[str, Any] = {"mean_removal": False}
 _FEW_BITS_EACH: Mapping[str, Any] = {
-    "mechanism": mechanisms.DomeDdg.name,
-    "mean_removal": False,
-    "bits": FEW_BITS,
+    **{"mechanism": mechanisms.DomeDdg.name, "bits": FEW_BITS},
+    **_WHOLE,
 }
 # What each has beside the flags of DOME.
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "dome": {},
     # As many directions may be kept as the sketch has.
-    PUBLISHED: {
+    "dome_published": {
         "sketch_rule": "qr",
         "sketch_decay": 1.0,
         "sketch_target": "gradient",
     },
-    "dome_whole": {"mean_removal": False},
+    "dome_whole": _WHOLE,
     "dome_ddg": _FEW_BITS_EACH,
     "dome_ddg_rank1": {**_FEW_BITS_EACH, "max_rank": 1},
-    "dome_sgd": {
-        "mean_removal": False,
-        "direction": "gradient",
-        "server_momentum": 0.9,
-    },
+    "dome_sgd": {**_WHOLE, "direction": "gradient", "server_momentum": 0.9},
 }
 
 
@@ -81,19 +69,14 @@ def _file(task: str) -> str:
     return f"dome2025/{tasks.task_entry(task).flag_file}"
 
 
-def problem_flags(task: str) -> dict[str, str]:
-    """Returns the flags that all mechanisms share."""
-    return flag_files.values(_file(task), *DOME_FLAGS, "epsilon")
-
-
 def dome_flags(task: str) -> dict[str, str]:
-    """Returns DOME's own flags."""
+    """DOME's own flags."""
     given = flag_files.values(_file(task))
     return {name: given[name] for name in DOME_FLAGS}
 
 
 def _message_bits(task: str) -> int:
-    """Returns the bits of DOME's k numbers, which all that compress are given."""
+    """The bits of DOME's k numbers, which all that compress are given."""
     return FLOAT_BITS * int(dome_flags(task)["sketch_size"])
 
 
@@ -104,19 +87,14 @@ def mechanism_flags(
     server_lr: float,
     dimension: Optional[int] = None,
 ) -> dict[str, Any]:
-    """Returns the flags of one mechanism of the comparison.
+    """The flags of one mechanism of the comparison, a key of `TITLES`.
 
-    Args:
-      task: Name of the task.
-      mechanism: A key of `TITLES`.
-      clip_norm: Of the mechanism.
-      server_lr: Of the server.
-      dimension: d of the model; None is that of the task's own.
+    The dimension d is that of the model, by default of the task's own.
     """
     tuned = {"clip_norm": clip_norm, "server_lr": server_lr}
     if mechanism in VARIANTS:
         flags = {**dome_flags(task), **VARIANTS[mechanism], **tuned}
-        if mechanism == PUBLISHED:
+        if mechanism == "dome_published":
             flags["max_rank"] = flags["sketch_size"]
         if "bits" in flags:
             flags["sketch_size"] = _message_bits(task) // int(flags["bits"])
@@ -124,26 +102,21 @@ def mechanism_flags(
     sgd = {**tuned, "server_momentum": 0.9}
     dimension = dimension or tasks.task_entry(task).dimension
     if mechanism == "l2_csgm":
-        config = mechanisms.L2Csgm
         rotated = ROTATED_DIMENSION["hadamard"](dimension)
         # Beside its values a message has their number, and a seed.
         values = _message_bits(task) - COUNT_BITS - SEED_BITS
         kept = values / (FLOAT_BITS * rotated)
-        return {**sgd, "mechanism": config.name, "keep_fraction": kept}
+        return {**sgd, "mechanism": "l2_csgm", "keep_fraction": kept}
     if mechanism in SKETCHED:
         bits = SKETCHED[mechanism]
         adam = {"server_optimizer": "adam"} if mechanism.endswith("_adam") else {}
         return {
-            **sgd,
-            **adam,
-            "mechanism": mechanisms.SketchedDdg.name,
-            "bits": bits,
+            **{**sgd, **adam, "mechanism": mechanisms.SketchedDdg.name, "bits": bits},
             "sketch_length": SKETCH_ROWS,
             "compression_rate": dimension / (_message_bits(task) // bits),
         }
     optimizer = mechanism[len("gaussian_") :]
-    name = mechanisms.Gaussian.name
-    return {**sgd, "mechanism": name, "server_optimizer": optimizer}
+    return {**sgd, "mechanism": "gaussian", "server_optimizer": optimizer}
 
 
 TITLES = {
@@ -165,112 +138,76 @@ TITLES = {
 
 
 class Comparison(NamedTuple):
-    """Who is compared on a task.
+    """Who is compared on a task; `NO_NOISE` shows what compression alone costs."""
 
-    Attributes:
-      epsilons: Budgets; `NO_NOISE` shows what compression alone costs.
-      seeds: Seeds of the runs.
-      chosen: Of each mechanism its clip and the server's rate.
-    """
-
+    task: str
     epsilons: tuple[float, ...]
     seeds: tuple[int, ...]
-    chosen: Mapping[str, tuple[float, float]]
+
+    @property
+    def chosen(self) -> dict[str, tuple[float, float]]:
+        """Of each mechanism its clip and the server's rate."""
+        found = {}
+        for name, rates in _RATES.items():
+            place = _TASKS.index(self.task)
+            clip, rate = _CLIPS[name][place], rates[place]
+            if clip is not None and rate is not None:
+                found[name] = clip, rate
+        return found
+
+    def flags(self, name: str) -> dict[str, Any]:
+        """The flags of a mechanism with the clip and the rate that were chosen."""
+        return mechanism_flags(self.task, name, *self.chosen[name])
 
 
-COMPARISONS: Mapping[str, Mapping[str, Comparison]] = {
-    "small": {
-        "digits": Comparison(
-            (8.0, 16.0, NO_NOISE),
-            (1, 2),
-            {
-                "dome": (0.1, 0.01),
-                "dome_published": (0.1, 0.01),
-                "dome_whole": (0.02, 0.03),
-                "dome_sgd": (0.0125, 31.0),
-                "sketched_ddg": (0.1, 0.5),
-                "l2_csgm": (0.1, 0.2),
-                "gaussian_sgd": (0.1, 0.5),
-                "gaussian_adam": (0.1, 0.03),
-                "gaussian_adam_uncorrected": (0.1, 0.01),
-                "gaussian_adam_debiased": (0.1, 0.03),
-            },
-        ),
-        "docs": Comparison(
-            (8.0, NO_NOISE),
-            (1, 2),
-            {
-                "dome": (0.012, 0.003),
-                "dome_whole": (0.012, 0.03),
-                "dome_sgd": (0.012, 300.0),
-                "sketched_ddg": (0.3, 0.2),
-                "l2_csgm": (0.3, 0.03),
-                "gaussian_sgd": (0.3, 0.2),
-                "gaussian_adam": (0.3, 0.03),
-                "gaussian_adam_debiased": (0.3, 0.03),
-            },
-        ),
-    },
-    # Clips and rates of the figure equal_bits, or those that follow from them.
-    "medium": {
-        "mnist": Comparison(
-            (8.0, NO_NOISE),
-            medium.SEEDS,
-            {
-                "dome": (0.04, 0.01),
-                "dome_published": (0.04, 0.01),
-                "dome_whole": (0.04, 0.03),
-                "dome_ddg": (0.08, 0.03),
-                "dome_ddg_rank1": (0.08, 0.03),
-                "dome_sgd": (0.04, 20.0),
-                "sketched_ddg": (0.3, 0.3),
-                "sketched_ddg_few_bits": (0.3, 0.5),
-                "sketched_ddg_adam": (0.3, 0.03),
-                "l2_csgm": (0.3, 0.3),
-                "gaussian_sgd": (0.3, 1.0),
-                "gaussian_adam": (0.3, 0.03),
-                "gaussian_adam_uncorrected": (0.3, 0.01),
-                "gaussian_adam_debiased": (0.3, 0.03),
-            },
-        ),
-    },
-    # Not tuned: clips of the sketches are the task's times sqrt(k/d), server rates the
-    # task's, times d/k where a sketch is not scaled up (or the largest that there is),
-    # and usual ones for Adam.
-    "paper": {
-        "emnist": Comparison(
-            (10.0, NO_NOISE),
-            (1, 2, 3),
-            {
-                "dome": (0.0016, 0.003),
-                "dome_published": (0.0016, 0.003),
-                "dome_whole": (0.0016, 0.003),
-                "dome_sgd": (0.0016, 4000.0),
-                "sketched_ddg": (0.1, 1.0),
-                "l2_csgm": (0.1, 1.0),
-                "gaussian_sgd": (0.1, 1.0),
-                "gaussian_adam": (0.1, 0.01),
-                "gaussian_adam_uncorrected": (0.1, 0.003),
-                "gaussian_adam_debiased": (0.1, 0.01),
-            },
-        ),
-        "stackoverflow": Comparison(
-            (10.0, NO_NOISE),
-            (1, 2, 3),
-            {
-                "dome": (0.0008, 0.003),
-                "dome_published": (0.0008, 0.003),
-                "dome_whole": (0.0008, 0.003),
-                "dome_sgd": (0.0008, 10_000.0),
-                "sketched_ddg": (0.1, 1.78),
-                "l2_csgm": (0.1, 1.78),
-                "gaussian_sgd": (0.1, 1.78),
-                "gaussian_adam": (0.1, 0.01),
-                "gaussian_adam_uncorrected": (0.1, 0.003),
-                "gaussian_adam_debiased": (0.1, 0.01),
-            },
-        ),
-    },
+COMPARISONS: Mapping[str, tuple[Comparison, ...]] = {
+    "small": (
+        Comparison("digits", (8.0, 16.0, NO_NOISE), (1, 2)),
+        Comparison("docs", (8.0, NO_NOISE), (1, 2)),
+    ),
+    "medium": (Comparison("mnist", (8.0, NO_NOISE), medium.SEEDS),),
+    "paper": (
+        Comparison("emnist", (10.0, NO_NOISE), (1, 2, 3)),
+        Comparison("stackoverflow", (10.0, NO_NOISE), (1, 2, 3)),
+    ),
+}
+# Clips and the server's rates by mechanism and task; None where it is not compared.
+# Those of mnist are of the figure equal_bits, or follow from them. The last two tasks
+# are not tuned: clips of the sketches are the task's times sqrt(k/d), server rates the
+# task's, times d/k where a sketch is not scaled up (or the largest that there is), and
+# usual ones for Adam.
+_TASKS = ("digits", "docs", "mnist", "emnist", "stackoverflow")
+_CLIPS: Mapping[str, tuple[Optional[float], ...]] = {
+    "dome": (0.1, 0.012, 0.04, 0.0016, 0.0008),
+    "dome_published": (0.1, None, 0.04, 0.0016, 0.0008),
+    "dome_whole": (0.02, 0.012, 0.04, 0.0016, 0.0008),
+    "dome_ddg": (None, None, 0.08, None, None),
+    "dome_ddg_rank1": (None, None, 0.08, None, None),
+    "dome_sgd": (0.0125, 0.012, 0.04, 0.0016, 0.0008),
+    "sketched_ddg": (0.1, 0.3, 0.3, 0.1, 0.1),
+    "sketched_ddg_few_bits": (None, None, 0.3, None, None),
+    "sketched_ddg_adam": (None, None, 0.3, None, None),
+    "l2_csgm": (0.1, 0.3, 0.3, 0.1, 0.1),
+    "gaussian_sgd": (0.1, 0.3, 0.3, 0.1, 0.1),
+    "gaussian_adam": (0.1, 0.3, 0.3, 0.1, 0.1),
+    "gaussian_adam_uncorrected": (0.1, None, 0.3, 0.1, 0.1),
+    "gaussian_adam_debiased": (0.1, 0.3, 0.3, 0.1, 0.1),
+}
+_RATES: Mapping[str, tuple[Optional[float], ...]] = {
+    "dome": (0.01, 0.003, 0.01, 0.003, 0.003),
+    "dome_published": (0.01, None, 0.01, 0.003, 0.003),
+    "dome_whole": (0.03, 0.03, 0.03, 0.003, 0.003),
+    "dome_ddg": (None, None, 0.03, None, None),
+    "dome_ddg_rank1": (None, None, 0.03, None, None),
+    "dome_sgd": (31.0, 300.0, 20.0, 4000.0, 10_000.0),
+    "sketched_ddg": (0.5, 0.2, 0.3, 1.0, 1.78),
+    "sketched_ddg_few_bits": (None, None, 0.5, None, None),
+    "sketched_ddg_adam": (None, None, 0.03, None, None),
+    "l2_csgm": (0.2, 0.03, 0.3, 1.0, 1.78),
+    "gaussian_sgd": (0.5, 0.2, 1.0, 1.0, 1.78),
+    "gaussian_adam": (0.03, 0.03, 0.03, 0.01, 0.01),
+    "gaussian_adam_uncorrected": (0.01, None, 0.01, 0.003, 0.003),
+    "gaussian_adam_debiased": (0.03, 0.03, 0.03, 0.01, 0.01),
 }
 # Budget and seed at which clips and rates were tried, and those.
 TUNED_AT = (8.0, 11)
@@ -302,55 +239,39 @@ TRIED: Mapping[str, Mapping[str, tuple[Sequence[float], Sequence[float]]]] = {
 
 def _cells(
     task: str,
-    mechanism: str,
+    name: str,
     flags: Mapping[str, Any],
     epsilon: float,
     seeds: Iterable[int],
 ) -> list[Cell]:
-    """Returns the runs of one mechanism at a budget, or without noise."""
-    labels = {"task": task, "mechanism": mechanism, "epsilon": epsilon}
+    """The runs of one mechanism at a budget, or without noise."""
+    labels = {"task": task, "mechanism": name, "epsilon": epsilon}
     is_plain = epsilon == NO_NOISE
     budget = {"noise_multiplier": 0.0} if is_plain else {"epsilon": epsilon}
-    return cross(
-        [(labels, {**problem_flags(task), **flags})],
-        [({"seed": seed}, {"seed": seed, **budget}) for seed in seeds],
-    )
+    problem = flag_files.values(_file(task), *DOME_FLAGS, "epsilon")
+    return cross([(labels, {**problem, **flags, **budget})], axis("seed", seeds))
 
 
-def _tuned(
-    task: str, name: str, choice: tuple[float, float], **flags: Any
-) -> dict[str, Any]:
-    return {**mechanism_flags(task, name, *choice), **flags}
+def _compared(scale: str) -> Iterator[Cell]:
+    """The comparison, with the clips and rates that were chosen."""
+    for compared in COMPARISONS[scale]:
+        for epsilon, name in itertools.product(compared.epsilons, compared.chosen):
+            # Without noise there is nothing to be rid of.
+            if epsilon != NO_NOISE or name != "gaussian_adam_debiased":
+                flags = compared.flags(name)
+                yield from _cells(compared.task, name, flags, epsilon, compared.seeds)
 
 
-def compare_grid(setting: Setting) -> list[Any]:
-    """Returns the comparison, with the clips and rates that were chosen."""
-    cells = [
-        cell
-        for task, compared in COMPARISONS[setting.scale].items()
-        for epsilon in compared.epsilons
-        for name, choice in compared.chosen.items()
-        # Without noise there is nothing to be rid of.
-        if epsilon != NO_NOISE or name != "gaussian_adam_debiased"
-        for cell in _cells(
-            task, name, _tuned(task, name, choice), epsilon, compared.seeds
-        )
-    ]
-    return runs(cells, setting)
-
-
-def tuning_grid(setting: Setting) -> list[Any]:
-    """Returns every clip and rate that was tried; of the small tasks alone."""
+def _tuning(scale: str) -> Iterator[Cell]:
+    """Every clip and rate that was tried; of the small tasks alone."""
+    del scale
     epsilon, seed = TUNED_AT
-    cells: list[Cell] = []
     for task, tried in TRIED.items():
         for name, (clips, rates) in tried.items():
-            for choice in ((clip, rate) for clip in clips for rate in rates):
-                own = ("clip_norm", "server_lr")
-                labels: list[Cell] = [(dict(zip(own, choice)), {})]
-                flags = _tuned(task, name, choice)
-                cells += cross(_cells(task, name, flags, epsilon, [seed]), labels)
-    return runs(cells, setting)
+            for clip, rate in itertools.product(clips, rates):
+                flags = mechanism_flags(task, name, clip, rate)
+                cells = _cells(task, name, flags, epsilon, [seed])
+                yield from cross(cells, [({"clip_norm": clip, "server_lr": rate}, {})])
 
 
 # Trainable parameters of the network with the ten classes of MNIST.
@@ -368,32 +289,22 @@ CNN_CHOSEN: Mapping[str, tuple[float, float]] = {
 }
 # Half the writers of the other figures, since the work of DOME's clients comes on top
 # of their training; an epoch has 16 rounds.
-_CNN: Mapping[str, Any] = {
-    "model": "cnn",
-    "cohort_size": 50,
-    "eval_every": medium.FLAGS[medium.MNIST]["eval_every"],
-}
+_CNN: Mapping[str, Any] = {"model": "cnn", "cohort_size": 50, "eval_every": 6}
 
 
-def cnn_grid(setting: Setting) -> list[Any]:
-    """Returns the runs of mechanisms with the papers' network at one budget."""
-    cells: list[Cell] = []
+def _cnn(scale: str) -> Iterator[Cell]:
+    """Mechanisms with the papers' network at one budget."""
+    del scale
     for name, choice in CNN_CHOSEN.items():
         flags = mechanism_flags(medium.MNIST, name, *choice, CNN_DIMENSION)
-        flags |= _CNN
-        cells += _cells(medium.MNIST, name, flags, 8.0, medium.SEEDS)
-    return runs(cells, setting)
+        yield from _cells(medium.MNIST, name, {**flags, **_CNN}, 8.0, medium.SEEDS)
 
 
 class Ablated(NamedTuple):
-    """What is ablated at a scale.
+    """What is ablated at a scale: sizes are other k.
 
-    Attributes:
-      task: Name of the task.
-      sizes: Other k.
-      base: The variant of DOME that everything but one choice is taken from.
-      budgets: Epsilons.
-      references: Mechanisms of the comparison that stand beside the ablations.
+    Everything but one choice is taken from `base`, a variant of DOME. References are
+    mechanisms of the comparison that stand beside the ablations.
     """
 
     task: str
@@ -413,80 +324,74 @@ ABLATED = {
     ),
     "paper": Ablated("emnist", (16, 64, 1024), budgets=(10.0, NO_NOISE)),
 }
-NO_PROBES = "no_probes"
-# Name, title and flags of what is changed. With second moments at least so large k=256
-# has the noise's own variance at 4.5e-9.
-_CHANGES: Sequence[tuple[str, str, Mapping[str, Any]]] = (
-    (NO_PROBES, "no random probes", {"probes": False}),
-    ("q0.9", "directions with 90% of the energy kept (q)", {"energy_fraction": 0.9}),
-    (
-        *("q0.99999", "directions with 99.999% of the energy kept (q)"),
+# Titles and flags of what is changed. With second moments at least so large k=256 has
+# the noise's own variance at 4.5e-9.
+Changes = Mapping[str, tuple[str, Mapping[str, Any]]]
+_CHANGES: Changes = {
+    "no_probes": ("no random probes", {"probes": False}),
+    "q0.9": ("directions with 90% of the energy kept (q)", {"energy_fraction": 0.9}),
+    "q0.99999": (
+        "directions with 99.999% of the energy kept (q)",
         {"energy_fraction": 0.99999},
     ),
-    ("max_rank1", "at most one direction kept (r)", {"max_rank": 1}),
-    ("beta0.5", r"first moment decays by a half ($\beta_1$=0.5)", {"beta_1": 0.5}),
-    ("beta0", r"no first moment ($\beta_1$=0)", {"beta_1": 0.0}),
-    ("biased", "noise left in the second moment", {"debiasing": False}),
-    ("qr", "sketch updated as published (QR)", {"sketch_rule": "qr"}),
-    ("no_decay", "sketch forgets nothing", {"sketch_decay": 1.0}),
-    (
-        *("gradient", "sketch learns from the whole gradient"),
+    "max_rank1": ("at most one direction kept (r)", {"max_rank": 1}),
+    "beta0.5": (r"first moment decays by a half ($\beta_1$=0.5)", {"beta_1": 0.5}),
+    "beta0": (r"no first moment ($\beta_1$=0)", {"beta_1": 0.0}),
+    "biased": ("noise left in the second moment", {"debiasing": False}),
+    "qr": ("sketch updated as published (QR)", {"sketch_rule": "qr"}),
+    "no_decay": ("sketch forgets nothing", {"sketch_decay": 1.0}),
+    "gradient": (
+        "sketch learns from the whole gradient",
         {"sketch_target": "gradient"},
     ),
-)
-_WITH_MEAN_REMOVAL: Sequence[tuple[str, str, Mapping[str, Any]]] = (
-    ("no_mean", "no mean removal", {"mean_removal": False}),
-    (
-        *("no_mean_max_rank1", "no mean removal, at most one direction kept (r)"),
-        {"mean_removal": False, "max_rank": 1},
-    ),
-)
-_WITHOUT_MEAN_REMOVAL: Sequence[tuple[str, str, Mapping[str, Any]]] = tuple(
-    (
-        *(f"floor{floor:g}", f"second moment at least {floor:g}"),
-        {"second_moment_floor": floor},
-    )
-    for floor in (4.5e-10, 4.5e-8)
-)
+}
+# What is changed where there is mean removal, and where there is none.
+_OF_BASE: Mapping[str, Changes] = {
+    "dome": {
+        "no_mean": ("no mean removal", _WHOLE),
+        "no_mean_max_rank1": (
+            "no mean removal, at most one direction kept (r)",
+            {**_WHOLE, "max_rank": 1},
+        ),
+    },
+    "dome_whole": {
+        f"floor{floor:g}": (
+            f"second moment at least {floor:g}",
+            {"second_moment_floor": floor},
+        )
+        for floor in (4.5e-10, 4.5e-8)
+    },
+}
 
 
 def ablations(scale: str) -> dict[str, tuple[str, Mapping[str, Any]]]:
-    """Returns titles and flags by the name in a row; what is ablated comes first."""
+    """Titles and flags by the name in a row; what is ablated comes first."""
     ablated = ABLATED[scale]
-    given = dome_flags(ablated.task)
+    given, base = dome_flags(ablated.task), ablated.base
     size, clip = int(given["sketch_size"]), float(given["clip_norm"])
     found: dict[str, tuple[str, Mapping[str, Any]]] = {}
-    found[ablated.base] = (f"nothing changed, k={size}", {})
+    found[base] = (f"nothing changed, k={size}", {})
     for other in ablated.sizes:
         # A sketch of k random rows sees k/d of a squared norm.
         own = float(f"{clip * math.sqrt(other / size):.4g}")
         flags: Mapping[str, Any] = {"sketch_size": other, "clip_norm": own}
-        found[f"{ablated.base}_k{other}"] = (f"a sketch of {other} numbers (k)", flags)
-    removes = ablated.base == "dome"
-    changes = [
-        *_CHANGES,
-        ("max_rank", f"up to {size} directions kept (r)", {"max_rank": size}),
-        *(_WITH_MEAN_REMOVAL if removes else _WITHOUT_MEAN_REMOVAL),
-    ]
-    for change, title, flags in changes:
-        found[f"{ablated.base}_{change}"] = (title, flags)
+        found[f"{base}_k{other}"] = (f"a sketch of {other} numbers (k)", flags)
+    rank = {"max_rank": (f"up to {size} directions kept (r)", {"max_rank": size})}
+    for change, shown in {**_CHANGES, **rank, **_OF_BASE[base]}.items():
+        found[f"{base}_{change}"] = shown
     return found
 
 
-def ablation_grid(setting: Setting) -> list[Any]:
-    """Returns every ablation at one budget and, at most scales, without noise."""
-    ablated = ABLATED[setting.scale]
-    compared = COMPARISONS[setting.scale][ablated.task]
-    named: dict[str, tuple[str, Mapping[str, Any]]]
-    changes = ablations(setting.scale).items()
-    named = {name: (ablated.base, flags) for name, (_, flags) in changes}
-    named |= {name: (name, {}) for name in ablated.references}
-    cells: list[Cell] = []
-    for epsilon in ablated.budgets:
-        for name, (base, own) in named.items():
-            flags = _tuned(ablated.task, base, compared.chosen[base], **own)
-            cells += _cells(ablated.task, name, flags, epsilon, compared.seeds)
-    return runs(cells, setting)
+def _ablated(scale: str) -> Iterator[Cell]:
+    """Every ablation at one budget and, at most scales, without noise."""
+    ablated = ABLATED[scale]
+    [compared] = [c for c in COMPARISONS[scale] if c.task == ablated.task]
+    changed = {n: (ablated.base, own) for n, (_, own) in ablations(scale).items()}
+    named = {**changed, **{name: (name, {}) for name in ablated.references}}
+    for epsilon, name in itertools.product(ablated.budgets, named):
+        base, own = named[name]
+        flags = {**compared.flags(base), **own}
+        yield from _cells(compared.task, name, flags, epsilon, compared.seeds)
 
 
 # Whose sketches are looked at, and over how many seeds.
@@ -497,66 +402,63 @@ SEEN: Mapping[str, Mapping[str, Any]] = {
 }
 SEEN_SEEDS = {"small": 1, "medium": 3, "paper": 1}
 SEEN_COLUMNS = (
-    "aggregator_explained_energy",
-    "aggregator_subspace_overlap",
+    *("aggregator_explained_energy", "aggregator_subspace_overlap"),
     "aggregator_retained_rank",
 )
 
 
-def energy_grid(setting: Setting) -> list[Any]:
-    """Returns runs whose sketches are looked at, some of them in other grids too."""
-    cells: list[Cell] = []
-    for task, compared in COMPARISONS[setting.scale].items():
-        for epsilon in (compared.epsilons[0], NO_NOISE):
-            for name, own in SEEN.items():
-                base = name if name in compared.chosen else "dome"
-                flags = _tuned(task, base, compared.chosen[base], **own)
-                seeds = compared.seeds[: SEEN_SEEDS[setting.scale]]
-                cells += _cells(task, name, flags, epsilon, seeds)
-    return runs(cells, setting)
+def _seen(scale: str) -> Iterator[Cell]:
+    """Runs whose sketches are looked at, some of them in other grids too."""
+    for compared in COMPARISONS[scale]:
+        seeds = compared.seeds[: SEEN_SEEDS[scale]]
+        budgets = (compared.epsilons[0], NO_NOISE)
+        for epsilon, (name, own) in itertools.product(budgets, SEEN.items()):
+            base = name if name in compared.chosen else "dome"
+            flags = {**compared.flags(base), **own}
+            yield from _cells(compared.task, name, flags, epsilon, seeds)
 
 
 _CHOICES = {
     name: title for scale in ABLATED for name, (title, _) in ablations(scale).items()
 }
-_DOTS = Plot("mechanism", ("epsilon",), ("task",), titles=TITLES)
+_DOTS = ("mechanism", "epsilon", "task")
 
 FIGURES = [
-    *(
-        Figure(name, f"{_SOURCE}: {what}; ours", grid, plot, sweep, scales, curves)
-        for name, what, grid, plot, sweep, scales, curves in (
-            (
-                *("dome_compare", "against others at equal epsilon and equal bits up"),
-                *(compare_grid, _DOTS, "dome_sweep", SCALES, None),
-            ),
-            (
-                *("dome_cnn", "the same with the papers' network"),
-                *(cnn_grid, _DOTS, None, ("medium",), None),
-            ),
-            (
-                *("dome_ablations", "one choice at a time", ablation_grid),
-                dataclasses.replace(_DOTS, titles={**_CHOICES, **TITLES}),
-                *("dome_sweep", SCALES, None),
-            ),
-            (
-                *("dome_energy", "what the sketch sees, round by round", energy_grid),
-                Plot(
-                    *("round", ("mechanism", "epsilon"), ("task",), SEEN_COLUMNS),
-                    rows=of_curves(Curves(SEEN_COLUMNS)),
-                    titles={**TITLES, "dome_no_probes": "DOME, no probes"},
-                ),
-                *("dome_sweep", SCALES, Curves(SEEN_COLUMNS)),
-            ),
-            (
-                *("dome_tuning", "server rates tried before the comparison"),
-                tuning_grid,
-                Plot(
-                    *("server_lr", ("mechanism", "clip_norm"), ("task",)),
-                    log="x",
-                    titles=TITLES,
-                ),
-                *(None, ("small", "paper"), None),
-            ),
-        )
+    Figure(
+        "dome_compare",
+        f"{_SOURCE}: against others at equal epsilon and equal bits up; ours",
+        _compared,
+        Plot(*_DOTS, titles=TITLES),
+        *("dome_sweep", SCALES),
+    ),
+    Figure(
+        "dome_cnn",
+        f"{_SOURCE}: the same with the papers' network; ours",
+        _cnn,
+        Plot(*_DOTS, titles=TITLES),
+        scales=("medium",),
+    ),
+    Figure(
+        "dome_ablations",
+        f"{_SOURCE}: one choice at a time; ours",
+        _ablated,
+        Plot(*_DOTS, titles={**_CHOICES, **TITLES}),
+        *("dome_sweep", SCALES),
+    ),
+    Figure(
+        "dome_energy",
+        f"{_SOURCE}: what the sketch sees, round by round; ours",
+        _seen,
+        Plot(
+            *("round", "mechanism epsilon", "task", " ".join(SEEN_COLUMNS)),
+            titles={**TITLES, "dome_no_probes": "DOME, no probes"},
+        ),
+        *("dome_sweep", SCALES, Curves(SEEN_COLUMNS)),
+    ),
+    Figure(
+        "dome_tuning",
+        f"{_SOURCE}: server rates tried before the comparison; ours",
+        _tuning,
+        Plot("server_lr", "mechanism clip_norm", "task", log="x", titles=TITLES),
     ),
 ]

@@ -5,26 +5,26 @@
   python -m experiments.papers.dome_learning docs/results/dome_learning.csv
 
 One client's gradients are random combinations of a few directions; nothing is clipped.
-Writes a row of each run, and prints means over the seeds. Takes some minutes.
+Writes a row of each run. Takes some minutes.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from dpfl import mechanisms, purposes
+from dpfl import files, mechanisms, purposes
 from dpfl.aggregators import dome, measurements
 from dpfl.aggregators.codec import Decoded
 from dpfl.vectors import adaptive_sketch, randomness
 
-from .result_rows import write_columns
+from .result_rows import csv_text
 
 # So large that nothing is clipped.
 _CLIP_NORM = 1e3
@@ -49,11 +49,9 @@ DRIFTS = (0.0, 0.01, 0.03, 0.1)
 
 
 class Learned(NamedTuple):
-    """What each round of a run gave.
+    """Squared L2 errors of the decoded mean of each round, float64[rounds].
 
-    Attributes:
-      errors: float64[rounds], squared L2 error of the decoded mean.
-      overlaps: float64[rounds], share of the subspace that the kept directions hold.
+    The overlaps are the shares of the subspace that the kept directions hold.
     """
 
     errors: np.ndarray
@@ -61,7 +59,7 @@ class Learned(NamedTuple):
 
 
 def config(noise: float = 0.0, **changes: Any) -> mechanisms.Dome:
-    """Returns a sketch for one client, with this noise on each of the k numbers."""
+    """A sketch for one client, with this noise on each of the k numbers."""
     numbers = {"sketch_size": SKETCH_SIZE, "direction": "gradient", **changes}
     return mechanisms.Dome(1, _CLIP_NORM, noise / _CLIP_NORM, **numbers)
 
@@ -70,12 +68,7 @@ class Learner:
     """One configuration on gradients of one length."""
 
     def __init__(self, numbers: mechanisms.Dome, dimension: int):
-        """Initializes the learner.
-
-        Args:
-          numbers: From `config`.
-          dimension: d.
-        """
+        """Initializes the learner with a `config` and d."""
         self._codec = dome.DomeCodec(numbers, dimension)
         self._round: Callable[..., Decoded] = tf.function(self._run_round)
 
@@ -100,14 +93,14 @@ class Learner:
         mean: float = 0.0,
         seed: int = 0,
     ) -> Learned:
-        """Returns what is learned of a random subspace, by gradients of mean square 1.
+        """What is learned of a random subspace, by gradients of mean square 1.
 
         Args:
           rounds: Number of rounds.
           rank: Dimensions of the subspace.
           drift: How far each of its directions turns in a round, about, in radians.
           mean: Size of a part of the gradients that is the same in every round.
-          seed: Of the gradients, and of the sketches' probes and noise.
+          seed: That of the gradients, and of the sketches' probes and noise.
         """
         d = self._codec.dimension
         rng = np.random.default_rng(seed)
@@ -128,24 +121,27 @@ class Learner:
         return Learned(np.array(errors), np.array(overlaps))
 
 
-def choices(rounds: int = 120, dimension: int = 100) -> list[dict[str, str]]:
-    """Returns a row of each run on choices: error and overlap in the last quarter."""
-    found = []
-    for name, changes in CHOICES.items():
-        for setting, (noise, mean) in SETTINGS.items():
-            numbers = config(noise, **changes)
-            learner = Learner(numbers, dimension)
-            floor = numbers.mean_squared_error(dimension)
-            for seed in SEEDS:
-                run = learner.learn(rounds, mean=mean, seed=seed)
-                error = run.errors[-rounds // 4 :].mean() - floor
-                overlap = run.overlaps[-rounds // 4 :].mean()
-                found.append(_row(name, setting, seed, overlap, f"{error:.6f}"))
-    return found
+def _orthonormal(count: int, dimension: int, rng: np.random.Generator) -> np.ndarray:
+    """Random orthonormal rows, float64[count, dimension]."""
+    return np.linalg.qr(rng.standard_normal([dimension, count]))[0].T
 
 
-def drifting(rounds: int = 150, dimension: int = 64) -> list[dict[str, str]]:
-    """Returns a row of each run on drift: overlap in the last third.
+def choices(rounds: int = 120, dimension: int = 100) -> Iterator[dict[str, str]]:
+    """A row of each run on choices: error and overlap in the last quarter."""
+    both = itertools.product(CHOICES.items(), SETTINGS.items())
+    for (name, changes), (setting, (noise, mean)) in both:
+        numbers = config(noise, **changes)
+        learner = Learner(numbers, dimension)
+        floor = numbers.mean_squared_error(dimension)
+        for seed in SEEDS:
+            run = learner.learn(rounds, mean=mean, seed=seed)
+            error = run.errors[-rounds // 4 :].mean() - floor
+            overlap = run.overlaps[-rounds // 4 :].mean()
+            yield _row("choices", name, setting, seed, overlap, f"{error:.6f}")
+
+
+def drifting(rounds: int = 150, dimension: int = 64) -> Iterator[dict[str, str]]:
+    """A row of each run on drift: overlap in the last third.
 
     Three directions, with and without probes; the sketch has half of the dimensions.
     """
@@ -153,39 +149,26 @@ def drifting(rounds: int = 150, dimension: int = 64) -> list[dict[str, str]]:
         name: Learner(config(probes=name == "probes"), dimension)
         for name in ("probes", "no probes")
     }
-    found = []
-    for drift in DRIFTS:
-        for name, learner in learners.items():
-            for seed in SEEDS:
-                run = learner.learn(rounds, rank=3, drift=drift, seed=seed)
-                overlap = run.overlaps[-rounds // 3 :].mean()
-                found.append(_row(f"{drift:g}", name, seed, overlap))
-    return found
+    for drift, (name, learner) in itertools.product(DRIFTS, learners.items()):
+        for seed in SEEDS:
+            run = learner.learn(rounds, rank=3, drift=drift, seed=seed)
+            overlap = run.overlaps[-rounds // 3 :].mean()
+            yield _row("drift", f"{drift:g}", name, seed, overlap)
 
 
 def _row(
-    row: str, column: str, seed: int, overlap: float, excess_error: str = ""
+    study: str, row: str, column: str, seed: int, overlap: float, error: str = ""
 ) -> dict[str, str]:
     return {
-        "study": "choices" if excess_error else "drift",
-        "row": row,
-        "column": column,
-        "seed": str(seed),
-        "overlap": f"{overlap:.6f}",
-        "excess_error": excess_error,
+        **{"study": study, "row": row, "column": column, "seed": str(seed)},
+        **{"overlap": f"{overlap:.6f}", "excess_error": error},
     }
 
 
 def main(argv: Sequence[str]) -> None:
     """Writes the table whose path is given."""
     rows = [*drifting(), *choices()]
-    columns = {name: [row[name] for row in rows] for name in rows[0]}
-    write_columns(Path(argv[0]), columns)
-
-
-def _orthonormal(count: int, dimension: int, rng: np.random.Generator) -> np.ndarray:
-    """Returns float64[count, dimension], random orthonormal rows."""
-    return np.linalg.qr(rng.standard_normal([dimension, count]))[0].T
+    files.write_atomically(argv[0], csv_text(rows[0], rows))
 
 
 if __name__ == "__main__":

@@ -3,8 +3,6 @@
 
 """Every figure of every paper, by its name."""
 
-from __future__ import annotations
-
 from . import chen2022, chen2024, denisov2022, dome2025, ours
 from .sweep import Figure
 

@@ -25,11 +25,12 @@ def work(
     dimension: int,
     repeats: int,
     epsilon: float,
-    make_vectors: Optional[Callable[[], Any]] = None,
-    theory: Optional[Callable[[mechanisms.Mechanism], float]] = None,
+    vectors: str = "similar",
+    sparsity: int = 0,
+    theory: Optional[Callable[[Any], float]] = None,
     **settings: Any,
 ) -> Work:
-    """Returns work that measures the error of one release of all clients.
+    """Work that measures the error of one release of all clients.
 
     Args:
       labels: See `Work`.
@@ -37,8 +38,8 @@ def work(
       dimension: d.
       repeats: Draws of mask or sketch, and noise.
       epsilon: The budget, at `DELTA`.
-      make_vectors: Returns what makes the clients' vectors, once TensorFlow may be
-        imported; similar ones if None.
+      vectors: What the clients have, a key of `measured_means.VECTORS`.
+      sparsity: Of so many coordinates, if it is not 0, and then similar.
       theory: From the mechanism with its noise to the expected error; a column of its
         own.
       **settings: Further settings of the work.
@@ -48,15 +49,13 @@ def work(
         del folder
         from . import measured_means
 
-        vectors = measured_means.similar_vectors
-        if make_vectors is not None:
-            vectors = make_vectors()
+        make = measured_means.VECTORS[vectors]
+        if sparsity:
+            make = measured_means.sparse_vectors(sparsity)
         noised = planning.calibrate(
             config, None, dimension, epsilon, DELTA, method="rdp"
         )
-        errors = measured_means.measured_errors(
-            noised, dimension, repeats, vectors, SEED
-        )
+        errors = measured_means.measured_errors(noised, dimension, repeats, make, SEED)
         found = {
             "noise_multiplier": float(getattr(noised, "noise_multiplier", 0.0)),
             "squared_error": float(errors.mean()),
@@ -66,12 +65,7 @@ def work(
         return found if theory is None else {**found, "theory": theory(noised)}
 
     every = {
-        "clients": config.cohort_size,
-        "dimension": dimension,
-        "repeats": repeats,
-        "epsilon": epsilon,
-        "delta": DELTA,
-        "seed": SEED,
-        **settings,
+        **{"clients": config.cohort_size, "dimension": dimension, "repeats": repeats},
+        **{"epsilon": epsilon, "delta": DELTA, "seed": SEED, **settings},
     }
     return Work(labels, every, compute)

@@ -22,7 +22,7 @@ Vectors = Callable[[int, int], Callable[[tf.Tensor], tf.Tensor]]
 
 
 def similar_vectors(dimension: int, seed: int = 0) -> Callable[[tf.Tensor], tf.Tensor]:
-    """Returns unit vectors, any two of which have an inner product of about 1/2.
+    """Unit vectors, any two of which have an inner product of about 1/2.
 
     They share a direction, as updates in training do, and differ besides.
     """
@@ -38,7 +38,7 @@ def similar_vectors(dimension: int, seed: int = 0) -> Callable[[tf.Tensor], tf.T
 def independent_vectors(
     dimension: int, seed: int = 0
 ) -> Callable[[tf.Tensor], tf.Tensor]:
-    """Returns unit vectors of any direction; the seed of all has no part in them."""
+    """Unit vectors of any direction; the seed of all has no part in them."""
     del seed
 
     def vector(client_seed: tf.Tensor) -> tf.Tensor:
@@ -48,8 +48,14 @@ def independent_vectors(
     return vector
 
 
+VECTORS: dict[str, Vectors] = {
+    "similar": similar_vectors,
+    "independent": independent_vectors,
+}
+
+
 def sparse_vectors(sparsity: int) -> Vectors:
-    """Returns unit vectors on the same coordinates, two of product about 1/2."""
+    """Unit vectors on the same coordinates, two of product about 1/2."""
 
     def vectors(dimension: int, seed: int = 0) -> Callable[[tf.Tensor], tf.Tensor]:
         support = np.random.default_rng(seed).permutation(dimension)
@@ -68,7 +74,7 @@ def measured_errors(
     vectors: Vectors = similar_vectors,
     seed: int = 0,
 ) -> np.ndarray:
-    """Returns squared errors of the mean of n vectors.
+    """Squared errors of the mean of n vectors, float64[repeats].
 
     Where the sum is secure, messages are added as integers modulo 2^32.
 
@@ -78,14 +84,9 @@ def measured_errors(
       repeats: Number of rounds, each with a new mask or sketch, and noise.
       vectors: Makes the clients' vectors.
       seed: Of the vectors, the masks or sketches, and the noise.
-
-    Returns:
-      float64[repeats].
     """
-    codec, make_vector = (
-        registry.make_codec(config, dimension),
-        vectors(dimension, seed),
-    )
+    codec = registry.make_codec(config, dimension)
+    make_vector = vectors(dimension, seed)
     padding = [[0, codec.input_length - dimension]]
 
     @tf.function(autograph=False)

@@ -13,57 +13,34 @@ zeros.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+import math
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from . import medium
 from .plotting import Plot
-from .sweep import Figure, Grid, Setting
-from .trainings import Cell, axis, cross, runs
+from .result_rows import Row, Rows
+from .sweep import Cell, Figure, axis, cross
 
 EPSILON = 8.0
-# Name of a point, its flags, clip and server's rate.
-Point = tuple[str, Mapping[str, Any], float, float]
-
-
-def _whole(clip: float, server_lr: float) -> Point:
-    return "b32", {}, clip, server_lr
-
-
-def _rate(rate: float, clip: float, server_lr: float) -> Point:
-    return f"r{rate:g}", {"compression_rate": rate}, clip, server_lr
-
-
-def _bits(bits: int, clip: float, server_lr: float) -> Point:
-    return f"b{bits}", {"bits": bits}, clip, server_lr
-
-
-def _sketched(rate: float, bits: int, clip: float, server_lr: float) -> Point:
-    flags = {"compression_rate": rate, "bits": bits}
-    return f"r{rate:g}_b{bits}", flags, clip, server_lr
-
-
-def _dome(size: int, clip: float, server_lr: float) -> Point:
-    return f"k{size}", {"sketch_size": size}, clip, server_lr
+# A point is called by its own flags: r10_b7 has a compression rate of 10 and 7 bits.
+_LETTERS = {"r": "compression_rate", "b": "bits", "k": "sketch_size"}
+# With nothing compressed.
+_WHOLE = "b32"
 
 
 def _flags(
     rounds_per_epoch: int, groups: int, matrix_method: str
 ) -> dict[str, Mapping[str, Any]]:
-    """Returns the flags of each mechanism of a problem, by the name in a row.
+    """The flags of each mechanism of a problem, by the name in a row.
 
-    Args:
-      rounds_per_epoch: Those of DOME, whose clients must not be sampled afresh.
-      groups: Groups that take turns where noise is correlated, and diagonals of C.
-      matrix_method: How C is found.
+    An epoch has rounds for DOME, whose clients must not be sampled afresh. Where noise
+    is correlated C has as many diagonals as groups take turns.
     """
     poisson = {"participation": "poisson"}
     helpers = {**poisson, "noise_source": "helpers"}
-    cyclic = {
-        **{"participation": "cyclic_poisson", "min_separation": groups},
-        **{"noise_stream": "run", "matrix_method": matrix_method},
-        "matrix_bands": groups,
-    }
+    cyclic = _one_stream("cyclic_poisson", groups, matrix_method)
     epochs = {"participation": "once_per_epoch", "rounds_per_epoch": rounds_per_epoch}
     once = {**epochs, "server_momentum": 0.0}
     sketched = {"mechanism": "sketched_ddg", **helpers}
@@ -89,6 +66,16 @@ def _flags(
     }
 
 
+def _one_stream(
+    participation: str, separation: int, matrix_method: str = "toeplitz"
+) -> Mapping[str, Any]:
+    return {
+        **{"participation": participation, "min_separation": separation},
+        **{"noise_stream": "run", "matrix_method": matrix_method},
+        "matrix_bands": separation,
+    }
+
+
 TITLES = {
     "gaussian": "Gaussian, Poisson",
     "ddg": "DDG, Poisson",
@@ -104,88 +91,68 @@ TITLES = {
     "dome_whole": "DOME, no mean removal, once an epoch",
     "dome_few_bits": "DOME, no mean removal, 8-bit numbers, one kept direction",
 }
-# Flags of each problem, those of its mechanisms, and their points, with more and more
-# bits or fewer and fewer. On docstrings clips and rates are the task's own, smaller
-# where those of MNIST are.
-PROBLEMS: Mapping[str, tuple[Any, Any, Mapping[str, tuple[Point, ...]]]] = {
-    "equal_bits": (
-        {
-            **{"task": medium.MNIST, "model": "small_cnn", "cohort_size": 100},
-            **{"rounds": 48, "client_lr": 0.1, "server_momentum": 0.9},
-            **{"delta": 1e-4, "eval_every": 8, "checkpoint_every": 48},
-        },
-        _flags(8, 8, "banded"),
-        {
-            "gaussian": (_whole(0.3, 1.0),),
-            "ddg": (
-                _bits(16, 0.3, 1.0),
-                _bits(8, 0.3, 1.0),
-                _bits(7, 0.3, 1.0),
-                _bits(6, 0.3, 1.0),
-            ),
-            "skellam": (_bits(16, 0.3, 1.0), _bits(8, 0.3, 1.0)),
-            "l2_csgm": (
-                _rate(10, 0.3, 1.0),
-                _rate(30, 0.3, 0.5),
-                _rate(100, 0.3, 0.2),
-            ),
-            "sketched_ddg": (
-                _sketched(10, 16, 0.3, 0.5),
-                _sketched(10, 7, 0.3, 0.5),
-                _sketched(30, 9, 0.3, 0.3),
-                _sketched(100, 10, 0.3, 0.3),
-            ),
-            # At the rates of the sketch whose noise is the clients'.
-            "project_and_perturb": (_rate(10, 0.3, 0.5), _rate(100, 0.3, 0.3)),
-            "linf_csgm": (_rate(10, 0.3, 0.1), _rate(100, 0.3, 0.1)),
-            "mf": (_whole(0.3, 1.0),),
-            "sgmf": (_rate(10, 0.3, 1.0), _rate(100, 0.3, 0.2)),
-            "dome": (_dome(256, 0.04, 0.01),),
-            "dome_whole": (
-                _dome(64, 0.02, 0.03),
-                _dome(256, 0.04, 0.03),
-                _dome(1024, 0.08, 0.03),
-            ),
-            "dome_few_bits": (_dome(1024, 0.08, 0.03),),
-        },
-    ),
+# Flags of each problem, and those of its mechanisms. The clip is 0.3 on MNIST and the
+# task's own on docstrings; a sketch of k random rows has one that grows with sqrt(k).
+_MNIST: Mapping[str, Any] = {
+    **{"task": medium.MNIST, "model": "small_cnn", "cohort_size": 100, "rounds": 48},
+    **{"client_lr": 0.1, "server_momentum": 0.9, "delta": 1e-4},
+    **{"eval_every": 8, "checkpoint_every": 48, "clip_norm": 0.3},
+}
+_CLIP_OF_ONE_ROW = 0.0025
+PROBLEMS: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Mapping[str, Any]]]] = {
+    "equal_bits": (_MNIST, _flags(8, 8, "banded")),
     "equal_bits_docs": (
-        medium.FLAGS[medium.DOCS],
+        {**medium.FLAGS[medium.DOCS], "clip_norm": 0.5},
         _flags(24, 16, "toeplitz"),
-        {
-            "gaussian": (_whole(0.5, 1.0),),
-            "ddg": (_bits(8, 0.5, 1.0),),
-            "l2_csgm": (_rate(10, 0.5, 1.0), _rate(100, 0.5, 0.3)),
-            "sketched_ddg": (
-                _sketched(10, 7, 0.5, 0.5),
-                _sketched(100, 10, 0.5, 0.5),
-            ),
-            "sketched_ddg_once": (_sketched(100, 10, 0.5, 0.3),),
-            "mf": (_whole(0.5, 1.0),),
-            "sgmf": (_rate(10, 0.5, 1.0), _rate(100, 0.5, 0.3)),
-            "dome": (_dome(256, 0.04, 0.01),),
-            "dome_whole": (_dome(256, 0.04, 0.03), _dome(1024, 0.08, 0.03)),
-            "dome_few_bits": (_dome(1024, 0.08, 0.03),),
-        },
     ),
+}
+# The server's rate of each point, with more and more bits or fewer and fewer. On
+# docstrings rates are the task's own, smaller where those of MNIST are.
+POINTS: Mapping[str, Mapping[str, Mapping[str, float]]] = {
+    "equal_bits": {
+        "gaussian": {_WHOLE: 1.0},
+        "ddg": {"b16": 1.0, "b8": 1.0, "b7": 1.0, "b6": 1.0},
+        "skellam": {"b16": 1.0, "b8": 1.0},
+        "l2_csgm": {"r10": 1.0, "r30": 0.5, "r100": 0.2},
+        "sketched_ddg": {"r10_b16": 0.5, "r10_b7": 0.5, "r30_b9": 0.3, "r100_b10": 0.3},
+        # At the rates of the sketch whose noise is the clients'.
+        "project_and_perturb": {"r10": 0.5, "r100": 0.3},
+        "linf_csgm": {"r10": 0.1, "r100": 0.1},
+        "mf": {_WHOLE: 1.0},
+        "sgmf": {"r10": 1.0, "r100": 0.2},
+        "dome": {"k256": 0.01},
+        "dome_whole": {"k64": 0.03, "k256": 0.03, "k1024": 0.03},
+        "dome_few_bits": {"k1024": 0.03},
+    },
+    "equal_bits_docs": {
+        "gaussian": {_WHOLE: 1.0},
+        "ddg": {"b8": 1.0},
+        "l2_csgm": {"r10": 1.0, "r100": 0.3},
+        "sketched_ddg": {"r10_b7": 0.5, "r100_b10": 0.5},
+        "sketched_ddg_once": {"r100_b10": 0.3},
+        "mf": {_WHOLE: 1.0},
+        "sgmf": {"r10": 1.0, "r100": 0.3},
+        "dome": {"k256": 0.01},
+        "dome_whole": {"k256": 0.03, "k1024": 0.03},
+        "dome_few_bits": {"k1024": 0.03},
+    },
 }
 
 
-def _equal_bits(name: str) -> Grid:
-    """Returns the grid of a figure in `PROBLEMS`: all points of all mechanisms."""
-    shared, flags, points = PROBLEMS[name]
-
-    def grid(setting: Setting) -> list[Any]:
-        cells: list[Cell] = []
-        for mechanism, tried in points.items():
-            for point, own, clip, rate in tried:
-                given = {**shared, **flags[mechanism], **own, "clip_norm": clip}
-                given |= {"server_lr": rate, "epsilon": EPSILON}
-                labels = {"mechanism": mechanism, "point": point}
-                cells += cross([(labels, given)], axis("seed", medium.SEEDS))
-        return runs(cells, setting)
-
-    return grid
+def _equal_bits(name: str, scale: str) -> Iterator[Cell]:
+    """All points of all mechanisms of a figure in `PROBLEMS`."""
+    del scale
+    shared, flags = PROBLEMS[name]
+    for mechanism, rates in POINTS[name].items():
+        for point, rate in rates.items():
+            words = point.split("_") if point != _WHOLE else []
+            own: dict[str, Any] = {_LETTERS[w[0]]: int(w[1:]) for w in words}
+            if "sketch_size" in own:
+                own["clip_norm"] = _CLIP_OF_ONE_ROW * math.sqrt(own["sketch_size"])
+            given = {**shared, **flags[mechanism], **own}
+            given |= {"server_lr": rate, "epsilon": EPSILON}
+            labels = {"mechanism": mechanism, "point": point}
+            yield from cross([(labels, given)], axis("seed", medium.SEEDS))
 
 
 # Of an epoch: the clients suffice for so many cohorts. Groups that take turns, and
@@ -199,24 +166,14 @@ SHARED: Mapping[str, Any] = {
 }
 
 
-def _one_stream(separation: int) -> dict[str, Any]:
-    return {
-        **{"noise_stream": "run", "min_separation": separation},
-        **{"matrix_method": "toeplitz", "matrix_bands": separation},
-    }
-
-
-_EPOCHS = {"participation": "once_per_epoch", "rounds_per_epoch": ROUNDS_PER_EPOCH}
+_EPOCHS = {"rounds_per_epoch": ROUNDS_PER_EPOCH}
 # How clients are chosen and noise is drawn.
 WAYS: Mapping[str, Mapping[str, Any]] = {
     "Poisson sampling": {"participation": "poisson"},
     "random slots": {**_EPOCHS, "participation": "random_slot"},
-    "by epochs": _EPOCHS,
-    "one stream": {**_EPOCHS, **_one_stream(ROUNDS_PER_EPOCH)},
-    "one stream, cyclic sampling": {
-        "participation": "cyclic_poisson",
-        **_one_stream(GROUPS),
-    },
+    "by epochs": {**_EPOCHS, "participation": "once_per_epoch"},
+    "one stream": {**_EPOCHS, **_one_stream("once_per_epoch", ROUNDS_PER_EPOCH)},
+    "one stream, cyclic sampling": _one_stream("cyclic_poisson", GROUPS),
 }
 # Mechanism by its name in a row, compression and ways.
 STREAMS: tuple[tuple[str, str, int, tuple[str, ...]], ...] = (
@@ -227,58 +184,49 @@ STREAMS: tuple[tuple[str, str, int, tuple[str, ...]], ...] = (
 )
 
 
-def streams_grid(setting: Setting) -> list[Any]:
-    """Returns independent noise, noise by epochs and noise in one stream."""
-    cells: list[Cell] = []
+def _streams(scale: str) -> Iterator[Cell]:
+    """Independent noise, noise by epochs and noise in one stream."""
+    del scale
     for name, mechanism, rate, ways in STREAMS:
         for way in ways:
             given = {**SHARED, "mechanism": mechanism, **WAYS[way]}
             given |= {} if rate == 1 else {"compression_rate": rate}
             labels = {"mechanism": name, "way": way, "rate": rate}
-            cells += cross([(labels, given)], axis("seed", medium.SEEDS))
-    return runs(cells, setting)
+            yield from cross([(labels, given)], axis("seed", medium.SEEDS))
 
 
-def _with_task(task: str, **names: str) -> Any:
-    """Returns what gives rows a task, and columns made of others."""
+def _with_task(task: str, rows: Rows) -> list[Row]:
+    """Rows with their task, and the name of a line if there are ways."""
+    return [
+        {**row, "task": task, "name": f"{row['mechanism']}, {row.get('way')}"}
+        for row in rows
+    ]
 
-    def rows(found: Any) -> list[Any]:
-        return [
-            {**row, "task": task, **{n: of.format(**row) for n, of in names.items()}}
-            for row in found
-        ]
 
-    return rows
-
+_MNIST_ROWS = functools.partial(_with_task, medium.MNIST)
+_DOCS_ROWS = functools.partial(_with_task, medium.DOCS)
+_BITS: Mapping[str, Any] = {"by": "point", "log": "x", "titles": TITLES}
 
 FIGURES = [
-    *(
-        Figure(
-            name,
-            f"Ours: all mechanisms at equal epsilon, {what} against bits up",
-            _equal_bits(name),
-            Plot(
-                *("uplink_bits_per_parameter", ("mechanism",)),
-                by=("point",),
-                rows=_with_task(task),
-                log="x",
-                titles=TITLES,
-            ),
-            scales=("medium",),
-        )
-        for name, task, what in (
-            ("equal_bits", medium.MNIST, "accuracy on MNIST"),
-            ("equal_bits_docs", medium.DOCS, "loss on docstrings"),
-        )
+    Figure(
+        "equal_bits",
+        "Ours: all mechanisms at equal epsilon, accuracy on MNIST against bits up",
+        functools.partial(_equal_bits, "equal_bits"),
+        Plot("uplink_bits_per_parameter", "mechanism", rows=_MNIST_ROWS, **_BITS),
+        scales=("medium",),
+    ),
+    Figure(
+        "equal_bits_docs",
+        "Ours: all mechanisms at equal epsilon, loss on docstrings against bits up",
+        functools.partial(_equal_bits, "equal_bits_docs"),
+        Plot("uplink_bits_per_parameter", "mechanism", rows=_DOCS_ROWS, **_BITS),
+        scales=("medium",),
     ),
     Figure(
         "stream_training",
         "Ours: training with independent noise, noise by epochs, and one stream",
-        streams_grid,
-        Plot(
-            *("name", ("mechanism",), ("rate",)),
-            rows=_with_task(medium.DOCS, name="{mechanism}, {way}"),
-        ),
+        _streams,
+        Plot("name", "mechanism", "rate", rows=_DOCS_ROWS),
         scales=("medium",),
     ),
 ]

@@ -24,8 +24,8 @@ import tqdm
 
 from .. import cli
 from . import remaining_work
+from .sweep import Training, rounds_done
 from .trainers import Trainer, WorkFailedError
-from .trainings import Training, rounds_done
 
 # Rounds after the first one of a run that are measured.
 _MEASURED_ROUNDS = 2
@@ -259,7 +259,7 @@ class Crew:
             return trainer
 
     def _forget(self, problem: str, left: Iterable[Training]) -> bool:
-        """Returns whether a failed run was the last of what is to be measured."""
+        """Whether a failed run was the last of what is to be measured."""
         if problem not in self._unknown or any(w.problem == problem for w in left):
             return False
         self._unknown.discard(problem)
@@ -309,31 +309,11 @@ class Crew:
 
 
 def _is_spent(trainer: Trainer, runs: int, first_memory: int) -> bool:
-    """Returns whether a process is to be replaced before its next run.
-
-    Args:
-      trainer: It.
-      runs: How many it has done.
-      first_memory: Bytes that it held after the first of them.
-    """
+    """Whether a process is to be replaced before its next run."""
     if runs < 2:
         return False
     has_grown = trainer.memory() > _MOST_GROWTH * first_memory
     return has_grown or runs >= _RUNS_OF_A_TRAINER
-
-
-def run_alone(work: Training, folder: Path) -> Mapping[str, Any]:
-    """Does one run in a process of its own, and returns its columns.
-
-    Raises:
-      WorkFailedError: If it fails.
-    """
-    trainer = Trainer()
-    try:
-        trainer.train(work, folder)
-    finally:
-        trainer.close()
-    return work.measured(folder)
 
 
 def _chains(works: Sequence[Training], at_a_time: int) -> list[list[Training]]:

@@ -10,13 +10,13 @@ import itertools
 import math
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Optional
 
 from dpfl import accounting, tasks
 from dpfl.planning import remarks
 
-from . import trainings
-from .result_rows import HEADS, Row, Rows, mean_and_range, numbers, seeds
+from . import sweep
+from .result_rows import HEADS, Row, Rows, distinct, mean_and_range, numbers
 
 # Color and marker of a mechanism, by its name in a grid and by what the papers call it.
 # Color-blind safe (Okabe and Ito); what is akin has the same color, and the marker
@@ -82,11 +82,12 @@ class Plot:
     Attributes:
       x: Column of the place. Where its values are words, they are names one below the
         other, and what is measured goes to the right.
-      series: Columns that tell lines apart; they have the color of the first.
-      panels: Columns that tell panels apart.
-      y: Columns that are drawn, each in panels of its own; if empty the measure of the
-        rows' task.
-      by: Columns that tell points of a line apart, where `x` is measured.
+      series: Columns, by spaces, that tell lines apart; they have the color of the
+        first.
+      panels: Columns, by spaces, that tell panels apart.
+      y: Columns, by spaces, that are drawn, each in panels of its own; if empty the
+        measure of the rows' task.
+      by: Column that tells points of a line apart, where `x` is measured.
       rows: From the rows of the table to those that are drawn.
       log: Which of the axes "x" and "y" are logarithmic.
       error: Column of the standard error of the first `y`, drawn twice each way; the
@@ -96,31 +97,15 @@ class Plot:
     """
 
     x: str
-    series: tuple[str, ...] = ()
-    panels: tuple[str, ...] = ()
-    y: tuple[str, ...] = ()
-    by: tuple[str, ...] = ()
+    series: str = ""
+    panels: str = ""
+    y: str = ""
+    by: str = ""
     rows: Callable[[Rows], Rows] = list
     log: str = ""
     error: str = ""
     beside: str = ""
     titles: Mapping[str, str] = dataclasses.field(default_factory=dict)
-
-
-def of_curves(curves: trainings.Curves = trainings.EVALUATED) -> Callable[[Rows], Rows]:
-    """Returns what makes a row of each point of the curves of rows."""
-
-    def points(rows: Rows) -> list[Row]:
-        found: list[Row] = []
-        for row in rows:
-            places: dict[int, dict[str, str]] = {}
-            for column in curves.columns:
-                for place, value in trainings.curve(row, column, curves):
-                    places.setdefault(place, {})[column] = str(value)
-            found += [{**row, curves.place: str(k), **v} for k, v in places.items()]
-        return found
-
-    return points
 
 
 def print_remark(rows: Rows) -> None:
@@ -135,13 +120,16 @@ def print_remark(rows: Rows) -> None:
         )
 
 
-def draw(plot: Plot, rows: Rows, title: str) -> Any:
+def draw(
+    plot: Plot, rows: Rows, title: str, curves: Optional[sweep.Curves] = None
+) -> Any:
     """Draws rows of a table.
 
     Args:
       plot: What is drawn of them.
       rows: Those of a figure, each with the folder or the file of its curves.
       title: The line above all panels.
+      curves: Those of which each point is a row; None if rows are drawn themselves.
 
     Returns:
       A matplotlib figure.
@@ -149,19 +137,19 @@ def draw(plot: Plot, rows: Rows, title: str) -> Any:
     import matplotlib
     from matplotlib import pyplot
 
-    rows = plot.rows(rows)
+    rows = plot.rows(rows if curves is None else _points_of(rows, curves))
     if not rows:
         return pyplot.figure(figsize=(_WIDTH, _HEIGHT))
     panels = [
-        (key, column)
-        for key in _distinct(rows, plot.panels)
-        for column in _columns(plot, _of(rows, plot.panels, key))
+        (key, own, column)
+        for key, own in _grouped(rows, plot.panels.split())
+        for column in plot.y.split() or [_measure(own)]
     ]
     with matplotlib.rc_context(dict(_STYLE)):
         across = 2 if len(panels) in (2, 4) else min(3, len(panels))
         down = -(-len(panels) // across)
-        names = _distinct(rows, (plot.x,)) if _is_named(plot, rows) else []
         width = _WIDTH if across > 1 else 0.72 * _WIDTH
+        names = distinct(rows, plot.x) if _is_named(plot, rows) else []
         height = max(_HEIGHT, 0.26 * len(names) + 1.4)
         picture, axes = pyplot.subplots(
             down,
@@ -172,10 +160,9 @@ def draw(plot: Plot, rows: Rows, title: str) -> Any:
         )
         for axis in list(axes.flat)[len(panels) :]:
             axis.remove()
-        for axis, (key, column) in zip(axes.flat, panels):
-            _draw_panel(axis, plot, _of(rows, plot.panels, key), column)
-            words = [_words(plot, *pair) for pair in zip(plot.panels, key)]
-            axis.set_title(", ".join(filter(None, words)))
+        for axis, (key, own, column) in zip(axes.flat, panels):
+            _draw_panel(axis, plot, own, column)
+            axis.set_title(_words(plot, plot.panels, key))
         named = {
             label: handle
             for axis in picture.axes
@@ -188,27 +175,40 @@ def draw(plot: Plot, rows: Rows, title: str) -> Any:
             lines = -(-len(named) // columns)
             picture.set_figheight(picture.get_figheight() + _LEGEND_LINE * lines)
             picture.legend(list(named.values()), list(named), **place)
-        over = f"; {seeds(rows)}" if "seed" in rows[0] else ""
-        picture.suptitle(textwrap.fill(f"{title}{over}", int(width * _LETTERS)))
+        if "seed" in rows[0]:
+            count = len(distinct(rows, "seed"))
+            seeds = "one seed" if count == 1 else f"mean and range of {count} seeds"
+            title = f"{title}; {seeds}"
+        picture.suptitle(textwrap.fill(title, int(width * _LETTERS)))
     return picture
 
 
-def _columns(plot: Plot, rows: Rows) -> Sequence[str]:
-    """Returns the columns that are drawn of rows of one panel."""
-    if plot.y:
-        return plot.y
+def _points_of(rows: Rows, curves: sweep.Curves) -> list[Row]:
+    """A row of each point of the curves of rows."""
+    found: list[Row] = []
+    for row in rows:
+        places: dict[int, dict[str, str]] = {}
+        for column in curves.columns:
+            for place, value in sweep.curve(row, column, curves):
+                places.setdefault(place, {})[column] = str(value)
+        found += [{**row, curves.place: str(k), **v} for k, v in places.items()]
+    return found
+
+
+def _measure(rows: Rows) -> str:
+    """The column of the measure of the rows' task: at a point, or at the end."""
     measure = tasks.task_entry(rows[0].get("task") or rows[0]["problem"]).measure
-    is_curve = measure.column in rows[0]
-    return (measure.column if is_curve else measure.final_column,)
+    return measure.column if measure.column in rows[0] else measure.final_column
 
 
-def _distinct(rows: Rows, names: Sequence[str]) -> list[tuple[str, ...]]:
-    return list(dict.fromkeys(tuple(row.get(n, "") for n in names) for row in rows))
-
-
-def _of(rows: Rows, names: Sequence[str], key: Sequence[str]) -> list[Row]:
-    wanted = tuple(key)
-    return [row for row in rows if tuple(row.get(n, "") for n in names) == wanted]
+def _grouped(
+    rows: Rows, names: Sequence[str]
+) -> list[tuple[tuple[str, ...], list[Row]]]:
+    """The rows with the same values of some columns, and those values."""
+    groups: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row.get(n, "") for n in names), []).append(row)
+    return list(groups.items())
 
 
 def _number(text: str) -> float:
@@ -219,42 +219,44 @@ def _number(text: str) -> float:
 
 
 def _is_named(plot: Plot, rows: Rows) -> bool:
-    """Returns whether places are names and not numbers."""
+    """Whether places are names and not numbers."""
     return any(math.isnan(_number(row[plot.x])) for row in rows)
 
 
-def _words(plot: Plot, name: str, value: str) -> str:
-    """Returns a label of a row in words."""
-    if value in plot.titles or not value:
-        return plot.titles.get(value, "")
-    number = _number(value)
-    if math.isnan(number):
-        return value
-    if math.isinf(number):
-        return "no noise"
-    return f"{HEADS.get(name, name.replace('_', ' '))} {number:g}"
+def _words(plot: Plot, names: str, key: Sequence[str]) -> str:
+    """The labels of rows in words."""
+    found = []
+    for name, value in zip(names.split(), key):
+        number = _number(value)
+        if value in plot.titles or not value:
+            found.append(plot.titles.get(value, ""))
+        elif math.isnan(number):
+            found.append(value)
+        elif math.isinf(number):
+            found.append("no noise")
+        else:
+            found.append(f"{_head(name)} {number:g}")
+    return ", ".join(filter(None, found))
 
 
-def _looks(plot: Plot, rows: Rows) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
-    """Yields the labels of each line, and how it looks."""
-    plain = zip(itertools.cycle(_COLORS), itertools.cycle(_MARKERS))
-    seen: dict[str, int] = {}
-    for key in _distinct(rows, plot.series):
-        words = key[0].split(",")[0] if key else ""
-        style = STYLES.get(words) or STYLES.get(words.split("_")[0]) or next(plain)
-        step = seen[style[0]] = seen.get(style[0], -1) + 1
-        look = {"color": style[0], "marker": style[1], "ls": _DASHES[step % 4]}
-        yield key, {**look, **({"mfc": "white"} if step else {})}
+def _head(column: str) -> str:
+    return HEADS.get(column, column.replace("_", " "))
 
 
 def _draw_panel(axis: Any, plot: Plot, rows: Rows, column: str) -> None:
-    names = [key[0] for key in _distinct(rows, (plot.x,))]
+    names = distinct(rows, plot.x)
     named = _is_named(plot, rows)
-    lines = list(_looks(plot, rows))
-    for number, (key, look) in enumerate(lines):
-        words = [_words(plot, *pair) for pair in zip(plot.series, key)]
-        label = ", ".join(filter(None, words)) or None
-        points = list(_points(plot, _of(rows, plot.series, key), column))
+    lines = _grouped(rows, plot.series.split())
+    plain = zip(itertools.cycle(_COLORS), itertools.cycle(_MARKERS))
+    seen: dict[str, int] = {}
+    for number, (key, own) in enumerate(lines):
+        words = key[0].split(",")[0] if key else ""
+        style = STYLES.get(words) or STYLES.get(words.split("_")[0]) or next(plain)
+        step = seen[style[0]] = seen.get(style[0], -1) + 1
+        look: dict[str, Any] = {"color": style[0], "marker": style[1]}
+        look |= {"ls": _DASHES[step % 4], **({"mfc": "white"} if step else {})}
+        label = _words(plot, plot.series, key) or None
+        points = list(_points(plot, own, column))
         if named:
             away = _APART * (number - (len(lines) - 1) / 2)
             shown = [(names.index(place) + away, *reach) for place, *reach in points]
@@ -263,36 +265,28 @@ def _draw_panel(axis: Any, plot: Plot, rows: Rows, column: str) -> None:
             shown = sorted((_number(place), *reach) for place, *reach in points)
             _draw_line(axis, shown, label, look)
         if plot.beside:
-            own = [row for row in _of(rows, plot.series, key) if row[plot.beside]]
-            places = numbers(own, plot.x)
-            values = numbers(own, plot.beside)
+            own = [row for row in own if row[plot.beside]]
+            places, values = numbers(own, plot.x), numbers(own, plot.beside)
             axis.plot(places, values, color=look["color"], ls="--", lw=1)
-    measured = HEADS.get(column, column.replace("_", " "))
     if named:
         axis.set_yticks(range(len(names)), [plot.titles.get(n, n) for n in names])
         axis.set_ylim(len(names) - 0.5, -0.5)
-        axis.set_xlabel(measured)
+        axis.set_xlabel(_head(column))
     else:
-        place = HEADS.get(plot.x, plot.x.replace("_", " "))
-        axis.set(xlabel=place, ylabel=measured)
+        axis.set(xlabel=_head(plot.x), ylabel=_head(column))
         for way in plot.log:
             axis.set(**{f"{way}scale": "log"})
         _plain_numbers(axis)
 
 
 def _points(plot: Plot, rows: Rows, column: str) -> Iterator[tuple[Any, ...]]:
-    """Yields place, mean, and how far it reaches down and up, of each point."""
-    names = plot.by or (plot.x,)
-    for key in _distinct(rows, names):
-        own = [
-            row
-            for row in _of(rows, names, key)
-            if row.get(column) and math.isfinite(_number(row[column]))
-        ]
+    """Place, mean, and how far it reaches down and up, of each point."""
+    for _, group in _grouped(rows, [plot.by or plot.x]):
+        own = [row for row in group if math.isfinite(_number(row.get(column) or "nan"))]
         if not own:
             continue
         mean, down, up = mean_and_range(own, column)
-        if plot.error and column == plot.y[0]:
+        if plot.error and column == plot.y.split()[0]:
             down = up = 2 * float(own[0][plot.error])
         place = own[0][plot.x]
         if plot.by:

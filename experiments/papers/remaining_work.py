@@ -15,7 +15,7 @@ import psutil
 from dpfl import files
 from dpfl import machine as machine_lib
 
-from .trainings import Training, rounds_done
+from .sweep import Training, rounds_done
 
 # A run's memory as long as none was measured: F-EMNIST's at a cohort of 100.
 _GUESSED_BYTES = 2_500_000_000
@@ -26,12 +26,7 @@ _CHECKPOINTS = 3
 
 
 class Machine(NamedTuple):
-    """What there is for runs.
-
-    Attributes:
-      processors: That this process may use.
-      memory: Bytes that are free.
-    """
+    """The processors that runs may use, and the bytes of memory that are free."""
 
     processors: int
     memory: int
@@ -41,12 +36,8 @@ class Machine(NamedTuple):
 class Rate:
     """What a run of a problem was measured to cost; see `Training.problem`.
 
-    Attributes:
-      seconds: Of a round.
-      cohort_size: Clients of that round.
-      concurrency: Groups of clients at a time.
-      memory: Bytes that its processes held.
-      checkpoint: Bytes of a checkpoint.
+    These are the seconds of a round of so many clients, in so many groups at a time,
+    the bytes that its processes held, and those of a checkpoint.
     """
 
     seconds: float
@@ -60,7 +51,7 @@ Rates = Mapping[str, Rate]
 
 
 def this_machine() -> Machine:
-    """Returns what there is now, within the limits of a container."""
+    """The machine as it is now, within the limits of a container."""
     free = psutil.virtual_memory().available
     limit = machine_lib.memory()
     if limit is not None:
@@ -69,12 +60,10 @@ def this_machine() -> Machine:
 
 
 def jobs(machine: Machine, runs: int, rates: Rates) -> int:
-    """Returns how many runs go on at a time: as many as processors and memory allow.
+    """How many runs go on at a time: as many as processors and memory allow.
 
-    Args:
-      machine: Before any of them has begun.
-      runs: How many are left.
-      rates: Of their problems; none if nothing is measured yet.
+    The machine is as it was before any began; there are no rates if nothing is measured
+    yet.
     """
     each = max((rate.memory for rate in rates.values()), default=_GUESSED_BYTES)
     room = int(_PART_OF_MEMORY * machine.memory / each)
@@ -82,7 +71,7 @@ def jobs(machine: Machine, runs: int, rates: Rates) -> int:
 
 
 def concurrency(machine: Machine, at_a_time: int) -> int:
-    """Returns how many groups of clients each of so many runs works on at a time."""
+    """How many groups of clients each of so many runs works on at a time."""
     return max(1, machine.processors // at_a_time)
 
 
@@ -94,13 +83,13 @@ def sentence(
     at_a_time: int,
     groups: int,
 ) -> str:
-    """Returns what is left of a figure, and what that takes.
+    """The runs `left` of all runs of a figure, and what these take, in words.
 
     Args:
       left: The runs that have no row.
       of: All runs.
       folder: Where their folders are.
-      rates: Of each of their problems.
+      rates: The rates of their problems.
       at_a_time: Runs that go on beside each other.
       groups: Groups of clients that each of them works on at a time.
     """
@@ -123,7 +112,7 @@ def sentence(
 
 
 def load(path: Path, machine: Machine) -> dict[str, Rate]:
-    """Returns the rates that were measured on such a machine, by problem."""
+    """The rates that were measured on such a machine, by problem."""
     try:
         found = files.read_json(path)
         if found["processors"] != machine.processors:
@@ -141,7 +130,7 @@ def save(path: Path, machine: Machine, rates: Rates) -> None:
 
 
 def checkpoint_bytes(folder: Path) -> int:
-    """Returns the size of a run's largest checkpoint; 0 if it has none."""
+    """The size of a run's largest checkpoint; 0 if it has none."""
     found = [p.stat() for p in (folder / "checkpoints").glob("*") if p.is_file()]
     return max((each.st_size for each in found), default=0)
 

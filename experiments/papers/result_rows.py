@@ -35,60 +35,52 @@ Rows = Sequence[Row]
 
 
 def where(rows: Rows, **labels: Any) -> list[Row]:
-    """Returns the rows with these labels."""
+    """The rows with these labels."""
     return [r for r in rows if all(r[k] == str(v) for k, v in labels.items())]
 
 
 def distinct(rows: Rows, name: str) -> list[str]:
-    """Returns the values of a column, in the order in which they appear."""
+    """The values of a column, in the order in which they appear."""
     return list(dict.fromkeys(row[name] for row in rows))
 
 
 def numbers(rows: Iterable[Row], column: str) -> list[float]:
-    """Returns a column as numbers."""
+    """A column as numbers."""
     return [float(row[column]) for row in rows]
 
 
 def mean_and_range(rows: Rows, column: str) -> tuple[float, float, float]:
-    """Returns the mean of a column, and how far its values reach down and up."""
-    return mean_and_reach(numbers(rows, column))
-
-
-def mean_and_reach(found: Sequence[float]) -> tuple[float, float, float]:
-    """Returns the mean of numbers, and how far they reach down and up from it."""
+    """The mean of a column, and how far its values reach down and up from it."""
+    found = numbers(rows, column)
     mean = sum(found) / len(found)
     # Of equal values the mean may be rounded to beyond them.
     return mean, max(0.0, mean - min(found)), max(0.0, max(found) - mean)
 
 
-def seeds(rows: Rows) -> str:
-    """Returns over how many seeds the drawing speaks, in words."""
-    count = len(distinct(rows, "seed"))
-    return "one seed" if count == 1 else f"mean and range of {count} seeds"
-
-
 def read_csv(path: Path) -> list[dict[str, str]]:
-    """Returns the rows of a CSV file with a head."""
+    """The rows of a CSV file with a head."""
     with path.open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
 
 def read_run(path: Path) -> list[dict[str, str]]:
-    """Returns the rows of a run's metrics.csv or times.csv, no column marked exact."""
+    """The rows of a run's metrics.csv or times.csv, no column marked exact."""
     return [covered.plain_names(row) for row in read_csv(path)]
 
 
-def read_columns(path: Path) -> dict[str, list[float]]:
-    """Returns the columns of a CSV file of numbers."""
-    rows = read_csv(path)
-    return {name: numbers(rows, name) for name in rows[0]}
+def csv_text(
+    columns: Iterable[str], rows: Iterable[Mapping[str, Any]], end: str = "\r\n"
+) -> str:
+    """Rows as CSV with a head; what a row lacks is an empty cell."""
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, list(columns), "", "ignore", lineterminator=end)
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
 
 
 def write_columns(path: Path, columns: Mapping[str, Sequence[object]]) -> None:
     """Writes columns of numbers or words as a CSV file, whose folder is made."""
     files.public_folder(path.parent)
-    text = io.StringIO(newline="")
-    writer = csv.writer(text)
-    writer.writerow(columns)
-    writer.writerows(zip(*columns.values()))
-    files.write_atomically(path, text.getvalue())
+    rows = [dict(zip(columns, row)) for row in zip(*columns.values())]
+    files.write_atomically(path, csv_text(columns, rows))

@@ -12,15 +12,13 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Optional
 
 from dpfl import files
 
-from .result_rows import Row, Rows, read_run
-from .sweep import KEY, Curves, Figure, Work
-from .trainings import CURVES
+from .result_rows import Row, Rows, csv_text, read_run
+from .sweep import CURVES, KEY, Curves, Figure, Work
 
 # The first columns of both files.
 _OWNER = ("figure", "scale")
@@ -33,18 +31,12 @@ _NOTHING = ("", "None")
 
 
 def curves_path(path: Path) -> Path:
-    """Returns where the curves beside a table are."""
+    """The path of the curves beside a table."""
     return path.with_name(f"{path.stem}_curves{path.suffix}")
 
 
 def refused(figure: Figure, scale: str, found: str) -> ValueError:
-    """Returns the error that a table is not one of this figure.
-
-    Args:
-      figure: What is to be drawn.
-      scale: At which scale.
-      found: What was found instead, and in which file.
-    """
+    """The error that a table is not one of this figure, and what it is instead."""
     return ValueError(
         f"--from_table must be a table of {figure.name} at the {scale} scale, "
         f"found {found}"
@@ -57,32 +49,43 @@ def write(
     """Writes a table, and its curves if it has any.
 
     Args:
-      path: Of the table.
+      path: Path of the table.
       figure: What is drawn.
       scale: At which scale.
       works: The work behind each of the rows.
-      rows: Of the results table, each with its `folder`.
+      rows: Rows of the results table, each with its `folder`.
     """
     owner = dict(zip(_OWNER, (figure.name, scale)))
     own = [{**owner, **row} for row in rows]
     if figure.curves:
-        labels = list(dict.fromkeys(name for work in works for name in work.labels))
-        of_rows = [list(_points(row, labels, figure.curves)) for row in own]
+        labels = dict.fromkeys(name for work in works for name in work.labels)
+        known = [*_OWNER, *labels]
+        of_rows = [list(_points(row, known, figure.curves)) for row in own]
         own = [{**row, _POINTS: str(len(of))} for row, of in zip(own, of_rows)]
-        points = [point for of in of_rows for point in of]
-        columns = [*_OWNER, *labels, figure.curves.place, *figure.curves.columns]
-        _write(curves_path(path), points, columns)
-    found = list(dict.fromkeys(name for row in own for name in row))
-    _write(path, own, [name for name in found if name not in _LEFT_OUT])
+        columns = [*known, figure.curves.place, *figure.curves.columns]
+        points = (point for of in of_rows for point in of)
+        files.write_atomically(curves_path(path), csv_text(columns, points, "\n"))
+    found = dict.fromkeys(name for row in own for name in row)
+    columns = [name for name in found if name not in _LEFT_OUT]
+    files.write_atomically(path, csv_text(columns, own, "\n"))
+
+
+def _points(row: Row, known: Sequence[str], curves: Curves) -> Iterator[Row]:
+    """The points of a row at which something that is drawn was measured."""
+    own = {name: row.get(name, "") for name in known}
+    for number, each in enumerate(read_run(Path(row["folder"]) / curves.file), 1):
+        values = {name: each.get(name, "") for name in curves.columns}
+        if any(values.values()):
+            yield {**own, curves.place: each.get(curves.place, str(number)), **values}
 
 
 def read(path: Path, figure: Figure, scale: str, works: Sequence[Work]) -> list[Row]:
-    """Returns the rows of a table as drawings ask for them.
+    """The rows of a table as drawings ask for them.
 
     Args:
-      path: Of the table.
+      path: Path of the table.
       figure: Whose table it is to be.
-      scale: Of that scale.
+      scale: The scale that it is to have.
       works: All of the figure at the scale. Some may have no row.
 
     Raises:
@@ -92,8 +95,10 @@ def read(path: Path, figure: Figure, scale: str, works: Sequence[Work]) -> list[
     rows = []
     seen = set()
     for place, row in _lines(path, figure, scale):
-        work = next((work for work in works if _is_of(row, work)), None)
-        if work is None:
+        for work in works:
+            if all(row.get(name) == str(value) for name, value in work.labels.items()):
+                break
+        else:
             raise refused(figure, scale, f"a row that is not of its grid in {place}")
         if work.key in seen:
             raise refused(figure, scale, f"a row for the second time in {place}")
@@ -108,11 +113,6 @@ def read(path: Path, figure: Figure, scale: str, works: Sequence[Work]) -> list[
     return [{**row, CURVES: str(curves)} for row in rows]
 
 
-def _is_of(row: Row, work: Work) -> bool:
-    """Returns whether a row has the labels of a piece of work."""
-    return all(row.get(name) == str(value) for name, value in work.labels.items())
-
-
 def _check_curves(
     path: Path, figure: Figure, curves: Curves, scale: str, rows: Rows
 ) -> None:
@@ -124,7 +124,7 @@ def _check_curves(
         )
     files.input_path("--from_table", path)
     counts: dict[tuple[str, ...], int] = {}
-    labels: Optional[list[str]] = None
+    labels: list[str] = []
     for place, point in _lines(path, figure, scale):
         head = list(point)
         if not {curves.place, *curves.columns} <= set(head):
@@ -134,7 +134,7 @@ def _check_curves(
         key = tuple(point[name] for name in labels)
         counts[key] = counts.get(key, 0) + 1
     for row in rows:
-        found = counts.get(tuple(row.get(name, "") for name in labels or ()), 0)
+        found = counts.get(tuple(row.get(name, "") for name in labels), 0)
         if str(found) != row.get(_POINTS):
             wanted = row.get(_POINTS, "unknown")
             text = f"{found} points of a curve in {path} where {wanted} were written"
@@ -154,7 +154,7 @@ def _check_numbers(
 
 
 def _lines(path: Path, figure: Figure, scale: str) -> Iterator[tuple[str, Row]]:
-    """Yields where a row is and the row, without the columns that say whose it is."""
+    """Where a row is, and the row without the columns that say whose it is."""
     try:
         text = path.read_text(encoding="utf-8")
         head, *lines = list(csv.reader(io.StringIO(text, newline=""))) or [[]]
@@ -174,24 +174,3 @@ def _lines(path: Path, figure: Figure, scale: str) -> Iterator[tuple[str, Row]]:
             found = f"one of {owner[0]} at the {owner[1]} scale in {path}"
             raise refused(figure, scale, found)
         yield place, dict(zip(head[len(_OWNER) :], cells[len(_OWNER) :]))
-
-
-def _points(row: Row, labels: Sequence[str], curves: Curves) -> Iterator[Row]:
-    """Yields the points of a row at which something that is drawn was measured."""
-    own = {name: row.get(name, "") for name in (*_OWNER, *labels)}
-    for number, each in enumerate(read_run(Path(row["folder"]) / curves.file), 1):
-        values = {name: each.get(name, "") for name in curves.columns}
-        if any(values.values()):
-            yield {**own, curves.place: each.get(curves.place, str(number)), **values}
-
-
-def _write(
-    path: Path, rows: Sequence[Mapping[str, str]], columns: Sequence[str]
-) -> None:
-    text = io.StringIO(newline="")
-    writer = csv.DictWriter(
-        text, columns, restval="", extrasaction="ignore", lineterminator="\n"
-    )
-    writer.writeheader()
-    writer.writerows(rows)
-    files.write_atomically(path, text.getvalue())

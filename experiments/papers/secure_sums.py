@@ -1,20 +1,33 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""What integer noise and secure sums cost: error over the Gaussian's, bits and time."""
+"""What integer noise and secure sums cost, without training; exact or measured.
+
+Figures on Chen et al. 2022, 'The Fundamental Price of Secure Aggregation'.
+"""
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
 
-from dpfl import accounting
-from dpfl.mechanisms import gaussian, integer
-from dpfl.mechanisms.mechanism import Mechanism
+from dpfl import accounting, mechanisms
+from dpfl.accounting.integer import noise_events
 from dpfl.planning import budget
 
+from . import mean_estimation
+from .plotting import Plot
+from .sweep import Figure, Work
 
-def expected_error(mechanism: Mechanism, dimension: int, product: float) -> float:
-    """Returns the expected squared error of the mean of unit vectors that differ.
+
+def expected_error(
+    mechanism: mechanisms.Mechanism, dimension: int, product: float
+) -> float:
+    """The expected squared error of the mean of unit vectors that differ.
 
     `mean_squared_error` is for equal vectors. A sketch errs in proportion to the
     squared norm of the mean, (1 + (n - 1) product) / n, which is less if the vectors
@@ -37,25 +50,24 @@ def expected_error(mechanism: Mechanism, dimension: int, product: float) -> floa
 def error_ratio(
     n: int, length: int, epsilon: float, delta: float, bits: int, bound: str
 ) -> float:
-    """Returns the squared error of DDG over that of Gaussian noise at equal epsilon.
+    """The squared error of DDG over that of Gaussian noise at equal epsilon.
+
+    It is infinity if no noise meets the budget with so few bits.
 
     Args:
       n: Number of clients, which all take part in the one release.
       length: Coordinates of a message; there is no sketch.
-      epsilon: Of both mechanisms.
-      delta: Of both mechanisms.
-      bits: Of a coordinate of the sum, b.
+      epsilon: That of both mechanisms.
+      delta: Likewise.
+      bits: b, of a coordinate of the sum.
       bound: A value of `integer_bound`.
-
-    Returns:
-      The ratio; infinity if no noise meets the budget with so few bits.
     """
     # Both by the same method: the Gaussian alone has a tighter one.
     plain = budget.calibrate(
-        gaussian.Gaussian(n, 1.0, 1.0), None, length, epsilon, delta, method="rdp"
+        mechanisms.Gaussian(n, 1.0, 1.0), None, length, epsilon, delta, method="rdp"
     )
     try:
-        config = integer.DistributedDiscreteGaussian(
+        config = mechanisms.DistributedDiscreteGaussian(
             n, 1.0, 1.0, bits, integer_bound=bound
         )
         config.grid(length)
@@ -72,13 +84,156 @@ def error_ratio(
     return noised.mean_squared_error(length) / plain.mean_squared_error(length)
 
 
-def rate_of_equal_time(small: int, large: int) -> float:
-    """Returns the compression at which a larger cohort's secure sum takes no longer.
+# Clients, dimension and repeats; enough bits, and few: a coordinate of the sum needs
+# more with more clients; and the expected product of two vectors of a distribution.
+MEAN_SIZES = {"small": (100, 2**14, 50), "paper": (1000, 2**20, 10)}
+_MEAN_BITS = {"small": (16, 12), "paper": (18, 15)}
+PRODUCTS = {"similar": 0.5, "independent": 0.0}
+_MEAN_RATES = (1, 3, 10, 30, 100)
+# Where hashes, which are slow, and other vectors are tried.
+_FEW_RATES = (10, 100)
 
-    The time of secure aggregation is of order n log(n) d (Chen et al. 2022, A.1).
 
-    Args:
-      small: Clients whose messages are not compressed; at least 2.
-      large: Clients whose messages are.
+def _means(scale: str) -> Iterator[Work]:
+    """Sketches of both kinds, and no sketch, over rates and bits."""
+    n, dimension, repeats = MEAN_SIZES[scale]
+    enough, few = ({"bits": bits} for bits in _MEAN_BITS[scale])
+    many = f"{enough['bits']} bits"
+    ddg, sketched = mechanisms.DistributedDiscreteGaussian, mechanisms.SketchedDdg
+    hashes = {**enough, "sketch": "hashes"}
+    curves: list[tuple[str, Any, Mapping[str, Any], tuple[int, ...], str]] = [
+        ("Gaussian", mechanisms.Gaussian, {}, (1,), "similar"),
+        (f"DDG, {many}", ddg, enough, (1,), "similar"),
+        (f"DDG, {few['bits']} bits", ddg, few, (1,), "similar"),
+        (f"shifts, {many}", sketched, enough, _MEAN_RATES, "similar"),
+        (f"shifts, {few['bits']} bits", sketched, few, _MEAN_RATES, "similar"),
+        (
+            *("project and perturb", mechanisms.ProjectAndPerturb),
+            *({}, _MEAN_RATES, "similar"),
+        ),
+        (f"hashes, {many}", sketched, hashes, _FEW_RATES, "similar"),
+        (f"shifts, {many}", sketched, enough, _FEW_RATES, "independent"),
+    ]
+    for series, kind, own, rates, vectors in curves:
+        for rate in rates:
+            is_sketch = kind in (sketched, mechanisms.ProjectAndPerturb)
+            more = {"compression_rate": float(rate)} if is_sketch else {}
+            yield mean_estimation.work(
+                {"series": series, "compression_rate": rate, "vectors": vectors},
+                kind(n, 1.0, 1.0, **own, **more),
+                dimension=dimension,
+                repeats=repeats,
+                epsilon=1.0,
+                vectors=vectors,
+                theory=functools.partial(
+                    expected_error, dimension=dimension, product=PRODUCTS[vectors]
+                ),
+                bits=own.get("bits", 0),
+            )
+
+
+# Clients, dimension, repeats and numbers of coordinates that are not zero.
+SPARSE_SIZES: dict[str, tuple[int, int, int, tuple[int, ...]]] = {
+    "small": (200, 2**12, 20, (1, 2, 5, 10, 20)),
+    "paper": (1000, 2**14, 20, (1, 3, 10, 30, 100)),
+}
+_SPARSE_BITS = 16
+SPARSE_NAMES = {
+    "distributed_discrete_gaussian": "DDG without sketch",
+    "sketched_ddg": "count-mean sketch, same bits",
+    "sparse_recovery": "sparse recovery (LASSO)",
+}
+
+
+def sparse_config(
+    name: str, n: int, dimension: int, sparsity: int
+) -> mechanisms.Mechanism:
+    """A mechanism for a mean of that sparsity.
+
+    Sketches have the length of the LASSO's; that of a count-mean sketch is rounded up
+    to a multiple of its rows.
     """
-    return large * math.log(large) / (small * math.log(small))
+    common = (n, 1.0, 1.0, _SPARSE_BITS)
+    recovery = mechanisms.SparseRecovery(*common, sparsity=sparsity)
+    if name == "sparse_recovery":
+        return recovery
+    if name == "distributed_discrete_gaussian":
+        return mechanisms.DistributedDiscreteGaussian(*common)
+    rate = dimension / recovery.vector_dimension(dimension)
+    return mechanisms.SketchedDdg(*common, compression_rate=rate)
+
+
+def _sparse_means(scale: str) -> Iterator[Work]:
+    """The LASSO, a sketch of its length and no sketch, over sparsities."""
+    n, dimension, repeats, sparsities = SPARSE_SIZES[scale]
+    for name, sparsity in itertools.product(SPARSE_NAMES, sparsities):
+        yield mean_estimation.work(
+            {"mechanism": name, "sparsity": sparsity},
+            sparse_config(name, n, dimension, sparsity),
+            dimension=dimension,
+            repeats=repeats,
+            epsilon=8.0,
+            sparsity=sparsity,
+            bits=_SPARSE_BITS,
+        )
+
+
+# Clients and length of a message, and epsilon, of each curve over the bits.
+_BITS_SIZES = ((100, 100), (1000, 1000), (1000, 10_000), (1000, 100_000))
+_BITS_EPSILONS = (1.0, 2.0, 4.0, 16.0)
+_BITS_DELTA = 1e-5
+
+
+def _bits(scale: str) -> list[Work]:
+    """Error ratios over bits: sizes at epsilon 8, and epsilons at one size."""
+    is_small = scale == "small"
+    curves = [(*size, 8.0) for size in _BITS_SIZES[: 3 if is_small else 4]]
+    curves += [(1000, 1000, epsilon) for epsilon in _BITS_EPSILONS]
+    bits = range(6, 19 if is_small else 21)
+
+    def work(n: int, length: int, epsilon: float, bits: int, bound: str) -> Work:
+        def compute(folder: Path) -> Mapping[str, Any]:
+            del folder
+            of = (n, length, epsilon, _BITS_DELTA, bits, bound)
+            return {"error_ratio": error_ratio(*of)}
+
+        labels = {"clients": n, "length": length, "epsilon": epsilon}
+        own = {**labels, "bits": bits, "bound": bound}
+        return Work(own, {"delta": _BITS_DELTA}, compute)
+
+    return [
+        work(*curve, number, bound)
+        for curve, bound, number in itertools.product(curves, noise_events.BOUNDS, bits)
+    ]
+
+
+FIGURES = [
+    Figure(
+        "secagg_mean",
+        "Squared error of the mean under secure aggregation against rate and bits",
+        _means,
+        Plot(
+            *("compression_rate", "series", "vectors", "squared_error"),
+            error="standard_error",
+            beside="theory",
+            log="xy",
+        ),
+    ),
+    Figure(
+        "secagg_sparse",
+        "Squared error of sparse means against sparsity: LASSO, sketch, no sketch",
+        _sparse_means,
+        Plot(
+            *("sparsity", "mechanism", "", "squared_error bits_per_parameter"),
+            error="standard_error",
+            log="xy",
+            titles=SPARSE_NAMES,
+        ),
+    ),
+    Figure(
+        "secagg_bits",
+        "Bits of a coordinate at equal epsilon: exact accountant, published bound",
+        _bits,
+        Plot("bits", "bound epsilon", "clients length", "error_ratio", log="y"),
+    ),
+]

@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import dp_accounting
@@ -17,7 +17,7 @@ from dpfl.planning import bands_curve
 
 from .plotting import Plot
 from .result_rows import Row, Rows, distinct, where
-from .sweep import Setting, Work
+from .sweep import Work
 
 # Clients, cohort and budget of the paper's Fig. 3, and the parameters of its model.
 POPULATION, COHORT_SIZE = 3200, 100
@@ -35,29 +35,30 @@ ROUNDS = {
 STREAM, EPOCHS, SLOTS = "stream", "epochs", "random_slot"
 
 
-def mechanism(compression_rate: int) -> Any:
-    """Returns the mechanism of which a round is a release, with any noise."""
+def _noised(compression_rate: int, noise_multiplier: float = 1.0) -> Any:
+    """The mechanism of which a round is a release."""
+    own = (COHORT_SIZE, 1.0, noise_multiplier)
     if compression_rate == 1:
-        return mechanisms.Gaussian(COHORT_SIZE, 1.0, 1.0)
-    return mechanisms.L2Csgm(COHORT_SIZE, 1.0, 1.0, keep_fraction=1 / compression_rate)
-
-
-def _release(compression_rate: int, noise_multiplier: float) -> dp_accounting.DpEvent:
-    noised = mechanism(compression_rate).with_noise_multiplier(noise_multiplier)
-    return noised.round_dp_event(DIMENSION, 1.0)
+        return mechanisms.Gaussian(*own)
+    return mechanisms.L2Csgm(*own, keep_fraction=1 / compression_rate)
 
 
 def run_of(
     compression_rate: int, epsilon: float, rounds: int, encoder: str = "toeplitz"
 ) -> bands_curve.StreamRun:
-    """Returns the run of which the figure shows points."""
+    """The run of which the figure shows points."""
+
+    def release(noise_multiplier: float) -> dp_accounting.DpEvent:
+        noised = _noised(compression_rate, noise_multiplier)
+        return noised.round_dp_event(DIMENSION, 1.0)
+
     return bands_curve.StreamRun(
         workload=mf.prefix_sum(rounds),
         population=POPULATION,
         cohort_size=COHORT_SIZE,
         epsilon=epsilon,
         delta=DELTA,
-        release=functools.partial(_release, compression_rate),
+        release=release,
         encoder=encoder,
         accountant=ACCOUNTANT,
     )
@@ -66,71 +67,53 @@ def run_of(
 def random_slot(
     compression_rate: int, epsilon: float, rounds: int
 ) -> Mapping[str, float]:
-    """Returns the noise, and its error, if each client draws a round of every epoch."""
+    """The noise, and its error, if each client draws a round of every epoch."""
     noised: Any = planning.calibrate(
-        mechanism(compression_rate),
+        _noised(compression_rate),
         mechanisms.RandomSlot(POPULATION, COHORT_SIZE, rounds),
-        DIMENSION,
-        epsilon,
-        DELTA,
-        ACCOUNTANT,
+        *(DIMENSION, epsilon, DELTA, ACCOUNTANT),
     )
     noise = noised.noise_multiplier
     # Sums of 1, ..., T independent terms.
     return {"noise_multiplier": noise, "error": noise * ((rounds + 1) / 2) ** 0.5}
 
 
-def _of_point(make: Callable[[], bands_curve.Point]) -> Mapping[str, Any]:
-    point = make()
-    return {
-        "noise_multiplier": point.noise_multiplier,
-        "error": point.root_mean_error,
-        "encoder": point.encoder,
-    }
-
-
-def _of_run(rate: int, epsilon: float, rounds: int, encoder: str) -> list[Work]:
-    """Returns every stream of one run, and the two that are no streams over it."""
-    run = run_of(rate, epsilon, rounds, encoder)
-
-    def work(
-        method: str, bands: int, how: str, measure: Callable[[], Mapping[str, Any]]
-    ) -> Work:
-        labels = {
-            "compression_rate": rate,
-            "epsilon": epsilon,
-            "rounds": rounds,
-            "method": method,
-            "bands": bands,
+def _work(
+    method: str, bands: int, how: str, rate: int, epsilon: float, rounds: int
+) -> Work:
+    def compute(folder: Path) -> Mapping[str, Any]:
+        del folder
+        if method == SLOTS:
+            return random_slot(rate, epsilon, rounds)
+        if method == EPOCHS:
+            point = bands_curve.restarting(run_of(rate, epsilon, rounds))
+        else:
+            point = bands_curve.point(run_of(rate, epsilon, rounds, how), bands)
+        return {
+            "noise_multiplier": point.noise_multiplier,
+            "error": point.root_mean_error,
+            "encoder": point.encoder,
         }
-        settings = {"delta": DELTA, "encoder": how}
-        return Work(labels, settings, lambda folder: measure())
 
-    slots = functools.partial(random_slot, rate, epsilon, rounds)
-    epochs = functools.partial(_of_point, lambda: bands_curve.restarting(run))
-    works = [
-        work(SLOTS, 1, "none", slots),
-        work(EPOCHS, run.most_groups, "optimal", epochs),
-    ]
-    for bands in bands_curve.usual_bands(run):
-        point = functools.partial(bands_curve.point, run, bands)
-        works.append(work(STREAM, bands, encoder, functools.partial(_of_point, point)))
-    return works
+    names = ("compression_rate", "epsilon", "rounds", "method", "bands")
+    labels = dict(zip(names, (rate, epsilon, rounds, method, bands)))
+    return Work(labels, {"delta": DELTA, "encoder": how}, compute)
 
 
-def grid(setting: Setting) -> list[Work]:
-    """Returns the work of all panels and numbers of rounds."""
-    encoder = "toeplitz" if setting.scale == "small" else "banded"
-    return [
-        work
-        for rate, epsilon in PANELS
-        for rounds in ROUNDS[setting.scale]
-        for work in _of_run(rate, epsilon, rounds, encoder)
-    ]
+def grid(scale: str) -> Iterator[Work]:
+    """Every stream of each run, and the two that are no streams over it."""
+    encoder = "toeplitz" if scale == "small" else "banded"
+    for rate, epsilon in PANELS:
+        for rounds in ROUNDS[scale]:
+            run = run_of(rate, epsilon, rounds, encoder)
+            yield _work(SLOTS, 1, "none", rate, epsilon, rounds)
+            yield _work(EPOCHS, run.most_groups, "optimal", rate, epsilon, rounds)
+            for bands in bands_curve.usual_bands(run):
+                yield _work(STREAM, bands, encoder, rate, epsilon, rounds)
 
 
 def least(rows: Rows) -> list[Row]:
-    """Returns the stream of least error of each number of rounds."""
+    """The stream of least error of each number of rounds."""
     streams = where(rows, method=STREAM)
     return [
         min(where(streams, rounds=rounds), key=lambda row: float(row["error"]))
@@ -139,7 +122,7 @@ def least(rows: Rows) -> list[Row]:
 
 
 def _ways(rows: Rows) -> list[Row]:
-    """Returns the lines of the drawing, errors over those of Poisson sampling."""
+    """The lines of the drawing, errors over those of Poisson sampling."""
     found: list[Row] = []
     for rate, epsilon in PANELS:
         own = where(rows, compression_rate=rate, epsilon=epsilon)
@@ -157,13 +140,12 @@ def _ways(rows: Rows) -> list[Row]:
                 if row["rounds"] in poisson:
                     base = float(poisson[row["rounds"]]["error"])
                     ratio = str(float(row["error"]) / base)
-                    found.append({**row, "way": way, "error over Poisson's": ratio})
+                    found.append({**row, "way": way, "error_over_Poisson's": ratio})
     return found
 
 
 PLOT = Plot(
-    *("rounds", ("way",), ("compression_rate", "epsilon")),
-    y=("error over Poisson's",),
+    *("rounds", "way", "compression_rate epsilon", "error_over_Poisson's"),
     rows=_ways,
     log="x",
 )

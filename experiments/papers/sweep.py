@@ -5,25 +5,39 @@
 
 Each piece of work adds one row to `results.csv`. The row is keyed by everything that
 defines the work, so that a second call does only what is missing, and a row made with
-other settings is never mistaken for a new one.
+other settings is never mistaken for a new one. Most work is a run of `dpfl-train`.
 """
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
+import itertools
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 import tqdm
 
-from dpfl import files
+from dpfl import covered, files
+from dpfl.tasks import registry
+from dpfl.training import config
+
+from .. import flag_files
+from .result_rows import Row, csv_text, read_csv, read_run, where
 
 SCALES = ("small", "medium", "paper")
 KEY = "key"
+# What a row keeps of a run's summary.
+SUMMARY_COLUMNS = (
+    *("final_accuracy", "final_loss", "epsilon", "delta", "noise_multiplier"),
+    *("uplink_bits_per_client", "uplink_bits_per_parameter"),
+    *("downlink_bits_per_parameter", "wall_time_seconds"),
+)
+# Of a row without a folder: a file with the curves of all rows.
+CURVES = "curves"
+# Flags on which no row depends.
+_HARMLESS = ("data_dir", "download", "workers", "round_deadline", "concurrency")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +61,7 @@ class Work:
       labels: What tells this row from the others in the drawing.
       settings: Everything else that defines the work; part of the key.
       compute: Called with the folder that the work may use; returns the measured
-        columns. None for a `trainings.Training`, which a crew does.
+        columns. None for a `Training`, which a crew does.
     """
 
     labels: Mapping[str, Any]
@@ -56,16 +70,136 @@ class Work:
 
     @property
     def key(self) -> str:
-        """Returns the row's key: labels and settings as JSON."""
+        """The row's key: labels and settings as JSON."""
         return json.dumps([dict(self.labels), dict(self.settings)], sort_keys=True)
 
     @property
     def folder(self) -> str:
-        """Returns a readable name for the work's folder, from the labels."""
+        """A readable name for the work's folder, from the labels."""
         return "_".join(f"{k}={v}" for k, v in self.labels.items()).replace("/", "-")
 
 
-Grid = Callable[[Setting], Sequence[Work]]
+@dataclasses.dataclass(frozen=True)
+class Training(Work):
+    """A run of `dpfl-train`, done by a `parallel_runs.Crew` beside others.
+
+    Attributes:
+      flags: The run's without --output_dir; a flag file by its name in `flag_files`.
+    """
+
+    flags: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def task(self) -> str:
+        """The name of its task."""
+        return _all_flags(self.flags)["task"]
+
+    @property
+    def problem(self) -> str:
+        """What its costs depend on.
+
+        That is its task, its model if that is not the task's own, and how many workers
+        of other machines it has.
+        """
+        flags = _all_flags(self.flags)
+        words = [flags["task"]]
+        if model := flags.get("model"):
+            words.append(f"with {model}")
+        if workers := len(config.addresses(flags.get("workers"))):
+            words.append(f"on {workers} worker{'s' if workers > 1 else ''}")
+        return " ".join(words)
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds were asked for."""
+        return int(_all_flags(self.flags)["rounds"])
+
+    @property
+    def cohort_size(self) -> int:
+        """The clients of a round, n."""
+        return int(_all_flags(self.flags)["cohort_size"])
+
+    @property
+    def all_but_seed(self) -> str:
+        """What runs have in common that differ in their seed alone."""
+        flags = {name: str(v) for name, v in self.flags.items() if name != "seed"}
+        return json.dumps(flags, sort_keys=True)
+
+    def arguments(self, folder: Path, **more: Any) -> list[str]:
+        """The run's command line.
+
+        Args:
+          folder: Where its results go.
+          **more: Flags that it is given too, unless it has them.
+        """
+        given = {**more, **self.flags}
+        if "flagfile" in given:
+            given["flagfile"] = flag_files.path(given["flagfile"])
+        words = [f"--{name}={value}" for name, value in given.items()]
+        return [f"--output_dir={folder}", *words]
+
+    def measured(self, folder: Path) -> Mapping[str, Any]:
+        """The columns of a run that has ended."""
+        found = covered.plain_keys(files.read_json(folder / "summary.json"))
+        return {name: found[name] for name in SUMMARY_COLUMNS}
+
+
+def training_work(
+    labels: Mapping[str, Any], flags: Mapping[str, Any], setting: Setting
+) -> Training:
+    """Work that is a run of `dpfl-train`; its row has `SUMMARY_COLUMNS`.
+
+    Args:
+      labels: See `Work`.
+      flags: See `Training`.
+      setting: What else the run is given, as far as its task has the option.
+    """
+    task = _all_flags(flags).get("task")
+    own = {o.name for t in registry.task_names() for o in registry.task_options(t)}
+    if task is not None:
+        own -= {option.name for option in registry.task_options(task)}
+    more = {name: v for name, v in setting.run_flags.items() if name not in own}
+    flags = {**flags, **more}
+    # The key has the flags in the flag file too, and no path of this machine.
+    settings = {n: str(value) for n, value in flags.items() if n not in _HARMLESS}
+    if "flagfile" in settings:
+        settings["flagfile"] = " ".join(flag_files.lines(settings["flagfile"]))
+    return Training(labels, settings, compute=None, flags=flags)
+
+
+def _all_flags(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Flags with those of their flag file."""
+    name = flags.get("flagfile")
+    return {**(flag_files.values(name) if name else {}), **flags}
+
+
+def without_budget(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Flags without epsilon, so that the noise may be given in its place."""
+    given = dict(flags)
+    name = given.pop("flagfile", None)
+    return {**(flag_files.values(name, "epsilon") if name else {}), **given}
+
+
+# Labels and flags of a run, or what it shares with others.
+Cell = tuple[Mapping[str, Any], Mapping[str, Any]]
+
+
+def axis(name: str, values: Iterable[Any]) -> list[Cell]:
+    """A cell for each value of a label that is a flag."""
+    return [({name: value}, {name: value}) for value in values]
+
+
+def cross(*axes: Iterable[Cell]) -> list[Cell]:
+    """Every choice of a cell from each axis; the last axis changes first."""
+    found: list[Cell] = []
+    for cells in itertools.product(*axes):
+        labels: dict[str, Any] = {}
+        flags: dict[str, Any] = {}
+        for more, others in cells:
+            labels |= more
+            flags |= others
+        found.append((labels, flags))
+    return found
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,6 +218,10 @@ class Curves:
     place: str = "round"
 
 
+# What is measured of a model now and then.
+EVALUATED = Curves(("eval_accuracy", "eval_loss"))
+
+
 @dataclasses.dataclass(frozen=True)
 class Figure:
     """A figure of a paper, or one of ours.
@@ -91,7 +229,7 @@ class Figure:
     Attributes:
       name: What `--figure` calls it.
       source: Paper and number.
-      grid: From the setting to the work it takes.
+      cells: From the scale to the work it takes; a `Cell` is a run of `dpfl-train`.
       plot: What is drawn of them, a `plotting.Plot`.
       sweep: Name of the results table, which figures may share; None is `name`.
       scales: Those of `SCALES` that it has.
@@ -102,7 +240,7 @@ class Figure:
 
     name: str
     source: str
-    grid: Grid
+    cells: Callable[[str], Iterable[Union[Work, Cell]]]
     plot: Any
     sweep: Optional[str] = None
     scales: tuple[str, ...] = ("small", "paper")
@@ -112,8 +250,15 @@ class Figure:
 
     @property
     def folder(self) -> str:
-        """Returns where its results are, without the scale."""
+        """Where its results are, without the scale."""
         return self.sweep or self.name
+
+    def grid(self, setting: Setting) -> list[Work]:
+        """The work that the figure takes."""
+        return [
+            one if isinstance(one, Work) else training_work(*one, setting)
+            for one in self.cells(setting.scale)
+        ]
 
 
 class ResultsTable:
@@ -122,19 +267,18 @@ class ResultsTable:
     def __init__(self, path: Path):
         """Opens the table at `path`, which need not exist yet."""
         self._path = path
-        self._rows: dict[str, dict[str, str]] = {}
-        if path.exists():
-            with path.open(newline="", encoding="utf-8") as file:
-                for row in csv.DictReader(file):
-                    # A row cut off by a kill lacks its last columns.
-                    if None not in row and None not in row.values():
-                        self._rows[row[KEY]] = row
+        # A row cut off by a kill lacks its last columns.
+        self._rows: dict[str, dict[str, str]] = {
+            row[KEY]: row
+            for row in (read_csv(path) if path.exists() else [])
+            if None not in row and None not in row.values()
+        }
 
     def __contains__(self, work: Work) -> bool:
         return work.key in self._rows
 
     def row(self, work: Work) -> dict[str, str]:
-        """Returns the row of work that is done."""
+        """The row of work that is done."""
         labels = {name: str(value) for name, value in work.labels.items()}
         return {**self._rows[work.key], **labels, "folder": work.folder}
 
@@ -145,15 +289,10 @@ class ResultsTable:
             # The epsilon that was asked for and the one that was spent, say.
             row[f"measured_{name}" if name in work.labels else name] = value
         self._rows[work.key] = {k: str(v) for k, v in row.items()}
-        columns: list[str] = []
-        for done in self._rows.values():
-            columns += [name for name in done if name not in columns]
-        columns.remove(KEY)
-        text = io.StringIO(newline="")
-        writer = csv.DictWriter(text, [*columns, KEY], restval="")
-        writer.writeheader()
-        writer.writerows(self._rows.values())
-        files.write_atomically(self._path, text.getvalue())
+        columns = dict.fromkeys(name for done in self._rows.values() for name in done)
+        del columns[KEY]
+        text = csv_text([*columns, KEY], self._rows.values(), end="\r\n")
+        files.write_atomically(self._path, text)
 
 
 def do_alone(works: Sequence[Work], table: ResultsTable, folder: Path) -> None:
@@ -165,9 +304,39 @@ def do_alone(works: Sequence[Work], table: ResultsTable, folder: Path) -> None:
       folder: Each piece of work has a folder in it.
     """
     missing = [work for work in works if work not in table]
-    with tqdm.tqdm(total=len(missing), unit="row", disable=not missing) as progress:
-        for work in missing:
+    with tqdm.tqdm(missing, unit="row", disable=not missing) as bar:
+        for work in bar:
+            bar.set_postfix_str(work.folder[-60:])
             if work.compute is not None:
                 table.add(work, work.compute(folder / work.folder))
-            progress.set_postfix_str(work.folder[-60:])
-            progress.update()
+
+
+def rounds_done(folder: Path) -> int:
+    """After how many rounds a run goes on, or was done."""
+    path = folder / "times.csv"
+    rows = read_run(path) if path.exists() else []
+    # A kill may leave a part of a row, which the run takes back.
+    return sum(bool(row.get("seconds")) for row in rows)
+
+
+def curve(row: Row, column: str, curves: Curves = EVALUATED) -> list[tuple[int, float]]:
+    """The points (place, value) of a column, where it has a value.
+
+    Args:
+      row: Of the work; its `CURVES` names a file that stands in for those of all work,
+        with the labels before the place of each point.
+      column: Its name.
+      curves: Says in which file it is.
+    """
+    if CURVES in row:
+        rows: Sequence[Row] = read_csv(Path(row[CURVES]))
+        head = list(rows[0])
+        names = head[: head.index(curves.place)]
+        rows = where(rows, **{name: row[name] for name in names if name in row})
+    else:
+        rows = read_run(Path(row["folder"]) / curves.file)
+    return [
+        (int(r.get(curves.place, number)), float(r[column]))
+        for number, r in enumerate(rows, 1)
+        if r[column]
+    ]

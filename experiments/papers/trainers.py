@@ -1,31 +1,41 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Processes that train runs of a figure, one after another."""
+"""Processes that train runs of a figure, one after another.
+
+This module is also their program. Each line of its stdin is a JSON object: the
+`arguments` of `dpfl-train`, the `log` that takes its output, and whether it
+`only_checks` them and the data. What was stdout takes `{"round": 3, "of": 60}` after
+each round and `{"code": 0}` at the end of the run. Imports are done once, and so is the
+tracing of runs that differ in their seed alone.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import importlib
 import json
 import os
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
 import psutil
+from absl import flags
 
-from dpfl import files
+from dpfl import files, interrupts
 from dpfl.training import launch
 
-from .. import cli
-from .trainings import Training
+from .. import cli, flag_files
+from .sweep import Training
 
 # Our packages, whether they are in the source tree or installed.
 _BINARIES = __package__.rpartition(".")[0]
 _TRAIN = f"{_BINARIES}.train"
-_TRAINER = f"{__package__}.trainer"
 # The folder that holds the outermost of them.
 _ROOT = Path(__file__).resolve().parents[len(__package__.split("."))]
 _ERROR = "error: "
@@ -51,7 +61,7 @@ class Trainer:
     def __init__(self) -> None:
         """Starts the process."""
         self._process = subprocess.Popen(
-            launch.ends_with_parent([sys.executable, "-m", _TRAINER, _TRAIN]),
+            launch.ends_with_parent([sys.executable, "-m", __name__]),
             env=_environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -87,18 +97,18 @@ class Trainer:
         Raises:
           WorkFailedError: If they are refused.
         """
-        log = folder / "check.log"
+        log, is_told = folder / "check.log", True
         try:
             self._do(work.arguments(folder), log, lambda *_: None, only_checks=True)
         except WorkFailedError as error:
-            if not error.said:
-                raise
-            log.unlink(missing_ok=True)
+            is_told = bool(error.said)
             raise
-        log.unlink(missing_ok=True)
+        finally:
+            if is_told:
+                log.unlink(missing_ok=True)
 
     def memory(self) -> int:
-        """Returns how many bytes the process and its children hold now."""
+        """How many bytes the process and its children hold now."""
         total = 0
         with contextlib.suppress(psutil.Error):
             own = psutil.Process(self._process.pid)
@@ -124,13 +134,9 @@ class Trainer:
         *,
         only_checks: bool,
     ) -> None:
-        order = {
-            "arguments": list(arguments),
-            "log": os.fspath(log),
-            "only_checks": only_checks,
-        }
+        order = {"arguments": list(arguments), "log": os.fspath(log)}
         begin = log.stat().st_size if log.exists() else 0
-        code = self._answered(json.dumps(order) + "\n", on_round)
+        code = self._answered({**order, "only_checks": only_checks}, on_round)
         if not code:
             return
         command = f"-m {_TRAIN} {' '.join(arguments)}"
@@ -142,13 +148,13 @@ class Trainer:
             said,
         )
 
-    def _answered(self, order: str, on_round: Callable[[int, int], Any]) -> int:
-        """Returns the exit code of what was ordered."""
+    def _answered(self, order: Any, on_round: Callable[[int, int], Any]) -> int:
+        """The exit code of what was ordered."""
         process = self._process
         if process.stdin is None or process.stdout is None:
             raise RuntimeError("the trainer must have pipes, found none")
         with contextlib.suppress(BrokenPipeError):
-            process.stdin.write(order)
+            process.stdin.write(json.dumps(order) + "\n")
             process.stdin.flush()
         for line in process.stdout:
             answer = json.loads(line)
@@ -160,7 +166,7 @@ class Trainer:
 
 
 def _last_error(log: Path, begin: int) -> str:
-    """Returns what a binary gave as its error since its log had so many bytes."""
+    """The error that a binary gave since its log had so many bytes; "" for none."""
     if not log.exists():
         return ""
     with log.open("rb") as file:
@@ -171,10 +177,62 @@ def _last_error(log: Path, begin: int) -> str:
 
 
 def _environment() -> Optional[dict[str, str]]:
-    """Returns the environment in which a child finds our packages where we did."""
+    """The environment in which a child finds our packages where we did."""
     if "." in _BINARIES:
         # Installed: Python finds them by itself.
         return None
     before = os.environ.get("PYTHONPATH")
     found = [str(_ROOT), before] if before else [str(_ROOT)]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(found)}
+
+
+def main() -> None:
+    """Does what is asked for until nobody asks any more."""
+    from dpfl.training import run as run_lib
+
+    train = importlib.import_module(_TRAIN)
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
+
+    def answer(**fields: Any) -> None:
+        answers.write(json.dumps(fields) + "\n")
+
+    last = run_lib.LastProcess()
+    for line in sys.stdin:
+        order = json.loads(line)
+        work: Callable[..., Any] = functools.partial(
+            train.main, last=last, on_round=lambda r, of: answer(round=r, of=of)
+        )
+        if order["only_checks"]:
+            work = train.check
+        code = _exit_code(work, order["arguments"], order["log"])
+        answer(code=code)
+        if code == interrupts.EXIT_CODE:
+            break
+
+
+def _exit_code(work: Callable[..., Any], arguments: list[str], log: str) -> int:
+    """The exit code of a command line."""
+    with open(log, "ab") as output:
+        for descriptor in (1, 2):
+            os.dup2(output.fileno(), descriptor)
+    for name in flags.FLAGS:
+        flags.FLAGS[name].unparse()
+    sys.argv = ["dpfl-train", *map(flag_files.resolved, arguments)]
+    try:
+        cli.run(work)
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except Exception:
+        traceback.print_exc()
+        return cli.FAULT_EXIT_CODE
+    finally:
+        sys.stderr.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (BrokenPipeError, KeyboardInterrupt):
+        # Whoever asked is gone, or was interrupted too.
+        sys.exit(interrupts.EXIT_CODE)

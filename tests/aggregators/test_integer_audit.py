@@ -17,8 +17,9 @@ from dpfl.accounting import accountant, events
 from dpfl.accounting.integer import discrete_gaussian
 from dpfl.aggregators import distributed, reductions
 from dpfl.vectors import randomness, rounding
-from experiments.audits import bounds, simulators
+from experiments.audits import bounds
 from tests import traced
+from tests.accounting import simulators
 
 CLIENTS, DIMENSION, DELTA = 3, 2048, 1e-2
 SEED = tf.constant([5, 6], tf.int64)

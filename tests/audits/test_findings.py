@@ -12,35 +12,35 @@ from scipy import stats
 from dpfl import accounting, mechanisms
 from dpfl.accounting.integer import discrete_gaussian
 from dpfl.aggregators import round_functions
-from experiments.audits import adversary, cases, claims, finding, suite, sums, tails
+from experiments.audits import adversary, cases, findings, noise, suite, sums
 
 
 def test_chance_of_a_count():
     law = stats.binom(1000, 0.01)
     for count in (0, 3, 10, 17, 30):
         tail = min(law.cdf(count), law.sf(count - 1))
-        chance = finding.count_chance(count, 1000, 0.01)
+        chance = findings.count_chance(count, 1000, 0.01)
         assert chance == pytest.approx(min(1, 2 * tail))
     # Twelve draws beyond 5.7 are expected of a billion; none at all is no chance.
-    assert finding.count_chance(0, 10**9, 1.2e-8) < 2e-5
-    assert finding.count_chance(12, 10**9, 1.2e-8) > 0.9
+    assert findings.count_chance(0, 10**9, 1.2e-8) < 2e-5
+    assert findings.count_chance(12, 10**9, 1.2e-8) > 0.9
 
 
 def test_correlation_is_in_standard_deviations():
     rng = np.random.default_rng(1)
     noise = rng.normal(size=(200, 100))
-    found = [finding.correlation(one, noise[0]) for one in noise[1:]]
+    found = [findings.correlation(one, noise[0]) for one in noise[1:]]
     assert 0.8 < np.std(found) < 1.2
-    assert finding.correlation(noise[0], 3 * noise[0] + 1) == pytest.approx(10)
-    assert finding.correlation(noise[0], np.zeros(100)) == 0
+    assert findings.correlation(noise[0], 3 * noise[0] + 1) == pytest.approx(10)
+    assert findings.correlation(noise[0], np.zeros(100)) == 0
 
 
 def test_verdicts_and_rows():
-    below = finding.Finding("epsilon", "m", "s", True, claimed=2.0, found=1.0)
+    below = findings.Finding("epsilon", "m", "s", True, claimed=2.0, found=1.0)
     assert (below.verdict, below.ratio) == ("below", 0.5)
-    above = finding.Finding("epsilon", "m", "s", False, claimed=1.0, found=2.0)
+    above = findings.Finding("epsilon", "m", "s", False, claimed=1.0, found=2.0)
     assert above.verdict == "ABOVE"
-    failed = finding.Finding("masks", "m", "s", False, claimed=0.0, found=2.0)
+    failed = findings.Finding("masks", "m", "s", False, claimed=0.0, found=2.0)
     assert failed.verdict == "FAILED" and failed.ratio is None
     assert failed.row()["verdict"] == "FAILED" and "is_sound" not in failed.row()
 
@@ -73,11 +73,11 @@ def test_ratio_of_a_rounded_canary_has_mean_one(kind, size):
 
 
 def test_tails_of_a_law():
-    normal = tails.Source("m", None, 1.0, 1000.0)
+    normal = noise.Source("m", None, 1.0, 1000.0)
     for size in (3, 5, 6.5):
         expected = 2 * stats.norm.sf((1000 * size - 0.5) / 1000)
         assert normal.tail(round(1000 * size)) == pytest.approx(expected)
-    coarse = tails.Source(
+    coarse = noise.Source(
         "m", None, 1.0, 2.0, lambda x: discrete_gaussian.discrete_gaussian_log_pmf(x, 2)
     )
     weights = np.exp(-(np.arange(-60, 61) ** 2) / 8.0)
@@ -93,20 +93,20 @@ class TestClaims:
 
     def test_is_the_least_of_all_methods(self):
         masked = mechanisms.L2Csgm(4, 1.0, 0.6, keep_fraction=0.5, linf_ratio=0.25)
-        claim = claims.tightest(masked, mechanisms.FixedSize(4, 4, 1), 64, 1e-2)
+        claim = findings.tightest(masked, mechanisms.FixedSize(4, 4, 1), 64, 1e-2)
         event = masked.dp_event(mechanisms.FixedSize(4, 4, 1), 64)
         by_rdp = accounting.epsilon(event, 1e-2)
         assert claim.method == "stopped-exact-gaussian" and by_rdp.method == "rdp"
         assert claim.epsilon < by_rdp.epsilon
         assert claim.relation == by_rdp.relation == "replaced_by_zeros"
         shares = mechanisms.DistributedSkellam(4, 1.0, 1.0, 16)
-        claim = claims.tightest(shares, mechanisms.FixedSize(4, 4, 1), 8, 1e-2)
+        claim = findings.tightest(shares, mechanisms.FixedSize(4, 4, 1), 8, 1e-2)
         assert claim.method == "rdp"
 
     def test_one_coordinate_is_a_sampled_gaussian(self):
         """By integration: kept and joined with 0.35 / 2, at 0.9 / (0.35 0.8)."""
         masked = mechanisms.LinfCsgm(4, 1.0, 0.8, keep_fraction=0.35, linf_ratio=0.9)
-        claim = claims.tightest(masked, self.POPULATION, 1, 1e-2)
+        claim = findings.tightest(masked, self.POPULATION, 1, 1e-2)
         assert claim.method == "one-coordinate exact-gaussian"
         assert claim.relation == "add_or_remove"
         shift, joins = 0.9 / (0.35 * 0.8), 0.35 / 2
@@ -122,8 +122,8 @@ class TestClaims:
 
     def test_two_coordinates_are_not(self):
         masked = mechanisms.LinfCsgm(4, 1.0, 0.8, keep_fraction=0.35, linf_ratio=0.9)
-        claim = claims.tightest(masked, self.POPULATION, 2, 1e-2)
-        assert not claim.method.startswith(claims.ONE_COORDINATE)
+        claim = findings.tightest(masked, self.POPULATION, 2, 1e-2)
+        assert not claim.method.startswith(findings.ONE_COORDINATE)
 
 
 class TestMeasured:

@@ -12,7 +12,8 @@ import pytest
 
 from dpfl import accounting
 from dpfl.factorization import factorization
-from experiments.audits import simulators, streams
+from experiments.audits import streams
+from tests.accounting import simulators
 
 CASES = [case for made in streams.CASES.values() for case in made()]
 SAMPLED = [case for case in CASES if case.participation.sampling_probability == 0.5]

@@ -17,13 +17,13 @@ from tests.experiments import programs
 
 def audited(mechanism, *words, **settings):
     """Returns the findings of the jobs whose names have one of the words."""
-    from experiments import audits
+    from experiments.audits import suite
 
     numbers = {"trials": 200, "rounds_in_tff": 2, "draws": 2_000_000, **settings}
-    chosen = audits.Settings(mechanisms=(mechanism,), is_quick=True, **numbers)
+    chosen = suite.Settings(mechanisms=(mechanism,), is_quick=True, **numbers)
     return [
         one
-        for name, job in audits.jobs(chosen)
+        for name, job in suite.jobs(chosen)
         if not words or any(word in name for word in words)
         for one in job()
     ]
@@ -161,13 +161,13 @@ class TestHolesPutBack:
     def test_noise_that_repeats(self, tff_secure_context, monkeypatch):
         """Two holes, each of which is seen by a pair of runs of its own."""
         from dpfl.aggregators import registry
-        from experiments.audits import repeats
+        from experiments.audits import noise
 
         monkeypatch.setattr(registry, "_identity", lambda mechanism: "")
-        monkeypatch.setattr(repeats.provenance, "digest", lambda plan: "")
-        repeats.digest.cache_clear()
+        monkeypatch.setattr(noise.provenance, "digest", lambda plan: "")
+        noise.digest.cache_clear()
         found = audited("gaussian", "repeated noise")
-        repeats.digest.cache_clear()
+        noise.digest.cache_clear()
         assert bad(found) == {"repeats"}
         same = {one.setting: one.found for one in found if not one.is_sound}
         whole = pytest.approx(np.sqrt(1024), rel=1e-6)

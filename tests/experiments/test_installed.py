@@ -14,12 +14,12 @@ ROOT = Path(__file__).resolve().parents[2]
 CODE = """
 from pathlib import Path
 from dpfl.experiments import flag_files
-from dpfl.experiments.papers import parallel_runs, sweep, trainers, trainings
+from dpfl.experiments.papers import sweep, trainers
 print(flag_files.path("tasks/digits.flags"))
 flags = {"flagfile": "tasks/digits.flags", "no_such_flag": 1}
-work = trainings.training_work({"task": "digits"}, flags, sweep.Setting("small"))
+work = sweep.training_work({"task": "digits"}, flags, sweep.Setting("small"))
 try:
-    parallel_runs.run_alone(work, Path("run"))
+    trainers.Trainer().train(work, Path("run"))
 except trainers.WorkFailedError as error:
     print(error)
 print(Path("run/train.log").read_text())

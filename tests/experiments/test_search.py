@@ -7,7 +7,7 @@ import math
 import pytest
 
 from experiments import search
-from experiments.papers import trainings
+from experiments.papers import sweep
 from tests import forks
 
 GIVEN = ["--task=digits", "--mechanism=gaussian"]
@@ -32,7 +32,7 @@ def fake_training(calls):
                 raise search.trainers.WorkFailedError("failed", 1, said)
             accuracy = 1 - abs(math.log10(rate)) / 10 - abs(clip - 0.1)
             folder.mkdir(parents=True)
-            summary = dict.fromkeys(trainings.SUMMARY_COLUMNS, 1.0)
+            summary = dict.fromkeys(sweep.SUMMARY_COLUMNS, 1.0)
             summary["final_accuracy"] = accuracy
             (folder / "summary.json").write_text(json.dumps(summary))
 

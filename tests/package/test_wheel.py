@@ -190,10 +190,11 @@ def ours():
 WORK = """
 import json
 from pathlib import Path
-from dpfl.experiments.papers import parallel_runs, sweep, trainings
+from dpfl.experiments.papers import sweep, trainers
 flags = {"flagfile": "tasks/digits.flags", "rounds": 1, "cohort_size": 4, "seed": 1}
-work = trainings.training_work({"task": "digits"}, flags, sweep.Setting("small"))
-print(json.dumps(parallel_runs.run_alone(work, Path("run"))))
+work = sweep.training_work({"task": "digits"}, flags, sweep.Setting("small"))
+trainers.Trainer().train(work, Path("run"))
+print(json.dumps(work.measured(Path("run"))))
 """
 
 

@@ -43,7 +43,7 @@ def draw(figure, shown, path):
     """Draws and saves; returns how many lines, bars and bands there are."""
     import matplotlib.pyplot as plt
 
-    picture = plotting.draw(figure.plot, shown, figure.source)
+    picture = plotting.draw(figure.plot, shown, figure.source, figure.curves)
     picture.savefig(path)
     plt.close(picture)
     return sum(

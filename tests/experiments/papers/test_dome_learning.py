@@ -48,7 +48,7 @@ def test_the_table(monkeypatch):
     monkeypatch.setattr(learning, "SEEDS", (0,))
     monkeypatch.setattr(learning, "DRIFTS", (0.03,))
     monkeypatch.setattr(learning, "CHOICES", {"default": {}})
-    drifting = learning.drifting(rounds=6, dimension=40)
+    drifting = list(learning.drifting(rounds=6, dimension=40))
     assert [row["column"] for row in drifting] == ["probes", "no probes"]
-    choices = learning.choices(rounds=4, dimension=40)
+    choices = list(learning.choices(rounds=4, dimension=40))
     assert len(choices) == 3 and set(choices[0]) == set(drifting[0])

@@ -25,9 +25,9 @@ from experiments.papers import (
     plotting,
     result_rows,
     result_tables,
+    secure_sums,
     stream_errors,
     sweep,
-    trainings,
 )
 from experiments.papers.index import FIGURES
 from tests.experiments import programs
@@ -67,7 +67,7 @@ def grid(name, scale="small"):
 
 
 def runs(name, scale):
-    return [work for work in grid(name, scale) if isinstance(work, trainings.Training)]
+    return [work for work in grid(name, scale) if isinstance(work, sweep.Training)]
 
 
 def flags_of(work):
@@ -208,8 +208,8 @@ class TestGrids:
     @pytest.mark.parametrize("scale", ["small", "medium", "paper"])
     def test_flag_files_are_the_runs_of_dome(self, scale):
         """A flag file has the clip and the rate that the comparison chose."""
-        for task, compared in dome2025.COMPARISONS[scale].items():
-            flags = dome2025.dome_flags(task)
+        for compared in dome2025.COMPARISONS[scale]:
+            flags = dome2025.dome_flags(compared.task)
             found = float(flags["clip_norm"]), float(flags["server_lr"])
             assert found == compared.chosen["dome"]
 
@@ -367,15 +367,15 @@ class TestExact:
     @pytest.mark.parametrize("scale", ["small", "paper"])
     def test_every_series_of_means_can_be_calibrated(self, scale):
         delta = mean_estimation.DELTA
-        n, dimension, *_ = chen2022.MEAN_SIZES[scale]
-        for bits in chen2022._MEAN_BITS[scale]:
+        n, dimension, *_ = secure_sums.MEAN_SIZES[scale]
+        for bits in secure_sums._MEAN_BITS[scale]:
             config = mechanisms.DistributedDiscreteGaussian(n, 1.0, 1.0, bits)
             noised = planning.calibrate(config, None, dimension, 1.0, delta)
             noised.check_noise(dimension)
-        n, dimension, _, sparsities = chen2022.SPARSE_SIZES[scale]
+        n, dimension, _, sparsities = secure_sums.SPARSE_SIZES[scale]
         for sparsity in sparsities:
             recovery, sketched = (
-                chen2022.sparse_config(name, n, dimension, sparsity)
+                secure_sums.sparse_config(name, n, dimension, sparsity)
                 for name in ("sparse_recovery", "sketched_ddg")
             )
             length = recovery.vector_dimension(dimension)
@@ -415,7 +415,7 @@ class TestDrawing:
         return {c.get_label(): c for c in axis.containers}, axis
 
     def test_a_point_is_a_mean_with_its_range(self):
-        found, axis = self.lines(plotting.Plot("x", ("series",), y=("y",)), self.rows())
+        found, axis = self.lines(plotting.Plot("x", "series", y="y"), self.rows())
         assert list(found) == ["a", "b"]
         for name, more in (("a", 0), ("b", 10)):
             line, _, (bars,) = found[name].lines
@@ -428,7 +428,7 @@ class TestDrawing:
         rows = [
             {**row, "x": f"name {row['x']}", "y": row["y"]} for row in self.rows(y="2")
         ]
-        found, axis = self.lines(plotting.Plot("x", ("series",), y=("y",)), rows)
+        found, axis = self.lines(plotting.Plot("x", "series", y="y"), rows)
         assert [t.get_text() for t in axis.get_yticklabels()] == ["name 1", "name 10"]
         (line, *_), (other, *_) = (found[name].lines for name in "ab")
         assert line.get_xdata().tolist() == [2, 2]
@@ -438,13 +438,13 @@ class TestDrawing:
         rows = self.rows() + [
             {**row, "series": "c", "x": "inf"} for row in self.rows()[:3]
         ]
-        _, axis = self.lines(plotting.Plot("x", ("series",), y=("y",), log="x"), rows)
+        _, axis = self.lines(plotting.Plot("x", "series", y="y", log="x"), rows)
         (across,) = [line for line in axis.lines if line.get_linestyle() == ":"]
         assert across.get_ydata() == [4, 4]
 
     def test_errors_and_a_line_beside(self):
         rows = self.rows(error="0.5", theory="3")[::3]
-        plot = plotting.Plot("x", ("series",), y=("y",), error="error", beside="theory")
+        plot = plotting.Plot("x", "series", y="y", error="error", beside="theory")
         found, axis = self.lines(plot, rows)
         _, _, (bars,) = found["a"].lines
         assert bars.get_segments()[0][:, 1].tolist() == [1, 3]
@@ -457,7 +457,7 @@ class TestDrawing:
             for x in range(40)
             for y in (1, 3)
         ]
-        _, axis = self.lines(plotting.Plot("x", y=("y",)), rows)
+        _, axis = self.lines(plotting.Plot("x", y="y"), rows)
         (band,) = axis.collections
         (extents,) = [path.get_extents() for path in band.get_paths()]
         assert (extents.ymin, extents.ymax) == (1, 3)
@@ -465,9 +465,7 @@ class TestDrawing:
     def test_panels_and_labels(self):
         rows = [{**row, "epsilon": e} for e in ("2.0", "inf") for row in self.rows()]
         picture = plotting.draw(
-            plotting.Plot(
-                "x", ("series",), ("epsilon",), ("y",), titles={"a": "first"}
-            ),
+            plotting.Plot("x", "series", "epsilon", "y", titles={"a": "first"}),
             rows,
             "title",
         )
@@ -480,6 +478,6 @@ class TestDrawing:
             {"of": of, "x": str(x), "y": "1"}
             for of, x in (("p", 1), ("p", 3), ("q", 7), ("q", 9))
         ]
-        found, _ = self.lines(plotting.Plot("x", y=("y",), by=("of",)), rows)
+        found, _ = self.lines(plotting.Plot("x", y="y", by="of"), rows)
         ((line, *_),) = (container.lines for container in found.values())
         assert line.get_xdata().tolist() == [2, 8]

@@ -21,7 +21,6 @@ from experiments.papers import (
     result_rows,
     sweep,
     trainers,
-    trainings,
 )
 from tests import forks
 
@@ -45,7 +44,7 @@ parallel_runs.Crew(folder, jobs=1).train([w for w in works if w not in table], w
 
 
 def work(**flags):
-    return trainings.training_work(
+    return sweep.training_work(
         {"seed": flags["seed"]}, {**TINY, **flags}, sweep.Setting("small")
     )
 
@@ -67,7 +66,7 @@ def killed_grid(folder, run):
     """The table of a grid that was killed after two rounds of a run."""
     folder.mkdir()
     killed = start(folder)
-    forks.until(lambda: killed.poll() is not None or trainings.rounds_done(run) >= 2)
+    forks.until(lambda: killed.poll() is not None or sweep.rounds_done(run) >= 2)
     assert killed.poll() is None, killed.communicate()[1]
     children = psutil.Process(killed.pid).children(recursive=True)
     killed.send_signal(signal.SIGKILL)
@@ -124,7 +123,7 @@ class FakeTrainer:
             raise trainers.WorkFailedError("the run failed", self.exit_code)
         folder.mkdir()
         (folder / "summary.json").write_text(
-            str(dict.fromkeys(trainings.SUMMARY_COLUMNS, 1)).replace("'", '"')
+            str(dict.fromkeys(sweep.SUMMARY_COLUMNS, 1)).replace("'", '"')
         )
         for done in range(5):
             on_round(done, 4)
@@ -149,8 +148,7 @@ def fake(monkeypatch):
 def test_rows_come_from_as_many_runs_as_memory_allows(fake, tmp_path, capsys):
     grid = [work(seed=s, noise_multiplier=z) for s in range(4) for z in range(1, 4)]
     grid = [
-        trainings.Training({"seed": i}, {"i": i}, None, w.flags)
-        for i, w in enumerate(grid)
+        sweep.Training({"seed": i}, {"i": i}, None, w.flags) for i, w in enumerate(grid)
     ]
     found = []
     parallel_runs.Crew(tmp_path).train(
@@ -256,9 +254,7 @@ def test_a_task_whose_only_run_fails_is_not_waited_for(fake, tmp_path, capsys):
     grid = [work(seed=1)]
     for seed in (2, 3):
         flags = {**other, "task": "digits", "seed": seed}
-        grid.append(
-            trainings.training_work({"seed": seed}, flags, sweep.Setting("small"))
-        )
+        grid.append(sweep.training_work({"seed": seed}, flags, sweep.Setting("small")))
     found = []
     with pytest.raises(trainers.WorkFailedError):
         parallel_runs.Crew(tmp_path).train(
@@ -291,7 +287,7 @@ def test_tasks_that_were_not_measured_begin_together_only_where_there_is_room(
     monkeypatch.setattr(remaining_work, "this_machine", lambda: machine)
     options = dict(cohort_size=4, rounds=24, noise_multiplier=1)
     grid = [
-        trainings.training_work({"seed": t}, {"task": t, "seed": 1, **options}, SMALL)
+        sweep.training_work({"seed": t}, {"task": t, "seed": 1, **options}, SMALL)
         for t in ("digits", "synthetic")
     ]
     parallel_runs.Crew(tmp_path).train(grid, grid, lambda *_: None)
@@ -303,7 +299,7 @@ def test_a_rate_is_that_of_as_many_workers(fake, tmp_path, capsys):
     remaining_work.save(path, remaining_work.this_machine(), {PROBLEM: rate()})
     for number, workers in enumerate(("a:1,b:2", "a:1", "c:1,d:2")):
         setting = sweep.Setting("small", {"workers": workers})
-        grid = [trainings.training_work({"seed": number}, {**TINY, "seed": 1}, setting)]
+        grid = [sweep.training_work({"seed": number}, {**TINY, "seed": 1}, setting)]
         parallel_runs.Crew(tmp_path, jobs=1).train(grid, grid, lambda *_: None)
         said = capsys.readouterr().err
         assert ("are measured" in said) == (number < 2)

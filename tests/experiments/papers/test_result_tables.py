@@ -5,7 +5,7 @@ import pathlib
 
 import pytest
 
-from experiments.papers import index, ours, result_rows, result_tables, sweep, trainings
+from experiments.papers import index, ours, result_rows, result_tables, sweep
 from tests.experiments.papers import invented
 
 COLUMNS = {
@@ -80,7 +80,7 @@ def test_curves_are_those_of_the_row_s_own_run(tmp_path):
     path = tmp_path / "curves.csv"
     path.write_text("mechanism,seed,round,eval_loss\na,1,4,0.5\na,2,4,0.25\na,2,8,\n")
     row = {"mechanism": "a", "seed": "2", "final_loss": "7", "curves": str(path)}
-    assert trainings.curve(row, "eval_loss") == [(4, 0.25)]
+    assert sweep.curve(row, "eval_loss") == [(4, 0.25)]
 
 
 def test_without_curves_there_is_one_file(tmp_path):
@@ -91,7 +91,7 @@ def test_without_curves_there_is_one_file(tmp_path):
     assert not result_tables.curves_path(tmp_path / "t.csv").exists()
     found = result_tables.read(tmp_path / "t.csv", figure, "medium", works)
     assert result_rows.distinct(found, "way") == list(ours.WAYS)
-    assert all(trainings.CURVES not in row for row in found)
+    assert all(sweep.CURVES not in row for row in found)
 
 
 @pytest.fixture

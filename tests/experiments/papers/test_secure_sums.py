@@ -6,7 +6,7 @@ import math
 import pytest
 
 from dpfl import mechanisms
-from experiments.papers import secure_sums
+from experiments.papers import chen2022, secure_sums
 
 
 def test_expected_error_of_equal_vectors_is_the_configuration_s():
@@ -36,6 +36,6 @@ def test_the_exact_accountant_saves_bits_where_noise_is_about_a_step():
 
 def test_rate_of_equal_time():
     # 1000 log(1000) / (100 log(100)), with 3 / 2 from the logarithms.
-    assert secure_sums.rate_of_equal_time(100, 1000) == pytest.approx(15)
+    assert chen2022.rate_of_equal_time(100, 1000) == pytest.approx(15)
     needed = 50 * math.log(50) / (10 * math.log(10))
-    assert secure_sums.rate_of_equal_time(10, 50) == pytest.approx(needed)
+    assert chen2022.rate_of_equal_time(10, 50) == pytest.approx(needed)

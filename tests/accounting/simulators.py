@@ -1,11 +1,13 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Mechanisms in a few dimensions, drawn from their definitions, for `audit`.
+
+"""Mechanisms in a few dimensions, drawn from their definitions, to be audited.
 
 Each simulator draws what the server sees of a mechanism, in few dimensions, from the
 mechanism's definition and not from the accountant's formulas: each share of noise
 and each mask is drawn. They are not the implementation either; that is tested with
-TensorFlow, elsewhere.
+TensorFlow, elsewhere. `sample` draws outputs, float64[trials, ...], with the canary or
+without, and `score` gives log P/Q of outputs, float64[trials].
 """
 
 from __future__ import annotations
@@ -16,28 +18,15 @@ from typing import Optional
 import attr
 import numpy as np
 
-from dpfl import checks
 from dpfl.accounting.integer import discrete_gaussian, skellam
+from experiments.audits import adversary, bounds
 
 # Noise values sampled by inversion reach this many standard deviations.
 _TABLE_STDDEVS = 12
 
 
-def extreme_vector(l2: float, linf: float, dimension: int) -> np.ndarray:
-    """Returns the worst vector for L2-CSGM: as many coordinates at the bound as fit.
-
-    Args:
-      l2: Bound on the L2 norm.
-      linf: Bound on every coordinate's size.
-      dimension: d.
-
-    Returns:
-      float64 array of shape [dimension]: floor((l2/linf)^2) coordinates at `linf`, one
-      with what is left of the norm, zeros.
-    """
-    l2 = checks.positive("l2", l2)
-    linf = checks.positive("linf", linf)
-    dimension = checks.integer("dimension", dimension)
+def extreme_vector(l2, linf, dimension):
+    """The worst vector for L2-CSGM: as many coordinates at the bound as fit."""
     squares = np.clip(l2**2 - linf**2 * np.arange(dimension), 0.0, linf**2)
     return np.sqrt(squares)
 
@@ -66,9 +55,7 @@ class SparsifiedGaussianSimulator:
     releases: int = 1
     reuse_mask: bool = False
 
-    def sample(
-        self, rng: np.random.Generator, present: bool, trials: int
-    ) -> np.ndarray:
+    def sample(self, rng, present, trials):
         """Returns outputs, shape [trials, releases, d]."""
         shape = (trials, self.releases, len(self.canary))
         outputs = rng.normal(scale=self.stddev, size=shape)
@@ -79,13 +66,15 @@ class SparsifiedGaussianSimulator:
             outputs += self.canary * kept * joined
         return outputs
 
-    def score(self, outputs: np.ndarray) -> np.ndarray:
-        """Returns the log-likelihood ratio (for a reused mask, without sampling)."""
+    def score(self, outputs):
+        """The log-likelihood ratio (for a reused mask, without sampling)."""
         shifted = (outputs - self.canary / 2) * self.canary / self.stddev**2
         if self.reuse_mask:
             shifted = np.sum(shifted, axis=1, keepdims=True)
-        release = np.sum(sampled_score(shifted, self.keep_fraction), axis=-1)
-        return np.sum(sampled_score(release, self.sampling_probability), axis=-1)
+        release = np.sum(adversary.sampled_score(shifted, self.keep_fraction), axis=-1)
+        return np.sum(
+            adversary.sampled_score(release, self.sampling_probability), axis=-1
+        )
 
 
 @attr.s(frozen=True, auto_attribs=True)
@@ -111,9 +100,7 @@ class MatrixFactorizationSimulator:
     rounds: tuple[int, ...]
     keep_fraction: float = 1.0
 
-    def sample(
-        self, rng: np.random.Generator, present: bool, trials: int
-    ) -> np.ndarray:
+    def sample(self, rng, present, trials):
         """Returns outputs, shape [trials, T, d]."""
         steps, dimension = len(self.left), len(self.canary)
         noise = rng.normal(scale=self.stddev, size=(trials, steps, dimension))
@@ -126,8 +113,8 @@ class MatrixFactorizationSimulator:
         released += np.tensordot(self.left, noise, axes=(1, 1))
         return released.swapaxes(0, 1)
 
-    def score(self, outputs: np.ndarray) -> np.ndarray:
-        """Returns the log-likelihood ratio (for several rounds, their sum)."""
+    def score(self, outputs):
+        """The log-likelihood ratio (for several rounds, their sum)."""
         decoder = np.linalg.inv(self.left)
         total = np.zeros(len(outputs))
         for t in self.rounds:
@@ -135,7 +122,9 @@ class MatrixFactorizationSimulator:
             along = np.tensordot(outputs, column @ decoder, axes=(1, 0))
             shift = self.canary * float(column @ column)
             log_ratio = (along - shift / 2) * self.canary / self.stddev**2
-            total += np.sum(sampled_score(log_ratio, self.keep_fraction), axis=-1)
+            total += np.sum(
+                adversary.sampled_score(log_ratio, self.keep_fraction), axis=-1
+            )
         return total
 
 
@@ -159,7 +148,7 @@ class DistributedNoiseSimulator:
     sampling_probability: float = 1.0
     modulus: Optional[int] = None
 
-    def _shares(self, rng: np.random.Generator, size: tuple[int, ...]) -> np.ndarray:
+    def _shares(self, rng, size):
         if self.skellam:
             mean = self.stddev**2 / 2
             return rng.poisson(mean, size) - rng.poisson(mean, size)
@@ -170,10 +159,8 @@ class DistributedNoiseSimulator:
         index = np.searchsorted(cumulative, rng.random(size), side="right")
         return values[np.minimum(index, 2 * reach)]
 
-    def sample(
-        self, rng: np.random.Generator, present: bool, trials: int
-    ) -> np.ndarray:
-        """Returns the integer sums, shape [trials, m], centred modulo M."""
+    def sample(self, rng, present, trials):
+        """The integer sums, shape [trials, m], centred modulo M."""
         outputs = np.zeros((trials, len(self.canary)), dtype=np.int64)
         for _ in range(self.noise_clients):
             outputs += self._shares(rng, outputs.shape)
@@ -185,7 +172,7 @@ class DistributedNoiseSimulator:
             outputs = (outputs + half) % self.modulus - half
         return outputs
 
-    def _log_pmf(self, x: np.ndarray) -> np.ndarray:
+    def _log_pmf(self, x):
         if self.skellam:
             variance = self.noise_clients * self.stddev**2
             return skellam.skellam_log_pmf(x, variance)
@@ -193,10 +180,12 @@ class DistributedNoiseSimulator:
             x, self.noise_clients, self.stddev
         )
 
-    def score(self, outputs: np.ndarray) -> np.ndarray:
-        """Returns the log-likelihood ratio, without regard to wrapping."""
+    def score(self, outputs):
+        """The log-likelihood ratio, without regard to wrapping."""
         log_ratio = self._log_pmf(outputs - self.canary) - self._log_pmf(outputs)
-        return sampled_score(np.sum(log_ratio, axis=-1), self.sampling_probability)
+        return adversary.sampled_score(
+            np.sum(log_ratio, axis=-1), self.sampling_probability
+        )
 
 
 @attr.s(frozen=True, auto_attribs=True)
@@ -215,24 +204,25 @@ class DomeSimulator:
     local_stddev: float
     epochs: int
 
-    def sample(
-        self, rng: np.random.Generator, present: bool, trials: int
-    ) -> np.ndarray:
-        """Returns the sums of the canary's rounds, shape [trials, epochs, k]."""
+    def sample(self, rng, present, trials):
+        """The sums of the canary's rounds, shape [trials, epochs, k]."""
         outputs = np.zeros((trials, self.epochs, len(self.canary)))
         for _ in range(self.clients_per_round):
             outputs += rng.normal(scale=self.local_stddev, size=outputs.shape)
         return outputs + self.canary if present else outputs
 
-    def score(self, outputs: np.ndarray) -> np.ndarray:
-        """Returns the log-likelihood ratio."""
+    def score(self, outputs):
         variance = self.clients_per_round * self.local_stddev**2
         shifted = (outputs - self.canary / 2) @ self.canary / variance
         return np.sum(shifted, axis=-1)
 
 
-def sampled_score(log_ratio: np.ndarray, probability: float) -> np.ndarray:
-    """Returns log(1 - q + q exp(log_ratio))."""
-    if probability == 1:
-        return log_ratio
-    return np.logaddexp(math.log1p(-probability), math.log(probability) + log_ratio)
+def audit(simulator, trials, delta, *, seed, confidence=0.99):
+    """Runs a simulator on both inputs and bounds its epsilon from below.
+
+    Half of the trials on each input choose the test; see `bounds.epsilon_lower_bound`.
+    """
+    rng = np.random.default_rng(seed)
+    present = simulator.score(simulator.sample(rng, True, trials))
+    absent = simulator.score(simulator.sample(rng, False, trials))
+    return bounds.epsilon_lower_bound(present, absent, delta, confidence=confidence)

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The law of an audit's scores if a mechanism is what it claims to be.
+"""The distribution of an audit's scores if a mechanism is what it claims to be.
 
 It is computed from the mechanism's numbers alone, without its aggregator: of each
 coordinate of the release by its definition, and by convolution of their sum. So the
@@ -23,7 +23,7 @@ from dpfl import mechanisms
 from dpfl.mechanisms import integer
 from dpfl.mechanisms.integer import CLIP_COUNT_BITS
 
-from . import adversary, bounds, simulators
+from . import adversary, bounds
 
 # Width of a class of scores, and the largest size of a score that is told apart.
 _STEP, _LARGEST = 1 / 512, 64.0
@@ -34,7 +34,7 @@ _CANDIDATES_EVERY = 8
 
 
 @dataclasses.dataclass(frozen=True)
-class Law:
+class ScoreDistribution:
     """Chances of classes of scores, with the canary and without.
 
     Attributes:
@@ -47,32 +47,24 @@ class Law:
     present: np.ndarray
     absent: np.ndarray
 
-    def plus(self, other: Law) -> Law:
-        """Returns the law of the sum with an independent score."""
-        parts = [
-            np.maximum(signal.fftconvolve(one, two), 0.0)
-            for one, two in (
-                (self.present, other.present),
-                (self.absent, other.absent),
-            )
-        ]
-        return Law(self.first + other.first, *parts)
+    def plus(self, other: ScoreDistribution) -> ScoreDistribution:
+        """The distribution of the sum with an independent score."""
+        present = np.maximum(signal.fftconvolve(self.present, other.present), 0.0)
+        absent = np.maximum(signal.fftconvolve(self.absent, other.absent), 0.0)
+        return ScoreDistribution(self.first + other.first, present, absent)
 
-    def sampled(self, probability: float) -> Law:
-        """Returns the law where the canary joins with this probability q."""
+    def sampled(self, probability: float) -> ScoreDistribution:
+        """The distribution where the canary joins with this probability q."""
         if probability == 1:
             return self
-        scores = simulators.sampled_score(self._scores(), probability)
+        scores = adversary.sampled_score(self._scores(), probability)
         present = (1 - probability) * self.absent + probability * self.present
         return of_points(scores, present, self.absent)
 
     def attainable(self, delta: float) -> float:
-        """Returns the epsilon that thresholds find with infinitely many trials.
+        """The epsilon at delta that thresholds find with infinitely many trials.
 
-        For log-likelihood ratios that is the epsilon of the pair of laws itself.
-
-        Args:
-          delta: At which epsilon is bounded.
+        For log-likelihood ratios that is the epsilon of the pair itself.
         """
         found = [0.0]
         for direction in bounds.DIRECTIONS:
@@ -85,17 +77,15 @@ class Law:
     def threshold(
         self, direction: str, trials: int, delta: float, confidence: float
     ) -> tuple[float, float]:
-        """Returns the best threshold for so many trials, and the bound it promises.
+        """The best threshold, between two classes, and the bound that it promises.
+
+        That is the bound at delta if both counts are what is expected of them.
 
         Args:
-          direction: One of `audit.DIRECTIONS`.
+          direction: One of `bounds.DIRECTIONS`.
           trials: With the canary, and as many without.
-          delta: At which epsilon is bounded.
-          confidence: Of the bound.
-
-        Returns:
-          The threshold, between two classes, and the bound if both counts are what is
-          expected of them.
+          delta: The delta of the bound.
+          confidence: The chance that the bound holds.
         """
         hit, false = (
             np.minimum(rate[::_CANDIDATES_EVERY], 1.0) * trials
@@ -114,7 +104,7 @@ class Law:
         return (self.first + np.arange(self.present.size)) * _STEP
 
     def _rates(self, direction: str) -> tuple[np.ndarray, np.ndarray]:
-        """Returns chances of a hit and of a false one, for thresholds above a class."""
+        """Chances of a hit and of a false one, for thresholds above a class."""
         if direction == "absent":
             return np.cumsum(self.absent), np.cumsum(self.present)
         hit, false = (
@@ -123,8 +113,10 @@ class Law:
         return hit, false
 
 
-def of_points(scores: np.ndarray, present: np.ndarray, absent: np.ndarray) -> Law:
-    """Returns the law of a score that is a function of points with known chances.
+def of_points(
+    scores: np.ndarray, present: np.ndarray, absent: np.ndarray
+) -> ScoreDistribution:
+    """The distribution of a score that is a function of points with known chances.
 
     Args:
       scores: float64[k], of the points, finite or infinite.
@@ -134,41 +126,39 @@ def of_points(scores: np.ndarray, present: np.ndarray, absent: np.ndarray) -> La
     classes = np.rint(np.clip(scores, -_LARGEST, _LARGEST) / _STEP).astype(np.int64)
     first = int(classes.min())
     parts = [np.bincount(classes - first, part) for part in (present, absent)]
-    return Law(first, *(part / np.sum(part) for part in parts))
+    return ScoreDistribution(first, *(part / np.sum(part) for part in parts))
 
 
-def mixed(laws: Sequence[Law], weights: Sequence[float]) -> Law:
-    """Returns the law where it is known which of several it is, with these chances."""
-    scores = np.concatenate([law._scores() for law in laws])
+def mixed(
+    parts: Sequence[ScoreDistribution], weights: Sequence[float]
+) -> ScoreDistribution:
+    """The distribution where it is known which of several it is, with these chances."""
+    scores = np.concatenate([part._scores() for part in parts])
     present, absent = (
         np.concatenate(
-            [weight * getattr(law, part) for law, weight in zip(laws, weights)]
+            [weight * getattr(part, side) for part, weight in zip(parts, weights)]
         )
-        for part in ("present", "absent")
+        for side in ("present", "absent")
     )
     return of_points(scores, present, absent)
 
 
-def summed(laws: Iterable[Law]) -> Law:
-    """Returns the law of the sum of independent scores."""
-    first, *others = laws
+def summed(parts: Iterable[ScoreDistribution]) -> ScoreDistribution:
+    """The distribution of the sum of independent scores."""
+    first, *others = parts
     for other in others:
         first = first.plus(other)
     return first
 
 
-def gaussian(block: Any, stddev: float, keep_fraction: float = 1.0) -> Law:
-    """Returns the law of `views.gaussian_ratio`.
-
-    Args:
-      block: float64[block], the canary.
-      stddev: Of the noise, in the same units.
-      keep_fraction: gamma, with which each coordinate is kept.
-    """
+def gaussian(
+    block: Any, stddev: float, keep_fraction: float = 1.0
+) -> ScoreDistribution:
+    """The distribution of `adversary.gaussian_ratio`, whose arguments these are."""
     return summed(_kept(float(size), stddev, keep_fraction) for size in block)
 
 
-def _kept(size: float, stddev: float, keep_fraction: float) -> Law:
+def _kept(size: float, stddev: float, keep_fraction: float) -> ScoreDistribution:
     reach = _REACH * stddev + abs(size)
     x = np.linspace(-reach, reach, _POINTS)
     score = adversary.gaussian_ratio(
@@ -178,14 +168,8 @@ def _kept(size: float, stddev: float, keep_fraction: float) -> Law:
     return of_points(score, np.exp(log_absent + score), np.exp(log_absent))
 
 
-def of_release(mechanism: Any, dimension: int, block: Any) -> Law:
-    """Returns the law of `views.log_ratio`.
-
-    Args:
-      mechanism: Its numbers.
-      dimension: d.
-      block: The canary, float64[block], of length 1 in units of the clip.
-    """
+def of_release(mechanism: Any, dimension: int, block: Any) -> ScoreDistribution:
+    """The distribution of `adversary.log_ratio`, whose arguments these are."""
     if isinstance(mechanism, mechanisms.DomeDdg):
         mechanism, dimension = mechanism.release, mechanism.sketch_size
     if not isinstance(mechanism, integer.IntegerMechanism):
@@ -197,8 +181,8 @@ def of_release(mechanism: Any, dimension: int, block: Any) -> Law:
     return _opened(mechanism, mechanism.bits, canary, stddev)
 
 
-def of_count(mechanism: Any) -> Law:
-    """Returns the law of `views.count_ratio`."""
+def of_count(mechanism: Any) -> ScoreDistribution:
+    """The distribution of `adversary.count_ratio`."""
     if isinstance(mechanism, integer.IntegerMechanism):
         stddev = mechanism.local_count_stddev
         return _opened(mechanism, CLIP_COUNT_BITS, adversary.COUNT_CANARY, stddev)
@@ -207,8 +191,8 @@ def of_count(mechanism: Any) -> Law:
 
 def _opened(
     mechanism: integer.IntegerMechanism, bits: int, canary: np.ndarray, stddev: float
-) -> Law:
-    """Returns the law of `views.integer_ratio`, of sums modulo 2^b."""
+) -> ScoreDistribution:
+    """The distribution of `adversary.integer_ratio`, of sums modulo 2^b."""
     total = stddev * math.sqrt(mechanism.noise_shares)
     far = math.ceil(_REACH * total)
     reach, half = far + math.ceil(np.max(np.abs(canary))) + 1, 1 << (bits - 1)
@@ -221,7 +205,7 @@ def _opened(
         residues = adversary.centered(x + shift, bits)
         return np.bincount(residues - least, noise, opened.size)
 
-    laws = []
+    parts = []
     for size in canary:
         score = adversary.integer_ratio(
             mechanism, opened[:, np.newaxis], np.array([size]), stddev
@@ -229,13 +213,13 @@ def _opened(
         lower = math.floor(size + adversary.WHOLE)
         up = max(0.0, size - lower)
         present = (1 - up) * folded(lower) + up * folded(lower + 1)
-        laws.append(of_points(score, present, folded(0)))
-    return summed(laws)
+        parts.append(of_points(score, present, folded(0)))
+    return summed(parts)
 
 
 @dataclasses.dataclass(frozen=True)
 class NoisedSums:
-    """A whole number with standard normal noise, of which the law is known.
+    """A whole number with standard normal noise, of which the distribution is known.
 
     Attributes:
       numbers: int64[s], what it may be.
@@ -248,12 +232,12 @@ class NoisedSums:
     absent: np.ndarray
 
     def log_ratio(self, x: np.ndarray) -> np.ndarray:
-        """Returns log P/Q of numbers with their noise, float64[trials]."""
+        """log P/Q of numbers with their noise, float64[trials]."""
         one, other = self._log_densities(x)
         return one - other
 
-    def law(self) -> Law:
-        """Returns the law of `log_ratio`."""
+    def distribution(self) -> ScoreDistribution:
+        """The distribution of `log_ratio`."""
         reach = _REACH + np.max(np.abs(self.numbers))
         x = np.linspace(-reach, reach, _POINTS)
         one, other = self._log_densities(x)

@@ -12,11 +12,11 @@ from experiments.audits import (
     bounds,
     canaries,
     cases,
-    claims,
     cohorts,
-    score_laws,
-    simulators,
+    findings,
+    score_distributions,
 )
+from tests.accounting import simulators
 
 DELTA = 1e-2
 
@@ -30,21 +30,21 @@ class TestGaussian:
 
     @pytest.mark.parametrize("block", [[1.0], [0.5] * 4, [0.25] * 16])
     def test_attains_the_exact_epsilon(self, block):
-        law = score_laws.gaussian(block, 0.8)
+        law = score_distributions.gaussian(block, 0.8)
         for delta in (1e-4, 1e-2):
             exact = accounting.gaussian_epsilon(delta, 0.8)
             assert law.attainable(delta) == pytest.approx(exact, abs=4e-3)
 
     def test_attains_that_of_a_sample(self):
-        law = score_laws.gaussian([1.0], 0.5).sampled(0.25)
+        law = score_distributions.gaussian([1.0], 0.5).sampled(0.25)
         config = mechanisms.Gaussian(16, 1.0, 0.5)
         population = mechanisms.PoissonSampling(64, 16, 1)
-        exact = claims.tightest(config, population, 64, DELTA)
+        exact = findings.tightest(config, population, 64, DELTA)
         assert exact.method == "exact-gaussian"
         assert law.attainable(DELTA) == pytest.approx(exact.epsilon, abs=4e-3)
 
     def test_expected_bound_is_what_draws_show(self):
-        law, rng = score_laws.gaussian([1.0], 1.0), np.random.default_rng(3)
+        law, rng = score_distributions.gaussian([1.0], 1.0), np.random.default_rng(3)
         for direction, sign in (("present", 1), ("absent", -1)):
             threshold, expected = law.threshold(direction, 20_000, 1e-3, 0.99)
             assert 2 < expected < accounting.gaussian_epsilon(1e-3, 1.0)
@@ -95,7 +95,7 @@ def draws(case, present, trials, rng):
         if counts:
             votes = rng.normal(0, config.resolved_count_stddev, trials)
             score += adversary.count_ratio(config, votes - joins[:, 0] / 2)
-        return simulators.sampled_score(score, q)
+        return adversary.sampled_score(score, q)
     stddev, shares = config.grid(case.dimension).local_stddev_steps, config.noise_shares
     simulator = simulators.DistributedNoiseSimulator(
         np.zeros(block.size, int),
@@ -115,13 +115,13 @@ def draws(case, present, trials, rng):
         )
         votes = within.sample(rng, False, trials)[:, 0] - joins[:, 0]
         score = score + adversary.count_ratio(config, votes % 2**24)
-    return simulators.sampled_score(score, q)
+    return adversary.sampled_score(score, q)
 
 
 @pytest.mark.parametrize("name, index", DRAWN)
 def test_is_the_law_of_what_is_drawn(name, index):
     case, rng, trials = of_name(name, index), np.random.default_rng(4), 40_000
-    law = case.law()
+    law = case.expected()
     for there, chances in ((True, law.present), (False, law.absent)):
         assert np.sum(chances) == pytest.approx(1)
         scores = draws(case, there, trials, rng)
@@ -129,7 +129,7 @@ def test_is_the_law_of_what_is_drawn(name, index):
         for level in (0.02, 0.3, 0.7, 0.98):
             # Halfway to the next class, where there is no chance.
             place = int(np.searchsorted(np.cumsum(chances), level))
-            seen = np.mean(scores <= edges[place] + score_laws._STEP / 2)
+            seen = np.mean(scores <= edges[place] + score_distributions._STEP / 2)
             expected = np.sum(chances[: place + 1])
             assert abs(seen - expected) < 4.5 * np.sqrt(0.25 / trials)
 
@@ -139,12 +139,12 @@ def test_is_the_law_of_what_is_drawn(name, index):
 def test_every_case_can_show_more_than_half(name):
     """Of the claim, with as many trials as the whole audit spends; never above it."""
     for case in cases.CASES[name]():
-        law, epsilon = case.law(), case.claim().epsilon
+        law, epsilon = case.expected(), case.claim().epsilon
         assert 0.6 * epsilon < law.attainable(case.delta) < epsilon * (1 + 2e-3)
-        trials = bounds.enough_trials(law, epsilon, case.delta, 10_000)
+        trials = findings.enough_trials(law, epsilon, case.delta, 10_000)
         assert trials in (10_000, 20_000, 40_000, 80_000)
         expected = [
-            law.threshold(name, trials, case.delta, bounds._BY_LAW)[1]
+            law.threshold(name, trials, case.delta, findings._BY_DISTRIBUTION)[1]
             for name in bounds.DIRECTIONS
         ]
         assert max(expected) > 0.52 * epsilon
@@ -154,28 +154,30 @@ def test_cohorts_others_silent_are_samples():
     """Whoever joins by chance, alone in the sum, is a Gaussian's sample."""
     for chosen in cohorts.participations():
         if "others silent" in cohorts.others(chosen):
-            law = cohorts._law(chosen, "others silent", True).law()
-            claim = claims.tightest(mechanisms.Gaussian(10, 1.0, 1.0), chosen, 1, DELTA)
+            law = cohorts._expected(chosen, "others silent", True).distribution()
+            claim = findings.tightest(
+                mechanisms.Gaussian(10, 1.0, 1.0), chosen, 1, DELTA
+            )
             assert law.attainable(DELTA) == pytest.approx(claim.epsilon, abs=4e-3)
 
 
 def test_a_round_of_slots_is_claimed_as_a_sample():
     slots = mechanisms.RandomSlot(11, 10, 1)
-    claim = claims.tightest(mechanisms.Gaussian(10, 1.0, 1.0), slots, 1, DELTA)
+    claim = findings.tightest(mechanisms.Gaussian(10, 1.0, 1.0), slots, 1, DELTA)
     assert claim.method == "one-slot exact-gaussian"
     two = mechanisms.RandomSlot(22, 10, 2)
-    claim = claims.tightest(mechanisms.Gaussian(10, 1.0, 1.0), two, 1, DELTA)
+    claim = findings.tightest(mechanisms.Gaussian(10, 1.0, 1.0), two, 1, DELTA)
     assert claim.method == "rdp"
 
 
 def test_three_tests_share_one_confidence():
     """Of equal laws with a claim of nothing, at most one in a hundred is above it."""
-    law, rng = score_laws.gaussian([1.0], 1.0), np.random.default_rng(5)
+    law, rng = score_distributions.gaussian([1.0], 1.0), np.random.default_rng(5)
     config = mechanisms.Gaussian(10, 1.0, 1.0)
-    claim = claims.tightest(config, mechanisms.FixedSize(10, 10, 1), 1, 0.1)
+    claim = findings.tightest(config, mechanisms.FixedSize(10, 10, 1), 1, 0.1)
     exact = law.attainable(0.1)
     found = [
-        bounds.epsilon_finding(
+        findings.epsilon_finding(
             claim,
             0.1,
             law,
@@ -187,27 +189,29 @@ def test_three_tests_share_one_confidence():
     ]
     assert sum(one.found > exact for one in found) <= 3
     assert all(one.attainable == pytest.approx(1, abs=5e-3) for one in found)
-    assert 2 * (1 - bounds._BY_LAW) + 1 - bounds._BY_HALVES == pytest.approx(0.01)
+    assert 2 * (
+        1 - findings._BY_DISTRIBUTION
+    ) + 1 - findings._BY_HALVES == pytest.approx(0.01)
 
 
 def test_a_claim_below_the_law_is_unsound_whatever_trials_show():
-    law, nothing = score_laws.gaussian([1.0], 1.0), np.zeros((2, 100))
+    law, nothing = score_distributions.gaussian([1.0], 1.0), np.zeros((2, 100))
     named = {"mechanism": "m", "setting": "s"}
     exact = accounting.gaussian_epsilon(DELTA, 1.0)
     for epsilon, is_sound in ((0.95 * exact, False), (exact, True)):
         claim = accounting.PrivacyReport(
             epsilon, DELTA, "rdp", relation="add_or_remove"
         )
-        found = bounds.epsilon_finding(claim, DELTA, law, nothing, **named)
+        found = findings.epsilon_finding(claim, DELTA, law, nothing, **named)
         assert found.found == 0 and found.is_sound is is_sound
 
 
 def test_trials_grow_only_where_they_are_few():
-    law = score_laws.gaussian([1.0], 1.0)
+    law = score_distributions.gaussian([1.0], 1.0)
     claimed = accounting.gaussian_epsilon(DELTA, 1.0)
-    assert bounds.enough_trials(law, claimed, DELTA, 20_000) == 20_000
-    assert bounds.enough_trials(law, claimed, DELTA, 500) > 500
-    assert bounds.enough_trials(law, 10 * claimed, DELTA, 500) == 4000
+    assert findings.enough_trials(law, claimed, DELTA, 20_000) == 20_000
+    assert findings.enough_trials(law, claimed, DELTA, 500) > 500
+    assert findings.enough_trials(law, 10 * claimed, DELTA, 500) == 4000
 
 
 def test_a_case_has_more_trials_only_in_the_whole_audit():

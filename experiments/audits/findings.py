@@ -1,0 +1,259 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Lines of an audit: what was claimed, what was found, and the verdict."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any, Optional
+
+import attr
+import dp_accounting
+import numpy as np
+from scipy import special
+
+from dpfl import accounting, mechanisms
+from dpfl.accounting import calibration
+
+from . import bounds
+from .score_distributions import ScoreDistribution
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """One line of an audit.
+
+    Attributes:
+      check: What was looked at: "epsilon" or the name of another check.
+      mechanism: Whose release it was.
+      setting: What was released, in a few words.
+      is_sound: False if what was found contradicts what is claimed.
+      relation: Between the neighbours, for a claimed epsilon.
+      delta: Of the claimed epsilon.
+      method: By which epsilon is claimed.
+      claimed: The epsilon, or the expected count or number.
+      found: The lower bound on epsilon, or what was counted or measured.
+      attainable: The ratio that the test of a bound reaches with infinitely many trials
+        if the mechanism is what it claims to be; None for another check.
+      trials: Releases with the canary and as many without, or draws.
+      detail: What else a reader may want to know.
+    """
+
+    check: str
+    mechanism: str
+    setting: str
+    is_sound: bool
+    relation: Optional[str] = None
+    delta: Optional[float] = None
+    method: Optional[str] = None
+    claimed: Optional[float] = None
+    found: Optional[float] = None
+    attainable: Optional[float] = None
+    trials: Optional[int] = None
+    detail: str = ""
+
+    @property
+    def ratio(self) -> Optional[float]:
+        """What was found over what is claimed; None if either is missing or zero."""
+        if self.found is None or not self.claimed:
+            return None
+        return self.found / self.claimed
+
+    @property
+    def verdict(self) -> str:
+        """In a word: "below" the claim or "ABOVE" it, "ok" or "FAILED"."""
+        if self.check == "epsilon":
+            return "below" if self.is_sound else "ABOVE"
+        return "ok" if self.is_sound else "FAILED"
+
+    def row(self) -> dict[str, Any]:
+        """What is in a table and in a file, by column."""
+        own = {**dataclasses.asdict(self), "ratio": self.ratio, "verdict": self.verdict}
+        del own["is_sound"]
+        return own
+
+
+def count_chance(count: int, trials: int, probability: float) -> float:
+    """The chance of a count of successes as far from what is expected, on both sides.
+
+    It is twice the smaller binomial tail, at most 1, for independent trials.
+    """
+    below = special.bdtr(count, trials, probability)
+    above = special.bdtrc(count - 1, trials, probability) if count else 1.0
+    return float(min(1.0, 2 * min(below, above)))
+
+
+def correlation(one: Any, other: Any) -> float:
+    """The correlation of two vectors times the root of their length.
+
+    That is about N(0, 1) for independent vectors.
+    """
+    one, other = (np.asarray(x, np.float64).ravel() for x in (one, other))
+    one, other = one - np.mean(one), other - np.mean(other)
+    scale = np.linalg.norm(one) * np.linalg.norm(other)
+    return float(one @ other / scale * math.sqrt(one.size)) if scale else 0.0
+
+
+ONE_COORDINATE = "one-coordinate "
+"""Before the method of a claim for which the mask of one coordinate is a client's."""
+ONE_SLOT = "one-slot "
+"""Before the method of a claim for which one round of slots is a Poisson sample."""
+
+
+def tightest(
+    mechanism: Any,
+    participation: mechanisms.Participation,
+    dimension: int,
+    delta: float,
+) -> accounting.PrivacyReport:
+    """The least epsilon of a run by any accountant that serves it, by name.
+
+    A bound found from below says most of a mechanism where the claim is not loose
+    itself. So this is the least of what `accounting.epsilon` finds by its methods
+    "auto" and "tight", of `_one_coordinate` and of `_one_slot`, at delta and for the
+    relation that the run reports.
+    """
+    event = mechanism.dp_event(participation, dimension)
+    reported = accounting.epsilon(event, delta)
+    found = [reported]
+    try:
+        found.append(accounting.epsilon(event, delta, method="tight"))
+    except calibration.UnsupportedMethodError:
+        pass
+    exact = {
+        ONE_COORDINATE: _one_coordinate(mechanism, participation, dimension),
+        ONE_SLOT: _one_slot(mechanism, participation, dimension),
+    }
+    for prefix, event in exact.items():
+        if event is not None:
+            report = accounting.epsilon(event, delta)
+            method = prefix + report.method
+            found.append(attr.evolve(report, method=method, relation=reported.relation))
+    return min(found, key=lambda report: report.epsilon)
+
+
+def _one_coordinate(
+    mechanism: Any, participation: mechanisms.Participation, dimension: int
+) -> Optional[dp_accounting.DpEvent]:
+    """One round of a sparsified vector of a single coordinate, exactly.
+
+    The coordinate is in the sum if its client joins and keeps it, so that the release
+    is a Gaussian's, sampled with the product of both probabilities. A shorter one is a
+    post-processing of the longest: shrink the output, and add noise.
+    """
+    kinds = mechanisms.L2Csgm, mechanisms.LinfCsgm
+    if type(mechanism) not in kinds or participation.rounds != 1:
+        return None
+    if mechanism.rotated_dimension(dimension) != 1:
+        return None
+    longest = mechanism.resolved_linf_ratio(dimension)
+    multiplier = mechanism.noise_multiplier * mechanism.keep_fraction / longest
+    joins = participation.sampling_probability * mechanism.keep_fraction
+    return dp_accounting.PoissonSampledDpEvent(
+        joins, dp_accounting.GaussianDpEvent(multiplier)
+    )
+
+
+def _one_slot(
+    mechanism: Any, participation: mechanisms.Participation, dimension: int
+) -> Optional[dp_accounting.DpEvent]:
+    """One round of random slots, which exactly is a Poisson sample.
+
+    Each client has the slot of that round with probability n / N, by itself.
+    """
+    if not isinstance(participation, mechanisms.RandomSlot):
+        return None
+    if participation.rounds != 1:
+        return None
+    sample = mechanisms.PoissonSampling(
+        participation.population, participation.cohort_size, 1
+    )
+    return mechanism.dp_event(sample, dimension)
+
+
+_BY_DISTRIBUTION = 0.9955
+"""Confidence of each test with a threshold from the distribution."""
+_BY_HALVES = 0.999
+"""Of the test that chooses its threshold; with the others 0.99."""
+
+# How far above the claim the distribution's own epsilon may be, since scores are in
+# classes.
+_SLACK = 4e-3
+# As much of the claim is to be expected of a bound, for at most so many times the
+# trials; more than one half, as counts vary.
+_EXPECTED_RATIO, _MOST_DOUBLINGS = 0.58, 3
+
+
+def enough_trials(
+    expected: ScoreDistribution, epsilon: float, delta: float, trials: int
+) -> int:
+    """How many trials are expected to show more than half of a claim.
+
+    That is `trials`, doubled as often as it takes, but at most three times.
+    """
+    for _ in range(_MOST_DOUBLINGS):
+        promised = max(
+            expected.threshold(name, trials, delta, _BY_DISTRIBUTION)[1]
+            for name in bounds.DIRECTIONS
+        )
+        if promised >= _EXPECTED_RATIO * epsilon:
+            break
+        trials *= 2
+    return trials
+
+
+def epsilon_finding(
+    claim: accounting.PrivacyReport,
+    delta: float,
+    expected: ScoreDistribution,
+    scores: Sequence[np.ndarray],
+    **named: Any,
+) -> Finding:
+    """The largest of three bounds, and its verdict.
+
+    The claim is unsound if a bound is above it, or if the distribution alone needs
+    more.
+
+    Args:
+      claim: What is claimed.
+      delta: At which delta.
+      expected: The scores if the mechanism is what it claims to be.
+      scores: float64[trials] with the canary, and without.
+      **named: The mechanism and the setting.
+    """
+    present, absent = scores
+    trials = min(len(present), len(absent))
+    promised, found = {}, {}
+    for name in bounds.DIRECTIONS:
+        threshold, promised[name] = expected.threshold(
+            name, trials, delta, _BY_DISTRIBUTION
+        )
+        found[name] = bounds.epsilon_lower_bound_at(
+            *(present, absent, delta),
+            threshold=threshold,
+            direction=name,
+            confidence=_BY_DISTRIBUTION,
+        ).epsilon
+    halves = bounds.epsilon_lower_bound(
+        present, absent, delta, confidence=_BY_HALVES
+    ).epsilon
+    largest = max(*found.values(), halves)
+    needed = expected.attainable(delta)
+    return Finding(
+        check="epsilon",
+        is_sound=max(largest, needed - _SLACK) <= claim.epsilon,
+        relation=claim.relation,
+        delta=delta,
+        claimed=claim.epsilon,
+        found=largest,
+        attainable=needed / claim.epsilon,
+        trials=trials,
+        method=claim.method,
+        detail=f"by what is likelier with it {found['present']:.3f}, by what is "
+        f"likelier without {found['absent']:.3f}, of which {max(promised.values()):.3f}"
+        f" was expected, and {halves:.3f} by halves",
+        **named,
+    )
