@@ -48,15 +48,6 @@ def private_folder(path: PathLike) -> pathlib.Path:
 
     A folder that is there already keeps its mode: it may hold more than dpfl's files.
     The ones above it are made as by `public_folder`.
-
-    Args:
-      path: The folder.
-
-    Returns:
-      Its path.
-
-    Raises:
-      OSError: If it cannot be made, or something else has its name.
     """
     folder = pathlib.Path(path)
     public_folder(folder.parent)
@@ -69,15 +60,6 @@ def public_folder(path: PathLike) -> pathlib.Path:
     """Makes a folder, and those above it, that nobody but its owner can write to.
 
     Those that are there already keep their modes.
-
-    Args:
-      path: The folder.
-
-    Returns:
-      Its path.
-
-    Raises:
-      OSError: If it cannot be made, or something else has its name.
     """
     folder = pathlib.Path(path)
     if not folder.is_dir():
@@ -99,11 +81,7 @@ def _is_made(folder: pathlib.Path, mode: int) -> bool:
 
 
 def others_may_write(folder: PathLike) -> Optional[str]:
-    """Returns a sentence about a folder that others may write to; None for others.
-
-    Args:
-      folder: One that is there.
-    """
+    """A sentence about a folder that others may write to; None for others."""
     mode = stat.S_IMODE(os.stat(folder).st_mode)
     if os.name == "nt" or not mode & _OTHERS_WRITE:
         return None
@@ -121,16 +99,9 @@ def atomically(path: PathLike, private: bool = False) -> Iterator[IO[bytes]]:
     file is as it was before.
 
     Args:
-      path: The file; its folder must be there.
       private: Whether only its owner can read it, whatever the umask and whoever could
         read the file before. Others get what the umask, or the old file's mode, leaves
         of reading, and nobody but the owner can write.
-
-    Yields:
-      A binary file that can be written and sought.
-
-    Raises:
-      OSError: If it cannot be written.
     """
     with replacing(path, private) as partial, open(partial, "wb") as file:
         yield file
@@ -141,15 +112,8 @@ def replacing(path: PathLike, private: bool = False) -> Iterator[pathlib.Path]:
     """As `atomically`, for what writes to a path and not to an open file.
 
     Args:
-      path: The file; its folder must be there.
       private: As for `atomically`. What writes must open the path that is there, and
         not put another file in its place.
-
-    Yields:
-      The path to write to, in the same folder and with the same ending.
-
-    Raises:
-      OSError: If it cannot be written.
     """
     # What a link leads to is replaced, not the link.
     path = pathlib.Path(os.path.realpath(path))
@@ -177,16 +141,7 @@ def replacing(path: PathLike, private: bool = False) -> Iterator[pathlib.Path]:
 def write_atomically(
     path: PathLike, content: Union[bytes, str], private: bool = False
 ) -> None:
-    """Writes a file so that it is there whole, or as it was before.
-
-    Args:
-      path: The file; its folder must be there.
-      content: Bytes, or a text to be written as UTF-8.
-      private: As for `atomically`.
-
-    Raises:
-      OSError: If it cannot be written; the old file is then untouched.
-    """
+    """Writes a file so that it is there whole, or as it was before."""
     with atomically(path, private) as file:
         file.write(content.encode() if isinstance(content, str) else content)
 
@@ -194,25 +149,13 @@ def write_atomically(
 def write_json(
     path: PathLike, content: Mapping[str, Any], private: bool = False
 ) -> None:
-    """Writes JSON atomically; NaN and infinity become the strings 'nan' and 'inf'.
-
-    Args:
-      path: The file; its folder must be there.
-      content: What `plain` can make JSON of.
-      private: As for `atomically`.
-    """
+    """Writes JSON atomically; NaN and infinity become the strings 'nan' and 'inf'."""
     text = json.dumps(plain(content), indent=2, allow_nan=False)
     write_atomically(path, f"{text}\n", private)
 
 
 def save_figure(figure: Any, path: PathLike, **options: Any) -> None:
-    """Writes a matplotlib figure atomically.
-
-    Args:
-      figure: A `matplotlib.figure.Figure`.
-      path: The file; its ending names the format.
-      **options: For `savefig`.
-    """
+    """Writes a `matplotlib.figure.Figure` atomically; the ending names the format."""
     buffer = io.BytesIO()
     kind = pathlib.Path(path).suffix.lstrip(".") or "png"
     figure.savefig(buffer, format=kind, **options)
@@ -220,7 +163,7 @@ def save_figure(figure: Any, path: PathLike, **options: Any) -> None:
 
 
 def plain(value: Any) -> Any:
-    """Returns what JSON holds: numpy scalars as numbers, infinities as strings."""
+    """What JSON holds: numpy scalars as numbers, infinities as strings."""
     if isinstance(value, Mapping):
         return {str(key): plain(part) for key, part in value.items()}
     if isinstance(value, (bool, str)) or value is None:
@@ -234,7 +177,7 @@ def plain(value: Any) -> Any:
 
 
 def digest(content: Mapping[str, Any]) -> str:
-    """Returns the SHA-256 of the JSON of a mapping, in hex, whatever its order.
+    """The SHA-256 of the JSON of a mapping, in hex, whatever its order.
 
     Numbers are written with all of their digits, so that any two that differ count.
     """
@@ -245,11 +188,9 @@ def digest(content: Mapping[str, Any]) -> str:
 def output_path(
     name: str, path: PathLike, endings: Collection[str] = ()
 ) -> pathlib.Path:
-    """Returns the path of a file to be written, refused now if it could not be.
+    """The path of a file to be written, refused now if it could not be.
 
     Args:
-      name: The flag or argument, for the message.
-      path: Where the file shall go; an older regular file may be replaced.
       endings: Those allowed, such as ".png"; any if there are none.
 
     Raises:
@@ -282,11 +223,7 @@ def output_path(
 
 
 def output_folder(name: str, path: PathLike) -> pathlib.Path:
-    """Returns the path of a folder to write to, made if it is not there.
-
-    Args:
-      name: The flag or argument, for the message.
-      path: Where it is; the folders above it are made too.
+    """The path of a folder to write to, made if it is not there.
 
     Raises:
       ValueError: If there is something else than a folder, or it cannot be written.
@@ -308,11 +245,7 @@ def output_folder(name: str, path: PathLike) -> pathlib.Path:
 
 
 def input_path(name: str, path: PathLike) -> pathlib.Path:
-    """Returns the path of a file to be read, refused now if it could not be.
-
-    Args:
-      name: The flag or argument, for the message.
-      path: Where the file is.
+    """The path of a file to be read, refused now if it could not be.
 
     Raises:
       ValueError: If there is no regular file, or it cannot be read.
@@ -329,16 +262,7 @@ def input_path(name: str, path: PathLike) -> pathlib.Path:
 
 
 def check_regular(name: str, path: PathLike) -> None:
-    """Raises ValueError for a pipe, a device or a folder, which a reader may wait for.
-
-    Args:
-      name: The flag, argument or file, for the message.
-      path: What is about to be opened.
-
-    Raises:
-      ValueError: If there is something else than a regular file.
-      OSError: If there is nothing, or it cannot be looked at.
-    """
+    """Raises ValueError for a pipe, a device or a folder, since a reader may wait."""
     mode = os.stat(path).st_mode
     if not stat.S_ISREG(mode):
         raise ValueError(
@@ -347,13 +271,7 @@ def check_regular(name: str, path: PathLike) -> None:
 
 
 def read_json(path: PathLike) -> Any:
-    """Returns what a JSON file holds.
-
-    Raises:
-      ValueError: If it is no regular file, no UTF-8 or no JSON, or nested so deeply
-        that nobody meant it.
-      OSError: If it cannot be read.
-    """
+    """What a JSON file holds."""
     path = pathlib.Path(path)
     check_regular(path.name, path)
     try:
@@ -386,7 +304,7 @@ def locked(folder: PathLike) -> Iterator[None]:
 
 
 def public_opener(path: str, flags: int) -> int:
-    """Returns a descriptor, as `open` asks its `opener` for; others cannot write."""
+    """A descriptor, as `open` asks its `opener` for; others cannot write."""
     return os.open(path, flags, _PUBLIC_FILE)
 
 
@@ -402,7 +320,7 @@ def remove_partials(folder: PathLike) -> None:
 
 
 def _partial(path: pathlib.Path) -> pathlib.Path:
-    """Returns the name under which a file is written until it is whole."""
+    """The name under which a file is written until it is whole."""
     return path.with_name(f".{path.stem}.{os.getpid()}{_PARTIAL}{path.suffix}")
 
 

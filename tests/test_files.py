@@ -212,7 +212,7 @@ def test_a_name_is_on_the_disk_after_its_content_and_before_the_return(tmp_path,
 
 
 def test_what_is_appended_is_on_the_disk_before_it_counts(tmp_path, calls, monkeypatch):
-    file = record.AppendedFile(tmp_path / "metrics.csv")
+    file = record.AppendOnlyFile(tmp_path / "metrics.csv")
     file.append(b"first")
     del calls[:]
     seen, recorded = [], os.fsync

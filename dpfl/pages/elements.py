@@ -54,12 +54,12 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
 def escaped(value: Any) -> str:
-    """Returns a value as text that HTML shows as it is."""
+    """A value as text that HTML shows as it is."""
     return html.escape(shown(value), quote=True)
 
 
 def shown(value: Any) -> str:
-    """Returns a value for people: numbers with few digits, a dash for nothing."""
+    """A value for people: numbers with few digits, a dash for nothing."""
     if value is None:
         return "–"
     if isinstance(value, bool):
@@ -78,12 +78,7 @@ def shown(value: Any) -> str:
 
 
 def page(title: str, body: Iterable[str]) -> str:
-    """Returns a whole page.
-
-    Args:
-      title: As text.
-      body: Elements as HTML.
-    """
+    """A whole page of a title, as text, and of elements, as HTML."""
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
@@ -95,17 +90,17 @@ def page(title: str, body: Iterable[str]) -> str:
 
 
 def heading(text: str, level: int = 2) -> str:
-    """Returns a heading."""
+    """A heading."""
     return f"<h{level}>{escaped(text)}</h{level}>"
 
 
 def paragraph(text: str, *, is_soft: bool = False) -> str:
-    """Returns a paragraph."""
+    """A paragraph."""
     return f"<p{' class=soft' if is_soft else ''}>{escaped(text)}</p>"
 
 
 def cards(values: Mapping[str, Any]) -> str:
-    """Returns a few large numbers by what they are."""
+    """A few large numbers by what they are."""
     parts = (
         f"<div><b>{escaped(value)}</b><span>{escaped(name)}</span></div>"
         for name, value in values.items()
@@ -114,12 +109,12 @@ def cards(values: Mapping[str, Any]) -> str:
 
 
 def charts(found: Iterable[str]) -> str:
-    """Returns charts beside each other where there is room."""
+    """Charts beside each other where there is room."""
     return f'<div class="charts">{"".join(found)}</div>'
 
 
 def facts(values: Mapping[str, Any]) -> str:
-    """Returns a table of two columns, names and values."""
+    """A table of two columns, names and values."""
     rows = (
         f"<tr><th scope=row>{escaped(name)}</th><td>{escaped(value)}</td></tr>"
         for name, value in values.items()
@@ -128,12 +123,7 @@ def facts(values: Mapping[str, Any]) -> str:
 
 
 def table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> str:
-    """Returns a table that scrolls sideways where it does not fit.
-
-    Args:
-      rows: Values by column; what is missing is shown as a dash.
-      columns: Heads by column.
-    """
+    """A table that scrolls sideways where it does not fit."""
     heads = "".join(f"<th scope=col>{escaped(head)}</th>" for head in columns.values())
     lines = (
         "<tr>" + "".join(f"<td>{escaped(row.get(c))}</td>" for c in columns) + "</tr>"
@@ -146,5 +136,5 @@ def table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> str:
 
 
 def folded(summary: str, content: str) -> str:
-    """Returns content that is shown when its summary is opened."""
+    """Content that is shown when its summary is opened."""
     return f"<details><summary>{escaped(summary)}</summary>{content}</details>"

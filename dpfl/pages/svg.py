@@ -61,7 +61,7 @@ class _Axis:
     is_logarithmic: bool = False
 
     def place(self, value: float) -> float:
-        """Returns the pixel of a value."""
+        """The pixel of a value."""
         if self.is_logarithmic:
             span = math.log10(self.high / self.low)
             part = math.log10(value / self.low) / span
@@ -71,14 +71,14 @@ class _Axis:
 
     @property
     def ticks(self) -> list[float]:
-        """Returns round values within the axis."""
+        """Round values within the axis."""
         if self.is_logarithmic:
             return _powers(self.low, self.high)
         return ticks(self.low, self.high)
 
 
 def ticks(low: float, high: float, most: int = 6) -> list[float]:
-    """Returns round values from `low` to `high`, at least two.
+    """Round values from `low` to `high`, at least two.
 
     Args:
       low: The smallest.
@@ -95,7 +95,7 @@ def ticks(low: float, high: float, most: int = 6) -> list[float]:
 
 
 def _powers(low: float, high: float) -> list[float]:
-    """Returns powers of ten; with fewer than two of them, one, two and five of each."""
+    """Powers of ten; with fewer than two of them, one, two and five of each."""
     exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     for parts in ((1,), (1, 2, 5)):
         found = [part * 10.0**e for e in exponents for part in parts]
@@ -117,7 +117,7 @@ def _axis(
 
 
 def thinned(points: Sequence[Point]) -> list[Point]:
-    """Returns at most `MOST_POINTS` points, the first and the last among them."""
+    """At most `MOST_POINTS` points, the first and the last among them."""
     count = len(points)
     if count <= MOST_POINTS:
         return list(points)
@@ -126,7 +126,7 @@ def thinned(points: Sequence[Point]) -> list[Point]:
 
 
 def _number(value: float) -> str:
-    """Returns a tick's label."""
+    """A tick's label."""
     if value and not 1e-4 <= abs(value) < 1e5:
         return f"{value:.3g}".replace("e+0", "e").replace("e-0", "e-").replace("+", "")
     return f"{value:.4g}"
@@ -137,7 +137,7 @@ def _text(x: float, y: float, content: str, more: str = "") -> str:
 
 
 def _frame(across: _Axis, up: _Axis, x_label: str, y_label: str) -> list[str]:
-    """Returns grid, ticks and labels."""
+    """Grid, ticks and labels."""
     floor, right, middle = HEIGHT - _BOTTOM, WIDTH - _RIGHT, (HEIGHT - _BOTTOM) / 2
     parts = []
     for value in up.ticks:
@@ -156,7 +156,7 @@ def _frame(across: _Axis, up: _Axis, x_label: str, y_label: str) -> list[str]:
 
 
 def _drawn(line: Line, across: _Axis, up: _Axis) -> str:
-    """Returns a line, with a dot at each point if there are few."""
+    """A line, with a dot at each point if there are few."""
     points = [(across.place(x), up.place(y)) for x, y in thinned(line.points)]
     color = f"var(--c{line.color % COLORS})"
     dash = ' stroke-dasharray="4 3"' if line.is_dashed else ""
@@ -170,7 +170,7 @@ def _drawn(line: Line, across: _Axis, up: _Axis) -> str:
 
 
 def _legend(lines: Sequence[Line]) -> str:
-    """Returns what the colors mean, as HTML; nothing for one line."""
+    """What the colors mean, as HTML; nothing for one line."""
     if len(lines) < 2:
         return ""
     entries = "".join(
@@ -190,17 +190,10 @@ def chart(
     *,
     is_logarithmic: bool = False,
 ) -> str:
-    """Returns a chart with its title and legend as a `figure` element.
+    """A chart with its title and legend as a `figure` element.
 
     Args:
-      lines: Those without a point are left out.
-      title: Above it.
-      x_label: Of the axis.
-      y_label: Of the axis.
       is_logarithmic: Whether x has a logarithmic axis, where all x are above zero.
-
-    Returns:
-      HTML; "" if no line has a point.
     """
     shown = [line for line in lines if line.points]
     if not shown:

@@ -66,10 +66,7 @@ class Cohort:
         """Initializes the computations.
 
         Args:
-          steps: The mechanism's.
           train: What a client does; it must not depend on other clients.
-          weights_type: Of the model.
-          state_type: Of the mechanism's state.
         """
         self._steps = steps
         self._train = train
@@ -112,21 +109,19 @@ class Cohort:
         self._join = (no_rows, join, join, report)
 
     def prepare(self, state: Any) -> Any:
-        """Returns what clients and server share, in a graph."""
+        """The values that clients and server share, in a graph."""
         return self._steps.prepare(state)
 
     def shared(self, state: tff.Value) -> tff.Value:
-        """Returns what clients and server share, at the server."""
+        """The values that clients and server share, at the server."""
         return tff.federated_map(self._prepare, state)
 
     def partial(
         self, weights: tff.Value, round_index: tff.Value, shared: Any, groups: Any
     ) -> tff.Value:
-        """Returns the partial total of groups, at the server.
+        """The partial total of groups, at the server.
 
         Args:
-          weights: Of the model, at the clients, as all that follow.
-          round_index: int64.
           shared: What clients and server share.
           groups: Of clients.
         """
@@ -136,11 +131,9 @@ class Cohort:
         return tff.federated_zip((self._reduce(work[0]), rows))
 
     def finish(self, state: tff.Value, shared: tff.Value, partials: tff.Value) -> Any:
-        """Returns the state, result, measurements and metrics, at the server.
+        """The state, result, measurements and metrics, at the server.
 
         Args:
-          state: The mechanism's.
-          shared: Of this state.
           partials: A tuple of partial totals, at the server.
         """
         steps = self._steps
@@ -166,15 +159,12 @@ class Cohort:
         keys: Optional[Sequence[Sequence[int]]],
         groups: int,
     ) -> list[np.ndarray]:
-        """Returns a cohort as groups of as equal sizes as can be.
+        """A cohort as groups of as equal sizes as can be.
 
         Args:
           clients: Their indices.
           keys: Their keys, None if they have none.
           groups: How many groups; those that are left over are empty.
-
-        Returns:
-          Arrays int64[m, width] of `WIDTHS`, for `partial`.
         """
         rows = np.zeros([len(clients), self._width], np.int64)
         rows[:, 0] = np.arange(len(clients))
@@ -184,7 +174,7 @@ class Cohort:
         return np.array_split(rows, groups)
 
     def _group(self, weights: Any, round_index: Any, shared: Any, clients: Any) -> Any:
-        """Returns a group's partial total."""
+        """A group's partial total."""
         steps, codec = self._steps, self._steps.codec
         identity = steps.layout.identity
 
@@ -238,11 +228,6 @@ class GroupedRounds:
         """Initializes the computations.
 
         Args:
-          task: As for `build_process`, as all that follow.
-          model: The task's.
-          factory: The mechanism's.
-          client_lr: Learning rate of the clients.
-          server_optimizer: The server's.
           identity: What a client is to the mechanism.
           groups: How many there will be; other numbers give the same.
         """
@@ -268,16 +253,7 @@ class GroupedRounds:
     def initialize_anew(
         self, model: tff.learning.models.FunctionalModel, factory: CodecFactory
     ) -> tff.Computation:
-        """Returns `initialize` for what differs in its seeds alone.
-
-        Args:
-          model: With other initial weights.
-          factory: With another seed. The rest of both must be as before, since the
-            rounds stay those that were traced.
-
-        Raises:
-          ValueError: If the state has another type.
-        """
+        """`initialize` for what differs in its seeds alone."""
         found = self._initialize(model, _steps(model, factory, self._identity))
         if found.type_signature != self.initialize.type_signature:
             raise ValueError(
@@ -287,11 +263,7 @@ class GroupedRounds:
         return found
 
     def begun(self, initialize: tff.Computation) -> Any:
-        """Returns the first state, its large leaves as `shared_leaf.SharedLeaf`s.
-
-        Args:
-          initialize: `initialize`, or what `initialize_anew` gave.
-        """
+        """The first state, its large leaves as `shared_leaf.SharedLeaf`s."""
         if not self.values.has_files:
             return initialize()
 
@@ -305,10 +277,7 @@ class GroupedRounds:
         return self.values.together(begin(paths), large)
 
     def parts(self, number: int) -> tuple[tff.Computation, tff.Computation]:
-        """Returns `next` in two computations, the first of which may run anywhere.
-
-        Args:
-          number: How many parts a round has.
+        """`next` in two computations, the first of which may run anywhere.
 
         Returns:
           From (weights, round, the mechanism's state, groups) to the partial total of
@@ -387,7 +356,7 @@ class GroupedRounds:
     def _handed(
         self, weights: tff.Value, round_index: tff.Value, shared: tff.Value
     ) -> tuple[tff.Value, tff.Value, tff.Value]:
-        """Returns values of the server at the clients."""
+        """Values of the server at the clients."""
         return (
             tff.federated_broadcast(weights),
             tff.federated_broadcast(round_index),
@@ -397,7 +366,7 @@ class GroupedRounds:
     def _finished(
         self, values: Any, state: Any, shared: Any, partials: Any
     ) -> RoundOutput:
-        """Returns what a round gives, from the partial totals of all its groups."""
+        """What a round gives, from the partial totals of all its groups."""
         output = self.cohort.finish(state.aggregator, shared, partials)
         metrics = output["metrics"]
         finalize = finalize_computation(self._model, metrics.type_signature.member)
@@ -410,7 +379,7 @@ class GroupedRounds:
 
 
 def _steps(model: Any, factory: CodecFactory, identity: Optional[str]) -> Steps:
-    """Returns the mechanism's steps for updates of a model, with an identity beside."""
+    """The mechanism's steps for updates of a model, with an identity beside."""
     trainable = type_of_weights(model)["trainable"]
     key_type = IDENTITIES.get(identity or "")
     return factory.steps(
@@ -426,17 +395,12 @@ class ScalarRows:
 
     @property
     def width(self) -> int:
-        """Returns how many numbers a row has, its place included; `row` sets it."""
+        """How many numbers a row has, its place included; `row` sets it."""
         leaves = tf.nest.flatten(self._structure)
         return 1 + sum(leaf.shape.num_elements() for leaf in leaves)
 
     def row(self, place: tf.Tensor, structure: Any) -> tf.Tensor:
-        """Returns a client's row, float64[width].
-
-        Args:
-          place: int64 scalar, the client's in the cohort.
-          structure: Of tensors of known shapes; float64 holds each of their numbers.
-        """
+        """A client's row, float64[width], of its place in the cohort and tensors."""
         self._structure = tf.nest.map_structure(
             lambda leaf: tf.TensorSpec(leaf.shape, leaf.dtype), structure
         )
@@ -446,11 +410,7 @@ class ScalarRows:
         )
 
     def total(self, rows: tf.Tensor) -> Any:
-        """Returns the sums, each in its own dtype and in the order of the places.
-
-        Args:
-          rows: float64[n, width], in any order.
-        """
+        """The sums of rows in any order, each in its dtype, in the places' order."""
         ordered = tf.gather(rows, tf.argsort(rows[:, 0]))
         sums: dict[tf.DType, tf.Tensor] = {}
         found, begin = [], 1

@@ -50,7 +50,7 @@ class ProcessState:
 
 
 def type_of_weights(model: tff.learning.models.FunctionalModel) -> tff.Type:
-    """Returns the TFF type of a model's weights."""
+    """The TFF type of a model's weights."""
     trainable, other = model.initial_weights
     return tff.types.to_type(
         tff.learning.models.ModelWeights(
@@ -61,11 +61,7 @@ def type_of_weights(model: tff.learning.models.FunctionalModel) -> tff.Type:
 
 
 def specs_of_state(state_type: tff.Type) -> ProcessState:
-    """Returns a state in which each leaf is its `tff.TensorType`.
-
-    Args:
-      state_type: A state's, without placement.
-    """
+    """A state in which each leaf is its `tff.TensorType`."""
     return tff.types.structure_from_tensor_type_tree(lambda spec: spec, state_type)
 
 
@@ -83,11 +79,6 @@ class StateValues:
     """
 
     def __init__(self, state_type: tff.Type):
-        """Initializes the conversion.
-
-        Args:
-          state_type: A state's, without placement.
-        """
         self._specs = specs_of_state(state_type)
         leaves = tf.nest.flatten(self._specs)
         crosses = shared_array.is_in_graphs()
@@ -119,11 +110,11 @@ class StateValues:
 
     @property
     def has_files(self) -> bool:
-        """Returns whether there are leaves that do not cross."""
+        """Whether there are leaves that do not cross."""
         return bool(self._large)
 
     def given(self, state: Any) -> tuple[Any, list[Any], list[Any]]:
-        """Returns what crosses of a state, its large leaves and those of the next.
+        """The crossing part of a state, its large leaves and those of the next.
 
         All of the leaves must be there until the round is done.
         """
@@ -133,7 +124,7 @@ class StateValues:
         return (small, _paths(before), paths), before, after
 
     def files(self) -> tuple[np.ndarray, list[Any]]:
-        """Returns the paths of empty files for the large leaves of a state, and them.
+        """Paths of empty files for the large leaves of a state, and these leaves.
 
         They must be there until they are written.
         """
@@ -141,13 +132,13 @@ class StateValues:
         return _paths(large), large
 
     def together(self, small: Any, large: Any) -> Any:
-        """Returns the state of small leaves, as they come back, and of large ones."""
+        """The state of small leaves, as they come back, and of large ones."""
         others, files = iter(small), iter(large)
         leaves = [next(files if is_large else others) for is_large in self._is_large]
         return tf.nest.pack_sequence_as(self._specs, leaves)
 
     def in_graph(self, values: Any) -> Any:
-        """Returns the state of what crossed, in a graph, which reads what it uses."""
+        """The state of what crossed, in a graph, which reads what it uses."""
         large = [
             shared_leaf.read(paths, spec.shape, spec.dtype)
             for paths, spec in zip(self._by_leaf(values[1]), self._large)
@@ -157,10 +148,9 @@ class StateValues:
     def read_at_server(
         self, values: tff.Value, after: Optional[tff.Value] = None
     ) -> tff.Value:
-        """Returns the state of what crossed, at the server.
+        """The state of what crossed, at the server.
 
         Args:
-          values: What crossed.
           after: What is there before anything is read, at the server.
         """
         if after is None:
@@ -174,16 +164,11 @@ class StateValues:
         return tff.federated_map(read, (values, after))
 
     def write_at_server(self, state: tff.Value, paths: tff.Value) -> tff.Value:
-        """Returns the small leaves of a state, the large being written, at the server.
-
-        Args:
-          state: At the server.
-          paths: Of the files for the large leaves.
-        """
+        """The small leaves of a state, the large being written, at the server."""
         return tff.federated_map(self._write, (state, paths))
 
     def _by_leaf(self, paths: tf.Tensor) -> list[list[tf.Tensor]]:
-        """Returns the paths of each large leaf, from all of them."""
+        """The paths of each large leaf, from all of them."""
         every = iter(tf.unstack(paths, num=sum(self._files)))
         return [[next(every) for _ in range(number)] for number in self._files]
 
@@ -200,7 +185,7 @@ def _paths(leaves: list[shared_leaf.SharedLeaf]) -> np.ndarray:
 def next_state(
     state: Any, finalizer: Any, aggregator_state: Any, aggregate: Any
 ) -> tff.Value:
-    """Returns the state after the server's optimizer took the aggregate."""
+    """The state after the server's optimizer took the aggregate."""
 
     @tff.tensorflow.computation(np.int64)
     def advance(round_index: Any) -> Any:
@@ -230,7 +215,7 @@ def build_finalizer(
 
 
 def finalize_computation(model: Any, metrics_type: tff.Type) -> tff.Computation:
-    """Returns the map from the sum of the clients' metrics to their values."""
+    """The map from the sum of the clients' metrics to their values."""
 
     @tff.tensorflow.computation(metrics_type)
     def finalize(metrics: Any) -> Any:
@@ -242,7 +227,7 @@ def finalize_computation(model: Any, metrics_type: tff.Type) -> tff.Computation:
 def initialize_computation(
     model: Any, first_aggregator: tff.Computation, first_optimizer: tff.Computation
 ) -> tff.Computation:
-    """Returns the computation of the first `ProcessState`, from those of its parts."""
+    """The computation of the first `ProcessState`, from those of its parts."""
 
     @tff.tensorflow.computation
     def first_weights() -> Any:

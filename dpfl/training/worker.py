@@ -85,23 +85,13 @@ class Worker:
         return self._process.wait()
 
     def context(self, *, secure_sums: bool = False) -> tff.framework.SyncContext:
-        """Returns a synchronous execution context on this worker.
-
-        Args:
-          secure_sums: Whether `federated_secure_sum` and its like are replaced by plain
-            sums, as in `tff.backends.test`; without it they do not compile.
-        """
+        """A synchronous execution context on this worker."""
         return self._connection.context(secure_sums=secure_sums)
 
     def executor_factory(
         self, *, default_num_clients: int = 0, stream_structs: bool = False
     ) -> tff.framework.ExecutorFactory:
-        """Returns what TFF's contexts of every kind make their executors with.
-
-        Args:
-          default_num_clients: Number of clients when the arguments do not tell it.
-          stream_structs: Whether TFF sends structures one member at a time.
-        """
+        """What TFF's contexts of every kind make their executors with."""
         return self._connection.executor_factory(
             default_num_clients=default_num_clients, stream_structs=stream_structs
         )
@@ -109,15 +99,11 @@ class Worker:
     def deadline(
         self, seconds: Optional[float]
     ) -> contextlib.AbstractContextManager[None]:
-        """Kills the worker if the block takes longer; the call inside then fails.
-
-        Args:
-          seconds: Time allowed, None for no limit; see `patience.time_limit`.
-        """
+        """Kills the worker if the block takes longer; the call inside then fails."""
         return patience.time_limit(seconds, self._expire)
 
     def peak_memory(self) -> PeakMemory:
-        """Returns the largest resident memory so far of both processes."""
+        """The largest resident memory so far of both processes."""
         return PeakMemory(peak_bytes(os.getpid()), peak_bytes(self.pid))
 
     def close(self) -> None:
@@ -247,13 +233,6 @@ def local_executor_factory(
     The worker starts now and not with the first computation, is not started again when
     it dies, and ends with the factory or with this process.
 
-    Args:
-      default_num_clients: Number of clients when the arguments do not tell it.
-      max_concurrent_computation_calls: How many clients are worked on at a time; no
-        limit if not positive.
-      stream_structs: Whether TFF sends structures one member at a time.
-      isolation: As in `start`.
-
     Raises:
       RuntimeError: If it is not called on the main thread.
       IsolationError: If the system does not allow the isolation.
@@ -277,9 +256,6 @@ def protect_tff(*, isolation: str = "auto") -> None:
     `tff.backends.native.set_sync_local_cpp_execution_context` and its like, also of
     `tff.backends.test`, start theirs with `local_executor_factory`. A context that was
     made before and kept, and a worker that runs already, stay what they are.
-
-    Args:
-      isolation: As in `start`.
 
     Raises:
       RuntimeError: If this version of TFF does not start its worker in a known way, or
@@ -350,5 +326,5 @@ def _worker_environment(intra_op_threads: int) -> dict[str, str]:
 
 
 def peak_bytes(pid: int) -> int:
-    """Returns a process's peak, or what it has now if the kernel keeps no peak."""
+    """A process's peak, or what it has now if the kernel keeps no peak."""
     return machine.peak_bytes(pid) or psutil.Process(pid).memory_info().rss

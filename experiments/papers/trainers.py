@@ -17,7 +17,7 @@ from typing import Any, Optional
 import psutil
 
 from dpfl import files
-from dpfl.training import launch
+from dpfl.training import launcher
 
 from .. import cli
 from .trainings import Training
@@ -51,7 +51,7 @@ class Trainer:
     def __init__(self) -> None:
         """Starts the process."""
         self._process = subprocess.Popen(
-            launch.ends_with_parent([sys.executable, "-m", _TRAINER, _TRAIN]),
+            launcher.ends_with_parent([sys.executable, "-m", _TRAINER, _TRAIN]),
             env=_environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -25,7 +25,7 @@ from dpfl import files
 from dpfl.training import checkpoint
 from tests import forks
 from tests.experiments import programs
-from tests.training.test_metrics import steps
+from tests.training.test_record import steps
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TINY = [

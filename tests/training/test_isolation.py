@@ -13,11 +13,12 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 
 import psutil
 import pytest
 
-from dpfl.training import isolation, launch
+from dpfl.training import isolation, launcher
 from tests import forks
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -541,8 +542,38 @@ def test_addresses_as_the_kernel_writes_them():
 
 
 def test_a_parent_that_has_gone_starts_nothing():
-    arguments = launch.ends_with_parent(["/bin/echo", "ran"])
+    arguments = launcher.ends_with_parent(["/bin/echo", "ran"])
     arguments[arguments.index(str(os.getpid()))] = "1"
     done = subprocess.run(arguments, capture_output=True, text=True)
     assert done.returncode == 1 and done.stdout == ""
     assert "the parent has gone" in done.stderr
+
+
+LAUNCHING = """
+import subprocess, sys
+from dpfl.training import launcher
+child = subprocess.Popen(launcher.ends_with_parent(["/bin/sleep", "10000"]))
+print(child.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_child_ends_with_a_parent_that_is_killed():
+    parent = subprocess.Popen(
+        [sys.executable, "-c", LAUNCHING], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    pid = int(parent.stdout.readline())
+    time.sleep(0.3)
+    assert not forks.has_ended(pid)
+    parent.kill()
+    parent.wait()
+    forks.until(lambda: forks.has_ended(pid))
+
+
+def test_program_sees_its_arguments_and_its_exit_code_is_passed_on():
+    command = launcher.ends_with_parent(
+        ["/bin/sh", "-c", 'echo "$0 $1"; exit 3', "a b"]
+    )
+    done = subprocess.run([*command, "c"], capture_output=True, text=True, check=False)
+    assert done.stdout == "a b c\n"
+    assert done.returncode == 3

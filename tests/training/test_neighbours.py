@@ -25,8 +25,8 @@ from dpfl.covered import EXACT_FOR_SIMULATION, RELEASED
 from dpfl.tasks import models
 from dpfl.tasks import task as task_lib
 from dpfl.tasks.configs import SyntheticConfig
+from dpfl.training import page, report, selection
 from dpfl.training import plan as plan_lib
-from dpfl.training import report, selection
 from dpfl.training import run as run_lib
 from tests.training.fakes import run_config
 
@@ -178,12 +178,12 @@ def in_files(folder):
         elif place == "model.keras":
             weights = tf.keras.models.load_model(path).get_weights()
             names = {"*": [part.tobytes() for part in weights]}
-        elif place == report.NAME:
-            heading = f"<h2>{report.EXACT_HEADING}</h2>"
+        elif place == page.NAME:
+            heading = f"<h2>{page.EXACT_HEADING}</h2>"
             above, *below = path.read_text().split(heading)
             names = {"*": above}
             if below:
-                names[report.EXACT_HEADING] = below
+                names[page.EXACT_HEADING] = below
         found.update(((place, name), content) for name, content in names.items())
     return found
 
@@ -244,7 +244,7 @@ def test_what_differs_and_has_no_noise_is_on_the_list(
         marked = {where for where in differ if covered.kind(*where) != covered.COVERED}
         assert differ == marked
         assert must <= differ
-        assert (report.NAME, report.EXACT_HEADING) in differ
+        assert (page.NAME, page.EXACT_HEADING) in differ
     # All that is written is on the list, whether it differs here or not.
     kinds = {where: covered.kind(*where) for where in base}
     assert set(kinds.values()) == {covered.COVERED, covered.EXACT, covered.SECRET}
