@@ -22,11 +22,7 @@ import numpy as np
 
 
 def message(name: str, wanted: str, value: Any) -> str:
-    """The sentence for a refused argument.
-
-    Args:
-      wanted: What would be right, to stand behind "must be".
-    """
+    """The sentence for a refused argument, with `wanted` behind "must be"."""
     return f"{name} must be {wanted}, found {value!r}"
 
 
@@ -135,7 +131,7 @@ def boolean(name: str, value: Any) -> bool:
 
 
 def orders(values: Any, *, closed: bool = False) -> np.ndarray:
-    """Returns Renyi orders as a float64 vector.
+    """Renyi orders as a float64 vector.
 
     Args:
       closed: Whether 1 and infinity are orders too.

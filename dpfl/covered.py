@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the guarantee of a run covers, of all that the run writes: the one list of it.
+"""The one list of all that a run writes, and of what of it the guarantee covers.
 
 The event of a run speaks of the model after each round. What follows from the model and
 from public settings alone is covered too. Everything else that depends on the clients'
@@ -42,11 +42,8 @@ class Entry(NamedTuple):
     """A line of the list.
 
     Attributes:
-      places: Where something is written: patterns of files in the output folder, or a
-        stream.
+      places: Patterns of files in the output folder, or a stream.
       names: Patterns of the columns, tags, keys or parts that are meant; "*" for all.
-      kind: "covered", "exact" or "secret".
-      why: In a few words.
     """
 
     places: tuple[str, ...]
@@ -162,11 +159,7 @@ LIST: tuple[Entry, ...] = (
 
 
 def kind(place: str, name: str = "*") -> str:
-    """Whether what is written is "covered", "exact" or "secret".
-
-    Raises:
-      KeyError: If it is not on the list.
-    """
+    """The kind of what is written: "covered", "exact" or "secret"; else KeyError."""
     for entry in LIST:
         if _fits(place, entry.places) and _fits(name, entry.names):
             return entry.kind
@@ -195,7 +188,7 @@ def column(row: Mapping[str, Any], name: str) -> Optional[str]:
 
 
 def value(row: Mapping[str, Any], name: str) -> Any:
-    """What a row has in a column, marked or not; None without the column."""
+    """The value of a row in a column, marked or not; None without the column."""
     found = column(row, name)
     return None if found is None else row[found]
 

@@ -163,7 +163,7 @@ def save_figure(figure: Any, path: PathLike, **options: Any) -> None:
 
 
 def plain(value: Any) -> Any:
-    """What JSON holds: numpy scalars as numbers, infinities as strings."""
+    """A value as JSON holds it: numpy scalars as numbers, infinities as strings."""
     if isinstance(value, Mapping):
         return {str(key): plain(part) for key, part in value.items()}
     if isinstance(value, (bool, str)) or value is None:
@@ -204,21 +204,12 @@ def output_path(
         raise ValueError(
             f"{name} must end in {' or '.join(sorted(endings))}, found {found}"
         )
-    try:
+    with _refused(f"{name} must be a file that can be written", found):
         # Of what a link leads to: a device behind a link is a device.
-        mode = os.stat(found).st_mode
-    except FileNotFoundError:
-        mode = stat.S_IFREG
-    except OSError as error:
-        raise ValueError(
-            f"{name} must be a file that can be written, found {found} "
-            f"({error.strerror})"
-        ) from error
-    if not stat.S_ISREG(mode):
-        raise ValueError(
-            f"{name} must be a regular file, found the {_kind(mode)} {found}"
-        )
-    _check_folder(name, found)
+        with contextlib.suppress(FileNotFoundError):
+            check_regular(name, found)
+    with _refused(f"{name} must be a file in a folder that can be written", found):
+        _try(pathlib.Path(os.path.realpath(found)))
     return found
 
 
@@ -231,16 +222,9 @@ def output_folder(name: str, path: PathLike) -> pathlib.Path:
     found = pathlib.Path(path)
     if not str(path):
         raise ValueError(f"{name} must be a folder's path, found ''")
-    try:
+    with _refused(f"{name} must be a folder that can be written", found):
         public_folder(found)
-        partial = _partial(found / "a")
-        partial.touch()
-        partial.unlink()
-    except OSError as error:
-        raise ValueError(
-            f"{name} must be a folder that can be written, found {found} "
-            f"({error.strerror})"
-        ) from error
+        _try(found / "a")
     return found
 
 
@@ -251,27 +235,38 @@ def input_path(name: str, path: PathLike) -> pathlib.Path:
       ValueError: If there is no regular file, or it cannot be read.
     """
     found = pathlib.Path(path)
-    try:
+    with _refused(f"{name} must be a file that can be read", found):
         check_regular(name, found)
         with open(found, "rb"):
             return found
+
+
+@contextlib.contextmanager
+def _refused(must: str, path: pathlib.Path) -> Iterator[None]:
+    """Makes a ValueError of an OSError in the block, which begins with `must`."""
+    try:
+        yield
     except OSError as error:
-        raise ValueError(
-            f"{name} must be a file that can be read, found {found} ({error.strerror})"
-        ) from error
+        raise ValueError(f"{must}, found {path} ({error.strerror})") from error
+
+
+def _try(path: pathlib.Path) -> None:
+    """Writes an empty file beside the path, and removes it."""
+    partial = _partial(path)
+    partial.touch()
+    partial.unlink()
 
 
 def check_regular(name: str, path: PathLike) -> None:
     """Raises ValueError for a pipe, a device or a folder, since a reader may wait."""
     mode = os.stat(path).st_mode
     if not stat.S_ISREG(mode):
-        raise ValueError(
-            f"{name} must be a regular file, found the {_kind(mode)} {path}"
-        )
+        kind = _kind(mode)
+        raise ValueError(f"{name} must be a regular file, found the {kind} {path}")
 
 
 def read_json(path: PathLike) -> Any:
-    """What a JSON file holds."""
+    """The content of a JSON file; ValueError for anything that is none."""
     path = pathlib.Path(path)
     check_regular(path.name, path)
     try:
@@ -324,27 +319,9 @@ def _partial(path: pathlib.Path) -> pathlib.Path:
     return path.with_name(f".{path.stem}.{os.getpid()}{_PARTIAL}{path.suffix}")
 
 
-def _check_folder(name: str, path: pathlib.Path) -> None:
-    """Raises ValueError unless a file can be written there, by writing an empty one."""
-    partial = _partial(pathlib.Path(os.path.realpath(path)))
-    try:
-        partial.touch()
-        partial.unlink()
-    except OSError as error:
-        raise ValueError(
-            f"{name} must be a file in a folder that can be written, found {path} "
-            f"({error.strerror})"
-        ) from error
-
-
 def _kind(mode: int) -> str:
-    kinds = {
-        stat.S_IFDIR: "folder",
-        stat.S_IFCHR: "device",
-        stat.S_IFBLK: "device",
-        stat.S_IFIFO: "pipe",
-        stat.S_IFSOCK: "socket",
-    }
+    kinds = {stat.S_IFDIR: "folder", stat.S_IFIFO: "pipe", stat.S_IFSOCK: "socket"}
+    kinds.update(dict.fromkeys((stat.S_IFCHR, stat.S_IFBLK), "device"))
     return kinds.get(stat.S_IFMT(mode), "special file")
 
 

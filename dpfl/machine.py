@@ -44,7 +44,7 @@ _NO_LIMIT = 2**62
 
 
 def processors() -> int:
-    """How many processors this process may use, at least 1.
+    """The number of processors that this process may use, at least 1.
 
     They are those that it may run on, and no more than a container's limit of processor
     time is worth. Part of a processor counts as one: fewer groups of clients than that
@@ -101,7 +101,7 @@ def _given_back(folder: Path) -> int:
 
 
 def _numbers(folder: Path, versions: Sequence[Sequence[str]]) -> Optional[list[int]]:
-    """What a control group's files say, and None where that is no limit."""
+    """The numbers in a control group's files, None where they are no limit."""
     for names in versions:
         try:
             words = [(folder / name).read_text() for name in names]

@@ -3,7 +3,9 @@
 
 """Self-contained HTML: no script, nothing from elsewhere, light and dark, any width.
 
-Whatever is shown is escaped, so that a name with markup in it is shown as it is.
+Whatever is shown is escaped, so that a name with markup in it is shown as it is. A
+template engine would be one more package for users, whose import takes 80 ms, to
+replace the few functions below.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Where a run is, in files that are whole or not there: checkpoints and its manifest.
+"""Progress of a run, in files that are whole or not there: checkpoints, manifest.
 
 A checkpoint is one file: a magic line, the SHA-256 of the rest in hex, and an
 uncompressed npz of arrays and of a JSON text. Nothing is pickled.
@@ -41,17 +41,11 @@ class ChangedFlagsError(ValueError):
 
 
 class DamagedManifestError(ValueError):
-    """What a run was started with cannot be told any more."""
+    """The manifest does not tell any more what a run was started with."""
 
 
 class Checkpoint(NamedTuple):
-    """What a run needs to go on.
-
-    Attributes:
-      round_index: Rounds done.
-      arrays: Leaves of the state.
-      info: What JSON can hold.
-    """
+    """All that a run needs to go on: rounds done, leaves of the state, and JSON."""
 
     round_index: int
     arrays: list[np.ndarray]
@@ -59,12 +53,7 @@ class Checkpoint(NamedTuple):
 
 
 class Manifest(NamedTuple):
-    """What a run was started with.
-
-    Attributes:
-      seed: The run's.
-      digest: SHA-256 of everything that the manifest says, the seed included.
-    """
+    """The seed that a run was started with, and a digest of all that it was."""
 
     seed: int
     digest: str
@@ -79,13 +68,7 @@ class CheckpointStore:
         keep: int = 3,
         say: Callable[[str], None] = print,
     ):
-        """Initializes the store.
-
-        Args:
-          keep: How many checkpoints stay.
-          say: Called with a sentence about a checkpoint that is damaged, or something
-            else that has the name of one.
-        """
+        """Makes the folder; `keep` is how many checkpoints stay."""
         self._directory = directory
         self._keep = keep
         self._say = say
@@ -97,11 +80,7 @@ class CheckpointStore:
                 say(f"{path} is no file, so no checkpoint, and is left alone")
 
     def bind(self, manifest: Manifest) -> None:
-        """Makes the store one of this manifest's run, and of no other's.
-
-        Raises:
-          DamagedManifestError: If a checkpoint that is there is of another's.
-        """
+        """Refuses (DamagedManifestError) checkpoints of any other manifest."""
         self._manifest = manifest.digest
         for path in self._paths():
             try:
@@ -111,11 +90,7 @@ class CheckpointStore:
             self._own(path, found)
 
     def save(self, checkpoint: Checkpoint) -> pathlib.Path:
-        """Writes a checkpoint and then removes the oldest ones.
-
-        Raises:
-          OSError: If it cannot be written; the ones before are then untouched.
-        """
+        """Writes a checkpoint, and only then removes the oldest ones."""
         path = self._free_path(f"checkpoint-{checkpoint.round_index:08d}")
         info = {**checkpoint.info, _MANIFEST: self._manifest}
         parts = encode(checkpoint._replace(info=info))
@@ -127,11 +102,7 @@ class CheckpointStore:
         return path
 
     def load_newest(self) -> Optional[Checkpoint]:
-        """The newest checkpoint that is whole, None if there is none.
-
-        Raises:
-          DamagedManifestError: If it is not of the run that the store is bound to.
-        """
+        """The newest checkpoint that is whole, None if there is none."""
         paths = self._paths()
         for path, older in zip(paths, [*paths[1:], None]):
             try:
@@ -210,10 +181,6 @@ def open_manifest(
     The seed is on disk before any of it is used: a round that was released is never
     released again with other noise.
 
-    Args:
-      facts: All with which the run must go on, as `provenance.manifest` returns it.
-      make_seed: Called for the seed of a new run.
-
     Raises:
       ChangedFlagsError: If the run was started with other facts; it names them.
       DamagedManifestError: If the file is not, to the last bit of what it says, one
@@ -247,9 +214,10 @@ def _check_unchanged(
     """Raises ChangedFlagsError that names what is changed and of what kind it is."""
     kinds, changed = [], []
     for kind in sorted({*old, *new}):
-        found = _changes(old.get(kind, {}), new.get(kind, {}))
-        kinds.extend([kind] if found else [])
-        changed.extend(found)
+        was, now = old.get(kind, {}), new.get(kind, {})
+        names = [n for n in sorted({*was, *now}) if was.get(n) != now.get(n)]
+        kinds += [kind] if names else []
+        changed += [f"{n} (was {was.get(n)}, now {now.get(n)})" for n in names]
     if changed:
         raise ChangedFlagsError(
             f"a run in {directory} can only go on with the {' and '.join(kinds)} that "
@@ -258,21 +226,13 @@ def _check_unchanged(
         )
 
 
-def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    return [
-        f"{name} (was {old.get(name)}, now {new.get(name)})"
-        for name in sorted({*old, *new})
-        if old.get(name) != new.get(name)
-    ]
-
-
 class Progress(NamedTuple):
-    """Where a run is; its size does not depend on how many rounds were done.
+    """The place where a run is; as large after one round as after many.
 
     Attributes:
       round_index: Rounds done.
       leaves: Leaves of the process's state, in what becomes a checkpoint or was one.
-      tally: Of all rows of metrics.csv.
+      tally: The sum of all rows of metrics.csv.
       rows: Those of the rounds since the newest checkpoint, or in it those since the
         one before, as they go to the file.
       times: The rows of times.csv that go with them.
@@ -296,11 +256,7 @@ class Progress(NamedTuple):
         *,
         without_exact: bool = False,
     ) -> Progress:
-        """The progress after one more round; the leaves are not touched.
-
-        Args:
-          without_exact: Whether what is exact stays out of the files.
-        """
+        """The progress after one more round; `without_exact` is of the files."""
         counts = self.participations.copy()
         counts[list(cohort)] += 1
         time_row = {

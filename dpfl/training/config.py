@@ -22,7 +22,7 @@ from dpfl.training import isolation
 
 
 class Address(NamedTuple):
-    """Where a worker listens."""
+    """The host and port of a worker."""
 
     host: str
     port: int
@@ -33,11 +33,7 @@ class Address(NamedTuple):
 
 
 def address(text: str) -> Address:
-    """The address that is written as HOST:PORT.
-
-    Raises:
-      ValueError: If it is not written so.
-    """
+    """The address that is written as HOST:PORT; ValueError if it is not."""
     host, colon, port = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
@@ -111,12 +107,8 @@ class RunConfig:
     they are.
 
     Attributes:
-      task: Name of a task.
-      task_config: Its options.
-      mechanism: Name of a mechanism.
       mechanism_options: Fields of its configuration, without `cohort_size`,
         `noise_multiplier`, `rounds_per_epoch` and `rounds`.
-      output_dir: The folder for everything.
       cohort_size: Expected clients in a round; by which sums are divided.
       rounds_per_epoch: Rounds after which clients may return, for "once_per_epoch" and
         "random_slot"; None is as many as the clients suffice for.
@@ -227,7 +219,7 @@ class RunConfig:
 
     @property
     def worker_addresses(self) -> tuple[Address, ...]:
-        """Where the workers listen that clients are spread over."""
+        """The addresses of the workers among which clients are divided."""
         return addresses(self.workers)
 
     @property
@@ -236,13 +228,7 @@ class RunConfig:
         return mechanisms.MECHANISMS[self.mechanism]
 
     def build_mechanism(self, **known: Any) -> Mechanism:
-        """The mechanism's configuration, with defaults for what was left out.
-
-        Args:
-          **known: `cohort_size`, `clip_norm`, `noise_multiplier`, `rounds_per_epoch`,
-            `rounds`; those that the mechanism does not have are left out, and
-            `mechanism_options` go before them.
-        """
+        """The mechanism, without those of `known` that it does not have."""
         return build.build(self.mechanism, {**known, **self.mechanism_options})
 
     @property

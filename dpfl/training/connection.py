@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""How Python talks to a worker of TFF, on this machine or on another."""
+"""Connections of Python to a worker of TFF, on this machine or on another."""
 
 from __future__ import annotations
 
@@ -142,11 +142,7 @@ class Connection:
     def executor_factory(
         self, *, default_num_clients: int = 0, stream_structs: bool = False
     ) -> tff.framework.ExecutorFactory:
-        """What TFF's contexts of every kind make their executors with.
-
-        Args:
-          default_num_clients: Number of clients when the arguments do not tell it.
-        """
+        """The maker of executors for TFF's contexts of every kind."""
 
         def executor(cardinalities: dict) -> tff.framework.RemoteExecutor:
             self._check()
@@ -225,7 +221,7 @@ def versions() -> tff.Computation:
 
 
 def difference(address: Any, told: bytes) -> Optional[str]:
-    """Why a worker that told these `versions` cannot be used; None if it can."""
+    """A sentence on a worker whose `versions` are others; None if they are the same."""
     theirs, ours = told.decode(errors="replace"), versions_text()
     if not theirs:
         return f"the worker at {address} was not started by dpfl-worker"

@@ -90,8 +90,6 @@ class FedProcess:
         """Initializes the process.
 
         Args:
-          feed: Called on the aggregator's state before each round, as
-            `aggregators.build_fed` returns it.
           client_key: From a client's index to the two words of its key, for a process
             of `identity="client_key"`; None for others.
         """
@@ -103,7 +101,7 @@ class FedProcess:
     def initialize(self) -> ProcessState:
         """The state before the first round, as `next` gives that after one."""
         rounds, initialize = self._process.rounds, self._process.initialize
-        return initialize() if rounds is None else rounds.begun(initialize)
+        return initialize() if rounds is None else rounds.first_state(initialize)
 
     def next(self, state: ProcessState, clients: list[int]) -> RoundOutput:
         """The result of a round; with groups its large leaves are `SharedLeaf`s."""
@@ -179,9 +177,6 @@ def build_process(
       The process. Its client computation is deterministic if the model is, and, without
       an identity, if the aggregator's clients draw nothing. With keys `next` takes for
       each client int64[3], its index and the two words of its key.
-
-    Raises:
-      ValueError: If there is no such identity.
     """
     if identity is not None:
         checks.choice("identity", identity, _CLIENT_TYPES)
@@ -235,7 +230,7 @@ def with_other_seeds(
     if process.rounds is None or not isinstance(aggregator, CodecFactory):
         return None
     model = task.functional_model(model_seed)
-    initialize = process.rounds.initialize_anew(model, aggregator)
+    initialize = process.rounds.initialize_with(model, aggregator)
     return dataclasses.replace(process, initialize=initialize)
 
 
@@ -291,7 +286,7 @@ def _client_computation(
     client_lr: float,
     identity: Optional[str],
 ) -> tff.Computation:
-    """Returns (weights, round, client) to (value, weight, metrics), in one graph."""
+    """The graph from (weights, round, client) to (value, weight, metrics)."""
     client_type = _CLIENT_TYPES[identity or "client_id"]
 
     @tff.tensorflow.computation(weights_type, np.int64, client_type)

@@ -51,7 +51,7 @@ WIDTHS: dict[Optional[str], int] = {None: 2, "client_id": 2, "client_key": 4}
 
 
 class Cohort:
-    """What the clients of a round do, and what becomes of it, as TFF computations.
+    """The clients' part of a round, and what becomes of it, as TFF computations.
 
     A partial total is the pair of the messages' sum and the clients' rows.
     """
@@ -63,11 +63,7 @@ class Cohort:
         weights_type: tff.Type,
         state_type: tff.Type,
     ):
-        """Initializes the computations.
-
-        Args:
-          train: What a client does; it must not depend on other clients.
-        """
+        """Initializes the computations; `train` must not depend on other clients."""
         self._steps = steps
         self._train = train
         self._rows = ScalarRows()
@@ -119,23 +115,14 @@ class Cohort:
     def partial(
         self, weights: tff.Value, round_index: tff.Value, shared: Any, groups: Any
     ) -> tff.Value:
-        """The partial total of groups, at the server.
-
-        Args:
-          shared: What clients and server share.
-          groups: Of clients.
-        """
+        """The partial total of groups, at the server; all that is given is at them."""
         work = tff.federated_map(self._work, (weights, round_index, shared, groups))
         zero, accumulate, merge, report = self._join
         rows = tff.federated_aggregate(work[1], zero(), accumulate, merge, report)
         return tff.federated_zip((self._reduce(work[0]), rows))
 
     def finish(self, state: tff.Value, shared: tff.Value, partials: tff.Value) -> Any:
-        """The state, result, measurements and metrics, at the server.
-
-        Args:
-          partials: A tuple of partial totals, at the server.
-        """
+        """State, result, measurements and metrics from a tuple of partial totals."""
         steps = self._steps
 
         @tff.tensorflow.computation(
@@ -159,13 +146,7 @@ class Cohort:
         keys: Optional[Sequence[Sequence[int]]],
         groups: int,
     ) -> list[np.ndarray]:
-        """A cohort as groups of as equal sizes as can be.
-
-        Args:
-          clients: Their indices.
-          keys: Their keys, None if they have none.
-          groups: How many groups; those that are left over are empty.
-        """
+        """A cohort as groups of as equal sizes as can be; those left over are empty."""
         rows = np.zeros([len(clients), self._width], np.int64)
         rows[:, 0] = np.arange(len(clients))
         rows[:, 1] = clients
@@ -225,12 +206,7 @@ class GroupedRounds:
         identity: Optional[str],
         groups: int,
     ):
-        """Initializes the computations.
-
-        Args:
-          identity: What a client is to the mechanism.
-          groups: How many there will be; other numbers give the same.
-        """
+        """Initializes the computations; other numbers of `groups` give the same."""
         weights_type = type_of_weights(model)
         steps = _steps(model, factory, identity)
 
@@ -250,7 +226,7 @@ class GroupedRounds:
         self._reads_own = groups <= OWN_SHARED and self.values.has_files
         self.next = self._next_computation()
 
-    def initialize_anew(
+    def initialize_with(
         self, model: tff.learning.models.FunctionalModel, factory: CodecFactory
     ) -> tff.Computation:
         """`initialize` for what differs in its seeds alone."""
@@ -262,7 +238,7 @@ class GroupedRounds:
             )
         return found
 
-    def begun(self, initialize: tff.Computation) -> Any:
+    def first_state(self, initialize: tff.Computation) -> Any:
         """The first state, its large leaves as `shared_leaf.SharedLeaf`s."""
         if not self.values.has_files:
             return initialize()
@@ -294,7 +270,7 @@ class GroupedRounds:
         )
         def part(weights: Any, round_index: Any, aggregator: Any, groups: Any) -> Any:
             shared = self.cohort.shared(aggregator)
-            given = self._handed(weights, round_index, shared)
+            given = map(tff.federated_broadcast, (weights, round_index, shared))
             return self.cohort.partial(*given, groups)
 
         partial_type = part.type_signature.result.member
@@ -346,27 +322,18 @@ class GroupedRounds:
             else:
                 state = self.values.read_at_server(values)
                 shared = self.cohort.shared(state.aggregator)
-                given = self._handed(state.weights, state.round_index, shared)
-                partial = self.cohort.partial(*given, groups)
+                given = (state.weights, state.round_index, shared)
+                handed = map(tff.federated_broadcast, given)
+                partial = self.cohort.partial(*handed, groups)
             partials = tff.federated_zip((partial,))
             return self._finished(values, state, shared, partials)
 
         return next_fn
 
-    def _handed(
-        self, weights: tff.Value, round_index: tff.Value, shared: tff.Value
-    ) -> tuple[tff.Value, tff.Value, tff.Value]:
-        """Values of the server at the clients."""
-        return (
-            tff.federated_broadcast(weights),
-            tff.federated_broadcast(round_index),
-            tff.federated_broadcast(shared),
-        )
-
     def _finished(
         self, values: Any, state: Any, shared: Any, partials: Any
     ) -> RoundOutput:
-        """What a round gives, from the partial totals of all its groups."""
+        """The result of a round, from the partial totals of all its groups."""
         output = self.cohort.finish(state.aggregator, shared, partials)
         metrics = output["metrics"]
         finalize = finalize_computation(self._model, metrics.type_signature.member)
@@ -395,7 +362,7 @@ class ScalarRows:
 
     @property
     def width(self) -> int:
-        """How many numbers a row has, its place included; `row` sets it."""
+        """The length of a row, its place included; `row` sets it."""
         leaves = tf.nest.flatten(self._structure)
         return 1 + sum(leaf.shape.num_elements() for leaf in leaves)
 

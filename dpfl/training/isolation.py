@@ -106,25 +106,17 @@ class Isolated:
 
     @property
     def meaning(self) -> str:
-        """What the isolation means, as the end of a sentence about the worker."""
+        """The end of a sentence about the worker, on what its isolation means."""
         return _MEANINGS[self.isolation]
 
     def attend(self, seconds: float) -> None:
-        """Waits, and answers the worker's calls of bind() meanwhile.
-
-        Raises:
-          IsolationError: The kernel does not let a socket be put into the worker.
-        """
+        """Answers the worker's calls of bind(), for which it waits so long."""
         notifications = self._notifications
         if _is_readable(notifications, seconds) and notifications is not None:
             self._answer(notifications)
 
     def settle(self) -> None:
-        """Ends the start of a worker that answers: from now on bind() fails in it.
-
-        Raises:
-          IsolationError: The worker listens where it should not.
-        """
+        """Ends the start of a worker that answers: from now on bind() fails in it."""
         if self._notifications is not None:
             self._forget_notifications()
             # The worker alone holds it then, and it ends with the worker.
@@ -164,11 +156,7 @@ class Isolated:
         environment: dict[str, str],
         log: Any,
     ) -> None:
-        """Starts the worker behind its barrier.
-
-        Raises:
-          IsolationError: The barrier cannot be put up; nothing runs then.
-        """
+        """Starts the worker behind its barrier; IsolationError if that cannot be."""
         number = _UNUSED_PORT if self.port is None else self.port
         program = command(number)
         if self.isolation == "anyone_can_connect":

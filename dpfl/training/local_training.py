@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a client does with the model and its examples, in plain TensorFlow functions."""
+"""A client's training on its examples, in plain TensorFlow functions."""
 
 from __future__ import annotations
 
@@ -23,13 +23,11 @@ Weights = tuple[Sequence[tf.Tensor], Sequence[tf.Tensor]]
 
 
 class Trained(NamedTuple):
-    """What a client has after its training.
+    """The result of a client's training.
 
     Attributes:
-      update: Old minus new trainable weights.
       metrics: OrderedDict of the model's metrics, each batch before its step; the
         initial ones where the training diverged, and none beyond `LARGEST_METRIC`.
-      examples: int64 scalar, how many it trained on.
     """
 
     update: Sequence[tf.Tensor]
@@ -45,7 +43,7 @@ def train(
     round_index: Any,
     client_lr: float,
 ) -> Trained:
-    """What comes of one SGD step per batch of `task.dataset_from_index`."""
+    """The result of one SGD step per batch of `task.dataset_from_index`."""
     clients = task.dataset_from_index
     if isinstance(clients, IndexedClients):
         loop = _over_rows(model, initial, clients, client_index, round_index, client_lr)

@@ -60,7 +60,6 @@ class Loop:
 
         Args:
           key: The run's, from `seeds.run_key`, of which the cohorts are drawn.
-          evaluate: Maps (state, whether it is due) to metrics.
           publish: Called with what was saved, its rows in the record.
           on_round: Called with how many rounds are done, and of how many, at the
             beginning and after each.
@@ -87,8 +86,6 @@ class Loop:
           DivergedError: If a round leaves a model that is not finite, or a loss that
             is not on test examples that belong to no client; the round before it is
             then the newest checkpoint.
-          ValueError: If the newest checkpoint is of another process or manifest.
-          OSError: If a checkpoint or a metric cannot be written.
         """
         state, progress = self._restore()
         last = self._plan.last_round

@@ -46,14 +46,7 @@ def prepare() -> None:
 def draw(
     rows: Sequence[dict[str, Any]], directory: pathlib.Path, title: str
 ) -> list[pathlib.Path]:
-    """Draws test accuracy as PNG files; the name of an exact one says so.
-
-    Args:
-      rows: Rows of metrics.csv; those without a test accuracy are left out.
-
-    Returns:
-      The files: one each against round, epsilon (if finite) and bits (if written).
-    """
+    """Draws test accuracy as PNG files; the name of an exact one begins with exact_."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -279,7 +272,7 @@ def _exact_charts(
 
 
 def _clip_name(column: str) -> str:
-    """Which clip a column is of, such as "l2"."""
+    """The name of the clip that a column is of, such as "l2"."""
     return column[len("aggregator_") : -len(_CLIPPED)].strip("_") or "clipped"
 
 

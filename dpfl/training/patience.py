@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""How long others are waited for: in time that this process had, and not in silence.
+"""Waiting for others: in time that this process had, and not in silence.
 
 A process that was stopped, or whose machine slept, has no right to call others late:
 they may have answered long ago. So time is counted in steps, and a jump is one step.

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a run will do and what that costs, known before anything is computed."""
+"""The plan of a run and its cost, known before anything is computed."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Plan:
 
     @property
     def noise_variance(self) -> Optional[float]:
-        """The variance of `noise_variance` for this plan."""
+        """The variance of `plan.noise_variance`."""
         return noise_variance(self.config, self.mechanism, self.dimension)
 
     def is_evaluated(self, number: int) -> bool:
@@ -78,12 +78,7 @@ class Plan:
 
 
 def make_plan(config: config_lib.RunConfig) -> Plan:
-    """Loads the task and checks the settings against it; trains nothing.
-
-    Raises:
-      dpfl.accounting.CalibrationError: If no noise meets the budget.
-      ValueError: If the settings do not go together, or the data are missing.
-    """
+    """Loads the task and checks the settings against it; trains nothing."""
     task = registry.load_config(config.task, config.task_config)
     config = _with_defaults(config, task)
     participation = _participation(config, task)
@@ -103,11 +98,7 @@ def make_plan(config: config_lib.RunConfig) -> Plan:
 def noise_variance(
     config: config_lib.RunConfig, mechanism: Mechanism, dimension: int
 ) -> Optional[float]:
-    """What 'adam_debiased' takes off each squared coordinate; None for others.
-
-    Raises:
-      ValueError: If the variance of the mechanism's noise is not one known number.
-    """
+    """The variance that 'adam_debiased' takes off each square; None for others."""
     if config.server_optimizer != "adam_debiased":
         return None
     # The error of 'gaussian' is its noise alone, alike in each coordinate and round.

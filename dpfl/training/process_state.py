@@ -18,13 +18,11 @@ from dpfl.training import shared_leaf
 
 
 class RoundOutput(NamedTuple):
-    """What a round gives.
+    """The result of a round.
 
     Attributes:
-      state: The process's state after the round.
       train: Metrics of the clients on their batches, each before its step: name to a
         scalar. Exact, so outside of the privacy guarantee.
-      aggregator: The aggregator's measurements.
     """
 
     state: Any
@@ -39,8 +37,6 @@ class ProcessState:
     Attributes:
       round_index: int64, rounds done.
       weights: `tff.learning.models.ModelWeights`.
-      aggregator: The aggregator's state.
-      optimizer: The server optimizer's state.
     """
 
     round_index: Any
@@ -73,9 +69,9 @@ class StateValues:
     arrays themselves (`shared_array.in_graphs`), the leaves cross as well.
 
     Attributes:
-      type: Of what crosses: the small leaves, and the paths of the large ones of the
-        old state and of the new.
-      paths_type: Of the paths of the large leaves of one state.
+      type: The type of what crosses: the small leaves, and the paths of the large
+        ones of the old state and of the new.
+      paths_type: The type of the paths of the large leaves of one state.
     """
 
     def __init__(self, state_type: tff.Type):
@@ -148,11 +144,7 @@ class StateValues:
     def read_at_server(
         self, values: tff.Value, after: Optional[tff.Value] = None
     ) -> tff.Value:
-        """The state of what crossed, at the server.
-
-        Args:
-          after: What is there before anything is read, at the server.
-        """
+        """The state of what crossed, at the server, read once `after` is there."""
         if after is None:
             return tff.federated_map(self._read, values)
 
@@ -204,7 +196,7 @@ def next_state(
 def build_finalizer(
     optimizer: tff.learning.optimizers.Optimizer, weights_type: tff.Type
 ) -> tff.learning.templates.FinalizerProcess:
-    """Returns TFF's, which leaves the model as it is if the aggregate is not finite."""
+    """TFF's finalizer, which leaves a model as it is if its update is not finite."""
     # TFF's own check has nothing for AutoGraph, which takes long to find that out.
     should_reject = tf.autograph.experimental.do_not_convert(
         tff.learning.templates.reject_non_finite_update

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a result depends on: settings, versions, the state of the source tree."""
+"""All that a result depends on: settings, versions, the state of the source tree."""
 
 from __future__ import annotations
 

@@ -40,11 +40,10 @@ class MetricsFiles:
         self._directory = directory
         self._say = say
         self._files: dict[str, AppendOnlyFile] = {}
-        self._columns: dict[str, list[str]] = {}
 
     @property
     def marks(self) -> Marks:
-        """Where the files end, for the next checkpoint."""
+        """The ends of the files, for the next checkpoint."""
         return {name: list(file.mark) for name, file in self._files.items()}
 
     def rewind(self, marks: Optional[Marks] = None) -> None:
@@ -67,31 +66,29 @@ class MetricsFiles:
         if folder.is_dir():
             files.remove_partials(folder)
         found = {name: Mark(*mark) for name, mark in (marks or {}).items()}
-        for name in (METRICS, TIMES):
-            mark = found.get(name, BEGINNING)
-            self._files[name].rewind(mark)
-            self._columns[name] = (
-                _columns(self._files[name].path) if mark.length else []
-            )
-        try:
-            self._files[EVENTS].rewind(found.get(EVENTS, BEGINNING))
-        except DamagedRecordError:
-            self._say(f"{self._files[EVENTS].path} was changed and is made again")
-            self._files[EVENTS].rewind(BEGINNING)
-            self._append_events(
-                read_rows(self._files[METRICS].path), read_rows(self._files[TIMES].path)
-            )
+        for name, file in self._files.items():
+            try:
+                file.rewind(found.get(name, BEGINNING))
+            except DamagedRecordError:
+                if name != EVENTS:
+                    raise
+                self._say(f"{file.path} was changed and is made again")
+                file.rewind(BEGINNING)
+                rows, times = (
+                    read_rows(self._files[each].path) for each in (METRICS, TIMES)
+                )
+                self._append_events(rows, times)
 
     def append(self, rows: Sequence[Row], times: Sequence[Row]) -> None:
         """Adds the rows that a checkpoint has beyond the one before."""
         if not rows:
             return
         for name, content in ((METRICS, rows), (TIMES, times)):
-            is_first = not self._columns[name]
-            if is_first:
-                self._columns[name] = list(content[0])
-            text = _to_csv(content, self._columns[name], with_header=is_first)
-            self._files[name].append(text.encode())
+            file = self._files[name]
+            is_first = file.mark == BEGINNING
+            columns = list(content[0]) if is_first else _columns(file.path)
+            text = _to_csv(content, columns, with_header=is_first)
+            file.append(text.encode())
         self._append_events(rows, times)
 
     def _append_events(self, rows: Sequence[Row], times: Sequence[Row]) -> None:
@@ -102,10 +99,6 @@ class MetricsFiles:
 
 def read_rows(path: pathlib.Path) -> list[Row]:
     """The rows of a file that `MetricsFiles` wrote, the numbers bit by bit.
-
-    Returns:
-      Whole numbers as int, others as float, empty cells as None; no rows if there is
-      no file.
 
     Raises:
       OSError: If it cannot be read.
@@ -152,12 +145,9 @@ _TOTAL_UP, _TOTAL_DOWN = (
 
 
 class Tally(NamedTuple):
-    """What the rows of all rounds so far come to; as large after one as after many.
+    """The sum of the rows of all rounds so far; as large after one as after many.
 
     Attributes:
-      rounds: How many there are.
-      clients: Clients of all rounds.
-      last: The last row, None if there is none.
       evaluated: The last row of a model that was evaluated, None if there is none.
     """
 
@@ -197,9 +187,8 @@ def round_row(
     """The row of a round; the name of what is exact says so, see `covered`.
 
     Args:
-      clients: How many took part.
       evaluated: Metrics on the evaluation set; name to None if it was not due.
-      measurements: Of the aggregator, nested; what is no scalar is left out.
+      measurements: Those of the aggregator, nested; what is no scalar is left out.
     """
     row: Row = {"round": before.rounds + 1, "exact_clients": clients}
     row.update(_prefixed("exact_train_", train))
@@ -217,11 +206,7 @@ def round_row(
 
 
 def check_noise(plan: plan_lib.Plan, rows: Iterable[Row]) -> None:
-    """Makes sure that the plan's epsilon is that of the noise which rounds really had.
-
-    Raises:
-      DamagedRecordError: If a round had another noise multiplier than the plan's.
-    """
+    """Raises DamagedRecordError for a round of other noise than the plan counts."""
     planned = provenance.noise_multiplier(plan)
     for row in rows:
         if row["noise_multiplier"] != planned:
@@ -305,12 +290,7 @@ class DamagedRecordError(ValueError):
 
 
 class Mark(NamedTuple):
-    """A place in a file.
-
-    Attributes:
-      length: Bytes before it.
-      digest: Their SHA-256 in hex.
-    """
+    """A place in a file: the bytes before it, and their SHA-256 in hex."""
 
     length: int
     digest: str
@@ -320,11 +300,7 @@ BEGINNING = Mark(0, hashlib.sha256().hexdigest())
 
 
 class AppendOnlyFile:
-    """A file that one process at a time appends to; an append costs what it adds.
-
-    Attributes:
-      path: The file's.
-    """
+    """A file that one process at a time appends to; an append costs what it adds."""
 
     def __init__(self, path: pathlib.Path):
         self.path = path
@@ -342,7 +318,6 @@ class AppendOnlyFile:
         Raises:
           DamagedRecordError: If the file does not begin with what the mark says; it is
             then left as it is.
-          OSError: If it cannot be read or cut.
         """
         digest = hashlib.sha256()
         if mark.length:
@@ -381,12 +356,7 @@ class AppendOnlyFile:
 
 
 def encode(rows: Sequence[Row], times: Sequence[Row], *, with_version: bool) -> bytes:
-    """Rows as records of an event file; None is left out.
-
-    Args:
-      times: As many, with `exact_unix_time`; events have the time 0 without it.
-      with_version: Whether the record that begins a file comes first.
-    """
+    """Rows as records of an event file, with its first record if it begins here."""
     buffer = io.BytesIO()
     writer = record_writer.RecordWriter(buffer)
     clocks = [float(row.get("exact_unix_time", 0.0)) for row in times]
@@ -406,7 +376,7 @@ def encode(rows: Sequence[Row], times: Sequence[Row], *, with_version: bool) -> 
 
 
 def choose_path(folder: pathlib.Path, say: Callable[[str], None]) -> pathlib.Path:
-    """Where a run's events go in a folder; what else is there is not touched."""
+    """The path for a run's events in a folder; what else is there is not touched."""
     files.public_folder(folder)
     path = folder / f"{_EVENTS_PREFIX}.1.dpfl"
     while path.exists() and not path.is_file():

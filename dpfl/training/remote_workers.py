@@ -91,14 +91,7 @@ class RemoteWorker:
     def call(
         self, computation: tff.Computation, *arguments: Any, seconds: Optional[float]
     ) -> Any:
-        """What a computation gives on this worker.
-
-        Args:
-          seconds: Time allowed, None for no limit.
-
-        Raises:
-          WorkerDiedError: If the worker is lost, or takes longer.
-        """
+        """The result on this worker; WorkerDiedError if it is lost, or takes longer."""
         stack = tff.framework.get_context_stack()
         limit = patience.time_limit(seconds, self._expire)
         try:
@@ -217,11 +210,10 @@ class Workers:
     def run(
         self, computation: Any, arguments: Sequence[Any], parts: Sequence[Any]
     ) -> list[Any]:
-        """What a computation gives for the arguments and each part, in their order.
+        """The results of a computation on the arguments and each part, in their order.
 
         Raises:
           WorkerDiedError: If no worker is left.
-          Exception: What the computation itself raises.
         """
 
         def compute(worker: RemoteWorker, number: int) -> Any:
@@ -317,7 +309,7 @@ class Workers:
         return ready
 
     def _limit(self, away: Sequence[RemoteWorker]) -> float:
-        """How many seconds workers that are not used are asked for."""
+        """The seconds for which workers that are not used are asked."""
         is_one_used = any(worker.is_connected for worker in self._workers)
         if not is_one_used and any(worker.is_slow for worker in away):
             return math.inf if self.seconds is None else self.seconds
@@ -379,14 +371,7 @@ class RemoteProcess(FedProcess):
         workers: Workers,
         local: Worker,
     ):
-        """Initializes the process.
-
-        Args:
-          local: What TFF's default context is on, for the server's part.
-
-        Raises:
-          ValueError: If the process has no groups.
-        """
+        """Initializes the process; the server's part runs on the worker `local`."""
         super().__init__(process, feed, client_key)
         if process.rounds is None or process.groups is None:
             raise ValueError(
@@ -439,7 +424,7 @@ def workers_at(
 
 
 def _problem_of_data(task: Task) -> Callable[[Any, Optional[float]], Optional[str]]:
-    """What says why a worker's data cannot be used, None if they can."""
+    """The check of a worker's data, which gives a sentence or None."""
     if isinstance(task.dataset_from_index, IndexedClients):
         return lambda worker, seconds: None
     clients = np.linspace(0, task.population - 1, _PROBED).astype(np.int64)

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is said of a run: before it, beside its progress bar, and when it is done."""
+"""Sentences on a run before it, beside its progress bar and after it; summary.json."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FINGERPRINT = "task fingerprint"
 
 
 def describe(plan: plan_lib.Plan) -> str:
-    """What a run will do and cost, in a few lines."""
+    """A few lines on what a run will do and cost."""
     config, task, d = plan.config, plan.task, plan.dimension
     bits = plan.mechanism.uplink_bits(d)
     stream = _of_stream(plan, matrix_factorization.sentence)
@@ -45,7 +45,7 @@ def describe(plan: plan_lib.Plan) -> str:
 
 
 def _participation(plan: plan_lib.Plan) -> str:
-    """How often a client is in a round, where that is less than always."""
+    """Words on how often a client is in a round, where that is not always."""
     chosen = plan.participation
     parts = []
     if chosen.groups > 1:
@@ -149,7 +149,7 @@ def _summary(
 def _measured(
     plan: plan_lib.Plan, progress: Progress
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What a run measured: what the event covers, and what is exact.
+    """The measures of a run that the event covers, and those that are exact.
 
     Nothing is exact where all that is written is to be covered; bits are then those of
     the formula.
@@ -218,9 +218,6 @@ def postfix(plan: plan_lib.Plan, tally: record.Tally) -> str:
     """Loss, accuracy, epsilon and bits for the progress bar.
 
     What is exact is called so, and is left out where nothing exact is to be written.
-
-    Raises:
-      ValueError: If there is no round yet.
     """
     row = tally.last
     if row is None:

@@ -34,11 +34,7 @@ from dpfl.training.checkpoint import Progress
 
 
 class Run:
-    """One run in its output folder; a context that holds the folder while it is open.
-
-    Attributes:
-      plan: What is done.
-    """
+    """One run in its output folder, which it holds while it is open as a context."""
 
     def __init__(
         self,
@@ -53,7 +49,6 @@ class Run:
         Args:
           on_round: Called with how many rounds are done, and of how many, at the
             beginning and after each.
-          last: What runs of one process share.
         """
         self.plan = plan
         self._say = say
@@ -120,7 +115,6 @@ class Run:
           DivergedError: If a round leaves a model that is not finite, or such a loss on
             test examples that belong to no client.
           WorkerDiedError: If TFF's worker ends or fails, or a round takes too long.
-          OSError: If a result cannot be saved.
         """
         # Here, so that a bad setting is refused before TensorFlow is imported.
         import tensorflow_federated as tff
@@ -268,13 +262,7 @@ class LastProcess:
         build: Callable[[], Any],
         with_other_seeds: Callable[[Any], Optional[Any]],
     ) -> Any:
-        """A process, built now or for the run before.
-
-        Args:
-          key: All that the process depends on, except for the seeds.
-          with_other_seeds: From a process of the same key to that with this run's
-            seeds; None if it has no such form.
-        """
+        """A process, built now or for the run before if that had the same key."""
         found = with_other_seeds(self._process) if key == self._key else None
         if found is None:
             found = build()

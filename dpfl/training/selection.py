@@ -119,11 +119,7 @@ def run_key(seed: int, digest: str) -> int:
 
 
 def derive_seed(seed: int, purpose: purposes.Run, index: int = 0) -> int:
-    """A seed for one purpose of a run, independent of those for others.
-
-    Args:
-      index: Which of several, such as the round or the client.
-    """
+    """A seed for one purpose and index, independent of those for others."""
     checks.integer("seed", seed, 0)
     checks.integer("index", index, 0)
     text = f"dpfl:{purpose.value}:{index}:{seed}"

@@ -46,9 +46,6 @@ class Adam(tff.learning.optimizers.Optimizer):
         Args:
           corrects_start: Whether moments are divided by 1 - beta^t.
           noise_variance: s^2; zero for Adam itself.
-
-        Raises:
-          ValueError: If an argument is out of its range.
         """
         self._lr = checks.positive("learning_rate", learning_rate)
         for name, beta in (("beta_1", beta_1), ("beta_2", beta_2)):
@@ -113,8 +110,6 @@ def build_server_optimizer(
     """The server's optimizer.
 
     Args:
-      name: One of `config.SERVER_OPTIMIZERS`.
-      learning_rate: Its step.
       momentum: For 'sgd' the momentum, None for none; else beta_1, None for 0.9.
       noise_variance: For 'adam_debiased' alone: what the noise adds to the expected
         square of a coordinate of the aggregate.

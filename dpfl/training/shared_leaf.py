@@ -35,8 +35,6 @@ class SharedLeaf:
     copied while one is written or read is let go of before the next.
 
     Attributes:
-      shape: As numpy's.
-      dtype: As numpy's.
       paths: Where the worker finds them, as long as this object is there.
     """
 
@@ -83,7 +81,7 @@ class SharedLeaf:
 
 
 def rows_of_parts(shape: tuple[int, ...], dtype: Any) -> list[int]:
-    """How many rows of a tensor are in each of its files."""
+    """The numbers of rows of a tensor in each of its files."""
     size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
     number = min(shape[0], -(-size // _PART_BYTES))
     return [len(rows) for rows in np.array_split(np.arange(shape[0]), number)]
@@ -151,7 +149,7 @@ def is_large(spec: tff.TensorType) -> bool:
 
 
 def _message_before_content(array: np.ndarray) -> bytes:
-    """Returns TensorFlow's message of a tensor, which its content follows."""
+    """TensorFlow's message of a tensor, which its content follows."""
     message = tensor_pb2.TensorProto(
         dtype=tf.as_dtype(array.dtype).as_datatype_enum,
         tensor_shape=tf.TensorShape(array.shape).as_proto(),

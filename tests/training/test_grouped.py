@@ -50,17 +50,17 @@ def build(task, name, groups, identity):
 def forgotten():
     """Graphs end before the interpreter does."""
     yield
-    traced.cache_clear()
+    built_for.cache_clear()
 
 
 @functools.cache
-def traced(task, name, is_grouped, identity):
+def built_for(task, name, is_grouped, identity):
     """A process whose computations are those of any number of groups."""
     return build(task, name, 2 if is_grouped else None, identity)
 
 
-def process(task, name, groups, identity="client_key", trace=traced):
-    built = trace(task, name, groups is not None, identity)
+def process(task, name, groups, identity="client_key", build_for=built_for):
+    built = build_for(task, name, groups is not None, identity)
     keys = KEYS.__getitem__ if identity == "client_key" else None
     return federated_averaging.FedProcess(
         dataclasses.replace(built, groups=groups), lambda state: state, keys
@@ -125,8 +125,8 @@ def test_large_leaves_lie_in_memory_that_both_have(
     monkeypatch.setattr(shared_leaf, "LEAST_BYTES", 2000)
     # The 16 directions of DOME are then in several files.
     monkeypatch.setattr(shared_leaf, "_PART_BYTES", 2**17)
-    # What other tests have traced sends all leaves.
-    fed = process(task, "dome_ddg", 2, trace=traced.__wrapped__)
+    # What other tests have built sends all leaves.
+    fed = process(task, "dome_ddg", 2, build_for=built_for.__wrapped__)
     first = fed.initialize()
     kinds = [type(leaf) for leaf in tf.nest.flatten(first)]
     assert shared_leaf.SharedLeaf in kinds and np.ndarray in kinds
@@ -165,7 +165,7 @@ def test_nothing_large_is_handed_from_computation_to_client(
 ):
     """TFF would write it down and read it, and its compiler keep an array of it."""
     monkeypatch.setattr(shared_leaf, "LEAST_BYTES", 2000)
-    fed = process(task, "dome_ddg", 2, trace=traced.__wrapped__)
+    fed = process(task, "dome_ddg", 2, build_for=built_for.__wrapped__)
     found = list(
         messages_in(tff.framework.serialize_computation(fed._process.rounds.next))
     )

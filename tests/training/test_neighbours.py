@@ -51,12 +51,12 @@ def make_task(change, hold):
     rng = np.random.default_rng(0)
     x = rng.normal(size=[CLIENTS, EXAMPLES, FEATURES]).astype(np.float32)
     y = rng.integers(0, CLASSES, [CLIENTS, EXAMPLES]).astype(np.int32)
-    kept = np.ones([CLIENTS, EXAMPLES], bool)
+    held = np.ones([CLIENTS, EXAMPLES], bool)
     if change == "examples":
-        x[ONE], y[ONE], kept[ONE, 2:] = 0, 0, False
+        x[ONE], y[ONE], held[ONE, 2:] = 0, 0, False
     if change == "hostile":
         x[ONE] = np.nan
-    tested = np.zeros_like(kept)
+    tested = np.zeros_like(held)
     if hold:
         tested[:, :1] = True
     test = (x[tested], y[tested])
@@ -65,7 +65,7 @@ def make_task(change, hold):
             rng.normal(size=[9, FEATURES]).astype(np.float32),
             np.zeros(9, np.int32),
         )
-    chosen = kept & ~tested
+    chosen = held & ~tested
     config = SyntheticConfig(num_clients=CLIENTS, batch_size=2)
     sizes = chosen.sum(1)
     return task_lib.Task(
@@ -82,7 +82,7 @@ def make_task(change, hold):
         metrics=models.image_metrics,
         defaults=task_lib.TrainingDefaults(0.1, 1.0, 0.9, 0.5, 4, 3),
         config=config,
-        fingerprint=hashlib.sha256(x[kept].tobytes()).hexdigest(),
+        fingerprint=hashlib.sha256(x[held].tobytes()).hexdigest(),
         clients_hold_test_examples=hold,
     )
 

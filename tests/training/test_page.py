@@ -157,8 +157,8 @@ def test_no_picture_against_an_infinite_epsilon(tmp_path):
 
 def test_pictures_of_clients_own_test_examples_are_exact(tmp_path):
     own = rows(4)
-    for row in own:
-        row["exact_eval_accuracy"] = row.pop("eval_accuracy")
+    for each in own:
+        each["exact_eval_accuracy"] = each.pop("eval_accuracy")
     names = [p.name for p in page.draw(own, tmp_path, "title")]
     assert len(names) == 3 and all(name.startswith("exact_") for name in names)
 

@@ -122,26 +122,26 @@ def test_a_record_that_was_changed_is_refused(tmp_path):
     marks = write(tmp_path, None, 3)
     for name in ("metrics.csv", "times.csv"):
         path = tmp_path / name
-        kept = path.read_bytes()
-        for damage in (kept.replace(b"3", b"4"), kept[:-1], b"", None):
+        written = path.read_bytes()
+        for damage in (written.replace(b"3", b"4"), written[:-1], b"", None):
             path.unlink() if damage is None else path.write_bytes(damage)
             with pytest.raises(record.DamagedRecordError, match=f"{name} must begin"):
                 record.MetricsFiles(tmp_path).rewind(marks)
             assert damage is None or path.read_bytes() == damage
-            path.write_bytes(kept)
+            path.write_bytes(written)
 
 
 def test_events_that_were_changed_are_made_again(tmp_path):
     marks = write(tmp_path, None, 3)
     [path] = (tmp_path / "tensorboard").iterdir()
-    kept = path.read_bytes()
-    for damage in (kept[:-1], b"", kept[::-1]):
+    written = path.read_bytes()
+    for damage in (written[:-1], b"", written[::-1]):
         path.write_bytes(damage)
         said = []
         again = record.MetricsFiles(tmp_path, said.append)
         again.rewind(marks)
         assert said == [f"{path} was changed and is made again"]
-        assert path.read_bytes() == kept and again.marks == marks
+        assert path.read_bytes() == written and again.marks == marks
 
 
 def test_foreign_things_among_the_events_are_named_and_left(tmp_path):

@@ -74,7 +74,7 @@ def test_a_worker_that_is_killed_changes_nothing_and_may_come_back(rounds):
     assert rounds.said[1:] == [f"{place} is used again"]
 
 
-def test_a_worker_that_restarts_between_rounds_is_greeted_again(rounds):
+def test_a_worker_that_restarts_between_rounds_says_its_versions_again(rounds):
     """Its data, and its versions, may be others."""
     expected = rounds.round()
     rounds.said.clear()
