@@ -28,7 +28,6 @@ except ImportError:  # Windows has no flock.
 
 PathLike = Union[str, "os.PathLike[str]"]
 
-
 # Stands before the ending of the name of a file that is not whole yet.
 _PARTIAL = ".part"
 _PRIVATE_FILE = 0o600

@@ -125,16 +125,14 @@ def facts(values: Mapping[str, Any]) -> str:
 
 
 def table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> str:
-    """A table that scrolls sideways where it does not fit."""
+    """A table, by column names with their heads, that scrolls where it does not fit."""
     heads = "".join(f"<th scope=col>{escaped(head)}</th>" for head in columns.values())
-    lines = (
-        "<tr>" + "".join(f"<td>{escaped(row.get(c))}</td>" for c in columns) + "</tr>"
-        for row in rows
-    )
-    return (
-        '<div class="wide across"><table>'
-        f"<thead><tr>{heads}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>"
-    )
+    lines = ""
+    for row in rows:
+        cells = "".join(f"<td>{escaped(row.get(name))}</td>" for name in columns)
+        lines += f"<tr>{cells}</tr>"
+    head, body = f"<thead><tr>{heads}</tr></thead>", f"<tbody>{lines}</tbody>"
+    return f'<div class="wide across"><table>{head}{body}</table></div>'
 
 
 def folded(summary: str, content: str) -> str:

@@ -49,7 +49,6 @@ class _Axis:
     is_logarithmic: bool = False
 
     def place(self, value: float) -> float:
-        """The pixel of a value."""
         if self.is_logarithmic:
             span = math.log10(self.high / self.low)
             part = math.log10(value / self.low) / span
@@ -59,7 +58,6 @@ class _Axis:
 
     @property
     def ticks(self) -> list[float]:
-        """Round values within the axis."""
         if self.is_logarithmic:
             return _powers(self.low, self.high)
         return ticks(self.low, self.high)
@@ -121,7 +119,6 @@ def _text(
 
 
 def _frame(across: _Axis, up: _Axis, x_label: str, y_label: str) -> list[str]:
-    """Grid, ticks and labels."""
     floor, right, middle = HEIGHT - _BOTTOM, WIDTH - _RIGHT, (HEIGHT - _BOTTOM) / 2
     parts = []
     for value in up.ticks:

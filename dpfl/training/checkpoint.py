@@ -63,10 +63,7 @@ class CheckpointStore:
     """The checkpoints of one run, the newest few."""
 
     def __init__(
-        self,
-        directory: pathlib.Path,
-        keep: int = 3,
-        say: Callable[[str], None] = print,
+        self, directory: pathlib.Path, keep: int = 3, say: Callable[[str], None] = print
     ):
         """Makes the folder; `keep` is how many checkpoints stay."""
         self._directory = directory

@@ -57,14 +57,12 @@ class Cohort:
     """
 
     def __init__(
-        self,
-        steps: Steps,
-        train: Train,
-        weights_type: tff.Type,
-        state_type: tff.Type,
+        self, steps: Steps, train: Train, weights_type: tff.Type, state_type: tff.Type
     ):
         """Initializes the computations; `train` must not depend on other clients."""
         self._steps = steps
+        # The values that clients and server share, in a graph.
+        self.prepare = steps.prepare
         self._train = train
         self._rows = ScalarRows()
         self._state_type = state_type
@@ -103,10 +101,6 @@ class Cohort:
             return rows
 
         self._join = (no_rows, join, join, report)
-
-    def prepare(self, state: Any) -> Any:
-        """The values that clients and server share, in a graph."""
-        return self._steps.prepare(state)
 
     def shared(self, state: tff.Value) -> tff.Value:
         """The values that clients and server share, at the server."""
@@ -155,7 +149,6 @@ class Cohort:
         return np.array_split(rows, groups)
 
     def _group(self, weights: Any, round_index: Any, shared: Any, clients: Any) -> Any:
-        """A group's partial total."""
         steps, codec = self._steps, self._steps.codec
         identity = steps.layout.identity
 
@@ -333,7 +326,6 @@ class GroupedRounds:
     def _finished(
         self, values: Any, state: Any, shared: Any, partials: Any
     ) -> RoundOutput:
-        """The result of a round, from the partial totals of all its groups."""
         output = self.cohort.finish(state.aggregator, shared, partials)
         metrics = output["metrics"]
         finalize = finalize_computation(self._model, metrics.type_signature.member)

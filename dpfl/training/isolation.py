@@ -12,9 +12,9 @@ only thing that can be chosen. What is done about it stands outside of the worke
   It is a unix socket whose file is gone as soon as this process has opened it, so that
   there is neither an address nor a path: it is reached through a descriptor of this
   process.
-- `namespace`: the worker lives in a network of its own, which has a loopback interface
-  only. A process inside of it takes connections from a unix socket, the same as above,
-  and passes their bytes on.
+- `namespace`, for Linux before 5.9: the worker lives in a network of its own, which has
+  a loopback interface only. A process inside of it takes connections from a unix
+  socket, the same as above, and passes their bytes on.
 - `loopback`: as `socket`, with a TCP socket on 127.0.0.1. Other hosts cannot connect;
   every user of this machine can.
 - `anyone_can_connect`: the worker as TFF starts it.
@@ -190,7 +190,6 @@ class Isolated:
         log: Any,
         *passed: int,
     ) -> None:
-        """Starts a program that `close` kills, with descriptors that are passed on."""
         self.process = subprocess.Popen(
             program,
             stdin=subprocess.DEVNULL,

@@ -224,15 +224,12 @@ def _fork_forwarder(channel: socket.socket, listener: int, port: int) -> None:
         end_with(pid)
         # Open until this process ends, which tells the other side that it has.
         channel.set_inheritable(False)
-        _forward(socket.socket(fileno=listener), port)
+        own = socket.socket(fileno=listener)
+        while True:
+            client, _ = own.accept()
+            threading.Thread(target=_serve, args=(client, port), daemon=True).start()
     finally:
         os._exit(1)
-
-
-def _forward(listener: socket.socket, port: int) -> NoReturn:
-    while True:
-        client, _ = listener.accept()
-        threading.Thread(target=_serve, args=(client, port), daemon=True).start()
 
 
 def _serve(client: socket.socket, port: int) -> None:

@@ -83,7 +83,6 @@ def _step(
     batch: tuple[tf.Tensor, tf.Tensor],
     client_lr: float,
 ) -> tuple[Any, Any]:
-    """Trainable weights after a batch, and metrics with it."""
     x, y = batch
     with tf.GradientTape() as tape:
         tape.watch(trainable)

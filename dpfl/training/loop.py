@@ -164,7 +164,6 @@ class Loop:
         )
 
     def _restore(self) -> tuple[Any, Progress]:
-        """State and progress of the newest checkpoint, or of a new run."""
         found = self._store.load_newest()
         if found is None:
             with self._worker.deadline(self._plan.config.round_deadline):

@@ -29,8 +29,6 @@ _PICTURES = (
     ("accuracy_by_epsilon", "epsilon", "epsilon so far", False),
     ("accuracy_by_bits", "total_uplink_bits", "bits sent by all clients so far", True),
 )
-
-
 # Left, bottom, width and height of the axes; matplotlib takes longer to find a place
 # for them than to draw.
 _PLACE = (0.13, 0.15, 0.84, 0.76)
@@ -225,12 +223,10 @@ def _chart(
     labels: tuple[str, str],
     **more: Any,
 ) -> str:
-    """The chart of one column over another."""
     return svg.chart([svg.Line(title, _points(rows, x, y))], title, *labels, **more)
 
 
 def _charts(rows: Sequence[Row]) -> list[str]:
-    """Curves over the rounds, and accuracy over epsilon."""
     return [
         _chart(rows, "round", "eval_accuracy", "accuracy", ("round", "accuracy")),
         _chart(rows, "round", "eval_loss", "loss", ("round", "loss")),
@@ -295,7 +291,6 @@ def _privacy(summary: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _communication(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """The bits that are there, by what they are of."""
     names = {
         "uplink_bits_per_client": "bits up, a client and round",
         "uplink_bits_per_parameter": "bits up, a parameter and round",

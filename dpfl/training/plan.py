@@ -59,11 +59,6 @@ class Plan:
         """The learning rate of the server's optimizer."""
         return _given("server_lr", self.config.server_lr)
 
-    @property
-    def noise_variance(self) -> Optional[float]:
-        """The variance of `plan.noise_variance`."""
-        return noise_variance(self.config, self.mechanism, self.dimension)
-
     def is_evaluated(self, number: int) -> bool:
         """Whether the model is evaluated after round `number`, from 1 on."""
         return number % self.config.eval_every == 0 or number == self.last_round
@@ -111,7 +106,6 @@ def noise_variance(
 
 
 def _given(name: str, value: Any) -> Any:
-    """A setting that `_with_defaults` has filled in."""
     if value is None:
         raise ValueError(f"{name} must have a value, found None")
     return value
@@ -173,7 +167,6 @@ def _with_noise(
     task: Any,
     participation: Participation,
 ) -> Mechanism:
-    """The mechanism with the noise that was asked for."""
     mechanism.check(participation, task.dimension)
     mechanism.check_accountant(config.accountant, participation, task.dimension)
     mechanism.check_server_optimizer(config.server_optimizer, config.server_momentum)

@@ -47,15 +47,11 @@ class MetricsFiles:
         return {name: list(file.mark) for name, file in self._files.items()}
 
     def rewind(self, marks: Optional[Marks] = None) -> None:
-        """Takes the files back to what they were when `marks` was asked for.
-
-        Args:
-          marks: Those of a checkpoint; None for those of no rows.
+        """Takes the files back to where `marks` were their ends, or to no rows.
 
         Raises:
           DamagedRecordError: If metrics.csv or times.csv was changed before its mark.
             Events that were changed are made again.
-          OSError: If a file cannot be read or cut.
         """
         folder = self._directory / EVENTS
         self._files = {
@@ -98,12 +94,7 @@ class MetricsFiles:
 
 
 def read_rows(path: pathlib.Path) -> list[Row]:
-    """The rows of a file that `MetricsFiles` wrote, the numbers bit by bit.
-
-    Raises:
-      OSError: If it cannot be read.
-      ValueError: If a cell is no number.
-    """
+    """The rows of a file of `MetricsFiles`, bit by bit; none if there is no file."""
     if not path.exists():
         return []
     with path.open(newline="") as file:
@@ -130,7 +121,6 @@ def _columns(path: pathlib.Path) -> list[str]:
 def _to_csv(
     rows: Sequence[Mapping[str, Any]], columns: Sequence[str], *, with_header: bool
 ) -> str:
-    """Rows as CSV; None is an empty cell."""
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, lineterminator="\n")
     if with_header:
@@ -250,10 +240,7 @@ def bits_per_client(plan: plan_lib.Plan, tally: Tally) -> dict[str, Any]:
 
 
 def _bit_columns(
-    plan: plan_lib.Plan,
-    before: Tally,
-    clients: int,
-    measured: Mapping[str, Any],
+    plan: plan_lib.Plan, before: Tally, clients: int, measured: Mapping[str, Any]
 ) -> Row:
     """The bits of a client in this round, and of all clients so far.
 

@@ -210,11 +210,7 @@ class Workers:
     def run(
         self, computation: Any, arguments: Sequence[Any], parts: Sequence[Any]
     ) -> list[Any]:
-        """The results of a computation on the arguments and each part, in their order.
-
-        Raises:
-          WorkerDiedError: If no worker is left.
-        """
+        """The results by part, in their order; WorkerDiedError if no worker is left."""
 
         def compute(worker: RemoteWorker, number: int) -> Any:
             return worker.call(

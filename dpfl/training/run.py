@@ -99,8 +99,11 @@ class Run:
                 f"{path} must be beside the checkpoints that are there, found no "
                 "such file; choose another output_dir"
             )
+        seed = self.plan.config.seed
         manifest = checkpoint_lib.open_manifest(
-            path, provenance.manifest(self.plan), self._make_seed
+            path,
+            provenance.manifest(self.plan),
+            lambda: secrets.randbits(selection.SEED_BITS) if seed is None else seed,
         )
         self._store.bind(manifest)
         self._seed = manifest.seed
@@ -168,7 +171,6 @@ class Run:
         self._on_round(done, of)
 
     def _process(self, groups: int, worker: Any, remote: Any) -> Any:
-        """Federated averaging with the plan's mechanism and optimizer."""
         from dpfl import aggregators
         from dpfl.tasks import shared_array
         from dpfl.training import federated_averaging, remote_workers, server_optimizers
@@ -192,7 +194,7 @@ class Run:
                     config.server_optimizer,
                     plan.server_lr,
                     config.server_momentum,
-                    plan.noise_variance,
+                    plan_lib.noise_variance(config, plan.mechanism, plan.dimension),
                 ),
                 model_seed=self._model_seed,
                 identity="client_key",
@@ -217,7 +219,6 @@ class Run:
         return remote_workers.RemoteProcess(process, feed, client_key, remote, worker)
 
     def _finish(self, state: Any, progress: Progress) -> dict[str, Any]:
-        """Writes model, pictures and summary; returns the summary."""
         from dpfl.training import federated_averaging, record
 
         model = self.plan.task.build_keras_model(self._model_seed)
@@ -234,11 +235,6 @@ class Run:
     def _model_seed(self) -> int:
         """A small seed: Keras wants its seeds within 31 bits."""
         return selection.derive_seed(self._seed, purposes.Run.MODEL) % 1_000_000
-
-    def _make_seed(self) -> int:
-        if self.plan.config.seed is not None:
-            return self.plan.config.seed
-        return secrets.randbits(selection.SEED_BITS)
 
 
 def worker_errors() -> tuple[type[Exception], ...]:
