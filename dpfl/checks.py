@@ -22,13 +22,7 @@ import numpy as np
 
 
 def message(name: str, wanted: str, value: Any) -> str:
-    """Returns the sentence for a refused argument.
-
-    Args:
-      name: The argument's name.
-      wanted: What would be right, to stand behind "must be".
-      value: What was found.
-    """
+    """The sentence for a refused argument, with `wanted` behind "must be"."""
     return f"{name} must be {wanted}, found {value!r}"
 
 
@@ -41,15 +35,7 @@ def real(
     below: float = math.inf,
     at_most: float = math.inf,
 ) -> float:
-    """Returns `value` as a finite float within the bounds.
-
-    Args:
-      name: The argument's name, for the message.
-      value: The value to check. Python and numpy reals are accepted; bool is not.
-      above: An open lower end.
-      at_least: A closed lower end.
-      below: An open upper end.
-      at_most: A closed upper end.
+    """`value` as a finite float within the bounds.
 
     Raises:
       TypeError: `value` is not a real number.
@@ -82,7 +68,7 @@ def real(
 def integer(
     name: str, value: Any, at_least: int = 1, at_most: Optional[int] = None
 ) -> int:
-    """Returns `value` as an int from `at_least` to `at_most`.
+    """`value` as an int from `at_least` to `at_most`.
 
     Raises:
       TypeError: `value` is not an integer (a bool is not one).
@@ -106,54 +92,49 @@ def optional_integer(
 
 
 def positive(name: str, value: Any) -> float:
-    """Returns `value` as a float, or raises unless it is finite and above 0."""
+    """`value` as a float, if it is finite and above 0."""
     return real(name, value, above=0)
 
 
 def nonnegative(name: str, value: Any) -> float:
-    """Returns `value` as a float, or raises unless it is finite and at least 0."""
+    """`value` as a float, if it is finite and at least 0."""
     return real(name, value, at_least=0)
 
 
 def fraction(name: str, value: Any) -> float:
-    """Returns `value` as a float, or raises unless it is in (0, 1]."""
+    """`value` as a float, if it is in (0, 1]."""
     return real(name, value, above=0, at_most=1)
 
 
 def probability(name: str, value: Any) -> float:
-    """Returns `value` as a float, or raises unless it is in [0, 1]."""
+    """`value` as a float, if it is in [0, 1]."""
     return real(name, value, at_least=0, at_most=1)
 
 
 def delta(name: str, value: Any) -> float:
-    """Returns `value` as a float, or raises unless it is in (0, 1)."""
+    """`value` as a float, if it is in (0, 1)."""
     return real(name, value, above=0, below=1)
 
 
 def choice(name: str, value: Any, choices: Collection[str]) -> str:
-    """Returns `value`, or raises ValueError unless it is one of `choices`."""
+    """`value`, if it is one of `choices`; else ValueError."""
     if not isinstance(value, str) or value not in choices:
         raise ValueError(message(name, f"one of {', '.join(sorted(choices))}", value))
     return value
 
 
 def boolean(name: str, value: Any) -> bool:
-    """Returns `value`, or raises TypeError unless it is True or False."""
+    """`value`, if it is True or False; else TypeError."""
     if not isinstance(value, bool):
         raise TypeError(message(name, "True or False", value))
     return value
 
 
 def orders(values: Any, *, closed: bool = False) -> np.ndarray:
-    """Returns Renyi orders as a float64 vector.
+    """Renyi orders as a float64 vector.
 
     Args:
-      values: A non-empty sequence of finite numbers greater than 1.
       closed: Whether 1 and infinity are orders too.
-
-    Raises:
-      TypeError: `values` is not a sequence of real numbers.
-      ValueError: `values` is empty or has an element out of range.
     """
     try:
         result = np.atleast_1d(np.asarray(values, dtype=np.float64))
@@ -169,25 +150,17 @@ def orders(values: Any, *, closed: bool = False) -> np.ndarray:
 
 
 def vector(name: str, value: Any) -> np.ndarray:
-    """Returns `value` as a non-empty, finite float64 vector.
-
-    Raises:
-      ValueError: `value` is empty, not of one dimension, or not finite.
-    """
+    """`value` as a non-empty, finite float64 vector."""
     return _array(name, value, 1, "vector")
 
 
 def matrix(name: str, value: Any) -> np.ndarray:
-    """Returns `value` as a non-empty, finite float64 matrix.
-
-    Raises:
-      ValueError: `value` is empty, not of two dimensions, or not finite.
-    """
+    """`value` as a non-empty, finite float64 matrix."""
     return _array(name, value, 2, "matrix")
 
 
 def validator(check: Callable[..., Any], **kwargs: Any) -> Any:
-    """Returns an attrs validator made of one of the checks above."""
+    """An attrs validator made of one of the checks above."""
 
     def validate(instance: Any, attribute: attr.Attribute, value: Any) -> None:
         del instance
@@ -198,14 +171,7 @@ def validator(check: Callable[..., Any], **kwargs: Any) -> Any:
 
 @contextlib.contextmanager
 def renaming(names: Mapping[str, str]) -> Iterator[None]:
-    """Has what is refused within called by the names that its caller knows it by.
-
-    Args:
-      names: By the name that a message begins with: the one to stand there.
-
-    Raises:
-      ValueError: For one from within, with the other name; so for TypeError.
-    """
+    """Has what is refused within called by the names that its caller knows it by."""
     try:
         yield
     except (TypeError, ValueError) as error:

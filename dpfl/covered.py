@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the guarantee of a run covers, of all that the run writes: the one list of it.
+"""The one list of all that a run writes, and of what of it the guarantee covers.
 
 The event of a run speaks of the model after each round. What follows from the model and
 from public settings alone is covered too. Everything else that depends on the clients'
@@ -42,11 +42,8 @@ class Entry(NamedTuple):
     """A line of the list.
 
     Attributes:
-      places: Where something is written: patterns of files in the output folder, or a
-        stream.
+      places: Patterns of files in the output folder, or a stream.
       names: Patterns of the columns, tags, keys or parts that are meant; "*" for all.
-      kind: "covered", "exact" or "secret".
-      why: In a few words.
     """
 
     places: tuple[str, ...]
@@ -162,15 +159,7 @@ LIST: tuple[Entry, ...] = (
 
 
 def kind(place: str, name: str = "*") -> str:
-    """Returns whether what is written is "covered", "exact" or "secret".
-
-    Args:
-      place: A file by its path in the output folder, "stdout" or "stderr".
-      name: Of a column, tag, key or part; keys within keys have dots between.
-
-    Raises:
-      KeyError: If it is not on the list.
-    """
+    """The kind of what is written: "covered", "exact" or "secret"; else KeyError."""
     for entry in LIST:
         if _fits(place, entry.places) and _fits(name, entry.names):
             return entry.kind
@@ -182,60 +171,46 @@ def _fits(name: str, patterns: Collection[str]) -> bool:
 
 
 def measured_column(name: str) -> str:
-    """Returns the column of an aggregator's measurement."""
+    """The column of an aggregator's measurement."""
     if name in RELEASED_MEASUREMENTS:
         return f"aggregator_{name}"
     return f"{MARK}aggregator_{plain(name)}"
 
 
 def plain(name: str) -> str:
-    """Returns a name without the mark of what is exact."""
+    """A name without the mark of what is exact."""
     return name[len(MARK) :] if name.startswith(MARK) else name
 
 
 def column(row: Mapping[str, Any], name: str) -> Optional[str]:
-    """Returns the name that a column has in a row, marked or not; None without one.
-
-    Args:
-      row: Of metrics.csv or times.csv.
-      name: Without the mark.
-    """
+    """The name that a column has in a row, marked or not; None without one."""
     return next((each for each in (name, MARK + name) if each in row), None)
 
 
 def value(row: Mapping[str, Any], name: str) -> Any:
-    """Returns what a row has in a column, marked or not; None without the column.
-
-    Args:
-      row: Of metrics.csv or times.csv.
-      name: Without the mark.
-    """
+    """The value of a row in a column, marked or not; None without the column."""
     found = column(row, name)
     return None if found is None else row[found]
 
 
 def plain_names(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a row of metrics.csv or times.csv with no column marked."""
+    """A row of metrics.csv or times.csv with no column marked."""
     return {plain(name): cell for name, cell in row.items()}
 
 
 def plain_keys(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the content of summary.json with the exact keys beside the others."""
+    """The content of summary.json with the exact keys beside the others."""
     found = {name: part for name, part in summary.items() if name != KEY}
     return {**found, **summary.get(KEY, {})}
 
 
 def without_exact(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the columns of a row that are not marked."""
+    """The columns of a row that are not marked."""
     return {name: cell for name, cell in row.items() if not name.startswith(MARK)}
 
 
 def table(kinds: Collection[str] = (COVERED, EXACT, SECRET)) -> str:
-    """Returns the list as a table for the documentation.
-
-    Args:
-      kinds: Of the lines that are wanted.
-    """
+    """The list as a table for the documentation."""
     lines = ["| where | what | is | since it is |", "| --- | --- | --- | --- |"]
     for places, names, kind_of, why in LIST:
         if kind_of in kinds:

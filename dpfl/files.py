@@ -28,7 +28,6 @@ except ImportError:  # Windows has no flock.
 
 PathLike = Union[str, "os.PathLike[str]"]
 
-
 # Stands before the ending of the name of a file that is not whole yet.
 _PARTIAL = ".part"
 _PRIVATE_FILE = 0o600
@@ -48,15 +47,6 @@ def private_folder(path: PathLike) -> pathlib.Path:
 
     A folder that is there already keeps its mode: it may hold more than dpfl's files.
     The ones above it are made as by `public_folder`.
-
-    Args:
-      path: The folder.
-
-    Returns:
-      Its path.
-
-    Raises:
-      OSError: If it cannot be made, or something else has its name.
     """
     folder = pathlib.Path(path)
     public_folder(folder.parent)
@@ -69,15 +59,6 @@ def public_folder(path: PathLike) -> pathlib.Path:
     """Makes a folder, and those above it, that nobody but its owner can write to.
 
     Those that are there already keep their modes.
-
-    Args:
-      path: The folder.
-
-    Returns:
-      Its path.
-
-    Raises:
-      OSError: If it cannot be made, or something else has its name.
     """
     folder = pathlib.Path(path)
     if not folder.is_dir():
@@ -99,11 +80,7 @@ def _is_made(folder: pathlib.Path, mode: int) -> bool:
 
 
 def others_may_write(folder: PathLike) -> Optional[str]:
-    """Returns a sentence about a folder that others may write to; None for others.
-
-    Args:
-      folder: One that is there.
-    """
+    """A sentence about a folder that others may write to; None for others."""
     mode = stat.S_IMODE(os.stat(folder).st_mode)
     if os.name == "nt" or not mode & _OTHERS_WRITE:
         return None
@@ -121,16 +98,9 @@ def atomically(path: PathLike, private: bool = False) -> Iterator[IO[bytes]]:
     file is as it was before.
 
     Args:
-      path: The file; its folder must be there.
       private: Whether only its owner can read it, whatever the umask and whoever could
         read the file before. Others get what the umask, or the old file's mode, leaves
         of reading, and nobody but the owner can write.
-
-    Yields:
-      A binary file that can be written and sought.
-
-    Raises:
-      OSError: If it cannot be written.
     """
     with replacing(path, private) as partial, open(partial, "wb") as file:
         yield file
@@ -141,15 +111,8 @@ def replacing(path: PathLike, private: bool = False) -> Iterator[pathlib.Path]:
     """As `atomically`, for what writes to a path and not to an open file.
 
     Args:
-      path: The file; its folder must be there.
       private: As for `atomically`. What writes must open the path that is there, and
         not put another file in its place.
-
-    Yields:
-      The path to write to, in the same folder and with the same ending.
-
-    Raises:
-      OSError: If it cannot be written.
     """
     # What a link leads to is replaced, not the link.
     path = pathlib.Path(os.path.realpath(path))
@@ -177,16 +140,7 @@ def replacing(path: PathLike, private: bool = False) -> Iterator[pathlib.Path]:
 def write_atomically(
     path: PathLike, content: Union[bytes, str], private: bool = False
 ) -> None:
-    """Writes a file so that it is there whole, or as it was before.
-
-    Args:
-      path: The file; its folder must be there.
-      content: Bytes, or a text to be written as UTF-8.
-      private: As for `atomically`.
-
-    Raises:
-      OSError: If it cannot be written; the old file is then untouched.
-    """
+    """Writes a file so that it is there whole, or as it was before."""
     with atomically(path, private) as file:
         file.write(content.encode() if isinstance(content, str) else content)
 
@@ -194,25 +148,13 @@ def write_atomically(
 def write_json(
     path: PathLike, content: Mapping[str, Any], private: bool = False
 ) -> None:
-    """Writes JSON atomically; NaN and infinity become the strings 'nan' and 'inf'.
-
-    Args:
-      path: The file; its folder must be there.
-      content: What `plain` can make JSON of.
-      private: As for `atomically`.
-    """
+    """Writes JSON atomically; NaN and infinity become the strings 'nan' and 'inf'."""
     text = json.dumps(plain(content), indent=2, allow_nan=False)
     write_atomically(path, f"{text}\n", private)
 
 
 def save_figure(figure: Any, path: PathLike, **options: Any) -> None:
-    """Writes a matplotlib figure atomically.
-
-    Args:
-      figure: A `matplotlib.figure.Figure`.
-      path: The file; its ending names the format.
-      **options: For `savefig`.
-    """
+    """Writes a `matplotlib.figure.Figure` atomically; the ending names the format."""
     buffer = io.BytesIO()
     kind = pathlib.Path(path).suffix.lstrip(".") or "png"
     figure.savefig(buffer, format=kind, **options)
@@ -220,7 +162,7 @@ def save_figure(figure: Any, path: PathLike, **options: Any) -> None:
 
 
 def plain(value: Any) -> Any:
-    """Returns what JSON holds: numpy scalars as numbers, infinities as strings."""
+    """A value as JSON holds it: numpy scalars as numbers, infinities as strings."""
     if isinstance(value, Mapping):
         return {str(key): plain(part) for key, part in value.items()}
     if isinstance(value, (bool, str)) or value is None:
@@ -234,7 +176,7 @@ def plain(value: Any) -> Any:
 
 
 def digest(content: Mapping[str, Any]) -> str:
-    """Returns the SHA-256 of the JSON of a mapping, in hex, whatever its order.
+    """The SHA-256 of the JSON of a mapping, in hex, whatever its order.
 
     Numbers are written with all of their digits, so that any two that differ count.
     """
@@ -245,11 +187,9 @@ def digest(content: Mapping[str, Any]) -> str:
 def output_path(
     name: str, path: PathLike, endings: Collection[str] = ()
 ) -> pathlib.Path:
-    """Returns the path of a file to be written, refused now if it could not be.
+    """The path of a file to be written, refused now if it could not be.
 
     Args:
-      name: The flag or argument, for the message.
-      path: Where the file shall go; an older regular file may be replaced.
       endings: Those allowed, such as ".png"; any if there are none.
 
     Raises:
@@ -263,30 +203,17 @@ def output_path(
         raise ValueError(
             f"{name} must end in {' or '.join(sorted(endings))}, found {found}"
         )
-    try:
+    with _refused(f"{name} must be a file that can be written", found):
         # Of what a link leads to: a device behind a link is a device.
-        mode = os.stat(found).st_mode
-    except FileNotFoundError:
-        mode = stat.S_IFREG
-    except OSError as error:
-        raise ValueError(
-            f"{name} must be a file that can be written, found {found} "
-            f"({error.strerror})"
-        ) from error
-    if not stat.S_ISREG(mode):
-        raise ValueError(
-            f"{name} must be a regular file, found the {_kind(mode)} {found}"
-        )
-    _check_folder(name, found)
+        with contextlib.suppress(FileNotFoundError):
+            check_regular(name, found)
+    with _refused(f"{name} must be a file in a folder that can be written", found):
+        _try(pathlib.Path(os.path.realpath(found)))
     return found
 
 
 def output_folder(name: str, path: PathLike) -> pathlib.Path:
-    """Returns the path of a folder to write to, made if it is not there.
-
-    Args:
-      name: The flag or argument, for the message.
-      path: Where it is; the folders above it are made too.
+    """The path of a folder to write to, made if it is not there.
 
     Raises:
       ValueError: If there is something else than a folder, or it cannot be written.
@@ -294,66 +221,51 @@ def output_folder(name: str, path: PathLike) -> pathlib.Path:
     found = pathlib.Path(path)
     if not str(path):
         raise ValueError(f"{name} must be a folder's path, found ''")
-    try:
+    with _refused(f"{name} must be a folder that can be written", found):
         public_folder(found)
-        partial = _partial(found / "a")
-        partial.touch()
-        partial.unlink()
-    except OSError as error:
-        raise ValueError(
-            f"{name} must be a folder that can be written, found {found} "
-            f"({error.strerror})"
-        ) from error
+        _try(found / "a")
     return found
 
 
 def input_path(name: str, path: PathLike) -> pathlib.Path:
-    """Returns the path of a file to be read, refused now if it could not be.
-
-    Args:
-      name: The flag or argument, for the message.
-      path: Where the file is.
+    """The path of a file to be read, refused now if it could not be.
 
     Raises:
       ValueError: If there is no regular file, or it cannot be read.
     """
     found = pathlib.Path(path)
-    try:
+    with _refused(f"{name} must be a file that can be read", found):
         check_regular(name, found)
         with open(found, "rb"):
             return found
+
+
+@contextlib.contextmanager
+def _refused(must: str, path: pathlib.Path) -> Iterator[None]:
+    """Makes a ValueError of an OSError in the block, which begins with `must`."""
+    try:
+        yield
     except OSError as error:
-        raise ValueError(
-            f"{name} must be a file that can be read, found {found} ({error.strerror})"
-        ) from error
+        raise ValueError(f"{must}, found {path} ({error.strerror})") from error
+
+
+def _try(path: pathlib.Path) -> None:
+    """Writes an empty file beside the path, and removes it."""
+    partial = _partial(path)
+    partial.touch()
+    partial.unlink()
 
 
 def check_regular(name: str, path: PathLike) -> None:
-    """Raises ValueError for a pipe, a device or a folder, which a reader may wait for.
-
-    Args:
-      name: The flag, argument or file, for the message.
-      path: What is about to be opened.
-
-    Raises:
-      ValueError: If there is something else than a regular file.
-      OSError: If there is nothing, or it cannot be looked at.
-    """
+    """Raises ValueError for a pipe, a device or a folder, since a reader may wait."""
     mode = os.stat(path).st_mode
     if not stat.S_ISREG(mode):
-        raise ValueError(
-            f"{name} must be a regular file, found the {_kind(mode)} {path}"
-        )
+        kind = _kind(mode)
+        raise ValueError(f"{name} must be a regular file, found the {kind} {path}")
 
 
 def read_json(path: PathLike) -> Any:
-    """Returns what a JSON file holds.
-
-    Raises:
-      ValueError: If it is no regular file, no UTF-8 or no JSON, or nested so deeply
-        that nobody meant it.
-      OSError: If it cannot be read.
-    """
+    """The content of a JSON file; ValueError for anything that is none."""
     path = pathlib.Path(path)
     check_regular(path.name, path)
     try:
@@ -386,7 +298,7 @@ def locked(folder: PathLike) -> Iterator[None]:
 
 
 def public_opener(path: str, flags: int) -> int:
-    """Returns a descriptor, as `open` asks its `opener` for; others cannot write."""
+    """A descriptor, as `open` asks its `opener` for; others cannot write."""
     return os.open(path, flags, _PUBLIC_FILE)
 
 
@@ -402,31 +314,13 @@ def remove_partials(folder: PathLike) -> None:
 
 
 def _partial(path: pathlib.Path) -> pathlib.Path:
-    """Returns the name under which a file is written until it is whole."""
+    """The name under which a file is written until it is whole."""
     return path.with_name(f".{path.stem}.{os.getpid()}{_PARTIAL}{path.suffix}")
 
 
-def _check_folder(name: str, path: pathlib.Path) -> None:
-    """Raises ValueError unless a file can be written there, by writing an empty one."""
-    partial = _partial(pathlib.Path(os.path.realpath(path)))
-    try:
-        partial.touch()
-        partial.unlink()
-    except OSError as error:
-        raise ValueError(
-            f"{name} must be a file in a folder that can be written, found {path} "
-            f"({error.strerror})"
-        ) from error
-
-
 def _kind(mode: int) -> str:
-    kinds = {
-        stat.S_IFDIR: "folder",
-        stat.S_IFCHR: "device",
-        stat.S_IFBLK: "device",
-        stat.S_IFIFO: "pipe",
-        stat.S_IFSOCK: "socket",
-    }
+    kinds = {stat.S_IFDIR: "folder", stat.S_IFIFO: "pipe", stat.S_IFSOCK: "socket"}
+    kinds.update(dict.fromkeys((stat.S_IFCHR, stat.S_IFBLK), "device"))
     return kinds.get(stat.S_IFMT(mode), "special file")
 
 

@@ -13,15 +13,9 @@ from typing import Optional
 
 
 def peak_bytes(pid: int) -> Optional[int]:
-    """Returns the largest resident memory of a process since its exec or fork.
+    """The largest resident memory of a process since its exec or fork.
 
     What getrusage says instead is never less than the parent's memory at the start.
-
-    Args:
-      pid: Of a process that is running.
-
-    Returns:
-      VmHWM, or None where the kernel does not say it.
     """
     try:
         with open(f"/proc/{pid}/status", encoding="utf-8") as status:
@@ -50,7 +44,7 @@ _NO_LIMIT = 2**62
 
 
 def processors() -> int:
-    """Returns how many processors this process may use, at least 1.
+    """The number of processors that this process may use, at least 1.
 
     They are those that it may run on, and no more than a container's limit of processor
     time is worth. Part of a processor counts as one: fewer groups of clients than that
@@ -67,7 +61,7 @@ def processors() -> int:
 
 
 def memory() -> Optional[int]:
-    """Returns the bytes that limits of memory leave; None where there is no limit."""
+    """The bytes that limits of memory leave; None where there is no limit."""
     left = []
     for folder in _folders("memory"):
         numbers = _numbers(folder, _MEMORY_FILES)
@@ -78,11 +72,7 @@ def memory() -> Optional[int]:
 
 
 def _folders(controller: str) -> Iterator[Path]:
-    """Yields the control groups that this process is in, with those around them.
-
-    A container may see the path of its group outside of it, which is not there inside,
-    and its own group as the outermost.
-    """
+    """The control groups that this process is in, with those around them."""
     try:
         lines = _OWN.read_text().splitlines()
     except OSError:
@@ -100,7 +90,7 @@ def _folders(controller: str) -> Iterator[Path]:
 
 
 def _given_back(folder: Path) -> int:
-    """Returns the bytes of a control group that its kernel takes back at need."""
+    """The bytes of a control group that its kernel takes back at need."""
     try:
         lines = (folder / "memory.stat").read_text().splitlines()
         found = dict(line.split() for line in lines)
@@ -111,7 +101,7 @@ def _given_back(folder: Path) -> int:
 
 
 def _numbers(folder: Path, versions: Sequence[Sequence[str]]) -> Optional[list[int]]:
-    """Returns what a control group's files say, and None where that is no limit."""
+    """The numbers in a control group's files, None where they are no limit."""
     for names in versions:
         try:
             words = [(folder / name).read_text() for name in names]

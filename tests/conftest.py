@@ -32,7 +32,6 @@ SLOW = (
     "test_docs.py",
     "test_style.py",
     "training/test_isolation.py",
-    "training/test_launch.py",
     "training/test_neighbours.py",
     "training/test_remote_workers.py",
     "training/test_worker.py",

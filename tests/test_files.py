@@ -113,19 +113,6 @@ def test_a_link_under_the_partial_name_is_not_followed(tmp_path, private):
     assert (tmp_path / "out").read_bytes() == b"new"
 
 
-@contextlib.contextmanager
-def umask_of(mask):
-    before = os.umask(mask)
-    try:
-        yield
-    finally:
-        os.umask(before)
-
-
-def mode_of(path):
-    return stat.S_IMODE(path.stat().st_mode)
-
-
 class TestModes:
     """Nobody but the owner writes to what dpfl wrote, whatever the umask."""
 
@@ -133,19 +120,19 @@ class TestModes:
         ("mask", "file_mode", "folder_mode"), [(0, 0o644, 0o755), (0o077, 0o600, 0o700)]
     )
     def test_what_is_new(self, tmp_path, mask, file_mode, folder_mode):
-        with umask_of(mask):
+        with umask(mask):
             folder = files.public_folder(tmp_path / "a" / "b")
             files.write_atomically(folder / "metrics.csv", "1")
             files.write_atomically(folder / "manifest.json", "1", private=True)
             private = files.private_folder(folder / "c" / "run")
             files.output_folder("--output_dir", folder / "d")
             with files.locked(private):
-                assert mode_of(private / ".lock") == file_mode
+                assert mode(private / ".lock") == file_mode
         for made in (folder, folder.parent, private.parent, folder / "d"):
-            assert mode_of(made) == folder_mode
-        assert mode_of(folder / "metrics.csv") == file_mode
-        assert mode_of(folder / "manifest.json") == 0o600
-        assert mode_of(private) == 0o700
+            assert mode(made) == folder_mode
+        assert mode(folder / "metrics.csv") == file_mode
+        assert mode(folder / "manifest.json") == 0o600
+        assert mode(private) == 0o700
 
     def test_what_was_there_before(self, tmp_path):
         folder, path = tmp_path / "shared", tmp_path / "shared" / "metrics.csv"
@@ -154,9 +141,9 @@ class TestModes:
         path.chmod(0o666)
         folder.chmod(0o777)
         files.write_atomically(path, "new")
-        assert mode_of(path) == 0o644
+        assert mode(path) == 0o644
         assert files.public_folder(folder) == files.private_folder(folder) == folder
-        assert mode_of(folder) == 0o777
+        assert mode(folder) == 0o777
         assert "with the mode 0777" in files.others_may_write(folder)
         folder.chmod(0o755)
         assert files.others_may_write(folder) is None
@@ -212,7 +199,7 @@ def test_a_name_is_on_the_disk_after_its_content_and_before_the_return(tmp_path,
 
 
 def test_what_is_appended_is_on_the_disk_before_it_counts(tmp_path, calls, monkeypatch):
-    file = record.AppendedFile(tmp_path / "metrics.csv")
+    file = record.AppendOnlyFile(tmp_path / "metrics.csv")
     file.append(b"first")
     del calls[:]
     seen, recorded = [], os.fsync

@@ -3,7 +3,9 @@
 
 """Self-contained HTML: no script, nothing from elsewhere, light and dark, any width.
 
-Whatever is shown is escaped, so that a name with markup in it is shown as it is.
+Whatever is shown is escaped, so that a name with markup in it is shown as it is. A
+template engine would be one more package for users, whose import takes 80 ms, to
+replace the few functions below.
 """
 
 from __future__ import annotations
@@ -54,12 +56,12 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
 def escaped(value: Any) -> str:
-    """Returns a value as text that HTML shows as it is."""
+    """A value as text that HTML shows as it is."""
     return html.escape(shown(value), quote=True)
 
 
 def shown(value: Any) -> str:
-    """Returns a value for people: numbers with few digits, a dash for nothing."""
+    """A value for people: numbers with few digits, a dash for nothing."""
     if value is None:
         return "–"
     if isinstance(value, bool):
@@ -78,12 +80,7 @@ def shown(value: Any) -> str:
 
 
 def page(title: str, body: Iterable[str]) -> str:
-    """Returns a whole page.
-
-    Args:
-      title: As text.
-      body: Elements as HTML.
-    """
+    """A whole page of a title, as text, and of elements, as HTML."""
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
@@ -95,17 +92,17 @@ def page(title: str, body: Iterable[str]) -> str:
 
 
 def heading(text: str, level: int = 2) -> str:
-    """Returns a heading."""
+    """A heading."""
     return f"<h{level}>{escaped(text)}</h{level}>"
 
 
 def paragraph(text: str, *, is_soft: bool = False) -> str:
-    """Returns a paragraph."""
+    """A paragraph."""
     return f"<p{' class=soft' if is_soft else ''}>{escaped(text)}</p>"
 
 
 def cards(values: Mapping[str, Any]) -> str:
-    """Returns a few large numbers by what they are."""
+    """A few large numbers by what they are."""
     parts = (
         f"<div><b>{escaped(value)}</b><span>{escaped(name)}</span></div>"
         for name, value in values.items()
@@ -114,12 +111,12 @@ def cards(values: Mapping[str, Any]) -> str:
 
 
 def charts(found: Iterable[str]) -> str:
-    """Returns charts beside each other where there is room."""
+    """Charts beside each other where there is room."""
     return f'<div class="charts">{"".join(found)}</div>'
 
 
 def facts(values: Mapping[str, Any]) -> str:
-    """Returns a table of two columns, names and values."""
+    """A table of two columns, names and values."""
     rows = (
         f"<tr><th scope=row>{escaped(name)}</th><td>{escaped(value)}</td></tr>"
         for name, value in values.items()
@@ -128,23 +125,16 @@ def facts(values: Mapping[str, Any]) -> str:
 
 
 def table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> str:
-    """Returns a table that scrolls sideways where it does not fit.
-
-    Args:
-      rows: Values by column; what is missing is shown as a dash.
-      columns: Heads by column.
-    """
+    """A table, by column names with their heads, that scrolls where it does not fit."""
     heads = "".join(f"<th scope=col>{escaped(head)}</th>" for head in columns.values())
-    lines = (
-        "<tr>" + "".join(f"<td>{escaped(row.get(c))}</td>" for c in columns) + "</tr>"
-        for row in rows
-    )
-    return (
-        '<div class="wide across"><table>'
-        f"<thead><tr>{heads}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>"
-    )
+    lines = ""
+    for row in rows:
+        cells = "".join(f"<td>{escaped(row.get(name))}</td>" for name in columns)
+        lines += f"<tr>{cells}</tr>"
+    head, body = f"<thead><tr>{heads}</tr></thead>", f"<tbody>{lines}</tbody>"
+    return f'<div class="wide across"><table>{head}{body}</table></div>'
 
 
 def folded(summary: str, content: str) -> str:
-    """Returns content that is shown when its summary is opened."""
+    """Content that is shown when its summary is opened."""
     return f"<details><summary>{escaped(summary)}</summary>{content}</details>"

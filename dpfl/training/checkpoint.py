@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Files that are whole or not there: checkpoints, the run's manifest, its lock.
+"""Progress of a run, in files that are whole or not there: checkpoints, manifest.
 
 A checkpoint is one file: a magic line, the SHA-256 of the rest in hex, and an
 uncompressed npz of arrays and of a JSON text. Nothing is pickled.
@@ -14,13 +14,15 @@ import io
 import json
 import pathlib
 import re
+import time
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
 import numpy as np
 
-from dpfl import files
+from dpfl import covered, files
+from dpfl.training.record import Marks, Row, Tally
 
 MAGIC = b"dpfl checkpoint 1\n"
 # What reading a file that is no checkpoint raises.
@@ -39,17 +41,11 @@ class ChangedFlagsError(ValueError):
 
 
 class DamagedManifestError(ValueError):
-    """What a run was started with cannot be told any more."""
+    """The manifest does not tell any more what a run was started with."""
 
 
 class Checkpoint(NamedTuple):
-    """What a run needs to go on.
-
-    Attributes:
-      round_index: Rounds done.
-      arrays: Leaves of the state.
-      info: What JSON can hold.
-    """
+    """All that a run needs to go on: rounds done, leaves of the state, and JSON."""
 
     round_index: int
     arrays: list[np.ndarray]
@@ -57,12 +53,7 @@ class Checkpoint(NamedTuple):
 
 
 class Manifest(NamedTuple):
-    """What a run was started with.
-
-    Attributes:
-      seed: The run's.
-      digest: SHA-256 of everything that the manifest says, the seed included.
-    """
+    """The seed that a run was started with, and a digest of all that it was."""
 
     seed: int
     digest: str
@@ -72,19 +63,9 @@ class CheckpointStore:
     """The checkpoints of one run, the newest few."""
 
     def __init__(
-        self,
-        directory: pathlib.Path,
-        keep: int = 3,
-        say: Callable[[str], None] = print,
+        self, directory: pathlib.Path, keep: int = 3, say: Callable[[str], None] = print
     ):
-        """Initializes the store.
-
-        Args:
-          directory: Made if it is not there.
-          keep: How many checkpoints stay.
-          say: Called with a sentence about a checkpoint that is damaged, or something
-            else that has the name of one.
-        """
+        """Makes the folder; `keep` is how many checkpoints stay."""
         self._directory = directory
         self._keep = keep
         self._say = say
@@ -96,11 +77,7 @@ class CheckpointStore:
                 say(f"{path} is no file, so no checkpoint, and is left alone")
 
     def bind(self, manifest: Manifest) -> None:
-        """Makes the store one of this manifest's run, and of no other's.
-
-        Raises:
-          DamagedManifestError: If a checkpoint that is there is of another's.
-        """
+        """Refuses (DamagedManifestError) checkpoints of any other manifest."""
         self._manifest = manifest.digest
         for path in self._paths():
             try:
@@ -110,11 +87,7 @@ class CheckpointStore:
             self._own(path, found)
 
     def save(self, checkpoint: Checkpoint) -> pathlib.Path:
-        """Writes a checkpoint and then removes the oldest ones.
-
-        Raises:
-          OSError: If it cannot be written; the ones before are then untouched.
-        """
+        """Writes a checkpoint, and only then removes the oldest ones."""
         path = self._free_path(f"checkpoint-{checkpoint.round_index:08d}")
         info = {**checkpoint.info, _MANIFEST: self._manifest}
         parts = encode(checkpoint._replace(info=info))
@@ -126,11 +99,7 @@ class CheckpointStore:
         return path
 
     def load_newest(self) -> Optional[Checkpoint]:
-        """Returns the newest checkpoint that is whole, None if there is none.
-
-        Raises:
-          DamagedManifestError: If it is not of the run that the store is bound to.
-        """
+        """The newest checkpoint that is whole, None if there is none."""
         paths = self._paths()
         for path, older in zip(paths, [*paths[1:], None]):
             try:
@@ -145,7 +114,7 @@ class CheckpointStore:
         return None
 
     def _own(self, path: pathlib.Path, found: Checkpoint) -> Checkpoint:
-        """Returns a checkpoint without the digest of its manifest, if that is right."""
+        """A checkpoint without the digest of its manifest, if that is right."""
         digest = found.info.pop(_MANIFEST, None)
         if self._manifest is not None and digest != self._manifest:
             raise DamagedManifestError(
@@ -160,7 +129,7 @@ class CheckpointStore:
         return not self._paths()
 
     def _free_path(self, name: str) -> pathlib.Path:
-        """Returns the path of a name, with a number behind it if a folder has it."""
+        """The path of a name, with a number behind it if a folder has it."""
         path = self._directory / name
         number = 0
         while path.exists() and not path.is_file():
@@ -169,14 +138,14 @@ class CheckpointStore:
         return path
 
     def _paths(self) -> list[pathlib.Path]:
-        """Returns the paths of all checkpoints, newest first."""
+        """The paths of all checkpoints, newest first."""
         listed = (p for p in self._directory.iterdir() if _NAME.match(p.name))
         found = (path for path in listed if path.is_file())
         return sorted(found, key=lambda p: p.name, reverse=True)
 
 
 def encode(checkpoint: Checkpoint) -> tuple[bytes, memoryview]:
-    """Returns a checkpoint as the bytes of its file, in two parts: it may be large."""
+    """The bytes of a checkpoint's file, in two parts, since it may be large."""
     info = json.dumps({"round_index": checkpoint.round_index, **checkpoint.info})
     arrays = {f"array_{i:04d}": array for i, array in enumerate(checkpoint.arrays)}
     buffer = io.BytesIO()
@@ -187,11 +156,7 @@ def encode(checkpoint: Checkpoint) -> tuple[bytes, memoryview]:
 
 
 def decode(content: bytes) -> Checkpoint:
-    """Returns the checkpoint that `encode` made the parts of the bytes of.
-
-    Raises:
-      ValueError: If the content is not, bit by bit, what `encode` gave.
-    """
+    """The inverse of `encode`; ValueError if a bit of the content is another."""
     header, body = content[:_HEADER_BYTES], content[_HEADER_BYTES:]
     digest = hashlib.sha256(body).hexdigest().encode()
     if header != b"".join([MAGIC, digest, b"\n"]):
@@ -212,14 +177,6 @@ def open_manifest(
 
     The seed is on disk before any of it is used: a round that was released is never
     released again with other noise.
-
-    Args:
-      path: The manifest's file.
-      facts: All with which the run must go on, as `provenance.manifest` returns it.
-      make_seed: Called for the seed of a new run.
-
-    Returns:
-      The run's manifest.
 
     Raises:
       ChangedFlagsError: If the run was started with other facts; it names them.
@@ -254,9 +211,10 @@ def _check_unchanged(
     """Raises ChangedFlagsError that names what is changed and of what kind it is."""
     kinds, changed = [], []
     for kind in sorted({*old, *new}):
-        found = _changes(old.get(kind, {}), new.get(kind, {}))
-        kinds.extend([kind] if found else [])
-        changed.extend(found)
+        was, now = old.get(kind, {}), new.get(kind, {})
+        names = [n for n in sorted({*was, *now}) if was.get(n) != now.get(n)]
+        kinds += [kind] if names else []
+        changed += [f"{n} (was {was.get(n)}, now {now.get(n)})" for n in names]
     if changed:
         raise ChangedFlagsError(
             f"a run in {directory} can only go on with the {' and '.join(kinds)} that "
@@ -265,9 +223,87 @@ def _check_unchanged(
         )
 
 
-def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    return [
-        f"{name} (was {old.get(name)}, now {new.get(name)})"
-        for name in sorted({*old, *new})
-        if old.get(name) != new.get(name)
-    ]
+class Progress(NamedTuple):
+    """The place where a run is; as large after one round as after many.
+
+    Attributes:
+      round_index: Rounds done.
+      leaves: Leaves of the process's state, in what becomes a checkpoint or was one.
+      tally: The sum of all rows of metrics.csv.
+      rows: Those of the rounds since the newest checkpoint, or in it those since the
+        one before, as they go to the file.
+      times: The rows of times.csv that go with them.
+      participations: int64[N], how often each client took part.
+      seconds: Wall time of all rounds, over all restarts.
+    """
+
+    round_index: int
+    leaves: list[np.ndarray]
+    tally: Tally
+    rows: list[Row]
+    times: list[Row]
+    participations: np.ndarray
+    seconds: float
+
+    def advanced(
+        self,
+        row: Row,
+        cohort: Sequence[int],
+        seconds: float,
+        *,
+        without_exact: bool = False,
+    ) -> Progress:
+        """The progress after one more round; `without_exact` is of the files."""
+        counts = self.participations.copy()
+        counts[list(cohort)] += 1
+        time_row = {
+            "round": row["round"],
+            "exact_seconds": round(seconds, 4),
+            "exact_unix_time": time.time(),
+        }
+        written = [row, time_row]
+        if without_exact:
+            written = [covered.without_exact(each) for each in written]
+        return self._replace(
+            round_index=row["round"],
+            tally=self.tally.plus(row),
+            rows=[*self.rows, written[0]],
+            times=[*self.times, written[1]],
+            participations=counts,
+            seconds=self.seconds + seconds,
+        )
+
+    def to_checkpoint(self, marks: Marks) -> Checkpoint:
+        """The checkpoint from which a run goes on here."""
+        info = {
+            "tally": self.tally._asdict(),
+            "rows": self.rows,
+            "times": self.times,
+            "seconds": self.seconds,
+            "marks": marks,
+        }
+        arrays = [self.participations, *self.leaves]
+        return Checkpoint(self.round_index, arrays, info)
+
+    def recorded(self) -> Progress:
+        """The progress once all is in files; leaves may be gigabytes."""
+        return self._replace(rows=[], times=[], leaves=[])
+
+
+def beginning(population: int) -> Progress:
+    """The progress of a run of N clients that has done nothing, without a state."""
+    return Progress(0, [], Tally(), [], [], np.zeros(population, np.int64), 0.0)
+
+
+def from_checkpoint(found: Checkpoint) -> Progress:
+    """The inverse of `Progress.to_checkpoint`."""
+    participations, *leaves = found.arrays
+    return Progress(
+        found.round_index,
+        leaves,
+        Tally(**found.info["tally"]),
+        found.info["rows"],
+        found.info["times"],
+        participations,
+        found.info["seconds"],
+    )

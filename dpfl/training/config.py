@@ -18,11 +18,11 @@ from dpfl.mechanisms import Mechanism, build, matrix_factorization
 from dpfl.mechanisms import participation as participation_lib
 from dpfl.mechanisms.participation import MIN_SEPARATION_HELP, MOST_CLIENTS
 from dpfl.tasks import registry
-from dpfl.training import isolation, server_optimizers
+from dpfl.training import isolation
 
 
 class Address(NamedTuple):
-    """Where a worker listens."""
+    """The host and port of a worker."""
 
     host: str
     port: int
@@ -33,14 +33,7 @@ class Address(NamedTuple):
 
 
 def address(text: str) -> Address:
-    """Returns the address that is written as HOST:PORT.
-
-    Args:
-      text: A name or an IPv4 address, or an IPv6 address in brackets, and the port.
-
-    Raises:
-      ValueError: If it is not written so.
-    """
+    """The address that is written as HOST:PORT; ValueError if it is not."""
     host, colon, port = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
@@ -53,14 +46,7 @@ def address(text: str) -> Address:
 
 
 def addresses(text: Optional[str]) -> tuple[Address, ...]:
-    """Returns the addresses that are written with commas between them.
-
-    Args:
-      text: None or "" for none.
-
-    Raises:
-      ValueError: If one is not written as HOST:PORT, or is there twice.
-    """
+    """The addresses that are written with commas between them."""
     found = tuple(address(part.strip()) for part in (text or "").split(",") if part)
     for i, place in enumerate(found):
         if place in found[:i]:
@@ -69,26 +55,17 @@ def addresses(text: Optional[str]) -> tuple[Address, ...]:
 
 
 # What may differ between a run and its resumption: nothing that a result depends on.
-HARMLESS = frozenset(
-    {
-        "output_dir",
-        "checkpoint_every",
-        "keep_checkpoints",
-        "round_deadline",
-        "progress",
-        "concurrency",
-        "worker_isolation",
-        "workers",
-        "flags",
-    }
+HARMLESS = (
+    *("output_dir", "checkpoint_every", "keep_checkpoints", "round_deadline"),
+    *("progress", "concurrency", "worker_isolation", "workers", "flags"),
 )
-
+SERVER_OPTIMIZERS = ("sgd", "adam", "adam_uncorrected", "adam_debiased")
 # The fields that have a list of values.
 CHOICES: dict[str, Collection[str]] = {
     "task": registry.TASKS,
     "mechanism": mechanisms.MECHANISMS,
     "participation": mechanisms.PARTICIPATIONS,
-    "server_optimizer": server_optimizers.SERVER_OPTIMIZERS,
+    "server_optimizer": SERVER_OPTIMIZERS,
     "accountant": METHODS,
     "worker_isolation": isolation.ISOLATIONS,
     "measure": MEASURES,
@@ -107,13 +84,10 @@ _LARGEST_EPSILON = 1e6
 _LARGEST_SEED = 2**256 - 1
 _MOST_INTEGERS = {
     "cohort_size": MOST_CLIENTS,
-    "rounds": _MOST_ROUNDS,
-    "rounds_per_epoch": _MOST_ROUNDS,
-    "min_separation": _MOST_ROUNDS,
-    "checkpoint_every": _MOST_ROUNDS,
-    "keep_checkpoints": _MOST_ROUNDS,
-    "eval_every": _MOST_ROUNDS,
     "concurrency": _MOST_CONCURRENCY,
+    **dict.fromkeys(("rounds", "rounds_per_epoch", "min_separation"), _MOST_ROUNDS),
+    **dict.fromkeys(("checkpoint_every", "keep_checkpoints"), _MOST_ROUNDS),
+    "eval_every": _MOST_ROUNDS,
 }
 _LARGEST_NUMBERS = {
     "client_lr": _LARGEST_LEARNING_RATE,
@@ -129,52 +103,23 @@ _ANY_COHORT = 50
 class RunConfig:
     """The settings of a run; None is the task's own default, or as described.
 
-    The fields that have a sentence with them are flags of that name.
+    The fields that have a sentence with them are flags of that name, and it says what
+    they are.
 
     Attributes:
-      task: Name of a task.
-      task_config: Its options.
-      mechanism: Name of a mechanism.
       mechanism_options: Fields of its configuration, without `cohort_size`,
         `noise_multiplier`, `rounds_per_epoch` and `rounds`.
-      output_dir: Where everything goes.
-      participation: "poisson", "fixed", "once_per_epoch", "random_slot" or
-        "cyclic_poisson".
       cohort_size: Expected clients in a round; by which sums are divided.
-      rounds: Number of rounds.
       rounds_per_epoch: Rounds after which clients may return, for "once_per_epoch" and
         "random_slot"; None is as many as the clients suffice for.
-      min_separation: Least distance of two rounds of one client, for "once_per_epoch"
-        and "cyclic_poisson".
-      client_lr: Learning rate of the clients' SGD.
-      server_lr: Learning rate of the server's optimizer.
-      server_momentum: Momentum of the server's SGD, or Adam's beta_1.
-      server_optimizer: One of `server_optimizers.SERVER_OPTIMIZERS`: "adam" corrects
-        its moments for their start at zero, "adam_uncorrected" does not, and
-        "adam_debiased" also rids the second of the noise's variance, as `adam.Adam`
-        says.
-      weighted: Whether example counts weight the mean; for "none" alone.
       noise_multiplier: Sets the noise. None: the noise is calibrated to `epsilon`.
-      epsilon: Budget over all rounds; with a `noise_multiplier` the run stops before
-        the round that would exceed it. If neither is given it is
-        `plan.DEFAULT_EPSILON`.
-      delta: Delta of all epsilons; None is `ledger.default_delta`.
-      accountant: One of `dpfl.accounting.calibration.METHODS`.
+      epsilon: If it and `noise_multiplier` are None it is `plan.DEFAULT_EPSILON`.
+      delta: None is `ledger.default_delta`.
       seed: All of the run's randomness; None draws it once from the operating
         system's entropy.
-      checkpoint_every: Rounds between checkpoints.
-      keep_checkpoints: How many checkpoints stay.
-      eval_every: Rounds between evaluations; the last round is always evaluated.
-      round_deadline: Seconds that a round may take before the run gives up; those in
-        which this process is stopped, or the machine sleeps, do not count.
-      concurrency: Groups of clients that a worker works on at a time; None is the
-        number of processors.
-      worker_isolation: What keeps others out of TFF's worker, see `worker.start`.
-      workers: HOST:PORT of each worker that clients are spread over, by commas; None
-        is this machine's own.
-      measure: What is measured of clients beside the release: None is what the
-        mechanism's trust allows, see `Mechanism.check_measure` for the others.
-      progress: Whether a progress bar goes to stderr.
+      eval_every: The last round is always evaluated.
+      measure: None is what the mechanism's trust allows, see `Mechanism.check_measure`
+        for the others.
       flags: The command line, for the summary.
     """
 
@@ -274,25 +219,16 @@ class RunConfig:
 
     @property
     def worker_addresses(self) -> tuple[Address, ...]:
-        """Returns where the workers listen that clients are spread over."""
+        """The addresses of the workers among which clients are divided."""
         return addresses(self.workers)
 
     @property
     def mechanism_class(self) -> type[Mechanism]:
-        """Returns the class of the mechanism's configuration."""
+        """The class of the mechanism's configuration."""
         return mechanisms.MECHANISMS[self.mechanism]
 
     def build_mechanism(self, **known: Any) -> Mechanism:
-        """Returns the mechanism's configuration, with defaults for what was left out.
-
-        Args:
-          **known: `cohort_size`, `clip_norm`, `noise_multiplier`, `rounds_per_epoch`,
-            `rounds`; those that the mechanism does not have are left out, and
-            `mechanism_options` go before them.
-
-        Raises:
-          ValueError: If a value is missing, or the mechanism refuses one.
-        """
+        """The mechanism, without those of `known` that it does not have."""
         return build.build(self.mechanism, {**known, **self.mechanism_options})
 
     @property

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""How Python talks to a worker of TFF, on this machine or on another."""
+"""Connections of Python to a worker of TFF, on this machine or on another."""
 
 from __future__ import annotations
 
@@ -93,38 +93,32 @@ class _Stub(tff.framework.RemoteExecutorGrpcStub):
 
 
 class Connection:
-    """A channel to a worker, and TFF's execution contexts on it."""
+    """A channel to a worker, and TFF's execution contexts on it.
+
+    Attributes:
+      was_lost: Whether it was made and then lost; the worker may be another one since.
+      was_refused: Whether an attempt failed: nobody listens, or who does hung up.
+    """
 
     def __init__(self, target: str, check: Callable[[], None]):
         """Initializes the connection, which is made in the background.
 
         Args:
-          target: Where gRPC reaches the worker.
           check: Called before each computation, and again when TFF tries one a second
             time; raises if the worker is lost.
         """
         self._check = check
         self._channel = grpc.insecure_channel(target, _CHANNEL_OPTIONS)
         self._stub = _Stub(self._channel)
-        self._was_ready, self._was_lost, self._was_refused = False, False, False
-        self._is_idle = False
+        self.was_lost, self.was_refused = False, False
+        self._was_ready, self._is_idle = False, False
         self._channel.subscribe(self._notice)
-
-    @property
-    def was_lost(self) -> bool:
-        """Whether it was made and then lost; the worker may be another one since."""
-        return self._was_lost
-
-    @property
-    def was_refused(self) -> bool:
-        """Whether an attempt failed: nobody listens, or who does hung up."""
-        return self._was_refused
 
     def _notice(self, state: grpc.ChannelConnectivity) -> None:
         is_ready = state is grpc.ChannelConnectivity.READY
         self._is_idle = state is grpc.ChannelConnectivity.IDLE
-        self._was_refused |= state is grpc.ChannelConnectivity.TRANSIENT_FAILURE
-        self._was_lost |= self._was_ready and not is_ready
+        self.was_refused |= state is grpc.ChannelConnectivity.TRANSIENT_FAILURE
+        self.was_lost |= self._was_ready and not is_ready
         self._was_ready |= is_ready
 
     @property
@@ -137,12 +131,7 @@ class Connection:
         return self._stub.is_ready
 
     def context(self, *, secure_sums: bool = False) -> tff.framework.SyncContext:
-        """Returns a synchronous execution context on the worker.
-
-        Args:
-          secure_sums: Whether `federated_secure_sum` and its like are replaced by plain
-            sums, as in `tff.backends.test`; without it they do not compile.
-        """
+        """A synchronous execution context on the worker."""
         return tff.framework.SyncExecutionContext(
             executor_fn=self.executor_factory(),
             compiler_fn=_compile_secure if secure_sums else _compile,
@@ -153,12 +142,7 @@ class Connection:
     def executor_factory(
         self, *, default_num_clients: int = 0, stream_structs: bool = False
     ) -> tff.framework.ExecutorFactory:
-        """Returns what TFF's contexts of every kind make their executors with.
-
-        Args:
-          default_num_clients: Number of clients when the arguments do not tell it.
-          stream_structs: Whether TFF sends structures one member at a time.
-        """
+        """The maker of executors for TFF's contexts of every kind."""
 
         def executor(cardinalities: dict) -> tff.framework.RemoteExecutor:
             self._check()
@@ -210,7 +194,7 @@ VARIABLE = "DPFL_WORKER_VERSIONS"
 
 
 def versions_text() -> str:
-    """Returns the versions that a worker's results depend on, with spaces between."""
+    """The versions that a worker's results depend on, with spaces between."""
     found = {
         "dpfl": dpfl.__version__,
         "tensorflow": tf.__version__,
@@ -220,10 +204,7 @@ def versions_text() -> str:
 
 
 def versions() -> tff.Computation:
-    """Returns the computation of the text that its worker was started with.
-
-    It is "" for a worker that dpfl did not start.
-    """
+    """The computation of its worker's `versions_text`, "" if dpfl did not start it."""
 
     @tff.tensorflow.computation
     def told() -> Any:
@@ -240,12 +221,7 @@ def versions() -> tff.Computation:
 
 
 def difference(address: Any, told: bytes) -> Optional[str]:
-    """Returns why a worker with such versions cannot be used; None if it can.
-
-    Args:
-      address: Where it is, for people.
-      told: What `versions` gave.
-    """
+    """A sentence on a worker whose `versions` are others; None if they are the same."""
     theirs, ours = told.decode(errors="replace"), versions_text()
     if not theirs:
         return f"the worker at {address} was not started by dpfl-worker"

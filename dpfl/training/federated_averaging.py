@@ -90,9 +90,6 @@ class FedProcess:
         """Initializes the process.
 
         Args:
-          process: What trains.
-          feed: Called on the aggregator's state before each round, as
-            `aggregators.build_fed` returns it.
           client_key: From a client's index to the two words of its key, for a process
             of `identity="client_key"`; None for others.
         """
@@ -102,15 +99,12 @@ class FedProcess:
         self._specs = specs_of_state(process.initialize.type_signature.result.member)
 
     def initialize(self) -> ProcessState:
-        """Returns the state before the first round, as `next` does that after one."""
+        """The state before the first round, as `next` gives that after one."""
         rounds, initialize = self._process.rounds, self._process.initialize
-        return initialize() if rounds is None else rounds.begun(initialize)
+        return initialize() if rounds is None else rounds.first_state(initialize)
 
     def next(self, state: ProcessState, clients: list[int]) -> RoundOutput:
-        """Returns what a round with these clients gives.
-
-        With groups the large leaves of the new state are `shared_leaf.SharedLeaf`s.
-        """
+        """The result of a round; with groups its large leaves are `SharedLeaf`s."""
         fed, keys = self._fed(state), self._keys(clients)
         process, rounds = self._process, self._process.rounds
         if rounds is not None and process.groups is not None:
@@ -132,19 +126,15 @@ class FedProcess:
         return [self._client_key(client) for client in clients]
 
     def weights(self, state: ProcessState) -> list[np.ndarray]:
-        """Returns the weights of the model in a state."""
+        """The weights of the model in a state."""
         return [np.asarray(w) for part in keras_weights(state) for w in part]
 
     def leaves(self, state: ProcessState) -> list[np.ndarray]:
-        """Returns a state as a list of arrays."""
+        """A state as a list of arrays."""
         return [np.asarray(leaf) for leaf in tf.nest.flatten(state)]
 
     def from_leaves(self, leaves: Sequence[np.ndarray]) -> ProcessState:
-        """Returns the inverse of `leaves`.
-
-        Raises:
-          ValueError: If they are not those of this process.
-        """
+        """The inverse of `leaves`; ValueError if they are of another process."""
         specs = tf.nest.flatten(self._specs)
         wanted = [(tuple(spec.shape), np.dtype(spec.dtype)) for spec in specs]
         if [(leaf.shape, leaf.dtype) for leaf in leaves] != wanted:
@@ -174,11 +164,7 @@ def build_process(
     those without, to the last bit where the sum is one of integers.
 
     Args:
-      task: Model and clients.
       aggregator: Unweighted, or weighted and then given the number of examples.
-      client_lr: Learning rate of the clients' SGD.
-      server_optimizer: See `server_optimizers.build_server_optimizer`.
-      model_seed: Seed of the initial weights.
       identity: What the aggregator gets beside the update, from which dpfl's own derive
         each client's randomness: "client_key", a secret that `next` is given with the
         client's index; "client_id", the index, for simulations (see `CodecFactory`);
@@ -191,9 +177,6 @@ def build_process(
       The process. Its client computation is deterministic if the model is, and, without
       an identity, if the aggregator's clients draw nothing. With keys `next` takes for
       each client int64[3], its index and the two words of its key.
-
-    Raises:
-      ValueError: If there is no such identity.
     """
     if identity is not None:
         checks.choice("identity", identity, _CLIENT_TYPES)
@@ -243,26 +226,16 @@ def build_process(
 def with_other_seeds(
     process: FedAvgProcess, task: Task, aggregator: AggregationFactory, model_seed: int
 ) -> Optional[FedAvgProcess]:
-    """Returns a process with other seeds, whose rounds are traced already.
-
-    Args:
-      process: From `build_process`.
-      task: The same.
-      aggregator: One that differs in its seed alone.
-      model_seed: Seed of the initial weights.
-
-    Returns:
-      The process that `build_process` would give; None if this one has no groups.
-    """
+    """A process with other seeds and the same graphs; None if it has no groups."""
     if process.rounds is None or not isinstance(aggregator, CodecFactory):
         return None
     model = task.functional_model(model_seed)
-    initialize = process.rounds.initialize_anew(model, aggregator)
+    initialize = process.rounds.initialize_with(model, aggregator)
     return dataclasses.replace(process, initialize=initialize)
 
 
 def keras_weights(state: ProcessState) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Returns a state's weights, trainable and other, in the Keras model's order."""
+    """A state's weights, trainable and other, in the Keras model's order."""
     weights = state.weights
     return list(weights.trainable), list(weights.non_trainable)
 
@@ -278,6 +251,34 @@ def assign_weights(state: ProcessState, model: tf.keras.Model) -> None:
             variable.assign(np.asarray(value))
 
 
+class Evaluator:
+    """The task's metrics of a state's model on its evaluation set."""
+
+    def __init__(self, task: Task, model_seed: int):
+        self._model = task.build_keras_model(model_seed)
+        self._metrics = task.metrics()
+        self._dataset = task.evaluation_dataset()
+
+        @tf.function(input_signature=task.element_spec, autograph=False)
+        def update(x: tf.Tensor, y: tf.Tensor) -> None:
+            output = self._model(x, training=False)
+            for metric in self._metrics:
+                metric.update_state(y, output)
+
+        self._update = update
+
+    def __call__(self, state: ProcessState, is_due: bool = True) -> dict[str, Any]:
+        """The metrics of a state's model by name, None each if none is due."""
+        if not is_due:
+            return {metric.name: None for metric in self._metrics}
+        assign_weights(state, self._model)
+        for metric in self._metrics:
+            metric.reset_state()
+        for x, y in self._dataset:
+            self._update(x, y)
+        return {metric.name: metric.result().numpy() for metric in self._metrics}
+
+
 def _client_computation(
     task: Task,
     model: tff.learning.models.FunctionalModel,
@@ -285,7 +286,7 @@ def _client_computation(
     client_lr: float,
     identity: Optional[str],
 ) -> tff.Computation:
-    """Returns (weights, round, client) to (value, weight, metrics), in one graph."""
+    """The graph from (weights, round, client) to (value, weight, metrics)."""
     client_type = _CLIENT_TYPES[identity or "client_id"]
 
     @tff.tensorflow.computation(weights_type, np.int64, client_type)

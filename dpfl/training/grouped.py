@@ -51,7 +51,7 @@ WIDTHS: dict[Optional[str], int] = {None: 2, "client_id": 2, "client_key": 4}
 
 
 class Cohort:
-    """What the clients of a round do, and what becomes of it, as TFF computations.
+    """The clients' part of a round, and what becomes of it, as TFF computations.
 
     A partial total is the pair of the messages' sum and the clients' rows.
     """
@@ -63,15 +63,10 @@ class Cohort:
         weights_type: tff.Type,
         state_type: tff.Type,
     ):
-        """Initializes the computations.
-
-        Args:
-          steps: The mechanism's.
-          train: What a client does; it must not depend on other clients.
-          weights_type: Of the model.
-          state_type: Of the mechanism's state.
-        """
+        """Initializes the computations; `train` must not depend on other clients."""
         self._steps = steps
+        # The values that clients and server share, in a graph.
+        self.prepare = steps.prepare
         self._train = train
         self._rows = ScalarRows()
         self._state_type = state_type
@@ -111,38 +106,21 @@ class Cohort:
 
         self._join = (no_rows, join, join, report)
 
-    def prepare(self, state: Any) -> Any:
-        """Returns what clients and server share, in a graph."""
-        return self._steps.prepare(state)
-
     def shared(self, state: tff.Value) -> tff.Value:
-        """Returns what clients and server share, at the server."""
+        """The values that clients and server share, at the server."""
         return tff.federated_map(self._prepare, state)
 
     def partial(
         self, weights: tff.Value, round_index: tff.Value, shared: Any, groups: Any
     ) -> tff.Value:
-        """Returns the partial total of groups, at the server.
-
-        Args:
-          weights: Of the model, at the clients, as all that follow.
-          round_index: int64.
-          shared: What clients and server share.
-          groups: Of clients.
-        """
+        """The partial total of groups, at the server; all that is given is at them."""
         work = tff.federated_map(self._work, (weights, round_index, shared, groups))
         zero, accumulate, merge, report = self._join
         rows = tff.federated_aggregate(work[1], zero(), accumulate, merge, report)
         return tff.federated_zip((self._reduce(work[0]), rows))
 
     def finish(self, state: tff.Value, shared: tff.Value, partials: tff.Value) -> Any:
-        """Returns the state, result, measurements and metrics, at the server.
-
-        Args:
-          state: The mechanism's.
-          shared: Of this state.
-          partials: A tuple of partial totals, at the server.
-        """
+        """State, result, measurements and metrics from a tuple of partial totals."""
         steps = self._steps
 
         @tff.tensorflow.computation(
@@ -166,16 +144,7 @@ class Cohort:
         keys: Optional[Sequence[Sequence[int]]],
         groups: int,
     ) -> list[np.ndarray]:
-        """Returns a cohort as groups of as equal sizes as can be.
-
-        Args:
-          clients: Their indices.
-          keys: Their keys, None if they have none.
-          groups: How many groups; those that are left over are empty.
-
-        Returns:
-          Arrays int64[m, width] of `WIDTHS`, for `partial`.
-        """
+        """A cohort as groups of as equal sizes as can be; those left over are empty."""
         rows = np.zeros([len(clients), self._width], np.int64)
         rows[:, 0] = np.arange(len(clients))
         rows[:, 1] = clients
@@ -184,7 +153,6 @@ class Cohort:
         return np.array_split(rows, groups)
 
     def _group(self, weights: Any, round_index: Any, shared: Any, clients: Any) -> Any:
-        """Returns a group's partial total."""
         steps, codec = self._steps, self._steps.codec
         identity = steps.layout.identity
 
@@ -235,17 +203,7 @@ class GroupedRounds:
         identity: Optional[str],
         groups: int,
     ):
-        """Initializes the computations.
-
-        Args:
-          task: As for `build_process`, as all that follow.
-          model: The task's.
-          factory: The mechanism's.
-          client_lr: Learning rate of the clients.
-          server_optimizer: The server's.
-          identity: What a client is to the mechanism.
-          groups: How many there will be; other numbers give the same.
-        """
+        """Initializes the computations; other numbers of `groups` give the same."""
         weights_type = type_of_weights(model)
         steps = _steps(model, factory, identity)
 
@@ -265,19 +223,10 @@ class GroupedRounds:
         self._reads_own = groups <= OWN_SHARED and self.values.has_files
         self.next = self._next_computation()
 
-    def initialize_anew(
+    def initialize_with(
         self, model: tff.learning.models.FunctionalModel, factory: CodecFactory
     ) -> tff.Computation:
-        """Returns `initialize` for what differs in its seeds alone.
-
-        Args:
-          model: With other initial weights.
-          factory: With another seed. The rest of both must be as before, since the
-            rounds stay those that were traced.
-
-        Raises:
-          ValueError: If the state has another type.
-        """
+        """`initialize` for what differs in its seeds alone."""
         found = self._initialize(model, _steps(model, factory, self._identity))
         if found.type_signature != self.initialize.type_signature:
             raise ValueError(
@@ -286,12 +235,8 @@ class GroupedRounds:
             )
         return found
 
-    def begun(self, initialize: tff.Computation) -> Any:
-        """Returns the first state, its large leaves as `shared_leaf.SharedLeaf`s.
-
-        Args:
-          initialize: `initialize`, or what `initialize_anew` gave.
-        """
+    def first_state(self, initialize: tff.Computation) -> Any:
+        """The first state, its large leaves as `shared_leaf.SharedLeaf`s."""
         if not self.values.has_files:
             return initialize()
 
@@ -305,10 +250,7 @@ class GroupedRounds:
         return self.values.together(begin(paths), large)
 
     def parts(self, number: int) -> tuple[tff.Computation, tff.Computation]:
-        """Returns `next` in two computations, the first of which may run anywhere.
-
-        Args:
-          number: How many parts a round has.
+        """`next` in two computations, the first of which may run anywhere.
 
         Returns:
           From (weights, round, the mechanism's state, groups) to the partial total of
@@ -325,7 +267,7 @@ class GroupedRounds:
         )
         def part(weights: Any, round_index: Any, aggregator: Any, groups: Any) -> Any:
             shared = self.cohort.shared(aggregator)
-            given = self._handed(weights, round_index, shared)
+            given = map(tff.federated_broadcast, (weights, round_index, shared))
             return self.cohort.partial(*given, groups)
 
         partial_type = part.type_signature.result.member
@@ -377,27 +319,17 @@ class GroupedRounds:
             else:
                 state = self.values.read_at_server(values)
                 shared = self.cohort.shared(state.aggregator)
-                given = self._handed(state.weights, state.round_index, shared)
-                partial = self.cohort.partial(*given, groups)
+                given = (state.weights, state.round_index, shared)
+                handed = map(tff.federated_broadcast, given)
+                partial = self.cohort.partial(*handed, groups)
             partials = tff.federated_zip((partial,))
             return self._finished(values, state, shared, partials)
 
         return next_fn
 
-    def _handed(
-        self, weights: tff.Value, round_index: tff.Value, shared: tff.Value
-    ) -> tuple[tff.Value, tff.Value, tff.Value]:
-        """Returns values of the server at the clients."""
-        return (
-            tff.federated_broadcast(weights),
-            tff.federated_broadcast(round_index),
-            tff.federated_broadcast(shared),
-        )
-
     def _finished(
         self, values: Any, state: Any, shared: Any, partials: Any
     ) -> RoundOutput:
-        """Returns what a round gives, from the partial totals of all its groups."""
         output = self.cohort.finish(state.aggregator, shared, partials)
         metrics = output["metrics"]
         finalize = finalize_computation(self._model, metrics.type_signature.member)
@@ -412,7 +344,7 @@ class GroupedRounds:
 def _steps(
     model: Any, factory: CodecFactory, identity: Optional[str]
 ) -> RoundFunctions:
-    """Returns the mechanism's steps for updates of a model, with an identity beside."""
+    """The mechanism's functions for updates of a model, with an identity beside."""
     trainable = type_of_weights(model)["trainable"]
     key_type = IDENTITIES.get(identity or "")
     return factory.steps(
@@ -428,17 +360,12 @@ class ScalarRows:
 
     @property
     def width(self) -> int:
-        """Returns how many numbers a row has, its place included; `row` sets it."""
+        """The length of a row, its place included; `row` sets it."""
         leaves = tf.nest.flatten(self._structure)
         return 1 + sum(leaf.shape.num_elements() for leaf in leaves)
 
     def row(self, place: tf.Tensor, structure: Any) -> tf.Tensor:
-        """Returns a client's row, float64[width].
-
-        Args:
-          place: int64 scalar, the client's in the cohort.
-          structure: Of tensors of known shapes; float64 holds each of their numbers.
-        """
+        """A client's row, float64[width], of its place in the cohort and tensors."""
         self._structure = tf.nest.map_structure(
             lambda leaf: tf.TensorSpec(leaf.shape, leaf.dtype), structure
         )
@@ -448,11 +375,7 @@ class ScalarRows:
         )
 
     def total(self, rows: tf.Tensor) -> Any:
-        """Returns the sums, each in its own dtype and in the order of the places.
-
-        Args:
-          rows: float64[n, width], in any order.
-        """
+        """The sums of rows in any order, each in its dtype, in the places' order."""
         ordered = tf.gather(rows, tf.argsort(rows[:, 0]))
         sums: dict[tf.DType, tf.Tensor] = {}
         found, begin = [], 1

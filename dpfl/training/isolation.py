@@ -12,9 +12,9 @@ only thing that can be chosen. What is done about it stands outside of the worke
   It is a unix socket whose file is gone as soon as this process has opened it, so that
   there is neither an address nor a path: it is reached through a descriptor of this
   process.
-- `namespace`: the worker lives in a network of its own, which has a loopback interface
-  only. A process inside of it takes connections from a unix socket, the same as above,
-  and passes their bytes on.
+- `namespace`, for Linux before 5.9: the worker lives in a network of its own, which has
+  a loopback interface only. A process inside of it takes connections from a unix
+  socket, the same as above, and passes their bytes on.
 - `loopback`: as `socket`, with a TCP socket on 127.0.0.1. Other hosts cannot connect;
   every user of this machine can.
 - `anyone_can_connect`: the worker as TFF starts it.
@@ -39,7 +39,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Optional, Union
 
 from dpfl import checks, files
-from dpfl.training import launch, patience
+from dpfl.training import launcher, patience
 
 ISOLATIONS = ("auto", "socket", "namespace", "loopback", "anyone_can_connect")
 _PRIVATE = ("socket", "namespace")
@@ -76,12 +76,14 @@ class Isolated:
       target: Where gRPC reaches it; of use in this process only, apart from TCP.
       isolation: One of `ISOLATIONS`, except `auto`.
       port: TCP port that it listens on, None if there is none.
+      process: The worker, once `launch` was called.
     """
+
+    process: subprocess.Popen
 
     def __init__(self, isolation: str, port: Optional[int]):
         self.isolation = isolation
         self.port: Optional[int] = None
-        self._process: Optional[subprocess.Popen] = None
         # Closed in the opposite order.
         self._resources = contextlib.ExitStack()
         self._notifications: Optional[int] = None
@@ -104,42 +106,19 @@ class Isolated:
 
     @property
     def meaning(self) -> str:
-        """What the isolation means, as the end of a sentence about the worker."""
+        """The end of a sentence about the worker, on what its isolation means."""
         return _MEANINGS[self.isolation]
 
-    @property
-    def process(self) -> subprocess.Popen:
-        """The worker.
-
-        Raises:
-          RuntimeError: If it was not launched.
-        """
-        if self._process is None:
-            raise RuntimeError("launch must be called first, found no process")
-        return self._process
-
     def attend(self, seconds: float) -> None:
-        """Waits, and answers the worker's calls of bind() meanwhile.
-
-        Args:
-          seconds: How long to wait when there is nothing to answer.
-
-        Raises:
-          IsolationError: The kernel does not let a socket be put into the worker.
-        """
+        """Answers the worker's calls of bind(), for which it waits so long."""
         notifications = self._notifications
         if _is_readable(notifications, seconds) and notifications is not None:
             self._answer(notifications)
 
     def settle(self) -> None:
-        """Ends the start of a worker that answers: from now on bind() fails in it.
-
-        Raises:
-          IsolationError: The worker listens where it should not.
-        """
+        """Ends the start of a worker that answers: from now on bind() fails in it."""
         if self._notifications is not None:
-            os.close(self._notifications)
-            self._notifications = None
+            self._forget_notifications()
             # The worker alone holds it then, and it ends with the worker.
             self._listener.close()
         pid = self.process.pid
@@ -148,9 +127,7 @@ class Isolated:
             if inside == os.readlink("/proc/self/ns/net"):
                 raise IsolationError(f"TFF's worker {pid} left its network {inside}")
         elif self.isolation != "anyone_can_connect":
-            allowed = []
-            if self.port is not None:
-                allowed.append(Endpoint(LOOPBACK, self.port))
+            allowed = [] if self.port is None else [Endpoint(LOOPBACK, self.port)]
             found = listening(pid)
             if set(found) - set(allowed):
                 raise IsolationError(
@@ -158,20 +135,20 @@ class Isolated:
                 )
 
     def way_is_open(self) -> bool:
-        """Returns whether the process that passes connections on, if any, runs."""
+        """Whether the process that passes connections on, if any, runs."""
         if self.isolation != "namespace" or self._control is None:
             return True
         return not _is_readable(self._control.fileno(), 0)
 
     def close(self) -> None:
         """Kills the worker and closes every descriptor."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
+        self._resources.close()
+        self._forget_notifications()
+
+    def _forget_notifications(self) -> None:
         if self._notifications is not None:
             os.close(self._notifications)
             self._notifications = None
-        self._resources.close()
 
     def launch(
         self,
@@ -179,20 +156,11 @@ class Isolated:
         environment: dict[str, str],
         log: Any,
     ) -> None:
-        """Starts the worker behind its barrier.
-
-        Args:
-          command: The program and its arguments, from the port that it is to bind.
-          environment: Its environment.
-          log: Open file for its output.
-
-        Raises:
-          IsolationError: The barrier cannot be put up; nothing runs then.
-        """
+        """Starts the worker behind its barrier; IsolationError if that cannot be."""
         number = _UNUSED_PORT if self.port is None else self.port
         program = command(number)
         if self.isolation == "anyone_can_connect":
-            self._process = _popen(launch.ends_with_parent(program), environment, log)
+            self._start(launcher.ends_with_parent(program), environment, log)
             return
         ours, theirs = socket.socketpair()
         self._control = ours
@@ -200,22 +168,39 @@ class Isolated:
         # gRPC accepts until there is nothing left; the forwarder waits in accept().
         self._listener.setblocking(self.isolation == "namespace")
         with theirs:
-            control = theirs.fileno()
-            passed = [control]
+            control, listener = theirs.fileno(), self._listener.fileno()
             if self.isolation == "namespace":
-                listener = self._listener.fileno()
-                program = launch.behind(
+                program = launcher.behind(
                     "namespace",
                     program,
                     control=control,
                     listener=listener,
                     port=number,
                 )
-                passed.append(listener)
+                self._start(program, environment, log, control, listener)
             else:
-                program = launch.behind("bind", program, control=control)
-            self._process = _popen(program, environment, log, passed)
+                program = launcher.behind("bind", program, control=control)
+                self._start(program, environment, log, control)
         self._hear_launcher(ours)
+
+    def _start(
+        self,
+        program: Sequence[str],
+        environment: dict[str, str],
+        log: Any,
+        *passed: int,
+    ) -> None:
+        self.process = subprocess.Popen(
+            program,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=environment,
+            start_new_session=True,
+            pass_fds=passed,
+        )
+        self._resources.callback(self.process.wait)
+        self._resources.callback(self.process.kill)
 
     def _hear_launcher(self, control: socket.socket) -> None:
         try:
@@ -242,12 +227,9 @@ class Isolated:
             _ioctl(notifications, _NOTIFICATION_RECEIVE, notification)
             fields = _NOTIFICATION.unpack(notification)
             identifier, descriptor = fields[0], fields[6]
+            ours, flags = self._listener.fileno(), os.O_CLOEXEC
             replacement = _ADD_DESCRIPTOR.pack(
-                identifier,
-                _ADD_AT_NUMBER,
-                self._listener.fileno(),
-                descriptor,
-                os.O_CLOEXEC,
+                identifier, _ADD_AT_NUMBER, ours, descriptor, flags
             )
             _ioctl(notifications, _NOTIFICATION_ADD_DESCRIPTOR, replacement)
             response = _RESPONSE.pack(identifier, 0, 0, 0)
@@ -275,16 +257,11 @@ def start(
 
     Args:
       command: The program and its arguments, from the port that it is to bind.
-      environment: Its environment.
       until_ready: Called with the worker; returns once it answers, and calls `attend`
         until then.
-      isolation: One of `ISOLATIONS`.
       port: TCP port for `loopback` and `anyone_can_connect`; by default a free one.
       log_path: File to which its output, and which isolation was chosen, is appended;
         None throws them away.
-
-    Returns:
-      The worker, and what `until_ready` returned.
 
     Raises:
       ValueError: If an argument is not one of those.
@@ -295,13 +272,8 @@ def start(
     if port is not None:
         checks.integer("port", port, at_least=1, at_most=65535)
         if isolation in ("auto", *_PRIVATE):
-            raise ValueError(
-                checks.message(
-                    "isolation",
-                    "'loopback' or 'anyone_can_connect' with a port",
-                    isolation,
-                )
-            )
+            wanted = "'loopback' or 'anyone_can_connect' with a port"
+            raise ValueError(checks.message("isolation", wanted, isolation))
     reasons = []
     if log_path is not None and os.path.exists(log_path):
         files.check_regular("log_path", log_path)
@@ -348,23 +320,6 @@ def _ioctl(descriptor: int, request: int, argument: Any) -> None:
             pass
 
 
-def _popen(
-    command: Sequence[str],
-    environment: dict[str, str],
-    log: Any,
-    descriptors: Sequence[int] = (),
-) -> subprocess.Popen:
-    return subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=log,
-        stderr=log,
-        env=environment,
-        start_new_session=True,
-        pass_fds=descriptors,
-    )
-
-
 LOOPBACK = "127.0.0.1"
 # The state of a socket that listens, as /proc/net/tcp writes it.
 _LISTENING = "0A"
@@ -378,11 +333,7 @@ class Endpoint(NamedTuple):
 
 
 def listening(pid: int) -> list[Endpoint]:
-    """Returns the TCP addresses on which a process listens, in its own network.
-
-    Args:
-      pid: Process of this user.
-    """
+    """The TCP addresses on which a process of this user listens, in its network."""
     own = set()
     folder = pathlib.Path(f"/proc/{pid}/fd")
     for entry in folder.iterdir():
@@ -401,7 +352,7 @@ def listening(pid: int) -> list[Endpoint]:
 
 
 def _endpoint(text: str) -> Endpoint:
-    """Returns an address from how /proc/net/tcp writes it: 32-bit words."""
+    """An address from how /proc/net/tcp writes it: 32-bit words."""
     digits, port = text.split(":")
     words = [int(digits[i : i + 8], 16) for i in range(0, len(digits), 8)]
     packed = struct.pack(f"={len(words)}I", *words)
@@ -410,13 +361,10 @@ def _endpoint(text: str) -> Endpoint:
 
 
 def anonymous() -> tuple[socket.socket, int]:
-    """Returns a unix socket that listens, and a descriptor that leads to it.
+    """A unix socket that listens, and a descriptor that leads to it.
 
     Its file exists for a moment in a folder that nobody else may enter, and is opened
     and removed. Then /proc/self/fd leads this process to it, and no path anybody else.
-
-    Raises:
-      OSError: If the folder for temporary files does not allow it.
     """
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -437,14 +385,7 @@ def anonymous() -> tuple[socket.socket, int]:
 
 
 def loopback(port: int) -> socket.socket:
-    """Returns a TCP socket that listens on 127.0.0.1.
-
-    Args:
-      port: Its port; 0 for one that is free.
-
-    Raises:
-      OSError: If the port is taken.
-    """
+    """A TCP socket that listens on 127.0.0.1, on a free port for 0."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         # Connections inherit both; the worker sets them on the socket that it loses.
@@ -459,16 +400,10 @@ def loopback(port: int) -> socket.socket:
 
 
 def reserved(port: int) -> socket.socket:
-    """Returns a bound socket whose port no other user gets while it is open.
+    """A bound socket whose port no other user gets while it is open.
 
     The worker binds the same port with SO_REUSEPORT, as gRPC does; a socket that does
     not listen takes no connections from it.
-
-    Args:
-      port: Its port; 0 for one that is free.
-
-    Raises:
-      OSError: If the port is taken.
     """
     try:
         holder = socket.socket(socket.AF_INET6, socket.SOCK_STREAM)

@@ -1,11 +1,11 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a child process does before it becomes the program that was asked for.
+"""Child processes that end with the thread that started them, behind a barrier.
 
-It runs as a script of its own, without site packages: the calls that it makes have no
-place between fork and exec of a process that has TensorFlow's threads. Its arguments
-are
+This file is also the script that such a child runs, without site packages, before it
+becomes the program that was asked for: the calls that it makes have no place between
+fork and exec of a process that has TensorFlow's threads. Its arguments are
 
     PARENT BARRIER CONTROL LISTENER PORT PROGRAM [ARGUMENT ...]
 
@@ -78,12 +78,31 @@ _POLL_SECONDS = 0.01
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def main(arguments: Sequence[str]) -> NoReturn:
-    """Puts up the barrier and becomes the program.
+def ends_with_parent(command: Sequence[str]) -> list[str]:
+    """The command that runs `command` until the thread that starts it ends."""
+    return behind("open", command)
 
-    Args:
-      arguments: As in the module's docstring.
+
+def behind(
+    barrier: str,
+    command: Sequence[str],
+    *,
+    control: int = -1,
+    listener: int = -1,
+    port: int = 0,
+) -> list[str]:
+    """The command that runs `command` behind a barrier, with the arguments as above.
+
+    It is to be started by this process, with the descriptors passed on, and ends with
+    the thread that starts it.
     """
+    numbers = [str(number) for number in (os.getpid(), control, listener, port)]
+    head = [sys.executable, "-I", "-S", __file__, numbers[0], barrier]
+    return [*head, *numbers[1:], *command]
+
+
+def main(arguments: Sequence[str]) -> NoReturn:
+    """Puts up the barrier and becomes the program."""
     parent, barrier = int(arguments[0]), arguments[1]
     control, listener, port = (int(text) for text in arguments[2:5])
     program = list(arguments[5:])
@@ -109,11 +128,7 @@ def main(arguments: Sequence[str]) -> NoReturn:
 
 
 def end_with(parent: int) -> None:
-    """Asks the kernel to kill this process when the thread that started it ends.
-
-    Args:
-      parent: Process id of the one that started it.
-    """
+    """Asks the kernel to kill this process when the thread that started it ends."""
     _check(
         _libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0),
         "prctl(PR_SET_PDEATHSIG)",
@@ -209,15 +224,12 @@ def _fork_forwarder(channel: socket.socket, listener: int, port: int) -> None:
         end_with(pid)
         # Open until this process ends, which tells the other side that it has.
         channel.set_inheritable(False)
-        _forward(socket.socket(fileno=listener), port)
+        own = socket.socket(fileno=listener)
+        while True:
+            client, _ = own.accept()
+            threading.Thread(target=_serve, args=(client, port), daemon=True).start()
     finally:
         os._exit(1)
-
-
-def _forward(listener: socket.socket, port: int) -> NoReturn:
-    while True:
-        client, _ = listener.accept()
-        threading.Thread(target=_serve, args=(client, port), daemon=True).start()
 
 
 def _serve(client: socket.socket, port: int) -> None:
@@ -236,7 +248,7 @@ def _serve(client: socket.socket, port: int) -> None:
 
 
 def _connect(client: socket.socket, port: int) -> socket.socket:
-    """Returns a connection to the program, which may not listen for a while."""
+    """A connection to the program, which may not listen for a while."""
     gone = select.poll()
     gone.register(client, select.POLLRDHUP)
     while True:

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a client does with the model and its examples, in plain TensorFlow functions."""
+"""A client's training on its examples, in plain TensorFlow functions."""
 
 from __future__ import annotations
 
@@ -23,13 +23,11 @@ Weights = tuple[Sequence[tf.Tensor], Sequence[tf.Tensor]]
 
 
 class Trained(NamedTuple):
-    """What a client has after its training.
+    """The result of a client's training.
 
     Attributes:
-      update: Old minus new trainable weights.
       metrics: OrderedDict of the model's metrics, each batch before its step; the
         initial ones where the training diverged, and none beyond `LARGEST_METRIC`.
-      examples: int64 scalar, how many it trained on.
     """
 
     update: Sequence[tf.Tensor]
@@ -45,16 +43,7 @@ def train(
     round_index: Any,
     client_lr: float,
 ) -> Trained:
-    """Returns what comes of one SGD step per batch of `task.dataset_from_index`.
-
-    Args:
-      task: Whose client it is.
-      model: `task.functional_model()`.
-      initial: Its weights before the training.
-      client_index: int64 scalar.
-      round_index: int64 scalar.
-      client_lr: Learning rate.
-    """
+    """The result of one SGD step per batch of `task.dataset_from_index`."""
     clients = task.dataset_from_index
     if isinstance(clients, IndexedClients):
         loop = _over_rows(model, initial, clients, client_index, round_index, client_lr)
@@ -70,20 +59,14 @@ def train(
 
 
 def value(update: Any, identity: Optional[str], own: Any) -> Any:
-    """Returns what an aggregator is given of a client.
-
-    Args:
-      update: What it has to say.
-      identity: What stands beside it, one of `layout.IDENTITIES`; None for nothing.
-      own: That itself.
-    """
+    """A client's value for an aggregator, with its index or key under `identity`."""
     if identity is None:
         return update
     return collections.OrderedDict([("update", update), (identity, own)])
 
 
 def lean_dataset(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """Returns the data set without tf.data's tuning, which a short one never repays."""
+    """The data set without tf.data's tuning, which a short one never repays."""
     options = tf.data.Options()
     options.autotune.enabled = False
     options.experimental_optimization.apply_default_optimizations = False
@@ -100,7 +83,6 @@ def _step(
     batch: tuple[tf.Tensor, tf.Tensor],
     client_lr: float,
 ) -> tuple[Any, Any]:
-    """Returns trainable weights after a batch, and metrics with it."""
     x, y = batch
     with tf.GradientTape() as tape:
         tape.watch(trainable)
@@ -127,7 +109,7 @@ def _over_batches(
     dataset: tf.data.Dataset,
     client_lr: float,
 ) -> tuple[Any, Any, tf.Tensor]:
-    """Returns trainable weights after one SGD step a batch, metrics, examples seen."""
+    """Trainable weights after one SGD step a batch, metrics, examples seen."""
 
     @tf.function
     def loop(trainable: Any, batches: tf.data.Dataset) -> tuple[Any, Any, Any]:
@@ -153,7 +135,7 @@ def _over_rows(
     round_index: Any,
     client_lr: float,
 ) -> tuple[Any, Any, tf.Tensor]:
-    """Returns the same for examples at hand, from which each step takes its batch."""
+    """The same for examples at hand, from which each step takes its batch."""
     examples = clients.examples(client_index, round_index)
     count = tf.size(examples.rows)
 
@@ -175,7 +157,7 @@ def _over_rows(
 
 
 def _bounded(metrics: Any, initial: Any) -> Any:
-    """Returns the metrics, or the initial ones where the client's training diverged.
+    """The metrics, or the initial ones where the client's training diverged.
 
     Without that, and the bound, one client's metrics could be the end of all sums.
     """

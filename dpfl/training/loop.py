@@ -8,11 +8,10 @@ What trains, evaluates and stores is handed in, so that nothing here needs Tenso
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Optional, Protocol
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Optional, Union
 
 import numpy as np
 import tqdm
@@ -22,77 +21,14 @@ from dpfl.covered import RELEASED
 from dpfl.planning import ledger as ledger_lib
 from dpfl.training import checkpoint as checkpoint_lib
 from dpfl.training import plan as plan_lib
-from dpfl.training import record as progress_lib
 from dpfl.training import report, selection
-from dpfl.training.record import Progress, Row, Tally, check_noise, round_row
+from dpfl.training.checkpoint import Progress
+from dpfl.training.record import MetricsFiles, Row, Tally, check_noise, round_row
 
-
-class Output(Protocol):
-    """What a round gives; see `federated_averaging.RoundOutput`."""
-
-    @property
-    def state(self) -> Any:
-        """Returns the state after the round."""
-
-    @property
-    def train(self) -> Mapping[str, Any]:
-        """Returns the clients' metrics, name to scalar."""
-
-    @property
-    def aggregator(self) -> Any:
-        """Returns the aggregator's measurements, nested."""
-
-
-class Process(Protocol):
-    """What trains; see `federated_averaging.FedProcess`."""
-
-    def initialize(self) -> Any:
-        """Returns the state before the first round."""
-
-    def next(self, state: Any, clients: list[int]) -> Output:
-        """Returns what a round with these clients gives."""
-
-    def weights(self, state: Any) -> list[np.ndarray]:
-        """Returns the weights of the model in a state."""
-
-    def leaves(self, state: Any) -> list[np.ndarray]:
-        """Returns a state as arrays."""
-
-    def from_leaves(self, leaves: Sequence[np.ndarray]) -> Any:
-        """Returns the inverse of `leaves`; ValueError if they are another process's."""
-
-
-class Worker(Protocol):
-    """What the process runs on; see `worker.Worker`."""
-
-    def deadline(
-        self, seconds: Optional[float]
-    ) -> contextlib.AbstractContextManager[None]:
-        """Returns a block that may take so long."""
-
-
-class Store(Protocol):
-    """Where checkpoints are; see `checkpoint.CheckpointStore`."""
-
-    def load_newest(self) -> Optional[checkpoint_lib.Checkpoint]:
-        """Returns the newest checkpoint, None if there is none."""
-
-    def save(self, checkpoint: checkpoint_lib.Checkpoint) -> Any:
-        """Writes a checkpoint."""
-
-
-class Record(Protocol):
-    """Where the rows go; see `metrics.MetricsFiles`."""
-
-    @property
-    def marks(self) -> dict[str, Any]:
-        """Returns where the files end, as JSON."""
-
-    def rewind(self, marks: Optional[dict[str, Any]] = None) -> None:
-        """Takes the files back to where they were; to no rows without marks."""
-
-    def append(self, rows: Sequence[Row], times: Sequence[Row]) -> None:
-        """Adds the rows of a checkpoint."""
+if TYPE_CHECKING:
+    from dpfl.training.federated_averaging import FedProcess
+    from dpfl.training.remote_workers import Workers
+    from dpfl.training.worker import Worker
 
 
 class DivergedError(ArithmeticError):
@@ -111,10 +47,10 @@ class Loop:
         plan: plan_lib.Plan,
         key: int,
         *,
-        process: Process,
-        worker: Worker,
-        store: Store,
-        record: Record,
+        process: FedProcess,
+        worker: Union[Worker, Workers],
+        store: checkpoint_lib.CheckpointStore,
+        record: MetricsFiles,
         evaluate: Callable[[Any, bool], Mapping[str, Any]],
         publish: Callable[[Progress], None],
         say: Callable[[str], None],
@@ -123,15 +59,8 @@ class Loop:
         """Initializes the loop; nothing is read or computed.
 
         Args:
-          plan: What is to be done.
           key: The run's, from `seeds.run_key`, of which the cohorts are drawn.
-          process: What trains.
-          worker: What it runs on.
-          store: Where checkpoints are.
-          record: Where rows go.
-          evaluate: Maps (state, whether it is due) to metrics.
           publish: Called with what was saved, its rows in the record.
-          say: Called with sentences for people.
           on_round: Called with how many rounds are done, and of how many, at the
             beginning and after each.
         """
@@ -149,10 +78,7 @@ class Loop:
         self._warned = False
 
     def run(self) -> tuple[Any, Progress]:
-        """Does all rounds that are left.
-
-        Returns:
-          The state after the last round, and where the run then is.
+        """Does all rounds that are left; returns the last state and where the run is.
 
         Raises:
           DamagedRecordError: If the files of metrics are not those of the checkpoint,
@@ -160,8 +86,6 @@ class Loop:
           DivergedError: If a round leaves a model that is not finite, or a loss that
             is not on test examples that belong to no client; the round before it is
             then the newest checkpoint.
-          ValueError: If the newest checkpoint is of another process or manifest.
-          OSError: If a checkpoint or a metric cannot be written.
         """
         state, progress = self._restore()
         last = self._plan.last_round
@@ -199,11 +123,10 @@ class Loop:
         self._store.save(progress.to_checkpoint(self._record.marks))
         self._record.append(progress.rows, progress.times)
         self._publish(progress)
-        # They may be gigabytes, and are in the file.
-        return progress.recorded()._replace(leaves=[])
+        return progress.recorded()
 
     def _problem(self, state: Any, row: Row) -> Optional[str]:
-        """Returns what is wrong with a round's result, None if nothing is."""
+        """A sentence on a round's result that cannot be trained on, else None."""
         found = None
         if not all(np.isfinite(part).all() for part in self._process.weights(state)):
             found = "a model that is not finite"
@@ -241,14 +164,13 @@ class Loop:
         )
 
     def _restore(self) -> tuple[Any, Progress]:
-        """Returns state and progress of the newest checkpoint, or of a new run."""
         found = self._store.load_newest()
         if found is None:
             with self._worker.deadline(self._plan.config.round_deadline):
                 first = self._process.initialize()
             self._record.rewind()
-            return first, progress_lib.beginning(self._plan.participation.population)
-        progress = progress_lib.from_checkpoint(found)
+            return first, checkpoint_lib.beginning(self._plan.participation.population)
+        progress = checkpoint_lib.from_checkpoint(found)
         state = self._process.from_leaves(progress.leaves)
         # What the ledger charges for them is right for this noise alone. Those before
         # were checked when the run went on with them.
@@ -256,14 +178,12 @@ class Loop:
         check_noise(self._plan, [*last, *progress.rows])
         self._record.rewind(found.info["marks"])
         self._record.append(progress.rows, progress.times)
-        self._say(f"going on after round {found.round_index}")
-        self._ledger.resume_at(found.round_index, self._last_cohorts(found.round_index))
-        return state, progress.recorded()._replace(leaves=[])
-
-    def _last_cohorts(self, done: int) -> list[list[int]]:
-        """Returns the clients of the rounds that some may not yet be back from."""
+        done = found.round_index
+        self._say(f"going on after round {done}")
+        # With the clients of the rounds that some may not yet be back from.
         begun = self._plan.participation.excluded_from(done)
-        return [self._cohort(r) for r in range(begun, done)]
+        self._ledger.resume_at(done, [self._cohort(r) for r in range(begun, done)])
+        return state, progress.recorded()
 
     def _cohort(self, round_index: int) -> list[int]:
         chosen = selection.select_cohort(
@@ -272,7 +192,7 @@ class Loop:
         return [int(client) for client in chosen]
 
     def _round(self, state: Any, before: Tally) -> tuple[Any, Row, list[int]]:
-        """Returns the state after the next round, its row, and who took part."""
+        """The state after the next round, its row, and who took part."""
         clients = self._cohort(before.rounds)
         epsilon = self._ledger.record_round(clients)
         with self._worker.deadline(self._plan.config.round_deadline):

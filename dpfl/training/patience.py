@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""How long others are waited for: in time that this process had, and not in silence.
+"""Waiting for others: in time that this process had, and not in silence.
 
 A process that was stopped, or whose machine slept, has no right to call others late:
 they may have answered long ago. So time is counted in steps, and a jump is one step.
@@ -28,18 +28,13 @@ class Clock:
     """Counts seconds in which this process ran; it has to be read once a step."""
 
     def __init__(self, step: float = _STEP_SECONDS):
-        """Initializes the clock, which begins at zero.
-
-        Args:
-          step: What counts at most between two readings.
-        """
         self._step = step
         self._seconds = 0.0
         self._read = time.monotonic()
         self._lock = threading.Lock()
 
     def seconds(self) -> float:
-        """Returns the time so far."""
+        """The time so far."""
         with self._lock:
             now = time.monotonic()
             self._seconds += min(now - self._read, self._step)
@@ -55,7 +50,6 @@ def counting(
 
     Args:
       act: Called by the thread with the time so far; whether it is done.
-      step: Seconds.
     """
     clock, ended = Clock(step), threading.Event()
 
@@ -74,12 +68,7 @@ def counting(
 def time_limit(
     seconds: Optional[float], expire: Callable[[float], None]
 ) -> Iterator[None]:
-    """Calls `expire` from another thread if the block takes longer.
-
-    Args:
-      seconds: Time allowed, of this process's running; None for no limit.
-      expire: Called with the time allowed; makes the call in the block fail.
-    """
+    """Calls `expire` from another thread if the block takes longer."""
     if seconds is None:
         yield
         return
@@ -95,11 +84,7 @@ def time_limit(
 
 @contextlib.contextmanager
 def waiting_for(what: str) -> Iterator[Clock]:
-    """Says on stderr that the block waits, after some time and then seldom.
-
-    Args:
-      what: What is waited for, as the object of a sentence.
-    """
+    """Says on stderr that the block waits, after some time and then seldom."""
     silent = _SILENT_SECONDS
 
     def tell(passed: float) -> bool:

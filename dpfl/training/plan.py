@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a run will do and what that costs, known before anything is computed."""
+"""The plan of a run and its cost, known before anything is computed."""
 
 from __future__ import annotations
 
@@ -41,35 +41,30 @@ class Plan:
 
     @property
     def dimension(self) -> int:
-        """Returns d, the number of trainable parameters."""
+        """d, the number of trainable parameters."""
         return self.task.dimension
 
     @property
     def last_round(self) -> int:
-        """Returns the number of rounds that will be released."""
+        """The number of rounds that will be released."""
         return self.cost.rounds_allowed
 
     @property
     def client_lr(self) -> float:
-        """Returns the learning rate of the clients' SGD."""
+        """The learning rate of the clients' SGD."""
         return _given("client_lr", self.config.client_lr)
 
     @property
     def server_lr(self) -> float:
-        """Returns the learning rate of the server's optimizer."""
+        """The learning rate of the server's optimizer."""
         return _given("server_lr", self.config.server_lr)
 
-    @property
-    def noise_variance(self) -> Optional[float]:
-        """Returns what the server's optimizer takes off each squared coordinate."""
-        return noise_variance(self.config, self.mechanism, self.dimension)
-
     def is_evaluated(self, number: int) -> bool:
-        """Returns whether the model is evaluated after round `number`, from 1 on."""
+        """Whether the model is evaluated after round `number`, from 1 on."""
         return number % self.config.eval_every == 0 or number == self.last_round
 
     def is_saved(self, number: int) -> bool:
-        """Returns whether a checkpoint follows round `number`, from 1 on.
+        """Whether a checkpoint follows round `number`, from 1 on.
 
         One follows the first round, so that a folder that cannot hold one is noticed.
         """
@@ -78,15 +73,7 @@ class Plan:
 
 
 def make_plan(config: config_lib.RunConfig) -> Plan:
-    """Loads the task and checks the settings against it; trains nothing.
-
-    Args:
-      config: The settings.
-
-    Raises:
-      dpfl.accounting.CalibrationError: If no noise meets the budget.
-      ValueError: If the settings do not go together, or the data are missing.
-    """
+    """Loads the task and checks the settings against it; trains nothing."""
     task = registry.load_config(config.task, config.task_config)
     config = _with_defaults(config, task)
     participation = _participation(config, task)
@@ -106,16 +93,7 @@ def make_plan(config: config_lib.RunConfig) -> Plan:
 def noise_variance(
     config: config_lib.RunConfig, mechanism: Mechanism, dimension: int
 ) -> Optional[float]:
-    """Returns what 'adam_debiased' takes off each squared coordinate; None for others.
-
-    Args:
-      config: The settings, of which the server's optimizer counts.
-      mechanism: With its noise.
-      dimension: d.
-
-    Raises:
-      ValueError: If the variance of the mechanism's noise is not one known number.
-    """
+    """The variance that 'adam_debiased' takes off each square; None for others."""
     if config.server_optimizer != "adam_debiased":
         return None
     # The error of 'gaussian' is its noise alone, alike in each coordinate and round.
@@ -128,14 +106,13 @@ def noise_variance(
 
 
 def _given(name: str, value: Any) -> Any:
-    """Returns a setting that `_with_defaults` has filled in."""
     if value is None:
         raise ValueError(f"{name} must have a value, found None")
     return value
 
 
 def _with_defaults(config: config_lib.RunConfig, task: Any) -> config_lib.RunConfig:
-    """Returns the settings with the task's own where none was given."""
+    """The settings with the task's own where none was given."""
     names = ("cohort_size", "rounds", "client_lr", "server_lr")
     chosen = {
         name: getattr(task.defaults, name)
@@ -166,7 +143,7 @@ def _participation(config: config_lib.RunConfig, task: Any) -> Participation:
 def _chosen(
     config: config_lib.RunConfig, task: Any, participation: Participation
 ) -> planning.Chosen:
-    """Returns the mechanism, its noise yet to be calibrated, and what was chosen."""
+    """The mechanism, its noise yet to be calibrated, and what was chosen."""
     mechanism = config.build_mechanism(
         cohort_size=config.cohort_size,
         clip_norm=task.defaults.clip_norm,
@@ -190,7 +167,6 @@ def _with_noise(
     task: Any,
     participation: Participation,
 ) -> Mechanism:
-    """Returns the mechanism with the noise that was asked for."""
     mechanism.check(participation, task.dimension)
     mechanism.check_accountant(config.accountant, participation, task.dimension)
     mechanism.check_server_optimizer(config.server_optimizer, config.server_momentum)

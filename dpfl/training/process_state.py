@@ -18,13 +18,11 @@ from dpfl.training import shared_leaf
 
 
 class RoundOutput(NamedTuple):
-    """What a round gives.
+    """The result of a round.
 
     Attributes:
-      state: The process's state after the round.
       train: Metrics of the clients on their batches, each before its step: name to a
         scalar. Exact, so outside of the privacy guarantee.
-      aggregator: The aggregator's measurements.
     """
 
     state: Any
@@ -39,8 +37,6 @@ class ProcessState:
     Attributes:
       round_index: int64, rounds done.
       weights: `tff.learning.models.ModelWeights`.
-      aggregator: The aggregator's state.
-      optimizer: The server optimizer's state.
     """
 
     round_index: Any
@@ -50,7 +46,7 @@ class ProcessState:
 
 
 def type_of_weights(model: tff.learning.models.FunctionalModel) -> tff.Type:
-    """Returns the TFF type of a model's weights."""
+    """The TFF type of a model's weights."""
     trainable, other = model.initial_weights
     return tff.types.to_type(
         tff.learning.models.ModelWeights(
@@ -61,11 +57,7 @@ def type_of_weights(model: tff.learning.models.FunctionalModel) -> tff.Type:
 
 
 def specs_of_state(state_type: tff.Type) -> ProcessState:
-    """Returns a state in which each leaf is its `tff.TensorType`.
-
-    Args:
-      state_type: A state's, without placement.
-    """
+    """A state in which each leaf is its `tff.TensorType`."""
     return tff.types.structure_from_tensor_type_tree(lambda spec: spec, state_type)
 
 
@@ -77,17 +69,12 @@ class StateValues:
     arrays themselves (`shared_array.in_graphs`), the leaves cross as well.
 
     Attributes:
-      type: Of what crosses: the small leaves, and the paths of the large ones of the
-        old state and of the new.
-      paths_type: Of the paths of the large leaves of one state.
+      type: The type of what crosses: the small leaves, and the paths of the large
+        ones of the old state and of the new.
+      paths_type: The type of the paths of the large leaves of one state.
     """
 
     def __init__(self, state_type: tff.Type):
-        """Initializes the conversion.
-
-        Args:
-          state_type: A state's, without placement.
-        """
         self._specs = specs_of_state(state_type)
         leaves = tf.nest.flatten(self._specs)
         crosses = shared_array.is_in_graphs()
@@ -119,11 +106,11 @@ class StateValues:
 
     @property
     def has_files(self) -> bool:
-        """Returns whether there are leaves that do not cross."""
+        """Whether there are leaves that do not cross."""
         return bool(self._large)
 
     def given(self, state: Any) -> tuple[Any, list[Any], list[Any]]:
-        """Returns what crosses of a state, its large leaves and those of the next.
+        """The crossing part of a state, its large leaves and those of the next.
 
         All of the leaves must be there until the round is done.
         """
@@ -133,7 +120,7 @@ class StateValues:
         return (small, _paths(before), paths), before, after
 
     def files(self) -> tuple[np.ndarray, list[Any]]:
-        """Returns the paths of empty files for the large leaves of a state, and them.
+        """Paths of empty files for the large leaves of a state, and these leaves.
 
         They must be there until they are written.
         """
@@ -141,13 +128,13 @@ class StateValues:
         return _paths(large), large
 
     def together(self, small: Any, large: Any) -> Any:
-        """Returns the state of small leaves, as they come back, and of large ones."""
+        """The state of small leaves, as they come back, and of large ones."""
         others, files = iter(small), iter(large)
         leaves = [next(files if is_large else others) for is_large in self._is_large]
         return tf.nest.pack_sequence_as(self._specs, leaves)
 
     def in_graph(self, values: Any) -> Any:
-        """Returns the state of what crossed, in a graph, which reads what it uses."""
+        """The state of what crossed, in a graph, which reads what it uses."""
         large = [
             shared_leaf.read(paths, spec.shape, spec.dtype)
             for paths, spec in zip(self._by_leaf(values[1]), self._large)
@@ -157,12 +144,7 @@ class StateValues:
     def read_at_server(
         self, values: tff.Value, after: Optional[tff.Value] = None
     ) -> tff.Value:
-        """Returns the state of what crossed, at the server.
-
-        Args:
-          values: What crossed.
-          after: What is there before anything is read, at the server.
-        """
+        """The state of what crossed, at the server, read once `after` is there."""
         if after is None:
             return tff.federated_map(self._read, values)
 
@@ -174,16 +156,11 @@ class StateValues:
         return tff.federated_map(read, (values, after))
 
     def write_at_server(self, state: tff.Value, paths: tff.Value) -> tff.Value:
-        """Returns the small leaves of a state, the large being written, at the server.
-
-        Args:
-          state: At the server.
-          paths: Of the files for the large leaves.
-        """
+        """The small leaves of a state, the large being written, at the server."""
         return tff.federated_map(self._write, (state, paths))
 
     def _by_leaf(self, paths: tf.Tensor) -> list[list[tf.Tensor]]:
-        """Returns the paths of each large leaf, from all of them."""
+        """The paths of each large leaf, from all of them."""
         every = iter(tf.unstack(paths, num=sum(self._files)))
         return [[next(every) for _ in range(number)] for number in self._files]
 
@@ -200,7 +177,7 @@ def _paths(leaves: list[shared_leaf.SharedLeaf]) -> np.ndarray:
 def next_state(
     state: Any, finalizer: Any, aggregator_state: Any, aggregate: Any
 ) -> tff.Value:
-    """Returns the state after the server's optimizer took the aggregate."""
+    """The state after the server's optimizer took the aggregate."""
 
     @tff.tensorflow.computation(np.int64)
     def advance(round_index: Any) -> Any:
@@ -219,7 +196,7 @@ def next_state(
 def build_finalizer(
     optimizer: tff.learning.optimizers.Optimizer, weights_type: tff.Type
 ) -> tff.learning.templates.FinalizerProcess:
-    """Returns TFF's, which leaves the model as it is if the aggregate is not finite."""
+    """TFF's finalizer, which leaves a model as it is if its update is not finite."""
     # TFF's own check has nothing for AutoGraph, which takes long to find that out.
     should_reject = tf.autograph.experimental.do_not_convert(
         tff.learning.templates.reject_non_finite_update
@@ -230,7 +207,7 @@ def build_finalizer(
 
 
 def finalize_computation(model: Any, metrics_type: tff.Type) -> tff.Computation:
-    """Returns the map from the sum of the clients' metrics to their values."""
+    """The map from the sum of the clients' metrics to their values."""
 
     @tff.tensorflow.computation(metrics_type)
     def finalize(metrics: Any) -> Any:
@@ -242,7 +219,7 @@ def finalize_computation(model: Any, metrics_type: tff.Type) -> tff.Computation:
 def initialize_computation(
     model: Any, first_aggregator: tff.Computation, first_optimizer: tff.Computation
 ) -> tff.Computation:
-    """Returns the computation of the first `ProcessState`, from those of its parts."""
+    """The computation of the first `ProcessState`, from those of its parts."""
 
     @tff.tensorflow.computation
     def first_weights() -> Any:

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a result depends on: settings, versions, the state of the source tree."""
+"""All that a result depends on: settings, versions, the state of the source tree."""
 
 from __future__ import annotations
 
@@ -28,10 +28,9 @@ _PACKAGES = (
 
 
 def settings(plan: plan_lib.Plan) -> dict[str, Any]:
-    """Returns all that decides a run's results, by the names of its flags.
+    """All that decides a run's results, by flag; with it a run can be resumed.
 
-    A run can be resumed only with the same. The noise multiplier stands there as it was
-    given, so that None is a noise that was calibrated.
+    The noise multiplier is as it was given, so that None is one that was calibrated.
     """
     config = plan.config
     found = {
@@ -56,12 +55,12 @@ def settings(plan: plan_lib.Plan) -> dict[str, Any]:
 
 
 def noise_multiplier(plan: plan_lib.Plan) -> Optional[float]:
-    """Returns the noise multiplier of every round; None for no noise."""
+    """The noise multiplier of every round; None for no noise."""
     return plan.mechanism.noise_multiplier
 
 
 def manifest(plan: plan_lib.Plan) -> dict[str, dict[str, Any]]:
-    """Returns all with which a run must go on, by what it is called.
+    """All with which a run must go on, by what it is called.
 
     These are its settings, the noise that they came to, the versions of what computes
     it, the commit of the source tree if there is one, and the digest of dpfl's own
@@ -80,7 +79,7 @@ def manifest(plan: plan_lib.Plan) -> dict[str, dict[str, Any]]:
 
 
 def digest(plan: plan_lib.Plan) -> str:
-    """Returns the SHA-256 of all that a release depends on, but the seed and the data.
+    """The SHA-256 of all that a release depends on, but the seed and the data.
 
     Of the data it holds the task's fingerprint. It does not hold the source's commit
     and digest: what a seed gives stays the same within one version. Nor does it hold
@@ -92,7 +91,7 @@ def digest(plan: plan_lib.Plan) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Returns the versions of what a result may depend on."""
+    """The versions of what a result may depend on."""
     found = {"dpfl": dpfl.__version__, "python": platform.python_version()}
     for package in _PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):
@@ -101,7 +100,7 @@ def versions() -> dict[str, str]:
 
 
 def source_digest() -> str:
-    """Returns the SHA-256 of the names and contents of dpfl's own modules, in hex.
+    """The SHA-256 of the names and contents of dpfl's own modules, in hex.
 
     It differs after an edit that is not committed, and is there where no git is.
     """
@@ -115,7 +114,7 @@ def source_digest() -> str:
 
 
 def git_state() -> Optional[dict[str, Any]]:
-    """Returns the source tree's commit and if it is changed; None outside of one.
+    """The source tree's commit and if it is changed; None outside of one.
 
     A tree that holds the installed package without tracking it is none of its own.
     """

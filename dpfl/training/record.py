@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a run writes down of its rounds: metrics.csv, TensorBoard events, progress."""
+"""The rows of a run's rounds: metrics.csv, times.csv and TensorBoard events."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ import hashlib
 import io
 import os
 import pathlib
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
 import numpy as np
+from tensorboard.compat.proto import event_pb2, summary_pb2
 from tensorboard.summary.writer import record_writer
 
 from dpfl import covered, files
 from dpfl.training import plan as plan_lib
 from dpfl.training import provenance
-from dpfl.training.checkpoint import Checkpoint
 
 METRICS, TIMES, EVENTS = "metrics.csv", "times.csv", "tensorboard"
+_EVENTS_PREFIX = "events.out.tfevents"
 
 # By the name of a file: length and digest.
 Marks = dict[str, list[Any]]
+Row = dict[str, Any]
 
 
 class MetricsFiles:
@@ -36,76 +37,54 @@ class MetricsFiles:
     """
 
     def __init__(self, directory: pathlib.Path, say: Callable[[str], None] = print):
-        """Initializes the files; the folder is not touched yet.
-
-        Args:
-          directory: The run's.
-          say: Called with a sentence about what is not the run's.
-        """
         self._directory = directory
         self._say = say
-        self._files: dict[str, AppendedFile] = {}
-        self._columns: dict[str, list[str]] = {}
+        self._files: dict[str, AppendOnlyFile] = {}
 
     @property
     def marks(self) -> Marks:
-        """Returns where the files end, for the next checkpoint."""
+        """The ends of the files, for the next checkpoint."""
         return {name: list(file.mark) for name, file in self._files.items()}
 
     def rewind(self, marks: Optional[Marks] = None) -> None:
-        """Takes the files back to what they were when `marks` was asked for.
-
-        Args:
-          marks: Those of a checkpoint; None for those of no rows.
+        """Takes the files back to where `marks` were their ends, or to no rows.
 
         Raises:
           DamagedRecordError: If metrics.csv or times.csv was changed before its mark.
             Events that were changed are made again.
-          OSError: If a file cannot be read or cut.
         """
         folder = self._directory / EVENTS
         self._files = {
-            METRICS: AppendedFile(self._directory / METRICS),
-            TIMES: AppendedFile(self._directory / TIMES),
-            EVENTS: AppendedFile(choose_path(folder, self._say)),
+            METRICS: AppendOnlyFile(self._directory / METRICS),
+            TIMES: AppendOnlyFile(self._directory / TIMES),
+            EVENTS: AppendOnlyFile(choose_path(folder, self._say)),
         }
         if folder.is_dir():
             files.remove_partials(folder)
         found = {name: Mark(*mark) for name, mark in (marks or {}).items()}
-        for name in (METRICS, TIMES):
-            mark = found.get(name, BEGINNING)
-            self._files[name].rewind(mark)
-            self._columns[name] = (
-                _columns(self._files[name].path) if mark.length else []
-            )
-        try:
-            self._files[EVENTS].rewind(found.get(EVENTS, BEGINNING))
-        except DamagedRecordError:
-            self._say(f"{self._files[EVENTS].path} was changed and is made again")
-            self._files[EVENTS].rewind(BEGINNING)
-            self._append_events(
-                read_rows(self._files[METRICS].path), read_rows(self._files[TIMES].path)
-            )
+        for name, file in self._files.items():
+            try:
+                file.rewind(found.get(name, BEGINNING))
+            except DamagedRecordError:
+                if name != EVENTS:
+                    raise
+                self._say(f"{file.path} was changed and is made again")
+                file.rewind(BEGINNING)
+                rows, times = (
+                    read_rows(self._files[each].path) for each in (METRICS, TIMES)
+                )
+                self._append_events(rows, times)
 
     def append(self, rows: Sequence[Row], times: Sequence[Row]) -> None:
-        """Adds the rows that a checkpoint has beyond the one before.
-
-        Args:
-          rows: A scalar for each name, None where there is none; the names are those
-            of the first row of all.
-          times: As many rows, of the same rounds.
-
-        Raises:
-          OSError: If a file cannot be written.
-        """
+        """Adds the rows that a checkpoint has beyond the one before."""
         if not rows:
             return
         for name, content in ((METRICS, rows), (TIMES, times)):
-            is_first = not self._columns[name]
-            if is_first:
-                self._columns[name] = list(content[0])
-            text = _to_csv(content, self._columns[name], with_header=is_first)
-            self._files[name].append(text.encode())
+            file = self._files[name]
+            is_first = file.mark == BEGINNING
+            columns = list(content[0]) if is_first else _columns(file.path)
+            text = _to_csv(content, columns, with_header=is_first)
+            file.append(text.encode())
         self._append_events(rows, times)
 
     def _append_events(self, rows: Sequence[Row], times: Sequence[Row]) -> None:
@@ -115,19 +94,7 @@ class MetricsFiles:
 
 
 def read_rows(path: pathlib.Path) -> list[Row]:
-    """Returns the rows of a file that `MetricsFiles` wrote, the numbers bit by bit.
-
-    Args:
-      path: Of metrics.csv or times.csv.
-
-    Returns:
-      Whole numbers as int, others as float, empty cells as None; no rows if there is
-      no file.
-
-    Raises:
-      OSError: If it cannot be read.
-      ValueError: If a cell is no number.
-    """
+    """The rows of a file of `MetricsFiles`, bit by bit; none if there is no file."""
     if not path.exists():
         return []
     with path.open(newline="") as file:
@@ -154,7 +121,6 @@ def _columns(path: pathlib.Path) -> list[str]:
 def _to_csv(
     rows: Sequence[Mapping[str, Any]], columns: Sequence[str], *, with_header: bool
 ) -> str:
-    """Returns rows as CSV; None is an empty cell."""
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, lineterminator="\n")
     if with_header:
@@ -163,20 +129,15 @@ def _to_csv(
     return text.getvalue()
 
 
-Row = dict[str, Any]
-
 _TOTAL_UP, _TOTAL_DOWN = (
     f"{covered.MARK}total_{way}link_bits" for way in ("up", "down")
 )
 
 
 class Tally(NamedTuple):
-    """What the rows of all rounds so far come to; as large after one as after many.
+    """The sum of the rows of all rounds so far; as large after one as after many.
 
     Attributes:
-      rounds: How many there are.
-      clients: Clients of all rounds.
-      last: The last row, None if there is none.
       evaluated: The last row of a model that was evaluated, None if there is none.
     """
 
@@ -186,7 +147,7 @@ class Tally(NamedTuple):
     evaluated: Optional[Row] = None
 
     def plus(self, row: Row) -> Tally:
-        """Returns the tally with one row more, its exact columns among them."""
+        """The tally with one row more, its exact columns among them."""
         was_evaluated = covered.value(row, "eval_accuracy") is not None
         return Tally(
             row["round"],
@@ -197,7 +158,7 @@ class Tally(NamedTuple):
 
 
 def plain_number(value: Any) -> Any:
-    """Returns a scalar as a Python number, float32 in its shortest decimal form."""
+    """A scalar as a Python number, float32 in its shortest decimal form."""
     array = np.asarray(value)
     if array.dtype == np.float32:
         return float(str(array[()]))
@@ -213,16 +174,11 @@ def round_row(
     epsilon: float,
     measurements: Any,
 ) -> Row:
-    """Returns the row of a round; the name of what is exact says so, see `covered`.
+    """The row of a round; the name of what is exact says so, see `covered`.
 
     Args:
-      plan: The run's plan, for the bits that are not measured.
-      before: Of the rounds before.
-      clients: How many took part.
-      train: The clients' metrics, name to scalar.
       evaluated: Metrics on the evaluation set; name to None if it was not due.
-      epsilon: Of all rounds so far.
-      measurements: Of the aggregator, nested; what is no scalar is left out.
+      measurements: Those of the aggregator, nested; what is no scalar is left out.
     """
     row: Row = {"round": before.rounds + 1, "exact_clients": clients}
     row.update(_prefixed("exact_train_", train))
@@ -240,15 +196,7 @@ def round_row(
 
 
 def check_noise(plan: plan_lib.Plan, rows: Iterable[Row]) -> None:
-    """Makes sure that the plan's epsilon is that of the noise which rounds really had.
-
-    Args:
-      plan: The run's plan, with which it goes on.
-      rows: Of rounds that were done.
-
-    Raises:
-      DamagedRecordError: If a round had another noise multiplier than the plan's.
-    """
+    """Raises DamagedRecordError for a round of other noise than the plan counts."""
     planned = provenance.noise_multiplier(plan)
     for row in rows:
         if row["noise_multiplier"] != planned:
@@ -260,7 +208,7 @@ def check_noise(plan: plan_lib.Plan, rows: Iterable[Row]) -> None:
 
 
 def flat_scalars(measurements: Any, prefix: str = "") -> dict[str, Any]:
-    """Returns nested measurements as one level; what is no scalar is left out."""
+    """Nested measurements as one level; what is no scalar is left out."""
     flat: dict[str, Any] = {}
     if isinstance(measurements, Mapping):
         for name, part in measurements.items():
@@ -273,12 +221,7 @@ def flat_scalars(measurements: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def bits_per_client(plan: plan_lib.Plan, tally: Tally) -> dict[str, Any]:
-    """Returns bits per client and round, as measured; as expected without any client.
-
-    Args:
-      plan: The run's plan.
-      tally: Of all rounds so far.
-    """
+    """Bits per client and round, as measured; as expected without any client."""
     clients, dimension = tally.clients, plan.dimension
     up = plan.mechanism.uplink_bits(dimension)
     down = plan.mechanism.downlink_bits(dimension)
@@ -297,12 +240,9 @@ def bits_per_client(plan: plan_lib.Plan, tally: Tally) -> dict[str, Any]:
 
 
 def _bit_columns(
-    plan: plan_lib.Plan,
-    before: Tally,
-    clients: int,
-    measured: Mapping[str, Any],
+    plan: plan_lib.Plan, before: Tally, clients: int, measured: Mapping[str, Any]
 ) -> Row:
-    """Returns the bits of a client in this round, and of all clients so far.
+    """The bits of a client in this round, and of all clients so far.
 
     Bits up are exact where they are measured, and else those of the formula.
     """
@@ -337,12 +277,7 @@ class DamagedRecordError(ValueError):
 
 
 class Mark(NamedTuple):
-    """A place in a file.
-
-    Attributes:
-      length: Bytes before it.
-      digest: Their SHA-256 in hex.
-    """
+    """A place in a file: the bytes before it, and their SHA-256 in hex."""
 
     length: int
     digest: str
@@ -351,12 +286,8 @@ class Mark(NamedTuple):
 BEGINNING = Mark(0, hashlib.sha256().hexdigest())
 
 
-class AppendedFile:
-    """A file that one process at a time appends to; an append costs what it adds.
-
-    Attributes:
-      path: The file's.
-    """
+class AppendOnlyFile:
+    """A file that one process at a time appends to; an append costs what it adds."""
 
     def __init__(self, path: pathlib.Path):
         self.path = path
@@ -365,19 +296,15 @@ class AppendedFile:
 
     @property
     def mark(self) -> Mark:
-        """Returns the file's end as far as it is on the disk."""
+        """The file's end as far as it is on the disk."""
         return Mark(self._length, self._digest.hexdigest())
 
     def rewind(self, mark: Mark) -> None:
         """Takes the file back to a mark.
 
-        Args:
-          mark: From `mark`, of this process or of an earlier one.
-
         Raises:
           DamagedRecordError: If the file does not begin with what the mark says; it is
             then left as it is.
-          OSError: If it cannot be read or cut.
         """
         digest = hashlib.sha256()
         if mark.length:
@@ -402,14 +329,7 @@ class AppendedFile:
         self._length, self._digest = mark.length, digest
 
     def append(self, content: bytes) -> None:
-        """Appends to the file.
-
-        Args:
-          content: What is added.
-
-        Raises:
-          OSError: If it cannot be written; a part may stand behind the mark.
-        """
+        """Appends to the file; after an OSError a part may stand behind the mark."""
         if self._length:
             with self.path.open("ab") as file:
                 file.write(content)
@@ -422,174 +342,34 @@ class AppendedFile:
         self._digest.update(content)
 
 
-_PREFIX = "events.out.tfevents"
-
-
-def encode(
-    rows: Sequence[Mapping[str, Any]],
-    times: Sequence[Mapping[str, Any]],
-    *,
-    with_version: bool,
-) -> bytes:
-    """Returns rows as records of an event file.
-
-    Args:
-      rows: A scalar for each name, None where there is none, with `round`.
-      times: As many, with `exact_unix_time`; events have the time 0 without it.
-      with_version: Whether the record that begins a file comes first.
-    """
+def encode(rows: Sequence[Row], times: Sequence[Row], *, with_version: bool) -> bytes:
+    """Rows as records of an event file, with its first record if it begins here."""
     buffer = io.BytesIO()
     writer = record_writer.RecordWriter(buffer)
+    clocks = [float(row.get("exact_unix_time", 0.0)) for row in times]
     if with_version and rows:
-        writer.write(_version_event(_time(times[0])))
-    for row, clocks in zip(rows, times):
-        writer.write(_row_event(row, _time(clocks)))
+        first = event_pb2.Event(wall_time=clocks[0], file_version="brain.Event:2")
+        writer.write(first.SerializeToString())
+    for row, wall_time in zip(rows, clocks):
+        values = [
+            summary_pb2.Summary.Value(tag=name, simple_value=float(value))
+            for name, value in row.items()
+            if value is not None and name != "round"
+        ]
+        summary = summary_pb2.Summary(value=values)
+        event = event_pb2.Event(wall_time=wall_time, step=row["round"], summary=summary)
+        writer.write(event.SerializeToString())
     return buffer.getvalue()
 
 
 def choose_path(folder: pathlib.Path, say: Callable[[str], None]) -> pathlib.Path:
-    """Returns where a run's events go in a folder; what else is there is not touched.
-
-    Args:
-      folder: Made if it is not there.
-      say: Called with a sentence for each thing in the folder that is not the run's.
-
-    Raises:
-      OSError: If the folder cannot be made or read.
-    """
+    """The path for a run's events in a folder; what else is there is not touched."""
     files.public_folder(folder)
-    path = folder / f"{_PREFIX}.1.dpfl"
+    path = folder / f"{_EVENTS_PREFIX}.1.dpfl"
     while path.exists() and not path.is_file():
         number = int(path.name.split(".")[-2])
-        path = folder / f"{_PREFIX}.{number + 1}.dpfl"
+        path = folder / f"{_EVENTS_PREFIX}.{number + 1}.dpfl"
     for other in sorted(folder.iterdir()):
         if other != path:
             say(f"{other} is not of this run and is left alone")
     return path
-
-
-def _time(row: Mapping[str, Any]) -> float:
-    return float(row.get("exact_unix_time", 0.0))
-
-
-def _version_event(wall_time: float) -> bytes:
-    import tensorflow as tf
-
-    event = tf.compat.v1.Event(wall_time=wall_time, file_version="brain.Event:2")
-    return event.SerializeToString()
-
-
-def _row_event(row: Mapping[str, Any], wall_time: float) -> bytes:
-    import tensorflow as tf
-
-    values = [
-        tf.compat.v1.Summary.Value(tag=name, simple_value=float(value))
-        for name, value in row.items()
-        if value is not None and name != "round"
-    ]
-    return tf.compat.v1.Event(
-        wall_time=wall_time,
-        step=row["round"],
-        summary=tf.compat.v1.Summary(value=values),
-    ).SerializeToString()
-
-
-class Progress(NamedTuple):
-    """Where a run is; its size does not depend on how many rounds were done.
-
-    Attributes:
-      round_index: Rounds done.
-      leaves: Leaves of the process's state, in what becomes a checkpoint or was one.
-      tally: Of all rows of metrics.csv.
-      rows: Those of the rounds since the newest checkpoint, or in it those since the
-        one before, as they go to the file.
-      times: The rows of times.csv that go with them.
-      participations: int64[N], how often each client took part.
-      seconds: Wall time of all rounds, over all restarts.
-    """
-
-    round_index: int
-    leaves: list[np.ndarray]
-    tally: Tally
-    rows: list[Row]
-    times: list[Row]
-    participations: np.ndarray
-    seconds: float
-
-    def advanced(
-        self,
-        row: Row,
-        cohort: Sequence[int],
-        seconds: float,
-        *,
-        without_exact: bool = False,
-    ) -> Progress:
-        """Returns the progress after one more round; the leaves are not touched.
-
-        Args:
-          row: The round's row.
-          cohort: Who took part.
-          seconds: How long it took.
-          without_exact: Whether what is exact stays out of the files.
-        """
-        counts = self.participations.copy()
-        counts[list(cohort)] += 1
-        time_row = {
-            "round": row["round"],
-            "exact_seconds": round(seconds, 4),
-            "exact_unix_time": time.time(),
-        }
-        written = [row, time_row]
-        if without_exact:
-            written = [covered.without_exact(each) for each in written]
-        return self._replace(
-            round_index=row["round"],
-            tally=self.tally.plus(row),
-            rows=[*self.rows, written[0]],
-            times=[*self.times, written[1]],
-            participations=counts,
-            seconds=self.seconds + seconds,
-        )
-
-    def to_checkpoint(self, marks: Mapping[str, Any]) -> Checkpoint:
-        """Returns the checkpoint from which a run goes on here.
-
-        Args:
-          marks: Where the files of metrics end that have all rows but `rows`.
-        """
-        info = {
-            "tally": self.tally._asdict(),
-            "rows": self.rows,
-            "times": self.times,
-            "seconds": self.seconds,
-            "marks": marks,
-        }
-        arrays = [self.participations, *self.leaves]
-        return Checkpoint(self.round_index, arrays, info)
-
-    def recorded(self) -> Progress:
-        """Returns the progress once `rows` and `times` are in the files."""
-        return self._replace(rows=[], times=[])
-
-
-def beginning(population: int) -> Progress:
-    """Returns the progress of a run that has done nothing, without a state.
-
-    Args:
-      population: Number of clients N.
-    """
-    return Progress(0, [], Tally(), [], [], np.zeros(population, np.int64), 0.0)
-
-
-def from_checkpoint(found: Checkpoint) -> Progress:
-    """Returns the inverse of `Progress.to_checkpoint`."""
-    participations, *leaves = found.arrays
-    return Progress(
-        found.round_index,
-        leaves,
-        Tally(**found.info["tally"]),
-        found.info["rows"],
-        found.info["times"],
-        participations,
-        found.info["seconds"],
-    )

@@ -32,12 +32,6 @@ class EpsilonReleaseManager(tff.program.ReleaseManager):
     """
 
     def __init__(self, ledger: Ledger, release_manager: tff.program.ReleaseManager):
-        """Initializes the release manager.
-
-        Args:
-          ledger: Of the program's mechanism and participation.
-          release_manager: Where the metrics go.
-        """
         self._ledger = ledger
         self._inner = release_manager
 

@@ -11,9 +11,9 @@ groups are the same in every round, whoever is there: so are the result's bits.
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import math
+import queue
 import socket
 import threading
 import time
@@ -36,7 +36,7 @@ from dpfl.training.worker import Worker
 # How long TCP may take to say whether anybody listens: kernels do, however busy.
 _KNOCK_SECONDS = 2.0
 # How long a worker may take to say hello before others go first.
-_GREETING_SECONDS = 60.0
+_HELLO_SECONDS = 60.0
 _POLL_SECONDS = 0.02
 # What a call fails with when the worker, or the way to it, is gone.
 _LOST = (
@@ -78,7 +78,7 @@ class RemoteWorker:
         connection = Connection(str(self.address), self._check)
         clock = patience.Clock()
         while not connection.is_ready:
-            self.is_slow = clock.seconds() > _GREETING_SECONDS
+            self.is_slow = clock.seconds() > _HELLO_SECONDS
             if self.is_slow or connection.was_refused:
                 connection.close()
                 return False
@@ -91,34 +91,21 @@ class RemoteWorker:
     def call(
         self, computation: tff.Computation, *arguments: Any, seconds: Optional[float]
     ) -> Any:
-        """Returns what a computation gives on this worker.
-
-        Args:
-          computation: Any; secure sums are simulated.
-          *arguments: Its own.
-          seconds: Time allowed, None for no limit.
-
-        Raises:
-          WorkerDiedError: If the worker is lost, or takes longer.
-        """
+        """The result on this worker; WorkerDiedError if it is lost, or takes longer."""
         stack = tff.framework.get_context_stack()
+        limit = patience.time_limit(seconds, self._expire)
         try:
-            with (
-                patience.time_limit(seconds, self._expire),
-                stack.install(self._context),
-            ):
+            with limit, stack.install(self._context):
                 return computation(*arguments)
         except Exception as error:
+            said = "does not answer any more"
             if self._lateness is not None:
-                raise WorkerDiedError(
-                    f"the worker at {self.address} did not finish within the deadline "
-                    f"of {self._lateness:g} seconds"
-                ) from error
-            if self._connection is None or _is_lost(error):
-                raise WorkerDiedError(
-                    f"the worker at {self.address} does not answer any more"
-                ) from error
-            raise
+                said = (
+                    f"did not finish within the deadline of {self._lateness:g} seconds"
+                )
+            elif self._connection is not None and not _is_lost(error):
+                raise
+            raise WorkerDiedError(f"the worker at {self.address} {said}") from error
 
     def close(self) -> None:
         """Stops using the worker, which goes on by itself."""
@@ -134,7 +121,7 @@ class RemoteWorker:
         """Raises if the connection that TFF is about to use is not one any more."""
         while True:
             connection = self._connection
-            # One that came back in the meantime is to be greeted first.
+            # One that came back in the meantime is to say its versions first.
             if connection is None or connection.was_lost:
                 raise WorkerDiedError(f"the worker at {self.address} does not answer")
             if connection.is_ready:
@@ -159,7 +146,7 @@ def _is_lost(error: Exception) -> bool:
 
 # How long the first round waits for workers that are about to start.
 _START_SECONDS = 30.0
-# How often a round that waits lets an interrupt through.
+# How often workers that do not answer are asked.
 _TICK_SECONDS = 0.5
 # A worker that did not answer is left alone for so many times as long as that took.
 # Where a tunnel answers for a worker that is gone it may take a minute to find out.
@@ -169,7 +156,7 @@ _PATIENCE = 20
 _LIVES = 2
 
 
-class Pool:
+class Workers:
     """Workers that each take the next part that nobody has done.
 
     A worker that is lost is left out with a sentence, and what it was doing is done
@@ -177,6 +164,9 @@ class Pool:
     takes a twentieth of the time at the most. Once a round all may be lost: if one of
     them answers again, it does what is left. Where none is used those that are slow are
     waited for, up to the deadline.
+
+    Attributes:
+      seconds: How long a part may take now, None for no limit.
     """
 
     def __init__(
@@ -187,18 +177,16 @@ class Pool:
             lambda worker, seconds: None
         ),
     ):
-        """Initializes the pool; nobody is reached yet.
+        """Initializes the workers, of which there is at least one; none is reached yet.
 
         Args:
-          workers: At least one.
-          say: Called with sentences for people.
           problem: Returns why a worker that answers cannot be used, None if it can;
             called with the worker and how long it may take to tell.
         """
+        self.seconds: Optional[float] = None
         self._workers = list(workers)
         self._say = say
         self._problem = problem
-        self._seconds: Optional[float] = None
         self._was_asked = False
         # When a worker may be asked again, in seconds of the monotonic clock.
         self._asked_again: dict[str, float] = {}
@@ -210,78 +198,82 @@ class Pool:
     def __len__(self) -> int:
         return len(self._workers)
 
-    @property
-    def seconds(self) -> Optional[float]:
-        """Returns how long a part may take now, None for no limit."""
-        return self._seconds
-
     @contextlib.contextmanager
     def deadline(self, seconds: Optional[float]) -> Iterator[None]:
         """Leaves out, inside of the block, a worker that takes longer for a part."""
-        before, self._seconds = self._seconds, seconds
+        before, self.seconds = self.seconds, seconds
         try:
             yield
         finally:
-            self._seconds = before
+            self.seconds = before
 
     def run(
         self, computation: Any, arguments: Sequence[Any], parts: Sequence[Any]
     ) -> list[Any]:
-        """Returns what a computation gives for each part, in their order.
+        """The results by part, in their order; WorkerDiedError if no worker is left."""
 
-        Args:
-          computation: Called with the arguments and a part.
-          arguments: The same for all parts.
-          parts: What differs.
+        def compute(worker: RemoteWorker, number: int) -> Any:
+            return worker.call(
+                computation, *arguments, parts[number], seconds=self.seconds
+            )
 
-        Raises:
-          WorkerDiedError: If no worker is left.
-          Exception: What the computation itself raises.
-        """
-        work = _Work(len(parts))
+        results: dict[int, Any] = {}
         for _ in range(_LIVES):
             ready = self._ready()
             if not ready:
                 break
-            work.join(len(ready))
-            for worker in ready:
-                threading.Thread(
-                    target=self._serve,
-                    args=[worker, work, computation, arguments, parts],
-                    daemon=True,
-                ).start()
-            results = work.results()
-            if results is not None:
-                return results
-        raise WorkerDiedError(self._nobody())
+            self._share(ready, compute, len(parts), results)
+            if len(results) == len(parts):
+                return [results[number] for number in range(len(parts))]
+        places = _places(self._workers)
+        raise WorkerDiedError(f"none of the workers at {places} is left")
 
-    def _serve(
+    def _share(
         self,
-        worker: RemoteWorker,
-        work: _Work,
-        computation: Any,
-        arguments: Sequence[Any],
-        parts: Sequence[Any],
+        ready: Sequence[RemoteWorker],
+        compute: Callable[[RemoteWorker, int], Any],
+        parts: int,
+        results: dict[int, Any],
     ) -> None:
-        """Has a worker do parts until all are done or it is lost."""
-        for number in iter(work.take, None):
-            try:
-                result = worker.call(
-                    computation, *arguments, parts[number], seconds=self._seconds
-                )
-            except WorkerDiedError as error:
+        """Adds results by part, until all are there or no worker is left."""
+        # The last that is put in is the first that is taken.
+        left: queue.LifoQueue[Optional[int]] = queue.LifoQueue()
+        for number in reversed(range(parts)):
+            if number not in results:
+                left.put(number)
+        outcomes: queue.SimpleQueue[tuple[int, RemoteWorker, Any, Any]]
+        outcomes = queue.SimpleQueue()
+
+        def serve(worker: RemoteWorker) -> None:
+            for number in iter(left.get, None):
+                try:
+                    outcomes.put((number, worker, compute(worker, number), None))
+                except BaseException as error:
+                    outcomes.put((number, worker, None, error))
+                    return
+
+        for worker in ready:
+            threading.Thread(target=serve, args=[worker], daemon=True).start()
+        try:
+            workers = len(ready)
+            while workers and len(results) < parts:
+                number, worker, result, error = outcomes.get()
+                if error is None:
+                    results[number] = result
+                    continue
+                if not isinstance(error, WorkerDiedError):
+                    raise error
+                workers -= 1
+                left.put(number)
                 worker.close()
                 self._used.discard(str(worker.address))
                 self._tell(
                     worker,
                     f"{error}; it is left out, and its clients are computed again",
                 )
-                work.lost(number)
-                return
-            except BaseException as error:
-                work.failed(error)
-                return
-            work.done(number, result)
+        finally:
+            for _ in ready:
+                left.put(None)
 
     def close(self) -> None:
         """Stops using the workers, which go on by themselves."""
@@ -289,13 +281,13 @@ class Pool:
             worker.close()
 
     def _ready(self) -> list[RemoteWorker]:
-        """Returns the workers that can be used, after asking those that could not."""
+        """The workers that can be used, after asking those that could not."""
         away = self._to_be_asked()
         with patience.waiting_for(f"the workers at {_places(away)}") as clock:
             while away:
                 came = [worker for worker in away if self._answers(worker)]
                 for worker in came:
-                    self._greet(worker)
+                    self._take_into_use(worker)
                 away = [worker for worker in away if worker not in came]
                 if not away or clock.seconds() >= self._limit(away):
                     break
@@ -313,15 +305,14 @@ class Pool:
         return ready
 
     def _limit(self, away: Sequence[RemoteWorker]) -> float:
-        """Returns how many seconds workers that are not used are asked for."""
-        if any(w.is_slow for w in away) and not any(
-            w.is_connected for w in self._workers
-        ):
-            return math.inf if self._seconds is None else self._seconds
+        """The seconds for which workers that are not used are asked."""
+        is_one_used = any(worker.is_connected for worker in self._workers)
+        if not is_one_used and any(worker.is_slow for worker in away):
+            return math.inf if self.seconds is None else self.seconds
         return 0.0 if self._was_asked else _START_SECONDS
 
     def _to_be_asked(self) -> list[RemoteWorker]:
-        """Returns the workers that are not used and may be; all, if none is used."""
+        """The workers that are not used and may be; all, if none is used."""
         away = [worker for worker in self._workers if not worker.is_connected]
         if len(away) == len(self._workers):
             return away
@@ -336,10 +327,10 @@ class Pool:
         self._asked_again[str(worker.address)] = ended + wait
         return does
 
-    def _greet(self, worker: RemoteWorker) -> None:
-        """Asks a worker that answers again whether it can be used."""
+    def _take_into_use(self, worker: RemoteWorker) -> None:
+        """Leaves out a worker that answers, and that cannot be used all the same."""
         try:
-            problem = self._problem(worker, self._seconds)
+            problem = self._problem(worker, self.seconds)
         except WorkerDiedError as error:
             problem = str(error)
         if problem is not None:
@@ -356,67 +347,9 @@ class Pool:
             self._say(news)
         self._news[name] = news
 
-    def _nobody(self) -> str:
-        return f"none of the workers at {_places(self._workers)} is left"
-
 
 def _places(workers: Sequence[RemoteWorker]) -> str:
     return ", ".join(str(worker.address) for worker in workers)
-
-
-class _Work:
-    """The parts of a round, and who may take the next."""
-
-    def __init__(self, parts: int):
-        self._left = collections.deque(range(parts))
-        self._results: list[Any] = [None] * parts
-        self._pending = parts
-        self._workers = 0
-        self._error: Optional[BaseException] = None
-        self._changed = threading.Condition()
-
-    def join(self, workers: int) -> None:
-        """Counts workers that are about to take parts, where there is none."""
-        with self._changed:
-            self._workers = workers
-
-    def take(self) -> Optional[int]:
-        """Returns the next part, once there is one; None if all are done."""
-        with self._changed:
-            while self._pending and not self._left and self._error is None:
-                self._changed.wait()
-            if not self._pending or self._error is not None:
-                return None
-            return self._left.popleft()
-
-    def done(self, number: int, result: Any) -> None:
-        """Keeps what a part gave."""
-        with self._changed:
-            self._results[number] = result
-            self._pending -= 1
-            self._changed.notify_all()
-
-    def lost(self, number: int) -> None:
-        """Gives a part back, and takes a worker out."""
-        with self._changed:
-            self._left.append(number)
-            self._workers -= 1
-            self._changed.notify_all()
-
-    def failed(self, error: BaseException) -> None:
-        """Ends the round with an error."""
-        with self._changed:
-            self._error = error
-            self._changed.notify_all()
-
-    def results(self) -> Optional[list[Any]]:
-        """Returns what all parts gave, once they did; None if no worker is left."""
-        with self._changed:
-            while self._pending and self._workers and self._error is None:
-                self._changed.wait(_TICK_SECONDS)
-            if self._error is not None:
-                raise self._error
-            return None if self._pending else self._results
 
 
 # Clients whose examples a worker is asked about.
@@ -424,73 +357,55 @@ _PROBED = 16
 
 
 class RemoteProcess(FedProcess):
-    """A process of which a pool of workers does the clients' part."""
+    """A process of which workers of other machines do the clients' part."""
 
     def __init__(
         self,
         process: FedAvgProcess,
         feed: Callable[[Any], Any],
         client_key: Optional[Callable[[int], Sequence[int]]],
-        pool: Pool,
+        workers: Workers,
         local: Worker,
     ):
-        """Initializes the process.
-
-        Args:
-          process: With `groups`, so many for each worker.
-          feed: As for `FedProcess`.
-          client_key: As for `FedProcess`.
-          pool: The workers.
-          local: What TFF's default context is on, for the server's part.
-
-        Raises:
-          ValueError: If the process has no groups.
-        """
+        """Initializes the process; the server's part runs on the worker `local`."""
         super().__init__(process, feed, client_key)
         if process.rounds is None or process.groups is None:
             raise ValueError(
                 "workers must be left out for an aggregator without groups, found "
-                f"{len(pool)} of them"
+                f"{len(workers)} of them"
             )
         self._rounds = process.rounds
         self._groups = process.groups
-        self._pool = pool
+        self._workers = workers
         self._local = local
-        self._part, self._finish = process.rounds.parts(len(pool))
+        self._part, self._finish = process.rounds.parts(len(workers))
 
     def next(self, state: ProcessState, clients: list[int]) -> RoundOutput:
-        """Returns what a round with these clients gives.
-
-        Raises:
-          WorkerDiedError: If no worker is left.
-        """
+        """The result of a round; WorkerDiedError if no worker is left."""
         fed = self._fed(state)
         size = self._groups
         groups = self._rounds.cohort.split(
-            clients, self._keys(clients), size * len(self._pool)
+            clients, self._keys(clients), size * len(self._workers)
         )
         parts = [groups[i : i + size] for i in range(0, len(groups), size)]
         arguments = tf.nest.map_structure(
             np.asarray, (fed.weights, fed.round_index, fed.aggregator)
         )
-        partials = tuple(self._pool.run(self._part, arguments, parts))
+        partials = tuple(self._workers.run(self._part, arguments, parts))
         values, _before, after = self._rounds.values.given(fed)
-        with self._local.deadline(self._pool.seconds):
+        with self._local.deadline(self._workers.seconds):
             output = self._finish(values, partials)
         return output._replace(state=self._rounds.values.together(output.state, after))
 
 
-def pool(places: Iterable[Address], task: Task, say: Callable[[str], None]) -> Pool:
-    """Returns the pool of the workers at some addresses, for a task.
+def workers_at(
+    places: Iterable[Address], task: Task, say: Callable[[str], None]
+) -> Workers:
+    """The workers at some addresses, for a task.
 
     A worker is used only if it has the versions of this process and, where it reads the
     task's files itself, if some of the clients have the same examples there as here. It
     is asked again whenever it was lost.
-
-    Args:
-      places: Where they listen.
-      task: What is learned.
-      say: Called with sentences for people.
     """
     told_versions = connection.versions()
     problem_of_data = _problem_of_data(task)
@@ -501,11 +416,11 @@ def pool(places: Iterable[Address], task: Task, say: Callable[[str], None]) -> P
         return different or problem_of_data(worker, seconds)
 
     workers = [RemoteWorker(place) for place in places]
-    return Pool(workers, say, problem)
+    return Workers(workers, say, problem)
 
 
 def _problem_of_data(task: Task) -> Callable[[Any, Optional[float]], Optional[str]]:
-    """Returns what says why a worker's data cannot be used, None if they can."""
+    """The check of a worker's data, which gives a sentence or None."""
     if isinstance(task.dataset_from_index, IndexedClients):
         return lambda worker, seconds: None
     clients = np.linspace(0, task.population - 1, _PROBED).astype(np.int64)
@@ -527,11 +442,7 @@ def _problem_of_data(task: Task) -> Callable[[Any, Optional[float]], Optional[st
 
 
 def examples_digest(task: Task) -> tff.Computation:
-    """Returns the computation from clients, int64[k], to a hash of their examples.
-
-    Args:
-      task: Whose clients they are; their order is that of the first round.
-    """
+    """The computation from clients, int64[k], to a hash of their first examples."""
 
     @tff.tensorflow.computation(tff.TensorType(np.int64, [None]))
     def digest(clients: Any) -> Any:
@@ -540,12 +451,8 @@ def examples_digest(task: Task) -> tff.Computation:
             found = tf.zeros([], tf.int64)
             for client in clients:
                 for x, y in iter(task.dataset_from_index(client, 0)):
-                    texts = [
-                        tf.strings.as_string(found),
-                        tf.io.serialize_tensor(x),
-                        tf.io.serialize_tensor(y),
-                    ]
-                    joined = tf.strings.join(texts)
+                    parts = [tf.io.serialize_tensor(x), tf.io.serialize_tensor(y)]
+                    joined = tf.strings.join([tf.strings.as_string(found), *parts])
                     found = tf.strings.to_hash_bucket_fast(joined, 2**62)
             return found
 

@@ -27,17 +27,14 @@ from typing import Any, Optional
 from dpfl import files, machine, purposes
 from dpfl.training import checkpoint as checkpoint_lib
 from dpfl.training import loop as loop_lib
+from dpfl.training import page as page_lib
 from dpfl.training import plan as plan_lib
-from dpfl.training import provenance, report, selection, server_optimizers
-from dpfl.training.record import Progress
+from dpfl.training import provenance, report, selection
+from dpfl.training.checkpoint import Progress
 
 
 class Run:
-    """One run in its output folder; a context that holds the folder while it is open.
-
-    Attributes:
-      plan: What is done.
-    """
+    """One run in its output folder, which it holds while it is open as a context."""
 
     def __init__(
         self,
@@ -50,11 +47,8 @@ class Run:
         """Initializes the run; the folder is not touched yet.
 
         Args:
-          plan: From `plan.make_plan`.
-          say: Called with sentences for people.
           on_round: Called with how many rounds are done, and of how many, at the
             beginning and after each.
-          last: What runs of one process share.
         """
         self.plan = plan
         self._say = say
@@ -105,8 +99,11 @@ class Run:
                 f"{path} must be beside the checkpoints that are there, found no "
                 "such file; choose another output_dir"
             )
+        seed = self.plan.config.seed
         manifest = checkpoint_lib.open_manifest(
-            path, provenance.manifest(self.plan), self._make_seed
+            path,
+            provenance.manifest(self.plan),
+            lambda: secrets.randbits(selection.SEED_BITS) if seed is None else seed,
         )
         self._store.bind(manifest)
         self._seed = manifest.seed
@@ -115,21 +112,18 @@ class Run:
     def train(self) -> dict[str, Any]:
         """Runs what is left of the run and writes its results.
 
-        Returns:
-          The summary, as in summary.json.
-
         Raises:
           DamagedRecordError: If the files of metrics were changed since they were
             written.
           DivergedError: If a round leaves a model that is not finite, or such a loss on
             test examples that belong to no client.
           WorkerDiedError: If TFF's worker ends or fails, or a round takes too long.
-          OSError: If a result cannot be saved.
         """
         # Here, so that a bad setting is refused before TensorFlow is imported.
         import tensorflow_federated as tff
 
-        from dpfl.training import connection, evaluation, record
+        from dpfl.training import connection, federated_averaging, record
+        from dpfl.training import remote_workers as remote_lib
         from dpfl.training import worker as worker_lib
 
         concurrency = self.plan.config.concurrency or machine.processors()
@@ -144,18 +138,23 @@ class Run:
             )
             # Secure sums are simulated: the worker adds what the parties would hide.
             tff.framework.set_default_context(worker.context(secure_sums=True))
-            pool = self._pool(stack)
-            page = report.Page(self.plan, self._directory)
+            remote = None
+            if places := self.plan.config.worker_addresses:
+                remote = remote_lib.workers_at(places, self.plan.task, self._say)
+                stack.callback(remote.close)
+            page = page_lib.Page(self.plan, self._directory)
             # Before the evaluator: Keras refuses models older than what TFF traces.
-            process = self._process(concurrency, worker, pool)
+            process = self._process(concurrency, worker, remote)
             loop = loop_lib.Loop(
                 self.plan,
                 self._key,
                 process=process,
-                worker=worker if pool is None else pool,
+                worker=worker if remote is None else remote,
                 store=self._store,
                 record=record.MetricsFiles(self._directory, self._say),
-                evaluate=evaluation.Evaluator(self.plan.task, self._model_seed),
+                evaluate=federated_averaging.Evaluator(
+                    self.plan.task, self._model_seed
+                ),
                 publish=page.at_checkpoint,
                 say=self._say,
                 on_round=self._round_is_done,
@@ -167,33 +166,14 @@ class Run:
         return summary
 
     def _round_is_done(self, done: int, of: int) -> None:
-
         if done:
-            report.prepare()
+            page_lib.prepare()
         self._on_round(done, of)
 
-    def _pool(self, stack: contextlib.ExitStack) -> Any:
-        """Returns the pool of other machines' workers; None without any."""
-        from dpfl.training import remote_workers
-
-        places = self.plan.config.worker_addresses
-        if not places:
-            return None
-        pool = remote_workers.pool(places, self.plan.task, self._say)
-        stack.callback(pool.close)
-        return pool
-
-    def _process(self, groups: int, worker: Any, pool: Any) -> loop_lib.Process:
-        """Returns federated averaging with the plan's mechanism and optimizer.
-
-        Args:
-          groups: How many groups of clients a worker has.
-          worker: This machine's.
-          pool: Other machines' workers, None without any.
-        """
+    def _process(self, groups: int, worker: Any, remote: Any) -> Any:
         from dpfl import aggregators
         from dpfl.tasks import shared_array
-        from dpfl.training import federated_averaging, remote_workers
+        from dpfl.training import federated_averaging, remote_workers, server_optimizers
 
         plan, config = self.plan, self.plan.config
         aggregator, feed = aggregators.build_fed(
@@ -203,7 +183,7 @@ class Run:
             **({"weighted": True} if config.weighted else {}),
             measure=config.measure,
         )
-        is_elsewhere = pool is not None or worker.isolation == "namespace"
+        is_elsewhere = remote is not None or worker.isolation == "namespace"
 
         def build() -> federated_averaging.FedAvgProcess:
             return federated_averaging.build_process(
@@ -214,7 +194,7 @@ class Run:
                     config.server_optimizer,
                     plan.server_lr,
                     config.server_momentum,
-                    plan.noise_variance,
+                    plan_lib.noise_variance(config, plan.mechanism, plan.dimension),
                 ),
                 model_seed=self._model_seed,
                 identity="client_key",
@@ -234,12 +214,11 @@ class Run:
                 ),
             )
         client_key = functools.partial(selection.client_key, self._key)
-        if pool is None:
+        if remote is None:
             return federated_averaging.FedProcess(process, feed, client_key)
-        return remote_workers.RemoteProcess(process, feed, client_key, pool, worker)
+        return remote_workers.RemoteProcess(process, feed, client_key, remote, worker)
 
     def _finish(self, state: Any, progress: Progress) -> dict[str, Any]:
-        """Writes model, pictures and summary; returns the summary."""
         from dpfl.training import federated_averaging, record
 
         model = self.plan.task.build_keras_model(self._model_seed)
@@ -247,24 +226,19 @@ class Run:
         with files.replacing(self._directory / "model.keras") as partial:
             model.save(partial)
         rows = record.read_rows(self._directory / record.METRICS)
-        report.draw(rows, self._directory, report.title(self.plan))
+        page_lib.draw(rows, self._directory, report.title(self.plan))
         summary = report.summary(self.plan, progress)
         files.write_json(self._directory / "summary.json", summary)
         return summary
 
     @property
     def _model_seed(self) -> int:
-        """Returns a small seed: Keras wants its seeds within 31 bits."""
+        """A small seed: Keras wants its seeds within 31 bits."""
         return selection.derive_seed(self._seed, purposes.Run.MODEL) % 1_000_000
-
-    def _make_seed(self) -> int:
-        if self.plan.config.seed is not None:
-            return self.plan.config.seed
-        return secrets.randbits(selection.SEED_BITS)
 
 
 def worker_errors() -> tuple[type[Exception], ...]:
-    """Returns the exceptions of `Run.train` that say that TFF's worker is lost."""
+    """The exceptions of `Run.train` that say that TFF's worker is lost."""
     from dpfl.training import isolation
     from dpfl.training import worker as worker_lib
 
@@ -272,7 +246,7 @@ def worker_errors() -> tuple[type[Exception], ...]:
 
 
 class LastProcess:
-    """The newest traced process, and what it was traced for."""
+    """The newest process of this Python process, and what it was built for."""
 
     def __init__(self) -> None:
         self._key: Optional[Hashable] = None
@@ -284,14 +258,7 @@ class LastProcess:
         build: Callable[[], Any],
         with_other_seeds: Callable[[Any], Optional[Any]],
     ) -> Any:
-        """Returns a process, traced now or for the run before.
-
-        Args:
-          key: All that the process depends on, except for the seeds.
-          build: Traces it.
-          with_other_seeds: From a process of the same key to that with this run's
-            seeds; None if it has no such form.
-        """
+        """A process, built now or for the run before if that had the same key."""
         found = with_other_seeds(self._process) if key == self._key else None
         if found is None:
             found = build()

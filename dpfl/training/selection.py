@@ -29,21 +29,7 @@ from dpfl.mechanisms import (
 def select_cohort(
     participation: Participation, seed: int, round_index: int
 ) -> np.ndarray:
-    """Returns the clients of one round.
-
-    Args:
-      participation: One of `dpfl.mechanisms.PARTICIPATIONS`.
-      seed: The run's seed.
-      round_index: The round, from 0 on.
-
-    Returns:
-      Sorted int64 array of clients in [0, population), each at most once; of length
-      `cohort_size`, or of a random length, zero included, for Poisson sampling, cyclic
-      or not, and random slots.
-
-    Raises:
-      TypeError: If there is no rule for this class of participation.
-    """
+    """The clients of one round."""
     select = _RULES.get(type(participation))
     if select is None:
         raise TypeError(
@@ -80,7 +66,7 @@ def _once_per_epoch(participation: Any, seed: int, round_index: int) -> np.ndarr
 
 
 def _of_window(participation: Any, seed: int, epoch: int, place: int) -> np.ndarray:
-    """Returns the clients of a place in an epoch, shuffled within its window alone.
+    """The clients of a place in an epoch, shuffled within its window alone.
 
     A window has its share of the clients that are left over too.
     """
@@ -126,40 +112,14 @@ SEED_BITS = 126
 
 
 def run_key(seed: int, digest: str) -> int:
-    """Returns the key of a run, from which its other seeds are derived.
-
-    Args:
-      seed: The run's seed, a whole number of at least 0.
-      digest: Of all that its releases depend on, besides the data themselves.
-
-    Returns:
-      A whole number below 2**256: the SHA-256 of both.
-
-    Raises:
-      TypeError: If `seed` is not a whole number.
-      ValueError: If it is negative.
-    """
+    """The key of a run, from which its other seeds are derived."""
     checks.integer("seed", seed, 0)
     text = f"dpfl run:{digest}:{seed}"
     return int.from_bytes(hashlib.sha256(text.encode()).digest(), "big")
 
 
 def derive_seed(seed: int, purpose: purposes.Run, index: int = 0) -> int:
-    """Returns a seed for one purpose of a run, independent of those for others.
-
-    Args:
-      seed: The run's seed or key, a whole number of at least 0.
-      purpose: What it is for.
-      index: Which of several, such as the round or the client.
-
-    Returns:
-      A whole number below 2**126: a part of the SHA-256 of the three, so that nobody
-      finds the run's seed from it.
-
-    Raises:
-      TypeError: If `seed` or `index` is not a whole number.
-      ValueError: If either is negative.
-    """
+    """A seed for one purpose and index, independent of those for others."""
     checks.integer("seed", seed, 0)
     checks.integer("index", index, 0)
     text = f"dpfl:{purpose.value}:{index}:{seed}"
@@ -168,11 +128,6 @@ def derive_seed(seed: int, purpose: purposes.Run, index: int = 0) -> int:
 
 
 def client_key(key: int, client: int) -> tuple[int, int]:
-    """Returns the two words of a client's secret, each at least 0 and below 2**63.
-
-    Args:
-      key: The run's, from `run_key`.
-      client: Its index.
-    """
+    """The two words of a client's secret, each at least 0 and below 2**63."""
     words = derive_seed(key, purposes.Run.CLIENT, client)
     return words >> 63, words & ((1 << 63) - 1)

@@ -35,13 +35,10 @@ class SharedLeaf:
     copied while one is written or read is let go of before the next.
 
     Attributes:
-      shape: As numpy's.
-      dtype: As numpy's.
       paths: Where the worker finds them, as long as this object is there.
     """
 
     def __init__(self, shape: tuple[int, ...], dtype: Any):
-        """Initializes the files, empty."""
         self.shape, self.dtype = tuple(shape), np.dtype(dtype)
         self._rows = rows_of_parts(self.shape, self.dtype)
         names = [f"dpfl_leaf_{i}" for i in range(len(self._rows))]
@@ -51,7 +48,7 @@ class SharedLeaf:
 
     @classmethod
     def of(cls, array: Any) -> SharedLeaf:
-        """Returns the files of an array, which is the array itself if it is some."""
+        """The files of an array, which is the array itself if it is some."""
         if isinstance(array, cls):
             return array
         whole = np.ascontiguousarray(array)
@@ -66,7 +63,7 @@ class SharedLeaf:
         return made
 
     def __array__(self, dtype: Any = None) -> np.ndarray:
-        """Returns the tensor, read-only; one of a single file is not copied."""
+        """The tensor, read-only; one of a single file is not copied."""
         parts = [
             self._part(descriptor, (rows, *self.shape[1:]))
             for descriptor, rows in zip(self._descriptors, self._rows)
@@ -84,22 +81,14 @@ class SharedLeaf:
 
 
 def rows_of_parts(shape: tuple[int, ...], dtype: Any) -> list[int]:
-    """Returns how many rows of a tensor are in each of its files."""
+    """The numbers of rows of a tensor in each of its files."""
     size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
     number = min(shape[0], -(-size // _PART_BYTES))
     return [len(rows) for rows in np.array_split(np.arange(shape[0]), number)]
 
 
 def write(paths: Any, tensor: tf.Tensor) -> list[tf.Operation]:
-    """Writes a tensor's parts one after the other, here or in a graph.
-
-    Args:
-      paths: Of a `SharedLeaf` of the tensor's shape and dtype.
-      tensor: Its shape is known.
-
-    Returns:
-      The operations that do it; nothing if it is done.
-    """
+    """Writes a tensor's parts one after the other, here or in a graph."""
     done: list[tf.Operation] = []
     rows = rows_of_parts(tuple(tensor.shape), tensor.dtype.as_numpy_dtype)
     for path, part in zip(paths, tf.split(tensor, rows)):
@@ -110,7 +99,7 @@ def write(paths: Any, tensor: tf.Tensor) -> list[tf.Operation]:
 
 
 def read(paths: Any, shape: Any, dtype: Any) -> tf.Tensor:
-    """Returns the tensor that was written, here or in a graph."""
+    """The tensor that was written, here or in a graph."""
     rows = rows_of_parts(tuple(shape), dtype)
     if len(rows) == 1:
         return _read_part(paths[0], shape, dtype)
@@ -130,14 +119,11 @@ def _read_part(path: Any, shape: Any, dtype: Any) -> tf.Tensor:
 
 
 def of_any_length(structure_type: tff.Type) -> tff.Type:
-    """Returns a type whose large tensors have any number of rows.
+    """A type whose large tensors have any number of rows.
 
     For the argument of a TFF computation, whose graph gets it as placeholders: for each
     of known shape Grappler, which TFF runs on all graphs, makes an array in Python's
     memory that stays.
-
-    Args:
-      structure_type: Of tensors of known shapes.
     """
 
     def loosened(spec: tff.TensorType) -> tff.TensorType:
@@ -149,7 +135,7 @@ def of_any_length(structure_type: tff.Type) -> tff.Type:
 
 
 def of_known_length(structure: Any, structure_type: tff.Type) -> Any:
-    """Returns what `of_any_length` loosened, in the shapes that it has."""
+    """The tensors that `of_any_length` loosened, in the shapes that they have."""
     specs = tff.types.structure_from_tensor_type_tree(lambda spec: spec, structure_type)
     return tf.nest.map_structure(
         lambda tensor, spec: tf.ensure_shape(tensor, spec.shape), structure, specs
@@ -157,13 +143,13 @@ def of_known_length(structure: Any, structure_type: tff.Type) -> Any:
 
 
 def is_large(spec: tff.TensorType) -> bool:
-    """Returns whether a tensor is written to files rather than sent."""
+    """Whether a tensor is written to files rather than sent."""
     size = int(np.prod(spec.shape, dtype=np.int64)) * np.dtype(spec.dtype).itemsize
     return bool(spec.shape) and size >= LEAST_BYTES
 
 
 def _message_before_content(array: np.ndarray) -> bytes:
-    """Returns TensorFlow's message of a tensor, which its content follows."""
+    """TensorFlow's message of a tensor, which its content follows."""
     message = tensor_pb2.TensorProto(
         dtype=tf.as_dtype(array.dtype).as_datatype_enum,
         tensor_shape=tf.TensorShape(array.shape).as_proto(),

@@ -53,7 +53,6 @@ class Worker:
     """A running worker and the TFF execution contexts that talk to it.
 
     Attributes:
-      pid: Process id of the worker.
       isolation: What keeps others out: one of `isolation.ISOLATIONS`, except `auto`.
       target: Where gRPC reaches it; of use in this process only, apart from TCP.
       port: TCP port that it listens on, None if it has none.
@@ -77,7 +76,7 @@ class Worker:
 
     @property
     def meaning(self) -> str:
-        """What the isolation means, as the end of a sentence about the worker."""
+        """The end of a sentence about the worker, on what its isolation means."""
         return self._isolated.meaning
 
     def wait(self) -> int:
@@ -85,23 +84,13 @@ class Worker:
         return self._process.wait()
 
     def context(self, *, secure_sums: bool = False) -> tff.framework.SyncContext:
-        """Returns a synchronous execution context on this worker.
-
-        Args:
-          secure_sums: Whether `federated_secure_sum` and its like are replaced by plain
-            sums, as in `tff.backends.test`; without it they do not compile.
-        """
+        """A synchronous context; `secure_sums` has them simulated by plain sums."""
         return self._connection.context(secure_sums=secure_sums)
 
     def executor_factory(
         self, *, default_num_clients: int = 0, stream_structs: bool = False
     ) -> tff.framework.ExecutorFactory:
-        """Returns what TFF's contexts of every kind make their executors with.
-
-        Args:
-          default_num_clients: Number of clients when the arguments do not tell it.
-          stream_structs: Whether TFF sends structures one member at a time.
-        """
+        """The maker of executors for TFF's contexts of every kind."""
         return self._connection.executor_factory(
             default_num_clients=default_num_clients, stream_structs=stream_structs
         )
@@ -109,15 +98,11 @@ class Worker:
     def deadline(
         self, seconds: Optional[float]
     ) -> contextlib.AbstractContextManager[None]:
-        """Kills the worker if the block takes longer; the call inside then fails.
-
-        Args:
-          seconds: Time allowed, None for no limit; see `patience.time_limit`.
-        """
+        """Kills the worker if the block takes longer; the call inside then fails."""
         return patience.time_limit(seconds, self._expire)
 
     def peak_memory(self) -> PeakMemory:
-        """Returns the largest resident memory so far of both processes."""
+        """The largest resident memory so far of both processes."""
         return PeakMemory(peak_bytes(os.getpid()), peak_bytes(self.pid))
 
     def close(self) -> None:
@@ -157,24 +142,25 @@ class Worker:
                 self._check_alive()
 
     def _check_alive(self) -> None:
+        own = f"TFF's worker process {self.pid}"
         if self._timed_out is not None:
             raise WorkerDiedError(
-                f"TFF's worker process {self.pid} did not finish within the deadline "
-                f"of {self._timed_out:g} seconds and was stopped"
+                f"{own} did not finish within the deadline of {self._timed_out:g} "
+                "seconds and was stopped"
             )
         if self._closed:
-            raise WorkerDiedError(f"TFF's worker process {self.pid} was closed")
+            raise WorkerDiedError(f"{own} was closed")
         status = self._process.poll()
         if status is not None:
             raise WorkerDiedError(
-                f"TFF's worker process {self.pid} ended with status {status}; "
-                f"a status of -9 often means that the memory ran out"
+                f"{own} ended with status {status}; a status of -9 often means that "
+                "the memory ran out"
             )
         if not self._isolated.way_is_open():
             self._process.kill()
             raise WorkerDiedError(
-                f"the process that passes connections on to TFF's worker process "
-                f"{self.pid} ended, and the worker was stopped"
+                f"the process that passes connections on to {own} ended, and the "
+                "worker was stopped"
             )
 
 
@@ -205,31 +191,26 @@ def start(
       log_path: File to which the worker's output is appended, and what keeps others
         out; None throws it away.
 
-    Returns:
-      The running worker; it ends with `close`, with this process, or with the thread
-      that called this function.
-
     Raises:
-      TypeError: If a count or the port is not a whole number.
-      ValueError: If an argument is out of range.
       RuntimeError: If it is not called on the main thread, since the kernel ends the
         worker together with the thread that started it.
       IsolationError: If the system does not allow the isolation.
       WorkerDiedError: If the worker does not come up.
     """
-    if concurrency is None:
-        concurrency = machine.processors()
-    if intra_op_threads is None:
-        intra_op_threads = 1
+    concurrency = machine.processors() if concurrency is None else concurrency
+    intra_op_threads = 1 if intra_op_threads is None else intra_op_threads
     checks.integer("concurrency", concurrency)
     checks.integer("intra_op_threads", intra_op_threads)
-    worker = _start(
-        concurrency * (_CALLS_OF_A_GROUP if groups else 1),
-        _worker_environment(intra_op_threads),
-        isolation=isolation,
-        port=port,
-        log_path=log_path,
-    )
+    environment = {
+        **os.environ,
+        "TF_NUM_INTRAOP_THREADS": str(intra_op_threads),
+        "OMP_NUM_THREADS": str(intra_op_threads),
+        "TF_CPP_MIN_LOG_LEVEL": os.environ.get("TF_CPP_MIN_LOG_LEVEL", "1"),
+        connection.VARIABLE: connection.versions_text(),
+    }
+    calls = concurrency * (_CALLS_OF_A_GROUP if groups else 1)
+    place = {"isolation": isolation, "port": port, "log_path": log_path}
+    worker = _start(calls, environment, **place)
     atexit.register(worker.close)
     tff.framework.set_default_context(worker.context())
     return worker
@@ -246,22 +227,9 @@ def local_executor_factory(
 
     The worker starts now and not with the first computation, is not started again when
     it dies, and ends with the factory or with this process.
-
-    Args:
-      default_num_clients: Number of clients when the arguments do not tell it.
-      max_concurrent_computation_calls: How many clients are worked on at a time; no
-        limit if not positive.
-      stream_structs: Whether TFF sends structures one member at a time.
-      isolation: As in `start`.
-
-    Raises:
-      RuntimeError: If it is not called on the main thread.
-      IsolationError: If the system does not allow the isolation.
-      WorkerDiedError: If the worker does not come up.
     """
-    worker = _start(
-        max_concurrent_computation_calls, dict(os.environ), isolation=isolation
-    )
+    calls, environment = max_concurrent_computation_calls, dict(os.environ)
+    worker = _start(calls, environment, isolation=isolation)
     factory = worker.executor_factory(
         default_num_clients=default_num_clients, stream_structs=stream_structs
     )
@@ -276,39 +244,32 @@ def protect_tff(*, isolation: str = "auto") -> None:
     first computation. It is replaced now, and from now on those of
     `tff.backends.native.set_sync_local_cpp_execution_context` and its like, also of
     `tff.backends.test`, start theirs with `local_executor_factory`. A context that was
-    made before and kept, and a worker that runs already, stay what they are.
-
-    Args:
-      isolation: As in `start`.
+    made before, and a worker that runs already, stay what they are.
 
     Raises:
       RuntimeError: If this version of TFF does not start its worker in a known way, or
         it is not called on the main thread.
-      IsolationError: If the system does not allow the isolation.
-      WorkerDiedError: If the worker does not come up.
     """
     name = _TFF_FACTORY.__name__
     owners = [tff.framework, sys.modules[_TFF_FACTORY.__module__]]
     for owner in owners:
         found = getattr(owner, name, None)
         if getattr(found, "func", found) not in (_TFF_FACTORY, local_executor_factory):
-            raise RuntimeError(
-                checks.message(f"{owner.__name__}.{name}", "TFF's own", found)
-            )
+            place = f"{owner.__name__}.{name}"
+            raise RuntimeError(checks.message(place, "TFF's own", found))
+    factory = functools.partial(local_executor_factory, isolation=isolation)
     for owner in owners:
-        setattr(
-            owner, name, functools.partial(local_executor_factory, isolation=isolation)
-        )
+        setattr(owner, name, factory)
     tff.backends.native.set_sync_local_cpp_execution_context()
 
 
 def _start(
     calls: int, environment: dict[str, str], **isolation_arguments: Any
 ) -> Worker:
-    if threading.current_thread() is not threading.main_thread():
+    thread = threading.current_thread()
+    if thread is not threading.main_thread():
         raise RuntimeError(
-            "a worker must be started on the main thread, "
-            f"found {threading.current_thread().name!r}"
+            f"a worker must be started on the main thread, found {thread.name!r}"
         )
 
     def until_ready(isolated: isolation_lib.Isolated) -> Worker:
@@ -339,16 +300,6 @@ def _worker_binary() -> pathlib.Path:
     return path
 
 
-def _worker_environment(intra_op_threads: int) -> dict[str, str]:
-    return {
-        **os.environ,
-        "TF_NUM_INTRAOP_THREADS": str(intra_op_threads),
-        "OMP_NUM_THREADS": str(intra_op_threads),
-        "TF_CPP_MIN_LOG_LEVEL": os.environ.get("TF_CPP_MIN_LOG_LEVEL", "1"),
-        connection.VARIABLE: connection.versions_text(),
-    }
-
-
 def peak_bytes(pid: int) -> int:
-    """Returns a process's peak, or what it has now if the kernel keeps no peak."""
+    """A process's peak, or what it has now if the kernel keeps no peak."""
     return machine.peak_bytes(pid) or psutil.Process(pid).memory_info().rss

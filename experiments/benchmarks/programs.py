@@ -221,7 +221,7 @@ def run_stub(plan: Any, folder: pathlib.Path, process: Any = None) -> Any:
       process: A `StubProcess`, a new one if not given.
 
     Returns:
-      Where the run is at its end, a `dpfl.training.record.Progress`.
+      Where the run is at its end, a `dpfl.training.checkpoint.Progress`.
     """
     from dpfl.training import checkpoint, loop, record
 
@@ -297,11 +297,11 @@ def loop_alone(sizes: Sizes) -> list[Row]:
 
 def training(sizes: Sizes) -> list[Row]:
     """Rows about a whole training, in a worker of its own."""
-    from dpfl.training import evaluation
+    from dpfl.training import federated_averaging
     from dpfl.training import run as run_lib
 
     watch = _Watch()
-    evaluator = evaluation.Evaluator.__call__
+    evaluator = federated_averaging.Evaluator.__call__
 
     def watched(self: Any, state: Any, is_due: bool = True) -> Any:
         watch()
@@ -311,11 +311,11 @@ def training(sizes: Sizes) -> list[Row]:
         folder = pathlib.Path(name)
         plan = make_plan(folder, sizes.training_rounds)
         with run_lib.Run(plan, lambda sentence: None) as run:
-            evaluation.Evaluator.__call__ = watched  # type: ignore[method-assign]
+            federated_averaging.Evaluator.__call__ = watched  # type: ignore[method-assign]
             try:
                 run.train()
             finally:
-                evaluation.Evaluator.__call__ = evaluator  # type: ignore[method-assign]
+                federated_averaging.Evaluator.__call__ = evaluator  # type: ignore[method-assign]
     return watch.rows("training")
 
 

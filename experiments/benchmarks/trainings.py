@@ -157,7 +157,7 @@ def _spread(
     ports: Sequence[int],
 ) -> Callable[[], Any]:
     places = [config.Address("127.0.0.1", port) for port in ports]
-    pool = remote_workers.pool(places, task, print)
+    pool = remote_workers.workers_at(places, task, print)
     stack.callback(pool.close)
     fed = remote_workers.RemoteProcess(process, lambda state: state, None, pool, local)
     state, clients = fed.initialize(), list(range(task.population))

@@ -28,7 +28,7 @@ import psutil
 from absl import flags
 
 from dpfl import files, interrupts
-from dpfl.training import launch
+from dpfl.training import launcher
 
 from .. import cli, flag_files
 from .sweep import Training
@@ -61,7 +61,7 @@ class Trainer:
     def __init__(self) -> None:
         """Starts the process."""
         self._process = subprocess.Popen(
-            launch.ends_with_parent([sys.executable, "-m", __name__]),
+            launcher.ends_with_parent([sys.executable, "-m", __name__]),
             env=_environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

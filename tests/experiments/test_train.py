@@ -24,7 +24,7 @@ from dpfl.training import checkpoint
 from experiments.papers.result_rows import read_csv
 from tests import forks
 from tests.experiments import programs
-from tests.training.test_metrics import steps
+from tests.training.test_record import steps
 
 TINY = [
     *("--task=synthetic", "--model=small_cnn", "--num_clients=12", "--cohort_size=4"),

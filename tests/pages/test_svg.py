@@ -73,9 +73,9 @@ def test_ticks_are_round(low, high, expected):
 
 def test_a_long_line_is_thinned_and_keeps_its_ends():
     points = [(float(i), 0.0) for i in range(100_000)]
-    kept = svg.thinned(points)
-    assert len(kept) == svg.MOST_POINTS
-    assert kept[0] == points[0] and kept[-1] == points[-1]
+    found = svg.thinned(points)
+    assert len(found) == svg.MOST_POINTS
+    assert found[0] == points[0] and found[-1] == points[-1]
     assert len(svg.chart([svg.Line("a", points)], "t", "x", "y")) < 10_000
 
 

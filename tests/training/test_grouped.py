@@ -1,6 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
+import collections
 import dataclasses
 import functools
 import math
@@ -13,11 +14,7 @@ import tensorflow_federated as tff
 
 from dpfl import aggregators, mechanisms
 from dpfl.tasks import shared_array
-from dpfl.training import (
-    federated_averaging,
-    server_optimizers,
-    shared_leaf,
-)
+from dpfl.training import federated_averaging, grouped, server_optimizers, shared_leaf
 from dpfl.training import worker as worker_lib
 
 CLIENTS = [5, 0, 3, 1, 4]
@@ -53,17 +50,17 @@ def build(task, name, groups, identity):
 def forgotten():
     """Graphs end before the interpreter does."""
     yield
-    traced.cache_clear()
+    built_for.cache_clear()
 
 
 @functools.cache
-def traced(task, name, is_grouped, identity):
+def built_for(task, name, is_grouped, identity):
     """A process whose computations are those of any number of groups."""
     return build(task, name, 2 if is_grouped else None, identity)
 
 
-def process(task, name, groups, identity="client_key", trace=traced):
-    built = trace(task, name, groups is not None, identity)
+def process(task, name, groups, identity="client_key", build_for=built_for):
+    built = build_for(task, name, groups is not None, identity)
     keys = KEYS.__getitem__ if identity == "client_key" else None
     return federated_averaging.FedProcess(
         dataclasses.replace(built, groups=groups), lambda state: state, keys
@@ -128,8 +125,8 @@ def test_large_leaves_lie_in_memory_that_both_have(
     monkeypatch.setattr(shared_leaf, "LEAST_BYTES", 2000)
     # The 16 directions of DOME are then in several files.
     monkeypatch.setattr(shared_leaf, "_PART_BYTES", 2**17)
-    # What other tests have traced sends all leaves.
-    fed = process(task, "dome_ddg", 2, trace=traced.__wrapped__)
+    # What other tests have built sends all leaves.
+    fed = process(task, "dome_ddg", 2, build_for=built_for.__wrapped__)
     first = fed.initialize()
     kinds = [type(leaf) for leaf in tf.nest.flatten(first)]
     assert shared_leaf.SharedLeaf in kinds and np.ndarray in kinds
@@ -168,7 +165,7 @@ def test_nothing_large_is_handed_from_computation_to_client(
 ):
     """TFF would write it down and read it, and its compiler keep an array of it."""
     monkeypatch.setattr(shared_leaf, "LEAST_BYTES", 2000)
-    fed = process(task, "dome_ddg", 2, trace=traced.__wrapped__)
+    fed = process(task, "dome_ddg", 2, build_for=built_for.__wrapped__)
     found = list(
         messages_in(tff.framework.serialize_computation(fed._process.rounds.next))
     )
@@ -275,3 +272,38 @@ def test_a_client_that_is_not_finite_counts_in_its_group(task, tff_context):
 def test_groups_must_be_some(task):
     with pytest.raises(ValueError, match="groups must be at least 1, found 0"):
         build(task, "l2_csgm", 0, None)
+
+
+def rows_of(values):
+    made = grouped.ScalarRows()
+    rows = [
+        made.row(
+            tf.constant(place, tf.int64),
+            collections.OrderedDict(
+                a=tf.constant(a, tf.float32), b=tf.constant([n, 2 * n], tf.int64)
+            ),
+        )
+        for place, (a, n) in enumerate(values)
+    ]
+    return made, tf.stack(rows)
+
+
+def test_sums_have_their_dtypes_and_the_order_of_the_cohort():
+    """Of 301 numbers whose sum in float32 depends on the order."""
+    numbers = np.random.default_rng(0).lognormal(0, 4, 301).astype(np.float32)
+    made, rows = rows_of([(a, i) for i, a in enumerate(numbers)])
+    expected = np.float32(0)
+    for a in numbers:
+        expected += a
+    assert expected != np.sum(numbers[::-1].astype(np.float64)).astype(np.float32)
+    for order in (np.arange(301), np.random.default_rng(1).permutation(301)):
+        total = made.total(tf.gather(rows, order))
+        assert total["a"].dtype == tf.float32 and total["b"].dtype == tf.int64
+        assert total["a"].numpy() == expected
+        np.testing.assert_array_equal(total["b"], [45150, 90300])
+
+
+def test_no_rows_add_up_to_zeros():
+    made, rows = rows_of([(1.0, 2)])
+    assert made.width == 4
+    assert made.total(rows[:0])["a"] == 0

@@ -13,15 +13,16 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 
 import psutil
 import pytest
 
-from dpfl.training import isolation, launch
+from dpfl.training import isolation, launcher
 from tests import forks
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-GREETING = b"anybody may come in"
+FIRST_WORDS = b"anybody may come in"
 # Listens on every address, as gRPC does: a trial of the loopback address, then [::].
 SERVER = """
 import select, socket, sys
@@ -57,7 +58,7 @@ def connect(target):
     return socket.create_connection((host, int(port)))
 
 
-def greet(isolated):
+def first_words(isolated):
     """Waits for the server's first words."""
     while isolated.process.poll() is None:
         isolated.attend(0.02)
@@ -78,10 +79,10 @@ def greet(isolated):
 @contextlib.contextmanager
 def running(kind, **kwargs):
     isolated, words = isolation.start(
-        command, dict(os.environ), until_ready=greet, isolation=kind, **kwargs
+        command, dict(os.environ), until_ready=first_words, isolation=kind, **kwargs
     )
     try:
-        assert words == GREETING
+        assert words == FIRST_WORDS
         yield isolated
     finally:
         isolated.close()
@@ -112,7 +113,7 @@ def addresses():
 def reached(host, port):
     try:
         with socket.create_connection((host, port)) as connection:
-            return connection.recv(100) == GREETING
+            return connection.recv(100) == FIRST_WORDS
     except OSError:
         return False
 
@@ -121,11 +122,11 @@ def test_bytes_go_through_both_ways(protected):
     sent = os.urandom(5_000_000)
     # Without a limit: with one MSG_WAITALL waits for the first bytes and not for all.
     with connect(protected.target) as connection:
-        got = connection.recv(len(GREETING), socket.MSG_WAITALL)
+        got = connection.recv(len(FIRST_WORDS), socket.MSG_WAITALL)
         for i in range(0, len(sent), 50_000):
             connection.sendall(sent[i : i + 50_000])
             got += connection.recv(50_000, socket.MSG_WAITALL)
-    assert got == GREETING + sent
+    assert got == FIRST_WORDS + sent
 
 
 def test_no_other_address_of_the_machine_answers(protected):
@@ -194,7 +195,7 @@ for host in sys.argv[2:]:
             text=True,
             check=True,
         )
-    words = GREETING.decode()
+    words = FIRST_WORDS.decode()
     assert done.stdout.splitlines() == [
         *(f"{host} -" for host in hosts),
         f"127.0.0.1 {words}",
@@ -218,7 +219,7 @@ for target in sys.argv[2:]:
         print(type(error).__name__)
 """
     if protected.isolation == "loopback":
-        targets, expected = [str(protected.port)], [GREETING.decode()]
+        targets, expected = [str(protected.port)], [FIRST_WORDS.decode()]
     else:
         path = protected.target[len("unix:") :]
         own = path.replace("self", str(os.getpid()))
@@ -298,7 +299,7 @@ def test_several_at_a_time_are_different():
     with running("auto") as first, running("auto") as second:
         assert first.target != second.target
         first.close()
-        assert connect(second.target).recv(100) == GREETING
+        assert connect(second.target).recv(100) == FIRST_WORDS
 
 
 def test_after_the_start_bind_fails(tmp_path):
@@ -318,7 +319,7 @@ def test_after_the_start_bind_fails(tmp_path):
     isolated, _ = isolation.start(
         lambda port: [sys.executable, "-I", "-S", "-c", code, str(port), str(path)],
         dict(os.environ),
-        until_ready=greet,
+        until_ready=first_words,
         isolation="socket",
     )
     forks.until(lambda: path.exists() and path.read_text())
@@ -541,8 +542,38 @@ def test_addresses_as_the_kernel_writes_them():
 
 
 def test_a_parent_that_has_gone_starts_nothing():
-    arguments = launch.ends_with_parent(["/bin/echo", "ran"])
+    arguments = launcher.ends_with_parent(["/bin/echo", "ran"])
     arguments[arguments.index(str(os.getpid()))] = "1"
     done = subprocess.run(arguments, capture_output=True, text=True)
     assert done.returncode == 1 and done.stdout == ""
     assert "the parent has gone" in done.stderr
+
+
+LAUNCHING = """
+import subprocess, sys
+from dpfl.training import launcher
+child = subprocess.Popen(launcher.ends_with_parent(["/bin/sleep", "10000"]))
+print(child.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_child_ends_with_a_parent_that_is_killed():
+    parent = subprocess.Popen(
+        [sys.executable, "-c", LAUNCHING], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    pid = int(parent.stdout.readline())
+    time.sleep(0.3)
+    assert not forks.has_ended(pid)
+    parent.kill()
+    parent.wait()
+    forks.until(lambda: forks.has_ended(pid))
+
+
+def test_program_sees_its_arguments_and_its_exit_code_is_passed_on():
+    command = launcher.ends_with_parent(
+        ["/bin/sh", "-c", 'echo "$0 $1"; exit 3', "a b"]
+    )
+    done = subprocess.run([*command, "c"], capture_output=True, text=True, check=False)
+    assert done.stdout == "a b c\n"
+    assert done.returncode == 3

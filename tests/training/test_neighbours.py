@@ -25,8 +25,8 @@ from dpfl.covered import EXACT_FOR_SIMULATION, RELEASED
 from dpfl.tasks import models
 from dpfl.tasks import task as task_lib
 from dpfl.tasks.configs import SyntheticConfig
+from dpfl.training import page, report, selection
 from dpfl.training import plan as plan_lib
-from dpfl.training import report, selection
 from dpfl.training import run as run_lib
 from tests.training.fakes import run_config
 
@@ -51,12 +51,12 @@ def make_task(change, hold):
     rng = np.random.default_rng(0)
     x = rng.normal(size=[CLIENTS, EXAMPLES, FEATURES]).astype(np.float32)
     y = rng.integers(0, CLASSES, [CLIENTS, EXAMPLES]).astype(np.int32)
-    kept = np.ones([CLIENTS, EXAMPLES], bool)
+    held = np.ones([CLIENTS, EXAMPLES], bool)
     if change == "examples":
-        x[ONE], y[ONE], kept[ONE, 2:] = 0, 0, False
+        x[ONE], y[ONE], held[ONE, 2:] = 0, 0, False
     if change == "hostile":
         x[ONE] = np.nan
-    tested = np.zeros_like(kept)
+    tested = np.zeros_like(held)
     if hold:
         tested[:, :1] = True
     test = (x[tested], y[tested])
@@ -65,7 +65,7 @@ def make_task(change, hold):
             rng.normal(size=[9, FEATURES]).astype(np.float32),
             np.zeros(9, np.int32),
         )
-    chosen = kept & ~tested
+    chosen = held & ~tested
     config = SyntheticConfig(num_clients=CLIENTS, batch_size=2)
     sizes = chosen.sum(1)
     return task_lib.Task(
@@ -82,7 +82,7 @@ def make_task(change, hold):
         metrics=models.image_metrics,
         defaults=task_lib.TrainingDefaults(0.1, 1.0, 0.9, 0.5, 4, 3),
         config=config,
-        fingerprint=hashlib.sha256(x[kept].tobytes()).hexdigest(),
+        fingerprint=hashlib.sha256(x[held].tobytes()).hexdigest(),
         clients_hold_test_examples=hold,
     )
 
@@ -178,12 +178,12 @@ def in_files(folder):
         elif place == "model.keras":
             weights = tf.keras.models.load_model(path).get_weights()
             names = {"*": [part.tobytes() for part in weights]}
-        elif place == report.NAME:
-            heading = f"<h2>{report.EXACT_HEADING}</h2>"
+        elif place == page.NAME:
+            heading = f"<h2>{page.EXACT_HEADING}</h2>"
             above, *below = path.read_text().split(heading)
             names = {"*": above}
             if below:
-                names[report.EXACT_HEADING] = below
+                names[page.EXACT_HEADING] = below
         found.update(((place, name), content) for name, content in names.items())
     return found
 
@@ -244,7 +244,7 @@ def test_what_differs_and_has_no_noise_is_on_the_list(
         marked = {where for where in differ if covered.kind(*where) != covered.COVERED}
         assert differ == marked
         assert must <= differ
-        assert (report.NAME, report.EXACT_HEADING) in differ
+        assert (page.NAME, page.EXACT_HEADING) in differ
     # All that is written is on the list, whether it differs here or not.
     kinds = {where: covered.kind(*where) for where in base}
     assert set(kinds.values()) == {covered.COVERED, covered.EXACT, covered.SECRET}

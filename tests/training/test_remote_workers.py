@@ -74,7 +74,7 @@ def test_a_worker_that_is_killed_changes_nothing_and_may_come_back(rounds):
     assert rounds.said[1:] == [f"{place} is used again"]
 
 
-def test_a_worker_that_restarts_between_rounds_is_greeted_again(rounds):
+def test_a_worker_that_restarts_between_rounds_says_its_versions_again(rounds):
     """Its data, and its versions, may be others."""
     expected = rounds.round()
     rounds.said.clear()
@@ -122,7 +122,7 @@ def test_a_worker_that_is_slow_is_not_one_that_is_gone(rounds, monkeypatch):
     forks.stop(worker.pid)
     try:
         with monkeypatch.context() as patched:
-            patched.setattr(remote_workers, "_GREETING_SECONDS", 0.5)
+            patched.setattr(remote_workers, "_HELLO_SECONDS", 0.5)
             assert not found.connect() and found.is_slow
     finally:
         os.kill(worker.pid, signal.SIGCONT)
@@ -137,7 +137,7 @@ def test_a_worker_that_is_slow_is_not_one_that_is_gone(rounds, monkeypatch):
                     server.accept()[0].close()
 
         threading.Thread(target=hang_up, daemon=True).start()
-        monkeypatch.setattr(remote_workers, "_GREETING_SECONDS", 3600.0)
+        monkeypatch.setattr(remote_workers, "_HELLO_SECONDS", 3600.0)
         gone = remote_workers.RemoteWorker(config.Address("127.0.0.1", port))
         assert not gone.connect() and not gone.is_slow
 

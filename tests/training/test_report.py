@@ -10,9 +10,7 @@ import numpy as np
 import pytest
 
 from dpfl import files
-from dpfl.training import record as progress_lib
-from dpfl.training import record as rows_lib
-from dpfl.training import report
+from dpfl.training import checkpoint, record, report
 from tests.training import fakes
 
 
@@ -30,7 +28,7 @@ def row(number, accuracy, clients=5, total=100.0):
 
 
 def progress(rows):
-    start = progress_lib.beginning(fakes.POPULATION)
+    start = checkpoint.beginning(fakes.POPULATION)
     counts = np.full(fakes.POPULATION, 2)
     return start._replace(
         round_index=len(rows), tally=tally(rows), participations=counts, seconds=1.5
@@ -38,7 +36,7 @@ def progress(rows):
 
 
 def tally(rows):
-    found = rows_lib.Tally()
+    found = record.Tally()
     for row in rows:
         found = found.plus(row)
     return found

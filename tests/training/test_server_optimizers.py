@@ -7,8 +7,8 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from dpfl import mechanisms
-from dpfl.training import adam, plan, server_optimizers
 from dpfl.training import config as config_lib
+from dpfl.training import plan, server_optimizers
 
 LR = 0.1
 SHAPES = ((3,), (2, 2))
@@ -34,21 +34,21 @@ def gradients(rounds=5):
 
 def test_with_correction_it_is_tff_adam():
     theirs = tff.learning.optimizers.build_adam(LR, beta_1=0.8, beta_2=0.9)
-    ours = adam.Adam(LR, beta_1=0.8, beta_2=0.9)
+    ours = server_optimizers.Adam(LR, beta_1=0.8, beta_2=0.9)
     given = gradients()
     np.testing.assert_allclose(steps(ours, given), steps(theirs, given), rtol=1e-5)
 
 
 def test_without_correction_the_first_step_is_as_long_as_the_betas_say():
     given = gradients(1)
-    found = steps(adam.Adam(LR, corrects_start=False), given)
+    found = steps(server_optimizers.Adam(LR, corrects_start=False), given)
     signs = np.sign(np.concatenate([np.ravel(g) for g in given[0]]))
     np.testing.assert_allclose(found, -LR * signs * 0.1 / np.sqrt(0.001), rtol=1e-4)
 
 
 def test_the_noise_is_taken_off_the_second_moment_and_bounds_the_step():
     variance = 4.0
-    optimizer = adam.Adam(LR, beta_1=0.0, noise_variance=variance)
+    optimizer = server_optimizers.Adam(LR, beta_1=0.0, noise_variance=variance)
     one = (tf.constant([3.0, 1.0, 5.0]), tf.zeros([2, 2]))
     # 9 - 4 is above the floor of 4; 1 - 4 is not.
     expected = -LR * np.array([3 / np.sqrt(5), 1 / 2, 5 / np.sqrt(21)])
@@ -59,7 +59,9 @@ def test_the_noise_is_taken_off_the_second_moment_and_bounds_the_step():
 def test_of_noise_and_a_constant_the_second_moment_is_the_constants():
     generator = np.random.default_rng(2)
     stddev, constant = 2.0, 4.0
-    optimizer = adam.Adam(1.0, beta_1=0.0, beta_2=0.999, noise_variance=stddev**2)
+    optimizer = server_optimizers.Adam(
+        1.0, beta_1=0.0, beta_2=0.999, noise_variance=stddev**2
+    )
     state = optimizer.initialize(tf.TensorSpec([1000], tf.float32))
     for _ in range(100):
         noised = constant + stddev * generator.normal(size=1000)
@@ -81,11 +83,11 @@ def test_of_noise_and_a_constant_the_second_moment_is_the_constants():
 )
 def test_bad_values_are_named(values, words):
     with pytest.raises(ValueError, match=words):
-        adam.Adam(**{"learning_rate": LR, **values})
+        server_optimizers.Adam(**{"learning_rate": LR, **values})
 
 
 def test_every_optimizer_of_a_run_can_be_built():
-    for name in server_optimizers.SERVER_OPTIMIZERS:
+    for name in config_lib.SERVER_OPTIMIZERS:
         more = {"noise_variance": 1.0} if name == "adam_debiased" else {}
         assert server_optimizers.build_server_optimizer(name, LR, **more)
 

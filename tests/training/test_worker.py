@@ -314,10 +314,6 @@ def started(kind, **kwargs):
 
 
 def total_of(values):
-    # Imported here, so that the tests of signals are collected without TFF.
-    import numpy as np
-    import tensorflow_federated as tff
-
     @tff.federated_computation(tff.FederatedType(np.int32, tff.CLIENTS))
     def total(x):
         return tff.federated_sum(x)
@@ -327,8 +323,6 @@ def total_of(values):
 
 @pytest.mark.parametrize("kind", [*PROTECTED, "anyone_can_connect"])
 def test_tff_computes_behind_each_barrier(kind, tmp_path, tff_context):
-    import tensorflow_federated as tff
-
     log = tmp_path / "worker.log"
     with started(kind, log_path=log) as worker:
         assert worker.isolation == kind
@@ -353,8 +347,6 @@ def test_the_default_is_private(tff_worker):
 
 
 def test_two_workers_at_a_time(tff_worker, tff_context):
-    import tensorflow_federated as tff
-
     with worker_lib.start() as second:
         assert second.pid != tff_worker.pid and total_of([5]) == 5
         tff.framework.set_default_context(tff_context)
@@ -363,8 +355,6 @@ def test_two_workers_at_a_time(tff_worker, tff_context):
 
 
 def test_an_end_of_the_forwarder_is_an_error_and_not_a_wait(tff_context):
-    import tensorflow_federated as tff
-
     with started("namespace") as worker:
         (forwarder,) = psutil.Process(worker.pid).children()
         forwarder.kill()
@@ -379,8 +369,6 @@ def test_an_end_of_the_forwarder_is_an_error_and_not_a_wait(tff_context):
 @pytest.fixture
 def protected_tff(monkeypatch, tff_context):
     """TFF's own contexts start workers of ours, until the end of the test."""
-    import tensorflow_federated as tff
-
     original = tff.framework.local_cpp_executor_factory
     # Says what is to be restored.
     for owner in (tff.framework, sys.modules[original.__module__]):
@@ -401,8 +389,6 @@ def test_tff_s_default_context_is_protected(protected_tff):
 
 @pytest.mark.parametrize("backend", ["native", "test"])
 def test_contexts_that_tff_makes_are_protected(backend, protected_tff):
-    import tensorflow_federated as tff
-
     if backend == "native":
         tff.backends.native.set_sync_local_cpp_execution_context(default_num_clients=1)
     else:
@@ -423,8 +409,6 @@ def children():
 
 
 def test_another_tff_is_refused(monkeypatch):
-    import tensorflow_federated as tff
-
     monkeypatch.setattr(tff.framework, "local_cpp_executor_factory", len)
     with pytest.raises(RuntimeError, match="factory must be TFF's own, found .*len"):
         worker_lib.protect_tff()

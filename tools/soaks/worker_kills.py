@@ -52,7 +52,7 @@ class Rounds:
             )
         self.said: list[str] = []
         places = [config.Address("127.0.0.1", w.port or 0) for w in self.workers]
-        pool = remote_workers.pool(places, task, self.said.append)
+        pool = remote_workers.workers_at(places, task, self.said.append)
         stack.callback(pool.close)
         self.process = remote_workers.RemoteProcess(
             process, lambda state: state, None, pool, local

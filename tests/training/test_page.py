@@ -5,8 +5,10 @@ import csv
 
 import pytest
 
-from dpfl.training import report
+from dpfl import covered
+from dpfl.training import page, report
 from tests.training import fakes
+from tests.training.test_record import rows
 from tests.training.test_report import progress, row
 
 
@@ -32,7 +34,7 @@ def folder(tmp_path):
 
 
 def text_of(folder):
-    return (folder / report.NAME).read_text(encoding="utf-8")
+    return (folder / page.NAME).read_text(encoding="utf-8")
 
 
 def test_a_page_says_what_the_summary_does(monkeypatch, folder):
@@ -42,7 +44,7 @@ def test_a_page_says_what_the_summary_does(monkeypatch, folder):
     )
     done = progress([row(1, None), row(2, 0.75)])
     summary = report.summary(plan, done)
-    report.Page(plan, folder).write(summary)
+    page.Page(plan, folder).write(summary)
     text = text_of(folder)
     for part in (
         "digits, gaussian",
@@ -58,7 +60,7 @@ def test_a_page_says_what_the_summary_does(monkeypatch, folder):
     ):
         assert part in text, part
     assert "<script" not in text and "<p></p>" not in text
-    released, _, exact = text.partition(f"<h2>{report.EXACT_HEADING}</h2>")
+    released, _, exact = text.partition(f"<h2>{page.EXACT_HEADING}</h2>")
     # Accuracy and loss, accuracy over epsilon, epsilon.
     assert released.count("<figure>") == 4
     # Accuracy and loss, accuracy over bits, time, clipped.
@@ -72,39 +74,39 @@ def test_it_says_what_a_secure_sum_would_hide(monkeypatch, folder):
     plan = fakes.make_plan(
         monkeypatch, noise_multiplier=2.0, measure="exact_for_simulation"
     )
-    report.Page(plan, folder).write(report.summary(plan, progress([row(1, 0.5)])))
+    page.Page(plan, folder).write(report.summary(plan, progress([row(1, 0.5)])))
     assert "Some are of a simulation: a secure sum would hide them" in text_of(folder)
 
 
 def test_without_exact_values_there_is_no_section_of_them(monkeypatch, folder):
     plan = fakes.make_plan(monkeypatch, noise_multiplier=2.0, measure="released")
-    report.Page(plan, folder).write(report.summary(plan, progress([row(1, 0.5)])))
+    page.Page(plan, folder).write(report.summary(plan, progress([row(1, 0.5)])))
     text = text_of(folder)
-    assert report.EXACT_HEADING not in text and "bits up, a client" in text
+    assert page.EXACT_HEADING not in text and "bits up, a client" in text
 
 
 def test_while_it_goes_on_it_is_written_now_and_then(monkeypatch, folder):
     plan = fakes.make_plan(monkeypatch, noise_multiplier=2.0, rounds=8)
     now = [100.0]
-    monkeypatch.setattr(report.time, "monotonic", lambda: now[0])
-    page = report.Page(plan, folder)
+    monkeypatch.setattr(page.time, "monotonic", lambda: now[0])
+    own = page.Page(plan, folder)
     saved = progress([row(1, None), row(2, 0.75)])
-    now[0] += report.SECONDS_BETWEEN - 1
-    page.at_checkpoint(saved)
-    assert not (folder / report.NAME).exists()
+    now[0] += page.SECONDS_BETWEEN - 1
+    own.at_checkpoint(saved)
+    assert not (folder / page.NAME).exists()
     now[0] += 1
-    page.at_checkpoint(saved)
+    own.at_checkpoint(saved)
     assert "2 of 8 rounds; the run goes on, or was stopped" in text_of(folder)
     # The epsilon of the last row, that of the ledger.
     assert "<b>0.25</b><span>epsilon at delta" in text_of(folder)
-    (folder / report.NAME).unlink()
-    page.at_checkpoint(saved)
-    assert not (folder / report.NAME).exists()
+    (folder / page.NAME).unlink()
+    own.at_checkpoint(saved)
+    assert not (folder / page.NAME).exists()
 
 
 def test_a_run_without_a_round_or_a_measure_has_a_page(monkeypatch, tmp_path):
     plan = fakes.make_plan(monkeypatch, noise_multiplier=2.0)
-    report.Page(plan, tmp_path).write(report.summary(plan, progress([])))
+    page.Page(plan, tmp_path).write(report.summary(plan, progress([])))
     assert "<figure>" not in text_of(tmp_path)
     assert "0 of 8 rounds" in text_of(tmp_path)
 
@@ -134,3 +136,34 @@ def test_a_run_without_a_round_or_a_measure_has_a_page(monkeypatch, tmp_path):
 def test_it_says_whom_clients_trust(monkeypatch, more, words):
     plan = fakes.make_plan(monkeypatch, **{"noise_multiplier": 2.0, **more})
     assert words in report.summary(plan, progress([row(1, 0.5)]))["trust"]
+
+
+def test_pictures(tmp_path):
+    paths = page.draw(rows(6), tmp_path, "title")
+    assert [p.name for p in paths] == [
+        "accuracy_by_round.png",
+        "accuracy_by_epsilon.png",
+        "exact_accuracy_by_bits.png",
+    ]
+    assert all(p.read_bytes()[:4] == b"\x89PNG" for p in paths)
+
+
+def test_no_picture_against_an_infinite_epsilon(tmp_path):
+    without = [{**row, "epsilon": float("inf")} for row in rows(4)]
+    assert "accuracy_by_epsilon.png" not in [
+        p.name for p in page.draw(without, tmp_path, "title")
+    ]
+
+
+def test_pictures_of_clients_own_test_examples_are_exact(tmp_path):
+    own = rows(4)
+    for each in own:
+        each["exact_eval_accuracy"] = each.pop("eval_accuracy")
+    names = [p.name for p in page.draw(own, tmp_path, "title")]
+    assert len(names) == 3 and all(name.startswith("exact_") for name in names)
+
+
+def test_what_is_not_written_is_not_drawn(tmp_path):
+    released = [covered.without_exact(row) for row in rows(4)]
+    names = [p.name for p in page.draw(released, tmp_path, "title")]
+    assert names == ["accuracy_by_round.png", "accuracy_by_epsilon.png"]

@@ -3,6 +3,7 @@
 
 import os
 
+import psutil
 import pytest
 
 from dpfl import machine
@@ -107,3 +108,17 @@ def test_no_more_memory_than_a_container_leaves(
 def test_where_there_are_no_control_groups(tmp_path, monkeypatch):
     monkeypatch.setattr(machine, "_OWN", tmp_path / "own")
     assert machine.processors() == len(os.sched_getaffinity(0))
+
+
+def test_a_peak_stays_when_the_memory_is_given_back():
+    held = b"1" * 2**27
+    with_it = psutil.Process().memory_info().rss
+    del held
+    found = machine.peak_bytes(os.getpid())
+    if found is None:
+        pytest.skip("this kernel keeps no peak")
+    assert found >= 0.99 * with_it
+
+
+def test_a_process_that_is_not_there_has_no_peak():
+    assert machine.peak_bytes(2**30) is None

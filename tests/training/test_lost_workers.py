@@ -43,7 +43,7 @@ def no_wait(monkeypatch):
 
 
 def squares(workers, said, parts, **kwargs):
-    made = remote_workers.Pool(workers, said.append, **kwargs)
+    made = remote_workers.Workers(workers, said.append, **kwargs)
     return made, made.run(lambda base, x: base + x * x, [100], parts)
 
 
@@ -57,7 +57,7 @@ def test_results_are_in_the_order_of_the_parts():
 def test_workers_work_at_the_same_time():
     """Each part waits for the other."""
     both = threading.Barrier(2)
-    made = remote_workers.Pool([FakeWorker("a"), FakeWorker("b")], print)
+    made = remote_workers.Workers([FakeWorker("a"), FakeWorker("b")], print)
     assert made.run(lambda x: both.wait() >= 0 and x, [], [1, 2]) == [1, 2]
 
 
@@ -87,7 +87,7 @@ def test_one_that_is_slow_to_be_found_gone_is_asked_seldom(monkeypatch):
         return answer()
 
     gone.connect = connect
-    made = remote_workers.Pool([gone, other], said.append)
+    made = remote_workers.Workers([gone, other], said.append)
     for _ in range(60):
         made.run(lambda x: x, [], [1, 2])
         clock[0] += 5
@@ -167,7 +167,7 @@ def test_one_that_is_lost_between_rounds_is_named():
 @pytest.mark.parametrize("was_asked", [True, False])
 def test_one_that_is_lost_while_another_is_asked_is_named(was_asked):
     lost, other, said = FakeWorker("a"), FakeWorker("b"), []
-    made, answer = remote_workers.Pool([lost, other], said.append), other.connect
+    made, answer = remote_workers.Workers([lost, other], said.append), other.connect
     if was_asked:
         made.run(lambda x: x, [], [1])
         other.close()
@@ -190,7 +190,7 @@ def test_a_worker_with_a_problem_is_not_used():
 
 def test_an_error_of_the_computation_is_no_loss():
     workers, said = [FakeWorker("a"), FakeWorker("b")], []
-    made = remote_workers.Pool(workers, said.append)
+    made = remote_workers.Workers(workers, said.append)
     with pytest.raises(ZeroDivisionError):
         made.run(lambda x: 1 // x, [], [1, 0, 2])
     assert not said
@@ -198,7 +198,7 @@ def test_an_error_of_the_computation_is_no_loss():
 
 def test_the_deadline_is_that_of_a_part():
     worker = FakeWorker("a")
-    made = remote_workers.Pool([worker], print)
+    made = remote_workers.Workers([worker], print)
     with made.deadline(7.0):
         made.run(lambda x: x, [], [1])
     made.run(lambda x: x, [], [1])

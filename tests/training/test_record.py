@@ -8,8 +8,7 @@ import pytest
 import tensorflow as tf
 
 from dpfl import covered
-from dpfl.training import record, report
-from dpfl.training import record as rows_lib
+from dpfl.training import record
 
 
 def rows(n):
@@ -123,26 +122,26 @@ def test_a_record_that_was_changed_is_refused(tmp_path):
     marks = write(tmp_path, None, 3)
     for name in ("metrics.csv", "times.csv"):
         path = tmp_path / name
-        kept = path.read_bytes()
-        for damage in (kept.replace(b"3", b"4"), kept[:-1], b"", None):
+        written = path.read_bytes()
+        for damage in (written.replace(b"3", b"4"), written[:-1], b"", None):
             path.unlink() if damage is None else path.write_bytes(damage)
             with pytest.raises(record.DamagedRecordError, match=f"{name} must begin"):
                 record.MetricsFiles(tmp_path).rewind(marks)
             assert damage is None or path.read_bytes() == damage
-            path.write_bytes(kept)
+            path.write_bytes(written)
 
 
 def test_events_that_were_changed_are_made_again(tmp_path):
     marks = write(tmp_path, None, 3)
     [path] = (tmp_path / "tensorboard").iterdir()
-    kept = path.read_bytes()
-    for damage in (kept[:-1], b"", kept[::-1]):
+    written = path.read_bytes()
+    for damage in (written[:-1], b"", written[::-1]):
         path.write_bytes(damage)
         said = []
         again = record.MetricsFiles(tmp_path, said.append)
         again.rewind(marks)
         assert said == [f"{path} was changed and is made again"]
-        assert path.read_bytes() == kept and again.marks == marks
+        assert path.read_bytes() == written and again.marks == marks
 
 
 def test_foreign_things_among_the_events_are_named_and_left(tmp_path):
@@ -178,40 +177,9 @@ def test_an_append_costs_what_it_adds(tmp_path):
 
 
 def test_numbers_keep_their_value_and_lose_no_digit():
-    assert rows_lib.plain_number(np.float32(0.1)) == 0.1
-    assert rows_lib.plain_number(np.int64(3)) == 3
-    assert np.float32(rows_lib.plain_number(np.float32(1 / 3))) == np.float32(1 / 3)
-
-
-def test_pictures(tmp_path):
-    paths = report.draw(rows(6), tmp_path, "title")
-    assert [p.name for p in paths] == [
-        "accuracy_by_round.png",
-        "accuracy_by_epsilon.png",
-        "exact_accuracy_by_bits.png",
-    ]
-    assert all(p.read_bytes()[:4] == b"\x89PNG" for p in paths)
-
-
-def test_no_picture_against_an_infinite_epsilon(tmp_path):
-    without = [{**row, "epsilon": float("inf")} for row in rows(4)]
-    assert "accuracy_by_epsilon.png" not in [
-        p.name for p in report.draw(without, tmp_path, "title")
-    ]
-
-
-def test_pictures_of_clients_own_test_examples_are_exact(tmp_path):
-    own = rows(4)
-    for row in own:
-        row["exact_eval_accuracy"] = row.pop("eval_accuracy")
-    names = [p.name for p in report.draw(own, tmp_path, "title")]
-    assert len(names) == 3 and all(name.startswith("exact_") for name in names)
-
-
-def test_what_is_not_written_is_not_drawn(tmp_path):
-    released = [covered.without_exact(row) for row in rows(4)]
-    names = [p.name for p in report.draw(released, tmp_path, "title")]
-    assert names == ["accuracy_by_round.png", "accuracy_by_epsilon.png"]
+    assert record.plain_number(np.float32(0.1)) == 0.1
+    assert record.plain_number(np.int64(3)) == 3
+    assert np.float32(record.plain_number(np.float32(1 / 3))) == np.float32(1 / 3)
 
 
 def test_events_without_a_time_have_none(tmp_path):

@@ -1,0 +1,310 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""The pictures of a run, and its page: one file of HTML, with charts."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import math
+import pathlib
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dpfl import covered, files
+from dpfl.accounting import events
+from dpfl.covered import EXACT_FOR_SIMULATION
+from dpfl.pages import elements, svg
+from dpfl.training import plan as plan_lib
+from dpfl.training import record, report
+from dpfl.training.checkpoint import Progress
+from dpfl.training.record import Row
+
+# File name, column, label, logarithmic axis.
+_PICTURES = (
+    ("accuracy_by_round", "round", "round", False),
+    ("accuracy_by_epsilon", "epsilon", "epsilon so far", False),
+    ("accuracy_by_bits", "total_uplink_bits", "bits sent by all clients so far", True),
+)
+# Left, bottom, width and height of the axes; matplotlib takes longer to find a place
+# for them than to draw.
+_PLACE = (0.13, 0.15, 0.84, 0.76)
+
+
+@functools.cache
+def prepare() -> None:
+    """Begins to import what `draw` needs, while Python waits for a worker's rounds."""
+    name = "matplotlib.backends.backend_agg"
+    threading.Thread(target=importlib.import_module, args=(name,), daemon=True).start()
+
+
+def draw(
+    rows: Sequence[dict[str, Any]], directory: pathlib.Path, title: str
+) -> list[pathlib.Path]:
+    """Draws test accuracy as PNG files; the name of an exact one begins with exact_."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    points = [row for row in rows if covered.value(row, "eval_accuracy") is not None]
+    paths = []
+    for name, column, label, is_logarithmic in _PICTURES:
+        seen = [
+            (x, covered.value(row, "eval_accuracy"))
+            for row in points
+            if (x := covered.value(row, column)) is not None and math.isfinite(x)
+        ]
+        if not seen:
+            continue
+        figure = Figure(figsize=(5, 3.4))
+        FigureCanvasAgg(figure)
+        axes = figure.add_axes(_PLACE)
+        axes.plot(*zip(*seen), marker="." if len(seen) < 50 else None)
+        if is_logarithmic and min(seen)[0] > 0:
+            axes.set_xscale("log")
+        axes.set(xlabel=label, ylabel="test accuracy", title=title)
+        axes.grid(alpha=0.3)
+        drawn = [covered.column(rows[0], each) for each in (column, "eval_accuracy")]
+        is_exact = any(str(each).startswith(covered.MARK) for each in drawn)
+        path = directory / f"{covered.MARK if is_exact else ''}{name}.png"
+        files.save_figure(figure, path, dpi=120)
+        paths.append(path)
+    return paths
+
+
+NAME = "report.html"
+# While rounds go on, the page is made again at a checkpoint that comes so much later
+# than the last time: it shows all rounds, and must not slow down a long run.
+SECONDS_BETWEEN = 60.0
+# Above the last section of the page, which holds all that is exact.
+EXACT_HEADING = "Exact values"
+_CLIPPED = "clipped_fraction"
+_RELATIONS = {
+    name: events.DESCRIPTIONS[relation] for relation, name in events.NAMES.items()
+}
+
+
+class Page:
+    """The page of one run, made again now and then while it goes on."""
+
+    def __init__(self, plan: plan_lib.Plan, directory: pathlib.Path):
+        self._plan = plan
+        self._directory = directory
+        self._written_at = time.monotonic()
+
+    def at_checkpoint(self, progress: Progress) -> None:
+        """Writes the page if the last time is long ago, with the ledger's epsilon."""
+        if time.monotonic() - self._written_at < SECONDS_BETWEEN:
+            return
+        self.write(report.summary_so_far(self._plan, progress))
+        self._written_at = time.monotonic()
+
+    def write(self, summary: Mapping[str, Any]) -> None:
+        """Writes the page from what `summary` returned."""
+        text = html(
+            summary,
+            record.read_rows(self._directory / record.METRICS),
+            record.read_rows(self._directory / record.TIMES),
+            planned_rounds=self._plan.last_round,
+        )
+        files.write_atomically(self._directory / NAME, text)
+
+
+def html(
+    summary: Mapping[str, Any],
+    rows: Sequence[Row],
+    times: Sequence[Row],
+    planned_rounds: int,
+) -> str:
+    """The page of summary.json and of the rows of metrics.csv and times.csv."""
+    name = f"{summary['task']}, {summary['mechanism']}"
+    done = summary["rounds"]
+    state = f"{done} of {planned_rounds} rounds"
+    if done < planned_rounds:
+        state += "; the run goes on, or was stopped"
+    released = [covered.without_exact(row) for row in rows]
+    # Here where they are those of the formula.
+    bits = _communication(summary)
+    return elements.page(
+        f"dpfl: {name}",
+        [
+            elements.heading(name, 1),
+            elements.paragraph(state, is_soft=True),
+            *(elements.paragraph(why) for why in [summary["stopped_early"]] if why),
+            elements.cards(_cards(summary)),
+            elements.charts(_charts(released)),
+            elements.heading("Privacy"),
+            elements.facts(_privacy(summary)),
+            *(elements.paragraph(remark) for remark in summary["remarks"]),
+            *(
+                [elements.heading("Communication"), elements.facts(bits)]
+                if bits
+                else []
+            ),
+            elements.heading("Settings"),
+            elements.paragraph("These were given, the others are defaults."),
+            elements.facts(summary["flags"]),
+            elements.folded("All settings", elements.facts(summary["settings"])),
+            elements.heading("Source"),
+            elements.facts(_source(summary)),
+            *_exact_section(summary, rows, times),
+        ],
+    )
+
+
+_WHOSE = (
+    "The guarantee covers what stands above, and nothing below: these are exact values "
+    "of the clients' data, for the experimenter alone."
+)
+_SIMULATED = "Some are of a simulation: a secure sum would hide them from the server."
+
+
+def _exact_section(
+    summary: Mapping[str, Any], rows: Sequence[Row], times: Sequence[Row]
+) -> list[str]:
+    """The end of the page, with all that the guarantee does not cover."""
+    exact = summary.get(covered.KEY)
+    if not exact:
+        return []
+    sentences = [_WHOSE]
+    if summary["measure"] == EXACT_FOR_SIMULATION:
+        sentences.append(_SIMULATED)
+    plain, plain_times = (
+        [covered.plain_names(row) for row in each] for each in (rows, times)
+    )
+    most = {"rounds that a client took part in, at most": exact["max_participations"]}
+    return [
+        elements.heading(EXACT_HEADING),
+        elements.paragraph(" ".join(sentences)),
+        elements.cards({**_cards(exact), **_seconds(plain_times)}),
+        elements.charts(_exact_charts(plain, plain_times, "final_metrics" in exact)),
+        elements.facts({**_communication(exact), **most}),
+    ]
+
+
+def _cards(found: Mapping[str, Any]) -> dict[str, Any]:
+    """The numbers that are shown large, of those that are there."""
+    final = found.get("final_metrics", {})
+    names = sorted(final, key=lambda name: name != "eval_accuracy")
+    cards = {f"test {n[len('eval_') :]}": final[n] for n in names}
+    if "epsilon" in found:
+        cards[f"epsilon at delta {elements.shown(found['delta'])}"] = found["epsilon"]
+    for way in ("up", "down"):
+        column = f"{way}link_bits_per_parameter"
+        if column in found:
+            cards[f"bits {way} a parameter"] = found[column]
+    return cards
+
+
+def _seconds(times: Sequence[Row]) -> dict[str, Any]:
+    seconds = sorted(row["seconds"] for row in times if "seconds" in row)
+    if not seconds:
+        return {}
+    return {"seconds a round, median": seconds[len(seconds) // 2]}
+
+
+def _points(rows: Sequence[Row], x: str, y: str) -> list[svg.Point]:
+    """The finite points of two columns."""
+    pairs = [(row.get(x), row.get(y)) for row in rows]
+    return [
+        (a, b)
+        for a, b in pairs
+        if a is not None and b is not None and math.isfinite(a) and math.isfinite(b)
+    ]
+
+
+def _chart(
+    rows: Sequence[Row],
+    x: str,
+    y: str,
+    title: str,
+    labels: tuple[str, str],
+    **more: Any,
+) -> str:
+    return svg.chart([svg.Line(title, _points(rows, x, y))], title, *labels, **more)
+
+
+def _charts(rows: Sequence[Row]) -> list[str]:
+    return [
+        _chart(rows, "round", "eval_accuracy", "accuracy", ("round", "accuracy")),
+        _chart(rows, "round", "eval_loss", "loss", ("round", "loss")),
+        _over_epsilon(rows),
+        _chart(rows, "round", "epsilon", "epsilon", ("round", "epsilon")),
+    ]
+
+
+def _over_epsilon(rows: Sequence[Row]) -> str:
+    title, labels = "test accuracy over epsilon", ("epsilon so far", "test accuracy")
+    return _chart(rows, "epsilon", "eval_accuracy", title, labels)
+
+
+def _exact_charts(
+    rows: Sequence[Row], times: Sequence[Row], is_of_clients: bool
+) -> list[str]:
+    """The same of the clients' training, bits, time and clips, no column marked."""
+    found = []
+    for name in ("accuracy", "loss"):
+        test = svg.Line("test set", _points(rows, "round", f"eval_{name}"))
+        train = svg.Line("training", _points(rows, "round", f"train_{name}"), 1, True)
+        title = f"{name} in training"
+        found.append(svg.chart([test, train], title, "round", name))
+    if is_of_clients:
+        found.append(_over_epsilon(rows))
+    title = "test accuracy over bits"
+    labels = ("bits up of all clients so far", "test accuracy")
+    columns = ("total_uplink_bits", "eval_accuracy")
+    found.append(_chart(rows, *columns, title, labels, is_logarithmic=True))
+    labels = ("round", "seconds")
+    found.append(_chart(times, "round", "seconds", "time a round", labels))
+    clipped = [name for name in (rows[0] if rows else ()) if name.endswith(_CLIPPED)]
+    lines = [
+        svg.Line(_clip_name(name), _points(rows, "round", name), color)
+        for color, name in enumerate(clipped)
+    ]
+    found.append(svg.chart(lines, "share of updates clipped", "round", "share"))
+    return found
+
+
+def _clip_name(column: str) -> str:
+    """The name of the clip that a column is of, such as "l2"."""
+    return column[len("aggregator_") : -len(_CLIPPED)].strip("_") or "clipped"
+
+
+def _privacy(summary: Mapping[str, Any]) -> dict[str, Any]:
+    relation = summary["relation"]
+    settings = summary["settings"]
+    participation = (
+        f"{settings['participation']}, {settings['cohort_size']} of "
+        f"{summary['population']} clients a round"
+    )
+    return {
+        "epsilon": summary["epsilon"],
+        "delta": summary["delta"],
+        "holds if": f"{_RELATIONS.get(relation, relation)} ({relation})",
+        "accountant": summary["accountant"],
+        "noise multiplier": summary["noise_multiplier"],
+        "choice of clients": participation,
+        "whom clients trust": summary["trust"],
+    }
+
+
+def _communication(summary: Mapping[str, Any]) -> dict[str, Any]:
+    names = {
+        "uplink_bits_per_client": "bits up, a client and round",
+        "uplink_bits_per_parameter": "bits up, a parameter and round",
+        "downlink_bits_per_client": "bits down, a client and round",
+        "downlink_bits_per_parameter": "bits down, a parameter and round",
+        "total_uplink_bits": "bits up, all clients and rounds",
+        "total_downlink_bits": "bits down, all clients and rounds",
+        "compression_rate": "compression against 32 bits a parameter",
+    }
+    return {words: summary[name] for name, words in names.items() if name in summary}
+
+
+def _source(summary: Mapping[str, Any]) -> dict[str, Any]:
+    git = summary["git"] or {}
+    changed = ", with changes that are not committed" if git.get("is_changed") else ""
+    commit = f"{git['commit']}{changed}" if git else "none: not a source tree"
+    return {**summary["versions"], "commit": commit}
