@@ -33,6 +33,8 @@ class RoundFunctions:
     Attributes:
       codec: The mechanism's.
       layout: How values become vectors.
+      measures_exactly: Whether exact sums over clients are opened, as for a server that
+        is trusted, or in a simulation that asks for them.
     """
 
     def __init__(
@@ -49,7 +51,7 @@ class RoundFunctions:
         system's entropy.
         """
         self.codec = codec
-        self._measures_exactly = measure == EXACT_FOR_SIMULATION or (
+        self.measures_exactly = measure == EXACT_FOR_SIMULATION or (
             measure is None and not codec.sums_securely
         )
         self.layout = layout
@@ -93,7 +95,7 @@ class RoundFunctions:
         sums = measurements.client_sums(
             encoded.normed, self.codec.message_bits(encoded.message), encoded.sums
         )
-        if not self._measures_exactly:
+        if not self.measures_exactly:
             needed = self.codec.needed_sums
             sums = collections.OrderedDict((name, sums[name]) for name in needed)
         return encoded.message, sums
@@ -120,7 +122,7 @@ class RoundFunctions:
             ),
             **decoded.measurements,
         )
-        if self._measures_exactly:
+        if self.measures_exactly:
             more = self.codec.measure(own, total, sums, shared["expanded"])
             measured.update(measurements.exact_measurements(sums, more))
         return collections.OrderedDict(

@@ -189,6 +189,10 @@ def build_process(
             task, model, aggregator, client_lr, server_optimizer, identity, groups
         )
         return FedAvgProcess(rounds.initialize, rounds.next, rounds, groups)
+    # How the clients' training went is opened where the aggregator may measure exactly.
+    is_open = not isinstance(aggregator, CodecFactory) or (
+        grouped.round_functions(model, aggregator, identity).measures_exactly
+    )
     client_work = _client_computation(task, model, weights_type, client_lr, identity)
     result_type = client_work.type_signature.result
     is_weighted = isinstance(aggregator, tff.aggregators.WeightedAggregationFactory)
@@ -214,9 +218,14 @@ def build_process(
         )
         weight = (work["weight"],) if is_weighted else ()
         aggregated = aggregation.next(state.aggregator, work["value"], *weight)
+        metrics = tff.federated_value(collections.OrderedDict(), tff.SERVER)
+        if is_open:
+            metrics = tff.federated_map(
+                finalize_metrics, tff.federated_sum(work["metrics"])
+            )
         return RoundOutput(
             next_state(state, finalizer, aggregated.state, aggregated.result),
-            tff.federated_map(finalize_metrics, tff.federated_sum(work["metrics"])),
+            metrics,
             aggregated.measurements,
         )
 

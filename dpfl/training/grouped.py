@@ -53,7 +53,10 @@ WIDTHS: dict[Optional[str], int] = {None: 2, "client_id": 2, "client_key": 4}
 class Cohort:
     """The clients' part of a round, and what becomes of it, as TFF computations.
 
-    A partial total is the pair of the messages' sum and the clients' rows.
+    A partial total is the pair of the messages' sum and the clients' rows. Beside a
+    secure sum there are no rows, unless a simulation asks for them: the second of the
+    pair is then what the codec needs to know, summed securely, and nobody learns how
+    the training of the clients went.
     """
 
     def __init__(
@@ -69,6 +72,7 @@ class Cohort:
         self.prepare = steps.prepare
         self._train = train
         self._rows = ScalarRows()
+        self._is_sealed = steps.codec.sums_securely and not steps.measures_exactly
         self._state_type = state_type
         self._width = WIDTHS[steps.layout.identity]
         self.group_type = tff.TensorType(np.int64, [None, self._width])
@@ -90,6 +94,9 @@ class Cohort:
 
         self._work = work
         total_type, rows_type = work.type_signature.result
+        if self._is_sealed:
+            self._reduce = steps.codec.reduction(total_type, rows_type)
+            return
         self._reduce = steps.codec.group_reduction(total_type)
 
         @tff.tensorflow.computation
@@ -115,6 +122,8 @@ class Cohort:
     ) -> tff.Value:
         """The partial total of groups, at the server; all that is given is at them."""
         work = tff.federated_map(self._work, (weights, round_index, shared, groups))
+        if self._is_sealed:
+            return self._reduce(work)
         zero, accumulate, merge, report = self._join
         rows = tff.federated_aggregate(work[1], zero(), accumulate, merge, report)
         return tff.federated_zip((self._reduce(work[0]), rows))
@@ -131,8 +140,12 @@ class Cohort:
             total = partials[0][0]
             for other, _ in partials[1:]:
                 total = steps.codec.residues(steps.codec.merge(total, other))
-            rows = tf.concat([rows for _, rows in partials], 0)
-            sums, metrics = self._rows.total(rows)
+            beside = [each for _, each in partials]
+            if self._is_sealed:
+                sums = tf.nest.map_structure(lambda *each: tf.add_n(each), *beside)
+                metrics: Any = collections.OrderedDict()
+            else:
+                sums, metrics = self._rows.total(tf.concat(beside, 0))
             output = steps.finish(state, shared, total, sums)
             return collections.OrderedDict(output, metrics=metrics)
 
@@ -161,7 +174,8 @@ class Cohort:
             trained = self._train(weights, round_index, row[1])
             value = local_training.value(trained.update, identity, own)
             message, sums = steps.encode(value, shared)
-            return message, self._rows.row(row[0], (sums, trained.metrics))
+            metrics = trained.metrics if steps.measures_exactly else {}
+            return message, self._rows.row(row[0], (sums, metrics))
 
         def body(i: tf.Tensor, total: Any, rows: tf.Tensor) -> tuple[Any, Any, Any]:
             message, row = client(clients[i])
@@ -178,7 +192,9 @@ class Cohort:
                 shape_invariants=(*any_shape[:2], tf.TensorShape([None])),
                 parallel_iterations=1,
             )
-            return codec.residues(total), tf.reshape(rows, [-1, self._rows.width])
+            rows = tf.reshape(rows, [-1, self._rows.width])
+            beside = self._rows.total(rows)[0] if self._is_sealed else rows
+            return codec.residues(total), beside
 
         return loop()
 
@@ -205,7 +221,7 @@ class GroupedRounds:
     ):
         """Initializes the computations; other numbers of `groups` give the same."""
         weights_type = type_of_weights(model)
-        steps = _steps(model, factory, identity)
+        steps = round_functions(model, factory, identity)
 
         def train(weights: Any, round_index: Any, client: Any) -> Any:
             initial = (tuple(weights.trainable), tuple(weights.non_trainable))
@@ -227,7 +243,7 @@ class GroupedRounds:
         self, model: tff.learning.models.FunctionalModel, factory: CodecFactory
     ) -> tff.Computation:
         """`initialize` for what differs in its seeds alone."""
-        found = self._initialize(model, _steps(model, factory, self._identity))
+        found = self._initialize(model, round_functions(model, factory, self._identity))
         if found.type_signature != self.initialize.type_signature:
             raise ValueError(
                 "model and factory must differ in their seeds alone, found a state of "
@@ -341,7 +357,7 @@ class GroupedRounds:
         )
 
 
-def _steps(
+def round_functions(
     model: Any, factory: CodecFactory, identity: Optional[str]
 ) -> RoundFunctions:
     """The mechanism's functions for updates of a model, with an identity beside."""

@@ -211,7 +211,10 @@ def finalize_computation(model: Any, metrics_type: tff.Type) -> tff.Computation:
 
     @tff.tensorflow.computation(metrics_type)
     def finalize(metrics: Any) -> Any:
-        return collections.OrderedDict(model.finalize_metrics(metrics))
+        # There are none where a secure sum hides how the clients' training went.
+        return collections.OrderedDict(
+            model.finalize_metrics(metrics) if metrics else {}
+        )
 
     return finalize
 
