@@ -31,6 +31,9 @@ from scipy import special
 IntegerOrders = Union[Sequence[int], np.ndarray]
 """Renyi orders at which binomial sums exist: integers of at least 1."""
 
+EPSILON = float(np.finfo(np.float64).eps)
+"""Relative spacing of float64, the unit of allowances for rounding."""
+
 HUGE = 1e290
 """Stands in for infinity in sums of logs: 0 * HUGE is 0, and sums stay finite."""
 

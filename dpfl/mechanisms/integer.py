@@ -17,7 +17,7 @@ import numpy as np
 
 from dpfl import accounting, checks
 from dpfl.accounting import events
-from dpfl.accounting.integer import discrete_gaussian, noise_events
+from dpfl.accounting.integer import noise_events, summed_noise
 from dpfl.fields import AUTO, option, required
 from dpfl.mechanisms import mechanism
 from dpfl.mechanisms.adaptive_clip import AdaptiveClip
@@ -550,7 +550,7 @@ class DistributedDiscreteGaussian(IntegerMechanism):
         if not 0 < stddev < 2:
             return stddev**2
         k = np.arange(-40, 41)
-        pmf = np.exp(discrete_gaussian.discrete_gaussian_log_pmf(k, stddev))
+        pmf = np.exp(summed_noise.DiscreteGaussianNoise(1, stddev).log_pmf_at(k))
         return float(np.sum(pmf * np.square(k)))
 
 

@@ -17,7 +17,7 @@ import attr
 import numpy as np
 
 from dpfl import checks
-from dpfl.accounting.integer import discrete_gaussian, skellam
+from dpfl.accounting.integer import summed_noise
 
 # Noise values sampled by inversion reach this many standard deviations.
 _TABLE_STDDEVS = 12
@@ -188,10 +188,10 @@ class DistributedNoiseSimulator:
     def _log_pmf(self, x: np.ndarray) -> np.ndarray:
         if self.skellam:
             variance = self.noise_clients * self.stddev**2
-            return skellam.skellam_log_pmf(x, variance)
-        return discrete_gaussian.summed_discrete_gaussian_log_pmf(
-            x, self.noise_clients, self.stddev
-        )
+            return summed_noise.SkellamNoise(variance).log_pmf_at(x)
+        return summed_noise.DiscreteGaussianNoise(
+            self.noise_clients, self.stddev
+        ).log_pmf_at(x)
 
     def score(self, outputs: np.ndarray) -> np.ndarray:
         """Returns the log-likelihood ratio, without regard to wrapping."""

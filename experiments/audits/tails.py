@@ -22,8 +22,8 @@ import tensorflow as tf
 from scipy import special
 
 from dpfl import mechanisms
-from dpfl.accounting.integer import discrete_gaussian, skellam
 from dpfl.accounting.integer import grid_numbers as numbers
+from dpfl.accounting.integer import summed_noise
 from dpfl.aggregators import dome, registry
 from dpfl.aggregators.codec import Codec, Fields
 from dpfl.vectors import integers, randomness
@@ -149,8 +149,8 @@ def shares_source(mechanism: Any) -> Source:
 
     def log_pmf(x: np.ndarray) -> np.ndarray:
         if isinstance(config, mechanisms.DistributedSkellam):
-            return skellam.skellam_log_pmf(x, shares * local**2)
-        return discrete_gaussian.summed_discrete_gaussian_log_pmf(x, shares, local)
+            return summed_noise.SkellamNoise(shares * local**2).log_pmf_at(x)
+        return summed_noise.DiscreteGaussianNoise(shares, local).log_pmf_at(x)
 
     stddev = math.sqrt(shares * config.share_variance(local))
     is_coarse = stddev < _COARSE
