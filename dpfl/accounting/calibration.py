@@ -66,10 +66,10 @@ class PrivacyReport:
       delta: See `epsilon`.
       method: 'rdp', 'exact-gaussian', 'pld' or 'unsampled-gaussian' (the exact curve
         without client sampling, which never costs): how epsilon was found. With
-        'stopped-' before it for Gaussians that stand for masked ones (`masked_loss`).
+        'stopped-' before it for stand-ins of masked ones (`stopped_martingale`).
       order: The Renyi order that gave epsilon, for 'rdp'; otherwise None.
       relation: The relation between neighbours that epsilon is for, by its name in
-        `adjacency.NAMES`: 'add_or_remove' or 'replaced_by_zeros'.
+        `events.NAMES`: 'add_or_remove' or 'replaced_by_zeros'.
     """
 
     epsilon: float
@@ -99,7 +99,7 @@ def epsilon(
     orders: Optional[Sequence[float]] = None,
     relation: Optional[events.Relation] = None,
 ) -> PrivacyReport:
-    """Returns an epsilon for which an event is (epsilon, delta) private.
+    """The privacy of an event at a delta: its epsilon, by which method and relation.
 
     Args:
       event: Any tree of dpfl's and dp_accounting's events.
@@ -112,9 +112,6 @@ def epsilon(
       relation: The relation between neighbours; None is the first for which the event
         holds. dp_accounting's own events alone are for ADD_OR_REMOVE_ONE, then.
 
-    Returns:
-      A `PrivacyReport`, which names the relation and the method.
-
     Raises:
       dp_accounting.UnsupportedEventError: the tree has an event without a bound, for
         the relation and by the method.
@@ -122,17 +119,17 @@ def epsilon(
     """
     delta = checks.delta("delta", delta)
     checks.choice("method", method, METHODS)
-    relation = _relation(event, relation)
+    if relation is None:
+        relation = _first_relation(event)
     composed = accountant.DpflAccountant(orders, relation).compose(event)
     name = events.NAMES[relation]
-    tight = None
+    found = None
     if method != "rdp" and relation in events.TRUSTED_RELATIONS:
         found = gaussian.tight_epsilon(event, delta)
-        tight = None if found is None else PrivacyReport(found[0], delta, found[1])
-    if method == "tight":
-        if tight is None and relation in events.TRUSTED_RELATIONS:
+        if found is None and method == "tight":
             found = stopped_martingale.masked_epsilon(event, delta)
-            tight = None if found is None else PrivacyReport(found[0], delta, found[1])
+    tight = None if found is None else PrivacyReport(found[0], delta, found[1])
+    if method == "tight":
         if tight is None:
             raise UnsupportedMethodError(
                 "method must be 'auto' or 'rdp' for events other than plain, masked "
@@ -145,12 +142,7 @@ def epsilon(
     return attr.evolve(best, relation=name)
 
 
-def _relation(
-    event: dp_accounting.DpEvent, relation: Optional[events.Relation]
-) -> events.Relation:
-    """Returns the relation to account for."""
-    if relation is not None:
-        return relation
+def _first_relation(event: dp_accounting.DpEvent) -> events.Relation:
     relations = events.relations_of(event)
     if not relations:
         raise dp_accounting.UnsupportedEventError(
@@ -169,10 +161,11 @@ def calibrate_noise_multiplier(
     rtol: float = 1e-4,
     orders: Optional[Sequence[float]] = None,
 ) -> float:
-    """Returns the least noise multiplier whose event meets a budget.
+    """The least noise multiplier whose event meets a budget.
 
     The answer is a point of the grid (1 + rtol)^k, k an integer, so that equal
-    questions have equal answers and a larger budget never asks for more noise.
+    questions have equal answers and a larger budget never asks for more noise. The
+    event made from it was evaluated, and its epsilon is at most `target_epsilon`.
 
     Args:
       make_event: Maps a noise multiplier (a positive float) to the event of the
@@ -185,10 +178,6 @@ def calibrate_noise_multiplier(
       rtol: The relative step of the grid; the answer is within it of the optimum,
         and on the private side of it. In (0, 1).
       orders: As for `epsilon`.
-
-    Returns:
-      The noise multiplier. The event made from it was evaluated, and its epsilon is
-      at most `target_epsilon`.
 
     Raises:
       UnreachableBudgetError: no noise multiplier up to 1e12, or up to the largest that
@@ -248,10 +237,7 @@ def _may_be_tight(
 ) -> bool:
     """Returns whether there is a figure other than by Renyi differential privacy.
 
-    Args:
-      make_event: From noise to the releases.
-      noise_multiplier: The noise.
-      masked: Whether Gaussians that stand for masked ones count.
+    `masked` says whether Gaussians that stand for masked ones count.
     """
     try:
         event = make_event(noise_multiplier)
@@ -286,8 +272,7 @@ def _least_index_by_rdp(
     the best of them nearly what it is, and all of them have the last word.
 
     Args:
-      gap: From an index and orders to log(epsilon / target); it does not rise with the
-        index.
+      gap: From an index and orders to log(epsilon / target), not rising in the index.
       best_order: From an index and orders to the order that gave epsilon; None where
         there is so much noise that there is no event.
       orders: All orders, in rising order.
@@ -376,8 +361,7 @@ def _bracket(
     while True:
         if k == (ceiling if upwards else floor):
             raise _budget_error(upwards)
-        following = k + stride if upwards else k - stride
-        following = min(max(following, floor), ceiling)
+        following = min(max(k + (stride if upwards else -stride), floor), ceiling)
         following_value = gap(following)
         if upwards and following_value <= 0:
             return k, following, value, following_value

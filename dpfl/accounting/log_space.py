@@ -43,14 +43,7 @@ _BLOCK = 1 << 16
 
 
 def log_sum_exp(terms: np.ndarray) -> np.ndarray:
-    """Returns the log of the sum of exponentials over the last axis.
-
-    Args:
-      terms: float64 array of shape S + [n], n at least 1; -inf stands for a zero.
-
-    Returns:
-      float64 array of shape S.
-    """
+    """The log of the sum of exponentials over the last axis, of which -inf adds 0."""
     largest = np.max(terms, axis=-1, keepdims=True)
     shift = np.where(np.isfinite(largest), largest, 0.0)
     with np.errstate(divide="ignore", under="ignore"):
@@ -60,17 +53,11 @@ def log_sum_exp(terms: np.ndarray) -> np.ndarray:
 def scaled_log_sum_exp(
     factor: float, logs: np.ndarray, weights: np.ndarray
 ) -> np.ndarray:
-    """Returns log sum_y exp(factor logs[x, y] + weights[y]), few rows at a time.
+    """log sum_y exp(factor logs[x, y] + weights[y]), few rows at a time; [m].
 
-    Args:
-      factor: Any real number.
-      logs: float64 [m, n].
-      weights: float64 [n].
-
-    Returns:
-      float64 [m].
+    `logs` are [m, n], `weights` [n].
     """
-    rows = max(1, _BLOCK // logs.shape[1])
+    rows = block_rows(logs.shape[1])
     blocks = (logs[start : start + rows] for start in range(0, len(logs), rows))
     return np.concatenate([log_sum_exp(factor * block + weights) for block in blocks])
 
@@ -78,17 +65,12 @@ def scaled_log_sum_exp(
 def chord(
     orders: np.ndarray, integers: np.ndarray, log_moments: np.ndarray
 ) -> np.ndarray:
-    """Returns bounds on log-moments at any orders from bounds at integer ones.
+    """Bounds on log-moments at any orders by chords between integer ones; S + [m].
 
     Args:
       orders: Renyi orders of at least 1, shape [m].
-      integers: Sorted integers, floor and ceiling of every order among them;
-        shape [n].
+      integers: Sorted integers, floor and ceiling of every order among them; [n].
       log_moments: Bounds at `integers`, shape S + [n].
-
-    Returns:
-      float64 array of shape S + [m]: at a whole order the bound there, and between
-      two of them their chord.
     """
     low = np.searchsorted(integers, np.floor(orders))
     high = np.searchsorted(integers, np.ceil(orders))
@@ -102,37 +84,21 @@ def chord(
 def mixture_chord(
     orders: np.ndarray, integers: np.ndarray, log_moments: np.ndarray
 ) -> np.ndarray:
-    """Returns `chord`'s bounds for mixtures of Gaussians, which are never larger.
+    """`chord`'s bounds for mixtures of Gaussians, which are never larger; S + [m].
 
     For a single Gaussian L(a)/a is linear in a, and the bound is what it bounds.
-
-    Args:
-      orders: As for `chord`.
-      integers: As for `chord`, each at least 1; L(1) = 0.
-      log_moments: As for `chord`.
-
-    Returns:
-      float64 array of shape S + [m].
     """
     return orders * chord(orders, integers, log_moments / integers)
 
 
 def whole_orders(orders: np.ndarray) -> np.ndarray:
-    """Returns the integers that `chord` needs for orders, sorted, as int64.
-
-    Args:
-      orders: Renyi orders of at least 1, shape [m].
-    """
+    """The integers that `chord` needs for orders of at least 1, sorted, as int64."""
     both = np.concatenate([np.floor(orders), np.ceil(orders)])
     return np.unique(both).astype(np.int64)
 
 
 def check_integer_orders(orders: Any) -> np.ndarray:
-    """Returns `orders` as an int64 vector.
-
-    Raises:
-      ValueError: an order is not an integer of at least 1.
-    """
+    """`orders` as int64 [m]; ValueError if one is not an integer of at least 1."""
     values = np.atleast_1d(np.asarray(orders))
     if values.dtype.kind not in "iu" or values.ndim != 1 or (values < 1).any():
         raise ValueError(
@@ -144,19 +110,13 @@ def check_integer_orders(orders: Any) -> np.ndarray:
 def sampled_log_moment(
     orders: IntegerOrders, probability: Any, log_moments: np.ndarray
 ) -> np.ndarray:
-    """Returns L_q, the log-moment under sampling; the module has the formula.
+    """L_q, the log-moment under sampling, by the module's formula; float64 S + [m].
 
     Args:
-      orders: Integers of at least 1; shape [m].
+      orders: Integers of at least 1, or ValueError is raised; shape [m].
       probability: q in (0, 1]; broadcasts to a shape S.
       log_moments: L at the orders 0, 1, ..., max(orders), of which the first two
         are 0 and none is negative; shape S + [max(orders) + 1].
-
-    Returns:
-      float64 array of shape S + [m].
-
-    Raises:
-      ValueError: an order is not an integer of at least 1.
     """
     alphas = check_integer_orders(orders)
     q = np.asarray(probability, np.float64)
@@ -164,7 +124,7 @@ def sampled_log_moment(
     moments = log_moments.reshape(-1, log_moments.shape[-1])
     n, width = moments.shape
     result = np.zeros((n, alphas.size))
-    rows = max(1, _BLOCK // width)
+    rows = block_rows(width)
     for start in range(0, n, rows):
         block = slice(start, start + rows)
         result[block] = _sampled_block(alphas, q.ravel()[block], moments[block])
@@ -172,7 +132,7 @@ def sampled_log_moment(
 
 
 def block_rows(width: int) -> int:
-    """Returns how many rows of `width` floats are worked on at once, at least 1."""
+    """The number of rows of `width` floats that are worked on at once, at least 1."""
     return max(1, _BLOCK // width)
 
 

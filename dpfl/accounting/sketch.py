@@ -74,16 +74,9 @@ class SketchedDpEvent(events.RdpDpEvent):
         noise_multiplier: float,
         sampling_probability: float = 1.0,
     ) -> SketchedDpEvent:
-        """Returns the event of project-and-perturb under central privacy.
+        """The event of project-and-perturb: the server's Gaussian noise.
 
-        Args:
-          sketch_length: l, the number of hash rows.
-          sketch_width: w, the number of buckets in a row.
-          noise_multiplier: The server's noise over the clip in sketch space.
-          sampling_probability: q, with which each client joins (Poisson).
-
-        Returns:
-          The event, a Gaussian release in sketch space.
+        The noise multiplier is over the clip in sketch space.
         """
         z = checks.nonnegative("noise_multiplier", noise_multiplier)
         q = checks.probability("sampling_probability", sampling_probability)
@@ -93,7 +86,7 @@ class SketchedDpEvent(events.RdpDpEvent):
         return cls(sketch_length, sketch_width, release)
 
     @property
-    def relations(self) -> tuple[dp_accounting.NeighboringRelation, ...]:
+    def relations(self) -> events.Relations:
         """See base class: those of the release."""
         if isinstance(self.release, events.RdpDpEvent):
             return self.release.relations
@@ -105,7 +98,7 @@ class SketchedDpEvent(events.RdpDpEvent):
         return self.sketch_length * self.sketch_width
 
     def as_gaussian(self) -> dp_accounting.DpEvent:
-        """Returns the release if it is a (sampled) Gaussian, and else this event.
+        """The release if it is a (sampled) Gaussian, and else this event.
 
         What is true of the release is true of this event, so that the exact curve
         and privacy loss distributions of Gaussians apply.

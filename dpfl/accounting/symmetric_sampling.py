@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Client sampling around noise that looks the same from both sides.
 
-P and Q, the laws with the client and without it, are exchanged by an involution, as
+P and Q, the outputs with the client and without it, are exchanged by an involution, as
 those of symmetric noise are: see docs/privacy/distributed.md.
 """
 
@@ -25,10 +25,10 @@ _RARE_SAMPLING = 0.5
 
 
 def integer_nodes(top: int) -> np.ndarray:
-    """Returns orders 2..top: all the small ones, then in steps of a ratio."""
+    """The orders 2..top: all the small ones, and then some that rise by a ratio."""
     dense = np.arange(2, min(top, _DENSE_ORDERS) + 1)
-    steps = max(0, math.ceil(math.log(top / _DENSE_ORDERS) / math.log(_ORDER_RATIO)))
-    sparse = np.floor(_DENSE_ORDERS * _ORDER_RATIO ** np.arange(1, steps))
+    count = max(0, math.ceil(math.log(top / _DENSE_ORDERS) / math.log(_ORDER_RATIO)))
+    sparse = np.floor(_DENSE_ORDERS * _ORDER_RATIO ** np.arange(1, count))
     return np.unique(np.concatenate([dense, sparse, [top]]).astype(np.int64))
 
 
@@ -37,7 +37,7 @@ def poisson_sampled_rdp(
     sampling_probability: float,
     rdp: Callable[[Any], np.ndarray],
 ) -> np.ndarray:
-    """Returns the RDP of a mirrored pair of outputs when the client joins at random.
+    """The RDP of a symmetric pair of outputs when the client joins at random; [m].
 
     For P and Q exchanged by an involution (noise that is symmetric about the client's
     shift) log E_Q[(1-q+q P/Q)^alpha] bounds both directions, and at an integer order
@@ -49,9 +49,6 @@ def poisson_sampled_rdp(
       orders: Renyi orders, each greater than 1; shape [m].
       sampling_probability: q in [0, 1].
       rdp: Maps orders, shape [k], to the RDP without sampling, shape [k].
-
-    Returns:
-      float64 array of shape [m], in nats.
     """
     alphas = checks.orders(orders)
     q = checks.probability("sampling_probability", sampling_probability)

@@ -35,7 +35,6 @@ import math
 from typing import Any, Optional
 
 import attr
-import dp_accounting
 import numpy as np
 
 from dpfl import checks
@@ -137,7 +136,7 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
     )
 
     @property
-    def relations(self) -> tuple[dp_accounting.NeighboringRelation, ...]:
+    def relations(self) -> events.Relations:
         """See base class: a sampled client has no noise of its own in the sum."""
         if self.noise_of_helpers or self.sampling_probability < 1:
             return events.TRUSTED_RELATIONS
@@ -431,7 +430,7 @@ class WithClipCountDpEvent(events.RdpDpEvent):
     sampling_probability: float = 1.0
 
     @property
-    def relations(self) -> tuple[dp_accounting.NeighboringRelation, ...]:
+    def relations(self) -> events.Relations:
         """See base class: those of both, on the sample of clients."""
         both = [
             release.poisson_sampled(self.sampling_probability) or release

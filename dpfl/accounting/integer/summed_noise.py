@@ -25,7 +25,7 @@ import functools
 import math
 import threading
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Union
 
 import attr
 import numpy as np
@@ -73,21 +73,15 @@ class LogPmf(NamedTuple):
     error: np.ndarray
 
 
-class Noise(abc.ABC):
+class _TiltedSum(abc.ABC):
     """An even sum of independent Bernoulli variables, negated ones, and a constant.
 
     Subclasses are frozen and hashable: equal ones share their probabilities.
     """
 
-    # Blocks go no further.
-    _last = 1 << 62
-
-    variance: float
-    """In squared grid steps; of a discrete Gaussian its parameter, not below it."""
-
-    @abc.abstractmethod
-    def part(self, parts: int) -> Noise:
-        """One of `parts` equal parts of the noise, or less than that."""
+    def _end(self) -> int:
+        """Returns the integer above which no probabilities are computed."""
+        return 1 << 62
 
     @abc.abstractmethod
     def oscillation(self) -> float:
@@ -130,7 +124,7 @@ class Noise(abc.ABC):
                 tilt = self._tilts(np.array([float(known)]))
                 spread = float(self.cumulants(tilt).variance[0])
                 width = math.floor(_BLOCK_DEVIATIONS * math.sqrt(spread))
-                k = np.arange(known, min(known + 2 * width, self._last) + 1)
+                k = np.arange(known, min(known + 2 * width, self._end()) + 1)
                 blocks.append(self._block(k))
                 known += k.size
             columns = [np.concatenate(column) for column in zip(*blocks)]
@@ -170,14 +164,14 @@ class Noise(abc.ABC):
 
 
 @functools.lru_cache(maxsize=32)
-def _known_blocks(noise: Noise) -> list[LogPmf]:
+def _known_blocks(noise: _TiltedSum) -> list[LogPmf]:
     """Returns a list to which the probabilities that are asked for are added."""
     del noise
     return []
 
 
 @attr.s(frozen=True, auto_attribs=True)
-class DiscreteGaussianNoise(Noise):
+class DiscreteGaussianNoise(_TiltedSum):
     """The sum of `count` independent shares N_Z(0, stddev^2).
 
     Attributes:
@@ -188,13 +182,13 @@ class DiscreteGaussianNoise(Noise):
     count: int = attr.ib(validator=checks.validator(checks.integer))
     stddev: float = attr.ib(validator=checks.validator(checks.positive))
 
-    @functools.cached_property
+    @property
     def variance(self) -> float:
         """s^2 = n sigma^2; the variance of a discrete Gaussian is at most sigma^2."""
         return self.count * self.stddev**2
 
     def part(self, parts: int) -> DiscreteGaussianNoise:
-        """See base class: shares that are left over are left out."""
+        """One of `parts` equal parts of the noise; shares that are left over go."""
         return DiscreteGaussianNoise(max(1, self.count // parts), self.stddev)
 
     def oscillation(self) -> float:
@@ -225,8 +219,8 @@ class DiscreteGaussianNoise(Noise):
 
     def half_profile(self) -> LogPmf:
         """log P(S = k) + k^2 / (2 s^2), which has the period n, for k up to n/2."""
-        pmf = self.log_pmf(self._last)
-        square = np.square(np.arange(self._last + 1, dtype=np.float64))
+        pmf = self.log_pmf(self._end())
+        square = np.square(np.arange(self._end() + 1, dtype=np.float64))
         square /= 2 * self.variance
         error = pmf.error + 4 * EPSILON * (square + np.abs(pmf.values))
         return LogPmf(pmf.values + square, error)
@@ -239,8 +233,7 @@ class DiscreteGaussianNoise(Noise):
             2 / self.stddev**2,
         )
 
-    @functools.cached_property
-    def _last(self) -> int:
+    def _end(self) -> int:
         return self.count // 2
 
     @functools.cached_property
@@ -322,9 +315,9 @@ class DiscreteGaussianNoise(Noise):
             logs = -np.square(k) / (2 * self.variance)
             logs -= math.log(2 * math.pi * self.variance) / 2
             return LogPmf(logs, 4 * EPSILON * (1 - logs))
-        if last <= self._last:
+        if last <= self._end():
             return super().log_pmf(last)
-        values, errors = super().log_pmf(self._last)
+        values, errors = super().log_pmf(self._end())
         folded = np.arange(last + 1) % self.count
         folded = np.minimum(folded, self.count - folded)
         fall = (np.square(k) - np.square(folded.astype(float))) / (2 * self.variance)
@@ -340,7 +333,7 @@ def _profile_range(noise: DiscreteGaussianNoise) -> float:
 
 
 @attr.s(frozen=True, auto_attribs=True)
-class SkellamNoise(Noise):
+class SkellamNoise(_TiltedSum):
     """Skellam noise: the difference of two Poisson variables of mean variance / 2.
 
     Attributes:
@@ -350,7 +343,7 @@ class SkellamNoise(Noise):
     variance: float = attr.ib(validator=checks.validator(checks.positive))
 
     def part(self, parts: int) -> SkellamNoise:
-        """See base class."""
+        """One of `parts` equal parts of the noise."""
         return SkellamNoise(self.variance / parts)
 
     def oscillation(self) -> float:
@@ -380,3 +373,6 @@ class SkellamNoise(Noise):
         imaginary = mean * (np.sin(angles) - angles)
         error = 4 * EPSILON * (np.abs(real) + abs(mean) * angles)
         return real + 1j * imaginary, error
+
+
+Noise = Union[DiscreteGaussianNoise, SkellamNoise]
