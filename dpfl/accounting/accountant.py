@@ -94,22 +94,19 @@ register(events.RdpDpEvent, lambda event, orders: event.rdp(orders))
 
 
 def _resolve_sampling(event: dp_accounting.DpEvent) -> dp_accounting.DpEvent:
-    """Replaces Poisson sampling around an `RdpDpEvent` by the sampled event.
+    """Returns `events.resolve_sampling`, and that of a Gaussian as a case of csgm's.
 
-    And around a Gaussian by the event of which it is a case: dp_accounting computes
-    the same, but takes seconds at fractional orders where q is near 1/2 and the noise
-    large, and is there off by 1e-14, which may be below zero.
+    dp_accounting computes the same, but takes seconds at fractional orders where q is
+    near 1/2 and the noise large, and is there off by 1e-14, which may be below zero.
     """
-    if not isinstance(event, dp_accounting.PoissonSampledDpEvent):
-        return event
-    if type(event.event) is dp_accounting.GaussianDpEvent:
+    if (
+        isinstance(event, dp_accounting.PoissonSampledDpEvent)
+        and type(event.event) is dp_accounting.GaussianDpEvent
+    ):
         return csgm.sampled_gaussian_event(
             event.event.noise_multiplier, event.sampling_probability
         )
-    if not isinstance(event.event, events.RdpDpEvent):
-        return event
-    sampled = event.event.poisson_sampled(event.sampling_probability)
-    return event if sampled is None else sampled
+    return events.resolve_sampling(event)
 
 
 class DpflAccountant(rdp_privacy_accountant.RdpAccountant):

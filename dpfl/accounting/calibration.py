@@ -190,29 +190,24 @@ def calibrate_noise_multiplier(
     step = math.log1p(checks.delta("rtol", rtol))
     checks.choice("method", method, METHODS)
 
-    def gap_at(k: int, by: str, some: Optional[Sequence[float]] = orders) -> float:
+    def gap_at(
+        k: int, some: Optional[Sequence[float]], by: str = "rdp"
+    ) -> tuple[float, Optional[float]]:
         try:
             event = make_event(math.exp(k * step))
         except events.NoiseTooLargeError:
-            return -math.inf
+            return -math.inf, None
         except events.NoiseTooSmallError:
-            return math.inf
-        value = epsilon(event, delta, method=by, orders=some).epsilon
-        return math.log(max(value, 1e-300)) - math.log(target)
-
-    def best_order_at(k: int, some: Sequence[float]) -> Optional[float]:
-        try:
-            event = make_event(math.exp(k * step))
-        except events.NoiseTooLargeError:
-            return None
-        return epsilon(event, delta, method="rdp", orders=some).order
+            return math.inf, None
+        report = epsilon(event, delta, method=by, orders=some)
+        gap = math.log(max(report.epsilon, 1e-300)) - math.log(target)
+        return gap, report.order
 
     half = math.ceil(0.5 / step)
     near = math.ceil(0.06 / step)
     try:
         best = _least_index_by_rdp(
-            lambda k, some: gap_at(k, "rdp", some),
-            best_order_at,
+            gap_at,
             events.DEFAULT_ORDERS if orders is None else sorted(set(orders)),
             step,
         )
@@ -227,7 +222,7 @@ def calibrate_noise_multiplier(
         method == "auto" and _may_be_tight(make_event, math.exp(best * step))
     ):
         # The tight epsilon is seldom above the other, so the search starts there.
-        best = _least_index(lambda k: gap_at(k, method), best, near, step)
+        best = _least_index(lambda k: gap_at(k, orders, method)[0], best, near, step)
     _check_possible(make_event, math.exp(best * step))
     return math.exp(best * step)
 
@@ -260,8 +255,7 @@ def _check_possible(make_event: MakeEvent, noise_multiplier: float) -> None:
 
 
 def _least_index_by_rdp(
-    gap: Callable[[int, Sequence[float]], float],
-    best_order: Callable[[int, Sequence[float]], Optional[float]],
+    gap_and_order: Callable[[int, Sequence[float]], tuple[float, Optional[float]]],
     orders: Sequence[float],
     step: float,
 ) -> int:
@@ -272,12 +266,15 @@ def _least_index_by_rdp(
     the best of them nearly what it is, and all of them have the last word.
 
     Args:
-      gap: From an index and orders to log(epsilon / target), not rising in the index.
-      best_order: From an index and orders to the order that gave epsilon; None where
-        there is so much noise that there is no event.
+      gap_and_order: From an index and orders to log(epsilon / target), not rising in
+        the index, and the order that gave epsilon; None where there is no event.
       orders: All orders, in rising order.
       step: Log of the ratio of neighbouring noise multipliers.
     """
+
+    def gap(k: int, some: Sequence[float]) -> float:
+        return gap_and_order(k, some)[0]
+
     half = math.ceil(0.5 / step)
     coarse = max(1, math.floor(_COARSE_STEP / step))
     start = 0
@@ -295,7 +292,7 @@ def _least_index_by_rdp(
             )
         except UnreachableBudgetError:
             continue
-        best = best_order(start, few)
+        best = gap_and_order(start, few)[1]
         # An epsilon of 0 says nothing of larger orders: it is given by the first.
         if best is None or few[0] < best < few[-1] or few[-1] == orders[-1]:
             break
@@ -360,7 +357,17 @@ def _bracket(
     upwards = value > 0
     while True:
         if k == (ceiling if upwards else floor):
-            raise _budget_error(upwards)
+            if not upwards:
+                raise BudgetNotBindingError(
+                    "the budget is met even with noise_multiplier "
+                    f"{SMALLEST_NOISE_MULTIPLIER:g}; check that make_event uses its "
+                    "argument"
+                )
+            raise UnreachableBudgetError(
+                "the budget is exceeded even with noise_multiplier "
+                f"{LARGEST_NOISE_MULTIPLIER:g}; raise target_epsilon or target_delta, "
+                "or bits if the noise is in integers"
+            )
         following = min(max(k + (stride if upwards else -stride), floor), ceiling)
         following_value = gap(following)
         if upwards and following_value <= 0:
@@ -368,16 +375,3 @@ def _bracket(
         if not upwards and following_value > 0:
             return following, k, following_value, value
         k, value, stride = following, following_value, 2 * stride
-
-
-def _budget_error(upwards: bool) -> CalibrationError:
-    if upwards:
-        return UnreachableBudgetError(
-            "the budget is exceeded even with noise_multiplier "
-            f"{LARGEST_NOISE_MULTIPLIER:g}; raise target_epsilon or target_delta, or "
-            "bits if the noise is in integers"
-        )
-    return BudgetNotBindingError(
-        "the budget is met even with noise_multiplier "
-        f"{SMALLEST_NOISE_MULTIPLIER:g}; check that make_event uses its argument"
-    )

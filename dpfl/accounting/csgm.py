@@ -300,7 +300,5 @@ class SparsifiedMatrixFactorizationDpEvent(SparsifiedDpEvent):
       noise_multiplier: stddev / (keep_fraction * Delta2 * max_j ||C[:, j]||_2); at
         least 0. If B has a null space, C may be L^-1 A, with B = L Q; and if only the
         first rows are released, those rows and columns of it.
-      keep_fraction: Probability of keeping a coordinate, in (0, 1].
-      linf_ratio: DeltaInf / Delta2, greater than 0.
-      dimension: Length of the rotated, padded vector, at least 1.
+      keep_fraction: As there, and so are `linf_ratio` and `dimension`.
     """

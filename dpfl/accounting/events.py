@@ -150,6 +150,15 @@ class RunDpEvent(dp_accounting.DpEvent):
             raise ValueError(checks.message(attribute.name, wanted, value))
 
 
+def resolve_sampling(event: dp_accounting.DpEvent) -> dp_accounting.DpEvent:
+    """An event, or for Poisson sampling of one that knows what that is, the latter."""
+    if not isinstance(event, dp_accounting.PoissonSampledDpEvent):
+        return event
+    if not isinstance(event.event, RdpDpEvent):
+        return event
+    return event.event.poisson_sampled(event.sampling_probability) or event
+
+
 def relations_of(event: dp_accounting.DpEvent) -> Relations:
     """The relations for which all parts of a tree of events are private, if any.
 
@@ -159,13 +168,11 @@ def relations_of(event: dp_accounting.DpEvent) -> Relations:
     if isinstance(event, RunDpEvent):
         inner = relations_of(event.event)
         return tuple(r for r in event.relations if r in inner)
+    event = resolve_sampling(event)
     if isinstance(event, RdpDpEvent):
         return tuple(event.relations)
     if isinstance(event, dp_accounting.PoissonSampledDpEvent):
-        if isinstance(event.event, RdpDpEvent):
-            sampled = event.event.poisson_sampled(event.sampling_probability)
-            return () if sampled is None else relations_of(sampled)
-        return TRUSTED_RELATIONS
+        return () if isinstance(event.event, RdpDpEvent) else TRUSTED_RELATIONS
     if isinstance(event, dp_accounting.SelfComposedDpEvent):
         return relations_of(event.event)
     found: Relations = tuple(NAMES)

@@ -122,47 +122,32 @@ def gaussian_parts(
     which that returns: all that the event repeats within itself is in it, and `count`
     is how often the whole is composed.
     """
+    event = events.resolve_sampling(event)
     event = getattr(event, "as_gaussian", lambda: event)()
     if isinstance(event, events.RunDpEvent):
         return gaussian_parts(event.event, count)
-    if isinstance(event, dp_accounting.NoOpDpEvent):
-        return Counter()
     if isinstance(event, dp_accounting.SelfComposedDpEvent):
         return gaussian_parts(event.event, event.count * count)
-    if isinstance(event, dp_accounting.ComposedDpEvent):
-        return _sum_parts([gaussian_parts(part, count) for part in event.events])
+    if isinstance(event, (dp_accounting.ComposedDpEvent, dp_accounting.NoOpDpEvent)):
+        total: Counter[tuple[float, float]] = Counter()
+        for part in getattr(event, "events", ()):
+            found = gaussian_parts(part, count)
+            if found is None:
+                return None
+            total.update(found)
+        return total
+    q = 1.0
     if isinstance(event, dp_accounting.PoissonSampledDpEvent):
-        return _sampled_part(event, count)
+        q, event = float(event.sampling_probability), event.event
+        if not isinstance(event, dp_accounting.GaussianDpEvent):
+            return None
+        if q == 0:
+            return Counter()
     if isinstance(event, dp_accounting.GaussianDpEvent):
-        return Counter({(1.0, float(event.noise_multiplier)): count})
+        return Counter({(q, float(event.noise_multiplier)): count})
     if isinstance(event, dp_accounting.NonPrivateDpEvent):
         return Counter({(1.0, 0.0): count})
     return None
-
-
-def _sum_parts(
-    parts: list[Optional[Counter[tuple[float, float]]]],
-) -> Optional[Counter[tuple[float, float]]]:
-    total: Counter[tuple[float, float]] = Counter()
-    for part in parts:
-        if part is None:
-            return None
-        total.update(part)
-    return total
-
-
-def _sampled_part(
-    event: dp_accounting.PoissonSampledDpEvent, count: int
-) -> Optional[Counter[tuple[float, float]]]:
-    if isinstance(event.event, events.RdpDpEvent):
-        sampled = event.event.poisson_sampled(event.sampling_probability)
-        return None if sampled is None else gaussian_parts(sampled, count)
-    if not isinstance(event.event, dp_accounting.GaussianDpEvent):
-        return None
-    if event.sampling_probability == 0:
-        return Counter()
-    key = (float(event.sampling_probability), float(event.event.noise_multiplier))
-    return Counter({key: count})
 
 
 def tight_epsilon(

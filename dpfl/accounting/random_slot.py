@@ -38,7 +38,6 @@ from dpfl.accounting import (
     gaussian,
     log_space,
     sketch,
-    symmetric_sampling,
 )
 
 MOST_ORDERS = 256
@@ -172,9 +171,7 @@ class RandomSlotDpEvent(events.RdpDpEvent):
     def _round_log_moments(self, top: int) -> np.ndarray:
         """Returns L at 0, 1, ..., top, or its chords; float64 [top + 1]."""
         exact = is_gaussian_mixture(self.round_event)
-        nodes = (
-            np.arange(2, top + 1) if exact else symmetric_sampling.integer_nodes(top)
-        )
+        nodes = np.arange(2, top + 1) if exact else log_space.integer_nodes(top)
         moments = (nodes - 1.0) * self._round_rdp(nodes.astype(np.float64))
         return np.interp(
             np.arange(top + 1.0),

@@ -86,11 +86,19 @@ class SketchedDpEvent(events.RdpDpEvent):
         return cls(sketch_length, sketch_width, release)
 
     @property
+    def _known(self) -> events.RdpDpEvent:
+        """The release as an event that knows its Renyi differential privacy."""
+        event, q = self.release, 1.0
+        if isinstance(event, events.RdpDpEvent):
+            return event
+        if isinstance(event, dp_accounting.PoissonSampledDpEvent):
+            event, q = event.event, event.sampling_probability
+        return csgm.sampled_gaussian_event(event.noise_multiplier, q)
+
+    @property
     def relations(self) -> events.Relations:
         """See base class: those of the release."""
-        if isinstance(self.release, events.RdpDpEvent):
-            return self.release.relations
-        return events.TRUSTED_RELATIONS
+        return self._known.relations
 
     @property
     def sketch_dimension(self) -> int:
@@ -107,21 +115,15 @@ class SketchedDpEvent(events.RdpDpEvent):
 
     def rdp(self, orders: events.Orders) -> np.ndarray:
         """See base class."""
-        if isinstance(self.release, events.RdpDpEvent):
-            return self.release.rdp(checks.orders(orders).tolist())
-        return _gaussian_rdp(self.release, checks.orders(orders))
+        return self._known.rdp(orders)
 
     def rdp_before_sampling(self, orders: events.Orders) -> np.ndarray:
         """See base class."""
-        if isinstance(self.release, events.RdpDpEvent):
-            return self.release.rdp_before_sampling(checks.orders(orders).tolist())
-        return self.rdp(orders)
+        return self._known.rdp_before_sampling(orders)
 
     def rdp_beside_sampling(self, orders: events.Orders) -> np.ndarray:
         """See base class."""
-        if isinstance(self.release, events.RdpDpEvent):
-            return self.release.rdp_beside_sampling(orders)
-        return super().rdp_beside_sampling(orders)
+        return self._known.rdp_beside_sampling(orders)
 
     def poisson_sampled(self, sampling_probability: float) -> SketchedDpEvent:
         """See base class. Independent samplings multiply."""
@@ -134,14 +136,6 @@ class SketchedDpEvent(events.RdpDpEvent):
         return attr.evolve(
             self, release=dp_accounting.PoissonSampledDpEvent(q, release)
         )
-
-
-def _gaussian_rdp(event: dp_accounting.DpEvent, orders: np.ndarray) -> np.ndarray:
-    """Returns the RDP of a Gaussian event, alone or on a Poisson sample of clients."""
-    q = 1.0
-    if isinstance(event, dp_accounting.PoissonSampledDpEvent):
-        q, event = event.sampling_probability, event.event
-    return csgm.sampled_gaussian_event(event.noise_multiplier, q).rdp(orders)
 
 
 def _is_gaussian(event: Any) -> bool:

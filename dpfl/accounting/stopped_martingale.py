@@ -142,18 +142,9 @@ def clock_bound(
     return min(float(np.min(bounds / (_EXPONENTS / base))), everything)
 
 
-def _sampled(event: dp_accounting.DpEvent) -> dp_accounting.DpEvent:
-    """Returns the event that Poisson sampling around one of dpfl's means."""
-    if not isinstance(event, dp_accounting.PoissonSampledDpEvent):
-        return event
-    if not isinstance(event.event, csgm.SparsifiedDpEvent):
-        return event
-    return event.event.poisson_sampled(event.sampling_probability) or event
-
-
 def _masked_releases(event: dp_accounting.DpEvent) -> int:
     """Returns how many releases of a tree drop coordinates."""
-    event = _sampled(event)
+    event = events.resolve_sampling(event)
     if isinstance(event, events.RunDpEvent):
         return _masked_releases(event.event)
     if isinstance(event, dp_accounting.SelfComposedDpEvent):
@@ -176,7 +167,7 @@ def _stand_in(
     if isinstance(event, dp_accounting.ComposedDpEvent):
         parts = [_stand_in(part, gaussian_of) for part in event.events]
         return attr.evolve(event, events=parts)
-    event = _sampled(event)
+    event = events.resolve_sampling(event)
     if not _masked_releases(event):
         return event
     if not isinstance(event, csgm.SparsifiedDpEvent) or not event.noise_multiplier:

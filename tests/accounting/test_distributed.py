@@ -13,7 +13,7 @@ import pytest
 from hypothesis import strategies as st
 from scipy import special
 
-from dpfl.accounting import accountant, events, sketch, symmetric_sampling
+from dpfl.accounting import accountant, events, log_space, sketch
 from dpfl.accounting.integer import (
     noise_events,
     published_bounds,
@@ -183,15 +183,13 @@ class TestExactBound:
         np.testing.assert_array_equal(
             sampled.rdp_beside_sampling(orders), np.full(5, 3 * distance)
         )
-        by_shifts = symmetric_sampling.poisson_sampled_rdp(
-            orders, 0.05, event.shifts_rdp
-        )
+        by_shifts = log_space.poisson_sampled_rdp(orders, 0.05, event.shifts_rdp)
         found = sampled.rdp(orders)
         assert np.all(np.diff(found) >= 0)
         assert np.all(found < by_shifts / 2)
         # A little above N(0, s^2 - 2), about which integers of variance 2 are drawn.
         z2 = (50 * 1.3**2 - 2) / 12**2
-        by_gaussian = symmetric_sampling.poisson_sampled_rdp(
+        by_gaussian = log_space.poisson_sampled_rdp(
             orders, 0.05, lambda a: np.asarray(a) / (2 * z2)
         )
         np.testing.assert_allclose(found, by_gaussian + 3 * distance, rtol=0.15)
@@ -262,7 +260,7 @@ class TestClientSampling:
         st.floats(0.001, 0.999),
         st.floats(1.01, 20),
     )
-    def test_mirrored_pairs_are_no_worse_in_reverse(self, half, shift, q, order):
+    def test_symmetric_pairs_are_no_worse_in_reverse(self, half, shift, q, order):
         # Any even f, log-concave or not, of full support on a circle.
         f = np.array(half + half[:0:-1])
         f /= f.sum()
@@ -378,7 +376,7 @@ class TestClientSampling:
         terms += moments - special.gammaln(301 - l)
         terms += l * math.log(0.02) + (300 - l) * math.log(0.98)
         exact = special.logsumexp(terms) / 299
-        found = symmetric_sampling.poisson_sampled_rdp([300], 0.02, rdp)[0]
+        found = log_space.poisson_sampled_rdp([300], 0.02, rdp)[0]
         assert exact <= found <= exact * (1 + 1e-3)
 
     def test_extremes_of_the_probability(self):

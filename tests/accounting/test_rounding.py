@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from scipy import special
 
-from dpfl.accounting import events, log_space, symmetric_sampling
+from dpfl.accounting import events, log_space
 from dpfl.accounting.integer import ratio_moments, rounding, summed_noise, whole_shifts
 from tests.accounting import exact_noise
 
-# Random laws, each at ten coordinates and orders; 100 make the full comparison.
-LAWS = int(os.environ.get("DPFL_ROUNDING_LAWS", "5"))
+# Random noise, each at ten coordinates and orders; 100 make the full comparison.
+SEEDS = int(os.environ.get("DPFL_ROUNDING_LAWS", "5"))
 
 # bits, granularity over the clip: n = 100, m = 2^20, clip 1, noise multiplier 1.
 GRIDS = {8: 0.031789, 7: 0.066108, 6: 0.160890}
@@ -30,6 +30,16 @@ def over_gaussian(orders, noise, top):
     return rate * 2 * noise.variance / np.asarray(orders)
 
 
+def log_moment(order, noise, x):
+    """The bound of the cells' ends, for one coordinate of at most a step."""
+    [[excess]] = [
+        [excess.log_at(np.array([[x]]), rows)[0, 0]]
+        for rows, excess in rounding._evaluators(np.array([order]), noise, x)
+        if rows.size
+    ]
+    return math.log1p(math.exp(excess) * x**2) * (1 + 1e-11)
+
+
 def both_directions(noise, order, x):
     """Float sums of log E[(mix/f)^a] and log E[(mix/f)^(1-a)], for moderate orders."""
     reach = math.ceil(12 * math.sqrt(noise.variance) + order * (x + 1) + 20)
@@ -42,7 +52,7 @@ def both_directions(noise, order, x):
     return forward, special.logsumexp(order * f + (1 - order) * mix)
 
 
-@pytest.mark.parametrize("seed", range(LAWS))
+@pytest.mark.parametrize("seed", range(SEEDS))
 def test_against_fifty_digits(seed):
     rng = np.random.default_rng(seed)
     count = int(np.exp(rng.uniform(0, np.log(200))))
@@ -61,7 +71,7 @@ def test_against_fifty_digits(seed):
         order = float(1 + np.exp(rng.uniform(np.log(0.05), np.log(most - 1))))
         order = float(max(2, round(order))) if i % 2 else order
         forward, backward = exact_noise.log_moments(pmf, order, x)
-        found = rounding.rounded_log_moment([order], noise, x)[0]
+        found = log_moment(order, noise, x)
         assert found >= forward * (1 - 1e-13), (noise, order, x)
         assert backward <= forward
         if order < 2:  # where the rate takes the limit at 0
@@ -200,8 +210,6 @@ class TestRate:
             rounding.rounded_rate([2], noise, 20.0, sampled=True)
         with pytest.raises(ValueError, match=r"max_coordinate must be greater than 0"):
             rounding.rounded_rate([2], noise, 0.0)
-        with pytest.raises(ValueError, match=r"coordinate must be greater than 0 and"):
-            rounding.rounded_log_moment([2], noise, 1.5)
         with pytest.raises(ValueError, match=r"stddev must be greater than 0"):
             summed_noise.DiscreteGaussianNoise(3, 0.0)
 
@@ -309,7 +317,7 @@ class TestClaims:
             backward = math.log(np.sum(weight * mixed ** (1.0 - order)))
             assert backward <= forward + 1e-12
             assert forward <= most * (1 + 1e-9)
-        direct = symmetric_sampling.poisson_sampled_rdp(
+        direct = log_space.poisson_sampled_rdp(
             orders, q, lambda a: rounding.rounded_rate(a, noise, 1.0)
         )
         assert np.all(np.diff(direct) >= 0)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpfl import accounting, mechanisms
-from dpfl.accounting import symmetric_sampling
+from dpfl.accounting import log_space
 from dpfl.mechanisms import integer_grid
 
 D = 1000
@@ -234,7 +234,7 @@ class TestAdaptiveClipping:
         # The count alone: shifted by 1 under noise of variance (2 * 5)^2.
         assert event.count.rdp([2.0])[0] == pytest.approx(2 / (2 * 100), rel=1e-3)
         sampled = event.poisson_sampled(0.1)
-        expected = symmetric_sampling.poisson_sampled_rdp(
+        expected = log_space.poisson_sampled_rdp(
             orders,
             0.1,
             lambda a: (

@@ -30,7 +30,6 @@ that norm. `docs/privacy/distributed.md` has the proofs.
 from __future__ import annotations
 
 import abc
-import functools
 import math
 from typing import Any, Optional
 
@@ -38,16 +37,12 @@ import attr
 import numpy as np
 
 from dpfl import checks
-from dpfl.accounting import events, symmetric_sampling
+from dpfl.accounting import events, log_space
 from dpfl.accounting.integer import published_bounds, rounding, whole_shifts
+from dpfl.accounting.integer import summed_noise as noises
 from dpfl.accounting.integer.published_bounds import (
     DEFAULT_ROUNDING_BIAS,
     rounded_l2_squared,
-)
-from dpfl.accounting.integer.summed_noise import (
-    DiscreteGaussianNoise,
-    Noise,
-    SkellamNoise,
 )
 
 BOUNDS = ("exact", "published")
@@ -114,9 +109,9 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
     """
 
     noise_clients: int = attr.ib(validator=checks.validator(checks.integer))
-    local_stddev: float = attr.ib(validator=checks.validator(checks.positive))
-    granularity: float = attr.ib(validator=checks.validator(checks.positive))
-    clip_norm: float = attr.ib(validator=checks.validator(checks.positive))
+    local_stddev: float = attr.ib(validator=_POSITIVE)
+    granularity: float = attr.ib(validator=_POSITIVE)
+    clip_norm: float = attr.ib(validator=_POSITIVE)
     dimension: int = attr.ib(validator=checks.validator(checks.integer))
     max_coordinate: Optional[float] = attr.ib(
         default=None, validator=attr.validators.optional(_POSITIVE)
@@ -150,10 +145,8 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
     @property
     def max_steps(self) -> float:
         """Bound on the size of a coordinate before it is rounded, in grid steps."""
-        largest = self.clip_norm
-        if self.max_coordinate is not None:
-            largest = min(largest, self.max_coordinate)
-        return largest / self.granularity
+        largest = self.max_coordinate or math.inf
+        return min(self.clip_norm, largest) / self.granularity
 
     @property
     def l2_squared_steps(self) -> float:
@@ -162,11 +155,9 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
         Delta^2 / g^2 under the published bound, and otherwise what holds whatever the
         rounding does.
         """
+        c, g, m = self.clip_norm, self.granularity, self.dimension
         beta = self.rounding_bias if self.bound == "published" else 0.0
-        return (
-            rounded_l2_squared(self.clip_norm, self.granularity, self.dimension, beta)
-            / self.granularity**2
-        )
+        return rounded_l2_squared(c, g, m, beta) / g**2
 
     @property
     def max_shift(self) -> int:
@@ -196,7 +187,7 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
 
     @property
     @abc.abstractmethod
-    def summed_noise(self) -> Noise:
+    def summed_noise(self) -> noises.Noise:
         """The noise of the sum, in grid steps."""
 
     @property
@@ -233,16 +224,16 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
         squared, noise = (self.clip_norm / self.granularity) ** 2, self.summed_noise
         found, second = np.full(checks.orders(orders).shape, np.inf), math.inf
         if not self._has_infinite_rate:
-            bound = functools.partial(
-                rounding.rounded_rate,
-                noise=noise,
-                max_coordinate=self.max_steps,
-                sampled=sampled,
-            )
-            found = squared * bound(orders)
+
+            def bound(alphas: events.Orders) -> np.ndarray:
+                return squared * rounding.rounded_rate(
+                    alphas, noise, self.max_steps, sampled=sampled
+                )
+
+            found = bound(orders)
             if self.noise_clients <= _MOST_SHARES:
                 # At order 2 that vector costs about its length over the variance.
-                second = squared * float(bound([2.0])[0])
+                second = float(bound([2.0])[0])
         # Of a Gaussian that stands for the noise whole shifts say nothing: the moments
         # of a least of both would be those of no law. distributed.md has the proofs.
         if self.noise_clients > _MOST_SHARES or (sampled and self.max_steps > 1):
@@ -252,10 +243,7 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
         return found
 
     def route(self, *, sampled: bool = False) -> str:
-        """The source of the privacy: 'rounding', 'shifts' or 'published'.
-
-        `sampled` says whether clients join at random.
-        """
+        """The source of the privacy: 'rounding', 'shifts' or 'published'."""
         if self.bound == "published":
             return "published"
         dimension = self.dimension if sampled else 0
@@ -289,20 +277,21 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
 
     def rdp(self, orders: events.Orders) -> np.ndarray:
         """See base class."""
-        if self.bound == "published":
-            whole = self.published_rdp
-        else:
-            whole = self.exact_rdp
         if self.sampling_probability == 1:
-            return whole(orders)
-        sampled = symmetric_sampling.poisson_sampled_rdp(
+            return self._unsampled_rdp(orders)
+        sampled = log_space.poisson_sampled_rdp(
             orders, self.sampling_probability, self.rdp_before_sampling
         )
         sampled += self.rdp_beside_sampling(orders)
         if self.route(sampled=True) == self.route():
             return sampled
         # Sampling never costs (Renyi divergence is quasi-convex).
-        return np.minimum(sampled, whole(orders))
+        return np.minimum(sampled, self._unsampled_rdp(orders))
+
+    def _unsampled_rdp(self, orders: events.Orders) -> np.ndarray:
+        if self.bound == "published":
+            return self.published_rdp(orders)
+        return self.exact_rdp(orders)
 
     def poisson_sampled(self, sampling_probability: float) -> events.RdpDpEvent:
         """See base class. Independent samplings multiply."""
@@ -320,9 +309,9 @@ class DistributedDiscreteGaussianDpEvent(DistributedNoiseDpEvent):
     """
 
     @property
-    def summed_noise(self) -> Noise:
+    def summed_noise(self) -> noises.Noise:
         """See base class."""
-        return DiscreteGaussianNoise(
+        return noises.DiscreteGaussianNoise(
             self.noise_clients, self.local_stddev / self.granularity
         )
 
@@ -388,9 +377,9 @@ class DistributedSkellamDpEvent(DistributedNoiseDpEvent):
         return self.noise_clients * (self.local_stddev / self.granularity) ** 2
 
     @property
-    def summed_noise(self) -> Noise:
+    def summed_noise(self) -> noises.Noise:
         """See base class."""
-        return SkellamNoise(self.total_variance_steps)
+        return noises.SkellamNoise(self.total_variance_steps)
 
     @property
     def _is_always_zero(self) -> bool:
@@ -447,7 +436,7 @@ class WithClipCountDpEvent(events.RdpDpEvent):
             update = self.update.rdp_before_sampling(alphas)
             return update + self.count.rdp_before_sampling(alphas)
 
-        sampled = symmetric_sampling.poisson_sampled_rdp(
+        sampled = log_space.poisson_sampled_rdp(
             orders, self.sampling_probability, before_sampling
         )
         return sampled + sum(

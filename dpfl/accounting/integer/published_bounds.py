@@ -129,7 +129,7 @@ def discrete_gaussian_published_epsilon(
 def skellam_published_rdp(
     orders: events.Orders, variance: float, l2_squared: float, l1: float
 ) -> np.ndarray:
-    """The Renyi bound of Skellam noise (Agarwal et al. 2021, Theorem 3.5), in nats; [m].
+    """The Renyi bound of Skellam noise, [m] (Agarwal et al. 2021, Theorem 3.5).
 
     The theorem is for integer orders. Between two of them this uses the chord of the
     log-moment (alpha - 1) D_alpha, which is convex in alpha and 0 at 1.

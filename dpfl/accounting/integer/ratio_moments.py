@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Optional
 
 import attr
 import numpy as np
@@ -67,7 +66,7 @@ class RatioMoments:
       tail_tilts: Bounds on what the table leaves out: sum_{k>K} f(k) r(k)^a is at most
         the sum of exp(a tail_tilts + tail_logs). float64 [t].
       tail_logs: See `tail_tilts`; float64 [t].
-      log_pmf: Bounds from above on log f(k), k = 1, ..., K, if tabulated.
+      log_pmf: Bounds from above on log f(k), k = 1, ..., K, by the route 'fourier'.
       log_ratio: Bounds from above on log r(k), likewise.
     """
 
@@ -78,16 +77,8 @@ class RatioMoments:
     paired: bool = True
     tail_tilts: np.ndarray = np.empty(0)
     tail_logs: np.ndarray = np.empty(0)
-    log_pmf: Optional[np.ndarray] = None
-    log_ratio: Optional[np.ndarray] = None
-
-    def table(self) -> tuple[np.ndarray, np.ndarray]:
-        """`log_pmf` and `log_ratio`, which must be tabulated."""
-        if self.log_pmf is None or self.log_ratio is None:
-            raise ValueError(
-                f"route must be 'fourier' for a table, found {self.route!r}"
-            )
-        return self.log_pmf, self.log_ratio
+    log_pmf: np.ndarray = np.empty(0)
+    log_ratio: np.ndarray = np.empty(0)
 
     def log_rest_of(self, orders: np.ndarray) -> np.ndarray:
         """Log bounds on sum_{l>L} C(a, l) m_l for whole orders a up to `top`.
@@ -406,7 +397,7 @@ class DirectExcess:
     """The same at fractional orders by direct sums over a table; see `Excess`."""
 
     def __init__(self, moments: RatioMoments, orders: np.ndarray):
-        self._log_pmf, self._log_ratio = moments.table()
+        self._log_pmf, self._log_ratio = moments.log_pmf, moments.log_ratio
         self._orders = orders
         self._tail = moments.log_tail(orders)
         self._limit = np.log(orders * (orders - 1) / 2) + moments.log_moments[2]

@@ -74,7 +74,7 @@ def _log_growth(log_slope: np.ndarray, x: np.ndarray) -> np.ndarray:
 def _cell_bounds(
     x: np.ndarray, logs: np.ndarray, convex: np.ndarray, positive: np.ndarray
 ) -> np.ndarray:
-    """Returns bounds on log(1 + h(x))/x^2 on the cells between points.
+    """Returns bounds on log(1 + h(x))/x^2 on the cells between points; [m, p - 1].
 
     For every y0, log(1 + y) <= log(1 + y0) + (y - y0)/(1 + y0). With a chord for
     h/x^2 this leaves a function of x that is convex, so that the ends bound it, and
@@ -86,9 +86,6 @@ def _cell_bounds(
       logs: Log bounds on h/x^2 there.
       convex: Whether h/x^2 is convex in x, [m]; otherwise it only rises.
       positive: Whether `logs` are of a polynomial with positive coefficients, [m].
-
-    Returns:
-      float64 [m, p - 1].
     """
     a, b, low, high = x[:, :-1], x[:, 1:], logs[:, :-1], logs[:, 1:]
     simple = _log_growth(high, a)
@@ -116,10 +113,8 @@ def _cell_bounds(
     t = np.clip(0.5 - p / q, 0.0, np.log(b / a))
     by_logs = (p + q * t) * np.exp(-2 * t) / np.square(a)
     by_logs = np.where(positive[:, None] & (a > 0) & (p > 1e-9), by_logs, np.inf)
-    best = simple
-    for bound in (np.where(convex[:, None], by_quotient, by_chord), by_logs):
-        best = np.fmin(best, bound)
-    return best
+    best = np.fmin(simple, np.where(convex[:, None], by_quotient, by_chord))
+    return np.fmin(best, by_logs)
 
 
 def _points(low: np.ndarray, high: np.ndarray, cells: int) -> np.ndarray:
@@ -180,7 +175,7 @@ def _evaluators(
     if doubtful.any() and moments.route == "fourier":
         whole = math.ceil(orders[doubtful].max())
         shorter = ratio_moments.ratio_moments(noise, whole)
-        if shorter.table()[0].size <= _DIRECT_TABLE:
+        if shorter.log_pmf.size <= _DIRECT_TABLE:
             direct = np.nonzero(doubtful)[0]
             rest = np.nonzero(~doubtful)[0]
             return [
@@ -214,47 +209,18 @@ def _unit_moments(
     return result
 
 
-def rounded_log_moment(
-    orders: events.Orders, noise: summed_noise.Noise, coordinate: float
-) -> np.ndarray:
-    """(a - 1) F_a(x) from above, in nats, for one coordinate of at most one step; [m].
-
-    It is exact but for rounding at whole orders.
-
-    Args:
-      orders: Renyi orders, each greater than 1; shape [m].
-      noise: The sum of the noise of all clients, in grid steps.
-      coordinate: x, in (0, 1], the coordinate before rounding in grid steps.
-    """
-    alphas = checks.orders(orders)
-    x = checks.real("coordinate", coordinate, above=0, at_most=1)
-    result = np.empty(alphas.size)
-    for rows, excess in _evaluators(alphas, noise, x):
-        logs = excess.log_at(np.full((rows.size, 1), x), np.arange(rows.size))[:, 0]
-        result[rows] = np.logaddexp(0.0, logs + 2 * math.log(x))
-        small = logs + 2 * math.log(x) < -36
-        result[rows] = np.where(small, np.exp(logs) * x**2, result[rows])
-    return result * (1 + 1e-11)
-
-
-def _has_closed_form(noise: summed_noise.Noise, first: float = 1.0) -> bool:
-    """Returns whether the closed form may serve for coordinates from `first` on."""
-    part = _CLOSED_FORM_PART if first < _MOST_STEPS else _LATE_CLOSED_FORM_PART
-    return ratio_moments.nearly_gaussian(noise, part)
-
-
 def _longer_than_a_step(
     alphas: np.ndarray, noise: summed_noise.Noise, unit: np.ndarray, top: float
 ) -> np.ndarray:
     """Returns bounds on (a - 1) F_a(x)/x^2 for x up to `top`; `unit` has x <= 1."""
-    if _has_closed_form(noise):
+    if ratio_moments.nearly_gaussian(noise, _CLOSED_FORM_PART):
         return rounding_shifts.gaussian_log_moments(alphas, noise, unit, 1.0, top)
     result, first = unit, 1.0
     if ratio_moments.route_of(noise) != "composed":
         first = min(top, _MOST_STEPS)
         summed = rounding_shifts.summed_log_moments(alphas, noise, first)
         result = np.maximum(result, summed)
-    if _has_closed_form(noise, _MOST_STEPS):
+    if ratio_moments.nearly_gaussian(noise, _LATE_CLOSED_FORM_PART):
         late = result
         if top > first:
             late = rounding_shifts.gaussian_log_moments(alphas, noise, unit, first, top)
@@ -329,7 +295,7 @@ def rounded_rate(
       max_coordinate: X, the largest size of a coordinate before it is rounded, in grid
         steps; greater than 0.
       sampled: Whether the rates at whole orders are to go into the binomial sum of
-        `symmetric_sampling.poisson_sampled_rdp`. If `max_coordinate` exceeds 1, what
+        `log_space.poisson_sampled_rdp`. If `max_coordinate` exceeds 1, what
         `distance_from_gaussian` says is to be added.
 
     Raises:

@@ -35,10 +35,8 @@ _RATE_TOLERANCE = 1e-3
 # it, which bound it from above: loosely, but remainders of large shifts are smaller.
 _MOST_SHARES = 30_000
 _PARTS = (1_400, 1_640, 2_000, 2_450, 2_800)
-# Shares of which the oscillation bound is summed one by one, and by how much the next
-# ones are apart of which it is computed.
-_EVERY_SUMMAND = 200
-_NODE_RATIO = 1.02
+# Shares of which the oscillation bound is summed one by one.
+_MOST_SUMMANDS = 100_000
 # Terms handled at once by a vectorised sum: bounds the memory.
 _CHUNK_TERMS = 2_000_000
 # Shifts evaluated one by one; larger ones are covered by proven remainders.
@@ -100,29 +98,11 @@ def log_oscillation_bound(noise: summed_noise.DiscreteGaussianNoise) -> float:
         return 0.0
     if noise.stddev < 0.3:
         return math.inf
-    shares = _summand_nodes(noise.count)
-    exponents = -2 * (np.pi * noise.stddev) ** 2 * shares / (shares + 1)
-    odd = np.arange(1, 41, 2)
-    every = 4 * np.sum(np.arctanh(np.exp(exponents[:, None] * odd)), axis=1)
-    # Both ends of a chord, and as much of it between them as there are shares there.
-    between = np.diff(shares) - 1
-    return float(np.sum(every) + np.sum(between * (every[:-1] + every[1:])) / 2)
-
-
-@functools.lru_cache(maxsize=32)
-def _summand_nodes(count: int) -> np.ndarray:
-    """Returns the k among 1..count-1 at which a share's range is computed, as float64.
-
-    The log of the range is convex in k, since atanh(exp(-c t)) is convex in t and falls
-    and t = sigma^2 k / (k + 1) is concave in k; those between two nodes are therefore
-    on average at most the mean of the two.
-    """
-    few = np.arange(1, min(count, _EVERY_SUMMAND), dtype=np.float64)
-    if count <= _EVERY_SUMMAND:
-        return few
-    number = 1 + math.ceil(math.log((count - 1) / few[-1]) / math.log(_NODE_RATIO))
-    more = np.rint(np.geomspace(few[-1], count - 1, number + 1))
-    return np.unique(np.concatenate([few, more]))
+    k = np.arange(1, min(noise.count, _MOST_SUMMANDS), dtype=np.float64)
+    nomes = np.exp(-2 * (np.pi * noise.stddev) ** 2 * k / (k + 1))
+    ranges = sum(4 * np.arctanh(nomes**j) for j in range(1, 41, 2))
+    # They fall in k.
+    return float(np.sum(ranges) + (noise.count - 1 - k.size) * ranges[-1])
 
 
 class _Profile:
@@ -140,16 +120,6 @@ class _Profile:
         repeated = np.resize(self.values, self.values.size + width)
         windows = np.lib.stride_tricks.sliding_window_view(repeated, width)
         return windows[starts % self.values.size]
-
-
-def _log_gaussian_tail(variance: float, radius: float) -> float:
-    """Returns a log bound on the sum of exp(-t^2 / (2 variance)), |t| >= radius.
-
-    The points t are those of a shifted integer grid. On either side the sum is at
-    most a geometric series that starts at the radius.
-    """
-    ratio = math.exp(-radius / variance)
-    return math.log(2) - radius**2 / (2 * variance) - math.log1p(-ratio)
 
 
 def _rises(profile: _Profile, shifts: np.ndarray) -> np.ndarray:
@@ -172,8 +142,11 @@ def _log_excess(
     log_most = np.max(profile.values) + (order - 1) * rise
     spread = float(np.max(log_most) - np.min(profile.values))
     within = 2 * profile.variance * (_LOG_TAIL + max(spread, 0.0))
-    radius = math.ceil(math.sqrt(within)) + 2
-    tail = log_most + _log_gaussian_tail(profile.variance, radius - 1)
+    edge = math.ceil(math.sqrt(within)) + 1
+    # On either side at most a geometric series that starts at the edge.
+    tail = log_most + math.log(2) - edge**2 / (2 * profile.variance)
+    tail -= math.log1p(-math.exp(-edge / profile.variance))
+    radius = edge + 1
     result = np.empty(shifts.size)
     offsets = np.arange(-radius, radius + 1)
     step = max(1, _CHUNK_TERMS // offsets.size)
@@ -191,14 +164,6 @@ def _log_excess(
     return np.logaddexp(result, tail) + order * allowance
 
 
-def _shift_blocks(max_shift: int) -> list[np.ndarray]:
-    """Returns the shifts 1..max_shift in growing blocks, no more than `_MAX_SHIFTS`."""
-    edges = [1, 5, 17, 65, _MAX_SHIFTS + 1]
-    last = min(max_shift, _MAX_SHIFTS) + 1
-    blocks = [np.arange(lo, min(hi, last)) for lo, hi in zip(edges, edges[1:])]
-    return [block for block in blocks if block.size]
-
-
 def _exact_rates(
     orders: np.ndarray, noise: summed_noise.DiscreteGaussianNoise, max_shift: int
 ) -> np.ndarray:
@@ -209,7 +174,9 @@ def _exact_rates(
     most = orders * (float(np.ptp(profile.values)) + 4 * profile.error)
     best = np.full(orders.size, -np.inf)
     left = np.arange(orders.size)
-    for block in _shift_blocks(max_shift):
+    edges = [1, 5, 17, 65, _MAX_SHIFTS + 1]
+    for low, high in zip(edges, edges[1:]):
+        block = np.arange(low, min(high, max_shift + 1))
         rise = _rises(profile, block)
         squares = block.astype(np.float64) ** 2
         for i in left.tolist():
