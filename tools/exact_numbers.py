@@ -29,7 +29,7 @@ from dpfl import accounting, mechanisms, planning
 from dpfl import factorization as mf
 from dpfl.accounting import random_slot
 from dpfl.accounting.csgm import SparsifiedMatrixFactorizationDpEvent
-from dpfl.accounting.integer import ratio_moments, rounding
+from dpfl.accounting.integer import rounding, summed_noise
 from dpfl.factorization import tree
 from dpfl.planning import bands_curve
 from experiments.papers import ours as stream_training
@@ -184,9 +184,9 @@ def _bands(is_slow: bool) -> Numbers:
 
 def _rounding() -> Numbers:
     for bits, granularity in _GRIDS.items():
-        noise = ratio_moments.DiscreteGaussianNoise(100, 0.1 / granularity)
+        noise = summed_noise.DiscreteGaussianNoise(100, 0.1 / granularity)
         for name, size in (("clip", 1.0), ("0.0064 of it", 0.0064)):
-            rate = rounding.rounded_rate(_ORDERS, noise, size / granularity).rate
+            rate = rounding.rounded_rate(_ORDERS, noise, size / granularity)
             for order, one in zip(_ORDERS, rate):
                 over = float(one) * 2 * noise.variance / order
                 yield f"RDP, {bits} bits, {name}, {order}", over
@@ -200,7 +200,7 @@ def _least_share(clients: int, length: int) -> float:
     low, high = 0.5, 4.0
     while high - low > 1e-6:
         middle = (low + high) / 2
-        noise = ratio_moments.DiscreteGaussianNoise(clients, middle)
+        noise = summed_noise.DiscreteGaussianNoise(clients, middle)
         is_enough = rounding.is_covered(noise, 2.0, length)
         low, high = (low, middle) if is_enough else (middle, high)
     return high

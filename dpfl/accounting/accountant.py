@@ -9,7 +9,7 @@ order. Every `RdpDpEvent` is in the table from the start. Such events nest in
 `ComposedDpEvent` and `SelfComposedDpEvent`, beside dp_accounting's own, and in
 `PoissonSampledDpEvent` where a bound for the sampled mechanism is proven.
 
-An accountant is for one relation between neighbours (see `adjacency`), and refuses the
+An accountant is for one relation between neighbours (see `events`), and refuses the
 events that do not hold for it. dp_accounting's own events keep the meaning that they
 have there.
 """
@@ -28,27 +28,30 @@ from dp_accounting.rdp import rdp_privacy_accountant
 from dpfl import checks
 from dpfl.accounting import csgm, events
 
-RdpOfOrders = Callable[[np.ndarray], np.ndarray]
-
 # Stands in for order 1: far enough from it for (order - 1) to keep ten digits.
 _ABOVE_ONE = 1.0 + 2.0**-20
+
+RdpFunction = Callable[[dp_accounting.DpEvent, np.ndarray], np.ndarray]
+
+_TABLE: dict[type, RdpFunction] = {}
 
 
 class RefusedEventError(Exception):
     """An event that is known, but not under the accountant's adjacency relation."""
 
 
-def rdp_at(orders: np.ndarray, rdp_of_orders: RdpOfOrders) -> np.ndarray:
-    """Returns the Renyi differential privacy at orders from 1 to infinity.
+def rdp_at(
+    orders: np.ndarray, rdp_of_orders: Callable[[np.ndarray], np.ndarray]
+) -> np.ndarray:
+    """The Renyi differential privacy at orders from 1 to infinity, in nats; [m].
+
+    At infinity it is 0 for what costs nothing and infinite for all else. Where
+    `rdp_of_orders` gives NaN it is infinite.
 
     Args:
-      orders: float64 array of shape [m], each at least 1, infinity included.
+      orders: float64 [m], each at least 1, infinity included.
       rdp_of_orders: Maps finite orders above 1, shape [m], to bounds of that shape,
         which do not fall in the order.
-
-    Returns:
-      float64 array of shape [m], in nats. At infinity it is 0 for what costs nothing
-      and infinite for all else. Where `rdp_of_orders` gives NaN it is infinite.
     """
     finite = np.isfinite(orders)
     asked = np.where(orders == 1, _ABOVE_ONE, np.where(finite, orders, 2.0))
@@ -58,109 +61,12 @@ def rdp_at(orders: np.ndarray, rdp_of_orders: RdpOfOrders) -> np.ndarray:
     return np.where(finite | (values == 0), values, np.inf)
 
 
-class OpenRdpAccountant(rdp_privacy_accountant.RdpAccountant):
-    """dp_accounting's accountant; a subclass adds events by `_own_rdp`."""
-
-    def _own_rdp(self, event: dp_accounting.DpEvent) -> Optional[RdpOfOrders]:
-        """Returns the Renyi differential privacy of an event of the subclass's.
-
-        Args:
-          event: Any event of the tree that is composed.
-
-        Returns:
-          What maps finite orders above 1 to it, or None for an event that is to be
-          handled by dp_accounting.
-
-        Raises:
-          RefusedEventError: the event has no bound under `_neighboring_relation`.
-        """
-        raise NotImplementedError
-
-    def _opened(self, event: dp_accounting.DpEvent) -> dp_accounting.DpEvent:
-        """Returns what an event of the subclass's holds, or the event itself.
-
-        Args:
-          event: Any event of the tree that is composed.
-
-        Raises:
-          RefusedEventError: what it holds is not for `_neighboring_relation`.
-        """
-        return event
-
-    def _maybe_compose(
-        self, event: dp_accounting.DpEvent, count: int, do_compose: bool
-    ) -> Optional[dp_accounting.PrivacyAccountant.CompositionErrorDetails]:
-        try:
-            event = self._opened(event)
-            own = self._own_rdp(event)
-        except RefusedEventError as error:
-            return dp_accounting.PrivacyAccountant.CompositionErrorDetails(
-                invalid_event=event, error_message=str(error)
-            )
-        if own is None:
-            return super()._maybe_compose(event, count, do_compose)
-        if do_compose:
-            self._rdp += count * rdp_at(self._orders, own)
-        return None
-
-    def get_epsilon_and_optimal_order(self, target_delta: float) -> tuple[float, float]:
-        """Returns the least epsilon at a delta, and the order that gave it.
-
-        Args:
-          target_delta: At least 0.
-        """
-        return self._convert(
-            rdp_privacy_accountant.compute_epsilon,
-            lambda largest_loss, _: largest_loss,
-            target_delta,
-        )
-
-    def get_delta_and_optimal_order(self, target_epsilon: float) -> tuple[float, float]:
-        """Returns the least delta at an epsilon, and the order that gave it.
-
-        Args:
-          target_epsilon: At least 0.
-        """
-        return self._convert(
-            rdp_privacy_accountant.compute_delta, _delta_of_pure, target_epsilon
-        )
-
-    def _convert(
-        self,
-        convert: Callable[..., tuple[float, float]],
-        at_infinity: Callable[[float, float], float],
-        target: float,
-    ) -> tuple[float, float]:
-        """Returns the least of what the finite orders and the infinite one give."""
-        finite = np.isfinite(self._orders)
-        found = [
-            (at_infinity(cost, target), math.inf)
-            for cost in self._rdp[~finite].tolist()
-        ]
-        if finite.any():
-            found.insert(0, convert(self._orders[finite], self._rdp[finite], target))
-        return min(found, key=lambda pair: pair[0])
-
-    def get_epsilon(self, target_delta: float) -> float:
-        """Returns the least epsilon at a delta of at least 0."""
-        return self.get_epsilon_and_optimal_order(target_delta)[0]
-
-    def get_delta(self, target_epsilon: float) -> float:
-        """Returns the least delta at an epsilon of at least 0."""
-        return self.get_delta_and_optimal_order(target_epsilon)[0]
-
-
 def _delta_of_pure(largest_loss: float, epsilon: float) -> float:
     """Returns a delta at `epsilon` of what is (largest_loss, 0)-private."""
     if largest_loss <= epsilon:
         return 0.0
     # By the Kullback-Leibler divergence, which is at most the largest loss.
     return math.sqrt(-math.expm1(-largest_loss))
-
-
-RdpFunction = Callable[[dp_accounting.DpEvent, np.ndarray], np.ndarray]
-
-_TABLE: dict[type, RdpFunction] = {}
 
 
 def register(event_type: type, rdp_function: RdpFunction) -> None:
@@ -187,45 +93,37 @@ def register(event_type: type, rdp_function: RdpFunction) -> None:
 register(events.RdpDpEvent, lambda event, orders: event.rdp(orders))
 
 
-def _lookup(event: dp_accounting.DpEvent) -> Optional[RdpFunction]:
-    return next((_TABLE[t] for t in type(event).__mro__ if t in _TABLE), None)
-
-
 def _resolve_sampling(event: dp_accounting.DpEvent) -> dp_accounting.DpEvent:
-    """Replaces Poisson sampling around an `RdpDpEvent` by the sampled event.
+    """Returns `events.resolve_sampling`, and that of a Gaussian as a case of csgm's.
 
-    And around a Gaussian by the event of which it is a case: dp_accounting computes
-    the same, but takes seconds at fractional orders where q is near 1/2 and the noise
-    large, and is there off by 1e-14, which may be below zero.
+    dp_accounting computes the same, but takes seconds at fractional orders where q is
+    near 1/2 and the noise large, and is there off by 1e-14, which may be below zero.
     """
-    if not isinstance(event, dp_accounting.PoissonSampledDpEvent):
-        return event
-    if type(event.event) is dp_accounting.GaussianDpEvent:
+    if (
+        isinstance(event, dp_accounting.PoissonSampledDpEvent)
+        and type(event.event) is dp_accounting.GaussianDpEvent
+    ):
         return csgm.sampled_gaussian_event(
             event.event.noise_multiplier, event.sampling_probability
         )
-    if not isinstance(event.event, events.RdpDpEvent):
-        return event
-    sampled = event.event.poisson_sampled(event.sampling_probability)
-    return event if sampled is None else sampled
+    return events.resolve_sampling(event)
 
 
-class DpflAccountant(OpenRdpAccountant):
+class DpflAccountant(rdp_privacy_accountant.RdpAccountant):
     """RDP accountant that composes dpfl's events with dp_accounting's own."""
 
     def __init__(
         self,
         orders: Optional[Sequence[float]] = None,
-        neighboring_relation: events.Relation = (events.Relation.ADD_OR_REMOVE_ONE),
+        neighboring_relation: events.Relation = events.Relation.ADD_OR_REMOVE_ONE,
     ):
         """Initializes the accountant.
 
         Args:
-          orders: Renyi orders, each at least 1, infinity included (`stock` says what
+          orders: Renyi orders, each at least 1, infinity included (`rdp_at` says what
             these two mean); `events.DEFAULT_ORDERS` if None.
           neighboring_relation: The relation that is accounted for. Events that do
-            not hold for it are refused; `adjacency.relations_of` says for which they
-            hold.
+            not hold for it are refused; `events.relations_of` says for which they hold.
 
         Raises:
           ValueError: an order is not a number of at least 1.
@@ -233,24 +131,29 @@ class DpflAccountant(OpenRdpAccountant):
         orders = events.DEFAULT_ORDERS if orders is None else orders
         super().__init__(checks.orders(orders, closed=True), neighboring_relation)
 
-    def _opened(self, event: dp_accounting.DpEvent) -> dp_accounting.DpEvent:
-        """See base class: takes a run's releases out, if the relation is the run's."""
-        while isinstance(event, events.RunDpEvent):
-            self._check_relation(event.relations)
-            event = event.event
-        return event
-
-    def _own_rdp(self, event: dp_accounting.DpEvent) -> Optional[RdpOfOrders]:
-        """See base class."""
-        resolved = _resolve_sampling(event)
-        rdp_function = _lookup(resolved)
-        if rdp_function is None:
-            return None
-        relations = events.TRUSTED_RELATIONS
-        if isinstance(resolved, events.RdpDpEvent):
-            relations = resolved.relations
-        self._check_relation(relations)
-        return functools.partial(rdp_function, resolved)
+    def _maybe_compose(
+        self, event: dp_accounting.DpEvent, count: int, do_compose: bool
+    ) -> Optional[dp_accounting.PrivacyAccountant.CompositionErrorDetails]:
+        try:
+            while isinstance(event, events.RunDpEvent):
+                self._check_relation(event.relations)
+                event = event.event
+            resolved = _resolve_sampling(event)
+            known = [_TABLE[t] for t in type(resolved).__mro__ if t in _TABLE]
+            if not known:
+                return super()._maybe_compose(event, count, do_compose)
+            relations = events.TRUSTED_RELATIONS
+            if isinstance(resolved, events.RdpDpEvent):
+                relations = resolved.relations
+            self._check_relation(relations)
+        except RefusedEventError as error:
+            return dp_accounting.PrivacyAccountant.CompositionErrorDetails(
+                invalid_event=event, error_message=str(error)
+            )
+        if do_compose:
+            own = functools.partial(known[0], resolved)
+            self._rdp += count * rdp_at(self._orders, own)
+        return None
 
     def _check_relation(self, relations: events.Relations) -> None:
         if self._neighboring_relation not in relations:
@@ -259,3 +162,41 @@ class DpflAccountant(OpenRdpAccountant):
                 f"neighboring_relation must be {names}, for which the event holds, "
                 f"found {self._neighboring_relation.name}"
             )
+
+    def get_epsilon_and_optimal_order(self, target_delta: float) -> tuple[float, float]:
+        """The least epsilon at a delta of at least 0, and the order that gave it."""
+        return self._convert(
+            rdp_privacy_accountant.compute_epsilon,
+            lambda largest_loss, _: largest_loss,
+            target_delta,
+        )
+
+    def get_delta_and_optimal_order(self, target_epsilon: float) -> tuple[float, float]:
+        """The least delta at an epsilon of at least 0, and the order that gave it."""
+        return self._convert(
+            rdp_privacy_accountant.compute_delta, _delta_of_pure, target_epsilon
+        )
+
+    def _convert(
+        self,
+        convert: Callable[..., tuple[float, float]],
+        at_infinity: Callable[[float, float], float],
+        target: float,
+    ) -> tuple[float, float]:
+        """Returns the least of what the finite orders and the infinite one give."""
+        finite = np.isfinite(self._orders)
+        found = [
+            (at_infinity(cost, target), math.inf)
+            for cost in self._rdp[~finite].tolist()
+        ]
+        if finite.any():
+            found.insert(0, convert(self._orders[finite], self._rdp[finite], target))
+        return min(found, key=lambda pair: pair[0])
+
+    def get_epsilon(self, target_delta: float) -> float:
+        """The least epsilon at a delta of at least 0."""
+        return self.get_epsilon_and_optimal_order(target_delta)[0]
+
+    def get_delta(self, target_epsilon: float) -> float:
+        """The least delta at an epsilon of at least 0."""
+        return self.get_delta_and_optimal_order(target_epsilon)[0]

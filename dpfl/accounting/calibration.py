@@ -66,10 +66,10 @@ class PrivacyReport:
       delta: See `epsilon`.
       method: 'rdp', 'exact-gaussian', 'pld' or 'unsampled-gaussian' (the exact curve
         without client sampling, which never costs): how epsilon was found. With
-        'stopped-' before it for Gaussians that stand for masked ones (`masked_loss`).
+        'stopped-' before it for stand-ins of masked ones (`stopped_martingale`).
       order: The Renyi order that gave epsilon, for 'rdp'; otherwise None.
       relation: The relation between neighbours that epsilon is for, by its name in
-        `adjacency.NAMES`: 'add_or_remove' or 'replaced_by_zeros'.
+        `events.NAMES`: 'add_or_remove' or 'replaced_by_zeros'.
     """
 
     epsilon: float
@@ -99,7 +99,7 @@ def epsilon(
     orders: Optional[Sequence[float]] = None,
     relation: Optional[events.Relation] = None,
 ) -> PrivacyReport:
-    """Returns an epsilon for which an event is (epsilon, delta) private.
+    """The privacy of an event at a delta: its epsilon, by which method and relation.
 
     Args:
       event: Any tree of dpfl's and dp_accounting's events.
@@ -112,9 +112,6 @@ def epsilon(
       relation: The relation between neighbours; None is the first for which the event
         holds. dp_accounting's own events alone are for ADD_OR_REMOVE_ONE, then.
 
-    Returns:
-      A `PrivacyReport`, which names the relation and the method.
-
     Raises:
       dp_accounting.UnsupportedEventError: the tree has an event without a bound, for
         the relation and by the method.
@@ -122,17 +119,17 @@ def epsilon(
     """
     delta = checks.delta("delta", delta)
     checks.choice("method", method, METHODS)
-    relation = _relation(event, relation)
+    if relation is None:
+        relation = _first_relation(event)
     composed = accountant.DpflAccountant(orders, relation).compose(event)
     name = events.NAMES[relation]
-    tight = None
+    found = None
     if method != "rdp" and relation in events.TRUSTED_RELATIONS:
         found = gaussian.tight_epsilon(event, delta)
-        tight = None if found is None else PrivacyReport(found[0], delta, found[1])
-    if method == "tight":
-        if tight is None and relation in events.TRUSTED_RELATIONS:
+        if found is None and method == "tight":
             found = stopped_martingale.masked_epsilon(event, delta)
-            tight = None if found is None else PrivacyReport(found[0], delta, found[1])
+    tight = None if found is None else PrivacyReport(found[0], delta, found[1])
+    if method == "tight":
         if tight is None:
             raise UnsupportedMethodError(
                 "method must be 'auto' or 'rdp' for events other than plain, masked "
@@ -145,12 +142,7 @@ def epsilon(
     return attr.evolve(best, relation=name)
 
 
-def _relation(
-    event: dp_accounting.DpEvent, relation: Optional[events.Relation]
-) -> events.Relation:
-    """Returns the relation to account for."""
-    if relation is not None:
-        return relation
+def _first_relation(event: dp_accounting.DpEvent) -> events.Relation:
     relations = events.relations_of(event)
     if not relations:
         raise dp_accounting.UnsupportedEventError(
@@ -169,10 +161,11 @@ def calibrate_noise_multiplier(
     rtol: float = 1e-4,
     orders: Optional[Sequence[float]] = None,
 ) -> float:
-    """Returns the least noise multiplier whose event meets a budget.
+    """The least noise multiplier whose event meets a budget.
 
     The answer is a point of the grid (1 + rtol)^k, k an integer, so that equal
-    questions have equal answers and a larger budget never asks for more noise.
+    questions have equal answers and a larger budget never asks for more noise. The
+    event made from it was evaluated, and its epsilon is at most `target_epsilon`.
 
     Args:
       make_event: Maps a noise multiplier (a positive float) to the event of the
@@ -186,10 +179,6 @@ def calibrate_noise_multiplier(
         and on the private side of it. In (0, 1).
       orders: As for `epsilon`.
 
-    Returns:
-      The noise multiplier. The event made from it was evaluated, and its epsilon is
-      at most `target_epsilon`.
-
     Raises:
       UnreachableBudgetError: no noise multiplier up to 1e12, or up to the largest that
         there is an event for, meets the budget.
@@ -201,29 +190,24 @@ def calibrate_noise_multiplier(
     step = math.log1p(checks.delta("rtol", rtol))
     checks.choice("method", method, METHODS)
 
-    def gap_at(k: int, by: str, some: Optional[Sequence[float]] = orders) -> float:
+    def gap_at(
+        k: int, some: Optional[Sequence[float]], by: str = "rdp"
+    ) -> tuple[float, Optional[float]]:
         try:
             event = make_event(math.exp(k * step))
         except events.NoiseTooLargeError:
-            return -math.inf
+            return -math.inf, None
         except events.NoiseTooSmallError:
-            return math.inf
-        value = epsilon(event, delta, method=by, orders=some).epsilon
-        return math.log(max(value, 1e-300)) - math.log(target)
-
-    def best_order_at(k: int, some: Sequence[float]) -> Optional[float]:
-        try:
-            event = make_event(math.exp(k * step))
-        except events.NoiseTooLargeError:
-            return None
-        return epsilon(event, delta, method="rdp", orders=some).order
+            return math.inf, None
+        report = epsilon(event, delta, method=by, orders=some)
+        gap = math.log(max(report.epsilon, 1e-300)) - math.log(target)
+        return gap, report.order
 
     half = math.ceil(0.5 / step)
     near = math.ceil(0.06 / step)
     try:
         best = _least_index_by_rdp(
-            lambda k, some: gap_at(k, "rdp", some),
-            best_order_at,
+            gap_at,
             events.DEFAULT_ORDERS if orders is None else sorted(set(orders)),
             step,
         )
@@ -238,7 +222,7 @@ def calibrate_noise_multiplier(
         method == "auto" and _may_be_tight(make_event, math.exp(best * step))
     ):
         # The tight epsilon is seldom above the other, so the search starts there.
-        best = _least_index(lambda k: gap_at(k, method), best, near, step)
+        best = _least_index(lambda k: gap_at(k, orders, method)[0], best, near, step)
     _check_possible(make_event, math.exp(best * step))
     return math.exp(best * step)
 
@@ -248,10 +232,7 @@ def _may_be_tight(
 ) -> bool:
     """Returns whether there is a figure other than by Renyi differential privacy.
 
-    Args:
-      make_event: From noise to the releases.
-      noise_multiplier: The noise.
-      masked: Whether Gaussians that stand for masked ones count.
+    `masked` says whether Gaussians that stand for masked ones count.
     """
     try:
         event = make_event(noise_multiplier)
@@ -274,8 +255,7 @@ def _check_possible(make_event: MakeEvent, noise_multiplier: float) -> None:
 
 
 def _least_index_by_rdp(
-    gap: Callable[[int, Sequence[float]], float],
-    best_order: Callable[[int, Sequence[float]], Optional[float]],
+    gap_and_order: Callable[[int, Sequence[float]], tuple[float, Optional[float]]],
     orders: Sequence[float],
     step: float,
 ) -> int:
@@ -286,13 +266,15 @@ def _least_index_by_rdp(
     the best of them nearly what it is, and all of them have the last word.
 
     Args:
-      gap: From an index and orders to log(epsilon / target); it does not rise with the
-        index.
-      best_order: From an index and orders to the order that gave epsilon; None where
-        there is so much noise that there is no event.
+      gap_and_order: From an index and orders to log(epsilon / target), not rising in
+        the index, and the order that gave epsilon; None where there is no event.
       orders: All orders, in rising order.
       step: Log of the ratio of neighbouring noise multipliers.
     """
+
+    def gap(k: int, some: Sequence[float]) -> float:
+        return gap_and_order(k, some)[0]
+
     half = math.ceil(0.5 / step)
     coarse = max(1, math.floor(_COARSE_STEP / step))
     start = 0
@@ -310,7 +292,7 @@ def _least_index_by_rdp(
             )
         except UnreachableBudgetError:
             continue
-        best = best_order(start, few)
+        best = gap_and_order(start, few)[1]
         # An epsilon of 0 says nothing of larger orders: it is given by the first.
         if best is None or few[0] < best < few[-1] or few[-1] == orders[-1]:
             break
@@ -375,25 +357,21 @@ def _bracket(
     upwards = value > 0
     while True:
         if k == (ceiling if upwards else floor):
-            raise _budget_error(upwards)
-        following = k + stride if upwards else k - stride
-        following = min(max(following, floor), ceiling)
+            if not upwards:
+                raise BudgetNotBindingError(
+                    "the budget is met even with noise_multiplier "
+                    f"{SMALLEST_NOISE_MULTIPLIER:g}; check that make_event uses its "
+                    "argument"
+                )
+            raise UnreachableBudgetError(
+                "the budget is exceeded even with noise_multiplier "
+                f"{LARGEST_NOISE_MULTIPLIER:g}; raise target_epsilon or target_delta, "
+                "or bits if the noise is in integers"
+            )
+        following = min(max(k + (stride if upwards else -stride), floor), ceiling)
         following_value = gap(following)
         if upwards and following_value <= 0:
             return k, following, value, following_value
         if not upwards and following_value > 0:
             return following, k, following_value, value
         k, value, stride = following, following_value, 2 * stride
-
-
-def _budget_error(upwards: bool) -> CalibrationError:
-    if upwards:
-        return UnreachableBudgetError(
-            "the budget is exceeded even with noise_multiplier "
-            f"{LARGEST_NOISE_MULTIPLIER:g}; raise target_epsilon or target_delta, or "
-            "bits if the noise is in integers"
-        )
-    return BudgetNotBindingError(
-        "the budget is met even with noise_multiplier "
-        f"{SMALLEST_NOISE_MULTIPLIER:g}; check that make_event uses its argument"
-    )

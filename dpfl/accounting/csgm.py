@@ -29,7 +29,7 @@ is negative, so a log-moment of 1e-20 is as accurate as one of 1e20.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import attr
 import dp_accounting
@@ -44,20 +44,14 @@ from dpfl.accounting import gaussian as gaussian_lib
 def coordinate_log_moment(
     orders: log_space.IntegerOrders, keep_fraction: Any, shift_squared: Any
 ) -> np.ndarray:
-    """Returns f, the log-moment of one subsampled coordinate.
+    """f, the log-moment of one subsampled coordinate; float64 of shape S + [m].
 
     Args:
       orders: Integers of at least 1 (at 1 the log-moment is 0); shape [m]. There is
-        no such formula at other orders.
+        no such formula at other orders, and ValueError is raised.
       keep_fraction: Probability with which the coordinate is kept, in (0, 1];
         broadcasts with `shift_squared` to a shape S.
       shift_squared: (coordinate's size / noise std)^2, at least 0.
-
-    Returns:
-      float64 array of shape S + [m].
-
-    Raises:
-      ValueError: an order is not an integer of at least 1.
     """
     alphas = log_space.check_integer_orders(orders)
     keep, shift = np.broadcast_arrays(
@@ -82,20 +76,14 @@ def l2_log_moment(
     shift_squared: Any,
     full_coordinates: Any,
 ) -> np.ndarray:
-    """Returns L, the log-moment of one release under an L2 and an L-infinity bound.
+    """L, the log-moment of one release under an L2 and an L-infinity bound; S + [m].
 
     Args:
-      orders: Integers of at least 1; shape [m].
+      orders: Integers of at least 1, or ValueError is raised; shape [m].
       keep_fraction: In (0, 1]; broadcasts with the next two to a shape S.
       shift_squared: (L-infinity bound / noise std)^2.
       full_coordinates: K, the number of coordinates (not always whole) that the L2
         bound lets stand at the L-infinity bound, at most the dimension.
-
-    Returns:
-      float64 array of shape S + [m].
-
-    Raises:
-      ValueError: an order is not an integer of at least 1.
     """
     keep, shift, full = np.broadcast_arrays(
         np.asarray(keep_fraction, np.float64),
@@ -123,39 +111,17 @@ def sparsified_rdp(
     sampling_probability: Any = 1.0,
     use_l2: bool = True,
 ) -> np.ndarray:
-    """Returns the RDP of sparsified Gaussian mechanisms, vectorised.
+    """The RDP of sparsified Gaussian mechanisms, vectorised; float64 S + [m].
 
-    The parameters broadcast to a shape S; they are as in
-    `SparsifiedGaussianDpEvent`, and are not checked.
-
-    Args:
-      orders: Renyi orders, each greater than 1; shape [m].
-      noise_multiplier: Noise std / (keep_fraction * L2 bound), greater than 0.
-      keep_fraction: In (0, 1].
-      linf_ratio: L-infinity bound / L2 bound, greater than 0.
-      dimension: At least 1.
-      sampling_probability: In (0, 1].
-      use_l2: Whether the L2 bound is used; without it every coordinate is taken to
-        be at the L-infinity bound.
-
-    Returns:
-      float64 array of shape S + [m].
-
-    Raises:
-      ValueError: an order is not a finite number greater than 1.
+    The parameters broadcast to a shape S; they are as in `SparsifiedGaussianDpEvent`,
+    with noise and a sampling probability above 0, and are not checked. Without `use_l2`
+    every coordinate is taken to be at the L-infinity bound. Orders, [m], that are not
+    finite numbers greater than 1 raise ValueError.
     """
     alphas = checks.orders(orders)
+    given = noise_multiplier, keep_fraction, linf_ratio, dimension, sampling_probability
     z, keep, ratio, dim, q = np.broadcast_arrays(
-        *(
-            np.asarray(x, np.float64)
-            for x in (
-                noise_multiplier,
-                keep_fraction,
-                linf_ratio,
-                dimension,
-                sampling_probability,
-            )
-        )
+        *(np.asarray(x, np.float64) for x in given)
     )
     with np.errstate(over="ignore", divide="ignore"):
         exact_shift = np.square(ratio / (z * keep))
@@ -189,11 +155,13 @@ class SparsifiedDpEvent(events.RdpDpEvent):
     linf_ratio: float = attr.ib(validator=checks.validator(checks.positive))
     dimension: int = attr.ib(validator=checks.validator(checks.integer))
 
-    def _rdp(
-        self, orders: events.Orders, sampling_probability: float, use_l2: bool
-    ) -> np.ndarray:
-        alphas = checks.orders(orders)
-        if sampling_probability == 0:
+    # Whether the L2 bound is made use of; otherwise only |v_j| <= DeltaInf is.
+    _use_l2: ClassVar[bool] = True
+
+    def rdp(self, orders: events.Orders) -> np.ndarray:
+        """See base class."""
+        alphas, q = checks.orders(orders), self._sampled
+        if q == 0:
             return np.zeros(alphas.shape)
         if self.noise_multiplier == 0:
             return np.full(alphas.shape, np.inf)
@@ -203,18 +171,16 @@ class SparsifiedDpEvent(events.RdpDpEvent):
             keep_fraction=self.keep_fraction,
             linf_ratio=self.linf_ratio,
             dimension=self.dimension,
-            sampling_probability=sampling_probability,
-            use_l2=use_l2,
+            sampling_probability=q,
+            use_l2=self._use_l2,
         )
         fractional = alphas != np.floor(alphas)
-        if self.keep_fraction == 1 and sampling_probability < 1 and fractional.any():
+        if self.keep_fraction == 1 and q < 1 and fractional.any():
             # Nothing dropped: the sampled Gaussian, which needs no chord.
             result[fractional] = np.minimum(
                 result[fractional],
                 gaussian_lib.sampled_gaussian_rdp(
-                    alphas[fractional],
-                    sampling_probability,
-                    self.noise_multiplier / self._norm(use_l2),
+                    alphas[fractional], q, self.noise_multiplier / self._norm
                 ),
             )
         return result
@@ -222,30 +188,32 @@ class SparsifiedDpEvent(events.RdpDpEvent):
     @property
     def full_coordinates(self) -> float:
         """K, how many coordinates stand at their bound in the longest vector."""
-        if self._norm(use_l2=True) < 1:
-            return float(self.dimension)
-        return self.linf_ratio**-2.0
+        if self._use_l2 and self.linf_ratio * math.sqrt(self.dimension) >= 1:
+            return self.linf_ratio**-2.0
+        return float(self.dimension)
 
-    def _norm(self, use_l2: bool) -> float:
-        """Returns the L2 norm of the longest vector there is, over Delta2."""
+    @property
+    def _norm(self) -> float:
+        """The L2 norm of the longest vector there is, over Delta2."""
         norm = self.linf_ratio * math.sqrt(self.dimension)
-        return min(norm, 1.0) if use_l2 else norm
+        return min(norm, 1.0) if self._use_l2 else norm
 
-    def _as_gaussian(
-        self, sampling_probability: float, use_l2: bool
-    ) -> dp_accounting.DpEvent:
-        """Returns the (sampled) Gaussian that this is if nothing is dropped, or this.
+    @property
+    def _sampled(self) -> float:
+        """q; 1 for a mechanism that makes no use of client sampling."""
+        return getattr(self, "sampling_probability", 1.0)
+
+    def as_gaussian(self) -> dp_accounting.DpEvent:
+        """The (sampled) Gaussian that this is if nothing is dropped, or this.
 
         The exact curve and privacy loss distributions of Gaussians then apply.
         """
         if self.keep_fraction < 1:
             return self
-        event = dp_accounting.GaussianDpEvent(
-            self.noise_multiplier / self._norm(use_l2)
-        )
-        if sampling_probability == 1:
+        event = dp_accounting.GaussianDpEvent(self.noise_multiplier / self._norm)
+        if self._sampled == 1:
             return event
-        return dp_accounting.PoissonSampledDpEvent(sampling_probability, event)
+        return dp_accounting.PoissonSampledDpEvent(self._sampled, event)
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
@@ -280,14 +248,6 @@ class SparsifiedGaussianDpEvent(SparsifiedDpEvent):
         default=1.0, validator=checks.validator(checks.probability)
     )
 
-    def rdp(self, orders: events.Orders) -> np.ndarray:
-        """See base class."""
-        return self._rdp(orders, self.sampling_probability, use_l2=True)
-
-    def as_gaussian(self) -> dp_accounting.DpEvent:
-        """Returns the Gaussian event that this one is if it drops nothing."""
-        return self._as_gaussian(self.sampling_probability, use_l2=True)
-
     def poisson_sampled(self, sampling_probability: float) -> SparsifiedGaussianDpEvent:
         """See base class. Sampling a sample multiplies the probabilities."""
         q = checks.probability("sampling_probability", sampling_probability)
@@ -297,7 +257,7 @@ class SparsifiedGaussianDpEvent(SparsifiedDpEvent):
 def sampled_gaussian_event(
     noise_multiplier: float, sampling_probability: float
 ) -> SparsifiedGaussianDpEvent:
-    """Returns the Poisson-sampled Gaussian as a mechanism that drops no coordinate."""
+    """The Poisson-sampled Gaussian as a mechanism that drops no coordinate."""
     return SparsifiedGaussianDpEvent(
         noise_multiplier=noise_multiplier,
         keep_fraction=1.0,
@@ -308,46 +268,17 @@ def sampled_gaussian_event(
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
-class LinfSparsifiedGaussianDpEvent(SparsifiedDpEvent):
+class LinfSparsifiedGaussianDpEvent(SparsifiedGaussianDpEvent):
     """The coordinate-subsampled Gaussian mechanism, without use of its L2 bound.
 
     As `SparsifiedGaussianDpEvent`, but only |v_j| <= DeltaInf is assumed: every
-    coordinate is accounted for as if it stood at DeltaInf (Chen et al., 2023).
+    coordinate is accounted for as if it stood at DeltaInf (Chen et al., 2023). Delta2
+    is only a unit here.
 
     Adjacency: one client is added, removed, or replaced by one that sends zeros.
-
-    Attributes:
-      noise_multiplier: stddev / (keep_fraction * Delta2); at least 0. Delta2 is only
-        a unit here.
-      keep_fraction: Probability of keeping a coordinate, in (0, 1].
-      linf_ratio: DeltaInf / Delta2, greater than 0.
-      dimension: Length of the rotated, padded vector, at least 1.
-      sampling_probability: Probability that a client joins the round, in [0, 1].
     """
 
-    sampling_probability: float = attr.ib(
-        default=1.0, validator=checks.validator(checks.probability)
-    )
-
-    @property
-    def full_coordinates(self) -> float:
-        """K, all of them."""
-        return float(self.dimension)
-
-    def rdp(self, orders: events.Orders) -> np.ndarray:
-        """See base class."""
-        return self._rdp(orders, self.sampling_probability, use_l2=False)
-
-    def as_gaussian(self) -> dp_accounting.DpEvent:
-        """Returns the Gaussian event that this one is if it drops nothing."""
-        return self._as_gaussian(self.sampling_probability, use_l2=False)
-
-    def poisson_sampled(
-        self, sampling_probability: float
-    ) -> LinfSparsifiedGaussianDpEvent:
-        """See base class. Sampling a sample multiplies the probabilities."""
-        q = checks.probability("sampling_probability", sampling_probability)
-        return attr.evolve(self, sampling_probability=self.sampling_probability * q)
+    _use_l2: ClassVar[bool] = False
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
@@ -369,15 +300,5 @@ class SparsifiedMatrixFactorizationDpEvent(SparsifiedDpEvent):
       noise_multiplier: stddev / (keep_fraction * Delta2 * max_j ||C[:, j]||_2); at
         least 0. If B has a null space, C may be L^-1 A, with B = L Q; and if only the
         first rows are released, those rows and columns of it.
-      keep_fraction: Probability of keeping a coordinate, in (0, 1].
-      linf_ratio: DeltaInf / Delta2, greater than 0.
-      dimension: Length of the rotated, padded vector, at least 1.
+      keep_fraction: As there, and so are `linf_ratio` and `dimension`.
     """
-
-    def rdp(self, orders: events.Orders) -> np.ndarray:
-        """See base class."""
-        return self._rdp(orders, 1.0, use_l2=True)
-
-    def as_gaussian(self) -> dp_accounting.DpEvent:
-        """Returns the Gaussian event that this one is if it drops nothing."""
-        return self._as_gaussian(1.0, use_l2=True)

@@ -28,19 +28,10 @@ from dpfl.accounting import events, gaussian
 
 
 def paper_noise_scale(epsilon: float, delta: float) -> float:
-    """Returns the paper's sigma: max( 1/sqrt(eps), (2 sqrt(2)/eps) sqrt(ln(1/delta)) ).
+    """The paper's sigma: max( 1/sqrt(eps), (2 sqrt(2)/eps) sqrt(ln(1/delta)) ).
 
-    Nicolas et al. 2025, Theorem 3.3.
-
-    Args:
-      epsilon: Target epsilon, above 0.
-      delta: Target delta, in (0, 1).
-
-    Returns:
-      sigma, with no unit, for which 1/(2 sigma^2)-zCDP gives (epsilon, delta)-DP.
-
-    Raises:
-      ValueError: an argument is out of its range.
+    1/(2 sigma^2)-zCDP gives (epsilon, delta)-DP (Nicolas et al. 2025, Theorem 3.3). An
+    epsilon that is not above 0, or a delta out of (0, 1), raises ValueError.
     """
     epsilon = checks.positive("epsilon", epsilon)
     delta = checks.delta("delta", delta)
@@ -56,18 +47,15 @@ def paper_local_stddev(
     epochs: int,
     clients_per_round: int,
 ) -> float:
-    """Returns a, the noise that the paper's Algorithm 1 has each client add.
+    """a = sqrt(N E / B) sigma C, which the paper's Algorithm 1 has each client add.
 
     Args:
       epsilon: Target epsilon of the whole training.
       delta: Target delta, in (0, 1).
-      clip_norm: C, the L2 clip in sketch space.
+      clip_norm: C, the L2 clip in sketch space; a is in its units.
       population: N of the paper's line 12.
       epochs: E, the number of passes.
       clients_per_round: B.
-
-    Returns:
-      a = sqrt(N E / B) sigma C, in the units of `clip_norm`.
 
     Raises:
       ValueError: an argument is out of its range.
@@ -112,7 +100,7 @@ class DomeDpEvent(events.RdpDpEvent):
     )
 
     @property
-    def relations(self) -> tuple[dp_accounting.NeighboringRelation, ...]:
+    def relations(self) -> events.Relations:
         """See base class: the noise is the clients' own."""
         return events.ZEROS_ONLY
 
@@ -126,17 +114,9 @@ class DomeDpEvent(events.RdpDpEvent):
         epochs: int,
         population: int,
     ) -> DomeDpEvent:
-        """Returns the event as the paper accounts for it: N charges an epoch.
+        """The event as the paper accounts for it: N, `population`, charges an epoch.
 
-        Args:
-          clients_per_round: B.
-          local_stddev: a, see `paper_local_stddev`.
-          clip_norm: C.
-          epochs: E.
-          population: N of the paper's line 12.
-
-        Returns:
-          The event; with a from `paper_local_stddev` its rho is 1 / (2 sigma^2).
+        With a from `paper_local_stddev` its rho is 1 / (2 sigma^2).
         """
         return cls(
             clients_per_round=clients_per_round,
@@ -147,7 +127,7 @@ class DomeDpEvent(events.RdpDpEvent):
         )
 
     def as_gaussian(self) -> dp_accounting.GaussianDpEvent:
-        """Returns the one Gaussian release that the training is as private as.
+        """The one Gaussian release that the training is as private as.
 
         Adaptively composed Gaussian mechanisms of multiplier z, k of them, are
         exactly as private as one of multiplier z / sqrt(k) (Dong, Roth and Su 2022,

@@ -8,15 +8,15 @@ use of a mechanism. dpfl's own events also know their Renyi differential privacy
 `RdpDpEvent.rdp` returns it, so that `accountant.DpflAccountant` handles every one
 of them without naming it.
 
-Every guarantee is for a relation between neighbouring populations, which `adjacency`
-names, and covers both directions. Each event says for which relations it stands.
+Every guarantee is for a relation between neighbouring populations, and covers both
+directions. Each event says for which relations it stands.
 """
 
 from __future__ import annotations
 
 import abc
 from collections.abc import Sequence
-from typing import Any, Optional, Union
+from typing import Optional, Union
 
 import attr
 import dp_accounting
@@ -28,7 +28,7 @@ from dpfl import checks
 Orders = Union[Sequence[float], np.ndarray]
 """Renyi orders: any sequence of numbers greater than 1."""
 
-# Stock dp_accounting mixes tenths below 11 with integers above; the tenths matter
+# dp_accounting's own mix tenths below 11 with integers above; the tenths matter
 # when Gaussians are composed at a large epsilon. The integers up to 1024 are what
 # the sparsified mechanisms need.
 DEFAULT_ORDERS: tuple[float, ...] = tuple(
@@ -41,15 +41,12 @@ DEFAULT_ORDERS: tuple[float, ...] = tuple(
 )
 """The Renyi orders used when none are given."""
 
-TRUSTED_RELATIONS: tuple[dp_accounting.NeighboringRelation, ...] = (
-    dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE,
-    dp_accounting.NeighboringRelation.REPLACE_SPECIAL,
-)
+Relations = tuple[Relation, ...]
+
+TRUSTED_RELATIONS: Relations = (Relation.ADD_OR_REMOVE_ONE, Relation.REPLACE_SPECIAL)
 """The relations of a release to which the client gives a vector and no noise."""
 
-ZEROS_ONLY: tuple[dp_accounting.NeighboringRelation, ...] = (
-    dp_accounting.NeighboringRelation.REPLACE_SPECIAL,
-)
+ZEROS_ONLY: Relations = (Relation.REPLACE_SPECIAL,)
 """The relation that is left where a client that goes would take its noise with it."""
 
 
@@ -71,67 +68,47 @@ class RdpDpEvent(dp_accounting.DpEvent, metaclass=abc.ABCMeta):
     """
 
     @property
-    def relations(self) -> tuple[dp_accounting.NeighboringRelation, ...]:
+    def relations(self) -> Relations:
         """The relations for which `rdp` holds, the one to be named first.
 
-        They are those of this release alone: with `adjacency.RunDpEvent` a run says
+        They are those of this release alone: with `RunDpEvent` a run says
         which of them its choice of clients leaves.
         """
         return TRUSTED_RELATIONS
 
     @abc.abstractmethod
     def rdp(self, orders: Orders) -> np.ndarray:
-        """Returns the Renyi differential privacy of one use of the mechanism.
+        """A bound on both directions' Renyi divergence of one use, in nats; [m].
+
+        It is infinite where there is no guarantee.
 
         Args:
-          orders: Renyi orders, each greater than 1; shape [m].
-
-        Returns:
-          float64 array of shape [m]: at each order a bound on both directions'
-          Renyi divergence, in nats. Infinite where there is no guarantee.
+          orders: Renyi orders, shape [m].
 
         Raises:
           ValueError: an order is not a finite number greater than 1.
         """
 
     def rdp_before_sampling(self, orders: Orders) -> np.ndarray:
-        """Returns the RDP of the event in a form of which client sampling is proved.
+        """The RDP of the event in a form of which client sampling is proved; [m].
 
         With sampling, the log-moments (l-1) RDP(l) at whole orders l go into a binomial
         sum. An event that says nothing else has one RDP for both.
-
-        Args:
-          orders: Renyi orders, each greater than 1; shape [m].
         """
         return self.rdp(orders)
 
     def rdp_beside_sampling(self, orders: Orders) -> np.ndarray:
-        """Returns what is to be added to the RDP that the binomial sum gives.
-
-        Of an event that says nothing else, nothing.
-
-        Args:
-          orders: Renyi orders, each greater than 1; shape [m].
-        """
+        """An addition to the RDP that the binomial sum gives, usually nothing; [m]."""
         return np.zeros(np.shape(orders))
 
     def poisson_sampled(self, sampling_probability: float) -> Optional[RdpDpEvent]:
-        """Returns this event on a Poisson sample of clients.
+        """This event on a Poisson sample of clients, or None if no bound is proved.
 
         This is what `dp_accounting.PoissonSampledDpEvent` around this event means.
-
-        Args:
-          sampling_probability: Each client joins independently with it; in [0, 1].
-
-        Returns:
-          The event of the sampled mechanism, or None (the default) if no proven
-          bound for it is known.
         """
         del sampling_probability
         return None
 
-
-Relations = tuple[Relation, ...]
 
 NAMES: dict[Relation, str] = {
     Relation.ADD_OR_REMOVE_ONE: "add_or_remove",
@@ -148,15 +125,6 @@ DESCRIPTIONS: dict[Relation, str] = {
 """What each relation says, to go on from 'private if'."""
 
 
-def _check_relations(name: str, value: Any) -> Relations:
-    """Returns `value` as a tuple of relations, at least one and none of them twice."""
-    found = tuple(value)
-    if not found or len({*found}) < len(found) or not all(r in NAMES for r in found):
-        wanted = "different values of dp_accounting.NeighboringRelation, at least one"
-        raise ValueError(checks.message(name, wanted, value))
-    return found
-
-
 @attr.s(frozen=True, slots=True, auto_attribs=True)
 class RunDpEvent(dp_accounting.DpEvent):
     """All releases of a run, and the relations for which they are private.
@@ -170,30 +138,41 @@ class RunDpEvent(dp_accounting.DpEvent):
     relations: Relations = attr.ib(converter=tuple)
 
     @relations.validator
-    def _check(self, attribute: attr.Attribute, value: Any) -> None:
-        _check_relations(attribute.name, value)
+    def _check(self, attribute: attr.Attribute, value: Relations) -> None:
+        if (
+            not value
+            or len({*value}) < len(value)
+            or not all(relation in NAMES for relation in value)
+        ):
+            wanted = (
+                "different values of dp_accounting.NeighboringRelation, at least one"
+            )
+            raise ValueError(checks.message(attribute.name, wanted, value))
+
+
+def resolve_sampling(event: dp_accounting.DpEvent) -> dp_accounting.DpEvent:
+    """An event, or for Poisson sampling of one that knows what that is, the latter."""
+    if not isinstance(event, dp_accounting.PoissonSampledDpEvent):
+        return event
+    if not isinstance(event.event, RdpDpEvent):
+        return event
+    return event.event.poisson_sampled(event.sampling_probability) or event
 
 
 def relations_of(event: dp_accounting.DpEvent) -> Relations:
-    """Returns the relations for which all parts of a tree of events are private.
+    """The relations for which all parts of a tree of events are private, if any.
 
-    Args:
-      event: Any tree of dpfl's and dp_accounting's events. The latter have the meaning
-        that dp_accounting gives them, which is any relation that it accounts for.
-
-    Returns:
-      The relations, the one to be named first; none if no relation holds for all.
+    The one to be named comes first. dp_accounting's events have the meaning that it
+    gives them, which is any relation that it accounts for.
     """
     if isinstance(event, RunDpEvent):
         inner = relations_of(event.event)
         return tuple(r for r in event.relations if r in inner)
+    event = resolve_sampling(event)
     if isinstance(event, RdpDpEvent):
         return tuple(event.relations)
     if isinstance(event, dp_accounting.PoissonSampledDpEvent):
-        if isinstance(event.event, RdpDpEvent):
-            sampled = event.event.poisson_sampled(event.sampling_probability)
-            return () if sampled is None else relations_of(sampled)
-        return TRUSTED_RELATIONS
+        return () if isinstance(event.event, RdpDpEvent) else TRUSTED_RELATIONS
     if isinstance(event, dp_accounting.SelfComposedDpEvent):
         return relations_of(event.event)
     found: Relations = tuple(NAMES)

@@ -40,15 +40,10 @@ _LARGEST_PLD_LOSS = 1e5
 
 
 def gaussian_rdp(noise_multiplier: float, orders: events.Orders) -> np.ndarray:
-    """Returns the Renyi differential privacy of the Gaussian mechanism.
+    """The Gaussian mechanism's RDP, order / (2 noise_multiplier^2), float64 [m].
 
-    Args:
-      noise_multiplier: Noise std over L2 sensitivity; at least 0.
-      orders: Renyi orders, each greater than 1; shape [m].
-
-    Returns:
-      float64 array of shape [m]: order / (2 noise_multiplier^2), infinite without
-      noise. Infinite too where the square underflows.
+    It is infinite without noise, and where the square underflows. The noise multiplier
+    is the noise's standard deviation over the L2 sensitivity.
     """
     alphas = checks.orders(orders)
     if noise_multiplier * noise_multiplier == 0:
@@ -58,19 +53,16 @@ def gaussian_rdp(noise_multiplier: float, orders: events.Orders) -> np.ndarray:
 
 
 def gaussian_delta(epsilon: float, noise_multiplier: float) -> float:
-    """Returns the delta of the Gaussian mechanism, rounded up.
+    """The smallest delta of the Gaussian mechanism at an epsilon, rounded up.
 
     With m = 1 / noise_multiplier, delta is
     Phi(m/2 - epsilon/m) - exp(epsilon) Phi(-m/2 - epsilon/m). Both terms are the
-    normal density at m/2 - epsilon/m times a Mills ratio, so nothing overflows.
+    normal density at m/2 - epsilon/m times a Mills ratio, so nothing overflows. It is
+    above the smallest by 1e-13 relative to Phi(m/2 - epsilon/m).
 
     Args:
       epsilon: At least 0.
       noise_multiplier: Noise std over L2 sensitivity; at least 0.
-
-    Returns:
-      The smallest delta for which the mechanism is (epsilon, delta) differentially
-      private, or slightly more (relative to Phi(m/2 - epsilon/m), by 1e-13).
 
     Raises:
       ValueError: an argument is negative or not finite.
@@ -89,15 +81,13 @@ def gaussian_delta(epsilon: float, noise_multiplier: float) -> float:
 
 
 def gaussian_epsilon(delta: float, noise_multiplier: float) -> float:
-    """Returns the epsilon of the Gaussian mechanism, rounded up.
+    """The epsilon of the Gaussian mechanism, within 1e-12 relative and rounded up.
+
+    It is infinite without noise, or where it exceeds 1e15.
 
     Args:
       delta: In (0, 1).
       noise_multiplier: Noise std over L2 sensitivity; at least 0.
-
-    Returns:
-      An epsilon that holds, within 1e-12 relative of the smallest; infinite without
-      noise, or where it exceeds 1e15.
 
     Raises:
       ValueError: an argument is out of range.
@@ -124,82 +114,51 @@ def gaussian_epsilon(delta: float, noise_multiplier: float) -> float:
 def gaussian_parts(
     event: dp_accounting.DpEvent, count: int = 1
 ) -> Optional[Counter[tuple[float, float]]]:
-    """Flattens an event tree of plain and Poisson-sampled Gaussians.
+    """Counts of (sampling probability, noise multiplier) of a tree of Gaussians.
 
-    Args:
-      event: Any event; `ComposedDpEvent` and `SelfComposedDpEvent` are descended.
-      count: How many times the event is composed.
-
-    Returns:
-      Counts of (sampling probability, noise multiplier), with probability 1 for a
-      plain Gaussian and noise 0 for what is not private, or None if the tree has any
-      other event in it. An event with a method `as_gaussian`, such as
-      `MatrixFactorizationDpEvent` or `DomeDpEvent`, is the one (sampled) Gaussian which
-      that returns: all that the event repeats within itself is in it, and `count` is
-      how often the whole is composed.
+    The probability is 1 for a plain Gaussian and the noise 0 for what is not private;
+    None if the tree has any other event in it. An event with a method `as_gaussian`,
+    such as `MatrixFactorizationDpEvent` or `DomeDpEvent`, is the one (sampled) Gaussian
+    which that returns: all that the event repeats within itself is in it, and `count`
+    is how often the whole is composed.
     """
-    event = _as_gaussian(event)
+    event = events.resolve_sampling(event)
+    event = getattr(event, "as_gaussian", lambda: event)()
     if isinstance(event, events.RunDpEvent):
         return gaussian_parts(event.event, count)
-    if isinstance(event, dp_accounting.NoOpDpEvent):
-        return Counter()
     if isinstance(event, dp_accounting.SelfComposedDpEvent):
         return gaussian_parts(event.event, event.count * count)
-    if isinstance(event, dp_accounting.ComposedDpEvent):
-        return _sum_parts([gaussian_parts(part, count) for part in event.events])
+    if isinstance(event, (dp_accounting.ComposedDpEvent, dp_accounting.NoOpDpEvent)):
+        total: Counter[tuple[float, float]] = Counter()
+        for part in getattr(event, "events", ()):
+            found = gaussian_parts(part, count)
+            if found is None:
+                return None
+            total.update(found)
+        return total
+    q = 1.0
     if isinstance(event, dp_accounting.PoissonSampledDpEvent):
-        return _sampled_part(event, count)
+        q, event = float(event.sampling_probability), event.event
+        if not isinstance(event, dp_accounting.GaussianDpEvent):
+            return None
+        if q == 0:
+            return Counter()
     if isinstance(event, dp_accounting.GaussianDpEvent):
-        return Counter({(1.0, float(event.noise_multiplier)): count})
+        return Counter({(q, float(event.noise_multiplier)): count})
     if isinstance(event, dp_accounting.NonPrivateDpEvent):
         return Counter({(1.0, 0.0): count})
     return None
 
 
-def _as_gaussian(event: dp_accounting.DpEvent) -> dp_accounting.DpEvent:
-    as_gaussian = getattr(event, "as_gaussian", None)
-    return event if as_gaussian is None else as_gaussian()
-
-
-def _sum_parts(
-    parts: list[Optional[Counter[tuple[float, float]]]],
-) -> Optional[Counter[tuple[float, float]]]:
-    total: Counter[tuple[float, float]] = Counter()
-    for part in parts:
-        if part is None:
-            return None
-        total.update(part)
-    return total
-
-
-def _sampled_part(
-    event: dp_accounting.PoissonSampledDpEvent, count: int
-) -> Optional[Counter[tuple[float, float]]]:
-    if isinstance(event.event, events.RdpDpEvent):
-        sampled = event.event.poisson_sampled(event.sampling_probability)
-        return None if sampled is None else gaussian_parts(sampled, count)
-    if not isinstance(event.event, dp_accounting.GaussianDpEvent):
-        return None
-    if event.sampling_probability == 0:
-        return Counter()
-    key = (float(event.sampling_probability), float(event.event.noise_multiplier))
-    return Counter({key: count})
-
-
 def tight_epsilon(
     event: dp_accounting.DpEvent, delta: float
 ) -> Optional[tuple[float, str]]:
-    """Returns the tight epsilon of a tree of Gaussians, and how it was found.
+    """The tight epsilon of a tree of Gaussians at a delta, and the method.
 
-    Args:
-      event: Any event.
-      delta: In (0, 1).
-
-    Returns:
-      (epsilon, method): 'exact-gaussian' if every Gaussian is unsampled, or there is
-      one sampled release alone; 'pld' if sampled ones are composed as privacy loss
-      distributions; 'unsampled-gaussian' if these are out of reach, and the curve
-      without sampling is what bounds them. None if the tree holds any other event.
+    That is 'exact-gaussian' if every Gaussian is unsampled, or there is one sampled
+    release alone; 'pld' if sampled ones are composed as privacy loss distributions;
+    'unsampled-gaussian' if these are out of reach, and the curve without sampling is
+    what bounds them. None if the tree holds any other event.
     """
     parts = gaussian_parts(event)
     if parts is None:
@@ -324,16 +283,10 @@ def _log_excess(orders: np.ndarray, x: np.ndarray, q: float, m: float) -> np.nda
 def sampled_gaussian_rdp(
     orders: events.Orders, sampling_probability: float, noise_multiplier: float
 ) -> np.ndarray:
-    """Returns the RDP of the Poisson-sampled Gaussian mechanism at any orders.
+    """The RDP of the Poisson-sampled Gaussian at any orders, rounded up; float64 [m].
 
-    Args:
-      orders: Renyi orders, each greater than 1; shape [m].
-      sampling_probability: q in (0, 1).
-      noise_multiplier: Noise std over L2 sensitivity, greater than 0.
-
-    Returns:
-      float64 array of shape [m], rounded up; infinite where the noise is so small
-      that the quadrature would be long.
+    It is infinite where the noise is so small that the quadrature would be long. The
+    sampling probability is in (0, 1), and the noise multiplier above 0.
     """
     alphas = checks.orders(orders)
     m, q = 1 / noise_multiplier, sampling_probability

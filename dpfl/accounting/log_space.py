@@ -17,19 +17,30 @@ so that a log-moment of 1e-20 is as accurate as one of 1e20.
 The log-moment L is convex in a, so that between two integer orders it is bounded by
 its chord. If P is a mixture of Gaussians and Q the Gaussian without a shift, L(a)/a is
 convex too, and its chord is a smaller bound: see docs/privacy/gaussian_mixtures.md.
+
+`poisson_sampled_rdp` is for noise that looks the same from both sides: P and Q, the
+outputs with the client and without it, are exchanged by an involution. See
+docs/privacy/distributed.md.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Any, Union
 
 import numpy as np
 from scipy import special
 
+from dpfl import checks
+from dpfl.accounting import events
+
 IntegerOrders = Union[Sequence[int], np.ndarray]
 """Renyi orders at which binomial sums exist: integers of at least 1."""
+
+EPSILON = float(np.finfo(np.float64).eps)
+"""Relative spacing of float64, the unit of allowances for rounding."""
 
 HUGE = 1e290
 """Stands in for infinity in sums of logs: 0 * HUGE is 0, and sums stay finite."""
@@ -37,17 +48,15 @@ HUGE = 1e290
 _TABLE_ORDER = 1024
 # Floats of one block of terms: it should stay in a core's cache.
 _BLOCK = 1 << 16
+# Integer orders computed one by one; above, in steps of this ratio with chords.
+_DENSE_ORDERS = 48
+_ORDER_RATIO = 1.04
+# Below this q a chord's excess is not worth comparing with the unsampled RDP.
+_RARE_SAMPLING = 0.5
 
 
 def log_sum_exp(terms: np.ndarray) -> np.ndarray:
-    """Returns the log of the sum of exponentials over the last axis.
-
-    Args:
-      terms: float64 array of shape S + [n], n at least 1; -inf stands for a zero.
-
-    Returns:
-      float64 array of shape S.
-    """
+    """The log of the sum of exponentials over the last axis, of which -inf adds 0."""
     largest = np.max(terms, axis=-1, keepdims=True)
     shift = np.where(np.isfinite(largest), largest, 0.0)
     with np.errstate(divide="ignore", under="ignore"):
@@ -57,17 +66,11 @@ def log_sum_exp(terms: np.ndarray) -> np.ndarray:
 def scaled_log_sum_exp(
     factor: float, logs: np.ndarray, weights: np.ndarray
 ) -> np.ndarray:
-    """Returns log sum_y exp(factor logs[x, y] + weights[y]), few rows at a time.
+    """log sum_y exp(factor logs[x, y] + weights[y]), few rows at a time; [m].
 
-    Args:
-      factor: Any real number.
-      logs: float64 [m, n].
-      weights: float64 [n].
-
-    Returns:
-      float64 [m].
+    `logs` are [m, n], `weights` [n].
     """
-    rows = max(1, _BLOCK // logs.shape[1])
+    rows = block_rows(logs.shape[1])
     blocks = (logs[start : start + rows] for start in range(0, len(logs), rows))
     return np.concatenate([log_sum_exp(factor * block + weights) for block in blocks])
 
@@ -75,17 +78,12 @@ def scaled_log_sum_exp(
 def chord(
     orders: np.ndarray, integers: np.ndarray, log_moments: np.ndarray
 ) -> np.ndarray:
-    """Returns bounds on log-moments at any orders from bounds at integer ones.
+    """Bounds on log-moments at any orders by chords between integer ones; S + [m].
 
     Args:
       orders: Renyi orders of at least 1, shape [m].
-      integers: Sorted integers, floor and ceiling of every order among them;
-        shape [n].
+      integers: Sorted integers, floor and ceiling of every order among them; [n].
       log_moments: Bounds at `integers`, shape S + [n].
-
-    Returns:
-      float64 array of shape S + [m]: at a whole order the bound there, and between
-      two of them their chord.
     """
     low = np.searchsorted(integers, np.floor(orders))
     high = np.searchsorted(integers, np.ceil(orders))
@@ -99,37 +97,21 @@ def chord(
 def mixture_chord(
     orders: np.ndarray, integers: np.ndarray, log_moments: np.ndarray
 ) -> np.ndarray:
-    """Returns `chord`'s bounds for mixtures of Gaussians, which are never larger.
+    """`chord`'s bounds for mixtures of Gaussians, which are never larger; S + [m].
 
     For a single Gaussian L(a)/a is linear in a, and the bound is what it bounds.
-
-    Args:
-      orders: As for `chord`.
-      integers: As for `chord`, each at least 1; L(1) = 0.
-      log_moments: As for `chord`.
-
-    Returns:
-      float64 array of shape S + [m].
     """
     return orders * chord(orders, integers, log_moments / integers)
 
 
 def whole_orders(orders: np.ndarray) -> np.ndarray:
-    """Returns the integers that `chord` needs for orders, sorted, as int64.
-
-    Args:
-      orders: Renyi orders of at least 1, shape [m].
-    """
+    """The integers that `chord` needs for orders of at least 1, sorted, as int64."""
     both = np.concatenate([np.floor(orders), np.ceil(orders)])
     return np.unique(both).astype(np.int64)
 
 
 def check_integer_orders(orders: Any) -> np.ndarray:
-    """Returns `orders` as an int64 vector.
-
-    Raises:
-      ValueError: an order is not an integer of at least 1.
-    """
+    """`orders` as int64 [m]; ValueError if one is not an integer of at least 1."""
     values = np.atleast_1d(np.asarray(orders))
     if values.dtype.kind not in "iu" or values.ndim != 1 or (values < 1).any():
         raise ValueError(
@@ -141,19 +123,13 @@ def check_integer_orders(orders: Any) -> np.ndarray:
 def sampled_log_moment(
     orders: IntegerOrders, probability: Any, log_moments: np.ndarray
 ) -> np.ndarray:
-    """Returns L_q, the log-moment under sampling; the module has the formula.
+    """L_q, the log-moment under sampling, by the module's formula; float64 S + [m].
 
     Args:
-      orders: Integers of at least 1; shape [m].
+      orders: Integers of at least 1, or ValueError is raised; shape [m].
       probability: q in (0, 1]; broadcasts to a shape S.
       log_moments: L at the orders 0, 1, ..., max(orders), of which the first two
         are 0 and none is negative; shape S + [max(orders) + 1].
-
-    Returns:
-      float64 array of shape S + [m].
-
-    Raises:
-      ValueError: an order is not an integer of at least 1.
     """
     alphas = check_integer_orders(orders)
     q = np.asarray(probability, np.float64)
@@ -161,7 +137,7 @@ def sampled_log_moment(
     moments = log_moments.reshape(-1, log_moments.shape[-1])
     n, width = moments.shape
     result = np.zeros((n, alphas.size))
-    rows = max(1, _BLOCK // width)
+    rows = block_rows(width)
     for start in range(0, n, rows):
         block = slice(start, start + rows)
         result[block] = _sampled_block(alphas, q.ravel()[block], moments[block])
@@ -169,7 +145,7 @@ def sampled_log_moment(
 
 
 def block_rows(width: int) -> int:
-    """Returns how many rows of `width` floats are worked on at once, at least 1."""
+    """The number of rows of `width` floats that are worked on at once, at least 1."""
     return max(1, _BLOCK // width)
 
 
@@ -223,3 +199,52 @@ def _sampled_block(
         result[:, i] = np.logaddexp(0.0, log_sum_exp(logs))
     # Log-moments that were cut at HUGE stand for anything larger.
     return np.where(result >= 0.5 * HUGE, np.inf, result)
+
+
+def integer_nodes(top: int) -> np.ndarray:
+    """The orders 2..top: all the small ones, and then some that rise by a ratio."""
+    dense = np.arange(2, min(top, _DENSE_ORDERS) + 1)
+    count = max(0, math.ceil(math.log(top / _DENSE_ORDERS) / math.log(_ORDER_RATIO)))
+    sparse = np.floor(_DENSE_ORDERS * _ORDER_RATIO ** np.arange(1, count))
+    return np.unique(np.concatenate([dense, sparse, [top]]).astype(np.int64))
+
+
+def poisson_sampled_rdp(
+    orders: events.Orders,
+    sampling_probability: float,
+    rdp: Callable[[Any], np.ndarray],
+) -> np.ndarray:
+    """The RDP of a symmetric pair of outputs when the client joins at random; [m].
+
+    For P and Q exchanged by an involution (noise that is symmetric about the client's
+    shift) log E_Q[(1-q+q P/Q)^alpha] bounds both directions, and at an integer order
+    it is at most log sum_l C(alpha,l) (1-q)^(alpha-l) q^l exp((l-1) RDP(l)).
+    `docs/privacy/distributed.md` has the proof. Between integers, and between the
+    integers at which `rdp` is asked for, the log-moment is bounded by its chord.
+
+    Args:
+      orders: Renyi orders, each greater than 1; shape [m].
+      sampling_probability: q in [0, 1].
+      rdp: Maps orders, shape [k], to the RDP without sampling, shape [k].
+    """
+    alphas = checks.orders(orders)
+    q = checks.probability("sampling_probability", sampling_probability)
+    if q == 0:
+        return np.zeros_like(alphas)
+    if q == 1:
+        return rdp(alphas)
+    top = int(math.ceil(np.max(alphas)))
+    nodes = integer_nodes(max(top, 2)).astype(np.float64)
+    moments = (nodes - 1) * rdp(nodes)
+    every = np.interp(
+        np.arange(top + 1, dtype=np.float64),
+        np.concatenate([[0.0, 1.0], nodes]),
+        np.concatenate([[0.0, 0.0], moments]),
+    )
+    needed = whole_orders(alphas)
+    sampled = sampled_log_moment(needed, q, every)
+    sampled_rdp = chord(alphas, needed, sampled) / (alphas - 1)
+    if q < _RARE_SAMPLING:
+        return sampled_rdp
+    # Sampling never costs (Renyi divergence is quasi-convex), but a chord might.
+    return np.minimum(sampled_rdp, rdp(alphas))

@@ -49,15 +49,11 @@ class MatrixFactorizationDpEvent(events.RdpDpEvent):
         return gaussian.gaussian_rdp(self.noise_multiplier, orders)
 
     def as_gaussian(self) -> dp_accounting.GaussianDpEvent:
-        """Returns the Gaussian event that this one is equivalent to."""
+        """The Gaussian event that this one is equivalent to."""
         return dp_accounting.GaussianDpEvent(self.noise_multiplier)
 
 
-_RELEASES = (
-    dp_accounting.GaussianDpEvent,
-    csgm.SparsifiedGaussianDpEvent,
-    csgm.LinfSparsifiedGaussianDpEvent,
-)
+_RELEASES = (dp_accounting.GaussianDpEvent, csgm.SparsifiedGaussianDpEvent)
 
 
 def banded_stream_event(
@@ -71,7 +67,7 @@ def banded_stream_event(
     last_release: Optional[dp_accounting.DpEvent] = None,
     independent_groups: bool = False,
 ) -> events.RunDpEvent:
-    """Returns the event of a stream A G + B Z, A = B C, over all rounds of a run.
+    """The event of a stream A G + B Z, A = B C, over all rounds of a run.
 
     Assumptions: A is lower triangular and invertible, C lower triangular with `bands`
     diagonals; a client may take part in rounds that are at least `separation` apart,
@@ -132,12 +128,7 @@ def banded_stream_event(
 
 
 def _sampled(name: str, release: dp_accounting.DpEvent, q: float) -> Any:
-    """Returns a release of clients that join with probability q.
-
-    Raises:
-      TypeError: It is not Gaussian noise.
-      ValueError: It is sampled already.
-    """
+    """Returns a release of clients that join with probability q."""
     if not isinstance(release, _RELEASES):
         raise TypeError(
             f"{name} must be a Gaussian or a sparsified Gaussian event, found "

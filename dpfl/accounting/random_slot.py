@@ -38,7 +38,6 @@ from dpfl.accounting import (
     gaussian,
     log_space,
     sketch,
-    symmetric_sampling,
 )
 
 MOST_ORDERS = 256
@@ -51,12 +50,7 @@ _LEAST_EXCESS = 1e-4
 
 
 def _product(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Returns the log coefficients of a product of polynomials, truncated.
-
-    Args:
-      left: Log coefficients, -inf for 0; float64 [n].
-      right: Likewise; float64 [n].
-    """
+    """Returns the log coefficients of a product of polynomials, truncated; [n]."""
     size = left.size
     padded = np.concatenate([np.full(size - 1, -np.inf), right])
     # Row k is right[k], right[k-1], ..., and -inf where the index would be negative.
@@ -72,16 +66,13 @@ def _exponential(rate: float, size: int) -> np.ndarray:
 
 @np.errstate(under="ignore", divide="ignore")
 def slot_log_moments(log_moments: np.ndarray, rounds: int, slots: float) -> np.ndarray:
-    """Returns the log-moments of the ratio R of an epoch, the module's formula.
+    """log E_Q[R^a] at a = 0, ..., top by the module's formula; float64 [top + 1].
 
     Args:
       log_moments: L of one round at the orders 0, 1, ..., top, of which the first two
         are 0 and none is negative; at most `log_space.HUGE`. float64 [top + 1].
       rounds: r, the rounds that have been released, at least 1.
       slots: S, at least r; each round is the client's with probability 1/S.
-
-    Returns:
-      float64 [top + 1]: log E_Q[R^a] at a = 0, ..., top.
     """
     size = log_moments.size
     power = np.arange(size)
@@ -106,12 +97,9 @@ def slot_log_moments(log_moments: np.ndarray, rounds: int, slots: float) -> np.n
 
 
 def is_gaussian_mixture(event: dp_accounting.DpEvent) -> bool:
-    """Returns whether a release is one of Gaussian noise, shifted at random or not.
+    """Whether a release is one of Gaussian noise, shifted at random or not.
 
     That is what the theorems on both directions are for: see docs/privacy.
-
-    Args:
-      event: The release of one round.
     """
     if isinstance(event, sketch.SketchedDpEvent):
         event = event.as_gaussian()
@@ -168,7 +156,7 @@ class RandomSlotDpEvent(events.RdpDpEvent):
             )
 
     @property
-    def relations(self) -> tuple[dp_accounting.NeighboringRelation, ...]:
+    def relations(self) -> events.Relations:
         """See base class: the client has no noise of its own in the sum."""
         return events.TRUSTED_RELATIONS
 
@@ -183,9 +171,7 @@ class RandomSlotDpEvent(events.RdpDpEvent):
     def _round_log_moments(self, top: int) -> np.ndarray:
         """Returns L at 0, 1, ..., top, or its chords; float64 [top + 1]."""
         exact = is_gaussian_mixture(self.round_event)
-        nodes = (
-            np.arange(2, top + 1) if exact else symmetric_sampling.integer_nodes(top)
-        )
+        nodes = np.arange(2, top + 1) if exact else log_space.integer_nodes(top)
         moments = (nodes - 1.0) * self._round_rdp(nodes.astype(np.float64))
         return np.interp(
             np.arange(top + 1.0),

@@ -74,16 +74,9 @@ class SketchedDpEvent(events.RdpDpEvent):
         noise_multiplier: float,
         sampling_probability: float = 1.0,
     ) -> SketchedDpEvent:
-        """Returns the event of project-and-perturb under central privacy.
+        """The event of project-and-perturb: the server's Gaussian noise.
 
-        Args:
-          sketch_length: l, the number of hash rows.
-          sketch_width: w, the number of buckets in a row.
-          noise_multiplier: The server's noise over the clip in sketch space.
-          sampling_probability: q, with which each client joins (Poisson).
-
-        Returns:
-          The event, a Gaussian release in sketch space.
+        The noise multiplier is over the clip in sketch space.
         """
         z = checks.nonnegative("noise_multiplier", noise_multiplier)
         q = checks.probability("sampling_probability", sampling_probability)
@@ -93,11 +86,19 @@ class SketchedDpEvent(events.RdpDpEvent):
         return cls(sketch_length, sketch_width, release)
 
     @property
-    def relations(self) -> tuple[dp_accounting.NeighboringRelation, ...]:
+    def _known(self) -> events.RdpDpEvent:
+        """The release as an event that knows its Renyi differential privacy."""
+        event, q = self.release, 1.0
+        if isinstance(event, events.RdpDpEvent):
+            return event
+        if isinstance(event, dp_accounting.PoissonSampledDpEvent):
+            event, q = event.event, event.sampling_probability
+        return csgm.sampled_gaussian_event(event.noise_multiplier, q)
+
+    @property
+    def relations(self) -> events.Relations:
         """See base class: those of the release."""
-        if isinstance(self.release, events.RdpDpEvent):
-            return self.release.relations
-        return events.TRUSTED_RELATIONS
+        return self._known.relations
 
     @property
     def sketch_dimension(self) -> int:
@@ -105,7 +106,7 @@ class SketchedDpEvent(events.RdpDpEvent):
         return self.sketch_length * self.sketch_width
 
     def as_gaussian(self) -> dp_accounting.DpEvent:
-        """Returns the release if it is a (sampled) Gaussian, and else this event.
+        """The release if it is a (sampled) Gaussian, and else this event.
 
         What is true of the release is true of this event, so that the exact curve
         and privacy loss distributions of Gaussians apply.
@@ -114,21 +115,15 @@ class SketchedDpEvent(events.RdpDpEvent):
 
     def rdp(self, orders: events.Orders) -> np.ndarray:
         """See base class."""
-        if isinstance(self.release, events.RdpDpEvent):
-            return self.release.rdp(checks.orders(orders).tolist())
-        return _gaussian_rdp(self.release, checks.orders(orders))
+        return self._known.rdp(orders)
 
     def rdp_before_sampling(self, orders: events.Orders) -> np.ndarray:
         """See base class."""
-        if isinstance(self.release, events.RdpDpEvent):
-            return self.release.rdp_before_sampling(checks.orders(orders).tolist())
-        return self.rdp(orders)
+        return self._known.rdp_before_sampling(orders)
 
     def rdp_beside_sampling(self, orders: events.Orders) -> np.ndarray:
         """See base class."""
-        if isinstance(self.release, events.RdpDpEvent):
-            return self.release.rdp_beside_sampling(orders)
-        return super().rdp_beside_sampling(orders)
+        return self._known.rdp_beside_sampling(orders)
 
     def poisson_sampled(self, sampling_probability: float) -> SketchedDpEvent:
         """See base class. Independent samplings multiply."""
@@ -141,14 +136,6 @@ class SketchedDpEvent(events.RdpDpEvent):
         return attr.evolve(
             self, release=dp_accounting.PoissonSampledDpEvent(q, release)
         )
-
-
-def _gaussian_rdp(event: dp_accounting.DpEvent, orders: np.ndarray) -> np.ndarray:
-    """Returns the RDP of a Gaussian event, alone or on a Poisson sample of clients."""
-    q = 1.0
-    if isinstance(event, dp_accounting.PoissonSampledDpEvent):
-        q, event = event.sampling_probability, event.event
-    return csgm.sampled_gaussian_event(event.noise_multiplier, q).rdp(orders)
 
 
 def _is_gaussian(event: Any) -> bool:

@@ -63,13 +63,8 @@ def _logits(keep: float, time: float) -> np.ndarray:
     return logits[(logits > -600) & (logits < 30)]
 
 
-def _nodes(logits: np.ndarray) -> np.ndarray:
-    """Returns the nodes from 0 to 1; [m]."""
-    return np.concatenate([[0.0], special.expit(logits), [1.0]])
-
-
 def _cells(bounds: np.ndarray) -> np.ndarray:
-    """Returns the normal law's masses between rising bounds, and beyond; [..., m + 1].
+    """Returns the normal masses between rising bounds and outside; [..., m + 1].
 
     Above 0 they are differences of upper tails: a mass of 1e-300 counts where what it
     weighs is 1e250.
@@ -113,7 +108,7 @@ def _transition(logits: np.ndarray, time: float) -> np.ndarray:
 def _log_exponential(keep: float, time: float) -> np.ndarray:
     """Returns bounds on h_s(time) from above at s = _EXPONENTS / time."""
     logits = _logits(keep, time)
-    nodes = _nodes(logits)
+    nodes = np.concatenate([[0.0], special.expit(logits), [1.0]])
     transition = _transition(logits, time / _STEPS)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         growth = np.exp(np.square(nodes)[:, None] * _EXPONENTS / _STEPS)
@@ -129,16 +124,13 @@ def _log_exponential(keep: float, time: float) -> np.ndarray:
 def clock_bound(
     keep_fraction: float, time: float, full_coordinates: float, delta: float
 ) -> float:
-    """Returns a V* with P(V > V*) <= delta.
+    """A V* with P(V > V*) <= delta, at most the K t of a release that keeps everything.
 
     Args:
       keep_fraction: gamma, in (0, 1).
       time: t, (a coordinate's bound / noise std)^2, greater than 0.
       full_coordinates: K, how many coordinates the L2 bound lets stand at their bound.
       delta: Greater than 0.
-
-    Returns:
-      V*, at most the K t of a release that keeps everything.
     """
     everything = full_coordinates * time
     if not time < _LONGEST:
@@ -150,18 +142,9 @@ def clock_bound(
     return min(float(np.min(bounds / (_EXPONENTS / base))), everything)
 
 
-def _sampled(event: dp_accounting.DpEvent) -> dp_accounting.DpEvent:
-    """Returns the event that Poisson sampling around one of dpfl's means."""
-    if not isinstance(event, dp_accounting.PoissonSampledDpEvent):
-        return event
-    if not isinstance(event.event, csgm.SparsifiedDpEvent):
-        return event
-    return event.event.poisson_sampled(event.sampling_probability) or event
-
-
 def _masked_releases(event: dp_accounting.DpEvent) -> int:
     """Returns how many releases of a tree drop coordinates."""
-    event = _sampled(event)
+    event = events.resolve_sampling(event)
     if isinstance(event, events.RunDpEvent):
         return _masked_releases(event.event)
     if isinstance(event, dp_accounting.SelfComposedDpEvent):
@@ -177,16 +160,14 @@ def _stand_in(
 ) -> dp_accounting.DpEvent:
     """Returns the tree with a (sampled) Gaussian for each release that drops some.
 
-    Args:
-      event: A tree of events.
-      gaussian_of: What stands for one of these releases, sampling aside.
+    `gaussian_of` maps one of these releases, sampling aside, to what stands for it.
     """
     if isinstance(event, (events.RunDpEvent, dp_accounting.SelfComposedDpEvent)):
         return attr.evolve(event, event=_stand_in(event.event, gaussian_of))
     if isinstance(event, dp_accounting.ComposedDpEvent):
         parts = [_stand_in(part, gaussian_of) for part in event.events]
         return attr.evolve(event, events=parts)
-    event = _sampled(event)
+    event = events.resolve_sampling(event)
     if not _masked_releases(event):
         return event
     if not isinstance(event, csgm.SparsifiedDpEvent) or not event.noise_multiplier:
@@ -207,7 +188,7 @@ def _stopped(
 
 
 def is_of_gaussians(event: dp_accounting.DpEvent) -> bool:
-    """Returns whether a tree holds Gaussians alone, masked ones among them or not."""
+    """Whether a tree holds Gaussians alone, masked ones among them or not."""
     alike = _stand_in(event, lambda _: dp_accounting.GaussianDpEvent(1.0))
     return gaussian.gaussian_parts(alike) is not None
 
@@ -215,16 +196,11 @@ def is_of_gaussians(event: dp_accounting.DpEvent) -> bool:
 def masked_epsilon(
     event: dp_accounting.DpEvent, delta: float
 ) -> Optional[tuple[float, str]]:
-    """Returns an epsilon of a tree in which some releases drop coordinates.
+    """An epsilon of a tree in which some releases drop coordinates, and the method.
 
-    Args:
-      event: Any event.
-      delta: In (0, 1).
-
-    Returns:
-      As `gaussian.tight_epsilon` of the Gaussians that stand for them, at what of
-      `delta` their clocks leave, with 'stopped-' before the method; None if nothing is
-      dropped, or the tree holds any event that is not a (masked) Gaussian.
+    It is `gaussian.tight_epsilon` of the Gaussians that stand for them, at what of
+    `delta` their clocks leave, with 'stopped-' before the method; None if nothing is
+    dropped, or the tree holds any event that is not a (masked) Gaussian.
     """
     count = _masked_releases(event)
     if not count:

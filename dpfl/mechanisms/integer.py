@@ -16,7 +16,7 @@ from dp_accounting import DpEvent, NonPrivateDpEvent
 
 from dpfl import accounting, checks
 from dpfl.accounting import events
-from dpfl.accounting.integer import discrete_gaussian, noise_events
+from dpfl.accounting.integer import noise_events, summed_noise
 from dpfl.fields import AUTO, option, required
 from dpfl.mechanisms import mechanism
 from dpfl.mechanisms.gaussian import AdaptiveClip
@@ -480,7 +480,7 @@ class DistributedDiscreteGaussian(IntegerMechanism):
         if not 0 < stddev < 2:
             return stddev**2
         k = np.arange(-40, 41)
-        pmf = np.exp(discrete_gaussian.discrete_gaussian_log_pmf(k, stddev))
+        pmf = np.exp(summed_noise.DiscreteGaussianNoise(1, stddev).log_pmf_at(k))
         return float(np.sum(pmf * np.square(k)))
 
 

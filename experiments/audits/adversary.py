@@ -19,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 from dpfl import mechanisms
-from dpfl.accounting.integer import discrete_gaussian, skellam
+from dpfl.accounting.integer import summed_noise
 from dpfl.aggregators import sketch
 from dpfl.aggregators.integer_sums import IntegerSum
 from dpfl.mechanisms import integer
@@ -226,8 +226,8 @@ def noise_log_pmf(
     """Log-probabilities of integers x as noise of all shares, of stddev steps each."""
     shares = mechanism.noise_shares
     if isinstance(mechanism, mechanisms.DistributedSkellam):
-        return skellam.skellam_log_pmf(x, shares * stddev**2)
-    return discrete_gaussian.summed_discrete_gaussian_log_pmf(x, shares, stddev)
+        return summed_noise.SkellamNoise(shares * stddev**2).log_pmf_at(x)
+    return summed_noise.DiscreteGaussianNoise(shares, stddev).log_pmf_at(x)
 
 
 def integer_ratio(

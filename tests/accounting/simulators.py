@@ -18,7 +18,7 @@ from typing import Optional
 import attr
 import numpy as np
 
-from dpfl.accounting.integer import discrete_gaussian, skellam
+from dpfl.accounting.integer import summed_noise
 from experiments.audits import adversary, bounds
 
 # Noise values sampled by inversion reach this many standard deviations.
@@ -175,10 +175,10 @@ class DistributedNoiseSimulator:
     def _log_pmf(self, x):
         if self.skellam:
             variance = self.noise_clients * self.stddev**2
-            return skellam.skellam_log_pmf(x, variance)
-        return discrete_gaussian.summed_discrete_gaussian_log_pmf(
-            x, self.noise_clients, self.stddev
-        )
+            return summed_noise.SkellamNoise(variance).log_pmf_at(x)
+        return summed_noise.DiscreteGaussianNoise(
+            self.noise_clients, self.stddev
+        ).log_pmf_at(x)
 
     def score(self, outputs):
         """The log-likelihood ratio, without regard to wrapping."""

@@ -65,18 +65,18 @@ def test_stock_events_cost_what_they_cost():
         ]
     )
     ours = accounting.DpflAccountant(rdp.rdp_privacy_accountant.DEFAULT_RDP_ORDERS)
-    stock = rdp.RdpAccountant()
-    ours, stock = ours.compose(tree).rdp, stock.compose(tree).rdp
+    theirs = rdp.RdpAccountant()
+    ours, theirs = ours.compose(tree).rdp, theirs.compose(tree).rdp
     # dp_accounting subtracts 1 in floats: absolute, not relative accuracy. From 0.4.4
     # on what it computes at fractional orders is only a bound.
-    assert np.all(ours <= stock * (1 + 1e-9) + 1e-11)
+    assert np.all(ours <= theirs * (1 + 1e-9) + 1e-11)
     whole = np.array(rdp.rdp_privacy_accountant.DEFAULT_RDP_ORDERS) % 1 == 0
-    np.testing.assert_allclose(ours[whole], stock[whole], rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(ours[whole], theirs[whole], rtol=1e-9, atol=1e-11)
 
 
 def test_default_orders_never_cost_more_than_the_stock_ones():
-    stock = set(rdp.rdp_privacy_accountant.DEFAULT_RDP_ORDERS)
-    assert stock <= set(accounting.DEFAULT_ORDERS)
+    theirs = set(rdp.rdp_privacy_accountant.DEFAULT_RDP_ORDERS)
+    assert theirs <= set(accounting.DEFAULT_ORDERS)
 
 
 @pytest.mark.parametrize("name", ["sparsified", "sampled", "linf"])

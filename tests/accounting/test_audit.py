@@ -15,8 +15,7 @@ from dpfl.accounting import (
     csgm as accounting_csgm,
 )
 from dpfl.accounting import csgm as csgm_lib
-from dpfl.accounting.integer import discrete_gaussian, noise_events
-from dpfl.accounting.integer import skellam as skellam_noise
+from dpfl.accounting.integer import noise_events, summed_noise
 from experiments.audits import bounds
 from tests.accounting import simulators
 
@@ -215,9 +214,9 @@ class TestSimulators:
         outputs = simulator.sample(np.random.default_rng(7), False, TRIALS)[:, 0]
         x = np.arange(-6, 7)
         if skellam:
-            law = skellam_noise.skellam_log_pmf(x, 12 * 0.36)
+            law = summed_noise.SkellamNoise(12 * 0.36).log_pmf_at(x)
         else:
-            law = discrete_gaussian.summed_discrete_gaussian_log_pmf(x, 12, 0.6)
+            law = summed_noise.DiscreteGaussianNoise(12, 0.6).log_pmf_at(x)
         counts = np.array([np.sum(outputs == k) for k in x])
         np.testing.assert_allclose(counts / TRIALS, np.exp(law), atol=0.005)
 

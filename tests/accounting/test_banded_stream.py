@@ -145,7 +145,7 @@ class TestCyclic:
             ]
             assert max(exact) == pytest.approx(limit, rel=1e-9)
 
-    def test_bands_beyond_the_separation_would_not_compose(self):
+    def test_more_bands_than_the_separation_would_not_compose(self):
         """Overlapping columns: the truth is above the figure, which is refused."""
         encoder, q = banded(5, 3, seed=3), 0.3
         as_if = dp_accounting.SelfComposedDpEvent(

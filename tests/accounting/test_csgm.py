@@ -197,7 +197,7 @@ def test_finite_and_silent_over_the_whole_range():
             assert (got > 0).all()
 
 
-def test_beyond_the_range_there_is_no_guarantee_and_no_warning():
+def test_out_of_the_range_there_is_no_guarantee_and_no_warning():
     with np.errstate(all="raise"):
         event = accounting.SparsifiedGaussianDpEvent(1e-200, 0.1, 0.5, 100, 0.1)
         assert np.all(event.rdp([2, 10]) == np.inf)

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import strategies as st
 from scipy import special
 
-from dpfl.accounting import accountant, events, sketch, symmetric_sampling
+from dpfl.accounting import accountant, events, log_space, sketch
 from dpfl.accounting.integer import (
-    discrete_gaussian,
     noise_events,
     published_bounds,
     rounding,
-    skellam,
+    summed_noise,
+    whole_shifts,
 )
 
 SETTINGS = hypothesis.settings(derandomize=True, max_examples=25, deadline=None)
@@ -50,8 +50,8 @@ def summed_pmf(kind, count, stddev, reach):
     """The summed noise on -reach..reach, for brute force."""
     x = np.arange(-reach, reach + 1)
     if kind is KINDS[1]:
-        return np.exp(skellam.skellam_log_pmf(x, count * stddev**2))
-    return np.exp(discrete_gaussian.summed_discrete_gaussian_log_pmf(x, count, stddev))
+        return np.exp(summed_noise.SkellamNoise(count * stddev**2).log_pmf_at(x))
+    return np.exp(summed_noise.DiscreteGaussianNoise(count, stddev).log_pmf_at(x))
 
 
 class TestPublishedBounds:
@@ -92,8 +92,10 @@ class TestPublishedBounds:
         # as printed spans n sigma, and gives eps^2 = Delta^2 / sigma = 10.
         sigma, order = 0.1, 2
         truth = order / (2 * sigma**2)
-        fine = discrete_gaussian.discrete_gaussian_rate([order], 1, sigma * 50, 50)
-        assert fine.rate[0] * 50**2 == pytest.approx(truth)
+        fine = whole_shifts.shift_rate(
+            [order], summed_noise.DiscreteGaussianNoise(1, sigma * 50), 50
+        )
+        assert fine[0] * 50**2 == pytest.approx(truth)
         printed = order * (1 / math.sqrt(1 * sigma)) ** 2 / 2
         assert printed < truth / 9
         ours = published_bounds.discrete_gaussian_published_epsilon(
@@ -162,7 +164,8 @@ class TestExactBound:
         event = unit_event(kind, noise_clients=3, clip_norm=20.0, dimension=4)
         sampled = attr.evolve(event, sampling_probability=0.5)
         assert sampled.route(sampled=True) == "shifts"
-        expected = 22**2 * event.shift_rate([2, 5]).rate
+        rate = whole_shifts.shift_rate([2, 5], event.summed_noise, event.max_shift)
+        expected = 22**2 * rate
         found = event.exact_rdp([2, 5], sampled=True)
         np.testing.assert_allclose(found, expected, rtol=1e-12)
         assert np.all(sampled.rdp([2, 5]) <= expected)
@@ -180,15 +183,13 @@ class TestExactBound:
         np.testing.assert_array_equal(
             sampled.rdp_beside_sampling(orders), np.full(5, 3 * distance)
         )
-        by_shifts = symmetric_sampling.poisson_sampled_rdp(
-            orders, 0.05, lambda a: event.shift_budget * event.shift_rate(a).rate
-        )
+        by_shifts = log_space.poisson_sampled_rdp(orders, 0.05, event.shifts_rdp)
         found = sampled.rdp(orders)
         assert np.all(np.diff(found) >= 0)
         assert np.all(found < by_shifts / 2)
         # A little above N(0, s^2 - 2), about which integers of variance 2 are drawn.
         z2 = (50 * 1.3**2 - 2) / 12**2
-        by_gaussian = symmetric_sampling.poisson_sampled_rdp(
+        by_gaussian = log_space.poisson_sampled_rdp(
             orders, 0.05, lambda a: np.asarray(a) / (2 * z2)
         )
         np.testing.assert_allclose(found, by_gaussian + 3 * distance, rtol=0.15)
@@ -259,7 +260,7 @@ class TestClientSampling:
         st.floats(0.001, 0.999),
         st.floats(1.01, 20),
     )
-    def test_mirrored_pairs_are_no_worse_in_reverse(self, half, shift, q, order):
+    def test_symmetric_pairs_are_no_worse_in_reverse(self, half, shift, q, order):
         # Any even f, log-concave or not, of full support on a circle.
         f = np.array(half + half[:0:-1])
         f /= f.sum()
@@ -330,7 +331,7 @@ class TestClientSampling:
                 sampling_probability=q,
             )
             orders = [*range(2, 10), float(rng.uniform(1.1, 9))]
-            by_shifts = event.shift_budget * event.shift_rate(orders).rate
+            by_shifts = event.shifts_rdp(orders)
             before = event.rdp_before_sampling(orders)
             is_shift = before[:8] >= by_shifts[:8] * (1 - 1e-12)
             mixed += is_shift.any() and not is_shift.all()
@@ -375,7 +376,7 @@ class TestClientSampling:
         terms += moments - special.gammaln(301 - l)
         terms += l * math.log(0.02) + (300 - l) * math.log(0.98)
         exact = special.logsumexp(terms) / 299
-        found = symmetric_sampling.poisson_sampled_rdp([300], 0.02, rdp)[0]
+        found = log_space.poisson_sampled_rdp([300], 0.02, rdp)[0]
         assert exact <= found <= exact * (1 + 1e-3)
 
     def test_extremes_of_the_probability(self):

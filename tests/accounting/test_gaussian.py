@@ -143,9 +143,9 @@ def test_a_projected_gaussian_is_as_private_as_a_plain_one(sketched, plain, meth
 def test_sampled_gaussians_use_dp_accountings_losses():
     tree = dp_accounting.ComposedDpEvent([SELF(POISSON(0.1, GAUSSIAN(1.0)), 50)])
     report = accounting.epsilon(tree, 1e-5, method="tight")
-    stock = pld.PLDAccountant().compose(tree).get_epsilon(1e-5)
+    theirs = pld.PLDAccountant().compose(tree).get_epsilon(1e-5)
     assert report.method == "pld"
-    assert report.epsilon == pytest.approx(stock, rel=1e-4)
+    assert report.epsilon == pytest.approx(theirs, rel=1e-4)
     assert report.epsilon < accounting.epsilon(tree, 1e-5, method="rdp").epsilon
 
 

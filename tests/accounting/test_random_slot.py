@@ -198,13 +198,13 @@ class TestBothDirections:
         bound = RandomSlot(event, 2, 2)
         # After slot 1 only its ratio counts: the sender's choice is a function of it.
         first = np.concatenate([one(1.0), both])
-        laws = [(one(1.0), weight), (both, both_weight)]
+        ratios_and_weights = [(one(1.0), weight), (both, both_weight)]
         for order in (2, 3, 1.5, 2.6):
             limit = (order - 1) * bound.rdp([order])[0]
             for power in (order, 1 - order):
                 ways = [
                     np.array([w @ ((x + y) / 2) ** power for x in first])
-                    for y, w in laws
+                    for y, w in ratios_and_weights
                 ]
                 worst = np.maximum(*ways)
                 values = [weight @ worst[: t.size], both_weight @ worst[t.size :]]

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The sampled Gaussian at fractional orders: high precision, the stock, its limits."""
+"""The sampled Gaussian at fractional orders: high precision, dp_accounting, its limits."""
 
 import dp_accounting
 import mpmath
@@ -67,9 +67,9 @@ def test_accountant_agrees_with_dp_accounting(q, z):
     exact = [by_definition(order, q, z) for order in orders]
     np.testing.assert_allclose(ours.rdp, exact, rtol=1e-8, atol=1e-13)
     # From 0.4.4 on what dp_accounting computes at fractional orders is only a bound.
-    stock = rdp.RdpAccountant(orders).compose(SAMPLED(q, GAUSSIAN(z))).rdp
-    np.testing.assert_allclose(ours.rdp[[1, 3]], stock[[1, 3]], rtol=1e-8, atol=1e-13)
-    assert np.all(ours.rdp <= stock * (1 + 1e-8) + 1e-13)
+    theirs = rdp.RdpAccountant(orders).compose(SAMPLED(q, GAUSSIAN(z))).rdp
+    np.testing.assert_allclose(ours.rdp[[1, 3]], theirs[[1, 3]], rtol=1e-8, atol=1e-13)
+    assert np.all(ours.rdp <= theirs * (1 + 1e-8) + 1e-13)
 
 
 def test_every_form_of_a_sampled_gaussian_costs_the_same():

@@ -14,7 +14,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from tensorflow_federated.python.aggregators import distributed_dp
 
 from dpfl import aggregators, mechanisms
-from dpfl.accounting.integer import discrete_gaussian, skellam
+from dpfl.accounting.integer import summed_noise
 from dpfl.aggregators import distributed
 from dpfl.aggregators import reductions as noise_lib
 from dpfl.mechanisms.integer_grid import rounding_variance
@@ -87,9 +87,11 @@ class TestCodec:
     def _check_shape(noise, kind, event, steps):
         x = np.arange(-200, 201)
         if kind == "skellam":
-            log_pmf = skellam.skellam_log_pmf(x, event.total_variance_steps)
+            log_pmf = summed_noise.SkellamNoise(event.total_variance_steps).log_pmf_at(
+                x
+            )
         else:
-            log_pmf = discrete_gaussian.summed_discrete_gaussian_log_pmf(x, N, steps)
+            log_pmf = summed_noise.DiscreteGaussianNoise(N, steps).log_pmf_at(x)
         expected = np.exp(log_pmf) * noise.size
         observed = np.bincount(noise.ravel() + 200, minlength=401)
         common = expected > 10

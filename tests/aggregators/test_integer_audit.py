@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from dpfl import mechanisms
 from dpfl.accounting import accountant, events
-from dpfl.accounting.integer import discrete_gaussian
+from dpfl.accounting.integer import summed_noise
 from dpfl.aggregators import distributed, reductions
 from dpfl.vectors import randomness, rounding
 from experiments.audits import bounds
@@ -69,9 +69,9 @@ class Release:
         modulus = 1 << self.config.bits
         x = np.arange(-8 * modulus, 8 * modulus)
         pmf = np.exp(
-            discrete_gaussian.summed_discrete_gaussian_log_pmf(
-                x, CLIENTS, self.grid.local_stddev_steps
-            )
+            summed_noise.DiscreteGaussianNoise(
+                CLIENTS, self.grid.local_stddev_steps
+            ).log_pmf_at(x)
         )
         wrapped = pmf.reshape(-1, modulus).sum(0)
         residues = np.arange(-modulus // 2, modulus // 2)

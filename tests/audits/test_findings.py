@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from dpfl import accounting, mechanisms
-from dpfl.accounting.integer import discrete_gaussian
+from dpfl.accounting.integer import summed_noise
 from dpfl.aggregators import round_functions
 from experiments.audits import adversary, cases, findings, noise, suite, sums
 
@@ -63,7 +63,7 @@ def test_ratio_of_a_rounded_canary_has_mean_one(kind, size):
     ratio = adversary.log_ratio(mechanism, 4, opened[:, np.newaxis] % 32, block)
     shares, stddev = mechanism.noise_shares, mechanism.grid(4).local_stddev_steps
     if kind is mechanisms.DistributedDiscreteGaussian:
-        law = discrete_gaussian.summed_discrete_gaussian_log_pmf(opened, shares, stddev)
+        law = summed_noise.DiscreteGaussianNoise(shares, stddev).log_pmf_at(opened)
     else:
         half = shares * stddev**2 / 2
         law = stats.skellam.logpmf(opened, half, half)
@@ -78,7 +78,7 @@ def test_tails_of_a_law():
         expected = 2 * stats.norm.sf((1000 * size - 0.5) / 1000)
         assert normal.tail(round(1000 * size)) == pytest.approx(expected)
     coarse = noise.Source(
-        "m", None, 1.0, 2.0, lambda x: discrete_gaussian.discrete_gaussian_log_pmf(x, 2)
+        "m", None, 1.0, 2.0, summed_noise.DiscreteGaussianNoise(1, 2).log_pmf_at
     )
     weights = np.exp(-(np.arange(-60, 61) ** 2) / 8.0)
     beyond = weights[np.abs(np.arange(-60, 61)) >= 7].sum() / weights.sum()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpfl import accounting, mechanisms, planning
-from dpfl.accounting import symmetric_sampling
+from dpfl.accounting import log_space
 from dpfl.mechanisms import integer_grid
 
 D = 1000
@@ -213,7 +213,7 @@ class TestAdaptiveClipping:
         assert event.count.rdp([2.0])[0] == pytest.approx(2 / (2 * 100), rel=1e-3)
         sampled = event.poisson_sampled(0.1)
         parts = (event.update, event.count)
-        expected = symmetric_sampling.poisson_sampled_rdp(
+        expected = log_space.poisson_sampled_rdp(
             orders, 0.1, lambda a: sum(part.rdp_before_sampling(a) for part in parts)
         )
         np.testing.assert_allclose(sampled.rdp(orders), expected)

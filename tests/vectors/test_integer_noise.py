@@ -13,9 +13,8 @@ import scipy.stats
 import tensorflow as tf
 from numpy.testing import assert_array_equal
 
-from dpfl.accounting.integer import discrete_gaussian as exact_gaussian
 from dpfl.accounting.integer import grid_numbers as numbers
-from dpfl.accounting.integer import skellam as exact_skellam
+from dpfl.accounting.integer import summed_noise
 from dpfl.vectors import integer_noise
 from dpfl.vectors.integer_noise import DiscreteGaussian
 
@@ -128,9 +127,9 @@ def test_draws_have_the_law_tails_included(kind, stddev):
     radius = math.ceil(14 * stddev) + 40
     support = np.arange(-radius, radius + 1)
     if kind == "skellam":
-        pmf = np.exp(exact_skellam.skellam_log_pmf(support, stddev**2))
+        pmf = np.exp(summed_noise.SkellamNoise(stddev**2).log_pmf_at(support))
     else:
-        pmf = np.exp(exact_gaussian.discrete_gaussian_log_pmf(support, stddev))
+        pmf = np.exp(summed_noise.DiscreteGaussianNoise(1, stddev).log_pmf_at(support))
     variance = np.sum(pmf * np.square(support))
     kurtosis = np.sum(pmf * support**4.0) / variance**2
     tolerance = 4.5 * math.sqrt((kurtosis - 1) / count)

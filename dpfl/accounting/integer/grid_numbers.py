@@ -68,7 +68,7 @@ class Grid:
 
 
 def grid(noise_multiplier: float, clients: int, linf_ratio: float = 1.0) -> Grid:
-    """Returns the grid of a release.
+    """The grid of a release.
 
     The step is the noise's standard deviation over 2**18, or, if that is finer, the
     clip over 2**18, as far as 2**24 goes; coarser where integers would not fit. 32 bits
@@ -128,24 +128,20 @@ def grid_of_cohort(
     linf_ratio: float = 1.0,
     no_noise: float = NO_NOISE,
 ) -> Grid:
-    """Returns the grid of the sum of a cohort.
+    """The `grid` of the sum of a cohort.
 
     Args:
       noise_multiplier: As for `grid`; 0 for none.
       cohort_size: n, the expected number of clients.
       linf_ratio: As for `grid`.
       no_noise: What stands for the noise where there is none.
-
-    Raises:
-      TypeError: As `grid`.
-      ValueError: As `grid`.
     """
     clients = 2 * cohort_size + _MORE_CLIENTS
     return grid(noise_multiplier or no_noise, clients, linf_ratio)
 
 
 def least_noise_of_32_bits(cohort_size: int) -> float:
-    """Returns a `no_noise` with which sums have 32 bits; `NO_NOISE` if none has."""
+    """A `no_noise` with which sums have 32 bits; `NO_NOISE` if none has."""
     for exponent in range(-24, 1):
         found = 2.0**exponent
         if grid_of_cohort(found, cohort_size).total_bits == 32:
@@ -154,17 +150,11 @@ def least_noise_of_32_bits(cohort_size: int) -> float:
 
 
 def sampling_delta(epsilon: float, draws: float) -> float:
-    """Returns what to add to delta because draws are not exactly from their law.
+    """The growth of delta as draws are not exact: (1 + e^epsilon) D, at most 1.
 
     If all that is released is within total variation distance D of a mechanism that is
-    (epsilon, delta)-private, it is (epsilon, delta + (1 + e^epsilon) D)-private.
-
-    Args:
-      epsilon: The guarantee's epsilon, at least 0.
-      draws: Coordinates times rounds: all integers that are ever drawn.
-
-    Returns:
-      (1 + e^epsilon) draws `DRAW_DISTANCE`, at most 1.
+    (epsilon, delta)-private, it is (epsilon, delta + (1 + e^epsilon) D)-private. D is
+    `DRAW_DISTANCE` times `draws`, coordinates times rounds.
     """
     epsilon = checks.nonnegative("epsilon", epsilon)
     distance = checks.nonnegative("draws", draws) * DRAW_DISTANCE

@@ -30,23 +30,16 @@ that norm. `docs/privacy/distributed.md` has the proofs.
 from __future__ import annotations
 
 import abc
-import functools
 import math
-from typing import Any, NamedTuple, Optional
+from typing import Any, Optional
 
 import attr
-import dp_accounting
 import numpy as np
 
 from dpfl import checks
-from dpfl.accounting import events, symmetric_sampling
-from dpfl.accounting.integer import (
-    discrete_gaussian,
-    published_bounds,
-    ratio_moments,
-    rounding,
-    skellam,
-)
+from dpfl.accounting import events, log_space
+from dpfl.accounting.integer import published_bounds, rounding, whole_shifts
+from dpfl.accounting.integer import summed_noise as noises
 from dpfl.accounting.integer.published_bounds import (
     DEFAULT_ROUNDING_BIAS,
     rounded_l2_squared,
@@ -67,8 +60,8 @@ _LARGEST_LOG_MOMENT = 800.0
 _FLOAT32_SLACK = 1e-6
 # Norms of integer vectors are compared as whole numbers: covers float64 rounding.
 _FLOAT64_SLACK = 1e-9
-# Shares of noise up to which the bound of whole shifts is worth its convolution.
-_MOST_CONVOLVED = 1000
+# Shares of noise up to which the bound of whole shifts is worth its sums.
+_MOST_SHARES = 1000
 
 
 @attr.s(frozen=True, auto_attribs=True)
@@ -116,9 +109,9 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
     """
 
     noise_clients: int = attr.ib(validator=checks.validator(checks.integer))
-    local_stddev: float = attr.ib(validator=checks.validator(checks.positive))
-    granularity: float = attr.ib(validator=checks.validator(checks.positive))
-    clip_norm: float = attr.ib(validator=checks.validator(checks.positive))
+    local_stddev: float = attr.ib(validator=_POSITIVE)
+    granularity: float = attr.ib(validator=_POSITIVE)
+    clip_norm: float = attr.ib(validator=_POSITIVE)
     dimension: int = attr.ib(validator=checks.validator(checks.integer))
     max_coordinate: Optional[float] = attr.ib(
         default=None, validator=attr.validators.optional(_POSITIVE)
@@ -138,7 +131,7 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
     )
 
     @property
-    def relations(self) -> tuple[dp_accounting.NeighboringRelation, ...]:
+    def relations(self) -> events.Relations:
         """See base class: a sampled client has no noise of its own in the sum."""
         if self.noise_of_helpers or self.sampling_probability < 1:
             return events.TRUSTED_RELATIONS
@@ -152,10 +145,8 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
     @property
     def max_steps(self) -> float:
         """Bound on the size of a coordinate before it is rounded, in grid steps."""
-        largest = self.clip_norm
-        if self.max_coordinate is not None:
-            largest = min(largest, self.max_coordinate)
-        return largest / self.granularity
+        largest = self.max_coordinate or math.inf
+        return min(self.clip_norm, largest) / self.granularity
 
     @property
     def l2_squared_steps(self) -> float:
@@ -164,11 +155,9 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
         Delta^2 / g^2 under the published bound, and otherwise what holds whatever the
         rounding does.
         """
+        c, g, m = self.clip_norm, self.granularity, self.dimension
         beta = self.rounding_bias if self.bound == "published" else 0.0
-        return (
-            rounded_l2_squared(self.clip_norm, self.granularity, self.dimension, beta)
-            / self.granularity**2
-        )
+        return rounded_l2_squared(c, g, m, beta) / g**2
 
     @property
     def max_shift(self) -> int:
@@ -198,7 +187,7 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
 
     @property
     @abc.abstractmethod
-    def summed_noise(self) -> ratio_moments.Noise:
+    def summed_noise(self) -> noises.Noise:
         """The noise of the sum, in grid steps."""
 
     @property
@@ -207,61 +196,54 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
         """Whether the noise is so small that its integers are as good as always 0."""
 
     @property
-    @abc.abstractmethod
     def _has_infinite_rate(self) -> bool:
         """Whether so little noise leaves no finite float for rounding's divergence."""
-
-    @abc.abstractmethod
-    def shift_rate(self, orders: events.Orders) -> DivergenceRate:
-        """Returns the largest D_a(v)/v^2 over whole shifts v up to `max_shift`."""
+        return False
 
     @abc.abstractmethod
     def published_rdp(self, orders: events.Orders) -> np.ndarray:
-        """Returns the published bound without client sampling, shape [m], in nats."""
+        """The published bound without client sampling, shape [m], in nats."""
+
+    def shifts_rdp(self, orders: events.Orders) -> np.ndarray:
+        """The bound of the longest vector that rounding makes, unsampled; [m]."""
+        return self.shift_budget * whole_shifts.shift_rate(
+            orders, self.summed_noise, self.max_shift
+        )
 
     def exact_rdp(self, orders: events.Orders, *, sampled: bool = False) -> np.ndarray:
-        """Returns the bound that counts rounding as noise, without client sampling.
+        """The bound that counts rounding as noise, without client sampling; [m], nats.
 
-        Args:
-          orders: Renyi orders, each greater than 1; shape [m].
-          sampled: Whether it is to go into the binomial sum for clients that join at
-            random; see `rounding.rounded_rate`.
-
-        Returns:
-          float64 array of shape [m], in nats; infinite if the integers drawn are as
-          good as always zero, which neither hides anything nor can be computed with.
+        It is infinite if the integers drawn are as good as always zero, which neither
+        hides anything nor can be computed with. `sampled` says whether it is to go into
+        the binomial sum for clients that join at random; see `rounding.rounded_rate`.
         """
         if self._is_always_zero:
             return np.full(checks.orders(orders).shape, np.inf)
         if self.route(sampled=sampled) == "shifts":
-            return self.shift_budget * self.shift_rate(orders).rate
+            return self.shifts_rdp(orders)
         squared, noise = (self.clip_norm / self.granularity) ** 2, self.summed_noise
         found, second = np.full(checks.orders(orders).shape, np.inf), math.inf
         if not self._has_infinite_rate:
-            bound = functools.partial(
-                rounding.rounded_rate,
-                noise=noise,
-                max_coordinate=self.max_steps,
-                sampled=sampled,
-            )
-            found = squared * bound(orders).rate
-            if self.noise_clients <= _MOST_CONVOLVED:
+
+            def bound(alphas: events.Orders) -> np.ndarray:
+                return squared * rounding.rounded_rate(
+                    alphas, noise, self.max_steps, sampled=sampled
+                )
+
+            found = bound(orders)
+            if self.noise_clients <= _MOST_SHARES:
                 # At order 2 that vector costs about its length over the variance.
-                second = squared * float(bound([2.0]).rate[0])
+                second = float(bound([2.0])[0])
         # Of a Gaussian that stands for the noise whole shifts say nothing: the moments
         # of a least of both would be those of no law. distributed.md has the proofs.
-        if self.noise_clients > _MOST_CONVOLVED or (sampled and self.max_steps > 1):
+        if self.noise_clients > _MOST_SHARES or (sampled and self.max_steps > 1):
             return found
         if self.shift_budget / noise.variance < second:
-            found = np.minimum(found, self.shift_budget * self.shift_rate(orders).rate)
+            found = np.minimum(found, self.shifts_rdp(orders))
         return found
 
     def route(self, *, sampled: bool = False) -> str:
-        """Returns what the privacy comes from: 'rounding', 'shifts' or 'published'.
-
-        Args:
-          sampled: Whether clients join at random.
-        """
+        """The source of the privacy: 'rounding', 'shifts' or 'published'."""
         if self.bound == "published":
             return "published"
         dimension = self.dimension if sampled else 0
@@ -295,20 +277,21 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
 
     def rdp(self, orders: events.Orders) -> np.ndarray:
         """See base class."""
-        if self.bound == "published":
-            whole = self.published_rdp
-        else:
-            whole = self.exact_rdp
         if self.sampling_probability == 1:
-            return whole(orders)
-        sampled = symmetric_sampling.poisson_sampled_rdp(
+            return self._unsampled_rdp(orders)
+        sampled = log_space.poisson_sampled_rdp(
             orders, self.sampling_probability, self.rdp_before_sampling
         )
         sampled += self.rdp_beside_sampling(orders)
         if self.route(sampled=True) == self.route():
             return sampled
         # Sampling never costs (Renyi divergence is quasi-convex).
-        return np.minimum(sampled, whole(orders))
+        return np.minimum(sampled, self._unsampled_rdp(orders))
+
+    def _unsampled_rdp(self, orders: events.Orders) -> np.ndarray:
+        if self.bound == "published":
+            return self.published_rdp(orders)
+        return self.exact_rdp(orders)
 
     def poisson_sampled(self, sampling_probability: float) -> events.RdpDpEvent:
         """See base class. Independent samplings multiply."""
@@ -326,9 +309,9 @@ class DistributedDiscreteGaussianDpEvent(DistributedNoiseDpEvent):
     """
 
     @property
-    def summed_noise(self) -> ratio_moments.Noise:
+    def summed_noise(self) -> noises.Noise:
         """See base class."""
-        return ratio_moments.DiscreteGaussianNoise(
+        return noises.DiscreteGaussianNoise(
             self.noise_clients, self.local_stddev / self.granularity
         )
 
@@ -350,15 +333,6 @@ class DistributedDiscreteGaussianDpEvent(DistributedNoiseDpEvent):
         stddev = self.local_stddev / self.granularity
         log_odds = math.log(self.noise_clients) - 1 / (2 * stddev**2)
         return log_odds < -_LARGEST_LOG_MOMENT
-
-    def shift_rate(self, orders: events.Orders) -> DivergenceRate:
-        """See base class."""
-        return discrete_gaussian.discrete_gaussian_rate(
-            orders,
-            self.noise_clients,
-            self.local_stddev / self.granularity,
-            self.max_shift,
-        )
 
     def __attrs_post_init__(self) -> None:
         """Raises NoiseTooSmallError if the bound that is asked for is none."""
@@ -403,24 +377,15 @@ class DistributedSkellamDpEvent(DistributedNoiseDpEvent):
         return self.noise_clients * (self.local_stddev / self.granularity) ** 2
 
     @property
-    def summed_noise(self) -> ratio_moments.Noise:
+    def summed_noise(self) -> noises.Noise:
         """See base class."""
-        return ratio_moments.SkellamNoise(self.total_variance_steps)
+        return noises.SkellamNoise(self.total_variance_steps)
 
     @property
     def _is_always_zero(self) -> bool:
         """See base class."""
         stddev = self.local_stddev / self.granularity
         return self.noise_clients * stddev * stddev < _LEAST_VARIANCE
-
-    @property
-    def _has_infinite_rate(self) -> bool:
-        """See base class: the second moment is some 2 over the variance."""
-        return False
-
-    def shift_rate(self, orders: events.Orders) -> DivergenceRate:
-        """See base class."""
-        return skellam.skellam_rate(orders, self.total_variance_steps, self.max_shift)
 
     def published_rdp(self, orders: events.Orders) -> np.ndarray:
         """See base class. Agarwal et al. 2021, Theorem 3.5."""
@@ -431,30 +396,6 @@ class DistributedSkellamDpEvent(DistributedNoiseDpEvent):
             squared,
             min(squared, math.sqrt(self.dimension * squared)),
         )
-
-
-EPSILON = float(np.finfo(np.float64).eps)
-"""Relative spacing of float64, the unit of allowances for rounding."""
-
-LOG_TAIL = 45.0
-"""A truncated sum may lack a relative exp(-LOG_TAIL) before its bound is added."""
-
-RATE_TOLERANCE = 1e-3
-"""A remainder this close to the largest rate found ends the search over shifts."""
-
-
-class DivergenceRate(NamedTuple):
-    """A bound on max over 1 <= v <= max_shift of D_alpha(v) / v^2.
-
-    Attributes:
-      rate: float64 array, one value for each order, in nats.
-      route: What gave it: 'convolution' (the exact distribution), 'oscillation'
-        (the closed-form bound of `log_oscillation_bound`), 'bessel' (exact Skellam)
-        or 'published' (Skellam's published bound).
-    """
-
-    rate: np.ndarray
-    route: str
 
 
 @attr.s(frozen=True, auto_attribs=True)
@@ -478,7 +419,7 @@ class WithClipCountDpEvent(events.RdpDpEvent):
     sampling_probability: float = 1.0
 
     @property
-    def relations(self) -> tuple[dp_accounting.NeighboringRelation, ...]:
+    def relations(self) -> events.Relations:
         """See base class: those of both, on the sample of clients."""
         both = [
             release.poisson_sampled(self.sampling_probability) or release
@@ -495,7 +436,7 @@ class WithClipCountDpEvent(events.RdpDpEvent):
             update = self.update.rdp_before_sampling(alphas)
             return update + self.count.rdp_before_sampling(alphas)
 
-        sampled = symmetric_sampling.poisson_sampled_rdp(
+        sampled = log_space.poisson_sampled_rdp(
             orders, self.sampling_probability, before_sampling
         )
         return sampled + sum(

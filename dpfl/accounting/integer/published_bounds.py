@@ -41,7 +41,7 @@ def rounded_l2_squared(
     dimension: int,
     rounding_bias: float = DEFAULT_ROUNDING_BIAS,
 ) -> float:
-    """Returns Delta^2, the squared norm that conditional rounding stays within.
+    """Delta^2, the squared norm that conditional rounding stays within.
 
     Chen et al. 2022, Theorem E.1 and Algorithm 6; Kairouz et al. 2021, Proposition 26.
 
@@ -50,9 +50,6 @@ def rounded_l2_squared(
       granularity: g, the grid step, in the units of `clip_norm`.
       dimension: m, length of the rotated (padded) vector.
       rounding_bias: beta in [0, 1); 0 rounds without a condition.
-
-    Returns:
-      Delta^2, in squared units of `clip_norm`.
 
     Raises:
       ValueError: an argument is out of its range.
@@ -70,28 +67,19 @@ def rounded_l2_squared(
 
 
 def has_discrete_gaussian_bound(noise_clients: int, local_stddev_steps: float) -> bool:
-    """Returns whether the published bound of the discrete Gaussian says anything.
+    """Whether the published bound of n discrete Gaussian shares says anything.
 
     For a sum it presumes shares of at least half a grid step; below it is no bound. A
     single share needs no such premise (Canonne, Kamath and Steinke 2020).
-
-    Args:
-      noise_clients: n, the number of noise shares in the sum.
-      local_stddev_steps: sigma / g, one client's noise in grid steps.
     """
     return noise_clients == 1 or local_stddev_steps >= LEAST_PUBLISHED_STDDEV
 
 
 def discrete_gaussian_tau(noise_clients: int, local_stddev_steps: float) -> float:
-    """Returns tau = 10 sum_{k=1}^{n-1} exp(-2 pi^2 (sigma/g)^2 k/(k+1)).
+    """tau = 10 sum_{k=1}^{n-1} exp(-2 pi^2 (sigma/g)^2 k/(k+1)).
 
-    Args:
-      noise_clients: n, the number of noise shares in the sum.
-      local_stddev_steps: sigma / g, one client's noise in grid steps.
-
-    Returns:
-      tau, with no unit. Above 10^6 shares the (smallest) term at 10^6 stands in for
-      each later one: an upper bound.
+    Above 10^6 shares the (smallest) term at 10^6 stands in for each later one: an
+    upper bound.
     """
     n = checks.integer("noise_clients", noise_clients)
     stddev = checks.positive("local_stddev_steps", local_stddev_steps)
@@ -108,7 +96,7 @@ def discrete_gaussian_published_epsilon(
     local_stddev: float,
     granularity: float,
 ) -> float:
-    """Returns the published eps: the sum is eps^2/2-concentrated DP.
+    """The published eps, of which RDP(alpha) is alpha eps^2 / 2 at every order.
 
     Args:
       l2_squared: Delta^2, squared L2 sensitivity after rounding.
@@ -116,9 +104,6 @@ def discrete_gaussian_published_epsilon(
       noise_clients: n, the number of noise shares in the sum.
       local_stddev: sigma, one client's noise, in the units of Delta.
       granularity: g, the grid step, in the units of Delta.
-
-    Returns:
-      eps. RDP(alpha) is alpha eps^2 / 2 at every order alpha > 1.
 
     Raises:
       ValueError: an argument is out of its range, or the noise is less than half a
@@ -142,12 +127,9 @@ def discrete_gaussian_published_epsilon(
 
 
 def skellam_published_rdp(
-    orders: events.Orders,
-    variance: float,
-    l2_squared: float,
-    l1: float,
+    orders: events.Orders, variance: float, l2_squared: float, l1: float
 ) -> np.ndarray:
-    """Returns the Renyi bound of Skellam noise (Agarwal et al. 2021, Theorem 3.5).
+    """The Renyi bound of Skellam noise, [m] (Agarwal et al. 2021, Theorem 3.5).
 
     The theorem is for integer orders. Between two of them this uses the chord of the
     log-moment (alpha - 1) D_alpha, which is convex in alpha and 0 at 1.
@@ -157,9 +139,6 @@ def skellam_published_rdp(
       variance: Total variance mu of the noise, in squared grid steps.
       l2_squared: Square of the L2 sensitivity, in squared grid steps.
       l1: The L1 sensitivity, in grid steps.
-
-    Returns:
-      float64 array of shape [m], in nats.
     """
     alphas = checks.orders(orders)
     variance = checks.positive("variance", variance)
@@ -173,7 +152,7 @@ def skellam_published_rdp(
 def skellam_published_one(
     order: float, variance: float, l2_squared: float, l1: float
 ) -> float:
-    """Returns `skellam_published_rdp` of one order; it checks nothing."""
+    """`skellam_published_rdp` of one order; it checks nothing."""
 
     def log_moment(whole: int) -> float:
         first = ((2 * whole - 1) * l2_squared + 6 * l1) / (4 * variance**2)

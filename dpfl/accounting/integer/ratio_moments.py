@@ -10,7 +10,7 @@ by pairing k with 1 - k, which exchanges f and its shift. No term is negative fo
 at least 2, so that bounds on f and r give bounds on the moments. They come by one of
 three ways:
 
-  'fourier': f from `tilted_fourier`, up to standard deviations of 1500 steps;
+  'fourier': f from `summed_noise`, up to standard deviations of 1500 steps;
   'gaussian': where the oscillation of the discrete Gaussian's profile is negligible,
     the moments are those of the lognormal ratio of a Gaussian, by a quadrature that
     is exact to hundreds of digits;
@@ -18,130 +18,39 @@ three ways:
     parts r - 1 is a conditional mean of the average of the a parts' own, so that
     moments of that average bound, by Jensen's inequality, what is asked of r.
 
-`docs/privacy/rounding.md` has the proofs.
+`Excess` is the bound that they give on the rounding of a coordinate x in (0, 1], which
+is E_f[(1 + x (r - 1))^a] = 1 + h(x). `docs/privacy/rounding.md` has the proofs.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from typing import Optional, Union
 
 import attr
 import numpy as np
 from scipy import special
 
-from dpfl import checks
 from dpfl.accounting import log_space
-from dpfl.accounting.integer import noise_events, tilted_fourier
+from dpfl.accounting.integer import summed_noise
+from dpfl.accounting.log_space import EPSILON
 
 GAUSSIAN_STDDEV = 8.0
 """Least standard deviation of which the Gaussian stands in for the discrete one."""
 
 # Largest standard deviation, in steps, of noise whose probabilities are tabulated.
 _MAX_STDDEV = 1500.0
-# How much the moments may be moved by the oscillation of a profile, relative.
-_MAX_OSCILLATION = 1e-11
-# Shares of which the profile's range is computed; more change it by a closed bound.
-_PROFILE_SHARES = 64
 # Moments come in batches, and there are at least as many as the first batch.
 _BATCH = 32
 # Relative size at which moments of higher order are left to a bound on the rest.
 _LOG_REST = -32.0
-# Log of what lies beyond the table, over the squared inverse standard deviation.
+# Log of what the table leaves out, over the squared inverse standard deviation.
 _LOG_TAIL = 50.0
 _GEOMETRIC = 1.02
-# exp(tau) at which any Skellam noise of a variance above 1e-100 has no mass left.
-_MAX_SKELLAM_TILT = 300.0
-
-
-@attr.s(frozen=True, auto_attribs=True)
-class DiscreteGaussianNoise:
-    """The sum of `count` shares N_Z(0, stddev^2).
-
-    Attributes:
-      count: n, the number of shares.
-      stddev: sigma of one share, in grid steps.
-    """
-
-    count: int = attr.ib(validator=checks.validator(checks.integer))
-    stddev: float = attr.ib(validator=checks.validator(checks.positive))
-
-    @property
-    def variance(self) -> float:
-        """s^2 = n sigma^2, in squared grid steps."""
-        return self.count * self.stddev**2
-
-    def law(self) -> tilted_fourier.IntegerLaw:
-        """Returns the law of the sum."""
-        return tilted_fourier.summed_discrete_gaussian(self.count, self.stddev)
-
-    def part(self, parts: int) -> DiscreteGaussianNoise:
-        """Returns one of `parts` equal parts, leaving out shares that are left over."""
-        return DiscreteGaussianNoise(max(1, self.count // parts), self.stddev)
-
-    def oscillation(self) -> float:
-        """Returns a bound on max - min of the profile phi_n of integer_noise.md.
-
-        It is at most that of phi_a, for any a < n, and 4 sum_k sum_j atanh(p_k^(2j-1)),
-        p_k = exp(-2 pi^2 sigma^2 k/(k+1)), a <= k < n. Each inner sum is at most
-        1.25 p_k where p_k <= 1/10. phi_1 is constant; for a = 64 the range is computed.
-        """
-        bound = self._oscillation_from(1)
-        if bound * self.variance > _MAX_OSCILLATION:
-            first = min(self.count, _PROFILE_SHARES)
-            further = self._oscillation_from(first)
-            if further < math.inf:
-                start = DiscreteGaussianNoise(first, self.stddev)
-                bound = min(bound, _profile_range(start) + further)
-        return bound
-
-    def _oscillation_from(self, first: int) -> float:
-        k = np.arange(first, min(self.count, first + 256), dtype=np.float64)
-        if not k.size:
-            return 0.0
-        nomes = np.exp(-2 * (math.pi * self.stddev) ** 2 * k / (k + 1))
-        if nomes[0] > 0.1:
-            return math.inf
-        rest = self.count - first - k.size
-        return 5 * (float(np.sum(nomes)) + rest * float(nomes[-1]))
-
-
-@attr.s(frozen=True, auto_attribs=True)
-class SkellamNoise:
-    """Skellam noise of a total variance.
-
-    Attributes:
-      variance: mu, in squared grid steps.
-    """
-
-    variance: float = attr.ib(validator=checks.validator(checks.positive))
-
-    def law(self) -> tilted_fourier.IntegerLaw:
-        """Returns the law of the sum."""
-        return tilted_fourier.Skellam(self.variance)
-
-    def part(self, parts: int) -> SkellamNoise:
-        """Returns one of `parts` equal parts."""
-        return SkellamNoise(self.variance / parts)
-
-    def oscillation(self) -> float:
-        """Returns infinity: Skellam noise has no Gaussian profile."""
-        return math.inf
-
-
-@functools.lru_cache(maxsize=64)
-def _profile_range(noise: DiscreteGaussianNoise) -> float:
-    """Returns max - min of log f(k) + k^2/(2 s^2) over half a period, from above."""
-    pmf = noise.law().log_pmf(noise.count // 2)
-    square = np.square(np.arange(pmf.values.size, dtype=np.float64))
-    square /= 2 * noise.variance
-    profile = pmf.values + square
-    error = pmf.error + 4 * noise_events.EPSILON * (square + np.abs(pmf.values))
-    return float(np.max(profile + error) - np.min(profile - error))
-
-
-Noise = Union[DiscreteGaussianNoise, SkellamNoise]
+# Orders above which the terms that a fractional order omits are not looked at.
+_MOST_CORRECTED = 16.0
+# Floats of one block of terms.
+_BLOCK = 1 << 20
 
 
 @attr.s(frozen=True, auto_attribs=True, eq=False)
@@ -153,11 +62,11 @@ class RatioMoments:
       top: A, the largest whole order.
       log_moments: log m_l at index l = 0, ..., L; -inf below 2. float64 [L + 1].
       log_rest: Log of a bound on sum_{l>L} C(A, l) m_l; -inf if L >= A.
-      tail_tilts: Bounds on what lies beyond the table: sum_{k>K} f(k) r(k)^a is at most
+      paired: Whether the moments are of r itself.
+      tail_tilts: Bounds on what the table leaves out: sum_{k>K} f(k) r(k)^a is at most
         the sum of exp(a tail_tilts + tail_logs). float64 [t].
       tail_logs: See `tail_tilts`; float64 [t].
-      paired: Whether the moments are of r itself.
-      log_pmf: Bounds from above on log f(k), k = 1, ..., K, if tabulated.
+      log_pmf: Bounds from above on log f(k), k = 1, ..., K, by the route 'fourier'.
       log_ratio: Bounds from above on log r(k), likewise.
     """
 
@@ -165,35 +74,27 @@ class RatioMoments:
     top: int
     log_moments: np.ndarray
     log_rest: float
-    tail_tilts: np.ndarray
-    tail_logs: np.ndarray
-    paired: bool
-    log_pmf: Optional[np.ndarray] = None
-    log_ratio: Optional[np.ndarray] = None
-
-    def table(self) -> tuple[np.ndarray, np.ndarray]:
-        """Returns `log_pmf` and `log_ratio`, which must be tabulated."""
-        if self.log_pmf is None or self.log_ratio is None:
-            raise ValueError(
-                f"route must be 'fourier' for a table, found {self.route!r}"
-            )
-        return self.log_pmf, self.log_ratio
+    paired: bool = True
+    tail_tilts: np.ndarray = np.empty(0)
+    tail_logs: np.ndarray = np.empty(0)
+    log_pmf: np.ndarray = np.empty(0)
+    log_ratio: np.ndarray = np.empty(0)
 
     def log_rest_of(self, orders: np.ndarray) -> np.ndarray:
-        """Returns log bounds on sum_{l>L} C(a, l) m_l for whole orders a up to `top`.
+        """Log bounds on sum_{l>L} C(a, l) m_l for whole orders a up to `top`.
 
         C(a, l) / C(A, l) falls in l.
         """
         first = self.log_moments.size
         if self.log_rest == -np.inf:
             return np.full(orders.size, -np.inf)
-        part = _log_binomial(orders, first) - _log_binomial(np.array(self.top), first)
+        part = _log_binomials(orders, first) - _log_binomials(self.top, first)
         return self.log_rest + part
 
     def log_tail(self, orders: np.ndarray) -> np.ndarray:
-        """Returns log bounds on what the table's end keeps from h(x)/x^2, x <= 1.
+        """Log bounds on what the table's end keeps from h(x)/x^2, x <= 1.
 
-        For k beyond the table the pair k, 1 - k has at most x^2 f(k) (r^a + C r), where
+        For k above the table the pair k, 1 - k has at most x^2 f(k) (r^a + C r), where
         C = a (a-1)/2 and a is the order, at least 2; below 2, x^2 C 2 f(k) r^2.
         """
         if not self.tail_tilts.size:
@@ -212,43 +113,38 @@ class Tail:
     there (Darroch 1964). Tilts end where the rest is far below the smallest float.
     """
 
-    def __init__(self, law: tilted_fourier.IntegerLaw, top: float):
-        scale = law.stddev
-        last = max(60.0 / scale, 16.0 * top / scale**2)
-        if isinstance(law, tilted_fourier.SummedDiscreteGaussian):
-            last = max(last, law.largest_reduced_tilt)
-        else:
-            last = min(last, _MAX_SKELLAM_TILT)
+    def __init__(self, noise: summed_noise.Noise, top: float):
+        scale = math.sqrt(noise.variance)
+        last = noise.last_tilt(top)
         first = min(1.0 / scale, last / 64)
         count = math.ceil(math.log(last / first) / math.log(_GEOMETRIC)) + 1
         tilts = first * _GEOMETRIC ** np.arange(count + 1)
-        found = law.cumulants(tilts[:-1])
+        found = noise.cumulants(tilts[:-1])
         logs = found.log_moment - tilts[:-1] * found.mean
         size = found.log_moment + tilts[:-1] * found.mean
-        self._means, self._tilts = found.mean, tilts[1:]
-        self._logs = logs + 8 * noise_events.EPSILON * size
+        self._means, self.tilts = found.mean, tilts[1:]
+        self.logs = logs + 8 * EPSILON * size
         self.log_size: float = -_LOG_TAIL - 2 * math.log1p(scale)
 
     def start(self, power: float) -> int:
-        """Returns the tilt from which on all is below exp(log_size)."""
-        terms = self._logs + power * self._tilts
+        """The tilt from which on all is below exp(log_size)."""
+        terms = self.logs + power * self.tilts
         suffix = np.logaddexp.accumulate(terms[::-1])[::-1]
         return int(np.nonzero(suffix <= self.log_size)[0][0])
 
     def window(self, power: float) -> int:
-        """Returns a K for which sum_{k>K} f(k) r(k)^power <= exp(log_size)."""
+        """A K for which sum_{k>K} f(k) r(k)^power <= exp(log_size)."""
         return max(1, math.floor(self._means[self.start(power)]))
 
-    def beyond(self, start: int) -> tuple[np.ndarray, np.ndarray]:
-        """Returns `RatioMoments.tail_tilts` and `tail_logs` from a tilt on."""
-        return self._tilts[start:], self._logs[start:]
 
-
-def _log_binomial(order: np.ndarray, l: np.ndarray | int) -> np.ndarray:
-    """Returns log C(order, l) of whole numbers; -inf where l exceeds the order."""
-    logs = special.gammaln(order + 1) - special.gammaln(np.add(l, 1))
-    logs = logs - special.gammaln(np.maximum(order - l, 0) + 1)
-    return np.where(l <= order, logs, -np.inf)
+def _log_binomials(order: np.ndarray | int, l: np.ndarray | int) -> np.ndarray:
+    """Returns log |C(order, l)|, and -inf where it is 0, at whole orders below l."""
+    a, l = np.asarray(order, np.float64), np.asarray(l)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = special.gammaln(a + 1) - special.gammaln(l + 1)
+        # |Gamma(a - l + 1)|, which is infinite where C(a, l) is 0.
+        logs = logs - special.gammaln(a - l + 1)
+    return np.where((a == np.floor(a)) & (l > a), -np.inf, logs)
 
 
 def _moments_of_pairs(
@@ -262,52 +158,51 @@ def _moments_of_pairs(
       lower: log r(k), from below, at least 0.
       top: A, the largest whole order.
     """
-    binomials = _log_binomial(np.array(top), np.arange(top + 2))
+    binomials = _log_binomials(top, np.arange(top + 2))
     log_excess = upper + np.log(-np.expm1(-upper))
     found = [-np.inf, -np.inf]
     rest = np.inf
     while len(found) <= _BATCH or len(found) <= top:
         l = np.arange(len(found), len(found) + _BATCH)[:, None]
         with np.errstate(divide="ignore"):
-            mirrored = np.where(
+            both_of_pair = np.where(
                 l % 2 == 0,
                 np.log1p(np.exp(-(l - 1) * lower)),
                 np.log(-np.expm1(-(l - 1) * upper)),
             )
-        found += log_space.log_sum_exp(log_pmf + l * log_excess + mirrored).tolist()
+        logs = log_pmf + l * log_excess + both_of_pair
+        found += log_space.log_sum_exp(logs).tolist()
         if len(found) > top:
             return np.array(found), -math.inf
         # Taylor: sum_{l>=L} C(A,l) y^l <= C(A,L) y^L (1+y)^(A-L).
         size = len(found)
-        rest = float(
-            log_space.log_sum_exp(
-                log_pmf + size * log_excess + (top - size) * upper + math.log(2)
-            )
-        )
-        rest += float(binomials[size])
+        logs = log_pmf + size * log_excess + (top - size) * upper + math.log(2)
+        rest = float(log_space.log_sum_exp(logs)) + float(binomials[size])
         total = log_space.log_sum_exp(binomials[2:size] + np.array(found[2:]))
         if rest < total + _LOG_REST:
             break
     return np.array(found), rest
 
 
-def _tabulated(noise: Noise, top: int) -> RatioMoments:
-    law = noise.law()
-    tail = Tail(law, top)
-    last, (tilts, logs) = tail.window(top), tail.beyond(tail.start(top))
-    pmf = law.log_pmf(last)
+def _tabulated(noise: summed_noise.Noise, top: int) -> RatioMoments:
+    tail = Tail(noise, top)
+    pmf = noise.log_pmf(tail.window(top))
     error = pmf.error[:-1] + pmf.error[1:]
     ratio = pmf.values[:-1] - pmf.values[1:]
     log_pmf, upper = pmf.values[1:] + pmf.error[1:], np.maximum(ratio, 0) + error
-    moments, rest = _moments_of_pairs(
-        log_pmf, upper, np.maximum(ratio - error, 0.0), top
-    )
+    lower = np.maximum(ratio - error, 0.0)
     return RatioMoments(
-        "fourier", top, moments, rest, tilts, logs, True, log_pmf, upper
+        "fourier",
+        top,
+        *_moments_of_pairs(log_pmf, upper, lower, top),
+        tail_tilts=tail.tilts[tail.start(top) :],
+        tail_logs=tail.logs[tail.start(top) :],
+        log_pmf=log_pmf,
+        log_ratio=upper,
     )
 
 
-def _gaussian(noise: Noise, top: int) -> RatioMoments:
+def _gaussian(noise: summed_noise.Noise, top: int) -> RatioMoments:
     """Returns the moments of a lognormal ratio, raised by the oscillation's share.
 
     E_f[r^j] = exp(j (j-1) / (2 s^2)) at whole j for N_Z(0, s^2) and for the Gaussian
@@ -324,21 +219,18 @@ def _gaussian(noise: Noise, top: int) -> RatioMoments:
     moments, rest = _moments_of_pairs(log_pmf, ratio, ratio, top)
     swing = noise.oscillation()
     # The pair k, 1 - k has r - 1 at least 1/(2 s^2): see docs/privacy/rounding.md.
-    part = (2 * scale**2 + 1) * math.expm1(swing) + swing + 8 * noise_events.EPSILON
+    part = (2 * scale**2 + 1) * math.expm1(swing) + swing + 8 * EPSILON
     moments = moments + (np.arange(moments.size) + 1) * part
-    none = np.empty(0)
-    return RatioMoments(
-        "gaussian", top, moments, rest + (top + 1) * part, none, none, True
-    )
+    return RatioMoments("gaussian", top, moments, rest + (top + 1) * part)
 
 
-def _composed(noise: Noise, top: int) -> RatioMoments:
+def _composed(noise: summed_noise.Noise, top: int) -> RatioMoments:
     """Returns moments of an average of the parts' r - 1, by a power of a polynomial."""
     parts = math.ceil(noise.variance / _MAX_STDDEV**2)
     base = ratio_moments(noise.part(parts), top)
     size = base.log_moments.size
     l = np.arange(size)
-    # What lies beyond the table: r - 1 <= exp(t) - 1 there, and r^top for the rest.
+    # What the table leaves out: r - 1 <= exp(t) - 1 there, and r^top for the rest.
     excess = base.tail_tilts + np.log(-np.expm1(-base.tail_tilts))
     tails = math.log(2) + log_space.log_sum_exp(l[:, None] * excess + base.tail_logs)
     tail = math.log(2) + float(
@@ -364,28 +256,27 @@ def _composed(noise: Noise, top: int) -> RatioMoments:
     with np.errstate(divide="ignore"):
         moments = np.log(power) + log_factorials - l * scale
     moments[:2] = -np.inf
-    none = np.empty(0)
     rest = -math.inf if size > top else float(np.logaddexp(base.log_rest, tail))
-    return RatioMoments("composed", top, moments, rest, none, none, False)
+    return RatioMoments("composed", top, moments, rest, paired=False)
 
 
-def nearly_gaussian(noise: Noise, part: float) -> bool:
-    """Returns whether the noise is N_Z(0, s^2) within `part`/s^2, and s at least 8."""
+def nearly_gaussian(noise: summed_noise.Noise, part: float) -> bool:
+    """Whether the noise is N_Z(0, s^2) within `part`/s^2, and s at least 8."""
     if noise.variance < GAUSSIAN_STDDEV**2:
         return False
     return noise.variance * noise.oscillation() <= part
 
 
-def route_of(noise: Noise) -> str:
-    """Returns how the moments come: 'fourier', 'gaussian' or 'composed'."""
-    if nearly_gaussian(noise, _MAX_OSCILLATION):
+def route_of(noise: summed_noise.Noise) -> str:
+    """The way by which the moments come: 'fourier', 'gaussian' or 'composed'."""
+    if nearly_gaussian(noise, summed_noise.NEGLIGIBLE_OSCILLATION):
         return "gaussian"
     return "fourier" if noise.variance <= _MAX_STDDEV**2 else "composed"
 
 
 @functools.lru_cache(maxsize=64)
-def ratio_moments(noise: Noise, top: int) -> RatioMoments:
-    """Returns the moments of the likelihood ratio of a unit shift.
+def ratio_moments(noise: summed_noise.Noise, top: int) -> RatioMoments:
+    """The moments of the likelihood ratio of a unit shift.
 
     Args:
       noise: The summed noise.
@@ -393,3 +284,162 @@ def ratio_moments(noise: Noise, top: int) -> RatioMoments:
     """
     routes = {"fourier": _tabulated, "gaussian": _gaussian, "composed": _composed}
     return routes[route_of(noise)](noise, max(top, 2))
+
+
+class Excess:
+    """Bounds from above on h(x)/x^2 at given orders, by moments."""
+
+    def __init__(self, moments: RatioMoments, orders: np.ndarray):
+        if not moments.paired:
+            # 1 + h rises in the order; these would omit terms of unknown sign.
+            long = np.ceil(orders) + 2 >= moments.log_moments.size
+            orders = np.where(long, np.ceil(orders), orders)
+        self._moments = moments
+        self._orders = orders
+        self._ceiling = np.ceil(orders).astype(np.int64)
+        self._size = moments.log_moments.size
+        binomials = _log_binomials(orders[:, None], np.arange(self._size))
+        self._logs = binomials + moments.log_moments
+        self._tail = moments.log_tail(orders)
+        self._rest = moments.log_rest_of(self._ceiling)
+
+    def log_at(self, x: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Log bounds on h(x)/x^2 for x in [0, 1]; [m, p].
+
+        Args:
+          x: One row for each order that is asked for; [m, p].
+          rows: Which of the orders these are; [m].
+        """
+        log_x = np.log(np.maximum(x, 1e-200))
+        result = np.empty(x.shape)
+        ceiling = self._ceiling[rows]
+        edges = [0, 8, 16, 32, 64, 128, 256, 512, 1 << 30]
+        for low, high in zip(edges, edges[1:]):
+            part = np.nonzero((ceiling > low) & (ceiling <= high))[0]
+            if part.size:
+                result[part] = self._polynomial(rows[part], log_x[part])
+        rest = self._rest[rows, None] + (self._size - 2) * log_x
+        result = np.logaddexp(result, rest)
+        self._add_omitted_terms(result, log_x, rows)
+        return np.logaddexp(result, self._tail[rows, None])
+
+    def _polynomial(self, rows: np.ndarray, log_x: np.ndarray) -> np.ndarray:
+        size = min(self._size, int(self._ceiling[rows].max()) + 1)
+        l = np.arange(2, size)
+        kept = l <= self._ceiling[rows, None]
+        logs = np.where(kept, self._logs[rows, 2:size], -np.inf)
+        result = np.empty(log_x.shape)
+        step = max(1, _BLOCK // (log_x.shape[1] * l.size))
+        for start in range(0, rows.size, step):
+            part = slice(start, start + step)
+            terms = logs[part, None, :] + (l - 2) * log_x[part, :, None]
+            result[part] = log_space.log_sum_exp(terms)
+        return result
+
+    def _omitted(self, rows: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Returns which rows omit terms, the first such l, and if two more may count.
+
+        At a fractional order the first term left out is negative, the next positive.
+        """
+        fractional = self._orders[rows] != self._ceiling[rows]
+        first = self._ceiling[rows] + 1
+        index = np.nonzero(fractional & (first + 1 < self._size))[0]
+        first, a = first[index], self._orders[rows[index]]
+        known = (first % 2 == 0) | (self._moments.paired & (a >= (first + 3) / 2))
+        return index, first, known
+
+    def _add_omitted_terms(
+        self, result: np.ndarray, log_x: np.ndarray, rows: np.ndarray
+    ) -> None:
+        """Adds the next two terms, in place, where the sum is still a bound.
+
+        Moments that are not those of a ratio may lack a sign at odd l; what they can
+        add is at most |C(a,l)| (l/a) x^l sqrt(m_(l-1) m_(l+1)).
+        """
+        index, first, known = self._omitted(rows)
+        if not index.size:
+            return
+        at, log_x = rows[index], log_x[index]
+        negative = self._logs[at, first][:, None] + (first[:, None] - 2) * log_x
+        positive = self._logs[at, first + 1][:, None] + (first[:, None] - 1) * log_x
+        change = np.exp(np.minimum(positive - negative, 1.0)) - 1
+        change *= np.exp(np.minimum(negative - result[index], 0.0))
+        known &= ~self.positive(at)
+        change = np.where(known[:, None], np.clip(change, -0.5, 0.0), 0.0)
+        result[index] += np.log1p(change)
+        if not self._moments.paired:
+            moments = self._moments.log_moments
+            slack = (moments[first - 1] + moments[first + 1]) / 2 - moments[first]
+            slack += np.log(first / self._orders[at])
+            slack = np.where(first % 2 == 1, slack, -np.inf)
+            result[index] = np.logaddexp(result[index], slack[:, None] + negative)
+
+    def positive(self, rows: np.ndarray) -> np.ndarray:
+        """Whether h is bounded by a polynomial without negative terms; [m]."""
+        whole = self._orders[rows] == self._ceiling[rows]
+        return whole | (self._orders[rows] > _MOST_CORRECTED)
+
+    def doubt(self, x: float) -> np.ndarray:
+        """About how far above the truth the bounds are at x, relative; [m]."""
+        rows = np.arange(self._orders.size)
+        index, first, known = self._omitted(rows)
+        at = self.log_at(np.full((rows.size, 1), x), rows)[index, 0]
+        omitted = self._logs[index, first] + (first - 2) * math.log(x) - at
+        after = self._logs[index, first + 1] + (first - 1) * math.log(x) - at
+        result = np.zeros(rows.size)
+        # Under hardly any noise the doubt may be above all floats.
+        with np.errstate(over="ignore"):
+            result[index] = np.exp(np.where(known, np.minimum(omitted, after), omitted))
+        return result
+
+
+class DirectExcess:
+    """The same at fractional orders by direct sums over a table; see `Excess`."""
+
+    def __init__(self, moments: RatioMoments, orders: np.ndarray):
+        self._log_pmf, self._log_ratio = moments.log_pmf, moments.log_ratio
+        self._orders = orders
+        self._tail = moments.log_tail(orders)
+        self._limit = np.log(orders * (orders - 1) / 2) + moments.log_moments[2]
+
+    def positive(self, rows: np.ndarray) -> np.ndarray:
+        """See `Excess`."""
+        return np.zeros(rows.size, dtype=bool)
+
+    def log_at(self, x: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """See `Excess`."""
+        ratio = self._log_ratio
+        log_rise = ratio + np.log(-np.expm1(-ratio))  # log(r - 1)
+        log_fall = np.log(-np.expm1(-ratio))  # log(1 - 1/r)
+        result = np.empty(x.shape)
+        for i, row in enumerate(rows.tolist()):
+            order = float(self._orders[row])
+            log_x = np.log(np.maximum(x[i], 1e-9))[:, None]
+            pairs = np.logaddexp(
+                _log_convex(order, log_x + log_rise, 1.0),
+                _log_convex(order, np.minimum(log_x + log_fall, 0.0), -1.0) + ratio,
+            )
+            sums = log_space.log_sum_exp(self._log_pmf + pairs) - 2 * log_x[:, 0]
+            sums = np.logaddexp(sums, self._tail[row])
+            result[i] = np.where(x[i] < 1e-9, self._limit[row], sums)
+        return result + 1e-11
+
+
+def _log_convex(order: float, log_size: np.ndarray, sign: float) -> np.ndarray:
+    """Returns log((1 + y)^a - 1 - a y) for y = sign exp(log_size) > -1."""
+    small = log_size < -4.6
+    y = sign * np.exp(np.where(small, log_size, -4.6))
+    series = np.ones(y.shape)
+    for l in range(8, 2, -1):
+        series = 1 + series * y * (order - l + 1) / l
+    near = np.log(series * order * (order - 1) / 2) + 2 * log_size
+    large = np.where(small, 0.0, log_size)
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        if sign > 0:
+            power = order * np.logaddexp(0.0, large)
+            line = np.logaddexp(0.0, math.log(order) + large)
+            far = power + np.log(-np.expm1(line - power))
+        else:
+            size = np.exp(large)
+            far = np.log(np.power(1 - size, order) - 1 + order * size)
+    return np.where(small, near, far)

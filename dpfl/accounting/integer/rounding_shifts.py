@@ -22,7 +22,7 @@ import math
 import numpy as np
 
 from dpfl.accounting import log_space
-from dpfl.accounting.integer import ratio_moments
+from dpfl.accounting.integer import ratio_moments, summed_noise
 
 # Relative excess that cells and the closed form for long coordinates may have.
 _EXCESS = 2e-6
@@ -96,15 +96,15 @@ def _points(cells: float, last: float) -> np.ndarray:
 def chord_log_moments(
     orders: np.ndarray, whole: np.ndarray, first: float, top: float
 ) -> np.ndarray:
-    """Returns bounds on (a-1) F_a(x)/x^2, first <= x <= top, from whole shifts alone.
+    """Bounds on (a-1) F_a(x)/x^2, 1 <= first <= x <= top, from whole shifts alone; [m].
 
     They exceed those of whole shifts by a part of about 1/(4 first^2).
 
     Args:
       orders: Renyi orders; [m].
       whole: Bounds on D_a(v)/v^2 for whole shifts v up to ceil(top); [m].
-      first: At least 1.
-      top: At least `first`.
+      first: The shortest coordinate.
+      top: The longest coordinate.
     """
     points = np.arange(math.floor(first), math.floor(first) + _CHORD_STEPS + 1.0)
     last = math.ceil(top)
@@ -122,26 +122,21 @@ def chord_log_moments(
 
 def gaussian_log_moments(
     orders: np.ndarray,
-    noise: ratio_moments.Noise,
+    noise: summed_noise.Noise,
     unit: np.ndarray,
     first: float,
     top: float,
 ) -> np.ndarray:
-    """Returns bounds on (a-1) F_a(x)/x^2, first <= x <= top, for nearly Gaussian noise.
+    """Bounds on (a-1) F_a(x)/x^2, 1 <= first <= x <= top, for nearly Gaussian noise.
 
-    Args:
-      orders: Renyi orders; [m].
-      noise: Noise that is nearly a discrete Gaussian of its variance.
-      unit: Bounds on log(1 + h(x))/x^2 for 0 < x <= 1; [m].
-      first: At least 1.
-      top: X, at least `first`.
+    `unit` are those on log(1 + h(x))/x^2 for 0 < x <= 1; [m], as the orders.
     """
     variance = noise.variance
     half = orders * (orders - 1) / (2 * variance)
     bump = (orders - 1) / (4 * variance)
     swing = (2 * orders - 1) * noise.oscillation()
 
-    def beyond(x: float) -> np.ndarray:
+    def longer_than(x: float) -> np.ndarray:
         """Bounds for all coordinates longer than x, by Hoeffding's lemma."""
         return half * (1 + 1 / (4 * x**2) + bump * (1 + 1 / (2 * x)) ** 2) + swing
 
@@ -151,10 +146,10 @@ def gaussian_log_moments(
         if candidate >= min(top, _MOST_STEPS):
             last = min(top, _MOST_STEPS)
             break
-        if np.all(beyond(candidate) <= unit * (1 + _EXCESS)):
+        if np.all(longer_than(candidate) <= unit * (1 + _EXCESS)):
             last = candidate
             break
-    best = np.maximum(unit, beyond(last)) if last < top else unit
+    best = np.maximum(unit, longer_than(last)) if last < top else unit
     points = _points(0.5 / math.sqrt(_EXCESS), last)
     points = points[points >= math.floor(first)]
     if points.size < 2:
@@ -177,32 +172,29 @@ def gaussian_log_moments(
 
 
 def summed_log_moments(
-    orders: np.ndarray, noise: ratio_moments.Noise, top: float
+    orders: np.ndarray, noise: summed_noise.Noise, top: float
 ) -> np.ndarray:
-    """Returns bounds on (a-1) F_a(x)/x^2 for 1 <= x <= top by summing both directions.
+    """Bounds on (a-1) F_a(x)/x^2 for 1 <= x <= top by summing both directions; [m].
 
-    Args:
-      orders: Renyi orders; [m].
-      noise: Noise of a standard deviation that can be tabulated.
-      top: X, at least 1; the cost grows with its square.
+    The noise must be of a standard deviation that can be tabulated, and the cost grows
+    with the square of `top`.
     """
-    law = noise.law()
-    steps = math.ceil(top) + 1
-    tail = ratio_moments.Tail(law, float(orders.max()) * steps)
-    windows = np.array([tail.window(order * steps) for order in orders.tolist()])
-    pmf = law.log_pmf(int(windows.max()) + 2 * steps)
-    largest = np.maximum.accumulate(pmf.error)[windows + 2 * steps]
+    longest = math.ceil(top) + 1
+    tail = ratio_moments.Tail(noise, float(orders.max()) * longest)
+    windows = np.array([tail.window(order * longest) for order in orders.tolist()])
+    pmf = noise.log_pmf(int(windows.max()) + 2 * longest)
+    largest = np.maximum.accumulate(pmf.error)[windows + 2 * longest]
     errors = 2 * orders * largest
     points = _points(_SUMMED_CELLS[noise.variance > _SMALL_VARIANCE], top)
     rest = tail.log_size + math.log(4)
     widest = int(windows.max())
-    y = np.arange(-widest, widest + steps + 1)
+    y = np.arange(-widest, widest + longest + 1)
     f = pmf.values[np.abs(y)]
     ratio = _log_mixtures(pmf.values, y, points) - f
     forward = np.empty((orders.size, points.size))
     backward = np.empty((orders.size, points.size))
     for i, order in enumerate(orders.tolist()):
-        near = slice(widest - windows[i], widest + windows[i] + steps + 1)
+        near = slice(widest - windows[i], widest + windows[i] + longest + 1)
         up = log_space.scaled_log_sum_exp(order, ratio[:, near], f[near])
         down = log_space.scaled_log_sum_exp(1 - order, ratio[:, near], f[near])
         forward[i] = np.logaddexp(up, rest) + errors[i]
