@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
+import itertools
 import json
 import os
 import pathlib
@@ -36,6 +37,8 @@ _PRIVATE_FOLDER = 0o700
 _PUBLIC_FILE = 0o644
 _PUBLIC_FOLDER = 0o755
 _OTHERS_WRITE = 0o022
+# More levels than any file that dpfl writes; what reads them goes down by recursion.
+_MOST_LEVELS = 100
 
 
 class InUseError(ValueError):
@@ -120,16 +123,15 @@ def replacing(path: PathLike, private: bool = False) -> Iterator[pathlib.Path]:
     # What a kill left under this name, or what somebody put there to be written to.
     partial.unlink(missing_ok=True)
     try:
-        if private:
-            # Before anything is in it: nobody can have it open for reading.
-            os.close(os.open(partial, os.O_CREAT | os.O_EXCL, _PRIVATE_FILE))
-            partial.chmod(_PRIVATE_FILE)
+        # Before anything is in it, so that nobody else has it open.
+        old = stat.S_IMODE(path.stat().st_mode) if path.exists() else _PUBLIC_FILE
+        mode = _PRIVATE_FILE if private else old & _PUBLIC_FILE
+        os.close(os.open(partial, os.O_CREAT | os.O_EXCL, mode))
+        if private or path.exists():
+            partial.chmod(mode)
         yield partial
         with open(partial, "r+b") as file:
             os.fsync(file.fileno())
-        if not private:
-            old = path if path.exists() else partial
-            partial.chmod(stat.S_IMODE(old.stat().st_mode) & _PUBLIC_FILE)
         os.replace(partial, path)
     except BaseException:
         partial.unlink(missing_ok=True)
@@ -269,9 +271,25 @@ def read_json(path: PathLike) -> Any:
     path = pathlib.Path(path)
     check_regular(path.name, path)
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except RecursionError:
-        raise ValueError(f"{path} must be JSON of a few levels, found more") from None
+        content, levels = None, _MOST_LEVELS + 1
+    else:
+        levels = _levels(content)
+    if levels > _MOST_LEVELS:
+        raise ValueError(f"{path} must be JSON of a few levels, found more")
+    return content
+
+
+def _levels(content: Any) -> int:
+    """How deep lists and mappings lie in each other, not beyond one past the limit."""
+    level, found = [content], 0
+    while level and found <= _MOST_LEVELS:
+        mappings = [part.values() for part in level if isinstance(part, dict)]
+        lists = [part for part in level if isinstance(part, list)]
+        level = list(itertools.chain(*mappings, *lists))
+        found += 1
+    return found
 
 
 @contextlib.contextmanager
@@ -281,7 +299,9 @@ def locked(folder: PathLike) -> Iterator[None]:
     Raises:
       InUseError: If another process holds it.
     """
-    with open(pathlib.Path(folder) / ".lock", "a+", opener=public_opener) as file:
+    with _refused("output_dir must have no link at .lock", pathlib.Path(folder)):
+        opened = open(pathlib.Path(folder) / ".lock", "a+", opener=public_opener)
+    with opened as file:
         if fcntl is not None:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -298,8 +318,8 @@ def locked(folder: PathLike) -> Iterator[None]:
 
 
 def public_opener(path: str, flags: int) -> int:
-    """A descriptor, as `open` asks its `opener` for; others cannot write."""
-    return os.open(path, flags, _PUBLIC_FILE)
+    """A descriptor for `open`, of no link, of a file that others cannot write."""
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), _PUBLIC_FILE)
 
 
 def remove_partials(folder: PathLike) -> None:

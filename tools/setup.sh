@@ -40,8 +40,13 @@ fi
 # Everything that decides what is in the environment.
 wanted="$("$python" --version) $PWD $(cat requirements.txt dpfl/requirements-tff.txt setup.py | cksum)"
 stamp=.venv/dpfl-installed
-if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ] &&
-  [ -x .venv/bin/dpfl-train ] && .venv/bin/python -c 'import dpfl' 2>/dev/null; then
+is_whole() {
+  for name in audit benchmark compare factorize privacy reproduce search train worker; do
+    [ -x ".venv/bin/dpfl-$name" ] || return 1
+  done
+  .venv/bin/python -c 'import dpfl' 2>/dev/null
+}
+if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ] && is_whole; then
   exit 0
 fi
 

@@ -52,13 +52,14 @@ def secure_sum_trust(noise_source: str) -> str:
     """Whom the clients of a secure sum trust; the noise is "clients" or "helpers"."""
     if noise_source == "helpers":
         return (
-            "a secure sum of clients and helpers who do not collude with the server; "
-            "in this simulation the server itself opens the clients' sum without noise "
-            "and adds the helpers' shares, so that whoever runs it is trusted"
+            "a secure sum of clients and helpers who do not collude with the server, "
+            "which does not know who joined; in this simulation the server itself opens "
+            "the clients' sum without noise and adds the helpers' shares, so that "
+            "whoever runs it is trusted"
         )
     return (
-        "a secure sum, simulated here: the server learns the sum alone, to which the "
-        "clients add the noise"
+        "a secure sum, simulated here: the server learns how many clients report, and "
+        "their sum, to which they add the noise"
     )
 
 

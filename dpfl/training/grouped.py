@@ -284,7 +284,7 @@ class GroupedRounds:
         def part(weights: Any, round_index: Any, aggregator: Any, groups: Any) -> Any:
             shared = self.cohort.shared(aggregator)
             given = map(tff.federated_broadcast, (weights, round_index, shared))
-            return self.cohort.partial(*given, groups)
+            return self.cohort.partial(*given, groups=groups)
 
         partial_type = part.type_signature.result.member
         partials = tff.StructWithPythonType([(None, partial_type)] * number, tuple)
@@ -337,7 +337,7 @@ class GroupedRounds:
                 shared = self.cohort.shared(state.aggregator)
                 given = (state.weights, state.round_index, shared)
                 handed = map(tff.federated_broadcast, given)
-                partial = self.cohort.partial(*handed, groups)
+                partial = self.cohort.partial(*handed, groups=groups)
             partials = tff.federated_zip((partial,))
             return self._finished(values, state, shared, partials)
 

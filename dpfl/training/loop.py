@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from dpfl.training.worker import Worker
 
 
+_WITHOUT_PACE = "{l_bar}{bar}| {n_fmt}/{total_fmt}{postfix}"
+
+
 class DivergedError(ArithmeticError):
     """A round left no model that could be trained on.
 

@@ -53,7 +53,7 @@ class RemoteWorker:
 
     Attributes:
       address: Where it listens.
-      is_slow: Whether it took the last connection and did not say a word: it may be
+      is_slow: Whether the last connection was neither refused nor answered: it may be
         busy, or gone behind a tunnel that is not.
     """
 
@@ -133,8 +133,9 @@ class RemoteWorker:
         try:
             with socket.create_connection(self.address, _KNOCK_SECONDS):
                 return True
-        except (OSError, UnicodeError):
-            # The second: no name of a host.
+        except (OSError, UnicodeError) as error:
+            # No refusal is no proof that it is gone. The second: no name of a host.
+            self.is_slow = isinstance(error, TimeoutError)
             return False
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dpfl import accounting, covered
-from dpfl.covered import RELEASED
+from dpfl.covered import EXACT_FOR_SIMULATION, RELEASED
 from dpfl.mechanisms import matrix_factorization
 from dpfl.planning import remarks
 from dpfl.training import plan as plan_lib
@@ -123,7 +123,7 @@ def _summary(
         "delta": privacy.delta,
         "accountant": privacy.method,
         "relation": privacy.relation,
-        "trust": plan.mechanism.trust,
+        "trust": _trust(plan),
         "remarks": [],
         "noise_multiplier": provenance.noise_multiplier(plan),
         "groups": plan.participation.groups,
@@ -144,6 +144,13 @@ def _summary(
         "git": provenance.git_state(),
     }
     return {**found, covered.KEY: exact} if exact else found
+
+
+def _trust(plan: plan_lib.Plan) -> str:
+    if plan.mechanism.sums_securely and plan.config.measure == EXACT_FOR_SIMULATION:
+        opened = "; exact measures are opened beside it, against which no epsilon holds"
+        return f"{plan.mechanism.trust}{opened}"
+    return plan.mechanism.trust
 
 
 def _measured(

@@ -19,8 +19,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import pathlib
 import secrets
+import zipfile
 from collections.abc import Callable, Hashable
 from typing import Any, Optional
 
@@ -225,6 +227,7 @@ class Run:
         federated_averaging.assign_weights(state, model)
         with files.replacing(self._directory / "model.keras") as partial:
             model.save(partial)
+            _take_times_away(partial)
         rows = record.read_rows(self._directory / record.METRICS)
         page_lib.draw(rows, self._directory, report.title(self.plan))
         summary = report.summary(self.plan, progress)
@@ -264,3 +267,14 @@ class LastProcess:
             found = build()
         self._key, self._process = key, found
         return found
+
+
+def _take_times_away(path: pathlib.Path) -> None:
+    """Makes a .keras file a function of the model: when it was saved is exact."""
+    with zipfile.ZipFile(path) as saved:
+        parts = {name: saved.read(name) for name in saved.namelist()}
+    about = json.loads(parts["metadata.json"])
+    parts["metadata.json"] = json.dumps({**about, "date_saved": ""}).encode()
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in parts.items():
+            archive.writestr(zipfile.ZipInfo(name), content)
