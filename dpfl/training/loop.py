@@ -164,6 +164,8 @@ class Loop:
             file=sys.stderr,
             disable=not self._plan.config.progress,
             mininterval=0.1 if sys.stderr.isatty() else 10,
+            # How long a round takes is exact.
+            bar_format=_WITHOUT_PACE if self._plan.config.measure == RELEASED else None,
         )
 
     def _restore(self) -> tuple[Any, Progress]:
