@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         PrivacyReport,
         UnreachableBudgetError,
     )
-    from dpfl.aggregators import Codec, CodecFactory, make_codec
+    from dpfl.aggregators import Codec, CodecFactory, make_codec, no_metrics
     from dpfl.aggregators import build as aggregator
     from dpfl.aggregators import build_fed as fed_aggregator
     from dpfl.fields import option, required
@@ -50,6 +50,7 @@ __all__ = ["BudgetNotBindingError", "CalibrationError", "DpflAccountant"]
 __all__ += ["NoiseTooLargeError", "NoiseTooSmallError", "PrivacyReport"]
 __all__ += ["UnreachableBudgetError"]
 __all__ += ["Codec", "CodecFactory", "aggregator", "fed_aggregator", "make_codec"]
+__all__ += ["no_metrics"]
 __all__ += ["EXAMPLES", "MECHANISMS", "PARTICIPATIONS", "CyclicPoisson"]
 __all__ += ["DistributedDiscreteGaussian", "DistributedSkellam", "Dome", "DomeDdg"]
 __all__ += ["FixedSize", "Gaussian", "IntegerMechanism", "L2Csgm", "LinfCsgm"]

@@ -10,6 +10,7 @@ a training program that holds the state; `dpfl.mechanisms.registry` has the tabl
 from dpfl import needs_tff  # noqa: F401
 from dpfl.aggregators.codec import Codec
 from dpfl.aggregators.factory import CodecFactory
+from dpfl.aggregators.measurements import no_metrics
 from dpfl.aggregators.registry import build, build_fed, make_codec
 
-__all__ = ["Codec", "CodecFactory", "build", "build_fed", "make_codec"]
+__all__ = ["Codec", "CodecFactory", "build", "build_fed", "make_codec", "no_metrics"]

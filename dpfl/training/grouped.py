@@ -19,7 +19,7 @@ its last bits.
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Optional
 
 import numpy as np
@@ -117,11 +117,13 @@ class Cohort:
         """The values that clients and server share, at the server."""
         return tff.federated_map(self._prepare, state)
 
-    def partial(
-        self, weights: tff.Value, round_index: tff.Value, shared: Any, groups: Any
-    ) -> tff.Value:
-        """The partial total of groups, at the server; all that is given is at them."""
-        work = tff.federated_map(self._work, (weights, round_index, shared, groups))
+    def partial(self, given: Iterable[tff.Value], groups: tff.Value) -> tff.Value:
+        """The partial total of groups, at the server.
+
+        Args:
+          given: Weights, round and shared values, at the clients as the groups are.
+        """
+        work = tff.federated_map(self._work, (*given, groups))
         if self._is_sealed:
             return self._reduce(work)
         zero, accumulate, merge, report = self._join
@@ -284,7 +286,7 @@ class GroupedRounds:
         def part(weights: Any, round_index: Any, aggregator: Any, groups: Any) -> Any:
             shared = self.cohort.shared(aggregator)
             given = map(tff.federated_broadcast, (weights, round_index, shared))
-            return self.cohort.partial(*given, groups=groups)
+            return self.cohort.partial(given, groups)
 
         partial_type = part.type_signature.result.member
         partials = tff.StructWithPythonType([(None, partial_type)] * number, tuple)
@@ -328,7 +330,7 @@ class GroupedRounds:
         def next_fn(values: Any, groups: Any) -> RoundOutput:
             if self._reads_own:
                 own = tff.federated_map(needed, tff.federated_broadcast(values))
-                partial = self.cohort.partial(own[0], own[1], own[2], groups)
+                partial = self.cohort.partial((own[0], own[1], own[2]), groups)
                 # The groups' copies are gone before the server has one.
                 state = self.values.read_at_server(values, after=partial)
                 shared = self.cohort.shared(state.aggregator)
@@ -337,7 +339,7 @@ class GroupedRounds:
                 shared = self.cohort.shared(state.aggregator)
                 given = (state.weights, state.round_index, shared)
                 handed = map(tff.federated_broadcast, given)
-                partial = self.cohort.partial(*handed, groups=groups)
+                partial = self.cohort.partial(handed, groups)
             partials = tff.federated_zip((partial,))
             return self._finished(values, state, shared, partials)
 

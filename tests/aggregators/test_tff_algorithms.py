@@ -17,6 +17,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 from numpy.testing import assert_allclose
 
+import dpfl
 from dpfl import aggregators, mechanisms
 from dpfl.aggregators import factory as factory_lib
 
@@ -107,6 +108,21 @@ def test_algorithms(tff_context, name):
     output = process.next(process.initialize(), data())
     weights = process.get_model_weights(output.state).trainable
     assert weights[0].item() == pytest.approx(0.4, rel=5e-5)
+
+
+@pytest.mark.parametrize("more", [{}, {"metrics_aggregator": dpfl.no_metrics}])
+def test_metrics_of_tff_are_opened_beside_a_secure_sum_unless_there_are_none(more):
+    secure = dpfl.EXAMPLES["distributed_discrete_gaussian"]
+    aggregator = dpfl.aggregator(secure, checks_context=False)
+    process = alg.build_unweighted_fed_avg(
+        model_fn, SGD, model_aggregator=aggregator, **more
+    )
+    tff.test.assert_contains_secure_aggregation(process.next)
+    if more:
+        tff.test.assert_not_contains_unsecure_aggregation(process.next)
+    else:
+        with pytest.raises(AssertionError):
+            tff.test.assert_not_contains_unsecure_aggregation(process.next)
 
 
 WRAPPED = {
