@@ -10,7 +10,7 @@ from dpfl.factorization.workloads import LinearCooldown, Workload
 
 def stream(factors, z):
     """C^-1 z by the two recurrences in the docstring of the factors."""
-    buffers, others = np.zeros(factors.buffers), np.zeros(factors.buffers)
+    buffers, others = np.zeros((2, len(factors.decay)))
     first, second = [], []
     for value in z:
         first.append(value - factors.scale @ buffers)

@@ -9,7 +9,7 @@ from scipy import optimize
 
 from dpfl import factorization as mf
 from dpfl.factorization import inverse_banded, sensitivity, toeplitz
-from dpfl.factorization.encoders import InverseBandedFactors, series_inverse
+from dpfl.factorization.factors import InverseBandedFactors, series_inverse
 from dpfl.factorization.workloads import LinearCooldown, Workload
 
 BOTH = ("banded-inverse-root", "banded-inverse")

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from dpfl.factorization import encoders, optimal, sensitivity, toeplitz
+from dpfl.factorization import factors, optimal, sensitivity, toeplitz
 from dpfl.factorization.workloads import LinearCooldown, Workload
 
 COOLDOWN = Workload(20, 0.8, LinearCooldown())
@@ -36,7 +36,7 @@ def test_weight_decay_root():
 @pytest.mark.parametrize("workload", [Workload(20), Workload(20, 0.9), COOLDOWN])
 def test_error_form_is_the_dense_error(workload, objective):
     inverse = np.random.default_rng(0).normal(size=20)
-    decoder = workload.matrix() @ encoders.toeplitz_matrix(inverse, 20)
+    decoder = workload.matrix() @ factors.toeplitz_matrix(inverse, 20)
     rows = np.sum(decoder**2, axis=1)
     expected = {"total": np.sum(rows), "last": rows[-1]}[objective]
     form = toeplitz.error_form(workload, objective)
@@ -48,10 +48,10 @@ def test_error_form_is_the_dense_error(workload, objective):
 def test_pull_back_is_the_derivative_of_the_inverse():
     rng = np.random.default_rng(0)
     column, gradient = 1 + rng.random(8), rng.normal(size=8)
-    found = toeplitz.pull_back(encoders.series_inverse(column, 8), gradient)
+    found = toeplitz.pull_back(factors.series_inverse(column, 8), gradient)
 
     def along(c):
-        return gradient @ encoders.series_inverse(c, 8)
+        return gradient @ factors.series_inverse(c, 8)
 
     np.testing.assert_allclose(found, optimize.approx_fprime(column, along), rtol=1e-4)
 
