@@ -34,12 +34,6 @@ from dpfl.factorization.workloads import Workload
 _LARGEST = 30.0
 
 
-def _root(workload: Workload, bands: int) -> np.ndarray:
-    """The first entries of the root of A^-1 at a constant rate, shape (p,)."""
-    column = toeplitz.root_coefficients(bands, 1.0, workload.momentum)
-    return series_inverse(column, bands)
-
-
 def hazards(params: np.ndarray) -> np.ndarray:
     """Hazards that do not rise, in (0, 1), shape (p - 1,)."""
     return np.exp(np.cumsum(special.log_expit(params)))
@@ -68,8 +62,9 @@ def root(workload: Workload, *, bands: int) -> Factorization:
       bands: p, diagonals of C^-1, in [1, T].
     """
     bands = toeplitz.check_bands(bands, workload.rounds)
-    inverse = toeplitz.padded(_root(workload, bands), workload.rounds)
-    factors = InverseBandedFactors(inverse)
+    column = toeplitz.root_coefficients(bands, 1.0, workload.momentum)
+    inverse = series_inverse(column, bands)
+    factors = InverseBandedFactors(toeplitz.padded(inverse, workload.rounds))
     return Factorization(workload, "banded-inverse-root", {"bands": bands}, factors)
 
 

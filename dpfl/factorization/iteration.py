@@ -55,16 +55,14 @@ class ConvergenceError(RuntimeError):
 
 @dataclasses.dataclass(frozen=True)
 class Progress:
-    """One iteration: what it cost and what it certifies.
+    """One iteration, of one symmetric eigendecomposition: its cost and certificate.
 
     Attributes:
-      iteration: From 1; one symmetric eigendecomposition each.
       seconds: Wall-clock time since the solver was called.
       loss: Least loss of a feasible X seen so far.
       bound: Greatest lower bound on the optimal loss seen so far.
     """
 
-    iteration: int
     seconds: float
     loss: float
     bound: float
@@ -241,11 +239,11 @@ def solve(
     update = AndersonUpdate()
     history: list[Progress] = []
     loss, bound = math.inf, 0.0
-    for iteration in range(1, max_iterations + 1):
+    for _ in range(max_iterations):
         root = Root.of(gram, v)
         at_v = root.normalised_loss(gram)
         loss, bound = min(loss, at_v), max(bound, root.bound)
-        history.append(Progress(iteration, time.perf_counter() - begin, loss, bound))
+        history.append(Progress(time.perf_counter() - begin, loss, bound))
         if on_progress is not None:
             on_progress(history[-1])
         if history[-1].gap <= rtol and at_v <= loss:

@@ -79,15 +79,11 @@ class Dual:
         scale = [np.mean(np.diag(self._root)[own]) for own in self._rounds]
         self.start = np.zeros(self._ends[-1])
         self.start[:separation] = np.log(scale)
+        entries = self._ends[-1] - separation
+        self.bounds = [(None, None)] * separation + [(-1.0, 1.0)] * entries
         self._floor = 0.0
         _, values, roots, _ = self._eigen(self.start)
         self._floor, self._least = _FLOOR * values[0], _LEAST * float(np.sum(roots))
-
-    @property
-    def bounds(self) -> list[tuple[float | None, float | None]]:
-        """Those of the parameters."""
-        free = len(self._rounds)
-        return [(None, None)] * free + [(-1.0, 1.0)] * (self._ends[-1] - free)
 
     def _blocks(self, params: np.ndarray) -> list[np.ndarray]:
         """S_j of every j."""

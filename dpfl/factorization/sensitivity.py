@@ -49,11 +49,6 @@ class Plan(abc.ABC):
         """The sensitivity of a dense encoder of shape (m, T)."""
 
 
-def _gram(encoder: np.ndarray) -> np.ndarray:
-    encoder = checks.matrix("encoder", encoder)
-    return encoder.T @ encoder
-
-
 def participations(rounds: int, separation: int, limit: int | None = None) -> int:
     """The most participations b rounds apart: ceil(T / b), or k when that is less."""
     possible = -(-checks.integer("rounds", rounds) // separation)
@@ -91,7 +86,8 @@ class FixedEpochs(Plan):
 
     def sensitivity(self, encoder: np.ndarray) -> Sensitivity:
         """See base class."""
-        gram = _gram(encoder)
+        encoder = checks.matrix("encoder", encoder)
+        gram = encoder.T @ encoder
         worst, exact = 0.0, True
         # A client need not start in the first epoch when there are more than k.
         last = max(self.separation, len(gram) - self.separation * (self.epochs - 1))
@@ -139,7 +135,7 @@ class MinSeparation(Plan):
         if column is not None and _is_monotone(column):
             value = toeplitz_min_separation(column, self.separation, self.limit)
             return Sensitivity(value, True)
-        gram = _gram(encoder)
+        gram = encoder.T @ encoder
         if not np.any(np.tril(gram, -self.separation)):
             squared = heaviest_set(np.diag(gram), self.separation, self.limit)
             return Sensitivity(float(np.sqrt(squared)), True)

@@ -52,9 +52,10 @@ def _canonical(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def describe(factorization: Factorization) -> dict[str, Any]:
-    """The header without its checksum: JSON values only."""
-    return {
+def save(factorization: Factorization, path: PathLike) -> None:
+    """Writes a factorization to a file, atomically; an older file is replaced."""
+    path = Path(path)
+    header = {
         "format": FORMAT,
         "workload": factorization.workload.as_dict(),
         "method": factorization.method,
@@ -70,12 +71,6 @@ def describe(factorization: Factorization) -> dict[str, Any]:
             "scipy": scipy.__version__,
         },
     }
-
-
-def save(factorization: Factorization, path: PathLike) -> None:
-    """Writes a factorization to a file, atomically; an older file is replaced."""
-    path = Path(path)
-    header = describe(factorization)
     arrays = factorization.factors.arrays()
     header["checksum"] = _checksum(header, arrays)
     files.public_folder(path.parent)

@@ -28,18 +28,6 @@ _RELATIVE_DECREASE = 1e-9
 _PENALTY = 1e-9
 
 
-def split_band(decoder: np.ndarray, band: int) -> tuple[np.ndarray, np.ndarray]:
-    """The first `band` diagonals, (T, band), and what lies below them, (T, T).
-
-    Row i of the band holds B[i, i], B[i, i-1], ..., zero-padded on the left edge.
-    """
-    rounds = len(decoder)
-    diagonals = np.zeros((rounds, band))
-    for k in range(band):
-        diagonals[k:, k] = np.diagonal(decoder, -k)
-    return diagonals, np.tril(decoder, -band)
-
-
 def _solve_rows(
     other: np.ndarray, target: np.ndarray, known: np.ndarray, penalty: float
 ) -> np.ndarray:
@@ -122,10 +110,13 @@ def band_low_rank(factorization: Factorization, band: int, rank: int) -> Factori
     band = checks.integer("band", band, at_most=rounds)
     if rank:
         rank = checks.integer("rank", rank, at_most=rounds)
-    diagonals, below = split_band(decoder, band)
+    # Row i has B[i, i], B[i, i-1], ..., zero-padded on the left edge.
+    diagonals = np.zeros((rounds, band))
+    for k in range(band):
+        diagonals[k:, k] = np.diagonal(decoder, -k)
     u = v = np.zeros((rounds, 0))
     if rank and band < rounds:
-        u, v = fit_low_rank(below, band, rank)
+        u, v = fit_low_rank(np.tril(decoder, -band), band, rank)
     sizes = {"band": band, "rank": rank, "penalty": _PENALTY}
     return Factorization(
         workload,

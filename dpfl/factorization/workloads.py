@@ -175,9 +175,11 @@ class ExplicitRates(Schedule):
         return ExplicitRates(tuple(np.interp(new, old, self.values)))
 
 
-_SCHEDULES: Mapping[str, type[Schedule]] = {
-    kind.name: kind for kind in (ConstantRate, DropRate, LinearCooldown, ExplicitRates)
-}
+_KINDS: tuple[type[Schedule], ...] = (
+    *(ConstantRate, DropRate),
+    *(LinearCooldown, ExplicitRates),
+)
+_SCHEDULES = {kind.name: kind for kind in _KINDS}
 
 
 def schedule_from_dict(value: Mapping[str, Any]) -> Schedule:
@@ -270,12 +272,6 @@ class Workload:
         """
         check_dense(self.rounds)
         return self.apply(np.eye(self.rounds))
-
-    def coefficients(self) -> np.ndarray:
-        """The first column of A, shape (T,): all of A when it is Toeplitz."""
-        impulse = np.zeros(self.rounds)
-        impulse[0] = 1.0
-        return self.apply(impulse)
 
     def as_dict(self) -> dict[str, Any]:
         """A JSON value from which `from_dict` makes an equal workload."""

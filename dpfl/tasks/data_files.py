@@ -189,17 +189,6 @@ def data_folder(config: Union[FilesConfig, DocsConfig]) -> str:
     return os.path.abspath(os.path.expanduser(folder))
 
 
-def missing(path: str, url: str) -> DataFileError:
-    """The error that a file is not there, and what to do about it."""
-    folder, name = os.path.split(path)
-    unpacked = " (unpacked)" if url.endswith(".lzma") else ""
-    return DataFileError(
-        f"The data file {name} is not in the folder {folder}: put it there, fetched"
-        f" from {url}{unpacked} on a machine with a network, or set download=True"
-        " (--download) to have it fetched now"
-    )
-
-
 def damaged(path: str, found: str) -> DataFileError:
     """The error that a file is not what it should be."""
     return DataFileError(
@@ -281,28 +270,18 @@ def connect(path: str) -> sqlite3.Connection:
     return sqlite3.connect(f"file:{url}?mode=ro", uri=True)
 
 
-def check_sql_file(
-    path: str, file: SqlFile, *, verify: str = "fast", allow_partial: bool = False
-) -> None:
+def _check_sql_file(path: str, file: SqlFile, config: SqlConfig) -> None:
     """Refuses a file that is not the complete published one.
 
-    Args:
-      path: Where it lies.
-      file: What it should be.
-      verify: 'fast' for length, schema and client table; 'full' for every page and
-        row as well.
-      allow_partial: Whether other counts than the published ones are accepted; every
-        split must have clients all the same.
-
-    Raises:
-      DataFileError: If it is damaged, cut short, or has other counts.
+    Its length, schema and client table are checked, and with the full verification
+    every page and row as well. Every split must have clients, also in partial data.
     """
     _check_length(path)
     connection = connect(path)
     try:
         _check_schema(path, connection)
-        _check_counts(path, connection, file, allow_partial)
-        if verify == "full":
+        _check_counts(path, connection, file, config.allow_partial_data)
+        if config.verify == "full":
             _check_every_row(path, connection, file)
     except sqlite3.Error as error:
         raise damaged(path, f"SQLite reports: {error}") from error
@@ -310,13 +289,10 @@ def check_sql_file(
         connection.close()
 
 
-def check_index(path: str) -> None:
+def _check_index(path: str) -> None:
     """Refuses a large file without an index of the clients.
 
     Without one SQLite reads the whole file for each client: 1.5 s at F-EMNIST's size.
-
-    Raises:
-      DataFileError: With the command that makes the index.
     """
     if os.path.getsize(path) <= _MOST_BYTES_WITHOUT_INDEX:
         return
@@ -361,34 +337,28 @@ def fetch(
         ) from error
 
 
-def _check_digest(path: str, file: SqlFile, allow_partial: bool) -> None:
-    """Compares a file with the published digest, or with that of its download."""
-    expected = None if allow_partial else file.sha256
-    expected = expected or downloads.recorded_digest(path)
-    if expected is None:
-        return
-    found = downloads.digest(path)
-    if found != expected:
-        raise damaged(path, f"SHA-256 {found}, not {expected}")
-
-
 def find_sql_file(file: SqlFile, config: SqlConfig) -> str:
-    """The path of a file that passed `check_sql_file`, downloaded if asked for.
+    """The path of a complete SQLite file, downloaded if asked for.
 
     Raises:
       DataFileError: If it is missing or refused, or the download fails.
     """
     path = os.path.join(data_folder(config), file.name)
-
-    def check(where: str) -> None:
-        partial = config.allow_partial_data
-        check_sql_file(where, file, verify=config.verify, allow_partial=partial)
-
     packed = None if config.allow_partial_data else file.packed_sha256
-    was_there = _have(path, file.url, check, config, packed)
+    was_there = _have(
+        path,
+        file.url,
+        lambda where: _check_sql_file(where, file, config),
+        config.download,
+        packed,
+    )
     if was_there and config.verify == "full":
-        _check_digest(path, file, config.allow_partial_data)
-    check_index(path)
+        published = None if config.allow_partial_data else file.sha256
+        expected = published or downloads.recorded_digest(path)
+        found = None if expected is None else downloads.digest(path)
+        if found != expected:
+            raise damaged(path, f"SHA-256 {found}, not {expected}")
+    _check_index(path)
     return path
 
 
@@ -396,15 +366,21 @@ def _have(
     path: str,
     url: str,
     check: Callable[[str], None],
-    config: SqlConfig,
+    download: bool,
     sha256: Optional[str] = None,
 ) -> bool:
     """Checks a file, or downloads it if asked for; whether it was there."""
     if os.path.exists(path):
         check(path)
         return True
-    if not config.download:
-        raise missing(path, url)
+    if not download:
+        folder, name = os.path.split(path)
+        unpacked = " (unpacked)" if url.endswith(".lzma") else ""
+        raise DataFileError(
+            f"The data file {name} is not in the folder {folder}: put it there, fetched"
+            f" from {url}{unpacked} on a machine with a network, or set download=True"
+            " (--download) to have it fetched now"
+        )
     fetch(path, url, check, sha256)
     return False
 
@@ -424,7 +400,7 @@ def read_packed_text(file: PackedText, config: SqlConfig) -> list[str]:
         if digest != file.sha256 and not config.allow_partial_data:
             raise damaged(path, f"SHA-256 {digest}, not {file.sha256}")
 
-    _have(path, file.url, check, config)
+    _have(path, file.url, check, config.download)
     member = file.member
     try:
         with bz2.open(path) as packed:

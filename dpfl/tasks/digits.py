@@ -85,27 +85,18 @@ def dirichlet_partition(
     classes = np.unique(labels)
     left = [list(rng.permutation(np.flatnonzero(labels == c))) for c in classes]
     sizes = [len(part) for part in np.array_split(labels, num_clients)]
-    return [
-        _draw_client(left, size, rng.dirichlet([alpha] * len(classes)), rng)
-        for size in sizes
-    ]
-
-
-def _draw_client(
-    left: list[list[int]],
-    size: int,
-    distribution: np.ndarray,
-    rng: np.random.RandomState,
-) -> np.ndarray:
-    """Takes `size` examples out of `left`, label by label as `distribution` says."""
-    taken = []
-    for _ in range(size):
-        available = np.array([bool(positions) for positions in left])
-        # The floor lets a client go on when the labels it wants have all run out.
-        weights = (distribution + 1e-12) * available
-        label = rng.choice(len(left), p=weights / weights.sum())
-        taken.append(left[label].pop())
-    return np.array(taken)
+    parts = []
+    for size in sizes:
+        distribution = rng.dirichlet([alpha] * len(classes))
+        taken = []
+        for _ in range(size):
+            available = np.array([bool(positions) for positions in left])
+            # The floor lets a client go on when the labels it wants have all run out.
+            weights = (distribution + 1e-12) * available
+            label = rng.choice(len(left), p=weights / weights.sum())
+            taken.append(left[label].pop())
+        parts.append(np.array(taken))
+    return parts
 
 
 @functools.cache

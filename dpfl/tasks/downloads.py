@@ -100,7 +100,9 @@ def remembered_digest(path: str, say: Callable[[str], None] = _say) -> str:
     name = os.path.realpath(path)
     facts = [known.st_dev, known.st_ino, known.st_size]
     facts += [known.st_mtime_ns, known.st_ctime_ns]
-    memory = _memory_of(name)
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.join("~", ".cache")
+    own = hashlib.sha256(os.fsencode(name)).hexdigest()
+    memory = pathlib.Path(cache).expanduser() / "dpfl" / f"{own}.json"
     try:
         kept = files.read_json(memory)
         if kept["path"] == name and kept["facts"] == facts:
@@ -119,13 +121,6 @@ def remembered_digest(path: str, say: Callable[[str], None] = _say) -> str:
             files.private_folder(memory.parent)
             files.write_json(memory, content, private=True)
     return found
-
-
-def _memory_of(name: str) -> pathlib.Path:
-    """The file in which the digest of a path's content is remembered."""
-    cache = os.environ.get("XDG_CACHE_HOME") or os.path.join("~", ".cache")
-    own = hashlib.sha256(os.fsencode(name)).hexdigest()
-    return pathlib.Path(cache).expanduser() / "dpfl" / f"{own}.json"
 
 
 def recorded_digest(path: str) -> Optional[str]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Optional
 
 import tensorflow as tf
@@ -19,39 +19,27 @@ import tensorflow as tf
 _IMAGE_SHAPE = (28, 28, 1)
 
 
-class _Seeds:
-    """Hands out initializers with seeds that differ within a model."""
+# Seeds of the layers of a model, which differ.
+_Seeds = Iterator[int]
 
-    def __init__(self, seed: int):
-        self._next = itertools.count(1000 * seed + 1)
 
-    def kernel(self) -> tf.keras.initializers.Initializer:
-        return tf.keras.initializers.GlorotUniform(next(self._next))
-
-    def embedding(self) -> tf.keras.initializers.Initializer:
-        return tf.keras.initializers.RandomUniform(seed=next(self._next))
-
-    def recurrent(self) -> tf.keras.initializers.Initializer:
-        return tf.keras.initializers.Orthogonal(seed=next(self._next))
+def _seeds(seed: int) -> _Seeds:
+    return itertools.count(1000 * seed + 1)
 
 
 def _dense(
     units: int, seeds: _Seeds, activation: Optional[str] = None
 ) -> tf.keras.layers.Layer:
-    return tf.keras.layers.Dense(
-        units, activation=activation, kernel_initializer=seeds.kernel()
-    )
+    kernel = tf.keras.initializers.GlorotUniform(next(seeds))
+    return tf.keras.layers.Dense(units, activation, kernel_initializer=kernel)
 
 
 def _convolution(
     filters: int, size: int, strides: int, seeds: _Seeds
 ) -> tf.keras.layers.Layer:
+    kernel = tf.keras.initializers.GlorotUniform(next(seeds))
     return tf.keras.layers.Conv2D(
-        filters,
-        size,
-        strides=strides,
-        activation="relu",
-        kernel_initializer=seeds.kernel(),
+        filters, size, strides, activation="relu", kernel_initializer=kernel
     )
 
 
@@ -66,7 +54,7 @@ def small_cnn(num_classes: int, seed: int, filters: int = 24) -> tf.keras.Model:
     the power of two that a Hadamard rotation pads to. Few parameters mean little
     noise: a private mean of n updates carries noise of variance d (z C / n)^2 in all.
     """
-    seeds = _Seeds(seed)
+    seeds = _seeds(seed)
     return _of_images(
         _convolution(filters, 5, 3, seeds),
         tf.keras.layers.Flatten(),
@@ -81,7 +69,7 @@ def cnn(num_classes: int, seed: int) -> tf.keras.Model:
     1,018,174 parameters with 62 classes, 1,011,466 with 10. (Chen et al. 2022,
     'The Fundamental Price of Secure Aggregation', and its successors.)
     """
-    seeds = _Seeds(seed)
+    seeds = _seeds(seed)
     return _of_images(
         _convolution(32, 3, 1, seeds),
         tf.keras.layers.MaxPool2D(),
@@ -99,7 +87,7 @@ def two_layer(num_classes: int, seed: int) -> tf.keras.Model:
 
     209,662 parameters with 62 classes, 199,210 with 10.
     """
-    seeds = _Seeds(seed)
+    seeds = _seeds(seed)
     return _of_images(
         tf.keras.layers.Flatten(),
         _dense(200, seeds, "relu"),
@@ -146,24 +134,23 @@ def lstm(
       An uncompiled model from integers [batch, sequence_length] to
       [batch, sequence_length, vocab_size].
     """
-    seeds = _Seeds(seed)
-    return tf.keras.Sequential(
-        [
-            tf.keras.layers.Input((sequence_length,), dtype=tf.int32),
-            tf.keras.layers.Embedding(
-                vocab_size, embedding_size, embeddings_initializer=seeds.embedding()
-            ),
-            tf.keras.layers.LSTM(
-                lstm_size,
-                return_sequences=True,
-                unroll=True,
-                kernel_initializer=seeds.kernel(),
-                recurrent_initializer=seeds.recurrent(),
-            ),
-            _dense(embedding_size, seeds),
-            _dense(vocab_size, seeds),
-        ]
+    seeds = _seeds(seed)
+    initial = tf.keras.initializers
+    words = tf.keras.layers.Embedding(
+        vocab_size,
+        embedding_size,
+        embeddings_initializer=initial.RandomUniform(seed=next(seeds)),
     )
+    recurrent = tf.keras.layers.LSTM(
+        lstm_size,
+        return_sequences=True,
+        unroll=True,
+        kernel_initializer=initial.GlorotUniform(next(seeds)),
+        recurrent_initializer=initial.Orthogonal(seed=next(seeds)),
+    )
+    last = _dense(embedding_size, seeds), _dense(vocab_size, seeds)
+    tokens = tf.keras.layers.Input((sequence_length,), dtype=tf.int32)
+    return tf.keras.Sequential([tokens, words, recurrent, *last])
 
 
 def image_loss() -> tf.keras.losses.Loss:

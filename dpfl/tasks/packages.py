@@ -78,19 +78,16 @@ def installed(pins: Mapping[str, str], folder: str | None = None) -> list[Packag
     Raises:
       ValueError: If one is missing or has another version.
     """
-    found = _distributions(folder)
-    versions = {
-        name: found[canonicalize_name(name)].version
-        if canonicalize_name(name) in found
-        else None
-        for name in pins
-    }
+    there = _distributions(folder)
+    found = {name: there.get(canonicalize_name(name)) for name in pins}
+    versions = {name: one and one.version for name, one in found.items()}
     wrong = [name for name in pins if versions[name] != pins[name]]
     if wrong:
         raise ValueError(_refusal(pins, versions, wrong))
     return [
-        Package(name, version, dict(_modules(found[canonicalize_name(name)])))
-        for name, version in pins.items()
+        Package(name, one.version, dict(_modules(one)))
+        for name, one in found.items()
+        if one is not None
     ]
 
 

@@ -85,27 +85,23 @@ class TaskOption:
 
 
 TASKS: dict[str, TaskEntry] = {
-    "digits": TaskEntry(
-        configs.DigitsConfig, "dpfl.tasks.digits", 15_994, flag_file="digits.flags"
-    ),
-    # A few words of docs are so frequent that accuracy jumps between them while the
-    # loss falls.
-    "docs": TaskEntry(
-        configs.DocsConfig, "dpfl.tasks.docs", 157_172, LOSS, "docs.flags"
-    ),
-    "emnist": TaskEntry(
-        configs.EmnistConfig, "dpfl.tasks.emnist", 1_018_174, flag_file="emnist.flags"
-    ),
-    "mnist": TaskEntry(
-        configs.MnistConfig, "dpfl.tasks.mnist", 15_994, flag_file="mnist.flags"
-    ),
-    "stackoverflow": TaskEntry(
-        configs.StackOverflowConfig,
-        "dpfl.tasks.stackoverflow",
-        4_050_748,
-        flag_file="stackoverflow.flags",
-    ),
-    "synthetic": TaskEntry(configs.SyntheticConfig, "dpfl.tasks.synthetic", 1_018_174),
+    name: TaskEntry(
+        config_class,
+        f"dpfl.tasks.{name}",
+        dimension,
+        # A few words of docs are so frequent that accuracy jumps between them while
+        # the loss falls.
+        LOSS if name == "docs" else ACCURACY,
+        None if name == "synthetic" else f"{name}.flags",
+    )
+    for name, config_class, dimension in (
+        ("digits", configs.DigitsConfig, 15_994),
+        ("docs", configs.DocsConfig, 157_172),
+        ("emnist", configs.EmnistConfig, 1_018_174),
+        ("mnist", configs.MnistConfig, 15_994),
+        ("stackoverflow", configs.StackOverflowConfig, 4_050_748),
+        ("synthetic", configs.SyntheticConfig, 1_018_174),
+    )
 }
 
 
@@ -167,11 +163,8 @@ def make_config(name: str, **options: Any) -> configs.TaskConfig:
     known = [option.name for option in task_options(name)]
     for option in options:
         if option not in known:
-            raise ValueError(
-                checks.message(
-                    f"the option of {name}", f"one of {', '.join(known)}", option
-                )
-            )
+            wanted = f"one of {', '.join(known)}"
+            raise ValueError(checks.message(f"the option of {name}", wanted, option))
     return task_entry(name).config_class(**options)
 
 
