@@ -60,8 +60,6 @@ def fit_low_rank(
 
     Args:
       below: B with zeros elsewhere, shape (T, T).
-      band: h >= 1.
-      rank: r >= 1.
       penalty: lambda over the mean square of the entries times T.
       max_iterations: Sweeps; fewer when the objective stops falling.
     """

@@ -63,16 +63,10 @@ def dirichlet_partition(
 ) -> list[np.ndarray]:
     """The positions of each client's examples; sizes differ by at most one.
 
-    Each client draws a label distribution from a symmetric Dirichlet and then its
-    examples one by one without replacement; a label that has run out is dropped and
-    the rest renormalised (Hsu et al. 2019, 'Measuring the Effects of Non-Identical
-    Data Distribution', section 3; Reddi et al. 2021, appendix C).
-
-    Args:
-      labels: int vector, the label of each example.
-      num_clients: Number of clients.
-      alpha: Concentration of the Dirichlet.
-      rng: Source of all draws.
+    Each client draws a label distribution from a symmetric Dirichlet of concentration
+    `alpha` and then its examples one by one without replacement; a label that has run
+    out is dropped and the rest renormalised (Hsu et al. 2019, 'Measuring the Effects
+    of Non-Identical Data Distribution', section 3; Reddi et al. 2021, appendix C).
 
     Raises:
       ValueError: If there are fewer examples than clients.

@@ -125,10 +125,6 @@ def lstm(
 
     Args:
       vocab_size: Number of tokens, the special ones included.
-      sequence_length: Tokens of a sequence.
-      embedding_size: Width of the embedding.
-      lstm_size: Units of the LSTM.
-      seed: Seed of the initial weights.
 
     Returns:
       An uncompiled model from integers [batch, sequence_length] to

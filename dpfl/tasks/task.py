@@ -40,8 +40,6 @@ class Task:
     `config.shuffle_seed`, the client, the round and the pass, and of nothing else.
 
     Attributes:
-      name: The name in the registry.
-      description: One sentence for people.
       client_ids: Identifiers of the clients, in sorted order.
       element_spec: The pair (x, y) of `tf.TensorSpec` of one batch; the first
         dimension is the batch.
@@ -55,8 +53,6 @@ class Task:
       loss: Function of no argument to the Keras loss, a mean over what counts.
       metrics: Function of no argument to the Keras metrics, of distinct names; 'loss'
         and 'accuracy' are always among them.
-      defaults: Settings that the task is known to train with.
-      config: The options that the task was made from.
       fingerprint: Hexadecimal SHA-256 of the data and its split, by which a run can
         tell that it is resumed on the same data.
       clients_hold_test_examples: Whether an example of the test set may belong to a

@@ -70,11 +70,6 @@ def test_participations_apart_by_the_band_add_in_squares():
     assert several.exact and several.value == pytest.approx(np.sqrt(3))
 
 
-def test_bad_bands():
-    with pytest.raises(ValueError, match="bands must be at most 8, found 9"):
-        banded.optimize_banded(Workload(8), bands=9)
-
-
 @pytest.mark.parametrize("rounds", [1, 5])
 def test_one_band_is_the_identity(rounds):
     decoder, encoder = banded.optimize_banded(Workload(rounds), bands=1).materialize()

@@ -95,9 +95,3 @@ def test_a_million_rounds_take_no_matrix():
 def test_buffers_that_coincide_are_refused():
     with pytest.raises(ValueError, match="buffers must be fewer than 2 here"):
         blt.factors_from_pair(np.array([0.5, 0.5 - 1e-13]), np.array([0.4, 0.3]), 9)
-
-
-@pytest.mark.parametrize("buffers", [0, 11])
-def test_bad_buffers(buffers):
-    with pytest.raises(ValueError, match="buffers must be at"):
-        blt.optimize_blt(Workload(8), buffers=buffers)

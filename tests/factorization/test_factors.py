@@ -109,6 +109,7 @@ def test_rows_outside_the_stream(start, stop):
             ),
             "factors must be for 3 rounds, found 2",
         ),
+        (lambda: mf.InverseBandedFactors(np.zeros(3)), "^e must start .*, found 0"),
         (lambda: mf.compute(Workload(3), "magic"), "method must be one of"),
         (
             lambda: mf.compute(Workload(3), "optimal", bands=3),
@@ -125,6 +126,28 @@ def test_rows_outside_the_stream(start, stop):
 def test_bad_values(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    ("method", "sizes", "message"),
+    [
+        ("toeplitz", {"objective": "max"}, "objective must be one of last, total"),
+        ("toeplitz", {"bands": 9}, "bands must be at most 8, found 9"),
+        ("banded", {"bands": 9}, "bands must be at most 8, found 9"),
+        ("banded-inverse", {"bands": 9}, "bands must be at most 8, found 9"),
+        ("banded-inverse-root", {"bands": 9}, "bands must be at most 8, found 9"),
+        ("blt", {"buffers": 0}, "buffers must be at least 1"),
+        ("blt", {"buffers": 11}, "buffers must be at most 10"),
+        ("blt-rational", {"buffers": 11}, "buffers must be at most 10"),
+        ("band-low-rank", {"band": 0, "rank": 1}, "band must be at least 1"),
+        ("band-low-rank", {"band": 9, "rank": 1}, "band must be at most 8"),
+        ("band-low-rank", {"band": 1, "rank": 9}, "rank must be at most 8"),
+        ("band-low-rank", {"band": 1, "rank": -1}, "rank must be at least 1"),
+    ],
+)
+def test_bad_sizes(method, sizes, message):
+    with pytest.raises(ValueError, match=f"^{message}"):
+        mf.compute(Workload(8), method, **sizes)
 
 
 @pytest.mark.parametrize("kind", ["toeplitz", "banded"])

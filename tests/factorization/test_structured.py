@@ -64,20 +64,6 @@ def test_rank_zero_is_the_band_alone(best):
     np.testing.assert_array_equal(decoder, np.triu(best.decoder(), -1))
 
 
-@pytest.mark.parametrize(
-    ("band", "rank", "message"),
-    [
-        (0, 1, "band must be at least 1"),
-        (65, 1, "band must be at most 64"),
-        (1, 65, "rank must be at most 64"),
-        (1, -1, "rank must be at least 1"),
-    ],
-)
-def test_bad_sizes(best, band, rank, message):
-    with pytest.raises(ValueError, match=message):
-        structured.band_low_rank(best, band, rank)
-
-
 def test_tree_cannot_be_structured():
     found = methods.compute(Workload(8), "honaker-full")
     with pytest.raises(ValueError, match="square lower-triangular decoder"):

@@ -55,9 +55,7 @@ def test_unreadable_source_has_no_docstrings(tmp_path, content):
 
 
 def test_sentences_are_lower_case_words_without_doctests():
-    found = corpus.split(
-        "First big thing. It's so, No?\n\n>>> code(1)\n... y\n"
-    )
+    found = corpus.split("First big thing. It's so, No?\n\n>>> code(1)\n... y\n")
     assert found == [("first", "big", "thing", "."), ("it's", "so", ",", "no", "?")]
 
 
