@@ -13,15 +13,6 @@ def best():
     return optimal.factorize(Workload(64), rtol=1e-9)
 
 
-def test_factors_multiply_to_the_workload(best):
-    found = structured.band_low_rank(best, 3, 2)
-    decoder, encoder = found.materialize()
-    np.testing.assert_allclose(decoder @ encoder, best.workload.matrix(), atol=1e-9)
-    norm = np.max(np.linalg.norm(encoder, axis=0))
-    assert found.sensitivity().value == pytest.approx(norm)
-    assert found.loss == pytest.approx(np.sum(decoder**2) * norm**2)
-
-
 def test_band_is_kept_and_the_rest_has_the_rank(best):
     found = structured.band_low_rank(best, 3, 2)
     decoder = found.decoder()

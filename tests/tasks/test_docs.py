@@ -61,9 +61,8 @@ def test_sentences_are_lower_case_words_without_doctests():
 
 def test_module_names_are_sorted_and_tests_left_out(tmp_path):
     for name in ["b.py", "a/__init__.py", "a/c.py", "test/x.py", "site-packages/y.py"]:
-        path = tmp_path / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text("")
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("")
     names = [name for name, _ in corpus.module_files(str(tmp_path))]
     assert names == ["a", "a.c", "b"]
 
@@ -200,9 +199,8 @@ def install(site, name, version, modules=0, lines=10):
     info = site / f"{name}-{version}.dist-info"
     info.mkdir(parents=True)
     written = name.replace("_", "-").title()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {written}\n")
-    with (info / "METADATA").open("a") as file:
-        file.write(f"Version: {version}\n")
+    text = f"Metadata-Version: 2.1\nName: {written}\nVersion: {version}\n"
+    (info / "METADATA").write_text(text)
     (info / "RECORD").write_text("\n".join([*record, "../../bin/other,,", ""]))
 
 
