@@ -175,10 +175,7 @@ class ExplicitRates(Schedule):
         return ExplicitRates(tuple(np.interp(new, old, self.values)))
 
 
-_KINDS: tuple[type[Schedule], ...] = (
-    *(ConstantRate, DropRate),
-    *(LinearCooldown, ExplicitRates),
-)
+_KINDS: list[type[Schedule]] = [ConstantRate, DropRate, LinearCooldown, ExplicitRates]
 _SCHEDULES = {kind.name: kind for kind in _KINDS}
 
 
