@@ -80,7 +80,7 @@ def installed(pins: Mapping[str, str], folder: str | None = None) -> list[Packag
     """
     there = _distributions(folder)
     found = {name: there.get(canonicalize_name(name)) for name in pins}
-    versions = {name: one and one.version for name, one in found.items()}
+    versions = {name: one.version if one else None for name, one in found.items()}
     wrong = [name for name in pins if versions[name] != pins[name]]
     if wrong:
         raise ValueError(_refusal(pins, versions, wrong))
