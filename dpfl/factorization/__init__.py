@@ -5,17 +5,15 @@
 See docs/factorization.md for the symbols and the algorithms.
 """
 
-from dpfl.factorization.encoders import (
-    BandedFactors,
-    BufferedFactors,
-    InverseBandedFactors,
-    ToeplitzFactors,
-)
 from dpfl.factorization.factorization import ErrorSummary, Factorization
 from dpfl.factorization.factors import (
+    BandedFactors,
     BandLowRankFactors,
+    BufferedFactors,
     DenseFactors,
     Factors,
+    InverseBandedFactors,
+    ToeplitzFactors,
     TreeFactors,
 )
 from dpfl.factorization.methods import METHODS, compute

@@ -20,8 +20,8 @@ import numpy as np
 from scipy import linalg, optimize
 
 from dpfl import checks
-from dpfl.factorization.encoders import BandedFactors, ToeplitzFactors
 from dpfl.factorization.factorization import Factorization
+from dpfl.factorization.factors import BandedFactors, ToeplitzFactors
 from dpfl.factorization.toeplitz import optimize_toeplitz
 from dpfl.factorization.workloads import Workload, check_dense
 
@@ -37,7 +37,7 @@ _START_NORM = 30.0
 def error_and_gradient(
     diagonals: np.ndarray, matrix: np.ndarray
 ) -> tuple[float, np.ndarray]:
-    """Returns ||A C^-1||_F^2 and its gradient in the diagonals.
+    """||A C^-1||_F^2 and its gradient in the diagonals.
 
     Args:
       diagonals: C[j + k, j] at [j, k], shape (T, h).
@@ -65,7 +65,7 @@ def error_and_gradient(
 def _normalised(
     params: np.ndarray, rounds: int, bands: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns unit columns from parameters, their norms, and the mask of the band."""
+    """Unit columns from parameters, their norms, and the mask of the band."""
     inside = np.arange(rounds)[:, None] + np.arange(bands) < rounds
     free = np.where(inside, params.reshape(rounds, bands), 0.0)
     norms = np.linalg.norm(free, axis=1, keepdims=True)
@@ -75,7 +75,7 @@ def _normalised(
 def log_error(
     params: np.ndarray, matrix: np.ndarray, bands: int
 ) -> tuple[float, np.ndarray]:
-    """Returns log E(C), which is minimised, for the diagonals of P; and its gradient.
+    """log E(C), which is minimised, and its gradient in the diagonals of P.
 
     Args:
       params: P[j + k, j] at [j, k], shape (T h,); entries outside P do not count.
@@ -91,10 +91,8 @@ def log_error(
     return float(np.log(error)), gradient.ravel() / error
 
 
-def optimize_banded(
-    workload: Workload, *, bands: int, max_iterations: int = 300
-) -> Factorization:
-    """Returns the banded C with unit columns and the least total squared error.
+def optimize_banded(workload: Workload, *, bands: int) -> Factorization:
+    """The banded C with unit columns and the least total squared error.
 
     Started from the best banded Toeplitz C, so never worse than that with its
     columns normalised.
@@ -102,7 +100,6 @@ def optimize_banded(
     Args:
       workload: A.
       bands: h, in [1, T].
-      max_iterations: L-BFGS iterations.
 
     Raises:
       ValueError: If `bands` is out of range.
@@ -110,31 +107,20 @@ def optimize_banded(
     rounds = workload.rounds
     bands = checks.integer("bands", bands, at_most=rounds)
     check_dense(rounds)
-    if bands == 1:
-        # Unit columns leave nothing to choose.
-        return _banded(workload, np.ones((rounds, 1)))
-    toeplitz = optimize_toeplitz(workload, bands=bands).factors
-    assert isinstance(toeplitz, ToeplitzFactors)
-    found = optimize.minimize(
-        log_error,
-        _START_NORM * np.tile(toeplitz.c[:bands], rounds),
-        args=(np.asfortranarray(workload.matrix()), bands),
-        jac=True,
-        method="L-BFGS-B",
-        options={
-            "maxiter": max_iterations,
-            "maxcor": 20,
-            "ftol": _TOLERANCE,
-            "gtol": 1e-9,
-        },
-    )
-    return _banded(workload, _normalised(found.x, rounds, bands)[0])
-
-
-def _banded(workload: Workload, diagonals: np.ndarray) -> Factorization:
-    return Factorization(
-        workload=workload,
-        method="banded",
-        params={"bands": diagonals.shape[1]},
-        factors=BandedFactors(diagonals),
-    )
+    # Unit columns leave nothing to choose where there is one band.
+    diagonals = np.ones((rounds, 1))
+    if bands > 1:
+        toeplitz = optimize_toeplitz(workload, bands=bands).factors
+        assert isinstance(toeplitz, ToeplitzFactors)
+        options = {"maxiter": 300, "maxcor": 20, "ftol": _TOLERANCE, "gtol": 1e-9}
+        found = optimize.minimize(
+            log_error,
+            _START_NORM * np.tile(toeplitz.c[:bands], rounds),
+            args=(np.asfortranarray(workload.matrix()), bands),
+            jac=True,
+            method="L-BFGS-B",
+            options=options,
+        )
+        diagonals = _normalised(found.x, rounds, bands)[0]
+    factors = BandedFactors(diagonals)
+    return Factorization(workload, "banded", {"bands": bands}, factors)

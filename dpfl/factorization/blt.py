@@ -26,12 +26,12 @@ an evaluation costs O(d T) (O(T^2) when the rate is not constant).
 from __future__ import annotations
 
 import numpy as np
-from scipy import optimize, signal
+from scipy import signal
 
 from dpfl import checks
-from dpfl.factorization.encoders import BufferedFactors
+from dpfl.factorization import toeplitz
 from dpfl.factorization.factorization import Factorization
-from dpfl.factorization.toeplitz import error_form, log_sensitivity_squared
+from dpfl.factorization.factors import BufferedFactors
 from dpfl.factorization.workloads import Workload
 
 _LEAST_LOG_STEP = np.log(1e-7)
@@ -40,20 +40,15 @@ _LARGEST_BUFFERS = 10
 _AGREEMENT = 1e-9
 
 
-def scales(decay: np.ndarray, zeros: np.ndarray) -> np.ndarray:
-    """Returns the scales omega of prod (1 - zeros x) / prod (1 - decay x), shape (d,).
-
-    Args:
-      decay: theta, distinct, shape (d,).
-      zeros: mu, shape (d,).
-    """
+def _scales(decay: np.ndarray, zeros: np.ndarray) -> np.ndarray:
+    """The scales omega of prod (1 - zeros x) / prod (1 - decay x), shape (d,)."""
     difference = decay[:, None] - decay
     np.fill_diagonal(difference, 1.0)
     return np.prod(decay[:, None] - zeros, axis=1) / np.prod(difference, axis=1)
 
 
 def _cascade(numerator: np.ndarray, denominator: np.ndarray, rounds: int) -> np.ndarray:
-    """Returns the series of prod (1 - numerator x) / prod (1 - denominator x)."""
+    """The series of prod (1 - numerator x) / prod (1 - denominator x)."""
     result = np.zeros(rounds)
     result[0] = 1.0
     for zero, pole in zip(numerator, denominator):
@@ -62,20 +57,16 @@ def _cascade(numerator: np.ndarray, denominator: np.ndarray, rounds: int) -> np.
 
 
 def _delayed(column: np.ndarray, pole: float) -> np.ndarray:
-    """Returns the series of column x / (1 - pole x)."""
+    """The series of column x / (1 - pole x)."""
     return signal.lfilter([0.0, 1.0], [1.0, -pole], column)
 
 
 def rational_start(buffers: int, rounds: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns theta and mu of the trapezoidal rule for 1 / sqrt(1 - x), shape (d,).
+    """The theta and mu of the trapezoidal rule for 1 / sqrt(1 - x), shape (d,).
 
     In T rounds 1 - x matters from about 1 / (2 T) to 2, so e^{2s} must cover that and
     more: cutting the integral off delta further out at both ends leaves an error of
     e^-delta, the rule with the step h one of e^(-pi^2 / h), and delta balances them.
-
-    Args:
-      buffers: d.
-      rounds: T.
     """
     span = 0.5 * np.log(2.0 * max(rounds, 2))
     delta = (np.sqrt(span**2 + 8 * np.pi**2 * buffers) - span) / 4
@@ -108,7 +99,7 @@ def _params(decay: np.ndarray, zeros: np.ndarray) -> np.ndarray:
 def factors_from_pair(
     decay: np.ndarray, zeros: np.ndarray, rounds: int
 ) -> BufferedFactors:
-    """Returns the factors with c(x) = prod (1 - zeros x) / prod (1 - decay x).
+    """The factors with c(x) = prod (1 - zeros x) / prod (1 - decay x).
 
     Raises:
       ValueError: If two decays are so close that the partial fractions are not
@@ -117,9 +108,9 @@ def factors_from_pair(
     factors = BufferedFactors(
         length=np.array(rounds, dtype=np.int64),
         decay=decay,
-        scale=scales(decay, zeros),
+        scale=_scales(decay, zeros),
         inverse_decay=zeros,
-        inverse_scale=scales(zeros, decay),
+        inverse_scale=_scales(zeros, decay),
     )
     error = max(
         np.max(np.abs(factors.coefficients() - _cascade(zeros, decay, rounds))),
@@ -134,20 +125,16 @@ def factors_from_pair(
 
 
 def rational(workload: Workload, *, buffers: int) -> Factorization:
-    """Returns the closed-form rational approximation of the prefix sum's square root.
+    """The closed-form rational approximation of the prefix sum's square root.
 
     Args:
       workload: A; its momentum and rates play no part in C.
       buffers: d, in [1, 10].
     """
     buffers = checks.integer("buffers", buffers, at_most=_LARGEST_BUFFERS)
-    decay, zeros = rational_start(buffers, workload.rounds)
-    return Factorization(
-        workload=workload,
-        method="blt-rational",
-        params={"buffers": buffers},
-        factors=factors_from_pair(decay, zeros, workload.rounds),
-    )
+    start = rational_start(buffers, workload.rounds)
+    factors = factors_from_pair(*start, workload.rounds)
+    return Factorization(workload, "blt-rational", {"buffers": buffers}, factors)
 
 
 def optimize_blt(
@@ -157,17 +144,13 @@ def optimize_blt(
     objective: str = "total",
     separation: int = 1,
     participations: int = 1,
-    max_iterations: int = 500,
 ) -> Factorization:
-    """Returns the BLT of d buffers with the least error times squared sensitivity.
+    """The BLT of d buffers with the least error times squared sensitivity.
+
+    What is optimised for is as in `toeplitz.check_goal`.
 
     Args:
-      workload: A.
       buffers: d, in [1, 10].
-      objective: 'total' or 'last': see `toeplitz.error_form`.
-      separation: b, least separation of one client's rounds.
-      participations: k, the most rounds of one client.
-      max_iterations: L-BFGS iterations.
 
     Raises:
       ValueError: If an argument is out of range, or the buffers are too many to tell
@@ -175,16 +158,17 @@ def optimize_blt(
     """
     rounds = workload.rounds
     buffers = checks.integer("buffers", buffers, at_most=_LARGEST_BUFFERS)
-    separation = checks.integer("separation", separation)
-    participations = checks.integer("participations", participations)
-    form = error_form(workload, objective)
+    goal = toeplitz.check_goal(objective, separation, participations)
+    form = toeplitz.error_form(workload, objective)
 
     def value_and_gradient(params: np.ndarray) -> tuple[float, np.ndarray]:
         decay, zeros = _ordered(params)
         column = _cascade(zeros, decay, rounds)
         inverse = _cascade(decay, zeros, rounds)
         error, slope = form(inverse)
-        moved, moved_slope = log_sensitivity_squared(column, separation, participations)
+        moved, moved_slope = toeplitz.log_sensitivity_squared(
+            column, separation, participations
+        )
         signed = np.stack([decay, zeros], axis=1).ravel()
         gradient = np.empty(2 * buffers)
         for position, pole in enumerate(signed):
@@ -196,23 +180,8 @@ def optimize_blt(
         tails = np.cumsum((gradient * signed)[::-1])[::-1]
         return float(np.log(error)) + moved, -np.exp(params) * tails
 
-    found = optimize.minimize(
-        value_and_gradient,
-        _params(*rational_start(buffers, rounds)),
-        jac=True,
-        method="L-BFGS-B",
-        bounds=[(_LEAST_LOG_STEP, _LARGEST_LOG_STEP)] * (2 * buffers),
-        options={"maxiter": max_iterations, "maxcor": 30, "ftol": 1e-14, "gtol": 1e-10},
-    )
-    decay, zeros = _ordered(found.x)
-    return Factorization(
-        workload=workload,
-        method="blt",
-        params={
-            "buffers": buffers,
-            "objective": objective,
-            "separation": separation,
-            "participations": participations,
-        },
-        factors=factors_from_pair(decay, zeros, rounds),
-    )
+    start = _params(*rational_start(buffers, rounds))
+    limits = [(_LEAST_LOG_STEP, _LARGEST_LOG_STEP)] * (2 * buffers)
+    found = toeplitz.minimized(value_and_gradient, start, limits, kept=30)
+    factors = factors_from_pair(*_ordered(found), rounds)
+    return Factorization(workload, "blt", {"buffers": buffers, **goal}, factors)

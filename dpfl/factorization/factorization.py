@@ -8,182 +8,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Mapping
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 
 from dpfl import checks
-from dpfl.factorization.encoders import (
-    BandedFactors,
-    InverseBandedFactors,
-    ToeplitzFactors,
-)
-from dpfl.factorization.factors import Factors
+from dpfl.factorization import factors as factors_lib
 from dpfl.factorization.sensitivity import OneParticipation, Plan, Sensitivity
 from dpfl.factorization.workloads import Workload
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Factorization:
-    """A = B C for one workload.
-
-    Attributes:
-      workload: A.
-      method: Name of the method that made it, a key of `methods.METHODS`.
-      params: The method's parameters, JSON values.
-      factors: B and C.
-      lower_bound: A lower bound on the loss of every factorization of A, or None
-        where the method does not give one.
-    """
-
-    workload: Workload
-    method: str
-    params: Mapping[str, Any]
-    factors: Factors
-    lower_bound: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.factors.rounds != self.workload.rounds:
-            raise ValueError(
-                f"factors must be for {self.workload.rounds} rounds, found "
-                f"{self.factors.rounds}"
-            )
-
-    @property
-    def rounds(self) -> int:
-        """T."""
-        return self.workload.rounds
-
-    def encoder(self) -> np.ndarray:
-        """Returns C, dense float64 of shape (m, T)."""
-        return self.factors.encoder(self.workload)
-
-    def decoder(self) -> np.ndarray:
-        """Returns B, dense float64 of shape (T, m)."""
-        return self.factors.decoder(self.workload)
-
-    def materialize(self) -> tuple[np.ndarray, np.ndarray]:
-        """Returns (B, C), dense."""
-        return self.decoder(), self.encoder()
-
-    def noising_rows(self, start: int, stop: int) -> np.ndarray:
-        """Returns rows of A^-1 B: the noise of these rounds' sums before A is applied.
-
-        A server whose optimizer applies A itself adds (A^-1 B Z)[t, :] in round t.
-
-        Raises:
-          IndexError: If 0 <= start < stop <= T does not hold.
-        """
-        self._check_rows(start, stop)
-        return self.workload.solve(self.decoder())[start:stop]
-
-    def _check_rows(self, start: int, stop: int) -> None:
-        if not 0 <= start < stop <= self.rounds:
-            raise IndexError(
-                f"rows must lie in 0 <= start < stop <= {self.rounds}, found "
-                f"start={start}, stop={stop}"
-            )
-
-    def sensitivity(
-        self, plan: Plan | None = None, rounds: int | None = None
-    ) -> Sensitivity:
-        """Returns the sensitivity of what is released of C, per clip norm.
-
-        Args:
-          plan: How a client takes part; None is one participation.
-          rounds: r, if only the first r rows of A G + B Z are released; None for all.
-
-        Raises:
-          ValueError: If there are not so many rounds.
-        """
-        plan = OneParticipation() if plan is None else plan
-        if rounds is not None:
-            checks.integer("rounds", rounds, 1, self.rounds)
-        return _sensitivity(self, plan, rounds)
-
-    def step_errors(self, plan: Plan | None = None) -> np.ndarray:
-        """Returns each iterate's squared error per unit noise multiplier, (T,)."""
-        norms = self.factors.row_norms_squared(self.workload)
-        return per_step(norms, self.sensitivity(plan).value)
-
-    def errors(self, plan: Plan | None = None) -> ErrorSummary:
-        """Returns the total, mean, root mean, largest and last squared error."""
-        return summarize(self.step_errors(plan))
-
-    @functools.cached_property
-    def loss(self) -> float:
-        """||B||_F^2 max_j ||C[:, j]||^2: total squared error, one participation."""
-        return self.errors().total
-
-    @property
-    def gap(self) -> float | None:
-        """(loss - lower_bound) / loss, or None without a bound."""
-        if self.lower_bound is None:
-            return None
-        return (self.loss - self.lower_bound) / self.loss
-
-
-@functools.lru_cache(maxsize=64)
-def _sensitivity(found: Factorization, plan: Plan, rounds: int | None) -> Sensitivity:
-    """Returns `Factorization.sensitivity`, once for each question."""
-    return found.factors.sensitivity(found.workload, plan, rounds)
-
-
-# A recurrence over more diagonals than this, and over more than the rounds divided by
-# the second, costs more than blocks of a dense matrix: a row of those draws some
-# rounds / 60 rows of normals, and to draw a row costs as much as 30 to add.
-_MOST_BANDS, _ROUNDS_PER_BAND = 128, 8
-
-
-def bands(found: Factorization) -> int:
-    """Returns h, the diagonals of C as far as its factors tell; T for other factors."""
-    factors = found.factors
-    if isinstance(factors, ToeplitzFactors):
-        return factors.bands
-    if isinstance(factors, BandedFactors):
-        return factors.diagonals.shape[1]
-    return found.rounds
-
-
-def kept_rows(found: Factorization) -> Optional[int]:
-    """Returns how many rows of d floats a stream over diagonals remembers.
-
-    Those of C are in a recurrence, those of C^-1 in a sum.
-
-    Args:
-      found: The factorization A = B C.
-
-    Returns:
-      h - 1; None if the stream is none of these: blocks of a dense matrix are cheaper
-      where there are too many diagonals.
-    """
-    if isinstance(found.factors, InverseBandedFactors):
-        h = found.factors.bands
-    elif isinstance(found.factors, (ToeplitzFactors, BandedFactors)):
-        h = bands(found)
-    else:
-        return None
-    most = max(_MOST_BANDS, found.rounds // _ROUNDS_PER_BAND)
-    return h - 1 if h <= most else None
-
-
-def longest_column(found: Factorization, rounds: int, first: int = 0) -> float:
-    """Returns the norm of the longest of some columns of C, as far as it is released.
-
-    Args:
-      found: The factorization A = B C.
-      rounds: Rows of A G + B Z that are released.
-      first: Columns from this one on count; 0 unless C has fewer diagonals than rows.
-    """
-    factors = found.factors
-    if isinstance(factors, ToeplitzFactors):
-        return float(np.linalg.norm(factors.c[: rounds - first]))
-    if isinstance(factors, BandedFactors):
-        columns = factors.diagonals[first:rounds]
-        left = rounds - np.arange(first, rounds)
-        released = np.arange(columns.shape[1]) < left[:, np.newaxis]
-        return float(np.max(np.linalg.norm(columns * released, axis=1)))
-    return found.sensitivity(rounds=rounds).value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -206,25 +38,165 @@ class ErrorSummary:
     last: float
 
 
-def per_step(row_norms_squared: np.ndarray, sensitivity: float) -> np.ndarray:
-    """Returns the squared error of each iterate, shape (T,), per unit noise multiplier.
+@dataclasses.dataclass(frozen=True, eq=False)
+class Factorization:
+    """A = B C for one workload.
+
+    Attributes:
+      workload: A.
+      method: Name of the method that made it, a key of `methods.METHODS`.
+      params: The method's parameters, JSON values.
+      factors: B and C.
+      lower_bound: A lower bound on the loss of every factorization of A, or None
+        where the method does not give one.
+    """
+
+    workload: Workload
+    method: str
+    params: Mapping[str, Any]
+    factors: factors_lib.Factors
+    lower_bound: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.factors.rounds != self.workload.rounds:
+            raise ValueError(
+                f"factors must be for {self.workload.rounds} rounds, found "
+                f"{self.factors.rounds}"
+            )
+
+    @property
+    def rounds(self) -> int:
+        """T."""
+        return self.workload.rounds
+
+    def encoder(self) -> np.ndarray:
+        """C, dense float64 of shape (m, T)."""
+        return self.factors.encoder(self.workload)
+
+    def decoder(self) -> np.ndarray:
+        """B, dense float64 of shape (T, m)."""
+        return self.factors.decoder(self.workload)
+
+    def materialize(self) -> tuple[np.ndarray, np.ndarray]:
+        """(B, C), dense."""
+        return self.decoder(), self.encoder()
+
+    def noising_rows(self, start: int, stop: int) -> np.ndarray:
+        """Rows of A^-1 B: the noise of these rounds' sums before A is applied.
+
+        A server whose optimizer applies A itself adds (A^-1 B Z)[t, :] in round t.
+
+        Raises:
+          IndexError: If 0 <= start < stop <= T does not hold.
+        """
+        if not 0 <= start < stop <= self.rounds:
+            raise IndexError(
+                f"rows must lie in 0 <= start < stop <= {self.rounds}, found "
+                f"start={start}, stop={stop}"
+            )
+        return self.workload.solve(self.decoder())[start:stop]
+
+    def sensitivity(
+        self, plan: Plan | None = None, rounds: int | None = None
+    ) -> Sensitivity:
+        """The sensitivity of what is released of C, per clip norm.
+
+        Args:
+          plan: How a client takes part; None is one participation.
+          rounds: r, if only the first r rows of A G + B Z are released; None for all.
+
+        Raises:
+          ValueError: If there are not so many rounds.
+        """
+        plan = OneParticipation() if plan is None else plan
+        if rounds is not None:
+            checks.integer("rounds", rounds, 1, self.rounds)
+        return _sensitivity(self, plan, rounds)
+
+    def step_errors(self, plan: Plan | None = None) -> np.ndarray:
+        """Each iterate's squared error per unit noise multiplier, shape (T,)."""
+        norms = self.factors.row_norms_squared(self.workload)
+        norms = checks.vector("row_norms_squared", norms)
+        return norms * checks.positive("sensitivity", self.sensitivity(plan).value) ** 2
+
+    def errors(self, plan: Plan | None = None) -> ErrorSummary:
+        """The total, mean, root mean, largest and last squared error."""
+        errors = self.step_errors(plan)
+        mean = float(np.mean(errors))
+        return ErrorSummary(
+            total=float(np.sum(errors)),
+            mean=mean,
+            root_mean=float(np.sqrt(mean)),
+            max=float(np.max(errors)),
+            last=float(errors[-1]),
+        )
+
+    @functools.cached_property
+    def loss(self) -> float:
+        """||B||_F^2 max_j ||C[:, j]||^2: total squared error, one participation."""
+        return self.errors().total
+
+    @property
+    def gap(self) -> float | None:
+        """(loss - lower_bound) / loss, or None without a bound."""
+        if self.lower_bound is None:
+            return None
+        return (self.loss - self.lower_bound) / self.loss
+
+
+@functools.lru_cache(maxsize=64)
+def _sensitivity(found: Factorization, plan: Plan, rounds: int | None) -> Sensitivity:
+    """`Factorization.sensitivity`, computed once for each question."""
+    return found.factors.sensitivity(found.workload, plan, rounds)
+
+
+# A recurrence over more diagonals than this, and over more than the rounds divided by
+# the second, costs more than blocks of a dense matrix: a row of those draws some
+# rounds / 60 rows of normals, and to draw a row costs as much as 30 to add.
+_MOST_BANDS, _ROUNDS_PER_BAND = 128, 8
+
+
+def bands(found: Factorization) -> int:
+    """h, the diagonals of C as far as its factors tell; T for other factors."""
+    factors = found.factors
+    if isinstance(factors, factors_lib.ToeplitzFactors):
+        return factors.bands
+    if isinstance(factors, factors_lib.BandedFactors):
+        return factors.diagonals.shape[1]
+    return found.rounds
+
+
+def kept_rows(found: Factorization) -> int | None:
+    """How many rows of d floats a stream over diagonals remembers: h - 1.
+
+    Those of C are in a recurrence, those of C^-1 in a sum. None if the stream is none
+    of these: blocks of a dense matrix are cheaper where there are too many diagonals.
+    """
+    factors = found.factors
+    if isinstance(factors, factors_lib.InverseBandedFactors):
+        h = factors.bands
+    elif isinstance(factors, (factors_lib.ToeplitzFactors, factors_lib.BandedFactors)):
+        h = bands(found)
+    else:
+        return None
+    most = max(_MOST_BANDS, found.rounds // _ROUNDS_PER_BAND)
+    return h - 1 if h <= most else None
+
+
+def longest_column(found: Factorization, rounds: int, first: int = 0) -> float:
+    """The norm of the longest of some columns of C, as far as it is released.
 
     Args:
-      row_norms_squared: ||B[i, :]||^2, shape (T,).
-      sensitivity: sens(C) > 0 under the participation in question.
+      found: The factorization A = B C.
+      rounds: Rows of A G + B Z that are released.
+      first: Columns from this one on count; 0 unless C has fewer diagonals than rows.
     """
-    norms = checks.vector("row_norms_squared", row_norms_squared)
-    return norms * checks.real("sensitivity", sensitivity, above=0) ** 2
-
-
-def summarize(step_errors: np.ndarray) -> ErrorSummary:
-    """Returns total, mean, root mean, largest and last of the squared errors."""
-    errors = checks.vector("step_errors", step_errors)
-    mean = float(np.mean(errors))
-    return ErrorSummary(
-        total=float(np.sum(errors)),
-        mean=mean,
-        root_mean=float(np.sqrt(mean)),
-        max=float(np.max(errors)),
-        last=float(errors[-1]),
-    )
+    factors = found.factors
+    if isinstance(factors, factors_lib.ToeplitzFactors):
+        return float(np.linalg.norm(factors.c[: rounds - first]))
+    if isinstance(factors, factors_lib.BandedFactors):
+        columns = factors.diagonals[first:rounds]
+        left = rounds - np.arange(first, rounds)
+        released = np.arange(columns.shape[1]) < left[:, np.newaxis]
+        return float(np.max(np.linalg.norm(columns * released, axis=1)))
+    return found.sensitivity(rounds=rounds).value

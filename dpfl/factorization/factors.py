@@ -4,11 +4,19 @@
 
 The class says how they are held, and is what a stream of correlated noise reads:
 
-  DenseFactors        B and C in full
-  TreeFactors         B in full, the nodes of C
-  BandLowRankFactors  B as a band plus a low-rank part; C = B^-1 A
+  DenseFactors          B and C in full
+  TreeFactors           B in full, the nodes of C
+  BandLowRankFactors    B as a band plus a low-rank part; C = B^-1 A
 
-Those that are given by C alone are in `encoders`.
+and by C alone, a lower-triangular one with B = A C^-1:
+
+  ToeplitzFactors       C as its first column
+  BandedFactors         C as its diagonals
+  BufferedFactors       C as a rational generating function
+  InverseBandedFactors  C^-1 as the few entries of its first column
+
+The noise is A (C^-1 Z). For the first three of these C^-1 Z obeys a short recurrence,
+y_t = (z_t - sum_{j>=1} C[t, t-j] y_{t-j}) / C[t, t]; for the last it is a short sum.
 """
 
 from __future__ import annotations
@@ -18,33 +26,51 @@ import dataclasses
 from typing import ClassVar
 
 import numpy as np
-from scipy import linalg
+from scipy import linalg, signal
 
 from dpfl import checks
-from dpfl.factorization.sensitivity import Plan, Sensitivity
-from dpfl.factorization.workloads import Workload
+from dpfl.factorization.sensitivity import OneParticipation, Plan, Sensitivity
+from dpfl.factorization.workloads import Workload, check_dense, check_products
+
+# By the kind that a file of a factorization names.
+KINDS: dict[str, type[Factors]] = {}
 
 
 class Factors(abc.ABC):
-    """One way to hold B and C; the fields of a subclass are its arrays."""
+    """One way to hold B and C; the fields of a subclass are its arrays, read-only."""
 
     kind: ClassVar[str]
 
-    @property
+    def __init_subclass__(cls) -> None:
+        if "kind" in vars(cls):
+            KINDS[cls.kind] = cls
+
+    def __post_init__(self) -> None:
+        self._check()
+        for name, array in self.arrays().items():
+            array = np.array(array, order="C")
+            array.setflags(write=False)
+            object.__setattr__(self, name, array)
+
     @abc.abstractmethod
+    def _check(self) -> None:
+        """Raises ValueError if the arrays are not what they should be."""
+
+    @property
     def rounds(self) -> int:
         """T."""
+        return len(next(iter(self.arrays().values())))
 
     @abc.abstractmethod
     def encoder(self, workload: Workload) -> np.ndarray:
-        """Returns C, dense float64 of shape (m, T)."""
+        """C, dense float64 of shape (m, T)."""
 
     @abc.abstractmethod
     def decoder(self, workload: Workload) -> np.ndarray:
-        """Returns B, dense float64 of shape (T, m)."""
+        """B, dense float64 of shape (T, m)."""
 
     def released_encoder(self, workload: Workload) -> np.ndarray:
-        """Returns L^-1 A, B = L Q the LQ decomposition: what is released of C.
+        """L^-1 A, B = L Q the LQ decomposition: the part of C that is released.
 
         Only the part of C G + Z in the row space of B is ever released. With Q of
         orthonormal rows that part is Q C G + Q Z, Q Z has the law of Z, and
@@ -63,16 +89,14 @@ class Factors(abc.ABC):
         return linalg.solve_triangular(lower, workload.matrix(), lower=True)
 
     def row_norms_squared(self, workload: Workload) -> np.ndarray:
-        """Returns ||B[i, :]||^2, shape (T,)."""
+        """||B[i, :]||^2, shape (T,)."""
         decoder = self.decoder(workload)
         return np.einsum("ij,ij->i", decoder, decoder)
 
     def sensitivity(
         self, workload: Workload, plan: Plan, rounds: int | None = None
     ) -> Sensitivity:
-        """Returns the sensitivity of the release under a plan of participation.
-
-        That is the sensitivity of C as far as it is released, see `released_encoder`.
+        """The sensitivity of C as far as it is released, see `released_encoder`.
 
         Args:
           workload: A.
@@ -88,60 +112,44 @@ class Factors(abc.ABC):
         return min(found, key=lambda one: one.value)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Returns the fields by name: with the class, all there is to it."""
+        """The fields by name: with the class, all there is to it."""
         return {
             field.name: getattr(self, field.name)
             for field in dataclasses.fields(self)  # type: ignore[arg-type]
         }
 
 
-def freeze(instance: Factors) -> None:
-    """Makes the fields read-only arrays: a frozen value must not change inside."""
-    for name, array in instance.arrays().items():
-        array = np.array(array, order="C")
-        array.setflags(write=False)
-        object.__setattr__(instance, name, array)
+class _FullDecoder(Factors):
+    """B is at hand as `b`, float64 of shape (T, m)."""
+
+    b: np.ndarray
+
+    def decoder(self, workload: Workload) -> np.ndarray:
+        return self.b
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class DenseFactors(Factors):
-    """B and C in full.
-
-    Attributes:
-      b: float64 of shape (T, m).
-      c: float64 of shape (m, T).
-    """
+class DenseFactors(_FullDecoder):
+    """B and C in full: b of shape (T, m) and c of shape (m, T), float64."""
 
     b: np.ndarray
     c: np.ndarray
     kind = "dense"
 
-    def __post_init__(self) -> None:
+    def _check(self) -> None:
         b, c = checks.matrix("b", self.b), checks.matrix("c", self.c)
         if b.shape != c.shape[::-1]:
             raise ValueError(
                 f"b must have the shape of c transposed, found {b.shape} and {c.shape}"
             )
-        freeze(self)
-
-    @property
-    def rounds(self) -> int:
-        """See base class."""
-        return len(self.b)
 
     def encoder(self, workload: Workload) -> np.ndarray:
         """See base class."""
-        del workload
         return self.c
-
-    def decoder(self, workload: Workload) -> np.ndarray:
-        """See base class."""
-        del workload
-        return self.b
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class TreeFactors(Factors):
+class TreeFactors(_FullDecoder):
     """A binary tree: C[j, t] is 1 for the rounds t of node j.
 
     Attributes:
@@ -154,35 +162,23 @@ class TreeFactors(Factors):
     nodes: np.ndarray
     kind = "tree"
 
-    def __post_init__(self) -> None:
+    def _check(self) -> None:
         b = checks.matrix("b", self.b)
         if np.shape(self.nodes) != (b.shape[1], 2):
             raise ValueError(
                 f"nodes must have shape {(b.shape[1], 2)}, found {np.shape(self.nodes)}"
             )
-        freeze(self)
-
-    @property
-    def rounds(self) -> int:
-        """See base class."""
-        return len(self.b)
-
-    @property
-    def complete_at(self) -> np.ndarray:
-        """The step (from 0) whose round completes each node, int64 of shape (m,)."""
-        return self.nodes[:, 0] + (1 << self.nodes[:, 1]) - 1
 
     def encoder(self, workload: Workload) -> np.ndarray:
         """See base class."""
-        steps = np.arange(workload.rounds)
-        first = self.nodes[:, :1]
-        inside = (steps >= first) & (steps <= self.complete_at[:, None])
-        return inside.astype(np.float64)
+        return tree_encoder(self.nodes, workload.rounds)
 
-    def decoder(self, workload: Workload) -> np.ndarray:
-        """See base class."""
-        del workload
-        return self.b
+
+def tree_encoder(nodes: np.ndarray, rounds: int) -> np.ndarray:
+    """The matrix of a tree's nodes, float64 of shape (m, T) with entries 0 and 1."""
+    steps = np.arange(rounds)
+    first, height = nodes[:, :1], nodes[:, 1:]
+    return ((steps >= first) & (steps < first + (1 << height))).astype(np.float64)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -200,7 +196,7 @@ class BandLowRankFactors(Factors):
     right: np.ndarray
     kind = "band-low-rank"
 
-    def __post_init__(self) -> None:
+    def _check(self) -> None:
         band = checks.matrix("band", self.band)
         if np.any(band[:, 0] == 0):
             raise ValueError("band must have a non-zero diagonal, found a zero in it")
@@ -209,16 +205,9 @@ class BandLowRankFactors(Factors):
                 f"left and right must both have shape ({len(band)}, r), found "
                 f"{np.shape(self.left)} and {np.shape(self.right)}"
             )
-        freeze(self)
-
-    @property
-    def rounds(self) -> int:
-        """See base class."""
-        return len(self.band)
 
     def decoder(self, workload: Workload) -> np.ndarray:
         """See base class."""
-        del workload
         width = self.band.shape[1]
         result = np.tril(self.left @ self.right.T, -width)
         for k in range(width):
@@ -230,3 +219,203 @@ class BandLowRankFactors(Factors):
         return linalg.solve_triangular(
             self.decoder(workload), workload.matrix(), lower=True
         )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class BandedFactors(Factors):
+    """C[i, j] = diagonals[j, i - j] for 0 <= i - j < h: row j is column j of C.
+
+    Attributes:
+      diagonals: float64 of shape (T, h), zero where i would be T or more; its first
+        column, the main diagonal, is positive.
+    """
+
+    diagonals: np.ndarray
+    kind = "banded"
+
+    def _check(self) -> None:
+        diagonals = checks.matrix("diagonals", self.diagonals)
+        rounds, bands = diagonals.shape
+        if bands > rounds:
+            raise ValueError(
+                f"diagonals must have at most {rounds} columns, found {bands}"
+            )
+        if np.min(diagonals[:, 0]) <= 0:
+            raise ValueError(
+                "diagonals must start with a positive main diagonal, found "
+                f"{np.min(diagonals[:, 0]):g} in it"
+            )
+
+    def encoder(self, workload: Workload) -> np.ndarray:
+        """See base class."""
+        rounds, bands = self.diagonals.shape
+        check_dense(rounds)
+        result = np.zeros((rounds, rounds))
+        for k in range(bands):
+            np.fill_diagonal(result[k:], self.diagonals[: rounds - k, k])
+        return result
+
+    def decoder(self, workload: Workload) -> np.ndarray:
+        """See base class."""
+        inverse = linalg.solve_triangular(
+            self.encoder(workload), np.eye(workload.rounds), lower=True
+        )
+        return np.tril(workload.apply(inverse))
+
+
+def toeplitz_matrix(coefficients: np.ndarray, rounds: int) -> np.ndarray:
+    """The lower-triangular Toeplitz matrix of a column, shape (T, T).
+
+    Raises:
+      ValueError: If it is too large to be written out, see `workloads.check_dense`.
+    """
+    check_dense(rounds)
+    return linalg.toeplitz(coefficients, np.zeros(rounds))
+
+
+def series_inverse(coefficients: np.ndarray, rounds: int) -> np.ndarray:
+    """The first column of C^-1 for Toeplitz C: 1 / c(x) mod x^T.
+
+    Raises:
+      ValueError: If the column is so long that this takes too long.
+    """
+    column = np.trim_zeros(coefficients[:rounds], "b")
+    check_products("bands", len(column), rounds)
+    impulse = np.zeros(rounds)
+    impulse[0] = 1.0
+    return signal.lfilter([1.0], column, impulse)
+
+
+class _ToeplitzEncoder(Factors):
+    """A lower-triangular Toeplitz C, by its first column or by that of C^-1."""
+
+    @abc.abstractmethod
+    def coefficients(self) -> np.ndarray:
+        """The first column of C, shape (T,)."""
+
+    @abc.abstractmethod
+    def inverse_coefficients(self) -> np.ndarray:
+        """The first column of C^-1, shape (T,)."""
+
+    def encoder(self, workload: Workload) -> np.ndarray:
+        return toeplitz_matrix(self.coefficients(), workload.rounds)
+
+    def decoder(self, workload: Workload) -> np.ndarray:
+        inverse = toeplitz_matrix(self.inverse_coefficients(), workload.rounds)
+        return np.tril(workload.apply(inverse))
+
+    def row_norms_squared(self, workload: Workload) -> np.ndarray:
+        """See base class; O(T) memory when A is Toeplitz, since then B is."""
+        if not workload.is_toeplitz:
+            return super().row_norms_squared(workload)
+        return np.cumsum(workload.apply(self.inverse_coefficients()) ** 2)
+
+    def sensitivity(
+        self, workload: Workload, plan: Plan, rounds: int | None = None
+    ) -> Sensitivity:
+        """See base class; without forming C for one participation."""
+        if isinstance(plan, OneParticipation):
+            norm = float(np.linalg.norm(self.coefficients()[:rounds]))
+            return Sensitivity(norm, True)
+        return super().sensitivity(workload, plan, rounds)
+
+
+class _OneColumn(_ToeplitzEncoder):
+    """The one field is a column: float64 of shape (T,), its first entry positive."""
+
+    def _check(self) -> None:
+        ((name, column),) = self.arrays().items()
+        if checks.vector(name, column)[0] <= 0:
+            raise ValueError(
+                f"{name} must start with a positive value, found {column[0]:g}"
+            )
+
+    @property
+    def bands(self) -> int:
+        """Number of diagonals up to the last that is not zero."""
+        (column,) = self.arrays().values()
+        return int(np.flatnonzero(column)[-1]) + 1
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ToeplitzFactors(_OneColumn):
+    """C[i, j] = c[i - j], with c zero from the number of bands on."""
+
+    c: np.ndarray
+    kind = "toeplitz"
+
+    def coefficients(self) -> np.ndarray:
+        """See base class."""
+        return self.c
+
+    def inverse_coefficients(self) -> np.ndarray:
+        """See base class."""
+        return series_inverse(self.c, self.rounds)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class InverseBandedFactors(_OneColumn):
+    """C^-1[i, j] = e[i - j], with e zero from the number of its bands on."""
+
+    e: np.ndarray
+    kind = "inverse-banded"
+
+    def coefficients(self) -> np.ndarray:
+        """See base class."""
+        return series_inverse(self.e, self.rounds)
+
+    def inverse_coefficients(self) -> np.ndarray:
+        """See base class."""
+        return self.e
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class BufferedFactors(_ToeplitzEncoder):
+    """Buffered linear Toeplitz: c_0 = 1, c_t = sum_i scale[i] decay[i]^(t-1).
+
+    C and C^-1 have the same form, so d buffers do for either. With s_0 = 0 of d
+    buffers, C^-1 z is y_t = z_t - scale . s_t, s_{t+1} = decay * s_t + y_t; and equally
+    y_t = z_t + inverse_scale . r_t, r_{t+1} = inverse_decay * r_t + z_t.
+
+    Attributes:
+      length: T, int64 scalar.
+      decay: theta, float64 of shape (d,), decreasing, in (0, 1).
+      scale: omega, float64 of shape (d,).
+      inverse_decay: theta of C^-1, shape (d,).
+      inverse_scale: omega of C^-1, shape (d,).
+    """
+
+    length: np.ndarray
+    decay: np.ndarray
+    scale: np.ndarray
+    inverse_decay: np.ndarray
+    inverse_scale: np.ndarray
+    kind = "buffered"
+
+    def _check(self) -> None:
+        checks.integer("length", np.asarray(self.length).item())
+        shape = checks.vector("decay", self.decay).shape
+        for name in ("scale", "inverse_decay", "inverse_scale"):
+            found = checks.vector(name, getattr(self, name)).shape
+            if found != shape:
+                raise ValueError(
+                    f"{name} must have the shape of decay, {shape}, found {found}"
+                )
+
+    @property
+    def rounds(self) -> int:
+        """See base class."""
+        return int(self.length)
+
+    def coefficients(self) -> np.ndarray:
+        """See base class."""
+        return _buffered_column(self.decay, self.scale, self.rounds)
+
+    def inverse_coefficients(self) -> np.ndarray:
+        """See base class."""
+        return _buffered_column(self.inverse_decay, self.inverse_scale, self.rounds)
+
+
+def _buffered_column(decay: np.ndarray, scale: np.ndarray, rounds: int) -> np.ndarray:
+    powers = decay[:, None] ** np.arange(rounds - 1)
+    return np.concatenate([[1.0], scale @ powers])

@@ -55,16 +55,14 @@ class ConvergenceError(RuntimeError):
 
 @dataclasses.dataclass(frozen=True)
 class Progress:
-    """One iteration: what it cost and what it certifies.
+    """One iteration, of one symmetric eigendecomposition: its cost and certificate.
 
     Attributes:
-      iteration: From 1; one symmetric eigendecomposition each.
       seconds: Wall-clock time since the solver was called.
       loss: Least loss of a feasible X seen so far.
       bound: Greatest lower bound on the optimal loss seen so far.
     """
 
-    iteration: int
     seconds: float
     loss: float
     bound: float
@@ -92,44 +90,45 @@ class Solution:
     seconds: float
 
     @property
-    def loss(self) -> float:
-        """tr(G X^-1)."""
-        return self.history[-1].loss
-
-    @property
     def bound(self) -> float:
         """A lower bound on the loss of every factorization."""
         return self.history[-1].bound
 
-    @property
-    def gap(self) -> float:
-        """(loss - bound) / loss."""
-        return self.history[-1].gap
-
-    @property
-    def iterations(self) -> int:
-        """Eigendecompositions at the finest level."""
-        return len(self.history)
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class _Root:
+class Root:
     """R(v) = vectors diag(values) vectors^T and what follows from it."""
 
     v: np.ndarray
     values: np.ndarray
     vectors: np.ndarray
 
+    @classmethod
+    def of(cls, gram: np.ndarray, v: np.ndarray) -> Root:
+        """The symmetric root of D^1/2 G D^1/2, by an eigendecomposition."""
+        half = np.sqrt(v)
+        scaled = gram * half[:, None]
+        scaled *= half
+        # 'evd' wants the lower triangle in Fortran order; the transpose of a symmetric
+        # matrix in C order is that, without a copy.
+        driver = "evd" if len(v) > 1 else "ev"  # scipy's workspace query fails for 1.
+        values, vectors = linalg.eigh(
+            scaled.T, driver=driver, overwrite_a=True, check_finite=False
+        )
+        return cls(v, np.sqrt(np.maximum(values, 0.0)), vectors)
+
     @property
     def phi(self) -> np.ndarray:
+        """The diagonal of R, shape (T,): Denisov et al. 2022, (5)."""
         return np.einsum("ij,ij,j->i", self.vectors, self.vectors, self.values)
 
     @property
-    def trace(self) -> float:
-        return float(np.sum(self.values))
+    def bound(self) -> float:
+        """(tr R(v))^2 / sum(v), a lower bound on the optimal loss for every v > 0."""
+        return float(np.sum(self.values)) ** 2 / float(np.sum(self.v))
 
     def normalised_loss(self, gram: np.ndarray) -> float:
-        """Returns tr(G X^-1) for X(v) scaled to unit diagonal.
+        """tr(G X^-1) for X(v) scaled to unit diagonal.
 
         X^-1 = diag(y) R^-1 diag(y) with y = sqrt(v) sqrt(phi / v) = sqrt(phi), so
         the loss is sum_ij y_i G_ij (R^-1)_ij y_j.
@@ -143,7 +142,7 @@ class _Root:
         return float(y @ inverse @ y)
 
     def normalised_gram(self) -> np.ndarray:
-        """Returns X(v) scaled to unit diagonal: R_ij / sqrt(phi_i phi_j)."""
+        """X(v) scaled to unit diagonal: R_ij / sqrt(phi_i phi_j)."""
         half = self.vectors * np.sqrt(self.values)
         half /= np.sqrt(np.einsum("ij,ij->i", half, half))[:, None]
         result = half @ half.T
@@ -151,50 +150,7 @@ class _Root:
         return result
 
 
-def _root(gram: np.ndarray, v: np.ndarray) -> _Root:
-    """Returns the symmetric root of D^1/2 G D^1/2 by an eigendecomposition."""
-    half = np.sqrt(v)
-    scaled = gram * half[:, None]
-    scaled *= half
-    # 'evd' wants the lower triangle in Fortran order; the transpose of a symmetric
-    # matrix in C order is that, without a copy.
-    driver = "evd" if len(v) > 1 else "ev"  # scipy's workspace query fails for 1.
-    values, vectors = linalg.eigh(
-        scaled.T, driver=driver, overwrite_a=True, check_finite=False
-    )
-    return _Root(v, np.sqrt(np.maximum(values, 0.0)), vectors)
-
-
-def phi(gram: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """Returns diag((D^1/2 G D^1/2)^1/2), shape (T,): Denisov et al. 2022, (5)."""
-    return _root(checks.matrix("gram", gram), checks.vector("v", v)).phi
-
-
-def dual_bound(gram: np.ndarray, v: np.ndarray) -> float:
-    """Returns (tr R(v))^2 / sum(v), a lower bound on the optimal loss for every v > 0.
-
-    Args:
-      gram: G = A^T A, shape (T, T).
-      v: shape (T,), positive.
-
-    Raises:
-      ValueError: If an entry of v is not positive.
-    """
-    v = checks.vector("v", v)
-    if np.min(v) <= 0:
-        raise ValueError(f"v must be positive, found {np.min(v):g}")
-    return _root(checks.matrix("gram", gram), v).trace ** 2 / float(np.sum(v))
-
-
-class _PlainUpdate:
-    """v <- phi(v)."""
-
-    def __call__(self, v: np.ndarray, phi_v: np.ndarray, bound: float) -> np.ndarray:
-        del v, bound
-        return phi_v
-
-
-class _AndersonUpdate:
+class AndersonUpdate:
     """u <- u + 2 f mixed over the last pairs; restarts from the best when worse."""
 
     def __init__(self) -> None:
@@ -203,6 +159,7 @@ class _AndersonUpdate:
         self._best = (-math.inf, np.empty(0))
 
     def __call__(self, v: np.ndarray, phi_v: np.ndarray, bound: float) -> np.ndarray:
+        """The v after one with this phi and this lower bound on the loss."""
         u = np.log(v)
         f = np.log(phi_v) - u
         best_bound, best_phi = self._best
@@ -228,34 +185,13 @@ class _AndersonUpdate:
         return np.exp(step)
 
 
-_UPDATES: dict[bool, Callable[[], Callable[..., np.ndarray]]] = {
-    False: _PlainUpdate,
-    True: _AndersonUpdate,
-}
-
-
-def _default_start(gram: np.ndarray) -> np.ndarray:
-    """Returns diag(G^1/2)."""
-    return _root(gram, np.ones(len(gram))).phi
-
-
 def prolong(v: np.ndarray, rounds: int) -> np.ndarray:
-    """Returns a start for `rounds` rounds from the solution for fewer.
+    """A start for T rounds, shape (T,), from the solution for t of them, shape (t,).
 
     The first and last quarter of v are boundary layers: their shape in steps, not in
     shares of the run, is what hardly depends on T. They are copied, and scaled to
     join the middle, which is stretched (interpolation in log v).
-
-    Args:
-      v: shape (t,), positive.
-      rounds: T >= t.
-
-    Returns:
-      shape (T,), positive.
     """
-    v = checks.vector("v", v)
-    if rounds <= len(v):
-        return v[:rounds].copy() if rounds < len(v) else v
     log = np.log(v)
     edge = max(1, len(v) // 4)
     where = (np.arange(rounds) + 0.5) * len(v) / rounds - 0.5
@@ -275,7 +211,7 @@ def solve(
     start: np.ndarray | None = None,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Solution:
-    """Returns the minimiser of tr(G X^-1) over diag(X) <= 1, with its certificate.
+    """The minimiser of tr(G X^-1) over diag(X) <= 1, with its certificate.
 
     Args:
       gram: G, float64 of shape (T, T), symmetric positive definite.
@@ -285,9 +221,6 @@ def solve(
       start: First v; None starts at diag(G^1/2).
       on_progress: Called once an iteration.
 
-    Returns:
-      The solution with its certificate.
-
     Raises:
       ConvergenceError: If the gap is not reached.
       ValueError: If an argument is out of range.
@@ -296,27 +229,27 @@ def solve(
     rtol = checks.real("rtol", rtol, above=0)
     max_iterations = checks.integer("max_iterations", max_iterations)
     begin = time.perf_counter()
-    v = _default_start(gram) if start is None else checks.vector("start", start)
+    v = Root.of(gram, np.ones(len(gram))).phi if start is None else start
+    v = checks.vector("start", v)
     if len(v) != len(gram) or np.min(v) <= 0:
         raise ValueError(
             f"start must hold {len(gram)} positive values, found {len(v)} of at least "
             f"{np.min(v):g}"
         )
-    update = _UPDATES[bool(accelerated)]()
+    update = AndersonUpdate()
     history: list[Progress] = []
     loss, bound = math.inf, 0.0
-    for iteration in range(1, max_iterations + 1):
-        root = _root(gram, v)
-        here = root.trace**2 / float(np.sum(v))
+    for _ in range(max_iterations):
+        root = Root.of(gram, v)
         at_v = root.normalised_loss(gram)
-        loss, bound = min(loss, at_v), max(bound, here)
-        history.append(Progress(iteration, time.perf_counter() - begin, loss, bound))
+        loss, bound = min(loss, at_v), max(bound, root.bound)
+        history.append(Progress(time.perf_counter() - begin, loss, bound))
         if on_progress is not None:
             on_progress(history[-1])
         if history[-1].gap <= rtol and at_v <= loss:
             x = root.normalised_gram()
             return Solution(v, x, tuple(history), time.perf_counter() - begin)
-        v = update(v, root.phi, here)
+        v = update(v, root.phi, root.bound) if accelerated else root.phi
         del root
     raise ConvergenceError(
         f"rtol {rtol:g} was not reached in {max_iterations} iterations: the relative "

@@ -20,24 +20,21 @@ from dpfl.factorization import (
     toeplitz,
     tree,
 )
-from dpfl.factorization.encoders import ToeplitzFactors
 from dpfl.factorization.factorization import Factorization
+from dpfl.factorization.factors import ToeplitzFactors
 from dpfl.factorization.workloads import Workload
 
 
 def identity(workload: Workload) -> Factorization:
-    """Returns C = I, B = A: independent noise in each round."""
-    first = np.zeros(workload.rounds)
-    first[0] = 1.0
-    return Factorization(
-        workload=workload, method="identity", params={}, factors=ToeplitzFactors(first)
-    )
+    """C = I, B = A: independent noise in each round."""
+    factors = ToeplitzFactors(toeplitz.padded(np.ones(1), workload.rounds))
+    return Factorization(workload, "identity", {}, factors)
 
 
 def band_low_rank(
     workload: Workload, *, band: int, rank: int, rtol: float = 1e-6
 ) -> Factorization:
-    """Returns the structured approximation of the optimal factorization."""
+    """The structured approximation of the optimal factorization."""
     found = optimal.factorize(workload, rtol=rtol)
     return structured.band_low_rank(found, band, rank)
 
@@ -61,12 +58,7 @@ METHODS: Mapping[str, Callable[..., Factorization]] = {
 
 
 def compute(workload: Workload, method: str, **params: Any) -> Factorization:
-    """Returns the factorization of a workload by a method of the table.
-
-    Args:
-      workload: A.
-      method: A key of `METHODS`.
-      **params: Arguments of that function.
+    """The factorization of a workload by a method of `METHODS` with its parameters.
 
     Raises:
       ValueError: If there is no such method or it does not take the parameters.

@@ -32,14 +32,10 @@ def solve_workload(
     accelerated: bool = True,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Solution:
-    """Returns `iteration.solve` for A, started from a coarser problem if accelerated.
+    """`iteration.solve` for A, started from a coarser problem if accelerated.
 
-    Args:
-      workload: The workload A.
-      rtol: See `solve`.
-      max_iterations: See `solve`.
-      accelerated: False is the plain fixed point from diag(G^1/2).
-      on_progress: See `solve`; the finest level alone is reported.
+    Of the problems the finest alone is reported to `on_progress`. Without acceleration
+    it is the plain fixed point from diag(G^1/2).
     """
     check_dense(workload.rounds)
     begin = time.perf_counter()
@@ -70,20 +66,13 @@ def factorize(
     accelerated: bool = True,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Factorization:
-    """Returns the optimal factorization of a workload, with its dual bound.
+    """The optimal factorization of a workload, with its dual bound.
 
     Every column of C has norm 1 (up to rounding): the sensitivity under one
-    participation is 1.
-
-    Args:
-      workload: The workload A.
-      rtol: Relative duality gap to reach.
-      max_iterations: Iterations allowed at each level.
-      accelerated: See `solve_workload`.
-      on_progress: See `solve_workload`.
+    participation is 1. The arguments are those of `solve_workload`.
 
     Raises:
-      ConvergenceError: If the gap is not reached.
+      ConvergenceError: If the relative duality gap `rtol` is not reached.
     """
     solution = solve_workload(
         workload,
@@ -92,50 +81,32 @@ def factorize(
         accelerated=accelerated,
         on_progress=on_progress,
     )
-    encoder = lower_encoder(solution.gram)
-    bound = solution.bound
+    bound, encoder = solution.bound, lower_encoder(solution.gram)
     del solution
-    return Factorization(
-        workload=workload,
-        method="optimal",
-        params={"rtol": rtol},
-        factors=DenseFactors(decoder_for(workload.matrix(), encoder), encoder),
-        lower_bound=bound,
-    )
+    factors = dense_factors(workload, encoder)
+    return Factorization(workload, "optimal", {"rtol": rtol}, factors, bound)
 
 
 def for_momentum(workload: Workload, *, rtol: float = 1e-6) -> Factorization:
-    """Returns the optimal prefix sum, used for momentum by post-processing.
+    """The optimal prefix sum, used for momentum by post-processing.
 
     B = M S^-1 B_S and C = C_S (Denisov et al. 2022, Table 1): the server estimates
     prefix sums and runs momentum on their differences.
 
-    Args:
-      workload: M.
-      rtol: Gap to reach for the prefix sum.
-
     Raises:
-      ConvergenceError: If the gap is not reached.
+      ConvergenceError: If the gap is not reached for the prefix sum.
     """
     base = Workload(workload.rounds)
-    found = factorize(base, rtol=rtol)
-    encoder = found.encoder()
-    decoder = workload.apply(base.solve(found.decoder()))
-    return Factorization(
-        workload=workload,
-        method="optimal-prefix-sum",
-        params={"rtol": rtol},
-        factors=DenseFactors(np.tril(decoder), encoder),
-    )
+    decoder, encoder = factorize(base, rtol=rtol).materialize()
+    decoder = workload.apply(base.solve(decoder))
+    factors = DenseFactors(np.tril(decoder), encoder)
+    return Factorization(workload, "optimal-prefix-sum", {"rtol": rtol}, factors)
 
 
 def lower_encoder(gram: np.ndarray) -> np.ndarray:
-    """Returns the lower-triangular C with positive diagonal and C^T C = X.
+    """The lower-triangular C with positive diagonal and C^T C = X, shape (T, T).
 
     With J the reversal, J X J = L L^T (Cholesky) gives C = J L^T J.
-
-    Args:
-      gram: X, shape (T, T), symmetric positive definite.
     """
     # lower=True of the reversed matrix, then reversed and transposed.
     factor = linalg.cholesky(
@@ -144,14 +115,9 @@ def lower_encoder(gram: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(factor.T[::-1, ::-1])
 
 
-def decoder_for(matrix: np.ndarray, encoder: np.ndarray) -> np.ndarray:
-    """Returns B = A C^-1 for lower-triangular A and C: lower triangular.
-
-    Args:
-      matrix: A, shape (T, T).
-      encoder: C, shape (T, T), lower triangular with non-zero diagonal.
-    """
+def dense_factors(workload: Workload, encoder: np.ndarray) -> DenseFactors:
+    """The factors with B = A C^-1 for a lower-triangular C: B is so too."""
     transposed = linalg.solve_triangular(
-        encoder, matrix.T, lower=True, trans="T", check_finite=False
+        encoder, workload.matrix().T, lower=True, trans="T", check_finite=False
     )
-    return np.tril(transposed.T)
+    return DenseFactors(np.tril(transposed.T), encoder)

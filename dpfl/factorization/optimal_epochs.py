@@ -31,9 +31,8 @@ from scipy import optimize
 
 from dpfl import checks
 from dpfl.factorization.factorization import Factorization
-from dpfl.factorization.factors import DenseFactors
 from dpfl.factorization.iteration import ConvergenceError
-from dpfl.factorization.optimal import decoder_for, lower_encoder
+from dpfl.factorization.optimal import dense_factors, lower_encoder
 from dpfl.factorization.workloads import Workload, check_dense
 
 # Below this part of the start's least eigenvalue of M the root goes on as its tangent,
@@ -80,18 +79,14 @@ class Dual:
         scale = [np.mean(np.diag(self._root)[own]) for own in self._rounds]
         self.start = np.zeros(self._ends[-1])
         self.start[:separation] = np.log(scale)
+        entries = self._ends[-1] - separation
+        self.bounds = [(None, None)] * separation + [(-1.0, 1.0)] * entries
         self._floor = 0.0
         _, values, roots, _ = self._eigen(self.start)
         self._floor, self._least = _FLOOR * values[0], _LEAST * float(np.sum(roots))
 
-    @property
-    def bounds(self) -> list[tuple[float | None, float | None]]:
-        """Of the parameters."""
-        free = len(self._rounds)
-        return [(None, None)] * free + [(-1.0, 1.0)] * (self._ends[-1] - free)
-
     def _blocks(self, params: np.ndarray) -> list[np.ndarray]:
-        """Returns S_j of every j."""
+        """S_j of every j."""
         blocks = []
         for own, pair, start, end in zip(
             self._rounds, self._pairs, self._ends, self._ends[1:]
@@ -104,7 +99,7 @@ class Dual:
     def _eigen(
         self, params: np.ndarray
     ) -> tuple[list[np.ndarray], np.ndarray, np.ndarray, np.ndarray]:
-        """Returns the S_j, and M's eigenvalues, their roots and the vectors."""
+        """The S_j, and M's eigenvalues, their roots and the vectors."""
         blocks = self._blocks(params)
         weights = np.exp(params[: len(blocks)])
         product = np.zeros_like(self._root)
@@ -122,12 +117,12 @@ class Dual:
         return np.where(values > self._floor, np.sqrt(np.abs(values)), tangent)
 
     def _gram(self, values: np.ndarray, vectors: np.ndarray) -> np.ndarray:
-        """Returns G^(1/2) M^(-1/2) G^(1/2)."""
+        """G^(1/2) M^(-1/2) G^(1/2)."""
         turned = self._root @ vectors
         return (turned / np.sqrt(np.maximum(values, self._floor))) @ turned.T
 
     def __call__(self, params: np.ndarray) -> tuple[float, np.ndarray]:
-        """Returns minus the log of the lower bound, and the gradient."""
+        """Minus the log of the lower bound, and the gradient."""
         blocks, values, roots, vectors = self._eigen(params)
         gram = self._gram(values, vectors)
         weights = np.exp(params[: len(blocks)])
@@ -144,7 +139,7 @@ class Dual:
         return -float(value), -gradient
 
     def solution(self, params: np.ndarray) -> EpochsSolution:
-        """Returns X at some parameters, with both bounds."""
+        """X at some parameters, with both bounds."""
         blocks, values, roots, vectors = self._eigen(params)
         gram = self._gram(values, vectors)
         squared = max(np.sum(np.abs(gram[np.ix_(own, own)])) for own in self._rounds)
@@ -164,7 +159,7 @@ def solve_epochs(
     rtol: float = 1e-3,
     max_iterations: int = 1000,
 ) -> EpochsSolution:
-    """Returns the X of least error for rounds j, j + b, j + 2 b, ... of each client.
+    """The X of least error for rounds j, j + b, j + 2 b, ... of each client.
 
     Args:
       workload: A.
@@ -216,7 +211,7 @@ def solve_epochs(
 def factorize_epochs(
     workload: Workload, *, separation: int | None = None, rtol: float = 1e-3
 ) -> Factorization:
-    """Returns the optimal factorization for clients that come back every b rounds.
+    """The optimal factorization for clients that come back every b rounds.
 
     Its error is that under `FixedEpochs(ceil(T / b), b)`, which is where its
     sensitivity is 1. C is lower triangular, dense.
@@ -231,9 +226,6 @@ def factorize_epochs(
     """
     b = workload.rounds if separation is None else separation
     encoder = lower_encoder(solve_epochs(workload, b, rtol=rtol).gram)
-    return Factorization(
-        workload=workload,
-        method="optimal-epochs",
-        params={"separation": b, "rtol": rtol},
-        factors=DenseFactors(decoder_for(workload.matrix(), encoder), encoder),
-    )
+    factors = dense_factors(workload, encoder)
+    params = {"separation": b, "rtol": rtol}
+    return Factorization(workload, "optimal-epochs", params, factors)

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from typing import Any
 
 import numpy as np
 
@@ -47,30 +46,11 @@ class Plan(abc.ABC):
 
     @abc.abstractmethod
     def sensitivity(self, encoder: np.ndarray) -> Sensitivity:
-        """Returns the sensitivity of a dense encoder of shape (m, T)."""
-
-    @abc.abstractmethod
-    def as_dict(self) -> dict[str, Any]:
-        """Returns a JSON description."""
-
-
-def _gram(encoder: np.ndarray) -> np.ndarray:
-    encoder = checks.matrix("encoder", encoder)
-    return encoder.T @ encoder
-
-
-def _has_negative(gram: np.ndarray) -> bool:
-    return bool(np.min(gram) < -_ROUNDING * np.max(np.abs(gram)))
+        """The sensitivity of a dense encoder of shape (m, T)."""
 
 
 def participations(rounds: int, separation: int, limit: int | None = None) -> int:
-    """Returns the most participations: ceil(T / b), or `limit` when that is less.
-
-    Args:
-      rounds: T.
-      separation: b >= 1, least distance of two participations.
-      limit: k, or None for no limit.
-    """
+    """The most participations b rounds apart: ceil(T / b), or k when that is less."""
     possible = -(-checks.integer("rounds", rounds) // separation)
     return possible if limit is None else min(limit, possible)
 
@@ -83,10 +63,6 @@ class OneParticipation(Plan):
         """See base class."""
         encoder = checks.matrix("encoder", encoder)
         return Sensitivity(float(np.max(np.linalg.norm(encoder, axis=0))), True)
-
-    def as_dict(self) -> dict[str, Any]:
-        """See base class."""
-        return {"name": "one"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,7 +86,8 @@ class FixedEpochs(Plan):
 
     def sensitivity(self, encoder: np.ndarray) -> Sensitivity:
         """See base class."""
-        gram = _gram(encoder)
+        encoder = checks.matrix("encoder", encoder)
+        gram = encoder.T @ encoder
         worst, exact = 0.0, True
         # A client need not start in the first epoch when there are more than k.
         last = max(self.separation, len(gram) - self.separation * (self.epochs - 1))
@@ -121,16 +98,9 @@ class FixedEpochs(Plan):
             part = gram[rounds, rounds]
             value = float(np.sum(np.abs(part)))
             if value > worst:
-                worst, exact = value, not _has_negative(part)
+                worst = value
+                exact = bool(np.min(part) >= -_ROUNDING * np.max(np.abs(part)))
         return Sensitivity(float(np.sqrt(worst)), exact)
-
-    def as_dict(self) -> dict[str, Any]:
-        """See base class."""
-        return {
-            "name": "fixed-epochs",
-            "epochs": self.epochs,
-            "separation": self.separation,
-        }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,24 +135,16 @@ class MinSeparation(Plan):
         if column is not None and _is_monotone(column):
             value = toeplitz_min_separation(column, self.separation, self.limit)
             return Sensitivity(value, True)
-        gram = _gram(encoder)
-        if _is_banded(gram, self.separation):
+        gram = encoder.T @ encoder
+        if not np.any(np.tril(gram, -self.separation)):
             squared = heaviest_set(np.diag(gram), self.separation, self.limit)
             return Sensitivity(float(np.sqrt(squared)), True)
         bound = min_separation_upper_bound(gram, self.separation, self.limit)
         return Sensitivity(bound, False)
 
-    def as_dict(self) -> dict[str, Any]:
-        """See base class."""
-        return {
-            "name": "min-separation",
-            "separation": self.separation,
-            "limit": self.limit,
-        }
-
 
 def _toeplitz_column(encoder: np.ndarray) -> np.ndarray | None:
-    """Returns the first column of a lower-triangular Toeplitz matrix, else None."""
+    """The first column of a lower-triangular Toeplitz matrix, else None."""
     rows, columns = encoder.shape
     if rows != columns or np.any(np.triu(encoder, 1)):
         return None
@@ -198,25 +160,18 @@ def _is_monotone(coefficients: np.ndarray) -> bool:
     )
 
 
-def _is_banded(gram: np.ndarray, separation: int) -> bool:
-    return not np.any(np.tril(gram, -separation))
-
-
 def heaviest_set(
     weights: np.ndarray, separation: int, limit: int | None = None
 ) -> np.ndarray:
-    """Returns the greatest sum of w_i over at most k i, any two of them b apart.
+    """The greatest sum of w_i over at most k i, any two of them b apart.
 
     F(i, k) = max(w_i + F(i + b, k - 1), F(i + 1, k)), in O(T k) (Choquette-Choo et
     al. 2023b, Algorithm 3). The empty set counts, so the result is not negative.
 
     Args:
-      weights: shape (..., T); one problem for each leading index.
+      weights: shape (..., T); one problem, and result, for each leading index.
       separation: b >= 1.
       limit: k, or None for as many as fit.
-
-    Returns:
-      float64 of the leading shape.
     """
     weights = np.asarray(weights, dtype=np.float64)
     rounds = weights.shape[-1]
@@ -230,16 +185,11 @@ def heaviest_set(
 def min_separation_upper_bound(
     gram: np.ndarray, separation: int, limit: int | None = None
 ) -> float:
-    """Returns an upper bound on the sensitivity for any X.
+    """An upper bound on the sensitivity for any X = C^T C, shape (T, T).
 
-    Choquette-Choo et al. 2023b, Algorithm 4.
     The heaviest set of each row of |X|, then the heaviest set of these row sums: the
-    rows need not agree on the set, so this is not less than the sensitivity.
-
-    Args:
-      gram: X = C^T C, shape (T, T).
-      separation: b >= 1.
-      limit: k, or None for as many as fit.
+    rows need not agree on the set, so this is not less than the sensitivity
+    (Choquette-Choo et al. 2023b, Algorithm 4).
     """
     gram = np.abs(checks.matrix("gram", gram))
     rows = heaviest_set(gram, separation, limit)
@@ -249,7 +199,7 @@ def min_separation_upper_bound(
 def comb_sum(
     coefficients: np.ndarray, separation: int, limit: int | None = None
 ) -> np.ndarray:
-    """Returns C applied to a comb: sum_{m < k} of c delayed by m b, shape (T,)."""
+    """C applied to a comb: sum_{m < k} of c delayed by m b, shape (T,)."""
     coefficients = checks.vector("coefficients", coefficients)
     result = np.zeros_like(coefficients)
     rounds = len(coefficients)
@@ -263,15 +213,11 @@ def comb_sum(
 def toeplitz_min_separation(
     coefficients: np.ndarray, separation: int, limit: int | None = None
 ) -> float:
-    """Returns the exact (k, b) sensitivity of a lower-triangular Toeplitz C, in O(T k).
+    """The exact (k, b) sensitivity of a lower-triangular Toeplitz C, in O(T k).
 
     With coefficients that are not negative and do not rise, the worst client takes
-    part in rounds 0, b, ..., (k - 1) b (Kalinin and Lampert 2024, Theorem 2).
-
-    Args:
-      coefficients: First column of C, shape (T,).
-      separation: b >= 1.
-      limit: k, or None for as many as fit.
+    part in rounds 0, b, ..., (k - 1) b (Kalinin and Lampert 2024, Theorem 2). The
+    coefficients are the first column of C, shape (T,).
 
     Raises:
       ValueError: If a coefficient is negative or larger than the one before it.

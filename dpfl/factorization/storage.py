@@ -24,32 +24,11 @@ import scipy
 import dpfl
 from dpfl import files
 from dpfl.factorization import methods
-from dpfl.factorization.encoders import (
-    BandedFactors,
-    BufferedFactors,
-    InverseBandedFactors,
-    ToeplitzFactors,
-)
 from dpfl.factorization.factorization import Factorization
-from dpfl.factorization.factors import (
-    BandLowRankFactors,
-    DenseFactors,
-    Factors,
-    TreeFactors,
-)
+from dpfl.factorization.factors import KINDS
 from dpfl.factorization.workloads import Workload
 
 FORMAT = 1
-# By the kind that a file names.
-_FACTORS: Mapping[str, type[Factors]] = {
-    "dense": DenseFactors,
-    "tree": TreeFactors,
-    "band-low-rank": BandLowRankFactors,
-    "toeplitz": ToeplitzFactors,
-    "banded": BandedFactors,
-    "buffered": BufferedFactors,
-    "inverse-banded": InverseBandedFactors,
-}
 _HEADER = "header"
 PathLike = Union[str, "os.PathLike[str]"]
 
@@ -59,7 +38,7 @@ class StorageError(ValueError):
 
 
 def _checksum(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
-    """Returns the SHA-256 of the header and every array's name, type and bytes."""
+    """The SHA-256 of the header and every array's name, type and bytes."""
     digest = hashlib.sha256()
     digest.update(_canonical(header).encode())
     for name in sorted(arrays):
@@ -73,9 +52,10 @@ def _canonical(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def describe(factorization: Factorization) -> dict[str, Any]:
-    """Returns the header without its checksum: JSON values only."""
-    return {
+def save(factorization: Factorization, path: PathLike) -> None:
+    """Writes a factorization to a file, atomically; an older file is replaced."""
+    path = Path(path)
+    header = {
         "format": FORMAT,
         "workload": factorization.workload.as_dict(),
         "method": factorization.method,
@@ -91,16 +71,6 @@ def describe(factorization: Factorization) -> dict[str, Any]:
             "scipy": scipy.__version__,
         },
     }
-
-
-def save(factorization: Factorization, path: PathLike) -> None:
-    """Writes a factorization to a file, atomically; an older file is replaced.
-
-    Raises:
-      OSError: If the file cannot be written.
-    """
-    path = Path(path)
-    header = describe(factorization)
     arrays = factorization.factors.arrays()
     header["checksum"] = _checksum(header, arrays)
     files.public_folder(path.parent)
@@ -130,11 +100,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
 
 def load(path: PathLike, *, workload: Workload | None = None) -> Factorization:
-    """Reads a factorization.
-
-    Args:
-      path: The file.
-      workload: The run's workload, to refuse a file that is for another; or None.
+    """Reads a factorization; if a run's workload is given, it must be for that.
 
     Raises:
       FileNotFoundError: If there is no such file.
@@ -152,7 +118,7 @@ def load(path: PathLike, *, workload: Workload | None = None) -> Factorization:
             workload=Workload.from_dict(header["workload"]),
             method=header["method"],
             params=header["params"],
-            factors=_FACTORS[header["kind"]](**arrays),
+            factors=KINDS[header["kind"]](**arrays),
             lower_bound=header["lower_bound"],
         )
     except (KeyError, TypeError, ValueError) as error:
@@ -191,7 +157,7 @@ class Cache:
         self._directory = Path(directory)
 
     def path(self, workload: Workload, method: str, **params: Any) -> Path:
-        """Returns where the answer to this request is kept."""
+        """The file for the answer to this request."""
         request = {
             "format": FORMAT,
             "dpfl": dpfl.__version__,

@@ -24,24 +24,14 @@ from dpfl.factorization.factorization import Factorization
 from dpfl.factorization.factors import BandLowRankFactors
 
 _RELATIVE_DECREASE = 1e-9
-
-
-def split_band(decoder: np.ndarray, band: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the first `band` diagonals, (T, band), and what lies below them, (T, T).
-
-    Row i of the band holds B[i, i], B[i, i-1], ..., zero-padded on the left edge.
-    """
-    rounds = len(decoder)
-    diagonals = np.zeros((rounds, band))
-    for k in range(band):
-        diagonals[k:, k] = np.diagonal(decoder, -k)
-    return diagonals, np.tril(decoder, -band)
+# lambda over the mean square of the entries times T.
+_PENALTY = 1e-9
 
 
 def _solve_rows(
     other: np.ndarray, target: np.ndarray, known: np.ndarray, penalty: float
 ) -> np.ndarray:
-    """Returns rows u of least ||target row - other u||^2 + penalty ||u||^2.
+    """Rows u of least ||target row - other u||^2 + penalty ||u||^2.
 
     Args:
       other: The fixed factor, shape (T, r).
@@ -61,20 +51,17 @@ def fit_low_rank(
     band: int,
     rank: int,
     *,
-    penalty: float = 1e-9,
+    penalty: float = _PENALTY,
     max_iterations: int = 200,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns U, V of shape (T, r) for the entries with i - j >= band.
+    """U and V, float64 of shape (T, r), for the entries with i - j >= band.
+
+    They are started from the truncated SVD, so deterministic.
 
     Args:
       below: B with zeros elsewhere, shape (T, T).
-      band: h >= 1.
-      rank: r >= 1.
       penalty: lambda over the mean square of the entries times T.
       max_iterations: Sweeps; fewer when the objective stops falling.
-
-    Returns:
-      U and V, float64; started from the truncated SVD, so deterministic.
     """
     rounds = len(below)
     steps = np.arange(rounds)
@@ -100,26 +87,19 @@ def fit_low_rank(
     return u, np.ascontiguousarray(v)
 
 
-def band_low_rank(
-    factorization: Factorization,
-    band: int,
-    rank: int,
-    *,
-    penalty: float = 1e-9,
-) -> Factorization:
-    """Returns the structured approximation of a factorization with a square B.
+def band_low_rank(factorization: Factorization, band: int, rank: int) -> Factorization:
+    """The structured approximation of a factorization with a square B.
 
     Args:
       factorization: What is approximated, such as the optimal one.
       band: h, diagonals kept, in [1, T].
       rank: r, in [0, T]; 0 keeps the band alone.
-      penalty: See `fit_low_rank`.
 
     Raises:
       ValueError: If B is not square and lower triangular, or h or r is out of range.
     """
-    decoder = factorization.decoder()
-    rounds = factorization.workload.rounds
+    workload, decoder = factorization.workload, factorization.decoder()
+    rounds = workload.rounds
     if decoder.shape != (rounds, rounds) or np.any(np.triu(decoder, 1)):
         raise ValueError(
             "factorization must have a square lower-triangular decoder, found the "
@@ -128,18 +108,17 @@ def band_low_rank(
     band = checks.integer("band", band, at_most=rounds)
     if rank:
         rank = checks.integer("rank", rank, at_most=rounds)
-    diagonals, below = split_band(decoder, band)
+    # Row i has B[i, i], B[i, i-1], ..., zero-padded on the left edge.
+    diagonals = np.zeros((rounds, band))
+    for k in range(band):
+        diagonals[k:, k] = np.diagonal(decoder, -k)
     u = v = np.zeros((rounds, 0))
     if rank and band < rounds:
-        u, v = fit_low_rank(below, band, rank, penalty=penalty)
+        u, v = fit_low_rank(np.tril(decoder, -band), band, rank)
+    sizes = {"band": band, "rank": rank, "penalty": _PENALTY}
     return Factorization(
-        workload=factorization.workload,
-        method="band-low-rank",
-        params={
-            "band": band,
-            "rank": rank,
-            "penalty": penalty,
-            "of": factorization.method,
-        },
-        factors=BandLowRankFactors(diagonals, u, v),
+        workload,
+        "band-low-rank",
+        {**sizes, "of": factorization.method},
+        BandLowRankFactors(diagonals, u, v),
     )

@@ -23,21 +23,25 @@ do not rise. L-BFGS minimises log error + log sensitivity^2, which no scaling ch
 
 from __future__ import annotations
 
-import abc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from scipy import optimize, signal
 
 from dpfl import checks
 from dpfl.factorization import sensitivity
-from dpfl.factorization.encoders import ToeplitzFactors, series_inverse
 from dpfl.factorization.factorization import Factorization
+from dpfl.factorization.factors import ToeplitzFactors, series_inverse
 from dpfl.factorization.workloads import Workload, check_products
+
+_OBJECTIVES = ("last", "total")
+# From a vector to a value and its gradient: from e to the error e^T H e, for one.
+Objective = Callable[[np.ndarray], tuple[float, np.ndarray]]
 
 
 def inverse_root(rho: float, rounds: int) -> np.ndarray:
-    """Returns those of (1 - rho x)^(-1/2): binom(2k, k) (rho / 4)^k, shape (T,).
+    """The series (1 - rho x)^(-1/2): binom(2k, k) (rho / 4)^k, shape (T,).
 
     Args:
       rho: In [-1, 1].
@@ -49,7 +53,7 @@ def inverse_root(rho: float, rounds: int) -> np.ndarray:
 
 
 def root_coefficients(rounds: int, *roots: float) -> np.ndarray:
-    """Returns the coefficients of prod_rho (1 - rho x)^(-1/2), shape (T,).
+    """The coefficients of prod_rho (1 - rho x)^(-1/2), shape (T,).
 
     (1,) is the prefix sum's root, (1, beta) that of momentum, (alpha, beta) that of
     momentum with weight decay, x_t = alpha x_{t-1} - m_t.
@@ -57,111 +61,121 @@ def root_coefficients(rounds: int, *roots: float) -> np.ndarray:
     result = np.zeros(checks.integer("rounds", rounds))
     result[0] = 1.0
     for rho in roots:
-        result = signal.fftconvolve(result, inverse_root(rho, rounds))[:rounds]
+        if rho:
+            result = signal.fftconvolve(result, inverse_root(rho, rounds))[:rounds]
     return result
 
 
-class ErrorForm(abc.ABC):
-    """The squared error e^T H e of a Toeplitz C^-1 with first column e."""
-
-    @abc.abstractmethod
-    def __call__(self, inverse: np.ndarray) -> tuple[float, np.ndarray]:
-        """Returns the error and its gradient in e, which has shape (T,)."""
-
-
-class _SeriesForm(ErrorForm):
-    """sum_k w_k b_k^2 with b = a e for a Toeplitz workload, in O(T)."""
-
-    def __init__(self, workload: Workload, weights: np.ndarray):
-        self._weights = weights
-        self._denominator = np.convolve([1.0, -1.0], [1.0, -workload.momentum])
-
-    def _filter(self, x: np.ndarray) -> np.ndarray:
-        return signal.lfilter([1.0], self._denominator, x)
-
-    def __call__(self, inverse: np.ndarray) -> tuple[float, np.ndarray]:
-        decoder = self._filter(inverse)
-        weighted = self._weights * decoder
-        gradient = 2 * self._filter(weighted[::-1])[::-1]
-        return float(decoder @ weighted), gradient
-
-
-class _MatrixForm(ErrorForm):
-    """e^T H e with H in full: any workload, O(T^2)."""
-
-    def __init__(self, form: np.ndarray):
-        self._form = form
-
-    def __call__(self, inverse: np.ndarray) -> tuple[float, np.ndarray]:
-        product = self._form @ inverse
-        return float(inverse @ product), 2 * product
-
-
-def _diagonal_tail_sums(gram: np.ndarray) -> np.ndarray:
-    """Returns H[k, l] = sum_{j >= 0} G[j + k, j + l]: sums along the diagonals."""
-    result = gram.copy()
-    for row in range(len(gram) - 2, -1, -1):
-        result[row, :-1] += result[row + 1, 1:]
+def padded(values: np.ndarray, rounds: int) -> np.ndarray:
+    """A column of the first values given and zeros, shape (T,)."""
+    result = np.zeros(rounds)
+    result[: len(values)] = values
     return result
 
 
-def _total_form(workload: Workload) -> ErrorForm:
-    if workload.is_toeplitz:
-        return _SeriesForm(workload, np.arange(workload.rounds, 0.0, -1.0))
-    matrix = workload.matrix()
-    return _MatrixForm(_diagonal_tail_sums(matrix.T @ matrix))
+def check_bands(bands: int, rounds: int) -> int:
+    """The number of diagonals, in [1, T] and few enough to be computed with."""
+    bands = checks.integer("bands", bands, at_most=rounds)
+    check_products("bands", bands, rounds)
+    return bands
 
 
-def _last_form(workload: Workload) -> ErrorForm:
-    if workload.is_toeplitz:
-        return _SeriesForm(workload, np.ones(workload.rounds))
-    last = workload.matrix()[-1]
-    return _MatrixForm(_diagonal_tail_sums(np.outer(last, last)))
+def check_goal(objective: str, separation: int, participations: int) -> dict[str, Any]:
+    """The parameters that say what an encoder is optimised for.
 
-
-_FORMS: dict[str, Callable[[Workload], ErrorForm]] = {
-    "total": _total_form,
-    "last": _last_form,
-}
-
-
-def error_form(workload: Workload, objective: str) -> ErrorForm:
-    """Returns the error to minimise: 'total', or 'last' (the last iterate's).
-
-    For a constant rate the last iterate's error is the largest.
+    Args:
+      objective: 'total' or 'last': see `error_form`.
+      separation: b, least separation of one client's rounds.
+      participations: k, the most rounds of one client.
 
     Raises:
-      ValueError: If the objective is another.
+      ValueError: If one is out of range.
     """
-    return _FORMS[checks.choice("objective", objective, _FORMS)](workload)
+    return {
+        "objective": checks.choice("objective", objective, _OBJECTIVES),
+        "separation": checks.integer("separation", separation),
+        "participations": checks.integer("participations", participations),
+    }
+
+
+def error_form(workload: Workload, objective: str) -> Objective:
+    """The error to minimise: 'total', or 'last' (the last iterate's).
+
+    For a constant rate the last iterate's error is the largest. It is computed in O(T)
+    then, as sum_k w_k b_k^2 with b = a e, and else with H in full, in O(T^2).
+    """
+    is_total = objective == "total"
+    rounds = workload.rounds
+    if workload.is_toeplitz:
+        weights = np.arange(rounds, 0.0, -1.0) if is_total else np.ones(rounds)
+        return _series_form(weights, workload.momentum)
+    matrix = workload.matrix()
+    last = matrix[-1]
+    # H[k, l] = sum_{j >= 0} G[j + k, j + l]: sums along the diagonals.
+    form = matrix.T @ matrix if is_total else np.outer(last, last)
+    for row in range(rounds - 2, -1, -1):
+        form[row, :-1] += form[row + 1, 1:]
+
+    def in_full(inverse: np.ndarray) -> tuple[float, np.ndarray]:
+        product = form @ inverse
+        return float(inverse @ product), 2 * product
+
+    return in_full
+
+
+def _series_form(weights: np.ndarray, momentum: float) -> Objective:
+    denominator = np.convolve([1.0, -1.0], [1.0, -momentum])
+
+    def filtered(x: np.ndarray) -> np.ndarray:
+        return signal.lfilter([1.0], denominator, x)
+
+    def in_series(inverse: np.ndarray) -> tuple[float, np.ndarray]:
+        decoder = filtered(inverse)
+        weighted = weights * decoder
+        return float(decoder @ weighted), 2 * filtered(weighted[::-1])[::-1]
+
+    return in_series
 
 
 def pull_back(inverse: np.ndarray, gradient: np.ndarray) -> np.ndarray:
-    """Returns the gradient in c by that in e = 1/c: -sum_k g[k] (e^2)_{k-j} at j."""
+    """The gradient in c by that in e = 1/c: -sum_k g[k] (e^2)_{k-j} at j."""
     rounds = len(inverse)
     square = signal.fftconvolve(inverse, inverse)[:rounds]
     return -signal.fftconvolve(gradient, square[::-1])[rounds - 1 :]
 
 
-def root(workload: Workload) -> Factorization:
-    """Returns the closed form: C is the root of the workload at a constant rate."""
-    roots = (1.0, workload.momentum) if workload.momentum else (1.0,)
-    return Factorization(
-        workload=workload,
-        method="toeplitz-root",
-        params={},
-        factors=ToeplitzFactors(root_coefficients(workload.rounds, *roots)),
-    )
-
-
 def log_sensitivity_squared(
     coefficients: np.ndarray, separation: int, participations: int
 ) -> tuple[float, np.ndarray]:
-    """Returns log ||P c||^2 and its gradient, where P c = sum_{m<k} x^{mb} c."""
+    """log ||P c||^2 and its gradient, where P c = sum_{m<k} x^{mb} c."""
     comb = sensitivity.comb_sum(coefficients, separation, participations)
     squared = float(comb @ comb)
     turned = sensitivity.comb_sum(comb[::-1], separation, participations)[::-1]
     return float(np.log(squared)), 2 * turned / squared
+
+
+def minimized(
+    value_and_gradient: Objective,
+    start: np.ndarray,
+    bounds: Sequence[tuple[float | None, float | None]] | None = None,
+    kept: int = 20,
+) -> np.ndarray:
+    """The place to which L-BFGS comes from a start; it keeps so many corrections."""
+    options = {"maxiter": 500, "maxcor": kept, "ftol": 1e-14, "gtol": 1e-10}
+    return optimize.minimize(
+        value_and_gradient,
+        start,
+        jac=True,
+        method="L-BFGS-B",
+        bounds=bounds,
+        options=options,
+    ).x
+
+
+def root(workload: Workload) -> Factorization:
+    """The closed form: C is the root of the workload at a constant rate."""
+    column = root_coefficients(workload.rounds, 1.0, workload.momentum)
+    return Factorization(workload, "toeplitz-root", {}, ToeplitzFactors(column))
 
 
 def optimize_toeplitz(
@@ -171,38 +185,26 @@ def optimize_toeplitz(
     objective: str = "total",
     separation: int = 1,
     participations: int = 1,
-    max_iterations: int = 500,
 ) -> Factorization:
-    """Returns the Toeplitz C with the least error times squared sensitivity.
+    """The Toeplitz C with the least error times squared sensitivity; see `check_goal`.
 
     Args:
-      workload: A.
       bands: Diagonals of C, in [1, T]; None is all T.
-      objective: See `error_form`.
-      separation: b, least separation of one client's rounds.
-      participations: k, the most rounds of one client.
-      max_iterations: L-BFGS iterations.
 
     Raises:
       ValueError: If an argument is out of range.
     """
     rounds = workload.rounds
-    bands = checks.integer("bands", rounds if bands is None else bands, at_most=rounds)
-    check_products("bands", bands, rounds)
-    separation = checks.integer("separation", separation)
-    participations = checks.integer("participations", participations)
+    bands = check_bands(rounds if bands is None else bands, rounds)
+    goal = check_goal(objective, separation, participations)
     form = error_form(workload, objective)
-    # The comb's formula needs coefficients that are not negative and do not rise:
-    # they are then tail sums of free values that are not negative.
-    repeated = participations > 1 and separation < rounds
-    many = participations if repeated else 1
 
     def objective_of(c: np.ndarray) -> tuple[float, np.ndarray]:
-        padded = np.zeros(rounds)
-        padded[:bands] = c
         inverse = series_inverse(c, rounds)
         error, slope = form(inverse)
-        moved, moved_slope = log_sensitivity_squared(padded, separation, many)
+        moved, moved_slope = log_sensitivity_squared(
+            padded(c, rounds), separation, participations
+        )
         gradient = pull_back(inverse, slope) / error + moved_slope
         return float(np.log(error)) + moved, gradient[:bands]
 
@@ -214,34 +216,19 @@ def optimize_toeplitz(
         value, gradient = objective_of(np.concatenate([[1.0], ratios]))
         return value, gradient[1:]
 
-    roots = (1.0, workload.momentum) if workload.momentum else (1.0,)
-    start = root_coefficients(rounds, *roots)[:bands]
-    options = {"maxiter": max_iterations, "maxcor": 20, "ftol": 1e-14, "gtol": 1e-10}
-    if repeated:
+    if participations > 1 and separation < rounds:
+        # The comb's formula needs coefficients that are not negative and do not rise:
+        # they are then tail sums of free values that are not negative.
         start = root_coefficients(rounds, 1.0)[:bands]
-        drops = -np.diff(start, append=0.0)
         limits = [(0.0, None)] * (bands - 1) + [(1e-9, None)]
-        found = optimize.minimize(
-            in_drops, drops, jac=True, method="L-BFGS-B", bounds=limits, options=options
-        )
-        coefficients = np.cumsum(found.x[::-1])[::-1]
+        drops = minimized(in_drops, -np.diff(start, append=0.0), limits)
+        coefficients = np.cumsum(drops[::-1])[::-1]
     elif bands > 1:
-        found = optimize.minimize(
-            in_ratios, start[1:], jac=True, method="L-BFGS-B", options=options
-        )
-        coefficients = np.concatenate([[1.0], found.x])
+        start = root_coefficients(rounds, 1.0, workload.momentum)[:bands]
+        coefficients = np.concatenate([[1.0], minimized(in_ratios, start[1:])])
     else:
-        coefficients = start
-    padded = np.zeros(rounds)
-    padded[:bands] = coefficients / np.linalg.norm(coefficients)
-    return Factorization(
-        workload=workload,
-        method="toeplitz",
-        params={
-            "bands": bands,
-            "objective": objective,
-            "separation": separation,
-            "participations": participations,
-        },
-        factors=ToeplitzFactors(padded),
+        coefficients = np.ones(1)
+    factors = ToeplitzFactors(
+        padded(coefficients / np.linalg.norm(coefficients), rounds)
     )
+    return Factorization(workload, "toeplitz", {"bands": bands, **goal}, factors)

@@ -30,12 +30,12 @@ from scipy import linalg
 
 from dpfl import checks
 from dpfl.factorization.factorization import Factorization
-from dpfl.factorization.factors import TreeFactors
+from dpfl.factorization.factors import TreeFactors, tree_encoder
 from dpfl.factorization.workloads import Workload, check_dense
 
 
 def intervals(rounds: int) -> np.ndarray:
-    """Returns the nodes: int64 of shape (m, 2) with rows (first round, height).
+    """The nodes: int64 of shape (m, 2) with rows (first round, height).
 
     Node (a, h) sums the rounds a, ..., a + 2^h - 1 and is complete at the last of
     them; nodes are ordered by that, then by height.
@@ -51,42 +51,29 @@ def intervals(rounds: int) -> np.ndarray:
 
 
 def encoder(rounds: int) -> np.ndarray:
-    """Returns T, float64 of shape (m, n) with entries 0 and 1."""
-    nodes = intervals(rounds)
-    result = np.zeros((len(nodes), rounds))
-    for row, (first, height) in enumerate(nodes):
-        result[row, first : first + (1 << height)] = 1.0
-    return result
+    """T, float64 of shape (m, n) with entries 0 and 1."""
+    return tree_encoder(intervals(rounds), rounds)
 
 
 def full_decoder(rounds: int) -> np.ndarray:
-    """Returns S T^+ = S (T^T T)^-1 T^T, float64 of shape (n, m)."""
+    """S T^+ = S (T^T T)^-1 T^T, float64 of shape (n, m)."""
     tree = encoder(rounds)
     solved = linalg.cho_solve(linalg.cho_factor(tree.T @ tree), tree.T)
     return np.cumsum(solved, axis=0)
 
 
-def _interval_weights(rounds: int) -> np.ndarray:
-    """Returns shape (m, m): row j estimates node j online from the nodes below."""
-    nodes = intervals(rounds)
-    index = {(int(a), int(h)): row for row, (a, h) in enumerate(nodes)}
+def online_decoder(rounds: int) -> np.ndarray:
+    """Honaker's estimator from below, float64 of shape (n, m)."""
+    nodes = [(int(first), int(height)) for first, height in intervals(rounds)]
+    index = {node: row for row, node in enumerate(nodes)}
+    # Row j estimates node j online from the nodes below.
     weights = np.zeros((len(nodes), len(nodes)))
     for row, (first, height) in enumerate(nodes):
         own = 2.0**height / (2.0 ** (height + 1) - 1)
         weights[row, row] = own
         if height:
-            half = 1 << (height - 1)
-            for start in (first, first + half):
-                below = index[int(start), int(height) - 1]
-                weights[row] += (1 - own) * weights[below]
-    return weights
-
-
-def online_decoder(rounds: int) -> np.ndarray:
-    """Returns Honaker's estimator from below, float64 of shape (n, m)."""
-    nodes = intervals(rounds)
-    index = {(int(a), int(h)): row for row, (a, h) in enumerate(nodes)}
-    weights = _interval_weights(rounds)
+            for start in (first, first + (1 << (height - 1))):
+                weights[row] += (1 - own) * weights[index[start, height - 1]]
     result = np.zeros((rounds, len(nodes)))
     for step in range(rounds):
         start, length = 0, step + 1
@@ -102,19 +89,18 @@ def _build(
     workload: Workload, method: str, decode: Callable[[int], np.ndarray]
 ) -> Factorization:
     check_dense(workload.rounds)
-    prefix = Workload(workload.rounds)
     decoder = decode(workload.rounds)
     if not workload.is_prefix_sum:
-        decoder = workload.apply(prefix.solve(decoder))
+        decoder = workload.apply(Workload(workload.rounds).solve(decoder))
     factors = TreeFactors(decoder, intervals(workload.rounds))
-    return Factorization(workload=workload, method=method, params={}, factors=factors)
+    return Factorization(workload, method, {}, factors)
 
 
 def honaker_full(workload: Workload) -> Factorization:
-    """Returns the tree with the least-norm decoder B = S T^+ (M S^-1 of it for M)."""
+    """The tree with the least-norm decoder B = S T^+ (M S^-1 of it for M)."""
     return _build(workload, "honaker-full", full_decoder)
 
 
 def honaker_online(workload: Workload) -> Factorization:
-    """Returns the tree with the causal decoder: DP-FTRL (Kairouz et al. 2021)."""
+    """The tree with the causal decoder: DP-FTRL (Kairouz et al. 2021)."""
     return _build(workload, "honaker-online", online_decoder)

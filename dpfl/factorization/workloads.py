@@ -41,23 +41,12 @@ def check_dense(rounds: int) -> None:
 
 
 def check_products(name: str, value: int, rounds: int) -> None:
-    """Raises ValueError if a sum over so many terms in each round takes too long.
-
-    Args:
-      name: What there are `value` of.
-      value: Terms in a round.
-      rounds: T.
-    """
+    """Raises ValueError if a sum of `value` terms in each round takes too long."""
     most = max(1, _MOST_PRODUCTS // rounds)
     if value > most:
         raise ValueError(
             f"{name} must be at most {most} for {rounds} rounds, found {value}"
         )
-
-
-def _check_rate(name: str, value: Any) -> None:
-    least, most = RATE_RANGE
-    checks.real(name, value, at_least=least, at_most=most)
 
 
 class Schedule(abc.ABC):
@@ -67,15 +56,14 @@ class Schedule(abc.ABC):
 
     @abc.abstractmethod
     def rates(self, rounds: int) -> np.ndarray:
-        """Returns the rates eta, float64 of shape (rounds,), all positive."""
+        """The rates eta, float64 of shape (rounds,), all positive."""
 
     def resampled(self, rounds: int) -> Schedule:
-        """Returns the same shape of schedule over another number of rounds."""
-        del rounds
+        """The same shape of schedule over another number of rounds."""
         return self
 
     def as_dict(self) -> dict[str, Any]:
-        """Returns a JSON value of which `schedule_from_dict` makes this schedule."""
+        """A JSON value of which `schedule_from_dict` makes this schedule."""
         return {"name": self.name, **dataclasses.asdict(self)}  # type: ignore[call-overload]
 
 
@@ -90,9 +78,16 @@ class ConstantRate(Schedule):
         return np.ones(checks.integer("rounds", rounds))
 
 
-def _tail(rounds: int, fraction: float) -> int:
-    """Returns the length of the tail of a run: a fraction of it, at least one round."""
-    return max(1, round(rounds * fraction))
+def _check_rate(name: str, value: Any, fraction: float = 1.0) -> None:
+    least, most = RATE_RANGE
+    checks.real(name, value, at_least=least, at_most=most)
+    checks.fraction("fraction", fraction)
+
+
+def _ones_and_tail(rounds: int, fraction: float) -> tuple[np.ndarray, int]:
+    """Rates of 1, and how many of them, at least one, are in a fraction at the end."""
+    rates = np.ones(checks.integer("rounds", rounds))
+    return rates, max(1, round(rounds * fraction))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,13 +104,12 @@ class DropRate(Schedule):
     name = "drop"
 
     def __post_init__(self) -> None:
-        _check_rate("factor", self.factor)
-        checks.real("fraction", self.fraction, above=0, at_most=1)
+        _check_rate("factor", self.factor, self.fraction)
 
     def rates(self, rounds: int) -> np.ndarray:
         """See base class."""
-        rates = np.ones(checks.integer("rounds", rounds))
-        rates[rounds - _tail(rounds, self.fraction) :] = self.factor
+        rates, tail = _ones_and_tail(rounds, self.fraction)
+        rates[rounds - tail :] = self.factor
         return rates
 
 
@@ -137,24 +131,18 @@ class LinearCooldown(Schedule):
     name = "cooldown"
 
     def __post_init__(self) -> None:
-        _check_rate("final", self.final)
-        checks.real("fraction", self.fraction, above=0, at_most=1)
+        _check_rate("final", self.final, self.fraction)
 
     def rates(self, rounds: int) -> np.ndarray:
         """See base class."""
-        rates = np.ones(checks.integer("rounds", rounds))
-        tail = _tail(rounds, self.fraction)
+        rates, tail = _ones_and_tail(rounds, self.fraction)
         rates[rounds - tail :] -= (1 - self.final) * np.arange(1, tail + 1) / tail
         return rates
 
 
 @dataclasses.dataclass(frozen=True)
 class ExplicitRates(Schedule):
-    """The rates given one by one.
-
-    Attributes:
-      values: One positive rate a round.
-    """
+    """The rates given one by one, all positive."""
 
     values: tuple[float, ...]
     name = "explicit"
@@ -187,16 +175,12 @@ class ExplicitRates(Schedule):
         return ExplicitRates(tuple(np.interp(new, old, self.values)))
 
 
-_SCHEDULES: Mapping[str, type[Schedule]] = {
-    "constant": ConstantRate,
-    "drop": DropRate,
-    "cooldown": LinearCooldown,
-    "explicit": ExplicitRates,
-}
+_KINDS: list[type[Schedule]] = [ConstantRate, DropRate, LinearCooldown, ExplicitRates]
+_SCHEDULES = {kind.name: kind for kind in _KINDS}
 
 
 def schedule_from_dict(value: Mapping[str, Any]) -> Schedule:
-    """Returns the schedule that `Schedule.as_dict` described.
+    """The schedule that `Schedule.as_dict` described.
 
     Raises:
       ValueError: If the name is unknown or the fields do not fit.
@@ -255,12 +239,12 @@ class Workload:
         return self.is_toeplitz and self.momentum == 0
 
     def with_rounds(self, rounds: int) -> Workload:
-        """Returns the same kind of workload over another number of rounds."""
+        """The same kind of workload over another number of rounds."""
         rounds = checks.integer("rounds", rounds)
         return Workload(rounds, self.momentum, self.schedule.resampled(rounds))
 
     def apply(self, x: np.ndarray) -> np.ndarray:
-        """Returns A x without forming A, in O(size of x); x has shape (T, ...)."""
+        """A x without forming A, in O(size of x); x has shape (T, ...)."""
         x = np.asarray(x, dtype=np.float64)
         moment = x
         if self.momentum:
@@ -269,7 +253,7 @@ class Workload:
         return np.cumsum(rates * moment, axis=0)
 
     def solve(self, y: np.ndarray) -> np.ndarray:
-        """Returns A^-1 y in O(size of y): A^-1 has three diagonals; y is (T, ...)."""
+        """A^-1 y in O(size of y): A^-1 has three diagonals; y is (T, ...)."""
         y = np.asarray(y, dtype=np.float64)
         moment = np.diff(y, axis=0, prepend=np.zeros_like(y[:1]))
         moment /= self.rates.reshape((-1,) + (1,) * (y.ndim - 1))
@@ -278,7 +262,7 @@ class Workload:
         return result
 
     def matrix(self) -> np.ndarray:
-        """Returns A, float64 of shape (T, T), lower triangular.
+        """A, float64 of shape (T, T), lower triangular.
 
         Raises:
           ValueError: If T is above `MOST_DENSE_ROUNDS`.
@@ -286,14 +270,8 @@ class Workload:
         check_dense(self.rounds)
         return self.apply(np.eye(self.rounds))
 
-    def coefficients(self) -> np.ndarray:
-        """Returns the first column of A, shape (T,): all of A when it is Toeplitz."""
-        impulse = np.zeros(self.rounds)
-        impulse[0] = 1.0
-        return self.apply(impulse)
-
     def as_dict(self) -> dict[str, Any]:
-        """Returns a JSON value from which `from_dict` makes an equal workload."""
+        """A JSON value from which `from_dict` makes an equal workload."""
         return {
             "rounds": self.rounds,
             "momentum": self.momentum,
@@ -302,7 +280,7 @@ class Workload:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Workload:
-        """Returns the workload that `as_dict` described.
+        """The workload that `as_dict` described.
 
         Raises:
           ValueError: If a field is missing or does not fit.
@@ -320,12 +298,12 @@ class Workload:
 
 
 def prefix_sum(rounds: int) -> Workload:
-    """Returns S: ones on and below the diagonal."""
+    """S: ones on and below the diagonal."""
     return Workload(rounds)
 
 
 def momentum(
     rounds: int, beta: float = 0.9, schedule: Schedule | None = None
 ) -> Workload:
-    """Returns M = S diag(eta) M_beta; a constant rate unless a schedule is given."""
+    """M = S diag(eta) M_beta; a constant rate unless a schedule is given."""
     return Workload(rounds, beta, schedule if schedule is not None else ConstantRate())

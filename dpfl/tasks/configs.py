@@ -36,13 +36,8 @@ _LARGEST_SPLIT_SEED = 2**32 - 1
 class TaskConfig:
     """What every task has: how a client's examples become batches.
 
-    Attributes:
-      batch_size: Examples of a local batch; the last batch may be smaller.
-      client_epochs: Passes over the client's examples in one round.
-      max_examples_per_client: Examples of one pass at most, after shuffling; None
-        for all.
-      shuffle_seed: Seed of the local order of examples, which is a function of this
-        seed, the client, the round and the pass alone; None keeps the stored order.
+    The local order of examples is a function of `shuffle_seed`, the client, the round
+    and the pass alone. A pass is cut after shuffling; its last batch may be smaller.
     """
 
     batch_size: int = option(16, "Examples of a local batch.")
@@ -68,15 +63,9 @@ class TaskConfig:
 class DigitsConfig(TaskConfig):
     """Options of `digits`.
 
-    Attributes:
-      model: 'small_cnn' (no random layer, the default), 'tiny_cnn', 'cnn' or '2nn'.
-      num_clients: Clients over which the training images are split.
-      dirichlet_alpha: Concentration of a client's label distribution: small means
-        few labels per client, large means all alike.
-      test_fraction: Share of the images of each label that is held out.
-      validation_fraction: Share of the other images of each label that is evaluated on
-        in place of the test set, which is then not looked at; 0 for the test set.
-      partition_seed: Seed of the split, independent of the run's seed.
+    The share `validation_fraction` is one of each label's images outside of the test
+    set, which is then not looked at; 0 has the test set evaluated on. The split is
+    independent of the run's seed.
     """
 
     client_epochs: int = option(5, "Passes over a client's examples in one round.")
@@ -100,13 +89,13 @@ class DigitsConfig(TaskConfig):
         # Beyond, numpy's gamma variates are all zero or infinite.
         checks.real("dirichlet_alpha", self.dirichlet_alpha, at_least=0.01, at_most=1e6)
         _check_held_out(self)
-        checks.integer("partition_seed", self.partition_seed, 0, _LARGEST_SPLIT_SEED)
 
 
 def _check_held_out(config: Any) -> None:
     checks.real("test_fraction", config.test_fraction, above=0.0, below=1.0)
     validation = config.validation_fraction
     checks.real("validation_fraction", validation, at_least=0.0, below=1.0)
+    checks.integer("partition_seed", config.partition_seed, 0, _LARGEST_SPLIT_SEED)
 
 
 def _check_lstm(config: Any) -> None:
@@ -129,23 +118,14 @@ def _check_lstm(config: Any) -> None:
 class DocsConfig(TaskConfig):
     """Options of `docs`.
 
+    Modules are held out whole. Settings are to be searched with a share of those
+    outside of the test set, the `validation_fraction`.
+
     Attributes:
       docs_source: 'library', Python's standard library, or 'packages', the installed
         packages that dpfl's list for TensorFlow Federated pins, each sentence once.
       data_dir: Folder where the sentences of packages are kept once they were read;
         None for `~/.tff`. The library's are read each time.
-      vocab_size: Words of the vocabulary, most frequent first; four special tokens
-        come on top.
-      sequence_length: Tokens that a sentence is cut or padded to.
-      embedding_size: Width of the word embedding.
-      lstm_size: Units of the LSTM.
-      min_sentences: Modules with fewer sentences are no client.
-      test_fraction: Share of the modules held out, whole, for testing.
-      validation_fraction: Share of the other modules that takes the place of those
-        held out; 0 for the test set itself. Settings are to be searched with it.
-      max_test_examples: Sentences of the evaluation set at most, drawn at random; None
-        for all.
-      partition_seed: Seed of the choice of the modules held out.
     """
 
     max_examples_per_client: Optional[int] = option(
@@ -173,14 +153,9 @@ class DocsConfig(TaskConfig):
         checks.choice("docs_source", self.docs_source, DOCS_SOURCES)
         _check_folder(self.data_dir)
         checks.integer("min_sentences", self.min_sentences, 1, _MOST_EXAMPLES)
-        checks.real("test_fraction", self.test_fraction, above=0.0, below=1.0)
-        checks.real(
-            "validation_fraction", self.validation_fraction, at_least=0.0, below=1.0
-        )
-        checks.optional_integer(
-            "max_test_examples", self.max_test_examples, 1, _MOST_EXAMPLES
-        )
-        checks.integer("partition_seed", self.partition_seed, 0, _LARGEST_SPLIT_SEED)
+        _check_held_out(self)
+        most = self.max_test_examples
+        checks.optional_integer("max_test_examples", most, 1, _MOST_EXAMPLES)
         if self.docs_source == "library" and self.data_dir is not None:
             raise ValueError(
                 "data_dir must be left out for docs_source 'library', found "
@@ -195,12 +170,7 @@ def _check_folder(data_dir: Any) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class FilesConfig(TaskConfig):
-    """What the tasks that are read from files have in common.
-
-    Attributes:
-      data_dir: Folder of the data files; None for `~/.tff`, where TFF keeps them.
-      download: Whether a missing file may be downloaded.
-    """
+    """What the tasks that are read from files share: a folder, `~/.tff` if None."""
 
     data_dir: Optional[str] = option(None, "Folder of the data files.")
     download: bool = option(False, "Download a missing data file.")
@@ -215,13 +185,8 @@ class FilesConfig(TaskConfig):
 class MnistConfig(FilesConfig):
     """Options of `mnist`.
 
-    Attributes:
-      model: 'small_cnn' (no random layer, the default), 'tiny_cnn', 'cnn' or '2nn'.
-      test_fraction: Share of each writer's digits that is held out, at least one.
-      validation_fraction: Share of each writer's other digits, at least one, that
-        takes the place of the test set; 0 for the test set itself. Settings are to be
-        searched with it, since nothing of the test set is read then.
-      partition_seed: Seed of what is held out, independent of the run's seed.
+    A share of each writer's digits is at least one of them. Settings are to be searched
+    with a `validation_fraction`, since nothing of the test set is read then.
     """
 
     batch_size: int = option(20, "Examples of a local batch.")
@@ -236,7 +201,6 @@ class MnistConfig(FilesConfig):
         super().__post_init__()
         checks.choice("model", self.model, DIGITS_MODELS)
         _check_held_out(self)
-        checks.integer("partition_seed", self.partition_seed, 0, _LARGEST_SPLIT_SEED)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -250,7 +214,6 @@ class SqlConfig(FilesConfig):
         which takes minutes on the big files.
       allow_partial_data: Accept a file with other counts or another SHA-256 than the
         published ones (a damaged one is refused all the same).
-      max_test_examples: Examples of the evaluation set at most; None for all.
     """
 
     verify: str = option("fast", f"One of {', '.join(VERIFY_CHOICES)}.")
@@ -265,18 +228,13 @@ class SqlConfig(FilesConfig):
         super().__post_init__()
         checks.choice("verify", self.verify, VERIFY_CHOICES)
         checks.boolean("allow_partial_data", self.allow_partial_data)
-        checks.optional_integer(
-            "max_test_examples", self.max_test_examples, 1, _MOST_EXAMPLES
-        )
+        most = self.max_test_examples
+        checks.optional_integer("max_test_examples", most, 1, _MOST_EXAMPLES)
 
 
 @dataclasses.dataclass(frozen=True)
 class EmnistConfig(SqlConfig):
-    """Options of `emnist`.
-
-    Attributes:
-      model: 'cnn' (1,018,174 parameters, with dropout) or '2nn' (209,662).
-    """
+    """Options of `emnist`."""
 
     batch_size: int = option(20, "Examples of a local batch.")
     model: str = option("cnn", f"One of {', '.join(EMNIST_MODELS)}.")
@@ -288,15 +246,7 @@ class EmnistConfig(SqlConfig):
 
 @dataclasses.dataclass(frozen=True)
 class StackOverflowConfig(SqlConfig):
-    """Options of `stackoverflow`, with the literature's values as defaults.
-
-    Attributes:
-      vocab_size: Words of the vocabulary, most frequent first; four special tokens
-        come on top.
-      sequence_length: Tokens that a sentence is cut or padded to.
-      embedding_size: Width of the word embedding.
-      lstm_size: Units of the LSTM.
-    """
+    """Options of `stackoverflow`, with the literature's values as defaults."""
 
     max_examples_per_client: Optional[int] = option(
         256, "Examples of one local pass at most; 'none' for all."
@@ -321,9 +271,6 @@ class SyntheticConfig(TaskConfig):
     Attributes:
       model: 'cnn' or '2nn' (62 classes, as `emnist`), 'lstm' (as `stackoverflow`) or
         'small_cnn' (as `digits`).
-      num_clients: Number of clients.
-      examples_per_client: Examples that every client has.
-      num_test_examples: Examples of the evaluation set.
     """
 
     batch_size: int = option(20, "Examples of a local batch.")

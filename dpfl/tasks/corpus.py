@@ -1,28 +1,109 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The sentences of many modules as arrays, and a file to keep them in.
+"""The sentences in the docstrings of many modules as arrays, and a file to hold them.
 
-Millions of words are an integer each. To find them takes a minute, to load them again
-a fraction of a second.
+They are read from the source files with `ast`; nothing is imported. Millions
+of words are an integer each. To find them takes a minute, to load them again a fraction
+of a second.
 """
 
 from __future__ import annotations
 
 import array
+import ast
 import dataclasses
 import hashlib
+import os
 import pathlib
+import re
+import tokenize
+import warnings
 import zipfile
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Union
 
 import numpy as np
 
 from dpfl import files
-from dpfl.tasks import docstrings
 
 _UNREADABLE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
+# Not the library itself: third-party packages, tests (often left out of packaged
+# Pythons), and build by-products.
+SKIPPED_FOLDERS = frozenset(
+    ["site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__"]
+    + ["lib-dynload", "ensurepip"]
+)
+_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+_Documented = Union[ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef]
+_STATEMENTS = ("body", "handlers", "orelse", "finalbody", "cases")
+_SENTENCE_END = re.compile(r"(?<=[.!?:;])\s+|\n\s*\n")
+_WORD = re.compile(r"[a-z_]+(?:'[a-z]+)?|[0-9]+|[^\sa-z0-9_]")
+_DOCTEST = re.compile(r"^\s*(>>>|\.\.\. ).*$", re.MULTILINE)
+_MINIMUM_WORDS = 3
+
+
+def module_name(path: str) -> str | None:
+    """The dotted name of the module in a source file; None if it is none, or of tests.
+
+    The path is that below a folder of modules, with slashes.
+    """
+    stem, extension = os.path.splitext(path)
+    parts = stem.split("/")
+    if extension != ".py" or not all(part.isidentifier() for part in parts):
+        return None
+    if not SKIPPED_FOLDERS.isdisjoint(parts[:-1]):
+        return None
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def module_files(folder: str) -> Iterator[tuple[str, str]]:
+    """Yields the modules below a folder: pairs (dotted name, path), sorted by name."""
+    found = {}
+    for parent, folders, names in os.walk(folder):
+        folders[:] = [
+            f for f in folders if f.isidentifier() and f not in SKIPPED_FOLDERS
+        ]
+        for file in names:
+            path = os.path.join(parent, file)
+            name = module_name(os.path.relpath(path, folder).replace(os.sep, "/"))
+            if name is not None:
+                found[name] = path
+    yield from sorted(found.items())
+
+
+def docstrings(path: str) -> list[str]:
+    """All docstrings of a source file, in its order, indentation removed.
+
+    There are none if the file cannot be read or parsed by the running Python.
+    """
+    try:
+        with tokenize.open(path) as source, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(source.read())
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return []
+    return [doc for doc in map(ast.get_docstring, _documented(tree)) if doc]
+
+
+def _documented(node: ast.AST) -> Iterator[_Documented]:
+    """Yields what can have a docstring, in source order; looks into statements only."""
+    if isinstance(node, _DOCUMENTED):
+        yield node
+    for field in _STATEMENTS:
+        for child in getattr(node, field, ()):
+            yield from _documented(child)
+
+
+def split(docstring: str) -> list[tuple[str, ...]]:
+    """The sentences of a docstring: lower-case words and punctuation, at least three.
+
+    Lines of doctest input are left out.
+    """
+    pieces = _SENTENCE_END.split(_DOCTEST.sub("", docstring).lower())
+    found = [tuple(_WORD.findall(piece)) for piece in pieces]
+    return [words for words in found if len(words) >= _MINIMUM_WORDS]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,28 +125,22 @@ class Corpus:
     sizes: np.ndarray
 
     def sentences_of(self, modules: Sequence[int]) -> np.ndarray:
-        """Returns the places of the sentences of some modules, in that order."""
+        """The places of the sentences of some modules, in that order."""
         ends = np.cumsum(self.sizes)
         spans = [np.arange(ends[m] - self.sizes[m], ends[m]) for m in modules]
         return np.concatenate([np.zeros(0, np.int64), *spans])
 
     def word_counts(self, sentences: np.ndarray) -> np.ndarray:
-        """Returns how often each of `words` stands in some sentences: int64[words]."""
+        """The number of times that each word stands in some sentences: int64[words]."""
         chosen = np.zeros(len(self.lengths), bool)
         chosen[sentences] = True
         tokens = self.tokens[np.repeat(chosen, self.lengths)]
         return np.bincount(tokens, minlength=len(self.words))
 
     def rows(self, sentences: np.ndarray, width: int, filler: int) -> np.ndarray:
-        """Returns the first words of some sentences.
+        """The first words of some sentences, int32[sentences, width], as their places.
 
-        Args:
-          sentences: Their places.
-          width: Words of a row.
-          filler: Stands after the last word of a shorter sentence.
-
-        Returns:
-          int32[sentences, width], places in `words`.
+        The filler stands after the last word of a shorter sentence.
         """
         starts = np.cumsum(self.lengths, dtype=np.int64) - self.lengths
         found = np.full((len(sentences), width), filler, np.int32)
@@ -76,15 +151,12 @@ class Corpus:
 
 
 def read(modules: Iterable[tuple[str, str]], once: bool = False) -> Corpus:
-    """Reads the docstrings of source files, one file at a time.
+    """The sentences of modules that have any, read from their docstrings.
 
     Args:
       modules: Pairs (dotted name, path), sorted by name.
       once: Whether a sentence counts in the first module alone that has it, and there
         once.
-
-    Returns:
-      Their sentences; modules without one are left out.
     """
     places: dict[str, int] = {}
     tokens, lengths, sizes = array.array("i"), array.array("i"), array.array("q")
@@ -92,8 +164,8 @@ def read(modules: Iterable[tuple[str, str]], once: bool = False) -> Corpus:
     seen: set[bytes] = set()
     for name, path in modules:
         size = 0
-        for docstring in docstrings.docstrings(path):
-            for words in docstrings.sentences(docstring):
+        for docstring in docstrings(path):
+            for words in split(docstring):
                 found = array.array(
                     "i", [places.setdefault(word, len(places)) for word in words]
                 )
@@ -117,7 +189,7 @@ def read(modules: Iterable[tuple[str, str]], once: bool = False) -> Corpus:
 
 
 def _packed(texts: Sequence[str]) -> np.ndarray:
-    """Returns texts without line ends as bytes; they may hold half a surrogate pair."""
+    """Texts without line ends as bytes; they may hold half a surrogate pair."""
     content = "\n".join(texts).encode("utf-8", "surrogatepass")
     return np.frombuffer(content, np.uint8)
 
@@ -135,12 +207,9 @@ def _digest(source: str, parts: Sequence[np.ndarray]) -> bytes:
 
 
 def save(path: pathlib.Path, corpus: Corpus, source: str) -> None:
-    """Writes a corpus to a file, whole or not at all.
+    """Writes a corpus to a file, with the digest of what it was made from.
 
-    Args:
-      path: The file; its folder must be there.
-      corpus: What is kept.
-      source: Digest of what it was made from.
+    It is written whole or not at all; its folder must be there.
     """
     parts = [_packed(corpus.names), _packed(corpus.words)]
     parts += [corpus.tokens, corpus.lengths, corpus.sizes]
@@ -150,14 +219,9 @@ def save(path: pathlib.Path, corpus: Corpus, source: str) -> None:
 
 
 def load(path: pathlib.Path, source: str) -> Corpus | None:
-    """Returns what `save` wrote.
+    """The corpus that `save` wrote, made from what has the digest `source`.
 
-    Args:
-      path: The file.
-      source: Digest of what it should be made from.
-
-    Returns:
-      None if there is no such file, it is damaged, or was made from something else.
+    None if there is no such file, it is damaged, or was made from something else.
     """
     try:
         with np.load(path) as kept:

@@ -28,27 +28,43 @@ from dpfl.tasks.configs import DocsConfig, FilesConfig, SqlConfig
 # Evaluation examples come from at most this many clients when they are capped.
 _EVALUATION_CLIENTS = 1000
 
+# From a string vector of serialised examples to batches (x, y), in a graph.
+_Parser = Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
+
+
+def sql_pieces(
+    path: str, file: SqlFile, parse_batch: _Parser, config: SqlConfig
+) -> dict[str, Any]:
+    """The arguments of `Task` for the examples in a checked file.
+
+    The file's first split is that of the clients, its second the test set.
+    """
+    import tensorflow_federated as tff
+
+    training, testing = file.splits
+    client_data = tff.simulation.datasets.SqlClientData(path, training)
+    client_ids = tuple(client_data.client_ids)
+    return dict(
+        client_ids=client_ids,
+        dataset_from_index=client_datasets(
+            client_data, client_ids, parse_batch, config
+        ),
+        evaluation_dataset=evaluation_dataset(
+            path, testing, parse_batch, config.max_test_examples
+        ),
+    )
+
 
 def client_datasets(
     client_data: Any,
     client_ids: Sequence[str],
-    parse_batch: Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]],
+    parse_batch: _Parser,
     config: SqlConfig,
 ) -> Callable[..., tf.data.Dataset]:
-    """Builds a task's `dataset_from_index` that reads SQLite where it is traced.
+    """A task's `dataset_from_index` that reads SQLite where it is traced.
 
     A client's records are read whole, as strings, and put in their local order;
     only the chosen ones are parsed, a batch at a time.
-
-    Args:
-      client_data: A `tff.simulation.datasets.SqlClientData`.
-      client_ids: The clients, in the task's order.
-      parse_batch: Graph function of a string vector of serialised examples to
-        batches (x, y).
-      config: Batching, shuffling and capping.
-
-    Returns:
-      A function of (index, round_index) to a data set of (x, y) batches.
     """
     # int32 limits what a batch can be asked for, far above any client's examples.
     everything = 2**31 - 1
@@ -70,7 +86,7 @@ def client_datasets(
 
 
 def _sample_records(path: str, split: str, limit: int) -> list[bytes]:
-    """Returns `limit` first examples of clients, which are in a fixed random order."""
+    """The `limit` first examples of clients, which are in a fixed random order."""
     connection = connect(path)
     clients = connection.execute(
         "SELECT DISTINCT client_id FROM client_metadata WHERE split_name = ?"
@@ -93,24 +109,13 @@ def _sample_records(path: str, split: str, limit: int) -> list[bytes]:
 
 
 def evaluation_dataset(
-    path: str,
-    split: str,
-    parse_batch: Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]],
-    limit: Optional[int],
-    batch_size: int = 256,
+    path: str, split: str, parse_batch: _Parser, limit: Optional[int]
 ) -> Callable[[], tf.data.Dataset]:
-    """Builds a task's `evaluation_dataset` from a split of a checked file.
+    """A task's `evaluation_dataset` from a split of a checked file.
 
-    Args:
-      path: The SQLite file.
-      split: Name of the split, which is a literal of dpfl and not user input.
-      parse_batch: As in `client_datasets`.
-      limit: Examples at most, spread over a fixed random choice of up to 1000 clients;
-        None for the whole split in the file's order.
-      batch_size: Examples of a batch.
-
-    Returns:
-      A function of no argument to a data set of (x, y) batches.
+    The split's name is a literal of dpfl and not user input. The examples, `limit` at
+    most, are spread over a fixed random choice of up to 1000 clients; with None it is
+    the whole split in the file's order.
     """
 
     def records() -> tf.data.Dataset:
@@ -125,7 +130,7 @@ def evaluation_dataset(
             (tf.string,),
         ).map(lambda record: record)
 
-    return lambda: records().batch(batch_size).map(parse_batch)
+    return lambda: records().batch(256).map(parse_batch)
 
 
 _MAGIC = b"SQLite format 3\x00"
@@ -148,7 +153,8 @@ class SqlFile:
     Attributes:
       name: Its name in the data folder.
       url: Where its LZMA-compressed form can be had.
-      splits: From each split that is needed to its number of clients and examples.
+      splits: From the split to train on, then that to test on, to the number of its
+        clients and examples.
       packed_sha256: Hexadecimal digest of the compressed form; None if none is known.
       sha256: That of the file itself.
     """
@@ -178,24 +184,13 @@ class PackedText:
 
 
 def data_folder(config: Union[FilesConfig, DocsConfig]) -> str:
-    """Returns the folder that the options mean, as the path that workers read too."""
+    """The folder that the options mean, as the path that workers read too."""
     folder = config.data_dir or os.path.join("~", ".tff")
     return os.path.abspath(os.path.expanduser(folder))
 
 
-def missing(path: str, url: str) -> DataFileError:
-    """Returns the error that a file is not there, and what to do about it."""
-    folder, name = os.path.split(path)
-    unpacked = " (unpacked)" if url.endswith(".lzma") else ""
-    return DataFileError(
-        f"The data file {name} is not in the folder {folder}: put it there, fetched"
-        f" from {url}{unpacked} on a machine with a network, or set download=True"
-        " (--download) to have it fetched now"
-    )
-
-
 def damaged(path: str, found: str) -> DataFileError:
-    """Returns the error that a file is not what it should be."""
+    """The error that a file is not what it should be."""
     return DataFileError(
         f"The data file {path} is damaged or only part of a download ({found}): delete"
         " it and fetch it again"
@@ -270,33 +265,23 @@ def _check_every_row(path: str, connection: sqlite3.Connection, file: SqlFile) -
 
 
 def connect(path: str) -> sqlite3.Connection:
-    """Returns a connection to a SQLite file that cannot change it."""
+    """A connection to a SQLite file that cannot change it."""
     url = urllib.request.pathname2url(os.path.abspath(path))
     return sqlite3.connect(f"file:{url}?mode=ro", uri=True)
 
 
-def check_sql_file(
-    path: str, file: SqlFile, *, verify: str = "fast", allow_partial: bool = False
-) -> None:
+def _check_sql_file(path: str, file: SqlFile, config: SqlConfig) -> None:
     """Refuses a file that is not the complete published one.
 
-    Args:
-      path: Where the file lies.
-      file: What it should be.
-      verify: 'fast' for length, schema and client table; 'full' for every page and
-        row as well.
-      allow_partial: Whether other counts than the published ones are accepted; every
-        split must have clients all the same.
-
-    Raises:
-      DataFileError: If it is damaged, cut short, or has other counts.
+    Its length, schema and client table are checked, and with the full verification
+    every page and row as well. Every split must have clients, also in partial data.
     """
     _check_length(path)
     connection = connect(path)
     try:
         _check_schema(path, connection)
-        _check_counts(path, connection, file, allow_partial)
-        if verify == "full":
+        _check_counts(path, connection, file, config.allow_partial_data)
+        if config.verify == "full":
             _check_every_row(path, connection, file)
     except sqlite3.Error as error:
         raise damaged(path, f"SQLite reports: {error}") from error
@@ -304,16 +289,10 @@ def check_sql_file(
         connection.close()
 
 
-def check_index(path: str) -> None:
+def _check_index(path: str) -> None:
     """Refuses a large file without an index of the clients.
 
     Without one SQLite reads the whole file for each client: 1.5 s at F-EMNIST's size.
-
-    Args:
-      path: A checked file.
-
-    Raises:
-      DataFileError: With the command that makes the index.
     """
     if os.path.getsize(path) <= _MOST_BYTES_WITHOUT_INDEX:
         return
@@ -336,15 +315,9 @@ def check_index(path: str) -> None:
 
 
 def fetch(
-    path: str, url: str, check: Callable[[str], None], sha256: Optional[str]
+    path: str, url: str, check: Callable[[str], Any], sha256: Optional[str]
 ) -> None:
-    """Downloads a file, or says where else it could come from.
-
-    Args:
-      path: As for `downloads.fetch`.
-      url: As for `downloads.fetch`.
-      check: As for `downloads.fetch`.
-      sha256: As for `downloads.fetch`.
+    """Downloads a file, as `downloads.fetch`, or says where else it could come from.
 
     Raises:
       DataFileError: If it cannot be had, or is not the published one.
@@ -364,63 +337,58 @@ def fetch(
         ) from error
 
 
-def _check_digest(path: str, file: SqlFile, allow_partial: bool) -> None:
-    """Compares a file with the published digest, or with that of its download."""
-    expected = None if allow_partial else file.sha256
-    expected = expected or downloads.recorded_digest(path)
-    if expected is None:
-        return
-    found = downloads.digest(path)
-    if found != expected:
-        raise damaged(path, f"SHA-256 {found}, not {expected}")
-
-
 def find_sql_file(file: SqlFile, config: SqlConfig) -> str:
-    """Returns the path of a complete SQLite file, downloaded if asked for.
-
-    Args:
-      file: The published file.
-      config: Where it is, how closely to check it, and whether to download it.
-
-    Returns:
-      The path of a file that passed `check_sql_file`.
+    """The path of a complete SQLite file, downloaded if asked for.
 
     Raises:
       DataFileError: If it is missing or refused, or the download fails.
     """
     path = os.path.join(data_folder(config), file.name)
-
-    def check(where: str) -> None:
-        check_sql_file(
-            where,
-            file,
-            verify=config.verify,
-            allow_partial=config.allow_partial_data,
-        )
-
-    if os.path.exists(path):
-        check(path)
-        if config.verify == "full":
-            _check_digest(path, file, config.allow_partial_data)
-    elif config.download:
-        packed = None if config.allow_partial_data else file.packed_sha256
-        fetch(path, file.url, check, packed)
-    else:
-        raise missing(path, file.url)
-    check_index(path)
+    packed = None if config.allow_partial_data else file.packed_sha256
+    was_there = _have(
+        path,
+        file.url,
+        lambda where: _check_sql_file(where, file, config),
+        config.download,
+        packed,
+    )
+    if was_there and config.verify == "full":
+        published = None if config.allow_partial_data else file.sha256
+        expected = published or downloads.recorded_digest(path)
+        found = None if expected is None else downloads.digest(path)
+        if found != expected:
+            raise damaged(path, f"SHA-256 {found}, not {expected}")
+    _check_index(path)
     return path
 
 
+def _have(
+    path: str,
+    url: str,
+    check: Callable[[str], None],
+    download: bool,
+    sha256: Optional[str] = None,
+) -> bool:
+    """Checks a file, or downloads it if asked for; whether it was there."""
+    if os.path.exists(path):
+        check(path)
+        return True
+    if not download:
+        folder, name = os.path.split(path)
+        unpacked = " (unpacked)" if url.endswith(".lzma") else ""
+        raise DataFileError(
+            f"The data file {name} is not in the folder {folder}: put it there, fetched"
+            f" from {url}{unpacked} on a machine with a network, or set download=True"
+            " (--download) to have it fetched now"
+        )
+    fetch(path, url, check, sha256)
+    return False
+
+
 def read_packed_text(file: PackedText, config: SqlConfig) -> list[str]:
-    """Returns the lines of a published text file, downloaded if asked for.
+    """The lines of a published text file, downloaded if asked for.
 
-    Args:
-      file: The published file.
-      config: Where it is and whether to download it; `allow_partial_data` accepts
-        one with another digest.
-
-    Returns:
-      Its lines, without line ends.
+    `config.allow_partial_data` accepts one with another digest.
 
     Raises:
       DataFileError: If it is missing or refused, or the download fails.
@@ -432,16 +400,8 @@ def read_packed_text(file: PackedText, config: SqlConfig) -> list[str]:
         if digest != file.sha256 and not config.allow_partial_data:
             raise damaged(path, f"SHA-256 {digest}, not {file.sha256}")
 
-    if os.path.exists(path):
-        check(path)
-    elif config.download:
-        fetch(path, file.url, check, None)
-    else:
-        raise missing(path, file.url)
-    return _unpack_text(path, file.member)
-
-
-def _unpack_text(path: str, member: str) -> list[str]:
+    _have(path, file.url, check, config.download)
+    member = file.member
     try:
         with bz2.open(path) as packed:
             content = io.BytesIO()
@@ -460,15 +420,9 @@ def _unpack_text(path: str, member: str) -> list[str]:
 
 
 def fingerprint(path: str, file: SqlFile, *extra: str) -> str:
-    """Returns a digest of a data file, all of which is read once.
+    """The SHA-256 of a file's name, its content's and what else the data depend on.
 
-    Args:
-      path: A checked file.
-      file: What it is.
-      *extra: What else the data depend on.
-
-    Returns:
-      SHA-256 over the name, that of the content, and what else there is.
+    All of the file is read once.
     """
     parts = [file.name, downloads.remembered_digest(path), *extra]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()

@@ -23,25 +23,15 @@ IMAGE_SIZE = 28
 
 # Found by search at epsilon 8, delta 1e-3 and 100-fold compressed L2-CSGM.
 DEFAULTS = task_lib.TrainingDefaults(
-    client_lr=0.1,
-    server_lr=0.5,
-    server_momentum=0.9,
-    clip_norm=0.1,
-    cohort_size=50,
-    rounds=60,
+    client_lr=0.1, server_lr=0.5, clip_norm=0.1, cohort_size=50, rounds=60
 )
 
 
 def interpolation_matrix(size: int, new_size: int) -> np.ndarray:
-    """Returns linear interpolation of a row of pixels, pixel centres aligned.
+    """Linear interpolation of a row of `size` pixels, pixel centres aligned.
 
-    Args:
-      size: Pixels of the given row, at least 2.
-      new_size: Pixels of the wanted row.
-
-    Returns:
-      A float64 matrix W of shape [new_size, size], of rows that sum to one, so that
-      `W @ image @ W.T` is the bilinear scaling of a square image.
+    A float64 matrix W of shape [new_size, size], of rows that sum to one, so that
+    `W @ image @ W.T` is the bilinear scaling of a square image.
     """
     centre = (np.arange(new_size) + 0.5) * size / new_size - 0.5
     centre = np.clip(centre, 0, size - 1)
@@ -56,15 +46,9 @@ def interpolation_matrix(size: int, new_size: int) -> np.ndarray:
 def split_by_label(
     labels: np.ndarray, test_fraction: float, rng: np.random.RandomState
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Holds out the same share of every label.
+    """Positions of training examples and of held-out ones, both sorted.
 
-    Args:
-      labels: int vector.
-      test_fraction: Share held out, rounded for each label.
-      rng: Source of the choice.
-
-    Returns:
-      Positions of the training examples and of the held-out ones, both sorted.
+    The same share of every label is held out, rounded for each.
     """
     held_out = []
     for label in np.unique(labels):
@@ -77,21 +61,12 @@ def split_by_label(
 def dirichlet_partition(
     labels: np.ndarray, num_clients: int, alpha: float, rng: np.random.RandomState
 ) -> list[np.ndarray]:
-    """Splits examples over clients of equal size with unequal labels.
+    """The positions of each client's examples; sizes differ by at most one.
 
-    Each client draws a label distribution from a symmetric Dirichlet and then its
-    examples one by one without replacement; a label that has run out is dropped and
-    the rest renormalised (Hsu et al. 2019, 'Measuring the Effects of Non-Identical
-    Data Distribution', section 3; Reddi et al. 2021, appendix C).
-
-    Args:
-      labels: int vector, the label of each example.
-      num_clients: Number of clients.
-      alpha: Concentration of the Dirichlet.
-      rng: Source of all draws.
-
-    Returns:
-      For each client the positions of its examples; sizes differ by at most one.
+    Each client draws a label distribution from a symmetric Dirichlet of concentration
+    `alpha` and then its examples one by one without replacement; a label that has run
+    out is dropped and the rest renormalised (Hsu et al. 2019, 'Measuring the Effects
+    of Non-Identical Data Distribution', section 3; Reddi et al. 2021, appendix C).
 
     Raises:
       ValueError: If there are fewer examples than clients.
@@ -104,32 +79,23 @@ def dirichlet_partition(
     classes = np.unique(labels)
     left = [list(rng.permutation(np.flatnonzero(labels == c))) for c in classes]
     sizes = [len(part) for part in np.array_split(labels, num_clients)]
-    return [
-        _draw_client(left, size, rng.dirichlet([alpha] * len(classes)), rng)
-        for size in sizes
-    ]
-
-
-def _draw_client(
-    left: list[list[int]],
-    size: int,
-    distribution: np.ndarray,
-    rng: np.random.RandomState,
-) -> np.ndarray:
-    """Takes `size` examples out of `left`, label by label as `distribution` says."""
-    taken = []
-    for _ in range(size):
-        available = np.array([bool(positions) for positions in left])
-        # The floor lets a client go on when the labels it wants have all run out.
-        weights = (distribution + 1e-12) * available
-        label = rng.choice(len(left), p=weights / weights.sum())
-        taken.append(left[label].pop())
-    return np.array(taken)
+    parts = []
+    for size in sizes:
+        distribution = rng.dirichlet([alpha] * len(classes))
+        taken = []
+        for _ in range(size):
+            available = np.array([bool(positions) for positions in left])
+            # The floor lets a client go on when the labels it wants have all run out.
+            weights = (distribution + 1e-12) * available
+            label = rng.choice(len(left), p=weights / weights.sum())
+            taken.append(left[label].pop())
+        parts.append(np.array(taken))
+    return parts
 
 
 @functools.cache
 def _read_images() -> tuple[np.ndarray, np.ndarray]:
-    """Returns integer images [1797, 8, 8] with values 0-16, and labels [1797]."""
+    """Integer images [1797, 8, 8] with values 0-16, and labels [1797]."""
     from sklearn import datasets
 
     data = datasets.load_digits()
@@ -137,21 +103,16 @@ def _read_images() -> tuple[np.ndarray, np.ndarray]:
 
 
 def _scale(images: np.ndarray) -> np.ndarray:
-    """Returns images as float32 [n, 28, 28, 1] with values in [0, 1]."""
+    """Images as float32 [n, 28, 28, 1] with values in [0, 1]."""
     matrix = interpolation_matrix(images.shape[1], IMAGE_SIZE)
     scaled = matrix @ (images / 16.0) @ matrix.T
     return np.clip(scaled, 0.0, 1.0)[..., np.newaxis].astype(np.float32)
 
 
 def load(config: DigitsConfig) -> task_lib.Task:
-    """Returns the task `digits`.
+    """The task `digits`, of `config.num_clients` clients of equal size.
 
-    Args:
-      config: Its options.
-
-    Returns:
-      A task with `config.num_clients` clients of equal size; x is float32
-      [batch, 28, 28, 1] in [0, 1] with ink at 1, y is int32 [batch].
+    x is float32 [batch, 28, 28, 1] in [0, 1] with ink at 1, y is int32 [batch].
 
     Raises:
       ValueError: If there are more clients than training images, or no image is left
@@ -175,22 +136,18 @@ def load(config: DigitsConfig) -> task_lib.Task:
     for array in (images, labels, rows.astype(np.int64), sizes, test.astype(np.int64)):
         digest.update(array.tobytes())
     x = _scale(images)
-    build = models.IMAGE_MODELS[config.model]
     return task_lib.Task(
         name="digits",
         description="8x8 handwritten digits scaled to 28x28, split by label.",
         client_ids=task_lib.client_names(config.num_clients),
-        element_spec=task_lib.batch_spec(x, labels),
         dataset_from_index=task_lib.in_memory_datasets(
             x[rows], labels[rows], sizes, config
         ),
         evaluation_dataset=task_lib.evaluation_batches(x[test], labels[test]),
-        model_builder=lambda seed: build(NUM_CLASSES, seed),
-        loss=models.image_loss,
-        metrics=models.image_metrics,
         defaults=DEFAULTS,
         config=config,
         fingerprint=digest.hexdigest(),
         # Held-out images are drawn before the others go to clients, and go to nobody.
         clients_hold_test_examples=False,
+        **models.image_pieces(config.model, NUM_CLASSES),
     )

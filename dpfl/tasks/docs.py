@@ -20,51 +20,34 @@ import numpy as np
 
 from dpfl import files
 from dpfl.tasks import corpus as corpora
-from dpfl.tasks import data_files, docstrings, packages, text
+from dpfl.tasks import data_files, packages, text
 from dpfl.tasks import task as task_lib
 from dpfl.tasks.configs import DocsConfig
 
 MINIMUM_MODULES = 20
 
 DEFAULTS = task_lib.TrainingDefaults(
-    client_lr=0.5,
-    server_lr=0.5,
-    server_momentum=0.9,
-    clip_norm=0.3,
-    cohort_size=50,
-    rounds=60,
+    client_lr=0.5, server_lr=0.5, clip_norm=0.3, cohort_size=50, rounds=60
 )
 PACKAGES_DEFAULTS = task_lib.TrainingDefaults(
-    client_lr=1.0,
-    server_lr=1.0,
-    server_momentum=0.9,
-    clip_norm=0.5,
-    cohort_size=100,
-    rounds=128,
+    client_lr=1.0, server_lr=1.0, clip_norm=0.5, cohort_size=100, rounds=128
 )
 
 
 @functools.lru_cache(maxsize=4)
 def read_library(folder: str) -> corpora.Corpus:
-    """Reads the sentences of every module of a standard library.
-
-    Args:
-      folder: Its path.
-    """
-    return corpora.read(docstrings.module_files(folder))
+    """The sentences of every module of the standard library in a folder."""
+    return corpora.read(corpora.module_files(folder))
 
 
 def read_packages(
     config: DocsConfig, folder: str | None = None
 ) -> tuple[corpora.Corpus, list[packages.Package]]:
-    """Reads the sentences of the packages that dpfl pins, or what was kept of them.
+    """The sentences of the packages that dpfl pins, or what was kept, and these.
 
     Args:
       config: Says where they are kept.
-      folder: Of the installed packages; None for where the running Python looks.
-
-    Returns:
-      The sentences, and the packages.
+      folder: That of the installed packages; None for where the running Python looks.
 
     Raises:
       ValueError: If a package is missing or has another version, or the folder cannot
@@ -78,15 +61,7 @@ def read_packages(
 def build_vocabulary(
     corpus: corpora.Corpus, sentences: np.ndarray, size: int
 ) -> list[str]:
-    """Returns the most frequent words, ties in alphabetical order.
-
-    Args:
-      corpus: All sentences.
-      sentences: Places of those of the training clients.
-      size: Number of words.
-
-    Returns:
-      A list of `size` words.
+    """The `size` most frequent words of some sentences, ties in alphabetical order.
 
     Raises:
       ValueError: If there are fewer different words.
@@ -110,17 +85,9 @@ def encode(
     vocabulary: Sequence[str],
     sequence_length: int,
 ) -> np.ndarray:
-    """Returns sentences as rows of tokens.
+    """Some sentences as rows of tokens, int32 [sentences, sequence_length + 1].
 
-    Args:
-      corpus: All sentences.
-      sentences: Places of those that are wanted.
-      vocabulary: The known words.
-      sequence_length: Tokens of an input.
-
-    Returns:
-      int32 array of shape [sentences, sequence_length + 1]: begin, the words, end
-      where there is room, padding.
+    A row has begin, the words, end where there is room, and padding.
     """
     tokens = text.Tokens(len(vocabulary))
     number = {word: i + 1 for i, word in enumerate(vocabulary)}
@@ -139,15 +106,7 @@ def encode(
 def held_out(
     names: Sequence[str], config: DocsConfig
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Divides modules into those to train on and those to evaluate on.
-
-    Args:
-      names: All modules, sorted.
-      config: Says how many of each, and whether a validation set takes the place of
-        the test set.
-
-    Returns:
-      The names of both, sorted.
+    """The modules to train on and those to evaluate on, of all, which are sorted.
 
     Raises:
       ValueError: If there is none to train or none to evaluate on.
@@ -166,7 +125,7 @@ def held_out(
 
 
 def _evaluated(rows: np.ndarray, config: DocsConfig) -> np.ndarray:
-    """Returns as many rows as are to be evaluated on, in their order."""
+    """As many rows as are to be evaluated on, in their order."""
     most = config.max_test_examples
     if most is None or most >= len(rows):
         return rows
@@ -179,7 +138,7 @@ def _pairs(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _read(config: DocsConfig, folder: str | None) -> tuple[corpora.Corpus, str]:
-    """Returns the sentences, and in words where they are from."""
+    """The sentences, and in words where they are from."""
     if config.docs_source == "packages":
         corpus, found = read_packages(config, folder)
         return corpus, " ".join(["docs of packages 1", *map(str, found)])
@@ -202,17 +161,16 @@ def _check_modules(count: int, config: DocsConfig, folder: str | None) -> None:
 
 
 def load(config: DocsConfig, folder: str | None = None) -> task_lib.Task:
-    """Returns the task `docs`.
+    """The task `docs`.
+
+    It has a client for each training module of at least `config.min_sentences`
+    sentences; the evaluation set is all sentences of the modules held out. x and y are
+    int32 [batch, sequence_length].
 
     Args:
       config: Its options.
       folder: Path of the standard library to read, or of the installed packages; None
         for the running Python's.
-
-    Returns:
-      A task with a client for each training module of at least
-      `config.min_sentences` sentences; the evaluation set is all sentences of the
-      modules held out. x and y are int32 [batch, sequence_length].
 
     Raises:
       ValueError: If the library comes without enough source files, packages are missing
@@ -227,11 +185,13 @@ def load(config: DocsConfig, folder: str | None = None) -> task_lib.Task:
     }
     _check_modules(len(places), config, folder)
     clients, evaluated = held_out(list(places), config)
-    sentences = corpus.sentences_of([places[name] for name in clients])
+    sentences, tested = (
+        corpus.sentences_of([places[name] for name in names])
+        for names in (clients, evaluated)
+    )
     vocabulary = build_vocabulary(corpus, sentences, config.vocab_size)
     train = encode(corpus, sentences, vocabulary, config.sequence_length)
-    sentences = corpus.sentences_of([places[name] for name in evaluated])
-    test = encode(corpus, sentences, vocabulary, config.sequence_length)
+    test = encode(corpus, tested, vocabulary, config.sequence_length)
     test = _evaluated(test, config)
     sizes = corpus.sizes[[places[name] for name in clients]]
     digest = hashlib.sha256(source.encode())

@@ -47,7 +47,7 @@ def _say(sentence: str) -> None:
 
 
 def fetch(
-    path: str, url: str, check: Callable[[str], None], sha256: Optional[str] = None
+    path: str, url: str, check: Callable[[str], Any], sha256: Optional[str] = None
 ) -> None:
     """Downloads to a temporary name, checks, and only then gives the file its name.
 
@@ -67,7 +67,7 @@ def fetch(
     is_packed = url.endswith(".lzma")
     with urllib.request.urlopen(url, timeout=_SILENCE) as source:
         with files.atomically(path) as file:
-            received = (_unpack if is_packed else _copy)(source, file)
+            received = _unpack(source, file) if is_packed else _read(source, file.write)
             if sha256 is not None and received != sha256:
                 raise OtherFileError(
                     f"{url} must have the SHA-256 {sha256}, found {received}"
@@ -81,7 +81,7 @@ def fetch(
 
 
 def digest(path: str) -> str:
-    """Returns the SHA-256 of a file, in hex."""
+    """The SHA-256 of a file, in hex."""
     found = hashlib.sha256()
     with open(path, "rb") as file:
         for chunk in iter(lambda: file.read(_CHUNK), b""):
@@ -90,20 +90,19 @@ def digest(path: str) -> str:
 
 
 def remembered_digest(path: str, say: Callable[[str], None] = _say) -> str:
-    """Returns the SHA-256 of a file, read only if it is not the one read before.
+    """The SHA-256 of a file, read only if it is not the one read before.
 
     What was found is remembered in the user's cache folder by the file's path, device,
     inode, size and times of content and inode, which change with any of its bytes.
-
-    Args:
-      path: The file's.
-      say: Called with a sentence before a file is read for which that takes long.
+    Before a file is read for which that takes long `say` is called with a sentence.
     """
     known = os.stat(path)
     name = os.path.realpath(path)
     facts = [known.st_dev, known.st_ino, known.st_size]
     facts += [known.st_mtime_ns, known.st_ctime_ns]
-    memory = _memory_of(name)
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.join("~", ".cache")
+    own = hashlib.sha256(os.fsencode(name)).hexdigest()
+    memory = pathlib.Path(cache).expanduser() / "dpfl" / f"{own}.json"
     try:
         kept = files.read_json(memory)
         if kept["path"] == name and kept["facts"] == facts:
@@ -124,15 +123,8 @@ def remembered_digest(path: str, say: Callable[[str], None] = _say) -> str:
     return found
 
 
-def _memory_of(name: str) -> pathlib.Path:
-    """Returns the file in which the digest of a path's content is remembered."""
-    cache = os.environ.get("XDG_CACHE_HOME") or os.path.join("~", ".cache")
-    own = hashlib.sha256(os.fsencode(name)).hexdigest()
-    return pathlib.Path(cache).expanduser() / "dpfl" / f"{own}.json"
-
-
 def recorded_digest(path: str) -> Optional[str]:
-    """Returns the digest that stands beside a file, None if there is none."""
+    """The digest that stands beside a file, None if there is none."""
     try:
         with open(path + _ENDING, encoding="utf-8") as file:
             return (file.readline().split() or [""])[0].lower()
@@ -140,13 +132,8 @@ def recorded_digest(path: str) -> Optional[str]:
         return None
 
 
-def _copy(source: Any, file: IO[bytes]) -> str:
-    """Copies a response to its end, and returns the digest of what came."""
-    return _read(source, file.write)
-
-
 def _unpack(source: Any, file: IO[bytes]) -> str:
-    """Unpacks a response to its end, and returns the digest of what came."""
+    """Unpacks a response to its end; the digest of what came."""
     unpacker = lzma.LZMADecompressor()
     received = _read(source, lambda chunk: file.write(unpacker.decompress(chunk)))
     if not unpacker.eof:
@@ -155,7 +142,7 @@ def _unpack(source: Any, file: IO[bytes]) -> str:
 
 
 def _read(source: Any, sink: Callable[[bytes], Any]) -> str:
-    """Reads a response, and refuses one that is short or hardly moves."""
+    """Reads a response, refuses one that is short or hardly moves; its digest."""
     expected = source.headers.get("content-length")
     begun, copied, received = time.monotonic(), 0, hashlib.sha256()
     # read1 gives what is there: a response of a byte a minute cannot hold it up.

@@ -27,24 +27,15 @@ FILE = data_files.SqlFile(
 
 # Chen et al. 2022, appendix; the clip is for a client rate of 0.01.
 DEFAULTS = task_lib.TrainingDefaults(
-    client_lr=0.01,
-    server_lr=1.0,
-    server_momentum=0.9,
-    clip_norm=0.1,
-    cohort_size=100,
-    rounds=1500,
+    client_lr=0.01, server_lr=1.0, clip_norm=0.1, cohort_size=100, rounds=1500
 )
 
 
 def parse_batch(records: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Parses serialised examples.
+    """Images and labels of serialised examples, a string vector.
 
-    Args:
-      records: string vector.
-
-    Returns:
-      Images, float32 [batch, 28, 28, 1] in [0, 1] with the background at 1, and
-      labels, int32 [batch].
+    They are float32 [batch, 28, 28, 1] in [0, 1] with the background at 1, and int32
+    [batch].
     """
     features = tf.io.parse_example(
         records,
@@ -57,45 +48,23 @@ def parse_batch(records: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def load(config: EmnistConfig, file: data_files.SqlFile = FILE) -> task_lib.Task:
-    """Returns the task `emnist`.
+    """The task `emnist`, of a client per writer.
 
-    Args:
-      config: Its options.
-      file: The file to expect; another one than the published one is for tests.
-
-    Returns:
-      A task with a client per writer; x is float32 [batch, 28, 28, 1], y is int32
-      [batch].
+    x is float32 [batch, 28, 28, 1], y is int32 [batch]. Another file than the published
+    one is for tests.
 
     Raises:
       DataFileError: If the file is missing, damaged or not the one expected.
     """
     path = data_files.find_sql_file(file, config)
-    import tensorflow_federated as tff
-
-    client_data = tff.simulation.datasets.SqlClientData(path, "all_train")
-    client_ids = tuple(client_data.client_ids)
-    build = models.IMAGE_MODELS[config.model]
     return task_lib.Task(
         name="emnist",
         description="Handwritten characters of 62 classes, a client per writer.",
-        client_ids=client_ids,
-        element_spec=(
-            tf.TensorSpec([None, 28, 28, 1], tf.float32),
-            tf.TensorSpec([None], tf.int32),
-        ),
-        dataset_from_index=data_files.client_datasets(
-            client_data, client_ids, parse_batch, config
-        ),
-        evaluation_dataset=data_files.evaluation_dataset(
-            path, "all_test", parse_batch, config.max_test_examples
-        ),
-        model_builder=lambda seed: build(NUM_CLASSES, seed),
-        loss=models.image_loss,
-        metrics=models.image_metrics,
         defaults=DEFAULTS,
         config=config,
         fingerprint=data_files.fingerprint(path, file),
         # The writers of 'all_test' are those of 'all_train'.
         clients_hold_test_examples=True,
+        **data_files.sql_pieces(path, file, parse_batch, config),
+        **models.image_pieces(config.model, NUM_CLASSES),
     )

@@ -27,8 +27,6 @@ from dpfl.tasks import data_files, models
 from dpfl.tasks import task as task_lib
 from dpfl.tasks.configs import MnistConfig
 
-NUM_CLASSES = 10
-IMAGE_SIZE = 28
 ARCHIVE = "mnist.npz"
 URL = f"https://storage.googleapis.com/tensorflow/tf-keras-datasets/{ARCHIVE}"
 # Of the download, as Keras has it.
@@ -44,12 +42,7 @@ _PARTS = {
 }
 
 DEFAULTS = task_lib.TrainingDefaults(
-    client_lr=0.1,
-    server_lr=0.5,
-    server_momentum=0.9,
-    clip_norm=0.3,
-    cohort_size=100,
-    rounds=100,
+    client_lr=0.1, server_lr=0.5, clip_norm=0.3, cohort_size=100, rounds=100
 )
 
 
@@ -71,7 +64,7 @@ class Writers:
 
 
 def published_writers() -> Writers:
-    """Returns those of MNIST."""
+    """Those of MNIST."""
     path = pathlib.Path(__file__).with_name("mnist_writers.npz")
     with np.load(path) as facts:
         return Writers(
@@ -83,7 +76,7 @@ def published_writers() -> Writers:
 
 
 def _idx(path: str, axes: int) -> np.ndarray:
-    """Returns the bytes of an idx file, unpacked if it is packed."""
+    """The bytes of an idx file, unpacked if it is packed."""
     with open(path, "rb") as file:
         content = file.read()
     try:
@@ -102,14 +95,14 @@ def _idx(path: str, axes: int) -> np.ndarray:
 
 
 def _idx_path(folder: str, stem: str, axes: int) -> str:
-    """Returns the path of an idx file under one of its usual names, or the first."""
+    """The path of an idx file under one of its usual names, or the first."""
     names = [f"{stem}{dot}idx{axes}-ubyte{end}" for dot in "-." for end in ("", ".gz")]
     paths = [os.path.join(folder, name) for name in names]
     return next((path for path in paths if os.path.exists(path)), paths[0])
 
 
 def _archive(path: str) -> list[np.ndarray]:
-    """Returns images and labels of both sets, from Keras's archive."""
+    """Images and labels of both sets, from Keras's archive."""
     try:
         with np.load(path) as parts:
             return [parts[name] for two in _PARTS.values() for name in two[:2]]
@@ -117,20 +110,8 @@ def _archive(path: str) -> list[np.ndarray]:
         raise data_files.damaged(path, str(error)) from error
 
 
-def _check_archive(path: str) -> None:
-    """Raises DataFileError if this is no such archive."""
-    _archive(path)
-
-
 def read_images(config: MnistConfig, facts: Writers) -> tuple[np.ndarray, np.ndarray]:
-    """Returns all images, in MNIST's order.
-
-    Args:
-      config: Where they are, and whether to download them.
-      facts: What is expected.
-
-    Returns:
-      uint8 [examples, 28, 28] and int32 [examples].
+    """All images and labels in MNIST's order: uint8 [examples, 28, 28] and int32.
 
     Raises:
       DataFileError: If they are missing, damaged, or in another order.
@@ -147,7 +128,7 @@ def read_images(config: MnistConfig, facts: Writers) -> tuple[np.ndarray, np.nda
                 "data_dir must have the images of MNIST, as four idx files or "
                 f"{ARCHIVE}, found neither in {folder}; --download fetches them"
             )
-        data_files.fetch(path, URL, _check_archive, _ARCHIVE_SHA256)
+        data_files.fetch(path, URL, _archive, _ARCHIVE_SHA256)
     source = folder if has_idx else path
     parts = [_idx(*two) for two in zip(idx_paths, axes)] if has_idx else _archive(path)
     images = np.concatenate([parts[0], parts[2]])
@@ -165,16 +146,10 @@ def read_images(config: MnistConfig, facts: Writers) -> tuple[np.ndarray, np.nda
 def split(
     writers: np.ndarray, config: MnistConfig
 ) -> tuple[list[np.ndarray], np.ndarray]:
-    """Holds out a share of each writer's digits.
+    """What each writer trains on, by number, and all that is evaluated on.
 
-    Args:
-      writers: int [examples].
-      config: Says how many, and whether a validation set takes the place of the test
-        set.
-
-    Returns:
-      For each writer, by number, the sorted positions to train on; and the sorted
-      positions of all that is evaluated on.
+    These are sorted positions in `writers`, of which a share of each writer's is held
+    out; a validation set may take the place of the test set.
     """
     rng = np.random.RandomState(config.partition_seed)
     training, held_out = [], []
@@ -189,26 +164,21 @@ def split(
 
 
 def _cut(positions: np.ndarray, fraction: float) -> tuple[np.ndarray, np.ndarray]:
-    """Returns a share of some positions, at least one of them, and the others."""
+    """A share of some positions, at least one of them, and the others."""
     count = max(1, int(round(fraction * len(positions))))
     return positions[:count], positions[count:]
 
 
 def _to_float(pixels: tf.Tensor) -> tf.Tensor:
-    """Returns float32 [batch, 28, 28, 1] in [0, 1]."""
+    """The images as float32 [batch, 28, 28, 1] in [0, 1]."""
     return tf.cast(pixels, tf.float32)[..., tf.newaxis] / 255.0
 
 
 def load(config: MnistConfig, facts: Writers | None = None) -> task_lib.Task:
-    """Returns the task `mnist`.
+    """The task `mnist`, of a client per writer.
 
-    Args:
-      config: Its options.
-      facts: What to expect; another than MNIST's is for tests.
-
-    Returns:
-      A task with a client per writer; x is float32 [batch, 28, 28, 1] in [0, 1] with
-      ink at 1, y is int32 [batch].
+    x is float32 [batch, 28, 28, 1] in [0, 1] with ink at 1, y is int32 [batch]. Other
+    facts than MNIST's are for tests.
 
     Raises:
       DataFileError: If the images are missing, damaged, or not those of MNIST.
@@ -224,7 +194,6 @@ def load(config: MnistConfig, facts: Writers | None = None) -> task_lib.Task:
     digest = hashlib.sha256(b"mnist 1")
     for array in (images, labels, rows, sizes, test):
         digest.update(array.tobytes())
-    build = models.IMAGE_MODELS[config.model]
 
     def evaluation_dataset() -> tf.data.Dataset:
         examples = task_lib.evaluation_batches(images[test], labels[test])()
@@ -234,20 +203,14 @@ def load(config: MnistConfig, facts: Writers | None = None) -> task_lib.Task:
         name="mnist",
         description="Handwritten digits, a client per writer.",
         client_ids=tuple(f"writer_{n:04d}" for n in np.unique(facts.writers)),
-        element_spec=(
-            tf.TensorSpec([None, IMAGE_SIZE, IMAGE_SIZE, 1], tf.float32),
-            tf.TensorSpec([None], tf.int32),
-        ),
         dataset_from_index=task_lib.in_memory_datasets(
             images[rows], labels[rows], sizes, config, _to_float
         ),
         evaluation_dataset=evaluation_dataset,
-        model_builder=lambda seed: build(NUM_CLASSES, seed),
-        loss=models.image_loss,
-        metrics=models.image_metrics,
         defaults=DEFAULTS,
         config=config,
         fingerprint=digest.hexdigest(),
         # A share of each writer's own digits is held out.
         clients_hold_test_examples=True,
+        **models.image_pieces(config.model, num_classes=10),
     )

@@ -9,8 +9,9 @@ saved model loads without dpfl.
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Optional
 
 import tensorflow as tf
@@ -18,138 +19,93 @@ import tensorflow as tf
 _IMAGE_SHAPE = (28, 28, 1)
 
 
-class _Seeds:
-    """Hands out initializers with seeds that differ within a model."""
+# Seeds of the layers of a model, which differ.
+_Seeds = Iterator[int]
 
-    def __init__(self, seed: int):
-        self._next = itertools.count(1000 * seed + 1)
 
-    def kernel(self) -> tf.keras.initializers.Initializer:
-        return tf.keras.initializers.GlorotUniform(next(self._next))
-
-    def embedding(self) -> tf.keras.initializers.Initializer:
-        return tf.keras.initializers.RandomUniform(seed=next(self._next))
-
-    def recurrent(self) -> tf.keras.initializers.Initializer:
-        return tf.keras.initializers.Orthogonal(seed=next(self._next))
+def _seeds(seed: int) -> _Seeds:
+    return itertools.count(1000 * seed + 1)
 
 
 def _dense(
     units: int, seeds: _Seeds, activation: Optional[str] = None
 ) -> tf.keras.layers.Layer:
-    return tf.keras.layers.Dense(
-        units, activation=activation, kernel_initializer=seeds.kernel()
-    )
+    kernel = tf.keras.initializers.GlorotUniform(next(seeds))
+    return tf.keras.layers.Dense(units, activation, kernel_initializer=kernel)
 
 
 def _convolution(
     filters: int, size: int, strides: int, seeds: _Seeds
 ) -> tf.keras.layers.Layer:
+    kernel = tf.keras.initializers.GlorotUniform(next(seeds))
     return tf.keras.layers.Conv2D(
-        filters,
-        size,
-        strides=strides,
-        activation="relu",
-        kernel_initializer=seeds.kernel(),
+        filters, size, strides, activation="relu", kernel_initializer=kernel
     )
 
 
-def _one_convolution(filters: int, num_classes: int, seed: int) -> tf.keras.Model:
-    seeds = _Seeds(seed)
-    return tf.keras.Sequential(
-        [
-            tf.keras.layers.Input(_IMAGE_SHAPE),
-            _convolution(filters, 5, 3, seeds),
-            tf.keras.layers.Flatten(),
-            _dense(num_classes, seeds),
-        ]
-    )
+def _of_images(*layers: tf.keras.layers.Layer) -> tf.keras.Model:
+    return tf.keras.Sequential([tf.keras.layers.Input(_IMAGE_SHAPE), *layers])
 
 
-def small_cnn(num_classes: int, seed: int) -> tf.keras.Model:
-    """Returns a network without random layers, of one convolution, for 28x28 images.
+def small_cnn(num_classes: int, seed: int, filters: int = 24) -> tf.keras.Model:
+    """A network without random layers, of one convolution; one of `IMAGE_MODELS`.
 
     5x5x24 with stride 3, then dense: 15,994 parameters with 10 classes, just under
     the power of two that a Hadamard rotation pads to. Few parameters mean little
     noise: a private mean of n updates carries noise of variance d (z C / n)^2 in all.
-
-    Args:
-      num_classes: Number of logits.
-      seed: Seed of the initial weights.
-
-    Returns:
-      An uncompiled model from float32 [batch, 28, 28, 1] to [batch, num_classes].
     """
-    return _one_convolution(24, num_classes, seed)
-
-
-def tiny_cnn(num_classes: int, seed: int) -> tf.keras.Model:
-    """Returns `small_cnn` with 5 filters, not 24: 3,340 parameters with 10 classes.
-
-    What a small model is to a large one whose updates are compressed fivefold.
-
-    Args:
-      num_classes: Number of logits.
-      seed: Seed of the initial weights.
-
-    Returns:
-      An uncompiled model from float32 [batch, 28, 28, 1] to [batch, num_classes].
-    """
-    return _one_convolution(5, num_classes, seed)
+    seeds = _seeds(seed)
+    return _of_images(
+        _convolution(filters, 5, 3, seeds),
+        tf.keras.layers.Flatten(),
+        _dense(num_classes, seeds),
+    )
 
 
 def cnn(num_classes: int, seed: int) -> tf.keras.Model:
-    """Returns the convolutional network of the F-EMNIST experiments, with dropout.
+    """The convolutional network of the F-EMNIST experiments, with dropout.
 
     3x3x32, 2x2 maximum, 3x3x64, dropout 0.25, dense 128, dropout 0.5, dense:
     1,018,174 parameters with 62 classes, 1,011,466 with 10. (Chen et al. 2022,
     'The Fundamental Price of Secure Aggregation', and its successors.)
-
-    Args:
-      num_classes: Number of logits.
-      seed: Seed of the initial weights and of the dropout.
-
-    Returns:
-      An uncompiled model from float32 [batch, 28, 28, 1] to [batch, num_classes].
     """
-    seeds = _Seeds(seed)
-    return tf.keras.Sequential(
-        [
-            tf.keras.layers.Input(_IMAGE_SHAPE),
-            _convolution(32, 3, 1, seeds),
-            tf.keras.layers.MaxPool2D(),
-            _convolution(64, 3, 1, seeds),
-            tf.keras.layers.Dropout(0.25),
-            tf.keras.layers.Flatten(),
-            _dense(128, seeds, "relu"),
-            tf.keras.layers.Dropout(0.5),
-            _dense(num_classes, seeds),
-        ]
+    seeds = _seeds(seed)
+    return _of_images(
+        _convolution(32, 3, 1, seeds),
+        tf.keras.layers.MaxPool2D(),
+        _convolution(64, 3, 1, seeds),
+        tf.keras.layers.Dropout(0.25),
+        tf.keras.layers.Flatten(),
+        _dense(128, seeds, "relu"),
+        tf.keras.layers.Dropout(0.5),
+        _dense(num_classes, seeds),
     )
 
 
 def two_layer(num_classes: int, seed: int) -> tf.keras.Model:
-    """Returns two dense layers of 200 units (McMahan et al. 2017, '2NN').
+    """Two dense layers of 200 units (McMahan et al. 2017, '2NN').
 
     209,662 parameters with 62 classes, 199,210 with 10.
-
-    Args:
-      num_classes: Number of logits.
-      seed: Seed of the initial weights.
-
-    Returns:
-      An uncompiled model from float32 [batch, 28, 28, 1] to [batch, num_classes].
     """
-    seeds = _Seeds(seed)
-    return tf.keras.Sequential(
-        [
-            tf.keras.layers.Input(_IMAGE_SHAPE),
-            tf.keras.layers.Flatten(),
-            _dense(200, seeds, "relu"),
-            _dense(200, seeds, "relu"),
-            _dense(num_classes, seeds),
-        ]
+    seeds = _seeds(seed)
+    return _of_images(
+        tf.keras.layers.Flatten(),
+        _dense(200, seeds, "relu"),
+        _dense(200, seeds, "relu"),
+        _dense(num_classes, seeds),
     )
+
+
+# From the number of logits and the seed of the initial weights to an uncompiled model
+# from float32 [batch, 28, 28, 1] to [batch, num_classes].
+IMAGE_MODELS: dict[str, Callable[[int, int], tf.keras.Model]] = {
+    "small_cnn": small_cnn,
+    # 3,340 parameters with 10 classes: what a small model is to a large one whose
+    # updates are compressed fivefold.
+    "tiny_cnn": functools.partial(small_cnn, filters=5),
+    "cnn": cnn,
+    "2nn": two_layer,
+}
 
 
 def lstm(
@@ -159,7 +115,7 @@ def lstm(
     lstm_size: int,
     seed: int,
 ) -> tf.keras.Model:
-    """Returns the recurrent next-word model of Reddi et al. 2021.
+    """The recurrent next-word model of Reddi et al. 2021.
 
     Embedding, one LSTM, a dense layer back to the embedding's width, dense to logits:
     4,050,748 parameters with 10,000 words and 4 special tokens, width 96 and 670
@@ -169,61 +125,72 @@ def lstm(
 
     Args:
       vocab_size: Number of tokens, the special ones included.
-      sequence_length: Tokens of a sequence.
-      embedding_size: Width of the embedding.
-      lstm_size: Units of the LSTM.
-      seed: Seed of the initial weights.
 
     Returns:
       An uncompiled model from integers [batch, sequence_length] to
       [batch, sequence_length, vocab_size].
     """
-    seeds = _Seeds(seed)
-    return tf.keras.Sequential(
-        [
-            tf.keras.layers.Input((sequence_length,), dtype=tf.int32),
-            tf.keras.layers.Embedding(
-                vocab_size, embedding_size, embeddings_initializer=seeds.embedding()
-            ),
-            tf.keras.layers.LSTM(
-                lstm_size,
-                return_sequences=True,
-                unroll=True,
-                kernel_initializer=seeds.kernel(),
-                recurrent_initializer=seeds.recurrent(),
-            ),
-            _dense(embedding_size, seeds),
-            _dense(vocab_size, seeds),
-        ]
+    seeds = _seeds(seed)
+    initial = tf.keras.initializers
+    words = tf.keras.layers.Embedding(
+        vocab_size,
+        embedding_size,
+        embeddings_initializer=initial.RandomUniform(seed=next(seeds)),
     )
-
-
-IMAGE_MODELS: dict[str, Callable[[int, int], tf.keras.Model]] = {
-    "small_cnn": small_cnn,
-    "tiny_cnn": tiny_cnn,
-    "cnn": cnn,
-    "2nn": two_layer,
-}
+    recurrent = tf.keras.layers.LSTM(
+        lstm_size,
+        return_sequences=True,
+        unroll=True,
+        kernel_initializer=initial.GlorotUniform(next(seeds)),
+        recurrent_initializer=initial.Orthogonal(seed=next(seeds)),
+    )
+    last = _dense(embedding_size, seeds), _dense(vocab_size, seeds)
+    tokens = tf.keras.layers.Input((sequence_length,), dtype=tf.int32)
+    return tf.keras.Sequential([tokens, words, recurrent, *last])
 
 
 def image_loss() -> tf.keras.losses.Loss:
-    """Returns the cross entropy of logits, mean over the batch."""
+    """The cross entropy of logits, mean over the batch."""
     return tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
 
 def image_metrics() -> list[tf.keras.metrics.Metric]:
-    """Returns 'loss' and 'accuracy' over examples."""
+    """'loss' and 'accuracy' over examples."""
     return [
         tf.keras.metrics.SparseCategoricalCrossentropy(name="loss", from_logits=True),
         tf.keras.metrics.SparseCategoricalAccuracy(name="accuracy"),
     ]
 
 
-def _weights(y_true: tf.Tensor, masked_tokens: Sequence[int]) -> tf.Tensor:
-    """Returns 1.0 where a label counts and 0.0 where it is one of `masked_tokens`."""
+def image_pieces(model: str, num_classes: int) -> dict[str, Any]:
+    """The arguments of `Task` for the model, loss and metrics of images.
+
+    Args:
+      model: A key of `IMAGE_MODELS`.
+      num_classes: Number of logits.
+    """
+    return dict(
+        element_spec=(
+            tf.TensorSpec([None, *_IMAGE_SHAPE], tf.float32),
+            tf.TensorSpec([None], tf.int32),
+        ),
+        model_builder=lambda seed: IMAGE_MODELS[model](num_classes, seed),
+        loss=image_loss,
+        metrics=image_metrics,
+    )
+
+
+def _weights(
+    y_true: tf.Tensor,
+    masked_tokens: Sequence[int],
+    sample_weight: Optional[tf.Tensor],
+) -> tf.Tensor:
+    """The weights given, 1 if none are, and 0 where a label is masked."""
     weights = tf.ones_like(y_true, tf.float32)
     for token in masked_tokens:
         weights *= tf.cast(tf.not_equal(y_true, token), tf.float32)
+    if sample_weight is not None:
+        weights *= tf.cast(sample_weight, tf.float32)
     return weights
 
 
@@ -243,17 +210,15 @@ class MaskedCrossentropy(tf.keras.losses.Loss):
         y_pred: tf.Tensor,
         sample_weight: Optional[tf.Tensor] = None,
     ) -> tf.Tensor:
-        """Returns the loss, a scalar; replaces Keras's reduction over all positions."""
-        weights = _weights(y_true, self._masked_tokens)
-        if sample_weight is not None:
-            weights *= tf.cast(sample_weight, tf.float32)
+        """The loss, a scalar; replaces Keras's reduction over all positions."""
+        weights = _weights(y_true, self._masked_tokens, sample_weight)
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(y_true, y_pred)
         return tf.math.divide_no_nan(
             tf.reduce_sum(losses * weights), tf.reduce_sum(weights)
         )
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the arguments to make it again from."""
+        """The arguments to make it again from."""
         return {"masked_tokens": self._masked_tokens, "name": self.name}
 
 
@@ -273,9 +238,7 @@ class _MaskedMean(tf.keras.metrics.Mean):
         y_pred: tf.Tensor,
         sample_weight: Optional[tf.Tensor] = None,
     ) -> Any:
-        weights = _weights(y_true, self._masked_tokens)
-        if sample_weight is not None:
-            weights *= tf.cast(sample_weight, tf.float32)
+        weights = _weights(y_true, self._masked_tokens, sample_weight)
         return super().update_state(self._values(y_true, y_pred), weights)
 
     def get_config(self) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from importlib import metadata
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from dpfl.tasks import corpus, docstrings
+from dpfl.tasks import corpus
 
 PINS = pathlib.Path(__file__).parents[1] / "requirements-tff.txt"
 # Changes with what is read from a file.
@@ -31,13 +31,7 @@ _NAMED = 4
 
 @dataclasses.dataclass(frozen=True)
 class Package:
-    """An installed package.
-
-    Attributes:
-      name: As it is pinned.
-      version: The pinned one.
-      files: From the dotted name of each module to the path of its source.
-    """
+    """An installed package, with its modules' sources by their dotted names."""
 
     name: str
     version: str
@@ -48,13 +42,9 @@ class Package:
 
 
 def pinned(path: pathlib.Path = PINS) -> dict[str, str]:
-    """Returns the packages that a list pins for the running Python.
+    """The versions, by name, that a list pins for the running Python.
 
-    Args:
-      path: A list as pip takes it, each line a pin with its digests.
-
-    Returns:
-      From name to version.
+    The list is as pip takes it, each line a pin with its digests.
     """
     found = {}
     text = path.read_text(encoding="utf-8").replace("\\\n", " ")
@@ -68,7 +58,7 @@ def pinned(path: pathlib.Path = PINS) -> dict[str, str]:
 
 
 def _distributions(folder: str | None) -> dict[str, metadata.Distribution]:
-    """Returns what is installed, by name; what an import would find, if it is twice."""
+    """All that is installed, by name; of two that which an import would find."""
     found: dict[str, metadata.Distribution] = {}
     path = sys.path if folder is None else [folder]
     for distribution in metadata.distributions(path=path):
@@ -79,28 +69,25 @@ def _distributions(folder: str | None) -> dict[str, metadata.Distribution]:
 
 
 def installed(pins: Mapping[str, str], folder: str | None = None) -> list[Package]:
-    """Returns the packages of a list, which must all be there.
+    """The packages of a list, which must all be there.
 
     Args:
       pins: From name to version.
-      folder: Of the installed packages; None for where the running Python looks.
+      folder: That of the packages; None for where the running Python looks.
 
     Raises:
       ValueError: If one is missing or has another version.
     """
-    found = _distributions(folder)
-    versions = {
-        name: found[canonicalize_name(name)].version
-        if canonicalize_name(name) in found
-        else None
-        for name in pins
-    }
+    there = _distributions(folder)
+    found = {name: there.get(canonicalize_name(name)) for name in pins}
+    versions = {name: one.version if one else None for name, one in found.items()}
     wrong = [name for name in pins if versions[name] != pins[name]]
     if wrong:
         raise ValueError(_refusal(pins, versions, wrong))
     return [
-        Package(name, version, dict(_modules(found[canonicalize_name(name)])))
-        for name, version in pins.items()
+        Package(name, one.version, dict(_modules(one)))
+        for name, one in found.items()
+        if one is not None
     ]
 
 
@@ -125,13 +112,13 @@ def _refusal(
 
 def _modules(distribution: metadata.Distribution) -> Iterator[tuple[str, str]]:
     for file in distribution.files or ():
-        name = docstrings.module_name(file.as_posix())
+        name = corpus.module_name(file.as_posix())
         if name is not None:
             yield name, str(file.locate())
 
 
 def _source(packages: Sequence[Package], modules: Sequence[tuple[str, str]]) -> str:
-    """Returns a digest that changes with a package, a source file or the reader."""
+    """A digest that changes with a package, a source file or the reader."""
     digest = hashlib.sha256(f"{_READER} {sys.version_info[:2]}".encode())
     digest.update(" ".join(map(str, packages)).encode())
     for name, path in modules:
@@ -145,18 +132,12 @@ def _source(packages: Sequence[Package], modules: Sequence[tuple[str, str]]) -> 
 
 
 def read(packages: Sequence[Package], folder: pathlib.Path) -> corpus.Corpus:
-    """Returns the sentences of packages, each sentence once.
+    """The sentences of packages, each in the first module alone that has it.
 
     Generated modules, and copies of modules in other packages, would be clients that
-    share most of their text, with each other and with what is held out.
-
-    Args:
-      packages: The packages.
-      folder: Where the sentences are kept. Other files in the same place, or other
-        packages, have them read again.
-
-    Returns:
-      The modules with a sentence that no module before them has.
+    share most of their text, with each other and with what is held out. The sentences
+    are kept in a folder; other files in the same place, or other packages, have them
+    read again.
     """
     # The same name in two packages, of which an import finds one.
     modules = sorted({n: p for one in packages for n, p in one.files.items()}.items())

@@ -36,12 +36,12 @@ class Measure:
 
     @property
     def column(self) -> str:
-        """Returns its column in a run's metrics.csv."""
+        """Its column in a run's metrics.csv."""
         return f"eval_{self.metric}"
 
     @property
     def final_column(self) -> str:
-        """Returns its key in a run's summary.json and its column in tables of runs."""
+        """Its key in a run's summary.json and its column in tables of runs."""
         return f"final_{self.metric}"
 
 
@@ -73,11 +73,8 @@ class TaskOption:
     """An option of a task, as a binary needs it to make a flag.
 
     Attributes:
-      name: Its name.
       value_type: int, float, str or bool.
-      default: Its default.
       optional: Whether None is allowed.
-      help: One line for people.
     """
 
     name: str
@@ -88,36 +85,28 @@ class TaskOption:
 
 
 TASKS: dict[str, TaskEntry] = {
-    "digits": TaskEntry(
-        configs.DigitsConfig, "dpfl.tasks.digits", 15_994, flag_file="digits.flags"
-    ),
-    # A few words of docs are so frequent that accuracy jumps between them while the
-    # loss falls.
-    "docs": TaskEntry(
-        configs.DocsConfig, "dpfl.tasks.docs", 157_172, LOSS, "docs.flags"
-    ),
-    "emnist": TaskEntry(
-        configs.EmnistConfig, "dpfl.tasks.emnist", 1_018_174, flag_file="emnist.flags"
-    ),
-    "mnist": TaskEntry(
-        configs.MnistConfig, "dpfl.tasks.mnist", 15_994, flag_file="mnist.flags"
-    ),
-    "stackoverflow": TaskEntry(
-        configs.StackOverflowConfig,
-        "dpfl.tasks.stackoverflow",
-        4_050_748,
-        flag_file="stackoverflow.flags",
-    ),
-    "synthetic": TaskEntry(configs.SyntheticConfig, "dpfl.tasks.synthetic", 1_018_174),
+    name: TaskEntry(
+        config_class,
+        f"dpfl.tasks.{name}",
+        dimension,
+        # A few words of docs are so frequent that accuracy jumps between them while
+        # the loss falls.
+        LOSS if name == "docs" else ACCURACY,
+        None if name == "synthetic" else f"{name}.flags",
+    )
+    for name, config_class, dimension in (
+        ("digits", configs.DigitsConfig, 15_994),
+        ("docs", configs.DocsConfig, 157_172),
+        ("emnist", configs.EmnistConfig, 1_018_174),
+        ("mnist", configs.MnistConfig, 15_994),
+        ("stackoverflow", configs.StackOverflowConfig, 4_050_748),
+        ("synthetic", configs.SyntheticConfig, 1_018_174),
+    )
 }
 
 
 def register(name: str, entry: TaskEntry) -> None:
     """Adds a task to the table, from which `dpfl-train` has its flags.
-
-    Args:
-      name: What `--task` says.
-      entry: Its options, and the module that loads it.
 
     Raises:
       ValueError: If another task has its name.
@@ -131,15 +120,12 @@ def register(name: str, entry: TaskEntry) -> None:
 
 
 def task_names() -> tuple[str, ...]:
-    """Returns the names of all tasks."""
+    """The names of all tasks."""
     return tuple(TASKS)
 
 
 def task_entry(name: str) -> TaskEntry:
-    """Returns a task's row of the table, without loading the task.
-
-    Args:
-      name: One of `task_names()`.
+    """A task's row of the table, without loading the task.
 
     Raises:
       ValueError: If there is no such task.
@@ -148,42 +134,27 @@ def task_entry(name: str) -> TaskEntry:
 
 
 def task_options(name: str) -> tuple[TaskOption, ...]:
-    """Returns the options of a task.
-
-    Args:
-      name: One of `task_names()`.
-
-    Returns:
-      Its options in the order of the dataclass's fields.
+    """The options of a task in the order of the dataclass's fields.
 
     Raises:
       ValueError: If there is no such task.
     """
     config_class = task_entry(name).config_class
     hints = typing.get_type_hints(config_class)
-    return tuple(_option(f, hints[f.name]) for f in dataclasses.fields(config_class))
-
-
-def _option(field: dataclasses.Field, hint: Any) -> TaskOption:
-    types = [t for t in typing.get_args(hint) if t is not type(None)] or [hint]
-    return TaskOption(
-        name=field.name,
-        value_type=types[0],
-        default=field.default,
-        optional=type(None) in typing.get_args(hint),
-        help=field.metadata["help"],
-    )
+    options = []
+    for field in dataclasses.fields(config_class):
+        # Optional[int] has the arguments int and NoneType, and int has none.
+        value_type, *none = typing.get_args(hints[field.name]) or [hints[field.name]]
+        text = field.metadata["help"]
+        option = TaskOption(field.name, value_type, field.default, bool(none), text)
+        options.append(option)
+    return tuple(options)
 
 
 def make_config(name: str, **options: Any) -> configs.TaskConfig:
-    """Checks options without loading anything.
+    """The config of a task with some options, the others at their defaults.
 
-    Args:
-      name: One of `task_names()`.
-      **options: Options of the task; the others keep their defaults.
-
-    Returns:
-      The task's config.
+    They are checked, and nothing is loaded.
 
     Raises:
       TypeError: If an option has a wrong type.
@@ -192,11 +163,8 @@ def make_config(name: str, **options: Any) -> configs.TaskConfig:
     known = [option.name for option in task_options(name)]
     for option in options:
         if option not in known:
-            raise ValueError(
-                checks.message(
-                    f"the option of {name}", f"one of {', '.join(known)}", option
-                )
-            )
+            wanted = f"one of {', '.join(known)}"
+            raise ValueError(checks.message(f"the option of {name}", wanted, option))
     return task_entry(name).config_class(**options)
 
 
@@ -206,14 +174,7 @@ def load_config(name: str, config: configs.TaskConfig) -> Task:
 
 
 def load_task(name: str, **options: Any) -> Task:
-    """Loads a task.
-
-    Args:
-      name: One of `task_names()`.
-      **options: Options of the task; the others keep their defaults.
-
-    Returns:
-      The task.
+    """Loads a task with some options, the others at their defaults.
 
     Raises:
       TypeError: If an option has a wrong type.

@@ -31,10 +31,8 @@ def in_graphs(wanted: bool = True) -> Iterator[None]:
     """Has the graphs that are traced in the block carry their arrays themselves.
 
     What reads them where they lie runs on this machine alone, and not in a worker that
-    is isolated by a namespace: the kernel keeps this process from it as well.
-
-    Args:
-      wanted: Whether to; False changes nothing.
+    is isolated by a namespace: the kernel keeps this process from it as well. Where it
+    is not `wanted` nothing changes.
     """
     global _in_graphs
     before, _in_graphs = _in_graphs, wanted or _in_graphs
@@ -45,12 +43,12 @@ def in_graphs(wanted: bool = True) -> Iterator[None]:
 
 
 def is_in_graphs() -> bool:
-    """Returns whether graphs that are traced now carry their arrays themselves."""
+    """Whether graphs that are traced now carry their arrays themselves."""
     return _in_graphs
 
 
 def _descriptor_of(array: np.ndarray) -> int:
-    """Returns a descriptor of memory with the bytes of an array, never to be closed."""
+    """A descriptor of memory with the bytes of an array, never to be closed."""
     digest = hashlib.sha256(array.data).digest()
     if digest not in _descriptors:
         descriptor = os.memfd_create("dpfl_array")
@@ -70,11 +68,7 @@ class SharedArray:
     """
 
     def __init__(self, array: np.ndarray):
-        """Initializes the array.
-
-        Args:
-          array: Numbers of any shape; they are copied.
-        """
+        """The numbers of an array of any shape, which are copied."""
         self._array = np.ascontiguousarray(array)
         is_large = self._array.nbytes >= _LEAST_BYTES
         self._descriptor = _descriptor_of(self._array) if is_large else -1
@@ -83,7 +77,7 @@ class SharedArray:
         return len(self._array)
 
     def tensor(self) -> tf.Tensor:
-        """Returns the array, in the graph that is being traced, or eagerly."""
+        """The array, in the graph that is being traced, or eagerly."""
         if self._descriptor < 0 or _in_graphs:
             return tf.constant(self._array)
         return tf.raw_ops.ImmutableConst(

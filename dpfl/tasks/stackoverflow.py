@@ -30,26 +30,14 @@ WORD_COUNTS = data_files.PackedText(
 
 # Chen et al. 2022, appendix.
 DEFAULTS = task_lib.TrainingDefaults(
-    client_lr=0.3,
-    server_lr=1.78,
-    server_momentum=0.9,
-    clip_norm=0.1,
-    cohort_size=100,
-    rounds=1500,
+    client_lr=0.3, server_lr=1.78, clip_norm=0.1, cohort_size=100, rounds=1500
 )
 
 
 def read_vocabulary(
     config: StackOverflowConfig, file: data_files.PackedText = WORD_COUNTS
 ) -> list[str]:
-    """Returns the most frequent words, from the published counts.
-
-    Args:
-      config: Where the file is, and `vocab_size`.
-      file: The file to expect.
-
-    Returns:
-      A list of `config.vocab_size` words.
+    """The `config.vocab_size` most frequent words, from the published counts.
 
     Raises:
       DataFileError: If the file is missing or refused, or has fewer words.
@@ -66,15 +54,11 @@ def read_vocabulary(
 def batch_parser(
     vocabulary: Sequence[str], sequence_length: int
 ) -> Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]:
-    """Builds the graph function from serialised examples to batches of tokens.
+    """The graph function from serialised examples to batches of tokens.
 
-    Args:
-      vocabulary: The known words, without repetition.
-      sequence_length: Tokens of an input.
-
-    Returns:
-      A function of a string vector to (x, y), each int32 [batch, sequence_length],
-      y one token ahead; the tokens are TFF's, as `text.Tokens` numbers them.
+    It takes a string vector to (x, y), each int32 [batch, sequence_length], y one token
+    ahead; the tokens are TFF's, as `text.Tokens` numbers them. The vocabulary has no
+    word twice.
     """
     tokens = text.Tokens(len(vocabulary))
     width = sequence_length + 1
@@ -117,41 +101,26 @@ def load(
     file: data_files.SqlFile = FILE,
     word_counts: data_files.PackedText = WORD_COUNTS,
 ) -> task_lib.Task:
-    """Returns the task `stackoverflow`.
+    """The task `stackoverflow`, of a client per user.
 
-    Args:
-      config: Its options.
-      file: The data file to expect; another one than the published one is for tests.
-      word_counts: The file of word counts to expect.
-
-    Returns:
-      A task with a client per user of the split 'train', evaluated on the split
-      'test'; x and y are int32 [batch, sequence_length].
+    Clients are those of the split 'train', and it is evaluated on the split 'test'; x
+    and y are int32 [batch, sequence_length]. Other files than the published ones are
+    for tests.
 
     Raises:
       DataFileError: If a file is missing, damaged or not the one expected.
     """
     path = data_files.find_sql_file(file, config)
     vocabulary = read_vocabulary(config, word_counts)
-    import tensorflow_federated as tff
-
-    client_data = tff.simulation.datasets.SqlClientData(path, "train")
-    client_ids = tuple(client_data.client_ids)
     parse_batch = batch_parser(vocabulary, config.sequence_length)
     return task_lib.Task(
         name="stackoverflow",
         description="Next word in Stack Overflow posts, a client per user.",
-        client_ids=client_ids,
-        dataset_from_index=data_files.client_datasets(
-            client_data, client_ids, parse_batch, config
-        ),
-        evaluation_dataset=data_files.evaluation_dataset(
-            path, "test", parse_batch, config.max_test_examples
-        ),
         defaults=DEFAULTS,
         config=config,
         fingerprint=data_files.fingerprint(path, file, *vocabulary),
         # The split is by date: 'test' has later posts, also of users in 'train'.
         clients_hold_test_examples=True,
+        **data_files.sql_pieces(path, file, parse_batch, config),
         **text.next_word_pieces(config),
     )

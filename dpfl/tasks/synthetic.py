@@ -9,7 +9,6 @@ number of clients costs nothing to hold. No accuracy on it means anything.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 from collections.abc import Callable
 from typing import Any
@@ -24,15 +23,9 @@ _DATA_SEED = 0
 # Clients are numbered from 0 on; the evaluation set is drawn as client -1.
 _EVALUATION_INDEX = -1
 
-Draw = Callable[[int, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
-
-
-@dataclasses.dataclass(frozen=True)
-class _Family:
-    """How to draw examples of a kind, and what else of a `Task` goes with them."""
-
-    draw: Draw
-    pieces: dict[str, Any]
+# How to draw examples of a kind, from their number and a seed; and what else of a
+# `Task` goes with them.
+_Family = tuple[Callable[[int, tf.Tensor], tuple[tf.Tensor, tf.Tensor]], dict[str, Any]]
 
 
 def _images(
@@ -45,25 +38,12 @@ def _images(
         )
         return x, y
 
-    return _Family(
-        draw,
-        dict(
-            element_spec=(
-                tf.TensorSpec([None, 28, 28, 1], tf.float32),
-                tf.TensorSpec([None], tf.int32),
-            ),
-            model_builder=lambda seed: models.IMAGE_MODELS[model](num_classes, seed),
-            loss=models.image_loss,
-            metrics=models.image_metrics,
-            defaults=defaults,
-        ),
-    )
+    pieces = models.image_pieces(model, num_classes)
+    return draw, {**pieces, "defaults": defaults}
 
 
 def _words() -> _Family:
     config = StackOverflowConfig()
-    pieces = text.next_word_pieces(config)
-    pieces["defaults"] = stackoverflow.DEFAULTS
 
     def draw(count: int, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         shape = [count, config.sequence_length + 1]
@@ -71,7 +51,8 @@ def _words() -> _Family:
         rows = tf.random.stateless_uniform(shape, seed, 1, top, tf.int32)
         return rows[:, :-1], rows[:, 1:]
 
-    return _Family(draw, pieces)
+    pieces = text.next_word_pieces(config)
+    return draw, {**pieces, "defaults": stackoverflow.DEFAULTS}
 
 
 _FAMILIES: dict[str, Callable[[], _Family]] = {
@@ -83,26 +64,18 @@ _FAMILIES: dict[str, Callable[[], _Family]] = {
 
 
 def load(config: SyntheticConfig) -> task_lib.Task:
-    """Returns the task `synthetic`.
-
-    Args:
-      config: Its options.
-
-    Returns:
-      A task of `config.num_clients` clients with `config.examples_per_client`
-      examples each, marked `benchmark_only`.
-    """
-    family = _FAMILIES[config.model]()
+    """The task `synthetic`, marked `benchmark_only`."""
+    draw, pieces = _FAMILIES[config.model]()
 
     def examples(index: Any, round_index: Any) -> task_lib.Examples:
         count = config.examples_per_client
-        x, y = family.draw(count, task_lib.fold_seed(_DATA_SEED, index))
+        x, y = draw(count, task_lib.fold_seed(_DATA_SEED, index))
         order = task_lib.local_order(count, config, index, round_index)
         return task_lib.Examples(x, y, order)
 
     def evaluation_dataset() -> tf.data.Dataset:
         seed = task_lib.fold_seed(_DATA_SEED, _EVALUATION_INDEX)
-        examples = family.draw(config.num_test_examples, seed)
+        examples = draw(config.num_test_examples, seed)
         return tf.data.Dataset.from_tensor_slices(examples).batch(256)
 
     shape = [config.model, config.num_clients, config.examples_per_client]
@@ -117,5 +90,5 @@ def load(config: SyntheticConfig) -> task_lib.Task:
         # They are drawn as those of a client that there is not.
         clients_hold_test_examples=False,
         benchmark_only=True,
-        **family.pieces,
+        **pieces,
     )

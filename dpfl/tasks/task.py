@@ -20,23 +20,14 @@ from dpfl.tasks.shared_array import SharedArray
 
 @dataclasses.dataclass(frozen=True)
 class TrainingDefaults:
-    """Settings that a task is known to train with.
-
-    Attributes:
-      client_lr: SGD learning rate of the clients.
-      server_lr: Learning rate of the server.
-      server_momentum: Momentum of the server's SGD.
-      clip_norm: L2 bound of a client's update.
-      cohort_size: Expected number of clients in a round.
-      rounds: Number of rounds.
-    """
+    """Settings that a task is known to train with, under the names of their flags."""
 
     client_lr: float
     server_lr: float
-    server_momentum: float
     clip_norm: float
     cohort_size: int
     rounds: int
+    server_momentum: float = 0.9
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,8 +40,6 @@ class Task:
     `config.shuffle_seed`, the client, the round and the pass, and of nothing else.
 
     Attributes:
-      name: The name in the registry.
-      description: One sentence for people.
       client_ids: Identifiers of the clients, in sorted order.
       element_spec: The pair (x, y) of `tf.TensorSpec` of one batch; the first
         dimension is the batch.
@@ -64,8 +53,6 @@ class Task:
       loss: Function of no argument to the Keras loss, a mean over what counts.
       metrics: Function of no argument to the Keras metrics, of distinct names; 'loss'
         and 'accuracy' are always among them.
-      defaults: Settings that the task is known to train with.
-      config: The options that the task was made from.
       fingerprint: Hexadecimal SHA-256 of the data and its split, by which a run can
         tell that it is resumed on the same data.
       clients_hold_test_examples: Whether an example of the test set may belong to a
@@ -99,13 +86,7 @@ class Task:
         return {client_id: i for i, client_id in enumerate(self.client_ids)}
 
     def client_index(self, client_id: str) -> int:
-        """Returns the place of a client in `client_ids`.
-
-        Args:
-          client_id: One of `client_ids`.
-
-        Returns:
-          The integer that `dataset_from_index` takes.
+        """The place of a client in `client_ids`, which `dataset_from_index` takes.
 
         Raises:
           ValueError: If there is no such client.
@@ -118,14 +99,9 @@ class Task:
         return self._positions[client_id]
 
     def client_dataset(self, client_id: str, round_index: int = 0) -> tf.data.Dataset:
-        """Returns the batches that a client trains on in a round.
+        """The batches (x, y) that a client trains on in a round, as in `element_spec`.
 
-        Args:
-          client_id: One of `client_ids`.
-          round_index: The round, which only the order of the examples depends on.
-
-        Returns:
-          A data set of (x, y) batches as in `element_spec`.
+        Only the order of the examples depends on the round.
 
         Raises:
           ValueError: If there is no such client.
@@ -133,29 +109,17 @@ class Task:
         return self.dataset_from_index(self.client_index(client_id), round_index)
 
     def build_keras_model(self, seed: int = 0) -> tf.keras.Model:
-        """Returns a fresh uncompiled Keras model, its weights a function of `seed`.
+        """A fresh uncompiled Keras model from x to logits, its weights made by `seed`.
 
         Build it where it is used: TFF traces models in graphs of the old kind, which
         makes Keras refuse every model built before ('invalid state').
-
-        Args:
-          seed: Seed of the initial weights.
-
-        Returns:
-          A model from x to logits.
         """
         return self.model_builder(seed)
 
     def functional_model(self, seed: int = 0) -> Any:
-        """Returns the same model as a `tff.learning.models.FunctionalModel`.
+        """The model of `build_keras_model(seed)` as TFF's `FunctionalModel`.
 
-        Args:
-          seed: Seed of the initial weights, which equal those of
-            `build_keras_model(seed)`.
-
-        Returns:
-          A model for TFF's learning processes, with `loss` and `metrics` attached; to
-          be used inside a graph only.
+        It has `loss` and `metrics` attached, and can be used inside a graph only.
         """
         import tensorflow_federated as tff
 
@@ -180,20 +144,19 @@ class Task:
 
 
 def client_names(count: int) -> tuple[str, ...]:
-    """Returns client identifiers whose sorted order is their numerical order."""
+    """Client identifiers whose sorted order is their numerical order."""
     digits = len(str(count - 1))
     return tuple(f"client_{i:0{digits}d}" for i in range(count))
 
 
 def fold_seed(seed: int, *values: Any) -> tf.Tensor:
-    """Mixes integers into one seed for TensorFlow's stateless functions.
+    """One seed, int64[2], of integers for TensorFlow's stateless functions.
+
+    It depends on every argument and its place.
 
     Args:
       seed: Non-negative Python integer.
       *values: int64 scalar tensors or Python integers.
-
-    Returns:
-      An int64 tensor of shape [2] that depends on every argument and its place.
     """
     folded = tf.constant([seed % 2**63, 0], tf.int64)
     for value in values:
@@ -206,17 +169,10 @@ def fold_seed(seed: int, *values: Any) -> tf.Tensor:
 def local_order(
     count: tf.Tensor, config: TaskConfig, index: Any, round_index: Any
 ) -> tf.Tensor:
-    """Returns the order in which a client goes through its examples in a round.
+    """The order in which a client goes through its `count` examples in a round.
 
-    Args:
-      count: int64 scalar, number of the client's examples.
-      config: Says whether to shuffle, where to cap and how many passes to make.
-      index: The client's place.
-      round_index: The round.
-
-    Returns:
-      An int64 vector of positions in [0, count): `client_epochs` passes, each a fresh
-      shuffle cut at `max_examples_per_client`.
+    An int64 vector of positions in [0, count): `client_epochs` passes, each a fresh
+    shuffle cut at `max_examples_per_client`.
     """
 
     def one_pass(epoch: int) -> tf.Tensor:
@@ -245,7 +201,7 @@ class Examples(NamedTuple):
     to_input: Optional[Callable[[tf.Tensor], tf.Tensor]] = None
 
     def take(self, begin: Any, end: Any) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns (x, y) of rows[begin:end], as many as there are; None is no bound."""
+        """The (x, y) of rows[begin:end], as many as there are; None is no bound."""
         rows = self.rows[begin:end]
         x, y = tf.gather(self.x, rows), tf.gather(self.y, rows)
         return (self.to_input(x) if self.to_input else x), y
@@ -268,7 +224,7 @@ class IndexedClients:
         self.batch_size = batch_size
 
     def __call__(self, index: Any, round_index: Any = 0) -> tf.data.Dataset:
-        """Returns the client's batches in a round."""
+        """The client's batches in a round."""
         chosen = self.examples(index, round_index).take(None, None)
         return tf.data.Dataset.from_tensor_slices(chosen).batch(self.batch_size)
 
@@ -280,7 +236,9 @@ def in_memory_datasets(
     config: TaskConfig,
     to_input: Optional[Callable[[tf.Tensor], tf.Tensor]] = None,
 ) -> IndexedClients:
-    """Builds a task's `dataset_from_index` from arrays sorted by client.
+    """A task's `dataset_from_index` from arrays sorted by client.
+
+    The graphs it is traced into read `x` and `y` where they lie, see `shared_array`.
 
     Args:
       x: Inputs of all clients, client after client: array of shape [examples, ...].
@@ -288,10 +246,6 @@ def in_memory_datasets(
       sizes: Number of examples of each client; their sum is `len(x)`.
       config: Batching, shuffling and capping.
       to_input: From rows of `x` to what the model takes; None if they are that.
-
-    Returns:
-      A function of (index, round_index) to a data set of (x, y) batches. The graphs it
-      is traced into read `x` and `y` where they lie, see `shared_array`.
 
     Raises:
       ValueError: If the sizes do not add up to the number of examples.
@@ -308,17 +262,16 @@ def in_memory_datasets(
         index = tf.cast(index, tf.int64)
         bounds = tf.gather(tf.constant(starts), tf.stack([index, index + 1]))
         order = local_order(bounds[1] - bounds[0], config, index, round_index)
-        rows = bounds[0] + order
-        return Examples(inputs.tensor(), labels.tensor(), rows, to_input)
+        return Examples(inputs.tensor(), labels.tensor(), bounds[0] + order, to_input)
 
     return IndexedClients(examples, config.batch_size)
 
 
 def check_split(name: str, fraction: float, training: int, testing: int) -> None:
-    """Raises ValueError if a share held out leaves one of the two parts empty.
+    """Raises ValueError if the share of an option leaves one of two parts empty.
 
     Args:
-      name: The option that says the share.
+      name: The option that says the share that is held out.
       fraction: The share.
       training: How many examples, or clients, are to be trained on.
       testing: How many are held out.
@@ -331,15 +284,13 @@ def check_split(name: str, fraction: float, training: int, testing: int) -> None
 
 
 def batch_spec(x: np.ndarray, y: np.ndarray) -> tuple[tf.TensorSpec, tf.TensorSpec]:
-    """Returns the `element_spec` of batches of rows of two arrays."""
+    """The `element_spec` of batches of rows of two arrays."""
     return (
         tf.TensorSpec([None, *x.shape[1:]], tf.as_dtype(x.dtype)),
         tf.TensorSpec([None, *y.shape[1:]], tf.as_dtype(y.dtype)),
     )
 
 
-def evaluation_batches(
-    x: np.ndarray, y: np.ndarray, batch_size: Optional[int] = 256
-) -> Callable[[], tf.data.Dataset]:
-    """Returns what `evaluation_dataset` is of a task with these examples."""
-    return lambda: tf.data.Dataset.from_tensor_slices((x, y)).batch(batch_size)
+def evaluation_batches(x: np.ndarray, y: np.ndarray) -> Callable[[], tf.data.Dataset]:
+    """The `evaluation_dataset` of a task with these examples."""
+    return lambda: tf.data.Dataset.from_tensor_slices((x, y)).batch(256)

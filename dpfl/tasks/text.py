@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import tensorflow as tf
@@ -13,57 +12,33 @@ import tensorflow as tf
 from dpfl.tasks import models
 
 
-@dataclasses.dataclass(frozen=True)
 class Tokens:
     """The numbering of tokens for a vocabulary, as in TFF's Stack Overflow task.
 
+    Word k of the vocabulary is token k + 1.
+
     Attributes:
-      vocab_size: Number of words; word k of the vocabulary is token k + 1.
+      padding: Fills a sequence after its sentence; never scored.
+      unknown: Any word outside the vocabulary.
+      begin: First token of every input.
+      end: Follows the last word of a sentence that was not cut.
+      total: Number of tokens, the four special ones included.
     """
 
-    vocab_size: int
-
-    @property
-    def padding(self) -> int:
-        """Fills a sequence after its sentence; never scored."""
-        return 0
-
-    @property
-    def unknown(self) -> int:
-        """Any word outside the vocabulary."""
-        return self.vocab_size + 1
-
-    @property
-    def begin(self) -> int:
-        """First token of every input."""
-        return self.vocab_size + 2
-
-    @property
-    def end(self) -> int:
-        """Follows the last word of a sentence that was not cut."""
-        return self.vocab_size + 3
-
-    @property
-    def total(self) -> int:
-        """Number of tokens, the four special ones included."""
-        return self.vocab_size + 4
-
-
-def next_word_loss(tokens: Tokens) -> tf.keras.losses.Loss:
-    """Returns the cross entropy per token, padding left out."""
-    return models.MaskedCrossentropy([tokens.padding])
+    def __init__(self, vocab_size: int):
+        self.padding = 0
+        self.unknown = vocab_size + 1
+        self.begin = vocab_size + 2
+        self.end = vocab_size + 3
+        self.total = vocab_size + 4
 
 
 def next_word_metrics(tokens: Tokens) -> list[tf.keras.metrics.Metric]:
-    """Returns the metrics of the literature's next-word tasks.
+    """The metrics of the literature's next-word tasks.
 
-    Args:
-      tokens: The numbering of tokens.
-
-    Returns:
-      'loss' per token, padding left out, and 'accuracy' over the words of the
-      vocabulary: labels that are padding, unknown or the end of the sentence do not
-      count.
+    These are 'loss' per token, padding left out, and 'accuracy' over the words of the
+    vocabulary: labels that are padding, unknown or the end of the sentence do not
+    count.
     """
     unscored = [tokens.padding, tokens.unknown, tokens.end]
     return [
@@ -73,29 +48,19 @@ def next_word_metrics(tokens: Tokens) -> list[tf.keras.metrics.Metric]:
 
 
 def next_word_pieces(config: Any) -> dict[str, Any]:
-    """Returns model, loss and metrics of a next-word `Task`.
+    """The arguments of `Task` for the model, loss and metrics of a next-word task.
 
     Args:
       config: Has `vocab_size`, `sequence_length`, `embedding_size`, `lstm_size`.
-
-    Returns:
-      The arguments `model_builder`, `loss`, `metrics` and `element_spec` of `Task`.
     """
     tokens = Tokens(config.vocab_size)
-
-    def model_builder(seed: int) -> tf.keras.Model:
-        return models.lstm(
-            tokens.total,
-            config.sequence_length,
-            config.embedding_size,
-            config.lstm_size,
-            seed,
-        )
-
-    spec = tf.TensorSpec([None, config.sequence_length], tf.int32)
+    length, width = config.sequence_length, config.embedding_size
+    spec = tf.TensorSpec([None, length], tf.int32)
     return dict(
-        model_builder=model_builder,
-        loss=lambda: next_word_loss(tokens),
+        model_builder=lambda seed: models.lstm(
+            tokens.total, length, width, config.lstm_size, seed
+        ),
+        loss=lambda: models.MaskedCrossentropy([tokens.padding]),
         metrics=lambda: next_word_metrics(tokens),
         element_spec=(spec, spec),
     )

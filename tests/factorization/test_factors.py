@@ -6,12 +6,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from dpfl.factorization import factorization, methods
-from dpfl.factorization.encoders import BandedFactors, ToeplitzFactors
-from dpfl.factorization.factorization import Factorization
-from dpfl.factorization.factors import BandLowRankFactors, DenseFactors, TreeFactors
-from dpfl.factorization.sensitivity import MinSeparation
-from dpfl.factorization.workloads import LinearCooldown, Workload
+from dpfl import factorization as mf
+from dpfl.factorization import LinearCooldown, Workload, factorization
 
 PARAMS = {
     "band-low-rank": {"band": 3, "rank": 2},
@@ -24,10 +20,10 @@ PARAMS = {
 WORKLOADS = [Workload(20), Workload(20, 0.9), Workload(20, 0.9, LinearCooldown())]
 
 
-@pytest.mark.parametrize("method", sorted(methods.METHODS))
+@pytest.mark.parametrize("method", sorted(mf.METHODS))
 @pytest.mark.parametrize("workload", WORKLOADS, ids=str)
 def test_every_method_agrees_with_its_dense_factors(workload, method):
-    found = methods.compute(workload, method, **PARAMS.get(method, {}))
+    found = mf.compute(workload, method, **PARAMS.get(method, {}))
     assert found.method == method
     decoder, encoder = found.materialize()
     assert np.max(np.abs(decoder @ encoder - workload.matrix())) < 1e-9
@@ -44,7 +40,7 @@ def test_every_method_agrees_with_its_dense_factors(workload, method):
         np.linalg.solve(workload.matrix(), decoder)[3:7],
         atol=1e-9,
     )
-    plan = MinSeparation(5, 3)
+    plan = mf.MinSeparation(5, 3)
     value = plan.sensitivity(encoder).value
     if method == "honaker-online":
         value = plan.sensitivity(released).value
@@ -55,21 +51,20 @@ def test_every_method_agrees_with_its_dense_factors(workload, method):
 
 def test_no_method_beats_the_lower_bound():
     for workload in WORKLOADS:
-        bound = methods.compute(workload, "optimal").lower_bound
-        for method in methods.METHODS:
-            found = methods.compute(workload, method, **PARAMS.get(method, {}))
+        bound = mf.compute(workload, "optimal").lower_bound
+        for method in mf.METHODS:
+            found = mf.compute(workload, method, **PARAMS.get(method, {}))
             assert found.loss >= bound * (1 - 1e-9), method
 
 
 def test_error_summary_by_hand():
-    summary = factorization.summarize(
-        factorization.per_step(np.array([1.0, 4.0, 1.0]), 2.0)
-    )
-    assert summary == factorization.ErrorSummary(24.0, 8.0, np.sqrt(8.0), 16.0, 4.0)
+    factors = mf.DenseFactors(np.diag([1.0, 2, 1]), 2 * np.eye(3))
+    summary = mf.Factorization(Workload(3), "x", {}, factors).errors()
+    assert summary == mf.ErrorSummary(24.0, 8.0, np.sqrt(8.0), 16.0, 4.0)
 
 
 def test_values_cannot_change():
-    found = methods.compute(Workload(4), "optimal")
+    found = mf.compute(Workload(4), "optimal")
     with pytest.raises(ValueError, match="read-only"):
         found.factors.b[0, 0] = 2.0
     with pytest.raises(dataclasses.FrozenInstanceError):
@@ -78,13 +73,13 @@ def test_values_cannot_change():
 
 def test_source_arrays_stay_writable():
     source = np.eye(3)
-    DenseFactors(source, source)
+    mf.DenseFactors(source, source)
     source[0, 0] = 2.0
 
 
 @pytest.mark.parametrize(("start", "stop"), [(-1, 2), (2, 2), (0, 5)])
 def test_rows_outside_the_stream(start, stop):
-    found = methods.compute(Workload(4), "identity")
+    found = mf.compute(Workload(4), "identity")
     with pytest.raises(IndexError, match="0 <= start < stop <= 4"):
         found.noising_rows(start, stop)
 
@@ -92,32 +87,38 @@ def test_rows_outside_the_stream(start, stop):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: DenseFactors(np.eye(2), np.eye(3)), "shape of c transposed"),
-        (lambda: DenseFactors(np.full((2, 2), np.nan), np.eye(2)), "b must be finite"),
-        (lambda: TreeFactors(np.eye(2), np.zeros((3, 2))), "nodes must have shape"),
-        (lambda: ToeplitzFactors(np.zeros(3)), "start with a positive value"),
-        (lambda: BandedFactors(np.ones((2, 3))), "at most 2 columns, found 3"),
+        (lambda: mf.DenseFactors(np.eye(2), np.eye(3)), "shape of c transposed"),
         (
-            lambda: BandLowRankFactors(np.zeros((2, 1)), np.eye(2), np.eye(2)),
+            lambda: mf.DenseFactors(np.full((2, 2), np.nan), np.eye(2)),
+            "b must be finite",
+        ),
+        (lambda: mf.TreeFactors(np.eye(2), np.zeros((3, 2))), "nodes must have shape"),
+        (lambda: mf.ToeplitzFactors(np.zeros(3)), "start with a positive value"),
+        (lambda: mf.BandedFactors(np.ones((2, 3))), "at most 2 columns, found 3"),
+        (
+            lambda: mf.BandLowRankFactors(np.zeros((2, 1)), np.eye(2), np.eye(2)),
             "non-zero diagonal",
         ),
         (
-            lambda: BandLowRankFactors(np.ones((2, 1)), np.eye(3), np.eye(3)),
+            lambda: mf.BandLowRankFactors(np.ones((2, 1)), np.eye(3), np.eye(3)),
             "left and right must both have shape",
         ),
         (
-            lambda: Factorization(
-                Workload(3), "x", {}, DenseFactors(np.eye(2), np.eye(2))
+            lambda: mf.Factorization(
+                Workload(3), "x", {}, mf.DenseFactors(np.eye(2), np.eye(2))
             ),
             "factors must be for 3 rounds, found 2",
         ),
-        (lambda: methods.compute(Workload(3), "magic"), "method must be one of"),
+        (lambda: mf.InverseBandedFactors(np.zeros(3)), "^e must start .*, found 0"),
+        (lambda: mf.compute(Workload(3), "magic"), "method must be one of"),
         (
-            lambda: methods.compute(Workload(3), "optimal", bands=3),
+            lambda: mf.compute(Workload(3), "optimal", bands=3),
             "params must be those of the method",
         ),
         (
-            lambda: factorization.per_step(np.ones(2), 0.0),
+            mf.Factorization(
+                Workload(2), "x", {}, mf.DenseFactors(np.eye(2), np.zeros((2, 2)))
+            ).errors,
             "sensitivity must be greater than 0",
         ),
     ],
@@ -125,3 +126,52 @@ def test_rows_outside_the_stream(start, stop):
 def test_bad_values(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    ("method", "sizes", "message"),
+    [
+        ("toeplitz", {"objective": "max"}, "objective must be one of last, total"),
+        ("toeplitz", {"bands": 9}, "bands must be at most 8, found 9"),
+        ("banded", {"bands": 9}, "bands must be at most 8, found 9"),
+        ("banded-inverse", {"bands": 9}, "bands must be at most 8, found 9"),
+        ("banded-inverse-root", {"bands": 9}, "bands must be at most 8, found 9"),
+        ("blt", {"buffers": 0}, "buffers must be at least 1"),
+        ("blt", {"buffers": 11}, "buffers must be at most 10"),
+        ("blt-rational", {"buffers": 11}, "buffers must be at most 10"),
+        ("band-low-rank", {"band": 0, "rank": 1}, "band must be at least 1"),
+        ("band-low-rank", {"band": 9, "rank": 1}, "band must be at most 8"),
+        ("band-low-rank", {"band": 1, "rank": 9}, "rank must be at most 8"),
+        ("band-low-rank", {"band": 1, "rank": -1}, "rank must be at least 1"),
+    ],
+)
+def test_bad_sizes(method, sizes, message):
+    with pytest.raises(ValueError, match=f"^{message}"):
+        mf.compute(Workload(8), method, **sizes)
+
+
+@pytest.mark.parametrize("kind", ["toeplitz", "banded"])
+def test_columns_as_far_as_they_are_released(kind):
+    rng = np.random.default_rng(3)
+    factors = mf.ToeplitzFactors(np.array([*(1, 0.5, 0.7), *(0,) * 6]))
+    if kind == "banded":
+        factors = mf.BandedFactors(rng.uniform(0.1, 1, (9, 3)))
+    found = mf.Factorization(Workload(9), kind, {}, factors)
+    encoder = found.encoder()
+    for rounds in range(1, 10):
+        for first in range(rounds):
+            norms = np.linalg.norm(encoder[:rounds, first:rounds], axis=0)
+            longest = factorization.longest_column(found, rounds, first)
+            assert longest == pytest.approx(max(norms), rel=1e-12)
+        released = found.sensitivity(rounds=rounds).value
+        longest = factorization.longest_column(found, rounds)
+        assert longest == pytest.approx(released, rel=1e-12)
+
+
+def test_many_diagonals_of_few_rounds_are_a_dense_matrix():
+    few, many = np.zeros(1100), np.zeros(2048)
+    few[:200], many[:200] = 1, 1
+    for column, kept in ((few, None), (many, 199)):
+        factors = mf.ToeplitzFactors(column)
+        found = mf.Factorization(Workload(len(column)), "toeplitz", {}, factors)
+        assert factorization.kept_rows(found) == kept

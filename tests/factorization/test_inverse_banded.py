@@ -9,7 +9,7 @@ from scipy import optimize
 
 from dpfl import factorization as mf
 from dpfl.factorization import inverse_banded, sensitivity, toeplitz
-from dpfl.factorization.encoders import InverseBandedFactors, series_inverse
+from dpfl.factorization.factors import series_inverse
 from dpfl.factorization.workloads import LinearCooldown, Workload
 
 BOTH = ("banded-inverse-root", "banded-inverse")
@@ -112,12 +112,3 @@ def test_one_diagonal_is_independent_noise():
     for method in BOTH:
         found = mf.compute(Workload(7), method, bands=1)
         np.testing.assert_array_equal(found.encoder(), np.eye(7))
-
-
-def test_refusals():
-    with pytest.raises(ValueError, match="^bands must be"):
-        inverse_banded.root(Workload(4), bands=5)
-    with pytest.raises(
-        ValueError, match="^e must start with a positive value, found 0"
-    ):
-        InverseBandedFactors(np.zeros(3))

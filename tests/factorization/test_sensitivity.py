@@ -8,12 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpfl.factorization import sensitivity
-from dpfl.factorization.sensitivity import (
-    FixedEpochs,
-    MinSeparation,
-    OneParticipation,
-)
+from dpfl.factorization import FixedEpochs, MinSeparation, OneParticipation, sensitivity
 
 
 def brute_force(encoder, patterns):
@@ -47,8 +42,13 @@ shapes = st.tuples(
 )
 
 
-@settings(derandomize=True, max_examples=80, deadline=None)
-@given(shapes)
+def over_shapes(test):
+    return settings(derandomize=True, max_examples=80, deadline=None)(
+        given(shapes)(test)
+    )
+
+
+@over_shapes
 def test_fixed_epochs_against_every_pattern(shape):
     rounds, separation, count, seed = shape
     encoder = np.random.default_rng(seed).normal(size=(rounds, rounds))
@@ -60,8 +60,7 @@ def test_fixed_epochs_against_every_pattern(shape):
     assert found.value >= truth * (1 - 1e-12)
 
 
-@settings(derandomize=True, max_examples=80, deadline=None)
-@given(shapes)
+@over_shapes
 def test_min_separation_of_any_encoder_is_bounded(shape):
     rounds, separation, limit, seed = shape
     encoder = np.random.default_rng(seed).normal(size=(rounds, rounds))
@@ -72,8 +71,7 @@ def test_min_separation_of_any_encoder_is_bounded(shape):
         assert found.value == pytest.approx(truth)
 
 
-@settings(derandomize=True, max_examples=80, deadline=None)
-@given(shapes)
+@over_shapes
 def test_min_separation_of_a_banded_encoder_is_exact(shape):
     rounds, separation, limit, seed = shape
     encoder = np.random.default_rng(seed).normal(size=(rounds, rounds))
@@ -84,8 +82,7 @@ def test_min_separation_of_a_banded_encoder_is_exact(shape):
     assert found.value == pytest.approx(truth)
 
 
-@settings(derandomize=True, max_examples=80, deadline=None)
-@given(shapes)
+@over_shapes
 def test_min_separation_of_a_falling_toeplitz_encoder_is_exact(shape):
     rounds, separation, limit, seed = shape
     drops = np.random.default_rng(seed).exponential(size=rounds)

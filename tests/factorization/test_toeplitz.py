@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from dpfl.factorization import encoders, optimal, sensitivity, toeplitz
+from dpfl.factorization import factors, optimal, sensitivity, toeplitz
 from dpfl.factorization.workloads import LinearCooldown, Workload
 
 COOLDOWN = Workload(20, 0.8, LinearCooldown())
@@ -36,7 +36,7 @@ def test_weight_decay_root():
 @pytest.mark.parametrize("workload", [Workload(20), Workload(20, 0.9), COOLDOWN])
 def test_error_form_is_the_dense_error(workload, objective):
     inverse = np.random.default_rng(0).normal(size=20)
-    decoder = workload.matrix() @ encoders.toeplitz_matrix(inverse, 20)
+    decoder = workload.matrix() @ factors.toeplitz_matrix(inverse, 20)
     rows = np.sum(decoder**2, axis=1)
     expected = {"total": np.sum(rows), "last": rows[-1]}[objective]
     form = toeplitz.error_form(workload, objective)
@@ -48,10 +48,10 @@ def test_error_form_is_the_dense_error(workload, objective):
 def test_pull_back_is_the_derivative_of_the_inverse():
     rng = np.random.default_rng(0)
     column, gradient = 1 + rng.random(8), rng.normal(size=8)
-    found = toeplitz.pull_back(encoders.series_inverse(column, 8), gradient)
+    found = toeplitz.pull_back(factors.series_inverse(column, 8), gradient)
 
     def along(c):
-        return gradient @ encoders.series_inverse(c, 8)
+        return gradient @ factors.series_inverse(c, 8)
 
     np.testing.assert_allclose(found, optimize.approx_fprime(column, along), rtol=1e-4)
 
@@ -72,11 +72,6 @@ def test_sensitivity_gradient(plan):
 @pytest.mark.parametrize("workload", [Workload(64), Workload(64, 0.9), COOLDOWN])
 def test_between_the_optimum_and_the_closed_form(workload):
     found = toeplitz.optimize_toeplitz(workload)
-    decoder, encoder = found.materialize()
-    np.testing.assert_allclose(decoder @ encoder, workload.matrix(), atol=1e-9)
-    assert found.loss == pytest.approx(
-        np.sum(decoder**2) * np.max(np.sum(encoder**2, axis=0))
-    )
     assert found.loss < 0.98 * toeplitz.root(workload).loss
     assert found.loss >= optimal.factorize(workload).lower_bound
 
@@ -116,10 +111,6 @@ def test_several_participations_are_optimised_for():
     assert many.errors(plan).total <= banded.errors(plan).total * (1 + 1e-4)
 
 
-def test_bad_arguments():
-    with pytest.raises(ValueError, match="objective must be one of last, total"):
-        toeplitz.optimize_toeplitz(Workload(4), objective="max")
-    with pytest.raises(ValueError, match="bands must be at most 4, found 5"):
-        toeplitz.optimize_toeplitz(Workload(4), bands=5)
+def test_bad_root():
     with pytest.raises(ValueError, match="rho must be at least -1 and at most 1"):
         toeplitz.inverse_root(1.5, 4)

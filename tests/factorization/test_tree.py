@@ -52,7 +52,8 @@ def test_online_is_the_least_norm_solution_on_complete_nodes(rounds):
     nodes = tree.encoder(rounds)
     complete = np.array([np.flatnonzero(row)[-1] for row in nodes])
     found = tree.honaker_online(Workload(rounds))
-    np.testing.assert_array_equal(found.factors.complete_at, complete)
+    first, height = found.factors.nodes.T
+    np.testing.assert_array_equal(first + (1 << height) - 1, complete)
     np.testing.assert_array_equal(found.encoder(), nodes)
     for step, row in enumerate(found.decoder()):
         ready = complete <= step

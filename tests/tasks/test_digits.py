@@ -110,17 +110,8 @@ def test_unknown_client_is_refused(task):
     assert task.client_index(task.client_ids[7]) == 7
 
 
-@pytest.mark.parametrize(
-    "model, count",
-    [
-        ("small_cnn", 15_994),
-        ("tiny_cnn", 3_340),
-        ("cnn", 1_011_466),
-        ("2nn", 199_210),
-    ],
-)
-def test_dimension(model, count):
-    assert load_task("digits", model=model).dimension == count
+def test_the_model_is_that_of_the_options():
+    assert load_task("digits", model="tiny_cnn").dimension == 3_340
 
 
 def test_default_model_learns_the_digits():

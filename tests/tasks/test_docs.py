@@ -7,7 +7,7 @@ import pathlib
 import numpy as np
 import pytest
 
-from dpfl.tasks import corpus, docs, docstrings, packages, text
+from dpfl.tasks import corpus, docs, packages, text
 from dpfl.tasks.configs import DocsConfig
 from dpfl.tasks.registry import load_task
 
@@ -40,7 +40,7 @@ def _small(**options):
 def test_docstrings_are_read_in_order_without_importing(tmp_path):
     path = tmp_path / "m.py"
     path.write_text(SOURCE)
-    found = docstrings.docstrings(str(path))
+    found = corpus.docstrings(str(path))
     assert [d.split()[0] for d in found] == ["First", "A", "Returns", "Awaits"]
 
 
@@ -50,23 +50,20 @@ def test_docstrings_are_read_in_order_without_importing(tmp_path):
 def test_unreadable_source_has_no_docstrings(tmp_path, content):
     path = tmp_path / "m.py"
     path.write_bytes(content)
-    assert docstrings.docstrings(str(path)) == []
-    assert docstrings.docstrings(str(tmp_path / "missing.py")) == []
+    assert corpus.docstrings(str(path)) == []
+    assert corpus.docstrings(str(tmp_path / "missing.py")) == []
 
 
 def test_sentences_are_lower_case_words_without_doctests():
-    found = docstrings.sentences(
-        "First big thing. It's so, No?\n\n>>> code(1)\n... y\n"
-    )
+    found = corpus.split("First big thing. It's so, No?\n\n>>> code(1)\n... y\n")
     assert found == [("first", "big", "thing", "."), ("it's", "so", ",", "no", "?")]
 
 
 def test_module_names_are_sorted_and_tests_left_out(tmp_path):
     for name in ["b.py", "a/__init__.py", "a/c.py", "test/x.py", "site-packages/y.py"]:
-        path = tmp_path / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text("")
-    names = [name for name, _ in docstrings.module_files(str(tmp_path))]
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("")
+    names = [name for name, _ in corpus.module_files(str(tmp_path))]
     assert names == ["a", "a.c", "b"]
 
 
@@ -202,9 +199,8 @@ def install(site, name, version, modules=0, lines=10):
     info = site / f"{name}-{version}.dist-info"
     info.mkdir(parents=True)
     written = name.replace("_", "-").title()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {written}\n")
-    with (info / "METADATA").open("a") as file:
-        file.write(f"Version: {version}\n")
+    text = f"Metadata-Version: 2.1\nName: {written}\nVersion: {version}\n"
+    (info / "METADATA").write_text(text)
     (info / "RECORD").write_text("\n".join([*record, "../../bin/other,,", ""]))
 
 
@@ -220,7 +216,7 @@ def test_packages_are_read_once_and_kept(site, tmp_path, monkeypatch):
     assert {name.split(".")[0] for name in first.client_ids} == {"one_thing", "other"}
     (path,) = kept.iterdir()
     with monkeypatch.context() as patch:
-        patch.setattr(docstrings, "docstrings", lambda path: 1 / 0)
+        patch.setattr(corpus, "docstrings", lambda path: 1 / 0)
         assert _of_packages(kept, site).fingerprint == first.fingerprint
     # An edit of the same length, then a file that is cut off.
     source = site / first.client_ids[0].replace(".", "/")

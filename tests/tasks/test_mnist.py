@@ -38,10 +38,8 @@ def idx(array):
 
 
 def write(folder, packs=False, dot="-"):
-    for stem, part in (
-        ("train", slice(None, TRAINING)),
-        ("t10k", slice(TRAINING, None)),
-    ):
+    parts = (("train", slice(None, TRAINING)), ("t10k", slice(TRAINING, None)))
+    for stem, part in parts:
         for kind, array in (("images", images()[part]), ("labels", labels()[part])):
             content = idx(array)
             name = f"{stem}-{kind}{dot}idx{array.ndim}-ubyte" + ".gz" * packs
@@ -138,24 +136,17 @@ def test_refusals(tmp_path):
         load(tmp_path, test_fraction=0.99)
     path = tmp_path / "t10k-images-idx3-ubyte"
     whole = path.read_bytes()
-    path.write_bytes(whole[:-1])
-    with pytest.raises(data_files.DataFileError, match=r"bytes for \(4, 28, 28\)"):
-        load(tmp_path)
-    path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-    with pytest.raises(data_files.DataFileError, match="images are not those of MNIST"):
-        load(tmp_path)
-    path.write_bytes(gzip.compress(whole)[:-40] + bytes(40))
-    with pytest.raises(data_files.DataFileError, match="damaged"):
-        load(tmp_path)
-    path.write_bytes(whole[:5])
-    with pytest.raises(data_files.DataFileError, match="damaged"):
-        load(tmp_path)
-    path.write_bytes(b"\x1f\x8bnothing")
-    with pytest.raises(data_files.DataFileError, match="damaged"):
-        load(tmp_path)
-    path.write_bytes(idx(labels()))
-    with pytest.raises(data_files.DataFileError, match="begin like an idx file"):
-        load(tmp_path)
+    for content, message in (
+        (whole[:-1], r"bytes for \(4, 28, 28\)"),
+        (whole[:-1] + bytes([whole[-1] ^ 1]), "images are not those of MNIST"),
+        (gzip.compress(whole)[:-40] + bytes(40), "damaged"),
+        (whole[:5], "damaged"),
+        (b"\x1f\x8bnothing", "damaged"),
+        (idx(labels()), "begin like an idx file"),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(data_files.DataFileError, match=message):
+            load(tmp_path)
     path.write_bytes(whole)
     labels_path = tmp_path / "train-labels-idx1-ubyte"
     labels_path.write_bytes(idx(labels()[:TRAINING][::-1].copy()))

@@ -88,13 +88,10 @@ def _save(path, splits, clients, examples):
 
 
 def _counts(splits, clients, examples):
-    return {
-        split: (
-            clients,
-            sum(len(next(iter(examples(split, c).values()))) for c in range(clients)),
-        )
-        for split in splits
-    }
+    def count(split, client):
+        return len(next(iter(examples(split, client).values())))
+
+    return {s: (clients, sum(count(s, c) for c in range(clients))) for s in splits}
 
 
 EMNIST_FILE = data_files.SqlFile(
@@ -107,12 +104,8 @@ EMNIST_FILE = data_files.SqlFile(
 @pytest.fixture(scope="module")
 def emnist_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("emnist")
-    _save(
-        str(folder / "emnist_all.sqlite"),
-        ["all_train", "all_test"],
-        EMNIST_CLIENTS,
-        _emnist_examples,
-    )
+    path = str(folder / "emnist_all.sqlite")
+    _save(path, ["all_train", "all_test"], EMNIST_CLIENTS, _emnist_examples)
     return folder
 
 
@@ -146,6 +139,10 @@ def _emnist(folder, file=EMNIST_FILE, **options):
     return emnist.load(configs.EmnistConfig(data_dir=str(folder), **options), file)
 
 
+def _refused(match):
+    return pytest.raises(data_files.DataFileError, match=match)
+
+
 def _one_sentence(caught):
     message = str(caught.value)
     assert "\n" not in message and not message.endswith(".")
@@ -158,14 +155,9 @@ def _examples(dataset):
 
 
 def test_the_expected_counts_are_the_published_ones():
-    assert emnist.FILE.splits == {
-        "all_train": (3400, 671_585),
-        "all_test": (3400, 77_483),
-    }
-    assert stackoverflow.FILE.splits == {
-        "train": (342_477, 135_818_730),
-        "test": (204_088, 16_586_035),
-    }
+    found = [*emnist.FILE.splits.values(), *stackoverflow.FILE.splits.values()]
+    assert found[:2] == [(3400, 671_585), (3400, 77_483)]
+    assert found[2:] == [(342_477, 135_818_730), (204_088, 16_586_035)]
 
 
 def test_emnist_reads_what_tff_reads(emnist_folder):
@@ -184,9 +176,8 @@ def test_emnist_reads_what_tff_reads(emnist_folder):
 
 
 def test_emnist_batches_caps_and_shuffles(emnist_folder):
-    task = _emnist(
-        emnist_folder, batch_size=4, max_examples_per_client=10, client_epochs=2
-    )
+    options = dict(batch_size=4, max_examples_per_client=10, client_epochs=2)
+    task = _emnist(emnist_folder, **options)
     client = task.client_ids[4]
     sizes = [len(y) for _, y in task.client_dataset(client)]
     assert sizes == [4, 4, 4, 4, 4]
@@ -194,9 +185,8 @@ def test_emnist_batches_caps_and_shuffles(emnist_folder):
     assert len(orders) == 4
     again = _examples(task.client_dataset(client, 2))[1]
     assert np.array_equal(again, _examples(task.client_dataset(client, 2))[1])
-    for spec, stated in zip(
-        task.client_dataset(client).element_spec, task.element_spec
-    ):
+    found = task.client_dataset(client).element_spec
+    for spec, stated in zip(found, task.element_spec):
         assert spec.dtype == stated.dtype and spec.shape.as_list() == stated.shape
 
 
@@ -241,22 +231,14 @@ def test_missing_file_names_file_folder_and_both_ways(tmp_path):
     with pytest.raises(data_files.DataFileError) as caught:
         load_task("emnist", data_dir=folder)
     message = _one_sentence(caught)
-    for part in [
-        "emnist_all.sqlite",
-        folder,
-        emnist.FILE.url,
-        "unpacked",
-        "--download",
-    ]:
-        assert part in message
+    parts = ("emnist_all.sqlite", folder, emnist.FILE.url, "unpacked", "--download")
+    assert all(part in message for part in parts)
     assert not os.path.exists(folder)
 
 
 def test_missing_word_counts_are_named(stackoverflow_folder, tmp_path):
     shutil.copy(stackoverflow_folder / "stackoverflow.sqlite", tmp_path)
-    with pytest.raises(
-        data_files.DataFileError, match="stackoverflow.word_count.tar.bz2"
-    ):
+    with _refused("stackoverflow.word_count.tar.bz2"):
         load_task("stackoverflow", data_dir=str(tmp_path), allow_partial_data=True)
 
 
@@ -265,14 +247,14 @@ def test_missing_word_counts_are_named(stackoverflow_folder, tmp_path):
 def test_a_file_cut_short_is_refused(emnist_copy, kept, partial):
     size = int(kept * emnist_copy.stat().st_size)
     emnist_copy.write_bytes(emnist_copy.read_bytes()[:size])
-    with pytest.raises(data_files.DataFileError, match=f"only part.*{size} bytes of"):
+    with _refused(f"only part.*{size} bytes of"):
         _emnist(emnist_copy.parent, allow_partial_data=partial)
 
 
 @pytest.mark.parametrize("content", [b"", b"<html>not found</html>", bytes(5000)])
 def test_what_is_no_database_is_refused(tmp_path, content):
     (tmp_path / "emnist_all.sqlite").write_bytes(content)
-    with pytest.raises(data_files.DataFileError, match="does not begin like a SQLite"):
+    with _refused("does not begin like a SQLite"):
         _emnist(tmp_path)
 
 
@@ -293,16 +275,10 @@ def _change(path, statement):
     connection.close()
 
 
-def test_one_client_too_few_is_refused(emnist_copy):
-    _change(emnist_copy, "DELETE FROM client_metadata WHERE client_id = 'f002'")
-    with pytest.raises(data_files.DataFileError, match="4 clients with 44 examples"):
-        _emnist(emnist_copy.parent)
-
-
 @pytest.mark.parametrize("partial", [False, True])
 def test_a_missing_split_is_refused_even_if_partial(emnist_copy, partial):
     _change(emnist_copy, "DELETE FROM client_metadata WHERE split_name = 'all_test'")
-    with pytest.raises(data_files.DataFileError, match="0 clients.*all_test") as caught:
+    with _refused("0 clients.*all_test") as caught:
         _emnist(emnist_copy.parent, allow_partial_data=partial)
     # Accepting less does not help.
     assert _one_sentence(caught).endswith(
@@ -310,17 +286,25 @@ def test_a_missing_split_is_refused_even_if_partial(emnist_copy, partial):
     )
 
 
-def test_a_lost_row_is_found_by_the_full_check_only(emnist_copy):
-    _change(emnist_copy, "DELETE FROM examples WHERE rowid = 7")
-    _emnist(emnist_copy.parent)
-    with pytest.raises(data_files.DataFileError, match="54 of 55 rows.*all_train"):
-        _emnist(emnist_copy.parent, verify="full")
+@pytest.mark.parametrize(
+    "table, lost, verify, message",
+    [
+        ("client_metadata", "client_id = 'f002'", "fast", "4 clients with 44 examples"),
+        ("examples", "rowid = 7", "full", "54 of 55 rows.*all_train"),
+    ],
+)
+def test_lost_clients_and_rows_are_refused(emnist_copy, table, lost, verify, message):
+    _change(emnist_copy, f"DELETE FROM {table} WHERE {lost}")
+    if verify == "full":
+        _emnist(emnist_copy.parent)
+    with _refused(message):
+        _emnist(emnist_copy.parent, verify=verify)
 
 
 def test_a_missing_column_is_refused(tmp_path):
     path = tmp_path / "emnist_all.sqlite"
     _change(path, "CREATE TABLE examples (client_id TEXT)")
-    with pytest.raises(data_files.DataFileError, match="serialized_example_proto"):
+    with _refused("serialized_example_proto"):
         _emnist(tmp_path)
 
 
@@ -328,7 +312,7 @@ def test_a_damaged_page_is_found_by_the_full_check(emnist_copy):
     content = bytearray(emnist_copy.read_bytes())
     content[4096 * 3 : 4096 * 4] = bytes(4096)
     emnist_copy.write_bytes(bytes(content))
-    with pytest.raises(data_files.DataFileError, match="damaged"):
+    with _refused("damaged"):
         _emnist(emnist_copy.parent, verify="full")
 
 
@@ -410,25 +394,27 @@ def test_download_gets_its_name_when_complete(emnist_copy, tmp_path_factory):
     assert _emnist(folder, file, download=True).population == 5
 
 
-@pytest.mark.parametrize("kept", [0.3, 0.99])
-def test_a_broken_download_leaves_nothing(emnist_copy, tmp_path_factory, kept):
+@pytest.mark.parametrize(
+    "kept, lost, message",
+    [
+        (None, "", "could not be downloaded from file:.*lzma .*, unpacked, in {}"),
+        (0.3, "", "could not be downloaded from file:.*lzma .*, unpacked, in {}"),
+        (0.99, "", "could not be downloaded from file:.*lzma .*, unpacked, in {}"),
+        (1, "DELETE FROM client_metadata WHERE client_id = 'f002'", "4 clients"),
+    ],
+)
+def test_a_broken_or_wrong_download_leaves_nothing(
+    emnist_copy, tmp_path_factory, kept, lost, message
+):
+    _change(emnist_copy, lost)
     content = lzma.compress(emnist_copy.read_bytes())
-    file = _published(emnist_copy.parent, content[: int(kept * len(content))])
+    file = _published(emnist_copy.parent, content[: int((kept or 0) * len(content))])
+    if kept is None:
+        (emnist_copy.parent / "emnist_all.sqlite.lzma").unlink()
     folder = tmp_path_factory.mktemp("download")
-    with pytest.raises(data_files.DataFileError) as caught:
+    with _refused(message.format(folder)) as caught:
         _emnist(folder, file, download=True)
-    message = _one_sentence(caught)
-    assert "could not be downloaded" in message and str(folder) in message
-    assert os.listdir(folder) == []
-
-
-def test_a_download_of_the_wrong_file_is_not_kept(emnist_copy, tmp_path_factory):
-    _change(emnist_copy, "DELETE FROM client_metadata WHERE client_id = 'f002'")
-    file = _published(emnist_copy.parent, lzma.compress(emnist_copy.read_bytes()))
-    folder = tmp_path_factory.mktemp("download")
-    with pytest.raises(data_files.DataFileError, match="4 clients"):
-        _emnist(folder, file, download=True)
-    assert os.listdir(folder) == []
+    assert _one_sentence(caught) and os.listdir(folder) == []
 
 
 def test_a_download_with_another_digest_is_not_kept(emnist_copy, tmp_path_factory):
@@ -437,7 +423,7 @@ def test_a_download_with_another_digest_is_not_kept(emnist_copy, tmp_path_factor
     right = hashlib.sha256(content).hexdigest()
     folder = tmp_path_factory.mktemp("download")
     wrong = dataclasses.replace(file, packed_sha256="0" * 64)
-    with pytest.raises(data_files.DataFileError, match=f"{'0' * 64}, found {right}"):
+    with _refused(f"{'0' * 64}, found {right}"):
         _emnist(folder, wrong, download=True)
     assert os.listdir(folder) == []
     assert _emnist(folder, wrong, download=True, allow_partial_data=True)
@@ -453,13 +439,13 @@ def test_the_full_check_compares_with_the_digest_of_the_download(emnist_copy):
     beside.write_text(f"{'0' * 64}  {emnist_copy.name}\n")
     assert _emnist(emnist_copy.parent)
     for partial in (False, True):
-        with pytest.raises(data_files.DataFileError, match=f"{digest}, not 0000"):
+        with _refused(f"{digest}, not 0000"):
             _emnist(emnist_copy.parent, verify="full", allow_partial_data=partial)
 
 
 def test_the_full_check_compares_with_the_published_digest(emnist_copy):
     file = dataclasses.replace(EMNIST_FILE, sha256="0" * 64)
-    with pytest.raises(data_files.DataFileError, match="SHA-256 .*, not 0000"):
+    with _refused("SHA-256 .*, not 0000"):
         _emnist(emnist_copy.parent, file, verify="full")
     assert _emnist(emnist_copy.parent, file, verify="full", allow_partial_data=True)
 
@@ -469,7 +455,7 @@ def test_a_large_file_without_an_index_is_refused_with_what_makes_it(
 ):
     # Any file that is not on purpose small: this one has 55 examples.
     monkeypatch.setattr(data_files, "_MOST_BYTES_WITHOUT_INDEX", 1)
-    with pytest.raises(data_files.DataFileError, match="no index") as caught:
+    with _refused("no index") as caught:
         _emnist(emnist_copy.parent)
     before = _examples(task_of(emnist_copy, monkeypatch).client_dataset("f003"))
     python, *arguments = shlex.split(_one_sentence(caught).partition(" with ")[2])
@@ -514,15 +500,6 @@ def test_a_download_that_hardly_moves_is_given_up(tmp_path, monkeypatch):
     with pytest.raises(TimeoutError, match="4 bytes in 80 seconds"):
         downloads.fetch(str(tmp_path / "a"), "https://a.invalid/a", check=bool)
     assert os.listdir(tmp_path) == [] and limits == [60]
-
-
-def test_offline_download_says_what_to_put_where(tmp_path):
-    url = (tmp_path / "nowhere.lzma").as_uri()
-    file = data_files.SqlFile("emnist_all.sqlite", url, EMNIST_FILE.splits)
-    with pytest.raises(data_files.DataFileError) as caught:
-        _emnist(tmp_path, file, download=True)
-    message = _one_sentence(caught)
-    assert url in message and f"unpacked, in {tmp_path}" in message
 
 
 def _stackoverflow(folder, **options):
@@ -573,17 +550,8 @@ def test_too_few_words_are_refused(stackoverflow_folder):
 
 def test_other_word_counts_are_refused_by_digest(stackoverflow_folder):
     config = configs.StackOverflowConfig(data_dir=str(stackoverflow_folder))
-    with pytest.raises(data_files.DataFileError, match="SHA-256"):
+    with _refused("SHA-256"):
         stackoverflow.read_vocabulary(config)
-    path = stackoverflow_folder / "datasets" / "stackoverflow.word_count.tar.bz2"
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    words = data_files.PackedText(
-        "datasets/" + path.name, path.as_uri(), "stackoverflow.word_count", digest
-    )
-    small = configs.StackOverflowConfig(
-        data_dir=str(stackoverflow_folder), vocab_size=4
-    )
-    assert stackoverflow.read_vocabulary(small, words) == WORDS[:4]
 
 
 def test_word_counts_are_downloaded_when_asked_for(stackoverflow_folder, tmp_path):
@@ -597,13 +565,15 @@ def test_word_counts_are_downloaded_when_asked_for(stackoverflow_folder, tmp_pat
     )
     assert stackoverflow.read_vocabulary(config, words) == WORDS
     assert os.listdir(tmp_path / "datasets") == ["words.tar.bz2"]
+    small = dataclasses.replace(config, download=False, vocab_size=4)
+    assert stackoverflow.read_vocabulary(small, words) == WORDS[:4]
 
 
 def test_cut_word_counts_are_refused(stackoverflow_folder, tmp_path):
     shutil.copytree(stackoverflow_folder, tmp_path / "copy")
     path = tmp_path / "copy" / "datasets" / "stackoverflow.word_count.tar.bz2"
     path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(data_files.DataFileError, match="damaged"):
+    with _refused("damaged"):
         _stackoverflow(tmp_path / "copy")
 
 

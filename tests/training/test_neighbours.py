@@ -80,7 +80,7 @@ def make_task(change, hold):
         model_builder=linear_model,
         loss=models.image_loss,
         metrics=models.image_metrics,
-        defaults=task_lib.TrainingDefaults(0.1, 1.0, 0.9, 0.5, 4, 3),
+        defaults=task_lib.TrainingDefaults(0.1, 1.0, 0.5, 4, 3),
         config=config,
         fingerprint=hashlib.sha256(x[held].tobytes()).hexdigest(),
         clients_hold_test_examples=hold,
