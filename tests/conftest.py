@@ -138,9 +138,7 @@ SLOW = (
     "mechanisms/test_gaussian.py"
     "::test_a_count_that_leaves_room_for_less_noise_is_calibrated",
     "planning/test_ledger.py::test_not_even_one_round",
-    "mechanisms/test_noise_stream.py::TestTwoEnds"
-    "::test_one_diagonal_is_independent_noise_with_poisson_sampling"
-    "[auto-matrix_factorization]",
+    "mechanisms/test_noise_stream.py::TestTwoEnds::test_one_diagonal_is_poisson_sampling",
     "planning/test_remarks.py::test_fifty_is_not_remarked_on_and_more_is",
     "planning/test_remarks.py"
     "::test_the_noise_that_it_names_meets_eight_and_hardly_less[mechanism0]",
