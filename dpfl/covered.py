@@ -144,10 +144,10 @@ LIST: tuple[Entry, ...] = (
     Entry(("stdout",), ("*",), COVERED, "settings, their cost, and final measures"),
     Entry(
         ("stderr",),
-        ("exact *", "exact: *"),
+        ("exact *", "exact: *", "error: TFF's worker *"),
         EXACT,
-        "of the progress bar, what is called so, and its pace; the sentence on a round "
-        "without a finite update",
+        "of the progress bar, what is called so, and its pace; the sentences on rounds "
+        "without a finite update, and on data that no model can take",
     ),
     Entry(
         ("stderr",),

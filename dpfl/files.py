@@ -10,6 +10,7 @@ files.write_atomically(path, content)       # after it
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import io
 import itertools
@@ -105,7 +106,7 @@ def atomically(path: PathLike, private: bool = False) -> Iterator[IO[bytes]]:
         read the file before. Others get what the umask, or the old file's mode, leaves
         of reading, and nobody but the owner can write.
     """
-    with replacing(path, private) as partial, open(partial, "wb") as file:
+    with _replacing(path, private) as partial, open(partial, "wb") as file:
         yield file
 
 
@@ -116,7 +117,18 @@ def replacing(path: PathLike, private: bool = False) -> Iterator[pathlib.Path]:
     Args:
       private: As for `atomically`. What writes must open the path that is there, and
         not put another file in its place.
+
+    Raises:
+      FileNotFoundError: If nothing was written to it.
     """
+    with _replacing(path, private) as partial:
+        yield partial
+        if not partial.stat().st_size:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+
+
+@contextlib.contextmanager
+def _replacing(path: PathLike, private: bool) -> Iterator[pathlib.Path]:
     # What a link leads to is replaced, not the link.
     path = pathlib.Path(os.path.realpath(path))
     partial = _partial(path)

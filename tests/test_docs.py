@@ -215,6 +215,15 @@ def test_links_lead_somewhere(page):
         assert (page.parent / target).exists(), target
 
 
+PATH = re.compile(r"`((?:dpfl|experiments|tools|tests|configs)/[\w/.]+)`")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_files_that_are_named_are_there(page):
+    for path in PATH.findall(page.read_text(encoding="utf-8")):
+        assert (ROOT / path).exists() or "NAME" in path, path
+
+
 def test_ci_runs_the_readmes_test_command():
     commands = [line for line in shell_lines(ROOT / "README.md") if "pytest" in line]
     assert len(commands) == 1

@@ -21,6 +21,7 @@ from typing import Any, Optional, Union
 import numpy as np
 import tensorflow as tf
 
+from dpfl import files
 from dpfl.tasks import downloads
 from dpfl.tasks import task as task_lib
 from dpfl.tasks.configs import DocsConfig, FilesConfig, SqlConfig
@@ -203,6 +204,7 @@ def _check_length(path: str) -> None:
     Bytes 16-17 hold the page size (1 for 65536) and 28-31 the number of pages, which
     is valid if the counters at 24 and 92 agree (SQLite file format, section 1.3).
     """
+    files.check_regular("data_dir's file", path)
     with open(path, "rb") as file:
         header = file.read(100)
     if len(header) < 100 or not header.startswith(_MAGIC):

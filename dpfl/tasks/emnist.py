@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import tensorflow as tf
 
 from dpfl.tasks import data_files, models
@@ -35,7 +36,8 @@ def parse_batch(records: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Images and labels of serialised examples, a string vector.
 
     They are float32 [batch, 28, 28, 1] in [0, 1] with the background at 1, and int32
-    [batch].
+    [batch]. A label that is none of the classes would end the run of everybody, and say
+    so: its image is of NaN, so that the client counts as one that diverged.
     """
     features = tf.io.parse_example(
         records,
@@ -44,7 +46,10 @@ def parse_batch(records: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             "label": tf.io.FixedLenFeature((), tf.int64),
         },
     )
-    return features["pixels"][..., tf.newaxis], tf.cast(features["label"], tf.int32)
+    label = features["label"]
+    is_class = tf.logical_and(label >= 0, label < NUM_CLASSES)
+    pixels = tf.where(is_class[:, None, None], features["pixels"], np.nan)
+    return pixels[..., tf.newaxis], tf.cast(tf.where(is_class, label, 0), tf.int32)
 
 
 def load(config: EmnistConfig, file: data_files.SqlFile = FILE) -> task_lib.Task:

@@ -62,7 +62,7 @@ class Loop:
         """Initializes the loop; nothing is read or computed.
 
         Args:
-          key: The run's, from `seeds.run_key`, of which the cohorts are drawn.
+          key: The run's, from `selection.run_key`, of which the cohorts are drawn.
           publish: Called with what was saved, its rows in the record.
           on_round: Called with how many rounds are done, and of how many, at the
             beginning and after each.

@@ -63,6 +63,24 @@ def same_bits(a, b):
     )
 
 
+@pytest.mark.parametrize("groups", [None, 2])
+@pytest.mark.parametrize("name", ["distributed_discrete_gaussian", "dome"])
+def test_beside_a_secure_sum_nothing_is_opened(task, tff_context, name, groups):
+    for measure in (None, "released", "exact_for_simulation"):
+        aggregator = aggregators.build(
+            mechanisms.EXAMPLES[name], measure=measure, checks_context=False
+        )
+        process = build(task, aggregator, groups=groups)
+        metrics = process.next.type_signature.result[1].member
+        if measure == "exact_for_simulation":
+            with pytest.raises(AssertionError):
+                tff.test.assert_not_contains_unsecure_aggregation(process.next)
+            assert metrics
+        else:
+            tff.test.assert_not_contains_unsecure_aggregation(process.next)
+            assert not metrics
+
+
 def test_two_rounds_are_federated_averaging(task, tff_context):
     mean = tff.aggregators.UnweightedMeanFactory()
     fedavg = build(task, mean, identity=None, model_seed=3)
