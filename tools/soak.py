@@ -5,13 +5,14 @@
 
   python -m tools.soak --seed=1
   python -m tools.soak --seed=1 --mechanisms=gaussian --kills=5 --signals=0 --lines=0
-  python -m tools.soak --only --full_disks=3
+  python -m tools.soak --only --load=20 --stops=1 --tests="tests -n 4"
 
 SIGKILL at random moments, over every mechanism, and of workers that share a round;
 every signal that can be caught, and a closed stdout; disks that are full at every size;
 updates that no honest client sends; command lines that no user would write. Whatever
-went on is compared, bit by bit, with a training that nobody disturbed. Prints a table;
-the exit code is 1 after any fault.
+went on is compared, bit by bit, with a training that nobody disturbed. With --load the
+tests run beside busy processes, and are stopped --stops times for a minute. Prints a
+table; the exit code is 1 after any fault.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 
-from tools.soaks import disks, kills, runs, vectors, worker_kills
+from tools.soaks import disks, kills, runs, slowness, vectors, worker_kills
 
 _ROOT = pathlib.Path(__file__).resolve().parent.parent
 Part = Callable[[int, argparse.Namespace, pathlib.Path], kills.Outcome]
@@ -89,6 +90,12 @@ PARTS: dict[str, tuple[int, str, Part]] = {
         lambda n, asked, _: runs.fork_call(vectors.hostile, asked.seed, n),
     ),
     "lines": (5_000, "command lines", lambda n, asked, _: fuzz(n, asked.seed)),
+    # For which most people have no hours.
+    "load": (
+        0,
+        "tests beside so many busy processes",
+        lambda n, asked, _: slowness.under_load(n, asked.tests.split(), asked.stops),
+    ),
 }
 
 
@@ -100,6 +107,8 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
     for name, (count, title, _) in PARTS.items():
         default = 0 if "--only" in argv else count
         parser.add_argument(f"--{name}", type=int, default=default, help=title)
+    parser.add_argument("--tests", default="tests", help="what --load runs")
+    parser.add_argument("--stops", type=int, default=0, help="how often it stops them")
     parser.add_argument("--mechanisms", default=",".join(runs.CASES))
     parser.add_argument(
         "--minutes", type=float, default=600, help="no new kill after so many"

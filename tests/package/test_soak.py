@@ -7,13 +7,14 @@ import pathlib
 import re
 import subprocess
 import sys
+import time
 
 import pytest
 import tensorflow as tf
 
 from dpfl import mechanisms
 from tools import soak
-from tools.soaks import runs, vectors
+from tools.soaks import runs, slowness, vectors
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -73,6 +74,17 @@ def test_every_mechanism_is_soaked():
     assert set(runs.CASES) == set(mechanisms.MECHANISMS)
     cases = {type(case) for case in vectors.mechanism_cases()}
     assert cases == set(mechanisms.MECHANISMS.values())
+
+
+def test_tests_run_under_load_and_are_stopped(monkeypatch):
+    monkeypatch.setattr(slowness, "_BEFORE_SECONDS", 0.2)
+    monkeypatch.setattr(slowness, "_STOPPED_SECONDS", 1.0)
+    one = "tests/training/test_connection.py::test_other_errors_stay_what_they_are"
+    begun = time.monotonic()
+    assert slowness.under_load(2, [one], 1) == (1, [])
+    assert time.monotonic() - begun > 1.2
+    count, [fault] = slowness.under_load(0, ["tests/nowhere.py"], 0)
+    assert not count and "exit code 4" in fault
 
 
 def test_a_difference_is_named(tmp_path):
