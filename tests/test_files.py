@@ -113,6 +113,14 @@ def test_a_link_under_the_partial_name_is_not_followed(tmp_path, private):
     assert (tmp_path / "out").read_bytes() == b"new"
 
 
+def test_a_link_in_the_place_of_the_lock_is_refused(tmp_path):
+    (tmp_path / "other").write_text("whole")
+    (tmp_path / ".lock").symlink_to(tmp_path / "other")
+    with pytest.raises(ValueError, match="no link at .lock"), files.locked(tmp_path):
+        pass
+    assert (tmp_path / "other").read_text() == "whole"
+
+
 class TestModes:
     """Nobody but the owner writes to what dpfl wrote, whatever the umask."""
 
@@ -128,6 +136,9 @@ class TestModes:
             files.output_folder("--output_dir", folder / "d")
             with files.locked(private):
                 assert mode(private / ".lock") == file_mode
+            with files.atomically(folder / "late.csv") as file:
+                # Nor is it anybody else's while it is written.
+                assert mode(file.name) == file_mode
         for made in (folder, folder.parent, private.parent, folder / "d"):
             assert mode(made) == folder_mode
         assert mode(folder / "metrics.csv") == file_mode
@@ -151,7 +162,8 @@ class TestModes:
 
 class TestJson:
     @pytest.mark.parametrize(
-        "content", [b"", b"{", b"\xff\xfe", b"[" * 10_000 + b"]" * 10_000]
+        "content",
+        [b"", b"{", b"\xff\xfe", *(b"[" * n + b"]" * n for n in (700, 10_000))],
     )
     def test_what_is_no_json_of_a_few_levels(self, tmp_path, content):
         path = tmp_path / "manifest.json"

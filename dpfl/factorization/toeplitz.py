@@ -162,14 +162,16 @@ def minimized(
 ) -> np.ndarray:
     """The place to which L-BFGS comes from a start; it keeps so many corrections."""
     options = {"maxiter": 500, "maxcor": kept, "ftol": 1e-14, "gtol": 1e-10}
-    return optimize.minimize(
-        value_and_gradient,
-        start,
-        jac=True,
-        method="L-BFGS-B",
-        bounds=bounds,
-        options=options,
-    ).x
+    # A step that is much too long overflows, and the search goes back.
+    with np.errstate(over="ignore", invalid="ignore"):
+        return optimize.minimize(
+            value_and_gradient,
+            start,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=bounds,
+            options=options,
+        ).x
 
 
 def root(workload: Workload) -> Factorization:

@@ -175,6 +175,29 @@ def test_emnist_reads_what_tff_reads(emnist_folder):
         assert np.array_equal(y, [e["label"] for e in theirs])
 
 
+def test_an_emnist_label_that_is_no_class_is_a_client_that_diverges():
+    records = []
+    for label in (61, 62, -1):
+        features = {
+            "pixels": tf.train.Feature(
+                float_list=tf.train.FloatList(value=[0.5] * 784)
+            ),
+            "label": tf.train.Feature(int64_list=tf.train.Int64List(value=[label])),
+        }
+        example = tf.train.Example(features=tf.train.Features(feature=features))
+        records.append(example.SerializeToString())
+    x, y = emnist.parse_batch(tf.constant(records))
+    assert y.numpy().tolist() == [61, 0, 0]
+    assert np.isnan(x).all((1, 2, 3)).tolist() == [False, True, True]
+    assert np.all(x[0] == 0.5)
+
+
+def test_a_data_file_that_is_a_pipe_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ValueError, match="must be a regular file, found the pipe"):
+        data_files._check_length(str(tmp_path / "pipe"))
+
+
 def test_emnist_batches_caps_and_shuffles(emnist_folder):
     options = dict(batch_size=4, max_examples_per_client=10, client_epochs=2)
     task = _emnist(emnist_folder, **options)

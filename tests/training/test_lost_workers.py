@@ -47,6 +47,16 @@ def squares(workers, said, parts, **kwargs):
     return made, made.run(lambda base, x: base + x * x, [100], parts)
 
 
+@pytest.mark.parametrize("error", [ConnectionRefusedError, TimeoutError])
+def test_who_does_not_refuse_a_connection_may_be_slow(monkeypatch, error):
+    def create_connection(*_):
+        raise error
+
+    monkeypatch.setattr(remote_workers.socket, "create_connection", create_connection)
+    worker = remote_workers.RemoteWorker(config.Address("a", 1))
+    assert not worker.connect() and worker.is_slow == (error is TimeoutError)
+
+
 def test_results_are_in_the_order_of_the_parts():
     workers, said = [FakeWorker("a"), FakeWorker("b")], []
     _, found = squares(workers, said, range(20))
