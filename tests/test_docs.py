@@ -139,8 +139,7 @@ def test_the_readmes_example_has_a_sensible_epsilon():
 
 
 @pytest.mark.parametrize(
-    ("second", "right"),
-    [("x = 3", True), ("x = 4", False), ("x = 3; print()", False)],
+    ("second", "right"), [("x = 3", True), ("x = 4", False), ("x = 3; print()", False)]
 )
 def test_shown_output_is_compared(second, right, tmp_path):
     page = f"""```python

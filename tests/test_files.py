@@ -5,6 +5,7 @@ import contextlib
 import os
 import stat
 
+import numpy as np
 import pytest
 
 from dpfl import files
@@ -31,6 +32,19 @@ def test_after_an_exception_the_old_file_is_there(tmp_path, written):
         raise KeyError
     assert path.read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["events"]
+
+
+def test_a_failed_write_is_loud_and_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "x"
+    files.write_atomically(path, b"old")
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        files.write_atomically(path, b"new")
+    assert path.read_bytes() == b"old"
 
 
 def test_what_was_never_written_is_an_error(tmp_path):
@@ -176,9 +190,11 @@ class TestJson:
         with pytest.raises(ValueError, match="manifest.json must be a regular file"):
             files.read_json(tmp_path / "manifest.json")
 
-    def test_what_was_written(self, tmp_path):
-        files.write_json(tmp_path / "a.json", {"b": [1, 2.5]})
-        assert files.read_json(tmp_path / "a.json") == {"b": [1, 2.5]}
+    def test_what_was_written_has_no_nan(self, tmp_path):
+        found = {"a": np.float32(0.5), "b": float("inf"), "c": [1, None, 2.5]}
+        files.write_json(tmp_path / "a.json", found)
+        expected = {"a": 0.5, "b": "inf", "c": [1, None, 2.5]}
+        assert files.read_json(tmp_path / "a.json") == expected
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import pytest
 from dpfl import machine
 from experiments.papers import remaining_work
 
+FULL = {"memory.max": "900", "memory.current": "800"}
 V1 = "5:memory:/a\n3:cpu,cpuacct:/a/b\n0::/"
 
 
@@ -59,14 +60,7 @@ def test_no_more_than_a_container_may_use(tmp_path, monkeypatch, own, found, exp
         ("0::/", {"memory.max": "max", "memory.current": "200"}, None),
         ("0::/", {}, None),
         # What was read from files is given back.
-        (
-            "0::/",
-            {
-                **{"memory.max": "900", "memory.current": "800"},
-                "memory.stat": "anon 100\ninactive_file 300",
-            },
-            400,
-        ),
+        ("0::/", {**FULL, "memory.stat": "anon 100\ninactive_file 300"}, 400),
         # The least of all groups that it is in, as a job of Slurm is.
         (
             "0::/a/b",

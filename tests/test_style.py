@@ -20,10 +20,7 @@ LAYERS = {
     "planning": {"accounting", "factorization", "mechanisms"},
     "vectors": set(),
     "noise_streams": {"factorization", "vectors"},
-    "aggregators": {
-        *{"accounting", "mechanisms", "planning"},
-        *{"vectors", "noise_streams"},
-    },
+    "aggregators": {"accounting", "mechanisms", "planning", "vectors", "noise_streams"},
     "tasks": set(),
     "pages": set(),
     "training": {
@@ -32,17 +29,8 @@ LAYERS = {
     },
 }
 GROUND = {
-    *{
-        "purposes",
-        "checks",
-        "covered",
-        "fields",
-        "files",
-        "machine",
-        "needs_tff",
-        "plugins",
-    },
-    "__version__",
+    *{"purposes", "checks", "covered", "fields", "files", "machine", "needs_tff"},
+    *{"plugins", "__version__"},
 }
 WITHOUT_TENSORFLOW = {"accounting", "factorization", "mechanisms", "planning", "pages"}
 WITH_TFF = {"aggregators", "tasks", "training"}

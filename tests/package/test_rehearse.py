@@ -28,13 +28,8 @@ def test_emnist_is_what_tff_reads_and_has_an_index(folder, monkeypatch):
     from tensorflow_federated import simulation
 
     monkeypatch.setattr(data_files, "_MOST_BYTES_WITHOUT_INDEX", 1)
-    task = load_task(
-        "emnist",
-        data_dir=str(folder),
-        allow_partial_data=True,
-        shuffle_seed=None,
-        verify="full",
-    )
+    options = {"allow_partial_data": True, "shuffle_seed": None, "verify": "full"}
+    task = load_task("emnist", data_dir=str(folder), **options)
     train, test = simulation.datasets.emnist.load_data(
         only_digits=False, cache_dir=str(folder)
     )

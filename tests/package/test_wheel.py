@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 CHECKS = ROOT / "tests/package/installed_checks.py"
 IN_THE_WHEEL = ("dpfl", "experiments", "configs")
 BESIDE = ("setup.py", "pyproject.toml", "README.md", "LICENSE")
+PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
 EPSILON_OF_GAUSSIAN = ["--mechanism=gaussian", "--cohort_size=10", "--population=10"]
 EPSILON_OF_GAUSSIAN += ["--participation=fixed", "--rounds=1", "--json"]
 
@@ -49,9 +50,8 @@ def wheel(tmp_path_factory):
     for name in BESIDE:
         shutil.copy(ROOT / name, source)
     target = tmp_path_factory.mktemp("wheel")
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel"]
-    pip += ["--quiet", "--no-build-isolation", "--no-deps", "--no-index"]
-    run([*pip, "--wheel-dir", target, source], target)
+    options = ["--quiet", "--no-build-isolation", "--no-deps", "--no-index"]
+    run([*PIP, "wheel", *options, "--wheel-dir", target, source], target)
     (found,) = target.glob("*.whl")
     return found
 
@@ -63,11 +63,8 @@ def test_the_wheel_has_one_package_with_everything_in_it(wheel):
     assert {top for top in tops if not top.endswith(".dist-info")} == {"dpfl"}
     expected = {"dpfl/py.typed", "dpfl/requirements-tff.txt"}
     expected |= {f"dpfl/tasks/mnist_writers.{end}" for end in ("npz", "LICENSE")}
-    for folder, inside in (
-        ("dpfl", ""),
-        ("experiments", "dpfl/"),
-        ("configs", "dpfl/"),
-    ):
+    for folder in IN_THE_WHEEL:
+        inside = "" if folder == "dpfl" else "dpfl/"
         for path in (ROOT / folder).rglob("*"):
             if path.suffix in (".py", ".flags"):
                 expected.add(f"{inside}{path.relative_to(ROOT).as_posix()}")
@@ -86,15 +83,8 @@ def test_the_base_asks_for_no_tensorflow(wheel):
     text = metadata(wheel)
     asked = re.findall(r"^Requires-Dist: ([\w-]+)[^;\n]*(;.*)?$", text, re.M)
     base = {name for name, marker in asked if "extra" not in marker}
-    assert base == {
-        "absl-py",
-        "attrs",
-        "dp-accounting",
-        "matplotlib",
-        "numpy",
-        "scipy",
-        "tqdm",
-    }
+    numbers = {"dp-accounting", "matplotlib", "numpy", "scipy"}
+    assert base == {"absl-py", "attrs", "tqdm"} | numbers
     markers = {name: marker for name, marker in asked if name not in base}
     assert {"tensorflow", "tensorflow-federated"} <= set(markers)
     for marker in markers.values():
@@ -127,9 +117,8 @@ def test_it_installs_and_works_without_tensorflow(version, wheel, tmp_path):
     run([interpreter, "-m", "venv", "--without-pip", tmp_path / "env"], tmp_path)
     binaries = tmp_path / "env" / "bin"
     python = binaries / "python"
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
-    pip += ["--python", python, "install", "--quiet", "--no-compile"]
-    run([*pip, wheel], tmp_path)
+    install = ["--python", python, "install", "--quiet", "--no-compile"]
+    run([*PIP, *install, wheel], tmp_path)
     assert int(run([python, "-I", CHECKS], tmp_path)) == 4
     check_privacy(binaries, tmp_path)
     check_factorize(binaries, tmp_path)
@@ -151,12 +140,8 @@ def check_privacy(binaries, folder):
 
 
 def check_factorize(binaries, folder):
-    command = [binaries / "dpfl-factorize", "compute", "--rounds=4"]
-    command += [
-        "--matrix_method=identity",
-        "--json",
-        f"--output={folder / 'saved.npz'}",
-    ]
+    command = [binaries / "dpfl-factorize", "compute", "--rounds=4", "--json"]
+    command += ["--matrix_method=identity", f"--output={folder / 'saved.npz'}"]
     (row,) = json.loads(run(command, folder))
     assert row["total"] == pytest.approx(1 + 2 + 3 + 4)
     assert (folder / "saved.npz").exists()
@@ -201,8 +186,8 @@ print(json.dumps(work.measured(Path("run"))))
 def test_figures_and_training_work_from_the_wheel(wheel, tmp_path):
     """TensorFlow Federated is this environment's; dpfl is the wheel's alone."""
     site = tmp_path / "site"
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install"]
-    run([*pip, "--quiet", "--no-deps", "--no-index", "--target", site, wheel], tmp_path)
+    options = ["--quiet", "--no-deps", "--no-index", "--target", site]
+    run([*PIP, "install", *options, wheel], tmp_path)
     environment = {**os.environ, "PYTHONPATH": str(site), "TF_CPP_MIN_LOG_LEVEL": "3"}
 
     def python(*arguments):

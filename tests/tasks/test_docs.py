@@ -107,10 +107,9 @@ def test_held_out_modules_are_neither_clients_nor_in_the_vocabulary(tmp_path):
     held_out = {f"mod{m:02d}" for m in range(30)} - set(before.client_ids)
     assert len(held_out) == 3
     assert list(before.client_ids) == sorted(before.client_ids)
-    rows = sum(len(x) for x, _ in before.evaluation_dataset())
-    assert rows == 3 * 11
+    assert sum(len(x) for x, _ in before.evaluation_dataset()) == 3 * 11
+    flood = "Flood flood flood flood. " * 200
     for name in held_out:
-        flood = "Flood flood flood flood. " * 200
         (tmp_path / f"{name}.py").write_text(f'"""{flood}"""\n')
     docs.read_library.cache_clear()
     after = docs.load(_small(), folder)
@@ -187,6 +186,10 @@ def _site(tmp_path, monkeypatch):
     return site
 
 
+def metadata(name, version):
+    return f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+
+
 def install(site, name, version, modules=0, lines=10):
     """Puts a package there as pip does, with modules of sentences of its own."""
     record = []
@@ -198,9 +201,7 @@ def install(site, name, version, modules=0, lines=10):
         record.append(f"{name}/{path.name},,")
     info = site / f"{name}-{version}.dist-info"
     info.mkdir(parents=True)
-    written = name.replace("_", "-").title()
-    text = f"Metadata-Version: 2.1\nName: {written}\nVersion: {version}\n"
-    (info / "METADATA").write_text(text)
+    (info / "METADATA").write_text(metadata(name.replace("_", "-").title(), version))
     (info / "RECORD").write_text("\n".join([*record, "../../bin/other,,", ""]))
 
 
@@ -219,8 +220,7 @@ def test_packages_are_read_once_and_kept(site, tmp_path, monkeypatch):
         patch.setattr(corpus, "docstrings", lambda path: 1 / 0)
         assert _of_packages(kept, site).fingerprint == first.fingerprint
     # An edit of the same length, then a file that is cut off.
-    source = site / first.client_ids[0].replace(".", "/")
-    source = source.with_suffix(".py")
+    source = site / (first.client_ids[0].replace(".", "/") + ".py")
     source.write_text(source.read_text().replace("thing of", "thign of"))
     os.utime(source, ns=(1, 1))
     edited = _of_packages(kept, site)
@@ -252,9 +252,7 @@ def test_a_sentence_counts_in_the_first_module_alone(site, tmp_path):
 
 def test_the_fingerprint_names_the_packages(site, tmp_path, monkeypatch):
     before = _of_packages(tmp_path, site)
-    (site / "other-2.5.dist-info/METADATA").write_text(
-        "Metadata-Version: 2.1\nName: Other\nVersion: 2.6\n"
-    )
+    (site / "other-2.5.dist-info/METADATA").write_text(metadata("Other", "2.6"))
     other = {"one-thing": "1.0", "other": "2.6"}
     monkeypatch.setattr(packages, "pinned", lambda: other)
     after = _of_packages(tmp_path, site)
@@ -281,9 +279,7 @@ def test_a_folder_that_cannot_be_written_is_named(site, tmp_path):
 def test_every_pin_of_ours_is_installed_here():
     pins = packages.pinned()
     assert pins["tensorflow-federated"] == "0.87.0" and len(pins) > 60
-    found = packages.installed(pins)
-    files = {one.name: one.files for one in found}
-    assert "keras.optimizers" in files["keras"]
+    files = {one.name: one.files for one in packages.installed(pins)}
     path = pathlib.Path(files["keras"]["keras.optimizers"])
     assert path.is_file() and path.name == "__init__.py"
 

@@ -47,13 +47,9 @@ def write(folder, packs=False, dot="-"):
 
 
 def archive(path):
-    np.savez(
-        path,
-        x_train=images()[:TRAINING],
-        y_train=labels()[:TRAINING],
-        x_test=images()[TRAINING:],
-        y_test=labels()[TRAINING:],
-    )
+    parts = {"train": slice(None, TRAINING), "test": slice(TRAINING, None)}
+    both = {f"x_{name}": images()[part] for name, part in parts.items()}
+    np.savez(path, **both, **{f"y_{n}": labels()[part] for n, part in parts.items()})
 
 
 def load(folder, **options):
@@ -64,6 +60,12 @@ def load(folder, **options):
 def examples(dataset):
     batches = [[part.numpy() for part in batch] for batch in dataset]
     return tuple(np.concatenate(parts) for parts in zip(*batches))
+
+
+def places(x):
+    """Where among all images each of these is."""
+    pixels = np.rint(x[..., 0] * 255).astype(np.uint8)
+    return [np.flatnonzero((images() == image).all((1, 2))).item() for image in pixels]
 
 
 def test_the_published_facts():
@@ -85,14 +87,12 @@ def test_every_digit_is_at_its_writer_or_held_out(tmp_path, packs, dot):
     for number, client in zip((2, 5, 7), task.client_ids):
         x, y = examples(task.client_dataset(client))
         assert x.dtype == np.float32 and x.shape[1:] == (28, 28, 1)
-        pixels = np.rint(x[..., 0] * 255).astype(np.uint8)
-        for image, label in zip(pixels, y):
-            (place,) = np.flatnonzero((images() == image).all((1, 2)))
-            assert WRITERS[place] == number and labels()[place] == label
-            seen.append(place)
+        found = places(x)
+        assert set(WRITERS[found]) == {number}
+        assert np.array_equal(labels()[found], y)
+        seen += found
     x, _ = examples(task.evaluation_dataset())
-    for image in np.rint(x[..., 0] * 255).astype(np.uint8):
-        seen += list(np.flatnonzero((images() == image).all((1, 2))))
+    seen += places(x)
     assert sorted(seen) == list(range(len(WRITERS)))
     assert task.clients_hold_test_examples
     # One of three and of four, three of thirteen.

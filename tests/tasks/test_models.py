@@ -3,7 +3,6 @@
 
 import collections
 import dataclasses
-import os
 
 import numpy as np
 import pytest
@@ -71,16 +70,14 @@ def test_cnn_has_dropout_in_training_only():
 
 def test_saved_model_loads_without_dpfl(tmp_path):
     model = models.lstm(30, 5, 4, 6, 0)
-    path = os.path.join(tmp_path, "model.keras")
-    model.save(path)
+    model.save(path := tmp_path / "model.keras")
     x = tf.constant([[1, 2, 3, 0, 0]])
     assert np.allclose(tf.keras.models.load_model(path)(x), model(x), atol=1e-6)
 
 
 def test_padding_after_a_sentence_does_not_reach_its_words():
-    model = models.lstm(30, 5, 4, 6, 0)
-    whole = model(tf.constant([[1, 2, 3, 4, 5]]))
-    padded = model(tf.constant([[1, 2, 3, 0, 0]]))
+    model = SMALL["lstm"](0)
+    whole, padded = (model(tf.constant([[1, 2, 3, *end]])) for end in ([4, 5], [0, 0]))
     assert np.allclose(whole[:, :3], padded[:, :3], atol=1e-6)
 
 
@@ -128,6 +125,8 @@ def test_next_word_accuracy_counts_known_words_only():
 
 @pytest.mark.parametrize("model", ["cnn", "2nn", "lstm", "small_cnn"])
 def test_functional_model_agrees_with_keras(model):
+    from tensorflow_federated import learning
+
     task = load_task(
         "synthetic", model=model, num_clients=2, examples_per_client=2, batch_size=2
     )
@@ -155,9 +154,8 @@ def test_functional_model_agrees_with_keras(model):
         loss = functional.loss(logits, inputs[1])
         gradients = tf.gradients(loss, list(weights[0]))
         state = functional.initialize_metrics_state()
-        state = functional.update_metrics_state(
-            state, inputs[1], _batch_output(logits), None
-        )
+        output = learning.models.BatchOutput(None, logits, None)
+        state = functional.update_metrics_state(state, inputs[1], output, None)
         metrics = functional.finalize_metrics(state)
         session.run(tf.compat.v1.global_variables_initializer())
         found, value, slopes, measured = session.run(
@@ -168,14 +166,6 @@ def test_functional_model_agrees_with_keras(model):
     assert measured["loss"] == pytest.approx(value, rel=1e-4)
     assert set(measured) == {"loss", "accuracy"}
     assert all(np.any(slope) for slope in slopes)
-
-
-def _batch_output(predictions):
-    from tensorflow_federated import learning
-
-    return learning.models.BatchOutput(
-        loss=None, predictions=predictions, num_examples=None
-    )
 
 
 def test_a_fresh_keras_model_works_after_a_trace():

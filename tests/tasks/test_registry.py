@@ -32,12 +32,10 @@ def test_importing_tasks_and_what_needs_little_is_light(does, heavy):
 
 
 def test_load_task_hands_over_the_options():
-    task = load_task("synthetic", model="2nn", num_clients=7, batch_size=3)
-    assert task.name == "synthetic"
-    assert task.population == 7
-    assert task.config == registry.make_config(
-        "synthetic", model="2nn", num_clients=7, batch_size=3
-    )
+    options = {"model": "2nn", "num_clients": 7, "batch_size": 3}
+    task = load_task("synthetic", **options)
+    assert (task.name, task.population) == ("synthetic", 7)
+    assert task.config == registry.make_config("synthetic", **options)
 
 
 @pytest.mark.parametrize("name", ["digits", "docs", "synthetic"])
@@ -49,10 +47,8 @@ def test_the_table_knows_the_models_whose_data_are_downloaded():
     emnist, words = (registry.task_entry(n) for n in ("emnist", "stackoverflow"))
     assert models.cnn(62, 0).count_params() == emnist.dimension
     o = words.config_class()
-    built = models.lstm(
-        o.vocab_size + 4, o.sequence_length, o.embedding_size, o.lstm_size, 0
-    )
-    assert built.count_params() == words.dimension
+    sizes = o.vocab_size + 4, o.sequence_length, o.embedding_size, o.lstm_size
+    assert models.lstm(*sizes, 0).count_params() == words.dimension
 
 
 def test_each_task_is_judged_by_a_metric_that_it_has():
@@ -129,21 +125,19 @@ def test_wrong_option_is_refused_in_one_sentence_with_its_value(
 def test_unknown_task_and_option_name_what_there_is():
     with pytest.raises(ValueError, match="digits, docs, emnist.*'cifar'"):
         registry.make_config("cifar")
-    with pytest.raises(
-        ValueError, match="option of digits must be one of .*num_clients.*vocab"
-    ):
+    words = "option of digits must be one of .*num_clients.*vocab"
+    with pytest.raises(ValueError, match=words):
         registry.make_config("digits", vocab=3)
 
 
 def test_options_carry_type_default_and_help():
     options = {o.name: o for o in registry.task_options("digits")}
-    assert options["num_clients"].value_type is int
+    types = {"num_clients": int, "max_examples_per_client": int, "model": str}
+    for name, value_type in {**types, "dirichlet_alpha": float}.items():
+        assert options[name].value_type is value_type
     assert options["num_clients"].default == 100
     assert not options["num_clients"].optional
-    assert options["max_examples_per_client"].value_type is int
     assert options["max_examples_per_client"].optional
-    assert options["dirichlet_alpha"].value_type is float
-    assert options["model"].value_type is str
 
 
 @pytest.mark.parametrize("task", registry.task_names())
@@ -161,11 +155,9 @@ def test_configs_are_frozen():
 
 def test_literature_defaults():
     words = configs.StackOverflowConfig()
-    assert words.vocab_size == 10_000
-    assert words.sequence_length == 20
-    assert words.max_examples_per_client == 256
+    assert (words.vocab_size, words.sequence_length) == (10_000, 20)
+    assert words.max_examples_per_client == 256 and not words.download
     assert configs.EmnistConfig().model == "cnn"
-    assert not words.download
 
 
 @pytest.mark.parametrize(

@@ -47,18 +47,12 @@ def _emnist_examples(split, client):
 
 def _stackoverflow_examples(split, client):
     posts = POSTS[: 2 + client] if split == "train" else POSTS[::-1]
-    strings = {
+    columns = {
         name: [f"{name} {i}" for i in range(len(posts))]
-        for name in ("creation_date", "tags", "title", "type")
+        for name in ("creation_date", "score", "tags", "title", "tokens", "type")
     }
-    return collections.OrderedDict(
-        creation_date=strings["creation_date"],
-        score=np.arange(len(posts), dtype=np.int64),
-        tags=strings["tags"],
-        title=strings["title"],
-        tokens=posts,
-        type=strings["type"],
-    )
+    own = {"score": np.arange(len(posts), dtype=np.int64), "tokens": posts}
+    return collections.OrderedDict({**columns, **own})
 
 
 def _save(path, splits, clients, examples):
@@ -244,11 +238,6 @@ def test_a_capped_evaluation_set_is_spread_over_clients(emnist_folder):
     assert sorted(y) == sorted(first)
 
 
-@pytest.mark.parametrize("model, count", [("cnn", 1_018_174), ("2nn", 209_662)])
-def test_emnist_dimension(emnist_folder, model, count):
-    assert _emnist(emnist_folder, model=model).dimension == count
-
-
 def test_missing_file_names_file_folder_and_both_ways(tmp_path):
     folder = str(tmp_path / "none")
     with pytest.raises(data_files.DataFileError) as caught:
@@ -417,12 +406,13 @@ def test_download_gets_its_name_when_complete(emnist_copy, tmp_path_factory):
     assert _emnist(folder, file, download=True).population == 5
 
 
+BROKEN = "could not be downloaded from file:.*lzma .*, unpacked, in {}"
+
+
 @pytest.mark.parametrize(
     "kept, lost, message",
     [
-        (None, "", "could not be downloaded from file:.*lzma .*, unpacked, in {}"),
-        (0.3, "", "could not be downloaded from file:.*lzma .*, unpacked, in {}"),
-        (0.99, "", "could not be downloaded from file:.*lzma .*, unpacked, in {}"),
+        *((kept, "", BROKEN) for kept in (None, 0.3, 0.99)),
         (1, "DELETE FROM client_metadata WHERE client_id = 'f002'", "4 clients"),
     ],
 )
@@ -549,10 +539,9 @@ def test_stackoverflow_tokens_are_those_of_tffs_task(stackoverflow_folder):
             assert np.array_equal(label, expected[1:])
     special = theirs.get_special_tokens(6)
     tokens = text.Tokens(6)
-    assert special.padding == tokens.padding
-    assert special.out_of_vocab == [tokens.unknown]
-    assert special.beginning_of_sentence == tokens.begin
-    assert special.end_of_sentence == tokens.end
+    assert (special.padding, special.out_of_vocab) == (tokens.padding, [tokens.unknown])
+    ends = special.beginning_of_sentence, special.end_of_sentence
+    assert ends == (tokens.begin, tokens.end)
 
 
 def test_stackoverflow_evaluates_on_the_test_split(stackoverflow_folder):

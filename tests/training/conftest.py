@@ -3,9 +3,12 @@
 
 """What several tests of training use."""
 
+import functools
+
 import pytest
 
 from dpfl.tasks import load_task
+from tests.training import fakes
 
 
 @pytest.fixture(scope="module")
@@ -19,3 +22,9 @@ def task():
         batch_size=3,
         num_test_examples=4,
     )
+
+
+@pytest.fixture
+def make_plan(monkeypatch):
+    """Makes the plan of a run on the fake task, of what its config changes."""
+    return functools.partial(fakes.make_plan, monkeypatch)

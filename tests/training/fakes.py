@@ -58,18 +58,25 @@ def run_config(**changes: Any) -> config_lib.RunConfig:
 
 def make_plan(monkeypatch, **changes: Any) -> plan_lib.Plan:
     """The plan of a run on the fake task."""
-    monkeypatch.setattr(
-        plan_lib.registry, "load_config", lambda name, config: fake_task()
-    )
+    monkeypatch.setattr(plan_lib.registry, "load_config", lambda *unused: fake_task())
     return plan_lib.make_plan(run_config(**changes))
 
 
-class FakeProcess:
-    """A process whose state is the sum of all clients' numbers."""
+def of_clients(plan: plan_lib.Plan) -> plan_lib.Plan:
+    """The plan of the same run, had its clients the test examples."""
+    task = SimpleNamespace(**{**vars(plan.task), "clients_hold_test_examples": True})
+    return dataclasses.replace(plan, task=task)
 
-    def __init__(self, fails_at=None):
+
+class FakeProcess:
+    """A process whose state is the sum of all clients' numbers.
+
+    `change` is called with each output and the number of its round.
+    """
+
+    def __init__(self, fails_at=None, change=lambda output, number: None):
         self.rounds = []
-        self._fails_at = fails_at
+        self._fails_at, self._change = fails_at, change
 
     def initialize(self):
         return np.float64(0)
@@ -78,11 +85,13 @@ class FakeProcess:
         if len(self.rounds) + 1 == self._fails_at:
             raise RuntimeError("the worker is gone")
         self.rounds.append(clients)
-        return SimpleNamespace(
+        output = SimpleNamespace(
             state=state + sum(clients),
             train={"loss": np.float32(0.1)},
             aggregator={"uplink_bits": np.float32(8), "inner": {"x": 2, "y": [1, 2]}},
         )
+        self._change(output, len(self.rounds))
+        return output
 
     def weights(self, state):
         return [np.asarray(state)]

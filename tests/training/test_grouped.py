@@ -82,6 +82,12 @@ def bits(outputs):
     return [np.asarray(x).tobytes() for x in tf.nest.flatten(outputs)]
 
 
+@pytest.fixture
+def small_leaves(monkeypatch):
+    """Leaves of a few thousand bytes lie in files."""
+    monkeypatch.setattr(shared_leaf, "LEAST_BYTES", 2000)
+
+
 @pytest.mark.parametrize(
     "name, groups",
     [(name, 2) for name in MECHANISMS if name != "none"]
@@ -118,26 +124,24 @@ def test_threads_and_workers_leave_the_same_bits(task, tff_secure_context):
 
 
 def test_large_leaves_lie_in_memory_that_both_have(
-    task, tff_secure_context, monkeypatch
+    task, tff_secure_context, small_leaves, monkeypatch
 ):
     """With the same bits, and each state as good as ever after later rounds."""
-    expected = one_at_a_time(task, "dome_ddg")
-    monkeypatch.setattr(shared_leaf, "LEAST_BYTES", 2000)
     # The 16 directions of DOME are then in several files.
     monkeypatch.setattr(shared_leaf, "_PART_BYTES", 2**17)
+    expected = one_at_a_time(task, "dome_ddg")
     # What other tests have built sends all leaves.
     fed = process(task, "dome_ddg", 2, build_for=built_for.__wrapped__)
     first = fed.initialize()
-    kinds = [type(leaf) for leaf in tf.nest.flatten(first)]
-    assert shared_leaf.SharedLeaf in kinds and np.ndarray in kinds
+    both = {shared_leaf.SharedLeaf, np.ndarray}
+    assert both <= set(map(type, tf.nest.flatten(first)))
     handed = fed._process.initialize()
     assert shared_leaf.SharedLeaf not in map(type, tf.nest.flatten(handed))
     for leaf, same in zip(fed.leaves(first), fed.leaves(handed)):
         np.testing.assert_array_equal(leaf, same)
     found = two_rounds(fed)
     assert bits(found) == bits(expected)
-    kinds = [type(leaf) for leaf in tf.nest.flatten(found[0].state)]
-    assert shared_leaf.SharedLeaf in kinds and np.ndarray in kinds
+    assert both <= set(map(type, tf.nest.flatten(found[0].state)))
     again = fed.next(found[0].state, [2, 3, 0, 4, 1])
     assert bits(again) == bits(expected[1])
     restored = fed.from_leaves(fed.leaves(found[0].state))
@@ -160,15 +164,16 @@ def messages_in(message):
                 yield from messages_in(each)
 
 
+def messages_of(rounds):
+    return list(messages_in(tff.framework.serialize_computation(rounds.next)))
+
+
 def test_nothing_large_is_handed_from_computation_to_client(
-    task, tff_secure_context, monkeypatch
+    task, tff_secure_context, small_leaves
 ):
     """TFF would write it down and read it, and its compiler keep an array of it."""
-    monkeypatch.setattr(shared_leaf, "LEAST_BYTES", 2000)
     fed = process(task, "dome_ddg", 2, build_for=built_for.__wrapped__)
-    found = list(
-        messages_in(tff.framework.serialize_computation(fed._process.rounds.next))
-    )
+    found = messages_of(fed._process.rounds)
     basis = np.asarray(fed.initialize().aggregator["basis"])
     placeholders = [
         tf.TensorShape(node.attr["shape"].shape).num_elements()
@@ -195,21 +200,17 @@ def test_nothing_large_is_handed_from_computation_to_client(
     [(2, False, {5, 4}, 2), (3, False, {5}, 4), (2, True, set(), 4)],
 )
 def test_few_groups_read_what_they_need_of_the_state(
-    task, tff_secure_context, monkeypatch, groups, in_graphs, files, broadcasts
+    task, tff_secure_context, small_leaves, groups, in_graphs, files, broadcasts
 ):
     """The second moments are the server's alone; many groups are handed one copy."""
-    monkeypatch.setattr(shared_leaf, "LEAST_BYTES", 2000)
     with shared_array.in_graphs(in_graphs):
         rounds = build(task, "dome_ddg", groups, "client_key").rounds
-    found = list(messages_in(tff.framework.serialize_computation(rounds.next)))
+    found = messages_of(rounds)
     reads = {files_read(each) for each in found if each.DESCRIPTOR.name == "TensorFlow"}
     assert reads - {0} == files
-    handed = [
-        each
-        for each in found
-        if each.DESCRIPTOR.name == "Intrinsic" and each.uri == "federated_broadcast"
-    ]
-    assert len(handed) == broadcasts
+    intrinsics = [each for each in found if each.DESCRIPTOR.name == "Intrinsic"]
+    handed = sum(each.uri == "federated_broadcast" for each in intrinsics)
+    assert handed == broadcasts
     # The server reads what is not handed on when it has the groups' sum.
     arguments = [
         sum(1 for _ in tensors_in(each.type.function.parameter))
@@ -242,12 +243,10 @@ def tensors_in(type_proto):
 
 
 def test_without_clients_the_round_is_one_of_noise(task, tff_context):
-    found = []
-    for groups in (None, 2):
-        fed = process(task, "l2_csgm", groups)
-        found.append(fed.next(fed.initialize(), []))
-    assert found[1].aggregator["exact_clients"] == 0
-    assert bits(found[0]) == bits(found[1])
+    feds = [process(task, "l2_csgm", groups) for groups in (None, 2)]
+    alone, grouped_ones = (fed.next(fed.initialize(), []) for fed in feds)
+    assert grouped_ones.aggregator["exact_clients"] == 0
+    assert bits(alone) == bits(grouped_ones)
 
 
 def test_without_an_identity_each_client_draws_by_itself(task, tff_context):
@@ -276,15 +275,11 @@ def test_groups_must_be_some(task):
 
 def rows_of(values):
     made = grouped.ScalarRows()
-    rows = [
-        made.row(
-            tf.constant(place, tf.int64),
-            collections.OrderedDict(
-                a=tf.constant(a, tf.float32), b=tf.constant([n, 2 * n], tf.int64)
-            ),
-        )
-        for place, (a, n) in enumerate(values)
-    ]
+    rows = []
+    for place, (a, n) in enumerate(values):
+        b = tf.constant([n, 2 * n], tf.int64)
+        scalars = collections.OrderedDict(a=tf.constant(a, tf.float32), b=b)
+        rows.append(made.row(tf.constant(place, tf.int64), scalars))
     return made, tf.stack(rows)
 
 

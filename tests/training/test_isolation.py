@@ -7,6 +7,7 @@ import contextlib
 import errno
 import os
 import pathlib
+import re
 import resource
 import select
 import signal
@@ -40,7 +41,6 @@ while True:
         connection.sendall(data)
 """
 NOBODY = 65534
-PROTECTED = ["socket", "namespace", "loopback"]
 is_root = pytest.mark.skipif(os.geteuid() != 0, reason="another user needs root")
 
 
@@ -88,16 +88,41 @@ def running(kind, **kwargs):
         isolated.close()
 
 
-@pytest.fixture(params=PROTECTED)
-def protected(request):
+@contextlib.contextmanager
+def allowed(kind):
+    """As `running`, but skips the test on a system that forbids namespaces."""
     try:
-        with running(request.param) as isolated:
+        with running(kind) as isolated:
             yield isolated
     except isolation.IsolationError as error:
-        # Only a system that forbids namespaces; a filter needs no permission.
-        if request.param != "namespace" or "unshare" not in str(error):
+        # A filter needs no permission.
+        if kind != "namespace" or "unshare" not in str(error):
             raise
         pytest.skip(str(error))
+
+
+@pytest.fixture(params=["socket", "namespace", "loopback"])
+def protected(request):
+    with allowed(request.param) as isolated:
+        yield isolated
+
+
+def python(code, *arguments):
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *arguments],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def printed(code, *arguments):
+    """What a program of Python prints, which must succeed."""
+    process = python(code, *arguments)
+    out, err = process.communicate()
+    assert process.returncode == 0, err
+    return out
 
 
 def addresses():
@@ -120,7 +145,7 @@ def reached(host, port):
 
 def test_bytes_go_through_both_ways(protected):
     sent = os.urandom(5_000_000)
-    # Without a limit: with one MSG_WAITALL waits for the first bytes and not for all.
+    # Without a timeout: with one MSG_WAITALL waits for the first bytes and not for all.
     with connect(protected.target) as connection:
         got = connection.recv(len(FIRST_WORDS), socket.MSG_WAITALL)
         for i in range(0, len(sent), 50_000):
@@ -159,11 +184,8 @@ def test_what_it_listens_on(protected):
 
 
 def test_the_namespace_has_only_a_loopback_interface():
-    try:
-        with running("namespace") as isolated:
-            table = pathlib.Path(f"/proc/{isolated.process.pid}/net/dev").read_text()
-    except isolation.IsolationError as error:
-        pytest.skip(str(error))
+    with allowed("namespace") as isolated:
+        table = pathlib.Path(f"/proc/{isolated.process.pid}/net/dev").read_text()
     assert [line.split(":")[0].strip() for line in table.splitlines()[2:]] == ["lo"]
 
 
@@ -182,24 +204,9 @@ for host in sys.argv[2:]:
 """
     hosts = [host for host in addresses() if not host.startswith("127.")]
     with running("namespace") as isolated:
-        done = subprocess.run(
-            [
-                sys.executable,
-                "-c",
-                code,
-                str(isolated.process.pid),
-                *hosts,
-                "127.0.0.1",
-            ],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-    words = FIRST_WORDS.decode()
-    assert done.stdout.splitlines() == [
-        *(f"{host} -" for host in hosts),
-        f"127.0.0.1 {words}",
-    ]
+        said = printed(code, str(isolated.process.pid), *hosts, "127.0.0.1")
+    inside = f"127.0.0.1 {FIRST_WORDS.decode()}"
+    assert said.splitlines() == [*(f"{host} -" for host in hosts), inside]
 
 
 @is_root
@@ -224,13 +231,7 @@ for target in sys.argv[2:]:
         path = protected.target[len("unix:") :]
         own = path.replace("self", str(os.getpid()))
         targets, expected = [own, "8000"], ["PermissionError", "ConnectionRefusedError"]
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(NOBODY), *targets],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.splitlines() == expected
+    assert printed(code, str(NOBODY), *targets).splitlines() == expected
 
 
 def test_no_file_is_left_and_no_descriptor(tmp_path, monkeypatch):
@@ -262,9 +263,8 @@ def test_a_worker_that_has_ended_takes_no_connection(protected):
 def test_a_namespace_without_capabilities():
     # As root of a container, or as any user: the way through a user namespace.
     process = python(
-        f"import ctypes, os, sys\n"
-        f"sys.path.insert(0, {str(pathlib.Path(__file__).parent)!r})\n"
-        "import test_isolation\n"
+        "import ctypes, os\n"
+        "from tests.training import test_isolation\n"
         "for capability in range(64):\n"
         "    ctypes.CDLL(None).prctl(24, capability, 0, 0, 0)\n"
         "with test_isolation.running('namespace') as isolated:\n"
@@ -303,17 +303,15 @@ def test_several_at_a_time_are_different():
 
 
 def test_after_the_start_bind_fails(tmp_path):
+    # The first connection is that of the start; half a second later it is over.
     code = SERVER.replace(
         "while (data",
-        "late = socket.socket()\n"
+        "__import__('time').sleep(0.5)\n"
+        "    late = socket.socket()\n"
         "    try:\n        late.bind(('', 0))\n"
         "    except OSError as error:\n"
         "        open(sys.argv[2], 'w').write(str(error.errno))\n"
         "    while (data",
-    )
-    # The first connection is that of the start; the second comes after it.
-    code = code.replace("while True:", "import time\nwhile True:").replace(
-        "late =", "time.sleep(0.5)\n    late ="
     )
     path = tmp_path / "errno"
     isolated, _ = isolation.start(
@@ -340,13 +338,13 @@ def test_a_worker_that_nobody_attends_to_has_no_address(kind):
 
 
 def test_a_worker_that_listens_elsewhere_is_killed(monkeypatch):
-    class Elsewhere(list):
-        def __call__(self, pid):
-            self.append(pid)
-            return [isolation.Endpoint("::", 8000)]
+    looked_at = []
 
-    looked_at = Elsewhere()
-    monkeypatch.setattr(isolation, "listening", looked_at)
+    def listening(pid):
+        looked_at.append(pid)
+        return [isolation.Endpoint("::", 8000)]
+
+    monkeypatch.setattr(isolation, "listening", listening)
     with pytest.raises(isolation.IsolationError, match="must listen on"):
         with running("socket"):
             pass
@@ -354,30 +352,17 @@ def test_a_worker_that_listens_elsewhere_is_killed(monkeypatch):
 
 
 PARENT = """
-import os, sys, time
-sys.path.insert(0, {root!r})
-import test_isolation
-with test_isolation.running({kind!r}) as isolated:
-    children = [child.pid for child in __import__("psutil").Process().children(True)]
-    print(*children, flush=True)
+import psutil, sys, time
+from tests.training import test_isolation
+with test_isolation.running(sys.argv[1]):
+    print(*(child.pid for child in psutil.Process().children(True)), flush=True)
     time.sleep(10000)
 """
 
 
-def python(code):
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.Popen(
-        [sys.executable, "-c", code],
-        env=env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
 @pytest.mark.parametrize("kind, count", [("socket", 1), ("namespace", 2)])
 def test_a_kill_leaves_no_process(kind, count):
-    parent = python(PARENT.format(root=str(pathlib.Path(__file__).parent), kind=kind))
+    parent = python(PARENT, kind)
     line = parent.stdout.readline()
     if "unshare" in (error := "" if line else parent.stderr.read()):
         pytest.skip(error)
@@ -389,21 +374,17 @@ def test_a_kill_leaves_no_process(kind, count):
 
 
 def test_the_forwarder_s_end_is_seen():
-    try:
-        with running("namespace") as isolated:
-            assert isolated.way_is_open()
-            (forwarder,) = psutil.Process(isolated.process.pid).children()
-            forwarder.kill()
-            forks.until(lambda: not isolated.way_is_open())
-    except isolation.IsolationError as error:
-        pytest.skip(str(error))
+    with allowed("namespace") as isolated:
+        assert isolated.way_is_open()
+        (forwarder,) = psutil.Process(isolated.process.pid).children()
+        forwarder.kill()
+        forks.until(lambda: not isolated.way_is_open())
 
 
 # Forbids system calls to a process and its children, as a container's profile does;
 # a number with a bit above the 32nd stands for ioctl() with that request.
 FORBID = """
 import ctypes, struct, sys
-sys.path.insert(0, {root!r})
 def forbid(*numbers):
     steps = [(0x20, 0, 0, 0)]
     for number in numbers:
@@ -421,11 +402,12 @@ def forbid(*numbers):
     )
     libc = ctypes.CDLL(None)
     assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, program) == 0
-import test_isolation
 from dpfl.training import isolation
-forbid({numbers})
+from tests.training import test_isolation
+kind, *numbers = sys.argv[1:]
+forbid(*map(int, numbers))
 try:
-    with test_isolation.running({kind!r}) as isolated:
+    with test_isolation.running(kind) as isolated:
         print(isolated.isolation)
 except isolation.IsolationError as error:
     print(error)
@@ -434,31 +416,30 @@ SECCOMP, UNSHARE, ADD_DESCRIPTOR = 317, 272, 2**32 + 0x40182103
 
 
 def forbidding(numbers, kind):
-    process = python(
-        FORBID.format(
-            root=str(pathlib.Path(__file__).parent),
-            numbers=", ".join(map(str, numbers)),
-            kind=kind,
-        )
-    )
-    out, err = process.communicate()
-    assert process.returncode == 0, err
-    return out
+    return printed(FORBID, kind, *map(str, numbers))
 
 
-def test_without_filters_the_namespace_is_taken(request):
-    try:
-        with running("namespace"):
+@pytest.mark.parametrize(
+    "numbers, kind, said",
+    [
+        ([SECCOMP], "auto", "namespace"),
+        # Linux before 5.9.
+        ([ADD_DESCRIPTOR], "auto", "namespace"),
+        ([UNSHARE], "auto", "socket"),
+        # The risk can be accepted.
+        ([SECCOMP, UNSHARE], "anyone_can_connect", "anyone_can_connect"),
+        # What is asked for is not replaced by less.
+        ([SECCOMP], "socket", ".*Operation not permitted.*"),
+        ([SECCOMP], "loopback", ".*Operation not permitted.*"),
+        ([UNSHARE], "namespace", ".*Operation not permitted.*"),
+        ([ADD_DESCRIPTOR], "socket", ".*Linux 5.9 or later.*"),
+    ],
+)
+def test_what_is_left_of_what_is_forbidden_is_taken(numbers, kind, said):
+    if said == "namespace":
+        with allowed("namespace"):
             pass
-    except isolation.IsolationError as error:
-        pytest.skip(str(error))
-    assert forbidding([SECCOMP], "auto") == "namespace\n"
-    # Linux before 5.9.
-    assert forbidding([ADD_DESCRIPTOR], "auto") == "namespace\n"
-
-
-def test_without_namespaces_the_socket_is_taken():
-    assert forbidding([UNSHARE], "auto") == "socket\n"
+    assert re.fullmatch(f"{said}\n", forbidding(numbers, kind))
 
 
 def test_where_nothing_is_allowed_it_refuses():
@@ -470,18 +451,6 @@ def test_where_nothing_is_allowed_it_refuses():
         "the isolation 'anyone_can_connect' starts it as it is",
     ):
         assert part in said
-
-
-def test_where_nothing_is_allowed_the_risk_can_be_accepted():
-    said = forbidding([SECCOMP, UNSHARE], "anyone_can_connect")
-    assert said == "anyone_can_connect\n"
-
-
-def test_what_is_asked_for_is_not_replaced_by_less():
-    assert "Operation not permitted" in forbidding([SECCOMP], "socket")
-    assert "Operation not permitted" in forbidding([SECCOMP], "loopback")
-    assert "Operation not permitted" in forbidding([UNSHARE], "namespace")
-    assert "Linux 5.9 or later" in forbidding([ADD_DESCRIPTOR], "socket")
 
 
 def test_the_old_ways_of_a_system_call_are_closed():
@@ -505,32 +474,32 @@ def test_the_old_ways_of_a_system_call_are_closed():
         isolated.close()
 
 
-def test_a_port_is_kept_and_needs_an_isolation_that_has_one():
+def test_a_port_is_kept():
     with socket.socket() as trial:
         trial.bind(("127.0.0.1", 0))
         port = trial.getsockname()[1]
     with running("loopback", port=port) as isolated:
         assert isolated.port == port and isolated.target == f"127.0.0.1:{port}"
-    with pytest.raises(ValueError, match="isolation must be 'loopback' or"):
-        with running("auto", port=port):
-            pass
-    with pytest.raises(ValueError, match="port must be"):
-        with running("loopback", port=70000):
-            pass
 
 
-def test_an_unknown_isolation_is_named():
-    with pytest.raises(ValueError, match="isolation must be .*'none'"):
-        with running("none"):
-            pass
+@pytest.mark.parametrize(
+    "kind, port, words",
+    [
+        ("auto", 8000, "isolation must be 'loopback' or"),
+        ("loopback", 70000, "port must be"),
+        ("none", None, "isolation must be .*'none'"),
+    ],
+)
+def test_a_wrong_port_or_isolation_is_named(kind, port, words):
+    with pytest.raises(ValueError, match=words), running(kind, port=port):
+        pass
 
 
 def test_the_log_says_what_was_chosen(tmp_path):
     log = tmp_path / "worker.log"
-    with running("socket", log_path=log):
-        pass
-    with running("loopback", log_path=log):
-        pass
+    for kind in ("socket", "loopback"):
+        with running(kind, log_path=log):
+            pass
     first, second = log.read_text().splitlines()
     assert first.startswith("dpfl: isolation='socket': it has no address")
     assert second.startswith("dpfl: isolation='loopback': it listens on 127.0.0.1")
@@ -550,18 +519,16 @@ def test_a_parent_that_has_gone_starts_nothing():
 
 
 LAUNCHING = """
-import subprocess, sys
+import subprocess
 from dpfl.training import launcher
 child = subprocess.Popen(launcher.ends_with_parent(["/bin/sleep", "10000"]))
 print(child.pid, flush=True)
-sys.stdin.read()
+child.wait()
 """
 
 
 def test_child_ends_with_a_parent_that_is_killed():
-    parent = subprocess.Popen(
-        [sys.executable, "-c", LAUNCHING], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
+    parent = python(LAUNCHING)
     pid = int(parent.stdout.readline())
     time.sleep(0.3)
     assert not forks.has_ended(pid)

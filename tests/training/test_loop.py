@@ -1,10 +1,8 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-import dataclasses
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,8 +18,8 @@ SEED = 3
 
 def run(plan, store, process=None, said=None, record=None):
     """Runs a loop; returns (state, progress, process, worker, record)."""
-    process = process or fakes.FakeProcess()
-    worker, record = fakes.FakeWorker(), record or fakes.FakeRecord()
+    process, record = process or fakes.FakeProcess(), record or fakes.FakeRecord()
+    worker = fakes.FakeWorker()
     loop = loop_lib.Loop(
         plan,
         SEED,
@@ -36,9 +34,8 @@ def run(plan, store, process=None, said=None, record=None):
     return (*loop.run(), process, worker, record)
 
 
-def make_plan(monkeypatch, participation, **more):
-    return fakes.make_plan(
-        monkeypatch,
+def loop_plan(make_plan, participation, **more):
+    return make_plan(
         participation=participation,
         cohort_size=5,
         rounds=6,
@@ -51,8 +48,8 @@ def make_plan(monkeypatch, participation, **more):
 
 
 @pytest.fixture
-def plan(monkeypatch):
-    return make_plan(monkeypatch, "once_per_epoch")
+def plan(make_plan):
+    return loop_plan(make_plan, "once_per_epoch")
 
 
 def test_all_rounds_with_the_clients_that_the_seed_chooses(plan):
@@ -72,47 +69,41 @@ def test_all_rounds_with_the_clients_that_the_seed_chooses(plan):
     assert progress.rows == progress.times == [] and progress.seconds >= 0
 
 
-class OwnStates(fakes.FakeProcess):
-    """Tells which of its functions are called, and with which states."""
+def recorded(calls):
+    """A process that notes which function is called, and `next` of the first state."""
+    process, first = fakes.FakeProcess(), []
 
-    def __init__(self):
-        super().__init__()
-        self.calls = []
+    def noted(name, function):
+        def call(*arguments):
+            is_first = name == "next" and any(arguments[0] is state for state in first)
+            calls.append("first" if is_first else name)
+            found = function(*arguments)
+            if name == "initialize":
+                first.append(found)
+            return found
 
-    def initialize(self):
-        self.calls.append("initialize")
-        self.first = super().initialize()
-        return self.first
+        return call
 
-    def next(self, state, clients):
-        self.calls.append("first" if state is getattr(self, "first", None) else "next")
-        return super().next(state, clients)
-
-    def leaves(self, state):
-        self.calls.append("leaves")
-        return super().leaves(state)
-
-    def from_leaves(self, leaves):
-        self.calls.append("from_leaves")
-        return super().from_leaves(leaves)
+    for name in ("initialize", "next", "leaves", "from_leaves"):
+        setattr(process, name, noted(name, getattr(process, name)))
+    return process
 
 
 def test_states_become_arrays_for_checkpoints_alone(plan):
     """The first is handed on as it is, and is not made where a run goes on."""
-    process, store = OwnStates(), fakes.FakeStore()
-    run(plan, store, process)
+    calls, store = [], fakes.FakeStore()
+    run(plan, store, recorded(calls))
     saved = ["next"] * 3 + ["leaves"] + ["next"] * 2 + ["leaves"]
-    assert process.calls == ["initialize", "first", "leaves", *saved]
+    assert calls == ["initialize", "first", "leaves", *saved]
     store.saved.pop()
-    process = OwnStates()
-    run(plan, store, process)
-    assert process.calls == ["from_leaves", "next", "next", "leaves"]
+    calls = []
+    run(plan, store, recorded(calls))
+    assert calls == ["from_leaves", "next", "next", "leaves"]
 
 
 def test_what_a_row_says(plan):
     *_, record = run(plan, fakes.FakeStore())
     rows = record.rows
-    assert [row["round"] for row in rows] == [1, 2, 3, 4, 5, 6]
     assert [row["eval_accuracy"] for row in rows] == [None, None, None, 0.5, None, 0.5]
     assert rows[0]["exact_train_loss"] == 0.1
     for row in rows:
@@ -133,10 +124,7 @@ def test_what_is_measured_of_clients_own_test_examples_is_exact(plan, monkeypatc
         return {"loss": value, "accuracy": value}
 
     monkeypatch.setattr(fakes, "fake_evaluate", evaluate)
-    task = SimpleNamespace(**vars(plan.task))
-    task.clients_hold_test_examples = True
-    plan = dataclasses.replace(plan, task=task)
-    *_, record = run(plan, fakes.FakeStore())
+    *_, record = run(fakes.of_clients(plan), fakes.FakeStore())
     for row in record.rows:
         assert not any(name.startswith("eval_") for name in row)
     # A loss on them that is no number ends nothing.
@@ -144,18 +132,14 @@ def test_what_is_measured_of_clients_own_test_examples_is_exact(plan, monkeypatc
     assert np.isnan([losses[3], losses[5]]).all() and losses[:3] == [None] * 3
 
 
-class UnmeasuredProcess(fakes.FakeProcess):
-    """One of a mechanism that shows the sum alone, which one client can make large."""
-
-    def next(self, state, clients):
-        train = {"loss": np.float32("inf")}
-        measured = {"downlink_bits": 7.0, "noise_stddev": 2.0}
-        output = super().next(state, clients)
-        return SimpleNamespace(state=output.state, train=train, aggregator=measured)
-
-
 def test_bits_that_are_not_measured_are_those_of_the_formula(plan):
-    *_, record = run(plan, fakes.FakeStore(), UnmeasuredProcess())
+    """Of a mechanism that shows the sum alone, which one client can make large."""
+
+    def change(output, number):
+        output.train = {"loss": np.float32("inf")}
+        output.aggregator = {"downlink_bits": 7.0, "noise_stddev": 2.0}
+
+    *_, record = run(plan, fakes.FakeStore(), fakes.FakeProcess(change=change))
     assert len(record.rows) == 6
     for row in record.rows:
         assert row["uplink_bits"] == 32 * fakes.DIMENSION
@@ -163,9 +147,9 @@ def test_bits_that_are_not_measured_are_those_of_the_formula(plan):
         assert "exact_uplink_bits" not in row and row["aggregator_noise_stddev"] == 2
 
 
-def test_nothing_exact_is_written_where_all_is_to_be_covered(monkeypatch):
+def test_nothing_exact_is_written_where_all_is_to_be_covered(make_plan):
     plans = [
-        make_plan(monkeypatch, "once_per_epoch", measure=measure)
+        loop_plan(make_plan, "once_per_epoch", measure=measure)
         for measure in (None, "released")
     ]
     assert provenance.digest(plans[0]) == provenance.digest(plans[1])
@@ -207,8 +191,8 @@ def test_a_checkpoint_holds_the_rows_since_the_one_before(plan):
         ("cyclic_poisson", {"min_separation": 3}),
     ],
 )
-def test_going_on_changes_nothing(monkeypatch, participation, more):
-    plan = make_plan(monkeypatch, participation, **more)
+def test_going_on_changes_nothing(make_plan, participation, more):
+    plan = loop_plan(make_plan, participation, **more)
     whole, expected, _, _, files = run(plan, fakes.FakeStore())
     store, said, record = fakes.FakeStore(), [], fakes.FakeRecord()
     with pytest.raises(RuntimeError, match="the worker is gone"):
@@ -246,24 +230,22 @@ def test_rounds_that_had_other_noise_are_not_charged_as_the_plans(plan):
             run(plan, store)
 
 
-class DivergingProcess(fakes.FakeProcess):
-    def __init__(self, at, state=None, **measured):
-        super().__init__()
-        self._at, self._state, self._measured = at, state, measured
+def changed(at, state=None, **measured):
+    """A process of which one round, or each, has another state or measures more."""
 
-    def next(self, state, clients):
-        output = super().next(state, clients)
-        if len(self.rounds) == self._at:
-            output.aggregator.update(self._measured)
-            output.state = output.state if self._state is None else self._state
-        return output
+    def change(output, number):
+        if at in (number, "each"):
+            output.aggregator.update(measured)
+            output.state = output.state if state is None else state
+
+    return fakes.FakeProcess(change=change)
 
 
 @pytest.mark.parametrize(
     "process, words",
     [
-        (DivergingProcess(4, np.float64("nan")), "eval_loss nan"),
-        (DivergingProcess(3, np.float64("inf")), "a model that is not finite"),
+        (changed(4, np.float64("nan")), "eval_loss nan"),
+        (changed(3, np.float64("inf")), "a model that is not finite"),
     ],
 )
 def test_a_model_that_is_lost_ends_the_run_at_its_round(plan, process, words):
@@ -282,31 +264,25 @@ def test_a_model_that_is_lost_ends_the_run_at_its_round(plan, process, words):
 @pytest.mark.parametrize("measured", [4, 5])
 def test_clients_without_a_finite_update_end_nothing(plan, name, measured):
     """One sentence says so, if it is all of a cohort's and is measured."""
-    said, process = [], DivergingProcess(3, **{name: measured})
-    _, progress, *_ = run(plan, fakes.FakeStore(), process, said)
+    said = []
+    _, progress, *_ = run(plan, fakes.FakeStore(), changed(3, **{name: measured}), said)
     assert progress.round_index == 6
     words = "exact: no client of round 3 had a finite update; a smaller client_lr may"
     assert [sentence.startswith(words) for sentence in said] == [True] * (measured == 5)
 
 
 def test_that_a_cohort_diverged_is_said_once(plan):
-    class Process(fakes.FakeProcess):
-        def next(self, state, clients):
-            output = super().next(state, clients)
-            output.aggregator["nonfinite_clients"] = len(clients)
-            return output
-
     said = []
-    run(plan, fakes.FakeStore(), Process(), said)
+    run(plan, fakes.FakeStore(), changed("each", nonfinite_clients=5), said)
     assert len(said) == 1
 
 
-def test_the_budget_stops_it(monkeypatch):
+def test_the_budget_stops_it(make_plan):
     settings = {"cohort_size": 5, "rounds": 6, "noise_multiplier": 2.0}
-    free = fakes.make_plan(monkeypatch, **settings).cost
+    free = make_plan(**settings).cost
     reports = [free.report_after(rounds).epsilon for rounds in (3, 4)]
     budget = sum(reports) / 2
-    plan = fakes.make_plan(monkeypatch, epsilon=budget, **settings)
+    plan = make_plan(epsilon=budget, **settings)
     store, said = fakes.FakeStore(), []
     _, progress, *_ = run(plan, store, said=said)
     assert progress.round_index == 3 and progress.tally.last["epsilon"] <= budget
@@ -317,9 +293,7 @@ def test_the_budget_stops_it(monkeypatch):
 
 
 def test_a_cohort_that_is_not_accounted_for_never_trains(plan, monkeypatch):
-    monkeypatch.setattr(
-        loop_lib.selection, "select_cohort", lambda *unused_arguments: [1, 2, 3]
-    )
+    monkeypatch.setattr(loop_lib.selection, "select_cohort", lambda *unused: [1, 2, 3])
     process = fakes.FakeProcess()
     with pytest.raises(ValueError, match="once in the epoch, found 1 again in round 2"):
         run(plan, fakes.FakeStore(), process)
@@ -335,9 +309,7 @@ def test_a_cohort_that_was_in_the_epoch_before_a_restart_is_refused(plan, monkey
     longer.info["tally"]["rounds"] = 5
     store.saved.append(longer)
     fifth = selection.select_cohort(plan.participation, SEED, 4)
-    monkeypatch.setattr(
-        loop_lib.selection, "select_cohort", lambda *unused_arguments: fifth
-    )
+    monkeypatch.setattr(loop_lib.selection, "select_cohort", lambda *unused: fifth)
     with pytest.raises(ValueError, match="again in round 6"):
         run(plan, store)
 
@@ -348,8 +320,3 @@ def test_it_needs_no_tensorflow():
         "sys.exit(any(m.startswith('tensorflow') for m in sys.modules))"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_what_is_measured_is_one_of_the_list():
-    with pytest.raises(ValueError, match="measure must be one of"):
-        fakes.run_config(measure="everything")

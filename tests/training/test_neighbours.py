@@ -12,7 +12,6 @@ import collections
 import csv
 import functools
 import hashlib
-import inspect
 import json
 import zipfile
 
@@ -20,7 +19,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from dpfl import aggregators, covered
+from dpfl import covered
 from dpfl.aggregators import round_functions
 from dpfl.covered import EXACT_FOR_SIMULATION, RELEASED
 from dpfl.tasks import models
@@ -62,10 +61,8 @@ def make_task(change, hold):
         tested[:, :1] = True
     test = (x[tested], y[tested])
     if not hold:
-        test = (
-            rng.normal(size=[9, FEATURES]).astype(np.float32),
-            np.zeros(9, np.int32),
-        )
+        points = rng.normal(size=[9, FEATURES]).astype(np.float32)
+        test = (points, np.zeros(9, np.int32))
     chosen = held & ~tested
     config = SyntheticConfig(num_clients=CLIENTS, batch_size=2)
     sizes = chosen.sum(1)
@@ -100,20 +97,10 @@ def zeros_for_messages(monkeypatch):
     monkeypatch.setattr(round_functions.RoundFunctions, "encode", encode)
 
 
-def measures(monkeypatch):
-    """Lets `build_fed` be told what to measure, where it cannot be told yet."""
-    if "measure" not in inspect.signature(aggregators.build).parameters:
-        real = aggregators.build_fed
-        monkeypatch.setattr(
-            aggregators, "build_fed", lambda *a, measure=None, **b: real(*a, **b)
-        )
-
-
 def written(folder, monkeypatch, mechanism, *, change="", hold=False, measure=None):
     """Does a run in a folder of its own; returns what it writes, by place and name."""
     folder.mkdir()
     zeros_for_messages(monkeypatch)
-    measures(monkeypatch)
     monkeypatch.chdir(folder)
     # The digest of the data is among what it is made of, and would change the noise.
     monkeypatch.setattr(selection, "run_key", lambda seed, digest: 7)

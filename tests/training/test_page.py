@@ -7,7 +7,6 @@ import pytest
 
 from dpfl import covered
 from dpfl.training import page, report
-from tests.training import fakes
 from tests.training.test_record import rows
 from tests.training.test_report import progress, row
 
@@ -26,9 +25,8 @@ def folder(tmp_path):
         {**row(2, 0.75), "exact_aggregator_l2_clipped_fraction": 0.5},
     ]
     write_csv(tmp_path / "metrics.csv", rows)
-    times = [
-        {"round": i, "exact_seconds": i / 2, "exact_unix_time": 1.0} for i in (1, 2)
-    ]
+    seconds = [{"round": i, "exact_seconds": i / 2} for i in (1, 2)]
+    times = [{**each, "exact_unix_time": 1.0} for each in seconds]
     write_csv(tmp_path / "times.csv", times)
     return tmp_path
 
@@ -37,15 +35,16 @@ def text_of(folder):
     return (folder / page.NAME).read_text(encoding="utf-8")
 
 
-def test_a_page_says_what_the_summary_does(monkeypatch, folder):
+def written(plan, folder, rows):
+    page.Page(plan, folder).write(report.summary(plan, progress(rows)))
+    return text_of(folder)
+
+
+def test_a_page_says_what_the_summary_does(make_plan, folder):
     hostile = "<script>alert(1)</script>"
-    plan = fakes.make_plan(
-        monkeypatch, noise_multiplier=2.0, rounds=2, flags={"data_dir": hostile}
-    )
-    done = progress([row(1, None), row(2, 0.75)])
-    summary = report.summary(plan, done)
-    page.Page(plan, folder).write(summary)
-    text = text_of(folder)
+    plan = make_plan(noise_multiplier=2.0, rounds=2, flags={"data_dir": hostile})
+    done = [row(1, None), row(2, 0.75)]
+    summary, text = report.summary(plan, progress(done)), written(plan, folder, done)
     for part in (
         "digits, gaussian",
         "2 of 2 rounds</p>",
@@ -70,23 +69,20 @@ def test_a_page_says_what_the_summary_does(monkeypatch, folder):
     assert "of a simulation" not in text
 
 
-def test_it_says_what_a_secure_sum_would_hide(monkeypatch, folder):
-    plan = fakes.make_plan(
-        monkeypatch, noise_multiplier=2.0, measure="exact_for_simulation"
-    )
-    page.Page(plan, folder).write(report.summary(plan, progress([row(1, 0.5)])))
-    assert "Some are of a simulation: a secure sum would hide them" in text_of(folder)
+def test_it_says_what_a_secure_sum_would_hide(make_plan, folder):
+    plan = make_plan(noise_multiplier=2.0, measure="exact_for_simulation")
+    said = written(plan, folder, [row(1, 0.5)])
+    assert "Some are of a simulation: a secure sum would hide them" in said
 
 
-def test_without_exact_values_there_is_no_section_of_them(monkeypatch, folder):
-    plan = fakes.make_plan(monkeypatch, noise_multiplier=2.0, measure="released")
-    page.Page(plan, folder).write(report.summary(plan, progress([row(1, 0.5)])))
-    text = text_of(folder)
+def test_without_exact_values_there_is_no_section_of_them(make_plan, folder):
+    plan = make_plan(noise_multiplier=2.0, measure="released")
+    text = written(plan, folder, [row(1, 0.5)])
     assert page.EXACT_HEADING not in text and "bits up, a client" in text
 
 
-def test_while_it_goes_on_it_is_written_now_and_then(monkeypatch, folder):
-    plan = fakes.make_plan(monkeypatch, noise_multiplier=2.0, rounds=8)
+def test_while_it_goes_on_it_is_written_now_and_then(make_plan, monkeypatch, folder):
+    plan = make_plan(noise_multiplier=2.0, rounds=8)
     now = [100.0]
     monkeypatch.setattr(page.time, "monotonic", lambda: now[0])
     own = page.Page(plan, folder)
@@ -104,11 +100,9 @@ def test_while_it_goes_on_it_is_written_now_and_then(monkeypatch, folder):
     assert not (folder / page.NAME).exists()
 
 
-def test_a_run_without_a_round_or_a_measure_has_a_page(monkeypatch, tmp_path):
-    plan = fakes.make_plan(monkeypatch, noise_multiplier=2.0)
-    page.Page(plan, tmp_path).write(report.summary(plan, progress([])))
-    assert "<figure>" not in text_of(tmp_path)
-    assert "0 of 8 rounds" in text_of(tmp_path)
+def test_a_run_without_a_round_or_a_measure_has_a_page(make_plan, tmp_path):
+    text = written(make_plan(noise_multiplier=2.0), tmp_path, [])
+    assert "<figure>" not in text and "0 of 8 rounds" in text
 
 
 @pytest.mark.parametrize(
@@ -129,41 +123,32 @@ def test_a_run_without_a_round_or_a_measure_has_a_page(monkeypatch, tmp_path):
                 "server_momentum": 0.0,
                 "mechanism_options": {"sketch_size": 16},
             },
-            "to which the clients add the noise",
+            "and their sum, to which they add the noise",
         ),
     ],
 )
-def test_it_says_whom_clients_trust(monkeypatch, more, words):
-    plan = fakes.make_plan(monkeypatch, **{"noise_multiplier": 2.0, **more})
+def test_it_says_whom_clients_trust(make_plan, more, words):
+    plan = make_plan(**{"noise_multiplier": 2.0, **more})
     assert words in report.summary(plan, progress([row(1, 0.5)]))["trust"]
 
 
+def drawn(rows, folder):
+    return [path.name for path in page.draw(rows, folder, "title")]
+
+
 def test_pictures(tmp_path):
-    paths = page.draw(rows(6), tmp_path, "title")
-    assert [p.name for p in paths] == [
-        "accuracy_by_round.png",
-        "accuracy_by_epsilon.png",
-        "exact_accuracy_by_bits.png",
-    ]
-    assert all(p.read_bytes()[:4] == b"\x89PNG" for p in paths)
-
-
-def test_no_picture_against_an_infinite_epsilon(tmp_path):
-    without = [{**row, "epsilon": float("inf")} for row in rows(4)]
-    assert "accuracy_by_epsilon.png" not in [
-        p.name for p in page.draw(without, tmp_path, "title")
-    ]
+    covered_ones = ["accuracy_by_round.png", "accuracy_by_epsilon.png"]
+    assert drawn(rows(6), tmp_path) == [*covered_ones, "exact_accuracy_by_bits.png"]
+    assert all(p.read_bytes()[:4] == b"\x89PNG" for p in tmp_path.iterdir())
+    # What is not written is not drawn.
+    assert drawn([*map(covered.without_exact, rows(4))], tmp_path) == covered_ones
+    infinite = [{**row, "epsilon": float("inf")} for row in rows(4)]
+    assert "accuracy_by_epsilon.png" not in drawn(infinite, tmp_path)
 
 
 def test_pictures_of_clients_own_test_examples_are_exact(tmp_path):
     own = rows(4)
     for each in own:
         each["exact_eval_accuracy"] = each.pop("eval_accuracy")
-    names = [p.name for p in page.draw(own, tmp_path, "title")]
+    names = drawn(own, tmp_path)
     assert len(names) == 3 and all(name.startswith("exact_") for name in names)
-
-
-def test_what_is_not_written_is_not_drawn(tmp_path):
-    released = [covered.without_exact(row) for row in rows(4)]
-    names = [p.name for p in page.draw(released, tmp_path, "title")]
-    assert names == ["accuracy_by_round.png", "accuracy_by_epsilon.png"]

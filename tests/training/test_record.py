@@ -28,18 +28,8 @@ def times(n):
     return [{"round": r, "exact_unix_time": 1000.0 + r} for r in range(1, n + 1)]
 
 
-def read_csv(path):
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def steps(directory):
-    """(step, tag, value) as TensorBoard reads them, from the one file of events."""
-    [path] = directory.glob("tensorboard/*tfevents*")
-    return steps_of(path)
-
-
 def steps_of(path):
+    """(step, tag, value) as TensorBoard reads them, from a file of events."""
     found = []
     for event in tf.compat.v1.train.summary_iterator(str(path)):
         found += [(event.step, v.tag, v.simple_value) for v in event.summary.value]
@@ -64,10 +54,16 @@ def expected_steps(n):
     ]
 
 
+def begun(directory, marks=None, say=pytest.fail):
+    """The files, rewound to marks."""
+    found = record.MetricsFiles(directory, say)
+    found.rewind(marks)
+    return found
+
+
 def write(directory, marks, *counts):
     """Rewinds to marks and appends up to so many rows, one append each; returns marks."""
-    found = record.MetricsFiles(directory, say=pytest.fail)
-    found.rewind(marks)
+    found = begun(directory, marks)
     done = len(record.read_rows(directory / "metrics.csv"))
     for n in counts:
         found.append(rows(n)[done:], times(n)[done:])
@@ -77,19 +73,20 @@ def write(directory, marks, *counts):
 
 def test_each_round_is_there_once(tmp_path):
     write(tmp_path, None, 1, 2, 4, 4, 5)
-    assert [row["round"] for row in read_csv(tmp_path / "metrics.csv")] == list("12345")
-    assert read_csv(tmp_path / "metrics.csv")[0]["eval_accuracy"] == ""
-    assert steps(tmp_path) == expected_steps(5)
-    assert len(list((tmp_path / "tensorboard").iterdir())) == 1
+    with (tmp_path / "metrics.csv").open(newline="") as file:
+        found = list(csv.DictReader(file))
+    assert [row["round"] for row in found] == list("12345")
+    assert found[0]["eval_accuracy"] == ""
+    [path] = (tmp_path / "tensorboard").iterdir()
+    assert steps_of(path) == expected_steps(5)
 
 
 def test_rows_come_back_as_they_were(tmp_path):
     write(tmp_path, None, 5)
     found = record.read_rows(tmp_path / "metrics.csv")
     assert found == rows(5)
-    assert [type(v) for v in found[0].values()] == [
-        type(v) for v in rows(1)[0].values()
-    ]
+    types = [[type(value) for value in row.values()] for row in (found[0], *rows(1))]
+    assert types[0] == types[1]
     assert record.read_rows(tmp_path / "nothing.csv") == []
 
 
@@ -105,8 +102,7 @@ def test_any_part_of_an_append_is_taken_back(tmp_path):
     for name in before:
         for length in range(len(before[name]), len(after[name]) + 1, 7):
             (whole / name).write_bytes(after[name][:length])
-            again = record.MetricsFiles(whole, say=pytest.fail)
-            again.rewind(marks)
+            again = begun(whole, marks)
             assert (whole / name).read_bytes() == before[name]
             again.append(rows(6)[3:], times(6)[3:])
             assert contents(whole) == after
@@ -138,8 +134,7 @@ def test_events_that_were_changed_are_made_again(tmp_path):
     for damage in (written[:-1], b"", written[::-1]):
         path.write_bytes(damage)
         said = []
-        again = record.MetricsFiles(tmp_path, said.append)
-        again.rewind(marks)
+        again = begun(tmp_path, marks, said.append)
         assert said == [f"{path} was changed and is made again"]
         assert path.read_bytes() == written and again.marks == marks
 
@@ -150,24 +145,18 @@ def test_foreign_things_among_the_events_are_named_and_left(tmp_path):
     (folder / "notes.txt").write_text("mine")
     for _ in range(2):
         said = []
-        found = record.MetricsFiles(tmp_path, said.append)
-        found.rewind()
-        found.append(rows(2), times(2))
+        begun(tmp_path, say=said.append).append(rows(2), times(2))
         assert [s.split("tensorboard/")[1] for s in said] == [
             "events.out.tfevents.1.dpfl is not of this run and is left alone",
             "notes.txt is not of this run and is left alone",
         ]
     assert (folder / "notes.txt").read_text() == "mine"
-    assert len(steps_of(folder / "events.out.tfevents.2.dpfl")) == len(
-        expected_steps(2)
-    )
+    assert steps_of(folder / "events.out.tfevents.2.dpfl") == expected_steps(2)
 
 
 def test_an_append_costs_what_it_adds(tmp_path):
     """The same bytes for a late round as for an earlier one."""
-    found = record.MetricsFiles(tmp_path, pytest.fail)
-    found.rewind()
-    lengths = []
+    found, lengths = begun(tmp_path), []
     for n in range(200, 400):
         before = [mark[0] for mark in found.marks.values()]
         found.append([{**rows(1)[0], "round": n}], times(1))
@@ -183,8 +172,7 @@ def test_numbers_keep_their_value_and_lose_no_digit():
 
 
 def test_events_without_a_time_have_none(tmp_path):
-    found = record.MetricsFiles(tmp_path, pytest.fail)
-    found.rewind()
+    found = begun(tmp_path)
     found.append(rows(2), [covered.without_exact(time) for time in times(2)])
     assert (tmp_path / "times.csv").read_text() == "round\n1\n2\n"
     [path] = tmp_path.glob("tensorboard/*tfevents*")

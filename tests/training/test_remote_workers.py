@@ -57,12 +57,16 @@ def refuse(x):
         return tf.identity(x)
 
 
-def rounds_until_something_is_said(rounds, said_before, expected):
-    """Does rounds; one that takes long to come back is asked again in a later one."""
-    while True:
+def place_of(rounds, number):
+    return f"the worker at 127.0.0.1:{rounds.workers[number].port}"
+
+
+def said_later(rounds, expected):
+    """What rounds say until a worker is back, which may take more than one."""
+    rounds.said.clear()
+    while not any("used again" in said for said in rounds.said):
         assert rounds.round() == expected
-        if any("used again" in said for said in rounds.said[said_before:]):
-            return rounds.said[said_before:]
+    return rounds.said
 
 
 def test_a_worker_that_is_killed_changes_nothing_and_may_come_back(rounds):
@@ -74,23 +78,19 @@ def test_a_worker_that_is_killed_changes_nothing_and_may_come_back(rounds):
     rounds.said.clear()
     rounds.kill(0)
     assert rounds.round() == expected
-    place = f"the worker at 127.0.0.1:{rounds.workers[0].port}"
     [loss] = rounds.said
-    assert loss.startswith(place) and "is left out" in loss
+    assert loss.startswith(place_of(rounds, 0)) and "is left out" in loss
     rounds.restart(0)
-    later = rounds_until_something_is_said(rounds, 1, expected)
-    assert later == [f"{place} is used again"]
+    assert said_later(rounds, expected) == [f"{place_of(rounds, 0)} is used again"]
 
 
 def test_a_worker_that_restarts_between_rounds_says_its_versions_again(rounds):
     """Its data, and its versions, may be others."""
     expected = rounds.round()
-    rounds.said.clear()
     rounds.kill(1)
     rounds.restart(1)
-    place = f"the worker at 127.0.0.1:{rounds.workers[1].port}"
-    said = rounds_until_something_is_said(rounds, 0, expected)
-    assert said[-1:] == [f"{place} is used again"]
+    said = said_later(rounds, expected)
+    assert said[-1] == f"{place_of(rounds, 1)} is used again"
 
 
 def test_a_worker_tells_the_versions_it_was_started_with(connected):

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import dataclasses
+import functools
 import json
 import re
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -36,37 +36,28 @@ def progress(rows):
 
 
 def tally(rows):
-    found = record.Tally()
-    for row in rows:
-        found = found.plus(row)
-    return found
+    return functools.reduce(record.Tally.plus, rows, record.Tally())
 
 
-def test_before_the_run(monkeypatch):
-    plan = fakes.make_plan(monkeypatch, accountant="auto")
+def test_before_the_run(make_plan):
+    plan = make_plan(accountant="auto")
     lines = report.describe(plan).split("\n")
     assert lines[0] == "task digits: 20 clients, 100 parameters"
     assert lines[1].startswith("mechanism gaussian: 3200 bits up per client and round")
     assert lines[2] == "participation poisson: 5 clients a round, 8 rounds"
-    assert re.match(
-        r"privacy: epsilon (7\.99\d|8) at delta 0.001 over 8 rounds by pld "
-        r"\(add_or_remove\), noise multiplier",
-        lines[3],
-    )
+    words = r"privacy: epsilon (7\.99\d|8) at delta 0.001 over 8 rounds by pld "
+    assert re.match(words + r"\(add_or_remove\), noise multiplier", lines[3])
     assert lines[4] == "output: nowhere" and len(lines) == 5
 
 
-def test_a_stream_over_the_run_is_described(monkeypatch):
-    plan = fakes.make_plan(
-        monkeypatch,
+def test_a_stream_over_the_run_is_described(make_plan):
+    plan = make_plan(
         mechanism="sgmf",
         participation="cyclic_poisson",
         min_separation=3,
         noise_multiplier=8.0,
         mechanism_options={
-            "noise_stream": "run",
-            "matrix_method": "toeplitz",
-            "matrix_bands": 2,
+            **{"noise_stream": "run", "matrix_method": "toeplitz", "matrix_bands": 2},
             "keep_fraction": 0.5,
         },
     )
@@ -84,23 +75,19 @@ def test_a_stream_over_the_run_is_described(monkeypatch):
     assert (found["groups"], found["min_separation"]) == (3, 3)
     assert found["planned_participations"] == 3
     assert found["relation"] == "add_or_remove"
-    assert found["noise_stream"] == {
-        **{"lasts": "run", "rounds": 8, "bands": 2, "kept_bytes": 400}
-    }
+    kept = {"lasts": "run", "rounds": 8, "bands": 2, "kept_bytes": 400}
+    assert found["noise_stream"] == kept
 
 
-def test_of_no_privacy_it_speaks_plainly(monkeypatch):
-    plan = fakes.make_plan(monkeypatch, mechanism="none")
-    assert "privacy: none (mechanism none); epsilon is infinite" in report.describe(
-        plan
-    )
-    assert "note" not in report.describe(plan)
-    assert report.title(plan) == "digits, none"
+def test_of_no_privacy_it_speaks_plainly(make_plan):
+    plan = make_plan(mechanism="none")
+    said = report.describe(plan)
+    assert "privacy: none (mechanism none); epsilon is infinite" in said
+    assert "note" not in said and report.title(plan) == "digits, none"
 
 
-def test_energy_that_is_measured_is_said_to_be_outside(monkeypatch):
-    plan = fakes.make_plan(
-        monkeypatch,
+def test_energy_that_is_measured_is_said_to_be_outside(make_plan):
+    plan = make_plan(
         mechanism="dome",
         participation="fixed",
         noise_multiplier=4.0,
@@ -108,26 +95,24 @@ def test_energy_that_is_measured_is_said_to_be_outside(monkeypatch):
         mechanism_options={"measures_energy": True, "sketch_size": 16},
         measure="exact_for_simulation",
     )
-    assert "explained_energy is measured from the updates" in report.privacy_sentence(
-        plan
-    )
+    words = "explained_energy is measured from the updates"
+    assert words in report.privacy_sentence(plan)
 
 
-def test_an_absurd_epsilon_is_remarked_on_before_and_after(monkeypatch):
-    plan = fakes.make_plan(monkeypatch, noise_multiplier=0.01)
+def test_an_absurd_epsilon_is_remarked_on_before_and_after(make_plan):
+    plan = make_plan(noise_multiplier=0.01)
     words = "protects nobody; a noise_multiplier of"
     assert sum(words in line for line in report.describe(plan).split("\n")) == 1
     summary = report.summary(plan, progress([row(1, 0.25)]))
     assert summary["epsilon"] > 50 and words in report.final_lines(summary)
     named = float(re.search(r"multiplier of (\S+) brings", summary["remarks"][0])[1])
-    met = fakes.make_plan(monkeypatch, noise_multiplier=named).cost.planned.epsilon
+    met = make_plan(noise_multiplier=named).cost.planned.epsilon
     assert 7.9 < met <= 8
 
 
-def coarse_plan(monkeypatch, bits, rounds=8):
+def coarse_plan(make_plan, bits, rounds=8):
     """Of a mechanism of which one bit more than 6 halves epsilon."""
-    return fakes.make_plan(
-        monkeypatch,
+    return make_plan(
         mechanism="distributed_discrete_gaussian",
         mechanism_options={"bits": bits, "noise_source": "helpers"},
         noise_multiplier=0.5,
@@ -135,20 +120,20 @@ def coarse_plan(monkeypatch, bits, rounds=8):
     )
 
 
-def test_bits_that_bring_epsilon_down_are_remarked_on_before_and_after(monkeypatch):
+def test_bits_that_bring_epsilon_down_are_remarked_on_before_and_after(make_plan):
     """Before the run epsilon is that of all 8 rounds, and after it of those done."""
     whole, two = (
-        coarse_plan(monkeypatch, 7, rounds).cost.planned.epsilon for rounds in (8, 2)
+        coarse_plan(make_plan, 7, rounds).cost.planned.epsilon for rounds in (8, 2)
     )
     words = "note that with 7 bits in place of 6, and the same noise, epsilon would be"
-    plan = coarse_plan(monkeypatch, 6)
+    plan = coarse_plan(make_plan, 6)
     assert f"\n{words} {whole:.4g}\n" in report.describe(plan)
     summary = report.summary(plan, progress([row(1, 0.25), row(2, 0.5)]))
     assert summary["remarks"] == [f"{words} {two:.4g}"]
 
 
-def test_of_bits_nothing_is_said_where_the_noise_is_that_of_a_budget(monkeypatch):
-    given = coarse_plan(monkeypatch, 6)
+def test_of_bits_nothing_is_said_where_the_noise_is_that_of_a_budget(make_plan):
+    given = coarse_plan(make_plan, 6)
     config = dataclasses.replace(given.config, noise_multiplier=None, epsilon=40.0)
     calibrated = dataclasses.replace(given, config=config)
     assert "note" in report.describe(given)
@@ -156,13 +141,13 @@ def test_of_bits_nothing_is_said_where_the_noise_is_that_of_a_budget(monkeypatch
 
 
 @pytest.mark.parametrize(("delta", "is_large"), [(0.049, False), (0.051, True)])
-def test_a_delta_above_one_in_all_clients_is_remarked_on(monkeypatch, delta, is_large):
-    plan = fakes.make_plan(monkeypatch, delta=delta, noise_multiplier=2.0)
+def test_a_delta_above_one_in_all_clients_is_remarked_on(make_plan, delta, is_large):
+    plan = make_plan(delta=delta, noise_multiplier=2.0)
     assert ("delta is above 1/20" in report.describe(plan)) is is_large
 
 
-def test_the_summary(monkeypatch):
-    plan = fakes.make_plan(monkeypatch, noise_multiplier=2.0, flags={"rounds": 8})
+def test_the_summary(make_plan):
+    plan = make_plan(noise_multiplier=2.0, flags={"rounds": 8})
     rows = [row(1, 0.25, 5, 100.0), row(2, 0.75, 3, 240.0), row(3, None, 2, 300.0)]
     found = report.summary(plan, progress(rows))
     json.dumps(files.plain(found))
@@ -188,14 +173,14 @@ def test_the_summary(monkeypatch):
 
 
 @pytest.mark.parametrize("seed", [None, 5])
-def test_a_seed_that_was_drawn_is_not_published(monkeypatch, seed):
-    plan = fakes.make_plan(monkeypatch, noise_multiplier=2.0, seed=seed)
+def test_a_seed_that_was_drawn_is_not_published(make_plan, seed):
+    plan = make_plan(noise_multiplier=2.0, seed=seed)
     settings = report.summary(plan, progress([row(1, 0.5)]))["settings"]
     assert ("seed" in settings) is (seed is not None)
 
 
-def test_the_last_lines(monkeypatch):
-    plan = fakes.make_plan(monkeypatch, noise_multiplier=2.0)
+def test_the_last_lines(make_plan):
+    plan = make_plan(noise_multiplier=2.0)
     rows = [row(1, 0.25)]
     lines = report.final_lines(report.summary(plan, progress(rows))).split("\n")
     assert lines[0] == "accuracy 0.2500, loss 0.5000 after 1 rounds"
@@ -212,19 +197,12 @@ def test_the_last_lines(monkeypatch):
     assert report.final_lines(nothing).startswith("no round was done")
 
 
-def of_clients(plan):
-    """The plan of the same run, had its clients the test examples."""
-    task = SimpleNamespace(**vars(plan.task))
-    task.clients_hold_test_examples = True
-    return dataclasses.replace(plan, task=task)
-
-
 def exact_eval(row):
     return {n.replace("eval_", "exact_eval_"): value for n, value in row.items()}
 
 
-def test_measures_of_clients_own_test_examples_are_exact(monkeypatch):
-    plan = of_clients(fakes.make_plan(monkeypatch, noise_multiplier=2.0))
+def test_measures_of_clients_own_test_examples_are_exact(make_plan):
+    plan = fakes.of_clients(make_plan(noise_multiplier=2.0))
     found = report.summary(plan, progress([exact_eval(row(1, 0.25))]))
     assert not any(name.startswith("final_") for name in found)
     assert found["exact"]["final_accuracy"] == 0.25
@@ -234,8 +212,8 @@ def test_measures_of_clients_own_test_examples_are_exact(monkeypatch):
     assert "exact accuracy 0.250" in said
 
 
-def test_what_is_all_covered_has_nothing_exact(monkeypatch):
-    plan = fakes.make_plan(monkeypatch, noise_multiplier=2.0, measure="released")
+def test_what_is_all_covered_has_nothing_exact(make_plan):
+    plan = make_plan(noise_multiplier=2.0, measure="released")
     rows = [row(1, 0.25)]
     found = report.summary(plan, progress(rows))
     assert "exact" not in found and found["measure"] == "released"
@@ -244,13 +222,13 @@ def test_what_is_all_covered_has_nothing_exact(monkeypatch):
     lines = report.final_lines(found)
     assert "exact" not in lines and "bits a client and round: 3200 up" in lines
     assert report.postfix(plan, tally(rows)) == "accuracy 0.250, epsilon 0.12"
-    own = report.summary(of_clients(plan), progress([exact_eval(row(1, 0.25))]))
+    own = report.summary(fakes.of_clients(plan), progress([exact_eval(row(1, 0.25))]))
     assert not any(name.startswith("final_") for name in own) and "exact" not in own
     assert report.final_lines(own).startswith("epsilon ")
 
 
-def test_beside_the_bar(monkeypatch):
-    plan = fakes.make_plan(monkeypatch, noise_multiplier=2.0)
+def test_beside_the_bar(make_plan):
+    plan = make_plan(noise_multiplier=2.0)
     rows = [row(1, 0.25, total=1e6), row(2, None, total=2e6)]
     expected = "exact loss 1.250, accuracy 0.250, epsilon 0.25, exact bits up 2e+06"
     assert report.postfix(plan, tally(rows)) == expected

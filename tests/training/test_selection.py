@@ -44,99 +44,93 @@ def test_a_cohort_is_a_function_of_seed_and_round(participation):
     assert tuple(other) != tuple(first[0])
 
 
-def test_a_cohort_stays_what_it_was():
+@pytest.mark.parametrize(
+    "participation, chosen",
+    [
+        (PoissonSampling(100, 4, 9), [3, 20, 32, 50, 99]),
+        (OncePerEpoch(100, 4, 9), [9, 65, 68, 95]),
+        (FixedSize(1000, 5, 9), [103, 228, 477, 680, 745]),
+        (RandomSlot(100, 6, 40), [11, 32, 39, 46, 50, 69, 95]),
+        (CyclicPoisson(100, 6, 40, 5), [1, 3, 16, 32, 40, 43, 90, 92]),
+        (OncePerEpoch(100, 6, 40, 8, 5), [17, 51, 73, 83, 86, 99]),
+    ],
+    ids=str,
+)
+def test_a_cohort_stays_what_it_was(participation, chosen):
     """A new version must not change whom a seed chooses."""
-    chosen = {
-        rule.name: selection.select_cohort(rule(100, 4, 9), 7, 3).tolist()
-        for rule in (PoissonSampling, OncePerEpoch)
-    }
-    assert chosen == {"poisson": [3, 20, 32, 50, 99], "once_per_epoch": [9, 65, 68, 95]}
-    assert selection.select_cohort(FixedSize(1000, 5, 9), 7, 3).tolist() == [
-        *(103, 228, 477, 680, 745)
+    round_index = 3 if participation.rounds == 9 else 18
+    found = selection.select_cohort(participation, 7, round_index)
+    assert found.tolist() == chosen
+
+
+def cohorts(participation, seed=5):
+    return [
+        selection.select_cohort(participation, seed, t)
+        for t in range(participation.rounds)
     ]
 
 
+def counts_of(chosen, population):
+    """How often each client is chosen."""
+    return np.bincount(np.concatenate(chosen), minlength=population)
+
+
 def test_poisson_has_the_right_rate_for_every_client():
-    participation = PoissonSampling(20, 5, 8000)
-    counts = np.zeros(20)
-    sizes = []
-    for r in range(8000):
-        cohort = selection.select_cohort(participation, 1, r)
-        counts[cohort] += 1
-        sizes.append(len(cohort))
+    chosen = cohorts(PoissonSampling(20, 5, 8000), 1)
+    counts = counts_of(chosen, 20)
     # Binomial(8000, 1/4): standard deviation 0.0048 of the rate; 4% is two of them,
     # and 5% of the pooled rate 46 of its.
     assert np.max(np.abs(counts / 8000 - 0.25)) < 4.5 * 0.0048
     assert abs(counts.mean() / 8000 - 0.25) < 0.005
     # Poisson sampling and not a fixed size: the variance is N q (1 - q) = 3.75.
-    assert abs(np.var(sizes) / 3.75 - 1) < 0.08
+    assert abs(np.var([len(cohort) for cohort in chosen]) / 3.75 - 1) < 0.08
 
 
 def test_poisson_can_choose_nobody():
-    participation = PoissonSampling(3, 1, 100)
-    sizes = [len(selection.select_cohort(participation, 0, r)) for r in range(100)]
-    assert 0 in sizes
+    sizes = [len(cohort) for cohort in cohorts(PoissonSampling(3, 1, 100), 0)]
     # (2/3)^3 of the rounds, 30 of 100.
     assert 15 < sizes.count(0) < 45
 
 
 def test_fixed_size_is_fixed_and_fair():
-    participation = FixedSize(20, 5, 8000)
-    counts = np.zeros(20)
-    for r in range(8000):
-        cohort = selection.select_cohort(participation, 1, r)
-        assert len(cohort) == 5
-        counts[cohort] += 1
+    chosen = cohorts(FixedSize(20, 5, 8000), 1)
+    assert {len(cohort) for cohort in chosen} == {5}
+    counts = counts_of(chosen, 20)
     assert np.max(np.abs(counts / 8000 - 0.25)) < 4.5 * math.sqrt(0.1875 / 8000)
 
 
 def test_nobody_takes_part_twice_in_an_epoch():
     participation = OncePerEpoch(23, 5, 40)
     assert participation.rounds_per_epoch == 4
-    for epoch in range(10):
-        rounds = range(4 * epoch, 4 * epoch + 4)
-        chosen = [
-            c for r in rounds for c in selection.select_cohort(participation, 9, r)
-        ]
-        assert len(chosen) == 20 == len(set(chosen))
+    chosen = cohorts(participation, 9)
+    for start in range(0, 40, 4):
+        epoch = np.concatenate(chosen[start : start + 4])
+        assert len(epoch) == 20 == len(set(epoch))
     # Another order each epoch.
-    assert tuple(selection.select_cohort(participation, 9, 0)) != tuple(
-        selection.select_cohort(participation, 9, 4)
-    )
+    assert tuple(chosen[0]) != tuple(chosen[4])
 
 
 def test_each_client_draws_a_slot_by_itself():
     participation = RandomSlot(23, 5, 8000)
     assert participation.rounds_per_epoch == 4
-    counts = np.zeros((4, 23))
+    chosen = cohorts(participation, 9)
     together = sitting_out = 0
-    sizes = []
-    for epoch in range(2000):
-        chosen = [
-            selection.select_cohort(participation, 9, r)
-            for r in range(4 * epoch, 4 * epoch + 4)
-        ]
-        everybody = np.concatenate(chosen)
+    for start in range(0, 8000, 4):
+        epoch = chosen[start : start + 4]
+        everybody = np.concatenate(epoch)
         assert len(everybody) == len(set(everybody.tolist()))
         sitting_out += 0 not in everybody
-        together += any(0 in c and 1 in c for c in chosen)
-        for place, cohort in enumerate(chosen):
-            counts[place, cohort] += 1
-            sizes.append(len(cohort))
+        together += any(0 in c and 1 in c for c in epoch)
+    counts = np.stack([counts_of(chosen[place::4], 23) for place in range(4)])
     # Each round with 5/23, standard deviation 0.0092 of a rate in 2000 epochs.
     assert np.max(np.abs(counts / 2000 - 5 / 23)) < 4.5 * 0.0092
     # What is left, 3/23, and two in the same round: 4 (5/23)^2, independently.
     assert abs(sitting_out / 2000 - 3 / 23) < 0.03
     assert abs(together / 2000 - 4 * (5 / 23) ** 2) < 0.035
     # Cohorts are binomial: the variance is N q (1 - q), 3.91.
+    sizes = [len(cohort) for cohort in chosen]
     assert abs(np.mean(sizes) - 5) < 0.1
     assert abs(np.var(sizes) / 3.913 - 1) < 0.1
-
-
-def test_slots_stay_what_they_were():
-    """A new version must not change whom a seed chooses."""
-    chosen = selection.select_cohort(RandomSlot(100, 6, 40), 7, 18).tolist()
-    assert chosen == [11, 32, 39, 46, 50, 69, 95]
 
 
 def test_seeds_differ_by_purpose_and_index():
@@ -191,18 +185,10 @@ def test_an_unknown_rule_is_named():
 
 
 def test_short_epochs_reshuffle_and_admit_nobody_twice():
-    plan = OncePerEpoch(population=10, cohort_size=2, rounds=12, epoch_rounds=3)
-    rounds = [selection.select_cohort(plan, seed=5, round_index=t) for t in range(12)]
+    rounds = cohorts(OncePerEpoch(10, 2, rounds=12, epoch_rounds=3))
     epochs = [np.concatenate(rounds[i : i + 3]) for i in range(0, 12, 3)]
     assert all(len(set(epoch)) == 6 for epoch in epochs)
     assert len({tuple(sorted(epoch)) for epoch in epochs}) > 1
-
-
-def cohorts(participation, seed=5):
-    return [
-        selection.select_cohort(participation, seed, t)
-        for t in range(participation.rounds)
-    ]
 
 
 def gaps(chosen):
@@ -226,17 +212,23 @@ def test_windows_hold_the_separation(population, separation):
     assert max(found) >= 10 - separation
     for epoch in range(100):
         assert len(set(np.concatenate(chosen[5 * epoch : 5 * epoch + 5]))) == 20
-    counts = np.bincount(np.concatenate(chosen), minlength=population)
+    counts = counts_of(chosen, population)
     assert counts.min() > 50 and (population > 20 or set(counts) == {100})
     shuffled = {tuple(cohort) for cohort in chosen[4::5]}
     assert (len(shuffled) == 1) == (separation == 5 and population == 20)
 
 
-def test_a_separation_of_one_is_the_shuffle_of_all():
-    for one, other in zip(
-        cohorts(OncePerEpoch(23, 5, 12)), cohorts(OncePerEpoch(23, 5, 12, None, 1))
-    ):
-        np.testing.assert_array_equal(one, other)
+@pytest.mark.parametrize(
+    "same, other",
+    [
+        (OncePerEpoch(23, 5, 12), OncePerEpoch(23, 5, 12, None, 1)),
+        (PoissonSampling(50, 10, 30), CyclicPoisson(50, 10, 30)),
+    ],
+    ids=str,
+)
+def test_one_group_and_a_separation_of_one_are_the_plain_rules(same, other):
+    for first, second in zip(cohorts(same), cohorts(other)):
+        np.testing.assert_array_equal(first, second)
 
 
 def test_groups_take_turns():
@@ -248,7 +240,7 @@ def test_groups_take_turns():
     assert len({len(group) for group in groups}) > 1
     assert min(gaps(chosen)) == 4 and all(gap % 4 == 0 for gap in gaps(chosen))
     # 750 turns of each client with probability 1/3: standard deviation 0.017.
-    counts = np.bincount(np.concatenate(chosen), minlength=60)
+    counts = counts_of(chosen, 60)
     assert np.max(np.abs(counts / 750 - 1 / 3)) < 4.5 * 0.0172
     # Groups of another seed are others.
     assert groups != [
@@ -267,19 +259,3 @@ def test_each_client_draws_its_group_by_itself():
     # All of a group join, each client with 1/4: N q (1 - q) is 7.5.
     assert abs(together / 1200 - 1 / 16) < 0.025
     assert abs(np.mean(sizes) - 10) < 0.4 and abs(np.var(sizes) / 7.5 - 1) < 0.2
-
-
-def test_one_group_is_poisson_sampling():
-    for one, other in zip(
-        cohorts(CyclicPoisson(50, 10, 30)), cohorts(PoissonSampling(50, 10, 30))
-    ):
-        np.testing.assert_array_equal(one, other)
-
-
-def test_groups_and_windows_stay_what_they_were():
-    """A new version must not change whom a seed chooses."""
-    found = [
-        selection.select_cohort(CyclicPoisson(100, 6, 40, 5), 7, 18).tolist(),
-        selection.select_cohort(OncePerEpoch(100, 6, 40, 8, 5), 7, 18).tolist(),
-    ]
-    assert found == [[1, 3, 16, 32, 40, 43, 90, 92], [17, 51, 73, 83, 86, 99]]

@@ -59,15 +59,13 @@ def test_the_noise_is_taken_off_the_second_moment_and_bounds_the_step():
 def test_of_noise_and_a_constant_the_second_moment_is_the_constants():
     generator = np.random.default_rng(2)
     stddev, constant = 2.0, 4.0
-    optimizer = server_optimizers.Adam(
-        1.0, beta_1=0.0, beta_2=0.999, noise_variance=stddev**2
-    )
+    optimizer = server_optimizers.Adam(1.0, beta_1=0.0, noise_variance=stddev**2)
     state = optimizer.initialize(tf.TensorSpec([1000], tf.float32))
     for _ in range(100):
-        noised = constant + stddev * generator.normal(size=1000)
-        state, _ = optimizer.next(
-            state, tf.zeros([1000]), tf.constant(noised, tf.float32)
+        noised = tf.constant(
+            constant + stddev * generator.normal(size=1000), tf.float32
         )
+        state, _ = optimizer.next(state, tf.zeros([1000]), noised)
     second = np.mean(state["second_moment"]) / (1 - 0.999**100)
     assert second == pytest.approx(constant**2, rel=0.02)
 
@@ -90,6 +88,8 @@ def test_every_optimizer_of_a_run_can_be_built():
     for name in config_lib.SERVER_OPTIMIZERS:
         more = {"noise_variance": 1.0} if name == "adam_debiased" else {}
         assert server_optimizers.build_server_optimizer(name, LR, **more)
+    with pytest.raises(ValueError, match="server_optimizer must be one of.*'lamb'"):
+        server_optimizers.build_server_optimizer("lamb", 1.0)
 
 
 def config(mechanism, **options):

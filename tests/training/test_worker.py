@@ -74,6 +74,19 @@ def ends(pid):
     forks.until(lambda: forks.has_ended(pid))
 
 
+def started_by_a_shell(code, redirection):
+    """A program from its imports to its end; its exit code is the first of a pipe's."""
+    words = f'"{sys.executable}" -c "$CODE" {redirection}; exit ${{PIPESTATUS[0]}}'
+    own = {"PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3", "CODE": PRELUDE + code}
+    return subprocess.run(
+        ["bash", "-c", words],
+        env={**os.environ, **own},
+        capture_output=True,
+        text=True,
+        timeout=forks.SECONDS,
+    )
+
+
 def test_normal_exit_and_a_pipe_that_ends():
     """The pipe has two ends of one program: the worker has neither of them."""
     done = started_by_a_shell("print('last')", "2>&1 | cat")
@@ -86,23 +99,6 @@ def test_exception():
     done = started_by_a_shell("raise ValueError('on purpose')", "")
     assert done.returncode == 1 and "on purpose" in done.stderr
     ends(int(done.stdout))
-
-
-def started_by_a_shell(code, redirection):
-    """A program from its imports to its end; its exit code is the first of a pipe's."""
-    words = f'"{sys.executable}" -c "$CODE" {redirection}; exit ${{PIPESTATUS[0]}}'
-    return subprocess.run(
-        ["bash", "-c", words],
-        env={
-            **os.environ,
-            "PYTHONPATH": str(ROOT),
-            "TF_CPP_MIN_LOG_LEVEL": "3",
-            "CODE": PRELUDE + code,
-        },
-        capture_output=True,
-        text=True,
-        timeout=forks.SECONDS,
-    )
 
 
 @pytest.mark.parametrize(
@@ -128,11 +124,10 @@ def test_a_worker_that_dies_is_an_error_and_not_a_wait(tmp_path):
     process, worker, (out, err) = fork(
         "import threading\n"
         "threading.Timer(0.5, lambda: os.kill(worker.pid, 9)).start()\n"
-        "begun = time.monotonic()\n"
         "try:\n"
         "    slow(1000)\n"
         "except worker_lib.WorkerDiedError as error:\n"
-        "    print(error, round(time.monotonic() - begun))\n"
+        "    print(error)\n"
         "assert not worker.is_alive\n"
         "try:\n"
         "    total([1])\n"
@@ -159,16 +154,14 @@ def test_a_deadline_is_kept(tmp_path):
         tmp_path,
     )
     process.join(forks.SECONDS)
-    said = out.read_text()
-    assert "did not finish within the deadline of 0.5 seconds" in said
+    assert "did not finish within the deadline of 0.5 seconds" in out.read_text()
     ends(worker)
 
 
 def test_a_deadline_that_is_met_does_nothing(tff_worker):
-    with tff_worker.deadline(60.0):
-        pass
-    with tff_worker.deadline(None):
-        pass
+    for seconds in (60.0, None):
+        with tff_worker.deadline(seconds):
+            pass
     assert tff_worker.is_alive
 
 
@@ -186,10 +179,9 @@ def test_only_the_main_thread_may_start():
     errors = []
 
     def try_it():
-        try:
+        with pytest.raises(RuntimeError) as caught:
             worker_lib.start()
-        except RuntimeError as error:
-            errors.append(str(error))
+        errors.append(str(caught.value))
 
     thread = threading.Thread(target=try_it, name="other")
     thread.start()
@@ -300,9 +292,6 @@ def test_a_start_may_take_its_time(tmp_path, monkeypatch, tff_context, capsys):
     tff.framework.set_default_context(tff_context)
 
 
-PROTECTED = ["socket", "namespace", "loopback"]
-
-
 def started(kind, **kwargs):
     """A worker with one kind of isolation, where the system allows it."""
     try:
@@ -321,22 +310,21 @@ def total_of(values):
     return total(values)
 
 
-@pytest.mark.parametrize("kind", [*PROTECTED, "anyone_can_connect"])
+@pytest.mark.parametrize(
+    "kind", ["socket", "namespace", "loopback", "anyone_can_connect"]
+)
 def test_tff_computes_behind_each_barrier(kind, tmp_path, tff_context):
     log = tmp_path / "worker.log"
     with started(kind, log_path=log) as worker:
         assert worker.isolation == kind
         assert total_of([1, 2, 3]) == 6
-        found = isolation.listening(worker.pid)
-        assert (
-            found
-            == {
-                "socket": [],
-                "namespace": [("::", 8000)],
-                "loopback": [("127.0.0.1", worker.port)],
-                "anyone_can_connect": [("::", worker.port)],
-            }[kind]
-        )
+        expected = {
+            "socket": [],
+            "namespace": [("::", 8000)],
+            "loopback": [("127.0.0.1", worker.port)],
+            "anyone_can_connect": [("::", worker.port)],
+        }
+        assert isolation.listening(worker.pid) == expected[kind]
     assert f"dpfl: isolation={kind!r}: it " in log.read_text()
     tff.framework.set_default_context(tff_context)
 
@@ -381,17 +369,11 @@ def protected_tff(monkeypatch, tff_context):
     assert children() == before
 
 
-def test_tff_s_default_context_is_protected(protected_tff):
-    assert total_of([2, 3]) == 5
-    (pid,) = children() - protected_tff
-    assert isolation.listening(pid) == []
-
-
-@pytest.mark.parametrize("backend", ["native", "test"])
+@pytest.mark.parametrize("backend", ["default", "native", "test"])
 def test_contexts_that_tff_makes_are_protected(backend, protected_tff):
     if backend == "native":
         tff.backends.native.set_sync_local_cpp_execution_context(default_num_clients=1)
-    else:
+    elif backend == "test":
         tff.backends.test.set_sync_test_cpp_execution_context()
     gc.collect()
     assert total_of([2, 3]) == 5

@@ -134,14 +134,9 @@ def test_scatter_undoes_gather(keep_fraction):
 def test_a_wrong_number_of_values_adds_nothing(keep_fraction, change):
     mask = masks.build_mask(500, keep_fraction)
     values = change(mask.gather(tf.ones([500]), seed(4)))
-    add = tf.function(
-        mask.scatter_add,
-        input_signature=[
-            tf.TensorSpec([500]),
-            tf.TensorSpec([None]),
-            tf.TensorSpec([2], tf.int64),
-        ],
-    )
+    floats = [tf.TensorSpec([500]), tf.TensorSpec([None])]
+    signature = [*floats, tf.TensorSpec([2], tf.int64)]
+    add = tf.function(mask.scatter_add, input_signature=signature)
     total, matches = add(tf.zeros([500]), values, seed(4))
     assert not matches.numpy()
     assert_array_equal(total, np.zeros(500))

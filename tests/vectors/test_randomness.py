@@ -65,12 +65,8 @@ def test_seeds_and_values_that_were_contrived_do_not_meet():
 
 
 def test_fold_in_gives_another_seed_for_each_path():
-    paths = [
-        *itertools.product(range(30)),
-        *itertools.product(range(30), range(30)),
-        (2**40,),
-        (-1,),
-    ]
+    pairs = itertools.product(range(30), range(30))
+    paths = [*itertools.product(range(30)), *pairs, (2**40,), (-1,)]
     seeds = {tuple(randomness.fold_in(SEED, *path).numpy()) for path in paths}
     assert len(seeds) == len(paths)
     assert tuple(SEED.numpy()) not in seeds
@@ -90,12 +86,8 @@ def test_folded_seeds_are_not_the_numbers_drawn_from_the_seed():
 
 
 def test_folded_seeds_give_independent_numbers():
-    draws = np.stack(
-        [
-            randomness.standard_normal(randomness.fold_in(SEED, i), 20_000)
-            for i in range(8)
-        ]
-    )
+    seeds = [randomness.fold_in(SEED, i) for i in range(8)]
+    draws = np.stack([randomness.standard_normal(seed, 20_000) for seed in seeds])
     correlation = np.corrcoef(draws) - np.eye(8)
     assert np.abs(correlation).max() < 4.5 / math.sqrt(20_000)
 

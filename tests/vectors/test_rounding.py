@@ -131,9 +131,8 @@ class TestRandomizedRound:
         assert_array_equal(draws_of(x, 100), np.tile(x, [100, 1]))
 
     def test_refuses_a_norm_without_room(self):
-        with pytest.raises(
-            ValueError, match="max_norm must be above 0.000488 .*0.0001"
-        ):
+        words = "max_norm must be above 0.000488 .*0.0001"
+        with pytest.raises(ValueError, match=words):
             rounding.norm_target(1e-4, 1 << 22)
 
 
@@ -236,7 +235,7 @@ class TestSquaredNormAbove:
     def test_it_is_above_and_not_by_much(self, length, scale):
         rng = np.random.default_rng(length + scale)
         x = np.round(rng.standard_normal(length) * scale)
-        exact = sum(int(v) ** 2 for v in x)
+        exact = squares(x)
         above = float(rounding.squared_norm_above(tf.constant(x, tf.float32)))
         assert exact <= above <= exact * (1 + 4e-5)
 
@@ -277,7 +276,6 @@ class TestRoundingFactor:
         assert_array_equal(tf.math.multiply_no_nan(x, factor), [0, 0])
 
     def test_no_room(self):
-        with pytest.raises(
-            ValueError, match="max_squared_norm must be greater than 25"
-        ):
+        words = "max_squared_norm must be greater than 25"
+        with pytest.raises(ValueError, match=words):
             rounding.rounding_factor(tf.ones([100]), 25)
