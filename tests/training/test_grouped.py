@@ -195,9 +195,10 @@ def test_nothing_large_is_handed_from_computation_to_client(
 
 @pytest.mark.parametrize(
     "groups, in_graphs, files, broadcasts",
-    # Two of the weights, the kept directions and both moments. The secure sum, which
-    # hands out what it is of, is one of the broadcasts.
-    [(2, False, {5, 4}, 2), (3, False, {5}, 4), (2, True, set(), 4)],
+    # Two of the weights, the kept directions and both moments. The secure sums of
+    # messages and of their number, which hand out what they are of, are two of the
+    # broadcasts.
+    [(2, False, {5, 4}, 3), (3, False, {5}, 5), (2, True, set(), 5)],
 )
 def test_few_groups_read_what_they_need_of_the_state(
     task, tff_secure_context, small_leaves, groups, in_graphs, files, broadcasts
