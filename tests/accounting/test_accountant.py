@@ -39,9 +39,7 @@ class ConformanceTest(privacy_accountant_test.PrivacyAccountantTest):
         return [
             accounting.DpflAccountant(),
             accounting.DpflAccountant([2, 3.5, 64]),
-            accounting.DpflAccountant(
-                neighboring_relation=NEIGHBORS.REPLACE_SPECIAL,
-            ),
+            accounting.DpflAccountant(neighboring_relation=NEIGHBORS.REPLACE_SPECIAL),
         ]
 
 

@@ -11,9 +11,7 @@ import pytest
 from scipy import stats
 
 from dpfl.accounting import accountant, dome, events, matrix_factorization
-from dpfl.accounting import (
-    csgm as accounting_csgm,
-)
+from dpfl.accounting import csgm as accounting_csgm
 from dpfl.accounting import csgm as csgm_lib
 from dpfl.accounting.integer import noise_events, summed_noise
 from experiments.audits import bounds

@@ -114,10 +114,7 @@ def test_error_of_the_mean_has_the_dimension_and_not_the_kept_square():
     errors = sums / (n * keep) - updates.mean(axis=0)
     measured = np.mean(np.sum(errors**2, axis=1))
     mechanism = mechanisms.L2Csgm(
-        cohort_size=n,
-        clip_norm=1.0,
-        keep_fraction=keep,
-        noise_multiplier=stddev / keep,
+        cohort_size=n, clip_norm=1.0, keep_fraction=keep, noise_multiplier=stddev / keep
     )
     exact = dim * stddev**2 / (n * keep) ** 2 + (1 - keep) / keep / n
     assert mechanism.mean_squared_error(dim) == pytest.approx(exact)

@@ -98,10 +98,7 @@ class TestValues:
 
     @pytest.mark.parametrize(
         ("bits", "expected"),
-        [
-            (7, (1.0022, 1.0045, 1.0139, 1.0268)),
-            (6, (1.0285, 1.0348, 1.0613, 1.0996)),
-        ],
+        [(7, (1.0022, 1.0045, 1.0139, 1.0268)), (6, (1.0285, 1.0348, 1.0613, 1.0996))],
     )
     def test_coordinate_clip(self, bits, expected):
         top = 6.4e-3 / GRIDS[bits]
