@@ -40,7 +40,6 @@ SLOW = (
     "accounting/test_audit.py::test_claims_are_above_what_is_found",
     "accounting/test_calibration.py::test_monotone_in_the_target",
     "accounting/test_calibration.py::test_tight_with_sampling",
-    "accounting/test_csgm.py::test_the_other_direction_is_never_larger",
     "accounting/test_gaussian.py::test_a_projected_gaussian_is_as_private_as_a_plain_one",
     "accounting/test_gaussian.py::test_little_noise_does_not_exhaust_memory",
     "accounting/test_integer_noise.py::TestDiscreteGaussian"

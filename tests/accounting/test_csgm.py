@@ -54,16 +54,6 @@ def test_one_and_two_coordinates_equal_quadrature(keep, full, shift, q):
     np.testing.assert_allclose(got, want, rtol=2e-9, atol=1e-16)
 
 
-@pytest.mark.parametrize("keep", [1e-4, 0.1, 0.5, 0.99, 1.0])
-@pytest.mark.parametrize("shifts", [[0.3], [1.5], [0.7, 0.7], [1.2, 0.4]])
-@pytest.mark.parametrize("q", [1.0, 0.7, 0.01])
-def test_the_other_direction_is_never_larger(keep, shifts, q):
-    for order in (1.0, 1.2, 1.5, 2.0, 2.7, 4.0, 8.5):
-        forward = log_moment(shifts, keep, q, order)
-        backward = log_moment(shifts, keep, q, 1 - order)
-        assert backward <= forward + 1e-13
-
-
 @pytest.mark.parametrize("keep", [0.001, 0.1, 0.5, 0.99])
 @pytest.mark.parametrize("q", [1.0, 0.1])
 def test_chord_bounds_every_order_in_both_directions(keep, q):

@@ -215,23 +215,6 @@ class TestExactBound:
 
 
 class TestClientSampling:
-    @SETTINGS
-    @hypothesis.given(
-        st.lists(st.floats(0.01, 1), min_size=3, max_size=9),
-        st.integers(1, 4),
-        st.floats(0.001, 0.999),
-        st.floats(1.01, 20),
-    )
-    def test_symmetric_pairs_are_no_worse_in_reverse(self, half, shift, q, order):
-        # Any even f, log-concave or not, of full support on a circle.
-        f = np.array(half + half[:0:-1])
-        f /= f.sum()
-        p, w = f, np.roll(f, shift) / f
-        y = 1 - q + q * w
-        forward = np.sum(p * y**order)
-        reverse = np.sum(p * y ** (1 - order))
-        assert reverse <= forward * (1 + 1e-12)
-
     @pytest.mark.parametrize("kind", KINDS)
     @pytest.mark.parametrize("q", [1e-3, 0.1, 0.5, 0.9])
     @pytest.mark.parametrize(
