@@ -165,28 +165,6 @@ class DistributedNoiseSimulator:
         )
 
 
-@attr.s(frozen=True, auto_attribs=True)
-class DomeSimulator:
-    """DOME's secure sums over a training: the canary is in one round of each epoch."""
-
-    canary: np.ndarray
-    clients_per_round: int
-    local_stddev: float
-    epochs: int
-
-    def sample(self, rng, present, trials):
-        """The sums of the canary's rounds, float64[trials, epochs, k]."""
-        outputs = np.zeros((trials, self.epochs, len(self.canary)))
-        for _ in range(self.clients_per_round):
-            outputs += rng.normal(scale=self.local_stddev, size=outputs.shape)
-        return outputs + self.canary if present else outputs
-
-    def score(self, outputs):
-        variance = self.clients_per_round * self.local_stddev**2
-        shifted = (outputs - self.canary / 2) @ self.canary / variance
-        return np.sum(shifted, axis=-1)
-
-
 def audit(simulator, trials, delta, *, seed, confidence=0.99):
     """Runs a simulator on both inputs and bounds its epsilon from below.
 

@@ -29,7 +29,8 @@ ONCE = mechanisms.OncePerEpoch(1000, 100, 20)
 # Each joins with probability 1; of which nothing follows for whose the noise is.
 EVERYBODY = mechanisms.PoissonSampling(100, 100, 20)
 
-INTEGERS = {"cohort_size": 100, "clip_norm": 1.0, "noise_multiplier": 1.0, "bits": 16}
+NUMBERS = {"cohort_size": 100, "clip_norm": 1.0, "noise_multiplier": 1.0}
+INTEGERS = {**NUMBERS, "bits": 16}
 DDG = mechanisms.DistributedDiscreteGaussian(**INTEGERS)
 HELPED = mechanisms.DistributedSkellam(**INTEGERS, noise_source="helpers")
 HELPED_CLIP = dataclasses.replace(HELPED, adaptive_clipping=True)
@@ -39,13 +40,7 @@ HELPED_SKETCH = mechanisms.SketchedDdg(
 GAUSS = mechanisms.Gaussian(100, 1.0, 1.0)
 CSGM = mechanisms.L2Csgm(100, 1.0, 1.0, 0.1)
 STREAM = mechanisms.MatrixFactorization(10, 100, 1.0, 1.0)
-SGMF = mechanisms.Sgmf(
-    cohort_size=100,
-    clip_norm=1.0,
-    noise_multiplier=1.0,
-    keep_fraction=0.1,
-    rounds_per_epoch=10,
-)
+SGMF = mechanisms.Sgmf(**NUMBERS, keep_fraction=0.1, rounds_per_epoch=10)
 SKETCH = mechanisms.ProjectAndPerturb(100, 1.0, 1.0, compression_rate=10)
 SKETCHED_DDG = mechanisms.SketchedDdg(**INTEGERS, compression_rate=10)
 DOME = mechanisms.Dome(100, 1.0, 1.0, sketch_size=8)

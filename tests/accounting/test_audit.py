@@ -39,14 +39,10 @@ class TestClopperPearson:
     @pytest.mark.parametrize("k", [0, 1, 7, 99, 100])
     def test_matches_the_beta_quantiles(self, k):
         low, high = bounds.clopper_pearson(k, 100, 0.01)
-        if k:
-            assert low == pytest.approx(stats.beta.ppf(0.01, k, 101 - k))
-        else:
-            assert low == 0
-        if k < 100:
-            assert high == pytest.approx(stats.beta.ppf(0.99, k + 1, 100 - k))
-        else:
-            assert high == 1
+        want = stats.beta.ppf(0.01, k, 101 - k) if k else 0
+        assert low == pytest.approx(want)
+        want = stats.beta.ppf(0.99, k + 1, 100 - k) if k < 100 else 1
+        assert high == pytest.approx(want)
 
     def test_covers(self):
         low, high = bounds.clopper_pearson(np.arange(51), 50, 0.05)
@@ -158,8 +154,9 @@ MF = accounting.MatrixFactorizationDpEvent(0.8 / SENSITIVITY)
 INTEGERS = (10, 0.5, 1.0, math.sqrt(2), 2, 1.0)  # every coordinate is at most a step
 DDG = accounting.DistributedDiscreteGaussianDpEvent(*INTEGERS)
 SKELLAM = accounting.DistributedSkellamDpEvent(*INTEGERS)
-DOME = accounting.DomeDpEvent(5, 0.6, 1.0, 2)
-DOMES = simulators.DomeSimulator(np.array([0.6, 0.8]), 5, 0.6, 2)
+DOME = accounting.DomeDpEvent(5, 1.0, 1.0, 2)
+# The five shares of a sum, in each epoch's round with the canary.
+DOMES = Masked(np.array([0.6, 0.8]), 1.0, math.sqrt(5), releases=2)
 EXTREME = np.full(4, 0.6)  # of L-infinity clipping alone
 
 
@@ -218,8 +215,8 @@ BROKEN = {
     "ddg, half the noise": (DDG, 1, shares(2, 0.56)),
     "ddg, half the clients drop out": (DDG, 1, shares(5)),
     "skellam, half the noise": (SKELLAM, 1, shares(10, 0.25, skellam=True)),
-    "dome, half the noise": (DOME, 1, attr.evolve(DOMES, local_stddev=0.3)),
-    "dome, twice an epoch": (DOME, 1, attr.evolve(DOMES, epochs=4)),
+    "dome, half the noise": (DOME, 1, attr.evolve(DOMES, stddev=math.sqrt(5) / 2)),
+    "dome, twice an epoch": (DOME, 1, attr.evolve(DOMES, releases=4)),
 }  # fmt: skip
 
 
@@ -233,7 +230,7 @@ class TestSimulators:
         "sgmf": stream(1.0, (1,), keep_fraction=GAMMA),
         "discrete gaussian": shares(8, sampling_probability=0.6),
         "skellam": simulators.DistributedNoiseSimulator(np.array([2, 1]), 8, 0.5, True),
-        "dome": attr.evolve(DOMES, local_stddev=0.8),
+        "dome": DOMES,
     }
 
     @pytest.mark.parametrize("name", CASES)

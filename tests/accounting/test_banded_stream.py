@@ -72,15 +72,6 @@ def stream_moment(order, encoder, rounds, q, noise):
 
 
 class TestSeparated:
-    @pytest.mark.parametrize("bands", [1, 2, 3])
-    def test_columns_that_far_apart_share_no_row(self, bands):
-        encoder = banded(9, bands)
-        for chosen in patterns(9, bands):
-            support = np.abs(encoder[:, chosen]) > 0
-            assert np.all(np.sum(support, axis=1) <= 1)
-        nearer = np.abs(encoder[:, [0, bands - 1]]) > 0
-        assert bands == 1 or np.any(np.sum(nearer, axis=1) == 2)
-
     @pytest.mark.parametrize(("bands", "separation"), [(1, 1), (2, 2), (2, 3), (3, 4)])
     def test_sensitivity_and_composition_by_all_patterns(self, bands, separation):
         """One Gaussian of the norm of all that a client adds is the k releases."""

@@ -176,6 +176,18 @@ class TestRenyiWithoutExtraVariance:
         assert found / gaussian == pytest.approx(1.10599, rel=1e-4)
         assert found < chord
 
+    def test_the_inequality_behind_adding_below_removing_holds_pointwise(self):
+        rng = np.random.default_rng(7)
+        with mpmath.workdps(50):
+            for _ in range(500):
+                w = mpmath.exp(rng.uniform(0, 9))
+                rate = mpmath.mpf(rng.random()) ** 3
+                order = 1 + mpmath.mpf(rng.random() * 10.0 ** rng.uniform(-4, 1.5))
+                a, b = 1 - rate + rate * w, 1 - rate + rate / w
+                left = a**order + w * b**order
+                right = a ** (1 - order) + w * b ** (1 - order)
+                assert left >= right * (1 - mpmath.mpf(10) ** -45)
+
     @pytest.mark.parametrize("joined", [1.0, 0.3, 0.01])
     @pytest.mark.parametrize("kept", [1.0, 0.4, 0.05])
     def test_two_coordinates_kept_and_joined_at_random(self, kept, joined):
