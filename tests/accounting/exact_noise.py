@@ -12,21 +12,16 @@ _DIGITS = 50
 
 def _times(first, second, slot):
     """Product of polynomials with coefficients below 2^_BITS, as one big product."""
+    size = slot // 8
 
     def packed(coefficients):
-        size = slot // 8
-        return int.from_bytes(
-            b"".join(c.to_bytes(size, "little") for c in coefficients), "little"
-        )
+        parts = (c.to_bytes(size, "little") for c in coefficients)
+        return int.from_bytes(b"".join(parts), "little")
 
-    size = slot // 8
-    product = packed(first) * packed(second)
-    raw = product.to_bytes(size * (len(first) + len(second)), "little")
     count = len(first) + len(second) - 1
-    return [
-        int.from_bytes(raw[i * size : (i + 1) * size], "little") >> _BITS
-        for i in range(count)
-    ]
+    raw = (packed(first) * packed(second)).to_bytes(size * (count + 1), "little")
+    parts = (raw[i * size : (i + 1) * size] for i in range(count))
+    return [int.from_bytes(part, "little") >> _BITS for part in parts]
 
 
 def _power(share, count, reach):

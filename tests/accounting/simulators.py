@@ -21,9 +21,6 @@ import numpy as np
 from dpfl.accounting.integer import summed_noise
 from experiments.audits import adversary, bounds
 
-# Noise values sampled by inversion reach this many standard deviations.
-_TABLE_STDDEVS = 12
-
 
 def extreme_vector(l2, linf, dimension):
     """The worst vector for L2-CSGM: as many coordinates at the bound as fit."""
@@ -39,13 +36,7 @@ class SparsifiedGaussianSimulator:
     kept with probability gamma by a fresh mask; the server sees the sum, the other
     clients' part of which is known, plus N(0, sigma^2) on every coordinate.
 
-    Attributes:
-      canary: The client's clipped, rotated vector, shape [d].
-      keep_fraction: gamma.
-      stddev: sigma.
-      sampling_probability: q.
-      releases: Number of releases that the adversary sees together.
-      reuse_mask: True breaks the mechanism: one mask serves all releases.
+    The adversary sees some releases together; to reuse a mask breaks the mechanism.
     """
 
     canary: np.ndarray
@@ -56,7 +47,7 @@ class SparsifiedGaussianSimulator:
     reuse_mask: bool = False
 
     def sample(self, rng, present, trials):
-        """Returns outputs, shape [trials, releases, d]."""
+        """Outputs, float64[trials, releases, d]."""
         shape = (trials, self.releases, len(self.canary))
         outputs = rng.normal(scale=self.stddev, size=shape)
         if present:
@@ -83,14 +74,7 @@ class MatrixFactorizationSimulator:
 
     The canary takes part in one round (two break the mechanism), with a fresh mask.
     The adversary sees every row and, B being invertible, looks at C G + Z.
-
-    Attributes:
-      left: B, shape [T, T], invertible.
-      right: C, shape [T, T]; the workload is A = B C.
-      canary: The client's clipped, rotated vector, shape [d].
-      stddev: sigma of each entry of Z.
-      rounds: The rounds the canary takes part in.
-      keep_fraction: gamma.
+    `left` is B and `right` is C, float64[T, T]; the workload is A = B C.
     """
 
     left: np.ndarray
@@ -101,7 +85,7 @@ class MatrixFactorizationSimulator:
     keep_fraction: float = 1.0
 
     def sample(self, rng, present, trials):
-        """Returns outputs, shape [trials, T, d]."""
+        """Outputs, float64[trials, T, d]."""
         steps, dimension = len(self.left), len(self.canary)
         noise = rng.normal(scale=self.stddev, size=(trials, steps, dimension))
         sums = np.zeros((trials, steps, dimension))
@@ -130,15 +114,10 @@ class MatrixFactorizationSimulator:
 
 @attr.s(frozen=True, auto_attribs=True)
 class DistributedNoiseSimulator:
-    """Integer noise from each client under secure aggregation.
+    """Integer noise from each client under secure aggregation, in grid steps.
 
-    Attributes:
-      canary: The client's rounded vector in grid steps, integers, shape [m].
-      noise_clients: n, the shares of noise in the sum.
-      stddev: One share's sigma, in grid steps.
-      skellam: True for Skellam shares of variance sigma^2, False for N_Z(0, sigma^2).
-      sampling_probability: q; the noise is there whether or not the canary joins.
-      modulus: M, an even number, if the sum is taken modulo M; None if it is not.
+    The noise is there whether or not the canary joins. Skellam shares have the variance
+    sigma^2, others are N_Z(0, sigma^2). A modulus is an even number.
     """
 
     canary: np.ndarray
@@ -152,7 +131,7 @@ class DistributedNoiseSimulator:
         if self.skellam:
             mean = self.stddev**2 / 2
             return rng.poisson(mean, size) - rng.poisson(mean, size)
-        reach = math.ceil(_TABLE_STDDEVS * self.stddev) + 1
+        reach = math.ceil(12 * self.stddev) + 1
         values = np.arange(-reach, reach + 1)
         weights = np.exp(-(values**2) / (2 * self.stddev**2))
         cumulative = np.cumsum(weights / np.sum(weights))
@@ -160,7 +139,7 @@ class DistributedNoiseSimulator:
         return values[np.minimum(index, 2 * reach)]
 
     def sample(self, rng, present, trials):
-        """The integer sums, shape [trials, m], centred modulo M."""
+        """The integer sums, int64[trials, m], centred modulo M."""
         outputs = np.zeros((trials, len(self.canary)), dtype=np.int64)
         for _ in range(self.noise_clients):
             outputs += self._shares(rng, outputs.shape)
@@ -173,12 +152,10 @@ class DistributedNoiseSimulator:
         return outputs
 
     def _log_pmf(self, x):
+        count, stddev = self.noise_clients, self.stddev
         if self.skellam:
-            variance = self.noise_clients * self.stddev**2
-            return summed_noise.SkellamNoise(variance).log_pmf_at(x)
-        return summed_noise.DiscreteGaussianNoise(
-            self.noise_clients, self.stddev
-        ).log_pmf_at(x)
+            return summed_noise.SkellamNoise(count * stddev**2).log_pmf_at(x)
+        return summed_noise.DiscreteGaussianNoise(count, stddev).log_pmf_at(x)
 
     def score(self, outputs):
         """The log-likelihood ratio, without regard to wrapping."""
@@ -186,35 +163,6 @@ class DistributedNoiseSimulator:
         return adversary.sampled_score(
             np.sum(log_ratio, axis=-1), self.sampling_probability
         )
-
-
-@attr.s(frozen=True, auto_attribs=True)
-class DomeSimulator:
-    """DOME's secure sums over a training: the canary is in one round of each epoch.
-
-    Attributes:
-      canary: The client's clipped vector in sketch space, shape [k].
-      clients_per_round: B; each adds a share of noise.
-      local_stddev: a.
-      epochs: E.
-    """
-
-    canary: np.ndarray
-    clients_per_round: int
-    local_stddev: float
-    epochs: int
-
-    def sample(self, rng, present, trials):
-        """The sums of the canary's rounds, shape [trials, epochs, k]."""
-        outputs = np.zeros((trials, self.epochs, len(self.canary)))
-        for _ in range(self.clients_per_round):
-            outputs += rng.normal(scale=self.local_stddev, size=outputs.shape)
-        return outputs + self.canary if present else outputs
-
-    def score(self, outputs):
-        variance = self.clients_per_round * self.local_stddev**2
-        shifted = (outputs - self.canary / 2) @ self.canary / variance
-        return np.sum(shifted, axis=-1)
 
 
 def audit(simulator, trials, delta, *, seed, confidence=0.99):

@@ -29,7 +29,8 @@ ONCE = mechanisms.OncePerEpoch(1000, 100, 20)
 # Each joins with probability 1; of which nothing follows for whose the noise is.
 EVERYBODY = mechanisms.PoissonSampling(100, 100, 20)
 
-INTEGERS = {"cohort_size": 100, "clip_norm": 1.0, "noise_multiplier": 1.0, "bits": 16}
+NUMBERS = {"cohort_size": 100, "clip_norm": 1.0, "noise_multiplier": 1.0}
+INTEGERS = {**NUMBERS, "bits": 16}
 DDG = mechanisms.DistributedDiscreteGaussian(**INTEGERS)
 HELPED = mechanisms.DistributedSkellam(**INTEGERS, noise_source="helpers")
 HELPED_CLIP = dataclasses.replace(HELPED, adaptive_clipping=True)
@@ -39,13 +40,7 @@ HELPED_SKETCH = mechanisms.SketchedDdg(
 GAUSS = mechanisms.Gaussian(100, 1.0, 1.0)
 CSGM = mechanisms.L2Csgm(100, 1.0, 1.0, 0.1)
 STREAM = mechanisms.MatrixFactorization(10, 100, 1.0, 1.0)
-SGMF = mechanisms.Sgmf(
-    cohort_size=100,
-    clip_norm=1.0,
-    noise_multiplier=1.0,
-    keep_fraction=0.1,
-    rounds_per_epoch=10,
-)
+SGMF = mechanisms.Sgmf(**NUMBERS, keep_fraction=0.1, rounds_per_epoch=10)
 SKETCH = mechanisms.ProjectAndPerturb(100, 1.0, 1.0, compression_rate=10)
 SKETCHED_DDG = mechanisms.SketchedDdg(**INTEGERS, compression_rate=10)
 DOME = mechanisms.Dome(100, 1.0, 1.0, sketch_size=8)
@@ -59,8 +54,6 @@ class TestRemovalFromAFixedCohort:
     drawn, probability n/N; without it there are the n others in any case.
     """
 
-    CASES = ((101, 9.98), (200, 8.98), (1000, 6.58))
-
     @staticmethod
     def delta(epsilon, probability):
         # Hockey-stick of (1 - p) N(0, 1) + p N(2, 1) from N(0, 1): the likelihood ratio
@@ -70,12 +63,11 @@ class TestRemovalFromAFixedCohort:
         present = (1 - p) * stats.norm.sf(t) + p * stats.norm.sf(t - 2)
         return present - math.exp(epsilon) * stats.norm.sf(t)
 
-    @pytest.mark.parametrize(("population", "truth"), CASES)
+    @pytest.mark.parametrize(("population", "truth"), [(101, 9.98), (1000, 6.58)])
     def test_costs_more_than_any_noise_multiplier_says(self, population, truth):
         p = 100 / population
         assert self.delta(truth - 0.01, p) > 1e-5 > self.delta(truth + 0.01, p)
-        who = mechanisms.FixedSize(population, 100, 1)
-        event = GAUSS.dp_event(who, 10)
+        event = GAUSS.dp_event(mechanisms.FixedSize(population, 100, 1), 10)
         report = accounting.epsilon(event, 1e-5)
         assert report.epsilon == pytest.approx(4.377, abs=1e-3)
         assert report.epsilon < truth - 2
@@ -91,23 +83,18 @@ class TestRemovalFromAFixedCohort:
         (GAUSS, FIXED, (ZEROS,)),
         (GAUSS, ONCE, (ZEROS,)),
         (CSGM, POISSON_SAMPLING, (ADD, ZEROS)),
-        (CSGM, FIXED, (ZEROS,)),
         (SKETCH, POISSON_SAMPLING, (ADD, ZEROS)),
-        (SKETCH, ONCE, (ZEROS,)),
         (mechanisms.NoMechanism(100), FIXED, (ZEROS,)),
-        (DDG, FIXED, (ZEROS,)),
         (DDG, ONCE, (ZEROS,)),
         (HELPED, POISSON_SAMPLING, (ADD, ZEROS)),
         (HELPED, FIXED, (ZEROS,)),
         (HELPED, EVERYBODY, (ADD, ZEROS)),
-        (HELPED_CLIP, POISSON_SAMPLING, (ADD, ZEROS)),
         (HELPED_CLIP, EVERYBODY, (ADD, ZEROS)),
         (HELPED_SKETCH, EVERYBODY, (ADD, ZEROS)),
         (DDG, EVERYBODY, (ZEROS,)),
         (SKETCHED_DDG, ONCE, (ZEROS,)),
         (STREAM, ONCE, (ZEROS,)),
         (SGMF, ONCE, (ZEROS,)),
-        (DOME, FIXED, (ZEROS,)),
         (DOME, ONCE, (ZEROS,)),
         (mechanisms.DomeDdg(100, 1.0, 1.0, sketch_size=8), ONCE, (ZEROS,)),
     ],
@@ -136,34 +123,21 @@ class TestRunDpEvent:
         np.testing.assert_allclose(found, (6 / 4 + 1) * np.array(orders) / 2)
         report = accounting.epsilon(tree, 1e-5)
         assert report.method == "exact-gaussian"
-        assert report.epsilon == pytest.approx(
-            accounting.gaussian_epsilon(1e-5, 2.5**-0.5)
-        )
+        want = accounting.gaussian_epsilon(1e-5, 2.5**-0.5)
+        assert report.epsilon == pytest.approx(want)
 
     def test_refused_whole_where_one_part_is_for_another_relation(self):
         accountant = accounting.DpflAccountant([2.0])
-        tree = COMPOSED([GAUSSIAN(1.0), RUN])
         with pytest.raises(
             dp_accounting.UnsupportedEventError,
             match="must be REPLACE_SPECIAL, for which .* found ADD_OR_REMOVE_ONE",
         ):
-            accountant.compose(tree)
+            accountant.compose(COMPOSED([GAUSSIAN(1.0), RUN]))
         assert accountant.rdp[0] == 0
 
     def test_sampling_around_a_run_is_refused(self):
         with pytest.raises(dp_accounting.UnsupportedEventError):
             accounting.DpflAccountant().compose(POISSON(0.1, RUN))
-
-    def test_dp_accountings_calibration_works(self):
-        def make_event(z):
-            return accounting.RunDpEvent(SELF(GAUSSIAN(z), 10), (ZEROS,))
-
-        def make_accountant():
-            return accounting.DpflAccountant(neighboring_relation=ZEROS)
-
-        z = dp_accounting.calibrate_dp_mechanism(make_accountant, make_event, 3.0, 1e-6)
-        found = accounting.epsilon(make_event(z), 1e-6, method="rdp")
-        assert 3 * (1 - 1e-5) <= found.epsilon <= 3
 
     def test_is_frozen(self):
         with pytest.raises(attr.exceptions.FrozenInstanceError):

@@ -10,12 +10,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpfl.accounting import accountant, dome, events, matrix_factorization
-from dpfl.accounting import (
-    csgm as accounting_csgm,
-)
-from dpfl.accounting import csgm as csgm_lib
-from dpfl.accounting.integer import noise_events, summed_noise
+from dpfl import accounting
+from dpfl.accounting.integer import summed_noise
 from experiments.audits import bounds
 from tests.accounting import simulators
 
@@ -25,11 +21,14 @@ GAMMA = 0.3
 CANARY = simulators.extreme_vector(1.0, 0.6, 4)  # K = 2.78: two full and one part
 
 
+Masked = simulators.SparsifiedGaussianSimulator
+gaussian = dp_accounting.GaussianDpEvent
+
+
 def claimed(event, count=1):
-    [relation, *_] = events.relations_of(event)
-    ledger = accountant.DpflAccountant(neighboring_relation=relation)
-    ledger.compose(event, count)
-    return ledger.get_epsilon(DELTA)
+    [relation, *_] = accounting.relations_of(event)
+    ledger = accounting.DpflAccountant(neighboring_relation=relation)
+    return ledger.compose(event, count).get_epsilon(DELTA)
 
 
 def found(simulator, seed=20260101, trials=TRIALS):
@@ -40,14 +39,10 @@ class TestClopperPearson:
     @pytest.mark.parametrize("k", [0, 1, 7, 99, 100])
     def test_matches_the_beta_quantiles(self, k):
         low, high = bounds.clopper_pearson(k, 100, 0.01)
-        if k:
-            assert low == pytest.approx(stats.beta.ppf(0.01, k, 101 - k))
-        else:
-            assert low == 0
-        if k < 100:
-            assert high == pytest.approx(stats.beta.ppf(0.99, k + 1, 100 - k))
-        else:
-            assert high == 1
+        want = stats.beta.ppf(0.01, k, 101 - k) if k else 0
+        assert low == pytest.approx(want)
+        want = stats.beta.ppf(0.99, k + 1, 100 - k) if k < 100 else 1
+        assert high == pytest.approx(want)
 
     def test_covers(self):
         low, high = bounds.clopper_pearson(np.arange(51), 50, 0.05)
@@ -115,25 +110,14 @@ class TestLowerBound:
 
     def test_holds_with_its_confidence(self):
         # epsilon(delta) of a Gaussian is known: at 90% few of 200 may exceed it.
-        truth = 1.0
-        z = 1.5
-        mean = 1 / z
-        rates = (
-            stats.norm.cdf(mean / 2 - truth / mean),
-            stats.norm.cdf(-mean / 2 - truth / mean),
-        )
+        truth, mean, failures = 1.0, 1 / 1.5, 0
+        rates = stats.norm.cdf([mean / 2 - truth / mean, -mean / 2 - truth / mean])
         delta = rates[0] - math.exp(truth) * rates[1]
         rng = np.random.default_rng(4)
-        failures = sum(
-            bounds.epsilon_lower_bound(
-                rng.normal(mean, size=1000),
-                rng.normal(size=1000),
-                delta,
-                confidence=0.9,
-            ).epsilon
-            > truth
-            for _ in range(200)
-        )
+        for _ in range(200):
+            present, absent = rng.normal(mean, size=1000), rng.normal(size=1000)
+            found = bounds.epsilon_lower_bound(present, absent, delta, confidence=0.9)
+            failures += found.epsilon > truth
         assert failures <= 20
 
     def test_refuses_bad_scores(self):
@@ -143,10 +127,10 @@ class TestLowerBound:
             bounds.epsilon_lower_bound(np.zeros(9), np.full(9, np.nan), 0.1)
 
     def test_same_seed_same_result(self):
-        simulator = simulators.SparsifiedGaussianSimulator(CANARY, 0.5, 1.0)
-        assert simulators.audit(simulator, 500, 0.1, seed=7) == simulators.audit(
-            simulator, 500, 0.1, seed=7
+        one, other = (
+            simulators.audit(Masked(CANARY, 0.5, 1.0), 500, 0.1, seed=7) for _ in "ab"
         )
+        assert one == other
 
 
 def test_extreme_vector():
@@ -157,29 +141,97 @@ def test_extreme_vector():
     np.testing.assert_allclose(simulators.extreme_vector(9.0, 1.0, 3), [1, 1, 1])
 
 
+LEFT = np.tril(np.ones((3, 3)))
+RIGHT = np.array([[1.0, 0, 0], [0.5, 1, 0], [0.375, 0.5, 1]])
+SENSITIVITY = np.linalg.norm(RIGHT, axis=0).max()
+L2 = accounting.SparsifiedGaussianDpEvent(0.45 / GAMMA, GAMMA, 0.6, 4)
+LINF = accounting.LinfSparsifiedGaussianDpEvent(0.45 / GAMMA, GAMMA, 0.6, 4)
+SAMPLED = L2.poisson_sampled(0.2)
+SGMF = accounting.SparsifiedMatrixFactorizationDpEvent(
+    0.5 / (GAMMA * SENSITIVITY), GAMMA, 0.6, 4
+)
+MF = accounting.MatrixFactorizationDpEvent(0.8 / SENSITIVITY)
+INTEGERS = (10, 0.5, 1.0, math.sqrt(2), 2, 1.0)  # every coordinate is at most a step
+DDG = accounting.DistributedDiscreteGaussianDpEvent(*INTEGERS)
+SKELLAM = accounting.DistributedSkellamDpEvent(*INTEGERS)
+DOME = accounting.DomeDpEvent(5, 1.0, 1.0, 2)
+# The five shares of a sum, in each epoch's round with the canary.
+DOMES = Masked(np.array([0.6, 0.8]), 1.0, math.sqrt(5), releases=2)
+EXTREME = np.full(4, 0.6)  # of L-infinity clipping alone
+
+
+def csgm(**changes):
+    return Masked(CANARY, GAMMA, 0.45, **changes)
+
+
+def stream(stddev=0.8, rounds=(0,), **changes):
+    return simulators.MatrixFactorizationSimulator(
+        LEFT, RIGHT, CANARY, stddev, rounds, **changes
+    )
+
+
+def shares(clients=10, stddev=0.5, **changes):
+    return simulators.DistributedNoiseSimulator(
+        np.array([1, 1]), clients, stddev, **changes
+    )
+
+
+# name: (event, how often it is composed, simulator, part of the claim to be found)
+SOUND = {
+    "gaussian": (gaussian(1.0), 1, Masked(CANARY, 1.0, 1.0), 0.6),
+    "l2-csgm": (L2, 1, csgm(), 0.6),
+    "l2-csgm, three releases": (L2, 3, csgm(releases=3), 0.5),
+    "l2-csgm, sampled clients": (
+        SAMPLED, 3, csgm(releases=3, sampling_probability=0.2), 0.3),
+    "linf-csgm": (LINF, 1, csgm(), 0.3),
+    "linf-csgm, its own extreme": (LINF, 1, Masked(EXTREME, GAMMA, 0.45), 0.5),
+    "mf": (MF, 1, stream(), 0.6),
+    "sgmf": (SGMF, 1, stream(0.5, keep_fraction=GAMMA), 0.5),
+    "ddg": (DDG, 1, shares(), 0.6),
+    "ddg, modulo": (DDG, 1, shares(modulus=16), 0.6),
+    "ddg, sampled": (
+        DDG.poisson_sampled(0.3), 1, shares(sampling_probability=0.3), 0.4),
+    "skellam": (SKELLAM, 1, shares(skellam=True), 0.6),
+    "dome": (DOME, 1, DOMES, 0.6),
+}  # fmt: skip
+
+# name: (event claimed, how often, simulator of what is done instead)
+BROKEN = {
+    "gaussian, half the noise": (gaussian(1.0), 1, Masked(CANARY, 1.0, 0.5)),
+    "l2-csgm, half the noise": (L2, 1, Masked(CANARY, GAMMA, 0.225)),
+    # Summed, the releases of a kept coordinate stand out; of fresh masks they do not.
+    "l2-csgm, a mask reused": (
+        accounting.SparsifiedGaussianDpEvent(20.0, 0.1, 1.0, 4), 100,
+        Masked(np.array([1.0]), 0.1, 2.0, releases=100, reuse_mask=True)),
+    "l2-csgm, no coordinate dropped": (L2, 1, Masked(CANARY, 1.0, 0.45)),
+    "l2-csgm, no coordinate bound": (
+        attr.evolve(L2, linf_ratio=0.2, dimension=25), 1,
+        Masked(np.array([1.0]), GAMMA, 0.45)),
+    "linf-csgm, half the noise": (LINF, 1, Masked(EXTREME, GAMMA, 0.225)),
+    "csgm, all clients instead of a sample": (SAMPLED, 1, csgm()),
+    "mf, half the noise": (MF, 1, stream(0.4)),
+    "mf, two rounds": (MF, 1, stream(rounds=(0, 1))),
+    "sgmf, half the noise": (SGMF, 1, stream(0.25, keep_fraction=GAMMA)),
+    "ddg, half the noise": (DDG, 1, shares(2, 0.56)),
+    "ddg, half the clients drop out": (DDG, 1, shares(5)),
+    "skellam, half the noise": (SKELLAM, 1, shares(10, 0.25, skellam=True)),
+    "dome, half the noise": (DOME, 1, attr.evolve(DOMES, stddev=math.sqrt(5) / 2)),
+    "dome, twice an epoch": (DOME, 1, attr.evolve(DOMES, releases=4)),
+}  # fmt: skip
+
+
 class TestSimulators:
     """The simulators' moments, and that their scores are likelihood ratios."""
 
     CASES = {
-        "csgm": simulators.SparsifiedGaussianSimulator(CANARY, GAMMA, 0.7),
-        "sampled csgm": simulators.SparsifiedGaussianSimulator(
-            CANARY, GAMMA, 0.7, sampling_probability=0.4, releases=2
-        ),
-        "reused mask": simulators.SparsifiedGaussianSimulator(
-            CANARY, GAMMA, 0.9, releases=3, reuse_mask=True
-        ),
-        "sgmf": simulators.MatrixFactorizationSimulator(
-            np.tril(np.ones((3, 3))), np.eye(3) + np.eye(3, k=-1) / 2, CANARY, 1.0, (1,),
-            keep_fraction=GAMMA,
-        ),
-        "discrete gaussian": simulators.DistributedNoiseSimulator(
-            np.array([1, 1]), 8, 0.5, sampling_probability=0.6
-        ),
-        "skellam": simulators.DistributedNoiseSimulator(
-            np.array([2, 1]), 8, 0.5, skellam=True
-        ),
-        "dome": simulators.DomeSimulator(np.array([0.6, 0.8]), 5, 0.8, 2),
-    }  # fmt: skip
+        "csgm": Masked(CANARY, GAMMA, 0.7),
+        "sampled csgm": Masked(CANARY, GAMMA, 0.7, 0.4, releases=2),
+        "reused mask": Masked(CANARY, GAMMA, 0.9, releases=3, reuse_mask=True),
+        "sgmf": stream(1.0, (1,), keep_fraction=GAMMA),
+        "discrete gaussian": shares(8, sampling_probability=0.6),
+        "skellam": simulators.DistributedNoiseSimulator(np.array([2, 1]), 8, 0.5, True),
+        "dome": DOMES,
+    }
 
     @pytest.mark.parametrize("name", CASES)
     def test_score_is_a_likelihood_ratio(self, name):
@@ -197,9 +249,7 @@ class TestSimulators:
             assert np.mean(by_p) == pytest.approx(np.mean(by_q), abs=4.5 * error)
 
     def test_csgm_moments(self):
-        simulator = simulators.SparsifiedGaussianSimulator(
-            CANARY, GAMMA, 0.5, sampling_probability=0.5
-        )
+        simulator = Masked(CANARY, GAMMA, 0.5, sampling_probability=0.5)
         outputs = simulator.sample(np.random.default_rng(6), True, TRIALS)[:, 0]
         np.testing.assert_allclose(outputs.mean(axis=0), 0.15 * CANARY, atol=6e-3)
         keep = 0.5 * GAMMA
@@ -226,145 +276,6 @@ class TestSimulators:
         )
         outputs = simulator.sample(np.random.default_rng(8), True, 1000)
         assert outputs.min() >= -4 and outputs.max() <= 3
-
-
-LEFT = np.tril(np.ones((3, 3)))
-RIGHT = np.array([[1.0, 0, 0], [0.5, 1, 0], [0.375, 0.5, 1]])
-SENSITIVITY = np.linalg.norm(RIGHT, axis=0).max()
-
-
-def csgm_event(cls, z, q=1.0):
-    return cls(
-        noise_multiplier=z,
-        keep_fraction=GAMMA,
-        linf_ratio=0.6,
-        dimension=4,
-        sampling_probability=q,
-    )
-
-
-def integer_event(cls, q=1.0):
-    return cls(
-        noise_clients=10,
-        local_stddev=0.5,
-        granularity=1.0,
-        clip_norm=math.sqrt(2),
-        dimension=2,
-        max_coordinate=1.0,
-        sampling_probability=q,
-    )
-
-
-def csgm(**changes):
-    return simulators.SparsifiedGaussianSimulator(CANARY, GAMMA, 0.45, **changes)
-
-
-L2_EVENT = csgm_event(accounting_csgm.SparsifiedGaussianDpEvent, 0.45 / GAMMA)
-LINF_EVENT = csgm_event(accounting_csgm.LinfSparsifiedGaussianDpEvent, 0.45 / GAMMA)
-SAMPLED_EVENT = csgm_event(accounting_csgm.SparsifiedGaussianDpEvent, 0.45 / GAMMA, 0.2)
-SGMF_EVENT = csgm_lib.SparsifiedMatrixFactorizationDpEvent(
-    noise_multiplier=0.5 / (GAMMA * SENSITIVITY),
-    keep_fraction=GAMMA,
-    linf_ratio=0.6,
-    dimension=4,
-)
-MF_EVENT = matrix_factorization.MatrixFactorizationDpEvent(0.8 / SENSITIVITY)
-PAIR = np.array([1, 1])
-
-
-def stream(**changes):
-    values = {
-        "left": LEFT, "right": RIGHT, "canary": CANARY, "stddev": 0.8, "rounds": (0,)
-    }  # fmt: skip
-    return simulators.MatrixFactorizationSimulator(**{**values, **changes})
-
-
-def shares(**changes):
-    return simulators.DistributedNoiseSimulator(PAIR, 10, 0.5, **changes)
-
-
-DDG_EVENT = integer_event(noise_events.DistributedDiscreteGaussianDpEvent)
-SKELLAM_EVENT = integer_event(noise_events.DistributedSkellamDpEvent)
-DOME_EVENT = dome.DomeDpEvent(5, 0.6, 1.0, 2)
-DOME = simulators.DomeSimulator(np.array([0.6, 0.8]), 5, 0.6, 2)
-
-# name: (event, how often it is composed, simulator, part of the claim to be found)
-SOUND = {
-    "gaussian": (
-        dp_accounting.GaussianDpEvent(1.0),
-        1,
-        simulators.SparsifiedGaussianSimulator(CANARY, 1.0, 1.0),
-        0.6,
-    ),
-    "l2-csgm": (L2_EVENT, 1, csgm(), 0.6),
-    "l2-csgm, three releases": (L2_EVENT, 3, csgm(releases=3), 0.5),
-    "l2-csgm, sampled clients": (SAMPLED_EVENT, 3, csgm(
-        releases=3, sampling_probability=0.2), 0.3),
-    "linf-csgm": (LINF_EVENT, 1, csgm(), 0.3),
-    "linf-csgm, its own extreme": (
-        LINF_EVENT,
-        1,
-        simulators.SparsifiedGaussianSimulator(np.full(4, 0.6), GAMMA, 0.45),
-        0.5,
-    ),
-    "mf": (MF_EVENT, 1, stream(), 0.6),
-    "sgmf": (SGMF_EVENT, 1, stream(stddev=0.5, keep_fraction=GAMMA), 0.5),
-    "ddg": (DDG_EVENT, 1, shares(), 0.6),
-    "ddg, modulo": (DDG_EVENT, 1, shares(modulus=16), 0.6),
-    "ddg, sampled": (
-        attr.evolve(DDG_EVENT, sampling_probability=0.3),
-        1,
-        shares(sampling_probability=0.3),
-        0.4,
-    ),
-    "skellam": (SKELLAM_EVENT, 1, shares(skellam=True), 0.6),
-    "dome": (DOME_EVENT, 1, DOME, 0.6),
-}  # fmt: skip
-
-# name: (event claimed, how often, simulator of what is done instead)
-BROKEN = {
-    "gaussian, half the noise": (
-        dp_accounting.GaussianDpEvent(1.0),
-        1,
-        simulators.SparsifiedGaussianSimulator(CANARY, 1.0, 0.5),
-    ),
-    "l2-csgm, half the noise": (L2_EVENT, 1, attr.evolve(csgm(), stddev=0.225)),
-    # Summed, the releases of a kept coordinate stand out; of fresh masks they do not.
-    "l2-csgm, a mask reused": (
-        attr.evolve(
-            L2_EVENT, noise_multiplier=20.0, keep_fraction=0.1, linf_ratio=1.0
-        ),
-        100,
-        simulators.SparsifiedGaussianSimulator(
-            np.array([1.0]), 0.1, 2.0, releases=100, reuse_mask=True
-        ),
-    ),
-    "l2-csgm, no coordinate dropped": (
-        L2_EVENT, 1, attr.evolve(csgm(), keep_fraction=1.0)),
-    "l2-csgm, no coordinate bound": (
-        attr.evolve(L2_EVENT, linf_ratio=0.2, dimension=25),
-        1,
-        simulators.SparsifiedGaussianSimulator(np.array([1.0]), GAMMA, 0.45),
-    ),
-    "linf-csgm, half the noise": (
-        LINF_EVENT,
-        1,
-        simulators.SparsifiedGaussianSimulator(np.full(4, 0.6), GAMMA, 0.225),
-    ),
-    "csgm, all clients instead of a sample": (SAMPLED_EVENT, 1, csgm()),
-    "mf, half the noise": (MF_EVENT, 1, stream(stddev=0.4)),
-    "mf, two rounds": (MF_EVENT, 1, stream(rounds=(0, 1))),
-    "sgmf, half the noise": (
-        SGMF_EVENT, 1, stream(stddev=0.25, keep_fraction=GAMMA)),
-    "ddg, half the noise": (
-        DDG_EVENT, 1, attr.evolve(shares(), noise_clients=2, stddev=0.56)),
-    "ddg, half the clients drop out": (
-        DDG_EVENT, 1, attr.evolve(shares(), noise_clients=5)),
-    "skellam, half the noise": (
-        SKELLAM_EVENT, 1, attr.evolve(shares(skellam=True), stddev=0.25)),
-    "dome, half the noise": (DOME_EVENT, 1, attr.evolve(DOME, local_stddev=0.3)),
-    "dome, twice an epoch": (DOME_EVENT, 1, attr.evolve(DOME, epochs=4)),
-}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", SOUND)

@@ -3,7 +3,9 @@
 
 """Calibration: private enough, hardly more than enough, monotone, clear refusals."""
 
+import functools
 import math
+from unittest import mock
 
 import dp_accounting
 import numpy as np
@@ -16,6 +18,11 @@ from dpfl.accounting import calibration
 
 GAUSSIAN = dp_accounting.GaussianDpEvent
 SELF = dp_accounting.SelfComposedDpEvent
+calibrate = accounting.calibrate_noise_multiplier
+
+
+def epsilon_of(event, delta, method, **more):
+    return accounting.epsilon(event, delta, method=method, **more).epsilon
 
 
 def sparsified(z):
@@ -23,9 +30,7 @@ def sparsified(z):
 
 
 def integers(z):
-    return accounting.DistributedDiscreteGaussianDpEvent(
-        noise_clients=100, local_stddev=z, granularity=0.1, clip_norm=1.0, dimension=10
-    )
+    return accounting.DistributedDiscreteGaussianDpEvent(100, z, 0.1, 1.0, 10)
 
 
 def sampled(z):
@@ -48,12 +53,11 @@ ORDERS = [1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64]
 )
 def test_private_enough_and_hardly_more(target, delta, rtol, make_event):
     def epsilon(event):
-        return accounting.epsilon(event, delta, method="rdp", orders=ORDERS).epsilon
+        return epsilon_of(event, delta, "rdp", orders=ORDERS)
 
+    options = {"method": "rdp", "rtol": rtol, "orders": ORDERS}
     try:
-        z = accounting.calibrate_noise_multiplier(
-            make_event, target, delta, method="rdp", rtol=rtol, orders=ORDERS
-        )
+        z = calibrate(make_event, target, delta, **options)
     except calibration.UnreachableBudgetError:
         # Few orders cannot reach a small epsilon at a small delta.
         assert epsilon(GAUSSIAN(1e11)) > target
@@ -65,58 +69,43 @@ def test_private_enough_and_hardly_more(target, delta, rtol, make_event):
 @pytest.mark.parametrize("make_event", [sparsified, sampled])
 def test_monotone_in_the_target(make_event):
     targets = [1.0, 1.0001, 1.0002, 1.001, 2.0, 2.00001, 8.0, 50.0]
-    found = [
-        accounting.calibrate_noise_multiplier(make_event, target, 1e-5, rtol=1e-3)
-        for target in targets
-    ]
+    found = [calibrate(make_event, target, 1e-5, rtol=1e-3) for target in targets]
     assert found == sorted(found, reverse=True)
 
 
 @settings(max_examples=10, derandomize=True, deadline=None)
 @given(target=st.floats(0.2, 20), delta=st.floats(1e-9, 1e-2))
 def test_tight_needs_no_more_noise(target, delta):
-    rdp = accounting.calibrate_noise_multiplier(GAUSSIAN, target, delta, method="rdp")
-    tight = accounting.calibrate_noise_multiplier(
-        GAUSSIAN, target, delta, method="tight"
-    )
-    assert tight <= rdp
+    tight = calibrate(GAUSSIAN, target, delta, method="tight")
+    assert tight <= calibrate(GAUSSIAN, target, delta, method="rdp")
     assert accounting.gaussian_epsilon(delta, tight) <= target
     assert accounting.gaussian_epsilon(delta, tight / 1.0002) > target
 
 
 def test_tight_with_sampling():
-    z = accounting.calibrate_noise_multiplier(
-        sampled_gaussian, 2.0, 1e-5, method="tight", rtol=0.01
-    )
+    z = calibrate(sampled_gaussian, 2.0, 1e-5, method="tight", rtol=0.01)
     report = accounting.epsilon(sampled_gaussian(z), 1e-5, method="tight")
     assert report.method == "pld"
     assert 1.9 < report.epsilon <= 2.0
-    assert z < accounting.calibrate_noise_multiplier(
-        sampled_gaussian, 2.0, 1e-5, method="rdp"
-    )
+    assert z < calibrate(sampled_gaussian, 2.0, 1e-5, method="rdp")
 
 
 def test_auto_is_rdp_where_nothing_tighter_is_proven():
     auto, rdp = (
-        accounting.calibrate_noise_multiplier(
-            sparsified, 2.0, 1e-5, method=method, rtol=1e-3
-        )
+        calibrate(sparsified, 2.0, 1e-5, method=method, rtol=1e-3)
         for method in ("auto", "rdp")
     )
     assert auto == rdp
     assert accounting.epsilon(sparsified(auto), 1e-5).method == "rdp"
-    event = integers(1.0)
     with pytest.raises(dp_accounting.UnsupportedEventError, match="'auto' or 'rdp'"):
-        accounting.epsilon(event, 1e-5, method="tight")
+        accounting.epsilon(integers(1.0), 1e-5, method="tight")
     with pytest.raises(dp_accounting.UnsupportedEventError, match="'auto' or 'rdp'"):
-        accounting.calibrate_noise_multiplier(integers, 2.0, 1e-5, method="tight")
+        calibrate(integers, 2.0, 1e-5, method="tight")
 
 
 def test_finds_noise_far_from_one():
     for target, delta in ((1e6, 1e-5), (1e-3, 1e-2), (1e-3, 1e-9)):
-        z = accounting.calibrate_noise_multiplier(
-            GAUSSIAN, target, delta, method="tight"
-        )
+        z = calibrate(GAUSSIAN, target, delta, method="tight")
         assert accounting.gaussian_epsilon(delta, z) <= target
         assert accounting.gaussian_epsilon(delta, z / 1.001) > target
 
@@ -139,9 +128,7 @@ class TestFarFromTheAnswer:
 
         monkeypatch.setattr(calibration, "epsilon", counted)
         try:
-            z = accounting.calibrate_noise_multiplier(
-                make_event, target, 1e-5, method="rdp"
-            )
+            z = calibrate(make_event, target, 1e-5, method="rdp")
         except calibration.UnreachableBudgetError:
             z = None
         return asked, z
@@ -154,8 +141,8 @@ class TestFarFromTheAnswer:
         asked, z = self.asked(monkeypatch, 1.0, ceiling=1e9)
         whole = len(accounting.DEFAULT_ORDERS)
         assert asked.count(whole) == 1 and asked[-1] == whole
-        assert accounting.epsilon(integers(z), 1e-5).epsilon <= 1.0
-        assert accounting.epsilon(integers(z / 1.0001), 1e-5).epsilon > 1.0
+        found, more = (epsilon_of(integers(x), 1e-5, "rdp") for x in (z, z / 1.0001))
+        assert found <= 1.0 < more
 
     def test_bounds_that_fall_in_the_order_cost_no_noise(self):
         """Of a million tiny shares: low orders' bounds are above those of larger ones."""
@@ -164,13 +151,11 @@ class TestFarFromTheAnswer:
         def make_event(z):
             return config.with_noise_multiplier(z).round_dp_event(10**5, 1.0)
 
-        def epsilon(z):
-            return accounting.epsilon(make_event(z), 1e-5, method="rdp").epsilon
-
-        z = accounting.calibrate_noise_multiplier(make_event, 30.0, 1e-5, method="rdp")
-        bounds = make_event(z).rdp([2.0, 8.0])
-        assert bounds[0] > bounds[1]
-        assert epsilon(z) <= 30.0 < epsilon(z / 1.0001)
+        z = calibrate(make_event, 30.0, 1e-5, method="rdp")
+        low, high = make_event(z).rdp([2.0, 8.0])
+        assert low > high
+        found, more = (epsilon_of(make_event(x), 1e-5, "rdp") for x in (z, z / 1.0001))
+        assert found <= 30.0 < more
 
 
 @pytest.mark.parametrize("mean, target", [(5, 1.0), (1000, 4.0)])
@@ -178,24 +163,17 @@ def test_an_event_whose_orders_need_each_other(mean, target):
     """Few orders overstate what repeating costs: they must not end the search."""
 
     def make_event(z):
-        gaussian = dp_accounting.GaussianDpEvent(z)
-        return dp_accounting.dp_event.RepeatAndSelectDpEvent(gaussian, mean, 1)
+        return dp_accounting.dp_event.RepeatAndSelectDpEvent(GAUSSIAN(z), mean, 1)
 
-    z = accounting.calibrate_noise_multiplier(make_event, target, 1e-5, method="rdp")
-    assert accounting.epsilon(make_event(z), 1e-5, method="rdp").epsilon <= target
-    less = make_event(z / 1.0002)
-    assert accounting.epsilon(less, 1e-5, method="rdp").epsilon > target
+    z = calibrate(make_event, target, 1e-5, method="rdp")
+    assert epsilon_of(make_event(z), 1e-5, "rdp") <= target
+    assert epsilon_of(make_event(z / 1.0002), 1e-5, "rdp") > target
 
 
 def test_few_evaluations_suffice():
-    calls = []
-
-    def make_event(z):
-        calls.append(z)
-        return sampled(z)
-
-    accounting.calibrate_noise_multiplier(make_event, 4.0, 1e-6)
-    assert len(calls) <= 30
+    make_event = mock.Mock(side_effect=sampled)
+    calibrate(make_event, 4.0, 1e-6)
+    assert make_event.call_count <= 30
 
 
 class Curve(accounting.events.RdpDpEvent):
@@ -228,30 +206,23 @@ COSTS = {
 def test_few_orders_at_first_change_no_answer(cost, target):
     asked = []
     step = math.log1p(1e-4)
-    arguments = (lambda z: Curve(z, COSTS[cost], asked), target, 1e-6)
 
-    def answer(**options):
-        try:
-            return accounting.calibrate_noise_multiplier(
-                *arguments, method="rdp", **options
-            )
-        except calibration.CalibrationError as error:
-            return type(error)
-
-    found, rows = answer(), list(asked)
+    def make_event(z):
+        return Curve(z, COSTS[cost], asked)
 
     def gap(k):
-        event = Curve(math.exp(k * step), COSTS[cost], [])
-        return accounting.epsilon(event, 1e-6, method="rdp").epsilon - target
+        return epsilon_of(make_event(math.exp(k * step)), 1e-6, "rdp") - target
 
-    if isinstance(found, type):
+    try:
+        found = calibrate(make_event, target, 1e-6, method="rdp")
+    except calibration.CalibrationError:
         assert gap(math.floor(math.log(1e12) / step)) > 0
         return
-    index = round(math.log(found) / step)
+    rows, index = list(asked), round(math.log(found) / step)
     assert found == pytest.approx(math.exp(index * step), rel=1e-12)
     assert gap(index) <= 0 < gap(index - 1)
     if cost == "gaussian":
-        every = len(accounting.events.DEFAULT_ORDERS)
+        every = len(accounting.DEFAULT_ORDERS)
         assert rows.count(every) == 1
         assert sum(rows) < 8 * every
 
@@ -259,19 +230,16 @@ def test_few_orders_at_first_change_no_answer(cost, target):
 def test_budget_out_of_reach():
     # Laplace noise that does not depend on the multiplier.
     def make_event(z):
-        return dp_accounting.ComposedDpEvent(
-            [GAUSSIAN(z), dp_accounting.LaplaceDpEvent(0.1)]
-        )
+        laplace = dp_accounting.LaplaceDpEvent(0.1)
+        return dp_accounting.ComposedDpEvent([GAUSSIAN(z), laplace])
 
     with pytest.raises(calibration.UnreachableBudgetError, match="target_epsilon"):
-        accounting.calibrate_noise_multiplier(make_event, 1.0, 1e-5, rtol=0.1)
+        calibrate(make_event, 1.0, 1e-5, rtol=0.1)
 
 
 def test_budget_that_asks_for_no_noise():
     with pytest.raises(calibration.BudgetNotBindingError, match="make_event"):
-        accounting.calibrate_noise_multiplier(
-            lambda z: dp_accounting.NoOpDpEvent(), 1.0, 1e-5, rtol=0.1
-        )
+        calibrate(lambda z: dp_accounting.NoOpDpEvent(), 1.0, 1e-5, rtol=0.1)
     assert issubclass(calibration.BudgetNotBindingError, calibration.CalibrationError)
     assert issubclass(calibration.CalibrationError, ValueError)
 
@@ -306,16 +274,14 @@ def test_report_of_rdp():
 def test_bad_arguments_are_refused_by_name(name, value):
     arguments = {"target_epsilon": 1.0, "target_delta": 1e-5, name: value}
     with pytest.raises((TypeError, ValueError), match=f"^{name} must"):
-        accounting.calibrate_noise_multiplier(GAUSSIAN, **arguments)
+        calibrate(GAUSSIAN, **arguments)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "name"),
-    [({"delta": 0}, "delta"), ({"delta": 0.1, "method": "x"}, "method")],
-)
-def test_epsilon_refuses_bad_arguments(arguments, name):
+@pytest.mark.parametrize(("delta", "method"), [(0, "auto"), (0.1, "x")])
+def test_epsilon_refuses_bad_arguments(delta, method):
+    name = "method" if delta else "delta"
     with pytest.raises((TypeError, ValueError), match=f"^{name} must"):
-        accounting.epsilon(GAUSSIAN(1.0), **arguments)
+        accounting.epsilon(GAUSSIAN(1.0), delta, method=method)
 
 
 def once(z):
@@ -333,7 +299,7 @@ def thrice(z):
 def test_a_budget_that_no_order_and_no_loss_distribution_can_show(
     make_event, below, method
 ):
-    z = accounting.calibrate_noise_multiplier(make_event, 1e-3, 1e-15)
+    z = calibrate(make_event, 1e-3, 1e-15)
     report = accounting.epsilon(make_event(z), 1e-15)
     assert report.method == method
     assert 0.999e-3 < report.epsilon <= 1e-3
@@ -359,38 +325,27 @@ class TestNoiseThatThereIsNot:
 
     @pytest.mark.parametrize("method", ["auto", "rdp"])
     def test_the_answer_is_found_on_the_side_that_exists(self, method):
-        wanted = accounting.calibrate_noise_multiplier(
-            sampled_gaussian, 0.5, 1e-5, method=method, rtol=1e-3
-        )
+        arguments = {"target_epsilon": 0.5, "target_delta": 1e-5, "rtol": 1e-3}
+        wanted = calibrate(sampled_gaussian, method=method, **arguments)
         for bounds in ({"most": 1.1 * wanted}, {"least": 0.9 * wanted}):
-            found = accounting.calibrate_noise_multiplier(
-                lambda z, bounds=bounds: self.event(z, **bounds),
-                0.5,
-                1e-5,
-                method=method,
-                rtol=1e-3,
-            )
-            assert found == wanted
+            make_event = functools.partial(self.event, **bounds)
+            assert calibrate(make_event, method=method, **arguments) == wanted
 
     def test_no_answer_says_why(self):
-        with pytest.raises(
-            calibration.UnreachableBudgetError, match="z must be at most 0.7"
-        ):
-            accounting.calibrate_noise_multiplier(
-                lambda z: self.event(z, most=0.7), 0.5, 1e-5, rtol=0.01
-            )
+        make_event = functools.partial(self.event, most=0.7)
+        with pytest.raises(calibration.UnreachableBudgetError, match="at most 0.7"):
+            calibrate(make_event, 0.5, 1e-5, rtol=0.01)
 
     def test_the_least_noise_that_there_is_may_be_the_answer(self):
-        found = accounting.calibrate_noise_multiplier(
-            lambda z: self.event(z, least=20.0), 0.5, 1e-5, method="rdp", rtol=0.01
-        )
+        make_event = functools.partial(self.event, least=20.0)
+        found = calibrate(make_event, 0.5, 1e-5, method="rdp", rtol=0.01)
         assert 20 <= found < 20.21
 
 
 def test_a_report_reads_as_a_sentence_and_remarks_on_a_large_epsilon():
-    good = accounting.epsilon(dp_accounting.GaussianDpEvent(2.0), 1e-5)
+    good = accounting.epsilon(GAUSSIAN(2.0), 1e-5)
     assert str(good).startswith("epsilon 1.993 at") and "delta 1e-05 by" in str(good)
     assert "protects nobody" not in str(good)
-    bad = accounting.epsilon(dp_accounting.GaussianDpEvent(0.05), 1e-5)
+    bad = accounting.epsilon(GAUSSIAN(0.05), 1e-5)
     assert bad.epsilon > accounting.LARGE_EPSILON
     assert "protects nobody" in str(bad)

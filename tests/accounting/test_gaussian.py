@@ -3,10 +3,10 @@
 
 """Tight epsilons: the definition by quadrature, known calibrations, conservativeness."""
 
-import decimal
 import math
 
 import dp_accounting
+import mpmath
 import numpy as np
 import pytest
 from dp_accounting import pld
@@ -19,6 +19,11 @@ from dpfl.accounting import gaussian
 GAUSSIAN = dp_accounting.GaussianDpEvent
 POISSON = dp_accounting.PoissonSampledDpEvent
 SELF = dp_accounting.SelfComposedDpEvent
+COMPOSED = dp_accounting.ComposedDpEvent
+
+
+def tight(event, delta=1e-6):
+    return accounting.epsilon(event, delta, method="tight")
 
 
 @pytest.mark.parametrize("z", [0.3, 1.0, 5.0, 40.0])
@@ -32,22 +37,11 @@ def test_delta_equals_its_definition(z, epsilon):
     assert got == pytest.approx(want, rel=1e-6, abs=1e-12)
 
 
-def phi(x):
-    """The normal distribution function below 0 to 60 digits: a continued fraction."""
-    x = -x
-    fraction = x
-    for k in range(4000, 0, -1):
-        fraction = x + k / fraction
-    density = (-x * x / 2).exp() / (2 * decimal.Decimal(math.pi)).sqrt()
-    return density / fraction
-
-
 @pytest.mark.parametrize(("epsilon", "z"), [(5.0, 1.0), (30.0, 0.3), (0.5, 20.0)])
 def test_delta_is_rounded_up_and_by_little(epsilon, z):
-    with decimal.localcontext(decimal.Context(prec=60)):
-        m = 1 / decimal.Decimal(z)
-        e = decimal.Decimal(epsilon)
-        want = phi(m / 2 - e / m) - e.exp() * phi(-m / 2 - e / m)
+    with mpmath.workdps(60):
+        m, e = 1 / mpmath.mpf(z), mpmath.mpf(epsilon)
+        want = mpmath.ncdf(m / 2 - e / m) - mpmath.exp(e) * mpmath.ncdf(-m / 2 - e / m)
     got = accounting.gaussian_delta(epsilon, z)
     assert float(want) <= got <= float(want) * (1 + 1e-9)
 
@@ -83,10 +77,10 @@ def test_epsilon_at_the_ends():
 
 
 def test_compositions_are_one_gaussian():
-    tree = dp_accounting.ComposedDpEvent(
+    tree = COMPOSED(
         [
             SELF(GAUSSIAN(3.0), 4),
-            dp_accounting.ComposedDpEvent([SELF(SELF(GAUSSIAN(6.0), 2), 2)]),
+            COMPOSED([SELF(SELF(GAUSSIAN(6.0), 2), 2)]),
             accounting.MatrixFactorizationDpEvent(2.0),
             dp_accounting.NoOpDpEvent(),
             POISSON(1.0, GAUSSIAN(5.0)),
@@ -94,12 +88,10 @@ def test_compositions_are_one_gaussian():
         ]
     )
     one = (4 / 9 + 4 / 36 + 1 / 4 + 1 / 25) ** -0.5
-    report = accounting.epsilon(tree, 1e-6, method="tight")
-    assert report.method == "exact-gaussian"
-    assert report.order is None
-    assert report.epsilon == pytest.approx(
-        accounting.gaussian_epsilon(1e-6, one), rel=1e-9
-    )
+    report = tight(tree)
+    assert (report.method, report.order) == ("exact-gaussian", None)
+    want = accounting.gaussian_epsilon(1e-6, one)
+    assert report.epsilon == pytest.approx(want, rel=1e-9)
 
 
 def test_a_training_with_dome_is_its_epochs_gaussians():
@@ -109,14 +101,9 @@ def test_a_training_with_dome_is_its_epochs_gaussians():
     parts = gaussian.gaussian_parts(SELF(event, 2))
     assert sum(n / z**2 for (_, z), n in parts.items()) == pytest.approx(6 / once**2)
     for tree, releases in ((event, 3), (SELF(event, 2), 6)):
-        report = accounting.epsilon(tree, 1e-6, method="tight")
+        report, want = tight(tree), tight(SELF(GAUSSIAN(once), releases))
         assert report.method == "exact-gaussian"
-        assert report.epsilon == pytest.approx(
-            accounting.epsilon(
-                SELF(GAUSSIAN(once), releases), 1e-6, method="tight"
-            ).epsilon,
-            rel=1e-9,
-        )
+        assert report.epsilon == pytest.approx(want.epsilon, rel=1e-9)
 
 
 PROJECTED = accounting.SketchedDpEvent.project_and_perturb
@@ -132,8 +119,8 @@ PROJECTED = accounting.SketchedDpEvent.project_and_perturb
     ],
 )
 def test_a_projected_gaussian_is_as_private_as_a_plain_one(sketched, plain, method):
-    report = accounting.epsilon(SELF(sketched, 7), 1e-6, method="tight")
-    assert report == accounting.epsilon(SELF(plain, 7), 1e-6, method="tight")
+    report = tight(SELF(sketched, 7))
+    assert report == tight(SELF(plain, 7))
     assert report.method == method
     by_rdp = accounting.epsilon(SELF(sketched, 7), 1e-6, method="rdp")
     assert report.epsilon < by_rdp.epsilon
@@ -141,8 +128,8 @@ def test_a_projected_gaussian_is_as_private_as_a_plain_one(sketched, plain, meth
 
 
 def test_sampled_gaussians_use_dp_accountings_losses():
-    tree = dp_accounting.ComposedDpEvent([SELF(POISSON(0.1, GAUSSIAN(1.0)), 50)])
-    report = accounting.epsilon(tree, 1e-5, method="tight")
+    tree = COMPOSED([SELF(POISSON(0.1, GAUSSIAN(1.0)), 50)])
+    report = tight(tree, 1e-5)
     theirs = pld.PLDAccountant().compose(tree).get_epsilon(1e-5)
     assert report.method == "pld"
     assert report.epsilon == pytest.approx(theirs, rel=1e-4)
@@ -150,9 +137,9 @@ def test_sampled_gaussians_use_dp_accountings_losses():
 
 
 def test_sampled_and_plain_gaussians_together():
-    both = dp_accounting.ComposedDpEvent([POISSON(0.1, GAUSSIAN(1.0)), GAUSSIAN(2.0)])
+    both = COMPOSED([POISSON(0.1, GAUSSIAN(1.0)), GAUSSIAN(2.0)])
     plain = accounting.gaussian_epsilon(1e-5, 2.0)
-    report = accounting.epsilon(both, 1e-5, method="tight")
+    report = tight(both, 1e-5)
     assert report.method == "pld"
     by_rdp = accounting.epsilon(both, 1e-5, method="rdp")
     assert plain < report.epsilon < by_rdp.epsilon
@@ -193,10 +180,10 @@ SKETCHED_INTEGERS = accounting.SketchedDpEvent(
 )
 def test_nothing_else_is_tight(event):
     assert gaussian.tight_epsilon(event, 1e-5) is None
-    tree = dp_accounting.ComposedDpEvent([GAUSSIAN(1.0), event])
+    tree = COMPOSED([GAUSSIAN(1.0), event])
     assert gaussian.tight_epsilon(tree, 1e-5) is None
     with pytest.raises(dp_accounting.UnsupportedEventError):
-        accounting.epsilon(tree, 1e-5, method="tight")
+        tight(tree, 1e-5)
     relations = accounting.relations_of(tree)
     if relations:
         assert accounting.epsilon(tree, 1e-5).method == "rdp"
@@ -208,13 +195,11 @@ def test_nothing_else_is_tight(event):
     [GAUSSIAN(0.0), POISSON(0.5, GAUSSIAN(0.0)), dp_accounting.NonPrivateDpEvent()],
 )
 def test_no_noise_is_infinite(event):
-    report = accounting.epsilon(event, 1e-5, method="tight")
-    assert report.epsilon == math.inf
+    assert tight(event).epsilon == math.inf
 
 
 def test_nothing_released_is_zero():
-    report = accounting.epsilon(dp_accounting.NoOpDpEvent(), 1e-5, method="tight")
-    assert report.epsilon == 0
+    assert tight(dp_accounting.NoOpDpEvent()).epsilon == 0
 
 
 @pytest.mark.parametrize("delta", [0.0, 1.0, -1.0, math.nan, True, "a"])

@@ -14,10 +14,8 @@ INF = math.inf
 
 
 def test_log_sum_exp():
-    terms = np.log([[1.0, 2.0, 5.0], [0.25, 0.25, 0.5]])
-    np.testing.assert_allclose(
-        log_space.log_sum_exp(terms), [math.log(8), 0], atol=1e-15
-    )
+    found = log_space.log_sum_exp(np.log([[1.0, 2.0, 5.0], [0.25, 0.25, 0.5]]))
+    np.testing.assert_allclose(found, [math.log(8), 0], atol=1e-15)
     assert log_space.log_sum_exp(np.array([1e4, 1e4])) == 1e4 + math.log(2)
     assert log_space.log_sum_exp(np.array([-INF, 3.0])) == 3
     assert log_space.log_sum_exp(np.array([-INF, -INF])) == -INF
@@ -41,17 +39,13 @@ def test_whole_orders_are_those_that_the_chord_reads():
 @pytest.mark.parametrize("q", [0.001, 0.4, 1.0])
 def test_sampled_log_moment_is_the_binomial_sum(q):
     moments = np.array([0.0, 0.0, 0.3, 1.1, 2.0])
-    direct = [
-        math.log(
-            sum(
-                math.comb(a, l) * (1 - q) ** (a - l) * q**l * math.exp(moments[l])
-                for l in range(a + 1)
-            )
+    for a in (1, 2, 4):
+        direct = sum(
+            math.comb(a, l) * (1 - q) ** (a - l) * q**l * math.exp(moments[l])
+            for l in range(a + 1)
         )
-        for a in (1, 2, 4)
-    ]
-    found = log_space.sampled_log_moment([1, 2, 4], q, moments)
-    np.testing.assert_allclose(found, direct, rtol=1e-9, atol=1e-16)
+        found = log_space.sampled_log_moment([a], q, moments)[0]
+        assert found == pytest.approx(math.log(direct), rel=1e-9, abs=1e-16)
 
 
 def test_sampled_log_moment_does_not_depend_on_the_block():

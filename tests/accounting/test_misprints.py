@@ -7,9 +7,12 @@ import math
 
 import numpy as np
 import pytest
+from scipy import special
 
 from dpfl import accounting, mechanisms
 from dpfl.accounting import csgm
+from dpfl.accounting.integer import published_bounds
+from tests.accounting.quadrature import log_moment
 
 
 def printed_sum(order, keep, start, exponent):
@@ -25,19 +28,8 @@ def printed_sum(order, keep, start, exponent):
 
 
 def quadrature(order, keep, shift):
-    """log E_Q[((1-g) + g w)^order] for one coordinate, by quadrature."""
-    t = np.arange(-13, 13 + 9 * shift, 0.02)
-    density = np.exp(-(t**2) / 2) * 0.02 / math.sqrt(2 * math.pi)
-    ratio = 1 + keep * np.expm1(shift * t - shift**2 / 2)
-    return math.log(density @ ratio**order)
-
-
-def test_closed_term_holds_the_first_two_terms():
-    order, keep, shift = 4, 0.3, 0.8
-    corrected = printed_sum(order, keep, 2, lambda l: l * (l - 1) * shift**2 / 2)
-    assert math.log(corrected) == pytest.approx(quadrature(order, keep, shift))
-    f = csgm.coordinate_log_moment([order], keep, shift**2)[0]
-    assert math.log(corrected) == pytest.approx(f)
+    """log E_Q[((1-g) + g w)^order] for one coordinate."""
+    return log_moment([shift], keep, 1.0, order, step=0.02)
 
 
 def test_sum_from_1_counts_a_term_twice():
@@ -45,6 +37,8 @@ def test_sum_from_1_counts_a_term_twice():
     printed = printed_sum(4, 0.3, 1, lambda l: 0.0)
     assert printed == pytest.approx(1.4116, abs=1e-4)
     assert printed_sum(4, 0.3, 2, lambda l: 0.0) == pytest.approx(1.0)
+    corrected = printed_sum(4, 0.3, 2, lambda l: l * (l - 1) * 0.8**2 / 2)
+    assert math.log(corrected) == pytest.approx(quadrature(4, 0.3, 0.8))
 
 
 def test_exponent_of_equation_3():
@@ -81,8 +75,6 @@ def test_lemma_5_2_adds_the_factors_of_its_closed_term():
 def test_formula_is_no_bound_between_integers():
     # Fractional orders in the formula, the binomials continued, cut off at ceil: at
     # order 1.5 it is below the truth; Theorem 5.1 says 'for any order at least 1'.
-    from scipy import special
-
     order, keep, shift = 1.5, 0.5, 1.5
     continued = sum(
         special.binom(order, l)
@@ -114,10 +106,7 @@ def test_error_of_the_mean_has_the_dimension_and_not_the_kept_square():
     errors = sums / (n * keep) - updates.mean(axis=0)
     measured = np.mean(np.sum(errors**2, axis=1))
     mechanism = mechanisms.L2Csgm(
-        cohort_size=n,
-        clip_norm=1.0,
-        keep_fraction=keep,
-        noise_multiplier=stddev / keep,
+        cohort_size=n, clip_norm=1.0, keep_fraction=keep, noise_multiplier=stddev / keep
     )
     exact = dim * stddev**2 / (n * keep) ** 2 + (1 - keep) / keep / n
     assert mechanism.mean_squared_error(dim) == pytest.approx(exact)
@@ -136,17 +125,12 @@ def test_lemma_4_3_is_twice_the_gaussians_divergence():
 
 def test_lemma_4_3_at_equal_error():
     dim, n, keep, stddev, clip = 256, 10, 0.1, 0.05, 2.0
-    sparse = mechanisms.L2Csgm(
-        cohort_size=n,
-        clip_norm=clip,
-        keep_fraction=keep,
-        noise_multiplier=stddev / (keep * clip),
-    ).mean_squared_error(dim)
+    sparse = mechanisms.L2Csgm(n, clip, stddev / (keep * clip), keep)
+    sparse = sparse.mean_squared_error(dim)
 
     def gaussian(variance):
-        return mechanisms.Gaussian(
-            cohort_size=n, clip_norm=clip, noise_multiplier=variance**0.5 / clip
-        ).mean_squared_error(dim)
+        config = mechanisms.Gaussian(n, clip, variance**0.5 / clip)
+        return config.mean_squared_error(dim)
 
     corrected = stddev**2 / keep**2 + n * (1 - keep) * clip**2 / (keep * dim)
     assert gaussian(corrected) == pytest.approx(sparse)
@@ -154,8 +138,6 @@ def test_lemma_4_3_at_equal_error():
 
 
 def test_theorem_e_1_must_not_depend_on_the_unit():
-    from dpfl.accounting.integer import published_bounds
-
     n, dim, sigma, grid, l2 = 100, 64, 3.0, 1.0, 10.0
 
     def printed(unit):

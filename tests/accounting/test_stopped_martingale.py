@@ -12,27 +12,23 @@ from scipy import special
 
 from dpfl import accounting
 from dpfl.accounting import gaussian, stopped_martingale
+from tests.accounting import quadrature
 
 MODEL = 1018174
+RATIO = math.sqrt(2 * math.log(MODEL * 100) / MODEL)
+SELF = dp_accounting.SelfComposedDpEvent
+L2 = accounting.SparsifiedGaussianDpEvent
 
 
-def ratios(sizes, keep, step=0.02, reach=8.0):
-    """x - 1 for shifts of these sizes at unit noise, and Q's weights on a grid."""
-    x, weights = np.ones(1), np.ones(1)
-    for size in sizes:
-        t = np.arange(-reach, reach + size, step)
-        weight = np.exp(-t * t / 2) * step / math.sqrt(2 * math.pi)
-        one = 1 + keep * np.expm1(size * t - size * size / 2)
-        x, weights = np.outer(x, one).ravel(), np.outer(weights, weight).ravel()
-    return x, weights
+def tight(event, delta=1e-5):
+    return accounting.epsilon(event, delta, method="tight")
 
 
 def hockey_sticks(sizes, keep, q, epsilon):
     """E_Q[(y - e^eps)+] and E_Q[(1 - e^eps y)+], y = 1 - q + q x."""
-    x, weights = ratios(sizes, keep)
-    y = 1 + q * (x - 1)
-    remove = weights @ np.maximum(y - math.exp(epsilon), 0)
-    add = weights @ np.maximum(1 - math.exp(epsilon) * y, 0)
+    u, weights = quadrature.ratios(sizes, keep, q, step=0.02, reach=8.0)
+    remove = weights @ np.maximum(u - math.expm1(epsilon), 0)
+    add = weights @ np.maximum(1 - math.exp(epsilon) * (1 + u), 0)
     return remove, add
 
 
@@ -142,9 +138,7 @@ class TestClock:
 
 
 def training(z, keep, q, rounds):
-    ratio = math.sqrt(2 * math.log(MODEL * 100) / MODEL)
-    event = accounting.SparsifiedGaussianDpEvent(z, keep, ratio, MODEL, q)
-    return dp_accounting.SelfComposedDpEvent(event, rounds)
+    return SELF(L2(z, keep, RATIO, MODEL, q), rounds)
 
 
 class TestEpsilon:
@@ -154,21 +148,16 @@ class TestEpsilon:
     )
     def test_trainings_with_an_epsilon_of_eight(self, z, q, rounds, delta):
         run = training(z, 0.01, q, rounds)
-        tight = accounting.epsilon(run, delta, method="tight")
-        assert tight.method == "stopped-pld"
-        assert 7.8 < tight.epsilon < 8.0
-        assert tight.epsilon < accounting.epsilon(run, delta).epsilon
+        found = tight(run, delta)
+        assert found.method == "stopped-pld"
+        assert 7.8 < found.epsilon < 8.0
+        assert found.epsilon < accounting.epsilon(run, delta).epsilon
         # Nothing dropped: the Gaussian's own, which is less.
-        plain = accounting.epsilon(training(z, 1.0, q, rounds), delta, method="tight")
-        assert plain.epsilon < tight.epsilon
+        assert tight(training(z, 1.0, q, rounds), delta).epsilon < found.epsilon
 
     def test_a_stream_is_one_release(self):
-        ratio = math.sqrt(2 * math.log(MODEL * 100) / MODEL)
-        stream = accounting.SparsifiedMatrixFactorizationDpEvent(
-            2.46, 0.01, ratio, MODEL
-        )
-        run = dp_accounting.SelfComposedDpEvent(stream, 16)
-        found = accounting.epsilon(run, 1e-5, method="tight")
+        stream = accounting.SparsifiedMatrixFactorizationDpEvent
+        found = tight(SELF(stream(2.46, 0.01, RATIO, MODEL), 16))
         assert found.method == "stopped-exact-gaussian"
         assert 7.9 < found.epsilon < 8.0
 
@@ -176,35 +165,30 @@ class TestEpsilon:
         parts = [training(3.0, 0.1, 0.1, 5), dp_accounting.GaussianDpEvent(5.0)]
         both = dp_accounting.ComposedDpEvent(parts)
         run = accounting.RunDpEvent(both, [accounting.Relation.ADD_OR_REMOVE_ONE])
-        found = accounting.epsilon(run, 1e-5, method="tight")
-        alone = accounting.epsilon(parts[1], 1e-5, method="tight")
-        assert alone.epsilon < found.epsilon < accounting.epsilon(run, 1e-5).epsilon
+        most = accounting.epsilon(run, 1e-5).epsilon
+        assert tight(parts[1]).epsilon < tight(run).epsilon < most
 
     def test_sampling_around_a_release_is_its_sampling_probability(self):
-        inner = accounting.SparsifiedGaussianDpEvent(3.0, 0.2, 0.1, 500, 0.5)
-        whole = accounting.SparsifiedGaussianDpEvent(3.0, 0.2, 0.1, 500, 0.1)
+        inner = L2(3.0, 0.2, 0.1, 500, 0.5)
+        whole = L2(3.0, 0.2, 0.1, 500, 0.1)
         around = dp_accounting.PoissonSampledDpEvent(0.2, inner)
-        found, want = (
-            stopped_martingale.masked_epsilon(e, 1e-5) for e in (around, whole)
-        )
-        assert found[0] == pytest.approx(want[0], rel=1e-9)
-        assert found[0] > 0
+        found, want = (tight(event).epsilon for event in (around, whole))
+        assert found == pytest.approx(want, rel=1e-9) and found > 0
 
     def test_without_the_l2_bound_all_coordinates_stand_at_theirs(self):
-        ratio = 0.1
-        l2 = accounting.SparsifiedGaussianDpEvent(2.0, 0.2, ratio, 100)
-        linf = accounting.LinfSparsifiedGaussianDpEvent(2.0, 0.2, ratio, 100)
-        more = accounting.LinfSparsifiedGaussianDpEvent(2.0, 0.2, ratio, 200)
-        values = [
-            accounting.epsilon(e, 1e-5, method="tight").epsilon
-            for e in (l2, linf, more)
-        ]
+        linf = accounting.LinfSparsifiedGaussianDpEvent
+        events = (
+            L2(2.0, 0.2, 0.1, 100),
+            linf(2.0, 0.2, 0.1, 100),
+            linf(2.0, 0.2, 0.1, 200),
+        )
+        values = [tight(event).epsilon for event in events]
         assert values[0] == pytest.approx(values[1], rel=1e-9)
         assert values[1] < values[2]
 
     def test_no_noise_and_other_events(self):
-        silent = accounting.SparsifiedGaussianDpEvent(0.0, 0.2, 0.1, 100)
-        assert accounting.epsilon(silent, 1e-5, method="tight").epsilon == math.inf
+        silent = L2(0.0, 0.2, 0.1, 100)
+        assert tight(silent).epsilon == math.inf
         laplace = dp_accounting.LaplaceDpEvent(1.0)
         mixed = dp_accounting.ComposedDpEvent([training(1.0, 0.1, 1.0, 1), laplace])
         for event in (laplace, mixed):

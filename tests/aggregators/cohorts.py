@@ -24,6 +24,11 @@ def updates(norms, d=500):
     return tf.constant(values, tf.float32)
 
 
+def mean_error(means, x):
+    """The mean squared error of means of updates."""
+    return np.mean(np.sum(np.square(means - x.numpy().mean(0)), 1))
+
+
 def neighbours(honest, client, place, value):
     """Cohorts without a client's update, and with a value in a place of it."""
     without, with_hostile = np.array(honest), np.array(honest)

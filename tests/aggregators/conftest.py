@@ -6,24 +6,19 @@
 import collections
 
 import pytest
+import tensorflow as tf
 
+from dpfl.aggregators import measurements
+from dpfl.vectors import randomness
 from tests import traced
 
 
 def _run_codec(codec, updates, number, state=None):
-    """One round of a codec, as the factory runs it, from an int64 scalar `number`.
+    """The Decoded and the total of one round of a codec, as the factory runs it.
 
-    Args:
-      codec: A `dpfl.aggregators.Codec`.
-      updates: float32[n, d] tensor, or a list of n float32[d], n at least 1.
-      number: Distinguishes one round's randomness from another's.
-      state: The codec's own state, None for the first.
-
-    Returns:
-      The Decoded, and the total of the messages.
+    Updates are float32[n, d], n at least 1. An int64 scalar `number` distinguishes one
+    round's randomness from another's; the state is the codec's own, None for the first.
     """
-    from dpfl.vectors import randomness
-
     state = codec.initial_state() if state is None else state
     shared, total, sums = _sent(codec, updates, number, state)
     seed = randomness.fold_in(_seed(number), 3)
@@ -35,18 +30,11 @@ def _run_codec(codec, updates, number, state=None):
 
 
 def _seed(number):
-    import tensorflow as tf
-
     return tf.stack([tf.cast(number, tf.int64), 99])
 
 
 def _sent(codec, updates, number, state):
     """A round until the server opens the total: what all share, total and sums."""
-    import tensorflow as tf
-
-    from dpfl.aggregators import measurements
-    from dpfl.vectors import randomness
-
     updates = tf.stack(updates)
     seed = _seed(number)
     shared = codec.expand(codec.broadcast(state, randomness.fold_in(seed, 1)))
@@ -64,7 +52,6 @@ def _sent(codec, updates, number, state):
 
 def _summed(codec, message_of, count):
     """The total of the messages, and the sums; what is traced is one client's work."""
-    import tensorflow as tf
 
     def add(index, total, sums):
         message, mine = message_of(index)
@@ -96,7 +83,6 @@ def compiled_round():
 
     For many rounds of few clients: it is traced once, and a round takes milliseconds.
     """
-    import tensorflow as tf
 
     def compiled(codec):
         @tf.function(autograph=False)

@@ -60,7 +60,7 @@ class TestCodec:
     def test_mean_squared_error_is_the_formula(self, many_means):
         x = updates([2.0] * N)
         means = many_means(gaussian.GaussianCodec(fixed(0.7), D), x, 400)
-        mse = np.mean(np.sum((means - x.numpy().mean(0)) ** 2, 1))
+        mse = cohorts.mean_error(means, x)
         assert mse == pytest.approx(fixed(0.7).mean_squared_error(D), rel=0.02)
 
     def test_clip_follows_the_rule_without_noise(self, run_codec):

@@ -99,37 +99,31 @@ def test_noise_of_the_sum_of_results_is_that_of_b(run_codec, method, workload):
     found = means(results).astype(np.float64)
     sums = [np.cumsum(found[:5], axis=0), np.cumsum(found[5:], axis=0)]
     deviations = np.sqrt(np.diag(covariance))
+    unit = np.outer(deviations, deviations)
     for epoch in sums:
-        correlation = epoch @ epoch.T / dimension / np.outer(deviations, deviations)
-        expected = covariance / np.outer(deviations, deviations)
-        assert_allclose(correlation, expected, atol=0.03)
-    between = sums[0] @ sums[1].T / dimension / np.outer(deviations, deviations)
-    assert np.abs(between).max() < 0.03
-    for t, result in enumerate(results):
-        measured = result.measurements
-        assert float(measured["iterate_noise_stddev"]) == pytest.approx(
-            deviations[t % 5], rel=1e-5
+        assert_allclose(
+            epoch @ epoch.T / dimension / unit, covariance / unit, atol=0.03
         )
-        rows = config.factorization.noising_rows(0, 5)
-        assert float(measured["noise_stddev"]) == pytest.approx(
-            scale * np.linalg.norm(rows[t % 5]), rel=1e-5
-        )
+    assert np.abs(sums[0] @ sums[1].T / dimension / unit).max() < 0.03
+    rows = scale * np.linalg.norm(config.factorization.noising_rows(0, 5), axis=1)
+    for name, expected in (
+        ("iterate_noise_stddev", deviations),
+        ("noise_stddev", rows),
+    ):
+        found = [float(result.measurements[name]) for result in results]
+        assert_allclose(found, np.tile(expected, 2), rtol=1e-5)
 
 
 def test_sgmf_noise_is_divided_by_n_gamma(run_codec):
     config = sgmf(keep_fraction=0.25, noise_multiplier=0.8)
-    dimension = 60_000
-    results = noise_of(run_codec, config, dimension, 5)
-    sums = np.cumsum(means(results), axis=0)
-    b = config.factorization.decoder()
+    sums = np.cumsum(means(noise_of(run_codec, config, 60_000, 5)), axis=0)
     # Equal multipliers are equal noise, whatever the sparsification.
-    expected = 0.8 * 1.0 / 2 * np.linalg.norm(b, axis=1)
+    expected = 0.8 / 2 * np.linalg.norm(config.factorization.decoder(), axis=1)
     assert_allclose(sums.std(axis=1), expected, rtol=0.03)
 
 
 def test_sgmf_is_unbiased(many_means):
-    config = sgmf(keep_fraction=0.25, noise_multiplier=0.0)
-    codec = make_codec(config, 6)
+    codec = make_codec(sgmf(keep_fraction=0.25, noise_multiplier=0.0), 6)
     update = tf.constant(np.linspace(-0.3, 0.3, 6), tf.float32)
     found = many_means(codec, [update], 2000)
     # ||g||^2 (1 - gamma) / gamma / n^2 / 8 is the variance, so 0.0055 the error of this.
@@ -172,9 +166,8 @@ def test_the_epochs_noise_is_a_function_of_its_seed(run_codec, method):
     results = noise_of(run_codec, config, 20, 5)
     seed = results[-1].state["epoch_seed"]
     stream = noise_streams.build_stream(config.factorization, 20)
-    scale = config.stddev / 2
     for t, result in enumerate(results):
-        expected = scale * stream.row(seed, tf.constant(t))
+        expected = config.stddev / 2 * stream.row(seed, tf.constant(t))
         assert_allclose(result.mean, expected, atol=1e-5)
 
 
@@ -215,13 +208,11 @@ def released(process, state, numbers, feed=lambda state: state):
 )
 def test_a_killed_run_goes_on_with_the_same_noise(tff_context, maker, method):
     """What was built anew goes on with nothing but a checkpoint of round 3."""
-    config = MAKERS[maker](
-        matrix_method=method, **METHODS[method], **WORKLOADS["momentum"]
-    )
+    options = {**METHODS[method], **WORKLOADS["momentum"]}
+    config = MAKERS[maker](matrix_method=method, **options)
 
     def process():
-        factory = build(config, seed=5, block_rounds=2)
-        return factory.create(value_type(20))
+        return build(config, seed=5, block_rounds=2).create(value_type(20))
 
     whole = process()
     expected, states = released(whole, whole.initialize(), range(7))
@@ -231,21 +222,25 @@ def test_a_killed_run_goes_on_with_the_same_noise(tff_context, maker, method):
 
 @pytest.mark.parametrize("maker", MAKERS)
 def test_the_feeders_noise_is_the_aggregators_own(tff_context, maker):
+    """And a training program's state holds no block of it."""
     config = MAKERS[maker](**WORKLOADS["momentum"])
-    alone = build(config, seed=5).create(value_type(20))
-    fed = build(config, seed=5, noise_from_program=True).create(value_type(20))
-    feeder = NoiseFeeder(config, 20, block_rounds=2)
+    factory, feed = build_fed(config, 20, seed=5)
+    alone, fed = (
+        each.create(value_type(20)) for each in (build(config, seed=5), factory)
+    )
     own_state, fed_state = alone.initialize(), fed.initialize()
     for number in range(7):
         if number == 3:
             # As after a restart of the program in the middle of a block.
-            feeder = NoiseFeeder(config, 20, block_rounds=2)
+            feed = NoiseFeeder(config, 20, block_rounds=2).feed
             fed_state = saved(fed_state)
         own = alone.next(own_state, vectors(20, number))
-        feeder.feed(fed_state)
-        other = fed.next(feeder.feed(fed_state), vectors(20, number))
+        feed(fed_state)
+        other = fed.next(feed(fed_state), vectors(20, number))
         assert_allclose(own.result, other.result, atol=1e-6)
         own_state, fed_state = own.state, other.state
+    # The moment, a row of noise, and numbers.
+    assert sum(np.size(part) for part in tf.nest.flatten(fed_state)) < 3 * 20
 
 
 @pytest.mark.parametrize("maker", MAKERS)
@@ -267,21 +262,6 @@ def test_a_stream_over_the_run_goes_on_after_a_kill(tff_context, maker):
     rest, after = released(process, saved(states[5]), range(5, 9), feed)
     assert_array_equal(rest, expected[5:])
     assert list(after[-1]["epoch_seed"]) == seed.numpy().tolist()
-
-
-@pytest.mark.parametrize("maker", MAKERS)
-def test_a_training_program_holds_no_block_in_the_state(tff_context, maker):
-    config = MAKERS[maker]()
-    factory, feed = build_fed(config, 20, seed=5)
-    fed = factory.create(value_type(20))
-    alone = build(config, seed=5).create(value_type(20))
-    own_state, state = alone.initialize(), fed.initialize()
-    for number in range(6):
-        own = alone.next(own_state, vectors(20, number))
-        other = fed.next(feed(state), vectors(20, number))
-        assert_allclose(own.result, other.result, atol=1e-6)
-        own_state, state = own.state, other.state
-    assert sum(np.size(part) for part in tf.nest.flatten(state)) < 2 * 20
 
 
 def test_noise_that_was_not_fed_is_an_error(tff_context):
@@ -315,10 +295,8 @@ def test_two_workers_totals_merge():
 
 @pytest.mark.parametrize("maker", MAKERS)
 def test_federated_averaging(tff_context, maker):
-    x = np.ones([4, 3], np.float32)
-    y = np.full([4, 1], 2.0, np.float32)
-    data = tf.data.Dataset.from_tensor_slices((x, y)).batch(2)
-
+    examples = tf.ones([4, 3]), tf.fill([4, 1], 2.0)
+    data = tf.data.Dataset.from_tensor_slices(examples).batch(2)
     config = MAKERS[maker](noise_multiplier=0.0, clip_norm=10.0)
     process = cohorts.fed_avg(build(config, seed=1), 3, 1)
     losses = cohorts.losses(process, [data, data], 6)

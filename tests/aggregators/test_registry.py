@@ -46,58 +46,56 @@ DOME = "noise_stddev retained_rank subspace_overlap"
 DOME_STATE = "steps first_moment second_moment basis strengths rank"
 RELEASE = "noise_stddev iterate_noise_stddev"
 SKETCH = {"compression_rate": 2.0, "sketch_length": 2}
-NUMBERS = {
-    "cohort_size": N,
-    "clip_norm": 1.0,
-    "noise_multiplier": 0.3,
-    "rounds_per_epoch": 5,
-}
-EPOCH = {**NUMBERS, "matrix_method": "blt", "matrix_buffers": 2}
+EPOCH = {"rounds_per_epoch": 5, "matrix_method": "blt", "matrix_buffers": 2}
+ADAPTS = {"adaptive_clipping": True}
 
-MOMENTUM = {"matrix_momentum": 0.5, **EPOCH}
+
+def make(name, **options):
+    numbers = {"cohort_size": N, "clip_norm": 1.0, "noise_multiplier": 0.3}
+    return mechanisms.MECHANISMS[name](**numbers, **options)
+
 
 # Configuration, names of its own state, names of its own measurements.
 CASES = [
     (mechanisms.NoMechanism(N), "", ""),
-    (mechanisms.Gaussian(N, 1.0, 0.3), "", CLIPPED),
-    (mechanisms.Gaussian(N, 1.0, 0.3, adaptive_clipping=True), "clip_norm", CLIPPED),
-    (mechanisms.L2Csgm(N, 1.0, 0.5, 0.3), "", CSGM.format("noise_stddev")),
-    (mechanisms.LinfCsgm(N, 1.0, 0.5, 0.3), "", CSGM.format("noise_stddev")),
-    (mechanisms.DistributedDiscreteGaussian(N, 1.0, 0.3, 20), "", INTEGERS),
+    (make("gaussian"), "", CLIPPED),
+    (make("gaussian", **ADAPTS), "clip_norm", CLIPPED),
+    (make("l2_csgm", keep_fraction=0.5), "", CSGM.format("noise_stddev")),
+    (make("linf_csgm", keep_fraction=0.5), "", CSGM.format("noise_stddev")),
+    (make("distributed_discrete_gaussian", bits=20), "", INTEGERS),
+    (make("distributed_discrete_gaussian", bits=20, **ADAPTS), "clip_norm", INTEGERS),
+    (make("distributed_skellam", bits=20), "", INTEGERS),
+    (make("sketched_ddg", bits=20, **SKETCH), "", INTEGERS),
     (
-        mechanisms.DistributedDiscreteGaussian(N, 1.0, 0.3, 20, adaptive_clipping=True),
-        "clip_norm",
-        INTEGERS,
-    ),
-    (mechanisms.DistributedSkellam(N, 1.0, 0.3, 20), "", INTEGERS),
-    (mechanisms.SketchedDdg(N, 1.0, 0.3, 20, **SKETCH), "", INTEGERS),
-    (
-        mechanisms.SketchedDdg(
-            N, 1.0, 0.3, 20, adaptive_clipping=True, threshold=1.0, **SKETCH
-        ),
+        make("sketched_ddg", bits=20, threshold=1.0, **ADAPTS, **SKETCH),
         "clip_norm error",
         INTEGERS,
     ),
-    (mechanisms.SparseRecovery(N, 1.0, 0.3, 20, sparsity=1), "", INTEGERS),
-    (mechanisms.ProjectAndPerturb(N, 1.0, 0.3, 2.0, sketch_length=2), "", CLIPPED),
-    (mechanisms.Dome(N, 1.0, 0.3, 4), DOME_STATE, DOME),
+    (make("sparse_recovery", bits=20, sparsity=1), "", INTEGERS),
+    (make("project_and_perturb", **SKETCH), "", CLIPPED),
+    (make("dome", sketch_size=4), DOME_STATE, DOME),
     (
-        mechanisms.DomeDdg(N, 1.0, 0.3, 4, bits=20),
+        make("dome_ddg", sketch_size=4, bits=20),
         DOME_STATE,
         f"{INTEGERS} retained_rank subspace_overlap",
     ),
     (
-        mechanisms.MatrixFactorization(**MOMENTUM),
+        make("matrix_factorization", matrix_momentum=0.5, **EPOCH),
         "row epoch_seed moment memory_0",
         f"clip_norm {RELEASE} {NORMS}",
     ),
     (
-        mechanisms.Sgmf(keep_fraction=0.5, **EPOCH),
+        make("sgmf", keep_fraction=0.5, **EPOCH),
         "row epoch_seed memory_0",
         CSGM.format(RELEASE),
     ),
 ]
 EXACT = "exact_clients exact_nonfinite_clients exact_mean_update_norm exact_uplink_bits"
+
+
+def measured_names(process):
+    measured = process.next.type_signature.result.measurements.member
+    return tff.structure.name_list(measured)
 
 
 def fields(names, placement=tff.SERVER):
@@ -153,8 +151,7 @@ class TestSecureSums:
             process = factory.create(VALUE_TYPE)
             tff.test.assert_contains_secure_aggregation(process.next)
             tff.test.assert_not_contains_unsecure_aggregation(process.next)
-            measured = process.next.type_signature.result.measurements.member
-            names = tff.structure.name_list(measured)
+            names = measured_names(process)
             assert not [name for name in names if name.startswith("exact_")]
 
     def test_a_simulation_that_asks_for_more_is_marked(self, config):
@@ -162,8 +159,7 @@ class TestSecureSums:
             config, measure="exact_for_simulation", checks_context=False
         )
         process = factory.create(VALUE_TYPE)
-        measured = process.next.type_signature.result.measurements.member
-        assert set(EXACT.split()) <= set(tff.structure.name_list(measured))
+        assert set(EXACT.split()) <= set(measured_names(process))
         with pytest.raises(AssertionError):
             tff.test.assert_not_contains_unsecure_aggregation(process.next)
 
@@ -191,8 +187,7 @@ def test_a_trusted_server_can_do_without_exact_measurements(weighted):
     )
     weight = (tff.TensorType(np.float32),) if weighted else ()
     process = factory.create(VALUE_TYPE, *weight)
-    measured = process.next.type_signature.result.measurements.member
-    assert tff.structure.name_list(measured) == ["downlink_bits"]
+    assert measured_names(process) == ["downlink_bits"]
 
 
 def test_every_mechanism_has_an_aggregator_and_a_case():
@@ -218,7 +213,7 @@ def test_a_subclass_does_not_take_its_base_s_aggregator():
 
 def test_weights_are_refused_where_a_client_is_bounded():
     with pytest.raises(ValueError, match="weighted must be False .* found True"):
-        aggregators.build(mechanisms.Gaussian(N, 1.0, 0.3), weighted=True)
+        aggregators.build(make("gaussian"), weighted=True)
 
 
 def test_a_mechanism_without_a_feeder_leaves_the_state_alone():

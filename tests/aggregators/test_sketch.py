@@ -13,6 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from dpfl import aggregators, mechanisms
 from dpfl.aggregators import count_sketch, sketch
 from tests.aggregators import cohorts
+from tests.aggregators.cohorts import mean_error
 
 D, N = 600, 4
 DDG = mechanisms.SketchedDdg(N, 2.0, 0.0, 18, compression_rate=5.0, sketch_length=4)
@@ -21,6 +22,7 @@ CODECS = {
     "ddg": (sketch.SketchedCodec, DDG),
     "central": (sketch.ProjectAndPerturbCodec, CENTRAL),
 }
+HOLDS = {"noise_multiplier": 1.0, "threshold": 1.5}
 BOTH = pytest.mark.parametrize("name", sorted(CODECS))
 
 
@@ -31,10 +33,6 @@ def codec_of(name, **changes):
 
 def updates(norms):
     return cohorts.updates(norms, D)
-
-
-def mean_error(means, x):
-    return np.mean(np.sum(np.square(means - x.numpy().mean(0)), 1))
 
 
 @BOTH
@@ -117,7 +115,7 @@ class TestSketchedDdg:
     def test_thresholding_delays_and_loses_nothing(self, run_codec):
         """What was applied and the error add up to what was decoded."""
         plain = codec_of("ddg", noise_multiplier=1.0)
-        held = codec_of("ddg", noise_multiplier=1.0, threshold=1.5)
+        held = codec_of("ddg", **HOLDS)
         x = updates([1.0] * N)
         state = held.initial_state()
         applied, decoded = np.zeros(D), np.zeros(D)
@@ -131,9 +129,7 @@ class TestSketchedDdg:
 
     def test_what_is_held_back_stays_below_the_threshold(self, run_codec):
         """Also at a high rate and in many rounds, where an error must not grow."""
-        held = codec_of(
-            "ddg", noise_multiplier=1.0, threshold=1.5, compression_rate=30.0
-        )
+        held = codec_of("ddg", compression_rate=30.0, **HOLDS)
         x = updates([1.0] * N)
         run = tf.function(
             lambda number, state: run_codec(held, x, number, state)[0], autograph=False
@@ -147,9 +143,7 @@ class TestSketchedDdg:
 
     def test_thresholding_keeps_the_large_coordinates(self, run_codec):
         """Above 1.5 standard deviations are 13% of the coordinates of pure noise."""
-        held = codec_of(
-            "ddg", noise_multiplier=1.0, threshold=1.5, compression_rate=1.0
-        )
+        held = codec_of("ddg", compression_rate=1.0, **HOLDS)
         fractions = []
         for number in range(20):
             output, _ = run_codec(held, tf.zeros([N, D]), number)
@@ -167,13 +161,6 @@ class TestSketchedDdg:
         assert decoded.state["clip_norm"] > 0.25
 
 
-def _broadcast(number):
-    from dpfl.vectors import randomness
-
-    seed = tf.stack([tf.cast(number, tf.int64), 99])
-    return {"round_seed": randomness.fold_in(seed, 1)}
-
-
 class TestSparseRecovery:
     CONFIG = mechanisms.SparseRecovery(N, 1.0, 0.02, 18, sparsity=4, measurements=4.0)
 
@@ -181,10 +168,9 @@ class TestSparseRecovery:
         d = 400
         x = np.zeros([N, d], np.float32)
         x[:, [5, 100, 200, 399]] = [0.5, -0.5, 0.4, 0.4]
-        means = many_means(
-            sketch.SparseRecoveryCodec(self.CONFIG, d), tf.constant(x), 20
-        )
-        error = mean_error(means, tf.constant(x))
+        codec, x = sketch.SparseRecoveryCodec(self.CONFIG, d), tf.constant(x)
+        means = many_means(codec, x, 20)
+        error = mean_error(means, x)
         formula = self.CONFIG.mean_squared_error(d)
         assert formula / 4 < error < 4 * formula
         clip = self.CONFIG.typical_vector_clip(d)
@@ -194,7 +180,7 @@ class TestSparseRecovery:
 
     def test_the_clip_is_the_largest_singular_value(self):
         codec = sketch.SparseRecoveryCodec(self.CONFIG, 200)
-        shared = codec.expand(_broadcast(1))
+        shared = codec.expand({"round_seed": tf.constant([1, 99], tf.int64)})
         largest = np.linalg.norm(shared["sketch"].numpy(), 2)
         assert float(shared["vector_clip"]) == pytest.approx(largest, rel=1e-5)
 
@@ -246,9 +232,8 @@ class TestExecution:
         assert output.measurements["exact_nonfinite_clients"] == 1
         assert output.measurements["exact_uplink_bits"] == config.uplink_bits(D)
         assert output.measurements["downlink_bits"] == config.downlink_bits(D)
-        assert output.result[0].shape == (20, 20) and np.all(
-            np.isfinite(output.result[0])
-        )
+        assert output.result[0].shape == (20, 20)
+        assert np.all(np.isfinite(output.result[0]))
         assert output.state["round"] == 1
 
 
