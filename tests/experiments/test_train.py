@@ -24,7 +24,7 @@ from dpfl.training import checkpoint
 from experiments.papers.result_rows import read_csv
 from tests import forks
 from tests.experiments import programs
-from tests.training.test_record import steps
+from tests.training.test_record import steps_of
 
 TINY = [
     *("--task=synthetic", "--model=small_cnn", "--num_clients=12", "--cohort_size=4"),
@@ -59,6 +59,11 @@ def workers(output_dir):
     return found
 
 
+def events_of(output_dir):
+    [path] = output_dir.glob("tensorboard/*tfevents*")
+    return path
+
+
 def results(output_dir):
     """All that equal runs have in common."""
     import tensorflow as tf
@@ -70,7 +75,7 @@ def results(output_dir):
         "model": [w.tobytes() for w in model.get_weights()],
         "state": [a.tobytes() for a in newest.arrays],
         "csv": (output_dir / "metrics.csv").read_text(),
-        "tensorboard": steps(output_dir),
+        "tensorboard": steps_of(events_of(output_dir)),
         "participations": newest.arrays[0].tolist(),
     }
 
@@ -179,7 +184,7 @@ DOME = [
 def test_a_kill_changes_nothing_for_a_sketch_that_learns(tmp_path):
     """DOME: sketch, moments and strengths are all in the checkpoint."""
     run = survives_a_kill(tmp_path, DOME)
-    ranks = [value for _, tag, value in steps(run) if tag.endswith("retained_rank")]
+    ranks = [value for _, tag, value in steps_of(events_of(run)) if tag.endswith("retained_rank")]
     assert max(ranks) > 1
 
 
