@@ -184,7 +184,11 @@ DOME = [
 def test_a_kill_changes_nothing_for_a_sketch_that_learns(tmp_path):
     """DOME: sketch, moments and strengths are all in the checkpoint."""
     run = survives_a_kill(tmp_path, DOME)
-    ranks = [value for _, tag, value in steps_of(events_of(run)) if tag.endswith("retained_rank")]
+    ranks = [
+        value
+        for _, tag, value in steps_of(events_of(run))
+        if tag.endswith("retained_rank")
+    ]
     assert max(ranks) > 1
 
 

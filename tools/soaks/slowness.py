@@ -31,6 +31,9 @@ def under_load(processes: int, tests: Sequence[str], stops: int) -> kills.Outcom
         stopped for a minute and continued.
     """
     busy = [runs.fork(_spin) for _ in range(processes)]
+    # Tests wait for what they killed to be gone, which an orphan that is adopted, and
+    # not waited for, never is.
+    runs.adopt_orphans(False)
     try:
         process = subprocess.Popen(
             [*_PYTEST, *tests],
@@ -47,6 +50,7 @@ def under_load(processes: int, tests: Sequence[str], stops: int) -> kills.Outcom
                 os.killpg(process.pid, signal.SIGCONT)
         said, _ = process.communicate()
     finally:
+        runs.adopt_orphans()
         for pid in busy:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
