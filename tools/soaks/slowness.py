@@ -50,7 +50,6 @@ def under_load(processes: int, tests: Sequence[str], stops: int) -> kills.Outcom
                 os.killpg(process.pid, signal.SIGCONT)
         said, _ = process.communicate()
     finally:
-        runs.adopt_orphans()
         for pid in busy:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
