@@ -136,10 +136,12 @@ def _replacing(path: PathLike, private: bool) -> Iterator[pathlib.Path]:
     partial.unlink(missing_ok=True)
     try:
         # Before anything is in it, so that nobody else has it open.
-        old = stat.S_IMODE(path.stat().st_mode) if path.exists() else _PUBLIC_FILE
-        mode = _PRIVATE_FILE if private else old & _PUBLIC_FILE
+        mode, is_known = (_PRIVATE_FILE, True) if private else (_PUBLIC_FILE, False)
+        if not private and path.exists():
+            mode, is_known = mode & stat.S_IMODE(path.stat().st_mode), True
         os.close(os.open(partial, os.O_CREAT | os.O_EXCL, mode))
-        if private or path.exists():
+        # A new public file has what the umask leaves, whatever it is.
+        if is_known:
             partial.chmod(mode)
         yield partial
         with open(partial, "r+b") as file:
@@ -311,7 +313,8 @@ def locked(folder: PathLike) -> Iterator[None]:
     Raises:
       InUseError: If another process holds it.
     """
-    with _refused("output_dir must have no link at .lock", pathlib.Path(folder)):
+    must = "output_dir must be a folder that can be written, with no link at .lock"
+    with _refused(must, pathlib.Path(folder)):
         opened = open(pathlib.Path(folder) / ".lock", "a+", opener=public_opener)
     with opened as file:
         if fcntl is not None:

@@ -202,7 +202,6 @@ def build_process(
     initialize = initialize_computation(
         model, aggregation.initialize, finalizer.initialize
     )
-    finalize_metrics = finalize_computation(model, result_type["metrics"])
 
     @tff.federated_computation(
         initialize.type_signature.result, tff.FederatedType(client_type, tff.CLIENTS)
@@ -220,9 +219,8 @@ def build_process(
         aggregated = aggregation.next(state.aggregator, work["value"], *weight)
         metrics = tff.federated_value(collections.OrderedDict(), tff.SERVER)
         if is_open:
-            metrics = tff.federated_map(
-                finalize_metrics, tff.federated_sum(work["metrics"])
-            )
+            finalize = finalize_computation(model, result_type["metrics"])
+            metrics = tff.federated_map(finalize, tff.federated_sum(work["metrics"]))
         return RoundOutput(
             next_state(state, finalizer, aggregated.state, aggregated.result),
             metrics,

@@ -134,8 +134,9 @@ class RemoteWorker:
             with socket.create_connection(self.address, _KNOCK_SECONDS):
                 return True
         except (OSError, UnicodeError) as error:
-            # No refusal is no proof that it is gone. The second: no name of a host.
-            self.is_slow = isinstance(error, TimeoutError)
+            # No refusal is no proof that it is gone; Python 3.9 has its own name for
+            # that. The second: no name of a host.
+            self.is_slow = isinstance(error, (TimeoutError, socket.timeout))
             return False
 
 

@@ -3,6 +3,7 @@
 
 """Workers that share a round, as fakes that are lost and come back."""
 
+import socket
 import threading
 
 import pytest
@@ -47,14 +48,18 @@ def squares(workers, said, parts, **kwargs):
     return made, made.run(lambda base, x: base + x * x, [100], parts)
 
 
-@pytest.mark.parametrize("error", [ConnectionRefusedError, TimeoutError])
+@pytest.mark.parametrize(
+    "error", [ConnectionRefusedError, TimeoutError, socket.timeout]
+)
 def test_who_does_not_refuse_a_connection_may_be_slow(monkeypatch, error):
     def create_connection(*_):
         raise error
 
     monkeypatch.setattr(remote_workers.socket, "create_connection", create_connection)
     worker = remote_workers.RemoteWorker(config.Address("a", 1))
-    assert not worker.connect() and worker.is_slow == (error is TimeoutError)
+    assert not worker.connect() and worker.is_slow == (
+        error is not ConnectionRefusedError
+    )
 
 
 def test_results_are_in_the_order_of_the_parts():
