@@ -3,9 +3,7 @@
 
 """Measures rounds of federated averaging: medians, and ratios within one run.
 
-  dpfl-benchmark
   dpfl-benchmark --rows=plain,tff_default,mean,csgm --repeats=9 --output=rows.json
-  dpfl-benchmark --quick --json
   dpfl-benchmark --rows=all --output=benchmarks.csv
 
 The round is the one by which dpfl's cost is judged: a convolutional network of
@@ -23,9 +21,8 @@ import json
 import multiprocessing
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent import futures
-from typing import Optional
 
 from absl import flags
 
@@ -33,8 +30,8 @@ from dpfl import files
 from dpfl.training import launcher
 
 from . import cli, start, tables
-from .benchmarks import harness, rounds
-from .benchmarks.harness import Row
+from .benchmarks import harness
+from .benchmarks.harness import AGGREGATORS, GROUPS, ROUND_ROWS, Row
 
 _ALL = "all"
 _QUICK_NOTE = (
@@ -44,8 +41,8 @@ _QUICK_NOTE = (
 _ROWS = flags.DEFINE_list(
     "rows",
     None,
-    f"What to measure: rows of a round ({', '.join(rounds.NAMES)}), groups of rows "
-    f"({', '.join(harness.names())}), or '{_ALL}', which takes half an hour. If not "
+    f"What to measure: rows of a round ({', '.join(ROUND_ROWS)}), groups of rows "
+    f"({', '.join(GROUPS)}), or '{_ALL}', which takes half an hour. If not "
     "given, a round and the groups of the aggregators of a trusted server.",
 )
 _REPEATS = flags.DEFINE_integer("repeats", 7, "Timed repeats of each row.", 1, 1000)
@@ -57,20 +54,22 @@ _OUTPUT = flags.DEFINE_string(
     "File for the rows, as JSON, or as CSV if its name ends in .csv; each group's are "
     "in it when they are measured.",
 )
-# Of the CSV file, whose memory is in MiB.
+# Of the CSV file, which docs/results keeps.
 _COLUMNS = (
     *("run", "row", "seconds", "processor_seconds", "ratio", "of", "mebibytes"),
     "repeats",
 )
+# Of the table for people.
+_SHOWN = (*_COLUMNS[1:5], "processor_ratio", *_COLUMNS[5:7], "description")
 
 
 def chosen_rows() -> list[str]:
     """The names that --rows asks for; ValueError if it names what there is not."""
-    every = [*rounds.NAMES, *harness.names()]
+    every = [*ROUND_ROWS, *GROUPS]
     if _ROWS.value == [_ALL]:
         return every
     if _ROWS.value is None:
-        return [*rounds.NAMES, *harness.AGGREGATORS]
+        return [*ROUND_ROWS, *AGGREGATORS]
     for name in _ROWS.value or [""]:
         if name not in every:
             raise ValueError(
@@ -79,61 +78,21 @@ def chosen_rows() -> list[str]:
     return list(_ROWS.value)
 
 
-def table(rows: Sequence[Row]) -> str:
-    """Rows for people."""
-    head = ("median", "ratio", "CPU", "ratio")
-    lines = [f"{'row':32}" + "".join(f"{word:>9}" for word in head) + "  of"]
-    for row in rows:
-        if "bytes" in row:
-            line = f"{row['name']:32}{row['bytes'] / 2**20:9.0f} MiB"
-            if "ratio" in row:
-                line += f", {row['ratio']:.3f} of {row['baseline']}"
-        else:
-            line = f"{row['name']:32}"
-            for key in ("seconds_median", "ratio", "cpu_seconds_median", "cpu_ratio"):
-                value = row.get(key)
-                line += " " * 9 if value is None else f"{value:9.3f}"
-            line += f"  {row.get('baseline') or '-':14} {row.get('description', '')}"
-        lines.append(line)
-    return "\n".join(lines)
-
-
-def as_csv(rows: Sequence[Row]) -> str:
-    """Rows as CSV with a head, which docs/results keeps."""
-    found = [
-        {
-            "run": row["run"],
-            "row": row["name"],
-            "seconds": _rounded(row.get("seconds_median")),
-            "processor_seconds": _rounded(row.get("cpu_seconds_median")),
-            "ratio": _rounded(row.get("ratio")),
-            "of": row.get("baseline"),
-            "mebibytes": _rounded(row["bytes"] / 2**20) if "bytes" in row else None,
-            "repeats": row.get("repeats"),
-        }
-        for row in rows
-    ]
-    return tables.as_csv(found, _COLUMNS)
-
-
-def _rounded(value: Optional[float]) -> Optional[float]:
-    """A number with the four digits that a measurement may have."""
-    return None if value is None else float(f"{value:.4g}")
-
-
-def _runs(
-    names: Sequence[str], repeats: int, quick: bool
-) -> Iterator[tuple[str, Callable[[], list[Row]]]]:
-    """What is measured together, by name: a round's rows, and each group."""
-    if set(names) & set(rounds.NAMES):
-        settings = rounds.Settings(repeats=repeats)
-        if quick:
-            settings = rounds.Settings(2, 4, 2, min(repeats, 2), quick=True)
-        yield "rounds", functools.partial(rounds.measure, names, settings)
-    turns = min(repeats, 2) if quick else repeats
-    for name in names:
-        if name not in rounds.NAMES:
-            yield name, functools.partial(harness.measure, name, turns, quick)
+def as_measured(row: Row) -> Row:
+    """A row with the four digits that a measurement may have, and memory in MiB."""
+    numbers = {
+        "seconds": row.get("seconds_median"),
+        "processor_seconds": row.get("cpu_seconds_median"),
+        "ratio": row.get("ratio"),
+        "processor_ratio": row.get("cpu_ratio"),
+        "mebibytes": row["bytes"] / 2**20 if "bytes" in row else None,
+    }
+    rounded = {
+        name: None if value is None else float(f"{value:.4g}")
+        for name, value in numbers.items()
+    }
+    same = {name: row.get(name) for name in ("run", "repeats", "description")}
+    return {**rounded, **same, "row": row["name"], "of": row.get("baseline")}
 
 
 def apart(measure: Callable[[], list[Row]]) -> list[Row]:
@@ -154,18 +113,28 @@ def main(argv: Sequence[str]) -> None:
     """Measures the rows."""
     cli.no_arguments(argv)
     names = chosen_rows()
+    quick = _QUICK.value
+    repeats = min(_REPEATS.value, 2) if quick else _REPEATS.value
+    round_rows = [name for name in names if name in ROUND_ROWS]
+    settings = harness.settings(quick, repeats, round_rows=round_rows)
+    groups = ["rounds"] * bool(round_rows) + [name for name in names if name in GROUPS]
     cli.check_outputs({"output": ()})
-    repeats, quick = _REPEATS.value, _QUICK.value
     start.import_tensorflow()
     cli.work_begins()
     rows: list[Row] = []
-    for run, measure in _runs(names, repeats, quick):
-        rows += [{"run": run, **row} for row in apart(measure)]
+    for group in groups:
+        measured = apart(functools.partial(harness.measure, group, settings))
+        rows += [{"run": group, **row} for row in measured]
+        said = [as_measured(row) for row in rows]
+        as_json = json.dumps(rows, indent=2)
         if _OUTPUT.value is not None:
-            is_csv = _OUTPUT.value.endswith(".csv")
-            text = as_csv(rows) if is_csv else f"{json.dumps(rows, indent=2)}\n"
+            text = f"{as_json}\n"
+            if _OUTPUT.value.endswith(".csv"):
+                kept = [{name: row[name] for name in _COLUMNS} for row in said]
+                text = tables.as_csv(kept, _COLUMNS)
             files.write_atomically(_OUTPUT.value, text)
-    print(json.dumps(rows, indent=2) if _JSON.value else table(rows), flush=True)
+    shown = tables.text(said, {column: column for column in _SHOWN}, digits=4)
+    print(as_json if _JSON.value else shown, flush=True)
     if quick:
         print(_QUICK_NOTE, file=sys.stderr)
 

@@ -1,155 +1,109 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Whole rounds of federated averaging, as `dpfl-benchmark` says.
-
-TensorFlow is imported when the rows are measured.
-"""
+"""Whole rounds of federated averaging, by clients, models, workers and DOME."""
 
 from __future__ import annotations
 
+import collections
+import contextlib
 import dataclasses
-from collections.abc import Callable, Sequence
+import functools
+import os
+from collections.abc import Callable
 from typing import Any, NamedTuple, Optional
 
-from .harness import Row, compare, memory_row
+import attrs
+import numpy as np
+import psutil
+import tensorflow as tf
+import tensorflow_federated as tff
 
-KEEP_FRACTION = 0.01
+from dpfl import aggregators, machine, mechanisms
+from dpfl.tasks import load_task, shared_array
+from dpfl.training import config, federated_averaging, remote_workers, server_optimizers
+from dpfl.training import worker as worker_lib
+from dpfl.vectors import adaptive_sketch
 
+from .harness import MEMORY_ROWS, Call, Row, Settings, compare, row
 
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """What is measured, with examples of a client."""
-
-    clients: int = 50
-    examples: int = 100
-    batch_size: int = 20
-    repeats: int = 7
-    quick: bool = False
+_KEEP_FRACTION = 0.01
 
 
 class Timed(NamedTuple):
-    """A row of rounds, and the name of the one that it is compared with."""
+    """A row of a round, and the name of the one that it is compared with.
 
-    # Called once with the `Bench`; returns what is timed.
-    build: Callable[[Bench], Callable[[], Any]]
+    `build` is called once, with the task and the number of clients, which are groups
+    where the row is `grouped`, and not one by one as in TFF.
+    """
+
+    build: Callable[[Any, int], Call]
     baseline: Optional[str]
-    # One line for people.
     description: str
-    # Whether its clients are groups, and not one by one as in TFF.
     grouped: bool = False
 
 
-class Bench:
-    """The model and data that the rows share."""
+def round_task(settings: Settings) -> Any:
+    """The task of a round: the largest model, without dropout."""
+    sizes = settings.models[-1], settings.cohort, settings.examples
+    task = _task(*sizes, shuffle_seed=None)
 
-    def __init__(self, settings: Settings):
-        from dpfl.tasks import load_task
+    def build(seed: int) -> tf.keras.Model:
+        every = task.model_builder(seed).layers
+        kept = [x for x in every if not isinstance(x, tf.keras.layers.Dropout)]
+        return tf.keras.Sequential([tf.keras.layers.Input((28, 28, 1)), *kept])
 
-        self.settings = settings
-        task = load_task(
-            "synthetic",
-            model="2nn" if settings.quick else "cnn",
-            num_clients=settings.clients,
-            examples_per_client=settings.examples,
-            batch_size=settings.batch_size,
-            num_test_examples=1,
-            shuffle_seed=None,
-        )
-        if not settings.quick:
-            task = dataclasses.replace(task, model_builder=cnn_without_dropout)
-        self.task = task
-        self.clients = list(range(settings.clients))
-
-    def mechanism(self, name: str) -> Any:
-        """A mechanism with the settings in which its cost is judged."""
-        from dpfl import mechanisms
-
-        n = self.settings.clients
-        if name == mechanisms.NoMechanism.name:
-            return mechanisms.NoMechanism(n)
-        if name == mechanisms.L2Csgm.name:
-            return mechanisms.L2Csgm(n, 1.0, 1.0, KEEP_FRACTION)
-        return mechanisms.Gaussian(n, 1.0, 1.0)
+    return dataclasses.replace(task, model_builder=build)
 
 
-def cnn_without_dropout(seed: int) -> Any:
-    """The network 3x3x32, pool, 3x3x64, dense 128, dense 62: 1,018,174 parameters."""
-    import tensorflow as tf
-
-    layers = tf.keras.layers
-    kernels = [tf.keras.initializers.GlorotUniform(seed + i) for i in range(4)]
-    return tf.keras.Sequential(
-        [
-            layers.Input((28, 28, 1)),
-            layers.Conv2D(32, 3, activation="relu", kernel_initializer=kernels[0]),
-            layers.MaxPool2D(),
-            layers.Conv2D(64, 3, activation="relu", kernel_initializer=kernels[1]),
-            layers.Flatten(),
-            layers.Dense(128, activation="relu", kernel_initializer=kernels[2]),
-            layers.Dense(62, kernel_initializer=kernels[3]),
-        ]
+def _task(model: str, clients: int, examples: int, **options: Any) -> Any:
+    return load_task(
+        "synthetic",
+        model=model,
+        num_clients=clients,
+        examples_per_client=examples,
+        num_test_examples=1,
+        **options,
     )
 
 
-def steps_alone(
-    task: Any, clients: int, local: Callable[[Any, Callable[[Any, Any], None]], None]
-) -> Callable[[], Any]:
-    """The local steps of clients of a task, and their mean, in one tf.function.
+def steps_alone(task: Any, cohort: int) -> Call:
+    """The local steps of the first clients, and their mean, in one tf.function.
 
-    Args:
-      task: Whose model is trained.
-      clients: How many; a loop over them is in the graph.
-      local: Called with a client's number and a function that does one step, with the
-        examples and labels of a batch.
+    A loop over the clients, and one over the batches of each, is in the graph.
     """
-    import tensorflow as tf
-
-    model, loss = task.build_keras_model(0), task.loss()
+    model, loss, data = task.build_keras_model(0), task.loss(), task.dataset_from_index
     variables = model.trainable_variables
     first = [tf.constant(v.numpy()) for v in variables]
-
-    def step(x: Any, y: Any) -> None:
-        with tf.GradientTape() as tape:
-            value = loss(y, model(x, training=True))
-        for variable, gradient in zip(variables, tape.gradient(value, variables)):
-            variable.assign_sub(0.1 * gradient)
 
     @tf.function
     def round_() -> Any:
         total = [tf.zeros_like(w) for w in first]
-        for i in tf.range(clients):
+        for i in tf.range(cohort):
             for variable, weight in zip(variables, first):
                 variable.assign(weight)
-            local(i, step)
+            examples = data.examples(i, 0)
+            for begin in tf.range(0, tf.size(examples.rows), data.batch_size):
+                x, y = examples.take(begin, begin + data.batch_size)
+                with tf.GradientTape() as tape:
+                    value = loss(y, model(x, training=True))
+                gradients = tape.gradient(value, variables)
+                for variable, gradient in zip(variables, gradients):
+                    variable.assign_sub(0.1 * gradient)
             total = [t + w - v for t, w, v in zip(total, first, variables)]
-        return [w - t / clients for t, w in zip(total, first)]
+        return [w - t / cohort for t, w in zip(total, first)]
 
+    # Traced now: Keras refuses models that are older than what TFF traces.
+    round_()
     return lambda: [w.numpy() for w in round_()]
 
 
-def plain(bench: Bench) -> Callable[[], Any]:
-    """The same steps in one tf.function with a while loop over the clients."""
-    import tensorflow as tf
+def tff_learning(task: Any, cohort: int, *, iterator: bool) -> Call:
+    """A round of TFF's process on data that TFF builds in the worker too.
 
-    settings, task = bench.settings, bench.task
-    data = [
-        next(iter(task.dataset_from_index(i).unbatch().batch(settings.examples)))
-        for i in bench.clients
-    ]
-    x, y = (tf.stack(part) for part in zip(*data))
-
-    def local(i: Any, step: Callable[[Any, Any], None]) -> None:
-        for begin in range(0, settings.examples, settings.batch_size):
-            end = min(begin + settings.batch_size, settings.examples)
-            step(x[i, begin:end], y[i, begin:end])
-
-    return steps_alone(task, settings.clients, local)
-
-
-def _learning(task: Any, iterator: bool) -> Any:
-    """TFF's process: of a Keras model as tutorials have it, or a functional one."""
-    import tensorflow_federated as tff
+    Its model is a functional one in an iterator's loop, or of Keras, as tutorials have
+    it.
+    """
 
     def keras_model() -> Any:
         return tff.learning.models.from_keras_model(
@@ -159,39 +113,25 @@ def _learning(task: Any, iterator: bool) -> Any:
             metrics=task.metrics(),
         )
 
+    @tff.tensorflow.computation(np.int64)
+    def dataset(index: Any) -> Any:
+        return task.dataset_from_index(index, 0)
+
     options: dict[str, Any] = {"model_fn": keras_model}
     if iterator:
         loop = tff.learning.LoopImplementation.DATASET_ITERATOR
         options = {"model_fn": task.functional_model(0), "loop_implementation": loop}
-    return tff.learning.algorithms.build_unweighted_fed_avg(
+    learning = tff.learning.algorithms.build_unweighted_fed_avg(
         **options, client_optimizer_fn=tff.learning.optimizers.build_sgdm(0.1)
     )
-
-
-def tff_learning(iterator: bool) -> Callable[[Bench], Callable[[], Any]]:
-    """A round of TFF's process on data that TFF builds in the worker too."""
-
-    def build(bench: Bench) -> Callable[[], Any]:
-        import numpy as np
-        import tensorflow_federated as tff
-
-        @tff.tensorflow.computation(np.int64)
-        def dataset(index: Any) -> Any:
-            return bench.task.dataset_from_index(index, 0)
-
-        process = tff.simulation.compose_dataset_computation_with_learning_process(
-            dataset, _learning(bench.task, iterator)
-        )
-        state = process.initialize()
-        return lambda: process.next(state, bench.clients)
-
-    return build
+    process = tff.simulation.compose_dataset_computation_with_learning_process(
+        dataset, learning
+    )
+    return _round(process, cohort)
 
 
 def fed_averaging(task: Any, aggregator: Any, groups: int, **options: Any) -> Any:
     """TFF's computations of dpfl's process, for some number of groups."""
-    from dpfl.training import federated_averaging, server_optimizers
-
     return federated_averaging.build_process(
         task,
         aggregator,
@@ -202,92 +142,227 @@ def fed_averaging(task: Any, aggregator: Any, groups: int, **options: Any) -> An
     )
 
 
-def fed_process(task: Any, aggregator: Any, **options: Any) -> Any:
-    """dpfl's process, as `dpfl-train` runs it."""
-    from dpfl import machine
-    from dpfl.training import federated_averaging
-
+def _fed_process(task: Any, made: Any, **options: Any) -> Any:
+    """dpfl's process, as `dpfl-train` runs it, of a mechanism or a factory of TFF."""
+    is_ours = isinstance(made, mechanisms.Mechanism)
+    aggregator = aggregators.build(made, seed=1) if is_ours else made
     fedavg = fed_averaging(task, aggregator, machine.processors(), **options)
     return federated_averaging.FedProcess(fedavg, lambda state: state)
 
 
-def mean(bench: Bench) -> Callable[[], Any]:
-    """A round of dpfl with TFF's own UnweightedMeanFactory, without groups."""
-    import tensorflow_federated as tff
-
-    factory = tff.aggregators.UnweightedMeanFactory()
-    fed = fed_process(bench.task, factory, identity=None)
-    state = fed.initialize()
-    return lambda: fed.next(state, bench.clients)
+def _round(process: Any, cohort: int) -> Call:
+    """The first round of a process, again and again."""
+    state, clients = process.initialize(), list(range(cohort))
+    return lambda: process.next(state, clients)
 
 
-def ours(name: str) -> Callable[[Bench], Callable[[], Any]]:
-    """A round of dpfl with one of dpfl's mechanisms."""
-
-    def build(bench: Bench) -> Callable[[], Any]:
-        from dpfl import aggregators
-
-        fed = fed_process(bench.task, aggregators.build(bench.mechanism(name), seed=1))
-        state = fed.initialize()
-        return lambda: fed.next(state, bench.clients)
-
-    return build
+def _ours(make: Callable[[int], Any], **options: Any) -> Callable[[Any, int], Call]:
+    return lambda task, n: _round(_fed_process(task, make(n), **options), n)
 
 
-def data_sent(bench: Bench) -> Callable[[], Any]:
-    """TFF's iterator loop, with examples sent from Python in every round."""
-    process = _learning(bench.task, iterator=True)
-    state = process.initialize()
-    data = [list(bench.task.dataset_from_index(i)) for i in bench.clients]
-    return lambda: process.next(state, data)
+def _mean(cohort: int) -> Any:
+    del cohort
+    return tff.aggregators.UnweightedMeanFactory()
 
 
-TIMED: dict[str, Timed] = {
-    "plain": Timed(plain, None, "the steps in one tf.function"),
-    "tff_default": Timed(tff_learning(False), "plain", "TFF, Keras model, reduce loop"),
-    "tff_iterator": Timed(
-        tff_learning(True), "plain", "TFF, functional, iterator loop"
+def _gaussian(cohort: int) -> Any:
+    return mechanisms.Gaussian(cohort, 1.0, 1.0)
+
+
+def _csgm(cohort: int) -> Any:
+    return mechanisms.L2Csgm(cohort, 1.0, 1.0, _KEEP_FRACTION)
+
+
+TIMED = {
+    "plain": Timed(steps_alone, None, "the steps in one tf.function"),
+    "tff_default": Timed(
+        functools.partial(tff_learning, iterator=False),
+        *("plain", "TFF, Keras model, reduce loop"),
     ),
-    "data_sent": Timed(data_sent, "tff_iterator", "as before, examples sent by Python"),
-    "mean": Timed(mean, "plain", "dpfl's process, UnweightedMeanFactory"),
-    "none": Timed(ours("none"), "plain", "dpfl's process, none", True),
-    "gaussian": Timed(ours("gaussian"), "none", "dpfl's process, gaussian", True),
+    "tff_iterator": Timed(
+        functools.partial(tff_learning, iterator=True),
+        *("plain", "TFF, functional, iterator loop"),
+    ),
+    "mean": Timed(
+        _ours(_mean, identity=None), "plain", "dpfl's process, UnweightedMeanFactory"
+    ),
+    "none": Timed(_ours(mechanisms.NoMechanism), "plain", "dpfl's process, none", True),
+    "gaussian": Timed(_ours(_gaussian), "none", "dpfl's process, gaussian", True),
     "csgm": Timed(
-        ours("l2_csgm"), "none", f"dpfl's process, l2_csgm, gamma={KEEP_FRACTION}", True
+        _ours(_csgm), "none", f"dpfl's process, l2_csgm, gamma={_KEEP_FRACTION}", True
     ),
 }
-MEMORY = ("memory_python", "memory_worker")
-NAMES = (*TIMED, *MEMORY)
 
 
-def measure(names: Sequence[str], settings: Settings) -> list[Row]:
-    """Times rounds, one of each row in turn."""
-    from dpfl.training import worker as worker_lib
+def rounds(settings: Settings) -> list[Row]:
+    """The rows of a round that are asked for, one of each in turn."""
+    task = round_task(settings)
+    asked = [name for name in settings.round_rows if name in TIMED]
+    calls, baselines = {}, {name: TIMED[name].baseline for name in asked}
+    with worker_lib.start() as one_by_one:
+        for name in asked:
+            context = (settings.worker if TIMED[name].grouped else one_by_one).context()
+            tff.framework.set_default_context(context)
+            call = TIMED[name].build(task, settings.cohort)
+            calls[name] = functools.partial(_in_context, context, call)
+        found = compare(
+            calls, settings.repeats, baselines, min(1, settings.most_warm_ups)
+        )
+    for each in found:
+        each["description"] = TIMED[each["name"]].description
+    peaks = dict(zip(MEMORY_ROWS, settings.worker.peak_memory()))
+    memory = [name for name in MEMORY_ROWS if name in settings.round_rows]
+    return found + [row(name, "bytes", peaks[name]) for name in memory]
 
-    with worker_lib.start() as one_by_one, worker_lib.start(groups=True) as worker:
-        bench = Bench(settings)
+
+def _in_context(context: Any, call: Call) -> Any:
+    tff.framework.set_default_context(context)
+    return call()
+
+
+def digits_rounds(settings: Settings) -> dict[str, Call]:
+    """The rounds that `dpfl-train` does on digits by default, and the steps alone."""
+    n = settings.cohort
+    task = load_task("digits")
+    calls = {"digits: steps alone": steps_alone(task, n)}
+    for mechanism in (
+        mechanisms.NoMechanism(n),
+        mechanisms.Gaussian(n, 0.1, 1.0),
+        mechanisms.L2Csgm(n, 0.1, 1.0, 0.1),
+    ):
+        calls[f"digits: {mechanism.name}"] = _round(_fed_process(task, mechanism), n)
+    return calls
+
+
+def cohorts(settings: Settings) -> list[Row]:
+    """Rows about the worker's memory, of L2-CSGM with one step of 20 examples a client.
+
+    They are its peak after rounds of a small cohort and of a large one, and its memory
+    early and late in a run whose cohorts are never of the same size.
+    """
+    small, large = settings.cohorts[0], settings.cohorts[-1]
+    fed = _fed_process(_task(settings.models[-1], large, 20), _csgm(small))
+    state, pid = fed.initialize(), settings.worker.pid
+    peaks: list[Row] = []
+    for cohort in (small, large):
+        for _ in range(2):
+            fed.next(state, list(range(cohort)))
+        peak = machine.peak_bytes(pid) or 0
+        peaks.append(row(f"worker: peak at n={cohort}", "bytes", peak, *peaks))
+    later: list[Row] = []
+    last = settings.late_round
+    for number in range(1, last + 1):
+        state = fed.next(state, list(range(small + number % small))).state
+        if number in (max(1, last // 6), last):
+            name = f"worker: after {number} rounds of other sizes"
+            size = psutil.Process(pid).memory_info().rss
+            later.append(row(name, "bytes", size, *later))
+    return peaks + later
+
+
+def sizes(settings: Settings) -> list[Row]:
+    """Rows about cohorts and models of several sizes, a step of 20 examples a client.
+
+    The mechanism is L2-CSGM at 100-fold compression. Those of a model are beside that
+    of its least cohort.
+    """
+    found: list[Row] = []
+    largest = max(settings.cohorts)
+    for model in settings.models:
+        fed = _fed_process(_task(model, largest, 20), _csgm(largest))
+        calls = {f"{model}, n={n}": _round(fed, n) for n in settings.cohorts}
+        found += compare(calls, settings.repeats, warm_ups=settings.most_warm_ups)
+    return found
+
+
+def workers(settings: Settings) -> list[Row]:
+    """Rows about rounds that are spread over one worker, and over two.
+
+    Each has a processor of its own, which it shares with what `dpfl-train` does itself.
+    """
+    n = settings.cohorts[1]
+    task = _task(settings.models[-1], n, settings.examples)
+    cores = sorted(os.sched_getaffinity(0))
+    with contextlib.ExitStack() as stack:
+        places = []
+        for number in range(2):
+            # A start makes the new worker's context the default.
+            started = stack.enter_context(
+                worker_lib.start(concurrency=1, groups=True, isolation="loopback")
+            )
+            for thread in os.listdir(f"/proc/{started.pid}/task"):
+                os.sched_setaffinity(int(thread), {cores[number % len(cores)]})
+            places.append(config.Address("127.0.0.1", started.port or 0))
+        tff.framework.set_default_context(settings.worker.context(secure_sums=True))
+        with shared_array.in_graphs():
+            process = fed_averaging(task, aggregators.build(_csgm(n), seed=1), 1)
         calls = {}
-        for name in [name for name in names if name in TIMED]:
-            chosen = worker if TIMED[name].grouped else one_by_one
-            calls[name] = _on(chosen, TIMED[name].build(bench))
-            # Now: Keras refuses models that are older than what TFF traces.
-            calls[name]()
-        baselines = {name: TIMED[name].baseline for name in calls}
-        rows = compare(calls, baselines, settings.repeats, warm_ups=0)
-        peaks = dict(zip(MEMORY, worker.peak_memory()))
-    for row in rows:
-        row["description"] = TIMED[row["name"]].description
-    return rows + [memory_row(name, peaks[name]) for name in MEMORY if name in names]
+        for some in (places[:1], places):
+            pool = remote_workers.workers_at(some, task, print)
+            stack.callback(pool.close)
+            fed = remote_workers.RemoteProcess(
+                process, lambda state: state, None, pool, settings.worker
+            )
+            calls[f"workers: {len(some)}"] = _round(fed, n)
+        return compare(calls, settings.repeats, warm_ups=settings.most_warm_ups)
 
 
-def _on(worker: Any, call: Callable[[], Any]) -> Callable[[], Any]:
-    """A call that is made on a worker."""
-    import tensorflow_federated as tff
+def dome_training(settings: Settings) -> list[Row]:
+    """Rows about rounds of `dpfl-train` with its largest sketch and without DOME.
 
-    context = worker.context()
+    The large states are in shared memory, and as many directions are kept as can be.
+    """
+    n = min(10, settings.dome_clients)
 
-    def called() -> Any:
-        tff.framework.set_default_context(context)
-        return call()
+    def build(seed: int) -> tf.keras.Model:
+        layers = tf.keras.layers
+        kernel = tf.keras.initializers.GlorotUniform(seed)
+        hidden = layers.Dense(settings.large_units, "relu", kernel_initializer=kernel)
+        last = layers.Dense(62, kernel_initializer=kernel)
+        first = layers.Input((28, 28, 1)), layers.Flatten()
+        return tf.keras.Sequential([*first, hidden, last])
 
-    return called
+    task = _task("2nn", n, 16, shuffle_seed=None)
+    task = dataclasses.replace(task, model_builder=build)
+    dome = mechanisms.Dome(n, 1.0, 1.0, settings.sketch_sizes[-1])
+    calls = {
+        "dome: training, gaussian": _training(task, _gaussian(n)),
+        f"dome: training, k={dome.sketch_size}": _training(task, dome),
+    }
+    found = compare(calls, settings.repeats, warm_ups=min(1, settings.most_warm_ups))
+    memory = {
+        "worker: peak with dome": machine.peak_bytes(settings.worker.pid),
+        "python: peak with dome": machine.peak_bytes(os.getpid()),
+        "python: with dome": psutil.Process().memory_info().rss,
+    }
+    return found + [row(name, "bytes", size or 0) for name, size in memory.items()]
+
+
+def _training(task: Any, mechanism: Any) -> Call:
+    """A round after the round before, the first with all directions kept."""
+    process = _fed_process(task, mechanism)
+    state = process.initialize()
+    if isinstance(mechanism, mechanisms.Dome):
+        state = attrs.evolve(state, aggregator=_all_kept(state.aggregator))
+    clients = list(range(task.population))
+
+    def run() -> None:
+        nonlocal state
+        state = process.next(state, clients).state
+
+    return run
+
+
+def _all_kept(state: Any) -> Any:
+    """A state of DOME with as many random directions as it can have."""
+    rank, dimension = np.shape(state["basis"])
+    basis = np.empty([rank, dimension], np.int16)
+    for i in range(rank):
+        direction = tf.random.stateless_normal([dimension], [i, 0]) / dimension**0.5
+        basis[i] = adaptive_sketch.pack(direction)
+    return collections.OrderedDict(
+        state,
+        basis=basis,
+        strengths=np.linspace(2, 1, rank, dtype=np.float32),
+        rank=np.int32(rank),
+    )

@@ -1,113 +1,64 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""What aggregators, rotations, masks, sketches and integer noise cost.
+"""What aggregators, rotations, masks, sketches and noise cost.
 
-What making the clients' vectors costs is the row "values alone"; it is part of every
-other row of an aggregation. Rounds of DOME take the state that the round before gave,
-whose way to Python and back makes up much of them.
+Clients' vectors are made in TFF's worker, since feeding them in costs far more than
+aggregating them. What that costs is the row "values alone"; it is part of every other
+row of an aggregation. Where an aggregator's state is that of the round before, its way
+to Python and back makes up much of the round.
 """
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Optional
 
+import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 from tensorflow_federated.python.aggregators import distributed_dp
 
-from dpfl import aggregators, mechanisms
-from dpfl.vectors import (
-    adaptive_sketch,
-    count_sketch,
-    integer_noise,
-    masks,
-    rotation,
-    rounding,
-)
+from dpfl import aggregators, mechanisms, noise_streams
+from dpfl import factorization as fact
+from dpfl.aggregators.factory import CodecFactory
+from dpfl.aggregators.matrix_factorization import MatrixFactorizationCodec, NoiseFeeder
+from dpfl.noise_streams import build_stream
+from dpfl.training import worker
+from dpfl.vectors import count_sketch, randomness, rotation
+from dpfl.vectors import masks as masks_lib
+from dpfl.vectors.integer_noise import DiscreteGaussian
 
-from . import harness
-from .harness import Row, Sizes, compare
+from .harness import Call, Row, Settings, row
 
 # Bits of TFF's own sums, and what is enough.
 _BITS, _FEW_BITS = 16, 7
 _RATES = (1.0, 10.0, 100.0)
-_SEED = (3, 4)
+_SEED = np.array([3, 4], np.int64)
 
 
-def _aggregations(
-    prefix: str,
-    factories: Mapping[str, Any],
-    configs: Mapping[str, Any],
-    dimension: int,
-    clients: int,
-    repeats: int,
-    **options: Any,
-) -> list[Row]:
-    """Measures factories, of which the first is the baseline, and configurations."""
-    every = {**factories, **{n: aggregators.build(c) for n, c in configs.items()}}
-    functions = {
-        f"{prefix}: {name}": harness.aggregation(factory, dimension, clients, **options)
-        for name, factory in every.items()
-    }
-    return compare(functions, next(iter(functions)), repeats)
-
-
-def _in_graphs(functions: Mapping[str, Callable[[], Any]], repeats: int) -> list[Row]:
-    """Measures functions of TensorFlow, of which the first is the baseline."""
-
-    def graph(call: Callable[[], Any]) -> Callable[[], Any]:
-        return tf.function(lambda: call())
-
-    calls = {name: graph(call) for name, call in functions.items()}
-    return compare(calls, next(iter(calls)), repeats)
-
-
-def aggregation(sizes: Sizes) -> list[Row]:
-    """Measures TFF's aggregators and ours on vectors; needs a running worker."""
-    n = sizes.clients
+def aggregation(settings: Settings) -> dict[str, Call]:
+    """TFF's aggregators and ours on vectors."""
+    n = settings.clients
     stock = tff.aggregators.DifferentiallyPrivateFactory.gaussian_fixed(1.0, n, 1.0)
-    configs: dict[str, Any] = {
+    made: dict[str, Any] = {
+        "TFF mean": tff.aggregators.UnweightedMeanFactory(),
+        "TFF gaussian_fixed": stock,
         "none": mechanisms.NoMechanism(n),
         "gaussian": mechanisms.Gaussian(n, 1.0, 1.0),
     }
     for keep in (1.0, 0.1, 0.01):
-        configs[f"csgm hadamard {keep:g}"] = mechanisms.L2Csgm(n, 1.0, 1.0, keep)
-    return _aggregations(
-        "aggregate",
-        {
-            "TFF mean": tff.aggregators.UnweightedMeanFactory(),
-            "TFF gaussian_fixed": stock,
-        },
-        configs,
-        *(sizes.dimension, n, sizes.repeats),
-    ) + compare(
-        {"aggregate: values alone": harness.vectors_alone(sizes.dimension, n)},
-        "aggregate: values alone",
-        sizes.repeats,
-    )
+        made[f"csgm hadamard {keep:g}"] = mechanisms.L2Csgm(n, 1.0, 1.0, keep)
+    made["values alone"] = None
+    return _aggregations("aggregate", made, settings.dimension, n)
 
 
-def fourier(sizes: Sizes) -> list[Row]:
-    """Measures the DFT rotation, on a tenth of the clients; needs a running worker."""
-    n = max(1, sizes.clients // 10)
-    configs = {
-        f"csgm dft {keep:g}": mechanisms.L2Csgm(n, 1.0, 1.0, keep, rotation="dft")
-        for keep in (1.0, 0.1, 0.01)
-    }
-    mean = {"TFF mean": tff.aggregators.UnweightedMeanFactory()}
-    repeats = min(3, sizes.repeats)
-    return _aggregations("aggregate tenth", mean, configs, sizes.dimension, n, repeats)
-
-
-def sketch_aggregation(sizes: Sizes) -> list[Row]:
-    """Measures secure sums with integer noise; TFF's aggregator is the baseline.
-
-    Needs a worker whose context can sum securely.
-    """
-    n = sizes.clients
+def sketch_aggregation(settings: Settings) -> dict[str, Call]:
+    """Secure sums with integer noise; TFF's aggregator is the baseline."""
+    n = settings.clients
     stock = distributed_dp.DistributedDpSumFactory(
         noise_multiplier=1.0,
         expected_clients_per_round=n,
@@ -116,162 +67,293 @@ def sketch_aggregation(sizes: Sizes) -> list[Row]:
         mechanism="distributed_dgauss",
         rotation_type="hd",
     )
-
-    def ddg(bits: int) -> Any:
-        return mechanisms.DistributedDiscreteGaussian(n, 1.0, 1.0, bits)
-
-    def sketched(bits: int, rate: float) -> Any:
-        return mechanisms.SketchedDdg(n, 1.0, 1.0, bits, compression_rate=rate)
-
-    configs = {
-        "discrete Gaussian": ddg(_BITS),
-        f"discrete Gaussian, {_FEW_BITS} bits": ddg(_FEW_BITS),
+    plain = partial(mechanisms.DistributedDiscreteGaussian, n, 1.0, 1.0)
+    sketched = partial(mechanisms.SketchedDdg, n, 1.0, 1.0)
+    made = {
+        "TFF discrete Gaussian": stock,
+        "discrete Gaussian": plain(_BITS),
+        f"discrete Gaussian, {_FEW_BITS} bits": plain(_FEW_BITS),
         "Skellam": mechanisms.DistributedSkellam(n, 1.0, 1.0, _BITS),
-        **{f"sketched {rate:g}": sketched(_BITS, rate) for rate in _RATES[1:]},
-        f"sketched 10, {_FEW_BITS} bits": sketched(_FEW_BITS, 10.0),
+        "sketched 10": sketched(_BITS, compression_rate=10.0),
+        "sketched 100": sketched(_BITS, compression_rate=100.0),
+        f"sketched 10, {_FEW_BITS} bits": sketched(_FEW_BITS, compression_rate=10.0),
+        "values alone": None,
     }
-    repeats = min(3, sizes.repeats)
-    return _aggregations(
-        "secure", {"TFF discrete Gaussian": stock}, configs, sizes.model, n, repeats
-    )
+    return _aggregations("secure", made, settings.model, n)
 
 
-def dome_rounds(sizes: Sizes) -> list[Row]:
-    """Measures DOME at each size, and TFF's mean; needs a running worker."""
-    n, middle = sizes.dome_clients, sizes.sketch_sizes[1]
-    configs: dict[str, Any] = {
-        f"k={size}": mechanisms.Dome(n, 1.0, 1.0, size) for size in sizes.sketch_sizes
-    }
-    configs[f"k={middle}, integers"] = mechanisms.DomeDdg(n, 1.0, 1.0, middle)
-    return _aggregations(
-        "dome",
-        {"TFF mean": tff.aggregators.UnweightedMeanFactory()},
-        configs,
-        *(sizes.model, n, min(5, sizes.repeats)),
-        scale=1e-3,
-        keep_state=True,
-    )
+def dome_rounds(settings: Settings) -> dict[str, Call]:
+    """DOME at each size, and TFF's mean, which is the baseline."""
+    n, middle = settings.dome_clients, settings.sketch_sizes[1]
+    made: dict[str, Any] = {"TFF mean": tff.aggregators.UnweightedMeanFactory()}
+    for size in settings.sketch_sizes:
+        made[f"k={size}"] = mechanisms.Dome(n, 1.0, 1.0, size)
+    made[f"k={middle}, integers"] = mechanisms.DomeDdg(n, 1.0, 1.0, middle)
+    return _aggregations("dome", made, settings.model, n, 1e-3, keep_state=True)
 
 
-def rotations(sizes: Sizes) -> list[Row]:
-    """Measures one vector's rotation: our Hadamard transform, TFF's, and the DFT."""
-    dimension = sizes.dimension
+def _aggregations(
+    prefix: str, made: Mapping[str, Any], *sizes: Any, **options: Any
+) -> dict[str, Call]:
+    """Rounds of TFF's factories, and of those of our mechanisms."""
+    calls = {}
+    for name, each in made.items():
+        is_ours = isinstance(each, mechanisms.Mechanism)
+        factory = aggregators.build(each) if is_ours else each
+        calls[f"{prefix}: {name}"] = _aggregation(factory, *sizes, **options)
+    return calls
+
+
+def _aggregation(
+    factory: Any,
+    dimension: int,
+    clients: int,
+    scale: float = 1.0,
+    *,
+    keep_state: bool = False,
+    feed: Callable[[Any], Any] = lambda state: state,
+) -> Call:
+    """A function that runs one round of an unweighted aggregator.
+
+    Args:
+      factory: None makes the clients' vectors, and adds one number of each.
+      scale: Every coordinate of a client's vector.
+      keep_state: Whether a round takes the state that the round before gave, which
+        goes to Python and back; else each is the first.
+      feed: Called on the state before each round.
+    """
+    type_ = tff.TensorType(np.float32, [dimension])
+    scales_type = tff.FederatedType(np.float32, tff.CLIENTS)
+    first = tff.tensorflow.computation(lambda vector: vector[0], type_)
+    make = tff.tensorflow.computation(lambda x: tf.fill([dimension], x), np.float32)
+    if factory is None:
+
+        @tff.federated_computation(scales_type)
+        def alone(scales: Any) -> Any:
+            made = tff.federated_map(make, scales)
+            return tff.federated_sum(tff.federated_map(first, made))
+
+        return lambda: alone([scale] * clients)
+    process = factory.create(type_)
+
+    @tff.federated_computation(process.initialize.type_signature.result, scales_type)
+    def one_round(state: Any, scales: Any) -> Any:
+        output = process.next(state, tff.federated_map(make, scales))
+        # The result stays in the worker: only its first coordinate comes back.
+        return output.state, tff.federated_map(first, output.result)
+
+    latest = process.initialize()
+
+    def run() -> None:
+        nonlocal latest
+        after, _ = one_round(feed(latest), [scale] * clients)
+        if keep_state:
+            latest = after
+
+    return run
+
+
+def _in_graphs(functions: Mapping[str, Call]) -> dict[str, Call]:
+    return {n: tf.function(f, autograph=False) for n, f in functions.items()}
+
+
+def rotations(settings: Settings) -> dict[str, Call]:
+    """One vector's rotation: our Hadamard transform, TFF's, and the DFT."""
+    dimension = settings.dimension
     length = mechanisms.L2Csgm(1, 1.0, 1.0, 1.0).rotated_dimension(dimension)
     vector = tf.random.stateless_normal([length], [1, 2])
     even = vector[: dimension + dimension % 2]
-    seed = tf.constant(_SEED, tf.int64)
     ours = rotation.HadamardRotation(length)
     dft = rotation.FourierRotation(len(even))
-    signs, phases = ours.expand(seed), dft.expand(seed)
+    signs, phases = ours.expand(_SEED), dft.expand(_SEED)
 
     def tff_hadamard() -> Any:
         signed = (vector * signs)[tf.newaxis, :]
         return tff.aggregators.hadamard.fast_walsh_hadamard_transform(signed)
 
-    functions = {
+    calls = {
         "rotate: TFF hadamard": tff_hadamard,
-        "rotate: hadamard": lambda: ours.rotate(vector, signs),
-        "rotate: dft": lambda: dft.rotate(even, phases),
+        "rotate: hadamard": partial(ours.rotate, vector, signs),
+        "rotate: dft": partial(dft.rotate, even, phases),
     }
-    return _in_graphs(functions, sizes.repeats)
+    return _in_graphs(calls)
 
 
-def mask_draws(sizes: Sizes) -> list[Row]:
-    """Measures one mask at 1%: by gaps between kept coordinates, and by coordinate."""
-    length, keep_fraction = sizes.dimension, 0.01
-    seed = tf.constant(_SEED, tf.int64)
-    vector = tf.random.stateless_normal([length], seed)
-    mask = masks.build_mask(length, keep_fraction)
+def masks(settings: Settings) -> dict[str, Call]:
+    """One mask at 1%: by gaps between kept coordinates, and by coordinate."""
+    length, keep_fraction = settings.dimension, 0.01
+    vector = tf.random.stateless_normal([length], _SEED)
+    mask = masks_lib.build_mask(length, keep_fraction)
 
     def dense() -> Any:
-        draws = tf.random.stateless_uniform([length], seed)
+        draws = tf.random.stateless_uniform([length], _SEED)
         return tf.boolean_mask(vector, draws < keep_fraction)
 
-    functions = {
-        "mask: a draw per coordinate": dense,
-        "mask: gaps": lambda: mask.gather(vector, seed),
-    }
-    return _in_graphs(functions, sizes.repeats)
+    gaps = partial(mask.gather, vector, _SEED)
+    return _in_graphs({"mask: a draw per coordinate": dense, "mask: gaps": gaps})
 
 
-def sketches(sizes: Sizes) -> list[Row]:
-    """Measures one vector's sketch and its decoding, beside one plain rotation."""
-    seed = tf.constant(_SEED, tf.int64)
-    plain = rotation.HadamardRotation(1 << (sizes.model - 1).bit_length())
-    signs = plain.expand(seed)
+def sketches(settings: Settings) -> dict[str, Call]:
+    """One vector's sketch and its decoding, beside one plain rotation."""
+    plain = rotation.HadamardRotation(1 << (settings.model - 1).bit_length())
     vector = tf.random.stateless_normal([plain.length], [1, 2])
-    functions: dict[str, Callable[[], Any]] = {
-        "sketch: plain rotation": lambda: plain.rotate(vector, signs)
-    }
+    rotate = partial(plain.rotate, vector, plain.expand(_SEED))
+    calls: dict[str, Call] = {"sketch: plain rotation": rotate}
     for kind, rate in [("shifts", rate) for rate in _RATES] + [("hashes", 10.0)]:
-        sketch = count_sketch.build_sketch(sizes.model, rate, kind=kind)
-        expanded = sketch.expand(seed)
+        sketch = count_sketch.build_sketch(settings.model, rate, kind=kind)
+        expanded = sketch.expand(_SEED)
         own = tf.random.stateless_normal([sketch.input_length], [1, 2])
         encoded = sketch.encode(own, expanded)
         name = f"{kind} {rate:g}"
-        functions[f"sketch: encode {name}"] = partial(sketch.encode, own, expanded)
-        functions[f"sketch: decode {name}"] = partial(sketch.decode, encoded, expanded)
-    return _in_graphs(functions, sizes.repeats)
+        calls[f"sketch: encode {name}"] = partial(sketch.encode, own, expanded)
+        calls[f"sketch: decode {name}"] = partial(sketch.decode, encoded, expanded)
+    return _in_graphs(calls)
 
 
-def integers(sizes: Sizes) -> list[Row]:
-    """Measures rounding and noise of a tenth of the coordinates, and plain noise."""
-    length = max(1, sizes.model // 10)
-    seed = tf.constant(_SEED, tf.int64)
-    vector = 50 * tf.random.stateless_normal([length], [1, 2])
-    gaussian = integer_noise.discrete_gaussian_noise
-    functions: dict[str, Callable[[], Any]] = {
-        "float32 Gaussian": lambda: tf.random.stateless_normal([length], seed),
-        "rounding": lambda: rounding.randomized_round(vector, seed, 1e6, 1e5),
-        "conditional rounding": lambda: rounding.conditional_round(
-            vector, seed, 1 << 60, 1 << 20
-        ),
-        "discrete Gaussian": partial(gaussian(20.0).sample, seed, length),
-        "Skellam": partial(integer_noise.skellam_noise(20.0).sample, seed, length),
-        "small discrete Gaussian": partial(gaussian(1.5).sample, seed, length),
+def noise_draws(settings: Settings) -> dict[str, Call]:
+    """Discrete Gaussians, of one to three tables, against normals."""
+
+    def of(draw: Callable[..., Any]) -> Call:
+        call = tf.function(lambda seed: draw(seed, settings.dimension))
+        return lambda: call(tf.constant(_SEED)).numpy()
+
+    calls = {"draw: float32 normals": of(randomness.standard_normal)}
+    for bits in settings.noise_bits:
+        sampler = DiscreteGaussian(float(1 << bits))
+        calls[f"draw: discrete Gaussian of 2^{bits}"] = of(sampler.sample)
+    return calls
+
+
+def noise_dense(settings: Settings) -> list[Row]:
+    """Rows about a dense matrix: the start, the middle and the end of the run.
+
+    The seconds are those of a whole block over its rounds. The last row computes the
+    last round alone, as it would be without blocks. A matrix of the right shape is all
+    that matters for time, so it is not an optimal one.
+    """
+    rounds, dimension = settings.matrix_rounds, settings.dimension
+    matrix = np.tril(np.random.default_rng(0).normal(size=(rounds, rounds)))
+
+    def seconds_of(call: Callable[[int], Any], round_index: int) -> float:
+        begin = time.perf_counter()
+        call(round_index)
+        return time.perf_counter() - begin
+
+    stream = noise_streams.DenseStream(matrix, dimension)
+    call = _stream_call(stream)
+    call(0)
+    block = stream.block_rounds
+    last = (rounds - 1) // block * block
+    places = {"start": 0, "middle": last // block // 2 * block, "end": last}
+    seconds = {
+        f"block at {name}": seconds_of(call, place) / block
+        for name, place in places.items()
     }
-    return _in_graphs(
-        {f"integers: {name}": call for name, call in functions.items()}, sizes.repeats
-    )
+    peak = worker.peak_bytes(os.getpid())
+    # The block goes before there is another stream.
+    del call
+    call = _stream_call(noise_streams.DenseStream(matrix, dimension, block_rounds=1))
+    call(0)
+    seconds["last row alone"] = seconds_of(call, rounds - 1)
+    timed = partial(row, key="seconds_median", repeats=1)
+    end = timed("noise: dense, block at end", value=seconds["block at end"])
+    found = [timed(f"noise: dense, {n}", value=s, of=end) for n, s in seconds.items()]
+    said = "peak of the process, TensorFlow itself included"
+    return [*found, row("noise: dense, memory", "bytes", peak, description=said)]
 
 
-def dome_updates(sizes: Sizes) -> list[Row]:
-    """Measures the sketch's own steps, and Householder's QR of a matrix of its size."""
-    rows: list[Row] = []
-    for size in sizes.sketch_sizes[:2]:
-        sketch = adaptive_sketch.AdaptiveSketch(
-            sizes.model, size, max_rank=size // 4, energy_fraction=0.99
+def noise_recurrences(settings: Settings) -> dict[str, Call]:
+    """A round of the streams that remember a few vectors."""
+    return {
+        f"noise: {name}": _stream_call(build_stream(found, settings.dimension))
+        for name, found in recurrences(settings.matrix_rounds).items()
+    }
+
+
+def noise_bands(settings: Settings) -> dict[str, Call]:
+    """A round of a stream over a run, by how many diagonals C has."""
+    rounds = settings.matrix_rounds
+    workload = fact.prefix_sum(rounds)
+    # Of the square root of prefix sums: 1, 1/2, 3/8, ...
+    column = np.concatenate([[1.0], np.cumprod(1 - 0.5 / np.arange(1, rounds))])
+    found = {"independent": fact.compute(workload, "identity")}
+    for count in (16, 64, 256):
+        factors = fact.ToeplitzFactors(column * (np.arange(rounds) < count))
+        found[f"{count} bands"] = fact.Factorization(workload, "toeplitz", {}, factors)
+    return {
+        f"noise: {name}": _stream_call(build_stream(each, settings.model))
+        for name, each in found.items()
+    }
+
+
+def noise_aggregators(settings: Settings) -> dict[str, Call]:
+    """A round of the aggregator on two clients.
+
+    What the stream remembers is in the aggregator's state, which goes from Python to
+    the worker and back in each round. "fed" is a dense matrix whose rows a
+    `NoiseFeeder` puts there; its block is computed before.
+    """
+    mechanism = mechanisms.MECHANISMS["matrix_factorization"]
+
+    def call(found: fact.Factorization, is_fed: bool = False) -> Call:
+        class Given(mechanism):  # type: ignore[misc, valid-type]
+            """The configuration with a matrix that it need not compute."""
+
+            factorization = found
+
+        config = Given(
+            cohort_size=2, rounds_per_epoch=rounds, clip_norm=1.0, noise_multiplier=1.0
         )
-        state = sketch.initial_state()
-        seed = tf.constant([1, 2], tf.int64)
-        kept = tf.zeros([0, sizes.model])
-        basis = tf.function(sketch.expand)(kept, seed)
-        rows_of = tf.function(adaptive_sketch.dense)(basis)
-        kept = rows_of[: size // 4]
-        basis = tf.function(sketch.expand)(kept, seed)
-        gradient = rows_of[0] + rows_of[1]
-        column = tf.transpose(rows_of)
-        latest = (basis, state["strengths"], state["rank"], gradient)
-        functions = {
-            f"sketch: QR, k={size}": partial(tf.linalg.qr, column),
-            f"sketch: expand, k={size}": partial(sketch.expand, kept, seed),
-            f"sketch: update, k={size}": partial(sketch.update, *latest),
-            f"sketch: project, k={size}": partial(
-                adaptive_sketch.project, basis, gradient
-            ),
-        }
-        rows += _in_graphs(functions, min(3, sizes.repeats))
-    return rows
+        # Not by the table, which has no row for a configuration with a given matrix.
+        build = partial(MatrixFactorizationCodec, config, noise_from_program=is_fed)
+        factory = CodecFactory(build, seed=1)
+        options = {"feed": NoiseFeeder(config, dimension).feed} if is_fed else {}
+        return _aggregation(factory, dimension, 2, 0.0, keep_state=True, **options)
+
+    rounds, dimension = settings.matrix_rounds, settings.dimension
+    calls = {f"mf: {name}": call(found) for name, found in recurrences(rounds).items()}
+    workload = fact.prefix_sum(rounds)
+    dense = fact.DenseFactors(*_root(workload))
+    found = fact.Factorization(workload, "optimal", {}, dense)
+    return {**calls, "mf: dense, fed": call(found, is_fed=True)}
 
 
-ROWS: dict[str, Callable[[Sizes], list[Row]]] = {
-    "aggregation": aggregation,
-    "fourier": fourier,
-    "rotations": rotations,
-    "masks": mask_draws,
-    "sketch_aggregation": sketch_aggregation,
-    "sketches": sketches,
-    "integer_noise": integers,
-    "dome_rounds": dome_rounds,
-    "dome_updates": dome_updates,
-}
+def recurrences(rounds: int) -> dict[str, fact.Factorization]:
+    """Factorizations whose streams are recurrences, by their row's name."""
+    workload = fact.prefix_sum(rounds)
+    rng = np.random.default_rng(0)
+    factors = fact.BandLowRankFactors(
+        np.tile(_root(fact.prefix_sum(8))[0][:, 0], (rounds, 1)),
+        rng.random((rounds, 6)) / rounds,
+        rng.random((rounds, 6)) / rounds,
+    )
+    return {
+        "independent": fact.compute(workload, "identity"),
+        "toeplitz, 16 bands": fact.compute(workload, "toeplitz", bands=16),
+        "blt, 4 buffers": fact.compute(workload, "blt-rational", buffers=4),
+        "tree": fact.compute(workload, "honaker-online"),
+        "band 8, rank 6": fact.Factorization(workload, "band-low-rank", {}, factors),
+    }
+
+
+def _root(workload: fact.Workload) -> tuple[np.ndarray, np.ndarray]:
+    """A decoder and an encoder that are dense.
+
+    Of random numbers the inverse would be so large that no sum could hold the noise.
+    """
+    return fact.compute(workload, "toeplitz-root").materialize()
+
+
+def _stream_call(stream: Any) -> Callable[..., Any]:
+    """A function that computes a row of a stream, by default the next."""
+    step = tf.function(stream.next, autograph=False)
+    state = stream.init(tf.constant(_SEED))
+
+    def call(round_index: Optional[int] = None) -> Any:
+        nonlocal state
+        if round_index is not None:
+            state["row"] = tf.constant(round_index)
+        result, state = step(state)
+        return result[0].numpy()
+
+    return call

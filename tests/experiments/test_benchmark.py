@@ -1,68 +1,83 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-import dataclasses
+import contextlib
 import functools
+import importlib
 import json
 import os
 import subprocess
 
+import numpy as np
 import pytest
+import tensorflow_federated as tff
 from absl import flags
 from absl.testing import flagsaver
 
-from dpfl import accounting, machine
+from dpfl import accounting, machine, mechanisms
+from dpfl.aggregators.dome import DomeCodec
+from dpfl.aggregators.factory import CodecFactory
 from dpfl.training import checkpoint
 from experiments import benchmark
-from experiments.benchmarks import harness, noise, programs, rounds, trainings, vectors
+from experiments.benchmarks import harness, programs, rounds, vectors
 from experiments.papers.result_rows import read_csv
 from tests import forks
 
+TINY = {
+    **{"dimension": 50, "clients": 2, "dome_clients": 2, "model": 1600},
+    **{"matrix_rounds": 32, "loop_rounds": 40, "training_rounds": 4},
+    **{"messages": ((100, 7, 4096),), "refused": ((100, 3, 4096),)},
+}
 
-def test_every_row_runs(tmp_path):
-    output = tmp_path / "rows.json"
-    names = [*rounds.NAMES, "masks", "digits_rounds", "sizes", "workers", "cohorts"]
-    given = ("--quick", "--repeats=1", "--json", f"--output={output}")
-    rows = f"--rows={','.join(names)}"
-    done = forks.run("experiments.benchmark", *given, rows, folder=tmp_path)
+
+def tiny(worker=None, **more):
+    return harness.settings(True, 1, worker=worker, **{**TINY, **more})
+
+
+def test_rows_go_to_a_file(tmp_path):
+    output = tmp_path / "rows.csv"
+    given = ("--rows=masks", "--quick", "--repeats=1", "--json", f"--output={output}")
+    done = forks.run("experiments.benchmark", *given, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stderr.endswith("sizes so small the numbers mean nothing\n")
-    rows = {row["name"]: row for row in json.loads(done.stdout)}
-    assert list(rows.values()) == json.loads(output.read_text())
-    for name in ("plain", "tff_default", "tff_iterator", "data_sent", "mean", "none"):
-        assert rows[name]["seconds_median"] > 0
-    assert rows["plain"]["ratio"] is None
-    # One turn, so the ratio is that of the two times.
-    for name in ("csgm", "gaussian"):
-        assert rows[name]["baseline"] == "none"
-        expected = rows[name]["seconds_median"] / rows["none"]["seconds_median"]
-        assert abs(rows[name]["ratio"] / expected - 1) < 1e-9
-    for name in ("memory_python", "memory_worker"):
-        assert 2**20 < rows[name]["bytes"] < 2**36
-    assert any(name not in names for name in rows)
-
-
-@pytest.mark.parametrize("quick", [True, False])
-def test_numbers_are_said_to_mean_nothing_where_they_do(quick, tmp_path):
-    output = tmp_path / "rows.csv"
-    given = ("--rows=masks", "--repeats=1", f"--output={output}", *["--quick"] * quick)
-    done = forks.run("experiments.benchmark", *given, "--json", folder=tmp_path)
-    assert done.returncode == 0 and "mean nothing" not in done.stdout
-    assert done.stderr.count("the numbers mean nothing") == quick
-    kept = read_csv(output)
-    for found, row in zip(kept, json.loads(done.stdout)):
-        assert (found["run"], found["row"]) == (row["run"], row["name"])
+    rows, kept = json.loads(done.stdout), read_csv(output)
+    assert len(rows) == len(kept) == 2
+    for found, row in zip(kept, rows):
+        assert found["run"] == row["run"] == "masks" and found["row"] == row["name"]
         assert float(found["seconds"]) == pytest.approx(row["seconds_median"], rel=1e-3)
-        assert found["of"] == (row["baseline"] or "") and not found["mebibytes"]
-        assert int(found["repeats"]) == row["repeats"]
+        assert found["of"] == row["baseline"] and not found["mebibytes"]
+        assert found["repeats"] == "1"
 
 
-def test_a_table_of_memory_is_in_mebibytes():
-    rows = [{"run": "cohorts", "name": "n=10", "bytes": 3 * 2**19}]
-    assert benchmark.as_csv(rows).splitlines()[1] == "cohorts,n=10,,,,,1.5,"
+def test_numbers_of_the_full_size_are_not_said_to_mean_nothing(
+    tmp_path, monkeypatch, capsys
+):
+    measured = [{"name": "n=10", "bytes": 3 * 2**19}]
+    asked = []
+
+    def measure(group, settings):
+        asked.append((group, *settings.round_rows, settings.repeats))
+        return measured
+
+    monkeypatch.setattr(harness, "measure", measure)
+    monkeypatch.setattr(benchmark, "apart", lambda measure: measure())
+    output = tmp_path / "rows.json"
+    run(monkeypatch, "--rows=cohorts,plain,csgm", f"--output={output}")
+    assert asked == [(name, "plain", "csgm", 7) for name in ("rounds", "cohorts")]
+    expected = [{"run": name, **measured[0]} for name in ("rounds", "cohorts")]
+    assert json.loads(output.read_text()) == expected
+    out, err = capsys.readouterr()
+    assert "n=10" in out and "1.5" in out and "mean nothing" not in err
 
 
-def all_but_sketches(group, repeats, quick):
+def run(monkeypatch, *given):
+    monkeypatch.setattr(benchmark.start, "import_tensorflow", lambda: None)
+    with flagsaver.flagsaver():
+        flags.FLAGS(["benchmark", *given])
+        benchmark.main(["benchmark"])
+
+
+def all_but_sketches(group, settings):
     if group == "sketches":
         raise OSError("no")
     return [{"name": "all", "bytes": 2**20}]
@@ -70,12 +85,9 @@ def all_but_sketches(group, repeats, quick):
 
 def test_what_was_measured_is_kept_if_the_next_group_fails(tmp_path, monkeypatch):
     output = tmp_path / "rows.csv"
-    monkeypatch.setattr(benchmark.harness, "measure", all_but_sketches)
-    monkeypatch.setattr(benchmark.start, "import_tensorflow", lambda: None)
-    words = ["benchmark", "--rows=masks,sketches", f"--output={output}"]
-    with flagsaver.flagsaver(), pytest.raises(OSError, match="no"):
-        flags.FLAGS(words)
-        benchmark.main(words[:1])
+    monkeypatch.setattr(harness, "measure", all_but_sketches)
+    with pytest.raises(OSError, match="no"):
+        run(monkeypatch, "--rows=masks,sketches", f"--output={output}")
     assert [row["run"] for row in read_csv(output)] == ["masks"]
 
 
@@ -93,73 +105,154 @@ def test_a_group_has_no_memory_of_the_one_before_it():
 
 
 def test_noise_of_the_full_size_fits_into_sums():
-    for found in noise.recurrences_of(harness.Sizes().matrix_rounds).values():
-        assert found.sensitivity().value < 100
+    found = vectors.recurrences(harness.settings(False, 1).matrix_rounds)
+    # The one that is not computed by a method, with a sensitivity of its own.
+    assert found["band 8, rank 6"].sensitivity().value < 100
 
 
 def test_the_model_of_the_cost_target():
-    model = rounds.cnn_without_dropout(0)
+    model = rounds.round_task(harness.settings(False, 1)).build_keras_model(0)
     assert model.count_params() == 1_018_174
     assert not any("dropout" in layer.name for layer in model.layers)
 
 
-SMALL = dataclasses.replace(
-    harness.QUICK,
-    **{"dimension": 50, "model": 1600, "repeats": 2, "matrix_rounds": 16},
-    **{"loop_rounds": 40, "training_rounds": 4, "messages": ((100, 7, 4096),)},
-)
-MODULES = {"vectors": vectors, "noise": noise}
+def test_every_group_is_a_function():
+    for name, group in harness.GROUPS.items():
+        module = importlib.import_module(f"experiments.benchmarks.{group.module}")
+        assert callable(getattr(module, name))
+    assert set(harness.AGGREGATORS) < set(harness.GROUPS)
 
 
-def check_rows(rows, repeats=2):
+def check_rows(rows):
     names = [row["name"] for row in rows]
     assert len(set(names)) == len(names) > 1
     for row in rows:
-        assert row["name"] in benchmark.table([row])
         if "bytes" in row:
             assert 2**20 < row["bytes"] < 2**36
-            continue
-        assert row["seconds_median"] > 0 and row["repeats"] in (1, repeats)
-        assert row["baseline"] in names
+        else:
+            assert row["seconds_median"] > 0 and row["repeats"] == 1
+            assert row["baseline"] in names
 
 
-def test_every_group_of_rows_is_named():
-    modules = {**MODULES, "programs": programs, "trainings": trainings}
-    for name, groups in harness.GROUPS.items():
-        assert tuple(modules[name].ROWS) == groups
-    assert set(harness.AGGREGATORS) < set(harness.names())
+# What TensorFlow and TFF have traced, by what it is of.
+TRACED = {}
 
 
-@pytest.mark.parametrize(
-    ("module", "group"),
-    [(name, group) for name in MODULES for group in harness.GROUPS[name]],
-)
-def test_rows_of_a_group(tff_secure_context, module, group):
-    check_rows(MODULES[module].ROWS[group](SMALL))
+def trace_once(monkeypatch, module, name, key=lambda *args, **options: ()):
+    """Lets rows share what is traced where their keys are equal."""
+    build = getattr(module, name)
+
+    def built(*args, **options):
+        own = (name, *key(*args, **options))
+        if own not in TRACED:
+            TRACED[own] = build(*args, **options)
+        return TRACED[own]
+
+    monkeypatch.setattr(module, name, built)
 
 
-def test_rows_of_training_with_dome(tff_secure_context):
-    rows = trainings.dome_training(SMALL)
+def kind_of_aggregation(factory, *_, **options):
+    return (factory and isinstance(factory, CodecFactory), *options)
+
+
+def kind_of_model(model_fn, **options):
+    if callable(model_fn):
+        assert model_fn().trainable_variables
+    return ()
+
+
+def block_of(stream):
+    return (getattr(stream, "block_rounds", None),)
+
+
+def groups_of(module):
+    return [name for name, group in harness.GROUPS.items() if group.module == module]
+
+
+@pytest.mark.parametrize("name", groups_of("vectors"))
+def test_rows_of_vectors(tff_secure_context, tff_worker, monkeypatch, name):
+    trace_once(monkeypatch, vectors, "_aggregation", kind_of_aggregation)
+    trace_once(monkeypatch, vectors, "_stream_call", block_of)
+    check_rows(harness.measure(name, tiny(tff_worker)))
+
+
+@pytest.fixture
+def one_process(tff_secure_context, monkeypatch):
+    trace_once(monkeypatch, rounds, "_fed_process")
+
+
+@pytest.mark.parametrize("name", groups_of("rounds"))
+def test_rows_of_rounds(one_process, tff_worker, monkeypatch, name):
+    monkeypatch.setattr(rounds, "_all_kept", lambda state: state)
+    rows = harness.measure(name, tiny(tff_worker))
     check_rows(rows)
-    sizes = {row["name"]: row["bytes"] for row in rows if "bytes" in row}
-    assert sizes["python: with dome"] <= sizes["python: peak with dome"]
+    if name == "dome_training":
+        sizes = {row["name"]: row["bytes"] for row in rows if "bytes" in row}
+        assert sizes["python: with dome"] <= sizes["python: peak with dome"]
 
 
-@pytest.mark.parametrize("run", [programs.loop_alone, programs.training])
-def test_rows_of_a_long_run(run):
-    time, memory = run(SMALL)
-    assert 0 < time["seconds_median"] < 60 and time["ratio"] > 0
-    assert 2**20 < memory["bytes"] < 2**36 and 0.5 < memory["ratio"] < 2
+def test_a_state_with_all_directions_is_one_of_dome():
+    codec = DomeCodec(mechanisms.Dome(2, 1.0, 1.0, 8), 50)
+    state = codec.initial_state()
+    kept = rounds._all_kept(state)
+    assert list(kept) == list(state) and kept["rank"] == 2
+    for name, value in kept.items():
+        assert np.asarray(value).dtype == np.asarray(state[name]).dtype
+        assert np.shape(value) == np.shape(state[name])
+
+
+def test_rows_of_a_round(one_process, tff_worker, monkeypatch):
+    algorithms = tff.learning.algorithms
+    trace_once(monkeypatch, algorithms, "build_unweighted_fed_avg", kind_of_model)
+    own = contextlib.nullcontext(tff_worker)
+    monkeypatch.setattr(rounds.worker_lib, "start", lambda: own)
+    # The steps alone are those of digits; the functional model is traced in less time.
+    asked = ["tff_iterator", "tff_default", *harness.ROUND_ROWS[3:]]
+    settings = tiny(tff_worker, round_rows=asked)
+    rows = {row["name"]: row for row in harness.measure("rounds", settings)}
+    assert list(rows) == asked
+    assert rows["mean"]["ratio"] is None and rows["mean"]["baseline"] == "plain"
+    # One turn, so the ratio is that of the two times.
+    for name in ("csgm", "gaussian"):
+        assert rows[name]["baseline"] == "none"
+        expected = rows[name]["seconds_median"] / rows["none"]["seconds_median"]
+        assert abs(rows[name]["ratio"] / expected - 1) < 1e-9
+    for name in harness.MEMORY_ROWS:
+        assert 2**20 < rows[name]["bytes"] < 2**36
+
+
+class QuickRun(contextlib.nullcontext):
+    """Rounds of a training that do nothing."""
+
+    def __init__(self, plan, say, on_round):
+        self._plan, self._on_round = plan, on_round
+        super().__init__(self)
+
+    def train(self):
+        for done in range(self._plan.last_round + 1):
+            self._on_round(done, self._plan.last_round)
+
+
+def test_rows_of_a_long_run(monkeypatch):
+    monkeypatch.setattr("dpfl.training.run.Run", QuickRun)
+    rows = harness.measure("long_run", tiny())
+    assert len(rows) == 4
+    for time, memory in (rows[:2], rows[2:]):
+        assert 0 < time["seconds_median"] < 60 and time["ratio"] > 0
+        assert 2**20 < memory["bytes"] < 2**36 and 0.5 < memory["ratio"] < 2
 
 
 def test_functions_take_turns():
     calls = []
     functions = {name: functools.partial(calls.append, name) for name in "ab"}
-    rows = harness.compare(functions, {"a": None, "b": "a"}, 2)
+    rows = harness.compare(functions, 2, {"a": None, "b": "a"})
     # Once each before the clock starts, then in turns.
     assert calls == ["a", "b"] * 3
     assert [row["baseline"] for row in rows] == [None, "a"]
     assert rows[0]["ratio"] is None and rows[1]["ratio"] > 0
+    [alone] = harness.compare({"b": calls.clear}, 1, {"b": "a"})
+    assert alone["ratio"] is None
+    assert {row["baseline"] for row in harness.compare(functions, 1)} == {"a"}
 
 
 def test_calibrations_are_never_of_one_length_twice(monkeypatch):
@@ -171,8 +264,7 @@ def test_calibrations_are_never_of_one_length_twice(monkeypatch):
             raise accounting.CalibrationError("too few")
 
     monkeypatch.setattr(programs.planning, "calibrate", calibrate)
-    sizes = dataclasses.replace(SMALL, refused=((100, 3, 4096),), repeats=1)
-    rows = programs.calibrations(sizes)
+    rows = harness.measure("calibration", tiny(most_warm_ups=1))
     assert [row["name"] for row in rows] == [
         "calibrate Gaussian",
         "calibrate 1e2, 7 bits",
@@ -183,32 +275,32 @@ def test_calibrations_are_never_of_one_length_twice(monkeypatch):
     assert asked.count((100, 7, 4096)) == asked.count((100, 7, 4097)) == 2
     assert asked.count((100, 3, 4096)) == asked.count((100, 3, 4097)) == 1
     with pytest.raises(accounting.CalibrationError):
-        programs.calibrations(dataclasses.replace(sizes, messages=sizes.refused))
+        harness.measure("calibration", tiny(messages=TINY["refused"]))
 
 
 def test_a_factorization_is_compared_both_ways_and_by_memory():
-    plain, fast, memory = programs.optimal(dataclasses.replace(SMALL, repeats=1))
+    plain, fast, memory = harness.measure("factorization", tiny())
     assert plain["baseline"] is None and fast["baseline"] == plain["name"]
     assert 0 < fast["ratio"] == fast["seconds_median"] / plain["seconds_median"]
     assert memory["bytes"] > 1e6
 
 
 def test_a_run_is_compared_with_an_import(monkeypatch):
-    """Without a turn before the first, which would only take twice as long."""
-    cold = functools.partial(harness.compare, warm_ups=0)
-    monkeypatch.setattr(harness, "compare", cold)
-    imported, trained = programs.start_up(dataclasses.replace(SMALL, repeats=1))
+    """Programs that end at once stand for both, and for all flags."""
+    monkeypatch.setattr(programs, "_IMPORT", ("-c", ""))
+    program = "import sys; assert sys.argv[-1].startswith('--output_dir=')"
+    monkeypatch.setattr(programs, "_TRAIN", ("-c", f"{program}; sum(range(10**7))"))
+    imported, trained = harness.measure("start_up", tiny())
     assert imported["name"] == trained["baseline"]
-    # Programs that ended: a training imports TFF and goes on.
-    assert trained["cpu_seconds_median"] > imported["cpu_seconds_median"] > 1
+    # Programs that ended count.
+    assert trained["cpu_seconds_median"] > imported["cpu_seconds_median"] > 0
     assert trained["ratio"] > 1
 
 
-def test_a_run_that_fails_is_no_row(monkeypatch):
-    monkeypatch.setattr(programs, "_IMPORT", ("-c", ""))
-    sizes = dataclasses.replace(SMALL, train_flags=("--no_such_flag",), repeats=1)
+def test_a_run_that_fails_is_no_row():
+    train = programs.start_up(tiny(train_flags=("--no_such_flag",)))
     with pytest.raises(subprocess.CalledProcessError):
-        programs.start_up(sizes)
+        train["start_up: dpfl-train"]()
 
 
 def test_a_round_of_the_stub_moves_its_weights(tmp_path):
