@@ -59,6 +59,14 @@ _COLUMNS = (
     *("run", "row", "seconds", "processor_seconds", "ratio", "of", "mebibytes"),
     "repeats",
 )
+# Columns of numbers: what they are of a row, and their unit.
+_MEASURED = {
+    "seconds": ("seconds_median", 1),
+    "processor_seconds": ("cpu_seconds_median", 1),
+    "ratio": ("ratio", 1),
+    "processor_ratio": ("cpu_ratio", 1),
+    "mebibytes": ("bytes", 2**20),
+}
 # Of the table for people.
 _SHOWN = (*_COLUMNS[1:5], "processor_ratio", *_COLUMNS[5:7], "description")
 
@@ -80,19 +88,12 @@ def chosen_rows() -> list[str]:
 
 def as_measured(row: Row) -> Row:
     """A row with the four digits that a measurement may have, and memory in MiB."""
-    numbers = {
-        "seconds": row.get("seconds_median"),
-        "processor_seconds": row.get("cpu_seconds_median"),
-        "ratio": row.get("ratio"),
-        "processor_ratio": row.get("cpu_ratio"),
-        "mebibytes": row["bytes"] / 2**20 if "bytes" in row else None,
-    }
-    rounded = {
-        name: None if value is None else float(f"{value:.4g}")
-        for name, value in numbers.items()
-    }
-    same = {name: row.get(name) for name in ("run", "repeats", "description")}
-    return {**rounded, **same, "row": row["name"], "of": row.get("baseline")}
+    found = {name: row.get(name) for name in ("run", "repeats", "description")}
+    found.update(row=row["name"], of=row.get("baseline"))
+    for name, (key, unit) in _MEASURED.items():
+        value = row.get(key)
+        found[name] = None if value is None else float(f"{value / unit:.4g}")
+    return found
 
 
 def apart(measure: Callable[[], list[Row]]) -> list[Row]:

@@ -145,9 +145,10 @@ def measure(name: str, settings: Settings) -> list[Row]:
             tff.framework.set_default_context(own.worker.context(secure_sums=True))
         module = importlib.import_module(f".{group.module}", __package__)
         found = getattr(module, name)(own)
-        if isinstance(found, list):
-            return found
-        return compare(found, repeats, warm_ups=min(group.warm_ups, own.most_warm_ups))
+        if not isinstance(found, list):
+            warm_ups = min(group.warm_ups, own.most_warm_ups)
+            found = compare(found, repeats, warm_ups=warm_ups)
+    return found
 
 
 def compare(
@@ -182,12 +183,13 @@ def compare(
     rows = []
     for name in functions:
         other = next(iter(functions)) if baselines is None else baselines[name]
-        found = {"name": name, "repeats": repeats, "baseline": other}
+        found: Row = {"name": name, "repeats": repeats, "baseline": other}
         for clock, seconds in taken.items():
             found[f"{clock}seconds_median"] = float(np.median(seconds[name]))
-            is_seen = other is not None and all(seconds.get(other, [0.0]))
-            ratios = np.divide(seconds[name], seconds[other]) if is_seen else None
-            found[f"{clock}ratio"] = float(np.median(ratios)) if is_seen else None
+            found[f"{clock}ratio"] = None
+            if other is not None and all(seconds.get(other, [0.0])):
+                ratios = np.divide(seconds[name], seconds[other])
+                found[f"{clock}ratio"] = float(np.median(ratios))
         rows.append(found)
     return rows
 

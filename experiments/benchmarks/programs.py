@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import itertools
 import pathlib
 import statistics
@@ -101,21 +102,17 @@ def start_up(settings: Settings) -> dict[str, Call]:
     From the command line to the exit: imports, tracing, compiling and pictures are
     nearly all of it.
     """
-
-    def run(*arguments: str) -> None:
-        subprocess.run(
-            [sys.executable, *arguments],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=True,
-        )
+    run = functools.partial(
+        subprocess.run, stdin=subprocess.DEVNULL, capture_output=True, check=True
+    )
 
     def train() -> None:
         with tempfile.TemporaryDirectory() as folder:
-            run(*_TRAIN, *settings.train_flags, f"--output_dir={folder}/run")
+            output = f"--output_dir={folder}/run"
+            run([sys.executable, *_TRAIN, *settings.train_flags, output])
 
     return {
-        "start_up: import of TFF": lambda: run(*_IMPORT),
+        "start_up: import of TFF": lambda: run([sys.executable, *_IMPORT]),
         "start_up: dpfl-train": train,
     }
 
@@ -149,12 +146,6 @@ class StubProcess:
     def deadline(self, seconds: Any) -> Any:
         """A context that ends whenever it does."""
         return contextlib.nullcontext(seconds)
-
-
-def _evaluate(state: np.ndarray, is_due: bool) -> dict[str, Any]:
-    """Made-up metrics of a stub's state, None if none are due."""
-    value = np.float32(1 / (1 + abs(state[0]))) if is_due else None
-    return {"loss": value, "accuracy": value}
 
 
 def make_plan(folder: pathlib.Path, rounds: int, checkpoint_every: int = 1) -> Any:
@@ -200,6 +191,10 @@ def run_stub(
     def say(sentence: Any) -> None:
         del sentence
 
+    def evaluate(state: np.ndarray, is_due: bool) -> dict[str, Any]:
+        value = np.float32(1 / (1 + abs(state[0]))) if is_due else None
+        return {"loss": value, "accuracy": value}
+
     process: Any = StubProcess()
     own = loop.Loop(
         plan,
@@ -208,7 +203,7 @@ def run_stub(
         worker=process,
         store=checkpoint.CheckpointStore(folder / "checkpoints", say=say),
         record=record.MetricsFiles(folder, say),
-        evaluate=_evaluate,
+        evaluate=evaluate,
         publish=say,
         say=say,
         on_round=on_round,
@@ -244,26 +239,24 @@ def _late_rounds(
     They are medians of the last tenth of the rounds, and ratios to the first. The very
     first rounds, in which things are compiled and buffers are filled, are left out.
     """
-    own = psutil.Process()
-    at: list[float] = []
-    memory: list[int] = []
+    own, at, memory = psutil.Process(), [], []
 
     def on_round(done: int, of: int) -> None:
         at.append(time.perf_counter())
         memory.append(own.memory_info().rss)
 
-    with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder)
-        run(make_plan(path, rounds), path, on_round)
+    with tempfile.TemporaryDirectory() as name_of_folder:
+        folder = pathlib.Path(name_of_folder)
+        run(make_plan(folder, rounds), folder, on_round)
     skipped = int(rounds * _WARM_UP)
     tenth = max(1, (rounds - skipped) // 10)
 
     def late(what: str, key: str, found: Sequence[float], description: str) -> Row:
-        kept = found[skipped:]
-        early = {"name": "first tenth", key: statistics.median(kept[:tenth])}
-        last = statistics.median(kept[-tenth:])
+        early = statistics.median(found[skipped : skipped + tenth])
+        first = {"name": "first tenth", key: early}
+        last = statistics.median(found[-tenth:])
         more = {"repeats": rounds, "description": description}
-        return row(f"{name}: {what}", key, last, early, **more)
+        return row(f"{name}: {what}", key, last, first, **more)
 
     said = f"last tenth of {rounds} rounds"
     return [

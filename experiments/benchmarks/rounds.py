@@ -31,15 +31,12 @@ _KEEP_FRACTION = 0.01
 
 
 class Timed(NamedTuple):
-    """A row of a round, and the name of the one that it is compared with.
-
-    `build` is called once, with the task and the number of clients, which are groups
-    where the row is `grouped`, and not one by one as in TFF.
-    """
+    """A row of a round: what is built of the task and the number of clients."""
 
     build: Callable[[Any, int], Call]
     baseline: Optional[str]
     description: str
+    # Whether clients are in groups, and not one by one as in TFF.
     grouped: bool = False
 
 
@@ -101,8 +98,7 @@ def steps_alone(task: Any, cohort: int) -> Call:
 def tff_learning(task: Any, cohort: int, *, iterator: bool) -> Call:
     """A round of TFF's process on data that TFF builds in the worker too.
 
-    Its model is a functional one in an iterator's loop, or of Keras, as tutorials have
-    it.
+    Its model is a functional one in an iterator's loop, or Keras's as in tutorials.
     """
 
     def keras_model() -> Any:
@@ -121,11 +117,9 @@ def tff_learning(task: Any, cohort: int, *, iterator: bool) -> Call:
     if iterator:
         loop = tff.learning.LoopImplementation.DATASET_ITERATOR
         options = {"model_fn": task.functional_model(0), "loop_implementation": loop}
-    learning = tff.learning.algorithms.build_unweighted_fed_avg(
-        **options, client_optimizer_fn=tff.learning.optimizers.build_sgdm(0.1)
-    )
+    options["client_optimizer_fn"] = tff.learning.optimizers.build_sgdm(0.1)
     process = tff.simulation.compose_dataset_computation_with_learning_process(
-        dataset, learning
+        dataset, tff.learning.algorithms.build_unweighted_fed_avg(**options)
     )
     return _round(process, cohort)
 
@@ -210,9 +204,10 @@ def rounds(settings: Settings) -> list[Row]:
         )
     for each in found:
         each["description"] = TIMED[each["name"]].description
-    peaks = dict(zip(MEMORY_ROWS, settings.worker.peak_memory()))
-    memory = [name for name in MEMORY_ROWS if name in settings.round_rows]
-    return found + [row(name, "bytes", peaks[name]) for name in memory]
+    for name, peak in zip(MEMORY_ROWS, settings.worker.peak_memory()):
+        if name in settings.round_rows:
+            found.append(row(name, "bytes", peak))
+    return found
 
 
 def _in_context(context: Any, call: Call) -> Any:
@@ -304,7 +299,8 @@ def workers(settings: Settings) -> list[Row]:
                 process, lambda state: state, None, pool, settings.worker
             )
             calls[f"workers: {len(some)}"] = _round(fed, n)
-        return compare(calls, settings.repeats, warm_ups=settings.most_warm_ups)
+        found = compare(calls, settings.repeats, warm_ups=settings.most_warm_ups)
+    return found
 
 
 def dome_training(settings: Settings) -> list[Row]:
@@ -330,12 +326,11 @@ def dome_training(settings: Settings) -> list[Row]:
         f"dome: training, k={dome.sketch_size}": _training(task, dome),
     }
     found = compare(calls, settings.repeats, warm_ups=min(1, settings.most_warm_ups))
-    memory = {
-        "worker: peak with dome": machine.peak_bytes(settings.worker.pid),
-        "python: peak with dome": machine.peak_bytes(os.getpid()),
-        "python: with dome": psutil.Process().memory_info().rss,
-    }
-    return found + [row(name, "bytes", size or 0) for name, size in memory.items()]
+    for name, pid in {"worker": settings.worker.pid, "python": os.getpid()}.items():
+        peak = machine.peak_bytes(pid) or 0
+        found.append(row(f"{name}: peak with dome", "bytes", peak))
+    now = psutil.Process().memory_info().rss
+    return [*found, row("python: with dome", "bytes", now)]
 
 
 def _training(task: Any, mechanism: Any) -> Call:

@@ -171,7 +171,7 @@ def rotations(settings: Settings) -> dict[str, Call]:
         signed = (vector * signs)[tf.newaxis, :]
         return tff.aggregators.hadamard.fast_walsh_hadamard_transform(signed)
 
-    calls = {
+    calls: dict[str, Call] = {
         "rotate: TFF hadamard": tff_hadamard,
         "rotate: hadamard": partial(ours.rotate, vector, signs),
         "rotate: dft": partial(dft.rotate, even, phases),
@@ -240,9 +240,8 @@ def noise_dense(settings: Settings) -> list[Row]:
         return time.perf_counter() - begin
 
     stream = noise_streams.DenseStream(matrix, dimension)
-    call = _stream_call(stream)
+    call, block = _stream_call(stream), stream.block_rounds
     call(0)
-    block = stream.block_rounds
     last = (rounds - 1) // block * block
     places = {"start": 0, "middle": last // block // 2 * block, "end": last}
     seconds = {

@@ -151,28 +151,20 @@ def trace_once(monkeypatch, module, name, key=lambda *args, **options: ()):
     monkeypatch.setattr(module, name, built)
 
 
-def kind_of_aggregation(factory, *_, **options):
-    return (factory and isinstance(factory, CodecFactory), *options)
-
-
-def kind_of_model(model_fn, **options):
-    if callable(model_fn):
-        assert model_fn().trainable_variables
-    return ()
-
-
-def block_of(stream):
-    return (getattr(stream, "block_rounds", None),)
-
-
 def groups_of(module):
     return [name for name, group in harness.GROUPS.items() if group.module == module]
 
 
 @pytest.mark.parametrize("name", groups_of("vectors"))
 def test_rows_of_vectors(tff_secure_context, tff_worker, monkeypatch, name):
-    trace_once(monkeypatch, vectors, "_aggregation", kind_of_aggregation)
-    trace_once(monkeypatch, vectors, "_stream_call", block_of)
+    def is_ours(factory, *_, **options):
+        return (factory and isinstance(factory, CodecFactory), *options)
+
+    def block(stream):
+        return (getattr(stream, "block_rounds", None),)
+
+    trace_once(monkeypatch, vectors, "_aggregation", is_ours)
+    trace_once(monkeypatch, vectors, "_stream_call", block)
     check_rows(harness.measure(name, tiny(tff_worker)))
 
 
@@ -186,8 +178,8 @@ def test_rows_of_rounds(one_process, tff_worker, monkeypatch, name):
     monkeypatch.setattr(rounds, "_all_kept", lambda state: state)
     rows = harness.measure(name, tiny(tff_worker))
     check_rows(rows)
+    sizes = {row["name"]: row["bytes"] for row in rows if "bytes" in row}
     if name == "dome_training":
-        sizes = {row["name"]: row["bytes"] for row in rows if "bytes" in row}
         assert sizes["python: with dome"] <= sizes["python: peak with dome"]
 
 
@@ -202,8 +194,13 @@ def test_a_state_with_all_directions_is_one_of_dome():
 
 
 def test_rows_of_a_round(one_process, tff_worker, monkeypatch):
+    def key(model_fn, **options):
+        if callable(model_fn):
+            assert model_fn().trainable_variables
+        return ()
+
     algorithms = tff.learning.algorithms
-    trace_once(monkeypatch, algorithms, "build_unweighted_fed_avg", kind_of_model)
+    trace_once(monkeypatch, algorithms, "build_unweighted_fed_avg", key)
     own = contextlib.nullcontext(tff_worker)
     monkeypatch.setattr(rounds.worker_lib, "start", lambda: own)
     # The steps alone are those of digits; the functional model is traced in less time.
