@@ -17,6 +17,7 @@ from absl.testing import flagsaver
 from dpfl import accounting, machine, mechanisms
 from dpfl.aggregators.dome import DomeCodec
 from dpfl.aggregators.factory import CodecFactory
+from dpfl.tasks import shared_array
 from dpfl.training import checkpoint
 from experiments import benchmark
 from experiments.benchmarks import harness, programs, rounds, vectors
@@ -170,7 +171,9 @@ def test_rows_of_vectors(tff_secure_context, tff_worker, monkeypatch, name):
 
 @pytest.fixture
 def one_process(tff_secure_context, monkeypatch):
-    trace_once(monkeypatch, rounds, "_fed_process")
+    trace_once(monkeypatch, rounds, "fed_averaging")
+    with shared_array.in_graphs():
+        yield
 
 
 @pytest.mark.parametrize("name", groups_of("rounds"))
