@@ -19,6 +19,8 @@ from dpfl.aggregators import reductions as noise_lib
 from dpfl.mechanisms.integer_grid import rounding_variance
 from tests.aggregators import cohorts
 from tests.aggregators.cohorts import HOSTILE, updates
+from tests.aggregators.rounds import compiled_round, many_means, many_totals, run_codec
+from tests.many_draws import many
 
 D, N = 500, 5
 KINDS = {
@@ -39,25 +41,19 @@ def integers_of(codec, total):
 
 
 @pytest.fixture(scope="module")
-def hostile_round(compiled_round):
+def hostile_round():
     return compiled_round(distributed.IntegerCodec(make("ddg", 1.0, cohort_size=10), D))
 
 
 class TestCodec:
     @pytest.mark.parametrize("rotation", ["overlap", "hadamard", "dft"])
-    def test_without_noise_it_is_the_sum_of_clipped_over_n(self, run_codec, rotation):
-        norms = np.array([0.5, 1.0, 2.5, 8.0])
-        x = updates(norms)
+    def test_without_noise_it_is_the_sum_of_clipped_over_n(self, rotation):
         codec = distributed.IntegerCodec(make(rotation=rotation), D)
-        decoded, _ = run_codec(codec, x, 0)
-        scale = np.minimum(1, 2 / norms)[:, None]
-        # Four of an expected five reported; the divisor stays five.
-        assert_allclose(decoded.mean, (x.numpy() * scale).sum(0) / 5, atol=3e-5)
-        assert decoded.measurements["l2_clipped_fraction"] == 0.5
+        cohorts.check_sum_of_clipped(codec, atol=3e-5)
 
     @pytest.mark.parametrize("kind", sorted(KINDS))
     @pytest.mark.parametrize("bits", [7, 16])
-    def test_noise_is_what_the_event_says(self, many_totals, kind, bits):
+    def test_noise_is_what_the_event_says(self, kind, bits):
         """Variance, shape and independence of the summed noise, in grid steps."""
         # Helpers' noise has its own test; the sum here is of N clients' shares.
         config = make(kind, 1.3, bits, rounding_bias=0.0)
@@ -117,7 +113,7 @@ class TestCodec:
         assert np.std(draw(2.2)) == pytest.approx(2.2, rel=0.02)
 
     @pytest.mark.parametrize("bits", [7, 12])
-    def test_mean_squared_error_is_the_formula(self, many_means, bits):
+    def test_mean_squared_error_is_the_formula(self, bits):
         """At 7 bits much of it is rounding, at 12 nearly all of it is noise."""
         config = make("ddg", 0.05, bits)
         x = updates([1.999] * N)
@@ -129,7 +125,7 @@ class TestCodec:
         share = grid.granularity**2 * rounding_variance(steps) / grid.local_stddev**2
         assert (share > 0.1) == (bits == 7)
 
-    def test_the_total_is_the_integer_sum_of_the_messages(self, run_codec):
+    def test_the_total_is_the_integer_sum_of_the_messages(self):
         codec = distributed.IntegerCodec(make("ddg", 1.0), D)
         shared = codec.expand({"round_seed": tf.constant([1, 2], tf.int64)})
         messages = [
@@ -180,7 +176,7 @@ class TestCodec:
         assert largest > 0.3 * grid.max_squared_norm
 
     @pytest.mark.parametrize("bits", [5, 12])
-    def test_a_message_is_one_rounding_of_the_clipped_rotated_update(self, many, bits):
+    def test_a_message_is_one_rounding_of_the_clipped_rotated_update(self, bits):
         """Mean and variance over many clients with one update: those of the fraction."""
         config = make("ddg", 0.0, bits, cohort_size=4)
         codec, grid = distributed.IntegerCodec(config, D), config.grid(D)
@@ -239,7 +235,7 @@ class TestCodec:
         wanted = min(norm / 2.0, 1.0) / grid.granularity
         assert wanted * (1 - 1e-4) < length < wanted * (1 + 2e-6)
 
-    def test_fewer_shares_than_promised_are_not_opened(self, run_codec):
+    def test_fewer_shares_than_promised_are_not_opened(self):
         config = make("ddg", 1.0, cohort_size=10, expected_dropout=0.2)
         codec = distributed.IntegerCodec(config, D)
         run_codec(codec, updates([1.0] * 8), 0)
@@ -250,16 +246,14 @@ class TestCodec:
         bad = tf.tensor_scatter_nd_update(updates([1.0] * 8), [[2, 3]], [math.nan])
         run_codec(codec, bad, 0)
 
-    def test_the_survivors_noise_is_the_promised_one(self, many_means):
+    def test_the_survivors_noise_is_the_promised_one(self):
         config = make("ddg", 1.0, cohort_size=10, expected_dropout=0.5)
         codec = distributed.IntegerCodec(config, D)
         noise = many_means(codec, tf.zeros([5, D]), 40)
         assert noise.std() * 10 / 2.0 == pytest.approx(1.0, rel=0.025)
 
     @pytest.mark.parametrize("clients", [0, 3])
-    def test_helpers_noise_does_not_depend_on_who_joins(
-        self, many, many_means, clients
-    ):
+    def test_helpers_noise_does_not_depend_on_who_joins(self, clients):
         config = make("skellam", 1.0, noise_source="helpers")
         codec = distributed.IntegerCodec(config, D)
         if not clients:
@@ -275,7 +269,7 @@ class TestCodec:
             noise = many_means(codec, tf.zeros([clients, D]), 40)
         assert noise.std() * N / 2.0 == pytest.approx(1.0, rel=0.025)
 
-    def test_wrap_around_is_measured(self, run_codec):
+    def test_wrap_around_is_measured(self):
         """Against the part of Gaussian coordinates that leave the modulus."""
         config = make("ddg", 1.0, 7, wrap_probability=0.01)
         codec = distributed.IntegerCodec(config, D)
@@ -299,43 +293,34 @@ class TestCodec:
 
 
 class TestAdaptiveClip:
-    def test_clip_follows_the_rule_without_noise(self, run_codec):
+    def test_clip_follows_the_rule_without_noise(self):
         codec = distributed.IntegerCodec(make(adaptive_clipping=True), D)
-        cohorts.check_clip_rule(run_codec, codec)
+        cohorts.check_clip_rule(codec)
 
     @pytest.mark.parametrize("source", ["clients", "helpers"])
-    def test_noise_on_the_count_is_the_accounted_one(self, run_codec, many, source):
+    def test_noise_on_the_count_is_the_accounted_one(self, source):
         options = {"clip_learning_rate": 1.0, "count_stddev": 1.5, "cohort_size": 2}
         options.update(adaptive_clipping=True, noise_source=source)
         config = make("ddg", 0.9, **options)
-        codec = distributed.IntegerCodec(config, 1)
-
-        def clip(number):
-            return run_codec(codec, tf.ones([2, 1]), number)[0].state["clip_norm"]
-
         draws = 6000
-        steps = np.log(many(clip, draws) / 2)
+        steps = cohorts.clip_steps(distributed.IntegerCodec(config, 1), 2, draws)
         # Three standard deviations of the estimate are 2.7%; the seeds are fixed.
         assert steps.std() * 2 == pytest.approx(1.5, rel=0.027)
         assert steps.mean() == pytest.approx(-0.5, abs=4.5 * 0.75 / math.sqrt(draws))
         count = config.round_dp_event(1, 1.0).count
         assert count.noise_multiplier == pytest.approx(2 * 1.5)
 
-    def test_an_update_of_zeros_has_no_vote(self, run_codec):
+    def test_an_update_of_zeros_has_no_vote(self):
         """Replaced by zeros a client moves the count by 1, as the event says."""
         codec = distributed.IntegerCodec(make(adaptive_clipping=True), D)
-        votes = {}
-        for value in (0.0, 0.01, 50.0, math.nan, math.inf):
-            x = tf.concat([tf.fill([1, D], value), updates([1.0] * (N - 1))], 0)
-            total = run_codec(codec, x, 0)[1]["within"].numpy() % 2**24
-            votes[value] = int(total + 2**23) % 2**24 - 2**23 - (N - 1)
-        assert list(votes.values()) == [0, 1, -1, 0, 0]
+        totals = np.array(list(cohorts.votes(codec, N))) % 2**24
+        assert (totals - (N - 1)).tolist() == [0, 1, -1, 0, 0]
 
-    def test_noise_scales_with_the_clip(self, run_codec):
+    def test_noise_scales_with_the_clip(self):
         codec = distributed.IntegerCodec(
             make("ddg", 1.0, adaptive_clipping=True, count_stddev=1.0), D
         )
-        cohorts.check_noise_scales_with_the_clip(run_codec, codec, N)
+        cohorts.check_noise_scales_with_the_clip(codec, N)
 
 
 VALUE_TYPE = tff.to_type([(np.float32, (2, 3)), np.float32])

@@ -17,6 +17,8 @@ from dpfl.aggregators import dome, measurements
 from dpfl.training import checkpoint
 from dpfl.vectors import adaptive_sketch
 from tests.aggregators import cohorts
+from tests.aggregators.rounds import compiled_round, many_means, many_totals, run_codec
+from tests.many_draws import many
 
 D, K, N = 40, 6, 5
 HOSTILE = [math.nan, math.inf, -math.inf, 1e30, -3.4e38]
@@ -61,7 +63,7 @@ def check_independent(noise):
 
 
 class TestRound:
-    def test_decoded_mean_by_hand(self, run_codec):
+    def test_decoded_mean_by_hand(self):
         """g = S^T (sum of clipped S (g_i - m)) / B + m, over two rounds."""
         codec = dome.DomeCodec(make(clip_norm=2.0, direction="gradient"), D)
         state, first_moment = codec.initial_state(), np.zeros(D)
@@ -84,7 +86,7 @@ class TestRound:
             assert_allclose(state["first_moment"], first_moment, rtol=5e-5, atol=2e-5)
 
     @pytest.mark.parametrize("debiasing", [True, False])
-    def test_adam_is_numpys(self, run_codec, debiasing):
+    def test_adam_is_numpys(self, debiasing):
         options = {"beta_1": 0.8, "beta_2": 0.95, "second_moment_floor": 1e-3}
         config = make(0.8, clip_norm=3.0, debiasing=debiasing, **options)
         codec = dome.DomeCodec(config, D)
@@ -107,7 +109,7 @@ class TestRound:
             state = decoded.state
             assert int(state["steps"]) == t
 
-    def test_without_mean_removal(self, run_codec):
+    def test_without_mean_removal(self):
         codec = dome.DomeCodec(make(mean_removal=False, direction="gradient"), D)
         state = codec.initial_state()
         assert "first_moment" not in state and "second_moment" not in state
@@ -120,7 +122,7 @@ class TestRound:
             state = decoded.state
 
     @pytest.mark.parametrize("target", ["gradient", "residual"])
-    def test_what_the_sketch_learns_from(self, run_codec, target):
+    def test_what_the_sketch_learns_from(self, target):
         config = make(sketch_target=target, direction="gradient", sketch_decay=1e-6)
         codec = dome.DomeCodec(config, D)
         state = run_codec(codec, updates(), 0)[0].state
@@ -132,7 +134,7 @@ class TestRound:
         cosine = direction @ learned / np.linalg.norm(learned)
         assert abs(cosine) == pytest.approx(1, abs=2e-3)
 
-    def test_explained_energy_by_hand(self, run_codec):
+    def test_explained_energy_by_hand(self):
         codec = dome.DomeCodec(make(measures_energy=True, clip_norm=0.1), D)
         state = run_codec(codec, updates(), 0)[0].state
         x = np.concatenate([updates(seed=1).numpy(), np.full([1, D], np.nan)])
@@ -180,7 +182,7 @@ class TestRound:
 
 
 class TestNoise:
-    def test_it_is_the_accounted_noise(self, many_totals):
+    def test_it_is_the_accounted_noise(self):
         config = make(1.3, clip_norm=2.0, sketch_size=24, direction="gradient")
         codec = dome.DomeCodec(config, D)
         totals = many_totals(codec, tf.zeros([N, D]), 400)["values"]
@@ -194,7 +196,7 @@ class TestNoise:
         assert noise.std() / N == pytest.approx(config.stddev, rel=0.025)
         check_independent(noise)
 
-    def test_error_is_the_noise_where_the_sketch_holds_the_updates(self, many_means):
+    def test_error_is_the_noise_where_the_sketch_holds_the_updates(self):
         """sigma^2 k, and a client that is not there does not lessen the divisor."""
         d = 32
         config = make(
@@ -206,7 +208,7 @@ class TestNoise:
         # 12,800 squared normals: a standard error of 1.2%.
         assert error == pytest.approx(config.mean_squared_error(d), rel=0.04)
 
-    def test_debiasing_takes_the_noise_out_of_the_second_moment(self, run_codec, many):
+    def test_debiasing_takes_the_noise_out_of_the_second_moment(self):
         k = 24
         config = make(3.0, sketch_size=k, beta_1=0.0, beta_2=0.0)
         codec = dome.DomeCodec(config, D)
@@ -224,7 +226,7 @@ class TestNoise:
 
 class TestDdg:
     @pytest.mark.parametrize("bits", [5, 16])
-    def test_noise_and_debiasing_are_the_configs(self, run_codec, many, bits):
+    def test_noise_and_debiasing_are_the_configs(self, bits):
         """Noise and rounding in k-space, of updates as long as the clip."""
         d = k = 32
         config = make_ddg(1.0, bits, sketch_size=k, beta_1=0.0, beta_2=0.0)
@@ -250,7 +252,7 @@ class TestDdg:
         rounding = config.stddev**2 / (1.0 * 2 / N) ** 2 - 1
         assert (rounding > 0.06) == (bits == 5)
 
-    def test_it_agrees_with_dome_as_bits_grow(self, run_codec):
+    def test_it_agrees_with_dome_as_bits_grow(self):
         errors = {}
         for bits in (10, 14, 24):
             ddg = dome.DomeCodec(make_ddg(0.0, bits, direction="gradient"), D)
@@ -283,7 +285,7 @@ class TestDdg:
         assert codec.message_bits(bad.message) == 16 * K
 
     @pytest.mark.parametrize("value", HOSTILE)
-    def test_one_client_moves_the_integers_by_at_most_the_bound(self, run_codec, value):
+    def test_one_client_moves_the_integers_by_at_most_the_bound(self, value):
         config = make_ddg(1.0, 16)
         codec = dome.DomeCodec(config, D)
         cohort = cohorts.neighbours(updates(scale=0.1), 3, 2, value)
@@ -294,7 +296,7 @@ class TestDdg:
         assert np.sum(np.square(shift.astype(np.int64))) <= event.shift_budget
         assert np.any(shift) == math.isfinite(value)
 
-    def test_missing_clients_and_too_few_bits_are_refused(self, run_codec):
+    def test_missing_clients_and_too_few_bits_are_refused(self):
         for config in (make_ddg(1.0, 16), make(1.0)):
             codec = dome.DomeCodec(config, D)
             error = tf.errors.InvalidArgumentError
@@ -326,7 +328,7 @@ class TestDdg:
 
 
 @pytest.fixture(scope="module")
-def hostile_round(compiled_round):
+def hostile_round():
     config = make(1.0, clip_norm=2.0, direction="gradient")
     return compiled_round(dome.DomeCodec(config, D))
 
@@ -351,7 +353,7 @@ class TestHostile:
             assert part.dtype == tf.int16 or np.all(np.isfinite(part))
 
     @pytest.mark.parametrize("size", [0.0, 1e-30])
-    def test_gradients_of_no_size(self, run_codec, size):
+    def test_gradients_of_no_size(self, size):
         codec = dome.DomeCodec(make(), D)
         state = None
         for number in range(3):

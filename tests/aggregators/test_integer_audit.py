@@ -18,8 +18,8 @@ from dpfl.accounting.integer import summed_noise
 from dpfl.aggregators import distributed, reductions
 from dpfl.vectors import randomness, rounding
 from experiments.audits import bounds
-from tests import traced
 from tests.accounting import simulators
+from tests.many_draws import many
 
 CLIENTS, DIMENSION, DELTA = 3, 2048, 1e-2
 SEED = tf.constant([5, 6], tf.int64)
@@ -60,7 +60,7 @@ class Release:
                 total = self.codec.accumulate(total, message)
             return tf.gather(total["update"], self.places)
 
-        opened = traced.many(one, trials, first)
+        opened = many(one, trials, first)
         modulus = 1 << self.config.bits
         return (opened.astype(np.int64) + modulus // 2) % modulus - modulus // 2
 

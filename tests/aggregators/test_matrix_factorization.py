@@ -19,6 +19,7 @@ from dpfl.aggregators.matrix_factorization import NoiseFeeder
 from dpfl.mechanisms.matrix_factorization import MatrixFactorization
 from dpfl.mechanisms.sgmf import Sgmf
 from tests.aggregators import cohorts
+from tests.aggregators.rounds import many_means, run_codec
 
 ROUNDS = 5
 WORKLOADS = {
@@ -50,13 +51,13 @@ def sgmf(**changes):
 MAKERS = {"matrix_factorization": matrix, "sgmf": sgmf}
 
 
-def noise_of(run_codec, config, dimension, rounds):
+def noise_of(config, dimension, rounds):
     """The results of rounds of two clients with zeros."""
     updates = [tf.zeros([2, dimension])] * rounds
-    return run_rounds(run_codec, make_codec(config, dimension), updates)
+    return run_rounds(make_codec(config, dimension), updates)
 
 
-def run_rounds(run_codec, codec, updates):
+def run_rounds(codec, updates):
     """The results of a round for each of the updates."""
     state, results = None, []
     for number, given in enumerate(updates):
@@ -72,11 +73,11 @@ def means(results):
 
 @pytest.mark.parametrize("maker", MAKERS)
 @pytest.mark.parametrize("workload", WORKLOADS)
-def test_without_noise_the_sum_of_results_is_the_workload(run_codec, maker, workload):
+def test_without_noise_the_sum_of_results_is_the_workload(maker, workload):
     config = MAKERS[maker](noise_multiplier=0.0, **WORKLOADS[workload])
     rng = np.random.default_rng(0)
     updates = [tf.constant(rng.normal(size=(2, 6)) / 10, tf.float32) for _ in range(12)]
-    found = means(run_rounds(run_codec, make_codec(config, 6), updates))
+    found = means(run_rounds(make_codec(config, 6), updates))
     sums = np.stack([u.numpy().sum(axis=0) / 2 for u in updates])
     for first in (0, 5):
         expected = config.factorization.workload.apply(sums[first : first + 5])
@@ -89,10 +90,10 @@ def test_without_noise_the_sum_of_results_is_the_workload(run_codec, maker, work
 
 @pytest.mark.parametrize("workload", WORKLOADS)
 @pytest.mark.parametrize("method", METHODS)
-def test_noise_of_the_sum_of_results_is_that_of_b(run_codec, method, workload):
+def test_noise_of_the_sum_of_results_is_that_of_b(method, workload):
     config = matrix(matrix_method=method, **METHODS[method], **WORKLOADS[workload])
     dimension = 60_000
-    results = noise_of(run_codec, config, dimension, 10)
+    results = noise_of(config, dimension, 10)
     scale = 0.5 * config.factorization.sensitivity().value / 2
     b = config.factorization.decoder()
     covariance = scale**2 * (b @ b.T)
@@ -114,15 +115,15 @@ def test_noise_of_the_sum_of_results_is_that_of_b(run_codec, method, workload):
         assert_allclose(found, np.tile(expected, 2), rtol=1e-5)
 
 
-def test_sgmf_noise_is_divided_by_n_gamma(run_codec):
+def test_sgmf_noise_is_divided_by_n_gamma():
     config = sgmf(keep_fraction=0.25, noise_multiplier=0.8)
-    sums = np.cumsum(means(noise_of(run_codec, config, 60_000, 5)), axis=0)
+    sums = np.cumsum(means(noise_of(config, 60_000, 5)), axis=0)
     # Equal multipliers are equal noise, whatever the sparsification.
     expected = 0.8 / 2 * np.linalg.norm(config.factorization.decoder(), axis=1)
     assert_allclose(sums.std(axis=1), expected, rtol=0.03)
 
 
-def test_sgmf_is_unbiased(many_means):
+def test_sgmf_is_unbiased():
     codec = make_codec(sgmf(keep_fraction=0.25, noise_multiplier=0.0), 6)
     update = tf.constant(np.linspace(-0.3, 0.3, 6), tf.float32)
     found = many_means(codec, [update], 2000)
@@ -130,7 +131,7 @@ def test_sgmf_is_unbiased(many_means):
     assert_allclose(found.mean(axis=0), update / 2, atol=0.02)
 
 
-def test_tree_has_the_variance_of_tensorflow_privacys(run_codec):
+def test_tree_has_the_variance_of_tensorflow_privacys():
     from tensorflow_privacy import TreeCumulativeSumQuery
 
     rounds, dimension = 8, 40_000
@@ -150,7 +151,7 @@ def test_tree_has_the_variance_of_tensorflow_privacys(run_codec):
     config = matrix(
         rounds_per_epoch=rounds, matrix_method="honaker-online", noise_multiplier=0.25
     )
-    results = noise_of(run_codec, config, dimension, rounds)
+    results = noise_of(config, dimension, rounds)
     ours = np.cumsum(means(results), axis=0).std(axis=1) * 2
     # Theirs is calibrated to the whole tree, ours to what of it is released.
     saved = config.factorization.sensitivity().value / 2
@@ -161,9 +162,9 @@ def test_tree_has_the_variance_of_tensorflow_privacys(run_codec):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_the_epochs_noise_is_a_function_of_its_seed(run_codec, method):
+def test_the_epochs_noise_is_a_function_of_its_seed(method):
     config = matrix(matrix_method=method, **METHODS[method])
-    results = noise_of(run_codec, config, 20, 5)
+    results = noise_of(config, 20, 5)
     seed = results[-1].state["epoch_seed"]
     stream = noise_streams.build_stream(config.factorization, 20)
     for t, result in enumerate(results):

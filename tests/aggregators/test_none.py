@@ -12,6 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from dpfl import aggregators, mechanisms
 from dpfl.aggregators import none
+from tests.aggregators.rounds import run_codec
 
 VALUE_TYPE = tff.to_type(collections.OrderedDict(a=(np.float32, (2, 3)), b=np.float32))
 MEASUREMENTS = collections.OrderedDict(
@@ -31,7 +32,7 @@ def value(number):
 
 
 class TestCodec:
-    def test_is_the_mean_of_the_finite(self, run_codec):
+    def test_is_the_mean_of_the_finite(self):
         codec = none.MeanCodec(CONFIG, 4)
         rows = [1.0, 4.0, math.nan, math.inf]
         decoded, _ = run_codec(codec, [tf.fill([4], x) for x in rows], 0)

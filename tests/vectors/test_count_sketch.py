@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from dpfl import mechanisms
 from dpfl.vectors import count_sketch, randomness
-from tests import traced
+from tests.many_draws import many
 
 D, DRAWS = 90, 3000
 # Both have m = 24; the shifts have 4 blocks, the last one only partly filled.
@@ -32,7 +32,7 @@ def padded(sketch, vector):
 
 def over_seeds(sketch, function, count=DRAWS):
     """function(expanded) for many seeds, as one float64 array."""
-    found = traced.many(lambda n: function(sketch.expand(tf.stack([n, 5]))), count)
+    found = many(lambda n: function(sketch.expand(tf.stack([n, 5]))), count)
     return found.astype(np.float64)
 
 

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from sklearn import linear_model
 
 from dpfl.vectors import gaussian_sketch
-from tests import traced
+from tests.many_draws import many
 
 
 def test_unbiased_with_the_error_of_the_formula():
@@ -20,7 +20,7 @@ def test_unbiased_with_the_error_of_the_formula():
         matrix = sketch.expand(tf.stack([number, 7]))
         return sketch.decode(sketch.encode(g, matrix), matrix)
 
-    errors = traced.many(one, draws) - g.numpy()
+    errors = many(one, draws) - g.numpy()
     squared = np.sum(np.square(errors), 1)
     expected = (d + 1) / m * np.sum(np.square(g))
     assert squared.mean() == pytest.approx(expected, rel=0.05)

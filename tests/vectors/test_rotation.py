@@ -10,7 +10,7 @@ import tensorflow as tf
 from numpy.testing import assert_allclose, assert_array_equal
 
 from dpfl.vectors import rotation
-from tests import traced
+from tests.many_draws import many
 
 SEED = tf.constant([11, 12], tf.int64)
 
@@ -127,7 +127,7 @@ def test_coordinates_are_centred_and_equal_in_size_over_seeds(name):
     """Mean 0 and variance 1/16 in each coordinate, whatever the vector."""
     rot = rotation.ROTATIONS[name](16)
     x = tf.constant([3.0, 4.0] + [0.0] * 13 + [12.0]) / 13
-    draws = traced.many(lambda number: rotate(rot, x, tf.stack([number] * 2)), 20_000)
+    draws = many(lambda number: rotate(rot, x, tf.stack([number] * 2)), 20_000)
     assert_allclose(draws.mean(0), 0, atol=5 / 4 / math.sqrt(20_000))
     assert_allclose(draws.var(0), 1 / 16, rtol=0.05)
     assert draws.var() == pytest.approx(1 / 16, rel=0.01)

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""A function of a number, traced once and run for many."""
+"""Many draws: a function of a number, traced once and run for many numbers."""
 
 
 def many(one, count, first=0):
