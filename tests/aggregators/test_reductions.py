@@ -10,7 +10,7 @@ import tensorflow_federated as tff
 from numpy.testing import assert_array_equal
 
 from dpfl import mechanisms
-from dpfl.aggregators import distributed, reductions
+from dpfl.aggregators import distributed, measurements, reductions
 
 SUMS_TYPE = tff.to_type(collections.OrderedDict(clients=np.float64))
 MESSAGE_TYPE = tff.to_type(
@@ -84,3 +84,35 @@ class TestSecureSums:
             message_type = tff.to_type(collections.OrderedDict(update=(np.int32, [4])))
             total = opened(reduce, message_type, messages)["update"]
             assert_array_equal(total, whole % (1 << 16))
+
+
+@pytest.mark.parametrize(
+    ("tensor", "bits"),
+    [
+        (tf.zeros([3]), 96),
+        (tf.zeros([], tf.bool), 1),
+        (tf.zeros([2], tf.int64), 128),
+        (tf.zeros([5], tf.float16), 80),
+    ],
+)
+def test_bits_of_a_tensor(tensor, bits):
+    assert measurements.structure_bits([tensor, tensor]) == 2 * bits
+
+
+def test_a_tensor_of_unknown_length_is_sent_with_its_length():
+    bits = tf.function(
+        measurements.structure_bits, input_signature=[tf.TensorSpec([None])]
+    )
+    assert bits(tf.zeros([3])) == 96 + 32
+
+
+@pytest.mark.parametrize(
+    ("numerator", "denominator", "expected"),
+    [(3.0, 4.0, 0.75), (0.0, 0.0, 0.0), (1e300, 1.0, np.finfo(np.float32).max)],
+)
+def test_ratio_is_finite(numerator, denominator, expected):
+    quotient = measurements.ratio(
+        tf.constant(numerator, tf.float64), tf.constant(denominator, tf.float64)
+    )
+    assert quotient.dtype == tf.float32
+    assert quotient == expected
