@@ -57,16 +57,11 @@ def _summed(codec, message_of, count):
         added = tf.nest.map_structure(tf.add, sums, mine)
         return index + 1, codec.accumulate(total, message), added
 
-    if tf.executing_eagerly():
-        message, sums = message_of(0)
-        total = codec.accumulate(codec.zero(), message)
-        for index in range(1, count):
-            _, total, sums = add(index, total, sums)
-        return total, sums
-    shown = tf.function(lambda: message_of(0)[1], autograph=False)
-    names = shown.get_concrete_function().structured_outputs
-    nothing = tf.nest.map_structure(lambda _: tf.zeros([], tf.float64), names)
-    loop = (tf.constant(0), codec.zero(), nothing)
+    if not tf.executing_eagerly():
+        traced = tf.function(message_of, autograph=False)
+        message_of = traced.get_concrete_function(tf.TensorSpec([], tf.int32))
+    message, sums = message_of(tf.constant(0))
+    loop = (tf.constant(1), codec.accumulate(codec.zero(), message), sums)
     return tf.while_loop(lambda index, *_: index < count, add, loop)[1:]
 
 

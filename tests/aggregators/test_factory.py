@@ -204,13 +204,6 @@ def _data(clients):
 
 
 VALUE_TYPE = tff.to_type(collections.OrderedDict(a=(np.float32, (2, 3)), b=np.float32))
-MEASUREMENTS = collections.OrderedDict(
-    downlink_bits=np.float32,
-    exact_clients=np.int32,
-    exact_nonfinite_clients=np.int32,
-    exact_mean_update_norm=np.float32,
-    exact_uplink_bits=np.float32,
-)
 TEN = mechanisms.NoMechanism(10)
 
 
@@ -229,25 +222,6 @@ class TestMean:
         # Huge updates are not touched.
         decoded, _ = run_codec(codec, [tf.fill([4], 1e30)] * 2, 0)
         assert_allclose(decoded.mean, np.full(4, 1e30), rtol=1e-6)
-
-    def test_weighted_type_signature(self):
-        factory = aggregators.build(TEN, weighted=True)
-        assert isinstance(factory, tff.aggregators.WeightedAggregationFactory)
-        process = factory.create(VALUE_TYPE, tff.TensorType(np.float32))
-        state = process.initialize.type_signature.result
-        expected = tff.FunctionType(
-            collections.OrderedDict(
-                state=state,
-                value=tff.FederatedType(VALUE_TYPE, tff.CLIENTS),
-                weight=tff.FederatedType(np.float32, tff.CLIENTS),
-            ),
-            tff.templates.MeasuredProcessOutput(
-                state=state,
-                result=tff.FederatedType(VALUE_TYPE, tff.SERVER),
-                measurements=tff.FederatedType(MEASUREMENTS, tff.SERVER),
-            ),
-        )
-        assert process.next.type_signature.is_equivalent_to(expected)
 
     def test_unweighted(self, tff_context):
         process = aggregators.build(TEN).create(VALUE_TYPE)

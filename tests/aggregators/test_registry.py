@@ -15,26 +15,15 @@ from dpfl.aggregators import registry
 
 VALUE_TYPE = tff.to_type([(np.float32, (2, 3)), np.float32])
 D, N = 7, 4
+INTEGERS_32 = "exact_clients exact_nonfinite_clients exact_malformed_clients round row "
+INTEGERS_32 += "retained_rank noise_row steps rank"
+VECTORS = "error moment noise first_moment second_moment"
 TYPES = {
-    "exact_clients": np.int32,
-    "exact_nonfinite_clients": np.int32,
-    "exact_malformed_clients": np.int32,
-    "retained_rank": np.int32,
-    "seed": (np.int64, [2]),
-    "round": np.int32,
-    "row": np.int32,
-    "epoch_seed": (np.int64, [2]),
-    "noise_row": np.int32,
-    "noise_seed": (np.int64, [2]),
-    "steps": np.int32,
-    "basis": (np.int16, [1, D]),
-    "strengths": (np.float32, [1]),
-    "rank": np.int32,
+    **dict.fromkeys(INTEGERS_32.split(), np.int32),
+    **dict.fromkeys("seed epoch_seed noise_seed".split(), (np.int64, [2])),
+    **dict.fromkeys(VECTORS.split(), (np.float32, [D])),
+    **{"basis": (np.int16, [1, D]), "strengths": (np.float32, [1])},
     "memory_0": (np.float32, [2, D]),
-    **{
-        name: (np.float32, [D])
-        for name in "error moment noise first_moment second_moment".split()
-    },
 }
 NORMS = "exact_l2_clipped_fraction"
 RELEASED = "clip_norm noise_stddev"
@@ -114,17 +103,30 @@ def test_type_signatures(config, state, measurements):
     assert process.initialize.type_signature.is_equivalent_to(
         tff.FunctionType(None, state_type)
     )
-    expected = tff.FunctionType(
-        collections.OrderedDict(
-            state=state_type, value=tff.FederatedType(VALUE_TYPE, tff.CLIENTS)
-        ),
+    expected = next_type(state_type, in_order(config, measurements))
+    assert process.next.type_signature.is_equivalent_to(expected)
+
+
+def test_type_signature_with_weights():
+    factory = aggregators.build(mechanisms.NoMechanism(N), weighted=True)
+    assert isinstance(factory, tff.aggregators.WeightedAggregationFactory)
+    process = factory.create(VALUE_TYPE, tff.TensorType(np.float32))
+    weight = tff.FederatedType(np.float32, tff.CLIENTS)
+    names = f"downlink_bits {EXACT}"
+    expected = next_type(process.initialize.type_signature.result, names, weight=weight)
+    assert process.next.type_signature.is_equivalent_to(expected)
+
+
+def next_type(state, measurements, **weight):
+    value = tff.FederatedType(VALUE_TYPE, tff.CLIENTS)
+    return tff.FunctionType(
+        collections.OrderedDict(state=state, value=value, **weight),
         tff.templates.MeasuredProcessOutput(
-            state=state_type,
+            state=state,
             result=tff.FederatedType(VALUE_TYPE, tff.SERVER),
-            measurements=fields(in_order(config, measurements)),
+            measurements=fields(measurements),
         ),
     )
-    assert process.next.type_signature.is_equivalent_to(expected)
 
 
 def in_order(config, measurements):
