@@ -13,9 +13,8 @@ from dpfl import mechanisms
 from dpfl.aggregators import distributed, measurements, reductions
 
 SUMS_TYPE = tff.to_type(collections.OrderedDict(clients=np.float64))
-MESSAGE_TYPE = tff.to_type(
-    collections.OrderedDict(update=(np.int32, [3]), within=np.int32)
-)
+MESSAGE = collections.OrderedDict(update=(np.int32, [3]), within=np.int32)
+MESSAGE_TYPE = tff.to_type(MESSAGE)
 
 
 def opened(reduce, message_type, messages):
@@ -36,9 +35,8 @@ def secure(moduli_bits):
 
 
 def message(update, within=0):
-    return collections.OrderedDict(
-        update=np.array(update, np.int32), within=np.int32(within)
-    )
+    parts = {"update": np.array(update, np.int32), "within": np.int32(within)}
+    return collections.OrderedDict(parts)
 
 
 class TestSecureSums:
@@ -48,10 +46,8 @@ class TestSecureSums:
         reduce = secure({"update": bits, "within": 5})
         modulus = 1 << bits
         cohorts = [[1, modulus - 1], [0, 0], [2, 3, modulus - 5], [modulus - 1] * 4]
-        totals = [
-            opened(reduce, MESSAGE_TYPE, [message([x, x, 1]) for x in cohort])
-            for cohort in cohorts
-        ]
+        sent = [[message([x, x, 1]) for x in cohort] for cohort in cohorts]
+        totals = [opened(reduce, MESSAGE_TYPE, messages) for messages in sent]
         for total in totals[:3]:
             assert_array_equal(total["update"][:2], [0, 0])
         # Four times 2^30 - 1 is more than int32 holds.
