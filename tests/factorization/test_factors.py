@@ -35,11 +35,8 @@ def test_every_method_agrees_with_its_dense_factors(workload, method):
     np.testing.assert_allclose(found.step_errors(), rows * norm)
     assert found.loss == pytest.approx(np.sum(rows) * norm)
     assert found.sensitivity().value == pytest.approx(np.sqrt(norm))
-    np.testing.assert_allclose(
-        found.noising_rows(3, 7),
-        np.linalg.solve(workload.matrix(), decoder)[3:7],
-        atol=1e-9,
-    )
+    noising = np.linalg.solve(workload.matrix(), decoder)[3:7]
+    np.testing.assert_allclose(found.noising_rows(3, 7), noising, atol=1e-9)
     plan = mf.MinSeparation(5, 3)
     value = plan.sensitivity(encoder).value
     if method == "honaker-online":
@@ -84,14 +81,19 @@ def test_rows_outside_the_stream(start, stop):
         found.noising_rows(start, stop)
 
 
+NAN = np.full((2, 2), np.nan)
+
+
+def of(rounds, encoder):
+    factors = mf.DenseFactors(np.eye(2), encoder)
+    return mf.Factorization(Workload(rounds), "x", {}, factors)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda: mf.DenseFactors(np.eye(2), np.eye(3)), "shape of c transposed"),
-        (
-            lambda: mf.DenseFactors(np.full((2, 2), np.nan), np.eye(2)),
-            "b must be finite",
-        ),
+        (lambda: mf.DenseFactors(NAN, np.eye(2)), "b must be finite"),
         (lambda: mf.TreeFactors(np.eye(2), np.zeros((3, 2))), "nodes must have shape"),
         (lambda: mf.ToeplitzFactors(np.zeros(3)), "start with a positive value"),
         (lambda: mf.BandedFactors(np.ones((2, 3))), "at most 2 columns, found 3"),
@@ -103,24 +105,14 @@ def test_rows_outside_the_stream(start, stop):
             lambda: mf.BandLowRankFactors(np.ones((2, 1)), np.eye(3), np.eye(3)),
             "left and right must both have shape",
         ),
-        (
-            lambda: mf.Factorization(
-                Workload(3), "x", {}, mf.DenseFactors(np.eye(2), np.eye(2))
-            ),
-            "factors must be for 3 rounds, found 2",
-        ),
+        (lambda: of(3, np.eye(2)), "factors must be for 3 rounds, found 2"),
         (lambda: mf.InverseBandedFactors(np.zeros(3)), "^e must start .*, found 0"),
         (lambda: mf.compute(Workload(3), "magic"), "method must be one of"),
         (
             lambda: mf.compute(Workload(3), "optimal", bands=3),
             "params must be those of the method",
         ),
-        (
-            mf.Factorization(
-                Workload(2), "x", {}, mf.DenseFactors(np.eye(2), np.zeros((2, 2)))
-            ).errors,
-            "sensitivity must be greater than 0",
-        ),
+        (of(2, np.zeros((2, 2))).errors, "sensitivity must be greater than 0"),
     ],
 )
 def test_bad_values(make, message):
@@ -128,14 +120,14 @@ def test_bad_values(make, message):
         make()
 
 
+BANDED = ("toeplitz", "banded", "banded-inverse", "banded-inverse-root")
+
+
 @pytest.mark.parametrize(
     ("method", "sizes", "message"),
     [
         ("toeplitz", {"objective": "max"}, "objective must be one of last, total"),
-        ("toeplitz", {"bands": 9}, "bands must be at most 8, found 9"),
-        ("banded", {"bands": 9}, "bands must be at most 8, found 9"),
-        ("banded-inverse", {"bands": 9}, "bands must be at most 8, found 9"),
-        ("banded-inverse-root", {"bands": 9}, "bands must be at most 8, found 9"),
+        *((name, {"bands": 9}, "bands must be at most 8, found 9") for name in BANDED),
         ("blt", {"buffers": 0}, "buffers must be at least 1"),
         ("blt", {"buffers": 11}, "buffers must be at most 10"),
         ("blt-rational", {"buffers": 11}, "buffers must be at most 10"),

@@ -133,9 +133,8 @@ def test_derivative_of_phi_has_its_spectrum_between_a_half_and_one(momentum):
 def test_acceleration_finds_the_same_in_fewer_iterations(momentum):
     workload = Workload(128, momentum)
     fast = optimal.solve_workload(workload, rtol=1e-7)
-    plain = optimal.solve_workload(
-        workload, rtol=1e-7, accelerated=False, max_iterations=2000
-    )
+    slow = {"accelerated": False, "max_iterations": 2000}
+    plain = optimal.solve_workload(workload, rtol=1e-7, **slow)
     losses = [found.history[-1].loss for found in (fast, plain)]
     assert losses[0] == pytest.approx(losses[1], rel=2e-7)
     assert 4 * len(fast.history) < len(plain.history)

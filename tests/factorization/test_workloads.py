@@ -10,18 +10,14 @@ from dpfl.factorization import Workload, workloads
 
 
 def test_prefix_sum_is_ones_on_and_below_the_diagonal():
-    np.testing.assert_array_equal(
-        workloads.prefix_sum(3).matrix(), [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
-    )
+    np.testing.assert_array_equal(workloads.prefix_sum(3).matrix(), np.tri(3))
 
 
 def test_momentum_by_hand():
     # x_t = sum_{s<=t} eta_s m_s with m_s = m_{s-1} / 2 + g_s and eta = 1, 1, 3.
     rates = workloads.ExplicitRates((1.0, 1.0, 3.0))
-    np.testing.assert_allclose(
-        workloads.momentum(3, 0.5, rates).matrix(),
-        [[1, 0, 0], [1.5, 1, 0], [2.25, 2.5, 3]],
-    )
+    found = workloads.momentum(3, 0.5, rates).matrix()
+    np.testing.assert_allclose(found, [[1, 0, 0], [1.5, 1, 0], [2.25, 2.5, 3]])
 
 
 def schedules(rounds):
@@ -80,14 +76,8 @@ def test_toeplitz_only_at_a_constant_rate():
         (lambda: Workload(0), "rounds must be at least 1, found 0"),
         (lambda: Workload(2.0), "rounds must be an integer, found 2.0"),
         (lambda: Workload(True), "rounds must be an integer, found True"),
-        (
-            lambda: Workload(4, 1.0),
-            "momentum must be at least 0 and less than 1, found 1",
-        ),
-        (
-            lambda: Workload(4, float("nan")),
-            "momentum must be a finite number, found nan",
-        ),
+        (lambda: Workload(4, 1.0), "momentum must be at least 0 and less.*found 1"),
+        (lambda: Workload(4, float("nan")), "momentum must be a finite.* found nan"),
         (lambda: Workload(4, -0.1), "momentum must be at least 0"),
         (lambda: Workload(4, 0.9, 0.1), "schedule must be a Schedule, found 0.1"),
         (lambda: workloads.DropRate(0.0), "factor must be at least 1e-09"),

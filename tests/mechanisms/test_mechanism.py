@@ -152,10 +152,8 @@ def test_a_count_that_leaves_room_for_less_noise_is_calibrated():
         return adaptive(z, count_stddev=count_stddev).dp_event(who, 10)
 
     calibrate = accounting.calibrate_noise_multiplier
-    rdp, auto = (
-        calibrate(make_event, 0.5, 1e-5, method=method, rtol=1e-3)
-        for method in ("rdp", "auto")
-    )
+    rdp = calibrate(make_event, 0.5, 1e-5, method="rdp", rtol=1e-3)
+    auto = calibrate(make_event, 0.5, 1e-5, method="auto", rtol=1e-3)
     assert rdp == pytest.approx(7.87, rel=2e-3) and auto <= rdp
     wanted = "count_stddev must be above half"
     with pytest.raises(accounting.UnreachableBudgetError, match=wanted):

@@ -28,11 +28,9 @@ def test_calibrated_meets_the_budget_closely(config):
 
 
 def test_tight_needs_less_noise():
-    noises = [
-        planning.calibrate(GAUSSIAN, PLAN, D, 2.0, 1e-4, method).noise_multiplier
-        for method in ("rdp", "tight")
-    ]
-    assert noises[1] < noises[0]
+    budget = GAUSSIAN, PLAN, D, 2.0, 1e-4
+    rdp, tight = (planning.calibrate(*budget, method) for method in ("rdp", "tight"))
+    assert tight.noise_multiplier < rdp.noise_multiplier
 
 
 def test_a_budget_that_no_noise_meets_names_the_mechanism():

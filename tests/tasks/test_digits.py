@@ -30,10 +30,8 @@ def test_every_image_is_in_exactly_one_place(task):
     assert task.population == 100 and len(task.client_ids) == 100
     assert {len(y) for y in ys} == {14, 15}
     assert sum(map(len, ys)) + len(test_y) == 1797
-    assert np.array_equal(
-        np.bincount(np.concatenate([*ys, test_y])),
-        np.bincount(digits._read_images()[1]),
-    )
+    found, expected = np.concatenate([*ys, test_y]), digits._read_images()[1]
+    assert np.array_equal(np.bincount(found), np.bincount(expected))
     total = np.concatenate([*xs, test_x]).sum(dtype=np.float64)
     assert total == pytest.approx(digits._scale(digits._read_images()[0]).sum(), 1e-6)
 

@@ -24,10 +24,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 )
 def test_importing_tasks_and_what_needs_little_is_light(does, heavy):
     modules = ("sklearn", "tensorflow_federated", heavy)
-    code = (
-        f"import sys, dpfl.tasks as t; {does}; "
-        f"sys.exit(any(name in sys.modules for name in {modules}))"
-    )
+    code = f"import sys, dpfl.tasks as t; {does}; "
+    code += f"sys.exit(any(name in sys.modules for name in {modules}))"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
