@@ -1,6 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
+import functools
 import math
 import pathlib
 import subprocess
@@ -13,6 +14,7 @@ from dpfl.tasks import configs, models, registry
 from dpfl.tasks.registry import load_task
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+loaded = functools.cache(load_task)
 
 
 @pytest.mark.parametrize(
@@ -38,7 +40,7 @@ def test_load_task_hands_over_the_options():
 
 @pytest.mark.parametrize("name", ["digits", "docs", "synthetic"])
 def test_the_table_knows_the_model_without_building_it(name):
-    assert registry.task_entry(name).dimension == load_task(name).dimension
+    assert registry.task_entry(name).dimension == loaded(name).dimension
 
 
 def test_the_table_knows_the_models_whose_data_are_downloaded():
@@ -56,7 +58,7 @@ def test_each_task_is_judged_by_a_metric_that_it_has():
     assert columns == ("eval_loss", "final_loss")
     assert found["digits"].label == "test accuracy"
     for name in ("digits", "docs", "synthetic"):
-        metrics = load_task(name).metrics()
+        metrics = loaded(name).metrics()
         assert found[name].metric in [metric.name for metric in metrics]
 
 
