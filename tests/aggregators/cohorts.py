@@ -124,32 +124,20 @@ def identified(values):
     ]
 
 
-def fed_avg(factory, inputs, outputs, client=0.1, server=1.0):
-    """TFF's federated averaging of a linear model, by a mechanism's factory."""
+def fed_avg(factory):
+    """TFF's federated averaging of a linear model from 4 numbers to 3."""
 
     def model_fn():
-        layer = tf.keras.layers.Dense(
-            outputs, kernel_initializer="zeros", input_shape=[inputs]
-        )
+        layer = tf.keras.layers.Dense(3, kernel_initializer="zeros", input_shape=[4])
         return tff.learning.models.from_keras_model(
             tf.keras.Sequential([layer]),
             loss=tf.keras.losses.MeanSquaredError(),
-            input_spec=(tf.TensorSpec([None, inputs]), tf.TensorSpec([None, outputs])),
+            input_spec=(tf.TensorSpec([None, 4]), tf.TensorSpec([None, 3])),
         )
 
     return tff.learning.algorithms.build_unweighted_fed_avg(
         model_fn,
-        tff.learning.optimizers.build_sgdm(client),
-        tff.learning.optimizers.build_sgdm(server),
+        tff.learning.optimizers.build_sgdm(0.1),
+        tff.learning.optimizers.build_sgdm(1.0),
         model_aggregator=factory,
     )
-
-
-def losses(process, data, rounds):
-    """The training loss of each of some rounds."""
-    state, found = process.initialize(), []
-    for _ in range(rounds):
-        output = process.next(state, data)
-        state = output.state
-        found.append(output.metrics["client_work"]["train"]["loss"])
-    return found

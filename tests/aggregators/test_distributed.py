@@ -85,9 +85,8 @@ class TestCodec:
         expected = np.exp(law.log_pmf_at(x)) * noise.size
         observed = np.bincount(noise.ravel() + 200, minlength=401)
         common = expected > 10
-        statistic = np.sum(
-            np.square(observed[common] - expected[common]) / expected[common]
-        )
+        off = observed[common] - expected[common]
+        statistic = np.sum(np.square(off) / expected[common])
         assert scipy.stats.chi2.sf(statistic, common.sum()) > 1e-3
 
     def test_shares_are_the_library_s_at_whole_scales(self):
@@ -104,9 +103,7 @@ class TestCodec:
         ).numpy()
         table = [np.bincount(np.clip(x, -9, 9) + 9) for x in (ours, theirs)]
         assert scipy.stats.chi2_contingency(table)[1] > 1e-3
-        query = tfp.DistributedDiscreteGaussianSumQuery(
-            l2_norm_bound=100.0, local_stddev=2.2
-        )
+        query = tfp.DistributedDiscreteGaussianSumQuery(100.0, 2.2)
         params = query.derive_sample_params(query.initial_global_state())
         record = query.preprocess_record(params, tf.zeros([60_000], tf.int32))
         assert np.std(record) == pytest.approx(3.0, rel=0.02)
@@ -302,10 +299,10 @@ class TestAdaptiveClip:
         options = {"clip_learning_rate": 1.0, "count_stddev": 1.5, "cohort_size": 2}
         options.update(adaptive_clipping=True, noise_source=source)
         config = make("ddg", 0.9, **options)
-        draws = 6000
+        draws = 4500
         steps = cohorts.clip_steps(distributed.IntegerCodec(config, 1), 2, draws)
-        # Three standard deviations of the estimate are 2.7%; the seeds are fixed.
-        assert steps.std() * 2 == pytest.approx(1.5, rel=0.027)
+        # Three standard deviations of the estimate are 3.2%; the seeds are fixed.
+        assert steps.std() * 2 == pytest.approx(1.5, rel=0.032)
         assert steps.mean() == pytest.approx(-0.5, abs=4.5 * 0.75 / math.sqrt(draws))
         count = config.round_dp_event(1, 1.0).count
         assert count.noise_multiplier == pytest.approx(2 * 1.5)
@@ -334,10 +331,8 @@ class TestExecution:
         ).create(VALUE_TYPE)
         state = process.initialize()
         assert state["clip_norm"] == 2.0
-        values = [
-            [np.full([2, 3], x, np.float32), np.float32(x)]
-            for x in (0.1, 9, np.nan, 0.2, -0.1)
-        ]
+        numbers = np.float32([0.1, 9, np.nan, 0.2, -0.1])
+        values = [[np.full([2, 3], x), x] for x in numbers]
         output = process.next(state, values)
         assert output.measurements["exact_nonfinite_clients"] == 1
         assert output.measurements["exact_uplink_bits"] == config.uplink_bits(7)
@@ -358,24 +353,17 @@ class TestExecution:
         assert_array_equal(first, again)
         assert_allclose(first, x.mean(0), atol=3e-5)
 
-    @pytest.mark.parametrize("bits", [8, 14])
-    def test_noise_is_that_of_tff_s_own(self, tff_secure_context, bits):
+    def test_noise_is_that_of_tff_s_own(self, tff_secure_context):
         """At the same clip, cohort, bits and noise, on equal updates within the clip.
 
         tensorflow-privacy rounds a share's scale up to a whole number of grid steps: at
-        14 bits that is less than a thousandth, at 8 bits it makes the noise's variance
-        larger by a known factor. With the noise comes the variance of rounding.
+        8 bits it makes the noise's variance larger by a known factor. With the noise
+        comes the variance of rounding.
         """
-        d, clip, clients, z = 4096, 0.5, 4, 1.1
+        d, clip, clients, z, bits = 4096, 0.5, 4, 1.1, 8
         value = np.full([d], 0.9 * clip / math.sqrt(d), np.float32)
-        stock = distributed_dp.DistributedDpSumFactory(
-            noise_multiplier=z,
-            expected_clients_per_round=clients,
-            bits=bits,
-            l2_clip=clip,
-            mechanism="distributed_dgauss",
-            rotation_type="hd",
-        )
+        kind = {"mechanism": "distributed_dgauss", "rotation_type": "hd"}
+        stock = distributed_dp.DistributedDpSumFactory(z, clients, bits, clip, **kind)
         alike = {"rounding_bias": 0.0, "rotation": "hadamard", "wrap_probability": 1e-4}
         config = mechanisms.DistributedDiscreteGaussian(
             clients, clip, z, bits, integer_bound="published", **alike
@@ -400,19 +388,17 @@ class TestExecution:
         share = float(outputs[0]["scaled_local_stddev"])
         assert share == pytest.approx(config.grid(d).local_stddev_steps, rel=2e-3)
         rounding = rounding_variance(0.9 * clip * scale / math.sqrt(d))
-        expected = [
-            clients * (steps**2 + rounding) / scale**2
-            for steps in (math.ceil(share), share)
-        ]
+        shares = np.array([math.ceil(share), share])
+        expected = clients * (shares**2 + rounding) / scale**2
         assert_allclose(variances, expected, rtol=0.05)
         ratio = expected[0] / expected[1]
-        assert (ratio > 1.05) == (bits == 8)
+        assert ratio > 1.05
         assert variances[0] / variances[1] == pytest.approx(ratio, rel=0.05)
 
     def test_inside_federated_averaging(self, tff_secure_context):
         """The nesting that TFF's own secure aggregator exceeds."""
         config = make("ddg", 0.1, 16, 2, adaptive_clipping=True, count_stddev=0.2)
-        process = cohorts.fed_avg(aggregators.build(config), 4, 3)
+        process = cohorts.fed_avg(aggregators.build(config))
         data = tf.data.Dataset.from_tensors((tf.ones([2, 4]), tf.ones([2, 3])))
         output = process.next(process.initialize(), [data, data])
         weights = process.get_model_weights(output.state).trainable

@@ -199,9 +199,8 @@ class TestNoise:
     def test_error_is_the_noise_where_the_sketch_holds_the_updates(self):
         """sigma^2 k, and a client that is not there does not lessen the divisor."""
         d = 32
-        config = make(
-            2.0, direction="gradient", clip_norm=10.0, sketch_size=d, max_rank=4
-        )
+        sizes = {"clip_norm": 10.0, "sketch_size": d, "max_rank": 4}
+        config = make(2.0, direction="gradient", **sizes)
         codec = dome.DomeCodec(config, d)
         x = updates(d=d)
         error = cohorts.mean_error(many_means(codec, x, 400), x)
@@ -225,11 +224,10 @@ class TestNoise:
 
 
 class TestDdg:
-    @pytest.mark.parametrize("bits", [5, 16])
-    def test_noise_and_debiasing_are_the_configs(self, bits):
+    def test_noise_and_debiasing_are_the_configs(self):
         """Noise and rounding in k-space, of updates as long as the clip."""
         d = k = 32
-        config = make_ddg(1.0, bits, sketch_size=k, beta_1=0.0, beta_2=0.0)
+        config = make_ddg(1.0, 5, sketch_size=k, beta_1=0.0, beta_2=0.0)
         codec = dome.DomeCodec(config, d)
         x = updates(d=d).numpy()
         x *= 1.9999 / np.linalg.norm(x, axis=1, keepdims=True)
@@ -249,8 +247,7 @@ class TestDdg:
         bias = np.mean(squares - np.square(x.mean(0)))
         assert bias / config.stddev**2 == pytest.approx(0, abs=0.06)
         # At 5 bits rounding is a part of it that would be missed.
-        rounding = config.stddev**2 / (1.0 * 2 / N) ** 2 - 1
-        assert (rounding > 0.06) == (bits == 5)
+        assert config.stddev**2 / (1.0 * 2 / N) ** 2 - 1 > 0.06
 
     def test_it_agrees_with_dome_as_bits_grow(self):
         errors = {}
@@ -307,9 +304,8 @@ class TestDdg:
         with pytest.raises(ValueError, match="bits must be at least .* found 5"):
             dome.DomeCodec(make_ddg(0.02, 5), D)
 
-    @pytest.mark.parametrize("measures_energy", [False, True])
-    def test_it_runs_under_secure_sums(self, tff_secure_context, measures_energy):
-        config = make_ddg(0.5, 16, measures_energy=measures_energy)
+    def test_it_runs_under_secure_sums(self, tff_secure_context):
+        config = make_ddg(0.5, 16, measures_energy=True)
         options = {"seed": 1, "measure": "exact_for_simulation"}
         process = aggregators.build(config, **options).create(VALUE_TYPE)
         value = [[x[:15].reshape(5, 3), x[15]] for x in updates(d=16).numpy()]
@@ -320,9 +316,7 @@ class TestDdg:
         assert measured["noise_stddev"] == pytest.approx(config.stddev)
         assert 0 <= measured["wrap_probability"] < 1e-2
         assert measured["granularity"] > 0
-        assert ("exact_explained_energy" in measured) == measures_energy
-        if measures_energy:
-            assert 0 < measured["exact_explained_energy"] <= 1
+        assert 0 < measured["exact_explained_energy"] <= 1
         again = process.next(output.state, value)
         assert np.all(np.isfinite(again.result[0]))
 
@@ -352,6 +346,16 @@ class TestHostile:
         for part in tf.nest.flatten(state):
             assert part.dtype == tf.int16 or np.all(np.isfinite(part))
 
+    def test_a_round_of_nobody(self):
+        codec = dome.DomeCodec(make(), D)
+        state = codec.initial_state()
+        shared = shared_of(codec, state, 0)[0]
+        sums = dict.fromkeys(("clients", "l2_clipped"), tf.zeros([], tf.float64))
+        decoded = codec.decode(
+            state, codec.zero(), sums, shared, tf.zeros([2], tf.int64)
+        )
+        assert all(np.isfinite(list(decoded.measurements.values())))
+
     @pytest.mark.parametrize("size", [0.0, 1e-30])
     def test_gradients_of_no_size(self, size):
         codec = dome.DomeCodec(make(), D)
@@ -365,56 +369,33 @@ class TestHostile:
 
 class TestExecution:
     def test_replay_through_a_checkpoint(self, tff_secure_context):
-        value_type = cohorts.with_ids(VALUE_TYPE)
-        process = aggregators.build(
-            make(0.5), seed=1, measure="exact_for_simulation"
-        ).create(value_type)
+        config = make(0.5)
+        options = {"seed": 1, "measure": "exact_for_simulation"}
+        process = aggregators.build(config, **options).create(
+            cohorts.with_ids(VALUE_TYPE)
+        )
 
         def values(number):
-            rng = np.random.default_rng(number)
-            draws = rng.standard_normal([N, 16]).astype(np.float32)
+            draws = updates(N, 16, number).numpy()
             draws[0, 0] = np.nan if number == 1 else 0
             return cohorts.identified([[x[:15].reshape(5, 3), x[15]] for x in draws])
 
-        state = process.initialize()
-        outputs = []
-        for number in range(4):
+        state, again, outputs = process.initialize(), process.initialize(), []
+        for number in range(3):
             output = process.next(state, values(number))
             outputs.append(output)
             leaves = [np.asarray(leaf) for leaf in tf.nest.flatten(output.state)]
             parts = checkpoint.encode(checkpoint.Checkpoint(number, leaves, {}))
-            saved = b"".join(parts)
-            loaded = checkpoint.decode(saved).arrays
+            loaded = checkpoint.decode(b"".join(parts)).arrays
             state = tf.nest.pack_sequence_as(output.state, [x[()] for x in loaded])
-        again = process.next(process.initialize(), values(0))
-        for number in range(1, 4):
-            again = process.next(again.state, values(number))
+            replayed = process.next(again, values(number))
+            again = replayed.state
         tf.nest.map_structure(
-            assert_array_equal,
-            (again.state, again.result),
-            (outputs[3].state, outputs[3].result),
+            assert_array_equal, (again, replayed.result), (state, output.result)
         )
         measured = outputs[1].measurements
         assert measured["exact_nonfinite_clients"] == 1
-        config = make(0.5)
         assert measured["exact_uplink_bits"] == config.uplink_bits(16)
         rank = outputs[0].measurements["retained_rank"]
         missing = (config.resolved_max_rank - rank) * 16 * 16
         assert measured["downlink_bits"] == config.downlink_bits(16) - missing
-        quiet = aggregators.build(make(), seed=1).create(value_type)
-        empty = quiet.next(quiet.initialize(), [])
-        assert all(np.isfinite(list(empty.measurements.values())))
-
-    def test_federated_averaging_with_plain_sgd(self, tff_secure_context):
-        """Least squares comes down: the sign is that of a gradient."""
-        factory = aggregators.build(make(1e-6, cohort_size=2, sketch_size=6))
-        process = cohorts.fed_avg(factory, 8, 1, client=0.05, server=0.2)
-        rng = np.random.default_rng(0)
-        x = rng.standard_normal([40, 8]).astype(np.float32)
-        y = x @ np.arange(8, dtype=np.float32)[:, None] / 4
-        data = [
-            tf.data.Dataset.from_tensor_slices((x[i::2], y[i::2])).batch(20)
-            for i in range(2)
-        ]
-        losses = cohorts.losses(process, data, 25)
-        assert losses[-1] < 0.25 * losses[0]

@@ -54,6 +54,8 @@ class TestBoth:
         expected = dataclasses.replace(expected, clip_norm=1.9, **changes)
         assert error == pytest.approx(expected.mean_squared_error(D), rel=0.1)
         assert error < 2 * 5 * 1.9**2
+        if sketch == "hashes":
+            return
         noisy = codec_of(name, noise_multiplier=0.8, **changes)
         zeros = tf.zeros([N, D])
         error = mean_error(many_means(noisy, zeros, 50), zeros)
@@ -137,11 +139,8 @@ class TestSketchedDdg:
     def test_thresholding_keeps_the_large_coordinates(self):
         """Above 1.5 standard deviations are 13% of the coordinates of pure noise."""
         held = codec_of("ddg", compression_rate=1.0, **HOLDS)
-        fractions = []
-        for number in range(20):
-            output, _ = run_codec(held, tf.zeros([N, D]), number)
-            fractions.append(np.mean(output.mean.numpy() != 0))
-        assert np.mean(fractions) == pytest.approx(0.1336, rel=0.06)
+        means = many_means(held, tf.zeros([N, D]), 20)
+        assert np.mean(means != 0) == pytest.approx(0.1336, rel=0.06)
 
     def test_adaptive_clip_scales_the_sketch_s_clip(self):
         codec = codec_of("ddg", adaptive_clipping=True, sketch_clip=1.5)
