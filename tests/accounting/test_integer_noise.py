@@ -89,10 +89,8 @@ class TestDiscreteGaussian:
     @pytest.mark.parametrize("last", [1, 2, 5])
     def test_rate_is_the_largest_over_shifts(self, count, stddev, order, last):
         pmf = direct_discrete_gaussian(count, stddev)
-        each = [
-            direct_log_moment(pmf, order, v) / (order - 1) / v**2
-            for v in range(1, last + 1)
-        ]
+        shifts = range(1, last + 1)
+        each = [direct_log_moment(pmf, order, v) / (order - 1) / v**2 for v in shifts]
         found = shift_rate([order], DiscreteGaussianNoise(count, stddev), last)
         assert found[0] >= max(each) * (1 - 1e-12)
         assert found[0] == pytest.approx(max(each), rel=2e-9 if last < 5 else 1e-3)
@@ -231,10 +229,8 @@ class TestSkellam:
     @pytest.mark.parametrize("last", [1, 3, 60])
     def test_rate_covers_every_shift(self, variance, order, last):
         pmf = special.ive(np.abs(np.arange(-150, 151)), variance)
-        each = [
-            direct_log_moment(pmf, order, v) / (order - 1) / v**2
-            for v in range(1, min(last, 12) + 1)
-        ]
+        shifts = range(1, min(last, 12) + 1)
+        each = [direct_log_moment(pmf, order, v) / (order - 1) / v**2 for v in shifts]
         found = shift_rate([order], SkellamNoise(variance), last)
         assert found[0] >= max(each) * (1 - 1e-12)
         assert found[0] == pytest.approx(max(each), rel=2e-2)

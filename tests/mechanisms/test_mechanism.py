@@ -16,11 +16,8 @@ CONFIGS = [
     mechanisms.L2Csgm(10, 1.0, 0.5, 0.1),
     mechanisms.LinfCsgm(10, 1.0, 0.5, 0.1),
 ]
-PARTICIPATIONS = [
-    mechanisms.PoissonSampling(100, 10, 35),
-    mechanisms.FixedSize(100, 10, 35),
-    mechanisms.OncePerEpoch(100, 10, 35),
-]
+KINDS = (mechanisms.PoissonSampling, mechanisms.FixedSize, mechanisms.OncePerEpoch)
+PARTICIPATIONS = [kind(100, 10, 35) for kind in KINDS]
 
 
 def named(value):
