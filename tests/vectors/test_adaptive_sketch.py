@@ -240,47 +240,39 @@ class TestUpdate:
         assert defect(got.directions) < 1e-5
 
 
-@pytest.mark.parametrize("rule", ["qr", "eigen"])
-def test_orthonormal_after_a_thousand_updates(rule):
-    sketch = make(200, 16, 12, rule=rule, decay=0.95)
+def rows_of_rounds(sketch, d, rounds, changes_probes=True):
+    """The rows of each round, with updates by what clients' projections decode to."""
 
     @tf.function(autograph=False)
     def step(state, number):
         seed = randomness.fold_in(SEED, number)
         kept = adaptive_sketch.unpack(state["basis"])[: state["rank"]]
-        basis = sketch.expand(kept, seed)
-        gradient = randomness.standard_normal(seed + 1, 200)
+        basis = sketch.expand(kept, seed if changes_probes else SEED)
+        gradient = randomness.standard_normal(seed + 1, d)
         decoded = adaptive_sketch.lift(basis, adaptive_sketch.project(basis, gradient))
         new = sketch.update(basis, state["strengths"], state["rank"], decoded)
-        rows = adaptive_sketch.dense(basis)
-        worst = tf.reduce_max(tf.abs(rows @ tf.transpose(rows) - tf.eye(16)))
-        return state_of(new), worst
+        return state_of(new), adaptive_sketch.dense(basis)
 
-    state, worst = dict(sketch.initial_state()), []
-    for number in range(1000):
+    state, rows = dict(sketch.initial_state()), []
+    for number in range(rounds):
         state, latest = step(state, tf.constant(number))
-        worst.append(float(latest))
+        rows.append(latest.numpy())
     assert int(state["rank"]) > 1
-    assert max(worst) < 1e-5
+    return rows
+
+
+@pytest.mark.parametrize("rule", ["qr", "eigen"])
+def test_orthonormal_after_hundreds_of_updates(rule):
+    sketch = make(200, 16, 12, rule=rule, decay=0.95)
+    assert max(map(defect, rows_of_rounds(sketch, 200, 400))) < 1e-5
 
 
 def test_without_probes_gradients_within_change_no_subspace():
     """What clients' projections decode to lies in the sketch, which must not shrink."""
     sketch = make(64, 8, 8, has_probes=False)
-    state = dict(sketch.initial_state())
-    spans = []
-    for number in range(30):
-        kept = adaptive_sketch.unpack(state["basis"])[: state["rank"]]
-        basis = sketch.expand(kept, SEED)
-        rows = adaptive_sketch.dense(basis).numpy()
-        assert_allclose(rows @ rows.T, np.eye(8), atol=1e-5)
-        spans.append(rows)
-        gradient = randomness.standard_normal(randomness.fold_in(SEED, number), 64)
-        decoded = adaptive_sketch.lift(basis, adaptive_sketch.project(basis, gradient))
-        new = sketch.update(basis, state["strengths"], state["rank"], decoded)
-        state = state_of(new)
-    shared = np.square(spans[0] @ spans[-1].T).sum() / 8
-    assert shared > 0.999
+    spans = rows_of_rounds(sketch, 64, 30, changes_probes=False)
+    assert max(map(defect, spans)) < 1e-5
+    assert np.square(spans[0] @ spans[-1].T).sum() / 8 > 0.999
 
 
 def test_pack_keeps_eight_bits():
