@@ -21,11 +21,8 @@ import pytest
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 TESTS = Path(__file__).resolve().parent
-SLOW = tuple(
-    line
-    for line in (TESTS / "slow.txt").read_text(encoding="utf-8").splitlines()
-    if not line.startswith("#")
-)
+LISTED = (TESTS / "slow.txt").read_text(encoding="utf-8").splitlines()
+SLOW = tuple(line for line in LISTED if not line.startswith("#"))
 
 
 def pytest_configure():
@@ -51,10 +48,8 @@ def pytest_ignore_collect(collection_path, config):
 def pytest_collection_modifyitems(items):
     """Marks the slow tests."""
     for item in items:
-        name = (
-            f"{item.path.relative_to(TESTS).as_posix()}::"
-            + (item.nodeid.partition("::")[2])
-        )
+        place = item.path.relative_to(TESTS).as_posix()
+        name = f"{place}::{item.nodeid.partition('::')[2]}"
         is_listed = any(
             name == x or name.startswith((f"{x}/", f"{x}::", f"{x}[")) for x in SLOW
         )

@@ -10,6 +10,10 @@ from dpfl import machine
 from experiments.papers import remaining_work
 
 FULL = {"memory.max": "900", "memory.current": "800"}
+# Version 1.
+OLD = {"limit_in_bytes": "900", "usage_in_bytes": "300"}
+OLD["stat"] = "inactive_file 1\ntotal_inactive_file 50"
+USED = {"memory/memory.usage_in_bytes": "300"}
 V1 = "5:memory:/a\n3:cpu,cpuacct:/a/b\n0::/"
 
 
@@ -71,23 +75,8 @@ def test_no_more_than_a_container_may_use(tmp_path, monkeypatch, own, found, exp
             500,
         ),
         # Version 1.
-        (
-            V1,
-            {
-                "memory/a/memory.limit_in_bytes": "900",
-                "memory/a/memory.usage_in_bytes": "300",
-                "memory/a/memory.stat": "inactive_file 1\ntotal_inactive_file 50",
-            },
-            650,
-        ),
-        (
-            V1,
-            {
-                "memory/memory.limit_in_bytes": "9223372036854771712",
-                "memory/memory.usage_in_bytes": "300",
-            },
-            None,
-        ),
+        (V1, {f"memory/a/memory.{name}": text for name, text in OLD.items()}, 650),
+        (V1, {"memory/memory.limit_in_bytes": str(2**63 - 4096), **USED}, None),
     ],
 )
 def test_no_more_memory_than_a_container_leaves(

@@ -79,7 +79,5 @@ def log_moments(pmf, order, coordinate):
                 v = mix / f
                 forward.append(f * (v**a - 1 - a * (v - 1)))
                 backward.append(f * (v ** (1 - a) - 1 + (a - 1) * (v - 1)))
-        return (
-            float(mpmath.log1p(mpmath.fsum(forward))),
-            float(mpmath.log1p(mpmath.fsum(backward))),
-        )
+        sums = mpmath.fsum(forward), mpmath.fsum(backward)
+        return tuple(float(mpmath.log1p(total)) for total in sums)

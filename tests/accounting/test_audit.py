@@ -11,7 +11,6 @@ import pytest
 from scipy import stats
 
 from dpfl import accounting
-from dpfl.accounting.integer import summed_noise
 from experiments.audits import bounds
 from tests.accounting import simulators
 
@@ -126,20 +125,6 @@ class TestLowerBound:
         with pytest.raises(ValueError, match="absent must hold no NaN"):
             bounds.epsilon_lower_bound(np.zeros(9), np.full(9, np.nan), 0.1)
 
-    def test_same_seed_same_result(self):
-        one, other = (
-            simulators.audit(Masked(CANARY, 0.5, 1.0), 500, 0.1, seed=7) for _ in "ab"
-        )
-        assert one == other
-
-
-def test_extreme_vector():
-    np.testing.assert_allclose(
-        simulators.extreme_vector(1.0, 0.6, 4), [0.6, 0.6, math.sqrt(0.28), 0]
-    )
-    np.testing.assert_allclose(simulators.extreme_vector(1.0, 2.0, 2), [1, 0])
-    np.testing.assert_allclose(simulators.extreme_vector(9.0, 1.0, 3), [1, 1, 1])
-
 
 LEFT = np.tril(np.ones((3, 3)))
 RIGHT = np.array([[1.0, 0, 0], [0.5, 1, 0], [0.375, 0.5, 1]])
@@ -247,35 +232,6 @@ class TestSimulators:
             by_q = h(outputs.reshape(100_000, -1).sum(axis=1)) * ratio
             error = math.hypot(np.std(by_p), np.std(by_q)) / 316
             assert np.mean(by_p) == pytest.approx(np.mean(by_q), abs=4.5 * error)
-
-    def test_csgm_moments(self):
-        simulator = Masked(CANARY, GAMMA, 0.5, sampling_probability=0.5)
-        outputs = simulator.sample(np.random.default_rng(6), True, TRIALS)[:, 0]
-        np.testing.assert_allclose(outputs.mean(axis=0), 0.15 * CANARY, atol=6e-3)
-        keep = 0.5 * GAMMA
-        variance = 0.25 + keep * (1 - keep) * CANARY**2
-        np.testing.assert_allclose(outputs.var(axis=0), variance, rtol=0.02)
-
-    @pytest.mark.parametrize("skellam", [False, True])
-    def test_summed_noise_has_its_law(self, skellam):
-        simulator = simulators.DistributedNoiseSimulator(
-            np.array([0]), 12, 0.6, skellam=skellam
-        )
-        outputs = simulator.sample(np.random.default_rng(7), False, TRIALS)[:, 0]
-        x = np.arange(-6, 7)
-        if skellam:
-            law = summed_noise.SkellamNoise(12 * 0.36).log_pmf_at(x)
-        else:
-            law = summed_noise.DiscreteGaussianNoise(12, 0.6).log_pmf_at(x)
-        counts = np.array([np.sum(outputs == k) for k in x])
-        np.testing.assert_allclose(counts / TRIALS, np.exp(law), atol=0.005)
-
-    def test_modulus_wraps(self):
-        simulator = simulators.DistributedNoiseSimulator(
-            np.array([9]), 3, 0.5, modulus=8
-        )
-        outputs = simulator.sample(np.random.default_rng(8), True, 1000)
-        assert outputs.min() >= -4 and outputs.max() <= 3
 
 
 @pytest.mark.parametrize("name", SOUND)

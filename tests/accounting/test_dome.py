@@ -5,10 +5,8 @@
 import math
 
 import dp_accounting
-import hypothesis
 import numpy as np
 import pytest
-from hypothesis import strategies as st
 
 from dpfl.accounting import accountant, dome
 
@@ -68,19 +66,6 @@ def test_tight_charges_an_epoch_once():
     # At equal privacy the tight accounting needs sqrt(N) times less noise.
     less = dome.DomeDpEvent(20, paper.local_stddev / math.sqrt(1000), 0.5, 3)
     assert less.rho == pytest.approx(paper.rho)
-
-
-@hypothesis.settings(derandomize=True, max_examples=30, deadline=None)
-@hypothesis.given(
-    st.integers(1, 1000), st.floats(1e-3, 1e3), st.floats(1e-3, 1e3), st.integers(1, 99)
-)
-def test_monotone(clients, stddev, clip, epochs):
-    rho = dome.DomeDpEvent(clients, stddev, clip, epochs).rho
-    assert dome.DomeDpEvent(clients + 1, stddev, clip, epochs).rho < rho
-    assert dome.DomeDpEvent(clients, stddev * 1.1, clip, epochs).rho < rho
-    assert dome.DomeDpEvent(clients, stddev, clip * 1.1, epochs).rho > rho
-    assert dome.DomeDpEvent(clients, stddev, clip, epochs + 1).rho > rho
-    assert dome.DomeDpEvent(clients, stddev, clip, epochs, 2).rho > rho
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import dp_accounting
 import mpmath
 import numpy as np
 import pytest
-from dp_accounting import pld
+from dp_accounting import pld, rdp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -48,9 +48,8 @@ def test_delta_is_rounded_up_and_by_little(epsilon, z):
 
 def test_known_calibration():
     # The Gaussian mechanism at epsilon 1, delta 1e-5 needs 3.7306 (Balle and Wang).
-    z = accounting.calibrate_noise_multiplier(
-        GAUSSIAN, 1.0, 1e-5, method="tight", rtol=1e-7
-    )
+    calibrate = accounting.calibrate_noise_multiplier
+    z = calibrate(GAUSSIAN, 1.0, 1e-5, method="tight", rtol=1e-7)
     assert z == pytest.approx(3.7306, abs=1e-4)
     assert accounting.gaussian_epsilon(1e-5, z) <= 1.0
 
@@ -190,15 +189,10 @@ def test_nothing_else_is_tight(event):
     assert bool(relations) == (event != POISSON(0.5, STREAM))
 
 
-@pytest.mark.parametrize(
-    "event",
-    [GAUSSIAN(0.0), POISSON(0.5, GAUSSIAN(0.0)), dp_accounting.NonPrivateDpEvent()],
-)
-def test_no_noise_is_infinite(event):
-    assert tight(event).epsilon == math.inf
-
-
-def test_nothing_released_is_zero():
+def test_no_noise_is_infinite_and_nothing_released_is_zero():
+    silent = GAUSSIAN(0.0), POISSON(0.5, GAUSSIAN(0.0))
+    for event in (*silent, dp_accounting.NonPrivateDpEvent()):
+        assert tight(event).epsilon == math.inf
     assert tight(dp_accounting.NoOpDpEvent()).epsilon == 0
 
 
@@ -206,3 +200,65 @@ def test_nothing_released_is_zero():
 def test_bad_delta_is_refused(delta):
     with pytest.raises((TypeError, ValueError), match="^delta must"):
         accounting.gaussian_epsilon(delta, 1.0)
+
+
+def by_definition(order, q, z):
+    """By equal steps, whose error is exp(-2 pi (pi z) / step) or less."""
+    with mpmath.workdps(40):
+        m, q, a = 1 / mpmath.mpf(z), mpmath.mpf(q), mpmath.mpf(order)
+        steps = (mpmath.mpf(i) / 16 for i in range(-14 * 16, int(16 * (a * m + 14))))
+        total = mpmath.fsum(
+            (1 - q + q * mpmath.exp(m * x - m * m / 2)) ** a * mpmath.npdf(x)
+            for x in steps
+        )
+        return float(mpmath.log(total / 16) / (a - 1))
+
+
+@pytest.mark.parametrize("z", [0.3, 1.0, 40.0, 1e6])
+@pytest.mark.parametrize("q", [1e-6, 0.01, 0.5, 0.999])
+@pytest.mark.parametrize("order", [1.1, 2.5, 10.9])
+def test_forty_digits_and_rounded_up(order, q, z):
+    got = gaussian.sampled_gaussian_rdp([order], q, z)[0]
+    want = by_definition(order, q, z)
+    assert want * (1 - 1e-13) <= got <= want * (1 + 1e-10)
+
+
+@pytest.mark.parametrize("q", [0.001, 0.3, 0.99])
+def test_whole_orders_are_the_binomial_sum(q):
+    orders = [2, 3, 10]
+    sum_ = accounting.SparsifiedGaussianDpEvent(0.8, 1.0, 1.0, 1, q).rdp(orders)
+    got = gaussian.sampled_gaussian_rdp(orders, q, 0.8)
+    np.testing.assert_allclose(got, sum_, rtol=1e-10)
+    assert np.all(got >= sum_)
+
+
+def test_large_orders_do_not_overflow():
+    [got] = gaussian.sampled_gaussian_rdp([300.5], 0.2, 0.5)
+    event = accounting.SparsifiedGaussianDpEvent(0.5, 1.0, 1.0, 1, 0.2)
+    low, high = event.rdp([300, 301])
+    assert low < got < high
+
+
+def test_hardly_any_noise_is_left_to_the_chord():
+    assert np.isinf(gaussian.sampled_gaussian_rdp([2.5], 0.2, 1e-4)[0])
+    event = accounting.SparsifiedGaussianDpEvent(1e-4, 1.0, 1.0, 1, 0.2)
+    assert np.isfinite(event.rdp([2.5])[0])
+
+
+@pytest.mark.parametrize("q", [0.02, 0.5])
+@pytest.mark.parametrize("z", [0.7, 9.0])
+def test_accountant_agrees_with_dp_accounting(q, z):
+    orders = [1.3, 2, 4.7, 30]
+    ours = accounting.DpflAccountant(orders).compose(POISSON(q, GAUSSIAN(z)))
+    exact = [by_definition(order, q, z) for order in orders]
+    np.testing.assert_allclose(ours.rdp, exact, rtol=1e-8, atol=1e-13)
+    # From 0.4.4 on what dp_accounting computes at fractional orders is only a bound.
+    theirs = rdp.RdpAccountant(orders).compose(POISSON(q, GAUSSIAN(z))).rdp
+    np.testing.assert_allclose(ours.rdp[[1, 3]], theirs[[1, 3]], rtol=1e-8, atol=1e-13)
+    assert np.all(ours.rdp <= theirs * (1 + 1e-8) + 1e-13)
+
+
+def test_large_noise_is_positive():
+    # dp_accounting takes seconds here and finds values below zero.
+    ledger = accounting.DpflAccountant().compose(POISSON(0.5, GAUSSIAN(1e6)))
+    assert np.all(ledger.rdp > 0) and np.all(np.diff(ledger.rdp) >= 0)

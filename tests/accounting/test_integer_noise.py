@@ -4,6 +4,8 @@
 
 import itertools
 import math
+import sys
+from concurrent import futures
 
 import hypothesis
 import mpmath
@@ -47,14 +49,6 @@ def log_excess(count, stddev, order, shifts):
     return whole_shifts._log_excess(order, shifts, rise, profile)
 
 
-@pytest.mark.parametrize(
-    ("noise", "rate"),
-    [(DiscreteGaussianNoise(100, 0.5), 0.04648950), (SkellamNoise(4.0), 0.245721316)],
-)
-def test_known_values(noise, rate):
-    assert shift_rate([2], noise, 1)[0] == pytest.approx(rate, abs=5e-9)
-
-
 class TestDiscreteGaussian:
     @pytest.mark.parametrize("count", [1, 2, 3, 8, 25, 100])
     @pytest.mark.parametrize("stddev", [0.3, 0.5, 1.0, 2.5, 3.2])
@@ -95,10 +89,8 @@ class TestDiscreteGaussian:
     @pytest.mark.parametrize("last", [1, 2, 5])
     def test_rate_is_the_largest_over_shifts(self, count, stddev, order, last):
         pmf = direct_discrete_gaussian(count, stddev)
-        each = [
-            direct_log_moment(pmf, order, v) / (order - 1) / v**2
-            for v in range(1, last + 1)
-        ]
+        shifts = range(1, last + 1)
+        each = [direct_log_moment(pmf, order, v) / (order - 1) / v**2 for v in shifts]
         found = shift_rate([order], DiscreteGaussianNoise(count, stddev), last)
         assert found[0] >= max(each) * (1 - 1e-12)
         assert found[0] == pytest.approx(max(each), rel=2e-9 if last < 5 else 1e-3)
@@ -237,10 +229,8 @@ class TestSkellam:
     @pytest.mark.parametrize("last", [1, 3, 60])
     def test_rate_covers_every_shift(self, variance, order, last):
         pmf = special.ive(np.abs(np.arange(-150, 151)), variance)
-        each = [
-            direct_log_moment(pmf, order, v) / (order - 1) / v**2
-            for v in range(1, min(last, 12) + 1)
-        ]
+        shifts = range(1, min(last, 12) + 1)
+        each = [direct_log_moment(pmf, order, v) / (order - 1) / v**2 for v in shifts]
         found = shift_rate([order], SkellamNoise(variance), last)
         assert found[0] >= max(each) * (1 - 1e-12)
         assert found[0] == pytest.approx(max(each), rel=2e-2)
@@ -305,3 +295,73 @@ class TestSkellam:
 def test_refuses_bad_arguments(call):
     with pytest.raises((ValueError, TypeError), match="must be"):
         call()
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 50])
+@pytest.mark.parametrize("stddev", [0.1, 0.3, 0.75, 1.8, 3.0])
+def test_discrete_gaussian_within_its_error(count, stddev):
+    reach = math.ceil(20 * math.sqrt(count) * stddev + 10)
+    exact = exact_noise.discrete_gaussian(count, stddev, reach)[reach:]
+    found = DiscreteGaussianNoise(count, stddev).log_pmf(reach)
+    compared = 0
+    for value, error, probability in zip(found.values, found.error, exact):
+        if probability > mpmath.mpf(2) ** -1200:
+            assert abs(value - float(mpmath.log(probability))) <= error
+            compared += 1
+    assert compared >= min(reach, 4)
+    assert found.error[: reach // 4].max() < 1e-9
+
+
+def test_threads_and_the_order_of_questions_change_nothing():
+    alone = DiscreteGaussianNoise(5000, 1.0).log_pmf(2000)
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for attempt in range(20):
+            shared = DiscreteGaussianNoise(5000, 1.0)
+            asked = [100 + attempt, 2000, 700, 2000]
+            with futures.ThreadPoolExecutor(4) as pool:
+                answers = list(pool.map(shared.log_pmf, asked))
+            for last, found in zip(asked, answers):
+                assert np.array_equal(found.values, alone.values[: last + 1])
+                assert np.array_equal(found.error, alone.error[: last + 1])
+    finally:
+        sys.setswitchinterval(before)
+
+
+@pytest.mark.parametrize("variance", [0.05, 3.0, 700.0])
+def test_skellam_within_its_error(variance):
+    reach = math.ceil(20 * math.sqrt(variance) + 20)
+    found = SkellamNoise(variance).log_pmf(reach)
+    exact = exact_noise.skellam(variance, reach)[reach:]
+    for value, error, probability in zip(*found, exact):
+        assert abs(value - float(mpmath.log(probability))) <= error
+    assert found.error[0] < 1e-11
+
+
+def test_a_share_is_a_sum_of_bernoullis():
+    # Jacobi's triple product: cumulants of the sum against those of the pmf.
+    stddev, tilts = 0.8, np.array([0.0, 0.4, 2.0, 7.3])
+    found = DiscreteGaussianNoise(3, stddev).cumulants(tilts)
+    k = np.arange(-60, 61)
+    weight = np.exp(-np.square(k) / (2 * stddev**2))
+    for i, tilt in enumerate(tilts):
+        tilted = weight * np.exp(tilt * k)
+        mean = np.sum(k * tilted) / np.sum(tilted)
+        variance = np.sum(np.square(k - mean) * tilted) / np.sum(tilted)
+        log_moment = math.log(np.sum(tilted) / np.sum(weight))
+        assert found.log_moment[i] == pytest.approx(3 * log_moment, abs=1e-12)
+        assert found.mean[i] == pytest.approx(3 * mean, abs=1e-11)
+        assert found.variance[i] == pytest.approx(3 * variance, rel=1e-11)
+
+
+def test_a_million_shares():
+    law = DiscreteGaussianNoise(1_000_000, 0.5)
+    found = law.log_pmf(5000)
+    pmf = np.exp(found.values)
+    k = np.arange(5001)
+    variance = float(law.cumulants(np.zeros(1)).variance[0])
+    assert pmf[0] + 2 * pmf[1:].sum() == pytest.approx(1, abs=1e-11)
+    assert 2 * np.sum(pmf * k**2) == pytest.approx(variance, rel=1e-10)
+    assert found.error.max() < 1e-10
+    assert np.all(np.diff(found.values, 2) < 0)  # log-concave, tails included

@@ -6,7 +6,6 @@
 import math
 
 import numpy as np
-import pytest
 
 from dpfl.accounting import log_space
 
@@ -34,18 +33,6 @@ def test_chord_by_hand():
 def test_whole_orders_are_those_that_the_chord_reads():
     found = log_space.whole_orders(np.array([2.5, 7.0, 1.1]))
     assert found.tolist() == [1, 2, 3, 7]
-
-
-@pytest.mark.parametrize("q", [0.001, 0.4, 1.0])
-def test_sampled_log_moment_is_the_binomial_sum(q):
-    moments = np.array([0.0, 0.0, 0.3, 1.1, 2.0])
-    for a in (1, 2, 4):
-        direct = sum(
-            math.comb(a, l) * (1 - q) ** (a - l) * q**l * math.exp(moments[l])
-            for l in range(a + 1)
-        )
-        found = log_space.sampled_log_moment([a], q, moments)[0]
-        assert found == pytest.approx(math.log(direct), rel=1e-9, abs=1e-16)
 
 
 def test_sampled_log_moment_does_not_depend_on_the_block():

@@ -3,6 +3,7 @@
 
 """The matrix factorization event, and the sensitivity that its noise multiplier means."""
 
+import itertools
 import math
 
 import dp_accounting
@@ -10,6 +11,9 @@ import numpy as np
 import pytest
 
 from dpfl import accounting
+from dpfl import factorization as mf
+from dpfl.accounting.matrix_factorization import banded_stream_event
+from dpfl.factorization import sensitivity
 
 ORDERS = np.array([1.5, 2, 8, 64.5])
 
@@ -36,17 +40,6 @@ def test_equals_the_whole_streams_divergence():
     assert max(divergences) == pytest.approx(bound)
 
 
-def test_epochs_compose():
-    one = accounting.MatrixFactorizationDpEvent(4.0)
-    sixteen = dp_accounting.SelfComposedDpEvent(one, 16)
-    for method in ("rdp", "tight"):
-        got, want = (
-            accounting.epsilon(event, 1e-5, method=method).epsilon
-            for event in (sixteen, dp_accounting.GaussianDpEvent(1.0))
-        )
-        assert got == pytest.approx(want, rel=1e-9)
-
-
 @pytest.mark.parametrize("z", [0.0, 1e-200])
 def test_no_noise_no_privacy(z):
     with np.errstate(all="raise"):
@@ -57,3 +50,241 @@ def test_no_noise_no_privacy(z):
 def test_bad_noise_is_refused(z):
     with pytest.raises((TypeError, ValueError), match="^noise_multiplier must"):
         accounting.MatrixFactorizationDpEvent(z)
+
+
+gaussian = dp_accounting.GaussianDpEvent
+
+
+def stream_event(release, **settings):
+    """The event of clients who choose their rounds without regard to others."""
+    return banded_stream_event(release, independent_groups=True, **settings)
+
+
+def banded(rounds, bands, seed=0):
+    """A lower triangular C with `bands` diagonals and columns of norm 1."""
+    rng = np.random.default_rng(seed)
+    encoder = np.tril(rng.uniform(0.2, 1, (rounds, rounds)))
+    for j in range(rounds):
+        encoder[:, j] *= (np.arange(rounds) >= j) & (np.arange(rounds) < j + bands)
+        encoder[:, j] /= np.linalg.norm(encoder[:, j])
+    return encoder
+
+
+def patterns(rounds, separation):
+    """Every set of rounds of which any two are `separation` apart."""
+    for chosen in itertools.product([0, 1], repeat=rounds):
+        found = np.flatnonzero(chosen)
+        if np.all(np.diff(found) >= separation):
+            yield found
+
+
+def worst_norm(encoder, separation):
+    """The largest norm of what a client adds in rounds this far apart."""
+    return max(
+        np.linalg.norm(np.sum(encoder[:, chosen], axis=1))
+        for chosen in patterns(len(encoder), separation)
+    )
+
+
+def rdp_of(event, order):
+    return accounting.DpflAccountant([order]).compose(event).rdp[0]
+
+
+def moment(order, shifts, probabilities):
+    """log E_Q[(P/Q)^order], P the mixture of N(shift, I): by copies of the client."""
+    gram = shifts @ shifts.T
+    total = 0.0
+    for copies in itertools.product(range(len(shifts)), repeat=order):
+        cross = sum(gram[a, b] for a, b in itertools.combinations(copies, 2))
+        total += math.prod(probabilities[c] for c in copies) * math.exp(cross)
+    return math.log(total)
+
+
+def stream_moment(order, encoder, rounds, q, noise):
+    """The moment of a client that joins each of `rounds` with probability q."""
+    joined = list(itertools.product([0, 1], repeat=len(rounds)))
+    shifts = np.array([encoder[:, rounds] @ np.array(j) for j in joined]) / noise
+    weights = [q ** sum(j) * (1 - q) ** (len(j) - sum(j)) for j in joined]
+    return moment(order, shifts, weights)
+
+
+class TestSeparated:
+    @pytest.mark.parametrize(("bands", "separation"), [(1, 1), (2, 2), (2, 3), (3, 4)])
+    def test_sensitivity_and_composition_by_all_patterns(self, bands, separation):
+        """One Gaussian of the norm of all that a client adds is the k releases."""
+        rounds, noise = 9, 1.7
+        encoder = banded(rounds, bands, seed=bands)
+        worst = worst_norm(encoder, separation)
+        plan = sensitivity.MinSeparation(separation)
+        assert plan.sensitivity(encoder).value == pytest.approx(worst)
+        event = stream_event(
+            gaussian(noise), rounds=rounds, bands=bands, separation=separation
+        )
+        assert event.event.count == -(-rounds // separation)
+        found = accounting.epsilon(event, 1e-5)
+        assert found.method == "exact-gaussian"
+        want = accounting.gaussian_epsilon(1e-5, noise / worst)
+        assert found.epsilon == pytest.approx(want, rel=1e-9)
+
+    def test_fewer_participations_than_fit(self):
+        settings = {"rounds": 60, "bands": 4, "separation": 4}
+        event = stream_event(gaussian(1.0), participations=3, **settings)
+        assert event.event.count == 3
+        event = stream_event(gaussian(1.0), participations=30, **settings)
+        assert event.event.count == 15
+
+    @pytest.mark.parametrize("rounds", [7, 8, 9])
+    def test_the_last_columns_of_a_toeplitz_encoder_are_shorter(self, rounds):
+        """All patterns of rounds at least 3 apart, against k - 1 releases and a rest."""
+        column = np.array([1.0, 0.6, 0.4])
+        encoder = sum(np.diag(np.full(rounds - k, column[k]), -k) for k in range(3))
+        rest = np.linalg.norm(column[: rounds - 6]) / np.linalg.norm(column)
+        noise = 1.4 * np.linalg.norm(column)
+        last = {"separation": 3, "last_release": gaussian(1.4 / rest)}
+        event = stream_event(gaussian(1.4), rounds=rounds, bands=3, **last)
+        want = accounting.gaussian_epsilon(1e-5, noise / worst_norm(encoder, 3))
+        assert accounting.epsilon(event, 1e-5).epsilon == pytest.approx(want, rel=1e-9)
+
+    def test_a_rest_that_no_client_reaches(self):
+        far = {"bands": 3, "separation": 3}
+        rest = {"participations": 2, "last_release": gaussian(9.0)}
+        event = stream_event(gaussian(1.0), rounds=8, **far, **rest)
+        assert event == stream_event(gaussian(1.0), rounds=6, **far)
+
+
+class TestCyclic:
+    @pytest.mark.parametrize(("bands", "separation"), [(1, 1), (2, 2), (1, 2), (2, 3)])
+    @pytest.mark.parametrize("q", [0.2, 0.7])
+    def test_the_moment_of_a_mixture_over_who_joins_when(self, bands, separation, q):
+        encoder = banded(5, bands, seed=3)
+        sampled = {"separation": separation, "sampling_probability": q}
+        event = stream_event(gaussian(1.3), rounds=5, bands=bands, **sampled)
+        for order in (2, 3):
+            limit = (order - 1) * rdp_of(event, order)
+            exact = [
+                stream_moment(order, encoder, list(range(g, 5, separation)), q, 1.3)
+                for g in range(separation)
+            ]
+            assert max(exact) == pytest.approx(limit, rel=1e-9)
+
+    def test_more_bands_than_the_separation_would_not_compose(self):
+        """Overlapping columns: the truth is above the figure, which is refused."""
+        encoder, q = banded(5, 3, seed=3), 0.3
+        as_if = dp_accounting.SelfComposedDpEvent(
+            dp_accounting.PoissonSampledDpEvent(q, gaussian(1.3)), 3
+        )
+        limit = 2 * rdp_of(as_if, 3)
+        assert stream_moment(3, encoder, [0, 2, 4], q, 1.3) > 1.02 * limit
+        with pytest.raises(ValueError, match="^separation must be at least the 3 ba"):
+            stream_event(gaussian(1.3), rounds=5, bands=3, separation=2)
+
+    def test_a_client_that_adapts_gains_nothing(self):
+        """Two blocks of two rows; its second shift is a function of the first block.
+
+        Quadrature over the first block along its column; the second block's moment
+        depends on the size of the shift alone.
+        """
+        q, noise, order = 0.4, 1.0, 3
+        event = stream_event(
+            gaussian(noise), rounds=4, bands=2, separation=2, sampling_probability=q
+        )
+        limit = 2 * rdp_of(event, order)
+        t = np.arange(-10, 16, 0.05)
+        weight = np.exp(-t * t / 2) * 0.05 / math.sqrt(2 * math.pi)
+        ratio = 1 - q + q * np.exp(t - 0.5)
+        for rule in (np.tanh(t), np.where(t > 0, 1.0, 0.0), np.where(t < 0, 1.0, -0.5)):
+            shifts = [np.array([[0.0], [s]]) for s in rule]
+            second = np.exp([moment(order, s, [1 - q, q]) for s in shifts])
+            assert math.log(weight @ (ratio**order * second)) <= limit + 1e-12
+
+    def test_masks_and_sampling_together(self):
+        """Each block is the sparsified release of its own; two coordinates, order 2."""
+        keep, q, ratio = 0.3, 0.4, 1 / math.sqrt(2)
+        encoder = banded(4, 2, seed=5)
+        noise = 1.1  # over keep * Delta2: sigma is keep * noise
+        release = accounting.SparsifiedGaussianDpEvent(noise, keep, ratio, 2)
+        event = stream_event(
+            release, rounds=4, bands=2, separation=2, sampling_probability=q
+        )
+        limit = rdp_of(event, 2)
+        shifts, weights = [], []
+        for masks in itertools.product([0, 1], repeat=4):
+            for joined in itertools.product([0, 1], repeat=2):
+                moved = np.zeros((4, 2))
+                for i, t in enumerate((0, 2)):
+                    kept = np.array(masks[2 * i : 2 * i + 2]) * ratio
+                    moved += joined[i] * np.outer(encoder[:, t], kept)
+                shifts.append(moved.ravel() / (noise * keep))
+                weights.append(
+                    math.prod(keep if m else 1 - keep for m in masks)
+                    * math.prod(q if j else 1 - q for j in joined)
+                )
+        exact = moment(2, np.array(shifts), weights)
+        assert exact == pytest.approx(limit, rel=1e-9)
+
+    def test_its_two_ends(self):
+        release = accounting.SparsifiedGaussianDpEvent(1.5, 0.1, 0.01, 10_000)
+        one = stream_event(
+            release, rounds=60, bands=1, separation=1, sampling_probability=0.05
+        )
+        poisson = release.poisson_sampled(0.05)
+        # Everybody of a group in each of its rounds: the stream that restarts.
+        whole = stream_event(release, rounds=60, bands=20, separation=20)
+        stream = accounting.SparsifiedMatrixFactorizationDpEvent(1.5, 0.1, 0.01, 10_000)
+        for ours, end, count in ((one, poisson, 60), (whole, stream, 3)):
+            theirs = dp_accounting.SelfComposedDpEvent(end, count)
+            found, want = (accounting.epsilon(e, 1e-5).epsilon for e in (ours, theirs))
+            assert found == pytest.approx(want, rel=1e-9)
+
+
+def test_the_best_bands_are_between_the_ends():
+    """64 rounds, each client in 4 of them on average, at one epsilon.
+
+    Total error z^2 ||A C^-1||_F^2, cohorts and sums the same for all bands: h = 1 is
+    independent noise with Poisson sampling, h = 16 a stream without sampling.
+    """
+    rounds, participations, errors = 64, 4, {}
+    for bands in (1, 2, 4, 8, 16):
+        sizes = {"rounds": rounds, "bands": bands, "separation": bands}
+        sizes["sampling_probability"] = bands * participations / rounds
+        found = mf.compute(mf.prefix_sum(rounds), "toeplitz", bands=bands)
+
+        def make_event(z, sizes=sizes):
+            return stream_event(gaussian(z), **sizes)
+
+        options = {"method": "rdp", "rtol": 1e-3}
+        z = accounting.calibrate_noise_multiplier(make_event, 4.0, 1e-5, **options)
+        errors[bands] = z**2 * found.loss
+    best = min(errors, key=errors.__getitem__)
+    assert best not in (1, 16)
+    # Streams of 16 rounds that restart, at the z of the last h: an epoch's last row
+    # stays in all that follow.
+    rows = np.sum(mf.compute(mf.prefix_sum(16), "optimal").decoder() ** 2, axis=1)
+    restarted = z**2 * sum(16 * epoch * rows[-1] + rows.sum() for epoch in range(4))
+    assert errors[best] < 0.9 * errors[1] and errors[best] < 0.9 * restarted
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"rounds": 0}, ValueError, "^rounds must be"),
+        ({"sampling_probability": 1.5}, ValueError, "^sampling_probability must be"),
+        ({"release": dp_accounting.NoOpDpEvent()}, TypeError, "^release must be a Gau"),
+        (
+            {"release": accounting.SparsifiedGaussianDpEvent(1.0, 0.1, 0.1, 10, 0.5)},
+            ValueError,
+            "^release must be without client sampling, found .* 0.5",
+        ),
+    ],
+)
+def test_refusals(changes, error, message):
+    given = {"release": gaussian(1.0), "rounds": 4, "bands": 2, "separation": 2}
+    with pytest.raises(error, match=message):
+        stream_event(**{**given, **changes})
+
+
+def test_groups_of_a_fixed_size_leave_only_zeros():
+    event = banded_stream_event(gaussian(1.0), rounds=2, bands=1, separation=2)
+    assert accounting.epsilon(event, 1e-5).relation == "replaced_by_zeros"
+    free = stream_event(gaussian(1.0), rounds=2, bands=1, separation=2)
+    assert accounting.epsilon(free, 1e-5).relation == "add_or_remove"

@@ -79,10 +79,9 @@ class TestFigures:
 
     def test_one_slot_is_no_amplification(self):
         for event in (gaussian(1.3), masked()):
-            found = RandomSlot(event, 1, 1).rdp([1.5, 2, 7.25, 256, 300])
-            want = (
-                accounting.DpflAccountant([1.5, 2, 7.25, 256, 300]).compose(event)._rdp
-            )
+            orders = [1.5, 2, 7.25, 256, 300]
+            want = accounting.DpflAccountant(orders).compose(event).rdp
+            found = RandomSlot(event, 1, 1).rdp(orders)
             np.testing.assert_allclose(found, want, rtol=1e-9)
 
     @pytest.mark.parametrize("q", [0.5, 0.03, 1e-6])
@@ -137,18 +136,14 @@ class TestNumbers:
         log_moments = order * (order - 1) / (2 * z**2)
         found = random_slot.slot_log_moments(log_moments, rounds, slots)
         with mpmath.workdps(60):
-            base = [
-                mpmath.exp(mpmath.mpf(m)) / mpmath.factorial(i)
-                for i, m in enumerate(log_moments)
-            ]
+            factorials = [mpmath.factorial(i) for i in range(top + 1)]
+            base = [mpmath.exp(m) / f for m, f in zip(log_moments, factorials)]
             power = self.power(base, rounds)
             idle = mpmath.mpf(slots) - rounds
-            rest = [idle**i / mpmath.factorial(i) for i in range(top + 1)]
+            rest = [idle**i / f for i, f in enumerate(factorials)]
             whole = self.product(power, rest)
-            want = [
-                float(mpmath.log(c * mpmath.factorial(i) / mpmath.mpf(slots) ** i))
-                for i, c in enumerate(whole)
-            ]
+            whole = [c / mpmath.mpf(slots) ** i for i, c in enumerate(whole)]
+            want = [float(mpmath.log(c * f)) for c, f in zip(whole, factorials)]
         np.testing.assert_allclose(found[2:], want[2:], rtol=2e-11)
 
     @staticmethod
@@ -238,18 +233,13 @@ class TestBothDirections:
     def test_a_release_of_which_the_other_direction_is_the_larger(self, order):
         """One outcome, of probability 0.95 without the client, all but goes with it."""
         event, slots = TwoOutcomes(0.001, 0.95), 4
-        forward = random_slot.slot_log_moments(
-            np.array([0, 0, *(np.arange(1, order) * event.rdp(range(2, order + 1)))]),
-            slots,
-            slots,
-        )[order]
-        backward = math.log(
-            sum(
-                math.prod(p for p, _ in drawn)
-                * np.mean([x for _, x in drawn]) ** (1 - order)
-                for drawn in itertools.product(event.law, repeat=slots)
-            )
-        )
+        moments = [0, 0, *(np.arange(1, order) * event.rdp(range(2, order + 1)))]
+        forward = random_slot.slot_log_moments(np.array(moments), slots, slots)[order]
+        total = 0.0
+        for drawn in itertools.product(event.law, repeat=slots):
+            chances, ratios = zip(*drawn)
+            total += math.prod(chances) * np.mean(ratios) ** (1 - order)
+        backward = math.log(total)
         limit = (order - 1) * RandomSlot(event, slots, slots).rdp([order])[0]
         assert forward < backward <= limit
 
@@ -260,10 +250,8 @@ class TestEvent:
         run = dp_accounting.SelfComposedDpEvent(epoch, 10)
         report = accounting.epsilon(run, 1e-5)
         assert (report.relation, report.method) == ("add_or_remove", "rdp")
-        once = accounting.epsilon(
-            dp_accounting.SelfComposedDpEvent(gaussian(1), 10), 1e-5
-        )
-        assert report.epsilon < 0.25 * once.epsilon
+        ten = dp_accounting.SelfComposedDpEvent(gaussian(1), 10)
+        assert report.epsilon < 0.25 * accounting.epsilon(ten, 1e-5).epsilon
 
     def test_integer_noise_of_helpers_is_amplified(self):
         event = accounting.DistributedDiscreteGaussianDpEvent(100, 0.1, 0.01, 1.0, 64)
@@ -275,11 +263,8 @@ class TestEvent:
     def test_a_sketch_with_gaussian_noise_is_its_release(self):
         sketched = accounting.SketchedDpEvent.project_and_perturb(3, 10, 1.1)
         assert random_slot.is_gaussian_mixture(sketched)
-        np.testing.assert_allclose(
-            RandomSlot(sketched, 4, 5).rdp([2, 3.5]),
-            RandomSlot(gaussian(1.1), 4, 5).rdp([2, 3.5]),
-            rtol=1e-12,
-        )
+        found, want = (RandomSlot(e, 4, 5) for e in (sketched, gaussian(1.1)))
+        np.testing.assert_allclose(found.rdp([2, 3.5]), want.rdp([2, 3.5]), rtol=1e-12)
 
     def test_refuses_what_makes_no_sense(self):
         with pytest.raises(ValueError, match="^slots must be at least the 4 rounds"):
@@ -288,9 +273,7 @@ class TestEvent:
             RandomSlot(dp_accounting.NoOpDpEvent(), 4, 5)
         with pytest.raises(ValueError, match="^rounds must be"):
             RandomSlot(gaussian(1.0), 0, 5)
-        with pytest.raises(
-            ValueError, match="round_event must be .* found DomeDpEvent"
-        ):
+        with pytest.raises(ValueError, match="round_event must be .* found Dome"):
             RandomSlot(accounting.DomeDpEvent(10, 1.0, 1.0, 1), 5, 5.0)
 
 

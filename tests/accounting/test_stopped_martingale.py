@@ -94,10 +94,8 @@ def test_the_exponent_is_convex_in_the_time_and_rises_with_what_is_kept():
     times = np.array([0.1, 0.2, 0.3])
     rows = np.array([stopped_martingale._log_exponential(0.2, t) for t in times])
     s = 30.0
-    values = [
-        np.interp(s, stopped_martingale._EXPONENTS / t, row)
-        for t, row in zip(times, rows)
-    ]
+    exponents = stopped_martingale._EXPONENTS
+    values = [np.interp(s, exponents / t, row) for t, row in zip(times, rows)]
     assert values[1] <= (values[0] + values[2]) / 2
     more = stopped_martingale._log_exponential(0.25, 0.2)
     assert np.all(more > rows[1])
@@ -177,11 +175,8 @@ class TestEpsilon:
 
     def test_without_the_l2_bound_all_coordinates_stand_at_theirs(self):
         linf = accounting.LinfSparsifiedGaussianDpEvent
-        events = (
-            L2(2.0, 0.2, 0.1, 100),
-            linf(2.0, 0.2, 0.1, 100),
-            linf(2.0, 0.2, 0.1, 200),
-        )
+        numbers = 2.0, 0.2, 0.1
+        events = L2(*numbers, 100), linf(*numbers, 100), linf(*numbers, 200)
         values = [tight(event).epsilon for event in events]
         assert values[0] == pytest.approx(values[1], rel=1e-9)
         assert values[1] < values[2]

@@ -13,6 +13,9 @@ import tensorflow as tf
 import tensorflow_federated as tff
 from numpy.testing import assert_allclose
 
+from tests.aggregators.rounds import run_codec
+from tests.many_draws import many
+
 FLOAT_MAX = float(np.finfo(np.float32).max)
 HOSTILE = [math.nan, math.inf, -math.inf, 1e30, -1e30, FLOAT_MAX, -FLOAT_MAX]
 
@@ -60,7 +63,34 @@ def check_uncorrelated(noise):
     assert abs(np.mean(scaled[1:] * scaled[:-1])) < limit
 
 
-def check_clip_rule(run_codec, codec):
+def check_sum_of_clipped(codec, atol):
+    """Without noise: four of an expected five report; the divisor stays five."""
+    norms = np.array([0.5, 1.0, 2.5, 8.0])
+    x = updates(norms, codec.dimension)
+    decoded, _ = run_codec(codec, x, 0)
+    scale = np.minimum(1, 2 / norms)[:, None]
+    assert_allclose(decoded.mean, (x.numpy() * scale).sum(0) / 5, atol=atol)
+    assert decoded.measurements["l2_clipped_fraction"] == 0.5
+
+
+def votes(codec, clients):
+    """The summed votes where one client has zeros, is within, beyond, NaN, infinity."""
+    others = updates([1.0] * (clients - 1), codec.dimension)
+    for value in (0.0, 0.01, 50.0, math.nan, math.inf):
+        x = tf.concat([tf.fill([1, codec.dimension], value), others], 0)
+        yield run_codec(codec, x, 0)[1]["within"]
+
+
+def clip_steps(codec, clients, draws):
+    """What the logarithm of a clip of 2 moves by, where all clients are within."""
+
+    def clip(number):
+        return run_codec(codec, tf.ones([clients, 1]), number)[0].state["clip_norm"]
+
+    return np.log(many(clip, draws) / 2)
+
+
+def check_clip_rule(codec):
     """C exp(-0.2 (3/5 - 1/2)) without noise, then again with what is clipped by then."""
     x = updates([0.5, 1.0, 1.99, 3.0, 3.0])
     first, _ = run_codec(codec, x, 0)
@@ -73,7 +103,7 @@ def check_clip_rule(run_codec, codec):
     assert second.state["clip_norm"].numpy() == pytest.approx(clip)
 
 
-def check_noise_scales_with_the_clip(run_codec, codec, clients):
+def check_noise_scales_with_the_clip(codec, clients):
     """From the first clip of 2 to one of 20."""
     state = collections.OrderedDict(clip_norm=tf.constant(20.0))
     zeros = tf.zeros([clients, codec.dimension])
@@ -94,32 +124,20 @@ def identified(values):
     ]
 
 
-def fed_avg(factory, inputs, outputs, client=0.1, server=1.0):
-    """TFF's federated averaging of a linear model, by a mechanism's factory."""
+def fed_avg(factory):
+    """TFF's federated averaging of a linear model from 4 numbers to 3."""
 
     def model_fn():
-        layer = tf.keras.layers.Dense(
-            outputs, kernel_initializer="zeros", input_shape=[inputs]
-        )
+        layer = tf.keras.layers.Dense(3, kernel_initializer="zeros", input_shape=[4])
         return tff.learning.models.from_keras_model(
             tf.keras.Sequential([layer]),
             loss=tf.keras.losses.MeanSquaredError(),
-            input_spec=(tf.TensorSpec([None, inputs]), tf.TensorSpec([None, outputs])),
+            input_spec=(tf.TensorSpec([None, 4]), tf.TensorSpec([None, 3])),
         )
 
     return tff.learning.algorithms.build_unweighted_fed_avg(
         model_fn,
-        tff.learning.optimizers.build_sgdm(client),
-        tff.learning.optimizers.build_sgdm(server),
+        tff.learning.optimizers.build_sgdm(0.1),
+        tff.learning.optimizers.build_sgdm(1.0),
         model_aggregator=factory,
     )
-
-
-def losses(process, data, rounds):
-    """The training loss of each of some rounds."""
-    state, found = process.initialize(), []
-    for _ in range(rounds):
-        output = process.next(state, data)
-        state = output.state
-        found.append(output.metrics["client_work"]["train"]["loss"])
-    return found

@@ -19,6 +19,8 @@ from dpfl.aggregators import reductions as noise_lib
 from dpfl.mechanisms.integer_grid import rounding_variance
 from tests.aggregators import cohorts
 from tests.aggregators.cohorts import HOSTILE, updates
+from tests.aggregators.rounds import compiled_round, many_means, many_totals, run_codec
+from tests.many_draws import many
 
 D, N = 500, 5
 KINDS = {
@@ -39,25 +41,19 @@ def integers_of(codec, total):
 
 
 @pytest.fixture(scope="module")
-def hostile_round(compiled_round):
+def hostile_round():
     return compiled_round(distributed.IntegerCodec(make("ddg", 1.0, cohort_size=10), D))
 
 
 class TestCodec:
     @pytest.mark.parametrize("rotation", ["overlap", "hadamard", "dft"])
-    def test_without_noise_it_is_the_sum_of_clipped_over_n(self, run_codec, rotation):
-        norms = np.array([0.5, 1.0, 2.5, 8.0])
-        x = updates(norms)
+    def test_without_noise_it_is_the_sum_of_clipped_over_n(self, rotation):
         codec = distributed.IntegerCodec(make(rotation=rotation), D)
-        decoded, _ = run_codec(codec, x, 0)
-        scale = np.minimum(1, 2 / norms)[:, None]
-        # Four of an expected five reported; the divisor stays five.
-        assert_allclose(decoded.mean, (x.numpy() * scale).sum(0) / 5, atol=3e-5)
-        assert decoded.measurements["l2_clipped_fraction"] == 0.5
+        cohorts.check_sum_of_clipped(codec, atol=3e-5)
 
     @pytest.mark.parametrize("kind", sorted(KINDS))
     @pytest.mark.parametrize("bits", [7, 16])
-    def test_noise_is_what_the_event_says(self, many_totals, kind, bits):
+    def test_noise_is_what_the_event_says(self, kind, bits):
         """Variance, shape and independence of the summed noise, in grid steps."""
         # Helpers' noise has its own test; the sum here is of N clients' shares.
         config = make(kind, 1.3, bits, rounding_bias=0.0)
@@ -89,9 +85,8 @@ class TestCodec:
         expected = np.exp(law.log_pmf_at(x)) * noise.size
         observed = np.bincount(noise.ravel() + 200, minlength=401)
         common = expected > 10
-        statistic = np.sum(
-            np.square(observed[common] - expected[common]) / expected[common]
-        )
+        off = observed[common] - expected[common]
+        statistic = np.sum(np.square(off) / expected[common])
         assert scipy.stats.chi2.sf(statistic, common.sum()) > 1e-3
 
     def test_shares_are_the_library_s_at_whole_scales(self):
@@ -108,16 +103,14 @@ class TestCodec:
         ).numpy()
         table = [np.bincount(np.clip(x, -9, 9) + 9) for x in (ours, theirs)]
         assert scipy.stats.chi2_contingency(table)[1] > 1e-3
-        query = tfp.DistributedDiscreteGaussianSumQuery(
-            l2_norm_bound=100.0, local_stddev=2.2
-        )
+        query = tfp.DistributedDiscreteGaussianSumQuery(100.0, 2.2)
         params = query.derive_sample_params(query.initial_global_state())
         record = query.preprocess_record(params, tf.zeros([60_000], tf.int32))
         assert np.std(record) == pytest.approx(3.0, rel=0.02)
         assert np.std(draw(2.2)) == pytest.approx(2.2, rel=0.02)
 
     @pytest.mark.parametrize("bits", [7, 12])
-    def test_mean_squared_error_is_the_formula(self, many_means, bits):
+    def test_mean_squared_error_is_the_formula(self, bits):
         """At 7 bits much of it is rounding, at 12 nearly all of it is noise."""
         config = make("ddg", 0.05, bits)
         x = updates([1.999] * N)
@@ -129,7 +122,7 @@ class TestCodec:
         share = grid.granularity**2 * rounding_variance(steps) / grid.local_stddev**2
         assert (share > 0.1) == (bits == 7)
 
-    def test_the_total_is_the_integer_sum_of_the_messages(self, run_codec):
+    def test_the_total_is_the_integer_sum_of_the_messages(self):
         codec = distributed.IntegerCodec(make("ddg", 1.0), D)
         shared = codec.expand({"round_seed": tf.constant([1, 2], tf.int64)})
         messages = [
@@ -180,7 +173,7 @@ class TestCodec:
         assert largest > 0.3 * grid.max_squared_norm
 
     @pytest.mark.parametrize("bits", [5, 12])
-    def test_a_message_is_one_rounding_of_the_clipped_rotated_update(self, many, bits):
+    def test_a_message_is_one_rounding_of_the_clipped_rotated_update(self, bits):
         """Mean and variance over many clients with one update: those of the fraction."""
         config = make("ddg", 0.0, bits, cohort_size=4)
         codec, grid = distributed.IntegerCodec(config, D), config.grid(D)
@@ -239,7 +232,7 @@ class TestCodec:
         wanted = min(norm / 2.0, 1.0) / grid.granularity
         assert wanted * (1 - 1e-4) < length < wanted * (1 + 2e-6)
 
-    def test_fewer_shares_than_promised_are_not_opened(self, run_codec):
+    def test_fewer_shares_than_promised_are_not_opened(self):
         config = make("ddg", 1.0, cohort_size=10, expected_dropout=0.2)
         codec = distributed.IntegerCodec(config, D)
         run_codec(codec, updates([1.0] * 8), 0)
@@ -250,16 +243,14 @@ class TestCodec:
         bad = tf.tensor_scatter_nd_update(updates([1.0] * 8), [[2, 3]], [math.nan])
         run_codec(codec, bad, 0)
 
-    def test_the_survivors_noise_is_the_promised_one(self, many_means):
+    def test_the_survivors_noise_is_the_promised_one(self):
         config = make("ddg", 1.0, cohort_size=10, expected_dropout=0.5)
         codec = distributed.IntegerCodec(config, D)
         noise = many_means(codec, tf.zeros([5, D]), 40)
         assert noise.std() * 10 / 2.0 == pytest.approx(1.0, rel=0.025)
 
     @pytest.mark.parametrize("clients", [0, 3])
-    def test_helpers_noise_does_not_depend_on_who_joins(
-        self, many, many_means, clients
-    ):
+    def test_helpers_noise_does_not_depend_on_who_joins(self, clients):
         config = make("skellam", 1.0, noise_source="helpers")
         codec = distributed.IntegerCodec(config, D)
         if not clients:
@@ -275,7 +266,7 @@ class TestCodec:
             noise = many_means(codec, tf.zeros([clients, D]), 40)
         assert noise.std() * N / 2.0 == pytest.approx(1.0, rel=0.025)
 
-    def test_wrap_around_is_measured(self, run_codec):
+    def test_wrap_around_is_measured(self):
         """Against the part of Gaussian coordinates that leave the modulus."""
         config = make("ddg", 1.0, 7, wrap_probability=0.01)
         codec = distributed.IntegerCodec(config, D)
@@ -299,43 +290,34 @@ class TestCodec:
 
 
 class TestAdaptiveClip:
-    def test_clip_follows_the_rule_without_noise(self, run_codec):
+    def test_clip_follows_the_rule_without_noise(self):
         codec = distributed.IntegerCodec(make(adaptive_clipping=True), D)
-        cohorts.check_clip_rule(run_codec, codec)
+        cohorts.check_clip_rule(codec)
 
     @pytest.mark.parametrize("source", ["clients", "helpers"])
-    def test_noise_on_the_count_is_the_accounted_one(self, run_codec, many, source):
+    def test_noise_on_the_count_is_the_accounted_one(self, source):
         options = {"clip_learning_rate": 1.0, "count_stddev": 1.5, "cohort_size": 2}
         options.update(adaptive_clipping=True, noise_source=source)
         config = make("ddg", 0.9, **options)
-        codec = distributed.IntegerCodec(config, 1)
-
-        def clip(number):
-            return run_codec(codec, tf.ones([2, 1]), number)[0].state["clip_norm"]
-
-        draws = 6000
-        steps = np.log(many(clip, draws) / 2)
-        # Three standard deviations of the estimate are 2.7%; the seeds are fixed.
-        assert steps.std() * 2 == pytest.approx(1.5, rel=0.027)
+        draws = 4500
+        steps = cohorts.clip_steps(distributed.IntegerCodec(config, 1), 2, draws)
+        # Three standard deviations of the estimate are 3.2%; the seeds are fixed.
+        assert steps.std() * 2 == pytest.approx(1.5, rel=0.032)
         assert steps.mean() == pytest.approx(-0.5, abs=4.5 * 0.75 / math.sqrt(draws))
         count = config.round_dp_event(1, 1.0).count
         assert count.noise_multiplier == pytest.approx(2 * 1.5)
 
-    def test_an_update_of_zeros_has_no_vote(self, run_codec):
+    def test_an_update_of_zeros_has_no_vote(self):
         """Replaced by zeros a client moves the count by 1, as the event says."""
         codec = distributed.IntegerCodec(make(adaptive_clipping=True), D)
-        votes = {}
-        for value in (0.0, 0.01, 50.0, math.nan, math.inf):
-            x = tf.concat([tf.fill([1, D], value), updates([1.0] * (N - 1))], 0)
-            total = run_codec(codec, x, 0)[1]["within"].numpy() % 2**24
-            votes[value] = int(total + 2**23) % 2**24 - 2**23 - (N - 1)
-        assert list(votes.values()) == [0, 1, -1, 0, 0]
+        totals = np.array(list(cohorts.votes(codec, N))) % 2**24
+        assert (totals - (N - 1)).tolist() == [0, 1, -1, 0, 0]
 
-    def test_noise_scales_with_the_clip(self, run_codec):
+    def test_noise_scales_with_the_clip(self):
         codec = distributed.IntegerCodec(
             make("ddg", 1.0, adaptive_clipping=True, count_stddev=1.0), D
         )
-        cohorts.check_noise_scales_with_the_clip(run_codec, codec, N)
+        cohorts.check_noise_scales_with_the_clip(codec, N)
 
 
 VALUE_TYPE = tff.to_type([(np.float32, (2, 3)), np.float32])
@@ -349,10 +331,8 @@ class TestExecution:
         ).create(VALUE_TYPE)
         state = process.initialize()
         assert state["clip_norm"] == 2.0
-        values = [
-            [np.full([2, 3], x, np.float32), np.float32(x)]
-            for x in (0.1, 9, np.nan, 0.2, -0.1)
-        ]
+        numbers = np.float32([0.1, 9, np.nan, 0.2, -0.1])
+        values = [[np.full([2, 3], x), x] for x in numbers]
         output = process.next(state, values)
         assert output.measurements["exact_nonfinite_clients"] == 1
         assert output.measurements["exact_uplink_bits"] == config.uplink_bits(7)
@@ -373,24 +353,17 @@ class TestExecution:
         assert_array_equal(first, again)
         assert_allclose(first, x.mean(0), atol=3e-5)
 
-    @pytest.mark.parametrize("bits", [8, 14])
-    def test_noise_is_that_of_tff_s_own(self, tff_secure_context, bits):
+    def test_noise_is_that_of_tff_s_own(self, tff_secure_context):
         """At the same clip, cohort, bits and noise, on equal updates within the clip.
 
         tensorflow-privacy rounds a share's scale up to a whole number of grid steps: at
-        14 bits that is less than a thousandth, at 8 bits it makes the noise's variance
-        larger by a known factor. With the noise comes the variance of rounding.
+        8 bits it makes the noise's variance larger by a known factor. With the noise
+        comes the variance of rounding.
         """
-        d, clip, clients, z = 4096, 0.5, 4, 1.1
+        d, clip, clients, z, bits = 4096, 0.5, 4, 1.1, 8
         value = np.full([d], 0.9 * clip / math.sqrt(d), np.float32)
-        stock = distributed_dp.DistributedDpSumFactory(
-            noise_multiplier=z,
-            expected_clients_per_round=clients,
-            bits=bits,
-            l2_clip=clip,
-            mechanism="distributed_dgauss",
-            rotation_type="hd",
-        )
+        kind = {"mechanism": "distributed_dgauss", "rotation_type": "hd"}
+        stock = distributed_dp.DistributedDpSumFactory(z, clients, bits, clip, **kind)
         alike = {"rounding_bias": 0.0, "rotation": "hadamard", "wrap_probability": 1e-4}
         config = mechanisms.DistributedDiscreteGaussian(
             clients, clip, z, bits, integer_bound="published", **alike
@@ -415,19 +388,17 @@ class TestExecution:
         share = float(outputs[0]["scaled_local_stddev"])
         assert share == pytest.approx(config.grid(d).local_stddev_steps, rel=2e-3)
         rounding = rounding_variance(0.9 * clip * scale / math.sqrt(d))
-        expected = [
-            clients * (steps**2 + rounding) / scale**2
-            for steps in (math.ceil(share), share)
-        ]
+        shares = np.array([math.ceil(share), share])
+        expected = clients * (shares**2 + rounding) / scale**2
         assert_allclose(variances, expected, rtol=0.05)
         ratio = expected[0] / expected[1]
-        assert (ratio > 1.05) == (bits == 8)
+        assert ratio > 1.05
         assert variances[0] / variances[1] == pytest.approx(ratio, rel=0.05)
 
     def test_inside_federated_averaging(self, tff_secure_context):
         """The nesting that TFF's own secure aggregator exceeds."""
         config = make("ddg", 0.1, 16, 2, adaptive_clipping=True, count_stddev=0.2)
-        process = cohorts.fed_avg(aggregators.build(config), 4, 3)
+        process = cohorts.fed_avg(aggregators.build(config))
         data = tf.data.Dataset.from_tensors((tf.ones([2, 4]), tf.ones([2, 3])))
         output = process.next(process.initialize(), [data, data])
         weights = process.get_model_weights(output.state).trainable

@@ -17,6 +17,8 @@ from dpfl.aggregators import dome, measurements
 from dpfl.training import checkpoint
 from dpfl.vectors import adaptive_sketch
 from tests.aggregators import cohorts
+from tests.aggregators.rounds import compiled_round, many_means, many_totals, run_codec
+from tests.many_draws import many
 
 D, K, N = 40, 6, 5
 HOSTILE = [math.nan, math.inf, -math.inf, 1e30, -3.4e38]
@@ -61,7 +63,7 @@ def check_independent(noise):
 
 
 class TestRound:
-    def test_decoded_mean_by_hand(self, run_codec):
+    def test_decoded_mean_by_hand(self):
         """g = S^T (sum of clipped S (g_i - m)) / B + m, over two rounds."""
         codec = dome.DomeCodec(make(clip_norm=2.0, direction="gradient"), D)
         state, first_moment = codec.initial_state(), np.zeros(D)
@@ -84,7 +86,7 @@ class TestRound:
             assert_allclose(state["first_moment"], first_moment, rtol=5e-5, atol=2e-5)
 
     @pytest.mark.parametrize("debiasing", [True, False])
-    def test_adam_is_numpys(self, run_codec, debiasing):
+    def test_adam_is_numpys(self, debiasing):
         options = {"beta_1": 0.8, "beta_2": 0.95, "second_moment_floor": 1e-3}
         config = make(0.8, clip_norm=3.0, debiasing=debiasing, **options)
         codec = dome.DomeCodec(config, D)
@@ -107,7 +109,7 @@ class TestRound:
             state = decoded.state
             assert int(state["steps"]) == t
 
-    def test_without_mean_removal(self, run_codec):
+    def test_without_mean_removal(self):
         codec = dome.DomeCodec(make(mean_removal=False, direction="gradient"), D)
         state = codec.initial_state()
         assert "first_moment" not in state and "second_moment" not in state
@@ -120,7 +122,7 @@ class TestRound:
             state = decoded.state
 
     @pytest.mark.parametrize("target", ["gradient", "residual"])
-    def test_what_the_sketch_learns_from(self, run_codec, target):
+    def test_what_the_sketch_learns_from(self, target):
         config = make(sketch_target=target, direction="gradient", sketch_decay=1e-6)
         codec = dome.DomeCodec(config, D)
         state = run_codec(codec, updates(), 0)[0].state
@@ -132,7 +134,7 @@ class TestRound:
         cosine = direction @ learned / np.linalg.norm(learned)
         assert abs(cosine) == pytest.approx(1, abs=2e-3)
 
-    def test_explained_energy_by_hand(self, run_codec):
+    def test_explained_energy_by_hand(self):
         codec = dome.DomeCodec(make(measures_energy=True, clip_norm=0.1), D)
         state = run_codec(codec, updates(), 0)[0].state
         x = np.concatenate([updates(seed=1).numpy(), np.full([1, D], np.nan)])
@@ -180,7 +182,7 @@ class TestRound:
 
 
 class TestNoise:
-    def test_it_is_the_accounted_noise(self, many_totals):
+    def test_it_is_the_accounted_noise(self):
         config = make(1.3, clip_norm=2.0, sketch_size=24, direction="gradient")
         codec = dome.DomeCodec(config, D)
         totals = many_totals(codec, tf.zeros([N, D]), 400)["values"]
@@ -194,19 +196,18 @@ class TestNoise:
         assert noise.std() / N == pytest.approx(config.stddev, rel=0.025)
         check_independent(noise)
 
-    def test_error_is_the_noise_where_the_sketch_holds_the_updates(self, many_means):
+    def test_error_is_the_noise_where_the_sketch_holds_the_updates(self):
         """sigma^2 k, and a client that is not there does not lessen the divisor."""
         d = 32
-        config = make(
-            2.0, direction="gradient", clip_norm=10.0, sketch_size=d, max_rank=4
-        )
+        sizes = {"clip_norm": 10.0, "sketch_size": d, "max_rank": 4}
+        config = make(2.0, direction="gradient", **sizes)
         codec = dome.DomeCodec(config, d)
         x = updates(d=d)
         error = cohorts.mean_error(many_means(codec, x, 400), x)
         # 12,800 squared normals: a standard error of 1.2%.
         assert error == pytest.approx(config.mean_squared_error(d), rel=0.04)
 
-    def test_debiasing_takes_the_noise_out_of_the_second_moment(self, run_codec, many):
+    def test_debiasing_takes_the_noise_out_of_the_second_moment(self):
         k = 24
         config = make(3.0, sketch_size=k, beta_1=0.0, beta_2=0.0)
         codec = dome.DomeCodec(config, D)
@@ -223,11 +224,10 @@ class TestNoise:
 
 
 class TestDdg:
-    @pytest.mark.parametrize("bits", [5, 16])
-    def test_noise_and_debiasing_are_the_configs(self, run_codec, many, bits):
+    def test_noise_and_debiasing_are_the_configs(self):
         """Noise and rounding in k-space, of updates as long as the clip."""
         d = k = 32
-        config = make_ddg(1.0, bits, sketch_size=k, beta_1=0.0, beta_2=0.0)
+        config = make_ddg(1.0, 5, sketch_size=k, beta_1=0.0, beta_2=0.0)
         codec = dome.DomeCodec(config, d)
         x = updates(d=d).numpy()
         x *= 1.9999 / np.linalg.norm(x, axis=1, keepdims=True)
@@ -247,10 +247,9 @@ class TestDdg:
         bias = np.mean(squares - np.square(x.mean(0)))
         assert bias / config.stddev**2 == pytest.approx(0, abs=0.06)
         # At 5 bits rounding is a part of it that would be missed.
-        rounding = config.stddev**2 / (1.0 * 2 / N) ** 2 - 1
-        assert (rounding > 0.06) == (bits == 5)
+        assert config.stddev**2 / (1.0 * 2 / N) ** 2 - 1 > 0.06
 
-    def test_it_agrees_with_dome_as_bits_grow(self, run_codec):
+    def test_it_agrees_with_dome_as_bits_grow(self):
         errors = {}
         for bits in (10, 14, 24):
             ddg = dome.DomeCodec(make_ddg(0.0, bits, direction="gradient"), D)
@@ -283,7 +282,7 @@ class TestDdg:
         assert codec.message_bits(bad.message) == 16 * K
 
     @pytest.mark.parametrize("value", HOSTILE)
-    def test_one_client_moves_the_integers_by_at_most_the_bound(self, run_codec, value):
+    def test_one_client_moves_the_integers_by_at_most_the_bound(self, value):
         config = make_ddg(1.0, 16)
         codec = dome.DomeCodec(config, D)
         cohort = cohorts.neighbours(updates(scale=0.1), 3, 2, value)
@@ -294,7 +293,7 @@ class TestDdg:
         assert np.sum(np.square(shift.astype(np.int64))) <= event.shift_budget
         assert np.any(shift) == math.isfinite(value)
 
-    def test_missing_clients_and_too_few_bits_are_refused(self, run_codec):
+    def test_missing_clients_and_too_few_bits_are_refused(self):
         for config in (make_ddg(1.0, 16), make(1.0)):
             codec = dome.DomeCodec(config, D)
             error = tf.errors.InvalidArgumentError
@@ -305,9 +304,8 @@ class TestDdg:
         with pytest.raises(ValueError, match="bits must be at least .* found 5"):
             dome.DomeCodec(make_ddg(0.02, 5), D)
 
-    @pytest.mark.parametrize("measures_energy", [False, True])
-    def test_it_runs_under_secure_sums(self, tff_secure_context, measures_energy):
-        config = make_ddg(0.5, 16, measures_energy=measures_energy)
+    def test_it_runs_under_secure_sums(self, tff_secure_context):
+        config = make_ddg(0.5, 16, measures_energy=True)
         options = {"seed": 1, "measure": "exact_for_simulation"}
         process = aggregators.build(config, **options).create(VALUE_TYPE)
         value = [[x[:15].reshape(5, 3), x[15]] for x in updates(d=16).numpy()]
@@ -318,15 +316,13 @@ class TestDdg:
         assert measured["noise_stddev"] == pytest.approx(config.stddev)
         assert 0 <= measured["wrap_probability"] < 1e-2
         assert measured["granularity"] > 0
-        assert ("exact_explained_energy" in measured) == measures_energy
-        if measures_energy:
-            assert 0 < measured["exact_explained_energy"] <= 1
+        assert 0 < measured["exact_explained_energy"] <= 1
         again = process.next(output.state, value)
         assert np.all(np.isfinite(again.result[0]))
 
 
 @pytest.fixture(scope="module")
-def hostile_round(compiled_round):
+def hostile_round():
     config = make(1.0, clip_norm=2.0, direction="gradient")
     return compiled_round(dome.DomeCodec(config, D))
 
@@ -350,8 +346,18 @@ class TestHostile:
         for part in tf.nest.flatten(state):
             assert part.dtype == tf.int16 or np.all(np.isfinite(part))
 
+    def test_a_round_of_nobody(self):
+        codec = dome.DomeCodec(make(), D)
+        state = codec.initial_state()
+        shared = shared_of(codec, state, 0)[0]
+        sums = dict.fromkeys(("clients", "l2_clipped"), tf.zeros([], tf.float64))
+        decoded = codec.decode(
+            state, codec.zero(), sums, shared, tf.zeros([2], tf.int64)
+        )
+        assert all(np.isfinite(list(decoded.measurements.values())))
+
     @pytest.mark.parametrize("size", [0.0, 1e-30])
-    def test_gradients_of_no_size(self, run_codec, size):
+    def test_gradients_of_no_size(self, size):
         codec = dome.DomeCodec(make(), D)
         state = None
         for number in range(3):
@@ -363,56 +369,33 @@ class TestHostile:
 
 class TestExecution:
     def test_replay_through_a_checkpoint(self, tff_secure_context):
-        value_type = cohorts.with_ids(VALUE_TYPE)
-        process = aggregators.build(
-            make(0.5), seed=1, measure="exact_for_simulation"
-        ).create(value_type)
+        config = make(0.5)
+        options = {"seed": 1, "measure": "exact_for_simulation"}
+        process = aggregators.build(config, **options).create(
+            cohorts.with_ids(VALUE_TYPE)
+        )
 
         def values(number):
-            rng = np.random.default_rng(number)
-            draws = rng.standard_normal([N, 16]).astype(np.float32)
+            draws = updates(N, 16, number).numpy()
             draws[0, 0] = np.nan if number == 1 else 0
             return cohorts.identified([[x[:15].reshape(5, 3), x[15]] for x in draws])
 
-        state = process.initialize()
-        outputs = []
-        for number in range(4):
+        state, again, outputs = process.initialize(), process.initialize(), []
+        for number in range(3):
             output = process.next(state, values(number))
             outputs.append(output)
             leaves = [np.asarray(leaf) for leaf in tf.nest.flatten(output.state)]
             parts = checkpoint.encode(checkpoint.Checkpoint(number, leaves, {}))
-            saved = b"".join(parts)
-            loaded = checkpoint.decode(saved).arrays
+            loaded = checkpoint.decode(b"".join(parts)).arrays
             state = tf.nest.pack_sequence_as(output.state, [x[()] for x in loaded])
-        again = process.next(process.initialize(), values(0))
-        for number in range(1, 4):
-            again = process.next(again.state, values(number))
+            replayed = process.next(again, values(number))
+            again = replayed.state
         tf.nest.map_structure(
-            assert_array_equal,
-            (again.state, again.result),
-            (outputs[3].state, outputs[3].result),
+            assert_array_equal, (again, replayed.result), (state, output.result)
         )
         measured = outputs[1].measurements
         assert measured["exact_nonfinite_clients"] == 1
-        config = make(0.5)
         assert measured["exact_uplink_bits"] == config.uplink_bits(16)
         rank = outputs[0].measurements["retained_rank"]
         missing = (config.resolved_max_rank - rank) * 16 * 16
         assert measured["downlink_bits"] == config.downlink_bits(16) - missing
-        quiet = aggregators.build(make(), seed=1).create(value_type)
-        empty = quiet.next(quiet.initialize(), [])
-        assert all(np.isfinite(list(empty.measurements.values())))
-
-    def test_federated_averaging_with_plain_sgd(self, tff_secure_context):
-        """Least squares comes down: the sign is that of a gradient."""
-        factory = aggregators.build(make(1e-6, cohort_size=2, sketch_size=6))
-        process = cohorts.fed_avg(factory, 8, 1, client=0.05, server=0.2)
-        rng = np.random.default_rng(0)
-        x = rng.standard_normal([40, 8]).astype(np.float32)
-        y = x @ np.arange(8, dtype=np.float32)[:, None] / 4
-        data = [
-            tf.data.Dataset.from_tensor_slices((x[i::2], y[i::2])).batch(20)
-            for i in range(2)
-        ]
-        losses = cohorts.losses(process, data, 25)
-        assert losses[-1] < 0.25 * losses[0]

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import collections
+import math
 
 import numpy as np
 import pytest
@@ -10,7 +11,9 @@ import tensorflow_federated as tff
 from numpy.testing import assert_allclose, assert_array_equal
 
 from dpfl import aggregators, mechanisms
+from dpfl.aggregators import none
 from tests.aggregators import cohorts
+from tests.aggregators.rounds import run_codec
 
 N = 4
 CONFIGS = [
@@ -47,10 +50,9 @@ class TestComputation:
         with pytest.raises(TypeError, match="^value_type must be .*float.*found") as e:
             factory.create(value_type)
         assert str(value_type) in str(e.value)
+        weighted = aggregators.build(CONFIGS[0], weighted=True)
         with pytest.raises(TypeError, match="^value_type must be"):
-            aggregators.build(CONFIGS[0], weighted=True).create(
-                value_type, tff.TensorType(np.float32)
-            )
+            weighted.create(value_type, tff.TensorType(np.float32))
 
     @pytest.mark.parametrize("seed", [-1, 2**126, 1.5, "1", True])
     def test_other_seeds_are_refused(self, seed):
@@ -61,18 +63,16 @@ class TestComputation:
 
 class TestExecution:
     def test_structure_shapes_and_dtypes_come_back(self, tff_context):
+        half, nothing = (np.float16, (1, 2, 2)), (np.float32, [0])
         value_type = tff.to_type(
             collections.OrderedDict(
-                a=[(np.float32, (2, 3)), np.float64],
-                b=((np.float16, (1, 2, 2)), (np.float32, [0])),
+                a=[(np.float32, (2, 3)), np.float64], b=(half, nothing)
             )
         )
+        half = np.arange(4, dtype=np.float16).reshape(1, 2, 2)
         value = collections.OrderedDict(
             a=[np.arange(6, dtype=np.float32).reshape(2, 3), np.float64(7)],
-            b=(
-                np.arange(4, dtype=np.float16).reshape(1, 2, 2),
-                np.zeros(0, np.float32),
-            ),
+            b=(half, np.zeros(0, np.float32)),
         )
         config = mechanisms.L2Csgm(2, 1e3, 0.0, 1.0, linf_ratio=1.0)
         process = aggregators.build(config).create(value_type)
@@ -83,23 +83,26 @@ class TestExecution:
             assert np.asarray(actual).dtype == np.asarray(expected).dtype
 
     def test_initialisations_without_a_seed_never_share_noise(self, tff_context):
-        process, other = (
-            aggregators.build(NOISY[0]).create(tff.TensorType(np.float32, [9]))
-            for _ in "ab"
-        )
+        value_type = tff.TensorType(np.float32, [9])
+        process, other = (aggregators.build(NOISY[0]).create(value_type) for _ in "ab")
         states = [process.initialize(), process.initialize(), other.initialize()]
         assert len({tuple(state["seed"]) for state in states}) == 3
         results = [process.next(state, []).result for state in states]
         assert all(np.all(results[i] != results[i - 1]) for i in range(3))
 
-    def test_one_seed_gives_processes_that_differ_noise_that_does(self, tff_context):
+    def test_one_seed_gives_processes_that_differ_noise_that_does(self):
         """Releases without clients are noise alone."""
         d, own = 4000, mechanisms.Gaussian(N, 1.0, 2.0)
 
         def noise(config, size=d, seed=5):
             factory = aggregators.build(config, seed=seed)
-            process = factory.create(tff.TensorType(np.float32, [size]))
-            return process.next(process.initialize(), []).result
+            steps = factory.steps(tff.TensorType(np.float32, [size]))
+            state = steps.initial_state()
+            shared = steps.prepare(state)
+            _, sums = steps.encode(tf.zeros([size]), shared)
+            nobody = tf.nest.map_structure(tf.zeros_like, sums)
+            finished = steps.finish(state, shared, steps.codec.zero(), nobody)
+            return finished["result"].numpy()
 
         once = noise(own)
         assert_array_equal(once, noise(mechanisms.Gaussian(N, 1.0, 2.0)))
@@ -119,12 +122,9 @@ class TestExecution:
     @pytest.mark.parametrize("kind", ["client_key", "client_id"])
     def test_what_a_client_draws_follows_from_its_key_or_id(self, tff_context, kind):
         """From the key and the round; the id and the round are known to all."""
-        types = {"client_key": (np.int64, [2]), "client_id": np.int64}
-        value_type = tff.to_type(
-            collections.OrderedDict(
-                [("update", (np.float32, [64])), (kind, types[kind])]
-            )
-        )
+        own = (np.int64, [2]) if kind == "client_key" else np.int64
+        parts = {"update": (np.float32, [64]), kind: own}
+        value_type = tff.to_type(collections.OrderedDict(parts))
         config = mechanisms.L2Csgm(1, 1.0, 0.0, 0.5)
         process = aggregators.build(config, seed=3).create(value_type)
         state = process.initialize()
@@ -140,7 +140,7 @@ class TestExecution:
         later = process.next(state, []).state
         assert np.any(kept(first) != kept(first, later))
 
-    @pytest.mark.parametrize("config", NOISY, ids=config_id)
+    @pytest.mark.parametrize("config", NOISY[1::2], ids=config_id)
     def test_a_restored_state_replays_the_same_rounds(self, tff_context, config):
         """Through plain numpy arrays, as a checkpoint holds them."""
         value_type = cohorts.with_ids((np.float32, [9]))
@@ -162,39 +162,78 @@ class TestExecution:
         assert_array_equal(results[1:], replayed)
         tf.nest.map_structure(assert_array_equal, state, end)
         assert len({tuple(result) for result in results}) == 3
-        # Another run's seed is another noise.
-        again = aggregators.build(config, seed=4).create(value_type)
-        assert np.any(again.next(again.initialize(), values).result != results[0])
 
 
-class TestFedAvg:
-    @pytest.mark.parametrize("config", CONFIGS[::2], ids=config_id)
-    def test_one_round(self, tff_context, config):
-        process = cohorts.fed_avg(aggregators.build(config, seed=1), 4, 3)
-        output = process.next(process.initialize(), _data(N))
-        metrics = output.metrics["aggregator"]
-        assert metrics["exact_clients"] == N
-        assert metrics["downlink_bits"] == config.downlink_bits(12 + 3)
-        weights = process.get_model_weights(output.state).trainable
-        assert all(np.all(np.isfinite(w)) for w in weights)
-        assert np.any(weights[0] != 0)
+def test_a_round_of_federated_averaging_with_more_measurements(tff_context):
+    norm = tff.tensorflow.computation(lambda result: tf.norm(result[0]))
 
-    def test_wrapped_in_more_measurements(self, tff_context):
-        norm = tff.tensorflow.computation(lambda result: tf.norm(result[0]))
+    def measure(result):
+        return collections.OrderedDict(first=tff.federated_map(norm, result))
 
-        def measure(result):
-            return collections.OrderedDict(first=tff.federated_map(norm, result))
-
-        factory = tff.aggregators.add_measurements(
-            aggregators.build(NOISY[2], seed=1), server_measurement_fn=measure
-        )
-        process = cohorts.fed_avg(factory, 4, 3)
-        output = process.next(process.initialize(), _data(N))
-        assert output.metrics["aggregator"]["first"] > 0
-        assert output.metrics["aggregator"]["exact_clients"] == N
-
-
-def _data(clients):
+    config = NOISY[3]
+    factory = tff.aggregators.add_measurements(
+        aggregators.build(config, seed=1), server_measurement_fn=measure
+    )
+    process = cohorts.fed_avg(factory)
     rng = np.random.default_rng(0)
     examples = rng.random([8, 4], np.float32), rng.random([8, 3], np.float32)
-    return [tf.data.Dataset.from_tensor_slices(examples).batch(4)] * clients
+    data = [tf.data.Dataset.from_tensor_slices(examples).batch(4)] * N
+    output = process.next(process.initialize(), data)
+    metrics = output.metrics["aggregator"]
+    assert metrics["first"] > 0
+    assert metrics["exact_clients"] == N
+    assert metrics["downlink_bits"] == config.downlink_bits(12 + 3)
+    weights = process.get_model_weights(output.state).trainable
+    assert all(np.all(np.isfinite(w)) for w in weights)
+    assert np.any(weights[0] != 0)
+
+
+VALUE_TYPE = tff.to_type(collections.OrderedDict(a=(np.float32, (2, 3)), b=np.float32))
+TEN = mechanisms.NoMechanism(10)
+
+
+def value(number):
+    parts = {"a": np.full([2, 3], number, np.float32), "b": np.float32(number)}
+    return collections.OrderedDict(parts)
+
+
+class TestMean:
+    def test_is_the_mean_of_the_finite(self):
+        codec = none.MeanCodec(TEN, 4)
+        rows = [1.0, 4.0, math.nan, math.inf]
+        decoded, _ = run_codec(codec, [tf.fill([4], x) for x in rows], 0)
+        assert_allclose(decoded.mean, np.full(4, 2.5))
+        # Huge updates are not touched.
+        decoded, _ = run_codec(codec, [tf.fill([4], 1e30)] * 2, 0)
+        assert_allclose(decoded.mean, np.full(4, 1e30), rtol=1e-6)
+
+    def test_unweighted(self, tff_context):
+        process = aggregators.build(TEN).create(VALUE_TYPE)
+        state = process.initialize()
+        output = process.next(state, [value(x) for x in (1, 2, math.inf)])
+        assert_allclose(output.result["a"], np.full([2, 3], 1.5))
+        norm = pytest.approx(1.5 * math.sqrt(7))
+        # Bits to a client, clients, those that are not finite, their norm, their bits.
+        assert list(output.measurements.values()) == [7 * 32, 3, 1, norm, 7 * 32]
+        nobody = process.next(state, [])
+        assert_array_equal(nobody.result["a"], np.zeros([2, 3]))
+
+    def test_weighted(self, tff_context):
+        factory = aggregators.build(TEN, weighted=True)
+        process = factory.create(VALUE_TYPE, tff.TensorType(np.float32))
+        state = process.initialize()
+        values = [value(x) for x in (1, 2, math.nan)]
+        output = process.next(state, values, [1.0, 3.0, 5.0])
+        assert_allclose(output.result["a"], np.full([2, 3], 1.75))
+        assert output.result["b"] == pytest.approx(1.75)
+        assert output.measurements["exact_nonfinite_clients"] == 1
+        assert output.measurements["exact_uplink_bits"] == 8 * 32
+        weights = [1.0, 3.0, math.nan, math.inf, -math.inf, -2.0, 3e38]
+        values = [value(x) for x in (1, 2, 3, 4, 5, 6, 7)]
+        output = process.next(state, values, weights)
+        assert_allclose(output.result["a"], np.full([2, 3], 1.75))
+        assert output.measurements["exact_nonfinite_clients"] == 5
+        norm = output.measurements["exact_mean_update_norm"]
+        assert norm == pytest.approx(1.5 * math.sqrt(7))
+        nobody = process.next(state, [], [])
+        assert_array_equal(nobody.result["a"], np.zeros([2, 3]))

@@ -14,6 +14,8 @@ from dpfl import aggregators, mechanisms
 from dpfl.aggregators import gaussian
 from tests.aggregators import cohorts
 from tests.aggregators.cohorts import HOSTILE, updates
+from tests.aggregators.rounds import compiled_round, many_means, run_codec
+from tests.many_draws import many
 
 D, N = 500, 5
 
@@ -31,23 +33,17 @@ def adaptive(noise_multiplier=0.0, cohort_size=N, **kwargs):
 
 
 @pytest.fixture(scope="module", params=[fixed, adaptive], ids=["fixed", "adaptive"])
-def hostile_round(request, compiled_round):
+def hostile_round(request):
     return compiled_round(gaussian.GaussianCodec(request.param(1.0, cohort_size=10), D))
 
 
 class TestCodec:
     @pytest.mark.parametrize("make", [fixed, adaptive])
-    def test_without_noise_it_is_the_sum_of_clipped_over_n(self, run_codec, make):
-        norms = np.array([0.5, 1.0, 2.5, 8.0])
-        x = updates(norms)
-        decoded, _ = run_codec(gaussian.GaussianCodec(make(), D), x, 0)
-        scale = np.minimum(1, 2 / norms)[:, None]
-        # Four of an expected five reported; the divisor stays five.
-        assert_allclose(decoded.mean, (x.numpy() * scale).sum(0) / 5, atol=4e-6)
-        assert decoded.measurements["l2_clipped_fraction"] == 0.5
+    def test_without_noise_it_is_the_sum_of_clipped_over_n(self, make):
+        cohorts.check_sum_of_clipped(gaussian.GaussianCodec(make(), D), atol=4e-6)
 
     @pytest.mark.parametrize("make", [fixed, adaptive])
-    def test_noise_is_gaussian_of_the_accounted_size(self, many_means, make):
+    def test_noise_is_gaussian_of_the_accounted_size(self, make):
         config = make(1.3)
         noise = many_means(gaussian.GaussianCodec(config, D), tf.zeros([2, D]), 400)
         measured = noise.std() * N / config.clip_norm
@@ -57,40 +53,29 @@ class TestCodec:
             assert measured == pytest.approx(event.noise_multiplier, rel=0.01)
         cohorts.check_white(noise)
 
-    def test_mean_squared_error_is_the_formula(self, many_means):
+    def test_mean_squared_error_is_the_formula(self):
         x = updates([2.0] * N)
         means = many_means(gaussian.GaussianCodec(fixed(0.7), D), x, 400)
         mse = cohorts.mean_error(means, x)
         assert mse == pytest.approx(fixed(0.7).mean_squared_error(D), rel=0.02)
 
-    def test_clip_follows_the_rule_without_noise(self, run_codec):
-        cohorts.check_clip_rule(run_codec, gaussian.GaussianCodec(adaptive(), D))
+    def test_clip_follows_the_rule_without_noise(self):
+        cohorts.check_clip_rule(gaussian.GaussianCodec(adaptive(), D))
 
-    def test_clip_finds_the_quantile(self, run_codec):
+    def test_clip_finds_the_quantile(self):
         config = adaptive(0.0, target_quantile=0.8, clip_learning_rate=0.5)
         codec = gaussian.GaussianCodec(config, 20)
         x = updates([1.0, 2.0, 3.0, 4.0, 9.0], 20)
-        run = tf.function(
-            lambda number, clip: run_codec(
-                codec, x, number, collections.OrderedDict(clip_norm=clip)
-            )[0].state["clip_norm"],
-            autograph=False,
-        )
-        clip = tf.constant(0.1)
+        run, state = compiled_round(codec), {"clip_norm": tf.constant(0.1)}
         for number in range(60):
-            clip = run(tf.constant(number), clip)
-        assert 3.5 < clip.numpy() < 9.1
+            state = run(x, number, collections.OrderedDict(state))[2]
+        assert 3.5 < state["clip_norm"].numpy() < 9.1
 
-    def test_noise_on_the_count_is_the_accounted_one(self, run_codec, many):
+    def test_noise_on_the_count_is_the_accounted_one(self):
         """Both noises, as measured, cost together what the event says."""
         config = adaptive(0.9, cohort_size=1, clip_learning_rate=1.0, count_stddev=1.5)
-        codec = gaussian.GaussianCodec(config, 1)
-
-        def clip(number):
-            return run_codec(codec, tf.ones([1, 1]), number)[0].state["clip_norm"]
-
         draws = 9000
-        steps = np.log(many(clip, draws) / 2)
+        steps = cohorts.clip_steps(gaussian.GaussianCodec(config, 1), 1, draws)
         count_stddev = steps.std()
         # Three standard deviations of the estimate are 2.2%; the seeds are fixed.
         assert count_stddev == pytest.approx(1.5, rel=0.022)
@@ -100,34 +85,31 @@ class TestCodec:
         event = config.round_dp_event(1, 1.0)
         assert 1 / together == pytest.approx(event.noise_multiplier, rel=0.02)
 
-    def test_an_update_of_zeros_has_no_vote(self, run_codec):
+    def test_an_update_of_zeros_has_no_vote(self):
         """Replaced by zeros a client moves the sum by 1/2, as the event says."""
         codec = gaussian.GaussianCodec(adaptive(), D)
-        votes = []
-        for value in (0.0, 0.01, 50.0, math.nan, math.inf):
-            x = tf.concat([tf.fill([1, D], value), updates([1.0] * (N - 1))], 0)
-            total = run_codec(codec, x, 0)[1]["within"]
-            # Without noise, in floats.
-            half = codec._count.noised(total, tf.zeros([2], tf.int64)).numpy()
-            votes.append(half - (N - 1) / 2)
-        assert votes == [0, 0.5, -0.5, 0, 0]
+        seed = tf.zeros([2], tf.int64)
+        # Without noise, in floats.
+        totals = [codec._count.noised(x, seed) for x in cohorts.votes(codec, N)]
+        assert np.subtract(totals, (N - 1) / 2).tolist() == [0, 0.5, -0.5, 0, 0]
 
-    def test_noises_of_update_and_count_are_independent(self, run_codec, many):
-        codec = gaussian.GaussianCodec(adaptive(0.9, count_stddev=1.5), 1)
+    def test_noises_of_update_and_count_are_independent(self):
+        codec = gaussian.GaussianCodec(
+            adaptive(0.9, cohort_size=1, count_stddev=1.5), 1
+        )
 
         def one(number):
-            decoded, _ = run_codec(codec, tf.zeros([N, 1]), number)
-            return tf.stack([decoded.mean[0], tf.math.log(decoded.state["clip_norm"])])
+            decoded, _ = run_codec(codec, tf.zeros([1, 1]), number)
+            return decoded.mean[0], tf.math.log(decoded.state["clip_norm"])
 
-        draws = many(one, 1000)
-        assert abs(np.corrcoef(draws.T)[0, 1]) < 4.5 / math.sqrt(1000)
+        assert abs(np.corrcoef(many(one, 1000))[0, 1]) < 4.5 / math.sqrt(1000)
 
-    def test_noise_scales_with_the_adapted_clip(self, run_codec):
+    def test_noise_scales_with_the_adapted_clip(self):
         codec = gaussian.GaussianCodec(adaptive(1.0, count_stddev=1.0), D)
-        cohorts.check_noise_scales_with_the_clip(run_codec, codec, N)
+        cohorts.check_noise_scales_with_the_clip(codec, N)
 
     @pytest.mark.parametrize("clip", [1e-15, 1e15])
-    def test_an_adaptive_clip_stays_finite(self, run_codec, clip):
+    def test_an_adaptive_clip_stays_finite(self, clip):
         codec = gaussian.GaussianCodec(adaptive(clip_learning_rate=10.0), D)
         state = collections.OrderedDict(clip_norm=tf.constant(clip))
         norm = 1e-30 if clip < 1 else 1e30
@@ -142,7 +124,7 @@ class TestCodec:
         cohorts.check_hostile(hostile_round, D, place, value, 2.0 / 10)
 
     @pytest.mark.parametrize("value", HOSTILE)
-    def test_all_hostile(self, run_codec, value):
+    def test_all_hostile(self, value):
         codec = gaussian.GaussianCodec(fixed(cohort_size=10), D)
         decoded, _ = run_codec(codec, [tf.fill([D], value)] * 10, 0)
         assert np.linalg.norm(decoded.mean) <= 2.0 * (1 + 1e-5)
@@ -167,9 +149,8 @@ class TestExecution:
         process = aggregators.build(config, seed=1).create(VALUE_TYPE)
         state = process.initialize()
         assert state["clip_norm"] == 2.0
-        values = [
-            [np.full([2, 3], x, np.float32), np.float32(x)] for x in (0.1, 9, np.nan)
-        ]
+        numbers = np.float32([0.1, 9, np.nan])
+        values = [[np.full([2, 3], x), x] for x in numbers]
         output = process.next(state, values)
         again = process.next(state, values)
         assert_array_equal(output.result[0], again.result[0])
@@ -177,9 +158,8 @@ class TestExecution:
         assert output.measurements["exact_nonfinite_clients"] == 1
         assert output.measurements["exact_uplink_bits"] == config.uplink_bits(7)
         assert output.measurements["downlink_bits"] == config.downlink_bits(7)
-        assert output.measurements["noise_stddev"] == pytest.approx(
-            config.update_noise_multiplier * 2.0 / N
-        )
+        stddev = config.update_noise_multiplier * 2.0 / N
+        assert output.measurements["noise_stddev"] == pytest.approx(stddev)
         empty = process.next(output.state, [])
         assert all(np.isfinite(list(empty.measurements.values())))
         assert empty.measurements["clip_norm"] == output.state["clip_norm"]

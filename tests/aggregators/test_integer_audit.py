@@ -18,8 +18,8 @@ from dpfl.accounting.integer import summed_noise
 from dpfl.aggregators import distributed, reductions
 from dpfl.vectors import randomness, rounding
 from experiments.audits import bounds
-from tests import traced
 from tests.accounting import simulators
+from tests.many_draws import many
 
 CLIENTS, DIMENSION, DELTA = 3, 2048, 1e-2
 SEED = tf.constant([5, 6], tf.int64)
@@ -47,20 +47,20 @@ class Release:
         steps = rotated[self.places] / self.grid.granularity
         self.steps = np.clip(steps, -limit, limit)
 
-    def sums(self, present, trials, first):
-        """int64[trials, places], what the secure sum opens, centred."""
+    def sums(self, trials):
+        """int64[2 trials, places]: the secure sum, centred, with the canary and without."""
 
         def one(number):
             seed = randomness.fold_in(SEED, number)
             total = self.codec.zero()
             for i in range(CLIENTS):
-                update = self.update * float(present and i == 0)
+                update = self.update * tf.cast((number < trials) & (i == 0), tf.float32)
                 own = randomness.fold_in(seed, i)
                 message = self.codec.encode(update, self.shared, own).message
                 total = self.codec.accumulate(total, message)
             return tf.gather(total["update"], self.places)
 
-        opened = traced.many(one, trials, first)
+        opened = many(one, 2 * trials)
         modulus = 1 << self.config.bits
         return (opened.astype(np.int64) + modulus // 2) % modulus - modulus // 2
 
@@ -68,11 +68,9 @@ class Release:
         """Log-probabilities with and without: [places, modulus], [modulus]."""
         modulus = 1 << self.config.bits
         x = np.arange(-8 * modulus, 8 * modulus)
-        pmf = np.exp(
-            summed_noise.DiscreteGaussianNoise(
-                CLIENTS, self.grid.local_stddev_steps
-            ).log_pmf_at(x)
-        )
+        steps = self.grid.local_stddev_steps
+        law = summed_noise.DiscreteGaussianNoise(CLIENTS, steps)
+        pmf = np.exp(law.log_pmf_at(x))
         wrapped = pmf.reshape(-1, modulus).sum(0)
         residues = np.arange(-modulus // 2, modulus // 2)
         lower = np.floor(self.steps).astype(int)[:, None]
@@ -91,8 +89,7 @@ class Release:
 
 def audited(release, trials):
     """The lower bound on epsilon, and the epsilon that is claimed."""
-    present = release.scores(release.sums(True, trials, 0))
-    absent = release.scores(release.sums(False, trials, trials))
+    present, absent = np.split(release.scores(release.sums(trials)), 2)
     event = release.config.round_dp_event(DIMENSION, 1.0)
     relation, *_ = events.relations_of(event)
     ledger = accountant.DpflAccountant(neighboring_relation=relation)

@@ -17,8 +17,8 @@ from dpfl import mechanisms
 from dpfl.aggregators import csgm, gaussian, integer_sums, sketch
 from dpfl.aggregators.integer_sums import CountSum, IntegerSum
 from dpfl.vectors import clipping
-from tests import traced
 from tests.aggregators.cohorts import FLOAT_MAX
+from tests.many_draws import many
 
 SEED = tf.constant([5, 6], tf.int64)
 D = 1_000_000
@@ -127,7 +127,7 @@ class TestCountSum:
         def draw(number):
             return count.noised(count.zero(), tf.stack([number] * 2))
 
-        draws = traced.many(draw, 4000)
+        draws = many(draw, 4000)
         assert np.std(draws) == pytest.approx(1.5, rel=0.05)
 
 

@@ -10,12 +10,11 @@ import tensorflow_federated as tff
 from numpy.testing import assert_array_equal
 
 from dpfl import mechanisms
-from dpfl.aggregators import distributed, reductions
+from dpfl.aggregators import distributed, measurements, reductions
 
 SUMS_TYPE = tff.to_type(collections.OrderedDict(clients=np.float64))
-MESSAGE_TYPE = tff.to_type(
-    collections.OrderedDict(update=(np.int32, [3]), within=np.int32)
-)
+MESSAGE = collections.OrderedDict(update=(np.int32, [3]), within=np.int32)
+MESSAGE_TYPE = tff.to_type(MESSAGE)
 
 
 def opened(reduce, message_type, messages):
@@ -36,9 +35,8 @@ def secure(moduli_bits):
 
 
 def message(update, within=0):
-    return collections.OrderedDict(
-        update=np.array(update, np.int32), within=np.int32(within)
-    )
+    parts = {"update": np.array(update, np.int32), "within": np.int32(within)}
+    return collections.OrderedDict(parts)
 
 
 class TestSecureSums:
@@ -48,10 +46,8 @@ class TestSecureSums:
         reduce = secure({"update": bits, "within": 5})
         modulus = 1 << bits
         cohorts = [[1, modulus - 1], [0, 0], [2, 3, modulus - 5], [modulus - 1] * 4]
-        totals = [
-            opened(reduce, MESSAGE_TYPE, [message([x, x, 1]) for x in cohort])
-            for cohort in cohorts
-        ]
+        sent = [[message([x, x, 1]) for x in cohort] for cohort in cohorts]
+        totals = [opened(reduce, MESSAGE_TYPE, messages) for messages in sent]
         for total in totals[:3]:
             assert_array_equal(total["update"][:2], [0, 0])
         # Four times 2^30 - 1 is more than int32 holds.
@@ -84,3 +80,35 @@ class TestSecureSums:
             message_type = tff.to_type(collections.OrderedDict(update=(np.int32, [4])))
             total = opened(reduce, message_type, messages)["update"]
             assert_array_equal(total, whole % (1 << 16))
+
+
+@pytest.mark.parametrize(
+    ("tensor", "bits"),
+    [
+        (tf.zeros([3]), 96),
+        (tf.zeros([], tf.bool), 1),
+        (tf.zeros([2], tf.int64), 128),
+        (tf.zeros([5], tf.float16), 80),
+    ],
+)
+def test_bits_of_a_tensor(tensor, bits):
+    assert measurements.structure_bits([tensor, tensor]) == 2 * bits
+
+
+def test_a_tensor_of_unknown_length_is_sent_with_its_length():
+    bits = tf.function(
+        measurements.structure_bits, input_signature=[tf.TensorSpec([None])]
+    )
+    assert bits(tf.zeros([3])) == 96 + 32
+
+
+@pytest.mark.parametrize(
+    ("numerator", "denominator", "expected"),
+    [(3.0, 4.0, 0.75), (0.0, 0.0, 0.0), (1e300, 1.0, np.finfo(np.float32).max)],
+)
+def test_ratio_is_finite(numerator, denominator, expected):
+    quotient = measurements.ratio(
+        tf.constant(numerator, tf.float64), tf.constant(denominator, tf.float64)
+    )
+    assert quotient.dtype == tf.float32
+    assert quotient == expected

@@ -5,6 +5,7 @@
 
 import collections
 import dataclasses
+import functools
 
 import numpy as np
 import pytest
@@ -15,26 +16,15 @@ from dpfl.aggregators import registry
 
 VALUE_TYPE = tff.to_type([(np.float32, (2, 3)), np.float32])
 D, N = 7, 4
+INTEGERS_32 = "exact_clients exact_nonfinite_clients exact_malformed_clients round row "
+INTEGERS_32 += "retained_rank noise_row steps rank"
+VECTORS = "error moment noise first_moment second_moment"
 TYPES = {
-    "exact_clients": np.int32,
-    "exact_nonfinite_clients": np.int32,
-    "exact_malformed_clients": np.int32,
-    "retained_rank": np.int32,
-    "seed": (np.int64, [2]),
-    "round": np.int32,
-    "row": np.int32,
-    "epoch_seed": (np.int64, [2]),
-    "noise_row": np.int32,
-    "noise_seed": (np.int64, [2]),
-    "steps": np.int32,
-    "basis": (np.int16, [1, D]),
-    "strengths": (np.float32, [1]),
-    "rank": np.int32,
+    **dict.fromkeys(INTEGERS_32.split(), np.int32),
+    **dict.fromkeys("seed epoch_seed noise_seed".split(), (np.int64, [2])),
+    **dict.fromkeys(VECTORS.split(), (np.float32, [D])),
+    **{"basis": (np.int16, [1, D]), "strengths": (np.float32, [1])},
     "memory_0": (np.float32, [2, D]),
-    **{
-        name: (np.float32, [D])
-        for name in "error moment noise first_moment second_moment".split()
-    },
 }
 NORMS = "exact_l2_clipped_fraction"
 RELEASED = "clip_norm noise_stddev"
@@ -93,6 +83,13 @@ CASES = [
 EXACT = "exact_clients exact_nonfinite_clients exact_mean_update_norm exact_uplink_bits"
 
 
+@functools.cache
+def process_of(config, measure=None):
+    factory = aggregators.build(config, measure=measure, checks_context=False)
+    assert isinstance(factory, tff.aggregators.UnweightedAggregationFactory)
+    return factory.create(VALUE_TYPE)
+
+
 def measured_names(process):
     measured = process.next.type_signature.result.measurements.member
     return tff.structure.name_list(measured)
@@ -107,24 +104,35 @@ def fields(names, placement=tff.SERVER):
     ("config", "state", "measurements"), CASES, ids=lambda c: getattr(c, "name", "")
 )
 def test_type_signatures(config, state, measurements):
-    factory = aggregators.build(config, checks_context=False)
-    assert isinstance(factory, tff.aggregators.UnweightedAggregationFactory)
-    process = factory.create(VALUE_TYPE)
+    process = process_of(config)
     state_type = fields(f"seed round {state}")
     assert process.initialize.type_signature.is_equivalent_to(
         tff.FunctionType(None, state_type)
     )
-    expected = tff.FunctionType(
-        collections.OrderedDict(
-            state=state_type, value=tff.FederatedType(VALUE_TYPE, tff.CLIENTS)
-        ),
+    expected = next_type(state_type, in_order(config, measurements))
+    assert process.next.type_signature.is_equivalent_to(expected)
+
+
+def test_type_signature_with_weights():
+    factory = aggregators.build(mechanisms.NoMechanism(N), weighted=True)
+    assert isinstance(factory, tff.aggregators.WeightedAggregationFactory)
+    process = factory.create(VALUE_TYPE, tff.TensorType(np.float32))
+    weight = tff.FederatedType(np.float32, tff.CLIENTS)
+    names = f"downlink_bits {EXACT}"
+    expected = next_type(process.initialize.type_signature.result, names, weight=weight)
+    assert process.next.type_signature.is_equivalent_to(expected)
+
+
+def next_type(state, measurements, **weight):
+    value = tff.FederatedType(VALUE_TYPE, tff.CLIENTS)
+    return tff.FunctionType(
+        collections.OrderedDict(state=state, value=value, **weight),
         tff.templates.MeasuredProcessOutput(
-            state=state_type,
+            state=state,
             result=tff.FederatedType(VALUE_TYPE, tff.SERVER),
-            measurements=fields(in_order(config, measurements)),
+            measurements=fields(measurements),
         ),
     )
-    assert process.next.type_signature.is_equivalent_to(expected)
 
 
 def in_order(config, measurements):
@@ -144,24 +152,25 @@ SECURE += [
 
 
 @pytest.mark.parametrize("config", SECURE, ids=lambda config: config.name)
-class TestSecureSums:
-    def test_nothing_is_opened_but_secure_sums(self, config):
-        for measure in (None, "released"):
-            factory = aggregators.build(config, measure=measure, checks_context=False)
-            process = factory.create(VALUE_TYPE)
-            tff.test.assert_contains_secure_aggregation(process.next)
-            tff.test.assert_not_contains_unsecure_aggregation(process.next)
-            names = measured_names(process)
-            assert not [name for name in names if name.startswith("exact_")]
+def test_nothing_is_opened_but_secure_sums(config):
+    # By default, and where that is asked for, which is the same.
+    for measure in (None, "released") if config == SECURE[0] else (None,):
+        process = process_of(config, measure)
+        tff.test.assert_contains_secure_aggregation(process.next)
+        tff.test.assert_not_contains_unsecure_aggregation(process.next)
+        names = measured_names(process)
+        assert not [name for name in names if name.startswith("exact_")]
 
-    def test_a_simulation_that_asks_for_more_is_marked(self, config):
-        factory = aggregators.build(
-            config, measure="exact_for_simulation", checks_context=False
-        )
-        process = factory.create(VALUE_TYPE)
-        assert set(EXACT.split()) <= set(measured_names(process))
-        with pytest.raises(AssertionError):
-            tff.test.assert_not_contains_unsecure_aggregation(process.next)
+
+ONE_OF_EACH = {config.name: config for config in SECURE}
+
+
+@pytest.mark.parametrize("name", ONE_OF_EACH)
+def test_a_simulation_that_asks_for_more_is_marked(name):
+    process = process_of(ONE_OF_EACH[name], "exact_for_simulation")
+    assert set(EXACT.split()) <= set(measured_names(process))
+    with pytest.raises(AssertionError):
+        tff.test.assert_not_contains_unsecure_aggregation(process.next)
 
 
 def test_every_mechanism_that_sums_securely_says_so():

@@ -27,6 +27,7 @@ SGD = tff.learning.optimizers.build_sgdm(0.1)
 ONE = tff.learning.optimizers.build_sgdm(1.0)
 SPEC = (tf.TensorSpec([None, 1]), tf.TensorSpec([None, 1]))
 alg = tff.learning.algorithms
+theirs = tff.aggregators
 
 
 def keras_model():
@@ -54,10 +55,8 @@ def recon_model_fn():
 
 
 def data():
-    return [
-        tf.data.Dataset.from_tensors((tf.ones([k, 1]), tf.fill([k, 1], float(y))))
-        for k, y in ((1, 1), (3, 3))
-    ]
+    own = [(tf.ones([k, 1]), tf.fill([k, 1], float(k))) for k in (1, 3)]
+    return [tf.data.Dataset.from_tensors(examples) for examples in own]
 
 
 def private(**options):
@@ -126,24 +125,22 @@ def test_metrics_of_tff_are_opened_beside_a_secure_sum_unless_there_are_none(mor
 
 
 WRAPPED = {
-    "zeroing_factory": lambda: tff.aggregators.zeroing_factory(5.0, private()),
+    "zeroing_factory": lambda: theirs.zeroing_factory(5.0, private()),
     # The larger of the two values is clipped from 0.6 to 0.4.
-    "clipping_factory": lambda: tff.aggregators.clipping_factory(0.4, private()),
-    "concat_factory": lambda: tff.aggregators.concat_factory(private()),
-    "UnweightedMeanFactory": lambda: tff.aggregators.UnweightedMeanFactory(
-        private(output="sum")
-    ),
-    "MeanFactory": lambda: tff.aggregators.MeanFactory(private(output="sum")),
+    "clipping_factory": lambda: theirs.clipping_factory(0.4, private()),
+    "concat_factory": lambda: theirs.concat_factory(private()),
+    **{
+        name: lambda name=name: getattr(theirs, name)(private(output="sum"))
+        for name in ("UnweightedMeanFactory", "MeanFactory")
+    },
 }
 VALUE_TYPE = tff.to_type(collections.OrderedDict(a=np.float32, b=(np.float32, [1])))
 
 
 @pytest.mark.parametrize("name", WRAPPED)
 def test_wrappers(tff_context, name):
-    values = [
-        collections.OrderedDict(a=np.float32(0), b=np.full([1], x, np.float32))
-        for x in (0.2, 0.6)
-    ]
+    pairs = [np.float32([0, x]) for x in (0.2, 0.6)]
+    values = [collections.OrderedDict(a=a, b=np.array([b])) for a, b in pairs]
     factory, weights = WRAPPED[name](), ()
     if isinstance(factory, tff.aggregators.WeightedAggregationFactory):
         process = factory.create(VALUE_TYPE, tff.TensorType(np.float32))
@@ -215,23 +212,17 @@ class TestOutput:
     @pytest.mark.parametrize(
         "wrap",
         [
-            tff.aggregators.UnweightedMeanFactory,
-            lambda inner: tff.aggregators.UnweightedMeanFactory(
-                tff.aggregators.clipping_factory(1.0, inner)
-            ),
-            tff.aggregators.MeanFactory,
-            lambda inner: tff.aggregators.zeroing_factory(
-                1.0, tff.aggregators.MeanFactory(inner)
-            ),
+            theirs.UnweightedMeanFactory,
+            lambda own: theirs.UnweightedMeanFactory(theirs.clipping_factory(1.0, own)),
+            theirs.MeanFactory,
+            lambda own: theirs.zeroing_factory(1.0, theirs.MeanFactory(own)),
         ],
     )
     def test_a_mean_in_a_mean_is_refused(self, wrap):
         factory = wrap(private())
         weight = (tff.TensorType(np.float32),)
         is_weighted = isinstance(factory, tff.aggregators.WeightedAggregationFactory)
-        with pytest.raises(
-            ValueError, match="output must be 'sum' inside of TFF's .*Me"
-        ):
+        with pytest.raises(ValueError, match="output must be 'sum' inside of .*Me"):
             factory.create(VALUE_TYPE, *(weight if is_weighted else ()))
 
     def test_counts_are_refused(self):

@@ -7,18 +7,12 @@ import numpy as np
 import pytest
 
 from dpfl import accounting, mechanisms
-from experiments.audits import (
-    adversary,
-    bounds,
-    canaries,
-    cases,
-    cohorts,
-    findings,
-    score_distributions,
-)
+from experiments.audits import adversary, bounds, canaries, cases, cohorts, findings
+from experiments.audits import score_distributions as laws
 from tests.accounting import simulators
 
 DELTA = 1e-2
+NAMED = {"mechanism": "m", "setting": "s"}
 
 
 def of_name(name, index):
@@ -30,13 +24,13 @@ class TestGaussian:
 
     @pytest.mark.parametrize("block", [[1.0], [0.5] * 4, [0.25] * 16])
     def test_attains_the_exact_epsilon(self, block):
-        law = score_distributions.gaussian(block, 0.8)
+        law = laws.gaussian(block, 0.8)
         for delta in (1e-4, 1e-2):
             exact = accounting.gaussian_epsilon(delta, 0.8)
             assert law.attainable(delta) == pytest.approx(exact, abs=4e-3)
 
     def test_attains_that_of_a_sample(self):
-        law = score_distributions.gaussian([1.0], 0.5).sampled(0.25)
+        law = laws.gaussian([1.0], 0.5).sampled(0.25)
         config = mechanisms.Gaussian(16, 1.0, 0.5)
         population = mechanisms.PoissonSampling(64, 16, 1)
         exact = findings.tightest(config, population, 64, DELTA)
@@ -44,31 +38,22 @@ class TestGaussian:
         assert law.attainable(DELTA) == pytest.approx(exact.epsilon, abs=4e-3)
 
     def test_expected_bound_is_what_draws_show(self):
-        law, rng = score_distributions.gaussian([1.0], 1.0), np.random.default_rng(3)
+        law, rng = laws.gaussian([1.0], 1.0), np.random.default_rng(3)
         for direction, sign in (("present", 1), ("absent", -1)):
             threshold, expected = law.threshold(direction, 20_000, 1e-3, 0.99)
             assert 2 < expected < accounting.gaussian_epsilon(1e-3, 1.0)
-            found = [
-                bounds.epsilon_lower_bound_at(
-                    *(rng.normal([[0.5], [-0.5]], 1.0, (2, 20_000))),
-                    1e-3,
-                    threshold=threshold,
-                    direction=direction,
-                ).epsilon
-                for _ in range(20)
-            ]
+            found = [self.bound(rng, 20_000, threshold, direction) for _ in range(20)]
             assert np.mean(found) == pytest.approx(expected, rel=0.05)
             # No other threshold promises more.
-            near = [
-                bounds.epsilon_lower_bound_at(
-                    *(rng.normal([[0.5], [-0.5]], 1.0, (2, 400_000))),
-                    1e-3,
-                    threshold=threshold + shift,
-                    direction=direction,
-                ).epsilon
-                for shift in (-2 * sign, 2 * sign)
-            ]
-            assert max(near) < accounting.gaussian_epsilon(1e-3, 1.0)
+            for shift in (-2 * sign, 2 * sign):
+                near = self.bound(rng, 400_000, threshold + shift, direction)
+                assert near < accounting.gaussian_epsilon(1e-3, 1.0)
+
+    @staticmethod
+    def bound(rng, trials, threshold, direction):
+        where = {"threshold": threshold, "direction": direction}
+        scores = rng.normal([[0.5], [-0.5]], 1.0, (2, trials))
+        return bounds.epsilon_lower_bound_at(*scores, 1e-3, **where).epsilon
 
 
 # Scores that come from something of their own: masks, rounding, counts, samples.
@@ -97,11 +82,9 @@ def draws(case, present, trials, rng):
             score += adversary.count_ratio(config, votes - joins[:, 0] / 2)
         return adversary.sampled_score(score, q)
     stddev, shares = config.grid(case.dimension).local_stddev_steps, config.noise_shares
+    is_skellam = isinstance(config, mechanisms.DistributedSkellam)
     simulator = simulators.DistributedNoiseSimulator(
-        np.zeros(block.size, int),
-        shares,
-        stddev,
-        isinstance(config, mechanisms.DistributedSkellam),
+        np.zeros(block.size, int), shares, stddev, is_skellam
     )
     canary = block * adversary.steps_to_clip(config, case.dimension)
     up = rng.random((trials, block.size)) < canary % 1
@@ -110,8 +93,7 @@ def draws(case, present, trials, rng):
     score = adversary.log_ratio(config, case.dimension, seen % 2**config.bits, block)
     if counts:
         within = simulators.DistributedNoiseSimulator(
-            *(np.zeros(1, int), shares, config.local_count_stddev),
-            isinstance(config, mechanisms.DistributedSkellam),
+            np.zeros(1, int), shares, config.local_count_stddev, is_skellam
         )
         votes = within.sample(rng, False, trials)[:, 0] - joins[:, 0]
         score = score + adversary.count_ratio(config, votes % 2**24)
@@ -129,7 +111,7 @@ def test_is_the_law_of_what_is_drawn(name, index):
         for level in (0.02, 0.3, 0.7, 0.98):
             # Halfway to the next class, where there is no chance.
             place = int(np.searchsorted(np.cumsum(chances), level))
-            seen = np.mean(scores <= edges[place] + score_distributions._STEP / 2)
+            seen = np.mean(scores <= edges[place] + laws._STEP / 2)
             expected = np.sum(chances[: place + 1])
             assert abs(seen - expected) < 4.5 * np.sqrt(0.25 / trials)
 
@@ -172,42 +154,33 @@ def test_a_round_of_slots_is_claimed_as_a_sample():
 
 def test_three_tests_share_one_confidence():
     """Of equal laws with a claim of nothing, at most one in a hundred is above it."""
-    law, rng = score_distributions.gaussian([1.0], 1.0), np.random.default_rng(5)
+    law, rng = laws.gaussian([1.0], 1.0), np.random.default_rng(5)
     config = mechanisms.Gaussian(10, 1.0, 1.0)
     claim = findings.tightest(config, mechanisms.FixedSize(10, 10, 1), 1, 0.1)
     exact = law.attainable(0.1)
-    found = [
-        findings.epsilon_finding(
-            claim,
-            0.1,
-            law,
-            rng.normal([[0.5], [-0.5]], 1.0, (2, 2000)),
-            mechanism="m",
-            setting="s",
-        )
-        for _ in range(60)
-    ]
+    found = []
+    for _ in range(60):
+        scores = rng.normal([[0.5], [-0.5]], 1.0, (2, 2000))
+        found.append(findings.epsilon_finding(claim, 0.1, law, scores, **NAMED))
     assert sum(one.found > exact for one in found) <= 3
     assert all(one.attainable == pytest.approx(1, abs=5e-3) for one in found)
-    assert 2 * (
-        1 - findings._BY_DISTRIBUTION
-    ) + 1 - findings._BY_HALVES == pytest.approx(0.01)
+    shares = 3 - 2 * findings._BY_DISTRIBUTION - findings._BY_HALVES
+    assert shares == pytest.approx(0.01)
 
 
 def test_a_claim_below_the_law_is_unsound_whatever_trials_show():
-    law, nothing = score_distributions.gaussian([1.0], 1.0), np.zeros((2, 100))
-    named = {"mechanism": "m", "setting": "s"}
+    law, nothing = laws.gaussian([1.0], 1.0), np.zeros((2, 100))
     exact = accounting.gaussian_epsilon(DELTA, 1.0)
     for epsilon, is_sound in ((0.95 * exact, False), (exact, True)):
         claim = accounting.PrivacyReport(
             epsilon, DELTA, "rdp", relation="add_or_remove"
         )
-        found = findings.epsilon_finding(claim, DELTA, law, nothing, **named)
+        found = findings.epsilon_finding(claim, DELTA, law, nothing, **NAMED)
         assert found.found == 0 and found.is_sound is is_sound
 
 
 def test_trials_grow_only_where_they_are_few():
-    law = score_distributions.gaussian([1.0], 1.0)
+    law = laws.gaussian([1.0], 1.0)
     claimed = accounting.gaussian_epsilon(DELTA, 1.0)
     assert findings.enough_trials(law, claimed, DELTA, 20_000) == 20_000
     assert findings.enough_trials(law, claimed, DELTA, 500) > 500

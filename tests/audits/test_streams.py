@@ -24,12 +24,9 @@ def releases(case, present, trials, rng):
     config, participation = case.mechanism, case.participation
     canary = np.asarray(case.block)
     keep = getattr(config, "keep_fraction", 1.0)
+    turns = participation.sampling_probability, participation.max_participations
     simulator = simulators.SparsifiedGaussianSimulator(
-        canary,
-        keep,
-        config.noise_multiplier * keep,
-        participation.sampling_probability,
-        participation.max_participations,
+        canary, keep, config.noise_multiplier * keep, *turns
     )
     return simulator.score(simulator.sample(rng, present, trials))
 

@@ -1,12 +1,15 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
+import itertools
+
 import numpy as np
 import pytest
 from scipy import optimize
 
-from dpfl.factorization import banded, optimal, sensitivity, toeplitz
-from dpfl.factorization.factors import BandedFactors
+from dpfl import factorization as mf
+from dpfl.factorization import banded, inverse_banded, optimal, sensitivity, toeplitz
+from dpfl.factorization.factors import BandedFactors, series_inverse
 from dpfl.factorization.workloads import LinearCooldown, Workload
 
 
@@ -75,3 +78,103 @@ def test_one_band_is_the_identity(rounds):
     decoder, encoder = banded.optimize_banded(Workload(rounds), bands=1).materialize()
     np.testing.assert_array_equal(encoder, np.eye(rounds))
     np.testing.assert_array_equal(decoder, np.tri(rounds))
+
+
+BOTH = ("banded-inverse-root", "banded-inverse")
+
+
+def test_the_root_is_cut_from_that_of_the_inverse():
+    """(1 - x)^(1/2) = 1 - x/2 - x^2/8 - x^3/16 - ..."""
+    factors = inverse_banded.root(Workload(6), bands=4).factors
+    np.testing.assert_allclose(factors.e, [1, -1 / 2, -1 / 8, -1 / 16, 0, 0])
+    assert factors.bands == 4
+
+
+def test_all_diagonals_of_the_root_are_the_root():
+    workload = Workload(12, 0.9)
+    found = mf.compute(workload, "banded-inverse-root", bands=12)
+    want = mf.compute(workload, "toeplitz-root")
+    np.testing.assert_allclose(found.encoder(), want.encoder(), atol=1e-12)
+
+
+@pytest.mark.parametrize("method", BOTH)
+@pytest.mark.parametrize("workload", [Workload(9), Workload(9, 0.9, LinearCooldown())])
+def test_the_inverse_of_the_encoder_has_few_diagonals(workload, method):
+    encoder = mf.compute(workload, method, bands=3).encoder()
+    inverse = np.linalg.inv(encoder)
+    np.testing.assert_allclose(np.tril(inverse, -3), 0, atol=1e-12)
+    assert np.all(np.diagonal(inverse, -1) < 0) and np.max(encoder[3:, 0]) > 0.01
+
+
+@pytest.mark.parametrize("method", BOTH)
+@pytest.mark.parametrize("plan", [(2, 3), (3, 2), (2, 5), (9, 1)])
+def test_sensitivity_by_all_patterns_and_signs(method, plan):
+    """Every set of at most k rounds at least b apart, vectors of one sign or two."""
+    limit, separation = plan
+    several = {"participations": limit, "separation": separation}
+    params = several if method == "banded-inverse" else {}
+    found = mf.compute(Workload(9), method, bands=3, **params)
+    encoder = found.encoder()
+    worst = 0.0
+    for signs in itertools.product([-1, 0, 1], repeat=9):
+        rounds = np.flatnonzero(signs)
+        if len(rounds) <= limit and np.all(np.diff(rounds) >= separation):
+            worst = max(worst, np.linalg.norm(encoder @ np.array(signs)))
+    known = found.sensitivity(mf.MinSeparation(separation, limit))
+    assert known.exact
+    assert known.value == pytest.approx(worst)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_hazards_that_do_not_rise_have_columns_that_do_not_rise(seed):
+    rng = np.random.default_rng(seed)
+    inverse = inverse_banded.from_hazards(inverse_banded.hazards(rng.normal(2, 2, 7)))
+    column = series_inverse(inverse, 60)
+    assert np.all(column >= 0) and np.all(np.diff(column) <= 0)
+    rising = inverse_banded.from_hazards(np.array([0.1, 0.1, 0.9]))
+    assert np.any(np.diff(series_inverse(rising, 60)) > 0.1)
+
+
+def test_chain_is_the_derivative():
+    rng = np.random.default_rng(0)
+    params, gradient = rng.normal(size=5), rng.normal(size=5)
+
+    def along(params):
+        entries = inverse_banded.from_hazards(inverse_banded.hazards(params))
+        return gradient @ entries[1:]
+
+    slope = optimize.approx_fprime(params, along)
+    found = inverse_banded.chain(params, gradient)
+    np.testing.assert_allclose(found, slope, atol=1e-6)
+
+
+@pytest.mark.parametrize(("limit", "separation"), [(1, 1), (4, 12)])
+@pytest.mark.parametrize("bands", [2, 5])
+def test_optimised_by_a_search_without_gradients(bands, limit, separation):
+    """Nelder-Mead over the entries themselves, with the true sensitivity."""
+    workload = Workload(48)
+    plan = mf.MinSeparation(separation, limit)
+    several = {"participations": limit, "separation": separation}
+    found = mf.compute(workload, "banded-inverse", bands=bands, **several)
+    form = toeplitz.error_form(workload, "total")
+
+    def total(hazards):
+        hazards = np.minimum.accumulate(np.clip(hazards, 0, 1))
+        inverse = np.zeros(48)
+        inverse[:bands] = inverse_banded.from_hazards(hazards)
+        column = series_inverse(inverse, 48)
+        comb = sensitivity.toeplitz_min_separation(column, separation, limit)
+        return form(inverse)[0] * comb**2
+
+    start = np.full(bands - 1, 0.5)
+    options = {"maxiter": 4000, "maxfev": 4000, "xatol": 1e-9, "fatol": 1e-9}
+    best = optimize.minimize(total, start, method="Nelder-Mead", options=options).fun
+    assert found.errors(plan).total <= best * (1 + 1e-4)
+    root = mf.compute(workload, "banded-inverse-root", bands=bands)
+    assert found.errors(plan).total < root.errors(plan).total
+
+
+def test_one_diagonal_is_independent_noise():
+    for method in BOTH:
+        found = mf.compute(Workload(7), method, bands=1)
+        np.testing.assert_array_equal(found.encoder(), np.eye(7))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dpfl import factorization as mf
-from dpfl.factorization import LinearCooldown, Workload, factorization
+from dpfl.factorization import Workload, factorization, optimal, structured
 
 PARAMS = {
     "band-low-rank": {"band": 3, "rank": 2},
@@ -17,7 +17,7 @@ PARAMS = {
     "blt": {"buffers": 2},
     "blt-rational": {"buffers": 3},
 }
-WORKLOADS = [Workload(20), Workload(20, 0.9), Workload(20, 0.9, LinearCooldown())]
+WORKLOADS = [Workload(20), Workload(20, 0.9), Workload(20, 0.9, mf.LinearCooldown())]
 
 
 @pytest.mark.parametrize("method", sorted(mf.METHODS))
@@ -35,11 +35,8 @@ def test_every_method_agrees_with_its_dense_factors(workload, method):
     np.testing.assert_allclose(found.step_errors(), rows * norm)
     assert found.loss == pytest.approx(np.sum(rows) * norm)
     assert found.sensitivity().value == pytest.approx(np.sqrt(norm))
-    np.testing.assert_allclose(
-        found.noising_rows(3, 7),
-        np.linalg.solve(workload.matrix(), decoder)[3:7],
-        atol=1e-9,
-    )
+    noising = np.linalg.solve(workload.matrix(), decoder)[3:7]
+    np.testing.assert_allclose(found.noising_rows(3, 7), noising, atol=1e-9)
     plan = mf.MinSeparation(5, 3)
     value = plan.sensitivity(encoder).value
     if method == "honaker-online":
@@ -84,14 +81,19 @@ def test_rows_outside_the_stream(start, stop):
         found.noising_rows(start, stop)
 
 
+NAN = np.full((2, 2), np.nan)
+
+
+def of(rounds, encoder):
+    factors = mf.DenseFactors(np.eye(2), encoder)
+    return mf.Factorization(Workload(rounds), "x", {}, factors)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda: mf.DenseFactors(np.eye(2), np.eye(3)), "shape of c transposed"),
-        (
-            lambda: mf.DenseFactors(np.full((2, 2), np.nan), np.eye(2)),
-            "b must be finite",
-        ),
+        (lambda: mf.DenseFactors(NAN, np.eye(2)), "b must be finite"),
         (lambda: mf.TreeFactors(np.eye(2), np.zeros((3, 2))), "nodes must have shape"),
         (lambda: mf.ToeplitzFactors(np.zeros(3)), "start with a positive value"),
         (lambda: mf.BandedFactors(np.ones((2, 3))), "at most 2 columns, found 3"),
@@ -103,24 +105,14 @@ def test_rows_outside_the_stream(start, stop):
             lambda: mf.BandLowRankFactors(np.ones((2, 1)), np.eye(3), np.eye(3)),
             "left and right must both have shape",
         ),
-        (
-            lambda: mf.Factorization(
-                Workload(3), "x", {}, mf.DenseFactors(np.eye(2), np.eye(2))
-            ),
-            "factors must be for 3 rounds, found 2",
-        ),
+        (lambda: of(3, np.eye(2)), "factors must be for 3 rounds, found 2"),
         (lambda: mf.InverseBandedFactors(np.zeros(3)), "^e must start .*, found 0"),
         (lambda: mf.compute(Workload(3), "magic"), "method must be one of"),
         (
             lambda: mf.compute(Workload(3), "optimal", bands=3),
             "params must be those of the method",
         ),
-        (
-            mf.Factorization(
-                Workload(2), "x", {}, mf.DenseFactors(np.eye(2), np.zeros((2, 2)))
-            ).errors,
-            "sensitivity must be greater than 0",
-        ),
+        (of(2, np.zeros((2, 2))).errors, "sensitivity must be greater than 0"),
     ],
 )
 def test_bad_values(make, message):
@@ -128,14 +120,14 @@ def test_bad_values(make, message):
         make()
 
 
+BANDED = ("toeplitz", "banded", "banded-inverse", "banded-inverse-root")
+
+
 @pytest.mark.parametrize(
     ("method", "sizes", "message"),
     [
         ("toeplitz", {"objective": "max"}, "objective must be one of last, total"),
-        ("toeplitz", {"bands": 9}, "bands must be at most 8, found 9"),
-        ("banded", {"bands": 9}, "bands must be at most 8, found 9"),
-        ("banded-inverse", {"bands": 9}, "bands must be at most 8, found 9"),
-        ("banded-inverse-root", {"bands": 9}, "bands must be at most 8, found 9"),
+        *((name, {"bands": 9}, "bands must be at most 8, found 9") for name in BANDED),
         ("blt", {"buffers": 0}, "buffers must be at least 1"),
         ("blt", {"buffers": 11}, "buffers must be at most 10"),
         ("blt-rational", {"buffers": 11}, "buffers must be at most 10"),
@@ -175,3 +167,56 @@ def test_many_diagonals_of_few_rounds_are_a_dense_matrix():
         factors = mf.ToeplitzFactors(column)
         found = mf.Factorization(Workload(len(column)), "toeplitz", {}, factors)
         assert factorization.kept_rows(found) == kept
+
+
+@pytest.fixture(scope="module")
+def best():
+    return optimal.factorize(Workload(64), rtol=1e-9)
+
+
+def test_band_is_kept_and_the_rest_has_the_rank(best):
+    found = structured.band_low_rank(best, 3, 2)
+    decoder = found.decoder()
+    inside = np.tri(64) - np.tri(64, k=-3)
+    np.testing.assert_array_equal(decoder * inside, best.decoder() * inside)
+    # Rows from 40 on, columns to 37 lie below the band.
+    assert np.linalg.matrix_rank(decoder[40:, :38], tol=1e-10) == 2
+
+
+def test_little_is_lost_at_logarithmic_width(best):
+    assert structured.band_low_rank(best, 3, 3).loss < 1.005 * best.loss
+    assert structured.band_low_rank(best, 4, 4).loss < 1.0005 * best.loss
+
+
+def test_more_rank_or_band_fits_no_worse(best):
+    below = np.tril(best.decoder(), -2)
+
+    def residual(rank):
+        u, v = structured.fit_low_rank(below, 2, rank)
+        return np.sum((np.tril(u @ v.T, -2) - below) ** 2)
+
+    values = [residual(rank) for rank in (1, 2, 3, 4)]
+    assert all(b < 0.6 * a for a, b in zip(values, values[1:]))
+    losses = [structured.band_low_rank(best, h, 2).loss for h in (1, 2, 4, 8, 64)]
+    assert all(b <= a * (1 + 1e-9) for a, b in zip(losses, losses[1:]))
+    assert losses[-1] == pytest.approx(best.loss)
+
+
+def test_exact_low_rank_is_recovered():
+    rng = np.random.default_rng(1)
+    u, v = rng.normal(size=(30, 2)), rng.normal(size=(30, 2))
+    below = np.tril(u @ v.T, -1)
+    found = structured.fit_low_rank(below, 1, 2, penalty=1e-12, max_iterations=5000)
+    fitted = np.tril(found[0] @ found[1].T, -1)
+    assert np.linalg.norm(fitted - below) < 1e-3 * np.linalg.norm(below)
+
+
+def test_rank_zero_is_the_band_alone(best):
+    decoder = structured.band_low_rank(best, 2, 0).decoder()
+    np.testing.assert_array_equal(decoder, np.triu(best.decoder(), -1))
+
+
+def test_tree_cannot_be_structured():
+    found = mf.compute(Workload(8), "honaker-full")
+    with pytest.raises(ValueError, match="square lower-triangular decoder"):
+        structured.band_low_rank(found, 1, 1)

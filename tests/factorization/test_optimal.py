@@ -1,18 +1,16 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import optimize
 
-from dpfl.factorization import iteration, optimal
-from dpfl.factorization.workloads import (
-    DropRate,
-    ExplicitRates,
-    LinearCooldown,
-    Workload,
-)
+from dpfl import factorization as mf
+from dpfl.factorization import Workload, iteration, optimal, optimal_epochs
 
 # Published values of the least loss, one participation.
 LOSSES = [
@@ -57,10 +55,10 @@ workloads = st.integers(2, 24).flatmap(
         st.just(n),
         st.floats(0, 0.98),
         st.one_of(
-            st.builds(DropRate, st.floats(0.05, 2)),
-            st.builds(LinearCooldown, st.floats(0.05, 1)),
+            st.builds(mf.DropRate, st.floats(0.05, 2)),
+            st.builds(mf.LinearCooldown, st.floats(0.05, 1)),
             st.lists(st.floats(0.1, 2), min_size=n, max_size=n).map(
-                lambda v: ExplicitRates(tuple(v))
+                lambda v: mf.ExplicitRates(tuple(v))
             ),
         ),
     )
@@ -135,9 +133,8 @@ def test_derivative_of_phi_has_its_spectrum_between_a_half_and_one(momentum):
 def test_acceleration_finds_the_same_in_fewer_iterations(momentum):
     workload = Workload(128, momentum)
     fast = optimal.solve_workload(workload, rtol=1e-7)
-    plain = optimal.solve_workload(
-        workload, rtol=1e-7, accelerated=False, max_iterations=2000
-    )
+    slow = {"accelerated": False, "max_iterations": 2000}
+    plain = optimal.solve_workload(workload, rtol=1e-7, **slow)
     losses = [found.history[-1].loss for found in (fast, plain)]
     assert losses[0] == pytest.approx(losses[1], rel=2e-7)
     assert 4 * len(fast.history) < len(plain.history)
@@ -201,7 +198,7 @@ def test_bad_arguments(options, message):
 
 
 def test_prefix_sum_for_momentum_is_post_processing():
-    workload = Workload(32, 0.9, LinearCooldown())
+    workload = Workload(32, 0.9, mf.LinearCooldown())
     post = optimal.for_momentum(workload)
     prefix = optimal.factorize(Workload(32))
     np.testing.assert_array_equal(post.encoder(), prefix.encoder())
@@ -211,3 +208,91 @@ def test_prefix_sum_for_momentum_is_post_processing():
     np.testing.assert_allclose(decoder, by_hand @ prefix.decoder(), atol=1e-9)
     assert post.loss > 1.1 * optimal.factorize(workload).loss
     assert post.gap is None
+
+
+def brute_sensitivity(encoder, separation):
+    """The largest move by a client in rounds j, j + b, ..., with any signs."""
+    rounds = encoder.shape[1]
+    worst = 0.0
+    for first in range(separation):
+        own = np.arange(first, rounds, separation)
+        for signs in itertools.product([-1, 0, 1], repeat=len(own)):
+            worst = max(worst, np.linalg.norm(encoder[:, own] @ np.array(signs)))
+    return worst
+
+
+@pytest.mark.parametrize(
+    ("workload", "separation"),
+    [(mf.prefix_sum(12), 3), (mf.prefix_sum(11), 4), (mf.momentum(12, 0.5), 4)],
+)
+def test_error_and_sensitivity_of_the_factors(workload, separation):
+    found = mf.compute(workload, "optimal-epochs", separation=separation)
+    decoder, encoder = found.materialize()
+    np.testing.assert_allclose(decoder @ encoder, workload.matrix(), atol=1e-9)
+    assert not np.any(np.triu(encoder, 1))
+    times = -(-workload.rounds // separation)
+    plan = mf.FixedEpochs(times, separation)
+    assert found.sensitivity(plan).value == pytest.approx(1)
+    worst = brute_sensitivity(encoder, separation)
+    assert worst <= 1 + 1e-9 and worst > 0.999
+    solution = optimal_epochs.solve_epochs(workload, separation)
+    assert found.errors(plan).total == pytest.approx(solution.loss, rel=1e-9)
+    assert 0 <= solution.gap <= 1e-3
+
+
+def test_nobody_comes_back():
+    found = mf.compute(mf.prefix_sum(20), "optimal-epochs", rtol=1e-6)
+    want = mf.compute(mf.prefix_sum(20), "optimal")
+    assert found.loss == pytest.approx(want.loss, rel=2e-6)
+    assert found.params == {"separation": 20, "rtol": 1e-6}
+
+
+def test_no_other_encoder_is_below_the_bound():
+    """Toeplitz, banded and random ones; and a search over all triangular encoders."""
+    workload, plan = mf.prefix_sum(8), mf.FixedEpochs(4, 2)
+    bound = optimal_epochs.solve_epochs(workload, 2, rtol=1e-5).bound
+    for method, params in (
+        ("toeplitz", {"participations": 4, "separation": 2}),
+        ("banded", {"bands": 2}),
+        ("optimal", {}),
+        ("identity", {}),
+    ):
+        found = mf.compute(workload, method, **params)
+        assert found.errors(plan).total > bound
+    matrix = workload.matrix()
+    below = np.tril_indices(8)
+
+    def total(entries):
+        encoder = np.zeros((8, 8))
+        encoder[below] = entries
+        squared = plan.sensitivity(encoder).value ** 2
+        return np.sum((matrix @ np.linalg.inv(encoder)) ** 2) * squared
+
+    start = mf.compute(workload, "banded", bands=2).encoder()[below]
+    for seed in range(3):
+        moved = start + 0.05 * np.random.default_rng(seed).normal(size=len(start))
+        found = optimize.minimize(total, moved, method="Powell", options={"maxiter": 3})
+        assert found.fun > bound
+
+
+def test_the_gradient_and_a_step_too_far():
+    matrix = mf.prefix_sum(6).matrix()
+    dual = optimal_epochs.Dual(matrix.T @ matrix, 2)
+    rng = np.random.default_rng(0)
+    near = dual.start + 0.2 * rng.normal(size=len(dual.start))
+    slope = optimize.approx_fprime(near, lambda params: dual(params)[0], 1e-6)
+    np.testing.assert_allclose(dual(near)[1], slope, atol=1e-4)
+    # Entries of S at 1 and of both signs: W has negative eigenvalues.
+    far = dual.start.copy()
+    far[2:] = np.where(np.arange(len(far) - 2) % 2, 1.0, -1.0)
+    assert np.isfinite(dual(far)[0]) and dual(far)[0] > dual(dual.start)[0]
+    assert dual.solution(far).bound == 0
+
+
+def test_too_few_iterations():
+    with pytest.raises(
+        iteration.ConvergenceError, match="rtol 1e-09 was not reached in 2 iter"
+    ):
+        optimal_epochs.solve_epochs(mf.prefix_sum(9), 3, rtol=1e-9, max_iterations=2)
+    with pytest.raises(ValueError, match="^separation must be"):
+        optimal_epochs.solve_epochs(mf.prefix_sum(9), 10)

@@ -58,10 +58,7 @@ def test_header_describes_the_file(tmp_path):
 @pytest.mark.parametrize(
     ("workload", "message"),
     [
-        (
-            Workload(13, 0.9, LinearCooldown()),
-            "must be for 13 rounds, found one for 12",
-        ),
+        (Workload(13, 0.9, LinearCooldown()), "be for 13 rounds, found one for 12"),
         (Workload(12, 0.8, LinearCooldown()), "momentum 0.8"),
         (Workload(12, 0.9), "must be for the workload"),
         (Workload(12, 0.9, LinearCooldown(0.06)), "must be for the workload"),

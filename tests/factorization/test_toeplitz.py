@@ -12,9 +12,8 @@ COOLDOWN = Workload(20, 0.8, LinearCooldown())
 
 
 def test_root_of_the_prefix_sum_by_hand():
-    np.testing.assert_allclose(
-        toeplitz.inverse_root(1.0, 5), [1, 1 / 2, 3 / 8, 5 / 16, 35 / 128]
-    )
+    root = [1, 1 / 2, 3 / 8, 5 / 16, 35 / 128]
+    np.testing.assert_allclose(toeplitz.inverse_root(1.0, 5), root)
 
 
 @pytest.mark.parametrize("workload", [Workload(40), Workload(40, 0.9)])
@@ -77,10 +76,10 @@ def test_between_the_optimum_and_the_closed_form(workload):
 
 
 def test_more_bands_are_not_worse():
-    losses = [
-        toeplitz.optimize_toeplitz(Workload(48), bands=bands).loss
-        for bands in (1, 2, 4, 8, 16, 48)
+    found = [
+        toeplitz.optimize_toeplitz(Workload(48), bands=h) for h in (1, 2, 4, 16, 48)
     ]
+    losses = [each.loss for each in found]
     assert all(b <= a * (1 + 1e-9) for a, b in zip(losses, losses[1:]))
     # One band is independent noise: n (n + 1) / 2.
     assert losses[0] == pytest.approx(48 * 49 / 2)
@@ -90,9 +89,8 @@ def test_last_iterate_objective_keeps_the_root():
     # For a constant rate the square root has the least largest error of all Toeplitz
     # factorizations (Dvijotham et al. 2024).
     found = toeplitz.optimize_toeplitz(Workload(64), objective="last")
-    assert found.errors().last == pytest.approx(
-        toeplitz.root(Workload(64)).errors().last, rel=1e-6
-    )
+    root = toeplitz.root(Workload(64)).errors().last
+    assert found.errors().last == pytest.approx(root, rel=1e-6)
 
 
 def test_several_participations_are_optimised_for():

@@ -6,38 +6,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpfl.factorization import workloads
-from dpfl.factorization.workloads import (
-    ConstantRate,
-    DropRate,
-    ExplicitRates,
-    LinearCooldown,
-    Workload,
-)
+from dpfl.factorization import Workload, workloads
 
 
 def test_prefix_sum_is_ones_on_and_below_the_diagonal():
-    np.testing.assert_array_equal(
-        workloads.prefix_sum(3).matrix(), [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
-    )
+    np.testing.assert_array_equal(workloads.prefix_sum(3).matrix(), np.tri(3))
 
 
 def test_momentum_by_hand():
     # x_t = sum_{s<=t} eta_s m_s with m_s = m_{s-1} / 2 + g_s and eta = 1, 1, 3.
-    rates = ExplicitRates((1.0, 1.0, 3.0))
-    np.testing.assert_allclose(
-        workloads.momentum(3, 0.5, rates).matrix(),
-        [[1, 0, 0], [1.5, 1, 0], [2.25, 2.5, 3]],
-    )
+    rates = workloads.ExplicitRates((1.0, 1.0, 3.0))
+    found = workloads.momentum(3, 0.5, rates).matrix()
+    np.testing.assert_allclose(found, [[1, 0, 0], [1.5, 1, 0], [2.25, 2.5, 3]])
 
 
 def schedules(rounds):
     rates = st.lists(st.floats(0.1, 2), min_size=rounds, max_size=rounds)
     return st.one_of(
-        st.just(ConstantRate()),
-        st.builds(DropRate, st.floats(0.1, 2), st.floats(0.1, 1)),
-        st.builds(LinearCooldown, st.floats(0.05, 1), st.floats(0.1, 1)),
-        rates.map(lambda v: ExplicitRates(tuple(v))),
+        st.just(workloads.ConstantRate()),
+        st.builds(workloads.DropRate, st.floats(0.1, 2), st.floats(0.1, 1)),
+        st.builds(workloads.LinearCooldown, st.floats(0.05, 1), st.floats(0.1, 1)),
+        rates.map(lambda v: workloads.ExplicitRates(tuple(v))),
     )
 
 
@@ -67,18 +56,18 @@ def test_dict_round_trip(workload):
 
 
 def test_cooldown_ends_at_its_final_rate():
-    rates = LinearCooldown().rates(8)
+    rates = workloads.LinearCooldown().rates(8)
     np.testing.assert_allclose(rates, [1, 1, 1, 1, 1, 1, 0.525, 0.05])
 
 
 def test_drop_over_the_last_quarter():
-    np.testing.assert_allclose(DropRate(0.1).rates(4), [1, 1, 1, 0.1])
+    np.testing.assert_allclose(workloads.DropRate(0.1).rates(4), [1, 1, 1, 0.1])
 
 
 def test_toeplitz_only_at_a_constant_rate():
     assert workloads.momentum(4).is_toeplitz
     assert not workloads.momentum(4).is_prefix_sum
-    assert not workloads.momentum(4, 0.9, LinearCooldown()).is_toeplitz
+    assert not workloads.momentum(4, 0.9, workloads.LinearCooldown()).is_toeplitz
 
 
 @pytest.mark.parametrize(
@@ -87,24 +76,24 @@ def test_toeplitz_only_at_a_constant_rate():
         (lambda: Workload(0), "rounds must be at least 1, found 0"),
         (lambda: Workload(2.0), "rounds must be an integer, found 2.0"),
         (lambda: Workload(True), "rounds must be an integer, found True"),
-        (
-            lambda: Workload(4, 1.0),
-            "momentum must be at least 0 and less than 1, found 1",
-        ),
-        (
-            lambda: Workload(4, float("nan")),
-            "momentum must be a finite number, found nan",
-        ),
+        (lambda: Workload(4, 1.0), "momentum must be at least 0 and less.*found 1"),
+        (lambda: Workload(4, float("nan")), "momentum must be a finite.* found nan"),
         (lambda: Workload(4, -0.1), "momentum must be at least 0"),
         (lambda: Workload(4, 0.9, 0.1), "schedule must be a Schedule, found 0.1"),
-        (lambda: DropRate(0.0), "factor must be at least 1e-09"),
+        (lambda: workloads.DropRate(0.0), "factor must be at least 1e-09"),
         (
-            lambda: LinearCooldown(0.05, 2.0),
+            lambda: workloads.LinearCooldown(0.05, 2.0),
             "fraction must be greater than 0 and at most 1, found 2",
         ),
-        (lambda: ExplicitRates((1.0, 0.0)), "values must be positive, found 0"),
-        (lambda: ExplicitRates(()), "values must be a non-empty vector"),
-        (lambda: Workload(3, 0.0, ExplicitRates((1.0,))), "rounds must be the number"),
+        (
+            lambda: workloads.ExplicitRates((1.0, 0.0)),
+            "values must be positive, found 0",
+        ),
+        (lambda: workloads.ExplicitRates(()), "values must be a non-empty vector"),
+        (
+            lambda: Workload(3, 0.0, workloads.ExplicitRates((1.0,))),
+            "rounds must be the number",
+        ),
         (lambda: Workload.from_dict({"rounds": 3}), "workload is not described by"),
         (
             lambda: workloads.schedule_from_dict({"name": "cosine"}),

@@ -39,12 +39,10 @@ class TestAll:
         event, found = integer_event(config), config.grid(D)
         assert event.noise_clients == 100
         assert event.noise_multiplier == pytest.approx(1.0)
-        assert event.local_stddev / event.granularity == pytest.approx(
-            found.local_stddev_steps
-        )
-        assert event.max_coordinate / event.clip_norm == pytest.approx(
-            found.max_coordinate
-        )
+        steps = event.local_stddev / event.granularity
+        assert steps == pytest.approx(found.local_stddev_steps)
+        largest = event.max_coordinate / event.clip_norm
+        assert largest == pytest.approx(found.max_coordinate)
         assert (found.max_size, found.max_squared_norm) == (0, 0)
         assert not config.conditional_rounding and not found.conditional_rounding
         assert event.dimension == config.rotated_dimension(D)

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import dataclasses
+import math
 
 import dp_accounting
 import pytest
@@ -15,11 +16,8 @@ CONFIGS = [
     mechanisms.L2Csgm(10, 1.0, 0.5, 0.1),
     mechanisms.LinfCsgm(10, 1.0, 0.5, 0.1),
 ]
-PARTICIPATIONS = [
-    mechanisms.PoissonSampling(100, 10, 35),
-    mechanisms.FixedSize(100, 10, 35),
-    mechanisms.OncePerEpoch(100, 10, 35),
-]
+KINDS = (mechanisms.PoissonSampling, mechanisms.FixedSize, mechanisms.OncePerEpoch)
+PARTICIPATIONS = [kind(100, 10, 35) for kind in KINDS]
 
 
 def named(value):
@@ -92,3 +90,68 @@ def test_tight_is_for_gaussians_masked_or_not():
         ddg.check_accountant("tight", fixed, 1000)
     with pytest.raises(ValueError, match="accountant must be one of"):
         ddg.check_accountant("guess", fixed, 1000)
+
+
+def adaptive(noise_multiplier=1.0, **kwargs):
+    more = {"adaptive_clipping": True, **kwargs}
+    return mechanisms.Gaussian(100, 0.5, noise_multiplier, **more)
+
+
+def test_event_is_gaussian_or_poisson_sampled():
+    config = mechanisms.Gaussian(100, 0.5, 1.3)
+    event = dp_accounting.GaussianDpEvent(1.3)
+    assert config.round_dp_event(10, 1.0) == event
+    sampled = dp_accounting.PoissonSampledDpEvent(0.1, event)
+    assert config.round_dp_event(10, 0.1) == sampled
+
+
+def test_mean_squared_error_and_bits():
+    config = mechanisms.Gaussian(100, 0.5, 1.3)
+    error = 1000 * (1.3 * 0.5) ** 2 / 100**2
+    assert config.mean_squared_error(1000) == pytest.approx(error)
+    assert config.uplink_bits(1000) == config.downlink_bits(1000) == 32_000
+    assert adaptive().uplink_bits(1000) == 32_002
+    assert adaptive().downlink_bits(1000) == 32_032
+
+
+@pytest.mark.parametrize("count_stddev", [None, 1.0, 30.0])
+def test_update_and_count_cost_the_noise_multiplier_together(count_stddev):
+    """In units of its noise a client moves the update by 1/z_u, the count by 1/(2s)."""
+    config = adaptive(1.2, count_stddev=count_stddev)
+    moved = 1 / config.update_noise_multiplier, 0.5 / config.resolved_count_stddev
+    assert math.hypot(*moved) == pytest.approx(1 / 1.2)
+    assert config.resolved_count_stddev == (count_stddev or 5.0)
+    assert config.round_dp_event(10, 1.0).noise_multiplier == 1.2
+
+
+def test_a_count_that_costs_all_is_refused():
+    wanted = "count_stddev must be above half .* found 0.5"
+    with pytest.raises(ValueError, match=wanted):
+        adaptive(1.0, count_stddev=0.5)
+
+
+@pytest.mark.parametrize("noise_multiplier", [9.0, 1000.0])
+def test_without_a_count_stddev_any_noise_multiplier_is_possible(noise_multiplier):
+    """Calibration tries large ones first; n / 20 = 5 would be refused from 10 on."""
+    config = adaptive(noise_multiplier)
+    assert config.resolved_count_stddev == noise_multiplier
+    none = adaptive(0.0)
+    assert none.resolved_count_stddev == none.update_noise_multiplier == 0
+    of_update = noise_multiplier / math.sqrt(0.75)
+    assert config.update_noise_multiplier == pytest.approx(of_update)
+
+
+def test_a_count_that_leaves_room_for_less_noise_is_calibrated():
+    """The count of +-1/2 with a standard deviation of 5 forbids 10 and above."""
+    who = mechanisms.PoissonSampling(population=1000, cohort_size=100, rounds=100)
+
+    def make_event(z, count_stddev=5.0):
+        return adaptive(z, count_stddev=count_stddev).dp_event(who, 10)
+
+    calibrate = accounting.calibrate_noise_multiplier
+    rdp = calibrate(make_event, 0.5, 1e-5, method="rdp", rtol=1e-3)
+    auto = calibrate(make_event, 0.5, 1e-5, method="auto", rtol=1e-3)
+    assert rdp == pytest.approx(7.87, rel=2e-3) and auto <= rdp
+    wanted = "count_stddev must be above half"
+    with pytest.raises(accounting.UnreachableBudgetError, match=wanted):
+        calibrate(lambda z: make_event(z, 2.0), 0.5, 1e-5)

@@ -11,13 +11,9 @@ from dpfl import accounting, mechanisms, planning
 from dpfl.accounting.random_slot import RandomSlotDpEvent
 from dpfl.mechanisms import participation
 
-PARTICIPATIONS = [
-    mechanisms.PoissonSampling(100, 10, 35),
-    mechanisms.FixedSize(100, 10, 35),
-    mechanisms.OncePerEpoch(100, 10, 35),
-    mechanisms.RandomSlot(100, 10, 35),
-    mechanisms.CyclicPoisson(100, 10, 35, 4),
-]
+KINDS = (mechanisms.PoissonSampling, mechanisms.FixedSize, mechanisms.OncePerEpoch)
+PARTICIPATIONS = [kind(100, 10, 35) for kind in (*KINDS, mechanisms.RandomSlot)]
+PARTICIPATIONS.append(mechanisms.CyclicPoisson(100, 10, 35, 4))
 
 
 @pytest.mark.parametrize("chosen", PARTICIPATIONS, ids=lambda value: value.name)

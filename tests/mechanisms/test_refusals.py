@@ -31,12 +31,8 @@ SKETCHED = {
     "layer_rates": ("2,3", "0.5"),
 }
 DOME = {
-    **{
-        **NOISED,
-        "sketch_size": (0,),
-        "energy_fraction": (0.0,),
-        "sketch_decay": (1.5,),
-    },
+    **{**NOISED, "sketch_size": (0,), "energy_fraction": (0.0,)},
+    **{"sketch_decay": (1.5,)},
     **{"max_rank": (9,), "sketch_rule": ("svd",), "sketch_target": ("x",)},
     **{"direction": ("sgd",), "beta_1": (1.0,), "beta_2": (nan,)},
     "second_moment_floor": (0.0,),

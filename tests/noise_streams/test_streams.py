@@ -32,6 +32,8 @@ METHODS = {
     "blt-rational": (noise_streams.BufferedStream, {"buffers": 3}),
     "blt": (noise_streams.BufferedStream, {"buffers": 2}),
 }
+ONE_OF_EACH_KIND = "identity banded honaker-online honaker-full band-low-rank".split()
+ONE_OF_EACH_KIND += ["banded-inverse", "blt"]
 SEED = tf.constant([11, 5], tf.int64)
 
 
@@ -44,20 +46,23 @@ def factorizations():
     }
 
 
-def cases():
-    return [(name, method) for name in WORKLOADS for method in METHODS]
-
-
 def take(stream, seed=SEED):
-    state, rows = stream.init(seed), []
+    """All rows, the state after the last, and what gives a row from a state."""
     step = tf.function(stream.next, autograph=False)
-    for _ in range(stream.rounds):
+    rows, state = rest(step, stream.init(seed), stream.rounds)
+    return rows, state, step
+
+
+def rest(step, state, rounds):
+    rows = []
+    for _ in range(rounds):
         row, state = step(state)
         rows.append(row.numpy())
     return np.stack(rows), state
 
 
-@pytest.mark.parametrize(("workload", "method"), cases())
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("workload", WORKLOADS)
 def test_matrix_is_that_of_the_factorization(factorizations, workload, method):
     found = factorizations[workload, method]
     b = found.decoder()
@@ -73,67 +78,72 @@ def test_matrix_is_that_of_the_factorization(factorizations, workload, method):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_covariance_is_that_of_b_times_its_transpose(factorizations, method):
-    # 200000 draws: a standard deviation is off by 0.16%, one standard error, so 5%
-    # in a variance is beyond 15 of them. Whitened, the covariance is the identity.
+    # 100,000 draws: a variance is off by 0.45%, one standard error, so 5% is beyond 11
+    # of them. Whitened, the covariance is the identity.
     found = factorizations["momentum", method]
-    dimension = 200_000
+    dimension = 100_000
     stream = noise_streams.build_stream(found, dimension, block_rounds=8)
-    rows, _ = take(noise_streams.Accumulated(stream, found.workload))
+    rows, *_ = take(noise_streams.Accumulated(stream, found.workload))
     b = found.decoder()
     covariance = b @ b.T
     empirical = rows.astype(np.float64) @ rows.T.astype(np.float64) / dimension
     root = np.linalg.cholesky(covariance)
     white = np.linalg.solve(root, np.linalg.solve(root, empirical).T)
     assert_allclose(white, np.eye(ROUNDS), atol=0.02)
-    assert np.abs(rows.mean(axis=1) / np.sqrt(np.diag(covariance))).max() < 0.012
+    assert np.abs(rows.mean(axis=1) / np.sqrt(np.diag(covariance))).max() < 0.015
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ONE_OF_EACH_KIND)
 def test_any_row_can_be_had_again_with_the_same_bits(factorizations, method):
-    stream = noise_streams.build_stream(
-        factorizations["momentum", method], 257, block_rounds=5
-    )
-    rows, end = take(stream)
-    row = tf.function(stream.row, autograph=False)
-    for t in range(ROUNDS):
-        assert_array_equal(row(SEED, tf.constant(t)), rows[t])
-    seek = tf.function(stream.seek, autograph=False)
-    state, rest = seek(SEED, tf.constant(7)), []
-    for _ in range(7, ROUNDS):
-        noisy, state = stream.next(state)
-        rest.append(noisy.numpy())
-    assert_allclose(np.stack(rest), rows[7:], atol=1e-6)
-    tf.nest.map_structure(lambda a, b: assert_allclose(a, b, atol=1e-6), state, end)
+    """And there is none after the last; redrawn rows are the remembered ones."""
+    found = factorizations["momentum", method]
+    stream = noise_streams.build_stream(found, 257, block_rounds=5)
+    rows, end, step = take(stream)
+
+    @tf.function(autograph=False)
+    def resume(row):
+        state = stream.seek(SEED, row)
+        return stream.next(state)[0], state
+
+    for t in (0, 1, 4, 10, 18):
+        assert_array_equal(resume(tf.constant(t))[0], rows[t])
+    row, state = resume(tf.constant(7))
+    assert_array_equal(row, rows[7])
+    again, last = rest(step, state, ROUNDS - 7)
+    assert_allclose(again, rows[7:], atol=1e-6)
+    tf.nest.map_structure(lambda a, b: assert_allclose(a, b, atol=1e-6), last, end)
+    for after in (stream.next, step):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="only 19 rows"):
+            after(end)
+    if method in ("band-low-rank", "banded-inverse"):
+        redrawn, small, _ = take(noise_streams.build_stream(found, 257, redraw=True))
+        assert_allclose(rows, redrawn, atol=1e-6)
+        saved = len(tf.nest.flatten(end)) - len(tf.nest.flatten(small))
+        assert saved == (5 if method == "band-low-rank" else 3)
 
 
 def test_another_seed_and_another_row_are_independent(factorizations):
     stream = noise_streams.build_stream(factorizations["prefix", "identity"], 100_000)
-    first, _ = take(stream)
+    first, _, step = take(stream)
     for seed in ([12, 5], [11, 4], [10, 5], [5, 11]):
-        other, _ = take(stream, tf.constant(seed, tf.int64))
+        other, _ = rest(step, stream.init(tf.constant(seed, tf.int64)), ROUNDS)
         # Rows of seeds that differ by little must not be each other's, in any order.
         assert np.abs(first @ other.T / 100_000).max() < 0.02
     between = first @ first.T / 100_000 - np.eye(ROUNDS)
     assert np.abs(between).max() < 0.02
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_there_is_no_row_after_the_last(factorizations, method):
-    stream = noise_streams.build_stream(factorizations["prefix", method], 3)
-    _, end = take(stream)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="only 19 rows"):
-        stream.next(end)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="only 19 rows"):
-        tf.function(stream.next, autograph=False)(end)
-
-
-@pytest.mark.parametrize("block", [1, 4, 19, 100, None])
-@pytest.mark.parametrize("method", ["optimal", "honaker-full"])
-def test_the_block_does_not_change_the_noise(factorizations, method, block):
-    found = factorizations["momentum", method]
-    rows, _ = take(noise_streams.build_stream(found, 50, block_rounds=block))
-    ones, _ = take(noise_streams.build_stream(found, 50, block_rounds=1))
-    assert_allclose(rows, ones, atol=1e-5)
+def test_the_block_does_not_change_the_noise(factorizations):
+    found = factorizations["momentum", "honaker-full"]
+    ones, fours, whole = (
+        noise_streams.build_stream(found, 50, block_rounds=block)
+        for block in (1, 4, 100)
+    )
+    assert whole.block_rounds == ROUNDS
+    assert noise_streams.build_stream(found, 50).block_rounds == ROUNDS
+    rows, *_ = take(ones)
+    for other in (fours, whole):
+        assert_allclose(take(other)[0], rows, atol=1e-5)
 
 
 def test_more_rows_than_a_chunk():
@@ -143,17 +153,6 @@ def test_more_rows_than_a_chunk():
     )
     expected = found.noising_rows(0, 100)
     assert_allclose(noise_streams.materialize(stream), expected, atol=1e-5)
-
-
-@pytest.mark.parametrize("method", ["band-low-rank", "banded-inverse"])
-def test_redrawn_rows_are_the_remembered_ones(factorizations, method):
-    found = factorizations["momentum", method]
-    kept, state = take(noise_streams.build_stream(found, 50))
-    redrawn, small = take(noise_streams.build_stream(found, 50, redraw=True))
-    assert_allclose(kept, redrawn, atol=1e-6)
-    assert len(tf.nest.flatten(state)) == len(tf.nest.flatten(small)) + (
-        5 if method == "band-low-rank" else 3
-    )
 
 
 def test_toeplitz_of_many_bands_is_dense():

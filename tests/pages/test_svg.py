@@ -20,12 +20,9 @@ def chart(lines, **options):
 
 def places(tree, color=0):
     """Pixels of the lines with a color."""
-    paths = [
-        path.get("d")
-        for path in tree.iter("path")
-        if path.get("stroke") == f"var(--c{color})"
-    ]
-    return [tuple(map(float, pair.split())) for d in paths for pair in d[1:].split("L")]
+    own = [x for x in tree.iter("path") if x.get("stroke") == f"var(--c{color})"]
+    pairs = [pair for path in own for pair in path.get("d")[1:].split("L")]
+    return [tuple(map(float, pair.split())) for pair in pairs]
 
 
 def test_a_line_goes_from_corner_to_corner():

@@ -36,10 +36,11 @@ def test_the_noise_that_it_names_meets_eight_and_hardly_less(mechanism):
 
 
 def test_fifty_is_not_remarked_on_and_more_is():
-    mechanism = mechanisms.Gaussian(50, 1.0, 0.1)
-    assert remark(mechanism, epsilon=50.0) == ""
-    assert "epsilon of 50.01 protects nobody" in remark(mechanism, epsilon=50.01)
-    assert "an infinite epsilon protects nobody" in remark(mechanism, epsilon=math.inf)
+    # Without sampling, where the Gaussian's noise is known by a formula.
+    own = mechanisms.Gaussian(50, 1.0, 0.1), mechanisms.FixedSize(100, 50, 60)
+    assert remark(*own, epsilon=50.0) == ""
+    assert "epsilon of 50.01 protects nobody" in remark(*own, epsilon=50.01)
+    assert "an infinite epsilon protects nobody" in remark(*own, epsilon=math.inf)
     assert remark(mechanisms.NoMechanism(50)) == ""
 
 

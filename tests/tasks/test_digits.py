@@ -24,16 +24,19 @@ def _all_clients(task):
     return [x for x, _ in parts], [y for _, y in parts]
 
 
-def test_every_image_is_in_exactly_one_place(task):
-    xs, ys = _all_clients(task)
+@pytest.fixture(scope="module")
+def clients(task):
+    return _all_clients(task)
+
+
+def test_every_image_is_in_exactly_one_place(task, clients):
+    xs, ys = clients
     test_x, test_y = _examples(task.evaluation_dataset())
     assert task.population == 100 and len(task.client_ids) == 100
     assert {len(y) for y in ys} == {14, 15}
     assert sum(map(len, ys)) + len(test_y) == 1797
-    assert np.array_equal(
-        np.bincount(np.concatenate([*ys, test_y])),
-        np.bincount(digits._read_images()[1]),
-    )
+    found, expected = np.concatenate([*ys, test_y]), digits._read_images()[1]
+    assert np.array_equal(np.bincount(found), np.bincount(expected))
     total = np.concatenate([*xs, test_x]).sum(dtype=np.float64)
     assert total == pytest.approx(digits._scale(digits._read_images()[0]).sum(), 1e-6)
 
@@ -44,14 +47,14 @@ def test_test_set_is_a_fifth_of_each_label(task):
     assert np.all(np.abs(share - 0.2) < 0.003)
 
 
-def test_a_validation_set_has_nothing_of_the_test_set(task):
+def test_a_validation_set_has_nothing_of_the_test_set(task, clients):
     found = load_task("digits", client_epochs=1, validation_fraction=0.1)
     assert found.fingerprint != task.fingerprint
     validation, labels = _examples(found.evaluation_dataset())
     # A tenth of the four fifths that are not the test set.
     assert len(labels) == pytest.approx(0.1 * 0.8 * 1797, abs=6)
     xs, ys = _all_clients(found)
-    assert sum(map(len, ys)) + len(labels) == sum(map(len, _all_clients(task)[1]))
+    assert sum(map(len, ys)) + len(labels) == sum(map(len, clients[1]))
     # Images of the test set are in neither; a few that are equal are in several.
     test = {x.tobytes() for x in _examples(task.evaluation_dataset())[0]}
     assert len({x.tobytes() for x in [*validation, *np.concatenate(xs)]} & test) <= 3
@@ -65,8 +68,8 @@ def test_batches_have_the_stated_spec(task):
     assert [s.shape.as_list() for s in evaluation] == [[None, 28, 28, 1], [None]]
 
 
-def test_pixels_are_between_zero_and_one_and_bilinear(task):
-    xs, _ = _all_clients(task)
+def test_pixels_are_between_zero_and_one_and_bilinear(clients):
+    xs, _ = clients
     assert np.min(xs[0]) == 0.0 and 0.9 < np.max(np.concatenate(xs)) <= 1.0
     images, _ = digits._read_images()
     expected = tf.image.resize(images[:20, ..., None] / 16.0, (28, 28)).numpy()

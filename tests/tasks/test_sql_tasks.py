@@ -28,12 +28,8 @@ from dpfl.tasks.registry import load_task
 
 EMNIST_CLIENTS = 5
 WORDS = ["the", "a", "is", "code", "error", "c#"]
-POSTS = [
-    "the code is a error",
-    "unheard words is",
-    "c# code a the is error the code is a a a a a a",
-    "is",
-]
+POSTS = ["the code is a error", "unheard words is"]
+POSTS += ["c# code a the is error the code is a a a a a a", "is"]
 
 
 def _emnist_examples(split, client):
@@ -171,13 +167,10 @@ def test_emnist_reads_what_tff_reads(emnist_folder):
 
 def test_an_emnist_label_that_is_no_class_is_a_client_that_diverges():
     records = []
+    pixels = tf.train.Feature(float_list=tf.train.FloatList(value=[0.5] * 784))
     for label in (61, 62, -1):
-        features = {
-            "pixels": tf.train.Feature(
-                float_list=tf.train.FloatList(value=[0.5] * 784)
-            ),
-            "label": tf.train.Feature(int64_list=tf.train.Int64List(value=[label])),
-        }
+        label = tf.train.Feature(int64_list=tf.train.Int64List(value=[label]))
+        features = {"pixels": pixels, "label": label}
         example = tf.train.Example(features=tf.train.Features(feature=features))
         records.append(example.SerializeToString())
     x, y = emnist.parse_batch(tf.constant(records))

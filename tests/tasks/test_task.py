@@ -32,11 +32,8 @@ def _datasets(**options):
 
 def test_each_client_has_its_own_rows():
     build = _datasets(shuffle_seed=None, batch_size=4)
-    assert [_labels(build(i)) for i in range(3)] == [
-        [[0]],
-        [[1, 2, 3, 4], [5, 6]],
-        [[7, 8, 9]],
-    ]
+    batches = [_labels(build(i)) for i in range(3)]
+    assert batches == [[[0]], [[1, 2, 3, 4], [5, 6]], [[7, 8, 9]]]
     for x, y in build(1):
         assert np.array_equal(x, X[y])
 

@@ -340,10 +340,8 @@ class TestTables:
     def test_a_draw_is_within_what_the_accountant_charges(self, stddev):
         noise = DiscreteGaussian(stddev)
         assert 0 < noise.distance < numbers.DRAW_DISTANCE / 4
-        reach = sum(
-            abs(part.alias.outcomes.astype(np.int64)).max() for part in noise.parts
-        )
-        assert reach < 1 << 28
+        outcomes = [part.alias.outcomes.astype(np.int64) for part in noise.parts]
+        assert sum(abs(each).max() for each in outcomes) < 1 << 28
 
     def test_refuses(self):
         with pytest.raises(ValueError, match="stddev must be at least 0.125"):
@@ -372,19 +370,12 @@ class TestDraws:
         draw = tf.function(
             lambda i: noise.sample(tf.stack([99, i]), length), autograph=False
         )
-        sizes = np.concatenate(
-            [
-                large[large > 3.9 * stddev]
-                for i in range(rounds)
-                for large in [np.abs(draw(tf.constant(i, tf.int64)).numpy())]
-            ]
-        )
+        drawn = (np.abs(draw(tf.constant(i, tf.int64))) for i in range(rounds))
+        sizes = np.concatenate([sizes[sizes > 3.9 * stddev] for sizes in drawn])
         for level in (4, 4.5, 5, 5.5):
             threshold = math.floor(level * stddev) + 1
-            expected = (
-                rounds * length * math.erfc((threshold - 0.5) / stddev / math.sqrt(2))
-            )
-            law = scipy.stats.poisson(expected)
+            beyond = math.erfc((threshold - 0.5) / stddev / math.sqrt(2))
+            law = scipy.stats.poisson(rounds * length * beyond)
             found = np.count_nonzero(sizes >= threshold)
             assert min(law.cdf(found), law.sf(found - 1)) > 1e-4, level
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 from numpy.testing import assert_array_equal
 
 from dpfl.vectors import masks
-from tests import traced
+from tests.many_draws import many
 
 
 def seed(number):
@@ -57,7 +57,7 @@ def test_every_pattern_has_its_probability(block):
         indices = mask.indices(tf.stack([number, 5]))
         return tf.reduce_sum(tf.bitwise.left_shift(1, indices))
 
-    observed = np.bincount(traced.many(code, count), minlength=32)
+    observed = np.bincount(many(code, count), minlength=32)
     sizes = np.array([bin(code).count("1") for code in range(32)])
     expected = count * gamma**sizes * (1 - gamma) ** (5 - sizes)
     assert scipy.stats.chisquare(observed, expected).pvalue > 1e-3

@@ -9,8 +9,8 @@ import scipy.linalg
 import tensorflow as tf
 from numpy.testing import assert_allclose, assert_array_equal
 
-from dpfl.vectors import rotation
-from tests import traced
+from dpfl.vectors import integers, rotation
+from tests.many_draws import many
 
 SEED = tf.constant([11, 12], tf.int64)
 
@@ -127,7 +127,7 @@ def test_coordinates_are_centred_and_equal_in_size_over_seeds(name):
     """Mean 0 and variance 1/16 in each coordinate, whatever the vector."""
     rot = rotation.ROTATIONS[name](16)
     x = tf.constant([3.0, 4.0] + [0.0] * 13 + [12.0]) / 13
-    draws = traced.many(lambda number: rotate(rot, x, tf.stack([number] * 2)), 20_000)
+    draws = many(lambda number: rotate(rot, x, tf.stack([number] * 2)), 20_000)
     assert_allclose(draws.mean(0), 0, atol=5 / 4 / math.sqrt(20_000))
     assert_allclose(draws.var(0), 1 / 16, rtol=0.05)
     assert draws.var() == pytest.approx(1 / 16, rel=0.01)
@@ -139,3 +139,46 @@ def test_depends_on_the_seed_alone(name):
     first, again = rot.expand(SEED), rot.expand(SEED)
     assert_array_equal(first, again)
     assert not np.allclose(first, rot.expand(SEED + 1))
+
+
+@pytest.mark.parametrize("bits", [2, 8, 16, 30])
+def test_residues_and_back(bits):
+    half = 1 << (bits - 1)
+    values = np.array([-half, -1, 0, 1, half - 1], np.int32)
+    residues = integers.wrap(tf.constant(values), bits).numpy()
+    assert residues.min() >= 0 and residues.max() < 1 << bits
+    assert_array_equal(integers.center(tf.constant(residues), bits), values)
+    # A sum that overflowed int32 is the same residue.
+    many = np.add.reduce(np.full(3000, (1 << bits) - 1, np.int64))
+    overflowed = tf.constant([many], tf.int64)
+    assert integers.center(tf.cast(overflowed, tf.int32), bits)[0] == (
+        (-3000 + half) % (1 << bits) - half
+    )
+
+
+class TestOverlapRotation:
+    @pytest.mark.parametrize("length", [1, 2, 3, 5, 8, 100, 127])
+    def test_orthogonal_and_inverted_by_its_transpose(self, length):
+        rotation = integers.OverlapRotation(length)
+        expanded = rotation.expand(SEED)
+        rows = [rotation.rotate(row, expanded) for row in tf.unstack(tf.eye(length))]
+        matrix = np.stack(rows)
+        assert_allclose(matrix @ matrix.T, np.eye(length), atol=1e-5)
+        x = tf.random.stateless_normal([length], [1, 2])
+        back = rotation.invert(rotation.rotate(x, expanded), expanded)
+        assert_allclose(back, x, atol=1e-5)
+
+    def test_spreads(self):
+        rotation = integers.OverlapRotation(100)
+        vectors = tf.unstack(tf.one_hot([0, 50, 99], 100))
+
+        def rotated(number):
+            shared = rotation.expand(SEED + number)
+            return tf.stack([rotation.rotate(x, shared) for x in vectors])
+
+        sizes = np.square(many(rotated, 400)).mean(0)
+        assert sizes.max() < 1.35 / rotation.flat_length
+
+    def test_refuses(self):
+        with pytest.raises(ValueError, match="length must be .* found 0"):
+            integers.OverlapRotation(0)

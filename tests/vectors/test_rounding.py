@@ -145,18 +145,15 @@ class TestConditionalRound:
         deviation = np.sqrt(fraction * (1 - fraction) / 40_000)
         off = np.abs(rounded.mean(0) - [-1.7, -0.25, 0.0, 0.5, 3.1])
         assert np.all(off <= 4.5 * deviation + 1e-6)
-        assert_allclose(
-            rounded.var(0), fraction * (1 - fraction), rtol=0.04, atol=1e-12
-        )
+        variance = fraction * (1 - fraction)
+        assert_allclose(rounded.var(0), variance, rtol=0.04, atol=1e-12)
         assert np.abs(rounded - np.array([-1.7, -0.25, 0.0, 0.5, 3.1])).max() < 1
 
     def test_the_norm_is_bounded(self):
         """A bound that one in three trials meets is met by every result."""
         x = tf.fill([40], 0.5)
-        norms = [
-            np.sum(np.square(rounding.conditional_round(x, [3, i], 19, 5)))
-            for i in range(30)
-        ]
+        drawn = [rounding.conditional_round(x, [3, i], 19, 5) for i in range(30)]
+        norms = np.sum(np.square(drawn), 1)
         assert max(norms) <= 19 and len(set(norms)) > 3
 
     def test_what_no_trial_meets_is_truncated_or_dropped(self):

@@ -5,10 +5,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn import linear_model
 
 from dpfl import mechanisms
-from dpfl.vectors import count_sketch, randomness
-from tests import traced
+from dpfl.vectors import count_sketch, gaussian_sketch, randomness
+from tests.many_draws import many
 
 D, DRAWS = 90, 3000
 # Both have m = 24; the shifts have 4 blocks, the last one only partly filled.
@@ -32,7 +33,7 @@ def padded(sketch, vector):
 
 def over_seeds(sketch, function, count=DRAWS):
     """function(expanded) for many seeds, as one float64 array."""
-    found = traced.many(lambda n: function(sketch.expand(tf.stack([n, 5]))), count)
+    found = many(lambda n: function(sketch.expand(tf.stack([n, 5]))), count)
     return found.astype(np.float64)
 
 
@@ -127,11 +128,8 @@ def test_linear_and_decoding_is_the_transpose(kind):
     expanded = sketch.expand(tf.constant([3, 4], tf.int64))
     g, h = padded(sketch, VECTORS["dense"]), padded(sketch, VECTORS["sparse"])
     y = tf.random.stateless_normal([sketch.length], [5, 6])
-    assert_allclose(
-        sketch.encode(2 * g - h, expanded),
-        2 * sketch.encode(g, expanded) - sketch.encode(h, expanded),
-        atol=1e-5,
-    )
+    separately = 2 * sketch.encode(g, expanded) - sketch.encode(h, expanded)
+    assert_allclose(sketch.encode(2 * g - h, expanded), separately, atol=1e-5)
     left = tf.tensordot(sketch.encode(g, expanded), y, 1)
     right = tf.tensordot(g[:D], sketch.decode(y, expanded), 1)
     assert float(left) == pytest.approx(float(right), rel=1e-4)
@@ -236,3 +234,51 @@ def test_seeds_matter():
 def test_refuses(call, message):
     with pytest.raises((TypeError, ValueError), match=message):
         call()
+
+
+def test_unbiased_with_the_error_of_the_formula():
+    d, m, draws = 30, 12, 3000
+    sketch = gaussian_sketch.GaussianSketch(d, m)
+    g = tf.random.stateless_normal([d], [1, 2])
+
+    def one(number):
+        matrix = sketch.expand(tf.stack([number, 7]))
+        return sketch.decode(sketch.encode(g, matrix), matrix)
+
+    errors = many(one, draws) - g.numpy()
+    squared = np.sum(np.square(errors), 1)
+    expected = (d + 1) / m * np.sum(np.square(g))
+    assert squared.mean() == pytest.approx(expected, rel=0.05)
+    limit = 4.5 * np.sqrt(squared.mean() / d / draws)
+    assert np.abs(errors.mean(0)).max() < 1.5 * limit
+
+
+@pytest.mark.parametrize("shape", [(5, 20), (20, 5)])
+def test_largest_singular_value(shape):
+    matrix = tf.random.stateless_normal(shape, [1, 2])
+    expected = np.linalg.norm(matrix.numpy(), 2)
+    found = gaussian_sketch.largest_singular_value(matrix).numpy()
+    assert found == pytest.approx(expected, rel=1e-5)
+
+
+def test_lasso_agrees_with_scikit_learn():
+    d, m, penalty = 200, 60, 0.05
+    sketch = gaussian_sketch.GaussianSketch(d, m)
+    matrix = sketch.expand(tf.constant([1, 2], tf.int64))
+    x = np.zeros(d, np.float32)
+    x[[3, 50, 180]] = [1.0, -2.0, 0.5]
+    y = sketch.encode(x, matrix) + 0.02 * tf.random.stateless_normal([m], [3, 4])
+    largest = gaussian_sketch.largest_singular_value(matrix)
+    found = gaussian_sketch.lasso(matrix, y, tf.constant(penalty), largest, 2000)
+    found = found.numpy()
+    solver = linear_model.Lasso(
+        alpha=penalty / m, fit_intercept=False, tol=1e-10, max_iter=100_000
+    )
+    expected = solver.fit(matrix.numpy().astype(np.float64), y.numpy()).coef_
+    assert_allclose(found, expected, atol=2e-4)
+    assert set(np.argsort(-np.abs(found))[:3]) == {3, 50, 180}
+
+
+def test_a_sketch_without_rows_is_refused():
+    with pytest.raises(ValueError, match="length must be .* found 0"):
+        gaussian_sketch.GaussianSketch(3, 0)

@@ -5,15 +5,14 @@
 
 import collections
 
-import pytest
 import tensorflow as tf
 
 from dpfl.aggregators import measurements
 from dpfl.vectors import randomness
-from tests import traced
+from tests.many_draws import many
 
 
-def _run_codec(codec, updates, number, state=None):
+def run_codec(codec, updates, number, state=None):
     """The Decoded and the total of one round of a codec, as the factory runs it.
 
     Updates are float32[n, d], n at least 1. An int64 scalar `number` distinguishes one
@@ -58,65 +57,39 @@ def _summed(codec, message_of, count):
         added = tf.nest.map_structure(tf.add, sums, mine)
         return index + 1, codec.accumulate(total, message), added
 
-    if tf.executing_eagerly():
-        message, sums = message_of(0)
-        total = codec.accumulate(codec.zero(), message)
-        for index in range(1, count):
-            _, total, sums = add(index, total, sums)
-        return total, sums
-    shown = tf.function(lambda: message_of(0)[1], autograph=False)
-    names = shown.get_concrete_function().structured_outputs
-    nothing = tf.nest.map_structure(lambda _: tf.zeros([], tf.float64), names)
-    loop = (tf.constant(0), codec.zero(), nothing)
+    if not tf.executing_eagerly():
+        traced = tf.function(message_of, autograph=False)
+        message_of = traced.get_concrete_function(tf.TensorSpec([], tf.int32))
+    message, sums = message_of(tf.constant(0))
+    loop = (tf.constant(1), codec.accumulate(codec.zero(), message), sums)
     return tf.while_loop(lambda index, *_: index < count, add, loop)[1:]
 
 
-@pytest.fixture
-def run_codec():
-    """Function from (codec, updates, number, state) to (Decoded, total)."""
-    return _run_codec
-
-
-@pytest.fixture(scope="session")
-def compiled_round():
-    """Function from a codec to one from (updates, number, state) to (mean, total, state).
+def compiled_round(codec):
+    """Function from (updates, number, state) to (mean, total, state).
 
     For many rounds of few clients: it is traced once, and a round takes milliseconds.
     """
 
-    def compiled(codec):
-        @tf.function(autograph=False)
-        def run(updates, number, state):
-            decoded, total = _run_codec(codec, updates, number, state)
-            return decoded.mean, total, decoded.state
+    @tf.function(autograph=False)
+    def run(updates, number, state):
+        decoded, total = run_codec(codec, updates, number, state)
+        return decoded.mean, total, decoded.state
 
-        def call(updates, number=0, state=None):
-            state = codec.initial_state() if state is None else state
-            given = tf.constant(updates, tf.float32), tf.constant(number, tf.int64)
-            return run(*given, state)
+    def call(updates, number=0, state=None):
+        state = codec.initial_state() if state is None else state
+        given = tf.constant(updates, tf.float32), tf.constant(number, tf.int64)
+        return run(*given, state)
 
-        return call
-
-    return compiled
+    return call
 
 
-@pytest.fixture
-def many():
-    """Function from (one, count) to what `one` gives for that many numbers."""
-    return traced.many
+def many_means(codec, updates, count):
+    """The means of as many rounds, float32[count, d]."""
+    return many(lambda number: run_codec(codec, updates, number)[0].mean, count)
 
 
-@pytest.fixture
-def many_means():
-    """Function from (codec, updates, count) to the float32[count, d] means."""
-    return lambda codec, updates, count: traced.many(
-        lambda number: _run_codec(codec, updates, number)[0].mean, count
-    )
-
-
-@pytest.fixture
-def many_totals():
-    """Function from (codec, updates, count) to that many totals, none of them opened."""
-    return lambda codec, updates, count: traced.many(
-        lambda number: _sent(codec, updates, number, codec.initial_state())[1], count
-    )
+def many_totals(codec, updates, count):
+    """As many totals, none of them opened."""
+    state = codec.initial_state()
+    return many(lambda number: _sent(codec, updates, number, state)[1], count)

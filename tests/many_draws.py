@@ -1,10 +1,10 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""A function of a number, traced once and run for many."""
+"""Many draws: a function of a number, traced once and run for many numbers."""
 
 
-def many(one, count, first=0):
+def many(one, count):
     """What `one` gives for `count` int64 numbers, one after the other, in arrays."""
     import tensorflow as tf
 
@@ -19,5 +19,5 @@ def many(one, count, first=0):
         spec = tf.nest.map_structure(tf.type_spec_from_value, shown.structured_outputs)
         return tf.map_fn(shown, numbers, fn_output_signature=spec)
 
-    found = trace(tf.range(first, first + count, dtype=tf.int64))
+    found = trace(tf.range(count, dtype=tf.int64))
     return tf.nest.map_structure(lambda part: part.numpy(), found)
