@@ -4,7 +4,6 @@
 """A small soak with a seed; `python -m tools.soak` is the full one."""
 
 import re
-import time
 
 import pytest
 import tensorflow as tf
@@ -12,7 +11,7 @@ import tensorflow as tf
 from dpfl import mechanisms
 from tests import forks
 from tools import soak
-from tools.soaks import runs, slowness, vectors
+from tools.soaks import runs, vectors
 
 
 def run_soak(**counts):
@@ -65,17 +64,6 @@ def test_every_mechanism_is_soaked():
     assert set(runs.CASES) == set(mechanisms.MECHANISMS)
     cases = {type(case) for case in vectors.mechanism_cases()}
     assert cases == set(mechanisms.MECHANISMS.values())
-
-
-def test_tests_run_under_load_and_are_stopped(monkeypatch):
-    monkeypatch.setattr(slowness, "_BEFORE_SECONDS", 0.2)
-    monkeypatch.setattr(slowness, "_STOPPED_SECONDS", 1.0)
-    one = "tests/test_checks.py::test_orders"
-    begun = time.monotonic()
-    assert slowness.under_load(2, [one], 1) == (1, [])
-    assert time.monotonic() - begun > 1.2
-    count, [fault] = slowness.under_load(0, ["tests/nowhere.py"], 0)
-    assert not count and "exit code 4" in fault
 
 
 def test_a_difference_is_named(tmp_path):

@@ -3,6 +3,7 @@
 
 """Builds the wheel and installs it where there is no TensorFlow."""
 
+import functools
 import json
 import os
 import re
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import forks
 from tools import interpreters
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -175,10 +177,12 @@ def ours():
 WORK = """
 import json
 from pathlib import Path
+from dpfl import experiments
 from dpfl.experiments.papers import sweep, trainers
 flags = {"flagfile": "tasks/digits.flags", "rounds": 1, "cohort_size": 4, "seed": 1}
 work = sweep.training_work({"task": "digits"}, flags, sweep.Setting("small"))
 trainers.Trainer().train(work, Path("run"))
+print(experiments.__file__)
 print(json.dumps(work.measured(Path("run"))))
 """
 
@@ -188,27 +192,19 @@ def test_figures_and_training_work_from_the_wheel(wheel, tmp_path):
     site = tmp_path / "site"
     options = ["--quiet", "--no-deps", "--no-index", "--target", site]
     run([*PIP, "install", *options, wheel], tmp_path)
-    environment = {**os.environ, "PYTHONPATH": str(site), "TF_CPP_MIN_LOG_LEVEL": "3"}
 
-    def python(*arguments):
-        with (tmp_path / "log").open("wb") as log:
-            done = subprocess.run(
-                [sys.executable, *map(str, arguments)],
-                cwd=tmp_path,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
-        text = (tmp_path / "log").read_text(errors="replace")
-        assert done.returncode == 0, text
-        return text
+    def python(program, *arguments):
+        first = functools.partial(forks.import_anew, [site])
+        done = forks.run(program, *arguments, folder=tmp_path, first=first)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
 
-    where = python("-c", "from dpfl import experiments; print(experiments.__file__)")
-    assert Path(where.strip()).parent == site / "dpfl/experiments"
-    python("-m", "dpfl", "reproduce", "--figure=csgm_fig1", "--output_dir=figures")
+    (tmp_path / "work.py").write_text(WORK)
+    where, row = python("work.py").splitlines()[-2:]
+    assert Path(where).parent == site / "dpfl/experiments"
+    python("dpfl", "reproduce", "--figure=csgm_fig1", "--output_dir=figures")
     assert (tmp_path / "figures/csgm_fig1-small/csgm_fig1.png").stat().st_size > 1000
-    row = json.loads(python("-c", WORK).splitlines()[-1])
+    row = json.loads(row)
     # One round of a mechanism that was calibrated to the task's budget for one round.
     assert 7.9 < row["epsilon"] <= 8
     assert (tmp_path / "run/metrics.csv").exists()
