@@ -86,9 +86,9 @@ def prepare() -> None:
     adopt_orphans()
 
 
-def adopt_orphans(does: bool = True) -> None:
+def adopt_orphans() -> None:
     """Makes this process the parent of what its children leave behind."""
-    _libc.prctl(_PR_SET_CHILD_SUBREAPER, int(does), 0, 0, 0)
+    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def flags_of(mechanism: str) -> list[str]:
