@@ -57,7 +57,7 @@ class Timed:
 
 
 def timed(make: Callable[[], Factorization]) -> Timed:
-    """What `make` returns, and the seconds it took."""
+    """What `make` computes, and the seconds it took."""
     begin = time.perf_counter()
     return Timed(make(), time.perf_counter() - begin)
 
@@ -85,16 +85,14 @@ def contenders(
 ) -> list[Timed]:
     """Every method's factorization of a workload.
 
-    These are independent noise, the tree with Honaker's two estimators, the optimal
-    prefix sum used for the workload (unless it is the prefix sum), the optimal
-    factorization, the Toeplitz and buffered Toeplitz encoders, and the structured
-    approximation of the optimal one, whose seconds are those of the approximation.
+    The optimal prefix sum is left out for a workload that is one. The last is the
+    structured approximation of the optimal one; its seconds are the approximation's.
 
     Args:
       workload: The workload A.
       rtol: Relative duality gap of the optimal factorizations.
-      bands: Band of the structured decoder; `band_and_rank` if None.
-      rank: Its rank; `band_and_rank` if None.
+      bands: Band of the structured decoder; `band_and_rank` if None, as for the rank.
+      rank: Its rank.
       buffers: Buffers of the buffered Toeplitz encoder.
       participations: Most rounds of a client, for which Toeplitz encoders are fitted.
       separation: Least distance of these rounds; needed with more than one.
