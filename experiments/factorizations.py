@@ -63,10 +63,9 @@ def timed(make: Callable[[], Factorization]) -> Timed:
 
 
 def band_and_rank(rounds: int) -> tuple[int, int]:
-    """Band and rank of the structured decoder that sum to log2(rounds).
+    """Band and rank of the structured decoder: log2(rounds) in all, rounded up.
 
-    That is what Denisov et al. 2022, Table 2 has; the logarithm is rounded up, and the
-    band has the larger half.
+    That is what Denisov et al. 2022, Table 2 has; the band has the larger half.
     """
     depth = max(1, math.ceil(math.log2(rounds)))
     return min((depth + 1) // 2, rounds), depth // 2
@@ -189,14 +188,11 @@ def measure(
 ) -> Cost:
     """Measures one way to solve one workload, each repeat in a fresh process.
 
-    Args:
-      workload: The workload A.
-      rtol: Relative duality gap to reach.
-      accelerated: False is the plain fixed point.
-      repeats: Runs; the time is their median, the memory their largest.
+    The plain fixed point is the way that is not accelerated. The time is the repeats'
+    median, the memory their largest.
 
     Raises:
-      ConvergenceError: If the gap is not reached.
+      ConvergenceError: If the relative duality gap rtol is not reached.
     """
     context = multiprocessing.get_context("spawn")
     costs = []

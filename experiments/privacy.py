@@ -246,10 +246,8 @@ def _compare() -> list[Cost]:
         target = _target_error(participation)
         costs = [_cost_at_error(each, participation, target) for each in candidates]
     else:
-        costs = [
-            _cost(_calibrated(each, participation), participation)
-            for each in candidates
-        ]
+        found = (_calibrated(each, participation) for each in candidates)
+        costs = [_cost(mechanism, participation) for mechanism in found]
     if _PLOT.value is not None:
         rows = [dataclasses.asdict(cost) for cost in costs]
         panels = {name: COLUMNS[name] for name in _DRAWN}
