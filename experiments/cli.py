@@ -53,13 +53,9 @@ def help_module(name: str) -> str:
 
 
 def check_flag(name: str, check: Callable[..., Any], **bounds: Any) -> None:
-    """Validates a flag with a function that raises on a bad value; None is allowed.
+    """Validates a flag by check(name, value, **bounds); None is allowed.
 
-    Args:
-      name: The flag's name.
-      check: Called as check(name, value, **bounds); its ValueError or TypeError is the
-        message. `dpfl.checks` has several.
-      **bounds: For the check.
+    Its ValueError or TypeError is the message; `dpfl.checks` has several checks.
     """
 
     def is_good(value: Any) -> bool:
@@ -126,12 +122,9 @@ def integers(name: str, wanted: str) -> list[int]:
 
 @contextlib.contextmanager
 def bar(items: Sequence[Any]) -> Iterator[Any]:
-    """Gives a block the items, with a bar on stderr after more than a second.
+    """Gives a block the items as a `tqdm.tqdm`: a bar on stderr after a second.
 
     --progress, which the binary defines, says whether there is one.
-
-    Yields:
-      The items, and the methods of `tqdm.tqdm`.
     """
     import tqdm
 

@@ -57,16 +57,15 @@ class Timed:
 
 
 def timed(make: Callable[[], Factorization]) -> Timed:
-    """What `make` returns, and the seconds it took."""
+    """What `make` computes, and the seconds it took."""
     begin = time.perf_counter()
     return Timed(make(), time.perf_counter() - begin)
 
 
 def band_and_rank(rounds: int) -> tuple[int, int]:
-    """Band and rank of the structured decoder that sum to log2(rounds).
+    """Band and rank of the structured decoder: log2(rounds) in all, rounded up.
 
-    That is what Denisov et al. 2022, Table 2 has; the logarithm is rounded up, and the
-    band has the larger half.
+    That is what Denisov et al. 2022, Table 2 has; the band has the larger half.
     """
     depth = max(1, math.ceil(math.log2(rounds)))
     return min((depth + 1) // 2, rounds), depth // 2
@@ -85,16 +84,14 @@ def contenders(
 ) -> list[Timed]:
     """Every method's factorization of a workload.
 
-    These are independent noise, the tree with Honaker's two estimators, the optimal
-    prefix sum used for the workload (unless it is the prefix sum), the optimal
-    factorization, the Toeplitz and buffered Toeplitz encoders, and the structured
-    approximation of the optimal one, whose seconds are those of the approximation.
+    The optimal prefix sum is left out for a workload that is one. The last is the
+    structured approximation of the optimal one; its seconds are the approximation's.
 
     Args:
       workload: The workload A.
       rtol: Relative duality gap of the optimal factorizations.
-      bands: Band of the structured decoder; `band_and_rank` if None.
-      rank: Its rank; `band_and_rank` if None.
+      bands: Band of the structured decoder; `band_and_rank` if None, as for the rank.
+      rank: Its rank.
       buffers: Buffers of the buffered Toeplitz encoder.
       participations: Most rounds of a client, for which Toeplitz encoders are fitted.
       separation: Least distance of these rounds; needed with more than one.
@@ -191,14 +188,11 @@ def measure(
 ) -> Cost:
     """Measures one way to solve one workload, each repeat in a fresh process.
 
-    Args:
-      workload: The workload A.
-      rtol: Relative duality gap to reach.
-      accelerated: False is the plain fixed point.
-      repeats: Runs; the time is their median, the memory their largest.
+    The plain fixed point is the way that is not accelerated. The time is the repeats'
+    median, the memory their largest.
 
     Raises:
-      ConvergenceError: If the gap is not reached.
+      ConvergenceError: If the relative duality gap rtol is not reached.
     """
     context = multiprocessing.get_context("spawn")
     costs = []

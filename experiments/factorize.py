@@ -128,13 +128,8 @@ _OF_SCHEDULES: Mapping[str, Sequence[str]] = {
 }
 # The flags of each parameter of a method.
 _PARAMETERS: Mapping[str, flags.FlagHolder] = {
-    "rtol": _RTOL,
-    "bands": _BANDS,
-    "band": _BANDS,
-    "rank": _RANK,
-    "buffers": _BUFFERS,
-    "objective": _OBJECTIVE,
-    "separation": _SEPARATION,
+    **{"rtol": _RTOL, "bands": _BANDS, "band": _BANDS, "rank": _RANK},
+    **{"buffers": _BUFFERS, "objective": _OBJECTIVE, "separation": _SEPARATION},
 }
 # Those, and what the workload and the participations have.
 _FLAG_OF: Mapping[str, str] = {

@@ -10,7 +10,7 @@ mechanisms have is one flag. A flag that is not given leaves the field at its de
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from absl import flags
@@ -22,6 +22,8 @@ from dpfl.mechanisms import mechanism as mechanism_lib
 from dpfl.mechanisms.build import field_types
 from dpfl.mechanisms.participation import WITH_EPOCHS
 
+from . import cli
+
 # By the type of a field, what defines its flag.
 DEFINE: dict[type, Callable[..., Any]] = {
     bool: flags.DEFINE_bool,
@@ -29,8 +31,6 @@ DEFINE: dict[type, Callable[..., Any]] = {
     float: flags.DEFINE_float,
     str: flags.DEFINE_string,
 }
-# Those of `--participation` that take `--rounds_per_epoch`, whatever the mechanism.
-EPOCH_PARTICIPATIONS = WITH_EPOCHS
 # A field for which every command has a flag of its own.
 _ROUNDS = "rounds"
 _NUMBERS: dict[type, Any] = {int: flags.IntegerParser, float: flags.FloatParser}
@@ -120,11 +120,17 @@ def build(name: str, values: Mapping[str, Any]) -> Mechanism:
     return mechanism_build.build(name, values)
 
 
-def check_meaning(name: str) -> None:
-    """Raises ValueError if a flag was given that the mechanism does not have."""
-    own = mechanism_build.accepted_fields(name)
-    if flags.FLAGS.participation in EPOCH_PARTICIPATIONS:
-        own = own.union({"rounds_per_epoch"})
-    for field in given():
-        if flags.FLAGS[field].present and field not in own:
-            raise ValueError(f"--{field} has no meaning for {name}")
+def check_meaning(where: str, own: Collection[str]) -> None:
+    """Raises ValueError if a mechanism's flag was given that is none of its own.
+
+    `--rounds_per_epoch` is everybody's where the participation takes it.
+    """
+    has_epochs = flags.FLAGS.participation in WITH_EPOCHS
+    cli.refuse(
+        where,
+        *(
+            field
+            for field in given()
+            if field not in own and not (has_epochs and field == "rounds_per_epoch")
+        ),
+    )

@@ -182,8 +182,9 @@ def _calibrated(mechanism: Mechanism, participation: Participation) -> Mechanism
 
 
 def _one_mechanism(values: Mapping[str, Any]) -> tuple[Mechanism, Participation]:
-    mechanism_flags.check_meaning(_MECHANISM.value)
-    mechanism = mechanism_flags.build(_MECHANISM.value, values)
+    name = _MECHANISM.value
+    mechanism_flags.check_meaning(name, build.accepted_fields(name))
+    mechanism = mechanism_flags.build(name, values)
     participation = _participation(mechanism.cohort_size)
     return privacy_choice.complete(mechanism, participation), participation
 
@@ -245,10 +246,8 @@ def _compare() -> list[Cost]:
         target = _target_error(participation)
         costs = [_cost_at_error(each, participation, target) for each in candidates]
     else:
-        costs = [
-            _cost(_calibrated(each, participation), participation)
-            for each in candidates
-        ]
+        found = (_calibrated(each, participation) for each in candidates)
+        costs = [_cost(mechanism, participation) for mechanism in found]
     if _PLOT.value is not None:
         rows = [dataclasses.asdict(cost) for cost in costs]
         panels = {name: COLUMNS[name] for name in _DRAWN}
@@ -262,7 +261,8 @@ def _candidates(
     """Who takes part, and the mechanisms asked for that can run in this setting."""
     rates = privacy_choice.rates()
     names = privacy_choice.names(values)
-    privacy_choice.check_used(names)
+    own = {"cohort_size", "clip_norm"}.union(*map(build.accepted_fields, names))
+    mechanism_flags.check_meaning("the mechanisms compared", own)
     participation = _participation(flags.FLAGS.cohort_size)
     found = comparison.candidates(names, rates, values)
     return participation, privacy_choice.fitting(found, participation, by_error)

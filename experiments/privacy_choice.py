@@ -6,15 +6,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from absl import flags
 
 from dpfl import checks, mechanisms, planning
 from dpfl.mechanisms import Mechanism, Participation, build
-
-from . import mechanism_flags
 
 PRIVATE = sorted(
     name for name, config in mechanisms.MECHANISMS.items() if config.is_private
@@ -64,16 +62,6 @@ def names(values: Mapping[str, Any]) -> list[str]:
     if notes:
         print(f"not shown for want of a flag: {', '.join(notes)}", file=sys.stderr)
     return [name for name, missing in wants.items() if not missing]
-
-
-def check_used(shown: Collection[str]) -> None:
-    """Raises ValueError if a flag was given that no mechanism shown has."""
-    own = {"cohort_size", "clip_norm"}.union(*map(build.accepted_fields, shown))
-    if flags.FLAGS.participation in mechanism_flags.EPOCH_PARTICIPATIONS:
-        own.add("rounds_per_epoch")
-    for field in mechanism_flags.given():
-        if flags.FLAGS[field].present and field not in own:
-            raise ValueError(f"--{field} has no meaning for the mechanisms compared")
 
 
 def fitting(

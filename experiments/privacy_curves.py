@@ -86,12 +86,12 @@ def of_bits(
         found = list(
             comparison.points(shown, participation, options.dimension, *budget)
         )
+    points: list[comparison.Cost] = []
     for mechanism, point, refused in found:
         if point is None:
             print(f"not shown: {mechanism.name}: {refused}", file=sys.stderr)
-    points: list[comparison.Cost] = [
-        point for _, point, _ in found if point is not None
-    ]
+        else:
+            points.append(point)
     if options.plot is not None:
         drawings.draw_bits([dataclasses.asdict(each) for each in points], options.plot)
     return points

@@ -179,9 +179,8 @@ def given_flags() -> dict[str, Any]:
 
 def default_output_dir() -> pathlib.Path:
     """The path ./runs/TASK-MECHANISM-HASH, the hash that of the flags that matter."""
-    flag_list = [
-        pair for pair in given_flags().items() if pair[0] not in config_lib.HARMLESS
-    ]
+    given = given_flags().items()
+    flag_list = [pair for pair in given if pair[0] not in config_lib.HARMLESS]
     digest = hashlib.sha256(json.dumps(flag_list).encode()).hexdigest()[:8]
     return pathlib.Path("runs") / f"{_TASK.value}-{_MECHANISM.value}-{digest}"
 

@@ -67,6 +67,19 @@ def run(program, *args, folder=ROOT, first=None):
     return subprocess.CompletedProcess([program, *args], process.exitcode, *said)
 
 
+def import_anew(folders):
+    """Has a process import dpfl again, from folders, but not what dpfl needs.
+
+    It finds plugins that are installed there. For `first`.
+    """
+    for name in list(sys.modules):
+        if name.partition(".")[0] in ("dpfl", "experiments", "configs"):
+            del sys.modules[name]
+    kept = [path for path in sys.path if path and Path(path).resolve() != ROOT]
+    sys.path[:] = [*map(str, folders), *kept]
+    os.environ["PYTHONPATH"] = os.pathsep.join(map(str, folders))
+
+
 def until(is_so):
     """Waits for something to become true."""
     end = time.monotonic() + SECONDS

@@ -73,7 +73,7 @@ def _noise(
         )
         return dp_accounting.SelfComposedDpEvent(one, rounds)
 
-    own: dict[str, Any] = {} if orders is None else {"orders": orders, "rtol": 1e-6}
+    own: Any = {} if orders is None else {"orders": orders, "rtol": 1e-6}
     return accounting.calibrate_noise_multiplier(
         event, _EPSILON, delta, method=method, **own
     )
@@ -244,15 +244,6 @@ def _tasks() -> Numbers:
     yield "total noise over that of the small model", large / small
 
 
-def _tails() -> Numbers:
-    """A uniform float32 is 1e-7 at the least, and Box-Muller ends there."""
-    yield "end of a float32 normal sampler", math.sqrt(-2 * math.log(1e-7))
-
-
-def _sketching() -> Numbers:
-    yield "chance beyond 4 deviations", 2 * stats.norm.sf(4)
-
-
 def _error_of_sums(way: str) -> float:
     """The noise of all sums in `stream_training`, at z = 1 and clip 1.
 
@@ -286,6 +277,8 @@ def _figures() -> Numbers:
 
 def numbers(is_slow: bool = True) -> Iterator[tuple[str, str, float]]:
     """Yields page, name and value of the numbers, with those that take long or not."""
+    # A uniform float32 is 1e-7 at the least, and Box-Muller ends there.
+    tails = [("end of a float32 normal sampler", math.sqrt(-2 * math.log(1e-7)))]
     for page, found in (
         ("privacy/client_sampling", _client_sampling()),
         ("privacy/masked_loss", _masked_loss()),
@@ -295,9 +288,9 @@ def numbers(is_slow: bool = True) -> Iterator[tuple[str, str, float]]:
         ("privacy/rounding", _rounding()),
         ("privacy/fixed_point", _fixed_point()),
         ("tasks", _tasks()),
-        ("privacy/audit", _tails()),
-        ("noise", _tails()),
-        ("sketching", _sketching()),
+        ("privacy/audit", tails),
+        ("noise", tails),
+        ("sketching", [("chance beyond 4 deviations", 2 * stats.norm.sf(4))]),
         ("figures", _figures()),
     ):
         for name, value in found:

@@ -10,7 +10,7 @@ on stderr that names a flag or the word that is wrong. A traceback, a warning of
 "nan" in what is printed, another exit code, a kill by the memory limit or a device that
 was replaced is a fault. Each binary is imported once, and a process forked for each
 line. Trainings, measurements and figures stop where their work would begin, since the
-arguments are all checked then; `--work` lets them go on.
+arguments are all checked then.
 
 A line is a small one that is right, with one to three flags added or changed: to a
 value at or beyond the ends of the flag's type, to one of another type, or to words that
@@ -140,6 +140,7 @@ _JUNK = (
     *("compute", "--rounds", "--epsilon", "--output", "--seed", "--help=1"),
 )
 _BOOLEANS = ("--{0}", "--no{0}", "--{0}=true", "--{0}=0", "--{0}=maybe", "--no{0}=1")
+_LINKS = {"full": "/dev/full", "dangling": "missing/x", "loop": "loop"}
 _PATH_NAMES = ("output", "plot", "heat_maps", "dir", "cache", "file")
 
 
@@ -160,9 +161,7 @@ def _prepare(folder: Path) -> None:
     (folder / "folder").mkdir()
     (folder / "file").write_text("--rounds=2\n")
     os.mkfifo(folder / "pipe")
-    for name, target in (
-        *(("full", "/dev/full"), ("dangling", "missing/x"), ("loop", "loop")),
-    ):
+    for name, target in _LINKS.items():
         (folder / name).symlink_to(target)
 
 
@@ -256,8 +255,8 @@ def lines(binary: str, table: Sequence[Any], seed: int) -> Iterator[list[str]]:
 class Binary:
     """A binary that is imported and waits to be forked."""
 
-    def __init__(self, name: str, work: bool):
-        """Imports a module of `experiments`; `work` has it do what it is asked for."""
+    def __init__(self, name: str):
+        """Imports a module of `experiments`, which stops where its work would begin."""
         self._name = name
         self._module = importlib.import_module(f"experiments.{name}")
         from absl import flags
@@ -268,14 +267,13 @@ class Binary:
         if name in ("train", "benchmark", "reproduce"):
             import tensorflow  # noqa: F401
         module = self._module
-        # Where the long part of a binary begins.
         begins = {
             "train": lambda: (module.training.Run, "train"),
             "factorize": lambda: (module.factorizations, "measure"),
             "benchmark": lambda: (module.cli, "work_begins"),
             "reproduce": lambda: (module, "_do_work"),
         }
-        if not work and name in begins:
+        if name in begins:
             setattr(*begins[name](), lambda *arguments, **options: sys.exit(0))
 
     def run(self, line: Sequence[str], seconds: float = SECONDS) -> Result:
@@ -315,7 +313,7 @@ class Binary:
 
 def _serve(options: Any) -> None:
     """Prints the results of a binary's lines, chosen or as stdin gives them."""
-    binary = Binary(options.serve, options.work)
+    binary = Binary(options.serve)
     chosen = lines(options.serve, binary.table, options.seed)
     if options.given:
         chosen = (json.loads(line) for line in sys.stdin)
@@ -324,11 +322,20 @@ def _serve(options: Any) -> None:
         print(json.dumps(binary.run(line)._asdict()), flush=True)
 
 
-def _results(name: str, count: int, options: Any) -> Iterator[dict[str, Any]]:
-    """The results of a binary from a process of its own, as they come."""
+def shares(count: int, names: Sequence[str] = tuple(SHARES)) -> dict[str, int]:
+    """So many lines in all, by binary, and one of each at the least."""
+    whole = sum(SHARES[name] for name in names)
+    return {name: max(1, round(count * SHARES[name] / whole)) for name in names}
+
+
+def results(name: str, count: int, seed: int) -> Iterator[dict[str, Any]]:
+    """The results of a binary from a process of its own, as they come.
+
+    Raises:
+      RuntimeError: If that process fails.
+    """
     command = [sys.executable, "-m", "tools.fuzz", f"--serve={name}"]
-    command += [f"--lines={count}", f"--seed={options.seed}"]
-    command += ["--work"] if options.work else []
+    command += [f"--lines={count}", f"--seed={seed}"]
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment
@@ -345,7 +352,6 @@ def _arguments() -> Any:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--lines", type=int, default=5000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--work", action="store_true")
     parser.add_argument("--binaries", default=",".join(SHARES))
     parser.add_argument("--serve", help="a binary of which to print each result")
     parser.add_argument(
@@ -362,12 +368,9 @@ def main() -> int:
         return 0
     print("binary        lines  seconds  exit 0  exit 2  faults")
     faults = []
-    names = options.binaries.split(",")
-    whole = sum(SHARES[name] for name in names)
-    for name in names:
-        count = max(1, round(options.lines * SHARES[name] / whole))
+    for name, count in shares(options.lines, options.binaries.split(",")).items():
         begun, codes = time.monotonic(), collections.Counter()
-        for found in _results(name, count, options):
+        for found in results(name, count, options.seed):
             codes[found["code"]] += 1
             if found["fault"]:
                 codes["faults"] += 1

@@ -75,13 +75,10 @@ def columns(
 
 
 def table(spec: str) -> str:
-    """The lines of a table in Markdown.
-
-    Args:
-      spec: What the comment above it says.
+    """The lines of a table in Markdown, as the comment above it specifies them.
 
     Raises:
-      ValueError: If it does not name a file, columns and formats that there are.
+      ValueError: If that does not name a file, columns and formats that there are.
     """
     found = re.fullmatch(r"(\w+)((?: \w+=[^:]*?)*): (.*) \| (.*)", spec)
     if found is None:
@@ -99,13 +96,10 @@ def table(spec: str) -> str:
     text = [heads, ["---"] * len(heads)]
     for line in lines:
         here = result_rows.where(rows, **dict(zip(keys, line)))
-        text.append(
-            [label(word) for word in line]
-            + [
-                value(result_rows.where(here, **part), name, form)
-                for name, form, part in shown
-            ]
-        )
+        cells = [label(word) for word in line]
+        for name, form, part in shown:
+            cells.append(value(result_rows.where(here, **part), name, form))
+        text.append(cells)
     return "".join(f"| {' | '.join(cells)} |\n" for cells in text)
 
 

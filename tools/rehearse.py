@@ -48,10 +48,8 @@ _INDEX = "CREATE INDEX by_client ON examples (client_id, split_name)"
 
 _OF_ALL_POSTS = {
     "creation_date": (_BYTES, b"2026-01-01 00:00:00 UTC"),
-    "score": (_INTEGERS, b"\1"),
-    "tags": (_BYTES, b"rehearsal"),
-    "title": (_BYTES, b"rehearsal"),
-    "type": (_BYTES, b"question"),
+    **{"score": (_INTEGERS, b"\1"), "tags": (_BYTES, b"rehearsal")},
+    **{"title": (_BYTES, b"rehearsal"), "type": (_BYTES, b"question")},
 }
 
 # From a generator and a number of examples to so many serialized ones.
@@ -75,8 +73,7 @@ def _field(number: int, payload: bytes) -> bytes:
 def _example(features: Mapping[str, tuple[int, bytes]]) -> bytes:
     """A serialized `tf.train.Example`, some 50 times as fast as its class.
 
-    Args:
-      features: By name, the kind of a list and what the list's only field has.
+    A feature is the kind of a list and what the list's only field has.
     """
     entries = b"".join(
         _field(1, _field(1, name.encode()) + _field(2, _field(kind, _field(1, values))))
@@ -115,9 +112,7 @@ def _emnist_examples(drawn: np.random.Generator) -> Examples:
 def _post_examples(drawn: np.random.Generator, words: Sequence[str]) -> Examples:
     """What draws posts, in which most words follow from the one before.
 
-    Args:
-      drawn: Draws which word follows which.
-      words: The most frequent first.
+    The words have the most frequent first.
     """
     follower = drawn.permutation(len(words))
     frequency = 1 / np.arange(1, len(words) + 1)
@@ -142,12 +137,8 @@ def _write_sql(
 ) -> None:
     """Writes a file as TFF's loaders read it, with an index of its clients.
 
-    Args:
-      path: The file.
-      examples: Draws a client's.
-      splits: By split, its number of clients and of examples each, on average:
-        clients have half as many to half as many again.
-      seed: Of all draws.
+    A split has a number of clients and of examples each, on average: clients have half
+    as many to half as many again.
     """
     with files.replacing(path) as partial:
         connection = sqlite3.connect(partial)

@@ -5,45 +5,40 @@
 
   python -m tools.soak --seed=1
   python -m tools.soak --seed=1 --mechanisms=gaussian --kills=5 --signals=0 --lines=0
-  python -m tools.soak --only --load=20 --stops=1 --tests="tests -n 4"
 
 SIGKILL at random moments, over every mechanism, and of workers that share a round;
 every signal that can be caught, and a closed stdout; disks that are full at every size;
 updates that no honest client sends; command lines that no user would write. Whatever
-went on is compared, bit by bit, with a training that nobody disturbed. With --load the
-tests run beside busy processes, and are stopped --stops times for a minute. Prints a
-table; the exit code is 1 after any fault.
+went on is compared, bit by bit, with a training that nobody disturbed. Prints a table;
+the exit code is 1 after any fault.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import pathlib
 import random
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 
-from tools.soaks import disks, kills, runs, slowness, vectors, worker_kills
+from tools import fuzz
+from tools.soaks import disks, kills, runs, vectors, worker_kills
 
-_ROOT = pathlib.Path(__file__).resolve().parent.parent
 Part = Callable[[int, argparse.Namespace, pathlib.Path], kills.Outcome]
 
 
-def fuzz(lines: int, seed: int) -> kills.Outcome:
-    """Runs the fuzzer of command lines, in a process of its own."""
-    command = [sys.executable, "-m", "tools.fuzz", f"--seed={seed}", f"--lines={lines}"]
-    done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True)
-    # A line of its table: binary, lines, seconds, exit codes; a fault is one of JSON.
-    rows = [line.split() for line in done.stdout.splitlines()]
-    count = sum(int(row[1]) for row in rows if len(row) > 1 and row[1].isdigit())
-    faults = [line for line in done.stderr.splitlines() if line.startswith("{")]
-    if done.returncode and not faults:
-        faults = [f"exit code {done.returncode}: {done.stderr[-500:]}"]
-    return count, faults
+def run_lines(count: int, seed: int) -> kills.Outcome:
+    """Runs the fuzzer of command lines."""
+    found = [
+        result
+        for name, share in fuzz.shares(count).items()
+        for result in fuzz.results(name, share, seed)
+    ]
+    return len(found), [json.dumps(each) for each in found if each["fault"]]
 
 
 # By the flag that says how much of it there is: how much by default, what it is, and
@@ -89,13 +84,7 @@ PARTS: dict[str, tuple[int, str, Part]] = {
         "hostile updates through every codec",
         lambda n, asked, _: runs.fork_call(vectors.hostile, asked.seed, n),
     ),
-    "lines": (5_000, "command lines", lambda n, asked, _: fuzz(n, asked.seed)),
-    # For which most people have no hours.
-    "load": (
-        0,
-        "tests beside so many busy processes",
-        lambda n, asked, _: slowness.under_load(n, asked.tests.split(), asked.stops),
-    ),
+    "lines": (5_000, "command lines", lambda n, asked, _: run_lines(n, asked.seed)),
 }
 
 
@@ -107,8 +96,6 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
     for name, (count, title, _) in PARTS.items():
         default = 0 if "--only" in argv else count
         parser.add_argument(f"--{name}", type=int, default=default, help=title)
-    parser.add_argument("--tests", default="tests", help="what --load runs")
-    parser.add_argument("--stops", type=int, default=0, help="how often it stops them")
     parser.add_argument("--mechanisms", default=",".join(runs.CASES))
     parser.add_argument(
         "--minutes", type=float, default=600, help="no new kill after so many"

@@ -12,11 +12,11 @@ Pins in the files stay; delete a line, or a file, to have it chosen again.
 
 from __future__ import annotations
 
-import dataclasses
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from packaging.requirements import Requirement
 
@@ -47,8 +47,7 @@ SHORT: dict[tuple[bool, ...], str] = {
 HEADER = "# Made by tools/write_requirements.py; install with --no-deps.\n"
 
 
-@dataclasses.dataclass(frozen=True)
-class Pin:
+class Pin(NamedTuple):
     """A version with its marker where TFF is, and the digest of each of its files.
 
     The digests are SHA-256, as pip's options.

@@ -1,13 +1,16 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Runs the notebooks of examples/ in a kernel, and holds them to what they print."""
+"""Runs the notebooks of examples/, and holds them to what they print.
 
+Those that are plain Python and need TensorFlow Federated are a program that begins with
+its imports done (`tests.forks`), the others run in a kernel.
+"""
+
+import functools
 import json
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import nbclient
@@ -21,18 +24,9 @@ EXAMPLES = ROOT / "examples"
 NAMES = {"choose_a_mechanism", "foreign_loop", "own_mechanism", "tff_tutorial"}
 
 
-def executed(name, folder, changes=()):
-    """Runs a notebook as its reader would; returns what it printed.
-
-    Args:
-      name: Of the notebook.
-      folder: Where it runs.
-      changes: Pairs of a text in it and what stands there instead, to take less time.
-    """
+def executed(name, folder):
+    """Runs a notebook as its reader would, in a folder; returns what it printed."""
     notebook = nbformat.read(EXAMPLES / f"{name}.ipynb", as_version=4)
-    for old, new in changes:
-        (cell,) = (cell for cell in notebook.cells if old in cell.source)
-        cell.source = cell.source.replace(old, new)
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
     client = nbclient.NotebookClient(
         notebook,
@@ -48,6 +42,27 @@ def executed(name, folder, changes=()):
         for output in outputs
         if output.output_type == "stream" and output.name == "stdout"
     )
+
+
+def as_a_program(name, folder, changes):
+    """What a notebook of plain Python prints.
+
+    Args:
+      name: The notebook's.
+      folder: Where it runs.
+      changes: Pairs of a text in it and what stands there instead, to take less time.
+    """
+    notebook = nbformat.read(EXAMPLES / f"{name}.ipynb", as_version=4)
+    codes = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
+    code = "\n".join(codes)
+    for old, new in changes:
+        assert code.count(old) == 1
+        code = code.replace(old, new)
+    script = folder / "notebook.py"
+    script.write_text(code, encoding="utf-8")
+    done = forks.run(script, folder=folder)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def numbers(pattern, text):
@@ -103,7 +118,7 @@ def test_the_tutorial_of_tff(tmp_path):
         ("cohort_size=50,", "cohort_size=20,"),
         ("EPSILON = 8.0", "EPSILON = 20.0"),
     ]
-    text = executed("tff_tutorial", tmp_path, changes)
+    text = as_a_program("tff_tutorial", tmp_path, changes)
     half, whole = numbers("epsilon", text)
     assert 19.99 < whole <= 20 and 10 < half < whole
     d, rotated = 15994, 2**14
@@ -127,16 +142,9 @@ def outside(tmp_path_factory):
 
 
 def command(folder, *args):
-    """Runs a command where the notebook's package is installed."""
-    path = os.pathsep.join([str(folder / "installed"), str(ROOT)])
-    done = subprocess.run(
-        [sys.executable, "-m", *args],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": path, "TF_CPP_MIN_LOG_LEVEL": "3"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-    )
+    """What a command prints where the notebook's package is installed."""
+    first = functools.partial(forks.import_anew, [folder / "installed", ROOT])
+    done = forks.run(*args, folder=folder, first=first)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

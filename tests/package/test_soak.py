@@ -3,31 +3,21 @@
 
 """A small soak with a seed; `python -m tools.soak` is the full one."""
 
-import pathlib
 import re
-import subprocess
-import sys
-import time
 
 import pytest
 import tensorflow as tf
 
 from dpfl import mechanisms
+from tests import forks
 from tools import soak
-from tools.soaks import runs, slowness, vectors
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from tools.soaks import runs, vectors
 
 
 def run_soak(**counts):
     """The rows of a soak in their order: (count, faults)."""
     arguments = [f"--{name}={count}" for name, count in counts.items()]
-    done = subprocess.run(
-        [sys.executable, "-m", "tools.soak", "--seed=3", "--only", *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
+    done = forks.run("tools.soak", "--seed=3", "--only", *arguments)
     rows = re.findall(r"^\| ([^|]+?) \| ?(\d*) \| (\d+) \|", done.stdout, re.MULTILINE)
     assert done.returncode == 0, done.stdout + done.stderr
     assert rows[-1] == ("processes left behind", "", "0")
@@ -74,17 +64,6 @@ def test_every_mechanism_is_soaked():
     assert set(runs.CASES) == set(mechanisms.MECHANISMS)
     cases = {type(case) for case in vectors.mechanism_cases()}
     assert cases == set(mechanisms.MECHANISMS.values())
-
-
-def test_tests_run_under_load_and_are_stopped(monkeypatch):
-    monkeypatch.setattr(slowness, "_BEFORE_SECONDS", 0.2)
-    monkeypatch.setattr(slowness, "_STOPPED_SECONDS", 1.0)
-    one = "tests/training/test_connection.py::test_other_errors_stay_what_they_are"
-    begun = time.monotonic()
-    assert slowness.under_load(2, [one], 1) == (1, [])
-    assert time.monotonic() - begun > 1.2
-    count, [fault] = slowness.under_load(0, ["tests/nowhere.py"], 0)
-    assert not count and "exit code 4" in fault
 
 
 def test_a_difference_is_named(tmp_path):

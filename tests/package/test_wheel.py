@@ -3,6 +3,7 @@
 
 """Builds the wheel and installs it where there is no TensorFlow."""
 
+import functools
 import json
 import os
 import re
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import forks
 from tools import interpreters
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -23,6 +25,25 @@ BESIDE = ("setup.py", "pyproject.toml", "README.md", "LICENSE")
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
 EPSILON_OF_GAUSSIAN = ["--mechanism=gaussian", "--cohort_size=10", "--population=10"]
 EPSILON_OF_GAUSSIAN += ["--participation=fixed", "--rounds=1", "--json"]
+
+
+# Calls what scripts of dpfl call, one after the other, and prints what each said.
+SCRIPTS = """
+import contextlib, importlib.metadata, io, json, sys
+scripts = {e.name: e for e in importlib.metadata.distribution("dpfl").entry_points}
+names, said = sys.argv[1:], []
+for name in names:
+    sys.argv = [f"dpfl-{name}"]
+    with contextlib.redirect_stderr(io.StringIO()) as errors:
+        try:
+            scripts[sys.argv[0]].load()()
+        except SystemExit as ended:
+            assert ended.code == 2
+        else:
+            raise AssertionError(name)
+    said.append(errors.getvalue())
+print(json.dumps(said))
+"""
 
 
 def run(command, folder, exit_code=0):
@@ -125,8 +146,11 @@ def test_it_installs_and_works_without_tensorflow(version, wheel, tmp_path):
     said = run([binaries / "dpfl-compare"], tmp_path, exit_code=2)
     assert said == "error: RUN must be the output folder of a run, found none\n"
     check_commands(python, tmp_path)
-    for name in ("train", "reproduce", "benchmark", "audit", "worker", "search"):
-        said = run([binaries / f"dpfl-{name}"], tmp_path, exit_code=2)
+    names = ("train", "reproduce", "benchmark", "audit", "worker", "search")
+    assert all((binaries / f"dpfl-{name}").exists() for name in names)
+    one = run([binaries / "dpfl-train"], tmp_path, exit_code=2)
+    others = json.loads(run([python, "-I", "-c", SCRIPTS, *names[1:]], tmp_path))
+    for said in (one, *others):
         assert said.startswith("error: this part of dpfl must have TensorFlow"), said
         assert said.count("\n") == 1
 
@@ -175,10 +199,12 @@ def ours():
 WORK = """
 import json
 from pathlib import Path
+from dpfl import experiments
 from dpfl.experiments.papers import sweep, trainers
 flags = {"flagfile": "tasks/digits.flags", "rounds": 1, "cohort_size": 4, "seed": 1}
 work = sweep.training_work({"task": "digits"}, flags, sweep.Setting("small"))
 trainers.Trainer().train(work, Path("run"))
+print(experiments.__file__)
 print(json.dumps(work.measured(Path("run"))))
 """
 
@@ -188,27 +214,19 @@ def test_figures_and_training_work_from_the_wheel(wheel, tmp_path):
     site = tmp_path / "site"
     options = ["--quiet", "--no-deps", "--no-index", "--target", site]
     run([*PIP, "install", *options, wheel], tmp_path)
-    environment = {**os.environ, "PYTHONPATH": str(site), "TF_CPP_MIN_LOG_LEVEL": "3"}
 
-    def python(*arguments):
-        with (tmp_path / "log").open("wb") as log:
-            done = subprocess.run(
-                [sys.executable, *map(str, arguments)],
-                cwd=tmp_path,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
-        text = (tmp_path / "log").read_text(errors="replace")
-        assert done.returncode == 0, text
-        return text
+    def python(program, *arguments):
+        first = functools.partial(forks.import_anew, [site])
+        done = forks.run(program, *arguments, folder=tmp_path, first=first)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
 
-    where = python("-c", "from dpfl import experiments; print(experiments.__file__)")
-    assert Path(where.strip()).parent == site / "dpfl/experiments"
-    python("-m", "dpfl", "reproduce", "--figure=csgm_fig1", "--output_dir=figures")
+    (tmp_path / "work.py").write_text(WORK)
+    where, row = python("work.py").splitlines()[-2:]
+    assert Path(where).parent == site / "dpfl/experiments"
+    python("dpfl", "reproduce", "--figure=csgm_fig1", "--output_dir=figures")
     assert (tmp_path / "figures/csgm_fig1-small/csgm_fig1.png").stat().st_size > 1000
-    row = json.loads(python("-c", WORK).splitlines()[-1])
+    row = json.loads(row)
     # One round of a mechanism that was calibrated to the task's budget for one round.
     assert 7.9 < row["epsilon"] <= 8
     assert (tmp_path / "run/metrics.csv").exists()

@@ -102,8 +102,7 @@ def kill_loops(kills: int, seed: int, folder: pathlib.Path) -> Outcome:
     whole = folder / "loop-whole"
     seconds = runs.fork_call(_loop, str(whole))
     expected = runs.record(whole)
-    done, number = 0, 0
-    faults: list[str] = []
+    done, number, faults = 0, 0, []
     while done < kills:
         number += 1
         own = folder / f"loop-{number}"
@@ -126,7 +125,7 @@ def kill_loops(kills: int, seed: int, folder: pathlib.Path) -> Outcome:
 
 
 def _loop(name: str) -> float:
-    """Runs the loop of a small plan, or goes on with it; returns how long it took."""
+    """The seconds that the loop of a small plan takes, or what is left of it."""
     from experiments.benchmarks import programs
 
     folder = pathlib.Path(name)

@@ -86,9 +86,9 @@ def prepare() -> None:
     adopt_orphans()
 
 
-def adopt_orphans(does: bool = True) -> None:
+def adopt_orphans() -> None:
     """Makes this process the parent of what its children leave behind."""
-    _libc.prctl(_PR_SET_CHILD_SUBREAPER, int(does), 0, 0, 0)
+    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def flags_of(mechanism: str) -> list[str]:
@@ -97,12 +97,11 @@ def flags_of(mechanism: str) -> list[str]:
     own = CASES.get(mechanism)
     if own is None:
         example = mechanisms.EXAMPLES[mechanism]
-        values = {f: getattr(example, f.name) for f in dataclasses.fields(example)}
         own = tuple(
-            f"--{field.name}={value}"
-            for field, value in values.items()
+            f"--{field.name}={getattr(example, field.name)}"
+            for field in dataclasses.fields(example)
             if field.name not in ("cohort_size", "noise_multiplier", "clip_norm")
-            and value != field.default
+            and getattr(example, field.name) != field.default
         )
     return [*BASE, *noise, f"--mechanism={mechanism}", *own]
 
@@ -122,13 +121,10 @@ def start(
     stdout: Optional[int] = None,
     log: Optional[pathlib.Path] = None,
 ) -> Training:
-    """Starts the train binary in a fork.
+    """Starts the train binary in a fork, with a folder for its --output_dir.
 
-    Args:
-      flags: Its flags, without --output_dir.
-      folder: Where its results go.
-      stdout: Descriptor for what it prints; None for the log.
-      log: For what it says; a file beside the folder if not given.
+    What it prints goes to the descriptor `stdout`, and all else, or all, to the log: a
+    file beside the folder if not given.
     """
     log = log or folder.with_name(f"{folder.name}.log")
 
@@ -191,12 +187,7 @@ def fork_program(
 ) -> int:
     """The id of a fork that is a program in a session of its own, to its exit code.
 
-    Args:
-      run: What the program does.
-      words: Its command line.
-      out: File for what it prints.
-      err: File for what it writes to stderr; it may be the same.
-      stdout: Descriptor for what it prints, in place of the file.
+    The files `out` and `err` may be the same; a descriptor `stdout` goes before `out`.
     """
 
     def be() -> NoReturn:
@@ -291,7 +282,7 @@ def results(folder: pathlib.Path) -> dict[str, Any]:
 
 
 def record(folder: pathlib.Path) -> dict[str, Any]:
-    """The same of a run of the loop, which leaves no model."""
+    """The results of a run of the loop, which leaves no model."""
     from dpfl.training import checkpoint
 
     newest = checkpoint.CheckpointStore(folder / "checkpoints").load_newest()

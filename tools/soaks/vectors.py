@@ -109,11 +109,8 @@ class _Aggregation:
         noise_seed = tf.constant([number, -1], tf.int64)
         decoded = self._decode(self._state, total, sums, shared, noise_seed)
         self._state = decoded.state
-        found = {
-            "mean": decoded.mean,
-            **{f"state {name}": part for name, part in decoded.state.items()},
-            **decoded.measurements,
-        }
+        found = {"mean": decoded.mean, **decoded.measurements}
+        found |= {f"state {name}": part for name, part in decoded.state.items()}
         for name, part in found.items():
             if not np.isfinite(np.asarray(part, np.float64)).all():
                 faults.append(f"{name} is not finite after round {number}")
@@ -149,12 +146,8 @@ def _update(draw: np.random.Generator, kind: str) -> np.ndarray:
 def shift(codec: Any, message: Any, plain: Any) -> tuple[int, int]:
     """By how much a message moves the integers of a sum, and the bound on it.
 
-    Both are squared norms in steps.
-
-    Args:
-      codec: A `dpfl.aggregators.codec.Codec` with integers of some kind.
-      message: A client's.
-      plain: The same client's for an update that counts as none.
+    Both are squared norms in steps. The codec has integers of some kind; the plain
+    message is the same client's for an update that counts as none.
     """
     found, bits = [], 32
     for part in (message, plain):

@@ -37,13 +37,9 @@ class Rounds:
         local = stack.enter_context(worker_lib.start(groups=True))
         self._context = local.context(secure_sums=True)
         tff.framework.set_default_context(self._context)
+        sizes = {"examples_per_client": 40, "batch_size": 2, "num_test_examples": 2}
         task = load_task(
-            "synthetic",
-            model="small_cnn",
-            num_clients=len(_COHORT),
-            examples_per_client=40,
-            batch_size=2,
-            num_test_examples=2,
+            "synthetic", model="small_cnn", num_clients=len(_COHORT), **sizes
         )
         mechanism = mechanisms.L2Csgm(len(_COHORT), 1.0, 1.0, 0.1)
         with shared_array.in_graphs():
@@ -91,11 +87,7 @@ class Rounds:
 
 
 def kill_in_rounds(seed: int, kills: int) -> tuple[int, list[str]]:
-    """Kills workers in the middle of rounds, and compares the rounds' bits.
-
-    Returns:
-      How many were killed, and a sentence for each round that came out otherwise.
-    """
+    """Kills so many workers in the middle of rounds, and compares the rounds' bits."""
     drawn = random.Random(seed)
     faults = []
     with contextlib.ExitStack() as stack:
