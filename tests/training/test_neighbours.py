@@ -85,7 +85,7 @@ def make_task(change, hold):
     )
 
 
-def zeros_for_messages(monkeypatch):
+def zeros_for_messages(patch):
     """Has clients send what they would of no update, and measure what they really do."""
     real = round_functions.RoundFunctions.encode
 
@@ -94,21 +94,36 @@ def zeros_for_messages(monkeypatch):
         nothing = collections.OrderedDict(value, update=update)
         return real(self, nothing, shared)[0], real(self, value, shared)[1]
 
-    monkeypatch.setattr(round_functions.RoundFunctions, "encode", encode)
+    patch.setattr(round_functions.RoundFunctions, "encode", encode)
 
 
-def written(folder, monkeypatch, mechanism, *, change="", hold=False, measure=None):
-    """Does a run in a folder of its own; returns what it writes, by place and name."""
-    folder.mkdir()
-    zeros_for_messages(monkeypatch)
-    monkeypatch.chdir(folder)
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """What a run writes, by place and name; runs of equal settings are one."""
+    last = run_lib.LastProcess()
+
+    @functools.cache
+    def write(mechanism, hold, measure, change=""):
+        with pytest.MonkeyPatch.context() as patch:
+            folder = tmp_path_factory.mktemp("run")
+            return what_is_written(
+                folder, patch, last, mechanism, hold, measure, change
+            )
+
+    yield write
+    write.cache_clear()
+
+
+def what_is_written(folder, patch, last, mechanism, hold, measure, change):
+    zeros_for_messages(patch)
+    patch.chdir(folder)
     # The digest of the data is among what it is made of, and would change the noise.
-    monkeypatch.setattr(selection, "run_key", lambda seed, digest: 7)
+    patch.setattr(selection, "run_key", lambda seed, digest: 7)
     task = make_task(change, hold)
-    monkeypatch.setattr(plan_lib.registry, "load_config", lambda *unused: task)
+    patch.setattr(plan_lib.registry, "load_config", lambda *unused: task)
     if change == "leaves":
         real = selection.select_cohort
-        monkeypatch.setattr(
+        patch.setattr(
             selection, "select_cohort", lambda *a: [c for c in real(*a) if c != ONE]
         )
     plan = plan_lib.make_plan(
@@ -126,13 +141,10 @@ def written(folder, monkeypatch, mechanism, *, change="", hold=False, measure=No
     )
     said, shown = [], []
     postfix = report.postfix
-    monkeypatch.setattr(
-        report, "postfix", lambda *a: shown.append(postfix(*a)) or shown[-1]
-    )
-    with run_lib.Run(plan, said.append) as run:
+    patch.setattr(report, "postfix", lambda *a: shown.append(postfix(*a)) or shown[-1])
+    with run_lib.Run(plan, said.append, last=last) as run:
         summary = run.train()
     lines = [report.describe(plan), report.final_lines(summary)]
-    monkeypatch.undo()
     found = in_files(folder / "run")
     bar = (part for words in shown for part in words.split(", "))
     streams = {"stdout": "\n".join(lines).split("\n"), "stderr": [*said, *bar]}
@@ -195,46 +207,51 @@ def differences(first, second):
     }
 
 
+# Of a change, what must differ; and what must where clients hold the test examples.
+MUST = {
+    "examples": {
+        ("metrics.csv", "exact_train_loss"),
+        ("summary.json", "exact.task_fingerprint"),
+    },
+    # It ends no run: not by its training, nor by the loss on its test examples.
+    "hostile": {("metrics.csv", "exact_train_loss")},
+    "leaves": {
+        ("metrics.csv", "exact_clients"),
+        ("metrics.csv", "exact_total_uplink_bits"),
+        ("summary.json", "exact.total_uplink_bits"),
+        ("exact_accuracy_by_bits.png", "*"),
+    },
+}
+MUST_OF_TESTS = {
+    ("metrics.csv", "exact_eval_loss"),
+    ("summary.json", "exact.final_metrics"),
+    ("exact_accuracy_by_round.png", "*"),
+}
+
+
 @pytest.mark.parametrize(
-    ("mechanism", "hold", "measure"),
+    ("mechanism", "hold", "measure", "changes"),
     [
-        ("gaussian", True, None),
-        ("l2_csgm", False, None),
-        ("distributed_discrete_gaussian", True, None),
-        ("distributed_discrete_gaussian", False, EXACT_FOR_SIMULATION),
+        ("gaussian", True, None, ["examples", "hostile"]),
+        ("l2_csgm", False, None, ["leaves"]),
+        ("distributed_discrete_gaussian", True, None, ["leaves", "examples"]),
+        ("distributed_discrete_gaussian", False, EXACT_FOR_SIMULATION, ["examples"]),
     ],
 )
 def test_what_differs_and_has_no_noise_is_on_the_list(
-    tmp_path, monkeypatch, mechanism, hold, measure
+    written, mechanism, hold, measure, changes
 ):
-    write = functools.partial(written, hold=hold, measure=measure)
-    base = write(tmp_path / "base", monkeypatch, mechanism)
+    base = written(mechanism, hold, measure)
     prefix = "exact_eval" if hold else "eval"
     assert ("metrics.csv", f"{prefix}_loss") in base
-    expected = {
-        "examples": {
-            ("metrics.csv", "exact_train_loss"),
-            ("summary.json", "exact.task_fingerprint"),
-        },
-        # It ends no run: not by its training, nor by the loss on its test examples.
-        "hostile": {("metrics.csv", "exact_train_loss")},
-        "leaves": {
-            ("metrics.csv", "exact_clients"),
-            ("metrics.csv", "exact_total_uplink_bits"),
-            ("summary.json", "exact.total_uplink_bits"),
-            ("exact_accuracy_by_bits.png", "*"),
-        },
-    }
-    if hold:
-        expected["examples"].add(("metrics.csv", "exact_eval_loss"))
-        expected["examples"].add(("summary.json", "exact.final_metrics"))
-        expected["examples"].add(("exact_accuracy_by_round.png", "*"))
     is_sealed = mechanism == "distributed_discrete_gaussian" and measure is None
-    for change, must in expected.items():
+    for change in changes:
+        must = MUST[change] | (
+            MUST_OF_TESTS if hold and change == "examples" else set()
+        )
         if is_sealed:
-            must.discard(("metrics.csv", "exact_train_loss"))
-        found = write(tmp_path / change, monkeypatch, mechanism, change=change)
-        differ = differences(base, found)
+            must = must - {("metrics.csv", "exact_train_loss")}
+        differ = differences(base, written(mechanism, hold, measure, change))
         marked = {where for where in differ if covered.kind(*where) != covered.COVERED}
         assert differ == marked
         assert must <= differ
@@ -247,24 +264,24 @@ def test_what_differs_and_has_no_noise_is_on_the_list(
 FILES_OF_THE_EXPERIMENTER = ("checkpoints/", "manifest.json", "worker.log")
 
 
-@pytest.mark.parametrize("hold", [False, True])
-def test_what_is_all_to_be_covered_differs_nowhere(tmp_path, monkeypatch, hold):
-    write = functools.partial(written, hold=hold, measure=RELEASED)
-    base = write(tmp_path / "base", monkeypatch, "gaussian")
+@pytest.mark.parametrize(
+    ("mechanism", "hold", "change"),
+    [("l2_csgm", False, "leaves"), ("gaussian", True, "examples")],
+)
+def test_what_is_all_to_be_covered_differs_nowhere(written, mechanism, hold, change):
+    base = written(mechanism, hold, RELEASED)
     exact = {place for place, name in base if covered.kind(place, name) == "exact"}
     assert exact <= {"worker.log", "tensorboard/events.out.tfevents.1.dpfl"}
     [times] = [base[w] for w in base if w[1] == "wall time"]
     assert set(times) == {0.0}
-    for change in ("examples", "leaves"):
-        found = write(tmp_path / change, monkeypatch, "gaussian", change=change)
-        left = {place for place, _ in differences(base, found)}
-        assert all(place.startswith(FILES_OF_THE_EXPERIMENTER) for place in left), left
+    found = written(mechanism, hold, RELEASED, change)
+    left = {place for place, _ in differences(base, found)}
+    assert all(place.startswith(FILES_OF_THE_EXPERIMENTER) for place in left), left
 
 
-def test_what_is_measured_does_not_change_the_release(tmp_path, monkeypatch):
+def test_what_is_measured_does_not_change_the_release(written):
     usual, released = (
-        written(tmp_path / str(measure), monkeypatch, "l2_csgm", measure=measure)
-        for measure in (None, RELEASED)
+        written("l2_csgm", False, measure) for measure in (None, RELEASED)
     )
     for where in [("model.keras", "*"), ("metrics.csv", "eval_loss")]:
         assert usual[where] == released[where]

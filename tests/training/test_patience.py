@@ -45,13 +45,13 @@ STOPPED = """
 import os, signal, subprocess, sys, time
 from dpfl.training import patience
 late = []
-with patience.time_limit(8.0, late.append):
+with patience.time_limit(1.5, late.append):
     stopped = f"until grep -q State:.T /proc/{os.getpid()}/status; do sleep 0.1; done"
-    subprocess.Popen(["sh", "-c", f"{stopped}; sleep 10; kill -CONT {os.getpid()}"])
+    subprocess.Popen(["sh", "-c", f"{stopped}; sleep 2; kill -CONT {os.getpid()}"])
     begun = time.monotonic()
     os.kill(os.getpid(), signal.SIGSTOP)
     time.sleep(0.5)
-    print(time.monotonic() - begun > 8.0, late, flush=True)
+    print(time.monotonic() - begun > 1.5, late, flush=True)
 """
 
 

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -11,6 +9,7 @@ import tensorflow as tf
 
 from dpfl.training import shared_leaf
 from dpfl.training.shared_leaf import SharedLeaf
+from tests import forks
 
 
 @pytest.mark.parametrize("part_bytes", [100, 2**20])
@@ -69,11 +68,11 @@ print(added / (64 * 2**21))
 """
 
 
-def test_reading_takes_the_memory_of_a_tensor_once():
+def test_reading_takes_the_memory_of_a_tensor_once(tmp_path):
     """And not beside its parts, with which it would be there twice."""
-    done = subprocess.run(
-        [sys.executable, "-c", READING], capture_output=True, text=True, check=True
-    )
+    program = tmp_path / "reading.py"
+    program.write_text(READING)
+    done = forks.run(program)
     assert 0.9 < float(done.stdout) < 1.4
 
 

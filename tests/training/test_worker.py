@@ -74,31 +74,21 @@ def ends(pid):
     forks.until(lambda: forks.has_ended(pid))
 
 
-def started_by_a_shell(code, redirection):
-    """A program from its imports to its end; its exit code is the first of a pipe's."""
-    words = f'"{sys.executable}" -c "$CODE" {redirection}; exit ${{PIPESTATUS[0]}}'
-    own = {"PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3", "CODE": PRELUDE + code}
-    return subprocess.run(
+def test_an_exception_and_a_pipe_that_ends():
+    """The pipe has two ends of one program: the worker has neither of them."""
+    words = f'"{sys.executable}" -c "$CODE" 2>&1 | cat; exit ${{PIPESTATUS[0]}}'
+    code = f"{PRELUDE}raise ValueError('on purpose')"
+    own = {"PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3", "CODE": code}
+    done = subprocess.run(
         ["bash", "-c", words],
         env={**os.environ, **own},
         capture_output=True,
         text=True,
         timeout=forks.SECONDS,
     )
-
-
-def test_normal_exit_and_a_pipe_that_ends():
-    """The pipe has two ends of one program: the worker has neither of them."""
-    done = started_by_a_shell("print('last')", "2>&1 | cat")
-    worker, last = done.stdout.splitlines()
-    assert last == "last" and done.returncode == 0
+    worker, *_, last = done.stdout.splitlines()
+    assert last == "ValueError: on purpose" and done.returncode == 1
     ends(int(worker))
-
-
-def test_exception():
-    done = started_by_a_shell("raise ValueError('on purpose')", "")
-    assert done.returncode == 1 and "on purpose" in done.stderr
-    ends(int(done.stdout))
 
 
 @pytest.mark.parametrize(
@@ -121,6 +111,7 @@ def test_signal_in_the_middle_of_a_computation(number, codes, tmp_path):
 
 
 def test_a_worker_that_dies_is_an_error_and_not_a_wait(tmp_path):
+    """Another takes its place, and ends with the program."""
     process, worker, (out, err) = fork(
         "import threading\n"
         "threading.Timer(0.5, lambda: os.kill(worker.pid, 9)).start()\n"
@@ -133,15 +124,16 @@ def test_a_worker_that_dies_is_an_error_and_not_a_wait(tmp_path):
         "    total([1])\n"
         "except worker_lib.WorkerDiedError as error:\n"
         "    print(error)\n"
-        "worker_lib.start()\n"
+        "print(worker_lib.start().pid)\n"
         "print(total([4]))\n",
         tmp_path,
     )
     process.join(forks.SECONDS)
-    _, first, second, third = out.read_text().strip().split("\n")
+    _, first, second, next_worker, last = out.read_text().strip().split("\n")
     assert "ended with status -9" in first and "ended with status -9" in second
-    assert third == "4", err.read_text()
+    assert last == "4", err.read_text()
     assert process.exitcode == 0
+    ends(int(next_worker))
 
 
 def test_a_deadline_is_kept(tmp_path):
@@ -246,7 +238,7 @@ def stopped(monkeypatch, tff_context):
     """A worker that is stopped while nobody has a connection to it."""
     options = dict(connection._CHANNEL_OPTIONS, **{"grpc.client_idle_timeout_ms": 1000})
     monkeypatch.setattr(connection, "_CHANNEL_OPTIONS", tuple(options.items()))
-    monkeypatch.setattr(patience, "_SILENT_SECONDS", 2.0)
+    monkeypatch.setattr(patience, "_SILENT_SECONDS", 1.0)
     with worker_lib.start() as worker:
         assert total_of([]) == 0
         # Half an hour without a computation, were it not for the option.
@@ -258,9 +250,9 @@ def stopped(monkeypatch, tff_context):
 
 
 def test_a_worker_that_is_slow_is_waited_for_with_a_sentence(stopped, capsys):
-    threading.Timer(5, os.kill, [stopped.pid, signal.SIGCONT]).start()
+    threading.Timer(3, os.kill, [stopped.pid, signal.SIGCONT]).start()
     assert total_of([1, 2, 3]) == 6
-    sentence = f"still waiting for TFF's worker process {stopped.pid} after 2 seconds"
+    sentence = f"still waiting for TFF's worker process {stopped.pid} after 1 seconds"
     assert sentence in capsys.readouterr().err
 
 
@@ -282,7 +274,7 @@ def test_what_ends_the_wait_for_a_worker(stopped, number, error, said):
 
 def test_a_start_may_take_its_time(tmp_path, monkeypatch, tff_context, capsys):
     binary = tmp_path / "slow"
-    binary.write_text(f'#!/bin/sh\nsleep 3\nexec {worker_lib._worker_binary()} "$@"\n')
+    binary.write_text(f'#!/bin/sh\nsleep 2\nexec {worker_lib._worker_binary()} "$@"\n')
     binary.chmod(0o700)
     monkeypatch.setattr(worker_lib, "_worker_binary", lambda: binary)
     monkeypatch.setattr(patience, "_SILENT_SECONDS", 1.0)
