@@ -32,7 +32,7 @@ from absl import flags
 from dpfl import files
 from dpfl.training import launcher
 
-from . import cli, start, tables
+from . import cli, start
 from .benchmarks import harness, rounds
 from .benchmarks.harness import Row
 
@@ -113,7 +113,7 @@ def as_csv(rows: Sequence[Row]) -> str:
         }
         for row in rows
     ]
-    return tables.as_csv(found, _COLUMNS)
+    return files.csv_text(_COLUMNS, found)
 
 
 def _rounded(value: Optional[float]) -> Optional[float]:

@@ -18,6 +18,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from absl import flags
 
@@ -27,8 +28,8 @@ from dpfl.training import config
 from . import cli, tables
 from .papers import parallel_runs, plotting, result_tables, sweep
 from .papers.index import FIGURES
-from .papers.result_rows import Rows
 from .papers.trainers import WorkFailedError
+from .tables import Rows
 
 _FIGURE = flags.DEFINE_enum(
     "figure", "list", ["list", *FIGURES], "The figure to make; 'list' names them all."
@@ -140,7 +141,7 @@ def _check_flags(figure: sweep.Figure, scale: str) -> None:
         )
 
 
-def _setting(scale: str) -> sweep.Setting:
+def _flags_of_runs() -> dict[str, Any]:
     """What the command line says of the runs."""
     given = {
         "data_dir": _DATA_DIR.value and os.path.realpath(_DATA_DIR.value),
@@ -149,22 +150,18 @@ def _setting(scale: str) -> sweep.Setting:
         "download": _DOWNLOAD.value or None,
         "workers": _WORKERS.value,
     }
-    return sweep.Setting(scale, {n: v for n, v in given.items() if v is not None})
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _do_work(
     grid: Sequence[sweep.Work], table: sweep.ResultsTable, folder: Path
 ) -> None:
     """Does what the table lacks; nothing, by ValueError, if data are missing."""
-    alone = [work for work in grid if not isinstance(work, sweep.Training)]
-    runs = [work for work in grid if isinstance(work, sweep.Training)]
-    missing = [work for work in runs if work not in table]
     jobs = _JOBS.value or (1 if _WORKERS.value else None)
-    team = parallel_runs.Crew(folder, jobs=jobs, concurrency=_CONCURRENCY.value)
-    team.check(missing)
+    runs = parallel_runs.ParallelRuns(folder, jobs=jobs, concurrency=_CONCURRENCY.value)
+    runs.check([work for work in grid if work not in table])
     try:
-        sweep.do_alone(alone, table, folder)
-        team.train(missing, runs, table.add)
+        runs.do(grid, table)
     except WorkFailedError as error:
         print(f"error: {error}", file=sys.stderr)
         print("the same command goes on where it was stopped", file=sys.stderr)
@@ -199,7 +196,7 @@ def main(argv: Sequence[str]) -> None:
 def _draw_table(figure: sweep.Figure, table: Path, folder: Path) -> None:
     """Draws what --table wrote; ValueError for what it did not write."""
     scale = _SCALE.value
-    grid = figure.grid(_setting(scale))
+    grid = figure.grid(scale, _flags_of_runs())
     rows = result_tables.read(table, figure, scale, grid)
     try:
         path = draw(figure, rows, folder)
@@ -223,7 +220,7 @@ def _results(figure: sweep.Figure, scale: str, folder: Path) -> tuple[Rows, str]
 
     The work is done before, unless there is to be none, and --table written.
     """
-    grid = figure.grid(_setting(scale))
+    grid = figure.grid(scale, _flags_of_runs())
     if _PLOT_ONLY.value:
         table = sweep.ResultsTable(folder / "results.csv")
     else:

@@ -14,7 +14,7 @@ from typing import Any, Optional
 
 from dpfl import covered, files
 
-from .papers.result_rows import read_run
+from .tables import read_run
 
 # The data's digest is compared on its own; results do not depend on the others.
 _NO_SETTINGS = (

@@ -35,7 +35,7 @@ from dpfl import checks, files, tasks
 
 from . import cli, flag_files, tables
 from .papers import sweep, trainers
-from .papers.sweep import Training, training_work
+from .papers.sweep import Training
 
 SEARCHED = ("client_lr", "server_lr", "clip_norm", "server_momentum")
 _VALUES = {
@@ -175,7 +175,7 @@ def _task(given: Mapping[str, str]) -> str:
 def _work(given: Mapping[str, str], setting: Setting, seed: str) -> Training:
     labels = {**setting, "seed": seed}
     own = {**labels, "validation_fraction": _FRACTION.value}
-    return training_work(labels, {**given, **own}, sweep.Setting("small"))
+    return sweep.training_work(labels, {**given, **own})
 
 
 def _do_runs(
@@ -214,7 +214,7 @@ def _measured(
         if _DIVERGED not in error.said:
             raise
         return {column: math.nan}
-    return one.measured(folder)
+    return sweep.measured(folder)
 
 
 def _ranked(

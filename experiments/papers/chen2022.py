@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 from dpfl import tasks
 
 from .. import flag_files
+from ..tables import Row, Rows, distinct, mean_and_range, where
 from . import medium, secure_sums
 from .plotting import Plot
-from .result_rows import Row, Rows, distinct, mean_and_range, where
 from .sweep import SCALES, Cell, Figure, axis, cross, without_budget
 
 _PAPER = "Chen et al. 2022"

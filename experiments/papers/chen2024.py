@@ -18,9 +18,9 @@ import numpy as np
 
 from dpfl import accounting, mechanisms
 
+from ..tables import Row, Rows
 from . import mean_estimation, medium, stream_errors
 from .plotting import Plot
-from .result_rows import Row, Rows
 from .sweep import EVALUATED, SCALES, Cell, Figure, Work, axis, cross
 
 _PAPER = "Chen et al. 2024"

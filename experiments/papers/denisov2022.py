@@ -18,11 +18,12 @@ from typing import Any
 import numpy as np
 
 from dpfl import factorization as mf
+from dpfl import files
 
 from .. import factorizations
+from ..tables import Row, Rows, write_columns
 from . import medium
 from .plotting import Plot
-from .result_rows import Row, Rows, read_csv, write_columns
 from .sweep import (
     EVALUATED,
     SCALES,
@@ -172,7 +173,7 @@ def _evaluations(rows: Rows) -> Iterator[Row]:
     """A row of each evaluation of each solver."""
     for row in rows:
         for name, title in SOLVERS.items():
-            for point in read_csv(Path(row["folder"]) / f"{name}.csv"):
+            for point in files.read_csv(Path(row["folder"]) / f"{name}.csv"):
                 # Rounding may put the excess of a converged loss below zero.
                 excess = str(max(float(point["excess"]), 1e-12))
                 shown = {"seconds": point["seconds"], "solver": title}

@@ -24,8 +24,6 @@ from dpfl.aggregators import dome, measurements
 from dpfl.aggregators.codec import Decoded
 from dpfl.vectors import adaptive_sketch, randomness
 
-from .result_rows import csv_text
-
 # So large that nothing is clipped.
 _CLIP_NORM = 1e3
 SEEDS = (0, 1, 2)
@@ -168,7 +166,7 @@ def _row(
 def main(argv: Sequence[str]) -> None:
     """Writes the table whose path is given."""
     rows = [*drifting(), *choices()]
-    files.write_atomically(argv[0], csv_text(rows[0], rows))
+    files.write_atomically(argv[0], files.csv_text(rows[0], rows, end="\r\n"))
 
 
 if __name__ == "__main__":

@@ -18,9 +18,9 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ..tables import Row, Rows
 from . import medium
 from .plotting import Plot
-from .result_rows import Row, Rows
 from .sweep import Cell, Figure, axis, cross
 
 EPSILON = 8.0

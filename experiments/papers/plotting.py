@@ -15,8 +15,8 @@ from typing import Any, Optional
 from dpfl import accounting, tasks
 from dpfl.planning import remarks
 
+from ..tables import HEADS, Row, Rows, distinct, mean_and_range, numbers
 from . import sweep
-from .result_rows import HEADS, Row, Rows, distinct, mean_and_range, numbers
 
 # Color and marker of a mechanism, by its name in a grid and by what the papers call it.
 # Color-blind safe (Okabe and Ito); what is akin has the same color, and the marker

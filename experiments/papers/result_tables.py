@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is kept of a figure: a small table, from which it can be drawn again.
+"""A small table of a figure, from which it can be drawn again.
 
 Each line says of which figure and scale it is. Where the drawing shows curves,
 `NAME_curves.csv` beside `NAME.csv` has the points of each row, known by its labels, and
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from dpfl import files
 
-from .result_rows import Row, Rows, csv_text, read_run
+from ..tables import Row, Rows, read_run
 from .sweep import CURVES, KEY, Curves, Figure, Work
 
 # The first columns of both files.
@@ -46,14 +46,9 @@ def refused(figure: Figure, scale: str, found: str) -> ValueError:
 def write(
     path: Path, figure: Figure, scale: str, works: Sequence[Work], rows: Rows
 ) -> None:
-    """Writes a table, and its curves if it has any.
+    """Writes a table, and its curves if it has any, of work and its rows.
 
-    Args:
-      path: Path of the table.
-      figure: What is drawn.
-      scale: At which scale.
-      works: The work behind each of the rows.
-      rows: Rows of the results table, each with its `folder`.
+    The rows are those of the results table, each with its `folder`.
     """
     owner = dict(zip(_OWNER, (figure.name, scale)))
     own = [{**owner, **row} for row in rows]
@@ -64,10 +59,10 @@ def write(
         own = [{**row, _POINTS: str(len(of))} for row, of in zip(own, of_rows)]
         columns = [*known, figure.curves.place, *figure.curves.columns]
         points = (point for of in of_rows for point in of)
-        files.write_atomically(curves_path(path), csv_text(columns, points, "\n"))
-    found = dict.fromkeys(name for row in own for name in row)
-    columns = [name for name in found if name not in _LEFT_OUT]
-    files.write_atomically(path, csv_text(columns, own, "\n"))
+        files.write_atomically(curves_path(path), files.csv_text(columns, points))
+    own = [{n: v for n, v in row.items() if n not in _LEFT_OUT} for row in own]
+    columns = list(dict.fromkeys(name for row in own for name in row))
+    files.write_atomically(path, files.csv_text(columns, own))
 
 
 def _points(row: Row, known: Sequence[str], curves: Curves) -> Iterator[Row]:
@@ -80,13 +75,7 @@ def _points(row: Row, known: Sequence[str], curves: Curves) -> Iterator[Row]:
 
 
 def read(path: Path, figure: Figure, scale: str, works: Sequence[Work]) -> list[Row]:
-    """The rows of a table as drawings ask for them.
-
-    Args:
-      path: Path of the table.
-      figure: Whose table it is to be.
-      scale: The scale that it is to have.
-      works: All of the figure at the scale. Some may have no row.
+    """The rows of a table as drawings ask for them; some works may have none.
 
     Raises:
       ValueError: If the table, or the curves beside it, are of another figure or scale,

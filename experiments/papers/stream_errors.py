@@ -15,8 +15,8 @@ from dpfl import factorization as mf
 from dpfl import mechanisms, planning
 from dpfl.planning import bands_curve
 
+from ..tables import Row, Rows, distinct, where
 from .plotting import Plot
-from .result_rows import Row, Rows, distinct, where
 from .sweep import Work
 
 # Clients, cohort and budget of the paper's Fig. 3, and the parameters of its model.

@@ -11,11 +11,10 @@ import pytest
 from absl import flags
 from absl.testing import flagsaver
 
-from dpfl import accounting, machine
+from dpfl import accounting, files, machine
 from dpfl.training import checkpoint
 from experiments import benchmark
 from experiments.benchmarks import harness, noise, programs, rounds, trainings, vectors
-from experiments.papers.result_rows import read_csv
 from tests import forks
 
 
@@ -49,7 +48,7 @@ def test_numbers_are_said_to_mean_nothing_where_they_do(quick, tmp_path):
     done = forks.run("experiments.benchmark", *given, "--json", folder=tmp_path)
     assert done.returncode == 0 and "mean nothing" not in done.stdout
     assert done.stderr.count("the numbers mean nothing") == quick
-    kept = read_csv(output)
+    kept = files.read_csv(output)
     for found, row in zip(kept, json.loads(done.stdout)):
         assert (found["run"], found["row"]) == (row["run"], row["name"])
         assert float(found["seconds"]) == pytest.approx(row["seconds_median"], rel=1e-3)
@@ -76,7 +75,7 @@ def test_what_was_measured_is_kept_if_the_next_group_fails(tmp_path, monkeypatch
     with flagsaver.flagsaver(), pytest.raises(OSError, match="no"):
         flags.FLAGS(words)
         benchmark.main(words[:1])
-    assert [row["run"] for row in read_csv(output)] == ["masks"]
+    assert [row["run"] for row in files.read_csv(output)] == ["masks"]
 
 
 def own_memory(size):

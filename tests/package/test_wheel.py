@@ -177,9 +177,9 @@ import json
 from pathlib import Path
 from dpfl.experiments.papers import sweep, trainers
 flags = {"flagfile": "tasks/digits.flags", "rounds": 1, "cohort_size": 4, "seed": 1}
-work = sweep.training_work({"task": "digits"}, flags, sweep.Setting("small"))
+work = sweep.training_work({"task": "digits"}, flags)
 trainers.Trainer().train(work, Path("run"))
-print(json.dumps(work.measured(Path("run"))))
+print(json.dumps(sweep.measured(Path("run"))))
 """
 
 

@@ -12,9 +12,9 @@ import sys
 
 import pytest
 
-from dpfl import accounting, mechanisms, planning, tasks
+from dpfl import accounting, files, mechanisms, planning, tasks
 from dpfl.mechanisms import build, participation
-from experiments import flag_files, mechanism_flags
+from experiments import flag_files, mechanism_flags, tables
 from experiments.papers import (
     chen2022,
     denisov2022,
@@ -23,7 +23,6 @@ from experiments.papers import (
     medium,
     ours,
     plotting,
-    result_rows,
     result_tables,
     secure_sums,
     stream_errors,
@@ -63,7 +62,7 @@ for line in sys.stdin.read().splitlines():
 
 
 def grid(name, scale="small"):
-    return FIGURES[name].grid(sweep.Setting(scale))
+    return FIGURES[name].grid(scale)
 
 
 def runs(name, scale):
@@ -101,7 +100,7 @@ class TestGrids:
             keys = {}
             for figure in group:
                 for scale in figure.scales:
-                    for work in figure.grid(sweep.Setting(scale)):
+                    for work in figure.grid(scale):
                         place = folder, scale, work.folder
                         assert keys.setdefault(place, work.key) == work.key
 
@@ -146,7 +145,9 @@ class TestGrids:
             env=programs.environment(),
             cwd=programs.ROOT,
         )
-        assert done.stdout.split() == [work.task for work in works], done.stderr
+        assert done.stdout.split() == [work.all_flags["task"] for work in works], (
+            done.stderr
+        )
 
     @pytest.mark.parametrize("name", ["mf_fig3", "mf_fig6"])
     def test_momentum_is_applied_once(self, name):
@@ -156,13 +157,11 @@ class TestGrids:
             assert sorted(map(float, both)) == [0, 0.9]
 
     def test_rates_of_factorizations_are_the_best_that_were_tried(self):
-        trials = result_rows.read_csv(
-            programs.ROOT / "docs/results/medium_validation.csv"
-        )
+        trials = files.read_csv(programs.ROOT / "docs/results/medium_validation.csv")
         for work in grid("mf_fig3", "medium"):
             labels, rate = work.labels, float(work.settings["server_lr"])
             is_noisy = labels["mechanism"] != denisov2022.NO_NOISE
-            tried = result_rows.where(
+            tried = tables.where(
                 trials,
                 task=labels["problem"],
                 mechanism="matrix_factorization" if is_noisy else "gaussian",

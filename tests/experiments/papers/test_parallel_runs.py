@@ -15,10 +15,11 @@ from pathlib import Path
 import psutil
 import pytest
 
+from dpfl import files
+from experiments import tables
 from experiments.papers import (
     parallel_runs,
     remaining_work,
-    result_rows,
     sweep,
     trainers,
 )
@@ -31,26 +32,35 @@ TINY = {
     **dict(checkpoint_every=2, eval_every=8, compression_rate=20, noise_multiplier=1),
 }
 PROBLEM = "synthetic with small_cnn"
-SMALL = sweep.Setting("small")
 GRID = """
 import sys
 from pathlib import Path
 from tests.experiments.papers import test_parallel_runs as grid
 from experiments.papers import parallel_runs, sweep
-folder, works = Path(sys.argv[1]), grid.works()
+folder = Path(sys.argv[1])
 table = sweep.ResultsTable(folder / "results.csv")
-parallel_runs.Crew(folder, jobs=1).train([w for w in works if w not in table], works, table.add)
+parallel_runs.ParallelRuns(folder, jobs=1).do(grid.works(), table)
 """
 
 
 def work(**flags):
-    return sweep.training_work(
-        {"seed": flags["seed"]}, {**TINY, **flags}, sweep.Setting("small")
-    )
+    return sweep.training_work({"seed": flags["seed"]}, {**TINY, **flags})
 
 
 def works():
     return [work(seed=seed) for seed in (1, 2)]
+
+
+def do(grid, folder, **options):
+    """Does the runs of a grid; the table has those that were done."""
+    table = sweep.ResultsTable(folder / "results.csv")
+    parallel_runs.ParallelRuns(folder, **options).do(grid, table)
+
+
+def seeds_done(folder):
+    path = folder / "results.csv"
+    rows = files.read_csv(path) if path.exists() else []
+    return [int(row["seed"]) for row in rows]
 
 
 def start(folder):
@@ -150,11 +160,8 @@ def test_rows_come_from_as_many_runs_as_memory_allows(fake, tmp_path, capsys):
     grid = [
         sweep.Training({"seed": i}, {"i": i}, None, w.flags) for i, w in enumerate(grid)
     ]
-    found = []
-    parallel_runs.Crew(tmp_path).train(
-        grid, grid, lambda w, measured: found.append(w.key)
-    )
-    assert sorted(found) == sorted(w.key for w in grid)
+    do(grid, tmp_path)
+    assert sorted(seeds_done(tmp_path)) == list(range(12))
     # Of 4 GB runs fill 3.2, and three share four processors.
     assert 1 <= len(fake.made) <= 3
     said = capsys.readouterr().err
@@ -186,7 +193,7 @@ def test_a_process_that_has_grown_is_replaced(
         fake, "memory", lambda self: 10**9 + growth * len(self.seeds), raising=True
     )
     grid = [work(seed=s) for s in range(20)]
-    parallel_runs.Crew(tmp_path, jobs=1).train(grid, grid, lambda *_: None)
+    do(grid, tmp_path, jobs=1)
     assert [len(trainer.seeds) for trainer in fake.made] == runs
 
 
@@ -198,20 +205,18 @@ def test_a_process_that_has_grown_is_replaced(
         ({2, 3}, -9, [1, 4, 5, 6]),
         ({2, 3, 5}, 1, [1, 4]),
         ({2}, 2, [1]),
+        (set(range(1, 7)), 1, []),
     ],
 )
 def test_runs_that_fail(fake, tmp_path, monkeypatch, capsys, fails, exit_code, done):
-    found = []
     fake.fails = fails
     monkeypatch.setattr(fake, "exit_code", exit_code)
     grid = [work(seed=seed) for seed in range(1, 7)]
     with pytest.raises(trainers.WorkFailedError, match="the run failed"):
-        parallel_runs.Crew(tmp_path, jobs=1).train(
-            grid, grid, lambda w, measured: found.append(w.flags["seed"])
-        )
-    assert found == done
+        do(grid, tmp_path, jobs=1)
+    assert seeds_done(tmp_path) == done
     notes = capsys.readouterr().err.count("note: the run failed")
-    assert notes == (0 if exit_code == 2 else len(fails))
+    assert notes == (0 if exit_code == 2 else min(3, len(fails)))
 
 
 def test_a_refusal_is_told_before_other_failures(fake, tmp_path, monkeypatch):
@@ -227,21 +232,21 @@ def test_a_refusal_is_told_before_other_failures(fake, tmp_path, monkeypatch):
     )
     grid = [work(seed=seed) for seed in range(1, 7)]
     with pytest.raises(trainers.WorkFailedError, match="ended with 2"):
-        parallel_runs.Crew(tmp_path, jobs=1).train(grid, grid, lambda *_: None)
+        do(grid, tmp_path, jobs=1)
 
 
 def test_nothing_is_begun_after_the_end(fake, tmp_path):
     """Three threads, whose runs fail one after another."""
     fake.fails = set(range(1, 40))
     grid = [work(seed=seed, noise_multiplier=seed) for seed in range(1, 40)]
-    team = parallel_runs.Crew(tmp_path, jobs=3)
+    runs = parallel_runs.ParallelRuns(tmp_path, jobs=3)
     with pytest.raises(trainers.WorkFailedError):
-        team.train(grid, grid, lambda *_: None)
+        runs.do(grid, sweep.ResultsTable(tmp_path / "results.csv"))
     made = len(fake.made)
     time.sleep(0.2)
     assert len(fake.made) == made <= 3 + 2 * 3
     with pytest.raises(RuntimeError, match="closed"):
-        team._new_trainer()
+        runs._new_trainer()
 
 
 def test_a_task_whose_only_run_fails_is_not_waited_for(fake, tmp_path, capsys):
@@ -254,14 +259,17 @@ def test_a_task_whose_only_run_fails_is_not_waited_for(fake, tmp_path, capsys):
     grid = [work(seed=1)]
     for seed in (2, 3):
         flags = {**other, "task": "digits", "seed": seed}
-        grid.append(sweep.training_work({"seed": seed}, flags, sweep.Setting("small")))
-    found = []
+        grid.append(sweep.training_work({"seed": seed}, flags))
     with pytest.raises(trainers.WorkFailedError):
-        parallel_runs.Crew(tmp_path).train(
-            grid, grid, lambda w, m: found.append(w.flags["seed"])
-        )
-    assert sorted(found) == [2, 3]
+        do(grid, tmp_path)
+    assert sorted(seeds_done(tmp_path)) == [2, 3]
     assert "runs and" in capsys.readouterr().err
+
+
+def test_a_grid_of_one_run_that_fails(fake, tmp_path):
+    fake.fails = {1}
+    with pytest.raises(trainers.WorkFailedError, match="the run failed"):
+        do([work(seed=1)], tmp_path)
 
 
 @pytest.mark.parametrize(("gigabytes", "together"), [(4, 1), (10, 2)])
@@ -273,7 +281,7 @@ def test_tasks_that_were_not_measured_begin_together_only_where_there_is_room(
     begun = threading.Barrier(together)
 
     def train(self, work, folder, on_round, **more):
-        active.append(work.task)
+        active.append(work.problem)
         begun.wait(forks.SECONDS)
         time.sleep(0.1)
         most.append(len(active))
@@ -287,10 +295,10 @@ def test_tasks_that_were_not_measured_begin_together_only_where_there_is_room(
     monkeypatch.setattr(remaining_work, "this_machine", lambda: machine)
     options = dict(cohort_size=4, rounds=24, noise_multiplier=1)
     grid = [
-        sweep.training_work({"seed": t}, {"task": t, "seed": 1, **options}, SMALL)
+        sweep.training_work({"seed": t}, {"task": t, "seed": 1, **options})
         for t in ("digits", "synthetic")
     ]
-    parallel_runs.Crew(tmp_path).train(grid, grid, lambda *_: None)
+    do(grid, tmp_path)
     assert max(most) == together
 
 
@@ -298,9 +306,8 @@ def test_a_rate_is_that_of_as_many_workers(fake, tmp_path, capsys):
     path = tmp_path / "rates.json"
     remaining_work.save(path, remaining_work.this_machine(), {PROBLEM: rate()})
     for number, workers in enumerate(("a:1,b:2", "a:1", "c:1,d:2")):
-        setting = sweep.Setting("small", {"workers": workers})
-        grid = [sweep.training_work({"seed": number}, {**TINY, "seed": 1}, setting)]
-        parallel_runs.Crew(tmp_path, jobs=1).train(grid, grid, lambda *_: None)
+        flags = {**TINY, "seed": 1, "workers": workers}
+        do([sweep.training_work({"seed": number}, flags)], tmp_path, jobs=1)
         said = capsys.readouterr().err
         assert ("are measured" in said) == (number < 2)
     assert remaining_work.load(path, remaining_work.this_machine()).keys() == {
@@ -313,7 +320,7 @@ def test_a_rate_is_that_of_as_many_workers(fake, tmp_path, capsys):
 def test_what_is_refused_is_refused_before_any_work(fake, tmp_path):
     fake.fails = {1}
     with pytest.raises(ValueError, match="^data_dir must be there, found none$"):
-        parallel_runs.Crew(tmp_path).check(works())
+        parallel_runs.ParallelRuns(tmp_path).check(works())
     assert fake.made[0].seeds == []
 
 
@@ -329,7 +336,7 @@ def test_what_is_left_and_what_that_takes(tmp_path):
         work(seed=1, cohort_size=10, rounds=1800),
         work(seed=2, cohort_size=20, rounds=1800),
     ]
-    result_rows.write_columns(
+    tables.write_columns(
         tmp_path / grid[0].folder / "times.csv",
         {"round": [1, 2], "seconds": [3.0, 2.0]},
     )
