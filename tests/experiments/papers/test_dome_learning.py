@@ -48,6 +48,8 @@ def test_the_table(monkeypatch):
     monkeypatch.setattr(learning, "SEEDS", (0,))
     monkeypatch.setattr(learning, "DRIFTS", (0.03,))
     monkeypatch.setattr(learning, "CHOICES", {"default": {}})
+    # Tracing takes longer than a few rounds do.
+    monkeypatch.setattr(learning.tf, "function", lambda function: function)
     drifting = list(learning.drifting(rounds=6, dimension=40))
     assert [row["column"] for row in drifting] == ["probes", "no probes"]
     choices = list(learning.choices(rounds=4, dimension=40))

@@ -28,7 +28,7 @@ from tests import forks
 ROOT = Path(__file__).resolve().parents[3]
 TINY = {
     **dict(task="synthetic", model="small_cnn", num_clients=12, cohort_size=4),
-    **dict(examples_per_client=6, batch_size=3, num_test_examples=8, rounds=24),
+    **dict(examples_per_client=6, batch_size=3, num_test_examples=8, rounds=16),
     **dict(checkpoint_every=2, eval_every=8, compression_rate=20, noise_multiplier=1),
 }
 PROBLEM = "synthetic with small_cnn"
@@ -63,19 +63,15 @@ def seeds_done(folder):
     return [int(row["seed"]) for row in rows]
 
 
-def start(folder):
-    return subprocess.Popen(
+def killed_grid(folder, run):
+    """The table of a grid that was killed after two rounds of a run."""
+    folder.mkdir()
+    killed = subprocess.Popen(
         [sys.executable, "-c", GRID, folder],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stderr=subprocess.PIPE,
         text=True,
     )
-
-
-def killed_grid(folder, run):
-    """The table of a grid that was killed after two rounds of a run."""
-    folder.mkdir()
-    killed = start(folder)
     forks.until(lambda: killed.poll() is not None or sweep.rounds_done(run) >= 2)
     assert killed.poll() is None, killed.communicate()[1]
     children = psutil.Process(killed.pid).children(recursive=True)
@@ -85,8 +81,14 @@ def killed_grid(folder, run):
     return sweep.ResultsTable(folder / "results.csv")
 
 
-def test_a_killed_grid_goes_on_and_seeds_that_share_a_graph_change_nothing(tmp_path):
+def test_a_killed_grid_goes_on_and_seeds_that_share_a_graph_change_nothing(
+    tmp_path, capfd
+):
     first, second = works()
+    # By itself, and in one go; and what goes on imports beside the grid that is killed.
+    words = second.arguments(tmp_path / "alone")
+    alone = forks.start("experiments.train", *words, err=tmp_path / "said")
+    trainer = trainers.Trainer()
     # Again where this process was stopped, and did not see the moment.
     for number in range(3):
         folder = tmp_path / f"grid-{number}"
@@ -95,19 +97,18 @@ def test_a_killed_grid_goes_on_and_seeds_that_share_a_graph_change_nothing(tmp_p
             break
     before, begun = table.row(first), folder / second.folder / "metrics.csv"
     assert begun.exists()
-    done = start(folder)
-    _, said = done.communicate()
-    assert done.returncode == 0, said
-    # What is left of it, of two runs of 24 rounds, is said by what was measured.
-    left = re.search(r"1 of 2 runs and (\d+) of 48 rounds are left, about 1 min", said)
-    assert 0 < int(left[1]) <= 22
+    runs = parallel_runs.ParallelRuns(folder, jobs=1)
+    runs._trainers.append(trainer)
+    runs.do([first, second], table)
+    # What is left of it, of two runs of 16 rounds, is said by what was measured.
+    said = capfd.readouterr().err
+    left = re.search(r"1 of 2 runs and (\d+) of 32 rounds are left, about 1 min", said)
+    assert 0 < int(left[1]) <= 14
     after = sweep.ResultsTable(folder / "results.csv")
-    assert after.row(first) == before
+    assert after.row(first) == before and second in after
     assert "going on after round" in (begun.parent / "train.log").read_text()
-    # By itself, and in one go.
-    words = second.arguments(tmp_path / "alone")
-    alone = forks.run("experiments.train", *words)
-    assert alone.returncode == 0, alone.stderr
+    alone.join(forks.SECONDS)
+    assert alone.exitcode == 0, (tmp_path / "said").read_text()
     assert begun.read_bytes() == (tmp_path / "alone/metrics.csv").read_bytes()
 
 
