@@ -24,24 +24,18 @@ from .sweep import SCALES, Cell, Figure, axis, cross, without_budget
 
 _PAPER = "Chen et al. 2022"
 _SEEDS = {"small": (1, 2), "medium": medium.SEEDS, "paper": (1, 2, 3, 4, 5)}
-Amounts = tuple[tuple[str, float], ...]
 
 
 class Swept(NamedTuple):
     """A part of the sweep on one task.
 
-    Attributes:
-      task: Its name.
-      noises: Noise multipliers, or budgets in their place, as ("budget", epsilon).
-      rates: Compression rates r; 1 is the discrete Gaussian alone, without sketch.
-      bits: b.
-      cohorts: n.
-      model: The task's model; that of the flag file if "default".
-      others: Flags in place of the task's.
+    Noises are those of the sum or budgets in their place, rates those of compression, 1
+    without a sketch. The model is that of the flag file if "default"; `others` are
+    flags in place of the task's.
     """
 
     task: str
-    noises: Amounts
+    noises: list[Cell]
     rates: tuple[float, ...]
     bits: tuple[int, ...]
     cohorts: Sequence[int]
@@ -49,20 +43,24 @@ class Swept(NamedTuple):
     others: Mapping[str, Any] = {}
 
 
-def _z(*noise_multipliers: float) -> Amounts:
-    return tuple(("noise_multiplier", z) for z in noise_multipliers)
+def _z(*noise_multipliers: float) -> list[Cell]:
+    return axis("noise_multiplier", noise_multipliers)
 
 
-def _budget(*epsilons: float) -> Amounts:
-    return tuple(("budget", epsilon) for epsilon in epsilons)
+def _budget(*epsilons: float) -> list[Cell]:
+    return [({"budget": epsilon}, {"epsilon": epsilon}) for epsilon in epsilons]
 
 
 _MNIST_RATES = (1, 10, 100, 300, 1000)
 _EMNIST_RATES = (1, 4, 5, 10, 20, 30, 40, 50, 60)
+_LARGE_RATES = (1, 10, 15, 20, 30, 40, 50)
 _WORDS_RATES = (1, 2, 4, 5, 10, 15, 20)
+_WORDS_COHORTS = (50, 100, 200, 1000)
 _PAPER_Z = (0.1, 0.3, 0.5)
 _EPS = _budget(8.0)
 _TWO = _budget(5.0, 10.0)
+_CAREFUL: Mapping[str, Any] = {"others": medium.CAREFUL}
+_DOCS: Mapping[str, Any] = {"others": medium.CAREFUL_DOCS}
 # At epsilon 8 each cohort of Fig. 7 has its own server rate: 0.2 with 50 clients, as in
 # csgm_fig5, and the task's with 200, as 100 clients have in csgm_fig2. The small model
 # of Fig. 4 has the server's rates of equal_bits. The paper fixes z in Fig. 3, at which
@@ -75,10 +73,7 @@ SWEEPS: Mapping[str, Mapping[str, tuple[Swept, ...]]] = {
         ),
         "medium": (
             Swept("mnist", _z(0.0) + _EPS, _MNIST_RATES, (16,), (100,)),
-            Swept(
-                *("docs", _z(0.0, 0.6), (1, 4, 10, 100), (16,), (100,)),
-                others=medium.CAREFUL_DOCS,
-            ),
+            Swept("docs", _z(0.0, 0.6), (1, 4, 10, 100), (16,), (100,), **_DOCS),
         ),
         "paper": (
             Swept("emnist", _z(0.0, *_PAPER_Z), _EMNIST_RATES, (16,), (100,)),
@@ -110,9 +105,7 @@ SWEEPS: Mapping[str, Mapping[str, tuple[Swept, ...]]] = {
         ),
         "medium": (
             Swept("mnist", _EPS, (1, 10, 100, 1000), (16,), (100,)),
-            Swept(
-                *("mnist", _EPS, (1,), (16,), (100,), "small_cnn"), {"server_lr": 1.0}
-            ),
+            Swept("mnist", _EPS, (1,), (16,), (100,), "small_cnn", {"server_lr": 1.0}),
             Swept("mnist", _EPS, (10,), (16,), (100,), "small_cnn"),
         ),
         "paper": (
@@ -123,22 +116,13 @@ SWEEPS: Mapping[str, Mapping[str, tuple[Swept, ...]]] = {
     "secagg_fig7": {
         "small": (Swept("digits", _z(1.0, 4.0), (1, 10, 100), (16,), (10, 50)),),
         "medium": (
-            Swept(
-                *("mnist", _z(1.0), (1, 10, 100), (16,), (50, 200)),
-                others=medium.CAREFUL,
-            ),
-            Swept(*("mnist", _EPS, (1, 10, 100), (16,), (50,)), others=medium.CAREFUL),
+            Swept("mnist", _z(1.0), (1, 10, 100), (16,), (50, 200), **_CAREFUL),
+            Swept("mnist", _EPS, (1, 10, 100), (16,), (50,), **_CAREFUL),
             Swept("mnist", _EPS, (1, 10, 100), (16,), (200,)),
         ),
         "paper": (
-            Swept(
-                *("emnist", _z(*_PAPER_Z), (1, 10, 15, 20, 30, 40, 50), (16,)),
-                (100, 1000),
-            ),
-            Swept(
-                *("stackoverflow", _z(0.3, 0.5), _WORDS_RATES, (18,)),
-                (50, 100, 200, 1000),
-            ),
+            Swept("emnist", _z(*_PAPER_Z), _LARGE_RATES, (16,), (100, 1000)),
+            Swept("stackoverflow", _z(0.3, 0.5), _WORDS_RATES, (18,), _WORDS_COHORTS),
         ),
     },
 }
@@ -160,10 +144,6 @@ def _rate(rate: float) -> Cell:
     return own, {"mechanism": "sketched_ddg", **own}
 
 
-def _amount(name: str, value: float) -> Cell:
-    return {name: value}, {"epsilon" if name == "budget" else name: value}
-
-
 def _sweep(name: str, scale: str, timed: bool = False) -> Iterator[Cell]:
     """The runs of a part of `SWEEPS`, or those of two of its cohorts."""
     for swept in SWEEPS[name][scale]:
@@ -175,7 +155,7 @@ def _sweep(name: str, scale: str, timed: bool = False) -> Iterator[Cell]:
             [({"task": swept.task}, {**_problem(swept.task, scale), **swept.others})],
             [({"model": swept.model}, model)],
             axis("cohort_size", cohorts),
-            [_amount(*noise) for noise in swept.noises],
+            swept.noises,
             [_rate(rate) for rate in swept.rates],
             axis("bits", swept.bits),
             axis("seed", _SEEDS[scale]),
@@ -183,8 +163,8 @@ def _sweep(name: str, scale: str, timed: bool = False) -> Iterator[Cell]:
 
 
 # A share of the task's own measure.
-SLACK = {"digits": 0.01, "docs": 0.04, "emnist": 0.01, "mnist": 0.01}
-SLACK["stackoverflow"] = 0.04
+SLACK = dict.fromkeys(("digits", "emnist", "mnist"), 0.01)
+SLACK |= dict.fromkeys(("docs", "stackoverflow"), 0.04)
 
 
 def _with_noise(rows: Rows) -> list[Row]:
@@ -303,79 +283,72 @@ def _layers(panel: int, scale: str) -> list[Cell]:
     )
 
 
-_SWEEP: Mapping[str, Any] = {"sweep": "secagg_sweep", "scales": SCALES}
-_LAYERS: Mapping[str, Any] = {"sweep": "secagg_layers", "scales": SCALES}
+def _figure(
+    name: str, words: str, cells: Any, plot: Plot, sweep: str = "secagg_sweep"
+) -> Figure:
+    return Figure(name, f"{_PAPER}, {words}", cells, plot, sweep, SCALES)
+
+
 _LAYERS_PLOT = Plot("rest", "embedding", "task noise_multiplier")
+_NOISY: Mapping[str, Any] = {"rows": _with_noise, "log": "x"}
 
 FIGURES = [
-    Figure(
+    _figure(
         "secagg_fig2",
-        f"{_PAPER}, Fig. 2: compression rates at several noise multipliers",
+        "Fig. 2: compression rates at several noise multipliers",
         functools.partial(_sweep, "secagg_fig2"),
-        Plot("compression_rate", "noise", "task", rows=_with_noise, log="x"),
-        **_SWEEP,
+        Plot("compression_rate", "noise", "task", **_NOISY),
     ),
-    Figure(
+    _figure(
         "secagg_fig3",
-        f"{_PAPER}, Figs. 3, 5 and 6: bits and compression rate, at equal epsilon",
+        "Figs. 3, 5 and 6: bits and compression rate, at equal epsilon",
         functools.partial(_sweep, "secagg_fig3"),
         Plot(
             *("uplink_bits_per_parameter", "compression_rate", "task budget"),
             by="bits",
             log="x",
         ),
-        **_SWEEP,
     ),
-    Figure(
+    _figure(
         "secagg_table1",
-        f"{_PAPER}, Table 1: fewest bits within a slack, at equal epsilon",
+        "Table 1: fewest bits within a slack, at equal epsilon",
         functools.partial(_sweep, "secagg_fig3"),
         Plot("setting", "noise", "task", rows=fewest_bits),
-        **_SWEEP,
     ),
-    Figure(
+    _figure(
         "secagg_fig4",
-        f"{_PAPER}, Fig. 4: a large model compressed against a small one",
+        "Fig. 4: a large model compressed against a small one",
         functools.partial(_sweep, "secagg_fig4"),
         Plot(
             *("uplink_bits_per_client", "model", "task noise"),
             by="compression_rate",
-            rows=_with_noise,
-            log="x",
             titles={"default": "large model"},
+            **_NOISY,
         ),
-        **_SWEEP,
     ),
-    Figure(
+    _figure(
         "secagg_fig7",
-        f"{_PAPER}, Fig. 7: compression over cohort sizes",
+        "Fig. 7: compression over cohort sizes",
         functools.partial(_sweep, "secagg_fig7"),
-        Plot(
-            "compression_rate", "cohort_size", "task noise", rows=_with_noise, log="x"
-        ),
-        **_SWEEP,
+        Plot("compression_rate", "cohort_size", "task noise", **_NOISY),
     ),
-    Figure(
+    _figure(
         "secagg_fig8",
-        f"{_PAPER}, Fig. 8: larger cohorts at the time of secure aggregation of "
-        "smaller",
+        "Fig. 8: larger cohorts at the time of secure aggregation of smaller",
         functools.partial(_sweep, "secagg_fig7", timed=True),
         Plot("setting", "noise", "task", rows=equal_times),
-        **_SWEEP,
     ),
-    Figure(
+    _figure(
         "secagg_fig9",
-        f"{_PAPER}, Fig. 9: embedding and rest sketched separately, with noise",
+        "Fig. 9: embedding and rest sketched separately, with noise",
         functools.partial(_layers, 0),
-        _LAYERS_PLOT,
-        **_LAYERS,
+        *(_LAYERS_PLOT, "secagg_layers"),
     ),
-    Figure(
+    _figure(
         "secagg_fig10",
-        f"{_PAPER}, Fig. 10: embedding and rest sketched separately, without noise",
+        "Fig. 10: embedding and rest sketched separately, without noise",
         functools.partial(_layers, 1),
-        _LAYERS_PLOT,
-        **_LAYERS,
+        *(_LAYERS_PLOT, "secagg_layers"),
     ),
     *secure_sums.FIGURES,
 ]

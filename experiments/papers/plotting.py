@@ -123,16 +123,13 @@ def print_remark(rows: Rows) -> None:
 def draw(
     plot: Plot, rows: Rows, title: str, curves: Optional[sweep.Curves] = None
 ) -> Any:
-    """Draws rows of a table.
+    """A matplotlib figure of the rows of a table.
 
     Args:
       plot: What is drawn of them.
       rows: Those of a figure, each with the folder or the file of its curves.
       title: The line above all panels.
       curves: Those of which each point is a row; None if rows are drawn themselves.
-
-    Returns:
-      A matplotlib figure.
     """
     import matplotlib
     from matplotlib import pyplot
@@ -184,7 +181,6 @@ def draw(
 
 
 def _points_of(rows: Rows, curves: sweep.Curves) -> list[Row]:
-    """A row of each point of the curves of rows."""
     found: list[Row] = []
     for row in rows:
         places: dict[int, dict[str, str]] = {}
@@ -260,7 +256,10 @@ def _draw_panel(axis: Any, plot: Plot, rows: Rows, column: str) -> None:
         if named:
             away = _APART * (number - (len(lines) - 1) / 2)
             shown = [(names.index(place) + away, *reach) for place, *reach in points]
-            _draw_dots(axis, shown, label, look)
+            if shown:
+                places, means, down, up = zip(*shown)
+                dots = {**look, "ls": "", "elinewidth": 1, "label": label}
+                axis.errorbar(means, places, xerr=(down, up), **dots)
         else:
             shown = sorted((_number(place), *reach) for place, *reach in points)
             _draw_line(axis, shown, label, look)
@@ -314,16 +313,6 @@ def _draw_line(
     lowest = [mean - reach for mean, reach in zip(means, down)]
     highest = [mean + reach for mean, reach in zip(means, up)]
     axis.fill_between(places, lowest, highest, color=look["color"], alpha=0.15, lw=0)
-
-
-def _draw_dots(
-    axis: Any, points: Sequence[tuple[float, ...]], label: Any, look: Mapping[str, Any]
-) -> None:
-    """Draws dots with their ranges beside names that stand one below the other."""
-    if points:
-        lines, means, down, up = zip(*points)
-        own = {**look, "ls": "", "elinewidth": 1, "label": label}
-        axis.errorbar(means, lines, xerr=(down, up), **own)
 
 
 def _plain_numbers(axis: Any) -> None:
