@@ -73,7 +73,7 @@ def curves(runs: Sequence[RunFolder], metric: str) -> Curves:
 
 
 def page(
-    rows: Sequence[tables.Row],
+    rows: tables.Rows,
     settings: Sequence[str],
     notes: Sequence[str],
     drawn: Curves,
@@ -111,7 +111,7 @@ def page(
     )
 
 
-def _columns(rows: Sequence[tables.Row]) -> dict[str, str]:
+def _columns(rows: tables.Rows) -> dict[str, str]:
     """Heads by column, of all columns of any row."""
     names = dict.fromkeys(name for row in rows for name in row)
     return {name: _HEADS.get(name, name.replace("_", " ")) for name in names}

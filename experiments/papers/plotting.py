@@ -257,9 +257,9 @@ def _draw_panel(axis: Any, plot: Plot, rows: Rows, column: str) -> None:
             away = _APART * (number - (len(lines) - 1) / 2)
             shown = [(names.index(place) + away, *reach) for place, *reach in points]
             if shown:
-                places, means, down, up = zip(*shown)
+                heights, means, down, up = zip(*shown)
                 dots = {**look, "ls": "", "elinewidth": 1, "label": label}
-                axis.errorbar(means, places, xerr=(down, up), **dots)
+                axis.errorbar(means, heights, xerr=(down, up), **dots)
         else:
             shown = sorted((_number(place), *reach) for place, *reach in points)
             _draw_line(axis, shown, label, look)
