@@ -55,8 +55,7 @@ def _noise(panel: str, linf_ratio: float, keep_fraction: float) -> Work:
             dimension=DIMENSION,
         )
 
-    def compute(folder: Path) -> Mapping[str, Any]:
-        del folder
+    def compute(_: Path) -> Mapping[str, Any]:
         both = _calibrated(event), _calibrated(gaussian_event)
         return dict(zip(("noise_multiplier", "gaussian"), both))
 

@@ -80,8 +80,7 @@ def _table_work(rounds: int, method: str) -> Work:
         "blt": {"buffers": 3},
     }.get(method, {})
 
-    def compute(folder: Path) -> Mapping[str, Any]:
-        del folder
+    def compute(_: Path) -> Mapping[str, Any]:
         found = mf.compute(mf.prefix_sum(rounds), method, **parameters)
         errors = found.errors()
         return {"loss": found.loss, "root_mean": errors.root_mean, "max": errors.max}

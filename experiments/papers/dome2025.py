@@ -31,15 +31,12 @@ DOME_FLAGS = (
     *("measures_energy", "measure"),
 )
 # Of a number of the count sketch. With 8 it is twice as long, but on so coarse a grid
-# that epsilon takes a fifth more noise; with 12 it is about as good as with 16.
-SKETCH_BITS = 16
-# Where updates are larger beside the noise 8 are as good, and leave room for twice as
-# many numbers.
-FEW_BITS = 8
+# that epsilon takes a fifth more noise; with 12 it is about as good as with 16. Where
+# updates are larger beside the noise 8 are as good, and leave room for twice as many.
+SKETCH_BITS, FEW_BITS = 16, 8
 SKETCH_ROWS = 16
 SKETCHED = {
-    "sketched_ddg": SKETCH_BITS,
-    "sketched_ddg_few_bits": FEW_BITS,
+    **{"sketched_ddg": SKETCH_BITS, "sketched_ddg_few_bits": FEW_BITS},
     "sketched_ddg_adam": FEW_BITS,
 }
 NO_NOISE = math.inf
@@ -49,15 +46,12 @@ _FEW_BITS_EACH: Mapping[str, Any] = {
     **{"mechanism": mechanisms.DomeDdg.name, "bits": FEW_BITS},
     **_WHOLE,
 }
+_PUBLISHED = {"sketch_rule": "qr", "sketch_decay": 1.0, "sketch_target": "gradient"}
 # What each has beside the flags of DOME.
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "dome": {},
     # As many directions may be kept as the sketch has.
-    "dome_published": {
-        "sketch_rule": "qr",
-        "sketch_decay": 1.0,
-        "sketch_target": "gradient",
-    },
+    "dome_published": _PUBLISHED,
     "dome_whole": _WHOLE,
     "dome_ddg": _FEW_BITS_EACH,
     "dome_ddg_rank1": {**_FEW_BITS_EACH, "max_rank": 1},
@@ -148,9 +142,9 @@ class Comparison(NamedTuple):
     def chosen(self) -> dict[str, tuple[float, float]]:
         """Of each mechanism its clip and the server's rate."""
         found = {}
-        for name, rates in _RATES.items():
-            place = _TASKS.index(self.task)
-            clip, rate = _CLIPS[name][place], rates[place]
+        place = _TASKS.index(self.task)
+        for name in _RATES:
+            clip, rate = _CLIPS[name][place], _RATES[name][place]
             if clip is not None and rate is not None:
                 found[name] = clip, rate
         return found
@@ -238,11 +232,7 @@ TRIED: Mapping[str, Mapping[str, tuple[Sequence[float], Sequence[float]]]] = {
 
 
 def _cells(
-    task: str,
-    name: str,
-    flags: Mapping[str, Any],
-    epsilon: float,
-    seeds: Iterable[int],
+    task: str, name: str, flags: Mapping[str, Any], epsilon: float, seeds: Iterable[int]
 ) -> list[Cell]:
     """The runs of one mechanism at a budget, or without noise."""
     labels = {"task": task, "mechanism": name, "epsilon": epsilon}
@@ -262,9 +252,8 @@ def _compared(scale: str) -> Iterator[Cell]:
                 yield from _cells(compared.task, name, flags, epsilon, compared.seeds)
 
 
-def _tuning(scale: str) -> Iterator[Cell]:
+def _tuning(_: str) -> Iterator[Cell]:
     """Every clip and rate that was tried; of the small tasks alone."""
-    del scale
     epsilon, seed = TUNED_AT
     for task, tried in TRIED.items():
         for name, (clips, rates) in tried.items():
@@ -292,9 +281,8 @@ CNN_CHOSEN: Mapping[str, tuple[float, float]] = {
 _CNN: Mapping[str, Any] = {"model": "cnn", "cohort_size": 50, "eval_every": 6}
 
 
-def _cnn(scale: str) -> Iterator[Cell]:
+def _cnn(_: str) -> Iterator[Cell]:
     """Mechanisms with the papers' network at one budget."""
-    del scale
     for name, choice in CNN_CHOSEN.items():
         flags = mechanism_flags(medium.MNIST, name, *choice, CNN_DIMENSION)
         yield from _cells(medium.MNIST, name, {**flags, **_CNN}, 8.0, medium.SEEDS)
@@ -327,39 +315,40 @@ ABLATED = {
 # Titles and flags of what is changed. With second moments at least so large k=256 has
 # the noise's own variance at 4.5e-9.
 Changes = Mapping[str, tuple[str, Mapping[str, Any]]]
+_NO_PROBES = {"probes": False}
+_NO_MEAN, _ONE_DIRECTION = "no mean removal", "at most one direction kept (r)"
 _CHANGES: Changes = {
-    "no_probes": ("no random probes", {"probes": False}),
-    "q0.9": ("directions with 90% of the energy kept (q)", {"energy_fraction": 0.9}),
-    "q0.99999": (
-        "directions with 99.999% of the energy kept (q)",
-        {"energy_fraction": 0.99999},
-    ),
-    "max_rank1": ("at most one direction kept (r)", {"max_rank": 1}),
+    "no_probes": ("no random probes", _NO_PROBES),
+    **{
+        f"q{part:g}": (
+            f"directions with {100 * part:g}% of the energy kept (q)",
+            {"energy_fraction": part},
+        )
+        for part in (0.9, 0.99999)
+    },
+    "max_rank1": (_ONE_DIRECTION, {"max_rank": 1}),
     "beta0.5": (r"first moment decays by a half ($\beta_1$=0.5)", {"beta_1": 0.5}),
     "beta0": (r"no first moment ($\beta_1$=0)", {"beta_1": 0.0}),
     "biased": ("noise left in the second moment", {"debiasing": False}),
     "qr": ("sketch updated as published (QR)", {"sketch_rule": "qr"}),
     "no_decay": ("sketch forgets nothing", {"sketch_decay": 1.0}),
     "gradient": (
-        "sketch learns from the whole gradient",
-        {"sketch_target": "gradient"},
+        *("sketch learns from the whole gradient", {"sketch_target": "gradient"}),
     ),
 }
 # What is changed where there is mean removal, and where there is none.
 _OF_BASE: Mapping[str, Changes] = {
     "dome": {
-        "no_mean": ("no mean removal", _WHOLE),
+        "no_mean": (_NO_MEAN, _WHOLE),
         "no_mean_max_rank1": (
-            "no mean removal, at most one direction kept (r)",
-            {**_WHOLE, "max_rank": 1},
+            *(f"{_NO_MEAN}, {_ONE_DIRECTION}", {**_WHOLE, "max_rank": 1}),
         ),
     },
     "dome_whole": {
-        f"floor{floor:g}": (
-            f"second moment at least {floor:g}",
-            {"second_moment_floor": floor},
+        f"floor{least:g}": (
+            *(f"second moment at least {least:g}", {"second_moment_floor": least}),
         )
-        for floor in (4.5e-10, 4.5e-8)
+        for least in (4.5e-10, 4.5e-8)
     },
 }
 
@@ -395,15 +384,11 @@ def _ablated(scale: str) -> Iterator[Cell]:
 
 
 # Whose sketches are looked at, and over how many seeds.
-SEEN: Mapping[str, Mapping[str, Any]] = {
-    "dome": {},
-    "dome_no_probes": {"probes": False},
-    "dome_whole": {},
-}
+SEEN = {"dome": {}, "dome_no_probes": _NO_PROBES, "dome_whole": {}}
 SEEN_SEEDS = {"small": 1, "medium": 3, "paper": 1}
-SEEN_COLUMNS = (
-    *("aggregator_explained_energy", "aggregator_subspace_overlap"),
-    "aggregator_retained_rank",
+SEEN_COLUMNS = tuple(
+    f"aggregator_{each}"
+    for each in ("explained_energy", "subspace_overlap", "retained_rank")
 )
 
 

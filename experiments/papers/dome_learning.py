@@ -66,7 +66,7 @@ class Learner:
     """One configuration on gradients of one length."""
 
     def __init__(self, numbers: mechanisms.Dome, dimension: int):
-        """Initializes the learner with a `config` and d."""
+        """The learner of a `config` at d."""
         self._codec = dome.DomeCodec(numbers, dimension)
         self._round: Callable[..., Decoded] = tf.function(self._run_round)
 
@@ -85,20 +85,16 @@ class Learner:
     def learn(
         self,
         rounds: int,
-        *,
         rank: int = 4,
-        drift: float = 0.0,
-        mean: float = 0.0,
+        drift: float = 0,
+        mean: float = 0,
         seed: int = 0,
     ) -> Learned:
         """What is learned of a random subspace, by gradients of mean square 1.
 
-        Args:
-          rounds: Number of rounds.
-          rank: Dimensions of the subspace.
-          drift: How far each of its directions turns in a round, about, in radians.
-          mean: Size of a part of the gradients that is the same in every round.
-          seed: That of the gradients, and of the sketches' probes and noise.
+        The subspace has so many dimensions, and each of its directions turns in a round
+        by about so many radians; a part of the gradients, of size `mean`, is the same
+        in every round. The seed is of all of it.
         """
         d = self._codec.dimension
         rng = np.random.default_rng(seed)
