@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 from dpfl import mechanisms, tasks
 from dpfl.mechanisms.integer import ROTATED_DIMENSION
@@ -75,17 +75,14 @@ def _message_bits(task: str) -> int:
 
 
 def mechanism_flags(
-    task: str,
-    mechanism: str,
-    clip_norm: float,
-    server_lr: float,
-    dimension: Optional[int] = None,
+    task: str, mechanism: str, clip: float, rate: float, dimension: int = 0
 ) -> dict[str, Any]:
     """The flags of one mechanism of the comparison, a key of `TITLES`.
 
-    The dimension d is that of the model, by default of the task's own.
+    The clip and the server's rate are given; the dimension d is that of the model, the
+    task's own if it is 0.
     """
-    tuned = {"clip_norm": clip_norm, "server_lr": server_lr}
+    tuned = {"clip_norm": clip, "server_lr": rate}
     if mechanism in VARIANTS:
         flags = {**dome_flags(task), **VARIANTS[mechanism], **tuned}
         if mechanism == "dome_published":
@@ -141,13 +138,11 @@ class Comparison(NamedTuple):
     @property
     def chosen(self) -> dict[str, tuple[float, float]]:
         """Of each mechanism its clip and the server's rate."""
-        found = {}
         place = _TASKS.index(self.task)
-        for name in _RATES:
-            clip, rate = _CLIPS[name][place], _RATES[name][place]
-            if clip is not None and rate is not None:
-                found[name] = clip, rate
-        return found
+        both = {
+            n: (clips[place], rates[place]) for n, (clips, rates) in _CHOSEN.items()
+        }
+        return {name: (clip, rate) for name, (clip, rate) in both.items() if rate}
 
     def flags(self, name: str) -> dict[str, Any]:
         """The flags of a mechanism with the clip and the rate that were chosen."""
@@ -165,43 +160,30 @@ COMPARISONS: Mapping[str, tuple[Comparison, ...]] = {
         Comparison("stackoverflow", (10.0, NO_NOISE), (1, 2, 3)),
     ),
 }
-# Clips and the server's rates by mechanism and task; None where it is not compared.
+# Clips and the server's rates by mechanism and task; no rate where it is not compared.
 # Those of mnist are of the figure equal_bits, or follow from them. The last two tasks
 # are not tuned: clips of the sketches are the task's times sqrt(k/d), server rates the
 # task's, times d/k where a sketch is not scaled up (or the largest that there is), and
 # usual ones for Adam.
 _TASKS = ("digits", "docs", "mnist", "emnist", "stackoverflow")
-_CLIPS: Mapping[str, tuple[Optional[float], ...]] = {
-    "dome": (0.1, 0.012, 0.04, 0.0016, 0.0008),
-    "dome_published": (0.1, None, 0.04, 0.0016, 0.0008),
-    "dome_whole": (0.02, 0.012, 0.04, 0.0016, 0.0008),
-    "dome_ddg": (None, None, 0.08, None, None),
-    "dome_ddg_rank1": (None, None, 0.08, None, None),
-    "dome_sgd": (0.0125, 0.012, 0.04, 0.0016, 0.0008),
-    "sketched_ddg": (0.1, 0.3, 0.3, 0.1, 0.1),
-    "sketched_ddg_few_bits": (None, None, 0.3, None, None),
-    "sketched_ddg_adam": (None, None, 0.3, None, None),
-    "l2_csgm": (0.1, 0.3, 0.3, 0.1, 0.1),
-    "gaussian_sgd": (0.1, 0.3, 0.3, 0.1, 0.1),
-    "gaussian_adam": (0.1, 0.3, 0.3, 0.1, 0.1),
-    "gaussian_adam_uncorrected": (0.1, None, 0.3, 0.1, 0.1),
-    "gaussian_adam_debiased": (0.1, 0.3, 0.3, 0.1, 0.1),
-}
-_RATES: Mapping[str, tuple[Optional[float], ...]] = {
-    "dome": (0.01, 0.003, 0.01, 0.003, 0.003),
-    "dome_published": (0.01, None, 0.01, 0.003, 0.003),
-    "dome_whole": (0.03, 0.03, 0.03, 0.003, 0.003),
-    "dome_ddg": (None, None, 0.03, None, None),
-    "dome_ddg_rank1": (None, None, 0.03, None, None),
-    "dome_sgd": (31.0, 300.0, 20.0, 4000.0, 10_000.0),
-    "sketched_ddg": (0.5, 0.2, 0.3, 1.0, 1.78),
-    "sketched_ddg_few_bits": (None, None, 0.5, None, None),
-    "sketched_ddg_adam": (None, None, 0.03, None, None),
-    "l2_csgm": (0.2, 0.03, 0.3, 1.0, 1.78),
-    "gaussian_sgd": (0.5, 0.2, 1.0, 1.0, 1.78),
-    "gaussian_adam": (0.03, 0.03, 0.03, 0.01, 0.01),
-    "gaussian_adam_uncorrected": (0.01, None, 0.01, 0.003, 0.003),
-    "gaussian_adam_debiased": (0.03, 0.03, 0.03, 0.01, 0.01),
+_CLIPS = (0.1, 0.3, 0.3, 0.1, 0.1)
+_SKETCHED_CLIPS = (0.012, 0.04, 0.0016, 0.0008)
+_OF_FEW_BITS = (0, 0, 0.08, 0, 0)
+_CHOSEN: Mapping[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
+    "dome": ((0.1, *_SKETCHED_CLIPS), (0.01, 0.003, 0.01, 0.003, 0.003)),
+    "dome_published": ((0.1, *_SKETCHED_CLIPS), (0.01, 0, 0.01, 0.003, 0.003)),
+    "dome_whole": ((0.02, *_SKETCHED_CLIPS), (0.03, 0.03, 0.03, 0.003, 0.003)),
+    "dome_ddg": (_OF_FEW_BITS, (0, 0, 0.03, 0, 0)),
+    "dome_ddg_rank1": (_OF_FEW_BITS, (0, 0, 0.03, 0, 0)),
+    "dome_sgd": ((0.0125, *_SKETCHED_CLIPS), (31.0, 300.0, 20.0, 4000.0, 10_000.0)),
+    "sketched_ddg": (_CLIPS, (0.5, 0.2, 0.3, 1.0, 1.78)),
+    "sketched_ddg_few_bits": (_CLIPS, (0, 0, 0.5, 0, 0)),
+    "sketched_ddg_adam": (_CLIPS, (0, 0, 0.03, 0, 0)),
+    "l2_csgm": (_CLIPS, (0.2, 0.03, 0.3, 1.0, 1.78)),
+    "gaussian_sgd": (_CLIPS, (0.5, 0.2, 1.0, 1.0, 1.78)),
+    "gaussian_adam": (_CLIPS, (0.03, 0.03, 0.03, 0.01, 0.01)),
+    "gaussian_adam_uncorrected": (_CLIPS, (0.01, 0, 0.01, 0.003, 0.003)),
+    "gaussian_adam_debiased": (_CLIPS, (0.03, 0.03, 0.03, 0.01, 0.01)),
 }
 # Budget and seed at which clips and rates were tried, and those.
 TUNED_AT = (8.0, 11)
