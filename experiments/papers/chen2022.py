@@ -128,6 +128,8 @@ SWEEPS: Mapping[str, Mapping[str, tuple[Swept, ...]]] = {
 }
 # Of Fig. 8: the cohort without compression, and the one that must be no slower.
 TIMED_COHORTS = {"digits": (10, 50), "mnist": (50, 200), "emnist": (100, 1000)}
+# Figures that are other views of a part of the sweep.
+_VIEWS = {"secagg_table1": "secagg_fig3", "secagg_fig8": "secagg_fig7"}
 
 
 def _problem(task: str, scale: str) -> Mapping[str, Any]:
@@ -144,11 +146,11 @@ def _rate(rate: float) -> Cell:
     return own, {"mechanism": "sketched_ddg", **own}
 
 
-def _sweep(name: str, scale: str, timed: bool = False) -> Iterator[Cell]:
-    """The runs of a part of `SWEEPS`, or those of two of its cohorts."""
-    for swept in SWEEPS[name][scale]:
+def _sweep(name: str, scale: str) -> Iterator[Cell]:
+    """The runs of a part of `SWEEPS`; of Fig. 8 those of two cohorts of a task."""
+    for swept in SWEEPS[_VIEWS.get(name, name)][scale]:
         cohorts = swept.cohorts
-        if timed:
+        if name == "secagg_fig8":
             cohorts = [n for n in cohorts if n in TIMED_COHORTS.get(swept.task, ())]
         model = {} if swept.model == "default" else {"model": swept.model}
         yield from cross(
@@ -171,9 +173,9 @@ def _with_noise(rows: Rows) -> list[Row]:
     """Rows with their noise, which is the budget or z, and their setting in words."""
     found: list[Row] = []
     for row in rows:
-        budget = row.get("budget")
-        noise = f"ε={float(budget):g}" if budget else ""
-        noise = noise or f"z={float(row['noise_multiplier']):g}"
+        is_budget = bool(row.get("budget"))
+        amount = float(row["budget" if is_budget else "noise_multiplier"])
+        noise = f"{'ε' if is_budget else 'z'}={amount:g}"
         rate = f"r={float(row['compression_rate']):g}"
         setting = f"n={row['cohort_size']}, {rate}, {row['bits']} bits, {noise}"
         found.append({**row, "noise": noise, "setting": setting})
@@ -244,25 +246,26 @@ class Layers(NamedTuple):
     """What Figs. 9 and 10 train: embedding and rest sketched separately.
 
     The embedding has so many parameters, which come first; the compression rates are of
-    either part, and the noise multipliers of the two figures.
+    either part, and Fig. 9 has noise.
     """
 
     task: str
     embedding: int
     rates: tuple[float, ...]
-    noises: tuple[float, float]
+    noise_multiplier: float
 
 
 LAYERS: Mapping[str, Layers] = {
-    "small": Layers("docs", 64_128, (10, 300), (0.5, 0.0)),
-    "medium": Layers("docs", 16_064, (10, 100), (0.6, 0.0)),
-    "paper": Layers("stackoverflow", 960_384, (2, 5, 10, 20), (0.05, 0.0)),
+    "small": Layers("docs", 64_128, (10, 300), 0.5),
+    "medium": Layers("docs", 16_064, (10, 100), 0.6),
+    "paper": Layers("stackoverflow", 960_384, (2, 5, 10, 20), 0.05),
 }
 
 
-def _layers(panel: int, scale: str) -> list[Cell]:
-    """The runs of Fig. 9 (panel 0) or Fig. 10 (panel 1)."""
+def _layers(name: str, scale: str) -> list[Cell]:
+    """The runs of Fig. 9, or of Fig. 10."""
     of = LAYERS[scale]
+    noise = of.noise_multiplier if name == "secagg_fig9" else 0.0
     flags: Mapping[str, Any]
     if scale == "medium":
         flags = {**_problem(of.task, scale), **medium.CAREFUL_DOCS, "bits": 16}
@@ -277,32 +280,31 @@ def _layers(panel: int, scale: str) -> list[Cell]:
         parts.append((whole, {"compression_rate": embedding}))
     return cross(
         [({"task": of.task}, {**flags, "mechanism": "sketched_ddg"})],
-        axis("noise_multiplier", [of.noises[panel]]),
+        axis("noise_multiplier", [noise]),
         parts,
         axis("seed", medium.SEEDS if scale == "medium" else (1,)),
     )
 
 
 def _figure(
-    name: str, words: str, cells: Any, plot: Plot, sweep: str = "secagg_sweep"
+    name: str, words: str, plot: Plot, cells: Any = _sweep, sweep: str = "secagg_sweep"
 ) -> Figure:
+    cells = functools.partial(cells, name)
     return Figure(name, f"{_PAPER}, {words}", cells, plot, sweep, SCALES)
 
 
-_LAYERS_PLOT = Plot("rest", "embedding", "task noise_multiplier")
 _NOISY: Mapping[str, Any] = {"rows": _with_noise, "log": "x"}
+_LAYERS = (Plot("rest", "embedding", "task noise_multiplier"), _layers, "secagg_layers")
 
 FIGURES = [
     _figure(
         "secagg_fig2",
         "Fig. 2: compression rates at several noise multipliers",
-        functools.partial(_sweep, "secagg_fig2"),
         Plot("compression_rate", "noise", "task", **_NOISY),
     ),
     _figure(
         "secagg_fig3",
         "Figs. 3, 5 and 6: bits and compression rate, at equal epsilon",
-        functools.partial(_sweep, "secagg_fig3"),
         Plot(
             *("uplink_bits_per_parameter", "compression_rate", "task budget"),
             by="bits",
@@ -312,13 +314,11 @@ FIGURES = [
     _figure(
         "secagg_table1",
         "Table 1: fewest bits within a slack, at equal epsilon",
-        functools.partial(_sweep, "secagg_fig3"),
         Plot("setting", "noise", "task", rows=fewest_bits),
     ),
     _figure(
         "secagg_fig4",
         "Fig. 4: a large model compressed against a small one",
-        functools.partial(_sweep, "secagg_fig4"),
         Plot(
             *("uplink_bits_per_client", "model", "task noise"),
             by="compression_rate",
@@ -329,26 +329,22 @@ FIGURES = [
     _figure(
         "secagg_fig7",
         "Fig. 7: compression over cohort sizes",
-        functools.partial(_sweep, "secagg_fig7"),
         Plot("compression_rate", "cohort_size", "task noise", **_NOISY),
     ),
     _figure(
         "secagg_fig8",
         "Fig. 8: larger cohorts at the time of secure aggregation of smaller",
-        functools.partial(_sweep, "secagg_fig7", timed=True),
         Plot("setting", "noise", "task", rows=equal_times),
     ),
     _figure(
         "secagg_fig9",
         "Fig. 9: embedding and rest sketched separately, with noise",
-        functools.partial(_layers, 0),
-        *(_LAYERS_PLOT, "secagg_layers"),
+        *_LAYERS,
     ),
     _figure(
         "secagg_fig10",
         "Fig. 10: embedding and rest sketched separately, without noise",
-        functools.partial(_layers, 1),
-        *(_LAYERS_PLOT, "secagg_layers"),
+        *_LAYERS,
     ),
     *secure_sums.FIGURES,
 ]

@@ -202,20 +202,19 @@ PROBLEMS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
 # were tried on the validation set (docs/results/medium_validation.csv). At one rate for
 # all, factorizations with more noise lose more than they have to. Schedules have the
 # rate of the constant one.
-_METHODS = ("honaker-online", "honaker-full", "optimal-prefix-sum", "optimal")
 NO_NOISE = "no-noise"
 _SERVER_RATES: Mapping[str, Mapping[float, Mapping[str, float]]] = {
     medium.MNIST: {
-        4.0: dict(zip(_METHODS, (0.2, 0.1, 0.2, 0.2))),
-        8.0: dict(zip(_METHODS, (0.2, 0.2, 0.5, 1.0))),
-        16.0: dict(zip(_METHODS, (0.5, 0.5, 1.0, 1.0))),
+        4.0: dict(zip(TITLES, (0.2, 0.1, 0.2, 0.2))),
+        8.0: dict(zip(TITLES, (0.2, 0.2, 0.5, 1.0))),
+        16.0: dict(zip(TITLES, (0.5, 0.5, 1.0, 1.0))),
         math.inf: {NO_NOISE: 4.0},
     },
     medium.DOCS: {
-        2.0: dict.fromkeys(_METHODS, 1.0),
-        4.0: dict(zip(_METHODS, (1.0, 2.0, 2.0, 2.0))),
-        8.0: dict.fromkeys(_METHODS, 2.0),
-        16.0: dict.fromkeys(_METHODS, 2.0),
+        2.0: dict.fromkeys(TITLES, 1.0),
+        4.0: dict(zip(TITLES, (1.0, 2.0, 2.0, 2.0))),
+        8.0: dict.fromkeys(TITLES, 2.0),
+        16.0: dict.fromkeys(TITLES, 2.0),
         math.inf: {NO_NOISE: 2.0},
     },
 }

@@ -35,11 +35,8 @@ def similar_vectors(dimension: int, seed: int = 0) -> Callable[[tf.Tensor], tf.T
     return vector
 
 
-def independent_vectors(
-    dimension: int, seed: int = 0
-) -> Callable[[tf.Tensor], tf.Tensor]:
+def independent_vectors(dimension: int, _: int = 0) -> Callable[[tf.Tensor], tf.Tensor]:
     """Unit vectors of any direction; the seed of all has no part in them."""
-    del seed
 
     def vector(client_seed: tf.Tensor) -> tf.Tensor:
         own = randomness.standard_normal(client_seed, dimension)

@@ -134,7 +134,7 @@ def draw(
     import matplotlib
     from matplotlib import pyplot
 
-    rows = plot.rows(rows if curves is None else _points_of(rows, curves))
+    rows = plot.rows(rows if curves is None else sweep.points_of(rows, curves))
     if not rows:
         return pyplot.figure(figsize=(_WIDTH, _HEIGHT))
     panels = [
@@ -178,17 +178,6 @@ def draw(
             title = f"{title}; {seeds}"
         picture.suptitle(textwrap.fill(title, int(width * _LETTERS)))
     return picture
-
-
-def _points_of(rows: Rows, curves: sweep.Curves) -> list[Row]:
-    found: list[Row] = []
-    for row in rows:
-        places: dict[int, dict[str, str]] = {}
-        for column in curves.columns:
-            for place, value in sweep.curve(row, column, curves):
-                places.setdefault(place, {})[column] = str(value)
-        found += [{**row, curves.place: str(k), **v} for k, v in places.items()]
-    return found
 
 
 def _measure(rows: Rows) -> str:

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from dpfl import files
 
-from ..tables import Row, Rows, read_run
-from .sweep import CURVES, KEY, Curves, Figure, Work
+from ..tables import Row, Rows
+from .sweep import CURVES, KEY, Curves, Figure, Work, points_of
 
 # The first columns of both files.
 _OWNER = ("figure", "scale")
@@ -55,23 +55,16 @@ def write(
     if figure.curves:
         labels = dict.fromkeys(name for work in works for name in work.labels)
         known = [*_OWNER, *labels]
-        of_rows = [list(_points(row, known, figure.curves)) for row in own]
-        own = [{**row, _POINTS: str(len(of))} for row, of in zip(own, of_rows)]
         columns = [*known, figure.curves.place, *figure.curves.columns]
-        points = (point for of in of_rows for point in of)
-        files.write_atomically(curves_path(path), files.csv_text(columns, points))
+        lines = []
+        for number, row in enumerate(own):
+            points = points_of([row], figure.curves)
+            own[number] = {**row, _POINTS: str(len(points))}
+            lines += [{name: each.get(name, "") for name in columns} for each in points]
+        files.write_atomically(curves_path(path), files.csv_text(columns, lines))
     own = [{n: v for n, v in row.items() if n not in _LEFT_OUT} for row in own]
     columns = list(dict.fromkeys(name for row in own for name in row))
     files.write_atomically(path, files.csv_text(columns, own))
-
-
-def _points(row: Row, known: Sequence[str], curves: Curves) -> Iterator[Row]:
-    """The points of a row at which something that is drawn was measured."""
-    own = {name: row.get(name, "") for name in known}
-    for number, each in enumerate(read_run(Path(row["folder"]) / curves.file), 1):
-        values = {name: each.get(name, "") for name in curves.columns}
-        if any(values.values()):
-            yield {**own, curves.place: each.get(curves.place, str(number)), **values}
 
 
 def read(path: Path, figure: Figure, scale: str, works: Sequence[Work]) -> list[Row]:

@@ -23,7 +23,7 @@ from dpfl.tasks import registry
 from dpfl.training import config
 
 from .. import flag_files
-from ..tables import Row, Rows, read_run, where
+from ..tables import Row, Rows, read_run
 
 SCALES = ("small", "medium", "paper")
 KEY = "key"
@@ -54,7 +54,7 @@ class Work:
     settings: Mapping[str, Any]
     compute: Optional[Callable[[Path], Mapping[str, Any]]] = None
 
-    @property
+    @functools.cached_property
     def key(self) -> str:
         """The row's key: labels and settings as JSON."""
         return json.dumps([dict(self.labels), dict(self.settings)], sort_keys=True)
@@ -273,21 +273,28 @@ def rounds_done(folder: Path) -> int:
     return sum(bool(row.get("seconds")) for row in rows)
 
 
-def curve(row: Row, column: str, curves: Curves = EVALUATED) -> list[tuple[int, float]]:
-    """The points (place, value) of a column, where it has a value.
+def points_of(rows: Rows, curves: Curves) -> list[Row]:
+    """A row of each point of the curves of rows, where something was measured.
 
-    The row's `CURVES` names a file that stands in for those of all work, with the
-    labels before the place of each point.
+    A row's `CURVES` names a file that stands in for those of all work, with the labels
+    before the place of each point.
     """
-    if CURVES in row:
-        rows: Rows = files.read_csv(row[CURVES])
-        head = list(rows[0])
-        names = head[: head.index(curves.place)]
-        rows = where(rows, **{name: row[name] for name in names if name in row})
-    else:
-        rows = read_run(Path(row["folder"]) / curves.file)
-    return [
-        (int(r.get(curves.place, number)), float(r[column]))
-        for number, r in enumerate(rows, 1)
-        if r[column]
-    ]
+    points: dict[tuple[str, ...], list[Row]] = {}
+    labels: list[str] = []
+    if rows and CURVES in rows[0]:
+        every = files.read_csv(rows[0][CURVES])
+        head = list(every[0])
+        labels = [n for n in head[: head.index(curves.place)] if n in rows[0]]
+        for point in every:
+            points.setdefault(tuple(point[n] for n in labels), []).append(point)
+    found: list[Row] = []
+    for row in rows:
+        own: Rows = points.get(tuple(row[name] for name in labels), [])
+        if CURVES not in row:
+            own = read_run(Path(row["folder"]) / curves.file)
+        for number, each in enumerate(own, 1):
+            values = {n: each[n] for n in curves.columns if each.get(n)}
+            if values:
+                place = each.get(curves.place, str(number))
+                found.append({**row, curves.place: place, **values})
+    return found

@@ -82,7 +82,8 @@ def test_curves_are_those_of_the_row_s_own_run(tmp_path):
     path = tmp_path / "curves.csv"
     path.write_text("mechanism,seed,round,eval_loss\na,1,4,0.5\na,2,4,0.25\na,2,8,\n")
     row = {"mechanism": "a", "seed": "2", "final_loss": "7", "curves": str(path)}
-    assert sweep.curve(row, "eval_loss") == [(4, 0.25)]
+    found = sweep.points_of([row], sweep.Curves(("eval_loss",)))
+    assert found == [{**row, "round": "4", "eval_loss": "0.25"}]
 
 
 def test_without_curves_there_is_one_file(tmp_path):
