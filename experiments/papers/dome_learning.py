@@ -120,7 +120,10 @@ def _orthonormal(count: int, dimension: int, rng: np.random.Generator) -> np.nda
     return np.linalg.qr(rng.standard_normal([dimension, count]))[0].T
 
 
-def choices(rounds: int = 120, dimension: int = 100) -> Iterator[dict[str, str]]:
+_COLUMNS = ("study", "row", "column", "seed", "overlap", "excess_error")
+
+
+def choices(rounds: int = 120, dimension: int = 100) -> Iterator[dict[str, Any]]:
     """A row of each run on choices: error and overlap in the last quarter."""
     both = itertools.product(CHOICES.items(), SETTINGS.items())
     for (name, changes), (setting, (noise, mean)) in both:
@@ -131,10 +134,11 @@ def choices(rounds: int = 120, dimension: int = 100) -> Iterator[dict[str, str]]
             run = learner.learn(rounds, mean=mean, seed=seed)
             error = run.errors[-rounds // 4 :].mean() - floor
             overlap = run.overlaps[-rounds // 4 :].mean()
-            yield _row("choices", name, setting, seed, overlap, f"{error:.6f}")
+            found = f"{overlap:.6f}", f"{error:.6f}"
+            yield dict(zip(_COLUMNS, ("choices", name, setting, seed, *found)))
 
 
-def drifting(rounds: int = 150, dimension: int = 64) -> Iterator[dict[str, str]]:
+def drifting(rounds: int = 150, dimension: int = 64) -> Iterator[dict[str, Any]]:
     """A row of each run on drift: overlap in the last third.
 
     Three directions, with and without probes; the sketch has half of the dimensions.
@@ -146,17 +150,8 @@ def drifting(rounds: int = 150, dimension: int = 64) -> Iterator[dict[str, str]]
     for drift, (name, learner) in itertools.product(DRIFTS, learners.items()):
         for seed in SEEDS:
             run = learner.learn(rounds, rank=3, drift=drift, seed=seed)
-            overlap = run.overlaps[-rounds // 3 :].mean()
-            yield _row("drift", f"{drift:g}", name, seed, overlap)
-
-
-def _row(
-    study: str, row: str, column: str, seed: int, overlap: float, error: str = ""
-) -> dict[str, str]:
-    return {
-        **{"study": study, "row": row, "column": column, "seed": str(seed)},
-        **{"overlap": f"{overlap:.6f}", "excess_error": error},
-    }
+            found = f"{run.overlaps[-rounds // 3 :].mean():.6f}", ""
+            yield dict(zip(_COLUMNS, ("drift", f"{drift:g}", name, seed, *found)))
 
 
 def main(argv: Sequence[str]) -> None:

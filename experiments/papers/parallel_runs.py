@@ -303,19 +303,17 @@ class ParallelRuns:
         works = list(left)
         rates = {work.problem: self._rates[work.problem] for work in works}
         at_a_time = max(1, min(self._at_a_time(len(works), rates), len(works)))
-        told = remaining_work.sentence(
-            works, of, self._folder, rates, at_a_time, self._groups
-        )
+        shared = at_a_time, self._groups
+        told = remaining_work.sentence(works, of, self._folder, rates, *shared)
         bar.write(told, sys.stderr)
         self._hire(at_a_time)
 
 
 def _is_spent(trainer: Trainer, runs: int, first_memory: int) -> bool:
     """Whether a process is to be replaced before its next run."""
-    if runs < 2:
-        return False
-    has_grown = trainer.memory() > _MOST_GROWTH * first_memory
-    return has_grown or runs >= _RUNS_OF_A_TRAINER
+    return runs >= _RUNS_OF_A_TRAINER or (
+        runs > 1 and trainer.memory() > _MOST_GROWTH * first_memory
+    )
 
 
 def _chains(works: Sequence[Training], at_a_time: int) -> list[list[Training]]:
@@ -324,17 +322,11 @@ def _chains(works: Sequence[Training], at_a_time: int) -> list[list[Training]]:
     for work in works:
         found.setdefault(work.all_but_seed, []).append(work)
     # A process that has nothing to do costs more than tracing twice.
-    if len(found) < 2 * at_a_time:
-        return [[work] for work in works]
-    return list(found.values())
+    is_few = len(found) < 2 * at_a_time
+    return [[work] for work in works] if is_few else list(found.values())
 
 
 def _bar(total: int, initial: int, unit: str) -> tqdm.tqdm:
-    return tqdm.tqdm(
-        total=total,
-        initial=initial,
-        unit=unit,
-        file=sys.stderr,
-        mininterval=0.5 if sys.stderr.isatty() else 10,
-        disable=not total,
-    )
+    interval = 0.5 if sys.stderr.isatty() else 10
+    kept = {"file": sys.stderr, "mininterval": interval, "disable": not total}
+    return tqdm.tqdm(total=total, initial=initial, unit=unit, **kept)

@@ -56,21 +56,11 @@ _MOST_MARKED = 24
 # Share of the height between lines of names by which the dots of series stand apart.
 _APART = 0.16
 _STYLE: Mapping[str, Any] = {
-    "font.size": 10,
-    "axes.titlesize": 10,
-    "axes.labelsize": 10,
-    "figure.titlesize": 10,
-    "legend.fontsize": 9,
-    "xtick.labelsize": 9,
-    "ytick.labelsize": 9,
-    "axes.grid": True,
-    "grid.alpha": 0.3,
-    "axes.axisbelow": True,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "lines.linewidth": 1.4,
-    "lines.markersize": 5,
-    "errorbar.capsize": 2,
+    **dict.fromkeys(("font.size", "axes.titlesize", "axes.labelsize"), 10),
+    **dict.fromkeys(("legend.fontsize", "xtick.labelsize", "ytick.labelsize"), 9),
+    **{"figure.titlesize": 10, "axes.grid": True, "grid.alpha": 0.3},
+    **{"axes.axisbelow": True, "axes.spines.top": False, "axes.spines.right": False},
+    **{"lines.linewidth": 1.4, "lines.markersize": 5, "errorbar.capsize": 2},
     "legend.framealpha": 0.85,
 }
 
@@ -148,12 +138,9 @@ def draw(
         width = _WIDTH if across > 1 else 0.72 * _WIDTH
         names = distinct(rows, plot.x) if _is_named(plot, rows) else []
         height = max(_HEIGHT, 0.26 * len(names) + 1.4)
+        size = (width, height * down + 0.4)
         picture, axes = pyplot.subplots(
-            down,
-            across,
-            figsize=(width, height * down + 0.4),
-            squeeze=False,
-            layout="constrained",
+            down, across, figsize=size, squeeze=False, layout="constrained"
         )
         for axis in list(axes.flat)[len(panels) :]:
             axis.remove()
@@ -168,9 +155,9 @@ def draw(
         if named:
             columns = int(width * _LETTERS / (max(map(len, named)) + 8))
             columns = max(1, min(5, columns))
-            place = {"loc": "outside lower center", "ncol": columns}
             lines = -(-len(named) // columns)
             picture.set_figheight(picture.get_figheight() + _LEGEND_LINE * lines)
+            place = {"loc": "outside lower center", "ncol": columns}
             picture.legend(list(named.values()), list(named), **place)
         if "seed" in rows[0]:
             count = len(distinct(rows, "seed"))

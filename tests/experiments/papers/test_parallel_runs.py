@@ -17,12 +17,7 @@ import pytest
 
 from dpfl import files
 from experiments import tables
-from experiments.papers import (
-    parallel_runs,
-    remaining_work,
-    sweep,
-    trainers,
-)
+from experiments.papers import parallel_runs, remaining_work, sweep, trainers
 from tests import forks
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -105,7 +100,10 @@ def test_a_killed_grid_goes_on_and_seeds_that_share_a_graph_change_nothing(
     left = re.search(r"1 of 2 runs and (\d+) of 32 rounds are left, about 1 min", said)
     assert 0 < int(left[1]) <= 14
     after = sweep.ResultsTable(folder / "results.csv")
-    assert after.row(first) == before and second in after
+    assert after.row(first) == before
+    row, summary = after.row(second), files.read_json(begun.parent / "summary.json")
+    assert float(row["epsilon"]) == summary["epsilon"] > 0
+    assert 0 <= float(row["final_accuracy"]) <= 1 and len(files.read_csv(begun)) == 16
     assert "going on after round" in (begun.parent / "train.log").read_text()
     alone.join(forks.SECONDS)
     assert alone.exitcode == 0, (tmp_path / "said").read_text()
@@ -125,17 +123,15 @@ class FakeTrainer:
 
     def check(self, work, folder):
         if work.flags["seed"] in self.fails:
-            raise trainers.WorkFailedError(
-                "no", 2, "data_dir must be there, found none"
-            )
+            said = "data_dir must be there, found none"
+            raise trainers.WorkFailedError("no", 2, said)
 
     def train(self, work, folder, on_round, **more):
         if work.flags["seed"] in self.fails:
             raise trainers.WorkFailedError("the run failed", self.exit_code)
         folder.mkdir()
-        (folder / "summary.json").write_text(
-            str(dict.fromkeys(sweep.SUMMARY_COLUMNS, 1)).replace("'", '"')
-        )
+        summary = dict.fromkeys(sweep.SUMMARY_COLUMNS, 1)
+        files.write_json(folder / "summary.json", summary)
         for done in range(5):
             on_round(done, 4)
         self.seeds.append((work.labels["seed"], more["concurrency"]))
