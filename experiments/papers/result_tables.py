@@ -86,7 +86,7 @@ def read(path: Path, figure: Figure, scale: str, works: Sequence[Work]) -> list[
             raise refused(figure, scale, f"a row for the second time in {place}")
         seen.add(work.key)
         measured = [name for name in row if name not in (*work.labels, *figure.words)]
-        _check_numbers(row, measured, place, figure, scale)
+        _check_numbers({name: row[name] for name in measured}, place, figure, scale)
         rows.append(row)
     if figure.curves is None:
         return rows
@@ -112,7 +112,8 @@ def _check_curves(
         if not {curves.place, *curves.columns} <= set(head):
             raise refused(figure, scale, f"{path} without the columns of its curves")
         labels = head[: head.index(curves.place)]
-        _check_numbers(point, head[len(labels) :], place, figure, scale)
+        own = {name: point[name] for name in head[len(labels) :]}
+        _check_numbers(own, place, figure, scale)
         key = tuple(point[name] for name in labels)
         counts[key] = counts.get(key, 0) + 1
     for row in rows:
@@ -123,15 +124,13 @@ def _check_curves(
             raise refused(figure, scale, text)
 
 
-def _check_numbers(
-    row: Row, columns: Sequence[str], place: str, figure: Figure, scale: str
-) -> None:
-    """Raises ValueError if a cell of these columns is no number, and not empty."""
-    for name in columns:
+def _check_numbers(cells: Row, place: str, figure: Figure, scale: str) -> None:
+    """Raises ValueError if a cell is no number, and not empty."""
+    for name, cell in cells.items():
         try:
-            float(0 if row[name] in _NOTHING else row[name])
+            float(0 if cell in _NOTHING else cell)
         except ValueError as error:
-            found = f"{row[name]!r} for {name} in {place}"
+            found = f"{cell!r} for {name} in {place}"
             raise refused(figure, scale, found) from error
 
 

@@ -248,15 +248,12 @@ def test_nothing_is_begun_after_the_end(fake, tmp_path):
 
 def test_a_task_whose_only_run_fails_is_not_waited_for(fake, tmp_path, capsys):
     fake.fails = {1}
-    other = {
-        k: v
-        for k, v in TINY.items()
-        if k not in ("num_clients", "examples_per_client", "num_test_examples")
-    }
-    grid = [work(seed=1)]
-    for seed in (2, 3):
-        flags = {**other, "task": "digits", "seed": seed}
-        grid.append(sweep.training_work({"seed": seed}, flags))
+    flags = {"task": "digits", "cohort_size": 4, "rounds": 16}
+    others = [{**flags, "seed": seed} for seed in (2, 3)]
+    grid = [
+        work(seed=1),
+        *(sweep.training_work({"seed": f["seed"]}, f) for f in others),
+    ]
     with pytest.raises(trainers.WorkFailedError):
         do(grid, tmp_path)
     assert sorted(seeds_done(tmp_path)) == [2, 3]
