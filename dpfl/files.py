@@ -10,6 +10,7 @@ files.write_atomically(path, content)       # after it
 from __future__ import annotations
 
 import contextlib
+import csv
 import errno
 import hashlib
 import io
@@ -18,7 +19,7 @@ import json
 import os
 import pathlib
 import stat
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any, Optional, Union
 
 import numpy as np
@@ -169,6 +170,25 @@ def write_json(
     write_atomically(path, f"{text}\n", private)
 
 
+def csv_text(
+    columns: Iterable[str],
+    rows: Iterable[Mapping[str, Any]],
+    end: str = "\n",
+    with_head: bool = True,
+) -> str:
+    """Rows as CSV; None, and what a row lacks, is an empty cell.
+
+    Raises:
+      ValueError: If a row has something that is no column.
+    """
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, list(columns), lineterminator=end)
+    if with_head:
+        writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
 def save_figure(figure: Any, path: PathLike, **options: Any) -> None:
     """Writes a `matplotlib.figure.Figure` atomically; the ending names the format."""
     buffer = io.BytesIO()
@@ -293,6 +313,12 @@ def read_json(path: PathLike) -> Any:
     if levels > _MOST_LEVELS:
         raise ValueError(f"{path} must be JSON of a few levels, found more")
     return content
+
+
+def read_csv(path: PathLike) -> list[dict[str, str]]:
+    """The rows of a CSV file with a head."""
+    with open(path, newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
 
 
 def _levels(content: Any) -> int:

@@ -115,7 +115,7 @@ def main(argv: Sequence[str]) -> None:
     if _OUTPUT.value is not None:
         is_json = _OUTPUT.value.lower().endswith(".json")
         content = (
-            f"{tables.as_json(rows)}\n" if is_json else tables.as_csv(rows, COLUMNS)
+            f"{tables.as_json(rows)}\n" if is_json else files.csv_text(COLUMNS, rows)
         )
         files.write_atomically(_OUTPUT.value, content)
     bad = [one for one in found if not one.is_sound]

@@ -132,7 +132,7 @@ def main(argv: Sequence[str]) -> None:
             text = f"{as_json}\n"
             if _OUTPUT.value.endswith(".csv"):
                 kept = [{name: row[name] for name in _COLUMNS} for row in said]
-                text = tables.as_csv(kept, _COLUMNS)
+                text = files.csv_text(_COLUMNS, kept)
             files.write_atomically(_OUTPUT.value, text)
     shown = tables.text(said, {column: column for column in _SHOWN}, digits=4)
     print(as_json if _JSON.value else shown, flush=True)

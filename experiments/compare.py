@@ -73,15 +73,11 @@ def curves(runs: Sequence[RunFolder], metric: str) -> Curves:
 
 
 def page(
-    rows: Sequence[tables.Row],
-    settings: Sequence[str],
-    notes: Sequence[str],
-    drawn: Curves,
+    rows: tables.Rows, settings: Sequence[str], notes: Sequence[str], drawn: Curves
 ) -> str:
     """The comparison as a page of HTML; some columns of rows are settings."""
-    metric, columns = _METRIC.value, _columns(rows)
-    chosen = {name: columns.pop(name) for name in settings}
-    reached = {name: head for name, head in columns.items() if name != "run"}
+    measure, heads = f"test {_METRIC.value}", _columns(rows)
+    chosen = {name: heads.pop(name) for name in ("run", *settings)}
     charts = []
     for axis, (label, is_logarithmic) in AXES.items():
         lines = [
@@ -89,10 +85,10 @@ def page(
             for color, (name, points) in enumerate(drawn[axis].items())
         ]
         is_positive = all(x > 0 for line in drawn[axis].values() for x, _ in line)
-        title = f"test {metric} over {axis.rpartition('_')[2]}"
+        title = f"{measure} over {axis.rpartition('_')[2]}"
         charts.append(
             svg.chart(
-                *(lines, title, label, f"test {metric}"),
+                *(lines, title, label, measure),
                 is_logarithmic=is_logarithmic and is_positive,
             )
         )
@@ -100,18 +96,18 @@ def page(
         f"dpfl: {len(rows)} runs",
         [
             elements.heading(f"{len(rows)} runs", 1),
-            *(elements.paragraph(note) for note in notes),
+            *map(elements.paragraph, notes),
             elements.charts(charts),
             elements.heading("What they reached and spent"),
-            elements.table(rows, {"run": "run", **reached}),
+            elements.table(rows, {"run": "run", **heads}),
             elements.paragraph("Bits are those of a client and round."),
             elements.heading("Settings that differ"),
-            elements.table(rows, {"run": "run", **chosen}),
+            elements.table(rows, chosen),
         ],
     )
 
 
-def _columns(rows: Sequence[tables.Row]) -> dict[str, str]:
+def _columns(rows: tables.Rows) -> dict[str, str]:
     """Heads by column, of all columns of any row."""
     names = dict.fromkeys(name for row in rows for name in row)
     return {name: _HEADS.get(name, name.replace("_", " ")) for name in names}

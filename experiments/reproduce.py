@@ -14,10 +14,12 @@ where it was stopped.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from absl import flags
 
@@ -27,8 +29,8 @@ from dpfl.training import config
 from . import cli, tables
 from .papers import parallel_runs, plotting, result_tables, sweep
 from .papers.index import FIGURES
-from .papers.result_rows import Rows
 from .papers.trainers import WorkFailedError
+from .tables import Rows
 
 _FIGURE = flags.DEFINE_enum(
     "figure", "list", ["list", *FIGURES], "The figure to make; 'list' names them all."
@@ -64,8 +66,7 @@ _JOBS = flags.DEFINE_integer(
     "measured to take allow if not given, or one with --workers.",
 )
 _CONCURRENCY = flags.DEFINE_integer(
-    "concurrency",
-    None,
+    *("concurrency", None),
     "Groups of clients that each run works on at a time; an equal share of the "
     "processors if not given.",
 )
@@ -106,15 +107,14 @@ def _print_table(rows: Rows) -> None:
     """Prints the rows without key and folder, aligned."""
     hidden = (sweep.KEY, "folder", sweep.CURVES)
     columns = {name: name for name in rows[0] if name not in hidden}
-    numbers = [{name: _number(row.get(name, "")) for name in columns} for row in rows]
-    print(tables.text(numbers, columns))
 
-
-def _number(text: str) -> object:
-    try:
-        return float(text)
-    except ValueError:
+    def cell(text: str) -> object:
+        with contextlib.suppress(ValueError):
+            return float(text)
         return text
+
+    shown = [{name: cell(row.get(name, "")) for name in columns} for row in rows]
+    print(tables.text(shown, columns))
 
 
 def _check_flags(figure: sweep.Figure, scale: str) -> None:
@@ -140,7 +140,7 @@ def _check_flags(figure: sweep.Figure, scale: str) -> None:
         )
 
 
-def _setting(scale: str) -> sweep.Setting:
+def _flags_of_runs() -> dict[str, Any]:
     """What the command line says of the runs."""
     given = {
         "data_dir": _DATA_DIR.value and os.path.realpath(_DATA_DIR.value),
@@ -149,22 +149,18 @@ def _setting(scale: str) -> sweep.Setting:
         "download": _DOWNLOAD.value or None,
         "workers": _WORKERS.value,
     }
-    return sweep.Setting(scale, {n: v for n, v in given.items() if v is not None})
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _do_work(
     grid: Sequence[sweep.Work], table: sweep.ResultsTable, folder: Path
 ) -> None:
     """Does what the table lacks; nothing, by ValueError, if data are missing."""
-    alone = [work for work in grid if not isinstance(work, sweep.Training)]
-    runs = [work for work in grid if isinstance(work, sweep.Training)]
-    missing = [work for work in runs if work not in table]
     jobs = _JOBS.value or (1 if _WORKERS.value else None)
-    team = parallel_runs.Crew(folder, jobs=jobs, concurrency=_CONCURRENCY.value)
-    team.check(missing)
+    runs = parallel_runs.ParallelRuns(folder, jobs=jobs, concurrency=_CONCURRENCY.value)
+    runs.check([work for work in grid if work not in table])
     try:
-        sweep.do_alone(alone, table, folder)
-        team.train(missing, runs, table.add)
+        runs.do(grid, table)
     except WorkFailedError as error:
         print(f"error: {error}", file=sys.stderr)
         print("the same command goes on where it was stopped", file=sys.stderr)
@@ -185,60 +181,53 @@ def main(argv: Sequence[str]) -> None:
     folder = Path(os.path.realpath(_OUTPUT_DIR.value), f"{figure.folder}-{scale}")
     files.output_folder("--output_dir", folder)
     files.output_path("the picture", folder / f"{figure.name}.png")
-    if _FROM_TABLE.value is not None:
-        _draw_table(figure, files.input_path("--from_table", _FROM_TABLE.value), folder)
-        return
     if _TABLE.value is not None:
         files.output_path("--table", _TABLE.value, [".csv"])
-    rows, note = _results(figure, scale, folder)
-    _print_table(rows)
-    plotting.print_remark(rows)
-    print(f"figure: {draw(figure, rows, folder)}{note}")
-
-
-def _draw_table(figure: sweep.Figure, table: Path, folder: Path) -> None:
-    """Draws what --table wrote; ValueError for what it did not write."""
-    scale = _SCALE.value
-    grid = figure.grid(_setting(scale))
-    rows = result_tables.read(table, figure, scale, grid)
-    try:
+    grid = figure.grid(scale, _flags_of_runs())
+    if _FROM_TABLE.value is not None:
+        rows, path = _drawn_table(figure, grid, folder)
+    else:
+        rows = _results(figure, grid, folder)
+        _print_table(rows)
+        plotting.print_remark(rows)
         path = draw(figure, rows, folder)
+    missing = len(grid) - len(rows)
+    note = f" ({missing} of {len(grid)} rows are still missing)" if missing else ""
+    print(f"figure: {path}{note}")
+
+
+def _drawn_table(
+    figure: sweep.Figure, grid: Sequence[sweep.Work], folder: Path
+) -> tuple[Rows, Path]:
+    """The rows that --table wrote, and their picture; ValueError for other ones."""
+    table = files.input_path("--from_table", _FROM_TABLE.value)
+    rows = result_tables.read(table, figure, _SCALE.value, grid)
+    try:
+        return rows, draw(figure, rows, folder)
     except KeyError as missing:
         found = f"{table} without {missing.args[0]}"
-        raise result_tables.refused(figure, scale, found) from missing
+        raise result_tables.refused(figure, _SCALE.value, found) from missing
     except ValueError as error:
         found = f"{table}, which cannot be drawn ({error})"
-        raise result_tables.refused(figure, scale, found) from error
-    print(f"figure: {path}{_note(len(rows), len(grid))}")
+        raise result_tables.refused(figure, _SCALE.value, found) from error
 
 
-def _note(done: int, planned: int) -> str:
-    """How many rows of the grid are missing, if any are."""
-    missing = planned - done
-    return f" ({missing} of {planned} rows are still missing)" if missing else ""
-
-
-def _results(figure: sweep.Figure, scale: str, folder: Path) -> tuple[Rows, str]:
-    """The rows of a figure, and a note if some are missing.
-
-    The work is done before, unless there is to be none, and --table written.
-    """
-    grid = figure.grid(_setting(scale))
+def _results(figure: sweep.Figure, grid: Sequence[sweep.Work], folder: Path) -> Rows:
+    """The rows of a figure; work is done before unless there is to be none."""
+    path = folder / "results.csv"
     if _PLOT_ONLY.value:
-        table = sweep.ResultsTable(folder / "results.csv")
+        table = sweep.ResultsTable(path)
     else:
         with files.locked(folder):
-            table = sweep.ResultsTable(folder / "results.csv")
+            table = sweep.ResultsTable(path)
             _do_work(grid, table, folder)
     done = [work for work in grid if work in table]
     if not done:
-        raise ValueError(
-            f"--plot_only needs results, found none in {folder / 'results.csv'}"
-        )
+        raise ValueError(f"--plot_only needs results, found none in {path}")
     rows = [{**table.row(work), "folder": str(folder / work.folder)} for work in done]
     if _TABLE.value is not None:
-        result_tables.write(Path(_TABLE.value), figure, scale, done, rows)
-    return rows, _note(len(rows), len(grid))
+        result_tables.write(Path(_TABLE.value), figure, _SCALE.value, done, rows)
+    return rows
 
 
 def run() -> None:

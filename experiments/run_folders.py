@@ -14,7 +14,7 @@ from typing import Any, Optional
 
 from dpfl import covered, files
 
-from .papers.result_rows import read_run
+from .tables import read_run
 
 # The data's digest is compared on its own; results do not depend on the others.
 _NO_SETTINGS = (
@@ -59,11 +59,11 @@ def read(paths: Sequence[str]) -> list[RunFolder]:
     names = [Path(path).resolve().name for path in paths]
     if len(set(names)) < len(names):
         names = list(paths)
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(
-            f"RUN must be a folder that is named once, found {twice} twice"
-        )
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(
+                f"RUN must be a folder that is named once, found {name} twice"
+            )
     return [_run(name, Path(path)) for name, path in zip(names, paths)]
 
 
@@ -80,7 +80,12 @@ def _run(name: str, folder: Path) -> RunFolder:
     try:
         summary = covered.plain_keys(files.read_json(path))
         missing = [key for key in _NEEDED if key not in summary]
-        rows = _rows(folder / "metrics.csv")
+        metrics = folder / "metrics.csv"
+        files.check_regular(metrics.name, metrics)
+        rows = [
+            {key: float(cell) if cell else None for key, cell in row.items()}
+            for row in read_run(metrics)
+        ]
     except (AttributeError, OSError, ValueError, TypeError) as error:
         raise ValueError(
             "RUN must be a folder with summary.json and metrics.csv as dpfl-train "
@@ -91,14 +96,6 @@ def _run(name: str, folder: Path) -> RunFolder:
             f"RUN must be a folder whose summary.json has {missing[0]}, found {folder}"
         )
     return RunFolder(name, summary, rows)
-
-
-def _rows(path: Path) -> list[dict[str, Optional[float]]]:
-    files.check_regular(path.name, path)
-    return [
-        {key: float(cell) if cell else None for key, cell in row.items()}
-        for row in read_run(path)
-    ]
 
 
 def check_one_task(runs: Sequence[RunFolder]) -> None:

@@ -20,13 +20,12 @@ at the clients' data as often as it has runs.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Optional
+from typing import NamedTuple, Optional
 
 import numpy as np
 from absl import flags
@@ -35,7 +34,7 @@ from dpfl import checks, files, tasks
 
 from . import cli, flag_files, tables
 from .papers import sweep, trainers
-from .papers.sweep import Training, training_work
+from .papers.sweep import Training
 
 SEARCHED = ("client_lr", "server_lr", "clip_norm", "server_momentum")
 _VALUES = {
@@ -65,12 +64,8 @@ _DIVERGED = "so the training has diverged"
 Setting = Mapping[str, float]
 
 
-@dataclasses.dataclass(frozen=True)
-class Tried:
-    """A setting, how many runs it had, and the mean that they reached.
-
-    The mean is of the task's measure, and NaN if a run diverged.
-    """
+class Tried(NamedTuple):
+    """A setting, its runs' number and mean measure, which is NaN if one diverged."""
 
     setting: Setting
     seeds: int
@@ -96,11 +91,9 @@ def _numbers(name: str) -> list[float]:
 def settings_of(
     values: Mapping[str, Sequence[float]], draws: Optional[int]
 ) -> list[Setting]:
-    """The settings that are tried, in order.
+    """The settings that are tried, in order: so many draws, or all combinations.
 
-    Args:
-      values: By flag, in rising order.
-      draws: How many are drawn; None for all combinations.
+    Values are in rising order.
 
     Raises:
       ValueError: If there is nothing to draw from.
@@ -175,7 +168,7 @@ def _task(given: Mapping[str, str]) -> str:
 def _work(given: Mapping[str, str], setting: Setting, seed: str) -> Training:
     labels = {**setting, "seed": seed}
     own = {**labels, "validation_fraction": _FRACTION.value}
-    return training_work(labels, {**given, **own}, sweep.Setting("small"))
+    return sweep.training_work(labels, {**given, **own})
 
 
 def _do_runs(
@@ -183,7 +176,7 @@ def _do_runs(
 ) -> list[Training]:
     """Does runs, one after the other, as far as the budget allows; returns those done.
 
-    Each has a folder in the folder and a row in the table, with the measure's column.
+    The measure of a run that diverged, a column of the table, is NaN.
 
     Raises:
       WorkFailedError: If a run fails, but for one that diverged.
@@ -196,30 +189,22 @@ def _do_runs(
             is_late = hours is not None and time.monotonic() - begun > 3600 * hours
             if done >= _RUNS.value or is_late:
                 break
-            if one not in table:
-                table.add(one, _measured(trainer, one, folder / one.folder, column))
-                done += 1
+            if one in table:
+                continue
+            try:
+                trainer.train(one, folder / one.folder)
+                table.add(one, sweep.measured(folder / one.folder))
+            except trainers.WorkFailedError as error:
+                if _DIVERGED not in error.said:
+                    raise
+                table.add(one, {column: math.nan})
+            done += 1
     finally:
         trainer.close()
     return [one for one in grid if one in table]
 
 
-def _measured(
-    trainer: trainers.Trainer, one: Training, folder: Path, column: str
-) -> Mapping[str, Any]:
-    """The columns of a run; the measure of one that diverged is NaN."""
-    try:
-        trainer.train(one, folder)
-    except trainers.WorkFailedError as error:
-        if _DIVERGED not in error.said:
-            raise
-        return {column: math.nan}
-    return one.measured(folder)
-
-
-def _ranked(
-    rows: Sequence[Mapping[str, str]], metric: str, lower_is_better: bool
-) -> list[Tried]:
+def _ranked(rows: tables.Rows, metric: str, lower_is_better: bool) -> list[Tried]:
     """The settings that were tried, the best first by a column of the table.
 
     Those with the most seeds stand before the others, and what diverged is last.

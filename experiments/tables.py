@@ -1,24 +1,76 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Rows as a table, as CSV or as JSON, on the terminal or in a file."""
+"""Tables of rows: of CSV files, parts of them, and as text, CSV or JSON."""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Optional
 
-from dpfl import files
+from dpfl import covered, files
 
+# What pages and drawings call columns.
+HEADS = {
+    "epsilon": "ε",
+    "compression_rate": "compression",
+    "cohort_size": "clients",
+    "noise_multiplier": "z",
+    "measured_noise_multiplier": "z",
+    "budget": "ε",
+    "uplink_bits_per_parameter": "bits up",
+    "downlink_bits_per_parameter": "bits down",
+    "final_accuracy": "test accuracy",
+    "eval_accuracy": "test accuracy",
+    "final_loss": "test loss",
+    "eval_loss": "test loss",
+    "clip_norm": "clip",
+    "server_lr": "rate",
+}
 Row = Mapping[str, Any]
+Rows = Sequence[Row]
 
 
-def text(rows: Sequence[Row], columns: Mapping[str, str], digits: int = 5) -> str:
+def where(rows: Rows, **labels: Any) -> list[Row]:
+    """The rows with these labels."""
+    return [r for r in rows if all(r[k] == str(v) for k, v in labels.items())]
+
+
+def distinct(rows: Rows, name: str) -> list[str]:
+    """The values of a column, in the order in which they appear."""
+    return list(dict.fromkeys(row[name] for row in rows))
+
+
+def numbers(rows: Iterable[Row], column: str) -> list[float]:
+    """A column as numbers."""
+    return [float(row[column]) for row in rows]
+
+
+def mean_and_range(rows: Rows, column: str) -> tuple[float, float, float]:
+    """The mean of a column, and how far its values reach down and up from it."""
+    found = numbers(rows, column)
+    mean = sum(found) / len(found)
+    # Of equal values the mean may be rounded to beyond them.
+    return mean, max(0.0, mean - min(found)), max(0.0, max(found) - mean)
+
+
+def read_run(path: Path) -> list[dict[str, str]]:
+    """The rows of a run's metrics.csv or times.csv, no column marked exact."""
+    return [covered.plain_names(row) for row in files.read_csv(path)]
+
+
+def write_columns(path: Path, columns: Mapping[str, Sequence[object]]) -> None:
+    """Writes columns of numbers or words as a CSV file, whose folder is made."""
+    files.public_folder(path.parent)
+    rows = [dict(zip(columns, row)) for row in zip(*columns.values())]
+    files.write_atomically(path, files.csv_text(columns, rows, end="\r\n"))
+
+
+def text(rows: Rows, columns: Mapping[str, str], digits: int = 5) -> str:
     """A table with one line a row, for people; None, or nothing, is shown as "-".
 
     Args:
@@ -43,7 +95,7 @@ def text(rows: Sequence[Row], columns: Mapping[str, str], digits: int = 5) -> st
     )
 
 
-def as_json(rows: Sequence[Row]) -> str:
+def as_json(rows: Rows) -> str:
     """Rows as JSON, which has no infinity: null stands for it."""
 
     def finite(value: Any) -> Any:
@@ -55,17 +107,8 @@ def as_json(rows: Sequence[Row]) -> str:
     return json.dumps(clean, indent=2, allow_nan=False)
 
 
-def as_csv(rows: Sequence[Row], columns: Iterable[str]) -> str:
-    """Rows as CSV with a head; None, and what is missing, is an empty cell."""
-    content = io.StringIO(newline="")
-    writer = csv.DictWriter(content, list(columns), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return content.getvalue()
-
-
 def show(
-    rows: Sequence[Row],
+    rows: Rows,
     columns: Mapping[str, str],
     path: Optional[str],
     form: str = "text",
@@ -75,7 +118,7 @@ def show(
     if form == "json":
         content = as_json(rows) + "\n"
     elif form == "csv":
-        content = as_csv(rows, columns)
+        content = files.csv_text(columns, rows)
     else:
         content = text(rows, columns, digits) + "\n"
     if path is None:

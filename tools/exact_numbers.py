@@ -25,15 +25,15 @@ import numpy as np
 from dp_accounting import dp_event
 from scipy import integrate, stats
 
-from dpfl import accounting, mechanisms, planning
+from dpfl import accounting, files, mechanisms, planning
 from dpfl import factorization as mf
 from dpfl.accounting import random_slot
 from dpfl.accounting.csgm import SparsifiedMatrixFactorizationDpEvent
 from dpfl.accounting.integer import rounding, summed_noise
 from dpfl.factorization import tree
 from dpfl.planning import bands_curve
+from experiments import tables
 from experiments.papers import ours as stream_training
-from experiments.papers import result_rows
 from experiments.papers import stream_errors as streams
 
 # Parameters of the papers' network for F-EMNIST, and the bound on a coordinate's size
@@ -270,7 +270,7 @@ def _error_of_sums(way: str) -> float:
 def _figures() -> Numbers:
     """The noise of sums in units of the clip."""
     # Seeds share the noise multiplier.
-    for row in result_rows.where(result_rows.read_csv(_STREAM_TRAINING), seed=1):
+    for row in tables.where(files.read_csv(_STREAM_TRAINING), seed=1):
         noise = float(row["noise_multiplier"]) * _error_of_sums(row["way"])
         yield f"noise of sums, {row['mechanism']}, {row['way']}", noise
 
@@ -305,7 +305,7 @@ def main(argv: Sequence[str]) -> None:
     pages, names, values = zip(*numbers())
     shown = [f"{value:.10g}" for value in values]
     columns = {"page": pages, "number": names, "value": shown}
-    result_rows.write_columns(path, columns)
+    tables.write_columns(path, columns)
 
 
 if __name__ == "__main__":

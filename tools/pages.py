@@ -24,13 +24,14 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from experiments.papers import result_rows
+from dpfl import files
+from experiments import tables
 
 ROOT = Path(__file__).resolve().parents[1]
 MARKED = re.compile(r"(<!-- table (.*?) -->\n)(.*?)(<!-- end -->)", re.S)
 
 
-def value(rows: result_rows.Rows, name: str, shown: str) -> str:
+def value(rows: tables.Rows, name: str, shown: str) -> str:
     """The mean of numbers, and in brackets the least and the most if they differ."""
     if name == "lines":
         return str(len(rows))
@@ -55,22 +56,20 @@ def label(word: str) -> str:
 
 def head(name: str, part: Mapping[str, str]) -> str:
     """The words above a column of numbers."""
-    words = result_rows.HEADS.get(name, name.replace("_", " "))
-    of = [
-        f"{result_rows.HEADS.get(key, key)}={label(word)}" for key, word in part.items()
-    ]
+    words = tables.HEADS.get(name, name.replace("_", " "))
+    of = [f"{tables.HEADS.get(key, key)}={label(word)}" for key, word in part.items()]
     return ", ".join([words, *of])
 
 
 def columns(
-    rows: result_rows.Rows, text: str
+    rows: tables.Rows, text: str
 ) -> Iterator[tuple[str, str, Mapping[str, str]]]:
     """Heads of numbers, their formats, and the rows of each line that they are of."""
     for part in text.split(","):
         name, shown, *by = part.split()
         if not by:
             yield name, shown, {}
-        for word in result_rows.distinct(rows, by[1]) if by else ():
+        for word in tables.distinct(rows, by[1]) if by else ():
             yield name, shown, {by[1]: word}
 
 
@@ -84,8 +83,8 @@ def table(spec: str) -> str:
     if found is None:
         raise ValueError(f"a table must be 'FILE: NAMES | COLUMNS', found {spec!r}")
     file, chosen, names, numbers = found.groups()
-    rows = list(map(split, result_rows.read_csv(ROOT / f"docs/results/{file}.csv")))
-    rows = result_rows.where(
+    rows = list(map(split, files.read_csv(ROOT / f"docs/results/{file}.csv")))
+    rows = tables.where(
         rows, **dict(re.findall(r"(\w+)='?([^'=]*?)'?(?= \w+=|$)", chosen))
     )
     keys = names.split(", ")
@@ -95,10 +94,10 @@ def table(spec: str) -> str:
     heads += [head(name, part) for name, _, part in shown]
     text = [heads, ["---"] * len(heads)]
     for line in lines:
-        here = result_rows.where(rows, **dict(zip(keys, line)))
+        here = tables.where(rows, **dict(zip(keys, line)))
         cells = [label(word) for word in line]
         for name, form, part in shown:
-            cells.append(value(result_rows.where(here, **part), name, form))
+            cells.append(value(tables.where(here, **part), name, form))
         text.append(cells)
     return "".join(f"| {' | '.join(cells)} |\n" for cells in text)
 

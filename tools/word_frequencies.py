@@ -24,8 +24,8 @@ import tensorflow as tf
 
 from dpfl.tasks import docs, task, text
 from dpfl.tasks.configs import DocsConfig
-from experiments import flag_files
-from experiments.papers import medium, result_rows
+from experiments import flag_files, tables
+from experiments.papers import medium
 
 
 def config_of(flags: Mapping[str, str]) -> DocsConfig:
@@ -81,7 +81,7 @@ def main(argv: Sequence[str]) -> None:
     shared = {name: str(value) for name, value in medium.FLAGS[medium.DOCS].items()}
     config = config_of({**flag_files.values(shared["flagfile"]), **shared})
     found = row_of(docs.load(config), text.Tokens(config.vocab_size))
-    result_rows.write_columns(path, {name: [value] for name, value in found.items()})
+    tables.write_columns(path, {name: [value] for name, value in found.items()})
 
 
 if __name__ == "__main__":

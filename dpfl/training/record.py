@@ -83,7 +83,7 @@ class MetricsFiles:
             file = self._files[name]
             is_first = file.mark == BEGINNING
             columns = list(content[0]) if is_first else _columns(file.path)
-            text = _to_csv(content, columns, with_header=is_first)
+            text = files.csv_text(columns, content, with_head=is_first)
             file.append(text.encode())
         self._append_events(rows, times)
 
@@ -97,11 +97,10 @@ def read_rows(path: pathlib.Path) -> list[Row]:
     """The rows of a file of `MetricsFiles`, bit by bit; none if there is no file."""
     if not path.exists():
         return []
-    with path.open(newline="") as file:
-        return [
-            {name: _number(cell) for name, cell in row.items()}
-            for row in csv.DictReader(file)
-        ]
+    return [
+        {name: _number(cell) for name, cell in row.items()}
+        for row in files.read_csv(path)
+    ]
 
 
 def _number(cell: str) -> Any:
@@ -116,17 +115,6 @@ def _number(cell: str) -> Any:
 def _columns(path: pathlib.Path) -> list[str]:
     with path.open(newline="") as file:
         return next(csv.reader(file))
-
-
-def _to_csv(
-    rows: Sequence[Mapping[str, Any]], columns: Sequence[str], *, with_header: bool
-) -> str:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns, lineterminator="\n")
-    if with_header:
-        writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
 
 
 _TOTAL_UP, _TOTAL_DOWN = (

@@ -17,31 +17,25 @@ from typing import Any, NamedTuple
 from dpfl import tasks
 
 from .. import flag_files
+from ..tables import Row, Rows, distinct, mean_and_range, where
 from . import medium, secure_sums
 from .plotting import Plot
-from .result_rows import Row, Rows, distinct, mean_and_range, where
 from .sweep import SCALES, Cell, Figure, axis, cross, without_budget
 
 _PAPER = "Chen et al. 2022"
 _SEEDS = {"small": (1, 2), "medium": medium.SEEDS, "paper": (1, 2, 3, 4, 5)}
-Amounts = tuple[tuple[str, float], ...]
 
 
 class Swept(NamedTuple):
     """A part of the sweep on one task.
 
-    Attributes:
-      task: Its name.
-      noises: Noise multipliers, or budgets in their place, as ("budget", epsilon).
-      rates: Compression rates r; 1 is the discrete Gaussian alone, without sketch.
-      bits: b.
-      cohorts: n.
-      model: The task's model; that of the flag file if "default".
-      others: Flags in place of the task's.
+    Noises are those of the sum or budgets in their place, rates those of compression, 1
+    without a sketch. The model is that of the flag file if "default"; `others` are
+    flags in place of the task's.
     """
 
     task: str
-    noises: Amounts
+    noises: list[Cell]
     rates: tuple[float, ...]
     bits: tuple[int, ...]
     cohorts: Sequence[int]
@@ -49,20 +43,24 @@ class Swept(NamedTuple):
     others: Mapping[str, Any] = {}
 
 
-def _z(*noise_multipliers: float) -> Amounts:
-    return tuple(("noise_multiplier", z) for z in noise_multipliers)
+def _z(*noise_multipliers: float) -> list[Cell]:
+    return axis("noise_multiplier", noise_multipliers)
 
 
-def _budget(*epsilons: float) -> Amounts:
-    return tuple(("budget", epsilon) for epsilon in epsilons)
+def _budget(*epsilons: float) -> list[Cell]:
+    return [({"budget": epsilon}, {"epsilon": epsilon}) for epsilon in epsilons]
 
 
 _MNIST_RATES = (1, 10, 100, 300, 1000)
 _EMNIST_RATES = (1, 4, 5, 10, 20, 30, 40, 50, 60)
+_LARGE_RATES = (1, 10, 15, 20, 30, 40, 50)
 _WORDS_RATES = (1, 2, 4, 5, 10, 15, 20)
+_WORDS_COHORTS = (50, 100, 200, 1000)
 _PAPER_Z = (0.1, 0.3, 0.5)
 _EPS = _budget(8.0)
 _TWO = _budget(5.0, 10.0)
+_CAREFUL: Mapping[str, Any] = {"others": medium.CAREFUL}
+_DOCS: Mapping[str, Any] = {"others": medium.CAREFUL_DOCS}
 # At epsilon 8 each cohort of Fig. 7 has its own server rate: 0.2 with 50 clients, as in
 # csgm_fig5, and the task's with 200, as 100 clients have in csgm_fig2. The small model
 # of Fig. 4 has the server's rates of equal_bits. The paper fixes z in Fig. 3, at which
@@ -75,10 +73,7 @@ SWEEPS: Mapping[str, Mapping[str, tuple[Swept, ...]]] = {
         ),
         "medium": (
             Swept("mnist", _z(0.0) + _EPS, _MNIST_RATES, (16,), (100,)),
-            Swept(
-                *("docs", _z(0.0, 0.6), (1, 4, 10, 100), (16,), (100,)),
-                others=medium.CAREFUL_DOCS,
-            ),
+            Swept("docs", _z(0.0, 0.6), (1, 4, 10, 100), (16,), (100,), **_DOCS),
         ),
         "paper": (
             Swept("emnist", _z(0.0, *_PAPER_Z), _EMNIST_RATES, (16,), (100,)),
@@ -110,9 +105,7 @@ SWEEPS: Mapping[str, Mapping[str, tuple[Swept, ...]]] = {
         ),
         "medium": (
             Swept("mnist", _EPS, (1, 10, 100, 1000), (16,), (100,)),
-            Swept(
-                *("mnist", _EPS, (1,), (16,), (100,), "small_cnn"), {"server_lr": 1.0}
-            ),
+            Swept("mnist", _EPS, (1,), (16,), (100,), "small_cnn", {"server_lr": 1.0}),
             Swept("mnist", _EPS, (10,), (16,), (100,), "small_cnn"),
         ),
         "paper": (
@@ -123,27 +116,20 @@ SWEEPS: Mapping[str, Mapping[str, tuple[Swept, ...]]] = {
     "secagg_fig7": {
         "small": (Swept("digits", _z(1.0, 4.0), (1, 10, 100), (16,), (10, 50)),),
         "medium": (
-            Swept(
-                *("mnist", _z(1.0), (1, 10, 100), (16,), (50, 200)),
-                others=medium.CAREFUL,
-            ),
-            Swept(*("mnist", _EPS, (1, 10, 100), (16,), (50,)), others=medium.CAREFUL),
+            Swept("mnist", _z(1.0), (1, 10, 100), (16,), (50, 200), **_CAREFUL),
+            Swept("mnist", _EPS, (1, 10, 100), (16,), (50,), **_CAREFUL),
             Swept("mnist", _EPS, (1, 10, 100), (16,), (200,)),
         ),
         "paper": (
-            Swept(
-                *("emnist", _z(*_PAPER_Z), (1, 10, 15, 20, 30, 40, 50), (16,)),
-                (100, 1000),
-            ),
-            Swept(
-                *("stackoverflow", _z(0.3, 0.5), _WORDS_RATES, (18,)),
-                (50, 100, 200, 1000),
-            ),
+            Swept("emnist", _z(*_PAPER_Z), _LARGE_RATES, (16,), (100, 1000)),
+            Swept("stackoverflow", _z(0.3, 0.5), _WORDS_RATES, (18,), _WORDS_COHORTS),
         ),
     },
 }
 # Of Fig. 8: the cohort without compression, and the one that must be no slower.
 TIMED_COHORTS = {"digits": (10, 50), "mnist": (50, 200), "emnist": (100, 1000)}
+# Figures that are other views of a part of the sweep.
+_VIEWS = {"secagg_table1": "secagg_fig3", "secagg_fig8": "secagg_fig7"}
 
 
 def _problem(task: str, scale: str) -> Mapping[str, Any]:
@@ -160,22 +146,18 @@ def _rate(rate: float) -> Cell:
     return own, {"mechanism": "sketched_ddg", **own}
 
 
-def _amount(name: str, value: float) -> Cell:
-    return {name: value}, {"epsilon" if name == "budget" else name: value}
-
-
-def _sweep(name: str, scale: str, timed: bool = False) -> Iterator[Cell]:
-    """The runs of a part of `SWEEPS`, or those of two of its cohorts."""
-    for swept in SWEEPS[name][scale]:
+def _sweep(name: str, scale: str) -> Iterator[Cell]:
+    """The runs of a part of `SWEEPS`; of Fig. 8 those of two cohorts of a task."""
+    for swept in SWEEPS[_VIEWS.get(name, name)][scale]:
         cohorts = swept.cohorts
-        if timed:
+        if name == "secagg_fig8":
             cohorts = [n for n in cohorts if n in TIMED_COHORTS.get(swept.task, ())]
         model = {} if swept.model == "default" else {"model": swept.model}
         yield from cross(
             [({"task": swept.task}, {**_problem(swept.task, scale), **swept.others})],
             [({"model": swept.model}, model)],
             axis("cohort_size", cohorts),
-            [_amount(*noise) for noise in swept.noises],
+            swept.noises,
             [_rate(rate) for rate in swept.rates],
             axis("bits", swept.bits),
             axis("seed", _SEEDS[scale]),
@@ -183,17 +165,17 @@ def _sweep(name: str, scale: str, timed: bool = False) -> Iterator[Cell]:
 
 
 # A share of the task's own measure.
-SLACK = {"digits": 0.01, "docs": 0.04, "emnist": 0.01, "mnist": 0.01}
-SLACK["stackoverflow"] = 0.04
+SLACK = dict.fromkeys(("digits", "emnist", "mnist"), 0.01)
+SLACK |= dict.fromkeys(("docs", "stackoverflow"), 0.04)
 
 
 def _with_noise(rows: Rows) -> list[Row]:
     """Rows with their noise, which is the budget or z, and their setting in words."""
     found: list[Row] = []
     for row in rows:
-        budget = row.get("budget")
-        noise = f"ε={float(budget):g}" if budget else ""
-        noise = noise or f"z={float(row['noise_multiplier']):g}"
+        is_budget = bool(row.get("budget"))
+        amount = float(row["budget" if is_budget else "noise_multiplier"])
+        noise = f"{'ε' if is_budget else 'z'}={amount:g}"
         rate = f"r={float(row['compression_rate']):g}"
         setting = f"n={row['cohort_size']}, {rate}, {row['bits']} bits, {noise}"
         found.append({**row, "noise": noise, "setting": setting})
@@ -264,25 +246,26 @@ class Layers(NamedTuple):
     """What Figs. 9 and 10 train: embedding and rest sketched separately.
 
     The embedding has so many parameters, which come first; the compression rates are of
-    either part, and the noise multipliers of the two figures.
+    either part, and Fig. 9 has noise.
     """
 
     task: str
     embedding: int
     rates: tuple[float, ...]
-    noises: tuple[float, float]
+    noise_multiplier: float
 
 
 LAYERS: Mapping[str, Layers] = {
-    "small": Layers("docs", 64_128, (10, 300), (0.5, 0.0)),
-    "medium": Layers("docs", 16_064, (10, 100), (0.6, 0.0)),
-    "paper": Layers("stackoverflow", 960_384, (2, 5, 10, 20), (0.05, 0.0)),
+    "small": Layers("docs", 64_128, (10, 300), 0.5),
+    "medium": Layers("docs", 16_064, (10, 100), 0.6),
+    "paper": Layers("stackoverflow", 960_384, (2, 5, 10, 20), 0.05),
 }
 
 
-def _layers(panel: int, scale: str) -> list[Cell]:
-    """The runs of Fig. 9 (panel 0) or Fig. 10 (panel 1)."""
+def _layers(name: str, scale: str) -> list[Cell]:
+    """The runs of Fig. 9, or of Fig. 10."""
     of = LAYERS[scale]
+    noise = of.noise_multiplier if name == "secagg_fig9" else 0.0
     flags: Mapping[str, Any]
     if scale == "medium":
         flags = {**_problem(of.task, scale), **medium.CAREFUL_DOCS, "bits": 16}
@@ -297,85 +280,71 @@ def _layers(panel: int, scale: str) -> list[Cell]:
         parts.append((whole, {"compression_rate": embedding}))
     return cross(
         [({"task": of.task}, {**flags, "mechanism": "sketched_ddg"})],
-        axis("noise_multiplier", [of.noises[panel]]),
+        axis("noise_multiplier", [noise]),
         parts,
         axis("seed", medium.SEEDS if scale == "medium" else (1,)),
     )
 
 
-_SWEEP: Mapping[str, Any] = {"sweep": "secagg_sweep", "scales": SCALES}
-_LAYERS: Mapping[str, Any] = {"sweep": "secagg_layers", "scales": SCALES}
-_LAYERS_PLOT = Plot("rest", "embedding", "task noise_multiplier")
+def _figure(
+    name: str, words: str, plot: Plot, cells: Any = _sweep, sweep: str = "secagg_sweep"
+) -> Figure:
+    cells = functools.partial(cells, name)
+    return Figure(name, f"{_PAPER}, {words}", cells, plot, sweep, SCALES)
+
+
+_NOISY: Mapping[str, Any] = {"rows": _with_noise, "log": "x"}
+_LAYERS = (Plot("rest", "embedding", "task noise_multiplier"), _layers, "secagg_layers")
 
 FIGURES = [
-    Figure(
+    _figure(
         "secagg_fig2",
-        f"{_PAPER}, Fig. 2: compression rates at several noise multipliers",
-        functools.partial(_sweep, "secagg_fig2"),
-        Plot("compression_rate", "noise", "task", rows=_with_noise, log="x"),
-        **_SWEEP,
+        "Fig. 2: compression rates at several noise multipliers",
+        Plot("compression_rate", "noise", "task", **_NOISY),
     ),
-    Figure(
+    _figure(
         "secagg_fig3",
-        f"{_PAPER}, Figs. 3, 5 and 6: bits and compression rate, at equal epsilon",
-        functools.partial(_sweep, "secagg_fig3"),
+        "Figs. 3, 5 and 6: bits and compression rate, at equal epsilon",
         Plot(
             *("uplink_bits_per_parameter", "compression_rate", "task budget"),
             by="bits",
             log="x",
         ),
-        **_SWEEP,
     ),
-    Figure(
+    _figure(
         "secagg_table1",
-        f"{_PAPER}, Table 1: fewest bits within a slack, at equal epsilon",
-        functools.partial(_sweep, "secagg_fig3"),
+        "Table 1: fewest bits within a slack, at equal epsilon",
         Plot("setting", "noise", "task", rows=fewest_bits),
-        **_SWEEP,
     ),
-    Figure(
+    _figure(
         "secagg_fig4",
-        f"{_PAPER}, Fig. 4: a large model compressed against a small one",
-        functools.partial(_sweep, "secagg_fig4"),
+        "Fig. 4: a large model compressed against a small one",
         Plot(
             *("uplink_bits_per_client", "model", "task noise"),
             by="compression_rate",
-            rows=_with_noise,
-            log="x",
             titles={"default": "large model"},
+            **_NOISY,
         ),
-        **_SWEEP,
     ),
-    Figure(
+    _figure(
         "secagg_fig7",
-        f"{_PAPER}, Fig. 7: compression over cohort sizes",
-        functools.partial(_sweep, "secagg_fig7"),
-        Plot(
-            "compression_rate", "cohort_size", "task noise", rows=_with_noise, log="x"
-        ),
-        **_SWEEP,
+        "Fig. 7: compression over cohort sizes",
+        Plot("compression_rate", "cohort_size", "task noise", **_NOISY),
     ),
-    Figure(
+    _figure(
         "secagg_fig8",
-        f"{_PAPER}, Fig. 8: larger cohorts at the time of secure aggregation of "
-        "smaller",
-        functools.partial(_sweep, "secagg_fig7", timed=True),
+        "Fig. 8: larger cohorts at the time of secure aggregation of smaller",
         Plot("setting", "noise", "task", rows=equal_times),
-        **_SWEEP,
     ),
-    Figure(
+    _figure(
         "secagg_fig9",
-        f"{_PAPER}, Fig. 9: embedding and rest sketched separately, with noise",
-        functools.partial(_layers, 0),
-        _LAYERS_PLOT,
-        **_LAYERS,
+        "Fig. 9: embedding and rest sketched separately, with noise",
+        *_LAYERS,
     ),
-    Figure(
+    _figure(
         "secagg_fig10",
-        f"{_PAPER}, Fig. 10: embedding and rest sketched separately, without noise",
-        functools.partial(_layers, 1),
-        _LAYERS_PLOT,
-        **_LAYERS,
+        "Fig. 10: embedding and rest sketched separately, without noise",
+        *_LAYERS,
     ),
     *secure_sums.FIGURES,
 ]

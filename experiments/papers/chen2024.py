@@ -11,16 +11,16 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import dp_accounting
 import numpy as np
 
 from dpfl import accounting, mechanisms
 
+from ..tables import Row, Rows
 from . import mean_estimation, medium, stream_errors
 from .plotting import Plot
-from .result_rows import Row, Rows
 from .sweep import EVALUATED, SCALES, Cell, Figure, Work, axis, cross
 
 _PAPER = "Chen et al. 2024"
@@ -40,26 +40,25 @@ def _calibrated(make_event: Callable[[float], dp_accounting.DpEvent]) -> float:
 
 def gaussian_event(noise_multiplier: float) -> dp_accounting.DpEvent:
     """One release of the Gaussian mechanism."""
-    return mechanisms.Gaussian(
-        cohort_size=1, clip_norm=1.0, noise_multiplier=noise_multiplier
-    ).round_dp_event(dimension=1, sampling_probability=1.0)
+    gaussian = mechanisms.Gaussian(1, 1.0, noise_multiplier)
+    return gaussian.round_dp_event(dimension=1, sampling_probability=1.0)
 
 
 def _noise(panel: str, linf_ratio: float, keep_fraction: float) -> Work:
-    def compute(folder: Path) -> Mapping[str, Any]:
-        del folder
-        multiplier = _calibrated(
-            lambda z: accounting.SparsifiedGaussianDpEvent(
-                noise_multiplier=z,
-                keep_fraction=keep_fraction,
-                linf_ratio=linf_ratio,
-                dimension=DIMENSION,
-            )
-        )
-        gaussian = _calibrated(gaussian_event)
-        return {"noise_multiplier": multiplier, "gaussian": gaussian}
-
     labels = {"panel": panel, "linf_ratio": linf_ratio, "keep_fraction": keep_fraction}
+
+    def event(noise_multiplier: float) -> dp_accounting.DpEvent:
+        return accounting.SparsifiedGaussianDpEvent(
+            noise_multiplier=noise_multiplier,
+            keep_fraction=keep_fraction,
+            linf_ratio=linf_ratio,
+            dimension=DIMENSION,
+        )
+
+    def compute(_: Path) -> Mapping[str, Any]:
+        both = _calibrated(event), _calibrated(gaussian_event)
+        return dict(zip(("noise_multiplier", "gaussian"), both))
+
     return Work(labels, {"epsilon": EPSILON, "delta": DELTA}, compute)
 
 
@@ -181,7 +180,7 @@ def _sgmf(name: str, scale: str) -> Iterator[Cell]:
     for problem, epsilons, own in _SGMF[name][scale]:
         yield from cross(
             [({"problem": problem}, {**_SGMF_PROBLEMS[problem], **own})],
-            [({}, {"participation": mechanisms.OncePerEpoch.name})],
+            [({}, {"participation": "once_per_epoch"})],
             axis("epsilon", epsilons),
             _compressed("matrix_factorization", "sgmf", _SGMF_RATES[scale]),
             axis("seed", _SGMF_SEEDS[scale]),
@@ -208,9 +207,9 @@ _COMPARED = {"GM": _GM, "MF": _MF, "MF by RDP": {**_MF, "accountant": "rdp"}}
 
 def _sensitivity(scale: str) -> Iterator[Cell]:
     for epsilon, clip, rate, names in _SENSITIVITY:
+        problem = {**medium.FLAGS[medium.MNIST], "cohort_size": 100}
         yield from cross(
-            [({"task": medium.MNIST}, medium.FLAGS[medium.MNIST])],
-            [({}, {"cohort_size": 100})],
+            [({"task": medium.MNIST}, problem)],
             [({"mechanism": name}, _COMPARED[name]) for name in names],
             axis("epsilon", [epsilon]),
             axis("clip_norm", [clip]),
@@ -251,6 +250,16 @@ def _means(scale: str) -> Iterator[Work]:
 _CSGM_PLOT = Plot("round", "compression_rate", "task cohort_size epsilon")
 _SGMF_PLOT = Plot("round", "compression_rate", "problem epsilon")
 
+
+def _view(
+    name: str, words: str, cells: Any, plot: Plot, sweep: Optional[str] = None
+) -> Figure:
+    cells = functools.partial(cells, name)
+    return Figure(name, f"{_PAPER}, {words}", cells, plot, sweep, SCALES, EVALUATED)
+
+
+_SWEEP = (_csgm, _CSGM_PLOT, "csgm_sweep")
+_STREAMS = (_sgmf, _SGMF_PLOT)
 FIGURES = [
     Figure(
         "csgm_fig1",
@@ -267,18 +276,10 @@ FIGURES = [
             },
         ),
     ),
-    *(
-        Figure(
-            *(name, f"{_PAPER}, {what}", functools.partial(_csgm, name), _CSGM_PLOT),
-            *("csgm_sweep", SCALES, EVALUATED),
-        )
-        for name, what in (
-            ("csgm_fig2", "Fig. 2: accuracy of GM and L2-CSGM on both tasks"),
-            ("csgm_fig4", "Fig. 4: F-EMNIST with large cohorts"),
-            ("csgm_fig5", "Fig. 5: F-EMNIST with small cohorts"),
-            ("csgm_fig6", "Fig. 6: Stack Overflow over budgets"),
-        )
-    ),
+    _view("csgm_fig2", "Fig. 2: accuracy of GM and L2-CSGM on both tasks", *_SWEEP),
+    _view("csgm_fig4", "Fig. 4: F-EMNIST with large cohorts", *_SWEEP),
+    _view("csgm_fig5", "Fig. 5: F-EMNIST with small cohorts", *_SWEEP),
+    _view("csgm_fig6", "Fig. 6: Stack Overflow over budgets", *_SWEEP),
     Figure(
         "csgm_tight",
         "Accuracy of GM and L2-CSGM, both by privacy loss distributions",
@@ -296,17 +297,9 @@ FIGURES = [
             log="xy",
         ),
     ),
-    *(
-        Figure(
-            *(name, f"{_PAPER}, {what}", functools.partial(_sgmf, name), _SGMF_PLOT),
-            *(None, SCALES, EVALUATED),
-        )
-        for name, what in (
-            ("sgmf_fig3", "Fig. 3: accuracy of MF and SGMF"),
-            ("sgmf_fig7", "Fig. 7: MF and SGMF, clip 1.0 and server rate 0.1"),
-            ("sgmf_fig8", "Fig. 8: MF and SGMF, clip 0.03 and server rate 0.5"),
-        )
-    ),
+    _view("sgmf_fig3", "Fig. 3: accuracy of MF and SGMF", *_STREAMS),
+    _view("sgmf_fig7", "Fig. 7: MF and SGMF, clip 1.0 and server rate 0.1", *_STREAMS),
+    _view("sgmf_fig8", "Fig. 8: MF and SGMF, clip 0.03 and server rate 0.5", *_STREAMS),
     Figure(
         "sgmf_sensitivity",
         "Accuracy of GM and MF over clips and server rates",

@@ -18,22 +18,13 @@ from typing import Any
 import numpy as np
 
 from dpfl import factorization as mf
+from dpfl import files
 
 from .. import factorizations
-from . import medium
+from ..tables import Row, Rows, write_columns
+from . import medium, sweep
 from .plotting import Plot
-from .result_rows import Row, Rows, read_csv, write_columns
-from .sweep import (
-    EVALUATED,
-    SCALES,
-    Cell,
-    Curves,
-    Figure,
-    Work,
-    axis,
-    cross,
-    without_budget,
-)
+from .sweep import SCALES, Cell, Curves, Figure, Work, axis, cross
 
 _PAPER = "Denisov et al. 2022"
 
@@ -61,7 +52,7 @@ def _steps_work(method: str, momentum: float, rounds: int) -> Work:
 def _steps(scale: str) -> Iterator[Work]:
     """Fig. 1: the error of each step, without momentum and with it."""
     for momentum, method in itertools.product((0.0, MOMENTUM), TITLES):
-        # For the prefix sum itself the two are one.
+        # Without momentum it is the optimal one.
         if momentum or method != "optimal-prefix-sum":
             yield _steps_work(method, momentum, STEP_ROUNDS[scale])
 
@@ -89,8 +80,7 @@ def _table_work(rounds: int, method: str) -> Work:
         "blt": {"buffers": 3},
     }.get(method, {})
 
-    def compute(folder: Path) -> Mapping[str, Any]:
-        del folder
+    def compute(_: Path) -> Mapping[str, Any]:
         found = mf.compute(mf.prefix_sum(rounds), method, **parameters)
         errors = found.errors()
         return {"loss": found.loss, "root_mean": errors.root_mean, "max": errors.max}
@@ -137,9 +127,9 @@ def _solvers_work(rounds: int, momentum: float, max_seconds: float) -> Work:
     def compute(folder: Path) -> Mapping[str, Any]:
         workload = mf.momentum(rounds, momentum)
         curves, bounds = {}, []
-        for name, accelerated in (("accelerated", True), ("plain", False)):
+        for name in ("accelerated", "plain"):
             curves[name], bound = factorizations.fixed_point_curve(
-                workload, accelerated=accelerated, rtol=RTOL
+                workload, accelerated=name == "accelerated", rtol=RTOL
             )
             bounds.append(bound)
         bound = max(bounds)
@@ -168,23 +158,24 @@ def _solvers(scale: str) -> list[Work]:
     return [_solvers_work(*problem, max_seconds) for problem in problems]
 
 
-def _evaluations(rows: Rows) -> Iterator[Row]:
+def _evaluations(rows: Rows) -> list[Row]:
     """A row of each evaluation of each solver."""
-    for row in rows:
-        for name, title in SOLVERS.items():
-            for point in read_csv(Path(row["folder"]) / f"{name}.csv"):
-                # Rounding may put the excess of a converged loss below zero.
-                excess = str(max(float(point["excess"]), 1e-12))
-                shown = {"seconds": point["seconds"], "solver": title}
-                yield {**row, **shown, "excess_loss": excess}
+    return [
+        # Rounding may put the excess of a converged loss below zero.
+        {
+            **{**row, "solver": title, "seconds": point["seconds"]},
+            "excess_loss": str(max(float(point["excess"]), 1e-12)),
+        }
+        for row in rows
+        for name, title in SOLVERS.items()
+        for point in files.read_csv(Path(row["folder"]) / f"{name}.csv")
+    ]
 
 
 # Of the medium scale: the clients are dealt into 49 rounds.
 _ONE_PASS = {
-    "rounds": 49,
-    "rounds_per_epoch": 49,
-    "eval_every": 7,
-    "checkpoint_every": 49,
+    **{"rounds": 49, "rounds_per_epoch": 49},
+    **{"eval_every": 7, "checkpoint_every": 49},
 }
 _DIGITS = {"task": "digits", "num_clients": 400, "cohort_size": 10, "rounds": 40}
 # One pass over the clients; the paper's 2048 rounds of 100 clients are part of one. On
@@ -194,8 +185,7 @@ PROBLEMS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "medium": {
         "mnist": {**medium.FLAGS[medium.MNIST], **_ONE_PASS, "cohort_size": 17},
         "docs": {
-            **medium.FLAGS[medium.DOCS],
-            **_ONE_PASS,
+            **{**medium.FLAGS[medium.DOCS], **_ONE_PASS},
             **{"cohort_size": 50, "server_lr": 2.0},
         },
     },
@@ -212,47 +202,41 @@ PROBLEMS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
 # were tried on the validation set (docs/results/medium_validation.csv). At one rate for
 # all, factorizations with more noise lose more than they have to. Schedules have the
 # rate of the constant one.
-_METHODS = ("honaker-online", "honaker-full", "optimal-prefix-sum", "optimal")
 NO_NOISE = "no-noise"
 _SERVER_RATES: Mapping[str, Mapping[float, Mapping[str, float]]] = {
     medium.MNIST: {
-        4.0: dict(zip(_METHODS, (0.2, 0.1, 0.2, 0.2))),
-        8.0: dict(zip(_METHODS, (0.2, 0.2, 0.5, 1.0))),
-        16.0: dict(zip(_METHODS, (0.5, 0.5, 1.0, 1.0))),
+        4.0: dict(zip(TITLES, (0.2, 0.1, 0.2, 0.2))),
+        8.0: dict(zip(TITLES, (0.2, 0.2, 0.5, 1.0))),
+        16.0: dict(zip(TITLES, (0.5, 0.5, 1.0, 1.0))),
         math.inf: {NO_NOISE: 4.0},
     },
     medium.DOCS: {
-        2.0: dict.fromkeys(_METHODS, 1.0),
-        4.0: dict(zip(_METHODS, (1.0, 2.0, 2.0, 2.0))),
-        8.0: dict.fromkeys(_METHODS, 2.0),
-        16.0: dict.fromkeys(_METHODS, 2.0),
+        2.0: dict.fromkeys(TITLES, 1.0),
+        4.0: dict(zip(TITLES, (1.0, 2.0, 2.0, 2.0))),
+        8.0: dict.fromkeys(TITLES, 2.0),
+        16.0: dict.fromkeys(TITLES, 2.0),
         math.inf: {NO_NOISE: 2.0},
     },
 }
 _ON_SERVER = {"matrix_momentum": 0.0, "server_momentum": MOMENTUM}
-_IN_MATRIX = {
-    **{"matrix_method": "optimal", "matrix_momentum": MOMENTUM},
-    "server_momentum": 0.0,
-}
+_IN_MATRIX = {"matrix_momentum": MOMENTUM, "server_momentum": 0.0}
+_OPTIMAL = {"matrix_method": "optimal", **_IN_MATRIX}
 # A prefix sum with momentum after it, or momentum in the matrix; by mechanism and
 # schedule.
 STREAMS: Mapping[tuple[str, str], Mapping[str, Any]] = {
     ("honaker-online", "constant"): {"matrix_method": "honaker-online", **_ON_SERVER},
     ("honaker-full", "constant"): {"matrix_method": "honaker-full", **_ON_SERVER},
     ("optimal-prefix-sum", "constant"): {"matrix_method": "optimal", **_ON_SERVER},
-    ("optimal", "constant"): {"matrix_schedule": "constant", **_IN_MATRIX},
-    ("optimal", "drop"): {"matrix_schedule": "drop", **_IN_MATRIX},
-    ("optimal", "cooldown"): {"matrix_schedule": "cooldown", **_IN_MATRIX},
+    ("optimal", "constant"): {"matrix_schedule": "constant", **_OPTIMAL},
+    ("optimal", "drop"): {"matrix_schedule": "drop", **_OPTIMAL},
+    ("optimal", "cooldown"): {"matrix_schedule": "cooldown", **_OPTIMAL},
 }
 # By problem; each budget of Denisov et al., Table 4, at paper scale. On MNIST with 17
 # clients a round nothing was learned at epsilon 2 with a rate of 0.5, and no other was
 # tried.
 BUDGETS: Mapping[str, Mapping[str, tuple[float, ...]]] = {
     "small": {"digits": (1.0, 2.0, 4.0)},
-    "medium": {
-        medium.MNIST: (4.0, 8.0, 16.0),
-        medium.DOCS: (2.0, 4.0, 8.0, 16.0),
-    },
+    "medium": {medium.MNIST: (4.0, 8.0, 16.0), medium.DOCS: (2.0, 4.0, 8.0, 16.0)},
     "paper": {"stackoverflow": (0.8, 1.7, 3.7, 8.2, 18.9)},
 }
 SEEDS = {"small": (1, 2), "medium": medium.SEEDS, "paper": (1, 2, 3)}
@@ -264,7 +248,7 @@ def _cells(problem: str, scale: str, streams: Any, epsilon: float) -> list[Cell]
     for method, schedule in streams:
         flags: dict[str, Any] = dict(PROBLEMS[scale][problem])
         if method == NO_NOISE:
-            flags = {**without_budget(flags), "mechanism": "gaussian"}
+            flags = {**sweep.without_budget(flags), "mechanism": "gaussian"}
             flags |= {"noise_multiplier": 0.0, "server_momentum": MOMENTUM}
         else:
             flags |= {"mechanism": "matrix_factorization", "epsilon": epsilon}
@@ -279,8 +263,8 @@ def _cells(problem: str, scale: str, streams: Any, epsilon: float) -> list[Cell]
 
 def _budgets(scale: str) -> Iterator[Cell]:
     """Fig. 3: every stream at every budget, and none."""
-    for problem in PROBLEMS[scale]:
-        for epsilon in BUDGETS[scale][problem]:
+    for problem, epsilons in BUDGETS[scale].items():
+        for epsilon in epsilons:
             yield from _cells(problem, scale, STREAMS, epsilon)
     for problem in PROBLEMS[scale]:
         yield from _cells(problem, scale, [(NO_NOISE, "constant")], math.inf)
@@ -328,7 +312,7 @@ FIGURES = [
         _solvers,
         Plot(
             *("seconds", "solver", "momentum rounds", "excess_loss"),
-            rows=lambda rows: list(_evaluations(rows)),
+            rows=_evaluations,
             log="xy",
         ),
         words=SECONDS,
@@ -339,6 +323,6 @@ FIGURES = [
         f"{_PAPER}, Fig. 6: accuracy over the final part of training",
         _final,
         Plot("round", "mechanism schedule", "problem"),
-        *("mf_sweep", SCALES, EVALUATED),
+        *("mf_sweep", SCALES, sweep.EVALUATED),
     ),
 ]

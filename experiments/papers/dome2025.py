@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 from dpfl import mechanisms, tasks
 from dpfl.mechanisms.integer import ROTATED_DIMENSION
@@ -31,15 +31,12 @@ DOME_FLAGS = (
     *("measures_energy", "measure"),
 )
 # Of a number of the count sketch. With 8 it is twice as long, but on so coarse a grid
-# that epsilon takes a fifth more noise; with 12 it is about as good as with 16.
-SKETCH_BITS = 16
-# Where updates are larger beside the noise 8 are as good, and leave room for twice as
-# many numbers.
-FEW_BITS = 8
+# that epsilon takes a fifth more noise; with 12 it is about as good as with 16. Where
+# updates are larger beside the noise 8 are as good, and leave room for twice as many.
+SKETCH_BITS, FEW_BITS = 16, 8
 SKETCH_ROWS = 16
 SKETCHED = {
-    "sketched_ddg": SKETCH_BITS,
-    "sketched_ddg_few_bits": FEW_BITS,
+    **{"sketched_ddg": SKETCH_BITS, "sketched_ddg_few_bits": FEW_BITS},
     "sketched_ddg_adam": FEW_BITS,
 }
 NO_NOISE = math.inf
@@ -49,15 +46,12 @@ _FEW_BITS_EACH: Mapping[str, Any] = {
     **{"mechanism": mechanisms.DomeDdg.name, "bits": FEW_BITS},
     **_WHOLE,
 }
+_PUBLISHED = {"sketch_rule": "qr", "sketch_decay": 1.0, "sketch_target": "gradient"}
 # What each has beside the flags of DOME.
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "dome": {},
     # As many directions may be kept as the sketch has.
-    "dome_published": {
-        "sketch_rule": "qr",
-        "sketch_decay": 1.0,
-        "sketch_target": "gradient",
-    },
+    "dome_published": _PUBLISHED,
     "dome_whole": _WHOLE,
     "dome_ddg": _FEW_BITS_EACH,
     "dome_ddg_rank1": {**_FEW_BITS_EACH, "max_rank": 1},
@@ -81,17 +75,14 @@ def _message_bits(task: str) -> int:
 
 
 def mechanism_flags(
-    task: str,
-    mechanism: str,
-    clip_norm: float,
-    server_lr: float,
-    dimension: Optional[int] = None,
+    task: str, mechanism: str, clip: float, rate: float, dimension: int = 0
 ) -> dict[str, Any]:
     """The flags of one mechanism of the comparison, a key of `TITLES`.
 
-    The dimension d is that of the model, by default of the task's own.
+    The clip and the server's rate are given; the dimension d is that of the model, the
+    task's own if it is 0.
     """
-    tuned = {"clip_norm": clip_norm, "server_lr": server_lr}
+    tuned = {"clip_norm": clip, "server_lr": rate}
     if mechanism in VARIANTS:
         flags = {**dome_flags(task), **VARIANTS[mechanism], **tuned}
         if mechanism == "dome_published":
@@ -147,13 +138,11 @@ class Comparison(NamedTuple):
     @property
     def chosen(self) -> dict[str, tuple[float, float]]:
         """Of each mechanism its clip and the server's rate."""
-        found = {}
-        for name, rates in _RATES.items():
-            place = _TASKS.index(self.task)
-            clip, rate = _CLIPS[name][place], rates[place]
-            if clip is not None and rate is not None:
-                found[name] = clip, rate
-        return found
+        place = _TASKS.index(self.task)
+        both = {
+            n: (clips[place], rates[place]) for n, (clips, rates) in _CHOSEN.items()
+        }
+        return {name: (clip, rate) for name, (clip, rate) in both.items() if rate}
 
     def flags(self, name: str) -> dict[str, Any]:
         """The flags of a mechanism with the clip and the rate that were chosen."""
@@ -171,43 +160,30 @@ COMPARISONS: Mapping[str, tuple[Comparison, ...]] = {
         Comparison("stackoverflow", (10.0, NO_NOISE), (1, 2, 3)),
     ),
 }
-# Clips and the server's rates by mechanism and task; None where it is not compared.
+# Clips and the server's rates by mechanism and task; no rate where it is not compared.
 # Those of mnist are of the figure equal_bits, or follow from them. The last two tasks
 # are not tuned: clips of the sketches are the task's times sqrt(k/d), server rates the
 # task's, times d/k where a sketch is not scaled up (or the largest that there is), and
 # usual ones for Adam.
 _TASKS = ("digits", "docs", "mnist", "emnist", "stackoverflow")
-_CLIPS: Mapping[str, tuple[Optional[float], ...]] = {
-    "dome": (0.1, 0.012, 0.04, 0.0016, 0.0008),
-    "dome_published": (0.1, None, 0.04, 0.0016, 0.0008),
-    "dome_whole": (0.02, 0.012, 0.04, 0.0016, 0.0008),
-    "dome_ddg": (None, None, 0.08, None, None),
-    "dome_ddg_rank1": (None, None, 0.08, None, None),
-    "dome_sgd": (0.0125, 0.012, 0.04, 0.0016, 0.0008),
-    "sketched_ddg": (0.1, 0.3, 0.3, 0.1, 0.1),
-    "sketched_ddg_few_bits": (None, None, 0.3, None, None),
-    "sketched_ddg_adam": (None, None, 0.3, None, None),
-    "l2_csgm": (0.1, 0.3, 0.3, 0.1, 0.1),
-    "gaussian_sgd": (0.1, 0.3, 0.3, 0.1, 0.1),
-    "gaussian_adam": (0.1, 0.3, 0.3, 0.1, 0.1),
-    "gaussian_adam_uncorrected": (0.1, None, 0.3, 0.1, 0.1),
-    "gaussian_adam_debiased": (0.1, 0.3, 0.3, 0.1, 0.1),
-}
-_RATES: Mapping[str, tuple[Optional[float], ...]] = {
-    "dome": (0.01, 0.003, 0.01, 0.003, 0.003),
-    "dome_published": (0.01, None, 0.01, 0.003, 0.003),
-    "dome_whole": (0.03, 0.03, 0.03, 0.003, 0.003),
-    "dome_ddg": (None, None, 0.03, None, None),
-    "dome_ddg_rank1": (None, None, 0.03, None, None),
-    "dome_sgd": (31.0, 300.0, 20.0, 4000.0, 10_000.0),
-    "sketched_ddg": (0.5, 0.2, 0.3, 1.0, 1.78),
-    "sketched_ddg_few_bits": (None, None, 0.5, None, None),
-    "sketched_ddg_adam": (None, None, 0.03, None, None),
-    "l2_csgm": (0.2, 0.03, 0.3, 1.0, 1.78),
-    "gaussian_sgd": (0.5, 0.2, 1.0, 1.0, 1.78),
-    "gaussian_adam": (0.03, 0.03, 0.03, 0.01, 0.01),
-    "gaussian_adam_uncorrected": (0.01, None, 0.01, 0.003, 0.003),
-    "gaussian_adam_debiased": (0.03, 0.03, 0.03, 0.01, 0.01),
+_CLIPS = (0.1, 0.3, 0.3, 0.1, 0.1)
+_SKETCHED_CLIPS = (0.012, 0.04, 0.0016, 0.0008)
+_OF_FEW_BITS = (0, 0, 0.08, 0, 0)
+_CHOSEN: Mapping[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
+    "dome": ((0.1, *_SKETCHED_CLIPS), (0.01, 0.003, 0.01, 0.003, 0.003)),
+    "dome_published": ((0.1, *_SKETCHED_CLIPS), (0.01, 0, 0.01, 0.003, 0.003)),
+    "dome_whole": ((0.02, *_SKETCHED_CLIPS), (0.03, 0.03, 0.03, 0.003, 0.003)),
+    "dome_ddg": (_OF_FEW_BITS, (0, 0, 0.03, 0, 0)),
+    "dome_ddg_rank1": (_OF_FEW_BITS, (0, 0, 0.03, 0, 0)),
+    "dome_sgd": ((0.0125, *_SKETCHED_CLIPS), (31.0, 300.0, 20.0, 4000.0, 10_000.0)),
+    "sketched_ddg": (_CLIPS, (0.5, 0.2, 0.3, 1.0, 1.78)),
+    "sketched_ddg_few_bits": (_CLIPS, (0, 0, 0.5, 0, 0)),
+    "sketched_ddg_adam": (_CLIPS, (0, 0, 0.03, 0, 0)),
+    "l2_csgm": (_CLIPS, (0.2, 0.03, 0.3, 1.0, 1.78)),
+    "gaussian_sgd": (_CLIPS, (0.5, 0.2, 1.0, 1.0, 1.78)),
+    "gaussian_adam": (_CLIPS, (0.03, 0.03, 0.03, 0.01, 0.01)),
+    "gaussian_adam_uncorrected": (_CLIPS, (0.01, 0, 0.01, 0.003, 0.003)),
+    "gaussian_adam_debiased": (_CLIPS, (0.03, 0.03, 0.03, 0.01, 0.01)),
 }
 # Budget and seed at which clips and rates were tried, and those.
 TUNED_AT = (8.0, 11)
@@ -238,11 +214,7 @@ TRIED: Mapping[str, Mapping[str, tuple[Sequence[float], Sequence[float]]]] = {
 
 
 def _cells(
-    task: str,
-    name: str,
-    flags: Mapping[str, Any],
-    epsilon: float,
-    seeds: Iterable[int],
+    task: str, name: str, flags: Mapping[str, Any], epsilon: float, seeds: Iterable[int]
 ) -> list[Cell]:
     """The runs of one mechanism at a budget, or without noise."""
     labels = {"task": task, "mechanism": name, "epsilon": epsilon}
@@ -262,9 +234,8 @@ def _compared(scale: str) -> Iterator[Cell]:
                 yield from _cells(compared.task, name, flags, epsilon, compared.seeds)
 
 
-def _tuning(scale: str) -> Iterator[Cell]:
+def _tuning(_: str) -> Iterator[Cell]:
     """Every clip and rate that was tried; of the small tasks alone."""
-    del scale
     epsilon, seed = TUNED_AT
     for task, tried in TRIED.items():
         for name, (clips, rates) in tried.items():
@@ -292,9 +263,8 @@ CNN_CHOSEN: Mapping[str, tuple[float, float]] = {
 _CNN: Mapping[str, Any] = {"model": "cnn", "cohort_size": 50, "eval_every": 6}
 
 
-def _cnn(scale: str) -> Iterator[Cell]:
+def _cnn(_: str) -> Iterator[Cell]:
     """Mechanisms with the papers' network at one budget."""
-    del scale
     for name, choice in CNN_CHOSEN.items():
         flags = mechanism_flags(medium.MNIST, name, *choice, CNN_DIMENSION)
         yield from _cells(medium.MNIST, name, {**flags, **_CNN}, 8.0, medium.SEEDS)
@@ -327,39 +297,40 @@ ABLATED = {
 # Titles and flags of what is changed. With second moments at least so large k=256 has
 # the noise's own variance at 4.5e-9.
 Changes = Mapping[str, tuple[str, Mapping[str, Any]]]
+_NO_PROBES = {"probes": False}
+_NO_MEAN, _ONE_DIRECTION = "no mean removal", "at most one direction kept (r)"
 _CHANGES: Changes = {
-    "no_probes": ("no random probes", {"probes": False}),
-    "q0.9": ("directions with 90% of the energy kept (q)", {"energy_fraction": 0.9}),
-    "q0.99999": (
-        "directions with 99.999% of the energy kept (q)",
-        {"energy_fraction": 0.99999},
-    ),
-    "max_rank1": ("at most one direction kept (r)", {"max_rank": 1}),
+    "no_probes": ("no random probes", _NO_PROBES),
+    **{
+        f"q{part:g}": (
+            f"directions with {100 * part:g}% of the energy kept (q)",
+            {"energy_fraction": part},
+        )
+        for part in (0.9, 0.99999)
+    },
+    "max_rank1": (_ONE_DIRECTION, {"max_rank": 1}),
     "beta0.5": (r"first moment decays by a half ($\beta_1$=0.5)", {"beta_1": 0.5}),
     "beta0": (r"no first moment ($\beta_1$=0)", {"beta_1": 0.0}),
     "biased": ("noise left in the second moment", {"debiasing": False}),
     "qr": ("sketch updated as published (QR)", {"sketch_rule": "qr"}),
     "no_decay": ("sketch forgets nothing", {"sketch_decay": 1.0}),
     "gradient": (
-        "sketch learns from the whole gradient",
-        {"sketch_target": "gradient"},
+        *("sketch learns from the whole gradient", {"sketch_target": "gradient"}),
     ),
 }
 # What is changed where there is mean removal, and where there is none.
 _OF_BASE: Mapping[str, Changes] = {
     "dome": {
-        "no_mean": ("no mean removal", _WHOLE),
+        "no_mean": (_NO_MEAN, _WHOLE),
         "no_mean_max_rank1": (
-            "no mean removal, at most one direction kept (r)",
-            {**_WHOLE, "max_rank": 1},
+            *(f"{_NO_MEAN}, {_ONE_DIRECTION}", {**_WHOLE, "max_rank": 1}),
         ),
     },
     "dome_whole": {
-        f"floor{floor:g}": (
-            f"second moment at least {floor:g}",
-            {"second_moment_floor": floor},
+        f"floor{least:g}": (
+            *(f"second moment at least {least:g}", {"second_moment_floor": least}),
         )
-        for floor in (4.5e-10, 4.5e-8)
+        for least in (4.5e-10, 4.5e-8)
     },
 }
 
@@ -395,15 +366,11 @@ def _ablated(scale: str) -> Iterator[Cell]:
 
 
 # Whose sketches are looked at, and over how many seeds.
-SEEN: Mapping[str, Mapping[str, Any]] = {
-    "dome": {},
-    "dome_no_probes": {"probes": False},
-    "dome_whole": {},
-}
+SEEN = {"dome": {}, "dome_no_probes": _NO_PROBES, "dome_whole": {}}
 SEEN_SEEDS = {"small": 1, "medium": 3, "paper": 1}
-SEEN_COLUMNS = (
-    *("aggregator_explained_energy", "aggregator_subspace_overlap"),
-    "aggregator_retained_rank",
+SEEN_COLUMNS = tuple(
+    f"aggregator_{each}"
+    for each in ("explained_energy", "subspace_overlap", "retained_rank")
 )
 
 

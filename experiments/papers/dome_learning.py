@@ -24,8 +24,6 @@ from dpfl.aggregators import dome, measurements
 from dpfl.aggregators.codec import Decoded
 from dpfl.vectors import adaptive_sketch, randomness
 
-from .result_rows import csv_text
-
 # So large that nothing is clipped.
 _CLIP_NORM = 1e3
 SEEDS = (0, 1, 2)
@@ -68,7 +66,7 @@ class Learner:
     """One configuration on gradients of one length."""
 
     def __init__(self, numbers: mechanisms.Dome, dimension: int):
-        """Initializes the learner with a `config` and d."""
+        """The learner of a `config` at d."""
         self._codec = dome.DomeCodec(numbers, dimension)
         self._round: Callable[..., Decoded] = tf.function(self._run_round)
 
@@ -87,20 +85,16 @@ class Learner:
     def learn(
         self,
         rounds: int,
-        *,
         rank: int = 4,
-        drift: float = 0.0,
-        mean: float = 0.0,
+        drift: float = 0,
+        mean: float = 0,
         seed: int = 0,
     ) -> Learned:
         """What is learned of a random subspace, by gradients of mean square 1.
 
-        Args:
-          rounds: Number of rounds.
-          rank: Dimensions of the subspace.
-          drift: How far each of its directions turns in a round, about, in radians.
-          mean: Size of a part of the gradients that is the same in every round.
-          seed: That of the gradients, and of the sketches' probes and noise.
+        The subspace has so many dimensions, and each of its directions turns in a round
+        by about so many radians; a part of the gradients, of size `mean`, is the same
+        in every round. The seed is of all of it.
         """
         d = self._codec.dimension
         rng = np.random.default_rng(seed)
@@ -126,7 +120,10 @@ def _orthonormal(count: int, dimension: int, rng: np.random.Generator) -> np.nda
     return np.linalg.qr(rng.standard_normal([dimension, count]))[0].T
 
 
-def choices(rounds: int = 120, dimension: int = 100) -> Iterator[dict[str, str]]:
+_COLUMNS = ("study", "row", "column", "seed", "overlap", "excess_error")
+
+
+def choices(rounds: int = 120, dimension: int = 100) -> Iterator[dict[str, Any]]:
     """A row of each run on choices: error and overlap in the last quarter."""
     both = itertools.product(CHOICES.items(), SETTINGS.items())
     for (name, changes), (setting, (noise, mean)) in both:
@@ -137,10 +134,11 @@ def choices(rounds: int = 120, dimension: int = 100) -> Iterator[dict[str, str]]
             run = learner.learn(rounds, mean=mean, seed=seed)
             error = run.errors[-rounds // 4 :].mean() - floor
             overlap = run.overlaps[-rounds // 4 :].mean()
-            yield _row("choices", name, setting, seed, overlap, f"{error:.6f}")
+            found = f"{overlap:.6f}", f"{error:.6f}"
+            yield dict(zip(_COLUMNS, ("choices", name, setting, seed, *found)))
 
 
-def drifting(rounds: int = 150, dimension: int = 64) -> Iterator[dict[str, str]]:
+def drifting(rounds: int = 150, dimension: int = 64) -> Iterator[dict[str, Any]]:
     """A row of each run on drift: overlap in the last third.
 
     Three directions, with and without probes; the sketch has half of the dimensions.
@@ -152,23 +150,14 @@ def drifting(rounds: int = 150, dimension: int = 64) -> Iterator[dict[str, str]]
     for drift, (name, learner) in itertools.product(DRIFTS, learners.items()):
         for seed in SEEDS:
             run = learner.learn(rounds, rank=3, drift=drift, seed=seed)
-            overlap = run.overlaps[-rounds // 3 :].mean()
-            yield _row("drift", f"{drift:g}", name, seed, overlap)
-
-
-def _row(
-    study: str, row: str, column: str, seed: int, overlap: float, error: str = ""
-) -> dict[str, str]:
-    return {
-        **{"study": study, "row": row, "column": column, "seed": str(seed)},
-        **{"overlap": f"{overlap:.6f}", "excess_error": error},
-    }
+            found = f"{run.overlaps[-rounds // 3 :].mean():.6f}", ""
+            yield dict(zip(_COLUMNS, ("drift", f"{drift:g}", name, seed, *found)))
 
 
 def main(argv: Sequence[str]) -> None:
     """Writes the table whose path is given."""
     rows = [*drifting(), *choices()]
-    files.write_atomically(argv[0], csv_text(rows[0], rows))
+    files.write_atomically(argv[0], files.csv_text(rows[0], rows, end="\r\n"))
 
 
 if __name__ == "__main__":

@@ -34,19 +34,17 @@ def work(
 
     Args:
       labels: See `Work`.
-      config: The mechanism, whose noise is set by the budget.
+      config: The mechanism, whose noise is set by the budget epsilon at `DELTA`.
       dimension: d.
       repeats: Draws of mask or sketch, and noise.
-      epsilon: The budget, at `DELTA`.
+      epsilon: The budget.
       vectors: What the clients have, a key of `measured_means.VECTORS`.
       sparsity: Of so many coordinates, if it is not 0, and then similar.
-      theory: From the mechanism with its noise to the expected error; a column of its
-        own.
+      theory: From the mechanism with its noise to the expected error, a column.
       **settings: Further settings of the work.
     """
 
-    def compute(folder: Path) -> Mapping[str, Any]:
-        del folder
+    def compute(_: Path) -> Mapping[str, Any]:
         from . import measured_means
 
         make = measured_means.VECTORS[vectors]

@@ -35,11 +35,8 @@ def similar_vectors(dimension: int, seed: int = 0) -> Callable[[tf.Tensor], tf.T
     return vector
 
 
-def independent_vectors(
-    dimension: int, seed: int = 0
-) -> Callable[[tf.Tensor], tf.Tensor]:
+def independent_vectors(dimension: int, _: int = 0) -> Callable[[tf.Tensor], tf.Tensor]:
     """Unit vectors of any direction; the seed of all has no part in them."""
-    del seed
 
     def vector(client_seed: tf.Tensor) -> tf.Tensor:
         own = randomness.standard_normal(client_seed, dimension)
@@ -76,14 +73,8 @@ def measured_errors(
 ) -> np.ndarray:
     """Squared errors of the mean of n vectors, float64[repeats].
 
-    Where the sum is secure, messages are added as integers modulo 2^32.
-
-    Args:
-      config: The mechanism; n is its cohort size.
-      dimension: d.
-      repeats: Number of rounds, each with a new mask or sketch, and noise.
-      vectors: Makes the clients' vectors.
-      seed: Of the vectors, the masks or sketches, and the noise.
+    Each is of a round with a new mask or sketch, and noise, all by the seed. Where the
+    sum is secure, messages are added as integers modulo 2^32.
     """
     codec = registry.make_codec(config, dimension)
     make_vector = vectors(dimension, seed)

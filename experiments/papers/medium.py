@@ -20,25 +20,14 @@ DOCS = "docs"
 # are each figure's.
 FLAGS: Mapping[str, Mapping[str, Any]] = {
     MNIST: {
-        "task": MNIST,
-        "model": "cnn",
-        "participation": "poisson",
-        "rounds": 48,
-        "client_lr": 0.1,
-        "server_lr": 0.5,
-        "clip_norm": 0.3,
-        "server_momentum": 0.9,
-        "delta": 1e-4,
-        "eval_every": 6,
-        "checkpoint_every": 24,
+        **{"task": MNIST, "model": "cnn", "participation": "poisson", "rounds": 48},
+        **{"client_lr": 0.1, "server_lr": 0.5, "clip_norm": 0.3},
+        **{"server_momentum": 0.9, "delta": 1e-4},
+        **{"eval_every": 6, "checkpoint_every": 24},
     },
     DOCS: {
-        "flagfile": "tasks/docs_packages.flags",
-        "cohort_size": 100,
-        "rounds": 128,
-        "eval_every": 16,
-        "checkpoint_every": 32,
-        "max_test_examples": 4000,
+        **{"flagfile": "tasks/docs_packages.flags", "cohort_size": 100, "rounds": 128},
+        **{"eval_every": 16, "checkpoint_every": 32, "max_test_examples": 4000},
     },
 }
 # The server's rate on MNIST where there is more noise than with 100 clients a round at

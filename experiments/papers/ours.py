@@ -18,9 +18,9 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ..tables import Row, Rows
 from . import medium
 from .plotting import Plot
-from .result_rows import Row, Rows
 from .sweep import Cell, Figure, axis, cross
 
 EPSILON = 8.0
@@ -139,9 +139,8 @@ POINTS: Mapping[str, Mapping[str, Mapping[str, float]]] = {
 }
 
 
-def _equal_bits(name: str, scale: str) -> Iterator[Cell]:
+def _equal_bits(name: str, _: str) -> Iterator[Cell]:
     """All points of all mechanisms of a figure in `PROBLEMS`."""
-    del scale
     shared, flags = PROBLEMS[name]
     for mechanism, rates in POINTS[name].items():
         for point, rate in rates.items():
@@ -184,9 +183,8 @@ STREAMS: tuple[tuple[str, str, int, tuple[str, ...]], ...] = (
 )
 
 
-def _streams(scale: str) -> Iterator[Cell]:
+def _streams(_: str) -> Iterator[Cell]:
     """Independent noise, noise by epochs and noise in one stream."""
-    del scale
     for name, mechanism, rate, ways in STREAMS:
         for way in ways:
             given = {**SHARED, "mechanism": mechanism, **WAYS[way]}
@@ -203,25 +201,28 @@ def _with_task(task: str, rows: Rows) -> list[Row]:
     ]
 
 
-_MNIST_ROWS = functools.partial(_with_task, medium.MNIST)
 _DOCS_ROWS = functools.partial(_with_task, medium.DOCS)
-_BITS: Mapping[str, Any] = {"by": "point", "log": "x", "titles": TITLES}
+
+
+def _against_bits(name: str, what: str, task: str) -> Figure:
+    return Figure(
+        name,
+        f"Ours: all mechanisms at equal epsilon, {what} against bits up",
+        functools.partial(_equal_bits, name),
+        Plot(
+            *("uplink_bits_per_parameter", "mechanism"),
+            by="point",
+            log="x",
+            titles=TITLES,
+            rows=functools.partial(_with_task, task),
+        ),
+        scales=("medium",),
+    )
+
 
 FIGURES = [
-    Figure(
-        "equal_bits",
-        "Ours: all mechanisms at equal epsilon, accuracy on MNIST against bits up",
-        functools.partial(_equal_bits, "equal_bits"),
-        Plot("uplink_bits_per_parameter", "mechanism", rows=_MNIST_ROWS, **_BITS),
-        scales=("medium",),
-    ),
-    Figure(
-        "equal_bits_docs",
-        "Ours: all mechanisms at equal epsilon, loss on docstrings against bits up",
-        functools.partial(_equal_bits, "equal_bits_docs"),
-        Plot("uplink_bits_per_parameter", "mechanism", rows=_DOCS_ROWS, **_BITS),
-        scales=("medium",),
-    ),
+    _against_bits("equal_bits", "accuracy on MNIST", medium.MNIST),
+    _against_bits("equal_bits_docs", "loss on docstrings", medium.DOCS),
     Figure(
         "stream_training",
         "Ours: training with independent noise, noise by epochs, and one stream",

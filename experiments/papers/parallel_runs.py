@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Does the runs of a figure beside each other, and says how far they are.
+"""Does the work of a figure, runs beside each other, and says how far they are.
 
 Each of a few threads has a `Trainer`, takes runs one after the other and tells this
 thread what happens, which draws the bar and adds the rows. Runs that differ in their
@@ -16,14 +16,14 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
 import tqdm
 
 from .. import cli
-from . import remaining_work
+from . import remaining_work, sweep
 from .sweep import Training, rounds_done
 from .trainers import Trainer, WorkFailedError
 
@@ -36,8 +36,6 @@ _RUNS_OF_A_TRAINER = 16
 _MOST_GROWTH = 1.5
 # Runs that fail before the others are not tried any more.
 _MOST_FAILURES = 3
-
-Add = Callable[[Training, Mapping[str, Any]], None]
 
 
 class _Round(NamedTuple):
@@ -57,8 +55,8 @@ class _Ended(NamedTuple):
     error: Optional[BaseException] = None
 
 
-class Crew:
-    """What does the runs that a results table lacks."""
+class ParallelRuns:
+    """What does the work that a results table lacks."""
 
     def __init__(
         self,
@@ -67,10 +65,10 @@ class Crew:
         jobs: Optional[int] = None,
         concurrency: Optional[int] = None,
     ):
-        """Initializes the crew; no process is started yet.
+        """No process is started yet.
 
         Args:
-          folder: Each run has a folder in it.
+          folder: Each piece of work has a folder in it.
           jobs: Runs at a time; None for what the machine bears.
           concurrency: Groups of clients that a run works on at a time; None for an
             equal share of the processors.
@@ -80,6 +78,7 @@ class Crew:
         self._jobs, self._concurrency = jobs, concurrency
         self._groups = concurrency or 1
         self._rates = remaining_work.load(folder / "rates.json", self._machine)
+        self._unknown: set[str] = set()
         self._chains: collections.deque[list[Training]] = collections.deque()
         self._events: queue.Queue[Any] = queue.Queue()
         self._trainers: list[Trainer] = []
@@ -90,14 +89,15 @@ class Crew:
         self._threads = 0
         self._first: dict[str, _Round] = {}
 
-    def check(self, works: Iterable[Training]) -> None:
+    def check(self, works: Iterable[sweep.Work]) -> None:
         """Checks flags and data of a run of each task, before any work is done.
 
         Raises:
           ValueError: If they are refused.
           WorkFailedError: If they cannot be checked.
         """
-        first = {work.task: work for work in reversed(list(works))}
+        runs = [work for work in works if isinstance(work, Training)]
+        first = {work.all_flags["task"]: work for work in reversed(runs)}
         if not first:
             return
         trainer = self._new_trainer()
@@ -110,57 +110,71 @@ class Crew:
                     raise ValueError(error.said) from error
                 raise
 
-    def train(
-        self, missing: Sequence[Training], of: Sequence[Training], add: Add
-    ) -> None:
-        """Does runs.
+    def do(self, grid: Sequence[sweep.Work], table: sweep.ResultsTable) -> None:
+        """Does the work of a grid that the table lacks; a row is added for each.
 
-        Args:
-          missing: Those to be done.
-          of: All runs of the figure.
-          add: Called, in this thread, with each run that is done and its columns.
+        What is no run of `dpfl-train` is done first, in this process, one by one: it
+        may measure time.
 
         Raises:
           WorkFailedError: If runs fail; it is the first one's, or that of one that is
             refused. The others are done, unless three fail or one is refused: they
             are stopped then, and go on from their checkpoints the next time.
         """
-        if not missing:
+        missing = [work for work in grid if work not in table]
+        alone = [(work, work.compute) for work in missing if work.compute is not None]
+        with _bar(len(alone), 0, "row") as bar:
+            for work, compute in alone:
+                bar.set_postfix_str(work.folder[-50:])
+                table.add(work, compute(self._folder / work.folder))
+                bar.update()
+        runs = [work for work in missing if isinstance(work, Training)]
+        if not runs:
             return
-        failures: list[BaseException] = []
-        left = {work.key: work for work in missing}
-        self._begin(missing)
-        done = {w.key: rounds_done(self._folder / w.folder) for w in missing}
-        totals = {work.key: work.rounds for work in missing}
         try:
-            with _bar(sum(totals.values()), sum(done.values())) as bar:
-                self._forecast(list(left.values()), of, bar)
-                while left:
-                    event = self._events.get()
-                    if isinstance(event, _Round):
-                        bar.total += event.of - totals[event.work.key]
-                        totals[event.work.key] = event.of
-                        bar.update(event.done - done[event.work.key])
-                        done[event.work.key] = event.done
-                        if self._measure(event):
-                            self._forecast(list(left.values()), of, bar)
-                        continue
-                    if event.work is None:
-                        raise event.error or RuntimeError("a thread ended early")
-                    work = left.pop(event.work.key)
-                    if event.error is None:
-                        add(work, work.measured(self._folder / work.folder))
-                        bar.set_postfix_str(work.folder[-50:])
-                        continue
+            self._begin(runs)
+            of = [work for work in grid if isinstance(work, Training)]
+            self._follow({work.key: work for work in runs}, of, table)
+        finally:
+            self.close()
+
+    def _follow(
+        self, left: dict[str, Training], of: Sequence[Training], table: Any
+    ) -> None:
+        """Adds the rows of the runs that are left, as their threads do them."""
+        failures: list[BaseException] = []
+        done = {k: rounds_done(self._folder / w.folder) for k, w in left.items()}
+        totals = {key: work.rounds for key, work in left.items()}
+        with _bar(sum(totals.values()), sum(done.values()), "round") as bar:
+            self._start_others(left.values(), of, bar)
+            while left:
+                was_unknown = bool(self._unknown)
+                event = self._events.get()
+                if event.work is None:
+                    raise event.error or RuntimeError("a thread ended early")
+                work = event.work
+                if isinstance(event, _Round):
+                    bar.total += event.of - totals[work.key]
+                    totals[work.key] = event.of
+                    bar.update(event.done - done[work.key])
+                    done[work.key] = event.done
+                    self._measure(event)
+                elif event.error is None:
+                    del left[work.key]
+                    table.add(work, sweep.measured(self._folder / work.folder))
+                    bar.set_postfix_str(work.folder[-50:])
+                else:
+                    del left[work.key]
                     failures.append(event.error)
                     if len(failures) == _MOST_FAILURES:
                         bar.write(f"note: {event.error}", sys.stderr)
                         break
                     bar.write(f"note: {event.error}; the others go on", sys.stderr)
-                    if self._forget(work.problem, left.values()):
-                        self._forecast(list(left.values()), of, bar)
-        finally:
-            self.close()
+                    if all(each.problem != work.problem for each in left.values()):
+                        # No run is left by which it could be measured.
+                        self._unknown.discard(work.problem)
+                if left and was_unknown and not self._unknown:
+                    self._start_others(left.values(), of, bar)
         if failures:
             raise failures[0]
 
@@ -179,10 +193,7 @@ class Crew:
         unknown = [each for each in problems if each not in self._rates]
         self._unknown = set(unknown)
         known = {} if unknown else {each: self._rates[each] for each in problems}
-        at_a_time = self._jobs or remaining_work.jobs(
-            self._machine, len(missing), known
-        )
-        self._groups = self._share(at_a_time)
+        at_a_time = self._at_a_time(len(missing), known)
         chains = _chains(missing, at_a_time)
         # A run of each problem that is to be measured goes first.
         first = {chain[0].problem: chain for chain in reversed(chains)}
@@ -193,20 +204,21 @@ class Crew:
         at_first = min(len(unknown), at_a_time) if unknown else at_a_time
         self._hire(self._jobs or at_first)
 
-    def _share(self, at_a_time: int) -> int:
-        return self._concurrency or remaining_work.concurrency(self._machine, at_a_time)
+    def _at_a_time(self, runs: int, rates: remaining_work.Rates) -> int:
+        """How many runs go on at a time; their groups of clients are set by it."""
+        found = self._jobs or remaining_work.jobs(self._machine, runs, rates)
+        shared = remaining_work.concurrency(self._machine, min(found, max(1, runs)))
+        self._groups = self._concurrency or shared
+        return found
 
     def _hire(self, threads: int) -> None:
         """Starts threads until there are so many, or as many as chains."""
         while self._threads < threads and self._threads < len(self._chains) + 1:
-            trainer = (
-                self._trainers[0] if self._threads == 0 and self._trainers else None
-            )
+            checked = self._trainers[:1] if self._threads == 0 else []
             self._threads += 1
-            serve = threading.Thread(target=self._serve, args=[trainer], daemon=True)
-            serve.start()
+            threading.Thread(target=self._serve, args=checked, daemon=True).start()
 
-    def _serve(self, trainer: Optional[Trainer]) -> None:
+    def _serve(self, trainer: Optional[Trainer] = None) -> None:
         """Does what is left of the chains, in a thread of its own."""
         try:
             runs, first_memory = 0, 0
@@ -242,8 +254,7 @@ class Crew:
 
     def _train_one(self, trainer: Trainer, work: Training) -> None:
         def on_round(done: int, of: int) -> None:
-            is_measured = work.problem in self._unknown
-            memory = trainer.memory() if is_measured else 0
+            memory = trainer.memory() if work.problem in self._unknown else 0
             self._events.put(_Round(work, done, of, time.monotonic(), memory))
 
         folder = self._folder / work.folder
@@ -253,85 +264,69 @@ class Crew:
     def _new_trainer(self) -> Trainer:
         with self._lock:
             if self._closed:
-                raise RuntimeError("the crew must be open, found it closed")
+                raise RuntimeError("the runs must be open, found them closed")
             trainer = Trainer()
             self._trainers.append(trainer)
             return trainer
 
-    def _forget(self, problem: str, left: Iterable[Training]) -> bool:
-        """Whether a failed run was the last of what is to be measured."""
-        if problem not in self._unknown or any(w.problem == problem for w in left):
-            return False
-        self._unknown.discard(problem)
-        return not self._unknown
-
-    def _measure(self, event: _Round) -> bool:
-        """Keeps what a round cost; returns whether that was the last thing unknown."""
+    def _measure(self, event: _Round) -> None:
+        """Notes what a round cost, if that is unknown and rounds enough are done."""
         problem = event.work.problem
         if problem not in self._unknown:
-            return False
+            return
         # The first round of a process traces what the others run.
         first = self._first.get(event.work.key)
         if first is None or first.done == 0:
             self._first[event.work.key] = event
-            return False
+            return
         rounds = event.done - first.done
         if rounds < _MEASURED_ROUNDS and event.done < event.of:
-            return False
+            return
         self._rates[problem] = remaining_work.Rate(
             (event.seconds - first.seconds) / max(1, rounds),
-            event.work.cohort_size,
+            int(event.work.all_flags["cohort_size"]),
             self._groups,
             max(first.memory, event.memory),
             remaining_work.checkpoint_bytes(self._folder / event.work.folder),
         )
         self._unknown.discard(problem)
         remaining_work.save(self._folder / "rates.json", self._machine, self._rates)
-        return not self._unknown
 
-    def _forecast(
-        self, left: Sequence[Training], of: Sequence[Training], bar: Any
+    def _start_others(
+        self, left: Iterable[Training], of: Sequence[Training], bar: Any
     ) -> None:
         """Says what is left, once that is known, and starts the other runs."""
         if self._unknown:
             names = ", ".join(sorted(self._unknown))
             bar.write(f"the first rounds of {names} are measured", sys.stderr)
             return
-        rates = {work.problem: self._rates[work.problem] for work in left}
-        at_a_time = self._jobs or remaining_work.jobs(self._machine, len(left), rates)
-        at_a_time = max(1, min(at_a_time, len(left)))
-        self._groups = self._share(at_a_time)
-        told = remaining_work.sentence(
-            left, of, self._folder, rates, at_a_time, self._groups
-        )
+        works = list(left)
+        rates = {work.problem: self._rates[work.problem] for work in works}
+        at_a_time = max(1, min(self._at_a_time(len(works), rates), len(works)))
+        shared = at_a_time, self._groups
+        told = remaining_work.sentence(works, of, self._folder, rates, *shared)
         bar.write(told, sys.stderr)
         self._hire(at_a_time)
 
 
 def _is_spent(trainer: Trainer, runs: int, first_memory: int) -> bool:
     """Whether a process is to be replaced before its next run."""
-    if runs < 2:
-        return False
-    has_grown = trainer.memory() > _MOST_GROWTH * first_memory
-    return has_grown or runs >= _RUNS_OF_A_TRAINER
+    return runs >= _RUNS_OF_A_TRAINER or (
+        runs > 1 and trainer.memory() > _MOST_GROWTH * first_memory
+    )
 
 
 def _chains(works: Sequence[Training], at_a_time: int) -> list[list[Training]]:
-    """Returns runs in lists that one process does; all of one run if those are few."""
+    """Runs in lists that one process does; all of one run if those are few."""
     found: dict[str, list[Training]] = {}
     for work in works:
         found.setdefault(work.all_but_seed, []).append(work)
     # A process that has nothing to do costs more than tracing twice.
-    if len(found) < 2 * at_a_time:
-        return [[work] for work in works]
-    return list(found.values())
+    is_few = len(found) < 2 * at_a_time
+    return [[work] for work in works] if is_few else list(found.values())
 
 
-def _bar(total: int, initial: int) -> tqdm.tqdm:
-    return tqdm.tqdm(
-        total=total,
-        initial=initial,
-        unit="round",
-        file=sys.stderr,
-        mininterval=0.5 if sys.stderr.isatty() else 10,
-    )
+def _bar(total: int, initial: int, unit: str) -> tqdm.tqdm:
+    interval = 0.5 if sys.stderr.isatty() else 10
+    kept = {"file": sys.stderr, "mininterval": interval, "disable": not total}
+    return tqdm.tqdm(total=total, initial=initial, unit=unit, **kept)

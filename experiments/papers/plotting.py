@@ -15,8 +15,8 @@ from typing import Any, Optional
 from dpfl import accounting, tasks
 from dpfl.planning import remarks
 
+from ..tables import HEADS, Row, Rows, distinct, mean_and_range, numbers
 from . import sweep
-from .result_rows import HEADS, Row, Rows, distinct, mean_and_range, numbers
 
 # Color and marker of a mechanism, by its name in a grid and by what the papers call it.
 # Color-blind safe (Okabe and Ito); what is akin has the same color, and the marker
@@ -56,21 +56,11 @@ _MOST_MARKED = 24
 # Share of the height between lines of names by which the dots of series stand apart.
 _APART = 0.16
 _STYLE: Mapping[str, Any] = {
-    "font.size": 10,
-    "axes.titlesize": 10,
-    "axes.labelsize": 10,
-    "figure.titlesize": 10,
-    "legend.fontsize": 9,
-    "xtick.labelsize": 9,
-    "ytick.labelsize": 9,
-    "axes.grid": True,
-    "grid.alpha": 0.3,
-    "axes.axisbelow": True,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "lines.linewidth": 1.4,
-    "lines.markersize": 5,
-    "errorbar.capsize": 2,
+    **dict.fromkeys(("font.size", "axes.titlesize", "axes.labelsize"), 10),
+    **dict.fromkeys(("legend.fontsize", "xtick.labelsize", "ytick.labelsize"), 9),
+    **{"figure.titlesize": 10, "axes.grid": True, "grid.alpha": 0.3},
+    **{"axes.axisbelow": True, "axes.spines.top": False, "axes.spines.right": False},
+    **{"lines.linewidth": 1.4, "lines.markersize": 5, "errorbar.capsize": 2},
     "legend.framealpha": 0.85,
 }
 
@@ -123,21 +113,18 @@ def print_remark(rows: Rows) -> None:
 def draw(
     plot: Plot, rows: Rows, title: str, curves: Optional[sweep.Curves] = None
 ) -> Any:
-    """Draws rows of a table.
+    """A matplotlib figure of the rows of a table.
 
     Args:
       plot: What is drawn of them.
       rows: Those of a figure, each with the folder or the file of its curves.
       title: The line above all panels.
       curves: Those of which each point is a row; None if rows are drawn themselves.
-
-    Returns:
-      A matplotlib figure.
     """
     import matplotlib
     from matplotlib import pyplot
 
-    rows = plot.rows(rows if curves is None else _points_of(rows, curves))
+    rows = plot.rows(rows if curves is None else sweep.points_of(rows, curves))
     if not rows:
         return pyplot.figure(figsize=(_WIDTH, _HEIGHT))
     panels = [
@@ -151,12 +138,9 @@ def draw(
         width = _WIDTH if across > 1 else 0.72 * _WIDTH
         names = distinct(rows, plot.x) if _is_named(plot, rows) else []
         height = max(_HEIGHT, 0.26 * len(names) + 1.4)
+        size = (width, height * down + 0.4)
         picture, axes = pyplot.subplots(
-            down,
-            across,
-            figsize=(width, height * down + 0.4),
-            squeeze=False,
-            layout="constrained",
+            down, across, figsize=size, squeeze=False, layout="constrained"
         )
         for axis in list(axes.flat)[len(panels) :]:
             axis.remove()
@@ -171,9 +155,9 @@ def draw(
         if named:
             columns = int(width * _LETTERS / (max(map(len, named)) + 8))
             columns = max(1, min(5, columns))
-            place = {"loc": "outside lower center", "ncol": columns}
             lines = -(-len(named) // columns)
             picture.set_figheight(picture.get_figheight() + _LEGEND_LINE * lines)
+            place = {"loc": "outside lower center", "ncol": columns}
             picture.legend(list(named.values()), list(named), **place)
         if "seed" in rows[0]:
             count = len(distinct(rows, "seed"))
@@ -181,18 +165,6 @@ def draw(
             title = f"{title}; {seeds}"
         picture.suptitle(textwrap.fill(title, int(width * _LETTERS)))
     return picture
-
-
-def _points_of(rows: Rows, curves: sweep.Curves) -> list[Row]:
-    """A row of each point of the curves of rows."""
-    found: list[Row] = []
-    for row in rows:
-        places: dict[int, dict[str, str]] = {}
-        for column in curves.columns:
-            for place, value in sweep.curve(row, column, curves):
-                places.setdefault(place, {})[column] = str(value)
-        found += [{**row, curves.place: str(k), **v} for k, v in places.items()]
-    return found
 
 
 def _measure(rows: Rows) -> str:
@@ -260,7 +232,10 @@ def _draw_panel(axis: Any, plot: Plot, rows: Rows, column: str) -> None:
         if named:
             away = _APART * (number - (len(lines) - 1) / 2)
             shown = [(names.index(place) + away, *reach) for place, *reach in points]
-            _draw_dots(axis, shown, label, look)
+            if shown:
+                heights, means, down, up = zip(*shown)
+                dots = {**look, "ls": "", "elinewidth": 1, "label": label}
+                axis.errorbar(means, heights, xerr=(down, up), **dots)
         else:
             shown = sorted((_number(place), *reach) for place, *reach in points)
             _draw_line(axis, shown, label, look)
@@ -314,16 +289,6 @@ def _draw_line(
     lowest = [mean - reach for mean, reach in zip(means, down)]
     highest = [mean + reach for mean, reach in zip(means, up)]
     axis.fill_between(places, lowest, highest, color=look["color"], alpha=0.15, lw=0)
-
-
-def _draw_dots(
-    axis: Any, points: Sequence[tuple[float, ...]], label: Any, look: Mapping[str, Any]
-) -> None:
-    """Draws dots with their ranges beside names that stand one below the other."""
-    if points:
-        lines, means, down, up = zip(*points)
-        own = {**look, "ls": "", "elinewidth": 1, "label": label}
-        axis.errorbar(means, lines, xerr=(down, up), **own)
 
 
 def _plain_numbers(axis: Any) -> None:

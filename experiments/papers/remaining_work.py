@@ -85,25 +85,22 @@ def sentence(
 ) -> str:
     """The runs `left` of all runs of a figure, and what these take, in words.
 
-    Args:
-      left: The runs that have no row.
-      of: All runs.
-      folder: Where their folders are.
-      rates: The rates of their problems.
-      at_a_time: Runs that go on beside each other.
-      groups: Groups of clients that each of them works on at a time.
+    Their folders are in `folder`; so many of them go on `at_a_time`, and each works on
+    so many groups of clients at a time.
     """
-    rounds = {work.key: _rounds_left(work, folder) for work in left}
-    seconds = [
-        rounds[work.key] * _seconds_a_round(work, rates[work.problem], groups)
-        for work in left
-    ]
+    rounds, seconds = 0, []
+    for work in left:
+        own = max(0, work.rounds - rounds_done(folder / work.folder))
+        rate = rates[work.problem]
+        clients = int(work.all_flags["cohort_size"]) / rate.cohort_size
+        seconds.append(own * rate.seconds * clients * rate.concurrency / groups)
+        rounds += own
     # The longest run is not divided among them.
     hours = max([sum(seconds) / at_a_time, *seconds]) / 3600
     memory = at_a_time * max(rates[work.problem].memory for work in left)
     disk = sum(_CHECKPOINTS * rates[work.problem].checkpoint for work in left)
     return (
-        f"{len(left)} of {len(of)} runs and {sum(rounds.values())} of "
+        f"{len(left)} of {len(of)} runs and {rounds} of "
         f"{sum(work.rounds for work in of)} rounds are left, about {_time(hours)}, "
         f"{memory / 1e9:.1f} GB of memory and {disk / 1e9:.1f} GB of disk, with "
         f"{at_a_time} at a time on {groups} group{'s' if groups > 1 else ''} of "
@@ -133,15 +130,6 @@ def checkpoint_bytes(folder: Path) -> int:
     """The size of a run's largest checkpoint; 0 if it has none."""
     found = [p.stat() for p in (folder / "checkpoints").glob("*") if p.is_file()]
     return max((each.st_size for each in found), default=0)
-
-
-def _rounds_left(work: Training, folder: Path) -> int:
-    return max(0, work.rounds - rounds_done(folder / work.folder))
-
-
-def _seconds_a_round(work: Training, rate: Rate, groups: int) -> float:
-    of_clients = rate.seconds * work.cohort_size / rate.cohort_size
-    return of_clients * rate.concurrency / groups
 
 
 def _time(hours: float) -> str:

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is kept of a figure: a small table, from which it can be drawn again.
+"""A small table of a figure, from which it can be drawn again.
 
 Each line says of which figure and scale it is. Where the drawing shows curves,
 `NAME_curves.csv` beside `NAME.csv` has the points of each row, known by its labels, and
@@ -17,8 +17,8 @@ from pathlib import Path
 
 from dpfl import files
 
-from .result_rows import Row, Rows, csv_text, read_run
-from .sweep import CURVES, KEY, Curves, Figure, Work
+from ..tables import Row, Rows
+from .sweep import CURVES, KEY, Curves, Figure, Work, points_of
 
 # The first columns of both files.
 _OWNER = ("figure", "scale")
@@ -46,47 +46,29 @@ def refused(figure: Figure, scale: str, found: str) -> ValueError:
 def write(
     path: Path, figure: Figure, scale: str, works: Sequence[Work], rows: Rows
 ) -> None:
-    """Writes a table, and its curves if it has any.
+    """Writes a table, and its curves if it has any, of work and its rows.
 
-    Args:
-      path: Path of the table.
-      figure: What is drawn.
-      scale: At which scale.
-      works: The work behind each of the rows.
-      rows: Rows of the results table, each with its `folder`.
+    The rows are those of the results table, each with its `folder`.
     """
     owner = dict(zip(_OWNER, (figure.name, scale)))
     own = [{**owner, **row} for row in rows]
     if figure.curves:
         labels = dict.fromkeys(name for work in works for name in work.labels)
         known = [*_OWNER, *labels]
-        of_rows = [list(_points(row, known, figure.curves)) for row in own]
-        own = [{**row, _POINTS: str(len(of))} for row, of in zip(own, of_rows)]
         columns = [*known, figure.curves.place, *figure.curves.columns]
-        points = (point for of in of_rows for point in of)
-        files.write_atomically(curves_path(path), csv_text(columns, points, "\n"))
-    found = dict.fromkeys(name for row in own for name in row)
-    columns = [name for name in found if name not in _LEFT_OUT]
-    files.write_atomically(path, csv_text(columns, own, "\n"))
-
-
-def _points(row: Row, known: Sequence[str], curves: Curves) -> Iterator[Row]:
-    """The points of a row at which something that is drawn was measured."""
-    own = {name: row.get(name, "") for name in known}
-    for number, each in enumerate(read_run(Path(row["folder"]) / curves.file), 1):
-        values = {name: each.get(name, "") for name in curves.columns}
-        if any(values.values()):
-            yield {**own, curves.place: each.get(curves.place, str(number)), **values}
+        lines = []
+        for number, row in enumerate(own):
+            points = points_of([row], figure.curves)
+            own[number] = {**row, _POINTS: str(len(points))}
+            lines += [{name: each.get(name, "") for name in columns} for each in points]
+        files.write_atomically(curves_path(path), files.csv_text(columns, lines))
+    own = [{n: v for n, v in row.items() if n not in _LEFT_OUT} for row in own]
+    columns = list(dict.fromkeys(name for row in own for name in row))
+    files.write_atomically(path, files.csv_text(columns, own))
 
 
 def read(path: Path, figure: Figure, scale: str, works: Sequence[Work]) -> list[Row]:
-    """The rows of a table as drawings ask for them.
-
-    Args:
-      path: Path of the table.
-      figure: Whose table it is to be.
-      scale: The scale that it is to have.
-      works: All of the figure at the scale. Some may have no row.
+    """The rows of a table as drawings ask for them; some works may have none.
 
     Raises:
       ValueError: If the table, or the curves beside it, are of another figure or scale,
@@ -104,7 +86,7 @@ def read(path: Path, figure: Figure, scale: str, works: Sequence[Work]) -> list[
             raise refused(figure, scale, f"a row for the second time in {place}")
         seen.add(work.key)
         measured = [name for name in row if name not in (*work.labels, *figure.words)]
-        _check_numbers(row, measured, place, figure, scale)
+        _check_numbers({name: row[name] for name in measured}, place, figure, scale)
         rows.append(row)
     if figure.curves is None:
         return rows
@@ -130,7 +112,8 @@ def _check_curves(
         if not {curves.place, *curves.columns} <= set(head):
             raise refused(figure, scale, f"{path} without the columns of its curves")
         labels = head[: head.index(curves.place)]
-        _check_numbers(point, head[len(labels) :], place, figure, scale)
+        own = {name: point[name] for name in head[len(labels) :]}
+        _check_numbers(own, place, figure, scale)
         key = tuple(point[name] for name in labels)
         counts[key] = counts.get(key, 0) + 1
     for row in rows:
@@ -141,15 +124,13 @@ def _check_curves(
             raise refused(figure, scale, text)
 
 
-def _check_numbers(
-    row: Row, columns: Sequence[str], place: str, figure: Figure, scale: str
-) -> None:
-    """Raises ValueError if a cell of these columns is no number, and not empty."""
-    for name in columns:
+def _check_numbers(cells: Row, place: str, figure: Figure, scale: str) -> None:
+    """Raises ValueError if a cell is no number, and not empty."""
+    for name, cell in cells.items():
         try:
-            float(0 if row[name] in _NOTHING else row[name])
+            float(0 if cell in _NOTHING else cell)
         except ValueError as error:
-            found = f"{row[name]!r} for {name} in {place}"
+            found = f"{cell!r} for {name} in {place}"
             raise refused(figure, scale, found) from error
 
 

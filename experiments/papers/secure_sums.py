@@ -30,13 +30,9 @@ def expected_error(
     """The expected squared error of the mean of unit vectors that differ.
 
     `mean_squared_error` is for equal vectors. A sketch errs in proportion to the
-    squared norm of the mean, (1 + (n - 1) product) / n, which is less if the vectors
-    differ; noise and rounding do not depend on it.
-
-    Args:
-      mechanism: A configuration with clip norm 1 for n clients.
-      dimension: d.
-      product: Inner product of any two of the n vectors.
+    squared norm of the mean, (1 + (n - 1) product) / n, which is less if the inner
+    products of any two are less than 1; noise and rounding do not depend on it. The
+    mechanism has clip norm 1 and n clients.
     """
     error = mechanism.mean_squared_error(dimension)
     compression = getattr(mechanism, "compression_error", None)
@@ -52,15 +48,9 @@ def error_ratio(
 ) -> float:
     """The squared error of DDG over that of Gaussian noise at equal epsilon.
 
-    It is infinity if no noise meets the budget with so few bits.
-
-    Args:
-      n: Number of clients, which all take part in the one release.
-      length: Coordinates of a message; there is no sketch.
-      epsilon: That of both mechanisms.
-      delta: Likewise.
-      bits: b, of a coordinate of the sum.
-      bound: A value of `integer_bound`.
+    All n clients take part in the one release; messages have so many coordinates and
+    no sketch, a coordinate of the sum so many bits, and `bound` is a value of
+    `integer_bound`. The ratio is infinity if no noise meets the budget with so few.
     """
     # Both by the same method: the Gaussian alone has a tighter one.
     plain = budget.calibrate(
@@ -74,8 +64,7 @@ def error_ratio(
         # Any noise will do here, even what `budget.calibrate` says is too much.
         noise = accounting.calibrate_noise_multiplier(
             lambda z: config.with_noise_multiplier(z).round_dp_event(length, 1.0),
-            epsilon,
-            delta,
+            *(epsilon, delta),
             method="rdp",
         )
     except ValueError:
@@ -98,25 +87,23 @@ def _means(scale: str) -> Iterator[Work]:
     """Sketches of both kinds, and no sketch, over rates and bits."""
     n, dimension, repeats = MEAN_SIZES[scale]
     enough, few = ({"bits": bits} for bits in _MEAN_BITS[scale])
-    many = f"{enough['bits']} bits"
+    many, fewer = (f"{own['bits']} bits" for own in (enough, few))
     ddg, sketched = mechanisms.DistributedDiscreteGaussian, mechanisms.SketchedDdg
+    perturbed = mechanisms.ProjectAndPerturb
     hashes = {**enough, "sketch": "hashes"}
     curves: list[tuple[str, Any, Mapping[str, Any], tuple[int, ...], str]] = [
         ("Gaussian", mechanisms.Gaussian, {}, (1,), "similar"),
         (f"DDG, {many}", ddg, enough, (1,), "similar"),
-        (f"DDG, {few['bits']} bits", ddg, few, (1,), "similar"),
+        (f"DDG, {fewer}", ddg, few, (1,), "similar"),
         (f"shifts, {many}", sketched, enough, _MEAN_RATES, "similar"),
-        (f"shifts, {few['bits']} bits", sketched, few, _MEAN_RATES, "similar"),
-        (
-            *("project and perturb", mechanisms.ProjectAndPerturb),
-            *({}, _MEAN_RATES, "similar"),
-        ),
+        (f"shifts, {fewer}", sketched, few, _MEAN_RATES, "similar"),
+        ("project and perturb", perturbed, {}, _MEAN_RATES, "similar"),
         (f"hashes, {many}", sketched, hashes, _FEW_RATES, "similar"),
         (f"shifts, {many}", sketched, enough, _FEW_RATES, "independent"),
     ]
     for series, kind, own, rates, vectors in curves:
         for rate in rates:
-            is_sketch = kind in (sketched, mechanisms.ProjectAndPerturb)
+            is_sketch = kind in (sketched, perturbed)
             more = {"compression_rate": float(rate)} if is_sketch else {}
             yield mean_estimation.work(
                 {"series": series, "compression_rate": rate, "vectors": vectors},
@@ -184,27 +171,25 @@ _BITS_EPSILONS = (1.0, 2.0, 4.0, 16.0)
 _BITS_DELTA = 1e-5
 
 
-def _bits(scale: str) -> list[Work]:
+def _ratio(n: int, length: int, epsilon: float, bits: int, bound: str) -> Work:
+    def compute(_: Path) -> Mapping[str, Any]:
+        ratio = error_ratio(n, length, epsilon, _BITS_DELTA, bits, bound)
+        return {"error_ratio": ratio}
+
+    labels = {"clients": n, "length": length, "epsilon": epsilon}
+    return Work(
+        {**labels, "bits": bits, "bound": bound}, {"delta": _BITS_DELTA}, compute
+    )
+
+
+def _bits(scale: str) -> Iterator[Work]:
     """Error ratios over bits: sizes at epsilon 8, and epsilons at one size."""
     is_small = scale == "small"
     curves = [(*size, 8.0) for size in _BITS_SIZES[: 3 if is_small else 4]]
     curves += [(1000, 1000, epsilon) for epsilon in _BITS_EPSILONS]
-    bits = range(6, 19 if is_small else 21)
-
-    def work(n: int, length: int, epsilon: float, bits: int, bound: str) -> Work:
-        def compute(folder: Path) -> Mapping[str, Any]:
-            del folder
-            of = (n, length, epsilon, _BITS_DELTA, bits, bound)
-            return {"error_ratio": error_ratio(*of)}
-
-        labels = {"clients": n, "length": length, "epsilon": epsilon}
-        own = {**labels, "bits": bits, "bound": bound}
-        return Work(own, {"delta": _BITS_DELTA}, compute)
-
-    return [
-        work(*curve, number, bound)
-        for curve, bound, number in itertools.product(curves, noise_events.BOUNDS, bits)
-    ]
+    for curve, bound in itertools.product(curves, noise_events.BOUNDS):
+        for bits in range(6, 19 if is_small else 21):
+            yield _ratio(*curve, bits, bound)
 
 
 FIGURES = [

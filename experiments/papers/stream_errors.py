@@ -9,14 +9,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import dp_accounting
-
 from dpfl import factorization as mf
 from dpfl import mechanisms, planning
 from dpfl.planning import bands_curve
 
+from ..tables import Row, Rows, distinct, where
 from .plotting import Plot
-from .result_rows import Row, Rows, distinct, where
 from .sweep import Work
 
 # Clients, cohort and budget of the paper's Fig. 3, and the parameters of its model.
@@ -47,18 +45,13 @@ def run_of(
     compression_rate: int, epsilon: float, rounds: int, encoder: str = "toeplitz"
 ) -> bands_curve.StreamRun:
     """The run of which the figure shows points."""
-
-    def release(noise_multiplier: float) -> dp_accounting.DpEvent:
-        noised = _noised(compression_rate, noise_multiplier)
-        return noised.round_dp_event(DIMENSION, 1.0)
-
     return bands_curve.StreamRun(
         workload=mf.prefix_sum(rounds),
         population=POPULATION,
         cohort_size=COHORT_SIZE,
         epsilon=epsilon,
         delta=DELTA,
-        release=release,
+        release=lambda z: _noised(compression_rate, z).round_dp_event(DIMENSION, 1.0),
         encoder=encoder,
         accountant=ACCOUNTANT,
     )
@@ -81,19 +74,15 @@ def random_slot(
 def _work(
     method: str, bands: int, how: str, rate: int, epsilon: float, rounds: int
 ) -> Work:
-    def compute(folder: Path) -> Mapping[str, Any]:
-        del folder
+    def compute(_: Path) -> Mapping[str, Any]:
         if method == SLOTS:
             return random_slot(rate, epsilon, rounds)
         if method == EPOCHS:
             point = bands_curve.restarting(run_of(rate, epsilon, rounds))
         else:
             point = bands_curve.point(run_of(rate, epsilon, rounds, how), bands)
-        return {
-            "noise_multiplier": point.noise_multiplier,
-            "error": point.root_mean_error,
-            "encoder": point.encoder,
-        }
+        own = {"noise_multiplier": point.noise_multiplier}
+        return {**own, "error": point.root_mean_error, "encoder": point.encoder}
 
     names = ("compression_rate", "epsilon", "rounds", "method", "bands")
     labels = dict(zip(names, (rate, epsilon, rounds, method, bands)))

@@ -11,24 +11,23 @@ other settings is never mistaken for a new one. Most work is a run of `dpfl-trai
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Optional, Union
-
-import tqdm
 
 from dpfl import covered, files
 from dpfl.tasks import registry
 from dpfl.training import config
 
 from .. import flag_files
-from .result_rows import Row, csv_text, read_csv, read_run, where
+from ..tables import Row, Rows, read_run
 
 SCALES = ("small", "medium", "paper")
 KEY = "key"
-# What a row keeps of a run's summary.
+# What a row has of a run's summary.
 SUMMARY_COLUMNS = (
     *("final_accuracy", "final_loss", "epsilon", "delta", "noise_multiplier"),
     *("uplink_bits_per_client", "uplink_bits_per_parameter"),
@@ -41,34 +40,21 @@ _HARMLESS = ("data_dir", "download", "workers", "round_deadline", "concurrency")
 
 
 @dataclasses.dataclass(frozen=True)
-class Setting:
-    """What the command line says of a figure.
-
-    Attributes:
-      scale: One of `SCALES`.
-      run_flags: Flags of `dpfl-train` for every run whose task has them.
-    """
-
-    scale: str
-    run_flags: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-
-
-@dataclasses.dataclass(frozen=True)
 class Work:
     """One row of a results table.
 
     Attributes:
       labels: What tells this row from the others in the drawing.
       settings: Everything else that defines the work; part of the key.
-      compute: Called with the folder that the work may use; returns the measured
-        columns. None for a `Training`, which a crew does.
+      compute: From the folder that the work may use to the measured columns. None for
+        a `Training`.
     """
 
     labels: Mapping[str, Any]
     settings: Mapping[str, Any]
-    compute: Optional[Callable[[Path], Mapping[str, Any]]]
+    compute: Optional[Callable[[Path], Mapping[str, Any]]] = None
 
-    @property
+    @functools.cached_property
     def key(self) -> str:
         """The row's key: labels and settings as JSON."""
         return json.dumps([dict(self.labels), dict(self.settings)], sort_keys=True)
@@ -81,7 +67,7 @@ class Work:
 
 @dataclasses.dataclass(frozen=True)
 class Training(Work):
-    """A run of `dpfl-train`, done by a `parallel_runs.Crew` beside others.
+    """A run of `dpfl-train`, which a `trainers.Trainer` does.
 
     Attributes:
       flags: The run's without --output_dir; a flag file by its name in `flag_files`.
@@ -89,10 +75,10 @@ class Training(Work):
 
     flags: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
-    @property
-    def task(self) -> str:
-        """The name of its task."""
-        return _all_flags(self.flags)["task"]
+    @functools.cached_property
+    def all_flags(self) -> Mapping[str, Any]:
+        """The flags with those of their flag file."""
+        return _all_flags(self.flags)
 
     @property
     def problem(self) -> str:
@@ -101,23 +87,17 @@ class Training(Work):
         That is its task, its model if that is not the task's own, and how many workers
         of other machines it has.
         """
-        flags = _all_flags(self.flags)
-        words = [flags["task"]]
-        if model := flags.get("model"):
+        words = [self.all_flags["task"]]
+        if model := self.all_flags.get("model"):
             words.append(f"with {model}")
-        if workers := len(config.addresses(flags.get("workers"))):
+        if workers := len(config.addresses(self.all_flags.get("workers"))):
             words.append(f"on {workers} worker{'s' if workers > 1 else ''}")
         return " ".join(words)
 
     @property
     def rounds(self) -> int:
         """How many rounds were asked for."""
-        return int(_all_flags(self.flags)["rounds"])
-
-    @property
-    def cohort_size(self) -> int:
-        """The clients of a round, n."""
-        return int(_all_flags(self.flags)["cohort_size"])
+        return int(self.all_flags["rounds"])
 
     @property
     def all_but_seed(self) -> str:
@@ -126,49 +106,39 @@ class Training(Work):
         return json.dumps(flags, sort_keys=True)
 
     def arguments(self, folder: Path, **more: Any) -> list[str]:
-        """The run's command line.
-
-        Args:
-          folder: Where its results go.
-          **more: Flags that it is given too, unless it has them.
-        """
+        """The run's command line; `more` flags are given too, unless it has them."""
         given = {**more, **self.flags}
         if "flagfile" in given:
             given["flagfile"] = flag_files.path(given["flagfile"])
         words = [f"--{name}={value}" for name, value in given.items()]
         return [f"--output_dir={folder}", *words]
 
-    def measured(self, folder: Path) -> Mapping[str, Any]:
-        """The columns of a run that has ended."""
-        found = covered.plain_keys(files.read_json(folder / "summary.json"))
-        return {name: found[name] for name in SUMMARY_COLUMNS}
+
+def measured(folder: Path) -> dict[str, Any]:
+    """The `SUMMARY_COLUMNS` of a run that has ended."""
+    found = covered.plain_keys(files.read_json(folder / "summary.json"))
+    return {name: found[name] for name in SUMMARY_COLUMNS}
 
 
 def training_work(
-    labels: Mapping[str, Any], flags: Mapping[str, Any], setting: Setting
+    labels: Mapping[str, Any],
+    flags: Mapping[str, Any],
+    more: Mapping[str, Any] = {},
 ) -> Training:
-    """Work that is a run of `dpfl-train`; its row has `SUMMARY_COLUMNS`.
-
-    Args:
-      labels: See `Work`.
-      flags: See `Training`.
-      setting: What else the run is given, as far as its task has the option.
-    """
+    """A run of `dpfl-train`; it is given `more` flags as far as its task has them."""
     task = _all_flags(flags).get("task")
     own = {o.name for t in registry.task_names() for o in registry.task_options(t)}
     if task is not None:
         own -= {option.name for option in registry.task_options(task)}
-    more = {name: v for name, v in setting.run_flags.items() if name not in own}
-    flags = {**flags, **more}
+    flags = {**flags, **{name: v for name, v in more.items() if name not in own}}
     # The key has the flags in the flag file too, and no path of this machine.
     settings = {n: str(value) for n, value in flags.items() if n not in _HARMLESS}
     if "flagfile" in settings:
         settings["flagfile"] = " ".join(flag_files.lines(settings["flagfile"]))
-    return Training(labels, settings, compute=None, flags=flags)
+    return Training(labels, settings, flags=flags)
 
 
 def _all_flags(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Flags with those of their flag file."""
     name = flags.get("flagfile")
     return {**(flag_files.values(name) if name else {}), **flags}
 
@@ -253,11 +223,11 @@ class Figure:
         """Where its results are, without the scale."""
         return self.sweep or self.name
 
-    def grid(self, setting: Setting) -> list[Work]:
-        """The work that the figure takes."""
+    def grid(self, scale: str, more: Mapping[str, Any] = {}) -> list[Work]:
+        """The work that the figure takes; see `training_work` of `more` flags."""
         return [
-            one if isinstance(one, Work) else training_work(*one, setting)
-            for one in self.cells(setting.scale)
+            one if isinstance(one, Work) else training_work(*one, more)
+            for one in self.cells(scale)
         ]
 
 
@@ -270,7 +240,7 @@ class ResultsTable:
         # A row cut off by a kill lacks its last columns.
         self._rows: dict[str, dict[str, str]] = {
             row[KEY]: row
-            for row in (read_csv(path) if path.exists() else [])
+            for row in (files.read_csv(path) if path.exists() else [])
             if None not in row and None not in row.values()
         }
 
@@ -282,33 +252,17 @@ class ResultsTable:
         labels = {name: str(value) for name, value in work.labels.items()}
         return {**self._rows[work.key], **labels, "folder": work.folder}
 
-    def add(self, work: Work, measured: Mapping[str, Any]) -> None:
+    def add(self, work: Work, measures: Mapping[str, Any]) -> None:
         """Adds a row; the file is replaced at once, never left half written."""
         row = {**work.labels, KEY: work.key}
-        for name, value in measured.items():
+        for name, value in measures.items():
             # The epsilon that was asked for and the one that was spent, say.
             row[f"measured_{name}" if name in work.labels else name] = value
         self._rows[work.key] = {k: str(v) for k, v in row.items()}
         columns = dict.fromkeys(name for done in self._rows.values() for name in done)
         del columns[KEY]
-        text = csv_text([*columns, KEY], self._rows.values(), end="\r\n")
+        text = files.csv_text([*columns, KEY], self._rows.values(), end="\r\n")
         files.write_atomically(self._path, text)
-
-
-def do_alone(works: Sequence[Work], table: ResultsTable, folder: Path) -> None:
-    """Does, one by one, the work that the table lacks; a row is added when it is done.
-
-    Args:
-      works: They work in this process, and may measure time.
-      table: Where rows are added.
-      folder: Each piece of work has a folder in it.
-    """
-    missing = [work for work in works if work not in table]
-    with tqdm.tqdm(missing, unit="row", disable=not missing) as bar:
-        for work in bar:
-            bar.set_postfix_str(work.folder[-60:])
-            if work.compute is not None:
-                table.add(work, work.compute(folder / work.folder))
 
 
 def rounds_done(folder: Path) -> int:
@@ -319,24 +273,28 @@ def rounds_done(folder: Path) -> int:
     return sum(bool(row.get("seconds")) for row in rows)
 
 
-def curve(row: Row, column: str, curves: Curves = EVALUATED) -> list[tuple[int, float]]:
-    """The points (place, value) of a column, where it has a value.
+def points_of(rows: Rows, curves: Curves) -> list[Row]:
+    """A row of each point of the curves of rows, where something was measured.
 
-    Args:
-      row: Of the work; its `CURVES` names a file that stands in for those of all work,
-        with the labels before the place of each point.
-      column: Its name.
-      curves: Says in which file it is.
+    A row's `CURVES` names a file that stands in for those of all work, with the labels
+    before the place of each point.
     """
-    if CURVES in row:
-        rows: Sequence[Row] = read_csv(Path(row[CURVES]))
-        head = list(rows[0])
-        names = head[: head.index(curves.place)]
-        rows = where(rows, **{name: row[name] for name in names if name in row})
-    else:
-        rows = read_run(Path(row["folder"]) / curves.file)
-    return [
-        (int(r.get(curves.place, number)), float(r[column]))
-        for number, r in enumerate(rows, 1)
-        if r[column]
-    ]
+    points: dict[tuple[str, ...], list[Row]] = {}
+    labels: list[str] = []
+    if rows and CURVES in rows[0]:
+        every = files.read_csv(rows[0][CURVES])
+        head = list(every[0])
+        labels = [n for n in head[: head.index(curves.place)] if n in rows[0]]
+        for point in every:
+            points.setdefault(tuple(point[n] for n in labels), []).append(point)
+    found: list[Row] = []
+    for row in rows:
+        own: Rows = points.get(tuple(row[name] for name in labels), [])
+        if CURVES not in row:
+            own = read_run(Path(row["folder"]) / curves.file)
+        for number, each in enumerate(own, 1):
+            values = {n: each[n] for n in curves.columns if each.get(n)}
+            if values:
+                place = each.get(curves.place, str(number))
+                found.append({**row, curves.place: place, **values})
+    return found

@@ -76,11 +76,11 @@ class Trainer:
         on_round: Callable[[int, int], Any] = lambda done, of: None,
         **more: Any,
     ) -> None:
-        """Does a run, or what is left of it.
+        """Does a run, or what is left of it; its results go to a folder, and train.log.
 
         Args:
           work: The run.
-          folder: Where its results go, and train.log.
+          folder: The folder, which is made.
           on_round: Called with how many rounds are done, and of how many.
           **more: See `Training.arguments`.
 
@@ -97,15 +97,14 @@ class Trainer:
         Raises:
           WorkFailedError: If they are refused.
         """
-        log, is_told = folder / "check.log", True
+        log = folder / "check.log"
         try:
             self._do(work.arguments(folder), log, lambda *_: None, only_checks=True)
         except WorkFailedError as error:
-            is_told = bool(error.said)
-            raise
-        finally:
-            if is_told:
+            if error.said:
                 log.unlink(missing_ok=True)
+            raise
+        log.unlink(missing_ok=True)
 
     def memory(self) -> int:
         """How many bytes the process and its children hold now."""

@@ -14,14 +14,13 @@ import tensorflow_federated as tff
 from absl import flags
 from absl.testing import flagsaver
 
-from dpfl import accounting, machine, mechanisms
+from dpfl import accounting, files, machine, mechanisms
 from dpfl.aggregators.dome import DomeCodec
 from dpfl.aggregators.factory import CodecFactory
 from dpfl.tasks import shared_array
 from dpfl.training import checkpoint
 from experiments import benchmark
 from experiments.benchmarks import harness, programs, rounds, vectors
-from experiments.papers.result_rows import read_csv
 from tests import forks
 
 TINY = {
@@ -41,7 +40,7 @@ def test_rows_go_to_a_file(tmp_path):
     done = forks.run("experiments.benchmark", *given, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stderr.endswith("sizes so small the numbers mean nothing\n")
-    rows, kept = json.loads(done.stdout), read_csv(output)
+    rows, kept = json.loads(done.stdout), files.read_csv(output)
     assert len(rows) == len(kept) == 2
     for found, row in zip(kept, rows):
         assert found["run"] == row["run"] == "masks" and found["row"] == row["name"]
@@ -89,7 +88,7 @@ def test_what_was_measured_is_kept_if_the_next_group_fails(tmp_path, monkeypatch
     monkeypatch.setattr(harness, "measure", all_but_sketches)
     with pytest.raises(OSError, match="no"):
         run(monkeypatch, "--rows=masks,sketches", f"--output={output}")
-    assert [row["run"] for row in read_csv(output)] == ["masks"]
+    assert [row["run"] for row in files.read_csv(output)] == ["masks"]
 
 
 def own_memory(size):

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dpfl import planning
+from dpfl import files, planning
 from dpfl.mechanisms import build, participation
-from experiments.papers import result_rows
 from tools import exact_numbers, pages
 
 TABLE = Path(__file__).resolve().parents[2] / "docs/results/exact_numbers.csv"
@@ -20,7 +19,7 @@ SLOW = (exact_numbers.SLOW, "optimal dense C")
 def test_the_table_of_exact_numbers():
     table = [
         row
-        for row in result_rows.read_csv(TABLE)
+        for row in files.read_csv(TABLE)
         if not any(word in row["number"] for word in SLOW)
     ]
     found = list(exact_numbers.numbers(is_slow=False))
@@ -39,7 +38,7 @@ TASKS_OF_ACCOUNTANTS = {
 
 def test_noise_is_what_either_accountant_asks_for():
     """Those that take seconds, of dropped coordinates, are left out."""
-    found = result_rows.read_csv(TABLE.with_name("accountants.csv"))
+    found = files.read_csv(TABLE.with_name("accountants.csv"))
     sparse = ("l2_csgm", "sgmf")
     chosen = [
         row

@@ -17,7 +17,7 @@ from dpfl.experiments import flag_files
 from dpfl.experiments.papers import sweep, trainers
 print(flag_files.path("tasks/digits.flags"))
 flags = {"flagfile": "tasks/digits.flags", "no_such_flag": 1}
-work = sweep.training_work({"task": "digits"}, flags, sweep.Setting("small"))
+work = sweep.training_work({"task": "digits"}, flags)
 try:
     trainers.Trainer().train(work, Path("run"))
 except trainers.WorkFailedError as error:

@@ -21,7 +21,6 @@ import pytest
 
 from dpfl import files
 from dpfl.training import checkpoint
-from experiments.papers.result_rows import read_csv
 from tests import forks
 from tests.experiments import programs
 from tests.training.test_record import steps_of
@@ -81,7 +80,7 @@ def results(output_dir):
 
 
 def read_rows(output_dir):
-    return read_csv(output_dir / "metrics.csv")
+    return files.read_csv(output_dir / "metrics.csv")
 
 
 @pytest.fixture(scope="module")

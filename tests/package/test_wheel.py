@@ -202,10 +202,10 @@ from pathlib import Path
 from dpfl import experiments
 from dpfl.experiments.papers import sweep, trainers
 flags = {"flagfile": "tasks/digits.flags", "rounds": 1, "cohort_size": 4, "seed": 1}
-work = sweep.training_work({"task": "digits"}, flags, sweep.Setting("small"))
+work = sweep.training_work({"task": "digits"}, flags)
 trainers.Trainer().train(work, Path("run"))
 print(experiments.__file__)
-print(json.dumps(work.measured(Path("run"))))
+print(json.dumps(sweep.measured(Path("run"))))
 """
 
 

@@ -1,10 +1,9 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-import csv
-
 import matplotlib
 
+from dpfl import files
 from experiments.papers import plotting
 
 matplotlib.use("Agg")
@@ -19,21 +18,16 @@ MEASURED = {
 
 
 def rows(works, folder, columns, metrics):
-    """Rows as training would leave them, with a metrics.csv each.
+    """Rows of a grid as training would leave them, with `metrics` as metrics.csv each.
 
-    Args:
-      works: A figure's grid.
-      folder: Where the runs' folders go.
-      columns: Columns of the results table beside labels and final measures.
-      metrics: Rows of metrics.csv by column; "round" is among them.
+    `columns` are those of the results table beside labels and final measures.
     """
+    points = [dict(zip(metrics, point)) for point in zip(*metrics.values())]
+    text = files.csv_text(metrics, points)
     for i, work in enumerate(works):
         own = folder / work.folder
         own.mkdir(parents=True)
-        with (own / "metrics.csv").open("w", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(metrics)
-            writer.writerows(zip(*metrics.values()))
+        (own / "metrics.csv").write_text(text)
         labels = {k: str(v) for k, v in work.labels.items()}
         final = {"final_accuracy": str(0.5 + i / 1000), "final_loss": str(2 + i / 1000)}
         yield {**labels, **final, **columns, **labels, "folder": str(own)}
@@ -44,7 +38,8 @@ def draw(figure, shown, path):
     import matplotlib.pyplot as plt
 
     picture = plotting.draw(figure.plot, shown, figure.source, figure.curves)
-    picture.savefig(path)
+    # So few pixels are enough to tell pictures apart.
+    picture.savefig(path, dpi=30)
     plt.close(picture)
     return sum(
         sum(map(len, (axis.lines, axis.containers, axis.collections)))

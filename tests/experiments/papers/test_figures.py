@@ -3,18 +3,19 @@
 
 """Figures: the runs of their grids, and what is drawn of their rows."""
 
-import csv
+import functools
 import itertools
 import json
 import math
+import pathlib
 import subprocess
 import sys
 
 import pytest
 
-from dpfl import accounting, mechanisms, planning, tasks
+from dpfl import accounting, files, mechanisms, planning, tasks
 from dpfl.mechanisms import build, participation
-from experiments import flag_files, mechanism_flags
+from experiments import mechanism_flags, tables
 from experiments.papers import (
     chen2022,
     denisov2022,
@@ -23,7 +24,6 @@ from experiments.papers import (
     medium,
     ours,
     plotting,
-    result_rows,
     result_tables,
     secure_sums,
     stream_errors,
@@ -62,8 +62,9 @@ for line in sys.stdin.read().splitlines():
 """
 
 
+@functools.cache
 def grid(name, scale="small"):
-    return FIGURES[name].grid(sweep.Setting(scale))
+    return FIGURES[name].grid(scale)
 
 
 def runs(name, scale):
@@ -71,10 +72,8 @@ def runs(name, scale):
 
 
 def flags_of(work):
-    """All flags of a run as text, those of its flag file too."""
-    name = work.flags.get("flagfile")
-    given = flag_files.values(name) if name else {}
-    return {key: str(value) for key, value in {**given, **work.flags}.items()}
+    """All flags of a run as text."""
+    return {key: str(value) for key, value in work.all_flags.items()}
 
 
 def config_of(flags):
@@ -101,7 +100,7 @@ class TestGrids:
             keys = {}
             for figure in group:
                 for scale in figure.scales:
-                    for work in figure.grid(sweep.Setting(scale)):
+                    for work in grid(figure.name, scale):
                         place = folder, scale, work.folder
                         assert keys.setdefault(place, work.key) == work.key
 
@@ -146,7 +145,9 @@ class TestGrids:
             env=programs.environment(),
             cwd=programs.ROOT,
         )
-        assert done.stdout.split() == [work.task for work in works], done.stderr
+        assert done.stdout.split() == [work.all_flags["task"] for work in works], (
+            done.stderr
+        )
 
     @pytest.mark.parametrize("name", ["mf_fig3", "mf_fig6"])
     def test_momentum_is_applied_once(self, name):
@@ -156,13 +157,11 @@ class TestGrids:
             assert sorted(map(float, both)) == [0, 0.9]
 
     def test_rates_of_factorizations_are_the_best_that_were_tried(self):
-        trials = result_rows.read_csv(
-            programs.ROOT / "docs/results/medium_validation.csv"
-        )
+        trials = files.read_csv(programs.ROOT / "docs/results/medium_validation.csv")
         for work in grid("mf_fig3", "medium"):
             labels, rate = work.labels, float(work.settings["server_lr"])
             is_noisy = labels["mechanism"] != denisov2022.NO_NOISE
-            tried = result_rows.where(
+            tried = tables.where(
                 trials,
                 task=labels["problem"],
                 mechanism="matrix_factorization" if is_noisy else "gaussian",
@@ -287,24 +286,16 @@ class TestRows:
         assert {(r["cohort_size"], r["compression_rate"]) for r in found} == wanted
 
     def test_streams_of_least_error(self):
-        rows = [
-            {"method": "stream", "rounds": rounds, "bands": bands, "error": error}
-            for rounds, bands, error in (
-                *(("8", "1", "10"), ("8", "2", "9")),
-                ("4", "1", "8"),
-            )
-        ]
-        found = stream_errors.least(rows)
-        assert [(row["rounds"], row["bands"]) for row in found] == [
-            ("8", "2"),
-            ("4", "1"),
-        ]
+        columns = ("rounds", "bands", "error")
+        errors = [("8", "1", "10"), ("8", "2", "9"), ("4", "1", "8")]
+        rows = [{"method": "stream", **dict(zip(columns, own))} for own in errors]
+        assert stream_errors.least(rows) == [rows[1], rows[2]]
 
 
 def make(name, folder):
     """Does a figure's work and draws it; returns the rows."""
     table = sweep.ResultsTable(folder / "results.csv")
-    works = grid(name)
+    works = FIGURES[name].grid("small")
     for work in works:
         table.add(work, work.compute(folder / work.folder))
     rows = [{**table.row(work), "folder": str(folder / work.folder)} for work in works]
@@ -323,17 +314,18 @@ class TestExact:
         assert float(found["0.9", "optimal"]["total"]) == pytest.approx(2564.239220)
         assert float(found["0.0", "honaker-full"]["total"]) == pytest.approx(158.653149)
         for row in rows:
-            with open(f"{row['folder']}/steps.csv", newline="") as file:
-                steps = [float(step["squared_error"]) for step in csv.DictReader(file)]
+            found = files.read_csv(f"{row['folder']}/steps.csv")
+            steps = tables.numbers(found, "squared_error")
             assert len(steps) == 32
             assert sum(steps) == pytest.approx(float(row["total"]), rel=1e-9)
         # From the table alone.
         figure, path = FIGURES["mf_fig1"], tmp_path / "kept.csv"
-        result_tables.write(path, figure, "small", grid("mf_fig1"), rows)
+        works = figure.grid("small")
+        result_tables.write(path, figure, "small", works, rows)
         before = (tmp_path / "figure.png").read_bytes()
         for steps in tmp_path.rglob("steps.csv"):
             steps.unlink()
-        found = result_tables.read(path, figure, "small", grid("mf_fig1"))
+        found = result_tables.read(path, figure, "small", works)
         invented.draw(figure, found, tmp_path / "figure.png")
         assert (tmp_path / "figure.png").read_bytes() == before
 
@@ -392,9 +384,8 @@ class TestDrawing:
         rows = list(invented.rows(works, tmp_path, invented.MEASURED, METRICS))
         if figure.curves == denisov2022.STEPS:
             for row in rows:
-                path = f"{row['folder']}/steps.csv"
-                with open(path, "w") as file:
-                    file.write("squared_error\n1\n2\n")
+                path = pathlib.Path(row["folder"], "steps.csv")
+                path.write_text("squared_error\n1\n2\n")
         all_of_it = invented.draw(figure, rows, tmp_path / "figure.png")
         first = invented.draw(figure, rows[:1], tmp_path / "figure.png")
         assert all_of_it >= first and all_of_it > 0

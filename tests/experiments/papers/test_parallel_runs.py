@@ -15,57 +15,58 @@ from pathlib import Path
 import psutil
 import pytest
 
-from experiments.papers import (
-    parallel_runs,
-    remaining_work,
-    result_rows,
-    sweep,
-    trainers,
-)
+from dpfl import files
+from experiments import tables
+from experiments.papers import parallel_runs, remaining_work, sweep, trainers
 from tests import forks
 
 ROOT = Path(__file__).resolve().parents[3]
 TINY = {
     **dict(task="synthetic", model="small_cnn", num_clients=12, cohort_size=4),
-    **dict(examples_per_client=6, batch_size=3, num_test_examples=8, rounds=24),
+    **dict(examples_per_client=6, batch_size=3, num_test_examples=8, rounds=16),
     **dict(checkpoint_every=2, eval_every=8, compression_rate=20, noise_multiplier=1),
 }
 PROBLEM = "synthetic with small_cnn"
-SMALL = sweep.Setting("small")
 GRID = """
 import sys
 from pathlib import Path
 from tests.experiments.papers import test_parallel_runs as grid
 from experiments.papers import parallel_runs, sweep
-folder, works = Path(sys.argv[1]), grid.works()
+folder = Path(sys.argv[1])
 table = sweep.ResultsTable(folder / "results.csv")
-parallel_runs.Crew(folder, jobs=1).train([w for w in works if w not in table], works, table.add)
+parallel_runs.ParallelRuns(folder, jobs=1).do(grid.works(), table)
 """
 
 
 def work(**flags):
-    return sweep.training_work(
-        {"seed": flags["seed"]}, {**TINY, **flags}, sweep.Setting("small")
-    )
+    return sweep.training_work({"seed": flags["seed"]}, {**TINY, **flags})
 
 
 def works():
     return [work(seed=seed) for seed in (1, 2)]
 
 
-def start(folder):
-    return subprocess.Popen(
-        [sys.executable, "-c", GRID, folder],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def do(grid, folder, **options):
+    """Does the runs of a grid; the table has those that were done."""
+    table = sweep.ResultsTable(folder / "results.csv")
+    parallel_runs.ParallelRuns(folder, **options).do(grid, table)
+
+
+def seeds_done(folder):
+    path = folder / "results.csv"
+    rows = files.read_csv(path) if path.exists() else []
+    return [int(row["seed"]) for row in rows]
 
 
 def killed_grid(folder, run):
     """The table of a grid that was killed after two rounds of a run."""
     folder.mkdir()
-    killed = start(folder)
+    killed = subprocess.Popen(
+        [sys.executable, "-c", GRID, folder],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     forks.until(lambda: killed.poll() is not None or sweep.rounds_done(run) >= 2)
     assert killed.poll() is None, killed.communicate()[1]
     children = psutil.Process(killed.pid).children(recursive=True)
@@ -75,8 +76,14 @@ def killed_grid(folder, run):
     return sweep.ResultsTable(folder / "results.csv")
 
 
-def test_a_killed_grid_goes_on_and_seeds_that_share_a_graph_change_nothing(tmp_path):
+def test_a_killed_grid_goes_on_and_seeds_that_share_a_graph_change_nothing(
+    tmp_path, capfd
+):
     first, second = works()
+    # By itself, and in one go; and what goes on imports beside the grid that is killed.
+    words = second.arguments(tmp_path / "alone")
+    alone = forks.start("experiments.train", *words, err=tmp_path / "said")
+    trainer = trainers.Trainer()
     # Again where this process was stopped, and did not see the moment.
     for number in range(3):
         folder = tmp_path / f"grid-{number}"
@@ -85,19 +92,21 @@ def test_a_killed_grid_goes_on_and_seeds_that_share_a_graph_change_nothing(tmp_p
             break
     before, begun = table.row(first), folder / second.folder / "metrics.csv"
     assert begun.exists()
-    done = start(folder)
-    _, said = done.communicate()
-    assert done.returncode == 0, said
-    # What is left of it, of two runs of 24 rounds, is said by what was measured.
-    left = re.search(r"1 of 2 runs and (\d+) of 48 rounds are left, about 1 min", said)
-    assert 0 < int(left[1]) <= 22
+    runs = parallel_runs.ParallelRuns(folder, jobs=1)
+    runs._trainers.append(trainer)
+    runs.do([first, second], table)
+    # What is left of it, of two runs of 16 rounds, is said by what was measured.
+    said = capfd.readouterr().err
+    left = re.search(r"1 of 2 runs and (\d+) of 32 rounds are left, about 1 min", said)
+    assert 0 < int(left[1]) <= 14
     after = sweep.ResultsTable(folder / "results.csv")
     assert after.row(first) == before
+    row, summary = after.row(second), files.read_json(begun.parent / "summary.json")
+    assert float(row["epsilon"]) == summary["epsilon"] > 0
+    assert 0 <= float(row["final_accuracy"]) <= 1 and len(files.read_csv(begun)) == 16
     assert "going on after round" in (begun.parent / "train.log").read_text()
-    # By itself, and in one go.
-    words = second.arguments(tmp_path / "alone")
-    alone = forks.run("experiments.train", *words)
-    assert alone.returncode == 0, alone.stderr
+    alone.join(forks.SECONDS)
+    assert alone.exitcode == 0, (tmp_path / "said").read_text()
     assert begun.read_bytes() == (tmp_path / "alone/metrics.csv").read_bytes()
 
 
@@ -114,17 +123,15 @@ class FakeTrainer:
 
     def check(self, work, folder):
         if work.flags["seed"] in self.fails:
-            raise trainers.WorkFailedError(
-                "no", 2, "data_dir must be there, found none"
-            )
+            said = "data_dir must be there, found none"
+            raise trainers.WorkFailedError("no", 2, said)
 
     def train(self, work, folder, on_round, **more):
         if work.flags["seed"] in self.fails:
             raise trainers.WorkFailedError("the run failed", self.exit_code)
         folder.mkdir()
-        (folder / "summary.json").write_text(
-            str(dict.fromkeys(sweep.SUMMARY_COLUMNS, 1)).replace("'", '"')
-        )
+        summary = dict.fromkeys(sweep.SUMMARY_COLUMNS, 1)
+        files.write_json(folder / "summary.json", summary)
         for done in range(5):
             on_round(done, 4)
         self.seeds.append((work.labels["seed"], more["concurrency"]))
@@ -150,11 +157,8 @@ def test_rows_come_from_as_many_runs_as_memory_allows(fake, tmp_path, capsys):
     grid = [
         sweep.Training({"seed": i}, {"i": i}, None, w.flags) for i, w in enumerate(grid)
     ]
-    found = []
-    parallel_runs.Crew(tmp_path).train(
-        grid, grid, lambda w, measured: found.append(w.key)
-    )
-    assert sorted(found) == sorted(w.key for w in grid)
+    do(grid, tmp_path)
+    assert sorted(seeds_done(tmp_path)) == list(range(12))
     # Of 4 GB runs fill 3.2, and three share four processors.
     assert 1 <= len(fake.made) <= 3
     said = capsys.readouterr().err
@@ -186,7 +190,7 @@ def test_a_process_that_has_grown_is_replaced(
         fake, "memory", lambda self: 10**9 + growth * len(self.seeds), raising=True
     )
     grid = [work(seed=s) for s in range(20)]
-    parallel_runs.Crew(tmp_path, jobs=1).train(grid, grid, lambda *_: None)
+    do(grid, tmp_path, jobs=1)
     assert [len(trainer.seeds) for trainer in fake.made] == runs
 
 
@@ -198,20 +202,18 @@ def test_a_process_that_has_grown_is_replaced(
         ({2, 3}, -9, [1, 4, 5, 6]),
         ({2, 3, 5}, 1, [1, 4]),
         ({2}, 2, [1]),
+        (set(range(1, 7)), 1, []),
     ],
 )
 def test_runs_that_fail(fake, tmp_path, monkeypatch, capsys, fails, exit_code, done):
-    found = []
     fake.fails = fails
     monkeypatch.setattr(fake, "exit_code", exit_code)
     grid = [work(seed=seed) for seed in range(1, 7)]
     with pytest.raises(trainers.WorkFailedError, match="the run failed"):
-        parallel_runs.Crew(tmp_path, jobs=1).train(
-            grid, grid, lambda w, measured: found.append(w.flags["seed"])
-        )
-    assert found == done
+        do(grid, tmp_path, jobs=1)
+    assert seeds_done(tmp_path) == done
     notes = capsys.readouterr().err.count("note: the run failed")
-    assert notes == (0 if exit_code == 2 else len(fails))
+    assert notes == (0 if exit_code == 2 else min(3, len(fails)))
 
 
 def test_a_refusal_is_told_before_other_failures(fake, tmp_path, monkeypatch):
@@ -227,41 +229,41 @@ def test_a_refusal_is_told_before_other_failures(fake, tmp_path, monkeypatch):
     )
     grid = [work(seed=seed) for seed in range(1, 7)]
     with pytest.raises(trainers.WorkFailedError, match="ended with 2"):
-        parallel_runs.Crew(tmp_path, jobs=1).train(grid, grid, lambda *_: None)
+        do(grid, tmp_path, jobs=1)
 
 
 def test_nothing_is_begun_after_the_end(fake, tmp_path):
     """Three threads, whose runs fail one after another."""
     fake.fails = set(range(1, 40))
     grid = [work(seed=seed, noise_multiplier=seed) for seed in range(1, 40)]
-    team = parallel_runs.Crew(tmp_path, jobs=3)
+    runs = parallel_runs.ParallelRuns(tmp_path, jobs=3)
     with pytest.raises(trainers.WorkFailedError):
-        team.train(grid, grid, lambda *_: None)
+        runs.do(grid, sweep.ResultsTable(tmp_path / "results.csv"))
     made = len(fake.made)
     time.sleep(0.2)
     assert len(fake.made) == made <= 3 + 2 * 3
     with pytest.raises(RuntimeError, match="closed"):
-        team._new_trainer()
+        runs._new_trainer()
 
 
 def test_a_task_whose_only_run_fails_is_not_waited_for(fake, tmp_path, capsys):
     fake.fails = {1}
-    other = {
-        k: v
-        for k, v in TINY.items()
-        if k not in ("num_clients", "examples_per_client", "num_test_examples")
-    }
-    grid = [work(seed=1)]
-    for seed in (2, 3):
-        flags = {**other, "task": "digits", "seed": seed}
-        grid.append(sweep.training_work({"seed": seed}, flags, sweep.Setting("small")))
-    found = []
+    flags = {"task": "digits", "cohort_size": 4, "rounds": 16}
+    others = [{**flags, "seed": seed} for seed in (2, 3)]
+    grid = [
+        work(seed=1),
+        *(sweep.training_work({"seed": f["seed"]}, f) for f in others),
+    ]
     with pytest.raises(trainers.WorkFailedError):
-        parallel_runs.Crew(tmp_path).train(
-            grid, grid, lambda w, m: found.append(w.flags["seed"])
-        )
-    assert sorted(found) == [2, 3]
+        do(grid, tmp_path)
+    assert sorted(seeds_done(tmp_path)) == [2, 3]
     assert "runs and" in capsys.readouterr().err
+
+
+def test_a_grid_of_one_run_that_fails(fake, tmp_path):
+    fake.fails = {1}
+    with pytest.raises(trainers.WorkFailedError, match="the run failed"):
+        do([work(seed=1)], tmp_path)
 
 
 @pytest.mark.parametrize(("gigabytes", "together"), [(4, 1), (10, 2)])
@@ -273,7 +275,7 @@ def test_tasks_that_were_not_measured_begin_together_only_where_there_is_room(
     begun = threading.Barrier(together)
 
     def train(self, work, folder, on_round, **more):
-        active.append(work.task)
+        active.append(work.problem)
         begun.wait(forks.SECONDS)
         time.sleep(0.1)
         most.append(len(active))
@@ -287,10 +289,10 @@ def test_tasks_that_were_not_measured_begin_together_only_where_there_is_room(
     monkeypatch.setattr(remaining_work, "this_machine", lambda: machine)
     options = dict(cohort_size=4, rounds=24, noise_multiplier=1)
     grid = [
-        sweep.training_work({"seed": t}, {"task": t, "seed": 1, **options}, SMALL)
+        sweep.training_work({"seed": t}, {"task": t, "seed": 1, **options})
         for t in ("digits", "synthetic")
     ]
-    parallel_runs.Crew(tmp_path).train(grid, grid, lambda *_: None)
+    do(grid, tmp_path)
     assert max(most) == together
 
 
@@ -298,9 +300,8 @@ def test_a_rate_is_that_of_as_many_workers(fake, tmp_path, capsys):
     path = tmp_path / "rates.json"
     remaining_work.save(path, remaining_work.this_machine(), {PROBLEM: rate()})
     for number, workers in enumerate(("a:1,b:2", "a:1", "c:1,d:2")):
-        setting = sweep.Setting("small", {"workers": workers})
-        grid = [sweep.training_work({"seed": number}, {**TINY, "seed": 1}, setting)]
-        parallel_runs.Crew(tmp_path, jobs=1).train(grid, grid, lambda *_: None)
+        flags = {**TINY, "seed": 1, "workers": workers}
+        do([sweep.training_work({"seed": number}, flags)], tmp_path, jobs=1)
         said = capsys.readouterr().err
         assert ("are measured" in said) == (number < 2)
     assert remaining_work.load(path, remaining_work.this_machine()).keys() == {
@@ -313,7 +314,7 @@ def test_a_rate_is_that_of_as_many_workers(fake, tmp_path, capsys):
 def test_what_is_refused_is_refused_before_any_work(fake, tmp_path):
     fake.fails = {1}
     with pytest.raises(ValueError, match="^data_dir must be there, found none$"):
-        parallel_runs.Crew(tmp_path).check(works())
+        parallel_runs.ParallelRuns(tmp_path).check(works())
     assert fake.made[0].seeds == []
 
 
@@ -329,7 +330,7 @@ def test_what_is_left_and_what_that_takes(tmp_path):
         work(seed=1, cohort_size=10, rounds=1800),
         work(seed=2, cohort_size=20, rounds=1800),
     ]
-    result_rows.write_columns(
+    tables.write_columns(
         tmp_path / grid[0].folder / "times.csv",
         {"round": [1, 2], "seconds": [3.0, 2.0]},
     )

@@ -5,7 +5,9 @@ import pathlib
 
 import pytest
 
-from experiments.papers import index, ours, result_rows, result_tables, sweep
+from dpfl import files
+from experiments import tables
+from experiments.papers import index, ours, result_tables, sweep
 from tests.experiments.papers import invented
 
 COLUMNS = {
@@ -33,7 +35,7 @@ DRAWN = list({str(figure.plot): name for name, figure in MEDIUM.items()}.values(
 
 def rows_of(name, folder):
     """Works of a figure and rows as they would leave them."""
-    works = index.FIGURES[name].grid(sweep.Setting("medium"))
+    works = index.FIGURES[name].grid("medium")
     found = list(invented.rows(works, folder, COLUMNS, METRICS))
     # As the noise of a run without any is told.
     for work, row in zip(works, found):
@@ -80,7 +82,8 @@ def test_curves_are_those_of_the_row_s_own_run(tmp_path):
     path = tmp_path / "curves.csv"
     path.write_text("mechanism,seed,round,eval_loss\na,1,4,0.5\na,2,4,0.25\na,2,8,\n")
     row = {"mechanism": "a", "seed": "2", "final_loss": "7", "curves": str(path)}
-    assert sweep.curve(row, "eval_loss") == [(4, 0.25)]
+    found = sweep.points_of([row], sweep.Curves(("eval_loss",)))
+    assert found == [{**row, "round": "4", "eval_loss": "0.25"}]
 
 
 def test_without_curves_there_is_one_file(tmp_path):
@@ -90,7 +93,7 @@ def test_without_curves_there_is_one_file(tmp_path):
     result_tables.write(tmp_path / "t.csv", figure, "medium", works, table)
     assert not result_tables.curves_path(tmp_path / "t.csv").exists()
     found = result_tables.read(tmp_path / "t.csv", figure, "medium", works)
-    assert result_rows.distinct(found, "way") == list(ours.WAYS)
+    assert tables.distinct(found, "way") == list(ours.WAYS)
     assert all(sweep.CURVES not in row for row in found)
 
 
@@ -106,7 +109,7 @@ def table(tmp_path):
 def refusal(path, name="csgm_fig4", scale="medium"):
     figure = index.FIGURES[name]
     with pytest.raises(ValueError, match="--from_table must") as refused:
-        result_tables.read(path, figure, scale, figure.grid(sweep.Setting(scale)))
+        result_tables.read(path, figure, scale, figure.grid(scale))
     return str(refused.value)
 
 
@@ -189,8 +192,8 @@ KEPT = [path for path in sorted(RESULTS.glob("*.csv")) if path.stem in index.FIG
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
 def test_a_figure_is_drawn_from_its_table_in_docs(path, tmp_path):
     figure = index.FIGURES[path.stem]
-    scale = result_rows.read_csv(path)[0]["scale"]
-    works = figure.grid(sweep.Setting(scale))
+    scale = files.read_csv(path)[0]["scale"]
+    works = figure.grid(scale)
     found = result_tables.read(path, figure, scale, works)
     assert len(found) == len(works)
     if not figure.needs_folders:

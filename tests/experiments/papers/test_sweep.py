@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-from experiments.papers import sweep
+from experiments.papers import parallel_runs, sweep
 
 
 def counting_work(name, calls, **settings):
@@ -58,5 +58,5 @@ def test_work_that_the_table_lacks_is_done_in_order(tmp_path):
     table, calls = sweep.ResultsTable(tmp_path / "results.csv"), []
     grid = [counting_work(name, calls) for name in "abc"]
     table.add(grid[1], {"value": 1})
-    sweep.do_alone(grid, table, tmp_path)
+    parallel_runs.ParallelRuns(tmp_path).do(grid, table)
     assert calls == ["a", "c"] and all(work in table for work in grid)
