@@ -40,3 +40,8 @@ def run(binary: str, *args, cwd=ROOT) -> subprocess.CompletedProcess:
 def may_be_interrupted() -> None:
     """Has an interrupt raise, which it does not in the background of a shell."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def read_from(path: Path) -> None:
+    """Has this process read a file as its stdin."""
+    sys.stdin = open(path)

@@ -35,7 +35,7 @@ def bad(found):
 
 @pytest.mark.parametrize(
     "mechanism",
-    ["l2_csgm", "matrix_factorization", "dome", "distributed_discrete_gaussian"],
+    ["l2_csgm", "matrix_factorization", "distributed_discrete_gaussian"],
 )
 def test_what_is_built_passes(tff_secure_context, mechanism):
     # Whether noise repeats is seen of another mechanism, with the hole put back.

@@ -376,8 +376,10 @@ def test_exit_codes(tmp_path, do, code, words):
         assert done.stderr == words
 
 
-@pytest.mark.parametrize("mechanism", ["matrix_factorization", "sgmf"])
-@pytest.mark.parametrize("participation", ["cyclic_poisson", "once_per_epoch"])
+@pytest.mark.parametrize(
+    ("mechanism", "participation"),
+    [("matrix_factorization", "once_per_epoch"), ("sgmf", "cyclic_poisson")],
+)
 def test_a_stream_over_a_run_costs_what_training_says(
     monkeypatch, mechanism, participation
 ):

@@ -1,48 +1,81 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""TFF's import as the binaries do it, in programs of their own."""
+"""TFF's import as the binaries do it, in a program of its own."""
 
 import subprocess
 import sys
 
+import pytest
+
 from . import programs
 
-IMPORTS = """
-import gc, sys
+PROGRAM = """
+import gc, sys, weakref
 from absl import flags
 from experiments import start
 flags.FLAGS(["start"])
 start.import_tensorflow()
 start.import_federated()
 unused = sys.modules["tensorflow_probability"]
+
+print("garbage", gc.isenabled(), gc.get_freeze_count() > 100_000)
+frozen = gc.get_freeze_count()
+class Node: pass
+node = Node(); node.itself = node
+seen = weakref.ref(node)
+del node
+gc.collect()
+print("garbage", seen() is None)
+start.import_tensorflow()
+start.import_federated()
+print("garbage", gc.get_freeze_count() <= frozen, len(sys.meta_path) < 10)
+
+def loaded():
+    return "tensorflow_probability.python" in sys.modules
+print("unused", loaded(), unused.__file__.endswith("__init__.py"))
+print("unused", hasattr(unused, "__path__"))
+import tensorflow_probability
+print("unused", loaded(), tensorflow_probability is unused)
+print("unused", hasattr(unused, "__all__"), loaded())
+print("unused", tensorflow_probability.distributions.Normal.__name__, loaded())
+from tensorflow_probability import bijectors
+print("unused", bijectors.Exp.__name__, unused.__spec__.loader is unused.__loader__)
+
+print("jax", "jax" in sys.modules)
+import numpy as np
+import tensorflow_federated as tff
+double = tff.jax.computation(lambda x: x + x, tff.TensorType(np.float32))
+print("jax", "jax" in sys.modules, str(double.type_signature).replace(" ", ""))
+import jax
+print("jax", jax.__name__)
 """
 
 
-def said(code: str) -> list[str]:
+@pytest.fixture(scope="module")
+def said():
+    """What the program prints, by its first words."""
     done = subprocess.run(
-        [sys.executable, "-c", IMPORTS + code],
+        [sys.executable, "-c", PROGRAM],
         cwd=programs.ROOT,
         env=programs.environment(),
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout.split()
+    found = {"garbage": [], "unused": [], "jax": []}
+    for line in done.stdout.splitlines():
+        about, *words = line.split()
+        found[about] += words
+    return found
 
 
-def test_what_is_not_used_is_loaded_when_it_is():
-    code = """
-def loaded():
-    return "tensorflow_probability.python" in sys.modules
-print(loaded(), unused.__file__.endswith("__init__.py"), hasattr(unused, "__path__"))
-import tensorflow_probability
-print(loaded(), tensorflow_probability is unused, hasattr(unused, "__all__"), loaded())
-print(tensorflow_probability.distributions.Normal.__name__, loaded())
-from tensorflow_probability import bijectors
-print(bijectors.Exp.__name__, unused.__spec__.loader is unused.__loader__)
-"""
-    assert said(code) == [
+def test_what_was_imported_is_never_collected_and_garbage_is(said):
+    assert said["garbage"] == ["True"] * 5
+
+
+def test_what_is_not_used_is_loaded_when_it_is(said):
+    assert said["unused"] == [
         *("False", "True", "True"),
         *("False", "True", "False", "False"),
         *("Normal", "True"),
@@ -50,32 +83,5 @@ print(bijectors.Exp.__name__, unused.__spec__.loader is unused.__loader__)
     ]
 
 
-def test_jax_is_there_for_those_who_use_it():
-    code = """
-print("jax" in sys.modules)
-import numpy as np
-import tensorflow_federated as tff
-double = tff.jax.computation(lambda x: x + x, tff.TensorType(np.float32))
-print("jax" in sys.modules, str(double.type_signature).replace(" ", ""))
-import jax
-print(jax.__name__)
-"""
-    assert said(code) == ["False", "True", "(float32->float32)", "jax"]
-
-
-def test_what_was_imported_is_never_collected_and_garbage_is():
-    code = """
-import weakref
-print(gc.isenabled(), gc.get_freeze_count() > 100_000)
-frozen = gc.get_freeze_count()
-class Node: pass
-node = Node(); node.itself = node
-seen = weakref.ref(node)
-del node
-gc.collect()
-print(seen() is None)
-start.import_tensorflow()
-start.import_federated()
-print(gc.get_freeze_count() <= frozen, len(sys.meta_path) < 10)
-"""
-    assert said(code) == ["True"] * 5
+def test_jax_is_there_for_those_who_use_it(said):
+    assert said["jax"] == ["False", "True", "(float32->float32)", "jax"]

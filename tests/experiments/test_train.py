@@ -20,9 +20,13 @@ import psutil
 import pytest
 
 from dpfl import files
+from dpfl.tasks.configs import DigitsConfig
 from dpfl.training import checkpoint
+from dpfl.training import plan as plan_lib
+from dpfl.training import run as run_lib
 from tests import forks
 from tests.experiments import programs
+from tests.training.fakes import run_config
 from tests.training.test_record import steps_of
 
 TINY = [
@@ -87,10 +91,7 @@ def read_rows(output_dir):
 def reference(tmp_path_factory):
     """A run with --seed=5 that nobody touched, and what it printed."""
     directory = tmp_path_factory.mktemp("reference") / "run"
-    words = (*TINY, f"--output_dir={directory}", "--seed=5")
-    done = programs.run("train", *words)
-    assert done.returncode == 0, done.stderr
-    return directory, done
+    return directory, train(directory, "--seed=5")
 
 
 def test_what_a_run_leaves(reference):
@@ -166,23 +167,22 @@ def test_the_same_command_does_nothing_more(reference):
 def test_a_kill_at_any_moment_changes_nothing(reference, tmp_path):
     # Past the start-up, then at any moment: in a round, a save or the end.
     wait = random.Random(1).uniform(0, 0.4)
-    run = disturbed(
-        tmp_path, lambda run: kill_after_a_checkpoint(run, "--seed=5", wait=wait)
-    )
+    run = disturbed(tmp_path, lambda run: kill_after_a_checkpoint(run, wait))
     train(run, "--seed=5")
     assert results(run) == results(reference[0])
 
 
-DOME = [
-    *("--task=digits", "--mechanism=dome", "--participation=once_per_epoch"),
-    *("--num_clients=40", "--cohort_size=10", "--client_epochs=1", "--sketch_size=16"),
-    *("--rounds=8", "--checkpoint_every=2", "--eval_every=4", "--server_momentum=0"),
-]
-
-
 def test_a_kill_changes_nothing_for_a_sketch_that_learns(tmp_path):
     """DOME: sketch, moments and strengths are all in the checkpoint."""
-    run = survives_a_kill(tmp_path, DOME)
+    run = survives_a_kill(
+        tmp_path,
+        DigitsConfig(model="tiny_cnn", num_clients=40, client_epochs=1),
+        mechanism="dome",
+        mechanism_options={"sketch_size": 16},
+        participation="once_per_epoch",
+        cohort_size=10,
+        server_momentum=0.0,
+    )
     ranks = [
         value
         for _, tag, value in steps_of(events_of(run))
@@ -191,42 +191,43 @@ def test_a_kill_changes_nothing_for_a_sketch_that_learns(tmp_path):
     assert max(ranks) > 1
 
 
-STREAM = [
-    *("--task=synthetic", "--model=small_cnn", "--num_clients=24", "--cohort_size=4"),
-    *("--rounds=12", "--checkpoint_every=2", "--mechanism=sgmf", "--accountant=rdp"),
-    *("--participation=cyclic_poisson", "--min_separation=3", "--noise_stream=run"),
-    *("--matrix_method=banded", "--matrix_bands=3", "--compression_rate=4"),
-]
-
-
 def test_a_kill_changes_nothing_for_a_stream_over_the_run(tmp_path):
     """Its rows are computed again from the seed: they are in no checkpoint."""
-    survives_a_kill(tmp_path, STREAM)
+    stream = {"noise_stream": "run", "matrix_method": "banded", "matrix_bands": 3}
+    survives_a_kill(
+        tmp_path,
+        DigitsConfig(model="tiny_cnn", num_clients=24),
+        mechanism="sgmf",
+        mechanism_options={**stream, "compression_rate": 4.0},
+        participation="cyclic_poisson",
+        min_separation=3,
+        cohort_size=4,
+    )
 
 
-def survives_a_kill(tmp_path, base):
-    """Compares a run with one that goes on from what a kill in its middle would leave.
+def survives_a_kill(tmp_path, task_config, **settings):
+    """Compares a run with one that goes on from what a kill in it would leave."""
+    last, said, whole, killed = run_lib.LastProcess(), [], "whole", "killed"
 
-    What a process that is stopped has written is what it would have, were it killed.
-    """
-    run = tmp_path / "run"
+    def copy(done, of):
+        if done == 5:
+            shutil.copytree(tmp_path / whole, tmp_path / killed)
 
-    def copied(whole):
-        words = (*base, f"--output_dir={whole}", "--seed=5")
-        process = forks.start("experiments.train", *words)
-        wait_for_a_checkpoint(process, whole)
-        if is_stopped := forks.stop(process.pid):
-            shutil.copytree(whole, run)
-            os.kill(process.pid, signal.SIGCONT)
-        process.join(forks.SECONDS)
-        assert process.exitcode == 0
-        return is_stopped and not (run / "summary.json").exists()
-
-    whole = disturbed(tmp_path, copied)
-    done = train(run, "--seed=5", base=base)
-    assert "going on after round" in done.stderr
-    assert results(run) == results(whole)
-    return run
+    for name, on_round in ((whole, copy), (killed, lambda done, of: None)):
+        config = run_config(
+            task="digits",
+            task_config=task_config,
+            **{"rounds": 8, "checkpoint_every": 2, "eval_every": 4, "seed": 5},
+            noise_multiplier=1.0,
+            output_dir=tmp_path / name,
+            **settings,
+        )
+        plan = plan_lib.make_plan(config)
+        with run_lib.Run(plan, said.append, on_round=on_round, last=last) as run:
+            run.train()
+    assert any("going on after round 4" in sentence for sentence in said)
+    assert results(tmp_path / killed) == results(tmp_path / whole)
+    return tmp_path / killed
 
 
 def disturbed(tmp_path, disturb):
@@ -238,23 +239,19 @@ def disturbed(tmp_path, disturb):
     return next(run for run in runs if disturb(run))
 
 
-def kill_after_a_checkpoint(run, *args, wait=0.0, base=TINY):
+def kill_after_a_checkpoint(run, wait):
     """Starts a run and ends it by SIGKILL; whether it was running."""
-    words = (*base, f"--output_dir={run}", *args)
+    words = (*TINY, f"--output_dir={run}", "--seed=5")
     process = forks.start("experiments.train", *words)
-    wait_for_a_checkpoint(process, run)
+    forks.until(
+        lambda: not process.is_alive() or any(run.glob("checkpoints/checkpoint-*"))
+    )
     time.sleep(wait)
     was_running = process.is_alive()
     process.kill()
     process.join()
     forks.until(lambda: workers(run) == [])
     return was_running
-
-
-def wait_for_a_checkpoint(process, run):
-    forks.until(
-        lambda: not process.is_alive() or any(run.glob("checkpoints/checkpoint-*"))
-    )
 
 
 def test_damage_changed_flags_and_lock(reference, tmp_path):

@@ -10,7 +10,7 @@ from tests.experiments import programs
 
 TINY = (
     *("--task=digits", "--cohort_size=4", "--rounds=2", "--noise_multiplier=1"),
-    *("--seed=3", "--concurrency=2"),
+    *("--seed=3", "--concurrency=2", "--model=tiny_cnn"),
 )
 
 

@@ -70,7 +70,6 @@ def same_bits(a, b):
         ("distributed_discrete_gaussian", 2, "released"),
         ("distributed_discrete_gaussian", 2, "exact_for_simulation"),
         ("dome", 2, None),
-        ("dome", None, "exact_for_simulation"),
     ],
 )
 def test_beside_a_secure_sum_nothing_is_opened(

@@ -21,10 +21,9 @@ CLIENTS = [5, 0, 3, 1, 4]
 KEYS = {client: (7 * client + 1, 2**40 + client) for client in range(6)}
 # A round of each that sums integers, and of one that does not.
 MECHANISMS = {
-    "gaussian": mechanisms.Gaussian(5, 1.0, 0.5, adaptive_clipping=True),
     "l2_csgm": mechanisms.L2Csgm(5, 1.0, 0.5, 0.05),
     "distributed_discrete_gaussian": mechanisms.DistributedDiscreteGaussian(
-        5, 1.0, 0.5, bits=12
+        5, 1.0, 0.5, bits=12, adaptive_clipping=True
     ),
     "sketched_ddg": mechanisms.SketchedDdg(
         5, 1.0, 0.5, bits=12, compression_rate=20.0, noise_source="helpers"
@@ -97,7 +96,6 @@ def of_small_leaves(task):
 @pytest.mark.parametrize(
     "name, groups",
     [
-        ("gaussian", 2),
         ("l2_csgm", 1),
         ("l2_csgm", 7),
         ("distributed_discrete_gaussian", 7),
