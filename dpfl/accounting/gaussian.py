@@ -7,7 +7,7 @@ The Gaussian mechanism's privacy curve is known exactly (Balle and Wang, 'Improv
 the Gaussian Mechanism for Differential Privacy: Analytical Calibration and Optimal
 Denoising', 2018, Theorem 8), also under adaptive composition, where noise
 multipliers z_i act as one of (sum_i z_i^-2)^(-1/2). Poisson-sampled Gaussians are
-composed numerically as privacy loss distributions by dp_accounting, with pessimistic
+composed numerically as privacy loss distributions (`losses`), with pessimistic
 rounding; one sampled release alone has a curve of its own. None of this is used for any
 other mechanism.
 """
@@ -20,11 +20,10 @@ from typing import Optional
 
 import dp_accounting
 import numpy as np
-from dp_accounting import pld
 from scipy import special
 
 from dpfl import checks
-from dpfl.accounting import events, log_space
+from dpfl.accounting import events, log_space, losses
 
 _LARGEST_EPSILON = 1e15
 # Widens every evaluation of delta by more than the rounding of log_ndtr and erfcx.
@@ -211,21 +210,13 @@ def _once_sampled_epsilon(q: float, z: float, delta: float) -> float:
 def _pld_epsilon(
     inverse_square: float, sampled: dict[tuple[float, float], int], delta: float
 ) -> float:
-    """Returns the epsilon of composed privacy loss distributions, rounded up."""
-    interval = _interval(inverse_square, sampled)
-    composed = pld.privacy_loss_distribution.identity(interval)
+    """The epsilon of composed privacy loss distributions, rounded up."""
+    step = _interval(inverse_square, sampled)
+    parts = [(losses.sampled_gaussian(q, z, step), n) for (q, z), n in sampled.items()]
     if inverse_square:
-        composed = composed.compose(
-            pld.privacy_loss_distribution.from_gaussian_mechanism(
-                inverse_square**-0.5, value_discretization_interval=interval
-            )
-        )
-    for (q, z), count in sampled.items():
-        one = pld.privacy_loss_distribution.from_gaussian_mechanism(
-            z, value_discretization_interval=interval, sampling_prob=q
-        )
-        composed = composed.compose(one.self_compose(count))
-    return float(composed.get_epsilon_for_delta(delta))
+        parts.append((losses.sampled_gaussian(1.0, inverse_square**-0.5, step), 1))
+    directions = ([(pair[side], n) for pair, n in parts] for side in (0, 1))
+    return max(losses.composed(side).epsilon(delta) for side in directions)
 
 
 def _widest_loss(
@@ -237,7 +228,7 @@ def _widest_loss(
 
 
 def _interval(inverse_square: float, sampled: dict[tuple[float, float], int]) -> float:
-    """Returns the grid's step: dp_accounting's, or what suits the size of the losses.
+    """The grid's step: 1e-4, or what suits the size of the losses.
 
     Any interval is valid, since the rounding is pessimistic. With little noise a
     fixed one would need arrays that take long, and with much noise it would be larger
