@@ -14,7 +14,7 @@ directions. By Chernoff's bound
   P(V > V*) <= exp(K h_s(t) - s V*),    h_s(t) = log E_P exp(s int_0^t p^2),
 
 K coordinates of the time t being the worst there can be, since h_s is convex in t.
-docs/privacy/masked_loss.md has the proofs.
+docs/privacy/stopped_martingale.md has the proofs.
 
 p is a martingale under P. `_log_exponential` bounds h_s from above: in each of n steps
 the integral is taken to be the step times the last p^2, and functions of p, all of
@@ -30,7 +30,6 @@ import math
 from collections.abc import Callable
 from typing import Optional
 
-import attr
 import dp_accounting
 import numpy as np
 from scipy import special
@@ -178,7 +177,7 @@ def clock_bound(
 
 
 def _masked_releases(event: dp_accounting.DpEvent) -> int:
-    """Returns how many releases of a tree drop coordinates."""
+    """How many releases of a tree drop coordinates."""
     event = events.resolve_sampling(event)
     if isinstance(event, events.RunDpEvent):
         return _masked_releases(event.event)
@@ -191,40 +190,47 @@ def _masked_releases(event: dp_accounting.DpEvent) -> int:
 
 def _stand_in(
     event: dp_accounting.DpEvent,
-    gaussian_of: Callable[[csgm.SparsifiedDpEvent], dp_accounting.GaussianDpEvent],
+    gaussian_of: Callable[[csgm.SparsifiedDpEvent, int], dp_accounting.GaussianDpEvent],
+    count: int = 1,
 ) -> dp_accounting.DpEvent:
-    """Returns the tree with a (sampled) Gaussian for each release that drops some.
+    """A tree, so many times, with (sampled) Gaussians for releases that drop some.
 
-    `gaussian_of` maps one of these releases, sampling aside, to what stands for it.
+    `gaussian_of` maps one of these releases, sampling aside, to what stands for so many
+    of them in a row; that is asked for more than one where clients are not sampled.
     """
-    if isinstance(event, (events.RunDpEvent, dp_accounting.SelfComposedDpEvent)):
-        return attr.evolve(event, event=_stand_in(event.event, gaussian_of))
+    if isinstance(event, events.RunDpEvent):
+        return _stand_in(event.event, gaussian_of, count)
+    if isinstance(event, dp_accounting.SelfComposedDpEvent):
+        return _stand_in(event.event, gaussian_of, count * event.count)
     if isinstance(event, dp_accounting.ComposedDpEvent):
-        parts = [_stand_in(part, gaussian_of) for part in event.events]
-        return attr.evolve(event, events=parts)
+        parts = [_stand_in(part, gaussian_of, count) for part in event.events]
+        return dp_accounting.ComposedDpEvent(parts)
     event = events.resolve_sampling(event)
     if not _masked_releases(event):
-        return event
+        return dp_accounting.SelfComposedDpEvent(event, count)
     if not isinstance(event, csgm.SparsifiedDpEvent) or not event.noise_multiplier:
         return dp_accounting.NonPrivateDpEvent()
-    plain = gaussian_of(event)
     q = getattr(event, "sampling_probability", 1.0)
-    return plain if q == 1 else dp_accounting.PoissonSampledDpEvent(q, plain)
+    if q == 1:
+        return gaussian_of(event, count)
+    sampled = dp_accounting.PoissonSampledDpEvent(q, gaussian_of(event, 1))
+    return dp_accounting.SelfComposedDpEvent(sampled, count)
 
 
 def _stopped(
-    event: csgm.SparsifiedDpEvent, delta: float
+    event: csgm.SparsifiedDpEvent, count: int, delta: float
 ) -> dp_accounting.GaussianDpEvent:
-    """Returns the Gaussian that stands for a release, but for a probability delta."""
+    """The Gaussian that stands for releases in a row, but for a probability delta."""
     scale = max(event.noise_multiplier * event.keep_fraction, 1e-150)
     time = (event.linf_ratio / scale) * (event.linf_ratio / scale)
-    clock = clock_bound(event.keep_fraction, time, event.full_coordinates, delta)
+    full = event.full_coordinates * count
+    clock = clock_bound(event.keep_fraction, time, full, delta)
     return dp_accounting.GaussianDpEvent(max(clock, 1e-300) ** -0.5)
 
 
 def is_of_gaussians(event: dp_accounting.DpEvent) -> bool:
     """Whether a tree holds Gaussians alone, masked ones among them or not."""
-    alike = _stand_in(event, lambda _: dp_accounting.GaussianDpEvent(1.0))
+    alike = _stand_in(event, lambda *_: dp_accounting.GaussianDpEvent(1.0))
     return gaussian.gaussian_parts(alike) is not None
 
 
@@ -243,6 +249,6 @@ def masked_epsilon(
     # Of as many releases as the next power of two, so that a run's rounds, counted
     # one by one, seldom ask for another Gaussian.
     share = _SHARE * delta / 2 ** math.ceil(math.log2(count))
-    alike = _stand_in(event, lambda masked: _stopped(masked, share))
+    alike = _stand_in(event, lambda one, n: _stopped(one, n, n * share))
     found = gaussian.tight_epsilon(alike, (1 - _SHARE) * delta)
     return None if found is None else (found[0], f"stopped-{found[1]}")
