@@ -120,6 +120,24 @@ def sampled_gaussian(q: float, z: float, step: float) -> tuple[Losses, Losses]:
     return remove, add
 
 
+def fixed_size_gaussian(q: float, z: float, step: float) -> tuple[Losses, Losses]:
+    """The losses of replacing a client in a cohort of a fixed size; both directions.
+
+    For epsilon >= 0 the hockey-stick is at most that of removing a client whose
+    vector is twice as long; replacing back is replacing, so that below 0 it is the
+    mirror image (docs/privacy/fixed_size.md). Arguments as of `sampled_gaussian`,
+    q the share of clients that are in a cohort.
+    """
+    remove, _ = sampled_gaussian(q, z / 2, step)
+    positive = remove.masses[max(0, 1 - remove.low) :]
+    grid = step * np.arange(1, positive.size + 1)
+    negative = positive * np.exp(-grid)
+    rest = 1 - np.sum(positive) - np.sum(negative) - remove.infinite
+    masses = np.concatenate([negative[::-1], [max(rest, 0.0)], positive])
+    found = Losses(step, -positive.size, masses, remove.infinite)
+    return found, found
+
+
 @functools.lru_cache(maxsize=64)
 def _log_moments(part: Losses, longest: int) -> np.ndarray:
     """log E exp(+-s place) at s = `_EXPONENTS` / longest, place from 0; [2, 24]."""

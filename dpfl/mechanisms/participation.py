@@ -140,9 +140,10 @@ class PoissonSampling(Independent):
 class FixedSize(Participation):
     """Exactly n clients a round, drawn afresh without replacement.
 
-    No amplification is claimed, and a client is charged for every round. Nor is
-    anything claimed for adding or removing a client: the other clients' chances depend
-    on whether it is there, and one of them takes its place in the sum.
+    That amplifies the Gaussian mechanism's privacy; other mechanisms charge a client
+    for every round. Nothing is claimed for adding or removing a client: the other
+    clients' chances depend on whether it is there, and one of them takes its place in
+    the sum.
     """
 
     name: ClassVar[str] = "fixed"
