@@ -16,7 +16,7 @@ from dpfl import checks
 from dpfl.accounting import events, gaussian
 from dpfl.fields import option
 from dpfl.mechanisms import mechanism
-from dpfl.mechanisms.participation import FixedSize, Participation
+from dpfl.mechanisms.participation import Participation, WithoutReplacement
 
 # A round then multiplies the clip by exp(10) at the most.
 _MOST_LEARNING_RATE = 10.0
@@ -121,8 +121,8 @@ class Gaussian(AdaptiveClip):
         return dp_accounting.PoissonSampledDpEvent(sampling_probability, event)
 
     def _run_event(self, participation: Participation, dimension: int) -> DpEvent:
-        """See base class; cohorts of a fixed size that are drawn at random amplify."""
-        if not isinstance(participation, FixedSize):
+        """See base class; cohorts drawn without replacement amplify."""
+        if not isinstance(participation, WithoutReplacement):
             return super()._run_event(participation, dimension)
         fraction = participation.cohort_size / participation.population
         event = gaussian.FixedSizeGaussianDpEvent(self.noise_multiplier, fraction)

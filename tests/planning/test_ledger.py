@@ -87,7 +87,7 @@ def test_a_foreign_loop_gets_epsilon_for_each_round():
         assert book.rounds == t and book.epsilon == book.cost.epsilon_after(t)
     assert book.report() == book.cost.planned
     assert book.epsilon == book.report().epsilon < by_rdp.epsilon
-    assert book.report().method == "unsampled-gaussian"
+    assert book.report().method == "exact-gaussian"
     assert book.report().relation == "replaced_by_zeros"
     with pytest.raises(ValueError, match="rounds must be at most the 3 .* found 4"):
         book.record_round()
