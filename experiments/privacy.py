@@ -91,7 +91,8 @@ _PARTICIPATION = flags.DEFINE_enum(
     "poisson",
     sorted(mechanisms.PARTICIPATIONS),
     "poisson: each client joins each round with probability cohort_size / population; "
-    "fixed: a client may be in every round; once_per_epoch: clients are shuffled; "
+    "fixed: a client may be in every round; without_replacement: the same, but cohorts "
+    "are drawn uniformly and kept secret; once_per_epoch: clients are shuffled; "
     "random_slot: each client draws a round of every epoch in secret; cyclic_poisson: "
     "--min_separation groups take turns, and each client joins in its group's turn "
     "with the probability that makes cohort_size expected.",

@@ -88,7 +88,7 @@ def _client_sampling() -> Numbers:
             yield f"{name}, integer orders alone", whole
 
 
-def _masked_loss() -> Numbers:
+def _stopped_martingale() -> Numbers:
     ways = {"Renyi": "rdp", "stopped": "tight"}
     for q, rounds, delta in _TRAININGS:
         for name, method in ways.items():
@@ -281,7 +281,7 @@ def numbers(is_slow: bool = True) -> Iterator[tuple[str, str, float]]:
     tails = [("end of a float32 normal sampler", math.sqrt(-2 * math.log(1e-7)))]
     for page, found in (
         ("privacy/client_sampling", _client_sampling()),
-        ("privacy/masked_loss", _masked_loss()),
+        ("privacy/stopped_martingale", _stopped_martingale()),
         ("privacy/random_slot", _random_slot()),
         ("privacy/matrix_factorization", _matrix_factorization()),
         ("privacy/bands", _bands(is_slow)),

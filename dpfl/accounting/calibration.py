@@ -18,9 +18,9 @@ METHODS = ("auto", "rdp", "tight")
 """The values of `method`; `epsilon` says what they are."""
 
 METHODS_HELP = (
-    "auto: the smaller of rdp and, for Gaussian noise on all coordinates, tight; rdp: "
-    "Renyi differential privacy; tight: the exact curve or privacy loss distributions "
-    "of Gaussian noise, which take seconds where coordinates are dropped."
+    "auto: the smaller of the two others; rdp: Renyi differential privacy; tight: the "
+    "exact curve or privacy loss distributions of Gaussian noise, and of the Gaussian "
+    "that stands for one where coordinates are dropped."
 )
 """What flags say about them."""
 
@@ -106,8 +106,7 @@ def epsilon(
       delta: In (0, 1).
       method: 'rdp', by Renyi differential privacy; 'tight', by the exact curve or
         privacy loss distributions, for trees of plain, masked and Poisson-sampled
-        Gaussians alone; or 'auto', the smaller of the two, but for masked Gaussians,
-        of which a tight figure takes seconds, by Renyi differential privacy alone.
+        Gaussians alone; or 'auto', the smaller of the two.
       orders: Renyi orders, each greater than 1; `events.DEFAULT_ORDERS` if None.
       relation: The relation between neighbours; None is the first for which the event
         holds. dp_accounting's own events alone are for ADD_OR_REMOVE_ONE, then.
@@ -126,7 +125,7 @@ def epsilon(
     found = None
     if method != "rdp" and relation in events.TRUSTED_RELATIONS:
         found = gaussian.tight_epsilon(event, delta)
-        if found is None and method == "tight":
+        if found is None:
             found = stopped_martingale.masked_epsilon(event, delta)
     tight = None if found is None else PrivacyReport(found[0], delta, found[1])
     if method == "tight":
@@ -213,8 +212,7 @@ def calibrate_noise_multiplier(
         )
         _check_possible(make_event, math.exp(best * step))
     except UnreachableBudgetError:
-        masked = method == "tight"
-        if method == "rdp" or not _may_be_tight(make_event, 1.0, masked):
+        if method == "rdp" or not _may_be_tight(make_event, 1.0):
             raise
         # The orders are bounded, and with them how small an epsilon RDP can show.
         best, near = 0, half
@@ -227,18 +225,10 @@ def calibrate_noise_multiplier(
     return math.exp(best * step)
 
 
-def _may_be_tight(
-    make_event: MakeEvent, noise_multiplier: float, masked: bool = False
-) -> bool:
-    """Returns whether there is a figure other than by Renyi differential privacy.
-
-    `masked` says whether Gaussians that stand for masked ones count.
-    """
+def _may_be_tight(make_event: MakeEvent, noise_multiplier: float) -> bool:
+    """Whether there is a figure other than by Renyi differential privacy."""
     try:
-        event = make_event(noise_multiplier)
-        if masked:
-            return stopped_martingale.is_of_gaussians(event)
-        return gaussian.gaussian_parts(event) is not None
+        return stopped_martingale.is_of_gaussians(make_event(noise_multiplier))
     except (events.NoiseTooLargeError, events.NoiseTooSmallError):
         return True
 

@@ -7,7 +7,7 @@ The Gaussian mechanism's privacy curve is known exactly (Balle and Wang, 'Improv
 the Gaussian Mechanism for Differential Privacy: Analytical Calibration and Optimal
 Denoising', 2018, Theorem 8), also under adaptive composition, where noise
 multipliers z_i act as one of (sum_i z_i^-2)^(-1/2). Poisson-sampled Gaussians are
-composed numerically as privacy loss distributions by dp_accounting, with pessimistic
+composed numerically as privacy loss distributions (`losses`), with pessimistic
 rounding; one sampled release alone has a curve of its own. None of this is used for any
 other mechanism.
 """
@@ -16,15 +16,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import Optional
+from typing import NamedTuple, Optional
 
+import attr
 import dp_accounting
 import numpy as np
-from dp_accounting import pld
 from scipy import special
 
 from dpfl import checks
-from dpfl.accounting import events, log_space
+from dpfl.accounting import events, log_space, losses
 
 _LARGEST_EPSILON = 1e15
 # Widens every evaluation of delta by more than the rounding of log_ndtr and erfcx.
@@ -111,10 +111,51 @@ def gaussian_epsilon(delta: float, noise_multiplier: float) -> float:
     return high
 
 
+@attr.s(frozen=True, slots=True, auto_attribs=True)
+class FixedSizeGaussianDpEvent(events.RdpDpEvent):
+    """A Gaussian release of a cohort of n out of N clients, drawn without replacement.
+
+    Assumptions: each round's cohort is drawn afresh, uniformly from all cohorts of n,
+    and nobody who sees the release sees who is in it.
+
+    Adjacency: one client's contributions are replaced, by zeros or by any others within
+    the clip. `rdp` is without amplification, for zeros alone; privacy loss
+    distributions are amplified, for either (docs/privacy/fixed_size.md).
+
+    Attributes:
+      noise_multiplier: Noise std over the clip, at least 0.
+      fraction: n / N, in (0, 1].
+    """
+
+    noise_multiplier: float = attr.ib(validator=checks.validator(checks.nonnegative))
+    fraction: float = attr.ib(validator=checks.validator(checks.fraction))
+
+    @property
+    def relations(self) -> events.Relations:
+        """See base class: that of a fixed number of clients."""
+        return events.ZEROS_ONLY
+
+    def rdp(self, orders: events.Orders) -> np.ndarray:
+        """See base class."""
+        return gaussian_rdp(self.noise_multiplier, orders)
+
+
+class Part(NamedTuple):
+    """A Gaussian release: its sampling probability and its noise multiplier.
+
+    `is_fixed` says whether cohorts have a fixed size; q is then the share of clients
+    that are in one.
+    """
+
+    q: float
+    z: float
+    is_fixed: bool = False
+
+
 def gaussian_parts(
     event: dp_accounting.DpEvent, count: int = 1
-) -> Optional[Counter[tuple[float, float]]]:
-    """Counts of (sampling probability, noise multiplier) of a tree of Gaussians.
+) -> Optional[Counter[Part]]:
+    """How often each Gaussian release is in a tree of Gaussians.
 
     The probability is 1 for a plain Gaussian and the noise 0 for what is not private;
     None if the tree has any other event in it. An event with a method `as_gaussian`,
@@ -129,13 +170,16 @@ def gaussian_parts(
     if isinstance(event, dp_accounting.SelfComposedDpEvent):
         return gaussian_parts(event.event, event.count * count)
     if isinstance(event, (dp_accounting.ComposedDpEvent, dp_accounting.NoOpDpEvent)):
-        total: Counter[tuple[float, float]] = Counter()
+        total: Counter[Part] = Counter()
         for part in getattr(event, "events", ()):
             found = gaussian_parts(part, count)
             if found is None:
                 return None
             total.update(found)
         return total
+    if isinstance(event, FixedSizeGaussianDpEvent):
+        is_fixed = event.fraction < 1
+        return Counter({Part(event.fraction, event.noise_multiplier, is_fixed): count})
     q = 1.0
     if isinstance(event, dp_accounting.PoissonSampledDpEvent):
         q, event = float(event.sampling_probability), event.event
@@ -144,9 +188,9 @@ def gaussian_parts(
         if q == 0:
             return Counter()
     if isinstance(event, dp_accounting.GaussianDpEvent):
-        return Counter({(q, float(event.noise_multiplier)): count})
+        return Counter({Part(q, float(event.noise_multiplier)): count})
     if isinstance(event, dp_accounting.NonPrivateDpEvent):
-        return Counter({(1.0, 0.0): count})
+        return Counter({Part(1.0, 0.0): count})
     return None
 
 
@@ -163,18 +207,21 @@ def tight_epsilon(
     parts = gaussian_parts(event)
     if parts is None:
         return None
-    if any(z == 0 for _, z in parts):
+    if any(part.z == 0 for part in parts):
         return math.inf, "exact-gaussian"
-    inverse_square = sum(n * (1 / z) * (1 / z) for (q, z), n in parts.items() if q == 1)
-    sampled = {key: n for key, n in parts.items() if key[0] != 1}
+    sampled = {part: n for part, n in parts.items() if part.q != 1}
+    plain = {part: n for part, n in parts.items() if part.q == 1}
+    inverse_square = sum(n * (1 / z) * (1 / z) for (_, z, _), n in plain.items())
     if not sampled:
         return _unsampled_epsilon(inverse_square, delta), "exact-gaussian"
     if inverse_square == 0 and sum(sampled.values()) == 1:
-        [(q, z)] = sampled
-        return _once_sampled_epsilon(q, z, delta), "exact-gaussian"
+        [(q, z, is_fixed)] = sampled
+        if not is_fixed:
+            return _once_sampled_epsilon(q, z, delta), "exact-gaussian"
     # Sampling never costs: the sampled pair of laws is a post-processing of the other
     # (keep the output with probability q, else draw from the law without the client).
-    whole = inverse_square + sum(n * (1 / z) * (1 / z) for (_, z), n in sampled.items())
+    # In cohorts of a fixed size those who are in it with the client are a mixture.
+    whole = sum(n * (1 / z) * (1 / z) for (_, z, _), n in parts.items())
     bound = _unsampled_epsilon(whole, delta)
     if delta >= _LEAST_PLD_DELTA and _widest_loss(inverse_square, sampled) <= (
         _LARGEST_PLD_LOSS
@@ -209,35 +256,29 @@ def _once_sampled_epsilon(q: float, z: float, delta: float) -> float:
 
 
 def _pld_epsilon(
-    inverse_square: float, sampled: dict[tuple[float, float], int], delta: float
+    inverse_square: float, sampled: dict[Part, int], delta: float
 ) -> float:
-    """Returns the epsilon of composed privacy loss distributions, rounded up."""
-    interval = _interval(inverse_square, sampled)
-    composed = pld.privacy_loss_distribution.identity(interval)
+    """The epsilon of composed privacy loss distributions, rounded up."""
+    step = _interval(inverse_square, sampled)
+    parts = []
+    for (q, z, is_fixed), n in sampled.items():
+        law = losses.fixed_size_gaussian if is_fixed else losses.sampled_gaussian
+        parts.append((law(q, z, step), n))
     if inverse_square:
-        composed = composed.compose(
-            pld.privacy_loss_distribution.from_gaussian_mechanism(
-                inverse_square**-0.5, value_discretization_interval=interval
-            )
-        )
-    for (q, z), count in sampled.items():
-        one = pld.privacy_loss_distribution.from_gaussian_mechanism(
-            z, value_discretization_interval=interval, sampling_prob=q
-        )
-        composed = composed.compose(one.self_compose(count))
-    return float(composed.get_epsilon_for_delta(delta))
+        parts.append((losses.sampled_gaussian(1.0, inverse_square**-0.5, step), 1))
+    directions = ([(pair[side], n) for pair, n in parts] for side in (0, 1))
+    return max(losses.composed(side).epsilon(delta) for side in directions)
 
 
-def _widest_loss(
-    inverse_square: float, sampled: dict[tuple[float, float], int]
-) -> float:
+def _widest_loss(inverse_square: float, sampled: dict[Part, int]) -> float:
     """Returns about how far the losses of a single release reach."""
-    m2 = max([inverse_square] + [(1 / z) * (1 / z) for _, z in sampled])
+    shares = [(1 + part.is_fixed) / part.z for part in sampled]
+    m2 = max([inverse_square, *(share * share for share in shares)])
     return 0.5 * m2 + 10.0 * math.sqrt(m2)
 
 
-def _interval(inverse_square: float, sampled: dict[tuple[float, float], int]) -> float:
-    """Returns the grid's step: dp_accounting's, or what suits the size of the losses.
+def _interval(inverse_square: float, sampled: dict[Part, int]) -> float:
+    """The grid's step: 1e-4, or what suits the size of the losses.
 
     Any interval is valid, since the rounding is pessimistic. With little noise a
     fixed one would need arrays that take long, and with much noise it would be larger

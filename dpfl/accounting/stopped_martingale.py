@@ -14,7 +14,7 @@ directions. By Chernoff's bound
   P(V > V*) <= exp(K h_s(t) - s V*),    h_s(t) = log E_P exp(s int_0^t p^2),
 
 K coordinates of the time t being the worst there can be, since h_s is convex in t.
-docs/privacy/masked_loss.md has the proofs.
+docs/privacy/stopped_martingale.md has the proofs.
 
 p is a martingale under P. `_log_exponential` bounds h_s from above: in each of n steps
 the integral is taken to be the step times the last p^2, and functions of p, all of
@@ -30,7 +30,6 @@ import math
 from collections.abc import Callable
 from typing import Optional
 
-import attr
 import dp_accounting
 import numpy as np
 from scipy import special
@@ -38,12 +37,16 @@ from scipy import special
 from dpfl.accounting import csgm, events, gaussian
 
 # Steps in time; each adds at most 1/n of how much V grows by its own spread.
-_STEPS = 64
+_STEPS = 40
 # Nodes to a standard deviation of a step, and the range in standard deviations of all.
 _NODES = 3
 _BELOW, _ABOVE = 9.0, 24.0
-# Exponents s of Chernoff's bound, as multiples of 1/t. float64 ends at exp(709).
-_EXPONENTS = np.geomspace(0.1, 600.0, 40)
+# Times at which the exponent is computed are powers of this; between two of them it is
+# at most its chord, being convex, so that a calibration computes a few alone.
+_RATIO = 1.1
+# Exponents s of Chernoff's bound are powers of the same, to the square, from and up to
+# these over t. float64 ends at exp(709).
+_SMALLEST, _LARGEST = 0.1, 600.0
 # Times outside of these are bounded by what holds at the ends.
 _SHORTEST, _LONGEST = 1e-6, 1e3
 # Allowance for rounding, in all steps together.
@@ -78,17 +81,19 @@ def _cells(bounds: np.ndarray) -> np.ndarray:
 
 
 def _transition(logits: np.ndarray, time: float) -> np.ndarray:
-    """Returns E of the hat function of each node, from each node, after a time; [m, m].
+    """E of the hat function of each node, from each node, after a time; [m + 2, m + 2].
 
     From p, the posterior stays at most c with the probability of log w <= logit c -
     logit p, and E[p; p <= c] is that probability with the coordinate kept, times p.
     Only numbers above 0 are added up, and differences are of neighbours in the logit.
     """
-    gap = np.subtract.outer(logits, logits).T
-    root = math.sqrt(time)
+    m, root = logits.size, math.sqrt(time)
+    # The nodes are equally far apart: what counts is how many of them lie between.
+    gaps = root / _NODES * np.arange(1 - m, m)
+    between = np.arange(m) - np.arange(m)[:, None] + m - 1
     p, rest = special.expit(logits)[:, None], special.expit(-logits)[:, None]
-    kept = p * _cells(gap / root - root / 2)
-    lost = rest * _cells(gap / root + root / 2)
+    kept = p * _rows_of_cells(gaps / root - root / 2, between)
+    lost = rest * _rows_of_cells(gaps / root + root / 2, between)
     # Of the lower node of each cell, and how far it is below 1 and below the upper one.
     low = np.concatenate([[0.0], special.expit(logits)])
     room = np.concatenate([[1.0], special.expit(-logits)])
@@ -97,21 +102,40 @@ def _transition(logits: np.ndarray, time: float) -> np.ndarray:
     widths = np.where(low < 0.5, rise, fall)
     mass = kept + lost
     upper = np.clip((kept * room - low * lost) / widths, 0, mass)
-    result = np.zeros((logits.size + 2, logits.size + 2))
+    result = np.zeros((m + 2, m + 2))
     result[1:-1, 1:] += upper
     result[1:-1, :-1] += mass - upper
     result[0, 0] = result[-1, -1] = 1.0
     return result
 
 
+def _rows_of_cells(bounds: np.ndarray, between: np.ndarray) -> np.ndarray:
+    """Normal masses below, between and above the bounds of each row; [m, m + 1]."""
+    cells = _cells(bounds)
+    rows = np.empty((between.shape[0], between.shape[1] + 1))
+    rows[:, 1:-1] = cells[between[:, 1:]]
+    rows[:, 0] = special.ndtr(bounds[between[:, 0]])
+    rows[:, -1] = special.ndtr(-bounds[between[:, -1]])
+    return rows
+
+
+def _exponents(place: int) -> np.ndarray:
+    """The exponents s at the time `_RATIO`^place: powers of `_RATIO`^2, rising."""
+    first = math.ceil((math.log(_SMALLEST, _RATIO) - place) / 2)
+    last = math.floor((math.log(_LARGEST, _RATIO) - place) / 2)
+    return _RATIO ** (2.0 * np.arange(first, last + 1))
+
+
 @functools.lru_cache(maxsize=256)
-def _log_exponential(keep: float, time: float) -> np.ndarray:
-    """Returns bounds on h_s(time) from above at s = _EXPONENTS / time."""
+def _log_exponential(keep: float, place: int) -> np.ndarray:
+    """Bounds on h_s(t) from above at t = `_RATIO`^place and s = `_exponents(place)`."""
+    time = _RATIO**place
     logits = _logits(keep, time)
     nodes = np.concatenate([[0.0], special.expit(logits), [1.0]])
     transition = _transition(logits, time / _STEPS)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        growth = np.exp(np.square(nodes)[:, None] * _EXPONENTS / _STEPS)
+        rates = np.square(nodes)[:, None] * (_exponents(place) * time / _STEPS)
+        growth = np.exp(rates)
         values = np.ones_like(growth)
         for _ in range(_STEPS):
             values = transition @ (growth * values)
@@ -133,17 +157,27 @@ def clock_bound(
       delta: Greater than 0.
     """
     everything = full_coordinates * time
+    # What is kept more often is known sooner, and numbers below underflow.
+    keep = max(keep_fraction, 1e-250)
     if not time < _LONGEST:
         return everything
     # Convex in the time and 0 at 0: below the shortest it is at most its share.
     base = max(time, _SHORTEST)
     share = full_coordinates * (time / base)
-    bounds = share * _log_exponential(keep_fraction, base) - math.log(delta)
-    return min(float(np.min(bounds / (_EXPONENTS / base))), everything)
+    place = math.floor(math.log(base, _RATIO))
+    before, after = _RATIO**place, _RATIO ** (place + 1)
+    weight = min(1.0, max(0.0, (base - before) / (after - before)))
+    exponents, *where = np.intersect1d(
+        _exponents(place), _exponents(place + 1), return_indices=True
+    )
+    ends = (_log_exponential(keep, place + i)[where[i]] for i in (0, 1))
+    chord = np.dot([1 - weight, weight], list(ends))
+    bounds = (share * chord - math.log(delta)) / exponents
+    return min(float(np.min(bounds)), everything)
 
 
 def _masked_releases(event: dp_accounting.DpEvent) -> int:
-    """Returns how many releases of a tree drop coordinates."""
+    """How many releases of a tree drop coordinates."""
     event = events.resolve_sampling(event)
     if isinstance(event, events.RunDpEvent):
         return _masked_releases(event.event)
@@ -156,40 +190,47 @@ def _masked_releases(event: dp_accounting.DpEvent) -> int:
 
 def _stand_in(
     event: dp_accounting.DpEvent,
-    gaussian_of: Callable[[csgm.SparsifiedDpEvent], dp_accounting.GaussianDpEvent],
+    gaussian_of: Callable[[csgm.SparsifiedDpEvent, int], dp_accounting.GaussianDpEvent],
+    count: int = 1,
 ) -> dp_accounting.DpEvent:
-    """Returns the tree with a (sampled) Gaussian for each release that drops some.
+    """A tree, so many times, with (sampled) Gaussians for releases that drop some.
 
-    `gaussian_of` maps one of these releases, sampling aside, to what stands for it.
+    `gaussian_of` maps one of these releases, sampling aside, to what stands for so many
+    of them in a row; that is asked for more than one where clients are not sampled.
     """
-    if isinstance(event, (events.RunDpEvent, dp_accounting.SelfComposedDpEvent)):
-        return attr.evolve(event, event=_stand_in(event.event, gaussian_of))
+    if isinstance(event, events.RunDpEvent):
+        return _stand_in(event.event, gaussian_of, count)
+    if isinstance(event, dp_accounting.SelfComposedDpEvent):
+        return _stand_in(event.event, gaussian_of, count * event.count)
     if isinstance(event, dp_accounting.ComposedDpEvent):
-        parts = [_stand_in(part, gaussian_of) for part in event.events]
-        return attr.evolve(event, events=parts)
+        parts = [_stand_in(part, gaussian_of, count) for part in event.events]
+        return dp_accounting.ComposedDpEvent(parts)
     event = events.resolve_sampling(event)
     if not _masked_releases(event):
-        return event
+        return dp_accounting.SelfComposedDpEvent(event, count)
     if not isinstance(event, csgm.SparsifiedDpEvent) or not event.noise_multiplier:
         return dp_accounting.NonPrivateDpEvent()
-    plain = gaussian_of(event)
     q = getattr(event, "sampling_probability", 1.0)
-    return plain if q == 1 else dp_accounting.PoissonSampledDpEvent(q, plain)
+    if q == 1:
+        return gaussian_of(event, count)
+    sampled = dp_accounting.PoissonSampledDpEvent(q, gaussian_of(event, 1))
+    return dp_accounting.SelfComposedDpEvent(sampled, count)
 
 
 def _stopped(
-    event: csgm.SparsifiedDpEvent, delta: float
+    event: csgm.SparsifiedDpEvent, count: int, delta: float
 ) -> dp_accounting.GaussianDpEvent:
-    """Returns the Gaussian that stands for a release, but for a probability delta."""
+    """The Gaussian that stands for releases in a row, but for a probability delta."""
     scale = max(event.noise_multiplier * event.keep_fraction, 1e-150)
     time = (event.linf_ratio / scale) * (event.linf_ratio / scale)
-    clock = clock_bound(event.keep_fraction, time, event.full_coordinates, delta)
+    full = event.full_coordinates * count
+    clock = clock_bound(event.keep_fraction, time, full, delta)
     return dp_accounting.GaussianDpEvent(max(clock, 1e-300) ** -0.5)
 
 
 def is_of_gaussians(event: dp_accounting.DpEvent) -> bool:
     """Whether a tree holds Gaussians alone, masked ones among them or not."""
-    alike = _stand_in(event, lambda _: dp_accounting.GaussianDpEvent(1.0))
+    alike = _stand_in(event, lambda *_: dp_accounting.GaussianDpEvent(1.0))
     return gaussian.gaussian_parts(alike) is not None
 
 
@@ -205,7 +246,9 @@ def masked_epsilon(
     count = _masked_releases(event)
     if not count:
         return None
-    share = _SHARE * delta / count
-    alike = _stand_in(event, lambda masked: _stopped(masked, share))
+    # Of as many releases as the next power of two, so that a run's rounds, counted
+    # one by one, seldom ask for another Gaussian.
+    share = _SHARE * delta / 2 ** math.ceil(math.log2(count))
+    alike = _stand_in(event, lambda one, n: _stopped(one, n, n * share))
     found = gaussian.tight_epsilon(alike, (1 - _SHARE) * delta)
     return None if found is None else (found[0], f"stopped-{found[1]}")

@@ -22,6 +22,7 @@ from dpfl.mechanisms.participation import (
     Participation,
     PoissonSampling,
     RandomSlot,
+    WithoutReplacement,
 )
 from dpfl.mechanisms.registry import EXAMPLES, MECHANISMS, register
 from dpfl.mechanisms.sgmf import Sgmf
@@ -32,7 +33,7 @@ __all__ += ["DistributedDiscreteGaussian", "DistributedSkellam", "Dome", "DomeDd
 __all__ += ["L2Csgm", "LinfCsgm", "MatrixFactorization", "Sgmf", "default_linf_ratio"]
 __all__ += ["ProjectAndPerturb", "SketchedDdg", "SparseRecovery"]
 __all__ += ["CyclicPoisson", "FixedSize", "OncePerEpoch", "Participation"]
-__all__ += ["PARTICIPATIONS", "PoissonSampling", "RandomSlot"]
+__all__ += ["PARTICIPATIONS", "PoissonSampling", "RandomSlot", "WithoutReplacement"]
 __all__ += ["EXAMPLES", "MECHANISMS", "register"]
 
 # Last, since they import this package.

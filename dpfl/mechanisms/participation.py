@@ -138,7 +138,7 @@ class PoissonSampling(Independent):
 
 @dataclasses.dataclass(frozen=True)
 class FixedSize(Participation):
-    """Exactly n clients a round, drawn afresh without replacement.
+    """Exactly n clients a round, whoever chooses them.
 
     No amplification is claimed, and a client is charged for every round. Nor is
     anything claimed for adding or removing a client: the other clients' chances depend
@@ -146,6 +146,18 @@ class FixedSize(Participation):
     """
 
     name: ClassVar[str] = "fixed"
+
+
+@dataclasses.dataclass(frozen=True)
+class WithoutReplacement(FixedSize):
+    """Exactly n clients a round, each cohort of n as likely as any other.
+
+    Cohorts are drawn afresh, and nobody who sees a release sees who is in it. That
+    amplifies the Gaussian mechanism's privacy (docs/privacy/fixed_size.md); other
+    mechanisms charge a client for every round.
+    """
+
+    name: ClassVar[str] = "without_replacement"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -328,7 +340,8 @@ class RandomSlot(Independent, InEpochs):
 
 
 _KINDS: tuple[type[Participation], ...] = (
-    *(PoissonSampling, FixedSize, OncePerEpoch, RandomSlot, CyclicPoisson),
+    *(PoissonSampling, FixedSize, WithoutReplacement),
+    *(OncePerEpoch, RandomSlot, CyclicPoisson),
 )
 PARTICIPATIONS = {kind.name: kind for kind in _KINDS}
 # Those that take epochs' lengths, and those whose rounds of one client are set apart.

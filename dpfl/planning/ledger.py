@@ -18,13 +18,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 from collections.abc import Hashable, Iterable, Sequence
-from typing import Optional, Union
-
-import attr
-import dp_accounting
-import numpy as np
+from typing import Optional
 
 from dpfl import accounting, checks
 from dpfl.accounting import events
@@ -112,20 +107,13 @@ class RunCost:
         return accounting.epsilon(self._event(rounds), self.delta, method=self.method)
 
     def epsilon_after(self, rounds: int) -> float:
-        """Epsilon of the first rounds by Renyi accounting, whatever `method`.
+        """Epsilon of the first rounds, by `method`.
 
-        Or what all the rounds that fit in the budget cost by `method`, if that is less,
-        since some of them cannot cost more. Cheap enough for every round: what one
-        costs is computed once.
+        Or what all the rounds that fit in the budget cost, if that is less: some of
+        them cannot cost more.
         """
-        if rounds == 0:
-            return 0.0
-        vector = _rdp_vector(self._event(rounds).event)
-        known = _KnownRdpDpEvent(tuple(vector))
-        so_far = accounting.epsilon(known, self.delta, method="rdp").epsilon
-        if rounds > self.rounds_allowed:
-            return min(so_far, self.planned.epsilon)
-        return min(so_far, self._allowed.epsilon)
+        whole = self._allowed if rounds <= self.rounds_allowed else self.planned
+        return min(self.report_after(rounds).epsilon, whole.epsilon)
 
     def _event(self, rounds: int) -> accounting.RunDpEvent:
         return self.mechanism.dp_event(self.participation.first(rounds), self.dimension)
@@ -176,7 +164,7 @@ class Ledger:
 
     @property
     def epsilon(self) -> float:
-        """Epsilon of the rounds recorded, by Renyi accounting."""
+        """Epsilon of the rounds recorded, by the ledger's method."""
         return self.cost.epsilon_after(self.rounds)
 
     def record_round(self, participants: Optional[Iterable[Hashable]] = None) -> float:
@@ -187,7 +175,7 @@ class Ledger:
         is checked that nobody takes part more often than is accounted for.
 
         Returns:
-          Epsilon of all rounds so far by Renyi accounting; `report` may know a smaller.
+          Epsilon of all rounds so far.
 
         Raises:
           ValueError: If the round was not planned for, or is not within the budget, or
@@ -291,35 +279,3 @@ class Ledger:
                 f"rounds must be at most {allowed}, found {rounds}: "
                 f"{self.cost.stop_message}"
             )
-
-
-@attr.s(frozen=True, auto_attribs=True)
-class _KnownRdpDpEvent(accounting.RdpDpEvent):
-    """An event whose Renyi differential privacy at the default orders is known."""
-
-    vector: tuple[float, ...]
-
-    def rdp(self, orders: Union[Sequence[float], np.ndarray]) -> np.ndarray:
-        return np.asarray(self.vector)
-
-
-def _rdp_vector(event: dp_accounting.DpEvent) -> np.ndarray:
-    if isinstance(event, dp_accounting.SelfComposedDpEvent):
-        return _rdp_vector(event.event) * event.count
-    if isinstance(event, dp_accounting.ComposedDpEvent):
-        return np.sum([_rdp_vector(part) for part in event.events], axis=0)
-    return _one_rdp_vector(event)
-
-
-@functools.lru_cache(maxsize=64)
-def _one_rdp_vector(event: dp_accounting.DpEvent) -> np.ndarray:
-    """`_rdp_vector` of an event that is no composition; computed once."""
-    if isinstance(event, accounting.RdpDpEvent):
-        return np.asarray(event.rdp(accounting.DEFAULT_ORDERS))
-    if isinstance(event, dp_accounting.NonPrivateDpEvent):
-        return np.full(len(accounting.DEFAULT_ORDERS), math.inf)
-    [relation, *_] = accounting.relations_of(event)
-    accountant = accounting.DpflAccountant(neighboring_relation=relation)
-    accountant.compose(event)
-    # The accountant's vector has no public name.
-    return np.array(accountant._rdp)

@@ -23,6 +23,7 @@ from dpfl.mechanisms import (
     Participation,
     PoissonSampling,
     RandomSlot,
+    WithoutReplacement,
 )
 
 
@@ -102,6 +103,7 @@ def _random_slot(participation: Any, seed: int, round_index: int) -> np.ndarray:
 _RULES: dict[type, Callable[[Any, int, int], np.ndarray]] = {
     PoissonSampling: _poisson,
     FixedSize: _fixed_size,
+    WithoutReplacement: _fixed_size,
     OncePerEpoch: _once_per_epoch,
     RandomSlot: _random_slot,
     CyclicPoisson: _cyclic_poisson,

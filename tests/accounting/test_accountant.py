@@ -251,3 +251,18 @@ def test_an_event_must_say_its_rdp():
 
     with pytest.raises(TypeError, match="rdp"):
         Silent()
+
+
+def test_events_without_an_equality_of_their_own_are_not_taken_for_each_other():
+    class Costly(accounting.RdpDpEvent):
+        relations = events.TRUSTED_RELATIONS
+
+        def __init__(self, cost):
+            object.__setattr__(self, "cost", cost)
+
+        def rdp(self, orders):
+            return np.full(len(orders), self.cost)
+
+    assert Costly(1.0) == Costly(2.0)
+    spent = [accounting.epsilon(Costly(c), 1e-5).epsilon for c in (1.0, 2.0)]
+    assert spent[1] == pytest.approx(spent[0] + 1)

@@ -98,7 +98,7 @@ def test_a_training_with_dome_is_its_epochs_gaussians():
     event = accounting.DomeDpEvent(20, 0.3, 2.0, 3)
     once = math.sqrt(20) * 0.3 / 2
     parts = gaussian.gaussian_parts(SELF(event, 2))
-    assert sum(n / z**2 for (_, z), n in parts.items()) == pytest.approx(6 / once**2)
+    assert sum(n / part.z**2 for part, n in parts.items()) == pytest.approx(6 / once**2)
     for tree, releases in ((event, 3), (SELF(event, 2), 6)):
         report, want = tight(tree), tight(SELF(GAUSSIAN(once), releases))
         assert report.method == "exact-gaussian"
@@ -152,8 +152,8 @@ def test_pld_is_never_below_the_exact_epsilon():
     # Losses are rounded up, so that the curve without sampling may be the smaller one.
     assert method in ("pld", "unsampled-gaussian")
     assert exact * (1 - 1e-6) <= value <= exact * (1 + 1e-12)
-    interval = gaussian._interval(0.0, {(0.9, 2.0): 3})
-    composed = gaussian._pld_epsilon(0.0, {(1 - 1e-9, 2.0): 3}, 1e-5)
+    interval = gaussian._interval(0.0, {gaussian.Part(0.9, 2.0): 3})
+    composed = gaussian._pld_epsilon(0.0, {gaussian.Part(1 - 1e-9, 2.0): 3}, 1e-5)
     assert exact * (1 - 1e-6) <= composed <= exact + interval
 
 

@@ -65,9 +65,16 @@ def test_no_hockey_stick_exceeds_what_stands_for_it(keep, sizes, q):
             assert max(hockey_sticks(sizes, keep, q, epsilon)) <= limit + 1e-7
 
 
-@pytest.mark.parametrize(("keep", "time"), [(0.3, 1.0), (0.05, 0.3), (0.8, 2.0)])
-def test_the_exponent_is_above_a_simulation_and_close(keep, time):
+def exponent(keep, place):
+    """The bounds on h_s at a time, and the exponents s that they are for."""
+    found = stopped_martingale._log_exponential(keep, place)
+    return found, stopped_martingale._exponents(place)
+
+
+@pytest.mark.parametrize(("keep", "place"), [(0.3, 0), (0.05, -12), (0.8, 7)])
+def test_the_exponent_is_above_a_simulation_and_close(keep, place):
     """E_P exp(s int p^2) by 20,000 paths of the posterior."""
+    time = stopped_martingale._RATIO**place
     rng = np.random.default_rng(2)
     paths, steps = 20_000, 200
     kept = rng.random(paths) < keep
@@ -79,9 +86,7 @@ def test_the_exponent_is_above_a_simulation_and_close(keep, time):
         logit += noise + (kept - 0.5) * time / steps
         after = special.expit(logit)
         integral += (before**2 + after**2) / 2 * time / steps
-    found = stopped_martingale._log_exponential(keep, time)
-    exponents = stopped_martingale._EXPONENTS / time
-    for s, bound in list(zip(exponents, found))[:20:4]:
+    for bound, s in list(zip(*exponent(keep, place)))[:24:4]:
         sample = np.exp(s * integral)
         mean = sample.mean()
         spread = 4 * sample.std() / math.sqrt(paths)
@@ -90,23 +95,23 @@ def test_the_exponent_is_above_a_simulation_and_close(keep, time):
 
 
 def test_the_exponent_is_convex_in_the_time_and_rises_with_what_is_kept():
-    """As the worst vector needs it, up to the error of the bound."""
-    times = np.array([0.1, 0.2, 0.3])
-    rows = np.array([stopped_martingale._log_exponential(0.2, t) for t in times])
-    s = 30.0
-    exponents = stopped_martingale._EXPONENTS
-    values = [np.interp(s, exponents / t, row) for t, row in zip(times, rows)]
-    assert values[1] <= (values[0] + values[2]) / 2
-    more = stopped_martingale._log_exponential(0.25, 0.2)
-    assert np.all(more > rows[1])
+    """As the worst vector and the chord between times need it."""
+    places = [-12, -10, -8]
+    times = stopped_martingale._RATIO ** np.array(places)
+    found = [exponent(0.2, place) for place in places]
+    common = np.array([[h[s == 1.1**20] for h, s in found]]).ravel()
+    weight = (times[1] - times[0]) / (times[2] - times[0])
+    chord = (1 - weight) * common[0] + weight * common[2]
+    assert 0.98 * chord < common[1] < chord
+    assert np.all(exponent(0.25, -10)[0] > found[1][0])
 
 
 def test_finer_steps_only_lower_the_bound(monkeypatch):
-    coarse = stopped_martingale._log_exponential(0.1, 0.5)
+    coarse = exponent(0.1, -7)[0]
     monkeypatch.setattr(stopped_martingale, "_STEPS", 128)
-    fine = stopped_martingale._log_exponential.__wrapped__(0.1, 0.5)
-    assert np.all(fine[:25] <= coarse[:25] + 1e-9)
-    assert np.all(fine[:20] >= 0.97 * coarse[:20])
+    fine = stopped_martingale._log_exponential.__wrapped__(0.1, -7)
+    assert np.all(fine[:28] <= coarse[:28] + 1e-9)
+    assert np.all(fine[:22] >= 0.96 * coarse[:22])
 
 
 class TestClock:
@@ -149,7 +154,9 @@ class TestEpsilon:
         found = tight(run, delta)
         assert found.method == "stopped-pld"
         assert 7.8 < found.epsilon < 8.0
-        assert found.epsilon < accounting.epsilon(run, delta).epsilon
+        assert found == accounting.epsilon(run, delta)
+        by_rdp = accounting.epsilon(run, delta, method="rdp")
+        assert found.epsilon < by_rdp.epsilon
         # Nothing dropped: the Gaussian's own, which is less.
         assert tight(training(z, 1.0, q, rounds), delta).epsilon < found.epsilon
 
@@ -163,7 +170,7 @@ class TestEpsilon:
         parts = [training(3.0, 0.1, 0.1, 5), dp_accounting.GaussianDpEvent(5.0)]
         both = dp_accounting.ComposedDpEvent(parts)
         run = accounting.RunDpEvent(both, [accounting.Relation.ADD_OR_REMOVE_ONE])
-        most = accounting.epsilon(run, 1e-5).epsilon
+        most = accounting.epsilon(run, 1e-5, method="rdp").epsilon
         assert tight(parts[1]).epsilon < tight(run).epsilon < most
 
     def test_sampling_around_a_release_is_its_sampling_probability(self):

@@ -86,7 +86,7 @@ def test_what_compression_alone_exceeds_is_unreachable():
     assert found.accountant == "unreachable" and math.isinf(found.epsilon)
     assert found.noise_multiplier is None and found.mean_squared_error == bare
     reached = comparison.cost_at_error(SPARSE, PLAN, D, 1e-4, 2 * bare)
-    assert reached.accountant == "rdp" and reached.epsilon < math.inf
+    assert reached.accountant == "stopped-pld" and reached.epsilon < math.inf
 
 
 DDG = mechanisms.DistributedDiscreteGaussian

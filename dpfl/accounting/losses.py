@@ -1,0 +1,174 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Privacy loss distributions of (Poisson-sampled) Gaussians, composed on a grid.
+
+With P the release with a client and Q the one without, a loss is log(dP/dQ). Between
+two points of the grid P and Q have masses a and b; they are put on the two points so
+that both masses stay what they are. The hockey-stick, a convex function of e^epsilon,
+is then replaced by its chords, which lie above it (Doroshenko et al. 2022, 'Connect
+the Dots: Tighter Discrete Approximations of Privacy Loss Distributions'). What lies
+above the grid has an infinite loss. dp_accounting's distributions are the same, but
+come from loops over scalars; here each step is one of arrays.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterable
+
+import attr
+import numpy as np
+from scipy import fft, special
+
+# Standard deviations of a release beyond which losses are infinite: 1e-21 of them.
+_REACH = 9.5
+# The mass that a sum may have outside of the window that is computed.
+_TAIL = 1e-15
+# Exponents of Chernoff's bound on it, times the length of the grid.
+_EXPONENTS = np.geomspace(0.5, 100.0, 24)
+# Allowance for what float64 rounds in a cell: 1e-16 over the grid's step, and more.
+_ROUNDING = 1e-10
+# Losses from which exp overflows; all of a cell's mass is at its upper end there.
+_LARGEST_EXPONENT = 700.0
+
+
+@attr.s(frozen=True, auto_attribs=True, eq=False)
+class Losses:
+    """A distribution of losses that are whole multiples of a step.
+
+    Attributes:
+      step: The grid's step, above 0.
+      low: The smallest loss is `low * step`.
+      masses: Probabilities of `low`, `low + 1`, ...; float64 [n].
+      infinite: Probability of an infinite loss.
+    """
+
+    step: float
+    low: int
+    masses: np.ndarray
+    infinite: float
+
+    def epsilon(self, delta: float) -> float:
+        """The least epsilon of at least 0 at a delta, rounded up; maybe infinite."""
+        goal = delta * (1 - _ROUNDING)
+        # Upper sums of the masses; those of mass * exp(-loss) are relative to `top`,
+        # the first loss above which there is less than delta.
+        above = self.infinite + np.cumsum(self.masses[::-1])[::-1]
+        if self.infinite > goal:
+            return math.inf
+        grid = self.step * (self.low + np.arange(self.masses.size))
+        top = grid[np.searchsorted(-above, -goal) - 1] if above[0] > goal else grid[0]
+        first = np.searchsorted(grid, max(0.0, top - _LARGEST_EXPONENT / 2))
+        grid, above = grid[first:], above[first:]
+        scaled = self.masses[first:] * np.exp(-np.minimum(grid - top, 700.0))
+        scaled = np.cumsum(scaled[::-1])[::-1]
+        with np.errstate(over="ignore"):
+            deltas = above - scaled * np.exp(np.minimum(grid - top, 700.0))
+        place = int(np.searchsorted(-deltas, -goal))
+        if place == grid.size:
+            return float(grid[-1])
+        if above[place] <= goal or scaled[place] == 0:
+            return max(0.0, float(grid[max(place - 1, 0)]))
+        found = top + math.log((above[place] - goal) / scaled[place])
+        return max(0.0, min(found, float(grid[place])))
+
+
+def _masses_between(edges: np.ndarray) -> np.ndarray:
+    """The standard normal's masses between rising edges, by the smaller tails."""
+    low, high = edges[:-1], edges[1:]
+    below = special.ndtr(high) - special.ndtr(low)
+    return np.where(low > 0, special.ndtr(-low) - special.ndtr(-high), below)
+
+
+@functools.lru_cache(maxsize=64)
+def sampled_gaussian(q: float, z: float, step: float) -> tuple[Losses, Losses]:
+    """The losses of removing and of adding a client, rounded up.
+
+    Args:
+      q: The probability with which the client joins, in (0, 1].
+      z: Noise std over L2 sensitivity, above 0.
+      step: The grid's step, above 0.
+    """
+    m = 1 / z
+    rest = math.log1p(-q) if q < 1 else -math.inf
+
+    def loss_at(x: float) -> float:
+        return float(np.logaddexp(rest, math.log(q) + m * x - 0.5 * m * m))
+
+    low = math.floor(loss_at(-_REACH if q < 1 else m - _REACH) / step)
+    grid = step * np.arange(low, math.ceil(loss_at(m + _REACH) / step) + 1)
+    above = np.maximum(-np.expm1(np.minimum(rest - grid, 0)), 0)
+    with np.errstate(divide="ignore"):
+        places = (grid + np.log(above) - math.log(q)) / m + 0.5 * m
+    edges = np.concatenate([[-np.inf], places, [np.inf]])
+    without, joined = _masses_between(edges), _masses_between(edges - m)
+    given = (1 - q) * without + q * joined
+    a, b = given[1:-1], without[1:-1]
+    growth = np.exp(np.minimum(grid, _LARGEST_EXPONENT))
+    upper = np.clip((a - b * growth[:-1]) / -math.expm1(-step), 0, a)
+    upper = np.where(grid[:-1] < _LARGEST_EXPONENT, upper, a)
+    masses = np.append(given[0], upper)
+    masses[:-1] += a - upper
+    remove = Losses(step, low, masses, float(given[-1]))
+    if q == 1:
+        return remove, remove
+    # The same atoms, seen from Q: a loss l of P's mass p is -l of the mass p e^-l.
+    masses = np.append((a - upper) / growth[:-1], without[-1])
+    masses[1:] += upper / growth[1:]
+    add = Losses(step, -(low + grid.size - 1), masses[::-1].copy(), float(without[0]))
+    return remove, add
+
+
+def fixed_size_gaussian(q: float, z: float, step: float) -> tuple[Losses, Losses]:
+    """The losses of replacing a client in a cohort of a fixed size; both directions.
+
+    For epsilon >= 0 the hockey-stick is at most that of removing a client whose
+    vector is twice as long; replacing back is replacing, so that below 0 it is the
+    mirror image (docs/privacy/fixed_size.md). Arguments as of `sampled_gaussian`,
+    q the share of clients that are in a cohort.
+    """
+    remove, _ = sampled_gaussian(q, z / 2, step)
+    positive = remove.masses[max(0, 1 - remove.low) :]
+    grid = step * np.arange(1, positive.size + 1)
+    negative = positive * np.exp(-grid)
+    rest = 1 - np.sum(positive) - np.sum(negative) - remove.infinite
+    masses = np.concatenate([negative[::-1], [max(rest, 0.0)], positive])
+    found = Losses(step, -positive.size, masses, remove.infinite)
+    return found, found
+
+
+@functools.lru_cache(maxsize=64)
+def _log_moments(part: Losses, longest: int) -> np.ndarray:
+    """log E exp(+-s place) at s = `_EXPONENTS` / longest, place from 0; [2, 24]."""
+    s = np.stack([_EXPONENTS, -_EXPONENTS])[..., None] / longest
+    terms = s * np.arange(part.masses.size)
+    top = np.max(terms, axis=-1)
+    with np.errstate(under="ignore"):
+        return np.log(np.exp(terms - top[..., None]) @ part.masses) + top
+
+
+def composed(parts: Iterable[tuple[Losses, int]]) -> Losses:
+    """The losses of independent parts, each so many times, on one grid."""
+    given = list(parts)
+    longest = max(part.masses.size for part, _ in given)
+    moments = sum(n * _log_moments(part, longest) for part, n in given)
+    # Chernoff's bound on the mass outside of a window.
+    upper, lower = (moments - math.log(_TAIL / 2)) / _EXPONENTS * longest
+    high = sum(n * (part.masses.size - 1) for part, n in given)
+    high = min(high, math.ceil(np.min(upper)))
+    low = max(0, math.floor(-np.min(lower)))
+    size = fft.next_fast_len(max(high - low + 1, longest), real=True)
+    product = np.ones(size // 2 + 1, np.complex128)
+    for part, n in given:
+        product *= fft.rfft(part.masses, size) ** n
+    # What was outside comes back into the window: from above it counts as infinite,
+    # and from below it is now above where it was.
+    masses = np.roll(fft.irfft(product, size), -low)[: high - low + 1]
+    finite = sum(n * math.log1p(-part.infinite) for part, n in given)
+    return Losses(
+        step=given[0][0].step,
+        low=sum(n * part.low for part, n in given) + low,
+        masses=np.maximum(masses, 0),
+        infinite=_TAIL - math.expm1(finite),
+    )

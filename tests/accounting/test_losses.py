@@ -1,0 +1,127 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Loss distributions against the exact curve and those of dp_accounting."""
+
+import math
+
+import attr
+import dp_accounting
+import numpy as np
+import pytest
+from dp_accounting import pld
+from scipy import stats
+
+from dpfl import accounting
+from dpfl.accounting import gaussian, losses
+
+
+def step_of(z, count=1):
+    return gaussian._interval(0.0, {gaussian.Part(0.5, z): count})
+
+
+@pytest.mark.parametrize("q", [1e-6, 0.03, 0.9, 1.0])
+@pytest.mark.parametrize("z", [0.02, 0.5, 1.0, 5.0, 100.0])
+def test_one_release_is_as_the_exact_curve_and_never_below(q, z):
+    """Removal of a client, of which the curve is known for a sample."""
+    step = step_of(z)
+    remove, _ = losses.sampled_gaussian(q, z, step)
+    for found in (remove, losses.composed([(remove, 1)])):
+        for delta in (1e-2, 1e-5, 1e-9):
+            if q == 1:
+                exact = gaussian.gaussian_epsilon(delta, z)
+            else:
+                exact = gaussian._once_sampled_epsilon(q, z, delta)
+            assert 0 <= found.epsilon(delta) - exact <= step
+
+
+@pytest.mark.parametrize("q", [1e-3, 0.3, 1.0])
+def test_both_directions_have_all_their_mass(q):
+    """Each also under the other law, of which a loss l has the share exp(-l)."""
+    for found in losses.sampled_gaussian(q, 0.8, 1e-3):
+        grid = found.step * (found.low + np.arange(found.masses.size))
+        assert np.sum(found.masses) + found.infinite == pytest.approx(1, abs=1e-12)
+        other = np.sum(found.masses * np.exp(-grid))
+        assert other == pytest.approx(1, abs=1e-9) and np.all(found.masses >= 0)
+
+
+@pytest.mark.parametrize(
+    ("q", "z", "count"), [(0.5, 2.0, 60), (0.03, 1.08, 1500), (1.0, 3.0, 20)]
+)
+def test_compositions_are_those_of_dp_accounting(q, z, count):
+    step = step_of(z, count)
+    theirs = pld.privacy_loss_distribution.from_gaussian_mechanism(
+        z, value_discretization_interval=step, sampling_prob=q
+    )
+    theirs = theirs.self_compose(count)
+    pair = losses.sampled_gaussian(q, z, step)
+    ours = [losses.composed([(part, count)]) for part in pair]
+    for delta in (1e-3, 1e-6):
+        found = max(part.epsilon(delta) for part in ours)
+        assert found == pytest.approx(theirs.get_epsilon_for_delta(delta), rel=1e-7)
+
+
+def test_different_parts_compose_in_any_order():
+    step = step_of(1.0)
+    parts = [(losses.sampled_gaussian(0.1, z, step)[1], n) for z, n in [(1, 9), (2, 5)]]
+    both = [losses.composed(order).epsilon(1e-5) for order in (parts, parts[::-1])]
+    assert both[0] == pytest.approx(both[1], rel=1e-9)
+    alone = [losses.composed([part]).epsilon(1e-5) for part in parts]
+    assert max(alone) < both[0] < sum(alone)
+
+
+def test_deltas_at_the_ends():
+    remove, _ = losses.sampled_gaussian(0.5, 1.0, 1e-3)
+    assert remove.epsilon(0.999) == 0
+    assert remove.epsilon(remove.infinite / 2) == math.inf
+
+
+def hockey_stick(first, second, epsilon):
+    """Of two mixtures on the line, {mean: weight}, with noise of deviation 1."""
+    x = np.linspace(-12, 16, 200_001)
+    laws = [
+        sum(w * stats.norm.pdf(x, mean) for mean, w in law.items())
+        for law in (first, second)
+    ]
+    return np.sum(np.maximum(laws[0] - math.exp(epsilon) * laws[1], 0)) * (x[1] - x[0])
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize("replaced", [0.0, -1.0])
+def test_a_cohort_of_a_fixed_size_is_within_its_losses(share, replaced):
+    """One client in `share` of the cohorts has 1, and others -1, at z = 1."""
+    # Sums without the client are at -1, up to those of clients that are always there.
+    own = {-1.0: 1 - share, 1.0: share}
+    other = {-1.0: 1 - share}
+    other[replaced] = other.get(replaced, 0.0) + share
+    found, same = losses.fixed_size_gaussian(share, 1.0, 1e-4)
+    assert found is same
+    grid = found.step * (found.low + np.arange(found.masses.size))
+    for epsilon in (-1.0, -0.2, 0.0, 0.2, 1.0, 2.0):
+        claim = found.infinite + np.sum(
+            found.masses * np.maximum(-np.expm1(epsilon - grid), 0)
+        )
+        for pair in ((own, other), (other, own)):
+            assert hockey_stick(*pair, epsilon) <= claim + 1e-6
+    if replaced == 0.0 and share == 0.1:
+        # One clip apart would be too little, even if the client only goes.
+        too_little = losses.sampled_gaussian(share, 1.0, 1e-4)[0]
+        delta = hockey_stick(own, other, 1.0)
+        assert too_little.epsilon(delta) < 0.9
+
+
+def test_a_fixed_size_composes_and_costs_no_more_than_every_round():
+    event = gaussian.FixedSizeGaussianDpEvent(3.0, 0.01)
+    many = dp_accounting.SelfComposedDpEvent(event, 100)
+    found = accounting.epsilon(many, 1e-5)
+    assert found.method == "pld" and found.relation == "replaced_by_zeros"
+    twice = dp_accounting.PoissonSampledDpEvent(
+        0.01, dp_accounting.GaussianDpEvent(1.5)
+    )
+    twice = dp_accounting.SelfComposedDpEvent(twice, 100)
+    # Its losses above 0 are those of a client twice as long, those below are more.
+    assert accounting.epsilon(twice, 1e-5).epsilon <= found.epsilon
+    everyone = dp_accounting.SelfComposedDpEvent(attr.evolve(event, fraction=0.9), 100)
+    plain = dp_accounting.SelfComposedDpEvent(dp_accounting.GaussianDpEvent(3.0), 100)
+    bound = accounting.epsilon(plain, 1e-5).epsilon
+    assert found.epsilon < accounting.epsilon(everyone, 1e-5).epsilon <= bound
