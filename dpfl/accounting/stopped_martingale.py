@@ -2,6 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A Gaussian release that stands for masked coordinates, but for a small probability.
 
+So does one for integer noise (`dpfl.accounting.integer.stand_in`), of which the
+composition is here as well.
+
 Coordinates are kept at random with probability gamma, and Gaussian noise is added. Run
 the noise of coordinate j as a Brownian motion for the time t_j, its squared shift over
 the noise's variance, and let p_j be the posterior probability that it was kept. The
@@ -36,6 +39,7 @@ import numpy as np
 from scipy import special
 
 from dpfl.accounting import csgm, events, gaussian
+from dpfl.accounting.integer import stand_in
 
 # Steps in time; each adds at most 1/n of how much V grows by its own spread.
 _STEPS = 64
@@ -50,6 +54,8 @@ _SHORTEST, _LONGEST = 1e-6, 1e3
 _ROUNDING = 1e-10
 # The part of delta that the clocks may take, all releases together.
 _SHARE = 0.01
+# How far integers may be from rounded Gaussians by the latter, all releases together.
+_DISTANCE = 1e-5
 
 
 def _logits(keep: float, time: float) -> np.ndarray:
@@ -142,37 +148,55 @@ def clock_bound(
     return min(float(np.min(bounds / (_EXPONENTS / base))), everything)
 
 
-def _masked_releases(event: dp_accounting.DpEvent) -> int:
-    """Returns how many releases of a tree drop coordinates."""
-    event = events.resolve_sampling(event)
+def _is_replaced(event: dp_accounting.DpEvent) -> bool:
+    """Returns whether a release is one of which something else is to stand for it."""
+    masked = isinstance(event, csgm.SparsifiedDpEvent) and event.keep_fraction < 1
+    return masked or stand_in.is_known(event)
+
+
+def _replaced_releases(event: dp_accounting.DpEvent) -> int:
+    """Returns how many releases of a tree are replaced."""
+    event = _resolved(event)
     if isinstance(event, events.RunDpEvent):
-        return _masked_releases(event.event)
+        return _replaced_releases(event.event)
     if isinstance(event, dp_accounting.SelfComposedDpEvent):
-        return event.count * _masked_releases(event.event)
+        return event.count * _replaced_releases(event.event)
     if isinstance(event, dp_accounting.ComposedDpEvent):
-        return sum(_masked_releases(part) for part in event.events)
-    return int(isinstance(event, csgm.SparsifiedDpEvent) and event.keep_fraction < 1)
+        return sum(_replaced_releases(part) for part in event.events)
+    return int(_is_replaced(event))
+
+
+def _resolved(event: dp_accounting.DpEvent) -> dp_accounting.DpEvent:
+    """Returns an event with its sampling, and of a sketch its release."""
+    event = events.resolve_sampling(event)
+    release = getattr(event, "release", event)
+    return release if stand_in.is_known(release) else event
 
 
 def _stand_in(
     event: dp_accounting.DpEvent,
-    gaussian_of: Callable[[csgm.SparsifiedDpEvent], dp_accounting.GaussianDpEvent],
+    gaussian_of: Callable[[events.RdpDpEvent, int], dp_accounting.GaussianDpEvent],
+    times: int = 1,
 ) -> dp_accounting.DpEvent:
-    """Returns the tree with a (sampled) Gaussian for each release that drops some.
+    """Returns the tree with a (sampled) Gaussian for each release that is replaced.
 
-    `gaussian_of` maps one of these releases, sampling aside, to what stands for it.
+    `gaussian_of` maps one of these, sampling aside, and how often it is composed, to
+    what stands for it.
     """
-    if isinstance(event, (events.RunDpEvent, dp_accounting.SelfComposedDpEvent)):
-        return attr.evolve(event, event=_stand_in(event.event, gaussian_of))
+    if isinstance(event, events.RunDpEvent):
+        return attr.evolve(event, event=_stand_in(event.event, gaussian_of, times))
+    if isinstance(event, dp_accounting.SelfComposedDpEvent):
+        inner = _stand_in(event.event, gaussian_of, times * event.count)
+        return attr.evolve(event, event=inner)
     if isinstance(event, dp_accounting.ComposedDpEvent):
-        parts = [_stand_in(part, gaussian_of) for part in event.events]
+        parts = [_stand_in(part, gaussian_of, times) for part in event.events]
         return attr.evolve(event, events=parts)
-    event = events.resolve_sampling(event)
-    if not _masked_releases(event):
+    event = _resolved(event)
+    if not _is_replaced(event):
         return event
-    if not isinstance(event, csgm.SparsifiedDpEvent) or not event.noise_multiplier:
+    if isinstance(event, csgm.SparsifiedDpEvent) and not event.noise_multiplier:
         return dp_accounting.NonPrivateDpEvent()
-    plain = gaussian_of(event)
+    plain = gaussian_of(event, times)
     q = getattr(event, "sampling_probability", 1.0)
     return plain if q == 1 else dp_accounting.PoissonSampledDpEvent(q, plain)
 
@@ -188,24 +212,39 @@ def _stopped(
 
 
 def is_of_gaussians(event: dp_accounting.DpEvent) -> bool:
-    """Whether a tree holds Gaussians alone, masked ones among them or not."""
-    alike = _stand_in(event, lambda _: dp_accounting.GaussianDpEvent(1.0))
+    """Whether a tree holds Gaussians alone, and what one stands for."""
+    alike = _stand_in(event, lambda *_: dp_accounting.GaussianDpEvent(1.0))
     return gaussian.gaussian_parts(alike) is not None
 
 
 def masked_epsilon(
     event: dp_accounting.DpEvent, delta: float
 ) -> Optional[tuple[float, str]]:
-    """An epsilon of a tree in which some releases drop coordinates, and the method.
+    """An epsilon of a tree that drops coordinates or adds integers, and the method.
 
-    It is `gaussian.tight_epsilon` of the Gaussians that stand for them, at what of
-    `delta` their clocks leave, with 'stopped-' before the method; None if nothing is
-    dropped, or the tree holds any event that is not a (masked) Gaussian.
+    It is `gaussian.tight_epsilon` of the Gaussians that stand for these releases, at
+    what of `delta` their clocks leave, with 'stopped-' before the method, and more by
+    how far integers are from Gaussians; None if there is nothing that one stands for,
+    or the tree holds any other event.
     """
-    count = _masked_releases(event)
+    count = _replaced_releases(event)
     if not count:
         return None
-    share = _SHARE * delta / count
-    alike = _stand_in(event, lambda masked: _stopped(masked, share))
-    found = gaussian.tight_epsilon(alike, (1 - _SHARE) * delta)
-    return None if found is None else (found[0], f"stopped-{found[1]}")
+    share, apart = _SHARE * delta / count, 0.0
+
+    def gaussian_of(
+        release: events.RdpDpEvent, times: int
+    ) -> dp_accounting.GaussianDpEvent:
+        nonlocal apart
+        if isinstance(release, csgm.SparsifiedDpEvent):
+            return _stopped(release, share)
+        found = stand_in.stand_in(release, share, _DISTANCE / count)
+        apart += times * found.distance
+        return dp_accounting.GaussianDpEvent(found.clock**-0.5)
+
+    alike = _stand_in(event, gaussian_of)
+    # All of it is within exp(+-apart) of what the Gaussians are, in each probability.
+    found = gaussian.tight_epsilon(alike, (1 - _SHARE) * delta * math.exp(-apart))
+    if found is None:
+        return None
+    return (found[0] + 2 * apart) * (1 + 1e-15), f"stopped-{found[1]}"
