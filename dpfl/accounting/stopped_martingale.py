@@ -54,8 +54,8 @@ _SHORTEST, _LONGEST = 1e-6, 1e3
 _ROUNDING = 1e-10
 # The part of delta that the clocks may take, all releases together.
 _SHARE = 0.01
-# How far integers may be from rounded Gaussians by the latter, all releases together.
-_DISTANCE = 1e-5
+# The part that the tails of integer noise may take; they are far below it.
+_TAIL_SHARE = 1e-6
 
 
 def _logits(keep: float, time: float) -> np.ndarray:
@@ -223,28 +223,30 @@ def masked_epsilon(
     """An epsilon of a tree that drops coordinates or adds integers, and the method.
 
     It is `gaussian.tight_epsilon` of the Gaussians that stand for these releases, at
-    what of `delta` their clocks leave, with 'stopped-' before the method, and more by
-    how far integers are from Gaussians; None if there is nothing that one stands for,
-    or the tree holds any other event.
+    what of `delta` their clocks leave, with 'stopped-' before the method; None if there
+    is nothing that one stands for, or the tree holds any other event.
     """
     count = _replaced_releases(event)
     if not count:
         return None
-    share, apart = _SHARE * delta / count, 0.0
+    share, distance = _SHARE * delta / count, 0.0
 
     def gaussian_of(
         release: events.RdpDpEvent, times: int
     ) -> dp_accounting.GaussianDpEvent:
-        nonlocal apart
+        nonlocal distance
         if isinstance(release, csgm.SparsifiedDpEvent):
             return _stopped(release, share)
-        found = stand_in.stand_in(release, share, _DISTANCE / count)
-        apart += times * found.distance
-        return dp_accounting.GaussianDpEvent(found.clock**-0.5)
+        # Of unsampled releases the clocks are one, for all of them.
+        whole = times if getattr(release, "sampling_probability", 1.0) == 1 else 1
+        clock, tails = stand_in.stand_in(release, whole * share, whole)
+        distance += times * tails
+        return dp_accounting.GaussianDpEvent(max(clock, 1e-300) ** -0.5)
 
     alike = _stand_in(event, gaussian_of)
-    # All of it is within exp(+-apart) of what the Gaussians are, in each probability.
-    found = gaussian.tight_epsilon(alike, (1 - _SHARE) * delta * math.exp(-apart))
+    found = gaussian.tight_epsilon(alike, (1 - _SHARE - _TAIL_SHARE) * delta)
     if found is None:
         return None
-    return (found[0] + 2 * apart) * (1 + 1e-15), f"stopped-{found[1]}"
+    # Releases within D of (epsilon, delta)-private ones add (1 + e^epsilon) D.
+    most = math.log(_TAIL_SHARE * delta / distance) - 1 if distance else math.inf
+    return found[0] if found[0] <= most else math.inf, f"stopped-{found[1]}"
