@@ -66,7 +66,8 @@ class PrivacyReport:
       delta: See `epsilon`.
       method: 'rdp', 'exact-gaussian', 'pld' or 'unsampled-gaussian' (the exact curve
         without client sampling, which never costs): how epsilon was found. With
-        'stopped-' before it for stand-ins of masked ones (`stopped_martingale`).
+        'stopped-' before it for what stands for masked ones and for integer noise
+        (`stopped_martingale`).
       order: The Renyi order that gave epsilon, for 'rdp'; otherwise None.
       relation: The relation between neighbours that epsilon is for, by its name in
         `events.NAMES`: 'add_or_remove' or 'replaced_by_zeros'.
@@ -133,7 +134,7 @@ def epsilon(
         if tight is None:
             raise UnsupportedMethodError(
                 "method must be 'auto' or 'rdp' for events other than plain, masked "
-                f"and Poisson-sampled Gaussians, found {method!r}"
+                f"and Poisson-sampled Gaussians and integer noise, found {method!r}"
             )
         return attr.evolve(tight, relation=name)
     value, order = composed.get_epsilon_and_optimal_order(delta)

@@ -97,10 +97,11 @@ def test_auto_is_rdp_where_nothing_tighter_is_proven():
     )
     assert auto == rdp
     assert accounting.epsilon(sparsified(auto), 1e-5).method == "rdp"
+    laplace = dp_accounting.LaplaceDpEvent
     with pytest.raises(dp_accounting.UnsupportedEventError, match="'auto' or 'rdp'"):
-        accounting.epsilon(integers(1.0), 1e-5, method="tight")
+        accounting.epsilon(laplace(1.0), 1e-5, method="tight")
     with pytest.raises(dp_accounting.UnsupportedEventError, match="'auto' or 'rdp'"):
-        calibrate(integers, 2.0, 1e-5, method="tight")
+        calibrate(laplace, 2.0, 1e-5, method="tight")
 
 
 def test_finds_noise_far_from_one():
