@@ -224,6 +224,15 @@ class TestEpsilon:
             * stand_in.gaussian_shift(published.summed_noise) ** 2
         )
 
+    def test_unsampled_releases_share_a_clock(self):
+        event = release(granularity=0.15, z=4.0)
+        apart, shared = (
+            stand_in.stand_in(event, *numbers).clock
+            for numbers in ((1e-9,), (1e-7, 100))
+        )
+        least = stand_in.gaussian_shift(event.summed_noise) ** 2 / 0.15**2
+        assert least < shared < apart and shared - least < (apart - least) / 2
+
     @pytest.mark.parametrize("kind", [DDG, SKELLAM])
     @pytest.mark.parametrize("z", [1e-300, 1e-9, 1e-3, 0.05])
     def test_next_to_no_noise_is_not_private(self, kind, z):

@@ -60,7 +60,7 @@ class StandIn(NamedTuple):
     distance: float
 
 
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=16)
 def _quantiles(noise: summed_noise.Noise) -> tuple[float, np.ndarray]:
     """Returns h from above, and P(K >= k) for k from 0 to the last compared; [m].
 
