@@ -154,7 +154,7 @@ REFUSED = {
         f"{TINY} --mechanism=sgmf {ONCE} --matrix_file=/none.npz": "--matrix_file must be a file that can be read, found /none.npz",
         f"{TINY} what": "positional",
         "--flagfile=tasks/digits.flags --mechanism=none --epsilon=2": "error: --epsilon has no meaning for none",
-        "--participation=random_slot --accountant=tight": "error: --accountant must be auto or rdp for gaussian with random_slot",
+        "--participation=random_slot --accountant=tight": "error: --accountant must be auto or rdp for l2_csgm with random_slot",
         "--compression_rate=1e9": "error: the noise multiplier must be at most 10000, found",
         "--max_examples_per_client=x": "--max_examples_per_client must be an integer, or 'none', found 'x'",
         "--task=docs --lstm_size=1000000000": "--lstm_size must be at most 100000, found 1000000000",
