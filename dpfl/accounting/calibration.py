@@ -20,7 +20,7 @@ METHODS = ("auto", "rdp", "tight")
 METHODS_HELP = (
     "auto: the smaller of the two others; rdp: Renyi differential privacy; tight: the "
     "exact curve or privacy loss distributions of Gaussian noise, and of the Gaussian "
-    "that stands for one where coordinates are dropped."
+    "that stands for it where coordinates are dropped or noise is in integers."
 )
 """What flags say about them."""
 
@@ -66,7 +66,8 @@ class PrivacyReport:
       delta: See `epsilon`.
       method: 'rdp', 'exact-gaussian', 'pld' or 'unsampled-gaussian' (the exact curve
         without client sampling, which never costs): how epsilon was found. With
-        'stopped-' before it for stand-ins of masked ones (`stopped_martingale`).
+        'stopped-' before it for what stands for masked ones and for integer noise
+        (`stopped_martingale`).
       order: The Renyi order that gave epsilon, for 'rdp'; otherwise None.
       relation: The relation between neighbours that epsilon is for, by its name in
         `events.NAMES`: 'add_or_remove' or 'replaced_by_zeros'.
@@ -132,7 +133,7 @@ def epsilon(
         if tight is None:
             raise UnsupportedMethodError(
                 "method must be 'auto' or 'rdp' for events other than plain, masked "
-                f"and Poisson-sampled Gaussians, found {method!r}"
+                f"and Poisson-sampled Gaussians and integer noise, found {method!r}"
             )
         return attr.evolve(tight, relation=name)
     value, order = composed.get_epsilon_and_optimal_order(delta)

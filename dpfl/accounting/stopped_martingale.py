@@ -2,6 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A Gaussian release that stands for masked coordinates, but for a small probability.
 
+So does one for integer noise (`dpfl.accounting.integer.stand_in`), of which the
+composition is here as well.
+
 Coordinates are kept at random with probability gamma, and Gaussian noise is added. Run
 the noise of coordinate j as a Brownian motion for the time t_j, its squared shift over
 the noise's variance, and let p_j be the posterior probability that it was kept. The
@@ -30,11 +33,13 @@ import math
 from collections.abc import Callable
 from typing import Optional
 
+import attr
 import dp_accounting
 import numpy as np
 from scipy import special
 
 from dpfl.accounting import csgm, events, gaussian
+from dpfl.accounting.integer import stand_in
 
 # Steps in time; each adds at most 1/n of how much V grows by its own spread.
 _STEPS = 40
@@ -53,6 +58,8 @@ _SHORTEST, _LONGEST = 1e-6, 1e3
 _ROUNDING = 1e-10
 # The part of delta that the clocks may take, all releases together.
 _SHARE = 0.01
+# The part that the tails of integer noise may take; they are far below it.
+_TAIL_SHARE = 1e-6
 
 
 def _logits(keep: float, time: float) -> np.ndarray:
@@ -176,60 +183,69 @@ def clock_bound(
     return min(float(np.min(bounds)), everything)
 
 
-def _masked_releases(event: dp_accounting.DpEvent) -> int:
-    """How many releases of a tree drop coordinates."""
-    event = events.resolve_sampling(event)
+def _is_replaced(event: dp_accounting.DpEvent) -> bool:
+    """Whether a release is one of which something else is to stand for it."""
+    masked = isinstance(event, csgm.SparsifiedDpEvent) and event.keep_fraction < 1
+    return masked or stand_in.is_known(event)
+
+
+def _replaced_releases(event: dp_accounting.DpEvent) -> int:
+    """How many releases of a tree are replaced."""
+    event = _resolved(event)
     if isinstance(event, events.RunDpEvent):
-        return _masked_releases(event.event)
+        return _replaced_releases(event.event)
     if isinstance(event, dp_accounting.SelfComposedDpEvent):
-        return event.count * _masked_releases(event.event)
+        return event.count * _replaced_releases(event.event)
     if isinstance(event, dp_accounting.ComposedDpEvent):
-        return sum(_masked_releases(part) for part in event.events)
-    return int(isinstance(event, csgm.SparsifiedDpEvent) and event.keep_fraction < 1)
+        return sum(_replaced_releases(part) for part in event.events)
+    return int(_is_replaced(event))
+
+
+def _resolved(event: dp_accounting.DpEvent) -> dp_accounting.DpEvent:
+    """An event with its sampling, and of a sketch its release."""
+    event = events.resolve_sampling(event)
+    release = getattr(event, "release", event)
+    return release if stand_in.is_known(release) else event
 
 
 def _stand_in(
     event: dp_accounting.DpEvent,
-    gaussian_of: Callable[[csgm.SparsifiedDpEvent, int], dp_accounting.GaussianDpEvent],
-    count: int = 1,
+    gaussian_of: Callable[[events.RdpDpEvent, int], dp_accounting.GaussianDpEvent],
+    times: int = 1,
 ) -> dp_accounting.DpEvent:
-    """A tree, so many times, with (sampled) Gaussians for releases that drop some.
+    """The tree with a (sampled) Gaussian for each release that is replaced.
 
-    `gaussian_of` maps one of these releases, sampling aside, to what stands for so many
-    of them in a row; that is asked for more than one where clients are not sampled.
+    `gaussian_of` maps one of these, sampling aside, and how often it is composed, to
+    what stands for it.
     """
     if isinstance(event, events.RunDpEvent):
-        return _stand_in(event.event, gaussian_of, count)
+        return attr.evolve(event, event=_stand_in(event.event, gaussian_of, times))
     if isinstance(event, dp_accounting.SelfComposedDpEvent):
-        return _stand_in(event.event, gaussian_of, count * event.count)
+        inner = _stand_in(event.event, gaussian_of, times * event.count)
+        return attr.evolve(event, event=inner)
     if isinstance(event, dp_accounting.ComposedDpEvent):
-        parts = [_stand_in(part, gaussian_of, count) for part in event.events]
-        return dp_accounting.ComposedDpEvent(parts)
-    event = events.resolve_sampling(event)
-    if not _masked_releases(event):
-        return dp_accounting.SelfComposedDpEvent(event, count)
-    if not isinstance(event, csgm.SparsifiedDpEvent) or not event.noise_multiplier:
+        parts = [_stand_in(part, gaussian_of, times) for part in event.events]
+        return attr.evolve(event, events=parts)
+    event = _resolved(event)
+    if not _is_replaced(event):
+        return event
+    if isinstance(event, csgm.SparsifiedDpEvent) and not event.noise_multiplier:
         return dp_accounting.NonPrivateDpEvent()
+    plain = gaussian_of(event, times)
     q = getattr(event, "sampling_probability", 1.0)
-    if q == 1:
-        return gaussian_of(event, count)
-    sampled = dp_accounting.PoissonSampledDpEvent(q, gaussian_of(event, 1))
-    return dp_accounting.SelfComposedDpEvent(sampled, count)
+    return plain if q == 1 else dp_accounting.PoissonSampledDpEvent(q, plain)
 
 
-def _stopped(
-    event: csgm.SparsifiedDpEvent, count: int, delta: float
-) -> dp_accounting.GaussianDpEvent:
-    """The Gaussian that stands for releases in a row, but for a probability delta."""
+def _stopped(event: csgm.SparsifiedDpEvent, count: int, delta: float) -> float:
+    """The V* of releases in a row that is exceeded with the probability delta."""
     scale = max(event.noise_multiplier * event.keep_fraction, 1e-150)
     time = (event.linf_ratio / scale) * (event.linf_ratio / scale)
     full = event.full_coordinates * count
-    clock = clock_bound(event.keep_fraction, time, full, delta)
-    return dp_accounting.GaussianDpEvent(max(clock, 1e-300) ** -0.5)
+    return clock_bound(event.keep_fraction, time, full, delta)
 
 
 def is_of_gaussians(event: dp_accounting.DpEvent) -> bool:
-    """Whether a tree holds Gaussians alone, masked ones among them or not."""
+    """Whether a tree holds Gaussians alone, and what one stands for."""
     alike = _stand_in(event, lambda *_: dp_accounting.GaussianDpEvent(1.0))
     return gaussian.gaussian_parts(alike) is not None
 
@@ -237,18 +253,37 @@ def is_of_gaussians(event: dp_accounting.DpEvent) -> bool:
 def masked_epsilon(
     event: dp_accounting.DpEvent, delta: float
 ) -> Optional[tuple[float, str]]:
-    """An epsilon of a tree in which some releases drop coordinates, and the method.
+    """An epsilon of a tree that drops coordinates or adds integers, and the method.
 
-    It is `gaussian.tight_epsilon` of the Gaussians that stand for them, at what of
-    `delta` their clocks leave, with 'stopped-' before the method; None if nothing is
-    dropped, or the tree holds any event that is not a (masked) Gaussian.
+    It is `gaussian.tight_epsilon` of the Gaussians that stand for these releases, at
+    what of `delta` their clocks leave, with 'stopped-' before the method; None if there
+    is nothing that one stands for, or the tree holds any other event.
     """
-    count = _masked_releases(event)
+    count = _replaced_releases(event)
     if not count:
         return None
     # Of as many releases as the next power of two, so that a run's rounds, counted
     # one by one, seldom ask for another Gaussian.
     share = _SHARE * delta / 2 ** math.ceil(math.log2(count))
-    alike = _stand_in(event, lambda one, n: _stopped(one, n, n * share))
-    found = gaussian.tight_epsilon(alike, (1 - _SHARE) * delta)
-    return None if found is None else (found[0], f"stopped-{found[1]}")
+    distance = 0.0
+
+    def gaussian_of(
+        release: events.RdpDpEvent, times: int
+    ) -> dp_accounting.GaussianDpEvent:
+        nonlocal distance
+        # Of unsampled releases the clocks are one, for all of them.
+        whole = times if getattr(release, "sampling_probability", 1.0) == 1 else 1
+        if isinstance(release, csgm.SparsifiedDpEvent):
+            clock = _stopped(release, whole, whole * share) / whole
+        else:
+            clock, tails = stand_in.stand_in(release, whole * share, whole)
+            distance += times * tails
+        return dp_accounting.GaussianDpEvent(max(clock, 1e-300) ** -0.5)
+
+    alike = _stand_in(event, gaussian_of)
+    found = gaussian.tight_epsilon(alike, (1 - _SHARE - _TAIL_SHARE) * delta)
+    if found is None:
+        return None
+    # Releases within D of (epsilon, delta)-private ones add (1 + e^epsilon) D.
+    most = math.log(_TAIL_SHARE * delta / distance) - 1 if distance else math.inf
+    return found[0] if found[0] <= most else math.inf, f"stopped-{found[1]}"

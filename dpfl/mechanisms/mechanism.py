@@ -137,7 +137,10 @@ class Mechanism(abc.ABC):
         noised = self.with_noise_multiplier(self.some_noise_multiplier)
         event = noised.dp_event(participation, dimension)
         if not stopped_martingale.is_of_gaussians(event):
-            wanted = f"auto or rdp for {self.name}, whose releases are not Gaussian"
+            wanted = (
+                f"auto or rdp for {self.name} with {participation.name}, of which "
+                "nothing tighter is known"
+            )
             raise ValueError(checks.message("accountant", wanted, accountant))
 
     def needs_more_noise(self, dimension: int) -> bool:

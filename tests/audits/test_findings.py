@@ -101,7 +101,7 @@ class TestClaims:
         assert claim.relation == by_rdp.relation == "replaced_by_zeros"
         shares = mechanisms.DistributedSkellam(4, 1.0, 1.0, 16)
         claim = findings.tightest(shares, mechanisms.FixedSize(4, 4, 1), 8, 1e-2)
-        assert claim.method == "rdp"
+        assert claim.method == "stopped-exact-gaussian"
 
     def test_one_coordinate_is_a_sampled_gaussian(self):
         """By integration: kept and joined with 0.35 / 2, at 0.9 / (0.35 0.8)."""

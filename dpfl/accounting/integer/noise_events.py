@@ -192,7 +192,7 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
 
     @property
     @abc.abstractmethod
-    def _is_always_zero(self) -> bool:
+    def is_always_zero(self) -> bool:
         """Whether the noise is so small that its integers are as good as always 0."""
 
     @property
@@ -217,7 +217,7 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
         hides anything nor can be computed with. `sampled` says whether it is to go into
         the binomial sum for clients that join at random; see `rounding.rounded_rate`.
         """
-        if self._is_always_zero:
+        if self.is_always_zero:
             return np.full(checks.orders(orders).shape, np.inf)
         if self.route(sampled=sampled) == "shifts":
             return self.shifts_rdp(orders)
@@ -316,7 +316,7 @@ class DistributedDiscreteGaussianDpEvent(DistributedNoiseDpEvent):
         )
 
     @property
-    def _is_always_zero(self) -> bool:
+    def is_always_zero(self) -> bool:
         """See base class."""
         return self.local_stddev / self.granularity < _LEAST_STDDEV_STEPS
 
@@ -382,7 +382,7 @@ class DistributedSkellamDpEvent(DistributedNoiseDpEvent):
         return noises.SkellamNoise(self.total_variance_steps)
 
     @property
-    def _is_always_zero(self) -> bool:
+    def is_always_zero(self) -> bool:
         """See base class."""
         stddev = self.local_stddev / self.granularity
         return self.noise_clients * stddev * stddev < _LEAST_VARIANCE
