@@ -143,14 +143,14 @@ class ShuffledEpochs(Plan):
         encoder = checks.matrix("encoder", encoder)
         rounds = encoder.shape[1]
         epochs = participations(rounds, self.length)
-        if self.window == 1 or epochs == 1:
+        window = self.window or self.length
+        if window == 1 or epochs == 1:
             return FixedEpochs(epochs, self.length).sensitivity(encoder)
         # Rounds that are missing at the end are as good as staying away.
         gram = np.zeros((epochs * self.length,) * 2)
         np.matmul(encoder.T, encoder, out=gram[:rounds, :rounds])
         np.abs(gram, out=gram)
         gram = gram.reshape((epochs, self.length) * 2)
-        window = self.window or self.length
         worst = max(
             one_per_epoch_bound(gram[:, k : k + window, :, k : k + window])
             for k in range(0, self.length, window)
@@ -166,8 +166,8 @@ def one_per_epoch_bound(gram: np.ndarray) -> float:
       sum_a max_{i in a} (|X_ii| + sum_b m_b(i))
       + sum_{a<b} max_{i in a, j in b} (2 |X_ij| - m_b(i) - m_a(j)),
 
-    as the terms for i and j in pi sum to it. The first are m_b(i) = max_{j in b} |X_ij|;
-    sweeps of sequential reweighted message passing make the bound smaller (Kolmogorov
+    as the terms for i and j in pi sum to it. It starts at m_b(i) = max_{j in b} |X_ij|,
+    and sweeps of sequential reweighted message passing make it smaller (Kolmogorov
     2015, 'A New Look at Reweighted Message Passing'). Rounded up.
 
     Args:
