@@ -29,7 +29,7 @@ from dpfl.factorization.workloads import check_products
 _ROUNDING = 1e-12
 _EPS = float(np.finfo(np.float64).eps)
 # Sweeps of messages end where the bound on the square falls by less.
-_LEAST_GAIN = 1e-3
+_LEAST_GAIN = 3e-4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -244,7 +244,7 @@ class MinSeparation(Plan):
         gram = encoder.T @ encoder
         if not np.any(np.tril(gram, -self.separation)):
             squared = heaviest_set(np.diag(gram), self.separation, self.limit)
-            return Sensitivity(_root(squared, rounds), True)
+            return Sensitivity(_root(float(squared), rounds), True)
         bound = min_separation_upper_bound(gram, self.separation, self.limit)
         return Sensitivity(bound, False)
 
@@ -299,7 +299,7 @@ def min_separation_upper_bound(
     """
     gram = np.abs(checks.matrix("gram", gram))
     rows = heaviest_set(gram, separation, limit)
-    return _root(heaviest_set(rows, separation, limit), len(gram))
+    return _root(float(heaviest_set(rows, separation, limit)), len(gram))
 
 
 def comb_sum(
