@@ -178,7 +178,6 @@ def one_per_epoch_bound(gram: np.ndarray) -> float:
     own = np.einsum("aiai->ai", gram)
     # Entry b, a, i is m_b(i) for round i of epoch a.
     messages = gram.max(axis=1)
-    messages[every, every] = 0
     best, before = _bound_by_messages(gram, own, messages), np.inf
     while best < before * (1 - _LEAST_GAIN):
         before = best
