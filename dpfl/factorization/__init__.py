@@ -23,6 +23,7 @@ from dpfl.factorization.sensitivity import (
     OneParticipation,
     Plan,
     Sensitivity,
+    ShuffledEpochs,
 )
 from dpfl.factorization.storage import Cache, check_fits, load, save
 from dpfl.factorization.workloads import (
@@ -57,6 +58,7 @@ __all__ = [
     "Plan",
     "Schedule",
     "Sensitivity",
+    "ShuffledEpochs",
     "ToeplitzFactors",
     "TreeFactors",
     "Workload",

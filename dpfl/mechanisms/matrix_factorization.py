@@ -438,6 +438,8 @@ class StreamedMatrix(MatrixFields, mechanism.NoiseMechanism, EpochFields):
         plan: sensitivity.Plan = sensitivity.MinSeparation(separation, times)
         if isinstance(participation, CyclicPoisson):
             plan = sensitivity.FixedEpochs(times, separation)
+        elif isinstance(participation, OncePerEpoch):
+            plan = sensitivity.ShuffledEpochs(length, participation.window)
         of_all = self.factorization.sensitivity(plan, rounds).value
         release = self._release_event(dimension, self.matrix_sensitivity / of_all)
         return dp_accounting.SelfComposedDpEvent(release, 1)

@@ -249,6 +249,12 @@ class OncePerEpoch(InEpochs):
         """Into how many windows clients are dealt for the whole run."""
         return -(-self.rounds_per_epoch // self.window)
 
+    def group_of(self, round_index: int) -> Optional[int]:
+        """The window of a round; None where there is one alone."""
+        if self.groups == 1:
+            return None
+        return round_index % self.rounds_per_epoch // self.window
+
 
 @dataclasses.dataclass(frozen=True)
 class CyclicPoisson(Independent):

@@ -181,7 +181,7 @@ class Ledger:
           ValueError: If the round was not planned for, or is not within the budget, or
             a client is in it twice, or a second time in an epoch of `OncePerEpoch` or
             `RandomSlot`, or sooner than `Participation.separation` allows, or with
-            another group of `CyclicPoisson` than before.
+            another group, or window of `OncePerEpoch`, than before.
             The ledger is then as it was.
         """
         self.check_room(self.rounds + 1)
@@ -208,8 +208,8 @@ class Ledger:
     def _check_group(self, client: Hashable) -> None:
         """Raises ValueError if it is another group's turn than a client's.
 
-        Clients that change their group may be in rounds whose columns of C are not
-        orthogonal, though they are far enough apart.
+        Clients that change their group may be in rounds whose columns of C have more in
+        common than is charged, though they are far enough apart.
         """
         turn = self.cost.participation.group_of(self.rounds)
         known = self._group_of.get(client, turn)

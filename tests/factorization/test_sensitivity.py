@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpfl.factorization import FixedEpochs, MinSeparation, OneParticipation, sensitivity
+from dpfl.factorization import (
+    FixedEpochs,
+    MinSeparation,
+    OneParticipation,
+    ShuffledEpochs,
+    sensitivity,
+)
 
 
 def brute_force(encoder, patterns):
@@ -37,6 +43,18 @@ def epochs(rounds, count, separation):
             yield from itertools.combinations(whole, size)
 
 
+def shuffled(rounds, length, window):
+    # One round of each epoch or none, all of them in one window.
+    for first in range(0, length, window):
+        places = range(first, min(first + window, length))
+        each = [
+            [(), *((begun + place,) for place in places if begun + place < rounds)]
+            for begun in range(0, rounds, length)
+        ]
+        for chosen in itertools.product(*each):
+            yield sum(chosen, ())
+
+
 shapes = st.tuples(
     st.integers(1, 7), st.integers(1, 4), st.integers(1, 3), st.integers(0, 99)
 )
@@ -58,6 +76,74 @@ def test_fixed_epochs_against_every_pattern(shape):
     truth = brute_force(encoder, epochs(rounds, count, separation))
     found = FixedEpochs(count, separation).sensitivity(encoder)
     assert found.value >= truth * (1 - 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("length", "window"),
+    [(1, 1), (2, 1), (2, 2), (3, 2), (4, 2), (4, 3), (4, 4), (9, 2)],
+)
+def test_shuffled_epochs_against_every_pattern(length, window):
+    patterns = list(shuffled(7, length, window))
+    for seed in range(10):
+        encoder = np.random.default_rng(seed).normal(size=(9, 7))
+        found = ShuffledEpochs(length, window).sensitivity(encoder)
+        assert found.value >= brute_force(encoder, patterns)
+        found = ShuffledEpochs(length, window).sensitivity(np.abs(encoder))
+        truth = brute_force(np.abs(encoder), patterns)
+        assert truth <= found.value <= 1.01 * truth
+        assert found.exact == (window == 1 or length == 9)
+        assert not found.exact or found.value == pytest.approx(truth)
+        if window == length:
+            assert ShuffledEpochs(length).sensitivity(np.abs(encoder)) == found
+
+
+def test_any_messages_bound_the_sum_over_a_round_of_each_epoch():
+    generator = np.random.default_rng(0)
+    for _ in range(50):
+        half = generator.exponential(size=(9, 9))
+        gram = (half + half.T).reshape(3, 3, 3, 3)
+        messages = generator.normal(size=(3, 3, 3))
+        messages[np.arange(3), np.arange(3)] = 0
+        own = np.einsum("aiai->ai", gram)
+        bound = sensitivity._bound_by_messages(gram, own, messages)
+        sums = [
+            sum(gram[a, pi[a], b, pi[b]] for a in range(3) for b in range(3))
+            for pi in itertools.product(range(3), repeat=3)
+        ]
+        assert bound >= max(sums)
+        assert max(sums) <= sensitivity.one_per_epoch_bound(gram) <= bound
+
+
+def climb(gram, length, start):
+    """The sum of |X| where no epoch's round can be exchanged for a better one."""
+    gram, rounds, before = np.abs(gram), np.array(start), -1.0
+    value = np.sum(gram[np.ix_(rounds, rounds)])
+    while value > before:
+        before = value
+        for epoch in range(len(rounds)):
+            there = np.arange(epoch * length, (epoch + 1) * length)
+            rest = np.delete(rounds, epoch)
+            gain = np.diag(gram)[there] + 2 * np.sum(gram[there][:, rest], axis=1)
+            rounds[epoch] = there[np.argmax(gain)]
+        value = np.sum(gram[np.ix_(rounds, rounds)])
+    return value
+
+
+@pytest.mark.parametrize(("length", "epochs"), [(8, 32), (32, 8), (64, 4)])
+def test_an_adversary_that_climbs_stays_below_and_comes_near(length, epochs):
+    """For the root of the prefix sum, where it was 40 to 70% above."""
+    rounds = length * epochs
+    steps = np.arange(rounds)
+    column = np.cumprod(np.append(1, (steps[1:] - 0.5) / steps[1:]))
+    encoder = np.tril(column[np.abs(np.subtract.outer(steps, steps))])
+    gram = encoder.T @ encoder
+    generator = np.random.default_rng(0)
+    begins = length * np.arange(epochs)
+    starts = begins + generator.integers(length, size=(20, epochs))
+    best = max(climb(gram, length, start) for start in starts) ** 0.5
+    found = ShuffledEpochs(length).sensitivity(encoder).value
+    assert best <= found <= 1.02 * best
+    assert MinSeparation(1, epochs).sensitivity(encoder).value > 1.25 * found
 
 
 @over_shapes
@@ -131,6 +217,8 @@ def test_closed_form_refuses_rising_or_negative_coefficients(column):
     [
         lambda: FixedEpochs(0, 1),
         lambda: FixedEpochs(1, 0),
+        lambda: ShuffledEpochs(0),
+        lambda: ShuffledEpochs(2, 0),
         lambda: MinSeparation(0),
         lambda: MinSeparation(1, 0),
     ],

@@ -153,12 +153,18 @@ class TestAnyMatrix:
                 for signs in itertools.product([-1, 1], repeat=len(rounds))
             )
 
-        pairs = [p for p in itertools.combinations(range(6), 2) if p[1] - p[0] >= 2]
+        pairs = list(itertools.product(range(3), range(3, 6)))
         cases = {
             # Three rounds at a distance of two, of which some may be left out.
             mechanisms.CyclicPoisson(6, 2, 6, 2): [(0, 2, 4), (1, 3, 5)],
-            # Two epochs of three rounds, at least two rounds from one to the other.
-            mechanisms.OncePerEpoch(6, 2, 6, 3, 2): pairs,
+            # Two epochs of three rounds, in windows of two rounds and one, and of all.
+            mechanisms.OncePerEpoch(6, 2, 6, 3, 2): [
+                *itertools.product((0, 1), (3, 4)),
+                (2, 5),
+            ],
+            mechanisms.OncePerEpoch(6, 2, 6, 3): pairs,
+            # An epoch that has begun counts as a whole.
+            mechanisms.OncePerEpoch(6, 2, 4, 3): pairs,
         }
         for participation, patterns in cases.items():
             config = replace(config, cohort_size=2)

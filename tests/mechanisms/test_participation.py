@@ -157,6 +157,10 @@ class TestSeparation:
         loose, fixed = (dataclasses.replace(chosen, min_separation=b) for b in (1, 10))
         assert (loose.window, loose.groups) == (10, 1)
         assert (fixed.window, fixed.groups) == (1, 10)
+        assert [chosen.group_of(r) for r in (0, 3, 4, 9, 10, 17, 18)] == [
+            *(0, 0, 1, 2, 0, 1, 2)
+        ]
+        assert loose.group_of(9) is None
         assert mechanisms.OncePerEpoch(100, 10, 35).separation == 1
 
     @pytest.mark.parametrize(

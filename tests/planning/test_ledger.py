@@ -153,7 +153,7 @@ def test_a_client_stays_in_its_group():
 
 
 def test_a_client_is_refused_across_epochs_that_are_set_apart():
-    """Epochs of four rounds, three rounds apart."""
+    """Epochs of four rounds, three rounds apart: in windows of two."""
     book = book_of(mechanisms.OncePerEpoch(200, 50, 12, min_separation=3))
     for clients in (["a"], [], ["b"], ["c"]):
         book.record_round(clients)
@@ -163,6 +163,9 @@ def test_a_client_is_refused_across_epochs_that_are_set_apart():
     book.record_round(["a"])
     with pytest.raises(ValueError, match="once in the epoch, found 'a' again"):
         book.record_round(["a"])
+    with pytest.raises(ValueError, match="group 0 in round 6, found 'b' of group 1"):
+        book.record_round(["b"])
+    book.record_round([])
     book.record_round(["b"])
 
 
