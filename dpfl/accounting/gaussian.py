@@ -31,8 +31,7 @@ _LARGEST_EPSILON = 1e15
 _ROUNDING = 1e-13
 # The grid's step over the reach of a release's losses.
 _LOSS_STEP = 4e-5
-# Privacy loss distributions are convolved by the FFT, which rounds at 1e-16: they say
-# nothing about a delta that is not well above that.
+# The tails of a release's losses are infinite: they say nothing about a smaller delta.
 _LEAST_PLD_DELTA = 1e-12
 # Where one release may lose more than this (a noise multiplier of about 0.002) the
 # curves differ by little, and the grid would be coarse or slow.
@@ -260,6 +259,16 @@ def _pld_epsilon(
 ) -> float:
     """The epsilon of composed privacy loss distributions, rounded up."""
     step = _interval(inverse_square, sampled)
+    while True:
+        try:
+            return _epsilon_on_grid(inverse_square, sampled, delta, step)
+        except losses.TooManyLossesError:
+            step *= 4
+
+
+def _epsilon_on_grid(
+    inverse_square: float, sampled: dict[Part, int], delta: float, step: float
+) -> float:
     parts = []
     for (q, z, is_fixed), n in sampled.items():
         law = losses.fixed_size_gaussian if is_fixed else losses.sampled_gaussian
@@ -267,7 +276,7 @@ def _pld_epsilon(
     if inverse_square:
         parts.append((losses.sampled_gaussian(1.0, inverse_square**-0.5, step), 1))
     directions = ([(pair[side], n) for pair, n in parts] for side in (0, 1))
-    return max(losses.composed(side).epsilon(delta) for side in directions)
+    return max(losses.composed(side, delta).epsilon(delta) for side in directions)
 
 
 def _widest_loss(inverse_square: float, sampled: dict[Part, int]) -> float:

@@ -23,14 +23,21 @@ from scipy import fft, special
 
 # Standard deviations of a release beyond which losses are infinite: 1e-21 of them.
 _REACH = 9.5
-# The mass that a sum may have outside of the window that is computed.
-_TAIL = 1e-15
+# The mass that a sum may have outside of the window that is computed, over delta.
+_TAIL = 1e-9
 # Exponents of Chernoff's bound on it, times the length of the grid.
-_EXPONENTS = np.geomspace(0.5, 100.0, 24)
+_EXPONENTS = np.geomspace(0.003, 100.0, 32)
+# What the FFT rounds in each place, for each release, over the mean of its spectrum.
+_FFT_ROUNDING = 4e-15
+_MOST = 2**23
 # Allowance for what float64 rounds in a cell: 1e-16 over the grid's step, and more.
 _ROUNDING = 1e-10
 # Losses from which exp overflows; all of a cell's mass is at its upper end there.
 _LARGEST_EXPONENT = 700.0
+
+
+class TooManyLossesError(ValueError):
+    """A composition has so many different losses that a coarser grid is wanted."""
 
 
 @attr.s(frozen=True, auto_attribs=True, eq=False)
@@ -140,7 +147,7 @@ def fixed_size_gaussian(q: float, z: float, step: float) -> tuple[Losses, Losses
 
 @functools.lru_cache(maxsize=64)
 def _log_moments(part: Losses, longest: int) -> np.ndarray:
-    """log E exp(+-s place) at s = `_EXPONENTS` / longest, place from 0; [2, 24]."""
+    """log E exp(+-s place) at s = `_EXPONENTS` / longest, place from 0; [2, 32]."""
     s = np.stack([_EXPONENTS, -_EXPONENTS])[..., None] / longest
     terms = s * np.arange(part.masses.size)
     top = np.max(terms, axis=-1)
@@ -148,27 +155,49 @@ def _log_moments(part: Losses, longest: int) -> np.ndarray:
         return np.log(np.exp(terms - top[..., None]) @ part.masses) + top
 
 
-def composed(parts: Iterable[tuple[Losses, int]]) -> Losses:
-    """The losses of independent parts, each so many times, on one grid."""
+def composed(parts: Iterable[tuple[Losses, int]], delta: float) -> Losses:
+    """The losses of independent parts, each so many times, on one grid.
+
+    Masses are tilted by exp(s place) before the FFT and back afterwards, s being that
+    of Chernoff's bound at `delta`: what float64 rounds is then small beside masses near
+    the epsilon of that delta, and not beside 1. As much is added to each of them.
+
+    Raises:
+      TooManyLossesError: there would be more than `_MOST` of them.
+    """
     given = list(parts)
+    count = sum(n for _, n in given)
     longest = max(part.masses.size for part, _ in given)
     moments = sum(n * _log_moments(part, longest) for part, n in given)
+    exponents = _EXPONENTS / longest
+    tail = _TAIL * delta
     # Chernoff's bound on the mass outside of a window.
-    upper, lower = (moments - math.log(_TAIL / 2)) / _EXPONENTS * longest
+    upper, lower = (moments - math.log(tail / 2)) / exponents
     high = sum(n * (part.masses.size - 1) for part, n in given)
     high = min(high, math.ceil(np.min(upper)))
     low = max(0, math.floor(-np.min(lower)))
+    if high - low >= _MOST:
+        raise TooManyLossesError(f"there must be at most {_MOST}, found {high - low}")
+    best = int(np.argmin((moments[0] - math.log(delta)) / exponents))
+    tilt = exponents[best]
     size = fft.next_fast_len(max(high - low + 1, longest), real=True)
     product = np.ones(size // 2 + 1, np.complex128)
     for part, n in given:
-        product *= fft.rfft(part.masses, size) ** n
+        place = np.arange(part.masses.size)
+        tilted = part.masses * np.exp(
+            tilt * place - _log_moments(part, longest)[0, best]
+        )
+        product *= fft.rfft(tilted, size) ** n
+    rounding = _FFT_ROUNDING * count * float(np.mean(np.abs(product)))
     # What was outside comes back into the window: from above it counts as infinite,
     # and from below it is now above where it was.
     masses = np.roll(fft.irfft(product, size), -low)[: high - low + 1]
+    back = moments[0, best] - tilt * (low + np.arange(masses.size))
+    masses = (np.maximum(masses, 0) + rounding) * np.exp(np.minimum(back, 600.0))
     finite = sum(n * math.log1p(-part.infinite) for part, n in given)
     return Losses(
         step=given[0][0].step,
         low=sum(n * part.low for part, n in given) + low,
-        masses=np.maximum(masses, 0),
-        infinite=_TAIL - math.expm1(finite),
+        masses=np.minimum(masses, 1.0),
+        infinite=tail - math.expm1(finite),
     )

@@ -126,11 +126,15 @@ def _rows_of_cells(bounds: np.ndarray, between: np.ndarray) -> np.ndarray:
     return rows
 
 
-def _exponents(place: int) -> np.ndarray:
-    """The exponents s at the time `_RATIO`^place: powers of `_RATIO`^2, rising."""
+def _powers(place: int) -> np.ndarray:
+    """The exponents s at the time `_RATIO`^place, as powers of `_RATIO`^2, rising."""
     first = math.ceil((math.log(_SMALLEST, _RATIO) - place) / 2)
     last = math.floor((math.log(_LARGEST, _RATIO) - place) / 2)
-    return _RATIO ** (2.0 * np.arange(first, last + 1))
+    return np.arange(first, last + 1)
+
+
+def _exponents(place: int) -> np.ndarray:
+    return _RATIO ** (2.0 * _powers(place))
 
 
 @functools.lru_cache(maxsize=256)
@@ -174,12 +178,12 @@ def clock_bound(
     place = math.floor(math.log(base, _RATIO))
     before, after = _RATIO**place, _RATIO ** (place + 1)
     weight = min(1.0, max(0.0, (base - before) / (after - before)))
-    exponents, *where = np.intersect1d(
-        _exponents(place), _exponents(place + 1), return_indices=True
+    powers, *where = np.intersect1d(
+        _powers(place), _powers(place + 1), return_indices=True
     )
     ends = (_log_exponential(keep, place + i)[where[i]] for i in (0, 1))
     chord = np.dot([1 - weight, weight], list(ends))
-    bounds = (share * chord - math.log(delta)) / exponents
+    bounds = (share * chord - math.log(delta)) / _RATIO ** (2.0 * powers)
     return min(float(np.min(bounds)), everything)
 
 

@@ -26,8 +26,8 @@ def test_one_release_is_as_the_exact_curve_and_never_below(q, z):
     """Removal of a client, of which the curve is known for a sample."""
     step = step_of(z)
     remove, _ = losses.sampled_gaussian(q, z, step)
-    for found in (remove, losses.composed([(remove, 1)])):
-        for delta in (1e-2, 1e-5, 1e-9):
+    for delta in (1e-2, 1e-5, 1e-9):
+        for found in (remove, losses.composed([(remove, 1)], delta)):
             if q == 1:
                 exact = gaussian.gaussian_epsilon(delta, z)
             else:
@@ -55,18 +55,40 @@ def test_compositions_are_those_of_dp_accounting(q, z, count):
     )
     theirs = theirs.self_compose(count)
     pair = losses.sampled_gaussian(q, z, step)
-    ours = [losses.composed([(part, count)]) for part in pair]
     for delta in (1e-3, 1e-6):
+        ours = [losses.composed([(part, count)], delta) for part in pair]
         found = max(part.epsilon(delta) for part in ours)
         assert found == pytest.approx(theirs.get_epsilon_for_delta(delta), rel=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("z", "count", "delta"), [(1.0, 1000, 1e-12), (3.0, 100_000, 1e-10), (30.0, 9, 0.1)]
+)
+def test_what_the_fft_rounds_is_allowed_for(z, count, delta):
+    """Many releases in which everybody joins are one Gaussian."""
+    remove, _ = losses.sampled_gaussian(1.0, z, 4 * step_of(z, count))
+    exact = gaussian.gaussian_epsilon(delta, z / math.sqrt(count))
+    found = losses.composed([(remove, count)], delta).epsilon(delta)
+    assert 0 <= found - exact <= 1e-4 * exact + remove.step
+
+
+def test_a_million_releases_take_a_coarser_grid():
+    many = dp_accounting.SelfComposedDpEvent(
+        dp_accounting.PoissonSampledDpEvent(0.5, dp_accounting.GaussianDpEvent(0.1)),
+        10**6,
+    )
+    found = accounting.epsilon(many, 1e-5, method="tight")
+    assert 1e6 < found.epsilon < accounting.gaussian_epsilon(1e-5, 1e-4)
 
 
 def test_different_parts_compose_in_any_order():
     step = step_of(1.0)
     parts = [(losses.sampled_gaussian(0.1, z, step)[1], n) for z, n in [(1, 9), (2, 5)]]
-    both = [losses.composed(order).epsilon(1e-5) for order in (parts, parts[::-1])]
+    both = [
+        losses.composed(order, 1e-5).epsilon(1e-5) for order in (parts, parts[::-1])
+    ]
     assert both[0] == pytest.approx(both[1], rel=1e-9)
-    alone = [losses.composed([part]).epsilon(1e-5) for part in parts]
+    alone = [losses.composed([part], 1e-5).epsilon(1e-5) for part in parts]
     assert max(alone) < both[0] < sum(alone)
 
 

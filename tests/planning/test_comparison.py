@@ -45,7 +45,7 @@ def test_a_budget_that_no_noise_meets_names_the_mechanism():
 
 def test_bits_that_suit_no_noise_are_named_in_place_of_the_budget():
     few_bits = mechanisms.DistributedDiscreteGaussian(100, 1.0, 1.0, 2)
-    with pytest.raises(accounting.CalibrationError, match="bits must be at least 8"):
+    with pytest.raises(accounting.CalibrationError, match="bits must be at least 9"):
         planning.calibrate(few_bits, None, D, 8.0, 1e-5)
 
 
