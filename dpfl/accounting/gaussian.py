@@ -115,7 +115,8 @@ class FixedSizeGaussianDpEvent(events.RdpDpEvent):
     """A Gaussian release of a cohort of n out of N clients, drawn without replacement.
 
     Assumptions: each round's cohort is drawn afresh, uniformly from all cohorts of n,
-    and nobody who sees the release sees who is in it.
+    and nobody who sees the release sees who is in it; what a client sends depends on
+    its data and on what was released, and on no earlier round in which it took part.
 
     Adjacency: one client's contributions are replaced, by zeros or by any others within
     the clip. `rdp` is without amplification, for zeros alone; privacy loss
