@@ -8,8 +8,7 @@ def main(argv):
     cli.work_begins()
     train(config)             # an exception here is a fault: traceback, exit code 1
 
-def run():
-    cli.run(main)
+cli.run(main)
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ _METHOD = flags.DEFINE_enum(
 )
 _RTOL = flags.DEFINE_float("rtol", None, "Relative duality gap; by default 1e-6.")
 _BANDS = flags.DEFINE(
-    mechanism_flags.NumberOrAuto(int),
+    mechanism_flags.number_or_auto(int),
     "matrix_bands",
     None,
     "Diagonals of a banded encoder, of the inverse of one, or of the structured "
@@ -378,10 +378,5 @@ def main(argv: Sequence[str]) -> None:
         COMMANDS[command]()
 
 
-def run() -> None:
-    """Runs the binary."""
-    cli.run(main)
-
-
 if __name__ == "__main__":
-    run()
+    cli.run(main)

@@ -317,10 +317,5 @@ def main(argv: Sequence[str]) -> None:
     tables.show(rows, columns, _OUTPUT.value, "json" if _JSON.value else "text")
 
 
-def run() -> None:
-    """Runs the binary."""
-    cli.run(main)
-
-
 if __name__ == "__main__":
-    run()
+    cli.run(main)

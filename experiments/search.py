@@ -257,10 +257,5 @@ def main(argv: Sequence[str]) -> None:
         print(f"best: {folder / 'best.flags'}")
 
 
-def run() -> None:
-    """Runs the binary."""
-    cli.run(main)
-
-
 if __name__ == "__main__":
-    run()
+    cli.run(main)

@@ -291,7 +291,7 @@ class Binary:
         def be() -> None:
             os.chdir(folder)
             resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY, _MEMORY))
-            self._module.run()
+            self._module.cli.run(self._module.main)
 
         begun = time.monotonic()
         child = runs.fork_program(be, [f"dpfl-{self._name}", *line], out, err)

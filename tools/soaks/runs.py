@@ -133,9 +133,9 @@ def start(
         for which in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
             signal.signal(which, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        from experiments import train
+        from experiments import cli, train
 
-        train.run()
+        cli.run(train.main)
 
     words = ["dpfl-train", *flags, f"--output_dir={folder}"]
     return Training(fork_program(train, words, log, log, stdout), folder, log)
