@@ -199,11 +199,7 @@ def _plan() -> mf.Plan:
 
 
 def _params(method: str) -> dict[str, Any]:
-    """The flags that were given and that the method takes.
-
-    Raises:
-      ValueError: If one that it needs is missing, or it does not take one.
-    """
+    """The flags that were given; ValueError if one is missing, or not the method's."""
     given = {name: flag.value for name, flag in _PARAMETERS.items()}
     if _BANDS.value == fields.AUTO:
         given["bands"] = _chosen_bands(method)
