@@ -222,9 +222,7 @@ def _names(values: Mapping[str, Any]) -> list[str]:
 
 
 def _fitting(
-    candidates: Sequence[Mechanism],
-    participation: Participation,
-    by_error: bool = False,
+    candidates: Sequence[Mechanism], participation: Participation, by_error: bool
 ) -> list[Mechanism]:
     """Those that can run in this setting, with all their numbers.
 
@@ -252,17 +250,15 @@ def _fitting(
 
 def _complete(mechanism: Mechanism, participation: Participation) -> Mechanism:
     """The mechanism with the numbers that were left open; stderr says which."""
-    values: Any = flags.FLAGS
+    size, delta = _DIMENSION.value, _DELTA.value
     chosen = planning.chosen(
-        *(mechanism, participation, values.dimension),
-        epsilon=values.epsilon,
-        delta=values.delta,
+        mechanism, participation, size, epsilon=_EPSILON.value, delta=delta
     )
     for sentence in chosen.sentences:
         print(f"{mechanism.name}: {sentence}", file=sys.stderr)
     found = chosen.mechanism
-    found.check(participation, values.dimension)
-    found.check_accountant(values.accountant, participation, values.dimension)
+    found.check(participation, size)
+    found.check_accountant(_ACCOUNTANT.value, participation, size)
     return found
 
 
