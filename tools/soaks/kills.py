@@ -235,7 +235,7 @@ def send_signals(count: int, seed: int, folder: pathlib.Path) -> Outcome:
             faults.append(f"{name}: a traceback")
         faults += _left(name)
     faults += _finish(f"signal run {number}", flags, own, untouched)
-    return len(chosen), faults + _closed_stdout(flags, folder, untouched)
+    return len(chosen), faults
 
 
 def _documented(which: int) -> int:
@@ -250,17 +250,3 @@ def _documented(which: int) -> int:
         *(signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU),
     }
     return 0 if which in no_end else -which
-
-
-def _closed_stdout(
-    flags: Sequence[str], folder: pathlib.Path, untouched: Reference
-) -> list[str]:
-    """Starts a training to which nobody listens; it says so and can be gone on with."""
-    readable, writable = os.pipe()
-    os.close(readable)
-    own = folder / "closed"
-    code = runs.wait(runs.start(flags, own, stdout=writable))
-    os.close(writable)
-    faults = [] if code == 141 else [f"closed stdout: exit code {code}"]
-    faults += _left("closed stdout")
-    return faults + _finish("closed stdout", flags, own, untouched)
