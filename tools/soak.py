@@ -33,11 +33,8 @@ Part = Callable[[int, argparse.Namespace, pathlib.Path], kills.Outcome]
 
 def run_lines(count: int, seed: int) -> kills.Outcome:
     """Runs the fuzzer of command lines."""
-    found = [
-        result
-        for name, share in fuzz.shares(count).items()
-        for result in fuzz.results(name, share, seed)
-    ]
+    share = -(-count // len(fuzz.BASES))
+    found = [each for name in fuzz.BASES for each in fuzz.results(name, share, seed)]
     return len(found), [json.dumps(each) for each in found if each["fault"]]
 
 
