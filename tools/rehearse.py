@@ -29,9 +29,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from dpfl import files
+from experiments import start
 
 _CLASSES = 62
 _SIDE = 28
@@ -58,6 +58,8 @@ Examples = Callable[[np.random.Generator, int], Iterator[bytes]]
 
 def _example(**features: Any) -> bytes:
     """A serialized `tf.train.Example` of texts, whole numbers and lists of floats."""
+    import tensorflow as tf
+
     example = tf.train.Example()
     for name, value in features.items():
         feature = example.features.feature[name]
@@ -205,6 +207,7 @@ def main(argv: Sequence[str]) -> int:
             parser.error(f"--{name} must be at least 1, found {getattr(asked, name)}")
     if asked.seed < 0:
         parser.error(f"--seed must be at least 0, found {asked.seed}")
+    start.import_tensorflow()
     try:
         asked.folder.mkdir(parents=True, exist_ok=True)
         WRITE[asked.task](asked.folder, asked.clients, asked.examples, asked.seed)
