@@ -39,12 +39,15 @@ _STROKES = 3
 _WORDS_OF_A_POST = 12
 # How often a word follows from the one before.
 _CERTAINTY = 0.7
-_TABLES = (
-    "CREATE TABLE examples (split_name TEXT NOT NULL, client_id TEXT NOT NULL, "
-    "serialized_example_proto BLOB NOT NULL)",
-    "CREATE TABLE client_metadata (client_id TEXT NOT NULL, "
-    "split_name TEXT NOT NULL, num_examples INTEGER NOT NULL)",
-)
+_BEGIN = """
+-- What is half written has another name, and is thrown away.
+PRAGMA journal_mode = OFF;
+PRAGMA synchronous = OFF;
+CREATE TABLE examples (split_name TEXT NOT NULL, client_id TEXT NOT NULL,
+  serialized_example_proto BLOB NOT NULL);
+CREATE TABLE client_metadata (client_id TEXT NOT NULL, split_name TEXT NOT NULL,
+  num_examples INTEGER NOT NULL);
+"""
 _INDEX = "CREATE INDEX by_client ON examples (client_id, split_name)"
 
 _OF_ALL_POSTS = {
@@ -130,23 +133,16 @@ def _write_sql(
     """
     with files.replacing(path) as partial:
         connection = sqlite3.connect(partial)
-        # What is half written has another name, and is thrown away.
-        connection.execute("PRAGMA journal_mode = OFF")
-        connection.execute("PRAGMA synchronous = OFF")
-        for table in _TABLES:
-            connection.execute(table)
+        connection.executescript(_BEGIN)
         for number, (split, (clients, size)) in enumerate(splits.items()):
             for client in range(clients):
                 own = np.random.default_rng([seed, number, client])
                 count = int(own.integers(size - size // 2, size + size // 2 + 1))
                 name = f"f{client:07d}"
-                connection.executemany(
-                    "INSERT INTO examples VALUES (?, ?, ?)",
-                    ((split, name, each) for each in examples(own, count)),
-                )
-                connection.execute(
-                    "INSERT INTO client_metadata VALUES (?, ?, ?)", (name, split, count)
-                )
+                rows = ((split, name, each) for each in examples(own, count))
+                connection.executemany("INSERT INTO examples VALUES (?, ?, ?)", rows)
+                sizes = "INSERT INTO client_metadata VALUES (?, ?, ?)"
+                connection.execute(sizes, (name, split, count))
             connection.commit()
         connection.execute(_INDEX)
         connection.commit()
@@ -185,10 +181,7 @@ def write_stackoverflow(
     _write_word_counts(folder / "datasets/stackoverflow.word_count.tar.bz2", known)
 
 
-WRITE: Mapping[str, Callable[..., None]] = {
-    "emnist": write_emnist,
-    "stackoverflow": write_stackoverflow,
-}
+WRITE = {"emnist": write_emnist, "stackoverflow": write_stackoverflow}
 
 
 def main(argv: Sequence[str]) -> int:
@@ -197,16 +190,14 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("task", choices=WRITE)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--clients", type=int, default=3400)
-    parser.add_argument(
-        "--examples", type=int, default=198, help="of a client, on average"
-    )
+    averaged = "of a client, on average"
+    parser.add_argument("--examples", type=int, default=198, help=averaged)
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args(argv)
-    for name in ("clients", "examples"):
-        if getattr(asked, name) < 1:
-            parser.error(f"--{name} must be at least 1, found {getattr(asked, name)}")
-    if asked.seed < 0:
-        parser.error(f"--seed must be at least 0, found {asked.seed}")
+    for name, least in (("clients", 1), ("examples", 1), ("seed", 0)):
+        found = getattr(asked, name)
+        if found < least:
+            parser.error(f"--{name} must be at least {least}, found {found}")
     start.import_tensorflow()
     try:
         asked.folder.mkdir(parents=True, exist_ok=True)
