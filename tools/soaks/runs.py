@@ -115,10 +115,7 @@ class Training(NamedTuple):
 
 
 def start(flags: Sequence[str], folder: pathlib.Path) -> Training:
-    """Starts the train binary in a fork, with a folder for its --output_dir.
-
-    What it prints goes to a file beside the folder.
-    """
+    """Starts the train binary in a fork; what it prints goes beside its folder."""
     log = folder.with_name(f"{folder.name}.log")
 
     def train() -> None:
@@ -206,10 +203,7 @@ def fork_program(
 
 
 def ended(pid: int, seconds: float) -> Optional[int]:
-    """How a child ended in so many seconds; None if it did not.
-
-    That is its exit code, or minus the signal's number.
-    """
+    """A child's exit code, or minus its signal; None if it ran on for the seconds."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         done, status = os.waitpid(pid, os.WNOHANG)
