@@ -64,7 +64,8 @@ def run_command(command: str) -> None:
                 _fail(str(error))
         binaries_folder()
         module = importlib.import_module(f"{BINARIES}.{command}")
-    module.run()
+        cli = importlib.import_module(f"{BINARIES}.cli")
+    cli.run(module.main)
 
 
 # What the scripts dpfl-train, dpfl-privacy and so on call.

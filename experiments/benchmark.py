@@ -140,10 +140,5 @@ def main(argv: Sequence[str]) -> None:
         print(_QUICK_NOTE, file=sys.stderr)
 
 
-def run() -> None:
-    """Runs the binary."""
-    cli.run(main)
-
-
 if __name__ == "__main__":
-    run()
+    cli.run(main)

@@ -8,8 +8,7 @@ def main(argv):
     cli.work_begins()
     train(config)             # an exception here is a fault: traceback, exit code 1
 
-def run():
-    cli.run(main)
+cli.run(main)
 """
 
 from __future__ import annotations
@@ -25,12 +24,16 @@ from absl import app, flags, logging
 
 from dpfl import __version__, checks, files, interrupts
 
-from . import flag_files, sentences
+from . import flag_files
 
 FAULT_EXIT_CODE = 1
 USAGE_EXIT_CODE = 2
 BROKEN_PIPE_EXIT_CODE = 141
 _HELP = ("--help", "-help", "--helpshort", "-helpshort", "-h", "-?")
+# The names in front of "must": one, or several.
+_HEAD = re.compile(r"(?:\w+(?:, | and ))*\w+(?= must )")
+# A name of more than one word, where it stands neither in a path nor in a value.
+_LONG_NAME = re.compile(r"(?<![\w./=('\"-])[a-z0-9]+(?:_[a-z0-9]+)+(?![\w./=('\"])")
 
 _working = False
 
@@ -187,7 +190,7 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
         try:
             return flags.FLAGS([flag_files.resolved(word) for word in argv])
         except (flags.Error, OSError, ValueError) as error:
-            fail(sentences.of_parsing(error))
+            fail(_of_parsing(error))
         except SystemExit:
             # absl's own flags of help have shown it.
             sys.exit(0)
@@ -199,12 +202,64 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
             if _working or isinstance(error, BrokenPipeError):
                 raise
             logging.debug("Refused:", exc_info=True)
-            fail(sentences.of_argument(error, set(flags.FLAGS)))
+            fail(_of_argument(error, set(flags.FLAGS)))
 
     global _working
     _working = False
     with _exit_codes():
         app.run(guarded, flags_parser=parse)
+
+
+def _of_argument(error: Exception, names: Collection[str]) -> str:
+    """What an exception of the library says, with dashes before the names of flags.
+
+    A name of one word, such as "rounds", is taken for the flag where the sentence is
+    about it; elsewhere it may be the word.
+    """
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename} cannot be used: {error.strerror}"
+
+    def dashed(match: re.Match[str]) -> str:
+        word = match.group()
+        return f"--{word}" if word in names else word
+
+    text = str(error)
+    head = _HEAD.match(text)
+    if head is not None:
+        text = re.sub(r"\w+", dashed, head.group()) + text[head.end() :]
+    return _LONG_NAME.sub(dashed, text)
+
+
+def _of_parsing(error: Exception) -> str:
+    """What absl, or a check of a flag, has against a command line."""
+    text = str(error)
+    cause = error.__context__
+    if isinstance(error, flags.UnrecognizedFlagError):
+        guesses = text.partition("Did you mean: ")[2].rstrip(" ?").split(", ")
+        guess = f"; did you mean --{' or --'.join(guesses)}" if guesses[0] else ""
+        return f"--{error.flagname} is no flag of this command{guess}"
+    if isinstance(error, flags.CantOpenFlagFileError) and isinstance(cause, OSError):
+        found = f"{cause.filename} ({cause.strerror})"
+        return f"--flagfile must be a file that can be read, found {found}"
+    missing = "Missing value for flag "
+    if text.startswith(missing):
+        return f"{text[len(missing) :]} must have a value, found none"
+    # As absl says it: what was given, and why its parser did not take it.
+    match = re.match(r"flag --(\w+)=", text)
+    ending = f": {cause}"
+    if match is None or cause is None or not text.endswith(ending):
+        return text
+    name, value = match.group(1), text[match.end() : -len(ending)]
+    return checks.message(f"--{name}", _wanted(flags.FLAGS[name].parser), value)
+
+
+def _wanted(parser: flags.ArgumentParser) -> str:
+    """What a flag's value must be."""
+    if isinstance(parser, flags.EnumParser):
+        return f"one of {', '.join(parser.enum_values)}"
+    if isinstance(parser, flags.BooleanParser):
+        return "true or false"
+    return parser.syntactic_help
 
 
 class _PrintError(Exception):

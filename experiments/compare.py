@@ -138,10 +138,5 @@ def main(argv: Sequence[str]) -> None:
         drawings.draw_runs(drawn, AXES, f"test {_METRIC.value}", _PLOT.value)
 
 
-def run() -> None:
-    """Runs the binary."""
-    cli.run(main)
-
-
 if __name__ == "__main__":
-    run()
+    cli.run(main)

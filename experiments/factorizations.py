@@ -88,10 +88,8 @@ def contenders(
     structured approximation of the optimal one; its seconds are the approximation's.
 
     Args:
-      workload: The workload A.
       rtol: Relative duality gap of the optimal factorizations.
       bands: Band of the structured decoder; `band_and_rank` if None, as for the rank.
-      rank: Its rank.
       buffers: Buffers of the buffered Toeplitz encoder.
       participations: Most rounds of a client, for which Toeplitz encoders are fitted.
       separation: Least distance of these rounds; needed with more than one.

@@ -56,7 +56,7 @@ _METHOD = flags.DEFINE_enum(
 )
 _RTOL = flags.DEFINE_float("rtol", None, "Relative duality gap; by default 1e-6.")
 _BANDS = flags.DEFINE(
-    mechanism_flags.NumberOrAuto(int),
+    mechanism_flags.number_or_auto(int),
     "matrix_bands",
     None,
     "Diagonals of a banded encoder, of the inverse of one, or of the structured "
@@ -199,11 +199,7 @@ def _plan() -> mf.Plan:
 
 
 def _params(method: str) -> dict[str, Any]:
-    """The flags that were given and that the method takes.
-
-    Raises:
-      ValueError: If one that it needs is missing, or it does not take one.
-    """
+    """The flags that were given; ValueError if one is missing, or not the method's."""
     given = {name: flag.value for name, flag in _PARAMETERS.items()}
     if _BANDS.value == fields.AUTO:
         given["bands"] = _chosen_bands(method)
@@ -378,10 +374,5 @@ def main(argv: Sequence[str]) -> None:
         COMMANDS[command]()
 
 
-def run() -> None:
-    """Runs the binary."""
-    cli.run(main)
-
-
 if __name__ == "__main__":
-    run()
+    cli.run(main)

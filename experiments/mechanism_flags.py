@@ -36,21 +36,27 @@ _ROUNDS = "rounds"
 _NUMBERS: dict[type, Any] = {int: flags.IntegerParser, float: flags.FloatParser}
 
 
-class NumberOrAuto(flags.ArgumentParser):
-    """A number, or the word for one that is left to be chosen."""
+class ValueOrWord(flags.ArgumentParser):
+    """A value as `parse` reads it, or one word that stands for another."""
 
-    def __init__(self, kind: type):
-        super().__init__()
-        self._parser = _NUMBERS[kind]()
-        self.syntactic_help = f"{self._parser.syntactic_help} or {fields.AUTO}"
+    def __init__(self, parse: Callable[[Any], Any], word: str, kind: str, wanted: str):
+        self._parse, self._word, self._kind = parse, word, kind
+        self.syntactic_help = wanted
 
     def parse(self, argument: Any) -> Any:
-        """The number, or `fields.AUTO`."""
-        return argument if argument == fields.AUTO else self._parser.parse(argument)
+        """The value, or the word."""
+        return argument if argument == self._word else self._parse(argument)
 
     def flag_type(self) -> str:
         """The name of the type, for the help."""
-        return f"{self._parser.flag_type()} or {fields.AUTO}"
+        return f"{self._kind} or {self._word}"
+
+
+def number_or_auto(kind: type) -> ValueOrWord:
+    """The parser of a number, or of the word for one that is left to be chosen."""
+    parser = _NUMBERS[kind]()
+    wanted = f"{parser.syntactic_help} or {fields.AUTO}"
+    return ValueOrWord(parser.parse, fields.AUTO, parser.flag_type(), wanted)
 
 
 # The fields that `define` made a flag for.
@@ -76,7 +82,7 @@ def define(defaults: Mapping[str, Any], module_name: str) -> None:
             users[field], mechanisms.MECHANISMS
         )
         if field in open_fields:
-            parser, default = NumberOrAuto(kind), defaults.get(field)
+            parser, default = number_or_auto(kind), defaults.get(field)
             flags.DEFINE(parser, field, default, text, module_name=module_name)
             continue
         DEFINE[kind](field, defaults.get(field), text, module_name=module_name)

@@ -42,7 +42,7 @@ from dpfl.mechanisms import participation as participation_lib
 from dpfl.planning import comparison, remarks
 from dpfl.planning.comparison import Cost
 
-from . import cli, drawings, mechanism_flags, privacy_choice, privacy_curves, tables
+from . import cli, drawings, mechanism_flags, privacy_curves, tables
 
 COLUMNS = {
     "mechanism": "mechanism",
@@ -60,10 +60,13 @@ _DRAWN = (
     *("uplink_bits", "downlink_bits"),
 )
 
+_PRIVATE = sorted(
+    name for name, config in mechanisms.MECHANISMS.items() if config.is_private
+)
 _MECHANISM = flags.DEFINE_enum(
     "mechanism",
     "gaussian",
-    privacy_choice.PRIVATE,
+    _PRIVATE,
     "The mechanism, for epsilon and calibrate.",
 )
 flags.DEFINE_list(
@@ -182,12 +185,90 @@ def _calibrated(mechanism: Mechanism, participation: Participation) -> Mechanism
     return planning.calibrate(mechanism, participation, _DIMENSION.value, *budget)
 
 
+def _rates() -> list[float]:
+    """The compression rates that are asked for; ValueError if one is no rate."""
+    found = []
+    for text in flags.FLAGS.compression_rates:
+        try:
+            found.append(checks.real("rate", float(text), at_least=1))
+        except ValueError:
+            wanted = "numbers of at least 1"
+            message = checks.message("--compression_rates", wanted, text)
+            raise ValueError(message) from None
+    if not found:
+        raise ValueError("--compression_rates must name at least one rate, found none")
+    return found
+
+
+def _names(values: Mapping[str, Any]) -> list[str]:
+    """The mechanisms to compare; says on stderr what the others want of the values."""
+    asked = flags.FLAGS.mechanisms
+    if asked is not None:
+        unknown = [name for name in asked if name not in _PRIVATE]
+        if unknown or not asked:
+            raise ValueError(
+                f"--mechanisms must be of {', '.join(_PRIVATE)}, "
+                f"found {', '.join(unknown) or 'none'}"
+            )
+        return list(asked)
+    wants = {name: build.missing_fields(name, values) for name in _PRIVATE}
+    notes = [
+        f"{name} (--{', --'.join(missing)})"
+        for name, missing in wants.items()
+        if missing
+    ]
+    if notes:
+        print(f"not shown for want of a flag: {', '.join(notes)}", file=sys.stderr)
+    return [name for name, missing in wants.items() if not missing]
+
+
+def _fitting(
+    candidates: Sequence[Mechanism], participation: Participation, by_error: bool
+) -> list[Mechanism]:
+    """Those that can run in this setting, with all their numbers.
+
+    The others are said on stderr, or refused if --mechanisms has named them. Those to
+    be compared at equal error need a whole one.
+    """
+    found, refused = [], []
+    for mechanism in candidates:
+        try:
+            ready = _complete(mechanism, participation)
+            if by_error and not ready.has_whole_error:
+                raise ValueError(
+                    "--equal must be epsilon, since what its compression misses "
+                    f"depends on the updates, for {ready.name}, found error"
+                )
+            found.append(ready)
+        except ValueError as error:
+            if flags.FLAGS.mechanisms is not None:
+                raise
+            refused.append(f"{mechanism.name}: {error}")
+    for what in dict.fromkeys(refused):
+        print(f"not shown: {what}", file=sys.stderr)
+    return found
+
+
+def _complete(mechanism: Mechanism, participation: Participation) -> Mechanism:
+    """The mechanism with the numbers that were left open; stderr says which."""
+    size, delta = _DIMENSION.value, _DELTA.value
+    chosen = planning.chosen(
+        mechanism, participation, size, epsilon=_EPSILON.value, delta=delta
+    )
+    for sentence in chosen.sentences:
+        print(f"{mechanism.name}: {sentence}", file=sys.stderr)
+    found = chosen.mechanism
+    found.check(participation, size)
+    found.check_accountant(_ACCOUNTANT.value, participation, size)
+    return found
+
+
 def _one_mechanism(values: Mapping[str, Any]) -> tuple[Mechanism, Participation]:
     name = _MECHANISM.value
     mechanism_flags.check_meaning(name, build.accepted_fields(name))
     mechanism = mechanism_flags.build(name, values)
     participation = _participation(mechanism.cohort_size)
-    return privacy_choice.complete(mechanism, participation), participation
+    return _complete(mechanism, participation), participation
 
 
 def _epsilon() -> list[Cost]:
@@ -260,13 +341,12 @@ def _candidates(
     values: Mapping[str, Any], by_error: bool = False
 ) -> tuple[Participation, list[Mechanism]]:
     """Who takes part, and the mechanisms asked for that can run in this setting."""
-    rates = privacy_choice.rates()
-    names = privacy_choice.names(values)
+    rates, names = _rates(), _names(values)
     own = {"cohort_size", "clip_norm"}.union(*map(build.accepted_fields, names))
     mechanism_flags.check_meaning("the mechanisms compared", own)
     participation = _participation(flags.FLAGS.cohort_size)
     found = comparison.candidates(names, rates, values)
-    return participation, privacy_choice.fitting(found, participation, by_error)
+    return participation, _fitting(found, participation, by_error)
 
 
 def _cost_at_error(
@@ -296,7 +376,7 @@ def _bands() -> list[privacy_curves.BandsRow]:
     cli.require("bands", "epsilon")
     values = mechanism_flags.given()
     cli.refuse("bands", *(n for n in values if n not in privacy_curves.BANDS_FIELDS))
-    return privacy_curves.of_bands(privacy_choice.rates(), values)
+    return privacy_curves.of_bands(_rates(), values)
 
 
 # By subcommand: what it finds, and the columns of its table.
@@ -318,10 +398,5 @@ def main(argv: Sequence[str]) -> None:
     tables.show(rows, columns, _OUTPUT.value, "json" if _JSON.value else "text")
 
 
-def run() -> None:
-    """Runs the binary."""
-    cli.run(main)
-
-
 if __name__ == "__main__":
-    run()
+    cli.run(main)

@@ -230,10 +230,5 @@ def _results(figure: sweep.Figure, grid: Sequence[sweep.Work], folder: Path) -> 
     return rows
 
 
-def run() -> None:
-    """Runs the binary."""
-    cli.run(main)
-
-
 if __name__ == "__main__":
-    run()
+    cli.run(main)

@@ -20,6 +20,7 @@ at the clients' data as often as it has runs.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import time
@@ -177,14 +178,10 @@ def _do_runs(
     """Does runs, one after the other, as far as the budget allows; returns those done.
 
     The measure of a run that diverged, a column of the table, is NaN.
-
-    Raises:
-      WorkFailedError: If a run fails, but for one that diverged.
     """
     begun, hours = time.monotonic(), _HOURS.value
     done = sum(one in table for one in grid)
-    trainer = trainers.Trainer()
-    try:
+    with contextlib.closing(trainers.Trainer()) as trainer:
         for one in grid:
             is_late = hours is not None and time.monotonic() - begun > 3600 * hours
             if done >= _RUNS.value or is_late:
@@ -199,8 +196,6 @@ def _do_runs(
                     raise
                 table.add(one, {column: math.nan})
             done += 1
-    finally:
-        trainer.close()
     return [one for one in grid if one in table]
 
 
@@ -257,10 +252,5 @@ def main(argv: Sequence[str]) -> None:
         print(f"best: {folder / 'best.flags'}")
 
 
-def run() -> None:
-    """Runs the binary."""
-    cli.run(main)
-
-
 if __name__ == "__main__":
-    run()
+    cli.run(main)

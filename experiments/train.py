@@ -58,23 +58,6 @@ _BUDGET = ("epsilon", "delta", "accountant")
 mechanism_flags.define({}, _MODULE)
 
 
-class _OptionalParser(flags.ArgumentParser):
-    """A value of a type, or the word that stands for no value."""
-
-    def __init__(self, kind: type):
-        self._kind = kind
-        word = {int: "an integer", float: "a number"}.get(kind, "a text")
-        self.syntactic_help = f"{word}, or '{NONE}'"
-
-    def parse(self, argument: Any) -> Any:
-        if argument == NONE:
-            return NONE
-        return self._kind(argument)
-
-    def flag_type(self) -> str:
-        return f"{self._kind.__name__} or {NONE}"
-
-
 def _define_task_flags() -> None:
     """Defines a flag for each option of any task; those of one name are one flag."""
     options: dict[str, registry.TaskOption] = {}
@@ -87,7 +70,11 @@ def _define_task_flags() -> None:
     for name, option in options.items():
         text = fields.flag_help(users[name], registry.task_names())
         if option.optional:
-            parser = _OptionalParser(option.value_type)
+            kind = option.value_type
+            wanted = {int: "an integer", float: "a number"}.get(kind, "a text")
+            parser = mechanism_flags.ValueOrWord(
+                *(kind, NONE, kind.__name__, f"{wanted}, or '{NONE}'")
+            )
             flags.DEFINE(parser, name, None, text, module_name=_MODULE)
         else:
             mechanism_flags.DEFINE[option.value_type](name, None, text)
@@ -247,10 +234,5 @@ def main(argv: Sequence[str], **shared: Any) -> None:
     print(f"results: {config.output_dir}")
 
 
-def run() -> None:
-    """Runs the binary."""
-    cli.run(main)
-
-
 if __name__ == "__main__":
-    run()
+    cli.run(main)

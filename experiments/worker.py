@@ -78,10 +78,5 @@ def main(argv: Sequence[str]) -> None:
     sys.exit(1)
 
 
-def run() -> None:
-    """Runs the binary."""
-    cli.run(main)
-
-
 if __name__ == "__main__":
-    run()
+    cli.run(main)

@@ -16,9 +16,9 @@ import dataclasses
 import functools
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 import dp_accounting
 import numpy as np
@@ -41,9 +41,7 @@ from experiments.papers import stream_errors as streams
 _MODEL = streams.DIMENSION
 _LINF_RATIO = math.sqrt(2 * math.log(_MODEL * 100) / _MODEL)
 _EPSILON = 8.0
-_STREAM_TRAINING = (
-    Path(__file__).resolve().parents[1] / "docs/results/stream_training.csv"
-)
+_RESULTS = Path(__file__).resolve().parents[1] / "docs/results"
 # Probability of joining, rounds, delta.
 _TRAININGS = ((0.5, 60, 1e-3), (0.03, 1500, 1e-5))
 # Granularity over the clip that b bits leave, at n = 100 and m = 2^20.
@@ -58,14 +56,9 @@ Numbers = Iterator[tuple[str, float]]
 
 @functools.cache
 def _noise(
-    keep_fraction: float,
-    q: float,
-    rounds: int,
-    delta: float,
-    method: str = "rdp",
-    orders: Optional[tuple[int, ...]] = None,
+    keep_fraction: float, q: float, rounds: int, delta: float, method: str = "rdp"
 ) -> float:
-    """The noise multiplier of sampled rounds of CSGM."""
+    """The noise multiplier of sampled rounds of CSGM; "integer" is RDP's of orders."""
 
     def event(noise_multiplier: float) -> dp_event.DpEvent:
         one = accounting.SparsifiedGaussianDpEvent(
@@ -73,10 +66,10 @@ def _noise(
         )
         return dp_accounting.SelfComposedDpEvent(one, rounds)
 
-    own: Any = {} if orders is None else {"orders": orders, "rtol": 1e-6}
-    return accounting.calibrate_noise_multiplier(
-        event, _EPSILON, delta, method=method, **own
-    )
+    own: Any = {"method": method}
+    if method == "integer":
+        own = {"method": "rdp", "orders": tuple(range(2, 65)), "rtol": 1e-6}
+    return accounting.calibrate_noise_multiplier(event, _EPSILON, delta, **own)
 
 
 def _client_sampling() -> Numbers:
@@ -84,7 +77,7 @@ def _client_sampling() -> Numbers:
         for keep in (0.01, 1.0):
             name = f"z, q = {q:g}, gamma = {keep:g}"
             yield name, _noise(keep, q, rounds, delta)
-            whole = _noise(keep, q, rounds, delta, orders=tuple(range(2, 65)))
+            whole = _noise(keep, q, rounds, delta, "integer")
             yield f"{name}, integer orders alone", whole
 
 
@@ -113,11 +106,12 @@ def _random_slot() -> Numbers:
         one = dp_accounting.GaussianDpEvent(z)
         sampled = dp_accounting.PoissonSampledDpEvent(1 / rounds, one)
         slot = random_slot.RandomSlotDpEvent(one, rounds=rounds, slots=rounds)
-        for name, run in (
-            ("once per epoch", compose(one, 10)),
-            ("Poisson", compose(sampled, 10 * rounds)),
-            ("random slot", compose(slot, 10)),
-        ):
+        ways = {
+            "once per epoch": compose(one, 10),
+            "Poisson": compose(sampled, 10 * rounds),
+            "random slot": compose(slot, 10),
+        }
+        for name, run in ways.items():
             found = accounting.epsilon(run, 1e-5, method="rdp").epsilon
             yield f"epsilon, z = {z:g}, {rounds}, {name}", found
 
@@ -125,9 +119,9 @@ def _random_slot() -> Numbers:
 def _matrix_factorization() -> Numbers:
     for rounds in (64, 1024):
         found = tree.honaker_online(mf.prefix_sum(rounds))
-        name = f"largest column, T = {rounds}"
-        yield f"{name}, nodes", np.linalg.norm(found.encoder(), axis=0).max()
-        yield f"{name}, released", found.sensitivity().value
+        nodes = np.linalg.norm(found.encoder(), axis=0).max()
+        yield f"largest column, T = {rounds}, nodes", nodes
+        yield f"largest column, T = {rounds}, released", found.sensitivity().value
     # Of two rounds and two groups of a fixed size. If the client is removed from the
     # first group another moves there from the second: the first sum may differ by two
     # clips, and the second by one.
@@ -141,13 +135,14 @@ def _of_run(
 ) -> Numbers:
     for rate, kind in _KINDS.items():
         run = streams.run_of(rate, 10.0, 512, **how)
+        found = make(dataclasses.replace(run, accountant=accountant))
         if accountant == streams.ACCOUNTANT:
-            found = make(dataclasses.replace(run, accountant=accountant))
             yield f"z, {name}, {kind}", found.noise_multiplier
             yield f"error, {name}, {kind}", found.root_mean_error
-        elif rate == 1:
-            found = make(dataclasses.replace(run, accountant=accountant))
+        else:
             yield f"error by privacy loss, {name}, {kind}", found.root_mean_error
+            # The dense one alone.
+            break
 
 
 def _bands(is_slow: bool) -> Numbers:
@@ -171,12 +166,11 @@ def _bands(is_slow: bool) -> Numbers:
     yield "z, one Gaussian mechanism, dense", noise
     plan = mf.FixedEpochs(16, 32)
     several = {"separation": 32, "participations": 16}
-    ways: Mapping[str, tuple[str, Mapping[str, int]]] = {
-        "optimal dense C": ("optimal-epochs", {"separation": 32}),
-        "3 buffers": ("blt", {"buffers": 3, **several}),
-        "C^-1 with 8 diagonals": ("banded-inverse", {"bands": 8, **several}),
-    }
-    for name, (method, parameters) in ways.items():
+    for name, method, parameters in (
+        ("optimal dense C", "optimal-epochs", {"separation": 32}),
+        ("3 buffers", "blt", {"buffers": 3, **several}),
+        ("C^-1 with 8 diagonals", "banded-inverse", {"bands": 8, **several}),
+    ):
         if method != "optimal-epochs" or is_slow:
             one = mf.compute(mf.prefix_sum(512), method, **parameters)
             yield f"error, {name}, dense", noise * one.errors(plan).root_mean
@@ -208,40 +202,39 @@ def _least_share(clients: int, length: int) -> float:
 
 def _fixed_point() -> Numbers:
     """Why the noise of a release in integers has 4 more than s^2."""
-    # s = 3, a shift of 3 and epsilon = 3.
-    s, shift, epsilon = 3.0, 3.0, 3.0
     x = np.arange(-60.0, 61)
-    law = stats.norm.pdf(x / s) / stats.norm.pdf(x / s).sum()
+
+    def law_of(s: float) -> np.ndarray:
+        return np.asarray(stats.norm.pdf(x / s) / stats.norm.pdf(x / s).sum())
+
+    s, shift, epsilon = 3.0, 3.0, 3.0
     ratio = np.exp((2 * x * shift - shift**2) / (2 * s**2))
-    stick = np.sum(law * np.maximum(ratio - math.exp(epsilon), 0))
-    yield "delta, integers", stick
+    yield "delta, integers", law_of(s) @ np.maximum(ratio - math.exp(epsilon), 0)
     yield "delta, Gaussian", accounting.gaussian_delta(epsilon, s / shift)
-    # s = 0.4, q = 1e-4 and alpha = 1.1.
     s, q, alpha = 0.4, 1e-4, 1.1
-    law = stats.norm.pdf(x / s) / stats.norm.pdf(x / s).sum()
-    mixed = 1 - q + q * np.exp((2 * x - 1) / (2 * s**2))
-    log_moment = math.log1p(np.sum(law * np.expm1(alpha * np.log(mixed))))
+
+    def moment(y: Any) -> Any:
+        mixed = 1 - q + q * np.exp((2 * y - 1) / (2 * s**2))
+        return np.expm1(alpha * np.log(mixed))
+
+    log_moment = math.log1p(law_of(s) @ moment(x))
 
     def grown(y: float) -> float:
-        one = 1 - q + q * math.exp((2 * y - 1) / (2 * s**2))
-        return stats.norm.pdf(y, scale=s) * math.expm1(alpha * math.log(one))
+        return stats.norm.pdf(y, scale=s) * moment(y)
 
     found, _ = integrate.quad(grown, -4, 8, epsabs=1e-18, points=(0.5, 1, 2), limit=500)
     yield "percent of a sampled moment", 100 * (log_moment / math.log1p(found) - 1)
 
 
 def _tasks() -> Numbers:
-    found = {}
+    plan = mechanisms.PoissonSampling(100, 50, 60)
+    totals = []
     for dimension in (15_994, 2**20):
-        calibrated: Any = planning.calibrate(
-            mechanisms.L2Csgm(50, 1.0, 1.0, 0.01),
-            mechanisms.PoissonSampling(100, 50, 60),
-            *(dimension, _EPSILON, 1e-3),
-        )
-        found[dimension] = calibrated.noise_multiplier
-        yield f"z, d = {dimension}", found[dimension]
-    small, large = (d * z**2 for d, z in found.items())
-    yield "total noise over that of the small model", large / small
+        config: Any = mechanisms.L2Csgm(50, 1.0, 1.0, 0.01)
+        config = planning.calibrate(config, plan, dimension, _EPSILON, 1e-3)
+        yield f"z, d = {dimension}", config.noise_multiplier
+        totals.append(dimension * config.noise_multiplier**2)
+    yield "total noise over that of the small model", totals[1] / totals[0]
 
 
 def _error_of_sums(way: str) -> float:
@@ -251,26 +244,22 @@ def _error_of_sums(way: str) -> float:
     in which the noise of rounds is correlated, as the table calls it.
     """
     rounds = stream_training.SHARED["rounds"]
-    epoch = stream_training.ROUNDS_PER_EPOCH
-    groups = {
-        "one stream": epoch,
-        "one stream, cyclic sampling": stream_training.GROUPS,
-    }
+    epoch, groups = stream_training.ROUNDS_PER_EPOCH, stream_training.GROUPS
     if way == "by epochs":
-        found = bands_curve.encoder_of(mf.prefix_sum(epoch), epoch)
-        within = found.step_errors()
+        within = bands_curve.encoder_of(mf.prefix_sum(epoch), epoch).step_errors()
         ended = np.arange(rounds) // epoch * within[-1]
         return float(np.mean(ended + np.resize(within, rounds)) ** 0.5)
-    if way not in groups:
+    separations = {"one stream": epoch, "one stream, cyclic sampling": groups}
+    if way not in separations:
         return float(((rounds + 1) / 2) ** 0.5)
-    workload = mf.prefix_sum(rounds)
-    return bands_curve.encoder_of(workload, groups[way]).errors().root_mean
+    found = bands_curve.encoder_of(mf.prefix_sum(rounds), separations[way])
+    return found.errors().root_mean
 
 
 def _figures() -> Numbers:
     """The noise of sums in units of the clip."""
     # Seeds share the noise multiplier.
-    for row in tables.where(files.read_csv(_STREAM_TRAINING), seed=1):
+    for row in tables.where(files.read_csv(_RESULTS / "stream_training.csv"), seed=1):
         noise = float(row["noise_multiplier"]) * _error_of_sums(row["way"])
         yield f"noise of sums, {row['mechanism']}, {row['way']}", noise
 
@@ -304,8 +293,7 @@ def main(argv: Sequence[str]) -> None:
     path = parser.parse_args(argv).table
     pages, names, values = zip(*numbers())
     shown = [f"{value:.10g}" for value in values]
-    columns = {"page": pages, "number": names, "value": shown}
-    tables.write_columns(path, columns)
+    tables.write_columns(path, {"page": pages, "number": names, "value": shown})
 
 
 if __name__ == "__main__":

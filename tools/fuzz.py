@@ -5,7 +5,7 @@
 
   .venv/bin/python -m tools.fuzz --lines=5000 --seed=1
 
-A line must end within a minute, with exit code 0, or with exit code 2 and one sentence
+A line must end within 20 minutes, with exit code 0, or with exit code 2 and a sentence
 on stderr that names a flag or the word that is wrong. A traceback, a warning of numpy,
 "nan" in what is printed, another exit code, a kill by the memory limit or a device that
 was replaced is a fault. Each binary is imported once, and a process forked for each
@@ -42,127 +42,92 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Optional
+from typing import Any, Optional
 
 from tools.soaks import runs
 
 ROOT = Path(__file__).resolve().parent.parent
-SECONDS = 600.0
+SECONDS = 1200.0
 _MEMORY = 4 * 2**30
 _DEVICES = ("/dev/full", "/dev/null")
-_SMALL_TRAINING = (
-    *("--task=synthetic", "--model=small_cnn", "--num_clients=12", "--noprogress"),
-    *("--examples_per_client=4", "--num_test_examples=4", "--cohort_size=4"),
-    "--rounds=2",
+_SMALL = (
+    "--task=synthetic --model=small_cnn --num_clients=12 --cohort_size=4 --noprogress "
+    "--examples_per_client=4 --num_test_examples=4 --rounds=2"
 )
-_ONCE = ("--participation=once_per_epoch",)
+_ONCE = "--participation=once_per_epoch"
+_EPSILON = "epsilon --noise_multiplier=1"
 # Lines that are right and small, by binary.
-BASES: Mapping[str, Sequence[Sequence[str]]] = {
+BASES: Mapping[str, Sequence[str]] = {
     "train": (
-        _SMALL_TRAINING,
-        (*_SMALL_TRAINING, "--mechanism=none"),
-        (*_SMALL_TRAINING, "--mechanism=gaussian", "--noise_multiplier=1"),
-        (
-            *(*_SMALL_TRAINING, "--mechanism=distributed_discrete_gaussian"),
-            *("--bits=18", "--noise_source=helpers"),
-        ),
-        (*_SMALL_TRAINING, *_ONCE, "--mechanism=dome", "--sketch_size=8"),
-        (*_SMALL_TRAINING, *_ONCE, "--mechanism=matrix_factorization"),
-        ("--task=digits", "--model=tiny_cnn", "--rounds=2", "--mechanism=gaussian"),
+        _SMALL,
+        f"{_SMALL} --mechanism=none",
+        f"{_SMALL} --mechanism=distributed_discrete_gaussian --bits=18 "
+        "--noise_source=helpers",
+        f"{_SMALL} --mechanism=dome --sketch_size=8 --server_momentum=0 {_ONCE}",
+        f"{_SMALL} --mechanism=matrix_factorization {_ONCE}",
+        "--task=digits --model=tiny_cnn --rounds=2 --mechanism=gaussian",
     ),
     "privacy": (
-        ("epsilon", "--noise_multiplier=1"),
-        ("epsilon", "--noise_multiplier=1", "--population=1000", "--rounds=5"),
-        (
-            *("epsilon", "--mechanism=distributed_discrete_gaussian", "--bits=16"),
-            "--noise_multiplier=1",
-        ),
-        (
-            *("epsilon", "--mechanism=sketched_ddg", "--bits=16", *_ONCE),
-            "--noise_multiplier=1",
-        ),
-        (
-            *("epsilon", "--mechanism=matrix_factorization", *_ONCE),
-            *("--noise_multiplier=1", "--rounds_per_epoch=4", "--population=400"),
-        ),
-        (
-            *("epsilon", "--mechanism=dome", "--participation=fixed"),
-            *("--sketch_size=10", "--noise_multiplier=1"),
-        ),
-        ("calibrate", "--epsilon=8"),
-        ("calibrate", "--mechanism=linf_csgm", "--keep_fraction=0.1", "--epsilon=8"),
-        ("compare", "--epsilon=8", "--mechanisms=gaussian,project_and_perturb"),
-        ("compare", "--equal=error", "--mean_squared_error=9", "--mechanisms=gaussian"),
+        f"{_EPSILON} --population=1000 --rounds=5",
+        f"{_EPSILON} --mechanism=sketched_ddg --bits=16 {_ONCE}",
+        f"{_EPSILON} --mechanism=matrix_factorization {_ONCE} --rounds_per_epoch=4 "
+        "--population=400",
+        f"{_EPSILON} --mechanism=dome --sketch_size=10 --participation=fixed",
+        "calibrate --mechanism=linf_csgm --keep_fraction=0.1 --epsilon=8",
+        "compare --epsilon=8 --mechanisms=gaussian,project_and_perturb",
+        "compare --equal=error --mean_squared_error=9 --mechanisms=gaussian",
     ),
     "factorize": (
-        ("compute", "--rounds=8"),
-        ("compute", "--rounds=8", "--matrix_method=banded", "--matrix_bands=3"),
-        ("compute", "--rounds=8", "--matrix_method=blt", "--matrix_buffers=2"),
-        ("compute", "--rounds=8", "--epochs=2", "--separation=4"),
-        ("compute", "--rounds=8", "--matrix_schedule=drop"),
-        ("compare", "--rounds=8"),
-        ("time", "--rounds=8", "--repeats=1"),
+        "compute --rounds=8 --epochs=2 --separation=4",
+        "compute --rounds=8 --matrix_method=banded --matrix_bands=3",
+        "compute --rounds=8 --matrix_method=blt --matrix_buffers=2",
+        "compute --rounds=8 --matrix_schedule=drop",
+        "compare --rounds=8",
+        "time --rounds=8 --repeats=1",
     ),
-    "benchmark": (("--quick", "--repeats=1"), ("--rows=plain", "--quick")),
-    "reproduce": (("--figure=list",), ("--figure=csgm_fig1", "--jobs=1")),
+    "benchmark": ("--quick --repeats=1", "--rows=plain --quick"),
+    "reproduce": ("--figure=list", "--figure=csgm_fig1 --jobs=1"),
 }
-# What a run of the tool has of each binary, in parts of the whole.
-SHARES = {"privacy": 10, "factorize": 5, "reproduce": 1, "benchmark": 1, "train": 3}
-_INTEGERS = (
-    *("0", "-1", "1", "2", "3", "7", "64", "1000", "100000", "1000000"),
-    *(str(2**31 - 1), str(2**31), str(2**32), str(2**62), str(2**63 - 1)),
-    *(str(2**63), str(2**64), str(10**23), str(-(2**63)), str(10**400)),
-    *("1000000000", "100000000000", "1.5", "1e3", "nan", "0x10", "1_0", "٣"),
+_WHOLE = (
+    *"0 -1 1 2 3 7 64 1000 100000 1000000 1000000000 100000000000".split(),
+    *(str(2**bits - 1) for bits in (31, 63)),
+    *(str(2**bits) for bits in (31, 32, 62, 63, 64)),
+    *(str(10**23), str(-(2**63)), str(10**400)),
+    *"1.5 1e3 nan 0x10 1_0 ٣".split(),
 )
-_FLOATS = (
-    *("0", "-0.0", "0.5", "1", "1.0000000000000002", "2", "-1", "10", "1000"),
-    *("1e-9", "1e-30", "1e-100", "1e-300", "5e-324", "0.9999999999999999"),
-    *("1e6", "1e9", "1e15", "1e23", "1e30", "1e38", "1e100", "1e300"),
-    *("1.7976931348623157e308", "1e308", "-1e308", "1e400", "nan", "inf", "-inf"),
-)
-_LISTS = (
-    *("1", "2,3", "1,,2", ",", "1,2,", " 4 , 5 ", "-1,2", "0", "1e9", "1e400,1"),
-    *("nan", "inf", "1000000000", "1;2", "8,8,8,8,8,8,8,8,8,8", "1.5,2.5", "٣"),
-)
+_REAL = (
+    "0 -0.0 0.5 1 1.0000000000000002 2 -1 10 1000 1e-9 1e-30 1e-100 1e-300 5e-324 "
+    "0.9999999999999999 1e6 1e9 1e15 1e23 1e30 1e38 1e100 1e300 1e308 -1e308 1e400 "
+    "1.7976931348623157e308 nan inf -inf"
+).split()
 _WORDS = (
     *("", " ", "x", "none", "None", "true", "no", "-", "--", "é", "a b", "\t", "1,2"),
     *("a\nb", "%s", "{0}", "$HOME", "a" * 5000, "\udcff", "x.abc", "../x", "'", "1"),
 )
 _PATHS = (
-    *("out", "out.png", "out.npz", "out.json", "out.abc", "folder", "folder/", "pipe"),
-    *("folder/x", "missing/x", "file/x", "/dev/full", "/dev/null", "/proc/x/y"),
-    *("/proc/version", "full", "dangling", "loop", ".", "..", "a" * 300, "", "~x/y"),
+    *"out out.png out.npz out.json out.abc folder folder/ folder/x missing/x".split(),
+    *"file/x pipe full dangling loop . .. ~x/y /proc/x/y /proc/version".split(),
+    *(*_DEVICES, "a" * 300, ""),
 )
+_LISTS = (
+    *"1 2,3 1,,2 , 1,2, -1,2 0 1e9 1e400,1 nan inf 1000000000 1;2 1.5,2.5 ٣".split(),
+    *(" 4 , 5 ", "8,8,8,8,8,8,8,8,8,8"),
+)
+# At and beyond the ends of what a flag takes, by what is in its name and type.
+_VALUES: Mapping[str, Sequence[str]] = {
+    "output|plot|heat_maps|_dir |_cache |_file ": _PATHS,
+    "layers|layer_rates| list": _LISTS,
+    " int": _WHOLE,
+    " float": _REAL,
+    "": _WORDS,
+}
 _JUNK = (
-    *("--no_such_flag", "--no_such_flag=1", "-x", "junk", "", "--", "--=", "--=1"),
-    *("--flagfile=/proc/x", "--flagfile=file", "--flagfile=folder", "--flagfile"),
-    *("--verbosity=x", "--undefok=a", "--noundefok", "---", "épsilon", "epsilon"),
-    *("compute", "--rounds", "--epsilon", "--output", "--seed", "--help=1"),
+    *"--no_such_flag --no_such_flag=1 -x junk -- --= --=1 --verbosity=x ---".split(),
+    *"--flagfile=/proc/x --flagfile=file --flagfile=folder --flagfile".split(),
+    *"--undefok=a --noundefok épsilon epsilon compute --rounds --epsilon".split(),
+    *("--output", "--seed", "--help=1", ""),
 )
 _BOOLEANS = ("--{0}", "--no{0}", "--{0}=true", "--{0}=0", "--{0}=maybe", "--no{0}=1")
-_LINKS = {"full": "/dev/full", "dangling": "missing/x", "loop": "loop"}
-_PATH_NAMES = ("output", "plot", "heat_maps", "dir", "cache", "file")
-
-
-class Result(NamedTuple):
-    """How a line, the words behind the binary's name, ended."""
-
-    line: Sequence[str]
-    # The exit code, or minus the signal that ended it; None if time was up.
-    code: Optional[int]
-    seconds: float
-    fault: Optional[str]
-    # The end of what it wrote to stderr.
-    said: str
-
-
-def _prepare(folder: Path) -> None:
-    """Fills a folder with what a path may lead to."""
-    (folder / "folder").mkdir()
-    (folder / "file").write_text("--rounds=2\n")
-    os.mkfifo(folder / "pipe")
-    for name, target in _LINKS.items():
-        (folder / name).symlink_to(target)
 
 
 def fault_of(
@@ -189,31 +154,16 @@ def fault_of(
     return "no name"
 
 
-def _values(flag: Any) -> Sequence[str]:
-    """Values at and beyond the ends of what a flag takes."""
-    kind = flag.flag.flag_type() if hasattr(flag, "flag") else flag.flag_type()
-    if any(part in flag.name for part in _PATH_NAMES):
-        return _PATHS
-    if kind.startswith("int"):
-        return _INTEGERS
-    if kind.startswith("float"):
-        return _FLOATS
-    if "list" in kind:
-        return _LISTS
-    if "enum" in kind:
-        return [*flag.parser.enum_values, *_WORDS]
-    if flag.name in ("layers", "layer_rates"):
-        return _LISTS
-    return _WORDS
-
-
 def _change(random_: random.Random, flag: Any) -> str:
     """A word that sets a flag to a value, often to one that is refused."""
     if flag.boolean:
         return random_.choice(_BOOLEANS).format(flag.name)
-    values = _values(flag)
+    kind = f"{flag.name} {flag.flag_type()}"
+    values = next(own for part, own in _VALUES.items() if re.search(part, kind))
+    if "enum" in kind:
+        values = [*flag.parser.enum_values, *values]
     if random_.random() < 0.1:
-        values = [*_WORDS, *_INTEGERS, *_FLOATS]
+        values = [*_WORDS, *_WHOLE, *_REAL]
     return f"--{flag.name}={random_.choice(values)}"
 
 
@@ -237,7 +187,7 @@ def lines(binary: str, table: Sequence[Any], seed: int) -> Iterator[list[str]]:
     """Command lines of a binary without end, the same ones for the same seed."""
     random_ = random.Random(f"{seed} {binary}")
     while True:
-        line = list(random_.choice(BASES[binary]))
+        line = random_.choice(BASES[binary]).split()
         relevant = _relevant(line, table)
         for _ in range(random_.choice((1, 1, 2, 3))):
             flags = relevant if random_.random() < 0.85 else table
@@ -252,80 +202,73 @@ def lines(binary: str, table: Sequence[Any], seed: int) -> Iterator[list[str]]:
         yield line
 
 
-class Binary:
-    """A binary that is imported and waits to be forked."""
-
-    def __init__(self, name: str):
-        """Imports a module of `experiments`, which stops where its work would begin."""
-        self._name = name
-        self._module = importlib.import_module(f"experiments.{name}")
-        from absl import flags
-
-        by_module = flags.FLAGS.flags_by_module_dict()
-        self.table = by_module[self._module.__name__]
-        self._names = sorted(flags.FLAGS)
-        if name in ("train", "benchmark", "reproduce"):
-            import tensorflow  # noqa: F401
-        module = self._module
-        begins = {
-            "train": lambda: (module.training.Run, "train"),
-            "factorize": lambda: (module.factorizations, "measure"),
-            "benchmark": lambda: (module.cli, "work_begins"),
-            "reproduce": lambda: (module, "_do_work"),
-        }
-        if name in begins:
-            setattr(*begins[name](), lambda *arguments, **options: sys.exit(0))
-
-    def run(self, line: Sequence[str], seconds: float = SECONDS) -> Result:
-        """Runs a line, and again if it did not end: a busy machine may be why."""
-        found = self._run_once(line, seconds)
-        return self._run_once(line, seconds) if found.code is None else found
-
-    def _run_once(self, line: Sequence[str], seconds: float) -> Result:
-        """Runs a line in a folder of its own."""
-        # Not a TemporaryDirectory: the fork would remove it at its end.
-        folder = Path(tempfile.mkdtemp())
-        _prepare(folder)
-        out, err = folder / ".out", folder / ".err"
-
-        def be() -> None:
-            os.chdir(folder)
-            resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY, _MEMORY))
-            self._module.run()
-
-        begun = time.monotonic()
-        child = runs.fork_program(be, [f"dpfl-{self._name}", *line], out, err)
-        code = runs.ended(child, seconds)
-        # The line's session has its number, and all that it left behind is in there.
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child, signal.SIGKILL)
-        if code is None:
-            os.waitpid(child, 0)
-        taken = time.monotonic() - begun
-        printed, said = (path.read_text("utf-8", "replace") for path in (out, err))
-        shutil.rmtree(folder, ignore_errors=True)
-        fault = fault_of(line, code, printed, said, self._names)
-        for device in _DEVICES:
-            if not stat.S_ISCHR(os.stat(device).st_mode):
-                fault = f"{device} was replaced"
-        return Result(line, code, round(taken, 3), fault, said[-600:])
+def _imported(name: str) -> Any:
+    """A module of `experiments` that stops where its work would begin."""
+    module: Any = importlib.import_module(f"experiments.{name}")
+    if name in ("train", "benchmark", "reproduce"):
+        import tensorflow  # noqa: F401
+    begins = {
+        "train": lambda: (module.training.Run, "train"),
+        "factorize": lambda: (module.factorizations, "measure"),
+        "benchmark": lambda: (module.cli, "work_begins"),
+        "reproduce": lambda: (module, "_do_work"),
+    }
+    if name in begins:
+        setattr(*begins[name](), lambda *arguments, **options: sys.exit(0))
+    return module
 
 
-def _serve(options: Any) -> None:
-    """Prints the results of a binary's lines, chosen or as stdin gives them."""
-    binary = Binary(options.serve)
-    chosen = lines(options.serve, binary.table, options.seed)
-    if options.given:
-        chosen = (json.loads(line) for line in sys.stdin)
-    for line in itertools.islice(chosen, options.lines):
+def _run(name: str, module: Any, line: Sequence[str]) -> dict[str, Any]:
+    """How a line ended, the words behind the binary's name, in a folder of its own.
+
+    The code is the exit code, or minus the signal that ended it; None if time was up.
+    """
+    from absl import flags
+
+    # Not a TemporaryDirectory: the fork would remove it at its end.
+    folder = Path(tempfile.mkdtemp())
+    (folder / "folder").mkdir()
+    (folder / "file").write_text("--rounds=2\n")
+    os.mkfifo(folder / "pipe")
+    links = {"full": "/dev/full", "dangling": "missing/x", "loop": "loop"}
+    for link, target in links.items():
+        (folder / link).symlink_to(target)
+    out, err = folder / ".out", folder / ".err"
+
+    def be() -> None:
+        os.chdir(folder)
+        resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY, _MEMORY))
+        module.cli.run(module.main)
+
+    begun = time.monotonic()
+    child = runs.fork_program(be, [f"dpfl-{name}", *line], out, err)
+    code = runs.ended(child, SECONDS)
+    # The line's session has its number, and all that it left behind is in there.
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGKILL)
+    if code is None:
+        os.waitpid(child, 0)
+    seconds = round(time.monotonic() - begun, 3)
+    printed, said = (path.read_text("utf-8", "replace") for path in (out, err))
+    shutil.rmtree(folder, ignore_errors=True)
+    fault = fault_of(line, code, printed, said, sorted(flags.FLAGS))
+    for device in _DEVICES:
+        if not stat.S_ISCHR(os.stat(device).st_mode):
+            fault = f"{device} was replaced"
+    found = {"line": line, "code": code, "seconds": seconds, "fault": fault}
+    return {**found, "said": said[-600:]}
+
+
+def _serve(name: str, count: int, seed: int, is_given: bool) -> None:
+    """Prints the results of a binary's lines, drawn or as stdin gives them."""
+    from absl import flags
+
+    module = _imported(name)
+    table = flags.FLAGS.flags_by_module_dict()[module.__name__]
+    chosen = map(json.loads, sys.stdin) if is_given else lines(name, table, seed)
+    for line in itertools.islice(chosen, count):
         # What a line writes goes elsewhere, but not what libraries say at import.
-        print(json.dumps(binary.run(line)._asdict()), flush=True)
-
-
-def shares(count: int, names: Sequence[str] = tuple(SHARES)) -> dict[str, int]:
-    """So many lines in all, by binary, and one of each at the least."""
-    whole = sum(SHARES[name] for name in names)
-    return {name: max(1, round(count * SHARES[name] / whole)) for name in names}
+        print(json.dumps(_run(name, module, line)), flush=True)
 
 
 def results(name: str, count: int, seed: int) -> Iterator[dict[str, Any]]:
@@ -348,27 +291,25 @@ def results(name: str, count: int, seed: int) -> Iterator[dict[str, Any]]:
         raise RuntimeError(f"{name} must be there to be run, found {process}")
 
 
-def _arguments() -> Any:
+def main() -> int:
+    """Runs the lines; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--lines", type=int, default=5000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--binaries", default=",".join(SHARES))
+    parser.add_argument("--binaries", default=",".join(BASES))
     parser.add_argument("--serve", help="a binary of which to print each result")
     parser.add_argument(
         "--given", action="store_true", help="with --serve: lines of JSON from stdin"
     )
-    return parser.parse_args()
-
-
-def main() -> int:
-    """Runs the lines; returns the exit code."""
-    options = _arguments()
+    options = parser.parse_args()
     if options.serve:
-        _serve(options)
+        _serve(options.serve, options.lines, options.seed, options.given)
         return 0
     print("binary        lines  seconds  exit 0  exit 2  faults")
     faults = []
-    for name, count in shares(options.lines, options.binaries.split(",")).items():
+    binaries = options.binaries.split(",")
+    count = -(-options.lines // len(binaries))
+    for name in binaries:
         begun, codes = time.monotonic(), collections.Counter()
         for found in results(name, count, options.seed):
             codes[found["code"]] += 1

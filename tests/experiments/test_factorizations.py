@@ -14,20 +14,6 @@ def test_band_and_rank_are_those_of_the_paper():
     assert factorizations.band_and_rank(1) == (1, 0)
 
 
-def test_contenders_of_a_prefix_sum():
-    rows = [
-        one.row(mf.OneParticipation())
-        for one in factorizations.contenders(mf.prefix_sum(32))
-    ]
-    losses = {row["method"]: row["total"] for row in rows}
-    assert losses["identity"] == pytest.approx(32 * 33 / 2)
-    assert losses["optimal"] == pytest.approx(114.559703, rel=2e-6)
-    assert min(losses, key=losses.get) == "optimal"
-    assert "optimal-prefix-sum" not in losses
-    optimal = next(row for row in rows if row["method"] == "optimal")
-    assert 0 <= optimal["gap"] <= 1e-6 and optimal["sensitivity_is_exact"]
-
-
 def test_several_participations_reach_the_toeplitz_encoders():
     asked = []
 

@@ -48,7 +48,10 @@ def test_compare_shows_the_methods_and_draws(tmp_path):
     assert by[32, "optimal"]["total"] == pytest.approx(114.559703, rel=2e-6)
     assert by[32, "honaker-full"]["total"] == pytest.approx(158.653149, rel=1e-7)
     assert by[16, "identity"]["total"] == pytest.approx(16 * 17 / 2)
+    assert 0 <= by[32, "optimal"]["gap"] <= 1e-6
+    assert by[32, "optimal"]["sensitivity_is_exact"]
     assert all(row["ratio"] >= 1 for row in table)
+    assert (32, "optimal-prefix-sum") not in by
     assert by[32, "band-low-rank"]["ratio"] < 1.01
     for name in ("steps.png", "heat.png"):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")

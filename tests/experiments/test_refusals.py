@@ -183,6 +183,11 @@ REFUSED = {
         "--repeats=1001": "--repeats must be an integer in the range [1, 1000], found '1001'",
         "--rows=": "--rows must be",
     },
+    "compare": {
+        "": "RUN must be the output folder of a run, found none",
+        "RUN --json --csv": "--csv must be left out beside --json",
+        "RUN --html=a.txt": "--html must end in .html",
+    },
     "reproduce": {
         "--figure=no_such": "figure",
         "--figure=csgm_fig1 --scale=large": "scale",

@@ -70,20 +70,6 @@ def test_a_difference_is_named(tmp_path):
     assert "cannot be read" in runs.differences(tmp_path, {"model": {}})[0]
 
 
-@pytest.mark.parametrize(
-    "text, code, expected",
-    [
-        ("error: a\n", 1, []),
-        ("", 1, ["0 sentences of error"]),
-        ("error: a\nTraceback (most", 1, ["a traceback"]),
-        ("", 0, []),
-    ],
-)
-def test_how_a_training_fails_is_looked_at(tmp_path, text, code, expected):
-    (tmp_path / "log").write_text(text)
-    assert runs.complaints(tmp_path / "log", code) == expected
-
-
 def test_arguments():
     assert soak.arguments([]).kills == 200 and soak.arguments([]).vectors == 10_000
     assert soak.arguments(["--seed=4"]).seed == 4

@@ -3,8 +3,7 @@
 
 """Disks that are full, at every size that a run needs: small file systems in memory.
 
-They are mounted in a namespace of this process's own, for which no privileges are
-needed where the system lets users have one.
+They are in a namespace of this process, which needs no privileges on most systems.
 """
 
 from __future__ import annotations
@@ -13,8 +12,6 @@ import ctypes
 import errno
 import os
 import pathlib
-import random
-import shutil
 
 from tools.soaks import kills, runs
 
@@ -25,16 +22,6 @@ _PAGE = 4096
 _ENOUGH_PAGES = 100_000
 _LOOP_ROUNDS = 200
 _libc = ctypes.CDLL(None, use_errno=True)
-
-
-def full_while_training(count: int, seed: int, folder: pathlib.Path) -> kills.Outcome:
-    """Runs a training on a disk that is full about so often, and grows a little."""
-    untouched = kills.reference(runs.flags_of("gaussian"), folder / "disk-whole")
-    used = sum(f.stat().st_size for f in (folder / "disk-whole").rglob("*"))
-    found = runs.fork_call(_training_sweep, seed, count, used, str(folder))
-    whole = folder / "disk-run"
-    faults = runs.differences(whole, untouched.results) if whole.exists() else []
-    return found[0], [*found[1], *faults]
 
 
 def full_at_every_page(name: str) -> kills.Outcome:
@@ -70,37 +57,6 @@ def full_at_every_page(name: str) -> kills.Outcome:
         if runs.record(folder) != expected:
             faults.append(f"{pages} pages: the resumed run differs")
     return count, faults
-
-
-def _training_sweep(seed: int, count: int, used: int, name: str) -> kills.Outcome:
-    _own_namespace()
-    runs.adopt_orphans()
-    draw = random.Random(f"{seed} disk")
-    flags = runs.flags_of("gaussian")
-    disk = pathlib.Path(name) / "disk"
-    disk.mkdir()
-    pages, step = 1, max(2, 3 * used // _PAGE // count)
-    _mount(disk, pages)
-    full, faults = 0, []
-    while True:
-        # The log is on another disk.
-        training = runs.start(flags, disk / "run", log=disk.with_name("disk.log"))
-        code = runs.wait(training)
-        faults += [f"full disk: {left} was left" for left in runs.left_behind()]
-        if not code:
-            break
-        full += 1
-        complaints = runs.complaints(training.log, code)
-        # 2 if it is full before there is a folder to work in.
-        if code not in (1, 2):
-            complaints.append(f"exit code {code}")
-        faults += [f"full disk of {pages} pages: {what}" for what in complaints]
-        if full > 20 * count:
-            return full, [*faults, "full disk: it never ends"]
-        pages += draw.randint(1, step)
-        _mount(disk, pages, _MS_REMOUNT)
-    shutil.copytree(disk / "run", pathlib.Path(name) / "disk-run")
-    return full, faults
 
 
 def _own_namespace() -> None:

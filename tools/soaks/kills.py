@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import pathlib
 import random
@@ -45,10 +46,8 @@ def reference(flags: Sequence[str], folder: pathlib.Path) -> Reference:
     begun = time.monotonic()
     training = runs.start(flags, folder)
     times: dict[int, float] = {}
-    while runs.is_running(training):
+    while runs.is_running(training) and time.monotonic() < begun + runs.RUN_SECONDS:
         times.setdefault(runs.newest_round(folder), time.monotonic() - begun)
-        if time.monotonic() - begun > runs.RUN_SECONDS:
-            break
         time.sleep(0.005)
     code = runs.wait(training)
     if code:
@@ -74,30 +73,32 @@ def kill_all(
     """
     draw = random.Random(f"{seed} kills")
     references: dict[str, Reference] = {}
-    done, number, faults = 0, 0, []
-    while done < kills and time.monotonic() < end:
-        name = names[number % len(names)]
-        number += 1
+    done, faults = 0, []
+    for number, name in enumerate(itertools.cycle(names)):
+        if done >= kills or time.monotonic() > end:
+            break
+        own, flags = folder / f"{name}-{number}", runs.flags_of(name)
         if name not in references:
-            whole = folder / f"{name}-whole"
-            references[name] = reference(runs.flags_of(name), whole)
+            references[name] = reference(flags, folder / f"{name}-whole")
         wanted = min(_KILLS_OF_A_RUN, kills - done)
-        killed, found = _killed(
-            name, wanted, references[name], folder / f"{name}-{number}", draw
-        )
-        done += killed
-        faults += found
+        for point in sorted(draw.random() for _ in range(wanted)):
+            training = runs.start(flags, own)
+            _await_moment(training, point, references[name], draw)
+            os.kill(training.pid, signal.SIGKILL)
+            code = runs.wait(training)
+            faults += _left(name)
+            if code != -signal.SIGKILL:
+                # It was done before the kill.
+                break
+            done += 1
+        faults += _finish(name, flags, own, references[name])
         said = f"{done} kills, {len(faults)} faults, last {name}"
         print(said, file=sys.stderr, flush=True)
     return done, faults
 
 
 def kill_loops(kills: int, seed: int, folder: pathlib.Path) -> Outcome:
-    """Kills runs of the loop around a process that computes nothing.
-
-    They spend their time on checkpoints and files of metrics, so that is where most
-    kills come.
-    """
+    """Kills runs of a loop that computes nothing: most kills come while it writes."""
     draw = random.Random(f"{seed} loops")
     whole = folder / "loop-whole"
     seconds = runs.fork_call(_loop, str(whole))
@@ -117,9 +118,7 @@ def kill_loops(kills: int, seed: int, folder: pathlib.Path) -> Outcome:
             done += os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
         runs.fork_call(_loop, str(own))
         found = runs.record(own)
-        faults += [
-            f"loop: other {key}" for key in expected if found[key] != expected[key]
-        ]
+        faults += [f"loop: other {k}" for k in expected if found[k] != expected[k]]
         shutil.rmtree(own)
     return done, faults
 
@@ -134,29 +133,6 @@ def _loop(name: str) -> float:
     begun = time.monotonic()
     programs.run_stub(plan, folder)
     return time.monotonic() - begun
-
-
-def _killed(
-    mechanism: str,
-    wanted: int,
-    untouched: Reference,
-    folder: pathlib.Path,
-    draw: random.Random,
-) -> Outcome:
-    """Kills one training so often, or until it is done."""
-    flags, done = runs.flags_of(mechanism), 0
-    faults: list[str] = []
-    for point in sorted(draw.random() for _ in range(wanted)):
-        training = runs.start(flags, folder)
-        _await_moment(training, point, untouched, draw)
-        os.kill(training.pid, signal.SIGKILL)
-        code = runs.wait(training)
-        faults += _left(mechanism)
-        if code != -signal.SIGKILL:
-            # It was done before the kill.
-            break
-        done += 1
-    return done, faults + _finish(mechanism, flags, folder, untouched)
 
 
 def _left(name: str) -> list[str]:
@@ -235,32 +211,14 @@ def send_signals(count: int, seed: int, folder: pathlib.Path) -> Outcome:
             faults.append(f"{name}: a traceback")
         faults += _left(name)
     faults += _finish(f"signal run {number}", flags, own, untouched)
-    return len(chosen), faults + _closed_stdout(flags, folder, untouched)
+    return len(chosen), faults
 
 
 def _documented(which: int) -> int:
     """The exit code that a signal gives; a shell says 128 + n for -n."""
     if which == signal.SIGINT:
         return 130
-    no_end = {
-        *(signal.SIGCHLD, signal.SIGCONT, signal.SIGURG, signal.SIGWINCH),
-        # Python ignores these.
-        *(signal.SIGPIPE, signal.SIGXFSZ),
-        # Nobody could go on with a training in a session of its own.
-        *(signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU),
-    }
+    # Python ignores PIPE and XFSZ, and a session of its own has no terminal to stop it.
+    names = "CHLD CONT URG WINCH PIPE XFSZ TSTP TTIN TTOU".split()
+    no_end = [getattr(signal, f"SIG{name}") for name in names]
     return 0 if which in no_end else -which
-
-
-def _closed_stdout(
-    flags: Sequence[str], folder: pathlib.Path, untouched: Reference
-) -> list[str]:
-    """Starts a training to which nobody listens; it says so and can be gone on with."""
-    readable, writable = os.pipe()
-    os.close(readable)
-    own = folder / "closed"
-    code = runs.wait(runs.start(flags, own, stdout=writable))
-    os.close(writable)
-    faults = [] if code == 141 else [f"closed stdout: exit code {code}"]
-    faults += _left("closed stdout")
-    return faults + _finish("closed stdout", flags, own, untouched)

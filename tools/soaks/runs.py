@@ -114,31 +114,21 @@ class Training(NamedTuple):
     log: pathlib.Path
 
 
-def start(
-    flags: Sequence[str],
-    folder: pathlib.Path,
-    *,
-    stdout: Optional[int] = None,
-    log: Optional[pathlib.Path] = None,
-) -> Training:
-    """Starts the train binary in a fork, with a folder for its --output_dir.
-
-    What it prints goes to the descriptor `stdout`, and all else, or all, to the log: a
-    file beside the folder if not given.
-    """
-    log = log or folder.with_name(f"{folder.name}.log")
+def start(flags: Sequence[str], folder: pathlib.Path) -> Training:
+    """Starts the train binary in a fork; what it prints goes beside its folder."""
+    log = folder.with_name(f"{folder.name}.log")
 
     def train() -> None:
         # A shell that starts the soak in the background has some of them ignored.
         for which in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
             signal.signal(which, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        from experiments import train
+        from experiments import cli, train
 
-        train.run()
+        cli.run(train.main)
 
     words = ["dpfl-train", *flags, f"--output_dir={folder}"]
-    return Training(fork_program(train, words, log, log, stdout), folder, log)
+    return Training(fork_program(train, words, log, log), folder, log)
 
 
 def fork(function: Any, *arguments: Any, into: Optional[int] = None) -> int:
@@ -179,15 +169,11 @@ def fork_call(function: Any, *arguments: Any) -> Any:
 
 
 def fork_program(
-    run: Callable[[], Any],
-    words: Sequence[str],
-    out: pathlib.Path,
-    err: pathlib.Path,
-    stdout: Optional[int] = None,
+    run: Callable[[], Any], words: Sequence[str], out: pathlib.Path, err: pathlib.Path
 ) -> int:
     """The id of a fork that is a program in a session of its own, to its exit code.
 
-    The files `out` and `err` may be the same; a descriptor `stdout` goes before `out`.
+    The files `out` and `err` may be the same.
     """
 
     def be() -> NoReturn:
@@ -195,10 +181,7 @@ def fork_program(
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
         errors = os.open(err, flags, 0o600)
-        if stdout is not None:
-            os.dup2(stdout, 1)
-        else:
-            os.dup2(errors if out == err else os.open(out, flags, 0o600), 1)
+        os.dup2(errors if out == err else os.open(out, flags, 0o600), 1)
         os.dup2(errors, 2)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         sys.argv = list(words)
@@ -220,10 +203,7 @@ def fork_program(
 
 
 def ended(pid: int, seconds: float) -> Optional[int]:
-    """How a child ended in so many seconds; None if it did not.
-
-    That is its exit code, or minus the signal's number.
-    """
+    """A child's exit code, or minus its signal; None if it ran on for the seconds."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         done, status = os.waitpid(pid, os.WNOHANG)
@@ -332,15 +312,6 @@ def events(folder: pathlib.Path) -> list[tuple[int, str, float]]:
         for event in tf.compat.v1.train.summary_iterator(str(path)):
             found += [(event.step, v.tag, v.simple_value) for v in event.summary.value]
     return found
-
-
-def complaints(log: pathlib.Path, code: int) -> list[str]:
-    """What is wrong with the way in which a training says that it failed."""
-    text = log.read_text(errors="replace")
-    if "Traceback" in text:
-        return ["a traceback"]
-    lines = [line for line in text.splitlines() if line.startswith("error: ")]
-    return [] if len(lines) == 1 or not code else [f"{len(lines)} sentences of error"]
 
 
 if __name__ == "__main__":

@@ -149,20 +149,17 @@ def shift(codec: Any, message: Any, plain: Any) -> tuple[int, int]:
     Both are squared norms in steps. The codec has integers of some kind; the plain
     message is the same client's for an update that counts as none.
     """
-    found, bits = [], 32
+    found = []
     for part in (message, plain):
         # The codecs around one of integers add names.
         while isinstance(part, dict):
-            names = [name for name in ("values", "update") if name in part]
-            part = part[names[0]]
+            part = part["values" if "values" in part else "update"]
         found.append(np.asarray(part, np.int64))
     inner = codec
     while not (hasattr(inner, "_sum") or hasattr(inner, "_grid")):
         inner = inner.inner if hasattr(inner, "inner") else inner._inner
-    if hasattr(inner, "_grid"):
-        grid, bits = inner._grid, inner._config.bits
-    else:
-        grid = inner._sum.grid
+    grid = inner._grid if hasattr(inner, "_grid") else inner._sum.grid
+    bits = inner._config.bits if hasattr(inner, "_grid") else 32
     # Integers are residues, shares of noise are the same in both.
     half = 1 << (bits - 1)
     steps = (found[0] - found[1] + half) % (1 << bits) - half

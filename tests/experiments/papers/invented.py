@@ -15,15 +15,25 @@ MEASURED = {
     **{"error_ratio": "1.5", "uplink_bits_per_client": "3200"},
     "uplink_bits_per_parameter": "3.2",
 }
+# Of a metrics.csv; the first round was not evaluated.
+METRICS = {
+    "round": [1, 2, 3],
+    "train_loss": [3, 2, 1],
+    "eval_accuracy": ["", 0.2, 0.3],
+    "eval_loss": ["", 2, 1.5],
+    "aggregator_explained_energy": [0.1, 0.2, 0.3],
+    "aggregator_subspace_overlap": [0.9, 0.8, 0.9],
+    "aggregator_retained_rank": [1, 2, 3],
+}
 
 
-def rows(works, folder, columns, metrics):
-    """Rows of a grid as training would leave them, with `metrics` as metrics.csv each.
+def rows(works, folder, columns):
+    """Rows of a grid as training would leave them, with `METRICS` as metrics.csv each.
 
     `columns` are those of the results table beside labels and final measures.
     """
-    points = [dict(zip(metrics, point)) for point in zip(*metrics.values())]
-    text = files.csv_text(metrics, points)
+    points = [dict(zip(METRICS, point)) for point in zip(*METRICS.values())]
+    text = files.csv_text(METRICS, points)
     for i, work in enumerate(works):
         own = folder / work.folder
         own.mkdir(parents=True)

@@ -19,15 +19,6 @@ COLUMNS = {
     "wall_time_seconds": "100",
     "key": "[...]",
 }
-METRICS = {
-    "round": [1, 2, 3],
-    "train_loss": [3, 2, 1],
-    "eval_accuracy": ["", 0.2, 0.3],
-    "eval_loss": ["", 2, 1.5],
-    "aggregator_explained_energy": [0.1, 0.2, 0.3],
-    "aggregator_subspace_overlap": [0.9, 0.8, 0.9],
-    "aggregator_retained_rank": [1, 2, 3],
-}
 MEDIUM = {n: each for n, each in index.FIGURES.items() if "medium" in each.scales}
 # One of each drawing.
 DRAWN = list({str(figure.plot): name for name, figure in MEDIUM.items()}.values())
@@ -36,7 +27,7 @@ DRAWN = list({str(figure.plot): name for name, figure in MEDIUM.items()}.values(
 def rows_of(name, folder):
     """Works of a figure and rows as they would leave them."""
     works = index.FIGURES[name].grid("medium")
-    found = list(invented.rows(works, folder, COLUMNS, METRICS))
+    found = list(invented.rows(works, folder, COLUMNS))
     # As the noise of a run without any is told.
     for work, row in zip(works, found):
         own = {"epsilon": "7.9999", **{n: str(v) for n, v in work.labels.items()}}
