@@ -162,9 +162,11 @@ class DpflAccountant(rdp_privacy_accountant.RdpAccountant):
             )
         if do_compose:
             # Without an equality of its own, a class's events may all be equal.
-            has_equality = "__eq__" in vars(type(resolved))
-            found = _remembered_rdp_of if has_equality else _rdp_of
-            self._rdp += count * found(known[0], resolved, tuple(self._orders))
+            asked = known[0], resolved, tuple(self._orders)
+            if "__eq__" in vars(type(resolved)):
+                self._rdp += count * _remembered_rdp_of(*asked)
+            else:
+                self._rdp += count * _rdp_of(*asked)
         return None
 
     def _check_relation(self, relations: events.Relations) -> None:

@@ -272,8 +272,10 @@ def _epsilon_on_grid(
 ) -> float:
     parts = []
     for (q, z, is_fixed), n in sampled.items():
-        law = losses.fixed_size_gaussian if is_fixed else losses.sampled_gaussian
-        parts.append((law(q, z, step), n))
+        if is_fixed:
+            parts.append((losses.fixed_size_gaussian(q, z, step), n))
+        else:
+            parts.append((losses.sampled_gaussian(q, z, step), n))
     if inverse_square:
         parts.append((losses.sampled_gaussian(1.0, inverse_square**-0.5, step), 1))
     directions = ([(pair[side], n) for pair, n in parts] for side in (0, 1))

@@ -168,7 +168,7 @@ def composed(parts: Iterable[tuple[Losses, int]], delta: float) -> Losses:
     given = list(parts)
     count = sum(n for _, n in given)
     longest = max(part.masses.size for part, _ in given)
-    moments = sum(n * _log_moments(part, longest) for part, n in given)
+    moments = np.sum([n * _log_moments(part, longest) for part, n in given], axis=0)
     exponents = _EXPONENTS / longest
     tail = _TAIL * delta
     # Chernoff's bound on the mass outside of a window.
