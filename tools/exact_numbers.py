@@ -200,7 +200,7 @@ def _least_share(clients: int, length: int) -> float:
     return high
 
 
-def _fixed_point() -> Numbers:
+def _integer_release() -> Numbers:
     """Why the noise of a release in integers has 4 more than s^2."""
     x = np.arange(-60.0, 61)
 
@@ -275,7 +275,7 @@ def numbers(is_slow: bool = True) -> Iterator[tuple[str, str, float]]:
         ("privacy/matrix_factorization", _matrix_factorization()),
         ("privacy/bands", _bands(is_slow)),
         ("privacy/rounding", _rounding()),
-        ("privacy/fixed_point", _fixed_point()),
+        ("privacy/integer_release", _integer_release()),
         ("tasks", _tasks()),
         ("privacy/audit", tails),
         ("noise", tails),

@@ -289,5 +289,6 @@ def masked_epsilon(
     if found is None:
         return None
     # Releases within D of (epsilon, delta)-private ones add (1 + e^epsilon) D.
-    most = math.log(_TAIL_SHARE * delta / distance) - 1 if distance else math.inf
+    log_share = math.log(_TAIL_SHARE) + math.log(delta)
+    most = log_share - math.log(distance) - 1 if distance else math.inf
     return found[0] if found[0] <= most else math.inf, f"stopped-{found[1]}"

@@ -6,7 +6,7 @@
 A client rounds its clipped vector to steps of a grid; the sum of a round is exact; its
 noise, of a server or in shares of the clients, is an integer too; only then there are
 floats. A codec says what it sums, and under which bound. The grid is that of
-`dpfl.accounting.integer.grid_numbers`, docs/privacy/fixed_point.md has the proofs.
+`dpfl.accounting.integer.grid_numbers`, docs/privacy/integer_release.md has the proofs.
 """
 
 from __future__ import annotations

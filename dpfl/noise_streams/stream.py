@@ -44,7 +44,7 @@ def grid_normals(seed: tf.Tensor, index: tf.Tensor, length: int) -> tf.Tensor:
     The entries are integers of a discrete Gaussian over 2**18, so that they have the
     tails of N(0, 1): a float32 sampler has none beyond 5.7. The variance is
     1 + 4 / 2**36, with which an entry has the law of a normal number, rounded at
-    random; see docs/privacy/fixed_point.md.
+    random; see docs/privacy/integer_release.md.
     """
     own = randomness.fold_in(seed, purposes.NoiseStream.NORMALS, index)
     drawn = DiscreteGaussian(_GRID + 2 / _GRID).sample(own, length)

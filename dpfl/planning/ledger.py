@@ -199,23 +199,23 @@ class Ledger:
                     f"found {client!r} again in round {self.rounds + 1}"
                 )
             seen.add(client)
-            self._check_group(client)
+            self._check_group(client, self.rounds)
         self._recent = {**recent, self.rounds: frozenset(seen)}
         self._remember_groups(self.rounds, seen)
         self.rounds += 1
         return self.epsilon
 
-    def _check_group(self, client: Hashable) -> None:
+    def _check_group(self, client: Hashable, number: int) -> None:
         """Raises ValueError if it is another group's turn than a client's.
 
         Clients that change their group may be in rounds whose columns of C have more in
         common than is charged, though they are far enough apart.
         """
-        turn = self.cost.participation.group_of(self.rounds)
+        turn = self.cost.participation.group_of(number)
         known = self._group_of.get(client, turn)
         if known != turn:
             raise ValueError(
-                f"participants must be of group {turn} in round {self.rounds + 1}, "
+                f"participants must be of group {turn} in round {number + 1}, "
                 f"found {client!r} of group {known}"
             )
 
@@ -241,12 +241,13 @@ class Ledger:
           rounds: How many in all; at least as many as are recorded.
           cohorts: The clients of the last of them, the newest last: of rounds from
             `Participation.excluded_from` on, whose clients may not yet return. Where
-            groups take turns, clients of other rounds are not known afterwards, and
-            more cohorts, or all, can be given.
+            clients belong to groups or windows (`Participation.group_of`) all of them
+            are to be given: of whoever is in none of these the group is not known
+            afterwards, and epsilon is not that of clients who change it.
 
         Raises:
           ValueError: If it is less than what is recorded or more than what is planned,
-            or there are more cohorts than rounds.
+            or there are more cohorts than rounds, or a client is in two groups.
         """
         checks.integer("rounds", rounds, self.rounds)
         self.check_room(rounds)
@@ -254,13 +255,15 @@ class Ledger:
             raise ValueError(
                 f"cohorts must be of at most {rounds} rounds, found {len(cohorts)}"
             )
-        self.rounds = rounds
         first = rounds - len(cohorts)
-        self._recent = {
+        recent = {
             first + number: frozenset(cohort) for number, cohort in enumerate(cohorts)
         }
-        for number, cohort in self._recent.items():
+        for number, cohort in recent.items():
+            for client in cohort:
+                self._check_group(client, number)
             self._remember_groups(number, cohort)
+        self._recent, self.rounds = recent, rounds
 
     def report(self) -> accounting.PrivacyReport:
         """The report of the rounds recorded, by the ledger's method."""

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The claims of docs/privacy/fixed_point.md, by summation over the integers."""
+"""The claims of docs/privacy/integer_release.md, by summation over the integers."""
 
 import math
 from fractions import Fraction

@@ -217,3 +217,13 @@ def test_bad_values_are_named(values, words):
 def test_default_delta():
     assert ledger.default_delta(100) == 1e-3
     assert ledger.default_delta(342_477) == pytest.approx(342_477**-1.1)
+
+
+def test_cohorts_of_earlier_rounds_may_not_have_a_client_in_two_groups():
+    book = book_of(mechanisms.CyclicPoisson(100, 50, 8, min_separation=2))
+    with pytest.raises(ValueError, match="group 1 in round 2, found 'a' of group 0"):
+        book.resume_at(2, [["a"], ["a"]])
+    assert book.rounds == 0
+    book.resume_at(3, [["a"], ["b"], ["c"]])
+    with pytest.raises(ValueError, match="group 1 in round 4, found 'a' of group 0"):
+        book.record_round(["a"])

@@ -380,7 +380,7 @@ class TestDraws:
             assert min(law.cdf(found), law.sf(found - 1)) > 1e-4, level
 
     def test_how_much_is_left_over_by_the_first_table(self):
-        """docs/privacy/fixed_point.md has the share of the finest part."""
+        """docs/privacy/integer_release.md has the share of the finest part."""
         parts = DiscreteGaussian(2.0**18).parts
         shares = [np.mean(part.first == integer_noise._FURTHER) for part in parts]
         assert f"{100 * shares[0]:.1f}" == "3.7" and 0.03 < min(shares)

@@ -6,7 +6,7 @@
 A client's vector is rounded to multiples of a step g, integers are summed, and integer
 noise is added. In steps nothing depends on the clip C: with s = sigma / g the noise is
 s and a client's vector at most s C / sigma, whatever an adaptive C is. For the proofs
-see docs/privacy/fixed_point.md.
+see docs/privacy/integer_release.md.
 """
 
 from __future__ import annotations
