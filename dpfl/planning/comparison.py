@@ -172,7 +172,7 @@ class Point(Cost):
 
     `rate` is the compression rate that it was asked for, or None, and
     `error_over_gaussian` the error over that of the Gaussian mechanism, uncompressed,
-    at the same epsilon, which is found by Renyi differential privacy there.
+    at the same epsilon by the same method.
     """
 
     bits: Optional[int] = None
@@ -216,7 +216,7 @@ def points(
         plain = choice.gaussian_like(mechanism)
         if plain not in reference:
             gaussian = budget.calibrate(
-                plain, participation, dimension, epsilon, delta, "rdp"
+                plain, participation, dimension, epsilon, delta, method
             )
             reference[plain] = gaussian.mean_squared_error(dimension)
         spent = cost(noised, participation, dimension, delta, method)

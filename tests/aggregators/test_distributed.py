@@ -327,7 +327,7 @@ class TestExecution:
     def test_rounds(self, tff_secure_context):
         config = make("ddg", 0.3, adaptive_clipping=True, count_stddev=0.5)
         process = aggregators.build(
-            config, seed=1, measure="exact_for_simulation"
+            config, seed=2, measure="exact_for_simulation"
         ).create(VALUE_TYPE)
         state = process.initialize()
         assert state["clip_norm"] == 2.0

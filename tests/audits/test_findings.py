@@ -95,7 +95,7 @@ class TestClaims:
         masked = mechanisms.L2Csgm(4, 1.0, 0.6, keep_fraction=0.5, linf_ratio=0.25)
         claim = findings.tightest(masked, mechanisms.FixedSize(4, 4, 1), 64, 1e-2)
         event = masked.dp_event(mechanisms.FixedSize(4, 4, 1), 64)
-        by_rdp = accounting.epsilon(event, 1e-2)
+        by_rdp = accounting.epsilon(event, 1e-2, method="rdp")
         assert claim.method == "stopped-exact-gaussian" and by_rdp.method == "rdp"
         assert claim.epsilon < by_rdp.epsilon
         assert claim.relation == by_rdp.relation == "replaced_by_zeros"

@@ -77,7 +77,7 @@ def test_noise_is_what_either_accountant_asks_for():
             row["accountant"],
         )
         expected = float(row["noise_multiplier"])
-        assert calibrated.noise_multiplier == pytest.approx(expected, rel=1e-4), row
+        assert calibrated.noise_multiplier == pytest.approx(expected, rel=2e-4), row
 
 
 def test_pages_have_their_tables():

@@ -40,7 +40,7 @@ class TestBits:
     def test_the_ratio_is_that_of_two_calibrated_mechanisms(self):
         """By hand: epsilon of the integers, the Gaussian's noise for it, the errors."""
         config = replace(DDG, bits=6)
-        epsilon = planning.epsilon(config, None, D, 1e-5)
+        epsilon = planning.epsilon(config, None, D, 1e-5, "rdp")
         gaussian = mechanisms.Gaussian(100, 1.0, 1.0)
         plain = planning.calibrate(gaussian, None, D, epsilon, 1e-5, "rdp")
         expected = config.mean_squared_error(D) / plain.mean_squared_error(D)
