@@ -174,7 +174,6 @@ def test_bits_shows_the_curve_and_says_what_it_leaves_out(tmp_path):
     z = accounting.calibrate_noise_multiplier(
         lambda z: mechanisms.Gaussian(100, 1.0, z).round_dp_event(16384, 1.0),
         *(8.0, 1e-5),
-        method="rdp",
     )
     plain = 16384 * (z / 100) ** 2
     for row in (seven, sixteen, sparse):
