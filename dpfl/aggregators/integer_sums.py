@@ -36,9 +36,9 @@ class IntegerSum:
     Without noise (z = 0) all is the same, on a grid of 2^24 steps to the clip or fewer.
 
     Attributes:
-      length: Of the vectors.
+      length: The vectors' length.
       grid: Bounds and noise in steps.
-      dtype: Of the sum, int32 where that holds any sum and its noise, else int64.
+      dtype: That of the sum, int32 where that holds any sum and its noise, else int64.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class IntegerSum:
         """Initializes the sum.
 
         Args:
-          length: Of the vectors.
+          length: The vectors' length.
           noise_multiplier: z, the noise over a client's L2 bound, both of the sum; 0
             for none.
           cohort_size: n, the expected number of clients.

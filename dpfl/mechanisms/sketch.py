@@ -28,7 +28,7 @@ class SketchShape:
     Attributes:
       kind: "shifts" or "hashes".
       rows: l.
-      parts: Of each part: its length d_p and its compression rate.
+      parts: For each part its length d_p and its compression rate.
     """
 
     kind: str

@@ -31,7 +31,7 @@ class Law(NamedTuple):
     """A law on the integers that is symmetric about zero.
 
     Attributes:
-      probabilities: Of -R, ..., R.
+      probabilities: Those of -R, ..., R.
       beyond: The probability of all other integers, from above.
     """
 

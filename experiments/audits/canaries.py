@@ -40,7 +40,7 @@ class Case:
     Attributes:
       mechanism: Its numbers.
       dimension: d.
-      participation: Of all rounds that are released together.
+      participation: How clients join the rounds that are released together.
       block: The canary where it appears in the release, of length 1 in units of the
         clip.
       canaries: How many are in a round.
@@ -109,7 +109,7 @@ class Trials:
 
         Args:
           case: The mechanism and its canary.
-          seed: Of coins, cohorts, keys and noise.
+          seed: The seed of coins, cohorts, keys and noise.
         """
         self._case, self._seed = case, seed
         self._rng = np.random.default_rng(seed)

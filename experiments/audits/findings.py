@@ -32,7 +32,7 @@ class Finding:
       setting: What was released, in a few words.
       is_sound: False if what was found contradicts what is claimed.
       relation: Between the neighbours, for a claimed epsilon.
-      delta: Of the claimed epsilon.
+      delta: The delta of the claimed epsilon.
       method: By which epsilon is claimed.
       claimed: The epsilon, or the expected count or number.
       found: The lower bound on epsilon, or what was counted or measured.

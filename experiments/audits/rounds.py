@@ -72,7 +72,7 @@ class FactoryRounds:
     """Rounds of a mechanism's factory in TFF's worker.
 
     Attributes:
-      state: Of the process.
+      state: A state of the process.
     """
 
     def __init__(

@@ -40,7 +40,7 @@ class StreamCase:
 
     Attributes:
       mechanism: Its numbers.
-      participation: Of all rounds.
+      participation: How clients join all rounds.
       block: The canary where it appears in the release, of length 1 in units of the
         clip.
       delta: At which epsilon is claimed and bounded.

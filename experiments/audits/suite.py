@@ -47,8 +47,8 @@ class Settings:
         where a round has few canaries, and of a stream; up to eight times as many where
         a bound of them would be expected to be little of the claim, unless it is quick.
       rounds_in_tff: How many rounds of a case go through TFF; of a stream all.
-      draws: Of the server's noise of the Gaussian mechanism; of others there are fewer.
-      seed: Of all that is drawn.
+      draws: How often the Gaussian mechanism's noise is drawn; others draw less often.
+      seed: The seed of all that is drawn.
       is_quick: Whether there is one case of each mechanism, and few checks besides.
     """
 

@@ -36,7 +36,7 @@ def work(
       config: The mechanism, whose noise is set by the budget epsilon at `DELTA`.
       repeats: Draws of mask or sketch, and noise.
       vectors: What the clients have, a key of `measured_means.VECTORS`.
-      sparsity: Of so many coordinates, if it is not 0, and then similar.
+      sparsity: How many coordinates of a vector are not 0; 0 for dense ones.
       theory: From the mechanism with its noise to the expected error, a column.
       **settings: Further settings of the work.
     """

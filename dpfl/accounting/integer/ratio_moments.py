@@ -337,7 +337,7 @@ class Excess:
         return result
 
     def _omitted(self, rows: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Returns which rows omit terms, the first such l, and if two more may count.
+        """The rows that omit terms, the first such l, and if two more may count.
 
         At a fractional order the first term left out is negative, the next positive.
         """

@@ -168,7 +168,7 @@ def _largest(
 def _evaluators(
     orders: np.ndarray, noise: summed_noise.Noise, top: float
 ) -> list[tuple[np.ndarray, ratio_moments.Excess | ratio_moments.DirectExcess]]:
-    """Returns which orders are evaluated how for coordinates up to `top` <= 1."""
+    """How each order is evaluated for coordinates up to `top` <= 1."""
     moments = ratio_moments.ratio_moments(noise, math.ceil(orders.max()))
     excess = ratio_moments.Excess(moments, orders)
     doubtful = excess.doubt(top) > _DOUBT

@@ -102,7 +102,7 @@ def gaussian_shift(noise: summed_noise.Noise) -> float:
 def _slopes(
     a: np.ndarray, b: np.ndarray, exponent: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns what a' and b' must at least be for a p^2 + b p^4; [m] each.
+    """The least a' and b' for a p^2 + b p^4; [m] each.
 
     Powers above the fourth count in b, by the largest values of p^2 (1-p)^2, 1/16, and
     p^4 (1-p)^2, 16/729.
