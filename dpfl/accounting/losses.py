@@ -23,7 +23,8 @@ from scipy import fft, special
 
 # Standard deviations of a release beyond which losses are infinite: 1e-21 of them.
 _REACH = 9.5
-# The mass that a sum may have outside of the window that is computed, over delta.
+# The mass that a sum may have outside of the window that is computed: over delta, and
+# of what is tilted.
 _TAIL = 1e-9
 # Exponents of Chernoff's bound on it, times the length of the grid.
 _EXPONENTS = np.geomspace(0.003, 100.0, 32)
@@ -158,9 +159,9 @@ def _log_moments(part: Losses, longest: int) -> np.ndarray:
 def composed(parts: Iterable[tuple[Losses, int]], delta: float) -> Losses:
     """The losses of independent parts, each so many times, on one grid.
 
-    Masses are tilted by exp(s place) before the FFT and back afterwards, s being that
-    of Chernoff's bound at `delta`: what float64 rounds is then small beside masses near
-    the epsilon of that delta, and not beside 1. As much is added to each of them.
+    Masses are tilted by exp(s place) before the FFT and back afterwards, s being about
+    half of that of Chernoff's bound at `delta`: what float64 rounds is then small
+    beside masses near the epsilon of that delta, and as much is added to each.
 
     Raises:
       TooManyLossesError: there would be more than `_MOST` of them.
@@ -171,15 +172,21 @@ def composed(parts: Iterable[tuple[Losses, int]], delta: float) -> Losses:
     moments = np.sum([n * _log_moments(part, longest) for part, n in given], axis=0)
     exponents = _EXPONENTS / longest
     tail = _TAIL * delta
-    # Chernoff's bound on the mass outside of a window.
-    upper, lower = (moments - math.log(tail / 2)) / exponents
+    # About half of the best exponent: with all of it what is tilted reaches far.
+    best = max(0, int(np.argmin((moments[0] - math.log(delta)) / exponents)) - 2)
+    tilt = exponents[best]
+    # Chernoff's bounds on the mass outside of a window, above it of what is tilted too.
+    lower = np.min((moments[1] - math.log(tail / 2)) / exponents)
+    upper = np.min((moments[0] - math.log(tail / 2)) / exponents)
+    more = slice(best + 1, None)
+    grown = moments[0, more] - moments[0, best] - math.log(_TAIL)
     high = sum(n * (part.masses.size - 1) for part, n in given)
-    high = min(high, math.ceil(np.min(upper)))
-    low = max(0, math.floor(-np.min(lower)))
+    if grown.size:
+        tilted_upper = np.min(grown / (exponents[more] - tilt))
+        high = min(high, math.ceil(max(upper, tilted_upper)))
+    low = max(0, math.floor(-lower))
     if high - low >= _MOST:
         raise TooManyLossesError(f"there must be at most {_MOST}, found {high - low}")
-    best = int(np.argmin((moments[0] - math.log(delta)) / exponents))
-    tilt = exponents[best]
     size = fft.next_fast_len(max(high - low + 1, longest), real=True)
     product = np.ones(size // 2 + 1, np.complex128)
     for part, n in given:

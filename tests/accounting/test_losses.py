@@ -46,7 +46,8 @@ def test_both_directions_have_all_their_mass(q):
 
 
 @pytest.mark.parametrize(
-    ("q", "z", "count"), [(0.5, 2.0, 60), (0.03, 1.08, 1500), (1.0, 3.0, 20)]
+    ("q", "z", "count"),
+    [(0.5, 2.0, 60), (0.03, 1.08, 1500), (1.0, 3.0, 20), (1 / 34, 1.0, 84)],
 )
 def test_compositions_are_those_of_dp_accounting(q, z, count):
     step = step_of(z, count)
