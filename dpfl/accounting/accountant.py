@@ -119,6 +119,18 @@ def _rdp_of(
 _remembered_rdp_of = functools.lru_cache(maxsize=256)(_rdp_of)
 
 
+def _is_value(event: dp_accounting.DpEvent) -> bool:
+    """Whether equal events are alike: others' classes may not say what equality is.
+
+    Those that inherit it are all equal, and some have no hash.
+    """
+    try:
+        hash(event)
+    except TypeError:
+        return False
+    return "__eq__" in vars(type(event))
+
+
 class DpflAccountant(rdp_privacy_accountant.RdpAccountant):
     """RDP accountant that composes dpfl's events with dp_accounting's own."""
 
@@ -161,9 +173,8 @@ class DpflAccountant(rdp_privacy_accountant.RdpAccountant):
                 invalid_event=event, error_message=str(error)
             )
         if do_compose:
-            # Without an equality of its own, a class's events may all be equal.
             asked = known[0], resolved, tuple(self._orders)
-            if "__eq__" in vars(type(resolved)):
+            if _is_value(resolved):
                 self._rdp += count * _remembered_rdp_of(*asked)
             else:
                 self._rdp += count * _rdp_of(*asked)

@@ -127,7 +127,7 @@ def epsilon(
     if method != "rdp" and relation in events.TRUSTED_RELATIONS:
         found = gaussian.tight_epsilon(event, delta)
         if found is None:
-            found = stopped_martingale.masked_epsilon(event, delta)
+            found = stopped_martingale.stopped_epsilon(event, delta)
     tight = None if found is None else PrivacyReport(found[0], delta, found[1])
     if method == "tight":
         if tight is None:

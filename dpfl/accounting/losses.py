@@ -69,10 +69,12 @@ class Losses:
         top = grid[np.searchsorted(-above, -goal) - 1] if above[0] > goal else grid[0]
         first = np.searchsorted(grid, max(0.0, top - _LARGEST_EXPONENT / 2))
         grid, above = grid[first:], above[first:]
-        scaled = self.masses[first:] * np.exp(-np.minimum(grid - top, 700.0))
+        scaled = self.masses[first:] * np.exp(
+            -np.minimum(grid - top, _LARGEST_EXPONENT)
+        )
         scaled = np.cumsum(scaled[::-1])[::-1]
         with np.errstate(over="ignore"):
-            deltas = above - scaled * np.exp(np.minimum(grid - top, 700.0))
+            deltas = above - scaled * np.exp(np.minimum(grid - top, _LARGEST_EXPONENT))
         place = int(np.searchsorted(-deltas, -goal))
         if place == grid.size:
             return float(grid[-1])
@@ -82,7 +84,7 @@ class Losses:
         return max(0.0, min(found, float(grid[place])))
 
 
-def _masses_between(edges: np.ndarray) -> np.ndarray:
+def normal_masses(edges: np.ndarray) -> np.ndarray:
     """The standard normal's masses between rising edges, by the smaller tails."""
     low, high = edges[:-1], edges[1:]
     below = special.ndtr(high) - special.ndtr(low)
@@ -110,7 +112,7 @@ def sampled_gaussian(q: float, z: float, step: float) -> tuple[Losses, Losses]:
     with np.errstate(divide="ignore"):
         places = (grid + np.log(above) - math.log(q)) / m + 0.5 * m
     edges = np.concatenate([[-np.inf], places, [np.inf]])
-    without, joined = _masses_between(edges), _masses_between(edges - m)
+    without, joined = normal_masses(edges), normal_masses(edges - m)
     given = (1 - q) * without + q * joined
     a, b = given[1:-1], without[1:-1]
     growth = np.exp(np.minimum(grid, _LARGEST_EXPONENT))

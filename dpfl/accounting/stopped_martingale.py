@@ -38,7 +38,7 @@ import dp_accounting
 import numpy as np
 from scipy import special
 
-from dpfl.accounting import csgm, events, gaussian
+from dpfl.accounting import csgm, events, gaussian, losses
 from dpfl.accounting.integer import stand_in
 
 # Steps in time; each adds at most 1/n of how much V grows by its own spread.
@@ -73,20 +73,6 @@ def _logits(keep: float, time: float) -> np.ndarray:
     return logits[(logits > -600) & (logits < 30)]
 
 
-def _cells(bounds: np.ndarray) -> np.ndarray:
-    """Returns the normal masses between rising bounds and outside; [..., m + 1].
-
-    Above 0 they are differences of upper tails: a mass of 1e-300 counts where what it
-    weighs is 1e250.
-    """
-    edge = np.full((*bounds.shape[:-1], 1), np.inf)
-    low = np.concatenate([-edge, bounds], axis=-1)
-    high = np.concatenate([bounds, edge], axis=-1)
-    below = special.ndtr(high) - special.ndtr(low)
-    above = special.ndtr(-low) - special.ndtr(-high)
-    return np.where(low > 0, above, below)
-
-
 def _transition(logits: np.ndarray, time: float) -> np.ndarray:
     """E of the hat function of each node, from each node, after a time; [m + 2, m + 2].
 
@@ -118,9 +104,9 @@ def _transition(logits: np.ndarray, time: float) -> np.ndarray:
 
 def _rows_of_cells(bounds: np.ndarray, between: np.ndarray) -> np.ndarray:
     """Normal masses below, between and above the bounds of each row; [m, m + 1]."""
-    cells = _cells(bounds)
     rows = np.empty((between.shape[0], between.shape[1] + 1))
-    rows[:, 1:-1] = cells[between[:, 1:]]
+    # A mass of 1e-300 counts where what it weighs is 1e250.
+    rows[:, 1:-1] = losses.normal_masses(bounds)[between[:, :-1]]
     rows[:, 0] = special.ndtr(bounds[between[:, 0]])
     rows[:, -1] = special.ndtr(-bounds[between[:, -1]])
     return rows
@@ -254,7 +240,7 @@ def is_of_gaussians(event: dp_accounting.DpEvent) -> bool:
     return gaussian.gaussian_parts(alike) is not None
 
 
-def masked_epsilon(
+def stopped_epsilon(
     event: dp_accounting.DpEvent, delta: float
 ) -> Optional[tuple[float, str]]:
     """An epsilon of a tree that drops coordinates or adds integers, and the method.

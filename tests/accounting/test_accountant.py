@@ -266,3 +266,15 @@ def test_events_without_an_equality_of_their_own_are_not_taken_for_each_other():
     assert Costly(1.0) == Costly(2.0)
     spent = [accounting.epsilon(Costly(c), 1e-5).epsilon for c in (1.0, 2.0)]
     assert spent[1] == pytest.approx(spent[0] + 1)
+
+
+def test_events_without_a_hash_are_accounted_for():
+    @attr.s(frozen=True, auto_attribs=True)
+    class Listed(accounting.RdpDpEvent):
+        costs: list
+
+        def rdp(self, orders):
+            return np.full(len(orders), sum(self.costs))
+
+    spent = [accounting.epsilon(Listed(c), 1e-5).epsilon for c in ([1.0], [1.0, 1.0])]
+    assert spent[1] == pytest.approx(spent[0] + 1)
