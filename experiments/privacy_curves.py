@@ -16,7 +16,7 @@ from absl import flags
 from dpfl import checks, mechanisms
 from dpfl import factorization as mf
 from dpfl.mechanisms import Mechanism, Participation, build, integer
-from dpfl.mechanisms.matrix_factorization import SCHEDULES
+from dpfl.mechanisms.matrix_fields import SCHEDULES
 from dpfl.planning import bands_curve, comparison
 
 from . import cli, drawings

@@ -1,0 +1,177 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""The fields that say which factorization noise is correlated by, and what finds it."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import os
+from collections.abc import Mapping
+from typing import Any, Optional
+
+from dpfl import checks, files
+from dpfl import factorization as fact
+from dpfl.fields import option
+
+SCHEDULES: Mapping[str, type[fact.Schedule]] = {
+    "constant": fact.ConstantRate,
+    "drop": fact.DropRate,
+    "cooldown": fact.LinearCooldown,
+}
+
+# The fields that each method takes, and the names of the method's own parameters.
+_PARAMETERS: Mapping[str, Mapping[str, str]] = {
+    "band-low-rank": {"matrix_bands": "band", "matrix_rank": "rank"},
+    "toeplitz": {"matrix_bands": "bands"},
+    "banded": {"matrix_bands": "bands"},
+    "banded-inverse-root": {"matrix_bands": "bands"},
+    "banded-inverse": {"matrix_bands": "bands"},
+    "blt-rational": {"matrix_buffers": "buffers"},
+    "blt": {"matrix_buffers": "buffers"},
+}
+_OPTIONAL = frozenset({("toeplitz", "matrix_bands")})
+_SIZES = ("matrix_bands", "matrix_rank", "matrix_buffers")
+
+
+@dataclasses.dataclass(frozen=True)
+class MatrixFields:
+    """Where the factorization A = B C comes from.
+
+    The fields' own sentences say what they are, and besides:
+
+    Attributes:
+      matrix_momentum: beta of the workload; the server's optimizer must then have none.
+      matrix_schedule: Rates of the workload relative to the server's: "constant",
+        "drop" (a tenth in the last quarter) or "cooldown" (linear to 0.05 in the last
+        quarter).
+      matrix_file: A file made by `dpfl.factorization.save`; its matrix may have more
+        rounds than the epoch, or the run.
+    """
+
+    matrix_method: str = option(
+        "optimal", f"How A = B C is found, one of {', '.join(sorted(fact.METHODS))}."
+    )
+    matrix_momentum: float = option(
+        0.0, "Momentum that the aggregator applies, and the noise is the best for."
+    )
+    matrix_schedule: str = option(
+        "constant", f"Rates of the workload, one of {', '.join(SCHEDULES)}."
+    )
+    matrix_bands: Optional[int] = option(
+        None,
+        "Diagonals of C (banded, toeplitz), of its inverse (banded-inverse, "
+        "banded-inverse-root) or of B (band-low-rank).",
+    )
+    matrix_rank: Optional[int] = option(
+        None, "Rank of the low-rank part of B (band-low-rank)."
+    )
+    matrix_buffers: Optional[int] = option(
+        None, "Buffers of the noise stream (blt, blt-rational)."
+    )
+    matrix_file: Optional[str] = option(
+        None, "A factorization that was saved, in place of the other matrix fields."
+    )
+    matrix_cache: Optional[str] = option(
+        None, "Folder in which factorizations are kept once computed."
+    )
+
+    def check_matrix(self, rounds: int) -> None:
+        """Raises ValueError or TypeError for a field that a stream cannot have."""
+        checks.choice("matrix_method", self.matrix_method, fact.METHODS)
+        checks.real("matrix_momentum", self.matrix_momentum, at_least=0, below=1)
+        checks.choice("matrix_schedule", self.matrix_schedule, SCHEDULES)
+        if self.matrix_file is not None:
+            self._check_nothing_beside_the_file()
+        else:
+            self._check_sizes(rounds)
+
+    def _check_nothing_beside_the_file(self) -> None:
+        for field in dataclasses.fields(MatrixFields):
+            value = getattr(self, field.name)
+            if field.name != "matrix_file" and value != field.default:
+                raise ValueError(
+                    f"{field.name} must be left out where a matrix_file is given, "
+                    f"found {value!r}"
+                )
+
+    def _check_sizes(self, rounds: int) -> None:
+        """Raises ValueError unless the method has its sizes, and no others."""
+        wanted = _PARAMETERS.get(self.matrix_method, {})
+        for name in _SIZES:
+            value = getattr(self, name)
+            if value is not None and name not in wanted:
+                raise ValueError(
+                    f"{name} must be left out for matrix_method "
+                    f"{self.matrix_method!r}, found {value!r}"
+                )
+            if value is not None:
+                checks.integer(name, value, 0 if name == "matrix_rank" else 1)
+            elif name in wanted and (self.matrix_method, name) not in _OPTIONAL:
+                raise ValueError(
+                    f"{name} must be given for matrix_method {self.matrix_method!r}"
+                )
+        for name in ("matrix_bands", "matrix_rank"):
+            value = getattr(self, name)
+            if value is not None and value > rounds:
+                raise ValueError(
+                    f"{name} must be at most the {rounds} rounds of a stream, "
+                    f"found {value}"
+                )
+
+    @property
+    def file_digest(self) -> Optional[str]:
+        """SHA-256 of the matrix_file, None if there is none; see `Mechanism`."""
+        if self.matrix_file is None:
+            return None
+        path = files.input_path("matrix_file", self.matrix_file)
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+
+    def find_factorization(self, rounds: int, called: str) -> fact.Factorization:
+        """The factorization of streams of `rounds`, loaded or computed at first use.
+
+        Raises:
+          ValueError: If the matrix has fewer rounds than a stream, or the file is
+            damaged or not there. Rounds have the name `called` there.
+        """
+        if self.matrix_file is not None:
+            files.input_path("matrix_file", self.matrix_file)
+            changed = os.stat(self.matrix_file).st_mtime_ns
+            return _load(self.matrix_file, changed, rounds)
+        names = [field.name for field in dataclasses.fields(MatrixFields)]
+        request = MatrixFields(**{name: getattr(self, name) for name in names})
+        return _compute(rounds, called, request)
+
+
+@functools.lru_cache(maxsize=8)
+def _load(path: str, changed: int, rounds: int) -> fact.Factorization:
+    del changed
+    found = fact.load(path)
+    if found.rounds < rounds:
+        raise ValueError(
+            f"matrix_file {path} must have at least the {rounds} rounds of a stream, "
+            f"found {found.rounds}"
+        )
+    return found
+
+
+@functools.lru_cache(maxsize=8)
+def _compute(rounds: int, called: str, fields: MatrixFields) -> fact.Factorization:
+    workload = fact.Workload(
+        rounds, fields.matrix_momentum, SCHEDULES[fields.matrix_schedule]()
+    )
+    sizes = _PARAMETERS.get(fields.matrix_method, {})
+    params: dict[str, Any] = {
+        parameter: getattr(fields, name)
+        for name, parameter in sizes.items()
+        if getattr(fields, name) is not None
+    }
+    names = {parameter: name for name, parameter in sizes.items()}
+    with checks.renaming({"rounds": called, **names}):
+        if fields.matrix_cache is None:
+            return fact.compute(workload, fields.matrix_method, **params)
+        files.output_folder("matrix_cache", fields.matrix_cache)
+        cache = fact.Cache(fields.matrix_cache)
+        return cache.get(workload, fields.matrix_method, **params)
