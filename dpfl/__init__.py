@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from dpfl.tasks import Measure, TaskConfig, TaskEntry, load_task
     from dpfl.tasks import register as register_task
     from dpfl.training.config import RunConfig
+    from dpfl.training.local_worker import start as start_worker
     from dpfl.training.plan import make_plan
     from dpfl.training.run import Run
-    from dpfl.training.worker import start as start_worker
 
 __version__ = "0.1.0"
 
@@ -74,7 +74,7 @@ _ELSEWHERE = {
     "Run": ("training.run", "Run"),
     "RunConfig": ("training.config", "RunConfig"),
     "make_plan": ("training.plan", "make_plan"),
-    "start_worker": ("training.worker", "start"),
+    "start_worker": ("training.local_worker", "start"),
 }
 
 

@@ -79,7 +79,7 @@ def _worker() -> Iterator[None]:
     """TFF's worker, with secure sums that are simulated, as the default."""
     import tensorflow_federated as tff
 
-    from dpfl.training import worker as worker_lib
+    from dpfl.training import local_worker as worker_lib
 
     with worker_lib.start(isolation=_ISOLATION.value) as worker:
         tff.framework.set_default_context(worker.context(secure_sums=True))

@@ -50,7 +50,7 @@ def main(argv: Sequence[str]) -> None:
     if _PORT.value is None:
         raise ValueError("--port must be given, found none")
     start.import_tensorflow()
-    from dpfl.training import worker as worker_lib
+    from dpfl.training import local_worker as worker_lib
 
     # A scheduler ends a job so; the worker then ends with this process.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))

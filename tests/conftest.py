@@ -59,8 +59,8 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session")
 def tff_worker():
-    """The running `dpfl.training.worker.Worker`; TFF's default context is on it."""
-    from dpfl.training import worker as worker_lib
+    """The running `dpfl.training.local_worker.Worker`; TFF's default context is on it."""
+    from dpfl.training import local_worker as worker_lib
 
     with worker_lib.start() as worker:
         yield worker

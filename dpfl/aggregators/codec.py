@@ -219,32 +219,32 @@ class SecureCodec(Codec):
     """A codec of integers of which the server learns the sum modulo 2^b, and no more.
 
     Attributes:
-      moduli_bits: b of each part of a message, by name.
+      modulus_bits: b of each part of a message, by name.
     """
 
     sums_securely = True
 
     def __init__(
-        self, dimension: int, cohort_size: int, moduli_bits: Mapping[str, int]
+        self, dimension: int, cohort_size: int, modulus_bits: Mapping[str, int]
     ):
         super().__init__(dimension, cohort_size)
-        self.moduli_bits = moduli_bits
+        self.modulus_bits = modulus_bits
 
     def reduction(
         self, message_type: tff.Type, sums_type: tff.Type
     ) -> reductions.Reduction:
         """The secure sum of residues, and that of what else is needed."""
-        return reductions.secure_sums(self.moduli_bits, sums_type, self.needed_sums)
+        return reductions.secure_sums(self.modulus_bits, sums_type, self.needed_sums)
 
     def group_reduction(self, total_type: tff.Type) -> reductions.GroupReduction:
         """The secure sum of groups' residues."""
-        return reductions.secure_group_sums(self.moduli_bits)
+        return reductions.secure_group_sums(self.modulus_bits)
 
     def residues(self, total: Fields) -> Fields:
         """The residues modulo 2^b."""
         return collections.OrderedDict(
             (name, integers.wrap(total[name], bits))
-            for name, bits in self.moduli_bits.items()
+            for name, bits in self.modulus_bits.items()
         )
 
 

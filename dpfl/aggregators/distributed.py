@@ -74,10 +74,10 @@ class IntegerCodec(SecureCodec):
 
     def __init__(self, config: integer.IntegerMechanism, dimension: int):
         """Raises ValueError if a configuration has too few bits for its numbers."""
-        moduli_bits = {"update": config.bits}
+        modulus_bits = {"update": config.modulus_bits}
         if config.adaptive_clipping:
-            moduli_bits["within"] = integer.CLIP_COUNT_BITS
-        super().__init__(dimension, config.cohort_size, moduli_bits)
+            modulus_bits["within"] = integer.CLIP_COUNT_BITS
+        super().__init__(dimension, config.cohort_size, modulus_bits)
         config.check_noise(dimension)
         self._config = config
         self._grid = config.grid(dimension)
@@ -142,7 +142,7 @@ class IntegerCodec(SecureCodec):
         rounded += self._noise.sample(
             client_seed, purposes.Client.UPDATE_SHARE, shares, self._rotated
         )
-        wrapped = integers.wrap(rounded, self._config.bits)
+        wrapped = integers.wrap(rounded, self._config.modulus_bits)
         message = collections.OrderedDict(update=wrapped)
         if self._clip.adapts:
             vote = self._clip.vote(scaled.normed, scaled.is_clipped)
@@ -214,7 +214,9 @@ class IntegerCodec(SecureCodec):
         """The mean that the residues stand for, and the next clip."""
         config = self._config
         total = self.release(state, total, sums, shared, noise_seed)
-        steps = tf.cast(integers.center(total["update"], config.bits), tf.float32)
+        steps = tf.cast(
+            integers.center(total["update"], config.modulus_bits), tf.float32
+        )
         step = self._grid.granularity * shared["vector_clip"]
         rotated = steps * (step / config.cohort_size)
         vector = self._rotation.invert(rotated, shared["rotation"])
@@ -222,7 +224,7 @@ class IntegerCodec(SecureCodec):
             clip_norm=shared["clip_norm"],
             noise_stddev=self._noise_stddev(sums) * shared["vector_clip"],
             granularity=step,
-            wrap_probability=_wrap_probability(steps, config.bits),
+            wrap_probability=_wrap_probability(steps, config.modulus_bits),
         )
         new_state = collections.OrderedDict(state)
         if self._clip.adapts:

@@ -34,8 +34,8 @@ class LocalNoiseCodec(SecureCodec):
     needed_sums = ("clients",)
 
     def __init__(self, config: mechanisms.Dome):
-        moduli_bits = {"update": config.message_bits}
-        super().__init__(config.sketch_size, config.cohort_size, moduli_bits)
+        modulus_bits = {"update": config.modulus_bits}
+        super().__init__(config.sketch_size, config.cohort_size, modulus_bits)
         self._config = config
         multiplier, no_noise = config.noise_multiplier, config.no_noise
         self._sum = IntegerSum(
@@ -65,7 +65,7 @@ class LocalNoiseCodec(SecureCodec):
         config = self._config
         needed = config.cohort_size if config.noise_multiplier else 0
         total = reductions.opened(total["update"], sums["clients"], needed)
-        steps = integers.center(total, config.message_bits)
+        steps = integers.center(total, config.modulus_bits)
         return tf.cast(steps, self._sum.dtype)
 
     def decode(

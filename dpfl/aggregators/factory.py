@@ -72,7 +72,7 @@ def check_secure_sums() -> None:
             "TFF's default context must be one that can sum securely before a "
             "mechanism with integer noise is built, by "
             "`tff.framework.set_default_context(worker.context(secure_sums=True))` "
-            "with `worker = dpfl.training.worker.start()` or by "
+            "with `worker = dpfl.start_worker()` or by "
             "`tff.backends.test.set_sync_test_cpp_execution_context()`, found one "
             "that cannot"
         )

@@ -101,8 +101,10 @@ class Release:
         epoch_seed = tf.where(
             tf.equal(row, 0), _epoch_seed(noise_seed), state["epoch_seed"]
         )
-        draw = self._supplied if self._from_program else self._drawn
-        unit_noise, kept = draw(state, row, epoch_seed)
+        next_noise = (
+            self._noise_of_program if self._from_program else self._noise_of_stream
+        )
+        unit_noise, kept = next_noise(state, row, epoch_seed)
         increment = mean + self._scale * unit_noise
         if self._momentum:
             moment = tf.where(tf.equal(row, 0), 0.0, self._momentum) * state["moment"]
@@ -119,10 +121,13 @@ class Release:
         ordered = collections.OrderedDict((name, updated[name]) for name in state)
         return Decoded(result, ordered, measured)
 
-    def _drawn(
+    def _noise_of_stream(
         self, state: Fields, row: tf.Tensor, seed: tf.Tensor
     ) -> tuple[tf.Tensor, dict[str, Any]]:
-        """Row `row` of the stream, and its memory."""
+        """Row `row` of the stream in the state, and its memory.
+
+        For TFF's own training loops; `dpfl-train` has a `NoiseFeeder`.
+        """
         initial = self._stream.initial_memory()
         kept = tf.nest.pack_sequence_as(initial, [state[i] for i in _named(initial)])
         memory = tf.cond(tf.equal(row, 0), self._stream.initial_memory, lambda: kept)
@@ -131,10 +136,10 @@ class Release:
         )
         return unit_noise, dict(_named(after["memory"]))
 
-    def _supplied(
+    def _noise_of_program(
         self, state: Fields, row: tf.Tensor, seed: tf.Tensor
     ) -> tuple[tf.Tensor, dict[str, Any]]:
-        """The noise in the state, if it is that of this row and epoch."""
+        """The noise that a `NoiseFeeder` put into the state for this row and epoch."""
         is_right = tf.equal(state["noise_row"], row) & tf.reduce_all(
             tf.equal(state["noise_seed"], seed)
         )

@@ -126,7 +126,7 @@ def _aggregation(
 
 
 def secure_sums(
-    moduli_bits: Mapping[str, int], sums_type: tff.Type, counts: Sequence[str]
+    modulus_bits: Mapping[str, int], sums_type: tff.Type, counts: Sequence[str]
 ) -> Reduction:
     """Sums modulo 2^b, all that the server sees, and secure sums of counts.
 
@@ -137,7 +137,7 @@ def secure_sums(
     for; they are summed in the open, and the counts with them.
 
     Args:
-      moduli_bits: b of each part of the message, by name, in the message's order; at
+      modulus_bits: b of each part of the message, by name, in the message's order; at
         most 30 for int32, 62 for int64.
       sums_type: TFF type of the float64 scalars to be summed beside it.
       counts: The names of those that are whole numbers at least 0, and below 2^30 in
@@ -155,7 +155,7 @@ def secure_sums(
 
     def reduce(encoded: tff.Value) -> tff.Value:
         message, sums = encoded[0], encoded[1]
-        totals = _modular_sums(message, moduli_bits)
+        totals = _modular_sums(message, modulus_bits)
         if not names:
             beside = tff.federated_value(collections.OrderedDict(), tff.SERVER)
         elif set(names) <= set(counts):
@@ -169,16 +169,16 @@ def secure_sums(
     return reduce
 
 
-def secure_group_sums(moduli_bits: Mapping[str, int]) -> GroupReduction:
+def secure_group_sums(modulus_bits: Mapping[str, int]) -> GroupReduction:
     """The sums modulo 2^b of groups' residues; see `secure_sums`."""
-    return lambda totals: tff.federated_zip(_modular_sums(totals, moduli_bits))
+    return lambda totals: tff.federated_zip(_modular_sums(totals, modulus_bits))
 
 
 def _modular_sums(
-    parts: tff.Value, moduli_bits: Mapping[str, int]
+    parts: tff.Value, modulus_bits: Mapping[str, int]
 ) -> collections.OrderedDict:
     summed = collections.OrderedDict()
-    for name, bits in moduli_bits.items():
+    for name, bits in modulus_bits.items():
         # TFF asks for the modulus in the type of what is summed.
         modulus = parts[name].type_signature.member.dtype.type(1 << bits)
         summed[name] = tff.backends.mapreduce.federated_secure_modular_sum(

@@ -16,7 +16,7 @@ from dpfl.accounting import events
 from dpfl.accounting.integer import grid_numbers
 from dpfl.fields import option, required
 from dpfl.mechanisms import integer, mechanism
-from dpfl.mechanisms.integer import RoundingFields
+from dpfl.mechanisms.integer_grid import RoundingFields
 from dpfl.mechanisms.participation import Independent, Participation
 
 SKETCH_RULES = ("eigen", "qr")
@@ -167,7 +167,7 @@ class Dome(mechanism.NoiseMechanism):
         return self.measures_energy
 
     @property
-    def message_bits(self) -> int:
+    def modulus_bits(self) -> int:
         """Bits of each of the k numbers, whose secure sum is modulo 2 to as many."""
         multiplier = self.noise_multiplier or self.no_noise
         return grid_numbers.grid_of_cohort(multiplier, self.cohort_size).modulus_bits
@@ -239,7 +239,7 @@ class Dome(mechanism.NoiseMechanism):
 
     def uplink_bits(self, dimension: int) -> float:
         """The bits of the k numbers, each as an integer of 32, at the least."""
-        return float(self.message_bits * self.sketch_size)
+        return float(self.modulus_bits * self.sketch_size)
 
     def downlink_bits(self, dimension: int) -> float:
         """The bits of the model, U' in bfloat16, S m and the seed, at the most.
@@ -294,9 +294,9 @@ class DomeDdg(RoundingFields, Dome):
         return kind(**{name: getattr(self, name) for name in own})
 
     @property
-    def message_bits(self) -> int:
+    def modulus_bits(self) -> int:
         """See base class: b, once it is a number."""
-        return self.release.message_bits
+        return self.release.modulus_bits
 
     def check(self, participation: Participation, dimension: int) -> None:
         """See base class; refuses bits that are too few for the cohort, too."""

@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, ClassVar, Optional
+from typing import Any, ClassVar
 
 import numpy as np
 from dp_accounting import DpEvent, NonPrivateDpEvent
@@ -17,74 +17,21 @@ from dp_accounting import DpEvent, NonPrivateDpEvent
 from dpfl import accounting, checks
 from dpfl.accounting import events
 from dpfl.accounting.integer import noise_events, summed_noise
-from dpfl.fields import AUTO, option, required
+from dpfl.fields import AUTO, option
 from dpfl.mechanisms import mechanism
 from dpfl.mechanisms.gaussian import AdaptiveClip
 from dpfl.mechanisms.integer_grid import (
+    LEAST_BITS,
+    MOST_BITS,
     PUBLISHED_WRAP_PROBABILITY,
     Grid,
+    MessageBits,
+    RoundingFields,
     best_grid,
     published_grid,
     rounding_variance,
 )
 from dpfl.mechanisms.participation import Participation
-
-# Bits of a coordinate of a message.
-LEAST_BITS, MOST_BITS = 2, 30
-
-
-@dataclasses.dataclass(frozen=True)
-class MessageBits(mechanism.NoiseMechanism):
-    """The field without a default, which has to come before those with one."""
-
-    bits: int = required(
-        "Bits of a coordinate of a message, from 2 to 30; auto for the fewest that "
-        "bits_tolerance allows.",
-        auto=True,
-    )
-
-
-@dataclasses.dataclass(frozen=True)
-class RoundingFields:
-    """How vectors become integers, and how these are accounted for.
-
-    Attributes:
-      rounding_bias: beta of the conditional rounding that the published bound needs, in
-        [0, 1); of no meaning otherwise.
-      wrap_probability: The granularity is the finest at which a coordinate of the sum
-        wraps around with this probability, were it Gaussian; None is what makes the
-        least error, and 6.33e-5, 4 standard deviations, under the published bound.
-      integer_bound: "exact" (every coordinate is rounded once, which is accounted for
-        as the noise that it is) or "published" (the papers' bounds, with rounding that
-        is repeated until a norm is met).
-      bits_tolerance: See `choice`.
-    """
-
-    rounding_bias: float = option(
-        noise_events.DEFAULT_ROUNDING_BIAS,
-        "beta of the conditional rounding of the published bound, at least 0 and "
-        "below 1.",
-    )
-    wrap_probability: Optional[float] = option(
-        None,
-        "Probability with which a coordinate of the sum may wrap around; unset for "
-        "that of the least error.",
-    )
-    integer_bound: str = option(
-        "exact", f"The accountant's bound, one of {', '.join(noise_events.BOUNDS)}."
-    )
-
-    bits_tolerance: float = option(
-        1.02,
-        "Where bits is auto, the most that the error may be, over that of Gaussian "
-        "noise at the same epsilon.",
-    )
-
-    @property
-    def conditional_rounding(self) -> bool:
-        """Whether rounding is repeated until a norm is met: for the published bound."""
-        return self.integer_bound == "published"
-
 
 # Length of the rotated vector, by rotation: the same, the next power of two or the next
 # even number.
@@ -178,7 +125,7 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
         checks.choice("integer_bound", self.integer_bound, noise_events.BOUNDS)
 
     @property
-    def message_bits(self) -> int:
+    def modulus_bits(self) -> int:
         """`bits`, once it is a number; ValueError while it is "auto"."""
         if self.bits == AUTO:
             raise ValueError(
@@ -238,15 +185,11 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
         is_overlap = self.rotation == "overlap"
         return {
             "cohort_size": self.cohort_size,
-            "bits": self.message_bits,
+            "bits": self.modulus_bits,
             "local_stddev": self.update_noise_multiplier / math.sqrt(self.noise_shares),
             "dimension": rotated,
             "spread": 1 << (rotated.bit_length() - 1) if is_overlap else rotated,
         }
-
-    def expected_wrap_probability(self, dimension: int) -> float:
-        """The probability that a coordinate of a Gaussian sum would wrap."""
-        return self.grid(dimension).wrap_probability(self.message_bits)
 
     def check(self, participation: Participation, dimension: int) -> None:
         """See base class."""
@@ -273,7 +216,7 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
         if not self.noise_multiplier or self._suits_noise(dimension):
             return
         advice = "noise_multiplier must be larger, or cohort_size smaller,"
-        for bits in range(self.message_bits + 1, MOST_BITS + 1):
+        for bits in range(self.modulus_bits + 1, MOST_BITS + 1):
             if dataclasses.replace(self, bits=bits)._suits_noise(dimension):
                 advice = f"bits must be at least {bits}"
                 break
@@ -382,7 +325,7 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
         and each sends a message of its own: per client it is twice as much.
         """
         count = CLIP_COUNT_BITS if self.adaptive_clipping else 0
-        own = float(self.message_bits * self.rotated_dimension(dimension) + count)
+        own = float(self.modulus_bits * self.rotated_dimension(dimension) + count)
         return 2 * own if self.noise_source == "helpers" else own
 
     def sum_noise_variance(self, dimension: int, shares: int) -> float:
@@ -426,7 +369,7 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
         own = n * rounding_variance(stddev / step)
         if self.noise_multiplier:
             own += n * self.share_variance(found.local_stddev_steps)
-        half = 2.0 ** (self.message_bits - 1)
+        half = 2.0 ** (self.modulus_bits - 1)
         wraps = math.erfc(half / math.sqrt(2 * (own + (n * stddev / step) ** 2)))
         own += 4 * half**2 * wraps
         return dimension * own * (step * self.clip_norm * self.vector_clip / n) ** 2

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The grid on which clients round, from the bits of a message."""
+"""How clients round: the options, and the grid from the bits of a message."""
 
 from __future__ import annotations
 
@@ -14,7 +14,12 @@ import numpy as np
 from scipy import optimize, special
 
 from dpfl import accounting
+from dpfl.accounting.integer import noise_events
+from dpfl.fields import option, required
+from dpfl.mechanisms import mechanism
 
+# Bits of a coordinate of a message.
+LEAST_BITS, MOST_BITS = 2, 30
 # A grid finer than these gains nothing: rounding is then far below noise and clip. A
 # step of 1/16 of a share adds less than 1e-3 to the variance of the noise, mostly far
 # less, and makes for coordinates of few steps and for small tables.
@@ -30,6 +35,59 @@ PUBLISHED_WRAP_PROBABILITY = 6.33e-5
 _CLIPPING_PART = 1e-4
 # A coordinate in steps whose standard deviation is below this is hardly ever above 1.
 _SMALL_COORDINATE = 0.15
+
+
+@dataclasses.dataclass(frozen=True)
+class MessageBits(mechanism.NoiseMechanism):
+    """The field without a default, which has to come before those with one."""
+
+    bits: int = required(
+        "Bits of a coordinate of a message, from 2 to 30; auto for the fewest that "
+        "bits_tolerance allows.",
+        auto=True,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class RoundingFields:
+    """How vectors become integers, and how these are accounted for.
+
+    Attributes:
+      rounding_bias: beta of the conditional rounding that the published bound needs, in
+        [0, 1); of no meaning otherwise.
+      wrap_probability: The granularity is the finest at which a coordinate of the sum
+        wraps around with this probability, were it Gaussian; None is what makes the
+        least error, and 6.33e-5, 4 standard deviations, under the published bound.
+      integer_bound: "exact" (every coordinate is rounded once, which is accounted for
+        as the noise that it is) or "published" (the papers' bounds, with rounding that
+        is repeated until a norm is met).
+      bits_tolerance: See `choice`.
+    """
+
+    rounding_bias: float = option(
+        noise_events.DEFAULT_ROUNDING_BIAS,
+        "beta of the conditional rounding of the published bound, at least 0 and "
+        "below 1.",
+    )
+    wrap_probability: Optional[float] = option(
+        None,
+        "Probability with which a coordinate of the sum may wrap around; unset for "
+        "that of the least error.",
+    )
+    integer_bound: str = option(
+        "exact", f"The accountant's bound, one of {', '.join(noise_events.BOUNDS)}."
+    )
+
+    bits_tolerance: float = option(
+        1.02,
+        "Where bits is auto, the most that the error may be, over that of Gaussian "
+        "noise at the same epsilon.",
+    )
+
+    @property
+    def conditional_rounding(self) -> bool:
+        """Whether rounding is repeated until a norm is met: for the published bound."""
+        return self.integer_bound == "published"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,7 +12,7 @@ import dp_accounting
 
 from dpfl import accounting
 from dpfl.mechanisms.gaussian import AdaptiveClip
-from dpfl.mechanisms.integer import MOST_BITS
+from dpfl.mechanisms.integer_grid import MOST_BITS
 from dpfl.mechanisms.mechanism import Mechanism
 from dpfl.mechanisms.participation import Participation
 

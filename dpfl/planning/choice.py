@@ -24,7 +24,8 @@ from typing import Any, Optional, TypeVar
 from dpfl import accounting, fields
 from dpfl.mechanisms.dome import DomeDdg
 from dpfl.mechanisms.gaussian import Gaussian
-from dpfl.mechanisms.integer import LEAST_BITS, MOST_BITS, IntegerMechanism
+from dpfl.mechanisms.integer import IntegerMechanism
+from dpfl.mechanisms.integer_grid import LEAST_BITS, MOST_BITS
 from dpfl.mechanisms.mechanism import Mechanism
 from dpfl.mechanisms.participation import Participation
 from dpfl.mechanisms.sketch import CountSketched

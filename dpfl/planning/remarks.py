@@ -9,7 +9,7 @@ import dataclasses
 import math
 
 from dpfl import accounting
-from dpfl.mechanisms.integer import MOST_BITS
+from dpfl.mechanisms.integer_grid import MOST_BITS
 from dpfl.mechanisms.mechanism import Mechanism
 from dpfl.mechanisms.participation import Participation
 from dpfl.planning import budget

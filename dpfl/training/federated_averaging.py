@@ -14,7 +14,7 @@ simulated ones, see `grouped`. What made the difference in speed, measured:
   * a loop over an iterator, as TFF's `LoopImplementation.DATASET_ITERATOR`;
   * one computation for all that a group does, since each call costs milliseconds;
   * one thread within an operation and as many clients at a time as processors, see
-    `worker.start`.
+    `local_worker.start`.
 """
 
 from __future__ import annotations

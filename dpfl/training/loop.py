@@ -27,8 +27,8 @@ from dpfl.training.record import MetricsFiles, Row, Tally, check_noise, round_ro
 
 if TYPE_CHECKING:
     from dpfl.training.federated_averaging import FedProcess
+    from dpfl.training.local_worker import Worker
     from dpfl.training.remote_workers import Workers
-    from dpfl.training.worker import Worker
 
 
 _WITHOUT_PACE = "{l_bar}{bar}| {n_fmt}/{total_fmt}{postfix}"

@@ -30,8 +30,8 @@ from dpfl.training import connection, patience
 from dpfl.training.config import Address
 from dpfl.training.connection import Connection, WorkerDiedError
 from dpfl.training.federated_averaging import FedAvgProcess, FedProcess
+from dpfl.training.local_worker import Worker
 from dpfl.training.process_state import ProcessState, RoundOutput
-from dpfl.training.worker import Worker
 
 # How long TCP may take to say whether anybody listens: kernels do, however busy.
 _KNOCK_SECONDS = 2.0

@@ -125,8 +125,8 @@ class Run:
         import tensorflow_federated as tff
 
         from dpfl.training import connection, federated_averaging, record
+        from dpfl.training import local_worker as worker_lib
         from dpfl.training import remote_workers as remote_lib
-        from dpfl.training import worker as worker_lib
 
         concurrency = self.plan.config.concurrency or machine.processors()
         with contextlib.ExitStack() as stack:
@@ -243,7 +243,7 @@ class Run:
 def worker_errors() -> tuple[type[Exception], ...]:
     """The exceptions of `Run.train` that say that TFF's worker is lost."""
     from dpfl.training import isolation
-    from dpfl.training import worker as worker_lib
+    from dpfl.training import local_worker as worker_lib
 
     return (isolation.IsolationError, worker_lib.WorkerDiedError)
 

@@ -146,7 +146,7 @@ def shares_source(mechanism: Any) -> Source:
         for client in range(config.cohort_size):
             own = randomness.fold_in(seed, client)
             total = made.accumulate(total, made.encode(zeros, shared, own).message)
-        return integers.center(total["update"], config.message_bits)
+        return integers.center(total["update"], config.modulus_bits)
 
     if codec is not None:
         steps = adversary.steps_to_clip(config, length) * config.noise_multiplier

@@ -137,7 +137,7 @@ class ComposedRounds:
         self.codec = registry.make_codec(mechanism, dimension)
         self._mechanism = mechanism
         self._images = np.asarray(images, np.float32)
-        self._bits = moduli_bits(mechanism)
+        self._bits = modulus_bits(mechanism)
         self._padding = self.codec.input_length - dimension
         clients = len(self._images)
         self._specs = (
@@ -277,11 +277,11 @@ def _named(released: Any) -> Fields:
     return collections.OrderedDict(update=released)
 
 
-def moduli_bits(mechanism: Any) -> dict[str, int]:
+def modulus_bits(mechanism: Any) -> dict[str, int]:
     """b of each part of what a secure sum opens; nothing for others."""
     if not mechanism.sums_securely:
         return {}
-    return {"update": mechanism.message_bits, "within": CLIP_COUNT_BITS}
+    return {"update": mechanism.modulus_bits, "within": CLIP_COUNT_BITS}
 
 
 def _wrapped(total: Any, bits: dict[str, int]) -> Any:

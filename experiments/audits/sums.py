@@ -50,7 +50,7 @@ def wraps(mechanism: Any) -> Iterator[findings.Finding]:
         return reduce(tff.federated_zip((messages, sums)))[0]
 
     parts = [(1, -1), (5, -5), (0, 0)]
-    bits = rounds.moduli_bits(mechanism)
+    bits = rounds.modulus_bits(mechanism)
     seen = []
     for residues in parts:
         messages = [_message(example, bits, residue) for residue in residues]

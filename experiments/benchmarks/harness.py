@@ -137,7 +137,7 @@ def measure(name: str, settings: Settings) -> list[Row]:
         if group.module != "programs" and own.worker is None:
             import tensorflow_federated as tff
 
-            from dpfl.training import worker as worker_lib
+            from dpfl.training import local_worker as worker_lib
 
             # Clients of rounds are in groups, as in `dpfl-train`; others have TFF's.
             is_grouped = group.module == "rounds"

@@ -22,7 +22,7 @@ import tensorflow_federated as tff
 from dpfl import aggregators, machine, mechanisms
 from dpfl.tasks import load_task, shared_array
 from dpfl.training import config, federated_averaging, remote_workers, server_optimizers
-from dpfl.training import worker as worker_lib
+from dpfl.training import local_worker as worker_lib
 from dpfl.vectors import adaptive_sketch
 
 from .harness import MEMORY_ROWS, Call, Row, Settings, compare, row

@@ -27,7 +27,7 @@ from dpfl import factorization as fact
 from dpfl.aggregators.factory import CodecFactory
 from dpfl.aggregators.matrix_factorization import MatrixFactorizationCodec, NoiseFeeder
 from dpfl.noise_streams import build_stream
-from dpfl.training import worker
+from dpfl.training import local_worker
 from dpfl.vectors import count_sketch, randomness, rotation
 from dpfl.vectors import masks as masks_lib
 from dpfl.vectors.integer_noise import DiscreteGaussian
@@ -245,7 +245,7 @@ def noise_dense(settings: Settings) -> list[Row]:
         f"block at {name}": seconds_of(call, place) / block
         for name, place in places.items()
     }
-    peak = worker.peak_bytes(os.getpid())
+    peak = local_worker.peak_bytes(os.getpid())
     # The block goes before there is another stream.
     del call
     call = _stream_call(noise_streams.DenseStream(matrix, dimension, block_rounds=1))

@@ -276,7 +276,7 @@ class TestCodec:
         noise_steps = config.grid(D).local_stddev_steps * math.sqrt(N)
         expected = math.erfc(half / (math.sqrt(2) * noise_steps))
         assert measured == pytest.approx(expected, rel=0.5)
-        assert expected < config.expected_wrap_probability(D)
+        assert expected < config.grid(D).wrap_probability(config.modulus_bits)
 
     def test_bits_of_a_message(self):
         for config in (make(), make(adaptive_clipping=True)):

@@ -167,7 +167,7 @@ class TestRound:
     )
     def test_the_modulus_holds_any_sum(self, noise_multiplier, cohort_size, bits):
         config = make(noise_multiplier, cohort_size, clip_norm=1.0)
-        assert config.message_bits == bits
+        assert config.modulus_bits == bits
         assert config.uplink_bits(D) == bits * K
         codec = dome.LocalNoiseCodec(config)
         grid = codec._sum.grid

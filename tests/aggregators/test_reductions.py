@@ -30,8 +30,8 @@ def opened(reduce, message_type, messages):
     return run([(message, sums) for message in messages])[0]
 
 
-def secure(moduli_bits):
-    return reductions.secure_sums(moduli_bits, SUMS_TYPE, ["clients"])
+def secure(modulus_bits):
+    return reductions.secure_sums(modulus_bits, SUMS_TYPE, ["clients"])
 
 
 def message(update, within=0):

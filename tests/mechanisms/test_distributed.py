@@ -83,7 +83,9 @@ class TestAll:
     def test_granularity_meets_the_wrap_probability(self, config):
         for probability in (6.33e-5, 1e-3):
             config = replace(config, bits=10, wrap_probability=probability)
-            assert config.expected_wrap_probability(D) == pytest.approx(probability)
+            assert config.grid(D).wrap_probability(
+                config.modulus_bits
+            ) == pytest.approx(probability)
 
     def test_dropout_scales_every_share(self, config):
         """Ninety of a hundred give the noise that all give without drop-out."""

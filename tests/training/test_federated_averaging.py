@@ -13,7 +13,7 @@ from dpfl import aggregators, mechanisms
 from dpfl.tasks import task as task_lib
 from dpfl.training import federated_averaging, server_optimizers
 from dpfl.training import local_training as local
-from dpfl.training import worker as worker_lib
+from dpfl.training import local_worker as worker_lib
 
 LR = 0.1
 

@@ -15,7 +15,7 @@ import tensorflow_federated as tff
 from dpfl import aggregators, mechanisms
 from dpfl.tasks import shared_array
 from dpfl.training import federated_averaging, grouped, server_optimizers, shared_leaf
-from dpfl.training import worker as worker_lib
+from dpfl.training import local_worker as worker_lib
 
 CLIENTS = [5, 0, 3, 1, 4]
 KEYS = {client: (7 * client + 1, 2**40 + client) for client in range(6)}

@@ -17,7 +17,7 @@ import tensorflow_federated as tff
 
 from dpfl.tasks import load_task
 from dpfl.training import config, connection, federated_averaging, remote_workers
-from dpfl.training import worker as worker_lib
+from dpfl.training import local_worker as worker_lib
 from dpfl.training.connection import WorkerDiedError
 from tests import forks
 from tools.soaks import worker_kills

@@ -29,7 +29,7 @@ class Rounds:
         from dpfl import aggregators, mechanisms
         from dpfl.tasks import load_task, shared_array
         from dpfl.training import config, remote_workers
-        from dpfl.training import worker as worker_lib
+        from dpfl.training import local_worker as worker_lib
         from experiments.benchmarks import rounds
 
         self._stack = stack
@@ -78,7 +78,7 @@ class Rounds:
         tff.framework.set_default_context(self._context)
 
     def _started(self, port: Optional[int]) -> Any:
-        from dpfl.training import worker as worker_lib
+        from dpfl.training import local_worker as worker_lib
 
         worker = worker_lib.start(
             concurrency=1, groups=True, isolation="loopback", port=port

@@ -21,13 +21,13 @@ import tensorflow_federated as tff
 
 from dpfl import machine
 from dpfl.training import connection, isolation, patience
-from dpfl.training import worker as worker_lib
+from dpfl.training import local_worker as worker_lib
 from tests import forks
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PRELUDE = """
 import os, sys, time
-from dpfl.training import worker as worker_lib
+from dpfl.training import local_worker as worker_lib
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
