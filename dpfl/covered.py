@@ -17,7 +17,7 @@ is no event, and nothing is covered.
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple, Optional
 
 # A name that begins so is of an exact value.
@@ -52,110 +52,64 @@ class Entry(NamedTuple):
     why: str
 
 
-_MODEL_ON_NOBODYS = "the model, on test examples that belong to no client"
-_TIME = "how long a round takes depends on the clients' examples"
-_ROWS = ("metrics.csv", "tensorboard/*")
+# Places, names, kind and why; the first line that fits a name is the one that counts.
+# MEASUREMENTS stands for the columns of `RELEASED_MEASUREMENTS`.
+_TEXT = """
+metrics.csv, tensorboard/* | exact_* | exact | of the cohort: its size, training, bits
+    and updates; and the model on test examples of clients
+metrics.csv, tensorboard/* | eval_* | covered | the model, on test examples that belong
+    to no client
+metrics.csv, tensorboard/* | round, epsilon, noise_multiplier | covered | settings and
+    their cost
+metrics.csv, tensorboard/* | uplink_bits, downlink_bits | covered | a formula of the
+    settings, and the size of what the server sends
+metrics.csv, tensorboard/* | MEASUREMENTS | covered | made from what the mechanism
+    releases
+tensorboard/* | wall time | exact | how long a round takes depends on the clients'
+    examples
+times.csv | exact_* | exact | how long a round takes depends on the clients' examples
+times.csv | round | covered | a number
+summary.json | exact, exact.* | exact | bits, participations, time, the digest of the
+    data; and the final measures on test examples of clients
+summary.json | settings.seed, flags.seed | secret | there only if it was given
+summary.json | final_* | covered | the model, on test examples that belong to no client
+summary.json | task, task_options, mechanism, mechanism_options, measure, settings,
+    settings.*, flags, flags.*, rounds, stopped_early, epsilon, delta, accountant,
+    relation, trust, remarks, noise_multiplier, noise_stream, groups, min_separation,
+    planned_participations, dimension, population, versions, git, *link_bits_per_*,
+    compression_rate | covered | settings, what follows from them, and their cost
+model.keras | * | covered | what the mechanism releases
+report.html | Exact values | exact | the section of this name, with all that is exact in
+    the files above
+report.html | * | covered | the rest; the seed is in it if it was given
+exact_*.png | * | exact | accuracy against bits; all pictures where test examples are
+    clients'
+accuracy_by_*.png | * | covered | the model, on test examples that belong to no client
+checkpoints/* | * | secret | the seed, and exact values: rows, times, how often each
+    client took part
+manifest.json | * | secret | the seed, and the digest of the data
+worker.log | * | exact | what TFF's worker says of its computations
+.lock | * | covered | the number of a process
+stdout | exact: * | exact | the lines that begin so
+stdout | * | covered | settings, their cost, and final measures
+stderr | exact *, exact: *, error: TFF's worker * | exact | of the progress bar, what is
+    called so, and its pace; the sentences on rounds without a finite update, and on
+    data that no model can take
+stderr | * | covered | the rest; a run ends early for its budget, its model or its
+    machine alone
+"""
 
-# The first line that fits a name is the one that counts.
-LIST: tuple[Entry, ...] = (
-    Entry(
-        _ROWS,
-        ("exact_*",),
-        EXACT,
-        "of the cohort: its size, training, bits and updates; and the model on test "
-        "examples of clients",
-    ),
-    Entry(_ROWS, ("eval_*",), COVERED, _MODEL_ON_NOBODYS),
-    Entry(
-        _ROWS,
-        ("round", "epsilon", "noise_multiplier"),
-        COVERED,
-        "settings and their cost",
-    ),
-    Entry(
-        _ROWS,
-        ("uplink_bits", "downlink_bits"),
-        COVERED,
-        "a formula of the settings, and the size of what the server sends",
-    ),
-    Entry(
-        _ROWS,
-        tuple(f"aggregator_{name}" for name in RELEASED_MEASUREMENTS),
-        COVERED,
-        "made from what the mechanism releases",
-    ),
-    Entry(("tensorboard/*",), ("wall time",), EXACT, _TIME),
-    Entry(("times.csv",), ("exact_*",), EXACT, _TIME),
-    Entry(("times.csv",), ("round",), COVERED, "a number"),
-    Entry(
-        ("summary.json",),
-        ("exact", "exact.*"),
-        EXACT,
-        "bits, participations, time, the digest of the data; and the final measures on "
-        "test examples of clients",
-    ),
-    Entry(
-        ("summary.json",),
-        ("settings.seed", "flags.seed"),
-        SECRET,
-        "there only if it was given",
-    ),
-    Entry(("summary.json",), ("final_*",), COVERED, _MODEL_ON_NOBODYS),
-    Entry(
-        ("summary.json",),
-        (
-            *("task", "task_options", "mechanism", "mechanism_options", "measure"),
-            *("settings", "settings.*", "flags", "flags.*", "rounds", "stopped_early"),
-            *("epsilon", "delta", "accountant", "relation", "trust", "remarks"),
-            *("noise_multiplier", "noise_stream", "groups", "min_separation"),
-            *("planned_participations", "dimension", "population", "versions", "git"),
-            *("*link_bits_per_*", "compression_rate"),
-        ),
-        COVERED,
-        "settings, what follows from them, and their cost",
-    ),
-    Entry(("model.keras",), ("*",), COVERED, "what the mechanism releases"),
-    Entry(
-        ("report.html",),
-        ("Exact values",),
-        EXACT,
-        "the section of this name, with all that is exact in the files above",
-    ),
-    Entry(
-        ("report.html",), ("*",), COVERED, "the rest; the seed is in it if it was given"
-    ),
-    Entry(
-        ("exact_*.png",),
-        ("*",),
-        EXACT,
-        "accuracy against bits; all pictures where test examples are clients'",
-    ),
-    Entry(("accuracy_by_*.png",), ("*",), COVERED, _MODEL_ON_NOBODYS),
-    Entry(
-        ("checkpoints/*",),
-        ("*",),
-        SECRET,
-        "the seed, and exact values: rows, times, how often each client took part",
-    ),
-    Entry(("manifest.json",), ("*",), SECRET, "the seed, and the digest of the data"),
-    Entry(("worker.log",), ("*",), EXACT, "what TFF's worker says of its computations"),
-    Entry((".lock",), ("*",), COVERED, "the number of a process"),
-    Entry(("stdout",), ("exact: *",), EXACT, "the lines that begin so"),
-    Entry(("stdout",), ("*",), COVERED, "settings, their cost, and final measures"),
-    Entry(
-        ("stderr",),
-        ("exact *", "exact: *", "error: TFF's worker *"),
-        EXACT,
-        "of the progress bar, what is called so, and its pace; the sentences on rounds "
-        "without a finite update, and on data that no model can take",
-    ),
-    Entry(
-        ("stderr",),
-        ("*",),
-        COVERED,
-        "the rest; a run ends early for its budget, its model or its machine alone",
-    ),
-)
+
+def _entries(text: str) -> Iterator[Entry]:
+    """The lines of the list; one that is indented goes on with the one before."""
+    columns = ", ".join(f"aggregator_{name}" for name in RELEASED_MEASUREMENTS)
+    text = text.replace("MEASUREMENTS", columns).replace("\n    ", " ")
+    for line in text.strip().splitlines():
+        places, names, kind_of, why = line.split(" | ")
+        yield Entry(tuple(places.split(", ")), tuple(names.split(", ")), kind_of, why)
+
+
+LIST = tuple(_entries(_TEXT))
 
 
 def kind(place: str, name: str = "*") -> str:

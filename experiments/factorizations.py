@@ -13,7 +13,6 @@ import math
 import multiprocessing
 import os
 import statistics
-import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Optional
@@ -133,25 +132,11 @@ class Cost:
     # ||B||_F^2 max_j ||C[:, j]||^2, and the relative duality gap reached.
     loss: float
     gap: float
-    # Largest resident memory of a process that does nothing else; 0 on Windows, which
-    # does not tell.
+    # Largest resident memory of a process that does nothing else; 0 except on Linux,
+    # since others do not tell.
     peak_bytes: int
     # (seconds, relative gap) after each iteration of the last repeat.
     history: tuple[tuple[float, float], ...]
-
-
-def _peak_bytes() -> int:
-    """The most memory that this process has had."""
-    found = machine.peak_bytes(os.getpid())
-    if found is not None:
-        return found
-    try:
-        import resource
-    except ImportError:
-        return 0
-    # In bytes on macOS, in kibibytes elsewhere.
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def _measure(workload: Workload, rtol: float, accelerated: bool) -> Cost:
@@ -172,7 +157,7 @@ def _measure(workload: Workload, rtol: float, accelerated: bool) -> Cost:
         iterations=len(progress),
         loss=found.loss,
         gap=progress[-1].gap,
-        peak_bytes=_peak_bytes(),
+        peak_bytes=machine.peak_bytes(os.getpid()) or 0,
         history=tuple((earlier + p.seconds, p.gap) for p in progress),
     )
 

@@ -3,7 +3,8 @@
 
 """Runs malformed and extreme command lines: each must end well, or with a sentence.
 
-  .venv/bin/python -m tools.fuzz --lines=5000 --seed=1
+  .venv/bin/python -m tools.soak --only --lines=5000 --seed=1
+  .venv/bin/python -m tools.fuzz --serve=privacy --lines=100 --seed=1
 
 A line must end within 20 minutes, with exit code 0, or with exit code 2 and a sentence
 on stderr that names a flag or the word that is wrong. A traceback, a warning of numpy,
@@ -17,14 +18,12 @@ value at or beyond the ends of the flag's type, to one of another type, or to wo
 are no flags at all. Values that are paths lead into a folder of the line's own, or to
 what nobody can write.
 
-Prints a row for each binary, and each fault with the line to run again. The exit code
-is 1 if there is a fault.
+The soak counts the faults, and prints each with the line to run again.
 """
 
 from __future__ import annotations
 
 import argparse
-import collections
 import contextlib
 import importlib
 import itertools
@@ -291,37 +290,16 @@ def results(name: str, count: int, seed: int) -> Iterator[dict[str, Any]]:
         raise RuntimeError(f"{name} must be there to be run, found {process}")
 
 
-def main() -> int:
-    """Runs the lines; returns the exit code."""
+def main() -> None:
+    """Prints the result of each line of a binary, as JSON."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--lines", type=int, default=5000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--binaries", default=",".join(BASES))
-    parser.add_argument("--serve", help="a binary of which to print each result")
-    parser.add_argument(
-        "--given", action="store_true", help="with --serve: lines of JSON from stdin"
-    )
+    parser.add_argument("--serve", choices=BASES, required=True, help="the binary")
+    parser.add_argument("--given", action="store_true", help="lines of JSON from stdin")
     options = parser.parse_args()
-    if options.serve:
-        _serve(options.serve, options.lines, options.seed, options.given)
-        return 0
-    print("binary        lines  seconds  exit 0  exit 2  faults")
-    faults = []
-    binaries = options.binaries.split(",")
-    count = -(-options.lines // len(binaries))
-    for name in binaries:
-        begun, codes = time.monotonic(), collections.Counter()
-        for found in results(name, count, options.seed):
-            codes[found["code"]] += 1
-            if found["fault"]:
-                codes["faults"] += 1
-                faults.append({"binary": name, **found})
-                print(json.dumps(faults[-1]), file=sys.stderr, flush=True)
-        seconds = time.monotonic() - begun
-        cells = f"{codes[0]:8}{codes[2]:8}{codes['faults']:8}"
-        print(f"{name:12}{count:7}{seconds:9.0f}{cells}", flush=True)
-    return bool(faults)
+    _serve(options.serve, options.lines, options.seed, options.given)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -25,6 +25,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 
+from dpfl import mechanisms
 from tools import fuzz
 from tools.soaks import disks, kills, runs, vectors, worker_kills
 
@@ -88,7 +89,7 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
     for name, (count, title, _) in PARTS.items():
         default = 0 if "--only" in argv else count
         parser.add_argument(f"--{name}", type=int, default=default, help=title)
-    parser.add_argument("--mechanisms", default=",".join(runs.CASES))
+    parser.add_argument("--mechanisms", default=",".join(mechanisms.EXAMPLES))
     parser.add_argument(
         "--minutes", type=float, default=600, help="no new kill after so many"
     )

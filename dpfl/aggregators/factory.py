@@ -10,7 +10,7 @@ computations whatever the mechanism:
 
 so that the compiled computation stays shallow: TFF's worker refuses computations nested
 more than about 50 deep, which a stack of wrapping factories reaches. A program that has
-computations of its own takes the same functions from `CodecFactory.steps`.
+computations of its own takes the same functions from `CodecFactory.round_functions`.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ class CodecFactory(tff.aggregators.UnweightedAggregationFactory):
           RuntimeError: If the process needs a context that can sum securely, and
             TFF's current one cannot.
         """
-        steps = self.steps(value_type)
+        steps = self.round_functions(value_type)
         initial = tff.tensorflow.computation(steps.initial_state)
         state_type = initial.type_signature.result
         prepare = tff.tensorflow.computation(steps.prepare, state_type)
@@ -235,7 +235,7 @@ class CodecFactory(tff.aggregators.UnweightedAggregationFactory):
 
         return tff.templates.AggregationProcess(initialize, next_fn)
 
-    def steps(self, value_type: tff.Type) -> RoundFunctions:
+    def round_functions(self, value_type: tff.Type) -> RoundFunctions:
         """The functions of which `create` makes the process; raises what it does."""
         layout = Layout(value_type)
         _check_output(self._output)

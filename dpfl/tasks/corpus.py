@@ -137,7 +137,7 @@ class Corpus:
         tokens = self.tokens[np.repeat(chosen, self.lengths)]
         return np.bincount(tokens, minlength=len(self.words))
 
-    def rows(self, sentences: np.ndarray, width: int, filler: int) -> np.ndarray:
+    def first_words(self, sentences: np.ndarray, width: int, filler: int) -> np.ndarray:
         """The first words of some sentences, int32[sentences, width], as their places.
 
         The filler stands after the last word of a shorter sentence.

@@ -96,7 +96,7 @@ def encode(
     translated = np.array([*known, tokens.padding], np.int32)
     rows = np.empty((len(sentences), sequence_length + 1), np.int32)
     rows[:, 0] = tokens.begin
-    rows[:, 1:] = translated[corpus.rows(sentences, sequence_length, len(known))]
+    rows[:, 1:] = translated[corpus.first_words(sentences, sequence_length, len(known))]
     lengths = corpus.lengths[sentences]
     short = np.flatnonzero(lengths < sequence_length)
     rows[short, lengths[short] + 1] = tokens.end

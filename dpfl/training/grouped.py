@@ -365,7 +365,7 @@ def round_functions(
     """The mechanism's functions for updates of a model, with an identity beside."""
     trainable = type_of_weights(model)["trainable"]
     key_type = IDENTITIES.get(identity or "")
-    return factory.steps(
+    return factory.round_functions(
         tff.to_type(local_training.value(trainable, identity, key_type))
     )
 

@@ -92,18 +92,18 @@ class RemoteWorker:
         self, computation: tff.Computation, *arguments: Any, seconds: Optional[float]
     ) -> Any:
         """The result on this worker; WorkerDiedError if it is lost, or takes longer."""
-        stack = tff.framework.get_context_stack()
         limit = patience.time_limit(seconds, self._expire)
         try:
-            with limit, stack.install(self._context):
+            with limit, tff.framework.get_context_stack().install(self._context):
                 return computation(*arguments)
         except Exception as error:
-            said = "does not answer any more"
-            if self._lateness is not None:
-                said = (
-                    f"did not finish within the deadline of {self._lateness:g} seconds"
-                )
-            elif self._connection is not None and not _is_lost(error):
+            said, late = "does not answer any more", self._lateness
+            is_lost = isinstance(error, WorkerDiedError) or (
+                isinstance(error, grpc.Call) and error.code() in _LOST
+            )
+            if late is not None:
+                said = f"did not finish within the deadline of {late:g} seconds"
+            elif self._connection is not None and not is_lost:
                 raise
             raise WorkerDiedError(f"the worker at {self.address} {said}") from error
 
@@ -138,12 +138,6 @@ class RemoteWorker:
             # that. The second: no name of a host.
             self.is_slow = isinstance(error, (TimeoutError, socket.timeout))
             return False
-
-
-def _is_lost(error: Exception) -> bool:
-    if isinstance(error, WorkerDiedError):
-        return True
-    return isinstance(error, grpc.Call) and error.code() in _LOST
 
 
 # How long the first round waits for workers that are about to start.
@@ -227,8 +221,9 @@ class Workers:
             self._share(ready, compute, len(parts), results)
             if len(results) == len(parts):
                 return [results[number] for number in range(len(parts))]
-        places = _places(self._workers)
-        raise WorkerDiedError(f"none of the workers at {places} is left")
+        raise WorkerDiedError(
+            f"none of the workers at {_places(self._workers)} is left"
+        )
 
     def _share(
         self,
@@ -243,8 +238,7 @@ class Workers:
         for number in reversed(range(parts)):
             if number not in results:
                 left.put(number)
-        outcomes: queue.SimpleQueue[tuple[int, RemoteWorker, Any, Any]]
-        outcomes = queue.SimpleQueue()
+        outcomes: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
         def serve(worker: RemoteWorker) -> None:
             for number in iter(left.get, None):
@@ -296,7 +290,9 @@ class Workers:
                 time.sleep(_TICK_SECONDS)
         ready = [worker for worker in self._workers if worker.is_connected]
         # One that was lost while others were asked is not among `away`.
-        for worker in (worker for worker in self._workers if worker not in ready):
+        for worker in self._workers:
+            if worker in ready:
+                continue
             does_not = f"the worker at {worker.address} does not answer"
             if str(worker.address) in self._used:
                 self._tell(worker, f"{does_not} any more; it is left out")
@@ -376,19 +372,15 @@ class RemoteProcess(FedProcess):
                 "workers must be left out for an aggregator without groups, found "
                 f"{len(workers)} of them"
             )
-        self._rounds = process.rounds
-        self._groups = process.groups
-        self._workers = workers
-        self._local = local
+        self._rounds, self._groups = process.rounds, process.groups
+        self._workers, self._local = workers, local
         self._part, self._finish = process.rounds.parts(len(workers))
 
     def next(self, state: ProcessState, clients: list[int]) -> RoundOutput:
         """The result of a round; WorkerDiedError if no worker is left."""
         fed = self._fed(state)
-        size = self._groups
-        groups = self._rounds.cohort.split(
-            clients, self._keys(clients), size * len(self._workers)
-        )
+        size, count = self._groups, self._groups * len(self._workers)
+        groups = self._rounds.cohort.split(clients, self._keys(clients), count)
         parts = [groups[i : i + size] for i in range(0, len(groups), size)]
         arguments = tf.nest.map_structure(
             np.asarray, (fed.weights, fed.round_index, fed.aggregator)
@@ -414,11 +406,10 @@ def workers_at(
 
     def problem(worker: Any, seconds: Optional[float]) -> Optional[str]:
         told = worker.call(told_versions, seconds=seconds)
-        different = connection.difference(worker.address, told)
-        return different or problem_of_data(worker, seconds)
+        other = connection.difference(worker.address, told)
+        return other or problem_of_data(worker, seconds)
 
-    workers = [RemoteWorker(place) for place in places]
-    return Workers(workers, say, problem)
+    return Workers([RemoteWorker(place) for place in places], say, problem)
 
 
 def _problem_of_data(task: Task) -> Callable[[Any, Optional[float]], Optional[str]]:
@@ -446,18 +437,14 @@ def _problem_of_data(task: Task) -> Callable[[Any, Optional[float]], Optional[st
 def examples_digest(task: Task) -> tff.Computation:
     """The computation from clients, int64[k], to a hash of their first examples."""
 
-    @tff.tensorflow.computation(tff.TensorType(np.int64, [None]))
+    @tf.function
     def digest(clients: Any) -> Any:
-        @tf.function
-        def of_all() -> Any:
-            found = tf.zeros([], tf.int64)
-            for client in clients:
-                for x, y in iter(task.dataset_from_index(client, 0)):
-                    parts = [tf.io.serialize_tensor(x), tf.io.serialize_tensor(y)]
-                    joined = tf.strings.join([tf.strings.as_string(found), *parts])
-                    found = tf.strings.to_hash_bucket_fast(joined, 2**62)
-            return found
+        found = tf.zeros([], tf.int64)
+        for client in clients:
+            for x, y in iter(task.dataset_from_index(client, 0)):
+                parts = [tf.io.serialize_tensor(x), tf.io.serialize_tensor(y)]
+                joined = tf.strings.join([tf.strings.as_string(found), *parts])
+                found = tf.strings.to_hash_bucket_fast(joined, 2**62)
+        return found
 
-        return of_all()
-
-    return digest
+    return tff.tensorflow.computation(digest, tff.TensorType(np.int64, [None]))

@@ -293,8 +293,8 @@ def diagonal(sketch: Sketch) -> tf.Tensor:
 
     def shares(begin: tf.Tensor, end: tf.Tensor) -> tf.Tensor:
         some = tf.matmul(factor, unpack(kept[:, begin:end]), transpose_a=True)
-        some += probes.spread(across, signs[begin:end])
-        return tf.reduce_sum(tf.square(some), 0, keepdims=True) + probes.spread(
+        some += probes.at_coordinates(across, signs[begin:end])
+        return tf.reduce_sum(tf.square(some), 0, keepdims=True) + probes.at_coordinates(
             left, tf.abs(signs[begin:end])
         )
 
@@ -322,7 +322,7 @@ def _combined(
 
     def columns(begin: tf.Tensor, end: tf.Tensor) -> tf.Tensor:
         inside = tf.matmul(mixed[:, :rank], unpack(kept[:, begin:end]))
-        return inside + probes.spread(scaled, signs[begin:end])
+        return inside + probes.at_coordinates(scaled, signs[begin:end])
 
     return columns
 

@@ -50,7 +50,7 @@ def apply(signs: tf.Tensor, count: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
     return tf.reduce_sum(shares, 1)[:, :count]
 
 
-def spread(values: tf.Tensor, signs: tf.Tensor) -> tf.Tensor:
+def at_coordinates(values: tf.Tensor, signs: tf.Tensor) -> tf.Tensor:
     """Each probe's value of [m, count], with a block's signs, at its coordinates."""
     width = tf.maximum(tf.shape(values)[1], 1)
     values = tf.pad(values, [[0, 0], [0, width - tf.shape(values)[1]]])

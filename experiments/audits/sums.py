@@ -85,7 +85,7 @@ def measured(mechanism: Any) -> Iterator[findings.Finding]:
     if mechanism.sums_securely:
         process = factory.create(value_type)
         yield _measured(mechanism, "TFF's check", *_tff_s_check(process))
-    steps = factory.steps(value_type)
+    steps = factory.round_functions(value_type)
     state = steps.initial_state()
     shared = steps.prepare(state)
     total, seen = None, []

@@ -96,7 +96,7 @@ class TestExecution:
 
         def noise(config, size=d, seed=5):
             factory = aggregators.build(config, seed=seed)
-            steps = factory.steps(tff.TensorType(np.float32, [size]))
+            steps = factory.round_functions(tff.TensorType(np.float32, [size]))
             state = steps.initial_state()
             shared = steps.prepare(state)
             _, sums = steps.encode(tf.zeros([size]), shared)

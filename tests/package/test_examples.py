@@ -11,6 +11,8 @@ import functools
 import json
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import nbclient
@@ -196,14 +198,29 @@ dpfl.register_task("points", dpfl.TaskEntry(PointsConfig, "points", 7))
 """
 
 
+_PROJECT = """
+[build-system]
+requires = ["setuptools"]
+build-backend = "setuptools.build_meta"
+[project]
+name = "points"
+version = "1"
+[project.entry-points."dpfl.tasks"]
+points = "points"
+[tool.setuptools]
+py-modules = ["points"]
+"""
+
+
 def test_an_installed_task_trains(outside):
     folder, _ = outside
-    installed = folder / "installed"
-    (installed / "points.py").write_text(_TASK)
-    meta = installed / "points-1.dist-info"
-    meta.mkdir()
-    (meta / "METADATA").write_text("Metadata-Version: 2.1\nName: points\nVersion: 1\n")
-    (meta / "entry_points.txt").write_text("[dpfl.tasks]\npoints = points\n")
+    package = folder / "package"
+    package.mkdir()
+    (package / "points.py").write_text(_TASK)
+    (package / "pyproject.toml").write_text(_PROJECT)
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
+    install += ["--no-build-isolation", "--target", str(folder / "installed")]
+    subprocess.run([*install, str(package)], check=True)
     assert "--spread" in command(folder, "experiments.train", "--helpfull")
     flags = ["--task=points", "--spread=2", "--mechanism=none", "--cohort_size=4"]
     command(folder, "experiments.train", *flags, "--rounds=2", "--output_dir=points")

@@ -15,6 +15,7 @@ import ctypes
 import dataclasses
 import io
 import json
+import multiprocessing
 import os
 import pathlib
 import resource
@@ -24,6 +25,7 @@ import time
 import traceback
 import zipfile
 from collections.abc import Callable, Sequence
+from concurrent import futures
 from typing import Any, NamedTuple, NoReturn, Optional
 
 import psutil
@@ -45,24 +47,15 @@ BASE = (
     *("--noprogress", "--concurrency=2"),
 )
 PRIVATE = ("--accountant=rdp", "--noise_multiplier=1")
-ONCE = ("--participation=once_per_epoch", "--num_clients=16")
-FIXED = ("--participation=fixed",)
-_SKETCH = ("--bits=20", "--compression_rate=4")
-# What a mechanism cannot do without, by its name.
-CASES: dict[str, tuple[str, ...]] = {
-    "none": (),
+_ONCE = ("--participation=once_per_epoch", "--num_clients=16")
+_FIXED = ("--participation=fixed",)
+# What a mechanism is given beside its example in `mechanisms.EXAMPLES`.
+_BESIDE: dict[str, tuple[str, ...]] = {
     "gaussian": ("--adaptive_clipping",),
-    "l2_csgm": ("--compression_rate=20",),
-    "linf_csgm": ("--keep_fraction=0.1",),
-    "distributed_discrete_gaussian": (*FIXED, "--bits=20"),
-    "distributed_skellam": (*FIXED, "--bits=20"),
-    "sketched_ddg": (*FIXED, *_SKETCH),
-    "project_and_perturb": _SKETCH[1:],
-    "sparse_recovery": (*FIXED, "--bits=20", "--sparsity=1"),
-    "dome": (*FIXED, "--sketch_size=8", "--server_momentum=0"),
-    "dome_ddg": (*FIXED, "--sketch_size=8", "--server_momentum=0", "--bits=20"),
-    "matrix_factorization": ONCE,
-    "sgmf": (*ONCE, "--keep_fraction=0.1"),
+    **dict.fromkeys(("distributed_discrete_gaussian", "distributed_skellam"), _FIXED),
+    **dict.fromkeys(("sketched_ddg", "sparse_recovery"), _FIXED),
+    **dict.fromkeys(("dome", "dome_ddg"), (*_FIXED, "--server_momentum=0")),
+    **dict.fromkeys(("matrix_factorization", "sgmf"), _ONCE),
 }
 
 
@@ -92,18 +85,17 @@ def adopt_orphans() -> None:
 
 
 def flags_of(mechanism: str) -> list[str]:
-    """The flags of a small training; those of another package are its example's."""
+    """The flags of a small training with a mechanism's example."""
     noise = () if mechanism == "none" else PRIVATE
-    own = CASES.get(mechanism)
-    if own is None:
-        example = mechanisms.EXAMPLES[mechanism]
-        own = tuple(
-            f"--{field.name}={getattr(example, field.name)}"
-            for field in dataclasses.fields(example)
-            if field.name not in ("cohort_size", "noise_multiplier", "clip_norm")
-            and getattr(example, field.name) != field.default
-        )
-    return [*BASE, *noise, f"--mechanism={mechanism}", *own]
+    example = mechanisms.EXAMPLES[mechanism]
+    own = (
+        f"--{field.name}={getattr(example, field.name)}"
+        for field in dataclasses.fields(example)
+        if field.name not in ("cohort_size", "noise_multiplier", "clip_norm")
+        and getattr(example, field.name) != field.default
+    )
+    beside = _BESIDE.get(mechanism, ())
+    return [*BASE, *noise, f"--mechanism={mechanism}", *own, *beside]
 
 
 class Training(NamedTuple):
@@ -131,8 +123,8 @@ def start(flags: Sequence[str], folder: pathlib.Path) -> Training:
     return Training(fork_program(train, words, log, log), folder, log)
 
 
-def fork(function: Any, *arguments: Any, into: Optional[int] = None) -> int:
-    """The id of a fork that calls a function, and writes its result to a descriptor."""
+def fork(function: Any, *arguments: Any) -> int:
+    """The id of a fork that calls a function and ends with it."""
     sys.stdout.flush()
     sys.stderr.flush()
     pid = os.fork()
@@ -140,10 +132,7 @@ def fork(function: Any, *arguments: Any, into: Optional[int] = None) -> int:
         return pid
     try:
         _libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-        result = function(*arguments)
-        if into is not None:
-            with os.fdopen(into, "w") as file:
-                json.dump(result, file)
+        function(*arguments)
         os._exit(0)
     except BaseException:
         traceback.print_exc()
@@ -152,20 +141,10 @@ def fork(function: Any, *arguments: Any, into: Optional[int] = None) -> int:
 
 
 def fork_call(function: Any, *arguments: Any) -> Any:
-    """What a function returns in a fork, by way of JSON.
-
-    Raises:
-      RuntimeError: If it raised, or its process ended otherwise.
-    """
-    readable, writable = os.pipe()
-    pid = fork(function, *arguments, into=writable)
-    os.close(writable)
-    with os.fdopen(readable) as file:
-        text = file.read()
-    status = os.waitpid(pid, 0)[1]
-    if status:
-        raise RuntimeError(f"{function.__name__} ended with status {status}")
-    return json.loads(text)
+    """What a function of a module returns, or raises, in a fork that then ends."""
+    forking = multiprocessing.get_context("fork")
+    with futures.ProcessPoolExecutor(1, forking) as fork_of_one:
+        return fork_of_one.submit(function, *arguments).result()
 
 
 def fork_program(
@@ -236,20 +215,8 @@ def newest_round(folder: pathlib.Path) -> int:
 
 def left_behind() -> list[str]:
     """What still runs of trainings that have ended; it is killed then."""
-    end = time.monotonic() + _LINGER_SECONDS
-    while True:
-        alive = []
-        for child in psutil.Process().children(recursive=True):
-            try:
-                if child.status() == psutil.STATUS_ZOMBIE:
-                    os.waitpid(child.pid, os.WNOHANG)
-                else:
-                    alive.append(child)
-            except (psutil.NoSuchProcess, ChildProcessError):
-                continue
-        if not alive or time.monotonic() > end:
-            break
-        time.sleep(0.02)
+    children = psutil.Process().children(recursive=True)
+    _, alive = psutil.wait_procs(children, _LINGER_SECONDS)
     names = [f"process {child.pid} ({child.name()})" for child in alive]
     for child in alive:
         child.kill()
