@@ -126,10 +126,8 @@ def main(argv: Sequence[str]) -> int:
         start.import_tensorflow()
         asked.folder.mkdir(parents=True, exist_ok=True)
         write_emnist(asked.folder, asked.clients, asked.examples)
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         parser.error(str(error))
-    except OSError as error:
-        parser.error(f"{asked.folder} cannot be written: {error.strerror}")
     return 0
 
 

@@ -283,14 +283,6 @@ def check_split(name: str, fraction: float, training: int, testing: int) -> None
             )
 
 
-def batch_spec(x: np.ndarray, y: np.ndarray) -> tuple[tf.TensorSpec, tf.TensorSpec]:
-    """The `element_spec` of batches of rows of two arrays."""
-    return (
-        tf.TensorSpec([None, *x.shape[1:]], tf.as_dtype(x.dtype)),
-        tf.TensorSpec([None, *y.shape[1:]], tf.as_dtype(y.dtype)),
-    )
-
-
 def evaluation_batches(x: np.ndarray, y: np.ndarray) -> Callable[[], tf.data.Dataset]:
     """The `evaluation_dataset` of a task with these examples."""
     return lambda: tf.data.Dataset.from_tensor_slices((x, y)).batch(256)

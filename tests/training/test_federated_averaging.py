@@ -258,7 +258,7 @@ def hostile_task(task):
     y = np.ones(len(x), np.int32)
     return dataclasses.replace(
         task,
-        element_spec=task_lib.batch_spec(x, y),
+        element_spec=task_lib.evaluation_batches(x, y)().element_spec,
         dataset_from_index=task_lib.in_memory_datasets(x, y, [1] * len(x), task.config),
         model_builder=build_model,
     )

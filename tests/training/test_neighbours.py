@@ -70,7 +70,7 @@ def make_task(change, hold):
         name="synthetic",
         description="Points.",
         client_ids=task_lib.client_names(CLIENTS),
-        element_spec=task_lib.batch_spec(x[0], y[0]),
+        element_spec=task_lib.evaluation_batches(x[0], y[0])().element_spec,
         dataset_from_index=task_lib.in_memory_datasets(
             x[chosen], y[chosen], sizes, config
         ),

@@ -46,7 +46,6 @@ BASE = (
     *("--rounds=16", "--checkpoint_every=2", "--eval_every=3", "--seed=5"),
     *("--noprogress", "--concurrency=2"),
 )
-PRIVATE = ("--accountant=rdp", "--noise_multiplier=1")
 _ONCE = ("--participation=once_per_epoch", "--num_clients=16")
 _FIXED = ("--participation=fixed",)
 # What a mechanism is given beside its example in `mechanisms.EXAMPLES`.
@@ -67,7 +66,7 @@ def prepare() -> None:
     from experiments import start
 
     start.import_tensorflow()
-    import matplotlib.backends.backend_agg
+    import matplotlib.backends.backend_agg  # noqa: F401
     import tensorflow as tf
     import tensorflow_federated  # noqa: F401
 
@@ -75,18 +74,12 @@ def prepare() -> None:
     from dpfl.training import federated_averaging, local_worker, page  # noqa: F401
     from experiments import train  # noqa: F401
 
-    del matplotlib
-    adopt_orphans()
-
-
-def adopt_orphans() -> None:
-    """Makes this process the parent of what its children leave behind."""
+    # It becomes the parent of what its children leave behind.
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def flags_of(mechanism: str) -> list[str]:
     """The flags of a small training with a mechanism's example."""
-    noise = () if mechanism == "none" else PRIVATE
     example = mechanisms.EXAMPLES[mechanism]
     own = (
         f"--{field.name}={getattr(example, field.name)}"
@@ -95,7 +88,8 @@ def flags_of(mechanism: str) -> list[str]:
         and getattr(example, field.name) != field.default
     )
     beside = _BESIDE.get(mechanism, ())
-    return [*BASE, *noise, f"--mechanism={mechanism}", *own, *beside]
+    private = ["--accountant=rdp", "--noise_multiplier=1"] * example.is_private
+    return [*BASE, *private, f"--mechanism={mechanism}", *own, *beside]
 
 
 class Training(NamedTuple):
