@@ -56,13 +56,11 @@ GROUPS = {
     "noise_dense": Group("vectors"),
     "noise_recurrences": Group("vectors", warm_ups=2),
     "noise_bands": Group("vectors", warm_ups=2),
-    "noise_aggregators": Group("vectors", 5, warm_ups=2),
     "dome_rounds": Group("vectors", 5),
     "digits_rounds": Group("rounds", warm_ups=2),
     "cohorts": Group("rounds"),
     "sizes": Group("rounds"),
     "workers": Group("rounds"),
-    "dome_training": Group("rounds", 5),
 }
 # Measured where no rows are asked for, after a round.
 AGGREGATORS = ("aggregation", "rotations", "masks")
@@ -79,11 +77,9 @@ SIZES = {
     "clients": (100, 3),
     "dome_clients": (50, 3),
     # Parameters of the model behind sketches and streams (a multiple of the highest
-    # rate of 16 rows if there are few), numbers k of DOME's sketches, and units of the
-    # model that trains with DOME.
+    # rate of 16 rows if there are few), and numbers k of DOME's sketches.
     "model": (1_018_174, 3200),
     "sketch_sizes": ((16, 64, 256), (4, 8)),
-    "large_units": (4783, 2),
     # T of a matrix, and standard deviations of drawn integers, of one to three tables.
     "matrix_rounds": (2048, 64),
     "noise_bits": ((9, 18, 22), (9,)),
@@ -95,7 +91,7 @@ SIZES = {
     "models": (("small_cnn", "2nn", "cnn"), ("small_cnn",)),
     # Rounds after which a worker's memory is looked at again.
     "late_round": (60, 3),
-    # Clients, bits and coordinates of calibrations, and where the bits are too few.
+    # Clients, bits and coordinates of calibrations.
     "messages": (
         (
             *((100, 7, 2**20), (10_000, 13, 1_000_000)),
@@ -103,7 +99,6 @@ SIZES = {
         ),
         ((100, 7, 10_000),),
     ),
-    "refused": (((100, 3, 2**20), (10_000, 12, 10_000)), ((100, 3, 10_000),)),
     # Rounds of a long run in which nothing is computed, and of a long training.
     "loop_rounds": (10_000, 200),
     "training_rounds": (500, 20),

@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 import psutil
 
-from dpfl import accounting, mechanisms, planning
 from dpfl import factorization as fact
+from dpfl import mechanisms, planning
 
 from .. import factorizations
 from .harness import Call, Row, Settings, row
@@ -39,43 +39,28 @@ OnRound = Callable[[int, int], None]
 
 
 def calibration(settings: Settings) -> dict[str, Call]:
-    """Calibrations of one release, of sampled rounds, and refusals.
+    """Calibrations of one release, and of sampled rounds.
 
     Messages grow by a number from turn to turn, and with them the grid changes, so that
     nothing that the accountant remembers serves twice.
     """
-    gaussian = mechanisms.Gaussian(100, 1.0, 1.0)
-    calls = {"calibrate Gaussian": _calibration(gaussian, 1)}
-    cases = [(case, False) for case in settings.messages]
-    cases += [(case, True) for case in settings.refused]
-    for (n, bits, length), refused in cases:
-        word = "refuse" if refused else "calibrate"
-        name = f"{word} {n:.0e}, {bits} bits".replace("e+0", "e")
+    calls = {"calibrate Gaussian": _calibration(mechanisms.Gaussian(100, 1.0, 1.0), 1)}
+    for n, bits, length in settings.messages:
+        name = f"calibrate {n:.0e}, {bits} bits".replace("e+0", "e")
         plain = mechanisms.DistributedDiscreteGaussian(n, 1.0, 1.0, bits)
-        calls[name] = _calibration(plain, length, refused=refused)
-        if not refused:
-            helped = dataclasses.replace(plain, noise_source="helpers")
-            sampled = mechanisms.PoissonSampling(_SAMPLED_OF * n, n, _ROUNDS)
-            calls[f"{name}, sampled"] = _calibration(helped, length, sampled)
+        calls[name] = _calibration(plain, length)
+        helped = dataclasses.replace(plain, noise_source="helpers")
+        sampled = mechanisms.PoissonSampling(_SAMPLED_OF * n, n, _ROUNDS)
+        calls[f"{name}, sampled"] = _calibration(helped, length, sampled)
     return calls
 
 
-def _calibration(
-    mechanism: Any, length: int, participation: Any = None, refused: bool = False
-) -> Call:
+def _calibration(mechanism: Any, length: int, participation: Any = None) -> Call:
     """A function that calibrates, with longer messages at each call."""
     lengths = itertools.count(length)
-
-    def run() -> None:
-        try:
-            planning.calibrate(
-                mechanism, participation, next(lengths), _EPSILON, _DELTA
-            )
-        except accounting.CalibrationError:
-            if not refused:
-                raise
-
-    return run
+    return lambda: planning.calibrate(
+        mechanism, participation, next(lengths), _EPSILON, _DELTA
+    )
 
 
 def factorization(settings: Settings) -> list[Row]:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import dataclasses
 import functools
@@ -13,7 +12,6 @@ import os
 from collections.abc import Callable
 from typing import Any, NamedTuple, Optional
 
-import attrs
 import numpy as np
 import psutil
 import tensorflow as tf
@@ -23,7 +21,6 @@ from dpfl import aggregators, machine, mechanisms
 from dpfl.tasks import load_task, shared_array
 from dpfl.training import config, federated_averaging, remote_workers, server_optimizers
 from dpfl.training import local_worker as worker_lib
-from dpfl.vectors import adaptive_sketch
 
 from .harness import MEMORY_ROWS, Call, Row, Settings, compare, row
 
@@ -301,63 +298,3 @@ def workers(settings: Settings) -> list[Row]:
             calls[f"workers: {len(some)}"] = _round(fed, n)
         found = compare(calls, settings.repeats, warm_ups=settings.most_warm_ups)
     return found
-
-
-def dome_training(settings: Settings) -> list[Row]:
-    """Rows about rounds of `dpfl-train` with its largest sketch and without DOME.
-
-    The large states are in shared memory, and as many directions are kept as can be.
-    """
-    n = min(10, settings.dome_clients)
-
-    def build(seed: int) -> tf.keras.Model:
-        layers = tf.keras.layers
-        kernel = tf.keras.initializers.GlorotUniform(seed)
-        hidden = layers.Dense(settings.large_units, "relu", kernel_initializer=kernel)
-        last = layers.Dense(62, kernel_initializer=kernel)
-        first = layers.Input((28, 28, 1)), layers.Flatten()
-        return tf.keras.Sequential([*first, hidden, last])
-
-    task = _task("2nn", n, 16, shuffle_seed=None)
-    task = dataclasses.replace(task, model_builder=build)
-    dome = mechanisms.Dome(n, 1.0, 1.0, settings.sketch_sizes[-1])
-    calls = {
-        "dome: training, gaussian": _training(task, _gaussian(n)),
-        f"dome: training, k={dome.sketch_size}": _training(task, dome),
-    }
-    found = compare(calls, settings.repeats, warm_ups=min(1, settings.most_warm_ups))
-    for name, pid in {"worker": settings.worker.pid, "python": os.getpid()}.items():
-        peak = machine.peak_bytes(pid) or 0
-        found.append(row(f"{name}: peak with dome", "bytes", peak))
-    now = psutil.Process().memory_info().rss
-    return [*found, row("python: with dome", "bytes", now)]
-
-
-def _training(task: Any, mechanism: Any) -> Call:
-    """A round after the round before, the first with all directions kept."""
-    process = _fed_process(task, mechanism)
-    state = process.initialize()
-    if isinstance(mechanism, mechanisms.Dome):
-        state = attrs.evolve(state, aggregator=_all_kept(state.aggregator))
-    clients = list(range(task.population))
-
-    def run() -> None:
-        nonlocal state
-        state = process.next(state, clients).state
-
-    return run
-
-
-def _all_kept(state: Any) -> Any:
-    """A state of DOME with as many random directions as it can have."""
-    rank, dimension = np.shape(state["basis"])
-    basis = np.empty([rank, dimension], np.int16)
-    for i in range(rank):
-        direction = tf.random.stateless_normal([dimension], [i, 0]) / dimension**0.5
-        basis[i] = adaptive_sketch.pack(direction)
-    return collections.OrderedDict(
-        state,
-        basis=basis,
-        strengths=np.linspace(2, 1, rank, dtype=np.float32),
-        rank=np.int32(rank),
-    )

@@ -24,8 +24,6 @@ from tensorflow_federated.python.aggregators import distributed_dp
 
 from dpfl import aggregators, mechanisms, noise_streams
 from dpfl import factorization as fact
-from dpfl.aggregators.factory import CodecFactory
-from dpfl.aggregators.matrix_factorization import MatrixFactorizationCodec, NoiseFeeder
 from dpfl.noise_streams import build_stream
 from dpfl.training import local_worker
 from dpfl.vectors import count_sketch, randomness, rotation
@@ -111,7 +109,6 @@ def _aggregation(
     scale: float = 1.0,
     *,
     keep_state: bool = False,
-    feed: Callable[[Any], Any] = lambda state: state,
 ) -> Call:
     """A function that runs one round of an unweighted aggregator.
 
@@ -143,7 +140,7 @@ def _aggregation(
 
     def run() -> None:
         nonlocal latest
-        after, _ = one_round(feed(latest), [scale] * clients)
+        after, _ = one_round(latest, [scale] * clients)
         if keep_state:
             latest = after
 
@@ -280,38 +277,6 @@ def noise_bands(settings: Settings) -> dict[str, Call]:
         f"noise: {name}": _stream_call(build_stream(each, settings.model))
         for name, each in found.items()
     }
-
-
-def noise_aggregators(settings: Settings) -> dict[str, Call]:
-    """A round of the aggregator on two clients.
-
-    What the stream remembers is in the aggregator's state, which goes from Python to
-    the worker and back in each round. "fed" is a dense matrix whose rows a
-    `NoiseFeeder` puts there; its block is computed before.
-    """
-    mechanism = mechanisms.MECHANISMS["matrix_factorization"]
-
-    def call(found: fact.Factorization, is_fed: bool = False) -> Call:
-        class Given(mechanism):  # type: ignore[misc, valid-type]
-            """The configuration with a matrix that it need not compute."""
-
-            factorization = found
-
-        config = Given(
-            cohort_size=2, rounds_per_epoch=rounds, clip_norm=1.0, noise_multiplier=1.0
-        )
-        # Not by the table, which has no row for a configuration with a given matrix.
-        build = partial(MatrixFactorizationCodec, config, noise_from_program=is_fed)
-        factory = CodecFactory(build, seed=1)
-        options = {"feed": NoiseFeeder(config, dimension).feed} if is_fed else {}
-        return _aggregation(factory, dimension, 2, 0.0, keep_state=True, **options)
-
-    rounds, dimension = settings.matrix_rounds, settings.dimension
-    calls = {f"mf: {name}": call(found) for name, found in recurrences(rounds).items()}
-    workload = fact.prefix_sum(rounds)
-    dense = fact.DenseFactors(*_root(workload))
-    found = fact.Factorization(workload, "optimal", {}, dense)
-    return {**calls, "mf: dense, fed": call(found, is_fed=True)}
 
 
 def recurrences(rounds: int) -> dict[str, fact.Factorization]:

@@ -11,7 +11,7 @@ import tensorflow_federated as tff
 from numpy.testing import assert_allclose, assert_array_equal
 
 from dpfl import aggregators, mechanisms
-from dpfl.aggregators import count_sketch, sketch
+from dpfl.aggregators import sketch
 from tests.aggregators import cohorts
 from tests.aggregators.cohorts import mean_error
 from tests.aggregators.rounds import many_means, run_codec
@@ -227,58 +227,3 @@ class TestExecution:
         assert output.result[0].shape == (20, 20)
         assert np.all(np.isfinite(output.result[0]))
         assert output.state["round"] == 1
-
-
-class TestCountSketchFactory:
-    @pytest.mark.parametrize("kind", ["shifts", "hashes"])
-    def test_around_any_aggregator(self, tff_context, kind):
-        x = updates([1.0] * N).numpy()
-        mean = x.mean(0)
-        inner = tff.aggregators.UnweightedMeanFactory()
-        factory = count_sketch.CountSketchFactory(inner, 3.0, kind=kind, seed=1)
-        process = factory.create(VALUE_TYPE)
-        state, results = process.initialize(), []
-        for _ in range(20):
-            output = process.next(state, values(x))
-            state = output.state
-            results.append(np.concatenate([output.result[0].ravel(), output.result[1]]))
-        error = mean_error(np.stack(results), tf.constant(x))
-        rows = 15 if kind == "hashes" else 16
-        shape = mechanisms.SketchedDdg(
-            N, 1.0, 0.0, 16, compression_rate=3.0, sketch=kind, sketch_length=rows
-        ).shape(D)
-        assert error == pytest.approx(shape.error * np.sum(mean**2), rel=0.1)
-        # Seeds change from round to round, or this would not fall.
-        average = np.sum(np.square(np.mean(results, 0) - mean))
-        assert average == pytest.approx(error / 20, rel=0.25)
-
-    def test_clip_of_the_inner_aggregator_is_in_sketch_space(self, tff_context):
-        x = updates([1.0] * N).numpy()
-        for scaling, clipped in (("sqrt", 1.0), ("mean", 0.0)):
-            inner = aggregators.build(mechanisms.Gaussian(N, 0.5, 0.0))
-            process = count_sketch.CountSketchFactory(
-                inner, 3.0, scaling=scaling, seed=1
-            ).create(VALUE_TYPE)
-            output = process.next(process.initialize(), values(x))
-            measured = output.measurements["exact_l2_clipped_fraction"]
-            assert measured == clipped
-
-    def test_around_a_secure_sum_with_client_ids(self, tff_secure_context):
-        inner = aggregators.build(mechanisms.DistributedSkellam(N, 1.2, 0.05, 18))
-        factory = count_sketch.CountSketchFactory(inner, 1.0, seed=1)
-        x = updates([1.0] * N).numpy()
-        x[0, 0] = np.inf
-        process = factory.create(cohorts.with_ids((np.float32, (D,))))
-        output = process.next(process.initialize(), cohorts.identified(x))
-        tff.test.assert_not_contains_unsecure_aggregation(process.next)
-        error = output.result - x[1:].sum(0) / N
-        assert error.std() == pytest.approx(0.05 * 1.2 / N, rel=0.15)
-
-    def test_refuses(self):
-        inner = tff.aggregators.UnweightedMeanFactory()
-        with pytest.raises(TypeError, match="inner must be an UnweightedAggregation"):
-            count_sketch.CountSketchFactory(tff.aggregators.MeanFactory(), 2.0)
-        with pytest.raises(ValueError, match="compression_rate must be .* found 0.5"):
-            count_sketch.CountSketchFactory(inner, 0.5)
-        with pytest.raises(ValueError, match="rows must be a power of two, found 15"):
-            count_sketch.CountSketchFactory(inner, 2.0, rows=15)

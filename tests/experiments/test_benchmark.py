@@ -8,14 +8,12 @@ import json
 import os
 import subprocess
 
-import numpy as np
 import pytest
 import tensorflow_federated as tff
 from absl import flags
 from absl.testing import flagsaver
 
-from dpfl import accounting, files, machine, mechanisms
-from dpfl.aggregators.dome import DomeCodec
+from dpfl import files, machine
 from dpfl.aggregators.factory import CodecFactory
 from dpfl.tasks import shared_array
 from dpfl.training import checkpoint
@@ -26,7 +24,7 @@ from tests import forks
 TINY = {
     **{"dimension": 50, "clients": 2, "dome_clients": 2, "model": 1600},
     **{"matrix_rounds": 32, "loop_rounds": 40, "training_rounds": 4},
-    **{"messages": ((100, 7, 4096),), "refused": ((100, 3, 4096),)},
+    **{"messages": ((100, 7, 4096),)},
 }
 
 
@@ -177,22 +175,7 @@ def one_process(tff_secure_context, monkeypatch):
 
 @pytest.mark.parametrize("name", groups_of("rounds"))
 def test_rows_of_rounds(one_process, tff_worker, monkeypatch, name):
-    monkeypatch.setattr(rounds, "_all_kept", lambda state: state)
-    rows = harness.measure(name, tiny(tff_worker))
-    check_rows(rows)
-    sizes = {row["name"]: row["bytes"] for row in rows if "bytes" in row}
-    if name == "dome_training":
-        assert sizes["python: with dome"] <= sizes["python: peak with dome"]
-
-
-def test_a_state_with_all_directions_is_one_of_dome():
-    codec = DomeCodec(mechanisms.Dome(2, 1.0, 1.0, 8), 50)
-    state = codec.initial_state()
-    kept = rounds._all_kept(state)
-    assert list(kept) == list(state) and kept["rank"] == 2
-    for name, value in kept.items():
-        assert np.asarray(value).dtype == np.asarray(state[name]).dtype
-        assert np.shape(value) == np.shape(state[name])
+    check_rows(harness.measure(name, tiny(tff_worker)))
 
 
 def test_rows_of_a_round(one_process, tff_worker, monkeypatch):
@@ -259,8 +242,6 @@ def test_calibrations_are_never_of_one_length_twice(monkeypatch):
 
     def calibrate(mechanism, participation, length, *_):
         asked.append((mechanism.cohort_size, getattr(mechanism, "bits", None), length))
-        if getattr(mechanism, "bits", None) == 3:
-            raise accounting.CalibrationError("too few")
 
     monkeypatch.setattr(programs.planning, "calibrate", calibrate)
     rows = harness.measure("calibration", tiny(most_warm_ups=1))
@@ -268,13 +249,9 @@ def test_calibrations_are_never_of_one_length_twice(monkeypatch):
         "calibrate Gaussian",
         "calibrate 1e2, 7 bits",
         "calibrate 1e2, 7 bits, sampled",
-        "refuse 1e2, 3 bits",
     ]
     # A warm-up and a turn.
     assert asked.count((100, 7, 4096)) == asked.count((100, 7, 4097)) == 2
-    assert asked.count((100, 3, 4096)) == asked.count((100, 3, 4097)) == 1
-    with pytest.raises(accounting.CalibrationError):
-        harness.measure("calibration", tiny(messages=TINY["refused"]))
 
 
 def test_a_factorization_is_compared_both_ways_and_by_memory():
