@@ -394,12 +394,3 @@ class TestExecution:
         ratio = expected[0] / expected[1]
         assert ratio > 1.05
         assert variances[0] / variances[1] == pytest.approx(ratio, rel=0.05)
-
-    def test_inside_federated_averaging(self, tff_secure_context):
-        """The nesting that TFF's own secure aggregator exceeds."""
-        config = make("ddg", 0.1, 16, 2, adaptive_clipping=True, count_stddev=0.2)
-        process = cohorts.fed_avg(aggregators.build(config))
-        data = tf.data.Dataset.from_tensors((tf.ones([2, 4]), tf.ones([2, 3])))
-        output = process.next(process.initialize(), [data, data])
-        weights = process.get_model_weights(output.state).trainable
-        assert np.any(weights[0]) and np.all(np.isfinite(weights[0]))

@@ -92,7 +92,7 @@ class TestRound:
         codec = dome.DomeCodec(config, D)
         twin = dome.DomeCodec(dataclasses.replace(config, direction="gradient"), D)
         state, m, v = codec.initial_state(), np.zeros(D), np.zeros(D)
-        for t in range(1, 5):
+        for t in range(1, 4):
             x = updates(seed=t)
             sketch = sketch_of(codec, state, t)
             # The twin has no second moment, and otherwise the same state.
@@ -251,11 +251,11 @@ class TestDdg:
 
     def test_it_agrees_with_dome_as_bits_grow(self):
         errors = {}
-        for bits in (10, 14, 24):
+        for bits in (10, 24):
             ddg = dome.DomeCodec(make_ddg(0.0, bits, direction="gradient"), D)
             plain = dome.DomeCodec(make(clip_norm=2.0, direction="gradient"), D)
             state, largest = plain.initial_state(), 0.0
-            for number in range(3):
+            for number in range(2):
                 x = updates(seed=number)
                 want = run_codec(plain, x, number, state)[0]
                 got = run_codec(ddg, x, number, state)[0]
@@ -264,7 +264,7 @@ class TestDdg:
                 assert clipped == want.measurements["l2_clipped_fraction"]
                 state = want.state
             errors[bits] = largest
-        assert errors[10] > 4 * errors[14] > 16 * errors[24]
+        assert errors[10] > 64 * errors[24]
         assert errors[24] < 2e-4
 
     def test_a_client_that_is_not_finite_adds_its_share_and_nothing_else(self):

@@ -88,8 +88,9 @@ def test_without_noise_the_sum_of_results_is_the_workload(maker, workload):
     assert_allclose(found[10], rates[0] * sums[10], atol=1e-5)
 
 
-@pytest.mark.parametrize("workload", WORKLOADS)
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    ("method", "workload"), zip(METHODS, ["momentum", "prefix"] * 3)
+)
 def test_noise_of_the_sum_of_results_is_that_of_b(method, workload):
     config = matrix(matrix_method=method, **METHODS[method], **WORKLOADS[workload])
     dimension = 60_000
@@ -163,7 +164,7 @@ def test_tree_has_the_variance_of_tensorflow_privacys():
 
 @pytest.mark.parametrize(
     ("maker", "method"),
-    [*(("matrix_factorization", method) for method in METHODS), ("sgmf", "blt")],
+    [("matrix_factorization", "band-low-rank"), ("sgmf", "blt")],
 )
 def test_a_killed_run_goes_on_with_the_same_noise(maker, method):
     """From a state of round 3; a row of noise follows from its epoch's seed alone."""

@@ -6,7 +6,6 @@ import socket
 import psutil
 
 from tests import forks
-from tests.experiments import programs
 
 TINY = (
     *("--task=digits", "--cohort_size=4", "--rounds=2", "--noise_multiplier=1"),
@@ -17,7 +16,7 @@ TINY = (
 def test_a_port_that_is_taken_is_one_sentence():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        done = programs.run("worker", f"--port={port}")
+        done = forks.run("experiments.worker", f"--port={port}")
     assert done.returncode == 2
     assert done.stderr == (
         f"error: --port must be one that is free, found {port} (Address already in "

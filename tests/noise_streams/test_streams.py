@@ -32,7 +32,7 @@ METHODS = {
     "blt-rational": (noise_streams.BufferedStream, {"buffers": 3}),
     "blt": (noise_streams.BufferedStream, {"buffers": 2}),
 }
-ONE_OF_EACH_KIND = "identity banded honaker-online honaker-full band-low-rank".split()
+ONE_OF_EACH_KIND = "banded honaker-online honaker-full band-low-rank".split()
 ONE_OF_EACH_KIND += ["banded-inverse", "blt"]
 SEED = tf.constant([11, 5], tf.int64)
 
@@ -76,12 +76,12 @@ def test_matrix_is_that_of_the_factorization(factorizations, workload, method):
     assert_allclose(noise_streams.materialize(summed), b, atol=2e-5 * np.abs(b).max())
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ONE_OF_EACH_KIND)
 def test_covariance_is_that_of_b_times_its_transpose(factorizations, method):
-    # 100,000 draws: a variance is off by 0.45%, one standard error, so 5% is beyond 11
+    # 40,000 draws: a variance is off by 0.7%, one standard error, so 5% is beyond 7
     # of them. Whitened, the covariance is the identity.
     found = factorizations["momentum", method]
-    dimension = 100_000
+    dimension = 40_000
     stream = noise_streams.build_stream(found, dimension, block_rounds=8)
     rows, *_ = take(noise_streams.Accumulated(stream, found.workload))
     b = found.decoder()
@@ -89,8 +89,8 @@ def test_covariance_is_that_of_b_times_its_transpose(factorizations, method):
     empirical = rows.astype(np.float64) @ rows.T.astype(np.float64) / dimension
     root = np.linalg.cholesky(covariance)
     white = np.linalg.solve(root, np.linalg.solve(root, empirical).T)
-    assert_allclose(white, np.eye(ROUNDS), atol=0.02)
-    assert np.abs(rows.mean(axis=1) / np.sqrt(np.diag(covariance))).max() < 0.015
+    assert_allclose(white, np.eye(ROUNDS), atol=0.032)
+    assert np.abs(rows.mean(axis=1) / np.sqrt(np.diag(covariance))).max() < 0.024
 
 
 @pytest.mark.parametrize("method", ONE_OF_EACH_KIND)

@@ -46,6 +46,14 @@ def executed(name, folder):
     )
 
 
+def in_plain_python(code):
+    """A notebook's cell, which may write a file."""
+    if not code.startswith("%%writefile "):
+        return code
+    first, _, content = code.partition("\n")
+    return f"pathlib.Path({first.split()[1]!r}).write_text({content!r})"
+
+
 def as_a_program(name, folder, changes):
     """What a notebook of plain Python prints.
 
@@ -55,8 +63,8 @@ def as_a_program(name, folder, changes):
       changes: Pairs of a text in it and what stands there instead, to take less time.
     """
     notebook = nbformat.read(EXAMPLES / f"{name}.ipynb", as_version=4)
-    codes = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
-    code = "\n".join(codes)
+    cells = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
+    code = "\n".join(map(in_plain_python, cells))
     for old, new in changes:
         assert code.count(old) == 1
         code = code.replace(old, new)
@@ -140,7 +148,7 @@ def test_the_tutorial_of_tff(tmp_path):
 def outside(tmp_path_factory):
     """A folder with the notebook's package, and what the notebook printed."""
     folder = tmp_path_factory.mktemp("outside")
-    return folder, executed("own_mechanism", folder)
+    return folder, as_a_program("own_mechanism", folder, [])
 
 
 def command(folder, *args):

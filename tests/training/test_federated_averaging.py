@@ -67,7 +67,6 @@ def same_bits(a, b):
     ("name", "groups", "measure"),
     [
         ("distributed_discrete_gaussian", None, None),
-        ("distributed_discrete_gaussian", 2, "released"),
         ("distributed_discrete_gaussian", 2, "exact_for_simulation"),
         ("dome", 2, None),
     ],
@@ -136,7 +135,7 @@ def test_equal_runs_have_equal_bits(task, sparse, tff_context):
 
     def run(fedavg):
         state = fedavg.initialize()
-        for clients in ([0, 1, 4], [2], [3, 4, 5]):
+        for clients in ([0, 1, 4], [2, 3]):
             state = fedavg.next(state, clients).state
         return state
 

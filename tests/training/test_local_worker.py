@@ -74,20 +74,15 @@ def ends(pid):
     forks.until(lambda: forks.has_ended(pid))
 
 
-def test_an_exception_and_a_pipe_that_ends():
+def test_an_exception_and_a_pipe_that_ends(tmp_path):
     """The pipe has two ends of one program: the worker has neither of them."""
-    words = f'"{sys.executable}" -c "$CODE" 2>&1 | cat; exit ${{PIPESTATUS[0]}}'
-    code = f"{PRELUDE}raise ValueError('on purpose')"
-    own = {"PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3", "CODE": code}
-    done = subprocess.run(
-        ["bash", "-c", words],
-        env={**os.environ, **own},
-        capture_output=True,
-        text=True,
-        timeout=forks.SECONDS,
-    )
-    worker, *_, last = done.stdout.splitlines()
-    assert last == "ValueError: on purpose" and done.returncode == 1
+    script, pipe = tmp_path / "program.py", tmp_path / "pipe"
+    script.write_text(f"{PRELUDE}raise ValueError('on purpose')")
+    os.mkfifo(pipe)
+    process = forks.start(str(script), folder=tmp_path, out=pipe, err=pipe)
+    worker, *_, last = pipe.read_text().splitlines()
+    process.join(forks.SECONDS)
+    assert last == "ValueError: on purpose" and process.exitcode == 1
     ends(int(worker))
 
 

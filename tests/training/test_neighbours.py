@@ -234,7 +234,7 @@ MUST_OF_TESTS = {
     [
         ("gaussian", True, None, ["examples", "hostile"]),
         ("l2_csgm", False, None, ["leaves"]),
-        ("distributed_discrete_gaussian", True, None, ["leaves", "examples"]),
+        ("distributed_discrete_gaussian", True, None, ["leaves"]),
         ("distributed_discrete_gaussian", False, EXACT_FOR_SIMULATION, ["examples"]),
     ],
 )

@@ -15,9 +15,8 @@ def learner(**changes):
     return Learner(config(**changes), 64)
 
 
-@pytest.mark.parametrize("changes", [{}, {"sketch_rule": "qr"}])
-def test_it_finds_a_fixed_subspace(changes):
-    errors, overlaps = learner(**changes).learn(80)
+def test_it_finds_a_fixed_subspace():
+    errors, overlaps = learner().learn(80)
     assert overlaps[0] < 0.3
     assert overlaps[-1] > 0.95
     assert errors[-10:].mean() < 0.1 * errors[:10].mean()

@@ -19,12 +19,6 @@ VECTORS = {
     ("config", "kind"),
     [
         (mechanisms.SketchedDdg(N, 1.0, 0.05, 12, compression_rate=5.0), "similar"),
-        (
-            mechanisms.SketchedDdg(
-                N, 1.0, 0.3, 10, compression_rate=5.0, sketch="hashes"
-            ),
-            "independent",
-        ),
         (mechanisms.ProjectAndPerturb(N, 1.0, 0.1, 5.0), "similar"),
         (mechanisms.DistributedDiscreteGaussian(N, 1.0, 0.5, 10), "independent"),
     ],

@@ -3,14 +3,9 @@
 
 """Runs of a grid: shared graphs, kills, refusals, and what is said before they start."""
 
-import os
 import re
-import signal
-import subprocess
-import sys
 import threading
 import time
-from pathlib import Path
 
 import psutil
 import pytest
@@ -20,7 +15,6 @@ from experiments import tables
 from experiments.papers import parallel_runs, remaining_work, sweep, trainers
 from tests import forks
 
-ROOT = Path(__file__).resolve().parents[3]
 TINY = {
     **dict(task="synthetic", model="small_cnn", num_clients=12, cohort_size=4),
     **dict(examples_per_client=6, batch_size=3, num_test_examples=8, rounds=16),
@@ -61,17 +55,13 @@ def seeds_done(folder):
 def killed_grid(folder, run):
     """The table of a grid that was killed after two rounds of a run."""
     folder.mkdir()
-    killed = subprocess.Popen(
-        [sys.executable, "-c", GRID, folder],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    forks.until(lambda: killed.poll() is not None or sweep.rounds_done(run) >= 2)
-    assert killed.poll() is None, killed.communicate()[1]
+    (folder / "grid.py").write_text(GRID)
+    killed = forks.start(folder / "grid.py", folder, err=folder / "said")
+    forks.until(lambda: not killed.is_alive() or sweep.rounds_done(run) >= 2)
+    assert killed.is_alive(), (folder / "said").read_text()
     children = psutil.Process(killed.pid).children(recursive=True)
-    killed.send_signal(signal.SIGKILL)
-    killed.communicate()
+    killed.kill()
+    killed.join()
     psutil.wait_procs(children)
     return sweep.ResultsTable(folder / "results.csv")
 
