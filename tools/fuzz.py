@@ -295,7 +295,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--lines", type=int, default=5000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--serve", choices=BASES, required=True, help="the binary")
+    parser.add_argument("--serve", required=True, help="the binary, without dpfl-")
     parser.add_argument("--given", action="store_true", help="lines of JSON from stdin")
     options = parser.parse_args()
     _serve(options.serve, options.lines, options.seed, options.given)
