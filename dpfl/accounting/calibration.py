@@ -20,8 +20,8 @@ METHODS = ("auto", "rdp", "tight")
 METHODS_HELP = (
     "auto: the smaller of the two others; rdp: Renyi differential privacy; tight: the "
     "exact curve or privacy loss distributions of Gaussian noise, in random slots too, "
-    "and of the Gaussian that stands for it where coordinates are dropped or noise is in "
-    "integers."
+    "and of the Gaussian that stands for it where coordinates are dropped or noise is "
+    "in integers."
 )
 """What flags say about them."""
 

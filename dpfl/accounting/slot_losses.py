@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Privacy losses of clients that draw one round of an epoch in secret.
 
-With w_i the likelihood ratio of a round's Gaussian noise, were the client in it, that of
-the first r rounds of an epoch of S slots is R = 1 - r/S + (1/S) sum_{i<=r} w_i. Both
+With w_i the likelihood ratio of a round's Gaussian noise, were the client in it, that
+of the first r rounds of an epoch of S slots is R = 1 - r/S + (1/S) sum_{i<=r} w_i. Both
 directions' hockey-sticks are means of convex functions of R without the client, so
 that they only grow where a mass is moved to two points, on either side of it, that
 keep the mass and the mean. The law of the sum of n ratios is held on a grid that is
@@ -129,13 +129,13 @@ def _added(one: _Sum, other: _Sum, parts: int) -> _Sum:
     """
     step = one.step / parts
     cell = math.expm1(step)
-    # From so many points apart the sum is less than a cell of the grid above the larger.
+    # From so many points apart the sum is within the cell above the larger one.
     near = max(1, math.ceil(-math.log(cell) / one.step))
     low = max(one.low, other.low)
     end = max(one.low + one.masses.size, other.low + other.masses.size)
     out = np.zeros(parts * (end - low) + math.ceil(math.log(2) / step) + 3)
     for larger, smaller in ((one, other), (other, one)):
-        _add_far(out[:: parts], out[1 :: parts], larger, smaller, low, near, cell)
+        _add_far(out[::parts], out[1::parts], larger, smaller, low, near, cell)
     apart = one.low - other.low
     # Of two that are alike pairs at a distance below 0 are those above it.
     least = 0 if one is other else max(1 - near, apart - other.masses.size + 1)

@@ -156,16 +156,12 @@ def test_a_client_that_adapts_is_within_the_bound(keep):
     event = accounting.SparsifiedGaussianDpEvent(1 / keep, keep, 1.0, 2)
     for delta in (0.05, 1e-3):
         bound = epsilon(SLOT(event, 2, 2.5), delta)
-
-        def stick(ratio, direction):
-            gain = (ratio - math.exp(bound), 1 - math.exp(bound) * ratio)
-            return np.maximum(gain[direction], 0)
-
-        for direction in (0, 1):
+        growth = math.exp(bound)
+        for scale, strike in ((1, growth), (-growth, -1)):
             worst = 0.0
             for u, weights in ways:
                 follow = [
-                    [w @ stick((2.5 + x + y) / 2.5, direction) for x in u]
+                    np.maximum(scale * (2.5 + u[:, None] + y) / 2.5 - strike, 0) @ w
                     for y, w in ways
                 ]
                 worst = max(worst, weights @ np.max(follow, axis=0))
