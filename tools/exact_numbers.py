@@ -112,8 +112,9 @@ def _random_slot() -> Numbers:
             "random slot": compose(slot, 10),
         }
         for name, run in ways.items():
-            found = accounting.epsilon(run, 1e-5, method="rdp").epsilon
-            yield f"epsilon, z = {z:g}, {rounds}, {name}", found
+            for method, how in (("rdp", " (Renyi)"), ("tight", "")):
+                found = accounting.epsilon(run, 1e-5, method=method).epsilon
+                yield f"epsilon, z = {z:g}, {rounds}, {name}{how}", found
 
 
 def _matrix_factorization() -> Numbers:

@@ -19,8 +19,9 @@ METHODS = ("auto", "rdp", "tight")
 
 METHODS_HELP = (
     "auto: the smaller of the two others; rdp: Renyi differential privacy; tight: the "
-    "exact curve or privacy loss distributions of Gaussian noise, and of the Gaussian "
-    "that stands for it where coordinates are dropped or noise is in integers."
+    "exact curve or privacy loss distributions of Gaussian noise, in random slots too, "
+    "and of the Gaussian that stands for it where coordinates are dropped or noise is "
+    "in integers."
 )
 """What flags say about them."""
 
@@ -107,7 +108,8 @@ def epsilon(
       delta: In (0, 1).
       method: 'rdp', by Renyi differential privacy; 'tight', by the exact curve or
         privacy loss distributions, for trees of plain, masked and Poisson-sampled
-        Gaussians alone; or 'auto', the smaller of the two.
+        Gaussians, integer noise and random slots of these alone; or 'auto', the smaller
+        of the two.
       orders: Renyi orders, each greater than 1; `events.DEFAULT_ORDERS` if None.
       relation: The relation between neighbours; None is the first for which the event
         holds. dp_accounting's own events alone are for ADD_OR_REMOVE_ONE, then.
@@ -133,7 +135,8 @@ def epsilon(
         if tight is None:
             raise UnsupportedMethodError(
                 "method must be 'auto' or 'rdp' for events other than plain, masked "
-                f"and Poisson-sampled Gaussians and integer noise, found {method!r}"
+                "and Poisson-sampled Gaussians, integer noise and random slots of "
+                f"these, found {method!r}"
             )
         return attr.evolve(tight, relation=name)
     value, order = composed.get_epsilon_and_optimal_order(delta)

@@ -1,15 +1,15 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tight epsilon for event trees made of plain and Poisson-sampled Gaussians.
+"""Tight epsilon for event trees of plain and sampled Gaussians and of random slots.
 
 The Gaussian mechanism's privacy curve is known exactly (Balle and Wang, 'Improving
 the Gaussian Mechanism for Differential Privacy: Analytical Calibration and Optimal
 Denoising', 2018, Theorem 8), also under adaptive composition, where noise
 multipliers z_i act as one of (sum_i z_i^-2)^(-1/2). Poisson-sampled Gaussians are
-composed numerically as privacy loss distributions (`losses`), with pessimistic
-rounding; one sampled release alone has a curve of its own. None of this is used for any
-other mechanism.
+composed numerically as privacy loss distributions (`losses`, `slot_losses`), with
+pessimistic rounding; one sampled release alone has a curve of its own. None of this is
+used for any other mechanism.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import numpy as np
 from scipy import special
 
 from dpfl import checks
-from dpfl.accounting import events, log_space, losses
+from dpfl.accounting import events, log_space, losses, slot_losses
 
 _LARGEST_EPSILON = 1e15
 # Widens every evaluation of delta by more than the rounding of log_ndtr and erfcx.
@@ -139,17 +139,22 @@ class FixedSizeGaussianDpEvent(events.RdpDpEvent):
         """See base class."""
         return gaussian_rdp(self.noise_multiplier, orders)
 
+    def as_part(self) -> Part:
+        """See `gaussian_parts`."""
+        return Part(self.fraction, self.noise_multiplier, self.fraction < 1)
+
 
 class Part(NamedTuple):
     """A Gaussian release: its sampling probability and its noise multiplier.
 
     `is_fixed` says whether cohorts have a fixed size; q is then the share of clients
-    that are in one.
+    that are in one. Of `rounds` one at most is the client's, each with probability q.
     """
 
     q: float
     z: float
     is_fixed: bool = False
+    rounds: int = 1
 
 
 def gaussian_parts(
@@ -161,7 +166,8 @@ def gaussian_parts(
     None if the tree has any other event in it. An event with a method `as_gaussian`,
     such as `MatrixFactorizationDpEvent` or `DomeDpEvent`, is the one (sampled) Gaussian
     which that returns: all that the event repeats within itself is in it, and `count`
-    is how often the whole is composed.
+    is how often the whole is composed. One with a method `as_part` is the part that
+    this returns, or None.
     """
     event = events.resolve_sampling(event)
     event = getattr(event, "as_gaussian", lambda: event)()
@@ -177,9 +183,9 @@ def gaussian_parts(
                 return None
             total.update(found)
         return total
-    if isinstance(event, FixedSizeGaussianDpEvent):
-        is_fixed = event.fraction < 1
-        return Counter({Part(event.fraction, event.noise_multiplier, is_fixed): count})
+    if hasattr(event, "as_part"):
+        part = event.as_part()
+        return None if part is None else Counter({part: count})
     q = 1.0
     if isinstance(event, dp_accounting.PoissonSampledDpEvent):
         q, event = float(event.sampling_probability), event.event
@@ -211,25 +217,33 @@ def tight_epsilon(
         return math.inf, "exact-gaussian"
     sampled = {part: n for part, n in parts.items() if part.q != 1}
     plain = {part: n for part, n in parts.items() if part.q == 1}
-    inverse_square = sum(n * (1 / z) * (1 / z) for (_, z, _), n in plain.items())
+    inverse_square = _inverse_square(plain)
     if not sampled:
         return _unsampled_epsilon(inverse_square, delta), "exact-gaussian"
     if inverse_square == 0 and sum(sampled.values()) == 1:
-        [(q, z, is_fixed)] = sampled
-        if not is_fixed:
+        [(q, z, is_fixed, rounds)] = sampled
+        if not is_fixed and rounds == 1:
             return _once_sampled_epsilon(q, z, delta), "exact-gaussian"
     # Sampling never costs: the sampled pair of laws is a post-processing of the other
     # (keep the output with probability q, else draw from the law without the client).
-    # In cohorts of a fixed size those who are in it with the client are a mixture.
-    whole = sum(n * (1 / z) * (1 / z) for (_, z, _), n in parts.items())
-    bound = _unsampled_epsilon(whole, delta)
-    if delta >= _LEAST_PLD_DELTA and _widest_loss(inverse_square, sampled) <= (
-        _LARGEST_PLD_LOSS
-    ):
+    # In cohorts of a fixed size those who are in it with the client are a mixture, and
+    # of slots each is one release of the client's.
+    bound = _unsampled_epsilon(_inverse_square(parts), delta)
+    is_in_reach = _widest_loss(inverse_square, sampled) <= _LARGEST_PLD_LOSS and all(
+        slot_losses.is_in_reach(part.z, part.rounds)
+        for part in sampled
+        if part.rounds > 1
+    )
+    if delta >= _LEAST_PLD_DELTA and is_in_reach:
         found = _pld_epsilon(inverse_square, sampled, delta)
         if found <= bound:
             return found, "pld"
     return bound, "unsampled-gaussian"
+
+
+def _inverse_square(parts: dict[Part, int]) -> float:
+    """Returns the sum of the squared 1/z."""
+    return sum(n * (1 / part.z) * (1 / part.z) for part, n in parts.items())
 
 
 def _unsampled_epsilon(inverse_square: float, delta: float) -> float:
@@ -271,9 +285,11 @@ def _epsilon_on_grid(
     inverse_square: float, sampled: dict[Part, int], delta: float, step: float
 ) -> float:
     parts = []
-    for (q, z, is_fixed), n in sampled.items():
+    for (q, z, is_fixed, rounds), n in sampled.items():
         if is_fixed:
             parts.append((losses.fixed_size_gaussian(q, z, step), n))
+        elif rounds > 1:
+            parts.append((slot_losses.slot_gaussian(q, z, rounds, step), n))
         else:
             parts.append((losses.sampled_gaussian(q, z, step), n))
     if inverse_square:

@@ -152,10 +152,14 @@ def fixed_size_gaussian(q: float, z: float, step: float) -> tuple[Losses, Losses
 def _log_moments(part: Losses, longest: int) -> np.ndarray:
     """log E exp(+-s place) at s = `_EXPONENTS` / longest, place from 0; [2, 32]."""
     s = np.stack([_EXPONENTS, -_EXPONENTS])[..., None] / longest
-    terms = s * np.arange(part.masses.size)
+    # In rows, whose places have a factor each and one in common: a root of the exp.
+    row = math.isqrt(part.masses.size) + 1
+    rows = np.resize(np.append(part.masses, np.zeros(row * row)), (row, row))
+    terms = s * row * np.arange(row)
     top = np.max(terms, axis=-1)
     with np.errstate(under="ignore"):
-        return np.log(np.exp(terms - top[..., None]) @ part.masses) + top
+        within = np.exp(s * np.arange(row)) @ rows.T
+        return np.log(np.sum(np.exp(terms - top[..., None]) * within, axis=-1)) + top
 
 
 def composed(parts: Iterable[tuple[Losses, int]], delta: float) -> Losses:

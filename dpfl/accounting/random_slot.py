@@ -23,7 +23,7 @@ Sources: Chua et al. (2024), 'Balls-and-Bins Sampling for DP-SGD'; Feldman and S
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Optional
 
 import attr
 import dp_accounting
@@ -159,6 +159,16 @@ class RandomSlotDpEvent(events.RdpDpEvent):
     def relations(self) -> events.Relations:
         """See base class: the client has no noise of its own in the sum."""
         return events.TRUSTED_RELATIONS
+
+    def as_part(self) -> Optional[gaussian.Part]:
+        """See `gaussian.gaussian_parts`: None unless a round is a plain Gaussian."""
+        parts = gaussian.gaussian_parts(self.round_event)
+        if parts is None or [*parts.values()] != [1]:
+            return None
+        [part] = parts
+        if part.q != 1:
+            return None
+        return gaussian.Part(1 / self.slots, part.z, rounds=self.rounds)
 
     def _round_rdp(self, orders: events.Orders) -> np.ndarray:
         event = self.round_event

@@ -38,7 +38,7 @@ import dp_accounting
 import numpy as np
 from scipy import special
 
-from dpfl.accounting import csgm, events, gaussian, losses
+from dpfl.accounting import csgm, events, gaussian, losses, random_slot
 from dpfl.accounting.integer import stand_in
 
 # Steps in time; each adds at most 1/n of how much V grows by its own spread.
@@ -188,6 +188,8 @@ def _replaced_releases(event: dp_accounting.DpEvent) -> int:
         return event.count * _replaced_releases(event.event)
     if isinstance(event, dp_accounting.ComposedDpEvent):
         return sum(_replaced_releases(part) for part in event.events)
+    if isinstance(event, random_slot.RandomSlotDpEvent):
+        return event.rounds * _replaced_releases(event.round_event)
     return int(_is_replaced(event))
 
 
@@ -200,13 +202,13 @@ def _resolved(event: dp_accounting.DpEvent) -> dp_accounting.DpEvent:
 
 def _stand_in(
     event: dp_accounting.DpEvent,
-    gaussian_of: Callable[[events.RdpDpEvent, int], dp_accounting.GaussianDpEvent],
+    gaussian_of: Callable[[events.RdpDpEvent, int, int], dp_accounting.GaussianDpEvent],
     times: int = 1,
 ) -> dp_accounting.DpEvent:
     """The tree with a (sampled) Gaussian for each release that is replaced.
 
-    `gaussian_of` maps one of these, sampling aside, and how often it is composed, to
-    what stands for it.
+    `gaussian_of` maps one of these, sampling aside, how often it is composed, and how
+    many of them in a row share a clock, to what stands for it.
     """
     if isinstance(event, events.RunDpEvent):
         return attr.evolve(event, event=_stand_in(event.event, gaussian_of, times))
@@ -216,13 +218,21 @@ def _stand_in(
     if isinstance(event, dp_accounting.ComposedDpEvent):
         parts = [_stand_in(part, gaussian_of, times) for part in event.events]
         return attr.evolve(event, events=parts)
+    if isinstance(event, random_slot.RandomSlotDpEvent):
+        inner = _stand_in(
+            event.round_event,
+            lambda release, count, _: gaussian_of(release, count, 1),
+            times * event.rounds,
+        )
+        if isinstance(inner, dp_accounting.PoissonSampledDpEvent):
+            return event
+        return attr.evolve(event, round_event=inner)
     event = _resolved(event)
     if not _is_replaced(event):
         return event
-    if isinstance(event, csgm.SparsifiedDpEvent) and not event.noise_multiplier:
-        return dp_accounting.NonPrivateDpEvent()
-    plain = gaussian_of(event, times)
     q = getattr(event, "sampling_probability", 1.0)
+    # Of unsampled releases the clocks are one, for all of them.
+    plain = gaussian_of(event, times, times if q == 1 else 1)
     return plain if q == 1 else dp_accounting.PoissonSampledDpEvent(q, plain)
 
 
@@ -258,12 +268,12 @@ def stopped_epsilon(
     distance = 0.0
 
     def gaussian_of(
-        release: events.RdpDpEvent, times: int
+        release: events.RdpDpEvent, times: int, whole: int
     ) -> dp_accounting.GaussianDpEvent:
         nonlocal distance
-        # Of unsampled releases the clocks are one, for all of them.
-        whole = times if getattr(release, "sampling_probability", 1.0) == 1 else 1
         if isinstance(release, csgm.SparsifiedDpEvent):
+            if not release.noise_multiplier:
+                return dp_accounting.GaussianDpEvent(0.0)
             clock = _stopped(release, whole, whole * share) / whole
         else:
             clock, tails = stand_in.stand_in(release, whole * share, whole)

@@ -99,8 +99,6 @@ def correlation(one: Any, other: Any) -> float:
 
 ONE_COORDINATE = "one-coordinate "
 """Before the method of a claim for which the mask of one coordinate is a client's."""
-ONE_SLOT = "one-slot "
-"""Before the method of a claim for which one round of slots is a Poisson sample."""
 
 
 def tightest(
@@ -113,8 +111,8 @@ def tightest(
 
     A bound found from below says most of a mechanism where the claim is not loose
     itself. So this is the least of what `accounting.epsilon` finds by its methods
-    "auto" and "tight", of `_one_coordinate` and of `_one_slot`, at delta and for the
-    relation that the run reports.
+    "auto" and "tight", and of `_one_coordinate`, at delta and for the relation that the
+    run reports.
     """
     event = mechanism.dp_event(participation, dimension)
     reported = accounting.epsilon(event, delta)
@@ -123,15 +121,11 @@ def tightest(
         found.append(accounting.epsilon(event, delta, method="tight"))
     except calibration.UnsupportedMethodError:
         pass
-    exact = {
-        ONE_COORDINATE: _one_coordinate(mechanism, participation, dimension),
-        ONE_SLOT: _one_slot(mechanism, participation, dimension),
-    }
-    for prefix, event in exact.items():
-        if event is not None:
-            report = accounting.epsilon(event, delta)
-            method = prefix + report.method
-            found.append(attr.evolve(report, method=method, relation=reported.relation))
+    exact = _one_coordinate(mechanism, participation, dimension)
+    if exact is not None:
+        report = accounting.epsilon(exact, delta)
+        method = ONE_COORDINATE + report.method
+        found.append(attr.evolve(report, method=method, relation=reported.relation))
     return min(found, key=lambda report: report.epsilon)
 
 
@@ -155,23 +149,6 @@ def _one_coordinate(
     return dp_accounting.PoissonSampledDpEvent(
         joins, dp_accounting.GaussianDpEvent(multiplier)
     )
-
-
-def _one_slot(
-    mechanism: Any, participation: mechanisms.Participation, dimension: int
-) -> Optional[dp_accounting.DpEvent]:
-    """One round of random slots, which exactly is a Poisson sample.
-
-    Each client has the slot of that round with probability n / N, by itself.
-    """
-    if not isinstance(participation, mechanisms.RandomSlot):
-        return None
-    if participation.rounds != 1:
-        return None
-    sample = mechanisms.PoissonSampling(
-        participation.population, participation.cohort_size, 1
-    )
-    return mechanism.dp_event(sample, dimension)
 
 
 _BY_DISTRIBUTION = 0.9955

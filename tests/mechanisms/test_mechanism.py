@@ -78,6 +78,13 @@ def test_a_budget_below_all_noise_that_there_can_be():
         accounting.calibrate_noise_multiplier(make_event, 1e-12, 1e-13, rtol=0.1)
 
 
+class Laplacian(mechanisms.Gaussian):
+    """Its noise is none of those of which losses are known."""
+
+    def round_dp_event(self, dimension, sampling_probability):
+        return dp_accounting.LaplaceDpEvent(self.noise_multiplier)
+
+
 def test_tight_is_for_gaussians_and_what_they_stand_for():
     poisson = mechanisms.PoissonSampling(population=1000, cohort_size=100, rounds=3)
     values = {"cohort_size": 100, "clip_norm": 1.0, "noise_multiplier": 1.0}
@@ -87,12 +94,13 @@ def test_tight_is_for_gaussians_and_what_they_stand_for():
     fixed = mechanisms.FixedSize(population=1000, cohort_size=100, rounds=3)
     ddg.check_accountant("tight", fixed, 1000)
     slots = mechanisms.RandomSlot(population=1000, cohort_size=100, rounds=10)
-    plain = build.build("gaussian", values)
-    plain.check_accountant("rdp", slots, 1000)
+    build.build("l2_csgm", values).check_accountant("tight", slots, 1000)
+    other = Laplacian(**values)
+    other.check_accountant("rdp", poisson, 1000)
     with pytest.raises(
         ValueError, match="accountant must be auto or rdp for gaussian with"
     ):
-        plain.check_accountant("tight", slots, 1000)
+        other.check_accountant("tight", poisson, 1000)
     with pytest.raises(ValueError, match="accountant must be one of"):
         ddg.check_accountant("guess", fixed, 1000)
 
