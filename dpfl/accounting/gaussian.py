@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
 
 import attr
 import dp_accounting
@@ -110,9 +110,15 @@ def gaussian_epsilon(delta: float, noise_multiplier: float) -> float:
     return high
 
 
-@attr.s(frozen=True, slots=True, auto_attribs=True)
-class FixedSizeGaussianDpEvent(events.RdpDpEvent):
-    """A Gaussian release of a cohort of n out of N clients, drawn without replacement.
+def _check_round_event(_: Any, attribute: attr.Attribute, value: Any) -> None:
+    if not isinstance(value, (dp_accounting.GaussianDpEvent, events.RdpDpEvent)):
+        wanted = "a GaussianDpEvent or an event that knows its Renyi privacy"
+        raise TypeError(checks.message(attribute.name, wanted, value))
+
+
+@attr.s(frozen=True, auto_attribs=True)
+class FixedSizeDpEvent(events.RdpDpEvent):
+    """The release of a cohort of n out of N clients, drawn without replacement.
 
     Assumptions: each round's cohort is drawn afresh, uniformly from all cohorts of n,
     and nobody who sees the release sees who is in it; what a client sends depends on
@@ -123,11 +129,12 @@ class FixedSizeGaussianDpEvent(events.RdpDpEvent):
     distributions are amplified, for either (docs/privacy/fixed_size.md).
 
     Attributes:
-      noise_multiplier: Noise std over the clip, at least 0.
+      round_event: The release of a cohort that the client is in: dp_accounting's
+        `GaussianDpEvent`, or an `RdpDpEvent` without client sampling.
       fraction: n / N, in (0, 1].
     """
 
-    noise_multiplier: float = attr.ib(validator=checks.validator(checks.nonnegative))
+    round_event: dp_accounting.DpEvent = attr.ib(validator=_check_round_event)
     fraction: float = attr.ib(validator=checks.validator(checks.fraction))
 
     @property
@@ -137,7 +144,9 @@ class FixedSizeGaussianDpEvent(events.RdpDpEvent):
 
     def rdp(self, orders: events.Orders) -> np.ndarray:
         """See base class."""
-        return gaussian_rdp(self.noise_multiplier, orders)
+        if isinstance(self.round_event, events.RdpDpEvent):
+            return self.round_event.rdp(orders)
+        return gaussian_rdp(self.round_event.noise_multiplier, orders)
 
 
 class Part(NamedTuple):
@@ -177,9 +186,13 @@ def gaussian_parts(
                 return None
             total.update(found)
         return total
-    if isinstance(event, FixedSizeGaussianDpEvent):
-        is_fixed = event.fraction < 1
-        return Counter({Part(event.fraction, event.noise_multiplier, is_fixed): count})
+    if isinstance(event, FixedSizeDpEvent):
+        found = gaussian_parts(event.round_event)
+        if found is None or event.fraction == 1:
+            return found and Counter({part: n * count for part, n in found.items()})
+        [(q, z, _)] = found
+        assert q == 1
+        return Counter({Part(event.fraction, z, is_fixed=True): count})
     q = 1.0
     if isinstance(event, dp_accounting.PoissonSampledDpEvent):
         q, event = float(event.sampling_probability), event.event

@@ -184,6 +184,8 @@ def _replaced_releases(event: dp_accounting.DpEvent) -> int:
     event = _resolved(event)
     if isinstance(event, events.RunDpEvent):
         return _replaced_releases(event.event)
+    if isinstance(event, gaussian.FixedSizeDpEvent):
+        return _replaced_releases(event.round_event)
     if isinstance(event, dp_accounting.SelfComposedDpEvent):
         return event.count * _replaced_releases(event.event)
     if isinstance(event, dp_accounting.ComposedDpEvent):
@@ -206,10 +208,13 @@ def _stand_in(
     """The tree with a (sampled) Gaussian for each release that is replaced.
 
     `gaussian_of` maps one of these, sampling aside, and how often it is composed, to
-    what stands for it.
+    what stands for it; 0 times are for one in a cohort of a fixed size.
     """
     if isinstance(event, events.RunDpEvent):
         return attr.evolve(event, event=_stand_in(event.event, gaussian_of, times))
+    if isinstance(event, gaussian.FixedSizeDpEvent):
+        inner = _stand_in(event.round_event, gaussian_of, 0)
+        return attr.evolve(event, round_event=inner)
     if isinstance(event, dp_accounting.SelfComposedDpEvent):
         inner = _stand_in(event.event, gaussian_of, times * event.count)
         return attr.evolve(event, event=inner)
@@ -232,6 +237,31 @@ def _stopped(event: csgm.SparsifiedDpEvent, count: int, delta: float) -> float:
     time = (event.linf_ratio / scale) * (event.linf_ratio / scale)
     full = event.full_coordinates * count
     return clock_bound(event.keep_fraction, time, full, delta)
+
+
+def _between_clients(
+    stand: Callable[[float], stand_in.StandIn], delta: float
+) -> stand_in.StandIn:
+    """What stands for a release of which two clients' vectors are told apart.
+
+    With F(a) = Phi(Phi^-1(a) + V^(1/2)) a test has at most the power F(level) + e of
+    either vector against none, e what the clock, or a tail, leaves; and so at most
+    F(F(level)) + e + F(e) of one against the other (docs/privacy/fixed_size.md).
+
+    Args:
+      stand: From a delta to what stands for the release of one vector against none.
+      delta: Bound on e + F(e), greater than 0.
+    """
+    for part in 10.0 ** -np.arange(1, 60):
+        found = stand(delta * part)
+        # A part in a thousand is for the tails, on both sides.
+        e = delta * part * 1.001
+        shift = math.sqrt(found.clock)
+        tails = found.distance + special.ndtr(special.ndtri(found.distance) + shift)
+        power = special.ndtr(special.ndtri(e) + shift)
+        if tails <= delta * part * 1e-3 and (e + power) * (1 + 1e-9) <= delta:
+            return found
+    return stand_in.StandIn(math.inf, 0.0)
 
 
 def is_of_gaussians(event: dp_accounting.DpEvent) -> bool:
@@ -262,13 +292,20 @@ def stopped_epsilon(
     ) -> dp_accounting.GaussianDpEvent:
         nonlocal distance
         # Of unsampled releases the clocks are one, for all of them.
-        whole = times if getattr(release, "sampling_probability", 1.0) == 1 else 1
-        if isinstance(release, csgm.SparsifiedDpEvent):
-            clock = _stopped(release, whole, whole * share) / whole
+        unsampled = getattr(release, "sampling_probability", 1.0) == 1
+        whole = times if times and unsampled else 1
+
+        def stand(part: float) -> stand_in.StandIn:
+            if not isinstance(release, csgm.SparsifiedDpEvent):
+                return stand_in.stand_in(release, part, whole)
+            return stand_in.StandIn(_stopped(release, whole, part) / whole, 0.0)
+
+        if times:
+            found = stand(whole * share)
+            distance += times * found.distance
         else:
-            clock, tails = stand_in.stand_in(release, whole * share, whole)
-            distance += times * tails
-        return dp_accounting.GaussianDpEvent(max(clock, 1e-300) ** -0.5)
+            found = _between_clients(stand, share)
+        return dp_accounting.GaussianDpEvent(max(found.clock, 1e-300) ** -0.5)
 
     alike = _stand_in(event, gaussian_of)
     found = gaussian.tight_epsilon(alike, (1 - _SHARE - _TAIL_SHARE) * delta)
