@@ -162,7 +162,9 @@ class WithoutReplacement(FixedSize):
 
     def run_event(self, round_event: dp_accounting.DpEvent) -> dp_accounting.DpEvent:
         """The releases of all rounds, from that of a round that the client is in."""
-        is_hidden = events.Relation.ADD_OR_REMOVE_ONE in events.relations_of(round_event)
+        is_hidden = events.Relation.ADD_OR_REMOVE_ONE in events.relations_of(
+            round_event
+        )
         is_private = not isinstance(round_event, dp_accounting.NonPrivateDpEvent)
         if is_hidden and is_private and self.cohort_size < self.population:
             fraction = self.cohort_size / self.population
