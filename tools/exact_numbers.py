@@ -25,6 +25,7 @@ import numpy as np
 from dp_accounting import dp_event
 from scipy import integrate, stats
 
+import dpfl
 from dpfl import accounting, files, mechanisms, planning
 from dpfl import factorization as mf
 from dpfl.accounting import random_slot
@@ -98,6 +99,24 @@ def _stopped_martingale() -> Numbers:
             epochs, _EPSILON, 1e-5, method=method
         )
         yield f"z, SGMF, {name}", found
+
+
+def _fixed_size(is_slow: bool) -> Numbers:
+    n, clip = 100, 1.0
+    for epsilon, rounds in ((8.0, 100), (2.0, 1000))[: 1 + is_slow]:
+        for name, one in {
+            "gaussian": dpfl.Gaussian(n, clip, 1.0),
+            "l2_csgm 100-fold": dpfl.L2Csgm(n, clip, 1.0, 0.01),
+            "l2_csgm 10-fold": dpfl.L2Csgm(n, clip, 1.0, 0.1),
+            "distributed_discrete_gaussian": dpfl.DistributedDiscreteGaussian(
+                n, clip, 1.0, bits=16, noise_source="helpers"
+            ),
+        }.items():
+            for way in (dpfl.FixedSize, dpfl.WithoutReplacement):
+                run = way(10_000, n, rounds)
+                found = dpfl.calibrate(one, run, _MODEL, epsilon, 1e-5)
+                setting = f"epsilon = {epsilon:g}, T = {rounds}, {name}"
+                yield f"{setting}, {way.name}", found.noise_multiplier
 
 
 def _random_slot() -> Numbers:
@@ -272,6 +291,7 @@ def numbers(is_slow: bool = True) -> Iterator[tuple[str, str, float]]:
     for page, found in (
         ("privacy/client_sampling", _client_sampling()),
         ("privacy/stopped_martingale", _stopped_martingale()),
+        ("privacy/fixed_size", _fixed_size(is_slow)),
         ("privacy/random_slot", _random_slot()),
         ("privacy/matrix_factorization", _matrix_factorization()),
         ("privacy/bands", _bands(is_slow)),

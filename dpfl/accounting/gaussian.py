@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
 
 import attr
 import dp_accounting
@@ -110,9 +110,15 @@ def gaussian_epsilon(delta: float, noise_multiplier: float) -> float:
     return high
 
 
-@attr.s(frozen=True, slots=True, auto_attribs=True)
-class FixedSizeGaussianDpEvent(events.RdpDpEvent):
-    """A Gaussian release of a cohort of n out of N clients, drawn without replacement.
+def _check_round_event(_: Any, attribute: attr.Attribute, value: Any) -> None:
+    if not isinstance(value, (dp_accounting.GaussianDpEvent, events.RdpDpEvent)):
+        wanted = "a GaussianDpEvent or an event that knows its Renyi privacy"
+        raise TypeError(checks.message(attribute.name, wanted, value))
+
+
+@attr.s(frozen=True, auto_attribs=True)
+class FixedSizeDpEvent(events.RdpDpEvent):
+    """The release of a cohort of n out of N clients, drawn without replacement.
 
     Assumptions: each round's cohort is drawn afresh, uniformly from all cohorts of n,
     and nobody who sees the release sees who is in it; what a client sends depends on
@@ -123,11 +129,12 @@ class FixedSizeGaussianDpEvent(events.RdpDpEvent):
     distributions are amplified, for either (docs/privacy/fixed_size.md).
 
     Attributes:
-      noise_multiplier: Noise std over the clip, at least 0.
+      round_event: The release of a cohort that the client is in: dp_accounting's
+        `GaussianDpEvent`, or an `RdpDpEvent` without client sampling.
       fraction: n / N, in (0, 1].
     """
 
-    noise_multiplier: float = attr.ib(validator=checks.validator(checks.nonnegative))
+    round_event: dp_accounting.DpEvent = attr.ib(validator=_check_round_event)
     fraction: float = attr.ib(validator=checks.validator(checks.fraction))
 
     @property
@@ -137,11 +144,14 @@ class FixedSizeGaussianDpEvent(events.RdpDpEvent):
 
     def rdp(self, orders: events.Orders) -> np.ndarray:
         """See base class."""
-        return gaussian_rdp(self.noise_multiplier, orders)
+        if isinstance(self.round_event, events.RdpDpEvent):
+            return self.round_event.rdp(orders)
+        return gaussian_rdp(self.round_event.noise_multiplier, orders)
 
-    def as_part(self) -> Part:
-        """See `gaussian_parts`."""
-        return Part(self.fraction, self.noise_multiplier, self.fraction < 1)
+    def as_part(self) -> Optional[Part]:
+        """See `gaussian_parts`: None unless a round is a plain Gaussian."""
+        z = plain_noise_multiplier(self.round_event)
+        return None if z is None else Part(self.fraction, z, self.fraction < 1)
 
 
 class Part(NamedTuple):
@@ -198,6 +208,15 @@ def gaussian_parts(
     if isinstance(event, dp_accounting.NonPrivateDpEvent):
         return Counter({Part(1.0, 0.0): count})
     return None
+
+
+def plain_noise_multiplier(event: dp_accounting.DpEvent) -> Optional[float]:
+    """That of an event that is one Gaussian release without sampling, or None."""
+    parts = gaussian_parts(event)
+    if parts is None or [*parts.values()] != [1]:
+        return None
+    [part] = parts
+    return part.z if part.q == 1 else None
 
 
 def tight_epsilon(

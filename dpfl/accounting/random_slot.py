@@ -162,13 +162,10 @@ class RandomSlotDpEvent(events.RdpDpEvent):
 
     def as_part(self) -> Optional[gaussian.Part]:
         """See `gaussian.gaussian_parts`: None unless a round is a plain Gaussian."""
-        parts = gaussian.gaussian_parts(self.round_event)
-        if parts is None or [*parts.values()] != [1]:
+        z = gaussian.plain_noise_multiplier(self.round_event)
+        if z is None:
             return None
-        [part] = parts
-        if part.q != 1:
-            return None
-        return gaussian.Part(1 / self.slots, part.z, rounds=self.rounds)
+        return gaussian.Part(1 / self.slots, z, rounds=self.rounds)
 
     def _round_rdp(self, orders: events.Orders) -> np.ndarray:
         event = self.round_event

@@ -184,6 +184,8 @@ def _replaced_releases(event: dp_accounting.DpEvent) -> int:
     event = _resolved(event)
     if isinstance(event, events.RunDpEvent):
         return _replaced_releases(event.event)
+    if isinstance(event, gaussian.FixedSizeDpEvent):
+        return _replaced_releases(event.round_event)
     if isinstance(event, dp_accounting.SelfComposedDpEvent):
         return event.count * _replaced_releases(event.event)
     if isinstance(event, dp_accounting.ComposedDpEvent):
@@ -208,7 +210,8 @@ def _stand_in(
     """The tree with a (sampled) Gaussian for each release that is replaced.
 
     `gaussian_of` maps one of these, sampling aside, how often it is composed, and how
-    many of them in a row share a clock, to what stands for it.
+    many of them in a row share a clock, or 0 in a cohort of a fixed size, to what
+    stands for it.
     """
     if isinstance(event, events.RunDpEvent):
         return attr.evolve(event, event=_stand_in(event.event, gaussian_of, times))
@@ -218,11 +221,12 @@ def _stand_in(
     if isinstance(event, dp_accounting.ComposedDpEvent):
         parts = [_stand_in(part, gaussian_of, times) for part in event.events]
         return attr.evolve(event, events=parts)
-    if isinstance(event, random_slot.RandomSlotDpEvent):
+    if isinstance(event, (gaussian.FixedSizeDpEvent, random_slot.RandomSlotDpEvent)):
+        rounds, whole = getattr(event, "rounds", 1), int(hasattr(event, "rounds"))
         inner = _stand_in(
             event.round_event,
-            lambda release, count, _: gaussian_of(release, count, 1),
-            times * event.rounds,
+            lambda release, count, _: gaussian_of(release, count, whole),
+            times * rounds,
         )
         if isinstance(inner, dp_accounting.PoissonSampledDpEvent):
             return event
@@ -242,6 +246,33 @@ def _stopped(event: csgm.SparsifiedDpEvent, count: int, delta: float) -> float:
     time = (event.linf_ratio / scale) * (event.linf_ratio / scale)
     full = event.full_coordinates * count
     return clock_bound(event.keep_fraction, time, full, delta)
+
+
+def _between_clients(
+    stand: Callable[[float], stand_in.StandIn], delta: float
+) -> stand_in.StandIn:
+    """What stands for a release of which two clients' vectors are told apart.
+
+    With F(a) = Phi(Phi^-1(a) + V^(1/2)) a test has at most the power F(level) + e of
+    either vector against none, e what the clock, or a tail, leaves; and so at most
+    F(F(level)) + e + F(e) of one against the other (docs/privacy/fixed_size.md).
+
+    Args:
+      stand: From a delta to what stands for the release of one vector against none.
+      delta: Bound on e + F(e), greater than 0.
+    """
+    for part in 10.0 ** -np.arange(1, 60):
+        found = stand(delta * part)
+        if not found.clock < math.inf:
+            break
+        # A part in a thousand is for the tails, on both sides.
+        e = delta * part * 1.001
+        shift = math.sqrt(found.clock)
+        tails = found.distance + special.ndtr(special.ndtri(found.distance) + shift)
+        power = special.ndtr(special.ndtri(e) + shift)
+        if tails <= delta * part * 1e-3 and (e + power) * (1 + 1e-9) <= delta:
+            return found
+    return stand_in.StandIn(math.inf, 0.0)
 
 
 def is_of_gaussians(event: dp_accounting.DpEvent) -> bool:
@@ -271,14 +302,21 @@ def stopped_epsilon(
         release: events.RdpDpEvent, times: int, whole: int
     ) -> dp_accounting.GaussianDpEvent:
         nonlocal distance
-        if isinstance(release, csgm.SparsifiedDpEvent):
-            if not release.noise_multiplier:
-                return dp_accounting.GaussianDpEvent(0.0)
-            clock = _stopped(release, whole, whole * share) / whole
+        if not getattr(release, "noise_multiplier", 1.0):
+            return dp_accounting.GaussianDpEvent(0.0)
+
+        def stand(part: float) -> stand_in.StandIn:
+            if not isinstance(release, csgm.SparsifiedDpEvent):
+                return stand_in.stand_in(release, part, max(whole, 1))
+            clock = _stopped(release, max(whole, 1), part) / max(whole, 1)
+            return stand_in.StandIn(clock, 0.0)
+
+        if whole:
+            found = stand(whole * share)
+            distance += times * found.distance
         else:
-            clock, tails = stand_in.stand_in(release, whole * share, whole)
-            distance += times * tails
-        return dp_accounting.GaussianDpEvent(max(clock, 1e-300) ** -0.5)
+            found = _between_clients(stand, share)
+        return dp_accounting.GaussianDpEvent(max(found.clock, 1e-300) ** -0.5)
 
     alike = _stand_in(event, gaussian_of)
     found = gaussian.tight_epsilon(alike, (1 - _SHARE - _TAIL_SHARE) * delta)

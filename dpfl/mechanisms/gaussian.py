@@ -13,10 +13,9 @@ import dp_accounting
 from dp_accounting import DpEvent
 
 from dpfl import checks
-from dpfl.accounting import events, gaussian
+from dpfl.accounting import events
 from dpfl.fields import option
 from dpfl.mechanisms import mechanism
-from dpfl.mechanisms.participation import Participation, WithoutReplacement
 
 # A round then multiplies the clip by exp(10) at the most.
 _MOST_LEARNING_RATE = 10.0
@@ -119,14 +118,6 @@ class Gaussian(AdaptiveClip):
         if sampling_probability == 1:
             return event
         return dp_accounting.PoissonSampledDpEvent(sampling_probability, event)
-
-    def _run_event(self, participation: Participation, dimension: int) -> DpEvent:
-        """See base class; cohorts drawn without replacement amplify."""
-        if not isinstance(participation, WithoutReplacement):
-            return super()._run_event(participation, dimension)
-        fraction = participation.cohort_size / participation.population
-        event = gaussian.FixedSizeGaussianDpEvent(self.noise_multiplier, fraction)
-        return dp_accounting.SelfComposedDpEvent(event, participation.rounds)
 
     def uplink_bits(self, dimension: int) -> float:
         """32 bits for each parameter, and two for an adaptive clip."""

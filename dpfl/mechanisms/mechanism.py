@@ -24,7 +24,12 @@ from dpfl import checks
 from dpfl.accounting import calibration, events, stopped_martingale
 from dpfl.covered import EXACT_FOR_SIMULATION, MEASURES
 from dpfl.fields import required
-from dpfl.mechanisms.participation import MOST_CLIENTS, Participation, RandomSlot
+from dpfl.mechanisms.participation import (
+    MOST_CLIENTS,
+    Participation,
+    RandomSlot,
+    WithoutReplacement,
+)
 
 FLOAT_BITS = 32
 # A stateless seed is two 64-bit integers.
@@ -227,7 +232,7 @@ class Mechanism(abc.ABC):
 
     def _run_event(self, participation: Participation, dimension: int) -> DpEvent:
         """All releases of a run that suits the mechanism."""
-        if isinstance(participation, RandomSlot):
+        if isinstance(participation, (RandomSlot, WithoutReplacement)):
             return participation.run_event(self.round_dp_event(dimension, 1.0))
         return SelfComposedDpEvent(
             self.round_dp_event(dimension, participation.sampling_probability),

@@ -12,7 +12,7 @@ from typing import ClassVar, Optional
 import dp_accounting
 
 from dpfl import checks
-from dpfl.accounting import events, random_slot
+from dpfl.accounting import events, gaussian, random_slot
 
 # Larger numbers are mistakes: more devices than there are people, and a round for each
 # second of thirty years.
@@ -153,11 +153,23 @@ class WithoutReplacement(FixedSize):
     """Exactly n clients a round, each cohort of n as likely as any other.
 
     Cohorts are drawn afresh, and nobody who sees a release sees who is in it. That
-    amplifies the Gaussian mechanism's privacy (docs/privacy/fixed_size.md); other
-    mechanisms charge a client for every round.
+    amplifies privacy (docs/privacy/fixed_size.md), but a client is charged for every
+    round where noise is correlated over rounds, or brought by the clients: then the
+    server, which is not to be trusted, sees who they are.
     """
 
     name: ClassVar[str] = "without_replacement"
+
+    def run_event(self, round_event: dp_accounting.DpEvent) -> dp_accounting.DpEvent:
+        """The releases of all rounds, from that of a round that the client is in."""
+        is_hidden = events.Relation.ADD_OR_REMOVE_ONE in events.relations_of(
+            round_event
+        )
+        is_private = not isinstance(round_event, dp_accounting.NonPrivateDpEvent)
+        if is_hidden and is_private and self.cohort_size < self.population:
+            fraction = self.cohort_size / self.population
+            round_event = gaussian.FixedSizeDpEvent(round_event, fraction)
+        return dp_accounting.SelfComposedDpEvent(round_event, self.rounds)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,6 +12,7 @@ import pytest
 from dp_accounting import pld
 from scipy import stats
 
+import dpfl
 from dpfl import accounting
 from dpfl.accounting import gaussian, losses
 
@@ -134,7 +135,7 @@ def test_a_cohort_of_a_fixed_size_is_within_its_losses(share, replaced):
 
 
 def test_a_fixed_size_composes_and_costs_no_more_than_every_round():
-    event = gaussian.FixedSizeGaussianDpEvent(3.0, 0.01)
+    event = gaussian.FixedSizeDpEvent(dp_accounting.GaussianDpEvent(3.0), 0.01)
     many = dp_accounting.SelfComposedDpEvent(event, 100)
     found = accounting.epsilon(many, 1e-5)
     assert found.method == "pld" and found.relation == "replaced_by_zeros"
@@ -148,3 +149,49 @@ def test_a_fixed_size_composes_and_costs_no_more_than_every_round():
     plain = dp_accounting.SelfComposedDpEvent(dp_accounting.GaussianDpEvent(3.0), 100)
     bound = accounting.epsilon(plain, 1e-5).epsilon
     assert found.epsilon < accounting.epsilon(everyone, 1e-5).epsilon <= bound
+
+
+@pytest.mark.parametrize("keep", [0.05, 0.3, 0.9])
+@pytest.mark.parametrize("size", [0.7, 2.0])
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_a_cohort_of_masked_vectors_is_within_its_claim(keep, size, rounds):
+    """As above: one client in 30% of cohorts has `size` or zero, and others -`size`."""
+    share, delta = 0.3, 1e-3
+    event = accounting.SparsifiedGaussianDpEvent(1 / (size * keep), keep, 1.0, 1)
+    run = dp_accounting.SelfComposedDpEvent(
+        gaussian.FixedSizeDpEvent(event, share), rounds
+    )
+    found = accounting.epsilon(run, delta, method="tight").epsilon
+    others = (1 - share) * keep
+    own = {0.0: 1 - keep, -size: others, size: share * keep}
+    none = {0.0: 1 - others, -size: others}
+    for pair in ((own, none), (none, own)):
+        assert self_composed(*pair, found, rounds) <= delta
+
+
+def self_composed(first, second, epsilon, rounds):
+    """The hockey-stick of mixtures on the line, or of two independent draws each."""
+    x, step = np.linspace(-9, 9, 1801, retstep=True)
+    p, q = (
+        sum(w * stats.norm.pdf(x, mean) for mean, w in law.items()) * step
+        for law in (first, second)
+    )
+    if rounds == 2:
+        p, q = np.outer(p, p), np.outer(q, q)
+    return np.sum(np.maximum(p - math.exp(epsilon) * q, 0))
+
+
+def test_cohorts_that_the_server_sees_do_not_amplify():
+    """Where clients bring the noise, the server is not trusted and sees who they are."""
+    choice = dpfl.WithoutReplacement(10_000, 100, 20)
+    found = []
+    for source in ("clients", "helpers"):
+        integers = dpfl.DistributedDiscreteGaussian(
+            100, 1.0, 2.0, bits=16, noise_source=source
+        )
+        found.append(dpfl.epsilon(integers, choice, 1000, 1e-5))
+    plain = dpfl.Gaussian(100, 1.0, 2.0)
+    every = dpfl.FixedSize(10_000, 100, 20)
+    assert found[0] == pytest.approx(dpfl.epsilon(plain, every, 1000, 1e-5), rel=3e-3)
+    assert found[1] == pytest.approx(dpfl.epsilon(plain, choice, 1000, 1e-5), rel=3e-3)
+    assert found[1] < found[0] / 5

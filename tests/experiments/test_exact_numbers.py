@@ -17,6 +17,7 @@ TABLE = Path(__file__).resolve().parents[2] / "docs/results/exact_numbers.csv"
 SLOW = (
     *(exact_numbers.SLOW, "optimal dense C", "z, q = 0.5,"),
     *("error by privacy loss, h = 1,", "error by privacy loss, h = 16,"),
+    "epsilon = 2, T = 1000, ",
 )
 
 
