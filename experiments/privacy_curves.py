@@ -123,12 +123,15 @@ def of_bands(rates: Sequence[float], values: Mapping[str, Any]) -> list[BandsRow
     if sampled:
         plain = _run(mechanisms.Gaussian.name, values, sampled)
         reference = bands_curve.point(plain, 1).root_mean_error
+    names = _names(options.mechanisms)
+    # Without compression the sparsified mechanism is the other one.
+    own = [rate for rate in rates if rate != 1 or len(names) == 1]
     runs = {
         (name, rate): _run(
             RELEASES[name], {**values, "compression_rate": rate}, sampled
         )
-        for name in _names(options.mechanisms)
-        for rate in (rates if name == mechanisms.Sgmf.name else [1.0])
+        for name in names
+        for rate in (own if name == mechanisms.Sgmf.name else [1.0])
     }
     wanted = [
         (curve, bands)

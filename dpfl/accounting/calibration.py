@@ -123,7 +123,10 @@ def epsilon(
     checks.choice("method", method, METHODS)
     if relation is None:
         relation = _first_relation(event)
-    composed = accountant.DpflAccountant(orders, relation).compose(event)
+    book = accountant.DpflAccountant(orders, relation)
+    if method != "tight" or not book.supports(event):
+        # Raises what is wrong with an event that is not supported.
+        book.compose(event)
     name = events.NAMES[relation]
     found = None
     if method != "rdp" and relation in events.TRUSTED_RELATIONS:
@@ -139,7 +142,7 @@ def epsilon(
                 f"these, found {method!r}"
             )
         return attr.evolve(tight, relation=name)
-    value, order = composed.get_epsilon_and_optimal_order(delta)
+    value, order = book.get_epsilon_and_optimal_order(delta)
     by_rdp = PrivacyReport(float(value), delta, "rdp", float(order))
     best = by_rdp if tight is None or tight.epsilon > by_rdp.epsilon else tight
     return attr.evolve(best, relation=name)
@@ -208,23 +211,24 @@ def calibrate_noise_multiplier(
 
     half = math.ceil(0.5 / step)
     near = math.ceil(0.06 / step)
+    all_orders = events.DEFAULT_ORDERS if orders is None else sorted(set(orders))
     try:
-        best = _least_index_by_rdp(
-            gap_at,
-            events.DEFAULT_ORDERS if orders is None else sorted(set(orders)),
-            step,
-        )
+        best = _least_index_by_rdp(gap_at, all_orders, step)
         _check_possible(make_event, math.exp(best * step))
     except UnreachableBudgetError:
         if method == "rdp" or not _may_be_tight(make_event, 1.0):
             raise
         # The orders are bounded, and with them how small an epsilon RDP can show.
-        best, near = 0, half
+        best, near, method = 0, half, "tight"
     if method == "tight" or (
         method == "auto" and _may_be_tight(make_event, math.exp(best * step))
     ):
         # The tight epsilon is seldom above the other, so the search starts there.
-        best = _least_index(lambda k: gap_at(k, orders, method)[0], best, near, step)
+        start, by_rdp = best, method == "auto"
+        if not by_rdp or gap_at(start, orders, "tight")[0] <= 0:
+            best = _least_index(
+                lambda k: gap_at(k, orders, "tight")[0], start, near, step
+            )
     _check_possible(make_event, math.exp(best * step))
     return math.exp(best * step)
 

@@ -104,6 +104,10 @@ class Participation(abc.ABC):
         """
         return max(0, round_index - self.separation + 1)
 
+    def known_from(self, round_index: int) -> int:
+        """The first round whose clients say who can be in this one."""
+        return 0 if self.groups > 1 else self.excluded_from(round_index)
+
 
 @dataclasses.dataclass(frozen=True)
 class Independent(Participation):

@@ -239,21 +239,24 @@ class Ledger:
 
         Args:
           rounds: How many in all; at least as many as are recorded.
-          cohorts: The clients of the last of them, the newest last: of rounds from
-            `Participation.excluded_from` on, whose clients may not yet return. Where
-            clients belong to groups or windows (`Participation.group_of`) all of them
-            are to be given: of whoever is in none of these the group is not known
-            afterwards, and epsilon is not that of clients who change it.
+          cohorts: The clients of the last of them, the newest last, from
+            `Participation.known_from` on: of those who may not yet return, or of all
+            rounds where clients belong to groups. Rounds that are recorded here may be
+            left out. None at all are for loops in which nobody is checked.
 
         Raises:
           ValueError: If it is less than what is recorded or more than what is planned,
-            or there are more cohorts than rounds, or a client is in two groups.
+            or there are too few cohorts or more than rounds, or a client is in two
+            groups.
         """
         checks.integer("rounds", rounds, self.rounds)
         self.check_room(rounds)
-        if len(cohorts) > rounds:
+        needed = self.cost.participation.known_from(rounds)
+        least = min(rounds - needed, rounds - self.rounds)
+        if len(cohorts) > rounds or 0 < len(cohorts) < least:
             raise ValueError(
-                f"cohorts must be of at most {rounds} rounds, found {len(cohorts)}"
+                f"cohorts must be of at least {least} and at most {rounds} rounds, or "
+                f"none, found {len(cohorts)}"
             )
         first = rounds - len(cohorts)
         recent = {
@@ -263,7 +266,8 @@ class Ledger:
             for client in cohort:
                 self._check_group(client, number)
             self._remember_groups(number, cohort)
-        self._recent, self.rounds = recent, rounds
+        self._recent.update(recent)
+        self.rounds = rounds
 
     def report(self) -> accounting.PrivacyReport:
         """The report of the rounds recorded, by the ledger's method."""

@@ -185,8 +185,7 @@ class Loop:
         self._record.append(progress.rows, progress.times)
         done = found.round_index
         self._say(f"going on after round {done}")
-        # With the clients of the rounds that some may not yet be back from.
-        begun = self._plan.participation.excluded_from(done)
+        begun = self._plan.participation.known_from(done)
         self._ledger.resume_at(done, [self._cohort(r) for r in range(begun, done)])
         return state, progress.recorded()
 

@@ -28,7 +28,8 @@ class EpsilonReleaseManager(tff.program.ReleaseManager):
     so when it ends, not at that round, so it is to be given no more rounds than the
     participation has. Rounds that a program repeats, after it was stopped or because it
     discards some, cost nothing only if they have the same noise or nobody sees them;
-    the key does not tell.
+    the key does not tell. Who takes part is not known here either: epsilon is that of a
+    program that chooses its clients as the ledger's participation says.
     """
 
     def __init__(self, ledger: Ledger, release_manager: tff.program.ReleaseManager):

@@ -134,7 +134,7 @@ def test_a_client_of_another_group_is_refused_until_its_turn():
             book.record_round([client])
     book.record_round(["a"])
     book.record_round(["b"])
-    with pytest.raises(ValueError, match="at most 9 rounds, found 10"):
+    with pytest.raises(ValueError, match="at most 9 rounds, or none, found 10"):
         book.resume_at(9, [[]] * 10)
 
 
@@ -150,6 +150,10 @@ def test_a_client_stays_in_its_group():
         book.resume_at(8, [["c"], [], [], [], []])
         book.record_round(["c"])
     book.record_round(["a", "b"])
+    # Those of rounds that are recorded here are known.
+    with pytest.raises(ValueError, match="once in any 4 rounds, found 'b' again"):
+        book.resume_at(10, [[]])
+        book.record_round(["b"])
 
 
 def test_a_client_is_refused_across_epochs_that_are_set_apart():
@@ -224,6 +228,8 @@ def test_cohorts_of_earlier_rounds_may_not_have_a_client_in_two_groups():
     with pytest.raises(ValueError, match="group 1 in round 2, found 'a' of group 0"):
         book.resume_at(2, [["a"], ["a"]])
     assert book.rounds == 0
+    with pytest.raises(ValueError, match="at least 3 and at most 3 rounds, or none"):
+        book.resume_at(3, [["b"], ["c"]])
     book.resume_at(3, [["a"], ["b"], ["c"]])
     with pytest.raises(ValueError, match="group 1 in round 4, found 'a' of group 0"):
         book.record_round(["a"])
