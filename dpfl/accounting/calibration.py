@@ -12,7 +12,13 @@ import attr
 import dp_accounting
 
 from dpfl import checks
-from dpfl.accounting import accountant, events, gaussian, stopped_martingale
+from dpfl.accounting import (
+    accountant,
+    balls_in_bins,
+    events,
+    gaussian,
+    stopped_martingale,
+)
 
 METHODS = ("auto", "rdp", "tight")
 """The values of `method`; `epsilon` says what they are."""
@@ -20,7 +26,8 @@ METHODS = ("auto", "rdp", "tight")
 METHODS_HELP = (
     "auto: the smaller of the two others; rdp: Renyi differential privacy; tight: the "
     "exact curve or privacy loss distributions of Gaussian noise, and of the Gaussian "
-    "that stands for it where coordinates are dropped or noise is in integers."
+    "that stands for it where coordinates are dropped or noise is in integers; by draws "
+    "for balls in bins."
 )
 """What flags say about them."""
 
@@ -65,7 +72,8 @@ class PrivacyReport:
       epsilon: The event is (epsilon, delta) differentially private; may be infinite.
       delta: See `epsilon`.
       method: 'rdp', 'exact-gaussian', 'pld' or 'unsampled-gaussian' (the exact curve
-        without client sampling, which never costs): how epsilon was found. With
+        without client sampling, which never costs), or 'monte-carlo'
+        (`balls_in_bins`): how epsilon was found. With
         'stopped-' before it for what stands for masked ones and for integer noise
         (`stopped_martingale`).
       order: The Renyi order that gave epsilon, for 'rdp'; otherwise None.
@@ -128,12 +136,15 @@ def epsilon(
         found = gaussian.tight_epsilon(event, delta)
         if found is None:
             found = stopped_martingale.stopped_epsilon(event, delta)
+        if found is None:
+            found = balls_in_bins.tight_epsilon(event, delta)
     tight = None if found is None else PrivacyReport(found[0], delta, found[1])
     if method == "tight":
         if tight is None:
             raise UnsupportedMethodError(
                 "method must be 'auto' or 'rdp' for events other than plain, masked "
-                f"and Poisson-sampled Gaussians and integer noise, found {method!r}"
+                "and Poisson-sampled Gaussians, integer noise and a run of balls in "
+                f"bins, found {method!r}"
             )
         return attr.evolve(tight, relation=name)
     value, order = composed.get_epsilon_and_optimal_order(delta)
@@ -226,10 +237,17 @@ def calibrate_noise_multiplier(
     return math.exp(best * step)
 
 
-def _may_be_tight(make_event: MakeEvent, noise_multiplier: float) -> bool:
+def has_tight_figure(event: dp_accounting.DpEvent) -> bool:
     """Whether there is a figure other than by Renyi differential privacy."""
+    if balls_in_bins.alone(event) is not None:
+        return True
+    return stopped_martingale.is_of_gaussians(event)
+
+
+def _may_be_tight(make_event: MakeEvent, noise_multiplier: float) -> bool:
+    """Whether there is a tight figure at this noise, or at none that is known."""
     try:
-        return stopped_martingale.is_of_gaussians(make_event(noise_multiplier))
+        return has_tight_figure(make_event(noise_multiplier))
     except (events.NoiseTooLargeError, events.NoiseTooSmallError):
         return True
 

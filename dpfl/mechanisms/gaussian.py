@@ -10,13 +10,19 @@ import math
 from typing import ClassVar, Optional
 
 import dp_accounting
+import numpy as np
 from dp_accounting import DpEvent
 
 from dpfl import checks
 from dpfl.accounting import events, gaussian
+from dpfl.accounting.balls_in_bins import BallsInBinsDpEvent
 from dpfl.fields import option
 from dpfl.mechanisms import mechanism
-from dpfl.mechanisms.participation import Participation, WithoutReplacement
+from dpfl.mechanisms.participation import (
+    BallsInBins,
+    Participation,
+    WithoutReplacement,
+)
 
 # A round then multiplies the clip by exp(10) at the most.
 _MOST_LEARNING_RATE = 10.0
@@ -112,6 +118,7 @@ class Gaussian(AdaptiveClip):
     """
 
     name: ClassVar[str] = "gaussian"
+    takes_balls_in_bins: ClassVar[bool] = True
 
     def round_dp_event(self, dimension: int, sampling_probability: float) -> DpEvent:
         """A Gaussian event, Poisson-sampled if the probability is below 1."""
@@ -121,7 +128,10 @@ class Gaussian(AdaptiveClip):
         return dp_accounting.PoissonSampledDpEvent(sampling_probability, event)
 
     def _run_event(self, participation: Participation, dimension: int) -> DpEvent:
-        """See base class; cohorts drawn without replacement amplify."""
+        """See base class; cohorts without replacement and secret groups amplify."""
+        if isinstance(participation, BallsInBins):
+            turns = np.diag(participation.turns.astype(np.float64))
+            return BallsInBinsDpEvent(self.noise_multiplier, turns)
         if not isinstance(participation, WithoutReplacement):
             return super()._run_event(participation, dimension)
         fraction = participation.cohort_size / participation.population
@@ -146,6 +156,7 @@ class NoMechanism(mechanism.Mechanism):
     """
 
     name: ClassVar[str] = "none"
+    takes_balls_in_bins: ClassVar[bool] = True
     is_private: ClassVar[bool] = False
     is_weighted: ClassVar[bool] = True
 
