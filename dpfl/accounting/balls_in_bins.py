@@ -37,9 +37,9 @@ from dpfl.accounting import events, gaussian, log_space, random_slot
 FAILURE = 1e-9
 """A figure is below the true epsilon with at most this probability, times delta."""
 
-# Normal numbers that a figure takes for each direction, and draws at the least.
+# Normal numbers that a figure takes for each direction, and the least and most draws.
 _NUMBERS = 2**22
-_LEAST_DRAWS = 2**12
+_LEAST_DRAWS, _MOST_DRAWS = 2**12, 2**17
 # Draws are worked on so many numbers at a time.
 _BLOCK = 2**13
 # A pilot of one in so many draws chooses how far draws are shifted, in deviations of
@@ -59,7 +59,7 @@ def _read_only(value: Any) -> np.ndarray:
 
 @attr.s(frozen=True, auto_attribs=True)
 class BallsInBinsDpEvent(events.RdpDpEvent):
-    """A run in which each client is in all rounds of one group, which it draws secretly.
+    """A run in which each client is in the rounds of one group, which is its secret.
 
     Each client draws one of b groups with equal probability, independently of the other
     clients and of all data, once for the run, and takes part in rounds of that group
@@ -196,8 +196,18 @@ class Draws(NamedTuple):
         return high
 
 
-def _log_mean_exp(terms: np.ndarray) -> np.ndarray:
-    return log_space.log_sum_exp(terms) - math.log(terms.shape[1])
+def _log_mean_exp(terms: np.ndarray, groups: int) -> np.ndarray:
+    """The log of the mean over all groups; those that are not there have a term 0."""
+    found = log_space.log_sum_exp(terms)
+    if terms.shape[1] < groups:
+        found = np.logaddexp(found, math.log(groups - terms.shape[1]))
+    return found - math.log(groups)
+
+
+def _of_turns(gram: np.ndarray) -> np.ndarray:
+    """The matrix of the groups that have had a turn."""
+    had = np.diag(gram) > 0
+    return gram[np.ix_(had, had)]
 
 
 def _blocks(gram: np.ndarray, draws: int, seed: int) -> Any:
@@ -217,9 +227,10 @@ def _blocks(gram: np.ndarray, draws: int, seed: int) -> Any:
 def removal_draws(gram: np.ndarray, draws: int, shift: float, seed: int) -> Draws:
     """Draws for P against Q, from P with its means a factor longer.
 
-    Groups are drawn in turn, each as often as another. With the factor l >= 1 a draw
-    weighs R / mean_g exp(l W_g - l^2 K_gg / 2), at most R^(1 - l) exp(l (l-1) K / 2),
-    K the largest K_gg, by Jensen's inequality.
+    Groups that have had a turn are drawn one after the other. With the factor l >= 1 a
+    draw weighs R / mean_g exp(l W_g - l^2 K_gg / 2), the mean over these r groups. It
+    is at least M^l exp(-l (l-1) K / 2) by Jensen's inequality, K the largest K_gg and
+    M = 1 + (R - 1) b / r.
 
     Args:
       gram: K in units of the noise, float64 [b, b].
@@ -227,22 +238,25 @@ def removal_draws(gram: np.ndarray, draws: int, shift: float, seed: int) -> Draw
       shift: How many deviations of the noise the longest mean gets longer, at least 0.
       seed: Of the draws.
     """
-    own = np.diag(gram)
+    groups, gram = len(gram), _of_turns(gram)
+    own, turned = np.diag(gram), len(gram)
     longest = float(np.max(own))
     factor = 1 + shift / math.sqrt(longest)
     losses, weights = [], []
-    for rows, turns in _blocks(gram, -(-draws // len(gram)) * len(gram), seed):
+    for rows, turns in _blocks(gram, -(-draws // turned) * turned, seed):
         rows = rows + factor * gram[turns]
-        found = _log_mean_exp(rows - 0.5 * own)
-        drawn = _log_mean_exp(factor * rows - 0.5 * factor * factor * own)
+        found = _log_mean_exp(rows - 0.5 * own, groups)
+        drawn = _log_mean_exp(factor * rows - 0.5 * factor * factor * own, turned)
         losses.append(found)
         weights.append(found - drawn)
     more = factor - 1
 
     def log_bound(epsilon: float) -> float:
-        # The largest of (R - e^epsilon) R^-factor, at R = e^epsilon factor / more.
+        # The largest of (R - e^epsilon) M^-factor, at M = least factor / more.
         top = float(special.xlogy(more, more)) - factor * math.log(factor)
-        return top - more * epsilon + 0.5 * factor * more * longest
+        share = math.log(groups / turned)
+        least = epsilon + math.log1p(-math.expm1(-epsilon) * (groups - turned) / turned)
+        return top - share - more * least + 0.5 * factor * more * longest
 
     return Draws(np.concatenate(losses), np.concatenate(weights), log_bound)
 
@@ -259,17 +273,18 @@ def addition_draws(gram: np.ndarray, draws: int, shift: float, seed: int) -> Dra
       shift: How far the mean is from Q's, in deviations of the noise.
       seed: Of the draws.
     """
+    groups, gram = len(gram), _of_turns(gram)
     own = np.diag(gram)
-    squared = float(np.mean(gram))
-    factor = shift / math.sqrt(squared)
+    factor = shift * groups / math.sqrt(np.sum(gram))
     losses, weights = [], []
     for rows, _ in _blocks(gram, draws, seed):
-        rows = rows - factor * np.mean(gram, axis=0)
-        losses.append(-_log_mean_exp(rows - 0.5 * own))
-        weights.append(factor * np.mean(rows, axis=1) + 0.5 * shift * shift)
+        rows = rows - factor / groups * np.sum(gram, axis=0)
+        losses.append(-_log_mean_exp(rows - 0.5 * own, groups))
+        weights.append(factor / groups * np.sum(rows, axis=1) + 0.5 * shift * shift)
 
     def log_bound(epsilon: float) -> float:
-        return factor * (0.5 * float(np.mean(own)) - epsilon) + 0.5 * shift * shift
+        mean = 0.5 * float(np.sum(own)) / groups
+        return factor * (mean - epsilon) + 0.5 * shift * shift
 
     return Draws(np.concatenate(losses), np.concatenate(weights), log_bound)
 
@@ -282,8 +297,8 @@ def _sampled(
     most: float,
     seed: int,
 ) -> float:
-    """The epsilon of one direction, at the shift that a pilot of other draws chooses."""
-    draws = max(_LEAST_DRAWS, _NUMBERS // len(gram))
+    """The epsilon of one direction, at the shift that a pilot chooses."""
+    draws = min(_MOST_DRAWS, max(_LEAST_DRAWS, _NUMBERS // len(gram)))
 
     def of_pilot(shift: float) -> float:
         pilot = draw(gram, max(1, draws // _PILOT), shift, 2 * seed + 1)
@@ -293,7 +308,6 @@ def _sampled(
     return draw(gram, draws, best, 2 * seed).epsilon(delta, failure, most)
 
 
-@functools.lru_cache(maxsize=512)
 def tight_epsilon(
     event: dp_accounting.DpEvent, delta: float, seed: int = 0
 ) -> Optional[tuple[float, str]]:
@@ -309,8 +323,13 @@ def tight_epsilon(
       seed: Of the draws, at least 0.
     """
     found = alone(event)
-    if found is None:
-        return None
+    return None if found is None else _epsilon_of(found, delta, seed)
+
+
+@functools.lru_cache(maxsize=512)
+def _epsilon_of(
+    found: BallsInBinsDpEvent, delta: float, seed: int
+) -> tuple[float, str]:
     if not found.noise_multiplier:
         return math.inf, "exact-gaussian"
     scale = 1 / found.noise_multiplier

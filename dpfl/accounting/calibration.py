@@ -26,7 +26,7 @@ METHODS = ("auto", "rdp", "tight")
 METHODS_HELP = (
     "auto: the smaller of the two others; rdp: Renyi differential privacy; tight: the "
     "exact curve or privacy loss distributions of Gaussian noise, and of the Gaussian "
-    "that stands for it where coordinates are dropped or noise is in integers; by draws "
+    "that stands for it where coordinates are dropped or noise is in integers; draws "
     "for balls in bins."
 )
 """What flags say about them."""
