@@ -205,19 +205,21 @@ def _log_mean_exp(terms: np.ndarray, groups: int) -> np.ndarray:
 
 
 def _of_turns(gram: np.ndarray) -> np.ndarray:
-    """The matrix of the groups that have had a turn."""
+    """The matrix of the groups that have had a turn.
+
+    It is a little larger than that, so that it has a Cholesky factor.
+    """
     had = np.diag(gram) > 0
-    return gram[np.ix_(had, had)]
+    part = gram[np.ix_(had, had)]
+    return part + 1e-13 * len(gram) * np.max(gram) * np.eye(len(part))
 
 
 def _blocks(gram: np.ndarray, draws: int, seed: int) -> Any:
     """Rows of N(0, gram) from the seed, few at a time, and whose turn each is."""
     groups = len(gram)
-    # What float64 rounds makes K larger at worst, and R with it.
-    jitter = 1e-13 * groups * np.max(np.diag(gram))
-    root = linalg.cholesky(gram + jitter * np.eye(groups), lower=True).T
+    root = linalg.cholesky(gram, lower=True).T
     generator = np.random.default_rng(seed)
-    size = max(1, _BLOCK // groups)
+    size = max(64, _BLOCK // groups)
     for first in range(0, draws, size):
         count = min(size, draws - first)
         rows = generator.standard_normal((count, groups)) @ root
