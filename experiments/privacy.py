@@ -98,7 +98,8 @@ _PARTICIPATION = flags.DEFINE_enum(
     "are drawn uniformly and kept secret; once_per_epoch: clients are shuffled; "
     "random_slot: each client draws a round of every epoch in secret; cyclic_poisson: "
     "--min_separation groups take turns, and each client joins in its group's turn "
-    "with the probability that makes cohort_size expected.",
+    "with the probability that makes cohort_size expected; balls_in_bins: the same "
+    "groups, as many as there can be, and which is a client's is its secret.",
 )
 _MIN_SEPARATION = flags.DEFINE_integer(
     "min_separation", None, participation_lib.MIN_SEPARATION_HELP

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Optional
@@ -12,7 +13,13 @@ import attr
 import dp_accounting
 
 from dpfl import checks
-from dpfl.accounting import accountant, events, gaussian, stopped_martingale
+from dpfl.accounting import (
+    accountant,
+    balls_in_bins,
+    events,
+    gaussian,
+    stopped_martingale,
+)
 
 METHODS = ("auto", "rdp", "tight")
 """The values of `method`; `epsilon` says what they are."""
@@ -21,7 +28,7 @@ METHODS_HELP = (
     "auto: the smaller of the two others; rdp: Renyi differential privacy; tight: the "
     "exact curve or privacy loss distributions of Gaussian noise, in random slots too, "
     "and of the Gaussian that stands for it where coordinates are dropped or noise is "
-    "in integers."
+    "in integers; draws for balls in bins."
 )
 """What flags say about them."""
 
@@ -66,7 +73,8 @@ class PrivacyReport:
       epsilon: The event is (epsilon, delta) differentially private; may be infinite.
       delta: See `epsilon`.
       method: 'rdp', 'exact-gaussian', 'pld' or 'unsampled-gaussian' (the exact curve
-        without client sampling, which never costs): how epsilon was found. With
+        without client sampling, which never costs), or 'monte-carlo'
+        (`balls_in_bins`): how epsilon was found. With
         'stopped-' before it for what stands for masked ones and for integer noise
         (`stopped_martingale`).
       order: The Renyi order that gave epsilon, for 'rdp'; otherwise None.
@@ -133,13 +141,15 @@ def epsilon(
         found = gaussian.tight_epsilon(event, delta)
         if found is None:
             found = stopped_martingale.stopped_epsilon(event, delta)
+        if found is None:
+            found = balls_in_bins.tight_epsilon(event, delta)
     tight = None if found is None else PrivacyReport(found[0], delta, found[1])
     if method == "tight":
         if tight is None:
             raise UnsupportedMethodError(
                 "method must be 'auto' or 'rdp' for events other than plain, masked "
-                "and Poisson-sampled Gaussians, integer noise and random slots of "
-                f"these, found {method!r}"
+                "and Poisson-sampled Gaussians, integer noise, random slots of these and "
+                f"balls in bins, found {method!r}"
             )
         return attr.evolve(tight, relation=name)
     value, order = book.get_epsilon_and_optimal_order(delta)
@@ -224,19 +234,24 @@ def calibrate_noise_multiplier(
         method == "auto" and _may_be_tight(make_event, math.exp(best * step))
     ):
         # The tight epsilon is seldom above the other, so the search starts there.
-        start, by_rdp = best, method == "auto"
-        if not by_rdp or gap_at(start, orders, "tight")[0] <= 0:
-            best = _least_index(
-                lambda k: gap_at(k, orders, "tight")[0], start, near, step
-            )
+        gap = functools.cache(lambda k: gap_at(k, orders, "tight")[0])
+        if method == "tight" or gap(best) <= 0:
+            best = _least_index(gap, best, near, step)
     _check_possible(make_event, math.exp(best * step))
     return math.exp(best * step)
 
 
-def _may_be_tight(make_event: MakeEvent, noise_multiplier: float) -> bool:
+def has_tight_figure(event: dp_accounting.DpEvent) -> bool:
     """Whether there is a figure other than by Renyi differential privacy."""
+    if balls_in_bins.alone(event) is not None:
+        return True
+    return stopped_martingale.is_of_gaussians(event)
+
+
+def _may_be_tight(make_event: MakeEvent, noise_multiplier: float) -> bool:
+    """Whether there is a tight figure at this noise, or at none that is known."""
     try:
-        return stopped_martingale.is_of_gaussians(make_event(noise_multiplier))
+        return has_tight_figure(make_event(noise_multiplier))
     except (events.NoiseTooLargeError, events.NoiseTooSmallError):
         return True
 

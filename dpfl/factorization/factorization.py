@@ -200,3 +200,22 @@ def longest_column(found: Factorization, rounds: int, first: int = 0) -> float:
         released = np.arange(columns.shape[1]) < left[:, np.newaxis]
         return float(np.max(np.linalg.norm(columns * released, axis=1)))
     return found.sensitivity(rounds=rounds).value
+
+
+@functools.lru_cache(maxsize=8)
+def _released(found: Factorization) -> np.ndarray:
+    """The absolute values of what is released of C, float64 [T, T]."""
+    return np.abs(found.factors.released_encoder(found.workload))
+
+
+def group_shifts(found: Factorization, rounds: int, groups: int) -> np.ndarray:
+    """The sums of the columns of |C| of groups that take turns; [groups, rounds].
+
+    Args:
+      found: The factorization A = B C.
+      rounds: Rows of A G + B Z that are released.
+      groups: Round t is group t modulo this one's.
+    """
+    part = _released(found)[:rounds, :rounds]
+    shifts = [part[:, first::groups].sum(axis=1) for first in range(groups)]
+    return np.stack(shifts)

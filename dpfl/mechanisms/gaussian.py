@@ -10,12 +10,15 @@ import math
 from typing import ClassVar, Optional
 
 import dp_accounting
+import numpy as np
 from dp_accounting import DpEvent
 
 from dpfl import checks
 from dpfl.accounting import events
+from dpfl.accounting.balls_in_bins import BallsInBinsDpEvent
 from dpfl.fields import option
 from dpfl.mechanisms import mechanism
+from dpfl.mechanisms.participation import BallsInBins, Participation
 
 # A round then multiplies the clip by exp(10) at the most.
 _MOST_LEARNING_RATE = 10.0
@@ -111,6 +114,7 @@ class Gaussian(AdaptiveClip):
     """
 
     name: ClassVar[str] = "gaussian"
+    takes_balls_in_bins: ClassVar[bool] = True
 
     def round_dp_event(self, dimension: int, sampling_probability: float) -> DpEvent:
         """A Gaussian event, Poisson-sampled if the probability is below 1."""
@@ -118,6 +122,13 @@ class Gaussian(AdaptiveClip):
         if sampling_probability == 1:
             return event
         return dp_accounting.PoissonSampledDpEvent(sampling_probability, event)
+
+    def _run_event(self, participation: Participation, dimension: int) -> DpEvent:
+        """See base class; a group that is a secret amplifies."""
+        if not isinstance(participation, BallsInBins):
+            return super()._run_event(participation, dimension)
+        turns = np.diag(participation.turns.astype(np.float64))
+        return BallsInBinsDpEvent(self.noise_multiplier, turns)
 
     def uplink_bits(self, dimension: int) -> float:
         """32 bits for each parameter, and two for an adaptive clip."""
@@ -137,6 +148,7 @@ class NoMechanism(mechanism.Mechanism):
     """
 
     name: ClassVar[str] = "none"
+    takes_balls_in_bins: ClassVar[bool] = True
     is_private: ClassVar[bool] = False
     is_weighted: ClassVar[bool] = True
 

@@ -25,12 +25,13 @@ from dp_accounting import DpEvent
 
 from dpfl import accounting, checks
 from dpfl import factorization as fact
-from dpfl.accounting import events, matrix_factorization
+from dpfl.accounting import balls_in_bins, events, matrix_factorization
 from dpfl.factorization import factorization, sensitivity
 from dpfl.fields import option, required
 from dpfl.mechanisms import mechanism
 from dpfl.mechanisms.matrix_fields import MatrixFields
 from dpfl.mechanisms.participation import (
+    BallsInBins,
     CyclicPoisson,
     OncePerEpoch,
     Participation,
@@ -229,6 +230,12 @@ class StreamedMatrix(MatrixFields, mechanism.NoiseMechanism, EpochFields):
     def _run_event(self, participation: Participation, dimension: int) -> DpEvent:
         if not self.is_over_run:
             return self._epochs_event(participation, dimension)
+        if isinstance(participation, BallsInBins):
+            noise = self.noise_multiplier * self.matrix_sensitivity
+            shifts = factorization.group_shifts(
+                self.factorization, participation.rounds, participation.groups
+            )
+            return balls_in_bins.BallsInBinsDpEvent(noise, shifts @ shifts.T)
         if bands(self) > participation.separation:
             return self._dense_event(participation, dimension)
         found = self.factorization
@@ -348,6 +355,7 @@ class MatrixFactorization(StreamedMatrix):
 
     name: ClassVar[str] = "matrix_factorization"
     takes_any_matrix: ClassVar[bool] = True
+    takes_balls_in_bins: ClassVar[bool] = True
 
     def _release_event(self, dimension: int, factor: float) -> DpEvent:
         noise = self.noise_multiplier * factor

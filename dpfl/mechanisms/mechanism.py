@@ -21,11 +21,12 @@ from typing import Any, ClassVar, Optional, TypeVar
 from dp_accounting import DpEvent, SelfComposedDpEvent
 
 from dpfl import checks
-from dpfl.accounting import calibration, events, stopped_martingale
+from dpfl.accounting import calibration, events
 from dpfl.covered import EXACT_FOR_SIMULATION, MEASURES
 from dpfl.fields import required
 from dpfl.mechanisms.participation import (
     MOST_CLIENTS,
+    BallsInBins,
     Participation,
     RandomSlot,
     WithoutReplacement,
@@ -96,6 +97,9 @@ class Mechanism(abc.ABC):
     # depends on the updates, so that errors cannot be compared.
     has_whole_error: ClassVar[bool] = True
 
+    # Whether a client's group may be a secret that amplifies, over a whole run.
+    takes_balls_in_bins: ClassVar[bool] = False
+
     # Fields of some mechanisms, and what stands for them in the others. The types are
     # comments, since annotations would make them fields of all.
     noise_multiplier = None  # type: Optional[float]
@@ -130,6 +134,12 @@ class Mechanism(abc.ABC):
                 f"cohort_size must be that of the participation, "
                 f"{participation.cohort_size}, found {self.cohort_size}"
             )
+        if isinstance(participation, BallsInBins) and not self.takes_balls_in_bins:
+            raise ValueError(
+                f"participation must not be {participation.name!r} for {self.name}: "
+                "only for a sum with Gaussian noise, of which nothing is dropped, is "
+                "it known what the rounds of a secret group cost together"
+            )
 
     def check_accountant(
         self, accountant: str, participation: Participation, dimension: int
@@ -141,7 +151,7 @@ class Mechanism(abc.ABC):
         # What the releases are does not depend on the noise.
         noised = self.with_noise_multiplier(self.some_noise_multiplier)
         event = noised.dp_event(participation, dimension)
-        if not stopped_martingale.is_of_gaussians(event):
+        if not calibration.has_tight_figure(event):
             wanted = (
                 f"auto or rdp for {self.name} with {participation.name}, of which "
                 "nothing tighter is known"

@@ -10,6 +10,7 @@ import dataclasses
 from typing import ClassVar, Optional
 
 import dp_accounting
+import numpy as np
 
 from dpfl import checks
 from dpfl.accounting import events, gaussian, random_slot
@@ -286,18 +287,18 @@ class CyclicPoisson(Independent):
     would move somebody else to another group.
 
     Attributes:
-      min_separation: b, the number of groups.
+      min_separation: b, the number of groups; None is 1.
     """
 
-    min_separation: int = 1
+    min_separation: Optional[int] = None
 
     name: ClassVar[str] = "cyclic_poisson"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        checks.integer("min_separation", self.min_separation)
+        checks.optional_integer("min_separation", self.min_separation)
         most = self.population // self.cohort_size
-        if self.min_separation > most:
+        if self.groups > most:
             raise ValueError(
                 f"min_separation must be at most {most}, for a group of "
                 f"{self.population} / min_separation clients to have "
@@ -305,28 +306,65 @@ class CyclicPoisson(Independent):
             )
 
     @property
+    def turn_probability(self) -> float:
+        """The q' with which a client joins a round of its group."""
+        return self.cohort_size * self.groups / self.population
+
+    @property
     def sampling_probability(self) -> float:
-        """The q' of the amplification: of a client in a round of its group."""
-        return self.cohort_size * self.min_separation / self.population
+        """The q' of the amplification."""
+        return self.turn_probability
 
     @property
     def max_participations(self) -> int:
         """The rounds of the first group, ceil(T / b)."""
-        return -(-self.rounds // self.min_separation)
+        return -(-self.rounds // self.groups)
 
     @property
     def separation(self) -> int:
         """The least distance of two rounds of one client, b."""
-        return self.min_separation
+        return self.groups
 
     @property
     def groups(self) -> int:
         """b."""
-        return self.min_separation
+        return self.min_separation or 1
 
     def group_of(self, round_index: int) -> Optional[int]:
         """See base class."""
-        return round_index % self.min_separation
+        return round_index % self.groups
+
+
+@dataclasses.dataclass(frozen=True)
+class BallsInBins(CyclicPoisson):
+    """The groups of `CyclicPoisson`, of which nobody is told who is in which.
+
+    That amplifies privacy over the whole run: see `accounting.balls_in_bins`. With
+    floor(N / n) groups a client stays away from a round of its group only where n does
+    not divide N; with fewer of them it does so more often, which is charged as if it
+    did not.
+
+    Attributes:
+      min_separation: b, the number of groups; None is as many as there can be, floor(N
+        / n).
+    """
+
+    name: ClassVar[str] = "balls_in_bins"
+
+    @property
+    def sampling_probability(self) -> float:
+        """1: it is the group that amplifies."""
+        return 1.0
+
+    @property
+    def groups(self) -> int:
+        """b."""
+        return self.min_separation or self.population // self.cohort_size
+
+    @property
+    def turns(self) -> np.ndarray:
+        """The number of rounds of each group, int64 [b]."""
+        return np.bincount(np.arange(self.rounds) % self.groups, minlength=self.groups)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -363,15 +401,16 @@ class RandomSlot(Independent, InEpochs):
 
 _KINDS: tuple[type[Participation], ...] = (
     *(PoissonSampling, FixedSize, WithoutReplacement),
-    *(OncePerEpoch, RandomSlot, CyclicPoisson),
+    *(OncePerEpoch, RandomSlot, CyclicPoisson, BallsInBins),
 )
 PARTICIPATIONS = {kind.name: kind for kind in _KINDS}
 # Those that take epochs' lengths, and those whose rounds of one client are set apart.
 WITH_EPOCHS = tuple(kind.name for kind in _KINDS if issubclass(kind, InEpochs))
-WITH_SEPARATION = (OncePerEpoch.name, CyclicPoisson.name)
+WITH_SEPARATION = (OncePerEpoch.name, CyclicPoisson.name, BallsInBins.name)
 MIN_SEPARATION_HELP = (
     "Least number of rounds from one round of a client to its next: for "
-    f"{CyclicPoisson.name} the number of groups that take turns, for "
+    f"{CyclicPoisson.name} and {BallsInBins.name} the number of groups that take turns "
+    f"(unset, for the latter, for as many as the clients suffice for), for "
     f"{OncePerEpoch.name} held by shuffling clients within windows of an epoch."
 )
 

@@ -54,8 +54,9 @@ def _participation(plan: plan_lib.Plan) -> str:
         parts.append(f"a client in at most {chosen.max_participations} rounds")
     if chosen.separation > 1:
         parts.append(f"at least {chosen.separation} rounds apart")
-    if chosen.groups > 1 and chosen.sampling_probability < 1:
-        parts.append(f"each with probability {chosen.sampling_probability:.4g}")
+    joins = getattr(chosen, "turn_probability", 1.0)
+    if chosen.groups > 1 and joins < 1:
+        parts.append(f"each with probability {joins:.4g}")
     return "".join(f", {part}" for part in parts)
 
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from dpfl import checks, purposes
 from dpfl.mechanisms import (
+    BallsInBins,
     CyclicPoisson,
     FixedSize,
     OncePerEpoch,
@@ -89,7 +90,7 @@ def _cyclic_poisson(participation: Any, seed: int, round_index: int) -> np.ndarr
     turn = groups == participation.group_of(round_index)
     generator = _generator(seed, purposes.Run.POISSON_COHORT, round_index)
     draws = generator.random(participation.population)
-    return np.flatnonzero(turn & (draws < participation.sampling_probability))
+    return np.flatnonzero(turn & (draws < participation.turn_probability))
 
 
 def _random_slot(participation: Any, seed: int, round_index: int) -> np.ndarray:
@@ -107,6 +108,7 @@ _RULES: dict[type, Callable[[Any, int, int], np.ndarray]] = {
     OncePerEpoch: _once_per_epoch,
     RandomSlot: _random_slot,
     CyclicPoisson: _cyclic_poisson,
+    BallsInBins: _cyclic_poisson,
 }
 
 

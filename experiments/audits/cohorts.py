@@ -39,9 +39,13 @@ _INDEPENDENT = (
 
 
 def participations() -> list[mechanisms.Participation]:
-    """One round of each way of choosing cohorts, of all clients but one."""
+    """One round of each way of choosing cohorts, of all clients but one.
+
+    A secret group is not among them: it has more than one round.
+    """
     kinds = mechanisms.PARTICIPATIONS.values()
-    return [kind(_COHORT + 1, _COHORT, 1) for kind in kinds]
+    alone = [kind for kind in kinds if kind is not mechanisms.BallsInBins]
+    return [kind(_COHORT + 1, _COHORT, 1) for kind in alone]
 
 
 def others(participation: mechanisms.Participation) -> tuple[str, ...]:

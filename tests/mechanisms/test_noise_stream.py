@@ -206,11 +206,45 @@ def test_bad_fields(changes, message):
         (cyclic(4, rounds=49), "^rounds must be at least the 49 .*found 48"),
         (once(3), "^min_separation must be at least the 4 diag.* found 3"),
         (POISSON, "^min_separation .*found 1 for"),
+        (
+            mechanisms.BallsInBins(N, COHORT, ROUNDS),
+            "^participation must not be 'balls_in_bins' for sgmf: ",
+        ),
     ],
 )
 def test_a_participation_that_will_not_do(participation, message):
     with pytest.raises(ValueError, match=message):
         sgmf(matrix_bands=4).dp_event(participation, D)
+
+
+class TestBallsInBins:
+    BINS = mechanisms.BallsInBins(N, COHORT, ROUNDS)
+
+    def test_the_event_has_the_columns_of_groups(self):
+        """Of the rows that are released, whatever the signs of C."""
+        config = matrix(matrix_method="banded-inverse", matrix_bands=3)
+        c = np.abs(config.factorization.encoder())
+        for rounds in (3, ROUNDS):
+            event = config.dp_event(self.BINS.first(rounds), D).event
+            part = c[:rounds, :rounds]
+            own = np.stack([part[:, g :: self.BINS.groups].sum(axis=1) for g in (0, 1)])
+            assert event.gram[:2, :2] == pytest.approx(own @ own.T)
+            scale = config.noise_multiplier * config.matrix_sensitivity
+            assert event.noise_multiplier == pytest.approx(scale)
+
+    def test_a_secret_group_costs_less_than_a_known_one(self):
+        config = matrix(matrix_bands=12)
+        known = cyclic(self.BINS.groups)
+        secret, open_to_all = (epsilon(config, who) for who in (self.BINS, known))
+        assert secret < 0.97 * open_to_all
+        assert epsilon(config, self.BINS, "tight") < 0.95 * secret
+
+    def test_identity_is_independent_noise(self):
+        config = matrix(matrix_method="identity", matrix_bands=None)
+        event = config.dp_event(self.BINS, D).event
+        plain = WITHOUT["matrix_factorization"].dp_event(self.BINS, D).event
+        assert event.gram == pytest.approx(plain.gram)
+        assert event.noise_multiplier == plain.noise_multiplier
 
 
 def test_flags_need_no_epochs_for_a_run():

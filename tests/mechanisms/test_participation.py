@@ -5,15 +5,20 @@ import dataclasses
 import math
 
 import dp_accounting
+import numpy as np
 import pytest
 
 from dpfl import accounting, mechanisms, planning
+from dpfl.accounting.balls_in_bins import BallsInBinsDpEvent
 from dpfl.accounting.random_slot import RandomSlotDpEvent
 from dpfl.mechanisms import participation
 
 KINDS = (mechanisms.PoissonSampling, mechanisms.FixedSize, mechanisms.OncePerEpoch)
 PARTICIPATIONS = [kind(100, 10, 35) for kind in (*KINDS, mechanisms.RandomSlot)]
-PARTICIPATIONS.append(mechanisms.CyclicPoisson(100, 10, 35, 4))
+PARTICIPATIONS += [
+    mechanisms.CyclicPoisson(100, 10, 35, 4),
+    mechanisms.BallsInBins(100, 10, 35),
+]
 
 
 @pytest.mark.parametrize("chosen", PARTICIPATIONS, ids=lambda value: value.name)
@@ -26,7 +31,8 @@ def test_the_table_has_it_under_its_name(chosen):
 
 def test_clients_left_over_sit_the_epoch_out():
     """Of 109 clients ten rounds of ten take 100: the eleventh round is a new epoch."""
-    assert [p.rounds_per_epoch for p in PARTICIPATIONS] == [None, None, 10, 10, None]
+    found = [p.rounds_per_epoch for p in PARTICIPATIONS]
+    assert found == [None, None, 10, 10, None, None]
     chosen = mechanisms.OncePerEpoch(109, 10, 11)
     assert (chosen.rounds_per_epoch, chosen.max_participations) == (10, 2)
 
@@ -145,6 +151,35 @@ class TestSeparation:
         whole = mechanisms.CyclicPoisson(100, 10, 35, 10)
         assert whole.sampling_probability == 1
 
+    def test_balls_in_bins(self):
+        """Of 109 clients ten groups are drawn; 35 rounds are four turns of five."""
+        chosen = mechanisms.BallsInBins(109, 10, 35)
+        assert (chosen.groups, chosen.separation, chosen.max_participations) == (
+            *(10, 10),
+            4,
+        )
+        assert (chosen.sampling_probability, chosen.turn_probability) == (1, 100 / 109)
+        assert chosen.turns.tolist() == [4] * 5 + [3] * 5
+        assert chosen.relations[0] == accounting.Relation.ADD_OR_REMOVE_ONE
+        assert mechanisms.BallsInBins(109, 10, 35, 4).groups == 4
+        event = GAUSSIAN.dp_event(chosen, 50).event
+        assert event == BallsInBinsDpEvent(1.0, np.diag(chosen.turns))
+        costs = [
+            planning.epsilon(GAUSSIAN, kind(100, 10, 30), 50, 1e-5, "rdp")
+            for kind in (mechanisms.BallsInBins, mechanisms.OncePerEpoch)
+        ]
+        assert costs[0] < 0.8 * costs[1]
+
+    @pytest.mark.parametrize("mechanism", FAMILIES, ids=lambda value: value.name)
+    def test_balls_in_bins_are_for_whole_gaussian_sums(self, mechanism):
+        chosen = mechanisms.BallsInBins(200, 10, 40)
+        if mechanism.name == GAUSSIAN.name:
+            assert mechanism.dp_event(chosen, 500)
+            return
+        wanted = f"^participation must not be 'balls_in_bins' for {mechanism.name}: "
+        with pytest.raises(ValueError, match=wanted):
+            mechanism.dp_event(chosen, 500)
+
     def test_windows_of_an_epoch(self):
         chosen = mechanisms.OncePerEpoch(100, 10, 35, min_separation=7)
         assert (chosen.separation, chosen.window, chosen.groups) == (7, 4, 3)
@@ -168,6 +203,7 @@ class TestSeparation:
         [
             (mechanisms.CyclicPoisson, 11, "^min_separation must be at most 10, .* 11"),
             (mechanisms.CyclicPoisson, 0, "^min_separation must be .*found 0"),
+            (mechanisms.BallsInBins, 11, "^min_separation must be at most 10, .* 11"),
             (mechanisms.OncePerEpoch, 11, "at most the 10 rounds of an epoch .* 11$"),
             (mechanisms.OncePerEpoch, 0, "^min_separation must be .*found 0"),
         ],

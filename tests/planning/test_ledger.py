@@ -140,7 +140,7 @@ def test_a_client_of_another_group_is_refused_until_its_turn():
 
 def test_a_client_stays_in_its_group():
     """Columns of a dense C may be orthogonal within groups, and not across them."""
-    book = book_of(mechanisms.CyclicPoisson(500, 50, 16, 4))
+    book = book_of(mechanisms.BallsInBins(500, 50, 16, 4))
     for clients in (["a"], [], [], [], []):
         book.record_round(clients)
     with pytest.raises(ValueError, match="group 1 in round 6, found 'a' of group 0"):

@@ -189,6 +189,7 @@ def test_a_checkpoint_holds_the_rows_since_the_one_before(plan):
         ("once_per_epoch", {"min_separation": 3}),
         ("random_slot", {}),
         ("cyclic_poisson", {"min_separation": 3}),
+        ("balls_in_bins", {}),
     ],
 )
 def test_going_on_changes_nothing(make_plan, participation, more):

@@ -9,6 +9,7 @@ import pytest
 
 from dpfl import purposes
 from dpfl.mechanisms import (
+    BallsInBins,
     CyclicPoisson,
     FixedSize,
     OncePerEpoch,
@@ -27,6 +28,7 @@ from dpfl.training import selection
         OncePerEpoch(50, 10, 100, min_separation=3),
         RandomSlot(50, 10, 100),
         CyclicPoisson(50, 10, 100, 3),
+        BallsInBins(50, 10, 100, 3),
     ],
     ids=str,
 )
@@ -223,6 +225,7 @@ def test_windows_hold_the_separation(population, separation):
     [
         (OncePerEpoch(23, 5, 12), OncePerEpoch(23, 5, 12, None, 1)),
         (PoissonSampling(50, 10, 30), CyclicPoisson(50, 10, 30)),
+        (BallsInBins(53, 10, 30), CyclicPoisson(53, 10, 30, 5)),
     ],
     ids=str,
 )
@@ -252,7 +255,7 @@ def test_each_client_draws_its_group_by_itself():
     """Two of 40 are in the same of four groups in a quarter of the runs."""
     together, sizes = 0, []
     for seed in range(1200):
-        plan = CyclicPoisson(40, 10, 4, 4)
+        plan = BallsInBins(40, 10, 4)
         first, *_ = cohorts(plan, seed)
         together += (0 in first) == (1 in first) and 0 in first
         sizes.append(len(first))

@@ -1,0 +1,292 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Balls in bins against quadrature, adaptive clients, known deltas and slots."""
+
+import itertools
+import math
+
+import dp_accounting
+import numpy as np
+import pytest
+from scipy import optimize, special
+
+from dpfl import accounting
+from dpfl.accounting import balls_in_bins, gaussian, random_slot
+from dpfl.accounting.balls_in_bins import BallsInBinsDpEvent, tight_epsilon
+
+DIRECTIONS = {
+    "removal": lambda ratio, epsilon: np.maximum(ratio - math.exp(epsilon), 0),
+    "addition": lambda ratio, epsilon: np.maximum(1 - math.exp(epsilon) * ratio, 0),
+}
+DRAWS = {
+    "removal": balls_in_bins.removal_draws,
+    "addition": balls_in_bins.addition_draws,
+}
+
+
+def shifts_of(encoder, groups=2):
+    return np.stack([encoder[:, g::groups].sum(axis=1) for g in range(groups)])
+
+
+def stream(rounds, noise_multiplier=1.0):
+    """The Gram matrix of two groups and the root of prefix sums, in noise units."""
+    column = special.binom(2 * np.arange(rounds), np.arange(rounds))
+    column /= 4.0 ** np.arange(rounds)
+    encoder = np.array(
+        [
+            [column[i - j] if i >= j else 0.0 for j in range(rounds)]
+            for i in range(rounds)
+        ]
+    )
+    shifts = shifts_of(encoder / noise_multiplier)
+    return shifts @ shifts.T
+
+
+def delta_of_two(gram, epsilon, direction, step=0.02, reach=9.0):
+    """E f(R) for two groups, by equal steps over the second and parts of the first.
+
+    Given W_2 the ratio rises with what is left of W_1, so that delta is a difference of
+    normal probabilities.
+    """
+    (own, both), (_, other) = gram
+    slope = both / other if other else 0.0
+    rest = math.sqrt(max(own - slope * both, 1e-30))
+    v = np.arange(-reach, reach, step)
+    density = step * np.exp(-0.5 * v * v) / math.sqrt(2 * math.pi)
+    w = math.sqrt(other) * v
+    second = 0.5 * np.exp(w - other / 2)
+    mean = slope * w - own / 2
+    level = math.exp(epsilon if direction == "removal" else -epsilon)
+    left = np.maximum(level - second, 1e-300)
+    edge = (np.log(2 * left) - mean) / rest
+    edge = np.where(left > 1e-300, edge, -np.inf)
+    moment = 0.5 * np.exp(mean + rest * rest / 2)
+    if direction == "removal":
+        found = moment * special.ndtr(rest - edge) + (second - level) * special.ndtr(
+            -edge
+        )
+    else:
+        found = (level - second) * special.ndtr(edge) - moment * special.ndtr(
+            edge - rest
+        )
+        found /= level
+    return float(density @ np.where(np.isfinite(edge) | (edge < 0), found, 0.0))
+
+
+def epsilon_of_two(gram, delta):
+    def over(epsilon):
+        return max(delta_of_two(gram, epsilon, name) for name in DIRECTIONS) - delta
+
+    return optimize.brentq(over, 0, 60)
+
+
+class TestTheFigure:
+    @pytest.mark.parametrize("rounds", [2, 3, 4])
+    @pytest.mark.parametrize("delta", [1e-3, 1e-6])
+    def test_it_is_just_above_quadrature(self, rounds, delta):
+        gram = stream(rounds, 1.2)
+        exact = epsilon_of_two(gram, delta)
+        found, method = tight_epsilon(BallsInBinsDpEvent(1.0, gram), delta)
+        assert method == "monte-carlo"
+        assert exact < found < 1.02 * exact
+
+    @pytest.mark.parametrize("groups", [2, 32])
+    def test_one_round_is_a_sampled_release(self, groups):
+        """Of the first group alone: a client joins with probability 1/b."""
+        gram = np.zeros((groups, groups))
+        gram[0, 0] = 1.0
+        sampled = dp_accounting.PoissonSampledDpEvent(
+            1 / groups, dp_accounting.GaussianDpEvent(0.7)
+        )
+        exact, _ = gaussian.tight_epsilon(sampled, 1e-3)
+        found, _ = tight_epsilon(BallsInBinsDpEvent(0.7, gram), 1e-3)
+        assert exact < found < 1.05 * exact
+
+    def test_one_group_and_no_noise(self):
+        one = BallsInBinsDpEvent(2.0, [[9.0]])
+        plain = gaussian.gaussian_epsilon(1e-5, 2 / 3)
+        assert tight_epsilon(one, 1e-5)[0] == pytest.approx(plain, rel=1e-8)
+        silent = BallsInBinsDpEvent(0.0, np.eye(2))
+        assert tight_epsilon(silent, 1e-5) == (math.inf, "exact-gaussian")
+        assert accounting.epsilon(silent, 1e-5).epsilon == math.inf
+        nothing = BallsInBinsDpEvent(1.0, np.zeros((2, 2)))
+        assert accounting.epsilon(nothing, 1e-5).epsilon == 0
+
+    def test_equal_questions_and_other_seeds(self):
+        event = BallsInBinsDpEvent(2.0, stream(4))
+        found = []
+        for seed in (0, 0, 1):
+            balls_in_bins._epsilon_of.cache_clear()
+            found.append(tight_epsilon(event, 1e-4, seed)[0])
+        assert found[0] == found[1] != found[2]
+        assert found[2] == pytest.approx(found[0], rel=0.01)
+
+    def test_only_a_run_of_its_own_is_drawn(self):
+        event = BallsInBinsDpEvent(2.0, np.eye(3))
+        run = accounting.RunDpEvent(
+            dp_accounting.SelfComposedDpEvent(event, 1), event.relations
+        )
+        assert balls_in_bins.alone(run) is event
+        twice = dp_accounting.SelfComposedDpEvent(event, 2)
+        assert tight_epsilon(twice, 1e-5) is None
+        assert accounting.epsilon(twice, 1e-5).method == "rdp"
+        assert accounting.epsilon(run, 1e-3).relation == "add_or_remove"
+
+    def test_calibration_meets_the_budget(self):
+        found = accounting.calibrate_noise_multiplier(
+            lambda z: BallsInBinsDpEvent(z, stream(4)), 3.0, 1e-3, rtol=0.01
+        )
+        assert (
+            accounting.epsilon(BallsInBinsDpEvent(found, stream(4)), 1e-3).epsilon <= 3
+        )
+        less = stream(4) / (0.97 * found) ** 2
+        assert epsilon_of_two(less, 1e-3) > 3
+
+    @pytest.mark.parametrize(
+        ("gram", "message"),
+        [(np.ones((2, 3)), "square"), ([[1.0, -0.1], [-0.1, 1.0]], "below 0")],
+    )
+    def test_refusals(self, gram, message):
+        with pytest.raises(ValueError, match=f"^gram must be .*{message}"):
+            BallsInBinsDpEvent(1.0, gram)
+
+
+class TestBounds:
+    @pytest.mark.parametrize("direction", DIRECTIONS)
+    @pytest.mark.parametrize("shift", [0, 1, 3])
+    def test_draws_have_the_mean_and_stay_below_their_bound(self, direction, shift):
+        gram, epsilon = stream(4, 1.5), 1.0
+        drawn = DRAWS[direction](gram, 400_000, shift, 3)
+        values = np.exp(drawn.weights) * -np.expm1(
+            np.minimum(epsilon - drawn.losses, 0)
+        )
+        exact = delta_of_two(gram, epsilon, direction)
+        deviation = np.std(values) / math.sqrt(values.size)
+        assert abs(np.mean(values) - exact) < 5 * deviation
+        assert np.max(values) <= math.exp(drawn.log_bound(epsilon)) * (1 + 1e-9)
+        assert exact < drawn.delta(epsilon, 1e-9) < 1.4 * exact
+
+    @pytest.mark.parametrize("direction", DIRECTIONS)
+    @pytest.mark.parametrize("shift", [0, 2])
+    def test_it_fails_no_more_often_than_it_says(self, direction, shift):
+        """Few draws and a failure of a half, so that failures are seen at all."""
+        gram, epsilon, seeds = stream(2, 1.0), 1.0, 400
+        exact = delta_of_two(gram, epsilon, direction)
+        found = [
+            DRAWS[direction](gram, 60, shift, seed).delta(epsilon, 0.5)
+            for seed in range(seeds)
+        ]
+        failed = np.mean(np.array(found) < exact)
+        assert failed < 0.5 + 3 * math.sqrt(0.25 / seeds)
+
+    def test_epsilon_falls_with_delta(self):
+        drawn = balls_in_bins.removal_draws(stream(3), 5000, 2, 0)
+        found = [
+            drawn.epsilon(delta, 1e-9, 50.0) for delta in np.geomspace(1e-9, 0.5, 9)
+        ]
+        assert found == sorted(found, reverse=True)
+
+
+def value_of_play(encoder, epsilon, direction, options, step=0.2, reach=7.0):
+    """The most that a client of two groups makes of three rounds, row after row.
+
+    Its messages are among the options; the second may depend on the first row, and the
+    third on the first two.
+    """
+    y = np.arange(-reach, reach + step / 2, step)
+    weight = np.exp(-0.5 * y * y)
+    weight /= weight.sum()
+
+    def grown(log_x, shift, axis):
+        shape = [1, 1, 1]
+        shape[axis] = -1
+        return log_x + shift * y.reshape(shape) - 0.5 * shift * shift
+
+    c, results = encoder, []
+    for second in options:
+        log_a = grown(grown(np.zeros((1, 1, 1)), c[0, 0], 0), c[1, 0], 1)
+        log_b = grown(np.zeros((1, 1, 1)), c[1, 1] * second, 1)
+        of_third = []
+        for third in options:
+            ratio = 0.5 * np.exp(grown(log_a, c[2, 0] + c[2, 2] * third, 2))
+            ratio = ratio + 0.5 * np.exp(grown(log_b, c[2, 1] * second, 2))
+            of_third.append(DIRECTIONS[direction](ratio, epsilon) @ weight)
+        results.append(np.max(of_third, axis=0) @ weight)
+    return float(np.max(results, axis=0) @ weight)
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+class TestClientsThatAdapt:
+    OPTIONS = (-1.0, -0.5, 0.0, 0.5, 1.0)
+
+    @pytest.mark.parametrize("epsilon", [0.1, 1.0, 2.5])
+    def test_without_negative_entries_adapting_gains_nothing(self, direction, epsilon):
+        for a, b, c in itertools.product((0.0, 0.7), repeat=3):
+            encoder = np.array([[1.0, 0, 0], [a, 1.0, 0], [b, c, 1.0]])
+            best = value_of_play(encoder, epsilon, direction, self.OPTIONS)
+            still = value_of_play(encoder, epsilon, direction, (1.0,))
+            assert best <= still * (1 + 1e-6)
+
+    def test_with_negative_entries_it_stays_below_the_pair_of_magnitudes(
+        self, direction
+    ):
+        """Signs that alternate pass the pair of C itself."""
+        encoder = np.array([[1.0, 0, 0], [-0.9, 1.0, 0], [-0.4, -0.9, 1.0]])
+        best = value_of_play(encoder, 1.0, direction, self.OPTIONS)
+        own, bound = (
+            value_of_play(c, 1.0, direction, (1.0,)) for c in (encoder, abs(encoder))
+        )
+        assert own * 1.001 < best <= bound
+
+
+def test_a_matrix_that_is_smaller_in_any_entry_costs_less():
+    """Whatever vectors are sent, their Gram matrix is such a one."""
+    generator = np.random.default_rng(5)
+    shifts = shifts_of(np.tril(generator.random((4, 4))))
+    whole = shifts @ shifts.T
+    for name, epsilon in itertools.product(DIRECTIONS, (0.2, 1.0, 3.0)):
+        most = delta_of_two(whole, epsilon, name)
+        for _ in range(20):
+            vectors = generator.standard_normal((4, 3))
+            vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+            encoder = np.tril(generator.random((4, 4)))
+            shifts = shifts_of(encoder)
+            sent = [encoder[:, g::2] @ vectors[g::2] for g in (0, 1)]
+            gram = np.array([[np.sum(a * b) for b in sent] for a in sent])
+            top = shifts @ shifts.T
+            assert np.all(gram <= top + 1e-12)
+            below = delta_of_two(gram, epsilon, name)
+            assert below <= delta_of_two(top, epsilon, name) + 1e-9
+        assert delta_of_two(0.9 * whole, epsilon, name) < most
+
+
+class TestRenyi:
+    ORDERS = np.array([1.5, 2.0, 4.0, 16.0, 300.0])
+
+    def test_independent_noise_is_an_epoch_of_slots(self):
+        event = BallsInBinsDpEvent(1.5, np.eye(8))
+        slots = random_slot.RandomSlotDpEvent(dp_accounting.GaussianDpEvent(1.5), 8, 8)
+        assert np.array_equal(event.rdp(self.ORDERS), slots.rdp(self.ORDERS))
+
+    def test_both_directions_are_below(self):
+        """By quadrature over two groups, where shifts are alike and where not."""
+        for gram in (stream(2), stream(4, 2.0), np.diag([1.0, 0.4])):
+            root = np.linalg.cholesky(gram)
+            t = np.arange(-12, 18, 0.05)
+            v = np.stack(np.meshgrid(t, t, indexing="ij"))
+            w = np.tensordot(root, v, 1) - 0.5 * np.diag(gram)[:, None, None]
+            losses = np.logaddexp(*w) - math.log(2)
+            weight = (
+                -0.5 * np.sum(v * v, axis=0) + 2 * math.log(0.05) - math.log(2 * np.pi)
+            )
+            bounds = BallsInBinsDpEvent(1.0, gram).rdp(self.ORDERS[:3])
+            for order, bound in zip(self.ORDERS, bounds):
+                for power in (order, 1 - order):
+                    moment = special.logsumexp(power * losses + weight)
+                    assert moment / (order - 1) <= bound * (1 + 1e-6)
+
+    def test_equal_shifts_are_one_release(self):
+        event = BallsInBinsDpEvent(2.0, np.full((3, 3), 4.0))
+        plain = gaussian.gaussian_rdp(1.0, self.ORDERS)
+        assert event.rdp(self.ORDERS) == pytest.approx(plain)
