@@ -148,7 +148,7 @@ def epsilon(
         if tight is None:
             raise UnsupportedMethodError(
                 "method must be 'auto' or 'rdp' for events other than plain, masked "
-                "and Poisson-sampled Gaussians, integer noise, random slots of these and "
+                "and Poisson-sampled Gaussians, integer noise, slots of these and "
                 f"balls in bins, found {method!r}"
             )
         return attr.evolve(tight, relation=name)
