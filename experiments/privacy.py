@@ -7,7 +7,7 @@
   dpfl-privacy calibrate --mechanism=l2_csgm --compression_rate=100 --epsilon=8
   dpfl-privacy compare --epsilon=8 --compression_rates=1,10,100 --plot=out.png
   dpfl-privacy bits --epsilon=8 --mechanisms=distributed_discrete_gaussian
-  dpfl-privacy bands --epsilon=8 --population=3200 --rounds=512
+  dpfl-privacy bands --epsilon=8 --population=3200 --rounds=512 --compression_rates=100
 
 `compare` sets every mechanism's noise so that all have the same epsilon, or
 (--equal=error) the same error of the mean. The error is the expected squared L2 error

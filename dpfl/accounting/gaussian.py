@@ -254,10 +254,29 @@ def tight_epsilon(
         if part.rounds > 1
     )
     if delta >= _LEAST_PLD_DELTA and is_in_reach:
-        found = _pld_epsilon(inverse_square, sampled, delta)
+        # The grid of slots that are doubled alone is coarser by less than others': a
+        # few more of them, which cannot cost less, may have the smaller figure.
+        found = min(
+            _pld_epsilon(inverse_square, of, delta) for of in _alternatives(sampled)
+        )
         if found <= bound:
             return found, "pld"
     return bound, "unsampled-gaussian"
+
+
+def _alternatives(sampled: dict[Part, int]) -> list[dict[Part, int]]:
+    """The parts, and those with a few more slots if that are others."""
+    others: Counter[Part] = Counter()
+    for part, n in sampled.items():
+        others[_with_more_slots(part)] += n
+    return [sampled] if others == sampled else [sampled, others]
+
+
+def _with_more_slots(part: Part) -> Part:
+    """A part of as many rounds, up to a thirtieth more, as six binary digits say."""
+    unit = 1 << max(0, part.rounds.bit_length() - 6)
+    more = -(-part.rounds // unit) * unit
+    return part._replace(rounds=more) if more * part.q <= 1 else part
 
 
 def _inverse_square(parts: dict[Part, int]) -> float:

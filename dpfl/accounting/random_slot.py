@@ -33,7 +33,6 @@ from scipy import special
 from dpfl import checks
 from dpfl.accounting import (
     csgm,
-    dome,
     events,
     gaussian,
     log_space,
@@ -112,7 +111,7 @@ def _check_round_event(_: Any, attribute: attr.Attribute, value: Any) -> None:
             f"{attribute.name} must be a GaussianDpEvent or an event that knows its "
             f"Renyi differential privacy, found {type(value).__name__}"
         )
-    if isinstance(value, dome.DomeDpEvent):
+    if events.Relation.ADD_OR_REMOVE_ONE not in events.relations_of(value):
         raise ValueError(
             f"{attribute.name} must be a release whose noise is there whoever takes "
             f"part, found {type(value).__name__}, where clients bring it"

@@ -39,7 +39,7 @@ _LEAST_STEP = 1e-9
 _LARGEST_LOSS = 600.0
 # Allowance for what float64 rounds in masses: in all, and for each round.
 _ROUNDING = 1e-10
-_ROUNDING_OF_ROUND = 1e-15
+_ROUNDING_OF_ROUND = 4e-15
 
 
 class _Sum(NamedTuple):

@@ -275,6 +275,9 @@ class TestEvent:
             RandomSlot(gaussian(1.0), 0, 5)
         with pytest.raises(ValueError, match="round_event must be .* found Dome"):
             RandomSlot(accounting.DomeDpEvent(10, 1.0, 1.0, 1), 5, 5.0)
+        own = accounting.DistributedDiscreteGaussianDpEvent(100, 0.1, 0.01, 1.0, 64)
+        with pytest.raises(ValueError, match="found Distributed.*clients bring it"):
+            RandomSlot(own, 5, 5.0)
 
 
 def test_convexity_that_makes_the_extreme_vector_the_worst_at_real_orders():

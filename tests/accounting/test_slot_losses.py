@@ -126,6 +126,11 @@ class TestMonotone:
             assert np.all(np.diff(spent) > 0)
         assert epsilon(epochs(z, rounds[-1], slots)) < spent[-1]
 
+    def test_what_is_doubled_alone_costs_no_less(self):
+        """The grid's moves are fewer for 1536 rounds than for 1535."""
+        spent = [epsilon(epochs(1.0, rounds, 2000, 1)) for rounds in (1535, 1536)]
+        assert spent[0] <= spent[1]
+
     def test_more_noise_and_more_slots_cost_less(self):
         zs = np.exp(np.arange(-1, 1.5, 0.3))
         near = zs[-1] * 1.001 ** np.arange(1, 6)
