@@ -254,7 +254,9 @@ class TestEvent:
         assert report.epsilon < 0.25 * accounting.epsilon(ten, 1e-5).epsilon
 
     def test_integer_noise_of_helpers_is_amplified(self):
-        event = accounting.DistributedDiscreteGaussianDpEvent(100, 0.1, 0.01, 1.0, 64)
+        event = accounting.DistributedDiscreteGaussianDpEvent(
+            100, 0.1, 0.01, 1.0, 64, noise_of_helpers=True
+        )
         slots = RandomSlot(event, 20, 20)
         assert not random_slot.is_gaussian_mixture(event)
         assert np.all(slots.rdp([2, 5]) < 0.75 * event.rdp([2, 5]))
@@ -339,6 +341,8 @@ def test_no_mixture_has_a_larger_laplace_transform_than_the_gaussian(seed):
 
 @pytest.mark.parametrize("slots", [10.0, 1e7, 1e11])
 def test_it_rises_in_the_order_however_many_slots_there_are(slots):
-    event = accounting.DistributedDiscreteGaussianDpEvent(1000, 0.5, 1.0, 40.0, 1)
+    event = accounting.DistributedDiscreteGaussianDpEvent(
+        1000, 0.5, 1.0, 40.0, 1, noise_of_helpers=True
+    )
     found = RandomSlot(event, 5, slots).rdp([1.000001, 1.1, 2, 3])
     assert np.all(np.diff(found) >= 0)
