@@ -37,7 +37,7 @@ from scipy import fft, optimize, special
 from dpfl import files, mechanisms, planning
 from experiments import tables
 
-_MODEL = 1_018_174
+DIMENSION = 1_018_174
 _STEP = 0.005
 _SERIES = 1 << 14
 # Log of the mass beyond the ends of a series.
@@ -124,8 +124,8 @@ def _integers(mechanism: Any) -> tuple[Pair, int]:
 
     They are as short as the length of the vector allows, so that none is rounded.
     """
-    grid = mechanism.grid(_MODEL)
-    rotated = mechanism.rotated_dimension(_MODEL)
+    grid = mechanism.grid(DIMENSION)
+    rotated = mechanism.rotated_dimension(DIMENSION)
     steps = math.ceil(1 / (grid.granularity * math.sqrt(rotated)))
     reach = math.ceil(12 * grid.local_stddev / grid.granularity)
     share = np.exp(
@@ -150,7 +150,7 @@ def coordinates(mechanism: Any) -> tuple[Pair, int]:
         return _integers(mechanism)
     if not isinstance(mechanism, mechanisms.L2Csgm):
         return shifted(1 / z), 1
-    ratio, keep = mechanism.resolved_linf_ratio(_MODEL), mechanism.keep_fraction
+    ratio, keep = mechanism.resolved_linf_ratio(DIMENSION), mechanism.keep_fraction
     return shifted(ratio / (z * keep)).sampled(keep), math.floor(ratio**-2)
 
 
@@ -266,7 +266,7 @@ class Run:
       truth: Delta of two neighbours and its standard error, from the run and the
         mechanism with its noise.
       peer: The noise multiplier of the best other accountant, or None without one.
-      by: The peer's distribution, and what of it.
+      by: The peer's distribution.
       why: Why dpfl asks for more than the peer, or 2% more than the truth; else "".
     """
 
@@ -276,8 +276,13 @@ class Run:
     budget: tuple[float, float]
     truth: Callable[[Run, Any], tuple[float, float]] = of_rounds
     peer: Optional[Callable[[Run], float]] = None
-    by: str = "dp-accounting"
+    by: str = ""
     why: str = ""
+
+    @property
+    def key(self) -> str:
+        """What tells the row apart."""
+        return f"{self.mechanism.name}, {self.participation.name}, {self.name}"
 
     @property
     def epsilon(self) -> float:
@@ -292,7 +297,7 @@ class Run:
 
 def dpfl_noise(run: Run) -> float:
     """The noise multiplier by dpfl's default."""
-    own = run.mechanism, run.participation, _MODEL, run.epsilon, run.delta
+    own = run.mechanism, run.participation, DIMENSION, run.epsilon, run.delta
     return float(planning.calibrate(*own).noise_multiplier)
 
 
@@ -354,7 +359,9 @@ def by_allocation(run: Run) -> float:
 
     plan = run.participation
 
-    config = PLD_accounting.AllocationSchemeConfig(0.05, 1e-9)
+    config = PLD_accounting.AllocationSchemeConfig(
+        loss_discretization=0.1, tail_truncation=1e-9
+    )
 
     def epsilon_at(z: float) -> float:
         params = PLD_accounting.PrivacyParams(
@@ -378,7 +385,9 @@ def by_separation(run: Run) -> float:
     bound = sensitivity.get_min_sep_sensitivity_upper_bound(
         encoder, run.participation.separation, run.participation.epochs
     )
-    once = dataclasses.replace(run, participation=mechanisms.FixedSize(1, 1, 1))
+    once = dataclasses.replace(
+        run, mechanism=_GAUSSIAN, participation=mechanisms.FixedSize(100, 100, 1)
+    )
     longest = run.mechanism.matrix_sensitivity
     return by_losses(once) * bound / longest
 
@@ -397,10 +406,10 @@ _HALF = mechanisms.PoissonSampling(200, 100, 60)
 _FEW, _MANY = (8.0, 1e-3), (8.0, 1e-5)
 
 RUNS = (
-    Run("all rounds", _GAUSSIAN, _FIXED, _FEW, peer=by_losses),
+    Run("all rounds", _GAUSSIAN, _FIXED, _FEW, peer=by_losses, by="dp-accounting"),
     Run("all rounds", _CSGM, _FIXED, _FEW),
     Run("all rounds", _SECURE, mechanisms.FixedSize(1000, 100, 100), _MANY),
-    Run("q = 0.5", _GAUSSIAN, _HALF, _FEW, peer=by_losses),
+    Run("q = 0.5", _GAUSSIAN, _HALF, _FEW, peer=by_losses, by="dp-accounting"),
     Run("q = 0.5", _CSGM, _HALF, _FEW),
     Run("q = 0.5", _HELPED, _HALF, _FEW),
     Run(
@@ -409,6 +418,7 @@ RUNS = (
         mechanisms.PoissonSampling(10_000, 100, 1000),
         (2.0, 1e-5),
         peer=by_losses,
+        by="dp-accounting",
     ),
     Run(
         "q = 0.03",
@@ -442,6 +452,7 @@ RUNS = (
         mechanisms.CyclicPoisson(3200, 100, 512, min_separation=8),
         _MANY,
         peer=by_losses,
+        by="dp-accounting",
     ),
     Run(
         "32 groups in secret",
@@ -449,6 +460,7 @@ RUNS = (
         mechanisms.CyclicPoisson(3200, 100, 512, min_separation=32),
         (10.0, 1e-3),
         truth=of_bins,
+        by="jax-privacy, not measured",
         why="groups are taken to be known",
     ),
     Run(
@@ -480,7 +492,8 @@ def row(run: Run, before: Mapping[str, str], is_of_peers: bool) -> dict[str, str
     peer, by, least = (before.get(key, "") for key in ("peer", "by", "least"))
     if is_of_peers:
         peer = f"{run.peer(run):.6g}" if run.peer else ""
-        by = f"{run.by} {importlib.metadata.version(run.by)}" if run.peer else "none"
+        version = importlib.metadata.version(run.by) if run.peer else ""
+        by = f"{run.by} {version}".strip() or "none"
     else:
         least = f"{true_noise(run, ours):.6g}"
     over = f"{100 * (ours / float(least) - 1):.3g}" if least else ""
@@ -507,16 +520,15 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("--peers", action="store_true", help="the peers' noise instead")
     given = parser.parse_args(argv)
     before = {key(old): old for old in files.read_csv(given.table)}
-    rows = []
     for run in RUNS:
-        name = f"{run.mechanism.name}, {run.participation.name}, {run.name}"
-        if given.run in name:
-            print(name, flush=True)
-            rows.append(row(run, before.get(name, {}), given.peers))
-        elif name in before:
-            rows.append(before[name])
-    columns = {column: [found[column] for found in rows] for column in rows[0]}
-    tables.write_columns(given.table, columns)
+        if given.run in run.key:
+            before[run.key] = row(run, before.get(run.key, {}), given.peers)
+            print(before[run.key], flush=True)
+    # In the order of `RUNS`, without those that are no longer in it.
+    rows = [before[run.key] for run in RUNS if run.key in before]
+    tables.write_columns(
+        given.table, {column: [found[column] for found in rows] for column in rows[0]}
+    )
 
 
 if __name__ == "__main__":
