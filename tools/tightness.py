@@ -489,12 +489,13 @@ def row(run: Run, before: Mapping[str, str], is_of_peers: bool) -> dict[str, str
     }
     ours = dpfl_noise(run)
     found.update(dpfl=f"{ours:.8g}")
-    peer, by, least = (before.get(key, "") for key in ("peer", "by", "least"))
-    if is_of_peers:
-        peer = f"{run.peer(run):.6g}" if run.peer else ""
-        version = importlib.metadata.version(run.by) if run.peer else ""
-        by = f"{run.by} {version}".strip() or "none"
-    else:
+    peer, by, least = (before.get(name, "") for name in ("peer", "by", "least"))
+    if run.peer is None:
+        peer, by = "", run.by or "none"
+    elif is_of_peers:
+        version = importlib.metadata.version(run.by)
+        peer, by = f"{run.peer(run):.6g}", f"{run.by} {version}"
+    if not is_of_peers:
         least = f"{true_noise(run, ours):.6g}"
     over = f"{100 * (ours / float(least) - 1):.3g}" if least else ""
     return {
