@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from dpfl import files, planning
+from dpfl import accounting, files, planning
 from dpfl.mechanisms import build, participation
-from tools import exact_numbers, pages
+from tools import exact_numbers, pages, tightness
 
 TABLE = Path(__file__).resolve().parents[2] / "docs/results/exact_numbers.csv"
 # Left out, as they take longest: streams with free entries, the optimal factorization,
@@ -41,6 +41,29 @@ def test_the_table_of_exact_numbers(monkeypatch):
     ]
     for (*_, value), row in zip(found, table):
         assert value == pytest.approx(float(row["value"]), rel=2e-4), row
+
+
+def test_the_noise_of_runs_is_near_the_truth_or_a_reason_is_given():
+    table = files.read_csv(TABLE.with_name("tightness.csv"))
+    assert list(map(tightness.key, table)) == [run.key for run in tightness.RUNS]
+    for run, row in zip(tightness.RUNS, table):
+        ours, least = float(row["dpfl"]), float(row["least"])
+        for less, is_enough in ((1 - 1e-7, True), (1.0003, False)):
+            noised = run.mechanism.with_noise_multiplier(ours / less)
+            own = noised, run.participation, tightness.DIMENSION, run.delta
+            assert (planning.epsilon(*own) <= run.epsilon) == is_enough, row
+        most = min(1.02 * least, 1.0001 * float(row["peer"] or "inf"))
+        assert (ours > most) == bool(row["why"]) and row["why"] == run.why, row
+        if row["participation"] == "fixed":
+            found = tightness.true_noise(run, ours)
+            assert found == pytest.approx(least, rel=1e-4) and found < ours
+
+
+def test_neighbours_have_the_hockey_stick_of_the_closed_form():
+    for count in (1, 60):
+        found = tightness.shifted(0.3).summed(count).delta(1.0)
+        exact = accounting.gaussian_delta(1.0, 1 / (0.3 * count**0.5))
+        assert found == pytest.approx(exact, rel=1e-4)
 
 
 TASKS_OF_ACCOUNTANTS = {

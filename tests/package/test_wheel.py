@@ -107,6 +107,7 @@ def test_the_base_asks_for_no_tensorflow(wheel):
     numbers = {"dp-accounting", "matplotlib", "numpy", "scipy"}
     assert base == {"absl-py", "attrs", "tqdm"} | numbers
     markers = {name: marker for name, marker in asked if name not in base}
+    assert "dp-accounting<0.7,>=0.4.3" in metadata(wheel)
     assert {"tensorflow", "tensorflow-federated"} <= set(markers)
     for marker in markers.values():
         assert 'sys_platform == "linux"' in marker
@@ -129,6 +130,8 @@ def test_the_tested_set_meets_what_the_wheel_asks_for(wheel):
 # All other tests run on this one.
 HERE = "{}.{}".format(*sys.version_info)
 OTHERS = [version for version in interpreters.VERSIONS if version != HERE]
+# Both ends of what setup.py allows; the first is also what stands beside TFF.
+DP_ACCOUNTING = {OTHERS[0]: "0.4.3", OTHERS[-1]: "0.6.0"}
 
 
 @pytest.mark.parametrize("version", OTHERS)
@@ -144,11 +147,23 @@ def test_it_installs_and_works_without_tensorflow(version, wheel, tmp_path):
     binaries = tmp_path / "env" / "bin"
     python = binaries / "python"
     install = ["--python", python, "install", "--quiet", "--no-compile"]
-    run([*PIP, *install, wheel], tmp_path)
+    pinned = f"dp-accounting=={DP_ACCOUNTING[version]}"
+    run([*PIP, *install, wheel, pinned], tmp_path)
     assert int(run([python, "-I", CHECKS], tmp_path)) == 4
     check_privacy(binaries, tmp_path)
     if version == OTHERS[-1]:
+        run([*PIP, *install, f"pytest=={pytest.__version__}"], tmp_path)
+        check_accountant(python, tmp_path)
         check_the_rest(binaries, tmp_path)
+
+
+def check_accountant(python, folder):
+    """With the tests that the installed dp_accounting has of its own accountant."""
+    shutil.copy(ROOT / "tests/accounting/test_accountant.py", folder)
+    # All but those of functions that dpfl does not call, and two that take seconds.
+    chosen = "OwnTest and not log_a and not bounds_gaussian and not delta_gaussian"
+    options = ["-q", "-p", "no:cacheprovider", "-k", chosen]
+    run([python, "-I", "-m", "pytest", *options, "test_accountant.py"], folder)
 
 
 def check_the_rest(binaries, tmp_path):

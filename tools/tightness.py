@@ -1,0 +1,536 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""How much noise runs need by dpfl, by the best other accountant, and in truth.
+
+  python -m tools.tightness docs/results/tightness.csv [--run=WORDS] [--peers]
+
+It computes what dpfl asks for and a lower bound on the truth anew, of all `RUNS` or of
+those with WORDS in their names. With `--peers` it computes what other accountants ask
+for instead, in an environment that has them (dp_accounting, jax_privacy 2.0,
+PLD_accounting 2.0; any Python that these and dpfl are for); otherwise that stays what
+it was in the table.
+
+The truth is bounded from below by two neighbours: with less noise they break the
+budget. Their loss has a characteristic function, by a sum over a grid or over integers;
+its power is that of all releases, and a Fourier series is what is left. Nothing of it
+is rounded up or down: errors are below 1e-5. A loss of many rounds at once is drawn at
+random, and three standard errors are taken off. None of it is code of dpfl.accounting.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import functools
+import importlib.metadata
+import math
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Optional
+
+import dp_accounting
+import numpy as np
+from scipy import fft, optimize, special
+
+from dpfl import files, mechanisms, planning
+from experiments import tables
+
+DIMENSION = 1_018_174
+_STEP = 0.005
+_SERIES = 1 << 14
+# Log of the mass beyond the ends of a series.
+_BEYOND = -34.0
+_BATCHES, _DRAWS = 20, 100_000
+# Noise is found up to this, relative, and rounded down by as much.
+_TOLERANCE = 1e-5
+
+
+@dataclasses.dataclass(frozen=True)
+class Pair:
+    """Two neighbours' laws on the same points, float64 [m] each.
+
+    Attributes:
+      loss: log(P/Q), P being with the client.
+      given: P's masses.
+      without: Q's.
+    """
+
+    loss: np.ndarray
+    given: np.ndarray
+    without: np.ndarray
+
+    def sampled(self, q: float) -> Pair:
+        """The same if the client joins with probability q."""
+        rest = math.log1p(-q) if q < 1 else -math.inf
+        loss = np.logaddexp(rest, self.loss + math.log(q))
+        return Pair(loss, (1 - q) * self.without + q * self.given, self.without)
+
+    def summed(self, count: int) -> Pair:
+        """The loss of so many independent ones together, in equal steps."""
+        laws = self.given, self.without
+        ends = [_ends(self.loss, law, count) for law in laws]
+        low, high = min(ends)[0], max(high for _, high in ends)
+        loss = np.linspace(low, high, _SERIES, endpoint=False)
+        return Pair(loss, *(_sum(self.loss, law, count, loss) for law in laws))
+
+    def delta(self, epsilon: float) -> float:
+        """The larger hockey-stick of both directions."""
+        there, back = (
+            -np.expm1(np.minimum(epsilon - sign * self.loss, 0)) for sign in (1, -1)
+        )
+        return float(max(self.given @ there, self.without @ back))
+
+
+def _ends(loss: np.ndarray, law: np.ndarray, count: int) -> tuple[float, float]:
+    """Where Chernoff's bounds on the tails of a sum are small."""
+    rates = np.geomspace(1e-3, 300, 60) / (np.std(loss) + 1e-300)
+    ends = []
+    for sign in (-1, 1):
+        logs = special.logsumexp(sign * rates[:, None] * loss, axis=1, b=law)
+        ends.append(sign * float(np.min((count * logs - _BEYOND) / rates)))
+    return ends[0], ends[1]
+
+
+def _sum(
+    loss: np.ndarray, law: np.ndarray, count: int, points: np.ndarray
+) -> np.ndarray:
+    """Masses of the sum of `count` losses of a law at equally spaced points."""
+    width = len(points) * (points[1] - points[0])
+    waves = np.zeros(len(points) // 2 + 1, np.complex128)
+    for first in range(0, len(waves), 32):
+        u = 2 * math.pi / width * np.arange(first, min(first + 32, len(waves)))
+        one = np.exp(1j * u[:, None] * loss) @ law / np.sum(law)
+        waves[first : first + len(u)] = one**count * np.exp(-1j * u * points[0])
+        # What follows is lost in float64, and further on the points become visible.
+        if abs(one[-1]) ** count < 1e-15:
+            break
+    return np.maximum(fft.irfft(waves.conj(), len(points)), 0.0)
+
+
+def shifted(distance: float) -> Pair:
+    """N(distance, 1) against N(0, 1)."""
+    x = np.arange(-11.0, 11.0 + distance, _STEP)
+    laws = [
+        np.exp(-np.square(x - mean) / 2) * _STEP / math.sqrt(2 * math.pi)
+        for mean in (distance, 0.0)
+    ]
+    return Pair(distance * x - distance**2 / 2, *laws)
+
+
+def _integers(mechanism: Any) -> tuple[Pair, int]:
+    """One coordinate, a whole number of steps long, and how many of them there are.
+
+    They are as short as the length of the vector allows, so that none is rounded.
+    """
+    grid = mechanism.grid(DIMENSION)
+    rotated = mechanism.rotated_dimension(DIMENSION)
+    steps = math.ceil(1 / (grid.granularity * math.sqrt(rotated)))
+    reach = math.ceil(12 * grid.local_stddev / grid.granularity)
+    share = np.exp(
+        -np.square(np.arange(-reach, reach + 1) / grid.local_stddev * grid.granularity)
+        / 2
+    )
+    shares = mechanism.noise_shares
+    size = fft.next_fast_len(2 * reach * shares + 1, real=True)
+    law = fft.irfft(fft.rfft(share / np.sum(share), size) ** shares, size)
+    law = law[: 2 * reach * shares + 1]
+    # What float64 holds.
+    law = law[np.flatnonzero(law > 1e-15)[0] : np.flatnonzero(law > 1e-15)[-1] + 1]
+    given, without = law[:-steps], law[steps:]
+    pair = Pair(np.log(given / without), given, without)
+    return pair, math.floor(grid.granularity**-2 / steps**2)
+
+
+def coordinates(mechanism: Any) -> tuple[Pair, int]:
+    """One coordinate of a vector of the clip's length, and how many of them it has."""
+    z = mechanism.noise_multiplier
+    if isinstance(mechanism, mechanisms.DistributedDiscreteGaussian):
+        return _integers(mechanism)
+    if not isinstance(mechanism, mechanisms.L2Csgm):
+        return shifted(1 / z), 1
+    ratio, keep = mechanism.resolved_linf_ratio(DIMENSION), mechanism.keep_fraction
+    return shifted(ratio / (z * keep)).sampled(keep), math.floor(ratio**-2)
+
+
+def of_rounds(run: Run, mechanism: Any) -> tuple[float, float]:
+    """Delta of a client that is in all rounds that it may be in, and 0, its error.
+
+    In cohorts of a fixed size that are drawn the others send the opposite of what the
+    client does, and it sends that as well if its contributions are replaced.
+    """
+    plan = run.participation
+    q, rounds = plan.sampling_probability, plan.max_participations
+    one, length = coordinates(mechanism)
+    if isinstance(plan, mechanisms.WithoutReplacement):
+        q = plan.cohort_size / plan.population
+        one = shifted(2 / mechanism.noise_multiplier)
+    if q == 1:
+        return one.summed(length * rounds).delta(run.epsilon), 0.0
+    joined = one.summed(length) if length > 1 else one
+    return joined.sampled(q).summed(rounds).delta(run.epsilon), 0.0
+
+
+def _drawn(
+    draw: Callable[[np.random.Generator], np.ndarray], count: int, epsilon: float
+) -> tuple[float, float]:
+    """Delta of `count` losses of P, and its standard error, by draws of one of them."""
+    generator, found = np.random.default_rng(1), []
+    for _ in range(_BATCHES):
+        losses = draw(generator)
+        if count > 1:
+            mass, edges = np.histogram(losses, bins=_SERIES)
+            points = (edges[1:] + edges[:-1]) / 2
+            law = mass / mass.sum()
+            low, high = _ends(points, law, count)
+            losses = np.linspace(low, high, _SERIES, endpoint=False)
+            law = _sum(points, law, count, losses)
+        else:
+            law = np.full(len(losses), 1 / len(losses))
+        found.append(law @ -np.expm1(np.minimum(epsilon - losses, 0)))
+    return float(np.mean(found)), float(np.std(found, ddof=1) / _BATCHES**0.5)
+
+
+def of_slots(run: Run, mechanism: Any) -> tuple[float, float]:
+    """The same of a client that is in one round of each epoch, in secret."""
+    plan = run.participation
+    m = 1 / mechanism.noise_multiplier
+
+    def draw(generator: np.random.Generator) -> np.ndarray:
+        x = generator.standard_normal((_DRAWS, plan.rounds_per_epoch))
+        x[:, 0] += m
+        losses = special.logsumexp(m * x - m * m / 2, axis=1)
+        return np.asarray(losses - math.log(plan.rounds_per_epoch))
+
+    return _drawn(draw, plan.epochs, run.epsilon)
+
+
+def of_bins(run: Run, mechanism: Any) -> tuple[float, float]:
+    """The same of a client that is in all rounds of a group, drawn once in secret."""
+    encoder = mechanism.factorization.encoder() / mechanism.matrix_sensitivity
+    b, z = run.participation.separation, mechanism.noise_multiplier
+    means = np.stack([encoder[:, group::b].sum(axis=1) for group in range(b)])
+    gram = means @ means.T / z**2
+    root = np.linalg.cholesky(gram)
+
+    def draw(generator: np.random.Generator) -> np.ndarray:
+        along = generator.standard_normal((_DRAWS, b)) @ root.T
+        along += gram[generator.integers(b, size=_DRAWS)]
+        along -= np.diag(gram) / 2
+        return np.asarray(special.logsumexp(along, axis=1) - math.log(b))
+
+    return _drawn(draw, 1, run.epsilon)
+
+
+@functools.lru_cache(maxsize=4)
+def longest_sum(mechanism: Any, length: int) -> float:
+    """The largest sum of columns, one of each epoch, that exchanges find.
+
+    It is over the longest column.
+    """
+    encoder = np.abs(mechanism.factorization.encoder())
+    gram, begins = encoder.T @ encoder, np.arange(0, encoder.shape[1], length)
+    generator, best = np.random.default_rng(0), 0.0
+    for _ in range(50):
+        chosen = begins + generator.integers(length, size=len(begins))
+        before, value = -1.0, float(np.sum(gram[np.ix_(chosen, chosen)]))
+        while value > before:
+            before = value
+            for epoch, begin in enumerate(begins):
+                there = np.arange(begin, begin + length)
+                others = np.sum(gram[there][:, np.delete(chosen, epoch)], axis=1)
+                chosen[epoch] = begin + np.argmax(np.diag(gram)[there] + 2 * others)
+            value = float(np.sum(gram[np.ix_(chosen, chosen)]))
+        best = max(best, math.sqrt(value))
+    return best / mechanism.matrix_sensitivity
+
+
+def of_stream(run: Run, mechanism: Any) -> tuple[float, float]:
+    """The same of a client in one round of each epoch, of which all is released."""
+    still = dataclasses.replace(mechanism, noise_multiplier=1.0)
+    most = longest_sum(still, run.participation.rounds_per_epoch)
+    one = shifted(most / mechanism.noise_multiplier)
+    return one.summed(1).delta(run.epsilon), 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A row of the table.
+
+    Attributes:
+      name: What the row is called.
+      mechanism: Its noise multiplier plays no part.
+      participation: Who takes part when.
+      budget: Epsilon and delta.
+      truth: Delta of two neighbours and its standard error, from the run and the
+        mechanism with its noise.
+      peer: The noise multiplier of the best other accountant, or None without one.
+      by: The peer's distribution.
+      why: Why dpfl asks for more than the peer, or 2% more than the truth; else "".
+    """
+
+    name: str
+    mechanism: Any
+    participation: Any
+    budget: tuple[float, float]
+    truth: Callable[[Run, Any], tuple[float, float]] = of_rounds
+    peer: Optional[Callable[[Run], float]] = None
+    by: str = ""
+    why: str = ""
+
+    @property
+    def key(self) -> str:
+        """What tells the row apart."""
+        return f"{self.mechanism.name}, {self.participation.name}, {self.name}"
+
+    @property
+    def epsilon(self) -> float:
+        """The budget's."""
+        return self.budget[0]
+
+    @property
+    def delta(self) -> float:
+        """The budget's."""
+        return self.budget[1]
+
+
+def dpfl_noise(run: Run) -> float:
+    """The noise multiplier by dpfl's default."""
+    own = run.mechanism, run.participation, DIMENSION, run.epsilon, run.delta
+    return float(planning.calibrate(*own).noise_multiplier)
+
+
+def true_noise(run: Run, most: float) -> float:
+    """A noise multiplier below which the neighbours break the budget.
+
+    Raises:
+      ValueError: If they break it with `most` as well.
+    """
+
+    def excess(log_noise: float) -> float:
+        noised = run.mechanism.with_noise_multiplier(math.exp(log_noise))
+        found, error = run.truth(run, noised)
+        return math.log(max(found - 3 * error, 1e-30) / run.delta)
+
+    high = math.log(most) + 2 * _TOLERANCE
+    root = optimize.brentq(excess, high - 0.7, high, xtol=_TOLERANCE)
+    return math.exp(root - 2 * _TOLERANCE)
+
+
+def _least(
+    epsilon_at: Callable[[float], float], run: Run, tolerance: float = _TOLERANCE
+) -> float:
+    """The noise multiplier at which an accountant has the run's epsilon."""
+    near = dpfl_noise(run)
+
+    def excess(z: float) -> float:
+        return math.log(max(epsilon_at(z), 1e-9) / run.epsilon)
+
+    return float(optimize.brentq(excess, 0.8 * near, 1.25 * near, rtol=tolerance))
+
+
+def by_losses(run: Run, factor: float = 1.0) -> float:
+    """By dp_accounting's privacy loss distributions of sampled Gaussians."""
+    plan = run.participation
+    q = plan.sampling_probability
+    if isinstance(plan, mechanisms.WithoutReplacement):
+        q = plan.cohort_size / plan.population
+
+    def epsilon_at(z: float) -> float:
+        one: Any = dp_accounting.GaussianDpEvent(z * factor)
+        if q < 1:
+            one = dp_accounting.PoissonSampledDpEvent(q, one)
+        accountant = dp_accounting.pld.PLDAccountant()
+        accountant.compose(one, plan.max_participations)
+        return float(accountant.get_epsilon(run.delta))
+
+    return _least(epsilon_at, run)
+
+
+def of_twice_the_clip(run: Run) -> float:
+    """The same as jax_privacy has it for FIXED_BATCH_SIZE: of half the noise."""
+    return by_losses(run, 0.5)
+
+
+def by_allocation(run: Run) -> float:
+    """By PLD_accounting's random allocation."""
+    import PLD_accounting
+
+    plan = run.participation
+
+    config = PLD_accounting.AllocationSchemeConfig(
+        loss_discretization=0.1, tail_truncation=1e-9
+    )
+
+    def epsilon_at(z: float) -> float:
+        params = PLD_accounting.PrivacyParams(
+            sigma=z,
+            num_steps=plan.rounds_per_epoch,
+            num_epochs=plan.epochs,
+            delta=run.delta,
+        )
+        return PLD_accounting.gaussian_allocation_epsilon_configurable(
+            params=params, config=config
+        )
+
+    return _least(epsilon_at, run, 1e-4)
+
+
+def by_separation(run: Run) -> float:
+    """By jax_privacy's bound on the sensitivity, and the Gaussian mechanism."""
+    from jax_privacy.matrix_factorization import sensitivity
+
+    encoder = run.mechanism.factorization.encoder()
+    bound = sensitivity.get_min_sep_sensitivity_upper_bound(
+        encoder, run.participation.separation, run.participation.epochs
+    )
+    once = dataclasses.replace(
+        run, mechanism=_GAUSSIAN, participation=mechanisms.FixedSize(100, 100, 1)
+    )
+    longest = run.mechanism.matrix_sensitivity
+    return by_losses(once) * bound / longest
+
+
+_GAUSSIAN = mechanisms.Gaussian(100, 1.0, 1.0)
+_CSGM = mechanisms.L2Csgm(100, 1.0, 1.0, keep_fraction=0.01)
+_SECURE = mechanisms.DistributedDiscreteGaussian(100, 1.0, 1.0, bits=16)
+_HELPED = dataclasses.replace(_SECURE, noise_source="helpers")
+_STREAM = mechanisms.MatrixFactorization(
+    None, 100, 1.0, 1.0, matrix_method="toeplitz", noise_stream="run", rounds=512
+)
+_BANDED = dataclasses.replace(_STREAM, matrix_bands=8)
+_FIXED = mechanisms.FixedSize(200, 100, 60)
+_HALF = mechanisms.PoissonSampling(200, 100, 60)
+# Budgets.
+_FEW, _MANY = (8.0, 1e-3), (8.0, 1e-5)
+
+RUNS = (
+    Run("all rounds", _GAUSSIAN, _FIXED, _FEW, peer=by_losses, by="dp-accounting"),
+    Run("all rounds", _CSGM, _FIXED, _FEW),
+    Run("all rounds", _SECURE, mechanisms.FixedSize(1000, 100, 100), _MANY),
+    Run("q = 0.5", _GAUSSIAN, _HALF, _FEW, peer=by_losses, by="dp-accounting"),
+    Run("q = 0.5", _CSGM, _HALF, _FEW),
+    Run("q = 0.5", _HELPED, _HALF, _FEW),
+    Run(
+        "q = 0.01",
+        _GAUSSIAN,
+        mechanisms.PoissonSampling(10_000, 100, 1000),
+        (2.0, 1e-5),
+        peer=by_losses,
+        by="dp-accounting",
+    ),
+    Run(
+        "q = 0.03",
+        dataclasses.replace(_CSGM, cohort_size=300),
+        mechanisms.PoissonSampling(10_000, 300, 1500),
+        _MANY,
+        why="each round takes its own part of delta",
+    ),
+    Run(
+        "n/N = 0.01",
+        _GAUSSIAN,
+        mechanisms.WithoutReplacement(10_000, 100, 100),
+        _MANY,
+        peer=of_twice_the_clip,
+        by="jax-privacy",
+        why="losses below 0 are taken to mirror those above",
+    ),
+    Run(
+        "10 epochs of 33",
+        _GAUSSIAN,
+        mechanisms.RandomSlot(3300, 100, 330),
+        _MANY,
+        truth=of_slots,
+        peer=by_allocation,
+        by="PLD-accounting",
+        why="by Renyi divergence",
+    ),
+    Run(
+        "8 groups",
+        _BANDED,
+        mechanisms.CyclicPoisson(3200, 100, 512, min_separation=8),
+        _MANY,
+        peer=by_losses,
+        by="dp-accounting",
+    ),
+    Run(
+        "32 groups in secret",
+        _STREAM,
+        mechanisms.CyclicPoisson(3200, 100, 512, min_separation=32),
+        (10.0, 1e-3),
+        truth=of_bins,
+        by="jax-privacy, not measured",
+        why="groups are taken to be known",
+    ),
+    Run(
+        "16 epochs of 32",
+        _STREAM,
+        mechanisms.OncePerEpoch(3200, 100, 512),
+        (10.0, 1e-5),
+        truth=of_stream,
+        peer=by_separation,
+        by="jax-privacy",
+    ),
+)
+
+
+def row(run: Run, before: Mapping[str, str], is_of_peers: bool) -> dict[str, str]:
+    """A row of the table, of which parts are what they were `before`."""
+    plan = run.participation
+    found = {
+        "mechanism": run.mechanism.name,
+        "trust": "secure sum" if run.mechanism.sums_securely else "server",
+        "participation": plan.name,
+        "run": run.name,
+        "rounds": str(plan.rounds),
+        "epsilon": f"{run.epsilon:g}",
+        "delta": f"{run.delta:g}",
+    }
+    ours = dpfl_noise(run)
+    found.update(dpfl=f"{ours:.8g}")
+    peer, by, least = (before.get(name, "") for name in ("peer", "by", "least"))
+    if run.peer is None:
+        peer, by = "", run.by or "none"
+    elif is_of_peers:
+        version = importlib.metadata.version(run.by)
+        peer, by = f"{run.peer(run):.6g}", f"{run.by} {version}"
+    if not is_of_peers:
+        least = f"{true_noise(run, ours):.6g}"
+    over = f"{100 * (ours / float(least) - 1):.3g}" if least else ""
+    return {
+        **found,
+        "peer": peer,
+        "by": by,
+        "least": least,
+        "over": over,
+        "why": run.why,
+    }
+
+
+def key(found: Mapping[str, str]) -> str:
+    """What a row is called."""
+    return ", ".join(found[name] for name in ("mechanism", "participation", "run"))
+
+
+def main(argv: Sequence[str]) -> None:
+    """Computes rows of the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("table", type=Path, help="the CSV file to write")
+    parser.add_argument("--run", default="", help="words of the rows to compute")
+    parser.add_argument("--peers", action="store_true", help="the peers' noise instead")
+    given = parser.parse_args(argv)
+    before = {key(old): old for old in files.read_csv(given.table)}
+    for run in RUNS:
+        if given.run in run.key:
+            before[run.key] = row(run, before.get(run.key, {}), given.peers)
+            print(before[run.key], flush=True)
+    # In the order of `RUNS`, without those that are no longer in it.
+    rows = [before[run.key] for run in RUNS if run.key in before]
+    tables.write_columns(
+        given.table, {column: [found[column] for found in rows] for column in rows[0]}
+    )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
