@@ -444,7 +444,6 @@ RUNS = (
         truth=of_slots,
         peer=by_allocation,
         by="PLD-accounting",
-        why="by Renyi divergence",
     ),
     Run(
         "8 groups",
@@ -457,11 +456,10 @@ RUNS = (
     Run(
         "32 groups in secret",
         _STREAM,
-        mechanisms.CyclicPoisson(3200, 100, 512, min_separation=32),
+        mechanisms.BallsInBins(3200, 100, 512),
         (10.0, 1e-3),
         truth=of_bins,
         by="jax-privacy, not measured",
-        why="groups are taken to be known",
     ),
     Run(
         "16 epochs of 32",
