@@ -128,7 +128,7 @@ def _is_value(event: dp_accounting.DpEvent) -> bool:
         hash(event)
     except TypeError:
         return False
-    return "__eq__" in vars(type(event))
+    return "__eq__" in vars(type(event)) and getattr(event, "is_remembered", True)
 
 
 class DpflAccountant(rdp_privacy_accountant.RdpAccountant):

@@ -24,7 +24,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple, Optional
+from typing import Any, ClassVar, NamedTuple, Optional
 
 import attr
 import dp_accounting
@@ -34,7 +34,7 @@ from scipy import linalg, special
 from dpfl import checks
 from dpfl.accounting import events, gaussian, log_space, random_slot
 
-FAILURE = 1e-9
+FAILURE = 1e-15
 """A figure is below the true epsilon with at most this probability, times delta."""
 
 # Normal numbers that a figure takes for each direction, and the least and most draws.
@@ -76,11 +76,25 @@ class BallsInBinsDpEvent(events.RdpDpEvent):
     Attributes:
       noise_multiplier: stddev / Delta2, at least 0.
       gram: K, the inner products of m_g, the sum of the columns of |C| of group g's
-        rounds, as far as these rows are released; float64 [b, b].
+        rounds, as far as these rows are released; float64 [r, r], of the groups that
+        have had a turn or of all.
+      groups: b, at least r, which it is if left out.
     """
+
+    # Each prefix of a run has a matrix of its own.
+    is_remembered: ClassVar[bool] = False
 
     noise_multiplier: float = attr.ib(validator=checks.validator(checks.nonnegative))
     gram: np.ndarray = attr.ib(converter=_read_only, eq=np.ndarray.tobytes)
+    groups: int = attr.ib()
+
+    @groups.default
+    def _all(self) -> int:
+        return len(self.gram)
+
+    @groups.validator
+    def _check_groups(self, attribute: attr.Attribute, value: int) -> None:
+        checks.integer(attribute.name, value, len(self.gram))
 
     @gram.validator
     def _check(self, attribute: attr.Attribute, value: np.ndarray) -> None:
@@ -103,7 +117,6 @@ class BallsInBinsDpEvent(events.RdpDpEvent):
         that is nowhere smaller, of which all entries but the diagonal are equal. R is
         then that of one Gaussian release times that of one epoch of random slots.
         """
-        groups = len(self.gram)
         longest = float(np.max(self.gram))
         shared = float(np.max(self.gram - np.diag(np.diag(self.gram))))
         whole = _gaussian_rdp(self.noise_multiplier, longest, orders)
@@ -113,7 +126,7 @@ class BallsInBinsDpEvent(events.RdpDpEvent):
         slot = random_slot.RandomSlotDpEvent(
             dp_accounting.GaussianDpEvent(self.noise_multiplier / math.sqrt(own)),
             int(np.count_nonzero(np.diag(self.gram))),
-            groups,
+            self.groups,
         )
         common = _gaussian_rdp(self.noise_multiplier, shared, orders)
         return np.minimum(whole, common + slot.rdp(orders))
@@ -226,7 +239,9 @@ def _blocks(gram: np.ndarray, draws: int, seed: int) -> Any:
         yield rows, np.arange(first, first + count) % groups
 
 
-def removal_draws(gram: np.ndarray, draws: int, shift: float, seed: int) -> Draws:
+def removal_draws(
+    gram: np.ndarray, draws: int, shift: float, seed: int, groups: Optional[int] = None
+) -> Draws:
     """Draws for P against Q, from P with its means a factor longer.
 
     Groups that have had a turn are drawn one after the other. With the factor l >= 1 a
@@ -235,12 +250,13 @@ def removal_draws(gram: np.ndarray, draws: int, shift: float, seed: int) -> Draw
     M = 1 + (R - 1) b / r.
 
     Args:
-      gram: K in units of the noise, float64 [b, b].
+      gram: K in units of the noise, of r groups or all; float64 [r, r].
       draws: n; whole turns of the groups are drawn, at least as many.
       shift: How many deviations of the noise the longest mean gets longer, at least 0.
       seed: Of the draws.
+      groups: b; None is r.
     """
-    groups, gram = len(gram), _of_turns(gram)
+    groups, gram = groups or len(gram), _of_turns(gram)
     own, turned = np.diag(gram), len(gram)
     longest = float(np.max(own))
     factor = 1 + shift / math.sqrt(longest)
@@ -263,19 +279,22 @@ def removal_draws(gram: np.ndarray, draws: int, shift: float, seed: int) -> Draw
     return Draws(np.concatenate(losses), np.concatenate(weights), log_bound)
 
 
-def addition_draws(gram: np.ndarray, draws: int, shift: float, seed: int) -> Draws:
+def addition_draws(
+    gram: np.ndarray, draws: int, shift: float, seed: int, groups: Optional[int] = None
+) -> Draws:
     """Draws for Q against P, from Q with a mean opposite to that of P.
 
     By the inequality of the means log R is at least the mean of W_g - K_gg / 2, so that
     what counts has a mean of W_g of at most the mean of K_gg / 2 less epsilon.
 
     Args:
-      gram: K in units of the noise, float64 [b, b].
+      gram: K in units of the noise, of r groups or all; float64 [r, r].
       draws: n.
       shift: How far the mean is from Q's, in deviations of the noise.
       seed: Of the draws.
+      groups: b; None is r.
     """
-    groups, gram = len(gram), _of_turns(gram)
+    groups, gram = groups or len(gram), _of_turns(gram)
     own = np.diag(gram)
     factor = shift * groups / math.sqrt(np.sum(gram))
     losses, weights = [], []
@@ -292,8 +311,9 @@ def addition_draws(gram: np.ndarray, draws: int, shift: float, seed: int) -> Dra
 
 
 def _sampled(
-    draw: Callable[[np.ndarray, int, float, int], Draws],
+    draw: Callable[[np.ndarray, int, float, int, int], Draws],
     gram: np.ndarray,
+    groups: int,
     delta: float,
     failure: float,
     most: float,
@@ -303,11 +323,11 @@ def _sampled(
     draws = min(_MOST_DRAWS, max(_LEAST_DRAWS, _NUMBERS // len(gram)))
 
     def of_pilot(shift: float) -> float:
-        pilot = draw(gram, max(1, draws // _PILOT), shift, 2 * seed + 1)
+        pilot = draw(gram, max(1, draws // _PILOT), shift, 2 * seed + 1, groups)
         return pilot.epsilon(delta, failure, most)
 
     best = min(_SHIFTS, key=of_pilot)
-    return draw(gram, draws, best, 2 * seed).epsilon(delta, failure, most)
+    return draw(gram, draws, best, 2 * seed, groups).epsilon(delta, failure, most)
 
 
 def tight_epsilon(
@@ -328,7 +348,7 @@ def tight_epsilon(
     return None if found is None else _epsilon_of(found, delta, seed)
 
 
-@functools.lru_cache(maxsize=512)
+@functools.lru_cache(maxsize=16)
 def _epsilon_of(
     found: BallsInBinsDpEvent, delta: float, seed: int
 ) -> tuple[float, str]:
@@ -338,11 +358,11 @@ def _epsilon_of(
     gram = found.gram * scale * scale * (1 + _ROUNDING)
     longest = float(np.max(gram))
     most = gaussian.gaussian_epsilon(delta, max(longest, 1e-300) ** -0.5)
-    if len(gram) == 1 or not 0 < most < math.inf:
+    if found.groups == 1 or not 0 < most < math.inf:
         return most, "exact-gaussian"
     goal, failure = delta * (1 - FAILURE), 0.5 * FAILURE * delta
     by_draws = max(
-        _sampled(draw, gram, goal, failure, most, seed)
+        _sampled(draw, gram, found.groups, goal, failure, most, seed)
         for draw in (removal_draws, addition_draws)
     )
     return (by_draws, "monte-carlo") if by_draws < most else (most, "exact-gaussian")

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Sequence
-from typing import Optional, Union
+from typing import ClassVar, Optional, Union
 
 import attr
 import dp_accounting
@@ -66,6 +66,9 @@ class RdpDpEvent(dp_accounting.DpEvent, metaclass=abc.ABCMeta):
     the mechanism, and the adjacency relation that its privacy is for.
     `DpflAccountant` composes them by adding their `rdp`.
     """
+
+    # Whether an accountant may keep the event, and what was computed of it.
+    is_remembered: ClassVar[bool] = True
 
     @property
     def relations(self) -> Relations:

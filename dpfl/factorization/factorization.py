@@ -209,7 +209,9 @@ def _released(found: Factorization) -> np.ndarray:
 
 
 def group_shifts(found: Factorization, rounds: int, groups: int) -> np.ndarray:
-    """The sums of the columns of |C| of groups that take turns; [groups, rounds].
+    """The sums of the columns of |C| of groups that take turns, of those that have one.
+
+    Shape [min(groups, rounds), rounds].
 
     Args:
       found: The factorization A = B C.
@@ -217,5 +219,7 @@ def group_shifts(found: Factorization, rounds: int, groups: int) -> np.ndarray:
       groups: Round t is group t modulo this one's.
     """
     part = _released(found)[:rounds, :rounds]
-    shifts = [part[:, first::groups].sum(axis=1) for first in range(groups)]
+    shifts = [
+        part[:, first::groups].sum(axis=1) for first in range(min(groups, rounds))
+    ]
     return np.stack(shifts)

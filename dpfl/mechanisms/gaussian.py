@@ -128,7 +128,7 @@ class Gaussian(AdaptiveClip):
         if not isinstance(participation, BallsInBins):
             return super()._run_event(participation, dimension)
         turns = np.diag(participation.turns.astype(np.float64))
-        return BallsInBinsDpEvent(self.noise_multiplier, turns)
+        return BallsInBinsDpEvent(self.noise_multiplier, turns, participation.groups)
 
     def uplink_bits(self, dimension: int) -> float:
         """32 bits for each parameter, and two for an adaptive clip."""

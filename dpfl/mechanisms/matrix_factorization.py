@@ -235,7 +235,9 @@ class StreamedMatrix(MatrixFields, mechanism.NoiseMechanism, EpochFields):
             shifts = factorization.group_shifts(
                 self.factorization, participation.rounds, participation.groups
             )
-            return balls_in_bins.BallsInBinsDpEvent(noise, shifts @ shifts.T)
+            return balls_in_bins.BallsInBinsDpEvent(
+                noise, shifts @ shifts.T, participation.groups
+            )
         if bands(self) > participation.separation:
             return self._dense_event(participation, dimension)
         found = self.factorization

@@ -363,8 +363,8 @@ class BallsInBins(CyclicPoisson):
 
     @property
     def turns(self) -> np.ndarray:
-        """The number of rounds of each group, int64 [b]."""
-        return np.bincount(np.arange(self.rounds) % self.groups, minlength=self.groups)
+        """The number of rounds of each group that has any, int64 [min(b, T)]."""
+        return np.bincount(np.arange(self.rounds) % self.groups)
 
 
 @dataclasses.dataclass(frozen=True)

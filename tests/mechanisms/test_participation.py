@@ -163,7 +163,7 @@ class TestSeparation:
         assert chosen.relations[0] == accounting.Relation.ADD_OR_REMOVE_ONE
         assert mechanisms.BallsInBins(109, 10, 35, 4).groups == 4
         event = GAUSSIAN.dp_event(chosen, 50).event
-        assert event == BallsInBinsDpEvent(1.0, np.diag(chosen.turns))
+        assert event == BallsInBinsDpEvent(1.0, np.diag(chosen.turns), chosen.groups)
         costs = [
             planning.epsilon(GAUSSIAN, kind(100, 10, 30), 50, 1e-5, "rdp")
             for kind in (mechanisms.BallsInBins, mechanisms.OncePerEpoch)
