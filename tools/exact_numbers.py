@@ -157,7 +157,7 @@ def _of_run(
     for rate, kind in _KINDS.items():
         run = streams.run_of(rate, 10.0, 512, **how)
         found = make(dataclasses.replace(run, accountant=accountant))
-        if accountant == streams.ACCOUNTANT:
+        if accountant == "rdp":
             yield f"z, {name}, {kind}", found.noise_multiplier
             yield f"error, {name}, {kind}", found.root_mean_error
         else:
@@ -167,7 +167,7 @@ def _of_run(
 
 
 def _bands(is_slow: bool) -> Numbers:
-    rdp, tight = streams.ACCOUNTANT, "auto"
+    rdp, tight = "rdp", "auto"
     for bands in (1, 2, 4, 8, 16, 32):
         make = functools.partial(bands_curve.point, separation=bands)
         yield from _of_run(f"h = {bands}", rdp, make)

@@ -110,10 +110,22 @@ def gaussian_epsilon(delta: float, noise_multiplier: float) -> float:
     return high
 
 
-def _check_round_event(_: Any, attribute: attr.Attribute, value: Any) -> None:
+def check_round_event(_: Any, attribute: attr.Attribute, value: Any) -> None:
+    """Raises if a release cannot be one of a cohort that is a secret.
+
+    TypeError is for events that do not know their privacy, ValueError for those with
+    clients that are sampled already, or that bring the noise.
+    """
     if not isinstance(value, (dp_accounting.GaussianDpEvent, events.RdpDpEvent)):
-        wanted = "a GaussianDpEvent or an event that knows its Renyi privacy"
-        raise TypeError(checks.message(attribute.name, wanted, value))
+        raise TypeError(
+            f"{attribute.name} must be a GaussianDpEvent or an event that knows its "
+            f"Renyi differential privacy, found {type(value).__name__}"
+        )
+    if events.Relation.ADD_OR_REMOVE_ONE not in events.relations_of(value):
+        raise ValueError(
+            f"{attribute.name} must be a release whose noise is there whoever takes "
+            f"part, found {type(value).__name__}, where clients bring it"
+        )
 
 
 @attr.s(frozen=True, auto_attribs=True)
@@ -134,7 +146,7 @@ class FixedSizeDpEvent(events.RdpDpEvent):
       fraction: n / N, in (0, 1].
     """
 
-    round_event: dp_accounting.DpEvent = attr.ib(validator=_check_round_event)
+    round_event: dp_accounting.DpEvent = attr.ib(validator=check_round_event)
     fraction: float = attr.ib(validator=checks.validator(checks.fraction))
 
     @property

@@ -23,7 +23,7 @@ Sources: Chua et al. (2024), 'Balls-and-Bins Sampling for DP-SGD'; Feldman and S
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Optional
 
 import attr
 import dp_accounting
@@ -105,19 +105,6 @@ def is_gaussian_mixture(event: dp_accounting.DpEvent) -> bool:
     return isinstance(event, (dp_accounting.GaussianDpEvent, csgm.SparsifiedDpEvent))
 
 
-def _check_round_event(_: Any, attribute: attr.Attribute, value: Any) -> None:
-    if not isinstance(value, (dp_accounting.GaussianDpEvent, events.RdpDpEvent)):
-        raise TypeError(
-            f"{attribute.name} must be a GaussianDpEvent or an event that knows its "
-            f"Renyi differential privacy, found {type(value).__name__}"
-        )
-    if events.Relation.ADD_OR_REMOVE_ONE not in events.relations_of(value):
-        raise ValueError(
-            f"{attribute.name} must be a release whose noise is there whoever takes "
-            f"part, found {type(value).__name__}, where clients bring it"
-        )
-
-
 @attr.s(frozen=True, auto_attribs=True)
 class RandomSlotDpEvent(events.RdpDpEvent):
     """The first rounds of an epoch of which each client draws one in secret.
@@ -142,7 +129,7 @@ class RandomSlotDpEvent(events.RdpDpEvent):
         everybody takes part once.
     """
 
-    round_event: dp_accounting.DpEvent = attr.ib(validator=_check_round_event)
+    round_event: dp_accounting.DpEvent = attr.ib(validator=gaussian.check_round_event)
     rounds: int = attr.ib(validator=checks.validator(checks.integer))
     slots: float = attr.ib(validator=checks.validator(checks.positive))
 

@@ -262,8 +262,8 @@ def _between_clients(
       delta: Bound on e + F(e), greater than 0.
     """
     for part in 10.0 ** -np.arange(1, 60):
-        found = stand(delta * part)
-        if not found.clock < math.inf:
+        found = stand(max(delta * part, 1e-300))
+        if not found.clock < math.inf or delta * part < 1e-300:
             break
         # A part in a thousand is for the tails, on both sides.
         e = delta * part * 1.001

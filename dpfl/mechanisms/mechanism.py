@@ -18,7 +18,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, ClassVar, Optional, TypeVar
 
-from dp_accounting import DpEvent, SelfComposedDpEvent
+from dp_accounting import DpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
 
 from dpfl import checks
 from dpfl.accounting import calibration, events
@@ -28,6 +28,7 @@ from dpfl.mechanisms.participation import (
     MOST_CLIENTS,
     BallsInBins,
     Participation,
+    PoissonSampling,
     RandomSlot,
     WithoutReplacement,
 )
@@ -240,10 +241,22 @@ class Mechanism(abc.ABC):
             self._run_event(participation, dimension), self.relations(participation)
         )
 
+    def _brings_noise(self, participation: Participation) -> bool:
+        """Whether a client that goes takes a share of the noise along."""
+        sampled = PoissonSampling(
+            participation.population, participation.cohort_size, participation.rounds
+        )
+        return events.Relation.ADD_OR_REMOVE_ONE not in self.relations(sampled)
+
     def _run_event(self, participation: Participation, dimension: int) -> DpEvent:
         """All releases of a run that suits the mechanism."""
-        if isinstance(participation, (RandomSlot, WithoutReplacement)):
-            return participation.run_event(self.round_dp_event(dimension, 1.0))
+        if isinstance(
+            participation, (RandomSlot, WithoutReplacement)
+        ) and not self._brings_noise(participation):
+            event = self.round_dp_event(dimension, 1.0)
+            if isinstance(event, PoissonSampledDpEvent):
+                event = event.event
+            return participation.run_event(event)
         return SelfComposedDpEvent(
             self.round_dp_event(dimension, participation.sampling_probability),
             participation.max_participations,

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import abc
+import contextlib
 import dataclasses
 from typing import ClassVar, Optional
 
@@ -167,13 +168,11 @@ class WithoutReplacement(FixedSize):
 
     def run_event(self, round_event: dp_accounting.DpEvent) -> dp_accounting.DpEvent:
         """The releases of all rounds, from that of a round that the client is in."""
-        is_hidden = events.Relation.ADD_OR_REMOVE_ONE in events.relations_of(
-            round_event
-        )
-        is_private = not isinstance(round_event, dp_accounting.NonPrivateDpEvent)
-        if is_hidden and is_private and self.cohort_size < self.population:
+        if self.cohort_size < self.population:
             fraction = self.cohort_size / self.population
-            round_event = gaussian.FixedSizeDpEvent(round_event, fraction)
+            # Nothing amplifies what is known as neither Gaussian nor by its RDP.
+            with contextlib.suppress(TypeError, ValueError):
+                round_event = gaussian.FixedSizeDpEvent(round_event, fraction)
         return dp_accounting.SelfComposedDpEvent(round_event, self.rounds)
 
 

@@ -32,10 +32,7 @@ KEEP_FRACTION, RATIO = 0.01, 1e-3
 
 
 def _calibrated(make_event: Callable[[float], dp_accounting.DpEvent]) -> float:
-    # As the paper does for all of them: the exact curve is the Gaussian's alone.
-    return accounting.calibrate_noise_multiplier(
-        make_event, EPSILON, DELTA, method="rdp"
-    )
+    return accounting.calibrate_noise_multiplier(make_event, EPSILON, DELTA)
 
 
 def gaussian_event(noise_multiplier: float) -> dp_accounting.DpEvent:

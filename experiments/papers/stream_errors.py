@@ -21,7 +21,7 @@ from .sweep import Work
 POPULATION, COHORT_SIZE = 3200, 100
 DELTA = 1e-5
 DIMENSION = 1018174
-ACCOUNTANT = "rdp"
+ACCOUNTANT = "auto"
 # Compression rate and epsilon of each panel; the paper's budget is 10.
 PANELS = ((1, 10.0), (100, 10.0), (100, 2.0))
 # 16 epochs of 32 rounds, as in the paper, are the 512.

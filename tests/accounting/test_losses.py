@@ -195,3 +195,24 @@ def test_cohorts_that_the_server_sees_do_not_amplify():
     assert found[0] == pytest.approx(dpfl.epsilon(plain, every, 1000, 1e-5), rel=3e-3)
     assert found[1] == pytest.approx(dpfl.epsilon(plain, choice, 1000, 1e-5), rel=3e-3)
     assert found[1] < found[0] / 5
+    own = accounting.DistributedDiscreteGaussianDpEvent(100, 0.1, 0.01, 1.0, 64)
+    with pytest.raises(ValueError, match="round_event must be .*clients bring it"):
+        gaussian.FixedSizeDpEvent(own, 0.1)
+
+
+class _Others(dpfl.Gaussian):
+    """A mechanism with an event of its own."""
+
+    made = dp_accounting.LaplaceDpEvent(3.0)
+
+    def round_dp_event(self, dimension, sampling_probability):
+        return self.made
+
+
+def test_events_of_others_are_charged_for_every_round_or_without_their_sampling():
+    own, run = _Others(100, 1.0, 1.0), dpfl.WithoutReplacement(10_000, 100, 20)
+    every = dp_accounting.SelfComposedDpEvent(own.made, 20)
+    assert own.dp_event(run, 5).event == every
+    gaussian_one = dp_accounting.GaussianDpEvent(2.0)
+    _Others.made = dp_accounting.PoissonSampledDpEvent(1.0, gaussian_one)
+    assert own.dp_event(run, 5).event.event.round_event == gaussian_one
