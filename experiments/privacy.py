@@ -253,9 +253,14 @@ def _fitting(
 
 def _complete(mechanism: Mechanism, participation: Participation) -> Mechanism:
     """The mechanism with the numbers that were left open; stderr says which."""
-    size, delta = _DIMENSION.value, _DELTA.value
+    size = _DIMENSION.value
     chosen = planning.chosen(
-        mechanism, participation, size, epsilon=_EPSILON.value, delta=delta
+        mechanism,
+        participation,
+        size,
+        epsilon=_EPSILON.value,
+        delta=_DELTA.value,
+        method=_ACCOUNTANT.value,
     )
     for sentence in chosen.sentences:
         print(f"{mechanism.name}: {sentence}", file=sys.stderr)
