@@ -20,11 +20,12 @@ numbers, and say on stderr what was chosen. `bands` shows the error of the itera
 against the number of bands of a stream of noise over the whole run, for clients that
 are dealt into as many groups, or with --participation=once_per_epoch take part once in
 an epoch. DOME's is not shown, since what its sketch misses depends on the updates, and
-sparse_recovery's is of the right order only. Bits are per client and round and count all that is sent: a
-sparsified message is 32 bits for each kept value (their expected number), 32 bits for
-their number and a seed of 128 bits. An epsilon above 50 is remarked on, with the noise
-that brings it to 8, and so is one that with --noise_multiplier a bit or two more of
---bits would bring down by a tenth. No TensorFlow is imported.
+sparse_recovery's is of the right order only. Bits are per client and round and count
+all that is sent: a sparsified message is 32 bits for each kept value (their expected
+number), 32 bits for their number and a seed of 128 bits. An epsilon above 50 is
+remarked on, with the noise that brings it to 8, and so is one that with
+--noise_multiplier a bit or two more of --bits would bring down by a tenth. No
+TensorFlow is imported.
 """
 
 from __future__ import annotations

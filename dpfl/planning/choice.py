@@ -7,8 +7,8 @@
 
 `bits` "auto" is the fewest bits with which the error by noise, rounding and wraps is
 within `bits_tolerance` of that of Gaussian noise at the same epsilon, both by the
-accountant that is asked for. `compression_rate` "auto" is the largest rate at which the error
-of n equal updates is within `rate_tolerance` of that without a sketch at the same
+accountant that is asked for. `compression_rate` "auto" is the largest rate at which the
+error of n equal updates is within `rate_tolerance` of that without a sketch at the same
 epsilon. With Gaussian noise of multiplier z and a clip of sketches at s times that of
 updates, their ratio is s^2 + e n^2 / (d z^2), where e, about d/m, is the error of the
 sketch alone: a length m of the order of (n/z)^2, which is that of n^2 epsilon^2 in one

@@ -43,8 +43,8 @@ _ROUNDING = 1e-9
 _LEAST_LOG_TAIL, _LEAST_LOG = -600.0, -690.0
 # Longest table of probabilities.
 _MOST_INTEGERS = 1 << 20
-# Discrete Gaussian noise of such variances has a closed form: it costs 1e-6 at most, and
-# saves the table.
+# Discrete Gaussian noise of such variances has a closed form, which costs 1e-6 at most
+# and saves the table.
 _WIDE_VARIANCES = 2e6, 1e30
 # 1/density of the normal quantile is at most this, relative to the smaller tail.
 _MILLS = 1.2534
@@ -109,9 +109,8 @@ def gaussian_shift(noise: summed_noise.Noise) -> float:
 def _is_post_processing(noise: summed_noise.Noise) -> bool:
     """Whether the noise is wide, and N_Z(0, s^2) but for next to nothing."""
     least, most = _WIDE_VARIANCES
-    is_one = isinstance(noise, summed_noise.DiscreteGaussianNoise)
     return (
-        is_one
+        isinstance(noise, summed_noise.DiscreteGaussianNoise)
         and noise.stddev >= summed_noise.WIDE_SHARE
         and least <= noise.variance <= most
     )
