@@ -14,16 +14,18 @@
 of the mean of cohort_size updates of norm clip_norm, from the mechanism and not from
 the choice of clients. `bits` shows the error against the bits that are sent, at equal
 epsilon: of every number of bits a coordinate for mechanisms that have one, and of every
-compression rate. --bits=auto and --compression_rate=auto choose numbers, and say on
-stderr what was chosen. `bands` shows the error of the iterates against the number of
-bands of a stream of noise over the whole run, for clients that are dealt into as many
-groups, or with --participation=once_per_epoch take part once in an epoch. DOME's is not
-shown, since what its sketch misses depends on the updates, and sparse_recovery's is of
-the right order only. Bits are per client and round and count all that is sent: a
-sparsified message is 32 bits for each kept value (their expected number), 32 bits for
-their number and a seed of 128 bits. An epsilon above 50 is remarked on, with the noise
-that brings it to 8, and so is one that with --noise_multiplier a bit or two more of
---bits would bring down by a tenth. No TensorFlow is imported.
+compression rate. Where cohorts vary both have helpers bring the noise in integers,
+unless --noise_source says otherwise. --bits=auto and --compression_rate=auto choose
+numbers, and say on stderr what was chosen. `bands` shows the error of the iterates
+against the number of bands of a stream of noise over the whole run, for clients that
+are dealt into as many groups, or with --participation=once_per_epoch take part once in
+an epoch. DOME's is not shown, since what its sketch misses depends on the updates, and
+sparse_recovery's is of the right order only. Bits are per client and round and count
+all that is sent: a sparsified message is 32 bits for each kept value (their expected
+number), 32 bits for their number and a seed of 128 bits. An epsilon above 50 is
+remarked on, with the noise that brings it to 8, and so is one that with
+--noise_multiplier a bit or two more of --bits would bring down by a tenth. No
+TensorFlow is imported.
 """
 
 from __future__ import annotations
@@ -252,9 +254,14 @@ def _fitting(
 
 def _complete(mechanism: Mechanism, participation: Participation) -> Mechanism:
     """The mechanism with the numbers that were left open; stderr says which."""
-    size, delta = _DIMENSION.value, _DELTA.value
+    size = _DIMENSION.value
     chosen = planning.chosen(
-        mechanism, participation, size, epsilon=_EPSILON.value, delta=delta
+        mechanism,
+        participation,
+        size,
+        epsilon=_EPSILON.value,
+        delta=_DELTA.value,
+        method=_ACCOUNTANT.value,
     )
     for sentence in chosen.sentences:
         print(f"{mechanism.name}: {sentence}", file=sys.stderr)
@@ -346,6 +353,9 @@ def _candidates(
     own = {"cohort_size", "clip_norm"}.union(*map(build.accepted_fields, names))
     mechanism_flags.check_meaning("the mechanisms compared", own)
     participation = _participation(flags.FLAGS.cohort_size)
+    if participation.varies_cohorts and "noise_source" in own:
+        # Clients would take their noise along when they go.
+        values = {"noise_source": "helpers", **values}
     found = comparison.candidates(names, rates, values)
     return participation, _fitting(found, participation, by_error)
 

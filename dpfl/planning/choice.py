@@ -6,9 +6,9 @@
     found = chosen(mechanism, dimension, participation, epsilon=8.0)
 
 `bits` "auto" is the fewest bits with which the error by noise, rounding and wraps is
-within `bits_tolerance` of that of Gaussian noise at the same epsilon, both by Renyi
-differential privacy. `compression_rate` "auto" is the largest rate at which the error
-of n equal updates is within `rate_tolerance` of that without a sketch at the same
+within `bits_tolerance` of that of Gaussian noise at the same epsilon, both by the
+accountant that is asked for. `compression_rate` "auto" is the largest rate at which the
+error of n equal updates is within `rate_tolerance` of that without a sketch at the same
 epsilon. With Gaussian noise of multiplier z and a clip of sketches at s times that of
 updates, their ratio is s^2 + e n^2 / (d z^2), where e, about d/m, is the error of the
 sketch alone: a length m of the order of (n/z)^2, which is that of n^2 epsilon^2 in one
@@ -18,6 +18,7 @@ release (Chen et al. 2022).
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from typing import Any, Optional, TypeVar
 
@@ -51,18 +52,19 @@ class Setting:
         release in which all clients take part.
       epsilon: The budget; None takes the mechanism's own noise.
       delta: The budget's.
+      method: See `dpfl.accounting.epsilon`.
     """
 
     dimension: int
     participation: Optional[Participation] = None
     epsilon: Optional[float] = None
     delta: float = DEFAULT_DELTA
+    method: str = "auto"
 
     def calibrated(self, mechanism: _Noised, epsilon: float) -> _Noised:
-        """A mechanism with the least noise that meets a budget, by RDP."""
-        return budget.calibrate(
-            mechanism, self.participation, self.dimension, epsilon, self.delta, "rdp"
-        )
+        """A mechanism with the least noise that meets a budget."""
+        of_run = self.participation, self.dimension, epsilon, self.delta, self.method
+        return budget.calibrate(mechanism, *of_run)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,10 +82,11 @@ def chosen(
     *,
     epsilon: Optional[float] = None,
     delta: float = DEFAULT_DELTA,
+    method: str = "auto",
 ) -> Chosen:
     """The mechanism with numbers in place of "auto".
 
-    The budget is what the noise will be set for; see `Setting`.
+    The budget is what the noise will be set for, by a method; see `Setting`.
 
     Raises:
       accounting.CalibrationError: If no noise meets the budget.
@@ -96,7 +99,7 @@ def chosen(
             "noise_multiplier must be above 0 where bits or compression_rate is "
             "'auto', found 0"
         )
-    setting = Setting(dimension, participation, epsilon, delta)
+    setting = Setting(dimension, participation, epsilon, delta, method)
     sentences: list[str] = []
     if mechanism.compression_rate == fields.AUTO:
         mechanism, sentence = _with_rate(mechanism, setting)
@@ -171,30 +174,35 @@ def _three_digits(rate: float) -> float:
 def error_ratio(release: IntegerMechanism, setting: Setting) -> float:
     """The error by noise, rounding and wraps over that of Gaussian noise.
 
-    Both have the same epsilon by RDP: that of the setting, or of the release's noise.
-    The Gaussian noise is accounted for as integer noise on a grid so fine that it is
-    all but that. (Where clients are sampled, integer noise has whole orders alone,
-    which may cost some 2% of error more than `Gaussian`, whatever the bits.)
+    Both have the same epsilon: that of the setting, or of the release's noise. The
+    Gaussian noise is accounted for as integer noise on a grid so fine that it is all
+    but that. (Where clients are sampled, integer noise has whole orders alone, which by
+    RDP may cost some 2% of error more than `Gaussian`, whatever the bits.)
 
     The bits are known, and the setting's dimension is that of the release. Infinity if
     no noise meets the budget, or the grid is too coarse.
     """
-    target = setting.epsilon
+    target, noised = setting.epsilon, release
     if target is not None:
         try:
-            release = setting.calibrated(release, target)
+            noised = setting.calibrated(release, target)
         except accounting.CalibrationError:
             return math.inf
     try:
-        release.check_noise(setting.dimension)
+        noised.check_noise(setting.dimension)
     except ValueError:
         return math.inf
     if target is None:
-        of_run = release, setting.participation, setting.dimension
-        target = budget.epsilon(*of_run, setting.delta, "rdp")
-    fine = setting.calibrated(dataclasses.replace(release, bits=MOST_BITS), target)
-    error = release.error_of_bits(setting.dimension)
-    return error / fine.error_of_noise(setting.dimension)
+        of_run = noised, setting.participation, setting.dimension
+        target = budget.epsilon(*of_run, setting.delta, setting.method)
+    fine = dataclasses.replace(release, bits=MOST_BITS)
+    error = noised.error_of_bits(setting.dimension)
+    return error / _error_of_noise(fine, setting, target)
+
+
+@functools.lru_cache(maxsize=16)
+def _error_of_noise(fine: IntegerMechanism, setting: Setting, target: float) -> float:
+    return setting.calibrated(fine, target).error_of_noise(setting.dimension)
 
 
 def _with_bits(mechanism: Any, setting: Setting) -> tuple[Any, str]:

@@ -158,6 +158,7 @@ def _chosen(
         task.dimension,
         epsilon=config.epsilon if is_calibrated else None,
         delta=_given("delta", config.delta),
+        method=config.accountant,
     )
 
 

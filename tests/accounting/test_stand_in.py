@@ -241,9 +241,28 @@ class TestEpsilon:
             assert found.clock > 40 and tight(event).epsilon > 20
 
     def test_noise_that_is_too_wide_for_a_table(self):
+        """Discrete Gaussian noise has a closed form, and Skellam noise none."""
         wide = release(z=1.0, granularity=1e-9)
-        assert stand_in.stand_in(wide, 1e-9).clock == math.inf
-        assert stopped_martingale.is_of_gaussians(wide)
+        assert stand_in.stand_in(wide, 1e-9).clock == pytest.approx(1, abs=1e-8)
+        skellam = release(SKELLAM, z=1.0, granularity=1e-9)
+        assert stand_in.stand_in(skellam, 1e-9).clock == math.inf
+        assert stopped_martingale.is_of_gaussians(skellam)
+
+    @pytest.mark.parametrize("stddev", [1500.0, 6000.0, 30_000.0])
+    def test_wide_noise_against_its_own_sums(self, stddev):
+        """The longest step, z_1 - z_0, and hockey-sticks of a shift of s steps."""
+        noise = DiscreteGaussianNoise(4, stddev / 2)
+        h, k = stand_in.gaussian_shift(noise), np.arange(-12 * int(stddev), 0)
+        with mpmath.workdps(40):
+            mode = 1 / (mpmath.sqrt(2 * mpmath.pi) * stddev)
+            longest = float(2 * mpmath.sqrt(2) * mpmath.erfinv(mode))
+        assert longest < h < longest * (1 + 3 / stddev**2)
+        k = np.concatenate([k, -1 - k])
+        p, q = (np.exp(noise.log_pmf_at(k - v)) for v in (int(stddev), 0))
+        for epsilon in EPSILONS:
+            limit = gaussian.gaussian_delta(epsilon, 1 / (h * int(stddev)))
+            for found in hockey_sticks(p, q, epsilon):
+                assert limit * (1 - 1e-4) < found < limit
 
     def test_other_events_have_none(self):
         for other in (dp_accounting.LaplaceDpEvent(1.0), dp_accounting.NoOpDpEvent()):

@@ -183,6 +183,17 @@ def test_bits_shows_the_curve_and_says_what_it_leaves_out(tmp_path):
     )
 
 
+def test_helpers_bring_the_noise_where_cohorts_vary():
+    curve = ["bits", "--epsilon=8", "--widths=10", "--compression_rates=1"]
+    curve += ["--population=1000", "--dimension=4096", "--accountant=rdp"]
+    curve += ["--noprogress", "--mechanisms=distributed_discrete_gaussian"]
+    [row] = rows(*curve)
+    # A helper's message for each client's.
+    assert row["bits_per_parameter"] == 20
+    done = call(*curve, "--noise_source=clients")
+    assert done.returncode == 2 and "noise_source must be 'helpers'" in done.stderr
+
+
 def test_compare_says_where_compression_alone_errs_too_much():
     without_epsilon = [arg for arg in COMPARE if not arg.startswith("--epsilon")]
     at_error = ["--equal=error", "--mean_squared_error=0.4"]

@@ -40,12 +40,24 @@ class TestBits:
     def test_the_ratio_is_that_of_two_calibrated_mechanisms(self):
         """By hand: epsilon of the integers, the Gaussian's noise for it, the errors."""
         config = replace(DDG, bits=6)
-        epsilon = planning.epsilon(config, None, D, 1e-5, "rdp")
-        gaussian = mechanisms.Gaussian(100, 1.0, 1.0)
-        plain = planning.calibrate(gaussian, None, D, epsilon, 1e-5, "rdp")
-        expected = config.mean_squared_error(D) / plain.mean_squared_error(D)
-        found = choice.error_ratio(config, choice.Setting(D))
-        assert found == pytest.approx(expected, rel=1e-3)
+        gaussian, found = mechanisms.Gaussian(100, 1.0, 1.0), {}
+        for method in ("rdp", "auto"):
+            epsilon = planning.epsilon(config, None, D, 1e-5, method)
+            plain = planning.calibrate(gaussian, None, D, epsilon, 1e-5, method)
+            expected = config.mean_squared_error(D) / plain.mean_squared_error(D)
+            setting = choice.Setting(D, method=method)
+            found[method] = choice.error_ratio(config, setting)
+            assert found[method] == pytest.approx(expected, rel=2e-3)
+        assert found["rdp"] != pytest.approx(found["auto"], rel=2e-3)
+
+    def test_the_accountant_is_that_of_the_epsilon_that_is_shown(self):
+        """100 rounds, d = 650: losses take less noise, so that coarse grids show."""
+        run = mechanisms.FixedSize(1000, 100, 100)
+        bits = {
+            method: planning.chosen(DDG, run, 650, epsilon=2.0, method=method)
+            for method in ("rdp", "auto")
+        }
+        assert (bits["rdp"].mechanism.bits, bits["auto"].mechanism.bits) == (7, 8)
 
     def test_cells_with_a_loose_bound_are_avoided(self):
         """Sampled clients whose shares of noise are small against long coordinates.
@@ -187,7 +199,7 @@ class TestIssue:
         helped = {"noise_source": "helpers", "compression_rate": 10}
         for bits in (7, 8, 9, 16):
             config = mechanisms.SketchedDdg(100, 1.0, 1.0, bits, **helped)
-            found = choice.Setting(15_994, run).calibrated(config, 8.0)
+            found = choice.Setting(15_994, run, method="rdp").calibrated(config, 8.0)
             noise.append(found.noise_multiplier)
             grid = found.grid(15_994)
             assert grid.max_coordinate <= grid.granularity or bits > 8

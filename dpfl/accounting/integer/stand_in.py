@@ -29,7 +29,7 @@ import dp_accounting
 import numpy as np
 from scipy import special
 
-from dpfl.accounting.integer import noise_events, summed_noise
+from dpfl.accounting.integer import grid_numbers, noise_events, summed_noise
 from dpfl.accounting.log_space import EPSILON
 
 # Exponents s of Chernoff's bound, as multiples of 1/h^2.
@@ -43,6 +43,9 @@ _ROUNDING = 1e-9
 _LEAST_LOG_TAIL, _LEAST_LOG = -600.0, -690.0
 # Longest table of probabilities.
 _MOST_INTEGERS = 1 << 20
+# Discrete Gaussian noise of such variances has a closed form, which costs 1e-6 at most
+# and saves the table.
+_WIDE_VARIANCES = 2e6, 1e30
 # 1/density of the normal quantile is at most this, relative to the smaller tail.
 _MILLS = 1.2534
 
@@ -53,7 +56,8 @@ class StandIn(NamedTuple):
     Attributes:
       clock: V*, the Gaussian's noise multiplier to the power -2; infinite if none.
       distance: Total variation, with and without the client, between the release and
-        the one that it stands for: the noise's tails beyond what float64 holds.
+        the one that it stands for: the noise's tails beyond what float64 holds, or
+        what a closed form is off.
     """
 
     clock: float
@@ -93,10 +97,33 @@ def _quantiles(noise: summed_noise.Noise) -> tuple[float, np.ndarray]:
 def gaussian_shift(noise: summed_noise.Noise) -> float:
     """h: one step under the noise is at most a shift of h standard deviations.
 
-    About 1/s (1 + 1/(24 s^2)) for discrete Gaussian noise of standard deviation s; it
-    is infinite where it cannot be computed.
+    About 1/s (1 + 1/(24 s^2)) for discrete Gaussian noise of standard deviation s, and
+    from `_WIDE_VARIANCES` on that of the N(0, s^2 - 4) that it is a post-processing of;
+    it is infinite where it cannot be computed.
     """
+    if _is_post_processing(noise):
+        return 1 / math.sqrt(noise.variance - grid_numbers.COVER_VARIANCE)
     return _quantiles(noise)[0]
+
+
+def _is_post_processing(noise: summed_noise.Noise) -> bool:
+    """Whether the noise is wide, and N_Z(0, s^2) but for next to nothing."""
+    least, most = _WIDE_VARIANCES
+    return (
+        isinstance(noise, summed_noise.DiscreteGaussianNoise)
+        and noise.stddev >= summed_noise.WIDE_SHARE
+        and least <= noise.variance <= most
+    )
+
+
+def _distance(noise: summed_noise.Noise, max_shift: int) -> float:
+    """What a coordinate adds to `StandIn.distance`; infinite if that is too much."""
+    if _is_post_processing(noise):
+        return 2 * grid_numbers.DRAW_DISTANCE
+    # Outputs that lie further out, on either side, become one.
+    tails = _quantiles(noise)[1]
+    beyond = tails.size - 1 - max_shift
+    return 2 * float(tails[beyond]) if beyond >= 0 else math.inf
 
 
 def _slopes(
@@ -194,12 +221,11 @@ def stand_in(event: dp_accounting.DpEvent, delta: float, times: int = 1) -> Stan
     assert isinstance(event, noise_events.DistributedNoiseDpEvent)
     if event.is_always_zero:
         return StandIn(math.inf, 0.0)
-    shift, tails = _quantiles(event.summed_noise)
-    # Outputs that lie further out, on either side, become one.
-    beyond = tails.size - 1 - event.max_shift
-    if beyond < 0 or not shift < math.inf:
+    noise = event.summed_noise
+    shift, distance = gaussian_shift(noise), _distance(noise, event.max_shift)
+    if math.inf in (shift, distance):
         return StandIn(math.inf, 0.0)
-    distance = event.dimension * 2 * float(tails[beyond]) * (1 + _ROUNDING)
+    distance *= event.dimension * (1 + _ROUNDING)
     # The posterior mean of the whole vector is no longer than what rounding makes.
     time = shift * shift * (1 + _ROUNDING)
     clock = event.shift_budget * time

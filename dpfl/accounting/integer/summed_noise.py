@@ -44,7 +44,7 @@ _GROWING = threading.RLock()
 # Most arrays of factors times tilts that are held at once.
 _CHUNK = 1 << 20
 # From this share on a sum is N_Z(0, s^2) itself, but for a part of 4 exp(-87).
-_WIDE_SHARE = 3.0
+WIDE_SHARE = 3.0
 # exp(tau) at which any Skellam noise of a variance above 1e-100 has no mass left.
 _MAX_SKELLAM_TILT = 300.0
 # Shares of which the profile's range is computed; more change it by a closed bound.
@@ -311,7 +311,7 @@ class DiscreteGaussianNoise(_TiltedSum):
     def log_pmf(self, last: int) -> LogPmf:
         """See base class. Above half a period, n/2, a shift by n is explicit."""
         k = np.arange(last + 1.0)
-        if self.stddev >= _WIDE_SHARE:
+        if self.stddev >= WIDE_SHARE:
             logs = -np.square(k) / (2 * self.variance)
             logs -= math.log(2 * math.pi * self.variance) / 2
             return LogPmf(logs, 4 * EPSILON * (1 - logs))
