@@ -171,9 +171,7 @@ def one_per_epoch_bound(gram: np.ndarray) -> float:
     2015, 'A New Look at Reweighted Message Passing'). Rounded up.
 
     Args:
-      gram: |X|, shape (E, W, E, W): epoch and place of i, and of j; E >= 2. Where it is
-        -inf the two are never in pi together; each place has some in every epoch with
-        which it may be.
+      gram: |X|, shape (E, W, E, W): epoch and place of i, and of j; E >= 2.
     """
     epochs = len(gram)
     every = np.arange(epochs)
@@ -217,8 +215,7 @@ class MinSeparation(Plan):
     Exact for an encoder whose columns i, j are orthogonal for |i - j| >= b (b bands at
     most), by `heaviest_set` over the squared column norms; for a lower-triangular
     Toeplitz encoder with coefficients that are not negative and do not rise, by
-    `toeplitz_min_separation`; otherwise the smaller of two bounds,
-    `min_separation_upper_bound` and `separated_bound`.
+    `toeplitz_min_separation`; otherwise the bound `min_separation_upper_bound`.
 
     Attributes:
       separation: b.
@@ -247,9 +244,8 @@ class MinSeparation(Plan):
         if not np.any(np.tril(gram, -self.separation)):
             squared = heaviest_set(np.diag(gram), self.separation, self.limit)
             return Sensitivity(_root(float(squared), rounds), True)
-        rows = min_separation_upper_bound(gram, self.separation, self.limit)
-        blocks = _root(separated_bound(gram, self.separation), rounds)
-        return Sensitivity(min(rows, blocks), False)
+        bound = min_separation_upper_bound(gram, self.separation, self.limit)
+        return Sensitivity(bound, False)
 
 
 def _toeplitz_column(encoder: np.ndarray) -> np.ndarray | None:
@@ -303,27 +299,6 @@ def min_separation_upper_bound(
     gram = np.abs(checks.matrix("gram", gram))
     rows = heaviest_set(gram, separation, limit)
     return _root(float(heaviest_set(rows, separation, limit)), len(gram))
-
-
-def separated_bound(gram: np.ndarray, separation: int) -> float:
-    """An upper bound on sum_{i,j in pi} |X_ij| for rounds in pi b or more apart.
-
-    No two of them are among b rounds in a row: pi is one round, or none, of each block
-    of b, and those of neighbouring blocks are no closer than b. `one_per_epoch_bound`
-    is of such pairs alone, and has an epoch's place of zeros for none. X has shape (T,
-    T). Rounded up.
-    """
-    rounds, b = len(gram), separation
-    blocks = participations(rounds, b)
-    size = np.zeros((blocks * b,) * 2)
-    np.abs(gram, out=size[:rounds, :rounds])
-    pairs = np.zeros((blocks, b + 1) * 2)
-    pairs[:, :b, :, :b] = size.reshape((blocks, b) * 2)
-    far = np.triu(np.ones((b, b), dtype=bool))
-    for a in range(blocks - 1):
-        pairs[a, :b, a + 1, :b][~far] = -np.inf
-        pairs[a + 1, :b, a, :b][~far.T] = -np.inf
-    return one_per_epoch_bound(pairs)
 
 
 def comb_sum(

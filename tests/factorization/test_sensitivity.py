@@ -157,18 +157,6 @@ def test_min_separation_of_any_encoder_is_bounded(shape):
         assert found.value == pytest.approx(truth)
 
 
-@pytest.mark.parametrize(("rounds", "separation"), [(12, 3), (17, 4), (20, 7)])
-def test_min_separation_of_a_positive_encoder_is_nearly_exact(rounds, separation):
-    """By blocks of rounds; each row of the Gram matrix by itself is up to 8% above."""
-    generator, over = np.random.default_rng(0), []
-    fall = np.exp(-0.3 * np.abs(np.subtract.outer(*[np.arange(rounds)] * 2)))
-    for _ in range(10):
-        encoder = np.tril(generator.random((rounds, rounds))) * fall
-        truth = brute_force(encoder, separated(rounds, separation, None))
-        over.append(MinSeparation(separation).sensitivity(encoder).value / truth)
-    assert 1 - 1e-12 <= min(over) and max(over) < 1.03 and np.mean(over) < 1.002
-
-
 @over_shapes
 def test_min_separation_of_a_banded_encoder_is_exact(shape):
     rounds, separation, limit, seed = shape
