@@ -113,8 +113,8 @@ def gaussian_epsilon(delta: float, noise_multiplier: float) -> float:
 def check_round_event(_: Any, attribute: attr.Attribute, value: Any) -> None:
     """Raises if a release cannot be one of a cohort that is a secret.
 
-    TypeError is for events that do not know their privacy, ValueError for those with
-    clients that are sampled already, or that bring the noise.
+    TypeError is for events that do not know their privacy, ValueError for those whose
+    clients bring the noise.
     """
     if not isinstance(value, (dp_accounting.GaussianDpEvent, events.RdpDpEvent)):
         raise TypeError(
@@ -126,6 +126,13 @@ def check_round_event(_: Any, attribute: attr.Attribute, value: Any) -> None:
             f"{attribute.name} must be a release whose noise is there whoever takes "
             f"part, found {type(value).__name__}, where clients bring it"
         )
+
+
+def round_rdp(event: dp_accounting.DpEvent, orders: events.Orders) -> np.ndarray:
+    """The RDP of an event that `check_round_event` lets pass; float64 [m]."""
+    if isinstance(event, events.RdpDpEvent):
+        return event.rdp(orders)
+    return gaussian_rdp(event.noise_multiplier, orders)
 
 
 @attr.s(frozen=True, auto_attribs=True)
@@ -156,9 +163,7 @@ class FixedSizeDpEvent(events.RdpDpEvent):
 
     def rdp(self, orders: events.Orders) -> np.ndarray:
         """See base class."""
-        if isinstance(self.round_event, events.RdpDpEvent):
-            return self.round_event.rdp(orders)
-        return gaussian_rdp(self.round_event.noise_multiplier, orders)
+        return round_rdp(self.round_event, orders)
 
     def as_part(self) -> Optional[Part]:
         """See `gaussian_parts`: None unless a round is a plain Gaussian."""

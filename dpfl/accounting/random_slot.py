@@ -153,19 +153,13 @@ class RandomSlotDpEvent(events.RdpDpEvent):
             return None
         return gaussian.Part(1 / self.slots, z, rounds=self.rounds)
 
-    def _round_rdp(self, orders: events.Orders) -> np.ndarray:
-        event = self.round_event
-        if isinstance(event, dp_accounting.GaussianDpEvent):
-            return gaussian.gaussian_rdp(event.noise_multiplier, orders)
-        if isinstance(event, events.RdpDpEvent):
-            return event.rdp(orders)
-        raise TypeError(f"round_event must know its privacy, found {event!r}")
-
     def _round_log_moments(self, top: int) -> np.ndarray:
         """Returns L at 0, 1, ..., top, or its chords; float64 [top + 1]."""
         exact = is_gaussian_mixture(self.round_event)
         nodes = np.arange(2, top + 1) if exact else log_space.integer_nodes(top)
-        moments = (nodes - 1.0) * self._round_rdp(nodes.astype(np.float64))
+        moments = (nodes - 1.0) * gaussian.round_rdp(
+            self.round_event, nodes.astype(np.float64)
+        )
         return np.interp(
             np.arange(top + 1.0),
             np.concatenate([[0.0, 1.0], nodes]),
@@ -176,7 +170,7 @@ class RandomSlotDpEvent(events.RdpDpEvent):
         """See base class."""
         alphas = checks.orders(orders)
         # No slot costs more than the round itself (Renyi divergence is quasi-convex).
-        result = self._round_rdp(alphas)
+        result = gaussian.round_rdp(self.round_event, alphas)
         near = alphas <= MOST_ORDERS
         if not near.any():
             return result
@@ -204,4 +198,4 @@ class RandomSlotDpEvent(events.RdpDpEvent):
         # A larger order bounds a smaller one, and close to 1 bounds of integer noise
         # divide their own rounding errors by next to nothing.
         raised = np.maximum((orders - 1) / self.slots, _LEAST_EXCESS)
-        return share * self._round_rdp(1 + raised)
+        return share * gaussian.round_rdp(self.round_event, 1 + raised)

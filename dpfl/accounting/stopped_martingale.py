@@ -222,7 +222,8 @@ def _stand_in(
         parts = [_stand_in(part, gaussian_of, times) for part in event.events]
         return attr.evolve(event, events=parts)
     if isinstance(event, (gaussian.FixedSizeDpEvent, random_slot.RandomSlotDpEvent)):
-        rounds, whole = getattr(event, "rounds", 1), int(hasattr(event, "rounds"))
+        is_slot = isinstance(event, random_slot.RandomSlotDpEvent)
+        rounds, whole = (event.rounds, 1) if is_slot else (1, 0)
         inner = _stand_in(
             event.round_event,
             lambda release, count, _: gaussian_of(release, count, whole),
@@ -304,11 +305,12 @@ def stopped_epsilon(
         nonlocal distance
         if not getattr(release, "noise_multiplier", 1.0):
             return dp_accounting.GaussianDpEvent(0.0)
+        count_of_clock = max(whole, 1)
 
         def stand(part: float) -> stand_in.StandIn:
             if not isinstance(release, csgm.SparsifiedDpEvent):
-                return stand_in.stand_in(release, part, max(whole, 1))
-            clock = _stopped(release, max(whole, 1), part) / max(whole, 1)
+                return stand_in.stand_in(release, part, count_of_clock)
+            clock = _stopped(release, count_of_clock, part) / count_of_clock
             return stand_in.StandIn(clock, 0.0)
 
         if whole:
