@@ -6,11 +6,15 @@
   dpfl-compare runs/a runs/b
   dpfl-compare runs/a runs/b --csv --output=runs.csv
   dpfl-compare runs/* --plot=runs.png --html=runs.html
+  dpfl-compare runs/* --baseline=gaussian-1
 
 A RUN is the output folder of a run of dpfl-train that is done. The table has the
 settings that differ, the final and the best measures on the test set, and epsilon, bits
 a parameter and seconds. `best` is that of the rounds that were evaluated: who chooses a
-round by it has looked at the test set. Notes on stderr say where epsilons are not of
+round by it has looked at the test set. With --baseline there is a line for runs that
+differ in their seeds alone: the mean of their final measures, and what they gain over
+the runs of the baseline's settings with its 95% interval, for which one variance is
+estimated from all runs. Notes on stderr say where epsilons are not of
 one kind. Runs of different data are refused unless --any_task is given. No TensorFlow
 is imported.
 """
@@ -35,6 +39,9 @@ _PLOT = flags.DEFINE_string("plot", None, "Draw the curves; a PNG file.")
 _HTML = flags.DEFINE_string("html", None, "Write table and curves as one page.")
 _METRIC = flags.DEFINE_string(
     "metric", "accuracy", "What curves show, of the measures on the test set."
+)
+_BASELINE = flags.DEFINE_string(
+    "baseline", None, "Show what others gain over this run and those of its settings."
 )
 _ANY_TASK = flags.DEFINE_bool(
     "any_task", False, "Whether runs of different data and splits are compared too."
@@ -62,8 +69,10 @@ def curves(runs: Sequence[RunFolder], metric: str) -> Curves:
       ValueError: If no run has the metric, such as "accuracy".
     """
     column = f"eval_{metric}"
+    labels = run_folders.labels(runs)
     found = {
-        axis: {run.name: run.points(axis, column) for run in runs} for axis in AXES
+        axis: {labels[run.name]: run.points(axis, column) for run in runs}
+        for axis in AXES
     }
     if not any(found["round"].values()):
         names = dict.fromkeys(n for run in runs for n in run.summary["final_metrics"])
@@ -77,7 +86,9 @@ def page(
 ) -> str:
     """The comparison as a page of HTML; some columns of rows are settings."""
     measure, heads = f"test {_METRIC.value}", _columns(rows)
-    chosen = {name: heads.pop(name) for name in ("run", *settings)}
+    keys = [name for name in ("run", *settings) if name in heads]
+    chosen = {name: heads.pop(name) for name in keys}
+    named = {"run": "run"} if "run" in chosen else chosen
     charts = []
     for axis, (label, is_logarithmic) in AXES.items():
         lines = [
@@ -92,14 +103,15 @@ def page(
                 is_logarithmic=is_logarithmic and is_positive,
             )
         )
+    runs = f"{sum(row.get('seeds', 1) for row in rows)} runs"
     return elements.page(
-        f"dpfl: {len(rows)} runs",
+        f"dpfl: {runs}",
         [
-            elements.heading(f"{len(rows)} runs", 1),
+            elements.heading(runs, 1),
             *map(elements.paragraph, notes),
             elements.charts(charts),
             elements.heading("What they reached and spent"),
-            elements.table(rows, {"run": "run", **heads}),
+            elements.table(rows, {**named, **heads}),
             elements.paragraph("Bits are those of a client and round."),
             elements.heading("Settings that differ"),
             elements.table(rows, chosen),
@@ -126,6 +138,8 @@ def main(argv: Sequence[str]) -> None:
     notes = run_folders.remarks(runs)
     settings = run_folders.different_settings(runs)
     rows = [run_folders.row(run, settings) for run in runs]
+    if _BASELINE.value is not None:
+        rows = run_folders.arms(runs, settings, _BASELINE.value, _METRIC.value)
     drawn = curves(runs, _METRIC.value) if _PLOT.value or _HTML.value else {}
     cli.work_begins()
     form = "json" if _JSON.value else "csv" if _CSV.value else "text"

@@ -12,8 +12,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
+import numpy as np
+
 from dpfl import covered, files
 
+from . import effects
 from .tables import read_run
 
 # The data's digest is compared on its own; results do not depend on the others.
@@ -21,6 +24,8 @@ _NO_SETTINGS = (
     *("task fingerprint", "output_dir", "data_dir", "progress", "concurrency"),
     *("checkpoint_every", "keep_checkpoints", "round_deadline", "workers"),
 )
+# Runs that differ in nothing else are trials of one thing.
+_SEEDS = ("seed",)
 _DIGEST = "task_fingerprint"
 # What a summary must have to be compared, as `dpfl.training.report.summary` writes it.
 _SPENT = (
@@ -155,6 +160,58 @@ def remarks(runs: Sequence[RunFolder]) -> list[str]:
             parts = (f"{value} ({', '.join(names)})" for value, names in users.items())
             found.append(f"note: {words}: {'; '.join(parts)}")
     return found
+
+
+def labels(runs: Sequence[RunFolder]) -> dict[str, str]:
+    """What tells each run from the others, by its name: settings, else the name."""
+    settings = different_settings(runs)
+    found = {
+        run.name: ", ".join(f"{s}={_setting(run, s)}" for s in settings) for run in runs
+    }
+    words = list(found.values())
+    return {k: v if words.count(v) == 1 else k for k, v in found.items()}
+
+
+def arms(
+    runs: Sequence[RunFolder], settings: Sequence[str], baseline: str, metric: str
+) -> list[dict[str, Any]]:
+    """A row for the runs that differ in nothing but seeds, with its effect.
+
+    Args:
+      settings: Settings that differ among the runs.
+      baseline: Name of a run; the others are compared with all runs of its settings.
+      metric: The measure whose final value is compared, such as "accuracy".
+
+    Raises:
+      ValueError: If no run has the name, a run does not have the metric, or no two runs
+        differ in their seeds alone.
+    """
+    by_name = {run.name: run for run in runs}
+    if baseline not in by_name:
+        known = ", ".join(by_name)
+        raise ValueError(f"--baseline must be one of {known}, found {baseline!r}")
+    chosen = [name for name in settings if name not in _SEEDS]
+    cells: dict[tuple[str, ...], list[float]] = {}
+    shown = {}
+    for run in runs:
+        final = run.summary["final_metrics"].get(f"eval_{metric}")
+        if final is None:
+            raise ValueError(f"--metric must be one that all runs have, found {metric}")
+        cells.setdefault(_arm(run, chosen), []).append(float(final))
+        shown[_arm(run, chosen)] = {name: _setting(run, name) for name in chosen}
+    base = _arm(by_name[baseline], chosen)
+    rows = []
+    for arm, values in cells.items():
+        found = effects.effect(cells, [(arm, base)])
+        row = {**shown[arm], "seeds": len(values), f"final_{metric}": np.mean(values)}
+        if arm != base:
+            row.update(effect=found.size, low=found.low, high=found.high)
+        rows.append({k: float(v) if k[:6] == "final_" else v for k, v in row.items()})
+    return rows
+
+
+def _arm(run: RunFolder, settings: Sequence[str]) -> tuple[str, ...]:
+    return tuple(json.dumps(_setting(run, name)) for name in settings)
 
 
 def row(run: RunFolder, settings: Sequence[str]) -> dict[str, Any]:

@@ -139,9 +139,7 @@ def test_shown_output_is_that_of_a_python_block(page):
 def test_the_readmes_example_has_a_sensible_epsilon():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     ((_, shown),) = python_blocks(readme)
-    assert (
-        0 < float(re.fullmatch(r"epsilon (\S+) at delta 1e-6\n", shown).group(1)) <= 8
-    )
+    assert 0 < float(re.search(r"epsilon (\S+)\n", shown).group(1)) <= 8
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,9 @@ A page says what a table shows in the comment above it:
 A file of docs/results, rows to choose, columns whose values name a line, and columns
 of numbers with their formats. Rows of a line, such as seeds, become mean (least to
 most); `NAME by COLUMN` gives a column for each value of another one, and `lines .0f`
-counts.
+counts. `NAME .1% vs COLUMN=VALUE over COLUMN` is what a line gains over the rows with
+that value, with its 95% interval, pooled over the values of other columns. Of rows to
+choose `COLUMN=A|B` takes both.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from dpfl import files
-from experiments import tables
+from experiments import effects, tables
 
 ROOT = Path(__file__).resolve().parents[1]
 MARKED = re.compile(r"(<!-- table (.*?) -->\n)(.*?)(<!-- end -->)", re.S)
@@ -43,6 +45,29 @@ def value(rows: tables.Rows, name: str, shown: str) -> str:
     return cells[0] if cells[1] == cells[2] else "{} ({} to {})".format(*cells)
 
 
+def gained(rows: tables.Rows, line: tables.Rows, keys: list[str], text: str) -> str:
+    """The effect of a line, as `NAME FORMAT vs COLUMN=VALUE over COLUMNS` says."""
+    name, form, _, base, *over = text.split()
+    column, _, wanted = base.partition("=")
+
+    def cell(row: tables.Row, names: list[str]) -> tuple[str, ...]:
+        return tuple(row[each] for each in names)
+
+    cells: dict[tuple[str, ...], list[float]] = {}
+    for row in rows:
+        cells.setdefault(cell(row, keys + over[1:]), []).append(float(row[name]))
+    bases = {
+        cell(row, over[1:]): cell(row, keys + over[1:])
+        for row in tables.where(rows, **{column: wanted})
+    }
+    pairs = {cell(row, keys + over[1:]): bases[cell(row, over[1:])] for row in line}
+    if any(ours == base for ours, base in pairs.items()):
+        return ""
+    found = effects.effect(cells, list(pairs.items()))
+    ends = [f"{x:{form}}".rstrip("%") for x in (found.size, found.low, found.high)]
+    return "{} ({} to {})".format(*ends)
+
+
 def split(row: dict[str, str]) -> dict[str, str]:
     """A row with the `number` that it may have as a `setting` and a `case` of it."""
     setting, _, case = row.get("number", "").rpartition(", ")
@@ -56,6 +81,8 @@ def label(word: str) -> str:
 
 def head(name: str, **part: str) -> str:
     """The words above a column of numbers."""
+    if " vs " in name:
+        return f"gain over {name.split()[3].partition('=')[2].replace('_', ' ')}"
     words = tables.HEADS.get(name, name.replace("_", " "))
     of = [f"{tables.HEADS.get(key, key)}={label(word)}" for key, word in part.items()]
     return ", ".join([words, *of])
@@ -65,9 +92,9 @@ def columns(rows: tables.Rows, text: str) -> Iterator[tuple[str, str, dict[str, 
     """Heads of numbers, their formats, and the rows of each line that they are of."""
     for part in text.split(","):
         name, shown, *by = part.split()
-        if not by:
-            yield name, shown, {}
-        for word in tables.distinct(rows, by[1]) if by else ():
+        if not by or by[0] == "vs":
+            yield (part if by else name), shown, {}
+        for word in tables.distinct(rows, by[1]) if by[:1] == ["by"] else ():
             yield name, shown, {by[1]: word}
 
 
@@ -83,7 +110,9 @@ def table(spec: str) -> str:
     file, chosen, names, numbers = matched.groups()
     wanted = dict(re.findall(r"(\w+)='?([^'=]*?)'?(?= \w+=|$)", chosen))
     rows = list(map(split, files.read_csv(ROOT / f"docs/results/{file}.csv")))
-    rows = tables.where(rows, **wanted)
+    rows = [
+        row for row in rows if all(row[k] in v.split("|") for k, v in wanted.items())
+    ]
     keys = names.split(", ")
     shown = list(columns(rows, numbers))
     lines = dict.fromkeys(tuple(row[key] for key in keys) for row in rows)
@@ -93,7 +122,10 @@ def table(spec: str) -> str:
         here = tables.where(rows, **dict(zip(keys, line)))
         text.append([label(word) for word in line])
         for name, form, by in shown:
-            text[-1].append(value(tables.where(here, **by), name, form))
+            if " vs " in name:
+                text[-1].append(gained(rows, here, keys, name))
+            else:
+                text[-1].append(value(tables.where(here, **by), name, form))
     return "".join(f"| {' | '.join(cells)} |\n" for cells in text)
 
 

@@ -201,3 +201,42 @@ def test_a_metric_that_no_run_has_is_refused(tmp_path):
     done = compare(make(tmp_path / "a"), "--metric=f1", "--html=a.html")
     assert done.returncode == 2 and done.stderr.count("\n") == 1
     assert "one of accuracy, loss, found 'f1'" in done.stderr
+
+
+def seeds(tmp_path):
+    """Runs of two rates with three and two seeds."""
+    return [
+        make(
+            tmp_path / f"{rate}-{seed}",
+            flags={"server_lr": rate, "seed": seed},
+            final_metrics={"eval_accuracy": rate + seed / 100, "eval_loss": 0.5},
+        )
+        for rate, number in ((0.5, 3), (0.25, 2))
+        for seed in range(number)
+    ]
+
+
+def test_what_others_gain_over_a_baseline(tmp_path):
+    page = tmp_path / "page.html"
+    done = compare(*seeds(tmp_path), "--baseline=0.5-1", "--csv", f"--html={page}")
+    assert done.returncode == 0, done.stderr
+    base, other = csv.DictReader(io.StringIO(done.stdout))
+    assert (base["server_lr"], base["seeds"], base["effect"]) == ("0.5", "3", "")
+    assert (other["server_lr"], other["seeds"]) == ("0.25", "2")
+    low, size, high = (float(other[name]) for name in ("low", "effect", "high"))
+    assert (low + high) / 2 == pytest.approx(size) == pytest.approx(-0.255)
+    # Sum of squares 2.5e-4 with 3 degrees of freedom; t is 3.182.
+    assert high - size == pytest.approx(3.1824 * (2.5e-4 / 3 * 5 / 6) ** 0.5, rel=1e-4)
+    assert "<h1>5 runs</h1>" in page.read_text()
+    assert "server_lr=0.25, seed=1" in page.read_text()
+
+
+@pytest.mark.parametrize(
+    ("flag", "words"),
+    [("--baseline=c", "one of a, b, found 'c'"), ("--baseline=a", "two seeds")],
+)
+def test_a_baseline_that_cannot_be_compared_with_is_refused(tmp_path, flag, words):
+    b = make(tmp_path / "b", flags={"server_lr": 1.0})
+    done = compare(make(tmp_path / "a"), b, flag)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert words in done.stderr

@@ -63,7 +63,7 @@ def test_every_page_of_the_documentation_is_there(site):
     index = (site / "index.html").read_text(encoding="utf-8")
     # Links and pictures of the README lead to the site's pages, not to files.
     assert 'href="privacy/index.html"' in index
-    assert 'src="images/csgm_fig2_medium.png"' in index
+    assert 'src="images/equal_bits.png"' in index
 
 
 def test_a_broken_link_fails(tmp_path):

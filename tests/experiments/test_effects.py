@@ -1,0 +1,83 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from experiments import effects
+from tools import pages
+
+
+def test_two_cells_are_students_test_of_a_textbook():
+    # Student (1908), hours of additional sleep by two drugs, as two samples.
+    first = [0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0]
+    second = [1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4]
+    found = effects.effect({"a": first, "b": second}, [("a", "b")])
+    assert found.size == pytest.approx(-1.58)
+    # R: t.test(extra ~ group, data = sleep, var.equal = TRUE)
+    assert (found.low, found.high) == pytest.approx((-3.363874, 0.203874), abs=1e-6)
+    # At the level of one less the p-value the interval ends at zero.
+    level = 1 - stats.ttest_ind(first, second).pvalue
+    found = effects.effect({"a": first, "b": second}, [("a", "b")], level)
+    assert found.high == pytest.approx(0, abs=1e-12)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_intervals_cover_as_often_as_they_say(shared):
+    # Three budgets, two choices, cells of 3, 5 and 2 seeds; or one baseline for all.
+    rng = np.random.default_rng(1)
+    seeds, tries, covered = (3, 5, 2), 4000, 0
+    for _ in range(tries):
+        cells = {("ours", b): rng.normal(b, 2, n) for b, n in enumerate(seeds)}
+        more = {("base", b): rng.normal(b + 1, 2, n) for b, n in enumerate(seeds)}
+        cells.update(more)
+        base = [0] * 3 if shared else range(3)
+        pairs = [(("ours", b), ("base", c)) for b, c in enumerate(base)]
+        true = float(np.mean([b - (c + 1) for b, c in enumerate(base)]))
+        found = effects.effect(cells, pairs)
+        covered += found.low <= true <= found.high
+    # Four standard errors of 95% in so many tries are 1.4%.
+    assert covered / tries == pytest.approx(0.95, abs=0.014)
+
+
+def test_the_number_of_seeds_has_its_power():
+    needed = effects.seeds_needed(0.5, 0.5)
+    assert needed == 17  # A textbook's number for one deviation, 80% and 5%.
+    rng = np.random.default_rng(2)
+    seen = 0
+    for _ in range(2000):
+        cells = {"a": rng.normal(0.5, 0.5, needed), "b": rng.normal(0, 0.5, needed)}
+        seen += effects.effect(cells, [("a", "b")]).low > 0
+    assert seen / 2000 == pytest.approx(0.807, abs=0.036)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [(-0.9, 0.1, "yes"), (-2, -1.1, "no"), (-1.1, 0.2, "not decided")],
+)
+def test_free_is_a_loss_below_the_margin(low, high, said):
+    assert effects.Effect((low + high) / 2, low, high).is_free(margin=1) == said
+
+
+def test_what_cannot_have_an_interval_is_refused():
+    with pytest.raises(ValueError, match="pairs must"):
+        effects.effect({"a": [1, 2]}, [])
+    with pytest.raises(ValueError, match="two seeds"):
+        effects.effect({"a": [1], "b": [2]}, [("a", "b")])
+
+
+def test_a_table_of_a_page_has_effects_that_are_pooled():
+    rows = [
+        {"m": m, "e": e, "seed": s, "a": str(base + int(e) / 100 + int(s) / 1000)}
+        for m, base in (("x", 0.5), ("y", 0.25))
+        for e in "28"
+        for s in "01"
+    ]
+    text = "a .1% vs m=x over e"
+    assert pages.gained(rows, rows[:4], ["m"], text) == ""
+    found = effects.effect({"x": [0, 1e-3] * 2, "y": [0, 1e-3] * 2}, [("x", "y")])
+    # Four cells of two seeds have a variance by four degrees of freedom and not six.
+    half = found.high * (6 / 4) ** 0.5 * stats.t.ppf(0.975, 4) / stats.t.ppf(0.975, 6)
+    shown = pages.gained(rows, rows[4:], ["m"], text.replace(".1%", ".3%"))
+    assert shown == f"-25.000 ({-25 - 100 * half:.3f} to {-25 + 100 * half:.3f})"
