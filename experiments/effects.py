@@ -15,9 +15,13 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Hashable, Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 from scipy import stats
+
+# Names of cells.
+Cell = TypeVar("Cell", bound=Hashable)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,8 +50,8 @@ class Effect:
 
 
 def effect(
-    cells: Mapping[Hashable, Sequence[float]],
-    pairs: Sequence[tuple[Hashable, Hashable]],
+    cells: Mapping[Cell, Sequence[float]],
+    pairs: Sequence[tuple[Cell, Cell]],
     level: float = 0.95,
 ) -> Effect:
     """The mean over pairs of the first cell's mean less the second's.
