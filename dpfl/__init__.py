@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         NoiseTooSmallError,
         PrivacyReport,
         UnreachableBudgetError,
+        loss_distribution,
     )
     from dpfl.aggregators import Codec, CodecFactory, make_codec, no_metrics
     from dpfl.aggregators import build as aggregator
@@ -48,7 +49,7 @@ __version__ = "0.1.0"
 
 __all__ = ["BudgetNotBindingError", "CalibrationError", "DpflAccountant"]
 __all__ += ["NoiseTooLargeError", "NoiseTooSmallError", "PrivacyReport"]
-__all__ += ["UnreachableBudgetError"]
+__all__ += ["UnreachableBudgetError", "loss_distribution"]
 __all__ += ["Codec", "CodecFactory", "aggregator", "fed_aggregator", "make_codec"]
 __all__ += ["no_metrics"]
 __all__ += ["EXAMPLES", "MECHANISMS", "PARTICIPATIONS"]

@@ -19,6 +19,7 @@ from dpfl.accounting.csgm import (
     sparsified_rdp,
 )
 from dpfl.accounting.dome import DomeDpEvent
+from dpfl.accounting.dominating import loss_distribution
 from dpfl.accounting.events import (
     DEFAULT_ORDERS,
     NoiseTooLargeError,
@@ -61,6 +62,7 @@ __all__ = [
     "epsilon",
     "gaussian_delta",
     "gaussian_epsilon",
+    "loss_distribution",
     "register",
     "relations_of",
     "sparsified_rdp",

@@ -130,7 +130,7 @@ def epsilon(
     delta = checks.delta("delta", delta)
     checks.choice("method", method, METHODS)
     if relation is None:
-        relation = _first_relation(event)
+        relation = first_relation(event)
     book = accountant.DpflAccountant(orders, relation)
     if method != "tight" or not book.supports(event):
         # Raises what is wrong with an event that is not supported.
@@ -158,7 +158,12 @@ def epsilon(
     return attr.evolve(best, relation=name)
 
 
-def _first_relation(event: dp_accounting.DpEvent) -> events.Relation:
+def first_relation(event: dp_accounting.DpEvent) -> events.Relation:
+    """The relation that the epsilon of an event is for, if no other is asked for.
+
+    Raises:
+      dp_accounting.UnsupportedEventError: its parts have none in common.
+    """
     relations = events.relations_of(event)
     if not relations:
         raise dp_accounting.UnsupportedEventError(

@@ -331,14 +331,15 @@ def _pld_epsilon(
     step = _interval(inverse_square, sampled)
     while True:
         try:
-            return _epsilon_on_grid(inverse_square, sampled, delta, step)
+            pair = _losses_on_grid(inverse_square, sampled, delta, step)
+            return max(side.epsilon(delta) for side in pair)
         except losses.TooManyLossesError:
             step *= 4
 
 
-def _epsilon_on_grid(
+def _losses_on_grid(
     inverse_square: float, sampled: dict[Part, int], delta: float, step: float
-) -> float:
+) -> tuple[losses.Losses, losses.Losses]:
     parts = []
     for (q, z, is_fixed, rounds), n in sampled.items():
         if is_fixed:
@@ -349,8 +350,35 @@ def _epsilon_on_grid(
             parts.append((losses.sampled_gaussian(q, z, step), n))
     if inverse_square:
         parts.append((losses.sampled_gaussian(1.0, inverse_square**-0.5, step), 1))
-    directions = ([(pair[side], n) for pair, n in parts] for side in (0, 1))
-    return max(losses.composed(side, delta).epsilon(delta) for side in directions)
+    remove, add = ([(pair[side], n) for pair, n in parts] for side in (0, 1))
+    return losses.composed(remove, delta), losses.composed(add, delta)
+
+
+def tight_losses(
+    event: dp_accounting.DpEvent, delta: float, step: float
+) -> Optional[tuple[losses.Losses, losses.Losses]]:
+    """The losses of removing and of adding a client, for a tree of Gaussians.
+
+    They dominate those of the tree at any delta, and are exact to rounding near this
+    one. None if the tree holds any other event, or one without noise.
+
+    Raises:
+      TooManyLossesError: there would be too many steps.
+    """
+    parts = gaussian_parts(event)
+    if parts is None or any(part.z == 0 for part in parts):
+        return None
+    sampled, plain = Counter[Part](), Counter[Part]()
+    for part, n in parts.items():
+        is_out = part.rounds > 1 and not slot_losses.is_in_reach(part.z, part.rounds)
+        (plain if is_out or part.q == 1 else sampled)[part] += n
+    inverse_square = _inverse_square(plain)
+    if not _widest_loss(inverse_square, sampled) < losses.MOST * step:
+        raise losses.TooManyLossesError("there must be a longer step")
+    if not sampled and not inverse_square:
+        nothing = losses.Losses(step, 0, np.ones(1), 0.0)
+        return nothing, nothing
+    return _losses_on_grid(inverse_square, sampled, delta, step)
 
 
 def _widest_loss(inverse_square: float, sampled: dict[Part, int]) -> float:

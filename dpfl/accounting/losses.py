@@ -30,7 +30,9 @@ _TAIL = 1e-9
 _EXPONENTS = np.geomspace(0.003, 100.0, 32)
 # What the FFT rounds in each place, for each release, over the mean of its spectrum.
 _FFT_ROUNDING = 4e-15
-_MOST = 2**23
+MOST = 2**23
+"""The most losses of a composition."""
+
 # Allowance for what float64 rounds in a cell: 1e-16 over the grid's step, and more.
 _ROUNDING = 1e-10
 # Losses from which exp overflows; all of a cell's mass is at its upper end there.
@@ -56,6 +58,30 @@ class Losses:
     low: int
     masses: np.ndarray
     infinite: float
+
+    def worse(self, chance: float, top: float = math.inf) -> Losses:
+        """The same with this more mass at infinity, and all of the losses above top."""
+        above = self.step * (self.low + np.arange(self.masses.size)) > top
+        infinite = self.infinite + chance + float(np.sum(self.masses[above]))
+        masses = np.where(above, 0.0, self.masses)
+        return attr.evolve(self, masses=masses, infinite=infinite)
+
+    def of_one(self) -> Losses:
+        """The same with an allowance for rounding, and a mass of 1 in all.
+
+        What is over 1 is taken from the smallest losses. The hockey-stick is a convex
+        function of e^epsilon that is 1 at 0, so that it is below the chord from there
+        to the smallest loss that is left; from that loss on nothing changes.
+        """
+        masses = self.masses * (1 + _ROUNDING)
+        infinite = self.infinite * (1 + _ROUNDING)
+        # From the largest on, since the smallest may be much above 1 together.
+        above = infinite + np.cumsum(masses[::-1])[::-1]
+        return attr.evolve(
+            self,
+            masses=np.clip(1 - (above - masses), 0, masses),
+            infinite=infinite + max(1 - float(above[0]), 0.0),
+        )
 
     def epsilon(self, delta: float) -> float:
         """The least epsilon of at least 0 at a delta, rounded up; maybe infinite."""
@@ -170,7 +196,7 @@ def composed(parts: Iterable[tuple[Losses, int]], delta: float) -> Losses:
     beside masses near the epsilon of that delta, and as much is added to each.
 
     Raises:
-      TooManyLossesError: there would be more than `_MOST` of them.
+      TooManyLossesError: there would be more than `MOST` of them.
     """
     given = list(parts)
     count = sum(n for _, n in given)
@@ -191,8 +217,8 @@ def composed(parts: Iterable[tuple[Losses, int]], delta: float) -> Losses:
         tilted_upper = np.min(grown / (exponents[more] - tilt))
         high = min(high, math.ceil(max(upper, tilted_upper)))
     low = max(0, math.floor(-lower))
-    if high - low >= _MOST:
-        raise TooManyLossesError(f"there must be at most {_MOST}, found {high - low}")
+    if high - low >= MOST:
+        raise TooManyLossesError(f"there must be at most {MOST}, found {high - low}")
     size = fft.next_fast_len(max(high - low + 1, longest), real=True)
     product = np.ones(size // 2 + 1, np.complex128)
     for part, n in given:

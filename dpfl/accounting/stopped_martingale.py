@@ -282,14 +282,13 @@ def is_of_gaussians(event: dp_accounting.DpEvent) -> bool:
     return gaussian.gaussian_parts(alike) is not None
 
 
-def stopped_epsilon(
+def _stand_ins(
     event: dp_accounting.DpEvent, delta: float
-) -> Optional[tuple[float, str]]:
-    """An epsilon of a tree that drops coordinates or adds integers, and the method.
+) -> Optional[tuple[dp_accounting.DpEvent, float]]:
+    """The tree of Gaussians that stands for one, and how far it is from it.
 
-    It is `gaussian.tight_epsilon` of the Gaussians that stand for these releases, at
-    what of `delta` their clocks leave, with 'stopped-' before the method; None if there
-    is nothing that one stands for, or the tree holds any other event.
+    Clocks take the part `_SHARE` of delta, and the distance is that of `StandIn`, of
+    all releases together. None if nothing of the tree is replaced.
     """
     count = _replaced_releases(event)
     if not count:
@@ -321,10 +320,50 @@ def stopped_epsilon(
         return dp_accounting.GaussianDpEvent(max(found.clock, 1e-300) ** -0.5)
 
     alike = _stand_in(event, gaussian_of)
-    found = gaussian.tight_epsilon(alike, (1 - _SHARE - _TAIL_SHARE) * delta)
+    return alike, distance
+
+
+def _largest_epsilon(distance: float, delta: float) -> float:
+    """Up to which epsilon the distance takes no more than its part of delta.
+
+    Releases within D of (epsilon, delta)-private ones add (1 + e^epsilon) D.
+    """
+    if not distance:
+        return math.inf
+    return math.log(_TAIL_SHARE) + math.log(delta) - math.log(distance) - 1
+
+
+def stopped_epsilon(
+    event: dp_accounting.DpEvent, delta: float
+) -> Optional[tuple[float, str]]:
+    """An epsilon of a tree that drops coordinates or adds integers, and the method.
+
+    It is `gaussian.tight_epsilon` of the Gaussians that stand for these releases, at
+    what of `delta` their clocks leave, with 'stopped-' before the method; None if there
+    is nothing that one stands for, or the tree holds any other event.
+    """
+    if (stands := _stand_ins(event, delta)) is None:
+        return None
+    found = gaussian.tight_epsilon(stands[0], (1 - _SHARE - _TAIL_SHARE) * delta)
     if found is None:
         return None
-    # Releases within D of (epsilon, delta)-private ones add (1 + e^epsilon) D.
-    log_share = math.log(_TAIL_SHARE) + math.log(delta)
-    most = log_share - math.log(distance) - 1 if distance else math.inf
-    return found[0] if found[0] <= most else math.inf, f"stopped-{found[1]}"
+    is_held = found[0] <= _largest_epsilon(stands[1], delta)
+    return found[0] if is_held else math.inf, f"stopped-{found[1]}"
+
+
+def stopped_losses(
+    event: dp_accounting.DpEvent, delta: float, step: float
+) -> Optional[tuple[losses.Losses, losses.Losses]]:
+    """`gaussian.tight_losses` of the Gaussians that stand for releases of a tree.
+
+    What clocks and tails take of delta is at infinity, and so are the losses above
+    which tails would take more. None as for `stopped_epsilon`.
+    """
+    if (stands := _stand_ins(event, delta)) is None:
+        return None
+    found = gaussian.tight_losses(stands[0], delta, step)
+    top = _largest_epsilon(stands[1], delta)
+    if found is None or top < 0:
+        return None
+    remove, add = (side.worse((_SHARE + _TAIL_SHARE) * delta, top) for side in found)
+    return remove, add

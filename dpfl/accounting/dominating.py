@@ -1,0 +1,72 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Loss distributions of dpfl's events, in the form of dp_accounting's.
+
+They compose with those of any other library's events. docs/privacy/README.md says what
+they promise, and why.
+"""
+
+from __future__ import annotations
+
+import dp_accounting
+from dp_accounting.pld import pld_pmf, privacy_loss_distribution
+
+from dpfl import checks
+from dpfl.accounting import accountant, calibration, events, gaussian, losses
+from dpfl.accounting.stopped_martingale import stopped_losses
+
+
+def loss_distribution(
+    event: dp_accounting.DpEvent, delta: float, interval: float = 1e-4
+) -> privacy_loss_distribution.PrivacyLossDistribution:
+    """The privacy loss distribution of an event, rounded up, for others to compose.
+
+    It dominates the event in both directions, at any delta; nearly what it loses is
+    what `epsilon` finds by the method 'tight'. All that the event repeats is composed
+    here already. A run of a mechanism is `mechanism.dp_event(plan, dimension)`.
+
+    Args:
+      event: A tree of plain, masked and Poisson-sampled Gaussians, integer noise, and
+        random slots and cohorts of a fixed size of these. The distribution is for any
+        relation for which the event holds; see `relations_of`.
+      delta: The delta that the whole of what is composed is asked about, in (0, 1).
+        Epsilon is nearest to the truth there, and may be infinite at a smaller one:
+        masked coordinates and integer noise have a hundredth of delta at infinity.
+      interval: The grid's step, above 0; `PLDAccountant`'s by default. Only
+        distributions of the same interval compose.
+
+    Raises:
+      dp_accounting.UnsupportedEventError: the event has no loss distribution that is
+        known, or a part of it is not private for a relation that the others are for.
+      ValueError: an argument is out of range.
+    """
+    delta = checks.delta("delta", delta)
+    interval = checks.positive("interval", interval)
+    relation = calibration.first_relation(event)
+    book = accountant.DpflAccountant(neighboring_relation=relation)
+    if not book.supports(event):
+        # Raises what is wrong with it.
+        book.compose(event)
+    pair = None
+    try:
+        if relation in events.TRUSTED_RELATIONS:
+            pair = gaussian.tight_losses(event, delta, interval)
+            pair = pair or stopped_losses(event, delta, interval)
+    except losses.TooManyLossesError as error:
+        raise ValueError(
+            f"interval must be longer for no more than {losses.MOST} losses, found "
+            f"{interval!r}"
+        ) from error
+    if pair is None:
+        raise dp_accounting.UnsupportedEventError(
+            "event must be of plain, masked and Poisson-sampled Gaussians, integer "
+            "noise, and slots of these, no client replaced by another, for a loss "
+            "distribution; DpflAccountant "
+            "composes what is known by its Renyi divergences alone, found "
+            f"{type(event).__name__}"
+        )
+    remove, add = (
+        pld_pmf.DensePLDPmf(interval, side.low, side.masses, side.infinite, True)
+        for side in (side.of_one() for side in pair)
+    )
+    return privacy_loss_distribution.PrivacyLossDistribution(remove, add)
