@@ -12,7 +12,7 @@ from dp_accounting.pld import privacy_loss_distribution as theirs
 from scipy import special
 
 from dpfl import accounting
-from dpfl.accounting import balls_in_bins, events, gaussian, random_slot
+from dpfl.accounting import balls_in_bins, events, gaussian, losses, random_slot
 from tests.accounting import quadrature
 
 GAUSSIAN = dp_accounting.GaussianDpEvent
@@ -157,3 +157,10 @@ def test_wrong_arguments_are_refused():
         accounting.loss_distribution(GAUSSIAN(1.0), 1e-5, 0)
     with pytest.raises(ValueError, match="^delta must be"):
         accounting.loss_distribution(GAUSSIAN(1.0), 1.0)
+
+
+def test_losses_above_the_top_are_infinite():
+    given = losses.Losses(0.5, -1, np.array([0.2, 0.3, 0.4]), 0.05)
+    found = given.worse(0.01, top=0.2)
+    np.testing.assert_array_equal(found.masses, [0.2, 0.3, 0.0])
+    assert found.infinite == pytest.approx(0.05 + 0.01 + 0.4)
