@@ -8,11 +8,10 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional
-
-import numpy as np
 
 from dpfl import covered, files
 
@@ -203,10 +202,11 @@ def arms(
     rows = []
     for arm, values in cells.items():
         found = effects.effect(cells, [(arm, base)])
-        row = {**shown[arm], "seeds": len(values), f"final_{metric}": np.mean(values)}
+        mean = statistics.fmean(values)
+        row = {**shown[arm], "seeds": len(values), f"final_{metric}": mean}
         if arm != base:
             row.update(effect=found.size, low=found.low, high=found.high)
-        rows.append({k: float(v) if k[:6] == "final_" else v for k, v in row.items()})
+        rows.append(row)
     return rows
 
 

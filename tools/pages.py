@@ -23,7 +23,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from dpfl import files
@@ -33,8 +34,9 @@ ROOT = Path(__file__).resolve().parents[1]
 MARKED = re.compile(r"(<!-- table (.*?) -->\n)(.*?)(<!-- end -->)", re.S)
 
 
-def value(rows: tables.Rows, name: str, shown: str) -> str:
+def value(rows: tables.Rows, name: str, shown: str, **by: str) -> str:
     """The mean of numbers, and in brackets the least and the most if they differ."""
+    rows = tables.where(rows, **by)
     if name == "lines":
         return str(len(rows))
     found = [float(row[name]) for row in rows if row[name]]
@@ -45,27 +47,33 @@ def value(rows: tables.Rows, name: str, shown: str) -> str:
     return cells[0] if cells[1] == cells[2] else "{} ({} to {})".format(*cells)
 
 
-def gained(rows: tables.Rows, line: tables.Rows, keys: list[str], text: str) -> str:
-    """The effect of a line, as `NAME FORMAT vs COLUMN=VALUE over COLUMNS` says."""
-    name, form, _, base, *over = text.split()
-    column, _, wanted = base.partition("=")
+def gained(
+    rows: tables.Rows, keys: Sequence[str], name: str, shown: str, vs: Sequence[str]
+) -> Callable[[tables.Rows], str]:
+    """From a line's rows to its effect, as `COLUMN=VALUE over COLUMNS` says."""
+    column, _, wanted = vs[0].partition("=")
+    over = vs[2:]
 
-    def cell(row: tables.Row, names: list[str]) -> tuple[str, ...]:
+    def cell(row: tables.Row, *names: str) -> tuple[str, ...]:
         return tuple(row[each] for each in names)
 
     cells: dict[tuple[str, ...], list[float]] = {}
     for row in rows:
-        cells.setdefault(cell(row, keys + over[1:]), []).append(float(row[name]))
+        cells.setdefault(cell(row, *keys, *over), []).append(float(row[name]))
     bases = {
-        cell(row, over[1:]): cell(row, keys + over[1:])
+        cell(row, *over): cell(row, *keys, *over)
         for row in tables.where(rows, **{column: wanted})
     }
-    pairs = {cell(row, keys + over[1:]): bases[cell(row, over[1:])] for row in line}
-    if any(ours == base for ours, base in pairs.items()):
-        return ""
-    found = effects.effect(cells, list(pairs.items()))
-    ends = [f"{x:{form}}".rstrip("%") for x in (found.size, found.low, found.high)]
-    return "{} ({} to {})".format(*ends)
+
+    def text(line: tables.Rows) -> str:
+        pairs = {cell(row, *keys, *over): bases[cell(row, *over)] for row in line}
+        if any(ours == other for ours, other in pairs.items()):
+            return ""
+        found = effects.effect(cells, list(pairs.items()))
+        ends = [f"{x:{shown}}".rstrip("%") for x in (found.size, found.low, found.high)]
+        return "{} ({} to {})".format(*ends)
+
+    return text
 
 
 def split(row: dict[str, str]) -> dict[str, str]:
@@ -81,21 +89,26 @@ def label(word: str) -> str:
 
 def head(name: str, **part: str) -> str:
     """The words above a column of numbers."""
-    if " vs " in name:
-        return f"gain over {name.split()[3].partition('=')[2].replace('_', ' ')}"
     words = tables.HEADS.get(name, name.replace("_", " "))
     of = [f"{tables.HEADS.get(key, key)}={label(word)}" for key, word in part.items()]
     return ", ".join([words, *of])
 
 
-def columns(rows: tables.Rows, text: str) -> Iterator[tuple[str, str, dict[str, str]]]:
-    """Heads of numbers, their formats, and the rows of each line that they are of."""
+def columns(
+    rows: tables.Rows, keys: Sequence[str], text: str
+) -> Iterator[tuple[str, Callable[[tables.Rows], str]]]:
+    """Heads of numbers, and what a line's rows have below each."""
     for part in text.split(","):
-        name, shown, *by = part.split()
-        if not by or by[0] == "vs":
-            yield (part if by else name), shown, {}
-        for word in tables.distinct(rows, by[1]) if by[:1] == ["by"] else ():
-            yield name, shown, {by[1]: word}
+        name, shown, *how = part.split()
+        if not how:
+            yield head(name), partial(value, name=name, shown=shown)
+        elif how[0] == "vs":
+            words = how[1].partition("=")[2].replace("_", " ")
+            yield f"gain over {words}", gained(rows, keys, name, shown, how[1:])
+        else:
+            for word in tables.distinct(rows, how[1]):
+                by = {how[1]: word}
+                yield head(name, **by), partial(value, name=name, shown=shown, **by)
 
 
 def table(spec: str) -> str:
@@ -114,18 +127,13 @@ def table(spec: str) -> str:
         row for row in rows if all(row[k] in v.split("|") for k, v in wanted.items())
     ]
     keys = names.split(", ")
-    shown = list(columns(rows, numbers))
+    shown = list(columns(rows, keys, numbers))
     lines = dict.fromkeys(tuple(row[key] for key in keys) for row in rows)
-    heads = [*map(head, keys), *(head(name, **part) for name, _, part in shown)]
+    heads = [*map(head, keys), *(words for words, _ in shown)]
     text = [heads, ["---"] * len(heads)]
     for line in lines:
         here = tables.where(rows, **dict(zip(keys, line)))
-        text.append([label(word) for word in line])
-        for name, form, by in shown:
-            if " vs " in name:
-                text[-1].append(gained(rows, here, keys, name))
-            else:
-                text[-1].append(value(tables.where(here, **by), name, form))
+        text.append([*map(label, line), *(cell(here) for _, cell in shown)])
     return "".join(f"| {' | '.join(cells)} |\n" for cells in text)
 
 

@@ -1,5 +1,6 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
+
 """Loss distributions of dpfl's events, in the form of dp_accounting's.
 
 They compose with those of any other library's events. docs/privacy/README.md says what
@@ -61,12 +62,11 @@ def loss_distribution(
         raise dp_accounting.UnsupportedEventError(
             "event must be of plain, masked and Poisson-sampled Gaussians, integer "
             "noise, and slots of these, no client replaced by another, for a loss "
-            "distribution; DpflAccountant "
-            "composes what is known by its Renyi divergences alone, found "
-            f"{type(event).__name__}"
+            "distribution; DpflAccountant composes what is known by its Renyi "
+            f"divergences alone, found {type(event).__name__}"
         )
     remove, add = (
         pld_pmf.DensePLDPmf(interval, side.low, side.masses, side.infinite, True)
-        for side in (side.of_one() for side in pair)
+        for side in map(losses.Losses.of_one, pair)
     )
     return privacy_loss_distribution.PrivacyLossDistribution(remove, add)

@@ -74,10 +74,10 @@ def test_a_table_of_a_page_has_effects_that_are_pooled():
         for e in "28"
         for s in "01"
     ]
-    text = "a .1% vs m=x over e"
-    assert pages.gained(rows, rows[:4], ["m"], text) == ""
+    base = ["m=x", "over", "e"]
+    assert pages.gained(rows, ["m"], "a", ".1%", base)(rows[:4]) == ""
     found = effects.effect({"x": [0, 1e-3] * 2, "y": [0, 1e-3] * 2}, [("x", "y")])
     # Four cells of two seeds have a variance by four degrees of freedom and not six.
     half = found.high * (6 / 4) ** 0.5 * stats.t.ppf(0.975, 4) / stats.t.ppf(0.975, 6)
-    shown = pages.gained(rows, rows[4:], ["m"], text.replace(".1%", ".3%"))
+    shown = pages.gained(rows, ["m"], "a", ".3%", base)(rows[4:])
     assert shown == f"-25.000 ({-25 - 100 * half:.3f} to {-25 + 100 * half:.3f})"
