@@ -69,11 +69,14 @@ print(added / (64 * 2**21))
 
 
 def test_reading_takes_the_memory_of_a_tensor_once(tmp_path):
-    """And not beside its parts, with which it would be there twice."""
+    """And not beside its parts: then it is there 2.1 times, and 1.15 times without.
+
+    What the allocator keeps adds up to 0.3 on a machine that is busy.
+    """
     program = tmp_path / "reading.py"
     program.write_text(READING)
     done = forks.run(program)
-    assert 0.9 < float(done.stdout) < 1.4
+    assert 0.9 < float(done.stdout) < 1.7
 
 
 def test_parts_are_no_larger_than_they_may_be(monkeypatch):
