@@ -251,8 +251,8 @@ def test_figures_and_training_work_from_the_wheel(wheel, tmp_path):
     (tmp_path / "work.py").write_text(WORK)
     where, row = python("work.py").splitlines()[-2:]
     assert Path(where).parent == site / "dpfl/experiments"
-    python("dpfl", "reproduce", "--figure=csgm_fig1", "--output_dir=figures")
-    assert (tmp_path / "figures/csgm_fig1-small/csgm_fig1.png").stat().st_size > 1000
+    python("dpfl", "reproduce", "--figure=mf_table2", "--output_dir=figures")
+    assert (tmp_path / "figures/mf_table2-small/mf_table2.png").stat().st_size > 1000
     row = json.loads(row)
     # One round of a mechanism that was calibrated to the task's budget for one round.
     assert 7.9 < row["epsilon"] <= 8

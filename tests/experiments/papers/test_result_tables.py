@@ -20,8 +20,8 @@ COLUMNS = {
     "key": "[...]",
 }
 MEDIUM = {n: each for n, each in index.FIGURES.items() if "medium" in each.scales}
-# One of each drawing.
-DRAWN = list({str(figure.plot): name for name, figure in MEDIUM.items()}.values())
+# One of each kind of table: with curves and without, of runs' folders and not.
+KINDS = {(str(f.curves), f.needs_folders): name for name, f in MEDIUM.items()}
 
 
 def rows_of(name, folder):
@@ -35,7 +35,7 @@ def rows_of(name, folder):
     return works, found
 
 
-@pytest.mark.parametrize("name", DRAWN)
+@pytest.mark.parametrize("name", KINDS.values())
 def test_a_figure_is_drawn_from_its_table_alone(name, tmp_path):
     figure = index.FIGURES[name]
     works, table = rows_of(name, tmp_path / "runs")
