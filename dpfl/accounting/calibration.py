@@ -15,9 +15,9 @@ import dp_accounting
 from dpfl import checks
 from dpfl.accounting import (
     accountant,
-    balls_in_bins,
     events,
     gaussian,
+    hidden_turns,
     stopped_martingale,
 )
 
@@ -28,7 +28,7 @@ METHODS_HELP = (
     "auto: the smaller of the two others; rdp: Renyi differential privacy; tight: the "
     "exact curve or privacy loss distributions of Gaussian noise, in random slots too, "
     "and of the Gaussian that stands for it where coordinates are dropped or noise is "
-    "in integers; draws for balls in bins."
+    "in integers; draws where the rounds of a client are its secret."
 )
 """What flags say about them."""
 
@@ -74,7 +74,7 @@ class PrivacyReport:
       delta: See `epsilon`.
       method: 'rdp', 'exact-gaussian', 'pld' or 'unsampled-gaussian' (the exact curve
         without client sampling, which never costs), or 'monte-carlo'
-        (`balls_in_bins`): how epsilon was found. With
+        (`hidden_turns`): how epsilon was found. With
         'stopped-' before it for what stands for masked ones and for integer noise
         (`stopped_martingale`).
       order: The Renyi order that gave epsilon, for 'rdp'; otherwise None.
@@ -142,14 +142,14 @@ def epsilon(
         if found is None:
             found = stopped_martingale.stopped_epsilon(event, delta)
         if found is None:
-            found = balls_in_bins.tight_epsilon(event, delta)
+            found = hidden_turns.tight_epsilon(event, delta)
     tight = None if found is None else PrivacyReport(found[0], delta, found[1])
     if method == "tight":
         if tight is None:
             raise UnsupportedMethodError(
                 "method must be 'auto' or 'rdp' for events other than plain, masked "
                 "and Poisson-sampled Gaussians, integer noise, slots of these and "
-                f"balls in bins, found {method!r}"
+                f"rounds that are a secret, found {method!r}"
             )
         return attr.evolve(tight, relation=name)
     value, order = book.get_epsilon_and_optimal_order(delta)
@@ -248,7 +248,7 @@ def calibrate_noise_multiplier(
 
 def has_tight_figure(event: dp_accounting.DpEvent) -> bool:
     """Whether there is a figure other than by Renyi differential privacy."""
-    if balls_in_bins.alone(event) is not None:
+    if hidden_turns.alone(event) is not None:
         return True
     return stopped_martingale.is_of_gaussians(event)
 
