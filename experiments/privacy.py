@@ -101,7 +101,9 @@ _PARTICIPATION = flags.DEFINE_enum(
     "random_slot: each client draws a round of every epoch in secret; cyclic_poisson: "
     "--min_separation groups take turns, and each client joins in its group's turn "
     "with the probability that makes cohort_size expected; balls_in_bins: the same "
-    "groups, as many as there can be, and which is a client's is its secret.",
+    "groups, as many as there can be, and which is a client's is its secret; "
+    "b_min_separation: each client joins by coins of its own, in secret, "
+    "--min_separation rounds apart at least.",
 )
 _MIN_SEPARATION = flags.DEFINE_integer(
     "min_separation", None, participation_lib.MIN_SEPARATION_HELP
