@@ -139,12 +139,15 @@ def of_bands(rates: Sequence[float], values: Mapping[str, Any]) -> list[BandsRow
         for bands in sorted(set(counts or bands_curve.usual_bands(run)))
     ]
     points: dict[tuple[str, float], list[bands_curve.Point]] = {}
+    guess = 1.0
     with cli.bar(wanted) as each:
         for curve, bands in each:
-            points.setdefault(curve, []).append(bands_curve.point(runs[curve], bands))
+            found = bands_curve.point(runs[curve], bands, guess=guess)
+            points.setdefault(curve, []).append(found)
+            guess = found.noise_multiplier
     rows: list[BandsRow] = []
-    for (name, rate), found in points.items():
-        rows += _rows(found, name, rate, reference)
+    for (name, rate), those in points.items():
+        rows += _rows(those, name, rate, reference)
     if options.plot is not None:
         drawings.draw_bands([dataclasses.asdict(row) for row in rows], options.plot)
     return rows

@@ -127,7 +127,12 @@ def usual_bands(run: StreamRun) -> list[int]:
     return sorted(found | {most})
 
 
-def point(run: StreamRun, separation: int, restarts: bool = True) -> Point:
+def point(
+    run: StreamRun,
+    separation: int,
+    restarts: bool = True,
+    guess: float = 1.0,
+) -> Point:
     """The stream of as many bands as client rounds are apart.
 
     Args:
@@ -135,6 +140,7 @@ def point(run: StreamRun, separation: int, restarts: bool = True) -> Point:
       separation: b, at most floor(N / n); C has as many bands, or T if that is less.
       restarts: Whether streams that restart every epoch may take its place where the
         run ends soon after an epoch; their epsilon is for replacing by zeros alone.
+      guess: A noise multiplier near the answer's, such as a neighbour's.
 
     Raises:
       ValueError: `separation` is out of range.
@@ -150,7 +156,7 @@ def point(run: StreamRun, separation: int, restarts: bool = True) -> Point:
 
     wanted = ENCODERS[: ENCODERS.index(run.encoder) + 1]
     found = [
-        _with_noise(run, encoder_of(run.workload, bands, one), b, q, count)
+        _with_noise(run, encoder_of(run.workload, bands, one), b, q, count, guess)
         for one in wanted
     ]
     may_restart = restarts and b == run.most_groups and run.workload.is_prefix_sum
@@ -161,7 +167,12 @@ def point(run: StreamRun, separation: int, restarts: bool = True) -> Point:
 
 
 def _with_noise(
-    run: StreamRun, found: fact.Factorization, b: int, q: float, count: int
+    run: StreamRun,
+    found: fact.Factorization,
+    b: int,
+    q: float,
+    count: int,
+    guess: float,
 ) -> Point:
     """The stream of an encoder at the noise that the budget asks for."""
     longest = found.sensitivity().value
@@ -184,7 +195,7 @@ def _with_noise(
         )
 
     noise_multiplier = accounting.calibrate_noise_multiplier(
-        event, run.epsilon, run.delta, method=run.accountant
+        event, run.epsilon, run.delta, method=run.accountant, guess=guess
     )
     errors = found.errors()
     return Point(
