@@ -24,7 +24,8 @@ class Run(enum.Enum):
     POISSON_COHORT = "poisson"
     FIXED_COHORT = "fixed"
     EPOCH_ORDER = "epoch"
-    # Which round of an epoch each client is in, where each draws one by itself.
+    # Which round each client is in next, of an epoch or of the run, where each draws it
+    # by itself.
     SLOT = "slot"
     # Which group or window each client is dealt into for the whole run, and in which
     # order those of a window are.

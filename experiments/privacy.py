@@ -19,7 +19,8 @@ unless --noise_source says otherwise. --bits=auto and --compression_rate=auto ch
 numbers, and say on stderr what was chosen. `bands` shows the error of the iterates
 against the number of bands of a stream of noise over the whole run, for clients that
 are dealt into as many groups, or with --participation=once_per_epoch take part once in
-an epoch. DOME's is not shown, since what its sketch misses depends on the updates, and
+an epoch, or with balls_in_bins or b_min_separation have rounds that are their secret.
+DOME's is not shown, since what its sketch misses depends on the updates, and
 sparse_recovery's is of the right order only. Bits are per client and round and count
 all that is sent: a sparsified message is 32 bits for each kept value (their expected
 number), 32 bits for their number and a seed of 128 bits. An epsilon above 50 is
@@ -101,7 +102,9 @@ _PARTICIPATION = flags.DEFINE_enum(
     "random_slot: each client draws a round of every epoch in secret; cyclic_poisson: "
     "--min_separation groups take turns, and each client joins in its group's turn "
     "with the probability that makes cohort_size expected; balls_in_bins: the same "
-    "groups, as many as there can be, and which is a client's is its secret.",
+    "groups, as many as there can be, and which is a client's is its secret; "
+    "b_min_separation: each client joins by coins of its own, in secret, "
+    "--min_separation rounds apart at least.",
 )
 _MIN_SEPARATION = flags.DEFINE_integer(
     "min_separation", None, participation_lib.MIN_SEPARATION_HELP

@@ -56,8 +56,6 @@ BANDS_FIELDS = {
 }.union(*map(build.accepted_fields, RELEASES.values())) - {
     *("adaptive_clipping", "noise_multiplier", *build.ADAPTIVE_FIELDS)
 }
-_SAMPLED = ("poisson", "cyclic_poisson")
-_SEPARATED = "once_per_epoch"
 
 
 def widths() -> list[int]:
@@ -118,17 +116,19 @@ def of_bands(rates: Sequence[float], values: Mapping[str, Any]) -> list[BandsRow
     """
     options: Any = flags.FLAGS
     counts = None if options.bands is None else _counts()
-    sampled = _is_sampled(options.participation)
+    participation = _participation(options.participation)
     reference: Optional[float] = None
-    if sampled:
-        plain = _run(mechanisms.Gaussian.name, values, sampled)
+    if participation == mechanisms.CyclicPoisson.name:
+        plain = _run(mechanisms.Gaussian.name, values, participation)
         reference = bands_curve.point(plain, 1).root_mean_error
     names = _names(options.mechanisms)
+    if participation in bands_curve.HIDDEN:
+        names = _of_whole_sums(names, options.mechanisms, rates, participation)
     # Without compression the sparsified mechanism is the other one.
     own = [rate for rate in rates if rate != 1 or len(names) == 1]
     runs = {
         (name, rate): _run(
-            RELEASES[name], {**values, "compression_rate": rate}, sampled
+            RELEASES[name], {**values, "compression_rate": rate}, participation
         )
         for name in names
         for rate in (own if name == mechanisms.Sgmf.name else [1.0])
@@ -139,12 +139,15 @@ def of_bands(rates: Sequence[float], values: Mapping[str, Any]) -> list[BandsRow
         for bands in sorted(set(counts or bands_curve.usual_bands(run)))
     ]
     points: dict[tuple[str, float], list[bands_curve.Point]] = {}
+    guess = 1.0
     with cli.bar(wanted) as each:
         for curve, bands in each:
-            points.setdefault(curve, []).append(bands_curve.point(runs[curve], bands))
+            found = bands_curve.point(runs[curve], bands, guess=guess)
+            points.setdefault(curve, []).append(found)
+            guess = found.noise_multiplier
     rows: list[BandsRow] = []
-    for (name, rate), found in points.items():
-        rows += _rows(found, name, rate, reference)
+    for (name, rate), those in points.items():
+        rows += _rows(those, name, rate, reference)
     if options.plot is not None:
         drawings.draw_bands([dataclasses.asdict(row) for row in rows], options.plot)
     return rows
@@ -194,17 +197,40 @@ def _counts() -> list[int]:
     return found
 
 
-def _is_sampled(participation: str) -> bool:
-    """Whether clients are drawn at random from their groups."""
-    if participation not in (*_SAMPLED, _SEPARATED):
+def _of_whole_sums(
+    names: list[str], asked: Any, rates: Sequence[float], participation: str
+) -> list[str]:
+    """The mechanisms of which hidden turns are accounted for, if no other is asked."""
+    whole = [mechanisms.MatrixFactorization.name]
+    if asked is not None and names != whole:
         raise ValueError(
-            "--participation must be poisson (of groups that take turns) or "
-            f"{_SEPARATED} for bands, found {participation}"
+            f"--mechanisms must be {whole[0]} for {participation}, of which nothing is "
+            f"dropped, found {','.join(names)}"
         )
-    return participation != _SEPARATED
+    if set(rates) != {1.0}:
+        raise ValueError(
+            f"--compression_rates must be 1 for {participation}, found "
+            f"{','.join(f'{rate:g}' for rate in rates)}"
+        )
+    return whole
 
 
-def _run(name: str, values: Mapping[str, Any], sampled: bool) -> bands_curve.StreamRun:
+def _participation(name: str) -> str:
+    """How clients of a stream are chosen, from what the flag says."""
+    if name == mechanisms.PoissonSampling.name:
+        # With one band groups that take turns are that.
+        return mechanisms.CyclicPoisson.name
+    if name not in bands_curve.PARTICIPATIONS:
+        known = ", ".join(bands_curve.PARTICIPATIONS)
+        raise ValueError(
+            f"--participation must be one of {known} for bands, found {name}"
+        )
+    return name
+
+
+def _run(
+    name: str, values: Mapping[str, Any], participation: str
+) -> bands_curve.StreamRun:
     """The run of streams whose release of a round is a mechanism's."""
     options: Any = flags.FLAGS
     mechanism: Any = build.build(name, {**values, "noise_multiplier": 1.0})
@@ -226,7 +252,7 @@ def _run(name: str, values: Mapping[str, Any], sampled: bool) -> bands_curve.Str
             epsilon=options.epsilon,
             delta=options.delta,
             release=release,
-            sampled=sampled,
+            participation=participation,
             encoder=values.get("matrix_method", bands_curve.ENCODERS[0]),
             accountant=options.accountant,
         )

@@ -29,10 +29,9 @@ import dpfl
 from dpfl import accounting, files, mechanisms, planning
 from dpfl import factorization as mf
 from dpfl.accounting import random_slot
-from dpfl.accounting.balls_in_bins import BallsInBinsDpEvent
 from dpfl.accounting.csgm import SparsifiedMatrixFactorizationDpEvent
 from dpfl.accounting.integer import rounding, summed_noise
-from dpfl.factorization import factorization, tree
+from dpfl.factorization import tree
 from dpfl.planning import bands_curve
 from experiments import tables
 from experiments.papers import ours as stream_training
@@ -197,26 +196,23 @@ def _bands(is_slow: bool) -> Numbers:
             yield f"error, {name}, dense", noise * one.errors(plan).root_mean
 
 
-def _balls_in_bins() -> Numbers:
+# How clients' rounds are their secret, and the bands of C.
+_HIDDEN = tuple((name, bands) for name in bands_curve.HIDDEN for bands in (16, 24, 32))
+
+
+def _hidden_turns() -> Numbers:
     """The setting of `_bands` at delta = 1e-3, by the tightest accounting."""
     workload = mf.prefix_sum(512)
     for epsilon in (10.0, 2.0):
         run = bands_curve.StreamRun(workload, 3200, 100, epsilon, 1e-3)
         case = f"epsilon = {epsilon:g}"
         yield f"error, best cyclic, {case}", bands_curve.choose(run).root_mean_error
-        for bands in (16, 32):
-            one = bands_curve.encoder_of(workload, bands)
-            shifts = factorization.group_shifts(one, 512, 32)
-            noise = accounting.calibrate_noise_multiplier(
-                functools.partial(BallsInBinsDpEvent, gram=shifts @ shifts.T),
-                epsilon,
-                1e-3,
-                rtol=1e-3,
-            )
-            noise /= one.sensitivity().value
-            name = f"balls in bins h = {bands}, {case}"
-            yield f"z, {name}", noise
-            yield f"error, {name}", noise * one.errors().root_mean
+        for participation, bands in _HIDDEN:
+            secret = dataclasses.replace(run, participation=participation)
+            one = bands_curve.point(secret, bands)
+            name = f"{participation} h = {bands}, {case}"
+            yield f"z, {name}", one.noise_multiplier
+            yield f"error, {name}", one.root_mean_error
 
 
 def _rounding() -> Numbers:
@@ -318,7 +314,7 @@ def numbers(is_slow: bool = True) -> Iterator[tuple[str, str, float]]:
         ("privacy/random_slot", _random_slot()),
         ("privacy/matrix_factorization", _matrix_factorization()),
         ("privacy/bands", _bands(is_slow)),
-        ("privacy/balls_in_bins", _balls_in_bins() if is_slow else ()),
+        ("privacy/balls_in_bins", _hidden_turns() if is_slow else ()),
         ("privacy/rounding", _rounding()),
         ("privacy/integer_release", _integer_release()),
         ("tasks", _tasks()),

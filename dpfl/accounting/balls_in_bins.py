@@ -3,28 +3,18 @@
 """Clients that draw one of b groups in secret, for a run with correlated noise.
 
 A client of group g shifts the rows of C G + Z by m_g, the sum of the columns of C of
-its rounds, in units of the noise. Whatever clients send, and however they adapt, every
-convex function of the likelihood ratio has at most the mean that it has under
-
-  R = (1/b) sum_g exp(W_g - K_gg / 2),   W ~ N(0, K),   K_gh = <m_g, m_h>,
-
-which is the ratio of P, the mean over g of N(m_g, I), to Q = N(0, I). It rises with
-each entry of K. So delta of both directions is an integral over b numbers, of which
-draws give an upper bound that fails with a probability that is stated. The proofs are
-in docs/privacy/balls_in_bins.md.
+its rounds, in units of the noise, so that K of `hidden_turns` has a row for each group.
+delta is an integral over b numbers.
 
 Sources: Choquette-Choo et al. (2024), 'Near Exact Privacy Amplification for Matrix
-Mechanisms'; Chua et al. (2024), 'Balls-and-Bins Sampling for DP-SGD'; Kahane (1986),
-'Une inegalite du type de Slepian et Gordon'; Wang et al. (2023), 'A Randomized Approach
-for Tight Privacy Accounting'.
+Mechanisms'; Chua et al. (2024), 'Balls-and-Bins Sampling for DP-SGD'.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple, Optional
+from typing import Any, Optional
 
 import attr
 import dp_accounting
@@ -32,23 +22,14 @@ import numpy as np
 from scipy import linalg, special
 
 from dpfl import checks
-from dpfl.accounting import events, gaussian, log_space, random_slot
-
-FAILURE = 1e-15
-"""A figure is below the true epsilon with at most this probability, times delta."""
+from dpfl.accounting import events, gaussian, hidden_turns, log_space, random_slot
+from dpfl.accounting.hidden_turns import Draws
 
 # Normal numbers that a figure takes for each direction, and the least and most draws.
 _NUMBERS = 2**22
 _LEAST_DRAWS, _MOST_DRAWS = 2**12, 2**17
 # Draws are worked on so many numbers at a time.
 _BLOCK = 2**13
-# A pilot of one in so many draws chooses how far draws are shifted, in deviations of
-# the noise beyond what P or Q are themselves.
-_PILOT = 16
-_SHIFTS = range(7)
-# Relative allowance for rounding, of the matrix and of sums.
-_ROUNDING = 1e-9
-_STEPS = 32
 
 
 def _read_only(value: Any) -> np.ndarray:
@@ -58,7 +39,7 @@ def _read_only(value: Any) -> np.ndarray:
 
 
 @attr.s(frozen=True, auto_attribs=True)
-class BallsInBinsDpEvent(events.RdpDpEvent):
+class BallsInBinsDpEvent(hidden_turns.HiddenTurnsDpEvent):
     """A run in which each client is in the rounds of one group, which is its secret.
 
     Each client draws one of b groups with equal probability, independently of the other
@@ -81,9 +62,6 @@ class BallsInBinsDpEvent(events.RdpDpEvent):
       groups: b, at least r, which it is if left out.
     """
 
-    # Each prefix of a run has a matrix of its own.
-    is_remembered: ClassVar[bool] = False
-
     noise_multiplier: float = attr.ib(validator=checks.validator(checks.nonnegative))
     gram: np.ndarray = attr.ib(converter=_read_only, eq=np.ndarray.tobytes)
     groups: int = attr.ib()
@@ -104,11 +82,6 @@ class BallsInBinsDpEvent(events.RdpDpEvent):
                 f"{attribute.name} must be square, and without an entry below 0, found "
                 f"the shape {value.shape} and the least entry {np.min(value):g}"
             )
-
-    @property
-    def relations(self) -> events.Relations:
-        """See base class: the client has no noise of its own in the sum."""
-        return events.TRUSTED_RELATIONS
 
     def rdp(self, orders: events.Orders) -> np.ndarray:
         """See base class.
@@ -131,6 +104,29 @@ class BallsInBinsDpEvent(events.RdpDpEvent):
         common = _gaussian_rdp(self.noise_multiplier, shared, orders)
         return np.minimum(whole, common + slot.rdp(orders))
 
+    @functools.cached_property
+    def _in_units(self) -> np.ndarray:
+        """K in units of the noise, a little larger."""
+        scale = 1 / self.noise_multiplier
+        return self.gram * scale * scale * (1 + hidden_turns.ROUNDING)
+
+    def longest(self) -> float:
+        """See base class."""
+        return float(np.max(self._in_units)) if self.noise_multiplier else math.inf
+
+    def draws(self) -> int:
+        """See base class; none if there is but one group, which is no secret."""
+        most = min(_MOST_DRAWS, max(_LEAST_DRAWS, _NUMBERS // len(self.gram)))
+        return most if self.groups > 1 else 0
+
+    def removal(self, draws: int, shift: float, seed: int) -> Draws:
+        """See base class."""
+        return removal_draws(self._in_units, draws, shift, seed, self.groups)
+
+    def addition(self, draws: int, shift: float, seed: int) -> Draws:
+        """See base class."""
+        return addition_draws(self._in_units, draws, shift, seed, self.groups)
+
 
 def _gaussian_rdp(
     noise_multiplier: float, squared: float, orders: events.Orders
@@ -139,74 +135,6 @@ def _gaussian_rdp(
     if not squared:
         return np.zeros(np.shape(orders))
     return gaussian.gaussian_rdp(noise_multiplier / math.sqrt(squared), orders)
-
-
-def alone(event: dp_accounting.DpEvent) -> Optional[BallsInBinsDpEvent]:
-    """The event of balls in bins that is all of a tree, or None."""
-    while True:
-        if isinstance(event, BallsInBinsDpEvent):
-            return event
-        if isinstance(event, events.RunDpEvent) or (
-            isinstance(event, dp_accounting.SelfComposedDpEvent) and event.count == 1
-        ):
-            event = event.event
-        elif (
-            isinstance(event, dp_accounting.ComposedDpEvent) and len(event.events) == 1
-        ):
-            event = event.events[0]
-        else:
-            return None
-
-
-class Draws(NamedTuple):
-    """Log-losses of draws and the logs of their weights, and a bound on what they give.
-
-    Attributes:
-      losses: log R for P against Q, -log R for Q against P; float64 [n].
-      weights: Log of how much likelier a draw is without its shift; float64 [n].
-      log_bound: Log of the largest that weight (1 - e^(epsilon - loss)) can be, from
-        epsilon.
-    """
-
-    losses: np.ndarray
-    weights: np.ndarray
-    log_bound: Callable[[float], float]
-
-    def delta(self, epsilon: float, failure: float) -> float:
-        """An upper bound on delta that fails with at most this probability.
-
-        X >= 0 has P(mean of n < E X - t) <= exp(-n t^2 / (2 E X^2)). That is used for
-        X^2 first, which is at most X's largest value squared, and then for X.
-        """
-        n = self.losses.size
-        each = math.log(2 / failure) / n
-        rare = np.minimum(epsilon - self.losses, 0.0)
-        # In units of the bound: X is then at most 1.
-        log_bound = self.log_bound(epsilon)
-        with np.errstate(divide="ignore", under="ignore"):
-            x = np.exp(self.weights + np.log(-np.expm1(rare)) - log_bound)
-        mean, square = float(np.mean(x)), float(np.mean(x * x))
-        root = math.sqrt(each / 2)
-        root += math.sqrt(each / 2 + square * (1 + _ROUNDING))
-        found = mean * (1 + _ROUNDING) + root * math.sqrt(2 * each)
-        return found * math.exp(min(log_bound, 700.0))
-
-    def epsilon(self, delta: float, failure: float, most: float) -> float:
-        """The least epsilon of at least 0 at which `delta` is met, `most` if none.
-
-        The bound falls in epsilon for any draws, so that this fails no more often than
-        the bound at the true epsilon does.
-        """
-        low, high = 0.0, most
-        if self.delta(0.0, failure) <= delta:
-            return 0.0
-        for _ in range(_STEPS):
-            middle = 0.5 * (low + high)
-            if self.delta(middle, failure) <= delta:
-                high = middle
-            else:
-                low = middle
-        return high
 
 
 def _log_mean_exp(terms: np.ndarray, groups: int) -> np.ndarray:
@@ -308,61 +236,3 @@ def addition_draws(
         return factor * (mean - epsilon) + 0.5 * shift * shift
 
     return Draws(np.concatenate(losses), np.concatenate(weights), log_bound)
-
-
-def _sampled(
-    draw: Callable[[np.ndarray, int, float, int, int], Draws],
-    gram: np.ndarray,
-    groups: int,
-    delta: float,
-    failure: float,
-    most: float,
-    seed: int,
-) -> float:
-    """The epsilon of one direction, at the shift that a pilot chooses."""
-    draws = min(_MOST_DRAWS, max(_LEAST_DRAWS, _NUMBERS // len(gram)))
-
-    def of_pilot(shift: float) -> float:
-        pilot = draw(gram, max(1, draws // _PILOT), shift, 2 * seed + 1, groups)
-        return pilot.epsilon(delta, failure, most)
-
-    best = min(_SHIFTS, key=of_pilot)
-    return draw(gram, draws, best, 2 * seed, groups).epsilon(delta, failure, most)
-
-
-def tight_epsilon(
-    event: dp_accounting.DpEvent, delta: float, seed: int = 0
-) -> Optional[tuple[float, str]]:
-    """The epsilon of one run of balls in bins by draws, and the method.
-
-    Equal questions have equal answers. Of all seeds no more than the share `FAILURE`
-    times delta would give a figure below the true epsilon, whatever the event is, as
-    long as it was not chosen by what the seed gives.
-
-    Args:
-      event: A tree of events; None is returned if it is not one `BallsInBinsDpEvent`.
-      delta: In (0, 1).
-      seed: Of the draws, at least 0.
-    """
-    found = alone(event)
-    return None if found is None else _epsilon_of(found, delta, seed)
-
-
-@functools.lru_cache(maxsize=16)
-def _epsilon_of(
-    found: BallsInBinsDpEvent, delta: float, seed: int
-) -> tuple[float, str]:
-    if not found.noise_multiplier:
-        return math.inf, "exact-gaussian"
-    scale = 1 / found.noise_multiplier
-    gram = found.gram * scale * scale * (1 + _ROUNDING)
-    longest = float(np.max(gram))
-    most = gaussian.gaussian_epsilon(delta, max(longest, 1e-300) ** -0.5)
-    if found.groups == 1 or not 0 < most < math.inf:
-        return most, "exact-gaussian"
-    goal, failure = delta * (1 - FAILURE), 0.5 * FAILURE * delta
-    by_draws = max(
-        _sampled(draw, gram, found.groups, goal, failure, most, seed)
-        for draw in (removal_draws, addition_draws)
-    )
-    return (by_draws, "monte-carlo") if by_draws < most else (most, "exact-gaussian")

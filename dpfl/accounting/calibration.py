@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Optional
+from typing import NamedTuple, Optional
 
 import attr
 import dp_accounting
@@ -15,9 +15,9 @@ import dp_accounting
 from dpfl import checks
 from dpfl.accounting import (
     accountant,
-    balls_in_bins,
     events,
     gaussian,
+    hidden_turns,
     stopped_martingale,
 )
 
@@ -28,7 +28,7 @@ METHODS_HELP = (
     "auto: the smaller of the two others; rdp: Renyi differential privacy; tight: the "
     "exact curve or privacy loss distributions of Gaussian noise, in random slots too, "
     "and of the Gaussian that stands for it where coordinates are dropped or noise is "
-    "in integers; draws for balls in bins."
+    "in integers; draws where the rounds of a client are its secret."
 )
 """What flags say about them."""
 
@@ -74,7 +74,7 @@ class PrivacyReport:
       delta: See `epsilon`.
       method: 'rdp', 'exact-gaussian', 'pld' or 'unsampled-gaussian' (the exact curve
         without client sampling, which never costs), or 'monte-carlo'
-        (`balls_in_bins`): how epsilon was found. With
+        (`hidden_turns`): how epsilon was found. With
         'stopped-' before it for what stands for masked ones and for integer noise
         (`stopped_martingale`).
       order: The Renyi order that gave epsilon, for 'rdp'; otherwise None.
@@ -142,14 +142,14 @@ def epsilon(
         if found is None:
             found = stopped_martingale.stopped_epsilon(event, delta)
         if found is None:
-            found = balls_in_bins.tight_epsilon(event, delta)
+            found = hidden_turns.tight_epsilon(event, delta)
     tight = None if found is None else PrivacyReport(found[0], delta, found[1])
     if method == "tight":
         if tight is None:
             raise UnsupportedMethodError(
                 "method must be 'auto' or 'rdp' for events other than plain, masked "
                 "and Poisson-sampled Gaussians, integer noise, slots of these and "
-                f"balls in bins, found {method!r}"
+                f"rounds that are a secret, found {method!r}"
             )
         return attr.evolve(tight, relation=name)
     value, order = book.get_epsilon_and_optimal_order(delta)
@@ -181,6 +181,7 @@ def calibrate_noise_multiplier(
     method: str = "auto",
     rtol: float = 1e-4,
     orders: Optional[Sequence[float]] = None,
+    guess: float = 1.0,
 ) -> float:
     """The least noise multiplier whose event meets a budget.
 
@@ -199,6 +200,7 @@ def calibrate_noise_multiplier(
       rtol: The relative step of the grid; the answer is within it of the optimum,
         and on the private side of it. In (0, 1).
       orders: As for `epsilon`.
+      guess: Where the tight search begins; the answer does not depend on it.
 
     Raises:
       UnreachableBudgetError: no noise multiplier up to 1e12, or up to the largest that
@@ -225,30 +227,31 @@ def calibrate_noise_multiplier(
         return gap, report.order
 
     half = math.ceil(0.5 / step)
-    near = math.ceil(0.06 / step)
     all_orders = events.DEFAULT_ORDERS if orders is None else sorted(set(orders))
-    try:
-        best = _least_index_by_rdp(gap_at, all_orders, step)
-        _check_possible(make_event, math.exp(best * step))
-    except UnreachableBudgetError:
-        if method == "rdp" or not _may_be_tight(make_event, 1.0):
-            raise
-        # The orders are bounded, and with them how small an epsilon RDP can show.
-        best, near, method = 0, half, "tight"
-    if method == "tight" or (
-        method == "auto" and _may_be_tight(make_event, math.exp(best * step))
-    ):
-        # The tight epsilon is seldom above the other, so the search starts there.
+
+    def by_rdp() -> int:
+        return _least_index_by_rdp(gap_at, all_orders, step)
+
+    if method == "rdp" or (method == "auto" and not _may_be_tight(make_event, 1.0)):
+        best = by_rdp()
+    else:
         gap = functools.cache(lambda k: gap_at(k, orders, "tight")[0])
-        if method == "tight" or gap(best) <= 0:
-            best = _least_index(gap, best, near, step)
+        try:
+            best = _least_index(gap, round(math.log(guess) / step), half, step)
+        except UnreachableBudgetError:
+            if method == "tight":
+                raise
+            best = by_rdp()
+        # The tight epsilon is seldom above the other, which then has no say.
+        if method == "auto" and gap_at(best - 1, all_orders)[0] <= 0:
+            best = min(best, by_rdp())
     _check_possible(make_event, math.exp(best * step))
     return math.exp(best * step)
 
 
 def has_tight_figure(event: dp_accounting.DpEvent) -> bool:
     """Whether there is a figure other than by Renyi differential privacy."""
-    if balls_in_bins.alone(event) is not None:
+    if hidden_turns.alone(event) is not None:
         return True
     return stopped_martingale.is_of_gaussians(event)
 
@@ -293,35 +296,17 @@ def _least_index_by_rdp(
     def gap(k: int, some: Sequence[float]) -> float:
         return gap_and_order(k, some)[0]
 
-    half = math.ceil(0.5 / step)
-    coarse = max(1, math.floor(_COARSE_STEP / step))
-    start = 0
-    # Large orders are dear, and seldom the best.
-    for most in (_USUAL_ORDER, math.inf):
-        few = _spread_orders([order for order in orders if order <= most])
-        if not few or 2 * len(few) > len(orders):
-            continue
-        try:
-            start = coarse * _least_index(
-                lambda k: gap(coarse * k, few),  # noqa: B023
-                start // coarse,
-                math.ceil(half / coarse),
-                coarse * step,
-            )
-        except UnreachableBudgetError:
-            continue
-        best = gap_and_order(start, few)[1]
-        # An epsilon of 0 says nothing of larger orders: it is given by the first.
-        if best is None or few[0] < best < few[-1] or few[-1] == orders[-1]:
-            break
-    else:
-        return _least_index(lambda k: gap(k, orders), start, half, step)
+    coarse = _coarse_index(gap_and_order, orders, step)
+    if coarse is None:
+        half = math.ceil(0.5 / step)
+        return _least_index(lambda k: gap(k, orders), 0, half, step)
+    start, stride, best, few = coarse
     window = list(orders)
     if best is not None:
         place = few.index(best)
         low, high = few[max(place - 1, 0)], few[min(place + 1, len(few) - 1)]
         window = [order for order in orders if low <= order <= high]
-        start = _least_index(lambda k: gap(k, window), start, 2 * coarse, step)
+        start = _least_index(lambda k: gap(k, window), start, 2 * stride, step)
 
     def gap_by_all(k: int) -> float:
         # What some of the orders show need not be shown by all.
@@ -332,6 +317,54 @@ def _least_index_by_rdp(
         return gap(k, orders)
 
     return _least_index(gap_by_all, start, 1, step)
+
+
+class _Coarse(NamedTuple):
+    """About where few orders have the answer.
+
+    Attributes:
+      start: An index.
+      stride: About how far it may be from the answer.
+      best: The order that gave epsilon there; None where there is no event.
+      few: The orders.
+    """
+
+    start: int
+    stride: int
+    best: Optional[float]
+    few: list[float]
+
+
+def _coarse_index(
+    gap_and_order: Callable[[int, Sequence[float]], tuple[float, Optional[float]]],
+    orders: Sequence[float],
+    step: float,
+) -> Optional[_Coarse]:
+    """The answer by few orders and large steps; None if they have none.
+
+    The arguments are those of `_least_index_by_rdp`.
+    """
+    stride = max(1, math.floor(_COARSE_STEP / step))
+    half, start = math.ceil(0.5 / step / stride), 0
+    # Large orders are dear, and seldom the best.
+    for most in (_USUAL_ORDER, math.inf):
+        few = _spread_orders([order for order in orders if order <= most])
+        if not few or 2 * len(few) > len(orders):
+            continue
+        try:
+            start = stride * _least_index(
+                lambda k: gap_and_order(stride * k, few)[0],  # noqa: B023
+                start // stride,
+                half,
+                stride * step,
+            )
+        except UnreachableBudgetError:
+            continue
+        best = gap_and_order(start, few)[1]
+        # An epsilon of 0 says nothing of larger orders: it is given by the first.
+        if best is None or few[0] < best < few[-1] or few[-1] == orders[-1]:
+            return _Coarse(start, stride, best, few)
+    return None
 
 
 def _spread_orders(orders: Sequence[float]) -> list[float]:
@@ -348,20 +381,25 @@ def _least_index(
 ) -> int:
     """Returns the least integer k with gap(k) <= 0; gap does not rise with k."""
     low, high, low_gap, high_gap = _bracket(gap, start, stride, step)
-    bisect = False
+    turn = was_high = 0
     while high - low > 1:
         middle = (low + high) // 2
-        if not bisect and math.isfinite(low_gap - high_gap) and low_gap > high_gap:
-            # log epsilon is nearly linear in log noise: interpolate, every other
-            # time, and bisect in between so that the bracket must shrink.
-            middle = round(low + (high - low) * low_gap / (low_gap - high_gap))
+        turn += 1
+        if turn % 4 and math.isfinite(low_gap - high_gap) and low_gap > high_gap:
+            # Log epsilon is nearly linear in log noise: interpolate, and bisect at
+            # times so that the bracket must shrink.
+            middle = math.ceil(low + (high - low) * low_gap / (low_gap - high_gap))
             middle = min(max(middle, low + 1), high - 1)
-        bisect = not bisect
         middle_gap = gap(middle)
+        # An end that stays counts for half, so that the other side comes next.
         if middle_gap <= 0:
             high, high_gap = middle, middle_gap
+            low_gap *= 0.5 if was_high > 0 else 1
+            was_high = 1
         else:
             low, low_gap = middle, middle_gap
+            high_gap *= 0.5 if was_high < 0 else 1
+            was_high = -1
     return high
 
 
@@ -386,6 +424,9 @@ def _bracket(
                 f"{LARGEST_NOISE_MULTIPLIER:g}; raise target_epsilon or target_delta, "
                 "or bits if the noise is in integers"
             )
+        # Log epsilon falls about as log noise rises, or faster.
+        far = min(abs(value) * 1.05 / step, 4 * stride)
+        stride = max(1, math.ceil(far)) if math.isfinite(value) else stride
         following = min(max(k + (stride if upwards else -stride), floor), ceiling)
         following_value = gap(following)
         if upwards and following_value <= 0:

@@ -208,6 +208,19 @@ def _released(found: Factorization) -> np.ndarray:
     return np.abs(found.factors.released_encoder(found.workload))
 
 
+def columns(found: Factorization, rounds: int) -> np.ndarray:
+    """The columns of |C|, from the diagonal down, of the rounds that are released.
+
+    Shape [rounds, h], with C's h diagonals; 0 below the last row.
+    """
+    part = _released(found)[:rounds, :rounds]
+    kept = min(bands(found), rounds)
+    padded = np.zeros([rounds, kept])
+    for below in range(kept):
+        padded[: rounds - below, below] = np.diagonal(part, -below)
+    return padded
+
+
 def group_shifts(found: Factorization, rounds: int, groups: int) -> np.ndarray:
     """The sums of the columns of |C| of groups that take turns, of those that have one.
 

@@ -17,6 +17,7 @@ from dpfl.mechanisms.mechanism import Mechanism, NoiseMechanism
 from dpfl.mechanisms.participation import (
     PARTICIPATIONS,
     BallsInBins,
+    BMinSeparation,
     CyclicPoisson,
     FixedSize,
     OncePerEpoch,
@@ -33,13 +34,8 @@ __all__ = ["Mechanism", "NoMechanism", "NoiseMechanism", "Gaussian", "IntegerMec
 __all__ += ["DistributedDiscreteGaussian", "DistributedSkellam", "Dome", "DomeDdg"]
 __all__ += ["L2Csgm", "LinfCsgm", "MatrixFactorization", "Sgmf", "default_linf_ratio"]
 __all__ += ["ProjectAndPerturb", "SketchedDdg", "SparseRecovery"]
-__all__ += [
-    "BallsInBins",
-    "CyclicPoisson",
-    "FixedSize",
-    "OncePerEpoch",
-    "Participation",
-]
+__all__ += ["BallsInBins", "BMinSeparation", "CyclicPoisson", "FixedSize"]
+__all__ += ["OncePerEpoch", "Participation"]
 __all__ += ["PARTICIPATIONS", "PoissonSampling", "RandomSlot", "WithoutReplacement"]
 __all__ += ["EXAMPLES", "MECHANISMS", "register"]
 

@@ -16,9 +16,14 @@ from dp_accounting import DpEvent
 from dpfl import checks
 from dpfl.accounting import events
 from dpfl.accounting.balls_in_bins import BallsInBinsDpEvent
+from dpfl.accounting.min_separation import MinSeparationDpEvent
 from dpfl.fields import option
 from dpfl.mechanisms import mechanism
-from dpfl.mechanisms.participation import BallsInBins, Participation
+from dpfl.mechanisms.participation import (
+    BallsInBins,
+    BMinSeparation,
+    Participation,
+)
 
 # A round then multiplies the clip by exp(10) at the most.
 _MOST_LEARNING_RATE = 10.0
@@ -114,7 +119,7 @@ class Gaussian(AdaptiveClip):
     """
 
     name: ClassVar[str] = "gaussian"
-    takes_balls_in_bins: ClassVar[bool] = True
+    takes_hidden_turns: ClassVar[bool] = True
 
     def round_dp_event(self, dimension: int, sampling_probability: float) -> DpEvent:
         """A Gaussian event, Poisson-sampled if the probability is below 1."""
@@ -124,7 +129,14 @@ class Gaussian(AdaptiveClip):
         return dp_accounting.PoissonSampledDpEvent(sampling_probability, event)
 
     def _run_event(self, participation: Participation, dimension: int) -> DpEvent:
-        """See base class; a group that is a secret amplifies."""
+        """See base class; rounds that are a secret amplify."""
+        if isinstance(participation, BMinSeparation):
+            return MinSeparationDpEvent(
+                self.noise_multiplier,
+                np.ones([participation.rounds, 1]),
+                participation.separation,
+                participation.turn_probability,
+            )
         if not isinstance(participation, BallsInBins):
             return super()._run_event(participation, dimension)
         turns = np.diag(participation.turns.astype(np.float64))
@@ -148,7 +160,7 @@ class NoMechanism(mechanism.Mechanism):
     """
 
     name: ClassVar[str] = "none"
-    takes_balls_in_bins: ClassVar[bool] = True
+    takes_hidden_turns: ClassVar[bool] = True
     is_private: ClassVar[bool] = False
     is_weighted: ClassVar[bool] = True
 

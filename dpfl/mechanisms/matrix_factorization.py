@@ -25,13 +25,19 @@ from dp_accounting import DpEvent
 
 from dpfl import accounting, checks
 from dpfl import factorization as fact
-from dpfl.accounting import balls_in_bins, events, matrix_factorization
+from dpfl.accounting import (
+    balls_in_bins,
+    events,
+    matrix_factorization,
+    min_separation,
+)
 from dpfl.factorization import factorization, sensitivity
 from dpfl.fields import option, required
 from dpfl.mechanisms import mechanism
 from dpfl.mechanisms.matrix_fields import MatrixFields
 from dpfl.mechanisms.participation import (
     BallsInBins,
+    BMinSeparation,
     CyclicPoisson,
     OncePerEpoch,
     Participation,
@@ -171,7 +177,8 @@ class StreamedMatrix(MatrixFields, mechanism.NoiseMechanism, EpochFields):
                 f"participation, found {self.stream_rounds}"
             )
         h, b = bands(self), participation.separation
-        if h > b and not self.takes_any_matrix:
+        is_hidden = isinstance(participation, BMinSeparation)
+        if h > b and (is_hidden or not self.takes_any_matrix):
             raise ValueError(
                 f"min_separation must be at least the {h} diagonals of C for "
                 f"{self.name} with noise_stream 'run' (matrix_method 'toeplitz' or "
@@ -237,6 +244,13 @@ class StreamedMatrix(MatrixFields, mechanism.NoiseMechanism, EpochFields):
             )
             return balls_in_bins.BallsInBinsDpEvent(
                 noise, shifts @ shifts.T, participation.groups
+            )
+        if isinstance(participation, BMinSeparation):
+            return min_separation.MinSeparationDpEvent(
+                self.noise_multiplier * self.matrix_sensitivity,
+                factorization.columns(self.factorization, participation.rounds),
+                participation.separation,
+                participation.turn_probability,
             )
         if bands(self) > participation.separation:
             return self._dense_event(participation, dimension)
@@ -357,7 +371,7 @@ class MatrixFactorization(StreamedMatrix):
 
     name: ClassVar[str] = "matrix_factorization"
     takes_any_matrix: ClassVar[bool] = True
-    takes_balls_in_bins: ClassVar[bool] = True
+    takes_hidden_turns: ClassVar[bool] = True
 
     def _release_event(self, dimension: int, factor: float) -> DpEvent:
         noise = self.noise_multiplier * factor

@@ -25,8 +25,8 @@ from dpfl.accounting import calibration, events
 from dpfl.covered import EXACT_FOR_SIMULATION, MEASURES
 from dpfl.fields import required
 from dpfl.mechanisms.participation import (
+    HIDDEN_TURNS,
     MOST_CLIENTS,
-    BallsInBins,
     Participation,
     PoissonSampling,
     RandomSlot,
@@ -98,8 +98,8 @@ class Mechanism(abc.ABC):
     # depends on the updates, so that errors cannot be compared.
     has_whole_error: ClassVar[bool] = True
 
-    # Whether a client's group may be a secret that amplifies, over a whole run.
-    takes_balls_in_bins: ClassVar[bool] = False
+    # Whether a client's rounds may be a secret that amplifies, over a whole run.
+    takes_hidden_turns: ClassVar[bool] = False
 
     # Fields of some mechanisms, and what stands for them in the others. The types are
     # comments, since annotations would make them fields of all.
@@ -135,11 +135,11 @@ class Mechanism(abc.ABC):
                 f"cohort_size must be that of the participation, "
                 f"{participation.cohort_size}, found {self.cohort_size}"
             )
-        if isinstance(participation, BallsInBins) and not self.takes_balls_in_bins:
+        if isinstance(participation, HIDDEN_TURNS) and not self.takes_hidden_turns:
             raise ValueError(
                 f"participation must not be {participation.name!r} for {self.name}: "
                 "only for a sum with Gaussian noise, of which nothing is dropped, is "
-                "it known what the rounds of a secret group cost together"
+                "it known what rounds that are a secret cost together"
             )
 
     def check_accountant(

@@ -367,6 +367,52 @@ class BallsInBins(CyclicPoisson):
 
 
 @dataclasses.dataclass(frozen=True)
+class BMinSeparation(Independent):
+    """Each client joins by coins of its own, at least b rounds apart, and tells nobody.
+
+    A client that is free joins a round with probability n / (N - (b - 1) n), and is
+    free again b rounds later. When it is first free is drawn so that n clients are
+    expected in every round. The secret amplifies privacy over the whole run: see
+    `accounting.min_separation`. With b = 1 this is `PoissonSampling`; with N = b n
+    nobody who is free waits, as in `BallsInBins`.
+
+    Attributes:
+      min_separation: b; None is 1.
+    """
+
+    min_separation: Optional[int] = None
+
+    name: ClassVar[str] = "b_min_separation"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.optional_integer("min_separation", self.min_separation)
+        most = self.population // self.cohort_size
+        if self.separation > most:
+            raise ValueError(
+                f"min_separation must be at most {most}, for {self.cohort_size} of "
+                f"{self.population} clients a round and no client twice in as many "
+                f"rounds, found {self.min_separation}"
+            )
+
+    @property
+    def turn_probability(self) -> float:
+        """The p with which a client that is free joins a round."""
+        blocked = (self.separation - 1) * self.cohort_size
+        return self.cohort_size / (self.population - blocked)
+
+    @property
+    def separation(self) -> int:
+        """The least distance of two rounds of one client, b."""
+        return self.min_separation or 1
+
+    @property
+    def max_participations(self) -> int:
+        """One round in each b, ceil(T / b)."""
+        return -(-self.rounds // self.separation)
+
+
+@dataclasses.dataclass(frozen=True)
 class RandomSlot(Independent, InEpochs):
     """Each client draws a round of every epoch by itself, and tells nobody which.
 
@@ -400,16 +446,21 @@ class RandomSlot(Independent, InEpochs):
 
 _KINDS: tuple[type[Participation], ...] = (
     *(PoissonSampling, FixedSize, WithoutReplacement),
-    *(OncePerEpoch, RandomSlot, CyclicPoisson, BallsInBins),
+    *(OncePerEpoch, RandomSlot, CyclicPoisson, BallsInBins, BMinSeparation),
 )
 PARTICIPATIONS = {kind.name: kind for kind in _KINDS}
 # Those that take epochs' lengths, and those whose rounds of one client are set apart.
 WITH_EPOCHS = tuple(kind.name for kind in _KINDS if issubclass(kind, InEpochs))
-WITH_SEPARATION = (OncePerEpoch.name, CyclicPoisson.name, BallsInBins.name)
+# Those whose rounds of a client are a secret, of which the whole run is one release.
+HIDDEN_TURNS = (BallsInBins, BMinSeparation)
+# Those that must be told how far apart rounds are.
+_SEPARATED = (CyclicPoisson.name, BMinSeparation.name)
+WITH_SEPARATION = (OncePerEpoch.name, BallsInBins.name, *_SEPARATED)
 MIN_SEPARATION_HELP = (
     "Least number of rounds from one round of a client to its next: for "
     f"{CyclicPoisson.name} and {BallsInBins.name} the number of groups that take turns "
-    f"(unset, for the latter, for as many as the clients suffice for), for "
+    "(unset, for the latter, for as many as the clients suffice for), for "
+    f"{BMinSeparation.name} the rounds until a client is free again, for "
     f"{OncePerEpoch.name} held by shuffling clients within windows of an epoch."
 )
 
@@ -443,6 +494,6 @@ def build(
                 f"{' or '.join(WITH_SEPARATION)}, found {min_separation}"
             )
         more["min_separation"] = min_separation
-    elif name == CyclicPoisson.name:
+    elif name in _SEPARATED:
         raise ValueError(f"min_separation must be given for participation {name}")
     return PARTICIPATIONS[name](population, cohort_size, rounds, **more)

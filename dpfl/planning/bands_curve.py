@@ -27,12 +27,27 @@ import numpy as np
 
 from dpfl import accounting, checks
 from dpfl import factorization as fact
+from dpfl.accounting.balls_in_bins import BallsInBinsDpEvent
 from dpfl.accounting.matrix_factorization import banded_stream_event
+from dpfl.accounting.min_separation import MinSeparationDpEvent
+from dpfl.factorization import factorization
+from dpfl.mechanisms.participation import (
+    BallsInBins,
+    BMinSeparation,
+    CyclicPoisson,
+    OncePerEpoch,
+)
 
 # From a noise multiplier to one release of a client.
 Release = Callable[[float], dp_accounting.DpEvent]
 ENCODERS = ("toeplitz", "banded")
 """Methods of `dpfl.factorization` that find C with h diagonals."""
+PARTICIPATIONS = tuple(
+    kind.name for kind in (CyclicPoisson, OncePerEpoch, BallsInBins, BMinSeparation)
+)
+"""How clients may be chosen."""
+HIDDEN = PARTICIPATIONS[2:]
+"""Those where the rounds of a client are its secret."""
 RESTARTING = "restarting"
 """Not one stream, but one for each epoch."""
 
@@ -50,9 +65,11 @@ class StreamRun:
       release: From a noise multiplier z to what one round is to a client that is in
         it: a Gaussian, or one on coordinates kept at random, as `banded_stream_event`
         takes it.
-      sampled: Whether clients are dealt into as many groups as C has bands, and drawn
-        from their group ('cyclic Poisson sampling'). Otherwise each takes part once in
-        every epoch of floor(N / n) rounds, h rounds apart at least.
+      participation: One of `PARTICIPATIONS`, by name: clients are dealt into as many
+        groups as C has bands, and drawn from their group; or each takes part once in
+        every epoch of floor(N / n) rounds, h rounds apart at least; or its rounds are a
+        secret, in floor(N / n) groups or h rounds apart at least. The last two are for
+        releases of a Gaussian alone, and take a minute of draws for a point.
       encoder: One of `ENCODERS`. Free entries ('banded', unless Toeplitz is better)
         take minutes where there are thousands of rounds, and gain a percent or so.
       accountant: As `method` of `accounting.epsilon`.
@@ -64,7 +81,7 @@ class StreamRun:
     epsilon: float
     delta: float
     release: Release = dp_accounting.GaussianDpEvent
-    sampled: bool = True
+    participation: str = CyclicPoisson.name
     encoder: str = "toeplitz"
     accountant: str = "auto"
 
@@ -74,6 +91,25 @@ class StreamRun:
         checks.positive("epsilon", self.epsilon)
         checks.delta("delta", self.delta)
         checks.choice("encoder", self.encoder, ENCODERS)
+        checks.choice("participation", self.participation, PARTICIPATIONS)
+        if not self.is_hidden:
+            return
+        release = self.release(1.0)
+        if not isinstance(release, dp_accounting.GaussianDpEvent):
+            raise ValueError(
+                "release must be a GaussianDpEvent for participation "
+                f"{self.participation!r}, found {release}"
+            )
+
+    @property
+    def sampled(self) -> bool:
+        """Whether who joins a group's turn is drawn."""
+        return self.participation != OncePerEpoch.name
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether the rounds of a client are its secret."""
+        return self.participation in HIDDEN
 
     @property
     def rounds(self) -> int:
@@ -127,7 +163,12 @@ def usual_bands(run: StreamRun) -> list[int]:
     return sorted(found | {most})
 
 
-def point(run: StreamRun, separation: int, restarts: bool = True) -> Point:
+def point(
+    run: StreamRun,
+    separation: int,
+    restarts: bool = True,
+    guess: float = 1.0,
+) -> Point:
     """The stream of as many bands as client rounds are apart.
 
     Args:
@@ -135,6 +176,7 @@ def point(run: StreamRun, separation: int, restarts: bool = True) -> Point:
       separation: b, at most floor(N / n); C has as many bands, or T if that is less.
       restarts: Whether streams that restart every epoch may take its place where the
         run ends soon after an epoch; their epsilon is for replacing by zeros alone.
+      guess: A noise multiplier near the answer's, such as a neighbour's.
 
     Raises:
       ValueError: `separation` is out of range.
@@ -142,6 +184,8 @@ def point(run: StreamRun, separation: int, restarts: bool = True) -> Point:
     """
     b = checks.integer("bands", separation, at_most=run.most_groups)
     bands = min(b, run.rounds)
+    if run.is_hidden:
+        return _hidden(run, encoder_of(run.workload, bands, run.encoder), b, guess)
     # A float so close to 1 is everybody.
     q = min(1.0, b * run.cohort_size / run.population) if run.sampled else 1.0
     count = -(-run.rounds // b)
@@ -150,7 +194,7 @@ def point(run: StreamRun, separation: int, restarts: bool = True) -> Point:
 
     wanted = ENCODERS[: ENCODERS.index(run.encoder) + 1]
     found = [
-        _with_noise(run, encoder_of(run.workload, bands, one), b, q, count)
+        _with_noise(run, encoder_of(run.workload, bands, one), b, q, count, guess)
         for one in wanted
     ]
     may_restart = restarts and b == run.most_groups and run.workload.is_prefix_sum
@@ -161,14 +205,19 @@ def point(run: StreamRun, separation: int, restarts: bool = True) -> Point:
 
 
 def _with_noise(
-    run: StreamRun, found: fact.Factorization, b: int, q: float, count: int
+    run: StreamRun,
+    found: fact.Factorization,
+    b: int,
+    q: float,
+    count: int,
+    guess: float,
 ) -> Point:
     """The stream of an encoder at the noise that the budget asks for."""
-    longest = found.sensitivity().value
     last = 1.0
     if isinstance(found.factors, fact.ToeplitzFactors):
         # The last columns are cut off at the end of the run.
         rest = run.rounds - (-(-run.rounds // b) - 1) * b
+        longest = found.sensitivity().value
         last = longest / float(np.linalg.norm(found.factors.c[:rest]))
 
     def event(noise_multiplier: float) -> dp_accounting.DpEvent:
@@ -183,13 +232,56 @@ def _with_noise(
             independent_groups=run.sampled,
         )
 
+    return _point(run, found, (b, q, count), event, guess)
+
+
+def _hidden(run: StreamRun, found: fact.Factorization, b: int, guess: float) -> Point:
+    """The stream of an encoder where the rounds of a client are its secret."""
+    longest = found.sensitivity().value
+    if run.participation == BallsInBins.name:
+        separation, q = run.most_groups, 1.0
+        shifts = factorization.group_shifts(found, run.rounds, separation)
+        gram = shifts @ shifts.T
+
+        def event(noise_multiplier: float) -> dp_accounting.DpEvent:
+            return BallsInBinsDpEvent(noise_multiplier * longest, gram, separation)
+
+    else:
+        chosen = BMinSeparation(run.population, run.cohort_size, run.rounds, b)
+        separation, q = b, chosen.turn_probability
+        columns = factorization.columns(found, run.rounds)
+
+        def event(noise_multiplier: float) -> dp_accounting.DpEvent:
+            return MinSeparationDpEvent(noise_multiplier * longest, columns, b, q)
+
+    count = -(-run.rounds // separation)
+    return _point(run, found, (separation, q, count), event, guess)
+
+
+def _point(
+    run: StreamRun,
+    found: fact.Factorization,
+    turns: tuple[int, float, int],
+    event: Release,
+    guess: float,
+) -> Point:
+    """An encoder at the noise that the budget asks for.
+
+    Args:
+      run: The run.
+      found: Its matrix.
+      turns: The separation, the sampling probability and the participations.
+      event: From a noise multiplier to the run's event.
+      guess: See `point`.
+    """
     noise_multiplier = accounting.calibrate_noise_multiplier(
-        event, run.epsilon, run.delta, method=run.accountant
+        event, run.epsilon, run.delta, method=run.accountant, guess=guess
     )
     errors = found.errors()
+    separation, q, count = turns
     return Point(
-        bands=min(b, run.rounds),
-        separation=b,
+        bands=factorization.bands(found),
+        separation=separation,
         sampling_probability=q,
         participations=count,
         encoder=found.method,

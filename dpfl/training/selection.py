@@ -18,6 +18,7 @@ import numpy as np
 from dpfl import checks, purposes
 from dpfl.mechanisms import (
     BallsInBins,
+    BMinSeparation,
     CyclicPoisson,
     FixedSize,
     OncePerEpoch,
@@ -101,6 +102,29 @@ def _random_slot(participation: Any, seed: int, round_index: int) -> np.ndarray:
     return np.flatnonzero(places // participation.cohort_size == place)
 
 
+def _b_min_separation(participation: Any, seed: int, round_index: int) -> np.ndarray:
+    population, p = participation.population, participation.turn_probability
+    blocked = participation.separation - 1
+    # Each client draws one of N places; n of them have it wait for one of the first
+    # b - 1 rounds, and with those that are left it is free at once.
+    places = _generator(seed, purposes.Run.SLOT, 0).integers(
+        population, size=population
+    )
+    waits = places // participation.cohort_size + 1
+    free = np.where(waits <= blocked, waits, 0)
+
+    def coins(number: int) -> np.ndarray:
+        """The rounds from when a client is free to its next, that round included."""
+        generator = _generator(seed, purposes.Run.SLOT, number)
+        return generator.geometric(p, size=population)
+
+    turn, number = free + coins(1) - 1, 1
+    while np.any(before := turn < round_index):
+        number += 1
+        turn += np.where(before, blocked + coins(number), 0)
+    return np.flatnonzero(turn == round_index)
+
+
 _RULES: dict[type, Callable[[Any, int, int], np.ndarray]] = {
     PoissonSampling: _poisson,
     FixedSize: _fixed_size,
@@ -109,6 +133,7 @@ _RULES: dict[type, Callable[[Any, int, int], np.ndarray]] = {
     RandomSlot: _random_slot,
     CyclicPoisson: _cyclic_poisson,
     BallsInBins: _cyclic_poisson,
+    BMinSeparation: _b_min_separation,
 }
 
 

@@ -24,6 +24,7 @@ from dpfl import mechanisms
 from dpfl.accounting import events
 from dpfl.aggregators import registry
 from dpfl.aggregators.codec import Fields
+from dpfl.mechanisms import participation as participation_lib
 from dpfl.training import selection
 from dpfl.vectors import randomness
 
@@ -41,10 +42,10 @@ _INDEPENDENT = (
 def participations() -> list[mechanisms.Participation]:
     """One round of each way of choosing cohorts, of all clients but one.
 
-    A secret group is not among them: it has more than one round.
+    Hidden turns are not among them: they are a secret of more than one round.
     """
     kinds = mechanisms.PARTICIPATIONS.values()
-    alone = [kind for kind in kinds if kind is not mechanisms.BallsInBins]
+    alone = [kind for kind in kinds if kind not in participation_lib.HIDDEN_TURNS]
     return [kind(_COHORT + 1, _COHORT, 1) for kind in alone]
 
 

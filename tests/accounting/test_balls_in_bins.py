@@ -12,8 +12,9 @@ import pytest
 from scipy import optimize, special
 
 from dpfl import accounting
-from dpfl.accounting import balls_in_bins, gaussian, random_slot
-from dpfl.accounting.balls_in_bins import BallsInBinsDpEvent, tight_epsilon
+from dpfl.accounting import balls_in_bins, gaussian, hidden_turns, random_slot
+from dpfl.accounting.balls_in_bins import BallsInBinsDpEvent
+from dpfl.accounting.hidden_turns import tight_epsilon
 
 DIRECTIONS = {
     "removal": lambda ratio, epsilon: np.maximum(ratio - math.exp(epsilon), 0),
@@ -117,7 +118,7 @@ class TestTheFigure:
         event = BallsInBinsDpEvent(2.0, stream(4))
         found = []
         for seed in (0, 0, 1):
-            balls_in_bins._epsilon_of.cache_clear()
+            hidden_turns._epsilon_of.cache_clear()
             found.append(tight_epsilon(event, 1e-4, seed)[0])
         assert found[0] == found[1] != found[2]
         assert found[2] == pytest.approx(found[0], rel=0.01)
@@ -127,7 +128,7 @@ class TestTheFigure:
         run = accounting.RunDpEvent(
             dp_accounting.SelfComposedDpEvent(event, 1), event.relations
         )
-        assert balls_in_bins.alone(run) is event
+        assert hidden_turns.alone(run) is event
         twice = dp_accounting.SelfComposedDpEvent(event, 2)
         assert tight_epsilon(twice, 1e-5) is None
         assert accounting.epsilon(twice, 1e-5).method == "rdp"

@@ -247,6 +247,32 @@ class TestBallsInBins:
         assert event.noise_multiplier == plain.noise_multiplier
 
 
+class TestBMinSeparation:
+    def test_the_event_has_the_columns(self):
+        """Of the rows that are released, whatever the signs of C."""
+        config = matrix(matrix_method="banded", matrix_bands=3)
+        c = np.abs(config.factorization.encoder())
+        chosen = mechanisms.BMinSeparation(N, COHORT, ROUNDS, 4)
+        scale = config.noise_multiplier * config.matrix_sensitivity
+        for rounds in (2, 5, ROUNDS):
+            event = config.dp_event(chosen.first(rounds), D).event
+            part = event._encoder.toarray() * scale
+            assert part == pytest.approx(c[:rounds, :rounds])
+            assert (event.separation, event.rounds) == (4, rounds)
+            assert event.rate == pytest.approx(COHORT / N)
+
+    def test_more_diagonals_than_rounds_between_are_refused(self):
+        chosen = mechanisms.BMinSeparation(N, COHORT, ROUNDS, 3)
+        with pytest.raises(ValueError, match="at least the 4 diagonals .* found 3 for"):
+            matrix(matrix_bands=4).dp_event(chosen, D)
+
+    def test_identity_is_independent_noise(self):
+        config = matrix(matrix_method="identity", matrix_bands=None)
+        chosen = mechanisms.BMinSeparation(N, COHORT, ROUNDS, 3)
+        event = config.dp_event(chosen, D).event
+        assert event == WITHOUT["matrix_factorization"].dp_event(chosen, D).event
+
+
 def test_flags_need_no_epochs_for_a_run():
     values = {"cohort_size": 8, "clip_norm": 1.0, "noise_multiplier": 1.0}
     assert build.missing_fields("matrix_factorization", values) == ["rounds_per_epoch"]

@@ -10,6 +10,7 @@ import pytest
 
 from dpfl import accounting, mechanisms, planning
 from dpfl.accounting.balls_in_bins import BallsInBinsDpEvent
+from dpfl.accounting.min_separation import MinSeparationDpEvent
 from dpfl.accounting.random_slot import RandomSlotDpEvent
 from dpfl.mechanisms import participation
 
@@ -18,6 +19,7 @@ PARTICIPATIONS = [kind(100, 10, 35) for kind in (*KINDS, mechanisms.RandomSlot)]
 PARTICIPATIONS += [
     mechanisms.CyclicPoisson(100, 10, 35, 4),
     mechanisms.BallsInBins(100, 10, 35),
+    mechanisms.BMinSeparation(100, 10, 35, 4),
 ]
 
 
@@ -32,7 +34,7 @@ def test_the_table_has_it_under_its_name(chosen):
 def test_clients_left_over_sit_the_epoch_out():
     """Of 109 clients ten rounds of ten take 100: the eleventh round is a new epoch."""
     found = [p.rounds_per_epoch for p in PARTICIPATIONS]
-    assert found == [None, None, 10, 10, None, None]
+    assert found == [None, None, 10, 10, None, None, None]
     chosen = mechanisms.OncePerEpoch(109, 10, 11)
     assert (chosen.rounds_per_epoch, chosen.max_participations) == (10, 2)
 
@@ -170,13 +172,29 @@ class TestSeparation:
         ]
         assert costs[0] < 0.8 * costs[1]
 
+    def test_b_min_separation(self):
+        """Of 100 clients 30 cannot join: they were in one of the last three rounds."""
+        chosen = mechanisms.BMinSeparation(100, 10, 35, 4)
+        assert (chosen.groups, chosen.separation) == (1, 4)
+        assert chosen.max_participations == 9
+        assert chosen.turn_probability == pytest.approx(10 / 70)
+        assert chosen.sampling_probability == 1 and chosen.varies_cohorts
+        assert chosen.relations[0] == accounting.Relation.ADD_OR_REMOVE_ONE
+        assert [chosen.excluded_from(r) for r in (0, 3, 4, 34)] == [0, 0, 1, 31]
+        assert mechanisms.BMinSeparation(100, 10, 35).turn_probability == 0.1
+        assert mechanisms.BMinSeparation(100, 10, 35, 10).turn_probability == 1
+        event = GAUSSIAN.dp_event(chosen, 50).event
+        assert event == MinSeparationDpEvent(1.0, np.ones([35, 1]), 4, 10 / 70)
+        assert event.rate == pytest.approx(0.1)
+
     @pytest.mark.parametrize("mechanism", FAMILIES, ids=lambda value: value.name)
-    def test_balls_in_bins_are_for_whole_gaussian_sums(self, mechanism):
-        chosen = mechanisms.BallsInBins(200, 10, 40)
+    @pytest.mark.parametrize("kind", participation.HIDDEN_TURNS)
+    def test_hidden_turns_are_for_whole_gaussian_sums(self, kind, mechanism):
+        chosen = kind(200, 10, 40)
         if mechanism.name == GAUSSIAN.name:
             assert mechanism.dp_event(chosen, 500)
             return
-        wanted = f"^participation must not be 'balls_in_bins' for {mechanism.name}: "
+        wanted = f"^participation must not be {chosen.name!r} for {mechanism.name}: "
         with pytest.raises(ValueError, match=wanted):
             mechanism.dp_event(chosen, 500)
 
@@ -203,6 +221,7 @@ class TestSeparation:
         [
             (mechanisms.CyclicPoisson, 11, "^min_separation must be at most 10, .* 11"),
             (mechanisms.CyclicPoisson, 0, "^min_separation must be .*found 0"),
+            (mechanisms.BMinSeparation, 11, "^min_separation must be .* 10, .* 11"),
             (mechanisms.BallsInBins, 11, "^min_separation must be at most 10, .* 11"),
             (mechanisms.OncePerEpoch, 11, "at most the 10 rounds of an epoch .* 11$"),
             (mechanisms.OncePerEpoch, 0, "^min_separation must be .*found 0"),
@@ -238,7 +257,7 @@ class TestBuild:
         ("name", "separation", "message"),
         [
             ("sometimes", None, "^participation must be .*found 'sometimes'"),
-            ("poisson", 2, "left out unless participation is once_per_epoch or cyclic"),
+            ("poisson", 2, "left out unless participation is once_per_epoch or balls"),
             ("cyclic_poisson", None, "^min_separation must be given for participation"),
         ],
     )

@@ -46,7 +46,7 @@ class TestEnds:
         noise = calibrated(stream, mechanisms.OncePerEpoch(240, 20, 48), SMALL)
         assert found.noise_multiplier == pytest.approx(noise, rel=1e-12)
         assert (found.sampling_probability, found.participations) == (1, 4)
-        alone = replace(SMALL, sampled=False)
+        alone = replace(SMALL, participation="once_per_epoch")
         assert bands_curve.point(alone, 12) == found
 
     def test_csgm_with_poisson_sampling(self):
@@ -136,7 +136,7 @@ class TestChoice:
 
 
 def test_without_sampling_participations_are_epochs_and_more_bands_are_better():
-    run = replace(SMALL, sampled=False)
+    run = replace(SMALL, participation="once_per_epoch")
     points = bands_curve.curve(run, [1, 3, 12])
     assert [one.participations for one in points] == [4, 4, 4]
     errors = [one.root_mean_error for one in points]
@@ -190,3 +190,30 @@ def test_usual_bands():
 def test_refusals(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+class TestHidden:
+    RUN = StreamRun(mf.prefix_sum(12), 40, 10, 4.0, 1e-2)
+
+    @pytest.mark.parametrize(
+        "kind", [mechanisms.BallsInBins, mechanisms.BMinSeparation]
+    )
+    def test_noise_is_that_of_the_mechanism(self, kind):
+        run = replace(self.RUN, participation=kind.name)
+        found = bands_curve.point(run, 2)
+        stream = mechanisms.MatrixFactorization(
+            *(None, 10, 1.0, found.noise_multiplier),
+            **{"noise_stream": "run", "rounds": 12, "matrix_method": "toeplitz"},
+            matrix_bands=2,
+        )
+        separation = 4 if kind is mechanisms.BallsInBins else 2
+        chosen = kind(40, 10, 12, separation)
+        cost = planning.epsilon(stream, chosen, D, run.delta)
+        assert 0.999 * run.epsilon < cost <= run.epsilon
+        assert (found.bands, found.separation) == (2, separation)
+        open_to_all = bands_curve.point(self.RUN, 2)
+        assert found.root_mean_error != open_to_all.root_mean_error
+
+    def test_other_releases_are_refused(self):
+        with pytest.raises(ValueError, match="^release must be a GaussianDpEvent for"):
+            replace(self.RUN, release=sparse, participation="balls_in_bins")

@@ -190,6 +190,7 @@ def test_a_checkpoint_holds_the_rows_since_the_one_before(plan):
         ("random_slot", {}),
         ("cyclic_poisson", {"min_separation": 3}),
         ("balls_in_bins", {}),
+        ("b_min_separation", {"min_separation": 3}),
     ],
 )
 def test_going_on_changes_nothing(make_plan, participation, more):

@@ -10,6 +10,7 @@ import pytest
 from dpfl import purposes
 from dpfl.mechanisms import (
     BallsInBins,
+    BMinSeparation,
     CyclicPoisson,
     FixedSize,
     OncePerEpoch,
@@ -29,6 +30,7 @@ from dpfl.training import selection
         RandomSlot(50, 10, 100),
         CyclicPoisson(50, 10, 100, 3),
         BallsInBins(50, 10, 100, 3),
+        BMinSeparation(50, 10, 100, 3),
     ],
     ids=str,
 )
@@ -54,6 +56,7 @@ def test_a_cohort_is_a_function_of_seed_and_round(participation):
         (FixedSize(1000, 5, 9), [103, 228, 477, 680, 745]),
         (RandomSlot(100, 6, 40), [11, 32, 39, 46, 50, 69, 95]),
         (CyclicPoisson(100, 6, 40, 5), [1, 3, 16, 32, 40, 43, 90, 92]),
+        (BMinSeparation(100, 6, 40, 5), [2, 6, 8, 33, 76, 81]),
         (OncePerEpoch(100, 6, 40, 8, 5), [17, 51, 73, 83, 86, 99]),
     ],
     ids=str,
@@ -249,6 +252,28 @@ def test_groups_take_turns():
     assert groups != [
         set(np.concatenate(cohorts(plan.first(400), 6)[g::4])) for g in range(4)
     ]
+
+
+def test_rounds_are_apart_and_each_is_as_likely():
+    """Who is free joins with 8/40, and is free again five rounds later."""
+    plan = BMinSeparation(64, 8, 12, 4)
+    assert plan.turn_probability == 0.2
+    joined = np.zeros([600, plan.rounds, plan.population], bool)
+    for seed, of_run in enumerate(joined):
+        for t, cohort in enumerate(cohorts(plan, seed)):
+            of_run[t, cohort] = True
+    # 38,400 draws of 1/8: a standard deviation of 0.0017.
+    assert np.max(np.abs(joined.mean(axis=(0, 2)) - 1 / 8)) < 4.5 * 0.0017
+    assert not np.any(np.sum(joined[:, :4], axis=1) > 1)
+    free = ~np.any([joined[:, t : t + 8] for t in (1, 2, 3)], axis=0)
+    joins = joined[:, 4 : 4 + 8]
+    assert not np.any(joins & ~free)
+    # Of who is free a fifth joins, whatever came before and whoever else does.
+    assert abs(np.mean(joins[free]) - 0.2) < 0.005
+    once_before = free & joined[:, :8]
+    assert abs(np.mean(joins[once_before]) - 0.2) < 0.01
+    sizes = joins.sum(axis=2)
+    assert abs(np.var(sizes) / (64 / 8 * 7 / 8) - 1) < 0.1
 
 
 def test_each_client_draws_its_group_by_itself():

@@ -1,0 +1,193 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Clients whose rounds are their secret, for a run with correlated noise.
+
+Each client draws the set S of its rounds from a law that all know, and tells nobody.
+With m_S the sum of the columns of |C| of these rounds, in units of the noise, every
+convex function of the likelihood ratio has at most the mean that it has under
+
+  R = E_S exp(W_S - K_SS / 2),   W ~ N(0, K),   K_SU = <m_S, m_U>,
+
+which is the ratio of P, the mean over S of N(m_S, I), to Q = N(0, I): whatever clients
+send, and however they adapt. Draws give an upper bound on delta of both directions,
+which fails with a probability that is stated. The proofs are in
+docs/privacy/balls_in_bins.md.
+
+Sources: Choquette-Choo et al. (2024), 'Near Exact Privacy Amplification for Matrix
+Mechanisms'; Kahane (1986), 'Une inegalite du type de Slepian et Gordon'; Wang et al.
+(2023), 'A Randomized Approach for Tight Privacy Accounting'.
+"""
+
+from __future__ import annotations
+
+import abc
+import functools
+import math
+from collections.abc import Callable
+from typing import ClassVar, NamedTuple, Optional
+
+import dp_accounting
+import numpy as np
+
+from dpfl.accounting import events, gaussian
+
+FAILURE = 1e-15
+"""A figure is below the true epsilon with at most this probability, times delta."""
+
+ROUNDING = 1e-9
+"""Relative allowance for rounding, of the matrix and of sums."""
+
+# A pilot of one in so many draws chooses how far draws are shifted, in deviations of
+# the noise beyond what P or Q are themselves.
+_PILOT = 16
+_SHIFTS = range(7)
+_STEPS = 32
+
+
+class HiddenTurnsDpEvent(events.RdpDpEvent):
+    """A run in which the rounds of each client are its secret."""
+
+    # Each prefix of a run has a matrix of its own.
+    is_remembered: ClassVar[bool] = False
+
+    @property
+    def relations(self) -> events.Relations:
+        """See base class: the client has no noise of its own in the sum."""
+        return events.TRUSTED_RELATIONS
+
+    @abc.abstractmethod
+    def longest(self) -> float:
+        """The largest K_SS, in units of the noise; infinite without noise."""
+
+    @abc.abstractmethod
+    def draws(self) -> int:
+        """How many draws a figure takes for each direction."""
+
+    @abc.abstractmethod
+    def removal(self, draws: int, shift: float, seed: int) -> Draws:
+        """Draws for P against Q, shifted by so many deviations."""
+
+    @abc.abstractmethod
+    def addition(self, draws: int, shift: float, seed: int) -> Draws:
+        """Draws for Q against P, shifted by so many deviations."""
+
+
+class Draws(NamedTuple):
+    """Log-losses of draws and the logs of their weights, and a bound on what they give.
+
+    Attributes:
+      losses: log R for P against Q, -log R for Q against P; float64 [n].
+      weights: Log of how much likelier a draw is without its shift; float64 [n].
+      log_bound: Log of the largest that weight (1 - e^(epsilon - loss)) can be, from
+        epsilon.
+    """
+
+    losses: np.ndarray
+    weights: np.ndarray
+    log_bound: Callable[[float], float]
+
+    def delta(self, epsilon: float, failure: float) -> float:
+        """An upper bound on delta that fails with at most this probability.
+
+        X >= 0 has P(mean of n < E X - t) <= exp(-n t^2 / (2 E X^2)). That is used for
+        X^2 first, which is at most X's largest value squared, and then for X.
+        """
+        n = self.losses.size
+        each = math.log(2 / failure) / n
+        rare = np.minimum(epsilon - self.losses, 0.0)
+        # In units of the bound: X is then at most 1.
+        log_bound = self.log_bound(epsilon)
+        with np.errstate(divide="ignore", under="ignore"):
+            x = np.exp(self.weights + np.log(-np.expm1(rare)) - log_bound)
+        mean, square = float(np.mean(x)), float(np.mean(x * x))
+        root = math.sqrt(each / 2)
+        root += math.sqrt(each / 2 + square * (1 + ROUNDING))
+        found = mean * (1 + ROUNDING) + root * math.sqrt(2 * each)
+        return found * math.exp(min(log_bound, 700.0))
+
+    def epsilon(self, delta: float, failure: float, most: float) -> float:
+        """The least epsilon of at least 0 at which `delta` is met, `most` if none.
+
+        The bound falls in epsilon for any draws, so that this fails no more often than
+        the bound at the true epsilon does.
+        """
+        low, high = 0.0, most
+        if self.delta(0.0, failure) <= delta:
+            return 0.0
+        for _ in range(_STEPS):
+            middle = 0.5 * (low + high)
+            if self.delta(middle, failure) <= delta:
+                high = middle
+            else:
+                low = middle
+        return high
+
+
+def _sampled(
+    draw: Callable[[int, float, int], Draws],
+    draws: int,
+    delta: float,
+    failure: float,
+    most: float,
+    seed: int,
+) -> float:
+    """The epsilon of one direction, at the shift that a pilot chooses."""
+
+    def of_pilot(shift: float) -> float:
+        pilot = draw(max(1, draws // _PILOT), shift, 2 * seed + 1)
+        return pilot.epsilon(delta, failure, most)
+
+    best = min(_SHIFTS, key=of_pilot)
+    return draw(draws, best, 2 * seed).epsilon(delta, failure, most)
+
+
+def alone(event: dp_accounting.DpEvent) -> Optional[HiddenTurnsDpEvent]:
+    """The run of hidden turns that is all of a tree, or None."""
+    while True:
+        if isinstance(event, HiddenTurnsDpEvent):
+            return event
+        if isinstance(event, events.RunDpEvent) or (
+            isinstance(event, dp_accounting.SelfComposedDpEvent) and event.count == 1
+        ):
+            event = event.event
+        elif (
+            isinstance(event, dp_accounting.ComposedDpEvent) and len(event.events) == 1
+        ):
+            event = event.events[0]
+        else:
+            return None
+
+
+def tight_epsilon(
+    event: dp_accounting.DpEvent, delta: float, seed: int = 0
+) -> Optional[tuple[float, str]]:
+    """The epsilon of one run of hidden turns by draws, and the method.
+
+    Equal questions have equal answers. Of all seeds no more than the share `FAILURE`
+    times delta would give a figure below the true epsilon, whatever the event is, as
+    long as it was not chosen by what the seed gives.
+
+    Args:
+      event: A tree of events; None is returned if it is not one
+        `HiddenTurnsDpEvent`.
+      delta: In (0, 1).
+      seed: Of the draws, at least 0.
+    """
+    found = alone(event)
+    return None if found is None else _epsilon_of(found, delta, seed)
+
+
+@functools.lru_cache(maxsize=16)
+def _epsilon_of(
+    found: HiddenTurnsDpEvent, delta: float, seed: int
+) -> tuple[float, str]:
+    longest = found.longest()
+    most = gaussian.gaussian_epsilon(delta, max(longest, 1e-300) ** -0.5)
+    if not found.draws() or not 0 < most < math.inf:
+        return most, "exact-gaussian"
+    goal, failure = delta * (1 - FAILURE), 0.5 * FAILURE * delta
+    by_draws = max(
+        _sampled(draw, found.draws(), goal, failure, most, seed)
+        for draw in (found.removal, found.addition)
+    )
+    return (by_draws, "monte-carlo") if by_draws < most else (most, "exact-gaussian")

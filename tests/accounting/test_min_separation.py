@@ -1,0 +1,262 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Rounds at least b apart, against all patterns, quadrature, adaptive clients, bins."""
+
+import itertools
+import math
+
+import dp_accounting
+import numpy as np
+import pytest
+
+from dpfl import accounting
+from dpfl.accounting import balls_in_bins, gaussian
+from dpfl.accounting.hidden_turns import tight_epsilon
+from dpfl.accounting.min_separation import MinSeparationDpEvent
+
+DIRECTIONS = {
+    "removal": lambda ratio, epsilon: np.maximum(ratio - math.exp(epsilon), 0),
+    "addition": lambda ratio, epsilon: np.maximum(1 - math.exp(epsilon) * ratio, 0),
+}
+
+
+def columns(rounds, *diagonals):
+    """Columns of a Toeplitz C with these diagonals."""
+    places = np.arange(rounds)[:, None] + np.arange(len(diagonals))
+    return np.where(places < rounds, diagonals, 0.0)
+
+
+def encoder_of(event):
+    """|C| in units of the noise."""
+    return event._encoder.toarray()
+
+
+def law(event):
+    """Each pattern of rounds, and its probability, from what the sampling says."""
+    p, b, rounds = event.probability, event.separation, event.rounds
+    found = {}
+
+    def go(t, turns, chance):
+        if t >= rounds:
+            found[turns] = found.get(turns, 0) + chance
+            return
+        go(t + b, (*turns, t), chance * p)
+        go(t + 1, turns, chance * (1 - p))
+
+    rate = p / (1 + (b - 1) * p)
+    go(0, (), 1 - (b - 1) * rate)
+    for first in range(1, b):
+        go(first, (), rate)
+    return {turns: chance for turns, chance in found.items() if chance}
+
+
+def ratios(event, step=0.25, reach=7.5):
+    """R on a grid of rows, and Q's weight of each point; for few rounds."""
+    y = np.arange(-reach, reach + step / 2, step)
+    rows = np.stack(np.meshgrid(*[y] * event.rounds, indexing="ij"))
+    rows = rows.reshape(event.rounds, -1)
+    weight = np.exp(-0.5 * np.sum(rows**2, axis=0))
+    encoder = encoder_of(event)
+    ratio = np.zeros(rows.shape[1])
+    for turns, chance in law(event).items():
+        shift = encoder[:, list(turns)].sum(axis=1)
+        ratio += chance * np.exp(shift @ rows - 0.5 * shift @ shift)
+    return ratio, weight / weight.sum()
+
+
+def exact_delta(event, epsilon, direction, **grid):
+    ratio, weight = ratios(event, **grid)
+    return float(DIRECTIONS[direction](ratio, epsilon) @ weight)
+
+
+FEW = MinSeparationDpEvent(1.0, columns(3, 1.0, 0.5), 2, 0.4)
+
+
+class TestTheSum:
+    @pytest.mark.parametrize("b, p", [(1, 0.3), (2, 0.4), (3, 1.0), (5, 0.2)])
+    def test_it_is_that_over_all_patterns(self, b, p):
+        event = MinSeparationDpEvent(1.0, columns(6, 1.0), b, p)
+        logs = 3 * np.random.default_rng(0).normal(size=[6, 40])
+        want = sum(
+            chance * np.exp(logs[list(turns)].sum(axis=0))
+            for turns, chance in law(event).items()
+        )
+        np.testing.assert_allclose(event.log_ratio(logs), np.log(want), atol=1e-12)
+
+    @pytest.mark.parametrize("weight", [0.0, 0.7])
+    def test_patterns_have_their_law(self, weight):
+        weights = weight * np.arange(3)
+        drawn = FEW.patterns(weights, 200_000, np.random.default_rng(1))
+        wanted = {
+            turns: chance * math.exp(weights[list(turns)].sum())
+            for turns, chance in law(FEW).items()
+        }
+        total = sum(wanted.values())
+        if not weight:
+            assert total == pytest.approx(1)
+            # Every round has the same probability.
+            np.testing.assert_allclose(drawn.mean(axis=1), FEW.rate, atol=0.005)
+        keys = 2 ** np.arange(3) @ drawn
+        for turns, chance in wanted.items():
+            share = np.mean(keys == sum(2**t for t in turns))
+            assert share == pytest.approx(chance / total, abs=0.005)
+
+    def test_every_round_has_the_same_probability(self):
+        event = MinSeparationDpEvent(1.0, columns(7, 1.0), 3, 0.4)
+        for t in range(7):
+            found = sum(c for turns, c in law(event).items() if t in turns)
+            assert found == pytest.approx(event.rate)
+
+
+class TestTheFigure:
+    @pytest.mark.parametrize("delta", [1e-2, 1e-4])
+    def test_it_is_just_above_quadrature(self, delta):
+        found, method = tight_epsilon(FEW, delta)
+        assert method == "monte-carlo"
+        deltas = [exact_delta(FEW, found, name) for name in DIRECTIONS]
+        less = [exact_delta(FEW, 0.95 * found, name) for name in DIRECTIONS]
+        assert max(deltas) < delta < max(less)
+
+    def test_nobody_waits_as_in_bins(self):
+        event = MinSeparationDpEvent(1.0, columns(16, 1.0), 4, 1.0)
+        bins = balls_in_bins.BallsInBinsDpEvent(1.0, 4 * np.eye(4))
+        found, _ = tight_epsilon(event, 1e-4)
+        assert found == pytest.approx(tight_epsilon(bins, 1e-4)[0], rel=0.01)
+
+    def test_without_a_distance_it_is_poisson_sampling(self):
+        """Far above where rounds are many; never below."""
+        for rounds, most in ((1, 1.1), (10, 1.35)):
+            event = MinSeparationDpEvent(1.0, columns(rounds, 1.0), 1, 0.2)
+            once = dp_accounting.PoissonSampledDpEvent(
+                0.2, dp_accounting.GaussianDpEvent(1.0)
+            )
+            run = dp_accounting.SelfComposedDpEvent(once, rounds)
+            exact = accounting.epsilon(run, 1e-3).epsilon
+            assert exact < tight_epsilon(event, 1e-3)[0] < most * exact
+
+    def test_everybody_and_no_noise(self):
+        whole = MinSeparationDpEvent(2.0, columns(9, 1.0), 1, 1.0)
+        plain = gaussian.gaussian_epsilon(1e-5, 2 / 3)
+        assert tight_epsilon(whole, 1e-5)[0] == pytest.approx(plain, rel=1e-8)
+        silent = MinSeparationDpEvent(0.0, columns(3, 1.0), 1, 0.5)
+        assert tight_epsilon(silent, 1e-5) == (math.inf, "exact-gaussian")
+        assert accounting.epsilon(silent, 1e-5).epsilon == math.inf
+
+    def test_the_longest_pattern_bounds_it(self):
+        event = MinSeparationDpEvent(3.0, columns(5, 1.0, 0.5), 2, 0.3)
+        encoder = encoder_of(event)
+        most = max(
+            np.sum(encoder[:, list(turns)].sum(axis=1) ** 2) for turns in law(event)
+        )
+        assert event.longest() == pytest.approx(most)
+        orders = np.array([1.5, 4.0])
+        np.testing.assert_allclose(event.rdp(orders), orders * most / 2)
+        assert accounting.epsilon(event, 1e-3, method="rdp").relation == "add_or_remove"
+
+    def test_calibration_meets_the_budget(self):
+        def event(z):
+            return MinSeparationDpEvent(z, columns(3, 1.0, 0.5), 2, 0.4)
+
+        found = accounting.calibrate_noise_multiplier(event, 2.0, 1e-2, rtol=0.01)
+        assert exact_delta(event(found), 2.0, "removal") < 1e-2
+        assert exact_delta(event(0.9 * found), 2.0, "removal") > 1e-2
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"separation": 1}, "^separation must be .*at least 2, found 1"),
+            ({"probability": 0.0}, "^probability must be in .*, found 0.0"),
+            ({"probability": 1.5}, "^probability must be in .*, found 1.5"),
+            (
+                {"columns": np.ones([3, 2])},
+                "^columns must be 0 below the last of the 3",
+            ),
+        ],
+    )
+    def test_refusals(self, changes, message):
+        given = {"columns": columns(3, 1.0, 0.5), "separation": 2, "probability": 0.5}
+        with pytest.raises(ValueError, match=message):
+            MinSeparationDpEvent(1.0, **{**given, **changes})
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+class TestDraws:
+    @pytest.mark.parametrize("shift", [0, 1, 3])
+    def test_they_have_the_mean_and_stay_below_their_bound(self, direction, shift):
+        epsilon = 1.0
+        drawn = getattr(FEW, direction)(200_000, shift, 3)
+        values = np.exp(drawn.weights) * -np.expm1(
+            np.minimum(epsilon - drawn.losses, 0)
+        )
+        exact = exact_delta(FEW, epsilon, direction)
+        deviation = np.std(values) / math.sqrt(values.size)
+        assert abs(np.mean(values) - exact) < 5 * deviation
+        assert np.max(values) <= math.exp(drawn.log_bound(epsilon)) * (1 + 1e-9)
+        assert exact < drawn.delta(epsilon, 1e-9)
+
+    def test_it_fails_no_more_often_than_it_says(self, direction):
+        exact, seeds = exact_delta(FEW, 1.0, direction), 300
+        found = [
+            getattr(FEW, direction)(60, 1, seed).delta(1.0, 0.5)
+            for seed in range(seeds)
+        ]
+        assert np.mean(np.array(found) < exact) < 0.5 + 3 * math.sqrt(0.25 / seeds)
+
+
+def best_play(event, epsilon, direction, options, step=0.4, reach=6.0):
+    """The most of a client that chooses its message by its pattern and the rows before.
+
+    Three rounds; each message is among the options, and that of round t is one for each
+    pattern that has the round and each value of the rows before it.
+    """
+    y = np.arange(-reach, reach + step / 2, step)
+    weight = np.exp(-0.5 * y * y)
+    weight /= weight.sum()
+    c, patterns = encoder_of(event), law(event)
+
+    def value(t, before, sent):
+        """E f(R) from row t on; `before` is log x of each pattern, `sent` what it did."""
+        if t == 3:
+            ratio = sum(patterns[turns] * np.exp(log) for turns, log in before.items())
+            return DIRECTIONS[direction](ratio, epsilon)
+        here = [turns for turns in patterns if t in turns]
+        found = None
+        for choice in itertools.product(options, repeat=len(here)):
+            now = {**sent, **{(turns, t): v for turns, v in zip(here, choice)}}
+            after = {}
+            for turns, log in before.items():
+                shift = sum(c[t, s] * now[turns, s] for s in turns if s <= t)
+                after[turns] = log[..., None] + shift * y - 0.5 * shift * shift
+            mean = value(t + 1, after, now) @ weight
+            found = mean if found is None else np.maximum(found, mean)
+        return found
+
+    start = {turns: np.zeros(()) for turns in patterns}
+    return float(value(0, start, {}))
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("signs", [(1.0, 0.8), (1.0, -0.8)])
+def test_clients_that_adapt_gain_nothing(direction, signs):
+    """Whatever they know of their own rounds; |C| stands for C."""
+    event = MinSeparationDpEvent(1.0, columns(3, 1.0, 0.8), 2, 0.5)
+    still = exact_delta(event, 0.5, direction, step=0.4, reach=6.0)
+    own = encoder_of(event)
+    own[np.arange(1, 3), np.arange(2)] *= np.sign(signs[1])
+    adapted = _with_encoder(event, own)
+    found = best_play(adapted, 0.5, direction, (-1.0, 0.3, 1.0))
+    assert found <= still * (1 + 1e-6)
+    # The search would find a client that gains: one that may send more.
+    assert best_play(event, 0.5, direction, (1.3,)) > still
+
+
+def _with_encoder(event, encoder):
+    """An event whose C has these entries, with their signs."""
+
+    class Signed(MinSeparationDpEvent):
+        @property
+        def _encoder(self):
+            return type("Dense", (), {"toarray": lambda self: encoder})()
+
+    return Signed(1.0, event.columns, event.separation, event.probability)
