@@ -36,8 +36,7 @@ import dp_accounting
 import numpy as np
 
 from dpfl import checks
-from dpfl.accounting import events, log_space
-from dpfl.accounting import gaussian as gaussian_lib
+from dpfl.accounting import events, log_space, sampled_rdp
 
 
 @np.errstate(under="ignore")
@@ -179,7 +178,7 @@ class SparsifiedDpEvent(events.RdpDpEvent):
             # Nothing dropped: the sampled Gaussian, which needs no chord.
             result[fractional] = np.minimum(
                 result[fractional],
-                gaussian_lib.sampled_gaussian_rdp(
+                sampled_rdp.sampled_gaussian_rdp(
                     alphas[fractional], q, self.noise_multiplier / self._norm
                 ),
             )

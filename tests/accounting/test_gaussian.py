@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpfl import accounting
-from dpfl.accounting import gaussian
+from dpfl.accounting import gaussian, sampled_rdp
 
 GAUSSIAN = dp_accounting.GaussianDpEvent
 POISSON = dp_accounting.PoissonSampledDpEvent
@@ -214,7 +214,7 @@ def by_definition(order, q, z):
 @pytest.mark.parametrize("q", [1e-6, 0.01, 0.5, 0.999])
 @pytest.mark.parametrize("order", [1.1, 2.5, 10.9])
 def test_forty_digits_and_rounded_up(order, q, z):
-    got = gaussian.sampled_gaussian_rdp([order], q, z)[0]
+    got = sampled_rdp.sampled_gaussian_rdp([order], q, z)[0]
     want = by_definition(order, q, z)
     assert want * (1 - 1e-13) <= got <= want * (1 + 1e-10)
 
@@ -223,20 +223,20 @@ def test_forty_digits_and_rounded_up(order, q, z):
 def test_whole_orders_are_the_binomial_sum(q):
     orders = [2, 3, 10]
     sum_ = accounting.SparsifiedGaussianDpEvent(0.8, 1.0, 1.0, 1, q).rdp(orders)
-    got = gaussian.sampled_gaussian_rdp(orders, q, 0.8)
+    got = sampled_rdp.sampled_gaussian_rdp(orders, q, 0.8)
     np.testing.assert_allclose(got, sum_, rtol=1e-10)
     assert np.all(got >= sum_)
 
 
 def test_large_orders_do_not_overflow():
-    [got] = gaussian.sampled_gaussian_rdp([300.5], 0.2, 0.5)
+    [got] = sampled_rdp.sampled_gaussian_rdp([300.5], 0.2, 0.5)
     event = accounting.SparsifiedGaussianDpEvent(0.5, 1.0, 1.0, 1, 0.2)
     low, high = event.rdp([300, 301])
     assert low < got < high
 
 
 def test_hardly_any_noise_is_left_to_the_chord():
-    assert np.isinf(gaussian.sampled_gaussian_rdp([2.5], 0.2, 1e-4)[0])
+    assert np.isinf(sampled_rdp.sampled_gaussian_rdp([2.5], 0.2, 1e-4)[0])
     event = accounting.SparsifiedGaussianDpEvent(1e-4, 1.0, 1.0, 1, 0.2)
     assert np.isfinite(event.rdp([2.5])[0])
 
@@ -258,3 +258,12 @@ def test_large_noise_is_positive():
     # dp_accounting takes seconds here and finds values below zero.
     ledger = accounting.DpflAccountant().compose(POISSON(0.5, GAUSSIAN(1e6)))
     assert np.all(ledger.rdp > 0) and np.all(np.diff(ledger.rdp) >= 0)
+
+
+@pytest.mark.parametrize(("q", "rounds"), [(1e-3, 1000), (1e-4, 10_000)])
+def test_the_grid_is_fine_enough_for_clients_that_seldom_join(q, rounds):
+    once = dp_accounting.PoissonSampledDpEvent(q, dp_accounting.GaussianDpEvent(1.0))
+    run = dp_accounting.SelfComposedDpEvent(once, rounds)
+    found, method = gaussian.tight_epsilon(run, 1e-6)
+    finer = max(s.epsilon(1e-6) for s in gaussian.tight_losses(run, 1e-6, 5e-6))
+    assert method == "pld" and finer <= found < 1.015 * finer

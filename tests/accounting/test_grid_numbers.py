@@ -12,8 +12,7 @@ import pytest
 import scipy.special
 import scipy.stats
 
-from dpfl.accounting import csgm, log_space
-from dpfl.accounting import gaussian as gaussian_lib
+from dpfl.accounting import csgm, log_space, sampled_rdp
 from dpfl.accounting.integer import grid_numbers
 
 
@@ -136,7 +135,7 @@ class TestThePostProcessedGaussian:
             log_q, log_ratio = pair(noise, shift, order)
             y = mixed(log_ratio, rate)
             bound = (order - 1) * float(
-                gaussian_lib.sampled_gaussian_rdp([order], rate, stddev / shift)[0]
+                sampled_rdp.sampled_gaussian_rdp([order], rate, stddev / shift)[0]
             )
             assert math.isfinite(bound)
             assert log_moment(log_q, y, order) <= bound * (1 + 1e-9) + 1e-13
@@ -171,7 +170,7 @@ class TestRenyiWithoutExtraVariance:
         order, rate, stddev = 1.1, 1e-4, 0.4
         log_q, log_ratio = pair(stddev, 1)
         found = log_moment(log_q, mixed(log_ratio, rate), order) / (order - 1)
-        gaussian = gaussian_lib.sampled_gaussian_rdp([order], rate, stddev)[0]
+        gaussian = sampled_rdp.sampled_gaussian_rdp([order], rate, stddev)[0]
         chord = csgm.coordinate_log_moment([2], rate, stddev**-2)[0]
         assert found / gaussian == pytest.approx(1.10599, rel=1e-4)
         assert found < chord
