@@ -5,7 +5,7 @@
 
 Python blocks of a page run in order in one process; shell blocks line by line. What is
 of dpfl alone begins with its imports done (`tests.forks`); the rest has a shell. A block
-marked `text output` below a Python block is what that block prints, and is compared. A
+marked `output` below a Python block is what that block prints, and is compared. A
 block marked `text` alone is not: numbers in prose are held by the tests of what
 computes them.
 """
@@ -34,8 +34,8 @@ SHORTER = {
     "--rows=csgm,masks,factorization": "--rows=masks,factorization",
     "--rows=plain,mean,memory_worker": "--rows=plain",
 }
-KNOWN_LANGUAGES = {"python", "sh", "text"}
-OUTPUT = ("text", "output")
+KNOWN_LANGUAGES = {"python", "sh", "text", "output"}
+OUTPUT = ("output", "")
 # Printed between the Python blocks of a page, to tell their output apart.
 MARK = "=== end of a block ==="
 
@@ -155,7 +155,7 @@ print("not shown")
 print(x)
 ```
 
-```text output
+```output
 3
 ```
 """

@@ -66,6 +66,27 @@ def test_every_page_of_the_documentation_is_there(site):
     assert 'src="images/equal_bits.png"' in index
 
 
+FENCE = re.compile(r"^```.*?^```$", re.M | re.S)
+
+
+def test_headings_tables_and_blocks_of_a_page_are_those_of_the_site(site):
+    """A fence that the site does not know swallows what comes after it."""
+    for path in (ROOT / "docs").rglob("*.md"):
+        text = path.read_text(encoding="utf-8")
+        name = path.relative_to(ROOT / "docs").with_suffix(".html")
+        if name.name == "README.html":
+            name = name.with_name("index.html")
+        page = (site / name).read_text(encoding="utf-8")
+        prose = FENCE.sub("", text)
+        expected = {
+            "<h2 ": len(re.findall(r"^## ", prose, re.M)),
+            "<h3 ": len(re.findall(r"^### ", prose, re.M)),
+            "<table>": len(re.findall(r"^\|[ :|-]+\|$", prose, re.M)),
+            "<pre><code class=": len(re.findall(r"^```\w+$", text, re.M)),
+        }
+        assert {tag: page.count(tag) for tag in expected} == expected, path
+
+
 def test_a_broken_link_fails(tmp_path):
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs/index.md").write_text("# T\n\n[gone](nowhere.md)\n")
