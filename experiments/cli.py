@@ -14,6 +14,7 @@ cli.run(main)
 from __future__ import annotations
 
 import contextlib
+import difflib
 import os
 import re
 import sys
@@ -29,13 +30,15 @@ from . import flag_files
 FAULT_EXIT_CODE = 1
 USAGE_EXIT_CODE = 2
 BROKEN_PIPE_EXIT_CODE = 141
-_HELP = ("--help", "-help", "--helpshort", "-helpshort", "-h", "-?")
+_HELP = {"help", "helpshort", "h", "?"}
 # The names in front of "must": one, or several.
 _HEAD = re.compile(r"(?:\w+(?:, | and ))*\w+(?= must )")
 # A name of more than one word, where it stands neither in a path nor in a value.
 _LONG_NAME = re.compile(r"(?<![\w./=('\"-])[a-z0-9]+(?:_[a-z0-9]+)+(?![\w./=('\"])")
 
 _working = False
+# The heading of flags in the help of a binary, by name.
+_headings: dict[str, str] = {}
 
 
 def work_begins() -> None:
@@ -53,6 +56,42 @@ def fail(message: str) -> NoReturn:
 def help_module(name: str) -> str:
     """The module under whose name absl keeps the flags of a binary's `__name__`."""
     return sys.argv[0] if name == "__main__" else name
+
+
+@contextlib.contextmanager
+def headed(heading: str) -> Iterator[None]:
+    """Shows the flags that a block defines under a heading of the help."""
+    before = set(flags.FLAGS)
+    yield
+    _headings.update((name, heading) for name in flags.FLAGS if name not in before)
+
+
+def _help(module: str, is_short: bool) -> str:
+    """What a binary does, and its flags; of a short help those that the text names."""
+    about = (sys.modules[module].__doc__ or "").strip()
+    own = flags.FLAGS.get_flags_for_module(help_module(module))
+    named = [flag for flag in own if re.search(rf"--{flag.name}\b", about)]
+    parts: dict[str, list[str]] = {heading: [] for heading in _headings.values()}
+    for flag in named if is_short and named else own:
+        heading = "" if is_short else _headings.get(flag.name, "")
+        parts.setdefault(heading or "Flags", []).append(_of_flag(flag))
+    shown = [f"{head}:\n\n" + "\n".join(of) for head, of in parts.items() if of]
+    if is_short and len(named) < len(own):
+        shown.append(f"--help shows all {len(own)} flags.")
+    return "\n\n".join([about, *shown])
+
+
+def _of_flag(flag: flags.Flag) -> str:
+    dashes = "--[no]" if flag.boolean else "--"
+    about = [f"{dashes}{flag.name}: {flag.help}"]
+    if flag.default_as_str is not None:
+        about.append(f"(default: {flag.default_as_str})")
+    if flag.parser.syntactic_help:
+        about.append(f"({flag.parser.syntactic_help})")
+    return "\n".join(
+        flags.text_wrap(line, 80, "    ", "    " if i else "  ")
+        for i, line in enumerate(about)
+    )
 
 
 def check_flag(name: str, check: Callable[..., Any], **bounds: Any) -> None:
@@ -178,11 +217,9 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
     """
 
     def parse(argv: Sequence[str]) -> Sequence[str]:
-        if any(argument.partition("=")[0] in _HELP for argument in argv[1:]):
-            module = main.__module__
-            print((sys.modules[module].__doc__ or "").strip())
-            print("\nFlags:\n")
-            print(flags.FLAGS.module_help(help_module(module)))
+        asked = {argument.partition("=")[0].lstrip("-") for argument in argv[1:]}
+        if asked & _HELP:
+            print(_help(main.__module__, "helpshort" in asked))
             sys.exit(0)
         if "--version" in argv[1:]:
             print(f"dpfl {__version__}")
@@ -250,7 +287,11 @@ def _of_parsing(error: Exception) -> str:
     if match is None or cause is None or not text.endswith(ending):
         return text
     name, value = match.group(1), text[match.end() : -len(ending)]
-    return checks.message(f"--{name}", _wanted(flags.FLAGS[name].parser), value)
+    parser = flags.FLAGS[name].parser
+    known = getattr(parser, "enum_values", [])
+    near = difflib.get_close_matches(value, known, 1, 0.75)
+    guess = f"; did you mean {near[0]}" if near else ""
+    return checks.message(f"--{name}", _wanted(parser), value) + guess
 
 
 def _wanted(parser: flags.ArgumentParser) -> str:

@@ -27,6 +27,21 @@ number), 32 bits for their number and a seed of 128 bits. An epsilon above 50 is
 remarked on, with the noise that brings it to 8, and so is one that with
 --noise_multiplier a bit or two more of --bits would bring down by a tenth. No
 TensorFlow is imported.
+
+Columns of the tables:
+  compression        how many times fewer values are sent
+  noise multiplier   standard deviation of the noise over the clip; of a stream, over
+                     what one round of a client moves
+  error of mean      expected squared L2 error of the mean of the updates
+  over Gaussian      that, over the Gaussian mechanism's
+  bits up, down      a client and round; bits a parameter: up, over the parameters
+  accountant         how epsilon was found
+  neighbours         whom epsilon protects: who may join and go, or send zeros
+  q in a group       probability that a client joins a round of its group, or if free
+  most rounds        that a client may be in
+  error of iterates  root of the mean squared error of the noise in the models of a
+                     run, a coordinate, in clips; of the last: the last model's
+  over independent   that, over independent noise with Poisson sampling
 """
 
 from __future__ import annotations

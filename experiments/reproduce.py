@@ -17,7 +17,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +179,26 @@ def main(argv: Sequence[str]) -> None:
     _check_flags(figure, scale)
     # Not Path.resolve, which has no sentence for links in a circle.
     folder = Path(os.path.realpath(_OUTPUT_DIR.value), f"{figure.folder}-{scale}")
+    with _left_if_used(folder):
+        _reproduce(figure, scale, folder)
+
+
+@contextlib.contextmanager
+def _left_if_used(folder: Path) -> Iterator[None]:
+    """Takes a folder away again if a refusal leaves nothing in it."""
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(OSError):
+            if made and {path.name for path in folder.iterdir()} <= {".lock"}:
+                (folder / ".lock").unlink(missing_ok=True)
+                for path in made:
+                    path.rmdir()
+        raise
+
+
+def _reproduce(figure: sweep.Figure, scale: str, folder: Path) -> None:
     files.output_folder("--output_dir", folder)
     files.output_path("the picture", folder / f"{figure.name}.png")
     if _TABLE.value is not None:

@@ -8,9 +8,10 @@
   dpfl-train --flagfile=configs/tasks/emnist.flags --compression_rate=100 --seed=1
 
 Without flags: `digits` with L2-CSGM at 100-fold compression, epsilon 8 and delta 1e-3.
-The same command goes on where it was stopped. A flag that is not given has the task's
-or the mechanism's own default. Whoever knows the seed can take the noise away again:
-leave --seed out where privacy counts.
+Results go to --output_dir, and the same command goes on where it was stopped.
+--rounds, --cohort_size and --delta are the task's own if they are not given, and the
+noise is set by --epsilon or is --noise_multiplier. Whoever knows the seed can take the
+noise away again: leave --seed out where privacy counts.
 """
 
 from __future__ import annotations
@@ -39,13 +40,20 @@ from . import cli, mechanism_flags, start
 # The word that sets an option to nothing at all.
 NONE = "none"
 
-_TASK = flags.DEFINE_enum("task", "digits", registry.task_names(), "What is learned.")
-_MECHANISM = flags.DEFINE_enum(
-    "mechanism", "l2_csgm", sorted(mechanisms.MECHANISMS), "The mechanism."
-)
-_OUTPUT_DIR = flags.DEFINE_string(
-    "output_dir", None, "Where results go; ./runs/NAME-OF-THE-FLAGS if not given."
-)
+# Headings of the help; of the fields of the settings, from which field on.
+_TASKS, _MECHANISMS, _OUTPUT = "What is learned", "Mechanism", "Output and machines"
+_HEADS = {
+    **{"participation": "Clients", "client_lr": "Training", "epsilon": "Privacy"},
+    "checkpoint_every": _OUTPUT,
+}
+with cli.headed(_TASKS):
+    _TASK = flags.DEFINE_enum(
+        "task", "digits", registry.task_names(), "What is learned."
+    )
+with cli.headed(_MECHANISMS):
+    _MECHANISM = flags.DEFINE_enum(
+        "mechanism", "l2_csgm", sorted(mechanisms.MECHANISMS), "The mechanism."
+    )
 
 # As absl names the module of the flags above.
 _MODULE = cli.help_module(__name__)
@@ -55,7 +63,8 @@ _RUN_FIELDS = ("cohort_size", "noise_multiplier", "rounds_per_epoch", "rounds")
 _COMMON_FIELDS = ("cohort_size", "rounds_per_epoch", "rounds")
 _BUDGET = ("epsilon", "delta", "accountant")
 
-mechanism_flags.define({}, _MODULE)
+with cli.headed(_MECHANISMS):
+    mechanism_flags.define({}, _MODULE)
 
 
 def _define_task_flags() -> None:
@@ -83,24 +92,34 @@ def _define_task_flags() -> None:
 def _define_run_flags() -> list[str]:
     """Defines a flag for each field of the settings that has a sentence."""
     hints = typing.get_type_hints(config_lib.RunConfig)
-    names = []
+    names, heading = [], ""
     for field in dataclasses.fields(config_lib.RunConfig):
         text = field.metadata.get("help")
         if text is None:
             continue
         names.append(field.name)
-        choices = config_lib.CHOICES.get(field.name)
-        if choices is not None:
-            flags.DEFINE_enum(field.name, field.default, list(choices), text)
-            continue
-        kinds = [k for k in typing.get_args(hints[field.name]) if k is not type(None)]
-        kind = kinds[0] if kinds else hints[field.name]
-        mechanism_flags.DEFINE[kind](field.name, field.default, text)
+        heading = _HEADS.get(field.name, heading)
+        with cli.headed(heading):
+            _define_run_flag(field, hints[field.name], text)
     return names
 
 
-_define_task_flags()
+def _define_run_flag(field: dataclasses.Field, hint: Any, text: str) -> None:
+    choices = config_lib.CHOICES.get(field.name)
+    if choices is not None:
+        flags.DEFINE_enum(field.name, field.default, list(choices), text)
+        return
+    kinds = [k for k in typing.get_args(hint) if k is not type(None)]
+    mechanism_flags.DEFINE[kinds[0] if kinds else hint](field.name, field.default, text)
+
+
+with cli.headed(_TASKS):
+    _define_task_flags()
 _RUN_FLAGS = _define_run_flags()
+with cli.headed(_OUTPUT):
+    _OUTPUT_DIR = flags.DEFINE_string(
+        "output_dir", None, "Where results go; ./runs/NAME-OF-THE-FLAGS if not given."
+    )
 
 
 def task_config() -> Any:

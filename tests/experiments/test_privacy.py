@@ -14,6 +14,7 @@ import textwrap
 import pytest
 
 from dpfl import accounting, mechanisms
+from experiments import privacy_curves
 from tests import forks
 from tests.experiments import programs
 from tests.training import fakes
@@ -324,6 +325,11 @@ def test_help_lists_the_flags():
     assert done.returncode == 0
     for flag in ("--epsilon", "--keep_fraction", "--participation", "--plot"):
         assert flag in done.stdout
+    about = done.stdout.partition("Columns of the tables:")[2]
+    columns = (privacy_curves.BITS_COLUMNS, privacy_curves.BANDS_COLUMNS)
+    plain = {"mechanism", "least", "bands", "bits"}
+    for heading in {name for of in columns for name in of.values()} - plain:
+        assert heading in about, heading
 
 
 # ---- cli.run, with a binary made for the test ----

@@ -188,7 +188,8 @@ REFUSED = {
         "RUN --html=a.txt": "--html must end in .html",
     },
     "reproduce": {
-        "--figure=no_such": "figure",
+        "--figure=no_such": "found 'no_such'\n",
+        "--figure=csmg_fig1": "found 'csmg_fig1'; did you mean csgm_fig1\n",
         "--figure=csgm_fig1 --scale=large": "scale",
         "--figure=csgm_fig1 --plot_only": "plot_only",
         "--figure=csgm_fig1 --scale=medium": "--scale of csgm_fig1 must be",

@@ -344,9 +344,23 @@ def test_help_says_what_to_do():
     assert done.returncode == 0
     for word in ("--task", "--epsilon", "--clip_norm", "--num_clients"):
         assert word in done.stdout
+    heads = re.findall(r"^[A-Z][\w ]+(?=:$)", done.stdout, re.M)
+    assert heads == [
+        *("What is learned", "Mechanism", "Clients", "Training", "Privacy"),
+        "Output and machines",
+    ]
     # A folder is no number.
     of_folder = done.stdout.split("--data_dir:")[1].split("\n  --")[0]
     assert "(a text, or 'none')" in of_folder
+
+
+def test_a_short_help_has_the_flags_of_a_first_run():
+    done = forks.run("experiments.train", "--helpshort")
+    assert done.returncode == 0
+    shown = re.findall(r"^  --(?:\[no\])?(\w+):", done.stdout, re.M)
+    assert len(shown) == 10 and {"task", "mechanism", "epsilon", "seed"} <= set(shown)
+    [count] = re.findall(r"^--help shows all (\d+) flags\.$", done.stdout, re.M)
+    assert int(count) > 90
 
 
 def diverges():
