@@ -95,6 +95,16 @@ class Participation(abc.ABC):
         """Into how many groups clients are dealt for the whole run."""
         return 1
 
+    def _check_separation(self) -> None:
+        """Raises ValueError if there are too few clients to wait so long."""
+        most = self.population // self.cohort_size
+        if self.separation > most:
+            raise ValueError(
+                f"min_separation must be at most {most}, for {self.cohort_size} of "
+                f"{self.population} clients a round and no client twice in as many "
+                f"rounds, found {self.separation}"
+            )
+
     def group_of(self, round_index: int) -> Optional[int]:
         """The group whose turn a round is, from 0 on; None where none take turns."""
         return None
@@ -296,13 +306,7 @@ class CyclicPoisson(Independent):
     def __post_init__(self) -> None:
         super().__post_init__()
         checks.optional_integer("min_separation", self.min_separation)
-        most = self.population // self.cohort_size
-        if self.groups > most:
-            raise ValueError(
-                f"min_separation must be at most {most}, for a group of "
-                f"{self.population} / min_separation clients to have "
-                f"{self.cohort_size} a round, found {self.min_separation}"
-            )
+        self._check_separation()
 
     @property
     def turn_probability(self) -> float:
@@ -387,13 +391,7 @@ class BMinSeparation(Independent):
     def __post_init__(self) -> None:
         super().__post_init__()
         checks.optional_integer("min_separation", self.min_separation)
-        most = self.population // self.cohort_size
-        if self.separation > most:
-            raise ValueError(
-                f"min_separation must be at most {most}, for {self.cohort_size} of "
-                f"{self.population} clients a round and no client twice in as many "
-                f"rounds, found {self.min_separation}"
-            )
+        self._check_separation()
 
     @property
     def turn_probability(self) -> float:
