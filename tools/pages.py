@@ -16,7 +16,7 @@ of numbers with their formats. Rows of a line, such as seeds, become mean (least
 most); `NAME by COLUMN` gives a column for each value of another one, and `lines .0f`
 counts. `NAME .1% vs COLUMN=VALUE over COLUMN` is what a line gains over the rows with
 that value, with its 95% interval, pooled over the values of other columns. Of rows to
-choose `COLUMN=A|B` takes both.
+choose `COLUMN=A|B` takes both. `<!-- claims PAPER -->` is the table of its claims.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ from pathlib import Path
 
 from dpfl import files
 from experiments import effects, tables
+from experiments.papers import claims
 
 ROOT = Path(__file__).resolve().parents[1]
-MARKED = re.compile(r"(<!-- table (.*?) -->\n)(.*?)(<!-- end -->)", re.S)
+MARKED = re.compile(r"(<!-- (table|claims) (.*?) -->\n)(.*?)(<!-- end -->)", re.S)
 
 
 def value(rows: tables.Rows, name: str, shown: str, **by: str) -> str:
@@ -137,9 +138,15 @@ def table(spec: str) -> str:
     return "".join(f"| {' | '.join(cells)} |\n" for cells in text)
 
 
+def claimed(paper: str) -> str:
+    """The lines of the table of a paper's claims."""
+    return claims.lines(claims.of_paper(paper), ROOT / "docs/results")
+
+
 def made(text: str) -> str:
     """A page with its tables made anew."""
-    return MARKED.sub(lambda m: f"{m[1]}\n{table(m[2])}\n{m[4]}", text)
+    makers = {"table": table, "claims": claimed}
+    return MARKED.sub(lambda m: f"{m[1]}\n{makers[m[2]](m[3])}\n{m[5]}", text)
 
 
 def main(argv: Sequence[str]) -> int:

@@ -1,0 +1,383 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""What the papers claim, and what the runs say of it: an effect and a verdict.
+
+A claim says which runs are compared with which, and what it asks of the effect before
+the effect is known. `python -m tools.pages` computes the rest from docs/results.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Optional
+
+from dpfl import files
+
+from .. import effects, tables
+
+# Of accuracy, one point; of a loss of four, about one percent.
+MARGINS: Mapping[str, float] = {"final_accuracy": 0.01, "final_loss": 0.04}
+FREE, AHEAD = "free", "ahead"
+
+
+@dataclasses.dataclass(frozen=True)
+class Claim:
+    """Runs that are compared, and what is asked of the effect.
+
+    Attributes:
+      paper: As its page names it.
+      claim: What is claimed.
+      where: Figure, table or section of the paper.
+      setting: What was trained here.
+      asks: `FREE`, the effect is above minus the margin of the measure; or `AHEAD`, it
+        is above 0.
+      table: Name of a table in docs/results.
+      ours: Labels of the runs.
+      other: Labels of those that they are compared with.
+      over: Labels over whose values the effect is pooled.
+      chosen: Values of labels that rows have, with | between them.
+      measure: A column of `MARGINS`; of losses the effect is what they fall by.
+      less: Values that `chosen` has besides, for runs whose effect is taken off; None
+        for a single effect.
+    """
+
+    paper: str
+    claim: str
+    where: str
+    setting: str
+    asks: str
+    table: str
+    ours: Mapping[str, str]
+    other: Mapping[str, str]
+    over: tuple[str, ...] = ()
+    chosen: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    measure: str = "final_accuracy"
+    less: Optional[Mapping[str, str]] = None
+
+    def effect(self, folder: Path) -> effects.Effect:
+        """What the runs gain, in units of the measure, from the tables in a folder.
+
+        Raises:
+          ValueError: If a run has none to be compared with.
+        """
+        rows = files.read_csv(folder / f"{self.table}.csv")
+        own = self._pairs(rows, self.chosen)
+        cells, pairs = own
+        if self.less is None:
+            found, scale = effects.effect(cells, pairs), 1.0
+        else:
+            others, reversed_pairs = self._pairs(rows, {**self.chosen, **self.less})
+            taken = [(second, first) for first, second in reversed_pairs]
+            # Each half of the pairs is one effect, and the mean halves them.
+            found = effects.effect({**cells, **others}, [*pairs, *taken])
+            scale = 2.0
+        if self.measure == "final_loss":
+            ends = -found.size, -found.high, -found.low
+        else:
+            ends = found.size, found.low, found.high
+        return effects.Effect(*(scale * end for end in ends))
+
+    def _pairs(self, rows: tables.Rows, chosen: Mapping[str, str]) -> tuple:
+        names = [*self.over, *sorted({*self.ours, *self.other}), *sorted(chosen)]
+        cells: dict[tuple[str, ...], list[float]] = {}
+        pairs = {}
+        for row in rows:
+            if all(row[k] in v.split("|") for k, v in chosen.items()):
+                key = tuple(row[name] for name in names)
+                cells.setdefault(key, []).append(float(row[self.measure]))
+                if all(row[k] == v for k, v in self.ours.items()):
+                    beside = {**row, **self.other}
+                    pairs[key] = tuple(beside[name] for name in names)
+        missing = [other for other in pairs.values() if other not in cells]
+        if missing or not pairs:
+            raise ValueError(f"{self.table} must have {missing or self.ours}")
+        return cells, list(pairs.items())
+
+    def verdict(self, found: effects.Effect) -> str:
+        """Whether it holds, by what was asked beforehand."""
+        if self.asks == FREE:
+            free = found.is_free(MARGINS[self.measure])
+            return {"yes": "holds", "no": "does not hold"}.get(free, free)
+        if found.low > 0:
+            return "holds"
+        return "does not hold" if found.high < 0 else "not decided"
+
+
+def lines(claims: Iterable[Claim], folder: Path) -> str:
+    """A table in Markdown: accuracies in points, losses as they are."""
+    text = [("claim", "in the paper", "here", "asked", "effect", "verdict")]
+    text.append(("---",) * len(text[0]))
+    for one in claims:
+        found = one.effect(folder)
+        points = one.measure == "final_accuracy"
+        scale, shown = (100, ".1f") if points else (1, ".3f")
+        ends = (f"{scale * x:{shown}}" for x in (found.size, found.low, found.high))
+        margin = "1 point" if points else f"{MARGINS[one.measure]:g} of loss"
+        asked = f"costs below {margin}" if one.asks == FREE else "ahead"
+        effect = "{} ({} to {})".format(*ends)
+        verdict = f"**{one.verdict(found)}**"
+        text.append((one.claim, one.where, one.setting, asked, effect, verdict))
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in text)
+
+
+def of_paper(paper: str) -> list[Claim]:
+    """The claims of a paper, in their order."""
+    return [one for one in CLAIMS if one.paper == paper]
+
+
+def _rates(table: str, setting: str, figure: str, **more: str) -> list[Claim]:
+    """That L2-CSGM's compression is free, at both rates."""
+    measure = "final_loss" if more.get("task") == "docs" else "final_accuracy"
+    return [
+        Claim(
+            *("chen2024", f"L2-CSGM at {rate}-fold is free", figure, setting, FREE),
+            *(table, {"compression_rate": rate}, {"compression_rate": "1"}),
+            *(("epsilon",), more, measure),
+        )
+        for rate in ("10", "100")
+    ]
+
+
+def _points(
+    paper: str, claim: str, where: str, asks: str, ours: str, other: str
+) -> Claim:
+    """Of two points of `equal_bits`, each as MECHANISM POINT."""
+    return Claim(
+        *(paper, claim, where, "MNIST, 15,994 parameters, n=100, ε=8", asks),
+        *("equal_bits", _point(ours), _point(other)),
+    )
+
+
+def _point(words: str) -> dict[str, str]:
+    return dict(zip(("mechanism", "point"), words.split()))
+
+
+_MILLION = "MNIST, a million parameters"
+_Z = {"noise_multiplier": "0.8650285641270344", "task": "mnist"}
+_GAUSSIAN = "gaussian b32"
+_ALL = ("epsilon",)
+_LOSS = "final_loss"
+_DOCS = "docstrings, 39,932 parameters"
+
+
+def _solver(other: str, problem: str, setting: str) -> Claim:
+    measure = _LOSS if problem == "docs" else "final_accuracy"
+    return Claim(
+        *("denisov2022", f"the optimal matrix trains better than {other}", "Fig. 3"),
+        *(setting, AHEAD, "mf_fig3", {"mechanism": "optimal"}, {"mechanism": other}),
+        *(_ALL, {"problem": problem, "schedule": "constant"}, measure),
+    )
+
+
+def _schedule(schedule: str) -> Claim:
+    return Claim(
+        *("denisov2022", f"a rate with a {schedule} is better", "Fig. 3"),
+        *("MNIST, ε=4, 8 and 16", AHEAD, "mf_fig3", {"schedule": schedule}),
+        *({"schedule": "constant"}, _ALL, {"problem": "mnist", "mechanism": "optimal"}),
+    )
+
+
+def _way(claim: str, asks: str, ours: str, other: str, names: str) -> Claim:
+    return Claim(
+        *("ours", claim, "", _DOCS, asks, "stream_training", {"way": ours}),
+        *({"way": other}, ("mechanism", "rate"), {"mechanism": names}, _LOSS),
+    )
+
+
+CLAIMS: tuple[Claim, ...] = (
+    *_rates("csgm_fig5", f"{_MILLION}, n=50", "Fig. 5"),
+    *_rates("csgm_fig2", f"{_MILLION}, n=100", "Fig. 2", task="mnist"),
+    *_rates("csgm_fig4", f"{_MILLION}, n=400", "Fig. 4"),
+    _points(
+        "chen2024",
+        "the same, few parameters: 10-fold",
+        "",
+        FREE,
+        "l2_csgm r10",
+        _GAUSSIAN,
+    ),
+    _points(
+        "chen2024",
+        "the same, few parameters: 100-fold",
+        "",
+        FREE,
+        "l2_csgm r100",
+        _GAUSSIAN,
+    ),
+    *_rates("csgm_fig6", f"{_DOCS}, n=100", "Fig. 6", task="docs"),
+    _points(
+        "chen2024",
+        "the L2 form is ahead of L∞: 10-fold",
+        "section 3",
+        AHEAD,
+        "l2_csgm r10",
+        "linf_csgm r10",
+    ),
+    _points(
+        "chen2024",
+        "the same: 100-fold",
+        "section 3",
+        AHEAD,
+        "l2_csgm r100",
+        "linf_csgm r100",
+    ),
+    _points(
+        "chen2024",
+        "SGMF at 10-fold is free",
+        "Figs. 3, 7, 8",
+        FREE,
+        "sgmf r10",
+        "mf b32",
+    ),
+    _points(
+        "chen2024",
+        "SGMF at 100-fold is free",
+        "Figs. 3, 7, 8",
+        FREE,
+        "sgmf r100",
+        "mf b32",
+    ),
+    Claim(
+        *("chen2022", "a sketch of a tenth is free", "Fig. 2", f"{_MILLION}, ε=8"),
+        *(FREE, "secagg_fig2", {"compression_rate": "10"}, {"compression_rate": "1"}),
+        *((), _Z),
+    ),
+    Claim(
+        *("chen2022", "a sketch of a hundredth is free", "Fig. 2"),
+        *(f"{_MILLION}, ε=8", FREE, "secagg_fig2", {"compression_rate": "100"}),
+        *({"compression_rate": "1"}, (), _Z),
+    ),
+    _points(
+        "chen2022",
+        "the same, few parameters: a tenth",
+        "",
+        FREE,
+        "sketched_ddg r10_b16",
+        "ddg b16",
+    ),
+    Claim(
+        *("chen2022", "a sketch of a tenth is free", "Fig. 2", f"{_DOCS}, ε=8", FREE),
+        *("equal_bits_docs", _point("sketched_ddg r10_b7"), _point("ddg b8")),
+        measure=_LOSS,
+    ),
+    Claim(
+        *("chen2022", "more noise bears more compression", "Fig. 2"),
+        *(f"{_MILLION}: 300-fold", AHEAD, "secagg_fig2", {"compression_rate": "300"}),
+        *({"compression_rate": "1"}, (), _Z, "final_accuracy"),
+        {"noise_multiplier": "0.0"},
+    ),
+    Claim(
+        *("chen2022", "six bits are as good as 16", "Fig. 3", f"{_MILLION}, ε=8"),
+        *(FREE, "secagg_fig3", {"bits": "6"}, {"bits": "16"}, ()),
+        {"compression_rate": "1"},
+    ),
+    _points("chen2022", "the same, few parameters", "", FREE, "ddg b6", "ddg b16"),
+    Claim(
+        *("chen2022", "a large model, compressed, is ahead", "Fig. 4"),
+        *("MNIST, 100-fold, and a small model", AHEAD, "secagg_fig4"),
+        {"model": "default", "compression_rate": "100"},
+        {"model": "small_cnn", "compression_rate": "1"},
+    ),
+    *(
+        _solver(o, "mnist", "MNIST, ε=4, 8 and 16")
+        for o in ("honaker-online", "honaker-full")
+    ),
+    *(_solver(o, "docs", _DOCS) for o in ("honaker-online", "honaker-full")),
+    Claim(
+        *("denisov2022", "momentum in the matrix is ahead at the end", "Fig. 6"),
+        *("MNIST, ε=4, 8 and 16", AHEAD, "mf_fig3", {"mechanism": "optimal"}),
+        *({"mechanism": "optimal-prefix-sum"}, _ALL),
+        {"problem": "mnist", "schedule": "constant"},
+    ),
+    *map(_schedule, ("drop", "cooldown")),
+    _points(
+        "dome2025",
+        "DOME is ahead of a sketch",
+        "Table 1",
+        AHEAD,
+        "dome k256",
+        "sketched_ddg r30_b9",
+    ),
+    _points(
+        "dome2025",
+        "the same, without mean removal",
+        "",
+        AHEAD,
+        "dome_whole k256",
+        "sketched_ddg r30_b9",
+    ),
+    _points(
+        "dome2025",
+        "the same, with one direction and 8 bits",
+        "",
+        AHEAD,
+        "dome_few_bits k1024",
+        "sketched_ddg r30_b9",
+    ),
+    _points(
+        "dome2025",
+        "taking the mean off helps",
+        "section 1",
+        AHEAD,
+        "dome k256",
+        "dome_whole k256",
+    ),
+    Claim(
+        *(
+            "dome2025",
+            "probes help",
+            "abstract",
+            "MNIST, 15,994 parameters, n=100, ε=8",
+        ),
+        *(AHEAD, "dome_ablations", {"mechanism": "dome_whole"}),
+        {"mechanism": "dome_whole_no_probes"},
+    ),
+    _points(
+        "ours", "SGMF is ahead of CSGM: 10-fold", "", AHEAD, "sgmf r10", "l2_csgm r10"
+    ),
+    _points(
+        "ours",
+        "SGMF is ahead of CSGM: 100-fold",
+        "",
+        AHEAD,
+        "sgmf r100",
+        "l2_csgm r100",
+    ),
+    _points(
+        "ours", "SGMF with three bits costs nothing", "", FREE, "sgmf r10", _GAUSSIAN
+    ),
+    _points(
+        "ours",
+        "one stream is ahead of independent noise",
+        "",
+        AHEAD,
+        "mf b32",
+        _GAUSSIAN,
+    ),
+    _points(
+        "ours",
+        "seven bits of a sketch for 16",
+        "",
+        FREE,
+        "sketched_ddg r10_b7",
+        "sketched_ddg r10_b16",
+    ),
+    _way(
+        "random slots for Poisson sampling",
+        FREE,
+        "random slots",
+        "Poisson sampling",
+        "GM",
+    ),
+    _way("one stream is ahead of epochs'", AHEAD, "one stream", "by epochs", "MF|SGMF"),
+    _way(
+        "cyclic sampling is ahead of shuffled epochs",
+        AHEAD,
+        "one stream, cyclic sampling",
+        "one stream",
+        "MF|SGMF",
+    ),
+)
