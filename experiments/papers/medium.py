@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from typing import Any
 
 SEEDS = (1, 2, 3)
+# Where the effect of a point alone is to be seen.
+TEN_SEEDS = tuple(range(1, 11))
 MNIST = "mnist"
 DOCS = "docs"
 # The flags that all runs share, by task, at any compression. Rates come from a few

@@ -151,7 +151,8 @@ def _equal_bits(name: str, _: str) -> Iterator[Cell]:
             given = {**shared, **flags[mechanism], **own}
             given |= {"server_lr": rate, "epsilon": EPSILON}
             labels = {"mechanism": mechanism, "point": point}
-            yield from cross([(labels, given)], axis("seed", medium.SEEDS))
+            seeds = medium.TEN_SEEDS if name == "equal_bits" else medium.SEEDS
+            yield from cross([(labels, given)], axis("seed", seeds))
 
 
 # Of an epoch: the clients suffice for so many cohorts. Groups that take turns, and
@@ -204,25 +205,42 @@ def _with_task(task: str, rows: Rows) -> list[Row]:
 _DOCS_ROWS = functools.partial(_with_task, medium.DOCS)
 
 
-def _against_bits(name: str, what: str, task: str) -> Figure:
+# What is drawn: the baseline, and one of each way to send fewer bits.
+_DRAWN = ("gaussian", "ddg", "l2_csgm", "sketched_ddg", "mf", "sgmf", "dome_whole")
+
+
+def _drawn(task: str, rows: Rows) -> list[Row]:
+    return [row for row in _with_task(task, rows) if row["mechanism"] in _DRAWN]
+
+
+def _against_bits(name: str, finding: str, task: str) -> Figure:
     return Figure(
         name,
-        f"Ours: all mechanisms at equal epsilon, {what} against bits up",
+        f"{finding} (ours; equal epsilon)",
         functools.partial(_equal_bits, name),
         Plot(
             *("uplink_bits_per_parameter", "mechanism"),
             by="point",
             log="x",
             titles=TITLES,
-            rows=functools.partial(_with_task, task),
+            rows=functools.partial(_drawn, task),
+            baseline="gaussian",
         ),
         scales=("medium",),
     )
 
 
 FIGURES = [
-    _against_bits("equal_bits", "accuracy on MNIST", medium.MNIST),
-    _against_bits("equal_bits_docs", "loss on docstrings", medium.DOCS),
+    _against_bits(
+        "equal_bits",
+        "Ten-fold compression is nearly free on MNIST, hundred-fold is not",
+        medium.MNIST,
+    ),
+    _against_bits(
+        "equal_bits_docs",
+        "Correlated noise lowers the loss on docstrings, compression raises it",
+        medium.DOCS,
+    ),
     Figure(
         "stream_training",
         "Ours: training with independent noise, noise by epochs, and one stream",

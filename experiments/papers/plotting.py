@@ -15,6 +15,7 @@ from typing import Any, Optional
 from dpfl import accounting, tasks
 from dpfl.planning import remarks
 
+from .. import effects
 from ..tables import HEADS, Row, Rows, distinct, mean_and_range, numbers
 from . import sweep
 
@@ -84,6 +85,8 @@ class Plot:
         range over rows if empty.
       beside: Column of a dashed line beside each line: its theory, say.
       titles: What a value of a label is called.
+      baseline: Value of `series` whose line is 0; the others are drawn as differences
+        from it, with their 95% intervals.
     """
 
     x: str
@@ -96,6 +99,7 @@ class Plot:
     error: str = ""
     beside: str = ""
     titles: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    baseline: str = ""
 
 
 def print_remark(rows: Rows) -> None:
@@ -162,6 +166,8 @@ def draw(
         if "seed" in rows[0]:
             count = len(distinct(rows, "seed"))
             seeds = "one seed" if count == 1 else f"mean and range of {count} seeds"
+            if plot.baseline:
+                seeds = f"{count} seeds, 95% intervals"
             title = f"{title}; {seeds}"
         picture.suptitle(textwrap.fill(title, int(width * _LETTERS)))
     return picture
@@ -228,7 +234,10 @@ def _draw_panel(axis: Any, plot: Plot, rows: Rows, column: str) -> None:
         look: dict[str, Any] = {"color": style[0], "marker": style[1]}
         look |= {"ls": _DASHES[step % 4], **({"mfc": "white"} if step else {})}
         label = _words(plot, plot.series, key) or None
-        points = list(_points(plot, own, column))
+        if plot.baseline and plot.baseline in key:
+            axis.axhline(0, color=look["color"], ls=":", lw=1.2, label=label)
+            continue
+        points = list(_points(plot, own, column, rows))
         if named:
             away = _APART * (number - (len(lines) - 1) / 2)
             shown = [(names.index(place) + away, *reach) for place, *reach in points]
@@ -248,19 +257,34 @@ def _draw_panel(axis: Any, plot: Plot, rows: Rows, column: str) -> None:
         axis.set_ylim(len(names) - 0.5, -0.5)
         axis.set_xlabel(_head(column))
     else:
-        axis.set(xlabel=_head(plot.x), ylabel=_head(column))
+        base = plot.titles.get(plot.baseline, plot.baseline)
+        less = f", difference from {base}" if base else ""
+        axis.set(xlabel=_head(plot.x), ylabel=_head(column) + less)
         for way in plot.log:
             axis.set(**{f"{way}scale": "log"})
         _plain_numbers(axis)
 
 
-def _points(plot: Plot, rows: Rows, column: str) -> Iterator[tuple[Any, ...]]:
-    """Place, mean, and how far it reaches down and up, of each point."""
+def _points(
+    plot: Plot, rows: Rows, column: str, beside: Rows
+) -> Iterator[tuple[Any, ...]]:
+    """Place, mean, and how far it reaches down and up, of each point.
+
+    Of a line with a baseline, which is beside it: the difference and its interval.
+    """
+    names = [*plot.series.split(), plot.by or plot.x]
+    cells = {key: numbers(own, column) for key, own in _grouped(beside, names)}
+    base = next((key for key in cells if plot.baseline in key), None)
     for _, group in _grouped(rows, [plot.by or plot.x]):
         own = [row for row in group if math.isfinite(_number(row.get(column) or "nan"))]
         if not own:
             continue
         mean, down, up = mean_and_range(own, column)
+        if plot.baseline and base is not None:
+            key = tuple(own[0].get(name, "") for name in names)
+            found = effects.effect(cells, [(key, base)])
+            mean = found.size
+            down, up = mean - found.low, found.high - mean
         if plot.error and column == plot.y.split()[0]:
             down = up = 2 * float(own[0][plot.error])
         place = own[0][plot.x]

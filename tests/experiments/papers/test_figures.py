@@ -15,7 +15,7 @@ import pytest
 
 from dpfl import accounting, files, mechanisms, planning, tasks
 from dpfl.mechanisms import build, participation
-from experiments import mechanism_flags, tables
+from experiments import effects, mechanism_flags, tables
 from experiments.papers import (
     chen2022,
     denisov2022,
@@ -123,7 +123,8 @@ class TestGrids:
         found = [
             (key, [work.labels["seed"] for work in group]) for key, group in groups
         ]
-        assert all(seeds == list(medium.SEEDS) for _, seeds in found)
+        wanted = medium.TEN_SEEDS if name == "equal_bits" else medium.SEEDS
+        assert all(seeds == list(wanted) for _, seeds in found)
         assert len({key for key, _ in found}) == len(found)
 
     def test_dpfl_train_accepts_every_flag(self, tmp_path):
@@ -410,6 +411,22 @@ class TestDrawing:
             ends = [segment[:, 1].tolist() for segment in bars.get_segments()]
             assert ends == [[2 + more, 7 + more], [11 + more, 16 + more]]
         assert axis.figure.get_suptitle() == "title; mean and range of 3 seeds"
+
+    def test_a_baseline_is_a_line_and_the_others_are_effects(self):
+        plot = plotting.Plot("x", "series", y="y", baseline="a")
+        rows = [row for row in self.rows() if row["series"] == "b" or row["x"] == "1"]
+        (axis,) = plotting.draw(plot, rows, "title").axes
+        [line, _, (bars,)] = axis.containers[0].lines
+        cells = {name: [1 + k, 2 + k, 6 + k] for name, k in (("a", 1), ("b", 11))}
+        cells["b10"] = [21, 22, 26]
+        found = [effects.effect(cells, [(name, "a")]) for name in ("b", "b10")]
+        assert line.get_ydata().tolist() == [one.size for one in found] == [10, 19]
+        ends = [segment[:, 1].tolist() for segment in bars.get_segments()]
+        assert ends == [[one.low, one.high] for one in found]
+        assert [line.get_ydata()[0] for line in axis.lines if line.get_ls() == ":"] == [
+            0
+        ]
+        assert axis.figure.get_suptitle() == "title; 3 seeds, 95% intervals"
 
     def test_names_are_lines_below_each_other(self):
         rows = [
