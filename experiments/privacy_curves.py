@@ -198,7 +198,7 @@ def _counts() -> list[int]:
 
 
 def _of_whole_sums(
-    names: list[str], asked: Any, rates: Sequence[float], participation: str
+    names: Sequence[str], asked: Any, rates: Sequence[float], participation: str
 ) -> list[str]:
     """The mechanisms of which hidden turns are accounted for, if no other is asked."""
     whole = [mechanisms.MatrixFactorization.name]

@@ -42,8 +42,9 @@ from dpfl.mechanisms.participation import (
 Release = Callable[[float], dp_accounting.DpEvent]
 ENCODERS = ("toeplitz", "banded")
 """Methods of `dpfl.factorization` that find C with h diagonals."""
-PARTICIPATIONS = tuple(
-    kind.name for kind in (CyclicPoisson, OncePerEpoch, BallsInBins, BMinSeparation)
+PARTICIPATIONS = (
+    *(CyclicPoisson.name, OncePerEpoch.name),
+    *(BallsInBins.name, BMinSeparation.name),
 )
 """How clients may be chosen."""
 HIDDEN = PARTICIPATIONS[2:]

@@ -108,8 +108,8 @@ class Claim:
 
 def lines(claims: Iterable[Claim], folder: Path) -> str:
     """A table in Markdown: accuracies in points, losses as they are."""
-    text = [("claim", "in the paper", "here", "asked", "effect", "verdict")]
-    text.append(("---",) * len(text[0]))
+    heads = ("claim", "in the paper", "here", "asked", "effect", "verdict")
+    text: list[tuple[str, ...]] = [heads, ("---",) * len(heads)]
     for one in claims:
         found = one.effect(folder)
         points = one.measure == "final_accuracy"
@@ -128,14 +128,34 @@ def of_paper(paper: str) -> list[Claim]:
     return [one for one in CLAIMS if one.paper == paper]
 
 
-def _rates(table: str, setting: str, figure: str, **more: str) -> list[Claim]:
+_MILLION = "MNIST, a million parameters"
+_FEW = "MNIST, 15,994 parameters, n=100, ε=8"
+_DOCS = "docstrings, 39,932 parameters"
+_BUDGETS = "MNIST, ε=4, 8 and 16"
+_Z = {"noise_multiplier": "0.8650285641270344", "task": "mnist"}
+_GAUSSIAN = "gaussian b32"
+_LOSS = "final_loss"
+
+
+def _measure(task: str) -> str:
+    return _LOSS if task == "docs" else "final_accuracy"
+
+
+def _rates(table: str, setting: str, figure: str, task: str = "mnist") -> list[Claim]:
     """That L2-CSGM's compression is free, at both rates."""
-    measure = "final_loss" if more.get("task") == "docs" else "final_accuracy"
     return [
         Claim(
-            *("chen2024", f"L2-CSGM at {rate}-fold is free", figure, setting, FREE),
-            *(table, {"compression_rate": rate}, {"compression_rate": "1"}),
-            *(("epsilon",), more, measure),
+            paper="chen2024",
+            claim=f"L2-CSGM at {rate}-fold is free",
+            where=figure,
+            setting=setting,
+            asks=FREE,
+            table=table,
+            ours={"compression_rate": rate},
+            other={"compression_rate": "1"},
+            over=("epsilon",),
+            chosen={"task": task},
+            measure=_measure(task),
         )
         for rate in ("10", "100")
     ]
@@ -145,206 +165,209 @@ def _points(
     paper: str, claim: str, where: str, asks: str, ours: str, other: str
 ) -> Claim:
     """Of two points of `equal_bits`, each as MECHANISM POINT."""
-    return Claim(
-        *(paper, claim, where, "MNIST, 15,994 parameters, n=100, ε=8", asks),
-        *("equal_bits", _point(ours), _point(other)),
-    )
+    first, second = _point(ours), _point(other)
+    return Claim(paper, claim, where, _FEW, asks, "equal_bits", first, second)
 
 
 def _point(words: str) -> dict[str, str]:
     return dict(zip(("mechanism", "point"), words.split()))
 
 
-_MILLION = "MNIST, a million parameters"
-_Z = {"noise_multiplier": "0.8650285641270344", "task": "mnist"}
-_GAUSSIAN = "gaussian b32"
-_ALL = ("epsilon",)
-_LOSS = "final_loss"
-_DOCS = "docstrings, 39,932 parameters"
+def _sketch(rate: str, words: str) -> Claim:
+    return Claim(
+        paper="chen2022",
+        claim=f"a sketch of a {words} is free",
+        where="Fig. 2",
+        setting=f"{_MILLION}, ε=8",
+        asks=FREE,
+        table="secagg_fig2",
+        ours={"compression_rate": rate},
+        other={"compression_rate": "1"},
+        chosen=_Z,
+    )
 
 
 def _solver(other: str, problem: str, setting: str) -> Claim:
-    measure = _LOSS if problem == "docs" else "final_accuracy"
     return Claim(
-        *("denisov2022", f"the optimal matrix trains better than {other}", "Fig. 3"),
-        *(setting, AHEAD, "mf_fig3", {"mechanism": "optimal"}, {"mechanism": other}),
-        *(_ALL, {"problem": problem, "schedule": "constant"}, measure),
+        paper="denisov2022",
+        claim=f"the optimal matrix trains better than {other}",
+        where="Fig. 3",
+        setting=setting,
+        asks=AHEAD,
+        table="mf_fig3",
+        ours={"mechanism": "optimal"},
+        other={"mechanism": other},
+        over=("epsilon",),
+        chosen={"problem": problem, "schedule": "constant"},
+        measure=_measure(problem),
     )
 
 
 def _schedule(schedule: str) -> Claim:
     return Claim(
-        *("denisov2022", f"a rate with a {schedule} is better", "Fig. 3"),
-        *("MNIST, ε=4, 8 and 16", AHEAD, "mf_fig3", {"schedule": schedule}),
-        *({"schedule": "constant"}, _ALL, {"problem": "mnist", "mechanism": "optimal"}),
+        paper="denisov2022",
+        claim=f"a rate with a {schedule} is better",
+        where="Fig. 3",
+        setting=_BUDGETS,
+        asks=AHEAD,
+        table="mf_fig3",
+        ours={"schedule": schedule},
+        other={"schedule": "constant"},
+        over=("epsilon",),
+        chosen={"problem": "mnist", "mechanism": "optimal"},
     )
 
 
 def _way(claim: str, asks: str, ours: str, other: str, names: str) -> Claim:
     return Claim(
-        *("ours", claim, "", _DOCS, asks, "stream_training", {"way": ours}),
-        *({"way": other}, ("mechanism", "rate"), {"mechanism": names}, _LOSS),
+        paper="ours",
+        claim=claim,
+        where="",
+        setting=_DOCS,
+        asks=asks,
+        table="stream_training",
+        ours={"way": ours},
+        other={"way": other},
+        over=("mechanism", "rate"),
+        chosen={"mechanism": names},
+        measure=_LOSS,
     )
 
 
-CLAIMS: tuple[Claim, ...] = (
+_CHEN2024 = (
     *_rates("csgm_fig5", f"{_MILLION}, n=50", "Fig. 5"),
-    *_rates("csgm_fig2", f"{_MILLION}, n=100", "Fig. 2", task="mnist"),
+    *_rates("csgm_fig2", f"{_MILLION}, n=100", "Fig. 2"),
     *_rates("csgm_fig4", f"{_MILLION}, n=400", "Fig. 4"),
-    _points(
-        "chen2024",
-        "the same, few parameters: 10-fold",
-        "",
-        FREE,
-        "l2_csgm r10",
-        _GAUSSIAN,
-    ),
-    _points(
-        "chen2024",
-        "the same, few parameters: 100-fold",
-        "",
-        FREE,
-        "l2_csgm r100",
-        _GAUSSIAN,
+    *(
+        _points(
+            "chen2024", f"the same: {r[1:]}-fold", "", FREE, f"l2_csgm {r}", _GAUSSIAN
+        )
+        for r in ("r10", "r100")
     ),
     *_rates("csgm_fig6", f"{_DOCS}, n=100", "Fig. 6", task="docs"),
-    _points(
-        "chen2024",
-        "the L2 form is ahead of L∞: 10-fold",
-        "section 3",
-        AHEAD,
-        "l2_csgm r10",
-        "linf_csgm r10",
+    *(
+        _points(
+            *("chen2024", f"the L2 form is ahead of L∞: {r[1:]}-fold", "section 3"),
+            *(AHEAD, f"l2_csgm {r}", f"linf_csgm {r}"),
+        )
+        for r in ("r10", "r100")
     ),
-    _points(
-        "chen2024",
-        "the same: 100-fold",
-        "section 3",
-        AHEAD,
-        "l2_csgm r100",
-        "linf_csgm r100",
+    *(
+        _points(
+            *("chen2024", f"SGMF at {r[1:]}-fold is free", "Figs. 3, 7, 8"),
+            *(FREE, f"sgmf {r}", "mf b32"),
+        )
+        for r in ("r10", "r100")
     ),
+)
+_CHEN2022 = (
+    _sketch("10", "tenth"),
+    _sketch("100", "hundredth"),
     _points(
-        "chen2024",
-        "SGMF at 10-fold is free",
-        "Figs. 3, 7, 8",
-        FREE,
-        "sgmf r10",
-        "mf b32",
-    ),
-    _points(
-        "chen2024",
-        "SGMF at 100-fold is free",
-        "Figs. 3, 7, 8",
-        FREE,
-        "sgmf r100",
-        "mf b32",
+        "chen2022", "the same: a tenth", "", FREE, "sketched_ddg r10_b16", "ddg b16"
     ),
     Claim(
-        *("chen2022", "a sketch of a tenth is free", "Fig. 2", f"{_MILLION}, ε=8"),
-        *(FREE, "secagg_fig2", {"compression_rate": "10"}, {"compression_rate": "1"}),
-        *((), _Z),
-    ),
-    Claim(
-        *("chen2022", "a sketch of a hundredth is free", "Fig. 2"),
-        *(f"{_MILLION}, ε=8", FREE, "secagg_fig2", {"compression_rate": "100"}),
-        *({"compression_rate": "1"}, (), _Z),
-    ),
-    _points(
-        "chen2022",
-        "the same, few parameters: a tenth",
-        "",
-        FREE,
-        "sketched_ddg r10_b16",
-        "ddg b16",
-    ),
-    Claim(
-        *("chen2022", "a sketch of a tenth is free", "Fig. 2", f"{_DOCS}, ε=8", FREE),
-        *("equal_bits_docs", _point("sketched_ddg r10_b7"), _point("ddg b8")),
+        paper="chen2022",
+        claim="a sketch of a tenth is free",
+        where="Fig. 2",
+        setting=f"{_DOCS}, ε=8",
+        asks=FREE,
+        table="equal_bits_docs",
+        ours=_point("sketched_ddg r10_b7"),
+        other=_point("ddg b8"),
         measure=_LOSS,
     ),
     Claim(
-        *("chen2022", "more noise bears more compression", "Fig. 2"),
-        *(f"{_MILLION}: 300-fold", AHEAD, "secagg_fig2", {"compression_rate": "300"}),
-        *({"compression_rate": "1"}, (), _Z, "final_accuracy"),
-        {"noise_multiplier": "0.0"},
+        paper="chen2022",
+        claim="more noise bears more compression",
+        where="Fig. 2",
+        setting=f"{_MILLION}: 300-fold",
+        asks=AHEAD,
+        table="secagg_fig2",
+        ours={"compression_rate": "300"},
+        other={"compression_rate": "1"},
+        chosen=_Z,
+        less={"noise_multiplier": "0.0"},
     ),
     Claim(
-        *("chen2022", "six bits are as good as 16", "Fig. 3", f"{_MILLION}, ε=8"),
-        *(FREE, "secagg_fig3", {"bits": "6"}, {"bits": "16"}, ()),
-        {"compression_rate": "1"},
+        paper="chen2022",
+        claim="six bits are as good as 16",
+        where="Fig. 3",
+        setting=f"{_MILLION}, ε=8",
+        asks=FREE,
+        table="secagg_fig3",
+        ours={"bits": "6"},
+        other={"bits": "16"},
+        chosen={"compression_rate": "1"},
     ),
-    _points("chen2022", "the same, few parameters", "", FREE, "ddg b6", "ddg b16"),
+    _points("chen2022", "the same", "", FREE, "ddg b6", "ddg b16"),
     Claim(
-        *("chen2022", "a large model, compressed, is ahead", "Fig. 4"),
-        *("MNIST, 100-fold, and a small model", AHEAD, "secagg_fig4"),
-        {"model": "default", "compression_rate": "100"},
-        {"model": "small_cnn", "compression_rate": "1"},
+        paper="chen2022",
+        claim="a large model, compressed, is ahead",
+        where="Fig. 4",
+        setting="MNIST, 100-fold, and a small model",
+        asks=AHEAD,
+        table="secagg_fig4",
+        ours={"model": "default", "compression_rate": "100"},
+        other={"model": "small_cnn", "compression_rate": "1"},
     ),
-    *(
-        _solver(o, "mnist", "MNIST, ε=4, 8 and 16")
-        for o in ("honaker-online", "honaker-full")
-    ),
-    *(_solver(o, "docs", _DOCS) for o in ("honaker-online", "honaker-full")),
+)
+_DENISOV2022 = (
+    *(_solver(tree, "mnist", _BUDGETS) for tree in ("honaker-online", "honaker-full")),
+    *(_solver(tree, "docs", _DOCS) for tree in ("honaker-online", "honaker-full")),
     Claim(
-        *("denisov2022", "momentum in the matrix is ahead at the end", "Fig. 6"),
-        *("MNIST, ε=4, 8 and 16", AHEAD, "mf_fig3", {"mechanism": "optimal"}),
-        *({"mechanism": "optimal-prefix-sum"}, _ALL),
-        {"problem": "mnist", "schedule": "constant"},
+        paper="denisov2022",
+        claim="momentum in the matrix is ahead at the end",
+        where="Fig. 6",
+        setting=_BUDGETS,
+        asks=AHEAD,
+        table="mf_fig3",
+        ours={"mechanism": "optimal"},
+        other={"mechanism": "optimal-prefix-sum"},
+        over=("epsilon",),
+        chosen={"problem": "mnist", "schedule": "constant"},
     ),
     *map(_schedule, ("drop", "cooldown")),
+)
+_SKETCH = "sketched_ddg r30_b9"
+_DOME2025 = (
     _points(
-        "dome2025",
-        "DOME is ahead of a sketch",
-        "Table 1",
-        AHEAD,
-        "dome k256",
-        "sketched_ddg r30_b9",
+        "dome2025", "DOME is ahead of a sketch", "Table 1", AHEAD, "dome k256", _SKETCH
     ),
     _points(
-        "dome2025",
-        "the same, without mean removal",
-        "",
-        AHEAD,
-        "dome_whole k256",
-        "sketched_ddg r30_b9",
+        *("dome2025", "the same, without mean removal", "", AHEAD),
+        *("dome_whole k256", _SKETCH),
     ),
     _points(
-        "dome2025",
-        "the same, with one direction and 8 bits",
-        "",
-        AHEAD,
-        "dome_few_bits k1024",
-        "sketched_ddg r30_b9",
+        *("dome2025", "the same, with one direction and 8 bits", "", AHEAD),
+        *("dome_few_bits k1024", _SKETCH),
     ),
     _points(
-        "dome2025",
-        "taking the mean off helps",
-        "section 1",
-        AHEAD,
-        "dome k256",
-        "dome_whole k256",
+        *("dome2025", "taking the mean off helps", "section 1", AHEAD),
+        *("dome k256", "dome_whole k256"),
     ),
     Claim(
-        *(
-            "dome2025",
-            "probes help",
-            "abstract",
-            "MNIST, 15,994 parameters, n=100, ε=8",
-        ),
-        *(AHEAD, "dome_ablations", {"mechanism": "dome_whole"}),
-        {"mechanism": "dome_whole_no_probes"},
+        paper="dome2025",
+        claim="probes help",
+        where="abstract",
+        setting=_FEW,
+        asks=AHEAD,
+        table="dome_ablations",
+        ours={"mechanism": "dome_whole"},
+        other={"mechanism": "dome_whole_no_probes"},
     ),
-    _points(
-        "ours", "SGMF is ahead of CSGM: 10-fold", "", AHEAD, "sgmf r10", "l2_csgm r10"
-    ),
-    _points(
-        "ours",
-        "SGMF is ahead of CSGM: 100-fold",
-        "",
-        AHEAD,
-        "sgmf r100",
-        "l2_csgm r100",
+)
+_OURS = (
+    *(
+        _points(
+            "ours",
+            f"SGMF is ahead of CSGM: {r[1:]}-fold",
+            "",
+            AHEAD,
+            f"sgmf {r}",
+            f"l2_csgm {r}",
+        )
+        for r in ("r10", "r100")
     ),
     _points(
         "ours", "SGMF with three bits costs nothing", "", FREE, "sgmf r10", _GAUSSIAN
@@ -358,12 +381,8 @@ CLAIMS: tuple[Claim, ...] = (
         _GAUSSIAN,
     ),
     _points(
-        "ours",
-        "seven bits of a sketch for 16",
-        "",
-        FREE,
-        "sketched_ddg r10_b7",
-        "sketched_ddg r10_b16",
+        *("ours", "seven bits of a sketch for 16", "", FREE),
+        *("sketched_ddg r10_b7", "sketched_ddg r10_b16"),
     ),
     _way(
         "random slots for Poisson sampling",
@@ -375,9 +394,10 @@ CLAIMS: tuple[Claim, ...] = (
     _way("one stream is ahead of epochs'", AHEAD, "one stream", "by epochs", "MF|SGMF"),
     _way(
         "cyclic sampling is ahead of shuffled epochs",
-        AHEAD,
-        "one stream, cyclic sampling",
-        "one stream",
-        "MF|SGMF",
+        *(AHEAD, "one stream, cyclic sampling", "one stream", "MF|SGMF"),
     ),
+)
+CLAIMS: tuple[Claim, ...] = (
+    *(*_CHEN2024, *_CHEN2022),
+    *(*_DENISOV2022, *_DOME2025, *_OURS),
 )
