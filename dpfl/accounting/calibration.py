@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Optional
+from typing import Optional
 
 import attr
 import dp_accounting
@@ -296,17 +296,35 @@ def _least_index_by_rdp(
     def gap(k: int, some: Sequence[float]) -> float:
         return gap_and_order(k, some)[0]
 
-    coarse = _coarse_index(gap_and_order, orders, step)
-    if coarse is None:
-        half = math.ceil(0.5 / step)
-        return _least_index(lambda k: gap(k, orders), 0, half, step)
-    start, stride, best, few = coarse
+    half = math.ceil(0.5 / step)
+    coarse = max(1, math.floor(_COARSE_STEP / step))
+    start = 0
+    # Large orders are dear, and seldom the best.
+    for most in (_USUAL_ORDER, math.inf):
+        few = _spread_orders([order for order in orders if order <= most])
+        if not few or 2 * len(few) > len(orders):
+            continue
+        try:
+            start = coarse * _least_index(
+                lambda k: gap(coarse * k, few),  # noqa: B023
+                start // coarse,
+                math.ceil(half / coarse),
+                coarse * step,
+            )
+        except UnreachableBudgetError:
+            continue
+        best = gap_and_order(start, few)[1]
+        # An epsilon of 0 says nothing of larger orders: it is given by the first.
+        if best is None or few[0] < best < few[-1] or few[-1] == orders[-1]:
+            break
+    else:
+        return _least_index(lambda k: gap(k, orders), start, half, step)
     window = list(orders)
     if best is not None:
         place = few.index(best)
         low, high = few[max(place - 1, 0)], few[min(place + 1, len(few) - 1)]
         window = [order for order in orders if low <= order <= high]
-        start = _least_index(lambda k: gap(k, window), start, 2 * stride, step)
+        start = _least_index(lambda k: gap(k, window), start, 2 * coarse, step)
 
     def gap_by_all(k: int) -> float:
         # What some of the orders show need not be shown by all.
@@ -317,54 +335,6 @@ def _least_index_by_rdp(
         return gap(k, orders)
 
     return _least_index(gap_by_all, start, 1, step)
-
-
-class _Coarse(NamedTuple):
-    """About where few orders have the answer.
-
-    Attributes:
-      start: An index.
-      stride: About how far it may be from the answer.
-      best: The order that gave epsilon there; None where there is no event.
-      few: The orders.
-    """
-
-    start: int
-    stride: int
-    best: Optional[float]
-    few: list[float]
-
-
-def _coarse_index(
-    gap_and_order: Callable[[int, Sequence[float]], tuple[float, Optional[float]]],
-    orders: Sequence[float],
-    step: float,
-) -> Optional[_Coarse]:
-    """The answer by few orders and large steps; None if they have none.
-
-    The arguments are those of `_least_index_by_rdp`.
-    """
-    stride = max(1, math.floor(_COARSE_STEP / step))
-    half, start = math.ceil(0.5 / step / stride), 0
-    # Large orders are dear, and seldom the best.
-    for most in (_USUAL_ORDER, math.inf):
-        few = _spread_orders([order for order in orders if order <= most])
-        if not few or 2 * len(few) > len(orders):
-            continue
-        try:
-            start = stride * _least_index(
-                lambda k: gap_and_order(stride * k, few)[0],  # noqa: B023
-                start // stride,
-                half,
-                stride * step,
-            )
-        except UnreachableBudgetError:
-            continue
-        best = gap_and_order(start, few)[1]
-        # An epsilon of 0 says nothing of larger orders: it is given by the first.
-        if best is None or few[0] < best < few[-1] or few[-1] == orders[-1]:
-            return _Coarse(start, stride, best, few)
-    return None
 
 
 def _spread_orders(orders: Sequence[float]) -> list[float]:
