@@ -95,16 +95,6 @@ class Participation(abc.ABC):
         """Into how many groups clients are dealt for the whole run."""
         return 1
 
-    def _check_separation(self) -> None:
-        """Raises ValueError if there are too few clients to wait so long."""
-        most = self.population // self.cohort_size
-        if self.separation > most:
-            raise ValueError(
-                f"min_separation must be at most {most}, for {self.cohort_size} of "
-                f"{self.population} clients a round and no client twice in as many "
-                f"rounds, found {self.separation}"
-            )
-
     def group_of(self, round_index: int) -> Optional[int]:
         """The group whose turn a round is, from 0 on; None where none take turns."""
         return None
@@ -283,7 +273,29 @@ class OncePerEpoch(InEpochs):
 
 
 @dataclasses.dataclass(frozen=True)
-class CyclicPoisson(Independent):
+class Separated(Independent):
+    """Rounds of one client are at least b apart.
+
+    Attributes:
+      min_separation: b; None is a subclass's own.
+    """
+
+    min_separation: Optional[int] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.optional_integer("min_separation", self.min_separation)
+        most = self.population // self.cohort_size
+        if self.separation > most:
+            raise ValueError(
+                f"min_separation must be at most {most}, for {self.cohort_size} of "
+                f"{self.population} clients a round and no client twice in as many "
+                f"rounds, found {self.separation}"
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class CyclicPoisson(Separated):
     """Groups take turns, and who joins is drawn from the group whose turn it is.
 
     Each client draws one of b groups by itself, once for the whole run; in round t each
@@ -299,14 +311,7 @@ class CyclicPoisson(Independent):
       min_separation: b, the number of groups; None is 1.
     """
 
-    min_separation: Optional[int] = None
-
     name: ClassVar[str] = "cyclic_poisson"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        checks.optional_integer("min_separation", self.min_separation)
-        self._check_separation()
 
     @property
     def turn_probability(self) -> float:
@@ -371,7 +376,7 @@ class BallsInBins(CyclicPoisson):
 
 
 @dataclasses.dataclass(frozen=True)
-class BMinSeparation(Independent):
+class BMinSeparation(Separated):
     """Each client joins by coins of its own, at least b rounds apart, and tells nobody.
 
     A client that is free joins a round with probability n / (N - (b - 1) n), and is
@@ -384,14 +389,7 @@ class BMinSeparation(Independent):
       min_separation: b; None is 1.
     """
 
-    min_separation: Optional[int] = None
-
     name: ClassVar[str] = "b_min_separation"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        checks.optional_integer("min_separation", self.min_separation)
-        self._check_separation()
 
     @property
     def turn_probability(self) -> float:
