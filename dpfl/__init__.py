@@ -37,7 +37,16 @@ if TYPE_CHECKING:
     from dpfl.aggregators import build_fed as fed_aggregator
     from dpfl.fields import option, required
     from dpfl.mechanisms import *  # noqa: F403
-    from dpfl.planning import Chosen, Ledger, calibrate, chosen, epsilon, privacy_report
+    from dpfl.planning import (
+        Chosen,
+        Ledger,
+        Noise,
+        calibrate,
+        chosen,
+        epsilon,
+        noise,
+        privacy_report,
+    )
     from dpfl.tasks import Measure, TaskConfig, TaskEntry, load_task
     from dpfl.tasks import register as register_task
     from dpfl.training.config import RunConfig
@@ -60,7 +69,8 @@ __all__ += ["MatrixFactorization", "Mechanism", "NoMechanism", "NoiseMechanism"]
 __all__ += ["OncePerEpoch", "Participation", "PoissonSampling", "ProjectAndPerturb"]
 __all__ += ["RandomSlot", "Sgmf", "SketchedDdg", "SparseRecovery"]
 __all__ += ["WithoutReplacement", "register"]
-__all__ += ["Chosen", "Ledger", "calibrate", "chosen", "epsilon", "privacy_report"]
+__all__ += ["Chosen", "Ledger", "Noise", "calibrate", "chosen", "epsilon", "noise"]
+__all__ += ["privacy_report"]
 __all__ += ["Measure", "TaskConfig", "TaskEntry", "load_task", "register_task"]
 __all__ += ["Run", "RunConfig", "make_plan", "start_worker", "option", "required"]
 

@@ -17,7 +17,8 @@ LAYERS = {
     "accounting": set(),
     "factorization": set(),
     "mechanisms": {"accounting", "factorization"},
-    "planning": {"accounting", "factorization", "mechanisms"},
+    "planning": {"accounting", "factorization", "mechanisms", "noise_streams"}
+    | {"vectors"},
     "vectors": set(),
     "noise_streams": {"factorization", "vectors"},
     "aggregators": {"accounting", "mechanisms", "planning", "vectors", "noise_streams"},

@@ -28,7 +28,7 @@ from dpfl.aggregators.codec import Codec
 from dpfl.aggregators.layout import Layout
 from dpfl.aggregators.round_functions import RoundFunctions
 from dpfl.covered import MEASURES
-from dpfl.vectors import randomness
+from dpfl.vectors import philox
 
 # Who asks a factory for a sum: the module and the function that calls `create`.
 _DIVIDES_ITSELF = {
@@ -190,7 +190,7 @@ class CodecFactory(tff.aggregators.UnweightedAggregationFactory):
         self._identity = identity
         self._seed = seed
         if seed is not None:
-            randomness.seed_from_int(seed)
+            philox.seed_from_int(seed)
 
     def create(self, value_type: tff.Type) -> tff.templates.AggregationProcess:
         """The aggregation process for one type of value.
@@ -250,5 +250,5 @@ class CodecFactory(tff.aggregators.UnweightedAggregationFactory):
         fixed = None
         if self._seed is not None:
             identity = f"{self._identity}:{layout.dimension}:{layout.value_type}"
-            fixed = randomness.seed_from_int(self._seed, identity)
+            fixed = philox.seed_from_int(self._seed, identity)
         return RoundFunctions(codec, layout, fixed, self._output, self._measure)

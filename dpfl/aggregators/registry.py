@@ -5,13 +5,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Optional
 
-from dpfl import files, mechanisms, planning
+from dpfl import mechanisms, planning
 from dpfl.aggregators import matrix_factorization
 from dpfl.aggregators.codec import Codec
 from dpfl.aggregators.factory import CodecFactory
@@ -92,7 +91,7 @@ def build(
     return CodecFactory(
         codec,
         seed=seed,
-        identity=_identity(mechanism),
+        identity=mechanism.identity,
         output=output,
         measure=measure,
         checks_context=checks_context,
@@ -148,12 +147,6 @@ def _chosen(mechanism: mechanisms.Mechanism, dimension: int) -> mechanisms.Mecha
     for sentence in found.sentences:
         _LOGGER.warning("%s: %s", mechanism.name, sentence)
     return found.mechanism
-
-
-def _identity(mechanism: mechanisms.Mechanism) -> str:
-    """A digest of all that a mechanism's noise depends on besides the seed."""
-    named = {"mechanism": mechanism.name, "file": mechanism.file_digest}
-    return files.digest({**named, **dataclasses.asdict(mechanism)})
 
 
 def _entry(mechanism: mechanisms.Mechanism) -> registry.Entry:

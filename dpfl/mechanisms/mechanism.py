@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Optional, TypeVar
 
 from dp_accounting import DpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
 
-from dpfl import checks
+from dpfl import checks, files
 from dpfl.accounting import calibration, events
 from dpfl.covered import EXACT_FOR_SIMULATION, MEASURES
 from dpfl.fields import required
@@ -215,6 +215,12 @@ class Mechanism(abc.ABC):
         A run that is resumed must find the same file.
         """
         return None
+
+    @property
+    def identity(self) -> str:
+        """A digest of all that the noise depends on besides the seed."""
+        named = {"mechanism": self.name, "file": self.file_digest}
+        return files.digest({**named, **dataclasses.asdict(self)})
 
     @abc.abstractmethod
     def round_dp_event(self, dimension: int, sampling_probability: float) -> DpEvent:

@@ -1,20 +1,19 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Streams of correlated noise for matrix factorizations, in plain TensorFlow.
+"""Streams of correlated noise for matrix factorizations, in TensorFlow or numpy.
 
 See docs/noise.md for what is added where, and for what it costs.
 """
 
+from dpfl.noise_streams.arrays import InNumpy
 from dpfl.noise_streams.build import build_stream
 from dpfl.noise_streams.dense import DenseStream, default_block_rounds
 from dpfl.noise_streams.encoders import BandedStream, BufferedStream, MovingStream
 from dpfl.noise_streams.stream import (
     Accumulated,
     NoiseStream,
-    grid_normals,
     materialize,
-    unit_normals,
 )
 from dpfl.noise_streams.structured import StructuredStream
 from dpfl.noise_streams.tree import TreeStream
@@ -24,6 +23,7 @@ __all__ = [
     "BandedStream",
     "BufferedStream",
     "DenseStream",
+    "InNumpy",
     "MovingStream",
     "NoiseStream",
     "StructuredStream",
@@ -31,6 +31,4 @@ __all__ = [
     "build_stream",
     "default_block_rounds",
     "materialize",
-    "grid_normals",
-    "unit_normals",
 ]

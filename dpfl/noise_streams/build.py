@@ -13,6 +13,7 @@ from dpfl import factorization as fact
 from dpfl.factorization import factorization as factorization_lib
 from dpfl.noise_streams import dense, encoders, structured, tree
 from dpfl.noise_streams import stream as stream_lib
+from dpfl.noise_streams.arrays import Arrays
 
 
 def build_stream(
@@ -21,7 +22,7 @@ def build_stream(
     *,
     block_rounds: Optional[int] = None,
     redraw: bool = False,
-    normals: stream_lib.Normals = stream_lib.grid_normals,
+    arrays: Optional[Arrays] = None,
 ) -> stream_lib.NoiseStream:
     """The stream of A^-1 B Z, in d numbers, of a factorization A = B C.
 
@@ -29,7 +30,7 @@ def build_stream(
       block_rounds: Rounds computed at a time where the stream is a dense one; None is
         `dense.default_block_rounds`.
       redraw: Whether a structured stream draws rows again rather than remember them.
-      normals: The source of Z.
+      arrays: Of which library the vectors are, TensorFlow's by default.
 
     Raises:
       ValueError: If `dimension` or `block_rounds` is below 1.
@@ -41,27 +42,27 @@ def build_stream(
     rounds = factorization.rounds
     if isinstance(factors, fact.BandLowRankFactors):
         return structured.StructuredStream(
-            factors, factorization.workload, dimension, redraw=redraw, normals=normals
+            factors, factorization.workload, dimension, redraw=redraw, arrays=arrays
         )
     if isinstance(factors, fact.BufferedFactors):
         decay, scale = factors.inverse_decay, factors.inverse_scale
-        return encoders.BufferedStream(decay, scale, rounds, dimension, normals=normals)
+        return encoders.BufferedStream(decay, scale, rounds, dimension, arrays=arrays)
     is_tree = isinstance(factors, fact.TreeFactors)
     if is_tree and factorization.method == "honaker-online":
-        return tree.TreeStream(rounds, dimension, normals=normals)
+        return tree.TreeStream(rounds, dimension, arrays=arrays)
     if factorization_lib.kept_rows(factorization) is None:
         matrix = factorization.noising_rows(0, rounds)
         return dense.DenseStream(
-            matrix, dimension, block_rounds=block_rounds, normals=normals
+            matrix, dimension, block_rounds=block_rounds, arrays=arrays
         )
     if isinstance(factors, fact.InverseBandedFactors):
         weights = factors.e[: factors.bands]
         return encoders.MovingStream(
-            weights, rounds, dimension, redraw=redraw, normals=normals
+            weights, rounds, dimension, redraw=redraw, arrays=arrays
         )
     if isinstance(factors, fact.ToeplitzFactors):
         columns = np.tile(factors.c[: factors.bands], (rounds, 1))
     else:
         columns = factors.diagonals
     rows = encoders.rows_of_columns(columns)
-    return encoders.BandedStream(rows, dimension, normals=normals)
+    return encoders.BandedStream(rows, dimension, arrays=arrays)

@@ -16,12 +16,12 @@ R-th part of that pass, and the memory is R d numbers and one chunk.
 from __future__ import annotations
 
 import collections
-from typing import Optional
+from typing import Any, Optional
 
 import numpy as np
-import tensorflow as tf
 
 from dpfl.noise_streams import stream as stream_lib
+from dpfl.noise_streams.arrays import Arrays, Index, Memory, Vector
 
 # The default block holds at most this many numbers, 128 MB. A pass takes about five
 # times that: the last block, the next one, products and sums on their way, and chunks.
@@ -48,7 +48,7 @@ class DenseStream(stream_lib.NoiseStream):
         dimension: int,
         *,
         block_rounds: Optional[int] = None,
-        normals: stream_lib.Normals = stream_lib.grid_normals,
+        arrays: Optional[Arrays] = None,
     ):
         """Takes K = A^-1 B, of shape (T, m), and R; None is `default_block_rounds`.
 
@@ -56,7 +56,7 @@ class DenseStream(stream_lib.NoiseStream):
           ValueError: If `block_rounds` is below 1.
         """
         rounds, columns = matrix.shape
-        super().__init__(rounds, dimension, normals)
+        super().__init__(rounds, dimension, arrays)
         if block_rounds is None:
             block_rounds = default_block_rounds(rounds, dimension)
         if block_rounds < 1:
@@ -68,66 +68,45 @@ class DenseStream(stream_lib.NoiseStream):
         self._matrix = np.pad(matrix, padding).astype(np.float32)
         self._chunks = _chunks_used(self._matrix, self.block_rounds, self._chunk)
 
-    def initial_memory(self) -> stream_lib.Memory:
+    def initial_memory(self) -> Memory:
         """A block of zeros, which row 0 does not look at."""
-        return tf.zeros([self.block_rounds, self.dimension])
+        return self.arrays.zeros(self.block_rounds, self.dimension)
 
-    def seek(self, seed: tf.Tensor, row: tf.Tensor) -> collections.OrderedDict:
+    def seek(self, seed: Any, row: Index) -> collections.OrderedDict:
         """The state before a row: computes its block, unless `next` will."""
-        seed, row = tf.convert_to_tensor(seed, tf.int64), tf.cast(row, tf.int32)
+        row = self.arrays.index(row)
         state = self.init(seed)
-        is_inside = tf.not_equal(row % self.block_rounds, 0)
-        matrix = self._matrix_tensor()
+        matrix = self.arrays.constant(self._matrix)
         state["row"] = row
-        state["memory"] = tf.cond(
-            is_inside, lambda: self._block(seed, row, matrix), self.initial_memory
+        state["memory"] = self.arrays.either(
+            row % self.block_rounds > 0,
+            lambda: self._block(state["seed"], row, matrix),
+            self.initial_memory,
         )
         return state
 
-    def step(
-        self, seed: tf.Tensor, row: tf.Tensor, memory: stream_lib.Memory
-    ) -> tuple[tf.Tensor, stream_lib.Memory]:
+    def step(self, seed: Any, row: Index, memory: Memory) -> tuple[Vector, Memory]:
         """See base class; every R-th call does the work of R."""
         place = row % self.block_rounds
-        matrix = self._matrix_tensor()
-        block = tf.cond(
-            tf.equal(place, 0), lambda: self._block(seed, row, matrix), lambda: memory
+        matrix = self.arrays.constant(self._matrix)
+        block = self.arrays.either(
+            place < 1, lambda: self._block(seed, row, matrix), lambda: memory
         )
         return block[place], block
 
-    def _matrix_tensor(self) -> tf.Tensor:
-        """K, outside of the graph where that can be.
-
-        A constant within is copied with every graph that TensorFlow makes of this one:
-        150 MB more at T = 2048. A `tf.function` captures it from here instead.
-        """
-        with tf.init_scope():
-            return tf.constant(self._matrix)
-
-    def _block(self, seed: tf.Tensor, row: tf.Tensor, matrix: tf.Tensor) -> tf.Tensor:
+    def _block(self, seed: Any, row: Index, matrix: Any) -> Any:
         """float32[R, d]: the block that holds `row`."""
         number = row // self.block_rounds
         first = number * self.block_rounds
+        shape = [self.block_rounds, self._chunk]
 
-        def body(chunk: tf.Tensor, total: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        def body(chunk: Index, total: Any) -> tuple[Any]:
             begin = chunk * self._chunk
-            z = tf.map_fn(
-                lambda column: self._normal(seed, column),
-                begin + tf.range(self._chunk),
-                fn_output_signature=tf.TensorSpec([self.dimension]),
-                parallel_iterations=self._chunk,
-            )
-            weights = tf.slice(matrix, [first, begin], [self.block_rounds, self._chunk])
-            return chunk + 1, total + weights @ z
+            z = self.arrays.normals(seed, begin, self._chunk, self.dimension)
+            return (total + self.arrays.part(matrix, [first, begin], shape) @ z,)
 
-        last = tf.gather(tf.constant(self._chunks), number)
-        # One iteration at a time, or chunks drawn ahead would fill the memory.
-        _, block = tf.while_loop(
-            lambda chunk, total: chunk < last,
-            body,
-            [tf.zeros([], tf.int32), self.initial_memory()],
-            parallel_iterations=1,
-        )
+        chunks = self.arrays.at(self._chunks, number)
+        [block] = self.arrays.loop(0, chunks, body, self.initial_memory())
         return block
 
 

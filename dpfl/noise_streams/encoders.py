@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
+import collections
+from typing import Any, Optional
+
 import numpy as np
-import tensorflow as tf
 
 from dpfl.noise_streams import stream as stream_lib
+from dpfl.noise_streams.arrays import Arrays, Index, Memory, Vector
 
 
 class BandedStream(stream_lib.NoiseStream):
@@ -28,24 +31,30 @@ class BandedStream(stream_lib.NoiseStream):
         diagonals: np.ndarray,
         dimension: int,
         *,
-        normals: stream_lib.Normals = stream_lib.grid_normals,
+        arrays: Optional[Arrays] = None,
     ):
         """Takes C[t, t - k] at [t, k], zero for k > t, shape (T, h)."""
-        super().__init__(len(diagonals), dimension, normals)
+        super().__init__(len(diagonals), dimension, arrays)
         self._bands = diagonals.shape[1]
         self._weights = (diagonals[:, 1:] / diagonals[:, :1]).astype(np.float32)
         self._scale = (1 / diagonals[:, 0]).astype(np.float32)
 
-    def initial_memory(self) -> stream_lib.Memory:
+    def initial_memory(self) -> Memory:
         """Zeros."""
         return self._zeros(self._bands - 1)
 
-    def step(
-        self, seed: tf.Tensor, row: tf.Tensor, memory: stream_lib.Memory
-    ) -> tuple[tf.Tensor, stream_lib.Memory]:
+    def seek(self, seed: Any, row: Index) -> collections.OrderedDict:
+        """See base class; of independent rows there is nothing to do again."""
+        if self._bands > 1:
+            return super().seek(seed, row)
+        state = self.init(seed)
+        state["row"] = self.arrays.index(row)
+        return state
+
+    def step(self, seed: Any, row: Index, memory: Memory) -> tuple[Vector, Memory]:
         """See base class."""
-        weights = tf.gather(tf.constant(self._weights), row)
-        noise = tf.gather(tf.constant(self._scale), row) * self._normal(seed, row)
+        weights = self.arrays.at(self._weights, row)
+        noise = self.arrays.at(self._scale, row) * self._normal(seed, row)
         for k, earlier in enumerate(memory):
             noise -= weights[k] * earlier
         return noise, ((noise,) + tuple(memory))[: self._bands - 1]
@@ -77,23 +86,21 @@ class BufferedStream(stream_lib.NoiseStream):
         rounds: int,
         dimension: int,
         *,
-        normals: stream_lib.Normals = stream_lib.grid_normals,
+        arrays: Optional[Arrays] = None,
     ):
         """Takes theta and omega of C^-1, both of shape (buffers,)."""
-        super().__init__(rounds, dimension, normals)
+        super().__init__(rounds, dimension, arrays)
         self._decay = np.asarray(decay, np.float32)[:, np.newaxis]
         self._scale = np.asarray(scale, np.float32)[np.newaxis]
 
-    def initial_memory(self) -> stream_lib.Memory:
+    def initial_memory(self) -> Memory:
         """Zeros."""
-        return tf.zeros([len(self._decay), self.dimension])
+        return self.arrays.zeros(len(self._decay), self.dimension)
 
-    def step(
-        self, seed: tf.Tensor, row: tf.Tensor, memory: stream_lib.Memory
-    ) -> tuple[tf.Tensor, stream_lib.Memory]:
+    def step(self, seed: Any, row: Index, memory: Memory) -> tuple[Vector, Memory]:
         """See base class."""
         z = self._normal(seed, row)
-        noise = z + tf.matmul(self._scale, memory)[0]
+        noise = z + (self._scale @ memory)[0]
         return noise, self._decay * memory + z
 
 
@@ -113,27 +120,25 @@ class MovingStream(stream_lib.NoiseStream):
         dimension: int,
         *,
         redraw: bool = False,
-        normals: stream_lib.Normals = stream_lib.grid_normals,
+        arrays: Optional[Arrays] = None,
     ):
         """Takes the weights e, of shape (p,), and whether earlier rows are redrawn."""
-        super().__init__(rounds, dimension, normals)
-        self._weights = [float(weight) for weight in np.asarray(weights, np.float32)]
+        super().__init__(rounds, dimension, arrays)
+        columns = np.tile(np.asarray(weights, np.float32), (rounds, 1))
+        # Of rows before the first, which may be any, the weight is zero.
+        self._weights = rows_of_columns(columns)
         self._redraw = redraw
 
-    def initial_memory(self) -> stream_lib.Memory:
+    def initial_memory(self) -> Memory:
         """Zeros: rows before the first."""
-        return self._zeros(0 if self._redraw else len(self._weights) - 1)
+        return self._zeros(0 if self._redraw else self._weights.shape[1] - 1)
 
-    def step(
-        self, seed: tf.Tensor, row: tf.Tensor, memory: stream_lib.Memory
-    ) -> tuple[tf.Tensor, stream_lib.Memory]:
+    def step(self, seed: Any, row: Index, memory: Memory) -> tuple[Vector, Memory]:
         """See base class."""
         z = self._normal(seed, row)
-        noise = self._weights[0] * z
-        for k, weight in enumerate(self._weights[1:], 1):
-            if self._redraw:
-                drawn = self._normal(seed, tf.maximum(row - k, 0))
-                noise += tf.where(row >= k, weight, 0.0) * drawn
-            else:
-                noise += weight * memory[k - 1]
+        weights = self.arrays.at(self._weights, row)
+        noise = weights[0] * z
+        for k in range(1, self._weights.shape[1]):
+            earlier = self._earlier(seed, row, k) if self._redraw else memory[k - 1]
+            noise += weights[k] * earlier
         return noise, () if self._redraw else ((z,) + tuple(memory))[: len(memory)]

@@ -18,43 +18,12 @@ from __future__ import annotations
 
 import abc
 import collections
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Optional
 
 import numpy as np
-import tensorflow as tf
 
 from dpfl import factorization as fact
-from dpfl import purposes
-from dpfl.vectors import randomness
-from dpfl.vectors.integer_noise import DiscreteGaussian
-
-# Tensors in a structure that tf.nest understands.
-Memory = Any
-# From a seed, the index j of a row and a length to a float32[length] row of Z.
-Normals = Callable[[tf.Tensor, tf.Tensor, int], tf.Tensor]
-
-# Entries of Z are integers over this: 14 of its multiples are exact in float32.
-_GRID = 1 << 18
-
-
-def grid_normals(seed: tf.Tensor, index: tf.Tensor, length: int) -> tf.Tensor:
-    """Row `index` of Z: float32[length], independent, N(0, 1) on a grid.
-
-    The entries are integers of a discrete Gaussian over 2**18, so that they have the
-    tails of N(0, 1): a float32 sampler has none beyond 5.7. The variance is
-    1 + 4 / 2**36, with which an entry has the law of a normal number, rounded at
-    random; see docs/privacy/integer_release.md.
-    """
-    own = randomness.fold_in(seed, purposes.NoiseStream.NORMALS, index)
-    drawn = DiscreteGaussian(_GRID + 2 / _GRID).sample(own, length)
-    return tf.cast(drawn, tf.float32) / _GRID
-
-
-def unit_normals(seed: tf.Tensor, index: tf.Tensor, length: int) -> tf.Tensor:
-    """Row `index` of the identity; with it for Z a stream yields A^-1 B."""
-    del seed
-    return tf.one_hot(index, length)
+from dpfl.noise_streams.arrays import Arrays, Index, Memory, Vector
 
 
 class NoiseStream(abc.ABC):
@@ -63,64 +32,55 @@ class NoiseStream(abc.ABC):
     Attributes:
       rounds: T, the number of rows.
       dimension: d, their length.
+      arrays: Of which library the vectors are, and what Z is; TensorFlow's by default.
     """
 
-    def __init__(self, rounds: int, dimension: int, normals: Normals = grid_normals):
+    def __init__(self, rounds: int, dimension: int, arrays: Optional[Arrays] = None):
         self.rounds = rounds
         self.dimension = dimension
-        self._normals = normals
+        self.arrays = arrays or _tensors()
 
-    def init(self, seed: tf.Tensor) -> collections.OrderedDict:
+    def init(self, seed: Any) -> collections.OrderedDict:
         """The state before row 0, of int64[2], with which anyone can compute the noise.
 
         OrderedDict(seed=int64[2], row=int32, memory=<tensors of fixed shapes>).
         """
         return collections.OrderedDict(
-            seed=tf.convert_to_tensor(seed, tf.int64),
-            row=tf.zeros([], tf.int32),
+            seed=self.arrays.seed(seed),
+            row=self.arrays.index(0),
             memory=self.initial_memory(),
         )
 
     def next(
         self, state: collections.OrderedDict
-    ) -> tuple[tf.Tensor, collections.OrderedDict]:
+    ) -> tuple[Vector, collections.OrderedDict]:
         """Row `state["row"]`, float32[dimension], and the state after it.
 
         Raises:
-          tf.errors.InvalidArgumentError: If all rows have been taken.
+          tf.errors.InvalidArgumentError: If all rows have been taken; IndexError in
+            numpy.
         """
-        check = tf.debugging.assert_less(
-            state["row"],
-            self.rounds,
-            message=f"the stream of noise has only {self.rounds} rows",
-        )
-        # Eagerly the check has happened by now; in a graph it is an operation.
-        with tf.control_dependencies([check] if check is not None else []):
-            row = tf.identity(state["row"])
+        row = self.arrays.checked(state["row"], self.rounds)
         noise, memory = self.step(state["seed"], row, state["memory"])
         return noise, collections.OrderedDict(
             seed=state["seed"], row=row + 1, memory=memory
         )
 
-    def seek(self, seed: tf.Tensor, row: tf.Tensor) -> collections.OrderedDict:
+    def seek(self, seed: Any, row: Index) -> collections.OrderedDict:
         """The state before a row in [0, rounds], as so many calls of `next` leave it.
 
         Here by doing just that; costs what they cost.
         """
-        seed, row = tf.convert_to_tensor(seed, tf.int64), tf.cast(row, tf.int32)
-
-        def body(at: tf.Tensor, memory: Memory) -> tuple[tf.Tensor, Memory]:
-            return at + 1, self.step(seed, at, memory)[1]
-
-        _, memory = tf.while_loop(
-            lambda at, memory: at < row,
-            body,
-            [tf.zeros([], tf.int32), self.initial_memory()],
-            parallel_iterations=1,
+        seed, row = self.arrays.seed(seed), self.arrays.index(row)
+        [memory] = self.arrays.loop(
+            0,
+            row,
+            lambda at, memory: (self.step(seed, at, memory)[1],),
+            self.initial_memory(),
         )
         return collections.OrderedDict(seed=seed, row=row, memory=memory)
 
-    def row(self, seed: tf.Tensor, row: tf.Tensor) -> tf.Tensor:
+    def row(self, seed: Any, row: Index) -> Vector:
         """Row `row` alone, float32[dimension], from nothing but the seed."""
         return self.next(self.seek(seed, row))[0]
 
@@ -129,16 +89,18 @@ class NoiseStream(abc.ABC):
         """What the stream remembers before row 0."""
 
     @abc.abstractmethod
-    def step(
-        self, seed: tf.Tensor, row: tf.Tensor, memory: Memory
-    ) -> tuple[tf.Tensor, Memory]:
+    def step(self, seed: Any, row: Index, memory: Memory) -> tuple[Vector, Memory]:
         """Row `row`, int32 in [0, rounds), and the memory after it from that before."""
 
-    def _zeros(self, number: int) -> tuple[tf.Tensor, ...]:
-        return tuple(tf.zeros([self.dimension]) for _ in range(number))
+    def _zeros(self, number: int) -> tuple[Vector, ...]:
+        return tuple(self.arrays.zeros(self.dimension) for _ in range(number))
 
-    def _normal(self, seed: tf.Tensor, index: tf.Tensor) -> tf.Tensor:
-        return self._normals(seed, index, self.dimension)
+    def _normal(self, seed: Any, index: Index) -> Vector:
+        return self.arrays.normal(seed, index, self.dimension)
+
+    def _earlier(self, seed: Any, row: Index, steps: int) -> Vector:
+        """Row `row - steps` of Z, and any before the first, whose weight is zero."""
+        return self._normal(seed, (row - steps) % self.rounds)
 
 
 class Accumulated(NoiseStream):
@@ -148,37 +110,40 @@ class Accumulated(NoiseStream):
     """
 
     def __init__(self, stream: NoiseStream, workload: fact.Workload):
-        super().__init__(stream.rounds, stream.dimension)
+        super().__init__(stream.rounds, stream.dimension, stream.arrays)
         self._stream = stream
         self._momentum = workload.momentum
         self._rates = np.asarray(workload.rates, np.float32)
 
     def initial_memory(self) -> Memory:
         """The memory of the inner stream, the moment and the sum."""
-        zeros = tf.zeros([self.dimension])
+        zeros = self.arrays.zeros(self.dimension)
         return self._stream.initial_memory(), zeros, zeros
 
-    def step(
-        self, seed: tf.Tensor, row: tf.Tensor, memory: Memory
-    ) -> tuple[tf.Tensor, Memory]:
+    def step(self, seed: Any, row: Index, memory: Memory) -> tuple[Vector, Memory]:
         """See base class."""
         inner, moment, total = memory
         noise, inner = self._stream.step(seed, row, inner)
         moment = self._momentum * moment + noise
-        total = total + tf.gather(tf.constant(self._rates), row) * moment
+        total = total + self.arrays.at(self._rates, row) * moment
         return total, (inner, moment, total)
 
 
 def materialize(stream: NoiseStream) -> np.ndarray:
     """All rows of a stream, float32 of shape (T, dimension).
 
-    Of a stream built with `unit_normals`, and with the number of rows of Z for its
+    Of a stream built with `UnitTensors`, and with the number of rows of Z for its
     dimension, this is its matrix: A^-1 B, or B itself from `Accumulated`.
     """
-    take = tf.function(stream.next, autograph=False)
-    state = stream.init(tf.constant([0, 0], tf.int64))
+    state = stream.init([0, 0])
     rows = []
     for _ in range(stream.rounds):
-        noise, state = take(state)
-        rows.append(noise.numpy())
+        noise, state = stream.next(state)
+        rows.append(np.asarray(noise))
     return np.stack(rows)
+
+
+def _tensors() -> Arrays:
+    from dpfl.noise_streams.tensors import Tensors
+
+    return Tensors()

@@ -14,11 +14,13 @@ over j <= t - w, of which there are r,
 
 from __future__ import annotations
 
+from typing import Any, Optional
+
 import numpy as np
-import tensorflow as tf
 
 from dpfl import factorization as fact
 from dpfl.noise_streams import stream as stream_lib
+from dpfl.noise_streams.arrays import Arrays, Index, Memory, Vector
 
 
 class StructuredStream(stream_lib.NoiseStream):
@@ -31,7 +33,7 @@ class StructuredStream(stream_lib.NoiseStream):
         dimension: int,
         *,
         redraw: bool = False,
-        normals: stream_lib.Normals = stream_lib.grid_normals,
+        arrays: Optional[Arrays] = None,
     ):
         """Makes the stream of factors of B and a workload A.
 
@@ -39,7 +41,7 @@ class StructuredStream(stream_lib.NoiseStream):
         remembered. That is slower, by what a row of normals costs more than reading
         one; the state has w vectors fewer.
         """
-        super().__init__(workload.rounds, dimension, normals)
+        super().__init__(workload.rounds, dimension, arrays)
         width = factors.band.shape[1] + (2 if workload.momentum else 1)
         matrix = workload.solve(factors.decoder(workload))
         self._band = _band(matrix, width)
@@ -51,27 +53,25 @@ class StructuredStream(stream_lib.NoiseStream):
         self._width = width
         self._redraw = redraw
 
-    def initial_memory(self) -> stream_lib.Memory:
+    def initial_memory(self) -> Memory:
         """Zeros: the sums, float32[r, d], and rows, the newest first."""
-        sums = tf.zeros([self._left.shape[1], self.dimension])
+        sums = self.arrays.zeros(self._left.shape[1], self.dimension)
         return sums, self._zeros(0 if self._redraw else self._width)
 
-    def step(
-        self, seed: tf.Tensor, row: tf.Tensor, memory: stream_lib.Memory
-    ) -> tuple[tf.Tensor, stream_lib.Memory]:
+    def step(self, seed: Any, row: Index, memory: Memory) -> tuple[Vector, Memory]:
         """See base class."""
         sums, kept = memory
         z = self._normal(seed, row)
         # Rows before the first have weight zero, so they may be anything.
         recent = tuple(kept)
         if self._redraw:
-            before = [tf.maximum(row - k, 0) for k in range(1, self._width + 1)]
-            recent = tuple(self._normal(seed, each) for each in before)
-        band = tf.gather(tf.constant(self._band), row)
-        left = tf.gather(tf.constant(self._left), row)
-        right = tf.gather(tf.constant(self._delayed_right), row)
-        sums = sums + right[:, tf.newaxis] * recent[-1]
-        noise = band[0] * z + tf.matmul(left[tf.newaxis], sums)[0]
+            steps = range(1, self._width + 1)
+            recent = tuple(self._earlier(seed, row, k) for k in steps)
+        band = self.arrays.at(self._band, row)
+        left = self.arrays.at(self._left, row)
+        right = self.arrays.at(self._delayed_right, row)
+        sums = sums + right[:, np.newaxis] * recent[-1]
+        noise = band[0] * z + (left[np.newaxis] @ sums)[0]
         for k in range(1, self._width):
             noise += band[k] * recent[k - 1]
         kept = () if self._redraw else (z,) + recent[:-1]

@@ -16,10 +16,12 @@ For any other workload A the decoder is A S^-1 B, and A^-1 A S^-1 B is the same.
 
 from __future__ import annotations
 
+from typing import Any, Optional
+
 import numpy as np
-import tensorflow as tf
 
 from dpfl.noise_streams import stream as stream_lib
+from dpfl.noise_streams.arrays import Arrays, Index, Memory, Vector
 
 
 class TreeStream(stream_lib.NoiseStream):
@@ -33,14 +35,14 @@ class TreeStream(stream_lib.NoiseStream):
         rounds: int,
         dimension: int,
         *,
-        normals: stream_lib.Normals = stream_lib.grid_normals,
+        arrays: Optional[Arrays] = None,
     ):
         """Makes the stream; the rows of Z are the nodes.
 
         Their order is that of `dpfl.factorization.TreeFactors.nodes`: by the round that
         completes them, then by height.
         """
-        super().__init__(rounds, dimension, normals)
+        super().__init__(rounds, dimension, arrays)
         self._levels = rounds.bit_length()
         heights = np.arange(self._levels)
         weights = 2.0**heights / (2.0 ** (heights + 1) - 1)
@@ -53,33 +55,25 @@ class TreeStream(stream_lib.NoiseStream):
         first_node = np.cumsum(self._height + 1) - self._height - 1
         self._first_node = first_node.astype(np.int32)
 
-    def initial_memory(self) -> stream_lib.Memory:
+    def initial_memory(self) -> Memory:
         """Zeros."""
-        return tf.zeros([self._levels, self.dimension])
+        return self.arrays.zeros(self._levels, self.dimension)
 
-    def step(
-        self, seed: tf.Tensor, row: tf.Tensor, memory: stream_lib.Memory
-    ) -> tuple[tf.Tensor, stream_lib.Memory]:
+    def step(self, seed: Any, row: Index, memory: Memory) -> tuple[Vector, Memory]:
         """See base class."""
-        height = tf.gather(tf.constant(self._height), row)
-        node = tf.gather(tf.constant(self._first_node), row)
-        own_weight = tf.constant(self._own_weight)
+        height = self.arrays.at(self._height, row)
+        node = self.arrays.at(self._first_node, row)
 
-        def join(
-            h: tf.Tensor, error: tf.Tensor, replaced: tf.Tensor
-        ) -> tuple[tf.Tensor, ...]:
+        def join(h: Index, error: Vector, replaced: Vector) -> tuple[Vector, ...]:
             left = memory[h - 1]
-            own = own_weight[h]
+            own = self.arrays.at(self._own_weight, h)
             z = self._normal(seed, node + h)
-            return h + 1, own * z + (1 - own) * (left + error), replaced + left
+            return own * z + (1 - own) * (left + error), replaced + left
 
-        leaf = self._normal(seed, node)
-        _, error, replaced = tf.while_loop(
-            lambda h, error, replaced: h <= height,
-            join,
-            [tf.ones([], tf.int32), leaf, tf.zeros_like(leaf)],
-            parallel_iterations=1,
+        nothing = self.arrays.zeros(self.dimension)
+        error, replaced = self.arrays.loop(
+            1, height + 1, join, self._normal(seed, node), nothing
         )
         # The levels below are free now; what they hold is not looked at again.
-        memory = tf.tensor_scatter_nd_update(memory, [[height]], error[tf.newaxis])
+        memory = self.arrays.with_row(memory, height, error)
         return error - replaced, memory

@@ -6,5 +6,7 @@
 from dpfl.planning.budget import calibrate, epsilon, privacy_report
 from dpfl.planning.choice import Chosen, chosen
 from dpfl.planning.ledger import Ledger
+from dpfl.planning.noise import Noise, noise
 
-__all__ = ["Chosen", "Ledger", "calibrate", "chosen", "epsilon", "privacy_report"]
+__all__ = ["Chosen", "Ledger", "Noise", "calibrate", "chosen", "epsilon", "noise"]
+__all__ += ["privacy_report"]

@@ -19,16 +19,14 @@ certain, and what is assumed, of the two ways in which it is used:
     whatever the second words and the values are, unless both are equal.
 
 Assumed is that Philox cannot be told from random permutations, and that the first seed
-is itself as good as random: `seed_from_int` makes it by SHA-256, so that nobody can
-choose two whose seeds meet. Philox is a statistical generator and has not been examined
-as a cipher; with fewer than 2**64 seeds in all, two that are random meet by chance with
-a probability below one half.
+is itself as good as random: `philox.seed_from_int` makes it by SHA-256, so that nobody
+can choose two whose seeds meet. Philox is a statistical generator and has not been
+examined as a cipher; with fewer than 2**64 seeds in all, two that are random meet by
+chance with a probability below one half.
 """
 
 from __future__ import annotations
 
-import hashlib
-import numbers
 from typing import Any
 
 import tensorflow as tf
@@ -84,29 +82,6 @@ def fresh_seed() -> tf.Tensor:
     digits = tf.where(digits < ord("a"), digits - ord("0"), digits - ord("a") + 10)
     shifts = tf.range(0, 64, 4, tf.int64)
     return tf.reduce_sum(tf.bitwise.left_shift(digits, shifts), axis=1)
-
-
-def seed_from_int(seed: int, identity: str = "") -> tuple[int, int]:
-    """The two words of a seed, as int64, from a whole number of at most 126 bits.
-
-    They are a part of the SHA-256 of both arguments, so that seeds that were contrived
-    have nothing to do with each other either. The `identity` is all that what is drawn
-    depends on: two uses of one number that differ in anything have nothing in common.
-
-    Raises:
-      TypeError: If `seed` is not an integer.
-      ValueError: If it is negative or too large.
-    """
-    if isinstance(seed, bool) or not isinstance(seed, numbers.Integral):
-        raise TypeError(f"seed must be a whole number or None, found {seed!r}")
-    if not 0 <= seed < 1 << 126:
-        raise ValueError(f"seed must be at least 0 and below 2**126, found {seed}")
-    text = f"dpfl seed:{int(seed)}:{identity}"
-    digest = hashlib.sha256(text.encode()).digest()
-    first, second = (
-        int.from_bytes(word, "big", signed=True) for word in (digest[:8], digest[8:16])
-    )
-    return first, second
 
 
 def standard_normal(seed: tf.Tensor, length: int) -> tf.Tensor:

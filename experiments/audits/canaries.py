@@ -20,7 +20,7 @@ import tensorflow as tf
 
 from dpfl import accounting, mechanisms
 from dpfl.accounting import events
-from dpfl.vectors import randomness
+from dpfl.vectors import philox
 
 from . import adversary, findings, rounds, score_distributions
 
@@ -222,7 +222,7 @@ class Canaries(Trials):
     def _without_tff(self, trials: int) -> None:
         """Adds composed rounds until there are so many trials."""
         case, first = self._case, 0
-        seed = tf.constant(randomness.seed_from_int(self._seed, "audit"), tf.int64)
+        seed = tf.constant(philox.seed_from_int(self._seed, "audit"), tf.int64)
         # Of two canaries one is there, or a few more or less.
         wanted = min(_BATCH_TRIALS, round(2.2 * (trials - self.trials)) + 50)
         count = -(-wanted // case.canaries)

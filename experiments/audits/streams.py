@@ -21,7 +21,7 @@ import tensorflow as tf
 from dpfl import accounting, mechanisms
 from dpfl.mechanisms import matrix_factorization
 from dpfl.training import selection
-from dpfl.vectors import randomness
+from dpfl.vectors import philox
 
 from . import adversary, canaries, findings, rounds, score_distributions
 
@@ -146,7 +146,7 @@ class StreamCanaries(canaries.Trials):
         """A score for each canary of a run, and which of them were there."""
         case, total = self._case, self._case.participation.rounds
         turns, joined, keys, is_there = self._coins()
-        seed = tf.constant(randomness.seed_from_int(self._seed, "stream"), tf.int64)
+        seed = tf.constant(philox.seed_from_int(self._seed, "stream"), tf.int64)
         first = self._count * total
         self._count += 1
         noised = self._rounds.stream(seed, first, joined, keys)

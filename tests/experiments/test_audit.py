@@ -189,10 +189,10 @@ class TestHolesPutBack:
         assert bad(found) == {"masks"}
 
     def test_seeds_that_collide(self, tff_secure_context, monkeypatch):
-        from dpfl.vectors import randomness
+        from dpfl.vectors import philox
 
         monkeypatch.setattr(
-            randomness, "seed_from_int", lambda seed, identity="": (seed % 2**63, 0)
+            philox, "seed_from_int", lambda seed, identity="": (seed % 2**63, 0)
         )
         assert bad(audited("gaussian", "seeds")) == {"seeds"}
 

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -12,6 +14,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from dpfl import factorization as fact
 from dpfl import noise_streams
+from dpfl.noise_streams import arrays
+from dpfl.noise_streams.tensors import UnitTensors
+from dpfl.vectors import integer_noise, integer_tables, philox, randomness
+from dpfl.vectors.integer_noise import DiscreteGaussian
 
 ROUNDS = 19
 WORKLOADS = {
@@ -67,7 +73,7 @@ def test_matrix_is_that_of_the_factorization(factorizations, workload, method):
     found = factorizations[workload, method]
     b = found.decoder()
     unit = noise_streams.build_stream(
-        found, b.shape[1], block_rounds=5, normals=noise_streams.unit_normals
+        found, b.shape[1], block_rounds=5, arrays=UnitTensors()
     )
     assert type(unit) is METHODS[method][0]
     expected = found.noising_rows(0, ROUNDS)
@@ -149,7 +155,7 @@ def test_the_block_does_not_change_the_noise(factorizations):
 def test_more_rows_than_a_chunk():
     found = fact.compute(fact.prefix_sum(100), "optimal")
     stream = noise_streams.build_stream(
-        found, 100, block_rounds=7, normals=noise_streams.unit_normals
+        found, 100, block_rounds=7, arrays=UnitTensors()
     )
     expected = found.noising_rows(0, 100)
     assert_allclose(noise_streams.materialize(stream), expected, atol=1e-5)
@@ -172,3 +178,55 @@ def test_default_block_fits_its_memory():
     assert noise_streams.default_block_rounds(2048, 10**6) == 32
     assert noise_streams.default_block_rounds(2048, 10**9) == 1
     assert noise_streams.default_block_rounds(32, 1000) == 32
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_numpy_has_the_rows_of_tensorflow(factorizations, method):
+    """To rounding; and a row that is sought has the very bits."""
+    found = factorizations["momentum", method]
+    make = functools.partial(noise_streams.build_stream, found, 257, block_rounds=5)
+    seed = SEED.numpy()
+    stream = make(arrays=noise_streams.InNumpy())
+    rows = np.stack(list(all_rows(stream, stream.init(seed))))
+    assert rows.dtype == np.float32
+    assert_allclose(rows, take(make())[0], atol=2e-6)
+    for row in (0, 7, 18):
+        assert_array_equal(stream.row(seed, row), rows[row])
+    with pytest.raises(IndexError, match="only 19 rows"):
+        stream.next(stream.seek(seed, ROUNDS))
+
+
+def all_rows(stream, state):
+    for _ in range(stream.rounds):
+        row, state = stream.next(state)
+        yield row
+
+
+def test_integers_in_numpy_are_those_of_tensorflow():
+    """A million of them: fifteen or so look further, of either table."""
+    expected = DiscreteGaussian(arrays.GRID_STDDEV).sample(SEED, 1_000_000)
+    assert_array_equal(arrays.grid_integers(SEED.numpy(), 1_000_000), expected)
+
+
+def test_ties_in_numpy_are_decided_as_in_tensorflow(monkeypatch):
+    """Words that leave all to the low bits of a threshold."""
+    [part, _], _ = integer_tables.parts_of(arrays.GRID_STDDEV)
+    column = np.arange(1 << part.alias.bits, dtype=np.uint32)
+    tied = column | part.alias.thresholds.astype(np.uint32) << part.alias.bits
+    real = philox.random_words
+
+    def words(seed, count):
+        return tied if count == len(tied) else real(seed, count)
+
+    def bits(seed, shape, dtype):
+        return (
+            tf.constant(tied) if dtype == tf.uint32 else real_bits(seed, shape, dtype)
+        )
+
+    real_bits = randomness.random_bits
+    monkeypatch.setattr(philox, "random_words", words)
+    monkeypatch.setattr(randomness, "random_bits", bits)
+    expected = integer_noise.look_further(part.alias, SEED, len(tied))
+    drawn = arrays._look_further(part.alias, SEED.numpy(), len(tied))
+    assert_array_equal(drawn, expected)
+    assert len(set(drawn)) > len(tied) / 8

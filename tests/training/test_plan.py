@@ -153,11 +153,11 @@ def noise_of(plan, length=4000):
     import tensorflow as tf
 
     from dpfl import aggregators
-    from dpfl.vectors import randomness
+    from dpfl.vectors import philox, randomness
 
     key = selection.run_key(plan.config.seed, provenance.digest(plan))
     seed = selection.derive_seed(key, purposes.Run.MECHANISM)
-    first = tf.constant(randomness.seed_from_int(seed), tf.int64)
+    first = tf.constant(philox.seed_from_int(seed), tf.int64)
     noise_seed = randomness.fold_in(first, 0, purposes.Round.SERVER_NOISE)
     codec = aggregators.make_codec(plan.mechanism, length)
     state = codec.initial_state()

@@ -15,7 +15,7 @@ from numpy.testing import assert_array_equal
 
 from dpfl.accounting.integer import grid_numbers as numbers
 from dpfl.accounting.integer import summed_noise
-from dpfl.vectors import integer_noise
+from dpfl.vectors import integer_noise, integer_tables
 from dpfl.vectors.integer_noise import DiscreteGaussian
 
 SEED = tf.constant([11, 12], tf.int64)
@@ -78,7 +78,7 @@ def by_outcome(noise, law):
 @BOTH
 @pytest.mark.parametrize("stddev", [0.01, *SHARES[:-1]])
 def test_probabilities_have_a_hundred_digits(kind, stddev):
-    law = getattr(integer_noise, kind)(Fraction(stddev) ** 2)
+    law = getattr(integer_tables, kind)(Fraction(stddev) ** 2)
     radius = law.radius
     checked = np.unique(np.linspace(0, radius, 12).astype(int))
     with mpmath.workdps(130):
@@ -263,7 +263,7 @@ def in_quantiles(draws, stddev, bins=60):
 class TestTables:
     @pytest.mark.parametrize("stddev", STDDEVS)
     def test_the_parts_add_up_to_the_variance(self, stddev):
-        parts = integer_noise.decompose(stddev)
+        parts = integer_tables.decompose(stddev)
         assert sum(m**2 * v for m, v in parts) == Fraction(stddev) ** 2
         assert parts[0][0] == 1 and min(v for _, v in parts) > 0
         combined = parts[-1][1]
@@ -277,7 +277,7 @@ class TestTables:
     def test_the_law_that_the_tables_imply(self, variance):
         with mpmath.workdps(80):
             variance = Fraction(variance)
-            part = integer_noise.build_part(3, variance)
+            part = integer_tables.build_part(3, variance)
             law = {k // 3: share for k, share in table_law(part, 1 << 29).items()}
             assert sum(law.values()) == 1
             values = sorted(law)
@@ -295,7 +295,7 @@ class TestTables:
     @pytest.mark.parametrize("stddev", [9.3, 24.7, 60.0])
     def test_the_sum_of_two_parts_is_one_discrete_gaussian(self, stddev):
         """By convolution with 80 digits, within what the smoothing bound says."""
-        pairs = integer_noise.decompose(stddev, one_table=4)
+        pairs = integer_tables.decompose(stddev, one_table=4)
         (_, fine), (step, coarse) = pairs
         assert step > 1
         with mpmath.workdps(80):
@@ -312,7 +312,7 @@ class TestTables:
                     if abs(x - step * j) <= wide:
                         total += first[j + reach] * second[x - step * j + wide]
                 ratios.append(abs(total / p - 1))
-            bound = 2 * integer_noise.smoothing_distance(pairs)
+            bound = 2 * integer_tables.smoothing_distance(pairs)
             assert max(ratios) <= bound * (1 + 1e-6) + 1e-36
             assert bound < 2.1e-34
 
@@ -333,7 +333,7 @@ class TestTables:
                 )
                 off = max(off, abs(total / p - 1))
         eps = 2 * math.exp(-2 * math.pi**2 * float(tau) ** 2)
-        bound = 2 * integer_noise.smoothing_distance([(1, fine), (step, coarse)])
+        bound = 2 * integer_tables.smoothing_distance([(1, fine), (step, coarse)])
         assert eps / 2 < off <= bound < 2.1 * eps
 
     @pytest.mark.parametrize("stddev", STDDEVS)
@@ -382,13 +382,13 @@ class TestDraws:
     def test_how_much_is_left_over_by_the_first_table(self):
         """docs/privacy/integer_release.md has the share of the finest part."""
         parts = DiscreteGaussian(2.0**18).parts
-        shares = [np.mean(part.first == integer_noise._FURTHER) for part in parts]
+        shares = [np.mean(part.first == integer_tables.FURTHER) for part in parts]
         assert f"{100 * shares[0]:.1f}" == "3.7" and 0.03 < min(shares)
 
     def test_what_is_left_over_by_the_first_table(self):
         """Tails again: there they are 27 times as likely, and beyond 6 are met."""
         part = DiscreteGaussian(2.0**18).parts[1]
-        multiple, variance = integer_noise.decompose(2.0**18)[1]
+        multiple, variance = integer_tables.decompose(2.0**18)[1]
         count = 3_000_000
         draws = integer_noise.look_further(part.alias, SEED, count).numpy()
         assert np.all(draws % multiple == 0)
@@ -416,7 +416,7 @@ class TestDraws:
 
     def test_no_residue_is_preferred(self):
         noise = DiscreteGaussian(2.0**18)
-        step = integer_noise.decompose(noise.stddev)[1][0]
+        step = integer_tables.decompose(noise.stddev)[1][0]
         draws = noise.sample(SEED, 1 << 21).numpy()
         # A discrete Gaussian this wide has each residue with the same chance to 1e-100.
         for modulus in (2, 16, step, 2 * step, 1000):
@@ -431,7 +431,7 @@ class TestDraws:
 def test_equal_leading_bits_are_decided_by_the_others(monkeypatch, words, is_own):
     threshold = (3 << 128) | (5 << 64) | 7
     weights = [threshold, (1 << 160) - threshold, 0]
-    alias = integer_noise.alias_tables(np.array([-1, 1, 0]), weights)
+    alias = integer_tables.alias_tables(np.array([-1, 1, 0]), weights)
     assert alias.bits == 2
 
     def bits(seed, shape, dtype):

@@ -11,13 +11,13 @@ import scipy.stats
 import tensorflow as tf
 from numpy.testing import assert_array_equal
 
-from dpfl.vectors import randomness
+from dpfl.vectors import philox, randomness
 
 SEED = tf.constant([1, 2], tf.int64)
 WORD = (1 << 64) - 1
 
 
-def philox(key, low, high):
+def reference(key, low, high):
     """Philox4x32-10 as Salmon et al. 2011 write it: two words under a key of one."""
     half = (1 << 32) - 1
     x = [low & half, low >> 32, high & half, high >> 32]
@@ -39,8 +39,8 @@ def words(seed):
 def test_philox_is_that_of_its_authors():
     """Their known answers."""
     pi = (0x299F31D0_A4093822, 0x85A308D3_243F6A88, 0x03707344_13198A2E)
-    assert philox(0, 0, 0) == (0xE169C58D_6627E8D5, 0x9B00DBD8_BC57AC4C)
-    assert philox(*pi) == (0x94FDCCEB_D16CFE09, 0x24126EA1_5001E420)
+    assert reference(0, 0, 0) == (0xE169C58D_6627E8D5, 0x9B00DBD8_BC57AC4C)
+    assert reference(*pi) == (0x94FDCCEB_D16CFE09, 0x24126EA1_5001E420)
 
 
 @pytest.mark.parametrize("seed", [(1, 2), (-1, 5), (2**63 - 1, -(2**63))])
@@ -48,8 +48,16 @@ def test_philox_is_that_of_its_authors():
 def test_fold_in_enciphers_value_and_second_word_under_the_first(seed, value):
     """192 bits in, none lost: what the claim that seeds never coincide is about."""
     key, second = (word & WORD for word in seed)
-    folded = randomness.fold_in(tf.constant(seed, tf.int64), value)
-    assert words(folded) == philox(key, value & WORD, second)
+    expected = reference(key, value & WORD, second)
+    assert words(randomness.fold_in(tf.constant(seed, tf.int64), value)) == expected
+    assert words(philox.fold_in(seed, value)) == expected
+
+
+@pytest.mark.parametrize("count", [0, 1, 6, 70_001])
+def test_words_in_numpy_are_those_of_tensorflow(count):
+    """Beyond a block that is enciphered at a time, too."""
+    expected = randomness.random_bits(SEED, [count], tf.uint32)
+    assert_array_equal(philox.random_words(SEED.numpy(), count), expected)
 
 
 def test_seeds_and_values_that_were_contrived_do_not_meet():
@@ -58,7 +66,7 @@ def test_seeds_and_values_that_were_contrived_do_not_meet():
     folded = {words(randomness.fold_in([7, second], v)) for second, v in pairs}
     assert len(folded) == len(pairs)
     first, other = (
-        tf.constant(randomness.seed_from_int(seed), tf.int64) for seed in (7, 7 + 2**63)
+        tf.constant(philox.seed_from_int(seed), tf.int64) for seed in (7, 7 + 2**63)
     )
     seeds = [randomness.fold_in(s, r) for s in (first, other) for r in range(16)]
     assert len({words(seed) for seed in seeds}) == 32
@@ -143,7 +151,7 @@ def test_a_fresh_seed_is_what_the_kernel_wrote(tmp_path, monkeypatch):
 @pytest.mark.parametrize("seed", [0, 7, 2**63 - 1, 2**63, 2**126 - 1])
 @pytest.mark.parametrize("identity", ["", "gaussian"])
 def test_seed_from_int_is_a_part_of_a_hash(seed, identity):
-    found = randomness.seed_from_int(seed, identity)
+    found = philox.seed_from_int(seed, identity)
     text = f"dpfl seed:{seed}:{identity}"
     digest = hashlib.sha256(text.encode()).hexdigest()
     assert "".join(f"{word:016x}" for word in words(found)) == digest[:32]
@@ -156,4 +164,4 @@ def test_seed_from_int_is_a_part_of_a_hash(seed, identity):
 )
 def test_seed_from_int_refuses(seed, error):
     with pytest.raises(error, match=f"seed must be .*found {seed}"):
-        randomness.seed_from_int(seed)
+        philox.seed_from_int(seed)

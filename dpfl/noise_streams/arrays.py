@@ -1,0 +1,187 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""What a stream of noise needs of an array library, and numpy as one.
+
+A stream is written once, in operators that arrays and tensors share and in the few
+functions of `Arrays`. `dpfl.noise_streams.tensors` has TensorFlow's.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from dpfl import purposes
+from dpfl.vectors import integer_tables, philox
+
+# float32[d], an array or a tensor.
+Vector = Any
+# An index: a whole number, or an int32 tensor.
+Index = Any
+# A structure of vectors, in tuples.
+Memory = Any
+
+# Entries of Z are integers over this: 14 of its multiples are exact in float32.
+GRID = 1 << 18
+# The parameter of their law, for the variance 1 + 4 / 2**36: with it an entry has the
+# law of a normal number, rounded at random; see docs/privacy/integer_release.md.
+GRID_STDDEV = GRID + 2 / GRID
+
+
+class Arrays(abc.ABC):
+    """Vectors, and Z: row j of it is a function of (seed, j)."""
+
+    @abc.abstractmethod
+    def seed(self, seed: Any) -> Any:
+        """int64[2]."""
+
+    @abc.abstractmethod
+    def index(self, value: Any) -> Index:
+        """A whole number as an index."""
+
+    @abc.abstractmethod
+    def zeros(self, *shape: int) -> Vector:
+        """float32 zeros."""
+
+    @abc.abstractmethod
+    def at(self, table: np.ndarray, place: Index) -> Any:
+        """An entry, or a row, of a table that never changes."""
+
+    @abc.abstractmethod
+    def part(self, table: Any, begins: Sequence[Index], shape: Sequence[int]) -> Any:
+        """A part of a table from `constant`, of given beginnings and sizes."""
+
+    @abc.abstractmethod
+    def constant(self, table: np.ndarray) -> Any:
+        """A large table, held once however often it is used."""
+
+    @abc.abstractmethod
+    def with_row(self, rows: Any, place: Index, row: Vector) -> Any:
+        """Rows with another in one place."""
+
+    @abc.abstractmethod
+    def either(self, condition: Any, then: Callable, other: Callable) -> Any:
+        """What one of two functions gives, and no work of the other."""
+
+    @abc.abstractmethod
+    def loop(self, begin: Index, end: Index, body: Callable, *carried: Any) -> Any:
+        """What `body`, of an index and a tuple, makes of `carried`, index by index."""
+
+    @abc.abstractmethod
+    def checked(self, row: Index, rounds: int) -> Index:
+        """The row; an error of the library's if there is no such row."""
+
+    @abc.abstractmethod
+    def normal(self, seed: Any, index: Index, length: int) -> Vector:
+        """Row `index` of Z: float32[length], independent, N(0, 1) on a grid.
+
+        The entries are integers of a discrete Gaussian over 2**18, so that they have
+        the tails of N(0, 1): a float32 sampler has none beyond 5.7.
+        """
+
+    @abc.abstractmethod
+    def normals(self, seed: Any, begin: Index, number: int, length: int) -> Any:
+        """Rows of Z from `begin` on: float32[number, length]."""
+
+
+class InNumpy(Arrays):
+    """numpy, with the same integers for Z as TensorFlow's streams have."""
+
+    def seed(self, seed: Any) -> np.ndarray:
+        """See base class."""
+        return np.asarray(seed, np.int64)
+
+    def index(self, value: Any) -> int:
+        """See base class."""
+        return int(value)
+
+    def zeros(self, *shape: int) -> np.ndarray:
+        """See base class."""
+        return np.zeros(shape, np.float32)
+
+    def at(self, table: np.ndarray, place: int) -> Any:
+        """See base class."""
+        return table[place]
+
+    def part(self, table: Any, begins: Sequence[int], shape: Sequence[int]) -> Any:
+        """See base class."""
+        return table[tuple(slice(b, b + n) for b, n in zip(begins, shape))]
+
+    def constant(self, table: np.ndarray) -> np.ndarray:
+        """See base class."""
+        return table
+
+    def with_row(self, rows: np.ndarray, place: int, row: np.ndarray) -> np.ndarray:
+        """See base class."""
+        rows = rows.copy()
+        rows[place] = row
+        return rows
+
+    def either(self, condition: bool, then: Callable, other: Callable) -> Any:
+        """See base class."""
+        return then() if condition else other()
+
+    def loop(self, begin: int, end: int, body: Callable, *carried: Any) -> Any:
+        """See base class."""
+        for index in range(begin, end):
+            carried = body(index, *carried)
+        return carried
+
+    def checked(self, row: int, rounds: int) -> int:
+        """Raises IndexError if there is no such row."""
+        if row >= rounds:
+            raise IndexError(f"the stream of noise has only {rounds} rows")
+        return row
+
+    def normal(self, seed: np.ndarray, index: int, length: int) -> np.ndarray:
+        """See base class."""
+        own = philox.fold_in(seed, purposes.NoiseStream.NORMALS, index)
+        return grid_integers(own, length).astype(np.float32) / np.float32(GRID)
+
+    def normals(
+        self, seed: np.ndarray, begin: int, number: int, length: int
+    ) -> np.ndarray:
+        """See base class."""
+        rows = range(begin, begin + number)
+        return np.stack([self.normal(seed, row, length) for row in rows])
+
+
+def grid_integers(seed: np.ndarray, length: int) -> np.ndarray:
+    """int32[length] of `GRID_STDDEV`, bit for bit what `DiscreteGaussian` draws."""
+    parts, _ = integer_tables.parts_of(GRID_STDDEV)
+    # A grid of 2**18 takes two tables, and each word has an entry of both.
+    words = philox.random_words(philox.fold_in(seed, purposes.Draw.TABLES), length)
+    bits = integer_tables.FIRST_BITS
+    halves = [words & np.uint32((1 << bits) - 1), words >> np.uint32(bits)]
+    drawn = sum(np.take(part.first, half) for part, half in zip(parts, halves))
+    [places] = np.nonzero(drawn >= integer_tables.LARGEST_DRAW)
+    resolved = np.zeros(len(places), np.int32)
+    for i, (part, half) in enumerate(zip(parts, halves)):
+        values = part.first[half[places]]
+        further = values == integer_tables.FURTHER
+        own = philox.fold_in(seed, purposes.Draw.SECOND_LEVEL + i)
+        values[further] = _look_further(part.alias, own, np.count_nonzero(further))
+        resolved += values
+    drawn[places] = resolved
+    return drawn
+
+
+def _look_further(alias: integer_tables.Alias, seed: Any, count: int) -> np.ndarray:
+    """int32[count] from what the first level leaves over."""
+    words = philox.random_words(philox.fold_in(seed, purposes.Alias.COLUMNS), count)
+    column = (words & np.uint32((1 << alias.bits) - 1)).astype(np.int64)
+    high = (words >> np.uint32(alias.bits)).astype(np.int64)
+    threshold = alias.thresholds[column]
+    is_own = high < threshold
+    [ties] = np.nonzero(high == threshold)
+    own = philox.fold_in(seed, purposes.Alias.LOW_BITS)
+    words = philox.random_words(own, 4 * len(ties))
+    low = words.astype("<u4").view("<i8").reshape(2, -1)
+    limit = alias.low_thresholds[:, column[ties]]
+    is_even = low[0] == limit[0]
+    is_own[ties] = (low[0] < limit[0]) | (is_even & (low[1] < limit[1]))
+    return alias.outcomes[2 * column + is_own]

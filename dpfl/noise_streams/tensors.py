@@ -1,0 +1,105 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""TensorFlow for streams of noise: eagerly, in a `tf.function` and in TFF alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from dpfl import (
+    needs_tff,  # noqa: F401
+    purposes,
+)
+from dpfl.noise_streams.arrays import GRID, GRID_STDDEV, Arrays
+from dpfl.vectors import randomness
+from dpfl.vectors.integer_noise import DiscreteGaussian
+
+import tensorflow as tf  # isort: skip
+
+
+class Tensors(Arrays):
+    """TensorFlow."""
+
+    def seed(self, seed: Any) -> tf.Tensor:
+        """See base class."""
+        return tf.convert_to_tensor(seed, tf.int64)
+
+    def index(self, value: Any) -> tf.Tensor:
+        """See base class."""
+        return tf.cast(value, tf.int32)
+
+    def zeros(self, *shape: int) -> tf.Tensor:
+        """See base class."""
+        return tf.zeros(shape)
+
+    def at(self, table: np.ndarray, place: tf.Tensor) -> tf.Tensor:
+        """See base class."""
+        return tf.gather(tf.constant(table), place)
+
+    def part(self, table: Any, begins: Sequence[Any], shape: Sequence[int]) -> Any:
+        """See base class."""
+        return tf.slice(table, begins, shape)
+
+    def constant(self, table: np.ndarray) -> tf.Tensor:
+        """Outside of the graph where that can be.
+
+        A constant within is copied with every graph that TensorFlow makes of this one:
+        150 MB more at T = 2048. A `tf.function` captures it from here instead.
+        """
+        with tf.init_scope():
+            return tf.constant(table)
+
+    def with_row(self, rows: tf.Tensor, place: tf.Tensor, row: tf.Tensor) -> tf.Tensor:
+        """See base class."""
+        return tf.tensor_scatter_nd_update(rows, [[place]], row[tf.newaxis])
+
+    def either(self, condition: Any, then: Callable, other: Callable) -> Any:
+        """See base class."""
+        return tf.cond(condition, then, other)
+
+    def loop(self, begin: Any, end: Any, body: Callable, *carried: Any) -> Any:
+        """One iteration at a time, or what is drawn ahead would fill the memory."""
+        _, *carried = tf.while_loop(
+            lambda index, *_: index < end,
+            lambda index, *each: (index + 1, *body(index, *each)),
+            [self.index(begin), *carried],
+            parallel_iterations=1,
+        )
+        return tuple(carried)
+
+    def checked(self, row: tf.Tensor, rounds: int) -> tf.Tensor:
+        """Raises tf.errors.InvalidArgumentError, where the row is used."""
+        check = tf.debugging.assert_less(
+            row, rounds, message=f"the stream of noise has only {rounds} rows"
+        )
+        # Eagerly the check has happened by now; in a graph it is an operation.
+        with tf.control_dependencies([check] if check is not None else []):
+            return tf.identity(row)
+
+    def normal(self, seed: tf.Tensor, index: tf.Tensor, length: int) -> tf.Tensor:
+        """See base class."""
+        own = randomness.fold_in(seed, purposes.NoiseStream.NORMALS, index)
+        drawn = DiscreteGaussian(GRID_STDDEV).sample(own, length)
+        return tf.cast(drawn, tf.float32) / GRID
+
+    def normals(self, seed: Any, begin: Any, number: int, length: int) -> tf.Tensor:
+        """See base class."""
+        return tf.map_fn(
+            lambda row: self.normal(seed, row, length),
+            begin + tf.range(number),
+            fn_output_signature=tf.TensorSpec([length]),
+            parallel_iterations=number,
+        )
+
+
+class UnitTensors(Tensors):
+    """The identity for Z: a stream then yields the rows of A^-1 B."""
+
+    def normal(self, seed: tf.Tensor, index: tf.Tensor, length: int) -> tf.Tensor:
+        """Row `index` of the identity."""
+        del seed
+        return tf.one_hot(index, length)

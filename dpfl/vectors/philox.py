@@ -1,0 +1,94 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Seeds and random words in numpy, the same bits as `dpfl.vectors.randomness` has.
+
+That module says what is certain of Philox4x32-10 and what is assumed. Here it is
+written out, for programs without TensorFlow.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import numbers
+from typing import Any
+
+import numpy as np
+
+_MULTIPLIERS = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
+_WEYL = (0x9E3779B9, 0xBB67AE85)
+_ROUNDS = 10
+_WORD = 0xFFFFFFFF
+_SHIFT = np.uint64(32)
+# Under which TensorFlow enciphers a seed, to a key and the upper half of a counter.
+_SEED_KEY = (0x3EC8F720, 0x02461E29)
+# Blocks enciphered at a time, so that they stay in the cache.
+_BLOCKS = 1 << 13
+
+
+def seed_from_int(seed: int, identity: str = "") -> tuple[int, int]:
+    """The two words of a seed, as int64, from a whole number of at most 126 bits.
+
+    They are a part of the SHA-256 of both arguments, so that seeds that were contrived
+    have nothing to do with each other either. The `identity` is all that what is drawn
+    depends on: two uses of one number that differ in anything have nothing in common.
+
+    Raises:
+      TypeError: If `seed` is not an integer.
+      ValueError: If it is negative or too large.
+    """
+    if isinstance(seed, bool) or not isinstance(seed, numbers.Integral):
+        raise TypeError(f"seed must be a whole number or None, found {seed!r}")
+    if not 0 <= seed < 1 << 126:
+        raise ValueError(f"seed must be at least 0 and below 2**126, found {seed}")
+    text = f"dpfl seed:{int(seed)}:{identity}"
+    digest = hashlib.sha256(text.encode()).digest()
+    first, second = (
+        int.from_bytes(word, "big", signed=True) for word in (digest[:8], digest[8:16])
+    )
+    return first, second
+
+
+def fold_in(seed: Any, *data: int) -> np.ndarray:
+    """A new seed, int64[2]; see `randomness.fold_in`."""
+    seed = np.asarray(seed, np.int64)
+    for value in data:
+        counter = np.array([int(value), seed[1]], np.int64)
+        words = _encipher(_halves(counter)[:, np.newaxis], _halves(seed[:1]))
+        seed = words.T.reshape(-1).view(np.int64)
+    return seed
+
+
+def random_words(seed: Any, count: int) -> np.ndarray:
+    """uint32[count], fair and independent bits, as `randomness.random_bits`."""
+    own = _encipher(_halves(np.asarray(seed, np.int64))[:, np.newaxis], _SEED_KEY)
+    key, upper = own[:2, 0], own[2:, 0]
+    blocks = -(-count // 4)
+    words = np.empty((blocks, 4), np.uint32)
+    for begin in range(0, blocks, _BLOCKS):
+        part = np.arange(begin, min(begin + _BLOCKS, blocks), dtype=np.uint64)
+        counter = np.zeros((4, len(part)), np.uint32)
+        counter[0], counter[1] = part & np.uint64(_WORD), part >> _SHIFT
+        counter[2:] = upper[:, np.newaxis]
+        words[begin : begin + len(part)] = _encipher(counter, key).T
+    return words.reshape(-1)[:count]
+
+
+def _halves(words: np.ndarray) -> np.ndarray:
+    """uint32[2 n] of int64[n], the lower half first."""
+    return words.astype("<i8").view("<u4").astype(np.uint32)
+
+
+def _encipher(counter: np.ndarray, key: Any) -> np.ndarray:
+    """Philox4x32-10 (Salmon et al. 2011) of uint32[4, n] under uint32[2]."""
+    c0, c1, c2, c3 = counter
+    k0, k1 = (int(word) for word in key)
+    for _ in range(_ROUNDS):
+        first = c0.astype(np.uint64) * _MULTIPLIERS[0]
+        second = c2.astype(np.uint64) * _MULTIPLIERS[1]
+        c0 = (second >> _SHIFT).astype(np.uint32) ^ c1 ^ np.uint32(k0)
+        c1 = second.astype(np.uint32)
+        c2 = (first >> _SHIFT).astype(np.uint32) ^ c3 ^ np.uint32(k1)
+        c3 = first.astype(np.uint32)
+        k0, k1 = (k0 + _WEYL[0]) & _WORD, (k1 + _WEYL[1]) & _WORD
+    return np.stack([c0, c1, c2, c3])
