@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from dpfl.aggregators import Codec, CodecFactory, make_codec, no_metrics
     from dpfl.aggregators import build as aggregator
     from dpfl.aggregators import build_fed as fed_aggregator
+    from dpfl.aggregators.query import query
     from dpfl.fields import option, required
     from dpfl.mechanisms import *  # noqa: F403
     from dpfl.planning import (
         Chosen,
         Ledger,
-        Noise,
         calibrate,
         chosen,
         epsilon,
@@ -60,7 +60,7 @@ __all__ = ["BudgetNotBindingError", "CalibrationError", "DpflAccountant"]
 __all__ += ["NoiseTooLargeError", "NoiseTooSmallError", "PrivacyReport"]
 __all__ += ["UnreachableBudgetError", "loss_distribution"]
 __all__ += ["Codec", "CodecFactory", "aggregator", "fed_aggregator", "make_codec"]
-__all__ += ["no_metrics"]
+__all__ += ["no_metrics", "query"]
 __all__ += ["EXAMPLES", "MECHANISMS", "PARTICIPATIONS"]
 __all__ += ["BallsInBins", "BMinSeparation", "CyclicPoisson"]
 __all__ += ["DistributedDiscreteGaussian", "DistributedSkellam", "Dome", "DomeDdg"]
@@ -69,7 +69,7 @@ __all__ += ["MatrixFactorization", "Mechanism", "NoMechanism", "NoiseMechanism"]
 __all__ += ["OncePerEpoch", "Participation", "PoissonSampling", "ProjectAndPerturb"]
 __all__ += ["RandomSlot", "Sgmf", "SketchedDdg", "SparseRecovery"]
 __all__ += ["WithoutReplacement", "register"]
-__all__ += ["Chosen", "Ledger", "Noise", "calibrate", "chosen", "epsilon", "noise"]
+__all__ += ["Chosen", "Ledger", "calibrate", "chosen", "epsilon", "noise"]
 __all__ += ["privacy_report"]
 __all__ += ["Measure", "TaskConfig", "TaskEntry", "load_task", "register_task"]
 __all__ += ["Run", "RunConfig", "make_plan", "start_worker", "option", "required"]
@@ -80,6 +80,7 @@ _PACKAGES = ("mechanisms", "planning", "accounting", "tasks", "aggregators")
 _ELSEWHERE = {
     "aggregator": ("aggregators", "build"),
     "fed_aggregator": ("aggregators", "build_fed"),
+    "query": ("aggregators.query", "query"),
     "option": ("fields", "option"),
     "required": ("fields", "required"),
     "register_task": ("tasks", "register"),

@@ -1,0 +1,122 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Mechanisms as queries of TensorFlow Privacy."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import dp_accounting
+import tensorflow as tf
+import tensorflow_federated as tff
+import tensorflow_privacy as tfp
+
+from dpfl import mechanisms
+from dpfl.aggregators import registry
+
+
+class MechanismQuery(tfp.SumAggregationDPQuery):
+    """The steps of a mechanism's factory, by the names that TensorFlow Privacy has.
+
+    The global state is the factory's own: the seed, the round and what the mechanism
+    remembers, so that a stream of correlated noise goes on, and starts afresh, in it.
+    """
+
+    def __init__(self, steps: Any, event: dp_accounting.DpEvent):
+        """Takes a `RoundFunctions`, and the event of one round."""
+        self._steps = steps
+        self._event = event
+
+    def initial_global_state(self) -> Any:
+        """The state before the first round."""
+        return self._steps.initial_state()
+
+    def derive_sample_params(self, global_state: Any) -> Any:
+        """What all clients are told of a round.
+
+        Raises:
+          RuntimeError: If the state is a constant of a graph, whose rounds would then
+            all have the same noise: Keras's `fit`, unless it runs eagerly.
+        """
+        leaves = tf.nest.flatten(global_state)
+        if not tf.executing_eagerly() and not any(map(tf.is_symbolic_tensor, leaves)):
+            raise RuntimeError(
+                "global_state must change from round to round, and is a constant of "
+                "this graph: compile the model with run_eagerly=True"
+            )
+        return self._steps.prepare(global_state)
+
+    def preprocess_record(self, params: Any, record: Any) -> Any:
+        """A client's message as a sum of one: integers of the flattened record."""
+        message, _ = self._steps.encode(record, params)
+        return self._steps.codec.accumulate(self._steps.codec.zero(), message)
+
+    def initial_sample_state(self, template: Any = None) -> Any:
+        """The sum of no messages, whatever the records look like."""
+        return self._steps.codec.zero()
+
+    def get_noised_result(self, sample_state: Any, global_state: Any) -> Any:
+        """The release in the structure of a record, the state after it, and the event.
+
+        That of a Gaussian mechanism is a GaussianDpEvent, of any other an unsupported
+        one: `dpfl.Ledger` has the epsilon of a run, with how clients were chosen.
+        """
+        shared = self.derive_sample_params(global_state)
+        made = self._steps.finish(global_state, shared, sample_state, {})
+        return made["result"], made["state"], self._event
+
+
+def query(
+    mechanism: mechanisms.Mechanism,
+    record_specs: Any,
+    *,
+    seed: Optional[int] = None,
+    output: str = "mean",
+    **options: Any,
+) -> MechanismQuery:
+    """The tfp.DPQuery of a mechanism whose server adds noise to a sum.
+
+    For `tff.aggregators.DifferentiallyPrivateFactory`, and with `output="sum"` for the
+    optimizers of TensorFlow Privacy, which divide by themselves. Its results have the
+    bits of `dpfl.aggregator` of the same seed.
+
+    Args:
+      mechanism: One of a trusted server whose clients draw nothing: `Gaussian`,
+        `MatrixFactorization`, `ProjectAndPerturb`.
+      record_specs: A structure of tf.TensorSpec, float and of known shapes: a client's
+        update, or the gradients.
+      seed: As for `dpfl.aggregator`; so are the output and the options.
+
+    Raises:
+      TypeError: If `mechanism` is not a configuration from the table.
+      ValueError: If a query cannot hold what the mechanism promises, with the remedy.
+    """
+    factory = registry.build(
+        mechanism,
+        seed=seed,
+        output=output,
+        measure="released",
+        checks_context=False,
+        **options,
+    )
+    steps = factory.round_functions(tff.types.tensorflow_to_type(record_specs))
+    codec = steps.codec
+    if codec.sums_securely or codec.has_private_randomness or codec.needed_sums:
+        raise ValueError(
+            "mechanism must be one whose server alone draws noise, since a query has "
+            f"no secrets of clients and no secure sum, found {mechanism.name}: take "
+            "dpfl.aggregator(mechanism)"
+        )
+    return MechanismQuery(steps, _round_event(mechanism, codec.dimension))
+
+
+def _round_event(
+    mechanism: mechanisms.Mechanism, dimension: int
+) -> dp_accounting.DpEvent:
+    """Of independent Gaussian noise; TFF makes tensors of an event's fields."""
+    if isinstance(mechanism, mechanisms.MatrixFactorization):
+        return dp_accounting.UnsupportedDpEvent()
+    event = mechanism.round_dp_event(dimension, 1.0)
+    is_plain = isinstance(event, dp_accounting.GaussianDpEvent)
+    return event if is_plain else dp_accounting.UnsupportedDpEvent()
