@@ -31,6 +31,7 @@ CASES = {
     "independent": (dpfl.Gaussian(**FIELDS), POISSON),
     "dense": (matrix(matrix_momentum=0.9), EPOCHS),
     "banded": (matrix(matrix_method="banded", matrix_bands=3), EPOCHS),
+    "tree": (matrix(matrix_method="honaker-online"), EPOCHS),
     "run": (
         over_run(matrix_method="toeplitz", matrix_bands=3),
         dpfl.CyclicPoisson(population=100, cohort_size=10, rounds=12, min_separation=4),
