@@ -63,7 +63,7 @@ class BallsInBinsDpEvent(hidden_turns.HiddenTurnsDpEvent):
     """
 
     noise_multiplier: float = attr.ib(validator=checks.validator(checks.nonnegative))
-    gram: np.ndarray = attr.ib(converter=_read_only, eq=np.ndarray.tobytes)
+    gram: np.ndarray = attr.ib(converter=_read_only, eq=hidden_turns.matrix_key)
     groups: int = attr.ib()
 
     @groups.default
@@ -81,6 +81,11 @@ class BallsInBinsDpEvent(hidden_turns.HiddenTurnsDpEvent):
             raise ValueError(
                 f"{attribute.name} must be square, and without an entry below 0, found "
                 f"the shape {value.shape} and the least entry {np.min(value):g}"
+            )
+        if not np.allclose(value, value.T, rtol=hidden_turns.ROUNDING):
+            raise ValueError(
+                f"{attribute.name} must be symmetric, found entries that differ by "
+                f"{np.max(np.abs(value - value.T)):g}"
             )
 
     def rdp(self, orders: events.Orders) -> np.ndarray:

@@ -66,7 +66,7 @@ class MinSeparationDpEvent(hidden_turns.HiddenTurnsDpEvent):
     """
 
     noise_multiplier: float = attr.ib(validator=checks.validator(checks.nonnegative))
-    columns: np.ndarray = attr.ib(converter=_read_only, eq=np.ndarray.tobytes)
+    columns: np.ndarray = attr.ib(converter=_read_only, eq=hidden_turns.matrix_key)
     separation: int = attr.ib()
     probability: float = attr.ib()
 

@@ -146,7 +146,11 @@ class TestTheFigure:
 
     @pytest.mark.parametrize(
         ("gram", "message"),
-        [(np.ones((2, 3)), "square"), ([[1.0, -0.1], [-0.1, 1.0]], "below 0")],
+        [
+            (np.ones((2, 3)), "square"),
+            ([[1.0, -0.1], [-0.1, 1.0]], "below 0"),
+            ([[4.0, 0.0], [3.6, 4.0]], "symmetric"),
+        ],
     )
     def test_refusals(self, gram, message):
         with pytest.raises(ValueError, match=f"^gram must be .*{message}"):

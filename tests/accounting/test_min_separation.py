@@ -180,6 +180,15 @@ class TestTheFigure:
             MinSeparationDpEvent(1.0, **{**given, **changes})
 
 
+def test_events_of_equal_entries_and_other_shapes_differ():
+    """One had the other's epsilon, kept from before: 2.66 for 3.45."""
+    square = MinSeparationDpEvent(1.0, np.array([[1.0, 1.0], [1.0, 0.0]]), 2, 0.5)
+    long = MinSeparationDpEvent(1.0, np.array([[1.0], [1.0], [1.0], [0.0]]), 2, 0.5)
+    assert square != long
+    low = accounting.epsilon(long, 1e-3).epsilon
+    assert accounting.epsilon(square, 1e-3).epsilon > 1.2 * low
+
+
 @pytest.mark.parametrize("direction", DIRECTIONS)
 class TestDraws:
     @pytest.mark.parametrize("shift", [0, 1, 3])
