@@ -160,10 +160,10 @@ class TestHolesPutBack:
 
     def test_noise_that_repeats(self, tff_secure_context, monkeypatch):
         """Two holes, each of which is seen by a pair of runs of its own."""
-        from dpfl.aggregators import registry
+        from dpfl.mechanisms import mechanism
         from experiments.audits import noise
 
-        monkeypatch.setattr(registry, "_identity", lambda mechanism: "")
+        monkeypatch.setattr(mechanism.Mechanism, "identity", "")
         monkeypatch.setattr(noise.provenance, "digest", lambda plan: "")
         noise.digest.cache_clear()
         found = audited("gaussian", "repeated noise")
