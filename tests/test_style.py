@@ -17,8 +17,9 @@ LAYERS = {
     "accounting": set(),
     "factorization": set(),
     "mechanisms": {"accounting", "factorization"},
-    "planning": {"accounting", "factorization", "mechanisms", "noise_streams"}
-    | {"vectors"},
+    "planning": set(
+        "accounting factorization mechanisms noise_streams vectors".split()
+    ),
     "vectors": set(),
     "noise_streams": {"factorization", "vectors"},
     "aggregators": {"accounting", "mechanisms", "planning", "vectors", "noise_streams"},

@@ -37,17 +37,16 @@ FAILURE = 1e-15
 ROUNDING = 1e-9
 """Relative allowance for rounding, of the matrix and of sums."""
 
-
-def matrix_key(matrix: np.ndarray) -> tuple[tuple[int, ...], bytes]:
-    """What events with a matrix are compared by: its shape and its entries."""
-    return matrix.shape, matrix.tobytes()
-
-
 # A pilot of one in so many draws chooses how far draws are shifted, in deviations of
 # the noise beyond what P or Q are themselves.
 _PILOT = 16
 _SHIFTS = range(7)
 _STEPS = 32
+
+
+def matrix_key(matrix: np.ndarray) -> tuple[tuple[int, ...], bytes]:
+    """What events with a matrix are compared by: its shape and its entries."""
+    return matrix.shape, matrix.tobytes()
 
 
 class HiddenTurnsDpEvent(events.RdpDpEvent):

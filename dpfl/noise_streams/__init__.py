@@ -10,11 +10,7 @@ from dpfl.noise_streams.arrays import InNumpy
 from dpfl.noise_streams.build import build_stream
 from dpfl.noise_streams.dense import DenseStream, default_block_rounds
 from dpfl.noise_streams.encoders import BandedStream, BufferedStream, MovingStream
-from dpfl.noise_streams.stream import (
-    Accumulated,
-    NoiseStream,
-    materialize,
-)
+from dpfl.noise_streams.stream import Accumulated, NoiseStream, materialize
 from dpfl.noise_streams.structured import StructuredStream
 from dpfl.noise_streams.tree import TreeStream
 
