@@ -1,13 +1,12 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-import csv
 import pathlib
 
 import pytest
 
 from dpfl import files
-from experiments.papers import plotting
+from experiments.papers import chen2024, plotting
 from tests import forks
 from tests.experiments import programs
 
@@ -18,26 +17,30 @@ def reproduce(*flags):
     return forks.run("experiments.reproduce", *flags)
 
 
-def test_figure_of_the_accountant_end_to_end(tmp_path):
-    done = programs.run("reproduce", "--figure=csgm_fig1", f"--output_dir={tmp_path}")
+def test_a_figure_from_nothing_and_again(tmp_path):
+    figure = ("--figure=mf_table2", f"--output_dir={tmp_path}")
+    done = programs.run("reproduce", *figure)
     assert done.returncode == 0, done.stderr
-    folder = tmp_path / "csgm_fig1-small"
-    assert (folder / "csgm_fig1.png").stat().st_size > 10_000
-    with (folder / "results.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    left = [float(r["noise_multiplier"]) for r in rows if r["panel"] == "left"]
-    gaussian = float(rows[0]["gaussian"])
+    folder = tmp_path / "mf_table2-small"
+    assert (folder / "mf_table2.png").stat().st_size > 10_000
+    # A second call does no work, and draws the same table.
+    (folder / "mf_table2.png").unlink()
+    before = (folder / "results.csv").read_bytes()
+    again = reproduce(*figure, "--plot_only")
+    assert again.returncode == 0, again.stderr
+    assert (folder / "mf_table2.png").exists()
+    assert (folder / "results.csv").read_bytes() == before
+
+
+def test_noise_of_l2_csgm_comes_to_the_gaussian_mechanisms(tmp_path):
+    works = [one for one in chen2024._noises("small") if one.labels["panel"] == "left"]
+    rows = [one.compute(tmp_path) for one in works[::4]]
+    gaussian = rows[0]["gaussian"]
     assert gaussian == pytest.approx(1.139, abs=5e-4)
     # Falls to the Gaussian's with the ratio, from above.
+    left = [row["noise_multiplier"] for row in rows]
     assert left == sorted(left)
     assert gaussian <= left[0] <= 1.001 * gaussian
-    # A second call does no work, and draws the same table.
-    (folder / "csgm_fig1.png").unlink()
-    before = (folder / "results.csv").read_bytes()
-    again = reproduce("--figure=csgm_fig1", "--plot_only", f"--output_dir={tmp_path}")
-    assert again.returncode == 0, again.stderr
-    assert (folder / "csgm_fig1.png").exists()
-    assert (folder / "results.csv").read_bytes() == before
 
 
 def test_the_table_that_is_kept_is_drawn_again(tmp_path):
