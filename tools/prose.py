@@ -34,9 +34,9 @@ LABEL = re.compile(
     r"Figs?\.|Figure|Table|Section|section|Appendix|arXiv|Python|Linux|TFF)"
     r"(?:(?: |, | and | to )[A-Z]?[\d.]*\d)+|\b(?:19|20)\d\d[ab]?\b"
 )
-NUMBER = re.compile(r"(?<![\w.])\d[\d,.]*(?:e-?\d+)?")
+NUMBER = re.compile(r"(?<![\w.])\d[\d,.]*(?:e-?\d+)?(?![A-Za-z])")
 INTERVAL = re.compile(r"-?\S+ \(\S+ to \S+\)")
-END = re.compile(r"(?<=[.!?:])[*)\"]*\s+(?=[*(\"]*[A-Z_])")
+END = re.compile(r"(?<=[.!?:])[*)\"]*\s+(?=[*(\"]*[A-Z_`])")
 
 
 class Count(NamedTuple):
@@ -77,6 +77,11 @@ def numbers(text: str) -> int:
     return len(NUMBER.findall(plain))
 
 
+def values(cell: str) -> int:
+    """How many numbers a cell has, unless it begins with a word."""
+    return numbers(cell) if re.match(r"[-+]?\d", cell) else 0
+
+
 def words(text: str) -> int:
     """How many words it has; code is one, and so is a formula."""
     plain = MARKED.sub("x", LINK.sub(r"\1", text))
@@ -112,7 +117,7 @@ def count(text: str) -> Count:
         sum(many) / total,
         sum(n >= MANY for n in many) / total,
         max(map(words, table)),
-        max(map(numbers, table)),
+        max(map(values, table)),
     )
 
 
@@ -143,7 +148,7 @@ def main(argv: Sequence[str]) -> None:
                 if numbers(part) >= MANY or words(part) > LONG:
                     print(f"  sentence: {part}")
             for part in cells(text):
-                if numbers(part) > 1 or words(part) > CELL_WORDS:
+                if values(part) > 1 or words(part) > CELL_WORDS:
                     print(f"  cell: {part}")
 
 

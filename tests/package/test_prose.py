@@ -27,7 +27,8 @@ $$
 
 | head | a head of five words |
 | --- | --- |
-| -0.4 (-1.1 to 0.4) | 3 of 4 |
+| -0.4 (-1.1 to 0.4) | n=3 of 4 |
+| 3 (4) | 2nn |
 """
 
 
@@ -35,7 +36,8 @@ def test_what_is_counted():
     assert list(map(prose.words, prose.sentences(PAGE))) == [7, 13, 17]
     assert list(map(prose.numbers, prose.sentences(PAGE))) == [1, 6, 0]
     cells = [cell for cell in prose.cells(PAGE) if cell != "---"]
-    assert cells == ["head", "a head of five words", "0", "3 of 4"]
+    assert cells == ["head", "a head of five words", "0", "n=3 of 4", "3 (4)", "2nn"]
+    assert list(map(prose.values, cells)) == [0, 0, 1, 0, 2, 0]
     assert prose.count(PAGE) == prose.Count(37 / 3, 7 / 3, 1 / 3, 5, 2)
 
 
