@@ -108,7 +108,7 @@ class Claim:
 
 def lines(claims: Iterable[Claim], folder: Path) -> str:
     """A table in Markdown: accuracies in points, losses as they are."""
-    heads = ("claim", "in the paper", "here", "asked", "effect", "verdict")
+    heads = ("claim", "verdict", "effect", "here", "asked", "in the paper")
     text: list[tuple[str, ...]] = [heads]
     for one in claims:
         found = one.effect(folder)
@@ -119,9 +119,9 @@ def lines(claims: Iterable[Claim], folder: Path) -> str:
         asked = f"costs below {margin}" if one.asks == FREE else "ahead"
         effect = "{} ({} to {})".format(*ends)
         verdict = f"**{one.verdict(found)}**"
-        text.append((one.claim, one.where, one.setting, asked, effect, verdict))
-    if not any(where for _, where, *_ in text[1:]):
-        text = [(claim, *others) for claim, _, *others in text]
+        text.append((one.claim, verdict, effect, one.setting, asked, one.where))
+    if not any(cells[-1] for cells in text[1:]):
+        text = [cells[:-1] for cells in text]
     text.insert(1, ("---",) * len(text[0]))
     return "".join(f"| {' | '.join(cells)} |\n" for cells in text)
 
