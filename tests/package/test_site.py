@@ -4,6 +4,7 @@
 """Builds the site, and holds the files about the project to the project."""
 
 import ast
+import json
 import os
 import re
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 import yaml
 
 import dpfl
+from tools import site_pages
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -116,6 +118,24 @@ def test_formulas_are_mathml(site):
         assert len(made) == len(formulas), path
         # A command that is not known stays as it is.
         assert not [math for math in made if "\\" in math], path
+
+
+def test_a_notebook_is_a_page_with_its_outputs(tmp_path):
+    outputs = [
+        {"text": ["1\n", "2\n"]},
+        {"data": {"image/png": "YQ=\n=", "text/plain": "a picture"}},
+        {"data": {"text/plain": ["3"]}},
+    ]
+    cells = [
+        {"cell_type": "markdown", "source": ["# A\n", "text"]},
+        {"cell_type": "code", "source": ["f()"], "outputs": outputs},
+    ]
+    path = tmp_path / "n.ipynb"
+    path.write_text(json.dumps({"cells": cells}))
+    assert site_pages._page(path).split("\n\n") == [
+        *("# A\ntext", "```python\nf()\n```", "```output\n1\n2\n```"),
+        *("![Output](data:image/png;base64,YQ==)", "```output\n3\n```"),
+    ]
 
 
 def test_a_broken_link_fails(tmp_path):
