@@ -26,6 +26,8 @@ class _Formula(InlineProcessor):
     ) -> tuple[str, int, int]:
         shown = "block" if m[1] else "inline"
         made = converter.convert((m[1] or m[2]).strip(), display=shown)
+        # A relation, with space around it.
+        made = made.replace("<mi>&#x0007E;</mi>", "<mo>&#x0223C;</mo>")
         if m[1]:
             made = f'<span class="formula">{made}</span>'
         return self.md.htmlStash.store(made), m.start(0), m.end(0)
