@@ -55,48 +55,42 @@ class Entry(NamedTuple):
 # Places, names, kind and why; the first line that fits a name is the one that counts.
 # MEASUREMENTS stands for the columns of `RELEASED_MEASUREMENTS`.
 _TEXT = """
-metrics.csv, tensorboard/* | exact_* | exact | of the cohort: its size, training, bits
-    and updates; and the model on test examples of clients
-metrics.csv, tensorboard/* | eval_* | covered | the model, on test examples that belong
-    to no client
+metrics.csv, tensorboard/* | exact_* | exact | of the cohort, and clients'
+    test examples
+metrics.csv, tensorboard/* | eval_* | covered | the model, on test examples of
+    no client
 metrics.csv, tensorboard/* | round, epsilon, noise_multiplier | covered | settings and
     their cost
-metrics.csv, tensorboard/* | uplink_bits, downlink_bits | covered | a formula of the
-    settings, and the size of what the server sends
+metrics.csv, tensorboard/* | uplink_bits, downlink_bits | covered | settings, and what
+    the server sends
 metrics.csv, tensorboard/* | MEASUREMENTS | covered | made from what the mechanism
     releases
-tensorboard/* | wall time | exact | how long a round takes depends on the clients'
-    examples
-times.csv | exact_* | exact | how long a round takes depends on the clients' examples
+tensorboard/* | wall time | exact | how long a client's examples take
+times.csv | exact_* | exact | how long a client's examples take
 times.csv | round | covered | a number
-summary.json | exact, exact.* | exact | bits, participations, time, the digest of the
-    data; and the final measures on test examples of clients
+summary.json | exact, exact.* | exact | of cohorts, data, time and clients' test
+    examples
 summary.json | settings.seed, flags.seed | secret | there only if it was given
-summary.json | final_* | covered | the model, on test examples that belong to no client
+summary.json | final_* | covered | the model, on test examples of no client
 summary.json | task, task_options, mechanism, mechanism_options, measure, settings,
     settings.*, flags, flags.*, rounds, stopped_early, epsilon, delta, accountant,
     relation, trust, remarks, noise_multiplier, noise_stream, groups, min_separation,
     planned_participations, dimension, population, versions, git, *link_bits_per_*,
     compression_rate | covered | settings, what follows from them, and their cost
 model.keras | * | covered | what the mechanism releases
-report.html | Exact values | exact | the section of this name, with all that is exact in
-    the files above
-report.html | * | covered | the rest; the seed is in it if it was given
-exact_*.png | * | exact | accuracy against bits; all pictures where test examples are
-    clients'
-accuracy_by_*.png | * | covered | the model, on test examples that belong to no client
-checkpoints/* | * | secret | the seed, and exact values: rows, times, how often each
-    client took part
+report.html | Exact values | exact | what is exact in the files above
+report.html | * | covered | the rest, with a seed that was given
+exact_*.png | * | exact | against bits, or of clients' test examples
+accuracy_by_*.png | * | covered | the model, on test examples of no client
+checkpoints/* | * | secret | the seed, and exact rows, times and participations
 manifest.json | * | secret | the seed, and the digest of the data
 worker.log | * | exact | what TFF's worker says of its computations
 .lock | * | covered | the number of a process
 stdout | exact: * | exact | the lines that begin so
 stdout | * | covered | settings, their cost, and final measures
-stderr | exact *, exact: *, error: TFF's worker * | exact | of the progress bar, what is
-    called so, and its pace; the sentences on rounds without a finite update, and on
-    data that no model can take
-stderr | * | covered | the rest; a run ends early for its budget, its model or its
-    machine alone
+stderr | exact *, exact: *, error: TFF's worker * | exact | of the progress bar and
+    of unusable data
+stderr | * | covered | the rest, such as why a run ends
 """
 
 

@@ -220,6 +220,13 @@ def test_links_lead_somewhere(page):
         assert (page.parent / target).exists(), target
 
 
+def test_every_picture_is_shown():
+    shown = {
+        Path(name).name for page in PAGES for name in LINK.findall(page.read_text())
+    }
+    assert {path.name for path in (ROOT / "docs/images").iterdir()} <= shown
+
+
 PATH = re.compile(r"`((?:dpfl|experiments|tools|tests|configs)/[\w/.]+)`")
 
 

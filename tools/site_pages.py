@@ -3,13 +3,15 @@
 
 """Pages of the site that are not in docs/: a hook that mkdocs.yml names.
 
-README becomes the first page, CONTRIBUTING and CHANGELOG pages beside it, and every
-module of dpfl a page of the reference that mkdocstrings fills from its docstrings.
+README becomes the first page, CONTRIBUTING and CHANGELOG pages beside it, a notebook a
+page with the outputs that it keeps, and every module of dpfl a page of the reference
+that mkdocstrings fills from its docstrings.
 """
 
 from __future__ import annotations
 
 import ast
+import json
 import posixpath
 import re
 from collections.abc import Iterator
@@ -24,6 +26,10 @@ ROOT = Path(__file__).resolve().parent.parent
 MOVED = {
     **{"README.md": "index.md", "CONTRIBUTING.md": "contributing.md"},
     "CHANGELOG.md": "changelog.md",
+    **{
+        f"examples/{path.name}": f"examples/{path.stem}.md"
+        for path in sorted((ROOT / "examples").glob("*.ipynb"))
+    },
 }
 LINK = re.compile(r"(\]\()([^)#:\s]+)((?:#[^)]*)?\))")
 
@@ -53,9 +59,31 @@ def _text(path: Path) -> str:
     return ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
 
 
+def _page(path: Path) -> str:
+    """A page of a file of the root or of examples/."""
+    return _notebook_page(path) if path.suffix == ".ipynb" else path.read_text("utf-8")
+
+
+def _notebook_page(path: Path) -> str:
+    """A notebook's text, code, and of its outputs the text and pictures."""
+    parts = []
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        source = "".join(cell["source"])
+        is_code = cell["cell_type"] == "code"
+        parts.append(f"```python\n{source}\n```" if is_code else source)
+        for output in cell.get("outputs", []):
+            data = output.get("data", {})
+            if "image/png" in data:
+                png = "".join(data["image/png"]).replace("\n", "")
+                parts.append(f"![Output](data:image/png;base64,{png})")
+            elif text := "".join(output.get("text", data.get("text/plain", ""))):
+                parts.append(f"```output\n{text.rstrip()}\n```")
+    return "\n\n".join(parts)
+
+
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     """Adds the pages, as mkdocs asks its hooks to."""
-    made = {page: (ROOT / source).read_text("utf-8") for source, page in MOVED.items()}
+    made = {page: _page(ROOT / source) for source, page in MOVED.items()}
     for name, path in _modules():
         made[f"reference/{name}.md"] = _module_page(name, path)
     for page, text in made.items():

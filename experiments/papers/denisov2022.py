@@ -21,7 +21,7 @@ from dpfl import factorization as mf
 from dpfl import files
 
 from .. import factorizations
-from ..tables import Row, Rows, write_columns
+from ..tables import Row, Rows, where, write_columns
 from . import medium, sweep
 from .plotting import Plot
 from .sweep import SCALES, Cell, Curves, Figure, Work, axis, cross
@@ -301,9 +301,14 @@ FIGURES = [
     ),
     Figure(
         "mf_fig3",
-        f"{_PAPER}, Fig. 3: accuracy over budgets, four mechanisms and schedules",
+        f"{_PAPER}, Fig. 3: accuracy over budgets, four mechanisms",
         _budgets,
-        Plot("epsilon", "mechanism schedule", "problem", log="x"),
+        Plot(
+            *("epsilon", "mechanism", "problem"),
+            rows=lambda rows: where(rows, schedule="constant"),
+            log="x",
+            titles={**TITLES, NO_NOISE: "no noise"},
+        ),
         *("mf_sweep", SCALES),
     ),
     Figure(

@@ -4,6 +4,7 @@
 """Builds the site, and holds the files about the project to the project."""
 
 import ast
+import json
 import os
 import re
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 import yaml
 
 import dpfl
+from tools import site_pages
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -54,12 +56,31 @@ def test_every_module_and_public_name_is_in_the_reference(site):
     assert names > 200
 
 
-def test_every_page_of_the_documentation_is_there(site):
-    for path in (ROOT / "docs").rglob("*.md"):
-        page = path.relative_to(ROOT / "docs").with_suffix(".html")
-        if page.name == "README.html":
-            page = page.with_name("index.html")
-        assert (site / page).exists(), page
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
+
+
+def built(site, path):
+    """The text of a page of the site."""
+    page = site / path.relative_to(ROOT / "docs").with_suffix(".html")
+    if page.name == "README.html":
+        page = page.with_name("index.html")
+    return page.read_text(encoding="utf-8")
+
+
+def leaves(nav):
+    """The pages of a navigation."""
+    for entry in nav:
+        (value,) = entry.values()
+        yield from [value] if isinstance(value, str) else leaves(value)
+
+
+def test_every_page_of_the_documentation_and_every_notebook_is_in_the_navigation(site):
+    pages = [path.relative_to(ROOT / "docs") for path in PAGES]
+    notebooks = (ROOT / "examples").glob("*.ipynb")
+    pages += [path.relative_to(ROOT).with_suffix(".md") for path in notebooks]
+    found = list(leaves(read_yaml("mkdocs.yml")["nav"]))
+    assert len(set(found)) == len(found)
+    assert set(map(str, pages)) <= set(found)
     index = (site / "index.html").read_text(encoding="utf-8")
     # Links and pictures of the README lead to the site's pages, not to files.
     assert 'href="privacy/index.html"' in index
@@ -71,12 +92,8 @@ FENCE = re.compile(r"^```.*?^```$", re.M | re.S)
 
 def test_headings_tables_and_blocks_of_a_page_are_those_of_the_site(site):
     """A fence that the site does not know swallows what comes after it."""
-    for path in (ROOT / "docs").rglob("*.md"):
-        text = path.read_text(encoding="utf-8")
-        name = path.relative_to(ROOT / "docs").with_suffix(".html")
-        if name.name == "README.html":
-            name = name.with_name("index.html")
-        page = (site / name).read_text(encoding="utf-8")
+    for path in PAGES:
+        text, page = path.read_text(encoding="utf-8"), built(site, path)
         prose = FENCE.sub("", text)
         expected = {
             "<h2 ": len(re.findall(r"^## ", prose, re.M)),
@@ -85,6 +102,40 @@ def test_headings_tables_and_blocks_of_a_page_are_those_of_the_site(site):
             "<pre><code class=": len(re.findall(r"^```\w+$", text, re.M)),
         }
         assert {tag: page.count(tag) for tag in expected} == expected, path
+
+
+CODE = re.compile(r"<(pre|code|script)\b.*?</\1>", re.S)
+
+
+def test_formulas_are_mathml(site):
+    for path in PAGES:
+        source = FENCE.sub("", path.read_text(encoding="utf-8"))
+        source = re.sub(r"`[^`]*`", "", source)
+        formulas = re.findall(r"\$\$[^$]+\$\$|\$[^$]+\$", source)
+        page = CODE.sub("", built(site, path))
+        assert "$" not in page, path
+        made = re.findall(r"<math.*?</math>", page, re.S)
+        assert len(made) == len(formulas), path
+        # A command that is not known stays as it is.
+        assert not [math for math in made if "\\" in math], path
+
+
+def test_a_notebook_is_a_page_with_its_outputs(tmp_path):
+    outputs = [
+        {"text": ["1\n", "2\n"]},
+        {"data": {"image/png": "YQ=\n=", "text/plain": "a picture"}},
+        {"data": {"text/plain": ["3"]}},
+    ]
+    cells = [
+        {"cell_type": "markdown", "source": ["# A\n", "text"]},
+        {"cell_type": "code", "source": ["f()"], "outputs": outputs},
+    ]
+    path = tmp_path / "n.ipynb"
+    path.write_text(json.dumps({"cells": cells}))
+    assert site_pages._page(path).split("\n\n") == [
+        *("# A\ntext", "```python\nf()\n```", "```output\n1\n2\n```"),
+        *("![Output](data:image/png;base64,YQ==)", "```output\n3\n```"),
+    ]
 
 
 def test_a_broken_link_fails(tmp_path):

@@ -92,7 +92,9 @@ def test_verdicts(asks, low, high, verdict):
 
 def test_every_claim_has_its_line(folder):
     text = claims.lines([CLAIM], folder)
-    assert text.count("\n") == 3 and "| -5.0 (" in text
+    assert text.count("\n") == 3 and "| -5.0 (" in text and "| in the paper |" in text
+    nowhere = dataclasses.replace(CLAIM, where="")
+    assert "in the paper" not in claims.lines([nowhere], folder)
     for one in claims.CLAIMS:
         found = one.effect(RESULTS)
         assert found.low < found.size < found.high, one

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import pathlib
+import re
 
 import pytest
 
@@ -189,3 +190,10 @@ def test_a_figure_is_drawn_from_its_table_in_docs(path, tmp_path):
     assert len(found) == len(works)
     if not figure.needs_folders:
         assert invented.draw(figure, found, tmp_path / "a.png")
+
+
+def test_every_figure_has_its_line_in_the_list():
+    page = (RESULTS.parent / "evidence/reproduce.md").read_text(encoding="utf-8")
+    listed = page.partition("## Figures")[2].partition("## ")[0]
+    names = re.findall(r"^\| \[`(\w+)`\]", listed, re.M)
+    assert sorted(names) == sorted(index.FIGURES)

@@ -1,0 +1,47 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""LaTeX of the pages as MathML, which browsers show without scripts: a hook of mkdocs.
+
+`$...$` stands within a line and `$$...$$` as a paragraph of its own, as on GitHub. Code
+is left alone.
+"""
+
+from __future__ import annotations
+
+import re
+
+from latex2mathml import converter
+from markdown import Markdown
+from markdown.extensions import Extension
+from markdown.inlinepatterns import InlineProcessor
+from mkdocs.config.defaults import MkDocsConfig
+
+PATTERN = r"\$\$(.+?)\$\$|(?<![\w$])\$(?=\S)([^$]+?)(?<=\S)\$(?![\w$])"
+
+
+class _Formula(InlineProcessor):
+    def handleMatch(  # type: ignore[override]
+        self, m: re.Match[str], data: str
+    ) -> tuple[str, int, int]:
+        shown = "block" if m[1] else "inline"
+        made = converter.convert((m[1] or m[2]).strip(), display=shown)
+        # A relation, with space around it.
+        made = made.replace("<mi>&#x0007E;</mi>", "<mo>&#x0223C;</mo>")
+        if m[1]:
+            made = f'<span class="formula">{made}</span>'
+        return self.md.htmlStash.store(made), m.start(0), m.end(0)
+
+
+class Formulas(Extension):
+    """The extension of Python-Markdown."""
+
+    def extendMarkdown(self, md: Markdown) -> None:
+        """Adds formulas after code, where a dollar is one, and before escapes."""
+        md.inlinePatterns.register(_Formula(PATTERN, md), "formula", 185)
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Adds the extension, as mkdocs asks its hooks to."""
+    config.markdown_extensions.append(Formulas())  # type: ignore[arg-type]
+    return config
