@@ -74,6 +74,9 @@ def test_runs_without_another_to_compare_are_an_error(folder):
         dataclasses.replace(CLAIM, chosen={"task": "c"}).effect(folder)
     with pytest.raises(ValueError, match="^t must have"):
         dataclasses.replace(CLAIM, ours={"rate": "5"}).effect(folder)
+    less = ({"task": "b", "rate": "10"}, CLAIM.other)
+    with pytest.raises(ValueError, match="^t must have as many of .*'b'"):
+        dataclasses.replace(CLAIM, less=less).effect(folder)
 
 
 @pytest.mark.parametrize(
