@@ -19,8 +19,10 @@ import nbclient
 import nbformat
 import pytest
 
+from dpfl import files
+from experiments import effects
 from tests import forks
-from tools import interpreters
+from tools import interpreters, other_loops
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 EXAMPLES = ROOT / "examples"
@@ -210,6 +212,19 @@ def test_a_loop_in_jax(tmp_path):
 
 def test_tffs_tutorial_with_a_query(tmp_path):
     run_loop("tff_query", tmp_path, None)
+
+
+def test_the_loops_train_to_what_dpfl_train_does():
+    """Within a point of accuracy, which is the spread of seeds, at the same epsilon."""
+    found = {}
+    for row in files.read_csv(ROOT / "docs/results/other_loops.csv"):
+        assert float(row["epsilon"]) == pytest.approx(7.9993, abs=1e-4)
+        found.setdefault(row["loop"], []).append(float(row["final_accuracy"]))
+    assert set(found) == {other_loops.OWN, *other_loops.LOOPS}
+    for loop in other_loops.LOOPS:
+        assert len(found[loop]) == len(found[other_loops.OWN]) >= 8
+        own = effects.effect(found, [(loop, other_loops.OWN)])
+        assert own.low < 0 < own.high
 
 
 @pytest.fixture(scope="module")
