@@ -193,7 +193,7 @@ def test_what_the_loops_are_shown_to_print():
 
 def run_loop(name, folder, python):
     """Runs two epochs, with a stop within the second, and checks what it prints."""
-    changes = [("ROUNDS, STOPPED = 60, 52", "ROUNDS, STOPPED = 10, 7")]
+    changes = [("ROUNDS, STOPPED = 60, 52", "ROUNDS, STOPPED = 10, 9")]
     text = as_a_program(name, folder, changes, python)
     # A tenth by chance.
     assert check_loop(text, rounds=10) > 0.4
