@@ -133,7 +133,7 @@ def test_tensorflow_stays_out(module):
 def test_nothing_is_left_to_do():
     words = ["TO" + "DO", "FIX" + "ME"]
     for path in ROOT.rglob("*.py"):
-        if ".venv" in path.parts:
+        if {".venv", ".pythons"} & set(path.parts):
             continue
         text = path.read_text(encoding="utf-8")
         assert not any(word in text for word in words), path

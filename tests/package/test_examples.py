@@ -19,11 +19,16 @@ import nbclient
 import nbformat
 import pytest
 
+from dpfl import files
+from experiments import effects
 from tests import forks
+from tools import interpreters, other_loops
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 EXAMPLES = ROOT / "examples"
 NAMES = {"choose_a_mechanism", "foreign_loop", "own_mechanism", "tff_tutorial"}
+# Those that keep what they print.
+LOOPS = {"jax_loop", "pytorch_loop", "tff_query"}
 
 
 def executed(name, folder):
@@ -38,6 +43,11 @@ def executed(name, folder):
         resources={"metadata": {"path": str(folder)}},
     )
     client.execute(env=environment)
+    return printed(notebook)
+
+
+def printed(notebook):
+    """What a notebook's cells have printed."""
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     return "".join(
         output.text
@@ -54,13 +64,14 @@ def in_plain_python(code):
     return f"pathlib.Path({first.split()[1]!r}).write_text({content!r})"
 
 
-def as_a_program(name, folder, changes):
+def as_a_program(name, folder, changes, python=None):
     """What a notebook of plain Python prints.
 
     Args:
       name: The notebook's.
       folder: Where it runs.
       changes: Pairs of a text in it and what stands there instead, to take less time.
+      python: The interpreter; None is this one with TensorFlow Federated imported.
     """
     notebook = nbformat.read(EXAMPLES / f"{name}.ipynb", as_version=4)
     cells = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
@@ -70,7 +81,14 @@ def as_a_program(name, folder, changes):
         code = code.replace(old, new)
     script = folder / "notebook.py"
     script.write_text(code, encoding="utf-8")
-    done = forks.run(script, folder=folder)
+    if python is None:
+        done = forks.run(script, folder=folder)
+    else:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        command = [str(python), str(script)]
+        done = subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True
+        )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -80,13 +98,13 @@ def numbers(pattern, text):
     return [float(x) for x in re.findall(pattern + r" (-?[\d.]+(?:e-?\d+)?)", text)]
 
 
-def test_notebooks_are_valid_and_without_outputs():
-    assert {path.stem for path in EXAMPLES.glob("*")} == NAMES
-    for name in NAMES:
+def test_notebooks_are_valid_and_the_loops_alone_have_outputs():
+    assert {path.stem for path in EXAMPLES.glob("*")} == NAMES | LOOPS
+    for name in NAMES | LOOPS:
         notebook = nbformat.read(EXAMPLES / f"{name}.ipynb", as_version=4)
         nbformat.validate(notebook)
-        for cell in notebook.cells:
-            assert not cell.get("outputs") and not cell.get("execution_count")
+        assert bool(printed(notebook)) == (name in LOOPS)
+        assert not any(cell.get("execution_count") for cell in notebook.cells)
 
 
 def test_choosing_a_mechanism(tmp_path):
@@ -142,6 +160,72 @@ def test_the_tutorial_of_tff(tmp_path):
     assert measured == pytest.approx([expected] * 2, rel=0.03)
     # A tenth of the digits by chance; noise can cost it, but not nearly all.
     assert numbers("accuracy", text)[-1] > 0.5
+
+
+def check_loop(text, rounds):
+    """A loop with epochs of five rounds that stopped, ended, and ended again resumed."""
+    (noise,) = numbers("noise multiplier", text)
+    stopped, whole, resumed = numbers("epsilon", text)
+    assert stopped < whole == resumed <= 8
+    epochs = stock_repeated(noise, rounds // 5)
+    assert whole == pytest.approx(epochs, rel=2e-3)
+    assert numbers("weights that differ", text) == [0]
+    _, whole, resumed = numbers("accuracy", text)
+    assert whole == resumed
+    return whole
+
+
+@functools.cache
+def stock_repeated(noise_multiplier, times):
+    import dp_accounting
+    from dp_accounting import pld
+
+    once = dp_accounting.GaussianDpEvent(noise_multiplier)
+    run = dp_accounting.SelfComposedDpEvent(once, times)
+    return pld.PLDAccountant().compose(run).get_epsilon(1e-3)
+
+
+def test_what_the_loops_are_shown_to_print():
+    for name in LOOPS:
+        notebook = nbformat.read(EXAMPLES / f"{name}.ipynb", as_version=4)
+        assert check_loop(printed(notebook), rounds=60) > 0.9
+
+
+def run_loop(name, folder, python):
+    """Runs two epochs, with a stop within the second, and checks what it prints."""
+    changes = [("ROUNDS, STOPPED = 60, 52", "ROUNDS, STOPPED = 10, 9")]
+    text = as_a_program(name, folder, changes, python)
+    # A tenth by chance.
+    assert check_loop(text, rounds=10) > 0.4
+
+
+def test_a_loop_in_pytorch(tmp_path):
+    python = interpreters.find_torch()
+    if python is None:
+        assert "CI" not in os.environ, "tools/interpreters.py gave no PyTorch"
+        pytest.skip("there is no PyTorch here; tools/interpreters.py provides it")
+    run_loop("pytorch_loop", tmp_path, python)
+
+
+def test_a_loop_in_jax(tmp_path):
+    run_loop("jax_loop", tmp_path, sys.executable)
+
+
+def test_tffs_tutorial_with_a_query(tmp_path):
+    run_loop("tff_query", tmp_path, None)
+
+
+def test_the_loops_train_to_what_dpfl_train_does():
+    """Within a point of accuracy, which is the spread of seeds, at the same epsilon."""
+    found = {}
+    for row in files.read_csv(ROOT / "docs/results/other_loops.csv"):
+        assert float(row["epsilon"]) == pytest.approx(7.9993, abs=1e-4)
+        found.setdefault(row["loop"], []).append(float(row["final_accuracy"]))
+    assert set(found) == {other_loops.OWN, *other_loops.LOOPS}
+    for loop in other_loops.LOOPS:
+        assert len(found[loop]) == len(found[other_loops.OWN]) >= 8
+        own = effects.effect(found, [(loop, other_loops.OWN)])
+        assert own.low < 0 < own.high
 
 
 @pytest.fixture(scope="module")
