@@ -28,6 +28,9 @@ class _Formula(InlineProcessor):
         made = converter.convert((m[1] or m[2]).strip(), display=shown)
         # A relation, with space around it.
         made = made.replace("<mi>&#x0007E;</mi>", "<mo>&#x0223C;</mo>")
+        # A function, with space before an argument that has no bracket.
+        space = r'\1<mspace width="0.17em"/>\2'
+        made = re.sub(r"(<mi>(?:log|exp|sup|inf)</mi>)(<m(?!o|space))", space, made)
         if m[1]:
             made = f'<span class="formula">{made}</span>'
         return self.md.htmlStash.store(made), m.start(0), m.end(0)
