@@ -50,7 +50,7 @@ _GRIDS = {8: 0.031789, 7: 0.066108, 6: 0.160890}
 _ORDERS = (2, 8, 32)
 _KINDS = {1: "dense", 100: "gamma = 0.01"}
 # What rows of the streams have in their names that take most of the time.
-SLOW = "all entries of the band free"
+SLOW = "free band"
 
 Numbers = Iterator[tuple[str, float]]
 

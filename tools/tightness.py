@@ -467,10 +467,10 @@ RUNS = (
         _MANY,
         peer=of_twice_the_clip,
         by="jax-privacy",
-        why="losses below 0 are taken to mirror those above",
+        why="losses below 0 mirror those above",
     ),
     Run(
-        "10 epochs of 33",
+        "ten epochs of 33",
         _GAUSSIAN,
         mechanisms.RandomSlot(3300, 100, 330),
         _MANY,
@@ -496,7 +496,7 @@ RUNS = (
         by="jax-privacy",
     ),
     Run(
-        "16 epochs of 32",
+        "sixteen epochs of 32",
         _STREAM,
         mechanisms.OncePerEpoch(3200, 100, 512),
         (10.0, 1e-5),

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The numbers of docs/privacy/misprints.md: each formula as printed, and corrected."""
+"""What docs/privacy/misprints.md lists, by numbers: as printed, and corrected."""
 
 import math
 
