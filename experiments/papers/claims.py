@@ -167,7 +167,7 @@ def _rates(table: str, setting: str, figure: str, task: str = "mnist") -> list[C
 def _points(
     paper: str, claim: str, where: str, asks: str, ours: str, other: str
 ) -> Claim:
-    """Of two points of `equal_bits`, each as MECHANISM POINT."""
+    """A claim about two points of `equal_bits`, each as MECHANISM POINT."""
     first, second = _point(ours), _point(other)
     return Claim(paper, claim, where, _SMALL, asks, "equal_bits", first, second)
 

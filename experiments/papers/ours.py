@@ -276,7 +276,7 @@ def _over_gaussian(rows: Rows) -> list[Row]:
 FIGURES = [
     Figure(
         "kept_noise",
-        "A stopped martingale asks for less noise, up to hundred-fold compression (ours)",
+        "Up to hundred-fold compression a stopped martingale needs less noise (ours)",
         _kept,
         Plot(
             *("compression_rate", "accountant", "run", "noise_over_Gaussian's"),
