@@ -57,7 +57,7 @@ def pytest_ignore_collect(collection_path, config):
 
 
 def pytest_collection_modifyitems(items):
-    """Marks the slow tests."""
+    """Marks the slow tests, and has their files run first, the small ones fill up."""
     for item in items:
         place = item.path.relative_to(TESTS).as_posix()
         name = f"{place}::{item.nodeid.partition('::')[2]}"
@@ -66,6 +66,8 @@ def pytest_collection_modifyitems(items):
         )
         if is_listed or "tff_worker" in item.fixturenames:
             item.add_marker(pytest.mark.slow)
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
 
 
 def pytest_collection_finish():

@@ -16,7 +16,8 @@ of numbers with their formats. Rows of a line, such as seeds, become mean (least
 most); `NAME by COLUMN` gives a column for each value of another one, and `lines .0f`
 counts. `NAME .1% vs COLUMN=VALUE over COLUMN` is what a line gains over the rows with
 that value, with its 95% interval, pooled over the values of other columns. Of rows to
-choose `COLUMN=A|B` takes both. `<!-- claims PAPER -->` is the table of its claims.
+choose `COLUMN=A|B` takes both. `<!-- claims PAPER -->` is the table of its claims, and
+`<!-- figures PAPER -->` that of its figures and tables.
 """
 
 from __future__ import annotations
@@ -29,10 +30,12 @@ from pathlib import Path
 
 from dpfl import files
 from experiments import effects, tables
-from experiments.papers import claims
+from experiments.papers import claims, coverage
 
 ROOT = Path(__file__).resolve().parents[1]
-MARKED = re.compile(r"(<!-- (table|claims) (.*?) -->\n)(.*?)(<!-- end -->)", re.S)
+MARKED = re.compile(
+    r"(<!-- (table|claims|figures) (.*?) -->\n)(.*?)(<!-- end -->)", re.S
+)
 
 
 def value(rows: tables.Rows, name: str, shown: str, **by: str) -> str:
@@ -143,9 +146,14 @@ def claimed(paper: str) -> str:
     return claims.lines(claims.of_paper(paper), ROOT / "docs/results")
 
 
+def figures(paper: str) -> str:
+    """The lines of the table of a paper's figures and tables."""
+    return coverage.lines(paper, ROOT / "docs/results")
+
+
 def made(text: str) -> str:
     """A page with its tables made anew."""
-    makers = {"table": table, "claims": claimed}
+    makers = {"table": table, "claims": claimed, "figures": figures}
     return MARKED.sub(lambda m: f"{m[1]}\n{makers[m[2]](m[3])}\n{m[5]}", text)
 
 

@@ -12,6 +12,7 @@ from scipy import stats
 from dpfl import files
 from experiments import effects
 from experiments.papers import claims
+from tools import prose
 
 RESULTS = Path(__file__).resolve().parents[3] / "docs/results"
 CLAIM = claims.Claim(
@@ -59,8 +60,9 @@ def test_a_loss_that_rises_is_no_gain(folder):
 
 def test_one_effect_less_another(folder):
     only = dataclasses.replace(CLAIM, chosen={"task": "a"}, over=())
-    first = dataclasses.replace(only, chosen={"task": "a", "epsilon": "1"})
-    both = dataclasses.replace(first, less={"epsilon": "2"}).effect(folder)
+    first, second = ({"epsilon": e, "rate": "10"} for e in "12")
+    both = dataclasses.replace(only, ours=first, less=(second, only.other))
+    both = both.effect(folder)
     assert both.size == pytest.approx(-0.1 + 0.04)
     # Four cells of two seeds, each of the variance 2e-4.
     half = stats.t.ppf(0.975, 4) * (4 * 2e-4 / 2) ** 0.5
@@ -72,6 +74,9 @@ def test_runs_without_another_to_compare_are_an_error(folder):
         dataclasses.replace(CLAIM, chosen={"task": "c"}).effect(folder)
     with pytest.raises(ValueError, match="^t must have"):
         dataclasses.replace(CLAIM, ours={"rate": "5"}).effect(folder)
+    less = ({"task": "b", "rate": "10"}, CLAIM.other)
+    with pytest.raises(ValueError, match="^t must have as many of .*'b'"):
+        dataclasses.replace(CLAIM, less=less).effect(folder)
 
 
 @pytest.mark.parametrize(
@@ -90,11 +95,46 @@ def test_verdicts(asks, low, high, verdict):
     assert dataclasses.replace(CLAIM, asks=asks).verdict(found) == verdict
 
 
+EXACT = claims.Exact(
+    *("paper", "claim", "Fig. 1", "here", "t"),
+    *({"task": "a|b", "rate": "10"}, "final_accuracy"),
+)
+
+
+@pytest.mark.parametrize(
+    ("limits", "cells"),
+    [
+        ({"most": 0.81}, ("holds", "0.800", "at most 0.81")),
+        ({"most": 0.79}, ("does not hold", "0.800", "at most 0.79")),
+        ({"least": 0.79}, ("holds", "0.800", "at least 0.79")),
+        ({"least": 0.81}, ("does not hold", "0.800", "at least 0.81")),
+        # 0.8 of all accuracies, 0.85, and of losses, 1.7.
+        ({"other": {"rate": "1"}, "most": 1.0}, ("holds", "0.941", "at most 1")),
+        (
+            {"other": {"rate": "1"}, "by": "final_loss", "most": 0.4},
+            ("does not hold", "0.471", "at most 0.4"),
+        ),
+    ],
+)
+def test_numbers_without_seeds(folder, limits, cells):
+    assert dataclasses.replace(EXACT, **limits).cells(folder) == cells
+
+
 def test_every_claim_has_its_line(folder):
-    text = claims.lines([CLAIM], folder)
-    assert text.count("\n") == 3 and "| -5.0 (" in text and "| in the paper |" in text
+    untested = claims.Untested("paper", "another", "Fig. 2", "why")
+    text = claims.lines([CLAIM, untested], folder)
+    assert text.count("\n") == 4 and "| -5.0 (" in text and "| in the paper |" in text
+    assert text.endswith("| another | **not tested** |  | why |  | Fig. 2 |\n")
     nowhere = dataclasses.replace(CLAIM, where="")
     assert "in the paper" not in claims.lines([nowhere], folder)
     for one in claims.CLAIMS:
         found = one.effect(RESULTS)
         assert found.low < found.size < found.high, one
+    for exact in claims.EXACT:
+        assert exact.value(RESULTS) > 0, exact
+
+
+def test_no_cell_of_claims_is_long():
+    for paper in sorted({one.paper for one in claims.CLAIMS}):
+        for cell in prose.cells(claims.lines(claims.of_paper(paper), RESULTS)):
+            assert prose.words(cell) <= prose.CELL_WORDS, cell

@@ -1,0 +1,75 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""What of the papers' figures and tables is here: none is missing or made up."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from experiments.papers import coverage
+from experiments.papers.index import FIGURES
+from tools import prose
+
+RESULTS = Path(__file__).resolve().parents[3] / "docs/results"
+PAPERS = {"chen2022": "Chen et al. 2022", "chen2024": "Chen et al. 2024"}
+PAPERS["denisov2022"] = "Denisov et al. 2022"
+# As many as the papers have.
+COUNTS = {
+    **{("chen2024", "Fig."): 8, ("chen2022", "Fig."): 14, ("chen2022", "Table"): 1},
+    **{("denisov2022", "Fig."): 6, ("denisov2022", "Table"): 4},
+}
+
+
+def numbers(words):
+    """Kind and number of each that words name, such as Figs. 3, 5 and 6."""
+    found = re.match(r"(Fig\.|Table|Figs\.) ([\d, and]+)", words)
+    kind = found[1].replace("Figs", "Fig")
+    return {(kind, int(number)) for number in re.findall(r"\d+", found[2])}
+
+
+def test_every_number_is_there_once():
+    for paper, rows in coverage.NUMBERED.items():
+        assert len({row.number for row in rows}) == len(rows)
+        found = set().union(*(numbers(row.number) for row in rows))
+        counts = {kind: n for (name, kind), n in COUNTS.items() if name == paper}
+        assert found == {(k, i + 1) for k, n in counts.items() for i in range(n)}
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_figures_are_the_papers_that_their_sources_name(paper):
+    named = {}
+    for figure in FIGURES.values():
+        if figure.source.startswith(f"{PAPERS[paper]}, "):
+            named[figure.name] = numbers(figure.source[len(PAPERS[paper]) + 2 :])
+    found = {}
+    for row in coverage.NUMBERED[paper]:
+        if row.figure:
+            found.setdefault(row.figure, set()).update(numbers(row.number))
+    assert found.keys() == named.keys() != set()
+    for name in named:
+        assert named[name] <= found[name], name
+
+
+def test_each_has_a_figure_or_a_reason():
+    for row in [row for rows in coverage.NUMBERED.values() for row in rows]:
+        assert bool(row.figure) != bool(row.why), row
+
+
+def test_the_scales_are_those_of_the_tables(tmp_path):
+    (tmp_path / "small").mkdir()
+    assert coverage.kept("secagg_fig2", tmp_path) == ""
+    (tmp_path / "secagg_fig2.csv").write_text("scale,seed\npaper,1\nmedium,1\n")
+    (tmp_path / "small/secagg_fig2.csv").write_text("scale,seed\nsmall,1\n")
+    assert coverage.kept("secagg_fig2", tmp_path) == "small, medium, paper"
+    (tmp_path / "mf_fig1.csv").write_text("scale\nsmall\n")
+    assert coverage.kept("mf_fig1", tmp_path) == "small, exact"
+
+
+@pytest.mark.parametrize("paper", coverage.NUMBERED)
+def test_a_table_has_short_cells(paper):
+    text = coverage.lines(paper, RESULTS)
+    rows = coverage.NUMBERED[paper]
+    assert text.count("\n") == (len(rows) + 2 if rows else 1)
+    assert all(prose.words(c) <= prose.CELL_WORDS for c in prose.cells(text)), text
