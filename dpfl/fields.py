@@ -16,7 +16,7 @@ AUTO = "auto"
 def option(default: Any, text: str, *, auto: bool = False) -> Any:
     """A dataclass field with a default, and a sentence that says what it is.
 
-    With `auto` the number may be left to be chosen, as `AUTO`.
+    With `auto` it may be `AUTO`, which leaves the number to be chosen.
     """
     return dataclasses.field(default=default, metadata={"help": text, "auto": auto})
 

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Memory and processors: what a process has had, and what a container leaves to it."""
+"""Memory and processors: what a process used, and what its container leaves to it."""
 
 from __future__ import annotations
 

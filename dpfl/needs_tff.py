@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Imported first by what needs TensorFlow Federated: says so where there is none.
+"""The error without TensorFlow Federated; whatever needs it imports this first.
 
 `pip install dpfl` brings accounting, factorization and mechanisms to every platform;
 the rest runs where TensorFlow Federated 0.87 is published.

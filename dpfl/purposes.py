@@ -14,7 +14,7 @@ import enum
 
 
 class Run(enum.Enum):
-    """What a run's key, or its seed, is asked for."""
+    """The purposes of a run's key, or of its seed."""
 
     # All that mechanisms draw: masks, rotations, sketches, rounding and noise.
     MECHANISM = "aggregator"

@@ -128,8 +128,8 @@ def _setting(run: RunFolder, name: str) -> Any:
 def different_settings(runs: Sequence[RunFolder]) -> list[str]:
     """Names of the settings that are not the same in all runs.
 
-    Of those that not all runs have, such as a mechanism's own, only those that were
-    given for some run.
+    A setting that not all runs have, such as a mechanism's own, is among them only if
+    it was given for some run.
     """
     names = dict.fromkeys(name for run in runs for name in run.summary["settings"])
     given = dict.fromkeys(name for run in runs for name in run.summary["flags"])

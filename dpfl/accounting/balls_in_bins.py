@@ -186,7 +186,7 @@ def removal_draws(
       gram: K in units of the noise, of r groups or all; float64 [r, r].
       draws: n; whole turns of the groups are drawn, at least as many.
       shift: How many deviations of the noise the longest mean gets longer, at least 0.
-      seed: Of the draws.
+      seed: The seed of the draws.
       groups: b; None is r.
     """
     groups, gram = groups or len(gram), _of_turns(gram)
@@ -224,7 +224,7 @@ def addition_draws(
       gram: K in units of the noise, of r groups or all; float64 [r, r].
       draws: n.
       shift: How far the mean is from Q's, in deviations of the noise.
-      seed: Of the draws.
+      seed: The seed of the draws.
       groups: b; None is r.
     """
     groups, gram = groups or len(gram), _of_turns(gram)

@@ -72,10 +72,10 @@ class PrivacyReport:
     Attributes:
       epsilon: The event is (epsilon, delta) differentially private; may be infinite.
       delta: See `epsilon`.
-      method: 'rdp', 'exact-gaussian', 'pld' or 'unsampled-gaussian' (the exact curve
-        without client sampling, which never costs), or 'monte-carlo'
-        (`hidden_turns`): how epsilon was found. With
-        'stopped-' before it for what stands for masked ones and for integer noise
+      method: How epsilon was found: 'rdp', 'exact-gaussian', 'pld',
+        'unsampled-gaussian' (the exact curve without client sampling, which is never
+        below the one with it), or 'monte-carlo' (`hidden_turns`). It begins with
+        'stopped-' where a Gaussian stands for masked coordinates or integer noise
         (`stopped_martingale`).
       order: The Renyi order that gave epsilon, for 'rdp'; otherwise None.
       relation: The relation between neighbours that epsilon is for, by its name in

@@ -22,9 +22,9 @@ def loss_distribution(
 ) -> privacy_loss_distribution.PrivacyLossDistribution:
     """The privacy loss distribution of an event, rounded up, for others to compose.
 
-    It dominates the event in both directions, at any delta; nearly what it loses is
-    what `epsilon` finds by the method 'tight'. All that the event repeats is composed
-    here already. A run of a mechanism is `mechanism.dp_event(plan, dimension)`.
+    It dominates the event in both directions, at any delta. Its epsilon is nearly that
+    of the method 'tight' of `epsilon`. All that the event repeats is composed here
+    already. A run of a mechanism is `mechanism.dp_event(plan, dimension)`.
 
     Args:
       event: A tree of plain, masked and Poisson-sampled Gaussians, integer noise, and

@@ -176,7 +176,7 @@ def tight_epsilon(
       event: A tree of events; None is returned if it is not one
         `HiddenTurnsDpEvent`.
       delta: In (0, 1).
-      seed: Of the draws, at least 0.
+      seed: The seed of the draws, at least 0.
     """
     found = alone(event)
     return None if found is None else _epsilon_of(found, delta, seed)

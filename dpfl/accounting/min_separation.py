@@ -170,7 +170,7 @@ class MinSeparationDpEvent(hidden_turns.HiddenTurnsDpEvent):
         """Patterns, likelier by the exponential of the sum of their rounds' weights.
 
         Args:
-          weights: Of rounds; float64 [T].
+          weights: The weights of rounds; float64 [T].
           draws: n.
           generator: Where they come from.
 

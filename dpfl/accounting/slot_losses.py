@@ -125,7 +125,8 @@ def _moved(
 def _added(one: _Sum, other: _Sum, parts: int) -> _Sum:
     """The law of the sum of two independent sums on one grid, on `parts` times a finer.
 
-    Of terms i and j the logarithm is log(1 + exp(-|i - j| step)) above the larger one.
+    The sum of terms i and j is log(1 + exp(-|i - j| step)) above the larger one, in
+    logarithms.
     """
     step = one.step / parts
     cell = math.expm1(step)

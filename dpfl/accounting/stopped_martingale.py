@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A Gaussian release that stands for masked coordinates, but for a small probability.
 
-So does one for integer noise (`dpfl.accounting.integer.stand_in`), of which the
-composition is here as well.
+`dpfl.accounting.integer.stand_in` has one for integer noise, which is composed here
+too.
 
 Coordinates are kept at random with probability gamma, and Gaussian noise is added. Run
 the noise of coordinate j as a Brownian motion for the time t_j, its squared shift over

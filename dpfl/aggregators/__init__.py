@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""TFF aggregators, a family of mechanisms a module, made from their configurations.
+"""TFF aggregators, made from configurations of mechanisms; a module for each family.
 
 `build` makes the factory of a `dpfl.mechanisms` configuration, and `build_fed` that for
 a training program that holds the state; `dpfl.mechanisms.registry` has the table.

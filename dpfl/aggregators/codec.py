@@ -71,7 +71,7 @@ class Codec(abc.ABC):
       needed_sums: The sums over clients that `decode` itself needs; all that there are
         where nothing is measured exactly. Beside a secure sum they are opened as secure
         sums too, and must be the same for neighbours.
-      gives_mean: Whether what it releases is a mean, of which there is a sum.
+      gives_mean: Whether it releases a mean, so that there is a sum of it too.
     """
 
     has_private_randomness = False
@@ -149,7 +149,7 @@ class Codec(abc.ABC):
         return reductions.open_group_sums(self, total_type)
 
     def residues(self, total: Structure) -> Structure:
-        """The part of a sum that the reduction opens: modulo 2^b where it is so.
+        """The part of a sum that the reduction opens, such as the sum modulo 2^b.
 
         Sums of residues, and residues of sums, have the same residues.
         """
@@ -160,7 +160,7 @@ class Codec(abc.ABC):
         """The sum of no messages."""
 
     def accumulate(self, total: Structure, message: Structure) -> Structure:
-        """The sum with a message more; one that is malformed must not break it."""
+        """The sum with one more message; a malformed one must not break it."""
         return tf.nest.map_structure(
             lambda part, more: part + tf.cast(more, part.dtype), total, message
         )
@@ -172,7 +172,7 @@ class Codec(abc.ABC):
     def release(
         self, state: Fields, total: Any, sums: Fields, shared: Fields, noise_seed: Seed
     ) -> Structure:
-        """The view of a round of the event's adversary, before post-processing.
+        """What the event's adversary sees of a round, before post-processing.
 
         The guarantee is about this, and `decode` computes its results from this alone
         (besides what is public, and the measurements). By default the sum itself, as

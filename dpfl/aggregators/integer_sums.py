@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Sums in integers: the one place where a codec's vectors become steps, and floats.
+"""Sums in integers: where a codec's vectors become grid steps, and sums floats again.
 
 A client rounds its clipped vector to steps of a grid; the sum of a round is exact; its
 noise, of a server or in shares of the clients, is an integer too; only then there are

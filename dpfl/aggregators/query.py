@@ -114,7 +114,7 @@ def query(
 def _round_event(
     mechanism: mechanisms.Mechanism, dimension: int
 ) -> dp_accounting.DpEvent:
-    """Of independent Gaussian noise; TFF makes tensors of an event's fields."""
+    """The event of independent Gaussian noise; TFF makes tensors of its fields."""
     if isinstance(mechanism, mechanisms.MatrixFactorization):
         return dp_accounting.UnsupportedDpEvent()
     event = mechanism.round_dp_event(dimension, 1.0)

@@ -46,9 +46,9 @@ def build(
 ) -> Any:
     """The tff.aggregators factory of a mechanism.
 
-    That of a mechanism with integer noise needs an execution context that can sum
-    securely. Numbers of a mechanism that are "auto" are chosen for one release of its
-    own noise, as `planning.chosen` says, and logged.
+    A mechanism with integer noise needs an execution context that can sum securely.
+    Numbers that are "auto" are chosen for one release of the mechanism's own noise, as
+    `planning.chosen` says, and logged.
 
     Args:
       mechanism: A configuration from `dpfl.mechanisms.MECHANISMS`.

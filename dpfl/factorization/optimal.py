@@ -34,8 +34,8 @@ def solve_workload(
 ) -> Solution:
     """`iteration.solve` for A, started from a coarser problem if accelerated.
 
-    Of the problems the finest alone is reported to `on_progress`. Without acceleration
-    it is the plain fixed point from diag(G^1/2).
+    The finest problem alone is reported to `on_progress`. Without acceleration it is
+    the plain fixed point from diag(G^1/2).
     """
     check_dense(workload.rounds)
     begin = time.perf_counter()

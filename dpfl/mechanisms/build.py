@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""From names and values, as flags and settings have them, to a configuration.
+"""Configurations from names and values, as flags and settings have them.
 
     build.build("l2_csgm", {"cohort_size": 100, "clip_norm": 0.5,
                             "noise_multiplier": 1.0, "compression_rate": 10})

@@ -330,5 +330,5 @@ class DomeDdg(RoundingFields, Dome):
         )
 
     def uplink_bits(self, dimension: int) -> float:
-        """B bits for each of the k numbers."""
+        """The b bits of each of the k numbers."""
         return self.release.uplink_bits(self.sketch_size)

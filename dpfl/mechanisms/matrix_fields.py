@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The fields that say which factorization noise is correlated by, and what finds it."""
+"""The fields that choose the factorization by which noise is correlated."""
 
 from __future__ import annotations
 

@@ -96,18 +96,18 @@ class Participation(abc.ABC):
         return 1
 
     def group_of(self, round_index: int) -> Optional[int]:
-        """The group whose turn a round is, from 0 on; None where none take turns."""
+        """The group whose turn it is in a round, from 0 on; None without groups."""
         return None
 
     def excluded_from(self, round_index: int) -> int:
-        """The first round of those whose clients cannot be in this one.
+        """The first of the earlier rounds whose clients cannot be in this one.
 
-        All rounds from that one on have none of them; it never falls.
+        Clients of the rounds since then cannot either. It never falls.
         """
         return max(0, round_index - self.separation + 1)
 
     def known_from(self, round_index: int) -> int:
-        """The first round whose clients say who can be in this one."""
+        """The first round to be known in order to say who can be in this one."""
         return 0 if self.groups > 1 else self.excluded_from(round_index)
 
 

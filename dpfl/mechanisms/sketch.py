@@ -286,7 +286,7 @@ class SketchedDdg(CountSketched, integer.DistributedDiscreteGaussian):
         return self.sketch_clip
 
     def vector_dimension(self, dimension: int) -> int:
-        """M, the length of the sketch."""
+        """The length m of the sketch."""
         return self.shape(dimension).length
 
     def _update_event(self, dimension: int) -> events.RdpDpEvent:
@@ -384,7 +384,7 @@ class SparseRecovery(integer.DistributedDiscreteGaussian):
             )
 
     def vector_dimension(self, dimension: int) -> int:
-        """M, at most d."""
+        """The length m of the sketch, at most d."""
         rows = self.measurements * self.sparsity * math.log(max(dimension, 2))
         return min(dimension, math.ceil(rows))
 

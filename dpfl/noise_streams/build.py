@@ -30,7 +30,7 @@ def build_stream(
       block_rounds: Rounds computed at a time where the stream is a dense one; None is
         `dense.default_block_rounds`.
       redraw: Whether a structured stream draws rows again rather than remember them.
-      arrays: Of which library the vectors are, TensorFlow's by default.
+      arrays: The library of the vectors, TensorFlow's by default.
 
     Raises:
       ValueError: If `dimension` or `block_rounds` is below 1.

@@ -32,7 +32,7 @@ class NoiseStream(abc.ABC):
     Attributes:
       rounds: T, the number of rows.
       dimension: d, their length.
-      arrays: Of which library the vectors are, and what Z is; TensorFlow's by default.
+      arrays: The library of the vectors, and what Z is; TensorFlow's by default.
     """
 
     def __init__(self, rounds: int, dimension: int, arrays: Optional[Arrays] = None):
@@ -132,8 +132,8 @@ class Accumulated(NoiseStream):
 def materialize(stream: NoiseStream) -> np.ndarray:
     """All rows of a stream, float32 of shape (T, dimension).
 
-    Of a stream built with `UnitTensors`, and with the number of rows of Z for its
-    dimension, this is its matrix: A^-1 B, or B itself from `Accumulated`.
+    If it is built with `UnitTensors`, and its dimension is the number of rows of Z,
+    this is its matrix: A^-1 B, or B itself from `Accumulated`.
     """
     state = stream.init([0, 0])
     rows = []

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Questions before a run: which noise, bits, rate or bands, and what is spent after."""
+"""The plan of a run: its noise, bits, rate and bands, and the ledger that it keeps."""
 
 from dpfl.planning.budget import calibrate, epsilon, privacy_report
 from dpfl.planning.choice import Chosen, chosen

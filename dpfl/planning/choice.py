@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Bits and compression rates that are left to be chosen, and what is chosen.
+"""The choice of bits and compression rates that are "auto".
 
     found = chosen(mechanism, dimension, participation, epsilon=8.0)
 

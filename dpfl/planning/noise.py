@@ -31,7 +31,7 @@ class Noise(Iterator[np.ndarray]):
     """Rows of noise for the sums of clipped updates, float32[d], one a round.
 
     Attributes:
-      seed: Of all rounds; whoever knows it can take the noise off again.
+      seed: The seed of all rounds; who knows it can take the noise off again.
       round: The round of the next row. With the seed it is all that a run has to save.
       rounds: Those of the run.
     """
@@ -96,7 +96,7 @@ def noise(
         mechanism and dimension, and is for one release. None takes one from the
         operating system's entropy; see `Noise.seed`.
       first_round: Where to begin, to go on with a run that was interrupted: rows have
-        the bits that they would have had. Of a recurrence earlier rows are drawn again.
+        the bits that they would have had. A recurrence draws the earlier rows again.
 
     Raises:
       TypeError: If the mechanism's noise is not a row for each round.

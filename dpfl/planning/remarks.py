@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is to be said of an epsilon or a delta that means little, or need not be."""
+"""Remarks on an epsilon or a delta that means little, or could be smaller."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def manifest(plan: plan_lib.Plan) -> dict[str, dict[str, Any]]:
 def digest(plan: plan_lib.Plan) -> str:
     """The SHA-256 of all that a release depends on, but the seed and the data.
 
-    Of the data it holds the task's fingerprint. It does not hold the source's commit
+    The task's fingerprint stands for the data. It does not hold the source's commit
     and digest: what a seed gives stays the same within one version. Nor does it hold
     what is measured beside the release.
     """

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Sentences on a run before it, beside its progress bar and after it; summary.json."""
+"""What a run says before, during and after its rounds, and its summary.json."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ def _one_coordinate(
 _BY_DISTRIBUTION = 0.9955
 """Confidence of each test with a threshold from the distribution."""
 _BY_HALVES = 0.999
-"""Of the test that chooses its threshold; with the others 0.99."""
+"""Confidence of the test that chooses its threshold; with the others 0.99."""
 
 # How far above the claim the distribution's own epsilon may be, since scores are in
 # classes.

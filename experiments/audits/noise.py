@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The noise that leaves real codecs: its tails, and whether it comes a second time.
+"""The noise of real codecs: its tails, and whether it comes a second time.
 
 A codec of a long vector releases the sum of nobody, or of clients that send zeros: that
 is the noise alone, one draw a coordinate. It is counted far out, against its exact

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Rounds of real aggregators, of which everything comes out that an adversary sees.
+"""Rounds of real aggregators, with everything that an adversary sees of them.
 
 `FactoryRounds` runs them through TFF: the registry's factory, with the release of
 `Codec.release` among the measurements. `ComposedRounds` calls the same codec's

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a server sees beside a release: of a secure sum residues, and no measurement.
+"""What a server sees beside a release: residues of a secure sum, no measurement.
 
 What is measured follows from the release, or is marked as exact where the server is
 trusted with each message.

@@ -300,7 +300,7 @@ def recurrences(rounds: int) -> dict[str, fact.Factorization]:
 def _root(workload: fact.Workload) -> tuple[np.ndarray, np.ndarray]:
     """A decoder and an encoder that are dense.
 
-    Of random numbers the inverse would be so large that no sum could hold the noise.
+    Random numbers would have an inverse so large that no sum could hold the noise.
     """
     return fact.compute(workload, "toeplitz-root").materialize()
 

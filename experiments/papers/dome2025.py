@@ -137,7 +137,7 @@ class Comparison(NamedTuple):
 
     @property
     def chosen(self) -> dict[str, tuple[float, float]]:
-        """Of each mechanism its clip and the server's rate."""
+        """The clip and the server's rate of each mechanism."""
         place = _TASKS.index(self.task)
         both = {
             n: (clips[place], rates[place]) for n, (clips, rates) in _CHOSEN.items()

@@ -14,14 +14,18 @@ zeros.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
-from ..tables import Row, Rows
-from . import medium
+from dpfl import mechanisms, planning
+
+from ..tables import Row, Rows, where
+from . import medium, stream_errors
 from .plotting import Plot
-from .sweep import Cell, Figure, axis, cross
+from .sweep import Cell, Figure, Work, axis, cross
 
 EPSILON = 8.0
 # A point is called by its own flags: r10_b7 has a compression rate of 10 and 7 bits.
@@ -230,7 +234,58 @@ def _against_bits(name: str, finding: str, task: str) -> Figure:
     )
 
 
+# Runs of coordinates kept at random, exactly accounted: clients, rounds and delta.
+_KEPT = {
+    "every client, 16 rounds": (mechanisms.FixedSize(100, 100, 16), 1e-5),
+    "q = 0.5, 60 rounds": (mechanisms.PoissonSampling(200, 100, 60), 1e-3),
+    "q = 0.03, 1500 rounds": (mechanisms.PoissonSampling(3333, 100, 1500), 1e-5),
+}
+_RATES = (1, 3, 10, 30, 100, 300, 1000)
+_ACCOUNTANTS = {"rdp": "Rényi divergence", "tight": "stopped martingale"}
+
+
+def _kept_work(run: str, rate: int, accountant: str) -> Work:
+    def compute(_: Path) -> Mapping[str, Any]:
+        plan, delta = _KEPT[run]
+        mechanism = mechanisms.L2Csgm(100, 1.0, 1.0, keep_fraction=1 / rate)
+        budget = (stream_errors.DIMENSION, EPSILON, delta, accountant)
+        found = planning.calibrate(mechanism, plan, *budget)
+        return {"noise_multiplier": found.noise_multiplier}
+
+    labels = {"run": run, "compression_rate": rate, "accountant": accountant}
+    return Work(labels, {"delta": _KEPT[run][1]}, compute)
+
+
+def _kept(_: str) -> Iterator[Work]:
+    """The noise of L2-CSGM over compression rates, by both accountants."""
+    for run, rate, accountant in itertools.product(_KEPT, _RATES, _ACCOUNTANTS):
+        yield _kept_work(run, rate, accountant)
+
+
+def _over_gaussian(rows: Rows) -> list[Row]:
+    """Rows with their noise over the exact one of the Gaussian mechanism."""
+    found: list[Row] = []
+    for row in rows:
+        same = where(rows, run=row["run"], compression_rate=1, accountant="tight")
+        for base in same:
+            ratio = float(row["noise_multiplier"]) / float(base["noise_multiplier"])
+            found.append({**row, "noise_over_Gaussian's": str(ratio)})
+    return found
+
+
 FIGURES = [
+    Figure(
+        "kept_noise",
+        "Up to hundred-fold compression a stopped martingale needs less noise (ours)",
+        _kept,
+        Plot(
+            *("compression_rate", "accountant", "run", "noise_over_Gaussian's"),
+            rows=_over_gaussian,
+            log="x",
+            titles=_ACCOUNTANTS,
+        ),
+        scales=("small",),
+    ),
     _against_bits(
         "equal_bits",
         "Ten-fold compression is nearly free on MNIST, hundred-fold is not",

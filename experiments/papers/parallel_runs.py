@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Does the work of a figure, runs beside each other, and says how far they are.
+"""Does the work of a figure, several runs at a time, and shows their progress.
 
 Each of a few threads has a `Trainer`, takes runs one after the other and tells this
 thread what happens, which draws the bar and adds the rows. Runs that differ in their

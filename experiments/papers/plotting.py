@@ -270,7 +270,7 @@ def _points(
 ) -> Iterator[tuple[Any, ...]]:
     """Place, mean, and how far it reaches down and up, of each point.
 
-    Of a line with a baseline, which is beside it: the difference and its interval.
+    Where a line has a baseline, it is the difference from it, with its interval.
     """
     names = [*plot.series.split(), plot.by or plot.x]
     cells = {key: numbers(own, column) for key, own in _grouped(beside, names)}

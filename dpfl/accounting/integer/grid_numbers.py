@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Numbers of a release in integers: its grid, its bounds, and what a draw may be off.
+"""Numbers of a release in integers: its grid, its bounds, and the errors of a draw.
 
 A client's vector is rounded to multiples of a step g, integers are summed, and integer
 noise is added. In steps nothing depends on the clip C: with s = sigma / g the noise is

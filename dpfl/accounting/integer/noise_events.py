@@ -11,9 +11,9 @@ coordinate of x steps, rounded and noised (`rounding`),
 
   RDP(a) <= (c/g)^2 sup F_a(x)/x^2 over 0 < x <= X/g.
 
-Where noise of less than some steps meets coordinates of many, for which nothing of that
-kind is proved, the bound of the longest integer vector that rounding makes serves, as
-it does where it is the smaller one, for whole numbers or a few coordinates:
+Nothing of that kind is proved where noise has few steps and coordinates have many.
+There the bound of the longest integer vector that rounding makes serves, as it does
+where it is the smaller one, for whole numbers or a few coordinates:
 
   RDP(a) <= (c/g + sqrt(m))^2 max D_a(v)/v^2 over whole v up to X/g, rounded up.
 
