@@ -19,6 +19,15 @@ from mkdocs.config.defaults import MkDocsConfig
 
 PATTERN = r"\$\$(.+?)\$\$|(?<![\w$])\$(?=\S)([^$]+?)(?<=\S)\$(?![\w$])"
 
+# A function's name, with a bracket or sign before it and one after it.
+NAME = re.compile(r"(</mo>)?<mi>(exp|ln|log)</mi>(?=((?:<mrow>)?<mo)?)")
+
+
+def _spaced(name: re.Match[str]) -> str:
+    """With a thin space on the sides that have neither."""
+    left, right = ("0" if name[i] else "0.17em" for i in (1, 3))
+    return f'{name[1] or ""}<mo lspace="{left}" rspace="{right}">{name[2]}</mo>'
+
 
 class _Formula(InlineProcessor):
     def handleMatch(  # type: ignore[override]
@@ -28,9 +37,7 @@ class _Formula(InlineProcessor):
         made = converter.convert((m[1] or m[2]).strip(), display=shown)
         # A relation, with space around it.
         made = made.replace("<mi>&#x0007E;</mi>", "<mo>&#x0223C;</mo>")
-        # A function, with space before an argument that has no bracket.
-        space = r'\1<mspace width="0.17em"/>\2'
-        made = re.sub(r"(<mi>(?:log|exp|sup|inf)</mi>)(<m(?!o|space))", space, made)
+        made = NAME.sub(_spaced, made)
         if m[1]:
             made = f'<span class="formula">{made}</span>'
         return self.md.htmlStash.store(made), m.start(0), m.end(0)
