@@ -88,6 +88,8 @@ def test_every_page_of_the_documentation_and_every_notebook_is_in_the_navigation
 
 
 FENCE = re.compile(r"^```.*?^```$", re.M | re.S)
+FORMULA = re.compile(r"^ *\$\$$.*?^ *\$\$$", re.M | re.S)
+ITEM = re.compile(r"^ *(?:[*-]|\d+\.) ", re.M)
 
 
 def test_headings_tables_and_blocks_of_a_page_are_those_of_the_site(site):
@@ -98,6 +100,8 @@ def test_headings_tables_and_blocks_of_a_page_are_those_of_the_site(site):
         expected = {
             "<h2 ": len(re.findall(r"^## ", prose, re.M)),
             "<h3 ": len(re.findall(r"^### ", prose, re.M)),
+            # The way to the page begins with one.
+            "<li>": 1 + len(ITEM.findall(FORMULA.sub("", prose))),
             "<table>": len(re.findall(r"^\|[ :|-]+\|$", prose, re.M)),
             "<pre><code class=": len(re.findall(r"^```\w+$", text, re.M)),
         }
