@@ -274,14 +274,16 @@ def _points(
     """
     names = [*plot.series.split(), plot.by or plot.x]
     cells = {key: numbers(own, column) for key, own in _grouped(beside, names)}
-    base = next((key for key in cells if plot.baseline in key), None)
+    bases = [key for key in cells if plot.baseline in key]
     for _, group in _grouped(rows, [plot.by or plot.x]):
         own = [row for row in group if math.isfinite(_number(row.get(column) or "nan"))]
         if not own:
             continue
         mean, down, up = mean_and_range(own, column)
-        if plot.baseline and base is not None:
+        if plot.baseline and bases:
             key = tuple(own[0].get(name, "") for name in names)
+            # What is at the same place, if the baseline is more than a point.
+            base = next((one for one in bases if one[-1] == key[-1]), bases[0])
             found = effects.effect(cells, [(key, base)])
             mean = found.size
             down, up = mean - found.low, found.high - mean
