@@ -30,7 +30,7 @@ from pathlib import Path
 
 from dpfl import files
 from experiments import effects, tables
-from experiments.papers import claims, coverage
+from experiments.papers import claims, coverage, verdicts
 
 ROOT = Path(__file__).resolve().parents[1]
 MARKED = re.compile(
@@ -143,7 +143,7 @@ def table(spec: str) -> str:
 
 def claimed(paper: str) -> str:
     """The lines of the table of a paper's claims."""
-    return claims.lines(claims.of_paper(paper), ROOT / "docs/results")
+    return verdicts.lines(claims.of_paper(paper), ROOT / "docs/results")
 
 
 def figures(paper: str) -> str:

@@ -1,226 +1,17 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the papers claim, and what the runs say of it: an effect and a verdict.
+"""What the papers claim, as data; `python -m tools.pages` computes the verdicts.
 
-A claim says which runs are compared with which, and what it asks of the effect before
-the effect is known. `python -m tools.pages` computes the rest from docs/results.
+What is asked of an effect is in `experiments.papers.verdicts`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
-import statistics
-from collections.abc import Iterable, Mapping
-from pathlib import Path
-from typing import Optional, Union
+from collections.abc import Mapping
 
-from dpfl import files
-
-from .. import effects, tables
-
-# Of accuracy, one point; of a loss of four, about one percent.
-_LOSS = "final_loss"
-MARGINS: Mapping[str, float] = {"final_accuracy": 0.01, _LOSS: 0.04}
-FREE, AHEAD = "free", "ahead"
-HOLDS, FAILS = "holds", "does not hold"
-
-
-Labels = Mapping[str, str]
-
-
-@dataclasses.dataclass(frozen=True)
-class Claim:
-    """Runs that are compared, and what is asked of the effect.
-
-    A label that rows must have may be several, with | between them.
-
-    Attributes:
-      paper: As its page names it.
-      claim: What is claimed.
-      where: Figure, table or section of the paper.
-      setting: What was trained here.
-      asks: `FREE`, the effect is above minus the margin of the measure; or `AHEAD`, it
-        is above 0.
-      table: Name of a table in docs/results, or of several.
-      ours: Labels of the runs.
-      other: Labels that those which they are compared with have in place of theirs.
-      over: Labels over whose values the effect is pooled.
-      chosen: Labels that all rows have.
-      measure: A column of accuracies, or `_LOSS`, where the effect is a fall.
-      less: The same as `ours` and `other`, for runs whose effect is taken off; None for
-        a single effect.
-    """
-
-    paper: str
-    claim: str
-    where: str
-    setting: str
-    asks: str
-    table: str
-    ours: Labels
-    other: Labels
-    over: tuple[str, ...] = ()
-    chosen: Labels = dataclasses.field(default_factory=dict)
-    measure: str = "final_accuracy"
-    less: Optional[tuple[Labels, Labels]] = None
-
-    def effect(self, folder: Path) -> effects.Effect:
-        """What the runs gain, in units of the measure, from the tables in a folder.
-
-        Raises:
-          ValueError: If a run has none to be compared with, or both effects differ
-            in how many there are.
-        """
-        rows = _rows(folder, self.table, self.chosen)
-        sides = (self.ours, self.other, self.chosen, *(self.less or ()))
-        names = [*self.over, *sorted({name for side in sides for name in side})]
-
-        def cell(row: tables.Row) -> tuple[str, ...]:
-            return tuple(row[name] for name in names)
-
-        cells: dict[tuple[str, ...], list[float]] = {}
-        for row in rows:
-            cells.setdefault(cell(row), []).append(float(row[self.measure]))
-
-        def pairs(ours: Labels, other: Labels) -> list[tuple]:
-            found = {cell(r): cell({**r, **other}) for r in rows if _has(r, ours)}
-            missing = [key for key in found.values() if key not in cells]
-            if missing or not found:
-                raise ValueError(f"{self.table} must have {missing or ours}")
-            return list(found.items())
-
-        every = pairs(self.ours, self.other)
-        scale = 1.0
-        if self.less is not None:
-            taken = [(second, first) for first, second in pairs(*self.less)]
-            if len(taken) != len(every):
-                raise ValueError(f"{self.table} must have as many of {self.less[0]}")
-            # Each half of the pairs is one effect, and the mean halves them.
-            every, scale = every + taken, 2.0
-        found = effects.effect(cells, every)
-        ends = found.size, found.low, found.high
-        if self.measure == _LOSS:
-            ends = -found.size, -found.high, -found.low
-        return effects.Effect(*(scale * end for end in ends))
-
-    def verdict(self, found: effects.Effect) -> str:
-        """Whether it holds, by what was asked beforehand."""
-        if self.asks == FREE:
-            free = found.is_free(MARGINS[self.measure])
-            return {"yes": HOLDS, "no": FAILS}.get(free, free)
-        if found.low > 0:
-            return HOLDS
-        return FAILS if found.high < 0 else "not decided"
-
-    def cells(self, folder: Path) -> tuple[str, str, str]:
-        """Verdict, effect and what was asked; accuracies in points."""
-        found = self.effect(folder)
-        scale, shown, margin = 100, ".1f", "1 point"
-        if self.measure == _LOSS:
-            scale, shown, margin = 1, ".3f", f"{MARGINS[_LOSS]:g} of loss"
-        ends = (f"{scale * x:{shown}}" for x in (found.size, found.low, found.high))
-        asked = f"costs below {margin}" if self.asks == FREE else "ahead"
-        return self.verdict(found), "{} ({} to {})".format(*ends), asked
-
-
-@dataclasses.dataclass(frozen=True)
-class Exact:
-    """A number that no seed changes much, and what is asked of it.
-
-    Attributes:
-      paper, claim, where, setting, table: As of a `Claim`.
-      ours: Labels of the rows whose mean it is.
-      measure: Their column.
-      other: Labels of the rows by whose mean it is divided; None if it is not.
-      by: Their column; `measure` if it is empty.
-      most: The largest with which the claim holds.
-      least: The smallest.
-    """
-
-    paper: str
-    claim: str
-    where: str
-    setting: str
-    table: str
-    ours: Labels
-    measure: str
-    other: Optional[Labels] = None
-    by: str = ""
-    most: float = math.inf
-    least: float = 0.0
-
-    def value(self, folder: Path) -> float:
-        """The number, from the tables in a folder."""
-
-        def mean(labels: Labels, column: str) -> float:
-            rows = _rows(folder, self.table, labels)
-            return statistics.mean(float(row[column]) for row in rows)
-
-        own = mean(self.ours, self.measure)
-        if self.other is None:
-            return own
-        return own / mean(self.other, self.by or self.measure)
-
-    def cells(self, folder: Path) -> tuple[str, str, str]:
-        """Verdict, number and what was asked."""
-        found = self.value(folder)
-        verdict = HOLDS if self.least <= found <= self.most else FAILS
-        word, limit = ("at least", self.least) if self.least else ("at most", self.most)
-        return verdict, f"{found:#.3g}", f"{word} {limit:g}"
-
-
-@dataclasses.dataclass(frozen=True)
-class Untested:
-    """A claim that nothing here decides.
-
-    Attributes:
-      paper, claim, where: As of a `Claim`.
-      setting: Why nothing does.
-    """
-
-    paper: str
-    claim: str
-    where: str
-    setting: str
-
-    def cells(self, _: Path) -> tuple[str, str, str]:
-        """The verdict, and no number."""
-        return "not tested", "", ""
-
-
-Line = Union[Claim, Exact, Untested]
-
-
-def _has(row: tables.Row, labels: Labels) -> bool:
-    return all(row[name] in wanted.split("|") for name, wanted in labels.items())
-
-
-def _rows(folder: Path, table: str, labels: Labels) -> list[tables.Row]:
-    rows = (r for n in table.split("|") for r in files.read_csv(folder / f"{n}.csv"))
-    return [row for row in rows if _has(row, labels)]
-
-
-def lines(claims: Iterable[Line], folder: Path) -> str:
-    """A table in Markdown."""
-    heads = ("claim", "verdict", "effect", "here", "asked", "in the paper")
-    text: list[tuple[str, ...]] = [heads]
-    for one in claims:
-        verdict, effect, asked = one.cells(folder)
-        own = one.claim, f"**{verdict}**", effect
-        text.append((*own, one.setting, asked, one.where))
-    if not any(cells[-1] for cells in text[1:]):
-        text = [cells[:-1] for cells in text]
-    text.insert(1, ("---",) * len(text[0]))
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in text)
-
-
-def of_paper(paper: str) -> list[Line]:
-    """The claims of a paper: by effects, by numbers, and those not tested."""
-    every: tuple[Line, ...] = (*CLAIMS, *EXACT, *UNTESTED)
-    return [one for one in every if one.paper == paper]
-
+from .verdicts import AHEAD, FREE, LOSS, Claim, Exact, Line, Untested
 
 # docs/evidence says what these are.
 _LARGE = "MNIST, large network"
@@ -232,7 +23,7 @@ _GAUSSIAN = "gaussian b32"
 
 
 def _measure(task: str) -> str:
-    return _LOSS if task == "docs" else "final_accuracy"
+    return LOSS if task == "docs" else "final_accuracy"
 
 
 def _rates(table: str, setting: str, figure: str, task: str = "mnist") -> list[Claim]:
@@ -323,7 +114,7 @@ def _layers(number: str, words: str) -> Claim:
         table=f"secagg_fig{number}",
         ours={"embedding": "10", "rest": "together"},
         other={"rest": "10"},
-        measure=_LOSS,
+        measure=LOSS,
     )
 
 
@@ -370,7 +161,7 @@ def _way(claim: str, asks: str, ours: str, other: str, names: str) -> Claim:
         other={"way": other},
         over=("mechanism", "rate"),
         chosen={"mechanism": names},
-        measure=_LOSS,
+        measure=LOSS,
     )
 
 
@@ -454,7 +245,17 @@ _CHEN2022 = (
         table="equal_bits_docs",
         ours=_point("sketched_ddg r10_b7"),
         other=_point("ddg b8"),
-        measure=_LOSS,
+        measure=LOSS,
+    ),
+    Claim(
+        paper="chen2022",
+        claim="going without thresholding is free",
+        where="appendix A.2",
+        setting=f"{_SMALL}, a tenth, one deviation",
+        asks=FREE,
+        table="secagg_threshold",
+        ours={"threshold": "none"},
+        other={"threshold": "1"},
     ),
     _without_noise("mnist", "300", _Z["noise_multiplier"], f"{_LARGE}, 300-fold"),
     _without_noise("docs", "10", "0.6", f"{_DOCS}, 10-fold"),
@@ -812,7 +613,6 @@ _UNTESTED: Mapping[str, tuple[tuple[str, str, str], ...]] = {
         ("values can be quantized too", "section 7", "values are sent whole"),
     ),
     "chen2022": (
-        ("thresholding gains nothing", "appendix A.2", "`--threshold` was not run"),
         ("fewer bits suffice at more noise", "Fig. 5", "one budget alone"),
         ("more than 18 bits gain little", "section 7", "no run has so many"),
         ("a sketch of 15 rows is best", "appendix C", "other lengths were not run"),
@@ -836,3 +636,9 @@ _UNTESTED: Mapping[str, tuple[tuple[str, str, str], ...]] = {
 UNTESTED = tuple(
     Untested(paper, *row) for paper, rows in _UNTESTED.items() for row in rows
 )
+
+
+def of_paper(paper: str) -> list[Line]:
+    """The claims of a paper: by effects, by numbers, and those not tested."""
+    every: tuple[Line, ...] = (*CLAIMS, *EXACT, *UNTESTED)
+    return [one for one in every if one.paper == paper]

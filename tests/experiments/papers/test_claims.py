@@ -11,12 +11,12 @@ from scipy import stats
 
 from dpfl import files
 from experiments import effects
-from experiments.papers import claims
+from experiments.papers import claims, verdicts
 from tools import prose
 
 RESULTS = Path(__file__).resolve().parents[3] / "docs/results"
-CLAIM = claims.Claim(
-    *("paper", "claim", "Fig. 1", "here", claims.FREE, "t"),
+CLAIM = verdicts.Claim(
+    *("paper", "claim", "Fig. 1", "here", verdicts.FREE, "t"),
     *({"rate": "10"}, {"rate": "1"}, ("epsilon",), {"task": "a|b"}),
 )
 # Accuracy of two seeds by task, epsilon and rate.
@@ -82,12 +82,12 @@ def test_runs_without_another_to_compare_are_an_error(folder):
 @pytest.mark.parametrize(
     ("asks", "low", "high", "verdict"),
     [
-        (claims.FREE, -0.009, 0.02, "holds"),
-        (claims.FREE, -0.011, 0.02, "not decided"),
-        (claims.FREE, -0.02, -0.011, "does not hold"),
-        (claims.AHEAD, 0.001, 0.02, "holds"),
-        (claims.AHEAD, -0.001, 0.02, "not decided"),
-        (claims.AHEAD, -0.02, -0.001, "does not hold"),
+        (verdicts.FREE, -0.009, 0.02, "holds"),
+        (verdicts.FREE, -0.011, 0.02, "not decided"),
+        (verdicts.FREE, -0.02, -0.011, "does not hold"),
+        (verdicts.AHEAD, 0.001, 0.02, "holds"),
+        (verdicts.AHEAD, -0.001, 0.02, "not decided"),
+        (verdicts.AHEAD, -0.02, -0.001, "does not hold"),
     ],
 )
 def test_verdicts(asks, low, high, verdict):
@@ -95,7 +95,7 @@ def test_verdicts(asks, low, high, verdict):
     assert dataclasses.replace(CLAIM, asks=asks).verdict(found) == verdict
 
 
-EXACT = claims.Exact(
+EXACT = verdicts.Exact(
     *("paper", "claim", "Fig. 1", "here", "t"),
     *({"task": "a|b", "rate": "10"}, "final_accuracy"),
 )
@@ -121,12 +121,12 @@ def test_numbers_without_seeds(folder, limits, cells):
 
 
 def test_every_claim_has_its_line(folder):
-    untested = claims.Untested("paper", "another", "Fig. 2", "why")
-    text = claims.lines([CLAIM, untested], folder)
+    untested = verdicts.Untested("paper", "another", "Fig. 2", "why")
+    text = verdicts.lines([CLAIM, untested], folder)
     assert text.count("\n") == 4 and "| -5.0 (" in text and "| in the paper |" in text
     assert text.endswith("| another | **not tested** |  | why |  | Fig. 2 |\n")
     nowhere = dataclasses.replace(CLAIM, where="")
-    assert "in the paper" not in claims.lines([nowhere], folder)
+    assert "in the paper" not in verdicts.lines([nowhere], folder)
     for one in claims.CLAIMS:
         found = one.effect(RESULTS)
         assert found.low < found.size < found.high, one
@@ -136,5 +136,5 @@ def test_every_claim_has_its_line(folder):
 
 def test_no_cell_of_claims_is_long():
     for paper in sorted({one.paper for one in claims.CLAIMS}):
-        for cell in prose.cells(claims.lines(claims.of_paper(paper), RESULTS)):
+        for cell in prose.cells(verdicts.lines(claims.of_paper(paper), RESULTS)):
             assert prose.words(cell) <= prose.CELL_WORDS, cell

@@ -123,8 +123,10 @@ class TestGrids:
         found = [
             (key, [work.labels["seed"] for work in group]) for key, group in groups
         ]
-        wanted = medium.TEN_SEEDS if name == "equal_bits" else medium.SEEDS
-        assert all(seeds == list(wanted) for _, seeds in found)
+        assert all(
+            len(seeds) >= 3 and seeds == list(range(1, len(seeds) + 1))
+            for _, seeds in found
+        )
         assert len({key for key, _ in found}) == len(found)
 
     def test_dpfl_train_accepts_every_flag(self, tmp_path):
