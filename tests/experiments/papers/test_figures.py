@@ -21,7 +21,6 @@ from experiments.papers import (
     denisov2022,
     dome2025,
     mean_estimation,
-    medium,
     ours,
     plotting,
     result_tables,
