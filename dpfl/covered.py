@@ -79,7 +79,7 @@ summary.json | task, task_options, mechanism, mechanism_options, measure, settin
     compression_rate | covered | settings, what follows from them, and their cost
 model.keras | * | covered | what the mechanism releases
 report.html | Exact values | exact | what is exact in the files above
-report.html | * | covered | the rest, with a seed that was given
+report.html | * | covered | the rest, without a seed
 exact_*.png | * | exact | against bits, or of clients' test examples
 accuracy_by_*.png | * | covered | the model, on test examples of no client
 checkpoints/* | * | secret | the seed, and exact rows, times and participations

@@ -112,6 +112,11 @@ class Page:
         files.write_atomically(self._directory / NAME, text)
 
 
+def _without_seed(settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Settings as the page shows them: whoever knows the seed can take the noise off."""
+    return {**settings, "seed": "given, not shown"} if "seed" in settings else settings
+
+
 def html(
     summary: Mapping[str, Any],
     rows: Sequence[Row],
@@ -145,8 +150,10 @@ def html(
             ),
             elements.heading("Settings"),
             elements.paragraph("These were given, the others are defaults."),
-            elements.facts(summary["flags"]),
-            elements.folded("All settings", elements.facts(summary["settings"])),
+            elements.facts(_without_seed(summary["flags"])),
+            elements.folded(
+                "All settings", elements.facts(_without_seed(summary["settings"]))
+            ),
             elements.heading("Source"),
             elements.facts(_source(summary)),
             *_exact_section(summary, rows, times),

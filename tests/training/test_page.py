@@ -40,6 +40,14 @@ def written(plan, folder, rows):
     return text_of(folder)
 
 
+def test_a_page_does_not_tell_the_seed(make_plan, folder):
+    seed = 987654321
+    plan = make_plan(noise_multiplier=2.0, rounds=2, seed=seed, flags={"seed": seed})
+    done = [row(1, None), row(2, 0.75)]
+    assert str(seed) in str(report.summary(plan, progress(done)))
+    assert str(seed) not in written(plan, folder, done)
+
+
 def test_a_page_says_what_the_summary_does(make_plan, folder):
     hostile = "<script>alert(1)</script>"
     plan = make_plan(noise_multiplier=2.0, rounds=2, flags={"data_dir": hostile})
