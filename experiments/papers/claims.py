@@ -72,7 +72,9 @@ def _sketch(rate: str, words: str) -> Claim:
     )
 
 
-def _without_noise(task: str, rate: str, noise: str, setting: str) -> Claim:
+def _without_noise(
+    task: str, rate: str, noise: str, setting: str, table: str = "secagg_fig2"
+) -> Claim:
     """That compression costs less with so much noise than with none."""
     own, none = {"noise_multiplier": noise}, {"noise_multiplier": "0.0"}
     return Claim(
@@ -81,7 +83,7 @@ def _without_noise(task: str, rate: str, noise: str, setting: str) -> Claim:
         where="Fig. 2",
         setting=setting,
         asks=AHEAD,
-        table="secagg_fig2",
+        table=table,
         ours={"compression_rate": rate, **own},
         other=_PLAIN,
         chosen={"task": task, "noise_multiplier": f"{noise}|0.0"},
@@ -256,6 +258,10 @@ _CHEN2022 = (
         table="secagg_threshold",
         ours={"threshold": "none"},
         other={"threshold": "1"},
+    ),
+    *(
+        _without_noise("mnist", r, "2.0", f"{_SMALL}, {r}-fold, z=2", "secagg_noise")
+        for r in ("10", "100")
     ),
     _without_noise("mnist", "300", _Z["noise_multiplier"], f"{_LARGE}, 300-fold"),
     _without_noise("docs", "10", "0.6", f"{_DOCS}, 10-fold"),
