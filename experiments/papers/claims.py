@@ -227,6 +227,22 @@ _CHEN2024 = (
         for r in ("r10", "r100")
     ),
     *(
+        Claim(
+            paper="chen2024",
+            claim=f"SGMF at {rate}-fold is free",
+            where="Figs. 7, 8",
+            setting=f"{_LARGE}, by epochs, {words}",
+            asks=FREE,
+            table="sgmf_fig7|sgmf_fig8",
+            ours={"compression_rate": rate},
+            other=_PLAIN,
+            over=("figure", "epsilon"),
+            chosen={"epsilon": budgets},
+        )
+        for budgets, words in (("4.0|8.0|16.0", "ε=4, 8, 16"), ("2.0", "ε=2"))
+        for rate in ("10", "100")
+    ),
+    *(
         _sensitive(*budget, *setting)
         for budget in (("2.0", "0.2"), ("8.0", "0.5"))
         for setting in (("1.0", "0.1"), ("0.03", "0.5"))
