@@ -119,6 +119,24 @@ class RunCost:
         return self.mechanism.dp_event(self.participation.first(rounds), self.dimension)
 
 
+def _names(clients: Iterable[Hashable], argument: str) -> list[Hashable]:
+    """The names of clients, those in arrays and tensors of any library as numbers.
+
+    Two tensors are never the same key, so that nobody would be found twice.
+    """
+    listed = clients.tolist() if hasattr(clients, "tolist") else clients
+    try:
+        if isinstance(listed, (str, bytes)):
+            raise TypeError("one name")
+        names = [each.item() if hasattr(each, "item") else each for each in listed]
+        hash(tuple(names))
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(
+            f"{argument} must be names of clients in a list, found {clients!r:.80}"
+        ) from error
+    return names
+
+
 class Ledger:
     """What the rounds of a run have spent: a round in, epsilon out.
 
@@ -182,10 +200,10 @@ class Ledger:
             a client is in it twice, or a second time in an epoch of `OncePerEpoch` or
             `RandomSlot`, or sooner than `Participation.separation` allows, or with
             another group, or window of `OncePerEpoch`, than before.
-            The ledger is then as it was.
+          TypeError: If participants are no names. The ledger is then as it was, too.
         """
         self.check_room(self.rounds + 1)
-        here = [] if participants is None else list(participants)
+        here = [] if participants is None else _names(participants, "participants")
         chosen = self.cost.participation
         begin = chosen.excluded_from(self.rounds)
         recent = {r: who for r, who in self._recent.items() if r >= begin}
@@ -248,6 +266,7 @@ class Ledger:
           ValueError: If it is less than what is recorded or more than what is planned,
             or there are too few cohorts or more than rounds, or a client is in two
             groups.
+          TypeError: If a cohort is no names.
         """
         checks.integer("rounds", rounds, self.rounds)
         self.check_room(rounds)
@@ -260,7 +279,8 @@ class Ledger:
             )
         first = rounds - len(cohorts)
         recent = {
-            first + number: frozenset(cohort) for number, cohort in enumerate(cohorts)
+            first + number: frozenset(_names(cohort, "cohorts"))
+            for number, cohort in enumerate(cohorts)
         }
         for number, cohort in recent.items():
             for client in cohort:

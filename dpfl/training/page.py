@@ -113,7 +113,7 @@ class Page:
 
 
 def _without_seed(settings: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Settings as the page shows them: whoever knows the seed can take the noise off."""
+    """Settings as the page shows them; who knows the seed can take the noise off."""
     return {**settings, "seed": "given, not shown"} if "seed" in settings else settings
 
 

@@ -43,6 +43,58 @@ def test_epsilon_so_far_is_that_of_the_accountant(mechanism, participation):
     assert book.epsilon_after(participation.rounds) == book.planned.epsilon
 
 
+class Tensor:
+    """Equal to nothing but itself, as those of PyTorch; or without a hash, as JAX's."""
+
+    def __init__(self, values, has_hash=True):
+        self.values = values
+        if not has_hash:
+            self.__class__ = Unhashable
+
+    def tolist(self):
+        return self.values
+
+    def item(self):
+        return self.values
+
+
+class Unhashable(Tensor):
+    __hash__ = None
+
+
+@pytest.mark.parametrize(
+    "cohort",
+    [
+        np.array([3, 4]),
+        Tensor([3, 4]),
+        Tensor([3, 4], has_hash=False),
+        [Tensor(3), Tensor(4)],
+        [Tensor(3, has_hash=False), np.int64(4)],
+        range(3, 5),
+    ],
+)
+def test_clients_in_tensors_are_known_again(cohort):
+    once = mechanisms.OncePerEpoch(100, 50, 4)
+    book = book_of(once)
+    book.record_round(cohort)
+    with pytest.raises(ValueError, match="found 4 again in round 2"):
+        book.record_round([4])
+    resumed = book_of(once)
+    resumed.resume_at(1, [cohort])
+    with pytest.raises(ValueError, match="found 4 again in round 2"):
+        resumed.record_round([4])
+
+
+@pytest.mark.parametrize("cohort", ["ab", 100, [[1, 2]], np.zeros([2, 2])])
+def test_what_are_no_names_is_refused(cohort):
+    book = book_of(mechanisms.OncePerEpoch(100, 50, 4))
+    with pytest.raises(TypeError, match="^participants must be names of clients"):
+        book.record_round(cohort)
+    with pytest.raises(TypeError, match="^cohorts must be names of clients"):
+        book.resume_at(1, [cohort])
+    assert book.rounds == 0
+
+
 def test_once_per_epoch_costs_an_epoch_at_its_first_round():
     participation = mechanisms.OncePerEpoch(100, 50, 4)
     book = cost_of(gaussian(), participation)

@@ -326,9 +326,9 @@ class DistributedDiscreteGaussianDpEvent(DistributedNoiseDpEvent):
 
         With y = n q / (1 - q^2), q = exp(-1/(2 sigma^2)), the sum is 1 with probability
         at most y and 0 with at least 1 - 2 y: a share is a sum of Bernoulli variables
-        with odds q^(2j-1), and negated ones (rounding.md, Lemma 7). So the second
-        moment of the likelihood ratio is at least (1 - 2 y)^2 / y - 1, and at every
-        order the divergence over x^2 tends to a multiple of it as x goes to 0.
+        with odds q^(2j-1), and negated ones (rounding.md, Lemma 7, p for q). So the
+        second moment of the likelihood ratio is at least (1 - 2 y)^2 / y - 1, and at
+        every order the divergence over x^2 tends to a multiple of it as x goes to 0.
         """
         stddev = self.local_stddev / self.granularity
         log_odds = math.log(self.noise_clients) - 1 / (2 * stddev**2)
