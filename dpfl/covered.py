@@ -17,6 +17,7 @@ is no event, and nothing is covered.
 from __future__ import annotations
 
 import fnmatch
+import math
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple, Optional
 
@@ -26,6 +27,8 @@ MARK = "exact_"
 # sum would hide, as only a simulation may.
 RELEASED, EXACT_FOR_SIMULATION = "released", "exact_for_simulation"
 MEASURES = (RELEASED, EXACT_FOR_SIMULATION)
+# Names in a cell of the documentation's table, at most.
+_NAMES_IN_A_CELL = 8
 # The key of summary.json below which exact values are.
 KEY = "exact"
 COVERED, EXACT, SECRET = "covered", "exact", "secret"
@@ -158,12 +161,15 @@ def without_exact(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def table(kinds: Collection[str] = (COVERED, EXACT, SECRET)) -> str:
-    """The list as a table for the documentation."""
+    """The list as a table for the documentation; many names are several lines."""
     lines = ["| where | what | is | since it is |", "| --- | --- | --- | --- |"]
     for places, names, kind_of, why in LIST:
         if kind_of in kinds:
-            what = "all" if names == ("*",) else _quoted(names)
-            lines.append(f"| {_quoted(places)} | {what} | {kind_of} | {why} |")
+            size = math.ceil(len(names) / math.ceil(len(names) / _NAMES_IN_A_CELL))
+            for first in range(0, len(names), size):
+                part = names[first : first + size]
+                what = "all" if part == ("*",) else _quoted(part)
+                lines.append(f"| {_quoted(places)} | {what} | {kind_of} | {why} |")
     return "\n".join(lines) + "\n"
 
 
