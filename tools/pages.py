@@ -104,8 +104,10 @@ def split(row: dict[str, str]) -> dict[str, str]:
 
 
 def label(word: str) -> str:
-    """A label without the point that a whole number does not need."""
-    return word[:-2] if re.fullmatch(r"\d+\.0", word) else word
+    """A label without digits that nobody reads."""
+    if re.fullmatch(r"\d+\.\d{6,}", word):
+        return f"{float(word):.3g}"
+    return "∞" if word == "inf" else re.sub(r"^(\d+)\.0$", r"\1", word)
 
 
 def head(name: str, **part: str) -> str:
@@ -124,7 +126,7 @@ def columns(
         if not how:
             yield head(name), partial(value, name=name, shown=shown)
         elif how[0] == "vs":
-            words = how[1].partition("=")[2].replace("_", " ")
+            words = label(how[1].partition("=")[2]).replace("_", " ")
             yield f"gain over {words}", gained(
                 rows, every, keys, name, shown, how[1:]
             )
