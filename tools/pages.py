@@ -127,9 +127,7 @@ def columns(
             yield head(name), partial(value, name=name, shown=shown)
         elif how[0] == "vs":
             words = label(how[1].partition("=")[2]).replace("_", " ")
-            yield f"gain over {words}", gained(
-                rows, every, keys, name, shown, how[1:]
-            )
+            yield f"gain over {words}", gained(rows, every, keys, name, shown, how[1:])
         else:
             for word in tables.distinct(rows, how[1]):
                 by = {how[1]: word}

@@ -85,6 +85,8 @@ class Plot:
         range over rows if empty.
       beside: Column of a dashed line beside each line: its theory, say.
       titles: What a value of a label is called.
+      shown: Values of the first of `series` that are drawn; all if empty. The others
+        count for the variance alone.
       place: Column of what the places of a panel are called; the head of `x` if empty.
       baseline: Value of `series` whose line is 0; the others are drawn as differences
         from it, with their 95% intervals, of accuracies in points.
@@ -100,6 +102,7 @@ class Plot:
     error: str = ""
     beside: str = ""
     titles: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    shown: Sequence[str] = ()
     place: str = ""
     baseline: str = ""
 
@@ -234,6 +237,8 @@ def _draw_panel(axis: Any, plot: Plot, rows: Rows, column: str) -> None:
     lines = _grouped(rows, plot.series.split())
     plain = zip(itertools.cycle(_COLORS), itertools.cycle(_MARKERS))
     seen: dict[str, int] = {}
+    if plot.shown:
+        lines = [line for line in lines if line[0][0] in plot.shown]
     for number, (key, own) in enumerate(lines):
         words = key[0].split(",")[0] if key else ""
         style = STYLES.get(words) or STYLES.get(words.split("_")[0]) or next(plain)
