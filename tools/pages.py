@@ -17,8 +17,8 @@ most); `NAME by COLUMN` gives a column for each value of another one, and `lines
 counts. `NAME .1% vs COLUMN=VALUE over COLUMN` is what a line gains over the rows with
 that value, with its 95% interval, pooled over the values of other columns. Of rows to
 choose `COLUMN=A|B` takes both; rows with other values of it are not shown, and count
-for the variance of a gain, as they do for a claim. `<!-- claims PAPER -->` is the table of its claims, and
-`<!-- figures PAPER -->` that of its figures and tables.
+for the variance of a gain, as they do for a claim. `<!-- claims PAPER -->` is the table
+of a paper's claims, and `<!-- figures PAPER -->` that of its figures and tables.
 """
 
 from __future__ import annotations
