@@ -16,8 +16,9 @@ of numbers with their formats. Rows of a line, such as seeds, become mean (least
 most); `NAME by COLUMN` gives a column for each value of another one, and `lines .0f`
 counts. `NAME .1% vs COLUMN=VALUE over COLUMN` is what a line gains over the rows with
 that value, with its 95% interval, pooled over the values of other columns. Of rows to
-choose `COLUMN=A|B` takes both. `<!-- claims PAPER -->` is the table of its claims, and
-`<!-- figures PAPER -->` that of its figures and tables.
+choose `COLUMN=A|B` takes both; rows with other values of it are not shown, and count
+for the variance of a gain, as they do for a claim. `<!-- claims PAPER -->` is the table
+of a paper's claims, and `<!-- figures PAPER -->` that of its figures and tables.
 """
 
 from __future__ import annotations
@@ -52,9 +53,23 @@ def value(rows: tables.Rows, name: str, shown: str, **by: str) -> str:
 
 
 def gained(
-    rows: tables.Rows, keys: Sequence[str], name: str, shown: str, vs: Sequence[str]
+    rows: tables.Rows,
+    every: tables.Rows,
+    keys: Sequence[str],
+    name: str,
+    shown: str,
+    vs: Sequence[str],
 ) -> Callable[[tables.Rows], str]:
-    """From a line's rows to its effect, as `COLUMN=VALUE over COLUMNS` says."""
+    """From a line's rows to its effect, as `COLUMN=VALUE over COLUMNS` says.
+
+    Args:
+      rows: Those of the table, among which are those compared with.
+      every: Those of the figure, all of which estimate the variance.
+      keys: Columns that tell cells apart, beside those pooled over.
+      name: The column that is compared.
+      shown: Its format; of a loss, a fall is what is gained.
+      vs: What is after `vs`, in words.
+    """
     column, _, wanted = vs[0].partition("=")
     over = vs[2:]
 
@@ -62,7 +77,7 @@ def gained(
         return tuple(row[each] for each in names)
 
     cells: dict[tuple[str, ...], list[float]] = {}
-    for row in rows:
+    for row in every:
         cells.setdefault(cell(row, *keys, *over), []).append(float(row[name]))
     bases = {
         cell(row, *over): cell(row, *keys, *over)
@@ -74,6 +89,8 @@ def gained(
         if any(ours == other for ours, other in pairs.items()):
             return ""
         found = effects.effect(cells, list(pairs.items()))
+        if name == verdicts.LOSS:
+            found = effects.Effect(-found.size, -found.high, -found.low)
         ends = [f"{x:{shown}}".rstrip("%") for x in (found.size, found.low, found.high)]
         return "{} ({} to {})".format(*ends)
 
@@ -87,8 +104,10 @@ def split(row: dict[str, str]) -> dict[str, str]:
 
 
 def label(word: str) -> str:
-    """A label without the point that a whole number does not need."""
-    return word[:-2] if re.fullmatch(r"\d+\.0", word) else word
+    """A label without digits that nobody reads."""
+    if re.fullmatch(r"\d+\.\d{6,}", word):
+        return f"{float(word):.3g}"
+    return "∞" if word == "inf" else re.sub(r"^(\d+)\.0$", r"\1", word)
 
 
 def head(name: str, **part: str) -> str:
@@ -99,7 +118,7 @@ def head(name: str, **part: str) -> str:
 
 
 def columns(
-    rows: tables.Rows, keys: Sequence[str], text: str
+    rows: tables.Rows, every: tables.Rows, keys: Sequence[str], text: str
 ) -> Iterator[tuple[str, Callable[[tables.Rows], str]]]:
     """Heads of numbers, and what a line's rows have below each."""
     for part in text.split(","):
@@ -107,8 +126,8 @@ def columns(
         if not how:
             yield head(name), partial(value, name=name, shown=shown)
         elif how[0] == "vs":
-            words = how[1].partition("=")[2].replace("_", " ")
-            yield f"gain over {words}", gained(rows, keys, name, shown, how[1:])
+            words = label(how[1].partition("=")[2]).replace("_", " ")
+            yield f"gain over {words}", gained(rows, every, keys, name, shown, how[1:])
         else:
             for word in tables.distinct(rows, how[1]):
                 by = {how[1]: word}
@@ -126,12 +145,15 @@ def table(spec: str) -> str:
         raise ValueError(f"a table must be 'FILE: NAMES | COLUMNS', found {spec!r}")
     file, chosen, names, numbers = matched.groups()
     wanted = dict(re.findall(r"(\w+)='?([^'=]*?)'?(?= \w+=|$)", chosen))
-    rows = list(map(split, files.read_csv(ROOT / f"docs/results/{file}.csv")))
+    every = list(map(split, files.read_csv(ROOT / f"docs/results/{file}.csv")))
     rows = [
-        row for row in rows if all(row[k] in v.split("|") for k, v in wanted.items())
+        row for row in every if all(row[k] in v.split("|") for k, v in wanted.items())
     ]
     keys = names.split(", ")
-    shown = list(columns(rows, keys, numbers))
+    several = [name for name, words in wanted.items() if "|" in words]
+    single = {name: wanted[name] for name in wanted if name not in several}
+    figure = tables.where(every, **single)
+    shown = list(columns(rows, figure, [*keys, *several], numbers))
     lines = dict.fromkeys(tuple(row[key] for key in keys) for row in rows)
     heads = [*map(head, keys), *(words for words, _ in shown)]
     text = [heads, ["---"] * len(heads)]

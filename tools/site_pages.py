@@ -31,6 +31,8 @@ MOVED = {
         for path in sorted((ROOT / "examples").glob("*.ipynb"))
     },
 }
+# Names in cells that are wider than a column of a small screen.
+LONG_NAME = re.compile(r"<td[^>]*><code>(\w{16,})</code></td>")
 LINK = re.compile(r"(\]\()([^)#:\s]+)((?:#[^)]*)?\))")
 
 
@@ -111,3 +113,8 @@ def on_page_markdown(
         return f"{match[1]}{posixpath.relpath(target, start)}{match[3]}"
 
     return LINK.sub(on_the_site, markdown)
+
+
+def on_page_content(html: str, **_: object) -> str:
+    """Lets long names in cells break after an underscore, and nowhere else."""
+    return LONG_NAME.sub(lambda m: m[0].replace("_", "_<wbr>"), html)

@@ -67,9 +67,16 @@ def _noises(scale: str) -> list[Work]:
 
 
 def _places(rows: Rows) -> list[Row]:
-    """Rows of both panels with the column that each has along its axis."""
-    columns = {"left": "linf_ratio", "right": "keep_fraction"}
-    return [{**row, "place": row[columns[row["panel"]]]} for row in rows]
+    """Rows of both panels with what each has along its axis."""
+    columns = {
+        "left": ("linf_ratio", "ratio of the clips"),
+        "right": ("keep_fraction", "kept fraction"),
+    }
+    return [
+        {**row, "place": row[column], "axis": words}
+        for row in rows
+        for column, words in [columns[row["panel"]]]
+    ]
 
 
 _RATES = {"small": (10, 100), "medium": (10, 100), "paper": (10, 50, 100, 500, 1000)}
@@ -278,6 +285,7 @@ FIGURES = [
             beside="gaussian",
             log="xy",
             rows=_places,
+            place="axis",
             titles={
                 "left": "over the ratio of the clips; dashes: Gaussian",
                 "right": "over the kept fraction; dashes: Gaussian",

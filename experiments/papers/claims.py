@@ -187,7 +187,7 @@ def _sensitive(epsilon: str, own: str, clip: str, rate: str) -> Claim:
 
 _CHEN2024 = (
     *_rates("csgm_fig5", f"{_LARGE}, 50 clients", "Fig. 5"),
-    *_rates("csgm_fig2", f"{_LARGE}, 100 clients", "Fig. 2"),
+    *_rates("csgm_tight", f"{_LARGE}, 100 clients, ε=8", "Fig. 2"),
     *_rates("csgm_fig4", f"{_LARGE}, 400 clients", "Fig. 4"),
     *(
         _points(

@@ -213,10 +213,6 @@ _DOCS_ROWS = functools.partial(_with_task, medium.DOCS)
 _DRAWN = ("gaussian", "ddg", "l2_csgm", "sketched_ddg", "mf", "sgmf", "dome_whole")
 
 
-def _drawn(task: str, rows: Rows) -> list[Row]:
-    return [row for row in _with_task(task, rows) if row["mechanism"] in _DRAWN]
-
-
 def _against_bits(name: str, finding: str, task: str) -> Figure:
     return Figure(
         name,
@@ -227,7 +223,8 @@ def _against_bits(name: str, finding: str, task: str) -> Figure:
             by="point",
             log="x",
             titles=TITLES,
-            rows=functools.partial(_drawn, task),
+            rows=functools.partial(_with_task, task),
+            shown=_DRAWN,
             baseline="gaussian",
         ),
         scales=("medium",),

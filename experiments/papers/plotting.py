@@ -85,8 +85,11 @@ class Plot:
         range over rows if empty.
       beside: Column of a dashed line beside each line: its theory, say.
       titles: What a value of a label is called.
+      shown: Values of the first of `series` that are drawn; all if empty. The others
+        count for the variance alone.
+      place: Column of what the places of a panel are called; the head of `x` if empty.
       baseline: Value of `series` whose line is 0; the others are drawn as differences
-        from it, with their 95% intervals.
+        from it, with their 95% intervals, of accuracies in points.
     """
 
     x: str
@@ -99,6 +102,8 @@ class Plot:
     error: str = ""
     beside: str = ""
     titles: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    shown: Sequence[str] = ()
+    place: str = ""
     baseline: str = ""
 
 
@@ -217,6 +222,11 @@ def _words(plot: Plot, names: str, key: Sequence[str]) -> str:
     return ", ".join(filter(None, found))
 
 
+def _scale(column: str) -> int:
+    """Of differences: those of accuracies are in points."""
+    return 100 if column.endswith("accuracy") else 1
+
+
 def _head(column: str) -> str:
     return HEADS.get(column, column.replace("_", " "))
 
@@ -227,6 +237,8 @@ def _draw_panel(axis: Any, plot: Plot, rows: Rows, column: str) -> None:
     lines = _grouped(rows, plot.series.split())
     plain = zip(itertools.cycle(_COLORS), itertools.cycle(_MARKERS))
     seen: dict[str, int] = {}
+    if plot.shown:
+        lines = [line for line in lines if line[0][0] in plot.shown]
     for number, (key, own) in enumerate(lines):
         words = key[0].split(",")[0] if key else ""
         style = STYLES.get(words) or STYLES.get(words.split("_")[0]) or next(plain)
@@ -258,8 +270,10 @@ def _draw_panel(axis: Any, plot: Plot, rows: Rows, column: str) -> None:
         axis.set_xlabel(_head(column))
     else:
         base = plot.titles.get(plot.baseline, plot.baseline)
-        less = f", difference from {base}" if base else ""
-        axis.set(xlabel=_head(plot.x), ylabel=_head(column) + less)
+        what = "points over" if _scale(column) != 1 else "difference from"
+        less = f", {what} {base}" if base else ""
+        place = rows[0][plot.place] if plot.place else _head(plot.x)
+        axis.set(xlabel=place, ylabel=_head(column) + less)
         for way in plot.log:
             axis.set(**{f"{way}scale": "log"})
         _plain_numbers(axis)
@@ -285,8 +299,9 @@ def _points(
             # What is at the same place, if the baseline is more than a point.
             base = next((one for one in bases if one[-1] == key[-1]), bases[0])
             found = effects.effect(cells, [(key, base)])
-            mean = found.size
-            down, up = mean - found.low, found.high - mean
+            mean = _scale(column) * found.size
+            down = mean - _scale(column) * found.low
+            up = _scale(column) * found.high - mean
         if plot.error and column == plot.y.split()[0]:
             down = up = 2 * float(own[0][plot.error])
         place = own[0][plot.x]
@@ -309,7 +324,9 @@ def _draw_line(
         return
     places, means, down, up = zip(*finite)
     if len(finite) <= _MOST_MARKED:
-        axis.errorbar(places, means, yerr=(down, up), elinewidth=1, label=label, **look)
+        # Without ranges the legend has no bars either.
+        reach = (down, up) if any(down + up) else None
+        axis.errorbar(places, means, yerr=reach, elinewidth=1, label=label, **look)
         return
     axis.plot(places, means, color=look["color"], ls=look["ls"], label=label)
     lowest = [mean - reach for mean, reach in zip(means, down)]

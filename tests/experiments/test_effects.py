@@ -6,6 +6,7 @@ import pytest
 from scipy import stats
 
 from experiments import effects
+from experiments.papers import claims
 from tools import pages
 
 
@@ -75,9 +76,32 @@ def test_a_table_of_a_page_has_effects_that_are_pooled():
         for s in "01"
     ]
     base = ["m=x", "over", "e"]
-    assert pages.gained(rows, ["m"], "a", ".1%", base)(rows[:4]) == ""
+    assert pages.gained(rows, rows, ["m"], "a", ".1%", base)(rows[:4]) == ""
     found = effects.effect({"x": [0, 1e-3] * 2, "y": [0, 1e-3] * 2}, [("x", "y")])
     # Four cells of two seeds have a variance by four degrees of freedom and not six.
     half = found.high * (6 / 4) ** 0.5 * stats.t.ppf(0.975, 4) / stats.t.ppf(0.975, 6)
-    shown = pages.gained(rows, ["m"], "a", ".3%", base)(rows[4:])
+    shown = pages.gained(rows, rows, ["m"], "a", ".3%", base)(rows[4:])
     assert shown == f"-25.000 ({-25 - 100 * half:.3f} to {-25 + 100 * half:.3f})"
+
+
+def test_a_gain_of_a_page_is_the_effect_of_the_claim_on_the_same_runs():
+    """Both have the variance of all seeds of the figure, whatever is shown of it."""
+    line = "equal_bits mechanism=gaussian|l2_csgm point=b32|r10: mechanism | final_accuracy .1% vs mechanism=gaussian"
+    shown = pages.table(line).splitlines()[3].split(" | ")[1]
+    claim = next(
+        one
+        for one in claims.CLAIMS
+        if one.ours == {"mechanism": "l2_csgm", "point": "r10"}
+        and one.other == {"mechanism": "gaussian", "point": "b32"}
+    )
+    assert shown.strip(" |") == claim.cells(pages.ROOT / "docs/results")[1]
+
+
+def test_a_fall_of_the_loss_is_a_gain():
+    rows = [
+        {"m": m, "final_loss": str(loss + seed / 100)}
+        for m, loss in (("x", 4.0), ("y", 3.0))
+        for seed in (0, 1)
+    ]
+    gain = pages.gained(rows, rows, ["m"], "final_loss", ".0f", ["m=x"])
+    assert gain(rows[2:]).startswith("1 (")

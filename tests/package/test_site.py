@@ -193,3 +193,14 @@ def test_hooks_run_before_a_commit_are_the_checks_of_the_tests():
         assert words[0].startswith(".venv/bin/")
         for word in words:
             assert not word.endswith(".py") or (ROOT / word).exists()
+
+
+def test_long_names_in_cells_break_after_underscores_alone():
+    cells = "<td><code>{}</code></td>", "<p><code>{}</code></p>"
+    name = "distributed_skellam"
+    assert [site_pages.on_page_content(one.format(name)) for one in cells] == [
+        cells[0].format("distributed_<wbr>skellam"),
+        cells[1].format(name),
+    ]
+    short = cells[0].format("csgm_fig2")
+    assert site_pages.on_page_content(short) == short

@@ -429,6 +429,35 @@ class TestDrawing:
         ]
         assert axis.figure.get_suptitle() == "title; 3 seeds, 95% intervals"
 
+    def test_effects_on_accuracies_are_in_points_whose_variance_is_of_all_rows(self):
+        rows = [{**row, "accuracy": row["y"]} for row in self.rows()]
+        rows = [
+            *(row for row in rows if row["x"] == "1"),
+            *({**rows[0], "series": "c", "accuracy": y} for y in ("0", "90")),
+        ]
+        plot = plotting.Plot(
+            "x", "series", y="accuracy", baseline="a", shown=("a", "b")
+        )
+        found, axis = self.lines(plot, rows)
+        assert list(found) == ["b"]
+        (bars,) = found["b"].lines[2]
+        cells = {"a": [2, 3, 7], "b": [12, 13, 17], "c": [0, 90]}
+        expected = effects.effect(cells, [("b", "a")])
+        ((low, high),) = (part[:, 1] for part in bars.get_segments())
+        assert [low, high] == pytest.approx([100 * expected.low, 100 * expected.high])
+        assert axis.get_ylabel() == "accuracy, points over a"
+
+    def test_places_have_the_names_of_their_panel_and_no_range_has_no_bars(self):
+        rows = [
+            {"panel": panel, "of": f"x of {panel}", "x": x, "y": x}
+            for panel, x in itertools.product("pq", "12")
+        ]
+        plot = plotting.Plot("x", "", "panel", "y", place="of")
+        picture = plotting.draw(plot, rows, "title")
+        names = [axis.get_xlabel() for axis in picture.axes]
+        assert names == ["x of p", "x of q"]
+        assert not any(axis.containers[0].has_yerr for axis in picture.axes)
+
     def test_names_are_lines_below_each_other(self):
         rows = [
             {**row, "x": f"name {row['x']}", "y": row["y"]} for row in self.rows(y="2")
