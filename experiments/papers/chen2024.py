@@ -114,7 +114,7 @@ _CSGM: Mapping[str, Mapping[str, tuple[tuple[str, int, tuple[float, ...]], ...]]
         "paper": (("stackoverflow", 1000, (1.0, 3.0, 5.0, 10.0)),),
     },
     "csgm_tight": {"medium": (("mnist", 100, (8.0,)), ("docs", 100, (8.0,)))},
-    # Of the claim that larger cohorts lose less: the smallest, with ten seeds.
+    # Of the claim that larger cohorts lose less: the smallest, with eight seeds.
     "csgm_cohorts": {"medium": (("mnist", 50, (8.0,)),)},
 }
 
@@ -131,7 +131,7 @@ def _csgm_problem(
 def _csgm_seeds(name: str, scale: str) -> tuple[int, ...]:
     if scale != "medium":
         return (1,)
-    return medium.TEN_SEEDS if name == "csgm_cohorts" else medium.SEEDS
+    return medium.TEN_SEEDS[:8] if name == "csgm_cohorts" else medium.SEEDS
 
 
 def _csgm(name: str, scale: str, **flags: Any) -> Iterator[Cell]:
@@ -301,7 +301,7 @@ FIGURES = [
     ),
     Figure(
         "csgm_cohorts",
-        "Accuracy of GM and L2-CSGM with 50 clients a round, ten seeds",
+        "Accuracy of GM and L2-CSGM with 50 clients a round, eight seeds",
         functools.partial(_csgm, "csgm_cohorts"),
         Plot("cohort_size", "compression_rate", "task epsilon", baseline="1"),
         scales=("medium",),

@@ -186,7 +186,7 @@ def _sensitive(epsilon: str, own: str, clip: str, rate: str) -> Claim:
 
 
 _CHEN2024 = (
-    *_rates("csgm_fig5", f"{_LARGE}, 50 clients", "Fig. 5"),
+    *_rates("csgm_cohorts", f"{_LARGE}, 50 clients, eight seeds", "Fig. 5"),
     *_rates("csgm_tight", f"{_LARGE}, 100 clients, ε=8", "Fig. 2"),
     *_rates("csgm_fig4", f"{_LARGE}, 400 clients", "Fig. 4"),
     *(
