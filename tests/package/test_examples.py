@@ -27,7 +27,7 @@ from tools import interpreters, other_loops
 ROOT = Path(__file__).resolve().parent.parent.parent
 EXAMPLES = ROOT / "examples"
 NAMES = {"choose_a_mechanism", "foreign_loop", "own_mechanism", "tff_tutorial"}
-# Those that keep what they print.
+# Loops without TFF's own learning processes, and one with a query.
 LOOPS = {"jax_loop", "pytorch_loop", "tff_query"}
 
 
@@ -98,12 +98,12 @@ def numbers(pattern, text):
     return [float(x) for x in re.findall(pattern + r" (-?[\d.]+(?:e-?\d+)?)", text)]
 
 
-def test_notebooks_are_valid_and_the_loops_alone_have_outputs():
+def test_notebooks_are_valid_and_keep_what_they_print():
     assert {path.stem for path in EXAMPLES.glob("*")} == NAMES | LOOPS
     for name in NAMES | LOOPS:
         notebook = nbformat.read(EXAMPLES / f"{name}.ipynb", as_version=4)
         nbformat.validate(notebook)
-        assert bool(printed(notebook)) == (name in LOOPS)
+        assert printed(notebook)
         assert not any(cell.get("execution_count") for cell in notebook.cells)
 
 
