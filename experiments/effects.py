@@ -38,6 +38,11 @@ class Effect:
     low: float
     high: float
 
+    def times(self, scale: float) -> Effect:
+        """The effect in other units, or with the other sign."""
+        low, high = sorted((scale * self.low, scale * self.high))
+        return Effect(scale * self.size, low, high)
+
     def is_free(self, margin: float) -> str:
         """Whether a loss of less than the margin is shown: yes, no or not decided.
 

@@ -40,6 +40,17 @@ def where(rows: Rows, **labels: Any) -> list[Row]:
     return [r for r in rows if all(r[k] == str(v) for k, v in labels.items())]
 
 
+def has(row: Row, labels: Mapping[str, str]) -> bool:
+    """Whether a row has labels, each one of several values with | between them."""
+    return all(row[name] in wanted.split("|") for name, wanted in labels.items())
+
+
+def markdown(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    every = [heads, ["---"] * len(heads), *lines]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in every)
+
+
 def distinct(rows: Rows, name: str) -> list[str]:
     """The values of a column, in the order in which they appear."""
     return list(dict.fromkeys(row[name] for row in rows))

@@ -90,7 +90,7 @@ def gained(
             return ""
         found = effects.effect(cells, list(pairs.items()))
         if name == verdicts.LOSS:
-            found = effects.Effect(-found.size, -found.high, -found.low)
+            found = found.times(-1)
         ends = [f"{x:{shown}}".rstrip("%") for x in (found.size, found.low, found.high)]
         return "{} ({} to {})".format(*ends)
 
@@ -146,9 +146,7 @@ def table(spec: str) -> str:
     file, chosen, names, numbers = matched.groups()
     wanted = dict(re.findall(r"(\w+)='?([^'=]*?)'?(?= \w+=|$)", chosen))
     every = list(map(split, files.read_csv(ROOT / f"docs/results/{file}.csv")))
-    rows = [
-        row for row in every if all(row[k] in v.split("|") for k, v in wanted.items())
-    ]
+    rows = [row for row in every if tables.has(row, wanted)]
     keys = names.split(", ")
     several = [name for name, words in wanted.items() if "|" in words]
     single = {name: wanted[name] for name in wanted if name not in several}
@@ -156,11 +154,11 @@ def table(spec: str) -> str:
     shown = list(columns(rows, figure, [*keys, *several], numbers))
     lines = dict.fromkeys(tuple(row[key] for key in keys) for row in rows)
     heads = [*map(head, keys), *(words for words, _ in shown)]
-    text = [heads, ["---"] * len(heads)]
+    text = []
     for line in lines:
         here = tables.where(rows, **dict(zip(keys, line)))
         text.append([*map(label, line), *(cell(here) for _, cell in shown)])
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in text)
+    return tables.markdown(heads, text)
 
 
 def claimed(paper: str) -> str:

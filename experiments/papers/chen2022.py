@@ -23,7 +23,7 @@ from .plotting import Plot
 from .sweep import SCALES, Cell, Figure, axis, cross, without_budget
 
 _PAPER = "Chen et al. 2022"
-_SEEDS = {"small": (1, 2), "medium": medium.SEEDS, "paper": (1, 2, 3, 4, 5)}
+_SEEDS = {"small": (1, 2), "paper": (1, 2, 3, 4, 5)}
 
 
 class Swept(NamedTuple):
@@ -118,13 +118,8 @@ SWEEPS: Mapping[str, Mapping[str, tuple[Swept, ...]]] = {
         "medium": (
             Swept("mnist", _z(0.0, 0.5, 1.0), (1, 10, 100), (16,), (100,), "small_cnn"),
             Swept(
-                "mnist",
-                _z(2.0),
-                (1, 10, 100),
-                (16,),
-                (100,),
-                "small_cnn",
-                medium.CAREFUL,
+                *("mnist", _z(2.0), (1, 10, 100), (16,), (100,), "small_cnn"),
+                **_CAREFUL,
             ),
         ),
     },
@@ -175,7 +170,7 @@ def _sweep(name: str, scale: str) -> Iterator[Cell]:
             swept.noises,
             [_rate(rate) for rate in swept.rates],
             axis("bits", swept.bits),
-            axis("seed", medium.TEN_SEEDS if name == "secagg_noise" else _SEEDS[scale]),
+            axis("seed", medium.seeds(name) if scale == "medium" else _SEEDS[scale]),
         )
 
 
@@ -187,7 +182,7 @@ def _thresholds(scale: str) -> Iterator[Cell]:
     yield from cross(
         [({"task": medium.MNIST}, shared)],
         [({"threshold": name}, flags) for name, flags in thresholds],
-        axis("seed", medium.TEN_SEEDS),
+        axis("seed", medium.seeds("secagg_threshold")),
     )
 
 

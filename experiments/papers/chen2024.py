@@ -128,12 +128,6 @@ def _csgm_problem(
     return {**medium.FLAGS[task], **(medium.CAREFUL if is_noisy else {})}
 
 
-def _csgm_seeds(name: str, scale: str) -> tuple[int, ...]:
-    if scale != "medium":
-        return (1,)
-    return medium.TEN_SEEDS[:8] if name == "csgm_cohorts" else medium.SEEDS
-
-
 def _csgm(name: str, scale: str, **flags: Any) -> Iterator[Cell]:
     """GM and L2-CSGM at equal epsilon."""
     for task, cohort, epsilons in _CSGM[name][scale]:
@@ -144,7 +138,7 @@ def _csgm(name: str, scale: str, **flags: Any) -> Iterator[Cell]:
                 axis("cohort_size", [cohort]),
                 axis("epsilon", [epsilon]),
                 _compressed("gaussian", "l2_csgm", _RATES[scale]),
-                axis("seed", _csgm_seeds(name, scale)),
+                axis("seed", medium.seeds(name) if scale == "medium" else (1,)),
             )
 
 

@@ -26,21 +26,27 @@ def _measure(task: str) -> str:
     return LOSS if task == "docs" else "final_accuracy"
 
 
-def _rates(table: str, setting: str, figure: str, task: str = "mnist") -> list[Claim]:
-    """That L2-CSGM's compression is free, at both rates."""
+def _rates(
+    table: str,
+    setting: str,
+    figure: str,
+    mechanism: str = "L2-CSGM",
+    chosen: Mapping[str, str] = {"task": "mnist"},
+) -> list[Claim]:
+    """That a mechanism's compression is free, at both rates."""
     return [
         Claim(
             paper="chen2024",
-            claim=f"L2-CSGM at {rate}-fold is free",
+            claim=f"{mechanism} at {rate}-fold is free",
             where=figure,
             setting=setting,
             asks=FREE,
             table=table,
             ours={"compression_rate": rate},
-            other={"compression_rate": "1"},
+            other=_PLAIN,
             over=("epsilon",),
-            chosen={"task": task},
-            measure=_measure(task),
+            chosen=chosen,
+            measure=_measure(chosen.get("task", "")),
         )
         for rate in ("10", "100")
     ]
@@ -195,7 +201,9 @@ _CHEN2024 = (
         )
         for r in ("r10", "r100")
     ),
-    *_rates("csgm_fig6", f"{_DOCS}, one rate for all", "Fig. 6", task="docs"),
+    *_rates(
+        "csgm_fig6", f"{_DOCS}, one rate for all", "Fig. 6", chosen={"task": "docs"}
+    ),
     *(
         _points(
             *("chen2024", f"the L2 form is ahead of L∞: {r[1:]}-fold", "section 4.2"),
@@ -217,30 +225,15 @@ _CHEN2024 = (
         less=({"compression_rate": "10|100", "cohort_size": "50"}, _PLAIN),
     ),
     *(
-        dataclasses.replace(
-            _points(
-                *("ours", f"SGMF bears less than L2-CSGM: {r[1:]}-fold"),
-                *("", AHEAD, f"l2_csgm {r}", _GAUSSIAN),
-            ),
-            less=(_point(f"sgmf {r}"), _point("mf b32")),
-        )
-        for r in ("r10", "r100")
-    ),
-    *(
-        Claim(
-            paper="chen2024",
-            claim=f"SGMF at {rate}-fold is free",
-            where=f"Fig. {figure}",
-            setting=f"{_LARGE}, by epochs, ε=4, 8, 16",
-            asks=FREE,
-            table=f"sgmf_fig{figure}",
-            ours={"compression_rate": rate},
-            other=_PLAIN,
-            over=("epsilon",),
+        one
+        for figure in (7, 8)
+        for one in _rates(
+            f"sgmf_fig{figure}",
+            f"{_LARGE}, by epochs, ε=4, 8, 16",
+            f"Fig. {figure}",
+            mechanism="SGMF",
             chosen={"epsilon": "4.0|8.0|16.0"},
         )
-        for figure in (7, 8)
-        for rate in ("10", "100")
     ),
     *(
         _sensitive(*budget, *setting)
@@ -424,6 +417,16 @@ _DOME2025 = (
     ),
 )
 _OURS = (
+    *(
+        dataclasses.replace(
+            _points(
+                *("ours", f"SGMF bears less than L2-CSGM: {r[1:]}-fold"),
+                *("", AHEAD, f"l2_csgm {r}", _GAUSSIAN),
+            ),
+            less=(_point(f"sgmf {r}"), _point("mf b32")),
+        )
+        for r in ("r10", "r100")
+    ),
     *(
         _points(
             *("ours", f"SGMF at {r[1:]}-fold is free", ""),

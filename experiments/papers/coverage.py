@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from dpfl import files
 
+from .. import tables
 from .index import FIGURES
 from .sweep import SCALES
 
@@ -96,8 +97,8 @@ def lines(paper: str, folder: Path) -> str:
     if not NUMBERED[paper]:
         return "The paper has no figure and no table.\n"
     heads = ("in the paper", "what it shows", "here (`--figure`)", "scales kept")
-    text = [(*heads, "not reproduced because"), ("---",) * 5]
+    text = []
     for number, shows, figure, why in NUMBERED[paper]:
         here = (f"`{figure}`", kept(figure, folder)) if figure else ("", "")
         text.append((number, shows, *here, why))
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in text)
+    return tables.markdown((*heads, "not reproduced because"), text)

@@ -14,7 +14,10 @@ from typing import Any
 
 SEEDS = (1, 2, 3)
 # Where the effect of a point alone is to be seen.
-TEN_SEEDS = tuple(range(1, 11))
+_MORE_SEEDS = {
+    **{"equal_bits": 10, "secagg_noise": 10, "secagg_threshold": 10},
+    "csgm_cohorts": 8,
+}
 MNIST = "mnist"
 DOCS = "docs"
 # The flags that all runs share, by task, at any compression. Rates come from a few
@@ -38,3 +41,8 @@ FLAGS: Mapping[str, Mapping[str, Any]] = {
 CAREFUL = {"server_lr": 0.2}
 # On docstrings, for sketches of a tenth. In their trials twice the rate was as good.
 CAREFUL_DOCS = {"clip_norm": 0.5, "server_lr": 0.5}
+
+
+def seeds(figure: str) -> tuple[int, ...]:
+    """The seeds of a figure."""
+    return tuple(range(1, _MORE_SEEDS.get(figure, len(SEEDS)) + 1))

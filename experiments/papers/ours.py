@@ -155,8 +155,7 @@ def _equal_bits(name: str, _: str) -> Iterator[Cell]:
             given = {**shared, **flags[mechanism], **own}
             given |= {"server_lr": rate, "epsilon": EPSILON}
             labels = {"mechanism": mechanism, "point": point}
-            seeds = medium.TEN_SEEDS if name == "equal_bits" else medium.SEEDS
-            yield from cross([(labels, given)], axis("seed", seeds))
+            yield from cross([(labels, given)], axis("seed", medium.seeds(name)))
 
 
 # Of an epoch: the clients suffice for so many cohorts. Groups that take turns, and

@@ -85,7 +85,7 @@ class Claim:
             cells.setdefault(cell(row), []).append(float(row[self.measure]))
 
         def pairs(ours: Labels, other: Labels) -> list[tuple]:
-            found = {cell(r): cell({**r, **other}) for r in rows if _has(r, ours)}
+            found = {cell(r): cell({**r, **other}) for r in rows if tables.has(r, ours)}
             missing = [key for key in found.values() if key not in cells]
             if missing or not found:
                 raise ValueError(f"{self.table} must have {missing or ours}")
@@ -100,10 +100,7 @@ class Claim:
             # Each half of the pairs is one effect, and the mean halves them.
             every, scale = every + taken, 2.0
         found = effects.effect(cells, every)
-        ends = found.size, found.low, found.high
-        if self.measure == LOSS:
-            ends = -found.size, -found.high, -found.low
-        return effects.Effect(*(scale * end for end in ends))
+        return found.times(-scale if self.measure == LOSS else scale)
 
     def verdict(self, found: effects.Effect) -> str:
         """Whether it holds, by what was asked beforehand."""
@@ -193,24 +190,18 @@ class Untested:
 Line = Union[Claim, Exact, Untested]
 
 
-def _has(row: tables.Row, labels: Labels) -> bool:
-    return all(row[name] in wanted.split("|") for name, wanted in labels.items())
-
-
 def _rows(folder: Path, table: str, labels: Labels) -> list[tables.Row]:
     rows = (r for n in table.split("|") for r in files.read_csv(folder / f"{n}.csv"))
-    return [row for row in rows if _has(row, labels)]
+    return [row for row in rows if tables.has(row, labels)]
 
 
 def lines(claims: Iterable[Line], folder: Path) -> str:
     """A table in Markdown."""
     heads = ("claim", "verdict", "effect", "here", "asked", "in the paper")
-    text: list[tuple[str, ...]] = [heads]
+    text: list[tuple[str, ...]] = []
     for one in claims:
         verdict, effect, asked = one.cells(folder)
         own = one.claim, f"**{verdict}**", effect
         text.append((*own, one.setting, asked, one.where))
-    if not any(cells[-1] for cells in text[1:]):
-        text = [cells[:-1] for cells in text]
-    text.insert(1, ("---",) * len(text[0]))
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in text)
+    shown = None if any(cells[-1] for cells in text) else -1
+    return tables.markdown(heads[:shown], (cells[:shown] for cells in text))

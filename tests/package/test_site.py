@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 import dpfl
-from tools import site_pages
+from tools import prose, site_pages
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -89,20 +89,19 @@ def test_every_page_of_the_documentation_and_every_notebook_is_in_the_navigation
 
 FENCE = re.compile(r"^```.*?^```$", re.M | re.S)
 FORMULA = re.compile(r"^ *\$\$$.*?^ *\$\$$", re.M | re.S)
-ITEM = re.compile(r"^ *(?:[*-]|\d+\.) ", re.M)
 
 
 def test_headings_tables_and_blocks_of_a_page_are_those_of_the_site(site):
     """A fence that the site does not know swallows what comes after it."""
     for path in PAGES:
         text, page = path.read_text(encoding="utf-8"), built(site, path)
-        prose = FENCE.sub("", text)
+        plain = FENCE.sub("", text)
         expected = {
-            "<h2 ": len(re.findall(r"^## ", prose, re.M)),
-            "<h3 ": len(re.findall(r"^### ", prose, re.M)),
+            "<h2 ": len(re.findall(r"^## ", plain, re.M)),
+            "<h3 ": len(re.findall(r"^### ", plain, re.M)),
             # The way to the page begins with one.
-            "<li>": 1 + len(ITEM.findall(FORMULA.sub("", prose))),
-            "<table>": len(re.findall(r"^\|[ :|-]+\|$", prose, re.M)),
+            "<li>": 1 + len(prose.ITEM.findall(FORMULA.sub("", plain))),
+            "<table>": len(re.findall(r"^\|[ :|-]+\|$", plain, re.M)),
             "<pre><code class=": len(re.findall(r"^```\w+$", text, re.M)),
         }
         assert {tag: page.count(tag) for tag in expected} == expected, path
