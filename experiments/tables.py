@@ -16,6 +16,7 @@ from dpfl import covered, files
 
 # What pages and drawings call columns.
 HEADS = {
+    "true_effect": "deviations",
     "epsilon": "ε",
     "compression_rate": "compression",
     "cohort_size": "clients",

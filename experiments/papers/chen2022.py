@@ -113,6 +113,13 @@ SWEEPS: Mapping[str, Mapping[str, tuple[Swept, ...]]] = {
             Swept("emnist", _z(*_PAPER_Z), (1, 2, 4, 10), (16,), (100,), "2nn"),
         ),
     },
+    "secagg_fig4b": {
+        "medium": (
+            Swept("mnist", _EPS, (1, 10, 100), (16,), (100,)),
+            Swept("mnist", _EPS, (1, 10, 100), (16,), (100,), "2nn"),
+            Swept("mnist", _EPS, (1, 10, 100), (16,), (100,), "small_cnn"),
+        ),
+    },
     # The paper's main claim where a run is short enough for ten seeds of each point.
     "secagg_noise": {
         "medium": (
@@ -347,6 +354,13 @@ FIGURES = [
             titles={"default": "large model"},
             **_NOISY,
         ),
+    ),
+    Figure(
+        "secagg_fig4b",
+        f"{_PAPER}, Fig. 4b: compression of three sizes of models",
+        functools.partial(_sweep, "secagg_fig4b"),
+        Plot("compression_rate", "model", "task", log="x"),
+        *("secagg_sweep", ("medium",)),
     ),
     _figure(
         "secagg_fig7",

@@ -161,9 +161,13 @@ _NARROW = {"clip_norm": 0.03, "server_lr": 0.5}
 _MORE = (2.0, 4.0, 8.0, 16.0)
 _PUBLISHED = (1.0, 3.0, 5.0, 10.0)
 _SGMF: Mapping[str, Mapping[str, tuple[tuple[str, tuple[float, ...], Any], ...]]] = {
-    "sgmf_fig3": {
+    "sgmf_own": {
         "small": (("digits", (8.0, 16.0), {}), ("docs", (8.0,), {})),
         "medium": (("mnist", (8.0,), {}),),
+    },
+    "sgmf_fig3": {
+        "small": (("digits", (8.0,), _WIDE),),
+        "medium": (("mnist", (8.0,), _WIDE),),
         "paper": (("emnist", (10.0,), _WIDE),),
     },
     "sgmf_fig7": {
@@ -311,9 +315,18 @@ FIGURES = [
             log="xy",
         ),
     ),
-    _view("sgmf_fig3", "Fig. 3: accuracy of MF and SGMF", *_STREAMS),
-    _view("sgmf_fig7", "Fig. 7: MF and SGMF, clip 1.0 and server rate 0.1", *_STREAMS),
+    _view("sgmf_fig3", "Fig. 3: accuracy of MF and SGMF", *_STREAMS, "sgmf_wide"),
+    _view(
+        *("sgmf_fig7", "Fig. 7: MF and SGMF, clip 1.0 and server rate 0.1"),
+        *(*_STREAMS, "sgmf_wide"),
+    ),
     _view("sgmf_fig8", "Fig. 8: MF and SGMF, clip 0.03 and server rate 0.5", *_STREAMS),
+    Figure(
+        "sgmf_own",
+        "Accuracy of MF and SGMF with the clip and the rate of dpfl's tasks",
+        functools.partial(_sgmf, "sgmf_own"),
+        *(_SGMF_PLOT, None, ("small", "medium"), EVALUATED),
+    ),
     Figure(
         "sgmf_sensitivity",
         "Accuracy of GM and MF over clips and server rates",

@@ -54,7 +54,7 @@ NUMBERED: Mapping[str, tuple[Numbered, ...]] = {
         Numbered("Fig. 2", "compression rates over noise, both tasks", "secagg_fig2"),
         Numbered("Fig. 3", "bits and compression rates, z=0.5", "secagg_fig3"),
         Numbered("Fig. 4a", "large model compressed against small one", "secagg_fig4"),
-        Numbered("Fig. 4b", "compression over model sizes", why="two sizes alone"),
+        Numbered("Fig. 4b", "compression over model sizes", "secagg_fig4b"),
         Numbered("Fig. 5", "bits and rates, z=0.1 and 0.3", "secagg_fig3"),
         Numbered("Fig. 6", "all bits and compression rates", "secagg_fig3"),
         Numbered("Fig. 7", "compression rates over cohort sizes", "secagg_fig7"),
