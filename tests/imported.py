@@ -8,6 +8,7 @@ from experiments import start
 start.import_tensorflow()
 
 import matplotlib.backends.backend_agg  # noqa: E402, F401
-import tensorflow_federated  # noqa: E402, F401
+import matplotlib.figure  # noqa: E402, F401
 
+import dpfl.training.remote_workers  # noqa: E402, F401
 import dpfl.training.run  # noqa: E402, F401

@@ -21,6 +21,7 @@ from pathlib import Path
 import pytest
 
 from tests import forks
+from tests.experiments import programs
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -183,7 +184,8 @@ def test_shell_lines_run(page, line, tmp_path):
     else:
         for words in own_commands(command):
             assert (Path(sys.executable).parent / f"dpfl-{words[0]}").exists()
-            succeeds(forks.run("dpfl", *words, folder=tmp_path))
+            first = programs.fork_trainers if words[0] == "search" else None
+            succeeds(forks.run("dpfl", *words, folder=tmp_path, first=first))
     if line == MAIN_JOB:
         check_main_job(tmp_path)
 

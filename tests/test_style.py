@@ -4,12 +4,15 @@
 """Holds the tree to its own rules: linter, formatter, types, layers, start-up."""
 
 import ast
+import os
 import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.package import test_public
 
 ROOT = Path(__file__).resolve().parent.parent
 # What each package may import of dpfl, besides itself.
@@ -33,9 +36,13 @@ WITH_TFF = {"aggregators", "tasks", "training"}
 PACKAGES = sorted(p.parent for p in (ROOT / "dpfl").glob("*/__init__.py"))
 
 
-def tool(*args):
+def tool(*args, **more):
     done = subprocess.run(
-        [sys.executable, "-m", *args], cwd=ROOT, capture_output=True, text=True
+        [sys.executable, "-m", *args],
+        cwd=ROOT,
+        env={**os.environ, **more},
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -48,8 +55,13 @@ def test_formatter():
     tool("ruff", "format", "--check", ".")
 
 
-def test_types():
-    tool("mypy")
+def test_types(tmp_path):
+    """Those of the tree, and those that a program of a user's sees."""
+    strict = "# mypy: disallow-any-generics, disallow-untyped-calls, strict-equality"
+    strict += ", disallow-any-unimported, warn-return-any\n"
+    (tmp_path / "program.py").write_text(strict + test_public.PROGRAM)
+    modules = ("-p", "dpfl", "-p", "experiments", "-m", "program")
+    tool("mypy", *modules, MYPYPATH=f"{ROOT}{os.pathsep}{tmp_path}")
 
 
 def imports(path):

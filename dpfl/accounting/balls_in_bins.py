@@ -96,7 +96,7 @@ class BallsInBinsDpEvent(hidden_turns.HiddenTurnsDpEvent):
         then that of one Gaussian release times that of one epoch of random slots.
         """
         longest = float(np.max(self.gram))
-        shared = float(np.max(self.gram - np.diag(np.diag(self.gram))))
+        shared = float((self.gram - np.diag(np.diag(self.gram))).max())
         whole = _gaussian_rdp(self.noise_multiplier, longest, orders)
         own = longest - shared
         if not own or not self.noise_multiplier:

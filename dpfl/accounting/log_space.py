@@ -60,7 +60,7 @@ def log_sum_exp(terms: np.ndarray) -> np.ndarray:
     largest = np.max(terms, axis=-1, keepdims=True)
     shift = np.where(np.isfinite(largest), largest, 0.0)
     with np.errstate(divide="ignore", under="ignore"):
-        return np.log(np.sum(np.exp(terms - shift), axis=-1)) + shift[..., 0]
+        return np.log(np.exp(terms - shift).sum(axis=-1)) + shift[..., 0]
 
 
 def scaled_log_sum_exp(
@@ -206,7 +206,7 @@ def integer_nodes(top: int) -> np.ndarray:
     dense = np.arange(2, min(top, _DENSE_ORDERS) + 1)
     count = max(0, math.ceil(math.log(top / _DENSE_ORDERS) / math.log(_ORDER_RATIO)))
     sparse = np.floor(_DENSE_ORDERS * _ORDER_RATIO ** np.arange(1, count))
-    return np.unique(np.concatenate([dense, sparse, [top]]).astype(np.int64))
+    return np.unique(np.append(np.append(dense, sparse), top).astype(np.int64))
 
 
 def poisson_sampled_rdp(

@@ -41,7 +41,7 @@ def hazards(params: np.ndarray) -> np.ndarray:
 
 def from_hazards(risks: np.ndarray) -> np.ndarray:
     """The entries of e, shape (p,), from the hazards, shape (p - 1,)."""
-    survival = np.cumprod(np.concatenate([[1.0], 1 - risks[:-1]]))
+    survival = np.append(1.0, 1 - risks[:-1]).cumprod()
     return np.concatenate([[1.0], -risks * survival])
 
 

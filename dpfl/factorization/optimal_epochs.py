@@ -142,7 +142,7 @@ class Dual:
         """X at some parameters, with both bounds."""
         blocks, values, roots, vectors = self._eigen(params)
         gram = self._gram(values, vectors)
-        squared = max(np.sum(np.abs(gram[np.ix_(own, own)])) for own in self._rounds)
+        squared = max(np.abs(gram[np.ix_(own, own)]).sum() for own in self._rounds)
         bound = 0.0
         if values[0] > self._floor:
             weights = np.exp(params[: len(blocks)])

@@ -243,7 +243,7 @@ class Canaries(Trials):
         joined = np.zeros(shape, np.float32)
         joins = self._rng.random(is_there.shape) < q
         joined[:, : case.canaries] = is_there & joins
-        keys = self._rng.integers(-(2**63), 2**63, (*shape, 2), np.int64)
+        keys = self._rng.integers(-(2**63), 2**63, (*shape, 2), "int64")
         return is_there, joined, keys
 
     def _is_in_round(self, is_there: np.ndarray, joined: np.ndarray) -> np.ndarray:

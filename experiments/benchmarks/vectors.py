@@ -268,7 +268,7 @@ def noise_bands(settings: Settings) -> dict[str, Call]:
     rounds = settings.matrix_rounds
     workload = fact.prefix_sum(rounds)
     # Of the square root of prefix sums: 1, 1/2, 3/8, ...
-    column = np.concatenate([[1.0], np.cumprod(1 - 0.5 / np.arange(1, rounds))])
+    column = np.append(1.0, (1 - 0.5 / np.arange(1, rounds)).cumprod())
     found = {"independent": fact.compute(workload, "identity")}
     for count in (16, 64, 256):
         factors = fact.ToeplitzFactors(column * (np.arange(rounds) < count))

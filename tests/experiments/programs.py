@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -45,3 +46,37 @@ def may_be_interrupted() -> None:
 def read_from(path: Path) -> None:
     """Has this process read a file as its stdin."""
     sys.stdin = open(path)
+
+
+def fork_trainers() -> None:
+    """Has this process fork its trainers, which then import nothing."""
+    from experiments.papers import trainers
+
+    trainers.subprocess = types.SimpleNamespace(Popen=_Fork, PIPE=subprocess.PIPE)
+
+
+class _Fork:
+    """A `Popen` of the program of trainers."""
+
+    def __init__(self, command: list[str], **more: object):
+        from tools.soaks import runs
+
+        (asked, stdin), (stdout, answers) = os.pipe(), os.pipe()
+        self.stdin, self.stdout = os.fdopen(stdin, "w"), os.fdopen(stdout)
+        self.pid = runs.fork(self._serve, asked, answers)
+        os.close(asked)
+        os.close(answers)
+
+    def _serve(self, asked: int, answers: int) -> None:
+        from experiments.papers import trainers
+
+        self.stdin.close()
+        os.dup2(answers, 1)
+        sys.stdin = os.fdopen(asked)
+        trainers.main()
+
+    def kill(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+
+    def wait(self) -> int:
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])

@@ -3,8 +3,8 @@
 
 """Runs the notebooks of examples/, and holds them to what they print.
 
-Those that are plain Python and need TensorFlow Federated are a program that begins with
-its imports done (`tests.forks`), the others run in a kernel.
+They are plain Python, and a program that begins with TensorFlow Federated imported
+(`tests.forks`). One of them runs in a kernel, and that in PyTorch where that is.
 """
 
 import functools
@@ -64,7 +64,7 @@ def in_plain_python(code):
     return f"pathlib.Path({first.split()[1]!r}).write_text({content!r})"
 
 
-def as_a_program(name, folder, changes, python=None):
+def as_a_program(name, folder, changes=(), python=None):
     """What a notebook of plain Python prints.
 
     Args:
@@ -108,7 +108,7 @@ def test_notebooks_are_valid_and_keep_what_they_print():
 
 
 def test_choosing_a_mechanism(tmp_path):
-    text = executed("choose_a_mechanism", tmp_path)
+    text = as_a_program("choose_a_mechanism", tmp_path)
     epsilons = numbers("epsilon", text)
     assert len(epsilons) == 6
     *met, by_renyi, careless = epsilons
@@ -191,7 +191,7 @@ def test_what_the_loops_are_shown_to_print():
         assert check_loop(printed(notebook), rounds=60) > 0.9
 
 
-def run_loop(name, folder, python):
+def run_loop(name, folder, python=None):
     """Runs two epochs, with a stop within the second, and checks what it prints."""
     changes = [("ROUNDS, STOPPED = 60, 52", "ROUNDS, STOPPED = 10, 9")]
     text = as_a_program(name, folder, changes, python)
@@ -208,11 +208,11 @@ def test_a_loop_in_pytorch(tmp_path):
 
 
 def test_a_loop_in_jax(tmp_path):
-    run_loop("jax_loop", tmp_path, sys.executable)
+    run_loop("jax_loop", tmp_path)
 
 
 def test_tffs_tutorial_with_a_query(tmp_path):
-    run_loop("tff_query", tmp_path, None)
+    run_loop("tff_query", tmp_path)
 
 
 def test_the_loops_train_to_what_dpfl_train_does():
@@ -232,7 +232,7 @@ def test_the_loops_train_to_what_dpfl_train_does():
 def outside(tmp_path_factory):
     """A folder with the notebook's package, and what the notebook printed."""
     folder = tmp_path_factory.mktemp("outside")
-    return folder, as_a_program("own_mechanism", folder, [])
+    return folder, as_a_program("own_mechanism", folder)
 
 
 def command(folder, *args):

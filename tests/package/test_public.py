@@ -3,32 +3,29 @@
 
 """`import dpfl` as a user's program has it."""
 
-import os
 import subprocess
 import sys
-import textwrap
-from pathlib import Path
 
 import pytest
 
 import dpfl
 from dpfl import mechanisms
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+# Its types are checked in tests/test_style.py.
 PROGRAM = """
-    import dpfl
+import dpfl
 
-    mechanism = dpfl.L2Csgm(
-        cohort_size=1000, clip_norm=0.3, noise_multiplier=0.9, keep_fraction=0.1
-    )
-    plan = dpfl.PoissonSampling(population=100_000, cohort_size=1000, rounds=1500)
-    found = dpfl.calibrate(mechanism, plan, dimension=7850, epsilon=8, delta=1e-6)
-    noise: float = found.noise_multiplier
-    spent: float = dpfl.epsilon(found, plan, dimension=7850, delta=1e-6)
-    relation = dpfl.privacy_report(found, plan, 7850, 1e-6).relation
-    ledger = dpfl.Ledger(found, plan, dimension=7850, delta=1e-6)
-    after: float = ledger.record_round()
-    print(noise, spent, relation, after)
+mechanism = dpfl.L2Csgm(
+    cohort_size=1000, clip_norm=0.3, noise_multiplier=0.9, keep_fraction=0.1
+)
+plan = dpfl.PoissonSampling(population=100_000, cohort_size=1000, rounds=1500)
+found = dpfl.calibrate(mechanism, plan, dimension=7850, epsilon=8, delta=1e-6)
+noise: float = found.noise_multiplier
+spent: float = dpfl.epsilon(found, plan, dimension=7850, delta=1e-6)
+relation = dpfl.privacy_report(found, plan, 7850, 1e-6).relation
+ledger = dpfl.Ledger(found, plan, dimension=7850, delta=1e-6)
+after: float = ledger.record_round()
+print(noise, spent, relation, after)
 """
 
 
@@ -46,20 +43,9 @@ def test_every_mechanism_and_participation_is_public():
     assert {kind.__name__ for kind in kinds} <= set(dpfl.__all__)
 
 
-def test_a_program_has_types_and_needs_no_tensorflow(tmp_path):
+def test_a_program_needs_no_tensorflow(tmp_path):
     path = tmp_path / "program.py"
-    path.write_text(textwrap.dedent(PROGRAM))
-    strict = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent"]
-    # An editable install is a hook, which mypy does not run.
-    environment = {**os.environ, "MYPYPATH": str(ROOT)}
-    checked = subprocess.run(
-        [*strict, str(path)],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
-    assert checked.returncode == 0, checked.stdout + checked.stderr
+    path.write_text(PROGRAM)
     code = f"import runpy, sys; runpy.run_path({str(path)!r});" + (
         "sys.exit('tensorflow' in sys.modules)"
     )

@@ -300,7 +300,7 @@ class DiscreteGaussianNoise(_TiltedSum):
         real = np.zeros(angles.size)
         imaginary = np.zeros(angles.size)
         for chance, sign in ((up, 1), (down, -1)):
-            real += np.sum(np.log1p(-4 * chance * (1 - chance) * half), axis=1) / 2
+            real += np.log1p(-4 * chance * (1 - chance) * half).sum(axis=1) / 2
             turn = np.arctan2(chance * sine, 1 - 2 * chance * half)
             imaginary += sign * np.sum(turn - chance * angles[:, None], axis=1)
         weight = angles * float(np.sum(up) + np.sum(down))

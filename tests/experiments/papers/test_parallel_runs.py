@@ -14,6 +14,7 @@ from dpfl import files
 from experiments import tables
 from experiments.papers import parallel_runs, remaining_work, sweep, trainers
 from tests import forks
+from tests.experiments import programs
 
 TINY = {
     **dict(task="synthetic", model="small_cnn", num_clients=12, cohort_size=4),
@@ -66,14 +67,11 @@ def killed_grid(folder, run):
     return sweep.ResultsTable(folder / "results.csv")
 
 
-def test_a_killed_grid_goes_on_and_seeds_that_share_a_graph_change_nothing(
-    tmp_path, capfd
-):
+def test_a_killed_grid_goes_on_and_seeds_that_share_a_graph_change_nothing(tmp_path):
     first, second = works()
-    # By itself, and in one go; and what goes on imports beside the grid that is killed.
+    # By itself, and in one go.
     words = second.arguments(tmp_path / "alone")
     alone = forks.start("experiments.train", *words, err=tmp_path / "said")
-    trainer = trainers.Trainer()
     # Again where this process was stopped, and did not see the moment.
     for number in range(3):
         folder = tmp_path / f"grid-{number}"
@@ -82,12 +80,12 @@ def test_a_killed_grid_goes_on_and_seeds_that_share_a_graph_change_nothing(
             break
     before, begun = table.row(first), folder / second.folder / "metrics.csv"
     assert begun.exists()
-    runs = parallel_runs.ParallelRuns(folder, jobs=1)
-    runs._trainers.append(trainer)
-    runs.do([first, second], table)
+    # The trainer of the first was a process by itself.
+    done = forks.run(folder / "grid.py", folder, first=programs.fork_trainers)
+    assert done.returncode == 0, done.stderr
     # What is left of it, of two runs of 16 rounds, is said by what was measured.
-    said = capfd.readouterr().err
-    left = re.search(r"1 of 2 runs and (\d+) of 32 rounds are left, about 1 min", said)
+    said = r"1 of 2 runs and (\d+) of 32 rounds are left, about 1 min"
+    left = re.search(said, done.stderr)
     assert 0 < int(left[1]) <= 14
     after = sweep.ResultsTable(folder / "results.csv")
     assert after.row(first) == before
