@@ -60,22 +60,18 @@ class TaskConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class DigitsConfig(TaskConfig):
-    """Options of `digits`.
+class DealtConfig(TaskConfig):
+    """What the tasks share whose images belong to nobody, and are dealt to clients.
 
     The share `validation_fraction` is one of each label's images outside of the test
     set, which is then not looked at; 0 has the test set evaluated on. The split is
     independent of the run's seed.
     """
 
-    client_epochs: int = option(5, "Passes over a client's examples in one round.")
     model: str = option("small_cnn", f"One of {', '.join(DIGITS_MODELS)}.")
     num_clients: int = option(100, "Clients over which the images are split.")
     dirichlet_alpha: float = option(
         0.5, "Concentration of a client's labels; small is heterogeneous."
-    )
-    test_fraction: float = option(
-        0.2, "Share of each label's images held out for testing."
     )
     validation_fraction: float = option(
         0.0, "Share of the others that is evaluated on in place of the test set."
@@ -88,11 +84,47 @@ class DigitsConfig(TaskConfig):
         checks.integer("num_clients", self.num_clients, 1, _MOST_MADE_UP_CLIENTS)
         # Beyond, numpy's gamma variates are all zero or infinite.
         checks.real("dirichlet_alpha", self.dirichlet_alpha, at_least=0.01, at_most=1e6)
+        _check_split(self)
+
+
+@dataclasses.dataclass(frozen=True)
+class DigitsConfig(DealtConfig):
+    """Options of `digits`."""
+
+    client_epochs: int = option(5, "Passes over a client's examples in one round.")
+    test_fraction: float = option(
+        0.2, "Share of each label's images held out for testing."
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         _check_held_out(self)
+
+
+@dataclasses.dataclass(frozen=True)
+class FashionConfig(DealtConfig):
+    """Options of `fashion`, whose test set is the published one.
+
+    Attributes:
+      data_dir: The folder that has the four files, or has them in `fashion-mnist`; by
+        default where Debian's package `dataset-fashion-mnist` puts them.
+    """
+
+    batch_size: int = option(20, "Examples of a local batch.")
+    num_clients: int = option(2000, "Clients over which the images are split.")
+    data_dir: Optional[str] = option("/usr/share/datasets", "Folder of the data files.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_folder(self.data_dir)
 
 
 def _check_held_out(config: Any) -> None:
     checks.real("test_fraction", config.test_fraction, above=0.0, below=1.0)
+    _check_split(config)
+
+
+def _check_split(config: Any) -> None:
     validation = config.validation_fraction
     checks.real("validation_fraction", validation, at_least=0.0, below=1.0)
     checks.integer("partition_seed", config.partition_seed, 0, _LARGEST_SPLIT_SEED)

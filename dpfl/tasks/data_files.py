@@ -24,7 +24,7 @@ import tensorflow as tf
 from dpfl import files
 from dpfl.tasks import downloads
 from dpfl.tasks import task as task_lib
-from dpfl.tasks.configs import DocsConfig, FilesConfig, SqlConfig
+from dpfl.tasks.configs import DocsConfig, FashionConfig, FilesConfig, SqlConfig
 
 # Evaluation examples come from at most this many clients when they are capped.
 _EVALUATION_CLIENTS = 1000
@@ -184,7 +184,7 @@ class PackedText:
     sha256: str
 
 
-def data_folder(config: Union[FilesConfig, DocsConfig]) -> str:
+def data_folder(config: Union[FilesConfig, FashionConfig, DocsConfig]) -> str:
     """The folder that the options mean, as the path that workers read too."""
     folder = config.data_dir or os.path.join("~", ".tff")
     return os.path.abspath(os.path.expanduser(folder))

@@ -1,38 +1,43 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""MNIST, a client per writer: 70,000 real digits by 836 people.
+"""MNIST, a client per writer, and Fashion-MNIST, dealt to clients by its labels.
 
-MNIST is drawn from NIST's forms (Special Database 19). Who wrote which digit was found
-by Yadav and Bottou (2019, 'Cold Case: The Lost MNIST Digits'); `mnist_writers.npz` has
-their answer, in MNIST's order. MNIST's own training and test set have no writer in
-common, so here all digits of a writer are put together, and a share is held out of
-each writer's, as in F-EMNIST. No accuracy compares with that on MNIST's test set.
+MNIST's 70,000 digits are drawn from NIST's forms (Special Database 19). Who wrote which
+was found by Yadav and Bottou (2019, 'Cold Case: The Lost MNIST Digits');
+`mnist_writers.npz` has their answer, in MNIST's order. MNIST's own training and test
+set have no writer in common, so here all digits of a writer are put together, and a
+share is held out of each writer's, as in F-EMNIST. No accuracy compares with that on
+MNIST's test set.
+
+Fashion-MNIST (Xiao et al. 2017) has 70,000 pictures of clothes in MNIST's format, which
+belong to nobody. Its training set is dealt, and its test set is its own.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import gzip
 import hashlib
 import os
 import pathlib
 import zipfile
 import zlib
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from dpfl.tasks import data_files, models
+from dpfl.tasks import configs, data_files, digits, models
 from dpfl.tasks import task as task_lib
-from dpfl.tasks.configs import MnistConfig
+from dpfl.tasks.configs import FashionConfig, MnistConfig
 
 ARCHIVE = "mnist.npz"
 URL = f"https://storage.googleapis.com/tensorflow/tf-keras-datasets/{ARCHIVE}"
 # Of the download, as Keras has it.
 _ARCHIVE_SHA256 = "731c5ac602752760c8e48fbffcf8c3b850d9dc2a2aedcf2cc48468fc17b673d1"
-# Of all 70,000 images, a byte a pixel.
-_PIXELS_SHA256 = "5b92582eb909c82a9bfefcd44acbe9233be3eb5b419a44cf211022ad2bf4bf96"
 _UNREADABLE = (OSError, ValueError, KeyError, EOFError)
 _IDX_MAGIC = {1: 2049, 3: 2051}
 # Names of the parts of the archive, and of the files, for images and labels.
@@ -41,38 +46,58 @@ _PARTS = {
     "test": ("x_test", "y_test", "t10k-images", "t10k-labels"),
 }
 
-DEFAULTS = task_lib.TrainingDefaults(
-    client_lr=0.1, server_lr=0.5, clip_norm=0.3, cohort_size=100, rounds=100
-)
+
+class Split(NamedTuple):
+    """Whose an example is, as positions among all.
+
+    Attributes:
+      client_ids: Identifiers of the clients, sorted.
+      parts: What each of them trains on.
+      held_out: What is evaluated on, sorted.
+    """
+
+    client_ids: tuple[str, ...]
+    parts: list[np.ndarray]
+    held_out: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True)
-class Writers:
-    """Who wrote what, in MNIST's order, its training set first.
+class ImageSet:
+    """A published set of images in MNIST's format, and how a task has it.
 
     Attributes:
-      writers: int [examples], numbers of the writers.
-      labels: int [examples], by which a copy's order is checked.
-      training: How many of them are MNIST's training set.
-      sha256: Hexadecimal digest of all pixels in that order, a byte each.
+      name: The task's.
+      title: The set's.
+      description: The task's.
+      training: How many of the images are its training set, which comes first.
+      labels_sha256: Hexadecimal digest of all labels in that order, a byte each.
+      pixels_sha256: That of all pixels.
+      folder: Name of the folder in `data_dir` that may have the files.
+      has_archive: Whether Keras's archive will do, which can be downloaded.
+      split: Function of the labels, `training` and the task's options.
+      defaults: The task's.
+      clients_hold_test_examples: The task's.
     """
 
-    writers: np.ndarray
-    labels: np.ndarray
+    name: str
+    title: str
+    description: str
     training: int
-    sha256: str
+    labels_sha256: str
+    pixels_sha256: str
+    folder: str
+    has_archive: bool
+    split: Callable[[np.ndarray, int, Any], Split]
+    defaults: task_lib.TrainingDefaults
+    clients_hold_test_examples: bool
 
 
-def published_writers() -> Writers:
-    """Those of MNIST."""
+@functools.cache
+def published_writers() -> np.ndarray:
+    """The number of each digit's writer, int [70000], in MNIST's order."""
     path = pathlib.Path(__file__).with_name("mnist_writers.npz")
     with np.load(path) as facts:
-        return Writers(
-            np.concatenate([facts["train_writer"], facts["test_writer"]]),
-            np.concatenate([facts["train_label"], facts["test_label"]]),
-            len(facts["train_label"]),
-            _PIXELS_SHA256,
-        )
+        return np.concatenate([facts["train_writer"], facts["test_writer"]])
 
 
 def _idx(path: str, axes: int) -> np.ndarray:
@@ -110,57 +135,87 @@ def _archive(path: str) -> list[np.ndarray]:
         raise data_files.damaged(path, str(error)) from error
 
 
-def read_images(config: MnistConfig, facts: Writers) -> tuple[np.ndarray, np.ndarray]:
-    """All images and labels in MNIST's order: uint8 [examples, 28, 28] and int32.
+def read_images(
+    config: MnistConfig | FashionConfig, of: ImageSet
+) -> tuple[np.ndarray, np.ndarray]:
+    """All images and labels in the set's order: uint8 [examples, 28, 28] and int32.
 
     Raises:
       DataFileError: If they are missing, damaged, or in another order.
     """
     folder = data_files.data_folder(config)
+    inner = os.path.join(folder, of.folder)
+    folder = inner if os.path.isdir(inner) else folder
     path = os.path.join(folder, ARCHIVE)
     stems = [stem for part in _PARTS.values() for stem in part[2:]]
     axes = (3, 1, 3, 1)
     idx_paths = [_idx_path(folder, *two) for two in zip(stems, axes)]
     has_idx = all(map(os.path.exists, idx_paths))
-    if not has_idx and not os.path.exists(path):
-        if not config.download:
-            raise data_files.DataFileError(
-                "data_dir must have the images of MNIST, as four idx files or "
-                f"{ARCHIVE}, found neither in {folder}; --download fetches them"
-            )
-        data_files.fetch(path, URL, _archive, _ARCHIVE_SHA256)
+    if not has_idx:
+        _find_archive(path, config, of)
     source = folder if has_idx else path
     parts = [_idx(*two) for two in zip(idx_paths, axes)] if has_idx else _archive(path)
     images = np.concatenate([parts[0], parts[2]])
     labels = np.concatenate([parts[1], parts[3]])
-    is_in_order = len(parts[1]) == facts.training and np.array_equal(
-        labels, facts.labels
-    )
+    is_in_order = len(parts[1]) == of.training and _digest(labels) == of.labels_sha256
     if not is_in_order:
-        raise data_files.damaged(source, "its labels are not those of MNIST in order")
-    if hashlib.sha256(images.tobytes()).hexdigest() != facts.sha256:
-        raise data_files.damaged(source, "its images are not those of MNIST")
+        raise data_files.damaged(
+            source, f"its labels are not those of {of.title} in order"
+        )
+    if _digest(images) != of.pixels_sha256:
+        raise data_files.damaged(source, f"its images are not those of {of.title}")
     return images, labels.astype(np.int32)
 
 
-def split(
-    writers: np.ndarray, config: MnistConfig
-) -> tuple[list[np.ndarray], np.ndarray]:
-    """What each writer trains on, by number, and all that is evaluated on.
+def _find_archive(path: str, config: Any, of: ImageSet) -> None:
+    """Has Keras's archive at a path if that will do; DataFileError if it is not."""
+    if of.has_archive and os.path.exists(path):
+        return
+    if of.has_archive and config.download:
+        data_files.fetch(path, URL, _archive, _ARCHIVE_SHA256)
+        return
+    folder = os.path.dirname(path)
+    wanted = f"data_dir must have the images of {of.title}, as four idx files"
+    if of.has_archive:
+        wanted += f" or {ARCHIVE}, found neither in {folder}; --download fetches them"
+    else:
+        wanted += f", found no such files in {folder}"
+    raise data_files.DataFileError(wanted)
 
-    These are sorted positions in `writers`, of which a share of each writer's is held
-    out; a validation set may take the place of the test set.
+
+def _digest(array: np.ndarray) -> str:
+    """Hexadecimal SHA-256 of an array's values, a byte each."""
+    return hashlib.sha256(array.astype(np.uint8).tobytes()).hexdigest()
+
+
+def by_writer(
+    writers: np.ndarray, labels: np.ndarray, training: int, config: MnistConfig
+) -> Split:
+    """A client a writer, of whose digits a share is held out.
+
+    A validation set may take the place of the test set.
+
+    Args:
+      writers: int [examples], numbers of the writers.
+
+    Raises:
+      ValueError: If a writer has no digit left to train on.
     """
+    del labels, training
     rng = np.random.RandomState(config.partition_seed)
-    training, held_out = [], []
-    for writer in np.unique(writers):
+    parts, held_out = [], []
+    numbers = np.unique(writers)
+    for writer in numbers:
         positions = rng.permutation(np.flatnonzero(writers == writer))
         test, rest = _cut(positions, config.test_fraction)
         if config.validation_fraction:
             test, rest = _cut(rest, config.validation_fraction)
-        training.append(np.sort(rest))
+        parts.append(np.sort(rest))
         held_out.append(test)
-    return training, np.sort(np.concatenate(held_out))
+    test = np.sort(np.concatenate(held_out))
+    name = "validation_fraction" if config.validation_fraction else "test_fraction"
+    task_lib.check_split(name, getattr(config, name), min(map(len, parts)), len(test))
+    return Split(tuple(f"writer_{n:04d}" for n in numbers), parts, test)
 
 
 def _cut(positions: np.ndarray, fraction: float) -> tuple[np.ndarray, np.ndarray]:
@@ -169,29 +224,87 @@ def _cut(positions: np.ndarray, fraction: float) -> tuple[np.ndarray, np.ndarray
     return positions[:count], positions[count:]
 
 
+def by_label(labels: np.ndarray, training: int, config: FashionConfig) -> Split:
+    """The training set dealt as `digits.dirichlet_partition` does.
+
+    A share of each label's may be held out in place of the test set.
+
+    Raises:
+      ValueError: If there are more clients than images, or no image is left to train
+        or to validate on.
+    """
+    rng = np.random.RandomState(config.partition_seed)
+    train, test = np.arange(training), np.arange(training, len(labels))
+    fraction = config.validation_fraction
+    if fraction:
+        train, test = digits.split_by_label(labels[:training], fraction, rng)
+        task_lib.check_split("validation_fraction", fraction, len(train), len(test))
+    count, alpha = config.num_clients, config.dirichlet_alpha
+    dealt = digits.dirichlet_partition(labels[train], count, alpha, rng)
+    return Split(task_lib.client_names(count), [train[part] for part in dealt], test)
+
+
 def _to_float(pixels: tf.Tensor) -> tf.Tensor:
     """The images as float32 [batch, 28, 28, 1] in [0, 1]."""
     return tf.cast(pixels, tf.float32)[..., tf.newaxis] / 255.0
 
 
-def load(config: MnistConfig, facts: Writers | None = None) -> task_lib.Task:
-    """The task `mnist`, of a client per writer.
+MNIST = ImageSet(
+    name="mnist",
+    title="MNIST",
+    description="Handwritten digits, a client per writer.",
+    training=60_000,
+    labels_sha256="671ff9d70b4811116d55c3dd479efa7a981e2e62753ef7a6d5c15fea81e63d27",
+    pixels_sha256="5b92582eb909c82a9bfefcd44acbe9233be3eb5b419a44cf211022ad2bf4bf96",
+    folder="mnist",
+    has_archive=True,
+    split=lambda *rest: by_writer(published_writers(), *rest),
+    defaults=task_lib.TrainingDefaults(
+        client_lr=0.1, server_lr=0.5, clip_norm=0.3, cohort_size=100, rounds=100
+    ),
+    # A share of each writer's own digits is held out.
+    clients_hold_test_examples=True,
+)
+FASHION = ImageSet(
+    name="fashion",
+    title="Fashion-MNIST",
+    description="Pictures of clothes, dealt to clients by their labels.",
+    training=60_000,
+    labels_sha256="8ab940a680640f36c0bf1d2549cb2f3b3d4068c12547116cc7b1161b1d26663d",
+    pixels_sha256="0fbbfcb392782b3b702472ead3688778e1509e8cf40f5c24d9d3303618b193ab",
+    folder="fashion-mnist",
+    has_archive=False,
+    split=by_label,
+    defaults=task_lib.TrainingDefaults(
+        client_lr=0.1, server_lr=0.5, clip_norm=0.3, cohort_size=100, rounds=100
+    ),
+    # The test set goes to nobody.
+    clients_hold_test_examples=False,
+)
+_SETS: dict[type[configs.TaskConfig], ImageSet] = {
+    MnistConfig: MNIST,
+    FashionConfig: FASHION,
+}
+
+
+def load(
+    config: MnistConfig | FashionConfig, of: ImageSet | None = None
+) -> task_lib.Task:
+    """The task `mnist`, of a client per writer, or `fashion`, of `config.num_clients`.
 
     x is float32 [batch, 28, 28, 1] in [0, 1] with ink at 1, y is int32 [batch]. Other
-    facts than MNIST's are for tests.
+    sets than the published are for tests.
 
     Raises:
-      DataFileError: If the images are missing, damaged, or not those of MNIST.
-      ValueError: If a writer has no digit left to train on.
+      DataFileError: If the images are missing, damaged, or not those of the set.
+      ValueError: If a client or the evaluation has no image left.
     """
-    facts = facts or published_writers()
-    images, labels = read_images(config, facts)
-    parts, test = split(facts.writers, config)
+    of = of or _SETS[type(config)]
+    images, labels = read_images(config, of)
+    client_ids, parts, test = of.split(labels, of.training, config)
     sizes = np.array([len(part) for part in parts], np.int64)
-    name = "validation_fraction" if config.validation_fraction else "test_fraction"
-    task_lib.check_split(name, getattr(config, name), int(sizes.min()), len(test))
     rows = np.concatenate(parts)
-    digest = hashlib.sha256(b"mnist 1")
+    digest = hashlib.sha256(f"{of.name} 1".encode())
     for array in (images, labels, rows, sizes, test):
         digest.update(array.tobytes())
 
@@ -200,17 +313,16 @@ def load(config: MnistConfig, facts: Writers | None = None) -> task_lib.Task:
         return examples.map(lambda pixels, label: (_to_float(pixels), label))
 
     return task_lib.Task(
-        name="mnist",
-        description="Handwritten digits, a client per writer.",
-        client_ids=tuple(f"writer_{n:04d}" for n in np.unique(facts.writers)),
+        name=of.name,
+        description=of.description,
+        client_ids=client_ids,
         dataset_from_index=task_lib.in_memory_datasets(
             images[rows], labels[rows], sizes, config, _to_float
         ),
         evaluation_dataset=evaluation_dataset,
-        defaults=DEFAULTS,
+        defaults=of.defaults,
         config=config,
         fingerprint=digest.hexdigest(),
-        # A share of each writer's own digits is held out.
-        clients_hold_test_examples=True,
+        clients_hold_test_examples=of.clients_hold_test_examples,
         **models.image_pieces(config.model, num_classes=10),
     )

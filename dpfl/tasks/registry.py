@@ -87,7 +87,8 @@ class TaskOption:
 TASKS: dict[str, TaskEntry] = {
     name: TaskEntry(
         config_class,
-        f"dpfl.tasks.{name}",
+        # Fashion-MNIST has MNIST's format.
+        f"dpfl.tasks.{'mnist' if name == 'fashion' else name}",
         dimension,
         # A few words of docs are so frequent that accuracy jumps between them while
         # the loss falls.
@@ -98,6 +99,7 @@ TASKS: dict[str, TaskEntry] = {
         ("digits", configs.DigitsConfig, 15_994),
         ("docs", configs.DocsConfig, 157_172),
         ("emnist", configs.EmnistConfig, 1_018_174),
+        ("fashion", configs.FashionConfig, 15_994),
         ("mnist", configs.MnistConfig, 15_994),
         ("stackoverflow", configs.StackOverflowConfig, 4_050_748),
         ("synthetic", configs.SyntheticConfig, 1_018_174),

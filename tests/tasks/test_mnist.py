@@ -1,9 +1,10 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""`mnist` on small files in the real formats."""
+"""`mnist` and `fashion` on small files in the real formats."""
 
 import dataclasses
+import functools
 import gzip
 import hashlib
 import pathlib
@@ -27,9 +28,15 @@ def labels():
     return (np.arange(len(WRITERS)) % 10).astype(np.uint8)
 
 
-def facts():
-    digest = hashlib.sha256(images().tobytes()).hexdigest()
-    return mnist.Writers(WRITERS, labels(), TRAINING, digest)
+def small(of, **changes):
+    """A set that is the small images."""
+    digests = [hashlib.sha256(a.tobytes()).hexdigest() for a in (labels(), images())]
+    return dataclasses.replace(
+        of,
+        training=TRAINING,
+        **dict(zip(("labels_sha256", "pixels_sha256"), digests)),
+        **changes,
+    )
 
 
 def idx(array):
@@ -54,7 +61,14 @@ def archive(path):
 
 def load(folder, **options):
     options = {"batch_size": 2, "shuffle_seed": None, **options}
-    return mnist.load(configs.MnistConfig(data_dir=str(folder), **options), facts())
+    of = small(mnist.MNIST, split=functools.partial(mnist.by_writer, WRITERS))
+    return mnist.load(configs.MnistConfig(data_dir=str(folder), **options), of)
+
+
+def load_fashion(folder, **options):
+    options = {"batch_size": 2, "shuffle_seed": None, "num_clients": 4, **options}
+    config = configs.FashionConfig(data_dir=str(folder), **options)
+    return mnist.load(config, small(mnist.FASHION))
 
 
 def examples(dataset):
@@ -70,12 +84,17 @@ def places(x):
 
 def test_the_published_facts():
     found = mnist.published_writers()
-    assert found.writers.shape == found.labels.shape == (70_000,)
-    _, counts = np.unique(found.writers, return_counts=True)
+    assert found.shape == (70_000,)
+    _, counts = np.unique(found, return_counts=True)
     assert (len(counts), counts.min(), counts.max()) == (836, 8, 131)
-    train, test = np.split(found.writers, [found.training])
+    train, test = np.split(found, [mnist.MNIST.training])
     assert (len(np.unique(train)), len(np.unique(test))) == (539, 297)
     assert not np.intersect1d(train, test).size
+    path = pathlib.Path(mnist.__file__).with_name("mnist_writers.npz")
+    with np.load(path) as facts:
+        both = [facts[f"{part}_label"].astype(np.uint8) for part in ("train", "test")]
+    digest = hashlib.sha256(np.concatenate(both).tobytes()).hexdigest()
+    assert digest == mnist.MNIST.labels_sha256
 
 
 @pytest.mark.parametrize("packs, dot", [(False, "-"), (True, "-"), (False, ".")])
@@ -115,8 +134,8 @@ def test_a_validation_set_has_nothing_of_the_test_set(tmp_path):
     write(tmp_path)
     config = configs.MnistConfig(test_fraction=0.25, validation_fraction=0.3)
     plain = dataclasses.replace(config, validation_fraction=0.0)
-    training, validation = mnist.split(WRITERS, config)
-    _, test = mnist.split(WRITERS, plain)
+    _, training, validation = mnist.by_writer(WRITERS, labels(), TRAINING, config)
+    test = mnist.by_writer(WRITERS, labels(), TRAINING, plain).held_out
     assert not np.intersect1d(validation, test).size
     everything = np.concatenate([*training, validation, test])
     assert sorted(everything) == list(range(len(WRITERS)))
@@ -168,7 +187,77 @@ def test_downloads(tmp_path, monkeypatch):
     assert pathlib.Path(folder / "mnist.npz").read_bytes() == published.read_bytes()
 
 
+@pytest.mark.parametrize("inside", ["", "fashion-mnist"])
+def test_fashion_s_clients_share_its_training_set(tmp_path, inside):
+    # The file's folder goes before what lies around it, which may be MNIST.
+    (folder := tmp_path / inside).mkdir(exist_ok=True)
+    write(folder, packs=True)
+    task = load_fashion(tmp_path)
+    assert task.client_ids == tuple(f"client_{n}" for n in range(4))
+    assert not task.clients_hold_test_examples
+    seen = []
+    for client in task.client_ids:
+        x, y = examples(task.client_dataset(client))
+        assert len(y) == TRAINING // 4
+        found = places(x)
+        assert np.array_equal(labels()[found], y)
+        seen += found
+    assert sorted(seen) == list(range(TRAINING))
+    assert places(examples(task.evaluation_dataset())[0]) == [16, 17, 18, 19]
+
+
+def test_fashion_s_split_is_that_of_its_options(tmp_path):
+    write(tmp_path)
+    task = load_fashion(tmp_path)
+    assert task.fingerprint == load_fashion(tmp_path).fingerprint
+    for change in ({"partition_seed": 1}, {"num_clients": 5}, {"dirichlet_alpha": 90}):
+        assert task.fingerprint != load_fashion(tmp_path, **change).fingerprint
+    # Of ten labels six have two images to train on, of which one is held out.
+    held = load_fashion(tmp_path, validation_fraction=0.5)
+    x, y = examples(held.evaluation_dataset())
+    assert max(places(x)) < TRAINING
+    assert y.tolist() == [labels()[place] for place in places(x)]
+    assert set(range(6)) <= set(y)
+    parts = [examples(held.client_dataset(c))[0] for c in held.client_ids]
+    assert sum(map(len, parts)) + len(x) == TRAINING
+
+
+def test_fashion_s_labels_are_as_unequal_as_asked():
+    rng = np.random.RandomState(3)
+    many = rng.randint(0, 10, 3000)
+
+    def largest_share(alpha):
+        config = configs.FashionConfig(num_clients=100, dirichlet_alpha=alpha)
+        parts = mnist.by_label(many, 2000, config).parts
+        return np.mean([np.bincount(many[p]).max() / len(p) for p in parts])
+
+    assert largest_share(0.01) > 0.8 > 0.6 > largest_share(0.5) > 0.3
+    assert largest_share(1000.0) < 0.3
+
+
+def test_what_fashion_refuses(tmp_path):
+    with pytest.raises(data_files.DataFileError) as refused:
+        load_fashion(tmp_path)
+    assert str(refused.value) == (
+        "data_dir must have the images of Fashion-MNIST, as four idx files, found no "
+        f"such files in {tmp_path}"
+    )
+    write(tmp_path)
+    with pytest.raises(ValueError, match="num_clients must be at most the 16 .*: 17"):
+        load_fashion(tmp_path, num_clients=17)
+    with pytest.raises(ValueError, match="validation_fraction must leave"):
+        load_fashion(tmp_path, validation_fraction=0.1)
+    config = configs.FashionConfig(data_dir=str(tmp_path))
+    with pytest.raises(data_files.DataFileError, match="not those of Fashion-MNIST"):
+        mnist.load(config)
+
+
 def test_options_are_checked_and_in_the_registry():
+    assert registry.make_config("fashion").num_clients == 2000
+    with pytest.raises(ValueError, match="num_clients must be"):
+        registry.make_config("fashion", num_clients=0)
+    with pytest.raises(TypeError, match="data_dir must be a folder's path: 3"):
+        registry.make_config("fashion", data_dir=3)
     assert registry.make_config("mnist").model == "small_cnn"
     with pytest.raises(ValueError, match="validation_fraction must be .* found 1.0"):
         registry.make_config("mnist", validation_fraction=1.0)
