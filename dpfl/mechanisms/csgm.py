@@ -16,7 +16,7 @@ from dpfl.fields import option, required
 from dpfl.mechanisms import mechanism
 from dpfl.mechanisms.integer import ROTATED_DIMENSION
 
-ROTATIONS = ("dft", "hadamard")
+ROTATIONS = ("block_hadamard", "dft", "hadamard")
 
 
 def default_linf_ratio(dimension: int, cohort_size: int) -> float:
@@ -44,7 +44,7 @@ class L2Csgm(mechanism.NoiseMechanism):
 
     `keep_fraction` is gamma, `linf_ratio` Delta_inf / clip_norm or None for
     `default_linf_ratio`; rotation "hadamard" pads to a power of two, "dft" to an even
-    length.
+    length, "block_hadamard" to a multiple of 2**12 that it rotates in blocks.
     """
 
     keep_fraction: float = required(

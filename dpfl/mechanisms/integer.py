@@ -33,13 +33,20 @@ from dpfl.mechanisms.integer_grid import (
 )
 from dpfl.mechanisms.participation import Participation
 
-# Length of the rotated vector, by rotation: the same, the next power of two or the next
-# even number.
+# The least length of the blocks that are rotated apart.
+_BLOCK = 1 << 12
+# Length of the rotated vector, by rotation: the same; the next power of two; that, or
+# the next multiple of a block if it is less; the next even number.
 ROTATED_DIMENSION: dict[str, Callable[[int], int]] = {
     "overlap": lambda dimension: dimension,
     "hadamard": lambda dimension: 1 << (dimension - 1).bit_length(),
+    "block_hadamard": lambda dimension: min(
+        1 << (dimension - 1).bit_length(), math.ceil(dimension / _BLOCK) * _BLOCK
+    ),
     "dft": lambda dimension: dimension + dimension % 2,
 }
+# Those whose coordinates are small for every vector, on which the grid relies.
+ROTATIONS = ("dft", "hadamard", "overlap")
 # Width of the secure sum of the +-1 of adaptive clipping.
 CLIP_COUNT_BITS = 24
 NOISE_SOURCES = ("clients", "helpers")
@@ -88,7 +95,7 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
 
     rotation: str = option(
         "overlap",
-        f"The shared rotation, one of {', '.join(sorted(ROTATED_DIMENSION))}.",
+        f"The shared rotation, one of {', '.join(ROTATIONS)}.",
     )
     expected_dropout: float = option(
         0.0, "Fraction of the cohort that may go missing, at least 0 and below 1."
@@ -120,7 +127,7 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
         checks.integer(
             "colluding_clients", self.colluding_clients, 0, self.shares_summed - 1
         )
-        checks.choice("rotation", self.rotation, ROTATED_DIMENSION)
+        checks.choice("rotation", self.rotation, ROTATIONS)
         checks.choice("noise_source", self.noise_source, NOISE_SOURCES)
         checks.choice("integer_bound", self.integer_bound, noise_events.BOUNDS)
 

@@ -12,6 +12,7 @@ from typing import Protocol
 import numpy as np
 import tensorflow as tf
 
+from dpfl import checks
 from dpfl.vectors import randomness
 
 # The largest Hadamard factor is 2**4: at 2**20 coordinates five products with 16x16
@@ -21,6 +22,8 @@ _FACTOR_BITS = 4
 
 class Rotation(Protocol):
     """A rotation of vectors of one length."""
+
+    length: int
 
     def expand(self, seed: tf.Tensor) -> tf.Tensor:
         """The tensor it works with, drawn from a seed.
@@ -38,12 +41,6 @@ class Rotation(Protocol):
 def hadamard_transform(vector: tf.Tensor) -> tf.Tensor:
     """The orthonormal Walsh-Hadamard transform of a float32[2**k] vector.
 
-    H_(2**k) is the Kronecker product of small Hadamard matrices. Each product works on
-    the leading axis of the reshaped vector and puts it last, so that after the last
-    factor the axes are in their first order again:
-
-      X <- reshape(X, [s, -1])^T H_s    for each factor s.
-
     Raises:
       ValueError: If the length is not known, or not a power of two.
     """
@@ -52,15 +49,38 @@ def hadamard_transform(vector: tf.Tensor) -> tf.Tensor:
         raise ValueError(
             f"vector must have a power of two as its length, found {length}"
         )
-    whole = length.bit_length() - 1
-    # Nearly equal factors.
-    parts = math.ceil(whole / _FACTOR_BITS)
-    for part in range(parts):
-        bits = (whole + part) // parts
-        size = 1 << bits
-        factor = tf.constant(hadamard_matrix(bits) / math.sqrt(size), vector.dtype)
+    return _interleaved_transform(vector, length.bit_length() - 1)
+
+
+def _interleaved_transform(vector: tf.Tensor, bits: int) -> tf.Tensor:
+    """The transforms of blocks of float32[m 2**bits], one block after the other.
+
+    Block b holds each m-th coordinate from b on. H_(2**k) is the Kronecker product of
+    small Hadamard matrices. Each product works on the leading axis of the reshaped
+    vector and puts it last, so that after the last factor the axis of the m blocks is
+    the first one, and with one block the axes are in their first order again:
+
+      X <- reshape(X, [s, -1])^T H_s    for each factor s.
+    """
+    for factor in _factors(bits, vector.dtype):
+        size = factor.shape[0]
         vector = tf.matmul(tf.reshape(vector, [size, -1]), factor, transpose_a=True)
-    return tf.reshape(vector, [length])
+    return tf.reshape(vector, [-1])
+
+
+def _interleaved_back(vector: tf.Tensor, bits: int) -> tf.Tensor:
+    """The transpose of `_interleaved_transform`: X <- H_s reshape(X, [-1, s])^T."""
+    for factor in reversed(_factors(bits, vector.dtype)):
+        size = factor.shape[0]
+        vector = tf.matmul(factor, tf.reshape(vector, [-1, size]), transpose_b=True)
+    return tf.reshape(vector, [-1])
+
+
+def _factors(bits: int, dtype: tf.DType) -> list[tf.Tensor]:
+    """Orthonormal Hadamard matrices of nearly equal sizes, 2**bits together."""
+    parts = math.ceil(bits / _FACTOR_BITS)
+    each = [(bits + part) // parts for part in range(parts)]
+    return [tf.constant(hadamard_matrix(b) / math.sqrt(1 << b), dtype) for b in each]
 
 
 class HadamardRotation:
@@ -82,6 +102,28 @@ class HadamardRotation:
     def invert(self, vector: tf.Tensor, expanded: tf.Tensor) -> tf.Tensor:
         """The transpose of `rotate`: signs * (H vector)."""
         return hadamard_transform(vector) * expanded
+
+
+class BlockHadamardRotation(HadamardRotation):
+    """Independent random signs, then Hadamard transforms of interleaved blocks.
+
+    Of a length m 2**k, m odd, block b holds the coordinates b, b + m, b + 2m, ..., so
+    that what is near or a power of two apart is in different blocks. A coordinate of
+    the result has 2**-k of its block's squared norm on average: flat as long as no
+    block is much longer than the others, which one coordinate alone can make it.
+    """
+
+    def __init__(self, length: int):
+        self.length = checks.integer("length", length)
+        self._bits = (length & -length).bit_length() - 1
+
+    def rotate(self, vector: tf.Tensor, expanded: tf.Tensor) -> tf.Tensor:
+        """The blocks of signs * vector, each transformed, one after the other."""
+        return _interleaved_transform(vector * expanded, self._bits)
+
+    def invert(self, vector: tf.Tensor, expanded: tf.Tensor) -> tf.Tensor:
+        """The transpose of `rotate`."""
+        return _interleaved_back(vector, self._bits) * expanded
 
 
 class FourierRotation:
@@ -128,6 +170,7 @@ class FourierRotation:
 
 ROTATIONS: dict[str, Callable[[int], Rotation]] = {
     "hadamard": HadamardRotation,
+    "block_hadamard": BlockHadamardRotation,
     "dft": FourierRotation,
 }
 

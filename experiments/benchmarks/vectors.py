@@ -11,6 +11,7 @@ to Python and back makes up much of the round.
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -35,6 +36,7 @@ from .harness import Call, Row, Settings, row
 # Bits of TFF's own sums, and what is enough.
 _BITS, _FEW_BITS = 16, 7
 _RATES = (1.0, 10.0, 100.0)
+_HADAMARDS = ("hadamard", "block_hadamard")
 _SEED = np.array([3, 4], np.int64)
 
 
@@ -48,8 +50,9 @@ def aggregation(settings: Settings) -> dict[str, Call]:
         "none": mechanisms.NoMechanism(n),
         "gaussian": mechanisms.Gaussian(n, 1.0, 1.0),
     }
-    for keep in (1.0, 0.1, 0.01):
-        made[f"csgm hadamard {keep:g}"] = mechanisms.L2Csgm(n, 1.0, 1.0, keep)
+    for turn, keep in itertools.product(_HADAMARDS, (1.0, 0.1, 0.01)):
+        csgm = mechanisms.L2Csgm(n, 1.0, 1.0, keep, rotation=turn)
+        made[f"csgm {turn} {keep:g}"] = csgm
     made["values alone"] = None
     return _aggregations("aggregate", made, settings.dimension, n)
 
@@ -152,25 +155,25 @@ def _in_graphs(functions: Mapping[str, Call]) -> dict[str, Call]:
 
 
 def rotations(settings: Settings) -> dict[str, Call]:
-    """One vector's rotation: our Hadamard transform, TFF's, and the DFT."""
-    dimension = settings.dimension
-    length = mechanisms.L2Csgm(1, 1.0, 1.0, 1.0).rotated_dimension(dimension)
-    vector = tf.random.stateless_normal([length], [1, 2])
-    even = vector[: dimension + dimension % 2]
-    ours = rotation.HadamardRotation(length)
-    dft = rotation.FourierRotation(len(even))
-    signs, phases = ours.expand(_SEED), dft.expand(_SEED)
+    """One vector's rotation: TFF's Hadamard transform, and each of ours."""
+    vector = tf.random.stateless_normal([2 * settings.dimension], [1, 2])
 
-    def tff_hadamard() -> Any:
-        signed = (vector * signs)[tf.newaxis, :]
-        return tff.aggregators.hadamard.fast_walsh_hadamard_transform(signed)
+    def turned(name: str) -> tuple[Any, tf.Tensor, tf.Tensor]:
+        csgm = mechanisms.L2Csgm(1, 1.0, 1.0, 1.0, rotation=name)
+        turn = rotation.ROTATIONS[name](csgm.rotated_dimension(settings.dimension))
+        return turn.rotate, vector[: turn.length], turn.expand(_SEED)
 
     calls: dict[str, Call] = {
-        "rotate: TFF hadamard": tff_hadamard,
-        "rotate: hadamard": partial(ours.rotate, vector, signs),
-        "rotate: dft": partial(dft.rotate, even, phases),
+        "rotate: TFF hadamard": partial(_tff_hadamard, *turned("hadamard")[1:])
     }
+    for name in rotation.ROTATIONS:
+        calls[f"rotate: {name}"] = partial(*turned(name))
     return _in_graphs(calls)
+
+
+def _tff_hadamard(vector: tf.Tensor, signs: tf.Tensor) -> tf.Tensor:
+    signed = (vector * signs)[tf.newaxis, :]
+    return tff.aggregators.hadamard.fast_walsh_hadamard_transform(signed)
 
 
 def masks(settings: Settings) -> dict[str, Call]:

@@ -13,6 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from dpfl import aggregators, mechanisms, purposes
 from dpfl.aggregators import csgm
+from dpfl.vectors import rotation
 from tests.aggregators import cohorts
 from tests.aggregators.cohorts import HOSTILE
 from tests.aggregators.rounds import compiled_round, many_means, run_codec
@@ -37,12 +38,10 @@ def hostile_round():
 
 
 class TestCodec:
-    @pytest.mark.parametrize("rotation", ["hadamard", "dft"])
+    @pytest.mark.parametrize("turn", rotation.ROTATIONS)
     @pytest.mark.parametrize("norm", [1.0, 50.0])
-    def test_without_compression_and_noise_it_is_the_mean_of_clipped(
-        self, rotation, norm
-    ):
-        codec = csgm.CsgmCodec(config(keep_fraction=1.0, rotation=rotation), D)
+    def test_without_compression_and_noise_it_is_the_mean_of_clipped(self, turn, norm):
+        codec = csgm.CsgmCodec(config(keep_fraction=1.0, rotation=turn), D)
         x = updates(norm)
         decoded, _ = run_codec(codec, x, 0)
         expected = x.numpy().mean(0) * min(1, 2 / norm)
@@ -69,6 +68,8 @@ class TestCodec:
             (0.1, 0.3, 1024, "hadamard"),
             (1.0, 0.3, 700, "hadamard"),
             (0.1, 0.3, 700, "dft"),
+            # Three blocks.
+            (0.1, 0.3, 8200, "block_hadamard"),
         ],
     )
     def test_mean_squared_error_is_the_formula(self, gamma, z, d, rotation):
@@ -188,9 +189,9 @@ class TestCodec:
         assert np.any(merged["total"] != 0)
 
     @pytest.mark.parametrize("d", [1, 2, 3])
-    @pytest.mark.parametrize("rotation", ["hadamard", "dft"])
-    def test_the_smallest_models(self, d, rotation):
-        codec = csgm.CsgmCodec(config(rotation=rotation, keep_fraction=1.0), d)
+    @pytest.mark.parametrize("turn", rotation.ROTATIONS)
+    def test_the_smallest_models(self, d, turn):
+        codec = csgm.CsgmCodec(config(rotation=turn, keep_fraction=1.0), d)
         decoded, _ = run_codec(codec, tf.fill([N, d], 0.5), 0)
         assert_allclose(decoded.mean, np.full(d, 0.5), atol=1e-6)
 

@@ -33,6 +33,10 @@ def test_default_linf_ratio_is_at_most_one_and_never_less_for_more_clients():
     [
         *[("hadamard", 1, 1), ("hadamard", 3, 4), ("hadamard", 1024, 1024)],
         *[("hadamard", 1_018_174, 2**20), ("hadamard", 2**20 + 1, 2**21)],
+        *[("block_hadamard", 1, 1), ("block_hadamard", 2049, 4096)],
+        *[("block_hadamard", 4097, 8192), ("block_hadamard", 8193, 12288)],
+        *[("block_hadamard", 1_018_174, 1_019_904), ("block_hadamard", 2**20, 2**20)],
+        ("block_hadamard", 1_100_000, 1_101_824),
         *[("dft", 1_018_174, 1_018_174), ("dft", 7, 8), ("dft", 1, 2)],
     ],
 )

@@ -79,7 +79,46 @@ def test_fourier_equals_numpy():
     assert_allclose(cos**2 + sin**2, 1, atol=1e-6)
 
 
-LENGTHS = [("hadamard", 1), ("hadamard", 32), ("dft", 2), ("dft", 30), ("dft", 32)]
+@pytest.mark.parametrize(("blocks", "size"), [(1, 64), (3, 1), (3, 4), (5, 512)])
+def test_blocks_are_interleaved_and_transformed_one_by_one(blocks, size):
+    rot = rotation.BlockHadamardRotation(blocks * size)
+    x = normal(blocks * size)
+    signed = (x * rot.expand(SEED)).numpy()
+    whole = scipy.linalg.hadamard(size) / math.sqrt(size)
+    expected = np.concatenate([whole @ signed[b::blocks] for b in range(blocks)])
+    assert_allclose(rotate(rot, x), expected, atol=1e-5)
+
+
+def test_one_block_is_the_whole_transform():
+    x = normal(2**13)
+    ours, whole = (
+        rotate(rotation.ROTATIONS[name](2**13), x)
+        for name in ("block_hadamard", "hadamard")
+    )
+    assert_array_equal(ours, whole)
+
+
+def test_blocks_refuse_no_length():
+    with pytest.raises(ValueError, match="length must be .* found 0"):
+        rotation.BlockHadamardRotation(0)
+
+
+@pytest.mark.parametrize("width", [64, 500, 512])
+def test_no_block_holds_most_of_a_matrix_column(width):
+    """A unit's weights are spread over the blocks, whatever a layer's width."""
+    blocks, size = 7, 4096
+    column = np.zeros(blocks * size, np.float32)
+    column[5::width] = 1
+    rot = rotation.BlockHadamardRotation(blocks * size)
+    rotated = rotate(rot, tf.constant(column)).numpy().reshape(blocks, size)
+    norms = np.square(rotated).sum(1)
+    assert_allclose(norms, column.sum() / blocks, rtol=0.1)
+
+
+LENGTHS = [
+    *[("hadamard", 1), ("hadamard", 32), ("dft", 2), ("dft", 30), ("dft", 32)],
+    *[("block_hadamard", n) for n in (1, 3, 12, 32, 3 * 32)],
+]
 
 
 @pytest.mark.parametrize(("name", "length"), LENGTHS)
@@ -91,7 +130,10 @@ def test_is_orthogonal(name, length):
     assert_allclose(invert(rot, x), matrix @ x.numpy(), atol=1e-5)
 
 
-@pytest.mark.parametrize(("name", "length"), [("hadamard", 2**15), ("dft", 30_030)])
+@pytest.mark.parametrize(
+    ("name", "length"),
+    [("hadamard", 2**15), ("block_hadamard", 7 * 2**12), ("dft", 30_030)],
+)
 def test_keeps_the_norm_and_comes_back(name, length):
     rot = rotation.ROTATIONS[name](length)
     x = normal(length)
@@ -122,7 +164,27 @@ def test_spreads_any_vector(name, length, shape):
     assert np.abs(rotated).max() < math.sqrt(2 * math.log(2e6 * length) / length)
 
 
-@pytest.mark.parametrize("name", ["hadamard", "dft"])
+@pytest.mark.parametrize("shape", ["constant", "block", "normal"])
+def test_blocks_spread_what_is_dense(shape):
+    length = 7 * 2**12
+    x = normal(length).numpy()
+    if shape != "normal":
+        x[:] = 0
+        x[{"constant": slice(None), "block": slice(100, 900)}[shape]] = 1
+    x /= np.linalg.norm(x)
+    rot = rotation.ROTATIONS["block_hadamard"](length)
+    rotated = rotate(rot, tf.constant(x)).numpy()
+    # The longest block has less than 1.2 of its share of the squared norm.
+    assert np.abs(rotated).max() < math.sqrt(2.4 * math.log(2e6 * length) / length)
+
+
+def test_a_block_keeps_a_coordinate_to_itself():
+    rot = rotation.BlockHadamardRotation(3 * 16)
+    rotated = rotate(rot, tf.one_hot(4, 48)).numpy()
+    assert_allclose(np.abs(rotated), np.repeat([0, 0.25, 0], 16), atol=1e-6)
+
+
+@pytest.mark.parametrize("name", rotation.ROTATIONS)
 def test_coordinates_are_centred_and_equal_in_size_over_seeds(name):
     """Mean 0 and variance 1/16 in each coordinate, whatever the vector."""
     rot = rotation.ROTATIONS[name](16)
@@ -133,7 +195,7 @@ def test_coordinates_are_centred_and_equal_in_size_over_seeds(name):
     assert draws.var() == pytest.approx(1 / 16, rel=0.01)
 
 
-@pytest.mark.parametrize("name", ["hadamard", "dft"])
+@pytest.mark.parametrize("name", rotation.ROTATIONS)
 def test_depends_on_the_seed_alone(name):
     rot = rotation.ROTATIONS[name](64)
     first, again = rot.expand(SEED), rot.expand(SEED)
