@@ -19,6 +19,7 @@ import json
 import os
 import pathlib
 import stat
+import zipfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any, Optional, Union
 
@@ -41,6 +42,8 @@ _PUBLIC_FOLDER = 0o755
 _OTHERS_WRITE = 0o022
 # More levels than any file that dpfl writes; what reads them goes down by recursion.
 _MOST_LEVELS = 100
+# The name in an archive of arrays of what is said of them.
+_HEADER = "header"
 
 
 class InUseError(ValueError):
@@ -168,6 +171,61 @@ def write_json(
     """Writes JSON atomically; NaN and infinity become the strings 'nan' and 'inf'."""
     text = json.dumps(plain(content), indent=2, allow_nan=False)
     write_atomically(path, f"{text}\n", private)
+
+
+def write_arrays(
+    path: PathLike,
+    header: Mapping[str, Any],
+    arrays: Mapping[str, np.ndarray],
+    private: bool = False,
+) -> None:
+    """Writes arrays and a JSON header as an npz archive, atomically.
+
+    The header gets a `checksum` of itself and the arrays, see `arrays_checksum`.
+    """
+    checksum = arrays_checksum(header, arrays)
+    text = _canonical({**header, "checksum": checksum})
+    with atomically(path, private) as file:
+        content: dict[str, Any] = {_HEADER: np.array(text), **arrays}
+        np.savez(file, **content)
+
+
+def read_arrays(path: PathLike) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The header and the arrays of `write_arrays`; the checksum is yet to be compared.
+
+    Raises:
+      FileNotFoundError: If there is no such file.
+      ValueError: If it cannot be read as one.
+    """
+    try:
+        loaded = np.load(path, allow_pickle=False)
+        if not isinstance(loaded, np.lib.npyio.NpzFile):
+            raise ValueError("it is a single array")
+        with loaded as archive:
+            arrays = {name: archive[name] for name in archive.files}
+        header = json.loads(str(arrays.pop(_HEADER)[()]))
+        if not isinstance(header, dict):
+            raise ValueError("its header is no mapping")
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise ValueError(str(error)) from error
+    return header, arrays
+
+
+def arrays_checksum(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
+    """The SHA-256 of a JSON header and every array's name, type, shape and bytes."""
+    found = hashlib.sha256()
+    found.update(_canonical(header).encode())
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        found.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        found.update(array.tobytes())
+    return found.hexdigest()
+
+
+def _canonical(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def csv_text(

@@ -26,7 +26,7 @@ from concurrent import futures
 
 from absl import flags
 
-from dpfl import files
+from dpfl import disk_cache, files
 from dpfl.training import launcher
 
 from . import cli, start, tables
@@ -120,6 +120,8 @@ def main(argv: Sequence[str]) -> None:
     settings = harness.settings(quick, repeats, round_rows=round_rows)
     groups = ["rounds"] * bool(round_rows) + [name for name in names if name in GROUPS]
     cli.check_outputs({"output": ()})
+    # The seconds are those of computing.
+    os.environ[disk_cache.VARIABLE] = disk_cache.OFF
     start.import_tensorflow()
     cli.work_begins()
     rows: list[Row] = []

@@ -24,13 +24,14 @@ shows the curve. No TensorFlow is imported.
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Optional
 
 from absl import flags
 
-from dpfl import checks, fields, files
+from dpfl import checks, disk_cache, fields, files
 from dpfl import factorization as mf
 from dpfl.factorization.sensitivity import participations
 from dpfl.factorization.workloads import MOST_ROUNDS, RATE_RANGE
@@ -370,6 +371,8 @@ def main(argv: Sequence[str]) -> None:
     cli.check_outputs({"output": (), "plot": (".png",), "heat_maps": (".png",)})
     if _CACHE.value is not None:
         files.output_folder("--matrix_cache", _CACHE.value)
+    # The seconds are those of computing.
+    os.environ[disk_cache.VARIABLE] = disk_cache.OFF
     with checks.renaming(_FLAG_OF):
         COMMANDS[command]()
 

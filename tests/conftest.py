@@ -24,6 +24,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Most graphs of tests run once, and half of their time goes into preparing them. oneDNN
 # looks each operation up in a list of all kernels: an eighth of the time, for nothing here.
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+# Nothing that an earlier accountant said may answer for this one.
+os.environ["DPFL_CACHE"] = "off"
 # Graphs are hundreds of thousands of objects, of which the collector finds few to free.
 gc.set_threshold(50_000, 50, 1000)
 

@@ -30,7 +30,8 @@ LAYERS = {
     "pages": set(),
     "training": set("accounting mechanisms planning aggregators tasks pages".split()),
 }
-GROUND = "purposes checks covered fields files machine needs_tff plugins __version__"
+GROUND = "purposes checks covered disk_cache fields files machine needs_tff plugins"
+GROUND += " __version__"
 WITHOUT_TENSORFLOW = {"accounting", "factorization", "mechanisms", "planning", "pages"}
 WITH_TFF = {"aggregators", "tasks", "training"}
 PACKAGES = sorted(p.parent for p in (ROOT / "dpfl").glob("*/__init__.py"))

@@ -29,6 +29,7 @@ from typing import ClassVar, NamedTuple, Optional
 import dp_accounting
 import numpy as np
 
+from dpfl import disk_cache
 from dpfl.accounting import events, gaussian
 
 FAILURE = 1e-15
@@ -183,6 +184,10 @@ def tight_epsilon(
 
 
 @functools.lru_cache(maxsize=16)
+@disk_cache.kept(
+    lambda found: ({"epsilon": found[0], "method": found[1]}, {}),
+    lambda header, _: (header["epsilon"], header["method"]),
+)
 def _epsilon_of(
     found: HiddenTurnsDpEvent, delta: float, seed: int
 ) -> tuple[float, str]:

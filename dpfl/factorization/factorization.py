@@ -144,6 +144,38 @@ class Factorization:
         return (self.loss - self.lower_bound) / self.loss
 
 
+def parts(found: Factorization) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """What is written of a factorization: JSON values, and the arrays of its factors.
+
+    `from_parts` makes the same of them, to the last bit.
+    """
+    header = {
+        "workload": found.workload.as_dict(),
+        "method": found.method,
+        "params": dict(found.params),
+        "kind": found.factors.kind,
+        "lower_bound": found.lower_bound,
+    }
+    return header, found.factors.arrays()
+
+
+def from_parts(
+    header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+) -> Factorization:
+    """The factorization of which `parts` gave these; more in the header is ignored.
+
+    Raises:
+      KeyError, TypeError, ValueError: If they are parts of none.
+    """
+    return Factorization(
+        workload=Workload.from_dict(header["workload"]),
+        method=header["method"],
+        params=header["params"],
+        factors=factors_lib.KINDS[header["kind"]](**arrays),
+        lower_bound=header["lower_bound"],
+    )
+
+
 @functools.lru_cache(maxsize=64)
 def _sensitivity(found: Factorization, plan: Plan, rounds: int | None) -> Sensitivity:
     """`Factorization.sensitivity`, computed once for each question."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dpfl import checks
+from dpfl import checks, disk_cache
 from dpfl.factorization import (
     banded,
     blt,
@@ -20,7 +20,7 @@ from dpfl.factorization import (
     toeplitz,
     tree,
 )
-from dpfl.factorization.factorization import Factorization
+from dpfl.factorization.factorization import Factorization, from_parts, parts
 from dpfl.factorization.factors import ToeplitzFactors
 from dpfl.factorization.workloads import Workload
 
@@ -65,9 +65,16 @@ def compute(workload: Workload, method: str, **params: Any) -> Factorization:
     """
     checks.choice("method", method, METHODS)
     try:
-        return METHODS[method](workload, **params)
+        return _found(METHODS[method], workload, params)
     except TypeError as error:
         raise ValueError(
             f"params must be those of the method {method!r}, found {sorted(params)}: "
             f"{error}"
         ) from error
+
+
+@disk_cache.kept(parts, from_parts)
+def _found(
+    method: Callable[..., Factorization], workload: Workload, params: Mapping[str, Any]
+) -> Factorization:
+    return method(workload, **params)

@@ -10,11 +10,7 @@ sees all of it or nothing. No pickles.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
-import zipfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Union
 
@@ -24,12 +20,10 @@ import scipy
 import dpfl
 from dpfl import files
 from dpfl.factorization import methods
-from dpfl.factorization.factorization import Factorization
-from dpfl.factorization.factors import KINDS
+from dpfl.factorization.factorization import Factorization, from_parts, parts
 from dpfl.factorization.workloads import Workload
 
 FORMAT = 1
-_HEADER = "header"
 PathLike = Union[str, "os.PathLike[str]"]
 
 
@@ -37,65 +31,36 @@ class StorageError(ValueError):
     """A file is no factorization, is damaged, or does not fit the run."""
 
 
-def _checksum(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
-    """The SHA-256 of the header and every array's name, type and bytes."""
-    digest = hashlib.sha256()
-    digest.update(_canonical(header).encode())
-    for name in sorted(arrays):
-        array = np.ascontiguousarray(arrays[name])
-        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
-        digest.update(array.tobytes())
-    return digest.hexdigest()
-
-
-def _canonical(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
-
-
 def save(factorization: Factorization, path: PathLike) -> None:
     """Writes a factorization to a file, atomically; an older file is replaced."""
     path = Path(path)
-    header = {
-        "format": FORMAT,
-        "workload": factorization.workload.as_dict(),
-        "method": factorization.method,
-        "params": dict(factorization.params),
-        "kind": factorization.factors.kind,
-        "loss": factorization.loss,
-        "lower_bound": factorization.lower_bound,
-        "gap": factorization.gap,
-        "sensitivity": factorization.sensitivity().value,
-        "versions": {
+    header, arrays = parts(factorization)
+    header.update(
+        format=FORMAT,
+        loss=factorization.loss,
+        gap=factorization.gap,
+        sensitivity=factorization.sensitivity().value,
+        versions={
             "dpfl": dpfl.__version__,
             "numpy": np.__version__,
             "scipy": scipy.__version__,
         },
-    }
-    arrays = factorization.factors.arrays()
-    header["checksum"] = _checksum(header, arrays)
+    )
     files.public_folder(path.parent)
-    with files.atomically(path) as stream:
-        contents: dict[str, Any] = {_HEADER: np.array(_canonical(header)), **arrays}
-        np.savez(stream, **contents)
+    files.write_arrays(path, header, arrays)
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     try:
-        loaded = np.load(path, allow_pickle=False)
-        if not isinstance(loaded, np.lib.npyio.NpzFile):
-            raise ValueError("it is a single array")
-        with loaded as archive:
-            arrays = {name: archive[name] for name in archive.files}
-        header = json.loads(str(arrays.pop(_HEADER)[()]))
-    except FileNotFoundError:
-        raise
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        header, arrays = files.read_arrays(path)
+    except ValueError as error:
         raise StorageError(
             f"{path} must be a saved factorization, and cannot be read as one: {error}"
         ) from error
-    if not isinstance(header, dict) or header.get("format") != FORMAT:
-        found = header.get("format") if isinstance(header, dict) else None
-        raise StorageError(f"{path} must have format {FORMAT}, found {found!r}")
+    if header.get("format") != FORMAT:
+        raise StorageError(
+            f"{path} must have format {FORMAT}, found {header.get('format')!r}"
+        )
     return header, arrays
 
 
@@ -109,18 +74,12 @@ def load(path: PathLike, *, workload: Workload | None = None) -> Factorization:
     path = Path(path)
     header, arrays = _read(path)
     found = header.pop("checksum", None)
-    if found != _checksum(header, arrays):
+    if found != files.arrays_checksum(header, arrays):
         raise StorageError(
             f"{path} is damaged: its contents do not match its checksum {found}"
         )
     try:
-        factorization = Factorization(
-            workload=Workload.from_dict(header["workload"]),
-            method=header["method"],
-            params=header["params"],
-            factors=KINDS[header["kind"]](**arrays),
-            lower_bound=header["lower_bound"],
-        )
+        factorization = from_parts(header, arrays)
     except (KeyError, TypeError, ValueError) as error:
         raise StorageError(f"{path} does not hold a factorization: {error}.") from error
     if workload is not None:
@@ -165,7 +124,7 @@ class Cache:
             "method": method,
             "params": params,
         }
-        key = hashlib.sha256(_canonical(request).encode()).hexdigest()
+        key = files.digest(request)
         return self._directory / f"{method}-{workload.rounds}-{key[:16]}.npz"
 
     def get(self, workload: Workload, method: str, **params: Any) -> Factorization:

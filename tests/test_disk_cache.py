@@ -1,0 +1,299 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+import dataclasses
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dpfl
+from dpfl import disk_cache, files
+from dpfl import factorization as fact
+from dpfl.accounting import balls_in_bins, hidden_turns
+from dpfl.factorization import methods
+from dpfl.factorization.workloads import ConstantRate
+
+EVENT = balls_in_bins.BallsInBinsDpEvent(1.0, np.eye(16), 16)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """An empty folder of kept results, of computations however short."""
+    place = tmp_path / "kept"
+    monkeypatch.setenv("DPFL_CACHE", str(place))
+    monkeypatch.setattr(disk_cache, "LEAST_SECONDS", 0.0)
+    return place
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """The calls of a kept function that answers three times its argument."""
+    calls = []
+
+    def triple(number):
+        calls.append(number)
+        return 3 * number
+
+    triple.__module__, triple.__qualname__ = "dpfl.accounting.made_up", "triple"
+    triple.ask = disk_cache.kept(
+        lambda found: ({"found": found}, {}), lambda header, _: header["found"]
+    )(triple)
+    triple.calls = calls
+    return triple
+
+
+def names(folder):
+    return sorted(os.listdir(folder)) if folder.exists() else []
+
+
+def test_tests_keep_nothing():
+    assert disk_cache.folder() is None
+
+
+def test_a_second_question_is_answered_from_the_file(folder, asked):
+    assert [asked.ask(0.1), asked.ask(0.1)] == [0.1 * 3, 0.1 * 3]
+    assert asked.calls == [0.1]
+    assert len(names(folder)) == 1
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_figure_by_draws_has_the_bits_of_a_fresh_one(folder, monkeypatch):
+    monkeypatch.setattr(balls_in_bins.BallsInBinsDpEvent, "draws", lambda self: 4096)
+    ask = hidden_turns._epsilon_of.__wrapped__
+    fresh = ask.__wrapped__(EVENT, 1e-2, 0)
+    assert ask(EVENT, 1e-2, 0) == fresh and len(names(folder)) == 1
+    monkeypatch.setattr(hidden_turns, "_sampled", None)
+    again = ask(EVENT, 1e-2, 0)
+    assert again == fresh and fresh[1] == "monte-carlo"
+    assert [type(each) for each in again] == [float, str]
+    # Another budget, seed or event is another question.
+    other = balls_in_bins.BallsInBinsDpEvent(1.0, 1.5 * np.eye(16), 16)
+    for question in ((EVENT, 2e-2, 0), (EVENT, 1e-2, 1), (other, 1e-2, 0)):
+        with pytest.raises(TypeError):
+            ask(*question)
+
+
+PARAMS = {
+    "band-low-rank": {"band": 2, "rank": 2},
+    "banded": {"bands": 3},
+    "banded-inverse": {"bands": 3},
+    "banded-inverse-root": {"bands": 3},
+    "blt": {"buffers": 2},
+    "blt-rational": {"buffers": 2},
+    "optimal-epochs": {"separation": 4},
+}
+
+
+@pytest.mark.parametrize("method", sorted(methods.METHODS))
+def test_a_factorization_has_the_bits_of_a_fresh_one(folder, monkeypatch, method):
+    workload, params = fact.prefix_sum(12), PARAMS.get(method, {})
+    fresh = methods.METHODS[method](workload, **params)
+    first = fact.compute(workload, method, **params)
+    assert len(names(folder)) == 1
+
+    def never(*args):
+        raise AssertionError
+
+    monkeypatch.setattr(disk_cache, "_write", never)
+    again = fact.compute(workload, method, **params)
+    assert again is not first and len(names(folder)) == 1
+    for found in (first, again):
+        assert found.workload == fresh.workload and found.method == fresh.method
+        assert dict(found.params) == dict(fresh.params)
+        assert (found.loss, found.lower_bound) == (fresh.loss, fresh.lower_bound)
+        assert type(found.factors) is type(fresh.factors)
+        for name, array in fresh.factors.arrays().items():
+            assert found.factors.arrays()[name].tobytes() == array.tobytes()
+        rows = found.noising_rows(0, 12)
+        assert rows.tobytes() == fresh.noising_rows(0, 12).tobytes()
+
+
+def test_whatever_is_damaged_is_computed_anew_and_replaced(folder, asked):
+    asked.ask(2)
+    (path,) = folder.iterdir()
+    whole = path.read_bytes()
+    for position in range(0, len(whole), 41):
+        damaged = bytearray(whole)
+        damaged[position] ^= 0x10
+        path.write_bytes(damaged)
+        assert asked.ask(2) == 6
+    for content in (b"", b"no archive", whole[: len(whole) // 2]):
+        path.write_bytes(content)
+        done = len(asked.calls)
+        assert asked.ask(2) == 6 and len(asked.calls) == done + 1
+        assert asked.ask(2) == 6 and len(asked.calls) == done + 1
+
+
+def test_what_was_edited_is_not_believed(folder, asked):
+    asked.ask(2)
+    (path,) = folder.iterdir()
+    header, arrays = files.read_arrays(path)
+    text = json.dumps({**header, "found": 5})
+    np.savez(path, header=np.array(text), **arrays)
+    assert files.read_arrays(path)[0]["found"] == 5
+    assert asked.ask(2) == 6 and asked.calls == [2, 2]
+
+
+def test_an_answer_to_another_question_is_not_believed(folder, asked):
+    asked.ask(2)
+    (two,) = folder.iterdir()
+    asked.ask(5)
+    (five,) = set(folder.iterdir()) - {two}
+    shutil.copy(two, five)
+    assert asked.ask(5) == 15 and asked.calls == [2, 5, 5]
+
+
+def test_another_source_is_another_question(folder, asked, monkeypatch):
+    asked.ask(2)
+    monkeypatch.setattr(disk_cache, "_surroundings", lambda: "another")
+    assert asked.ask(2) == 6 and asked.calls == [2, 2] and len(names(folder)) == 2
+    monkeypatch.setattr(disk_cache, "_surroundings", lambda: None)
+    assert asked.ask(2) == 6 and asked.calls == [2, 2, 2]
+
+
+def test_a_process_whose_source_was_edited_keeps_nothing(folder, asked, monkeypatch):
+    asked.ask(2)
+    monkeypatch.setattr(disk_cache, "_AT_IMPORT", disk_cache._AT_IMPORT[1:])
+    assert asked.ask(2) == 6 and asked.calls == [2, 2]
+
+
+DIGEST = "from dpfl import disk_cache; print(disk_cache._surroundings())"
+
+
+def test_the_digest_is_of_what_computes(tmp_path):
+    root = tmp_path / "tree"
+    shutil.copytree(Path(dpfl.__file__).parent, root / "dpfl")
+
+    def digest():
+        return subprocess.run(
+            [sys.executable, "-c", DIGEST],
+            cwd=root,
+            env={**os.environ, "PYTHONPATH": str(root)},
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+
+    def edit(place):
+        with open(root / "dpfl" / place, "a") as file:
+            file.write("# edited\n")
+
+    found = [digest()]
+    assert len(found[0].strip()) == 64
+    for place in ("accounting/integer/rounding.py", "checks.py"):
+        edit(place)
+        found.append(digest())
+    assert len(set(found)) == 3
+    edit("training/run.py")
+    assert digest() == found[-1]
+
+
+@pytest.mark.parametrize("value", ["", "off", "Off"])
+def test_it_can_be_switched_off(folder, asked, monkeypatch, value):
+    monkeypatch.setenv("DPFL_CACHE", value)
+    assert [asked.ask(2), asked.ask(2)] == [6, 6]
+    assert asked.calls == [2, 2] and names(folder) == []
+
+
+def test_where_it_is_if_nothing_is_said(tmp_path, monkeypatch):
+    monkeypatch.delenv("DPFL_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert disk_cache.folder() == tmp_path / "dpfl"
+    for relative in ("", "caches"):
+        monkeypatch.setenv("XDG_CACHE_HOME", relative)
+        monkeypatch.setenv("HOME", str(tmp_path))
+        assert disk_cache.folder() == tmp_path / ".cache" / "dpfl"
+
+
+def test_what_is_quick_is_not_kept(folder, asked, monkeypatch):
+    monkeypatch.setattr(disk_cache, "LEAST_SECONDS", 10.0)
+    assert asked.ask(2) == 6 and names(folder) == []
+
+
+def test_a_folder_that_cannot_be_is_no_error(folder, asked):
+    folder.write_text("a file")
+    assert [asked.ask(2), asked.ask(2)] == [6, 6] and asked.calls == [2, 2]
+
+
+def test_a_folder_that_others_may_write_to_is_not_used(folder, asked):
+    asked.ask(2)
+    folder.chmod(0o777)
+    assert asked.ask(2) == 6 and asked.ask(3) == 9
+    assert asked.calls == [2, 2, 3] and len(names(folder)) == 1
+
+
+def test_what_was_used_the_longest_ago_makes_room(folder, asked, monkeypatch):
+    paths = {}
+    for number in range(4):
+        asked.ask(number)
+        (paths[number],) = set(folder.iterdir()) - set(paths.values())
+        os.utime(paths[number], (number, number))
+    asked.ask(0)
+    size = paths[0].stat().st_size
+    monkeypatch.setattr(disk_cache, "MOST_BYTES", 3 * size + size // 2)
+    asked.ask(9)
+    left = set(folder.iterdir())
+    assert {paths[0], paths[3]} < left and len(left) == 3
+
+
+def test_what_is_large_is_not_kept(folder, monkeypatch):
+    fact.compute(fact.prefix_sum(12), "optimal")
+    assert len(names(folder)) == 1
+    monkeypatch.setattr(disk_cache, "MOST_BYTES", 4 * 2 * 8 * 13 * 13 - 1)
+    fact.compute(fact.prefix_sum(13), "optimal")
+    assert len(names(folder)) == 1
+
+
+class OwnRate(ConstantRate):
+    pass
+
+
+@dataclasses.dataclass(frozen=True)
+class OwnValue:
+    number: int = 1
+
+
+def own_method(workload):
+    return methods.METHODS["identity"](workload)
+
+
+def test_what_the_digest_does_not_cover_is_computed(folder, asked, monkeypatch):
+    fact.compute(fact.Workload(4, 0.0, OwnRate()), "identity")
+    monkeypatch.setattr(methods, "METHODS", {**methods.METHODS, "own": own_method})
+    fact.compute(fact.prefix_sum(4), "own")
+    for value in (OwnValue(), lambda: 1, {1, 2}, np.array(["a"]), EVENT.rdp):
+        with pytest.raises(disk_cache._UnknownError):
+            disk_cache._content(value)
+    assert names(folder) == []
+
+
+def test_what_differs_has_another_key():
+    values = [None, False, 0, 0.0, -0.0, "0", (0,), [0], {"0": 0}, {"0": 0.0}]
+    values += [np.zeros(2), np.zeros(2, np.float32), np.zeros([2, 1]), np.float64(0)]
+    values += [-np.zeros(2), 0.1, float(np.nextafter(0.1, 1)), EVENT]
+    assert len({repr(disk_cache._content(each)) for each in values}) == len(values)
+
+
+MANY = """
+import sys
+from dpfl import disk_cache, factorization as fact
+disk_cache.LEAST_SECONDS = 0.0
+for rounds in range(2, 12):
+    found = fact.compute(fact.prefix_sum(rounds), "optimal")
+    print(found.factors.b.tobytes().hex())
+"""
+
+
+def test_processes_do_not_disturb_each_other(folder):
+    command = [sys.executable, "-c", MANY]
+    begun = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(3)]
+    said = [process.communicate()[0] for process in begun]
+    assert all(process.returncode == 0 for process in begun)
+    assert len(set(said)) == 1 and said[0]
+    assert len(names(folder)) == 10
