@@ -270,6 +270,7 @@ def _view(
 
 _SWEEP = (_csgm, _CSGM_PLOT, "csgm_sweep")
 _STREAMS = (_sgmf, _SGMF_PLOT)
+_WIDE_STREAMS = (_sgmf, _SGMF_PLOT, "sgmf_wide")
 FIGURES = [
     Figure(
         "csgm_fig1",
@@ -315,10 +316,11 @@ FIGURES = [
             log="xy",
         ),
     ),
-    _view("sgmf_fig3", "Fig. 3: accuracy of MF and SGMF", *_STREAMS, "sgmf_wide"),
+    _view("sgmf_fig3", "Fig. 3: accuracy of MF and SGMF", *_WIDE_STREAMS),
     _view(
-        *("sgmf_fig7", "Fig. 7: MF and SGMF, clip 1.0 and server rate 0.1"),
-        *(*_STREAMS, "sgmf_wide"),
+        "sgmf_fig7",
+        "Fig. 7: MF and SGMF, clip 1.0 and server rate 0.1",
+        *_WIDE_STREAMS,
     ),
     _view("sgmf_fig8", "Fig. 8: MF and SGMF, clip 0.03 and server rate 0.5", *_STREAMS),
     Figure(

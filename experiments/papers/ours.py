@@ -272,9 +272,8 @@ def _over_gaussian(rows: Rows) -> list[Row]:
     return found
 
 
-# How often an interval holds the true effect and shows it, which is in deviations of a
-# run's accuracy. Of two cells; each further one of a figure adds to what is known of the
-# deviation.
+# How often an interval of two cells holds the true effect and shows it, which is in
+# deviations of a run's accuracy. Each further cell adds to what is known of these.
 _EFFECTS, _CELL_SEEDS, _TRIES = (0.0, 1.0, 2.0), (3, 6, 10, 17), 20_000
 
 
