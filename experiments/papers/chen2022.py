@@ -360,7 +360,7 @@ FIGURES = [
         f"{_PAPER}, Fig. 4b: compression of three sizes of models",
         functools.partial(_sweep, "secagg_fig4b"),
         Plot("compression_rate", "model", "task", log="x"),
-        *("secagg_sweep", ("medium",)),
+        scales=("medium",),
     ),
     _figure(
         "secagg_fig7",
