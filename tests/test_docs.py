@@ -10,6 +10,7 @@ block marked `text` alone is not: numbers in prose are held by the tests of what
 computes them.
 """
 
+import functools
 import json
 import os
 import re
@@ -184,7 +185,8 @@ def test_shell_lines_run(page, line, tmp_path):
     else:
         for words in own_commands(command):
             assert (Path(sys.executable).parent / f"dpfl-{words[0]}").exists()
-            first = programs.fork_trainers if words[0] == "search" else None
+            fork = functools.partial(programs.fork_trainers, "dpfl.experiments")
+            first = fork if words[0] == "search" else None
             succeeds(forks.run("dpfl", *words, folder=tmp_path, first=first))
     if line == MAIN_JOB:
         check_main_job(tmp_path)

@@ -94,7 +94,7 @@ def test_masked_coordinates_are_dominated_at_every_epsilon(q, sizes):
     ratio = max(sizes) / math.hypot(*sizes)
     z = 1 / (0.3 * math.hypot(*sizes))
     remove, add = _parts(L2(z, 0.3, ratio, len(sizes), q), 1e-3)
-    u, weights = quadrature.ratios(sizes, 0.3, q, step=0.02, reach=8.0)
+    u, weights = quadrature.ratios(sizes, 0.3, q, reach=8.0)
     ts = np.exp(EPSILONS)[:, None]
     exact = (
         np.maximum(1 + u - ts, 0) @ weights,

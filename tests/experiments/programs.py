@@ -5,12 +5,17 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
 import os
 import signal
 import subprocess
 import sys
 import types
+from collections.abc import Callable
 from pathlib import Path
+
+from absl import flags
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -48,32 +53,38 @@ def read_from(path: Path) -> None:
     sys.stdin = open(path)
 
 
-def fork_trainers() -> None:
-    """Has this process fork its trainers, which then import nothing."""
-    from experiments.papers import trainers
+def fork_trainers(binaries: str = "experiments") -> None:
+    """Has this process fork the trainers of binaries, which then import nothing."""
+    trainers = importlib.import_module(f"{binaries}.papers.trainers")
+    search = f"{binaries}.search"
 
-    trainers.subprocess = types.SimpleNamespace(Popen=_Fork, PIPE=subprocess.PIPE)
+    def main() -> None:
+        # Some of its flags have the names of a training's.
+        for flag in [*flags.FLAGS.flags_by_module_dict().get(search, ())]:
+            delattr(flags.FLAGS, flag.name)
+        trainers.main()
+
+    popen = functools.partial(_Fork, main)
+    trainers.subprocess = types.SimpleNamespace(Popen=popen, PIPE=subprocess.PIPE)
 
 
 class _Fork:
-    """A `Popen` of the program of trainers."""
+    """A `Popen` of a function that reads stdin and writes to stdout."""
 
-    def __init__(self, command: list[str], **more: object):
+    def __init__(self, main: Callable[[], None], command: list[str], **more: object):
         from tools.soaks import runs
 
         (asked, stdin), (stdout, answers) = os.pipe(), os.pipe()
         self.stdin, self.stdout = os.fdopen(stdin, "w"), os.fdopen(stdout)
-        self.pid = runs.fork(self._serve, asked, answers)
+        self.pid = runs.fork(self._serve, main, asked, answers)
         os.close(asked)
         os.close(answers)
 
-    def _serve(self, asked: int, answers: int) -> None:
-        from experiments.papers import trainers
-
+    def _serve(self, main: Callable[[], None], asked: int, answers: int) -> None:
         self.stdin.close()
         os.dup2(answers, 1)
         sys.stdin = os.fdopen(asked)
-        trainers.main()
+        main()
 
     def kill(self) -> None:
         os.kill(self.pid, signal.SIGKILL)
