@@ -79,7 +79,7 @@ def _sketch(rate: str, words: str) -> Claim:
 
 
 def _without_noise(
-    task: str, rate: str, noise: str, setting: str, table: str = "secagg_fig2"
+    rate: str, noise: str, setting: str, table: str = "secagg_fig2"
 ) -> Claim:
     """That compression costs less with so much noise than with none."""
     own, none = {"noise_multiplier": noise}, {"noise_multiplier": "0.0"}
@@ -92,8 +92,7 @@ def _without_noise(
         table=table,
         ours={"compression_rate": rate, **own},
         other=_PLAIN,
-        chosen={"task": task, "noise_multiplier": f"{noise}|0.0"},
-        measure=_measure(task),
+        chosen={"task": "mnist", "noise_multiplier": f"{noise}|0.0"},
         less=({"compression_rate": rate, **none}, _PLAIN),
     )
 
@@ -126,19 +125,18 @@ def _layers(number: str, words: str) -> Claim:
     )
 
 
-def _solver(other: str, problem: str, setting: str) -> Claim:
+def _solver(other: str) -> Claim:
     return Claim(
         paper="denisov2022",
         claim=f"the optimal matrix trains better than {other}",
         where="Fig. 3",
-        setting=setting,
+        setting=_LARGE,
         asks=AHEAD,
         table="mf_fig3",
         ours={"mechanism": "optimal"},
         other={"mechanism": other},
         over=("epsilon",),
-        chosen={"problem": problem, "schedule": "constant"},
-        measure=_measure(problem),
+        chosen={"problem": "mnist", "schedule": "constant"},
     )
 
 
@@ -269,11 +267,10 @@ _CHEN2022 = (
         other={"threshold": "1"},
     ),
     *(
-        _without_noise("mnist", r, "2.0", f"{_SMALL}, {r}-fold, z=2", "secagg_noise")
+        _without_noise(r, "2.0", f"{_SMALL}, {r}-fold, z=2", "secagg_noise")
         for r in ("10", "100")
     ),
-    _without_noise("mnist", "300", _Z["noise_multiplier"], f"{_LARGE}, 300-fold"),
-    _without_noise("docs", "10", "0.6", f"{_DOCS}, 10-fold"),
+    _without_noise("300", _Z["noise_multiplier"], f"{_LARGE}, 300-fold"),
     Claim(
         paper="chen2022",
         claim="without noise a tenth loses accuracy",
@@ -348,10 +345,9 @@ _CHEN2022 = (
     *(_layers(*figure) for figure in (("9", "with noise"), ("10", "no noise"))),
 )
 _DENISOV2022 = (
-    *(_solver(tree, "mnist", _LARGE) for tree in ("honaker-online", "honaker-full")),
-    *(_solver(tree, "docs", _DOCS) for tree in ("honaker-online", "honaker-full")),
+    *map(_solver, ("honaker-online", "honaker-full")),
     dataclasses.replace(
-        _solver("honaker-online", "mnist", _LARGE),
+        _solver("honaker-online"),
         claim="optimal prefix sums train better than honaker-online",
         ours={"mechanism": "optimal-prefix-sum"},
     ),

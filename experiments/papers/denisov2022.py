@@ -184,10 +184,6 @@ PROBLEMS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "small": {"digits": {**_DIGITS, "delta": 1e-3}},
     "medium": {
         "mnist": {**medium.FLAGS[medium.MNIST], **_ONE_PASS, "cohort_size": 17},
-        "docs": {
-            **{**medium.FLAGS[medium.DOCS], **_ONE_PASS},
-            **{"cohort_size": 50, "server_lr": 2.0},
-        },
     },
     "paper": {
         "stackoverflow": {
@@ -210,13 +206,6 @@ _SERVER_RATES: Mapping[str, Mapping[float, Mapping[str, float]]] = {
         16.0: dict(zip(TITLES, (0.5, 0.5, 1.0, 1.0))),
         math.inf: {NO_NOISE: 4.0},
     },
-    medium.DOCS: {
-        2.0: dict.fromkeys(TITLES, 1.0),
-        4.0: dict(zip(TITLES, (1.0, 2.0, 2.0, 2.0))),
-        8.0: dict.fromkeys(TITLES, 2.0),
-        16.0: dict.fromkeys(TITLES, 2.0),
-        math.inf: {NO_NOISE: 2.0},
-    },
 }
 _ON_SERVER = {"matrix_momentum": 0.0, "server_momentum": MOMENTUM}
 _IN_MATRIX = {"matrix_momentum": MOMENTUM, "server_momentum": 0.0}
@@ -236,7 +225,7 @@ STREAMS: Mapping[tuple[str, str], Mapping[str, Any]] = {
 # tried.
 BUDGETS: Mapping[str, Mapping[str, tuple[float, ...]]] = {
     "small": {"digits": (1.0, 2.0, 4.0)},
-    "medium": {medium.MNIST: (4.0, 8.0, 16.0), medium.DOCS: (2.0, 4.0, 8.0, 16.0)},
+    "medium": {medium.MNIST: (4.0, 8.0, 16.0)},
     "paper": {"stackoverflow": (0.8, 1.7, 3.7, 8.2, 18.9)},
 }
 SEEDS = {"small": (1, 2), "medium": medium.SEEDS, "paper": (1, 2, 3)}
