@@ -219,14 +219,19 @@ def stream_rows(found: Factorization, dimension: int) -> int:
 
 
 def drawing_seconds(found: Factorization, dimension: int) -> float:
-    """What a stream's normals take of one processor, in all rounds together.
-
-    A dense stream draws for each block of R rows all rows of Z up to its last.
-    """
-    rounds, each = found.rounds, 1
+    """What a stream's normals take of one processor, in all rounds together."""
     if is_dense(found):
-        each = -(-rounds // block_rounds(rounds, dimension)) + 1
-    return _SECONDS_A_NORMAL * dimension * rounds * max(1.0, each / 2)
+        return dense_seconds(found.rounds, dimension)
+    return _SECONDS_A_NORMAL * dimension * found.rounds
+
+
+def dense_seconds(rounds: int, dimension: int) -> float:
+    """The `drawing_seconds` of a dense stream.
+
+    It draws for each block of R rows all rows of Z up to its last.
+    """
+    blocks = -(-rounds // block_rounds(rounds, dimension))
+    return _SECONDS_A_NORMAL * dimension * rounds * (blocks + 1) / 2
 
 
 def longest_column(found: Factorization, rounds: int, first: int = 0) -> float:
