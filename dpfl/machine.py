@@ -30,6 +30,7 @@ def peak_bytes(pid: int) -> Optional[int]:
 
 _GROUPS = Path("/sys/fs/cgroup")
 _OWN = Path("/proc/self/cgroup")
+_MEMORY_INFO = Path("/proc/meminfo")
 # By version of control groups, of which the first has a file for each number. Version 2
 # writes quota and period into one.
 _QUOTA_FILES = (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us"))
@@ -69,6 +70,21 @@ def memory() -> Optional[int]:
             limit, used = numbers
             left.append(max(0, limit - max(0, used - _given_back(folder))))
     return min(left, default=None)
+
+
+def free_memory() -> Optional[int]:
+    """The bytes that this machine has left, and no more than limits leave.
+
+    None on systems that do not say it as Linux does.
+    """
+    limit = memory()
+    try:
+        lines = _MEMORY_INFO.read_text().splitlines()
+        found = dict(line.split(":") for line in lines)
+        free = int(found["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        return limit
+    return free if limit is None else min(free, limit)
 
 
 def _folders(controller: str) -> Iterator[Path]:

@@ -84,6 +84,12 @@ def test_no_more_memory_than_a_container_leaves(
 ):
     control_groups(tmp_path, monkeypatch, own, found)
     assert machine.memory() == expected
+    info = tmp_path / "meminfo"
+    info.write_text("MemTotal:   9 kB\nMemAvailable:   1 kB\nHugePages_Total:   0\n")
+    monkeypatch.setattr(machine, "_MEMORY_INFO", info)
+    assert machine.free_memory() == min(1024, expected or 1024)
+    info.write_text("MemTotal:   9 kB\n")
+    assert machine.free_memory() == expected
     if expected is not None:
         assert remaining_work.this_machine().memory == expected
 

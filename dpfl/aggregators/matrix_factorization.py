@@ -20,6 +20,7 @@ from dpfl import noise_streams, purposes
 from dpfl.aggregators.codec import Codec, Decoded, Encoded, Fields, OuterCodec, Seed
 from dpfl.aggregators.integer_sums import IntegerSum
 from dpfl.mechanisms import matrix_factorization, sgmf
+from dpfl.noise_streams.tensors import FusedTensors
 from dpfl.vectors import clipping, randomness
 
 Config = Union[matrix_factorization.MatrixFactorization, sgmf.Sgmf]
@@ -178,7 +179,10 @@ class NoiseFeeder:
         The `block_rounds` are those of `noise_streams.build_stream`.
         """
         self._stream = noise_streams.build_stream(
-            config.factorization, dimension, block_rounds=block_rounds
+            config.factorization,
+            dimension,
+            block_rounds=block_rounds,
+            arrays=FusedTensors(),
         )
         self._next = tf.function(self._stream.next, autograph=False)
         self._seek = tf.function(self._stream.seek, autograph=False)

@@ -186,6 +186,13 @@ def _sensitivity(found: Factorization, plan: Plan, rounds: int | None) -> Sensit
 # the second, costs more than blocks of a dense matrix: a row of those draws some
 # rounds / 60 rows of normals, and to draw a row costs as much as 30 to add.
 _MOST_BANDS, _ROUNDS_PER_BAND = 128, 8
+# A block of rows of a dense stream holds at most this many numbers, 128 MB, or else as
+# many rows as the chunks of Z that it is made from: fewer would hardly save memory, and
+# each pass over Z would serve fewer rounds.
+BLOCK_NUMBERS = 32_000_000
+CHUNK_ROWS = 16
+# What a number of Z takes of one processor.
+_SECONDS_A_NORMAL = 1.6e-8
 
 
 def bands(found: Factorization) -> int:
@@ -213,6 +220,50 @@ def kept_rows(found: Factorization) -> int | None:
         return None
     most = max(_MOST_BANDS, found.rounds // _ROUNDS_PER_BAND)
     return h - 1 if h <= most else None
+
+
+def block_rounds(rounds: int, dimension: int) -> int:
+    """R, how many rows a dense stream of d numbers computes at a time."""
+    return min(rounds, max(CHUNK_ROWS, BLOCK_NUMBERS // dimension))
+
+
+def is_dense(found: Factorization) -> bool:
+    """Whether a stream computes its rows in blocks of a dense matrix."""
+    others = (factors_lib.BandLowRankFactors, factors_lib.BufferedFactors)
+    if isinstance(found.factors, others) or found.method == "honaker-online":
+        return False
+    return kept_rows(found) is None
+
+
+def stream_rows(found: Factorization, dimension: int) -> int:
+    """How many rows of d floats a stream remembers between rounds."""
+    factors = found.factors
+    if isinstance(factors, factors_lib.BandLowRankFactors):
+        width = factors.band.shape[1] + (2 if found.workload.momentum else 1)
+        return factors.left.shape[1] + width
+    if isinstance(factors, factors_lib.BufferedFactors):
+        return len(factors.inverse_decay)
+    if is_dense(found):
+        return block_rounds(found.rounds, dimension)
+    if isinstance(factors, factors_lib.TreeFactors):
+        return found.rounds.bit_length()
+    return kept_rows(found) or 0
+
+
+def drawing_seconds(found: Factorization, dimension: int) -> float:
+    """What a stream's normals take of one processor, in all rounds together."""
+    if is_dense(found):
+        return dense_seconds(found.rounds, dimension)
+    return _SECONDS_A_NORMAL * dimension * found.rounds
+
+
+def dense_seconds(rounds: int, dimension: int) -> float:
+    """The `drawing_seconds` of a dense stream.
+
+    It draws for each block of R rows all rows of Z up to its last.
+    """
+    blocks = -(-rounds // block_rounds(rounds, dimension))
+    return _SECONDS_A_NORMAL * dimension * rounds * (blocks + 1) / 2
 
 
 def longest_column(found: Factorization, rounds: int, first: int = 0) -> float:

@@ -45,6 +45,11 @@ from dpfl.mechanisms.participation import (
 )
 
 EPOCH, RUN = "epoch", "run"
+# What noise may take of one processor in a run: a matrix with a recurrence takes
+# minutes, and its error is hardly larger.
+_MOST_HOURS = 24
+# The last block, the next one, products and sums on their way, and chunks of Z.
+_BLOCKS = 5
 
 
 @functools.lru_cache(maxsize=8)
@@ -199,6 +204,29 @@ class StreamedMatrix(MatrixFields, mechanism.NoiseMechanism, EpochFields):
                 f"{participation.rounds_per_epoch}, found {self.rounds_per_epoch}"
             )
 
+    def run_vectors(self, dimension: int) -> float:
+        """See base class; a pass of a dense stream holds several blocks."""
+        found = self.factorization
+        rows = factorization.stream_rows(found, dimension)
+        copies = _BLOCKS if factorization.is_dense(found) else 1
+        return self.peak_vectors + copies * rows
+
+    def check_cost(self, participation: Participation, dimension: int) -> None:
+        """Raises ValueError if the streams of a run would take days to draw.
+
+        The matrix is not computed where that does not matter.
+        """
+        rounds, length = participation.rounds, self.stream_rounds
+        seconds = factorization.dense_seconds(length, dimension) * rounds / length
+        hours = seconds / 3600
+        if hours > _MOST_HOURS and factorization.is_dense(self.factorization):
+            raise ValueError(
+                "matrix_method must be one of which a few rows are remembered, such as "
+                f"'banded' with matrix_bands=8, for {rounds} rounds of {dimension} "
+                f"parameters, found {self.matrix_method!r}, whose noise takes some "
+                f"{hours:.0f} hours"
+            )
+
     def check_server_optimizer(self, name: str, momentum: Optional[float]) -> None:
         """Raises ValueError if the server would apply the workload a second time."""
         workload = self.factorization.workload
@@ -335,15 +363,14 @@ def bands(config: StreamedMatrix) -> int:
 def numbers(config: StreamedMatrix, dimension: int) -> dict[str, Any]:
     """The streams as a run's summary has them.
 
-    "kept_bytes" is what a stream remembers between rounds, as float32; None where it is
-    not known.
+    "kept_bytes" is what a stream remembers between rounds, as float32.
     """
-    rows = factorization.kept_rows(config.factorization)
+    rows = factorization.stream_rows(config.factorization, dimension)
     return {
         "lasts": config.noise_stream,
         "rounds": config.stream_rounds,
         "bands": bands(config),
-        "kept_bytes": None if rows is None else 4 * rows * dimension,
+        "kept_bytes": 4 * rows * dimension,
     }
 
 
@@ -351,10 +378,12 @@ def sentence(config: StreamedMatrix, dimension: int) -> str:
     """How long a mechanism's streams last, and what they keep."""
     lasts = "one over the whole run" if config.is_over_run else "one for each epoch"
     text = f"{lasts}, {config.stream_rounds} rounds and {bands(config)} diagonals"
-    rows = factorization.kept_rows(config.factorization)
-    if rows is None:
-        return text
-    return f"{text}; it keeps {4 * rows * dimension / 1e6:.4g} MB, {rows} vectors"
+    rows = factorization.stream_rows(config.factorization, dimension)
+    kept = f"{text}; it keeps {4 * rows * dimension / 1e6:.4g} MB, {rows} vectors"
+    minutes = factorization.drawing_seconds(config.factorization, dimension) / 60
+    if minutes < 1:
+        return kept
+    return f"{kept}, and draws for some {minutes:.0f} minutes"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -101,6 +101,10 @@ class Mechanism(abc.ABC):
     # Whether a client's rounds may be a secret that amplifies, over a whole run.
     takes_hidden_turns: ClassVar[bool] = False
 
+    # How many vectors of d floats the processes of a run hold at their largest, with
+    # two groups of clients: as `dpfl-benchmark --rows=parameters` measured, and more.
+    peak_vectors: ClassVar[float] = 50
+
     # Fields of some mechanisms, and what stands for them in the others. The types are
     # comments, since annotations would make them fields of all.
     noise_multiplier = None  # type: Optional[float]
@@ -158,6 +162,22 @@ class Mechanism(abc.ABC):
                 "nothing tighter is known"
             )
             raise ValueError(checks.message("accountant", wanted, accountant))
+
+    def check_cost(  # noqa: B027
+        self, participation: Participation, dimension: int
+    ) -> None:
+        """Raises ValueError if a run's noise would take days of computing alone.
+
+        For what computes it, not for what accounts for it. A mechanism that says
+        nothing else has noise that takes less than the training.
+        """
+
+    def run_vectors(self, dimension: int) -> float:
+        """The vectors of d floats that the processes of a run hold at their largest.
+
+        A mechanism with a number that says how many it keeps adds those.
+        """
+        return self.peak_vectors
 
     def needs_more_noise(self, dimension: int) -> bool:
         """Whether `check_noise` raises for all noise up to this.

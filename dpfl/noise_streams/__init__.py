@@ -8,7 +8,7 @@ See docs/noise.md for what is added where, and for what it costs.
 
 from dpfl.noise_streams.arrays import InNumpy
 from dpfl.noise_streams.build import build_stream
-from dpfl.noise_streams.dense import DenseStream, default_block_rounds
+from dpfl.noise_streams.dense import DenseStream
 from dpfl.noise_streams.encoders import BandedStream, BufferedStream, MovingStream
 from dpfl.noise_streams.stream import Accumulated, NoiseStream, materialize
 from dpfl.noise_streams.structured import StructuredStream
@@ -25,6 +25,5 @@ __all__ = [
     "StructuredStream",
     "TreeStream",
     "build_stream",
-    "default_block_rounds",
     "materialize",
 ]

@@ -30,6 +30,8 @@ GRID = 1 << 18
 # The parameter of their law, for the variance 1 + 4 / 2**36: with it an entry has the
 # law of a normal number, rounded at random; see docs/privacy/integer_release.md.
 GRID_STDDEV = GRID + 2 / GRID
+# Columns of a block: 128 KiB of a vector.
+_COLUMNS = 1 << 15
 
 
 class Arrays(abc.ABC):
@@ -62,6 +64,15 @@ class Arrays(abc.ABC):
     @abc.abstractmethod
     def with_row(self, rows: Any, place: Index, row: Vector) -> Any:
         """Rows with another in one place."""
+
+    @abc.abstractmethod
+    def minus_weighted(
+        self, total: Vector, weights: Any, vectors: Sequence[Vector]
+    ) -> Vector:
+        """A vector less weights[k] vectors[k], in the order of k.
+
+        Each product is rounded before it is taken off, whatever the library.
+        """
 
     @abc.abstractmethod
     def either(self, condition: Any, then: Callable, other: Callable) -> Any:
@@ -120,6 +131,19 @@ class InNumpy(Arrays):
         rows = rows.copy()
         rows[place] = row
         return rows
+
+    def minus_weighted(
+        self, total: np.ndarray, weights: Any, vectors: Sequence[np.ndarray]
+    ) -> np.ndarray:
+        """See base class; each block of columns stays in the cache through all k."""
+        total = total.copy()
+        for begin in range(0, len(total), _COLUMNS):
+            block = total[begin : begin + _COLUMNS]
+            product = np.empty_like(block)
+            for weight, vector in zip(weights, vectors):
+                columns = vector[begin : begin + _COLUMNS]
+                block -= np.multiply(columns, weight, out=product)
+        return total
 
     def either(self, condition: bool, then: Callable, other: Callable) -> Any:
         """See base class."""

@@ -28,7 +28,7 @@ def build_stream(
 
     Args:
       block_rounds: Rounds computed at a time where the stream is a dense one; None is
-        `dense.default_block_rounds`.
+        `factorization.block_rounds`.
       redraw: Whether a structured stream draws rows again rather than remember them.
       arrays: The library of the vectors, TensorFlow's by default.
 
@@ -50,7 +50,7 @@ def build_stream(
     is_tree = isinstance(factors, fact.TreeFactors)
     if is_tree and factorization.method == "honaker-online":
         return tree.TreeStream(rounds, dimension, arrays=arrays)
-    if factorization_lib.kept_rows(factorization) is None:
+    if factorization_lib.is_dense(factorization):
         matrix = factorization.noising_rows(0, rounds)
         return dense.DenseStream(
             matrix, dimension, block_rounds=block_rounds, arrays=arrays

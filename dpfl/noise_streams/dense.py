@@ -20,19 +20,14 @@ from typing import Any, Optional
 
 import numpy as np
 
+from dpfl.factorization import factorization
 from dpfl.noise_streams import stream as stream_lib
 from dpfl.noise_streams.arrays import Arrays, Index, Memory, Vector
 
-# The default block holds at most this many numbers, 128 MB. A pass takes about five
-# times that: the last block, the next one, products and sums on their way, and chunks.
-BLOCK_NUMBERS = 32_000_000
-# Rows of Z in a chunk: fewer, and reading the block weighs more than drawing the chunk.
-_CHUNK = 16
-
-
-def default_block_rounds(rounds: int, dimension: int) -> int:
-    """R: as many rounds as `BLOCK_NUMBERS` allows, at least 1."""
-    return max(1, min(rounds, BLOCK_NUMBERS // dimension))
+# A pass takes about five times the memory of a block: the last block, the next one,
+# products and sums on their way, and chunks of so many rows of Z. Were they fewer,
+# reading the block would weigh more than drawing the chunk.
+_CHUNK = factorization.CHUNK_ROWS
 
 
 class DenseStream(stream_lib.NoiseStream):
@@ -50,7 +45,7 @@ class DenseStream(stream_lib.NoiseStream):
         block_rounds: Optional[int] = None,
         arrays: Optional[Arrays] = None,
     ):
-        """Takes K = A^-1 B, of shape (T, m), and R; None is `default_block_rounds`.
+        """Takes K = A^-1 B, of shape (T, m), and R; None is `block_rounds`'s.
 
         Raises:
           ValueError: If `block_rounds` is below 1.
@@ -58,7 +53,7 @@ class DenseStream(stream_lib.NoiseStream):
         rounds, columns = matrix.shape
         super().__init__(rounds, dimension, arrays)
         if block_rounds is None:
-            block_rounds = default_block_rounds(rounds, dimension)
+            block_rounds = factorization.block_rounds(rounds, dimension)
         if block_rounds < 1:
             raise ValueError(f"block_rounds must be at least 1, found {block_rounds}")
         self.block_rounds = min(block_rounds, rounds)

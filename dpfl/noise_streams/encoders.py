@@ -55,8 +55,7 @@ class BandedStream(stream_lib.NoiseStream):
         """See base class."""
         weights = self.arrays.at(self._weights, row)
         noise = self.arrays.at(self._scale, row) * self._normal(seed, row)
-        for k, earlier in enumerate(memory):
-            noise -= weights[k] * earlier
+        noise = self.arrays.minus_weighted(noise, weights, memory)
         return noise, ((noise,) + tuple(memory))[: self._bands - 1]
 
 

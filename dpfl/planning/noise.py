@@ -100,12 +100,13 @@ def noise(
 
     Raises:
       TypeError: If the mechanism's noise is not a row for each round.
-      ValueError: If the mechanism cannot have its clients chosen like that, or if there
-        is no such round.
+      ValueError: If the mechanism cannot have its clients chosen like that, if its
+        noise would take days, or if there is no such round.
     """
     rounds = participation.rounds
     if isinstance(mechanism, MatrixFactorization):
         mechanism.check(participation, dimension)
+        mechanism.check_cost(participation, dimension)
         stream = noise_streams.build_stream(
             mechanism.factorization, dimension, arrays=noise_streams.InNumpy()
         )

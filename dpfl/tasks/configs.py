@@ -27,6 +27,8 @@ _MOST_MADE_UP_EXAMPLES = 10**5
 _MOST_MADE_UP_CLIENTS = 10**7
 _MOST_PARAMETERS = 10**8
 _MOST_STEPS = 1000
+# Those of 2NN, and with which it has 1e8 parameters.
+_HIDDEN_UNITS, _MOST_HIDDEN_UNITS = 200, 9584
 # What TensorFlow's seeds and numpy's can be.
 _LARGEST_SEED = 2**63 - 1
 _LARGEST_SPLIT_SEED = 2**32 - 1
@@ -307,6 +309,7 @@ class SyntheticConfig(TaskConfig):
 
     batch_size: int = option(20, "Examples of a local batch.")
     model: str = option("cnn", f"One of {', '.join(SYNTHETIC_MODELS)}.")
+    hidden_units: int = option(_HIDDEN_UNITS, "Units of a hidden layer of '2nn'.")
     num_clients: int = option(3400, "Number of clients.")
     examples_per_client: int = option(100, "Examples that every client has.")
     num_test_examples: int = option(1000, "Examples of the evaluation set.")
@@ -314,6 +317,12 @@ class SyntheticConfig(TaskConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         checks.choice("model", self.model, SYNTHETIC_MODELS)
+        checks.integer("hidden_units", self.hidden_units, 1, _MOST_HIDDEN_UNITS)
+        if self.model != "2nn" and self.hidden_units != _HIDDEN_UNITS:
+            raise ValueError(
+                f"hidden_units must be {_HIDDEN_UNITS} unless model is '2nn', found "
+                f"{self.hidden_units} with {self.model!r}"
+            )
         checks.integer("num_clients", self.num_clients, 1, _MOST_MADE_UP_CLIENTS)
         for name in ("examples_per_client", "num_test_examples"):
             checks.integer(name, getattr(self, name), 1, _MOST_MADE_UP_EXAMPLES)

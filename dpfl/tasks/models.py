@@ -82,23 +82,24 @@ def cnn(num_classes: int, seed: int) -> tf.keras.Model:
     )
 
 
-def two_layer(num_classes: int, seed: int) -> tf.keras.Model:
+def two_layer(num_classes: int, seed: int, units: int = 200) -> tf.keras.Model:
     """Two dense layers of 200 units (McMahan et al. 2017, '2NN').
 
-    209,662 parameters with 62 classes, 199,210 with 10.
+    209,662 parameters with 62 classes, 199,210 with 10. With 2767 units and 62 classes
+    they are 10,002,767.
     """
     seeds = _seeds(seed)
     return _of_images(
         tf.keras.layers.Flatten(),
-        _dense(200, seeds, "relu"),
-        _dense(200, seeds, "relu"),
+        _dense(units, seeds, "relu"),
+        _dense(units, seeds, "relu"),
         _dense(num_classes, seeds),
     )
 
 
 # From the number of logits and the seed of the initial weights to an uncompiled model
 # from float32 [batch, 28, 28, 1] to [batch, num_classes].
-IMAGE_MODELS: dict[str, Callable[[int, int], tf.keras.Model]] = {
+IMAGE_MODELS: dict[str, Callable[..., tf.keras.Model]] = {
     "small_cnn": small_cnn,
     # 3,340 parameters with 10 classes: what a small model is to a large one whose
     # updates are compressed fivefold.
@@ -162,19 +163,20 @@ def image_metrics() -> list[tf.keras.metrics.Metric]:
     ]
 
 
-def image_pieces(model: str, num_classes: int) -> dict[str, Any]:
+def image_pieces(model: str, num_classes: int, **sizes: int) -> dict[str, Any]:
     """The arguments of `Task` for the model, loss and metrics of images.
 
     Args:
       model: A key of `IMAGE_MODELS`.
       num_classes: Number of logits.
+      **sizes: Those of the model that are not its own.
     """
     return dict(
         element_spec=(
             tf.TensorSpec([None, *_IMAGE_SHAPE], tf.float32),
             tf.TensorSpec([None], tf.int32),
         ),
-        model_builder=lambda seed: IMAGE_MODELS[model](num_classes, seed),
+        model_builder=lambda seed: IMAGE_MODELS[model](num_classes, seed, **sizes),
         loss=image_loss,
         metrics=image_metrics,
     )

@@ -29,7 +29,10 @@ _Family = tuple[Callable[[int, tf.Tensor], tuple[tf.Tensor, tf.Tensor]], dict[st
 
 
 def _images(
-    model: str, num_classes: int, defaults: task_lib.TrainingDefaults
+    model: str,
+    num_classes: int,
+    defaults: task_lib.TrainingDefaults,
+    **sizes: int,
 ) -> _Family:
     def draw(count: int, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         x = tf.random.stateless_uniform([count, 28, 28, 1], seed)
@@ -38,11 +41,12 @@ def _images(
         )
         return x, y
 
-    pieces = models.image_pieces(model, num_classes)
+    pieces = models.image_pieces(model, num_classes, **sizes)
     return draw, {**pieces, "defaults": defaults}
 
 
-def _words() -> _Family:
+def _words(own: SyntheticConfig) -> _Family:
+    del own
     config = StackOverflowConfig()
 
     def draw(count: int, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -55,17 +59,22 @@ def _words() -> _Family:
     return draw, {**pieces, "defaults": stackoverflow.DEFAULTS}
 
 
-_FAMILIES: dict[str, Callable[[], _Family]] = {
-    "cnn": lambda: _images("cnn", emnist.NUM_CLASSES, emnist.DEFAULTS),
-    "2nn": lambda: _images("2nn", emnist.NUM_CLASSES, emnist.DEFAULTS),
-    "small_cnn": lambda: _images("small_cnn", digits.NUM_CLASSES, digits.DEFAULTS),
+def _two_layer(config: SyntheticConfig) -> _Family:
+    sizes = {"units": config.hidden_units}
+    return _images("2nn", emnist.NUM_CLASSES, emnist.DEFAULTS, **sizes)
+
+
+_FAMILIES: dict[str, Callable[[SyntheticConfig], _Family]] = {
+    "cnn": lambda _: _images("cnn", emnist.NUM_CLASSES, emnist.DEFAULTS),
+    "2nn": _two_layer,
+    "small_cnn": lambda _: _images("small_cnn", digits.NUM_CLASSES, digits.DEFAULTS),
     "lstm": _words,
 }
 
 
 def load(config: SyntheticConfig) -> task_lib.Task:
     """The task `synthetic`, marked `benchmark_only`."""
-    draw, pieces = _FAMILIES[config.model]()
+    draw, pieces = _FAMILIES[config.model](config)
 
     def examples(index: Any, round_index: Any) -> task_lib.Examples:
         count = config.examples_per_client

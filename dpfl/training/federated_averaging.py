@@ -66,12 +66,15 @@ class FedAvgProcess:
         `grouped.GroupedRounds`.
       rounds: What the clients of a group do; None where each is one of TFF's.
       groups: How many groups there are in every round; None without groups.
+      initial_weights: The model's, trainable and other; with groups `initialize` has
+        zeros in place of those that the worker reads from files.
     """
 
     initialize: tff.Computation
     next: tff.Computation
     rounds: Optional[grouped.GroupedRounds] = None
     groups: Optional[int] = None
+    initial_weights: Any = None
 
 
 class FedProcess:
@@ -100,8 +103,10 @@ class FedProcess:
 
     def initialize(self) -> ProcessState:
         """The state before the first round, as `next` gives that after one."""
-        rounds, initialize = self._process.rounds, self._process.initialize
-        return initialize() if rounds is None else rounds.first_state(initialize)
+        process, rounds = self._process, self._process.rounds
+        if rounds is None:
+            return process.initialize()
+        return rounds.first_state(process.initialize, process.initial_weights)
 
     def next(self, state: ProcessState, clients: list[int]) -> RoundOutput:
         """The result of a round; with groups its large leaves are `SharedLeaf`s."""
@@ -188,7 +193,9 @@ def build_process(
         rounds = grouped.GroupedRounds(
             task, model, aggregator, client_lr, server_optimizer, identity, groups
         )
-        return FedAvgProcess(rounds.initialize, rounds.next, rounds, groups)
+        return FedAvgProcess(
+            rounds.initialize, rounds.next, rounds, groups, model.initial_weights
+        )
     # How the clients' training went is opened where the aggregator may measure exactly.
     is_open = not isinstance(aggregator, CodecFactory) or (
         grouped.round_functions(model, aggregator, identity).measures_exactly
@@ -238,7 +245,9 @@ def with_other_seeds(
         return None
     model = task.functional_model(model_seed)
     initialize = process.rounds.initialize_with(model, aggregator)
-    return dataclasses.replace(process, initialize=initialize)
+    return dataclasses.replace(
+        process, initialize=initialize, initial_weights=model.initial_weights
+    )
 
 
 def keras_weights(state: ProcessState) -> tuple[list[np.ndarray], list[np.ndarray]]:

@@ -35,6 +35,7 @@ from dpfl.training.process_state import (
     RoundOutput,
     StateValues,
     build_finalizer,
+    files_take,
     finalize_computation,
     initialize_computation,
     next_state,
@@ -206,7 +207,8 @@ class GroupedRounds:
 
     Attributes:
       cohort: What the clients of a group do.
-      initialize: As `FedAvgProcess.initialize`.
+      initialize: As `FedAvgProcess.initialize`; of weights that are in files it has
+        zeros.
       values: How a state crosses to `next`, and comes back.
       next: From what crosses of the state, and groups, to a `RoundOutput`.
     """
@@ -253,8 +255,11 @@ class GroupedRounds:
             )
         return found
 
-    def first_state(self, initialize: tff.Computation) -> Any:
-        """The first state, its large leaves as `shared_leaf.SharedLeaf`s."""
+    def first_state(self, initialize: tff.Computation, initial_weights: Any) -> Any:
+        """The first state, its large leaves as `shared_leaf.SharedLeaf`s.
+
+        The weights are those of the model that `initialize` is of.
+        """
         if not self.values.has_files:
             return initialize()
 
@@ -265,7 +270,8 @@ class GroupedRounds:
             return self.values.write_at_server(initialize(), paths)
 
         paths, large = self.values.files()
-        return self.values.together(begin(paths), large)
+        state = self.values.together(begin(paths), large)
+        return self.values.with_weights(state, initial_weights)
 
     def parts(self, number: int) -> tuple[tff.Computation, tff.Computation]:
         """`next` in two computations, the first of which may run anywhere.
@@ -312,7 +318,10 @@ class GroupedRounds:
             return tff.federated_eval(first, tff.SERVER)
 
         return initialize_computation(
-            model, first_at_server, self._finalizer.initialize
+            model,
+            first_at_server,
+            self._finalizer.initialize,
+            is_large=files_take,
         )
 
     def _next_computation(self) -> tff.Computation:

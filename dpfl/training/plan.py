@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Optional
 
-from dpfl import mechanisms, planning
+from dpfl import machine, mechanisms, planning
 from dpfl.mechanisms import Mechanism, Participation
 from dpfl.mechanisms import participation as participation_lib
 from dpfl.planning import ledger as ledger_lib
@@ -16,6 +16,10 @@ from dpfl.tasks import registry
 from dpfl.training import config as config_lib
 
 DEFAULT_EPSILON = 8.0
+# What both processes of a run take for a small model, and the vectors of a model that
+# each group of clients beyond the second adds.
+_BASE_BYTES = 900_000_000
+_VECTORS_OF_A_GROUP = 10
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -59,6 +63,35 @@ class Plan:
         """The learning rate of the server's optimizer."""
         return _given("server_lr", self.config.server_lr)
 
+    @property
+    def memory(self) -> int:
+        """The bytes that this process and TFF's worker take together, at the most.
+
+        Those of `machine.free_memory` have to do. The data of a task come on top.
+        """
+        return _BASE_BYTES + self._bytes_of_vectors
+
+    @property
+    def _bytes_of_vectors(self) -> int:
+        groups = self.config.concurrency or machine.processors()
+        vectors = self.mechanism.run_vectors(self.dimension)
+        vectors += _VECTORS_OF_A_GROUP * max(0, groups - 2)
+        return round(4 * vectors * self.dimension)
+
+    def check_memory(self) -> None:
+        """Raises ValueError if the vectors of a run are more than the memory left.
+
+        What a small model takes is left out: it is hardly known, and fits.
+        """
+        free = machine.free_memory()
+        if free is not None and self._bytes_of_vectors > free:
+            raise ValueError(
+                f"mechanism must be one for which {self.memory / 1e9:.1f} GB of memory "
+                f"are left with {self.dimension} parameters, found "
+                f"{self.mechanism.name!r} and {free / 1e9:.1f} GB; a smaller model, "
+                "concurrency=1 or a noise stream of fewer rows takes less"
+            )
+
     def is_evaluated(self, number: int) -> bool:
         """Whether the model is evaluated after round `number`, from 1 on."""
         return number % self.config.eval_every == 0 or number == self.last_round
@@ -87,7 +120,9 @@ def make_plan(config: config_lib.RunConfig) -> Plan:
         config.epsilon,
         config.accountant,
     )
-    return Plan(config, task, participation, mechanism, cost, found.sentences)
+    plan = Plan(config, task, participation, mechanism, cost, found.sentences)
+    plan.check_memory()
+    return plan
 
 
 def noise_variance(
@@ -169,6 +204,7 @@ def _with_noise(
     participation: Participation,
 ) -> Mechanism:
     mechanism.check(participation, task.dimension)
+    mechanism.check_cost(participation, task.dimension)
     mechanism.check_accountant(config.accountant, participation, task.dimension)
     mechanism.check_server_optimizer(config.server_optimizer, config.server_momentum)
     mechanism.check_measure(config.measure)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import collections
+from collections.abc import Callable
 from typing import Any, NamedTuple, Optional
 
 import attrs
@@ -61,6 +62,11 @@ def specs_of_state(state_type: tff.Type) -> ProcessState:
     return tff.types.structure_from_tensor_type_tree(lambda spec: spec, state_type)
 
 
+def files_take(spec: tff.TensorType) -> bool:
+    """Whether a leaf of a state lies in files, and does not cross to the worker."""
+    return not shared_array.is_in_graphs() and shared_leaf.is_large(spec)
+
+
 class StateValues:
     """A state as it crosses to TFF's worker, and back after a round.
 
@@ -77,8 +83,7 @@ class StateValues:
     def __init__(self, state_type: tff.Type):
         self._specs = specs_of_state(state_type)
         leaves = tf.nest.flatten(self._specs)
-        crosses = shared_array.is_in_graphs()
-        self._is_large = [not crosses and shared_leaf.is_large(spec) for spec in leaves]
+        self._is_large = [files_take(spec) for spec in leaves]
         self._large = [spec for spec, large in zip(leaves, self._is_large) if large]
         small = tuple(spec for spec, large in zip(leaves, self._is_large) if not large)
         parts = [shared_leaf.rows_of_parts(s.shape, s.dtype) for s in self._large]
@@ -132,6 +137,20 @@ class StateValues:
         others, files = iter(small), iter(large)
         leaves = [next(files if is_large else others) for is_large in self._is_large]
         return tf.nest.pack_sequence_as(self._specs, leaves)
+
+    def with_weights(self, state: Any, initial_weights: Any) -> Any:
+        """A first state with a model's weights where its own are in files."""
+        places = state.weights.trainable, state.weights.non_trainable
+        weights = tf.nest.map_structure(
+            lambda place, weight: (
+                shared_leaf.SharedLeaf.of(weight)
+                if isinstance(place, shared_leaf.SharedLeaf)
+                else place
+            ),
+            tuple(map(tuple, places)),
+            tuple(map(tuple, initial_weights)),
+        )
+        return attrs.evolve(state, weights=tff.learning.models.ModelWeights(*weights))
 
     def in_graph(self, values: Any) -> Any:
         """The state of what crossed, in a graph, which reads what it uses."""
@@ -220,16 +239,29 @@ def finalize_computation(model: Any, metrics_type: tff.Type) -> tff.Computation:
 
 
 def initialize_computation(
-    model: Any, first_aggregator: tff.Computation, first_optimizer: tff.Computation
+    model: Any,
+    first_aggregator: tff.Computation,
+    first_optimizer: tff.Computation,
+    *,
+    is_large: Callable[[tff.TensorType], bool] = lambda spec: False,
 ) -> tff.Computation:
-    """The computation of the first `ProcessState`, from those of its parts."""
+    """The computation of the first `ProcessState`, from those of its parts.
+
+    Args:
+      is_large: Whether a weight is zeros in it, for `with_weights` to replace. TFF
+        keeps several copies of a graph, and of each constant with it.
+    """
+
+    def first(weight: np.ndarray) -> tf.Tensor:
+        if is_large(tff.TensorType(weight.dtype.type, weight.shape)):
+            return tf.zeros(weight.shape, weight.dtype)
+        return tf.constant(weight)
 
     @tff.tensorflow.computation
     def first_weights() -> Any:
         trainable, other = model.initial_weights
         return tff.learning.models.ModelWeights(
-            tuple(tf.constant(w) for w in trainable),
-            tuple(tf.constant(w) for w in other),
+            tuple(first(w) for w in trainable), tuple(first(w) for w in other)
         )
 
     @tff.federated_computation

@@ -39,6 +39,7 @@ def describe(plan: plan_lib.Plan) -> str:
         *([f"noise stream: {stream}"] if stream else []),
         f"privacy: {privacy_sentence(plan)}",
         *_remarks(plan, plan.cost.planned.epsilon, plan.participation.rounds),
+        f"memory: at most some {plan.memory / 1e9:.1f} GB",
         f"output: {config.output_dir}",
     ]
     return "\n".join(lines)

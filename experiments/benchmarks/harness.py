@@ -47,6 +47,7 @@ GROUPS = {
     "factorization": Group("programs", 3),
     "start_up": Group("programs", 5),
     "long_run": Group("programs"),
+    "parameters": Group("programs"),
     "aggregation": Group("vectors"),
     "rotations": Group("vectors"),
     "masks": Group("vectors"),
@@ -89,6 +90,8 @@ SIZES = {
     "cohorts": ((10, 100, 1000), (2, 3)),
     # Of the task `synthetic`.
     "models": (("small_cnn", "2nn", "cnn"), ("small_cnn",)),
+    # Units of wide models: 10,002,767 parameters, and 99,980,350.
+    "hidden_units": ((2767, 9584), (5, 6)),
     # Rounds after which a worker's memory is looked at again.
     "late_round": (60, 3),
     # Clients, bits and coordinates of calibrations.

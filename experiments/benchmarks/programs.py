@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import itertools
 import pathlib
+import re
 import statistics
 import subprocess
 import sys
@@ -23,7 +24,7 @@ import numpy as np
 import psutil
 
 from dpfl import factorization as fact
-from dpfl import mechanisms, planning
+from dpfl import machine, mechanisms, planning
 
 from .. import factorizations
 from .harness import Call, Row, Settings, row
@@ -34,7 +35,37 @@ _SAMPLED_OF, _ROUNDS = 100, 1000
 _IMPORT = ("-c", "import tensorflow_federated")
 _TRAIN = ("-m", "dpfl", "train", "--task=digits", "--rounds=1", "--noprogress")
 _CLIENTS, _COHORT = 100, 10
+# A training of a wide model, and what mechanisms are given in it. The least noise is
+# nothing to its time and memory.
+_WIDE = (
+    *("-m", "dpfl", "train", "--task=synthetic", "--model=2nn", "--num_clients=40"),
+    *("--cohort_size=4", "--examples_per_client=20", "--num_test_examples=20"),
+    *("--rounds=3", "--noprogress"),
+)
+_SUM = ("--noise_multiplier=1", "--bits=18", "--noise_source=helpers")
+_BANDED = (
+    *("--noise_multiplier=1", "--participation=once_per_epoch"),
+    *("--matrix_method=banded", "--matrix_bands=8"),
+)
+_OF_MECHANISMS = {
+    "none": (),
+    "gaussian": ("--noise_multiplier=1",),
+    "l2_csgm": ("--noise_multiplier=1", "--compression_rate=100"),
+    "sketched_ddg": (*_SUM, "--compression_rate=10"),
+    "matrix_factorization": _BANDED,
+    "linf_csgm": ("--noise_multiplier=1", "--compression_rate=100"),
+    "distributed_discrete_gaussian": _SUM,
+    "distributed_skellam": _SUM,
+    "project_and_perturb": ("--noise_multiplier=1", "--compression_rate=10"),
+    "dome": ("--noise_multiplier=1", "--sketch_size=16"),
+    "dome_ddg": ("--noise_multiplier=1", "--sketch_size=16", "--bits=18"),
+    "sgmf": (*_BANDED, "--compression_rate=100"),
+}
+# Those that are tried with models of any width.
+_OF_ANY_WIDTH = 5
+_SAID = re.compile(r"([0-9.]+) GB")
 _WARM_UP = 0.02
+_POLL_SECONDS = 0.05
 OnRound = Callable[[int, int], None]
 
 
@@ -100,6 +131,61 @@ def start_up(settings: Settings) -> dict[str, Call]:
         "start_up: import of TFF": lambda: run([sys.executable, *_IMPORT]),
         "start_up: dpfl-train": train,
     }
+
+
+def parameters(settings: Settings) -> list[Row]:
+    """Rows about `dpfl-train` with wide models: a round, and memory by what it said.
+
+    The ratio is that of the largest memory of both processes to what the command said
+    at its start; a run that it refuses has what it said it would take, and no ratio.
+    """
+    found = []
+    for units in settings.hidden_units:
+        is_widest = units > settings.hidden_units[0]
+        names = list(_OF_MECHANISMS)[: _OF_ANY_WIDTH if is_widest else None]
+        found += [_wide_run(name, units) for name in names]
+    return found
+
+
+def _wide_run(mechanism: str, units: int) -> Row:
+    given = (f"--mechanism={mechanism}", *_OF_MECHANISMS[mechanism])
+    named = f"{mechanism}, 2nn of {units} units"
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        output = (f"--hidden_units={units}", f"--output_dir={folder}/run")
+        with open(folder / "said", "w", encoding="utf-8") as said:
+            process = subprocess.Popen(
+                [sys.executable, *_WIDE, *given, *output],
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=said,
+            )
+            peak = _peak_of_all(process)
+        text = (folder / "said").read_text()
+        memory = [line for line in text.splitlines() if "memory" in line]
+        if not memory or process.returncode not in (0, 2):
+            raise RuntimeError(f"dpfl-train failed for {named}: {text}")
+        foretold = float(_SAID.findall(memory[0])[0]) * 1e9
+        if process.returncode:
+            return row(f"{named}, refused", "bytes", foretold, description=memory[0])
+        times = np.genfromtxt(folder / "run/times.csv", delimiter=",", names=True)
+    seconds = float(np.median(times["exact_seconds"][1:]))
+    of = {"name": "what the command said", "bytes": foretold}
+    more = {"seconds_median": seconds, "repeats": len(times) - 1}
+    return row(named, "bytes", peak, of, **more)
+
+
+def _peak_of_all(process: subprocess.Popen[bytes]) -> int:
+    """The sum of the largest memories of a process and its children; waits for it."""
+    peaks: dict[int, int] = {}
+    while process.poll() is None:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            own = psutil.Process(process.pid)
+            for each in (own, *own.children(recursive=True)):
+                peak = machine.peak_bytes(each.pid) or 0
+                peaks[each.pid] = max(peaks.get(each.pid, 0), peak)
+        time.sleep(_POLL_SECONDS)
+    return sum(peaks.values())
 
 
 class StubProcess:

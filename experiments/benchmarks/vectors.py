@@ -26,6 +26,7 @@ from tensorflow_federated.python.aggregators import distributed_dp
 from dpfl import aggregators, mechanisms, noise_streams
 from dpfl import factorization as fact
 from dpfl.noise_streams import build_stream
+from dpfl.noise_streams.tensors import FusedTensors, Tensors
 from dpfl.training import local_worker
 from dpfl.vectors import count_sketch, randomness, rotation
 from dpfl.vectors import masks as masks_lib
@@ -261,7 +262,9 @@ def noise_dense(settings: Settings) -> list[Row]:
 def noise_recurrences(settings: Settings) -> dict[str, Call]:
     """A round of the streams that remember a few vectors."""
     return {
-        f"noise: {name}": _stream_call(build_stream(found, settings.dimension))
+        f"noise: {name}": _stream_call(
+            build_stream(found, settings.dimension, arrays=FusedTensors())
+        )
         for name, found in recurrences(settings.matrix_rounds).items()
     }
 
@@ -273,12 +276,17 @@ def noise_bands(settings: Settings) -> dict[str, Call]:
     # Of the square root of prefix sums: 1, 1/2, 3/8, ...
     column = np.append(1.0, (1 - 0.5 / np.arange(1, rounds)).cumprod())
     found = {"independent": fact.compute(workload, "identity")}
-    for count in (16, 64, 256):
+    for count in (8, 64, 256):
         factors = fact.ToeplitzFactors(column * (np.arange(rounds) < count))
         found[f"{count} bands"] = fact.Factorization(workload, "toeplitz", {}, factors)
+    ways = {"": FusedTensors(), ", band by band": Tensors()}
     return {
-        f"noise: {name}": _stream_call(build_stream(each, settings.model))
+        f"noise: {name}{way}": _stream_call(
+            build_stream(each, settings.model, arrays=arrays)
+        )
         for name, each in found.items()
+        for way, arrays in ways.items()
+        if not way or each.method == "toeplitz"
     }
 
 

@@ -52,10 +52,9 @@ Rates = Mapping[str, Rate]
 
 def this_machine() -> Machine:
     """The machine as it is now, within the limits of a container."""
-    free = psutil.virtual_memory().available
-    limit = machine_lib.memory()
-    if limit is not None:
-        free = min(free, limit)
+    free = machine_lib.free_memory()
+    if free is None:
+        free = psutil.virtual_memory().available
     return Machine(machine_lib.processors(), free)
 
 

@@ -273,6 +273,31 @@ def test_a_run_is_compared_with_an_import(monkeypatch):
     assert trained["ratio"] > 1
 
 
+WIDE = """
+import pathlib, sys
+units = int(sys.argv[-2].partition("=")[2])
+if units == 6:
+    print("error: mechanism must be one for which 17.5 GB of memory are left")
+    sys.exit(2)
+folder = pathlib.Path(sys.argv[-1].partition("=")[2])
+folder.mkdir()
+(folder / "times.csv").write_text("round,exact_seconds\\n1,9\\n2,3\\n3,5\\n")
+print("memory: at most some 0.5 GB")
+filled = bytearray(200_000_000)
+"""
+
+
+def test_a_wide_model_is_held_to_what_was_said_of_it(monkeypatch):
+    monkeypatch.setattr(programs, "_WIDE", ("-c", WIDE))
+    rows = harness.measure("parameters", tiny(hidden_units=(5, 6)))
+    assert len(rows) == len(programs._OF_MECHANISMS) + 5
+    run, refused = rows[0], rows[-1]
+    assert run["seconds_median"] == 4 and run["repeats"] == 2
+    assert 0.4 < run["ratio"] == run["bytes"] / 5e8 < 0.9
+    assert refused["bytes"] == 17.5e9 and refused["ratio"] is None
+    assert refused["name"].endswith("6 units, refused")
+
+
 def test_a_run_that_fails_is_no_row():
     train = programs.start_up(tiny(train_flags=("--no_such_flag",)))
     with pytest.raises(subprocess.CalledProcessError):

@@ -282,6 +282,18 @@ def test_flags_need_no_epochs_for_a_run():
     assert (made.rounds_per_epoch, made.stream_rounds) == (None, 12)
 
 
+def test_dense_noise_that_takes_days_is_refused_and_bands_are_not():
+    def check(dimension, **options):
+        matrix(**options).check_cost(cyclic(4), dimension)
+
+    dense = {"matrix_method": "optimal", "matrix_bands": None}
+    check(10**11, matrix_bands=4)
+    check(10**9, **dense)
+    # Three blocks of 16 rows draw 16, 32 and 48 rows of Z: 96e11 numbers in all.
+    with pytest.raises(ValueError, match="^matrix_method.*'optimal'.* 43 hours"):
+        check(10**11, **dense)
+
+
 def test_it_keeps_all_diagonals_but_one():
     for bands in (1, 2, 16):
         config = matrix(matrix_bands=bands)

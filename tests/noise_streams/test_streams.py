@@ -14,8 +14,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from dpfl import factorization as fact
 from dpfl import noise_streams
+from dpfl.factorization import factorization
 from dpfl.noise_streams import arrays
-from dpfl.noise_streams.tensors import UnitTensors
+from dpfl.noise_streams.tensors import FusedTensors, Tensors, UnitTensors
 from dpfl.vectors import integer_noise, integer_tables, philox, randomness
 from dpfl.vectors.integer_noise import DiscreteGaussian
 
@@ -128,6 +129,17 @@ def test_any_row_can_be_had_again_with_the_same_bits(factorizations, method):
         assert saved == (5 if method == "band-low-rank" else 3)
 
 
+def test_compiled_bands_have_the_bits_of_plain_ones():
+    """11 rows are remembered: a whole group, and one of three."""
+    found = fact.compute(WORKLOADS["prefix"], "toeplitz", bands=12)
+    make = functools.partial(noise_streams.build_stream, found, 40_001)
+    rows, *_ = take(make(arrays=FusedTensors()))
+    assert_array_equal(rows, take(make(arrays=Tensors()))[0])
+    stream = make(arrays=noise_streams.InNumpy())
+    for row, other in zip(rows, all_rows(stream, stream.init(SEED.numpy()))):
+        assert_array_equal(row, other)
+
+
 def test_another_seed_and_another_row_are_independent(factorizations):
     stream = noise_streams.build_stream(factorizations["prefix", "identity"], 100_000)
     first, _, step = take(stream)
@@ -175,9 +187,36 @@ def test_bad_sizes_are_refused(factorizations):
 
 
 def test_default_block_fits_its_memory():
-    assert noise_streams.default_block_rounds(2048, 10**6) == 32
-    assert noise_streams.default_block_rounds(2048, 10**9) == 1
-    assert noise_streams.default_block_rounds(32, 1000) == 32
+    assert factorization.block_rounds(2048, 10**6) == 32
+    assert factorization.block_rounds(2048, 10**9) == 16
+    assert factorization.block_rounds(32, 1000) == 32
+    assert factorization.block_rounds(5, 10**9) == 5
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_it_is_known_beforehand_how_many_rows_are_remembered(
+    factorizations, workload, method
+):
+    found = factorizations[workload, method]
+    stream = noise_streams.build_stream(found, 3, arrays=noise_streams.InNumpy())
+    leaves = tf.nest.flatten(stream.initial_memory())
+    assert factorization.stream_rows(found, 3) == sum(x.size // 3 for x in leaves)
+    is_dense = isinstance(stream, noise_streams.DenseStream)
+    assert factorization.is_dense(found) == is_dense
+
+
+def test_a_dense_stream_draws_z_again_for_each_block(factorizations):
+    """128 blocks of 16 rows, which draw 16, 32, ... rows of Z."""
+    normals = 16 * 128 * 129 // 2 * 10**7
+    factors = fact.DenseFactors(np.tri(2048), np.eye(2048))
+    found = fact.Factorization(fact.prefix_sum(2048), "optimal", {}, factors)
+    seconds = factorization.drawing_seconds(found, 10**7)
+    assert seconds == pytest.approx(1.6e-8 * normals)
+    independent = factorizations["prefix", "identity"]
+    assert factorization.drawing_seconds(independent, 10**7) == pytest.approx(
+        1.6e-8 * ROUNDS * 10**7
+    )
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -87,7 +87,11 @@ VALUES = {
     },
     "emnist": {"model": ("small_cnn",), "verify": ("none",)},
     "stackoverflow": {"max_test_examples": (0,), "embedding_size": (-3,)},
-    "synthetic": {"examples_per_client": (0,), "model": (None,)},
+    "synthetic": {
+        **{"examples_per_client": (0,), "model": (None,)},
+        # Other models have sizes of their own; 2NN alone has so many at most.
+        "hidden_units": (0, 300, 9585),
+    },
 }
 TYPES = {
     "digits": {"batch_size": (True, 2.5), "dirichlet_alpha": (True, "1")},
@@ -167,6 +171,11 @@ def test_paper_size_shapes(model, count):
     logits = task.build_keras_model(0)(x)
     assert logits.shape[:-1] == y.shape
     assert 0 <= np.min(y) and np.max(y) < logits.shape[-1]
+
+
+def test_a_model_of_any_width():
+    task = load_task("synthetic", model="2nn", hidden_units=30)
+    assert task.dimension == 784 * 30 + 30 + 30 * 30 + 30 + 30 * 62 + 62
 
 
 def test_examples_are_a_function_of_the_client():

@@ -132,6 +132,11 @@ def test_large_leaves_lie_in_memory_that_both_have(
     both = {shared_leaf.SharedLeaf, np.ndarray}
     assert both <= set(map(type, tf.nest.flatten(first)))
     handed = fed._process.initialize()
+    weights = tff.learning.models.ModelWeights(*fed._process.initial_weights)
+    assert [np.any(w) for w in handed.weights.trainable] != [
+        np.any(w) for w in weights.trainable
+    ]
+    handed = attrs.evolve(handed, weights=weights)
     assert shared_leaf.SharedLeaf not in map(type, tf.nest.flatten(handed))
     for leaf, same in zip(fed.leaves(first), fed.leaves(handed)):
         np.testing.assert_array_equal(leaf, same)

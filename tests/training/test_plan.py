@@ -6,7 +6,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from dpfl import accounting, mechanisms, planning, purposes
+from dpfl import accounting, machine, mechanisms, planning, purposes
 from dpfl.training import provenance, selection
 from tests.training import fakes
 
@@ -48,6 +48,31 @@ def test_compression_has_a_default_and_both_names_are_one(make_plan):
             mechanism="l2_csgm", mechanism_options=options, noise_multiplier=1.0
         )
         assert plan.mechanism.keep_fraction == expected
+
+
+def test_memory_that_is_not_there_is_refused_before_work(make_plan, monkeypatch):
+    """An update has 100 parameters of four bytes."""
+    plan = make_plan(noise_multiplier=1.0, concurrency=2)
+    vectors = plan.mechanism.run_vectors(fakes.DIMENSION)
+    more = make_plan(noise_multiplier=1.0, concurrency=5)
+    assert more.memory > plan.memory > 400 * vectors
+    stream = {"noise_stream": "run", "matrix_method": "toeplitz"}
+    banded = [
+        make_plan(
+            mechanism="matrix_factorization",
+            participation="cyclic_poisson",
+            min_separation=4,
+            noise_multiplier=1.0,
+            mechanism_options={**stream, "matrix_bands": bands},
+        )
+        for bands in (1, 4)
+    ]
+    assert banded[1].memory - banded[0].memory == 400 * 3
+    monkeypatch.setattr(machine, "free_memory", lambda: int(400 * vectors))
+    make_plan(noise_multiplier=1.0, concurrency=2)
+    monkeypatch.setattr(machine, "free_memory", lambda: int(400 * vectors) - 1)
+    with pytest.raises(ValueError, match="^mechanism.* 0.9 GB.*'gaussian' and 0.0 GB"):
+        make_plan(noise_multiplier=1.0, concurrency=2)
 
 
 def test_only_sgd_takes_the_tasks_momentum(make_plan):
