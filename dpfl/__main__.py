@@ -22,6 +22,7 @@ import dpfl
 from dpfl import interrupts
 
 BINARIES = "dpfl.experiments"
+_START = f"{BINARIES}.start"
 COMMANDS = (
     *("train", "privacy", "factorize", "audit", "benchmark", "reproduce"),
     *("worker", "compare", "search"),
@@ -63,7 +64,9 @@ def run_command(command: str) -> None:
             except ImportError as error:
                 _fail(str(error))
         binaries_folder()
-        module = importlib.import_module(f"{BINARIES}.{command}")
+        start = importlib.import_module(_START)
+        with start.accounting_when_used():
+            module = importlib.import_module(f"{BINARIES}.{command}")
         cli = importlib.import_module(f"{BINARIES}.cli")
     cli.run(module.main)
 

@@ -21,17 +21,26 @@ import sys
 import types
 from collections.abc import Iterator, Sequence
 from typing import Any, Optional
-from unittest import mock
 
 from absl import app, flags, logging
 
 from dpfl import interrupts
 
-# What TFF imports and dpfl does not use, by `import NAME` or as a module of a package.
-_LOADED_WHEN_USED = (
+# What dp_accounting and TFF import, and dpfl uses seldom or never, by `import NAME` or
+# as a module of a package.
+_OF_ACCOUNTING = ("scipy.signal", "scipy.stats")
+_OF_FEDERATED = (
     "tensorflow_probability",
     "tensorflow_federated.python.core.environments.jax",
 )
+
+
+def accounting_when_used() -> contextlib.AbstractContextManager[None]:
+    """For a block that imports dpfl's accounting: a quarter of its time less.
+
+    A command that is refused, or asks for help, has then hardly begun.
+    """
+    return _loaded_when_used(_OF_ACCOUNTING)
 
 
 def import_tensorflow() -> None:
@@ -48,9 +57,8 @@ def import_tensorflow() -> None:
         return
     # Missing GPUs are reported as errors otherwise.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    without_callback = mock.patch.object(app, "call_after_init", lambda callback: None)
     without_jax = _not_installed("jax")
-    with interrupts.at_once(), without_callback, without_jax, _never_collected():
+    with interrupts.at_once(), _without_callback(), without_jax, _never_collected():
         import tensorflow  # noqa: F401
     atexit.register(_drop_default_context)
 
@@ -59,13 +67,9 @@ def import_federated() -> None:
     """Imports TFF, and of what it imports only what is used."""
     if "tensorflow_federated" in sys.modules:
         return
-    finder = _LoadedWhenUsed()
-    sys.meta_path.insert(0, finder)
-    try:
-        with interrupts.at_once(), _never_collected():
-            import tensorflow_federated  # noqa: F401
-    finally:
-        sys.meta_path.remove(finder)
+    unused = _loaded_when_used(_OF_FEDERATED)
+    with interrupts.at_once(), unused, _never_collected():
+        import tensorflow_federated  # noqa: F401
 
 
 def _drop_default_context() -> None:
@@ -79,6 +83,17 @@ def _drop_default_context() -> None:
             raise RuntimeError("the program has ended")
 
     tff.framework.set_default_context(NoContext())
+
+
+@contextlib.contextmanager
+def _without_callback() -> Iterator[None]:
+    """Drops what is given to absl to be called once the flags are parsed."""
+    call_after_init = app.call_after_init
+    app.call_after_init = lambda callback: None
+    try:
+        yield
+    finally:
+        app.call_after_init = call_after_init
 
 
 @contextlib.contextmanager
@@ -107,14 +122,28 @@ def _never_collected() -> Iterator[None]:
         gc.enable()
 
 
+@contextlib.contextmanager
+def _loaded_when_used(names: Sequence[str]) -> Iterator[None]:
+    """In the block, modules of these names are loaded with their first name."""
+    finder = _LoadedWhenUsed(names)
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+
+
 class _LoadedWhenUsed:
-    """Finds `_LOADED_WHEN_USED` as modules that are loaded with their first name."""
+    """Finds some modules as such that are loaded with their first name."""
+
+    def __init__(self, names: Sequence[str]):
+        self._names = names
 
     def find_spec(
         self, name: str, path: Optional[Sequence[str]], target: Any = None
     ) -> Optional[importlib.machinery.ModuleSpec]:
         """The spec of one of them, None for every other module."""
-        if name not in _LOADED_WHEN_USED:
+        if name not in self._names:
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
         if spec is not None and spec.loader is not None:

@@ -221,6 +221,11 @@ def _checked_config(argv: Sequence[str]) -> config_lib.RunConfig:
     cli.no_arguments(argv)
     forget_other_mechanisms()
     config = run_config()
+    if config.output_dir.exists() and not config.output_dir.is_dir():
+        raise ValueError(
+            "output_dir must be a folder that can be written, found "
+            f"{config.output_dir}, which is none"
+        )
     start.import_tensorflow()
     return config
 

@@ -14,8 +14,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
 import numpy as np
-from tensorboard.compat.proto import event_pb2, summary_pb2
-from tensorboard.summary.writer import record_writer
 
 from dpfl import covered, files
 from dpfl.training import plan as plan_lib
@@ -332,6 +330,10 @@ class AppendOnlyFile:
 
 def encode(rows: Sequence[Row], times: Sequence[Row], *, with_version: bool) -> bytes:
     """Rows as records of an event file, with its first record if it begins here."""
+    # Here, so that a bad setting is refused before it is imported.
+    from tensorboard.compat.proto import event_pb2, summary_pb2
+    from tensorboard.summary.writer import record_writer
+
     buffer = io.BytesIO()
     writer = record_writer.RecordWriter(buffer)
     clocks = [float(row.get("exact_unix_time", 0.0)) for row in times]

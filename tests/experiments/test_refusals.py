@@ -12,6 +12,7 @@ import sys
 
 import pytest
 
+from dpfl import __main__
 from tests import forks
 from tests.experiments import programs
 from tools import fuzz
@@ -261,6 +262,41 @@ def test_nobody_reading_stdout_has_its_own_code():
         os.close(writer)
         assert process.stderr.read() == ""
     assert process.returncode == 141
+
+
+HEAVY = ("tensorflow", "tensorflow_federated", "keras", "jax", "tensorboard.compat")
+HEAVY += (
+    "scipy.stats._distn_infrastructure",
+    "scipy.signal._signaltools",
+    "matplotlib",
+)
+REFUSED_EARLY = {
+    "train": "--task=synthetic --mechanism=gaussian --compression_rate=2",
+    "privacy": "calibrate --epsilon=-1",
+    "factorize": "compute --rounds=0",
+    "audit": "--mechanisms=magic",
+    "benchmark": "--rows=magic",
+    "reproduce": "--figure=magic",
+    "worker": "--port=x",
+    "compare": "nowhere",
+    "search": "--runs=0",
+}
+
+
+@pytest.mark.parametrize("binary", __main__.COMMANDS)
+def test_what_is_refused_was_refused_before_anything_heavy_was_imported(binary):
+    line = [binary, *REFUSED_EARLY[binary].split()]
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "dpfl", *line],
+        cwd=programs.ROOT,
+        env=programs.environment(),
+        capture_output=True,
+        text=True,
+    )
+    said = done.stderr.splitlines()
+    assert done.returncode == 2 and "error: " in done.stderr
+    imported = {x.split("|")[-1].strip() for x in said if x.startswith("import time:")}
+    assert "absl.flags" in imported and not imported & set(HEAVY)
 
 
 # As the script `dpfl-privacy`, with a module that never ends its import.
