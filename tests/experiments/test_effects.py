@@ -1,12 +1,15 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy import stats
 
 from experiments import effects
-from experiments.papers import claims
+from experiments.papers import claims, ours
+from experiments.papers.index import FIGURES
 from tools import pages
 
 
@@ -42,15 +45,18 @@ def test_intervals_cover_as_often_as_they_say(shared):
     assert covered / tries == pytest.approx(0.95, abs=0.014)
 
 
-def test_the_number_of_seeds_has_its_power():
-    needed = effects.seeds_needed(0.5, 0.5)
-    assert needed == 17  # A textbook's number for one deviation, 80% and 5%.
-    rng = np.random.default_rng(2)
-    seen = 0
-    for _ in range(2000):
-        cells = {"a": rng.normal(0.5, 0.5, needed), "b": rng.normal(0, 0.5, needed)}
-        seen += effects.effect(cells, [("a", "b")]).low > 0
-    assert seen / 2000 == pytest.approx(0.807, abs=0.036)
+def test_the_number_of_seeds_has_its_power(monkeypatch):
+    # A textbook's number for one deviation, 80% and 5%.
+    assert effects.seeds_needed(0.5, 0.5) == 17
+    monkeypatch.setattr(ours, "_TRIES", 2000)
+    for work in FIGURES["intervals"].grid("small"):
+        seeds, true = work.labels["seeds"], work.labels["true_effect"]
+        found, freedom = work.compute(Path()), 2 * seeds - 2
+        least = stats.t.ppf(0.975, freedom)
+        power = stats.nct.sf(least, freedom, true * (seeds / 2) ** 0.5)
+        # Four standard errors of so many tries.
+        assert found["shown"] == pytest.approx(power, abs=0.045)
+        assert found["coverage"] == pytest.approx(0.95, abs=0.02)
 
 
 @pytest.mark.parametrize(
