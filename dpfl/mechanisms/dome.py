@@ -237,6 +237,10 @@ class Dome(mechanism.NoiseMechanism):
         """The number of times that a client is charged for a round that it is in."""
         return participation.population if self.paper_accounting else 1
 
+    def run_vectors(self, dimension: int) -> float:
+        """See base class; of what is kept there are several copies."""
+        return self.peak_vectors + 4 * self.resolved_max_rank
+
     def uplink_bits(self, dimension: int) -> float:
         """The bits of the k numbers, each as an integer of 32, at the least."""
         return float(self.modulus_bits * self.sketch_size)

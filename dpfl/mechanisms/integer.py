@@ -109,6 +109,8 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
 
     sums_securely: ClassVar[bool] = True
     shares_a_seed: ClassVar[bool] = True
+    # Some are as long as a rotation, which has up to twice the coordinates.
+    peak_vectors: ClassVar[float] = 55
     # The kind of noise, "discrete_gaussian" or "skellam", and the class of its event.
     name_of_noise: ClassVar[str]
     event_class: ClassVar[type[noise_events.DistributedNoiseDpEvent]]

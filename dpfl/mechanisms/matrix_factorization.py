@@ -48,8 +48,9 @@ EPOCH, RUN = "epoch", "run"
 # What noise may take of one processor in a run: a matrix with a recurrence takes
 # minutes, and its error is hardly larger.
 _MOST_HOURS = 24
-# The last block, the next one, products and sums on their way, and chunks of Z.
-_BLOCKS = 5
+# The last block, the next one, its zeros, products and sums on their way, and chunks
+# of Z and what they are made from.
+_BLOCKS = 7
 
 
 @functools.lru_cache(maxsize=8)

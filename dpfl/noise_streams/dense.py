@@ -24,7 +24,7 @@ from dpfl.factorization import factorization
 from dpfl.noise_streams import stream as stream_lib
 from dpfl.noise_streams.arrays import Arrays, Index, Memory, Vector
 
-# A pass takes about five times the memory of a block: the last block, the next one,
+# A pass takes up to seven times the memory of a block: the last block, the next one,
 # products and sums on their way, and chunks of so many rows of Z. Were they fewer,
 # reading the block would weigh more than drawing the chunk.
 _CHUNK = factorization.CHUNK_ROWS

@@ -107,6 +107,11 @@ class Tensors(Arrays):
 class FusedTensors(Tensors):
     """TensorFlow with XLA, which TFF's worker is without: for the program's side."""
 
+    def __init__(self) -> None:
+        """Compiles nothing yet."""
+        # Not of the module: a graph must end before the interpreter does.
+        self._minus_group = tf.function(_minus_group, autograph=False, jit_compile=True)
+
     def minus_weighted(
         self, total: tf.Tensor, weights: Any, vectors: Sequence[tf.Tensor]
     ) -> tf.Tensor:
@@ -117,7 +122,7 @@ class FusedTensors(Tensors):
         weights = tf.convert_to_tensor(weights)
         for begin in range(0, len(vectors), _GROUP):
             group = slice(begin, begin + _GROUP)
-            total = _minus_group(total, weights[group], tuple(vectors[group]))
+            total = self._minus_group(total, weights[group], tuple(vectors[group]))
         return total
 
 
@@ -125,7 +130,6 @@ class FusedTensors(Tensors):
 _GROUP = 8
 
 
-@tf.function(autograph=False, jit_compile=True)
 def _minus_group(
     total: tf.Tensor, weights: tf.Tensor, vectors: tuple[tf.Tensor, ...]
 ) -> tf.Tensor:

@@ -88,8 +88,8 @@ class Plan:
             raise ValueError(
                 f"mechanism must be one for which {self.memory / 1e9:.1f} GB of memory "
                 f"are left with {self.dimension} parameters, found "
-                f"{self.mechanism.name!r} and {free / 1e9:.1f} GB; a smaller model, "
-                "concurrency=1 or a noise stream of fewer rows takes less"
+                f"{self.mechanism.name!r} and {free / 1e9:.1f} GB; a smaller model "
+                "takes less, and so does a noise stream of fewer rows"
             )
 
     def is_evaluated(self, number: int) -> bool:

@@ -43,9 +43,11 @@ _WIDE = (
     *("--rounds=3", "--noprogress"),
 )
 _SUM = ("--noise_multiplier=1", "--bits=18", "--noise_source=helpers")
-_BANDED = (
-    *("--noise_multiplier=1", "--participation=once_per_epoch"),
-    *("--matrix_method=banded", "--matrix_bands=8"),
+_EPOCHS = ("--noise_multiplier=1", "--participation=once_per_epoch")
+_BANDED = (*_EPOCHS, "--matrix_method=banded", "--matrix_bands=8")
+_DOME = (
+    *("--noise_multiplier=1", "--participation=fixed", "--sketch_size=16"),
+    *("--server_momentum=0", "--server_lr=0.01"),
 )
 _OF_MECHANISMS = {
     "none": (),
@@ -53,12 +55,13 @@ _OF_MECHANISMS = {
     "l2_csgm": ("--noise_multiplier=1", "--compression_rate=100"),
     "sketched_ddg": (*_SUM, "--compression_rate=10"),
     "matrix_factorization": _BANDED,
+    "matrix_factorization, dense": (*_EPOCHS, "--matrix_method=optimal"),
     "linf_csgm": ("--noise_multiplier=1", "--compression_rate=100"),
     "distributed_discrete_gaussian": _SUM,
     "distributed_skellam": _SUM,
     "project_and_perturb": ("--noise_multiplier=1", "--compression_rate=10"),
-    "dome": ("--noise_multiplier=1", "--sketch_size=16"),
-    "dome_ddg": ("--noise_multiplier=1", "--sketch_size=16", "--bits=18"),
+    "dome": _DOME,
+    "dome_ddg": (*_DOME, "--bits=18"),
     "sgmf": (*_BANDED, "--compression_rate=100"),
 }
 # Those that are tried with models of any width.
@@ -147,9 +150,10 @@ def parameters(settings: Settings) -> list[Row]:
     return found
 
 
-def _wide_run(mechanism: str, units: int) -> Row:
-    given = (f"--mechanism={mechanism}", *_OF_MECHANISMS[mechanism])
-    named = f"{mechanism}, 2nn of {units} units"
+def _wide_run(label: str, units: int) -> Row:
+    mechanism = label.partition(",")[0]
+    given = (f"--mechanism={mechanism}", *_OF_MECHANISMS[label])
+    named = f"{label}, 2nn of {units} units"
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         output = (f"--hidden_units={units}", f"--output_dir={folder}/run")

@@ -256,15 +256,26 @@ def sizes(settings: Settings) -> list[Row]:
     """Rows about cohorts and models of several sizes, a step of 20 examples a client.
 
     The mechanism is L2-CSGM at 100-fold compression. Those of a model are beside that
-    of its least cohort.
+    of its least cohort. Of as many clients in one round as in several, the several take
+    their turn beside the one.
     """
     found: list[Row] = []
     largest = max(settings.cohorts)
     for model in settings.models:
         fed = _fed_process(_task(model, largest, 20), _csgm(largest))
         calls = {f"{model}, n={n}": _round(fed, n) for n in settings.cohorts}
+        middle = settings.cohorts[1]
+        several = functools.partial(
+            _again, calls[f"{model}, n={middle}"], largest // middle
+        )
+        calls[f"{model}, {largest // middle} rounds of n={middle}"] = several
         found += compare(calls, settings.repeats, warm_ups=settings.most_warm_ups)
     return found
+
+
+def _again(call: Call, times: int) -> None:
+    for _ in range(times):
+        call()
 
 
 def workers(settings: Settings) -> list[Row]:

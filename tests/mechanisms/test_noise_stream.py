@@ -294,6 +294,14 @@ def test_dense_noise_that_takes_days_is_refused_and_bands_are_not():
         check(10**11, **dense)
 
 
+def test_a_run_holds_what_its_stream_keeps():
+    """One row for each band but one, and several times a block of all 48 rows."""
+    none, banded = (matrix(matrix_bands=h).run_vectors(100) for h in (1, 4))
+    dense = matrix(matrix_method="optimal").run_vectors(100)
+    assert banded - none == 3
+    assert dense - none > 5 * 48
+
+
 def test_it_keeps_all_diagonals_but_one():
     for bands in (1, 2, 16):
         config = matrix(matrix_bands=bands)
