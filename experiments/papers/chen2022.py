@@ -286,8 +286,7 @@ def _layers(name: str, scale: str) -> list[Cell]:
     noise = of.noise_multiplier if name == "secagg_fig9" else 0.0
     flags: Mapping[str, Any]
     if scale == "medium":
-        flags = {**_problem(of.task, scale), "model": "2nn", "server_lr": 0.5}
-        flags |= {"bits": 16}
+        flags = {**_problem(of.task, scale), "model": "2nn", "bits": 16}
     else:
         flags = flag_files.values(f"chen2022/{of.task}.flags", "compression_rate")
     parts: list[Cell] = []

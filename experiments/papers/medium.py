@@ -33,7 +33,8 @@ FLAGS: Mapping[str, Mapping[str, Any]] = {
     },
     FASHION: {
         **{"flagfile": "tasks/fashion.flags", "cohort_size": 100, "rounds": 100},
-        **{"eval_every": 20, "checkpoint_every": 100},
+        **{"client_lr": 0.1, "server_lr": 0.5, "clip_norm": 0.3},
+        **{"server_momentum": 0.9, "eval_every": 20, "checkpoint_every": 100},
     },
 }
 # The server's rate on MNIST where there is more noise than with 100 clients a round at

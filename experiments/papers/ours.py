@@ -106,7 +106,7 @@ _CLIP_OF_ONE_ROW = 0.0025
 PROBLEMS: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Mapping[str, Any]]]] = {
     "equal_bits": (_MNIST, _flags(8, 8, "banded")),
     "equal_bits_fashion": (
-        {**medium.FLAGS[medium.FASHION], "clip_norm": 0.3},
+        medium.FLAGS[medium.FASHION],
         _flags(20, 20, "toeplitz"),
     ),
 }
