@@ -276,7 +276,7 @@ FASHION = ImageSet(
     has_archive=False,
     split=by_label,
     defaults=task_lib.TrainingDefaults(
-        client_lr=0.1, server_lr=0.5, clip_norm=0.3, cohort_size=100, rounds=100
+        client_lr=0.1, server_lr=1.0, clip_norm=0.3, cohort_size=100, rounds=100
     ),
     # The test set goes to nobody.
     clients_hold_test_examples=False,
