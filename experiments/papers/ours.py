@@ -161,7 +161,10 @@ def _equal_bits(name: str, _: str) -> Iterator[Cell]:
 # Of an epoch: the clients suffice for so many cohorts. Groups that take turns, and
 # diagonals of C, are the best at this epsilon, by `dpfl-privacy bands`.
 ROUNDS_PER_EPOCH, GROUPS = 20, 20
-SHARED: Mapping[str, Any] = {**medium.FLAGS[medium.FASHION], "epsilon": EPSILON}
+SHARED: Mapping[str, Any] = {
+    **{**medium.FLAGS[medium.FASHION], "epsilon": EPSILON},
+    "server_lr": 1.0,
+}
 
 
 _EPOCHS = {"rounds_per_epoch": ROUNDS_PER_EPOCH}
