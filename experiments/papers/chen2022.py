@@ -270,7 +270,7 @@ class Layers(NamedTuple):
     """What Figs. 9 and 10 train: embedding and rest sketched separately.
 
     The embedding has so many parameters, which come first; the compression rates are of
-    either part, and Fig. 9 has noise.
+    either part, and Fig. 9 has noise. Of pictures it is the first dense layer.
     """
 
     task: str
@@ -281,7 +281,7 @@ class Layers(NamedTuple):
 
 LAYERS: Mapping[str, Layers] = {
     "small": Layers("docs", 64_128, (10, 300), 0.5),
-    "medium": Layers("docs", 16_064, (10, 100), 0.6),
+    "medium": Layers("fashion", 157_000, (10, 100), 0.6),
     "paper": Layers("stackoverflow", 960_384, (2, 5, 10, 20), 0.05),
 }
 
@@ -292,7 +292,7 @@ def _layers(name: str, scale: str) -> list[Cell]:
     noise = of.noise_multiplier if name == "secagg_fig9" else 0.0
     flags: Mapping[str, Any]
     if scale == "medium":
-        flags = {**_problem(of.task, scale), **medium.CAREFUL_DOCS, "bits": 16}
+        flags = {**_problem(of.task, scale), "model": "2nn", "bits": 16}
     else:
         flags = flag_files.values(f"chen2022/{of.task}.flags", "compression_rate")
     parts: list[Cell] = []

@@ -95,7 +95,7 @@ def _compressed(whole: str, sparse: str, rates: tuple[int, ...]) -> list[Cell]:
 _CSGM: Mapping[str, Mapping[str, tuple[tuple[str, int, tuple[float, ...]], ...]]] = {
     "csgm_fig2": {
         "small": (("digits", 50, (4.0, 8.0)), ("docs", 50, (8.0,))),
-        "medium": (("mnist", 100, (2.0, 8.0)), ("docs", 100, (8.0,))),
+        "medium": (("mnist", 100, (2.0, 8.0)), ("fashion", 100, (8.0,))),
         "paper": (("emnist", 1000, (5.0, 10.0)), ("stackoverflow", 1000, (5.0, 10.0))),
     },
     "csgm_fig4": {
@@ -110,7 +110,7 @@ _CSGM: Mapping[str, Mapping[str, tuple[tuple[str, int, tuple[float, ...]], ...]]
     },
     "csgm_fig6": {
         "small": (("docs", 50, (4.0, 8.0)),),
-        "medium": (("docs", 100, (2.0, 4.0, 8.0, 16.0)),),
+        "medium": (("fashion", 100, (2.0, 4.0, 8.0, 16.0)),),
         "paper": (("stackoverflow", 1000, (1.0, 3.0, 5.0, 10.0)),),
     },
     # Of the claim that larger cohorts lose less.

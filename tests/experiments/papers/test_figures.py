@@ -36,7 +36,7 @@ CASES = [(name, scale) for name, figure in FIGURES.items() for scale in figure.s
 # What all runs of a task in a figure share, whatever is compared.
 SHARED = ("rounds", "delta", "client_lr", "client_epochs", "batch_size", "eval_every")
 CLIENTS = {
-    **{"digits": 100, "docs": 281, "mnist": 836},
+    **{"digits": 100, "docs": 281, "mnist": 836, "fashion": 2000},
     **{"emnist": 3400, "stackoverflow": 342_477},
 }
 ACCEPTED = """
@@ -176,7 +176,7 @@ class TestGrids:
         # 2000 words and 4 special tokens of width 32; the rest is 93,044.
         small = chen2022.LAYERS["small"].embedding
         assert (small, tasks.task_entry("docs").dimension - small) == (64_128, 93_044)
-        assert chen2022.LAYERS["medium"].embedding == 1004 * 16
+        assert chen2022.LAYERS["medium"].embedding == (784 + 1) * 200
         assert chen2022.LAYERS["paper"].embedding == 10_004 * 96
         for work in grid(name):
             rates = work.settings.get("layer_rates")
@@ -210,7 +210,7 @@ class TestGrids:
 
     @pytest.mark.parametrize("name", list(ours.PROBLEMS))
     def test_epsilon_is_eight_by_one_relation(self, name):
-        docs = 2459 if name.endswith("docs") else 836
+        clients = CLIENTS["fashion" if name.endswith("fashion") else "mnist"]
         for work in grid(name, "medium"):
             if work.labels["seed"] > 1:
                 continue
@@ -220,12 +220,12 @@ class TestGrids:
                 for key in ("rounds_per_epoch", "min_separation")
             )
             who = participation.build(
-                *(flags["participation"], docs),
+                *(flags["participation"], clients),
                 *(int(flags["cohort_size"]), int(flags["rounds"])),
                 rounds_per_epoch=epoch,
                 min_separation=groups,
             )
-            event = config_of(flags).dp_event(who, 15_994 if docs == 836 else 39_932)
+            event = config_of(flags).dp_event(who, 15_994)
             assert accounting.Relation.REPLACE_SPECIAL in accounting.relations_of(event)
 
 
