@@ -67,7 +67,7 @@ def gained(
       every: Those of the figure, all of which estimate the variance.
       keys: Columns that tell cells apart, beside those pooled over.
       name: The column that is compared.
-      shown: Its format; of a loss, a fall is what is gained.
+      shown: Its format.
       vs: What is after `vs`, in words.
     """
     column, _, wanted = vs[0].partition("=")
@@ -89,8 +89,6 @@ def gained(
         if any(ours == other for ours, other in pairs.items()):
             return ""
         found = effects.effect(cells, list(pairs.items()))
-        if name == verdicts.LOSS:
-            found = found.times(-1)
         ends = [f"{x:{shown}}".rstrip("%") for x in (found.size, found.low, found.high)]
         return "{} ({} to {})".format(*ends)
 

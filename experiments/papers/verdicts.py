@@ -21,8 +21,7 @@ from dpfl import files
 from .. import effects, tables
 
 # Of accuracy, one point; of a loss of four, about one percent.
-LOSS = "final_loss"
-MARGINS: Mapping[str, float] = {"final_accuracy": 0.01, LOSS: 0.04}
+MARGIN = 0.01
 FREE, AHEAD = "free", "ahead"
 HOLDS, FAILS = "holds", "does not hold"
 
@@ -41,14 +40,14 @@ class Claim:
       claim: What is claimed.
       where: Figure, table or section of the paper.
       setting: What was trained here.
-      asks: `FREE`, the effect is above minus the margin of the measure; or `AHEAD`, it
+      asks: `FREE`, the effect is above minus the margin; or `AHEAD`, it
         is above 0.
       table: Name of a table in docs/results, or of several.
       ours: Labels of the runs.
       other: Labels that those which they are compared with have in place of theirs.
       over: Labels over whose values the effect is pooled.
       chosen: Labels that all rows have.
-      measure: A column of accuracies, or `LOSS`, where the effect is a fall.
+      measure: A column of accuracies.
       less: The same as `ours` and `other`, for runs whose effect is taken off; None for
         a single effect.
     """
@@ -100,12 +99,12 @@ class Claim:
             # Each half of the pairs is one effect, and the mean halves them.
             every, scale = every + taken, 2.0
         found = effects.effect(cells, every)
-        return found.times(-scale if self.measure == LOSS else scale)
+        return found.times(scale)
 
     def verdict(self, found: effects.Effect) -> str:
         """Whether it holds, by what was asked beforehand."""
         if self.asks == FREE:
-            free = found.is_free(MARGINS[self.measure])
+            free = found.is_free(MARGIN)
             return {"yes": HOLDS, "no": FAILS}.get(free, free)
         if found.low > 0:
             return HOLDS
@@ -114,11 +113,8 @@ class Claim:
     def cells(self, folder: Path) -> tuple[str, str, str]:
         """Verdict, effect and what was asked; accuracies in points."""
         found = self.effect(folder)
-        scale, shown, margin = 100, ".1f", "1 point"
-        if self.measure == LOSS:
-            scale, shown, margin = 1, ".3f", f"{MARGINS[LOSS]:g} of loss"
-        ends = (f"{scale * x:{shown}}" for x in (found.size, found.low, found.high))
-        asked = f"costs below {margin}" if self.asks == FREE else "ahead"
+        ends = (f"{100 * x:.1f}" for x in (found.size, found.low, found.high))
+        asked = "costs below 1 point" if self.asks == FREE else "ahead"
         return self.verdict(found), "{} ({} to {})".format(*ends), asked
 
 

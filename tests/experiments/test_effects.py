@@ -101,13 +101,3 @@ def test_a_gain_of_a_page_is_the_effect_of_the_claim_on_the_same_runs():
         and one.other == {"mechanism": "gaussian", "point": "b32"}
     )
     assert shown.strip(" |") == claim.cells(pages.ROOT / "docs/results")[1]
-
-
-def test_a_fall_of_the_loss_is_a_gain():
-    rows = [
-        {"m": m, "final_loss": str(loss + seed / 100)}
-        for m, loss in (("x", 4.0), ("y", 3.0))
-        for seed in (0, 1)
-    ]
-    gain = pages.gained(rows, rows, ["m"], "final_loss", ".0f", ["m=x"])
-    assert gain(rows[2:]).startswith("1 (")

@@ -51,13 +51,6 @@ def test_an_effect_is_the_mean_over_what_is_pooled(folder):
     assert one.size == pytest.approx(-0.01)
 
 
-def test_a_loss_that_rises_is_no_gain(folder):
-    accuracy = CLAIM.effect(folder)
-    loss = dataclasses.replace(CLAIM, measure="final_loss").effect(folder)
-    assert loss.size == pytest.approx(-2 * accuracy.size) and loss.size > 0
-    assert loss.low < loss.size < loss.high
-
-
 def test_one_effect_less_another(folder):
     only = dataclasses.replace(CLAIM, chosen={"task": "a"}, over=())
     first, second = ({"epsilon": e, "rate": "10"} for e in "12")
