@@ -123,6 +123,8 @@ class BlockHadamardRotation(HadamardRotation):
 
     def invert(self, vector: tf.Tensor, expanded: tf.Tensor) -> tf.Tensor:
         """The transpose of `rotate`."""
+        if self.length == 1 << self._bits:
+            return super().invert(vector, expanded)
         return _interleaved_back(vector, self._bits) * expanded
 
 

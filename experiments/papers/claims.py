@@ -230,7 +230,7 @@ _CHEN2024 = (
         )
         for r in ("r10", "r100")
     ),
-    _cohorts("csgm_cohorts", "100", "8.0", "100 and 50 clients, ten seeds"),
+    _cohorts("csgm_cohorts", "100", "8.0", "100 and 50 clients"),
     _cohorts("csgm_fig4|csgm_fig5", "400", "2.0|8.0", "400 and 50 clients"),
     *(
         one
