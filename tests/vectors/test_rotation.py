@@ -89,10 +89,11 @@ def test_blocks_are_interleaved_and_transformed_one_by_one(blocks, size):
     assert_allclose(rotate(rot, x), expected, atol=1e-5)
 
 
-def test_one_block_is_the_whole_transform():
+@pytest.mark.parametrize("way", [rotate, invert])
+def test_one_block_is_the_whole_transform_bit_by_bit(way):
     x = normal(2**13)
     ours, whole = (
-        rotate(rotation.ROTATIONS[name](2**13), x)
+        way(rotation.ROTATIONS[name](2**13), x)
         for name in ("block_hadamard", "hadamard")
     )
     assert_array_equal(ours, whole)
