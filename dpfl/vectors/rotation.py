@@ -70,7 +70,7 @@ def _interleaved_transform(vector: tf.Tensor, bits: int) -> tf.Tensor:
 
 def _interleaved_back(vector: tf.Tensor, bits: int) -> tf.Tensor:
     """The transpose of `_interleaved_transform`: X <- H_s reshape(X, [-1, s])^T."""
-    for factor in reversed(_factors(bits, vector.dtype)):
+    for factor in _factors(bits, vector.dtype):
         size = factor.shape[0]
         vector = tf.matmul(factor, tf.reshape(vector, [-1, size]), transpose_b=True)
     return tf.reshape(vector, [-1])
