@@ -274,7 +274,7 @@ def test_a_run_is_compared_with_an_import(monkeypatch):
 
 
 WIDE = """
-import pathlib, sys
+import pathlib, sys, time
 units = int(sys.argv[-2].partition("=")[2])
 if units == 6:
     print("error: mechanism must be one for which 17.5 GB of memory are left")
@@ -284,6 +284,8 @@ folder.mkdir()
 (folder / "times.csv").write_text("round,exact_seconds\\n1,9\\n2,3\\n3,5\\n")
 print("memory: at most some 0.5 GB")
 filled = bytearray(200_000_000)
+# It is measured every so often.
+time.sleep(0.5)
 """
 
 
