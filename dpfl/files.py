@@ -321,6 +321,15 @@ def output_folder(name: str, path: PathLike) -> pathlib.Path:
     return found
 
 
+def check_folder(name: str, path: PathLike) -> None:
+    """Raises ValueError if a file is where a folder would be; makes and writes none."""
+    found = pathlib.Path(path)
+    with _refused(f"{name} must be a folder that can be written", found):
+        with contextlib.suppress(FileNotFoundError):
+            # Of a file there is no such path.
+            os.stat(f"{found}/")
+
+
 def input_path(name: str, path: PathLike) -> pathlib.Path:
     """The path of a file to be read, refused now if it could not be.
 

@@ -39,9 +39,8 @@ class Effect:
     high: float
 
     def times(self, scale: float) -> Effect:
-        """The effect in other units, or with the other sign."""
-        low, high = sorted((scale * self.low, scale * self.high))
-        return Effect(scale * self.size, low, high)
+        """The effect in other units: each number by a scale above 0."""
+        return Effect(scale * self.size, scale * self.low, scale * self.high)
 
     def is_free(self, margin: float) -> str:
         """Whether a loss of less than the margin is shown: yes, no or not decided.

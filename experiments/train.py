@@ -27,7 +27,7 @@ from typing import Any
 
 from absl import flags
 
-from dpfl import checks, fields, mechanisms
+from dpfl import checks, fields, files, mechanisms
 from dpfl.mechanisms.build import accepted_fields
 from dpfl.tasks import registry
 from dpfl.training import config as config_lib
@@ -221,11 +221,7 @@ def _checked_config(argv: Sequence[str]) -> config_lib.RunConfig:
     cli.no_arguments(argv)
     forget_other_mechanisms()
     config = run_config()
-    if config.output_dir.exists() and not config.output_dir.is_dir():
-        raise ValueError(
-            "output_dir must be a folder that can be written, found "
-            f"{config.output_dir}, which is none"
-        )
+    files.check_folder("output_dir", config.output_dir)
     start.import_tensorflow()
     return config
 

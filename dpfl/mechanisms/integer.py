@@ -35,13 +35,20 @@ from dpfl.mechanisms.participation import Participation
 
 # The least length of the blocks that are rotated apart.
 _BLOCK = 1 << 12
+
+
+def _power_of_two(dimension: int) -> int:
+    """The next one, or the dimension itself."""
+    return 1 << (dimension - 1).bit_length()
+
+
 # Length of the rotated vector, by rotation: the same; the next power of two; that, or
 # the next multiple of a block if it is less; the next even number.
 ROTATED_DIMENSION: dict[str, Callable[[int], int]] = {
     "overlap": lambda dimension: dimension,
-    "hadamard": lambda dimension: 1 << (dimension - 1).bit_length(),
+    "hadamard": _power_of_two,
     "block_hadamard": lambda dimension: min(
-        1 << (dimension - 1).bit_length(), math.ceil(dimension / _BLOCK) * _BLOCK
+        _power_of_two(dimension), math.ceil(dimension / _BLOCK) * _BLOCK
     ),
     "dft": lambda dimension: dimension + dimension % 2,
 }

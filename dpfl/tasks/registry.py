@@ -87,22 +87,21 @@ class TaskOption:
 TASKS: dict[str, TaskEntry] = {
     name: TaskEntry(
         config_class,
-        # Fashion-MNIST has MNIST's format.
-        f"dpfl.tasks.{'mnist' if name == 'fashion' else name}",
+        f"dpfl.tasks.{module}",
         dimension,
         # A few words of docs are so frequent that accuracy jumps between them while
         # the loss falls.
         LOSS if name == "docs" else ACCURACY,
         None if name == "synthetic" else f"{name}.flags",
     )
-    for name, config_class, dimension in (
-        ("digits", configs.DigitsConfig, 15_994),
-        ("docs", configs.DocsConfig, 157_172),
-        ("emnist", configs.EmnistConfig, 1_018_174),
-        ("fashion", configs.FashionConfig, 15_994),
-        ("mnist", configs.MnistConfig, 15_994),
-        ("stackoverflow", configs.StackOverflowConfig, 4_050_748),
-        ("synthetic", configs.SyntheticConfig, 1_018_174),
+    for name, module, config_class, dimension in (
+        ("digits", "digits", configs.DigitsConfig, 15_994),
+        ("docs", "docs", configs.DocsConfig, 157_172),
+        ("emnist", "emnist", configs.EmnistConfig, 1_018_174),
+        ("fashion", "mnist", configs.FashionConfig, 15_994),
+        ("mnist", "mnist", configs.MnistConfig, 15_994),
+        ("stackoverflow", "stackoverflow", configs.StackOverflowConfig, 4_050_748),
+        ("synthetic", "synthetic", configs.SyntheticConfig, 1_018_174),
     )
 }
 

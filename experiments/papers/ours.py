@@ -165,11 +165,9 @@ def _equal_bits(name: str, _: str) -> Iterator[Cell]:
 # diagonals of C, are the best at this epsilon, by `dpfl-privacy bands`.
 ROUNDS_PER_EPOCH, GROUPS = 20, 20
 SHARED: Mapping[str, Any] = {
-    **{**medium.FLAGS[medium.FASHION], "epsilon": EPSILON},
-    "server_lr": 1.0,
+    **medium.FLAGS[medium.FASHION],
+    **{"epsilon": EPSILON, "server_lr": 1.0},
 }
-
-
 _EPOCHS = {"rounds_per_epoch": ROUNDS_PER_EPOCH}
 # How clients are chosen and noise is drawn.
 WAYS: Mapping[str, Mapping[str, Any]] = {

@@ -319,7 +319,7 @@ def test_an_output_dir_that_cannot_be_one(tmp_path):
         done = train(path, code=2)
         assert done.stderr.count("\n") == 1
         assert "output_dir must be a folder that can be written" in done.stderr
-        assert f"found {path}" in done.stderr
+        assert f"found {path} (" in done.stderr
 
 
 def test_checkpoints_without_their_manifest_are_no_run(tmp_path):
