@@ -21,7 +21,7 @@ _ROUNDS = 10
 _WORD = 0xFFFFFFFF
 _SHIFT = np.uint64(32)
 # Under which TensorFlow enciphers a seed, to a key and the upper half of a counter.
-_SEED_KEY = (0x3EC8F720, 0x02461E29)
+SEED_KEY = 0x02461E293EC8F720
 # Blocks enciphered at a time, so that they stay in the cache.
 _BLOCKS = 1 << 13
 
@@ -61,7 +61,8 @@ def fold_in(seed: Any, *data: int) -> np.ndarray:
 
 def random_words(seed: Any, count: int) -> np.ndarray:
     """uint32[count], fair and independent bits, as `randomness.random_bits`."""
-    own = _encipher(_halves(np.asarray(seed, np.int64))[:, np.newaxis], _SEED_KEY)
+    seed_key = _halves(np.array([SEED_KEY]))
+    own = _encipher(_halves(np.asarray(seed, np.int64))[:, np.newaxis], seed_key)
     key, upper = own[:2, 0], own[2:, 0]
     blocks = -(-count // 4)
     words = np.empty((blocks, 4), np.uint32)

@@ -31,9 +31,10 @@ from typing import Any
 
 import tensorflow as tf
 
-_ALGORITHM = "philox"
-# The same, as TensorFlow's operations number it.
-_ALGORITHM_NUMBER = 1
+from dpfl.vectors import philox
+
+# Philox, as TensorFlow's operations number it.
+_ALGORITHM = 1
 # Each time it is read Linux writes another 122 bits of its generator's into it.
 _KERNEL_ENTROPY = "/proc/sys/kernel/random/uuid"
 # Places of 16 digits of such a line, of which none is fixed: 64 bits.
@@ -51,15 +52,35 @@ def fold_in(seed: tf.Tensor, *data: Any) -> tf.Tensor:
     """
     seed = tf.convert_to_tensor(seed, tf.int64)
     for value in data:
-        counter = tf.stack([tf.cast(value, tf.int64), seed[1]])
+        first, second = tf.unstack(seed)
+        counter = tf.stack([tf.cast(value, tf.int64), second])
         seed = tf.raw_ops.StatelessRandomUniformFullIntV2(
             shape=[2],
-            key=tf.bitcast(seed[:1], tf.uint64),
+            key=tf.bitcast(tf.stack([first]), tf.uint64),
             counter=tf.bitcast(counter, tf.uint64),
-            alg=_ALGORITHM_NUMBER,
+            alg=_ALGORITHM,
             dtype=tf.int64,
         )
     return seed
+
+
+def _drawn(operation: Any, shape: Any, seed: tf.Tensor, **more: Any) -> tf.Tensor:
+    """The numbers of `tf.random.stateless_*`, which takes far longer to be traced.
+
+    Its short way from a seed to a key, `StatelessRandomGetKeyCounter`, would not do:
+    compiled by XLA, that gives another key.
+    """
+    mixed = tf.raw_ops.StatelessRandomUniformFullIntV2(
+        shape=[2],
+        key=tf.constant([philox.SEED_KEY], tf.uint64),
+        counter=tf.bitcast(tf.convert_to_tensor(seed, tf.int64), tf.uint64),
+        alg=_ALGORITHM,
+        dtype=tf.uint64,
+    )
+    key, upper = tf.unstack(mixed)
+    counter = tf.stack([tf.constant(0, tf.uint64), upper])
+    key = tf.stack([key])
+    return operation(shape=shape, key=key, counter=counter, alg=_ALGORITHM, **more)
 
 
 def fresh_seed() -> tf.Tensor:
@@ -86,7 +107,7 @@ def fresh_seed() -> tf.Tensor:
 
 def standard_normal(seed: tf.Tensor, length: int) -> tf.Tensor:
     """float32[length], independent N(0, 1)."""
-    return tf.random.stateless_normal([length], seed, alg=_ALGORITHM)
+    return _drawn(tf.raw_ops.StatelessRandomNormalV2, [length], seed)
 
 
 def rademacher(seed: tf.Tensor, length: int) -> tf.Tensor:
@@ -94,20 +115,21 @@ def rademacher(seed: tf.Tensor, length: int) -> tf.Tensor:
     return tf.where(random_bits(seed, [length], tf.int32) < 0, -1.0, 1.0)
 
 
-def uniform(seed: tf.Tensor, length: int) -> tf.Tensor:
-    """float64[length], uniform over the multiples of 2**-52 in [0, 1)."""
-    return tf.random.stateless_uniform([length], seed, dtype=tf.float64, alg=_ALGORITHM)
+def uniform(seed: tf.Tensor, length: int, dtype: tf.DType = tf.float64) -> tf.Tensor:
+    """Floats, shape (length,), uniform over the multiples of 2**-52 in [0, 1).
+
+    Over those of 2**-23 for float32.
+    """
+    return _drawn(tf.raw_ops.StatelessRandomUniformV2, [length], seed, dtype=dtype)
 
 
 def below(seed: tf.Tensor, length: int, bound: int) -> tf.Tensor:
     """int64[length], independent and uniform, from 0 to before a bound."""
-    return tf.random.stateless_uniform(
-        [length], seed, maxval=bound, dtype=tf.int64, alg=_ALGORITHM
-    )
+    limits = {"minval": tf.constant(0, tf.int64), "maxval": tf.cast(bound, tf.int64)}
+    return _drawn(tf.raw_ops.StatelessRandomUniformIntV2, [length], seed, **limits)
 
 
 def random_bits(seed: tf.Tensor, shape: Any, dtype: tf.DType) -> tf.Tensor:
     """Integers of whose bits each is fair and independent."""
-    return tf.random.stateless_uniform(
-        shape, seed, minval=None, maxval=None, dtype=dtype, alg=_ALGORITHM
-    )
+    operation = tf.raw_ops.StatelessRandomUniformFullIntV2
+    return _drawn(operation, shape, seed, dtype=dtype)

@@ -69,7 +69,7 @@ def randomized_round(
         _float32_below(max_coordinate - ROUNDING_ERROR),
     )
     lower = tf.floor(inside)
-    draws = tf.random.stateless_uniform([length], seed, alg="philox")
+    draws = randomness.uniform(seed, length, tf.float32)
     is_up = draws < inside - lower
     return tf.cast(lower, tf.int32) + tf.cast(is_up, tf.int32)
 
@@ -133,9 +133,8 @@ def conditional_round(
         return total <= max_squared_norm
 
     def attempt(trial: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        draws = tf.random.stateless_uniform(
-            [length], randomness.fold_in(seed, trial), alg="philox"
-        )
+        own = randomness.fold_in(seed, trial)
+        draws = randomness.uniform(own, length, tf.float32)
         values = clipped(lower + tf.cast(draws < fraction, tf.float32))
         return trial + 1, values, is_within(values)
 

@@ -60,6 +60,26 @@ def test_words_in_numpy_are_those_of_tensorflow(count):
     assert_array_equal(philox.random_words(SEED.numpy(), count), expected)
 
 
+MOST = 2**40 + 1
+
+
+@pytest.mark.parametrize(
+    ("draw", "bound", "theirs", "options"),
+    [
+        (randomness.standard_normal, (), tf.random.stateless_normal, {}),
+        (randomness.uniform, (), tf.random.stateless_uniform, {"dtype": tf.float64}),
+        (
+            *(randomness.below, (MOST,), tf.random.stateless_uniform),
+            {"maxval": MOST, "dtype": tf.int64},
+        ),
+    ],
+)
+def test_numbers_are_those_of_tensorflow_s_functions(draw, bound, theirs, options):
+    seed = tf.constant([-(2**62) - 5, 2**61 + 7], tf.int64)
+    expected = theirs([7001], seed, alg="philox", **options)
+    assert_array_equal(draw(seed, 7001, *bound), expected)
+
+
 def test_seeds_and_values_that_were_contrived_do_not_meet():
     """(7, round 1) and (7 + 2**63, round 0) once had the same noise."""
     pairs = list(itertools.product(range(16), range(16)))

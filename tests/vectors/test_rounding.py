@@ -9,7 +9,7 @@ import scipy.stats
 import tensorflow as tf
 from numpy.testing import assert_allclose, assert_array_equal
 
-from dpfl.vectors import rounding
+from dpfl.vectors import randomness, rounding
 
 SEED = tf.constant([11, 12], tf.int64)
 NO_NORM, NO_SIZE = 1e9, 1e6
@@ -54,9 +54,7 @@ class TestRandomizedRound:
             near = np.round(p * 2**23) + np.arange(-8, 9)
             near = near[(near >= 0) & (near < 2**23)]
             uniforms = tf.constant(near * 2.0**-23, tf.float32)
-            monkeypatch.setattr(
-                tf.random, "stateless_uniform", lambda *_, u=uniforms, **__: u
-            )
+            monkeypatch.setattr(randomness, "uniform", lambda *_, u=uniforms, **__: u)
             rounded = rounding.randomized_round(
                 tf.fill([len(near)], value), SEED, NO_NORM, NO_SIZE
             ).numpy()

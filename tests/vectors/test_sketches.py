@@ -172,14 +172,14 @@ def test_no_two_draws_have_one_seed(kind, monkeypatch):
     With Philox, buckets by remainder and signs by the highest bit, no statistic would
     tell: so the seeds themselves are looked at.
     """
-    seeds, draw = [], tf.random.stateless_uniform
+    seeds, draw = [], randomness._drawn
 
-    def record(shape, seed, **kwargs):
+    def record(operation, shape, seed, **kwargs):
         if list(shape) != [2]:  # Those make seeds of seeds.
             seeds.append(tuple(np.asarray(seed)))
-        return draw(shape, seed, **kwargs)
+        return draw(operation, shape, seed, **kwargs)
 
-    monkeypatch.setattr(tf.random, "stateless_uniform", record)
+    monkeypatch.setattr(randomness, "_drawn", record)
     sketch = MAKE[kind]()
     sketch.expand(tf.constant([3, 4], tf.int64))
     assert len(seeds) == (2 * sketch.rows if kind == "hashes" else 3)
