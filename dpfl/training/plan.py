@@ -69,28 +69,8 @@ class Plan:
 
         Those of `machine.free_memory` have to do. The data of a task come on top.
         """
-        return _BASE_BYTES + self._bytes_of_vectors
-
-    @property
-    def _bytes_of_vectors(self) -> int:
-        groups = self.config.concurrency or machine.processors()
-        vectors = self.mechanism.run_vectors(self.dimension)
-        vectors += _VECTORS_OF_A_GROUP * max(0, groups - 2)
-        return round(4 * vectors * self.dimension)
-
-    def check_memory(self) -> None:
-        """Raises ValueError if the vectors of a run are more than the memory left.
-
-        What a small model takes is left out: it is hardly known, and fits.
-        """
-        free = machine.free_memory()
-        if free is not None and self._bytes_of_vectors > free:
-            raise ValueError(
-                f"mechanism must be one for which {self.memory / 1e9:.1f} GB of memory "
-                f"are left with {self.dimension} parameters, found "
-                f"{self.mechanism.name!r} and {free / 1e9:.1f} GB; a smaller model "
-                "takes less, and so does a noise stream of fewer rows"
-            )
+        own = _bytes_of_vectors(self.config, self.mechanism, self.dimension)
+        return _BASE_BYTES + own
 
     def is_evaluated(self, number: int) -> bool:
         """Whether the model is evaluated after round `number`, from 1 on."""
@@ -120,9 +100,7 @@ def make_plan(config: config_lib.RunConfig) -> Plan:
         config.epsilon,
         config.accountant,
     )
-    plan = Plan(config, task, participation, mechanism, cost, found.sentences)
-    plan.check_memory()
-    return plan
+    return Plan(config, task, participation, mechanism, cost, found.sentences)
 
 
 def noise_variance(
@@ -197,6 +175,35 @@ def _chosen(
     )
 
 
+def _bytes_of_vectors(
+    config: config_lib.RunConfig, mechanism: Mechanism, dimension: int
+) -> int:
+    groups = config.concurrency or machine.processors()
+    vectors = mechanism.run_vectors(dimension)
+    vectors += _VECTORS_OF_A_GROUP * max(0, groups - 2)
+    return round(4 * vectors * dimension)
+
+
+def _check_memory(
+    config: config_lib.RunConfig, mechanism: Mechanism, dimension: int
+) -> None:
+    """Raises ValueError if the vectors of a run are more than the memory left.
+
+    What a small model takes is left out: it is hardly known, and fits.
+    """
+    free, needed = (
+        machine.free_memory(),
+        _bytes_of_vectors(config, mechanism, dimension),
+    )
+    if free is not None and needed > free:
+        raise ValueError(
+            f"mechanism must be one for which {(_BASE_BYTES + needed) / 1e9:.1f} GB of "
+            f"memory are left with {dimension} parameters, found {mechanism.name!r} "
+            f"and {free / 1e9:.1f} GB; a smaller model takes less, and so does a noise "
+            "stream of fewer rows"
+        )
+
+
 def _with_noise(
     mechanism: Mechanism,
     config: config_lib.RunConfig,
@@ -209,6 +216,7 @@ def _with_noise(
     mechanism.check_server_optimizer(config.server_optimizer, config.server_momentum)
     mechanism.check_measure(config.measure)
     # Refused here rather than after a long calibration.
+    _check_memory(config, mechanism, task.dimension)
     noise_variance(config, mechanism, task.dimension)
     if mechanism.is_private and config.noise_multiplier is None:
         mechanism = planning.calibrate(
