@@ -108,6 +108,11 @@ _MNIST: Mapping[str, Any] = {
 _CLIP_OF_ONE_ROW = 0.0025
 PROBLEMS: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Mapping[str, Any]]]] = {
     "equal_bits": (_MNIST, _flags(8, 8, "banded")),
+    # After 48 rounds accuracy still rises.
+    "equal_bits_long": (
+        {**_MNIST, "rounds": 192, "eval_every": 32, "checkpoint_every": 96},
+        _flags(8, 8, "banded"),
+    ),
     "equal_bits_fashion": (
         medium.FLAGS[medium.FASHION],
         _flags(20, 20, "toeplitz"),
@@ -130,6 +135,16 @@ POINTS: Mapping[str, Mapping[str, Mapping[str, float]]] = {
         "dome": {"k256": 0.01},
         "dome_whole": {"k64": 0.03, "k256": 0.03, "k1024": 0.03},
         "dome_few_bits": {"k1024": 0.03},
+    },
+    "equal_bits_long": {
+        "gaussian": {_WHOLE: 0.5},
+        "ddg": {"b8": 0.5},
+        "l2_csgm": {"r10": 0.5},
+        "sketched_ddg": {"r10_b7": 0.5},
+        "linf_csgm": {"r10": 0.05},
+        "mf": {_WHOLE: 0.5},
+        "sgmf": {"r10": 0.5},
+        "dome_whole": {"k256": 0.0075},
     },
     "equal_bits_fashion": {
         "gaussian": {_WHOLE: 1.0},
@@ -314,6 +329,11 @@ FIGURES = [
     _against_bits(
         "equal_bits",
         "Ten-fold compression is nearly free on MNIST, hundred-fold is not",
+        medium.MNIST,
+    ),
+    _against_bits(
+        "equal_bits_long",
+        "Over 192 rounds ten-fold compression costs no more than over 48",
         medium.MNIST,
     ),
     _against_bits(

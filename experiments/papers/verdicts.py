@@ -50,6 +50,7 @@ class Claim:
       measure: A column of accuracies.
       less: The same as `ours` and `other`, for runs whose effect is taken off; None for
         a single effect.
+      times: How often it is taken off.
     """
 
     paper: str
@@ -64,6 +65,7 @@ class Claim:
     chosen: Labels = dataclasses.field(default_factory=dict)
     measure: str = "final_accuracy"
     less: Optional[tuple[Labels, Labels]] = None
+    times: int = 1
 
     def effect(self, folder: Path) -> effects.Effect:
         """What the runs gain, in units of the measure, from the tables in a folder.
@@ -96,8 +98,8 @@ class Claim:
             taken = [(second, first) for first, second in pairs(*self.less)]
             if len(taken) != len(every):
                 raise ValueError(f"{self.table} must have as many of {self.less[0]}")
-            # Each half of the pairs is one effect, and the mean halves them.
-            every, scale = every + taken, 2.0
+            # The mean of all pairs has one part of the effect and the others of this.
+            every, scale = every + taken * self.times, 1.0 + self.times
         found = effects.effect(cells, every)
         return found.times(scale)
 

@@ -68,7 +68,7 @@ def test_the_table_that_is_kept_is_drawn_again(tmp_path):
 
 
 def test_rows_that_a_table_lacks_are_counted(tmp_path):
-    text = (RESULTS / "mf_table2.csv").read_text()
+    text = (RESULTS / "small/mf_table2.csv").read_text()
     table = tmp_path / "part.csv"
     table.write_text("".join(text.splitlines(keepends=True)[:-2]))
     figure = ("--figure=mf_table2", f"--output_dir={tmp_path}")
