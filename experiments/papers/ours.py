@@ -333,7 +333,7 @@ FIGURES = [
     ),
     _against_bits(
         "equal_bits_long",
-        "Over 192 rounds ten-fold compression costs no more than over 48",
+        "After 192 rounds too ten-fold compression costs L2-CSGM less than a point",
         medium.MNIST,
     ),
     _against_bits(

@@ -169,8 +169,9 @@ def draw(
             place = {"loc": "outside lower center", "ncol": columns}
             picture.legend(list(named.values()), list(named), **place)
         if "seed" in rows[0]:
-            count = len(distinct(rows, "seed"))
-            seeds = "one seed" if count == 1 else f"mean and range of {count} seeds"
+            counts = sorted({len(distinct(own, "seed")) for _, own, _ in panels})
+            count = " or ".join(map(str, counts))
+            seeds = "one seed" if counts == [1] else f"mean and range of {count} seeds"
             if plot.baseline:
                 seeds = f"{count} seeds, 95% intervals"
             title = f"{title}; {seeds}"
