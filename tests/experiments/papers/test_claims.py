@@ -51,14 +51,15 @@ def test_an_effect_is_the_mean_over_what_is_pooled(folder):
     assert one.size == pytest.approx(-0.01)
 
 
-def test_one_effect_less_another(folder):
+@pytest.mark.parametrize("times", [1, 2])
+def test_one_effect_less_another(folder, times):
     only = dataclasses.replace(CLAIM, chosen={"task": "a"}, over=())
     first, second = ({"epsilon": e, "rate": "10"} for e in "12")
-    both = dataclasses.replace(only, ours=first, less=(second, only.other))
+    both = dataclasses.replace(only, ours=first, less=(second, only.other), times=times)
     both = both.effect(folder)
-    assert both.size == pytest.approx(-0.1 + 0.04)
+    assert both.size == pytest.approx(-0.1 + times * 0.04)
     # Four cells of two seeds, each of the variance 2e-4.
-    half = stats.t.ppf(0.975, 4) * (4 * 2e-4 / 2) ** 0.5
+    half = stats.t.ppf(0.975, 4) * ((2 + 2 * times**2) * 2e-4 / 2) ** 0.5
     assert both.high - both.size == pytest.approx(half)
 
 
