@@ -191,10 +191,8 @@ def _check_memory(
 
     What a small model takes is left out: it is hardly known, and fits.
     """
-    free, needed = (
-        machine.free_memory(),
-        _bytes_of_vectors(config, mechanism, dimension),
-    )
+    free = machine.free_memory()
+    needed = _bytes_of_vectors(config, mechanism, dimension)
     if free is not None and needed > free:
         raise ValueError(
             f"mechanism must be one for which {(_BASE_BYTES + needed) / 1e9:.1f} GB of "

@@ -54,14 +54,20 @@ def fold_in(seed: tf.Tensor, *data: Any) -> tf.Tensor:
     for value in data:
         first, second = tf.unstack(seed)
         counter = tf.stack([tf.cast(value, tf.int64), second])
-        seed = tf.raw_ops.StatelessRandomUniformFullIntV2(
-            shape=[2],
-            key=tf.bitcast(tf.stack([first]), tf.uint64),
-            counter=tf.bitcast(counter, tf.uint64),
-            alg=_ALGORITHM,
-            dtype=tf.int64,
-        )
+        key = tf.bitcast(tf.stack([first]), tf.uint64)
+        seed = _enciphered(counter, key, tf.int64)
     return seed
+
+
+def _enciphered(counter: tf.Tensor, key: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+    """Two words, a counter of int64[2] under a key of uint64[1]."""
+    return tf.raw_ops.StatelessRandomUniformFullIntV2(
+        shape=[2],
+        key=key,
+        counter=tf.bitcast(counter, tf.uint64),
+        alg=_ALGORITHM,
+        dtype=dtype,
+    )
 
 
 def _drawn(operation: Any, shape: Any, seed: tf.Tensor, **more: Any) -> tf.Tensor:
@@ -70,13 +76,8 @@ def _drawn(operation: Any, shape: Any, seed: tf.Tensor, **more: Any) -> tf.Tenso
     Its short way from a seed to a key, `StatelessRandomGetKeyCounter`, would not do:
     compiled by XLA, that gives another key.
     """
-    mixed = tf.raw_ops.StatelessRandomUniformFullIntV2(
-        shape=[2],
-        key=tf.constant([philox.SEED_KEY], tf.uint64),
-        counter=tf.bitcast(tf.convert_to_tensor(seed, tf.int64), tf.uint64),
-        alg=_ALGORITHM,
-        dtype=tf.uint64,
-    )
+    seed_key = tf.constant([philox.SEED_KEY], tf.uint64)
+    mixed = _enciphered(tf.convert_to_tensor(seed, tf.int64), seed_key, tf.uint64)
     key, upper = tf.unstack(mixed)
     counter = tf.stack([tf.constant(0, tf.uint64), upper])
     key = tf.stack([key])

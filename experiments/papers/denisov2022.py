@@ -188,10 +188,8 @@ _FASHION = {
     **medium.FLAGS[medium.FASHION],
     **{"cohort_size": 20, "rounds_per_epoch": 100, "eval_every": 10},
 }
-# Three fifths of the clients, as the paper's 100 of 167 clients a round; and what has
-# so many.
+# Three fifths of the clients, as the paper's 100 of 167 clients a round.
 FEWER = "fashion, 12 clients"
-_WITH_FEWER = ("optimal", "honaker-online")
 # One pass over the clients; the paper's 2048 rounds of 100 clients are part of one. On
 # MNIST a round has 17 writers, so that a pass is long enough for streams to differ.
 PROBLEMS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
@@ -213,7 +211,8 @@ PROBLEMS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
 # Of the medium scale the server's rate by budget and method: the best of those that
 # were tried on the validation set (docs/results/medium_validation.csv for MNIST, and
 # mf_search.csv). At one rate for all, factorizations with more noise lose more than
-# they have to. On MNIST schedules have the rate of the constant one.
+# they have to. On MNIST schedules have the rate of the constant one. What has no rate
+# is not run.
 NO_NOISE = "no-noise"
 _TUNED = (*TITLES, "optimal drop", "optimal cooldown")
 _TUNED_OF_FEWER = ("honaker-online", *_TUNED[3:])
@@ -258,17 +257,17 @@ BUDGETS: Mapping[str, Mapping[str, tuple[float, ...]]] = {
     },
     "paper": {"stackoverflow": (0.8, 1.7, 3.7, 8.2, 18.9)},
 }
-SEEDS = {"small": (1, 2), "medium": medium.SEEDS, "paper": (1, 2, 3)}
-# Of Fashion-MNIST, where a run takes seconds.
-_MORE_SEEDS = tuple(range(1, 11))
+# By problem; on Fashion-MNIST a run takes seconds.
+SEEDS = {
+    **{"digits": (1, 2), "stackoverflow": (1, 2, 3), medium.MNIST: medium.SEEDS},
+    **dict.fromkeys((medium.FASHION, FEWER), tuple(range(1, 11))),
+}
 
 
 def _cells(problem: str, scale: str, streams: Any, epsilon: float) -> list[Cell]:
     """The runs of streams at a budget; no noise at infinity."""
     found: list[Cell] = []
     for method, schedule in streams:
-        if problem == FEWER and method not in _WITH_FEWER:
-            continue
         flags: dict[str, Any] = dict(PROBLEMS[scale][problem])
         if method == NO_NOISE:
             flags = {**sweep.without_budget(flags), "mechanism": "gaussian"}
@@ -277,13 +276,15 @@ def _cells(problem: str, scale: str, streams: Any, epsilon: float) -> list[Cell]
             flags |= {"mechanism": "matrix_factorization", "epsilon": epsilon}
             flags |= STREAMS[method, schedule]
         if scale == "medium":
-            rates = _SERVER_RATES[problem][epsilon]
-            flags["server_lr"] = rates.get(f"{method} {schedule}", rates[method])
+            rates = _SERVER_RATES[problem].get(epsilon, {})
+            rate = rates.get(f"{method} {schedule}", rates.get(method))
+            if rate is None:
+                continue
+            flags["server_lr"] = rate
         flags["participation"] = "once_per_epoch"
         labels = {"problem": problem, "mechanism": method, "schedule": schedule}
         found.append(({**labels, "epsilon": epsilon}, flags))
-    seeds = _MORE_SEEDS if medium.FASHION in problem else SEEDS[scale]
-    return cross(found, axis("seed", seeds))
+    return cross(found, axis("seed", SEEDS[problem]))
 
 
 def _budgets(scale: str) -> Iterator[Cell]:
