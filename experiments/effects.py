@@ -42,15 +42,15 @@ class Effect:
         """The effect in other units: each number by a scale above 0."""
         return Effect(scale * self.size, scale * self.low, scale * self.high)
 
-    def is_free(self, margin: float) -> str:
-        """Whether a loss of less than the margin is shown: yes, no or not decided.
+    def is_above(self, limit: float) -> str:
+        """Whether the true effect is shown to be above a limit, said beforehand.
 
-        Args:
-          margin: The largest loss that counts as none, at least 0, said beforehand.
+        Returns:
+          Yes, if the interval is; no, if it is below; or not decided.
         """
-        if self.low > -margin:
+        if self.low > limit:
             return "yes"
-        return "no" if self.high < -margin else "not decided"
+        return "no" if self.high < limit else "not decided"
 
 
 def effect(

@@ -17,7 +17,7 @@ SEEDS = (1, 2, 3)
 # Where the effect of a point alone is to be seen.
 _MORE_SEEDS = {
     **{"equal_bits": 10, "secagg_noise": 10, "secagg_threshold": 10},
-    **{"csgm_cohorts": 10, "equal_bits_long": 10},
+    "equal_bits_long": 10,
 }
 MNIST = "mnist"
 FASHION = "fashion"

@@ -63,8 +63,8 @@ def test_the_number_of_seeds_has_its_power(monkeypatch):
     ("low", "high", "said"),
     [(-0.9, 0.1, "yes"), (-2, -1.1, "no"), (-1.1, 0.2, "not decided")],
 )
-def test_free_is_a_loss_below_the_margin(low, high, said):
-    assert effects.Effect((low + high) / 2, low, high).is_free(margin=1) == said
+def test_an_effect_is_above_a_limit_if_all_its_interval_is(low, high, said):
+    assert effects.Effect((low + high) / 2, low, high).is_above(-1) == said
 
 
 def test_what_cannot_have_an_interval_is_refused():

@@ -82,6 +82,9 @@ def test_runs_without_another_to_compare_are_an_error(folder):
         (verdicts.AHEAD, 0.001, 0.02, "holds"),
         (verdicts.AHEAD, -0.001, 0.02, "not decided"),
         (verdicts.AHEAD, -0.02, -0.001, "does not hold"),
+        (verdicts.A_POINT_AHEAD, 0.011, 0.02, "holds"),
+        (verdicts.A_POINT_AHEAD, 0.001, 0.02, "not decided"),
+        (verdicts.A_POINT_AHEAD, 0.001, 0.009, "does not hold"),
     ],
 )
 def test_verdicts(asks, low, high, verdict):
