@@ -91,14 +91,17 @@ _ELSEWHERE = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module 'dpfl' has no attribute {name!r}")
-    if name in _ELSEWHERE:
-        place, own_name = _ELSEWHERE[name]
-        return getattr(importlib.import_module(f"dpfl.{place}"), own_name)
-    packages = (importlib.import_module(f"dpfl.{place}") for place in _PACKAGES)
-    return next(getattr(each, name) for each in packages if name in each.__all__)
+# Unseen by type checkers, which would take it to have names that are misspelled.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name not in __all__:
+            raise AttributeError(f"module 'dpfl' has no attribute {name!r}")
+        if name in _ELSEWHERE:
+            place, own_name = _ELSEWHERE[name]
+            return getattr(importlib.import_module(f"dpfl.{place}"), own_name)
+        packages = (importlib.import_module(f"dpfl.{place}") for place in _PACKAGES)
+        return next(getattr(each, name) for each in packages if name in each.__all__)
 
 
 def __dir__() -> list[str]:

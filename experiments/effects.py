@@ -84,19 +84,3 @@ def effect(
     half = float(stats.t.ppf((1 + level) / 2, freedom))
     half *= math.sqrt(squares / freedom * spread)
     return Effect(size, size - half, size + half)
-
-
-def seeds_needed(difference: float, deviation: float, power: float = 0.8) -> int:
-    """Seeds a cell with which a difference of two cells shows in so many of all trials.
-
-    Args:
-      difference: The true difference, above 0.
-      deviation: The standard deviation over seeds, in the same units.
-      power: The probability that the interval, at 95%, leaves out zero on its side.
-    """
-    for seeds in range(2, 100_000):
-        freedom = 2 * (seeds - 1)
-        away = difference / (deviation * math.sqrt(2 / seeds))
-        if stats.nct.sf(stats.t.ppf(0.975, freedom), freedom, away) >= power:
-            return seeds
-    raise ValueError(f"difference must be 1% of deviation or more, found {difference}")

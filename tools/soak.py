@@ -93,7 +93,11 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--minutes", type=float, default=600, help="no new kill after so many"
     )
-    return parser.parse_args(argv)
+    asked = parser.parse_args(argv)
+    for name in set(asked.mechanisms.split(",")) - set(mechanisms.EXAMPLES):
+        known = ", ".join(mechanisms.EXAMPLES)
+        parser.error(f"--mechanisms must be some of {known}, found {name!r}")
+    return asked
 
 
 def main(argv: Sequence[str]) -> int:

@@ -134,7 +134,7 @@ def log_ratio(
         stddev = mechanism.grid(dimension).local_stddev_steps
         opened = centered(released, mechanism.bits)
         return integer_ratio(mechanism, opened, block * steps, stddev)
-    keep = getattr(mechanism, "keep_fraction", 1.0)
+    keep = mechanism.keep_fraction
     return gaussian_ratio(
         np.asarray(released, np.float64) / steps,
         block,
@@ -180,7 +180,7 @@ def stream_ratio(mechanism: Any, results: np.ndarray, block: Any) -> np.ndarray:
     along = (column / length) @ encoder @ sums / mechanism.clip_norm
     block = np.asarray(block, np.float64)
     blocks = along[: along.size // block.size * block.size].reshape(-1, block.size)
-    keep = getattr(mechanism, "keep_fraction", 1.0)
+    keep = mechanism.keep_fraction
     return gaussian_ratio(blocks / length, block, stddev / length, keep)
 
 

@@ -93,7 +93,7 @@ class Case:
         config = self.mechanism
         if self.stream_rounds > 1:
             length, stddev = adversary.stream_column(config)
-            keep = getattr(config, "keep_fraction", 1.0)
+            keep = config.keep_fraction
             return score_distributions.gaussian(self.block, stddev / length, keep)
         found = score_distributions.of_release(config, self.dimension, self.block)
         if getattr(config, "adaptive_clipping", False):

@@ -173,7 +173,7 @@ def of_release(mechanism: Any, dimension: int, block: Any) -> ScoreDistribution:
     if isinstance(mechanism, mechanisms.DomeDdg):
         mechanism, dimension = mechanism.release, mechanism.sketch_size
     if not isinstance(mechanism, integer.IntegerMechanism):
-        keep = getattr(mechanism, "keep_fraction", 1.0)
+        keep = mechanism.keep_fraction
         return gaussian(block, adversary.noise_multiplier(mechanism), keep)
     steps = adversary.steps_to_clip(mechanism, dimension)
     stddev = mechanism.grid(dimension).local_stddev_steps

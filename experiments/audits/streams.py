@@ -103,7 +103,7 @@ class StreamCase:
         if matrix_factorization.bands(config) > self.participation.separation:
             length = np.linalg.norm(encoder @ turns)
             return score_distributions.gaussian([length], stddev)
-        keep = getattr(config, "keep_fraction", 1.0)
+        keep = config.keep_fraction
         q = self.participation.sampling_probability
         return score_distributions.summed(
             score_distributions.gaussian(self.block, stddev / length, keep).sampled(q)
@@ -204,7 +204,7 @@ class StreamCanaries(canaries.Trials):
             length = np.linalg.norm(column)
             along = (column / length) @ self._encoder @ (noised @ mine - others)
             blocks = (along * scale / length).reshape(-1, len(case.block))
-            keep = getattr(config, "keep_fraction", 1.0)
+            keep = config.keep_fraction
             ratio = adversary.gaussian_ratio(
                 blocks, np.asarray(case.block), stddev / length, keep
             )

@@ -70,3 +70,5 @@ def test_arguments():
     assert soak.arguments(["--seed=4"]).seed == 4
     only = soak.arguments(["--only", "--signals=20"])
     assert only.signals == 20 and only.kills == only.lines == 0
+    with pytest.raises(SystemExit, match="2"):
+        soak.arguments(["--mechanisms=gaussian,nope"])
