@@ -60,8 +60,8 @@ _PAPER_Z = (0.1, 0.3, 0.5)
 _EPS = _budget(8.0)
 _TWO = _budget(5.0, 10.0)
 _CAREFUL: Mapping[str, Any] = {"others": medium.CAREFUL}
-# At epsilon 8 each cohort of Fig. 7 has its own server rate: 0.2 with 50 clients, as in
-# csgm_fig5, and the task's with 200, as 100 clients have in csgm_fig2. The small model
+# At epsilon 8 each cohort of Fig. 7 has its own server rate: 0.2 with 50 clients, and
+# the task's with 200, as larger cohorts have in csgm_cohorts. The small model
 # of Fig. 4 has the server's rates of equal_bits. The paper fixes z in Fig. 3, at which
 # few bits have a larger epsilon than many.
 SWEEPS: Mapping[str, Mapping[str, tuple[Swept, ...]]] = {

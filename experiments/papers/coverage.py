@@ -9,7 +9,7 @@ show is taken from what refers to them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,7 +26,7 @@ class Numbered(NamedTuple):
     Attributes:
       number: As in the paper, with the panel if panels differ in what is here.
       shows: What it shows.
-      figure: Name of the figure here that stands for it, if one does.
+      figure: Names of the figures here that stand for it, if any do.
       why: Why none does.
     """
 
@@ -41,10 +41,10 @@ _SETTINGS = {"why": "settings of the paper's runs"}
 NUMBERED: Mapping[str, tuple[Numbered, ...]] = {
     "chen2024": (
         Numbered("Fig. 1", "noise of L2-CSGM and GM", "csgm_fig1"),
-        Numbered("Fig. 2", "accuracy of GM and L2-CSGM", "csgm_fig2"),
+        Numbered("Fig. 2", "accuracy of GM and L2-CSGM", "csgm_fig2 csgm_cohorts"),
         Numbered("Fig. 3", "accuracy of MF and SGMF", "sgmf_fig3"),
-        Numbered("Fig. 4", "L2-CSGM, F-EMNIST, 1000 clients", "csgm_fig4"),
-        Numbered("Fig. 5", "L2-CSGM, F-EMNIST, 100 clients", "csgm_fig5"),
+        Numbered("Fig. 4", "L2-CSGM, 1000 clients", "csgm_fig4 csgm_cohorts"),
+        Numbered("Fig. 5", "L2-CSGM, 100 clients", "csgm_fig5 csgm_cohorts"),
         Numbered("Fig. 6", "L2-CSGM, Stack Overflow, over budgets", "csgm_fig6"),
         Numbered("Fig. 7", "MF and SGMF, clip 1.0", "sgmf_fig7"),
         Numbered("Fig. 8", "MF and SGMF, clip 0.03", "sgmf_fig8"),
@@ -83,13 +83,14 @@ NUMBERED: Mapping[str, tuple[Numbered, ...]] = {
 }
 
 
-def kept(name: str, folder: Path) -> str:
-    """At which scales a folder of results has a figure, and whether it is exact."""
-    paths = (folder / f"{name}.csv", folder / "small" / f"{name}.csv")
+def kept(names: Sequence[str], folder: Path) -> str:
+    """At which scales a folder of results has figures, and whether they are exact."""
+    paths = (f / f"{n}.csv" for n in names for f in (folder, folder / "small"))
     rows = (row for path in paths if path.exists() for row in files.read_csv(path))
     scales = {row["scale"] for row in rows}
     words = [scale for scale in SCALES if scale in scales]
-    return ", ".join(words + ["exact"] * FIGURES[name].source.endswith("exact"))
+    is_exact = all(FIGURES[name].source.endswith("exact") for name in names)
+    return ", ".join(words + ["exact"] * is_exact)
 
 
 def lines(paper: str, folder: Path) -> str:
@@ -99,6 +100,8 @@ def lines(paper: str, folder: Path) -> str:
     heads = ("in the paper", "what it shows", "here (`--figure`)", "scales kept")
     text = []
     for number, shows, figure, why in NUMBERED[paper]:
-        here = (f"`{figure}`", kept(figure, folder)) if figure else ("", "")
+        names = figure.split()
+        shown = ", ".join(f"`{name}`" for name in names)
+        here = (shown, kept(names, folder)) if names else ("", "")
         text.append((number, shows, *here, why))
     return tables.markdown((*heads, "not reproduced because"), text)

@@ -169,7 +169,9 @@ def draw(
             place = {"loc": "outside lower center", "ncol": columns}
             picture.legend(list(named.values()), list(named), **place)
         if "seed" in rows[0]:
-            counts = sorted({len(distinct(own, "seed")) for _, own, _ in panels})
+            places = [*plot.panels.split(), plot.by or plot.x]
+            points = (own for _, own in _grouped(rows, places))
+            counts = sorted({len(distinct(own, "seed")) for own in points})
             count = " or ".join(map(str, counts))
             seeds = "one seed" if counts == [1] else f"mean and range of {count} seeds"
             if plot.baseline:

@@ -41,7 +41,7 @@ class Claim:
       where: Figure, table or section of the paper.
       setting: What was trained here.
       asks: What the effect is to be above, as `LIMITS` names it.
-      table: Name of a table in docs/results, or of several.
+      table: Name of a table in docs/results.
       ours: Labels of the runs.
       other: Labels that those which they are compared with have in place of theirs.
       over: Labels over whose values the effect is pooled.
@@ -183,7 +183,7 @@ Line = Union[Claim, Exact, Untested]
 
 
 def _rows(folder: Path, table: str, labels: Labels) -> list[tables.Row]:
-    rows = (r for n in table.split("|") for r in files.read_csv(folder / f"{n}.csv"))
+    rows = files.read_csv(folder / f"{table}.csv")
     return [row for row in rows if tables.has(row, labels)]
 
 

@@ -51,9 +51,9 @@ def test_a_figure_is_drawn_from_its_table_alone(name, tmp_path):
 
 
 def test_a_table_has_labels_and_measures_and_no_machine(tmp_path):
-    works, table = rows_of("csgm_fig4", tmp_path / "runs")
+    works, table = rows_of("csgm_fig2", tmp_path / "runs")
     result_tables.write(
-        tmp_path / "t.csv", index.FIGURES["csgm_fig4"], "medium", works, table
+        tmp_path / "t.csv", index.FIGURES["csgm_fig2"], "medium", works, table
     )
     head, *lines = (tmp_path / "t.csv").read_text().splitlines()
     labels = "figure,scale,task,cohort_size,epsilon,compression_rate,seed"
@@ -65,7 +65,7 @@ def test_a_table_has_labels_and_measures_and_no_machine(tmp_path):
     head, *lines = (tmp_path / "t_curves.csv").read_text().splitlines()
     assert head == f"{labels},round,eval_accuracy,eval_loss"
     # The first round was not evaluated.
-    own = "csgm_fig4,medium,mnist,400,2.0,1,1"
+    own = "csgm_fig2,medium,mnist,100,2.0,1,1"
     assert lines[:2] == [f"{own},2,0.2,2", f"{own},3,0.3,1.5"]
     assert len(lines) == 2 * len(works)
 
@@ -91,14 +91,14 @@ def test_without_curves_there_is_one_file(tmp_path):
 
 @pytest.fixture
 def table(tmp_path):
-    """A table of csgm_fig4, with curves beside it."""
-    works, found = rows_of("csgm_fig4", tmp_path / "runs")
+    """A table of csgm_fig2, with curves beside it."""
+    works, found = rows_of("csgm_fig2", tmp_path / "runs")
     path = tmp_path / "t.csv"
-    result_tables.write(path, index.FIGURES["csgm_fig4"], "medium", works, found)
+    result_tables.write(path, index.FIGURES["csgm_fig2"], "medium", works, found)
     return path
 
 
-def refusal(path, name="csgm_fig4", scale="medium"):
+def refusal(path, name="csgm_fig2", scale="medium"):
     figure = index.FIGURES[name]
     with pytest.raises(ValueError, match="--from_table must") as refused:
         result_tables.read(path, figure, scale, figure.grid(scale))
@@ -106,12 +106,12 @@ def refusal(path, name="csgm_fig4", scale="medium"):
 
 
 @pytest.mark.parametrize(
-    ("name", "scale"), [("csgm_fig5", "medium"), ("csgm_fig4", "small")]
+    ("name", "scale"), [("csgm_fig6", "medium"), ("csgm_fig2", "small")]
 )
 def test_a_table_of_another_figure_or_scale_is_refused(table, name, scale):
     assert refusal(table, name, scale) == (
         f"--from_table must be a table of {name} at the {scale} scale, "
-        f"found one of csgm_fig4 at the medium scale in {table}"
+        f"found one of csgm_fig2 at the medium scale in {table}"
     )
 
 
@@ -125,12 +125,12 @@ DAMAGES = {
     "letters": ("t.csv", lambda t: t.replace("0.501", "oops", 1), "'oops' for final_a"),
     "a strange row": (
         "t.csv",
-        lambda text: text.replace("mnist,400,2.0,1,1,", "mnist,400,2.0,1,9,"),
+        lambda text: text.replace("mnist,100,2.0,1,1,", "mnist,400,2.0,1,9,"),
         "a row that is not of its grid in line 2 of ",
     ),
     "a row twice": (
         "t.csv",
-        lambda text: text.replace("mnist,400,2.0,1,2,", "mnist,400,2.0,1,1,"),
+        lambda text: text.replace("mnist,100,2.0,1,2,", "mnist,400,2.0,1,1,"),
         "a row for the second time in line 3 of ",
     ),
     "a shorter curve": (
@@ -160,14 +160,14 @@ def test_a_damaged_table_is_one_sentence(table, damage):
     path.write_text(change(path.read_text()))
     said = refusal(table)
     assert words in said and str(path) in said and "\n" not in said
-    assert said.startswith("--from_table must be a table of csgm_fig4 at the medium ")
+    assert said.startswith("--from_table must be a table of csgm_fig2 at the medium ")
 
 
 def test_a_table_without_its_curves_is_refused(table):
     curves = result_tables.curves_path(table)
     curves.unlink()
     assert refusal(table) == (
-        "--from_table must have the curves of csgm_fig4 beside it, "
+        "--from_table must have the curves of csgm_fig2 beside it, "
         f"found no file {curves}"
     )
 
