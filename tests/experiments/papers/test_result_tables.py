@@ -125,12 +125,12 @@ DAMAGES = {
     "letters": ("t.csv", lambda t: t.replace("0.501", "oops", 1), "'oops' for final_a"),
     "a strange row": (
         "t.csv",
-        lambda text: text.replace("mnist,100,2.0,1,1,", "mnist,400,2.0,1,9,"),
+        lambda text: text.replace("mnist,100,2.0,1,1,", "mnist,100,2.0,1,9,"),
         "a row that is not of its grid in line 2 of ",
     ),
     "a row twice": (
         "t.csv",
-        lambda text: text.replace("mnist,100,2.0,1,2,", "mnist,400,2.0,1,1,"),
+        lambda text: text.replace("mnist,100,2.0,1,2,", "mnist,100,2.0,1,1,"),
         "a row for the second time in line 3 of ",
     ),
     "a shorter curve": (
