@@ -180,7 +180,8 @@ def main(argv: Sequence[str]) -> None:
     cli.no_arguments(argv)
     cli.check_outputs({"output": ()})
     measures = of_groups() if _PEERS.value is None else of_peers()
-    columns, shown_columns = _COLUMNS, _SHOWN
+    columns: Sequence[str] = _COLUMNS
+    shown_columns: Sequence[str] = _SHOWN
     if _PEERS.value is not None:
         columns = shown_columns = _PEER_COLUMNS
     # The seconds are those of computing.
