@@ -5,6 +5,7 @@
 
   dpfl-benchmark --rows=plain,tff_default,mean,csgm --repeats=9 --output=rows.json
   dpfl-benchmark --rows=all --output=benchmarks.csv
+  dpfl-benchmark --peers=tff,pfl=/path/bin/python,fedjax=/path/bin/python
 
 The round is the one by which dpfl's cost is judged: a convolutional network of
 1,018,174 parameters without dropout, 50 clients of 100 examples, batches of 20, one
@@ -12,6 +13,10 @@ local epoch. Repeats of all rows take turns, so that a busy machine slows them a
 `ratio` is that to the `baseline`, the median over turns; `cpu_seconds_median` and
 `cpu_ratio` are the same for the processor time of both processes, which others on the
 machine disturb less; memory rows are in bytes.
+
+With --peers, rounds of dpfl take turns with those of other simulators, in a process of
+its own each. A ratio is to dpfl, and `low` and `high` are its 95% interval over
+processes.
 """
 
 from __future__ import annotations
@@ -30,7 +35,7 @@ from dpfl import disk_cache, files
 from dpfl.training import launcher
 
 from . import cli, start, tables
-from .benchmarks import harness
+from .benchmarks import harness, turns
 from .benchmarks.harness import AGGREGATORS, GROUPS, ROUND_ROWS, Row
 
 _ALL = "all"
@@ -43,9 +48,23 @@ _ROWS = flags.DEFINE_list(
     None,
     f"What to measure: rows of a round ({', '.join(ROUND_ROWS)}), groups of rows "
     f"({', '.join(GROUPS)}), or '{_ALL}', which takes half an hour. If not "
-    "given, a round and the groups of the aggregators of a trusted server.",
+    "given, a round and the groups of the aggregators of a trusted server. With "
+    f"--peers, some of {', '.join(turns.CASES)}, the model and the clients of a round.",
 )
-_REPEATS = flags.DEFINE_integer("repeats", 7, "Timed repeats of each row.", 1, 1000)
+_PEERS = flags.DEFINE_list(
+    "peers",
+    None,
+    "Simulators to be measured beside dpfl: tff, pfl, fedjax. pfl=PYTHON is one that "
+    "another interpreter has.",
+)
+_REPEATS = flags.DEFINE_integer(
+    "repeats",
+    None,
+    "Timed repeats of each row, 7 if not given; with --peers processes of each, at "
+    f"least 2, {turns.REPEATS} if not given.",
+    1,
+    1000,
+)
 _QUICK = flags.DEFINE_bool("quick", False, "A tiny round, to see that it runs.")
 _JSON = flags.DEFINE_bool("json", False, "Print JSON instead of a table.")
 _OUTPUT = flags.DEFINE_string(
@@ -66,15 +85,27 @@ _MEASURED = {
     "ratio": ("ratio", 1),
     "processor_ratio": ("cpu_ratio", 1),
     "mebibytes": ("bytes", 2**20),
+    "low": ("low", 1),
+    "high": ("high", 1),
+    "processor_low": ("cpu_low", 1),
+    "processor_high": ("cpu_high", 1),
 }
 # Of the table for people.
 _SHOWN = (*_COLUMNS[1:5], "processor_ratio", *_COLUMNS[5:7], "description")
+# Of both, beside peers.
+_PEER_COLUMNS = (
+    *("run", "row", "seconds", "ratio", "low", "high", "processor_seconds"),
+    *("processor_ratio", "processor_low", "processor_high", "of", "repeats"),
+)
+Measures = dict[str, Callable[[], list[Row]]]
 
 
 def chosen_rows() -> list[str]:
     """The names that --rows asks for; ValueError if it names what there is not."""
     every = [*ROUND_ROWS, *GROUPS]
-    if _ROWS.value == [_ALL]:
+    if _PEERS.value is not None:
+        every = list(turns.CASES)
+    if _ROWS.value == [_ALL] or (_ROWS.value is None and _PEERS.value is not None):
         return every
     if _ROWS.value is None:
         return [*ROUND_ROWS, *AGGREGATORS]
@@ -110,35 +141,66 @@ def apart(measure: Callable[[], list[Row]]) -> list[Row]:
         return pool.submit(measure).result()
 
 
+def of_groups() -> Measures:
+    """What measures the rows of each group, in a process of its own."""
+    names = chosen_rows()
+    repeats = _REPEATS.value or 7
+    if _QUICK.value:
+        repeats = min(repeats, 2)
+    round_rows = [name for name in names if name in ROUND_ROWS]
+    settings = harness.settings(_QUICK.value, repeats, round_rows=round_rows)
+    groups = ["rounds"] * bool(round_rows) + [name for name in names if name in GROUPS]
+
+    def measure(group: str) -> list[Row]:
+        start.import_tensorflow()
+        return apart(functools.partial(harness.measure, group, settings))
+
+    return {group: functools.partial(measure, group) for group in groups}
+
+
+def of_peers() -> Measures:
+    """What measures dpfl beside its peers, by case."""
+    names = chosen_rows()
+    repeats = _REPEATS.value or turns.REPEATS
+    if repeats < 2:
+        raise ValueError(f"--repeats must be at least 2 for --peers, found {repeats}")
+    if _QUICK.value:
+        repeats = 2
+    pythons = turns.interpreters(_PEERS.value)
+    return {
+        name: functools.partial(
+            turns.compare, turns.work(name, _QUICK.value), pythons, repeats
+        )
+        for name in names
+    }
+
+
 def main(argv: Sequence[str]) -> None:
     """Measures the rows."""
     cli.no_arguments(argv)
-    names = chosen_rows()
-    quick = _QUICK.value
-    repeats = min(_REPEATS.value, 2) if quick else _REPEATS.value
-    round_rows = [name for name in names if name in ROUND_ROWS]
-    settings = harness.settings(quick, repeats, round_rows=round_rows)
-    groups = ["rounds"] * bool(round_rows) + [name for name in names if name in GROUPS]
     cli.check_outputs({"output": ()})
+    measures = of_groups() if _PEERS.value is None else of_peers()
+    columns: Sequence[str] = _COLUMNS
+    shown_columns: Sequence[str] = _SHOWN
+    if _PEERS.value is not None:
+        columns = shown_columns = _PEER_COLUMNS
     # The seconds are those of computing.
     os.environ[disk_cache.VARIABLE] = disk_cache.OFF
-    start.import_tensorflow()
     cli.work_begins()
     rows: list[Row] = []
-    for group in groups:
-        measured = apart(functools.partial(harness.measure, group, settings))
-        rows += [{"run": group, **row} for row in measured]
+    for run, measure in measures.items():
+        rows += [{"run": run, **row} for row in measure()]
         said = [as_measured(row) for row in rows]
         as_json = json.dumps(rows, indent=2)
         if _OUTPUT.value is not None:
             text = f"{as_json}\n"
             if _OUTPUT.value.endswith(".csv"):
-                kept = [{name: row[name] for name in _COLUMNS} for row in said]
-                text = files.csv_text(_COLUMNS, kept)
+                kept = [{name: row[name] for name in columns} for row in said]
+                text = files.csv_text(columns, kept)
             files.write_atomically(_OUTPUT.value, text)
-    shown = tables.text(said, {column: column for column in _SHOWN}, digits=4)
+    shown = tables.text(said, {column: column for column in shown_columns}, digits=4)
     print(as_json if _JSON.value else shown, flush=True)
-    if quick:
+    if _QUICK.value:
         print(_QUICK_NOTE, file=sys.stderr)
 
 

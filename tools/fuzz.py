@@ -84,7 +84,7 @@ BASES: Mapping[str, Sequence[str]] = {
         "compare --rounds=8",
         "time --rounds=8 --repeats=1",
     ),
-    "benchmark": ("--quick --repeats=1", "--rows=plain --quick"),
+    "benchmark": ("--quick --repeats=1", "--rows=plain --quick", "--peers=tff"),
     "reproduce": ("--figure=list", "--figure=csgm_fig1 --jobs=1"),
 }
 _WHOLE = (

@@ -23,6 +23,7 @@ from dpfl.training import config, federated_averaging, remote_workers, server_op
 from dpfl.training import local_worker as worker_lib
 
 from .harness import MEMORY_ROWS, Call, Row, Settings, compare, row
+from .peers import without_dropout
 
 _KEEP_FRACTION = 0.01
 
@@ -38,14 +39,13 @@ class Timed(NamedTuple):
 
 
 def round_task(settings: Settings) -> Any:
-    """The task of a round: the largest model, without dropout."""
+    """The task of a round: the last of the models, without dropout."""
     sizes = settings.models[-1], settings.cohort, settings.examples
     task = _task(*sizes, shuffle_seed=None)
 
     def build(seed: int) -> tf.keras.Model:
-        every = task.model_builder(seed).layers
-        kept = [x for x in every if not isinstance(x, tf.keras.layers.Dropout)]
-        return tf.keras.Sequential([tf.keras.layers.Input((28, 28, 1)), *kept])
+        model = task.model_builder(seed)
+        return model if settings.models[-1] == "lstm" else without_dropout(model)
 
     return dataclasses.replace(task, model_builder=build)
 
@@ -92,8 +92,8 @@ def steps_alone(task: Any, cohort: int) -> Call:
     return lambda: [w.numpy() for w in round_()]
 
 
-def tff_learning(task: Any, cohort: int, *, iterator: bool) -> Call:
-    """A round of TFF's process on data that TFF builds in the worker too.
+def tff_process(task: Any, *, iterator: bool) -> Any:
+    """TFF's process on data that TFF builds in the worker too.
 
     Its model is a functional one in an iterator's loop, or Keras's as in tutorials.
     """
@@ -115,10 +115,9 @@ def tff_learning(task: Any, cohort: int, *, iterator: bool) -> Call:
         loop = tff.learning.LoopImplementation.DATASET_ITERATOR
         options = {"model_fn": task.functional_model(0), "loop_implementation": loop}
     options["client_optimizer_fn"] = tff.learning.optimizers.build_sgdm(0.1)
-    process = tff.simulation.compose_dataset_computation_with_learning_process(
+    return tff.simulation.compose_dataset_computation_with_learning_process(
         dataset, tff.learning.algorithms.build_unweighted_fed_avg(**options)
     )
-    return _round(process, cohort)
 
 
 def fed_averaging(task: Any, aggregator: Any, groups: int, **options: Any) -> Any:
@@ -133,7 +132,7 @@ def fed_averaging(task: Any, aggregator: Any, groups: int, **options: Any) -> An
     )
 
 
-def _fed_process(task: Any, made: Any, **options: Any) -> Any:
+def fed_process(task: Any, made: Any, **options: Any) -> Any:
     """dpfl's process, as `dpfl-train` runs it, of a mechanism or a factory of TFF."""
     is_ours = isinstance(made, mechanisms.Mechanism)
     aggregator = aggregators.build(made, seed=1) if is_ours else made
@@ -148,7 +147,7 @@ def _round(process: Any, cohort: int) -> Call:
 
 
 def _ours(make: Callable[[int], Any], **options: Any) -> Callable[[Any, int], Call]:
-    return lambda task, n: _round(_fed_process(task, make(n), **options), n)
+    return lambda task, n: _round(fed_process(task, make(n), **options), n)
 
 
 def _mean(cohort: int) -> Any:
@@ -167,11 +166,11 @@ def _csgm(cohort: int) -> Any:
 TIMED = {
     "plain": Timed(steps_alone, None, "the steps in one tf.function"),
     "tff_default": Timed(
-        functools.partial(tff_learning, iterator=False),
+        lambda task, n: _round(tff_process(task, iterator=False), n),
         *("plain", "TFF, Keras model, reduce loop"),
     ),
     "tff_iterator": Timed(
-        functools.partial(tff_learning, iterator=True),
+        lambda task, n: _round(tff_process(task, iterator=True), n),
         *("plain", "TFF, functional, iterator loop"),
     ),
     "mean": Timed(
@@ -222,7 +221,7 @@ def digits_rounds(settings: Settings) -> dict[str, Call]:
         mechanisms.Gaussian(n, 0.1, 1.0),
         mechanisms.L2Csgm(n, 0.1, 1.0, 0.1),
     ):
-        calls[f"digits: {mechanism.name}"] = _round(_fed_process(task, mechanism), n)
+        calls[f"digits: {mechanism.name}"] = _round(fed_process(task, mechanism), n)
     return calls
 
 
@@ -233,7 +232,7 @@ def cohorts(settings: Settings) -> list[Row]:
     early and late in a run whose cohorts are never of the same size.
     """
     small, large = settings.cohorts[0], settings.cohorts[-1]
-    fed = _fed_process(_task(settings.models[-1], large, 20), _csgm(small))
+    fed = fed_process(_task(settings.models[-1], large, 20), _csgm(small))
     state, pid = fed.initialize(), settings.worker.pid
     peaks: list[Row] = []
     for cohort in (small, large):
@@ -262,7 +261,7 @@ def sizes(settings: Settings) -> list[Row]:
     found: list[Row] = []
     largest = max(settings.cohorts)
     for model in settings.models:
-        fed = _fed_process(_task(model, largest, 20), _csgm(largest))
+        fed = fed_process(_task(model, largest, 20), _csgm(largest))
         calls = {f"{model}, n={n}": _round(fed, n) for n in settings.cohorts}
         middle = settings.cohorts[1]
         several = functools.partial(

@@ -182,6 +182,13 @@ REFUSED = {
         "--output=missing/x": "--output must be a file in a folder that can be written, found missing/x",
         "--repeats=1001": "--repeats must be an integer in the range [1, 1000], found '1001'",
         "--rows=": "--rows must be",
+        "--peers=tff=x": "--peers must be some of tff, pfl and fedjax, each once, the last two with =PYTHON if another interpreter has them, found 'tff=x'",
+        "--peers=tff,tff": "found 'tff'",
+        "--peers=": "found ''",
+        "--peers=pfl": "found no pfl with",
+        "--peers=fedjax=missing": "found no fedjax with missing; pip install fedjax 'jax<0.6' in an environment ENV installs it for --peers=fedjax=ENV/bin/python",
+        "--peers=tff --rows=plain": "--rows must be 'all' or some of cnn_50, cnn_1000, lstm_50, lstm_1000, found 'plain'",
+        "--peers=tff --repeats=1": "--repeats must be at least 2 for --peers, found 1",
     },
     "compare": {
         "": "RUN must be the output folder of a run, found none",

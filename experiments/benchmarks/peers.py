@@ -1,0 +1,259 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Rounds of federated averaging by dpfl, TFF's own loop, pfl or FedJAX, in one process.
+
+  python peers.py '{"peer": "pfl", "model": "cnn", "cohort": 50, ...}'
+
+It prints a line of JSON. A file of its own, since pfl and FedJAX run in interpreters
+without dpfl: nothing that those lack is imported before it is used.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+BATCH, CLIENT_RATE, SERVER_RATE = 20, 0.1, 1.0
+CLASSES, TOKENS, LENGTH, WIDTH, UNITS = 62, 10_004, 20, 96, 670
+# What a warm-up needs to trace, compile and fill buffers.
+_WARM_CLIENTS = 50
+
+
+class Work(NamedTuple):
+    """Clients of a round and examples of each, and rounds that are timed.
+
+    `models` is the path of dpfl's file of models, which needs TensorFlow alone.
+    """
+
+    model: str
+    cohort: int
+    examples: int
+    rounds: int
+    models: str
+
+
+class Loop(NamedTuple):
+    """A way to train.
+
+    Attributes:
+      round: Trains with the first so many clients, for one local epoch.
+      weights: The arrays of the model as the last round left it.
+      examples: Examples of one client as the loop has them.
+      processor_seconds: Processor time so far of all that takes part.
+    """
+
+    round: Callable[[int], None]
+    weights: Callable[[], list[Any]]
+    examples: int
+    processor_seconds: Callable[[], float]
+
+
+def _examples(work: Work) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Made-up examples of one client after the other, as those of dpfl's task."""
+    rng, count = np.random.default_rng(0), work.examples
+    for _ in range(work.cohort):
+        if work.model == "lstm":
+            words = rng.integers(1, TOKENS - 3, (count, LENGTH + 1), np.int32)
+            yield words[:, :-1], words[:, 1:]
+        else:
+            x = rng.random((count, 28, 28, 1), np.float32)
+            yield x, rng.integers(0, CLASSES, count, np.int32)
+
+
+def _of_tff(work: Work, is_ours: bool = False) -> Loop:
+    """dpfl's process, or TFF's with the loop that is its faster one."""
+    import tensorflow_federated as tff
+
+    from dpfl import mechanisms
+    from dpfl.training import local_worker
+
+    from . import harness, rounds
+
+    sizes = {"cohort": work.cohort, "examples": work.examples}
+    task = rounds.round_task(harness.settings(False, 1, models=(work.model,), **sizes))
+    # It ends with this process.
+    worker = local_worker.start(groups=is_ours)
+    tff.framework.set_default_context(worker.context())
+    if is_ours:
+        process = rounds.fed_process(task, mechanisms.NoMechanism(work.cohort))
+    else:
+        process = rounds.tff_process(task, iterator=True)
+    state = process.initialize()
+
+    def round_(clients: int) -> None:
+        nonlocal state
+        state = process.next(state, list(range(clients))).state
+
+    def weights() -> list[Any]:
+        if is_ours:
+            return process.weights(state)
+        return list(process.get_model_weights(state).trainable)
+
+    examples = sum(len(y) for _, y in task.dataset_from_index(0, 0))
+    return Loop(round_, weights, examples, harness.cpu_seconds)
+
+
+def _of_pfl(work: Work) -> Loop:
+    """pfl's simulation, with dpfl's own Keras model.
+
+    pfl tells variables by their names, which are not different ones in Keras 3: of a
+    network's layers it would add up the last alone.
+    """
+    os.environ["TF_USE_LEGACY_KERAS"] = "1"
+    import tensorflow as tf
+    from pfl.model.tensorflow import TFModel  # First: it says which framework it is.
+
+    # isort: split
+    from pfl.aggregate.simulate import SimulatedBackend
+    from pfl.algorithm.base import NNAlgorithmParams
+    from pfl.algorithm.federated_averaging import FederatedAveraging
+    from pfl.data.federated_dataset import FederatedDataset
+    from pfl.data.sampling import get_user_sampler
+    from pfl.data.tensorflow import TFTensorDataset
+    from pfl.hyperparam import NNTrainHyperParams
+
+    keras = keras_model(work)
+    loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    keras.compile(optimizer=tf.keras.optimizers.SGD(CLIENT_RATE), loss=loss)
+    model = TFModel(keras, {}, tf.keras.optimizers.SGD(SERVER_RATE))
+    every = [TFTensorDataset(*map(tf.constant, pair)) for pair in _examples(work)]
+    sampler = get_user_sampler("minimize_reuse", list(range(work.cohort)))
+    data = FederatedDataset(every.__getitem__, sampler)
+    backend, algorithm = SimulatedBackend(data, data), FederatedAveraging()
+    local = NNTrainHyperParams(
+        local_batch_size=BATCH, local_num_epochs=1, local_learning_rate=CLIENT_RATE
+    )
+    done = 0
+
+    def round_(clients: int) -> None:
+        nonlocal done
+        done += 1
+        # An algorithm goes on where it was. It evaluates in its first round alone.
+        params = NNAlgorithmParams(
+            central_num_iterations=done,
+            evaluation_frequency=10**9,
+            train_cohort_size=clients,
+            val_cohort_size=0,
+        )
+        algorithm.run(params, backend, model, local, send_metrics_to_platform=False)
+
+    def weights() -> list[Any]:
+        return [variable.numpy() for variable in keras.trainable_variables]
+
+    return Loop(round_, weights, len(every[0]), time.process_time)
+
+
+def keras_model(work: Work) -> Any:
+    """The model of dpfl's own file."""
+    spec: Any = importlib.util.spec_from_file_location("models", work.models)
+    models = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(models)
+    if work.model == "lstm":
+        return models.lstm(TOKENS, LENGTH, WIDTH, UNITS, 0)
+    return without_dropout(models.IMAGE_MODELS[work.model](CLASSES, 0))
+
+
+def without_dropout(model: Any) -> Any:
+    """A Keras model of the same layers, but those that drop out."""
+    import tensorflow as tf
+
+    kept = [x for x in model.layers if not isinstance(x, tf.keras.layers.Dropout)]
+    return tf.keras.Sequential([tf.keras.layers.Input(model.input_shape[1:]), *kept])
+
+
+def _of_fedjax(work: Work) -> Loop:
+    """FedJAX's federated averaging, with the same network in Haiku."""
+    import fedjax
+    import haiku as hk
+    import jax
+
+    def network(batch: Any) -> Any:
+        if work.model == "lstm":
+            words = hk.Embed(TOKENS, WIDTH)(batch["x"].T)
+            cell = hk.LSTM(UNITS)
+            first = cell.initial_state(words.shape[1])
+            hidden, _ = hk.static_unroll(cell, words, first)
+            logits = hk.Linear(TOKENS)(hk.Linear(WIDTH)(hidden))
+            return logits.swapaxes(0, 1)
+        layers = (
+            *(hk.Conv2D(32, 3, padding="VALID"), jax.nn.relu),
+            hk.MaxPool((2, 2, 1), (2, 2, 1), "VALID"),
+            *(hk.Conv2D(64, 3, padding="VALID"), jax.nn.relu, hk.Flatten()),
+            *(hk.Linear(128), jax.nn.relu, hk.Linear(CLASSES)),
+        )
+        return hk.Sequential(layers)(batch["x"])
+
+    def loss(batch: Any, logits: Any) -> Any:
+        found = fedjax.metrics.unreduced_cross_entropy_loss(batch["y"], logits)
+        return found.reshape(len(found), -1).mean(1)
+
+    every = [fedjax.ClientDataset({"x": x, "y": y}) for x, y in _examples(work)]
+    sample = every[0].all_examples()
+    model = fedjax.create_model_from_haiku(hk.transform(network), sample, loss)
+    algorithm = fedjax.algorithms.fed_avg.federated_averaging(
+        fedjax.model_grad(model),
+        fedjax.optimizers.sgd(CLIENT_RATE),
+        fedjax.optimizers.sgd(SERVER_RATE),
+        fedjax.ShuffleRepeatBatchHParams(BATCH, skip_shuffle=True),
+    )
+    key = jax.random.PRNGKey(0)
+    clients = list(zip(range(work.cohort), every, jax.random.split(key, work.cohort)))
+    state = algorithm.init(model.init(key))
+
+    def round_(count: int) -> None:
+        nonlocal state
+        state, _ = algorithm.apply(state, clients[:count])
+        jax.block_until_ready(state.params)
+
+    def weights() -> list[Any]:
+        return jax.tree_util.tree_leaves(state.params)
+
+    return Loop(round_, weights, len(every[0]), time.process_time)
+
+
+LOOPS: dict[str, Callable[[Work], Loop]] = {
+    "dpfl": lambda work: _of_tff(work, is_ours=True),
+    "tff": _of_tff,
+    "pfl": _of_pfl,
+    "fedjax": _of_fedjax,
+}
+
+
+def measured(peer: str, work: Work) -> dict[str, float]:
+    """Seconds of a round, the median, and what shows that the work was done.
+
+    Parameters are those of arrays that the first round has changed.
+    """
+    loop = LOOPS[peer](work)
+    before = [np.array(array) for array in loop.weights()]
+    loop.round(min(work.cohort, _WARM_CLIENTS))
+    pairs = zip(before, loop.weights())
+    moved = sum(a.size for a, b in pairs if np.any(a != np.asarray(b)))
+    clocks = (time.perf_counter, loop.processor_seconds)
+    taken = []
+    for _ in range(work.rounds):
+        begin = [read() for read in clocks]
+        loop.round(work.cohort)
+        taken.append([read() - start for read, start in zip(clocks, begin)])
+    seconds = map(statistics.median, zip(*taken))
+    found = dict(zip(("seconds", "processor_seconds"), seconds))
+    return {**found, "parameters": moved, "examples": work.cohort * loop.examples}
+
+
+def main(argv: Sequence[str]) -> None:
+    """Prints what is measured of one peer."""
+    given = json.loads(argv[1])
+    print(json.dumps(measured(given.pop("peer"), Work(**given))))
+
+
+if __name__ == "__main__":
+    main(sys.argv)

@@ -1,0 +1,146 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""dpfl beside its peers: one process after the other, in turns, and their ratios."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dpfl import disk_cache
+
+from . import peers
+from .harness import Row
+from .peers import Work
+
+# Of each that may be installed for another interpreter: what is imported, and how to
+# install it.
+ELSEWHERE = {
+    "pfl": ("pfl.model.tensorflow", "pip install 'pfl[tf]'"),
+    "fedjax": ("fedjax", "pip install fedjax 'jax<0.6'"),
+}
+# Clients, examples of each, and rounds of a process. A client of the LSTM has one step.
+CASES = {
+    "cnn_50": ("cnn", 50, 100, 3),
+    "cnn_1000": ("cnn", 1000, 100, 1),
+    "lstm_50": ("lstm", 50, 20, 3),
+    "lstm_1000": ("lstm", 1000, 20, 1),
+}
+REPEATS = 5
+# Of what is measured, the name by which a row has it.
+_CLOCKS = {"seconds": "", "processor_seconds": "cpu_"}
+
+
+def work(case: str, quick: bool) -> Work:
+    """What every peer does of a case of `CASES`, or a little of it."""
+    model, cohort, examples, rounds = CASES[case]
+    if quick:
+        cohort, examples, rounds = 2, 4, 1
+    spec: Any = importlib.util.find_spec("dpfl")
+    models = os.path.join(os.path.dirname(spec.origin), "tasks", "models.py")
+    return Work(model, cohort, examples, rounds, models)
+
+
+def interpreters(given: Sequence[str]) -> dict[str, str]:
+    """The interpreter of each peer, of words such as 'pfl=/path/bin/python'.
+
+    Raises:
+      ValueError: If a word is another one, or if the peer cannot be imported.
+    """
+    found: dict[str, str] = {}
+    for word in given or [""]:
+        name, _, python = word.partition("=")
+        if name in found or not (word == "tff" or name in ELSEWHERE):
+            raise ValueError(
+                "--peers must be some of tff, pfl and fedjax, each once, the last two "
+                f"with =PYTHON if another interpreter has them, found {word!r}"
+            )
+        found[name] = python or sys.executable
+    for name in ELSEWHERE.keys() & found.keys():
+        module, install = ELSEWHERE[name]
+        if not _imports(found[name], module):
+            raise ValueError(
+                f"--peers must be packages that can be imported, found no {name} with "
+                f"{found[name]}; {install} in an environment ENV installs it for "
+                f"--peers={name}=ENV/bin/python"
+            )
+    return found
+
+
+def _imports(python: str, module: str) -> bool:
+    command = [python, "-I", "-c", f"import {module}"]
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True)
+    except OSError:
+        return False
+    return done.returncode == 0
+
+
+def run(peer: str, python: str, asked: Work) -> Row:
+    """What a process of its own measures of a peer.
+
+    Raises:
+      RuntimeError: If it fails, with what it said.
+    """
+    # By its path it is no part of dpfl, which another interpreter does not have.
+    program = ["-I", peers.__file__]
+    if peer not in ELSEWHERE:
+        program = ["-m", "dpfl.experiments.benchmarks.peers"]
+    quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", disk_cache.VARIABLE: disk_cache.OFF}
+    done = subprocess.run(
+        [python, *program, json.dumps({"peer": peer, **asked._asdict()})],
+        env={**os.environ, **quiet},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode or not done.stdout:
+        raise RuntimeError(f"{peer} failed with {python}: {done.stderr}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def compare(asked: Work, pythons: Mapping[str, str], repeats: int) -> list[Row]:
+    """Rows of dpfl and each peer, whose processes take turns.
+
+    A ratio is the geometric mean of a peer's seconds by that of dpfl's, with an
+    interval at 95% over processes: Student's, of the logarithms.
+
+    Raises:
+      RuntimeError: If one fails, or trains other parameters or examples than dpfl.
+    """
+    ways = {"dpfl": sys.executable, **pythons}
+    taken: dict[str, list[Row]] = {way: [] for way in ways}
+    for _ in range(repeats):
+        for way, python in ways.items():
+            taken[way].append(run(way, python, asked))
+            for amount in ("parameters", "examples"):
+                both = [taken[each][-1][amount] for each in ("dpfl", way)]
+                if both[0] != both[1]:
+                    raise RuntimeError(f"{amount} of dpfl and {way} differ: {both}")
+    return [_row(way, taken) for way in ways]
+
+
+def _row(way: str, taken: Mapping[str, Sequence[Row]]) -> Row:
+    # It imports much of SciPy, and what is refused need not wait for that.
+    from .. import effects
+
+    found: Row = {"name": way, "repeats": len(taken[way]), "baseline": None}
+    for key, clock in {"seconds": "", "processor_seconds": "cpu_"}.items():
+        every = {w: [each[key] for each in taken[w]] for w in ("dpfl", way)}
+        found[f"{clock}seconds_median"] = statistics.median(every[way])
+        found[f"{clock}seconds"] = every[way]
+        if way != "dpfl":
+            found["baseline"] = "dpfl"
+            logs = {w: [math.log(s) for s in seconds] for w, seconds in every.items()}
+            gap = effects.effect(logs, [(way, "dpfl")])
+            ends = {"ratio": gap.size, "low": gap.low, "high": gap.high}
+            found.update((f"{clock}{k}", math.exp(v)) for k, v in ends.items())
+    return found

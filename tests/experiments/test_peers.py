@@ -1,0 +1,91 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+import math
+import sys
+
+import pytest
+from absl import flags
+from absl.testing import flagsaver
+
+from dpfl import files
+from dpfl.tasks import load_task
+from experiments import benchmark
+from experiments.benchmarks import peers, turns
+
+WORK = turns.work("cnn_50", True)
+# Student (1908), hours of additional sleep by two drugs, as two samples.
+FIRST = [0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0]
+SECOND = [1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4]
+
+
+def run(*given):
+    with flagsaver.flagsaver():
+        flags.FLAGS(["benchmark", *given])
+        benchmark.main(["benchmark"])
+
+
+def of_sleep(asked, parameters=7):
+    """What stands for a process: seconds whose logarithms are hours of sleep."""
+    hours = {"tff": iter(FIRST), "dpfl": iter(SECOND)}
+
+    def measured(peer, python, work):
+        asked.append((peer, python, work))
+        seconds = math.exp(next(hours[peer]))
+        more = {"parameters": parameters if peer == "tff" else 7, "examples": 8}
+        return {"seconds": seconds, "processor_seconds": 2 * seconds, **more}
+
+    return measured
+
+
+def test_ratios_have_students_interval_over_processes_in_turns(monkeypatch, tmp_path):
+    asked, output = [], tmp_path / "peers.csv"
+    monkeypatch.setattr(turns, "run", of_sleep(asked))
+    given = ("--peers=tff", "--rows=lstm_1000", "--repeats=10", f"--output={output}")
+    run(*given)
+    assert [peer for peer, _, _ in asked] == ["dpfl", "tff"] * 10
+    assert {work[:4] for _, _, work in asked} == {("lstm", 1000, 20, 1)}
+    own, other = files.read_csv(output)
+    assert own["run"] == "lstm_1000" and own["row"] == other["of"] == "dpfl"
+    assert not own["ratio"] and other["repeats"] == "10"
+    # R: t.test(extra ~ group, data = sleep, var.equal = TRUE)
+    for name, log in (("ratio", -1.58), ("low", -3.363874), ("high", 0.203874)):
+        expected = pytest.approx(math.exp(log), rel=1e-3)
+        assert float(other[name]) == expected
+        assert float(other[f"processor_{name}"]) == expected
+
+
+def test_peers_that_do_other_work_are_no_rows(monkeypatch):
+    monkeypatch.setattr(turns, "run", of_sleep([], parameters=6))
+    with pytest.raises(
+        RuntimeError, match=r"parameters of dpfl and tff differ: \[7, 6"
+    ):
+        turns.compare(WORK, {"tff": sys.executable}, 2)
+
+
+@pytest.mark.parametrize("peer", ["dpfl", "tff"])
+def test_a_process_of_its_own_trains_and_measures(peer):
+    found = turns.run(peer, sys.executable, WORK)
+    assert found["parameters"] == 1_018_174 and found["examples"] == 8
+    assert 0 < found["seconds"] < 3600 and found["processor_seconds"] > 0
+
+
+def test_a_process_that_fails_is_no_row(tmp_path):
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho no such thing >&2\nexit 1\n")
+    python.chmod(0o755)
+    with pytest.raises(RuntimeError, match=f"pfl failed with {python}: no such thing"):
+        turns.run("pfl", str(python), WORK)
+    with pytest.raises(ValueError, match=f"found no pfl with {python}; pip install"):
+        turns.interpreters(["tff", f"pfl={python}"])
+
+
+def test_peers_have_the_models_and_examples_of_dpfl_s_task():
+    for case in ("cnn_50", "lstm_50"):
+        work = turns.work(case, True)
+        task = load_task("synthetic", model=work.model, num_clients=2)
+        assert peers.keras_model(work).count_params() == task.dimension
+        assert task.config.batch_size == peers.BATCH
+        for pair in peers._examples(work):
+            for found, spec in zip(pair, task.element_spec):
+                assert found.shape[1:] == spec.shape[1:] and found.dtype == spec.dtype
