@@ -179,11 +179,12 @@ def main(argv: Sequence[str]) -> None:
     """Measures the rows."""
     cli.no_arguments(argv)
     cli.check_outputs({"output": ()})
-    measures = of_groups() if _PEERS.value is None else of_peers()
-    columns: Sequence[str] = _COLUMNS
-    shown_columns: Sequence[str] = _SHOWN
-    if _PEERS.value is not None:
-        columns = shown_columns = _PEER_COLUMNS
+    columns: Sequence[str] = _PEER_COLUMNS
+    shown_columns: Sequence[str] = _PEER_COLUMNS
+    if _PEERS.value is None:
+        measures, columns, shown_columns = of_groups(), _COLUMNS, _SHOWN
+    else:
+        measures = of_peers()
     # The seconds are those of computing.
     os.environ[disk_cache.VARIABLE] = disk_cache.OFF
     cli.work_begins()

@@ -99,6 +99,13 @@ def test_imports_go_down(package):
             assert name.split(".")[:2] != ["absl", "flags"], (path, name)
 
 
+def test_what_all_others_use_imports_nothing_above():
+    for name in {*GROUND.split()} - {"__version__"}:
+        for found in imported(ROOT / f"dpfl/{name}.py"):
+            parts = found.split(".")
+            assert parts[0] != "dpfl" or parts[1] in GROUND.split(), (name, found)
+
+
 BINARIES = {
     f"experiments.{path.stem}"
     for path in (ROOT / "experiments").glob("*.py")

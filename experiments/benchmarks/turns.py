@@ -133,7 +133,7 @@ def _row(way: str, taken: Mapping[str, Sequence[Row]]) -> Row:
     from .. import effects
 
     found: Row = {"name": way, "repeats": len(taken[way]), "baseline": None}
-    for key, clock in {"seconds": "", "processor_seconds": "cpu_"}.items():
+    for key, clock in _CLOCKS.items():
         every = {w: [each[key] for each in taken[w]] for w in ("dpfl", way)}
         found[f"{clock}seconds_median"] = statistics.median(every[way])
         found[f"{clock}seconds"] = every[way]

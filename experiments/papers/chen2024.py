@@ -21,7 +21,7 @@ from dpfl import accounting, mechanisms
 from ..tables import Row, Rows
 from . import mean_estimation, medium, stream_errors
 from .plotting import Plot
-from .sweep import EVALUATED, SCALES, Cell, Figure, Work, axis, cross
+from .sweep import EVALUATED, Cell, Figure, Work, axis, cross
 
 _PAPER = "Chen et al. 2024"
 
@@ -268,19 +268,14 @@ _SGMF_PLOT = Plot("round", "compression_rate", "problem epsilon")
 
 
 def _view(
-    name: str,
-    words: str,
-    cells: Any,
-    plot: Plot,
-    sweep: Optional[str] = None,
-    scales: tuple[str, ...] = SCALES,
+    name: str, words: str, cells: Any, plot: Plot, sweep: Optional[str] = None
 ) -> Figure:
+    """A figure of the paper, at the scales that its grid has."""
     cells = functools.partial(cells, name)
+    scales = tuple({**_CSGM, **_SGMF}[name])
     return Figure(name, f"{_PAPER}, {words}", cells, plot, sweep, scales, EVALUATED)
 
 
-# Their medium scale is csgm_cohorts.
-_ENDS = ("small", "paper")
 _SWEEP = (_csgm, _CSGM_PLOT, "csgm_sweep")
 _STREAMS = (_sgmf, _SGMF_PLOT)
 _WIDE_STREAMS = (_sgmf, _SGMF_PLOT, "sgmf_wide")
@@ -302,8 +297,8 @@ FIGURES = [
         ),
     ),
     _view("csgm_fig2", "Fig. 2: accuracy of GM and L2-CSGM on both tasks", *_SWEEP),
-    _view("csgm_fig4", "Fig. 4: F-EMNIST with large cohorts", *_SWEEP, _ENDS),
-    _view("csgm_fig5", "Fig. 5: F-EMNIST with small cohorts", *_SWEEP, _ENDS),
+    _view("csgm_fig4", "Fig. 4: F-EMNIST with large cohorts", *_SWEEP),
+    _view("csgm_fig5", "Fig. 5: F-EMNIST with small cohorts", *_SWEEP),
     _view("csgm_fig6", "Fig. 6: Stack Overflow over budgets", *_SWEEP),
     Figure(
         "csgm_cohorts",

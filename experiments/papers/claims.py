@@ -297,6 +297,7 @@ _CHEN2024 = (
         for setting in (("1.0", "0.1"), ("0.03", "0.5"))
     ),
 )
+_TWO_THIRDS = "two thirds of the small network's message"
 _CHEN2022 = (
     _sketch("10", "tenth"),
     dataclasses.replace(_sketch("100", "fiftieth"), setting=f"{_LARGE}, a hundredth"),
@@ -373,25 +374,21 @@ _CHEN2022 = (
         *("chen2022", "noise of sketched sums is as good", "section 5"),
         *(FREE, "sketched_ddg r10_b16", "project_and_perturb r10"),
     ),
-    Claim(
-        paper="chen2022",
-        claim="a large model, compressed, is ahead",
-        where="Fig. 4a",
-        setting="MNIST, 100-fold, small network without",
-        asks=AHEAD,
-        table="secagg_fig4",
-        ours={"model": "default", "compression_rate": "100"},
-        other={"model": "small_cnn", "compression_rate": "1"},
-    ),
-    Claim(
-        paper="chen2022",
-        claim="a large model, compressed more, is ahead",
-        where="Fig. 4a",
-        setting="two thirds of the small network's message",
-        asks=AHEAD,
-        table="secagg_fig4",
-        ours={"model": "default", "compression_rate": "1000"},
-        other={"model": "small_cnn", "compression_rate": "10"},
+    *(
+        Claim(
+            paper="chen2022",
+            claim=f"a large model, {how}, is ahead",
+            where="Fig. 4a",
+            setting=setting,
+            asks=AHEAD,
+            table="secagg_fig4",
+            ours={"model": "default", "compression_rate": rate},
+            other={"model": "small_cnn", "compression_rate": others},
+        )
+        for how, setting, rate, others in (
+            ("compressed", "MNIST, 100-fold, small network without", "100", "1"),
+            ("compressed more", _TWO_THIRDS, "1000", "10"),
+        )
     ),
     *(
         Claim(

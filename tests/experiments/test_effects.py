@@ -46,7 +46,6 @@ def test_intervals_cover_as_often_as_they_say(shared):
 
 
 def test_the_number_of_seeds_has_its_power(monkeypatch):
-    # A textbook's number for one deviation, 80% and 5%.
     monkeypatch.setattr(ours, "_TRIES", 2000)
     for work in FIGURES["intervals"].grid("small"):
         seeds, true = work.labels["seeds"], work.labels["true_effect"]
