@@ -190,22 +190,24 @@ def arms(
         known = ", ".join(by_name)
         raise ValueError(f"--baseline must be one of {known}, found {baseline!r}")
     chosen = [name for name in settings if name not in _SEEDS]
-    cells: dict[tuple[str, ...], list[float]] = {}
-    shown = {}
+    found, shown = [], {}
     for run in runs:
         final = run.summary["final_metrics"].get(f"eval_{metric}")
         if final is None:
             raise ValueError(f"--metric must be one that all runs have, found {metric}")
-        cells.setdefault(_arm(run, chosen), []).append(float(final))
+        seed = _setting(run, "seed")
+        # Runs that were given none share none.
+        own = run.name if seed is None else seed
+        found.append((_arm(run, chosen), own, float(final)))
         shown[_arm(run, chosen)] = {name: _setting(run, name) for name in chosen}
-    base = _arm(by_name[baseline], chosen)
+    base, cells = _arm(by_name[baseline], chosen), effects.by_seed(found)
     rows = []
     for arm, values in cells.items():
-        found = effects.effect(cells, [(arm, base)])
-        mean = statistics.fmean(values)
+        gain = effects.effect(cells, [(arm, base)])
+        mean = statistics.fmean(values.values())
         row = {**shown[arm], "seeds": len(values), f"final_{metric}": mean}
         if arm != base:
-            row.update(effect=found.size, low=found.low, high=found.high)
+            row.update(effect=gain.size, low=gain.low, high=gain.high)
         rows.append(row)
     return rows
 

@@ -76,9 +76,9 @@ def gained(
     def cell(row: tables.Row, *names: str) -> tuple[str, ...]:
         return tuple(row[each] for each in names)
 
-    cells: dict[tuple[str, ...], list[float]] = {}
-    for row in every:
-        cells.setdefault(cell(row, *keys, *over), []).append(float(row[name]))
+    cells = effects.by_seed(
+        (cell(row, *keys, *over), row["seed"], float(row[name])) for row in every
+    )
     bases = {
         cell(row, *over): cell(row, *keys, *over)
         for row in tables.where(rows, **{column: wanted})

@@ -111,7 +111,7 @@ def compare(asked: Work, pythons: Mapping[str, str], repeats: int) -> list[Row]:
     """Rows of dpfl and each peer, whose processes take turns.
 
     A ratio is the geometric mean of a peer's seconds by that of dpfl's, with an
-    interval at 95% over processes: Student's, of the logarithms.
+    interval at 95% over turns: the paired Student's, of the logarithms.
 
     Raises:
       RuntimeError: If one fails, or trains other parameters or examples than dpfl.
@@ -139,7 +139,8 @@ def _row(way: str, taken: Mapping[str, Sequence[Row]]) -> Row:
         found[f"{clock}seconds"] = every[way]
         if way != "dpfl":
             found["baseline"] = "dpfl"
-            logs = {w: [math.log(s) for s in seconds] for w, seconds in every.items()}
+            # Processes of one turn are near each other in time, as runs of a seed are.
+            logs = {w: dict(enumerate(map(math.log, s))) for w, s in every.items()}
             gap = effects.effect(logs, [(way, "dpfl")])
             ends = {"ratio": gap.size, "low": gap.low, "high": gap.high}
             found.update((f"{clock}{k}", math.exp(v)) for k, v in ends.items())

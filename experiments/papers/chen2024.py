@@ -302,7 +302,7 @@ FIGURES = [
     _view("csgm_fig6", "Fig. 6: Stack Overflow over budgets", *_SWEEP),
     Figure(
         "csgm_cohorts",
-        f"{_PAPER}, Figs. 2, 4 and 5: L2-CSGM over clients a round",
+        f"{_PAPER}, Figs. 2, 4 and 5: hundred-fold compression costs less than a point",
         functools.partial(_csgm, "csgm_cohorts"),
         Plot("cohort_size", "compression_rate", "task epsilon", baseline="1"),
         scales=("medium",),

@@ -99,8 +99,10 @@ def _without_noise(
     )
 
 
-def _bits(claim: str, where: str, rate: str, bits: str, words: str) -> Claim:
-    """That so few bits of a sketch do as 16 bits without one."""
+def _bits(
+    claim: str, where: str, rate: str, bits: str, words: str, whole: str = "16"
+) -> Claim:
+    """That so few bits of a sketch do as 16 bits, or others, without one."""
     return Claim(
         paper="chen2022",
         claim=claim,
@@ -109,7 +111,7 @@ def _bits(claim: str, where: str, rate: str, bits: str, words: str) -> Claim:
         asks=FREE,
         table="secagg_fig3",
         ours={"compression_rate": rate, "bits": bits},
-        other={"compression_rate": "1", "bits": "16"},
+        other={"compression_rate": "1", "bits": whole},
     )
 
 
@@ -179,10 +181,9 @@ def _way(claim: str, asks: str, ours: str, other: str, names: str) -> Claim:
         setting=_FASHION,
         asks=asks,
         table="stream_training",
-        ours={"way": ours},
+        ours={"way": ours, "mechanism": names},
         other={"way": other},
         over=("mechanism", "rate"),
-        chosen={"mechanism": names},
     )
 
 
@@ -204,19 +205,19 @@ def _sensitive(epsilon: str, own: str, clip: str, rate: str) -> Claim:
     )
 
 
-def _cohorts(clients: str) -> Claim:
-    """That so many clients lose less to compression than 50."""
+def _cohorts(clients: str, fewer: str, words: str) -> Claim:
+    """That so many clients lose less to compression than fewer."""
     rates = {"compression_rate": "10|100"}
     return Claim(
         paper="chen2024",
         claim="larger cohorts lose less to compression",
         where="appendix C",
-        setting=f"{_LARGE}, {clients} and 50 (smaller rate)",
+        setting=f"{_LARGE}, {clients} and {words}",
         asks=AHEAD,
         table="csgm_cohorts",
         ours={**rates, "cohort_size": clients},
         other=_PLAIN,
-        less=({**rates, "cohort_size": "50"}, _PLAIN),
+        less=({**rates, "cohort_size": fewer}, _PLAIN),
     )
 
 
@@ -264,7 +265,8 @@ _CHEN2024 = (
         )
         for r in ("r10", "r100")
     ),
-    *(_cohorts(clients) for clients in ("100", "400")),
+    *(_cohorts(clients, "50", "50 (smaller rate)") for clients in ("100", "400")),
+    _cohorts("400", "100", "100"),
     *(
         one
         for figure in (7, 8)
@@ -365,6 +367,10 @@ _CHEN2022 = (
         "100",
         "10",
         "100-fold, ten bits, with helpers'",
+    ),
+    _bits(
+        *("higher rates do as well as fewer bits", "Table 1", "100", "10"),
+        *("0.2 bits and 12", "6"),
     ),
     _points(
         *("chen2022", "noise of sums is as good as central", "section 3.2"),

@@ -290,8 +290,12 @@ def _points(
     Where a line has a baseline, it is the difference from it, with its interval.
     """
     names = [*plot.series.split(), plot.by or plot.x]
-    cells = {key: numbers(own, column) for key, own in _grouped(beside, names)}
-    bases = [key for key in cells if plot.baseline in key]
+    bases = [key for key, _ in _grouped(beside, names) if plot.baseline in key]
+    cells = effects.by_seed(
+        (key, row["seed"], float(row[column]))
+        for key, own in (_grouped(beside, names) if plot.baseline else ())
+        for row in own
+    )
     for _, group in _grouped(rows, [plot.by or plot.x]):
         own = [row for row in group if math.isfinite(_number(row.get(column) or "nan"))]
         if not own:

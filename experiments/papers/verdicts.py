@@ -80,9 +80,9 @@ class Claim:
         def cell(row: tables.Row) -> tuple[str, ...]:
             return tuple(row[name] for name in names)
 
-        cells: dict[tuple[str, ...], list[float]] = {}
-        for row in rows:
-            cells.setdefault(cell(row), []).append(float(row[self.measure]))
+        cells = effects.by_seed(
+            (cell(row), row["seed"], float(row[self.measure])) for row in rows
+        )
 
         def pairs(ours: Labels, other: Labels) -> list[tuple]:
             found = {cell(r): cell({**r, **other}) for r in rows if tables.has(r, ours)}

@@ -225,8 +225,9 @@ def test_what_others_gain_over_a_baseline(tmp_path):
     assert (other["server_lr"], other["seeds"]) == ("0.25", "2")
     low, size, high = (float(other[name]) for name in ("low", "effect", "high"))
     assert (low + high) / 2 == pytest.approx(size) == pytest.approx(-0.255)
-    # Sum of squares 2.5e-4 with 3 degrees of freedom; t is 3.182.
-    assert high - size == pytest.approx(3.1824 * (2.5e-4 / 3 * 5 / 6) ** 0.5, rel=1e-4)
+    # All that differs is a third seed, which one of them lacks: the sum of squares of
+    # three seeds has 2 degrees of freedom, with which t is 4.303.
+    assert high - size == pytest.approx(4.3027 * (2.5e-4 / 2 / 9) ** 0.5, rel=1e-4)
     assert "<h1>5 runs</h1>" in page.read_text()
     assert "server_lr=0.25, seed=1" in page.read_text()
 

@@ -27,13 +27,18 @@ MEANS = {
 }
 
 
+def away_from(key):
+    """What each seed adds: not the same to both rates, since that has no variance."""
+    return {1: 0.01, 2: -0.01} if key[2] == "1" else {1: -0.01, 2: 0.01}
+
+
 @pytest.fixture
 def folder(tmp_path):
     names = ("task", "epsilon", "rate", "seed", "final_accuracy", "final_loss")
     rows = [
         dict(zip(names, (*key, seed, mean + away, 2 * mean + away)))
         for key, mean in MEANS.items()
-        for seed, away in ((1, 0.01), (2, -0.01))
+        for seed, away in away_from(key).items()
     ]
     (tmp_path / "t.csv").write_text(files.csv_text(dict.fromkeys(names, ""), rows))
     return tmp_path
@@ -42,7 +47,11 @@ def folder(tmp_path):
 def test_an_effect_is_the_mean_over_what_is_pooled(folder):
     found = CLAIM.effect(folder)
     assert found.size == pytest.approx(-(0.1 + 0.04 + 0.01) / 3)
-    cells = {key: [m + 0.01, m - 0.01] for key, m in MEANS.items() if key[0] != "c"}
+    cells = {
+        key: {seed: mean + away for seed, away in away_from(key).items()}
+        for key, mean in MEANS.items()
+        if key[0] != "c"
+    }
     pairs = [(k, (k[0], k[1], "1")) for k in cells if k[2] == "10"]
     assert dataclasses.astuple(found) == pytest.approx(
         dataclasses.astuple(effects.effect(cells, pairs))
@@ -58,8 +67,8 @@ def test_one_effect_less_another(folder, times):
     both = dataclasses.replace(only, ours=first, less=(second, only.other), times=times)
     both = both.effect(folder)
     assert both.size == pytest.approx(-0.1 + times * 0.04)
-    # Four cells of two seeds, each of the variance 2e-4.
-    half = stats.t.ppf(0.975, 4) * ((2 + 2 * times**2) * 2e-4 / 2) ** 0.5
+    # Four cells of two seeds, and nothing that seeds share.
+    half = stats.t.ppf(0.975, 3) * ((2 + 2 * times**2) * 8e-4 / 3 / 2) ** 0.5
     assert both.high - both.size == pytest.approx(half)
 
 

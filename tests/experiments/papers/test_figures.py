@@ -427,8 +427,10 @@ class TestDrawing:
         rows = [row for row in self.rows() if row["series"] == "b" or row["x"] == "1"]
         (axis,) = plotting.draw(plot, rows, "title").axes
         [line, _, (bars,)] = axis.containers[0].lines
-        cells = {name: [1 + k, 2 + k, 6 + k] for name, k in (("a", 1), ("b", 11))}
-        cells["b10"] = [21, 22, 26]
+        cells = {
+            name: {"1": 1 + k, "2": 2 + k, "3": 6 + k}
+            for name, k in (("a", 1), ("b", 11), ("b10", 20))
+        }
         found = [effects.effect(cells, [(name, "a")]) for name in ("b", "b10")]
         assert line.get_ydata().tolist() == [one.size for one in found] == [10, 19]
         ends = [segment[:, 1].tolist() for segment in bars.get_segments()]
@@ -442,7 +444,10 @@ class TestDrawing:
         rows = [{**row, "accuracy": row["y"]} for row in self.rows()]
         rows = [
             *(row for row in rows if row["x"] == "1"),
-            *({**rows[0], "series": "c", "accuracy": y} for y in ("0", "90")),
+            *(
+                {**rows[0], "series": "c", "seed": seed, "accuracy": y}
+                for seed, y in (("1", "0"), ("2", "90"))
+            ),
         ]
         plot = plotting.Plot(
             "x", "series", y="accuracy", baseline="a", shown=("a", "b")
@@ -450,7 +455,11 @@ class TestDrawing:
         found, axis = self.lines(plot, rows)
         assert list(found) == ["b"]
         (bars,) = found["b"].lines[2]
-        cells = {"a": [2, 3, 7], "b": [12, 13, 17], "c": [0, 90]}
+        cells = {
+            "a": {"1": 2, "2": 3, "3": 7},
+            "b": {"1": 12, "2": 13, "3": 17},
+            "c": {"1": 0, "2": 90},
+        }
         expected = effects.effect(cells, [("b", "a")])
         ((low, high),) = (part[:, 1] for part in bars.get_segments())
         assert [low, high] == pytest.approx([100 * expected.low, 100 * expected.high])
