@@ -12,7 +12,9 @@ The round is the one by which dpfl's cost is judged: a convolutional network of
 local epoch. Repeats of all rows take turns, so that a busy machine slows them alike.
 `ratio` is that to the `baseline`, the median over turns; `cpu_seconds_median` and
 `cpu_ratio` are the same for the processor time of both processes, which others on the
-machine disturb less; memory rows are in bytes.
+machine disturb less; memory rows are in bytes. With --processes all are medians over
+processes, `least` and `most` the range of the seconds or the bytes, and `low` and
+`high` that of the ratio.
 
 With --peers, rounds of dpfl take turns with those of other simulators, in a process of
 its own each. A ratio is to dpfl, and `low` and `high` are its 95% interval over
@@ -60,8 +62,15 @@ _PEERS = flags.DEFINE_list(
 _REPEATS = flags.DEFINE_integer(
     "repeats",
     None,
-    "Timed repeats of each row, 7 if not given; with --peers processes of each, at "
-    f"least 2, {turns.REPEATS} if not given.",
+    "Timed repeats of each row in a process, 7 if not given.",
+    1,
+    1000,
+)
+_PROCESSES = flags.DEFINE_integer(
+    "processes",
+    None,
+    "Processes that measure each group, 1 if not given; with --peers those of each "
+    f"simulator, at least 2, {turns.PROCESSES} if not given.",
     1,
     1000,
 )
@@ -76,7 +85,7 @@ _OUTPUT = flags.DEFINE_string(
 # Of the CSV file, which docs/results keeps.
 _COLUMNS = (
     *("run", "row", "seconds", "processor_seconds", "ratio", "of", "mebibytes"),
-    "repeats",
+    *("least", "most", "low", "high", "repeats", "processes"),
 )
 # Columns of numbers: what they are of a row, and their unit.
 _MEASURED = {
@@ -95,7 +104,7 @@ _SHOWN = (*_COLUMNS[1:5], "processor_ratio", *_COLUMNS[5:7], "description")
 # Of both, beside peers.
 _PEER_COLUMNS = (
     *("run", "row", "seconds", "ratio", "low", "high", "processor_seconds"),
-    *("processor_ratio", "processor_low", "processor_high", "of", "repeats"),
+    *("processor_ratio", "processor_low", "processor_high", "of", "processes"),
 )
 Measures = dict[str, Callable[[], list[Row]]]
 
@@ -119,16 +128,19 @@ def chosen_rows() -> list[str]:
 
 def as_measured(row: Row) -> Row:
     """A row with the four digits that a measurement may have, and memory in MiB."""
-    found = {name: row.get(name) for name in ("run", "repeats", "description")}
+    as_they_are = ("run", "repeats", "processes", "description")
+    found = {name: row.get(name) for name in as_they_are}
     found.update(row=row["name"], of=row.get("baseline"))
-    for name, (key, unit) in _MEASURED.items():
+    of_range = 1 if "seconds_median" in row else 2**20
+    measured = {**_MEASURED, "least": ("least", of_range), "most": ("most", of_range)}
+    for name, (key, unit) in measured.items():
         value = row.get(key)
         found[name] = None if value is None else float(f"{value / unit:.4g}")
     return found
 
 
-def apart(measure: Callable[[], list[Row]]) -> list[Row]:
-    """What is measured in a process that is forked for it.
+def apart(measure: Callable[[], list[Row]], processes: int = 1) -> list[Row]:
+    """What is measured in processes that are forked for it, one after the other.
 
     It begins with what was imported, and with nothing of what was measured before.
 
@@ -137,8 +149,13 @@ def apart(measure: Callable[[], list[Row]]) -> list[Row]:
     """
     context = multiprocessing.get_context("fork")
     of_this = (os.getpid(),)
-    with futures.ProcessPoolExecutor(1, context, launcher.end_with, of_this) as pool:
-        return pool.submit(measure).result()
+    found = []
+    for _ in range(processes):
+        with futures.ProcessPoolExecutor(
+            1, context, launcher.end_with, of_this
+        ) as pool:
+            found.append(pool.submit(measure).result())
+    return found[0] if processes == 1 else harness.over_processes(found)
 
 
 def of_groups() -> Measures:
@@ -153,7 +170,8 @@ def of_groups() -> Measures:
 
     def measure(group: str) -> list[Row]:
         start.import_tensorflow()
-        return apart(functools.partial(harness.measure, group, settings))
+        own = functools.partial(harness.measure, group, settings)
+        return apart(own, _PROCESSES.value or 1)
 
     return {group: functools.partial(measure, group) for group in groups}
 
@@ -161,15 +179,18 @@ def of_groups() -> Measures:
 def of_peers() -> Measures:
     """What measures dpfl beside its peers, by case."""
     names = chosen_rows()
-    repeats = _REPEATS.value or turns.REPEATS
-    if repeats < 2:
-        raise ValueError(f"--repeats must be at least 2 for --peers, found {repeats}")
+    cli.refuse("--peers", "repeats")
+    processes = _PROCESSES.value or turns.PROCESSES
+    if processes < 2:
+        raise ValueError(
+            f"--processes must be at least 2 for --peers, found {processes}"
+        )
     if _QUICK.value:
-        repeats = 2
+        processes = 2
     pythons = turns.interpreters(_PEERS.value)
     return {
         name: functools.partial(
-            turns.compare, turns.work(name, _QUICK.value), pythons, repeats
+            turns.compare, turns.work(name, _QUICK.value), pythons, processes
         )
         for name in names
     }

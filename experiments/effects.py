@@ -3,12 +3,12 @@
 
 """Effects with confidence intervals: what one choice changes, over seeds and budgets.
 
-Runs of one cell have the same settings and different seeds. An effect is the mean
-difference of cells from the cells that they are compared with, each pair weighing the
-same. Runs of one seed start from the same parameters and choose the same clients, so
-that seeds are blocks: the interval is that of the two-way analysis of variance, with
-cells and seeds. Two cells with the same seeds have the paired t, and cells that share
-no seed the one of two samples. It holds for runs whose accuracies are normal.
+Runs of one cell have the same settings and different seeds. Runs of one seed start from
+the same parameters, and choose the same clients where they choose them in the same way.
+So an effect is computed in each seed, as the mean difference of cells from the cells
+that they are compared with, and its interval is Student's over the seeds (a paired t).
+Nothing is assumed of how cells vary, or of how budgets go together. Cells that have no
+two seeds in common are independent samples, and have Welch's interval.
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ from scipy import stats
 # Names of cells, and the values of their runs by seed.
 Cell = TypeVar("Cell", bound=Hashable)
 Runs = Mapping[Any, float]
-# With fewer degrees of freedom the variance is that of the whole figure.
-_ENOUGH = 5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,15 +34,18 @@ class Effect:
       size: The mean of the differences of the cells' means.
       low: Lower end of the interval.
       high: Upper end of the interval.
+      seeds: How many it is over; of independent samples the fewest.
     """
 
     size: float
     low: float
     high: float
+    seeds: int = 0
 
     def times(self, scale: float) -> Effect:
         """The effect in other units: each number by a scale above 0."""
-        return Effect(scale * self.size, scale * self.low, scale * self.high)
+        ends = (scale * each for each in (self.size, self.low, self.high))
+        return Effect(*ends, self.seeds)
 
     def is_above(self, limit: float) -> str:
         """Whether the true effect is shown to be above a limit, said beforehand.
@@ -78,17 +79,17 @@ def effect(
 ) -> Effect:
     """The mean over pairs of the first cell's mean less the second's.
 
-    The variance is that of the cells that are compared. If they leave fewer than five
-    degrees of freedom it is that of all cells.
+    Where the cells have two seeds in common, or more, these alone count. A single run
+    says nothing of how runs vary, and the interval is infinite.
 
     Args:
-      cells: Values by cell and seed, of the whole figure.
+      cells: Values by cell and seed.
       pairs: Names of cells that are compared. One that is in several pairs, such as a
         baseline for several choices, counts with its whole weight.
       level: The probability that the interval holds the true effect.
 
     Raises:
-      ValueError: If there are no pairs, or if no cell has two values.
+      ValueError: If there are no pairs, or if a value is not finite.
     """
     if not pairs:
         raise ValueError("pairs must name cells to compare, found none")
@@ -96,53 +97,28 @@ def effect(
     for first, second in pairs:
         weights[first] += 1 / len(pairs)
         weights[second] -= 1 / len(pairs)
-    means = {cell: float(np.mean([*cells[cell].values()])) for cell in weights}
-    size = sum(weight * means[cell] for cell, weight in weights.items())
-    variance, freedom = _variance({cell: cells[cell] for cell in weights}, weights)
-    if freedom < _ENOUGH:
-        variance, freedom = _variance(cells, weights)
-    if freedom < 1:
-        raise ValueError("cells must have two seeds somewhere, found one in each")
-    half = float(stats.t.ppf((1 + level) / 2, freedom)) * math.sqrt(variance)
-    return Effect(size, size - half, size + half)
-
-
-def _variance(
-    cells: Mapping[Cell, Runs], weights: Mapping[Cell, float]
-) -> tuple[float, float]:
-    """Of a weighted sum of means, and its degrees of freedom, which may be 0.
-
-    Values are a cell's mean, what all runs of a seed share, and an error. Mean squares
-    of errors and of seeds estimate the variances of the latter two (Henderson's method
-    3), and Satterthwaite's are the degrees of freedom where both are needed.
-    """
-    runs = [(cell, seed) for cell, values in cells.items() for seed in values]
-    values = np.array([cells[cell][seed] for cell, seed in runs])
-    cell_of, seed_of = (_indicators(names) for names in zip(*runs))
-    share = np.array([weights.get(cell, 0) / len(cells[cell]) for cell, _ in runs])
-    own = float(share @ share)
-    squares, freedom = _residual(cell_of, values)
-    rest, left = _residual(np.hstack([cell_of, seed_of]), values)
-    if left < 1:
-        return own * squares / max(freedom, 1), freedom
-    error, between = rest / left, (squares - rest) / (freedom - left)
-    # An error's variance enters the mean square of seeds once, and theirs so often.
-    per_seed = float(np.sum((share @ seed_of) ** 2)) * (freedom - left) / freedom
-    if between <= error or per_seed <= 1e-12 * own:
-        return own * error, left
-    parts = (own - per_seed) * error, per_seed * between
+    samples = _samples(cells, weights)
+    size = sum(float(np.mean(sample)) for sample in samples)
+    if not math.isfinite(size):
+        raise ValueError(f"values must be finite, found a mean of {size}")
+    seeds = min(map(len, samples))
+    if seeds < 2:
+        return Effect(size, -math.inf, math.inf, seeds)
+    parts = [float(np.var(sample, ddof=1)) / len(sample) for sample in samples]
     variance = sum(parts)
-    spread = parts[0] ** 2 / left + parts[1] ** 2 / (freedom - left)
-    return variance, variance**2 / spread
+    spread = sum(v * v / (len(x) - 1) for v, x in zip(parts, samples))
+    freedom = variance**2 / spread if spread else 1.0
+    half = float(stats.t.ppf((1 + level) / 2, freedom)) * math.sqrt(variance)
+    return Effect(size, size - half, size + half, seeds)
 
 
-def _indicators(names: Sequence[Hashable]) -> np.ndarray:
-    """A column for each name, with a one where it stands."""
-    places = {name: place for place, name in enumerate(dict.fromkeys(names))}
-    return np.eye(len(places))[[places[name] for name in names]]
-
-
-def _residual(columns: np.ndarray, values: np.ndarray) -> tuple[float, int]:
-    """The sum of squares that columns do not explain, and its degrees of freedom."""
-    fitted, _, rank, _ = np.linalg.lstsq(columns, values, rcond=None)
-    return float(np.sum((values - columns @ fitted) ** 2)), len(values) - int(rank)
+def _samples(
+    cells: Mapping[Cell, Runs], weights: Mapping[Cell, float]
+) -> list[np.ndarray]:
+    """Independent samples whose means add up to the weighted sum of the cells'."""
+    runs = [cells[cell] for cell in weights]
+    common = sorted(set(runs[0]).intersection(*runs), key=str)
+    if len(common) < 2:
+        return [w * np.array([*own.values()]) for w, own in zip(weights.values(), runs)]
+    matrix = np.array([[own[seed] for own in runs] for seed in common])
+    return [matrix @ np.array([*weights.values()])]

@@ -182,8 +182,7 @@ def arms(
       metric: The measure whose final value is compared, such as "accuracy".
 
     Raises:
-      ValueError: If no run has the name, a run does not have the metric, or no two runs
-        differ in their seeds alone.
+      ValueError: If no run has the name, or a run does not have the metric.
     """
     by_name = {run.name: run for run in runs}
     if baseline not in by_name:

@@ -16,9 +16,8 @@ of numbers with their formats. Rows of a line, such as seeds, become mean (least
 most); `NAME by COLUMN` gives a column for each value of another one, and `lines .0f`
 counts. `NAME .1% vs COLUMN=VALUE over COLUMN` is what a line gains over the rows with
 that value, with its 95% interval, pooled over the values of other columns. Of rows to
-choose `COLUMN=A|B` takes both; rows with other values of it are not shown, and count
-for the variance of a gain, as they do for a claim. `<!-- claims PAPER -->` is the table
-of a paper's claims, and `<!-- figures PAPER -->` that of its figures and tables.
+choose `COLUMN=A|B` takes both. `<!-- claims PAPER -->` is the table of a paper's
+claims, and `<!-- figures PAPER -->` that of its figures and tables.
 """
 
 from __future__ import annotations
@@ -54,7 +53,6 @@ def value(rows: tables.Rows, name: str, shown: str, **by: str) -> str:
 
 def gained(
     rows: tables.Rows,
-    every: tables.Rows,
     keys: Sequence[str],
     name: str,
     shown: str,
@@ -64,7 +62,6 @@ def gained(
 
     Args:
       rows: Those of the table, among which are those compared with.
-      every: Those of the figure, all of which estimate the variance.
       keys: Columns that tell cells apart, beside those pooled over.
       name: The column that is compared.
       shown: Its format.
@@ -77,7 +74,7 @@ def gained(
         return tuple(row[each] for each in names)
 
     cells = effects.by_seed(
-        (cell(row, *keys, *over), row["seed"], float(row[name])) for row in every
+        (cell(row, *keys, *over), row["seed"], float(row[name])) for row in rows
     )
     bases = {
         cell(row, *over): cell(row, *keys, *over)
@@ -116,7 +113,7 @@ def head(name: str, **part: str) -> str:
 
 
 def columns(
-    rows: tables.Rows, every: tables.Rows, keys: Sequence[str], text: str
+    rows: tables.Rows, keys: Sequence[str], text: str
 ) -> Iterator[tuple[str, Callable[[tables.Rows], str]]]:
     """Heads of numbers, and what a line's rows have below each."""
     for part in text.split(","):
@@ -125,7 +122,7 @@ def columns(
             yield head(name), partial(value, name=name, shown=shown)
         elif how[0] == "vs":
             words = label(how[1].partition("=")[2]).replace("_", " ")
-            yield f"gain over {words}", gained(rows, every, keys, name, shown, how[1:])
+            yield f"gain over {words}", gained(rows, keys, name, shown, how[1:])
         else:
             for word in tables.distinct(rows, how[1]):
                 by = {how[1]: word}
@@ -143,13 +140,11 @@ def table(spec: str) -> str:
         raise ValueError(f"a table must be 'FILE: NAMES | COLUMNS', found {spec!r}")
     file, chosen, names, numbers = matched.groups()
     wanted = dict(re.findall(r"(\w+)='?([^'=]*?)'?(?= \w+=|$)", chosen))
-    every = list(map(split, files.read_csv(ROOT / f"docs/results/{file}.csv")))
-    rows = [row for row in every if tables.has(row, wanted)]
+    rows = list(map(split, files.read_csv(ROOT / f"docs/results/{file}.csv")))
+    rows = [row for row in rows if tables.has(row, wanted)]
     keys = names.split(", ")
     several = [name for name, words in wanted.items() if "|" in words]
-    single = {name: wanted[name] for name in wanted if name not in several}
-    figure = tables.where(every, **single)
-    shown = list(columns(rows, figure, [*keys, *several], numbers))
+    shown = list(columns(rows, [*keys, *several], numbers))
     lines = dict.fromkeys(tuple(row[key] for key in keys) for row in rows)
     heads = [*map(head, keys), *(words for words, _ in shown)]
     text = []

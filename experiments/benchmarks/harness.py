@@ -15,13 +15,14 @@ import copy
 import importlib
 import time
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
 import numpy as np
 import psutil
 
 Row = dict[str, Any]
+_RATIOS = ("ratio", "cpu_ratio")
 Call = Callable[[], Any]
 
 
@@ -92,6 +93,7 @@ SIZES = {
     "models": (("small_cnn", "2nn", "cnn"), ("small_cnn",)),
     # Units of wide models: 10,002,767 parameters, and 99,980,350.
     "hidden_units": ((2767, 9584), (5, 6)),
+    "wide_rounds": (20, 3),
     # Rounds after which a worker's memory is looked at again.
     "late_round": (60, 3),
     # Clients, bits and coordinates of calibrations.
@@ -187,6 +189,24 @@ def compare(
                 ratios = np.divide(seconds[name], seconds[other])
                 found[f"{clock}ratio"] = float(np.median(ratios))
         rows.append(found)
+    return rows
+
+
+def over_processes(found: Sequence[Sequence[Row]]) -> list[Row]:
+    """The rows that processes measured, each with medians and ranges over them."""
+    rows = []
+    for each in zip(*found):
+        merged: Row = {**each[0], "processes": len(each)}
+        for key in ("seconds_median", "cpu_seconds_median", "bytes", *_RATIOS):
+            if each[0].get(key) is not None:
+                merged[key] = float(np.median([row[key] for row in each]))
+        key = "seconds_median" if "seconds_median" in merged else "bytes"
+        ends = {key: ("least", "most"), "ratio": ("low", "high")}
+        for name, (least, most) in ends.items():
+            if merged.get(name) is not None:
+                values = [row[name] for row in each]
+                merged.update({least: min(values), most: max(values)})
+        rows.append(merged)
     return rows
 
 

@@ -40,7 +40,7 @@ _CLIENTS, _COHORT = 100, 10
 _WIDE = (
     *("-m", "dpfl", "train", "--task=synthetic", "--model=2nn", "--num_clients=40"),
     *("--cohort_size=4", "--examples_per_client=20", "--num_test_examples=20"),
-    *("--rounds=3", "--noprogress"),
+    "--noprogress",
 )
 _SUM = ("--noise_multiplier=1", "--bits=18", "--noise_source=helpers")
 _EPOCHS = ("--noise_multiplier=1", "--participation=once_per_epoch")
@@ -146,20 +146,20 @@ def parameters(settings: Settings) -> list[Row]:
     for units in settings.hidden_units:
         is_widest = units > settings.hidden_units[0]
         names = list(_OF_MECHANISMS)[: _OF_ANY_WIDTH if is_widest else None]
-        found += [_wide_run(name, units) for name in names]
+        found += [_wide_run(name, units, settings.wide_rounds) for name in names]
     return found
 
 
-def _wide_run(label: str, units: int) -> Row:
+def _wide_run(label: str, units: int, rounds: int) -> Row:
     mechanism = label.partition(",")[0]
     given = (f"--mechanism={mechanism}", *_OF_MECHANISMS[label])
     named = f"{label}, 2nn of {units} units"
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        output = (f"--hidden_units={units}", f"--output_dir={folder}/run")
+        sizes = (f"--hidden_units={units}", f"--rounds={rounds}")
         with open(folder / "said", "w", encoding="utf-8") as said:
             process = subprocess.Popen(
-                [sys.executable, *_WIDE, *given, *output],
+                [sys.executable, *_WIDE, *given, *sizes, f"--output_dir={folder}/run"],
                 stdin=subprocess.DEVNULL,
                 stdout=said,
                 stderr=said,

@@ -34,7 +34,7 @@ CASES = {
     "lstm_50": ("lstm", 50, 20, 3),
     "lstm_1000": ("lstm", 1000, 20, 1),
 }
-REPEATS = 5
+PROCESSES = 5
 # Of what is measured, the name by which a row has it.
 _CLOCKS = {"seconds": "", "processor_seconds": "cpu_"}
 
@@ -107,8 +107,8 @@ def run(peer: str, python: str, asked: Work) -> Row:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def compare(asked: Work, pythons: Mapping[str, str], repeats: int) -> list[Row]:
-    """Rows of dpfl and each peer, whose processes take turns.
+def compare(asked: Work, pythons: Mapping[str, str], processes: int) -> list[Row]:
+    """Rows of dpfl and each peer, so many processes of which take turns.
 
     A ratio is the geometric mean of a peer's seconds by that of dpfl's, with an
     interval at 95% over turns: the paired Student's, of the logarithms.
@@ -118,7 +118,7 @@ def compare(asked: Work, pythons: Mapping[str, str], repeats: int) -> list[Row]:
     """
     ways = {"dpfl": sys.executable, **pythons}
     taken: dict[str, list[Row]] = {way: [] for way in ways}
-    for _ in range(repeats):
+    for _ in range(processes):
         for way, python in ways.items():
             taken[way].append(run(way, python, asked))
             for amount in ("parameters", "examples"):
@@ -132,7 +132,7 @@ def _row(way: str, taken: Mapping[str, Sequence[Row]]) -> Row:
     # It imports much of SciPy, and what is refused need not wait for that.
     from .. import effects
 
-    found: Row = {"name": way, "repeats": len(taken[way]), "baseline": None}
+    found: Row = {"name": way, "processes": len(taken[way]), "baseline": None}
     for key, clock in _CLOCKS.items():
         every = {w: [each[key] for each in taken[w]] for w in ("dpfl", way)}
         found[f"{clock}seconds_median"] = statistics.median(every[way])

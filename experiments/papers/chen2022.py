@@ -165,15 +165,17 @@ def _sweep(name: str, scale: str) -> Iterator[Cell]:
         if name == "secagg_fig8":
             cohorts = [n for n in cohorts if n in TIMED_COHORTS.get(swept.task, ())]
         model = {} if swept.model == "default" else {"model": swept.model}
-        yield from cross(
+        for cell in cross(
             [({"task": swept.task}, {**_problem(swept.task, scale), **swept.others})],
             [({"model": swept.model}, model)],
             axis("cohort_size", cohorts),
             swept.noises,
             [_rate(rate) for rate in swept.rates],
             axis("bits", swept.bits),
-            axis("seed", medium.seeds(name) if scale == "medium" else _SEEDS[scale]),
-        )
+        ):
+            is_medium = scale == "medium"
+            seeds = medium.seeds(name, cell[0]) if is_medium else _SEEDS[scale]
+            yield from cross([cell], axis("seed", seeds))
 
 
 def _thresholds(scale: str) -> Iterator[Cell]:
@@ -306,7 +308,7 @@ def _layers(name: str, scale: str) -> list[Cell]:
         [({"task": of.task}, {**flags, "mechanism": "sketched_ddg"})],
         axis("noise_multiplier", [noise]),
         parts,
-        axis("seed", medium.SEEDS if scale == "medium" else (1,)),
+        axis("seed", medium.seeds(name) if scale == "medium" else (1,)),
     )
 
 

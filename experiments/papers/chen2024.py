@@ -114,7 +114,7 @@ _CSGM: Mapping[
     },
     "csgm_fig6": {
         "small": (("docs", 50, (4.0, 8.0), 1),),
-        "medium": (("fashion", 100, (2.0, 4.0, 8.0, 16.0), 3),),
+        "medium": (("fashion", 100, (2.0, 4.0, 8.0, 16.0), 6),),
         "paper": (("stackoverflow", 1000, (1.0, 3.0, 5.0, 10.0), 1),),
     },
     "csgm_cohorts": {

@@ -208,7 +208,9 @@ def _streams(_: str) -> Iterator[Cell]:
             given = {**SHARED, "mechanism": mechanism, **WAYS[way]}
             given |= {} if rate == 1 else {"compression_rate": rate}
             labels = {"mechanism": name, "way": way, "rate": rate}
-            yield from cross([(labels, given)], axis("seed", medium.SEEDS))
+            yield from cross(
+                [(labels, given)], axis("seed", medium.seeds("stream_training"))
+            )
 
 
 def _with_task(task: str, rows: Rows) -> list[Row]:
@@ -283,27 +285,27 @@ def _over_gaussian(rows: Rows) -> list[Row]:
     return found
 
 
-# How often an interval holds the true effect and shows it, which is in deviations of a
-# run's accuracy, in a figure of so many cells whose runs of one seed are so much alike.
+# How often an interval of two cells holds the true effect and shows it, which is in
+# deviations of a run's accuracy, where runs of one seed correlate so much.
 _EFFECTS, _CELL_SEEDS, _ALIKE = (0.0, 1.0, 2.0), (3, 6, 10, 17), (0.0, 0.5)
-CELLS, _TRIES = 6, 5_000
+_TRIES = 20_000
 
 
 def _interval_work(seeds: int, effect: float, alike: float) -> Work:
     def compute(_: Path) -> Mapping[str, Any]:
         rng = np.random.default_rng([seeds, round(100 * alike)])
-        own = math.sqrt(1 - alike) * rng.normal(size=(_TRIES, CELLS, seeds))
+        own = math.sqrt(1 - alike) * rng.normal(size=(_TRIES, 2, seeds))
         runs = own + math.sqrt(alike) * rng.normal(size=(_TRIES, 1, seeds))
         runs[:, 0] += effect
-        figures = ({n: dict(enumerate(c)) for n, c in enumerate(one)} for one in runs)
-        found = [effects.effect(one, [(0, 1)]) for one in figures]
+        cells = ({n: dict(enumerate(c)) for n, c in enumerate(both)} for both in runs)
+        found = [effects.effect(both, [(0, 1)]) for both in cells]
         return {
             "coverage": sum(e.low <= effect <= e.high for e in found) / _TRIES,
             "shown": sum(e.low > 0 for e in found) / _TRIES,
         }
 
     labels = {"seeds": seeds, "true_effect": effect, "correlation": alike}
-    return Work(labels, {"tries": _TRIES, "cells": CELLS}, compute)
+    return Work(labels, {"tries": _TRIES}, compute)
 
 
 def _intervals(_: str) -> list[Work]:

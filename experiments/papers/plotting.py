@@ -306,6 +306,8 @@ def _points(
             # What is at the same place, if the baseline is more than a point.
             base = next((one for one in bases if one[-1] == key[-1]), bases[0])
             found = effects.effect(cells, [(key, base)])
+            if math.isinf(found.high):
+                continue
             mean = _scale(column) * found.size
             down = mean - _scale(column) * found.low
             up = _scale(column) * found.high - mean

@@ -107,11 +107,12 @@ class Claim:
         is_above = found.is_above(LIMITS[self.asks])
         return {"yes": HOLDS, "no": FAILS}.get(is_above, is_above)
 
-    def cells(self, folder: Path) -> tuple[str, str, str]:
-        """Verdict, effect and what was asked; accuracies in points."""
+    def cells(self, folder: Path) -> tuple[str, str, str, str]:
+        """Verdict, effect, seeds and what was asked; accuracies in points."""
         found = self.effect(folder)
         ends = (f"{100 * x:.1f}" for x in (found.size, found.low, found.high))
-        return self.verdict(found), "{} ({} to {})".format(*ends), self.asks
+        effect = "{} ({} to {})".format(*ends)
+        return self.verdict(found), effect, str(found.seeds), self.asks
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,12 +153,12 @@ class Exact:
             return own
         return own / mean(self.other, self.by or self.measure)
 
-    def cells(self, folder: Path) -> tuple[str, str, str]:
-        """Verdict, number and what was asked."""
+    def cells(self, folder: Path) -> tuple[str, str, str, str]:
+        """Verdict, number, no seeds and what was asked."""
         found = self.value(folder)
         verdict = HOLDS if self.least <= found <= self.most else FAILS
         word, limit = ("at least", self.least) if self.least else ("at most", self.most)
-        return verdict, f"{found:#.3g}", f"{word} {limit:g}"
+        return verdict, f"{found:#.3g}", "", f"{word} {limit:g}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -174,9 +175,9 @@ class Untested:
     where: str
     setting: str
 
-    def cells(self, _: Path) -> tuple[str, str, str]:
+    def cells(self, _: Path) -> tuple[str, str, str, str]:
         """The verdict, and no number."""
-        return "not tested", "", ""
+        return "not tested", "", "", ""
 
 
 Line = Union[Claim, Exact, Untested]
@@ -189,11 +190,11 @@ def _rows(folder: Path, table: str, labels: Labels) -> list[tables.Row]:
 
 def lines(claims: Iterable[Line], folder: Path) -> str:
     """A table in Markdown."""
-    heads = ("claim", "verdict", "effect", "here", "asked", "in the paper")
+    heads = ("claim", "verdict", "effect", "seeds", "here", "asked", "in the paper")
     text: list[tuple[str, ...]] = []
     for one in claims:
-        verdict, effect, asked = one.cells(folder)
-        own = one.claim, f"**{verdict}**", effect
+        verdict, effect, seeds, asked = one.cells(folder)
+        own = one.claim, f"**{verdict}**", effect, seeds
         text.append((*own, one.setting, asked, one.where))
     shown = None if any(cells[-1] for cells in text) else -1
     return tables.markdown(heads[:shown], (cells[:shown] for cells in text))

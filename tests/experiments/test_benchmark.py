@@ -58,7 +58,7 @@ def test_numbers_of_the_full_size_are_not_said_to_mean_nothing(
         return measured
 
     monkeypatch.setattr(harness, "measure", measure)
-    monkeypatch.setattr(benchmark, "apart", lambda measure: measure())
+    monkeypatch.setattr(benchmark, "apart", lambda measure, processes: measure())
     output = tmp_path / "rows.json"
     run(monkeypatch, "--rows=cohorts,plain,csgm", f"--output={output}")
     assert asked == [(name, "plain", "csgm", 7) for name in ("rounds", "cohorts")]
@@ -100,6 +100,31 @@ def test_a_group_has_no_memory_of_the_one_before_it():
     if large["bytes"] is None:
         pytest.skip("this kernel keeps no peak")
     assert large["bytes"] - small["bytes"] > 2**27
+
+
+def test_processes_have_medians_and_ranges():
+    seconds, ratios = (3.0, 1.0, 2.5), (1.5, 1.0, 1.25)
+    found = [
+        [
+            {"name": "a", "seconds_median": s, "ratio": r, "baseline": "a"},
+            {"name": "b", "bytes": 2**20 * s, "ratio": None, "baseline": None},
+        ]
+        for s, r in zip(seconds, ratios)
+    ]
+    first, second = map(benchmark.as_measured, harness.over_processes(found))
+    names = ("seconds", "least", "most", "ratio", "low", "high", "processes")
+    assert [first[name] for name in names] == [2.5, 1, 3, 1.25, 1, 1.5, 3]
+    names = ("mebibytes", "least", "most", "ratio", "low")
+    assert [second[name] for name in names] == [2.5, 1, 3, None, None]
+
+
+def number_of_process():
+    return [{"name": "a", "bytes": os.getpid()}]
+
+
+def test_each_process_measures_anew():
+    [row] = benchmark.apart(number_of_process, 2)
+    assert len({row["least"], row["most"], os.getpid()}) == 3
 
 
 def test_noise_of_the_full_size_fits_into_sums():

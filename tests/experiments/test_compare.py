@@ -209,9 +209,9 @@ def seeds(tmp_path):
         make(
             tmp_path / f"{rate}-{seed}",
             flags={"server_lr": rate, "seed": seed},
-            final_metrics={"eval_accuracy": rate + seed / 100, "eval_loss": 0.5},
+            final_metrics={"eval_accuracy": rate + seed * way, "eval_loss": 0.5},
         )
-        for rate, number in ((0.5, 3), (0.25, 2))
+        for rate, number, way in ((0.5, 3, 0.01), (0.25, 2, -0.01))
         for seed in range(number)
     ]
 
@@ -224,20 +224,19 @@ def test_what_others_gain_over_a_baseline(tmp_path):
     assert (base["server_lr"], base["seeds"], base["effect"]) == ("0.5", "3", "")
     assert (other["server_lr"], other["seeds"]) == ("0.25", "2")
     low, size, high = (float(other[name]) for name in ("low", "effect", "high"))
-    assert (low + high) / 2 == pytest.approx(size) == pytest.approx(-0.255)
-    # All that differs is a third seed, which one of them lacks: the sum of squares of
-    # three seeds has 2 degrees of freedom, with which t is 4.303.
-    assert high - size == pytest.approx(4.3027 * (2.5e-4 / 2 / 9) ** 0.5, rel=1e-4)
+    assert (low + high) / 2 == pytest.approx(size) == pytest.approx(-0.26)
+    # Of two seeds that both have t is 12.706.
+    assert high - size == pytest.approx(12.706 * 0.01, rel=1e-4)
     assert "<h1>5 runs</h1>" in page.read_text()
     assert "server_lr=0.25, seed=1" in page.read_text()
 
 
-@pytest.mark.parametrize(
-    ("flag", "words"),
-    [("--baseline=c", "one of a, b, found 'c'"), ("--baseline=a", "two seeds")],
-)
-def test_a_baseline_that_cannot_be_compared_with_is_refused(tmp_path, flag, words):
-    b = make(tmp_path / "b", flags={"server_lr": 1.0})
-    done = compare(make(tmp_path / "a"), b, flag)
+def test_a_single_run_has_no_interval_and_a_baseline_is_one_of_them(tmp_path):
+    a, b = make(tmp_path / "a"), make(tmp_path / "b", flags={"server_lr": 1.0})
+    done = compare(a, b, "--baseline=a", "--json")
+    assert done.returncode == 0, done.stderr
+    _, other = json.loads(done.stdout)
+    assert (other["effect"], other["low"], other["high"]) == (0, None, None)
+    done = compare(a, b, "--baseline=c")
     assert done.returncode == 2 and done.stderr.count("\n") == 1
-    assert words in done.stderr
+    assert "one of a, b, found 'c'" in done.stderr

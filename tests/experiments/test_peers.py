@@ -41,13 +41,13 @@ def of_sleep(asked, parameters=7):
 def test_ratios_have_students_interval_over_processes_in_turns(monkeypatch, tmp_path):
     asked, output = [], tmp_path / "peers.csv"
     monkeypatch.setattr(turns, "run", of_sleep(asked))
-    given = ("--peers=tff", "--rows=lstm_1000", "--repeats=10", f"--output={output}")
+    given = ("--peers=tff", "--rows=lstm_1000", "--processes=10", f"--output={output}")
     run(*given)
     assert [peer for peer, _, _ in asked] == ["dpfl", "tff"] * 10
     assert {work[:4] for _, _, work in asked} == {("lstm", 1000, 20, 1)}
     own, other = files.read_csv(output)
     assert own["run"] == "lstm_1000" and own["row"] == other["of"] == "dpfl"
-    assert not own["ratio"] and other["repeats"] == "10"
+    assert not own["ratio"] and other["processes"] == "10"
     # R: t.test(extra ~ group, data = sleep, paired = TRUE)
     for name, log in (("ratio", -1.58), ("low", -2.4598858), ("high", -0.7001142)):
         expected = pytest.approx(math.exp(log), rel=1e-3)

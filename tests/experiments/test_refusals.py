@@ -188,7 +188,10 @@ REFUSED = {
         "--peers=pfl": "found no pfl with",
         "--peers=fedjax=missing": "found no fedjax with missing; pip install fedjax 'jax<0.6' in an environment ENV installs it for --peers=fedjax=ENV/bin/python",
         "--peers=tff --rows=plain": "--rows must be 'all' or some of cnn_50, cnn_1000, lstm_50, lstm_1000, found 'plain'",
-        "--peers=tff --repeats=1": "--repeats must be at least 2 for --peers, found 1",
+        "--peers=tff --processes=1": (
+            "--processes must be at least 2 for --peers, found 1"
+        ),
+        "--peers=tff --repeats=3": "--repeats has no meaning for --peers",
     },
     "compare": {
         "": "RUN must be the output folder of a run, found none",

@@ -67,8 +67,8 @@ def test_one_effect_less_another(folder, times):
     both = dataclasses.replace(only, ours=first, less=(second, only.other), times=times)
     both = both.effect(folder)
     assert both.size == pytest.approx(-0.1 + times * 0.04)
-    # Four cells of two seeds, and nothing that seeds share.
-    half = stats.t.ppf(0.975, 3) * ((2 + 2 * times**2) * 8e-4 / 3 / 2) ** 0.5
+    # In both seeds the same, away from each other: 0.02 and -0.02 by each difference.
+    half = stats.t.ppf(0.975, 1) * 0.02 * (times - 1)
     assert both.high - both.size == pytest.approx(half)
 
 
