@@ -44,8 +44,8 @@ class Effect:
 
     def times(self, scale: float) -> Effect:
         """The effect in other units: each number by a scale above 0."""
-        ends = (scale * each for each in (self.size, self.low, self.high))
-        return Effect(*ends, self.seeds)
+        low, high = scale * self.low, scale * self.high
+        return Effect(scale * self.size, low, high, self.seeds)
 
     def is_above(self, limit: float) -> str:
         """Whether the true effect is shown to be above a limit, said beforehand.

@@ -112,7 +112,7 @@ def test_an_effect_is_above_a_limit_if_all_its_interval_is(low, high, said):
 
 def test_what_has_no_interval():
     found = effects.effect({"a": {1: 1.0}, "b": {1: 3.0}}, [("a", "b")])
-    assert found == effects.Effect(-2, -math.inf, math.inf)
+    assert found == effects.Effect(-2, -math.inf, math.inf, 1)
     with pytest.raises(ValueError, match="pairs must"):
         effects.effect({"a": {1: 1, 2: 2}}, [])
     with pytest.raises(ValueError, match="must be finite, found a mean of nan"):
