@@ -54,6 +54,7 @@ GROUPS = {
     "masks": Group("vectors"),
     "sketch_aggregation": Group("vectors", 3),
     "sketches": Group("vectors"),
+    "recurrent": Group("vectors"),
     "noise_draws": Group("vectors"),
     "noise_dense": Group("vectors"),
     "noise_recurrences": Group("vectors", warm_ups=2),
@@ -91,6 +92,8 @@ SIZES = {
     "cohorts": ((10, 100, 1000), (2, 3)),
     # Of the task `synthetic`.
     "models": (("small_cnn", "2nn", "cnn"), ("small_cnn",)),
+    # Tokens, length, width and units of a recurrent model, Stack Overflow's.
+    "recurrent_sizes": ((10_004, 20, 96, 670), (16, 3, 4, 5)),
     # Units of wide models: 10,002,767 parameters, and 99,980,350.
     "hidden_units": ((2767, 9584), (5, 6)),
     "wide_rounds": (20, 3),

@@ -27,6 +27,7 @@ from dpfl import aggregators, mechanisms, noise_streams
 from dpfl import factorization as fact
 from dpfl.noise_streams import build_stream
 from dpfl.noise_streams.tensors import FusedTensors, Tensors
+from dpfl.tasks import models
 from dpfl.training import local_worker
 from dpfl.vectors import count_sketch, randomness, rotation
 from dpfl.vectors import masks as masks_lib
@@ -38,6 +39,7 @@ from .harness import Call, Row, Settings, row
 _BITS, _FEW_BITS = 16, 7
 _RATES = (1.0, 10.0, 100.0)
 _HADAMARDS = ("hadamard", "block_hadamard")
+_BATCH = 20
 _SEED = np.array([3, 4], np.int64)
 
 
@@ -205,6 +207,64 @@ def sketches(settings: Settings) -> dict[str, Call]:
         name = f"{kind} {rate:g}"
         calls[f"sketch: encode {name}"] = partial(sketch.encode, own, expanded)
         calls[f"sketch: decode {name}"] = partial(sketch.decode, encoded, expanded)
+    return _in_graphs(calls)
+
+
+def recurrent(settings: Settings) -> dict[str, Call]:
+    """A step of the model of Stack Overflow, and its matrix products alone.
+
+    What the products take of the step is its share of the peak. TensorFlow's fused
+    kernel of the recurrence has gates in another order, which costs no time.
+    """
+    tokens, length, width, units = settings.recurrent_sizes
+    model = models.lstm(tokens, length, width, units, 0)
+    words = tf.random.stateless_uniform(
+        [_BATCH, length + 1], _SEED, 0, tokens, tf.int32
+    )
+    loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+    def step(forward: Callable[..., tf.Tensor]) -> Any:
+        with tf.GradientTape() as tape:
+            value = loss(words[:, 1:], forward(words[:, :-1]))
+        return tape.gradient(value, model.trainable_variables)
+
+    def fused(x: tf.Tensor) -> tf.Tensor:
+        embedding, cell, *dense = model.layers
+        kernel, recurrent_kernel, bias = cell.weights
+        zeros = tf.zeros([_BATCH, units])
+        hidden = tf.raw_ops.BlockLSTMV2(
+            seq_len_max=tf.constant(length, tf.int64),
+            x=embedding(tf.transpose(x)),
+            cs_prev=zeros,
+            h_prev=zeros,
+            w=tf.concat([kernel, recurrent_kernel], 0),
+            **dict.fromkeys(("wci", "wcf", "wco"), zeros[0]),
+            b=bias,
+            cell_clip=0.0,
+            use_peephole=False,
+        ).h
+        for layer in dense:
+            hidden = layer(hidden)
+        return tf.transpose(hidden, [1, 0, 2])
+
+    rows = _BATCH * length
+    shapes = [(rows, width, 4 * units), *length * [(_BATCH, units, 4 * units)]]
+    shapes += [(rows, units, width), (rows, width, tokens)]
+    pairs = [(tf.random.normal([m, k]), tf.random.normal([k, n])) for m, k, n in shapes]
+    gradients = [tf.random.normal([m, n]) for m, _, n in shapes]
+
+    def products() -> list[tf.Tensor]:
+        found = []
+        for (x, w), g in zip(pairs, gradients):
+            found += [x @ w, tf.matmul(x, g, transpose_a=True)]
+            found += [tf.matmul(g, w, transpose_b=True)]
+        return found
+
+    calls: dict[str, Call] = {
+        "lstm: matrix products alone": products,
+        "lstm: a step": partial(step, model),
+        "lstm: a step, fused kernel": partial(step, fused),
+    }
     return _in_graphs(calls)
 
 
