@@ -32,7 +32,7 @@ from .harness import Call, Row, Settings, row
 _EPSILON, _DELTA = 8.0, 1e-8
 # Clients of which a round's are sampled, for each of a round, and rounds.
 _SAMPLED_OF, _ROUNDS = 100, 1000
-_IMPORT = ("-c", "import tensorflow_federated")
+_IMPORTS = ("tensorflow_federated", "dpfl")
 _TRAIN = ("-m", "dpfl", "train", "--task=digits", "--rounds=1", "--noprogress")
 _CLIENTS, _COHORT = 100, 10
 # A training of a wide model, and what mechanisms are given in it. The least noise is
@@ -116,24 +116,28 @@ def factorization(settings: Settings) -> list[Row]:
 
 
 def start_up(settings: Settings) -> dict[str, Call]:
-    """`dpfl-train` with digits and a single round, and the import of TFF.
+    """`dpfl-train` with digits and a single round, its refusal, and imports.
 
     From the command line to the exit: imports, tracing, compiling and pictures are
     nearly all of it.
     """
-    run = functools.partial(
-        subprocess.run, stdin=subprocess.DEVNULL, capture_output=True, check=True
-    )
+
+    def run(code: int, *words: str) -> None:
+        command = [sys.executable, *words]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True)
+        if done.returncode != code:
+            raise RuntimeError(f"{command} failed: {done.stderr.decode()}")
 
     def train() -> None:
         with tempfile.TemporaryDirectory() as folder:
-            output = f"--output_dir={folder}/run"
-            run([sys.executable, *_TRAIN, *settings.train_flags, output])
+            run(0, *_TRAIN, *settings.train_flags, f"--output_dir={folder}/run")
 
-    return {
-        "start_up: import of TFF": lambda: run([sys.executable, *_IMPORT]),
-        "start_up: dpfl-train": train,
+    calls: dict[str, Call] = {
+        f"start_up: import of {name}": functools.partial(run, 0, "-c", f"import {name}")
+        for name in _IMPORTS
     }
+    refused = functools.partial(run, 2, *_TRAIN, "--cohort_size=0")
+    return {**calls, "start_up: dpfl-train": train, "start_up: a refusal": refused}
 
 
 def parameters(settings: Settings) -> list[Row]:

@@ -6,7 +6,6 @@ import functools
 import importlib
 import json
 import os
-import subprocess
 
 import pytest
 import tensorflow_federated as tff
@@ -287,12 +286,15 @@ def test_a_factorization_is_compared_both_ways_and_by_memory():
 
 
 def test_a_run_is_compared_with_an_import(monkeypatch):
-    """Programs that end at once stand for both, and for all flags."""
-    monkeypatch.setattr(programs, "_IMPORT", ("-c", ""))
-    program = "import sys; assert sys.argv[-1].startswith('--output_dir=')"
-    monkeypatch.setattr(programs, "_TRAIN", ("-c", f"{program}; sum(range(10**7))"))
-    imported, trained = harness.measure("start_up", tiny())
+    """A program that does nothing of it stands for the training."""
+    monkeypatch.setattr(programs, "_IMPORTS", ("sys", "dpfl"))
+    program = "import sys; '--cohort_size=0' in sys.argv and sys.exit(2)"
+    program += "; assert sys.argv[-1].startswith('--output_dir='); sum(range(10**7))"
+    monkeypatch.setattr(programs, "_TRAIN", ("-c", program))
+    imported, ours, trained, refused = harness.measure("start_up", tiny())
     assert imported["name"] == trained["baseline"]
+    assert ours["name"] == "start_up: import of dpfl"
+    assert refused["seconds_median"] < trained["seconds_median"]
     # Programs that ended count.
     assert trained["cpu_seconds_median"] > imported["cpu_seconds_median"] > 0
     assert trained["ratio"] > 1
@@ -300,7 +302,7 @@ def test_a_run_is_compared_with_an_import(monkeypatch):
 
 WIDE = """
 import pathlib, sys, time
-units = int(sys.argv[-2].partition("=")[2])
+units = int(sys.argv[-3].partition("=")[2])
 if units == 6:
     print("error: mechanism must be one for which 17.5 GB of memory are left")
     sys.exit(2)
@@ -327,7 +329,7 @@ def test_a_wide_model_is_held_to_what_was_said_of_it(monkeypatch):
 
 def test_a_run_that_fails_is_no_row():
     train = programs.start_up(tiny(train_flags=("--no_such_flag",)))
-    with pytest.raises(subprocess.CalledProcessError):
+    with pytest.raises(RuntimeError, match="no_such_flag"):
         train["start_up: dpfl-train"]()
 
 
