@@ -165,17 +165,15 @@ def _sweep(name: str, scale: str) -> Iterator[Cell]:
         if name == "secagg_fig8":
             cohorts = [n for n in cohorts if n in TIMED_COHORTS.get(swept.task, ())]
         model = {} if swept.model == "default" else {"model": swept.model}
-        for cell in cross(
+        cells = cross(
             [({"task": swept.task}, {**_problem(swept.task, scale), **swept.others})],
             [({"model": swept.model}, model)],
             axis("cohort_size", cohorts),
             swept.noises,
             [_rate(rate) for rate in swept.rates],
             axis("bits", swept.bits),
-        ):
-            is_medium = scale == "medium"
-            seeds = medium.seeds(name, cell[0]) if is_medium else _SEEDS[scale]
-            yield from cross([cell], axis("seed", seeds))
+        )
+        yield from medium.seeded(name, cells, _SEEDS.get(scale))
 
 
 def _thresholds(scale: str) -> Iterator[Cell]:
@@ -183,11 +181,11 @@ def _thresholds(scale: str) -> Iterator[Cell]:
     shared = {**_problem(medium.MNIST, scale), "model": "small_cnn", "cohort_size": 100}
     shared |= {"noise_multiplier": 1.0, "bits": 16, **_rate(10)[1]}
     thresholds = [("none", {}), *((t, {"threshold": t}) for t in (1, 3))]
-    yield from cross(
+    cells = cross(
         [({"task": medium.MNIST}, shared)],
         [({"threshold": name}, flags) for name, flags in thresholds],
-        axis("seed", medium.seeds("secagg_threshold")),
     )
+    yield from medium.seeded("secagg_threshold", cells)
 
 
 # A share of the task's own measure.
@@ -304,12 +302,12 @@ def _layers(name: str, scale: str) -> list[Cell]:
             parts.append(({"embedding": embedding, "rest": rest}, given))
         whole = {"embedding": embedding, "rest": "together"}
         parts.append((whole, {"compression_rate": embedding}))
-    return cross(
+    cells = cross(
         [({"task": of.task}, {**flags, "mechanism": "sketched_ddg"})],
         axis("noise_multiplier", [noise]),
         parts,
-        axis("seed", medium.seeds(name) if scale == "medium" else (1,)),
     )
+    return medium.seeded(name, cells, None if scale == "medium" else (1,))
 
 
 def _figure(

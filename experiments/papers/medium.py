@@ -10,22 +10,33 @@ of a processor, and one on Fashion-MNIST less than one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Optional
+
+from .sweep import Cell, axis, cross
 
 SEEDS = (1, 2, 3)
 # Where the effect of a point alone is to be seen.
 _MORE_SEEDS = {
-    **dict.fromkeys(("equal_bits", "equal_bits_long", "secagg_noise"), 10),
-    **dict.fromkeys(("secagg_fig3", "secagg_table1", "secagg_fig9", "secagg_fig10"), 6),
-    **{"secagg_threshold": 10, "stream_training": 6, "equal_bits_fashion": 6},
+    **dict.fromkeys(("equal_bits", "equal_bits_long"), 10),
+    **dict.fromkeys(("secagg_noise", "secagg_threshold"), 10),
 }
-# Of other figures the cells that a claim compares which three seeds left open.
-_SIX_SEEDS: Mapping[str, tuple[Mapping[str, tuple[Any, ...]], ...]] = {
-    "secagg_fig2": ({"budget": (8.0,), "compression_rate": (1, 10, 100)},),
-    "secagg_fig4": (
-        {"model": ("default",), "compression_rate": (100,)},
-        {"model": ("small_cnn",), "compression_rate": (1,)},
+# Of other figures cells that claims compare which three seeds left open.
+_FEW_BITS = (
+    *({"compression_rate": 1, "bits": bits} for bits in (6, 16)),
+    {"compression_rate": 100, "bits": 10},
+)
+_SIX_SEEDS: Mapping[str, tuple[Mapping[str, Any], ...]] = {
+    "secagg_fig2": tuple({"budget": 8.0, "compression_rate": r} for r in (1, 10)),
+    **dict.fromkeys(("secagg_fig3", "secagg_table1"), _FEW_BITS),
+    "secagg_fig9": (
+        *({"embedding": rate, "rest": rate} for rate in (10, 100)),
+        {"rest": "together"},
+    ),
+    "stream_training": ({"mechanism": "GM"},),
+    "equal_bits_fashion": (
+        {"mechanism": "ddg"},
+        {"mechanism": "sketched_ddg", "point": "r10_b7"},
     ),
 }
 MNIST = "mnist"
@@ -52,10 +63,14 @@ FLAGS: Mapping[str, Mapping[str, Any]] = {
 CAREFUL = {"server_lr": 0.2}
 
 
-def seeds(figure: str, labels: Mapping[str, Any] = {}) -> tuple[int, ...]:
-    """The seeds of a figure's cell."""
-    count = _MORE_SEEDS.get(figure, len(SEEDS))
-    for cell in _SIX_SEEDS.get(figure, ()):
-        if all(labels.get(name) in values for name, values in cell.items()):
+def seeded(
+    figure: str, cells: Iterable[Cell], seeds: Optional[Sequence[int]] = None
+) -> list[Cell]:
+    """The runs of a figure's cells: with these seeds, or with those of this scale."""
+    found: list[Cell] = []
+    for cell in cells:
+        count = _MORE_SEEDS.get(figure, len(SEEDS))
+        if any(each.items() <= cell[0].items() for each in _SIX_SEEDS.get(figure, ())):
             count = 6
-    return tuple(range(1, count + 1))
+        found += cross([cell], axis("seed", seeds or range(1, count + 1)))
+    return found

@@ -28,7 +28,7 @@ from .. import effects
 from ..tables import Row, Rows, where
 from . import medium, stream_errors
 from .plotting import Plot
-from .sweep import Cell, Figure, Work, axis, cross
+from .sweep import Cell, Figure, Work
 
 EPSILON = 8.0
 # A point is called by its own flags: r10_b7 has a compression rate of 10 and 7 bits.
@@ -173,7 +173,7 @@ def _equal_bits(name: str, _: str) -> Iterator[Cell]:
             given = {**shared, **flags[mechanism], **own}
             given |= {"server_lr": rate, "epsilon": EPSILON}
             labels = {"mechanism": mechanism, "point": point}
-            yield from cross([(labels, given)], axis("seed", medium.seeds(name)))
+            yield from medium.seeded(name, [(labels, given)])
 
 
 # Of an epoch: the clients suffice for so many cohorts. Groups that take turns, and
@@ -208,9 +208,7 @@ def _streams(_: str) -> Iterator[Cell]:
             given = {**SHARED, "mechanism": mechanism, **WAYS[way]}
             given |= {} if rate == 1 else {"compression_rate": rate}
             labels = {"mechanism": name, "way": way, "rate": rate}
-            yield from cross(
-                [(labels, given)], axis("seed", medium.seeds("stream_training"))
-            )
+            yield from medium.seeded("stream_training", [(labels, given)])
 
 
 def _with_task(task: str, rows: Rows) -> list[Row]:
