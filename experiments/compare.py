@@ -13,7 +13,9 @@ settings that differ, the final and the best measures on the test set, and epsil
 a parameter and seconds. `best` is that of the rounds that were evaluated: who chooses a
 round by it has looked at the test set. With --baseline there is a line for runs that
 differ in their seeds alone: the mean of their final measures, and what they gain over
-the runs of the baseline's settings with its 95% interval, in the seeds that both have.
+the runs of the baseline's settings with its 95% interval. The gain is over the seeds
+that both have, whose number stands beside it; where there are none, the runs are
+independent samples.
 Notes on stderr say where epsilons are not of one kind. Runs of different data are
 refused unless --any_task is given. No TensorFlow is imported.
 """

@@ -7,8 +7,8 @@ Runs of one cell have the same settings and different seeds. Runs of one seed st
 the same parameters, and choose the same clients where they choose them in the same way.
 So an effect is computed in each seed, as the mean difference of cells from the cells
 that they are compared with, and its interval is Student's over the seeds (a paired t).
-Nothing is assumed of how cells vary, or of how budgets go together. Cells that have no
-two seeds in common are independent samples, and have Welch's interval.
+Nothing is assumed of how cells vary, or of how budgets go together. Two cells that
+share no seed are independent samples, and have Welch's interval.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def by_seed(runs: Iterable[tuple[Cell, Hashable, float]]) -> dict[Cell, Runs]:
         if seed in cells.setdefault(cell, {}):
             raise ValueError(f"runs of {cell} must differ in seed, found {seed} twice")
         cells[cell][seed] = value
-    return {**cells}
+    return dict(cells)
 
 
 def effect(
@@ -79,8 +79,9 @@ def effect(
 ) -> Effect:
     """The mean over pairs of the first cell's mean less the second's.
 
-    Where the cells have two seeds in common, or more, these alone count. A single run
-    says nothing of how runs vary, and the interval is infinite.
+    The seeds that all of the cells have count, and no others. Of a single run, or of
+    runs that do not differ at all, nothing is known of how runs vary, and the interval
+    is infinite.
 
     Args:
       cells: Values by cell and seed.
@@ -89,7 +90,8 @@ def effect(
       level: The probability that the interval holds the true effect.
 
     Raises:
-      ValueError: If there are no pairs, or if a value is not finite.
+      ValueError: If there are no pairs, if a value is not finite, or if more than two
+        cells have no seed in common.
     """
     if not pairs:
         raise ValueError("pairs must name cells to compare, found none")
@@ -97,28 +99,28 @@ def effect(
     for first, second in pairs:
         weights[first] += 1 / len(pairs)
         weights[second] -= 1 / len(pairs)
-    samples = _samples(cells, weights)
+    samples = _samples([cells[cell] for cell in weights], [*weights.values()])
     size = sum(float(np.mean(sample)) for sample in samples)
-    if not math.isfinite(size):
-        raise ValueError(f"values must be finite, found a mean of {size}")
     seeds = min(map(len, samples))
-    if seeds < 2:
+    if seeds < 2 or not any(np.ptp(sample) for sample in samples):
         return Effect(size, -math.inf, math.inf, seeds)
     parts = [float(np.var(sample, ddof=1)) / len(sample) for sample in samples]
     variance = sum(parts)
     spread = sum(v * v / (len(x) - 1) for v, x in zip(parts, samples))
-    freedom = variance**2 / spread if spread else 1.0
-    half = float(stats.t.ppf((1 + level) / 2, freedom)) * math.sqrt(variance)
+    half = float(stats.t.ppf((1 + level) / 2, variance**2 / spread))
+    half *= math.sqrt(variance)
     return Effect(size, size - half, size + half, seeds)
 
 
-def _samples(
-    cells: Mapping[Cell, Runs], weights: Mapping[Cell, float]
-) -> list[np.ndarray]:
+def _samples(runs: Sequence[Runs], weights: Sequence[float]) -> list[np.ndarray]:
     """Independent samples whose means add up to the weighted sum of the cells'."""
-    runs = [cells[cell] for cell in weights]
-    common = sorted(set(runs[0]).intersection(*runs), key=str)
-    if len(common) < 2:
-        return [w * np.array([*own.values()]) for w, own in zip(weights.values(), runs)]
-    matrix = np.array([[own[seed] for own in runs] for seed in common])
-    return [matrix @ np.array([*weights.values()])]
+    for value in (value for own in runs for value in own.values()):
+        if not math.isfinite(value):
+            raise ValueError(f"values must be finite, found {value}")
+    common = [seed for seed in runs[0] if all(seed in own for own in runs)]
+    if common:
+        matrix = np.array([[own[seed] for own in runs] for seed in common])
+        return [matrix @ np.array(weights)]
+    if len(runs) > 2:
+        raise ValueError(f"{len(runs)} cells must have seeds in common, found none")
+    return [weight * np.array([*own.values()]) for weight, own in zip(weights, runs)]

@@ -182,31 +182,45 @@ def arms(
       metric: The measure whose final value is compared, such as "accuracy".
 
     Raises:
-      ValueError: If no run has the name, or a run does not have the metric.
+      ValueError: If no run has the name, a run does not have the metric, or it is not
+        finite, or two runs differ in no setting and have the same seed.
     """
     by_name = {run.name: run for run in runs}
     if baseline not in by_name:
         known = ", ".join(by_name)
         raise ValueError(f"--baseline must be one of {known}, found {baseline!r}")
     chosen = [name for name in settings if name not in _SEEDS]
-    found, shown = [], {}
+    cells: dict[tuple[str, ...], dict[Any, float]] = {}
+    shown: dict[tuple[str, ...], dict[str, Any]] = {}
+    named: dict[tuple[Any, ...], str] = {}
     for run in runs:
         final = run.summary["final_metrics"].get(f"eval_{metric}")
         if final is None:
             raise ValueError(f"--metric must be one that all runs have, found {metric}")
-        seed = _setting(run, "seed")
+        if not math.isfinite(final):
+            raise ValueError(
+                f"--metric must be finite in all runs, found {final} in {run.name}"
+            )
+        arm, seed = _arm(run, chosen), _setting(run, "seed")
         # Runs that were given none share none.
-        own = run.name if seed is None else seed
-        found.append((_arm(run, chosen), own, float(final)))
-        shown[_arm(run, chosen)] = {name: _setting(run, name) for name in chosen}
-    base, cells = _arm(by_name[baseline], chosen), effects.by_seed(found)
+        key = run.name if seed is None else seed
+        other = named.setdefault((arm, key), run.name)
+        if other != run.name:
+            raise ValueError(
+                "RUN must differ from the others in a setting or in the seed, found "
+                f"{other} and {run.name}, which do not"
+            )
+        cells.setdefault(arm, {})[key] = float(final)
+        shown[arm] = {name: _setting(run, name) for name in chosen}
+    base = _arm(by_name[baseline], chosen)
     rows = []
     for arm, values in cells.items():
-        gain = effects.effect(cells, [(arm, base)])
         mean = statistics.fmean(values.values())
         row = {**shown[arm], "seeds": len(values), f"final_{metric}": mean}
         if arm != base:
-            row.update(effect=gain.size, low=gain.low, high=gain.high)
+            gain = effects.effect(cells, [(arm, base)])
+            ends = {"effect": gain.size, "low": gain.low, "high": gain.high}
+            row.update(**ends, seeds_of_effect=gain.seeds)
         rows.append(row)
     return rows
 

@@ -196,7 +196,14 @@ def compare(
 
 
 def over_processes(found: Sequence[Sequence[Row]]) -> list[Row]:
-    """The rows that processes measured, each with medians and ranges over them."""
+    """The rows that processes measured, each with medians and ranges over them.
+
+    Raises:
+      ValueError: If they measured other rows.
+    """
+    names = [[row["name"] for row in rows] for rows in found]
+    if any(own != names[0] for own in names):
+        raise ValueError(f"processes must measure the same rows, found {names}")
     rows = []
     for each in zip(*found):
         merged: Row = {**each[0], "processes": len(each)}

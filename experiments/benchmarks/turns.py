@@ -139,7 +139,7 @@ def _row(way: str, taken: Mapping[str, Sequence[Row]]) -> Row:
         found[f"{clock}seconds"] = every[way]
         if way != "dpfl":
             found["baseline"] = "dpfl"
-            # Processes of one turn are near each other in time, as runs of a seed are.
+            # Processes of one turn are near each other in time.
             logs = {w: dict(enumerate(map(math.log, s))) for w, s in every.items()}
             gap = effects.effect(logs, [(way, "dpfl")])
             ends = {"ratio": gap.size, "low": gap.low, "high": gap.high}

@@ -251,7 +251,7 @@ _CHEN2024 = (
         )
     ),
     *_rates(
-        *("csgm_fig6", f"{_FASHION}, one rate, four budgets", "Fig. 6"),
+        *("csgm_fig6", f"{_FASHION}, one rate, ε=2, 4, 8 and 16", "Fig. 6"),
         chosen={"task": "fashion"},
     ),
     *(

@@ -16,27 +16,25 @@ from typing import Any, Optional
 from .sweep import Cell, axis, cross
 
 SEEDS = (1, 2, 3)
-# Where the effect of a point alone is to be seen.
-_MORE_SEEDS = {
-    **dict.fromkeys(("equal_bits", "equal_bits_long"), 10),
-    **dict.fromkeys(("secagg_noise", "secagg_threshold"), 10),
-}
-# Of other figures cells that claims compare which three seeds left open.
+# Labels of cells that have more, by figure. Ten seeds where the effect of a point alone
+# is to be seen, and six where three left a claim open and runs are short enough.
 _FEW_BITS = (
-    *({"compression_rate": 1, "bits": bits} for bits in (6, 16)),
-    {"compression_rate": 100, "bits": 10},
+    *(({"compression_rate": 1, "bits": bits}, 6) for bits in (6, 16)),
+    ({"compression_rate": 100, "bits": 10}, 6),
 )
-_SIX_SEEDS: Mapping[str, tuple[Mapping[str, Any], ...]] = {
-    "secagg_fig2": tuple({"budget": 8.0, "compression_rate": r} for r in (1, 10)),
+_MORE_SEEDS: Mapping[str, tuple[tuple[Mapping[str, Any], int], ...]] = {
+    **dict.fromkeys(("equal_bits", "equal_bits_long", "secagg_noise"), (({}, 10),)),
+    "secagg_threshold": (({}, 10),),
+    "secagg_fig2": tuple(({"budget": 8.0, "compression_rate": r}, 6) for r in (1, 10)),
     **dict.fromkeys(("secagg_fig3", "secagg_table1"), _FEW_BITS),
     "secagg_fig9": (
-        *({"embedding": rate, "rest": rate} for rate in (10, 100)),
-        {"rest": "together"},
+        *(({"embedding": rate, "rest": rate}, 6) for rate in (10, 100)),
+        ({"rest": "together"}, 6),
     ),
-    "stream_training": ({"mechanism": "GM"},),
+    "stream_training": (({"mechanism": "GM"}, 6),),
     "equal_bits_fashion": (
-        {"mechanism": "ddg"},
-        {"mechanism": "sketched_ddg", "point": "r10_b7"},
+        ({"mechanism": "ddg"}, 6),
+        ({"mechanism": "sketched_ddg", "point": "r10_b7"}, 6),
     ),
 }
 MNIST = "mnist"
@@ -67,10 +65,9 @@ def seeded(
     figure: str, cells: Iterable[Cell], seeds: Optional[Sequence[int]] = None
 ) -> list[Cell]:
     """The runs of a figure's cells: with these seeds, or with those of this scale."""
-    found: list[Cell] = []
+    more, found = _MORE_SEEDS.get(figure, ()), []
     for cell in cells:
-        count = _MORE_SEEDS.get(figure, len(SEEDS))
-        if any(each.items() <= cell[0].items() for each in _SIX_SEEDS.get(figure, ())):
-            count = 6
-        found += cross([cell], axis("seed", seeds or range(1, count + 1)))
+        counts = [n for labels, n in more if labels.items() <= cell[0].items()]
+        own = seeds or range(1, max([len(SEEDS), *counts]) + 1)
+        found += cross([cell], axis("seed", own))
     return found

@@ -316,7 +316,7 @@ def _intervals(_: str) -> list[Work]:
 FIGURES = [
     Figure(
         "intervals",
-        "How often runs that share seeds show an effect of one deviation or two (ours)",
+        "How often two cells' runs show an effect of one deviation or two (ours)",
         _intervals,
         Plot("seeds", "true_effect", "correlation", "shown"),
         scales=("small",),

@@ -85,8 +85,7 @@ class Plot:
         range over rows if empty.
       beside: Column of a dashed line beside each line: its theory, say.
       titles: What a value of a label is called.
-      shown: Values of the first of `series` that are drawn; all if empty. The others
-        count for the variance alone.
+      shown: Values of the first of `series` that are drawn; all if empty.
       place: Column of what the places of a panel are called; the head of `x` if empty.
       baseline: Value of `series` whose line is 0; the others are drawn as differences
         from it, with their 95% intervals, of accuracies in points.
@@ -153,8 +152,9 @@ def draw(
         )
         for axis in list(axes.flat)[len(panels) :]:
             axis.remove()
+        counts: set[int] = set()
         for axis, (key, own, column) in zip(axes.flat, panels):
-            _draw_panel(axis, plot, own, column)
+            counts |= _draw_panel(axis, plot, own, column)
             axis.set_title(_words(plot, plot.panels, key))
         named = {
             label: handle
@@ -169,11 +169,8 @@ def draw(
             place = {"loc": "outside lower center", "ncol": columns}
             picture.legend(list(named.values()), list(named), **place)
         if "seed" in rows[0]:
-            places = [*plot.panels.split(), plot.by or plot.x]
-            points = (own for _, own in _grouped(rows, places))
-            counts = sorted({len(distinct(own, "seed")) for own in points})
-            count = " or ".join(map(str, counts))
-            seeds = "one seed" if counts == [1] else f"mean and range of {count} seeds"
+            count = " or ".join(map(str, sorted(counts)))
+            seeds = "one seed" if counts == {1} else f"mean and range of {count} seeds"
             if plot.baseline:
                 seeds = f"{count} seeds, 95% intervals"
             title = f"{title}; {seeds}"
@@ -202,6 +199,10 @@ def _number(text: str) -> float:
         return float(text)
     except ValueError:
         return math.nan
+
+
+def _is_finite(row: Row, column: str) -> bool:
+    return math.isfinite(_number(row.get(column) or "nan"))
 
 
 def _is_named(plot: Plot, rows: Rows) -> bool:
@@ -234,7 +235,9 @@ def _head(column: str) -> str:
     return HEADS.get(column, column.replace("_", " "))
 
 
-def _draw_panel(axis: Any, plot: Plot, rows: Rows, column: str) -> None:
+def _draw_panel(axis: Any, plot: Plot, rows: Rows, column: str) -> set[int]:
+    """Draws the lines of a panel; returns how many seeds its points have."""
+    counts: set[int] = set()
     names = distinct(rows, plot.x)
     named = _is_named(plot, rows)
     lines = _grouped(rows, plot.series.split())
@@ -252,7 +255,7 @@ def _draw_panel(axis: Any, plot: Plot, rows: Rows, column: str) -> None:
         if plot.baseline and plot.baseline in key:
             axis.axhline(0, color=look["color"], ls=":", lw=1.2, label=label)
             continue
-        points = list(_points(plot, own, column, rows))
+        points = list(_points(plot, own, column, rows, counts))
         if named:
             away = _APART * (number - (len(lines) - 1) / 2)
             shown = [(names.index(place) + away, *reach) for place, *reach in points]
@@ -280,16 +283,19 @@ def _draw_panel(axis: Any, plot: Plot, rows: Rows, column: str) -> None:
         for way in plot.log:
             axis.set(**{f"{way}scale": "log"})
         _plain_numbers(axis)
+    return counts
 
 
 def _points(
-    plot: Plot, rows: Rows, column: str, beside: Rows
+    plot: Plot, rows: Rows, column: str, beside: Rows, counts: set[int]
 ) -> Iterator[tuple[Any, ...]]:
     """Place, mean, and how far it reaches down and up, of each point.
 
-    Where a line has a baseline, it is the difference from it, with its interval.
+    Where a line has a baseline, it is the difference from it, with its interval. The
+    numbers of seeds of the points are added to `counts`.
     """
     names = [*plot.series.split(), plot.by or plot.x]
+    beside = [row for row in beside if _is_finite(row, column)]
     bases = [key for key, _ in _grouped(beside, names) if plot.baseline in key]
     cells = effects.by_seed(
         (key, row["seed"], float(row[column]))
@@ -297,10 +303,11 @@ def _points(
         for row in own
     )
     for _, group in _grouped(rows, [plot.by or plot.x]):
-        own = [row for row in group if math.isfinite(_number(row.get(column) or "nan"))]
+        own = [row for row in group if _is_finite(row, column)]
         if not own:
             continue
         mean, down, up = mean_and_range(own, column)
+        count = len(distinct(own, "seed")) if "seed" in own[0] else 1
         if plot.baseline and bases:
             key = tuple(own[0].get(name, "") for name in names)
             # What is at the same place, if the baseline is more than a point.
@@ -308,6 +315,7 @@ def _points(
             found = effects.effect(cells, [(key, base)])
             if math.isinf(found.high):
                 continue
+            count = found.seeds
             mean = _scale(column) * found.size
             down = mean - _scale(column) * found.low
             up = _scale(column) * found.high - mean
@@ -316,6 +324,7 @@ def _points(
         place = own[0][plot.x]
         if plot.by:
             place = str(sum(numbers(own, plot.x)) / len(own))
+        counts.add(count)
         yield place, mean, down, up
 
 

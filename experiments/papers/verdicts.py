@@ -110,7 +110,10 @@ class Claim:
     def cells(self, folder: Path) -> tuple[str, str, str, str]:
         """Verdict, effect, seeds and what was asked; accuracies in points."""
         found = self.effect(folder)
-        ends = (f"{100 * x:.1f}" for x in (found.size, found.low, found.high))
+        away = min(abs(x - LIMITS[self.asks]) for x in (found.low, found.high))
+        # An end that is at the limit but for its rounding has two digits.
+        digits = 2 if away < 0.0005 else 1
+        ends = (f"{100 * x:.{digits}f}" for x in (found.size, found.low, found.high))
         effect = "{} ({} to {})".format(*ends)
         return self.verdict(found), effect, str(found.seeds), self.asks
 

@@ -115,6 +115,8 @@ def test_processes_have_medians_and_ranges():
     assert [first[name] for name in names] == [2.5, 1, 3, 1.25, 1, 1.5, 3]
     names = ("mebibytes", "least", "most", "ratio", "low")
     assert [second[name] for name in names] == [2.5, 1, 3, None, None]
+    with pytest.raises(ValueError, match="same rows"):
+        harness.over_processes([found[0], found[1][:1]])
 
 
 def number_of_process():

@@ -227,6 +227,7 @@ def test_what_others_gain_over_a_baseline(tmp_path):
     assert (low + high) / 2 == pytest.approx(size) == pytest.approx(-0.26)
     # Of two seeds that both have t is 12.706.
     assert high - size == pytest.approx(12.706 * 0.01, rel=1e-4)
+    assert other["seeds_of_effect"] == "2"
     assert "<h1>5 runs</h1>" in page.read_text()
     assert "server_lr=0.25, seed=1" in page.read_text()
 
@@ -240,3 +241,22 @@ def test_a_single_run_has_no_interval_and_a_baseline_is_one_of_them(tmp_path):
     done = compare(a, b, "--baseline=c")
     assert done.returncode == 2 and done.stderr.count("\n") == 1
     assert "one of a, b, found 'c'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, "in a setting or in the seed, found a and b, which do not"),
+        (
+            {"final_metrics": {"eval_accuracy": math.nan}, "flags": {"seed": 3}},
+            "--metric must be finite in all runs, found nan in b",
+        ),
+    ],
+)
+def test_runs_that_have_no_effect_are_refused(tmp_path, changes, words):
+    given = {"seed": 1}
+    a = make(tmp_path / "a", flags=given)
+    b = make(tmp_path / "b", **{"flags": given, **changes})
+    done = compare(a, b, "--baseline=a")
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert words in done.stderr
