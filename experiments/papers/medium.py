@@ -18,15 +18,9 @@ from .sweep import Cell, axis, cross
 SEEDS = (1, 2, 3)
 # Labels of cells that have more, by figure. Ten seeds where the effect of a point alone
 # is to be seen, and six where three left a claim open and runs are short enough.
-_FEW_BITS = (
-    *(({"compression_rate": 1, "bits": bits}, 6) for bits in (6, 16)),
-    ({"compression_rate": 100, "bits": 10}, 6),
-)
 _MORE_SEEDS: Mapping[str, tuple[tuple[Mapping[str, Any], int], ...]] = {
     **dict.fromkeys(("equal_bits", "equal_bits_long", "secagg_noise"), (({}, 10),)),
     "secagg_threshold": (({}, 10),),
-    "secagg_fig2": tuple(({"budget": 8.0, "compression_rate": r}, 6) for r in (1, 10)),
-    **dict.fromkeys(("secagg_fig3", "secagg_table1"), _FEW_BITS),
     "secagg_fig9": (
         *(({"embedding": rate, "rest": rate}, 6) for rate in (10, 100)),
         ({"rest": "together"}, 6),
