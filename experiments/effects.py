@@ -120,7 +120,8 @@ def _samples(runs: Sequence[Runs], weights: Sequence[float]) -> list[np.ndarray]
     common = [seed for seed in runs[0] if all(seed in own for own in runs)]
     if common:
         matrix = np.array([[own[seed] for own in runs] for seed in common])
-        return [matrix @ np.array(weights)]
+        # So that what is the same in each seed stays the same.
+        return [np.round(matrix @ np.array(weights), 12)]
     if len(runs) > 2:
         raise ValueError(f"{len(runs)} cells must have seeds in common, found none")
     return [weight * np.array([*own.values()]) for weight, own in zip(weights, runs)]
