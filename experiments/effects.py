@@ -19,7 +19,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 # Names of cells, and the values of their runs by seed.
 Cell = TypeVar("Cell", bound=Hashable)
@@ -107,7 +107,8 @@ def effect(
     parts = [float(np.var(sample, ddof=1)) / len(sample) for sample in samples]
     variance = sum(parts)
     spread = sum(v * v / (len(x) - 1) for v, x in zip(parts, samples))
-    half = float(stats.t.ppf((1 + level) / 2, variance**2 / spread))
+    # Student's quantile.
+    half = float(special.stdtrit(variance**2 / spread, (1 + level) / 2))
     half *= math.sqrt(variance)
     return Effect(size, size - half, size + half, seeds)
 

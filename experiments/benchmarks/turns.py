@@ -129,7 +129,7 @@ def compare(asked: Work, pythons: Mapping[str, str], processes: int) -> list[Row
 
 
 def _row(way: str, taken: Mapping[str, Sequence[Row]]) -> Row:
-    # It imports much of SciPy, and what is refused need not wait for that.
+    # It imports SciPy, and what is refused need not wait for that.
     from .. import effects
 
     found: Row = {"name": way, "processes": len(taken[way]), "baseline": None}
