@@ -25,6 +25,7 @@ _MORE_SEEDS: Mapping[str, tuple[tuple[Mapping[str, Any], int], ...]] = {
         *(({"embedding": rate, "rest": rate}, 6) for rate in (10, 100)),
         ({"rest": "together"}, 6),
     ),
+    "sgmf_own": (({}, 6),),
     "stream_training": (({"mechanism": "GM"}, 6),),
     "equal_bits_fashion": (
         ({"mechanism": "ddg"}, 6),
