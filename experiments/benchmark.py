@@ -17,8 +17,7 @@ processes, `least` and `most` the range of the seconds or the bytes, and `low` a
 `high` that of the ratio.
 
 With --peers, rounds of dpfl take turns with those of other simulators, in a process of
-its own each. A ratio is to dpfl, and `low` and `high` are its 95% interval over
-processes.
+its own each. A ratio is to dpfl, and `low` and `high` are its 95% interval over turns.
 """
 
 from __future__ import annotations

@@ -255,7 +255,9 @@ def _draw_panel(axis: Any, plot: Plot, rows: Rows, column: str) -> set[int]:
         if plot.baseline and plot.baseline in key:
             axis.axhline(0, color=look["color"], ls=":", lw=1.2, label=label)
             continue
-        points = list(_points(plot, own, column, rows, counts))
+        found = list(_points(plot, own, column, rows))
+        counts.update(seeds for seeds, *_ in found)
+        points = [point for _, *point in found]
         if named:
             away = _APART * (number - (len(lines) - 1) / 2)
             shown = [(names.index(place) + away, *reach) for place, *reach in points]
@@ -287,12 +289,11 @@ def _draw_panel(axis: Any, plot: Plot, rows: Rows, column: str) -> set[int]:
 
 
 def _points(
-    plot: Plot, rows: Rows, column: str, beside: Rows, counts: set[int]
+    plot: Plot, rows: Rows, column: str, beside: Rows
 ) -> Iterator[tuple[Any, ...]]:
-    """Place, mean, and how far it reaches down and up, of each point.
+    """Seeds, place, mean, and how far it reaches down and up, of each point.
 
-    Where a line has a baseline, it is the difference from it, with its interval. The
-    numbers of seeds of the points are added to `counts`.
+    Where a line has a baseline, it is the difference from it, with its interval.
     """
     names = [*plot.series.split(), plot.by or plot.x]
     beside = [row for row in beside if _is_finite(row, column)]
@@ -307,7 +308,7 @@ def _points(
         if not own:
             continue
         mean, down, up = mean_and_range(own, column)
-        count = len(distinct(own, "seed")) if "seed" in own[0] else 1
+        seeds = len({row.get("seed") for row in own})
         if plot.baseline and bases:
             key = tuple(own[0].get(name, "") for name in names)
             # What is at the same place, if the baseline is more than a point.
@@ -315,7 +316,7 @@ def _points(
             found = effects.effect(cells, [(key, base)])
             if math.isinf(found.high):
                 continue
-            count = found.seeds
+            seeds = found.seeds
             mean = _scale(column) * found.size
             down = mean - _scale(column) * found.low
             up = _scale(column) * found.high - mean
@@ -324,8 +325,7 @@ def _points(
         place = own[0][plot.x]
         if plot.by:
             place = str(sum(numbers(own, plot.x)) / len(own))
-        counts.add(count)
-        yield place, mean, down, up
+        yield seeds, place, mean, down, up
 
 
 def _draw_line(

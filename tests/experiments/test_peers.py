@@ -12,11 +12,9 @@ from dpfl import files
 from dpfl.tasks import load_task
 from experiments import benchmark
 from experiments.benchmarks import peers, turns
+from tests.experiments.test_effects import SLEEP
 
 WORK = turns.work("cnn_50", True)
-# Student (1908), hours of additional sleep by two drugs, as two samples.
-FIRST = [0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0]
-SECOND = [1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4]
 
 
 def run(*given):
@@ -27,7 +25,7 @@ def run(*given):
 
 def of_sleep(asked, parameters=7):
     """What stands for a process: seconds whose logarithms are hours of sleep."""
-    hours = {"tff": iter(FIRST), "dpfl": iter(SECOND)}
+    hours = dict(zip(("tff", "dpfl"), map(iter, SLEEP.values())))
 
     def measured(peer, python, work):
         asked.append((peer, python, work))
