@@ -254,9 +254,8 @@ def cohorts(settings: Settings) -> list[Row]:
 def sizes(settings: Settings) -> list[Row]:
     """Rows about cohorts and models of several sizes, a step of 20 examples a client.
 
-    The mechanism is L2-CSGM at 100-fold compression. Those of a model are beside that
-    of its least cohort. Of as many clients in one round as in several, the several take
-    their turn beside the one.
+    The mechanism is L2-CSGM at 100-fold compression. The largest cohort is beside as
+    many clients in several rounds, which take their turn with it.
     """
     found: list[Row] = []
     largest = max(settings.cohorts)
@@ -264,11 +263,11 @@ def sizes(settings: Settings) -> list[Row]:
         fed = fed_process(_task(model, largest, 20), _csgm(largest))
         calls = {f"{model}, n={n}": _round(fed, n) for n in settings.cohorts}
         middle = settings.cohorts[1]
-        several = functools.partial(
-            _again, calls[f"{model}, n={middle}"], largest // middle
-        )
-        calls[f"{model}, {largest // middle} rounds of n={middle}"] = several
-        found += compare(calls, settings.repeats, warm_ups=settings.most_warm_ups)
+        times = largest // middle
+        several = f"{model}, {times} rounds of n={middle}"
+        calls[several] = functools.partial(_again, calls[f"{model}, n={middle}"], times)
+        beside = {**dict.fromkeys(calls), f"{model}, n={largest}": several}
+        found += compare(calls, settings.repeats, beside, settings.most_warm_ups)
     return found
 
 

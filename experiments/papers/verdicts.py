@@ -23,7 +23,7 @@ from .. import effects, tables
 # What an effect on accuracy is to be above, and how pages say it.
 FREE, AHEAD, A_POINT_AHEAD = "costs below 1 point", "ahead", "a point ahead"
 LIMITS = {FREE: -0.01, AHEAD: 0.0, A_POINT_AHEAD: 0.01}
-HOLDS, FAILS = "holds", "does not hold"
+HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "not decided"
 
 
 Labels = Mapping[str, str]
@@ -128,6 +128,7 @@ class Exact:
       measure: Their column.
       other: Labels of the rows by whose mean it is divided; None if it is not.
       by: Their column; `measure` if it is empty.
+      ends: Columns of the least and the most that processes measured; none without.
       most: The largest with which the claim holds.
       least: The smallest.
     """
@@ -141,27 +142,39 @@ class Exact:
     measure: str
     other: Optional[Labels] = None
     by: str = ""
+    ends: tuple[str, ...] = ()
     most: float = math.inf
     least: float = 0.0
 
+    def _mean(self, folder: Path, labels: Labels, column: str) -> float:
+        rows = _rows(folder, self.table, labels)
+        return statistics.mean(float(row[column]) for row in rows)
+
     def value(self, folder: Path) -> float:
         """The number, from the tables in a folder."""
-
-        def mean(labels: Labels, column: str) -> float:
-            rows = _rows(folder, self.table, labels)
-            return statistics.mean(float(row[column]) for row in rows)
-
-        own = mean(self.ours, self.measure)
+        own = self._mean(folder, self.ours, self.measure)
         if self.other is None:
             return own
-        return own / mean(self.other, self.by or self.measure)
+        return own / self._mean(folder, self.other, self.by or self.measure)
+
+    def range(self, folder: Path) -> list[float]:
+        """The least and the most that it can have been, in any two processes."""
+        own = [self._mean(folder, self.ours, column) for column in self.ends]
+        if self.other is None:
+            return own
+        others = [self._mean(folder, self.other, column) for column in self.ends[::-1]]
+        return [mine / other for mine, other in zip(own, others)]
 
     def cells(self, folder: Path) -> tuple[str, str, str, str]:
         """Verdict, number, no seeds and what was asked."""
         found = self.value(folder)
-        verdict = HOLDS if self.least <= found <= self.most else FAILS
+        every = self.range(folder) or [found]
+        within = {self.least <= each <= self.most for each in every}
+        verdict = UNDECIDED if len(within) > 1 else HOLDS if within == {True} else FAILS
         word, limit = ("at least", self.least) if self.least else ("at most", self.most)
-        return verdict, f"{found:#.3g}", "", f"{word} {limit:g}"
+        shown = [f"{each:#.3g}" for each in (found, *self.range(folder))]
+        number = "{} ({} to {})".format(*shown) if self.ends else shown[0]
+        return verdict, number, "", f"{word} {limit:g}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -192,12 +205,15 @@ def _rows(folder: Path, table: str, labels: Labels) -> list[tables.Row]:
 
 
 def lines(claims: Iterable[Line], folder: Path) -> str:
-    """A table in Markdown."""
+    """A table in Markdown, without columns that are empty."""
     heads = ("claim", "verdict", "effect", "seeds", "here", "asked", "in the paper")
-    text: list[tuple[str, ...]] = []
+    text: list[tuple[str, ...]] = [heads]
     for one in claims:
         verdict, effect, seeds, asked = one.cells(folder)
         own = one.claim, f"**{verdict}**", effect, seeds
         text.append((*own, one.setting, asked, one.where))
-    shown = None if any(cells[-1] for cells in text) else -1
-    return tables.markdown(heads[:shown], (cells[:shown] for cells in text))
+    columns = [column for column in zip(*text) if any(column[1:])]
+    shown, *rows = zip(*columns)
+    if "seeds" not in shown:
+        shown = tuple("measured" if name == "effect" else name for name in shown)
+    return tables.markdown(shown, rows)

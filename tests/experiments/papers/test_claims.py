@@ -35,8 +35,14 @@ def away_from(key):
 @pytest.fixture
 def folder(tmp_path):
     names = ("task", "epsilon", "rate", "seed", "final_accuracy", "final_loss")
+    names += ("worst", "best")
     rows = [
-        dict(zip(names, (*key, seed, mean + away, 2 * mean + away)))
+        dict(
+            zip(
+                names,
+                (*key, seed, mean + away, 2 * mean + away, mean - 0.1, mean + 0.1),
+            )
+        )
         for key, mean in MEANS.items()
         for seed, away in away_from(key).items()
     ]
@@ -120,6 +126,23 @@ EXACT = verdicts.Exact(
             {"other": {"rate": "1"}, "by": "final_loss", "most": 0.4},
             ("does not hold", "0.471", "", "at most 0.4"),
         ),
+        (
+            {"ends": ("worst", "best"), "most": 0.91},
+            ("holds", "0.800 (0.700 to 0.900)", "", "at most 0.91"),
+        ),
+        (
+            {"ends": ("worst", "best"), "most": 0.89},
+            ("not decided", "0.800 (0.700 to 0.900)", "", "at most 0.89"),
+        ),
+        (
+            {"ends": ("worst", "best"), "most": 0.69},
+            ("does not hold", "0.800 (0.700 to 0.900)", "", "at most 0.69"),
+        ),
+        # The worse ten-fold over the better plain one, and the other way round.
+        (
+            {"ends": ("worst", "best"), "other": {"rate": "1"}, "most": 1.21},
+            ("holds", "0.941 (0.737 to 1.20)", "", "at most 1.21"),
+        ),
     ],
 )
 def test_numbers_without_seeds(folder, limits, cells):
@@ -138,6 +161,8 @@ def test_every_claim_has_its_line(folder):
     assert text.endswith("| another | **not tested** |  |  | why |  | Fig. 2 |\n")
     nowhere = dataclasses.replace(CLAIM, where="")
     assert "in the paper" not in verdicts.lines([nowhere], folder)
+    bare = dataclasses.replace(EXACT, where="")
+    assert "| measured | here | asked |\n" in verdicts.lines([bare], folder)
     for one in claims.CLAIMS:
         found = one.effect(RESULTS)
         assert found.low < found.size < found.high, one
