@@ -17,7 +17,8 @@ most); `NAME by COLUMN` gives a column for each value of another one, and `lines
 counts. `NAME .1% vs COLUMN=VALUE over COLUMN` is what a line gains over the rows with
 that value, with its 95% interval, pooled over the values of other columns. Of rows to
 choose `COLUMN=A|B` takes both. `<!-- claims PAPER -->` is the table of a paper's
-claims, and `<!-- figures PAPER -->` that of its figures and tables.
+claims, `<!-- figures PAPER -->` that of its figures and tables, and
+`<!-- words PAPER -->` that of its own words.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from experiments.papers import claims, coverage, verdicts
 
 ROOT = Path(__file__).resolve().parents[1]
 MARKED = re.compile(
-    r"(<!-- (table|claims|figures) (.*?) -->\n)(.*?)(<!-- end -->)", re.S
+    r"(<!-- (table|claims|figures|words) (.*?) -->\n)(.*?)(<!-- end -->)", re.S
 )
 
 
@@ -167,6 +168,7 @@ def figures(paper: str) -> str:
 def made(text: str) -> str:
     """A page with its tables made anew."""
     makers = {"table": table, "claims": claimed, "figures": figures}
+    makers["words"] = coverage.words
     return MARKED.sub(lambda m: f"{m[1]}\n{makers[m[2]](m[3])}\n{m[5]}", text)
 
 

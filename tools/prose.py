@@ -99,8 +99,8 @@ def sentences(text: str) -> Iterator[str]:
 
 
 def cells(text: str) -> Iterator[str]:
-    """The cells of a page's tables; a value with its interval is a number."""
-    text = re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S)
+    """The cells of a page's tables, less quotations; an interval is a number."""
+    text = re.sub(r"^```.*?^```$|“[^”]*”", "", text, flags=re.M | re.S)
     for line in re.findall(r"^\|(.*)\|$", text, re.M):
         for cell in re.split(r"(?<!\\)\|", line):
             yield INTERVAL.sub("0", cell.strip())

@@ -282,7 +282,7 @@ _WIDE_STREAMS = (_sgmf, _SGMF_PLOT, "sgmf_wide")
 FIGURES = [
     Figure(
         "csgm_fig1",
-        f"{_PAPER}, Fig. 1: noise multipliers of L2-CSGM and GM, exact",
+        f"The noise of L2-CSGM comes down to GM's: {_PAPER}, Fig. 1, exact",
         _noises,
         Plot(
             *("place", "", "panel", "noise_multiplier"),
@@ -340,7 +340,7 @@ FIGURES = [
     ),
     Figure(
         "sgmf_streams",
-        "Error of sums at equal epsilon: by epochs, streams over a run, slots; exact",
+        "Cyclic sampling makes a stream over the run the best: equal epsilon, exact",
         stream_errors.grid,
         stream_errors.PLOT,
         words=("encoder",),

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Optional
 
 from dpfl import mechanisms, tasks
 from dpfl.mechanisms.integer import ROTATED_DIMENSION
@@ -21,7 +21,7 @@ from dpfl.mechanisms.mechanism import COUNT_BITS, FLOAT_BITS, SEED_BITS
 from .. import flag_files
 from . import medium
 from .plotting import Plot
-from .sweep import SCALES, Cell, Curves, Figure, axis, cross
+from .sweep import SCALES, Cell, Curves, Figure, cross
 
 _SOURCE = "DOME (Nicolas et al. 2025)"
 
@@ -214,14 +214,22 @@ TRIED: Mapping[str, Mapping[str, tuple[Sequence[float], Sequence[float]]]] = {
 
 
 def _cells(
-    task: str, name: str, flags: Mapping[str, Any], epsilon: float, seeds: Iterable[int]
+    task: str,
+    name: str,
+    flags: Mapping[str, Any],
+    epsilon: float,
+    seeds: Optional[Sequence[int]] = None,
 ) -> list[Cell]:
-    """The runs of one mechanism at a budget, or without noise."""
+    """The runs of one mechanism at a budget, or without noise.
+
+    Without seeds they have those of the comparison at the medium scale.
+    """
     labels = {"task": task, "mechanism": name, "epsilon": epsilon}
     is_plain = epsilon == NO_NOISE
     budget = {"noise_multiplier": 0.0} if is_plain else {"epsilon": epsilon}
     problem = flag_files.values(_file(task), *DOME_FLAGS, "epsilon")
-    return cross([(labels, {**problem, **flags, **budget})], axis("seed", seeds))
+    cells = [(labels, {**problem, **flags, **budget})]
+    return medium.seeded("dome_compare", cells, seeds)
 
 
 def _compared(scale: str) -> Iterator[Cell]:
@@ -231,7 +239,8 @@ def _compared(scale: str) -> Iterator[Cell]:
             # Without noise there is nothing to be rid of.
             if epsilon != NO_NOISE or name != "gaussian_adam_debiased":
                 flags = compared.flags(name)
-                yield from _cells(compared.task, name, flags, epsilon, compared.seeds)
+                seeds = None if scale == "medium" else compared.seeds
+                yield from _cells(compared.task, name, flags, epsilon, seeds)
 
 
 def _tuning(_: str) -> Iterator[Cell]:

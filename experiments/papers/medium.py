@@ -21,16 +21,28 @@ SEEDS = (1, 2, 3)
 _MORE_SEEDS: Mapping[str, tuple[tuple[Mapping[str, Any], int], ...]] = {
     **dict.fromkeys(("equal_bits", "equal_bits_long", "secagg_noise"), (({}, 10),)),
     "secagg_threshold": (({}, 10),),
+    "secagg_fig2": tuple(
+        ({"budget": 8.0, "compression_rate": rate}, 6) for rate in (1, 10, 100)
+    ),
+    **dict.fromkeys(
+        ("secagg_fig3", "secagg_table1"),
+        (
+            *(({"compression_rate": rate}, 6) for rate in (10, 100)),
+            *(({"compression_rate": 1, "bits": bits}, 6) for bits in (6, 16)),
+        ),
+    ),
+    "secagg_fig4": (({}, 6),),
     "secagg_fig9": (
         *(({"embedding": rate, "rest": rate}, 6) for rate in (10, 100)),
         ({"rest": "together"}, 6),
     ),
     "sgmf_own": (({}, 6),),
-    "stream_training": (({"mechanism": "GM"}, 6),),
-    "equal_bits_fashion": (
-        ({"mechanism": "ddg"}, 6),
-        ({"mechanism": "sketched_ddg", "point": "r10_b7"}, 6),
+    "dome_compare": tuple(
+        ({"mechanism": name, "epsilon": 8.0}, 10)
+        for name in ("dome_ddg_rank1", "sketched_ddg_adam")
     ),
+    "stream_training": (({"mechanism": "GM"}, 6),),
+    "equal_bits_fashion": (({}, 6),),
 }
 MNIST = "mnist"
 FASHION = "fashion"

@@ -29,13 +29,11 @@ STYLES: Mapping[str, tuple[str, str]] = {
     **dict.fromkeys(("ddg", "distributed_discrete_gaussian"), ("#0072b2", "o")),
     "skellam": ("#004570", "D"),
     "sketched_ddg": ("#56b4e9", "s"),
-    "sketched_ddg_once": ("#56b4e9", "p"),
     **dict.fromkeys(("l2_csgm", "CSGM"), ("#d55e00", "^")),
     "linf_csgm": ("#e69f00", "v"),
     **dict.fromkeys(("sgmf", "SGMF"), ("#cc79a7", "D")),
     "dome": ("#009e73", "x"),
     "dome_whole": ("#009e73", "X"),
-    "dome_few_bits": ("#009e73", "*"),
     "sparse_recovery": ("#882255", "d"),
     "project_and_perturb": ("#7f7f7f", "p"),
     "honaker-online": ("#8c564b", "v"),
@@ -43,8 +41,8 @@ STYLES: Mapping[str, tuple[str, str]] = {
     # Lighter than the optimal matrix of momentum, which stands beside it.
     "optimal-prefix-sum": ("#a98fd6", "h"),
 }
-# Of lines that are not mechanisms.
-_COLORS = ("#000000", "#d55e00", "#56b4e9", "#009e73", "#cc79a7", "#e69f00", "#0072b2")
+# Of lines that are not mechanisms (Tol's muted colors).
+_COLORS = ("#332288", "#cc6677", "#44aa99", "#999933", "#aa4499", "#88ccee", "#117733")
 _MARKERS = "o^svDPX*"
 _DASHES = ("-", "--", ":", "-.")
 # Inches of a picture that is read at the width of a page of 800 pixels.
@@ -277,11 +275,10 @@ def _draw_panel(axis: Any, plot: Plot, rows: Rows, column: str) -> set[int]:
         axis.set_ylim(len(names) - 0.5, -0.5)
         axis.set_xlabel(_head(column))
     else:
-        base = plot.titles.get(plot.baseline, plot.baseline)
-        what = "points over" if _scale(column) != 1 else "difference from"
-        less = f", {what} {base}" if base else ""
+        base = _words(plot, plot.series, [plot.baseline])
+        what = "points over" if _scale(column) != 1 else f"{_head(column)} less that of"
         place = rows[0][plot.place] if plot.place else _head(plot.x)
-        axis.set(xlabel=place, ylabel=_head(column) + less)
+        axis.set(xlabel=place, ylabel=f"{what} {base}" if base else _head(column))
         for way in plot.log:
             axis.set(**{f"{way}scale": "log"})
         _plain_numbers(axis)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.papers import coverage
+from experiments.papers import claims, coverage
 from experiments.papers.index import FIGURES
 from tools import prose
 
@@ -41,8 +41,9 @@ def test_every_number_is_there_once():
 def test_figures_are_the_papers_that_their_sources_name(paper):
     named = {}
     for figure in FIGURES.values():
-        if figure.source.startswith(f"{PAPERS[paper]}, "):
-            named[figure.name] = numbers(figure.source[len(PAPERS[paper]) + 2 :])
+        _, _, words = figure.source.partition(f"{PAPERS[paper]}, ")
+        if words:
+            named[figure.name] = numbers(words)
     found = {}
     for row in coverage.NUMBERED[paper]:
         for name in row.figure.split():
@@ -50,6 +51,14 @@ def test_figures_are_the_papers_that_their_sources_name(paper):
     assert found.keys() == named.keys() != set()
     for name in named:
         assert named[name] <= found[name], name
+
+
+def test_each_place_of_a_claim_has_the_paper_s_words():
+    for paper, found in coverage.WORDS.items():
+        places = {one.where for one in claims.of_paper(paper)}
+        wanted = {place if place in found else place.split(", ")[0] for place in places}
+        assert wanted - {""} <= found.keys(), paper
+        assert all(f"| {place} | “" in coverage.words(paper) for place in found)
 
 
 def test_each_has_a_figure_or_a_reason():
