@@ -112,8 +112,8 @@ SWEEPS: Mapping[str, Mapping[str, tuple[Swept, ...]]] = {
             Swept("mnist", _EPS, (1, 10, 100), (16,), (100,), "small_cnn"),
         ),
     },
-    # The paper's main claim where a run is short enough for ten seeds of each point. All
-    # have the rate that is the best of a tenth's at epsilon 8.
+    # The paper's main claim where a run is short enough for ten seeds of each point.
+    # All have the rate that is the best of a tenth's at epsilon 8.
     "secagg_noise": {
         "medium": (
             Swept(
