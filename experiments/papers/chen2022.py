@@ -377,7 +377,7 @@ FIGURES = [
     ),
     Figure(
         "secagg_noise",
-        "With much noise a hundred-fold sketch costs half of what it does without",
+        "More noise does not make a sketch cheaper for a small network (one rate)",
         functools.partial(_sweep, "secagg_noise"),
         Plot("noise_multiplier", "compression_rate", baseline="1"),
         scales=("medium",),
