@@ -255,7 +255,8 @@ def sizes(settings: Settings) -> list[Row]:
     """Rows about cohorts and models of several sizes, a step of 20 examples a client.
 
     The mechanism is L2-CSGM at 100-fold compression. The largest cohort is beside as
-    many clients in several rounds, which take their turn with it.
+    many clients in several rounds, which take their turn with it, and others are beside
+    the least cohort.
     """
     found: list[Row] = []
     largest = max(settings.cohorts)
@@ -266,7 +267,8 @@ def sizes(settings: Settings) -> list[Row]:
         times = largest // middle
         several = f"{model}, {times} rounds of n={middle}"
         calls[several] = functools.partial(_again, calls[f"{model}, n={middle}"], times)
-        beside = {**dict.fromkeys(calls), f"{model}, n={largest}": several}
+        least = f"{model}, n={settings.cohorts[0]}"
+        beside = {**dict.fromkeys(calls, least), f"{model}, n={largest}": several}
         found += compare(calls, settings.repeats, beside, settings.most_warm_ups)
     return found
 
