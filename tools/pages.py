@@ -167,8 +167,7 @@ def figures(paper: str) -> str:
 
 def made(text: str) -> str:
     """A page with its tables made anew."""
-    makers = {"table": table, "claims": claimed, "figures": figures}
-    makers["words"] = coverage.words
+    makers = dict(table=table, claims=claimed, figures=figures, words=coverage.words)
     return MARKED.sub(lambda m: f"{m[1]}\n{makers[m[2]](m[3])}\n{m[5]}", text)
 
 

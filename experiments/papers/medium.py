@@ -19,8 +19,9 @@ SEEDS = (1, 2, 3)
 # Labels of cells that have more, by figure. Ten seeds where the effect of a point alone
 # is to be seen, and six where three left a claim open and runs are short enough.
 _MORE_SEEDS: Mapping[str, tuple[tuple[Mapping[str, Any], int], ...]] = {
-    **dict.fromkeys(("equal_bits", "equal_bits_long", "secagg_noise"), (({}, 10),)),
-    "secagg_threshold": (({}, 10),),
+    **dict.fromkeys(("equal_bits", "equal_bits_long"), (({}, 10),)),
+    **dict.fromkeys(("secagg_noise", "secagg_threshold"), (({}, 10),)),
+    **dict.fromkeys(("equal_bits_fashion", "secagg_fig4", "sgmf_own"), (({}, 6),)),
     "secagg_fig2": tuple(
         ({"budget": 8.0, "compression_rate": rate}, 6) for rate in (1, 10, 100)
     ),
@@ -31,18 +32,15 @@ _MORE_SEEDS: Mapping[str, tuple[tuple[Mapping[str, Any], int], ...]] = {
             *(({"compression_rate": 1, "bits": bits}, 6) for bits in (6, 16)),
         ),
     ),
-    "secagg_fig4": (({}, 6),),
     "secagg_fig9": (
         *(({"embedding": rate, "rest": rate}, 6) for rate in (10, 100)),
         ({"rest": "together"}, 6),
     ),
-    "sgmf_own": (({}, 6),),
     "dome_compare": tuple(
         ({"mechanism": name, "epsilon": 8.0}, 10)
         for name in ("dome_ddg_rank1", "sketched_ddg_adam")
     ),
     "stream_training": (({"mechanism": "GM"}, 6),),
-    "equal_bits_fashion": (({}, 6),),
 }
 MNIST = "mnist"
 FASHION = "fashion"

@@ -167,13 +167,12 @@ class Exact:
 
     def cells(self, folder: Path) -> tuple[str, str, str, str]:
         """Verdict, number, no seeds and what was asked."""
-        found = self.value(folder)
-        every = self.range(folder) or [found]
-        within = {self.least <= each <= self.most for each in every}
+        found, ends = self.value(folder), self.range(folder)
+        within = {self.least <= each <= self.most for each in ends or [found]}
         verdict = UNDECIDED if len(within) > 1 else HOLDS if within == {True} else FAILS
         word, limit = ("at least", self.least) if self.least else ("at most", self.most)
-        shown = [f"{each:#.3g}" for each in (found, *self.range(folder))]
-        number = "{} ({} to {})".format(*shown) if self.ends else shown[0]
+        shown = [f"{each:#.3g}" for each in (found, *ends)]
+        number = "{} ({} to {})".format(*shown) if ends else shown[0]
         return verdict, number, "", f"{word} {limit:g}"
 
 
