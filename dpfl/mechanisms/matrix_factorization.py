@@ -51,6 +51,8 @@ _MOST_HOURS = 24
 # The last block, the next one, its zeros, products and sums on their way, and chunks
 # of Z and what they are made from.
 _BLOCKS = 7
+# A row of noise on its way, and the states before and after it.
+_OF_A_STREAM = 8
 
 
 @functools.lru_cache(maxsize=8)
@@ -206,11 +208,11 @@ class StreamedMatrix(MatrixFields, mechanism.NoiseMechanism, EpochFields):
             )
 
     def run_vectors(self, dimension: int) -> float:
-        """See base class; a pass of a dense stream holds several blocks."""
+        """See base class; a stream adds rows, and a dense one several blocks of them."""
         found = self.factorization
         rows = factorization.stream_rows(found, dimension)
         copies = _BLOCKS if factorization.is_dense(found) else 1
-        return self.peak_vectors + copies * rows
+        return self.peak_vectors + _OF_A_STREAM + copies * rows
 
     def check_cost(self, participation: Participation, dimension: int) -> None:
         """Raises ValueError if the streams of a run would take days to draw.
