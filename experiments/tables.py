@@ -31,6 +31,7 @@ HEADS = {
     "eval_loss": "test loss",
     "clip_norm": "clip",
     "server_lr": "rate",
+    "error_ratio": "error over Gaussian noise's",
 }
 Row = Mapping[str, Any]
 Rows = Sequence[Row]

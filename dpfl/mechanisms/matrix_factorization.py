@@ -208,7 +208,7 @@ class StreamedMatrix(MatrixFields, mechanism.NoiseMechanism, EpochFields):
             )
 
     def run_vectors(self, dimension: int) -> float:
-        """See base class; a stream adds rows, and a dense one several blocks of them."""
+        """See base class; a stream adds rows, a dense one several blocks of them."""
         found = self.factorization
         rows = factorization.stream_rows(found, dimension)
         copies = _BLOCKS if factorization.is_dense(found) else 1

@@ -377,9 +377,13 @@ FIGURES = [
     ),
     Figure(
         "secagg_noise",
-        "More noise does not make a sketch cheaper for a small network (one rate)",
+        "More noise makes a ten-fold sketch no cheaper for a small network (one rate)",
         functools.partial(_sweep, "secagg_noise"),
-        Plot("noise_multiplier", "compression_rate", baseline="1"),
+        Plot(
+            *("noise_multiplier", "compression_rate"),
+            titles={"1": "no compression"},
+            baseline="1",
+        ),
         scales=("medium",),
     ),
     Figure(

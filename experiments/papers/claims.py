@@ -333,7 +333,7 @@ _CHEN2022 = (
     ),
     *(
         _without_noise(r, z, f"{_SMALL}, {r}-fold, z={float(z):g}", "secagg_noise")
-        for z in ("1.0", "2.0")
+        for z in ("0.5", "1.0", "2.0")
         for r in ("10", "100")
     ),
     *(
@@ -341,14 +341,15 @@ _CHEN2022 = (
             paper="chen2022",
             claim="with a sketch more privacy is free",
             where="Fig. 2, caption",
-            setting=f"{_SMALL}, 100-fold, z={float(z):g} against none",
+            setting=f"{_SMALL}, {r}-fold, z={float(z):g} against none",
             asks=FREE,
             table="secagg_noise",
             ours={"noise_multiplier": z},
             other={"noise_multiplier": "0.0"},
-            chosen={"compression_rate": "100"},
+            chosen={"compression_rate": r},
         )
-        for z in ("0.5", "1.0")
+        for r in ("10", "100")
+        for z in ("0.5", "1.0", "2.0")
     ),
     _without_noise("300", _Z["noise_multiplier"], f"{_LARGE}, 300-fold"),
     Claim(
@@ -362,24 +363,24 @@ _CHEN2022 = (
         other={"compression_rate": "10"},
         chosen={"noise_multiplier": "0.0", "task": "mnist"},
     ),
-    _bits("few bits do as well as 16", "Table 1", "1", "6", "six bits, 100 clients"),
-    _points("chen2022", "six bits do as well as 16", "", FREE, "ddg b6", "ddg b16"),
+    _bits("six bits for 16 are free", "Table 1", "1", "6", "six bits, 100 clients"),
+    _points("chen2022", "six bits for 16 are free", "", FREE, "ddg b6", "ddg b16"),
     _bits(
-        "1.2 bits a parameter are free",
+        "below 1.2 bits a parameter are free",
         "abstract",
         "10",
         "7",
-        "10-fold, seven bits, without helpers'",
+        "10-fold, seven bits, 0.7 without helpers'",
     ),
     _bits(
-        "0.24 bits a parameter are free",
+        "below 0.24 bits a parameter are free",
         "Fig. 3",
         "100",
         "10",
-        "100-fold, ten bits, with helpers'",
+        "100-fold, ten bits, 0.1 without helpers'",
     ),
     _bits(
-        *("higher rates do as well as fewer bits", "Table 1", "100", "10"),
+        *("a higher rate for fewer bits is free", "Table 1", "100", "10"),
         *("0.2 bits and 12", "6"),
     ),
     _points(

@@ -214,7 +214,7 @@ _DRAWN = ("gaussian", "ddg", "l2_csgm", "sketched_ddg", "mf", "sgmf", "dome_whol
 def _against_bits(name: str, finding: str, task: str) -> Figure:
     return Figure(
         name,
-        f"{finding} (ours; equal epsilon)",
+        f"{finding} (ours; epsilon 8)",
         functools.partial(_equal_bits, name),
         Plot(
             *("uplink_bits_per_parameter", "mechanism"),
@@ -236,7 +236,7 @@ _KEPT = {
     "q = 0.03, 1500 rounds": (mechanisms.PoissonSampling(3333, 100, 1500), 1e-5),
 }
 _RATES = (1, 3, 10, 30, 100, 300, 1000)
-_ACCOUNTANTS = {"rdp": "Rényi divergence", "tight": "stopped martingale"}
+_ACCOUNTANTS = {"rdp": "Rényi divergence", "tight": "dpfl's accountant"}
 
 
 def _kept_work(run: str, rate: int, accountant: str) -> Work:
@@ -308,7 +308,7 @@ FIGURES = [
     ),
     Figure(
         "kept_noise",
-        "Up to hundred-fold compression a stopped martingale needs less noise (ours)",
+        "Up to hundred-fold compression dpfl's accountant needs less noise (ours)",
         _kept,
         Plot(
             *("compression_rate", "accountant", "run", "noise_over_Gaussian's"),
@@ -325,12 +325,12 @@ FIGURES = [
     ),
     _against_bits(
         "equal_bits_long",
-        "After 192 rounds too ten-fold compression costs L2-CSGM less than a point",
+        "After 192 rounds ten-fold compression costs L2-CSGM less than a point",
         medium.MNIST,
     ),
     _against_bits(
         "equal_bits_fashion",
-        "Correlated noise gains a point on Fashion-MNIST, compression costs points",
+        "Correlated noise is ahead on Fashion-MNIST, and a sketch costs over a point",
         medium.FASHION,
     ),
     Figure(

@@ -54,6 +54,8 @@ _LETTERS = 12
 _MOST_MARKED = 24
 # Share of the height between lines of names by which the dots of series stand apart.
 _APART = 0.16
+# An axis of at most so many places has a tick at each.
+_FEW_PLACES = 4
 _STYLE: Mapping[str, Any] = {
     **dict.fromkeys(("font.size", "axes.titlesize", "axes.labelsize"), 10),
     **dict.fromkeys(("legend.fontsize", "xtick.labelsize", "ytick.labelsize"), 9),
@@ -230,6 +232,8 @@ def _scale(column: str) -> int:
 
 
 def _head(column: str) -> str:
+    if column == "noise_multiplier":
+        return "noise multiplier z"
     return HEADS.get(column, column.replace("_", " "))
 
 
@@ -276,12 +280,19 @@ def _draw_panel(axis: Any, plot: Plot, rows: Rows, column: str) -> set[int]:
         axis.set_xlabel(_head(column))
     else:
         base = _words(plot, plot.series, [plot.baseline])
-        what = "points over" if _scale(column) != 1 else f"{_head(column)} less that of"
+        what = (
+            "points gained over"
+            if _scale(column) != 1
+            else f"{_head(column)} less that of"
+        )
         place = rows[0][plot.place] if plot.place else _head(plot.x)
         axis.set(xlabel=place, ylabel=f"{what} {base}" if base else _head(column))
         for way in plot.log:
             axis.set(**{f"{way}scale": "log"})
         _plain_numbers(axis)
+        if len(ticks := set(numbers(rows, plot.x))) <= _FEW_PLACES and not plot.by:
+            axis.set_xticks(sorted(ticks), minor=False)
+            axis.set_xticks([], minor=True)
     return counts
 
 

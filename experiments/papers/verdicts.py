@@ -3,8 +3,8 @@
 
 """Kinds of claims: an effect of runs, a number, or nothing yet; each has a verdict.
 
-A claim says which runs are compared with which, and what it asks of the effect before
-the effect is known. `experiments.papers.claims` has what the papers claim.
+A claim says which runs are compared with which, and what it asks of the effect: the
+same for all claims of a kind. `experiments.papers.claims` has what the papers claim.
 """
 
 from __future__ import annotations
