@@ -302,7 +302,7 @@ FIGURES = [
     _view("csgm_fig6", "Fig. 6: Stack Overflow over budgets", *_SWEEP),
     Figure(
         "csgm_cohorts",
-        f"Hundred-fold compression costs a large network less than a point: {_PAPER}",
+        f"A large network bears hundred-fold compression: {_PAPER}, Figs. 2, 4 and 5",
         functools.partial(_csgm, "csgm_cohorts"),
         Plot(
             *("cohort_size", "compression_rate", "task epsilon"),

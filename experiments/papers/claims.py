@@ -370,14 +370,14 @@ _CHEN2022 = (
         "abstract",
         "10",
         "7",
-        "10-fold, seven bits, 0.7 without helpers'",
+        "seven bits, 0.7 without helpers'",
     ),
     _bits(
         "below 0.24 bits a parameter are free",
         "Fig. 3",
         "100",
         "10",
-        "100-fold, ten bits, 0.1 without helpers'",
+        "ten bits, 0.1 without helpers'",
     ),
     _bits(
         *("a higher rate for fewer bits is free", "Table 1", "100", "10"),

@@ -342,7 +342,7 @@ FIGURES = [
     ),
     Figure(
         "mf_fig3",
-        f"The optimal matrix trains better than trees, over budgets: {_PAPER}",
+        f"Over budgets optimal matrices beat trees: {_PAPER}, Figs. 2 and 3",
         _budgets,
         Plot(
             *("epsilon", "mechanism", "problem"),

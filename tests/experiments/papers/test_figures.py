@@ -172,8 +172,9 @@ class TestGrids:
             else:
                 own = {name: str(v) for name, v in labels.items() if name != "seed"}
                 tried = tables.where(searched, **own)
-                is_wide = not is_noisy and labels["schedule"] == "constant"
-                assert len(tried) == (10 if is_wide else 8)
+                assert len(tried) >= 8
+                # Larger ones were tried where this was the largest.
+                assert any(float(row["server_lr"]) > rate for row in tried), labels
             values = {}
             for row in tried:
                 found = values.setdefault(float(row["server_lr"]), [])
@@ -487,7 +488,7 @@ class TestDrawing:
         expected = effects.effect(cells, [("b", "a")])
         ((low, high),) = (part[:, 1] for part in bars.get_segments())
         assert [low, high] == pytest.approx([100 * expected.low, 100 * expected.high])
-        assert axis.get_ylabel() == "points over a"
+        assert axis.get_ylabel() == "points gained over a"
 
     def test_places_have_the_names_of_their_panel_and_no_range_has_no_bars(self):
         rows = [
