@@ -190,6 +190,8 @@ def _peak_of_all(process: subprocess.Popen[bytes]) -> int:
         with contextlib.suppress(psutil.NoSuchProcess):
             own = psutil.Process(process.pid)
             for each in (own, *own.children(recursive=True)):
+                if each != own and each.cmdline() == own.cmdline():
+                    continue  # A fork of the program shares its memory.
                 peak = machine.peak_bytes(each.pid) or 0
                 peaks[each.pid] = max(peaks.get(each.pid, 0), peak)
         time.sleep(_POLL_SECONDS)

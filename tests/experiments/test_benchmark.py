@@ -303,7 +303,7 @@ def test_a_run_is_compared_with_an_import(monkeypatch):
 
 
 WIDE = """
-import pathlib, sys, time
+import os, pathlib, sys, time
 units = int(sys.argv[-3].partition("=")[2])
 if units == 6:
     print("error: mechanism must be one for which 17.5 GB of memory are left")
@@ -311,8 +311,10 @@ if units == 6:
 folder = pathlib.Path(sys.argv[-1].partition("=")[2])
 folder.mkdir()
 (folder / "times.csv").write_text("round,exact_seconds\\n1,9\\n2,3\\n3,5\\n")
-print("memory: at most some 0.5 GB")
+print("memory: at most some 0.5 GB", flush=True)
 filled = bytearray(200_000_000)
+# What a fork shares counts once.
+os.fork()
 # It is measured every so often.
 time.sleep(0.5)
 """
@@ -324,7 +326,7 @@ def test_a_wide_model_is_held_to_what_was_said_of_it(monkeypatch):
     assert len(rows) == len(programs._OF_MECHANISMS) + 5
     run, refused = rows[0], rows[-1]
     assert run["seconds_median"] == 4 and run["repeats"] == 2
-    assert 0.4 < run["ratio"] == run["bytes"] / 5e8 < 0.9
+    assert 0.4 < run["ratio"] == run["bytes"] / 5e8 < 0.6
     assert refused["bytes"] == 17.5e9 and refused["ratio"] is None
     assert refused["name"].endswith("6 units, refused")
 
