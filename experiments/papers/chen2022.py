@@ -19,7 +19,7 @@ from dpfl import tasks
 from .. import flag_files
 from ..tables import Row, Rows, distinct, mean_and_range, where
 from . import medium, secure_sums
-from .plotting import Plot
+from .plotting import UNCOMPRESSED, Plot
 from .sweep import SCALES, Cell, Figure, axis, cross, without_budget
 
 _PAPER = "Chen et al. 2022"
@@ -381,7 +381,7 @@ FIGURES = [
         functools.partial(_sweep, "secagg_noise"),
         Plot(
             *("noise_multiplier", "compression_rate"),
-            titles={"1": "no compression"},
+            titles=UNCOMPRESSED,
             baseline="1",
         ),
         scales=("medium",),

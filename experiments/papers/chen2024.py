@@ -20,7 +20,7 @@ from dpfl import accounting, mechanisms
 
 from ..tables import Row, Rows
 from . import mean_estimation, medium, stream_errors
-from .plotting import Plot
+from .plotting import UNCOMPRESSED, Plot
 from .sweep import EVALUATED, Cell, Figure, Work, axis, cross
 
 _PAPER = "Chen et al. 2024"
@@ -306,7 +306,7 @@ FIGURES = [
         functools.partial(_csgm, "csgm_cohorts"),
         Plot(
             *("cohort_size", "compression_rate", "task epsilon"),
-            titles={"1": "no compression"},
+            titles=UNCOMPRESSED,
             baseline="1",
         ),
         scales=("medium",),

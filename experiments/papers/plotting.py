@@ -54,6 +54,9 @@ _LETTERS = 12
 _MOST_MARKED = 24
 # Share of the height between lines of names by which the dots of series stand apart.
 _APART = 0.16
+_HEADS = {**HEADS, "noise_multiplier": "noise multiplier z"}
+# Titles of compression rates.
+UNCOMPRESSED = {"1": "no compression"}
 # An axis of at most so many places has a tick at each.
 _FEW_PLACES = 4
 _STYLE: Mapping[str, Any] = {
@@ -232,9 +235,7 @@ def _scale(column: str) -> int:
 
 
 def _head(column: str) -> str:
-    if column == "noise_multiplier":
-        return "noise multiplier z"
-    return HEADS.get(column, column.replace("_", " "))
+    return _HEADS.get(column, column.replace("_", " "))
 
 
 def _draw_panel(axis: Any, plot: Plot, rows: Rows, column: str) -> set[int]:
@@ -280,11 +281,8 @@ def _draw_panel(axis: Any, plot: Plot, rows: Rows, column: str) -> set[int]:
         axis.set_xlabel(_head(column))
     else:
         base = _words(plot, plot.series, [plot.baseline])
-        what = (
-            "points gained over"
-            if _scale(column) != 1
-            else f"{_head(column)} less that of"
-        )
+        is_accuracy = _scale(column) != 1
+        what = "points gained over" if is_accuracy else f"{_head(column)} less that of"
         place = rows[0][plot.place] if plot.place else _head(plot.x)
         axis.set(xlabel=place, ylabel=f"{what} {base}" if base else _head(column))
         for way in plot.log:
