@@ -111,21 +111,30 @@ def compare(asked: Work, pythons: Mapping[str, str], processes: int) -> list[Row
     """Rows of dpfl and each peer, so many processes of which take turns.
 
     A ratio is the geometric mean of a peer's seconds by that of dpfl's, with an
-    interval at 95% over turns: the paired Student's, of the logarithms.
+    interval at 95% over turns: the paired Student's, of the logarithms. A peer that
+    fails, as it may for lack of memory, has no more turns and a row without numbers.
 
     Raises:
-      RuntimeError: If one fails, or trains other parameters or examples than dpfl.
+      RuntimeError: If dpfl fails, or a peer trains other parameters or examples.
     """
     ways = {"dpfl": sys.executable, **pythons}
     taken: dict[str, list[Row]] = {way: [] for way in ways}
     for _ in range(processes):
-        for way, python in ways.items():
-            taken[way].append(run(way, python, asked))
+        for way in list(taken):
+            try:
+                taken[way].append(run(way, ways[way], asked))
+            except RuntimeError as error:
+                if way == "dpfl":
+                    raise
+                print(f"error: {error}", file=sys.stderr)
+                del taken[way]
+                continue
             for amount in ("parameters", "examples"):
                 both = [taken[each][-1][amount] for each in ("dpfl", way)]
                 if both[0] != both[1]:
                     raise RuntimeError(f"{amount} of dpfl and {way} differ: {both}")
-    return [_row(way, taken) for way in ways]
+    failed = [{"name": f"{way}, failed"} for way in ways if way not in taken]
+    return [*(_row(way, taken) for way in taken), *failed]
 
 
 def _row(way: str, taken: Mapping[str, Sequence[Row]]) -> Row:

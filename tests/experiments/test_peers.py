@@ -68,12 +68,18 @@ def test_a_process_of_its_own_trains_and_measures(peer):
     assert 0 < found["seconds"] < 3600 and found["processor_seconds"] > 0
 
 
-def test_a_process_that_fails_is_no_row(tmp_path):
+def test_a_process_that_fails_has_no_numbers(tmp_path, monkeypatch, capsys):
     python = tmp_path / "python"
     python.write_text("#!/bin/sh\necho no such thing >&2\nexit 1\n")
     python.chmod(0o755)
     with pytest.raises(RuntimeError, match=f"pfl failed with {python}: no such thing"):
         turns.run("pfl", str(python), WORK)
+    found = turns.compare(WORK, {"pfl": str(python)}, 2)
+    assert [row["name"] for row in found] == ["dpfl", "pfl, failed"]
+    assert found[1].keys() == {"name"} and "no such thing" in capsys.readouterr().err
+    with pytest.raises(RuntimeError, match="dpfl failed with"):
+        monkeypatch.setattr(turns.sys, "executable", str(python))
+        turns.compare(WORK, {}, 2)
     with pytest.raises(ValueError, match=f"found no pfl with {python}; pip install"):
         turns.interpreters(["tff", f"pfl={python}"])
 
