@@ -21,7 +21,7 @@ import numpy as np
 from scipy import linalg, optimize
 
 from dpfl import machine
-from dpfl.factorization import iteration, optimal, structured
+from dpfl.factorization import optimal, structured
 from dpfl.factorization.factorization import Factorization
 from dpfl.factorization.methods import compute
 from dpfl.factorization.sensitivity import OneParticipation, Plan
@@ -140,22 +140,21 @@ class Cost:
 
 
 def _measure(workload: Workload, rtol: float, accelerated: bool) -> Cost:
-    progress: list[iteration.Progress] = []
     begin = time.perf_counter()
-    found = optimal.factorize(
-        workload,
-        rtol=rtol,
-        max_iterations=5000,
-        accelerated=accelerated,
-        on_progress=progress.append,
+    solution = optimal.solve_workload(
+        workload, rtol=rtol, max_iterations=5000, accelerated=accelerated
     )
+    progress, encoder = solution.history, optimal.lower_encoder(solution.gram)
+    # Of T^2 numbers, as in `factorize`.
+    del solution
+    factors = optimal.dense_factors(workload, encoder)
     seconds = time.perf_counter() - begin
     # The reports' clock starts after the coarser problems; put the difference first.
     earlier = max(0.0, seconds - progress[-1].seconds) if accelerated else 0.0
     return Cost(
         seconds=seconds,
         iterations=len(progress),
-        loss=found.loss,
+        loss=Factorization(workload, "optimal", {}, factors).loss,
         gap=progress[-1].gap,
         peak_bytes=machine.peak_bytes(os.getpid()) or 0,
         history=tuple((earlier + p.seconds, p.gap) for p in progress),

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any, Optional
+from typing import Any
 
 import attr
 import dp_accounting
@@ -125,12 +125,58 @@ class BallsInBinsDpEvent(hidden_turns.HiddenTurnsDpEvent):
         return most if self.groups > 1 else 0
 
     def removal(self, draws: int, shift: float, seed: int) -> Draws:
-        """See base class."""
-        return removal_draws(self._in_units, draws, shift, seed, self.groups)
+        """Draws for P against Q, from P with its means a factor longer.
+
+        Groups that have had a turn are drawn one after the other, in whole turns. With
+        the factor l >= 1 a draw weighs R / mean_g exp(l W_g - l^2 K_gg / 2), the mean
+        over these r groups. It is at least M^l exp(-l (l-1) K / 2) by Jensen's
+        inequality, K the largest K_gg and M = 1 + (R - 1) b / r. The shift says how
+        many deviations of the noise the longest mean gets longer.
+        """
+        groups, gram = self.groups, _of_turns(self._in_units)
+        own, turned = np.diag(gram), len(gram)
+        longest = float(np.max(own))
+        factor = 1 + shift / math.sqrt(longest)
+        losses, weights = [], []
+        for rows, turns in _blocks(gram, -(-draws // turned) * turned, seed):
+            rows = rows + factor * gram[turns]
+            found = _log_mean_exp(rows - 0.5 * own, groups)
+            drawn = _log_mean_exp(factor * rows - 0.5 * factor * factor * own, turned)
+            losses.append(found)
+            weights.append(found - drawn)
+        more = factor - 1
+
+        def log_bound(epsilon: float) -> float:
+            # The largest of (R - e^epsilon) M^-factor, at M = least factor / more.
+            top = float(special.xlogy(more, more)) - factor * math.log(factor)
+            share = math.log(groups / turned)
+            least = epsilon + math.log1p(
+                -math.expm1(-epsilon) * (groups - turned) / turned
+            )
+            return top - share - more * least + 0.5 * factor * more * longest
+
+        return Draws(np.concatenate(losses), np.concatenate(weights), log_bound)
 
     def addition(self, draws: int, shift: float, seed: int) -> Draws:
-        """See base class."""
-        return addition_draws(self._in_units, draws, shift, seed, self.groups)
+        """Draws for Q against P, from Q with a mean opposite to that of P.
+
+        By the inequality of the means log R is at least the mean of W_g - K_gg / 2, so
+        that what counts has a mean of W_g of at most the mean of K_gg / 2 less epsilon.
+        """
+        groups, gram = self.groups, _of_turns(self._in_units)
+        own = np.diag(gram)
+        factor = shift * groups / math.sqrt(np.sum(gram))
+        losses, weights = [], []
+        for rows, _ in _blocks(gram, draws, seed):
+            rows = rows - factor / groups * np.sum(gram, axis=0)
+            losses.append(-_log_mean_exp(rows - 0.5 * own, groups))
+            weights.append(factor / groups * np.sum(rows, axis=1) + 0.5 * shift * shift)
+
+        def log_bound(epsilon: float) -> float:
+            mean = 0.5 * float(np.sum(own)) / groups
+            return factor * (mean - epsilon) + 0.5 * shift * shift
+
+        return Draws(np.concatenate(losses), np.concatenate(weights), log_bound)
 
 
 def _gaussian_rdp(
@@ -170,74 +216,3 @@ def _blocks(gram: np.ndarray, draws: int, seed: int) -> Any:
         count = min(size, draws - first)
         rows = generator.standard_normal((count, groups)) @ root
         yield rows, np.arange(first, first + count) % groups
-
-
-def removal_draws(
-    gram: np.ndarray, draws: int, shift: float, seed: int, groups: Optional[int] = None
-) -> Draws:
-    """Draws for P against Q, from P with its means a factor longer.
-
-    Groups that have had a turn are drawn one after the other. With the factor l >= 1 a
-    draw weighs R / mean_g exp(l W_g - l^2 K_gg / 2), the mean over these r groups. It
-    is at least M^l exp(-l (l-1) K / 2) by Jensen's inequality, K the largest K_gg and
-    M = 1 + (R - 1) b / r.
-
-    Args:
-      gram: K in units of the noise, of r groups or all; float64 [r, r].
-      draws: n; whole turns of the groups are drawn, at least as many.
-      shift: How many deviations of the noise the longest mean gets longer, at least 0.
-      seed: The seed of the draws.
-      groups: b; None is r.
-    """
-    groups, gram = groups or len(gram), _of_turns(gram)
-    own, turned = np.diag(gram), len(gram)
-    longest = float(np.max(own))
-    factor = 1 + shift / math.sqrt(longest)
-    losses, weights = [], []
-    for rows, turns in _blocks(gram, -(-draws // turned) * turned, seed):
-        rows = rows + factor * gram[turns]
-        found = _log_mean_exp(rows - 0.5 * own, groups)
-        drawn = _log_mean_exp(factor * rows - 0.5 * factor * factor * own, turned)
-        losses.append(found)
-        weights.append(found - drawn)
-    more = factor - 1
-
-    def log_bound(epsilon: float) -> float:
-        # The largest of (R - e^epsilon) M^-factor, at M = least factor / more.
-        top = float(special.xlogy(more, more)) - factor * math.log(factor)
-        share = math.log(groups / turned)
-        least = epsilon + math.log1p(-math.expm1(-epsilon) * (groups - turned) / turned)
-        return top - share - more * least + 0.5 * factor * more * longest
-
-    return Draws(np.concatenate(losses), np.concatenate(weights), log_bound)
-
-
-def addition_draws(
-    gram: np.ndarray, draws: int, shift: float, seed: int, groups: Optional[int] = None
-) -> Draws:
-    """Draws for Q against P, from Q with a mean opposite to that of P.
-
-    By the inequality of the means log R is at least the mean of W_g - K_gg / 2, so that
-    what counts has a mean of W_g of at most the mean of K_gg / 2 less epsilon.
-
-    Args:
-      gram: K in units of the noise, of r groups or all; float64 [r, r].
-      draws: n.
-      shift: How far the mean is from Q's, in deviations of the noise.
-      seed: The seed of the draws.
-      groups: b; None is r.
-    """
-    groups, gram = groups or len(gram), _of_turns(gram)
-    own = np.diag(gram)
-    factor = shift * groups / math.sqrt(np.sum(gram))
-    losses, weights = [], []
-    for rows, _ in _blocks(gram, draws, seed):
-        rows = rows - factor / groups * np.sum(gram, axis=0)
-        losses.append(-_log_mean_exp(rows - 0.5 * own, groups))
-        weights.append(factor / groups * np.sum(rows, axis=1) + 0.5 * shift * shift)
-
-    def log_bound(epsilon: float) -> float:
-        mean = 0.5 * float(np.sum(own)) / groups
-        return factor * (mean - epsilon) + 0.5 * shift * shift
-
-    return Draws(np.concatenate(losses), np.concatenate(weights), log_bound)

@@ -171,18 +171,10 @@ class NoiseFeeder:
     loses nothing: any row can be computed again from the aggregator's state.
     """
 
-    def __init__(
-        self, config: Config, dimension: int, *, block_rounds: Optional[int] = None
-    ):
-        """Takes the configuration that the factory was built from.
-
-        The `block_rounds` are those of `noise_streams.build_stream`.
-        """
+    def __init__(self, config: Config, dimension: int):
+        """Takes the configuration that the factory was built from."""
         self._stream = noise_streams.build_stream(
-            config.factorization,
-            dimension,
-            block_rounds=block_rounds,
-            arrays=FusedTensors(),
+            config.factorization, dimension, arrays=FusedTensors()
         )
         self._next = tf.function(self._stream.next, autograph=False)
         self._seek = tf.function(self._stream.seek, autograph=False)

@@ -81,20 +81,12 @@ class Factorization:
         """(B, C), dense."""
         return self.decoder(), self.encoder()
 
-    def noising_rows(self, start: int, stop: int) -> np.ndarray:
-        """Rows of A^-1 B: the noise of these rounds' sums before A is applied.
+    def noising_rows(self) -> np.ndarray:
+        """A^-1 B: row t is the noise of round t's sum before A is applied.
 
         A server whose optimizer applies A itself adds (A^-1 B Z)[t, :] in round t.
-
-        Raises:
-          IndexError: If 0 <= start < stop <= T does not hold.
         """
-        if not 0 <= start < stop <= self.rounds:
-            raise IndexError(
-                f"rows must lie in 0 <= start < stop <= {self.rounds}, found "
-                f"start={start}, stop={stop}"
-            )
-        return self.workload.solve(self.decoder())[start:stop]
+        return self.workload.solve(self.decoder())
 
     def sensitivity(
         self, plan: Plan | None = None, rounds: int | None = None

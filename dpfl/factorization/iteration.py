@@ -38,7 +38,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Callable
 
 import numpy as np
 from scipy import linalg
@@ -209,7 +208,6 @@ def solve(
     max_iterations: int = 500,
     accelerated: bool = True,
     start: np.ndarray | None = None,
-    on_progress: Callable[[Progress], None] | None = None,
 ) -> Solution:
     """The minimiser of tr(G X^-1) over diag(X) <= 1, with its certificate.
 
@@ -219,7 +217,6 @@ def solve(
       max_iterations: Iterations allowed.
       accelerated: Steps of 2 with Anderson mixing, or the plain fixed point.
       start: First v; None starts at diag(G^1/2).
-      on_progress: Called once an iteration.
 
     Raises:
       ConvergenceError: If the gap is not reached.
@@ -244,8 +241,6 @@ def solve(
         at_v = root.normalised_loss(gram)
         loss, bound = min(loss, at_v), max(bound, root.bound)
         history.append(Progress(time.perf_counter() - begin, loss, bound))
-        if on_progress is not None:
-            on_progress(history[-1])
         if history[-1].gap <= rtol and at_v <= loss:
             x = root.normalised_gram()
             return Solution(v, x, tuple(history), time.perf_counter() - begin)

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable
 
 import numpy as np
 from scipy import linalg
 
 from dpfl.factorization.factorization import Factorization
 from dpfl.factorization.factors import DenseFactors
-from dpfl.factorization.iteration import Progress, Solution, prolong, solve
+from dpfl.factorization.iteration import Solution, prolong, solve
 from dpfl.factorization.workloads import Workload, check_dense
 
 _COARSEST = 96  # Below this many rounds a coarser start saves nothing.
@@ -30,12 +29,11 @@ def solve_workload(
     rtol: float = 1e-6,
     max_iterations: int = 500,
     accelerated: bool = True,
-    on_progress: Callable[[Progress], None] | None = None,
 ) -> Solution:
     """`iteration.solve` for A, started from a coarser problem if accelerated.
 
-    The finest problem alone is reported to `on_progress`. Without acceleration it is
-    the plain fixed point from diag(G^1/2).
+    The history is of the finest problem alone. Without acceleration it is the plain
+    fixed point from diag(G^1/2).
     """
     check_dense(workload.rounds)
     begin = time.perf_counter()
@@ -53,34 +51,20 @@ def solve_workload(
         max_iterations=max_iterations,
         accelerated=accelerated,
         start=start,
-        on_progress=on_progress,
     )
     return dataclasses.replace(solution, seconds=time.perf_counter() - begin)
 
 
-def factorize(
-    workload: Workload,
-    *,
-    rtol: float = 1e-6,
-    max_iterations: int = 500,
-    accelerated: bool = True,
-    on_progress: Callable[[Progress], None] | None = None,
-) -> Factorization:
+def factorize(workload: Workload, *, rtol: float = 1e-6) -> Factorization:
     """The optimal factorization of a workload, with its dual bound.
 
     Every column of C has norm 1 (up to rounding): the sensitivity under one
-    participation is 1. The arguments are those of `solve_workload`.
+    participation is 1. `rtol` is that of `solve_workload`.
 
     Raises:
       ConvergenceError: If the relative duality gap `rtol` is not reached.
     """
-    solution = solve_workload(
-        workload,
-        rtol=rtol,
-        max_iterations=max_iterations,
-        accelerated=accelerated,
-        on_progress=on_progress,
-    )
+    solution = solve_workload(workload, rtol=rtol)
     bound, encoder = solution.bound, lower_encoder(solution.gram)
     del solution
     factors = dense_factors(workload, encoder)

@@ -58,7 +58,7 @@ _OF_A_STREAM = 8
 @functools.lru_cache(maxsize=8)
 def sum_noise(found: fact.Factorization, rounds: int) -> np.ndarray:
     """Each round's noise stddev for a unit of Z, float64[rounds]."""
-    return np.linalg.norm(found.noising_rows(0, rounds), axis=1)
+    return np.linalg.norm(found.noising_rows()[:rounds], axis=1)
 
 
 def iterate_stddev(found: fact.Factorization, stddev: float, rounds: int) -> np.ndarray:

@@ -293,6 +293,16 @@ class Separated(Independent):
                 f"rounds, found {self.separation}"
             )
 
+    @property
+    def separation(self) -> int:
+        """The least distance of two rounds of one client, b."""
+        return self.min_separation or 1
+
+    @property
+    def max_participations(self) -> int:
+        """One round in each b, ceil(T / b)."""
+        return -(-self.rounds // self.separation)
+
 
 @dataclasses.dataclass(frozen=True)
 class CyclicPoisson(Separated):
@@ -324,19 +334,9 @@ class CyclicPoisson(Separated):
         return self.turn_probability
 
     @property
-    def max_participations(self) -> int:
-        """The rounds of the first group, ceil(T / b)."""
-        return -(-self.rounds // self.groups)
-
-    @property
-    def separation(self) -> int:
-        """The least distance of two rounds of one client, b."""
-        return self.groups
-
-    @property
     def groups(self) -> int:
         """b."""
-        return self.min_separation or 1
+        return self.separation
 
     def group_of(self, round_index: int) -> Optional[int]:
         """See base class."""
@@ -365,8 +365,8 @@ class BallsInBins(CyclicPoisson):
         return 1.0
 
     @property
-    def groups(self) -> int:
-        """b."""
+    def separation(self) -> int:
+        """The least distance of two rounds of one client, b."""
         return self.min_separation or self.population // self.cohort_size
 
     @property
@@ -396,16 +396,6 @@ class BMinSeparation(Separated):
         """The p with which a client that is free joins a round."""
         blocked = (self.separation - 1) * self.cohort_size
         return self.cohort_size / (self.population - blocked)
-
-    @property
-    def separation(self) -> int:
-        """The least distance of two rounds of one client, b."""
-        return self.min_separation or 1
-
-    @property
-    def max_participations(self) -> int:
-        """One round in each b, ceil(T / b)."""
-        return -(-self.rounds // self.separation)
 
 
 @dataclasses.dataclass(frozen=True)

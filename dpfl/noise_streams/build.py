@@ -51,7 +51,7 @@ def build_stream(
     if is_tree and factorization.method == "honaker-online":
         return tree.TreeStream(rounds, dimension, arrays=arrays)
     if factorization_lib.is_dense(factorization):
-        matrix = factorization.noising_rows(0, rounds)
+        matrix = factorization.noising_rows()
         return dense.DenseStream(
             matrix, dimension, block_rounds=block_rounds, arrays=arrays
         )

@@ -54,11 +54,6 @@ def settings(plan: plan_lib.Plan) -> dict[str, Any]:
     return found
 
 
-def noise_multiplier(plan: plan_lib.Plan) -> Optional[float]:
-    """The noise multiplier of every round; None for no noise."""
-    return plan.mechanism.noise_multiplier
-
-
 def manifest(plan: plan_lib.Plan) -> dict[str, dict[str, Any]]:
     """All with which a run must go on, by what it is called.
 
@@ -69,7 +64,7 @@ def manifest(plan: plan_lib.Plan) -> dict[str, dict[str, Any]]:
     """
     return {
         "flags": settings(plan),
-        "noise": {"noise_multiplier": noise_multiplier(plan)},
+        "noise": {"noise_multiplier": plan.mechanism.noise_multiplier},
         "versions": versions(),
         "source": {
             "commit": (git_state() or {}).get("commit"),

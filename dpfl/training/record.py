@@ -17,7 +17,6 @@ import numpy as np
 
 from dpfl import covered, files
 from dpfl.training import plan as plan_lib
-from dpfl.training import provenance
 
 METRICS, TIMES, EVENTS = "metrics.csv", "times.csv", "tensorboard"
 _EVENTS_PREFIX = "events.out.tfevents"
@@ -171,7 +170,7 @@ def round_row(
     mark = covered.MARK if plan.task.clients_hold_test_examples else ""
     row.update(_prefixed(f"{mark}eval_", evaluated))
     row["epsilon"] = epsilon
-    row["noise_multiplier"] = provenance.noise_multiplier(plan)
+    row["noise_multiplier"] = plan.mechanism.noise_multiplier
     measured = {
         covered.measured_column(name): value
         for name, value in _prefixed("", flat_scalars(measurements)).items()
@@ -183,7 +182,7 @@ def round_row(
 
 def check_noise(plan: plan_lib.Plan, rows: Iterable[Row]) -> None:
     """Raises DamagedRecordError for a round of other noise than the plan counts."""
-    planned = provenance.noise_multiplier(plan)
+    planned = plan.mechanism.noise_multiplier
     for row in rows:
         if row["noise_multiplier"] != planned:
             raise DamagedRecordError(

@@ -80,7 +80,7 @@ def privacy_sentence(plan: plan_lib.Plan) -> str:
     return (
         f"epsilon {planned.epsilon:.4g} at delta {planned.delta:.4g} over "
         f"{plan.config.rounds} rounds by {planned.method} ({planned.relation}), "
-        f"noise multiplier {provenance.noise_multiplier(plan):.5g}"
+        f"noise multiplier {plan.mechanism.noise_multiplier:.5g}"
         f"{energy if plan.mechanism.opens_updates else ''}"
     )
 
@@ -127,7 +127,7 @@ def _summary(
         "relation": privacy.relation,
         "trust": _trust(plan),
         "remarks": [],
-        "noise_multiplier": provenance.noise_multiplier(plan),
+        "noise_multiplier": plan.mechanism.noise_multiplier,
         "groups": plan.participation.groups,
         "min_separation": plan.participation.separation,
         "planned_participations": plan.participation.max_participations,

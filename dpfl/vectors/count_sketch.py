@@ -28,7 +28,7 @@ from __future__ import annotations
 import collections
 import math
 from collections.abc import Sequence
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -36,17 +36,7 @@ import tensorflow as tf
 from dpfl import checks, purposes
 from dpfl.vectors import randomness, rotation
 
-# Encoding and decoding factors on sums of +-g over l rows, by the name of the scaling.
-SCALINGS = {
-    "sqrt": lambda rows: (rows**-0.5, rows**-0.5),
-    "mean": lambda rows: (1 / rows, 1.0),
-}
 Expanded = collections.OrderedDict
-
-
-def sketch_width(dimension: int, rows: int, compression_rate: float) -> int:
-    """W = ceil(d / (r l)), at which l rows compress d coordinates r-fold."""
-    return max(1, math.ceil(dimension / (compression_rate * rows) - 1e-9))
 
 
 class HashSketch:
@@ -59,18 +49,16 @@ class HashSketch:
     E ||S^T S g - g||^2 = (d - 1)/m ||g||^2 exactly. Encoding scatters l d numbers.
     """
 
-    default_rows = 15
-
-    def __init__(self, dimension: int, rows: int, width: int, scaling: str = "sqrt"):
-        """Makes the sketch of length l w, scaled by a key of `SCALINGS`.
+    def __init__(self, dimension: int, rows: int, width: int):
+        """Makes the sketch of length l w.
 
         Raises:
-          ValueError: If a number is below 1, or the scaling is not known.
+          ValueError: If a number is below 1.
         """
         _check(dimension=dimension, rows=rows, width=width)
         self.dimension = self.input_length = dimension
         self.rows, self.width, self.length = rows, width, rows * width
-        self._encode_factor, self._decode_factor = _factors(scaling, rows)
+        self._factor = rows**-0.5
 
     def expand(self, seed: tf.Tensor) -> Expanded:
         """int32[l, d]: bucket, plus w where the sign is negative."""
@@ -91,7 +79,7 @@ class HashSketch:
             for buckets in tf.unstack(expanded["buckets"], self.rows)
         ]
         signed = tf.reshape(tf.stack(sums), [self.rows, 2, self.width])
-        return self._encode_factor * tf.reshape(signed[:, 0] - signed[:, 1], [-1])
+        return self._factor * tf.reshape(signed[:, 0] - signed[:, 1], [-1])
 
     def decode(self, sketch: tf.Tensor, expanded: Expanded) -> tf.Tensor:
         """S^T y, a float32[d] tensor."""
@@ -100,7 +88,7 @@ class HashSketch:
         total = tf.zeros([self.dimension])
         for row, buckets in enumerate(tf.unstack(expanded["buckets"], self.rows)):
             total += tf.gather(table[row], buckets)
-        return self._decode_factor * total
+        return self._factor * total
 
 
 class ShiftSketch:
@@ -132,14 +120,11 @@ class ShiftSketch:
     with r <= 1 there is one block, and S^T S g = g.
     """
 
-    default_rows = 16
-
-    def __init__(self, dimension: int, rows: int, width: int, scaling: str = "sqrt"):
-        """Makes the sketch of length l w, scaled by a key of `SCALINGS`.
+    def __init__(self, dimension: int, rows: int, width: int):
+        """Makes the sketch of length l w.
 
         Raises:
-          ValueError: If a number is below 1, `rows` is not a power of two, or the
-            scaling is not known.
+          ValueError: If a number is below 1, or `rows` is not a power of two.
         """
         _check(dimension=dimension, rows=rows, width=width)
         if rows & (rows - 1):
@@ -148,11 +133,8 @@ class ShiftSketch:
         self.rows, self.width, self.length = rows, width, rows * width
         self.blocks = math.ceil(dimension / self.length)
         self.input_length = self.blocks * self.length
-        encode_factor, decode_factor = _factors(scaling, rows)
-        # Of +-1, so that factors apply as to single hashes.
         hadamard = rotation.hadamard_matrix(rows.bit_length() - 1)
-        self._encode_matrix = (encode_factor * hadamard).astype(np.float32)
-        self._decode_matrix = (decode_factor * hadamard).astype(np.float32)
+        self._matrix = (rows**-0.5 * hadamard).astype(np.float32)
 
     def expand(self, seed: tf.Tensor) -> Expanded:
         """Signs float32[input_length], and shifts and signs of l B blocks."""
@@ -172,7 +154,7 @@ class ShiftSketch:
         Passes over the vector: signs, H, shifts, and the signed sum of the blocks.
         """
         matrix = tf.reshape(vector * expanded["signs"], [self.rows, -1])
-        mixed = tf.reshape(tf.matmul(self._encode_matrix, matrix), [-1])
+        mixed = tf.reshape(tf.matmul(self._matrix, matrix), [-1])
         blocks = self._rolled(mixed, self.width - expanded["shifts"])
         blocks = tf.reshape(blocks, [self.rows, self.blocks, self.width])
         signs = tf.reshape(expanded["block_signs"], [self.rows, 1, self.blocks])
@@ -184,7 +166,7 @@ class ShiftSketch:
         signs = tf.reshape(expanded["block_signs"], [self.rows, self.blocks, 1])
         blocks = self._rolled(tf.reshape(rows * signs, [-1]), expanded["shifts"])
         matrix = tf.reshape(blocks, [self.rows, -1])
-        mixed = tf.reshape(tf.matmul(self._decode_matrix, matrix), [-1])
+        mixed = tf.reshape(tf.matmul(self._matrix, matrix), [-1])
         return (mixed * expanded["signs"])[: self.dimension]
 
     def _rolled(self, flat: tf.Tensor, start: tf.Tensor) -> tf.Tensor:
@@ -245,37 +227,6 @@ class GroupedSketch:
         return tf.concat([inner.decode(part, own) for inner, part, own in triples], 0)
 
 
-def build_sketch(
-    dimension: int,
-    compression_rate: float,
-    *,
-    kind: str = "shifts",
-    rows: Optional[int] = None,
-    scaling: str = "sqrt",
-) -> Any:
-    """The sketch of d coordinates at a rate of r >= 1; its width is rounded up.
-
-    Args:
-      kind: "shifts" (fast) or "hashes" (as published).
-      rows: l; by default 16 for "shifts" and 15 for "hashes".
-      scaling: A key of `SCALINGS`.
-
-    Raises:
-      ValueError: If `kind` is not known, or the sketch refuses the numbers.
-    """
-    checks.choice("kind", kind, SKETCHES)
-    sketch = SKETCHES[kind]
-    rows = sketch.default_rows if rows is None else rows
-    _check(dimension=dimension, rows=rows)
-    width = sketch_width(dimension, rows, compression_rate)
-    return sketch(dimension, rows, width, scaling)
-
-
 def _check(**numbers: Any) -> None:
     for name, value in numbers.items():
         checks.integer(name, value)
-
-
-def _factors(scaling: str, rows: int) -> tuple[float, float]:
-    checks.choice("scaling", scaling, SCALINGS)
-    return SCALINGS[scaling](rows)

@@ -13,7 +13,6 @@ far off it is. For `conditional_round` the integers themselves are within the bo
 from __future__ import annotations
 
 import math
-from typing import Optional
 
 import numpy as np
 import tensorflow as tf
@@ -173,22 +172,16 @@ def clip_target(max_squared_norm: int, length: int) -> float:
     return math.sqrt(max(squared, max_squared_norm / 4))
 
 
-def round_within(
-    vector: tf.Tensor, max_squared_norm: int, max_size: Optional[int] = None
-) -> tf.Tensor:
+def round_within(vector: tf.Tensor, max_squared_norm: int) -> tf.Tensor:
     """Rounds to the nearest integers, or shrinks them if they are too long.
 
     The sum of squares of the integers returned is at most `max_squared_norm`, exactly,
-    and each is at most `max_size` in size, whatever the vector is: NaN gives zeros.
-    Integers that are too long are multiplied by what makes them fit and rounded towards
-    zero, which lengthens none.
+    whatever the vector is: NaN gives zeros. Integers that are too long are multiplied
+    by what makes them fit and rounded towards zero, which lengthens none.
 
-    The bounds, that of a coordinate where it has one, are at most 2**52 and 2**24. From
-    float32[m] in steps to int32[m].
+    The bound is at most 2**52. From float32[m] in steps to int32[m].
     """
     rounded = tf.round(vector)
-    if max_size is not None:
-        rounded = tf.clip_by_value(rounded, -float(max_size), float(max_size))
     limit = max_squared_norm / 2
 
     def compared_exactly() -> tf.Tensor:

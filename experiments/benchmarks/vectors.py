@@ -25,12 +25,13 @@ from tensorflow_federated.python.aggregators import distributed_dp
 
 from dpfl import aggregators, mechanisms, noise_streams
 from dpfl import factorization as fact
+from dpfl.aggregators.sketch import make_sketch
 from dpfl.noise_streams import build_stream
 from dpfl.noise_streams.tensors import FusedTensors, Tensors
 from dpfl.tasks import models
 from dpfl.training import local_worker
-from dpfl.vectors import count_sketch, randomness, rotation
 from dpfl.vectors import masks as masks_lib
+from dpfl.vectors import randomness, rotation
 from dpfl.vectors.integer_noise import DiscreteGaussian
 
 from .harness import Call, Row, Settings, row
@@ -200,7 +201,8 @@ def sketches(settings: Settings) -> dict[str, Call]:
     rotate = partial(plain.rotate, vector, plain.expand(_SEED))
     calls: dict[str, Call] = {"sketch: plain rotation": rotate}
     for kind, rate in [("shifts", rate) for rate in _RATES] + [("hashes", 10.0)]:
-        sketch = count_sketch.build_sketch(settings.model, rate, kind=kind)
+        config = mechanisms.SketchedDdg(1, 1.0, 1.0, compression_rate=rate, sketch=kind)
+        sketch = make_sketch(config.shape(settings.model))
         expanded = sketch.expand(_SEED)
         own = tf.random.stateless_normal([sketch.input_length], [1, 2])
         encoded = sketch.encode(own, expanded)

@@ -12,7 +12,7 @@ import pytest
 from scipy import optimize, special
 
 from dpfl import accounting
-from dpfl.accounting import balls_in_bins, gaussian, hidden_turns, random_slot
+from dpfl.accounting import gaussian, hidden_turns, random_slot
 from dpfl.accounting.balls_in_bins import BallsInBinsDpEvent
 from dpfl.accounting.hidden_turns import tight_epsilon
 
@@ -20,10 +20,11 @@ DIRECTIONS = {
     "removal": lambda ratio, epsilon: np.maximum(ratio - math.exp(epsilon), 0),
     "addition": lambda ratio, epsilon: np.maximum(1 - math.exp(epsilon) * ratio, 0),
 }
-DRAWS = {
-    "removal": balls_in_bins.removal_draws,
-    "addition": balls_in_bins.addition_draws,
-}
+
+
+def draws(direction, gram, count, shift, seed):
+    event = BallsInBinsDpEvent(1.0, gram, len(gram))
+    return getattr(event, direction)(count, shift, seed)
 
 
 def shifts_of(encoder, groups=2):
@@ -162,7 +163,7 @@ class TestBounds:
     @pytest.mark.parametrize("shift", [0, 1, 3])
     def test_draws_have_the_mean_and_stay_below_their_bound(self, direction, shift):
         gram, epsilon = stream(4, 1.5), 1.0
-        drawn = DRAWS[direction](gram, 400_000, shift, 3)
+        drawn = draws(direction, gram, 400_000, shift, 3)
         values = np.exp(drawn.weights) * -np.expm1(
             np.minimum(epsilon - drawn.losses, 0)
         )
@@ -179,14 +180,14 @@ class TestBounds:
         gram, epsilon, seeds = stream(2, 1.0), 1.0, 400
         exact = delta_of_two(gram, epsilon, direction)
         found = [
-            DRAWS[direction](gram, 60, shift, seed).delta(epsilon, 0.5)
+            draws(direction, gram, 60, shift, seed).delta(epsilon, 0.5)
             for seed in range(seeds)
         ]
         failed = np.mean(np.array(found) < exact)
         assert failed < 0.5 + 3 * math.sqrt(0.25 / seeds)
 
     def test_epsilon_falls_with_delta(self):
-        drawn = balls_in_bins.removal_draws(stream(3), 5000, 2, 0)
+        drawn = draws("removal", stream(3), 5000, 2, 0)
         found = [
             drawn.epsilon(delta, 1e-9, 50.0) for delta in np.geomspace(1e-9, 0.5, 9)
         ]

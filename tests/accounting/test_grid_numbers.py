@@ -254,16 +254,6 @@ class TestGrid:
             grid_numbers.grid(1.0, 0)
 
 
-class TestSamplingDelta:
-    def test_values_and_refusal(self):
-        found = grid_numbers.sampling_delta(8.0, 1e12)
-        assert found == pytest.approx((1 + math.exp(8)) * 1e-21, rel=1e-12)
-        assert grid_numbers.sampling_delta(8.0, 0) == 0
-        assert grid_numbers.sampling_delta(5000.0, 1e12) == 1
-        with pytest.raises(ValueError, match="draws must be at least 0"):
-            grid_numbers.sampling_delta(1.0, -1)
-
-
 def test_rounded_noise_that_feeds_back_is_a_post_processing():
     """Correlated noise: what is released follows from C x + Z alone, exactly."""
     rng = np.random.default_rng(8)

@@ -107,7 +107,7 @@ def test_noise_of_the_sum_of_results_is_that_of_b(method, workload):
             epoch @ epoch.T / dimension / unit, covariance / unit, atol=0.03
         )
     assert np.abs(sums[0] @ sums[1].T / dimension / unit).max() < 0.03
-    rows = scale * np.linalg.norm(config.factorization.noising_rows(0, 5), axis=1)
+    rows = scale * np.linalg.norm(config.factorization.noising_rows()[:5], axis=1)
     for name, expected in (
         ("iterate_noise_stddev", deviations),
         ("noise_stddev", rows),
@@ -224,7 +224,7 @@ def test_the_feeders_noise_is_the_aggregators_own(tff_context):
     for number in range(7):
         if number == 3:
             # As after a restart of the program in the middle of a block.
-            feed = NoiseFeeder(config, 20, block_rounds=2).feed
+            feed = NoiseFeeder(config, 20).feed
             fed_state = saved(fed_state)
         own = alone.next(own_state, vectors(20, number))
         feed(fed_state)

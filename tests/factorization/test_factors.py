@@ -36,8 +36,8 @@ def test_every_method_agrees_with_its_dense_factors(workload, method):
     np.testing.assert_allclose(found.step_errors(), rows * norm)
     assert found.loss == pytest.approx(np.sum(rows) * norm)
     assert found.sensitivity().value == pytest.approx(np.sqrt(norm))
-    noising = np.linalg.solve(workload.matrix(), decoder)[3:7]
-    np.testing.assert_allclose(found.noising_rows(3, 7), noising, atol=1e-9)
+    noising = np.linalg.solve(workload.matrix(), decoder)
+    np.testing.assert_allclose(found.noising_rows(), noising, atol=1e-9)
     plan = mf.MinSeparation(5, 3)
     value = plan.sensitivity(encoder).value
     if method == "honaker-online":
@@ -93,13 +93,6 @@ def test_source_arrays_stay_writable():
     source = np.eye(3)
     mf.DenseFactors(source, source)
     source[0, 0] = 2.0
-
-
-@pytest.mark.parametrize(("start", "stop"), [(-1, 2), (2, 2), (0, 5)])
-def test_rows_outside_the_stream(start, stop):
-    found = mf.compute(Workload(4), "identity")
-    with pytest.raises(IndexError, match="0 <= start < stop <= 4"):
-        found.noising_rows(start, stop)
 
 
 NAN = np.full((2, 2), np.nan)

@@ -1,6 +1,8 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
+import math
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -8,14 +10,15 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn import linear_model
 
 from dpfl import mechanisms
+from dpfl.aggregators.sketch import make_sketch
 from dpfl.vectors import count_sketch, gaussian_sketch, randomness
 from tests.many_draws import many
 
 D, DRAWS = 90, 3000
 # Both have m = 24; the shifts have 4 blocks, the last one only partly filled.
 MAKE = {
-    "hashes": lambda scaling="sqrt": count_sketch.HashSketch(D, 3, 8, scaling),
-    "shifts": lambda scaling="sqrt": count_sketch.ShiftSketch(D, 4, 6, scaling),
+    "hashes": lambda: count_sketch.HashSketch(D, 3, 8),
+    "shifts": lambda: count_sketch.ShiftSketch(D, 4, 6),
 }
 VECTORS = {
     "ones": np.ones(D),
@@ -135,20 +138,8 @@ def test_linear_and_decoding_is_the_transpose(kind):
     assert float(left) == pytest.approx(float(right), rel=1e-4)
 
 
-@KINDS
-def test_scalings_differ_in_the_sketch_and_not_in_the_product(kind):
-    theory, practice = MAKE[kind]("sqrt"), MAKE[kind]("mean")
-    expanded = theory.expand(tf.constant([3, 4], tf.int64))
-    g = padded(theory, VECTORS["dense"])
-    y, z = theory.encode(g, expanded), practice.encode(g, expanded)
-    assert_allclose(y, z * np.sqrt(theory.rows), rtol=1e-4, atol=1e-6)
-    assert_allclose(
-        theory.decode(y, expanded), practice.decode(z, expanded), rtol=1e-4, atol=1e-5
-    )
-
-
 def test_without_compression_shifts_lose_nothing():
-    sketch = count_sketch.build_sketch(D, 1.0)
+    sketch = count_sketch.ShiftSketch(D, 16, 6)
     g = padded(sketch, VECTORS["dense"])
     expanded = sketch.expand(tf.constant([3, 4], tf.int64))
     decoded = sketch.decode(sketch.encode(g, expanded), expanded)
@@ -187,7 +178,7 @@ def test_no_two_draws_have_one_seed(kind, monkeypatch):
 
 
 def test_groups_are_sketched_apart():
-    parts = [count_sketch.build_sketch(40, 2.0, rows=4), MAKE["hashes"]()]
+    parts = [count_sketch.ShiftSketch(40, 4, 5), MAKE["hashes"]()]
     grouped = count_sketch.GroupedSketch(parts)
     assert (grouped.dimension, grouped.length) == (130, parts[0].length + 24)
     expanded = grouped.expand(tf.constant([3, 4], tf.int64))
@@ -205,9 +196,10 @@ def test_groups_are_sketched_apart():
 def test_configurations_know_the_sizes_and_the_error(kind, rate):
     config = mechanisms.SketchedDdg(5, 1.0, 1.0, 16, compression_rate=rate, sketch=kind)
     shape = config.shape(D)
-    sketch = count_sketch.build_sketch(D, rate, kind=kind)
-    assert (shape.rows, shape.widths) == (sketch.rows, [sketch.width])
-    assert shape.length == sketch.length
+    sketch = make_sketch(shape)
+    width = math.ceil(D / (rate * sketch.rows))
+    assert (shape.rows, shape.widths) == (sketch.rows, [width])
+    assert shape.length == sketch.length == sketch.rows * width
     ones = VECTORS["ones"]
     assert shape.error == pytest.approx(expected_error(sketch, ones) / D)
 
@@ -227,8 +219,6 @@ def test_seeds_matter():
         (lambda: count_sketch.ShiftSketch(9, 15, 2), "rows must be a power .* 15"),
         (lambda: count_sketch.HashSketch(0, 3, 2), "dimension must be .* found 0"),
         (lambda: count_sketch.HashSketch(9, 3, True), "width must be .* found True"),
-        (lambda: MAKE["hashes"]("none"), "scaling must be one of .* found 'none'"),
-        (lambda: count_sketch.build_sketch(9, 2, kind="x"), "kind must be .*'x'"),
     ],
 )
 def test_refuses(call, message):

@@ -147,18 +147,3 @@ def least_noise_of_32_bits(cohort_size: int) -> float:
         if grid_of_cohort(found, cohort_size).total_bits == 32:
             return found
     return NO_NOISE
-
-
-def sampling_delta(epsilon: float, draws: float) -> float:
-    """The growth of delta as draws are not exact: (1 + e^epsilon) D, at most 1.
-
-    If all that is released is within total variation distance D of a mechanism that is
-    (epsilon, delta)-private, it is (epsilon, delta + (1 + e^epsilon) D)-private. D is
-    `DRAW_DISTANCE` times `draws`, coordinates times rounds.
-    """
-    epsilon = checks.nonnegative("epsilon", epsilon)
-    distance = checks.nonnegative("draws", draws) * DRAW_DISTANCE
-    if not distance:
-        return 0.0
-    exponent = math.log(distance) + epsilon + math.log1p(math.exp(-epsilon))
-    return min(1.0, math.exp(min(0.0, exponent)))
