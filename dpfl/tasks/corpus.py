@@ -13,14 +13,11 @@ from __future__ import annotations
 import array
 import ast
 import dataclasses
-import hashlib
 import os
 import pathlib
 import re
 import tokenize
 import warnings
-import zipfile
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Union
 
@@ -28,7 +25,6 @@ import numpy as np
 
 from dpfl import files
 
-_UNREADABLE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
 # Not the library itself: third-party packages, tests (often left out of packaged
 # Pythons), and build by-products.
 SKIPPED_FOLDERS = frozenset(
@@ -188,34 +184,15 @@ def read(modules: Iterable[tuple[str, str]], once: bool = False) -> Corpus:
     )
 
 
-def _packed(texts: Sequence[str]) -> np.ndarray:
-    """Texts without line ends as bytes; they may hold half a surrogate pair."""
-    content = "\n".join(texts).encode("utf-8", "surrogatepass")
-    return np.frombuffer(content, np.uint8)
-
-
-def _unpacked(content: np.ndarray) -> tuple[str, ...]:
-    text = content.tobytes().decode("utf-8", "surrogatepass")
-    return tuple(text.split("\n")) if text else ()
-
-
-def _digest(source: str, parts: Sequence[np.ndarray]) -> bytes:
-    digest = hashlib.sha256(source.encode())
-    for part in parts:
-        digest.update(np.ascontiguousarray(part).data)
-    return digest.digest()
-
-
 def save(path: pathlib.Path, corpus: Corpus, source: str) -> None:
     """Writes a corpus to a file, with the digest of what it was made from.
 
-    It is written whole or not at all; its folder must be there.
+    It is written whole or not at all; its folder must be there. Half a surrogate pair
+    is kept, since no word has two halves, of which JSON would make one character.
     """
-    parts = [_packed(corpus.names), _packed(corpus.words)]
-    parts += [corpus.tokens, corpus.lengths, corpus.sizes]
-    check = np.frombuffer(_digest(source, parts), np.uint8)
-    with files.atomically(path) as file:
-        np.savez(file, *parts, check)
+    header = {"source": source, "names": corpus.names, "words": corpus.words}
+    arrays = {name: getattr(corpus, name) for name in ("tokens", "lengths", "sizes")}
+    files.write_arrays(path, header, arrays)
 
 
 def load(path: pathlib.Path, source: str) -> Corpus | None:
@@ -224,10 +201,12 @@ def load(path: pathlib.Path, source: str) -> Corpus | None:
     None if there is no such file, it is damaged, or was made from something else.
     """
     try:
-        with np.load(path) as kept:
-            *parts, check = [kept[f"arr_{i}"] for i in range(6)]
-    except _UNREADABLE:
+        header, arrays = files.read_arrays(path)
+        if header.pop("checksum") != files.arrays_checksum(header, arrays):
+            return None
+        if header["source"] != source:
+            return None
+        return Corpus(tuple(header["names"]), tuple(header["words"]), **arrays)
+    # A damaged archive raises all kinds of errors.
+    except Exception:
         return None
-    if check.tobytes() != _digest(source, parts):
-        return None
-    return Corpus(_unpacked(parts[0]), _unpacked(parts[1]), *parts[2:])
