@@ -201,7 +201,9 @@ def sketches(settings: Settings) -> dict[str, Call]:
     rotate = partial(plain.rotate, vector, plain.expand(_SEED))
     calls: dict[str, Call] = {"sketch: plain rotation": rotate}
     for kind, rate in [("shifts", rate) for rate in _RATES] + [("hashes", 10.0)]:
-        config = mechanisms.SketchedDdg(1, 1.0, 1.0, compression_rate=rate, sketch=kind)
+        config = mechanisms.SketchedDdg(
+            1, 1.0, 1.0, bits=16, compression_rate=rate, sketch=kind
+        )
         sketch = make_sketch(config.shape(settings.model))
         expanded = sketch.expand(_SEED)
         own = tf.random.stateless_normal([sketch.input_length], [1, 2])
