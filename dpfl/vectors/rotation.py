@@ -137,7 +137,7 @@ class FourierRotation:
     In double precision: TensorFlow's transform in single precision makes a vector of
     length 1,018,174 longer by 1.1e-3, which would break the bound on its norm that
     privacy rests on, and is hardly faster. Unless half the length is a power of two
-    it is slow: 0.1 s there, some fifty times the Hadamard transform.
+    it is slow: 0.1 s there, some 35 times the Hadamard transform.
     """
 
     def __init__(self, length: int):

@@ -24,13 +24,12 @@ import numpy as np
 
 BATCH, CLIENT_RATE, SERVER_RATE = 20, 0.1, 1.0
 CLASSES, TOKENS, LENGTH, WIDTH, UNITS = 62, 10_004, 20, 96, 670
-# What a warm-up needs to trace, compile and fill buffers.
-_WARM_CLIENTS = 50
 
 
 class Work(NamedTuple):
     """Clients of a round and examples of each, and rounds that are timed.
 
+    The warm-up has so many clients, to trace, to compile and to fill buffers.
     `models` is the path of dpfl's file of models, which needs TensorFlow alone.
     """
 
@@ -38,6 +37,7 @@ class Work(NamedTuple):
     cohort: int
     examples: int
     rounds: int
+    warm_up: int
     models: str
 
 
@@ -235,7 +235,7 @@ def measured(peer: str, work: Work) -> dict[str, float]:
     """
     loop = LOOPS[peer](work)
     before = [np.array(array) for array in loop.weights()]
-    loop.round(min(work.cohort, _WARM_CLIENTS))
+    loop.round(work.warm_up)
     pairs = zip(before, loop.weights())
     moved = sum(a.size for a, b in pairs if np.any(a != np.asarray(b)))
     clocks = (time.perf_counter, loop.processor_seconds)
