@@ -35,7 +35,6 @@ from dpfl.accounting.integer.noise_events import (
     DistributedSkellamDpEvent,
 )
 from dpfl.accounting.matrix_factorization import MatrixFactorizationDpEvent
-from dpfl.accounting.sketch import SketchedDpEvent
 
 __all__ = [
     "DEFAULT_ORDERS",
@@ -54,7 +53,6 @@ __all__ = [
     "RdpDpEvent",
     "Relation",
     "RunDpEvent",
-    "SketchedDpEvent",
     "SparsifiedGaussianDpEvent",
     "SparsifiedMatrixFactorizationDpEvent",
     "UnreachableBudgetError",

@@ -31,13 +31,7 @@ import numpy as np
 from scipy import special
 
 from dpfl import checks
-from dpfl.accounting import (
-    csgm,
-    events,
-    gaussian,
-    log_space,
-    sketch,
-)
+from dpfl.accounting import csgm, events, gaussian, log_space
 
 MOST_ORDERS = 256
 """The largest order at which slots amplify; above, the release of one round bounds."""
@@ -100,8 +94,6 @@ def is_gaussian_mixture(event: dp_accounting.DpEvent) -> bool:
 
     That is what the theorems on both directions are for: see docs/privacy.
     """
-    if isinstance(event, sketch.SketchedDpEvent):
-        event = event.as_gaussian()
     return isinstance(event, (dp_accounting.GaussianDpEvent, csgm.SparsifiedDpEvent))
 
 

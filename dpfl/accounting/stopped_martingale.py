@@ -181,7 +181,7 @@ def _is_replaced(event: dp_accounting.DpEvent) -> bool:
 
 def _replaced_releases(event: dp_accounting.DpEvent) -> int:
     """How many releases of a tree are replaced."""
-    event = _resolved(event)
+    event = events.resolve_sampling(event)
     if isinstance(event, events.RunDpEvent):
         return _replaced_releases(event.event)
     if isinstance(event, gaussian.FixedSizeDpEvent):
@@ -193,13 +193,6 @@ def _replaced_releases(event: dp_accounting.DpEvent) -> int:
     if isinstance(event, random_slot.RandomSlotDpEvent):
         return event.rounds * _replaced_releases(event.round_event)
     return int(_is_replaced(event))
-
-
-def _resolved(event: dp_accounting.DpEvent) -> dp_accounting.DpEvent:
-    """An event with its sampling, and of a sketch its release."""
-    event = events.resolve_sampling(event)
-    release = getattr(event, "release", event)
-    return release if stand_in.is_known(release) else event
 
 
 def _stand_in(
@@ -232,7 +225,7 @@ def _stand_in(
         if isinstance(inner, dp_accounting.PoissonSampledDpEvent):
             return event
         return attr.evolve(event, round_event=inner)
-    event = _resolved(event)
+    event = events.resolve_sampling(event)
     if not _is_replaced(event):
         return event
     q = getattr(event, "sampling_probability", 1.0)

@@ -305,9 +305,6 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
             rounding_bias=self.rounding_bias,
         )
 
-    def _update_event(self, dimension: int) -> events.RdpDpEvent:
-        return self._integer_event(dimension)
-
     def _count_event(self) -> events.RdpDpEvent:
         """The release of the sum of the +-1, which need no rounding.
 
@@ -327,7 +324,7 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
         self._check_cohorts(sampling_probability < 1)
         if not self.noise_multiplier:
             return NonPrivateDpEvent()
-        event = self._update_event(dimension)
+        event = self._integer_event(dimension)
         if self.adaptive_clipping:
             event = noise_events.WithClipCountDpEvent(event, self._count_event())
         if sampling_probability == 1:

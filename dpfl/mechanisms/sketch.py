@@ -9,10 +9,9 @@ import dataclasses
 import math
 from typing import ClassVar, Optional
 
-from dp_accounting import DpEvent
+from dp_accounting import DpEvent, GaussianDpEvent, PoissonSampledDpEvent
 
-from dpfl import accounting, checks
-from dpfl.accounting import events
+from dpfl import checks
 from dpfl.fields import AUTO, option
 from dpfl.mechanisms import integer, mechanism
 from dpfl.mechanisms.participation import Participation
@@ -247,11 +246,6 @@ class CountSketched(mechanism.NoiseMechanism):
         return self.shape(dimension).error
 
 
-def _sketched(config: integer.IntegerMechanism, dimension: int) -> events.RdpDpEvent:
-    release = config._integer_event(dimension)
-    return accounting.SketchedDpEvent(1, config.vector_dimension(dimension), release)
-
-
 @dataclasses.dataclass(frozen=True)
 class SketchedDdg(CountSketched, integer.DistributedDiscreteGaussian):
     """Count-mean sketch, then distributed discrete Gaussian (Chen et al. 2022, Alg. 2).
@@ -289,9 +283,6 @@ class SketchedDdg(CountSketched, integer.DistributedDiscreteGaussian):
         """The length m of the sketch."""
         return self.shape(dimension).length
 
-    def _update_event(self, dimension: int) -> events.RdpDpEvent:
-        return _sketched(self, dimension)
-
 
 @dataclasses.dataclass(frozen=True)
 class ProjectAndPerturb(CountSketched):
@@ -313,12 +304,10 @@ class ProjectAndPerturb(CountSketched):
 
     def round_dp_event(self, dimension: int, sampling_probability: float) -> DpEvent:
         """A Gaussian release of m numbers, sampled below probability 1."""
-        return accounting.SketchedDpEvent.project_and_perturb(
-            1,
-            self.shape(dimension).length,
-            self.noise_multiplier,
-            sampling_probability,
-        )
+        event = GaussianDpEvent(self.noise_multiplier)
+        if sampling_probability == 1:
+            return event
+        return PoissonSampledDpEvent(sampling_probability, event)
 
     def uplink_bits(self, dimension: int) -> float:
         """32 bits for each of m numbers."""
@@ -395,9 +384,6 @@ class SparseRecovery(integer.DistributedDiscreteGaussian):
     def penalty_factor(self, dimension: int) -> float:
         """Lambda over the noise on a coordinate of y."""
         return self.penalty * math.sqrt(2 * math.log(max(dimension, 2)))
-
-    def _update_event(self, dimension: int) -> events.RdpDpEvent:
-        return _sketched(self, dimension)
 
     def mean_squared_error(self, dimension: int) -> float:
         """s (stddev^2 + lambda^2), that of soft thresholding s coordinates.

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import strategies as st
 from scipy import special
 
-from dpfl.accounting import accountant, events, log_space, sketch
+from dpfl.accounting import accountant, csgm, events, log_space
 from dpfl.accounting.integer import (
     noise_events,
     published_bounds,
@@ -274,7 +274,7 @@ class TestClientSampling:
     def test_gaussian_matches_dp_accounting(self):
         orders = [2, 3, 8, 32, 100, 256]
         for z, q in [(0.7, 0.01), (1.3, 0.3), (5.0, 0.001)]:
-            ours = sketch.SketchedDpEvent.project_and_perturb(3, 4, z, q)
+            ours = csgm.sampled_gaussian_event(z, q)
             gaussian = dp_accounting.GaussianDpEvent(z)
             sampled = dp_accounting.PoissonSampledDpEvent(q, gaussian)
             theirs = dp_accounting.rdp.RdpAccountant(orders).compose(sampled)
@@ -311,41 +311,11 @@ class TestClientSampling:
         np.testing.assert_allclose(once.rdp([2, 8]), twice.rdp([2, 8]))
 
 
-class TestSketchedDpEvent:
-    def test_is_the_release_in_sketch_space(self):
-        release = unit_event(dimension=16, local_stddev=2.0, clip_norm=4.0)
-        event = sketch.SketchedDpEvent(3, 5, release)
-        assert event.sketch_dimension == 15
-        np.testing.assert_array_equal(event.rdp([2, 7.5]), release.rdp([2, 7.5]))
-        sampled = event.poisson_sampled(0.25)
-        assert sampled.release.sampling_probability == 0.25
-        assert sampled.rdp([4])[0] < event.rdp([4])[0]
-
-    def test_project_and_perturb(self):
-        event = sketch.SketchedDpEvent.project_and_perturb(3, 5, 2.0)
-        np.testing.assert_allclose(event.rdp([2, 3.5]), [0.25, 3.5 / 8])
-        half = event.poisson_sampled(0.5).poisson_sampled(0.5)
-        direct = sketch.SketchedDpEvent.project_and_perturb(3, 5, 2.0, 0.25)
-        assert half == direct
-        none = sketch.SketchedDpEvent.project_and_perturb(1, 5, 0.0)
-        assert np.all(np.isinf(none.rdp([2])))
-
-    def test_refuses_releases_that_do_not_fit(self):
-        with pytest.raises(ValueError, match="= 20, found 16"):
-            sketch.SketchedDpEvent(4, 5, unit_event(dimension=16))
-        with pytest.raises(TypeError, match="found LaplaceDpEvent"):
-            sketch.SketchedDpEvent(4, 5, dp_accounting.LaplaceDpEvent(1.0))
-        with pytest.raises(TypeError, match="sketch_length must be an integer"):
-            sketch.SketchedDpEvent(4.0, 5, dp_accounting.GaussianDpEvent(1.0))
-
-
 @pytest.mark.parametrize(
     "event",
     [
         unit_event(),
         unit_event(KINDS[1]),
-        sketch.SketchedDpEvent(1, 1, unit_event()),
-        sketch.SketchedDpEvent.project_and_perturb(1, 1, 2.0),
     ],
 )
 def test_composes_in_the_accountant(event):

@@ -105,27 +105,6 @@ def test_a_training_with_dome_is_its_epochs_gaussians():
         assert report.epsilon == pytest.approx(want.epsilon, rel=1e-9)
 
 
-PROJECTED = accounting.SketchedDpEvent.project_and_perturb
-
-
-@pytest.mark.parametrize(
-    ("sketched", "plain", "method"),
-    [
-        (PROJECTED(3, 5, 1.5), GAUSSIAN(1.5), "exact-gaussian"),
-        (PROJECTED(3, 5, 1.5, 0.2), POISSON(0.2, GAUSSIAN(1.5)), "pld"),
-        (POISSON(0.2, PROJECTED(3, 5, 1.5)), POISSON(0.2, GAUSSIAN(1.5)), "pld"),
-        (POISSON(0.4, PROJECTED(3, 5, 1.5, 0.5)), POISSON(0.2, GAUSSIAN(1.5)), "pld"),
-    ],
-)
-def test_a_projected_gaussian_is_as_private_as_a_plain_one(sketched, plain, method):
-    report = tight(SELF(sketched, 7))
-    assert report == tight(SELF(plain, 7))
-    assert report.method == method
-    by_rdp = accounting.epsilon(SELF(sketched, 7), 1e-6, method="rdp")
-    assert report.epsilon < by_rdp.epsilon
-    assert report == accounting.epsilon(SELF(sketched, 7), 1e-6)
-
-
 def test_sampled_gaussians_use_dp_accountings_losses():
     tree = COMPOSED([SELF(POISSON(0.1, GAUSSIAN(1.0)), 50)])
     report = tight(tree, 1e-5)
@@ -163,17 +142,15 @@ def test_little_noise_does_not_exhaust_memory():
 
 
 STREAM = accounting.MatrixFactorizationDpEvent(2.0)
-SKETCHED_INTEGERS = accounting.SketchedDpEvent(
-    3, 5, accounting.DistributedDiscreteGaussianDpEvent(9, 2.0, 1.0, 4.0, 15)
-)
+INTEGERS = accounting.DistributedDiscreteGaussianDpEvent(9, 2.0, 1.0, 4.0, 15)
 
 
 @pytest.mark.parametrize(
     "event",
     [
         POISSON(0.5, STREAM),
-        SKETCHED_INTEGERS,
-        POISSON(0.5, SKETCHED_INTEGERS),
+        INTEGERS,
+        POISSON(0.5, INTEGERS),
         dp_accounting.LaplaceDpEvent(1.0),
     ],
 )

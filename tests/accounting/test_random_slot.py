@@ -262,12 +262,6 @@ class TestEvent:
         assert np.all(slots.rdp([2, 5]) < 0.75 * event.rdp([2, 5]))
         assert accounting.relations_of(slots)[0].name == "ADD_OR_REMOVE_ONE"
 
-    def test_a_sketch_with_gaussian_noise_is_its_release(self):
-        sketched = accounting.SketchedDpEvent.project_and_perturb(3, 10, 1.1)
-        assert random_slot.is_gaussian_mixture(sketched)
-        found, want = (RandomSlot(e, 4, 5) for e in (sketched, gaussian(1.1)))
-        np.testing.assert_allclose(found.rdp([2, 3.5]), want.rdp([2, 3.5]), rtol=1e-12)
-
     def test_refuses_what_makes_no_sense(self):
         with pytest.raises(ValueError, match="^slots must be at least the 4 rounds"):
             RandomSlot(gaussian(1.0), 4, 3.9)

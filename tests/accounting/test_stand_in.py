@@ -17,7 +17,6 @@ from dpfl import accounting
 from dpfl.accounting import gaussian, stopped_martingale
 from dpfl.accounting.integer import noise_events, stand_in
 from dpfl.accounting.integer.summed_noise import DiscreteGaussianNoise, SkellamNoise
-from dpfl.accounting.sketch import SketchedDpEvent
 from tests.accounting import exact_noise
 
 SELF = dp_accounting.SelfComposedDpEvent
@@ -197,10 +196,8 @@ class TestEpsilon:
         assert tight(SELF(more, rounds), delta).epsilon > exact
         assert abs(exact / target - 1) < 0.01
 
-    def test_sketches_counts_and_others_beside_them(self):
+    def test_counts_and_others_beside_them(self):
         update = release(m=1024, max_coordinate=1.0)
-        sketched = SketchedDpEvent(16, 64, update)
-        assert tight(sketched) == tight(update)
         count = release(granularity=1.0, z=10.0, m=1, max_coordinate=1.0)
         both = noise_events.WithClipCountDpEvent(update, count)
         assert tight(update).epsilon < tight(both).epsilon
@@ -208,7 +205,7 @@ class TestEpsilon:
         assert sampled == tight(both.poisson_sampled(0.1))
         assert sampled.epsilon < tight(both).epsilon / 2
         plain = dp_accounting.GaussianDpEvent(1.0)
-        beside = dp_accounting.ComposedDpEvent([sketched, plain])
+        beside = dp_accounting.ComposedDpEvent([update, plain])
         assert tight(beside).epsilon > max(tight(plain).epsilon, tight(update).epsilon)
 
     def test_whole_shifts_need_no_chance(self):

@@ -42,13 +42,24 @@ def test_layers(config):
 
 def test_events():
     event = SKETCHED.round_dp_event(10_000, 1.0)
-    assert isinstance(event, accounting.SketchedDpEvent)
-    assert event.release.dimension == event.sketch_dimension == 1008
-    assert event.release.clip_norm == pytest.approx(1.1)
+    assert isinstance(event, accounting.DistributedDiscreteGaussianDpEvent)
+    # Rotation pads the 1008 numbers of the sketch.
+    assert event.dimension == SKETCHED.rotated_dimension(10_000) >= 1008
+    assert event.clip_norm == pytest.approx(1.1)
     central = PROJECTED.round_dp_event(10_000, 0.1)
     gaussian = dp_accounting.GaussianDpEvent(1.0)
-    assert central.release == dp_accounting.PoissonSampledDpEvent(0.1, gaussian)
+    assert central == dp_accounting.PoissonSampledDpEvent(0.1, gaussian)
     assert PROJECTED.stddev == pytest.approx(1.1)
+
+
+def test_a_clip_count_beside_a_sketch_has_a_tight_figure():
+    plan = mechanisms.PoissonSampling(1000, 100, 20)
+    both = replace(SKETCHED, noise_source="helpers", adaptive_clipping=True)
+    alone = replace(both, adaptive_clipping=False)
+    events = [config.dp_event(plan, 10_000) for config in (both, alone)]
+    found, least = (accounting.epsilon(e, 1e-5, method="tight") for e in events)
+    by_rdp = accounting.epsilon(events[0], 1e-5, method="rdp")
+    assert least.epsilon < found.epsilon < by_rdp.epsilon
 
 
 def test_bits_and_errors():

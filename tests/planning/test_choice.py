@@ -80,7 +80,7 @@ class TestBits:
         assert chosen.bits > 8
         found = planning.calibrate(chosen, sampled, 16_000, 8.0, 1e-3, "rdp")
         assert found.noise_multiplier < 1.01 * noise[16]
-        event = found.round_dp_event(16_000, 0.05).release
+        event = found.round_dp_event(16_000, 0.05)
         assert event.route(sampled=True) == "rounding"
 
     def test_dome(self):
