@@ -18,7 +18,6 @@ from dpfl.accounting.csgm import (
     SparsifiedMatrixFactorizationDpEvent,
     sparsified_rdp,
 )
-from dpfl.accounting.dome import DomeDpEvent
 from dpfl.accounting.dominating import loss_distribution
 from dpfl.accounting.events import (
     DEFAULT_ORDERS,
@@ -43,7 +42,6 @@ __all__ = [
     "CalibrationError",
     "DistributedDiscreteGaussianDpEvent",
     "DistributedSkellamDpEvent",
-    "DomeDpEvent",
     "DpflAccountant",
     "LinfSparsifiedGaussianDpEvent",
     "MatrixFactorizationDpEvent",

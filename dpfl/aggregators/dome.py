@@ -97,8 +97,8 @@ class DomeCodec(Codec):
     weights, takes the paper's step.
 
     An update that is not finite counts as S (g - m) = 0, and its client still adds its
-    noise. A client that does not report adds none, so the privacy is that of
-    `DomeDpEvent` if B clients report; the sum is not opened if fewer do.
+    noise. A client that does not report adds none, so the privacy is that of the
+    mechanism's event if B clients report; the sum is not opened if fewer do.
 
     State: `steps` (int32, t), `first_moment` m' and `second_moment` v' (float32[d],
     each where it is used), and that of `AdaptiveSketch.initial_state`.

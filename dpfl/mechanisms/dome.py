@@ -11,7 +11,7 @@ from typing import ClassVar, Optional
 
 from dp_accounting import DpEvent, GaussianDpEvent, SelfComposedDpEvent
 
-from dpfl import accounting, checks
+from dpfl import checks
 from dpfl.accounting import events
 from dpfl.accounting.integer import grid_numbers
 from dpfl.fields import option, required
@@ -185,11 +185,6 @@ class Dome(mechanism.NoiseMechanism):
         return -(-self.sketch_size // 4) if self.probes else self.sketch_size
 
     @property
-    def local_stddev(self) -> float:
-        """a, the standard deviation of what a client adds to each of its k numbers."""
-        return self.noise_multiplier * self.clip_norm / math.sqrt(self.cohort_size)
-
-    @property
     def stddev(self) -> float:
         """Standard deviation of the noise on each coordinate of the decoded mean."""
         return self.noise_multiplier * self.clip_norm / self.cohort_size
@@ -210,7 +205,6 @@ class Dome(mechanism.NoiseMechanism):
         return self._release_event()
 
     def _release_event(self) -> DpEvent:
-        # Its multiplier is sqrt(B) a / C.
         return GaussianDpEvent(self.noise_multiplier)
 
     @property
@@ -223,14 +217,10 @@ class Dome(mechanism.NoiseMechanism):
         return events.ZEROS_ONLY
 
     def _run_event(self, participation: Participation, dimension: int) -> DpEvent:
-        if not self.noise_multiplier:
-            return super()._run_event(participation, dimension)
-        return accounting.DomeDpEvent(
-            clients_per_round=self.cohort_size,
-            local_stddev=self.local_stddev,
-            clip_norm=self.clip_norm,
-            epochs=participation.max_participations,
-            charges_per_epoch=self._charges(participation),
+        # Rounds compose adaptively, and one that a client is not in costs it nothing.
+        return SelfComposedDpEvent(
+            self._release_event(),
+            participation.max_participations * self._charges(participation),
         )
 
     def _charges(self, participation: Participation) -> int:
@@ -326,12 +316,6 @@ class DomeDdg(RoundingFields, Dome):
 
     def _release_event(self) -> DpEvent:
         return self.release.round_dp_event(self.sketch_size, 1.0)
-
-    def _run_event(self, participation: Participation, dimension: int) -> DpEvent:
-        return SelfComposedDpEvent(
-            self._release_event(),
-            participation.max_participations * self._charges(participation),
-        )
 
     def uplink_bits(self, dimension: int) -> float:
         """The b bits of each of the k numbers."""

@@ -162,8 +162,8 @@ class TestRelationsOfATree:
             accounting.epsilon(nothing, 1e-5)
 
     def test_a_wrapper_cannot_add_what_its_event_lacks(self):
-        dome = accounting.DomeDpEvent(20, 0.3, 2.0, 3)
-        run = accounting.RunDpEvent(dome, (ADD, ZEROS))
+        integers = accounting.DistributedDiscreteGaussianDpEvent(9, 2.0, 1.0, 4.0, 15)
+        run = accounting.RunDpEvent(integers, (ADD, ZEROS))
         assert accounting.relations_of(run) == (ZEROS,)
         with pytest.raises(dp_accounting.UnsupportedEventError):
             accounting.epsilon(run, 1e-5, relation=ADD)

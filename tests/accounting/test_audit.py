@@ -139,7 +139,7 @@ MF = accounting.MatrixFactorizationDpEvent(0.8 / SENSITIVITY)
 INTEGERS = (10, 0.5, 1.0, math.sqrt(2), 2, 1.0)  # every coordinate is at most a step
 DDG = accounting.DistributedDiscreteGaussianDpEvent(*INTEGERS)
 SKELLAM = accounting.DistributedSkellamDpEvent(*INTEGERS)
-DOME = accounting.DomeDpEvent(5, 1.0, 1.0, 2)
+DOME = dp_accounting.SelfComposedDpEvent(gaussian(math.sqrt(5)), 2)
 # The five shares of a sum, in each epoch's round with the canary.
 DOMES = Masked(np.array([0.6, 0.8]), 1.0, math.sqrt(5), releases=2)
 EXTREME = np.full(4, 0.6)  # of L-infinity clipping alone

@@ -93,18 +93,6 @@ def test_compositions_are_one_gaussian():
     assert report.epsilon == pytest.approx(want, rel=1e-9)
 
 
-def test_a_training_with_dome_is_its_epochs_gaussians():
-    # Three epochs of multiplier sqrt(20) 0.3 / 2 within the event, twice the event.
-    event = accounting.DomeDpEvent(20, 0.3, 2.0, 3)
-    once = math.sqrt(20) * 0.3 / 2
-    parts = gaussian.gaussian_parts(SELF(event, 2))
-    assert sum(n / part.z**2 for part, n in parts.items()) == pytest.approx(6 / once**2)
-    for tree, releases in ((event, 3), (SELF(event, 2), 6)):
-        report, want = tight(tree), tight(SELF(GAUSSIAN(once), releases))
-        assert report.method == "exact-gaussian"
-        assert report.epsilon == pytest.approx(want.epsilon, rel=1e-9)
-
-
 def test_sampled_gaussians_use_dp_accountings_losses():
     tree = COMPOSED([SELF(POISSON(0.1, GAUSSIAN(1.0)), 50)])
     report = tight(tree, 1e-5)

@@ -269,8 +269,6 @@ class TestEvent:
             RandomSlot(dp_accounting.NoOpDpEvent(), 4, 5)
         with pytest.raises(ValueError, match="^rounds must be"):
             RandomSlot(gaussian(1.0), 0, 5)
-        with pytest.raises(ValueError, match="round_event must be .* found Dome"):
-            RandomSlot(accounting.DomeDpEvent(10, 1.0, 1.0, 1), 5, 5.0)
         own = accounting.DistributedDiscreteGaussianDpEvent(100, 0.1, 0.01, 1.0, 64)
         with pytest.raises(ValueError, match="found Distributed.*clients bring it"):
             RandomSlot(own, 5, 5.0)

@@ -191,7 +191,7 @@ class TestNoise:
         noise = codec._inner._sum.to_float(sums, 2.0).numpy()
         # 9600 normals: a standard error of 0.72%.
         event = config.dp_event(mechanisms.OncePerEpoch(100, N, 20), D)
-        once = event.event.as_gaussian().noise_multiplier
+        once = event.event.event.noise_multiplier
         assert noise.std() / 2.0 == pytest.approx(once, rel=0.025)
         assert noise.std() / N == pytest.approx(config.stddev, rel=0.025)
         check_independent(noise)

@@ -19,35 +19,43 @@ def make(**kwargs):
     return mechanisms.Dome(**{**NUMBERS, "sketch_size": 8, **kwargs})
 
 
+def rho(config, participation=EPOCHS):
+    """The zero-concentrated privacy of a run, which each charge adds to."""
+    run = config.dp_event(participation, 100).event
+    return run.count / (2 * run.event.noise_multiplier**2)
+
+
 def test_noise_and_event_come_from_the_same_numbers():
     config = make()
-    # z = sqrt(B) a / C
-    assert math.sqrt(20) * config.local_stddev / 0.5 == pytest.approx(2.0)
-    assert config.stddev == pytest.approx(config.local_stddev / math.sqrt(20))
-    event = config.dp_event(EPOCHS, 100).event
-    assert event.clients_per_round == 20
-    assert event.local_stddev == config.local_stddev
-    assert event.epochs == EPOCHS.epochs == 3
-    for method in ("rdp", "tight"):
-        want = dp_accounting.SelfComposedDpEvent(dp_accounting.GaussianDpEvent(2.0), 3)
-        expected = accounting.epsilon(want, 1e-5, method=method).epsilon
-        got = accounting.epsilon(event, 1e-5, method=method)
-        assert got.epsilon == pytest.approx(expected, rel=1e-6)
+    # A client's share is a; the sum's variance is B a^2, and that of the mean a^2 / B.
+    local = 2.0 * 0.5 / math.sqrt(20)
+    assert config.stddev == pytest.approx(local / math.sqrt(20))
+    # E C^2 / (2 B a^2)
+    assert EPOCHS.epochs == 3
+    assert rho(config) == pytest.approx(3 * 0.5**2 / (2 * 20 * local**2))
+    event = config.dp_event(EPOCHS, 100)
+    assert accounting.relations_of(event) == (accounting.Relation.REPLACE_SPECIAL,)
+    # Three Gaussians are one of a multiplier that is smaller by the root of 3.
+    got = accounting.epsilon(event, 1e-5, method="tight")
+    one = accounting.gaussian_epsilon(1e-5, 2.0 / math.sqrt(3))
+    assert got.epsilon == pytest.approx(one, rel=1e-9)
     assert got.method == "exact-gaussian"
 
 
-def test_the_papers_accounting_charges_n_times():
-    tight = make().dp_event(EPOCHS, 100).event
-    paper = make(paper_accounting=True).dp_event(EPOCHS, 100).event
-    assert paper.rho == pytest.approx(1000 * tight.rho)
-    # Its own noise gives the guarantee of its theorem by its own accounting.
-    stddev = accounting.dome.paper_local_stddev(
-        1.0, 1e-5, clip_norm=0.5, population=1000, epochs=3, clients_per_round=20
-    )
-    z = math.sqrt(20) * stddev / 0.5
-    event = make(paper_accounting=True, noise_multiplier=z).dp_event(EPOCHS, 100).event
-    sigma = accounting.dome.paper_noise_scale(1.0, 1e-5)
-    assert event.rho == pytest.approx(1 / (2 * sigma**2))
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0, 50.0])
+@pytest.mark.parametrize("delta", [1e-5, 0.1])
+def test_the_papers_accounting_meets_its_theorem(epsilon, delta):
+    """Nicolas et al. 2025, Theorem 3.3: 1/(2 s^2)-zCDP is (epsilon, delta)-DP."""
+    root = math.sqrt(math.log(1 / delta))
+    s = max(1 / math.sqrt(epsilon), 2 * math.sqrt(2) * root / epsilon)
+    # a = sqrt(N E / B) s C, and z = sqrt(B) a / C.
+    z = math.sqrt(1000 * 3) * s
+    paper = make(paper_accounting=True, noise_multiplier=z)
+    assert rho(paper) == pytest.approx(1 / (2 * s**2))
+    found = planning.epsilon(paper, EPOCHS, 100, delta, "rdp")
+    assert found <= epsilon
+    # At equal privacy the tight accounting needs sqrt(N) times less noise.
+    assert rho(make(noise_multiplier=z / math.sqrt(1000))) == pytest.approx(rho(paper))
 
 
 def test_calibration_meets_the_budget():
@@ -56,8 +64,8 @@ def test_calibration_meets_the_budget():
 
 
 def test_a_client_in_every_round_is_charged_for_every_round():
-    event = make().dp_event(mechanisms.FixedSize(1000, 20, 150), 100).event
-    assert event.rho == pytest.approx(150 / (2 * 2.0**2))
+    everyone = mechanisms.FixedSize(1000, 20, 150)
+    assert rho(make(), everyone) == pytest.approx(150 / (2 * 2.0**2))
 
 
 def test_adam_twice_is_refused():
