@@ -77,7 +77,7 @@ class TestBoth:
         else:
             moved = (second["update"] - first["update"]).numpy().astype(np.int64)
             moved = (moved + 2**17) % 2**18 - 2**17
-            event = DDG.with_noise_multiplier(1.0).round_dp_event(D, 1.0).release
+            event = DDG.with_noise_multiplier(1.0).round_dp_event(D, 1.0)
             most = 1 / DDG.grid(D).granularity + math.sqrt(event.dimension)
             assert np.sum(moved**2) <= most**2
             assert event.dimension == len(moved)
