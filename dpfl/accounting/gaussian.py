@@ -192,10 +192,9 @@ def gaussian_parts(
 
     The probability is 1 for a plain Gaussian and the noise 0 for what is not private;
     None if the tree has any other event in it. An event with a method `as_gaussian`,
-    such as `MatrixFactorizationDpEvent`, is the one (sampled) Gaussian
-    which that returns: all that the event repeats within itself is in it, and `count`
-    is how often the whole is composed. One with a method `as_part` is the part that
-    this returns, or None.
+    such as `MatrixFactorizationDpEvent`, is the one (sampled) Gaussian which that
+    returns, and `count` is how often the whole is composed. One with a method `as_part`
+    is the part that this returns, or None.
     """
     event = events.resolve_sampling(event)
     event = getattr(event, "as_gaussian", lambda: event)()

@@ -123,10 +123,7 @@ class Gaussian(AdaptiveClip):
 
     def round_dp_event(self, dimension: int, sampling_probability: float) -> DpEvent:
         """A Gaussian event, Poisson-sampled if the probability is below 1."""
-        event = dp_accounting.GaussianDpEvent(self.noise_multiplier)
-        if sampling_probability == 1:
-            return event
-        return dp_accounting.PoissonSampledDpEvent(sampling_probability, event)
+        return mechanism.gaussian_event(self.noise_multiplier, sampling_probability)
 
     def _run_event(self, participation: Participation, dimension: int) -> DpEvent:
         """See base class; rounds that are a secret amplify."""

@@ -18,7 +18,12 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, ClassVar, Optional, TypeVar
 
-from dp_accounting import DpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
+from dp_accounting import (
+    DpEvent,
+    GaussianDpEvent,
+    PoissonSampledDpEvent,
+    SelfComposedDpEvent,
+)
 
 from dpfl import checks, files
 from dpfl.accounting import calibration, events
@@ -53,6 +58,14 @@ DEFAULT_COMPRESSION_RATE = 100.0
 
 
 _Self = TypeVar("_Self", bound="Mechanism")
+
+
+def gaussian_event(noise_multiplier: float, sampling_probability: float) -> DpEvent:
+    """A Gaussian event, Poisson-sampled if the probability is below 1."""
+    event = GaussianDpEvent(noise_multiplier)
+    if sampling_probability == 1:
+        return event
+    return PoissonSampledDpEvent(sampling_probability, event)
 
 
 def secure_sum_trust(noise_source: str) -> str:

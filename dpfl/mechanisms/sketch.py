@@ -9,7 +9,7 @@ import dataclasses
 import math
 from typing import ClassVar, Optional
 
-from dp_accounting import DpEvent, GaussianDpEvent, PoissonSampledDpEvent
+from dp_accounting import DpEvent
 
 from dpfl import checks
 from dpfl.fields import AUTO, option
@@ -304,10 +304,7 @@ class ProjectAndPerturb(CountSketched):
 
     def round_dp_event(self, dimension: int, sampling_probability: float) -> DpEvent:
         """A Gaussian release of m numbers, sampled below probability 1."""
-        event = GaussianDpEvent(self.noise_multiplier)
-        if sampling_probability == 1:
-            return event
-        return PoissonSampledDpEvent(sampling_probability, event)
+        return mechanism.gaussian_event(self.noise_multiplier, sampling_probability)
 
     def uplink_bits(self, dimension: int) -> float:
         """32 bits for each of m numbers."""
