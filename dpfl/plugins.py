@@ -4,33 +4,155 @@
 """Mechanisms and tasks of other packages, found by their entry points.
 
 An entry point of the group `dpfl.mechanisms` or `dpfl.tasks` names a module, which
-calls `dpfl.register` or `dpfl.register_task` when it is imported.
+calls `dpfl.register` or `dpfl.register_task` when it is imported. Both refuse whatever
+would keep a command from making its flags, so that a wrong package fails alone.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import importlib.metadata
+import re
 import sys
+import traceback
+import typing
 import warnings
 from typing import Any
 
+from dpfl import checks, fields
 
-def load(group: str) -> None:
+MECHANISMS, TASKS = "dpfl.mechanisms", "dpfl.tasks"
+# The types of a field that text can be read as.
+_SIMPLE = (bool, int, float, str)
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+
+# Names of flags that are for something else than a field of a package's: absl's and
+# the commands' own, and, of dpfl's tasks and mechanisms, those of the other kind.
+TAKEN: dict[str, frozenset[str]] = {
+    "": frozenset(
+        """
+        ? alsologtostderr flagfile h help helpfull helpshort helpxml log_dir
+        logger_levels logtostderr only_check_args pdb pdb_post_mortem profile_file
+        run_with_pdb run_with_profiling showprefixforinfo stderrthreshold undefok
+        use_cprofile_for_profiling v verbosity version
+
+        accountant bands checkpoint_every client_lr compression_rates
+        concurrency delta dimension epsilon equal eval_every json keep_checkpoints
+        mean_squared_error measure mechanism mechanisms min_separation output output_dir
+        participation plot population progress round_deadline seed server_lr
+        server_momentum server_optimizer task weighted widths worker_isolation workers
+        """.split()
+    ),
+    MECHANISMS: frozenset(
+        """
+        adaptive_clipping beta_1 beta_2 bits bits_tolerance clip_learning_rate
+        clip_norm cohort_size colluding_clients compression_rate count_stddev
+        debiasing direction energy_fraction expected_dropout integer_bound
+        keep_fraction layer_rates layers linf_ratio matrix_bands matrix_buffers
+        matrix_cache matrix_file matrix_method matrix_momentum matrix_rank
+        matrix_schedule max_rank mean_removal measurements measures_energy
+        noise_multiplier noise_source noise_stream paper_accounting penalty
+        probes rate_tolerance rotation rounding_bias rounds rounds_per_epoch
+        second_moment_floor sketch sketch_clip sketch_decay sketch_length
+        sketch_rule sketch_size sketch_target solver_steps sparsity
+        target_quantile threshold wrap_probability
+        """.split()
+    ),
+    TASKS: frozenset(
+        """
+        allow_partial_data batch_size client_epochs data_dir dirichlet_alpha
+        docs_source download embedding_size examples_per_client hidden_units
+        lstm_size max_examples_per_client max_test_examples min_sentences model
+        num_clients num_test_examples partition_seed sequence_length
+        shuffle_seed test_fraction validation_fraction verify vocab_size
+        """.split()
+    ),
+}
+# The types of fields, dpfl's own and those of packages, by group and by name in it.
+_types: dict[str, dict[str, dict[str, type]]] = {MECHANISMS: {}, TASKS: {}}
+
+
+def load(group: str, *tables: dict[Any, Any]) -> None:
     """Imports the modules that installed packages name for a group of entry points.
 
-    A module that fails is left out with a warning, since whoever runs another mechanism
-    may not be able to mend it.
+    A module that fails, or ends the process, is left out of the tables with a warning,
+    since whoever runs another mechanism may not be able to mend it.
     """
     for entry in _entries(group):
+        kept = [(table, dict(table)) for table in (*tables, _types[group])]
         try:
             importlib.import_module(entry.value)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            for table, before in kept:
+                table.clear()
+                table.update(before)
+            # Not str(error): SystemExit has none, and one of a package may fail.
+            found = traceback.format_exception_only(type(error), error)[-1].strip()
             warnings.warn(
                 f"{entry.name} of the entry points {group} is left out, since "
-                f"{entry.value} cannot be imported ({error})",
+                f"{entry.value} cannot be imported ({found})",
                 stacklevel=2,
             )
+
+
+def field_types(config: type) -> dict[str, type]:
+    """The types of the fields that a flag can hold; of a field's values but None."""
+    hints = typing.get_type_hints(config)
+    found = {}
+    for field in dataclasses.fields(config):
+        kinds = [k for k in typing.get_args(hints[field.name]) if k is not type(None)]
+        kind = kinds[0] if kinds else hints[field.name]
+        if field.init and kind in _SIMPLE:
+            found[field.name] = kind
+    return found
+
+
+def check_name(name: Any) -> str:
+    """A name, if a command line, a list and a folder can hold it."""
+    wanted = "letters, digits, '_', '-' and '.', the first a letter or digit"
+    if not isinstance(name, str):
+        raise TypeError(checks.message("name", wanted, name))
+    if not _NAME.fullmatch(name):
+        raise ValueError(checks.message("name", wanted, name))
+    return name
+
+
+def check(group: str, name: str, config: type) -> None:
+    """Refuses a configuration of whose fields commands could not make flags.
+
+    Raises:
+      TypeError: If it is no dataclass by itself, or a field's type is unknown, or other
+        than that of the same field elsewhere.
+      ValueError: If a field has no sentence, or the name of a flag that is for
+        something else.
+    """
+    if "__dataclass_params__" not in vars(config):
+        raise TypeError(checks.message("config", "a frozen dataclass itself", config))
+    try:
+        found = field_types(config)
+    except (NameError, TypeError) as error:
+        message = checks.message("config", "a class whose types are known", config)
+        raise TypeError(f"{message} ({error})") from error
+    texts = {each.name: fields.help_text(each) for each in dataclasses.fields(config)}
+    other = TASKS if group == MECHANISMS else MECHANISMS
+    taken = TAKEN[""].union(TAKEN[other], *_types[other].values())
+    known: dict[str, type] = {}
+    for own, types in _types[group].items():
+        known.update(types if own != name else {})
+    for field, kind in found.items():
+        if field in taken:
+            wanted = "named unlike the flags of commands"
+            raise ValueError(checks.message("a field of config", wanted, field))
+        if not texts[field]:
+            wanted = "made by dpfl.option or dpfl.required, with a sentence"
+            raise ValueError(checks.message("a field of config", wanted, field))
+        if known.get(field, kind) is not kind:
+            wanted = f"of type {known[field].__name__} as elsewhere"
+            raise TypeError(checks.message(field, wanted, kind))
+    _types[group][name] = found
 
 
 def resolve(found: Any) -> Any:

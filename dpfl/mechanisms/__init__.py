@@ -3,7 +3,7 @@
 
 """Mechanisms as frozen numbers: noise, accounting and bits from one object."""
 
-from dpfl import plugins
+from dpfl.mechanisms import registry
 from dpfl.mechanisms.csgm import L2Csgm, LinfCsgm, default_linf_ratio
 from dpfl.mechanisms.dome import Dome, DomeDdg
 from dpfl.mechanisms.gaussian import Gaussian, NoMechanism
@@ -40,4 +40,4 @@ __all__ += ["PARTICIPATIONS", "PoissonSampling", "RandomSlot", "WithoutReplaceme
 __all__ += ["EXAMPLES", "MECHANISMS", "register"]
 
 # Last, since they import this package.
-plugins.load("dpfl.mechanisms")
+registry.load_plugins()

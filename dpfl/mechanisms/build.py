@@ -14,37 +14,23 @@ whichever of the two the mechanism's own field is.
 from __future__ import annotations
 
 import dataclasses
-import typing
 from collections.abc import Collection, Mapping
 from typing import Any
 
 from dpfl import checks, fields
 from dpfl.mechanisms import mechanism, registry
+from dpfl.plugins import field_types
 
 # The two ways to say how much is compressed.
 RATE_FIELDS = ("keep_fraction", "compression_rate")
 # Fields that say how a clip adapts, and mean nothing for one that does not.
 ADAPTIVE_FIELDS = ("target_quantile", "clip_learning_rate", "count_stddev")
-# The types of a field that text can be read as.
-_SIMPLE = (bool, int, float, str)
 
 
 def config_class(name: str) -> type[mechanism.Mechanism]:
     """The class of a mechanism's configuration; ValueError if there is none."""
     checks.choice("mechanism", name, registry.MECHANISMS)
     return registry.MECHANISMS[name]
-
-
-def field_types(config: type[mechanism.Mechanism]) -> dict[str, type]:
-    """The types of the fields that a flag can hold; of a field's values but None."""
-    hints = typing.get_type_hints(config)
-    found = {}
-    for field in dataclasses.fields(config):
-        kinds = [k for k in typing.get_args(hints[field.name]) if k is not type(None)]
-        kind = kinds[0] if kinds else hints[field.name]
-        if field.init and kind in _SIMPLE:
-            found[field.name] = kind
-    return found
 
 
 def required_fields(config: type[mechanism.Mechanism]) -> list[str]:

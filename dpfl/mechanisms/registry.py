@@ -9,9 +9,10 @@ not, or as the class itself.
 
 from __future__ import annotations
 
+import inspect
 from typing import Any, NamedTuple, Optional
 
-from dpfl import plugins
+from dpfl import checks, plugins
 from dpfl.mechanisms import csgm, dome, gaussian, integer, sgmf, sketch
 from dpfl.mechanisms.matrix_factorization import MatrixFactorization
 from dpfl.mechanisms.mechanism import Mechanism
@@ -56,23 +57,37 @@ def register(
     mechanism; None leaves it out of them.
 
     Raises:
-      TypeError: If `config` is not a class of configurations.
-      ValueError: If another mechanism has its name.
+      TypeError: If `config` is not a class of configurations, or an argument or a field
+        has a wrong type.
+      ValueError: If another mechanism has its name, or commands cannot have flags for
+        it; see `dpfl.plugins.check`.
     """
     if not (isinstance(config, type) and issubclass(config, Mechanism)):
         raise TypeError(f"config must be a subclass of Mechanism, found {config!r}")
-    known = MECHANISMS.get(config.name, config)
+    name = plugins.check_name(getattr(config, "name", None))
+    known = MECHANISMS.get(name, config)
     where, own = (f"{each.__module__}.{each.__qualname__}" for each in (known, config))
     # A module that is imported again makes its class anew.
     if where != own:
         raise ValueError(
-            f"name must be one that no other mechanism has, found {config.name!r}, "
+            f"name must be one that no other mechanism has, found {name!r}, "
             f"which {where} has"
         )
-    MECHANISMS[config.name] = config
+    if inspect.isabstract(config):
+        missing = f"without {', '.join(sorted(config.__abstractmethods__))}"
+        raise TypeError(f"config must have all methods, found {config!r} {missing}")
+    if example is not None and type(example) is not config:
+        raise TypeError(checks.message("example", f"one of {config!r}", example))
+    plugins.check(plugins.MECHANISMS, name, config)
+    MECHANISMS[name] = config
     _ENTRIES[config] = Entry(codec, feeder, weighted)
     if example is not None:
-        EXAMPLES[config.name] = example
+        EXAMPLES[name] = example
+
+
+def load_plugins() -> None:
+    """Adds the mechanisms of installed packages."""
+    plugins.load(plugins.MECHANISMS, MECHANISMS, EXAMPLES, _ENTRIES)
 
 
 def entry(config: type[Mechanism]) -> Optional[Entry]:

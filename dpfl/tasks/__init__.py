@@ -7,6 +7,7 @@ from dpfl import (
     needs_tff,  # noqa: F401
     plugins,
 )
+from dpfl.tasks import registry
 from dpfl.tasks.configs import TaskConfig
 from dpfl.tasks.registry import (
     Measure,
@@ -34,4 +35,4 @@ __all__ = [
 ]
 
 # Last, since they import this package.
-plugins.load("dpfl.tasks")
+plugins.load(plugins.TASKS, registry.TASKS)

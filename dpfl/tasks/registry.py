@@ -13,7 +13,7 @@ import importlib
 import typing
 from typing import Any, Optional
 
-from dpfl import checks
+from dpfl import checks, plugins
 from dpfl.tasks import configs
 
 if typing.TYPE_CHECKING:
@@ -84,40 +84,55 @@ class TaskOption:
     help: str
 
 
-TASKS: dict[str, TaskEntry] = {
-    name: TaskEntry(
-        config_class,
-        f"dpfl.tasks.{module}",
-        dimension,
-        # A few words of docs are so frequent that accuracy jumps between them while
-        # the loss falls.
-        LOSS if name == "docs" else ACCURACY,
-        None if name == "synthetic" else f"{name}.flags",
-    )
-    for name, module, config_class, dimension in (
-        ("digits", "digits", configs.DigitsConfig, 15_994),
-        ("docs", "docs", configs.DocsConfig, 157_172),
-        ("emnist", "emnist", configs.EmnistConfig, 1_018_174),
-        ("fashion", "mnist", configs.FashionConfig, 15_994),
-        ("mnist", "mnist", configs.MnistConfig, 15_994),
-        ("stackoverflow", "stackoverflow", configs.StackOverflowConfig, 4_050_748),
-        ("synthetic", "synthetic", configs.SyntheticConfig, 1_018_174),
-    )
-}
+TASKS: dict[str, TaskEntry] = {}
 
 
 def register(name: str, entry: TaskEntry) -> None:
     """Adds a task to the table, from which `dpfl-train` has its flags.
 
     Raises:
-      ValueError: If another task has its name.
+      TypeError: If the entry or one of its values has a wrong type.
+      ValueError: If another task has its name, or `dpfl-train` cannot have flags for
+        it; see `dpfl.plugins.check`.
     """
+    plugins.check_name(name)
+    if not isinstance(entry, TaskEntry):
+        raise TypeError(checks.message("entry", "a dpfl.TaskEntry", entry))
     if TASKS.get(name, entry).module != entry.module:
         raise ValueError(
             f"name must be one that no other task has, found {name!r}, which "
             f"{TASKS[name].module} has"
         )
+    config = entry.config_class
+    if not (isinstance(config, type) and issubclass(config, configs.TaskConfig)):
+        raise TypeError(checks.message("config_class", "a dpfl.TaskConfig", config))
+    plugins.check(plugins.TASKS, name, config)
+    unknown = {each.name for each in dataclasses.fields(config)}
+    unknown -= set(plugins.field_types(config))
+    if unknown:
+        wanted = "a number, a bool or a text"
+        raise TypeError(checks.message(sorted(unknown)[0], wanted, config))
+    checks.integer("dimension", entry.dimension)
+    if not isinstance(entry.measure, Measure):
+        raise TypeError(checks.message("measure", "a dpfl.Measure", entry.measure))
     TASKS[name] = entry
+
+
+for _name, _module, _class, _dimension in (
+    ("digits", "digits", configs.DigitsConfig, 15_994),
+    ("docs", "docs", configs.DocsConfig, 157_172),
+    ("emnist", "emnist", configs.EmnistConfig, 1_018_174),
+    ("fashion", "mnist", configs.FashionConfig, 15_994),
+    ("mnist", "mnist", configs.MnistConfig, 15_994),
+    ("stackoverflow", "stackoverflow", configs.StackOverflowConfig, 4_050_748),
+    ("synthetic", "synthetic", configs.SyntheticConfig, 1_018_174),
+):
+    # A few words of docs are so frequent that accuracy jumps between them while the
+    # loss falls.
+    _measure = LOSS if _name == "docs" else ACCURACY
+    _file = None if _name == "synthetic" else f"{_name}.flags"
+    _of_dpfl = f"dpfl.tasks.{_module}"
+    register(_name, TaskEntry(_class, _of_dpfl, _dimension, _measure, _file))
 
 
 def task_names() -> tuple[str, ...]:

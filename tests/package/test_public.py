@@ -3,13 +3,19 @@
 
 """`import dpfl` as a user's program has it."""
 
+import dataclasses
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import dpfl
-from dpfl import mechanisms
+from dpfl import mechanisms, plugins
+from dpfl.tasks import registry as tasks
+
+ROOT = Path(__file__).resolve().parents[2]
 
 # Its types are checked in tests/test_style.py.
 PROGRAM = """
@@ -66,3 +72,144 @@ def test_a_name_is_registered_once():
         dpfl.register(int, "x:Y")
     with pytest.raises(ValueError, match="name must be one that no other task has"):
         dpfl.register_task("digits", dpfl.TaskEntry(dpfl.TaskConfig, "x", 1))
+
+
+def mechanism_class(**changes):
+    """A mechanism's class as a package may make it, wrong in some things."""
+    own = {"name": "of_a_package", "kept": (int, dpfl.option(1, "How many are kept."))}
+    own.update(changes)
+    decorate = own.pop("decorate", dataclasses.dataclass(frozen=True))
+    fields = {k: v for k, v in own.items() if isinstance(v, tuple)}
+    body = {"__annotations__": {name: kind for name, (kind, _) in fields.items()}}
+    body.update({name: default for name, (_, default) in fields.items()})
+    others = {name: value for name, value in own.items() if name not in fields}
+    return decorate(type("OfAPackage", (dpfl.Gaussian,), {**body, **others}))
+
+
+def refused(**changes):
+    """Names of the error's kind and of its argument; the tables stay what they were."""
+    before = dict(dpfl.MECHANISMS)
+    with pytest.raises((TypeError, ValueError)) as caught:
+        dpfl.register(mechanism_class(**changes), "x:Y")
+    assert dpfl.MECHANISMS == before
+    said = str(caught.value)
+    assert ", found " in said and "\n" not in said
+    return caught.type, said.partition(" must be ")[0], said.rpartition("found ")[2]
+
+
+def test_what_commands_cannot_have_flags_for_is_refused():
+    for name, kind in [(None, TypeError), (3, TypeError), ("", ValueError)]:
+        assert refused(name=name) == (kind, "name", repr(name))
+    for name in ("a,b", "a b", "-x", "a/b", "é"):
+        assert refused(name=name) == (ValueError, "name", repr(name))
+    assert refused(decorate=lambda config: config)[:2] == (TypeError, "config")
+    assert refused(other=("Missing", 1))[:2] == (TypeError, "config")
+    field = "a field of config"
+    assert refused(other=(int, 1)) == (ValueError, field, "'other'")
+    assert refused(other=(int, dpfl.option(1, ""))) == (ValueError, field, "'other'")
+    # A flag of absl's, of a command, of a task.
+    for name in ("verbosity", "output_dir", "plot", "num_clients"):
+        clash = {name: (int, dpfl.option(1, "A number."))}
+        assert refused(**clash) == (ValueError, field, repr(name))
+    # Other mechanisms have a number.
+    assert refused(bits=(str, dpfl.option("", "A text.")))[:2] == (TypeError, "bits")
+    with pytest.raises(TypeError, match="^example must be"):
+        dpfl.register(mechanism_class(), "x:Y", example=dpfl.Gaussian(3, 1.0, 1.0))
+
+
+def task_class(**fields):
+    body = {"__annotations__": {name: kind for name, (kind, _) in fields.items()}}
+    body.update({name: default for name, (_, default) in fields.items()})
+    own = type("Own", (dpfl.TaskConfig,), body)
+    return dataclasses.dataclass(frozen=True)(own)
+
+
+@pytest.mark.parametrize(
+    ("name", "entry", "error", "argument"),
+    [
+        (None, (task_class(),), TypeError, "name"),
+        ("a b", (task_class(),), ValueError, "name"),
+        ("own", (dict,), TypeError, "config_class"),
+        ("own", (task_class(), "x", "7"), TypeError, "dimension"),
+        ("own", (task_class(), "x", 7, "loss"), TypeError, "measure"),
+        ("own", (task_class(other=(int, 1)),), ValueError, "a field of config"),
+        ("own", (task_class(other=(list, None)),), TypeError, "other"),
+        *(
+            ("own", (task_class(**{n: (int, dpfl.option(1, "A."))}),), ValueError, None)
+            for n in ("rounds", "bits", "flagfile", "workers")
+        ),
+        ("own", (task_class(model=(int, dpfl.option(1, "A."))),), TypeError, "model"),
+    ],
+)
+def test_a_task_without_flags_is_refused(name, entry, error, argument):
+    config, module, dimension, *others = (*entry, "x", 7)[: max(3, len(entry))]
+    before = dpfl.tasks.task_names()
+    with pytest.raises(error) as caught:
+        entry = dpfl.TaskEntry(config, module, dimension, *others)
+        dpfl.register_task(name, entry)
+    assert str(caught.value).startswith(f"{argument or 'a field of config'} must be")
+    assert dpfl.tasks.task_names() == before
+
+
+def test_the_names_that_are_taken_are_those_of_flags():
+    own = {g: set() for g in (plugins.MECHANISMS, plugins.TASKS)}
+    for config in dpfl.MECHANISMS.values():
+        if config.__module__.startswith("dpfl."):
+            own[plugins.MECHANISMS] |= set(plugins.field_types(config))
+    for entry in tasks.TASKS.values():
+        if entry.module.startswith("dpfl."):
+            own[plugins.TASKS] |= set(plugins.field_types(entry.config_class))
+    for group, names in own.items():
+        assert plugins.TAKEN[group] == names
+    code = "from absl import flags; import experiments.{}; print(*flags.FLAGS)"
+    for binary in ("train", "privacy"):
+        command = [sys.executable, "-c", code.format(binary)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        every = set().union(*plugins.TAKEN.values())
+        assert set(done.stdout.split()) <= every
+
+
+PLUGINS = {
+    "ends": "raise SystemExit(0)",
+    "half": "import dpfl, other; dpfl.register(other.Named, 'x:Y'); 1 / 0",
+    "nameless": "import dpfl, other; dpfl.register(other.Nameless, 'x:Y')",
+    "good": "import dpfl, other; dpfl.register(other.Good, 'x:Y')",
+}
+OTHER = """
+import dataclasses, dpfl
+
+@dataclasses.dataclass(frozen=True)
+class Named(dpfl.Gaussian):
+    name = "half"
+
+@dataclasses.dataclass(frozen=True)
+class Nameless(dpfl.Gaussian):
+    name = None
+
+@dataclasses.dataclass(frozen=True)
+class Good(dpfl.Gaussian):
+    name = "good"
+"""
+
+
+def test_a_package_that_cannot_be_loaded_costs_itself_alone(tmp_path):
+    (tmp_path / "other.py").write_text(OTHER)
+    for name, text in PLUGINS.items():
+        (tmp_path / f"{name}_plugin.py").write_text(text)
+        info = tmp_path / f"{name}-1.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Name: {name}\nVersion: 1\n")
+        entry = f"[dpfl.mechanisms]\n{name} = {name}_plugin\n"
+        (info / "entry_points.txt").write_text(entry)
+    code = "import dpfl; print(*sorted(dpfl.MECHANISMS))"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    own = {n for n, c in dpfl.MECHANISMS.items() if c.__module__.startswith("dpfl.")}
+    assert set(done.stdout.split()) == own | {"good"}
+    for name in PLUGINS:
+        assert (f"{name}_plugin" in done.stderr) == (name != "good")
