@@ -11,9 +11,7 @@ computes, the versions of libraries and the machine: what an earlier accountant 
 never answers for this one. It has the bits that a computation would give. A file that
 is damaged, or is another question's, is computed anew.
 
-The environment variable `DPFL_CACHE` names the folder, or is empty or "off" for none;
-without it, it is `dpfl` in the user's folder of caches. A folder that others may write
-to is not used, and one that cannot be written is no error.
+The entries are `cache_folder`'s, which says where they are and which are trusted.
 """
 
 from __future__ import annotations
@@ -22,10 +20,10 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
+import itertools
 import json
 import os
 import platform
-import threading
 import time
 import types
 from collections.abc import Callable, Mapping
@@ -35,34 +33,23 @@ from typing import Any, Optional, TypeVar
 import attr
 import numpy as np
 
-from dpfl import files
-
-VARIABLE = "DPFL_CACHE"
-"""The environment variable that names the folder."""
-
-OFF = "off"
-"""Its value for no folder; as is an empty one."""
+from dpfl import cache_folder
 
 LEAST_SECONDS = 0.25
 """What takes less is not kept; a calibration asks for a dozen figures."""
 
-MOST_BYTES = 2**31
-"""The files that were used last are kept, up to so much in all."""
-
-# A result that takes more than this part of the folder is not kept.
-_SHARE = 4
 # Those of dpfl, beside the modules at its root, whose source decides a result; and
 # whose values arguments may hold.
 _PACKAGES = ("accounting", "factorization")
 _LIBRARIES = ("numpy", "scipy", "dp-accounting")
-# What else the last bits of sums may depend on.
-_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+# What says how BLAS and numpy add up: numbers of threads, kinds of processors, modes.
+_SETTINGS = ("OPENBLAS_", "GOTO_", "OMP_", "KMP_", "MKL_", "BLIS_", "VECLIB_", "NPY_")
+# What /proc/cpuinfo says of the processor by which they choose how to.
+_KINDS = ("vendor_id", "cpu family", "model", "flags", "Features", "CPU ")
 
-Header = dict[str, Any]
-Arrays = dict[str, np.ndarray]
+Header = cache_folder.Header
+Arrays = cache_folder.Arrays
 _Function = TypeVar("_Function", bound=Callable[..., Any])
-
-_writing = threading.Lock()
 
 
 class _UnknownError(TypeError):
@@ -88,18 +75,17 @@ def kept(
     def decorated(function: _Function) -> _Function:
         @functools.wraps(function)
         def found(*args: Any, **kwargs: Any) -> Any:
-            place = _place(function, args, kwargs)
-            if place is None:
+            key = _key(function, args, kwargs)
+            if key is None:
                 return function(*args, **kwargs)
-            path, key = place
-            parts = _read(path, key)
+            parts = cache_folder.read(key)
             if parts is not None:
                 with contextlib.suppress(KeyError, TypeError, ValueError):
                     return from_parts(*parts)
             begun = time.monotonic()
             result = function(*args, **kwargs)
             if time.monotonic() - begun >= LEAST_SECONDS:
-                _write(path, key, *to_parts(result))
+                cache_folder.write(key, *to_parts(result))
             return result
 
         return found  # type: ignore[return-value]
@@ -107,32 +93,10 @@ def kept(
     return decorated
 
 
-def folder() -> Optional[Path]:
-    """The folder of kept results; None if there is to be none."""
-    given = os.environ.get(VARIABLE)
-    if given is not None:
-        return None if given.lower() in ("", OFF) else Path(given)
-    caches = os.environ.get("XDG_CACHE_HOME", "")
-    if os.path.isabs(caches):
-        return Path(caches) / "dpfl"
-    with contextlib.suppress(RuntimeError):  # There may be no home.
-        return Path.home() / ".cache" / "dpfl"
-    return None
-
-
-def _is_private(place: Path) -> bool:
-    """Whether what is in a folder can only be what this user wrote."""
-    is_own = os.name == "nt" or place.stat().st_uid == os.geteuid()
-    return is_own and files.others_may_write(place) is None
-
-
-def _place(
-    function: Callable[..., Any], args: Any, kwargs: Any
-) -> Optional[tuple[Path, str]]:
-    """The file of a result and its key; None if it is not to be looked for."""
-    where = folder()
+def _key(function: Callable[..., Any], args: Any, kwargs: Any) -> Optional[str]:
+    """The key of a result; None if it is not to be looked for."""
     # A process goes on with what it has loaded, whatever the source is by now.
-    if where is None or not _AT_IMPORT or _sources() != _AT_IMPORT:
+    if cache_folder.folder() is None or not _AT_IMPORT or _sources() != _AT_IMPORT:
         return None
     surroundings = _surroundings()
     if surroundings is None:
@@ -141,54 +105,7 @@ def _place(
         question = [_content(function), _content(args), _content(kwargs)]
     except _UnknownError:
         return None
-    key = hashlib.sha256(json.dumps([surroundings, question]).encode()).hexdigest()
-    return where / f"{function.__name__.strip('_')}-{key[:32]}.npz", key
-
-
-def _read(path: Path, key: str) -> Optional[tuple[Header, Arrays]]:
-    """What was kept for a key; None if there is none, or if it is not to be used."""
-    try:
-        if not _is_private(path.parent):
-            return None
-        header, arrays = files.read_arrays(path)
-        if header.pop("checksum") != files.arrays_checksum(header, arrays):
-            return None
-        if header.pop("key") != key:
-            return None
-    # A damaged archive raises all kinds of errors.
-    except Exception:
-        return None
-    with contextlib.suppress(OSError):
-        os.utime(path)
-    return header, arrays
-
-
-def _write(path: Path, key: str, header: Header, arrays: Arrays) -> None:
-    """Keeps a result, if there is room and it may be written."""
-    if sum(array.nbytes for array in arrays.values()) > MOST_BYTES // _SHARE:
-        return
-    # Threads of a process would write under one name.
-    with _writing, contextlib.suppress(OSError, ValueError):
-        files.private_folder(path.parent)
-        if _is_private(path.parent):
-            files.write_arrays(path, {**header, "key": key}, arrays, private=True)
-            _make_room(path.parent)
-
-
-def _make_room(place: Path) -> None:
-    """Removes the files that were used the longest ago, until the others have room."""
-    found = []
-    for path in place.glob("*.npz"):
-        # Another process may have removed it.
-        with contextlib.suppress(OSError):
-            about = path.stat()
-            found.append((about.st_mtime_ns, about.st_size, path))
-    total = sum(size for _, size, _ in found)
-    for _, size, path in sorted(found):
-        if total <= MOST_BYTES:
-            return
-        path.unlink(missing_ok=True)
-        total -= size
+    return hashlib.sha256(json.dumps([surroundings, question]).encode()).hexdigest()
 
 
 def _content(value: Any) -> Any:
@@ -264,17 +181,33 @@ def _surroundings() -> Optional[str]:
         versions = [metadata.version(library) for library in _LIBRARIES]
     except (OSError, metadata.PackageNotFoundError):
         return None
-    threads = [os.environ.get(name) for name in _THREADS]
     python = [platform.python_version(), platform.machine(), platform.libc_ver()]
-    about = [versions, threads, python, os.cpu_count(), _processor()]
+    about = [versions, np.__file__, python, *_ADDING_UP]
     found.update(json.dumps(about).encode())
     return found.hexdigest() if _sources() == _AT_IMPORT else None
 
 
-def _processor() -> str:
-    """What the processor can do, by which numpy and BLAS choose how they add up."""
+def _adding_up() -> list[Any]:
+    """What the last bits of sums depend on, beside the code: threads and processor.
+
+    BLAS has as many threads as there are processors that the process may use.
+    """
+    if hasattr(os, "sched_getaffinity"):
+        processors: Optional[int] = len(os.sched_getaffinity(0))
+    else:
+        processors = os.cpu_count()
+    names = sorted(name for name in os.environ if name.startswith(_SETTINGS))
+    return [processors, [[name, os.environ[name]] for name in names], _processor()]
+
+
+def _processor() -> list[str]:
+    """The kind of the processor, and what it can do."""
     with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as lines:
-        for line in lines:
-            if line.startswith(("flags", "Features")):
-                return line
-    return ""
+        # Another processor's lines begin behind an empty one.
+        first = itertools.takewhile(str.strip, lines)
+        return [line for line in first if line.startswith(_KINDS)]
+    return [platform.processor()]
+
+
+# As it is when numpy is loaded, which asks once.
+_ADDING_UP = _adding_up()

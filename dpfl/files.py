@@ -50,6 +50,18 @@ class InUseError(ValueError):
     """Another process holds a folder."""
 
 
+def expanded(path: PathLike) -> Optional[str]:
+    """A path with the home that its ~ stands for; None if there is no such home.
+
+    A container's user may have none: neither HOME nor a line among the users.
+    """
+    given = os.fspath(path)
+    found = os.path.expanduser(given)
+    # An empty HOME would be the root folder.
+    is_lost = not os.path.isabs(found) or os.environ.get("HOME") == ""
+    return None if given.startswith("~") and is_lost else found
+
+
 def private_folder(path: PathLike) -> pathlib.Path:
     """Makes a folder that nobody but its owner can read, whatever the umask.
 

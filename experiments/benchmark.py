@@ -32,7 +32,7 @@ from concurrent import futures
 
 from absl import flags
 
-from dpfl import disk_cache, files
+from dpfl import cache_folder, files
 from dpfl.training import launcher
 
 from . import cli, start, tables
@@ -206,7 +206,7 @@ def main(argv: Sequence[str]) -> None:
     else:
         measures = of_peers()
     # The seconds are those of computing.
-    os.environ[disk_cache.VARIABLE] = disk_cache.OFF
+    os.environ[cache_folder.VARIABLE] = cache_folder.OFF
     cli.work_begins()
     rows: list[Row] = []
     for run, measure in measures.items():

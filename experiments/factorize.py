@@ -31,7 +31,7 @@ from typing import Any, Optional
 
 from absl import flags
 
-from dpfl import checks, disk_cache, fields, files
+from dpfl import cache_folder, checks, fields, files
 from dpfl import factorization as mf
 from dpfl.factorization.sensitivity import participations
 from dpfl.factorization.workloads import MOST_ROUNDS, RATE_RANGE
@@ -372,7 +372,7 @@ def main(argv: Sequence[str]) -> None:
     if _CACHE.value is not None:
         files.output_folder("--matrix_cache", _CACHE.value)
     # The seconds are those of computing.
-    os.environ[disk_cache.VARIABLE] = disk_cache.OFF
+    os.environ[cache_folder.VARIABLE] = cache_folder.OFF
     with checks.renaming(_FLAG_OF):
         COMMANDS[command]()
 

@@ -23,6 +23,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
+import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -135,7 +136,8 @@ def given_flags(words: Sequence[str]) -> dict[str, str]:
         name, value = _flag(word)
         if name == "flagfile":
             path = flag_files.resolved(f"--flagfile={value}").partition("=")[2]
-            found.update(map(_flag, flag_files.lines_in(Path(path).expanduser())))
+            lines = flag_files.lines_in(Path(os.path.expanduser(path)))
+            found.update(map(_flag, lines))
             continue
         if name in _OWN:
             raise ValueError(f"--{name} must stand before --, found {word} after it")

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import dataclasses
+import io
 import json
 import os
 import shutil
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 
 import dpfl
-from dpfl import disk_cache, files
+from dpfl import cache_folder, disk_cache
 from dpfl import factorization as fact
 from dpfl.accounting import balls_in_bins, hidden_turns
 from dpfl.factorization import methods
@@ -53,7 +54,7 @@ def names(folder):
 
 
 def test_tests_keep_nothing():
-    assert disk_cache.folder() is None
+    assert cache_folder.folder() is None
 
 
 def test_a_second_question_is_answered_from_the_file(folder, asked):
@@ -100,7 +101,7 @@ def test_a_factorization_has_the_bits_of_a_fresh_one(folder, monkeypatch, method
     def never(*args):
         raise AssertionError
 
-    monkeypatch.setattr(disk_cache, "_write", never)
+    monkeypatch.setattr(cache_folder, "write", never)
     again = fact.compute(workload, method, **params)
     assert again is not first and len(names(folder)) == 1
     for found in (first, again):
@@ -133,10 +134,10 @@ def test_whatever_is_damaged_is_computed_anew_and_replaced(folder, asked):
 def test_what_was_edited_is_not_believed(folder, asked):
     asked.ask(2)
     (path,) = folder.iterdir()
-    header, arrays = files.read_arrays(path)
-    text = json.dumps({**header, "found": 5})
-    np.savez(path, header=np.array(text), **arrays)
-    assert files.read_arrays(path)[0]["found"] == 5
+    head, body = path.read_bytes()[:149], io.BytesIO()
+    assert head.endswith(b"\n")
+    np.savez(body, header=np.array(json.dumps({"found": 5})))
+    path.write_bytes(head + body.getvalue())
     assert asked.ask(2) == 6 and asked.calls == [2, 2]
 
 
@@ -194,23 +195,6 @@ def test_the_digest_is_of_what_computes(tmp_path):
     assert digest() == found[-1]
 
 
-@pytest.mark.parametrize("value", ["", "off", "Off"])
-def test_it_can_be_switched_off(folder, asked, monkeypatch, value):
-    monkeypatch.setenv("DPFL_CACHE", value)
-    assert [asked.ask(2), asked.ask(2)] == [6, 6]
-    assert asked.calls == [2, 2] and names(folder) == []
-
-
-def test_where_it_is_if_nothing_is_said(tmp_path, monkeypatch):
-    monkeypatch.delenv("DPFL_CACHE")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert disk_cache.folder() == tmp_path / "dpfl"
-    for relative in ("", "caches"):
-        monkeypatch.setenv("XDG_CACHE_HOME", relative)
-        monkeypatch.setenv("HOME", str(tmp_path))
-        assert disk_cache.folder() == tmp_path / ".cache" / "dpfl"
-
-
 def test_what_is_quick_is_not_kept(folder, asked, monkeypatch):
     monkeypatch.setattr(disk_cache, "LEAST_SECONDS", 10.0)
     assert asked.ask(2) == 6 and names(folder) == []
@@ -221,33 +205,50 @@ def test_a_folder_that_cannot_be_is_no_error(folder, asked):
     assert [asked.ask(2), asked.ask(2)] == [6, 6] and asked.calls == [2, 2]
 
 
-def test_a_folder_that_others_may_write_to_is_not_used(folder, asked):
-    asked.ask(2)
-    folder.chmod(0o777)
-    assert asked.ask(2) == 6 and asked.ask(3) == 9
-    assert asked.calls == [2, 2, 3] and len(names(folder)) == 1
-
-
-def test_what_was_used_the_longest_ago_makes_room(folder, asked, monkeypatch):
-    paths = {}
-    for number in range(4):
-        asked.ask(number)
-        (paths[number],) = set(folder.iterdir()) - set(paths.values())
-        os.utime(paths[number], (number, number))
-    asked.ask(0)
-    size = paths[0].stat().st_size
-    monkeypatch.setattr(disk_cache, "MOST_BYTES", 3 * size + size // 2)
-    asked.ask(9)
-    left = set(folder.iterdir())
-    assert {paths[0], paths[3]} < left and len(left) == 3
-
-
 def test_what_is_large_is_not_kept(folder, monkeypatch):
     fact.compute(fact.prefix_sum(12), "optimal")
     assert len(names(folder)) == 1
-    monkeypatch.setattr(disk_cache, "MOST_BYTES", 4 * 2 * 8 * 13 * 13 - 1)
+    monkeypatch.setattr(cache_folder, "MOST_BYTES", 4 * 2 * 8 * 13 * 13 - 1)
     fact.compute(fact.prefix_sum(13), "optimal")
     assert len(names(folder)) == 1
+
+
+SURROUNDED = """
+import os, sys
+exec(sys.argv[1])
+from dpfl import disk_cache
+print(disk_cache._surroundings())
+"""
+
+
+def test_what_sums_depend_on_is_in_the_key():
+    """BLAS has as many threads as a process may use processors, when it is loaded."""
+
+    def digest(said, **more):
+        return subprocess.run(
+            [sys.executable, "-c", SURROUNDED, said],
+            env={**os.environ, **more},
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+
+    found = [digest("pass"), digest("os.sched_getaffinity = lambda _: range(99)")]
+    found += [digest("import numpy; numpy.__file__ += '/other'")]
+    found += [digest("pass", OPENBLAS_CORETYPE="Zen"), digest("pass", MKL_CBWR="AUTO")]
+    assert len(set(found)) == len(found)
+
+
+@pytest.mark.parametrize("epsilon", ["7.84", None, True, -1.0, 1e999])
+def test_a_figure_that_is_none_is_computed(folder, epsilon):
+    from_parts = hidden_turns._figure
+    assert from_parts({"epsilon": 0.5, "method": "monte-carlo"}, {}) == (
+        0.5,
+        "monte-carlo",
+    )
+    for method in ("monte-carlo", "by-heart"):
+        with pytest.raises(ValueError):
+            from_parts({"epsilon": epsilon, "method": method}, {})
 
 
 class OwnRate(ConstantRate):

@@ -183,11 +183,17 @@ def tight_epsilon(
     return None if found is None else _epsilon_of(found, delta, seed)
 
 
+def _figure(header: disk_cache.Header, _: disk_cache.Arrays) -> tuple[float, str]:
+    """A figure that was kept; ValueError if it is none."""
+    epsilon, method = header["epsilon"], header["method"]
+    is_number = type(epsilon) is float and 0 <= epsilon < math.inf
+    if not is_number or method not in ("exact-gaussian", "monte-carlo"):
+        raise ValueError(f"epsilon must be a number, found {epsilon!r} by {method!r}")
+    return epsilon, method
+
+
 @functools.lru_cache(maxsize=16)
-@disk_cache.kept(
-    lambda found: ({"epsilon": found[0], "method": found[1]}, {}),
-    lambda header, _: (header["epsilon"], header["method"]),
-)
+@disk_cache.kept(lambda found: ({"epsilon": found[0], "method": found[1]}, {}), _figure)
 def _epsilon_of(
     found: HiddenTurnsDpEvent, delta: float, seed: int
 ) -> tuple[float, str]:

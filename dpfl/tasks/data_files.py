@@ -21,7 +21,7 @@ from typing import Any, Optional, Union
 import numpy as np
 import tensorflow as tf
 
-from dpfl import files
+from dpfl import checks, files
 from dpfl.tasks import downloads
 from dpfl.tasks import task as task_lib
 from dpfl.tasks.configs import DocsConfig, FashionConfig, FilesConfig, SqlConfig
@@ -185,9 +185,16 @@ class PackedText:
 
 
 def data_folder(config: Union[FilesConfig, FashionConfig, DocsConfig]) -> str:
-    """The folder that the options mean, as the path that workers read too."""
-    folder = config.data_dir or os.path.join("~", ".tff")
-    return os.path.abspath(os.path.expanduser(folder))
+    """The folder that the options mean, as the path that workers read too.
+
+    Raises:
+      ValueError: If it is in the home of a user who has none.
+    """
+    folder = files.expanded(config.data_dir or os.path.join("~", ".tff"))
+    if folder is None:
+        wanted = "a folder's path, and not in a home, since there is no such home"
+        raise ValueError(checks.message("data_dir", wanted, config.data_dir))
+    return os.path.abspath(folder)
 
 
 def damaged(path: str, found: str) -> DataFileError:

@@ -10,19 +10,18 @@ it, so that what happens to the file later can be noticed.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import http.client
 import lzma
 import os
-import pathlib
+import re
 import sys
 import time
 import urllib.request
 from collections.abc import Callable
 from typing import IO, Any, Optional
 
-from dpfl import files
+from dpfl import cache_folder, files
 
 # Seconds without a byte after which a connection is given up.
 _SILENCE = 60.0
@@ -92,35 +91,31 @@ def digest(path: str) -> str:
 def remembered_digest(path: str, say: Callable[[str], None] = _say) -> str:
     """The SHA-256 of a file, read only if it is not the one read before.
 
-    What was found is remembered in the user's cache folder by the file's path, device,
-    inode, size and times of content and inode, which change with any of its bytes.
+    What was found is remembered in the user's cache by the file's path, device, inode,
+    size and times of content and inode, which change with any of its bytes.
     Before a file is read for which that takes long `say` is called with a sentence.
     """
-    known = os.stat(path)
-    name = os.path.realpath(path)
-    facts = [known.st_dev, known.st_ino, known.st_size]
-    facts += [known.st_mtime_ns, known.st_ctime_ns]
-    cache = os.environ.get("XDG_CACHE_HOME") or os.path.join("~", ".cache")
-    own = hashlib.sha256(os.fsencode(name)).hexdigest()
-    memory = pathlib.Path(cache).expanduser() / "dpfl" / f"{own}.json"
-    try:
-        kept = files.read_json(memory)
-        if kept["path"] == name and kept["facts"] == facts:
-            return str(kept["sha256"])
-    except (OSError, ValueError, TypeError, KeyError):
-        # Not read yet, or kept by something else.
-        pass
-    if known.st_size > _LONG:
+    name, known = os.path.realpath(path), _facts(path)
+    key = hashlib.sha256(b"digest of " + os.fsencode(name)).hexdigest()
+    header, _ = cache_folder.read(key) or ({}, {})
+    kept = header.get("sha256")
+    if header.get("facts") == known and re.fullmatch("[0-9a-f]{64}", str(kept)):
+        return str(kept)
+    if os.path.getsize(path) > _LONG:
         say(f"reading all of {path} once, to know it again")
     found = digest(path)
     # A clock's last tick may still come to a file that was just written.
-    is_settled = time.time_ns() - known.st_mtime_ns > _TICK_NS
-    if is_settled and os.stat(path).st_mtime_ns == known.st_mtime_ns:
-        content = {"path": name, "facts": facts, "sha256": found}
-        with contextlib.suppress(OSError):
-            files.private_folder(memory.parent)
-            files.write_json(memory, content, private=True)
+    is_settled = time.time_ns() - max(known[-2:]) > _TICK_NS
+    if is_settled and _facts(path) == known:
+        cache_folder.write(key, {"facts": known, "sha256": found}, {})
     return found
+
+
+def _facts(path: str) -> list[int]:
+    """Numbers of a file of which another content has others, the last two its times."""
+    about = os.stat(path)
+    identity = [about.st_dev, about.st_ino, about.st_size]
+    return [*identity, about.st_mtime_ns, about.st_ctime_ns]
 
 
 def recorded_digest(path: str) -> Optional[str]:

@@ -23,6 +23,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from dpfl import cache_folder
 from dpfl.tasks import configs, data_files, downloads, emnist, stackoverflow, text
 from dpfl.tasks.registry import load_task
 
@@ -335,8 +336,8 @@ def test_fingerprint_follows_the_data(emnist_copy, emnist_folder):
 
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return tmp_path / "cache" / "dpfl"
+    monkeypatch.setenv("DPFL_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
 
 
 def test_the_fingerprint_is_of_all_of_a_file(tmp_path, cache, monkeypatch):
@@ -377,6 +378,27 @@ def test_a_digest_is_remembered_until_the_file_changes(tmp_path, cache, monkeypa
     monkeypatch.setattr(downloads, "_LONG", 0)
     os.utime(path)
     assert remembered() == changed and str(path) in said[0]
+    # What is remembered may be read by the digest's own form alone.
+    key = kept.name[len("dpfl-") : -len(".cache")]
+    header, arrays = cache_folder.read(key)
+    cache_folder.write(key, {**header, "sha256": "0" * 63 + "\n"}, arrays)
+    assert remembered() == changed and len(read) == 7
+
+
+def test_a_digest_is_nowhere_if_nothing_is_to_be_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(downloads, "_TICK_NS", 0)
+    (tmp_path / "data").write_bytes(b"one client")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
+    monkeypatch.setenv("DPFL_CACHE", "off")
+    assert len(downloads.remembered_digest("data")) == 64
+    # Nor where a container's user has no home.
+    monkeypatch.delenv("DPFL_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", "caches")
+    assert len(downloads.remembered_digest("data")) == 64
+    assert os.listdir(tmp_path) == ["data"]
 
 
 def _published(folder, content):
@@ -482,6 +504,17 @@ def test_a_relative_folder_is_the_path_that_workers_read(emnist_copy, monkeypatc
     monkeypatch.chdir(emnist_copy.parent)
     config = configs.EmnistConfig(data_dir=".")
     assert data_files.find_sql_file(EMNIST_FILE, config) == str(emnist_copy)
+
+
+@pytest.mark.parametrize("given", [None, "~/data", "~nobody-of-this-name"])
+def test_a_folder_in_no_home_is_refused(tmp_path, monkeypatch, given):
+    """It was one named ~ in the working folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)
+    with pytest.raises(ValueError, match="data_dir"):
+        load_task("emnist", data_dir=given, download=True)
+    assert os.listdir(tmp_path) == []
 
 
 class Trickle(io.BytesIO):
