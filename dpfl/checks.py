@@ -12,13 +12,23 @@ found. A value of a wrong type raises TypeError, a value out of range ValueError
 from __future__ import annotations
 
 import contextlib
+import functools
+import inspect
 import math
 import numbers
+import os
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any, Optional
+from typing import Any, Optional, TypeVar, cast
 
-import attr
 import numpy as np
+
+Check = Callable[[str, Any], Any]
+"""From an argument's name and value to the value that is kept, or an error."""
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+# Lengths of updates beyond this are mistakes.
+MOST_DIMENSIONS = 10**12
 
 
 def message(name: str, wanted: str, value: Any) -> str:
@@ -66,9 +76,12 @@ def real(
 
 
 def integer(
-    name: str, value: Any, at_least: int = 1, at_most: Optional[int] = None
+    name: str,
+    value: Any,
+    at_least: Optional[int] = 1,
+    at_most: Optional[int] = None,
 ) -> int:
-    """`value` as an int from `at_least` to `at_most`.
+    """`value` as an int from `at_least` to `at_most`; None is no bound.
 
     Raises:
       TypeError: `value` is not an integer (a bool is not one).
@@ -77,11 +90,22 @@ def integer(
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Integral):
         raise TypeError(message(name, "an integer", value))
     result = int(value)
-    if result < at_least:
+    if at_least is not None and result < at_least:
         raise ValueError(message(name, f"at least {at_least}", result))
     if at_most is not None and result > at_most:
         raise ValueError(message(name, f"at most {at_most}", result))
     return result
+
+
+def dimension(name: str, value: Any) -> int:
+    """`value` as an int, if it is the length of an update, at least 1.
+
+    A float that is a whole number is taken too: the sum of np.prod of shapes is one
+    where a shape is that of a scalar.
+    """
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return integer(name, value, at_most=MOST_DIMENSIONS)
 
 
 def optional_integer(
@@ -120,14 +144,40 @@ def choice(name: str, value: Any, choices: Collection[str]) -> str:
     """`value`, if it is one of `choices`; else ValueError."""
     if not isinstance(value, str) or value not in choices:
         raise ValueError(message(name, f"one of {', '.join(sorted(choices))}", value))
-    return value
+    return str(value)
+
+
+def text(name: str, value: Any) -> str:
+    """`value` as a str, if it is one; else TypeError."""
+    if not isinstance(value, str):
+        raise TypeError(message(name, "a text", value))
+    return str(value)
+
+
+def path(name: str, value: Any) -> str:
+    """`value` as a str, if it is a path; else TypeError."""
+    found = os.fspath(value) if isinstance(value, os.PathLike) else value
+    if not isinstance(found, str) or not found:
+        raise TypeError(message(name, "a path", value))
+    return str(found)
 
 
 def boolean(name: str, value: Any) -> bool:
-    """`value`, if it is True or False; else TypeError."""
-    if not isinstance(value, bool):
+    """`value` as a bool, if it is True or False; else TypeError."""
+    if not isinstance(value, (bool, np.bool_)):
         raise TypeError(message(name, "True or False", value))
-    return value
+    return bool(value)
+
+
+def instance(kind: type) -> Check:
+    """The check that a value is of a class; else TypeError."""
+
+    def check(name: str, value: Any) -> Any:
+        if not isinstance(value, kind):
+            raise TypeError(message(name, f"of the class {kind.__name__}", value))
+        return value
+
+    return check
 
 
 def orders(values: Any, *, closed: bool = False) -> np.ndarray:
@@ -159,14 +209,43 @@ def matrix(name: str, value: Any) -> np.ndarray:
     return _array(name, value, 2, "matrix")
 
 
-def validator(check: Callable[..., Any], **kwargs: Any) -> Any:
-    """An attrs validator made of one of the checks above."""
+def of_arguments(table: Mapping[str, Check]) -> Callable[[_Function], _Function]:
+    """A decorator by which a function gets what the checks of its arguments return.
 
-    def validate(instance: Any, attribute: attr.Attribute, value: Any) -> None:
-        del instance
-        check(attribute.name, value, **kwargs)
+    An argument without a check in the table goes as it is, and so does None where the
+    argument is optional.
+    """
 
-    return validate
+    def decorate(function: _Function) -> _Function:
+        parameters = inspect.signature(function).parameters
+        own = [
+            (
+                name,
+                math.inf if parameter.kind is parameter.KEYWORD_ONLY else place,
+                table[name],
+                "Optional" in str(parameter.annotation),
+            )
+            for place, (name, parameter) in enumerate(parameters.items())
+            if name in table
+        ]
+        if not own:
+            return function
+
+        @functools.wraps(function)
+        def checked(*given: Any, **named: Any) -> Any:
+            values: list[Any] = list(given)
+            for name, place, check, is_optional in own:
+                where: Any = values if place < len(values) else named
+                key: Any = place if where is values else name
+                if where is named and name not in named:
+                    continue
+                if where[key] is not None or not is_optional:
+                    where[key] = check(name, where[key])
+            return function(*values, **named)
+
+        return cast(_Function, checked)
+
+    return decorate
 
 
 @contextlib.contextmanager

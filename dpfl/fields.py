@@ -1,29 +1,191 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Dataclass fields with the sentence that a binary shows for their flags."""
+"""Fields of configurations: their checks, and the sentences that binaries show."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable
-from typing import Any
+import functools
+import types
+import typing
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, ClassVar, Optional, TypeVar, Union, cast
+
+import attr
+
+from dpfl import checks
 
 # The value of a number that is left to be chosen; see `dpfl.planning.choice`.
 AUTO = "auto"
 
+_Method = TypeVar("_Method", bound=Callable[..., None])
+# Those of the annotations that have one.
+_CHECKS: Mapping[Any, Callable[..., Any]] = {
+    **{int: functools.partial(checks.integer, at_least=None), float: checks.real},
+    **{bool: checks.boolean, str: checks.text},
+}
+# X | None is of another type than Optional[X] from Python 3.10 on.
+_UNIONS = (Union, getattr(types, "UnionType", Union))
 
-def option(default: Any, text: str, *, auto: bool = False) -> Any:
+
+def option(
+    default: Any,
+    text: Optional[str],
+    *,
+    auto: bool = False,
+    check: Optional[Callable[..., Any]] = None,
+    **bounds: Any,
+) -> Any:
     """A dataclass field with a default, and a sentence that says what it is.
 
-    With `auto` it may be `AUTO`, which leaves the number to be chosen.
+    Args:
+      text: The sentence; None for a field that is no flag.
+      auto: Whether it may be `AUTO`, which leaves the number to be chosen.
+      check: From the field's name and a value to the value that is kept, or a TypeError
+        or ValueError; one of `dpfl.checks`, or None for that of the annotation: a
+        number, a bool, a str, or an instance of a class. Optional fields may be None.
+      **bounds: Keywords of the check, such as `at_least` and `below` of a number, and
+        `choices` of a str.
     """
-    return dataclasses.field(default=default, metadata={"help": text, "auto": auto})
+    metadata = said(text, auto=auto, check=check, **bounds)
+    return dataclasses.field(default=default, metadata=metadata)
 
 
-def required(text: str, *, auto: bool = False) -> Any:
+def required(
+    text: Optional[str],
+    *,
+    auto: bool = False,
+    check: Optional[Callable[..., Any]] = None,
+    **bounds: Any,
+) -> Any:
     """A dataclass field without a default; see `option`."""
-    return dataclasses.field(metadata={"help": text, "auto": auto})
+    return dataclasses.field(metadata=said(text, auto=auto, check=check, **bounds))
+
+
+def said(
+    text: Optional[str] = None,
+    *,
+    auto: bool = False,
+    check: Optional[Callable[..., Any]] = None,
+    **bounds: Any,
+) -> dict[str, Any]:
+    """The metadata of a field, of a dataclass or of attrs; see `option`."""
+    if check is None and "choices" in bounds:
+        check = checks.choice
+    metadata: dict[str, Any] = {"auto": auto, "check": check, "bounds": bounds}
+    return metadata if text is None else {"help": text, **metadata}
+
+
+def _keeping(method: _Method) -> _Method:
+    """A method that is called behind `__init__`, with what the checks return."""
+
+    @functools.wraps(method)
+    def kept(self: Any, *arguments: Any) -> None:
+        # Once, and first of all, of those that call each other by `super`.
+        if getattr(type(self), method.__name__) is kept:
+            config: Any = type(self)
+            for name, check in checks_of(config).items():
+                value = getattr(self, name)
+                found = check(name, value)
+                if found is not value:
+                    object.__setattr__(self, name, found)
+        method(self, *arguments)
+
+    kept.keeps = True  # type: ignore[attr-defined]
+    return cast(_Method, kept)
+
+
+class Checked:
+    """Base of the frozen dataclasses, and attrs classes, whose fields are checked.
+
+    Each field is what its check returned, a number a Python number, before a
+    `__post_init__` looks at it. A subclass need not ask for that.
+
+    Attributes:
+      checked_arguments: Checks by the names of arguments: public methods that have an
+        argument of the name get what the check returns.
+    """
+
+    __slots__ = ()
+
+    checked_arguments: ClassVar[Mapping[str, checks.Check]] = {}
+
+    def __init_subclass__(cls, **others: Any) -> None:
+        super().__init_subclass__(**others)
+        for name in ("__post_init__", "__attrs_post_init__"):
+            method = getattr(cls, name)
+            if not hasattr(method, "keeps"):
+                setattr(cls, name, _keeping(method))
+        hand = checks.of_arguments(cls.checked_arguments)
+        for name, value in list(vars(cls).items()):
+            if isinstance(value, types.FunctionType) and not name.startswith("_"):
+                setattr(cls, name, hand(value))
+
+    @_keeping
+    def __post_init__(self) -> None:
+        """Called by a dataclass; a subclass's own may check fields together."""
+
+    @_keeping
+    def __attrs_post_init__(self) -> None:
+        """As `__post_init__`, called by attrs."""
+
+
+@functools.cache
+def checks_of(config: type) -> Mapping[str, checks.Check]:
+    """The check of each field of a class, by name.
+
+    Attributes of attrs that have a converter are not among them.
+
+    Raises:
+      TypeError: If a field has none, and its annotation is no class.
+    """
+    hints = typing.get_type_hints(config)
+    found: dict[str, checks.Check] = {}
+    for field in _fields(config):
+        if not field.init or getattr(field, "converter", None) is not None:
+            continue
+        check = _check_of(field.metadata, hints[field.name])
+        if check is None:
+            raise TypeError(
+                f"{field.name} of {config.__name__} must have a check, or an "
+                "annotation that is a class, found "
+                f"{hints[field.name]}: give dpfl.option or dpfl.required one"
+            )
+        found[field.name] = check
+    return found
+
+
+def _fields(config: type) -> tuple[Any, ...]:
+    return attr.fields(config) if attr.has(config) else dataclasses.fields(config)
+
+
+def _check_of(metadata: Mapping[str, Any], hint: Any) -> Optional[checks.Check]:
+    """The check that metadata and an annotation ask for; None if there is none."""
+    is_union = typing.get_origin(hint) in _UNIONS
+    kinds = typing.get_args(hint) if is_union else (hint,)
+    own = [kind for kind in kinds if kind is not type(None)]
+    check = metadata.get("check")
+    if check is None and len(own) == 1:
+        check = _CHECKS.get(own[0])
+        # A generic class, such as Mapping[str, int], knows no instances.
+        if check is None and own[0] is not Any and isinstance(own[0], type):
+            if not typing.get_args(own[0]):
+                check = checks.instance(own[0])
+    if check is None:
+        return None
+    check = functools.partial(check, **metadata.get("bounds", {}))
+    allowed = [None] * (type(None) in kinds) + [AUTO] * metadata.get("auto", False)
+    return functools.partial(_kept, check, allowed) if allowed else check
+
+
+def _kept(check: checks.Check, allowed: list[Any], name: str, value: Any) -> Any:
+    """A value beside those that are allowed as they are."""
+    if value is None or isinstance(value, str):
+        for other in allowed:
+            if value == other:
+                return other
+    return check(name, value)
 
 
 def takes_auto(field: dataclasses.Field) -> bool:

@@ -125,7 +125,7 @@ def check(group: str, name: str, config: type) -> None:
 
     Raises:
       TypeError: If it is no dataclass by itself, or a field's type is unknown, or other
-        than that of the same field elsewhere.
+        than that of the same field elsewhere, or has no check (see `dpfl.option`).
       ValueError: If a field has no sentence, or the name of a flag that is for
         something else.
     """
@@ -152,6 +152,7 @@ def check(group: str, name: str, config: type) -> None:
         if known.get(field, kind) is not kind:
             wanted = f"of type {known[field].__name__} as elsewhere"
             raise TypeError(checks.message(field, wanted, kind))
+    fields.checks_of(config)
     _types[group][name] = found
 
 

@@ -24,6 +24,7 @@ from scipy import linalg, special
 from dpfl import checks
 from dpfl.accounting import events, gaussian, hidden_turns, log_space, random_slot
 from dpfl.accounting.hidden_turns import Draws
+from dpfl.fields import said
 
 # Normal numbers that a figure takes for each direction, and the least and most draws.
 _NUMBERS = 2**22
@@ -62,7 +63,7 @@ class BallsInBinsDpEvent(hidden_turns.HiddenTurnsDpEvent):
       groups: b, at least r, which it is if left out.
     """
 
-    noise_multiplier: float = attr.ib(validator=checks.validator(checks.nonnegative))
+    noise_multiplier: float = attr.ib(metadata=said(check=checks.nonnegative))
     gram: np.ndarray = attr.ib(converter=_read_only, eq=hidden_turns.matrix_key)
     groups: int = attr.ib()
 

@@ -37,6 +37,7 @@ import numpy as np
 
 from dpfl import checks
 from dpfl.accounting import events, log_space, sampled_rdp
+from dpfl.fields import said
 
 
 @np.errstate(under="ignore")
@@ -149,10 +150,10 @@ def sparsified_rdp(
 class SparsifiedDpEvent(events.RdpDpEvent):
     """The parameters that the sparsified mechanisms have in common."""
 
-    noise_multiplier: float = attr.ib(validator=checks.validator(checks.nonnegative))
-    keep_fraction: float = attr.ib(validator=checks.validator(checks.fraction))
-    linf_ratio: float = attr.ib(validator=checks.validator(checks.positive))
-    dimension: int = attr.ib(validator=checks.validator(checks.integer))
+    noise_multiplier: float = attr.ib(metadata=said(check=checks.nonnegative))
+    keep_fraction: float = attr.ib(metadata=said(check=checks.fraction))
+    linf_ratio: float = attr.ib(metadata=said(check=checks.positive))
+    dimension: int = attr.ib(metadata=said(check=checks.integer))
 
     # Whether the L2 bound is made use of; otherwise only |v_j| <= DeltaInf is.
     _use_l2: ClassVar[bool] = True
@@ -244,13 +245,13 @@ class SparsifiedGaussianDpEvent(SparsifiedDpEvent):
     """
 
     sampling_probability: float = attr.ib(
-        default=1.0, validator=checks.validator(checks.probability)
+        default=1.0, metadata=said(check=checks.probability)
     )
 
     def poisson_sampled(self, sampling_probability: float) -> SparsifiedGaussianDpEvent:
         """See base class. Sampling a sample multiplies the probabilities."""
-        q = checks.probability("sampling_probability", sampling_probability)
-        return attr.evolve(self, sampling_probability=self.sampling_probability * q)
+        q = self.sampling_probability * sampling_probability
+        return attr.evolve(self, sampling_probability=q)
 
 
 def sampled_gaussian_event(

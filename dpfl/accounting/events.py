@@ -15,7 +15,7 @@ directions. Each event says for which relations it stands.
 from __future__ import annotations
 
 import abc
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Optional, Union
 
 import attr
@@ -24,6 +24,7 @@ import numpy as np
 from dp_accounting import NeighboringRelation as Relation
 
 from dpfl import checks
+from dpfl.fields import Checked
 
 Orders = Union[Sequence[float], np.ndarray]
 """Renyi orders: any sequence of numbers greater than 1."""
@@ -59,14 +60,18 @@ class NoiseTooSmallError(ValueError):
 
 
 @attr.s(frozen=True)
-class RdpDpEvent(dp_accounting.DpEvent, metaclass=abc.ABCMeta):
+class RdpDpEvent(Checked, dp_accounting.DpEvent, metaclass=abc.ABCMeta):
     """An event that knows its own Renyi differential privacy.
 
     Subclasses are frozen attrs classes whose docstring states every assumption of
-    the mechanism, and the adjacency relation that its privacy is for.
+    the mechanism, and the adjacency relation that its privacy is for. Their numbers
+    are Python's; `dpfl.fields.said` gives an attribute a check of its own.
     `DpflAccountant` composes them by adding their `rdp`.
     """
 
+    checked_arguments: ClassVar[Mapping[str, checks.Check]] = {
+        "sampling_probability": checks.probability
+    }
     # Whether an accountant may keep the event, and what was computed of it.
     is_remembered: ClassVar[bool] = True
 
@@ -129,7 +134,7 @@ DESCRIPTIONS: dict[Relation, str] = {
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
-class RunDpEvent(dp_accounting.DpEvent):
+class RunDpEvent(Checked, dp_accounting.DpEvent):
     """All releases of a run, and the relations for which they are private.
 
     Attributes:

@@ -25,6 +25,7 @@ from scipy import special
 
 from dpfl import checks
 from dpfl.accounting import events, losses, slot_losses
+from dpfl.fields import said
 
 _LARGEST_EPSILON = 1e15
 # Widens every evaluation of delta by more than the rounding of log_ndtr and erfcx.
@@ -155,7 +156,7 @@ class FixedSizeDpEvent(events.RdpDpEvent):
     """
 
     round_event: dp_accounting.DpEvent = attr.ib(validator=check_round_event)
-    fraction: float = attr.ib(validator=checks.validator(checks.fraction))
+    fraction: float = attr.ib(metadata=said(check=checks.fraction))
 
     @property
     def relations(self) -> events.Relations:

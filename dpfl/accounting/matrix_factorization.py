@@ -17,6 +17,7 @@ import numpy as np
 
 from dpfl import checks
 from dpfl.accounting import csgm, events, gaussian
+from dpfl.fields import said
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
@@ -42,7 +43,7 @@ class MatrixFactorizationDpEvent(events.RdpDpEvent):
         released; and if only the first rows are released, those rows and columns of it.
     """
 
-    noise_multiplier: float = attr.ib(validator=checks.validator(checks.nonnegative))
+    noise_multiplier: float = attr.ib(metadata=said(check=checks.nonnegative))
 
     def rdp(self, orders: events.Orders) -> np.ndarray:
         """See base class. The stream is one Gaussian mechanism."""

@@ -26,6 +26,7 @@ from scipy import sparse, special
 from dpfl import checks
 from dpfl.accounting import events, gaussian, hidden_turns
 from dpfl.accounting.hidden_turns import Draws
+from dpfl.fields import said
 
 # Normal numbers that a figure takes for each direction, and the least and most draws.
 _NUMBERS = 2**24
@@ -65,10 +66,10 @@ class MinSeparationDpEvent(hidden_turns.HiddenTurnsDpEvent):
       probability: p, in (0, 1].
     """
 
-    noise_multiplier: float = attr.ib(validator=checks.validator(checks.nonnegative))
+    noise_multiplier: float = attr.ib(metadata=said(check=checks.nonnegative))
     columns: np.ndarray = attr.ib(converter=_read_only, eq=hidden_turns.matrix_key)
     separation: int = attr.ib()
-    probability: float = attr.ib()
+    probability: float = attr.ib(metadata=said(check=checks.fraction))
 
     @columns.validator
     def _check_columns(self, attribute: attr.Attribute, value: np.ndarray) -> None:
@@ -85,11 +86,6 @@ class MinSeparationDpEvent(hidden_turns.HiddenTurnsDpEvent):
     def _check_separation(self, attribute: attr.Attribute, value: int) -> None:
         # Columns of one client would share rows.
         checks.integer(attribute.name, value, self.columns.shape[1])
-
-    @probability.validator
-    def _check_probability(self, attribute: attr.Attribute, value: float) -> None:
-        if not 0 < value <= 1:
-            raise ValueError(checks.message(attribute.name, "in (0, 1]", value))
 
     @property
     def rounds(self) -> int:

@@ -32,6 +32,7 @@ from scipy import special
 
 from dpfl import checks
 from dpfl.accounting import csgm, events, gaussian, log_space
+from dpfl.fields import said
 
 MOST_ORDERS = 256
 """The largest order at which slots amplify; above, the release of one round bounds."""
@@ -122,8 +123,8 @@ class RandomSlotDpEvent(events.RdpDpEvent):
     """
 
     round_event: dp_accounting.DpEvent = attr.ib(validator=gaussian.check_round_event)
-    rounds: int = attr.ib(validator=checks.validator(checks.integer))
-    slots: float = attr.ib(validator=checks.validator(checks.positive))
+    rounds: int = attr.ib(metadata=said(check=checks.integer))
+    slots: float = attr.ib(metadata=said(check=checks.positive))
 
     def __attrs_post_init__(self) -> None:
         """Raises ValueError if there are more rounds than slots."""

@@ -48,15 +48,19 @@ class L2Csgm(mechanism.NoiseMechanism):
     """
 
     keep_fraction: float = required(
-        "Expected fraction of the rotated coordinates that a client sends."
+        "Expected fraction of the rotated coordinates that a client sends.",
+        check=checks.fraction,
     )
     linf_ratio: Optional[float] = option(
         None,
         "Bound of a rotated coordinate over clip_norm; unset for sqrt(2 ln(d n) / d), "
         "with d parameters and n the cohort_size.",
+        check=checks.fraction,
     )
     rotation: str = option(
-        "hadamard", f"The shared rotation, one of {', '.join(ROTATIONS)}."
+        "hadamard",
+        f"The shared rotation, one of {', '.join(ROTATIONS)}.",
+        choices=ROTATIONS,
     )
 
     name: ClassVar[str] = "l2_csgm"
@@ -64,13 +68,6 @@ class L2Csgm(mechanism.NoiseMechanism):
     # Some are as long as a rotation, which has up to twice the coordinates.
     peak_vectors: ClassVar[float] = 70
     _event_class: ClassVar[type] = accounting.SparsifiedGaussianDpEvent
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        checks.fraction("keep_fraction", self.keep_fraction)
-        if self.linf_ratio is not None:
-            checks.fraction("linf_ratio", self.linf_ratio)
-        checks.choice("rotation", self.rotation, ROTATIONS)
 
     @property
     def compression_rate(self) -> float:  # type: ignore[override]

@@ -16,7 +16,7 @@ from dpfl.accounting import events
 from dpfl.accounting.integer import grid_numbers
 from dpfl.fields import option, required
 from dpfl.mechanisms import integer, mechanism
-from dpfl.mechanisms.integer_grid import RoundingFields
+from dpfl.mechanisms.integer_grid import LEAST_BITS, MOST_BITS, RoundingFields
 from dpfl.mechanisms.participation import Independent, Participation
 
 SKETCH_RULES = ("eigen", "qr")
@@ -56,23 +56,34 @@ class Dome(mechanism.NoiseMechanism):
         (`check_measure`).
     """
 
-    sketch_size: int = required("Numbers that a client sends, the rows of the sketch.")
+    sketch_size: int = required(
+        "Numbers that a client sends, the rows of the sketch.", at_least=1
+    )
     energy_fraction: float = option(
-        0.999, "Share of the squared strengths that the sketch keeps."
+        0.999,
+        "Share of the squared strengths that the sketch keeps.",
+        check=checks.fraction,
     )
     max_rank: Optional[int] = option(
         None,
         "Most directions that the sketch keeps; unset for a quarter of them, and for "
         "all without probes.",
+        at_least=1,
     )
     sketch_rule: str = option(
-        "eigen", f"How the sketch is updated, one of {', '.join(SKETCH_RULES)}."
+        "eigen",
+        f"How the sketch is updated, one of {', '.join(SKETCH_RULES)}.",
+        choices=SKETCH_RULES,
     )
     sketch_decay: float = option(
-        0.95, "What the kept strengths are multiplied by each round; 1 never forgets."
+        0.95,
+        "What the kept strengths are multiplied by each round; 1 never forgets.",
+        check=checks.fraction,
     )
     sketch_target: str = option(
-        "residual", f"What the sketch learns from, one of {', '.join(SKETCH_TARGETS)}."
+        "residual",
+        f"What the sketch learns from, one of {', '.join(SKETCH_TARGETS)}.",
+        choices=SKETCH_TARGETS,
     )
     probes: bool = option(
         True, "Whether the sketch has random directions, new in each round."
@@ -84,14 +95,24 @@ class Dome(mechanism.NoiseMechanism):
         True, "Whether the second moment is rid of the noise's variance."
     )
     direction: str = option(
-        "adam", f"What the server's optimizer gets, one of {', '.join(DIRECTIONS)}."
+        "adam",
+        f"What the server's optimizer gets, one of {', '.join(DIRECTIONS)}.",
+        choices=DIRECTIONS,
     )
-    beta_1: float = option(0.9, "Decay of the first moment, at least 0 and below 1.")
-    beta_2: float = option(0.999, "Decay of the second moment, at least 0 and below 1.")
+    beta_1: float = option(
+        0.9, "Decay of the first moment, at least 0 and below 1.", at_least=0, below=1
+    )
+    beta_2: float = option(
+        0.999,
+        "Decay of the second moment, at least 0 and below 1.",
+        at_least=0,
+        below=1,
+    )
     second_moment_floor: Optional[float] = option(
         None,
         "Least second moment that Adam divides by the root of; unset for the mean "
         "noise variance of a coordinate.",
+        above=0,
     )
     paper_accounting: bool = option(
         False,
@@ -111,22 +132,8 @@ class Dome(mechanism.NoiseMechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        checks.integer("sketch_size", self.sketch_size)
-        checks.fraction("energy_fraction", self.energy_fraction)
-        checks.fraction("sketch_decay", self.sketch_decay)
-        self._check_max_rank()
-        checks.choice("sketch_rule", self.sketch_rule, SKETCH_RULES)
-        checks.choice("sketch_target", self.sketch_target, SKETCH_TARGETS)
-        checks.choice("direction", self.direction, DIRECTIONS)
-        checks.real("beta_1", self.beta_1, at_least=0, below=1)
-        checks.real("beta_2", self.beta_2, at_least=0, below=1)
-        if self.second_moment_floor is not None:
-            checks.positive("second_moment_floor", self.second_moment_floor)
-
-    def _check_max_rank(self) -> None:
         if self.max_rank is None:
             return
-        checks.integer("max_rank", self.max_rank)
         if self.max_rank > self.sketch_size:
             raise ValueError(
                 f"max_rank must be at most the sketch_size of {self.sketch_size}, "
@@ -271,6 +278,8 @@ class DomeDdg(RoundingFields, Dome):
         "Bits of each of the numbers, from 2 to 30; auto for the fewest that "
         "bits_tolerance allows.",
         auto=True,
+        at_least=LEAST_BITS,
+        at_most=MOST_BITS,
     )
 
     name: ClassVar[str] = "dome_ddg"

@@ -52,33 +52,33 @@ class AdaptiveClip(mechanism.NoiseMechanism):
         False, "Whether the clip adapts, from clip_norm on."
     )
     target_quantile: float = option(
-        0.5, "Fraction of clients whose update should stay unclipped."
+        0.5,
+        "Fraction of clients whose update should stay unclipped.",
+        check=checks.probability,
     )
     clip_learning_rate: float = option(
-        0.2, "Step of the geometric update of an adaptive clip."
+        0.2,
+        "Step of the geometric update of an adaptive clip.",
+        above=0,
+        at_most=_MOST_LEARNING_RATE,
     )
     count_stddev: Optional[float] = option(
         None,
         "Standard deviation of the noise on the sum of the votes, 1/2 or -1/2, of an "
         "adaptive clip; unset for the larger of cohort_size / 20 and noise_multiplier.",
+        at_least=mechanism.LEAST_NOISE_MULTIPLIER,
+        at_most=mechanism.MOST_NOISE_MULTIPLIER,
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        checks.boolean("adaptive_clipping", self.adaptive_clipping)
-        checks.probability("target_quantile", self.target_quantile)
-        rate, most = self.clip_learning_rate, _MOST_LEARNING_RATE
-        checks.real("clip_learning_rate", rate, above=0, at_most=most)
-        if self.count_stddev is not None:
-            least = mechanism.LEAST_NOISE_MULTIPLIER
-            most = mechanism.MOST_NOISE_MULTIPLIER
-            checks.real("count_stddev", self.count_stddev, at_least=least, at_most=most)
         if self.adaptive_clipping and self.noise_multiplier:
             _ = self.update_noise_multiplier
 
     def downlink_bits(self, dimension: int) -> float:
         """See base class; with the clip if it adapts."""
-        return super().downlink_bits(dimension + self.adaptive_clipping)
+        more = mechanism.FLOAT_BITS * self.adaptive_clipping
+        return super().downlink_bits(dimension) + more
 
     @property
     def some_noise_multiplier(self) -> float:

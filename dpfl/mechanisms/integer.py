@@ -21,7 +21,6 @@ from dpfl.fields import AUTO, option
 from dpfl.mechanisms import mechanism
 from dpfl.mechanisms.gaussian import AdaptiveClip
 from dpfl.mechanisms.integer_grid import (
-    LEAST_BITS,
     MOST_BITS,
     PUBLISHED_WRAP_PROBABILITY,
     Grid,
@@ -103,15 +102,23 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
     rotation: str = option(
         "overlap",
         f"The shared rotation, one of {', '.join(ROTATIONS)}.",
+        choices=ROTATIONS,
     )
     expected_dropout: float = option(
-        0.0, "Fraction of the cohort that may go missing, at least 0 and below 1."
+        0.0,
+        "Fraction of the cohort that may go missing, at least 0 and below 1.",
+        at_least=0,
+        below=1,
     )
     colluding_clients: int = option(
-        0, "How many of those that bring noise may tell theirs to the server."
+        0,
+        "How many of those that bring noise may tell theirs to the server.",
+        at_least=0,
     )
     noise_source: str = option(
-        "clients", f"Who adds the noise, one of {', '.join(NOISE_SOURCES)}."
+        "clients",
+        f"Who adds the noise, one of {', '.join(NOISE_SOURCES)}.",
+        choices=NOISE_SOURCES,
     )
 
     sums_securely: ClassVar[bool] = True
@@ -125,20 +132,9 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
     def __post_init__(self) -> None:
         super().__post_init__()
         checks.integer("cohort_size", self.cohort_size, at_most=_MOST_COHORT)
-        bits, least, most = self.bits, LEAST_BITS, MOST_BITS
-        if bits != AUTO and not least <= checks.integer("bits", bits) <= most:
-            raise ValueError(f"bits must be from {least} to {most}, found {bits}")
-        checks.real("bits_tolerance", self.bits_tolerance, above=1)
-        checks.real("rounding_bias", self.rounding_bias, at_least=0, below=1)
-        checks.real("expected_dropout", self.expected_dropout, at_least=0, below=1)
-        if self.wrap_probability is not None:
-            checks.delta("wrap_probability", self.wrap_probability)
         checks.integer(
             "colluding_clients", self.colluding_clients, 0, self.shares_summed - 1
         )
-        checks.choice("rotation", self.rotation, ROTATIONS)
-        checks.choice("noise_source", self.noise_source, NOISE_SOURCES)
-        checks.choice("integer_bound", self.integer_bound, noise_events.BOUNDS)
 
     @property
     def modulus_bits(self) -> int:

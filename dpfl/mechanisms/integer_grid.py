@@ -45,6 +45,8 @@ class MessageBits(mechanism.NoiseMechanism):
         "Bits of a coordinate of a message, from 2 to 30; auto for the fewest that "
         "bits_tolerance allows.",
         auto=True,
+        at_least=LEAST_BITS,
+        at_most=MOST_BITS,
     )
 
 
@@ -68,20 +70,27 @@ class RoundingFields:
         noise_events.DEFAULT_ROUNDING_BIAS,
         "beta of the conditional rounding of the published bound, at least 0 and "
         "below 1.",
+        at_least=0,
+        below=1,
     )
     wrap_probability: Optional[float] = option(
         None,
         "Probability with which a coordinate of the sum may wrap around; unset for "
         "that of the least error.",
+        above=0,
+        below=1,
     )
     integer_bound: str = option(
-        "exact", f"The accountant's bound, one of {', '.join(noise_events.BOUNDS)}."
+        "exact",
+        f"The accountant's bound, one of {', '.join(noise_events.BOUNDS)}.",
+        choices=noise_events.BOUNDS,
     )
 
     bits_tolerance: float = option(
         1.02,
         "Where bits is auto, the most that the error may be, over that of Gaussian "
         "noise at the same epsilon.",
+        above=1,
     )
 
     @property

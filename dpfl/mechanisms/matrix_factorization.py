@@ -78,7 +78,8 @@ class EpochFields:
 
     rounds_per_epoch: Optional[int] = required(
         "Rounds of an epoch, in which a client takes part at most once; for any "
-        "mechanism if --participation has epochs."
+        "mechanism if --participation has epochs.",
+        at_least=1,
     )
 
 
@@ -94,8 +95,11 @@ class StreamedMatrix(MatrixFields, mechanism.NoiseMechanism, EpochFields):
         EPOCH,
         "epoch: the noise starts afresh each epoch; run: it is one stream over all "
         "rounds, of a matrix with at most --min_separation diagonals.",
+        choices=(EPOCH, RUN),
     )
-    rounds: Optional[int] = option(None, "Rounds of a stream over the whole run.")
+    rounds: Optional[int] = option(
+        None, "Rounds of a stream over the whole run.", at_least=1
+    )
 
     # Whether C may have more diagonals than lie between the rounds of a client, over a
     # run.
@@ -103,12 +107,9 @@ class StreamedMatrix(MatrixFields, mechanism.NoiseMechanism, EpochFields):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        checks.choice("noise_stream", self.noise_stream, (EPOCH, RUN))
         if self.is_over_run:
             if self.rounds is None:
                 raise ValueError("rounds must be given for noise_stream 'run'")
-            checks.integer("rounds", self.rounds)
-            checks.optional_integer("rounds_per_epoch", self.rounds_per_epoch)
         else:
             checks.integer("rounds_per_epoch", self.rounds_per_epoch)
             if self.rounds is not None:

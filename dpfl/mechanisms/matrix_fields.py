@@ -52,37 +52,46 @@ class MatrixFields:
     """
 
     matrix_method: str = option(
-        "optimal", f"How A = B C is found, one of {', '.join(sorted(fact.METHODS))}."
+        "optimal",
+        f"How A = B C is found, one of {', '.join(sorted(fact.METHODS))}.",
+        choices=fact.METHODS,
     )
     matrix_momentum: float = option(
-        0.0, "Momentum that the aggregator applies, and the noise is the best for."
+        0.0,
+        "Momentum that the aggregator applies, and the noise is the best for.",
+        at_least=0,
+        below=1,
     )
     matrix_schedule: str = option(
-        "constant", f"Rates of the workload, one of {', '.join(SCHEDULES)}."
+        "constant",
+        f"Rates of the workload, one of {', '.join(SCHEDULES)}.",
+        choices=SCHEDULES,
     )
     matrix_bands: Optional[int] = option(
         None,
         "Diagonals of C (banded, toeplitz), of its inverse (banded-inverse, "
         "banded-inverse-root) or of B (band-low-rank).",
+        at_least=1,
     )
     matrix_rank: Optional[int] = option(
-        None, "Rank of the low-rank part of B (band-low-rank)."
+        None, "Rank of the low-rank part of B (band-low-rank).", at_least=0
     )
     matrix_buffers: Optional[int] = option(
-        None, "Buffers of the noise stream (blt, blt-rational)."
+        None, "Buffers of the noise stream (blt, blt-rational).", at_least=1
     )
     matrix_file: Optional[str] = option(
-        None, "A factorization that was saved, in place of the other matrix fields."
+        None,
+        "A factorization that was saved, in place of the other matrix fields.",
+        check=checks.path,
     )
     matrix_cache: Optional[str] = option(
-        None, "Folder in which factorizations are kept once computed."
+        None,
+        "Folder in which factorizations are kept once computed.",
+        check=checks.path,
     )
 
     def check_matrix(self, rounds: int) -> None:
-        """Raises ValueError or TypeError for a field that a stream cannot have."""
-        checks.choice("matrix_method", self.matrix_method, fact.METHODS)
-        checks.real("matrix_momentum", self.matrix_momentum, at_least=0, below=1)
-        checks.choice("matrix_schedule", self.matrix_schedule, SCHEDULES)
+        """Raises ValueError for a field that a stream cannot have."""
         if self.matrix_file is not None:
             self._check_nothing_beside_the_file()
         else:
@@ -107,9 +116,8 @@ class MatrixFields:
                     f"{name} must be left out for matrix_method "
                     f"{self.matrix_method!r}, found {value!r}"
                 )
-            if value is not None:
-                checks.integer(name, value, 0 if name == "matrix_rank" else 1)
-            elif name in wanted and (self.matrix_method, name) not in _OPTIONAL:
+            is_free = name not in wanted or (self.matrix_method, name) in _OPTIONAL
+            if value is None and not is_free:
                 raise ValueError(
                     f"{name} must be given for matrix_method {self.matrix_method!r}"
                 )

@@ -28,7 +28,7 @@ from dp_accounting import (
 from dpfl import checks, files
 from dpfl.accounting import calibration, events
 from dpfl.covered import EXACT_FOR_SIMULATION, MEASURES
-from dpfl.fields import required
+from dpfl.fields import Checked, required
 from dpfl.mechanisms.participation import (
     HIDDEN_TURNS,
     MOST_CLIENTS,
@@ -52,12 +52,19 @@ CLIP_RANGE = (1e-15, 1e15)
 # For other factors and thresholds: what is beyond them is a mistake too, and their
 # squares and products stay far from the ends of the floats.
 LARGEST_FACTOR = 1e9
-MOST_DIMENSIONS = 10**12
+MOST_DIMENSIONS = checks.MOST_DIMENSIONS
 # Of mechanisms that compress, where nothing else is asked for.
 DEFAULT_COMPRESSION_RATE = 100.0
 
 
 _Self = TypeVar("_Self", bound="Mechanism")
+
+# Of methods and functions alike, by name.
+ARGUMENTS: Mapping[str, checks.Check] = {
+    "participation": checks.instance(Participation),
+    "dimension": checks.dimension,
+    "sampling_probability": checks.probability,
+}
 
 
 def gaussian_event(noise_multiplier: float, sampling_probability: float) -> DpEvent:
@@ -84,8 +91,11 @@ def secure_sum_trust(noise_source: str) -> str:
 
 
 @dataclasses.dataclass(frozen=True)
-class Mechanism(abc.ABC):
+class Mechanism(Checked, abc.ABC):
     """The numbers of one mechanism; see the module's text.
+
+    Fields are what their checks return, and so are the arguments `participation`,
+    `dimension` and `sampling_probability` of all public methods, subclasses' too.
 
     In all methods `participation` is how clients are chosen, and `dimension` is d, the
     length of the flattened model update.
@@ -96,9 +106,12 @@ class Mechanism(abc.ABC):
     """
 
     cohort_size: int = required(
-        "Expected number of clients in a round, by which sums are divided."
+        "Expected number of clients in a round, by which sums are divided.",
+        at_least=1,
+        at_most=MOST_CLIENTS,
     )
 
+    checked_arguments: ClassVar[Mapping[str, checks.Check]] = ARGUMENTS
     name: ClassVar[str]
     is_private: ClassVar[bool] = True
     # Whether the server learns the clients' sum alone, and none of their messages.
@@ -125,9 +138,6 @@ class Mechanism(abc.ABC):
     compression_rate = None  # type: Optional[float]
     keep_fraction = 1.0  # type: float
 
-    def __post_init__(self) -> None:
-        checks.integer("cohort_size", self.cohort_size, at_most=MOST_CLIENTS)
-
     @classmethod
     def filled_in(cls, values: Mapping[str, Any]) -> dict[str, Any]:
         """The fields without a default that other values, by field name, supply."""
@@ -146,7 +156,6 @@ class Mechanism(abc.ABC):
 
     def check(self, participation: Participation, dimension: int) -> None:
         """Raises ValueError if the mechanism cannot run in this setting."""
-        checks.integer("dimension", dimension, at_most=MOST_DIMENSIONS)
         if participation.cohort_size != self.cohort_size:
             raise ValueError(
                 f"cohort_size must be that of the participation, "
@@ -320,6 +329,26 @@ class Mechanism(abc.ABC):
         """
 
 
+def _noise(name: str, value: Any) -> float:
+    noise = checks.nonnegative(name, value)
+    if 0 < noise < LEAST_NOISE_MULTIPLIER:
+        wanted = f"0 or at least {LEAST_NOISE_MULTIPLIER:g}"
+        raise ValueError(checks.message(name, wanted, value))
+    if noise > MOST_NOISE_MULTIPLIER:
+        wanted = f"at most {MOST_NOISE_MULTIPLIER:g}"
+        raise events.NoiseTooLargeError(checks.message(name, wanted, value))
+    return noise
+
+
+def _clip(name: str, value: Any) -> float:
+    clip = checks.positive(name, value)
+    least, most = CLIP_RANGE
+    if not least <= clip <= most:
+        wanted = f"from {least:g} to {most:g}, so that its square is a float32"
+        raise ValueError(checks.message(name, wanted, value))
+    return clip
+
+
 @dataclasses.dataclass(frozen=True)
 class NoiseMechanism(Mechanism):
     """A mechanism with an L2 clip and Gaussian-like noise.
@@ -330,28 +359,9 @@ class NoiseMechanism(Mechanism):
         `clip_norm`. Zero is no noise, and no privacy.
     """
 
-    clip_norm: float = required("L2 bound of an update.")
+    clip_norm: float = required("L2 bound of an update.", check=_clip)
     noise_multiplier: float = required(
         "Standard deviation of the noise on the decoded sum, over clip_norm; 0 is no "
-        "noise, and no privacy."
+        "noise, and no privacy.",
+        check=_noise,
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        checks.positive("clip_norm", self.clip_norm)
-        if not CLIP_RANGE[0] <= self.clip_norm <= CLIP_RANGE[1]:
-            raise ValueError(
-                f"clip_norm must be from {CLIP_RANGE[0]:g} to {CLIP_RANGE[1]:g}, so "
-                f"that its square is a float32, found {self.clip_norm}"
-            )
-        noise = checks.nonnegative("noise_multiplier", self.noise_multiplier)
-        if 0 < noise < LEAST_NOISE_MULTIPLIER:
-            raise ValueError(
-                f"noise_multiplier must be 0 or at least {LEAST_NOISE_MULTIPLIER:g}, "
-                f"found {self.noise_multiplier!r}"
-            )
-        if noise > MOST_NOISE_MULTIPLIER:
-            raise events.NoiseTooLargeError(
-                f"noise_multiplier must be at most {MOST_NOISE_MULTIPLIER:g}, "
-                f"found {self.noise_multiplier!r}"
-            )

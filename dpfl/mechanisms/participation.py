@@ -8,6 +8,8 @@ from __future__ import annotations
 import abc
 import contextlib
 import dataclasses
+import functools
+from collections.abc import Mapping
 from typing import ClassVar, Optional
 
 import dp_accounting
@@ -15,6 +17,7 @@ import numpy as np
 
 from dpfl import checks
 from dpfl.accounting import events, gaussian, random_slot
+from dpfl.fields import Checked, option, required
 
 # Larger numbers are mistakes: more devices than there are people, and a round for each
 # second of thirty years.
@@ -23,7 +26,7 @@ MOST_ROUNDS = 10**9
 
 
 @dataclasses.dataclass(frozen=True)
-class Participation(abc.ABC):
+class Participation(Checked, abc.ABC):
     """How clients are chosen over a whole run; rounds are counted from 0 on.
 
     Attributes:
@@ -32,16 +35,18 @@ class Participation(abc.ABC):
       rounds: Number of rounds T.
     """
 
-    population: int
-    cohort_size: int
-    rounds: int
+    population: int = required(None, at_least=1, at_most=MOST_CLIENTS)
+    cohort_size: int = required(None, at_least=1, at_most=MOST_CLIENTS)
+    rounds: int = required(None, at_least=1, at_most=MOST_ROUNDS)
 
+    checked_arguments: ClassVar[Mapping[str, checks.Check]] = {
+        "round_index": functools.partial(checks.integer, at_least=0),
+        "round_event": checks.instance(dp_accounting.DpEvent),
+    }
     name: ClassVar[str]
 
     def __post_init__(self) -> None:
-        checks.integer("population", self.population, at_most=MOST_CLIENTS)
-        checks.integer("cohort_size", self.cohort_size, at_most=MOST_CLIENTS)
-        checks.integer("rounds", self.rounds, at_most=MOST_ROUNDS)
+        super().__post_init__()
         if self.cohort_size > self.population:
             raise ValueError(
                 f"cohort_size must be at most the population of {self.population} "
@@ -184,17 +189,16 @@ class InEpochs(Participation):
       epoch_rounds: Rounds of an epoch; None is as many as there can be, floor(N / n).
     """
 
-    epoch_rounds: Optional[int] = None
+    epoch_rounds: Optional[int] = option(None, None, at_least=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.epoch_rounds is None:
             return
-        checks.integer("rounds_per_epoch", self.epoch_rounds)
         most = self.population // self.cohort_size
         if self.epoch_rounds > most:
             raise ValueError(
-                f"rounds_per_epoch must be at most {most}, for {self.cohort_size} of "
+                f"epoch_rounds must be at most {most}, for {self.cohort_size} of "
                 f"{self.population} clients a round and no client twice, "
                 f"found {self.epoch_rounds}"
             )
@@ -234,7 +238,7 @@ class OncePerEpoch(InEpochs):
         shuffle of all.
     """
 
-    min_separation: Optional[int] = None
+    min_separation: Optional[int] = option(None, None, at_least=1)
 
     name: ClassVar[str] = "once_per_epoch"
 
@@ -242,7 +246,6 @@ class OncePerEpoch(InEpochs):
         super().__post_init__()
         if self.min_separation is None:
             return
-        checks.integer("min_separation", self.min_separation)
         if self.min_separation > self.rounds_per_epoch:
             raise ValueError(
                 f"min_separation must be at most the {self.rounds_per_epoch} rounds of "
@@ -280,11 +283,10 @@ class Separated(Independent):
       min_separation: b; None is a subclass's own.
     """
 
-    min_separation: Optional[int] = None
+    min_separation: Optional[int] = option(None, None, at_least=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        checks.optional_integer("min_separation", self.min_separation)
         most = self.population // self.cohort_size
         if self.separation > most:
             raise ValueError(
@@ -482,4 +484,5 @@ def build(
         more["min_separation"] = min_separation
     elif name in _SEPARATED:
         raise ValueError(f"min_separation must be given for participation {name}")
-    return PARTICIPATIONS[name](population, cohort_size, rounds, **more)
+    with checks.renaming({"epoch_rounds": "rounds_per_epoch"}):
+        return PARTICIPATIONS[name](population, cohort_size, rounds, **more)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import ClassVar, Optional
+from typing import Any, ClassVar, Optional
 
 from dp_accounting import DpEvent
 
@@ -98,6 +98,11 @@ _MOST_MATRIX_NUMBERS = 2**28
 _MOST_SOLVER_STEPS = 10**6
 
 
+def _factor(name: str, value: Any) -> float:
+    most = mechanism.LARGEST_FACTOR
+    return checks.real(name, value, at_least=1 / most, at_most=most)
+
+
 def _numbers(name: str, text: Optional[str]) -> list[float]:
     """The numbers between the commas of a text."""
     if text is None:
@@ -131,19 +136,30 @@ class CountSketched(mechanism.NoiseMechanism):
         "Length of the update over that of its sketch, at least 1; auto for the "
         "largest that rate_tolerance allows.",
         auto=True,
+        at_least=1,
+        at_most=mechanism.LARGEST_FACTOR,
     )
     rate_tolerance: float = option(
         1.5,
         "Where compression_rate is auto, the most that the error may be, over that "
         "without a sketch at the same epsilon.",
+        above=1,
+        at_most=mechanism.LARGEST_FACTOR,
     )
     sketch: str = option(
-        "shifts", f"Kind of the sketch, one of {', '.join(sorted(DEFAULT_LENGTH))}."
+        "shifts",
+        f"Kind of the sketch, one of {', '.join(sorted(DEFAULT_LENGTH))}.",
+        choices=DEFAULT_LENGTH,
     )
     sketch_length: Optional[int] = option(
-        None, "Rows of the sketch; unset for 16 of shifts and 15 of hashes."
+        None,
+        "Rows of the sketch; unset for 16 of shifts and 15 of hashes.",
+        at_least=1,
+        at_most=_MOST_ROWS,
     )
-    sketch_clip: float = option(1.1, "L2 bound of a sketch, over clip_norm.")
+    sketch_clip: float = option(
+        1.1, "L2 bound of a sketch, over clip_norm.", check=_factor
+    )
     layers: Optional[str] = option(
         None,
         "Lengths of the first layers, with commas between them; each of them, and what "
@@ -157,14 +173,7 @@ class CountSketched(mechanism.NoiseMechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        rate, most = self.compression_rate, mechanism.LARGEST_FACTOR
-        if rate != AUTO:
-            checks.real("compression_rate", rate, at_least=1, at_most=most)
-        checks.real("rate_tolerance", self.rate_tolerance, above=1, at_most=most)
-        checks.real("sketch_clip", self.sketch_clip, at_least=1 / most, at_most=most)
-        checks.choice("sketch", self.sketch, DEFAULT_LENGTH)
-        length = self.sketch_length
-        rows = checks.optional_integer("sketch_length", length, at_most=_MOST_ROWS)
+        rows = self.sketch_length
         if self.sketch == "shifts" and rows is not None and rows & (rows - 1):
             raise ValueError(
                 "sketch_length must be a power of two where sketch is 'shifts', "
@@ -264,15 +273,11 @@ class SketchedDdg(CountSketched, integer.DistributedDiscreteGaussian):
         None,
         "Standard deviations of noise below which the server holds a decoded "
         "coordinate back for later rounds; unset to hold nothing back.",
+        above=0,
+        at_most=mechanism.LARGEST_FACTOR,
     )
 
     name: ClassVar[str] = "sketched_ddg"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.threshold is not None:
-            most = mechanism.LARGEST_FACTOR
-            checks.real("threshold", self.threshold, above=0, at_most=most)
 
     @property
     def vector_clip(self) -> float:
@@ -331,27 +336,29 @@ class SparseRecovery(integer.DistributedDiscreteGaussian):
     is s.
     """
 
-    sparsity: int = option(10, "Coordinates of a mean of updates that are not zero.")
+    sparsity: int = option(
+        10,
+        "Coordinates of a mean of updates that are not zero.",
+        at_least=1,
+        at_most=mechanism.MOST_DIMENSIONS,
+    )
     measurements: float = option(
-        3.0, "Rows of the sketch, as a multiple of sparsity ln(d) for d parameters."
+        3.0,
+        "Rows of the sketch, as a multiple of sparsity ln(d) for d parameters.",
+        check=_factor,
     )
     penalty: float = option(
         1.0,
         "Weight of the solver's L1 term, as a multiple of stddev sqrt(2 ln d), which "
         "the noise on d parameters hardly exceeds.",
+        check=_factor,
     )
-    solver_steps: int = option(500, "Number of FISTA steps.")
+    solver_steps: int = option(
+        500, "Number of FISTA steps.", at_least=1, at_most=_MOST_SOLVER_STEPS
+    )
 
     name: ClassVar[str] = "sparse_recovery"
     has_whole_error: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        most = mechanism.LARGEST_FACTOR
-        checks.integer("sparsity", self.sparsity, at_most=mechanism.MOST_DIMENSIONS)
-        checks.real("measurements", self.measurements, at_least=1 / most, at_most=most)
-        checks.real("penalty", self.penalty, at_least=1 / most, at_most=most)
-        checks.integer("solver_steps", self.solver_steps, at_most=_MOST_SOLVER_STEPS)
 
     def check(self, participation: Participation, dimension: int) -> None:
         """See base class."""

@@ -69,7 +69,7 @@ def test_an_epoch_can_be_shorter_than_the_clients_suffice_for():
     assert (short.rounds_per_epoch, short.epochs) == (32, 16)
     assert short.first(33).max_participations == 2
     for epoch_rounds in (0, 35, -1):
-        with pytest.raises(ValueError, match="rounds_per_epoch"):
+        with pytest.raises(ValueError, match="epoch_rounds"):
             mechanisms.OncePerEpoch(3400, 100, 512, epoch_rounds=epoch_rounds)
 
 

@@ -44,11 +44,11 @@ from dpfl.accounting.integer.published_bounds import (
     DEFAULT_ROUNDING_BIAS,
     rounded_l2_squared,
 )
+from dpfl.fields import said
 
 BOUNDS = ("exact", "published")
 """The values of an event's `bound`."""
 
-_POSITIVE = checks.validator(checks.positive)
 # A discrete Gaussian of this many steps is not 0 with probability exp(-5e7); Skellam
 # noise of this variance, in squared steps, with that probability.
 _LEAST_STDDEV_STEPS = 1e-4
@@ -108,27 +108,22 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
         these are sampled that is understood.
     """
 
-    noise_clients: int = attr.ib(validator=checks.validator(checks.integer))
-    local_stddev: float = attr.ib(validator=_POSITIVE)
-    granularity: float = attr.ib(validator=_POSITIVE)
-    clip_norm: float = attr.ib(validator=_POSITIVE)
-    dimension: int = attr.ib(validator=checks.validator(checks.integer))
+    noise_clients: int = attr.ib(metadata=said(check=checks.integer))
+    local_stddev: float = attr.ib(metadata=said(check=checks.positive))
+    granularity: float = attr.ib(metadata=said(check=checks.positive))
+    clip_norm: float = attr.ib(metadata=said(check=checks.positive))
+    dimension: int = attr.ib(metadata=said(check=checks.integer))
     max_coordinate: Optional[float] = attr.ib(
-        default=None, validator=attr.validators.optional(_POSITIVE)
+        default=None, metadata=said(check=checks.positive)
     )
     rounding_bias: float = attr.ib(
-        default=DEFAULT_ROUNDING_BIAS,
-        validator=checks.validator(checks.real, at_least=0, below=1),
+        default=DEFAULT_ROUNDING_BIAS, metadata=said(at_least=0, below=1)
     )
     sampling_probability: float = attr.ib(
-        default=1.0, validator=checks.validator(checks.probability)
+        default=1.0, metadata=said(check=checks.probability)
     )
-    bound: str = attr.ib(
-        default="exact", validator=checks.validator(checks.choice, choices=BOUNDS)
-    )
-    noise_of_helpers: bool = attr.ib(
-        default=False, validator=checks.validator(checks.boolean)
-    )
+    bound: str = attr.ib(default="exact", metadata=said(choices=BOUNDS))
+    noise_of_helpers: bool = False
 
     @property
     def relations(self) -> events.Relations:
@@ -295,8 +290,8 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
 
     def poisson_sampled(self, sampling_probability: float) -> events.RdpDpEvent:
         """See base class. Independent samplings multiply."""
-        q = checks.probability("sampling_probability", sampling_probability)
-        return attr.evolve(self, sampling_probability=self.sampling_probability * q)
+        q = self.sampling_probability * sampling_probability
+        return attr.evolve(self, sampling_probability=q)
 
 
 @attr.s(frozen=True, auto_attribs=True)
@@ -416,7 +411,9 @@ class WithClipCountDpEvent(events.RdpDpEvent):
 
     update: events.RdpDpEvent
     count: events.RdpDpEvent
-    sampling_probability: float = 1.0
+    sampling_probability: float = attr.ib(
+        default=1.0, metadata=said(check=checks.probability)
+    )
 
     @property
     def relations(self) -> events.Relations:
@@ -445,5 +442,5 @@ class WithClipCountDpEvent(events.RdpDpEvent):
 
     def poisson_sampled(self, sampling_probability: float) -> WithClipCountDpEvent:
         """See base class. Independent samplings multiply."""
-        q = checks.probability("sampling_probability", sampling_probability)
-        return attr.evolve(self, sampling_probability=self.sampling_probability * q)
+        q = self.sampling_probability * sampling_probability
+        return attr.evolve(self, sampling_probability=q)

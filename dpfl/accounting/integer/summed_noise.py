@@ -32,6 +32,7 @@ import numpy as np
 
 from dpfl import checks
 from dpfl.accounting.log_space import EPSILON
+from dpfl.fields import Checked, said
 
 # Frequencies and aliases that are left out weigh less than exp(-_OMITTED) each.
 _OMITTED = 50.0
@@ -73,7 +74,7 @@ class LogPmf(NamedTuple):
     error: np.ndarray
 
 
-class _TiltedSum(abc.ABC):
+class _TiltedSum(Checked, abc.ABC):
     """An even sum of independent Bernoulli variables, negated ones, and a constant.
 
     Subclasses are frozen and hashable: equal ones share their probabilities.
@@ -179,8 +180,8 @@ class DiscreteGaussianNoise(_TiltedSum):
       stddev: sigma of one share, in grid steps.
     """
 
-    count: int = attr.ib(validator=checks.validator(checks.integer))
-    stddev: float = attr.ib(validator=checks.validator(checks.positive))
+    count: int = attr.ib(metadata=said(check=checks.integer))
+    stddev: float = attr.ib(metadata=said(check=checks.positive))
 
     @property
     def variance(self) -> float:
@@ -340,7 +341,7 @@ class SkellamNoise(_TiltedSum):
       variance: mu, in squared grid steps; that of a sum is the sum of its shares'.
     """
 
-    variance: float = attr.ib(validator=checks.validator(checks.positive))
+    variance: float = attr.ib(metadata=said(check=checks.positive))
 
     def part(self, parts: int) -> SkellamNoise:
         """One of `parts` equal parts of the noise."""
