@@ -107,6 +107,11 @@ def _entries(text: str) -> Iterator[Entry]:
 
 
 LIST = tuple(_entries(_TEXT))
+_STREAMS = ("stdout", "stderr")
+# Patterns of all that a run writes into its output folder.
+FILES = tuple(
+    dict.fromkeys(p for entry in LIST for p in entry.places if p not in _STREAMS)
+)
 
 
 def kind(place: str, name: str = "*") -> str:

@@ -14,23 +14,26 @@ import csv
 import errno
 import hashlib
 import io
-import itertools
 import json
 import os
 import pathlib
 import stat
-import zipfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any, Optional, Union
 
 import numpy as np
 
+from dpfl.reading import HEADER, PathLike, check_regular
+from dpfl.reading import read_arrays as read_arrays
+from dpfl.reading import read_bytes as read_bytes
+from dpfl.reading import read_csv as read_csv
+from dpfl.reading import read_json as read_json
+from dpfl.reading import read_text as read_text
+
 try:
     import fcntl
 except ImportError:  # Windows has no flock.
     fcntl = None  # type: ignore[assignment]
-
-PathLike = Union[str, "os.PathLike[str]"]
 
 # Stands before the ending of the name of a file that is not whole yet.
 _PARTIAL = ".part"
@@ -40,10 +43,6 @@ _PRIVATE_FOLDER = 0o700
 _PUBLIC_FILE = 0o644
 _PUBLIC_FOLDER = 0o755
 _OTHERS_WRITE = 0o022
-# More levels than any file that dpfl writes; what reads them goes down by recursion.
-_MOST_LEVELS = 100
-# The name in an archive of arrays of what is said of them.
-_HEADER = "header"
 
 
 class InUseError(ValueError):
@@ -198,31 +197,8 @@ def write_arrays(
     checksum = arrays_checksum(header, arrays)
     text = _canonical({**header, "checksum": checksum})
     with atomically(path, private) as file:
-        content: dict[str, Any] = {_HEADER: np.array(text), **arrays}
+        content: dict[str, Any] = {HEADER: np.array(text), **arrays}
         np.savez(file, **content)
-
-
-def read_arrays(path: PathLike) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The header and the arrays of `write_arrays`; the checksum is yet to be compared.
-
-    Raises:
-      FileNotFoundError: If there is no such file.
-      ValueError: If it cannot be read as one.
-    """
-    try:
-        loaded = np.load(path, allow_pickle=False)
-        if not isinstance(loaded, np.lib.npyio.NpzFile):
-            raise ValueError("it is a single array")
-        with loaded as archive:
-            arrays = {name: archive[name] for name in archive.files}
-        header = json.loads(str(arrays.pop(_HEADER)[()]))
-        if not isinstance(header, dict):
-            raise ValueError("its header is no mapping")
-    except FileNotFoundError:
-        raise
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise ValueError(str(error)) from error
-    return header, arrays
 
 
 def arrays_checksum(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
@@ -371,46 +347,6 @@ def _try(path: pathlib.Path) -> None:
     partial.unlink()
 
 
-def check_regular(name: str, path: PathLike) -> None:
-    """Raises ValueError for a pipe, a device or a folder, since a reader may wait."""
-    mode = os.stat(path).st_mode
-    if not stat.S_ISREG(mode):
-        kind = _kind(mode)
-        raise ValueError(f"{name} must be a regular file, found the {kind} {path}")
-
-
-def read_json(path: PathLike) -> Any:
-    """The content of a JSON file; ValueError for anything that is none."""
-    path = pathlib.Path(path)
-    check_regular(path.name, path)
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except RecursionError:
-        content, levels = None, _MOST_LEVELS + 1
-    else:
-        levels = _levels(content)
-    if levels > _MOST_LEVELS:
-        raise ValueError(f"{path} must be JSON of a few levels, found more")
-    return content
-
-
-def read_csv(path: PathLike) -> list[dict[str, str]]:
-    """The rows of a CSV file with a head."""
-    with open(path, newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
-def _levels(content: Any) -> int:
-    """How deep lists and mappings lie in each other, not beyond one past the limit."""
-    level, found = [content], 0
-    while level and found <= _MOST_LEVELS:
-        mappings = [part.values() for part in level if isinstance(part, dict)]
-        lists = [part for part in level if isinstance(part, list)]
-        level = list(itertools.chain(*mappings, *lists))
-        found += 1
-    return found
-
-
 @contextlib.contextmanager
 def locked(folder: PathLike) -> Iterator[None]:
     """Holds a folder for this process alone; a kill lets go of it.
@@ -456,12 +392,6 @@ def remove_partials(folder: PathLike) -> None:
 def _partial(path: pathlib.Path) -> pathlib.Path:
     """The name under which a file is written until it is whole."""
     return path.with_name(f".{path.stem}.{os.getpid()}{_PARTIAL}{path.suffix}")
-
-
-def _kind(mode: int) -> str:
-    kinds = {stat.S_IFDIR: "folder", stat.S_IFIFO: "pipe", stat.S_IFSOCK: "socket"}
-    kinds.update(dict.fromkeys((stat.S_IFCHR, stat.S_IFBLK), "device"))
-    return kinds.get(stat.S_IFMT(mode), "special file")
 
 
 def _sync_directory(folder: pathlib.Path) -> None:

@@ -71,9 +71,13 @@ def mean_and_range(rows: Rows, column: str) -> tuple[float, float, float]:
     return mean, max(0.0, mean - min(found)), max(0.0, max(found) - mean)
 
 
-def read_run(path: Path) -> list[dict[str, str]]:
-    """The rows of a run's metrics.csv or times.csv, no column marked exact."""
-    return [covered.plain_names(row) for row in files.read_csv(path)]
+def read_run(path: Path, *, cut: bool = False) -> list[dict[str, str]]:
+    """The rows of a run's metrics.csv or times.csv, no column marked exact.
+
+    Args:
+      cut: As for `files.read_csv`.
+    """
+    return [covered.plain_names(row) for row in files.read_csv(path, cut=cut)]
 
 
 def write_columns(path: Path, columns: Mapping[str, Sequence[object]]) -> None:

@@ -31,7 +31,7 @@ LAYERS = {
     "training": set("accounting mechanisms planning aggregators tasks pages".split()),
 }
 GROUND = "purposes cache_folder checks covered disk_cache fields files machine"
-GROUND += " needs_tff plugins __version__"
+GROUND += " needs_tff plugins reading __version__"
 # Those that import dpfl as a whole, for its version.
 OF_ALL = {"connection.py", "provenance.py", "storage.py"}
 WITHOUT_TENSORFLOW = {"accounting", "factorization", "mechanisms", "planning", "pages"}

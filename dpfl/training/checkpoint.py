@@ -12,26 +12,27 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import pathlib
 import re
 import time
-import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
 import numpy as np
 
-from dpfl import covered, files
-from dpfl.training.record import Marks, Row, Tally
+from dpfl import covered, files, reading
+from dpfl.training.record import NEEDED, Marks, Row, Tally, is_mark, is_row
 
 MAGIC = b"dpfl checkpoint 1\n"
-# What reading a file that is no checkpoint raises.
-_DAMAGE = (ValueError, KeyError, OSError, zipfile.BadZipFile)
 _HEADER_BYTES = len(MAGIC) + 65
 # The name under which a checkpoint holds the digest of its run's manifest.
 _MANIFEST = "manifest"
-# The name under which a manifest holds its own.
-_CHECKSUM = "checksum"
+# The names under which a manifest holds its own, and the seed.
+_CHECKSUM, _SEED = "checksum", "seed"
+# Some hundred times what is in one, and the digits of the largest seed.
+_MOST_MANIFEST = 1 << 24
+_SEED_TEXT = re.compile(r"[0-9]{1,78}", re.ASCII)
 # The second number is there where a folder has taken the name without it.
 _NAME = re.compile(r"^checkpoint-\d{8}(-\d+)?$")
 
@@ -42,6 +43,10 @@ class ChangedFlagsError(ValueError):
 
 class DamagedManifestError(ValueError):
     """The manifest does not tell any more what a run was started with."""
+
+
+class DamagedCheckpointError(ValueError):
+    """A checkpoint has its checksum, and holds no state of the run."""
 
 
 class Checkpoint(NamedTuple):
@@ -63,28 +68,47 @@ class CheckpointStore:
     """The checkpoints of one run, the newest few."""
 
     def __init__(
-        self, directory: pathlib.Path, keep: int = 3, say: Callable[[str], None] = print
+        self,
+        directory: pathlib.Path,
+        keep: int = 3,
+        say: Callable[[str], None] = print,
+        *,
+        at_most: int = reading.MOST_ARRAYS,
     ):
-        """Makes the folder; `keep` is how many checkpoints stay."""
+        """Makes the folder.
+
+        Args:
+          keep: How many checkpoints stay.
+          at_most: The bytes that a checkpoint of the run may have.
+        """
         self._directory = directory
         self._keep = keep
         self._say = say
+        self._at_most = at_most
         self._manifest: Optional[str] = None
+        self._check: Callable[[Checkpoint], Any] = lambda found: None
         files.private_folder(directory)
         files.remove_partials(directory)
         for path in sorted(directory.iterdir()):
-            if _NAME.match(path.name) and not path.is_file():
+            if _NAME.match(path.name) and not _is_file(path):
                 say(f"{path} is no file, so no checkpoint, and is left alone")
 
-    def bind(self, manifest: Manifest) -> None:
-        """Refuses (DamagedManifestError) checkpoints of any other manifest."""
-        self._manifest = manifest.digest
+    def bind(
+        self,
+        manifest: Manifest,
+        check: Callable[[Checkpoint], Any] = lambda found: None,
+    ) -> None:
+        """Refuses checkpoints of any other manifest, and those that `check` refuses.
+
+        Raises:
+          DamagedManifestError: If one is there of another manifest.
+          DamagedCheckpointError: If one is there of which `check` raises ValueError.
+        """
+        self._manifest, self._check = manifest.digest, check
         for path in self._paths():
-            try:
-                found = decode(path.read_bytes())
-            except _DAMAGE:
-                continue
-            self._own(path, found)
+            found, _ = self._read(path)
+            if found is not None:
+                self._own(path, found)
 
     def save(self, checkpoint: Checkpoint) -> pathlib.Path:
         """Writes a checkpoint, and only then removes the oldest ones."""
@@ -94,7 +118,9 @@ class CheckpointStore:
         with files.atomically(path, private=True) as file:
             for part in parts:
                 file.write(part)
-        for old in self._paths()[self._keep :]:
+        # Of later rounds are those alone that could not be used.
+        older = [found for found in self._paths() if found.name <= path.name]
+        for old in older[self._keep :]:
             old.unlink()
         return path
 
@@ -102,25 +128,34 @@ class CheckpointStore:
         """The newest checkpoint that is whole, None if there is none."""
         paths = self._paths()
         for path, older in zip(paths, [*paths[1:], None]):
-            try:
-                found = decode(path.read_bytes())
-            except _DAMAGE as error:
-                then = "starting again" if older is None else "trying the one before"
-                self._say(
-                    f"checkpoint {path} is damaged ({error}) and is not used; {then}"
-                )
-                continue
-            return self._own(path, found)
+            found, why = self._read(path)
+            if found is not None:
+                return self._own(path, found)
+            then = "starting again" if older is None else "trying the one before"
+            self._say(f"checkpoint {path} is damaged ({why}) and is not used; {then}")
         return None
 
+    def _read(self, path: pathlib.Path) -> tuple[Optional[Checkpoint], str]:
+        """A checkpoint, or None and why there is none."""
+        try:
+            return decode(files.read_bytes(path, self._at_most)), ""
+        except DamagedCheckpointError as error:
+            raise DamagedCheckpointError(_refused(path, error)) from None
+        except (OSError, ValueError, MemoryError) as error:
+            return None, str(error)
+
     def _own(self, path: pathlib.Path, found: Checkpoint) -> Checkpoint:
-        """A checkpoint without the digest of its manifest, if that is right."""
+        """A checkpoint without the digest of its manifest, if it is of the run."""
         digest = found.info.pop(_MANIFEST, None)
         if self._manifest is not None and digest != self._manifest:
             raise DamagedManifestError(
                 f"{path} must be of the run that the manifest beside it says, found "
                 "another's: the manifest was changed; choose another output_dir"
             )
+        try:
+            self._check(found)
+        except ValueError as error:
+            raise DamagedCheckpointError(_refused(path, error)) from None
         return found
 
     @property
@@ -129,10 +164,10 @@ class CheckpointStore:
         return not self._paths()
 
     def _free_path(self, name: str) -> pathlib.Path:
-        """The path of a name, with a number behind it if a folder has it."""
+        """The path of a name, with a number behind it if no file has it."""
         path = self._directory / name
         number = 0
-        while path.exists() and not path.is_file():
+        while os.path.lexists(path) and not _is_file(path):
             number += 1
             path = self._directory / f"{name}-{number}"
         return path
@@ -140,8 +175,20 @@ class CheckpointStore:
     def _paths(self) -> list[pathlib.Path]:
         """The paths of all checkpoints, newest first."""
         listed = (p for p in self._directory.iterdir() if _NAME.match(p.name))
-        found = (path for path in listed if path.is_file())
-        return sorted(found, key=lambda p: p.name, reverse=True)
+        return sorted(filter(_is_file, listed), key=lambda p: p.name, reverse=True)
+
+
+def _is_file(path: pathlib.Path) -> bool:
+    """Whether a file is there, and no link, through which another's were written."""
+    return path.is_file() and not path.is_symlink()
+
+
+def _refused(path: pathlib.Path, error: Exception) -> str:
+    return (
+        f"{path} must be a checkpoint of this run, found something else with its own "
+        f"checksum ({error}); remove it to go on from the one before, or choose "
+        "another output_dir"
+    )
 
 
 def encode(checkpoint: Checkpoint) -> tuple[bytes, memoryview]:
@@ -156,16 +203,30 @@ def encode(checkpoint: Checkpoint) -> tuple[bytes, memoryview]:
 
 
 def decode(content: bytes) -> Checkpoint:
-    """The inverse of `encode`; ValueError if a bit of the content is another."""
+    """The inverse of `encode`.
+
+    Raises:
+      DamagedCheckpointError: If the checksum is right, but not of a checkpoint.
+      ValueError: If a bit of the content is another.
+    """
     header, body = content[:_HEADER_BYTES], content[_HEADER_BYTES:]
     digest = hashlib.sha256(body).hexdigest().encode()
     if header != b"".join([MAGIC, digest, b"\n"]):
         raise ValueError("its checksum does not match")
-    with np.load(io.BytesIO(body), allow_pickle=False) as loaded:
-        info = json.loads(loaded["info"].tobytes())
-        names = sorted(name for name in loaded.files if name != "info")
-        arrays = [loaded[name] for name in names]
-    return Checkpoint(info.pop("round_index"), arrays, info)
+    try:
+        arrays = reading.arrays_in(io.BytesIO(body))
+        text = arrays.pop("info", np.zeros(0, np.uint8)).tobytes()
+        info = reading.parsed("its info", text.decode("utf-8", "replace"))
+        if list(arrays) != [f"array_{i:04d}" for i in range(len(arrays))]:
+            raise ValueError("its arrays must be numbered, found other names")
+        if not isinstance(info, dict):
+            raise ValueError("its info must be a mapping, found something else")
+        number = info.pop("round_index", None)
+        if type(number) is not int:
+            raise ValueError("its round_index must be an integer")
+    except ValueError as error:
+        raise DamagedCheckpointError(str(error)) from None
+    return Checkpoint(number, list(arrays.values()), info)
 
 
 def open_manifest(
@@ -186,23 +247,35 @@ def open_manifest(
     facts = files.plain(facts)
     if not path.exists():
         seed = make_seed()
-        content = {"seed": str(seed), **facts}
+        content = {_SEED: str(seed), **facts}
         digest = files.digest(content)
         files.write_json(path, {**content, _CHECKSUM: digest}, private=True)
         return Manifest(seed, digest)
-    try:
-        written: dict[str, Any] = files.read_json(path)
-        digest = written.pop(_CHECKSUM)
-        if digest != files.digest(written):
-            raise ValueError("its checksum does not match")
-        seed = int(written.pop("seed"))
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise DamagedManifestError(
-            f"{path} must be as the run wrote it, found it damaged ({error!r}); "
-            "choose another output_dir"
-        ) from error
+    seed, digest, written = _read_manifest(path)
     _check_unchanged(written, facts, path.parent)
     return Manifest(seed, digest)
+
+
+def _read_manifest(path: pathlib.Path) -> tuple[int, str, dict[str, Any]]:
+    """The seed, the checksum and the facts; no error says anything of them."""
+    try:
+        found = files.read_json(path, _MOST_MANIFEST)
+        if not isinstance(found, dict):
+            raise ValueError("it is no mapping")
+        checksum = found.pop(_CHECKSUM, None)
+        if checksum != files.digest(found):
+            raise ValueError("its checksum does not match")
+        seed = found.pop(_SEED, None)
+        if not isinstance(seed, str) or _SEED_TEXT.fullmatch(seed) is None:
+            raise ValueError("its seed is none")
+        if not all(isinstance(facts, dict) for facts in found.values()):
+            raise ValueError("its facts are no mappings")
+    except ValueError as error:
+        raise DamagedManifestError(
+            f"{path} must be as the run wrote it, found it damaged ({error}); "
+            "choose another output_dir"
+        ) from None
+    return int(seed), checksum, found
 
 
 def _check_unchanged(
@@ -214,7 +287,11 @@ def _check_unchanged(
         was, now = old.get(kind, {}), new.get(kind, {})
         names = [n for n in sorted({*was, *now}) if was.get(n) != now.get(n)]
         kinds += [kind] if names else []
-        changed += [f"{n} (was {was.get(n)}, now {now.get(n)})" for n in names]
+        # Who knows the seed can take the noise away.
+        changed += [
+            n if n == _SEED else f"{n} (was {was.get(n)}, now {now.get(n)})"
+            for n in names
+        ]
     if changed:
         raise ChangedFlagsError(
             f"a run in {directory} can only go on with the {' and '.join(kinds)} that "
@@ -307,3 +384,55 @@ def from_checkpoint(found: Checkpoint) -> Progress:
         participations,
         found.info["seconds"],
     )
+
+
+def check_progress(found: Checkpoint, population: int, last_round: int) -> None:
+    """Raises ValueError unless a run of N clients could be there.
+
+    Args:
+      population: N.
+      last_round: The rounds that the run has.
+    """
+    flaw = next(_flaws(found, population, last_round), None)
+    if flaw is not None:
+        raise ValueError(f"{flaw} cannot be")
+
+
+def _flaws(found: Checkpoint, population: int, last_round: int) -> Iterator[str]:
+    """The names of parts that are wrong, each asked for if those before are right."""
+    done = found.round_index
+    # Of any type, each asked for in its turn.
+    info: Any = found.info
+    if not 1 <= done <= last_round:
+        yield "its round_index"
+    counts = found.arrays[0] if found.arrays else np.zeros(0)
+    if counts.dtype != np.int64 or counts.shape != (population,):
+        yield "its participations"
+    elif population and not 0 <= counts.min() <= counts.max() <= done:
+        yield "its participations"
+    tally = info.get("tally")
+    if not isinstance(tally, dict) or set(tally) != set(Tally._fields):
+        yield "its tally"
+    last, evaluated = tally["last"], tally["evaluated"]
+    if not is_row(last, NEEDED):
+        yield "its last row"
+    measures = [name for name in last if covered.plain(name).startswith("eval_")]
+    if evaluated is not None and not is_row(evaluated, measures):
+        yield "its last row that was evaluated"
+    if [tally["rounds"], last["round"], tally["clients"]] != [done, done, counts.sum()]:
+        yield "its tally"
+    for name in ("rows", "times"):
+        rows = info.get(name)
+        if not isinstance(rows, list) or not all(is_row(row) for row in rows):
+            yield f"its {name}"
+        first = done - len(rows) + 1
+        if [row["round"] for row in rows] != list(range(first, done + 1)):
+            yield f"its {name}"
+    if not all(set(row) <= set(last) for row in info["rows"]):
+        yield "its rows"
+    seconds = info.get("seconds")
+    if not is_row({"round": done, "seconds": seconds}, ["seconds"]) or seconds < 0:
+        yield "its seconds"
+    marks = info.get("marks")
+    if not isinstance(marks, dict) or not all(map(is_mark, marks.values())):
+        yield "its marks"

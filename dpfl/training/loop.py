@@ -84,6 +84,7 @@ class Loop:
         """Does all rounds that are left; returns the last state and where the run is.
 
         Raises:
+          DamagedCheckpointError: If the checkpoint holds no state of the process.
           DamagedRecordError: If the files of metrics are not those of the checkpoint,
             or a round had other noise than the plan's.
           DivergedError: If a round leaves a model that is not finite, or a loss that
@@ -176,7 +177,7 @@ class Loop:
             self._record.rewind()
             return first, checkpoint_lib.beginning(self._plan.participation.population)
         progress = checkpoint_lib.from_checkpoint(found)
-        state = self._process.from_leaves(progress.leaves)
+        state = self._state_of(progress)
         # What the ledger charges for them is right for this noise alone. Those before
         # were checked when the run went on with them.
         last = [progress.tally.last] if progress.tally.last is not None else []
@@ -188,6 +189,16 @@ class Loop:
         begun = self._plan.participation.known_from(done)
         self._ledger.resume_at(done, [self._cohort(r) for r in range(begun, done)])
         return state, progress.recorded()
+
+    def _state_of(self, progress: Progress) -> Any:
+        try:
+            state = self._process.from_leaves(progress.leaves)
+            if all(np.isfinite(part).all() for part in self._process.weights(state)):
+                return state
+            why = "the checkpoint must hold a model of finite numbers"
+        except ValueError as error:
+            why = str(error)
+        raise checkpoint_lib.DamagedCheckpointError(f"{why}; choose another output_dir")
 
     def _cohort(self, round_index: int) -> list[int]:
         chosen = selection.select_cohort(

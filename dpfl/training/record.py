@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Optional
 
 import numpy as np
 
-from dpfl import covered, files
+from dpfl import covered, files, reading
 from dpfl.training import plan as plan_lib
 
 METRICS, TIMES, EVENTS = "metrics.csv", "times.csv", "tensorboard"
@@ -110,13 +110,33 @@ def _number(cell: str) -> Any:
 
 
 def _columns(path: pathlib.Path) -> list[str]:
-    with path.open(newline="") as file:
-        return next(csv.reader(file))
+    with reading.opened(path) as file:
+        return next(csv.reader([file.readline().decode("utf-8")]))
 
 
 _TOTAL_UP, _TOTAL_DOWN = (
     f"{covered.MARK}total_{way}link_bits" for way in ("up", "down")
 )
+
+
+# The columns, beside the round, that a run needs of its last row to go on.
+NEEDED = ("epsilon", "noise_multiplier", _TOTAL_UP, _TOTAL_DOWN)
+# Of integers that become floats.
+_MOST_BITS = 1000
+
+
+def is_row(found: Any, columns: Iterable[str] = ()) -> bool:
+    """Whether JSON is a row, of numbers by name, that has columns and a round."""
+    if not isinstance(found, dict) or type(found.get("round")) is not int:
+        return False
+    is_number = all(map(_is_number, (v for v in found.values() if v is not None)))
+    return is_number and all(found.get(name) is not None for name in columns)
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, int):
+        return value.bit_length() <= _MOST_BITS
+    return isinstance(value, float)
 
 
 class Tally(NamedTuple):
@@ -268,6 +288,13 @@ class Mark(NamedTuple):
     digest: str
 
 
+def is_mark(found: Any) -> bool:
+    """Whether JSON is a mark."""
+    if not isinstance(found, list) or list(map(type, found)) != [int, str]:
+        return False
+    return found[0] >= 0
+
+
 BEGINNING = Mark(0, hashlib.sha256().hexdigest())
 
 
@@ -295,8 +322,7 @@ class AppendOnlyFile:
         if mark.length:
             left = mark.length
             try:
-                files.check_regular(self.path.name, self.path)
-                with self.path.open("rb") as file:
+                with reading.opened(self.path) as file:
                     while block := file.read(min(left, _BLOCK_BYTES)):
                         digest.update(block)
                         left -= len(block)

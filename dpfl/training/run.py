@@ -26,13 +26,16 @@ import zipfile
 from collections.abc import Callable, Hashable
 from typing import Any, Optional
 
-from dpfl import files, machine, purposes
+from dpfl import covered, files, machine, purposes
 from dpfl.training import checkpoint as checkpoint_lib
 from dpfl.training import loop as loop_lib
 from dpfl.training import page as page_lib
 from dpfl.training import plan as plan_lib
 from dpfl.training import provenance, report, selection
 from dpfl.training.checkpoint import Progress
+
+# More than a row takes in a checkpoint, with its times.
+_ROW_BYTES = 1 << 14
 
 
 class Run:
@@ -67,7 +70,9 @@ class Run:
           files.InUseError: If another process has it.
           ChangedFlagsError: If another run was started in it, or this one with other
             noise or versions.
-          ValueError: If it cannot be written, or its manifest is lost or damaged.
+          DamagedCheckpointError: If a checkpoint holds what is none of this run.
+          ValueError: If it cannot be written, something else is where a file belongs,
+            or its manifest is lost or damaged.
         """
         try:
             was_there = self._directory.is_dir()
@@ -87,12 +92,14 @@ class Run:
         self._stack.close()
 
     def _open(self) -> None:
+        _check_places(self._directory)
         self._stack.enter_context(files.locked(self._directory))
         files.remove_partials(self._directory)
         self._store = checkpoint_lib.CheckpointStore(
             self._directory / "checkpoints",
             self.plan.config.keep_checkpoints,
             self._say,
+            at_most=_checkpoint_bytes(self.plan),
         )
         path = self._directory / "manifest.json"
         if not path.exists() and not self._store.is_empty:
@@ -107,7 +114,14 @@ class Run:
             provenance.manifest(self.plan),
             lambda: secrets.randbits(selection.SEED_BITS) if seed is None else seed,
         )
-        self._store.bind(manifest)
+        self._store.bind(
+            manifest,
+            functools.partial(
+                checkpoint_lib.check_progress,
+                population=self.plan.participation.population,
+                last_round=self.plan.last_round,
+            ),
+        )
         self._seed = manifest.seed
         self._key = selection.run_key(manifest.seed, provenance.digest(self.plan))
 
@@ -246,6 +260,25 @@ def worker_errors() -> tuple[type[Exception], ...]:
     from dpfl.training import local_worker as worker_lib
 
     return (isolation.IsolationError, worker_lib.WorkerDiedError)
+
+
+def _check_places(directory: pathlib.Path) -> None:
+    """Raises ValueError if something else is where a run writes a file or a folder."""
+    for place in covered.FILES:
+        name, _, inside = place.partition("/")
+        for path in directory.glob(name):
+            if not inside:
+                # Of what a link leads to.
+                with contextlib.suppress(FileNotFoundError):
+                    files.check_regular(path.name, path)
+            elif not path.is_dir():
+                raise ValueError(f"{name} must be a folder, found the file {path}")
+
+
+def _checkpoint_bytes(plan: plan_lib.Plan) -> int:
+    """More bytes than a checkpoint can have: state, participations and rows."""
+    rows = min(plan.config.checkpoint_every, plan.last_round)
+    return 2 * plan.memory + 16 * plan.task.population + _ROW_BYTES * rows
 
 
 class LastProcess:

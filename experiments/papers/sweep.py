@@ -237,12 +237,10 @@ class ResultsTable:
     def __init__(self, path: Path):
         """Opens the table at `path`, which need not exist yet."""
         self._path = path
-        # A row cut off by a kill lacks its last columns.
-        self._rows: dict[str, dict[str, str]] = {
-            row[KEY]: row
-            for row in (files.read_csv(path) if path.exists() else [])
-            if None not in row and None not in row.values()
-        }
+        rows = files.read_csv(path, cut=True) if path.exists() else []
+        if not all(KEY in row for row in rows):
+            raise ValueError(f"{path} must have a column {KEY}, found none")
+        self._rows: dict[str, dict[str, str]] = {row[KEY]: row for row in rows}
 
     def __contains__(self, work: Work) -> bool:
         return work.key in self._rows
@@ -268,8 +266,8 @@ class ResultsTable:
 def rounds_done(folder: Path) -> int:
     """After how many rounds a run goes on, or was done."""
     path = folder / "times.csv"
-    rows = read_run(path) if path.exists() else []
     # A kill may leave a part of a row, which the run takes back.
+    rows = read_run(path, cut=True) if path.exists() else []
     return sum(bool(row.get("seconds")) for row in rows)
 
 

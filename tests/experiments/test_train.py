@@ -241,7 +241,7 @@ def test_damage_changed_flags_and_lock(reference, tmp_path):
 
     done = train(run, "--seed=6", code=2)
     assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
-    assert "seed (was 5, now 6)" in done.stderr
+    assert "changed: seed;" in done.stderr
     done = train(run, "--seed=5", "--client_lr=0.5", "--examples_per_client=7", code=2)
     for name in ("client_lr", "examples_per_client", "task fingerprint"):
         assert name in done.stderr

@@ -1,10 +1,14 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
+import hashlib
+import io
 import json
 import os
 import subprocess
 import sys
+import warnings
+import zipfile
 
 import numpy as np
 import pytest
@@ -93,6 +97,178 @@ def test_a_folder_in_the_place_of_a_checkpoint_is_named_and_stepped_over(tmp_pat
     assert names == ["checkpoint-00000003-2", "checkpoint-00000004"]
 
 
+POPULATION, ROUNDS = 4, 8
+
+
+def saved(**changes):
+    """The checkpoint of a run of three rounds, of which some info is another."""
+    progress = checkpoint.beginning(POPULATION)
+    for number in (1, 2, 3):
+        row = {
+            **{"round": number, "exact_clients": 2, "exact_train_loss": 0.5},
+            **{"eval_accuracy": 0.5, "eval_loss": 1.5, "epsilon": float(number)},
+            **{"noise_multiplier": 1.0, "exact_total_uplink_bits": 64 * number},
+            "exact_total_downlink_bits": 64 * number,
+        }
+        progress = progress.advanced(row, [0, number], 0.25)
+    progress = progress._replace(leaves=[np.ones([2, 3], np.float32)])
+    found = progress.to_checkpoint({"metrics.csv": [0, "digest"]})
+    changes = {
+        key: v(found.info[key]) if callable(v) else v for key, v in changes.items()
+    }
+    return found._replace(info={**found.info, **changes})
+
+
+def archive(members, compression=zipfile.ZIP_STORED):
+    """A checkpoint's file of an archive of any members."""
+    body = io.BytesIO()
+    with zipfile.ZipFile(body, "w", compression) as made, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name, content in members:
+            made.writestr(f"{name}.npy", content)
+    return signed(body.getvalue())
+
+
+def signed(body):
+    digest = hashlib.sha256(body).hexdigest().encode()
+    return b"".join([checkpoint.MAGIC, digest, b"\n", body])
+
+
+def npy(array, pickled=False):
+    file = io.BytesIO()
+    np.lib.format.write_array(file, np.asarray(array), allow_pickle=pickled)
+    return file.getvalue()
+
+
+def shaped(shape):
+    """An array's file that promises a shape and holds nothing."""
+    file = io.BytesIO()
+    about = {"descr": "<f4", "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(file, about)
+    return file.getvalue()
+
+
+def of(info, *arrays):
+    text = info if isinstance(info, bytes) else json.dumps(info).encode()
+    members = [("info", npy(np.frombuffer(text, np.uint8)))]
+    return archive([*members, *((f"array_{i:04d}", a) for i, a in enumerate(arrays))])
+
+
+def written(found):
+    return b"".join(checkpoint.encode(found))
+
+
+INFO = {"round_index": 3, "manifest": "own", **saved().info}
+COUNTS = npy(saved().arrays[0])
+WRONG = {
+    "tally": (
+        *(None, {}, [], lambda t: {**t, "rounds": 2}, lambda t: {**t, "clients": 5}),
+        *(lambda t: {**t, "last": None}, lambda t: {**t, "last": {"round": 3}}),
+        lambda t: {**t, "evaluated": {"round": 3}},
+        lambda t: {**t, "last": {**t["last"], "epsilon": "much"}},
+        lambda t: {**t, "last": {**t["last"], "epsilon": 10**400}},
+    ),
+    "rows": (
+        *(None, {}, [1], [{}], lambda r: r[:2], lambda r: [*r, *r]),
+        lambda r: [{**row, "another": 1} for row in r],
+    ),
+    "times": (None, [None], lambda r: r[1:2], [{"round": 3, "x": "y"}]),
+    "seconds": (None, -1.0, "1", [1.0]),
+    "marks": (None, [], {"metrics.csv": 3}, {"metrics.csv": [-1, "x"]}),
+}
+FORGED = {
+    "no archive": lambda: signed(b"some text"),
+    "nothing": lambda: signed(b""),
+    "an archive cut off": lambda: signed(written(saved())[100:-30]),
+    "one array": lambda: signed(npy(np.ones(3))),
+    "no info": lambda: archive([("array_0000", COUNTS)]),
+    "no JSON": lambda: of(b"{", COUNTS),
+    "bytes": lambda: of(b"\xff\x80", COUNTS),
+    "deep": lambda: of(b"[" * 100_000 + b"]" * 100_000, COUNTS),
+    "a list": lambda: of([1], COUNTS),
+    "a name twice": lambda: of(b'{"round_index": 3, "round_index": 3}', COUNTS),
+    "an infinite round": lambda: of({**INFO, "round_index": float("inf")}, COUNTS),
+    "a round of text": lambda: of({**INFO, "round_index": "3"}, COUNTS),
+    "a round that is true": lambda: of({**INFO, "round_index": True}, COUNTS),
+    "a negative round": lambda: of({**INFO, "round_index": -3}, COUNTS),
+    "a huge round": lambda: of({**INFO, "round_index": 10**40}, COUNTS),
+    "a round of no file": lambda: of({**INFO, "round_index": 2}, COUNTS),
+    "no participations": lambda: of(INFO),
+    "other participations": lambda: of(INFO, npy(np.zeros(3, np.int64))),
+    "participations of floats": lambda: of(INFO, npy(np.zeros(POPULATION))),
+    "negative ones": lambda: of(INFO, npy(np.array([9, -1, -1, -1]))),
+    "more than rounds": lambda: of(INFO, npy(np.array([6, 0, 0, 0]))),
+    "objects": lambda: of(INFO, npy(np.array([{}, 1]), pickled=True)),
+    "another name": lambda: archive([("info", npy(0)), ("x", COUNTS)]),
+    "members twice": lambda: archive([("info", npy(0))] * 2),
+    "a bomb": lambda: archive([("info", npy(np.zeros(10**6)))], zipfile.ZIP_DEFLATED),
+    "a promise": lambda: of(INFO, shaped((1 << 60,))),
+    "a negative promise": lambda: of(INFO, shaped((-1,))),
+    **{
+        f"{name} {number}": lambda name=name, value=value: written(
+            saved(**{name: value})
+        )
+        for name, values in WRONG.items()
+        for number, value in enumerate(values)
+    },
+}
+
+
+def check(found):
+    checkpoint.check_progress(found, POPULATION, ROUNDS)
+
+
+def test_what_is_saved_is_the_progress_of_its_run():
+    check(checkpoint.decode(written(saved())))
+
+
+@pytest.mark.parametrize("forge", FORGED.values(), ids=FORGED)
+def test_a_forged_checkpoint_is_refused_and_stays(tmp_path, forge):
+    """One with its own checksum, of which no part is what it should be."""
+    store = checkpoint.CheckpointStore(tmp_path, say=pytest.fail)
+    path = tmp_path / "checkpoint-00000003"
+    path.write_bytes(content := forge())
+    with pytest.raises(checkpoint.DamagedCheckpointError) as caught:
+        store.bind(checkpoint.Manifest(1, None), check)
+    assert str(path) in str(caught.value) and path.read_bytes() == content
+
+
+def test_a_checkpoint_is_refused_by_its_size_before_it_is_read(tmp_path):
+    said = []
+    store = checkpoint.CheckpointStore(tmp_path, say=said.append, at_most=10**6)
+    store.save(make(2))
+    with (tmp_path / "checkpoint-00000004").open("wb") as file:
+        file.truncate(20 * 10**9)
+    store.bind(checkpoint.Manifest(1, None))
+    assert store.load_newest().round_index == 2
+    assert len(said) == 1 and "20000000000" in said[0]
+
+
+def test_another_round_that_cannot_be_used_takes_no_place(tmp_path):
+    """Else the newest that is whole were removed as soon as it is there."""
+    store = checkpoint.CheckpointStore(tmp_path, keep=1, say=lambda sentence: None)
+    (tmp_path / "checkpoint-99999999").write_bytes(b"damaged")
+    for r in (2, 3):
+        store.save(make(r))
+        assert store.load_newest().round_index == r
+    names = sorted(p.name for p in tmp_path.iterdir())
+    assert names == ["checkpoint-00000003", "checkpoint-99999999"]
+
+
+def test_nothing_is_read_or_written_through_a_link(tmp_path):
+    folder, said = tmp_path / "checkpoints", []
+    folder.mkdir()
+    (tmp_path / "other").write_bytes(written(make(3)))
+    for target, name in (("other", "3"), ("nowhere", "4")):
+        (folder / f"checkpoint-0000000{name}").symlink_to(tmp_path / target)
+    store = checkpoint.CheckpointStore(folder, say=said.append)
+    assert store.is_empty and len(said) == 2
+    for r in (3, 4):
+        assert store.save(make(r)).name == f"checkpoint-0000000{r}-1"
+    assert (tmp_path / "other").read_bytes() == written(make(3))
+    assert not (tmp_path / "nowhere").exists()
+
+
 FACTS = {
     "flags": {"rounds": 3, "client_lr": 0.1, "epsilon": float("inf")},
     "noise": {"noise_multiplier": 1.25},
@@ -142,6 +318,57 @@ def test_a_damaged_manifest_is_said(tmp_path, content):
     assert path.read_text() == content
 
 
+def chained(error):
+    """All that a traceback, or a log of an error, could show of it."""
+    while error is not None:
+        yield f"{error} {error!r} {vars(error)} {getattr(error, 'doc', '')}"
+        yield repr(getattr(error, "object", ""))
+        error = error.__cause__ or error.__context__
+
+
+SECRET = "98765432109876543210"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text.replace(b"flags", b"fl\x80gs"),
+        lambda text: b"\xff" + text,
+        lambda text: text[:-3],
+        lambda text: text.replace(b'"seed"', b'"seed'),
+        lambda text: text.replace(SECRET.encode(), SECRET.encode() + b"x"),
+        lambda text: text.replace(b'"1.25.2"', b'"\n"'),
+        lambda text: text[:-2] + b', "seed": "1"}',
+    ],
+)
+def test_no_error_says_what_a_manifest_holds(path, change):
+    path.unlink()
+    checkpoint.open_manifest(path, FACTS, lambda: int(SECRET))
+    path.write_bytes(content := change(path.read_bytes()))
+    with pytest.raises(checkpoint.DamagedManifestError) as caught:
+        checkpoint.open_manifest(path, FACTS, lambda: 1)
+    assert not any(SECRET in said for said in chained(caught.value))
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({"seed": seed} for seed in (1, -1, "-1", "1" * 5000, f"{SECRET}x", None)),
+        *({"seed": seed} for seed in ("\u0661", float("inf"), [], "9" * 79)),
+        *({"flags": facts} for facts in (None, [], "rounds", 3)),
+    ],
+)
+def test_a_manifest_with_its_own_checksum_is_checked_too(path, changes):
+    content = json.loads(path.read_text())
+    del content["checksum"]
+    content.update(changes)
+    files.write_json(path, {**content, "checksum": files.digest(content)})
+    with pytest.raises(checkpoint.DamagedManifestError) as caught:
+        checkpoint.open_manifest(path, FACTS, lambda: 1)
+    assert not any(SECRET in said for said in chained(caught.value))
+
+
 def test_a_manifest_that_is_a_pipe_is_not_waited_for(tmp_path):
     os.mkfifo(path := tmp_path / "manifest.json")
     with pytest.raises(ValueError, match="manifest.json must be a regular file"):
@@ -180,7 +407,7 @@ def test_changed_flags_are_named(path):
     with pytest.raises(checkpoint.ChangedFlagsError) as caught:
         checkpoint.open_manifest(path, changed("flags", rounds=4, seed=2), lambda: 1)
     message = str(caught.value)
-    assert "rounds (was 3, now 4)" in message and "seed (was None, now 2)" in message
+    assert "rounds (was 3, now 4), seed;" in message
     assert "client_lr" not in message and "only go on with the flags that" in message
     assert message.endswith("choose another output_dir")
 

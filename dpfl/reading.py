@@ -1,0 +1,219 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Files that dpfl expects, read whatever stands in their places.
+
+A pipe or a device is refused rather than waited for, and a file that is too large for
+what it should be before it is read. No error says, or holds, what is in a file: that
+may be a secret.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import itertools
+import json
+import os
+import pathlib
+import stat
+import zipfile
+from collections.abc import Iterator, Sequence
+from typing import IO, Any, Optional, Union
+
+import numpy as np
+
+PathLike = Union[str, "os.PathLike[str]"]
+
+# Beyond what any table, header or summary of dpfl's has.
+MOST_TEXT = 1 << 30
+MOST_ARRAYS = 1 << 34
+# More levels than any file that dpfl writes; what reads them goes down by recursion.
+_MOST_LEVELS = 100
+# The name in an archive of arrays of what is said of them.
+HEADER = "header"
+
+
+def check_regular(name: str, path: PathLike) -> None:
+    """Raises ValueError for a pipe, a device or a folder, since a reader may wait."""
+    mode = os.stat(path).st_mode
+    if not stat.S_ISREG(mode):
+        kind = _kind(mode)
+        raise ValueError(f"{name} must be a regular file, found the {kind} {path}")
+
+
+def _kind(mode: int) -> str:
+    kinds = {stat.S_IFDIR: "folder", stat.S_IFIFO: "pipe", stat.S_IFSOCK: "socket"}
+    kinds.update(dict.fromkeys((stat.S_IFCHR, stat.S_IFBLK), "device"))
+    return kinds.get(stat.S_IFMT(mode), "special file")
+
+
+@contextlib.contextmanager
+def opened(
+    path: PathLike, at_most: int = MOST_ARRAYS, name: Optional[str] = None
+) -> Iterator[IO[bytes]]:
+    """Opens a file for reading; every file that dpfl expects is read through it.
+
+    Args:
+      at_most: The bytes that it may have.
+      name: What errors call it, its own name if that is None.
+
+    Raises:
+      OSError: If it is not there, or cannot be read.
+      ValueError: If it is no regular file, or is larger.
+    """
+    path = pathlib.Path(path)
+    name = path.name if name is None else name
+    check_regular(name, path)
+    # A pipe that takes its place now is not waited for either.
+    with open(path, "rb", opener=_without_waiting) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > at_most:
+            raise ValueError(
+                f"{name} must be a file of at most {at_most} bytes, found {size} in "
+                f"{path}"
+            )
+        yield file
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def read_bytes(path: PathLike, at_most: int = MOST_ARRAYS) -> bytes:
+    """The content of a file; see `opened` for what is refused."""
+    with opened(path, at_most) as file:
+        return file.read()
+
+
+def read_text(
+    path: PathLike, at_most: int = MOST_TEXT, name: Optional[str] = None
+) -> str:
+    """The text of a file in UTF-8; ValueError for another, and see `opened`."""
+    with opened(path, at_most, name) as file:
+        content = file.read()
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        place = error.start
+    # Behind the block: the error of decoding holds the content.
+    raise ValueError(
+        f"{name or pathlib.Path(path).name} must be a text in UTF-8, found {path} "
+        f"with another byte at {place}"
+    )
+
+
+def read_json(path: PathLike, at_most: int = MOST_TEXT) -> Any:
+    """The content of a JSON file; ValueError for anything that is none."""
+    return parsed(str(path), read_text(path, at_most))
+
+
+def parsed(name: str, text: str) -> Any:
+    """The content of JSON; ValueError, which calls it `name`, for what is none."""
+    found, why = None, ""
+    try:
+        found = json.loads(text, object_pairs_hook=_each_once)
+    except RecursionError:
+        why = "more"
+    except json.JSONDecodeError as error:
+        why = f"none from line {error.lineno}, column {error.colno} on"
+    except ValueError:
+        why = "a name twice, or a number without end"
+    if why or _levels(found) > _MOST_LEVELS:
+        raise ValueError(f"{name} must be JSON of a few levels, found {why or 'more'}")
+    return found
+
+
+def _each_once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name twice")
+    return found
+
+
+def _levels(content: Any) -> int:
+    """How deep lists and mappings lie in each other, not beyond one past the limit."""
+    level, found = [content], 0
+    while level and found <= _MOST_LEVELS:
+        mappings = [part.values() for part in level if isinstance(part, dict)]
+        lists = [part for part in level if isinstance(part, list)]
+        level = list(itertools.chain(*mappings, *lists))
+        found += 1
+    return found
+
+
+def read_csv(path: PathLike, *, cut: bool = False) -> list[dict[str, str]]:
+    """The rows of a CSV file with a head.
+
+    Args:
+      cut: Whether a kill may have left a part of a row, which is then left out.
+
+    Raises:
+      ValueError: If it is none: a column twice, or rows of other lengths.
+    """
+    lines, is_csv = [], True
+    try:
+        lines = list(filter(None, csv.reader(io.StringIO(read_text(path), newline=""))))
+    except csv.Error:
+        is_csv = False
+    head, rows = (lines[0], lines[1:]) if lines else ([], [])
+    is_csv = is_csv and len(set(head)) == len(head)
+    whole = [row for row in rows if len(row) == len(head)]
+    if not is_csv or (len(whole) < len(rows) and not cut):
+        raise ValueError(
+            f"{path} must be CSV with a head of different names and rows of as many "
+            "cells, found other"
+        )
+    return [dict(zip(head, row)) for row in whole]
+
+
+def read_arrays(
+    path: PathLike, at_most: int = MOST_ARRAYS
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The header and the arrays of `files.write_arrays`, its checksum not compared.
+
+    Raises:
+      FileNotFoundError: If there is no such file.
+      ValueError: If it cannot be read as one.
+    """
+    try:
+        with opened(path, at_most) as file:
+            arrays = arrays_in(file)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise ValueError(str(error)) from error
+    header = parsed("its header", str(arrays.pop(HEADER, np.array(""))[()]))
+    if not isinstance(header, dict):
+        raise ValueError("its header must be a mapping, found something else")
+    return header, arrays
+
+
+def arrays_in(file: IO[bytes]) -> dict[str, np.ndarray]:
+    """The arrays of an archive that `numpy.savez` wrote, in their order.
+
+    Raises:
+      ValueError: If it is none: one that is damaged, has a name twice, unpacks to more
+        than it has bytes, or holds Python's objects.
+    """
+    size = file.seek(0, os.SEEK_END)
+    try:
+        with zipfile.ZipFile(file) as archive:
+            members = archive.infolist()
+            names = [member.filename.rpartition(".npy")[0] for member in members]
+            is_plain = all(m.compress_type == zipfile.ZIP_STORED for m in members)
+            if not is_plain or sum(m.file_size for m in members) > size:
+                raise ValueError("it unpacks to more than it has bytes")
+            if len(set(names)) < len(names):
+                raise ValueError("it has a name twice")
+            return dict(zip(names, (_array_in(archive, m) for m in members)))
+    # A damaged archive raises all kinds of errors, and some say what is in it.
+    except Exception as error:
+        kind = type(error).__name__
+    raise ValueError(f"it must be an archive of arrays, found it damaged ({kind})")
+
+
+def _array_in(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
+    with archive.open(member) as content:
+        return np.lib.format.read_array(content, allow_pickle=False)
