@@ -104,6 +104,7 @@ class StreamedMatrix(MatrixFields, mechanism.NoiseMechanism, EpochFields):
     # Whether C may have more diagonals than lie between the rounds of a client, over a
     # run.
     takes_any_matrix: ClassVar[bool]
+    remembers_noise: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -265,6 +266,16 @@ class StreamedMatrix(MatrixFields, mechanism.NoiseMechanism, EpochFields):
                 f"found {sampling_probability}"
             )
         return dp_accounting.PoissonSampledDpEvent(sampling_probability, release)
+
+    def again_event(self, participation: Participation, dimension: int) -> DpEvent:
+        """See base class: rows that are done again are at most one more stream.
+
+        Of a client, that is: of its epoch, its round in a stream of few diagonals, or
+        all of its rounds.
+        """
+        if self.is_over_run and bands(self) > participation.separation:
+            return self._dense_event(participation, dimension)
+        return self._release_event(dimension, 1.0)
 
     def _run_event(self, participation: Participation, dimension: int) -> DpEvent:
         if not self.is_over_run:

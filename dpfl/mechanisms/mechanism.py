@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Optional, TypeVar
 
 from dp_accounting import (
+    ComposedDpEvent,
     DpEvent,
     GaussianDpEvent,
     PoissonSampledDpEvent,
@@ -126,6 +127,9 @@ class Mechanism(Checked, abc.ABC):
 
     # Whether a client's rounds may be a secret that amplifies, over a whole run.
     takes_hidden_turns: ClassVar[bool] = False
+
+    # Whether a round's noise depends on that of other rounds.
+    remembers_noise: ClassVar[bool] = False
 
     # How many vectors of d floats the processes of a run hold at their largest, with
     # two groups of clients: as `dpfl-benchmark --rows=parameters` measured, and more.
@@ -288,6 +292,44 @@ class Mechanism(Checked, abc.ABC):
         return events.RunDpEvent(
             self._run_event(participation, dimension), self.relations(participation)
         )
+
+    def history_event(
+        self,
+        participation: Participation,
+        dimension: int,
+        rounds: int,
+        drawn: int = 0,
+        whole: int = 0,
+    ) -> events.RunDpEvent:
+        """The first rounds of a run, and releases of rounds that were done again since.
+
+        Args:
+          drawn: The number of those whose cohorts were drawn as those of other rounds.
+          whole: How many of the rest a client is in at most. It counts as in them
+            whatever is drawn, which is never less than what they cost
+            (docs/privacy/ledger.md).
+
+        Raises:
+          ValueError: If it is not known what they cost.
+        """
+        if not whole:
+            return self.dp_event(participation.first(rounds + drawn), dimension)
+        release = self.again_event(participation, dimension)
+        parts: list[DpEvent] = [SelfComposedDpEvent(release, whole)]
+        if rounds + drawn:
+            run = self.dp_event(participation.first(rounds + drawn), dimension)
+            parts.insert(0, run.event)
+        return events.RunDpEvent(
+            ComposedDpEvent(tuple(parts)), self.relations(participation)
+        )
+
+    def again_event(self, participation: Participation, dimension: int) -> DpEvent:
+        """The release that a lost round of a client is, if it is done again.
+
+        Its noise is then other noise. A mechanism whose noise is a stream says more.
+        """
+        del participation
+        return self.round_dp_event(dimension, 1.0)
 
     def _brings_noise(self, participation: Participation) -> bool:
         """Whether a client that goes takes a share of the noise along."""

@@ -44,6 +44,8 @@ class Participation(Checked, abc.ABC):
         "round_event": checks.instance(dp_accounting.DpEvent),
     }
     name: ClassVar[str]
+    # Whether a cohort does not depend on those of other rounds.
+    draws_afresh: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -104,6 +106,14 @@ class Participation(Checked, abc.ABC):
         """The group whose turn it is in a round, from 0 on; None without groups."""
         return None
 
+    def most_rounds_in(self, first: int, last: int) -> int:
+        """The most rounds of a client that reach into those from `first` to `last` - 1.
+
+        Correlated noise has rounds reach into later ones that are less than
+        `separation` away.
+        """
+        return 1 - -(last - first - 1) // self.separation
+
     def excluded_from(self, round_index: int) -> int:
         """The first of the earlier rounds whose clients cannot be in this one.
 
@@ -140,6 +150,7 @@ class PoissonSampling(Independent):
     """Each client joins each round independently with probability n / N."""
 
     name: ClassVar[str] = "poisson"
+    draws_afresh: ClassVar[bool] = True
 
     @property
     def sampling_probability(self) -> float:
@@ -157,6 +168,7 @@ class FixedSize(Participation):
     """
 
     name: ClassVar[str] = "fixed"
+    draws_afresh: ClassVar[bool] = True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -217,6 +229,12 @@ class InEpochs(Participation):
     def max_participations(self) -> int:
         """One round in each epoch begun."""
         return self.epochs
+
+    def most_rounds_in(self, first: int, last: int) -> int:
+        """See base class: one in each epoch, and one that reaches into the first."""
+        length = self.rounds_per_epoch
+        epochs = (last - 1) // length - first // length + 1
+        return min(epochs + (self.separation > 1), super().most_rounds_in(first, last))
 
     def excluded_from(self, round_index: int) -> int:
         """See base class: at least all of the epoch."""

@@ -12,6 +12,7 @@ from dp_accounting import DpEvent
 
 from dpfl import accounting
 from dpfl.mechanisms import csgm, matrix_factorization
+from dpfl.mechanisms.participation import Participation
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,4 +40,12 @@ class Sgmf(matrix_factorization.StreamedMatrix, csgm.L2Csgm):
             keep_fraction=self.keep_fraction,
             linf_ratio=self.resolved_linf_ratio(dimension),
             dimension=self.rotated_dimension(dimension),
+        )
+
+    def again_event(self, participation: Participation, dimension: int) -> DpEvent:
+        """See base class; refused: rows that are done again have masks of the first."""
+        raise ValueError(
+            f"rounds must not be done again with {self.name}, of which it is not known "
+            "what rows with the same masks and other noise cost; found rounds that "
+            "were lost"
         )

@@ -5,32 +5,57 @@
 
 For training loops of any kind; TensorFlow is not needed:
 
-    ledger = Ledger(mechanism, dimension, participation, delta=1e-5)
+    ledger = Ledger(mechanism, participation, dimension, delta=1e-5)
     for clients in cohorts:
         ...                                     # the round, with the mechanism's noise
         epsilon = ledger.record_round(clients)  # of all rounds so far
     print(ledger.report())
 
 `dpfl.training.release` has the same for `tff.program`.
+
+A round that is done again, after a kill and from an older state, has other noise and is
+another release. A ledger with a `path` has every round on the disk before it is
+released, and charges for both:
+
+    ledger = Ledger(mechanism, participation, dimension, 1e-5, path="ledger.jsonl")
+    ledger.resume_at(state.round)  # where the program goes on
 """
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import functools
 from collections.abc import Hashable, Iterable, Sequence
-from typing import Optional
+from typing import NamedTuple, Optional
 
-from dpfl import accounting, checks
+from dpfl import accounting, checks, files
 from dpfl.accounting import events
 from dpfl.accounting.calibration import METHODS
 from dpfl.mechanisms.mechanism import Mechanism
 from dpfl.mechanisms.participation import Participation
+from dpfl.planning.history import History, Names, names_of
+from dpfl.planning.journal import Journal
 
 
 def default_delta(population: int) -> float:
     """Min(1e-3, N**-1.1): less than one in N, and never larger than 1e-3."""
     return min(1e-3, population**-1.1)
+
+
+class Again(NamedTuple):
+    """How many releases were of rounds that were done again since.
+
+    Attributes:
+      drawn: Those of other cohorts, drawn afresh as if they were more rounds.
+      whole: Those that a client is charged for as if it was in them.
+    """
+
+    drawn: int = 0
+    whole: int = 0
+
+
+_NONE_AGAIN = Again()
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -98,13 +123,25 @@ class RunCost:
             f"{self.target_epsilon:g}"
         )
 
-    def report_after(self, rounds: int) -> accounting.PrivacyReport:
-        """The report of the first `rounds` rounds, by `method`."""
-        if rounds == 0:
+    def report_after(
+        self, rounds: int, again: Again = _NONE_AGAIN
+    ) -> accounting.PrivacyReport:
+        """The report of the first `rounds` rounds, and others done again, by `method`.
+
+        Raises:
+          ValueError: If it is not known what the rounds that are done again cost.
+        """
+        if rounds == 0 and not any(again):
             [relation, *_] = self.mechanism.relations(self.participation)
             name = events.NAMES[relation]
             return accounting.PrivacyReport(0.0, self.delta, self.method, relation=name)
-        return accounting.epsilon(self._event(rounds), self.delta, method=self.method)
+        event = self.event_after(rounds, again)
+        return accounting.epsilon(event, self.delta, method=self.method)
+
+    def event_after(self, rounds: int, again: Again) -> accounting.RunDpEvent:
+        """The event of `report_after`."""
+        of_run = self.participation, self.dimension
+        return self.mechanism.history_event(*of_run, rounds, again.drawn, again.whole)
 
     def epsilon_after(self, rounds: int) -> float:
         """Epsilon of the first rounds, by `method`.
@@ -115,35 +152,17 @@ class RunCost:
         whole = self._allowed if rounds <= self.rounds_allowed else self.planned
         return min(self.report_after(rounds).epsilon, whole.epsilon)
 
-    def _event(self, rounds: int) -> accounting.RunDpEvent:
-        return self.mechanism.dp_event(self.participation.first(rounds), self.dimension)
-
-
-def _names(clients: Iterable[Hashable], argument: str) -> list[Hashable]:
-    """The names of clients, those in arrays and tensors of any library as numbers.
-
-    Two tensors are never the same key, so that nobody would be found twice.
-    """
-    listed = clients.tolist() if hasattr(clients, "tolist") else clients
-    try:
-        if isinstance(listed, (str, bytes)):
-            raise TypeError("one name")
-        names = [each.item() if hasattr(each, "item") else each for each in listed]
-        hash(tuple(names))
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise TypeError(
-            f"{argument} must be names of clients in a list, found {clients!r:.80}"
-        ) from error
-    return names
-
 
 class Ledger:
-    """What the rounds of a run have spent: a round in, epsilon out.
+    """The budget that the rounds of a run have spent: a round in, epsilon out.
 
     Attributes:
       cost: The `RunCost` that says what rounds cost.
-      rounds: Number of rounds recorded.
+      again: The releases of rounds that were lost, and done again or yet to be; they
+        are charged for as well.
     """
+
+    _journal: Optional[Journal] = None
 
     def __init__(
         self,
@@ -154,36 +173,70 @@ class Ledger:
         *,
         target_epsilon: Optional[float] = None,
         method: str = "auto",
+        path: Optional[files.PathLike] = None,
     ):
-        """An empty ledger of a `RunCost` of these arguments.
+        """An empty ledger of a `RunCost` of these arguments, or the one of a file.
 
         Rounds that would exceed `target_epsilon` are refused.
 
+        Args:
+          path: The ledger's file, made if it is not there, for a program that may be
+            killed: a round is in it before `record_round` returns. It has the clients,
+            and is as secret as they are. None for no file.
+
         Raises:
-          ValueError: If an argument is out of range or the mechanism cannot run so.
+          ValueError: If an argument is out of range, the mechanism cannot run so, or
+            the file is that of another run.
         """
-        self.cost = RunCost(
+        cost = RunCost(
             mechanism, participation, dimension, delta, target_epsilon, method
         )
-        self.rounds = 0
-        # Clients of the last rounds, by round: of those they may not yet be back from.
-        self._recent: dict[int, frozenset[Hashable]] = {}
-        # Of clients that have taken part, where groups take turns.
-        self._group_of: dict[Hashable, Optional[int]] = {}
+        self._begin(cost)
+        if path is None:
+            return
+        about = {"mechanism": mechanism.identity, "dimension": dimension}
+        about.update(participation=participation.name, **vars(participation))
+        self._journal = journal = Journal(path, about)
+        known: dict[int, Names] = {}
+        for number, names in journal.entries():
+            if number != self.rounds + 1:
+                self._lose(number - 1)
+                self._history.go_to(number - 1, known)
+            self._add(names)
+            known[number] = names
 
     @classmethod
     def of(cls, cost: RunCost) -> Ledger:
         """An empty ledger of a run whose cost is known already."""
-        of_run = cost.mechanism, cost.participation, cost.dimension, cost.delta
-        ledger = cls(*of_run, target_epsilon=cost.target_epsilon, method=cost.method)
+        ledger = cls.__new__(cls)
         # What it has computed need not be computed again.
-        ledger.cost = cost
+        ledger._begin(cost)
         return ledger
+
+    def _begin(self, cost: RunCost) -> None:
+        self.cost = cost
+        self.again = _NONE_AGAIN
+        self._history = History(cost.participation)
+        # Hashes of the cohorts: of rounds that count, and of lost ones.
+        self._cohorts: dict[int, int] = {}
+        self._lost: collections.Counter[int] = collections.Counter()
+        self._last: Optional[tuple[int, Again, accounting.PrivacyReport]] = None
+
+    @property
+    def rounds(self) -> int:
+        """The number of rounds recorded, without those that were lost."""
+        return self._history.rounds
 
     @property
     def epsilon(self) -> float:
-        """Epsilon of the rounds recorded, by the ledger's method."""
-        return self.cost.epsilon_after(self.rounds)
+        """Epsilon of all that was released, by the ledger's method."""
+        if not any(self.again):
+            return self.cost.epsilon_after(self.rounds)
+        return self.report().epsilon
+
+    def report(self) -> accounting.PrivacyReport:
+        """The report of all that was released, by the ledger's method."""
+        return self._report(self.rounds, self.again)
 
     def record_round(self, participants: Optional[Iterable[Hashable]] = None) -> float:
         """Records one more round, of which the result is to be released.
@@ -193,7 +246,7 @@ class Ledger:
         is checked that nobody takes part more often than is accounted for.
 
         Returns:
-          Epsilon of all rounds so far.
+          Epsilon of all that was released, this round included.
 
         Raises:
           ValueError: If the round was not planned for, or is not within the budget, or
@@ -202,107 +255,136 @@ class Ledger:
             another group, or window of `OncePerEpoch`, than before.
           TypeError: If participants are no names. The ledger is then as it was, too.
         """
-        self.check_room(self.rounds + 1)
-        here = [] if participants is None else _names(participants, "participants")
-        chosen = self.cost.participation
-        begin = chosen.excluded_from(self.rounds)
-        recent = {r: who for r, who in self._recent.items() if r >= begin}
-        seen: set[Hashable] = set()
-        for client in here:
-            before = [r for r, who in recent.items() if client in who]
-            if before or client in seen:
-                where = self._shared_stretch(before[-1]) if before else "the round"
-                raise ValueError(
-                    f"participants must have each client once in {where}, "
-                    f"found {client!r} again in round {self.rounds + 1}"
-                )
-            seen.add(client)
-            self._check_group(client, self.rounds)
-        self._recent = {**recent, self.rounds: frozenset(seen)}
-        self._remember_groups(self.rounds, seen)
-        self.rounds += 1
+        names = None if participants is None else names_of(participants)
+        if names is not None:
+            self._history.check(names)
+        self._check_room(self.rounds + 1, self._charged(names))
+        if self._journal is not None:
+            self._journal.add(self.rounds + 1, names)
+        self._add(names)
         return self.epsilon
-
-    def _check_group(self, client: Hashable, number: int) -> None:
-        """Raises ValueError if it is another group's turn than a client's.
-
-        Clients that change their group may be in rounds whose columns of C have more in
-        common than is charged, though they are far enough apart.
-        """
-        turn = self.cost.participation.group_of(number)
-        known = self._group_of.get(client, turn)
-        if known != turn:
-            raise ValueError(
-                f"participants must be of group {turn} in round {number + 1}, "
-                f"found {client!r} of group {known}"
-            )
-
-    def _remember_groups(self, number: int, cohort: Iterable[Hashable]) -> None:
-        turn = self.cost.participation.group_of(number)
-        if turn is not None:
-            self._group_of.update((client, turn) for client in cohort)
-
-    def _shared_stretch(self, before: int) -> str:
-        """The stretch that the round that comes has in common with an earlier one."""
-        chosen = self.cost.participation
-        epoch = chosen.rounds_per_epoch
-        if epoch is not None and before // epoch == self.rounds // epoch:
-            return "the epoch"
-        return f"any {chosen.separation} rounds"
 
     def resume_at(
         self, rounds: int, cohorts: Sequence[Iterable[Hashable]] = ()
     ) -> None:
-        """Counts rounds that were released before, such as by an earlier process.
+        """Goes on from the state after so many rounds of the run.
+
+        Rounds that are not recorded here count as released, such as by an earlier
+        process. Rounds recorded beyond are lost: what they released stays charged, and
+        they are charged again when they are done again. That is right if their noise
+        is then other noise, as without a seed. How much they cost is in
+        docs/privacy/ledger.md.
 
         Args:
-          rounds: How many in all; at least as many as are recorded.
+          rounds: How many in all.
           cohorts: The clients of the last of them, the newest last, from
             `Participation.known_from` on: of those who may not yet return, or of all
             rounds where clients belong to groups. Rounds that are recorded here may be
             left out. None at all are for loops in which nobody is checked.
 
         Raises:
-          ValueError: If it is less than what is recorded or more than what is planned,
-            or there are too few cohorts or more than rounds, or a client is in two
-            groups.
-          TypeError: If a cohort is no names.
+          ValueError: If it is more than what is planned, or there are too few cohorts
+            or more than rounds, or one that `record_round` would have refused, or it
+            is not known what lost rounds cost.
+          TypeError: If a cohort is no names. The ledger is then as it was, too.
         """
-        checks.integer("rounds", rounds, self.rounds)
-        self.check_room(rounds)
-        needed = self.cost.participation.known_from(rounds)
-        least = min(rounds - needed, rounds - self.rounds)
+        rounds = checks.integer("rounds", rounds, 0)
+        done = self.rounds
+        if rounds >= done:
+            self.check_room(rounds)
+        least = min(
+            rounds - self.cost.participation.known_from(rounds), max(rounds - done, 0)
+        )
         if len(cohorts) > rounds or 0 < len(cohorts) < least:
             raise ValueError(
                 f"cohorts must be of at least {least} and at most {rounds} rounds, or "
                 f"none, found {len(cohorts)}"
             )
-        first = rounds - len(cohorts)
-        recent = {
-            first + number: frozenset(_names(cohort, "cohorts"))
-            for number, cohort in enumerate(cohorts)
-        }
-        for number, cohort in recent.items():
-            for client in cohort:
-                self._check_group(client, number)
-            self._remember_groups(number, cohort)
-        self._recent.update(recent)
-        self.rounds = rounds
-
-    def report(self) -> accounting.PrivacyReport:
-        """The report of the rounds recorded, by the ledger's method."""
-        return self.cost.report_after(self.rounds)
+        with checks.renaming({"participants": "cohorts"}):
+            named = [names_of(cohort) for cohort in cohorts]
+            known = self._journal.known() if self._journal and rounds < done else {}
+            history = self._history.copy()
+            history.go_to(rounds - len(named), known)
+            for names in named:
+                history.check(names)
+                history.add(names)
+        if rounds < done:
+            self.cost.event_after(rounds, self._with_lost(rounds))
+        if self._journal is not None and rounds > done:
+            for number in range(max(done, rounds - len(named)), rounds - 1):
+                self._journal.add(number + 1, named[number - rounds])
+            self._journal.add(rounds, named[-1] if named else None)
+        self._lose(rounds)
+        self._history = history
+        for number, names in enumerate(named, rounds - len(named)):
+            self._cohorts[number] = hash(frozenset(names))
 
     def check_room(self, rounds: int) -> None:
         """Raises ValueError if so many rounds are too many."""
-        planned, allowed = self.cost.participation.rounds, self.cost.rounds_allowed
+        self._check_room(checks.integer("rounds", rounds, 0), self.again)
+
+    def _check_room(self, rounds: int, again: Again) -> None:
+        planned, target = self.cost.participation.rounds, self.cost.target_epsilon
         if rounds > planned:
             raise ValueError(
                 f"rounds must be at most the {planned} that are planned for, "
                 f"found {rounds}"
             )
+        if target is None:
+            return
+        if not any(again):
+            allowed, reason = self.cost.rounds_allowed, self.cost.stop_message
+        else:
+            epsilon = self._report(rounds, again).epsilon
+            allowed = rounds if epsilon <= target else rounds - 1
+            reason = (
+                f"with {sum(again)} more that were lost and are done again, round "
+                f"{rounds} would bring epsilon to {epsilon:.4g}, above the budget of "
+                f"{target:g}"
+            )
         if rounds > allowed:
             raise ValueError(
-                f"rounds must be at most {allowed}, found {rounds}: "
-                f"{self.cost.stop_message}"
+                f"rounds must be at most {allowed}, found {rounds}: {reason}"
             )
+
+    def _report(self, rounds: int, again: Again) -> accounting.PrivacyReport:
+        """The report of rounds, remembered where it was the last that was asked for."""
+        if self._last is None or self._last[:2] != (rounds, again):
+            self._last = rounds, again, self.cost.report_after(rounds, again)
+        return self._last[2]
+
+    def _add(self, names: Names) -> None:
+        self.again = self._charged(names)
+        self._cohorts.pop(self.rounds, None)
+        if names is not None:
+            cohort = hash(frozenset(names))
+            self._lost[cohort] -= self._lost[cohort] > 0
+            self._cohorts[self.rounds] = cohort
+        self._history.add(names)
+
+    def _charged(self, names: Names) -> Again:
+        """The charge for lost rounds, once the next round is of these clients.
+
+        With the very clients of a lost round it is no further draw: both releases are
+        of one sample, which is one secret.
+        """
+        drawn, whole = self.again
+        if drawn and names is not None and self._lost[hash(frozenset(names))]:
+            return Again(drawn - 1, whole + 1)
+        return self.again
+
+    def _lose(self, rounds: int) -> None:
+        """Charges for the rounds beyond; they are to be done again."""
+        self.again = self._with_lost(rounds)
+        for number in range(rounds, self.rounds):
+            if number in self._cohorts:
+                self._lost[self._cohorts.pop(number)] += 1
+
+    def _with_lost(self, rounds: int) -> Again:
+        if rounds >= self.rounds:
+            return self.again
+        drawn, whole = self.again
+        chosen = self.cost.participation
+        if chosen.draws_afresh and not self.cost.mechanism.remembers_noise:
+            return Again(drawn + self.rounds - rounds, whole)
+        return Again(drawn, whole + chosen.most_rounds_in(rounds, self.rounds))

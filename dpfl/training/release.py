@@ -3,7 +3,7 @@
 
 """Epsilon beside the metrics that a `tff.program` releases; needs no other training.
 
-ledger = dpfl.planning.ledger.Ledger(mechanism, dimension, participation, delta)
+ledger = dpfl.Ledger(mechanism, participation, dimension, delta, path="ledger.jsonl")
 metrics = EpsilonReleaseManager(ledger, tff.program.LoggingReleaseManager())
 await tff.learning.programs.train_model(..., train_metrics_manager=metrics)
 """
@@ -26,10 +26,17 @@ class EpsilonReleaseManager(tff.program.ReleaseManager):
     To be given what is released after every round, such as training metrics. A round
     that the ledger refuses is not passed on. `tff.learning.programs.train_model` says
     so when it ends, not at that round, so it is to be given no more rounds than the
-    participation has. Rounds that a program repeats, after it was stopped or because it
-    discards some, cost nothing only if they have the same noise or nobody sees them;
-    the key does not tell. Who takes part is not known here either: epsilon is that of a
-    program that chooses its clients as the ledger's participation says.
+    participation has.
+
+    A round that is done again, in a program that was killed and goes on from an older
+    state, is another release, and is charged as one more. A ledger with a `path` has
+    the round on the disk before it is passed on here; without one it is forgotten with
+    the process, and epsilon is too small. So is it for rounds that a program discards
+    after somebody has seen something of them, since it does not release them here, and
+    for what it releases of a round earlier, such as an evaluation, if it is killed in
+    between: a loop that calls `Ledger.record_round` before `process.next` has neither
+    gap. Who takes part is not known here: epsilon is that of a program that chooses its
+    clients as the ledger's participation says, afresh where a round is done again.
     """
 
     def __init__(self, ledger: Ledger, release_manager: tff.program.ReleaseManager):
@@ -42,12 +49,13 @@ class EpsilonReleaseManager(tff.program.ReleaseManager):
         Args:
           value: Metrics by name; neither `epsilon` nor `delta` is a name of its own.
           key: The number of the round, from 1 on. A number that skips some, as in a
-            program that goes on where it was stopped, charges for those as well.
+            program that goes on where it was stopped, charges for those as well. One
+            that the ledger has already is that of a round that is done again.
 
         Raises:
           TypeError: If the value is not a mapping or the key not an integer.
-          ValueError: If the round is recorded already, or one too many, or a name is
-            taken.
+          ValueError: If the round is one too many, or a name is taken, or it is not
+            known what a round that is done again costs.
         """
         if not isinstance(value, Mapping):
             raise TypeError(checks.message("value", "a mapping of metrics", value))
@@ -56,9 +64,9 @@ class EpsilonReleaseManager(tff.program.ReleaseManager):
                 raise ValueError(
                     f"value must not have a metric named {name}, found {sorted(value)}"
                 )
-        checks.integer("key", key, self._ledger.rounds + 1)
+        key = checks.integer("key", key)
         self._ledger.check_room(key)
-        if key > self._ledger.rounds + 1:
+        if key != self._ledger.rounds + 1:
             self._ledger.resume_at(key - 1)
         epsilon = self._ledger.record_round()
         await self._inner.release(

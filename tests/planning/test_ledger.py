@@ -1,8 +1,11 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
+import dataclasses
+import itertools
 import math
 
+import dp_accounting
 import numpy as np
 import pytest
 
@@ -240,7 +243,7 @@ def test_a_ledger_goes_on_where_another_process_was():
     with pytest.raises(ValueError, match="found 'a' again in round 4"):
         book.record_round(["a"])
     book.record_round(["b"])
-    for rounds, words in ((3, "at least 4"), (7, "at most the 6")):
+    for rounds, words in ((-1, "at least 0"), (7, "at most the 6")):
         with pytest.raises(ValueError, match=words):
             book.resume_at(rounds)
 
@@ -277,11 +280,207 @@ def test_default_delta():
 
 def test_cohorts_of_earlier_rounds_may_not_have_a_client_in_two_groups():
     book = book_of(mechanisms.CyclicPoisson(100, 50, 8, min_separation=2))
-    with pytest.raises(ValueError, match="group 1 in round 2, found 'a' of group 0"):
-        book.resume_at(2, [["a"], ["a"]])
+    with pytest.raises(ValueError, match="group 1 in round 4, found 'a' of group 0"):
+        book.resume_at(4, [["a"], [], [], ["a"]])
     assert book.rounds == 0
     with pytest.raises(ValueError, match="at least 3 and at most 3 rounds, or none"):
         book.resume_at(3, [["b"], ["c"]])
     book.resume_at(3, [["a"], ["b"], ["c"]])
     with pytest.raises(ValueError, match="group 1 in round 4, found 'a' of group 0"):
         book.record_round(["a"])
+
+
+@pytest.mark.parametrize(
+    "participation, cohorts, words",
+    [
+        (mechanisms.OncePerEpoch(100, 50, 6), [["a"], ["b"], ["c"], ["c"]], "epoch"),
+        (mechanisms.CyclicPoisson(100, 50, 6, 2), [["a"], ["a"]], "any 2 rounds"),
+        (mechanisms.CyclicPoisson(100, 50, 6, 2), [["a"], [], [], ["a"]], "group 1"),
+        (mechanisms.RandomSlot(100, 50, 6), [["a"], ["a"]], "the epoch"),
+        (mechanisms.BMinSeparation(200, 50, 6, 3), [["a"], ["b"], ["a"]], "any 3"),
+        (POISSON, [["a", "b", "a"]], "the round"),
+    ],
+)
+def test_what_is_recorded_and_what_is_resumed_have_one_check(
+    participation, cohorts, words
+):
+    recorded, resumed = book_of(participation), book_of(participation)
+    with pytest.raises(ValueError, match=f"^participants must .*{words}"):
+        for cohort in cohorts:
+            recorded.record_round(cohort)
+    with pytest.raises(ValueError, match=f"^cohorts must .*{words}"):
+        resumed.resume_at(len(cohorts), cohorts)
+    assert recorded.rounds == len(cohorts) - 1 and resumed.rounds == 0
+    resumed.resume_at(len(cohorts) - 1, cohorts[:-1])
+    with pytest.raises(ValueError, match=words):
+        resumed.resume_at(len(cohorts), cohorts[-1:])
+    assert resumed.rounds == len(cohorts) - 1
+
+
+def epsilon_of(event):
+    return accounting.epsilon(event, 1e-3).epsilon
+
+
+def test_rounds_that_are_done_again_are_more_rounds_where_cohorts_are_drawn_afresh():
+    """A hundred rounds of which two are done again are 102 sampled releases."""
+    sampled = mechanisms.PoissonSampling(1000, 50, 100)
+    book = book_of(sampled)
+    book.resume_at(60)
+    book.resume_at(58)
+    assert book.again == (2, 0) and book.epsilon == book.cost.epsilon_after(60)
+    book.resume_at(100)
+    more = dataclasses.replace(sampled, rounds=102)
+    assert book.epsilon == epsilon_of(gaussian().dp_event(more, D))
+    assert book.epsilon > book.cost.planned.epsilon
+
+
+@pytest.mark.parametrize(
+    "participation, lost, times",
+    [
+        # Three rounds of one epoch, and of two.
+        (mechanisms.OncePerEpoch(500, 50, 30), (4, 7), 4),
+        (mechanisms.OncePerEpoch(500, 50, 30), (8, 12), 5),
+        (mechanisms.FixedSize(500, 50, 30), (8, 12), 34),
+    ],
+)
+def test_a_lost_round_is_one_more_of_a_client(participation, lost, times):
+    """By the exact curve of so many Gaussian releases."""
+    book = book_of(participation)
+    book.resume_at(lost[1])
+    book.resume_at(lost[0])
+    book.resume_at(30)
+    exact = accounting.gaussian_epsilon(1e-3, 1 / math.sqrt(times))
+    assert book.epsilon == pytest.approx(exact, rel=1e-9)
+
+
+def test_two_releases_of_one_sample_are_not_two_samples():
+    """The second counts as if nobody was sampled: two of one sample cost less."""
+    book = book_of(mechanisms.PoissonSampling(1000, 50, 10))
+    cohort = range(40)
+    book.record_round(cohort)
+    book.resume_at(0)
+    assert book.again == (1, 0)
+    book.record_round(cohort)
+    assert book.again == (0, 1)
+    one_sample = dp_accounting.PoissonSampledDpEvent(
+        0.05, dp_accounting.GaussianDpEvent(1 / math.sqrt(2))
+    )
+    apart = accounting.gaussian_epsilon(1e-3, 1.0)
+    assert epsilon_of(one_sample) < book.epsilon > apart
+    other = book_of(mechanisms.PoissonSampling(1000, 50, 10))
+    other.record_round(cohort)
+    other.resume_at(0)
+    other.record_round(range(41))
+    assert other.again == (1, 0) and other.epsilon < book.epsilon
+
+
+RUN = {"rounds_per_epoch": None, "noise_stream": "run", "rounds": 20}
+
+
+@pytest.mark.parametrize(
+    "more, separation",
+    [({"rounds_per_epoch": 10}, 1), (RUN, 1), ({**RUN, "matrix_method": "banded"}, 4)],
+)
+def test_rows_of_a_stream_that_are_done_again_cost_at_most_what_is_charged(
+    more, separation
+):
+    """Against the distance of the laws of all rows, by their covariance.
+
+    Rounds 13 to 15, counted from 0, are lost and done again: their own rows of Z are
+    drawn afresh, on those before. One client is in a round of the first epoch, in one
+    of the second when it is lost, and in one in its place.
+    """
+    if "matrix_method" in more:
+        more = {**more, "matrix_bands": 4}
+    mechanism = mechanisms.MatrixFactorization(
+        cohort_size=50, clip_norm=1.0, noise_multiplier=2.0, **more
+    )
+    plan = mechanisms.OncePerEpoch(500, 50, 20, min_separation=separation)
+    book = ledger.Ledger(mechanism, plan, D, 1e-3)
+    for rounds in (16, 13, 20):
+        book.resume_at(rounds)
+
+    rows = mechanism.factorization.noising_rows()
+    lower = np.linalg.cholesky(rows @ rows.T)
+    lower = np.kron(np.eye(20 // len(lower)), lower)
+    again = np.zeros((3, 23))
+    again[:, :13], again[:, 20:] = lower[13:16, :13], lower[13:16, 13:16]
+    noise = mechanism.stddev * np.vstack([np.pad(lower, [(0, 0), (0, 3)]), again])
+    inverse = np.linalg.inv(noise @ noise.T)
+    most = 0.0
+    for first, lost, then in itertools.product(range(10), range(10, 16), range(10, 20)):
+        if (lost < 13 or then < 13) and lost != then:
+            continue
+        if min(lost, then) - first >= separation:
+            there = np.isin([*range(20), *range(13, 16)], [first])
+            there[then] = True
+            there[20:] |= np.isin(range(13, 16), [lost])
+            most = max(most, there @ inverse @ there)
+    assert book.again == (0, 1 if separation == 1 else 2)
+    cost = accounting.gaussian_epsilon(1e-3, 1 / math.sqrt(most))
+    assert book.cost.planned.epsilon < cost <= book.epsilon < 3 * cost
+
+
+def test_masked_rows_are_not_done_again():
+    mechanism = mechanisms.Sgmf(
+        10, cohort_size=50, clip_norm=1.0, noise_multiplier=1.0, keep_fraction=0.5
+    )
+    book = ledger.Ledger(mechanism, mechanisms.OncePerEpoch(500, 50, 20), D, 1e-3)
+    book.resume_at(3)
+    with pytest.raises(ValueError, match="^rounds must not be done again with sgmf"):
+        book.resume_at(2)
+    assert book.rounds == 3 and book.again == (0, 0)
+
+
+def test_a_budget_counts_rounds_that_are_done_again():
+    budget = cost_of(gaussian()).epsilon_after(21)
+    book = ledger.Ledger.of(cost_of(gaussian(), target_epsilon=budget * 1.0001))
+    book.resume_at(20)
+    book.resume_at(19)
+    assert book.record_round() == pytest.approx(budget)
+    with pytest.raises(ValueError, match="rounds must be at most 20, found 21"):
+        book.record_round()
+    assert book.rounds == 20
+
+
+def test_a_ledgers_file_outlives_its_process(tmp_path):
+    """A kill after each line, or in the middle of one."""
+    run = gaussian(), mechanisms.OncePerEpoch(500, 50, 30), D, 1e-3
+    path = tmp_path / "ledger"
+    book = ledger.Ledger(*run, path=path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    book.record_round(["a", 1])
+    book.record_round(np.array([2, 3]))
+    book.record_round()
+    book.resume_at(6, [["b"], ["c"], ["d"]])
+    content = path.read_bytes()
+    for end in range(content.index(b"\n") + 1, len(content) + 1):
+        path.write_bytes(content[:end])
+        again = ledger.Ledger(*run, path=path)
+        lines = content[:end].count(b"\n") - 1
+        assert again.rounds == lines
+        assert again.again == (0, 0)
+    # The state is one of round 2: what it does again is another release.
+    again.resume_at(2)
+    with pytest.raises(ValueError, match="'a' again in round 3"):
+        again.record_round(["a"])
+    again.record_round(["d"])
+    with pytest.raises(ValueError, match="^path .* rounds of another process"):
+        book.record_round()
+    assert book.rounds == 6
+    last = ledger.Ledger(*run, path=path)
+    assert last.rounds == 3 and last.again == again.again == (0, 1)
+    assert last.epsilon == again.epsilon > book.epsilon
+    with pytest.raises(ValueError, match="'d' again in round 4"):
+        last.record_round(["d"])
+    with pytest.raises(TypeError, match="^participants must be numbers or strings"):
+        last.record_round([b"e"])
+    with pytest.raises(
+        ValueError, match="^path must be of no file yet, or of a ledger"
+    ):
+        ledger.Ledger(gaussian(2.0), *run[1:], path=path)
+    path.write_text("{}\n")
+    with pytest.raises(ValueError, match="^path must be"):
+        ledger.Ledger(*run, path=path)
+    with pytest.raises(ValueError, match="^path must be a .*folder"):
+        ledger.Ledger(*run, path=tmp_path)

@@ -48,6 +48,21 @@ def test_a_program_that_goes_on_is_charged_for_what_was_before(book):
     assert memory.values()[4]["epsilon"] == book.cost.epsilon_after(4)
 
 
+def test_a_round_that_is_done_again_is_charged_again(book, tmp_path):
+    memory = tff.program.MemoryReleaseManager()
+    released(release.EpsilonReleaseManager(book, memory), [1, 2, 3, 2])
+    assert book.rounds == 2
+    assert memory.values()[2]["epsilon"] == book.cost.epsilon_after(4)
+    # After a kill, by what is in the file.
+    cost = book.cost
+    run = cost.mechanism, cost.participation, cost.dimension, cost.delta
+    for process in range(2):
+        kept = ledger.Ledger(*run, path=tmp_path / "ledger")
+        released(release.EpsilonReleaseManager(kept, memory), [1, 2])
+        expected = cost.epsilon_after(2 * process + 2)
+        assert memory.values()[2]["epsilon"] == expected
+
+
 def test_a_round_too_many_is_not_released(book):
     memory = tff.program.MemoryReleaseManager()
     manager = release.EpsilonReleaseManager(book, memory)
@@ -60,7 +75,7 @@ def test_a_round_too_many_is_not_released(book):
 @pytest.mark.parametrize(
     "value, key, error, words",
     [
-        (metrics(1.0), 2, ValueError, "key must be at least 3, found 2"),
+        (metrics(1.0), 0, ValueError, "key must be at least 1, found 0"),
         (metrics(1.0), "3", TypeError, "key must be an integer"),
         (1.0, 3, TypeError, "value must be a mapping of metrics, found 1.0"),
         ({"epsilon": 1.0}, 3, ValueError, "must not have a metric named epsilon"),

@@ -1,0 +1,119 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Who was in which round, and the one check of who may be in the next."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Optional
+
+from dpfl.mechanisms.participation import Participation
+
+Names = Optional[Sequence[Hashable]]
+_NOBODY: dict[int, Names] = {}
+
+
+def names_of(clients: Iterable[Hashable]) -> list[Hashable]:
+    """The names of clients, those in arrays and tensors of any library as numbers.
+
+    Two tensors are never the same key, so that nobody would be found twice.
+    """
+    listed = clients.tolist() if hasattr(clients, "tolist") else clients
+    try:
+        if isinstance(listed, (str, bytes)):
+            raise TypeError("one name")
+        names = [each.item() if hasattr(each, "item") else each for each in listed]
+        hash(tuple(names))
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(
+            f"participants must be names of clients in a list, found {clients!r:.80}"
+        ) from error
+    return names
+
+
+class History:
+    """The rounds that a program goes on from, as far as they are known.
+
+    Attributes:
+      rounds: Their number.
+    """
+
+    def __init__(self, participation: Participation):
+        self.rounds = 0
+        self._participation = participation
+        # Clients of the last rounds, by round: of those they may not yet be back from.
+        self._recent: dict[int, frozenset[Hashable]] = {}
+        # Of clients that have taken part, where groups take turns.
+        self._group_of: dict[Hashable, Optional[int]] = {}
+
+    def copy(self) -> History:
+        """Another history of the same rounds."""
+        other = copy.copy(self)
+        other._recent = dict(self._recent)
+        other._group_of = dict(self._group_of)
+        return other
+
+    def go_to(self, rounds: int, known: Mapping[int, Names] = _NOBODY) -> None:
+        """Goes on, or back, to the state after so many rounds.
+
+        Args:
+          known: Clients of some of them, by the rounds' numbers from 1 on.
+        """
+        begin = self._participation.excluded_from(rounds)
+        kept = {r: who for r, who in self._recent.items() if begin <= r < rounds}
+        for number in range(begin, rounds):
+            names = known.get(number + 1)
+            if names is not None:
+                kept[number] = frozenset(names)
+        self.rounds, self._recent = rounds, kept
+
+    def check(self, names: Sequence[Hashable]) -> None:
+        """Raises ValueError if the clients cannot be in the next round."""
+        begin = self._participation.excluded_from(self.rounds)
+        recent = [(r, who) for r, who in self._recent.items() if r >= begin]
+        seen: set[Hashable] = set()
+        for client in names:
+            before = [r for r, who in recent if client in who]
+            if before or client in seen:
+                where = self._stretch(max(before)) if before else "the round"
+                raise ValueError(
+                    f"participants must have each client once in {where}, "
+                    f"found {client!r} again in round {self.rounds + 1}"
+                )
+            seen.add(client)
+            self._check_group(client)
+
+    def add(self, names: Names) -> None:
+        """One more round, of clients that were checked, or of some that are unknown."""
+        begin = self._participation.excluded_from(self.rounds)
+        self._recent = {r: who for r, who in self._recent.items() if r >= begin}
+        if names is not None:
+            self._recent[self.rounds] = frozenset(names)
+            turn = self._participation.group_of(self.rounds)
+            if turn is not None:
+                self._group_of.update((client, turn) for client in names)
+        self.rounds += 1
+
+    def _check_group(self, client: Hashable) -> None:
+        """Raises ValueError if it is another group's turn than a client's.
+
+        Clients that change their group may be in rounds whose columns of C have more in
+        common than is charged, though they are far enough apart.
+        """
+        turn = self._participation.group_of(self.rounds)
+        known = self._group_of.get(client, turn)
+        if known != turn:
+            raise ValueError(
+                f"participants must be of group {turn} in round {self.rounds + 1}, "
+                f"found {client!r} of group {known}"
+            )
+
+    def _stretch(self, before: int) -> str:
+        """The stretch that the next round has in common with an earlier one."""
+        chosen = self._participation
+        epoch = chosen.rounds_per_epoch
+        if epoch is not None and before // epoch == self.rounds // epoch:
+            return "the epoch"
+        return f"any {chosen.separation} rounds"

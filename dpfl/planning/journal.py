@@ -1,0 +1,102 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""The file in which a ledger has every round before it is released.
+
+A line for each round, on the disk before `record_round` returns: a program that is
+killed after a release and goes on from an older state finds it there. The clients of a
+round are the secret that amplifies privacy, so that nobody but its owner can read it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Any
+
+from dpfl import files
+from dpfl.planning.history import Names
+
+
+class Journal:
+    """The lines of one ledger's file, which is made if it is not there."""
+
+    def __init__(self, path: files.PathLike, about: Mapping[str, Any]):
+        """Opens a journal; `about` says what its rounds are of.
+
+        A last line that a kill left unfinished is removed: its round was not released.
+
+        Raises:
+          ValueError: If the file is no journal, or that of other rounds.
+        """
+        self._path = files.output_path("path", path)
+        head = json.dumps({"ledger": files.digest(about)}) + "\n"
+        if not self._path.exists():
+            files.write_atomically(self._path, head, private=True)
+        content = self._path.read_bytes()
+        whole = content[: content.rfind(b"\n") + 1]
+        if not whole.startswith(head.encode()):
+            raise ValueError(
+                "path must be of no file yet, or of a ledger of the same mechanism, "
+                f"participation and dimension, found {self._path}"
+            )
+        if len(whole) < len(content):
+            os.truncate(self._path, len(whole))
+        self._size = len(whole)
+
+    def entries(self) -> Iterator[tuple[int, Names]]:
+        """The number of each round, from 1 on, and its clients if they were named."""
+        with open(self._path, encoding="utf-8") as file:
+            next(file)
+            for line in file:
+                try:
+                    entry = json.loads(line)
+                    yield int(entry["round"]), entry.get("participants")
+                except (ValueError, KeyError, TypeError) as error:
+                    raise ValueError(
+                        f"path must be a ledger's file, found a damaged {self._path}"
+                    ) from error
+
+    def known(self) -> dict[int, Names]:
+        """The clients of each round when it was last done, by its number."""
+        return dict(self.entries())
+
+    def add(self, number: int, names: Names) -> None:
+        """Appends a round; it is on the disk, or an exception says that it is not.
+
+        Raises:
+          TypeError: If JSON would not give back the names.
+          ValueError: If another process has written to the file.
+        """
+        entry: dict[str, Any] = {"round": number}
+        if names is not None:
+            entry["participants"] = _as_json(names)
+        line = json.dumps(entry).encode() + b"\n"
+        with open(self._path, "r+b") as file:
+            if file.seek(0, os.SEEK_END) != self._size:
+                raise ValueError(
+                    f"path must be the file of one ledger alone, found {self._path} "
+                    "with rounds of another process"
+                )
+            try:
+                file.write(line)
+                file.flush()
+                os.fsync(file.fileno())
+            except OSError:
+                os.truncate(self._path, self._size)
+                raise
+        self._size += len(line)
+
+
+def _as_json(names: Sequence[Hashable]) -> list[Any]:
+    listed = list(names)
+    try:
+        if json.loads(json.dumps(listed)) == listed:
+            return listed
+    except (TypeError, ValueError):
+        pass
+    raise TypeError(
+        "participants must be numbers or strings for a ledger with a path, "
+        f"found {listed!r:.80}"
+    )
