@@ -32,8 +32,7 @@ from concurrent import futures
 
 from absl import flags
 
-from dpfl import cache_folder, files
-from dpfl.training import launcher
+from dpfl import cache_folder, files, launcher
 
 from . import cli, start, tables
 from .benchmarks import harness, turns

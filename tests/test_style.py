@@ -30,8 +30,8 @@ LAYERS = {
     "pages": set(),
     "training": set("accounting mechanisms planning aggregators tasks pages".split()),
 }
-GROUND = "purposes cache_folder checks covered disk_cache fields files machine"
-GROUND += " needs_tff plugins reading __version__"
+GROUND = "purposes cache_folder checks covered disk_cache fields files launcher"
+GROUND += " machine needs_tff plugins reading __version__"
 # Those that import dpfl as a whole, for its version.
 OF_ALL = {"connection.py", "provenance.py", "storage.py"}
 WITHOUT_TENSORFLOW = {"accounting", "factorization", "mechanisms", "planning", "pages"}

@@ -5,12 +5,16 @@
 
 `build` makes the factory of a `dpfl.mechanisms` configuration, and `build_fed` that for
 a training program that holds the state; `dpfl.mechanisms.registry` has the table.
+Whoever imports this has TFF's own workers end with the program; see `worker_end`.
 """
 
 from dpfl import needs_tff  # noqa: F401
+from dpfl.aggregators import worker_end
 from dpfl.aggregators.codec import Codec
 from dpfl.aggregators.factory import CodecFactory
 from dpfl.aggregators.measurements import no_metrics
 from dpfl.aggregators.registry import build, build_fed, make_codec
 
 __all__ = ["Codec", "CodecFactory", "build", "build_fed", "make_codec", "no_metrics"]
+
+worker_end.protect()

@@ -38,8 +38,8 @@ import tempfile
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Optional, Union
 
-from dpfl import checks, files
-from dpfl.training import launcher, patience
+from dpfl import checks, files, launcher
+from dpfl.training import patience
 
 ISOLATIONS = ("auto", "socket", "namespace", "loopback", "anyone_can_connect")
 _PRIVATE = ("socket", "namespace")

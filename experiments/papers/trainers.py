@@ -27,8 +27,7 @@ from typing import Any, Optional
 import psutil
 from absl import flags
 
-from dpfl import files, interrupts
-from dpfl.training import launcher
+from dpfl import files, interrupts, launcher
 
 from .. import cli, flag_files
 from .sweep import Training

@@ -19,7 +19,8 @@ import time
 import psutil
 import pytest
 
-from dpfl.training import isolation, launcher
+from dpfl import launcher
+from dpfl.training import isolation
 from tests import forks
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -520,7 +521,7 @@ def test_a_parent_that_has_gone_starts_nothing():
 
 LAUNCHING = """
 import subprocess
-from dpfl.training import launcher
+from dpfl import launcher
 child = subprocess.Popen(launcher.ends_with_parent(["/bin/sleep", "10000"]))
 print(child.pid, flush=True)
 child.wait()
