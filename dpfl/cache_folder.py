@@ -34,7 +34,7 @@ from typing import Any, BinaryIO, Optional
 
 import numpy as np
 
-from dpfl import files
+from dpfl import files, reading
 
 VARIABLE = "DPFL_CACHE"
 """The environment variable that names the folder."""
@@ -54,7 +54,6 @@ Arrays = dict[str, np.ndarray]
 # arrays and of a JSON header.
 _MAGIC = b"dpfl cache entry 1\n"
 _HEAD_BYTES = len(_MAGIC) + 65 + 65
-_HEADER = "header"
 # The second is the name until the entry is whole, which a kill may leave.
 _NAME = re.compile(r"dpfl-[0-9a-f]{64}\.cache|\.dpfl-[0-9a-f]{64}\.[0-9a-f]{16}")
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
@@ -114,7 +113,7 @@ def _encoded(key: str, header: Header, arrays: Arrays) -> tuple[bytes, memoryvie
     """The bytes of an entry, in two parts, since it may be large."""
     text = np.array(json.dumps(header, allow_nan=False))
     buffer = io.BytesIO()
-    np.savez(buffer, **{_HEADER: text}, **arrays)
+    np.savez(buffer, **{reading.HEADER: text}, **arrays)
     body = buffer.getbuffer()
     digest = hashlib.sha256(body).hexdigest()
     return _MAGIC + f"{key}\n{digest}\n".encode(), body
@@ -126,19 +125,13 @@ def _decoded(content: bytes, key: str) -> tuple[Header, Arrays]:
     if content[:_HEAD_BYTES] != _MAGIC + f"{key}\n{digest}\n".encode():
         raise ValueError("it is no entry of this key, or damaged")
     body = io.BytesIO(content)
-    body.seek(_HEAD_BYTES)
-    with np.load(body, allow_pickle=False) as archive:
-        arrays = {name: archive[name] for name in archive.files}
-    header = json.loads(str(arrays.pop(_HEADER)[()]), parse_constant=_refuse)
+    arrays = reading.arrays_in(body)
+    header = reading.parsed("header", str(arrays.pop(reading.HEADER)[()]))
     numbers = (array for array in arrays.values() if array.dtype.kind in "fc")
     are_finite = all(np.isfinite(array).all() for array in numbers)
     if not (are_finite and isinstance(header, dict)):
         raise ValueError("it has a number that is none, or no header")
     return header, arrays
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no JSON")
 
 
 @contextlib.contextmanager

@@ -30,8 +30,8 @@ from absl import flags
 from dpfl import checks, fields, files, mechanisms
 from dpfl.mechanisms.build import accepted_fields
 from dpfl.tasks import registry
-from dpfl.training import checkpoint, loop, patience, record, report
 from dpfl.training import config as config_lib
+from dpfl.training import loop, patience, report
 from dpfl.training import run as training
 from dpfl.training.plan import make_plan
 
@@ -240,7 +240,7 @@ def main(argv: Sequence[str], **shared: Any) -> None:
         except KeyboardInterrupt:
             patience.say("stopped; the same command goes on from the newest checkpoint")
             raise
-        except (checkpoint.DamagedCheckpointError, record.DamagedRecordError) as error:
+        except training.input_errors() as error:
             cli.fail(str(error))
         except loop.DivergedError as error:
             patience.say(f"error: {error}")

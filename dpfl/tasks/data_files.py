@@ -10,6 +10,7 @@ import dataclasses
 import hashlib
 import io
 import os
+import re
 import shlex
 import shutil
 import sqlite3
@@ -53,6 +54,7 @@ def sql_pieces(
         evaluation_dataset=evaluation_dataset(
             path, testing, parse_batch, config.max_test_examples
         ),
+        data_file=path,
     )
 
 
@@ -202,6 +204,28 @@ def damaged(path: str, found: str) -> DataFileError:
     return DataFileError(
         f"The data file {path} is damaged or only part of a download ({found}): delete"
         " it and fetch it again"
+    )
+
+
+# What SQLite and TensorFlow say of bytes that are not what was written.
+_DAMAGE = re.compile(
+    "database disk image is malformed|file is not a database|disk I/O error"
+    "|Could not parse example|Can't parse serialized"
+)
+
+
+def damage_met(path: str, said: str) -> Optional[DataFileError]:
+    """The error of a file that was being read, if another error says that it is so.
+
+    The fast check reads no examples, so that training may be the first to.
+    """
+    found = _DAMAGE.search(said)
+    if found is None:
+        return None
+    return DataFileError(
+        f"The data file {path} is damaged, which was noticed as it was being read"
+        f" ({found.group()}): --verify=full (verify='full') looks for that before any"
+        " training; delete it and fetch it again"
     )
 
 
@@ -423,7 +447,9 @@ def read_packed_text(file: PackedText, config: SqlConfig) -> list[str]:
             inside = archive.extractfile(names[member])
             if inside is None:
                 raise damaged(path, f"its {member} is not a file")
-            return inside.read().decode().splitlines()
+            # Others than newlines, such as U+2028, may be part of a line.
+            lines = inside.read().decode().split("\n")
+            return lines if lines[-1] else lines[:-1]
     except (OSError, EOFError, tarfile.TarError, UnicodeDecodeError) as error:
         raise damaged(path, str(error)) from error
 

@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
 
+from dpfl import checks
 from dpfl.tasks import data_files, text
 from dpfl.tasks import task as task_lib
 from dpfl.tasks.configs import StackOverflowConfig
@@ -28,6 +30,8 @@ WORD_COUNTS = data_files.PackedText(
     sha256="1dc00256d6e527c54b9756d968118378ae14e6692c0b3b6cad470cdd3f0c519c",
 )
 
+_WORD_COUNT = re.compile(r"[ \t]*([^ \t\r]+)[ \t]+[0-9]+[ \t]*\r?")
+
 # Chen et al. 2022, appendix.
 DEFAULTS = task_lib.TrainingDefaults(
     client_lr=0.3, server_lr=1.78, clip_norm=0.1, cohort_size=100, rounds=1500
@@ -40,7 +44,8 @@ def read_vocabulary(
     """The `config.vocab_size` most frequent words, from the published counts.
 
     Raises:
-      DataFileError: If the file is missing or refused, or has fewer words.
+      DataFileError: If the file is missing or refused, or has fewer words, or a line
+        that is not a word of its own and its count.
     """
     lines = data_files.read_packed_text(file, config)
     if len(lines) < config.vocab_size:
@@ -48,7 +53,15 @@ def read_vocabulary(
             f"vocab_size must be at most the {len(lines)} words of {file.name}:"
             f" {config.vocab_size}"
         )
-    return [line.split()[0] for line in lines[: config.vocab_size]]
+    found: dict[str, None] = {}
+    for number, line in enumerate(lines[: config.vocab_size], 1):
+        pair = _WORD_COUNT.fullmatch(line)
+        if pair is None or pair[1] in found:
+            wanted = "a word that no other line has, and its count"
+            name = f"line {number} of {file.name}"
+            raise data_files.DataFileError(checks.message(name, wanted, line[:60]))
+        found[pair[1]] = None
+    return list(found)
 
 
 def batch_parser(

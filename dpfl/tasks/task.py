@@ -59,6 +59,8 @@ class Task:
         client, so that what is measured on it is an exact value of that client's data.
       benchmark_only: Whether the examples are made up, so that no accuracy means
         anything.
+      data_file: Path of the file that examples are read from during training; None if
+        they are in memory.
     """
 
     name: str
@@ -75,6 +77,7 @@ class Task:
     fingerprint: str
     clients_hold_test_examples: bool
     benchmark_only: bool = False
+    data_file: Optional[str] = None
 
     @property
     def population(self) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Optional
@@ -16,6 +17,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 import dpfl
+from dpfl.tasks import data_files
 
 _GIGABYTE = 1000**3
 # The largest number of milliseconds that gRPC takes, which is 24 days.
@@ -49,12 +51,26 @@ class WorkerDiedError(RuntimeError):
 
 
 @contextlib.contextmanager
-def failures_told() -> Iterator[None]:
-    """Raises WorkerDiedError, in one sentence, for a call inside that gRPC gave up."""
+def failures_told(data_file: Optional[str] = None) -> Iterator[None]:
+    """Raises an error of one sentence for what fails inside, beyond this process.
+
+    Args:
+      data_file: Path of the file that examples are read from, here and in workers.
+
+    Raises:
+      DataFileError: If that file turns out to be damaged.
+      WorkerDiedError: If gRPC gives up a call.
+    """
     try:
         yield
-    except grpc.RpcError as error:
-        raise WorkerDiedError(_sentence(error)) from error
+    except (grpc.RpcError, tf.errors.OpError, sqlite3.Error) as error:
+        said = str(error.details() if isinstance(error, grpc.Call) else error)
+        damage = data_file and data_files.damage_met(data_file, said)
+        if damage:
+            raise damage from error
+        if isinstance(error, grpc.RpcError):
+            raise WorkerDiedError(_sentence(error)) from error
+        raise
 
 
 def _sentence(error: grpc.RpcError) -> str:

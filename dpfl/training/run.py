@@ -129,6 +129,7 @@ class Run:
         """Runs what is left of the run and writes its results.
 
         Raises:
+          DataFileError: If the file of the task's data is damaged.
           DamagedRecordError: If the files of metrics were changed since they were
             written.
           DivergedError: If a round leaves a model that is not finite, or such a loss on
@@ -144,6 +145,8 @@ class Run:
 
         concurrency = self.plan.config.concurrency or machine.processors()
         with contextlib.ExitStack() as stack:
+            told = connection.failures_told(self.plan.task.data_file)
+            stack.enter_context(told)
             worker = stack.enter_context(
                 worker_lib.start(
                     concurrency=concurrency,
@@ -175,8 +178,7 @@ class Run:
                 say=self._say,
                 on_round=self._round_is_done,
             )
-            with connection.failures_told():
-                state, progress = loop.run()
+            state, progress = loop.run()
         summary = self._finish(state, progress)
         page.write(summary)
         return summary
@@ -260,6 +262,18 @@ def worker_errors() -> tuple[type[Exception], ...]:
     from dpfl.training import local_worker as worker_lib
 
     return (isolation.IsolationError, worker_lib.WorkerDiedError)
+
+
+def input_errors() -> tuple[type[Exception], ...]:
+    """The exceptions of `Run.train` that say that a file is not what it was."""
+    from dpfl.tasks import data_files
+    from dpfl.training import record
+
+    return (
+        checkpoint_lib.DamagedCheckpointError,
+        record.DamagedRecordError,
+        data_files.DataFileError,
+    )
 
 
 def _check_places(directory: pathlib.Path) -> None:

@@ -106,8 +106,9 @@ def emnist_copy(emnist_folder, tmp_path):
     return tmp_path / "emnist_all.sqlite"
 
 
-def _pack_word_counts(folder, words):
-    content = "".join(f"{w} {100 - i}\n" for i, w in enumerate(words)).encode()
+def _pack_word_counts(folder, words, content=None):
+    lines = "".join(f"{w} {100 - i}\n" for i, w in enumerate(words))
+    content = (lines if content is None else content).encode()
     path = folder / "datasets" / "stackoverflow.word_count.tar.bz2"
     path.parent.mkdir(exist_ok=True)
     with tarfile.open(path, "w:bz2") as archive:
@@ -115,6 +116,15 @@ def _pack_word_counts(folder, words):
         member.size = len(content)
         archive.addfile(member, io.BytesIO(content))
     return path
+
+
+def _word_counts(folder, content):
+    """The vocabulary of three words of a file with such lines."""
+    _pack_word_counts(folder, [], content)
+    config = configs.StackOverflowConfig(
+        data_dir=str(folder), vocab_size=3, allow_partial_data=True
+    )
+    return stackoverflow.read_vocabulary(config)
 
 
 @pytest.fixture(scope="module")
@@ -320,6 +330,29 @@ def test_a_damaged_page_is_found_by_the_full_check(emnist_copy):
     emnist_copy.write_bytes(bytes(content))
     with _refused("damaged"):
         _emnist(emnist_copy.parent, verify="full")
+
+
+@pytest.mark.parametrize("limit", [None, 4])
+def test_pages_that_are_overwritten_are_told_as_that(emnist_copy, tff_context, limit):
+    """The fast check reads no examples: a worker, or what evaluates, is the first to."""
+    from dpfl.training import connection, federated_averaging, remote_workers
+
+    content = bytearray(emnist_copy.read_bytes())
+    content[4096 * 3 :] = b"\xff" * len(content[4096 * 3 :])
+    task = _emnist(emnist_copy.parent, max_test_examples=limit)
+    emnist_copy.write_bytes(content)
+
+    def evaluates():
+        evaluate = federated_averaging.Evaluator(task, 0)
+        evaluate._dataset.reduce(0, lambda n, _: n + 1)
+
+    clients = np.arange(EMNIST_CLIENTS)
+    trains = functools.partial(remote_workers.examples_digest(task), clients)
+    for work in (trains, evaluates):
+        with _refused(f"{emnist_copy} .*--verify=full") as caught:
+            with connection.failures_told(task.data_file):
+                work()
+        assert _one_sentence(caught)
 
 
 def test_the_clients_hold_test_examples(emnist_folder, stackoverflow_folder):
@@ -605,6 +638,45 @@ def test_word_counts_are_downloaded_when_asked_for(stackoverflow_folder, tmp_pat
     assert os.listdir(tmp_path / "datasets") == ["words.tar.bz2"]
     small = dataclasses.replace(config, download=False, vocab_size=4)
     assert stackoverflow.read_vocabulary(small, words) == WORDS[:4]
+
+
+@pytest.mark.parametrize(
+    "content, found",
+    [
+        ("the 9\na 8\nis 7", ["the", "a", "is"]),
+        ("the 9\r\na 8\r\nis 7\r\n", ["the", "a", "is"]),
+        # TFF reads lines that end in newlines alone.
+        ("the 9\na\u2028b 8\nis 7\n", ["the", "a\u2028b", "is"]),
+        ("the 9\na\x85b 8\n\x0c 7\n", ["the", "a\x85b", "\x0c"]),
+        ("the\t9\na   8\n is 7 \n", ["the", "a", "is"]),
+    ],
+)
+def test_word_counts_are_a_word_a_line(tmp_path, content, found):
+    assert _word_counts(tmp_path, content) == found
+
+
+@pytest.mark.parametrize(
+    "content, line",
+    [
+        ("the 9\n\nis 7\nof 6\n", 2),
+        ("the 9\na 8\nis\n", 3),
+        ("the 9\na b 8\nis 7\n", 2),
+        ("the 9\na eight\nis 7\n", 2),
+        ("9\na 8\nis 7\n", 1),
+        ("the 9\na 8\nthe 7\n", 3),
+        ("the 9\na -8\nis 7\n", 2),
+    ],
+)
+def test_other_lines_of_word_counts_are_refused(tmp_path, content, line):
+    with _refused(f"line {line} of ") as caught:
+        _word_counts(tmp_path, content)
+    assert "stackoverflow.word_count" in _one_sentence(caught)
+
+
+@pytest.mark.parametrize("content", ["", "\n", "the 9\na 8\n"])
+def test_too_few_word_counts_are_refused(tmp_path, content):
+    with _refused("vocab_size must be at most"):
+        _word_counts(tmp_path, content)
 
 
 def test_cut_word_counts_are_refused(stackoverflow_folder, tmp_path):

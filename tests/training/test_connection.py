@@ -1,10 +1,16 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
+import sqlite3
+
 import grpc
 import pytest
+import tensorflow as tf
 
+from dpfl.tasks import data_files
 from dpfl.training import connection
+
+MALFORMED = "database disk image is malformed: SELECT * WHERE client_id = 'f000'"
 
 
 class Failure(grpc.RpcError, grpc.Call):
@@ -44,5 +50,27 @@ def test_what_grpc_gives_up_is_one_sentence(error, said):
 
 
 def test_other_errors_stay_what_they_are():
-    with pytest.raises(ZeroDivisionError), connection.failures_told():
+    with pytest.raises(ZeroDivisionError), connection.failures_told("a.sqlite"):
         raise ZeroDivisionError
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Failure(grpc.StatusCode.INTERNAL, "Step() failed: [11] " + MALFORMED),
+        Failure(grpc.StatusCode.INTERNAL, "Could not parse example input, value: '?'"),
+        sqlite3.DatabaseError(MALFORMED),
+        tf.errors.DataLossError(None, None, f"Step() failed: [11] {MALFORMED}"),
+    ],
+)
+def test_a_damaged_data_file_is_named_with_what_looks_for_it(error):
+    with pytest.raises(data_files.DataFileError) as caught:
+        with connection.failures_told("/data/emnist_all.sqlite"):
+            raise error
+    found = str(caught.value)
+    assert "/data/emnist_all.sqlite" in found and "--verify=full" in found
+    assert "f000" not in found
+    # Of a task in memory it is an error like another.
+    with pytest.raises((connection.WorkerDiedError, type(error))):
+        with connection.failures_told():
+            raise error
