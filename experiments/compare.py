@@ -64,22 +64,12 @@ Curves = Mapping[str, Mapping[str, Sequence[tuple[float, float]]]]
 
 
 def curves(runs: Sequence[RunFolder], metric: str) -> Curves:
-    """The points of each run, by axis and by the run's name.
-
-    Raises:
-      ValueError: If no run has the metric, such as "accuracy".
-    """
-    column = f"eval_{metric}"
+    """The points of each run, by axis and by the run's name."""
     labels = run_folders.labels(runs)
-    found = {
-        axis: {labels[run.name]: run.points(axis, column) for run in runs}
+    return {
+        axis: {labels[run.name]: run.points(axis, f"eval_{metric}") for run in runs}
         for axis in AXES
     }
-    if not any(found["round"].values()):
-        names = dict.fromkeys(n for run in runs for n in run.summary["final_metrics"])
-        known = ", ".join(name[len("eval_") :] for name in names)
-        raise ValueError(f"--metric must be one of {known}, found {metric!r}")
-    return found
 
 
 def page(
@@ -136,6 +126,8 @@ def main(argv: Sequence[str]) -> None:
     runs = run_folders.read(argv[1:])
     if not _ANY_TASK.value:
         run_folders.check_one_task(runs)
+    if flags.FLAGS["metric"].present or _PLOT.value or _HTML.value:
+        run_folders.check_metric(runs, _METRIC.value)
     notes = run_folders.remarks(runs)
     settings = run_folders.different_settings(runs)
     rows = [run_folders.row(run, settings) for run in runs]

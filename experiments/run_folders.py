@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import math
@@ -26,12 +27,26 @@ _NO_SETTINGS = (
 # Runs that differ in nothing else are trials of one thing.
 _SEEDS = ("seed",)
 _DIGEST = "task_fingerprint"
-# What a summary must have to be compared, as `dpfl.training.report.summary` writes it.
+# Before the name of a measure on the test set.
+_MEASURE = "eval_"
+# What must be in a summary to be compared, as `dpfl.training.report.summary` writes it:
+# texts, mappings, and the least and the most of numbers.
+_TEXTS = ("task", "mechanism", "accountant", "relation")
+_MAPPINGS = ("settings", "flags", "final_metrics")
+_LARGEST = 1e300
+_NUMBERS = {
+    "rounds": (0, _LARGEST),
+    "epsilon": (0, math.inf),
+    "delta": (0, 1),
+    "uplink_bits_per_parameter": (0, _LARGEST),
+    "downlink_bits_per_parameter": (0, _LARGEST),
+}
+_SECONDS = "wall_time_seconds"
 _SPENT = (
     *("epsilon", "delta", "accountant", "relation"),
     *("uplink_bits_per_parameter", "downlink_bits_per_parameter"),
 )
-_NEEDED = ("task", "mechanism", "settings", "flags", "rounds", "final_metrics", *_SPENT)
+_MOST_BYTES = 1 << 26
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,24 +97,78 @@ def _run(name: str, folder: Path) -> RunFolder:
             f"RUN must be a folder with a summary.json, found {folder}, {why}"
         )
     try:
-        summary = covered.plain_keys(files.read_json(path))
-        missing = [key for key in _NEEDED if key not in summary]
-        metrics = folder / "metrics.csv"
-        files.check_regular(metrics.name, metrics)
+        summary = _checked(files.read_json(path, _MOST_BYTES))
         rows = [
             {key: float(cell) if cell else None for key, cell in row.items()}
-            for row in read_run(metrics)
+            for row in read_run(folder / "metrics.csv")
         ]
-    except (AttributeError, OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError) as error:
         raise ValueError(
             "RUN must be a folder with summary.json and metrics.csv as dpfl-train "
             f"writes them, found {folder} ({error})"
         ) from error
-    if missing:
-        raise ValueError(
-            f"RUN must be a folder whose summary.json has {missing[0]}, found {folder}"
-        )
     return RunFolder(name, summary, rows)
+
+
+def _checked(found: Any) -> dict[str, Any]:
+    """A summary with no key marked as exact, its numbers as floats.
+
+    Raises:
+      ValueError: If something is missing, of another type or out of range; a seed that
+        was given is not in it.
+    """
+    if not (isinstance(found, dict) and isinstance(found.get(covered.KEY, {}), dict)):
+        raise ValueError("summary.json must be a mapping")
+    summary = covered.plain_keys(found)
+    for name in (*_TEXTS, *_MAPPINGS):
+        kind, words = (str, "a text") if name in _TEXTS else (dict, "a mapping")
+        if not isinstance(summary.get(name), kind):
+            raise ValueError(f"summary.json must have {name}, {words}")
+    for name, (least, most) in _NUMBERS.items():
+        summary[name] = _number(name, summary.get(name), least, most)
+    if not summary["rounds"].is_integer():
+        raise ValueError("summary.json must have rounds, an integer")
+    summary["rounds"] = int(summary["rounds"])
+    if summary.get(_SECONDS) is not None:
+        summary[_SECONDS] = _number(_SECONDS, summary[_SECONDS], 0, _LARGEST)
+    if not isinstance(summary.get(_DIGEST, ""), str):
+        raise ValueError(f"summary.json must have {_DIGEST}, a text")
+    for settings in (summary["settings"], summary["flags"]):
+        if type(settings.get("seed")) not in (int, type(None)):
+            raise ValueError("summary.json must have a seed that is an integer")
+    measures = summary["final_metrics"]
+    if not all(name.startswith(_MEASURE) for name in measures):
+        raise ValueError(f"summary.json must have final_metrics named {_MEASURE}NAME")
+    summary["final_metrics"] = {
+        name: None if value is None else _number(name, value, -math.inf, math.inf, True)
+        for name, value in measures.items()
+    }
+    return summary
+
+
+def _number(
+    name: str, value: Any, least: float, most: float, is_measured: bool = False
+) -> float:
+    """A number of a summary, in which 'inf' and 'nan' are texts."""
+    found = float(value) if value in ("inf", "-inf", "nan") else value
+    if type(found) in (int, float):
+        with contextlib.suppress(OverflowError):
+            found = float(found)
+            if least <= found <= most or (is_measured and math.isnan(found)):
+                return found
+    raise ValueError(
+        f"summary.json must have {name}, a number from {least} to {most}, found "
+        f"{str(value)[:40]!r}"
+    )
+
+
+def check_metric(runs: Sequence[RunFolder], metric: str) -> None:
+    """Raises ValueError if no run has the metric, such as "accuracy"."""
+    names = dict.fromkeys(n for run in runs for n in run.summary["final_metrics"])
+    known = [name[len(_MEASURE) :] for name in names]
+    if metric not in known:
+        wanted = f"one of {', '.join(known)}" if known else "left out for these runs"
+        raise ValueError(f"--metric must be {wanted}, found {metric!r}")
 
 
 def check_one_task(runs: Sequence[RunFolder]) -> None:
@@ -194,7 +263,7 @@ def arms(
     shown: dict[tuple[str, ...], dict[str, Any]] = {}
     named: dict[tuple[Any, ...], str] = {}
     for run in runs:
-        final = run.summary["final_metrics"].get(f"eval_{metric}")
+        final = run.summary["final_metrics"].get(f"{_MEASURE}{metric}")
         if final is None:
             raise ValueError(f"--metric must be one that all runs have, found {metric}")
         if not math.isfinite(final):
@@ -235,7 +304,7 @@ def row(run: RunFolder, settings: Sequence[str]) -> dict[str, Any]:
     found: dict[str, Any] = {"run": run.name}
     found.update((name, _setting(run, name)) for name in settings)
     for column, final in summary["final_metrics"].items():
-        name = column[len("eval_") :]
+        name = column[len(_MEASURE) :]
         seen = [value for _, value in run.points("round", column)]
         best = min if name == "loss" else max
         found[f"final_{name}"] = final
@@ -243,5 +312,5 @@ def row(run: RunFolder, settings: Sequence[str]) -> dict[str, Any]:
     # The rounds that were done are not those that were asked for.
     found["rounds_done"] = summary["rounds"]
     found.update((name, summary[name]) for name in _SPENT)
-    found["seconds"] = summary.get("wall_time_seconds")
+    found["seconds"] = summary.get(_SECONDS)
     return found

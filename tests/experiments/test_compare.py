@@ -157,7 +157,7 @@ def spoiled(run, name, content=os.remove):
         (lambda run: spoiled(run, "metrics.csv"), "metrics.csv as"),
         (lambda run: spoiled(run, "metrics.csv", "round\nmany\n"), "many"),
         (lambda run: spoiled(run, "summary.json", "{"), "as dpfl"),
-        (lambda run: spoiled(run, "summary.json", "{}"), "has task"),
+        (lambda run: spoiled(run, "summary.json", "{}"), "have task"),
         (lambda run: spoiled(run, "summary.json", "3"), "as dpfl"),
         (lambda run: spoiled(run, "summary.json", os.mkfifo), "regular file"),
         (lambda run: spoiled(run, "metrics.csv", os.mkfifo), "regular file"),
@@ -168,6 +168,89 @@ def test_what_is_no_run_that_is_done_is_refused(tmp_path, spoil, words):
     with pytest.raises(ValueError, match="RUN must be") as refused:
         read(str(tmp_path / "a"))
     assert words in str(refused.value)
+
+
+DELETED = object()
+FORGED = {
+    **{f"{name}, none": {name: DELETED} for name in (*SUMMARY, "exact")},
+    **{
+        f"{name} {value!r:.20}": {name: value}
+        for names, values in (
+            (("epsilon", "delta", "rounds"), ("8", True, None, [1], -1, math.nan)),
+            (("epsilon", "delta", "rounds"), (10**400, {"a": 1}, "nan")),
+            (("delta", "rounds"), (1e301, "inf")),
+            (("rounds",), (2.5,)),
+            (("settings", "flags"), (None, [], "seed", {"seed": [1]}, {"seed": "1"})),
+            (("final_metrics",), ([], {"accuracy": 1}, {"eval_loss": "low"})),
+            (("final_metrics",), ({"eval_loss": [0.5]}, {"eval_loss": True})),
+            (("task", "mechanism", "accountant", "relation"), (3, None, ["pld"])),
+            (("exact",), (3, [], {"uplink_bits_per_parameter": "many"})),
+            (("exact",), ({**SUMMARY["exact"], "wall_time_seconds": "long"},)),
+            (("exact",), ({**SUMMARY["exact"], "task_fingerprint": [1]},)),
+        )
+        for name in names
+        for value in values
+    },
+}
+del FORGED["exact, none"]
+WHOLE = json.dumps(SUMMARY).encode()
+SPOILED = {
+    "nothing": b"",
+    "null": b"null",
+    "a text": b'"summary"',
+    "another byte": WHOLE.replace(b"digits", b"dig\x80its"),
+    "two bytes a letter": WHOLE.decode().encode("utf-16"),
+    "twice": WHOLE[:-1] + b', "epsilon": 0.1}',
+    "deep": WHOLE[:-1] + b', "x": ' + b"[" * 9999 + b"]" * 9999 + b"}",
+    "long": WHOLE[:-1] + b', "x": ' + b"1" * 9999 + b"}",
+}
+
+
+@pytest.mark.parametrize("changes", FORGED.values(), ids=FORGED)
+def test_a_forged_summary_is_refused(tmp_path, changes):
+    folder = tmp_path / "a"
+    make(folder)
+    content = {**SUMMARY, **changes}
+    kept = {name: part for name, part in content.items() if part is not DELETED}
+    (folder / "summary.json").write_text(json.dumps(kept))
+    with pytest.raises(ValueError, match="RUN must be"):
+        read(str(folder))
+
+
+@pytest.mark.parametrize("content", SPOILED.values(), ids=SPOILED)
+def test_a_summary_that_is_no_json_of_its_kind_is_refused(tmp_path, content):
+    make(tmp_path / "a")
+    (tmp_path / "a" / "summary.json").write_bytes(content)
+    with pytest.raises(ValueError, match="RUN must be"):
+        read(str(tmp_path / "a"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "round,round\n1,2\n",
+        "round,a\n1\n",
+        "round\n1,2\n",
+        "round\n\x00\n",
+        "a\n\ud800\n",
+    ],
+)
+def test_rows_that_are_no_table_are_refused(tmp_path, text):
+    make(tmp_path / "a")
+    (tmp_path / "a/metrics.csv").write_bytes(text.encode("utf-8", "surrogatepass"))
+    with pytest.raises(ValueError, match="RUN must be"):
+        read(str(tmp_path / "a"))
+
+
+def test_numbers_that_json_does_not_have_are_texts(tmp_path):
+    """As dpfl-train writes them."""
+    measures = {"eval_accuracy": "nan", "eval_loss": "inf"}
+    a = make(tmp_path / "a", epsilon="inf", final_metrics=measures)
+    runs = read(a, make(tmp_path / "b"))
+    assert run_folders.remarks(runs) == []
+    found = run_folders.row(runs[0], [])
+    assert math.isnan(found["final_accuracy"]) and found["final_loss"] == math.inf
+    assert found["epsilon"] == math.inf
 
 
 def test_end_to_end(tmp_path):
@@ -198,9 +281,10 @@ def test_other_data_are_refused_unless_asked_for(tmp_path):
 
 
 def test_a_metric_that_no_run_has_is_refused(tmp_path):
-    done = compare(make(tmp_path / "a"), "--metric=f1", "--html=a.html")
+    done = compare(make(tmp_path / "a"), "--metric=f1")
     assert done.returncode == 2 and done.stderr.count("\n") == 1
     assert "one of accuracy, loss, found 'f1'" in done.stderr
+    assert not done.stdout
 
 
 def seeds(tmp_path):
