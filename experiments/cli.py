@@ -225,7 +225,7 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
             print(f"dpfl {__version__}")
             sys.exit(0)
         try:
-            return flags.FLAGS([flag_files.resolved(word) for word in argv])
+            return flags.FLAGS(flag_files.words(argv))
         except (flags.Error, OSError, ValueError) as error:
             fail(_of_parsing(error))
         except SystemExit:

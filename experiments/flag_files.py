@@ -10,14 +10,18 @@ In the tree they are the package `configs` beside `experiments`; installed, both
 from __future__ import annotations
 
 import importlib.resources
+import itertools
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from dpfl import checks, files
 
 _AROUND = __package__.rpartition(".")[0]
 _CONFIGS = f"{_AROUND}.configs" if _AROUND else "configs"
+_MOST_BYTES = 1 << 24
+_NAMED = re.compile(r"--?flagfile=(.+)", re.DOTALL)
 
 
 def path(name: str) -> Path:
@@ -47,7 +51,7 @@ def lines(name: str) -> list[str]:
 
 def lines_in(file: Path) -> list[str]:
     """The flags in a flag file, one a line, without what is said of them."""
-    text = file.read_text(encoding="utf-8")
+    text = files.read_text(file, _MOST_BYTES, "--flagfile")
     return [line for line in map(str.strip, text.splitlines()) if line.startswith("-")]
 
 
@@ -74,16 +78,40 @@ def resolved(argument: str) -> str:
     Raises:
       ValueError: If a flag file is named that cannot be read.
     """
-    match = re.fullmatch(r"(--?flagfile=)(.+)", argument, re.DOTALL)
+    match = _NAMED.fullmatch(argument)
     if match is None:
         return argument
-    name = match.group(2)
+    name = match.group(1)
     own = os.path.expanduser(name.strip())
     if os.path.lexists(own):
-        files.input_path("--flagfile", own)
+        _check(own, set())
         return argument
     inside = name[len("configs/") :] if name.startswith("configs/") else name
     if inside in names():
-        return match.group(1) + str(path(inside))
+        return argument[: match.start(1)] + str(path(inside))
     wanted = f"a file that can be read, or one of {', '.join(names())}"
     raise ValueError(checks.message("--flagfile", wanted, name))
+
+
+def _check(file: str, seen: set[str]) -> None:
+    """Raises ValueError unless a flag file can be read, and those that it names."""
+    seen.add(file)
+    files.input_path("--flagfile", file)
+    for line in files.read_text(file, _MOST_BYTES, "--flagfile").split("\n"):
+        match = _NAMED.fullmatch(line)
+        named = os.path.expanduser(match.group(1).strip()) if match else ""
+        if named and named not in seen:
+            _check(named, seen)
+
+
+def words(argv: Sequence[str]) -> list[str]:
+    """A command line whose flag files are one word each, and resolved."""
+    found: list[str] = []
+    rest = iter(argv)
+    for word in rest:
+        if word == "--":
+            return [*found, word, *rest]
+        if word in ("--flagfile", "-flagfile"):
+            word = "=".join([word, *itertools.islice(rest, 1)])
+        found.append(resolved(word))
+    return found

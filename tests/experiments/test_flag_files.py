@@ -1,6 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
+import os
 import pathlib
 
 import pytest
@@ -76,3 +77,32 @@ def test_a_flag_file_that_is_not_there_is_refused_with_those_that_are(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match="one of chen2022/.*found 'mine.flags'"):
         flag_files.resolved("--flagfile=mine.flags")
+
+
+@pytest.mark.parametrize("argv", [["--flagfile={}"], ["-flagfile", "{}"]])
+@pytest.mark.parametrize("is_named", [False, True])
+@pytest.mark.parametrize("kind", ["pipe", "folder", "device", "bytes", "size", "none"])
+def test_what_is_no_flag_file_is_not_waited_for(tmp_path, kind, is_named, argv):
+    """Nor one that a flag file names."""
+    path = tmp_path / kind
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "device":
+        path = pathlib.Path("/dev/zero")
+    elif kind == "bytes":
+        path.write_bytes(b"--seed=1\n\x80")
+    elif kind == "size":
+        path.touch()
+        os.truncate(path, 20 * 10**9)
+    first = tmp_path / "first"
+    first.write_text(f"--rounds=1\n--flagfile={path}\n--flagfile={first}\n")
+    given = first if is_named else path
+    with pytest.raises(ValueError, match="--flagfile must be"):
+        flag_files.words(["dpfl-train", *(word.format(given) for word in argv)])
+
+
+def test_words_that_are_no_flag_files_stay():
+    for argv in (["a", "--", "--flagfile", "none"], ["a", "--flagfile"], []):
+        assert flag_files.words(argv) == argv
