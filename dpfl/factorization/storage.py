@@ -18,7 +18,7 @@ import numpy as np
 import scipy
 
 import dpfl
-from dpfl import files
+from dpfl import checks, files
 from dpfl.factorization import methods
 from dpfl.factorization.factorization import Factorization, from_parts, parts
 from dpfl.factorization.workloads import Workload
@@ -79,12 +79,22 @@ def load(path: PathLike, *, workload: Workload | None = None) -> Factorization:
             f"{path} is damaged: its contents do not match its checksum {found}"
         )
     try:
+        _check_numbers(header, arrays)
         factorization = from_parts(header, arrays)
     except (KeyError, TypeError, ValueError) as error:
         raise StorageError(f"{path} does not hold a factorization: {error}.") from error
     if workload is not None:
         check_fits(factorization, workload, name=str(path))
     return factorization
+
+
+def _check_numbers(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+    """Raises TypeError or ValueError for what is no number, or none that is finite."""
+    if header["lower_bound"] is not None:
+        checks.real("lower_bound", header["lower_bound"])
+    for name, array in arrays.items():
+        if array.dtype.kind not in "fiu" or not np.isfinite(array).all():
+            raise ValueError(f"{name} must be an array of finite numbers")
 
 
 def check_fits(

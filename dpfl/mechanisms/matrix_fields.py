@@ -135,7 +135,7 @@ class MatrixFields:
         if self.matrix_file is None:
             return None
         path = files.input_path("matrix_file", self.matrix_file)
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+        return hashlib.sha256(files.read_bytes(path)).hexdigest()
 
     def find_factorization(self, rounds: int, called: str) -> fact.Factorization:
         """The factorization of streams of `rounds`, loaded or computed at first use.

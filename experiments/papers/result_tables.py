@@ -137,9 +137,9 @@ def _check_numbers(cells: Row, place: str, figure: Figure, scale: str) -> None:
 def _lines(path: Path, figure: Figure, scale: str) -> Iterator[tuple[str, Row]]:
     """Where a row is, and the row without the columns that say whose it is."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = files.read_text(path)
         head, *lines = list(csv.reader(io.StringIO(text, newline=""))) or [[]]
-    except (UnicodeDecodeError, csv.Error) as error:
+    except (ValueError, csv.Error) as error:
         raise refused(figure, scale, f"{path}, which is no CSV file") from error
     if not lines:
         raise refused(figure, scale, f"no row in {path}")

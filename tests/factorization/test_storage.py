@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 import dpfl
+from dpfl import files
 from dpfl.factorization import methods, storage
+from dpfl.factorization.factorization import parts
 from dpfl.factorization.workloads import ExplicitRates, LinearCooldown, Workload
 
 CASES = {
@@ -108,6 +110,29 @@ def test_what_is_changed_is_noticed(tmp_path, name, change, message):
     np.savez(path, **{**arrays, name: np.array(change(part))})
     with pytest.raises(storage.StorageError, match=message):
         storage.load(path)
+
+
+@pytest.mark.parametrize("method", sorted(CASES))
+def test_a_file_with_its_own_checksum_holds_numbers(tmp_path, method):
+    """Whatever part of it is no number, or of another shape, is named at once."""
+    header, arrays = parts(methods.compute(Workload(12), method, **CASES[method]))
+    header["format"], path = storage.FORMAT, tmp_path / "one.npz"
+    wrong = [{**header, "lower_bound": value} for value in ("x", [1], True, {})]
+    forged = [(each, arrays) for each in wrong]
+    forged += [
+        ({k: v for k, v in header.items() if k != key}, arrays) for key in header
+    ]
+    for name, array in arrays.items():
+        for other in (array.astype(str), array * np.nan, array + 1j):
+            forged.append((header, {**arrays, name: other}))
+        forged.append((header, {k: v for k, v in arrays.items() if k != name}))
+    forged.append((header, {**arrays, "more": np.ones(3)}))
+    for each in forged:
+        files.write_arrays(path, *each)
+        with pytest.raises(storage.StorageError):
+            storage.load(path)
+    files.write_arrays(path, header, arrays)
+    assert storage.load(path).rounds == 12
 
 
 ARRAY = io.BytesIO()
