@@ -209,8 +209,14 @@ def _reproduce(figure: sweep.Figure, scale: str, folder: Path) -> None:
     else:
         rows = _results(figure, grid, folder)
         _print_table(rows)
-        plotting.print_remark(rows)
-        path = draw(figure, rows, folder)
+        try:
+            plotting.print_remark(rows)
+            path = draw(figure, rows, folder)
+        except KeyError as error:
+            raise ValueError(
+                f"{folder / 'results.csv'} must have the columns of {figure.name}, "
+                f"found none named {error.args[0]}"
+            ) from error
     missing = len(grid) - len(rows)
     note = f" ({missing} of {len(grid)} rows are still missing)" if missing else ""
     print(f"figure: {path}{note}")

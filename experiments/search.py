@@ -201,6 +201,16 @@ def _do_runs(
     return [one for one in grid if one in table]
 
 
+def _measure_of(row: tables.Row, column: str) -> float:
+    """The measure of a run that is done; ValueError if the table has no number."""
+    try:
+        return float(row[column])
+    except (KeyError, ValueError):
+        wanted = f"a table with a number as {column} of each run"
+        message = checks.message("search.csv", wanted, row.get(column))
+        raise ValueError(message) from None
+
+
 def _ranked(rows: tables.Rows, metric: str, lower_is_better: bool) -> list[Tried]:
     """The settings that were tried, the best first by a column of the table.
 
@@ -209,7 +219,7 @@ def _ranked(rows: tables.Rows, metric: str, lower_is_better: bool) -> list[Tried
     groups: dict[tuple[tuple[str, float], ...], list[float]] = {}
     for row in rows:
         key = tuple((name, float(row[name])) for name in SEARCHED if row.get(name))
-        groups.setdefault(key, []).append(float(row[metric]))
+        groups.setdefault(key, []).append(_measure_of(row, metric))
     found = [
         Tried(dict(key), len(values), sum(values) / len(values))
         for key, values in groups.items()
@@ -235,8 +245,12 @@ def main(argv: Sequence[str]) -> None:
     settings = settings_of(values, _DRAWS.value)
     grid = [_work(given, one, seed) for seed in _SEEDS.value for one in settings]
     folder = files.output_folder("--output_dir", Path(_OUTPUT_DIR.value).resolve())
+    files.output_path("the best settings", folder / "best.flags")
     with files.locked(folder):
         table = sweep.ResultsTable(folder / "search.csv")
+        for one in grid:
+            if one in table:
+                _measure_of(table.row(one), measure.final_column)
         cli.work_begins()
         done = _do_runs(grid, table, folder, measure.final_column)
     rows = [table.row(one) for one in done]

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -113,8 +114,12 @@ def load(path: Path, machine: Machine) -> dict[str, Rate]:
         found = files.read_json(path)
         if found["processors"] != machine.processors:
             return {}
-        return {task: Rate(**fields) for task, fields in found["tasks"].items()}
-    except (OSError, ValueError, TypeError, KeyError):
+        rates = {task: Rate(**fields) for task, fields in found["tasks"].items()}
+        are_finite = [
+            math.isfinite(sum(vars(rate).values())) for rate in rates.values()
+        ]
+        return rates if all(are_finite) else {}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
         # Not measured yet, or by another version.
         return {}
 

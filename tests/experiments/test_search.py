@@ -3,9 +3,11 @@
 
 import json
 import math
+import os
 
 import pytest
 
+from dpfl import files
 from experiments import search
 from experiments.papers import sweep
 from tests import forks
@@ -134,3 +136,31 @@ def test_bad_input_is_one_sentence(tmp_path, flags, words):
     assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
     assert words in done.stderr
     assert not out.exists()
+
+
+@pytest.mark.parametrize("cell", ["", "much", None])
+def test_a_table_without_measures_is_refused_before_any_run(
+    monkeypatch, capsys, tmp_path, cell
+):
+    searched(monkeypatch, capsys, tmp_path, *GRID, "--runs=1")
+    path = tmp_path / "out/search.csv"
+    [row] = files.read_csv(path)
+    kept = {**row, "final_accuracy": cell}
+    if cell is None:
+        del kept["final_accuracy"]
+    path.write_text(files.csv_text(kept, [kept]))
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match="final_accuracy"):
+        searched(monkeypatch, capsys, tmp_path, *GRID, "--runs=2")
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["search.csv", "best.flags"])
+@pytest.mark.parametrize("put", [os.mkfifo, os.mkdir])
+def test_what_is_no_file_is_found_before_any_run(
+    monkeypatch, capsys, tmp_path, name, put
+):
+    (tmp_path / "out").mkdir()
+    put(tmp_path / "out" / name)
+    with pytest.raises(ValueError, match="must be a regular file"):
+        searched(monkeypatch, capsys, tmp_path, *GRID)

@@ -159,6 +159,21 @@ def test_rows_come_from_as_many_runs_as_memory_allows(fake, tmp_path, capsys):
     ).keys() == {PROBLEM}
 
 
+@pytest.mark.parametrize(
+    "tasks", [None, [], 3, {"a": 3}, {"a": {"seconds": 1}}, {"a": "many"}, {"a": "nan"}]
+)
+def test_rates_that_are_no_numbers_are_measured_again(tmp_path, tasks):
+    path, machine = tmp_path / "rates.json", remaining_work.Machine(4, 10**9)
+    rates = {"a": remaining_work.Rate(1.0, 2, 3, 4, 5)}
+    remaining_work.save(path, machine, rates)
+    assert remaining_work.load(path, machine) == rates
+    content = files.read_json(path)
+    if tasks in ({"a": "many"}, {"a": "nan"}):
+        tasks = {"a": {**content["tasks"]["a"], "seconds": tasks["a"]}}
+    files.write_json(path, {**content, "tasks": tasks})
+    assert remaining_work.load(path, machine) == {}
+
+
 def test_runs_of_one_graph_are_done_one_after_the_other(fake, tmp_path):
     grid = [work(seed=s, noise_multiplier=z) for s in (1, 2) for z in (1, 2, 3, 4)]
     chains = parallel_runs._chains(grid, at_a_time=2)
