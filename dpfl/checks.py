@@ -169,12 +169,20 @@ def boolean(name: str, value: Any) -> bool:
     return bool(value)
 
 
+def function(name: str, value: Any) -> Callable[..., Any]:
+    """`value`, if it can be called; else TypeError."""
+    if not callable(value):
+        raise TypeError(message(name, "a function", value))
+    return value
+
+
 def instance(kind: type) -> Check:
     """The check that a value is of a class; else TypeError."""
 
     def check(name: str, value: Any) -> Any:
         if not isinstance(value, kind):
-            raise TypeError(message(name, f"of the class {kind.__name__}", value))
+            article = "an" if kind.__name__[0] in "AEIOU" else "a"
+            raise TypeError(message(name, f"{article} {kind.__name__}", value))
         return value
 
     return check

@@ -44,7 +44,8 @@ def option(
       auto: Whether it may be `AUTO`, which leaves the number to be chosen.
       check: From the field's name and a value to the value that is kept, or a TypeError
         or ValueError; one of `dpfl.checks`, or None for that of the annotation: a
-        number, a bool, a str, or an instance of a class. Optional fields may be None.
+        number, a bool, a str, or an instance of a class; a field that is declared again
+        keeps its base's. Optional fields may be None.
       **bounds: Keywords of the check, such as `at_least` and `below` of a number, and
         `choices` of a str.
     """
@@ -145,7 +146,7 @@ def checks_of(config: type) -> Mapping[str, checks.Check]:
     for field in _fields(config):
         if not field.init or getattr(field, "converter", None) is not None:
             continue
-        check = _check_of(field.metadata, hints[field.name])
+        check = _check_of(_metadata(config, field), hints[field.name])
         if check is None:
             raise TypeError(
                 f"{field.name} of {config.__name__} must have a check, or an "
@@ -158,6 +159,16 @@ def checks_of(config: type) -> Mapping[str, checks.Check]:
 
 def _fields(config: type) -> tuple[Any, ...]:
     return attr.fields(config) if attr.has(config) else dataclasses.fields(config)
+
+
+def _metadata(config: type, field: Any) -> dict[str, Any]:
+    """A field's, with the check of the base that says one."""
+    for base in config.__mro__:
+        known = vars(base).get("__dataclass_fields__", {}).get(field.name)
+        said_there = {} if known is None else known.metadata
+        if said_there.get("check") or said_there.get("bounds"):
+            return {**said_there, "auto": field.metadata.get("auto", False)}
+    return dict(field.metadata)
 
 
 def _check_of(metadata: Mapping[str, Any], hint: Any) -> Optional[checks.Check]:

@@ -102,7 +102,7 @@ class Factorization:
         """
         plan = OneParticipation() if plan is None else plan
         if rounds is not None:
-            checks.integer("rounds", rounds, 1, self.rounds)
+            rounds = checks.integer("rounds", rounds, 1, self.rounds)
         return _sensitivity(self, plan, rounds)
 
     def step_errors(self, plan: Plan | None = None) -> np.ndarray:

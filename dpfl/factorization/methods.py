@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -57,13 +58,36 @@ METHODS: Mapping[str, Callable[..., Factorization]] = {
 }
 
 
+_COUNTS = (
+    *("band", "bands", "buffers", "max_iterations", "participations", "rank"),
+    "separation",
+)
+_CHECKS: Mapping[str, checks.Check] = {
+    # Their ranges are the methods'.
+    **dict.fromkeys(_COUNTS, functools.partial(checks.integer, at_least=None)),
+    **{"rtol": checks.positive, "objective": checks.text},
+}
+
+
+def checked(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters of a method as their checks return them; None is left as it is."""
+    return {
+        name: _CHECKS[name](name, value)
+        if name in _CHECKS and value is not None
+        else value
+        for name, value in params.items()
+    }
+
+
 def compute(workload: Workload, method: str, **params: Any) -> Factorization:
     """The factorization of a workload by a method of `METHODS` with its parameters.
 
     Raises:
       ValueError: If there is no such method or it does not take the parameters.
     """
-    checks.choice("method", method, METHODS)
+    method = checks.choice("method", method, METHODS)
+    workload = checks.instance(Workload)("workload", workload)
+    params = checked(params)
     try:
         return _found(METHODS[method], workload, params)
     except TypeError as error:

@@ -172,9 +172,9 @@ def solve_epochs(
       ConvergenceError: The gap is not reached.
       ValueError: An argument is out of range.
     """
-    checks.integer("separation", separation, at_most=workload.rounds)
+    separation = checks.integer("separation", separation, at_most=workload.rounds)
     check_dense(workload.rounds)
-    checks.real("rtol", rtol, above=0)
+    rtol = checks.real("rtol", rtol, above=0)
     matrix = workload.matrix()
     dual = Dual(matrix.T @ matrix, separation)
     best = dual.solution(dual.start)

@@ -18,11 +18,13 @@ from __future__ import annotations
 import abc
 import dataclasses
 import math
+from typing import Optional
 
 import numpy as np
 
 from dpfl import checks
 from dpfl.factorization.workloads import check_products
+from dpfl.fields import Checked, option, required
 
 # Entries this far below zero, relative to the largest, are rounding of zeros; and so
 # are rises between equal ones.
@@ -45,7 +47,7 @@ class Sensitivity:
     exact: bool
 
 
-class Plan(abc.ABC):
+class Plan(Checked, abc.ABC):
     """Which sets of rounds one client may take part in."""
 
     @abc.abstractmethod
@@ -90,12 +92,8 @@ class FixedEpochs(Plan):
       separation: b, rounds in an epoch.
     """
 
-    epochs: int
-    separation: int
-
-    def __post_init__(self) -> None:
-        checks.integer("epochs", self.epochs)
-        checks.integer("separation", self.separation)
+    epochs: int = required(None, at_least=1)
+    separation: int = required(None, at_least=1)
 
     def sensitivity(self, encoder: np.ndarray) -> Sensitivity:
         """See base class."""
@@ -130,11 +128,11 @@ class ShuffledEpochs(Plan):
       window: W; None is R.
     """
 
-    length: int
-    window: int | None = None
+    length: int = required(None, at_least=1)
+    window: Optional[int] = option(None, None, at_least=1)
 
     def __post_init__(self) -> None:
-        checks.integer("length", self.length)
+        super().__post_init__()
         if self.window is not None:
             checks.integer("window", self.window, at_most=self.length)
 
@@ -222,13 +220,8 @@ class MinSeparation(Plan):
       limit: k, or None for as many as fit.
     """
 
-    separation: int
-    limit: int | None = None
-
-    def __post_init__(self) -> None:
-        checks.integer("separation", self.separation)
-        if self.limit is not None:
-            checks.integer("limit", self.limit)
+    separation: int = required(None, at_least=1)
+    limit: Optional[int] = option(None, None, at_least=1)
 
     def sensitivity(self, encoder: np.ndarray) -> Sensitivity:
         """See base class."""

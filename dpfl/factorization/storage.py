@@ -132,7 +132,7 @@ class Cache:
             "dpfl": dpfl.__version__,
             "workload": workload.as_dict(),
             "method": method,
-            "params": params,
+            "params": methods.checked(params),
         }
         key = files.digest(request)
         return self._directory / f"{method}-{workload.rounds}-{key[:16]}.npz"

@@ -14,12 +14,13 @@ from __future__ import annotations
 import abc
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import signal
 
 from dpfl import checks
+from dpfl.fields import Checked, option, required
 
 # T of a stream of which only vectors are held, and of one with matrices of T by T: at
 # the latter's end one takes half a GiB, and the optimal factorization a quarter of an
@@ -49,10 +50,11 @@ def check_products(name: str, value: int, rounds: int) -> None:
         )
 
 
-class Schedule(abc.ABC):
+class Schedule(Checked, abc.ABC):
     """A data-independent learning-rate schedule, relative to the base rate."""
 
     name: str
+    checked_arguments: ClassVar[Mapping[str, checks.Check]] = {"rounds": checks.integer}
 
     @abc.abstractmethod
     def rates(self, rounds: int) -> np.ndarray:
@@ -75,18 +77,21 @@ class ConstantRate(Schedule):
 
     def rates(self, rounds: int) -> np.ndarray:
         """See base class."""
-        return np.ones(checks.integer("rounds", rounds))
+        return np.ones(rounds)
 
 
-def _check_rate(name: str, value: Any, fraction: float = 1.0) -> None:
+def _rate(name: str, value: Any) -> float:
     least, most = RATE_RANGE
-    checks.real(name, value, at_least=least, at_most=most)
-    checks.fraction("fraction", fraction)
+    return checks.real(name, value, at_least=least, at_most=most)
+
+
+def _rates(name: str, values: Any) -> tuple[float, ...]:
+    return tuple(_rate(name, float(value)) for value in checks.vector(name, values))
 
 
 def _ones_and_tail(rounds: int, fraction: float) -> tuple[np.ndarray, int]:
     """Rates of 1, and how many of them, at least one, are in a fraction at the end."""
-    rates = np.ones(checks.integer("rounds", rounds))
+    rates = np.ones(rounds)
     return rates, max(1, round(rounds * fraction))
 
 
@@ -99,12 +104,9 @@ class DropRate(Schedule):
       fraction: Share of the rounds after the drop, in (0, 1].
     """
 
-    factor: float = 0.1
-    fraction: float = 0.25
+    factor: float = option(0.1, None, check=_rate)
+    fraction: float = option(0.25, None, check=checks.fraction)
     name = "drop"
-
-    def __post_init__(self) -> None:
-        _check_rate("factor", self.factor, self.fraction)
 
     def rates(self, rounds: int) -> np.ndarray:
         """See base class."""
@@ -126,12 +128,9 @@ class LinearCooldown(Schedule):
       fraction: Share of the rounds in the tail, in (0, 1].
     """
 
-    final: float = 0.05
-    fraction: float = 0.25
+    final: float = option(0.05, None, check=_rate)
+    fraction: float = option(0.25, None, check=checks.fraction)
     name = "cooldown"
-
-    def __post_init__(self) -> None:
-        _check_rate("final", self.final, self.fraction)
 
     def rates(self, rounds: int) -> np.ndarray:
         """See base class."""
@@ -144,16 +143,8 @@ class LinearCooldown(Schedule):
 class ExplicitRates(Schedule):
     """The rates given one by one, all positive."""
 
-    values: tuple[float, ...]
+    values: tuple[float, ...] = required(None, check=_rates)
     name = "explicit"
-
-    def __post_init__(self) -> None:
-        values = tuple(float(v) for v in checks.vector("values", self.values))
-        if min(values) <= 0:
-            raise ValueError(f"values must be positive, found {min(values):g}")
-        for value in values:
-            _check_rate("values", value)
-        object.__setattr__(self, "values", values)
 
     def rates(self, rounds: int) -> np.ndarray:
         """See base class.
@@ -199,7 +190,7 @@ def schedule_from_dict(value: Mapping[str, Any]) -> Schedule:
 
 
 @dataclasses.dataclass(frozen=True)
-class Workload:
+class Workload(Checked):
     """M = S diag(eta) M_beta over T rounds.
 
     Attributes:
@@ -208,17 +199,12 @@ class Workload:
       schedule: The rates eta, relative to the server's base rate.
     """
 
-    rounds: int
-    momentum: float = 0.0
+    rounds: int = required(None, at_least=1, at_most=MOST_ROUNDS)
+    momentum: float = option(0.0, None, at_least=0, below=1)
     schedule: Schedule = ConstantRate()
 
     def __post_init__(self) -> None:
-        rounds = checks.integer("rounds", self.rounds, at_most=MOST_ROUNDS)
-        object.__setattr__(self, "rounds", rounds)
-        momentum = checks.real("momentum", self.momentum, at_least=0, below=1)
-        object.__setattr__(self, "momentum", momentum)
-        if not isinstance(self.schedule, Schedule):
-            raise TypeError(f"schedule must be a Schedule, found {self.schedule!r}")
+        super().__post_init__()
         rates = self.schedule.rates(self.rounds)
         if np.min(rates) <= 0:
             raise ValueError(f"rates must be positive, found {np.min(rates):g}")
@@ -306,4 +292,5 @@ def momentum(
     rounds: int, beta: float = 0.9, schedule: Schedule | None = None
 ) -> Workload:
     """M = S diag(eta) M_beta; a constant rate unless a schedule is given."""
-    return Workload(rounds, beta, schedule if schedule is not None else ConstantRate())
+    with checks.renaming({"momentum": "beta"}):
+        return Workload(rounds, beta, ConstantRate() if schedule is None else schedule)

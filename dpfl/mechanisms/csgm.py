@@ -19,6 +19,7 @@ from dpfl.mechanisms.integer import ROTATED_DIMENSION
 ROTATIONS = ("block_hadamard", "dft", "hadamard")
 
 
+@checks.of_arguments({**mechanism.ARGUMENTS, "cohort_size": checks.integer})
 def default_linf_ratio(dimension: int, cohort_size: int) -> float:
     """Delta_inf / Delta_2 = sqrt(2 ln(d n) / d), or 1 if that is less.
 

@@ -28,9 +28,11 @@ import numpy as np
 from dpfl import accounting, checks
 from dpfl import factorization as fact
 from dpfl.accounting.balls_in_bins import BallsInBinsDpEvent
+from dpfl.accounting.calibration import METHODS
 from dpfl.accounting.matrix_factorization import banded_stream_event
 from dpfl.accounting.min_separation import MinSeparationDpEvent
 from dpfl.factorization import factorization
+from dpfl.fields import Checked, option, required
 from dpfl.mechanisms.participation import (
     BallsInBins,
     BMinSeparation,
@@ -54,7 +56,7 @@ RESTARTING = "restarting"
 
 
 @dataclasses.dataclass(frozen=True)
-class StreamRun:
+class StreamRun(Checked):
     """A run whose noise is one stream, its bands yet to be chosen.
 
     Attributes:
@@ -77,22 +79,20 @@ class StreamRun:
     """
 
     workload: fact.Workload
-    population: int
-    cohort_size: int
-    epsilon: float
-    delta: float
-    release: Release = dp_accounting.GaussianDpEvent
-    participation: str = CyclicPoisson.name
-    encoder: str = "toeplitz"
-    accountant: str = "auto"
+    population: int = required(None, at_least=1)
+    cohort_size: int = required(None, at_least=1)
+    epsilon: float = required(None, above=0)
+    delta: float = required(None, check=checks.delta)
+    release: Release = option(
+        dp_accounting.GaussianDpEvent, None, check=checks.function
+    )
+    participation: str = option(CyclicPoisson.name, None, choices=PARTICIPATIONS)
+    encoder: str = option("toeplitz", None, choices=ENCODERS)
+    accountant: str = option("auto", None, choices=METHODS)
 
     def __post_init__(self) -> None:
-        checks.integer("population", self.population)
+        super().__post_init__()
         checks.integer("cohort_size", self.cohort_size, at_most=self.population)
-        checks.positive("epsilon", self.epsilon)
-        checks.delta("delta", self.delta)
-        checks.choice("encoder", self.encoder, ENCODERS)
-        checks.choice("participation", self.participation, PARTICIPATIONS)
         if not self.is_hidden:
             return
         release = self.release(1.0)

@@ -6,14 +6,17 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+from collections.abc import Mapping
 from typing import Optional, TypeVar
 
 import dp_accounting
 
-from dpfl import accounting
+from dpfl import accounting, checks
+from dpfl.accounting.calibration import METHODS
 from dpfl.mechanisms.gaussian import AdaptiveClip
 from dpfl.mechanisms.integer_grid import MOST_BITS
-from dpfl.mechanisms.mechanism import Mechanism
+from dpfl.mechanisms.mechanism import ARGUMENTS, Mechanism
 from dpfl.mechanisms.participation import Participation
 
 # Noise divided by this is less than a step of the calibration's grid below.
@@ -21,7 +24,17 @@ _BARELY = 1.0002
 
 _Mechanism = TypeVar("_Mechanism", bound=Mechanism)
 
+# Of a run and its budget, by name.
+OF_A_RUN: Mapping[str, checks.Check] = {
+    **{**ARGUMENTS, "mechanism": checks.instance(Mechanism)},
+    **{"epsilon": checks.positive, "delta": checks.delta},
+    "method": functools.partial(checks.choice, choices=METHODS),
+}
+# The same where epsilon is a figure, which may be infinite, or is not there.
+OF_A_FIGURE = {name: check for name, check in OF_A_RUN.items() if name != "epsilon"}
 
+
+@checks.of_arguments(OF_A_RUN)
 def calibrate(
     mechanism: _Mechanism,
     participation: Optional[Participation],
@@ -68,6 +81,7 @@ def calibrate(
     return noised
 
 
+@checks.of_arguments(OF_A_RUN)
 def privacy_report(
     mechanism: Mechanism,
     participation: Optional[Participation],

@@ -22,7 +22,7 @@ import functools
 import math
 from typing import Any, Optional, TypeVar
 
-from dpfl import accounting, fields
+from dpfl import accounting, checks, fields
 from dpfl.mechanisms.dome import DomeDdg
 from dpfl.mechanisms.gaussian import Gaussian
 from dpfl.mechanisms.integer import IntegerMechanism
@@ -75,6 +75,7 @@ class Chosen:
     sentences: tuple[str, ...] = ()
 
 
+@checks.of_arguments(budget.OF_A_RUN)
 def chosen(
     mechanism: Mechanism,
     participation: Optional[Participation],

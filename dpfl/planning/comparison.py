@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Optional
 
-from dpfl import accounting
+from dpfl import accounting, checks
 from dpfl.mechanisms import build
 from dpfl.mechanisms.mechanism import FLOAT_BITS, Mechanism
 from dpfl.mechanisms.participation import Participation
@@ -48,6 +48,7 @@ class Cost:
     participation: str
 
 
+@checks.of_arguments(budget.OF_A_RUN)
 def compression_rate(mechanism: Mechanism, dimension: int) -> float:
     """The rate that a mechanism was asked for, or else that of its messages."""
     if mechanism.compression_rate is not None:
@@ -73,6 +74,7 @@ def candidates(
     return found
 
 
+@checks.of_arguments({**budget.OF_A_RUN, "target": checks.positive})
 def with_error(
     mechanism: Mechanism, dimension: int, target: float
 ) -> Optional[Mechanism]:
@@ -107,6 +109,7 @@ def with_error(
     return mechanism.with_noise_multiplier(high)
 
 
+@checks.of_arguments(budget.OF_A_RUN)
 def cost(
     mechanism: Mechanism,
     participation: Participation,
@@ -140,6 +143,7 @@ def cost(
     )
 
 
+@checks.of_arguments({**budget.OF_A_RUN, "target": checks.positive})
 def cost_at_error(
     mechanism: Mechanism,
     participation: Participation,
@@ -189,6 +193,7 @@ def widened(mechanism: Mechanism, widths: Sequence[int]) -> list[Mechanism]:
     return [dataclasses.replace(mechanism, **change) for change in changes]
 
 
+@checks.of_arguments(budget.OF_A_RUN)
 def points(
     found: Iterable[Mechanism],
     participation: Participation,

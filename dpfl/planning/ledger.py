@@ -26,12 +26,13 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
-from collections.abc import Hashable, Iterable, Sequence
-from typing import NamedTuple, Optional
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import ClassVar, NamedTuple, Optional
 
 from dpfl import accounting, checks, files
 from dpfl.accounting import events
 from dpfl.accounting.calibration import METHODS
+from dpfl.fields import Checked, option, required
 from dpfl.mechanisms.mechanism import Mechanism
 from dpfl.mechanisms.participation import Participation
 from dpfl.planning.history import History, Names, names_of
@@ -40,7 +41,7 @@ from dpfl.planning.journal import Journal
 
 def default_delta(population: int) -> float:
     """Min(1e-3, N**-1.1): less than one in N, and never larger than 1e-3."""
-    return min(1e-3, population**-1.1)
+    return min(1e-3, checks.integer("population", population) ** -1.1)
 
 
 class Again(NamedTuple):
@@ -59,7 +60,7 @@ _NONE_AGAIN = Again()
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class RunCost:
+class RunCost(Checked):
     """What the rounds of a run cost, before any of them is done.
 
     Attributes:
@@ -73,16 +74,17 @@ class RunCost:
 
     mechanism: Mechanism
     participation: Participation
-    dimension: int
-    delta: float
-    target_epsilon: Optional[float] = None
-    method: str = "auto"
+    dimension: int = required(None, check=checks.dimension)
+    delta: float = required(None, check=checks.delta)
+    target_epsilon: Optional[float] = option(None, None, above=0)
+    method: str = option("auto", None, choices=METHODS)
+
+    checked_arguments: ClassVar[Mapping[str, checks.Check]] = {
+        "rounds": functools.partial(checks.integer, at_least=0)
+    }
 
     def __post_init__(self) -> None:
-        checks.delta("delta", self.delta)
-        checks.choice("method", self.method, METHODS)
-        if self.target_epsilon is not None:
-            checks.positive("target_epsilon", self.target_epsilon)
+        super().__post_init__()
         self.mechanism.check(self.participation, self.dimension)
 
     @functools.cached_property

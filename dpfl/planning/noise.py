@@ -22,6 +22,7 @@ from dpfl.mechanisms.gaussian import Gaussian
 from dpfl.mechanisms.matrix_factorization import MatrixFactorization
 from dpfl.mechanisms.mechanism import Mechanism
 from dpfl.mechanisms.participation import Participation
+from dpfl.planning import budget
 from dpfl.vectors import philox
 
 _SEED_BITS = 126
@@ -71,6 +72,7 @@ class Noise(Iterator[np.ndarray]):
         return philox.fold_in(of_round, purposes.Round.UPDATE_NOISE)
 
 
+@checks.of_arguments(budget.OF_A_RUN)
 def noise(
     mechanism: Mechanism,
     participation: Participation,
@@ -123,7 +125,7 @@ def noise(
             f"that its noise is a row for each round, found {mechanism!r}; "
             "dpfl.aggregator(mechanism) does all that this one does"
         )
-    checks.integer("first_round", first_round, at_least=0, at_most=rounds)
+    first = checks.integer("first_round", first_round, at_least=0, at_most=rounds)
     own = secrets.randbits(_SEED_BITS) if seed is None else seed
     identity = f"noise:{mechanism.identity}:{dimension}"
-    return Noise(stream, scale, range(first_round, rounds), own, identity)
+    return Noise(stream, scale, range(first, rounds), own, identity)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from dpfl import accounting
+from dpfl import accounting, checks
 from dpfl.mechanisms.integer_grid import MOST_BITS
 from dpfl.mechanisms.mechanism import Mechanism
 from dpfl.mechanisms.participation import Participation
@@ -21,6 +21,7 @@ USUAL_EPSILON = 8.0
 _MORE_BITS, _WORTH_IT = 2, 0.9
 
 
+@checks.of_arguments(budget.OF_A_FIGURE)
 def epsilon_remark(
     epsilon: float,
     mechanism: Mechanism,
@@ -56,6 +57,7 @@ def epsilon_remark(
     return f"{much}; a noise_multiplier of {enough:g} brings it to {USUAL_EPSILON:g}"
 
 
+@checks.of_arguments(budget.OF_A_FIGURE)
 def bits_remark(
     epsilon: float,
     mechanism: Mechanism,
@@ -93,7 +95,8 @@ def bits_remark(
 
 def delta_remark(delta: float, population: int) -> str:
     """One sentence about a delta above one in N; "" for a smaller one."""
-    if delta * population <= 1:
+    population = checks.integer("population", population)
+    if checks.delta("delta", delta) * population <= 1:
         return ""
     return (
         f"note that delta is above 1/{population}: to publish the data of a random "

@@ -13,7 +13,7 @@ import dataclasses
 from typing import Any, Optional
 
 from dpfl import checks
-from dpfl.fields import option
+from dpfl.fields import Checked, option
 
 DIGITS_MODELS = ("small_cnn", "tiny_cnn", "cnn", "2nn")
 EMNIST_MODELS = ("cnn", "2nn")
@@ -26,7 +26,10 @@ _MOST_EXAMPLES = 10**9
 _MOST_MADE_UP_EXAMPLES = 10**5
 _MOST_MADE_UP_CLIENTS = 10**7
 _MOST_PARAMETERS = 10**8
-_MOST_STEPS = 1000
+# Each token, and each pass, is a part of the graph.
+_MOST_STEPS = _MOST_PASSES = 1000
+# Beyond, numpy's gamma variates are all zero or infinite.
+_LARGEST_CONCENTRATION = 1e6
 # Those of 2NN, and with which it has 1e8 parameters.
 _HIDDEN_UNITS, _MOST_HIDDEN_UNITS = 200, 9584
 # What TensorFlow's seeds and numpy's can be.
@@ -35,30 +38,34 @@ _LARGEST_SPLIT_SEED = 2**32 - 1
 
 
 @dataclasses.dataclass(frozen=True)
-class TaskConfig:
+class TaskConfig(Checked):
     """What every task has: how a client's examples become batches.
 
     The local order of examples is a function of `shuffle_seed`, the client, the round
     and the pass alone. A pass is cut after shuffling; its last batch may be smaller.
     """
 
-    batch_size: int = option(16, "Examples of a local batch.")
-    client_epochs: int = option(1, "Passes over a client's examples in one round.")
+    batch_size: int = option(
+        16, "Examples of a local batch.", at_least=1, at_most=_MOST_EXAMPLES
+    )
+    client_epochs: int = option(
+        1,
+        "Passes over a client's examples in one round.",
+        at_least=1,
+        at_most=_MOST_PASSES,
+    )
     max_examples_per_client: Optional[int] = option(
-        None, "Examples of one local pass at most; 'none' for all."
+        None,
+        "Examples of one local pass at most; 'none' for all.",
+        at_least=1,
+        at_most=_MOST_EXAMPLES,
     )
     shuffle_seed: Optional[int] = option(
-        0, "Seed of the local order of examples; 'none' keeps the stored order."
+        0,
+        "Seed of the local order of examples; 'none' keeps the stored order.",
+        at_least=0,
+        at_most=_LARGEST_SEED,
     )
-
-    def __post_init__(self) -> None:
-        checks.integer("batch_size", self.batch_size, 1, _MOST_EXAMPLES)
-        # Each pass is a part of the graph.
-        checks.integer("client_epochs", self.client_epochs, 1, 1000)
-        checks.optional_integer(
-            "max_examples_per_client", self.max_examples_per_client, 1, _MOST_EXAMPLES
-        )
-        checks.optional_integer("shuffle_seed", self.shuffle_seed, 0, _LARGEST_SEED)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,23 +77,30 @@ class DealtConfig(TaskConfig):
     independent of the run's seed.
     """
 
-    model: str = option("small_cnn", f"One of {', '.join(DIGITS_MODELS)}.")
-    num_clients: int = option(100, "Clients over which the images are split.")
+    model: str = option(
+        "small_cnn", f"One of {', '.join(DIGITS_MODELS)}.", choices=DIGITS_MODELS
+    )
+    num_clients: int = option(
+        100,
+        "Clients over which the images are split.",
+        at_least=1,
+        at_most=_MOST_MADE_UP_CLIENTS,
+    )
     dirichlet_alpha: float = option(
-        0.5, "Concentration of a client's labels; small is heterogeneous."
+        0.5,
+        "Concentration of a client's labels; small is heterogeneous.",
+        at_least=0.01,
+        at_most=_LARGEST_CONCENTRATION,
     )
     validation_fraction: float = option(
-        0.0, "Share of the others that is evaluated on in place of the test set."
+        0.0,
+        "Share of the others that is evaluated on in place of the test set.",
+        at_least=0,
+        below=1,
     )
-    partition_seed: int = option(0, "Seed of the split over clients.")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        checks.choice("model", self.model, DIGITS_MODELS)
-        checks.integer("num_clients", self.num_clients, 1, _MOST_MADE_UP_CLIENTS)
-        # Beyond, numpy's gamma variates are all zero or infinite.
-        checks.real("dirichlet_alpha", self.dirichlet_alpha, at_least=0.01, at_most=1e6)
-        _check_split(self)
+    partition_seed: int = option(
+        0, "Seed of the split over clients.", at_least=0, at_most=_LARGEST_SPLIT_SEED
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,12 +109,8 @@ class DigitsConfig(DealtConfig):
 
     client_epochs: int = option(5, "Passes over a client's examples in one round.")
     test_fraction: float = option(
-        0.2, "Share of each label's images held out for testing."
+        0.2, "Share of each label's images held out for testing.", above=0, below=1
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check_held_out(self)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,30 +124,12 @@ class FashionConfig(DealtConfig):
 
     batch_size: int = option(20, "Examples of a local batch.")
     num_clients: int = option(2000, "Clients over which the images are split.")
-    data_dir: Optional[str] = option("/usr/share/datasets", "Folder of the data files.")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check_folder(self.data_dir)
-
-
-def _check_held_out(config: Any) -> None:
-    checks.real("test_fraction", config.test_fraction, above=0.0, below=1.0)
-    _check_split(config)
-
-
-def _check_split(config: Any) -> None:
-    validation = config.validation_fraction
-    checks.real("validation_fraction", validation, at_least=0.0, below=1.0)
-    checks.integer("partition_seed", config.partition_seed, 0, _LARGEST_SPLIT_SEED)
+    data_dir: Optional[str] = option(
+        "/usr/share/datasets", "Folder of the data files.", check=checks.path
+    )
 
 
 def _check_lstm(config: Any) -> None:
-    checks.integer("vocab_size", config.vocab_size, 1, 10**7)
-    # Each token is a part of the graph.
-    checks.integer("sequence_length", config.sequence_length, 2, _MOST_STEPS)
-    checks.integer("embedding_size", config.embedding_size, 1, 10**5)
-    checks.integer("lstm_size", config.lstm_size, 1, 10**5)
     words, width, units = config.vocab_size, config.embedding_size, config.lstm_size
     parameters = 2 * words * width + 4 * units * (units + width) + units * width
     if parameters > _MOST_PARAMETERS:
@@ -165,31 +157,56 @@ class DocsConfig(TaskConfig):
     max_examples_per_client: Optional[int] = option(
         64, "Examples of one local pass at most; 'none' for all."
     )
-    docs_source: str = option("library", f"One of {', '.join(DOCS_SOURCES)}.")
-    data_dir: Optional[str] = option(None, "Folder of the data files.")
-    vocab_size: int = option(2000, "Words of the vocabulary.")
-    sequence_length: int = option(20, "Tokens that a sentence is cut or padded to.")
-    embedding_size: int = option(32, "Width of the word embedding.")
-    lstm_size: int = option(64, "Units of the LSTM.")
-    min_sentences: int = option(8, "Modules with fewer sentences are no client.")
-    test_fraction: float = option(0.1, "Share of the modules held out for testing.")
+    docs_source: str = option(
+        "library", f"One of {', '.join(DOCS_SOURCES)}.", choices=DOCS_SOURCES
+    )
+    data_dir: Optional[str] = option(
+        None, "Folder of the data files.", check=checks.path
+    )
+    vocab_size: int = option(
+        2000, "Words of the vocabulary.", at_least=1, at_most=10**7
+    )
+    sequence_length: int = option(
+        20,
+        "Tokens that a sentence is cut or padded to.",
+        at_least=2,
+        at_most=_MOST_STEPS,
+    )
+    embedding_size: int = option(
+        32, "Width of the word embedding.", at_least=1, at_most=10**5
+    )
+    lstm_size: int = option(64, "Units of the LSTM.", at_least=1, at_most=10**5)
+    min_sentences: int = option(
+        8,
+        "Modules with fewer sentences are no client.",
+        at_least=1,
+        at_most=_MOST_EXAMPLES,
+    )
+    test_fraction: float = option(
+        0.1, "Share of the modules held out for testing.", above=0, below=1
+    )
     validation_fraction: float = option(
-        0.0, "Share of the others that is evaluated on in place of the test set."
+        0.0,
+        "Share of the others that is evaluated on in place of the test set.",
+        at_least=0,
+        below=1,
     )
     max_test_examples: Optional[int] = option(
-        None, "Examples of the evaluation set at most; 'none' for all."
+        None,
+        "Examples of the evaluation set at most; 'none' for all.",
+        at_least=1,
+        at_most=_MOST_EXAMPLES,
     )
-    partition_seed: int = option(0, "Seed of the choice of the modules held out.")
+    partition_seed: int = option(
+        0,
+        "Seed of the choice of the modules held out.",
+        at_least=0,
+        at_most=_LARGEST_SPLIT_SEED,
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         _check_lstm(self)
-        checks.choice("docs_source", self.docs_source, DOCS_SOURCES)
-        _check_folder(self.data_dir)
-        checks.integer("min_sentences", self.min_sentences, 1, _MOST_EXAMPLES)
-        _check_held_out(self)
-        most = self.max_test_examples
-        checks.optional_integer("max_test_examples", most, 1, _MOST_EXAMPLES)
         if self.docs_source == "library" and self.data_dir is not None:
             raise ValueError(
                 "data_dir must be left out for docs_source 'library', found "
@@ -197,22 +214,14 @@ class DocsConfig(TaskConfig):
             )
 
 
-def _check_folder(data_dir: Any) -> None:
-    if data_dir is not None and not (isinstance(data_dir, str) and data_dir):
-        raise TypeError(f"data_dir must be a folder's path: {data_dir!r}")
-
-
 @dataclasses.dataclass(frozen=True)
 class FilesConfig(TaskConfig):
     """What the tasks that are read from files share: a folder, `~/.tff` if None."""
 
-    data_dir: Optional[str] = option(None, "Folder of the data files.")
+    data_dir: Optional[str] = option(
+        None, "Folder of the data files.", check=checks.path
+    )
     download: bool = option(False, "Download a missing data file.")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check_folder(self.data_dir)
-        checks.boolean("download", self.download)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -224,17 +233,24 @@ class MnistConfig(FilesConfig):
     """
 
     batch_size: int = option(20, "Examples of a local batch.")
-    model: str = option("small_cnn", f"One of {', '.join(DIGITS_MODELS)}.")
-    test_fraction: float = option(0.1, "Share of each writer's digits held out.")
-    validation_fraction: float = option(
-        0.0, "Share of the others that is evaluated on in place of the test set."
+    model: str = option(
+        "small_cnn", f"One of {', '.join(DIGITS_MODELS)}.", choices=DIGITS_MODELS
     )
-    partition_seed: int = option(0, "Seed of the choice of what is held out.")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        checks.choice("model", self.model, DIGITS_MODELS)
-        _check_held_out(self)
+    test_fraction: float = option(
+        0.1, "Share of each writer's digits held out.", above=0, below=1
+    )
+    validation_fraction: float = option(
+        0.0,
+        "Share of the others that is evaluated on in place of the test set.",
+        at_least=0,
+        below=1,
+    )
+    partition_seed: int = option(
+        0,
+        "Seed of the choice of what is held out.",
+        at_least=0,
+        at_most=_LARGEST_SPLIT_SEED,
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -250,20 +266,18 @@ class SqlConfig(FilesConfig):
         published ones (a damaged one is refused all the same).
     """
 
-    verify: str = option("fast", f"One of {', '.join(VERIFY_CHOICES)}.")
+    verify: str = option(
+        "fast", f"One of {', '.join(VERIFY_CHOICES)}.", choices=VERIFY_CHOICES
+    )
     allow_partial_data: bool = option(
         False, "Accept a data file with other counts than the published ones."
     )
     max_test_examples: Optional[int] = option(
-        None, "Examples of the evaluation set at most; 'none' for all."
+        None,
+        "Examples of the evaluation set at most; 'none' for all.",
+        at_least=1,
+        at_most=_MOST_EXAMPLES,
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        checks.choice("verify", self.verify, VERIFY_CHOICES)
-        checks.boolean("allow_partial_data", self.allow_partial_data)
-        most = self.max_test_examples
-        checks.optional_integer("max_test_examples", most, 1, _MOST_EXAMPLES)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -271,11 +285,9 @@ class EmnistConfig(SqlConfig):
     """Options of `emnist`."""
 
     batch_size: int = option(20, "Examples of a local batch.")
-    model: str = option("cnn", f"One of {', '.join(EMNIST_MODELS)}.")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        checks.choice("model", self.model, EMNIST_MODELS)
+    model: str = option(
+        "cnn", f"One of {', '.join(EMNIST_MODELS)}.", choices=EMNIST_MODELS
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -288,10 +300,19 @@ class StackOverflowConfig(SqlConfig):
     max_test_examples: Optional[int] = option(
         10_000, "Examples of the evaluation set at most; 'none' for all."
     )
-    vocab_size: int = option(10_000, "Words of the vocabulary.")
-    sequence_length: int = option(20, "Tokens that a sentence is cut or padded to.")
-    embedding_size: int = option(96, "Width of the word embedding.")
-    lstm_size: int = option(670, "Units of the LSTM.")
+    vocab_size: int = option(
+        10_000, "Words of the vocabulary.", at_least=1, at_most=10**7
+    )
+    sequence_length: int = option(
+        20,
+        "Tokens that a sentence is cut or padded to.",
+        at_least=2,
+        at_most=_MOST_STEPS,
+    )
+    embedding_size: int = option(
+        96, "Width of the word embedding.", at_least=1, at_most=10**5
+    )
+    lstm_size: int = option(670, "Units of the LSTM.", at_least=1, at_most=10**5)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -308,21 +329,35 @@ class SyntheticConfig(TaskConfig):
     """
 
     batch_size: int = option(20, "Examples of a local batch.")
-    model: str = option("cnn", f"One of {', '.join(SYNTHETIC_MODELS)}.")
-    hidden_units: int = option(_HIDDEN_UNITS, "Units of a hidden layer of '2nn'.")
-    num_clients: int = option(3400, "Number of clients.")
-    examples_per_client: int = option(100, "Examples that every client has.")
-    num_test_examples: int = option(1000, "Examples of the evaluation set.")
+    model: str = option(
+        "cnn", f"One of {', '.join(SYNTHETIC_MODELS)}.", choices=SYNTHETIC_MODELS
+    )
+    hidden_units: int = option(
+        _HIDDEN_UNITS,
+        "Units of a hidden layer of '2nn'.",
+        at_least=1,
+        at_most=_MOST_HIDDEN_UNITS,
+    )
+    num_clients: int = option(
+        3400, "Number of clients.", at_least=1, at_most=_MOST_MADE_UP_CLIENTS
+    )
+    examples_per_client: int = option(
+        100,
+        "Examples that every client has.",
+        at_least=1,
+        at_most=_MOST_MADE_UP_EXAMPLES,
+    )
+    num_test_examples: int = option(
+        1000,
+        "Examples of the evaluation set.",
+        at_least=1,
+        at_most=_MOST_MADE_UP_EXAMPLES,
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        checks.choice("model", self.model, SYNTHETIC_MODELS)
-        checks.integer("hidden_units", self.hidden_units, 1, _MOST_HIDDEN_UNITS)
         if self.model != "2nn" and self.hidden_units != _HIDDEN_UNITS:
             raise ValueError(
                 f"hidden_units must be {_HIDDEN_UNITS} unless model is '2nn', found "
                 f"{self.hidden_units} with {self.model!r}"
             )
-        checks.integer("num_clients", self.num_clients, 1, _MOST_MADE_UP_CLIENTS)
-        for name in ("examples_per_client", "num_test_examples"):
-            checks.integer(name, getattr(self, name), 1, _MOST_MADE_UP_EXAMPLES)

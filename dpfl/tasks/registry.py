@@ -14,6 +14,7 @@ import typing
 from typing import Any, Optional
 
 from dpfl import checks, plugins
+from dpfl.fields import Checked, required
 from dpfl.tasks import configs
 
 if typing.TYPE_CHECKING:
@@ -21,7 +22,7 @@ if typing.TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True)
-class Measure:
+class Measure(Checked):
     """What the runs of a task are judged by, on its evaluation set.
 
     Attributes:
@@ -49,8 +50,14 @@ ACCURACY = Measure("accuracy", "test accuracy")
 LOSS = Measure("loss", "test loss", lower_is_better=True)
 
 
+def _config_class(name: str, value: Any) -> type[configs.TaskConfig]:
+    if not (isinstance(value, type) and issubclass(value, configs.TaskConfig)):
+        raise TypeError(checks.message(name, "a dpfl.TaskConfig", value))
+    return value
+
+
 @dataclasses.dataclass(frozen=True)
-class TaskEntry:
+class TaskEntry(Checked):
     """A row of the table.
 
     Attributes:
@@ -61,9 +68,9 @@ class TaskEntry:
       flag_file: Name of its files in the folders of flag files; None if it has none.
     """
 
-    config_class: type[configs.TaskConfig]
-    module: str
-    dimension: int
+    config_class: type[configs.TaskConfig] = required(None, check=_config_class)
+    module: str = required(None)
+    dimension: int = required(None, check=checks.dimension)
     measure: Measure = ACCURACY
     flag_file: Optional[str] = None
 
@@ -104,17 +111,12 @@ def register(name: str, entry: TaskEntry) -> None:
             f"{TASKS[name].module} has"
         )
     config = entry.config_class
-    if not (isinstance(config, type) and issubclass(config, configs.TaskConfig)):
-        raise TypeError(checks.message("config_class", "a dpfl.TaskConfig", config))
     plugins.check(plugins.TASKS, name, config)
     unknown = {each.name for each in dataclasses.fields(config)}
     unknown -= set(plugins.field_types(config))
     if unknown:
         wanted = "a number, a bool or a text"
         raise TypeError(checks.message(sorted(unknown)[0], wanted, config))
-    checks.integer("dimension", entry.dimension)
-    if not isinstance(entry.measure, Measure):
-        raise TypeError(checks.message("measure", "a dpfl.Measure", entry.measure))
     TASKS[name] = entry
 
 

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple, Optional
 from dpfl import checks, mechanisms
 from dpfl.accounting.calibration import METHODS, METHODS_HELP
 from dpfl.covered import MEASURES
-from dpfl.fields import option
+from dpfl.fields import Checked, option, required, said
 from dpfl.mechanisms import Mechanism, build, matrix_factorization
 from dpfl.mechanisms import participation as participation_lib
 from dpfl.mechanisms.participation import MIN_SEPARATION_HELP, MOST_CLIENTS
-from dpfl.tasks import registry
+from dpfl.tasks import TaskConfig, registry
 from dpfl.training import isolation
 
 
@@ -82,25 +82,20 @@ LONGEST_DEADLINE = 1e7
 _LARGEST_EPSILON = 1e6
 # Longer ones say no more: the run's other seeds are parts of a SHA-256 of it.
 _LARGEST_SEED = 2**256 - 1
-_MOST_INTEGERS = {
-    "cohort_size": MOST_CLIENTS,
-    "concurrency": _MOST_CONCURRENCY,
-    **dict.fromkeys(("rounds", "rounds_per_epoch", "min_separation"), _MOST_ROUNDS),
-    **dict.fromkeys(("checkpoint_every", "keep_checkpoints"), _MOST_ROUNDS),
-    "eval_every": _MOST_ROUNDS,
-}
-_LARGEST_NUMBERS = {
-    "client_lr": _LARGEST_LEARNING_RATE,
-    "server_lr": _LARGEST_LEARNING_RATE,
-    "epsilon": _LARGEST_EPSILON,
-    "round_deadline": LONGEST_DEADLINE,
-}
+_OF_ROUNDS: dict[str, Any] = {"at_least": 1, "at_most": _MOST_ROUNDS}
+_OF_RATES: dict[str, Any] = {"above": 0, "at_most": _LARGEST_LEARNING_RATE}
+
+
+def _folder(name: str, value: Any) -> pathlib.Path:
+    return pathlib.Path(checks.path(name, value))
+
+
 # A cohort for the checks that need one before the task's own is known.
 _ANY_COHORT = 50
 
 
 @dataclasses.dataclass(frozen=True)
-class RunConfig:
+class RunConfig(Checked):
     """The settings of a run; None is the task's own default, or as described.
 
     The fields that have a sentence with them are flags of that name, and it says what
@@ -123,57 +118,83 @@ class RunConfig:
       flags: The command line, for the summary.
     """
 
-    task: str
-    task_config: Any
-    mechanism: str
-    mechanism_options: Mapping[str, Any]
-    output_dir: pathlib.Path
-    participation: str = option("poisson", "How the clients of a round are chosen.")
-    cohort_size: Optional[int] = None
-    rounds: Optional[int] = option(None, "Number of rounds.")
-    rounds_per_epoch: Optional[int] = None
-    min_separation: Optional[int] = option(None, MIN_SEPARATION_HELP)
-    client_lr: Optional[float] = option(None, "Learning rate of the clients' SGD.")
-    server_lr: Optional[float] = option(None, "Learning rate of the server.")
+    task: str = required(None, choices=CHOICES["task"])
+    task_config: TaskConfig = required(None)
+    mechanism: str = required(None, choices=CHOICES["mechanism"])
+    mechanism_options: Mapping[str, Any] = required(
+        None, check=checks.instance(Mapping)
+    )
+    output_dir: pathlib.Path = required(None, check=_folder)
+    participation: str = option(
+        "poisson",
+        "How the clients of a round are chosen.",
+        choices=CHOICES["participation"],
+    )
+    cohort_size: Optional[int] = option(None, None, at_least=1, at_most=MOST_CLIENTS)
+    rounds: Optional[int] = option(None, "Number of rounds.", **_OF_ROUNDS)
+    rounds_per_epoch: Optional[int] = option(None, None, **_OF_ROUNDS)
+    min_separation: Optional[int] = option(None, MIN_SEPARATION_HELP, **_OF_ROUNDS)
+    client_lr: Optional[float] = option(
+        None, "Learning rate of the clients' SGD.", **_OF_RATES
+    )
+    server_lr: Optional[float] = option(
+        None, "Learning rate of the server.", **_OF_RATES
+    )
     server_momentum: Optional[float] = option(
-        None, "Momentum of the server's SGD, or Adam's beta_1."
+        None, "Momentum of the server's SGD, or Adam's beta_1.", at_least=0, below=1
     )
     server_optimizer: str = option(
         "sgd",
         "The server's optimizer; adam_uncorrected does not correct the moments' start, "
         "adam_debiased takes the noise of 'gaussian' off the second moment.",
+        choices=CHOICES["server_optimizer"],
     )
     weighted: bool = option(
         False, "Weight clients by their examples; for --mechanism=none alone."
     )
-    noise_multiplier: Optional[float] = None
+    noise_multiplier: Optional[float] = option(
+        None, None, at_least=0, at_most=LARGEST_NOISE_MULTIPLIER
+    )
     epsilon: Optional[float] = option(
         None,
         "Budget: sets the noise; beside --noise_multiplier, the run stops before the "
         "round that would exceed it. 8 if neither is given.",
+        above=0,
+        at_most=_LARGEST_EPSILON,
     )
     delta: Optional[float] = option(
-        None, "Delta of all epsilons; min(1e-3, N**-1.1) if not given."
+        None,
+        "Delta of all epsilons; min(1e-3, N**-1.1) if not given.",
+        check=checks.delta,
     )
-    accountant: str = option("auto", METHODS_HELP)
+    accountant: str = option("auto", METHODS_HELP, choices=CHOICES["accountant"])
     seed: Optional[int] = option(
-        None, "Makes everything repeatable; drawn and stored if not given."
+        None,
+        "Makes everything repeatable; drawn and stored if not given.",
+        at_least=0,
+        at_most=_LARGEST_SEED,
     )
-    checkpoint_every: int = option(10, "Rounds between checkpoints.")
-    keep_checkpoints: int = option(3, "How many checkpoints stay.")
-    eval_every: int = option(1, "Rounds between evaluations.")
+    checkpoint_every: int = option(10, "Rounds between checkpoints.", **_OF_ROUNDS)
+    keep_checkpoints: int = option(3, "How many checkpoints stay.", **_OF_ROUNDS)
+    eval_every: int = option(1, "Rounds between evaluations.", **_OF_ROUNDS)
     round_deadline: float = option(
         3600.0,
         "Seconds that a round may take before the run gives up; those in which the "
         "process is stopped, or the machine sleeps, do not count.",
+        above=0,
+        at_most=LONGEST_DEADLINE,
     )
     concurrency: Optional[int] = option(
-        None, "Groups of clients at a time; the processors if not given."
+        None,
+        "Groups of clients at a time; the processors if not given.",
+        at_least=1,
+        at_most=_MOST_CONCURRENCY,
     )
     worker_isolation: str = option(
         "auto",
         "What keeps others out of TFF's worker; anyone_can_connect accepts that "
         "whoever reaches its port can read and write files as you.",
+        choices=CHOICES["worker_isolation"],
     )
     workers: Optional[str] = option(
         None,
@@ -185,31 +206,15 @@ class RunConfig:
         "released: write nothing that epsilon does not cover. exact_for_simulation: "
         "measure also what a secure sum would hide. If not given, what is exact is "
         "measured where the server is trusted, and its name begins with exact_.",
+        choices=CHOICES["measure"],
     )
     progress: bool = option(True, "Show a progress bar on stderr.")
-    flags: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    flags: Mapping[str, Any] = dataclasses.field(
+        default_factory=dict, metadata=said(check=checks.instance(Mapping))
+    )
 
     def __post_init__(self) -> None:
-        for name, most in _MOST_INTEGERS.items():
-            checks.optional_integer(name, getattr(self, name), 1, most)
-        for name, largest in _LARGEST_NUMBERS.items():
-            if getattr(self, name) is not None:
-                checks.real(name, getattr(self, name), above=0, at_most=largest)
-        if self.noise_multiplier is not None:
-            checks.real(
-                "noise_multiplier",
-                self.noise_multiplier,
-                at_least=0,
-                at_most=LARGEST_NOISE_MULTIPLIER,
-            )
-        if self.server_momentum is not None:
-            checks.real("server_momentum", self.server_momentum, at_least=0, below=1)
-        if self.delta is not None:
-            checks.delta("delta", self.delta)
-        checks.optional_integer("seed", self.seed, 0, _LARGEST_SEED)
-        for name, choices in CHOICES.items():
-            if name != "measure" or self.measure is not None:
-                checks.choice(name, getattr(self, name), choices)
+        super().__post_init__()
         if self.worker_addresses and self.weighted:
             raise ValueError(
                 f"workers must be left out with weighted, found {self.workers!r}"

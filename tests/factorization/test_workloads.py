@@ -87,7 +87,7 @@ def test_toeplitz_only_at_a_constant_rate():
         ),
         (
             lambda: workloads.ExplicitRates((1.0, 0.0)),
-            "values must be positive, found 0",
+            "values must be at least 1e-09",
         ),
         (lambda: workloads.ExplicitRates(()), "values must be a non-empty vector"),
         (

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from dpfl.tasks import configs
 from dpfl.training import config as config_lib
 from dpfl.training import plan as plan_lib
 from dpfl.training import record
@@ -18,9 +19,9 @@ DIMENSION, POPULATION = 100, 20
 
 
 @dataclasses.dataclass(frozen=True)
-class FakeTaskConfig:
-    data_dir: str = "somewhere"
+class FakeTaskConfig(configs.TaskConfig):
     batch_size: int = 3
+    data_dir: str = "somewhere"
 
 
 def fake_task():

@@ -7,6 +7,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from dpfl import mechanisms
+from dpfl.tasks import configs
 from dpfl.training import config as config_lib
 from dpfl.training import plan, server_optimizers
 
@@ -95,10 +96,10 @@ def test_every_optimizer_of_a_run_can_be_built():
 def config(mechanism, **options):
     return config_lib.RunConfig(
         task="synthetic",
-        task_config=None,
+        task_config=configs.SyntheticConfig(),
         mechanism=mechanism.name,
         mechanism_options=options,
-        output_dir=None,
+        output_dir="nowhere",
         server_optimizer="adam_debiased",
     )
 
