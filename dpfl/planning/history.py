@@ -10,6 +10,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Optional
 
 from dpfl.mechanisms.participation import Participation
+from dpfl.planning.evidence import Evidence
 
 Names = Optional[Sequence[Hashable]]
 _NOBODY: dict[int, Names] = {}
@@ -44,15 +45,19 @@ class History:
         self.rounds = 0
         self._participation = participation
         # Clients of the last rounds, by round: of those they may not yet be back from.
-        self._recent: dict[int, frozenset[Hashable]] = {}
+        self._recent: dict[int, Sequence[Hashable]] = {}
+        # The last of these rounds that a client was in, and for some an older one.
+        self._last: dict[Hashable, int] = {}
         # Of clients that have taken part, where groups take turns.
         self._group_of: dict[Hashable, Optional[int]] = {}
+        self._evidence = Evidence(participation)
 
     def copy(self) -> History:
         """Another history of the same rounds."""
         other = copy.copy(self)
-        other._recent = dict(self._recent)
+        other._recent, other._last = dict(self._recent), dict(self._last)
         other._group_of = dict(self._group_of)
+        other._evidence = self._evidence.copy()
         return other
 
     def go_to(self, rounds: int, known: Mapping[int, Names] = _NOBODY) -> None:
@@ -66,34 +71,39 @@ class History:
         for number in range(begin, rounds):
             names = known.get(number + 1)
             if names is not None:
-                kept[number] = frozenset(names)
+                kept[number] = names
         self.rounds, self._recent = rounds, kept
+        self._last = {client: r for r in sorted(kept) for client in kept[r]}
 
     def check(self, names: Sequence[Hashable]) -> None:
         """Raises ValueError if the clients cannot be in the next round."""
         begin = self._participation.excluded_from(self.rounds)
-        recent = [(r, who) for r, who in self._recent.items() if r >= begin]
         seen: set[Hashable] = set()
         for client in names:
-            before = [r for r, who in recent if client in who]
-            if before or client in seen:
-                where = self._stretch(max(before)) if before else "the round"
+            before = self._last.get(client, -1)
+            if before >= begin or client in seen:
+                where = "the round" if client in seen else self._stretch(before)
                 raise ValueError(
                     f"participants must have each client once in {where}, "
                     f"found {client!r} again in round {self.rounds + 1}"
                 )
             seen.add(client)
             self._check_group(client)
+        refusal = self._evidence.refusal(self.rounds, names)
+        if refusal is not None:
+            raise ValueError(refusal)
 
     def add(self, names: Names) -> None:
         """One more round, of clients that were checked, or of some that are unknown."""
         begin = self._participation.excluded_from(self.rounds)
         self._recent = {r: who for r, who in self._recent.items() if r >= begin}
         if names is not None:
-            self._recent[self.rounds] = frozenset(names)
+            self._recent[self.rounds] = names
+            self._last.update(dict.fromkeys(names, self.rounds))
             turn = self._participation.group_of(self.rounds)
             if turn is not None:
                 self._group_of.update((client, turn) for client in names)
+        self._evidence.add(self.rounds, names)
         self.rounds += 1
 
     def _check_group(self, client: Hashable) -> None:

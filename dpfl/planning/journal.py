@@ -59,8 +59,13 @@ class Journal:
                     ) from error
 
     def known(self) -> dict[int, Names]:
-        """The clients of each round when it was last done, by its number."""
-        return dict(self.entries())
+        """The clients of each round that was not lost, by its number."""
+        found: dict[int, Names] = {}
+        for number, names in self.entries():
+            if found and number <= max(found):
+                found = {r: who for r, who in found.items() if r < number}
+            found[number] = names
+        return found
 
     def add(self, number: int, names: Names) -> None:
         """Appends a round; it is on the disk, or an exception says that it is not.

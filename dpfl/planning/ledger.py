@@ -202,6 +202,7 @@ class Ledger:
         known: dict[int, Names] = {}
         for number, names in journal.entries():
             if number != self.rounds + 1:
+                known = {r: who for r, who in known.items() if r < number}
                 self._lose(number - 1)
                 self._history.go_to(number - 1, known)
             self._add(names)
