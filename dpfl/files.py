@@ -17,6 +17,7 @@ import io
 import json
 import os
 import pathlib
+import re
 import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any, Optional, Union
@@ -35,8 +36,10 @@ try:
 except ImportError:  # Windows has no flock.
     fcntl = None  # type: ignore[assignment]
 
-# Stands before the ending of the name of a file that is not whole yet.
-_PARTIAL = ".part"
+# Stands before the ending of the name of a file that is not whole yet; others have
+# files that end in .part.
+_PARTIAL = ".dpfl-part"
+_PARTIALS = re.compile(rf"\..*\.[0-9]+{re.escape(_PARTIAL)}(\.[^.]*)?")
 _PRIVATE_FILE = 0o600
 _PRIVATE_FOLDER = 0o700
 # At most, whatever the umask: nobody else may write.
@@ -384,8 +387,8 @@ def remove_partials(folder: PathLike) -> None:
     Call it where no other process writes: in a folder that is held by `locked`. A
     folder of such a name is nothing that a kill left, and stays.
     """
-    for partial in pathlib.Path(folder).glob(f".*{_PARTIAL}*"):
-        if not partial.is_dir():
+    for partial in pathlib.Path(folder).iterdir():
+        if _PARTIALS.fullmatch(partial.name) and not partial.is_dir():
             partial.unlink(missing_ok=True)
 
 

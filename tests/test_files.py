@@ -57,10 +57,13 @@ def test_what_a_kill_left_is_removed_and_nothing_else(tmp_path):
     with files.replacing(tmp_path / "model.keras") as partial:
         partial.write_bytes(b"whole")
     partial.write_bytes(b"half")
-    (tmp_path / "departure.csv").write_bytes(b"mine")
+    mine = ["departure.csv", ".film.part", ".film.1234.part.mp4", ".a.part.b"]
+    mine += [f".model.x{files._PARTIAL}.keras", f"model.1{files._PARTIAL}.keras"]
+    for name in mine:
+        (tmp_path / name).write_bytes(b"mine")
     (folder := partial.with_name(f"{partial.name}.d")).mkdir()
     files.remove_partials(tmp_path)
-    left = sorted(["departure.csv", "model.keras", folder.name])
+    left = sorted([*mine, "model.keras", folder.name])
     assert sorted(os.listdir(tmp_path)) == left
 
 
@@ -120,7 +123,7 @@ def test_a_folder_that_is_there_keeps_its_mode(tmp_path):
 @pytest.mark.parametrize("private", [False, True])
 def test_a_link_under_the_partial_name_is_not_followed(tmp_path, private):
     (tmp_path / "victim").write_bytes(b"safe")
-    link = tmp_path / f".out.{os.getpid()}.part"
+    link = tmp_path / f".out.{os.getpid()}{files._PARTIAL}"
     link.symlink_to(tmp_path / "victim")
     files.write_atomically(tmp_path / "out", "new", private)
     assert (tmp_path / "victim").read_bytes() == b"safe"

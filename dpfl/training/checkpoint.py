@@ -9,6 +9,7 @@ uncompressed npz of arrays and of a JSON text. Nothing is pickled.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
@@ -120,7 +121,7 @@ class CheckpointStore:
                 file.write(part)
         # Of later rounds are those alone that could not be used.
         older = [found for found in self._paths() if found.name <= path.name]
-        for old in older[self._keep :]:
+        for old in list(filter(_is_own, older))[self._keep :]:
             old.unlink()
         return path
 
@@ -164,10 +165,10 @@ class CheckpointStore:
         return not self._paths()
 
     def _free_path(self, name: str) -> pathlib.Path:
-        """The path of a name, with a number behind it if no file has it."""
+        """The path of a name, with a number behind it if no checkpoint has it."""
         path = self._directory / name
         number = 0
-        while os.path.lexists(path) and not _is_file(path):
+        while os.path.lexists(path) and not _is_own(path):
             number += 1
             path = self._directory / f"{name}-{number}"
         return path
@@ -181,6 +182,15 @@ class CheckpointStore:
 def _is_file(path: pathlib.Path) -> bool:
     """Whether a file is there, and no link, through which another's were written."""
     return path.is_file() and not path.is_symlink()
+
+
+def _is_own(path: pathlib.Path) -> bool:
+    """Whether a file begins as a checkpoint: no other is replaced or removed."""
+    with contextlib.suppress(OSError, ValueError):
+        if _is_file(path):
+            with reading.opened(path) as file:
+                return file.read(len(MAGIC)) == MAGIC
+    return False
 
 
 def _refused(path: pathlib.Path, error: Exception) -> str:

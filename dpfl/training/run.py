@@ -80,7 +80,10 @@ class Run:
             warning = files.others_may_write(self._directory) if was_there else None
             if warning:
                 self._say(warning)
-            self._open()
+            with contextlib.ExitStack() as opened:
+                self._open(opened)
+                # Unless it was refused.
+                self._stack = opened.pop_all()
         except OSError as error:
             raise ValueError(
                 "output_dir must be a folder that can be written, found "
@@ -91,9 +94,9 @@ class Run:
     def __exit__(self, *unused_exception: Any) -> None:
         self._stack.close()
 
-    def _open(self) -> None:
+    def _open(self, stack: contextlib.ExitStack) -> None:
         _check_places(self._directory)
-        self._stack.enter_context(files.locked(self._directory))
+        stack.enter_context(files.locked(self._directory))
         files.remove_partials(self._directory)
         self._store = checkpoint_lib.CheckpointStore(
             self._directory / "checkpoints",
@@ -108,6 +111,8 @@ class Run:
                 f"{path} must be beside the checkpoints that are there, found no "
                 "such file; choose another output_dir"
             )
+        if not path.exists():
+            _check_fresh(self._directory)
         seed = self.plan.config.seed
         manifest = checkpoint_lib.open_manifest(
             path,
@@ -287,6 +292,18 @@ def _check_places(directory: pathlib.Path) -> None:
                     files.check_regular(path.name, path)
             elif not path.is_dir():
                 raise ValueError(f"{name} must be a folder, found the file {path}")
+
+
+def _check_fresh(directory: pathlib.Path) -> None:
+    """Raises ValueError if files are there that a run would write, and none wrote."""
+    for place in covered.FILES:
+        # Events get a name of their own, and a log is added to.
+        if "/" not in place and place not in (".lock", "worker.log"):
+            for path in directory.glob(place):
+                raise ValueError(
+                    f"output_dir must have no file of a run without its manifest.json, "
+                    f"found {path}, which would be replaced; choose another output_dir"
+                )
 
 
 def _checkpoint_bytes(plan: plan_lib.Plan) -> int:

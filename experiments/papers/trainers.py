@@ -19,6 +19,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -89,12 +90,14 @@ class Trainer:
         self._do(arguments, folder / "train.log", on_round, only_checks=False)
 
     def check(self, work: Training, folder: Path) -> None:
-        """Checks a run's flags and data.
+        """Checks a run's flags and data; the folder is not touched.
 
         Raises:
           WorkFailedError: If they are refused.
         """
-        log = folder / "check.log"
+        descriptor, name = tempfile.mkstemp(prefix="dpfl-check-", suffix=".log")
+        os.close(descriptor)
+        log = Path(name)
         try:
             self._do(work.arguments(folder), log, lambda *_: None, only_checks=True)
         except WorkFailedError as error:

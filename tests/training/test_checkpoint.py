@@ -79,6 +79,18 @@ def test_only_the_newest_stay_and_leftovers_do_not_matter(tmp_path):
     assert store.load_newest().round_index == 4
 
 
+def test_what_is_no_checkpoint_is_not_replaced_or_removed(tmp_path):
+    store = checkpoint.CheckpointStore(tmp_path, keep=2)
+    mine = [tmp_path / f"checkpoint-0000000{r}" for r in (0, 3)]
+    for path in mine:
+        path.write_bytes(b"another program's")
+    for r in range(6):
+        store.save(make(r))
+    assert {path.read_bytes() for path in mine} == {b"another program's"}
+    names = sorted({path.name for path in tmp_path.iterdir()} - {p.name for p in mine})
+    assert names == ["checkpoint-00000004", "checkpoint-00000005"]
+
+
 def test_a_folder_in_the_place_of_a_checkpoint_is_named_and_stepped_over(tmp_path):
     (tmp_path / "checkpoint-00000003").mkdir()
     (tmp_path / "checkpoint-00000003-1").mkdir()

@@ -25,6 +25,31 @@ def everything(folder):
     return sorted(str(path) for path in folder.rglob("*"))
 
 
+REPLACED = [
+    p for p in covered.FILES if "/" not in p and p not in (".lock", "worker.log")
+]
+
+
+@pytest.mark.parametrize("place", REPLACED)
+def test_files_of_no_run_are_not_replaced(plan, place):
+    """A new run wrote over pictures and models, and removed a metrics.csv."""
+    folder = plan.config.output_dir
+    folder.mkdir()
+    path = folder / place.replace("*", "mine")
+    path.write_text("mine")
+    with pytest.raises(ValueError) as caught, run_lib.Run(plan):
+        pass
+    assert path.name in str(caught.value) and path.read_text() == "mine"
+    path.unlink()
+    with run_lib.Run(plan):
+        pass
+    if place != "manifest.json":
+        # Beside its manifest they are the run's.
+        path.write_text("the run's")
+        with run_lib.Run(plan):
+            pass
+
+
 @pytest.mark.parametrize("place", covered.FILES)
 @pytest.mark.parametrize("put", [os.mkfifo, os.mkdir, os.symlink])
 def test_what_is_no_file_is_found_before_anything_is_done(plan, place, put):
