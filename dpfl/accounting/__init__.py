@@ -26,7 +26,6 @@ from dpfl.accounting.events import (
     RdpDpEvent,
     Relation,
     RunDpEvent,
-    relations_of,
 )
 from dpfl.accounting.gaussian import gaussian_delta, gaussian_epsilon
 from dpfl.accounting.integer.noise_events import (
@@ -34,6 +33,7 @@ from dpfl.accounting.integer.noise_events import (
     DistributedSkellamDpEvent,
 )
 from dpfl.accounting.matrix_factorization import MatrixFactorizationDpEvent
+from dpfl.accounting.trees import relations_of
 
 __all__ = [
     "DEFAULT_ORDERS",

@@ -16,6 +16,7 @@ have there.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 from collections.abc import Callable, Sequence
@@ -26,10 +27,13 @@ import numpy as np
 from dp_accounting.rdp import rdp_privacy_accountant
 
 from dpfl import checks
-from dpfl.accounting import csgm, events
+from dpfl.accounting import csgm, events, gaussian, sampled_rdp, trees
 
 # Stands in for order 1: far enough from it for (order - 1) to keep ten digits.
 _ABOVE_ONE = 1.0 + 2.0**-20
+
+# Stands for a larger number of releases, which no float is.
+_MOST = 10**300
 
 RdpFunction = Callable[[dp_accounting.DpEvent, np.ndarray], np.ndarray]
 
@@ -90,6 +94,19 @@ def register(event_type: type, rdp_function: RdpFunction) -> None:
     _TABLE[event_type] = rdp_function
 
 
+def _drawn_rdp(event: dp_accounting.DpEvent, orders: np.ndarray) -> np.ndarray:
+    share = event.sample_size / event.source_dataset_size
+    return sampled_rdp.drawn_gaussian_rdp(orders, share, event.event.noise_multiplier)
+
+
+# Events of dp_accounting that are not left to it, by their exact type: others' kinds
+# of them may be known by more.
+_THEIR_TABLE: dict[type, RdpFunction] = {
+    dp_accounting.GaussianDpEvent: lambda event, orders: gaussian.gaussian_rdp(
+        event.noise_multiplier, orders
+    ),
+    dp_accounting.SampledWithoutReplacementDpEvent: _drawn_rdp,
+}
 register(events.RdpDpEvent, lambda event, orders: event.rdp(orders))
 
 
@@ -106,7 +123,7 @@ def _resolve_sampling(event: dp_accounting.DpEvent) -> dp_accounting.DpEvent:
         return csgm.sampled_gaussian_event(
             event.event.noise_multiplier, event.sampling_probability
         )
-    return events.resolve_sampling(event)
+    return trees.resolve_sampling(event)
 
 
 def _rdp_of(
@@ -117,6 +134,28 @@ def _rdp_of(
 
 
 _remembered_rdp_of = functools.lru_cache(maxsize=256)(_rdp_of)
+
+
+def _function_of(event: dp_accounting.DpEvent) -> Optional[RdpFunction]:
+    """What computes the RDP of an event, or None if dp_accounting is to."""
+    for kind in type(event).__mro__:
+        if kind in _TABLE:
+            return _TABLE[kind]
+    inner = getattr(event, "event", None)
+    if inner is not None and type(inner) is not dp_accounting.GaussianDpEvent:
+        return None
+    return _THEIR_TABLE.get(type(event))
+
+
+def _relations_of_known(event: dp_accounting.DpEvent) -> events.Relations:
+    """The relations of an event of which `_function_of` knows the RDP."""
+    if isinstance(event, events.RdpDpEvent) or type(event) in _THEIR_TABLE:
+        return trees.relations(event)
+    return events.TRUSTED_RELATIONS
+
+
+def _as_float(count: int) -> float:
+    return float(min(count, _MOST))
 
 
 def _is_value(event: dp_accounting.DpEvent) -> bool:
@@ -133,6 +172,9 @@ def _is_value(event: dp_accounting.DpEvent) -> bool:
 
 class DpflAccountant(rdp_privacy_accountant.RdpAccountant):
     """RDP accountant that composes dpfl's events with dp_accounting's own."""
+
+    _orders: np.ndarray
+    _rdp: np.ndarray
 
     def __init__(
         self,
@@ -153,35 +195,73 @@ class DpflAccountant(rdp_privacy_accountant.RdpAccountant):
         orders = events.DEFAULT_ORDERS if orders is None else orders
         super().__init__(checks.orders(orders, closed=True), neighboring_relation)
 
+    def compose(self, event: dp_accounting.DpEvent, count: int = 1) -> DpflAccountant:
+        """See base class; ValueError if a number of the event is out of range."""
+        super().compose(trees.normalised(event), checks.integer("count", count))
+        return self
+
     def _maybe_compose(
         self, event: dp_accounting.DpEvent, count: int, do_compose: bool
     ) -> Optional[dp_accounting.PrivacyAccountant.CompositionErrorDetails]:
+        event = trees.normalised(event)
         try:
             while isinstance(event, events.RunDpEvent):
                 self._check_relation(event.relations)
                 event = event.event
             resolved = _resolve_sampling(event)
-            known = [_TABLE[t] for t in type(resolved).__mro__ if t in _TABLE]
-            if not known:
-                return super()._maybe_compose(event, count, do_compose)
-            relations = events.TRUSTED_RELATIONS
-            if isinstance(resolved, events.RdpDpEvent):
-                relations = resolved.relations
-            self._check_relation(relations)
+            function = _function_of(resolved)
+            if function is None:
+                return self._maybe_compose_theirs(event, count, do_compose)
+            self._check_relation(_relations_of_known(resolved))
         except RefusedEventError as error:
             return dp_accounting.PrivacyAccountant.CompositionErrorDetails(
                 invalid_event=event, error_message=str(error)
             )
         if do_compose:
-            asked = known[0], resolved, tuple(self._orders)
+            asked = function, resolved, tuple(self._orders)
             if _is_value(resolved):
-                self._rdp += count * _remembered_rdp_of(*asked)
+                self._rdp += _as_float(count) * _remembered_rdp_of(*asked)
             else:
-                self._rdp += count * _rdp_of(*asked)
+                self._rdp += _as_float(count) * _rdp_of(*asked)
         return None
+
+    def _maybe_compose_theirs(
+        self, event: dp_accounting.DpEvent, count: int, do_compose: bool
+    ) -> Optional[dp_accounting.PrivacyAccountant.CompositionErrorDetails]:
+        """As `_maybe_compose`, of what dp_accounting takes apart or accounts for."""
+        is_composed = isinstance(
+            event, (dp_accounting.SelfComposedDpEvent, dp_accounting.ComposedDpEvent)
+        )
+        if is_composed or not do_compose:
+            return super()._maybe_compose(event, count, do_compose)
+        self._rdp += _as_float(count) * self._their_rdp(event)
+        return None
+
+    def _their_rdp(self, event: dp_accounting.DpEvent) -> np.ndarray:
+        """The RDP that dp_accounting has for an event; infinite where it has none."""
+        orders, rdp = self._orders, self._rdp
+        found = np.full(orders.shape, np.inf)
+        finite = np.isfinite(orders)
+        errors: tuple[type[Exception], ...] = (OverflowError, ZeroDivisionError)
+        try:
+            for part in (finite, ~finite):
+                self._orders, self._rdp = orders[part], np.zeros(part.sum())
+                with contextlib.suppress(*errors), np.errstate(all="ignore"):
+                    super()._maybe_compose(event, 1, True)
+                    found[part] = self._rdp
+                # Some releases refuse the infinite order.
+                errors = (*errors, ValueError)
+        finally:
+            self._orders, self._rdp = orders, rdp
+        # NaN and negative numbers are what could not be computed, too.
+        return np.where(found >= 0, found, np.inf)
 
     def _check_relation(self, relations: events.Relations) -> None:
         if self._neighboring_relation not in relations:
+            if not relations:
+                raise RefusedEventError(
+                    "relations must name one for which the event holds, found none"
+                )
             names = " or ".join(relation.name for relation in relations)
             raise RefusedEventError(
                 f"neighboring_relation must be {names}, for which the event holds, "
@@ -193,29 +273,40 @@ class DpflAccountant(rdp_privacy_accountant.RdpAccountant):
         return self._convert(
             rdp_privacy_accountant.compute_epsilon,
             lambda largest_loss, _: largest_loss,
+            math.inf,
             target_delta,
         )
 
     def get_delta_and_optimal_order(self, target_epsilon: float) -> tuple[float, float]:
         """The least delta at an epsilon of at least 0, and the order that gave it."""
         return self._convert(
-            rdp_privacy_accountant.compute_delta, _delta_of_pure, target_epsilon
+            rdp_privacy_accountant.compute_delta, _delta_of_pure, 1.0, target_epsilon
         )
 
     def _convert(
         self,
         convert: Callable[..., tuple[float, float]],
         at_infinity: Callable[[float, float], float],
+        unknown: float,
         target: float,
     ) -> tuple[float, float]:
-        """Returns the least of what the finite orders and the infinite one give."""
+        """The least of what the finite orders and the infinite one give.
+
+        It is `unknown` where all of them are infinite.
+        """
         finite = np.isfinite(self._orders)
+        known = finite & np.isfinite(self._rdp)
         found = [
             (at_infinity(cost, target), math.inf)
             for cost in self._rdp[~finite].tolist()
         ]
-        if finite.any():
-            found.insert(0, convert(self._orders[finite], self._rdp[finite], target))
+        # What is infinite bounds nothing, and NaN would be the least of all.
+        if known.any():
+            with np.errstate(over="ignore"):
+                of_known = convert(self._orders[known], self._rdp[known], target)
+            found.insert(0, of_known)
+        elif finite.any():
+            found.insert(0, (unknown, self._orders[finite][0]))
         return min(found, key=lambda pair: pair[0])
 
     def get_epsilon(self, target_delta: float) -> float:

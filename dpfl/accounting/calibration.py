@@ -19,6 +19,7 @@ from dpfl.accounting import (
     gaussian,
     hidden_turns,
     stopped_martingale,
+    trees,
 )
 
 METHODS = ("auto", "rdp", "tight")
@@ -37,7 +38,7 @@ LARGE_EPSILON = 50.0
 a client e^50 times more than before."""
 
 SMALLEST_NOISE_MULTIPLIER = 1e-6
-LARGEST_NOISE_MULTIPLIER = 1e12
+LARGEST_NOISE_MULTIPLIER = events.LARGEST_NOISE_MULTIPLIER
 
 # Of a calibration's first search: how far apart its orders are, to which they go if
 # the best is not the last, and how far apart its noise is.
@@ -125,10 +126,11 @@ def epsilon(
     Raises:
       dp_accounting.UnsupportedEventError: the tree has an event without a bound, for
         the relation and by the method.
-      ValueError: an argument is out of range.
+      ValueError: an argument, or a number of the event, is out of range.
     """
     delta = checks.delta("delta", delta)
     checks.choice("method", method, METHODS)
+    event = trees.normalised(event)
     if relation is None:
         relation = first_relation(event)
     book = accountant.DpflAccountant(orders, relation)
@@ -164,7 +166,7 @@ def first_relation(event: dp_accounting.DpEvent) -> events.Relation:
     Raises:
       dp_accounting.UnsupportedEventError: its parts have none in common.
     """
-    relations = events.relations_of(event)
+    relations = trees.relations_of(event)
     if not relations:
         raise dp_accounting.UnsupportedEventError(
             "event must hold for one relation between neighbours in all of its parts, "
@@ -251,6 +253,7 @@ def calibrate_noise_multiplier(
 
 def has_tight_figure(event: dp_accounting.DpEvent) -> bool:
     """Whether there is a figure other than by Renyi differential privacy."""
+    event = trees.normalised(event)
     if hidden_turns.alone(event) is not None:
         return True
     return stopped_martingale.is_of_gaussians(event)

@@ -39,6 +39,9 @@ from dpfl import checks
 from dpfl.accounting import events, log_space, sampled_rdp
 from dpfl.fields import said
 
+# Up to this order every log-moment that is sampled is computed, beyond it some are.
+_DENSE_ORDERS = 1024
+
 
 @np.errstate(under="ignore")
 def coordinate_log_moment(
@@ -127,15 +130,9 @@ def sparsified_rdp(
         exact_shift = np.square(ratio / (z * keep))
         full = np.minimum(ratio**-2.0, dim) if use_l2 else dim
     shift = np.minimum(exact_shift, log_space.HUGE)
-    integers = log_space.whole_orders(alphas)
-    if (q < 1).any():
-        every = np.arange(integers[-1] + 1)
-        moments = np.zeros(q.shape + (every.size,))
-        moments[..., 2:] = l2_log_moment(every[2:], keep, shift, full)
-        moments = log_space.sampled_log_moment(integers, q, moments)
-    else:
-        moments = l2_log_moment(integers, keep, shift, full)
-    result = log_space.mixture_chord(alphas, integers, moments) / (alphas - 1)
+    result = log_space.up_to_most_order(
+        alphas, lambda near: _by_binomials(near, keep, shift, full, q)
+    )
     # Nothing dropped and nobody left out: the Gaussian mechanism, at every order.
     with np.errstate(over="ignore", invalid="ignore"):
         gaussian = 0.5 * (full * shift)[..., None] * alphas
@@ -144,6 +141,46 @@ def sparsified_rdp(
     # Sampling never costs (Renyi divergence is quasi-convex), but a chord might.
     result = np.where((keep == 1)[..., None], np.minimum(result, gaussian), result)
     return np.where((exact_shift >= log_space.HUGE)[..., None], np.inf, result)
+
+
+def _by_binomials(
+    alphas: np.ndarray,
+    keep: np.ndarray,
+    shift: np.ndarray,
+    full: np.ndarray,
+    q: np.ndarray,
+) -> np.ndarray:
+    """The RDP by the module's sums, and chords between whole orders; S + [m]."""
+    integers = log_space.whole_orders(alphas)
+    if (q < 1).any():
+        moments = _every_log_moment(int(integers[-1]), keep, shift, full)
+        moments = log_space.sampled_log_moment(integers, q, moments)
+    else:
+        moments = l2_log_moment(integers, keep, shift, full)
+    return log_space.mixture_chord(alphas, integers, moments) / (alphas - 1)
+
+
+def _every_log_moment(
+    top: int, keep: np.ndarray, shift: np.ndarray, full: np.ndarray
+) -> np.ndarray:
+    """L at 0, 1, ..., top, its chords where orders are large; S + [top + 1]."""
+    every = np.arange(top + 1)
+    moments = np.zeros(keep.shape + (every.size,))
+    if (keep == 1).all():
+        # Nothing is dropped: a Gaussian.
+        with np.errstate(over="ignore"):
+            pairs = 0.5 * every * (every - 1.0)
+            return np.minimum((full * shift)[..., None] * pairs, log_space.HUGE)
+    if top <= _DENSE_ORDERS:
+        moments[..., 2:] = l2_log_moment(every[2:], keep, shift, full)
+        return moments
+    nodes = log_space.integer_nodes(top, _DENSE_ORDERS)
+    known = l2_log_moment(nodes, keep, shift, full)
+    high = np.searchsorted(nodes, every[2:])
+    low = np.maximum(high - 1, 0)
+    share = (every[2:] - nodes[low]) / np.maximum(nodes[high] - nodes[low], 1)
+    moments[..., 2:] = known[..., low] * (1 - share) + known[..., high] * share
+    return moments
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)

@@ -13,7 +13,7 @@ import dp_accounting
 from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 
 from dpfl import checks
-from dpfl.accounting import accountant, calibration, events, gaussian, losses
+from dpfl.accounting import accountant, calibration, events, gaussian, losses, trees
 from dpfl.accounting.stopped_martingale import stopped_losses
 
 
@@ -43,6 +43,7 @@ def loss_distribution(
     """
     delta = checks.delta("delta", delta)
     interval = checks.positive("interval", interval)
+    event = trees.normalised(event)
     relation = calibration.first_relation(event)
     book = accountant.DpflAccountant(neighboring_relation=relation)
     if not book.supports(event):

@@ -51,6 +51,13 @@ ZEROS_ONLY: Relations = (Relation.REPLACE_SPECIAL,)
 """The relation that is left where a client that goes would take its noise with it."""
 
 
+LARGEST_NOISE_MULTIPLIER = 1e12
+"""More noise than this is accounted for as this, which costs next to nothing."""
+
+LEAST_NOISE_MULTIPLIER = 1e-100
+"""Less is none, and its inverse square would leave the float64 numbers."""
+
+
 class NoiseTooLargeError(ValueError):
     """A mechanism cannot have so much noise; calibration then looks for less."""
 
@@ -156,36 +163,3 @@ class RunDpEvent(Checked, dp_accounting.DpEvent):
                 "different values of dp_accounting.NeighboringRelation, at least one"
             )
             raise ValueError(checks.message(attribute.name, wanted, value))
-
-
-def resolve_sampling(event: dp_accounting.DpEvent) -> dp_accounting.DpEvent:
-    """An event, or for Poisson sampling of one that knows what that is, the latter."""
-    if not isinstance(event, dp_accounting.PoissonSampledDpEvent):
-        return event
-    if not isinstance(event.event, RdpDpEvent):
-        return event
-    return event.event.poisson_sampled(event.sampling_probability) or event
-
-
-def relations_of(event: dp_accounting.DpEvent) -> Relations:
-    """The relations for which all parts of a tree of events are private, if any.
-
-    The one to be named comes first. dp_accounting's events have the meaning that it
-    gives them, which is any relation that it accounts for.
-    """
-    if isinstance(event, RunDpEvent):
-        inner = relations_of(event.event)
-        return tuple(r for r in event.relations if r in inner)
-    event = resolve_sampling(event)
-    if isinstance(event, RdpDpEvent):
-        return tuple(event.relations)
-    if isinstance(event, dp_accounting.PoissonSampledDpEvent):
-        return () if isinstance(event.event, RdpDpEvent) else TRUSTED_RELATIONS
-    if isinstance(event, dp_accounting.SelfComposedDpEvent):
-        return relations_of(event.event)
-    found: Relations = tuple(NAMES)
-    if isinstance(event, dp_accounting.ComposedDpEvent):
-        for part in event.events:
-            own = relations_of(part)
-            found = tuple(r for r in found if r in own)
-    return found

@@ -24,7 +24,7 @@ import numpy as np
 from scipy import special
 
 from dpfl import checks
-from dpfl.accounting import events, losses, slot_losses
+from dpfl.accounting import events, losses, slot_losses, trees
 from dpfl.fields import said
 
 _LARGEST_EPSILON = 1e15
@@ -123,7 +123,7 @@ def check_round_event(_: Any, attribute: attr.Attribute, value: Any) -> None:
             f"{attribute.name} must be a GaussianDpEvent or an event that knows its "
             f"Renyi differential privacy, found {type(value).__name__}"
         )
-    if events.Relation.ADD_OR_REMOVE_ONE not in events.relations_of(value):
+    if events.Relation.ADD_OR_REMOVE_ONE not in trees.relations_of(value):
         raise ValueError(
             f"{attribute.name} must be a release whose noise is there whoever takes "
             f"part, found {type(value).__name__}, where clients bring it"
@@ -197,7 +197,7 @@ def gaussian_parts(
     returns, and `count` is how often the whole is composed. One with a method `as_part`
     is the part that this returns, or None.
     """
-    event = events.resolve_sampling(event)
+    event = trees.resolve_sampling(event)
     event = getattr(event, "as_gaussian", lambda: event)()
     if isinstance(event, events.RunDpEvent):
         return gaussian_parts(event.event, count)

@@ -45,6 +45,9 @@ EPSILON = float(np.finfo(np.float64).eps)
 HUGE = 1e290
 """Stands in for infinity in sums of logs: 0 * HUGE is 0, and sums stay finite."""
 
+MOST_ORDER = 2**16
+"""The largest order of binomial sums; of larger ones nothing is computed."""
+
 _TABLE_ORDER = 1024
 # Floats of one block of terms: it should stay in a core's cache.
 _BLOCK = 1 << 16
@@ -104,6 +107,26 @@ def mixture_chord(
     return orders * chord(orders, integers, log_moments / integers)
 
 
+def up_to_most_order(
+    orders: np.ndarray, rdp_of_orders: Callable[[np.ndarray], np.ndarray]
+) -> np.ndarray:
+    """The RDP at orders up to `MOST_ORDER`, and infinity at larger ones; S + [m].
+
+    Args:
+      orders: Renyi orders, shape [m].
+      rdp_of_orders: Maps orders, shape [k], to shape S + [k].
+    """
+    near = orders <= MOST_ORDER
+    if near.all():
+        return rdp_of_orders(orders)
+    # The smallest order is computed if all are too large, for its shape.
+    found = rdp_of_orders(orders[near] if near.any() else np.array([2.0]))
+    result = np.full((*found.shape[:-1], orders.size), np.inf)
+    if near.any():
+        result[..., near] = found
+    return result
+
+
 def whole_orders(orders: np.ndarray) -> np.ndarray:
     """The integers that `chord` needs for orders of at least 1, sorted, as int64."""
     both = np.concatenate([np.floor(orders), np.ceil(orders)])
@@ -160,8 +183,8 @@ def _log_binomial_table() -> np.ndarray:
         return np.log(table)
 
 
-def _log_binomials(order: int) -> np.ndarray:
-    """Returns log C(order, l) for l = 2 .. order."""
+def log_binomials(order: int) -> np.ndarray:
+    """log C(order, l) for l = 2 .. order."""
     if order <= _TABLE_ORDER:
         return _log_binomial_table()[order, 2 : order + 1]
     l = np.arange(2, order + 1)
@@ -195,17 +218,17 @@ def _sampled_block(
         count = order - 1
         logs = (order - l[:count]) * log_rest
         logs += terms[:, :count]
-        logs += _log_binomials(int(order))
+        logs += log_binomials(int(order))
         result[:, i] = np.logaddexp(0.0, log_sum_exp(logs))
     # Log-moments that were cut at HUGE stand for anything larger.
     return np.where(result >= 0.5 * HUGE, np.inf, result)
 
 
-def integer_nodes(top: int) -> np.ndarray:
+def integer_nodes(top: int, dense_orders: int = _DENSE_ORDERS) -> np.ndarray:
     """The orders 2..top: all the small ones, and then some that rise by a ratio."""
-    dense = np.arange(2, min(top, _DENSE_ORDERS) + 1)
-    count = max(0, math.ceil(math.log(top / _DENSE_ORDERS) / math.log(_ORDER_RATIO)))
-    sparse = np.floor(_DENSE_ORDERS * _ORDER_RATIO ** np.arange(1, count))
+    dense = np.arange(2, min(top, dense_orders) + 1)
+    count = max(0, math.ceil(math.log(top / dense_orders) / math.log(_ORDER_RATIO)))
+    sparse = np.floor(dense_orders * _ORDER_RATIO ** np.arange(1, count))
     return np.unique(np.append(np.append(dense, sparse), top).astype(np.int64))
 
 
@@ -233,6 +256,17 @@ def poisson_sampled_rdp(
         return np.zeros_like(alphas)
     if q == 1:
         return rdp(alphas)
+    sampled_rdp = up_to_most_order(alphas, lambda near: _by_binomials(near, q, rdp))
+    if q < _RARE_SAMPLING:
+        return sampled_rdp
+    # Sampling never costs (Renyi divergence is quasi-convex), but a chord might.
+    return np.minimum(sampled_rdp, rdp(alphas))
+
+
+def _by_binomials(
+    alphas: np.ndarray, q: float, rdp: Callable[[Any], np.ndarray]
+) -> np.ndarray:
+    """Returns the binomial sums of `poisson_sampled_rdp`, and chords between them."""
     top = int(math.ceil(np.max(alphas)))
     nodes = integer_nodes(max(top, 2)).astype(np.float64)
     moments = (nodes - 1) * rdp(nodes)
@@ -243,8 +277,4 @@ def poisson_sampled_rdp(
     )
     needed = whole_orders(alphas)
     sampled = sampled_log_moment(needed, q, every)
-    sampled_rdp = chord(alphas, needed, sampled) / (alphas - 1)
-    if q < _RARE_SAMPLING:
-        return sampled_rdp
-    # Sampling never costs (Renyi divergence is quasi-convex), but a chord might.
-    return np.minimum(sampled_rdp, rdp(alphas))
+    return chord(alphas, needed, sampled) / (alphas - 1)

@@ -1,10 +1,21 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Renyi divergences of a Gaussian with Poisson sampling, at any orders, by quadrature.
+"""Renyi divergences of sampled Gaussians, of Poisson sampling at any orders.
 
 With P = (1 - q) N(0, 1) + q N(m, 1) and Q = N(0, 1), the moment E_Q (P/Q)^a is 1 + E_Q
-g, of a g without a negative value: what (1 + u)^a has beyond its chord, u = P/Q - 1.
+g, of a g without a negative value: what (1 + u)^a has beyond its chord, u = P/Q - 1. It
+is computed by quadrature.
+
+Of cohorts of a fixed size the log-moment of a whole order a is at most
+
+  log(1 + sum_{l>=2} C(a, l) q^l min(4 sqrt(B(2 floor(l/2)) B(2 ceil(l/2))),
+                                     2 exp((l - 1) l m^2 / 2))),  B(l) = E_Q (w - 1)^l,
+
+w the likelihood ratio of one client replaced by another, where nobody is sampled: Wang,
+Balle and Kasiviswanathan (2019), 'Subsampled Renyi Differential Privacy and Analytical
+Moments Accountant', Theorem 27. No B of an even l has a negative term, and the
+quadrature has none.
 """
 
 from __future__ import annotations
@@ -14,7 +25,7 @@ import math
 import numpy as np
 
 from dpfl import checks
-from dpfl.accounting import events, log_space
+from dpfl.accounting import events, gaussian, log_space
 
 # The error of the rule, and of the window that it is used on, is below exp(-45).
 _LOG_ERROR = 45.0
@@ -60,13 +71,87 @@ def sampled_gaussian_rdp(
     m, q = 1 / noise_multiplier, sampling_probability
     strip = min(2.5 / m, 6.0)
     step = 2 * math.pi * strip / (_LOG_ERROR + 0.5 * strip * strip)
+    result = np.full(alphas.shape, np.inf)
+    near = (alphas * m + 2 * _WINDOW) / step * alphas.size < _MOST_VALUES
+    if not near.any():
+        return result
+    alphas = alphas[near]
     length = (float(np.max(alphas)) * m + 2 * _WINDOW) / step
-    if not length * alphas.size < _MOST_VALUES:
-        return np.full(alphas.shape, np.inf)
     x = -_WINDOW + step * np.arange(math.ceil(length) + 1)
     with np.errstate(divide="ignore", under="ignore"):
         terms = _log_excess(alphas, x, q, m) - 0.5 * x * x
         total = log_space.log_sum_exp(terms)
         total += math.log(step / math.sqrt(2 * math.pi))
         rdp = np.logaddexp(0.0, total) / (alphas - 1)
-    return rdp * (1 + _RDP_ROUNDING + 1e-14 / (alphas - 1))
+    result[near] = rdp * (1 + _RDP_ROUNDING + 1e-14 / (alphas - 1))
+    return result
+
+
+# B is computed up to this l, as in dp_accounting; the other term bounds beyond.
+_MOST_POWER = 256
+# Where w reaches exp of this much, the other term is the smaller one.
+_MOST_EXPONENT = 50.0
+
+
+def _log_even_moments(m: float) -> np.ndarray:
+    """Returns log B(l), l = 0, 2, ..., 256; infinite where it is not needed."""
+    powers = np.arange(0, _MOST_POWER + 1, 2)
+    result = np.full(powers.shape, np.inf)
+    near = powers * m <= _MOST_EXPONENT
+    # Powers of x have their mass at their roots.
+    reach = _WINDOW + math.sqrt(_MOST_POWER)
+    step = 0.125
+    x = np.arange(-reach, reach + _MOST_EXPONENT + step, step)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        exponent = m * x - 0.5 * m * m
+        ratio = np.log(np.abs(np.expm1(np.minimum(exponent, 40.0))))
+        ratio = np.maximum(ratio, np.where(exponent > 40, exponent, -np.inf))
+        terms = powers[near, None] * ratio - 0.5 * x * x
+    terms[0] = -0.5 * x * x
+    result[near] = log_space.log_sum_exp(terms) + math.log(
+        step / math.sqrt(2 * math.pi)
+    )
+    return result
+
+
+def drawn_gaussian_rdp(
+    orders: events.Orders, fraction: float, noise_multiplier: float
+) -> np.ndarray:
+    """The RDP of the Gaussian on cohorts of a fixed size, drawn afresh; float64 [m].
+
+    One client is replaced by another, and `noise_multiplier` is over how far that moves
+    a sum. `fraction` is that of the clients who are drawn, in [0, 1]. Between whole
+    orders the log-moment is at most its chord.
+    """
+    alphas = checks.orders(orders)
+    plain = gaussian.gaussian_rdp(noise_multiplier, alphas)
+    if fraction == 0:
+        return np.zeros(alphas.shape)
+    if fraction == 1 or noise_multiplier == 0:
+        return plain
+    found = log_space.up_to_most_order(
+        alphas, lambda near: _drawn_rdp(near, fraction, 1 / noise_multiplier)
+    )
+    # Sampling never costs: Renyi divergence is quasi-convex.
+    return np.minimum(found * (1 + _RDP_ROUNDING), plain)
+
+
+def _drawn_rdp(alphas: np.ndarray, fraction: float, m: float) -> np.ndarray:
+    """Returns the module's bound for cohorts of a fixed size, and chords; [m]."""
+    integers = log_space.whole_orders(alphas)
+    l = np.arange(2.0, integers[-1] + 1)
+    terms = np.minimum(math.log(2) + 0.5 * l * (l - 1) * min(m * m, 1e280), 1e290)
+    even = _log_even_moments(m)
+    low, high = (
+        np.append(even, np.inf)[np.minimum(half, even.size).astype(int)]
+        for half in (np.floor(l / 2), np.ceil(l / 2))
+    )
+    terms = np.minimum(terms, math.log(4) + 0.5 * (low + high))
+    terms += l * math.log(fraction)
+    moments = np.zeros(integers.shape)
+    for i, order in enumerate(integers):
+        if order >= 2:
+            count = order - 1
+            logs = terms[:count] + log_space.log_binomials(int(order))
+            moments[i] = np.logaddexp(0.0, log_space.log_sum_exp(logs))
+    return log_space.chord(alphas, integers, moments) / (alphas - 1)

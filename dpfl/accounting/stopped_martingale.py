@@ -38,7 +38,7 @@ import dp_accounting
 import numpy as np
 from scipy import special
 
-from dpfl.accounting import csgm, events, gaussian, losses, random_slot
+from dpfl.accounting import csgm, events, gaussian, losses, random_slot, trees
 from dpfl.accounting.integer import stand_in
 
 # Steps in time; each adds at most 1/n of how much V grows by its own spread.
@@ -181,7 +181,7 @@ def _is_replaced(event: dp_accounting.DpEvent) -> bool:
 
 def _replaced_releases(event: dp_accounting.DpEvent) -> int:
     """How many releases of a tree are replaced."""
-    event = events.resolve_sampling(event)
+    event = trees.resolve_sampling(event)
     if isinstance(event, events.RunDpEvent):
         return _replaced_releases(event.event)
     if isinstance(event, gaussian.FixedSizeDpEvent):
@@ -225,7 +225,7 @@ def _stand_in(
         if isinstance(inner, dp_accounting.PoissonSampledDpEvent):
             return event
         return attr.evolve(event, round_event=inner)
-    event = events.resolve_sampling(event)
+    event = trees.resolve_sampling(event)
     if not _is_replaced(event):
         return event
     q = getattr(event, "sampling_probability", 1.0)

@@ -46,8 +46,7 @@ SEED_BITS = 128
 COUNT_BITS = 32
 # More noise than this is a mistake, and sums of it would leave the float32 numbers.
 MOST_NOISE_MULTIPLIER = 1e9
-# Less is none, and its inverse square would leave the float64 numbers.
-LEAST_NOISE_MULTIPLIER = 1e-100
+LEAST_NOISE_MULTIPLIER = events.LEAST_NOISE_MULTIPLIER
 # Keeps a clip, its square and all that is computed from it within float32.
 CLIP_RANGE = (1e-15, 1e15)
 # For other factors and thresholds: what is beyond them is a mistake too, and their

@@ -19,6 +19,9 @@ GAUSSIAN = dp_accounting.GaussianDpEvent
 SELF = dp_accounting.SelfComposedDpEvent
 COMPOSED = dp_accounting.ComposedDpEvent
 POISSON = dp_accounting.PoissonSampledDpEvent
+DRAWN = dp_accounting.SampledWithoutReplacementDpEvent
+TREE = dp_accounting.SingleEpochTreeAggregationDpEvent
+LAPLACE = dp_accounting.LaplaceDpEvent
 L2 = accounting.SparsifiedGaussianDpEvent
 STREAM = accounting.MatrixFactorizationDpEvent
 INF = math.inf
@@ -61,15 +64,23 @@ class DpAccountingsOwnTest(rdp_privacy_accountant_test.RdpPrivacyAccountantTest)
         sampled = POISSON(0.1, GAUSSIAN(1.0))
         assert np.all(np.isfinite(accounting.DpflAccountant().compose(sampled).rdp))
 
-    def _assert_refuses_rate(self, q):
-        with self.assertRaisesRegex(ValueError, "^sampling_probability must be"):
-            accounting.DpflAccountant().compose(POISSON(q, GAUSSIAN(1)))
+    def _assert_refuses(self, name, event):
+        for relation in accounting.Relation:
+            ours = accounting.DpflAccountant(neighboring_relation=relation)
+            with self.assertRaisesRegex(ValueError, f"^{name} must be"):
+                ours.compose(event)
 
     def test_raises_on_invalid_sampling_rate_q_neg(self):
-        self._assert_refuses_rate(-0.1)
+        self._assert_refuses("sampling_probability", POISSON(-0.1, GAUSSIAN(1)))
 
     def test_raises_on_invalid_sampling_rate_q_large(self):
-        self._assert_refuses_rate(1.1)
+        self._assert_refuses("sampling_probability", POISSON(1.1, GAUSSIAN(1)))
+
+    def test_compute_rdp_tree_restart_raise_negative_noise(self):
+        self._assert_refuses("noise_multiplier", TREE(-1, [3]))
+
+    def test_compute_rdp_tree_restart_raise_negative_steps(self):
+        self._assert_refuses("step_counts", TREE(1, [-3]))
 
 
 @pytest.mark.parametrize("q", [1.0, 0.3, 0.01])

@@ -1,0 +1,302 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""The one form in which trees of events are accounted for.
+
+Events of dp_accounting take any number and check none, and some of its releases take
+an integer for an event. So every tree is `normalised` before anything is computed of
+it: its numbers are Python's and in range, at every depth, and what is released of one
+sample of clients is one event.
+
+Releases of one sample are composed before they are sampled, by one coin for all.
+Gaussians of noise multipliers z_i, chosen adaptively or not, are dominated by one of
+(sum_i z_i^-2)^(-1/2), and sampling keeps that order of the hockey-stick divergences in
+both directions (Zhu, Dong and Wang 2022, 'Optimal Accounting of Differential Privacy
+via Characteristic Function', Theorem 11). Nothing of the kind is proved for other
+releases: where the second depends on the first there need be no involution that
+exchanges both pairs, and no order of the coordinates. They are refused.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Callable, Iterator
+from typing import Any, Optional
+
+import attr
+import dp_accounting
+from dp_accounting import DpEvent, dp_event
+from dp_accounting.rdp import rdp_privacy_accountant
+
+from dpfl import checks
+from dpfl.accounting import events
+
+_THEIR_ACCOUNTANT = rdp_privacy_accountant.RdpAccountant
+
+# A release that is repeated more often than this is a mistake, and products of a few
+# such numbers are floats.
+MOST_RELEASES = 10**15
+# Products of more of them count as this many.
+_MOST_PRODUCTS = 10**300
+
+
+def _noise(name: str, value: Any) -> float:
+    """A noise multiplier; more than the largest counts as that, less than any as none.
+
+    Less noise is never more private, and squares and their sums stay normal floats.
+    """
+    noise = min(checks.nonnegative(name, value), events.LARGEST_NOISE_MULTIPLIER)
+    return noise if noise >= events.LEAST_NOISE_MULTIPLIER else 0.0
+
+
+def _count(name: str, value: Any) -> int:
+    return checks.integer(name, value, 0, MOST_RELEASES)
+
+
+def _size(name: str, value: Any) -> int:
+    return checks.integer(name, value, 0)
+
+
+def _any_number(name: str, value: Any) -> Any:
+    """The value of a field without a check of its own, of numbers of at least 0."""
+    if isinstance(value, (list, tuple)):
+        return type(value)(_any_number(name, one) for one in value)
+    if isinstance(value, numbers.Integral):
+        return checks.integer(name, value, 0)
+    if isinstance(value, numbers.Real):
+        # Infinite is a number of repetitions whose law is Poisson's.
+        return value if value == math.inf else checks.nonnegative(name, value)
+    return value
+
+
+_WRAPPERS = (dp_accounting.SelfComposedDpEvent, dp_event.RepeatAndSelectDpEvent)
+_CHECKS: dict[str, Callable[[str, Any], Any]] = {
+    "noise_multiplier": _noise,
+    "sampling_probability": checks.probability,
+    "count": _count,
+    "sample_size": _size,
+    "source_dataset_size": checks.integer,
+}
+
+
+def _with_python_numbers(event: DpEvent) -> DpEvent:
+    """An event of dp_accounting whose own numbers are checked, and Python's."""
+    changes = {}
+    for field in attr.fields(type(event)):
+        value = getattr(event, field.name)
+        if isinstance(value, DpEvent) or field.name == "events":
+            continue
+        found = _CHECKS.get(field.name, _any_number)(field.name, value)
+        if type(found) is not type(value) or found != value:
+            changes[field.name] = found
+    return attr.evolve(event, **changes) if changes else event
+
+
+def normalised(event: DpEvent) -> DpEvent:
+    """The tree that is accounted for in place of an event, and costs what it costs.
+
+    Numbers are Python's, sequences tuples, and a release of a sample is one release
+    wherever that is known. What is no event of dp_accounting stays as it is.
+
+    Raises:
+      TypeError: an event, or a number of one, is of a wrong type.
+      ValueError: a number is out of range, as noise that is negative or NaN.
+    """
+    if not isinstance(event, DpEvent):
+        raise TypeError(checks.message("event", "a DpEvent", event))
+    if isinstance(event, events.RunDpEvent):
+        return _with_event(event, normalised(event.event))
+    if not _is_theirs(event):
+        return event
+    event = _with_python_numbers(event)
+    if isinstance(event, dp_accounting.ComposedDpEvent):
+        return _composed(event)
+    if isinstance(getattr(event, "event", None), DpEvent):
+        event = _with_event(event, normalised(event.event))
+    elif hasattr(event, "event"):
+        raise TypeError(checks.message("event", "a DpEvent", event.event))
+    if isinstance(event, dp_accounting.SelfComposedDpEvent):
+        return event if event.count else dp_accounting.NoOpDpEvent()
+    if isinstance(event, dp_accounting.PoissonSampledDpEvent):
+        return _sampled(event)
+    if isinstance(event, dp_accounting.SampledWithoutReplacementDpEvent):
+        return _drawn(event)
+    if isinstance(event, dp_accounting.LaplaceDpEvent):
+        return event if event.noise_multiplier else dp_accounting.NonPrivateDpEvent()
+    return event
+
+
+def _is_theirs(event: DpEvent) -> bool:
+    """Whether an event is one of dp_accounting's, or a kind of one."""
+    kinds = [kind for kind in type(event).__mro__ if issubclass(kind, DpEvent)]
+    return any(kind.__module__.startswith("dp_accounting.") for kind in kinds[:-1])
+
+
+def _with_event(event: Any, inner: DpEvent) -> DpEvent:
+    return event if inner is event.event else attr.evolve(event, event=inner)
+
+
+def _composed(event: dp_accounting.ComposedDpEvent) -> DpEvent:
+    if not isinstance(event.events, (list, tuple)):
+        raise TypeError(checks.message("events", "a list or tuple", event.events))
+    parts = tuple(normalised(part) for part in event.events)
+    is_same = type(event.events) is tuple and all(map(_is, parts, event.events))
+    return event if is_same else attr.evolve(event, events=parts)
+
+
+def _is(one: Any, other: Any) -> bool:
+    return one is other
+
+
+def releases(event: DpEvent, count: int = 1) -> Iterator[tuple[DpEvent, int]]:
+    """The releases of a normalised tree, without the relations, and how often each is.
+
+    A sampled release is one.
+    """
+    if isinstance(event, (events.RunDpEvent, dp_accounting.SelfComposedDpEvent)):
+        times = min(count * getattr(event, "count", 1), _MOST_PRODUCTS)
+        yield from releases(event.event, times)
+    elif isinstance(event, dp_accounting.ComposedDpEvent):
+        for part in event.events:
+            yield from releases(part, count)
+    elif not isinstance(event, dp_accounting.NoOpDpEvent):
+        yield event, count
+
+
+def bare(event: DpEvent) -> DpEvent:
+    """A tree without the relations that it carries, to be wrapped in others."""
+    if isinstance(event, events.RunDpEvent):
+        return bare(event.event)
+    if isinstance(event, dp_accounting.ComposedDpEvent):
+        parts = [bare(part) for part in event.events]
+        if all(map(_is, parts, event.events)):
+            return event
+        return attr.evolve(event, events=parts)
+    if isinstance(event, dp_accounting.SelfComposedDpEvent):
+        return _with_event(event, bare(event.event))
+    return event
+
+
+def _one_release(event: DpEvent) -> Optional[DpEvent]:
+    """What is released of one sample, as one event; None if nothing is known of it."""
+    found = list(releases(event))
+    if not found:
+        return dp_accounting.NoOpDpEvent()
+    if len(found) == 1 and found[0][1] == 1:
+        [(release, _)] = found
+        if not isinstance(release, dp_accounting.NonPrivateDpEvent):
+            return release
+    inverse_square = 0.0
+    for release, count in found:
+        z = _gaussian_noise(release)
+        if z is None:
+            return None
+        inverse_square += count * (1 / z) * (1 / z) if z else math.inf
+    return dp_accounting.GaussianDpEvent(inverse_square**-0.5)
+
+
+def _gaussian_noise(release: DpEvent) -> Optional[float]:
+    """The noise multiplier of a release that is a Gaussian, sampled with others too."""
+    if isinstance(release, dp_accounting.NonPrivateDpEvent):
+        return 0.0
+    if isinstance(release, events.RdpDpEvent):
+        may_be_sampled = release.poisson_sampled(1.0) is not None
+        if may_be_sampled and hasattr(release, "as_gaussian"):
+            release = release.as_gaussian()
+    # A subclass may be known by more than its noise.
+    if type(release) is dp_accounting.GaussianDpEvent:
+        return _noise("noise_multiplier", release.noise_multiplier)
+    return None
+
+
+def _sampled(event: dp_accounting.PoissonSampledDpEvent) -> DpEvent:
+    """Poisson sampling as of one release, for the relations that are left."""
+    own = relations(event.event)
+    kept = tuple(r for r in events.TRUSTED_RELATIONS if r in own)
+    q, release = event.sampling_probability, _one_release(event.event)
+    if events.Relation.ADD_OR_REMOVE_ONE not in own or release is None:
+        return event
+    if isinstance(release, dp_accounting.PoissonSampledDpEvent):
+        # Samples of samples are samples.
+        q, release = q * release.sampling_probability, release.event
+    if isinstance(release, dp_accounting.NoOpDpEvent):
+        return release
+    found = _with_event(attr.evolve(event, sampling_probability=q), release)
+    if _carries_relations(event.event):
+        return events.RunDpEvent(found, kept)
+    return found
+
+
+def _drawn(event: dp_accounting.SampledWithoutReplacementDpEvent) -> DpEvent:
+    """Sampling without replacement as of one Gaussian, for the relation it is for."""
+    if event.sample_size > event.source_dataset_size:
+        wanted = f"at most {event.source_dataset_size}"
+        raise ValueError(checks.message("sample_size", wanted, event.sample_size))
+    release = _one_release(event.event)
+    if events.Relation.REPLACE_ONE not in relations(event.event) or release is None:
+        return event
+    if isinstance(release, dp_accounting.NoOpDpEvent):
+        return release
+    found = _with_event(event, release)
+    if _carries_relations(event.event):
+        return events.RunDpEvent(found, (events.Relation.REPLACE_ONE,))
+    return found
+
+
+def _carries_relations(event: DpEvent) -> bool:
+    return bare(event) is not event
+
+
+def resolve_sampling(event: DpEvent) -> DpEvent:
+    """An event, or for Poisson sampling of one that knows what that is, the latter."""
+    if not isinstance(event, dp_accounting.PoissonSampledDpEvent):
+        return event
+    if not isinstance(event.event, events.RdpDpEvent):
+        return event
+    return event.event.poisson_sampled(event.sampling_probability) or event
+
+
+def relations_of(event: DpEvent) -> events.Relations:
+    """The relations for which all parts of a tree of events are private, if any.
+
+    The one to be named comes first. dp_accounting's events have the meaning that it
+    gives them, which is any relation that it accounts for.
+    """
+    return relations(normalised(event))
+
+
+def relations(event: DpEvent) -> events.Relations:
+    """`relations_of` a tree that is normalised."""
+    if isinstance(event, events.RunDpEvent):
+        inner = relations(event.event)
+        return tuple(r for r in event.relations if r in inner)
+    event = resolve_sampling(event)
+    if isinstance(event, events.RdpDpEvent):
+        return tuple(event.relations)
+    if isinstance(event, dp_accounting.PoissonSampledDpEvent):
+        has_bound = not isinstance(event.event, events.RdpDpEvent)
+        if has_bound and events.Relation.ADD_OR_REMOVE_ONE in relations(event.event):
+            return events.TRUSTED_RELATIONS
+        return ()
+    if isinstance(event, _WRAPPERS):
+        return relations(event.event)
+    if isinstance(event, dp_accounting.SampledWithoutReplacementDpEvent):
+        of_one = (events.Relation.REPLACE_ONE,)
+        return of_one if of_one[0] in relations(event.event) else ()
+    found: events.Relations = tuple(events.NAMES)
+    if isinstance(event, dp_accounting.ComposedDpEvent):
+        for part in event.events:
+            own = relations(part)
+            found = tuple(r for r in found if r in own)
+        return found
+    return _their_relations(event) or found
+
+
+def _their_relations(event: DpEvent) -> events.Relations:
+    """The relations that dp_accounting accounts for a release of its own under."""
+    return tuple(
+        relation
+        for relation in events.NAMES
+        if _THEIR_ACCOUNTANT([2.0], relation).supports(event)
+    )

@@ -1,0 +1,275 @@
+# Copyright 2026 The dpfl Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+"""Trees of events in their normal form, with numbers of any kind."""
+
+import fractions
+import math
+
+import attr
+import dp_accounting
+import numpy as np
+import pytest
+from dp_accounting import dp_event
+
+from dpfl import accounting, mechanisms
+from dpfl.accounting import events, trees
+
+GAUSSIAN = dp_accounting.GaussianDpEvent
+LAPLACE = dp_accounting.LaplaceDpEvent
+SELF = dp_accounting.SelfComposedDpEvent
+COMPOSED = dp_accounting.ComposedDpEvent
+POISSON = dp_accounting.PoissonSampledDpEvent
+DRAWN = dp_accounting.SampledWithoutReplacementDpEvent
+NOTHING = dp_accounting.NoOpDpEvent()
+OPEN = dp_accounting.NonPrivateDpEvent()
+ADD, ZEROS, ONE = (
+    accounting.Relation.ADD_OR_REMOVE_ONE,
+    accounting.Relation.REPLACE_SPECIAL,
+    accounting.Relation.REPLACE_ONE,
+)
+L2 = accounting.SparsifiedGaussianDpEvent
+MOST = events.LARGEST_NOISE_MULTIPLIER
+INF = math.inf
+
+
+def epsilon(event, relation=None, **more):
+    return accounting.epsilon(event, 1e-5, relation=relation, **more).epsilon
+
+
+def by_rdp(event, relation=ADD, orders=None):
+    book = accounting.DpflAccountant(orders, relation)
+    return book.compose(event).get_epsilon(1e-5)
+
+
+@pytest.mark.parametrize("number", [int, float, np.uint8, np.int64, np.float32])
+@pytest.mark.parametrize("sequence", [list, tuple])
+@pytest.mark.parametrize(("count", "truth"), [(2, 4.070), (100, 88.6)])
+def test_releases_of_one_sample(number, sequence, count, truth):
+    # dp_accounting 0.4.3 to 0.6 takes an integer for an event: 2.133, of any count.
+    one = GAUSSIAN(number(1))
+    for inside in (COMPOSED(sequence([one] * count)), SELF(one, number(count))):
+        if number in (float, np.float32) and not isinstance(inside, COMPOSED):
+            continue
+        assert by_rdp(POISSON(0.1, inside)) == pytest.approx(truth, rel=1e-3)
+        plain = POISSON(0.1, GAUSSIAN(count**-0.5))
+        assert epsilon(POISSON(0.1, inside)) == pytest.approx(epsilon(plain), rel=1e-9)
+        drawn = DRAWN(number(100), number(10), inside)
+        if number not in (float, np.float32):
+            plain = DRAWN(100, 10, GAUSSIAN(count**-0.5))
+            want = epsilon(plain, ONE)
+            assert epsilon(drawn, ONE) == pytest.approx(want, rel=1e-9)
+
+
+def test_two_releases_of_a_mechanism_with_whole_numbers():
+    release = mechanisms.Gaussian(100, 0.1, 1).round_dp_event(10, 1.0)
+    run = SELF(POISSON(0.1, COMPOSED([release] * 2)), 200)
+    # Of two that are counted as one it is 11.0.
+    assert by_rdp(run) == pytest.approx(22.4, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("tree", "same"),
+    [
+        (COMPOSED([GAUSSIAN(3), GAUSSIAN(4)]), GAUSSIAN(12 / 5)),
+        (COMPOSED([COMPOSED([GAUSSIAN(3), NOTHING]), GAUSSIAN(4)]), GAUSSIAN(12 / 5)),
+        (SELF(COMPOSED([SELF(GAUSSIAN(6), 2), NOTHING]), 2), GAUSSIAN(3)),
+        (COMPOSED([SELF(GAUSSIAN(6), 4)]), GAUSSIAN(3)),
+        (COMPOSED([GAUSSIAN(3), SELF(GAUSSIAN(1), 0)]), GAUSSIAN(3)),
+        (COMPOSED([L2(3, 1, 1, 1), GAUSSIAN(4)]), GAUSSIAN(12 / 5)),
+        (COMPOSED([L2(3, 0.1, 0.1, 64)]), L2(3, 0.1, 0.1, 64)),
+        (POISSON(0.5, GAUSSIAN(3)), POISSON(0.5, GAUSSIAN(3))),
+        (COMPOSED([GAUSSIAN(3), OPEN]), OPEN),
+        (COMPOSED([NOTHING, SELF(OPEN, 3)]), GAUSSIAN(0)),
+    ],
+)
+def test_a_sample_of_a_tree_costs_that_of_one_release(tree, same):
+    found, want = epsilon(POISSON(0.2, tree)), epsilon(POISSON(0.2, same))
+    assert found == pytest.approx(want, rel=1e-9)
+    assert trees.relations_of(POISSON(0.2, tree)) == (ADD, ZEROS)
+
+
+def test_samples_of_samples_are_samples():
+    twice = POISSON(0.5, SELF(POISSON(0.2, GAUSSIAN(1)), 1))
+    assert epsilon(twice) == pytest.approx(epsilon(POISSON(0.1, GAUSSIAN(1.0))))
+    assert epsilon(POISSON(0.5, NOTHING)) == 0
+
+
+@pytest.mark.parametrize(
+    "inside",
+    [
+        # Which of the two comes first may say what the second one sees.
+        COMPOSED([L2(1.0, 0.1, 0.1, 64), GAUSSIAN(1.0)]),
+        SELF(L2(1.0, 0.1, 0.1, 64), 2),
+        SELF(POISSON(0.1, GAUSSIAN(1.0)), 2),
+        COMPOSED([GAUSSIAN(1.0), LAPLACE(1.0)]),
+        accounting.MatrixFactorizationDpEvent(1.0),
+    ],
+)
+@pytest.mark.parametrize(
+    "sample", [lambda e: POISSON(0.1, e), lambda e: DRAWN(9, 3, e)]
+)
+def test_samples_of_which_nothing_is_proved_are_refused(inside, sample):
+    for relation in (ADD, ZEROS, ONE, None):
+        with pytest.raises(dp_accounting.UnsupportedEventError):
+            epsilon(sample(inside), relation)
+
+
+BAD_NOISE = [math.nan, -1.0, -1, INF, -INF, np.float32("nan"), 1j, "1", None, True]
+
+
+@pytest.mark.parametrize("noise", BAD_NOISE)
+@pytest.mark.parametrize(
+    "around",
+    [
+        lambda e: e,
+        lambda e: SELF(COMPOSED([GAUSSIAN(1.0), SELF(e, 2)]), 3),
+        lambda e: POISSON(0.1, e),
+        lambda e: POISSON(0.1, COMPOSED([GAUSSIAN(1.0), e])),
+        lambda e: DRAWN(10, 1, SELF(e, 2)),
+        lambda e: dp_event.RepeatAndSelectDpEvent(e, 2, 1),
+        lambda e: accounting.RunDpEvent(e, (ADD, ZEROS)),
+    ],
+)
+@pytest.mark.parametrize("kind", [GAUSSIAN, LAPLACE])
+def test_noise_that_is_none_is_refused_at_any_depth(noise, around, kind):
+    event = around(kind(noise))
+    calls = (
+        lambda: accounting.DpflAccountant().compose(event),
+        lambda: accounting.epsilon(event, 1e-5),
+        lambda: accounting.relations_of(event),
+        lambda: accounting.loss_distribution(event, 1e-5),
+        lambda: accounting.calibrate_noise_multiplier(lambda _: event, 1.0, 1e-5),
+    )
+    for call in calls:
+        with pytest.raises((TypeError, ValueError), match="^noise_multiplier must"):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("name", "event"),
+    [
+        ("count", SELF(GAUSSIAN(1.0), -1)),
+        ("count", SELF(GAUSSIAN(1.0), 1.5)),
+        ("count", SELF(GAUSSIAN(1.0), 10**400)),
+        ("sampling_probability", POISSON(math.nan, GAUSSIAN(1.0))),
+        ("sampling_probability", POISSON("0.1", GAUSSIAN(1.0))),
+        ("sample_size", DRAWN(10, 11, GAUSSIAN(1.0))),
+        ("sample_size", DRAWN(10, 0.5, GAUSSIAN(1.0))),
+        ("source_dataset_size", DRAWN(0, 0, GAUSSIAN(1.0))),
+        ("events", COMPOSED(GAUSSIAN(1.0))),
+        ("event", COMPOSED([GAUSSIAN(1.0), None])),
+        ("event", SELF(1.0, 2)),
+        ("event", POISSON(0.1, [GAUSSIAN(1.0)])),
+        ("mean", dp_event.RepeatAndSelectDpEvent(GAUSSIAN(1.0), math.nan, 1)),
+        ("shape", dp_event.RepeatAndSelectDpEvent(GAUSSIAN(1.0), 2, -1)),
+    ],
+)
+def test_other_numbers_are_refused_too(name, event):
+    for tree in (event, COMPOSED([SELF(event, 2)])):
+        with pytest.raises((TypeError, ValueError), match=f"^{name} must"):
+            accounting.DpflAccountant().compose(tree)
+        with pytest.raises((TypeError, ValueError), match=f"^{name} must"):
+            accounting.epsilon(tree, 1e-5)
+
+
+@pytest.mark.parametrize("noise", [0, 0.0, 1e-200, np.float32(0)])
+@pytest.mark.parametrize("kind", [GAUSSIAN, LAPLACE])
+def test_no_noise_is_no_privacy(noise, kind):
+    event = kind(noise)
+    for tree in (event, COMPOSED([GAUSSIAN(1.0), SELF(event, 2)])):
+        assert epsilon(tree) == by_rdp(tree) == INF
+    if kind is GAUSSIAN:
+        for tree in (event, COMPOSED([GAUSSIAN(1.0), SELF(event, 2)])):
+            assert epsilon(POISSON(0.1, tree)) == by_rdp(POISSON(0.1, tree)) == INF
+            assert epsilon(DRAWN(9, 3, tree), ONE) == INF
+
+
+@pytest.mark.parametrize("noise", [1e6, 1e7, 1e9, MOST, 1e50, 1e160, 1e300])
+def test_much_noise_costs_little_and_never_less_than_nothing(noise):
+    sampled = POISSON(0.5, SELF(GAUSSIAN(noise), 2))
+    drawn = DRAWN(10, 5, SELF(GAUSSIAN(noise), 2))
+    orders = np.array(accounting.DEFAULT_ORDERS)
+    counted = min(noise, MOST)
+    for event, relation in ((sampled, ADD), (drawn, ONE)):
+        for tree in (event, SELF(event, 7)):
+            rdp = accounting.DpflAccountant(orders, relation).compose(tree).rdp
+            # With a share of 1/2 at least an eighth of what it is without.
+            least = orders / counted**2 / 8 * (1 - 1e-9)
+            assert np.all(rdp > least) and np.all(rdp < 8 * 7 * orders / counted**2)
+            assert 0 <= epsilon(tree, relation) < 1e-2
+    plain = accounting.DpflAccountant(orders).compose(GAUSSIAN(noise)).rdp
+    np.testing.assert_allclose(plain, orders / 2 / counted**2, rtol=1e-12)
+
+
+def test_numbers_of_any_kind_are_pythons():
+    event = COMPOSED(
+        [
+            SELF(GAUSSIAN(np.float64(2)), np.uint8(200)),
+            POISSON(fractions.Fraction(1, 4), GAUSSIAN(np.int16(3))),
+            LAPLACE(np.int8(5)),
+        ]
+    )
+    same = COMPOSED(
+        [SELF(GAUSSIAN(2.0), 200), POISSON(0.25, GAUSSIAN(3.0)), LAPLACE(5.0)]
+    )
+    for count in (np.uint8(200), 200):
+        found = accounting.DpflAccountant([2.0, 8.0]).compose(event, count).rdp
+        want = accounting.DpflAccountant([2.0, 8.0]).compose(same, 200).rdp
+        np.testing.assert_array_equal(found, want)
+    [first, second, third] = trees.normalised(event).events
+    assert type(first.count) is int
+    numbers = (first.event.noise_multiplier, second.sampling_probability)
+    for number in (*numbers, second.event.noise_multiplier, third.noise_multiplier):
+        assert type(number) is float
+
+
+def test_numbers_of_others_kinds_of_an_event_are_checked():
+    @attr.s(frozen=True, auto_attribs=True)
+    class Own(GAUSSIAN):
+        name: str = "own"
+
+    with pytest.raises(ValueError, match="^noise_multiplier must"):
+        epsilon(Own(-1.0))
+    assert by_rdp(Own(2)) == by_rdp(GAUSSIAN(2.0))
+
+
+def test_so_many_releases_that_no_float_counts_them():
+    event = GAUSSIAN(1.0)
+    for _ in range(30):
+        event = SELF(event, trees.MOST_RELEASES)
+    assert by_rdp(event) == INF or by_rdp(event) > 1e290
+    assert epsilon(POISSON(0.1, event)) == INF
+
+
+@pytest.mark.parametrize("worse", [2000.5, 1e6, 1e9, 1e300, INF, 1.0])
+def test_an_order_that_gives_nothing_never_wins(worse):
+    # dp_accounting 0.4.3 has NaN at order 2000.5, and 0 for what it makes of it.
+    for inside in (SELF(GAUSSIAN(0.3), 2), GAUSSIAN(0.2)):
+        for event, relation in (
+            (POISSON(0.5, inside), ADD),
+            (DRAWN(4, 2, inside), ONE),
+        ):
+            alone = by_rdp(event, relation, [2.0])
+            assert alone > 10
+            both = by_rdp(event, relation, [2.0, worse])
+            assert both == pytest.approx(alone) or both < alone and worse == 2000.5
+            book = accounting.DpflAccountant([2.0, worse], relation).compose(event)
+            assert not np.isnan(book.rdp).any() and (book.rdp >= 0).all()
+            assert book.get_delta(1.0) > 1e-5
+
+
+def test_releases_of_one_mechanism_leave_their_relations_in_a_sample():
+    both = accounting.RunDpEvent(GAUSSIAN(1), (ADD, ZEROS))
+    zeros = accounting.RunDpEvent(GAUSSIAN(1), (ZEROS,))
+    one = accounting.RunDpEvent(GAUSSIAN(1), (ONE,))
+    sampled = POISSON(0.1, COMPOSED([both, SELF(both, 1)]))
+    assert trees.relations_of(sampled) == (ADD, ZEROS)
+    assert epsilon(sampled) == epsilon(POISSON(0.1, SELF(GAUSSIAN(1), 2)))
+    assert not accounting.DpflAccountant(None, ONE).supports(sampled)
+    for event in (POISSON(0.1, COMPOSED([both, zeros])), DRAWN(9, 3, both)):
+        assert trees.relations_of(event) == ()
+        for relation in (ADD, ZEROS, ONE):
+            assert not accounting.DpflAccountant(None, relation).supports(event)
+    assert trees.relations_of(DRAWN(9, 3, one)) == (ONE,)
+    assert trees.relations_of(DRAWN(9, 3, GAUSSIAN(1))) == (ONE,)
