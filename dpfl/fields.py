@@ -18,6 +18,11 @@ from dpfl import checks
 
 # The value of a number that is left to be chosen; see `dpfl.planning.choice`.
 AUTO = "auto"
+# How a number is had from it, for the sentence that refuses it where one is needed.
+CHOSEN_BEFORE = (
+    "a number here, as dpfl.chosen(mechanism, participation, dimension, epsilon=..., "
+    "delta=...).mechanism has it"
+)
 
 _Method = TypeVar("_Method", bound=Callable[..., None])
 # Those of the annotations that have one.

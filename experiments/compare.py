@@ -42,7 +42,9 @@ _METRIC = flags.DEFINE_string(
     "metric", "accuracy", "What curves show, of the measures on the test set."
 )
 _BASELINE = flags.DEFINE_string(
-    "baseline", None, "Show what others gain over this run and those of its settings."
+    "baseline",
+    None,
+    "Show what others gain over this run, by its name or folder, and its settings'.",
 )
 _ANY_TASK = flags.DEFINE_bool(
     "any_task", False, "Whether runs of different data and splits are compared too."

@@ -59,6 +59,7 @@ class RunFolder:
     name: str
     summary: Mapping[str, Any]
     rows: Sequence[Mapping[str, Optional[float]]]
+    folder: Path
 
     def points(self, x: str, y: str) -> list[tuple[float, float]]:
         """Two columns of the rows, where both are finite numbers."""
@@ -107,7 +108,7 @@ def _run(name: str, folder: Path) -> RunFolder:
             "RUN must be a folder with summary.json and metrics.csv as dpfl-train "
             f"writes them, found {folder} ({error})"
         ) from error
-    return RunFolder(name, summary, rows)
+    return RunFolder(name, summary, rows, folder)
 
 
 def _checked(found: Any) -> dict[str, Any]:
@@ -247,14 +248,18 @@ def arms(
 
     Args:
       settings: Settings that differ among the runs.
-      baseline: Name of a run; the others are compared with all runs of its settings.
+      baseline: Name of a run, or its folder; the others are compared with all runs of
+        its settings.
       metric: The measure whose final value is compared, such as "accuracy".
 
     Raises:
-      ValueError: If no run has the name, a run does not have the metric, or it is not
-        finite, or two runs differ in no setting and have the same seed.
+      ValueError: If no run has the name or folder, a run does not have the metric, or
+        it is not finite, or two runs differ in no setting and have the same seed.
     """
     by_name = {run.name: run for run in runs}
+    if baseline not in by_name:
+        found = [run.name for run in runs if _is_folder(run, baseline)]
+        baseline = found[0] if found else baseline
     if baseline not in by_name:
         known = ", ".join(by_name)
         raise ValueError(f"--baseline must be one of {known}, found {baseline!r}")
@@ -292,6 +297,12 @@ def arms(
             row.update(**ends, seeds_of_effect=gain.seeds)
         rows.append(row)
     return rows
+
+
+def _is_folder(run: RunFolder, path: str) -> bool:
+    with contextlib.suppress(OSError, ValueError):
+        return run.folder.resolve() == Path(path).resolve()
+    return False
 
 
 def _arm(run: RunFolder, settings: Sequence[str]) -> tuple[str, ...]:

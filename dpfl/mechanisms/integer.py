@@ -17,7 +17,7 @@ from dp_accounting import DpEvent, NonPrivateDpEvent
 from dpfl import accounting, checks
 from dpfl.accounting import events
 from dpfl.accounting.integer import noise_events, summed_noise
-from dpfl.fields import AUTO, option
+from dpfl.fields import AUTO, CHOSEN_BEFORE, option
 from dpfl.mechanisms import mechanism
 from dpfl.mechanisms.gaussian import AdaptiveClip
 from dpfl.mechanisms.integer_grid import (
@@ -140,10 +140,7 @@ class IntegerMechanism(AdaptiveClip, RoundingFields, MessageBits):
     def modulus_bits(self) -> int:
         """`bits`, once it is a number; ValueError while it is "auto"."""
         if self.bits == AUTO:
-            raise ValueError(
-                "bits must be a number here, which dpfl.planning.chosen finds, "
-                f"found {self.bits!r}"
-            )
+            raise ValueError(f"bits must be {CHOSEN_BEFORE}, found {self.bits!r}")
         return self.bits
 
     @property

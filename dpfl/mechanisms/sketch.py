@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Optional
 from dp_accounting import DpEvent
 
 from dpfl import checks
-from dpfl.fields import AUTO, option
+from dpfl.fields import AUTO, CHOSEN_BEFORE, option
 from dpfl.mechanisms import integer, mechanism
 from dpfl.mechanisms.participation import Participation
 
@@ -230,8 +230,8 @@ class CountSketched(mechanism.NoiseMechanism):
         """
         if self.compression_rate == AUTO:
             raise ValueError(
-                "compression_rate must be a number here, which dpfl.planning.chosen "
-                f"finds, found {self.compression_rate!r}"
+                f"compression_rate must be {CHOSEN_BEFORE}, "
+                f"found {self.compression_rate!r}"
             )
         lengths = [int(length) for length in _numbers("layers", self.layers)]
         left = dimension - sum(lengths)

@@ -273,8 +273,10 @@ class Evidence:
         self, found: str, size: int, is_usual: bool, is_first: bool = False
     ) -> str:
         plan = self._plan
-        numbers = plan.population, size, plan.rounds
+        numbers = plan.population, min(max(size, 1), plan.population), plan.rounds
         fits: Participation
+        if not size:
+            found += "; clients that are not known are None"
         if isinstance(plan, InEpochs) and size * (plan.epoch_rounds or 1) <= numbers[0]:
             fits = OncePerEpoch(*numbers, plan.epoch_rounds)
         elif is_first:

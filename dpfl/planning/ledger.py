@@ -197,7 +197,8 @@ class Ledger:
         if path is None:
             return
         about = {"mechanism": mechanism.identity, "dimension": dimension}
-        about.update(participation=participation.name, **vars(participation))
+        plan = dataclasses.asdict(participation)
+        about.update(participation=participation.name, **plan)
         self._journal = journal = Journal(path, about)
         known: dict[int, Names] = {}
         for number, names in journal.entries():
@@ -246,7 +247,8 @@ class Ledger:
 
         To be called before the release, so that a round too many is refused in time.
         With participants, the clients of the round by any names that stay the same, it
-        is checked that nobody takes part more often than is accounted for.
+        is checked that nobody takes part more often than is accounted for, and that
+        cohorts do not contradict the plan beyond doubt (docs/privacy/ledger.md).
 
         Returns:
           Epsilon of all that was released, this round included.
@@ -255,7 +257,8 @@ class Ledger:
           ValueError: If the round was not planned for, or is not within the budget, or
             a client is in it twice, or a second time in an epoch of `OncePerEpoch` or
             `RandomSlot`, or sooner than `Participation.separation` allows, or with
-            another group, or window of `OncePerEpoch`, than before.
+            another group, or window of `OncePerEpoch`, than before, or the plan would
+            not draw such cohorts.
           TypeError: If participants are no names. The ledger is then as it was, too.
         """
         names = None if participants is None else names_of(participants)

@@ -322,6 +322,11 @@ def test_a_single_run_has_no_interval_and_a_baseline_is_one_of_them(tmp_path):
     assert done.returncode == 0, done.stderr
     _, other = json.loads(done.stdout)
     assert (other["effect"], other["low"], other["high"]) == (0, None, None)
+    for folder in (a, f"{a}/", tmp_path / "b" / ".." / "a"):
+        again = compare(a, b, f"--baseline={folder}", "--json")
+        assert (again.returncode, again.stdout) == (0, done.stdout), again.stderr
+    done = compare(a, b, f"--baseline={tmp_path / 'c'}")
+    assert done.returncode == 2 and "one of a, b, found" in done.stderr
     done = compare(a, b, "--baseline=c")
     assert done.returncode == 2 and done.stderr.count("\n") == 1
     assert "one of a, b, found 'c'" in done.stderr

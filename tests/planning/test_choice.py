@@ -1,10 +1,12 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
+import re
 from dataclasses import replace
 
 import pytest
 
+import dpfl
 from dpfl import mechanisms, planning
 from dpfl.mechanisms import build
 from dpfl.planning import choice, comparison
@@ -88,6 +90,20 @@ class TestBits:
         found = planning.chosen(config, None, 1000)
         assert 5 <= found.mechanism.bits <= 9
         assert found.mechanism.release.bits == found.mechanism.bits
+
+    @pytest.mark.parametrize("config", [DDG, SKETCHED])
+    def test_calibrate_names_the_way_to_numbers(self, config):
+        """The expression in its sentence, with the arguments of the call."""
+        run = mechanisms.FixedSize(1000, 100, 10)
+        with pytest.raises(ValueError, match="found 'auto'") as refused:
+            dpfl.calibrate(config, run, D, 8.0, 1e-5)
+        way = re.search(r"dpfl\.chosen\(.*\)\.mechanism", str(refused.value)).group()
+        for argument, value in (("epsilon", "8.0"), ("delta", "1e-5")):
+            way = way.replace(f"{argument}=...", f"{argument}={value}")
+        names = {"mechanism": config, "participation": run, "dimension": D}
+        found = eval(way, {"dpfl": dpfl, **names})
+        noised = dpfl.calibrate(found, run, D, 8.0, 1e-5)
+        assert dpfl.epsilon(noised, run, D, 1e-5) == pytest.approx(8.0, rel=1e-3)
 
     def test_until_then_there_are_no_numbers(self):
         with pytest.raises(ValueError, match="bits must be a number .* found 'auto'"):

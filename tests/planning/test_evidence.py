@@ -205,3 +205,11 @@ def test_rounds_that_were_not_seen_are_not_guessed(plan):
         ledger.resume_at(index)
         ledger.record_round()
     assert ledger.rounds == 118
+
+
+def test_cohorts_of_nobody_are_not_those_that_are_not_known():
+    ledger = dpfl.Ledger(dpfl.Gaussian(50, 1.0, 1.0), SAMPLED, 10, 1e-5)
+    with pytest.raises(ValueError, match="^participants must be drawn.*None.*"):
+        for _ in range(ROUNDS):
+            ledger.record_round([])
+    ledger.resume_at(ROUNDS)
