@@ -182,7 +182,7 @@ def _surroundings() -> Optional[str]:
     except (OSError, metadata.PackageNotFoundError):
         return None
     python = [platform.python_version(), platform.machine(), platform.libc_ver()]
-    about = [versions, np.__file__, python, *_ADDING_UP]
+    about = [versions, np.__file__, python, *ADDING_UP]
     found.update(json.dumps(about).encode())
     return found.hexdigest() if _sources() == _AT_IMPORT else None
 
@@ -209,5 +209,6 @@ def _processor() -> list[str]:
     return [platform.processor()]
 
 
-# As it is when numpy is loaded, which asks once.
-_ADDING_UP = _adding_up()
+# As it is when numpy is loaded, which asks once: how many processors, the settings of
+# BLAS, and the kind of the processor.
+ADDING_UP = _adding_up()

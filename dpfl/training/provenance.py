@@ -12,11 +12,15 @@ import os
 import pathlib
 import platform
 import subprocess
+import sys
+from collections.abc import Sequence
 from importlib import metadata
 from typing import Any, Optional
 
 import dpfl
-from dpfl import files
+from dpfl import disk_cache, files
+from dpfl.mechanisms import Mechanism, matrix_factorization
+from dpfl.tasks import registry
 from dpfl.training import config as config_lib
 from dpfl.training import plan as plan_lib
 
@@ -58,9 +62,10 @@ def manifest(plan: plan_lib.Plan) -> dict[str, dict[str, Any]]:
     """All with which a run must go on, by what it is called.
 
     These are its settings, the noise that they came to, the versions of what computes
-    it, the commit of the source tree if there is one, and the digest of dpfl's own
-    files. Without these two, another calibration in the same version could give some
-    rounds another noise.
+    it, the commit of the source tree if there is one, the digests of dpfl's own files
+    and of those of plug-ins, and for correlated noise the processors. Without source,
+    another calibration in the same version could give some rounds another noise, or
+    another task the same noise to other updates.
     """
     return {
         "flags": settings(plan),
@@ -69,7 +74,9 @@ def manifest(plan: plan_lib.Plan) -> dict[str, dict[str, Any]]:
         "source": {
             "commit": (git_state() or {}).get("commit"),
             "dpfl's files": source_digest(),
+            "plug-ins' files": plugins_digest(plan),
         },
+        "arithmetic": _arithmetic(plan.mechanism),
     }
 
 
@@ -77,11 +84,12 @@ def digest(plan: plan_lib.Plan) -> str:
     """The SHA-256 of all that a release depends on, but the seed and the data.
 
     The task's fingerprint stands for the data. It does not hold the source's commit
-    and digest: what a seed gives stays the same within one version. Nor does it hold
-    what is measured beside the release.
+    and digests, nor the processors: what a seed gives stays the same within one
+    version. Nor does it hold what is measured beside the release.
     """
     found = manifest(plan)
-    del found["source"], found["flags"]["seed"], found["flags"]["measure"]
+    del found["source"], found["arithmetic"]
+    del found["flags"]["seed"], found["flags"]["measure"]
     return files.digest(found)
 
 
@@ -99,13 +107,60 @@ def source_digest() -> str:
 
     It differs after an edit that is not committed, and is there where no git is.
     """
-    folder = pathlib.Path(dpfl.__file__).parent
+    return _digest_of([pathlib.Path(dpfl.__file__)])
+
+
+def plugins_digest(plan: plan_lib.Plan) -> Optional[str]:
+    """The same of what is not dpfl's of a plan's task and mechanism, None without any.
+
+    It is that of the whole package in which one of them is.
+    """
+    names = {
+        registry.task_entry(plan.config.task).module,
+        type(plan.config.task_config).__module__,
+        type(plan.mechanism).__module__,
+    }
+    found = {_top(name) for name in names if name.partition(".")[0] != dpfl.__name__}
+    return _digest_of(sorted(filter(None, found))) if found else None
+
+
+def _top(name: str) -> Optional[pathlib.Path]:
+    """The file of the outermost package of a module that has one."""
+    parts = name.split(".")
+    for end in range(1, len(parts) + 1):
+        file = getattr(sys.modules.get(".".join(parts[:end])), "__file__", None)
+        if file:
+            return pathlib.Path(file)
+    return None
+
+
+def _digest_of(tops: Sequence[pathlib.Path]) -> str:
+    """The SHA-256 of modules, and of all in the folders of those that are packages."""
     found = hashlib.sha256()
-    for path in sorted(folder.rglob("*.py")):
-        content = path.read_bytes()
-        found.update(f"{path.relative_to(folder).as_posix()} {len(content)}\n".encode())
-        found.update(content)
+    for top in tops:
+        is_package = top.name == "__init__.py"
+        for path in sorted(top.parent.rglob("*.py")) if is_package else [top]:
+            content = path.read_bytes()
+            name = path.relative_to(top.parent).as_posix()
+            found.update(f"{name} {len(content)}\n".encode())
+            found.update(content)
     return found.hexdigest()
+
+
+def _arithmetic(mechanism: Mechanism) -> dict[str, Any]:
+    """What the last bits of correlated noise depend on, beside its source.
+
+    It is sums of float32 numbers, whose order is that of threads. Other noise is one of
+    integers.
+    """
+    if not isinstance(mechanism, matrix_factorization.StreamedMatrix):
+        return {}
+    processors, settings_of_blas, kind = disk_cache.ADDING_UP
+    return {
+        "processors": processors,
+        "settings of BLAS": settings_of_blas,
+        "kind of processor": files.digest({"lines": kind}),
+    }
 
 
 def git_state() -> Optional[dict[str, Any]]:

@@ -3,12 +3,22 @@
 
 """The folder of a run: its places, and whose noise its files can bring back."""
 
+import dataclasses
+import importlib
+import json
 import os
+import shutil
+import sys
+from types import SimpleNamespace
 
 import pytest
 
-from dpfl import covered
+from dpfl import covered, disk_cache, files
+from dpfl.training import checkpoint, provenance, selection
+from dpfl.training import config as config_lib
 from dpfl.training import run as run_lib
+from tests.training import fakes
+from tests.training.test_loop import run as run_loop
 
 
 @pytest.fixture
@@ -18,6 +28,8 @@ def plan(make_plan, tmp_path):
 
 def made(make_plan, folder, **changes):
     settings = {"cohort_size": 5, "rounds": 6, "noise_multiplier": 1.0, **changes}
+    if settings.get("mechanism") == "none":
+        settings["noise_multiplier"] = None
     return make_plan(output_dir=folder / "run", **settings)
 
 
@@ -67,3 +79,230 @@ def test_what_is_no_file_is_found_before_anything_is_done(plan, place, put):
     with pytest.raises(ValueError, match="must be a ") as caught, run_lib.Run(plan):
         pass
     assert name in str(caught.value) and everything(folder) == before
+
+
+def begun(plan):
+    """The key of a run as its folder has it, of which all noise and cohorts are."""
+    with run_lib.Run(plan, pytest.fail) as run:
+        return run._key
+
+
+def with_checkpoint(plan):
+    """A run that has done its rounds; its key, and its newest checkpoint's path."""
+    store = fakes.FakeStore()
+    run_loop(plan, store)
+    with run_lib.Run(plan, pytest.fail) as run:
+        newest = store.saved[-1]
+        marks = {"metrics.csv": [0, "digest"]}
+        return run._key, run._store.save(
+            newest._replace(info={**newest.info, "marks": marks})
+        )
+
+
+# A change of each setting that a release may depend on.
+CHANGES = {
+    "task": "docs",
+    "task_config": fakes.FakeTaskConfig(batch_size=4),
+    "mechanism": "none",
+    "mechanism_options": {"clip_norm": 0.25},
+    "participation": "fixed",
+    "cohort_size": 6,
+    "rounds": 7,
+    "rounds_per_epoch": 3,
+    "min_separation": 2,
+    "client_lr": 0.2,
+    "server_lr": 0.5,
+    "server_momentum": 0.5,
+    "server_optimizer": "adam",
+    "weighted": True,
+    "noise_multiplier": 2.0,
+    "epsilon": 1e5,
+    "delta": 1e-4,
+    "accountant": "auto",
+    "eval_every": 2,
+    "seed": 6,
+}
+# What a setting needs beside it to have a meaning, in both runs.
+BESIDE = {
+    "rounds_per_epoch": {"participation": "once_per_epoch"},
+    "min_separation": {"participation": "b_min_separation", "min_separation": 3},
+    "weighted": {"mechanism": "none"},
+    "server_optimizer": {"server_momentum": 0.5},
+    "mechanism_options": {"mechanism_options": {"clip_norm": 0.5}},
+}
+OTHERS = {
+    "workers": "host:1",
+    "worker_isolation": "namespace",
+    "flags": {"rounds": 9},
+    "progress": True,
+}
+
+
+def test_every_setting_is_among_those():
+    fields = {field.name for field in dataclasses.fields(config_lib.RunConfig)}
+    assert fields == {*CHANGES, "measure", *config_lib.HARMLESS}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_run_with_another_setting_is_refused_and_has_other_noise(
+    make_plan, tmp_path, name
+):
+    settings = {"seed": 5, **BESIDE.get(name, {})}
+    own = begun(made(make_plan, tmp_path, **settings))
+    other = made(make_plan, tmp_path, **{**settings, name: CHANGES[name]})
+    with pytest.raises(checkpoint.ChangedFlagsError):
+        begun(other)
+    assert selection.run_key(other.config.seed, provenance.digest(other)) != own
+
+
+@pytest.mark.parametrize("name", sorted({*config_lib.HARMLESS} - {"output_dir"}))
+def test_what_no_release_depends_on_is_free(make_plan, tmp_path, name):
+    own = begun(made(make_plan, tmp_path))
+    assert begun(made(make_plan, tmp_path, **{name: OTHERS.get(name, 2)})) == own
+
+
+def test_what_is_measured_is_of_the_same_release(make_plan, tmp_path):
+    """The same clients and noise, so that nothing is learned from both."""
+    plan = made(make_plan, tmp_path)
+    begun(plan)
+    other = made(make_plan, tmp_path, measure="released")
+    assert provenance.digest(other) == provenance.digest(plan)
+    with pytest.raises(checkpoint.ChangedFlagsError, match="measure"):
+        begun(other)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"fingerprint": "g"},
+        {"population": fakes.POPULATION + 1},
+        {"dimension": fakes.DIMENSION + 1},
+    ],
+)
+def test_other_data_and_models_are_refused_and_have_other_noise(
+    plan, changes, tmp_path
+):
+    own = begun(plan)
+    task = SimpleNamespace(**{**vars(plan.task), **changes})
+    other = dataclasses.replace(plan, task=task)
+    with pytest.raises(checkpoint.ChangedFlagsError):
+        begun(other)
+    # Nor by files that are made to fit.
+    path = plan.config.output_dir / "manifest.json"
+    seed = json.loads(path.read_text())["seed"]
+    assert selection.run_key(int(seed), provenance.digest(other)) != own
+
+
+def signed(path, content):
+    """Writes a manifest with the checksum of what it says."""
+    content = {name: part for name, part in content.items() if name != "checksum"}
+    files.write_json(path, {**content, "checksum": files.digest(content)})
+
+
+def test_files_that_are_made_to_fit_bring_no_noise_back(make_plan, tmp_path):
+    """A manifest of another run, a checkpoint of another manifest, and both."""
+    plan = made(make_plan, tmp_path)
+    own, saved = with_checkpoint(plan)
+    path = plan.config.output_dir / "manifest.json"
+    kept, content = path.read_bytes(), saved.read_bytes()
+    # Another seed under the same flags.
+    facts = json.loads(kept)
+    signed(path, {**facts, "seed": "6"})
+    with pytest.raises(checkpoint.DamagedManifestError):
+        begun(plan)
+    # Other flags under the same seed.
+    other = made(make_plan, tmp_path, client_lr=0.2)
+    signed(path, {**facts, **files.plain(provenance.manifest(other))})
+    with pytest.raises(checkpoint.DamagedManifestError):
+        begun(other)
+    # A checkpoint that says that it is of that manifest goes on with other noise.
+    found = checkpoint.decode(content)
+    digest = json.loads(path.read_text())["checksum"]
+    found = found._replace(info={**found.info, "manifest": digest})
+    saved.write_bytes(b"".join(checkpoint.encode(found)))
+    assert begun(other) != own
+    # As it does without a checkpoint.
+    saved.unlink()
+    assert begun(other) != own
+    # That of a run of the same flags.
+    shutil.rmtree(plan.config.output_dir)
+    begun(plan)
+    saved.write_bytes(content)
+    with pytest.raises(checkpoint.DamagedManifestError):
+        begun(plan)
+
+
+def test_a_round_that_is_done_again_is_the_same_round(make_plan, tmp_path):
+    """From any checkpoint, in any order: the same clients train from the same model."""
+    plan = made(make_plan, tmp_path, checkpoint_every=1, seed=5)
+    seen = {}
+
+    class Process(fakes.FakeProcess):
+        def next(self, state, clients):
+            number = len(self.rounds) + self.begun
+            assert seen.setdefault(number, (float(state), clients)) == (state, clients)
+            return super().next(state, clients)
+
+    Process.begun, store = 0, fakes.FakeStore()
+    run_loop(plan, store, Process())
+    assert len(seen) == len(store.saved) == 6
+    for kept in (3, 1, 5, 2, 0, 4):
+        again = fakes.FakeStore()
+        again.saved = store.saved[:kept]
+        Process.begun = kept
+        record = fakes.FakeRecord([{}] * 6)
+        run_loop(plan, again, Process(), record=record)
+
+
+PLUG_IN = """
+import dataclasses
+from tests.training.fakes import FakeTaskConfig
+
+@dataclasses.dataclass(frozen=True)
+class Config(FakeTaskConfig):
+    layers: int = {layers}
+"""
+
+
+@pytest.mark.parametrize("place", ["dpfl_plug_in.py", "dpfl_plug_in/__init__.py"])
+def test_a_plug_in_that_was_changed_is_another_run(
+    make_plan, tmp_path, monkeypatch, place
+):
+    """Its updates may be others under the same data and settings."""
+    path = tmp_path / place
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(PLUG_IN.format(layers=1))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "dpfl_plug_in", raising=False)
+    config = importlib.import_module("dpfl_plug_in").Config()
+    plan = made(make_plan, tmp_path, task_config=config)
+    begun(plan)
+    begun(plan)
+    changed = path if place.endswith("in.py") else path.with_name("model.py")
+    changed.write_text("LAYERS = 2\n")
+    with pytest.raises(checkpoint.ChangedFlagsError, match="plug-ins' files"):
+        begun(plan)
+    monkeypatch.delitem(sys.modules, "dpfl_plug_in")
+
+
+def test_correlated_noise_goes_on_with_as_many_processors(
+    make_plan, tmp_path, monkeypatch
+):
+    """On another number its last bits are others; integers are not."""
+    stream = {"matrix_method": "banded", "matrix_bands": 2}
+    of_floats = made(
+        *(make_plan, tmp_path / "a"),
+        **{"mechanism": "matrix_factorization", "mechanism_options": stream},
+        **{"participation": "once_per_epoch", "rounds_per_epoch": 4, "rounds": 4},
+    )
+    of_integers = made(make_plan, tmp_path / "b")
+    keys = [begun(of_floats), begun(of_integers)]
+    digest = provenance.digest(of_floats)
+    count, *others = disk_cache.ADDING_UP
+    monkeypatch.setattr(disk_cache, "ADDING_UP", [count + 1, *others])
+    assert begun(of_integers) == keys[1]
+    with pytest.raises(checkpoint.ChangedFlagsError, match="processors") as caught:
+        begun(of_floats)
+    assert f"processors (was {count}, now {count + 1})" in str(caught.value)
+    # What a seed gives is a matter of the version alone.
+    assert provenance.digest(of_floats) == digest
