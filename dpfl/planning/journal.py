@@ -15,8 +15,8 @@ import os
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
-from dpfl import files
-from dpfl.planning.history import Names
+from dpfl import checks, files
+from dpfl.planning.history import Names, names_of
 
 
 class Journal:
@@ -47,12 +47,14 @@ class Journal:
 
     def entries(self) -> Iterator[tuple[int, Names]]:
         """The number of each round, from 1 on, and its clients if they were named."""
-        with open(self._path, encoding="utf-8") as file:
+        with open(self._path, "rb") as file:
             next(file)
             for line in file:
                 try:
                     entry = json.loads(line)
-                    yield int(entry["round"]), entry.get("participants")
+                    number = checks.integer("round", entry["round"])
+                    names = entry.get("participants")
+                    yield number, None if names is None else names_of(names)
                 except (ValueError, KeyError, TypeError) as error:
                     raise ValueError(
                         f"path must be a ledger's file, found a damaged {self._path}"

@@ -55,6 +55,23 @@ def test_the_table_has_each_under_its_name_and_frozen():
             example.cohort_size = 2
 
 
+@pytest.mark.parametrize("name", mechanisms.EXAMPLES)
+def test_rounds_of_an_epoch_that_are_done_again_cost_an_epoch_more(name):
+    """Whatever the noise; but where masks are those of earlier rows it is refused."""
+    config = mechanisms.EXAMPLES[name]
+    plan = mechanisms.OncePerEpoch(12, 3, 8)
+    whole = plan.most_rounds_in(5, 7)
+    if name == "sgmf":
+        with pytest.raises(ValueError, match="^rounds must not be done again"):
+            config.history_event(plan, 64, 8, whole=whole)
+        return
+    event = config.history_event(plan, 64, 8, whole=whole)
+    more = config.dp_event(dataclasses.replace(plan, rounds=12), 64)
+    assert event.relations == more.relations
+    found, expected = (accounting.epsilon(e, 1e-3, method="rdp") for e in (event, more))
+    assert found.epsilon == pytest.approx(expected.epsilon, rel=1e-12)
+
+
 def test_no_mechanism_is_not_private():
     config = mechanisms.NoMechanism(10)
     assert not config.is_private

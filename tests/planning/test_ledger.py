@@ -479,6 +479,15 @@ def test_a_ledgers_file_outlives_its_process(tmp_path):
         ValueError, match="^path must be of no file yet, or of a ledger"
     ):
         ledger.Ledger(gaussian(2.0), *run[1:], path=path)
+    for line in (
+        b"[]",
+        b'{"round": 0}',
+        b'{"round": 1, "participants": [[]]}',
+        b"\xff",
+    ):
+        path.write_bytes(content[: content.index(b"\n") + 1] + line + b"\n")
+        with pytest.raises(ValueError, match="^path must be a ledger's file, found a"):
+            ledger.Ledger(*run, path=path)
     path.write_text("{}\n")
     with pytest.raises(ValueError, match="^path must be"):
         ledger.Ledger(*run, path=path)
