@@ -8,6 +8,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Optional, Union
 
@@ -144,6 +145,29 @@ class Task:
         """Number of trainable parameters, d."""
         variables = self.build_keras_model(0).trainable_variables
         return sum(int(np.prod(v.shape)) for v in variables)
+
+    @functools.cached_property
+    def draws_in_training(self) -> bool:
+        """Whether the model draws numbers in training, as dropout does.
+
+        No two trainings of a client are equal then.
+        """
+        model = self.build_keras_model(0)
+        signature = self.element_spec[:1]
+
+        @tf.function(input_signature=signature, autograph=False)
+        def trained(x: tf.Tensor) -> tf.Tensor:
+            return model(x, training=True)
+
+        graph = trained.get_concrete_function().graph.as_graph_def()
+        inner = (node for each in graph.library.function for node in each.node_def)
+        return any(_DRAWING.match(node.op) for node in (*graph.node, *inner))
+
+
+# Operations of TensorFlow that draw other numbers whenever they run.
+_DRAWING = re.compile(
+    "Random|Truncated|Parameterized|Multinomial|Stateful(?!PartitionedCall)"
+)
 
 
 def client_names(count: int) -> tuple[str, ...]:

@@ -88,6 +88,8 @@ class CheckpointStore:
         self._at_most = at_most
         self._manifest: Optional[str] = None
         self._check: Callable[[Checkpoint], Any] = lambda found: None
+        # Rounds done in the newest that was whole when the store was bound.
+        self.whole_round = 0
         files.private_folder(directory)
         files.remove_partials(directory)
         for path in sorted(directory.iterdir()):
@@ -106,10 +108,12 @@ class CheckpointStore:
           DamagedCheckpointError: If one is there of which `check` raises ValueError.
         """
         self._manifest, self._check = manifest.digest, check
+        self.whole_round = 0
         for path in self._paths():
             found, _ = self._read(path)
             if found is not None:
                 self._own(path, found)
+                self.whole_round = max(self.whole_round, found.round_index)
 
     def save(self, checkpoint: Checkpoint) -> pathlib.Path:
         """Writes a checkpoint, and only then removes the oldest ones."""
@@ -158,6 +162,11 @@ class CheckpointStore:
         except ValueError as error:
             raise DamagedCheckpointError(_refused(path, error)) from None
         return found
+
+    @property
+    def newest_round(self) -> int:
+        """Rounds done by the name of the newest checkpoint, whole or damaged; or 0."""
+        return max((int(path.name.split("-")[1]) for path in self._paths()), default=0)
 
     @property
     def is_empty(self) -> bool:

@@ -26,13 +26,14 @@ import zipfile
 from collections.abc import Callable, Hashable
 from typing import Any, Optional
 
-from dpfl import covered, files, machine, purposes
+from dpfl import covered, files, machine, purposes, reading
 from dpfl.training import checkpoint as checkpoint_lib
 from dpfl.training import loop as loop_lib
 from dpfl.training import page as page_lib
 from dpfl.training import plan as plan_lib
 from dpfl.training import provenance, report, selection
 from dpfl.training.checkpoint import Progress
+from dpfl.training.record import METRICS
 
 # More than a row takes in a checkpoint, with its times.
 _ROW_BYTES = 1 << 14
@@ -127,8 +128,26 @@ class Run:
                 last_round=self.plan.last_round,
             ),
         )
+        self._check_not_seen()
         self._seed = manifest.seed
         self._key = selection.run_key(manifest.seed, provenance.digest(self.plan))
+
+    def _check_not_seen(self) -> None:
+        """Raises DamagedCheckpointError if a round would be done again in another way.
+
+        Under the same noise, the difference of the two would be one of updates alone.
+        """
+        rows, path = 0, self._directory / METRICS
+        with contextlib.suppress(FileNotFoundError), reading.opened(path) as file:
+            rows = sum(1 for _ in file) - 1
+        seen, whole = max(rows, self._store.newest_round), self._store.whole_round
+        if seen > whole and self.plan.task.draws_in_training:
+            raise checkpoint_lib.DamagedCheckpointError(
+                f"{self._directory} must have a whole checkpoint of round {seen}, found"
+                f" that of round {whole}: the model draws numbers, as dropout does, so "
+                "that a round which may have been seen cannot be done again with its "
+                "noise; choose another output_dir"
+            )
 
     def train(self) -> dict[str, Any]:
         """Runs what is left of the run and writes its results.

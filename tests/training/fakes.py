@@ -31,6 +31,7 @@ def fake_task():
         dimension=DIMENSION,
         fingerprint="f",
         clients_hold_test_examples=False,
+        draws_in_training=False,
         defaults=SimpleNamespace(
             client_lr=0.1,
             server_lr=1.0,

@@ -157,7 +157,7 @@ def test_the_manifest_says_noise_and_versions(make_plan):
     for name in ("dpfl", "python", "tensorflow", "numpy", "scipy", "dp-accounting"):
         assert found["versions"][name]
     assert found["flags"]["population"] == fakes.POPULATION
-    assert set(found["source"]) == {"commit", "dpfl's files"}
+    assert set(found["source"]) == {"commit", "dpfl's files", "plug-ins' files"}
     assert found["source"]["dpfl's files"] == provenance.source_digest()
 
 

@@ -12,8 +12,10 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+import tensorflow as tf
 
 from dpfl import covered, disk_cache, files
+from dpfl.tasks import load_task
 from dpfl.training import checkpoint, provenance, selection
 from dpfl.training import config as config_lib
 from dpfl.training import run as run_lib
@@ -252,6 +254,65 @@ def test_a_round_that_is_done_again_is_the_same_round(make_plan, tmp_path):
         Process.begun = kept
         record = fakes.FakeRecord([{}] * 6)
         run_loop(plan, again, Process(), record=record)
+
+
+def of_random_layers(plan, draws):
+    task = SimpleNamespace(**{**vars(plan.task), "draws_in_training": draws})
+    return dataclasses.replace(plan, task=task)
+
+
+@pytest.mark.parametrize("draws", [False, True])
+@pytest.mark.parametrize("lost", ["damaged", "removed"])
+def test_a_round_that_was_seen_is_not_done_again_in_another_way(plan, lost, draws):
+    """Dropout trains other weights under the same noise."""
+    _, newest = with_checkpoint(plan)
+    lines = "".join(f"{number}\n" for number in range(1, 7))
+    (plan.config.output_dir / "metrics.csv").write_text(f"round\n{lines}")
+    other = of_random_layers(plan, draws)
+    begun(other)
+    if lost == "removed":
+        newest.unlink()
+    else:
+        newest.write_bytes(newest.read_bytes()[:-1])
+    before = everything(plan.config.output_dir)
+    if draws:
+        with pytest.raises(checkpoint.DamagedCheckpointError):
+            begun(other)
+    else:
+        begun(other)
+    assert everything(plan.config.output_dir) == before
+
+
+def test_a_round_of_a_model_that_draws_is_saved_before_it_is_shown(plan):
+    for draws, rounds in ((False, [1, 6]), (True, [1, 2, 3, 4, 5, 6])):
+        store = fakes.FakeStore()
+        run_loop(of_random_layers(plan, draws), store)
+        assert [saved.round_index for saved in store.saved] == rounds
+
+
+@pytest.mark.parametrize(
+    "options, draws",
+    [
+        ({"model": "small_cnn"}, False),
+        ({"model": "2nn"}, False),
+        ({"model": "cnn"}, True),
+    ],
+)
+def test_a_model_with_dropout_draws_in_training(options, draws):
+    found = load_task("synthetic", num_clients=2, **options)
+    assert found.draws_in_training == draws
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_a_layer_draws_only_if_it_has_something_to_draw(task, dropout):
+    """Within a loop, too."""
+
+    def build(seed):
+        lstm = tf.keras.layers.LSTM(3, dropout=dropout)
+        return tf.keras.Sequential([tf.keras.layers.Reshape([28, 28]), lstm])
+
+    found = dataclasses.replace(task, model_builder=build)
+    assert found.draws_in_training == (dropout > 0)
 
 
 PLUG_IN = """
