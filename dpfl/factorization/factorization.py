@@ -18,6 +18,10 @@ from dpfl.factorization.sensitivity import OneParticipation, Plan, Sensitivity
 from dpfl.factorization.workloads import Workload
 
 
+# A matrix of thousands of rounds loses some 1e-13.
+_PRODUCT_RTOL = 1e-6
+
+
 @dataclasses.dataclass(frozen=True)
 class ErrorSummary:
     """Squared errors over the T released iterates, per unit noise multiplier.
@@ -62,6 +66,13 @@ class Factorization:
             raise ValueError(
                 f"factors must be for {self.workload.rounds} rounds, found "
                 f"{self.factors.rounds}"
+            )
+        error = self.factors.product_error(self.workload)
+        # Also for NaN.
+        if not error <= _PRODUCT_RTOL:
+            raise ValueError(
+                f"factors must have the product A of the workload, found an error of "
+                f"{error:.3g} in it"
             )
 
     @property

@@ -61,6 +61,14 @@ class Factors(abc.ABC):
         """T."""
         return len(next(iter(self.arrays().values())))
 
+    def product_error(self, workload: Workload) -> float:
+        """An error of B C as a part of A; 0 where one of B and C is made of the other.
+
+        C says how much noise there is to be, and B makes it: with another product it
+        would be another amount.
+        """
+        return 0.0
+
     @abc.abstractmethod
     def encoder(self, workload: Workload) -> np.ndarray:
         """C, dense float64 of shape (m, T)."""
@@ -127,6 +135,16 @@ class _FullDecoder(Factors):
     def decoder(self, workload: Workload) -> np.ndarray:
         return self.b
 
+    def product_error(self, workload: Workload) -> float:
+        """See base class; B C and A are compared by what they make of random signs."""
+        signs = np.random.default_rng().choice([-1.0, 1.0], (self.rounds, 2))
+        expected = workload.apply(signs)
+        error = np.max(np.abs(self.b @ self._encoded(workload, signs) - expected))
+        return float(error / np.max(np.abs(expected)))
+
+    def _encoded(self, workload: Workload, columns: np.ndarray) -> np.ndarray:
+        return self.encoder(workload) @ columns
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class DenseFactors(_FullDecoder):
@@ -172,6 +190,13 @@ class TreeFactors(_FullDecoder):
     def encoder(self, workload: Workload) -> np.ndarray:
         """See base class."""
         return tree_encoder(self.nodes, workload.rounds)
+
+    def _encoded(self, workload: Workload, columns: np.ndarray) -> np.ndarray:
+        # Sums of rounds, without a matrix.
+        sums = np.pad(np.cumsum(columns, axis=0), ((1, 0), (0, 0)))
+        first, height = self.nodes.T
+        ends = np.minimum(first + (1 << height), workload.rounds)
+        return sums[ends] - sums[first]
 
 
 def tree_encoder(nodes: np.ndarray, rounds: int) -> np.ndarray:

@@ -141,12 +141,18 @@ class Cache:
         """Loads the answer, or computes and keeps it.
 
         Raises:
-          StorageError: If the file kept is damaged.
+          StorageError: If the file kept is damaged, or of another method.
           ValueError: If the method or its parameters are not valid.
         """
         path = self.path(workload, method, **params)
         if path.exists():
-            return load(path, workload=workload)
+            kept = load(path, workload=workload)
+            if kept.method != method:
+                raise StorageError(
+                    f"{path} must be a factorization by {method}, found one by "
+                    f"{kept.method}"
+                )
+            return kept
         factorization = methods.compute(workload, method, **params)
         save(factorization, path)
         return factorization

@@ -76,9 +76,9 @@ def test_no_method_beats_the_lower_bound():
 
 
 def test_error_summary_by_hand():
-    factors = mf.DenseFactors(np.diag([1.0, 2, 1]), 2 * np.eye(3))
+    factors = mf.DenseFactors(np.tri(3) / np.array([2, 4, 2]), np.diag([2.0, 4, 2]))
     summary = mf.Factorization(Workload(3), "x", {}, factors).errors()
-    assert summary == mf.ErrorSummary(24.0, 8.0, np.sqrt(8.0), 16.0, 4.0)
+    assert summary == mf.ErrorSummary(18.0, 6.0, np.sqrt(6.0), 9.0, 9.0)
 
 
 def test_values_cannot_change():
@@ -126,12 +126,26 @@ def of(rounds, encoder):
             lambda: mf.compute(Workload(3), "optimal", bands=3),
             "params must be those of the method",
         ),
-        (of(2, np.zeros((2, 2))).errors, "sensitivity must be greater than 0"),
+        (lambda: of(2, np.zeros((2, 2))), "factors must have the product"),
+        (lambda: of(2, np.array([[1, 0], [1 - 1e-5, 1]])), "must have the product"),
     ],
 )
 def test_bad_values(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize("method", ["optimal", "honaker-online", "honaker-full"])
+def test_factors_of_another_product_are_refused(method):
+    """C says how much noise there is to be in B: with a thousandth of it, too little."""
+    found = mf.compute(Workload(12, 0.9), method)
+    for name, array in found.factors.arrays().items():
+        for other in (1e-3 * array, 0.999 * array, array + (array == array.max())):
+            factors = dataclasses.replace(
+                found.factors, **{name: other.astype(array.dtype)}
+            )
+            with pytest.raises(ValueError, match="factors must have the product"):
+                mf.Factorization(found.workload, method, {}, factors)
 
 
 BANDED = ("toeplitz", "banded", "banded-inverse", "banded-inverse-root")

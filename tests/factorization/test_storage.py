@@ -187,3 +187,11 @@ def test_cache_computes_once_and_keys_by_the_request(tmp_path, monkeypatch):
     cache.get(WORKLOAD, "toeplitz-root")
     assert len(calls) == 4
     assert len(list((tmp_path / "cache").iterdir())) == 4
+
+
+def test_a_cache_does_not_take_another_methods_answer(tmp_path):
+    cache = storage.Cache(tmp_path)
+    cache.get(WORKLOAD, "identity")
+    cache.path(WORKLOAD, "identity").rename(cache.path(WORKLOAD, "optimal"))
+    with pytest.raises(storage.StorageError, match="by optimal, found .* identity"):
+        cache.get(WORKLOAD, "optimal")
