@@ -106,10 +106,14 @@ def _write_sql(
 
 def write_emnist(folder: Path, clients: int, examples: int) -> None:
     """Writes F-EMNIST's file; an eighth as many examples are for testing."""
+    path = folder / "emnist_all.sqlite"
+    if path.exists():
+        # It may be the published one.
+        raise ValueError(f"folder must have no {path.name}, found {path}")
     few = max(1, examples // 8)
     splits = {"all_train": (clients, examples), "all_test": (clients, few)}
     drawn = _emnist_examples(np.random.default_rng(0))
-    _write_sql(folder / "emnist_all.sqlite", drawn, splits)
+    _write_sql(path, drawn, splits)
 
 
 def main(argv: Sequence[str]) -> int:

@@ -17,7 +17,6 @@ from dpfl.factorization import factors as factors_lib
 from dpfl.factorization.sensitivity import OneParticipation, Plan, Sensitivity
 from dpfl.factorization.workloads import Workload
 
-
 # A matrix of thousands of rounds loses some 1e-13.
 _PRODUCT_RTOL = 1e-6
 

@@ -404,6 +404,7 @@ def _have(
 ) -> bool:
     """Checks a file, or downloads it if asked for; whether it was there."""
     if os.path.exists(path):
+        files.check_regular("data_dir's file", path)
         check(path)
         return True
     if not download:

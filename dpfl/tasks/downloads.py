@@ -29,6 +29,8 @@ _SILENCE = 60.0
 _LEAST_RATE = 1024.0
 _CHUNK = 2**20
 _ENDING = ".sha256"
+# Beyond the bytes of a digest and a path.
+_MOST_RECORD = 1 << 16
 # Of a file that takes some seconds to read.
 _LONG = 2**31
 # Of the clock that files are dated with, in nanoseconds, and more.
@@ -58,7 +60,8 @@ def fetch(
       sha256: Hexadecimal digest of what the address gives; None if it is not known.
 
     Raises:
-      OtherFileError: If the digest is another.
+      OtherFileError: If the digest is another than asked for, or than the one that
+        stands beside the path already, which is not replaced.
       OSError, EOFError, http.client.HTTPException or lzma.LZMAError: If it does not
         come to its end; they are `ERRORS`.
     """
@@ -74,7 +77,13 @@ def fetch(
             file.flush()
             check(file.name)
             unpacked = digest(file.name) if is_packed else None
-    if unpacked is not None:
+            is_recorded = unpacked is not None and os.path.lexists(path + _ENDING)
+            if is_recorded and recorded_digest(path) != unpacked:
+                raise OtherFileError(
+                    f"{url} must have, unpacked, the SHA-256 in {path}{_ENDING} unless "
+                    f"that is removed, found {unpacked}"
+                )
+    if unpacked is not None and not is_recorded:
         line = f"{unpacked}  {os.path.basename(path)}\n"
         files.write_atomically(path + _ENDING, line)
 
@@ -121,10 +130,10 @@ def _facts(path: str) -> list[int]:
 def recorded_digest(path: str) -> Optional[str]:
     """The digest that stands beside a file, None if there is none."""
     try:
-        with open(path + _ENDING, encoding="utf-8") as file:
-            return (file.readline().split() or [""])[0].lower()
-    except (OSError, UnicodeDecodeError):
+        text = files.read_text(path + _ENDING, _MOST_RECORD)
+    except (OSError, ValueError):
         return None
+    return (text.split() or [""])[0].lower()
 
 
 def _unpack(source: Any, file: IO[bytes]) -> str:

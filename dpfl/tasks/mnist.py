@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from dpfl import files
 from dpfl.tasks import configs, data_files, digits, models
 from dpfl.tasks import task as task_lib
 from dpfl.tasks.configs import FashionConfig, MnistConfig
@@ -102,8 +103,7 @@ def published_writers() -> np.ndarray:
 
 def _idx(path: str, axes: int) -> np.ndarray:
     """The bytes of an idx file, unpacked if it is packed."""
-    with open(path, "rb") as file:
-        content = file.read()
+    content = files.read_bytes(path)
     try:
         if content[:2] == b"\x1f\x8b":
             content = gzip.decompress(content)
@@ -129,6 +129,7 @@ def _idx_path(folder: str, stem: str, axes: int) -> str:
 def _archive(path: str) -> list[np.ndarray]:
     """Images and labels of both sets, from Keras's archive."""
     try:
+        files.check_regular("data_dir's file", path)
         with np.load(path) as parts:
             return [parts[name] for two in _PARTS.values() for name in two[:2]]
     except (*_UNREADABLE, TypeError, zlib.error, zipfile.BadZipFile) as error:

@@ -58,3 +58,12 @@ def test_bad_sizes_are_refused(tmp_path, capsys):
         rehearse.main([str(tmp_path), "--clients=0"])
     assert end.value.code == 2
     assert "--clients must be at least 1, found 0" in capsys.readouterr().err
+
+
+def test_a_file_that_is_there_is_not_replaced(tmp_path, capsys):
+    path = tmp_path / "emnist_all.sqlite"
+    path.write_bytes(b"the published one")
+    with pytest.raises(SystemExit) as end:
+        rehearse.main([str(tmp_path), "--clients=1", "--examples=1"])
+    assert end.value.code == 2 and str(path) in capsys.readouterr().err
+    assert path.read_bytes() == b"the published one"

@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import gzip
 import hashlib
+import os
 import pathlib
 
 import numpy as np
@@ -116,6 +117,18 @@ def test_every_digit_is_at_its_writer_or_held_out(tmp_path, packs, dot):
     assert task.clients_hold_test_examples
     # One of three and of four, three of thirteen.
     assert len(x) == 1 + 1 + 3
+
+
+@pytest.mark.parametrize("name", [mnist.ARCHIVE, "t10k-labels-idx1-ubyte"])
+def test_a_pipe_is_not_waited_for(tmp_path, name):
+    if name != mnist.ARCHIVE:
+        write(tmp_path)
+        (tmp_path / name).unlink()
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(ValueError, match="must be a regular file"):
+        mnist.read_images(
+            configs.MnistConfig(data_dir=str(tmp_path)), small(mnist.MNIST)
+        )
 
 
 def test_the_archive_of_keras_is_the_same_data(tmp_path):

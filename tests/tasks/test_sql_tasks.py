@@ -492,6 +492,37 @@ def test_a_download_with_another_digest_is_not_kept(emnist_copy, tmp_path_factor
     assert _emnist(tmp_path_factory.mktemp("right"), right, download=True)
 
 
+def test_a_digest_that_stands_beside_a_download_is_not_replaced(
+    emnist_copy, tmp_path_factory
+):
+    content = lzma.compress(emnist_copy.read_bytes(), format=lzma.FORMAT_ALONE)
+    file = _published(emnist_copy.parent, content)
+    folder = tmp_path_factory.mktemp("download")
+    beside = folder / "emnist_all.sqlite.sha256"
+    digest = hashlib.sha256(emnist_copy.read_bytes()).hexdigest()
+    for line in ("0" * 64, "", f"{digest}0"):
+        beside.write_text(line)
+        with _refused(f"{beside} .*, found {digest}"):
+            _emnist(folder, file, download=True)
+        assert os.listdir(folder) == [beside.name] and beside.read_text() == line
+    beside.write_text(mine := f"{digest} *emnist\n")
+    assert _emnist(folder, file, download=True, verify="full")
+    assert beside.read_text() == mine
+
+
+@pytest.mark.parametrize("put", [os.mkfifo, os.mkdir])
+def test_pipes_are_not_waited_for(stackoverflow_folder, tmp_path, put):
+    shutil.copytree(stackoverflow_folder, tmp_path / "copy")
+    beside = tmp_path / "copy" / "stackoverflow.sqlite.sha256"
+    put(beside)
+    assert downloads.recorded_digest(str(beside)[: -len(".sha256")]) is None
+    path = tmp_path / "copy" / "datasets" / "stackoverflow.word_count.tar.bz2"
+    path.unlink()
+    put(path)
+    with pytest.raises(ValueError, match="must be a regular file"):
+        _stackoverflow(tmp_path / "copy")
+
+
 def test_the_full_check_compares_with_the_digest_of_the_download(emnist_copy):
     digest = hashlib.sha256(emnist_copy.read_bytes()).hexdigest()
     beside = pathlib.Path(f"{emnist_copy}.sha256")
