@@ -33,9 +33,9 @@ from dpfl.mechanisms.participation import (
 
 # The chance that any history of honest sampling is refused.
 LEVEL = 1e-9
-# On one client's rounds, on sizes that vary too little, on sizes that are too large,
-# and on slots that are as in the epoch before.
-_BETS = 4
+# On one client's rounds, on sizes that vary too little, on sizes that are too large, on
+# slots that are as in the epoch before, and on clients that do not come back soon.
+_BETS = 5
 # What is staked on sizes that vary too little; the rest is kept for odd rounds.
 _STAKE = 0.9
 
@@ -184,6 +184,8 @@ class Evidence:
         self._same = slots if isinstance(plan, RandomSlot) else None
         self._place: dict[Hashable, int] = {}
         self._at: collections.Counter[int] = collections.Counter()
+        self._late = _Tilts(_tilts(0.5)) if plan.draws_afresh else None
+        self._returns = _Returns(plan)
 
     def copy(self) -> Evidence:
         """Other bets on the same rounds."""
@@ -225,6 +227,13 @@ class Evidence:
         ):
             found = f"the clients of slot {self._slot(index) + 1} as in another epoch"
             return self._sentence(found, plan.cohort_size, False)
+        if (
+            self._late is not None
+            and self._late.after(*self._returns.late(names)).log_wealth
+            >= self._log_limit
+        ):
+            found = f"hardly a client back within {self._returns.window} rounds"
+            return self._sentence(found, plan.cohort_size, False, True)
         return None
 
     def add(self, index: int, names: Optional[Sequence[Hashable]]) -> None:
@@ -246,6 +255,9 @@ class Evidence:
                 self._at[self._place.get(client, -1)] -= 1
                 self._place[client] = self._slot(index)
             self._at[self._slot(index)] += len(names)
+        if self._late is not None:
+            self._late = self._late.after(*self._returns.late(names))
+            self._returns.add(names)
         group = self._plan.group_of(index)
         for client in names:
             count = self._counts.get(client, 0)
@@ -290,6 +302,42 @@ class Evidence:
         )
 
 
+class _Returns:
+    """The clients that came in the last rounds, and all that ever came.
+
+    Attributes:
+      window: The number of the last rounds: half of an epoch, if there were epochs.
+    """
+
+    def __init__(self, plan: Participation):
+        self.window = max(1, plan.population // plan.cohort_size // 2)
+        self._population = plan.population
+        self._rounds = self._recent = 0
+        self._last: dict[Hashable, int] = {}
+        self._of_round: collections.Counter[int] = collections.Counter()
+
+    def late(self, names: Sequence[Hashable]) -> tuple[int, Free]:
+        """How many came before the last rounds alone, and the most likely law of it."""
+        begin = self._rounds - self.window
+        late = sum(self._last.get(client, begin) < begin for client in names)
+        ever = len(self._last)
+        chance = (ever - self._recent) / max(ever, self._population)
+        return late, Free(len(names), chance)
+
+    def add(self, names: Sequence[Hashable]) -> None:
+        """One more round."""
+        begin = self._rounds - self.window
+        for client in names:
+            before = self._last.get(client, begin - 1)
+            if before >= begin:
+                self._of_round[before] -= 1
+                self._recent -= 1
+        self._last.update(dict.fromkeys(names, self._rounds))
+        self._of_round[self._rounds] = len(names)
+        self._recent += len(names) - self._of_round.pop(begin, 0)
+        self._rounds += 1
+
+
 def _tilts(chance: float) -> np.ndarray:
     """Log odds ratios of what is bet on, up to joining nearly always."""
     most = max(1, math.ceil(math.log2(1000 / max(chance, 1e-12))))
@@ -309,7 +357,7 @@ def _log_wealth(tilts: np.ndarray, count: int, trials: int, chance: float) -> fl
 
 
 class _Tilts:
-    """Bets that cohorts are too large, at several odds."""
+    """Bets that too many of those who may join do, at several odds."""
 
     def __init__(self, tilts: np.ndarray, logs: Optional[np.ndarray] = None):
         self._tilts = tilts

@@ -3,6 +3,8 @@
 
 """Against honest cohorts: no false alarms. Against those of other plans: a refusal."""
 
+import itertools
+
 import numpy as np
 import pytest
 from scipy import special, stats
@@ -144,6 +146,12 @@ def dealt(groups, size):
             1,
             dpfl.FixedSize(N, 51, ROUNDS),
         ),
+        (
+            dpfl.WithoutReplacement(N, 50, ROUNDS),
+            shuffled(),
+            40,
+            dpfl.OncePerEpoch(N, 50, ROUNDS),
+        ),
         (SLOTS, shuffled(), 12, dpfl.OncePerEpoch(N, 50, ROUNDS)),
         # Slots that were drawn once, for all epochs.
         (
@@ -213,3 +221,22 @@ def test_cohorts_of_nobody_are_not_those_that_are_not_known():
         for _ in range(ROUNDS):
             ledger.record_round([])
     ledger.resume_at(ROUNDS)
+
+
+def test_more_clients_than_were_thought_of_are_no_contradiction():
+    """Cohorts of 50 of 2,000, where half as many give a larger epsilon."""
+    plan = dpfl.WithoutReplacement(N, 50, ROUNDS)
+    ledger = dpfl.Ledger(dpfl.Gaussian(50, 1.0, 1.0), plan, 10, 1e-5, method="rdp")
+    ledger.resume_at(ROUNDS, fixed(50, of=2 * N))
+
+
+def test_late_returns_are_counted_as_by_sets():
+    counted, cohorts = evidence._Returns(SAMPLED), fixed(50, 60)
+    assert counted.window == 10
+    for index, names in enumerate(cohorts):
+        recent = {*itertools.chain(*cohorts[max(0, index - 10) : index])}
+        old = {*itertools.chain(*cohorts[:index])} - recent
+        late, free = counted.late(names)
+        assert late == len(old & {*names})
+        assert free == (50, len(old) / N, True)
+        counted.add(names)
