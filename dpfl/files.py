@@ -359,6 +359,8 @@ def locked(folder: PathLike) -> Iterator[None]:
     """
     must = "output_dir must be a folder that can be written, with no link at .lock"
     with _refused(must, pathlib.Path(folder)):
+        with contextlib.suppress(FileNotFoundError):
+            check_regular(".lock", pathlib.Path(folder) / ".lock")
         opened = open(pathlib.Path(folder) / ".lock", "a+", opener=public_opener)
     with opened as file:
         if fcntl is not None:

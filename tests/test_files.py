@@ -130,6 +130,14 @@ def test_a_link_under_the_partial_name_is_not_followed(tmp_path, private):
     assert (tmp_path / "out").read_bytes() == b"new"
 
 
+@pytest.mark.parametrize("put", [os.mkfifo, os.mkdir])
+def test_what_is_no_file_in_the_place_of_the_lock_is_refused(tmp_path, put):
+    put(tmp_path / ".lock")
+    with pytest.raises(ValueError, match="must be a regular file"):
+        with files.locked(tmp_path):
+            pass
+
+
 def test_a_link_in_the_place_of_the_lock_is_refused(tmp_path):
     (tmp_path / "other").write_text("whole")
     (tmp_path / ".lock").symlink_to(tmp_path / "other")

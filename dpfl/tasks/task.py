@@ -8,6 +8,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
+import hashlib
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Optional, Union
@@ -147,6 +148,21 @@ class Task:
         return sum(int(np.prod(v.shape)) for v in variables)
 
     @functools.cached_property
+    def sample_digest(self) -> str:
+        """The SHA-256 of the first batches of some clients in round 0, in hex.
+
+        It tells other data under a fingerprint that does not cover them.
+        """
+        found = hashlib.sha256()
+        last = self.population - 1
+        for index in sorted({last * i // _SAMPLED for i in range(_SAMPLED + 1)}):
+            data = self.dataset_from_index(np.int64(index), np.int64(0))
+            for x, y in data.take(_SAMPLED):
+                for part in (x, y):
+                    found.update(tf.io.serialize_tensor(part).numpy())
+        return found.hexdigest()
+
+    @functools.cached_property
     def draws_in_training(self) -> bool:
         """Whether the model draws numbers in training, as dropout does.
 
@@ -164,6 +180,8 @@ class Task:
         return any(_DRAWING.match(node.op) for node in (*graph.node, *inner))
 
 
+# Clients between those that are looked at, and batches of each.
+_SAMPLED = 8
 # Operations of TensorFlow that draw other numbers whenever they run.
 _DRAWING = re.compile(
     "Random|Truncated|Parameterized|Multinomial|Stateful(?!PartitionedCall)"

@@ -52,7 +52,7 @@ def settings(plan: plan_lib.Plan) -> dict[str, Any]:
     for name in _WHERE_DATA_ARE:
         found.pop(name, None)
     found["mechanism's file"] = plan.mechanism.file_digest
-    found["task fingerprint"] = plan.task.fingerprint
+    found["task fingerprint"] = _fingerprint(plan)
     found["population"] = plan.task.population
     found["dimension"] = plan.dimension
     return found
@@ -110,6 +110,17 @@ def source_digest() -> str:
     return _digest_of([pathlib.Path(dpfl.__file__)])
 
 
+def _fingerprint(plan: plan_lib.Plan) -> str:
+    """The task's fingerprint; a plug-in's may forget some data, so a few go with it."""
+    if _is_own(registry.task_entry(plan.config.task).module):
+        return plan.task.fingerprint
+    return f"{plan.task.fingerprint} {plan.task.sample_digest}"
+
+
+def _is_own(module: str) -> bool:
+    return module.partition(".")[0] == dpfl.__name__
+
+
 def plugins_digest(plan: plan_lib.Plan) -> Optional[str]:
     """The same of what is not dpfl's of a plan's task and mechanism, None without any.
 
@@ -120,7 +131,7 @@ def plugins_digest(plan: plan_lib.Plan) -> Optional[str]:
         type(plan.config.task_config).__module__,
         type(plan.mechanism).__module__,
     }
-    found = {_top(name) for name in names if name.partition(".")[0] != dpfl.__name__}
+    found = {_top(name) for name in names if not _is_own(name)}
     return _digest_of(sorted(filter(None, found))) if found else None
 
 

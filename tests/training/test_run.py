@@ -15,7 +15,7 @@ import pytest
 import tensorflow as tf
 
 from dpfl import covered, disk_cache, files
-from dpfl.tasks import load_task
+from dpfl.tasks import load_task, registry
 from dpfl.training import checkpoint, provenance, selection
 from dpfl.training import config as config_lib
 from dpfl.training import run as run_lib
@@ -344,6 +344,41 @@ def test_a_plug_in_that_was_changed_is_another_run(
     with pytest.raises(checkpoint.ChangedFlagsError, match="plug-ins' files"):
         begun(plan)
     monkeypatch.delitem(sys.modules, "dpfl_plug_in")
+
+
+def test_data_that_a_plug_in_s_fingerprint_forgets_are_another_run(
+    make_plan, tmp_path, monkeypatch
+):
+    entry = dataclasses.replace(registry.TASKS["digits"], module="mine.tasks")
+    monkeypatch.setitem(registry.TASKS, "mine", entry)
+    plan = made(make_plan, tmp_path, task="mine", seed=5)
+
+    def with_data(digest):
+        task = SimpleNamespace(**{**vars(plan.task), "sample_digest": digest})
+        return dataclasses.replace(plan, task=task)
+
+    own = begun(with_data("a"))
+    assert begun(with_data("a")) == own
+    with pytest.raises(checkpoint.ChangedFlagsError, match="task fingerprint"):
+        begun(with_data("b"))
+    assert selection.run_key(5, provenance.digest(with_data("b"))) != own
+
+
+@pytest.mark.parametrize("of_text", [False, True])
+def test_a_sample_tells_the_data_of_clients(task, of_text):
+    def changed(amount):
+        def dataset(index, round_index):
+            def add(x, y):
+                is_last = tf.cast(index == task.population - 1, x.dtype)
+                x += amount * is_last
+                return (tf.strings.as_string(x) if of_text else x), y
+
+            return task.dataset_from_index(index, round_index).map(add)
+
+        return dataclasses.replace(task, dataset_from_index=dataset).sample_digest
+
+    assert changed(0.0) == changed(0.0) != changed(1.0)
+    assert of_text or changed(0.0) == task.sample_digest
 
 
 def test_correlated_noise_goes_on_with_as_many_processors(
