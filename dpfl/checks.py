@@ -27,6 +27,8 @@ Check = Callable[[str, Any], Any]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
+# Parts of a smaller delta, and their products, would be no normal floats.
+LEAST_DELTA = 1e-300
 # Lengths of updates beyond this are mistakes.
 MOST_DIMENSIONS = 10**12
 
@@ -136,8 +138,8 @@ def probability(name: str, value: Any) -> float:
 
 
 def delta(name: str, value: Any) -> float:
-    """`value` as a float, if it is in (0, 1)."""
-    return real(name, value, above=0, below=1)
+    """`value` as a float, if it is in (0, 1), and not below `LEAST_DELTA`."""
+    return real(name, value, at_least=LEAST_DELTA, below=1)
 
 
 def choice(name: str, value: Any, choices: Collection[str]) -> str:
@@ -195,8 +197,9 @@ def orders(values: Any, *, closed: bool = False) -> np.ndarray:
       closed: Whether 1 and infinity are orders too.
     """
     try:
-        result = np.atleast_1d(np.asarray(values, dtype=np.float64))
-    except (TypeError, ValueError) as error:
+        with np.errstate(over="ignore"):
+            result = np.atleast_1d(np.asarray(values, dtype=np.float64))
+    except (TypeError, ValueError, OverflowError) as error:
         raise TypeError(message("orders", "a sequence of numbers", values)) from error
     if result.ndim != 1 or result.size == 0:
         raise ValueError(message("orders", "a non-empty sequence", values))

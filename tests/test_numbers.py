@@ -6,15 +6,26 @@
 Nothing here needs TensorFlow: tests/package/test_wheel.py runs it with numpy 2 too.
 """
 
+import contextlib
 import dataclasses
+import functools
+import inspect
+import math
+import types
+import warnings
+from collections.abc import Callable, Iterator
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Optional
 
+import dp_accounting
 import numpy as np
 import pytest
 
 import dpfl
-from dpfl import mechanisms
+from dpfl import accounting, factorization, fields, mechanisms
+from dpfl.accounting import events
+from dpfl.planning import bands_curve  # noqa: F401
 
 PLAN = dpfl.PoissonSampling(population=1000, cohort_size=100, rounds=10)
 
@@ -94,3 +105,333 @@ def test_an_epoch_of_many_rounds():
     ledger = dpfl.Ledger(mechanism, plan, 1000, 1e-5)
     assert ledger.record_round() == dpfl.epsilon(mechanism, plan, 1000, 1e-5)
     assert dpfl.Gaussian(10, 1.0, 2.0).uplink_bits(np.int32(10**8)) == 32e8
+
+
+# --- Every public name, with every kind of number.
+
+KINDS = [getattr(np, f"{sign}int{n}") for sign in ("", "u") for n in (8, 16, 32, 64)]
+KINDS += [np.float16, np.float32, np.float64, np.longdouble, Fraction]
+NONSENSE = [True, np.True_, math.nan, math.inf, -1, np.int8(-1), -0.5, 0, 1e-320, 1e300]
+NONSENSE += [10**400, Fraction(-1, 3), np.float32(math.nan), np.longdouble("1e4000")]
+NONSENSE += [Decimal(1), "1", 1j, np.ones(2), object()]
+PARTICIPATION = {"population": 120, "cohort_size": 12, "rounds": 100}
+# Values of fields and arguments that are optional, or for which an example says too
+# little; small, so that the smallest types hold them, and products of two do not fit.
+VALUES: dict[str, Any] = {
+    **{"epoch_rounds": 10, "min_separation": 2, "count_stddev": 0.3, "linf_ratio": 0.5},
+    **{"wrap_probability": 0.25, "max_rank": 4, "second_moment_floor": 0.5},
+    **{"threshold": 0.5, "expected_dropout": 0.25, "colluding_clients": 1},
+    **{"sketch_size": 8, "max_examples_per_client": 100, "max_test_examples": 100},
+}
+EXEMPT = {
+    # Errors, what others return, and tables.
+    *("BudgetNotBindingError", "CalibrationError", "NoiseTooLargeError"),
+    *("NoiseTooSmallError", "UnreachableBudgetError", "PrivacyReport", "Chosen"),
+    *("EXAMPLES", "MECHANISMS", "PARTICIPATIONS"),
+    # Abstract, or what others take.
+    *("IntegerMechanism", "Mechanism", "NoiseMechanism", "Participation", "Codec"),
+    *("option", "required", "register", "register_task", "no_metrics"),
+}
+"""Public names without a number of their own."""
+
+
+# What a sentence says of an argument in place of its name.
+ALIASES = {"target_epsilon": "budget", "sampling_probability": "cohorts vary"}
+# Methods that are for other mechanisms.
+REFUSED = {("sgmf", "again_event"), ("none", "with_noise_multiplier")}
+
+
+def said(value: Any) -> Any:
+    """A result with the type of each number, so that equal ones are the same."""
+    if isinstance(value, fields.Checked) and not hasattr(value, "event"):
+        names = fields.checks_of(type(value))
+        return type(value), [said(getattr(value, name)) for name in names]
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.tolist()
+    if isinstance(value, (list, tuple)):
+        return type(value), [said(one) for one in value]
+    return type(value), repr(value)
+
+
+def outcome(call: Callable[..., Any], given: dict[str, Any], name: str) -> Any:
+    """A result as text, or the error, if that is a sentence on the argument."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        try:
+            return said(call(**given))
+        except (TypeError, ValueError) as error:
+            names = name, ALIASES.get(name, name)
+            assert any(each in str(error) for each in names), (given, error)
+            assert " must " in str(error) and "\n" not in str(error), (given, error)
+            return None
+
+
+def check_argument(call: Callable[..., Any], given: dict[str, Any], name: str) -> None:
+    """Tries an argument as every kind of number, and what is none."""
+    value = given[name]
+    assert outcome(call, given, name) is not None, (call, given)
+    for kind in KINDS if not isinstance(value, bool) else ():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                number = kind(value)
+            except (OverflowError, TypeError, ValueError):
+                continue
+        plain = float(number) if kind is Fraction else number.item()
+        if kind is np.longdouble:
+            plain = float(number)
+        if isinstance(value, int) and number != value:
+            continue
+        found = outcome(call, {**given, name: number}, name)
+        expected = outcome(call, {**given, name: plain}, name)
+        if isinstance(value, int) and isinstance(number, np.integer):
+            assert found is not None, (call, name, number)
+        if isinstance(value, float) and not isinstance(number, np.integer):
+            assert found is not None or expected is None, (call, name, number)
+        assert found is None or found == expected, (call, name, number)
+    for number in NONSENSE:
+        outcome(call, {**given, name: number}, name)
+
+
+def check_all(call: Callable[..., Any], given: dict[str, Any]) -> None:
+    """Tries each argument that is a number or a flag."""
+    for name, value in given.items():
+        if isinstance(value, (int, float)):
+            check_argument(call, given, name)
+
+
+def fields_of(config: Any) -> dict[str, Any]:
+    """The fields of a small configuration that differ from None, by name."""
+    own = {f.name: getattr(config, f.name) for f in dataclasses.fields(config)}
+    given = {k: VALUES.get(k) if v is None else v for k, v in own.items()}
+    return {k: v for k, v in given.items() if v is not None}
+
+
+def small(config: dpfl.Mechanism) -> dpfl.Mechanism:
+    """An example with as many optional numbers as go together."""
+    for name, value in VALUES.items():
+        if hasattr(config, name):
+            with contextlib.suppress(ValueError):
+                config = dataclasses.replace(config, **{name: value})
+    return config
+
+
+def costs(config: dpfl.Mechanism) -> list[Any]:
+    return [
+        config,
+        config.uplink_bits(96),
+        config.downlink_bits(96),
+        config.mean_squared_error(96),
+        config.round_dp_event(96, 1.0),
+    ]
+
+
+@pytest.mark.parametrize("name", sorted(dpfl.MECHANISMS))
+class TestMechanisms:
+    def test_fields(self, name):
+        config = small(dpfl.EXAMPLES[name])
+        for field, value in fields_of(config).items():
+            if isinstance(value, (int, float)):
+                change = functools.partial(dataclasses.replace, config)
+                check_argument(change, {field: value}, field)
+
+    def test_methods(self, name):
+        config = dpfl.EXAMPLES[name]
+        plan = dpfl.OncePerEpoch(12, 3, 4)
+        known = {"dimension": 96, "sampling_probability": 1.0, "participation": plan}
+        known = {**known, "noise_multiplier": 0.25, "accountant": "rdp"}
+        for method in [each for each in dir(config) if not each.startswith("_")]:
+            call = getattr(type(config), method, None)
+            if not isinstance(call, types.FunctionType):
+                continue
+            names = list(inspect.signature(call).parameters)[1:]
+            given = {each: known[each] for each in names if each in known}
+            if len(given) < len(names):
+                continue
+            if (name, method) in REFUSED:
+                assert outcome(functools.partial(call, config), given, "") is None
+                continue
+            check_all(functools.partial(call, config), given)
+            for wrong in (None, 3, "poisson", type(plan), config):
+                if "participation" in given:
+                    with pytest.raises(TypeError, match="^participation must be"):
+                        call(config, **{**given, "participation": wrong})
+
+
+@pytest.mark.parametrize("kind", dpfl.PARTICIPATIONS.values(), ids=lambda k: k.name)
+def test_participations(kind):
+    names = [field.name for field in dataclasses.fields(kind)]
+    given = {name: {**VALUES, **PARTICIPATION}[name] for name in names}
+    check_all(kind, given)
+    plan = kind(**given)
+    for name, value in (("first", {"rounds": 7}), ("group_of", {"round_index": 7})):
+        check_all(getattr(plan, name), value)
+    for method in (plan.excluded_from, plan.known_from):
+        check_all(method, {"round_index": 7})
+
+
+INTEGERS = {"noise_clients": 100, "local_stddev": 0.5, "granularity": 0.25}
+INTEGERS = {**INTEGERS, "clip_norm": 1.0, "dimension": 100, "max_coordinate": 0.5}
+INTEGERS = {**INTEGERS, "rounding_bias": 0.0, "sampling_probability": 0.5}
+INTEGERS = {**INTEGERS, "noise_of_helpers": False}
+CSGM = {"noise_multiplier": 1.5, "keep_fraction": 0.5, "linf_ratio": 0.25}
+CSGM = {**CSGM, "dimension": 100}
+RELEASE = dp_accounting.GaussianDpEvent(1.5)
+COUNT = accounting.SparsifiedGaussianDpEvent(1.5, 0.5, 0.5, 1)
+# Arguments of each class of events, and of others that keep what checks return.
+CLASSES: dict[str, dict[str, Any]] = {
+    "BallsInBinsDpEvent": {"noise_multiplier": 1.5, "gram": np.eye(2), "groups": 100},
+    "MinSeparationDpEvent": {
+        **{"noise_multiplier": 1.5, "columns": np.ones((4, 1)), "separation": 100},
+        "probability": 0.5,
+    },
+    "SparsifiedDpEvent": CSGM,
+    "SparsifiedMatrixFactorizationDpEvent": CSGM,
+    "SparsifiedGaussianDpEvent": {**CSGM, "sampling_probability": 0.5},
+    "LinfSparsifiedGaussianDpEvent": {**CSGM, "sampling_probability": 0.5},
+    "DistributedDiscreteGaussianDpEvent": INTEGERS,
+    "DistributedSkellamDpEvent": INTEGERS,
+    "WithClipCountDpEvent": {
+        **{"update": COUNT, "count": COUNT, "sampling_probability": 0.5}
+    },
+    "MatrixFactorizationDpEvent": {"noise_multiplier": 1.5},
+    "FixedSizeDpEvent": {"round_event": RELEASE, "fraction": 0.5},
+    "RandomSlotDpEvent": {"round_event": RELEASE, "rounds": 100, "slots": 120.0},
+    "RunDpEvent": {"event": RELEASE, "relations": (events.Relation.REPLACE_SPECIAL,)},
+    "DiscreteGaussianNoise": {"count": 100, "stddev": 0.5},
+    "SkellamNoise": {"variance": 0.5},
+    "FixedEpochs": {"epochs": 100, "separation": 100},
+    "MinSeparation": {"separation": 100, "limit": 100},
+    "ShuffledEpochs": {"length": 100, "window": 50},
+    "DropRate": {"factor": 0.5, "fraction": 0.5},
+    "LinearCooldown": {"final": 0.5, "fraction": 0.5},
+    "ExplicitRates": {"values": (1, np.float32(0.5), Fraction(1, 2))},
+    "Workload": {"rounds": 100, "momentum": 0.5},
+    "StreamRun": {
+        **{"workload": factorization.prefix_sum(4), "population": 120},
+        **{"cohort_size": 100, "epsilon": 1.5, "delta": 0.25},
+    },
+    "RunCost": {
+        **{"mechanism": dpfl.Gaussian(12, 1.0, 1.5), "dimension": 100, "delta": 0.25},
+        "participation": dpfl.FixedSize(**PARTICIPATION),
+        "target_epsilon": 1.5,
+    },
+}
+WITHOUT_NUMBERS = {"OneParticipation", "ConstantRate"}
+
+
+def subclasses(kind: type) -> Iterator[type]:
+    for each in kind.__subclasses__():
+        yield each
+        yield from subclasses(each)
+
+
+def test_classes():
+    """Of all that keep what checks return, which a new one does too."""
+    seen = set()
+    for kind in set(subclasses(fields.Checked)):
+        if not kind.__module__.startswith("dpfl.") or inspect.isabstract(kind):
+            continue
+        package = kind.__module__.split(".")[1]
+        if package in ("mechanisms", "tasks", "training"):
+            continue
+        if kind.__name__ not in WITHOUT_NUMBERS:
+            check_all(kind, CLASSES[kind.__name__])
+            seen.add(kind.__name__)
+    assert seen == set(CLASSES)
+
+
+GAUSSIAN = dpfl.Gaussian(12, 1.0, 1.5)
+OF_A_RUN = {"mechanism": GAUSSIAN, "participation": dpfl.FixedSize(**PARTICIPATION)}
+OF_A_RUN = {**OF_A_RUN, "dimension": 96}
+FIGURE = {**OF_A_RUN, "delta": 0.125}
+EVENT = {"event": RELEASE, "delta": 0.125}
+WORKLOAD = factorization.prefix_sum(8)
+
+
+def calibrate_event(**given: Any) -> float:
+    make = dp_accounting.GaussianDpEvent
+    return accounting.calibrate_noise_multiplier(make, **given)
+
+
+def ledger(rounds: Any = 3, **given: Any) -> Any:
+    made = dpfl.Ledger(**given)
+    made.check_room(rounds)
+    made.resume_at(rounds)
+    return made.epsilon, made.report().epsilon, made.cost.epsilon_after(rounds)
+
+
+# A call for each public function, by its name, and arguments.
+FUNCTIONS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
+    "epsilon": (dpfl.epsilon, FIGURE),
+    "privacy_report": (lambda **more: dpfl.privacy_report(**more).epsilon, FIGURE),
+    "calibrate": (dpfl.calibrate, {**FIGURE, "epsilon": 1.5}),
+    "chosen": (
+        lambda **more: dpfl.chosen(**more).mechanism,
+        {**FIGURE, "epsilon": 1.5},
+    ),
+    "noise": (
+        lambda **more: list(dpfl.noise(**more))[:1],
+        {**OF_A_RUN, "seed": 100, "first_round": 99},
+    ),
+    "Ledger": (ledger, {**FIGURE, "rounds": 100, "target_epsilon": 100.0}),
+    "loss_distribution": (
+        lambda **more: dpfl.loss_distribution(**more).get_epsilon_for_delta(0.125),
+        {**EVENT, "interval": 0.125},
+    ),
+    "DpflAccountant": (
+        lambda order: dpfl.DpflAccountant([order]).compose(RELEASE).get_epsilon(0.125),
+        {"order": 16.0},
+    ),
+    "accounting.epsilon": (lambda **more: accounting.epsilon(**more).epsilon, EVENT),
+    "accounting.gaussian_delta": (
+        accounting.gaussian_delta,
+        {"epsilon": 1.5, "noise_multiplier": 1.5},
+    ),
+    "accounting.gaussian_epsilon": (
+        accounting.gaussian_epsilon,
+        {"delta": 0.125, "noise_multiplier": 1.5},
+    ),
+    "accounting.calibrate_noise_multiplier": (
+        calibrate_event,
+        {"target_epsilon": 1.5, "target_delta": 0.125, "guess": 2.0, "rtol": 0.125},
+    ),
+    "factorization.prefix_sum": (factorization.prefix_sum, {"rounds": 100}),
+    "factorization.momentum": (
+        factorization.momentum,
+        {"rounds": 100, "beta": 0.5},
+    ),
+    "factorization.compute": (
+        lambda **more: factorization.compute(WORKLOAD, "toeplitz", **more).loss,
+        {"bands": 2, "separation": 2, "participations": 2},
+    ),
+    "mechanisms.default_linf_ratio": (
+        mechanisms.default_linf_ratio,
+        {"dimension": 96, "cohort_size": 120},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions(name):
+    call, given = FUNCTIONS[name]
+    check_all(call, given)
+    for argument in {"mechanism", "participation"} & set(given):
+        for wrong in (3, "gaussian", dpfl.Gaussian, dpfl.FixedSize):
+            with pytest.raises(TypeError, match=f"^{argument} must be"):
+                call(**{**given, argument: wrong})
+
+
+NEED_TENSORFLOW = {
+    *("CodecFactory", "aggregator", "fed_aggregator", "make_codec", "query"),
+    *("Measure", "Run", "RunConfig", "TaskConfig", "TaskEntry", "load_task"),
+    *("make_plan", "start_worker"),
+}
+"""Public names that tests/aggregators and tests/training have numbers for."""
+
+
+def test_no_public_name_is_forgotten():
+    kinds = {*dpfl.MECHANISMS.values(), *dpfl.PARTICIPATIONS.values()}
+    known = {kind.__name__ for kind in kinds}
+    known |= {name for name in FUNCTIONS if "." not in name}
+    assert set(dpfl.__all__) == known | EXEMPT | NEED_TENSORFLOW

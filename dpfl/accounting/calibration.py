@@ -46,6 +46,8 @@ _ORDER_RATIO = 1.4
 _USUAL_ORDER = 128.0
 _COARSE_STEP = 0.006
 _LAST_DIGITS = 1e-9
+# Of the grid of noise multipliers, whose points are to be different floats.
+_LEAST_STEP = 1e-12
 
 MakeEvent = Callable[[float], dp_accounting.DpEvent]
 
@@ -200,7 +202,7 @@ def calibrate_noise_multiplier(
       target_delta: In (0, 1).
       method: As for `epsilon`.
       rtol: The relative step of the grid; the answer is within it of the optimum,
-        and on the private side of it. In (0, 1).
+        and on the private side of it. From 1e-12 on, and below 1.
       orders: As for `epsilon`.
       guess: Where the tight search begins; the answer does not depend on it.
 
@@ -212,8 +214,10 @@ def calibrate_noise_multiplier(
     """
     target = checks.positive("target_epsilon", target_epsilon)
     delta = checks.delta("target_delta", target_delta)
-    step = math.log1p(checks.delta("rtol", rtol))
-    checks.choice("method", method, METHODS)
+    step = math.log1p(checks.real("rtol", rtol, at_least=_LEAST_STEP, below=1))
+    method = checks.choice("method", method, METHODS)
+    least, most = SMALLEST_NOISE_MULTIPLIER, LARGEST_NOISE_MULTIPLIER
+    guess = checks.real("guess", guess, at_least=least, at_most=most)
 
     def gap_at(
         k: int, some: Optional[Sequence[float]], by: str = "rdp"
@@ -388,14 +392,14 @@ def _bracket(
         if k == (ceiling if upwards else floor):
             if not upwards:
                 raise BudgetNotBindingError(
-                    "the budget is met even with noise_multiplier "
-                    f"{SMALLEST_NOISE_MULTIPLIER:g}; check that make_event uses its "
-                    "argument"
+                    "target_epsilon must be smaller, since the budget is met even with "
+                    f"noise_multiplier {SMALLEST_NOISE_MULTIPLIER:g}; check that "
+                    "make_event uses its argument"
                 )
             raise UnreachableBudgetError(
-                "the budget is exceeded even with noise_multiplier "
-                f"{LARGEST_NOISE_MULTIPLIER:g}; raise target_epsilon or target_delta, "
-                "or bits if the noise is in integers"
+                "target_epsilon or target_delta must be larger, or bits for noise in "
+                "integers, since the budget is exceeded even with noise_multiplier "
+                f"{LARGEST_NOISE_MULTIPLIER:g}"
             )
         # Log epsilon falls about as log noise rises, or faster.
         far = min(abs(value) * 1.05 / step, 4 * stride)

@@ -12,6 +12,8 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from dpfl import checks
+
 # A structure of tensors, as tf.nest understands it.
 Structure = Any
 
@@ -46,6 +48,9 @@ class Layout:
         specs = tf.nest.flatten(self._specs)
         self._sizes = [math.prod(spec.shape.as_list()) for spec in specs]
         self.dimension = sum(self._sizes)
+        if not self.dimension:
+            wanted = "of at least one parameter"
+            raise ValueError(checks.message("value_type", wanted, value_type))
 
     def split(self, value: Structure) -> tuple[Structure, Optional[tf.Tensor]]:
         """The update and what is beside it, None if nothing is."""

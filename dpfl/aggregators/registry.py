@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Optional
 
-from dpfl import mechanisms, planning
+from dpfl import checks, mechanisms, planning
 from dpfl.aggregators import matrix_factorization
 from dpfl.aggregators.codec import Codec
 from dpfl.aggregators.factory import CodecFactory
@@ -30,7 +30,8 @@ def make_codec(
       TypeError: If `mechanism` is not a configuration from the table.
     """
     entry = _entry(mechanism)
-    return entry.codec(_chosen(mechanism, dimension), dimension, **options)
+    length = checks.dimension("dimension", dimension)
+    return entry.codec(_chosen(mechanism, length), length, **options)
 
 
 def build(
@@ -114,6 +115,7 @@ def build_fed(
     Raises:
       TypeError: If `mechanism` is not a configuration from the table.
     """
+    dimension = checks.dimension("dimension", dimension)
     feeder = _entry(mechanism).feeder
     if feeder is None:
         return build(mechanism, **options), lambda state: state

@@ -149,6 +149,11 @@ class Mechanism(Checked, abc.ABC):
 
     def with_noise_multiplier(self: _Self, noise_multiplier: float) -> _Self:
         """The same mechanism with other noise, as calibration asks for."""
+        if all(each.name != "noise_multiplier" for each in dataclasses.fields(self)):
+            wanted = f"left out for {self.name}, which has no noise"
+            raise TypeError(
+                checks.message("noise_multiplier", wanted, noise_multiplier)
+            )
         changes: dict[str, Any] = {"noise_multiplier": noise_multiplier}
         return dataclasses.replace(self, **changes)
 

@@ -154,6 +154,7 @@ def test_it_installs_and_works_without_tensorflow(version, wheel, tmp_path):
     check_privacy(binaries, tmp_path)
     if more:
         check_accountant(python, tmp_path)
+        check_numbers(python, tmp_path)
         check_the_rest(binaries, tmp_path)
 
 
@@ -164,6 +165,15 @@ def check_accountant(python, folder):
     chosen = "OwnTest and not log_a and not bounds_gaussian and not delta_gaussian"
     options = ["-q", "-p", "no:cacheprovider", "-k", chosen]
     run([python, "-I", "-m", "pytest", *options, "test_accountant.py"], folder)
+
+
+def check_numbers(python, folder):
+    """With this Python's numpy, a 2, where products of small numbers wrap otherwise."""
+    shutil.copy(ROOT / "tests/test_numbers.py", folder)
+    newer = "import numpy; assert int(numpy.__version__.split('.')[0]) >= 2"
+    run([python, "-I", "-c", newer], folder)
+    options = ["-q", "-p", "no:cacheprovider", "test_numbers.py"]
+    run([python, "-I", "-m", "pytest", *options], folder)
 
 
 def check_the_rest(binaries, tmp_path):
