@@ -63,9 +63,9 @@ class BallsInBinsDpEvent(hidden_turns.HiddenTurnsDpEvent):
       groups: b, at least r, which it is if left out.
     """
 
-    noise_multiplier: float = attr.ib(metadata=said(check=checks.nonnegative))
+    noise_multiplier: float = attr.ib(metadata=said(check=events.noise))
     gram: np.ndarray = attr.ib(converter=_read_only, eq=hidden_turns.matrix_key)
-    groups: int = attr.ib()
+    groups: int = attr.ib(metadata=said(check=events.whole))
 
     @groups.default
     def _all(self) -> int:

@@ -187,10 +187,10 @@ def _every_log_moment(
 class SparsifiedDpEvent(events.RdpDpEvent):
     """The parameters that the sparsified mechanisms have in common."""
 
-    noise_multiplier: float = attr.ib(metadata=said(check=checks.nonnegative))
+    noise_multiplier: float = attr.ib(metadata=said(check=events.noise))
     keep_fraction: float = attr.ib(metadata=said(check=checks.fraction))
     linf_ratio: float = attr.ib(metadata=said(check=checks.positive))
-    dimension: int = attr.ib(metadata=said(check=checks.integer))
+    dimension: int = attr.ib(metadata=said(check=events.whole))
 
     # Whether the L2 bound is made use of; otherwise only |v_j| <= DeltaInf is.
     _use_l2: ClassVar[bool] = True

@@ -15,8 +15,9 @@ directions. Each event says for which relations it stands.
 from __future__ import annotations
 
 import abc
+import functools
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Optional, Union
+from typing import Any, ClassVar, Optional, Union
 
 import attr
 import dp_accounting
@@ -56,6 +57,19 @@ LARGEST_NOISE_MULTIPLIER = 1e12
 
 LEAST_NOISE_MULTIPLIER = 1e-100
 """Less is none, and its inverse square would leave the float64 numbers."""
+
+
+# Whole numbers beyond this are no floats.
+whole = functools.partial(checks.integer, at_most=2**53)
+
+
+def noise(name: str, value: Any) -> float:
+    """A noise multiplier; more than the largest counts as that, less than any as none.
+
+    Less noise is never more private, and squares and their sums stay normal floats.
+    """
+    found = min(checks.nonnegative(name, value), LARGEST_NOISE_MULTIPLIER)
+    return found if found >= LEAST_NOISE_MULTIPLIER else 0.0
 
 
 class NoiseTooLargeError(ValueError):

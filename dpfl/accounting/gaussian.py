@@ -59,7 +59,8 @@ def gaussian_delta(epsilon: float, noise_multiplier: float) -> float:
     With m = 1 / noise_multiplier, delta is
     Phi(m/2 - epsilon/m) - exp(epsilon) Phi(-m/2 - epsilon/m). Both terms are the
     normal density at m/2 - epsilon/m times a Mills ratio, so nothing overflows. It is
-    above the smallest by 1e-13 relative to Phi(m/2 - epsilon/m).
+    above the smallest by 1e-13 relative to Phi(m/2 - epsilon/m), and by a little more
+    at deltas below 1e-90.
 
     Args:
       epsilon: At least 0.
@@ -78,7 +79,9 @@ def gaussian_delta(epsilon: float, noise_multiplier: float) -> float:
     # exp(epsilon) Phi(lower) is the density at upper times the Mills ratio at -lower.
     mills = float(special.erfcx(-lower / math.sqrt(2.0)))
     second = 0.5 * math.exp(-0.5 * upper * upper) * mills
-    return min(1.0, max(0.0, first - second) + _ROUNDING * first)
+    # Far out the exponent's own rounding is more.
+    tail = max(_ROUNDING, min(upper, 0.0) ** 2 * 2.0**-51) if first else 0.0
+    return min(1.0, max(0.0, first - second) + tail * first)
 
 
 def gaussian_epsilon(delta: float, noise_multiplier: float) -> float:

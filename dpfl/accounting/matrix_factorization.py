@@ -43,7 +43,7 @@ class MatrixFactorizationDpEvent(events.RdpDpEvent):
         released; and if only the first rows are released, those rows and columns of it.
     """
 
-    noise_multiplier: float = attr.ib(metadata=said(check=checks.nonnegative))
+    noise_multiplier: float = attr.ib(metadata=said(check=events.noise))
 
     def rdp(self, orders: events.Orders) -> np.ndarray:
         """See base class. The stream is one Gaussian mechanism."""

@@ -66,9 +66,9 @@ class MinSeparationDpEvent(hidden_turns.HiddenTurnsDpEvent):
       probability: p, in (0, 1].
     """
 
-    noise_multiplier: float = attr.ib(metadata=said(check=checks.nonnegative))
+    noise_multiplier: float = attr.ib(metadata=said(check=events.noise))
     columns: np.ndarray = attr.ib(converter=_read_only, eq=hidden_turns.matrix_key)
-    separation: int = attr.ib()
+    separation: int = attr.ib(metadata=said(check=events.whole))
     probability: float = attr.ib(metadata=said(check=checks.fraction))
 
     @columns.validator

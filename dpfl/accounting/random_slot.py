@@ -123,7 +123,7 @@ class RandomSlotDpEvent(events.RdpDpEvent):
     """
 
     round_event: dp_accounting.DpEvent = attr.ib(validator=gaussian.check_round_event)
-    rounds: int = attr.ib(metadata=said(check=checks.integer))
+    rounds: int = attr.ib(metadata=said(check=events.whole))
     slots: float = attr.ib(metadata=said(check=checks.positive))
 
     def __attrs_post_init__(self) -> None:

@@ -41,15 +41,6 @@ MOST_RELEASES = 10**15
 _MOST_PRODUCTS = 10**300
 
 
-def _noise(name: str, value: Any) -> float:
-    """A noise multiplier; more than the largest counts as that, less than any as none.
-
-    Less noise is never more private, and squares and their sums stay normal floats.
-    """
-    noise = min(checks.nonnegative(name, value), events.LARGEST_NOISE_MULTIPLIER)
-    return noise if noise >= events.LEAST_NOISE_MULTIPLIER else 0.0
-
-
 def _count(name: str, value: Any) -> int:
     return checks.integer(name, value, 0, MOST_RELEASES)
 
@@ -72,7 +63,7 @@ def _any_number(name: str, value: Any) -> Any:
 
 _WRAPPERS = (dp_accounting.SelfComposedDpEvent, dp_event.RepeatAndSelectDpEvent)
 _CHECKS: dict[str, Callable[[str, Any], Any]] = {
-    "noise_multiplier": _noise,
+    "noise_multiplier": events.noise,
     "sampling_probability": checks.probability,
     "count": _count,
     "sample_size": _size,
@@ -206,7 +197,7 @@ def _gaussian_noise(release: DpEvent) -> Optional[float]:
             release = release.as_gaussian()
     # A subclass may be known by more than its noise.
     if type(release) is dp_accounting.GaussianDpEvent:
-        return _noise("noise_multiplier", release.noise_multiplier)
+        return events.noise("noise_multiplier", release.noise_multiplier)
     return None
 
 

@@ -430,3 +430,34 @@ def test_noise_that_is_hardly_ever_drawn_is_not_computed_with(count, monkeypatch
 def test_skellam_noise_of_many_tiny_shares_is_computed():
     event = unit_event(KINDS[1], noise_clients=10**4, local_stddev=0.01)
     assert np.all(np.isfinite(event.rdp([2.0])))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+class TestEnds:
+    """Numbers that are far apart: a figure, or a sentence on one of them."""
+
+    def make(self, kind, **changes):
+        return unit_event(kind, **{"rounding_bias": 0.0, **changes})
+
+    @pytest.mark.parametrize("q", [1.0, 0.1])
+    @pytest.mark.parametrize("bound", noise_events.BOUNDS)
+    def test_figures(self, kind, bound, q):
+        how = {"bound": bound, "sampling_probability": q}
+        orders = [1.5, 2.0, 32.0]
+        for steps, stddev in ((1e-6, 1.0), (1e12, 1.0), (1e12, 1e12), (1.0, 1e10)):
+            event = self.make(kind, clip_norm=steps, local_stddev=stddev, **how)
+            assert np.all(np.diff(event.rdp(orders)) >= 0)
+            assert np.all(event.rdp(orders) >= 0)
+
+    def test_no_noise_to_speak_of_is_none(self, kind):
+        event = self.make(kind, local_stddev=1e-170)
+        assert np.all(np.isinf(event.published_rdp([2.0])))
+        assert np.all(np.isinf(event.rdp([2.0])))
+
+    def test_sentences(self, kind):
+        for steps in (1e-200, 1e-31, 1e16, 1e200):
+            with pytest.raises(ValueError, match="^clip_norm must be from 1e-30"):
+                self.make(kind, clip_norm=steps)
+        for stddev in (1e12, 1e100, 1e300):
+            with pytest.raises(events.NoiseTooLargeError, match="^local_stddev must"):
+                self.make(kind, local_stddev=stddev)

@@ -232,3 +232,51 @@ def test_the_grid_is_fine_enough_for_clients_that_seldom_join(q, rounds):
     found, method = gaussian.tight_epsilon(run, 1e-6)
     finer = max(s.epsilon(1e-6) for s in gaussian.tight_losses(run, 1e-6, 5e-6))
     assert method == "pld" and finer <= found < 1.015 * finer
+
+
+class TestEnds:
+    @pytest.mark.parametrize("z", [0.05, 1.0, 30.0, 1e4])
+    def test_the_least_delta(self, z):
+        epsilon = accounting.gaussian_epsilon(1e-300, z)
+        with mpmath.workdps(60):
+            upper, lower = 0.5 / z - epsilon * z, -0.5 / z - epsilon * z
+            delta = mpmath.ncdf(upper) - mpmath.exp(epsilon) * mpmath.ncdf(lower)
+            assert 1 - 1e-6 < delta / mpmath.mpf(1e-300) <= 1
+        for event in (GAUSSIAN(z), POISSON(0.1, GAUSSIAN(z))):
+            for method in ("rdp", "tight"):
+                found = [
+                    accounting.epsilon(event, delta, method=method).epsilon
+                    for delta in (1e-290, 1e-299, 1e-300)
+                ]
+                assert found[0] < found[1] < found[2] < math.inf
+        for delta in (9e-301, 1e-310, 5e-324, 0.0):
+            for call in (
+                lambda: accounting.epsilon(GAUSSIAN(z), delta),  # noqa: B023
+                lambda: accounting.gaussian_epsilon(delta, z),  # noqa: B023
+                lambda: accounting.loss_distribution(GAUSSIAN(z), delta),  # noqa: B023
+            ):
+                with pytest.raises(ValueError, match="^delta must be at least"):
+                    call()
+
+    @pytest.mark.parametrize("q", [1.0, 0.1])
+    def test_more_noise_than_the_largest_counts_as_that(self, q):
+        def events(z):
+            dropped = {"keep_fraction": 0.5, "linf_ratio": 0.5, "dimension": 4}
+            plain = [GAUSSIAN(z)]
+            plain += [accounting.SparsifiedGaussianDpEvent(z, **dropped)]
+            plain += [accounting.LinfSparsifiedGaussianDpEvent(z, **dropped)]
+            if q == 1:
+                return [*plain, accounting.MatrixFactorizationDpEvent(z)]
+            return [POISSON(q, event) for event in plain]
+
+        def epsilons(z):
+            return [
+                accounting.epsilon(SELF(event, 100), 1e-30, method=method).epsilon
+                for event in events(z)
+                for method in ("rdp", "tight")
+            ]
+
+        least = epsilons(1e12)
+        assert min(least) > 0
+        for z in (1e13, 1e50, 1e160, 1e300):
+            assert epsilons(z) == least

@@ -54,6 +54,13 @@ class TestComputation:
         with pytest.raises(TypeError, match="^value_type must be"):
             weighted.create(value_type, tff.TensorType(np.float32))
 
+    @pytest.mark.parametrize("shapes", [[(0,)], [(0, 3), (2, 0)]], ids=str)
+    def test_an_update_without_parameters_is_refused(self, shapes):
+        value_type = tff.to_type([(np.float32, shape) for shape in shapes])
+        for config in (NOISY[0], CONFIGS[0]):
+            with pytest.raises(ValueError, match="^value_type must be"):
+                aggregators.build(config).create(value_type)
+
     @pytest.mark.parametrize("seed", [-1, 2**126, 1.5, "1", True])
     def test_other_seeds_are_refused(self, seed):
         error = ValueError if type(seed) is int else TypeError

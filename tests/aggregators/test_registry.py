@@ -176,6 +176,21 @@ def test_every_mechanism_that_sums_securely_says_so():
         assert ("secure sum" in config.trust) == config.sums_securely
 
 
+def test_a_dimension_is_any_whole_number():
+    gaussian, stream = make("gaussian"), make("matrix_factorization", **EPOCH)
+    for length in (np.uint8(D), np.int16(D), np.float64(D)):
+        assert type(registry.make_codec(gaussian, length).dimension) is int
+        assert registry.build_fed(stream, length)
+    for wrong in (0, -1, 7.5, True, None, "7"):
+        for call in (registry.make_codec, registry.build_fed):
+            with pytest.raises((TypeError, ValueError), match="^dimension must be"):
+                call(gaussian, wrong)
+    for wrong in ("gaussian", mechanisms.Gaussian, 3):
+        for call in (registry.make_codec, registry.build_fed):
+            with pytest.raises(TypeError, match="^mechanism must be"):
+                call(wrong, D)
+
+
 def test_what_is_measured_of_the_updates_themselves_is_asked_for():
     config = mechanisms.Dome(N, 1.0, 0.3, 4, measures_energy=True)
     for measure in (None, "released"):

@@ -260,7 +260,7 @@ def test_a_budget_refuses_the_round_that_exceeds_it():
 @pytest.mark.parametrize(
     "values, words",
     [
-        ({"delta": 1.0}, "delta must be greater than 0 and less than 1"),
+        ({"delta": 1.0}, "delta must be at least 1e-300 and less than 1"),
         ({"method": "exact"}, "method must be one of auto, rdp, tight, found 'exact'"),
         ({"target_epsilon": 0.0}, "target_epsilon must be greater than 0"),
         ({"dimension": 0}, "dimension must be at least 1"),

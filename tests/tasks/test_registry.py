@@ -1,6 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
+import dataclasses
 import functools
 import math
 import pathlib
@@ -12,6 +13,7 @@ import pytest
 
 from dpfl.tasks import configs, models, registry
 from dpfl.tasks.registry import load_task
+from tests import test_numbers
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 loaded = functools.cache(load_task)
@@ -200,3 +202,24 @@ def test_fingerprint_follows_the_shape():
         for m in ("cnn", "2nn")
     }
     assert len(prints) == 4
+
+
+@pytest.mark.parametrize("name", registry.TASKS)
+def test_options_of_any_kind_of_number(name):
+    config = registry.task_entry(name).config_class()
+    for field, value in test_numbers.fields_of(config).items():
+        if isinstance(value, (int, float)):
+            change = functools.partial(dataclasses.replace, config)
+            test_numbers.check_argument(change, {field: value}, field)
+
+
+def test_an_entry_of_any_kind_of_number():
+    given = {"config_class": configs.TaskConfig, "module": "x"}
+    given = {**given, "dimension": 100}
+    test_numbers.check_all(registry.TaskEntry, given)
+    measure = {"metric": "x", "label": "x", "lower_is_better": True}
+    test_numbers.check_all(registry.Measure, measure)
+    for wrong in ({"config_class": int}, {"module": 3}, {"measure": "x"}):
+        [field] = wrong
+        with pytest.raises(TypeError, match=f"^{field} must be"):
+            registry.TaskEntry(**{**given, **wrong})

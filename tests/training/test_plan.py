@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import dataclasses
+import re
 
 import numpy as np
 import pytest
 
 from dpfl import accounting, machine, mechanisms, planning, purposes
 from dpfl.training import provenance, selection
+from tests import test_numbers
 from tests.training import fakes
 
 
@@ -235,7 +237,7 @@ def test_a_budget_that_takes_too_much_noise_is_refused(make_plan):
         ({"server_lr": 1e30}, "server_lr must be greater than 0 and at most 10000"),
         ({"client_lr": -1.0}, "client_lr must be greater than 0"),
         ({"epsilon": 0.0}, "epsilon must be greater than 0"),
-        ({"delta": 1.0}, "delta must be greater than 0 and less than 1"),
+        ({"delta": 1.0}, "delta must be at least 1e-300 and less than 1"),
         ({"noise_multiplier": -1.0}, "noise_multiplier must be at least 0"),
         ({"server_momentum": 1.0}, "server_momentum must be .*less than 1"),
         ({"seed": -1}, "seed must be at least 0"),
@@ -290,3 +292,17 @@ def test_what_is_measured_of_updates_themselves_is_asked_for(make_plan):
     with pytest.raises(ValueError, match="measure must be 'exact_for_simulation'"):
         make_plan(**energy)
     make_plan(**energy, measure="exact_for_simulation")
+
+
+def test_settings_of_any_kind_of_number():
+    given = {"cohort_size": 5, "rounds": 100, "rounds_per_epoch": 2, "epsilon": 1.5}
+    given = {**given, "client_lr": 0.5, "server_lr": 0.5, "server_momentum": 0.5}
+    given = {**given, "noise_multiplier": 1.5, "delta": 0.25, "seed": 100}
+    given = {**given, "checkpoint_every": 100, "keep_checkpoints": 3, "eval_every": 2}
+    given = {**given, "round_deadline": 100.0, "concurrency": 100, "weighted": False}
+    given = {**given, "min_separation": 2, "progress": False}
+    given = {**given, "participation": "random_slot"}
+    test_numbers.check_all(fakes.run_config, given)
+    fields = dataclasses.fields(type(fakes.run_config()))
+    numbers = {f.name for f in fields if re.search("int|float|bool", str(f.type))}
+    assert numbers <= set(given)

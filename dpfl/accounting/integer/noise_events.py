@@ -58,6 +58,8 @@ _LEAST_VARIANCE = 1e-12
 _LARGEST_LOG_MOMENT = 800.0
 # Clipping is done in float32: a clipped coordinate may exceed the clip by this part.
 _FLOAT32_SLACK = 1e-6
+# A clip in steps: a finer grid gains nothing, and on a coarser one all is 0 or 1.
+_CLIP_STEPS = (1e-30, 1e15)
 # Norms of integer vectors are compared as whole numbers: covers float64 rounding.
 _FLOAT64_SLACK = 1e-9
 # Shares of noise up to which the bound of whole shifts is worth its sums.
@@ -108,11 +110,11 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
         these are sampled that is understood.
     """
 
-    noise_clients: int = attr.ib(metadata=said(check=checks.integer))
+    noise_clients: int = attr.ib(metadata=said(check=events.whole))
     local_stddev: float = attr.ib(metadata=said(check=checks.positive))
     granularity: float = attr.ib(metadata=said(check=checks.positive))
     clip_norm: float = attr.ib(metadata=said(check=checks.positive))
-    dimension: int = attr.ib(metadata=said(check=checks.integer))
+    dimension: int = attr.ib(metadata=said(check=events.whole))
     max_coordinate: Optional[float] = attr.ib(
         default=None, metadata=said(check=checks.positive)
     )
@@ -124,6 +126,23 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
     )
     bound: str = attr.ib(default="exact", metadata=said(choices=BOUNDS))
     noise_of_helpers: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        """Raises ValueError if the numbers are further apart than floats' squares go.
+
+        NoiseTooLargeError is for noise that is more than is accounted for.
+        """
+        super().__attrs_post_init__()
+        least, most = _CLIP_STEPS
+        if not least <= self.clip_norm / self.granularity <= most:
+            wanted = f"from {least:g} to {most:g} times the granularity"
+            found = f"{self.clip_norm!r} and {self.granularity!r}"
+            raise ValueError(f"clip_norm must be {wanted}, found {found}")
+        if self.noise_multiplier > events.LARGEST_NOISE_MULTIPLIER:
+            wanted = f"at most {events.LARGEST_NOISE_MULTIPLIER:g} times clip_norm"
+            wanted = f"{wanted}, over the root of noise_clients"
+            message = checks.message("local_stddev", wanted, self.local_stddev)
+            raise events.NoiseTooLargeError(message)
 
     @property
     def relations(self) -> events.Relations:
@@ -201,7 +220,8 @@ class DistributedNoiseDpEvent(events.RdpDpEvent):
 
     def shifts_rdp(self, orders: events.Orders) -> np.ndarray:
         """The bound of the longest vector that rounding makes, unsampled; [m]."""
-        return self.shift_budget * whole_shifts.shift_rate(
+        # A float, since more than 63 bits would make an array of objects.
+        return float(self.shift_budget) * whole_shifts.shift_rate(
             orders, self.summed_noise, self.max_shift
         )
 
@@ -330,7 +350,8 @@ class DistributedDiscreteGaussianDpEvent(DistributedNoiseDpEvent):
         return log_odds < -_LARGEST_LOG_MOMENT
 
     def __attrs_post_init__(self) -> None:
-        """Raises NoiseTooSmallError if the bound that is asked for is none."""
+        """See base class; NoiseTooSmallError if the bound that is asked for is none."""
+        super().__attrs_post_init__()
         if self.bound == "published" and not self._is_published:
             raise events.NoiseTooSmallError(
                 "local_stddev must be at least half the granularity of "
@@ -384,6 +405,8 @@ class DistributedSkellamDpEvent(DistributedNoiseDpEvent):
 
     def published_rdp(self, orders: events.Orders) -> np.ndarray:
         """See base class. Agarwal et al. 2021, Theorem 3.5."""
+        if self.is_always_zero:
+            return np.full(checks.orders(orders).shape, np.inf)
         squared = self.published_l2_squared_steps
         return published_bounds.skellam_published_rdp(
             orders,
