@@ -118,9 +118,10 @@ class CodecFactory(tff.aggregators.UnweightedAggregationFactory):
 
       * plain: 128 bits of the operating system's entropy on the client, other at every
         execution;
-      * with a key: the key and the round's seed, so that a round can be replayed. Keys
-        are secrets that the program hands to each client with its data, one of its own
-        to each; nothing that is broadcast reveals what comes of them;
+      * with a key: the key and the round's seed, so that a round of an explicit seed
+        can be replayed. Keys are secrets that the program hands to each client with its
+        data, one of its own to each; nothing that is broadcast reveals what comes of
+        them;
       * with an id: the round's seed and the id, which must differ within a round. For
         simulations: the seed is broadcast, so that whoever sees the broadcast and knows
         the ids can compute every client's mask, rounding and noise. Where the privacy
@@ -129,11 +130,16 @@ class CodecFactory(tff.aggregators.UnweightedAggregationFactory):
     A hash of the update would not do in place of a key: clients with equal updates
     would share a mask, and the privacy proof needs masks to be independent.
 
-    State: `OrderedDict(seed=int64[2], round=int32, **codec.initial_state())`. All that
-    the server draws is a function of it. The seed is made of the number that was given
-    and of the mechanism's configuration, the dimension and the type of the values, so
-    that two processes that differ in any of them share no noise. What they do not know
-    is the data: a number is for one release.
+    State: `OrderedDict(round=int32, **codec.initial_state())`. Noise, and all else that
+    is drawn, is of the operating system's entropy at each execution: a state that is
+    restored repeats nothing.
+
+    With an explicit seed the state begins with `seed=int64[2]`, and all that the server
+    draws is a function of the state. The seed is made of the number that was given and
+    of the mechanism's configuration, the dimension and the type of the values, so that
+    two processes that differ in any of them share no noise. What they do not know is
+    the data: whoever executes a round twice, with other clients or weights, from the
+    same seed, releases the difference of their updates without noise.
 
     Measurements, all of the round, and scalars: `downlink_bits` (float32; the model as
     float32 and what the codec broadcasts) and those of the codec, which are public or
@@ -159,9 +165,10 @@ class CodecFactory(tff.aggregators.UnweightedAggregationFactory):
 
         Args:
           make_codec: From the dimension of the flattened update to a codec.
-          seed: A whole number; the same gives the same noise for the same identity,
-            dimension and type of values. None draws a seed at each initialisation of
-            the process, from the operating system's entropy.
+          seed: None for fresh noise at each execution, as a release wants it. A whole
+            number, for simulations that are to be repeated, gives the same noise for
+            the same identity, dimension and type of values whenever a round is executed
+            again: epsilon holds only if it is executed again on the same updates.
           identity: All else that the codec's noise depends on, as a text.
           output: "mean", or "sum" for the mean times what it was divided by (n of the
             mechanism, whoever reported): the same release with the same noise, so the

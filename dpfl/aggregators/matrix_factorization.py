@@ -3,9 +3,11 @@
 
 """Matrix factorization (DP-FTRL), for a trusted server.
 
-The server's state holds the stream of noise: the epoch's seed, the row it is at, and
-what the stream remembers. With `noise_from_program` it holds one row of noise in place
-of that memory, put there before each round by a `NoiseFeeder`; the noise is the same.
+The server's state holds the stream of noise: the seeds of the rows of Z that were
+released, the row it is at, and what the stream remembers. With `noise_from_program` it
+holds the past of one row in place of that memory, put there before each round by a
+`NoiseFeeder`; the noise is the same. The row of Z of a round is drawn in that round, so
+that no state has noise that was not released.
 """
 
 from __future__ import annotations
@@ -36,9 +38,10 @@ class Release:
     and the sum of the results up to t is (A G + B Z)_t / divisor. All that the state
     holds of the clients has noise on it.
 
-    State: `row` (int32, of the epoch), `epoch_seed` (int64[2]), `moment` (float32[d],
-    if beta > 0), and either `memory_<i>`, the stream's, or `noise` (float32[d]) with
-    `noise_row` and `noise_seed`, which say what row it is.
+    State: `row` (int32, of the epoch), `row_seeds` (int64[T, 2], of which those before
+    `row` are of this epoch), `moment` (float32[d], if beta > 0), and either
+    `memory_<i>`, the stream's, or `past` (float32[d]) with `past_row` and `past_seed`,
+    which say what row it is of, and after which.
 
     Measurements: `noise_stddev` (of this round's mean, before momentum), and
     `iterate_noise_stddev` (of the sum of this epoch's results so far).
@@ -54,7 +57,7 @@ class Release:
     ):
         """Builds the stream, in `block_rounds` as for `noise_streams.build_stream`.
 
-        With `noise_from_program` there is none: a `NoiseFeeder` supplies the noise.
+        With `noise_from_program` a `NoiseFeeder` supplies what it remembers.
         """
         found = config.factorization
         self.dimension = dimension
@@ -69,23 +72,20 @@ class Release:
             matrix_factorization.iterate_stddev(found, self._scale, self._rounds)
         )
         self._from_program = noise_from_program
-        self._stream: Any = None
-        if not noise_from_program:
-            self._stream = noise_streams.build_stream(
-                found, dimension, block_rounds=block_rounds, redraw=True
-            )
+        self._stream = noise_streams.build_stream(
+            found, dimension, block_rounds=block_rounds, redraw=True
+        )
 
     def initial_state(self) -> Fields:
         """The state before the first round."""
         state = collections.OrderedDict(
-            row=tf.zeros([], tf.int32), epoch_seed=tf.zeros([2], tf.int64)
+            row=tf.zeros([], tf.int32),
+            row_seeds=tf.zeros([self._rounds, 2], tf.int64),
         )
         if self._momentum:
             state["moment"] = tf.zeros([self.dimension])
         if self._from_program:
-            state["noise"] = tf.zeros([self.dimension])
-            state["noise_row"] = tf.zeros([], tf.int32)
-            state["noise_seed"] = tf.zeros([2], tf.int64)
+            state.update(self._nothing_fed())
         else:
             state.update(_named(self._stream.initial_memory()))
         return state
@@ -99,13 +99,14 @@ class Release:
           noise_seed: That of this round, which nobody else knows.
         """
         row = state["row"]
-        epoch_seed = tf.where(
-            tf.equal(row, 0), _epoch_seed(noise_seed), state["epoch_seed"]
+        own_seed = randomness.fold_in(noise_seed, purposes.Round.UPDATE_NOISE)
+        seeds = tf.tensor_scatter_nd_update(
+            state["row_seeds"], [[row]], own_seed[tf.newaxis]
         )
         next_noise = (
             self._noise_of_program if self._from_program else self._noise_of_stream
         )
-        unit_noise, kept = next_noise(state, row, epoch_seed)
+        unit_noise, kept = next_noise(state, row, seeds)
         increment = mean + self._scale * unit_noise
         if self._momentum:
             moment = tf.where(tf.equal(row, 0), 0.0, self._momentum) * state["moment"]
@@ -113,7 +114,7 @@ class Release:
             kept["moment"] = increment
         result = tf.gather(tf.constant(self._rates), row) * increment
         updated = collections.OrderedDict(
-            row=(row + 1) % self._rounds, epoch_seed=epoch_seed, **kept
+            row=(row + 1) % self._rounds, row_seeds=seeds, **kept
         )
         measured = collections.OrderedDict(
             noise_stddev=tf.gather(self._row_stddev, row),
@@ -123,7 +124,7 @@ class Release:
         return Decoded(result, ordered, measured)
 
     def _noise_of_stream(
-        self, state: Fields, row: tf.Tensor, seed: tf.Tensor
+        self, state: Fields, row: tf.Tensor, seeds: tf.Tensor
     ) -> tuple[tf.Tensor, dict[str, Any]]:
         """Row `row` of the stream in the state, and its memory.
 
@@ -132,43 +133,47 @@ class Release:
         initial = self._stream.initial_memory()
         kept = tf.nest.pack_sequence_as(initial, [state[i] for i in _named(initial)])
         memory = tf.cond(tf.equal(row, 0), self._stream.initial_memory, lambda: kept)
-        unit_noise, after = self._stream.next(
-            collections.OrderedDict(seed=seed, row=row, memory=memory)
-        )
-        return unit_noise, dict(_named(after["memory"]))
+        draw = _draw_from(self._stream, seeds)
+        unit_noise, after = self._stream.step(draw, row, memory)
+        return unit_noise, dict(_named(after))
 
     def _noise_of_program(
-        self, state: Fields, row: tf.Tensor, seed: tf.Tensor
+        self, state: Fields, row: tf.Tensor, seeds: tf.Tensor
     ) -> tuple[tf.Tensor, dict[str, Any]]:
-        """The noise that a `NoiseFeeder` put into the state for this row and epoch."""
-        is_right = tf.equal(state["noise_row"], row) & tf.reduce_all(
-            tf.equal(state["noise_seed"], seed)
+        """Row `row`, with the past that a `NoiseFeeder` put into the state for it."""
+        is_right = tf.equal(state["past_row"], row) & tf.reduce_all(
+            tf.equal(state["past_seed"], state["row_seeds"][row - 1])
         )
         check = tf.debugging.Assert(
             is_right,
             [
-                "the noise in the aggregator's state must be that of row",
+                "the past in the aggregator's state must be that of row",
                 row,
                 "of this epoch, found another: NoiseFeeder.feed was not called",
             ],
         )
         with tf.control_dependencies([check] if check is not None else []):
-            unit_noise = tf.identity(state["noise"])
-        # Noise is used once: zeros go back, so that the same cannot be added again.
-        kept = {
-            "noise": tf.zeros_like(unit_noise),
-            "noise_row": row,
-            "noise_seed": tf.zeros_like(seed),
+            past = tf.identity(state["past"])
+        unit_noise, _ = self._stream.taken(
+            row, past, self._stream.drawn(seeds[row]), self._stream.initial_memory()
+        )
+        return unit_noise, self._nothing_fed()
+
+    def _nothing_fed(self) -> dict[str, Any]:
+        """The part of a state for a `NoiseFeeder` before it fed any row."""
+        return {
+            "past": tf.zeros([self.dimension]),
+            "past_row": tf.constant(-1, tf.int32),
+            "past_seed": tf.zeros([2], tf.int64),
         }
-        return unit_noise, kept
 
 
 class NoiseFeeder:
-    """Computes the noise in the training program, and puts it into the state.
+    """Computes the past of each row in the training program, for the state.
 
     What a stream remembers, a block of rounds for a dense matrix, then stays in this
     object: one row of d numbers goes to TFF's worker in each round. Losing the object
-    loses nothing: any row can be computed again from the aggregator's state.
+    loses nothing: it can be computed again from the seeds in the aggregator's state.
     """
 
     def __init__(self, config: Config, dimension: int):
@@ -176,56 +181,54 @@ class NoiseFeeder:
         self._stream = noise_streams.build_stream(
             config.factorization, dimension, arrays=FusedTensors()
         )
-        self._next = tf.function(self._stream.next, autograph=False)
-        self._seek = tf.function(self._stream.seek, autograph=False)
-        self._position: Optional[tuple[tuple[int, ...], int]] = None
-        self._stream_state: Any = None
-        self._noise = np.zeros([0], np.float32)
+        self._after = tf.function(self._past_after, autograph=False)
+        self._again = tf.function(self._past_again, autograph=False)
+        # The row, and the seed of the one before it: one history has them.
+        self._place: tuple[int, tuple[int, ...]] = (-1, ())
+        self._past: Any = None
+        self._memory: Any = None
 
     def feed(self, state: Fields) -> Fields:
-        """The state of a process with the noise of the round that comes.
+        """The state of a process with the past of the round that comes.
 
         Raises:
           ValueError: If it is not one of a process made with `noise_from_program`.
         """
-        if "noise_row" not in state:
+        if "past_row" not in state:
             raise ValueError(
                 "state must be that of an aggregator with noise_from_program, found "
                 f"the fields {list(state)}"
             )
-        row = int(state["row"])
-        seed = self._seed_of(state, row)
-        if self._position != (seed, row):
-            self._compute(seed, row)
+        row, seeds = int(state["row"]), np.asarray(state["row_seeds"])
+        if self._place != _place(seeds, row):
+            self._compute(seeds, row)
         fed = collections.OrderedDict(state)
-        fed["noise"] = self._noise
-        fed["noise_row"] = np.int32(row)
-        fed["noise_seed"] = np.array(seed, np.int64)
+        fed["past"] = self._past.numpy()
+        fed["past_row"] = np.int32(row)
+        fed["past_seed"] = seeds[row - 1]
         return fed
 
-    def _seed_of(self, state: Fields, row: int) -> tuple[int, ...]:
-        if row:
-            return tuple(int(word) for word in state["epoch_seed"])
-        # As CodecFactory derives the seed of a round's noise, and Release the epoch's.
-        noise_seed = randomness.fold_in(
-            tf.constant(state["seed"], tf.int64),
-            int(state["round"]),
-            purposes.Round.SERVER_NOISE,
-        )
-        return tuple(int(word) for word in _epoch_seed(noise_seed).numpy())
-
-    def _compute(self, seed: tuple[int, ...], row: int) -> None:
-        follows = self._position is not None and (
-            self._position[0] == seed and self._position[1] + 1 == row
-        )
-        if not follows:
+    def _compute(self, seeds: np.ndarray, row: int) -> None:
+        if row and self._place == _place(seeds, row - 1):
+            made = self._after(self._past, self._memory, *_tensors(seeds, row))
+        else:
             # Lets go of the old block before there is a new one.
-            self._stream_state = None
-            words = tf.constant(seed, tf.int64)
-            self._stream_state = self._seek(words, tf.constant(row, tf.int32))
-        row_noise, self._stream_state = self._next(self._stream_state)
-        self._noise = row_noise.numpy()
-        self._position = (seed, row)
+            self._past = self._memory = None
+            made = self._again(*_tensors(seeds, row))
+        self._past, self._memory = made
+        self._place = _place(seeds, row)
+
+    def _past_after(self, past: Any, memory: Any, seeds: Any, row: Any) -> Any:
+        """The past of a row, and the memory, from those of the row before."""
+        draw = _draw_from(self._stream, seeds)
+        _, memory = self._stream.taken(row - 1, past, draw(row - 1), memory)
+        return self._stream.past(draw, row, memory)
+
+    def _past_again(self, seeds: Any, row: Any) -> Any:
+        """The past of a row, and the memory, from the seeds alone."""
+        draw = _draw_from(self._stream, seeds)
+        memory = self._stream.memory_before(draw, row)
+        return self._stream.past(draw, row, memory)
 
 
 class ReleasingCodec(OuterCodec):
@@ -314,9 +317,17 @@ class MatrixFactorizationCodec(ReleasingCodec):
         super().__init__(clipped, Release(config, dimension, **options))
 
 
-def _epoch_seed(noise_seed: tf.Tensor) -> tf.Tensor:
-    """The seed of an epoch's stream, from that of its first round's noise."""
-    return randomness.fold_in(noise_seed, purposes.Round.UPDATE_NOISE)
+def _draw_from(stream: Any, seeds: Any) -> Any:
+    """Rows of Z of a stream, each of its own seed."""
+    return lambda row: stream.drawn(seeds[row])
+
+
+def _place(seeds: np.ndarray, row: int) -> tuple[int, tuple[int, ...]]:
+    return row, tuple(seeds[row - 1].tolist()) if row else ()
+
+
+def _tensors(seeds: np.ndarray, row: int) -> tuple[tf.Tensor, tf.Tensor]:
+    return tf.constant(seeds), tf.constant(row, tf.int32)
 
 
 def _named(memory: Any) -> Fields:

@@ -15,18 +15,23 @@ import tensorflow_privacy as tfp
 from dpfl import mechanisms
 from dpfl.aggregators import registry
 
+_HALF = 0xFFFFFFFF
+
 
 class MechanismQuery(tfp.SumAggregationDPQuery):
     """The steps of a mechanism's factory, by the names that TensorFlow Privacy has.
 
-    The global state is the factory's own: the seed, the round and what the mechanism
-    remembers, so that a stream of correlated noise goes on, and starts afresh, in it.
+    The global state is the factory's own: the round and what the mechanism remembers,
+    so that a stream of correlated noise goes on, and starts afresh, in it. Where
+    clients need a seed that is fresh in each round, the sample state brings it to the
+    server.
     """
 
-    def __init__(self, steps: Any, event: dp_accounting.DpEvent):
-        """Takes a `RoundFunctions`, and the event of one round."""
+    def __init__(self, steps: Any, event: dp_accounting.DpEvent, shares_a_seed: bool):
+        """Takes a `RoundFunctions`, the event of a round, and what clients need."""
         self._steps = steps
         self._event = event
+        self._brings_seed = shares_a_seed and steps.seed is None
 
     def initial_global_state(self) -> Any:
         """The state before the first round."""
@@ -50,11 +55,17 @@ class MechanismQuery(tfp.SumAggregationDPQuery):
     def preprocess_record(self, params: Any, record: Any) -> Any:
         """A client's message as a sum of one: integers of the flattened record."""
         message, _ = self._steps.encode(record, params)
-        return self._steps.codec.accumulate(self._steps.codec.zero(), message)
+        total = self._steps.codec.accumulate(self._steps.codec.zero(), message)
+        if not self._brings_seed:
+            return total
+        return total, tf.constant(1, tf.int64), _halves(params["round_seed"])
 
     def initial_sample_state(self, template: Any = None) -> Any:
         """The sum of no messages, whatever the records look like."""
-        return self._steps.codec.zero()
+        total = self._steps.codec.zero()
+        if not self._brings_seed:
+            return total
+        return total, tf.constant(0, tf.int64), tf.zeros([2, 2], tf.int64)
 
     def get_noised_result(self, sample_state: Any, global_state: Any) -> Any:
         """The release in the structure of a record, the state after it, and the event.
@@ -62,9 +73,26 @@ class MechanismQuery(tfp.SumAggregationDPQuery):
         That of a Gaussian mechanism is a GaussianDpEvent, of any other an unsupported
         one: `dpfl.Ledger` has the epsilon of a run, with how clients were chosen.
         """
-        shared = self.derive_sample_params(global_state)
+        if self._brings_seed:
+            sample_state, records, halves = sample_state
+            seed = _of_halves(halves // tf.maximum(records, 1))
+            shared = self._steps.prepared(global_state, seed)
+        else:
+            shared = self.derive_sample_params(global_state)
         made = self._steps.finish(global_state, shared, sample_state, {})
         return made["result"], made["state"], self._event
+
+
+def _halves(seed: tf.Tensor) -> tf.Tensor:
+    """The words of a seed as int64[2, 2], small enough for sums of them to be exact."""
+    low = tf.bitwise.bitwise_and(seed, tf.constant(_HALF, tf.int64))
+    high = tf.bitwise.right_shift(seed, tf.constant(32, tf.int64))
+    return tf.stack([low, high])
+
+
+def _of_halves(halves: tf.Tensor) -> tf.Tensor:
+    high = tf.bitwise.left_shift(halves[1], tf.constant(32, tf.int64))
+    return tf.bitwise.bitwise_or(high, halves[0])
 
 
 def query(
@@ -78,8 +106,8 @@ def query(
     """The tfp.DPQuery of a mechanism whose server adds noise to a sum.
 
     For `tff.aggregators.DifferentiallyPrivateFactory`, and with `output="sum"` for the
-    optimizers of TensorFlow Privacy, which divide by themselves. Its results have the
-    bits of `dpfl.aggregator` of the same seed.
+    optimizers of TensorFlow Privacy, which divide by themselves. With an explicit seed
+    its results have the bits of `dpfl.aggregator` of the same seed.
 
     Args:
       mechanism: One of a trusted server whose clients draw nothing: `Gaussian`,
@@ -108,7 +136,8 @@ def query(
             f"no secrets of clients and no secure sum, found {mechanism.name}: take "
             "dpfl.aggregator(mechanism)"
         )
-    return MechanismQuery(steps, _round_event(mechanism, codec.dimension))
+    event = _round_event(mechanism, codec.dimension)
+    return MechanismQuery(steps, event, mechanism.shares_a_seed)
 
 
 def _round_event(

@@ -47,36 +47,46 @@ class RoundFunctions:
     ):
         """Takes `output` and `measure` of `factory.CodecFactory`, and a seed, int64[2].
 
-        The server's draws are a function of the seed; None for one of the operating
-        system's entropy.
+        What is drawn is then a function of the seed and the round. None draws from the
+        operating system's entropy at each execution, so that a state that is restored
+        repeats nothing.
         """
         self.codec = codec
         self.measures_exactly = measure == EXACT_FOR_SIMULATION or (
             measure is None and not codec.sums_securely
         )
         self.layout = layout
-        self._seed = seed
+        self.seed = seed
         self._output = output
         # The words drawn here and those drawn by the worker are each enough alone.
         self._entropy = [secrets.randbits(64) - (1 << 63) for _ in range(2)]
 
     def initial_state(self) -> Fields:
         """The state before the first round."""
-        if self._seed is None:
+        state = collections.OrderedDict()
+        if self.seed is not None:
+            state["seed"] = tf.constant(self.seed, tf.int64)
+        state["round"] = tf.constant(0, tf.int32)
+        state.update(self.codec.initial_state())
+        return state
+
+    def _drawn(self, state: Fields, purpose: purposes.Round) -> tf.Tensor:
+        """A seed for a purpose in this execution of a round."""
+        if self.seed is None:
+            # Never of the state: one that is restored would draw the same again.
             seed = tf.bitwise.bitwise_xor(
                 randomness.fresh_seed(), tf.constant(self._entropy, tf.int64)
             )
         else:
-            seed = tf.constant(self._seed, tf.int64)
-        return collections.OrderedDict(
-            seed=seed, round=tf.constant(0, tf.int32), **self.codec.initial_state()
-        )
+            seed = state["seed"]
+        return randomness.fold_in(seed, state["round"], purpose)
 
     def prepare(self, state: Fields) -> Fields:
         """The tensors that the clients and `finish` share, from the state."""
-        round_seed = randomness.fold_in(
-            state["seed"], state["round"], purposes.Round.BROADCAST
-        )
+        return self.prepared(state, self._drawn(state, purposes.Round.BROADCAST))
+
+    def prepared(self, state: Fields, round_seed: tf.Tensor) -> Fields:
+        """As `prepare`, with the seed that all clients of the round may know."""
         broadcast = self.codec.broadcast(_own_state(state), round_seed)
         return collections.OrderedDict(
             round_seed=round_seed,
@@ -109,9 +119,7 @@ class RoundFunctions:
         reduction opens it, and the sums of the scalars that `encode` gave.
         """
         own = _own_state(state)
-        noise_seed = randomness.fold_in(
-            state["seed"], state["round"], purposes.Round.SERVER_NOISE
-        )
+        noise_seed = self._drawn(state, purposes.Round.SERVER_NOISE)
         decoded = self.codec.decode(own, total, sums, shared["expanded"], noise_seed)
         result = decoded.mean
         if self._output == "sum":
@@ -127,7 +135,7 @@ class RoundFunctions:
             measured.update(measurements.exact_measurements(sums, more))
         return collections.OrderedDict(
             state=collections.OrderedDict(
-                seed=state["seed"], round=state["round"] + 1, **decoded.state
+                state, round=state["round"] + 1, **decoded.state
             ),
             result=self.layout.restore(result),
             measurements=measured,

@@ -24,6 +24,8 @@ Vector = Any
 Index = Any
 # A structure of vectors, in tuples.
 Memory = Any
+# From the index of a row of Z to the row.
+Draw = Callable[[Index], Vector]
 
 # Entries of Z are integers over this: 14 of its multiples are exact in float32.
 GRID = 1 << 18
@@ -35,7 +37,7 @@ _COLUMNS = 1 << 15
 
 
 class Arrays(abc.ABC):
-    """Vectors, and Z: row j of it is a function of (seed, j)."""
+    """Vectors, and Z: a row of it is a function of the row's own seed."""
 
     @abc.abstractmethod
     def seed(self, seed: Any) -> Any:
@@ -48,6 +50,10 @@ class Arrays(abc.ABC):
     @abc.abstractmethod
     def zeros(self, *shape: int) -> Vector:
         """float32 zeros."""
+
+    @abc.abstractmethod
+    def least(self, index: Index, most: int) -> Index:
+        """The index, or `most` if that is less."""
 
     @abc.abstractmethod
     def at(self, table: np.ndarray, place: Index) -> Any:
@@ -87,15 +93,19 @@ class Arrays(abc.ABC):
         """The row; an error of the library's if there is no such row."""
 
     @abc.abstractmethod
-    def normal(self, seed: Any, index: Index, length: int) -> Vector:
-        """Row `index` of Z: float32[length], independent, N(0, 1) on a grid.
+    def row_seed(self, seed: Any, index: Index) -> Any:
+        """Seed of row `index` where all rows follow from one seed, int64[2]."""
+
+    @abc.abstractmethod
+    def normal(self, row_seed: Any, length: int) -> Vector:
+        """Row of Z of its own seed: float32[length], independent, N(0, 1) on a grid.
 
         The entries are integers of a discrete Gaussian over 2**18, so that they have
         the tails of N(0, 1): a float32 sampler has none beyond 5.7.
         """
 
     @abc.abstractmethod
-    def normals(self, seed: Any, begin: Index, number: int, length: int) -> Any:
+    def rows(self, draw: Draw, begin: Index, number: int, length: int) -> Any:
         """Rows of Z from `begin` on: float32[number, length]."""
 
 
@@ -113,6 +123,10 @@ class InNumpy(Arrays):
     def zeros(self, *shape: int) -> np.ndarray:
         """See base class."""
         return np.zeros(shape, np.float32)
+
+    def least(self, index: int, most: int) -> int:
+        """See base class."""
+        return min(index, most)
 
     def at(self, table: np.ndarray, place: int) -> Any:
         """See base class."""
@@ -161,17 +175,17 @@ class InNumpy(Arrays):
             raise IndexError(f"the stream of noise has only {rounds} rows")
         return row
 
-    def normal(self, seed: np.ndarray, index: int, length: int) -> np.ndarray:
+    def row_seed(self, seed: np.ndarray, index: int) -> np.ndarray:
         """See base class."""
-        own = philox.fold_in(seed, purposes.NoiseStream.NORMALS, index)
-        return grid_integers(own, length).astype(np.float32) / np.float32(GRID)
+        return philox.fold_in(seed, purposes.NoiseStream.NORMALS, index)
 
-    def normals(
-        self, seed: np.ndarray, begin: int, number: int, length: int
-    ) -> np.ndarray:
+    def normal(self, row_seed: np.ndarray, length: int) -> np.ndarray:
         """See base class."""
-        rows = range(begin, begin + number)
-        return np.stack([self.normal(seed, row, length) for row in rows])
+        return grid_integers(row_seed, length).astype(np.float32) / np.float32(GRID)
+
+    def rows(self, draw: Draw, begin: int, number: int, length: int) -> np.ndarray:
+        """See base class."""
+        return np.stack([draw(row) for row in range(begin, begin + number)])
 
 
 def grid_integers(seed: np.ndarray, length: int) -> np.ndarray:

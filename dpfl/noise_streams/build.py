@@ -51,7 +51,7 @@ def build_stream(
     if is_tree and factorization.method == "honaker-online":
         return tree.TreeStream(rounds, dimension, arrays=arrays)
     if factorization_lib.is_dense(factorization):
-        matrix = factorization.noising_rows()
+        matrix = lower_triangular(factorization.noising_rows())
         return dense.DenseStream(
             matrix, dimension, block_rounds=block_rounds, arrays=arrays
         )
@@ -66,3 +66,22 @@ def build_stream(
         columns = factors.diagonals
     rows = encoders.rows_of_columns(columns)
     return encoders.BandedStream(rows, dimension, arrays=arrays)
+
+
+def lower_triangular(matrix: np.ndarray) -> np.ndarray:
+    """The L of the same L L^T as K K^T, so that L Z' has the law of K Z.
+
+    A row of K Z may use rows of Z that later rows use too, as with `honaker-full`; a
+    row of L Z' is drawn without them.
+
+    Args:
+      matrix: K, of shape (T, m) and rank T.
+
+    Returns:
+      K itself if it is square and lower triangular, else L of shape (T, T).
+    """
+    rounds, columns = matrix.shape
+    if rounds == columns and not np.triu(matrix, 1).any():
+        return matrix
+    lower = np.linalg.qr(matrix.T, mode="r").T
+    return lower * np.sign(np.diagonal(lower))

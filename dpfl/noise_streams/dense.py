@@ -7,22 +7,23 @@ A single row of K Z needs all rows of Z up to it: at d = 10^6 and row 2048 that 
 2 * 10^9 normal variates, some 16 s of one processor. A block of R rows needs the same
 normals once:
 
-  Y = K[t : t + R, :] Z = sum over chunks c of K[t : t + R, c] Z[c, :],
+  P = K[t : t + R, : t] Z[: t] = sum over chunks c of K[t : t + R, c] Z[c, :],
 
 each chunk of Z drawn afresh from its seeds and dropped after use. So a round costs the
-R-th part of that pass, and the memory is R d numbers and one chunk.
+R-th part of that pass, and the memory is R d numbers and one chunk. Rows of Z from t on
+are drawn in their own round, where they take the places in the block of rows of P that
+were used.
 """
 
 from __future__ import annotations
 
-import collections
 from typing import Any, Optional
 
 import numpy as np
 
 from dpfl.factorization import factorization
 from dpfl.noise_streams import stream as stream_lib
-from dpfl.noise_streams.arrays import Arrays, Index, Memory, Vector
+from dpfl.noise_streams.arrays import Arrays, Draw, Index, Memory, Vector
 
 # A pass takes up to seven times the memory of a block: the last block, the next one,
 # products and sums on their way, and chunks of so many rows of Z. Were they fewer,
@@ -31,10 +32,11 @@ _CHUNK = factorization.CHUNK_ROWS
 
 
 class DenseStream(stream_lib.NoiseStream):
-    """Rows of K Z for a matrix K. Memory: the block that holds the row just taken.
+    """Rows of K Z for a lower triangular K. Memory: the block of the row just taken.
 
-    Blocks begin at multiples of R whatever row a run is resumed at, so that a resumed
-    stream has the same bits.
+    The block has rows of Z up to that one, and rows of P behind it. Blocks begin at
+    multiples of R whatever row a run is resumed at, so that a resumed stream has the
+    same bits.
     """
 
     def __init__(
@@ -45,64 +47,99 @@ class DenseStream(stream_lib.NoiseStream):
         block_rounds: Optional[int] = None,
         arrays: Optional[Arrays] = None,
     ):
-        """Takes K = A^-1 B, of shape (T, m), and R; None is `block_rounds`'s.
+        """Takes K = A^-1 B, of shape (T, T), and R; None is `block_rounds`'s.
 
         Raises:
-          ValueError: If `block_rounds` is below 1.
+          ValueError: If `block_rounds` is below 1, or K is not lower triangular.
         """
-        rounds, columns = matrix.shape
-        super().__init__(rounds, dimension, arrays)
+        super().__init__(np.diagonal(matrix), dimension, arrays)
+        rounds = self.rounds
+        if matrix.shape != (rounds, rounds) or np.triu(matrix, 1).any():
+            raise ValueError(
+                "matrix must be square and lower triangular, found other entries, or "
+                f"shape {matrix.shape}"
+            )
         if block_rounds is None:
             block_rounds = factorization.block_rounds(rounds, dimension)
         if block_rounds < 1:
             raise ValueError(f"block_rounds must be at least 1, found {block_rounds}")
         self.block_rounds = min(block_rounds, rounds)
-        self._chunk = min(_CHUNK, columns)
+        self._chunk = min(_CHUNK, rounds)
+        block = np.arange(rounds) // self.block_rounds
+        is_own = block[:, np.newaxis] == block
         # Zeros up to whole blocks and chunks.
-        padding = [(0, -rounds % self.block_rounds), (0, -columns % self._chunk)]
-        self._matrix = np.pad(matrix, padding).astype(np.float32)
-        self._chunks = _chunks_used(self._matrix, self.block_rounds, self._chunk)
+        padding = [(0, -rounds % self.block_rounds), (0, -rounds % self._chunk)]
+        before = np.where(is_own, 0, matrix)
+        self._before = np.pad(before, padding).astype(np.float32)
+        self._chunks = _chunks_used(self._before, self.block_rounds, self._chunk)
+        self._within = _within(matrix, self.block_rounds)
 
     def initial_memory(self) -> Memory:
         """A block of zeros, which row 0 does not look at."""
         return self.arrays.zeros(self.block_rounds, self.dimension)
 
-    def seek(self, seed: Any, row: Index) -> collections.OrderedDict:
-        """The state before a row: computes its block, unless `next` will."""
-        row = self.arrays.index(row)
-        state = self.init(seed)
-        matrix = self.arrays.constant(self._matrix)
-        state["row"] = row
-        state["memory"] = self.arrays.either(
-            row % self.block_rounds > 0,
-            lambda: self._block(state["seed"], row, matrix),
-            self.initial_memory,
+    def memory_before(self, draw: Draw, row: Index) -> Memory:
+        """See base class; computes the block of the row, unless `past` will."""
+        place = row % self.block_rounds
+        matrix = self.arrays.constant(self._before)
+        block = self.arrays.either(
+            place > 0, lambda: self._block(draw, row, matrix), self.initial_memory
         )
-        return state
+        [block] = self.arrays.loop(
+            0,
+            place,
+            lambda k, rows: (self.arrays.with_row(rows, k, draw(row - place + k)),),
+            block,
+        )
+        return block
 
-    def step(self, seed: Any, row: Index, memory: Memory) -> tuple[Vector, Memory]:
+    def past(self, draw: Draw, row: Index, memory: Memory) -> tuple[Vector, Memory]:
         """See base class; every R-th call does the work of R."""
         place = row % self.block_rounds
-        matrix = self.arrays.constant(self._matrix)
+        matrix = self.arrays.constant(self._before)
         block = self.arrays.either(
-            place < 1, lambda: self._block(seed, row, matrix), lambda: memory
+            place < 1, lambda: self._block(draw, row, matrix), lambda: memory
         )
-        return block[place], block
+        weights = self.arrays.at(self._within, row)
+        return (weights[np.newaxis] @ block)[0], block
 
-    def _block(self, seed: Any, row: Index, matrix: Any) -> Any:
-        """float32[R, d]: the block that holds `row`."""
+    def remember(self, row: Index, memory: Memory, z: Vector, noise: Vector) -> Memory:
+        """See base class."""
+        return self.arrays.with_row(memory, row % self.block_rounds, z)
+
+    def _block(self, draw: Draw, row: Index, matrix: Any) -> Any:
+        """P of the block that holds `row`, float32[R, d]."""
         number = row // self.block_rounds
         first = number * self.block_rounds
         shape = [self.block_rounds, self._chunk]
 
         def body(chunk: Index, total: Any) -> tuple[Any]:
             begin = chunk * self._chunk
-            z = self.arrays.normals(seed, begin, self._chunk, self.dimension)
+            z = self._rows(draw, begin)
             return (total + self.arrays.part(matrix, [first, begin], shape) @ z,)
 
         chunks = self.arrays.at(self._chunks, number)
         [block] = self.arrays.loop(0, chunks, body, self.initial_memory())
         return block
+
+    def _rows(self, draw: Draw, begin: Index) -> Any:
+        """Chunk of Z; rows behind the last, whose weight is zero, are the last."""
+        return self.arrays.rows(
+            lambda row: draw(self.arrays.least(row, self.rounds - 1)),
+            begin,
+            self._chunk,
+            self.dimension,
+        )
+
+
+def _within(matrix: np.ndarray, block: int) -> np.ndarray:
+    """Weights of a block's rows in each row, float32[T, R]: K, and 1 for that of P."""
+    weights = np.zeros((len(matrix), block), np.float32)
+    for row in range(len(matrix)):
+        place = row % block
+        weights[row, :place] = matrix[row, row - place : row]
+        weights[row, place] = 1
+    return weights
 
 
 def _chunks_used(matrix: np.ndarray, block: int, chunk: int) -> np.ndarray:

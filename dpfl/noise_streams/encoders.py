@@ -5,13 +5,12 @@
 
 from __future__ import annotations
 
-import collections
-from typing import Any, Optional
+from typing import Optional
 
 import numpy as np
 
 from dpfl.noise_streams import stream as stream_lib
-from dpfl.noise_streams.arrays import Arrays, Index, Memory, Vector
+from dpfl.noise_streams.arrays import Arrays, Draw, Index, Memory, Vector
 
 
 class BandedStream(stream_lib.NoiseStream):
@@ -34,29 +33,28 @@ class BandedStream(stream_lib.NoiseStream):
         arrays: Optional[Arrays] = None,
     ):
         """Takes C[t, t - k] at [t, k], zero for k > t, shape (T, h)."""
-        super().__init__(len(diagonals), dimension, arrays)
+        super().__init__(1 / diagonals[:, 0], dimension, arrays)
         self._bands = diagonals.shape[1]
+        self.has_memory = self._bands > 1
         self._weights = (diagonals[:, 1:] / diagonals[:, :1]).astype(np.float32)
-        self._scale = (1 / diagonals[:, 0]).astype(np.float32)
 
     def initial_memory(self) -> Memory:
         """Zeros."""
         return self._zeros(self._bands - 1)
 
-    def seek(self, seed: Any, row: Index) -> collections.OrderedDict:
-        """See base class; of independent rows there is nothing to do again."""
-        if self._bands > 1:
-            return super().seek(seed, row)
-        state = self.init(seed)
-        state["row"] = self.arrays.index(row)
-        return state
+    def memory_before(self, draw: Draw, row: Index) -> Memory:
+        """See base class; independent rows leave nothing to step through."""
+        return super().memory_before(draw, row) if self.has_memory else ()
 
-    def step(self, seed: Any, row: Index, memory: Memory) -> tuple[Vector, Memory]:
+    def past(self, draw: Draw, row: Index, memory: Memory) -> tuple[Vector, Memory]:
         """See base class."""
         weights = self.arrays.at(self._weights, row)
-        noise = self.arrays.at(self._scale, row) * self._normal(seed, row)
-        noise = self.arrays.minus_weighted(noise, weights, memory)
-        return noise, ((noise,) + tuple(memory))[: self._bands - 1]
+        [zeros] = self._zeros(1)
+        return self.arrays.minus_weighted(zeros, weights, memory), memory
+
+    def remember(self, row: Index, memory: Memory, z: Vector, noise: Vector) -> Memory:
+        """See base class."""
+        return ((noise,) + tuple(memory))[: self._bands - 1]
 
 
 def rows_of_columns(columns: np.ndarray) -> np.ndarray:
@@ -88,7 +86,7 @@ class BufferedStream(stream_lib.NoiseStream):
         arrays: Optional[Arrays] = None,
     ):
         """Takes theta and omega of C^-1, both of shape (buffers,)."""
-        super().__init__(rounds, dimension, arrays)
+        super().__init__(np.ones(rounds), dimension, arrays)
         self._decay = np.asarray(decay, np.float32)[:, np.newaxis]
         self._scale = np.asarray(scale, np.float32)[np.newaxis]
 
@@ -96,11 +94,13 @@ class BufferedStream(stream_lib.NoiseStream):
         """Zeros."""
         return self.arrays.zeros(len(self._decay), self.dimension)
 
-    def step(self, seed: Any, row: Index, memory: Memory) -> tuple[Vector, Memory]:
+    def past(self, draw: Draw, row: Index, memory: Memory) -> tuple[Vector, Memory]:
         """See base class."""
-        z = self._normal(seed, row)
-        noise = z + (self._scale @ memory)[0]
-        return noise, self._decay * memory + z
+        return (self._scale @ memory)[0], memory
+
+    def remember(self, row: Index, memory: Memory, z: Vector, noise: Vector) -> Memory:
+        """See base class."""
+        return self._decay * memory + z
 
 
 class MovingStream(stream_lib.NoiseStream):
@@ -122,7 +122,7 @@ class MovingStream(stream_lib.NoiseStream):
         arrays: Optional[Arrays] = None,
     ):
         """Takes the weights e, of shape (p,), and whether earlier rows are redrawn."""
-        super().__init__(rounds, dimension, arrays)
+        super().__init__(np.full(rounds, weights[0]), dimension, arrays)
         columns = np.tile(np.asarray(weights, np.float32), (rounds, 1))
         # Of rows before the first, which may be any, the weight is zero.
         self._weights = rows_of_columns(columns)
@@ -132,12 +132,15 @@ class MovingStream(stream_lib.NoiseStream):
         """Zeros: rows before the first."""
         return self._zeros(0 if self._redraw else self._weights.shape[1] - 1)
 
-    def step(self, seed: Any, row: Index, memory: Memory) -> tuple[Vector, Memory]:
+    def past(self, draw: Draw, row: Index, memory: Memory) -> tuple[Vector, Memory]:
         """See base class."""
-        z = self._normal(seed, row)
         weights = self.arrays.at(self._weights, row)
-        noise = weights[0] * z
+        [past] = self._zeros(1)
         for k in range(1, self._weights.shape[1]):
-            earlier = self._earlier(seed, row, k) if self._redraw else memory[k - 1]
-            noise += weights[k] * earlier
-        return noise, () if self._redraw else ((z,) + tuple(memory))[: len(memory)]
+            earlier = self._earlier(draw, row, k) if self._redraw else memory[k - 1]
+            past += weights[k] * earlier
+        return past, memory
+
+    def remember(self, row: Index, memory: Memory, z: Vector, noise: Vector) -> Memory:
+        """See base class."""
+        return ((z,) + tuple(memory))[: len(memory)]

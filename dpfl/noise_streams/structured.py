@@ -14,13 +14,13 @@ over j <= t - w, of which there are r,
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Optional
 
 import numpy as np
 
 from dpfl import factorization as fact
 from dpfl.noise_streams import stream as stream_lib
-from dpfl.noise_streams.arrays import Arrays, Index, Memory, Vector
+from dpfl.noise_streams.arrays import Arrays, Draw, Index, Memory, Vector
 
 
 class StructuredStream(stream_lib.NoiseStream):
@@ -41,9 +41,9 @@ class StructuredStream(stream_lib.NoiseStream):
         remembered. That is slower, by what a row of normals costs more than reading
         one; the state has w vectors fewer.
         """
-        super().__init__(workload.rounds, dimension, arrays)
         width = factors.band.shape[1] + (2 if workload.momentum else 1)
         matrix = workload.solve(factors.decoder(workload))
+        super().__init__(np.diagonal(matrix), dimension, arrays)
         self._band = _band(matrix, width)
         self._left = workload.solve(factors.left).astype(np.float32)
         # Row t: V[t - w], zero as long as there is no such row.
@@ -58,24 +58,27 @@ class StructuredStream(stream_lib.NoiseStream):
         sums = self.arrays.zeros(self._left.shape[1], self.dimension)
         return sums, self._zeros(0 if self._redraw else self._width)
 
-    def step(self, seed: Any, row: Index, memory: Memory) -> tuple[Vector, Memory]:
+    def past(self, draw: Draw, row: Index, memory: Memory) -> tuple[Vector, Memory]:
         """See base class."""
         sums, kept = memory
-        z = self._normal(seed, row)
         # Rows before the first have weight zero, so they may be anything.
         recent = tuple(kept)
         if self._redraw:
             steps = range(1, self._width + 1)
-            recent = tuple(self._earlier(seed, row, k) for k in steps)
+            recent = tuple(self._earlier(draw, row, k) for k in steps)
         band = self.arrays.at(self._band, row)
         left = self.arrays.at(self._left, row)
         right = self.arrays.at(self._delayed_right, row)
         sums = sums + right[:, np.newaxis] * recent[-1]
-        noise = band[0] * z + (left[np.newaxis] @ sums)[0]
+        past = (left[np.newaxis] @ sums)[0]
         for k in range(1, self._width):
-            noise += band[k] * recent[k - 1]
-        kept = () if self._redraw else (z,) + recent[:-1]
-        return noise, (sums, kept)
+            past += band[k] * recent[k - 1]
+        return past, (sums, kept)
+
+    def remember(self, row: Index, memory: Memory, z: Vector, noise: Vector) -> Memory:
+        """See base class."""
+        sums, kept = memory
+        return sums, ((z,) + tuple(kept))[: len(kept)]
 
 
 def _band(matrix: np.ndarray, width: int) -> np.ndarray:

@@ -14,7 +14,7 @@ from dpfl import (
     needs_tff,  # noqa: F401
     purposes,
 )
-from dpfl.noise_streams.arrays import GRID, GRID_STDDEV, Arrays
+from dpfl.noise_streams.arrays import GRID, GRID_STDDEV, Arrays, Draw
 from dpfl.vectors import randomness
 from dpfl.vectors.integer_noise import DiscreteGaussian
 
@@ -35,6 +35,10 @@ class Tensors(Arrays):
     def zeros(self, *shape: int) -> tf.Tensor:
         """See base class."""
         return tf.zeros(shape)
+
+    def least(self, index: tf.Tensor, most: int) -> tf.Tensor:
+        """See base class."""
+        return tf.minimum(index, most)
 
     def at(self, table: np.ndarray, place: tf.Tensor) -> tf.Tensor:
         """See base class."""
@@ -88,16 +92,19 @@ class Tensors(Arrays):
         with tf.control_dependencies([check] if check is not None else []):
             return tf.identity(row)
 
-    def normal(self, seed: tf.Tensor, index: tf.Tensor, length: int) -> tf.Tensor:
+    def row_seed(self, seed: tf.Tensor, index: tf.Tensor) -> tf.Tensor:
         """See base class."""
-        own = randomness.fold_in(seed, purposes.NoiseStream.NORMALS, index)
-        drawn = DiscreteGaussian(GRID_STDDEV).sample(own, length)
+        return randomness.fold_in(seed, purposes.NoiseStream.NORMALS, index)
+
+    def normal(self, row_seed: tf.Tensor, length: int) -> tf.Tensor:
+        """See base class."""
+        drawn = DiscreteGaussian(GRID_STDDEV).sample(row_seed, length)
         return tf.cast(drawn, tf.float32) / GRID
 
-    def normals(self, seed: Any, begin: Any, number: int, length: int) -> tf.Tensor:
+    def rows(self, draw: Draw, begin: Any, number: int, length: int) -> tf.Tensor:
         """See base class."""
         return tf.map_fn(
-            lambda row: self.normal(seed, row, length),
+            draw,
             begin + tf.range(number),
             fn_output_signature=tf.TensorSpec([length]),
             parallel_iterations=number,
@@ -145,7 +152,10 @@ def _minus_group(
 class UnitTensors(Tensors):
     """The identity for Z: a stream then yields the rows of A^-1 B."""
 
-    def normal(self, seed: tf.Tensor, index: tf.Tensor, length: int) -> tf.Tensor:
-        """Row `index` of the identity."""
-        del seed
-        return tf.one_hot(index, length)
+    def row_seed(self, seed: tf.Tensor, index: tf.Tensor) -> tf.Tensor:
+        """The index itself."""
+        return index
+
+    def normal(self, row_seed: tf.Tensor, length: int) -> tf.Tensor:
+        """Row of the identity."""
+        return tf.one_hot(row_seed, length)

@@ -12,22 +12,26 @@ with error z, and two neighbours of height h - 1 join to one of height h with
 z the normals of its own node (Honaker 2015). (B Z)_t for the prefix sum is the sum of
 the errors remembered, so row t of S^-1 B Z is the new error minus those it replaces.
 For any other workload A the decoder is A S^-1 B, and A^-1 A S^-1 B is the same.
+
+The nodes that a round completes enter in one sum alone, that error, so that one row of
+normals stands for all of them. With s_0 = 1 its weight at height h is
+s_h^2 = a_h^2 + (1 - a_h)^2 s_{h-1}^2.
 """
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Optional
 
 import numpy as np
 
 from dpfl.noise_streams import stream as stream_lib
-from dpfl.noise_streams.arrays import Arrays, Index, Memory, Vector
+from dpfl.noise_streams.arrays import Arrays, Draw, Index, Memory, Vector
 
 
 class TreeStream(stream_lib.NoiseStream):
     """Rows of S^-1 B Z. Memory: float32[levels, d], row h for the interval of height h.
 
-    A round draws the normals of the nodes it completes, two on average.
+    The error of an interval that a round completes is remembered when it is known.
     """
 
     def __init__(
@@ -37,43 +41,42 @@ class TreeStream(stream_lib.NoiseStream):
         *,
         arrays: Optional[Arrays] = None,
     ):
-        """Makes the stream; the rows of Z are the nodes.
-
-        Their order is that of `dpfl.factorization.TreeFactors.nodes`: by the round that
-        completes them, then by height.
-        """
-        super().__init__(rounds, dimension, arrays)
+        """Makes the stream."""
         self._levels = rounds.bit_length()
         heights = np.arange(self._levels)
         weights = 2.0**heights / (2.0 ** (heights + 1) - 1)
-        self._own_weight = weights.astype(np.float32)
+        self._node_weight = weights.astype(np.float32)
         ends = np.arange(1, rounds + 1)
         # The height of the largest interval that round t completes: zeros at the end
         # of t + 1 in binary.
         zeros = [(int(end) & -int(end)).bit_length() - 1 for end in ends]
         self._height = np.array(zeros, np.int32)
-        first_node = np.cumsum(self._height + 1) - self._height - 1
-        self._first_node = first_node.astype(np.int32)
+        variances = [1.0]
+        for weight in weights[1:]:
+            variances.append(weight**2 + (1 - weight) ** 2 * variances[-1])
+        own_weights = np.sqrt(variances)[self._height]
+        super().__init__(own_weights, dimension, arrays)
 
     def initial_memory(self) -> Memory:
         """Zeros."""
         return self.arrays.zeros(self._levels, self.dimension)
 
-    def step(self, seed: Any, row: Index, memory: Memory) -> tuple[Vector, Memory]:
-        """See base class."""
+    def past(self, draw: Draw, row: Index, memory: Memory) -> tuple[Vector, Memory]:
+        """See base class; the memory then has the error without its own normals."""
         height = self.arrays.at(self._height, row)
-        node = self.arrays.at(self._first_node, row)
 
         def join(h: Index, error: Vector, replaced: Vector) -> tuple[Vector, ...]:
             left = memory[h - 1]
-            own = self.arrays.at(self._own_weight, h)
-            z = self._normal(seed, node + h)
-            return own * z + (1 - own) * (left + error), replaced + left
+            own = self.arrays.at(self._node_weight, h)
+            return (1 - own) * (left + error), replaced + left
 
-        nothing = self.arrays.zeros(self.dimension)
-        error, replaced = self.arrays.loop(
-            1, height + 1, join, self._normal(seed, node), nothing
-        )
+        error, replaced = self.arrays.loop(1, height + 1, join, *self._zeros(2))
         # The levels below are free now; what they hold is not looked at again.
         memory = self.arrays.with_row(memory, height, error)
         return error - replaced, memory
+
+    def remember(self, row: Index, memory: Memory, z: Vector, noise: Vector) -> Memory:
+        """See base class."""
+        height = self.arrays.at(self._height, row)
+        error = memory[height] + self.arrays.at(self.own_weights, row) * z
+        return self.arrays.with_row(memory, height, error)

@@ -12,7 +12,7 @@ for clients, drawn in zip(cohorts, noise):
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Optional
 
 import numpy as np
@@ -25,15 +25,12 @@ from dpfl.mechanisms.participation import Participation
 from dpfl.planning import budget
 from dpfl.vectors import philox
 
-_SEED_BITS = 126
-
 
 class Noise(Iterator[np.ndarray]):
     """Rows of noise for the sums of clipped updates, float32[d], one a round.
 
     Attributes:
-      seed: The seed of all rounds; who knows it can take the noise off again.
-      round: The round of the next row. With the seed it is all that a run has to save.
+      round: The round of the next row.
       rounds: Those of the run.
     """
 
@@ -42,34 +39,62 @@ class Noise(Iterator[np.ndarray]):
         stream: noise_streams.NoiseStream,
         scale: float,
         rounds: range,
-        seed: int,
-        identity: str,
+        fixed: Optional[tuple[int, int]],
+        row_seeds: Sequence[Sequence[int]] = (),
     ):
         """Takes a stream in numpy, which starts afresh whenever it is at its end.
 
-        Its rows are scaled. `identity` is all that they depend on besides the seed.
+        Its rows are scaled. Rows follow from the words of `fixed`, or are drawn afresh
+        after those of `row_seeds`.
         """
-        self.seed = seed
         self.round, self.rounds = rounds.start, rounds.stop
         self._stream = stream
         self._scale = np.float32(scale)
-        self._words = philox.seed_from_int(seed, identity)
-        self._state: Any = None
+        self._fixed = fixed
+        row = self.round % stream.rounds
+        self._row_seeds = [np.asarray(seed, np.int64) for seed in row_seeds]
+        if fixed is not None:
+            self._row_seeds = [self._row_seed(before) for before in range(row)]
+        self._memory = stream.memory_before(self._draw, row)
 
     def __next__(self) -> np.ndarray:
         if self.round >= self.rounds:
             raise StopIteration
         row = self.round % self._stream.rounds
-        if self._state is None or row == 0:
-            self._state = self._stream.seek(self._stream_seed(self.round - row), row)
-        noise, self._state = self._stream.next(self._state)
+        if row == 0:
+            self._row_seeds, self._memory = [], self._stream.initial_memory()
+        own = self._row_seed(row)
+        if self._stream.has_memory:
+            self._row_seeds.append(own)
+        past, self._memory = self._stream.past(self._draw, row, self._memory)
+        drawn = self._stream.drawn(own)
+        noise, self._memory = self._stream.taken(row, past, drawn, self._memory)
         self.round += 1
         return self._scale * noise
 
-    def _stream_seed(self, first_round: int) -> np.ndarray:
-        """That of the stream that begins in a round, as the aggregator makes it."""
-        of_round = philox.fold_in(self._words, first_round, purposes.Round.SERVER_NOISE)
-        return philox.fold_in(of_round, purposes.Round.UPDATE_NOISE)
+    def state(self) -> dict[str, Any]:
+        """All that a run has to save to go on, as numbers and lists for JSON or pickle.
+
+        It has the seeds of the rows that were released, as far as later rows depend on
+        them. Whoever knows them can take that noise off again. Rows to come are not in
+        it: what is done again after a restore has other noise.
+        """
+        seeds = [[int(word) for word in seed] for seed in self._row_seeds]
+        return {"round": self.round, "row_seeds": seeds}
+
+    def _draw(self, row: int) -> np.ndarray:
+        # Those that are not there have no weight.
+        last = len(self._row_seeds) - 1
+        return self._stream.drawn(self._row_seeds[min(row, last)])
+
+    def _row_seed(self, row: int) -> np.ndarray:
+        if self._fixed is None:
+            return np.frombuffer(secrets.token_bytes(16), np.int64)
+        # That of the stream that begins in a round, as the aggregator's of a round.
+        first = self.round - self.round % self._stream.rounds
+        of_round = philox.fold_in(self._fixed, first, purposes.Round.SERVER_NOISE)
+        of_stream = philox.fold_in(of_round, purposes.Round.UPDATE_NOISE)
+        return self._stream.arrays.row_seed(of_stream, row)
 
 
 @checks.of_arguments(budget.OF_A_RUN)
@@ -80,6 +105,7 @@ def noise(
     *,
     seed: Optional[int] = None,
     first_round: int = 0,
+    state: Optional[Mapping[str, Any]] = None,
 ) -> Noise:
     """The noise of each round of a run, for `Gaussian` and `MatrixFactorization`.
 
@@ -94,16 +120,20 @@ def noise(
     stream of correlated noise (docs/noise.md).
 
     Args:
-      seed: A whole number below 2**126; the same gives the same noise for the same
-        mechanism and dimension, and is for one release. None takes one from the
-        operating system's entropy; see `Noise.seed`.
-      first_round: Where to begin, to go on with a run that was interrupted: rows have
-        the bits that they would have had. A recurrence draws the earlier rows again.
+      seed: None for rows of the operating system's entropy, each drawn when it is
+        asked for. A whole number below 2**126, for simulations that are to be repeated,
+        gives the same noise for the same mechanism and dimension: a round that is done
+        again with other clients or another model then has the same noise, and the
+        difference of the two releases has none.
+      first_round: With a seed the round to begin with, to go on with a run that was
+        interrupted. A recurrence draws the earlier rows again.
+      state: Without a seed `Noise.state()` of the run that was interrupted.
 
     Raises:
       TypeError: If the mechanism's noise is not a row for each round.
       ValueError: If the mechanism cannot have its clients chosen like that, if its
-        noise would take days, or if there is no such round.
+        noise would take days, if there is no such round, or if a seed is given without
+        its round or beside a state.
     """
     rounds = participation.rounds
     if isinstance(mechanism, MatrixFactorization):
@@ -125,7 +155,33 @@ def noise(
             f"that its noise is a row for each round, found {mechanism!r}; "
             "dpfl.aggregator(mechanism) does all that this one does"
         )
-    first = checks.integer("first_round", first_round, at_least=0, at_most=rounds)
-    own = secrets.randbits(_SEED_BITS) if seed is None else seed
-    identity = f"noise:{mechanism.identity}:{dimension}"
-    return Noise(stream, scale, range(first, rounds), own, identity)
+    first_round = checks.integer("first_round", first_round, 0, rounds)
+    if seed is not None:
+        if state is not None:
+            raise ValueError(checks.message("state", "left out with a seed", state))
+        words = philox.seed_from_int(seed, f"noise:{mechanism.identity}:{dimension}")
+        return Noise(stream, scale, range(first_round, rounds), words)
+    if first_round:
+        wanted = "0 without a seed, where a run goes on from a state"
+        raise ValueError(checks.message("first_round", wanted, first_round))
+    if state is None:
+        return Noise(stream, scale, range(rounds), None)
+    begin, row_seeds = _checked(state, rounds, stream)
+    return Noise(stream, scale, range(begin, rounds), None, row_seeds)
+
+
+def _checked(
+    state: Mapping[str, Any], rounds: int, stream: noise_streams.NoiseStream
+) -> tuple[int, np.ndarray]:
+    """The round and the seeds of a state; ValueError if it is not of such a stream."""
+    wanted = "what Noise.state() gave of the same mechanism and participation"
+    try:
+        begin = checks.integer("round", state["round"], 0, rounds)
+        seeds = np.asarray(state["row_seeds"], np.int64).reshape(-1, 2)
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise ValueError(checks.message("state", wanted, state)) from error
+    needed = begin % stream.rounds if stream.has_memory else 0
+    # At the end of a stream those of the last one are there, and not needed any more.
+    if len(seeds) not in (needed, needed or stream.rounds * (begin > 0)):
+        raise ValueError(checks.message("state", wanted, state))
+    return begin, seeds[:needed]

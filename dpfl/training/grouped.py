@@ -223,9 +223,19 @@ class GroupedRounds:
         identity: Optional[str],
         groups: int,
     ):
-        """Initializes the computations; other numbers of `groups` give the same."""
+        """Initializes the computations; other numbers of `groups` give the same.
+
+        Raises:
+          ValueError: If the factory has no seed: groups and server each prepare the
+            round for themselves.
+        """
         weights_type = type_of_weights(model)
         steps = round_functions(model, factory, identity)
+        if steps.seed is None:
+            raise ValueError(
+                "aggregator must be built with a seed where clients work in groups, "
+                "found one with seed=None"
+            )
 
         def train(weights: Any, round_index: Any, client: Any) -> Any:
             initial = (tuple(weights.trainable), tuple(weights.non_trainable))

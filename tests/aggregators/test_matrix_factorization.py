@@ -167,7 +167,7 @@ def test_tree_has_the_variance_of_tensorflow_privacys():
     [("matrix_factorization", "band-low-rank"), ("sgmf", "blt")],
 )
 def test_a_killed_run_goes_on_with_the_same_noise(maker, method):
-    """From a state of round 3; a row of noise follows from its epoch's seed alone."""
+    """From a state of round 3; a row of noise follows from the seeds in the state."""
     config = MAKERS[maker](matrix_method=method, **METHODS[method])
     call = compiled_round(make_codec(config, 20, block_rounds=2))
 
@@ -182,8 +182,15 @@ def test_a_killed_run_goes_on_with_the_same_noise(maker, method):
     rest = run(range(3, 7), whole[2][1])
     tf.nest.map_structure(assert_array_equal, rest, whole[3:])
     stream = noise_streams.build_stream(config.factorization, 20)
+    seeds = whole[4][1]["row_seeds"]
+    assert len({tuple(seed) for seed in seeds}) == ROUNDS
+
+    def draw(row):
+        return stream.drawn(tf.gather(seeds, row))
+
     for t in (0, 4):
-        unit = stream.row(whole[0][1]["epoch_seed"], tf.constant(t))
+        memory = stream.memory_before(draw, tf.constant(t))
+        unit, _ = stream.step(draw, tf.constant(t), memory)
         expected = config.stddev / config.noise_divisor * unit
         assert_allclose(whole[t][0], expected, atol=1e-5)
 
@@ -231,7 +238,7 @@ def test_the_feeders_noise_is_the_aggregators_own(tff_context):
         other = fed.next(feed(fed_state), vectors(20, number))
         assert_allclose(own.result, other.result, atol=1e-6)
         own_state, fed_state = own.state, other.state
-    # The moment, a row of noise, and numbers.
+    # The moment, the past of a row, and numbers.
     assert sum(np.size(part) for part in tf.nest.flatten(fed_state)) < 3 * 20
 
 
@@ -248,11 +255,10 @@ def test_a_stream_over_the_run_goes_on_after_a_kill(tff_context):
 
     process, feed = begin()
     expected, states = released(process, process.initialize(), range(9), feed)
-    seed = tf.constant(states[5]["epoch_seed"])
     process, feed = begin()
     rest, after = released(process, saved(states[5]), range(5, 9), feed)
     assert_array_equal(rest, expected[5:])
-    assert list(after[-1]["epoch_seed"]) == seed.numpy().tolist()
+    assert_array_equal(after[-1]["row_seeds"], states[-1]["row_seeds"])
 
 
 def test_noise_that_was_not_fed_is_an_error(tff_context):
@@ -268,10 +274,15 @@ def test_noise_that_was_not_fed_is_an_error(tff_context):
         with pytest.raises(Exception, match="NoiseFeeder.feed was not called"):
             fed.next(state, vectors(20, 0))
     stale = collections.OrderedDict(
-        state, **{name: before[name] for name in ("noise", "noise_row", "noise_seed")}
+        state, **{name: before[name] for name in ("past", "past_row", "past_seed")}
     )
     with pytest.raises(Exception, match="NoiseFeeder.feed was not called"):
         fed.next(stale, vectors(20, 0))
+    # The same row of another epoch, or of a run that went on from a copy.
+    other = feeder.feed(fed.next(feeder.feed(state), vectors(20, 9)).state)
+    other["row_seeds"] = other["row_seeds"] + 1
+    with pytest.raises(Exception, match="NoiseFeeder.feed was not called"):
+        fed.next(other, vectors(20, 0))
     own = build(config, seed=5).create(value_type(20))
     with pytest.raises(ValueError, match="noise_from_program, found the fields"):
         feeder.feed(own.initialize())

@@ -17,11 +17,12 @@ from dpfl.aggregators import registry
 VALUE_TYPE = tff.to_type([(np.float32, (2, 3)), np.float32])
 D, N = 7, 4
 INTEGERS_32 = "exact_clients exact_nonfinite_clients exact_malformed_clients round row "
-INTEGERS_32 += "retained_rank noise_row steps rank"
-VECTORS = "error moment noise first_moment second_moment"
+INTEGERS_32 += "retained_rank past_row steps rank"
+VECTORS = "error moment past first_moment second_moment"
 TYPES = {
     **dict.fromkeys(INTEGERS_32.split(), np.int32),
-    **dict.fromkeys("seed epoch_seed noise_seed".split(), (np.int64, [2])),
+    **dict.fromkeys("seed past_seed".split(), (np.int64, [2])),
+    "row_seeds": (np.int64, [5, 2]),
     **dict.fromkeys(VECTORS.split(), (np.float32, [D])),
     **{"basis": (np.int16, [1, D]), "strengths": (np.float32, [1])},
     "memory_0": (np.float32, [2, D]),
@@ -71,12 +72,12 @@ CASES = [
     ),
     (
         make("matrix_factorization", matrix_momentum=0.5, **EPOCH),
-        "row epoch_seed moment memory_0",
+        "row row_seeds moment memory_0",
         f"clip_norm {RELEASE} {NORMS}",
     ),
     (
         make("sgmf", keep_fraction=0.5, **EPOCH),
-        "row epoch_seed memory_0",
+        "row row_seeds memory_0",
         CSGM.format(RELEASE),
     ),
 ]
@@ -105,7 +106,7 @@ def fields(names, placement=tff.SERVER):
 )
 def test_type_signatures(config, state, measurements):
     process = process_of(config)
-    state_type = fields(f"seed round {state}")
+    state_type = fields(f"round {state}")
     assert process.initialize.type_signature.is_equivalent_to(
         tff.FunctionType(None, state_type)
     )
@@ -242,12 +243,12 @@ def test_a_mechanism_without_a_feeder_leaves_the_state_alone():
     assert feed(state) is state
 
 
-def test_a_fed_state_has_one_row_of_noise():
+def test_a_fed_state_has_the_past_of_one_row():
     config = CASES[-2][0]
-    factory, _ = aggregators.build_fed(config, D)
+    factory, _ = aggregators.build_fed(config, D, seed=1)
     process = factory.create(VALUE_TYPE)
     assert process.initialize.type_signature.result.is_equivalent_to(
-        fields("seed round row epoch_seed moment noise noise_row noise_seed")
+        fields("seed round row row_seeds moment past past_row past_seed")
     )
 
 

@@ -71,16 +71,49 @@ def rest(step, state, rounds):
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("workload", WORKLOADS)
 def test_matrix_is_that_of_the_factorization(factorizations, workload, method):
+    """Or, of trees, of the lower triangular one with the same covariance."""
     found = factorizations[workload, method]
-    b = found.decoder()
+    b, k = found.decoder(), found.noising_rows()
+    if method.startswith("honaker"):
+        b, k = (np.linalg.cholesky(each @ each.T) for each in (b, k))
     unit = noise_streams.build_stream(
-        found, b.shape[1], block_rounds=5, arrays=UnitTensors()
+        found, ROUNDS, block_rounds=5, arrays=UnitTensors()
     )
     assert type(unit) is METHODS[method][0]
-    expected = found.noising_rows()[:ROUNDS]
-    assert_allclose(noise_streams.materialize(unit), expected, atol=2e-5)
+    assert_allclose(noise_streams.materialize(unit), k, atol=2e-5)
     summed = noise_streams.Accumulated(unit, found.workload)
     assert_allclose(noise_streams.materialize(summed), b, atol=2e-5 * np.abs(b).max())
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("redraw", [False, True])
+def test_memory_has_nothing_of_rows_that_were_not_released(
+    factorizations, method, redraw
+):
+    """Other rows of Z from row 7 on leave memory and past of row 7 as they are."""
+    found = factorizations["momentum", method]
+    stream = noise_streams.build_stream(
+        found, 30, block_rounds=5, redraw=redraw, arrays=noise_streams.InNumpy()
+    )
+    one, two = (stream.draw_from(np.array(seed)) for seed in ([1, 2], [3, 4]))
+
+    def before(row):
+        memory = stream.initial_memory()
+        for t in range(row):
+            _, memory = stream.step(one, t, memory)
+        return memory
+
+    def changed(row):
+        return one(row) if row < 7 else two(row)
+
+    sought = [stream.memory_before(each, 7) for each in (one, changed)]
+    past = [stream.past(each, 7, sought[0]) for each in (one, changed)]
+    for pair in (sought, past, (sought[0], before(7))):
+        tf.nest.map_structure(assert_array_equal, *pair)
+    noise = [stream.step(each, 7, sought[0])[0] for each in (one, changed)]
+    own = stream.own_weights[7]
+    assert_allclose(noise[1] - noise[0], own * (two(7) - one(7)), atol=1e-5)
+    assert own > 0.1
 
 
 @pytest.mark.parametrize("method", ONE_OF_EACH_KIND)
@@ -169,6 +202,7 @@ def test_more_rows_than_a_chunk():
     stream = noise_streams.build_stream(
         found, 100, block_rounds=7, arrays=UnitTensors()
     )
+    assert not np.triu(found.noising_rows(), 1).any()
     expected = found.noising_rows()[:100]
     assert_allclose(noise_streams.materialize(stream), expected, atol=1e-5)
 

@@ -75,7 +75,7 @@ def test_beside_a_secure_sum_nothing_is_opened(
     task, tff_context, name, groups, measure
 ):
     aggregator = aggregators.build(
-        mechanisms.EXAMPLES[name], measure=measure, checks_context=False
+        mechanisms.EXAMPLES[name], seed=5, measure=measure, checks_context=False
     )
     process = build(task, aggregator, groups=groups)
     metrics = process.next.type_signature.result[1].member
