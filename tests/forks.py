@@ -11,6 +11,10 @@ the tests that use `tests.experiments.programs`.
 
 from __future__ import annotations
 
+import functools
+import importlib
+import inspect
+import itertools
 import multiprocessing
 import os
 import runpy
@@ -78,6 +82,44 @@ def import_anew(folders):
     kept = [path for path in sys.path if path and Path(path).resolve() != ROOT]
     sys.path[:] = [*map(str, folders), *kept]
     os.environ["PYTHONPATH"] = os.pathsep.join(map(str, folders))
+
+
+def kill_at(place, call, when):
+    """Has a process killed at a call of a function, from 1 on. For `first`.
+
+    Args:
+      place: "module:function" or "module:Class.method".
+      call: The number of the call.
+      when: "before" or "after" it.
+    """
+    module, _, path = place.partition(":")
+    *owners, name = path.split(".")
+    owner = functools.reduce(getattr, owners, importlib.import_module(module))
+    function, calls = getattr(owner, name), itertools.count(1)
+
+    def die(number, now):
+        if (number, now) == (call, when):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    if inspect.iscoroutinefunction(function):
+
+        async def called(*args, **kwargs):
+            number = next(calls)
+            die(number, "before")
+            result = await function(*args, **kwargs)
+            die(number, "after")
+            return result
+
+    else:
+
+        def called(*args, **kwargs):
+            number = next(calls)
+            die(number, "before")
+            result = function(*args, **kwargs)
+            die(number, "after")
+            return result
+
+    setattr(owner, name, called)
 
 
 def until(is_so):

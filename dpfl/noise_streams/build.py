@@ -83,5 +83,5 @@ def lower_triangular(matrix: np.ndarray) -> np.ndarray:
     rounds, columns = matrix.shape
     if rounds == columns and not np.triu(matrix, 1).any():
         return matrix
-    lower = np.linalg.qr(matrix.T, mode="r").T
-    return lower * np.sign(np.diagonal(lower))
+    upper: np.ndarray = np.linalg.qr(matrix.T, mode="r")  # type: ignore[assignment]
+    return upper.T * np.sign(np.diagonal(upper))

@@ -12,7 +12,7 @@ for clients, drawn in zip(cohorts, noise):
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Optional
 
 import numpy as np
@@ -40,7 +40,7 @@ class Noise(Iterator[np.ndarray]):
         scale: float,
         rounds: range,
         fixed: Optional[tuple[int, int]],
-        row_seeds: Sequence[Sequence[int]] = (),
+        row_seeds: Iterable[Any] = (),
     ):
         """Takes a stream in numpy, which starts afresh whenever it is at its end.
 

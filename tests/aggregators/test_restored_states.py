@@ -9,7 +9,9 @@ as two releases with independent noise.
 
 import collections
 import dataclasses
+import functools
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,8 +19,10 @@ import tensorflow as tf
 import tensorflow_federated as tff
 from numpy.testing import assert_allclose
 
+import dpfl
 from dpfl import aggregators, mechanisms
 from dpfl.aggregators.query import query
+from tests import forks, test_docs
 
 D, CLIENTS = 4000, 3
 MATRICES = {
@@ -225,3 +229,47 @@ def test_in_tff_a_stream_telescopes_over_restores(tff_context):
     stddev = mechanism.stddev / mechanism.noise_divisor
     rows = np.linalg.norm(mechanism.factorization.decoder(), axis=1)
     assert_allclose(deviations, stddev * rows, rtol=0.05)
+
+
+RECORD = "dpfl.planning.ledger:Ledger.record_round"
+RELEASE = "numpy:savez"
+SAVE = "tensorflow_federated:program.FileProgramStateManager.save"
+# From what is killed last in a round to what is killed first, each in the second round
+# that its process does, or in the first.
+KILLS = [(SAVE, 2, "after"), (SAVE, 2, "before"), (RELEASE, 1, "after")]
+KILLS += [(RELEASE, 2, "before"), (RECORD, 1, "after"), (RECORD, 1, "before")]
+
+
+def test_a_program_that_is_killed_anywhere_charges_for_each_release(tmp_path):
+    """That of docs/resuming.md: no model is released twice, and none for nothing."""
+    page = Path(test_docs.ROOT / "docs/resuming.md").read_text(encoding="utf-8")
+    [(code, _)] = test_docs.python_blocks(page)
+    program = tmp_path / "program.py"
+    program.write_text(code, encoding="utf-8")
+    released = {number: [] for number in range(1, 7)}
+    for kill in KILLS:
+        first = functools.partial(forks.kill_at, *kill)
+        done = forks.run(str(program), folder=tmp_path, first=first)
+        assert done.returncode == -9, done.stderr
+        look(tmp_path, released)
+    done = forks.run(str(program), folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    look(tmp_path, released)
+    # Round 4 was released and not saved twice, and round 5 recorded and not released.
+    assert [len(found) for found in released.values()] == [1, 1, 1, 3, 1, 1]
+    one, two, three = released[4]
+    assert min(np.ptp(one - two), np.ptp(two - three)) > 1e-3
+    plan = dpfl.PoissonSampling(population=100, cohort_size=20, rounds=6 + 4)
+    mechanism = dpfl.Gaussian(cohort_size=20, clip_norm=0.5, noise_multiplier=1.0)
+    charged = dpfl.epsilon(mechanism, plan, 3, 1e-3)
+    assert test_docs.re.search("epsilon (.*) at", done.stdout)[1] == f"{charged:.2f}"
+
+
+def look(folder, released):
+    """Collects the models that can be seen in a folder, as an adversary would."""
+    for number, found in released.items():
+        if (folder / f"model_{number}.npz").exists():
+            with np.load(folder / f"model_{number}.npz") as arrays:
+                model = np.concatenate([np.ravel(part) for part in arrays.values()])
+            if not any(np.array_equal(model, before) for before in found):
+                found.append(model)
