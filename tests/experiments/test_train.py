@@ -266,7 +266,18 @@ def test_damage_changed_flags_and_lock(reference, tmp_path):
     assert "the manifest was changed; choose another --output_dir" in done.stderr
     manifest.write_text(kept)
 
+    # Whole and of this run, but of another model.
     newest = run / "checkpoints" / "checkpoint-00000024"
+    whole = newest.read_bytes()
+    found = checkpoint.decode(whole)
+    found.arrays[1] = found.arrays[1][..., None]
+    newest.write_bytes(b"".join(checkpoint.encode(found)))
+    before = (run / "metrics.csv").read_bytes()
+    done = train(run, "--seed=5", code=2)
+    assert done.stderr.count("error: ") == 1 and "Traceback" not in done.stderr
+    assert (run / "metrics.csv").read_bytes() == before
+    newest.write_bytes(whole)
+
     newest.write_bytes(newest.read_bytes()[:-10])
     done = train(run, "--seed=5", "--checkpoint_every=2")
     assert "checkpoint-00000024 is damaged" in done.stderr

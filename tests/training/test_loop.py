@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from dpfl import covered
+from dpfl.training import checkpoint, provenance, selection
 from dpfl.training import loop as loop_lib
-from dpfl.training import provenance, selection
 from dpfl.training import record as record_lib
 from tests.training import fakes
 
@@ -322,3 +322,23 @@ def test_it_needs_no_tensorflow():
         "sys.exit(any(m.startswith('tensorflow') for m in sys.modules))"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("leaf", [np.float64("nan"), np.float64("inf"), "other"])
+def test_a_checkpoint_of_another_state_is_refused(plan, leaf):
+    store, process = fakes.FakeStore(), fakes.FakeProcess()
+    run(plan, store)
+    done = store.saved.pop()
+    if leaf == "other":
+
+        def from_leaves(leaves):
+            raise ValueError("other shapes")
+
+        process.from_leaves = from_leaves
+    else:
+        before = store.saved.pop()
+        store.saved.append(before._replace(arrays=[done.arrays[0], np.asarray(leaf)]))
+    record = fakes.FakeRecord([{}] * 6)
+    with pytest.raises(checkpoint.DamagedCheckpointError):
+        run(plan, store, process, record=record)
+    assert len(record.rows) == 6 and process.rounds == []
