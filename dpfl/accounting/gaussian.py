@@ -115,26 +115,32 @@ def gaussian_epsilon(delta: float, noise_multiplier: float) -> float:
     return high
 
 
-def check_round_event(_: Any, attribute: attr.Attribute, value: Any) -> None:
-    """Raises if a release cannot be one of a cohort that is a secret.
+def round_release(name: str, value: Any) -> dp_accounting.DpEvent:
+    """A release that can be one of a cohort that is a secret, without its relations.
 
-    TypeError is for events that do not know their privacy, ValueError for those whose
-    clients bring the noise.
+    Raises:
+      TypeError: it is no event that knows its privacy.
+      ValueError: its clients bring the noise, or a number is out of range.
     """
-    if not isinstance(value, (dp_accounting.GaussianDpEvent, events.RdpDpEvent)):
+    known = (dp_accounting.GaussianDpEvent, events.RdpDpEvent)
+    found = value
+    if isinstance(value, dp_accounting.DpEvent):
+        found = trees.bare(trees.normalised(value))
+    if not isinstance(found, known):
         raise TypeError(
-            f"{attribute.name} must be a GaussianDpEvent or an event that knows its "
-            f"Renyi differential privacy, found {type(value).__name__}"
+            f"{name} must be a GaussianDpEvent or an event that knows its Renyi "
+            f"differential privacy, found {type(value).__name__}"
         )
     if events.Relation.ADD_OR_REMOVE_ONE not in trees.relations_of(value):
         raise ValueError(
-            f"{attribute.name} must be a release whose noise is there whoever takes "
-            f"part, found {type(value).__name__}, where clients bring it"
+            f"{name} must be a release whose noise is there whoever takes part, found "
+            f"{type(found).__name__}, where clients bring it"
         )
+    return found
 
 
 def round_rdp(event: dp_accounting.DpEvent, orders: events.Orders) -> np.ndarray:
-    """The RDP of an event that `check_round_event` lets pass; float64 [m]."""
+    """The RDP of a `round_release`; float64 [m]."""
     if isinstance(event, events.RdpDpEvent):
         return event.rdp(orders)
     return gaussian_rdp(event.noise_multiplier, orders)
@@ -158,7 +164,7 @@ class FixedSizeDpEvent(events.RdpDpEvent):
       fraction: n / N, in (0, 1].
     """
 
-    round_event: dp_accounting.DpEvent = attr.ib(validator=check_round_event)
+    round_event: dp_accounting.DpEvent = attr.ib(metadata=said(check=round_release))
     fraction: float = attr.ib(metadata=said(check=checks.fraction))
 
     @property

@@ -16,7 +16,7 @@ import dp_accounting
 import numpy as np
 
 from dpfl import checks
-from dpfl.accounting import csgm, events, gaussian
+from dpfl.accounting import csgm, events, gaussian, trees
 from dpfl.fields import said
 
 
@@ -130,14 +130,15 @@ def banded_stream_event(
 
 def _sampled(name: str, release: dp_accounting.DpEvent, q: float) -> Any:
     """Returns a release of clients that join with probability q."""
-    if not isinstance(release, _RELEASES):
+    bare = trees.bare(release)
+    if not isinstance(bare, _RELEASES):
         raise TypeError(
             f"{name} must be a Gaussian or a sparsified Gaussian event, found "
-            f"{type(release).__name__}"
+            f"{type(bare).__name__}"
         )
-    if getattr(release, "sampling_probability", 1.0) != 1:
+    if getattr(bare, "sampling_probability", 1.0) != 1:
         raise ValueError(
             f"{name} must be without client sampling, found sampling_probability "
-            f"{release.sampling_probability}"
+            f"{bare.sampling_probability}"
         )
     return dp_accounting.PoissonSampledDpEvent(q, release) if q < 1 else release

@@ -122,7 +122,9 @@ class RandomSlotDpEvent(events.RdpDpEvent):
         everybody takes part once.
     """
 
-    round_event: dp_accounting.DpEvent = attr.ib(validator=gaussian.check_round_event)
+    round_event: dp_accounting.DpEvent = attr.ib(
+        metadata=said(check=gaussian.round_release)
+    )
     rounds: int = attr.ib(metadata=said(check=events.whole))
     slots: float = attr.ib(metadata=said(check=checks.positive))
 

@@ -169,6 +169,22 @@ def bare(event: DpEvent) -> DpEvent:
     return event
 
 
+def carrying(event: DpEvent, own: events.Relations) -> DpEvent:
+    """A mechanism's release, which carries no relations but those that it leaves.
+
+    Args:
+      event: The release.
+      own: The relations that the mechanism leaves.
+    """
+    carries = all(
+        isinstance(resolve_sampling(release), events.RdpDpEvent)
+        for release, _ in releases(event)
+    )
+    if carries and set(relations_of(event)) <= set(own):
+        return event
+    return events.RunDpEvent(event, own)
+
+
 def _one_release(event: DpEvent) -> Optional[DpEvent]:
     """What is released of one sample, as one event; None if nothing is known of it."""
     found = list(releases(event))

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Optional, TypeVar
 
 from dp_accounting import (
@@ -27,7 +28,7 @@ from dp_accounting import (
 )
 
 from dpfl import checks, files
-from dpfl.accounting import calibration, events
+from dpfl.accounting import calibration, events, trees
 from dpfl.covered import EXACT_FOR_SIMULATION, MEASURES
 from dpfl.fields import Checked, required
 from dpfl.mechanisms.participation import (
@@ -90,6 +91,16 @@ def secure_sum_trust(noise_source: str) -> str:
     )
 
 
+def _carrying(method: Callable[..., DpEvent]) -> Callable[..., DpEvent]:
+    """A `round_dp_event` of which the result carries the mechanism's relations."""
+
+    @functools.wraps(method)
+    def round_dp_event(self: Mechanism, *arguments: Any, **named: Any) -> DpEvent:
+        return trees.carrying(method(self, *arguments, **named), self.release_relations)
+
+    return round_dp_event
+
+
 @dataclasses.dataclass(frozen=True)
 class Mechanism(Checked, abc.ABC):
     """The numbers of one mechanism; see the module's text.
@@ -140,6 +151,12 @@ class Mechanism(Checked, abc.ABC):
     bits = None  # type: Optional[int]
     compression_rate = None  # type: Optional[float]
     keep_fraction = 1.0  # type: float
+
+    def __init_subclass__(cls, **others: Any) -> None:
+        super().__init_subclass__(**others)
+        if "round_dp_event" in vars(cls):
+            own: Any = vars(cls)["round_dp_event"]
+            cls.round_dp_event = _carrying(own)  # type: ignore[method-assign]
 
     @classmethod
     def filled_in(cls, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -274,10 +291,20 @@ class Mechanism(Checked, abc.ABC):
 
     @abc.abstractmethod
     def round_dp_event(self, dimension: int, sampling_probability: float) -> DpEvent:
-        """The release of one round, which each client joins with a probability."""
+        """The release of one round, which each client joins with a probability.
+
+        It carries the relations that the mechanism leaves, `release_relations`, also
+        where a subclass returns an event that carries none.
+        """
+
+    @property
+    def release_relations(self) -> events.Relations:
+        """The relations that one release leaves: those of a round of all clients."""
+        everybody = PoissonSampling(self.cohort_size, self.cohort_size, 1)
+        return self.relations(everybody)
 
     def relations(self, participation: Participation) -> events.Relations:
-        """The relations between neighbours that a run is private for.
+        """The relations between neighbours that a run is private for, at least one.
 
         They are those that the choice of clients leaves. A mechanism of which the
         clients bring the noise says for itself which of them are left to it.
@@ -293,9 +320,7 @@ class Mechanism(Checked, abc.ABC):
         `check` raises is raised.
         """
         self.check(participation, dimension)
-        return events.RunDpEvent(
-            self._run_event(participation, dimension), self.relations(participation)
-        )
+        return self._of_run(self._run_event(participation, dimension), participation)
 
     def history_event(
         self,
@@ -322,10 +347,8 @@ class Mechanism(Checked, abc.ABC):
         parts: list[DpEvent] = [SelfComposedDpEvent(release, whole)]
         if rounds + drawn:
             run = self.dp_event(participation.first(rounds + drawn), dimension)
-            parts.insert(0, run.event)
-        return events.RunDpEvent(
-            ComposedDpEvent(tuple(parts)), self.relations(participation)
-        )
+            parts.insert(0, run)
+        return self._of_run(ComposedDpEvent(tuple(parts)), participation)
 
     def again_event(self, participation: Participation, dimension: int) -> DpEvent:
         """The release that a lost round of a client is, if it is done again.
@@ -335,19 +358,24 @@ class Mechanism(Checked, abc.ABC):
         del participation
         return self.round_dp_event(dimension, 1.0)
 
-    def _brings_noise(self, participation: Participation) -> bool:
-        """Whether a client that goes takes a share of the noise along."""
-        sampled = PoissonSampling(
-            participation.population, participation.cohort_size, participation.rounds
-        )
-        return events.Relation.ADD_OR_REMOVE_ONE not in self.relations(sampled)
+    def _of_run(
+        self, event: DpEvent, participation: Participation
+    ) -> events.RunDpEvent:
+        """Releases of a run, with the relations that all of them leave together."""
+        relations, bare = self.relations(participation), trees.bare(event)
+        if bare is not event:
+            own = trees.relations_of(event)
+            relations = tuple(r for r in relations if r in own)
+        return events.RunDpEvent(bare, relations)
 
     def _run_event(self, participation: Participation, dimension: int) -> DpEvent:
         """All releases of a run that suits the mechanism."""
-        if isinstance(
+        # Whether there is noise whoever takes part.
+        has_own_noise = events.Relation.ADD_OR_REMOVE_ONE in self.release_relations
+        if has_own_noise and isinstance(
             participation, (RandomSlot, WithoutReplacement)
-        ) and not self._brings_noise(participation):
-            event = self.round_dp_event(dimension, 1.0)
+        ):
+            event = trees.bare(self.round_dp_event(dimension, 1.0))
             if isinstance(event, PoissonSampledDpEvent):
                 event = event.event
             return participation.run_event(event)

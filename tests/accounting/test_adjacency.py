@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
+import dpfl
 from dpfl import accounting, mechanisms
-from dpfl.accounting import events
+from dpfl.accounting import events, gaussian, random_slot
+from dpfl.accounting.matrix_factorization import banded_stream_event
 
 ADD = accounting.Relation.ADD_OR_REMOVE_ONE
 ZEROS = accounting.Relation.REPLACE_SPECIAL
@@ -183,6 +185,181 @@ class TestRelationsOfATree:
         assert event.relations == (ZEROS,)
         assert event.poisson_sampled(0.1).relations == (ADD, ZEROS)
         assert accounting.relations_of(POISSON(0.1, event)) == (ADD, ZEROS)
+
+
+# What one release of each mechanism's example leaves, whoever composes it.
+RELEASES = {
+    **dict.fromkeys(("none", "gaussian", "project_and_perturb"), (ADD, ZEROS)),
+    **dict.fromkeys(("l2_csgm", "linf_csgm", "sgmf"), (ADD, ZEROS)),
+    "matrix_factorization": (ADD, ZEROS),
+    "distributed_discrete_gaussian": (ZEROS,),
+    "distributed_skellam": (ZEROS,),
+    **dict.fromkeys(("sketched_ddg", "sparse_recovery"), (ZEROS,)),
+    **dict.fromkeys(("dome", "dome_ddg"), (ZEROS,)),
+    "top_k": (ADD, ZEROS),
+    "helped": (ADD, ZEROS),
+    "shares": (ZEROS,),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class TopK(mechanisms.NoiseMechanism):
+    """A mechanism of somebody else's, whose event carries nothing by itself."""
+
+    name = "top_k"
+
+    def round_dp_event(self, dimension, sampling_probability):
+        return POISSON(sampling_probability, GAUSSIAN(self.noise_multiplier))
+
+    def mean_squared_error(self, dimension):
+        return 0.0
+
+
+class Shares(TopK):
+    """One of which the clients bring the noise, and that knows its base's event."""
+
+    name = "shares"
+
+    def relations(self, participation):
+        return (ZEROS,)
+
+    def round_dp_event(self, dimension, sampling_probability):
+        return super().round_dp_event(dimension, 1.0)
+
+
+EVERY_MECHANISM = {
+    **mechanisms.EXAMPLES,
+    **{kind.name: kind(3, 1.0, 0.3) for kind in (TopK, Shares)},
+    "helped": HELPED,
+}
+
+
+def test_the_table_of_releases_has_every_mechanism():
+    assert set(RELEASES) == set(EVERY_MECHANISM)
+
+
+@pytest.mark.parametrize("name", EVERY_MECHANISM)
+@pytest.mark.parametrize(
+    "composed",
+    [
+        lambda e: e,
+        lambda e: SELF(e, 3),
+        lambda e: COMPOSED([SELF(COMPOSED((e, dp_accounting.NoOpDpEvent())), 2)]),
+        lambda e: COMPOSED([GAUSSIAN(1.0), e]),
+    ],
+)
+def test_a_release_carries_its_relations_whoever_composes_it(name, composed):
+    mechanism, relations = EVERY_MECHANISM[name], RELEASES[name]
+    assert mechanism.release_relations == relations
+    event = composed(mechanism.round_dp_event(64, 1.0))
+    assert accounting.relations_of(event) == relations
+    for relation in (ADD, ZEROS, ONE):
+        book = accounting.DpflAccountant(neighboring_relation=relation)
+        assert book.supports(event) == (relation in relations)
+        if relation not in relations:
+            with pytest.raises(dp_accounting.UnsupportedEventError):
+                accounting.epsilon(event, 1e-5, relation=relation)
+
+
+@pytest.mark.parametrize("name", EVERY_MECHANISM)
+def test_a_release_on_a_sample_of_clients(name):
+    """Whether the sample is composed around it, or the mechanism is asked for it."""
+    mechanism, relations = EVERY_MECHANISM[name], RELEASES[name]
+    release = mechanism.round_dp_event(64, 1.0)
+    twice = (
+        POISSON(0.1, COMPOSED([release, release])),
+        dp_accounting.SampledWithoutReplacementDpEvent(30, 3, release),
+    )
+    found = [accounting.relations_of(event) for event in twice]
+    is_gaussian = name in ("gaussian", "project_and_perturb", "top_k", "none")
+    assert found == [relations if is_gaussian else found[0], ()]
+    for event in twice:
+        other = accounting.DpflAccountant(neighboring_relation=ONE)
+        assert not other.supports(event)
+    if ADD in relations and not getattr(mechanism, "rounds_per_epoch", 0):
+        for event in (POISSON(0.1, release), mechanism.round_dp_event(64, 0.1)):
+            assert accounting.relations_of(event) == relations
+    elif not isinstance(release, events.RdpDpEvent):
+        # Those who bring the noise are not sampled.
+        assert accounting.relations_of(POISSON(0.1, release)) == ()
+
+
+@pytest.mark.parametrize("name", EVERY_MECHANISM)
+def test_one_release_of_all_clients_has_the_relation_that_is_left(name):
+    mechanism, relations = EVERY_MECHANISM[name], RELEASES[name]
+    found = dpfl.privacy_report(mechanism, None, 64, 1e-2, method="rdp")
+    assert found.relation == events.NAMES[relations[0]]
+
+
+@pytest.mark.parametrize("clients", [2, 10])
+def test_dome_without_a_participation(clients):
+    # For adding and removing at least 3.9 is true, of ten clients, and 51 of two.
+    dome = dataclasses.replace(DOME, cohort_size=clients, noise_multiplier=2.0)
+    report = dpfl.privacy_report(dome, None, 100, 1e-5)
+    assert report.relation == "replaced_by_zeros"
+    assert report.epsilon == pytest.approx(1.993, abs=1e-3)
+    again = dpfl.calibrate(dome, None, 100, report.epsilon, 1e-5)
+    assert again.noise_multiplier == pytest.approx(2.0, rel=1e-3)
+    with pytest.raises(dp_accounting.UnsupportedEventError):
+        accounting.epsilon(dome.round_dp_event(100, 1.0), 1e-5, relation=ADD)
+
+
+@pytest.mark.parametrize("mechanism", [GAUSS, SKETCH], ids=lambda m: m.name)
+def test_a_release_says_nothing_of_another_client_in_the_place_of_one(mechanism):
+    # The sensitivity doubles: 4.73 is that of adding one, and 9.997 is true.
+    event = mechanism.round_dp_event(10_000, 1.0)
+    with pytest.raises(dp_accounting.UnsupportedEventError, match="ADD_OR_REMOVE_ONE"):
+        accounting.DpflAccountant(neighboring_relation=ONE).compose(event)
+
+
+def test_an_event_of_which_no_relation_is_left_is_refused():
+    class Silent(TopK):
+        def relations(self, participation):
+            return ()
+
+    with pytest.raises(ValueError, match="^relations must"):
+        Silent(3, 1.0, 0.3).round_dp_event(16, 1.0)
+    with pytest.raises(ValueError, match="^relations must"):
+        Silent(100, 1.0, 0.3).dp_event(FIXED, 16)
+
+    @attr.s(frozen=True)
+    class Nobodys(accounting.RdpDpEvent):
+        relations = ()
+
+        def rdp(self, orders):
+            return np.zeros(len(orders))
+
+    for relation in (ADD, ZEROS, ONE):
+        with pytest.raises(dp_accounting.UnsupportedEventError):
+            accounting.epsilon(Nobodys(), 1e-5, relation=relation)
+        with pytest.raises(dp_accounting.UnsupportedEventError):
+            accounting.DpflAccountant(None, relation).compose(SELF(Nobodys(), 2))
+
+
+def test_a_release_with_its_relations_is_one_wherever_a_release_is():
+    release, bare = GAUSS.round_dp_event(10, 1.0), GAUSSIAN(1.0)
+    makers = (
+        lambda e: gaussian.FixedSizeDpEvent(e, 0.1),
+        lambda e: random_slot.RandomSlotDpEvent(e, 3, 4.0),
+        lambda e: POISSON(0.1, e),
+        lambda e: banded_stream_event(
+            e, rounds=8, bands=1, separation=2, sampling_probability=0.1
+        ),
+    )
+    for make in makers:
+        relation = accounting.relations_of(make(bare))[0]
+        assert accounting.relations_of(make(release))[0] == relation
+        for method in ("rdp", "tight"):
+            found, want = (
+                accounting.epsilon(make(e), 1e-5, method=method)
+                for e in (release, bare)
+            )
+            assert found == want
+    theirs = DOME.round_dp_event(10, 1.0)
+    for make in makers[:2]:
+        with pytest.raises(ValueError, match="^round_event must"):
+            make(theirs)
+    assert accounting.relations_of(makers[-1](theirs)) == ()
 
 
 def test_every_relation_has_a_name_and_a_description():

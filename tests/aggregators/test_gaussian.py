@@ -49,7 +49,7 @@ class TestCodec:
         measured = noise.std() * N / config.clip_norm
         assert measured == pytest.approx(config.update_noise_multiplier, rel=0.01)
         if make is fixed:
-            event = config.round_dp_event(D, 1.0)
+            event = config.round_dp_event(D, 1.0).event
             assert measured == pytest.approx(event.noise_multiplier, rel=0.01)
         cohorts.check_white(noise)
 
@@ -82,7 +82,7 @@ class TestCodec:
         # The one client is within the clip.
         assert steps.mean() == pytest.approx(-0.5, abs=4.5 * 1.5 / math.sqrt(draws))
         together = math.hypot(1 / config.update_noise_multiplier, 0.5 / count_stddev)
-        event = config.round_dp_event(1, 1.0)
+        event = config.round_dp_event(1, 1.0).event
         assert 1 / together == pytest.approx(event.noise_multiplier, rel=0.02)
 
     def test_an_update_of_zeros_has_no_vote(self):

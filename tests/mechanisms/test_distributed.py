@@ -50,7 +50,7 @@ class TestAll:
     def test_other_noise_and_none(self, config):
         assert config.with_noise_multiplier(3.0).noise_multiplier == 3.0
         none = config.with_noise_multiplier(0.0)
-        assert none.round_dp_event(D, 1.0) == dp_accounting.NonPrivateDpEvent()
+        assert none.round_dp_event(D, 1.0).event == dp_accounting.NonPrivateDpEvent()
         assert none.mean_squared_error(D) < config.mean_squared_error(D)
 
     def test_composed_over_a_run(self, config):

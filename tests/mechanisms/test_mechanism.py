@@ -8,6 +8,7 @@ import dp_accounting
 import pytest
 
 from dpfl import accounting, mechanisms
+from dpfl.accounting import trees
 from dpfl.mechanisms import build
 
 CONFIGS = [
@@ -45,7 +46,8 @@ def test_a_cohort_other_than_the_participations_is_refused(config):
 def test_with_noise_multiplier_changes_only_that(config):
     changed = config.with_noise_multiplier(3.0)
     assert changed == dataclasses.replace(config, noise_multiplier=3.0)
-    assert changed.round_dp_event(50, 1.0).noise_multiplier == 3.0
+    event = trees.bare(changed.round_dp_event(50, 1.0))
+    assert event.noise_multiplier == 3.0
 
 
 def test_the_table_has_each_under_its_name_and_frozen():
@@ -75,7 +77,8 @@ def test_rounds_of_an_epoch_that_are_done_again_cost_an_epoch_more(name):
 def test_no_mechanism_is_not_private():
     config = mechanisms.NoMechanism(10)
     assert not config.is_private
-    assert isinstance(config.round_dp_event(5, 1.0), dp_accounting.NonPrivateDpEvent)
+    event = config.round_dp_event(5, 1.0).event
+    assert isinstance(event, dp_accounting.NonPrivateDpEvent)
     assert (config.mean_squared_error(100), config.uplink_bits(100)) == (0, 3200)
 
 
@@ -130,9 +133,9 @@ def adaptive(noise_multiplier=1.0, **kwargs):
 def test_event_is_gaussian_or_poisson_sampled():
     config = mechanisms.Gaussian(100, 0.5, 1.3)
     event = dp_accounting.GaussianDpEvent(1.3)
-    assert config.round_dp_event(10, 1.0) == event
+    assert config.round_dp_event(10, 1.0).event == event
     sampled = dp_accounting.PoissonSampledDpEvent(0.1, event)
-    assert config.round_dp_event(10, 0.1) == sampled
+    assert config.round_dp_event(10, 0.1).event == sampled
 
 
 def test_mean_squared_error_and_bits():
@@ -151,7 +154,7 @@ def test_update_and_count_cost_the_noise_multiplier_together(count_stddev):
     moved = 1 / config.update_noise_multiplier, 0.5 / config.resolved_count_stddev
     assert math.hypot(*moved) == pytest.approx(1 / 1.2)
     assert config.resolved_count_stddev == (count_stddev or 5.0)
-    assert config.round_dp_event(10, 1.0).noise_multiplier == 1.2
+    assert config.round_dp_event(10, 1.0).event.noise_multiplier == 1.2
 
 
 def test_a_count_that_costs_all_is_refused():

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from dpfl import accounting, mechanisms, planning
+from dpfl.accounting import trees
 from dpfl.mechanisms import build, matrix_factorization
 from dpfl.planning import ledger
 
@@ -128,7 +129,7 @@ class TestEvent:
 
     def test_a_round_is_sampled_and_an_epoch_is_not(self, maker):
         event = MAKERS[maker](matrix_bands=1).round_dp_event(D, 0.25)
-        assert event.sampling_probability == 0.25
+        assert trees.bare(event).sampling_probability == 0.25
         restarts = MAKERS[maker](**RESTARTS)
         with pytest.raises(ValueError, match="^sampling_probability must be 1 for cor"):
             restarts.round_dp_event(D, 0.25)

@@ -48,7 +48,7 @@ def test_events():
     assert event.clip_norm == pytest.approx(1.1)
     central = PROJECTED.round_dp_event(10_000, 0.1)
     gaussian = dp_accounting.GaussianDpEvent(1.0)
-    assert central == dp_accounting.PoissonSampledDpEvent(0.1, gaussian)
+    assert central.event == dp_accounting.PoissonSampledDpEvent(0.1, gaussian)
     assert PROJECTED.stddev == pytest.approx(1.1)
 
 
