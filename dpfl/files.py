@@ -46,6 +46,8 @@ _PRIVATE_FOLDER = 0o700
 _PUBLIC_FILE = 0o644
 _PUBLIC_FOLDER = 0o755
 _OTHERS_WRITE = 0o022
+# More than the number of a process has.
+_MOST_LOCK = 32
 
 
 class InUseError(ValueError):
@@ -356,12 +358,14 @@ def locked(folder: PathLike) -> Iterator[None]:
 
     Raises:
       InUseError: If another process holds it.
+      ValueError: If there is a file `.lock` with more than a process's number.
     """
     must = "output_dir must be a folder that can be written, with no link at .lock"
     with _refused(must, pathlib.Path(folder)):
+        path = pathlib.Path(folder) / ".lock"
         with contextlib.suppress(FileNotFoundError):
-            check_regular(".lock", pathlib.Path(folder) / ".lock")
-        opened = open(pathlib.Path(folder) / ".lock", "a+", opener=public_opener)
+            check_regular(".lock", path)
+        opened = open(path, "a+", errors="replace", opener=public_opener)
     with opened as file:
         if fcntl is not None:
             try:
@@ -372,6 +376,9 @@ def locked(folder: PathLike) -> Iterator[None]:
                     f"output_dir must be free, found {folder} in use by process "
                     f"{file.read().strip()}"
                 ) from None
+        file.seek(0)
+        if re.fullmatch("[0-9]{,20}", file.read(_MOST_LOCK)) is None:
+            raise ValueError(f"output_dir must have no other program's .lock: {path}")
         file.truncate(0)
         file.write(str(os.getpid()))
         file.flush()

@@ -24,7 +24,7 @@ from typing import Any, Optional
 
 from absl import app, flags, logging
 
-from dpfl import interrupts
+from dpfl import files, interrupts
 
 # What dp_accounting and TFF import, and dpfl uses seldom or never, by `import NAME` or
 # as a module of a package.
@@ -57,6 +57,9 @@ def import_tensorflow() -> None:
         return
     # Missing GPUs are reported as errors otherwise.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    if files.expanded("~") is None:
+        # Where there is no home, Keras makes a folder named ~ for its settings.
+        os.environ.setdefault("KERAS_HOME", os.devnull)
     without_jax = _not_installed("jax")
     with interrupts.at_once(), _without_callback(), without_jax, _never_collected():
         import tensorflow  # noqa: F401

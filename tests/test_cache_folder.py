@@ -3,6 +3,7 @@
 
 """The folder of entries: which are believed, and what is left alone."""
 
+import contextlib
 import hashlib
 import os
 import subprocess
@@ -218,6 +219,28 @@ class TestPlace:
         folder.write_text("a file")
         cache_folder.write(KEY, HEADER, ARRAYS)
         assert cache_folder.read(KEY) is None and folder.read_text() == "a file"
+
+
+def test_a_system_that_cannot_hold_a_folder(folder, monkeypatch, tmp_path):
+    """As Windows: by its path, and without a flag that refuses links."""
+    monkeypatch.delattr(os, "O_NOFOLLOW")
+    monkeypatch.setattr(cache_folder, "_SAFELY", 0)
+
+    @contextlib.contextmanager
+    def held(place):
+        yield cache_folder._Held(str(place), None)
+
+    monkeypatch.setattr(cache_folder, "_held", held)
+    cache_folder.write(KEY, HEADER, ARRAYS)
+    (path,) = folder.iterdir()
+    assert cache_folder.read(KEY)[0] == HEADER
+    os.utime(path, (1, 1))
+    monkeypatch.setattr(cache_folder, "MOST_BYTES", path.stat().st_size + 9)
+    cache_folder.write(KEYS[1], HEADER, ARRAYS)
+    assert cache_folder.read(KEY) is None and cache_folder.read(KEYS[1])
+    (folder / f"dpfl-{KEYS[1]}.cache").rename(tmp_path / "other")
+    (folder / f"dpfl-{KEYS[1]}.cache").symlink_to(tmp_path / "other")
+    assert cache_folder.read(KEYS[1]) is None
 
 
 CLOSED = """

@@ -146,6 +146,18 @@ def test_a_link_in_the_place_of_the_lock_is_refused(tmp_path):
     assert (tmp_path / "other").read_text() == "whole"
 
 
+@pytest.mark.parametrize("content", [b"pid: 7", b"[[package]]\n", b"\xff", b"1" * 99])
+def test_another_programs_lock_is_left_as_it_is(tmp_path, content):
+    (tmp_path / ".lock").write_bytes(content)
+    with pytest.raises(ValueError, match="output_dir"), files.locked(tmp_path):
+        pass
+    assert (tmp_path / ".lock").read_bytes() == content
+    (tmp_path / ".lock").unlink()
+    for _ in range(2):
+        with files.locked(tmp_path):
+            assert (tmp_path / ".lock").read_text() == str(os.getpid())
+
+
 class TestModes:
     """Nobody but the owner writes to what dpfl wrote, whatever the umask."""
 

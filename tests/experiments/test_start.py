@@ -3,6 +3,7 @@
 
 """TFF's import as the binaries do it, in a program of its own."""
 
+import os
 import subprocess
 import sys
 
@@ -85,3 +86,24 @@ def test_what_is_not_used_is_loaded_when_it_is(said):
 
 def test_jax_is_there_for_those_who_use_it(said):
     assert said["jax"] == ["False", "True", "(float32->float32)", "jax"]
+
+
+HOMELESS = """
+import pwd
+pwd.getpwuid = {}.__getitem__
+from absl import flags
+from experiments import start
+flags.FLAGS(["start"])
+start.import_tensorflow()
+import keras
+"""
+
+
+def test_a_user_without_a_home_gets_none_in_the_working_folder(tmp_path):
+    """Keras makes a folder named ~ there."""
+    environment = programs.environment()
+    environment.pop("HOME", None)
+    environment.pop("KERAS_HOME", None)
+    command = [sys.executable, "-c", HOMELESS]
+    subprocess.run(command, cwd=tmp_path, env=environment, check=True)
+    assert os.listdir(tmp_path) == []
