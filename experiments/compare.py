@@ -79,7 +79,7 @@ def page(
 ) -> str:
     """The comparison as a page of HTML; some columns of rows are settings."""
     measure, heads = f"test {_METRIC.value}", _columns(rows)
-    keys = [name for name in ("run", *settings) if name in heads]
+    keys = [name for name in dict.fromkeys(["run", *settings]) if name in heads]
     chosen = {name: heads.pop(name) for name in keys}
     named = {"run": "run"} if "run" in chosen else chosen
     charts = []

@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import json
 import math
+import re
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -120,6 +121,8 @@ def _checked(found: Any) -> dict[str, Any]:
     """
     if not (isinstance(found, dict) and isinstance(found.get(covered.KEY, {}), dict)):
         raise ValueError("summary.json must be a mapping")
+    if re.search("[\ud800-\udfff]", json.dumps(found, ensure_ascii=False)):
+        raise ValueError("summary.json must be of whole characters, found half of one")
     summary = covered.plain_keys(found)
     for name in (*_TEXTS, *_MAPPINGS):
         kind, words = (str, "a text") if name in _TEXTS else (dict, "a mapping")

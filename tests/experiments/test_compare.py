@@ -184,6 +184,8 @@ FORGED = {
             (("final_metrics",), ([], {"accuracy": 1}, {"eval_loss": "low"})),
             (("final_metrics",), ({"eval_loss": [0.5]}, {"eval_loss": True})),
             (("task", "mechanism", "accountant", "relation"), (3, None, ["pld"])),
+            (("task",), ("half \ud800",)),
+            (("settings",), ({**SUMMARY["settings"], "\udfff": 1},)),
             (("exact",), (3, [], {"uplink_bits_per_parameter": "many"})),
             (("exact",), ({**SUMMARY["exact"], "wall_time_seconds": "long"},)),
             (("exact",), ({**SUMMARY["exact"], "task_fingerprint": [1]},)),
