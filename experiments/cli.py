@@ -19,6 +19,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 from absl import app, flags, logging
@@ -134,6 +135,21 @@ def check_outputs(endings: Mapping[str, Collection[str]]) -> None:
                 f"--{name} must be another file than --{users[found]}, found {path}"
             )
         users[found] = name
+
+
+@contextlib.contextmanager
+def left_if_used(folder: Path) -> Iterator[None]:
+    """Takes a folder away again if a refusal leaves nothing in it."""
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(OSError):
+            if made and {path.name for path in folder.iterdir()} <= {".lock"}:
+                (folder / ".lock").unlink(missing_ok=True)
+                for path in made:
+                    path.rmdir()
+        raise
 
 
 def no_arguments(argv: Sequence[str]) -> None:

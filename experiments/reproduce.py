@@ -16,8 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +26,8 @@ from dpfl import checks, files
 from dpfl.training import config
 
 from . import cli, tables
-from .papers import parallel_runs, plotting, result_tables, sweep
+from .papers import parallel_runs, plotting, result_tables, sweep, trainers
 from .papers.index import FIGURES
-from .papers.trainers import WorkFailedError
 from .tables import Rows
 
 _FIGURE = flags.DEFINE_enum(
@@ -158,13 +156,11 @@ def _do_work(
     """Does what the table lacks; nothing, by ValueError, if data are missing."""
     jobs = _JOBS.value or (1 if _WORKERS.value else None)
     runs = parallel_runs.ParallelRuns(folder, jobs=jobs, concurrency=_CONCURRENCY.value)
-    runs.check([work for work in grid if work not in table])
     try:
+        runs.check([work for work in grid if work not in table])
         runs.do(grid, table)
-    except WorkFailedError as error:
-        print(f"error: {error}", file=sys.stderr)
-        print("the same command goes on where it was stopped", file=sys.stderr)
-        sys.exit(cli.FAULT_EXIT_CODE)
+    except trainers.WorkFailedError as error:
+        trainers.end(error)
 
 
 def main(argv: Sequence[str]) -> None:
@@ -179,23 +175,8 @@ def main(argv: Sequence[str]) -> None:
     _check_flags(figure, scale)
     # Not Path.resolve, which has no sentence for links in a circle.
     folder = Path(os.path.realpath(_OUTPUT_DIR.value), f"{figure.folder}-{scale}")
-    with _left_if_used(folder):
+    with cli.left_if_used(folder):
         _reproduce(figure, scale, folder)
-
-
-@contextlib.contextmanager
-def _left_if_used(folder: Path) -> Iterator[None]:
-    """Takes a folder away again if a refusal leaves nothing in it."""
-    made = [path for path in (folder, *folder.parents) if not path.exists()]
-    try:
-        yield
-    except BaseException:
-        with contextlib.suppress(OSError):
-            if made and {path.name for path in folder.iterdir()} <= {".lock"}:
-                (folder / ".lock").unlink(missing_ok=True)
-                for path in made:
-                    path.rmdir()
-        raise
 
 
 def _reproduce(figure: sweep.Figure, scale: str, folder: Path) -> None:

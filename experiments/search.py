@@ -174,16 +174,35 @@ def _work(given: Mapping[str, str], setting: Setting, seed: str) -> Training:
     return sweep.training_work(labels, {**given, **own})
 
 
+def _ends(grid: Sequence[Training]) -> list[Training]:
+    """A run of each seed, and those at the ends of what is searched."""
+    first = {one.labels["seed"]: number for number, one in enumerate(grid)}
+    found = set(first.values())
+    for name in SEARCHED if grid else ():
+        values = [one.labels.get(name, 0.0) for one in grid]
+        found |= {values.index(min(values)), values.index(max(values))}
+    return [grid[number] for number in sorted(found)]
+
+
 def _do_runs(
     grid: Sequence[Training], table: sweep.ResultsTable, folder: Path, column: str
 ) -> list[Training]:
     """Does runs, one after the other, as far as the budget allows; returns those done.
 
     The measure of a run that diverged, a column of the table, is NaN.
+
+    Raises:
+      ValueError: If a run at an end of what is searched is refused; none is done then.
+      WorkFailedError: If one fails.
     """
     begun, hours = time.monotonic(), _HOURS.value
     done = sum(one in table for one in grid)
     with contextlib.closing(trainers.Trainer()) as trainer:
+        missing = [one for one in grid if one not in table]
+        with trainers.refusals():
+            for one in _ends(missing) if done < _RUNS.value else []:
+                trainer.check(one, folder)
+        cli.work_begins()
         for one in grid:
             is_late = hours is not None and time.monotonic() - begun > 3600 * hours
             if done >= _RUNS.value or is_late:
@@ -244,15 +263,20 @@ def main(argv: Sequence[str]) -> None:
     measure = tasks.task_entry(_task(given)).measure
     settings = settings_of(values, _DRAWS.value)
     grid = [_work(given, one, seed) for seed in _SEEDS.value for one in settings]
-    folder = files.output_folder("--output_dir", Path(_OUTPUT_DIR.value).resolve())
-    files.output_path("the best settings", folder / "best.flags")
-    with files.locked(folder):
-        table = sweep.ResultsTable(folder / "search.csv")
-        for one in grid:
-            if one in table:
-                _measure_of(table.row(one), measure.final_column)
-        cli.work_begins()
-        done = _do_runs(grid, table, folder, measure.final_column)
+    # Not Path.resolve, which has no sentence for links in a circle.
+    folder = Path(os.path.realpath(_OUTPUT_DIR.value))
+    with cli.left_if_used(folder):
+        files.output_folder("--output_dir", folder)
+        files.output_path("the best settings", folder / "best.flags")
+        with files.locked(folder):
+            table = sweep.ResultsTable(folder / "search.csv")
+            for one in grid:
+                if one in table:
+                    _measure_of(table.row(one), measure.final_column)
+            try:
+                done = _do_runs(grid, table, folder, measure.final_column)
+            except trainers.WorkFailedError as error:
+                trainers.end(error)
     rows = [table.row(one) for one in done]
     found = _ranked(rows, measure.final_column, measure.lower_is_better)
     name = f"validation {measure.metric}"

@@ -25,7 +25,7 @@ import tqdm
 from .. import cli
 from . import remaining_work, sweep
 from .sweep import Training, rounds_done
-from .trainers import Trainer, WorkFailedError
+from .trainers import Trainer, WorkFailedError, refusals
 
 # Rounds after the first one of a run that are measured.
 _MEASURED_ROUNDS = 2
@@ -101,14 +101,13 @@ class ParallelRuns:
         if not first:
             return
         trainer = self._new_trainer()
-        for work in first.values():
-            try:
-                trainer.check(work, self._folder)
-            except WorkFailedError as error:
-                self.close()
-                if error.exit_code == cli.USAGE_EXIT_CODE and error.said:
-                    raise ValueError(error.said) from error
-                raise
+        try:
+            with refusals():
+                for work in first.values():
+                    trainer.check(work, self._folder)
+        except BaseException:
+            self.close()
+            raise
 
     def do(self, grid: Sequence[sweep.Work], table: sweep.ResultsTable) -> None:
         """Does the work of a grid that the table lacks; a row is added for each.

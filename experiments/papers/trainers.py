@@ -21,9 +21,9 @@ import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, NoReturn, Optional
 
 import psutil
 from absl import flags
@@ -53,6 +53,25 @@ class WorkFailedError(RuntimeError):
         super().__init__(sentence)
         self.exit_code = exit_code
         self.said = said
+
+
+@contextlib.contextmanager
+def refusals() -> Iterator[None]:
+    """Has a block raise ValueError for a run that refuses its flags or data."""
+    try:
+        yield
+    except WorkFailedError as error:
+        if error.exit_code == cli.USAGE_EXIT_CODE and error.said:
+            raise ValueError(error.said) from error
+        raise
+
+
+def end(error: WorkFailedError) -> NoReturn:
+    """Ends a binary of which a run failed, after work was done."""
+    print(f"error: {error}", file=sys.stderr)
+    print("the same command goes on where it was stopped", file=sys.stderr)
+    is_refused = error.exit_code == cli.USAGE_EXIT_CODE
+    sys.exit(cli.USAGE_EXIT_CODE if is_refused else cli.FAULT_EXIT_CODE)
 
 
 class Trainer:

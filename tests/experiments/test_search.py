@@ -26,9 +26,16 @@ def fake_training(calls):
     """A trainer of nothing: the best are server_lr 1 and clip 0.1."""
 
     class Trainer:
+        def check(self, work, folder):
+            calls.append("checked")
+            if work.flags["clip_norm"] == 0:
+                raise search.trainers.WorkFailedError("failed", 2, "clip_norm must be")
+
         def train(self, work, folder):
             calls.append(work.arguments(folder))
             rate, clip = (work.flags[name] for name in ("server_lr", "clip_norm"))
+            if rate == 3:
+                raise search.trainers.WorkFailedError("killed", 1)
             if rate > 5:
                 said = f"a loss that is not finite, {search._DIVERGED}; no"
                 raise search.trainers.WorkFailedError("failed", 1, said)
@@ -52,7 +59,10 @@ def searched(monkeypatch, capsys, tmp_path, *flags, given=GIVEN):
     own = [f"--output_dir={tmp_path / 'out'}", *flags]
     search.main(search.flags.FLAGS(["dpfl-search", *own, "--", *given]))
     assert calls.pop() == "closed"
-    return calls, capsys.readouterr().out
+    done = [call for call in calls if call != "checked"]
+    # The ends are checked first.
+    assert "checked" not in calls[len(calls) - len(done) :]
+    return done, capsys.readouterr().out
 
 
 GRID = ("--server_lr=0.1,1,10", "--clip_norm=0.1,0.4", "--seeds=7,8")
@@ -81,6 +91,19 @@ def test_a_budget_ends_a_search_and_a_larger_one_goes_on(monkeypatch, capsys, tm
     assert len(first) == 5 and "7 of 12 runs are beyond the budget" in said
     more, _ = searched(monkeypatch, capsys, tmp_path, *GRID, "--runs=8")
     assert len(more) == 3 and more[0] not in first
+
+
+def test_a_run_that_fails_is_a_sentence(monkeypatch, capsys, tmp_path):
+    # Refused at an end of what is searched, before the first run.
+    with pytest.raises(ValueError, match="^clip_norm must be$"):
+        searched(monkeypatch, capsys, tmp_path, "--server_lr=1", "--clip_norm=0,0.1")
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(SystemExit) as ended:
+        searched(monkeypatch, capsys, tmp_path, "--server_lr=1,3", "--clip_norm=0.1")
+    assert ended.value.code == 1
+    assert capsys.readouterr().err.startswith("error: killed\n")
+    # What was done is kept.
+    assert len((tmp_path / "out/search.csv").read_text().splitlines()) == 2
 
 
 def test_hours_end_a_search(monkeypatch, capsys, tmp_path):
@@ -125,6 +148,8 @@ def test_settings_of_a_flag_file_give_way(tmp_path):
             ["--output_dir=OUT", "--server_lr=1", "--", "--task=emnist"],
             "--task must be one with a validation set, digits or",
         ),
+        (["--output_dir=OUT", "--server_lr=1", "--", "--epsilon=-8"], "--epsilon must"),
+        (["--output_dir=OUT", "--server_lr=1", "--", "--nosuch=3"], "--nosuch is no"),
     ],
 )
 def test_bad_input_is_one_sentence(tmp_path, flags, words):
