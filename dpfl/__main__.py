@@ -16,10 +16,10 @@ import importlib
 import importlib.util
 import sys
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import dpfl
-from dpfl import interrupts
+from dpfl import interrupts, machine
 
 BINARIES = "dpfl.experiments"
 _START = f"{BINARIES}.start"
@@ -29,12 +29,12 @@ COMMANDS = (
 )
 # The others say what is missing before they load anything of their own.
 WITHOUT_TFF = ("privacy", "factorize", "compare")
-USAGE_EXIT_CODE = 2
+FAULT_EXIT_CODE, USAGE_EXIT_CODE = 1, 2
 
 
-def _fail(message: str) -> NoReturn:
+def _fail(message: str, code: int = USAGE_EXIT_CODE) -> NoReturn:
     print(f"error: {message}", file=sys.stderr)
-    sys.exit(USAGE_EXIT_CODE)
+    sys.exit(code)
 
 
 def binaries_folder() -> Path:
@@ -54,9 +54,21 @@ def summary(command: str) -> str:
 def run_command(command: str) -> None:
     """Runs one of `COMMANDS` with the arguments in `sys.argv`.
 
-    The exit code is 2 if it must have TensorFlow Federated and there is none, and 130
-    if it is interrupted before it is loaded.
+    The exit code is 2 if it must have TensorFlow Federated and there is none, 1 if it
+    cannot be loaded for want of memory, and 130 if it is interrupted before.
     """
+    try:
+        machine.check_limit()
+        module, cli = _loaded(command)
+    except Exception as error:
+        if machine.ran_out(error):
+            _fail(f"memory ran out ({error})", FAULT_EXIT_CODE)
+        raise
+    cli.run(module.main)
+
+
+def _loaded(command: str) -> tuple[Any, Any]:
+    """The modules of a command, and of what the commands share."""
     with interrupts.at_once():
         if command not in WITHOUT_TFF and "--version" not in sys.argv[1:]:
             try:
@@ -67,8 +79,7 @@ def run_command(command: str) -> None:
         start = importlib.import_module(_START)
         with start.accounting_when_used():
             module = importlib.import_module(f"{BINARIES}.{command}")
-        cli = importlib.import_module(f"{BINARIES}.cli")
-    cli.run(module.main)
+        return module, importlib.import_module(f"{BINARIES}.cli")
 
 
 # What the scripts dpfl-train, dpfl-privacy and so on call.

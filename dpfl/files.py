@@ -148,6 +148,17 @@ def replacing(path: PathLike, private: bool = False) -> Iterator[pathlib.Path]:
 
 
 @contextlib.contextmanager
+def _naming(path: PathLike) -> Iterator[None]:
+    """Has a disk that is full say for which file it is: write() knows no path."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno is not None:
+            error.filename = os.fspath(path)
+        raise
+
+
+@contextlib.contextmanager
 def _replacing(path: PathLike, private: bool) -> Iterator[pathlib.Path]:
     # What a link leads to is replaced, not the link.
     path = pathlib.Path(os.path.realpath(path))
@@ -163,9 +174,10 @@ def _replacing(path: PathLike, private: bool) -> Iterator[pathlib.Path]:
         # A new public file has what the umask leaves, whatever it is.
         if is_known:
             partial.chmod(mode)
-        yield partial
-        with open(partial, "r+b") as file:
-            os.fsync(file.fileno())
+        with _naming(path):
+            yield partial
+            with open(partial, "r+b") as file:
+                os.fsync(file.fileno())
         os.replace(partial, path)
     except BaseException:
         partial.unlink(missing_ok=True)
@@ -177,8 +189,11 @@ def write_atomically(
     path: PathLike, content: Union[bytes, str], private: bool = False
 ) -> None:
     """Writes a file so that it is there whole, or as it was before."""
+    if isinstance(content, str):
+        # The name of a folder may be no text.
+        content = content.encode(errors="backslashreplace")
     with atomically(path, private) as file:
-        file.write(content.encode() if isinstance(content, str) else content)
+        file.write(content)
 
 
 def write_json(
@@ -339,6 +354,8 @@ def input_path(name: str, path: PathLike) -> pathlib.Path:
 @contextlib.contextmanager
 def _refused(must: str, path: pathlib.Path) -> Iterator[None]:
     """Makes a ValueError of an OSError in the block, which begins with `must`."""
+    if "\0" in str(path):
+        raise ValueError(f"{must}, found {str(path)!r}")
     try:
         yield
     except OSError as error:

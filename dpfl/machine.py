@@ -28,6 +28,33 @@ def peak_bytes(pid: int) -> Optional[int]:
     return None
 
 
+# What libraries say when memory runs out, beside MemoryError.
+_SHORT = ("failed to map segment", "annot allocate memory", "can't start new thread")
+# Limits of memory with which the libraries of numpy, or of TensorFlow, crash without a
+# word while they are loaded or begin.
+LEAST_LIMIT, LEAST_FOR_TENSORFLOW = 256 * 2**20, 3 * 2**30
+
+
+def ran_out(error: BaseException) -> bool:
+    """Whether an error is for want of memory, or of threads."""
+    return isinstance(error, MemoryError) or any(
+        words in str(error) for words in _SHORT
+    )
+
+
+def check_limit(least: int = LEAST_LIMIT) -> None:
+    """Raises MemoryError if the limit of memory (ulimit -v) is below so many bytes."""
+    try:
+        import resource
+    except ImportError:
+        # Windows has none.
+        return
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit != resource.RLIM_INFINITY and limit < least:
+        found = f"{least >> 20} MB, found {limit >> 20} MB"
+        raise MemoryError(f"ulimit -v must be at least {found}")
+
+
 _GROUPS = Path("/sys/fs/cgroup")
 _OWN = Path("/proc/self/cgroup")
 _MEMORY_INFO = Path("/proc/meminfo")

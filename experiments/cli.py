@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 
 from absl import app, flags, logging
 
-from dpfl import __version__, checks, files, interrupts
+from dpfl import __version__, checks, files, interrupts, machine
 
 from . import flag_files
 
@@ -37,6 +37,9 @@ _HEAD = re.compile(r"(?:\w+(?:, | and ))*\w+(?= must )")
 # A name of more than one word, where it stands neither in a path nor in a value.
 _LONG_NAME = re.compile(r"(?<![\w./=('\"-])[a-z0-9]+(?:_[a-z0-9]+)+(?![\w./=('\"])")
 
+# The most of a word that a message repeats.
+_LONGEST_WORD = 500
+
 _working = False
 # The heading of flags in the help of a binary, by name.
 _headings: dict[str, str] = {}
@@ -48,10 +51,19 @@ def work_begins() -> None:
     _working = True
 
 
-def fail(message: str) -> NoReturn:
-    """Prints 'error: ' and the message as one line on stderr; exits with code 2."""
-    print(f"error: {' '.join(message.split())}", file=sys.stderr)
-    sys.exit(USAGE_EXIT_CODE)
+def fail(message: str, code: int = USAGE_EXIT_CODE) -> NoReturn:
+    """Prints 'error: ' and the message as one line on stderr; exits, with code 2.
+
+    Of a word without end, such as a path may be, its beginning is told.
+    """
+    words = (
+        word if len(word) <= _LONGEST_WORD else f"{word[:_LONGEST_WORD]}..."
+        for word in message.split()
+    )
+    # A disk that is full, perhaps, takes none.
+    with contextlib.suppress(OSError):
+        print(f"error: {' '.join(words)}", file=sys.stderr)
+    sys.exit(code)
 
 
 def help_module(name: str) -> str:
@@ -225,8 +237,8 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
 
     The exit code is 2 for a flag that is unknown or refused, and for a ValueError,
     TypeError or OSError that `main` raises before it calls `work_begins`; 1 if what it
-    prints cannot be written; 130 after Ctrl-C; 141 if nobody reads what it prints. With
-    --verbosity=1 the traceback of a refusal is logged too.
+    prints cannot be written, or memory runs out; 130 after Ctrl-C; 141 if nobody reads
+    what it prints. With --verbosity=1 the traceback of a refusal is logged too.
 
     Args:
       main: Called with the program's name and the positional arguments.
@@ -247,18 +259,32 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
         except SystemExit:
             # absl's own flags of help have shown it.
             sys.exit(0)
+        except RecursionError:
+            # absl compares what it does not know with all flags, letter by letter.
+            every = flags.FLAGS.read_flags_from_files(list(argv[1:]))
+            name = max((word.partition("=")[0] for word in every), key=len)
+            fail(f"--{name.lstrip('-')} is no flag of this command")
 
     def guarded(argv: Sequence[str]) -> Any:
         try:
             return main(argv)
-        except (OSError, TypeError, ValueError) as error:
-            if _working or isinstance(error, BrokenPipeError):
-                raise
+        except Exception as error:
+            refusals = (OSError, TypeError, ValueError)
             logging.debug("Refused:", exc_info=True)
+            if machine.ran_out(error):
+                fail(
+                    f"memory ran out ({error or type(error).__name__})",
+                    FAULT_EXIT_CODE,
+                )
+            if isinstance(error, BrokenPipeError) or not isinstance(error, refusals):
+                raise
+            if _working:
+                raise
             fail(_of_argument(error, set(flags.FLAGS)))
 
     global _working
     _working = False
+    _open_streams()
     with _exit_codes():
         app.run(guarded, flags_parser=parse)
 
@@ -287,6 +313,9 @@ def _of_parsing(error: Exception) -> str:
     """What absl, or a check of a flag, has against a command line."""
     text = str(error)
     cause = error.__context__
+    if isinstance(error, UnicodeDecodeError):
+        wrong = error.object[error.start : error.end]
+        return checks.message("--flagfile", "a file of text in UTF-8", wrong)
     if isinstance(error, flags.UnrecognizedFlagError):
         guesses = text.partition("Did you mean: ")[2].rstrip(" ?").split(", ")
         guess = f"; did you mean --{' or --'.join(guesses)}" if guesses[0] else ""
@@ -319,6 +348,24 @@ def _wanted(parser: flags.ArgumentParser) -> str:
     return parser.syntactic_help
 
 
+def _open_streams() -> None:
+    """Opens what the shell has closed, and prints any character in any encoding.
+
+    A file would get the number of a closed stream, and in it whatever a library prints.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            # It gets the lowest number that is free.
+            os.open(os.devnull, os.O_RDWR)
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
 class _PrintError(Exception):
     """What was printed cannot be written."""
 
@@ -333,10 +380,18 @@ class _Stdout:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
+        if self._stream is None:
+            raise _PrintError("it is closed")
         return self._call(self._stream.write, text)
 
     def flush(self) -> None:
-        self._call(self._stream.flush)
+        if self._stream is not None:
+            self._call(self._stream.flush)
+
+    def discard(self) -> None:
+        """Has Python flush to nowhere at its exit what could not be written."""
+        if self._stream is not None:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
 
     def _call(self, call: Callable[..., Any], *arguments: Any) -> Any:
         try:
@@ -362,14 +417,8 @@ def _exit_codes() -> Iterator[None]:
             sys.exit(interrupts.EXIT_CODE)
         except BrokenPipeError:
             # `binary | head` has seen enough.
-            _discard_stdout()
+            stdout.discard()
             sys.exit(BROKEN_PIPE_EXIT_CODE)
         except _PrintError as error:
-            _discard_stdout()
-            print(f"error: stdout cannot be written: {error}", file=sys.stderr)
-            sys.exit(FAULT_EXIT_CODE)
-
-
-def _discard_stdout() -> None:
-    """Has Python flush to nowhere at its exit what could not be written."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            stdout.discard()
+            fail(f"stdout cannot be written: {error}", FAULT_EXIT_CODE)

@@ -29,13 +29,21 @@ def _picture(
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(
-        rows, columns, figsize=(width, height), squeeze=False, layout="constrained"
-    )
-    yield axes
-    files.public_folder(Path(path).parent)
-    files.save_figure(figure, path, dpi=120, bbox_inches="tight")
-    pyplot.close(figure)
+    # A dollar in the name of a run begins no formula.
+    with matplotlib.rc_context({"text.parse_math": False}):
+        figure, axes = pyplot.subplots(
+            rows, columns, figsize=(width, height), squeeze=False, layout="constrained"
+        )
+        yield axes
+        files.public_folder(Path(path).parent)
+        files.save_figure(figure, path, dpi=120, bbox_inches="tight")
+        pyplot.close(figure)
+
+
+def _label(name: str) -> str:
+    """The name of a run in a legend, which leaves out one that begins with "_"."""
+    shown = name.encode(errors="backslashreplace").decode()
+    return f" {shown}" if shown.startswith("_") else shown
 
 
 def _legend_below(axes: Any, **options: Any) -> None:
@@ -119,7 +127,8 @@ def draw_runs(
         for axis, (name, (words, is_logarithmic)) in zip(panels[0], axes.items()):
             for run, points in curves[name].items():
                 x, y = zip(*points) if points else ((), ())
-                axis.plot(x, y, marker="." if len(points) < 50 else None, label=run)
+                marker = "." if len(points) < 50 else None
+                axis.plot(x, y, marker=marker, label=_label(run))
             axis.set(xlabel=words, ylabel=label)
             if is_logarithmic:
                 axis.set_xscale("log")

@@ -24,7 +24,7 @@ from typing import Any, Optional
 
 from absl import app, flags, logging
 
-from dpfl import files, interrupts
+from dpfl import files, interrupts, machine
 
 # What dp_accounting and TFF import, and dpfl uses seldom or never, by `import NAME` or
 # as a module of a package.
@@ -50,11 +50,15 @@ def import_tensorflow() -> None:
     flags are parsed. When that has been, absl runs it in the middle of the import, and
     no Keras model can be built in a graph any more. The callback only counts GPUs for
     TensorFlow's own tests, so it is dropped.
+
+    Raises:
+      MemoryError: If the limit of memory is too small for it.
     """
     if not flags.FLAGS["verbosity"].present:
         logging.set_verbosity(logging.WARNING)
     if "tensorflow" in sys.modules:
         return
+    machine.check_limit(machine.LEAST_FOR_TENSORFLOW)
     # Missing GPUs are reported as errors otherwise.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     if files.expanded("~") is None:

@@ -49,6 +49,7 @@ def main(argv: Sequence[str]) -> None:
     cli.no_arguments(argv)
     if _PORT.value is None:
         raise ValueError("--port must be given, found none")
+    cli.check_outputs({"log": ()})
     start.import_tensorflow()
     from dpfl.training import local_worker as worker_lib
 

@@ -256,14 +256,15 @@ def test_numbers_that_json_does_not_have_are_texts(tmp_path):
 
 
 def test_end_to_end(tmp_path):
-    a = make(tmp_path / "a")
+    # No text, and half of a formula.
+    a = make(tmp_path / "a\udcff$")
     b = make(tmp_path / "<b>", settings={"server_lr": 1.0}, flags={"server_lr": 1.0})
     page, picture = tmp_path / "page.html", tmp_path / "picture.png"
     done = compare(a, b, "--csv", f"--html={page}", f"--plot={picture}")
     assert done.returncode == 0, done.stderr
     rows = list(csv.DictReader(io.StringIO(done.stdout)))
     shown = [(row["run"], row["server_lr"]) for row in rows]
-    assert shown == [("a", "0.5"), ("<b>", "1.0")]
+    assert shown == [("a\\udcff$", "0.5"), ("<b>", "1.0")]
     text = page.read_text()
     assert text.count("<figure>") == 3 and "&lt;b&gt;" in text and "<b>1" not in text
     assert picture.stat().st_size > 10_000

@@ -4,8 +4,10 @@
 """Numbers without bounds, options without meaning, files that are none: refused."""
 
 import functools
+import io
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -13,6 +15,7 @@ import sys
 import pytest
 
 from dpfl import __main__
+from experiments import cli
 from tests import forks
 from tests.experiments import programs
 from tools import fuzz
@@ -273,6 +276,71 @@ def test_nobody_reading_stdout_has_its_own_code():
         os.close(writer)
         assert process.stderr.read() == ""
     assert process.returncode == 141
+
+
+def ended(line, **options):
+    """How dpfl-privacy ends, started by a shell with one line in front of its own."""
+    words = shlex.join([sys.executable, "-m", "dpfl", "privacy", *EPSILON.split()])
+    return subprocess.run(
+        ["bash", "-c", line.format(words)],
+        capture_output=True,
+        cwd=programs.ROOT,
+        env={**programs.environment(), **options},
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "sentence"),
+    [
+        (f"{{}} --{'a' * 1200}=1", 2, b"error: --a"),
+        (f"{{}} --rounds={'9' * 5000}", 2, b"error: --rounds"),
+        ("{} >&-", 1, b"error: stdout cannot be written: it is closed"),
+        ("{} 2>&- >&- <&-", 1, b""),
+        # Neither is taken for the file.
+        ("{} --output=$OUT 2>&- >&- <&-; cat $OUT >&2", 0, b"mechanism"),
+        ("{} --nosuch 2>/dev/full", 2, b""),
+        ("ulimit -v 100000; exec {}", 1, b"error: memory ran out"),
+        ("ulimit -f 0; exec {} --output=$OUT", 2, b"error: /"),
+        ("{} --flagfile=<(printf -- '--output=a\\0b')", 2, b"error: --flagfile"),
+        (
+            "printf -- '--output=a\\0b' > $OUT; {} --flagfile=$OUT",
+            2,
+            b"error: --output",
+        ),
+        ("printf -- '--output=\\xff' > $OUT; {} --flagfile=$OUT", 2, b"error: --flagf"),
+    ],
+)
+def test_what_a_shell_may_do_to_a_command(line, code, sentence, tmp_path):
+    done = ended(line, OUT=str(tmp_path / "out"))
+    assert done.returncode == code, done.stderr
+    assert done.stderr.startswith(sentence)
+    assert b"Traceback" not in done.stderr and len(done.stderr) < 2000
+
+
+def test_any_character_is_printed_in_any_encoding(monkeypatch):
+    stream = io.TextIOWrapper(io.BytesIO(), "ascii")
+    monkeypatch.setattr(sys, "stdout", stream)
+    monkeypatch.setattr(sys, "argv", ["dpfl-privacy"])
+    monkeypatch.setattr(cli.app, "run", lambda *_, **__: print("\u00e9\udcff"))
+    cli.run(None)
+    assert stream.buffer.getvalue() == b"\\xe9\\udcff\n"
+
+
+def test_memory_that_runs_out_in_the_middle_is_no_fault_of_the_program(monkeypatch):
+    def ended_by(error):
+        def main(argv):
+            cli.work_begins()
+            raise error
+
+        with pytest.raises((SystemExit, RuntimeError)) as ended:
+            cli.run(main)
+        return ended.value
+
+    monkeypatch.setattr(cli.app, "run", lambda main, **_: main([]))
+    assert ended_by(MemoryError()).code == 1
+    assert ended_by(RuntimeError("can't start new thread")).code == 1
+    another = RuntimeError("another")
+    assert ended_by(another) is another
 
 
 HEAVY = ("tensorflow", "tensorflow_federated", "keras", "jax", "tensorboard.compat")

@@ -24,6 +24,12 @@ def test_a_port_that_is_taken_is_one_sentence():
     )
 
 
+def test_a_log_that_cannot_be_written_is_not_the_ports_fault(tmp_path):
+    for place in (tmp_path, tmp_path / "missing" / "log"):
+        done = forks.run("experiments.worker", "--port=1", f"--log={place}")
+        assert done.returncode == 2 and done.stderr.startswith("error: --log must be")
+
+
 def processor_seconds(process):
     """What the children of a process have taken of processors."""
     children = psutil.Process(process.pid).children(recursive=True)
