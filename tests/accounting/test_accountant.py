@@ -76,6 +76,9 @@ class DpAccountingsOwnTest(rdp_privacy_accountant_test.RdpPrivacyAccountantTest)
     def test_raises_on_invalid_sampling_rate_q_large(self):
         self._assert_refuses("sampling_probability", POISSON(1.1, GAUSSIAN(1)))
 
+    def test_raises_on_invalid_noise_multiplier(self):
+        self._assert_refuses("noise_multiplier", POISSON(0.1, GAUSSIAN(-1)))
+
     def test_compute_rdp_tree_restart_raise_negative_noise(self):
         self._assert_refuses("noise_multiplier", TREE(-1, [3]))
 

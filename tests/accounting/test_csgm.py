@@ -344,3 +344,31 @@ def test_bad_orders_are_refused(orders):
 def test_the_formula_is_not_used_between_integers(orders):
     with pytest.raises(ValueError, match="integers"):
         csgm.coordinate_log_moment(orders, 0.1, 1.0)
+
+
+def test_large_orders_are_chords_of_a_few(monkeypatch):
+    """Of 10,000 orders that a sum is over a tenth is computed, and bounds the rest."""
+    asked = []
+    exact = csgm.l2_log_moment
+
+    def counted(orders, *numbers):
+        asked.append(len(orders))
+        return exact(orders, *numbers)
+
+    event = accounting.SparsifiedGaussianDpEvent(2.0, 0.1, 0.05, 4096, 0.1)
+    every = np.arange(2, 1501)
+    numbers = np.array(0.1), np.array((0.05 / 0.2) ** 2), np.array(400.0)
+    moments = np.zeros(1501)
+    moments[2:] = exact(every, *numbers)
+    want = log_space.sampled_log_moment([1400, 1500], 0.1, moments)
+    monkeypatch.setattr(csgm, "l2_log_moment", counted)
+    found = event.rdp([1400.0, 1500.0]) * [1399, 1499]
+    assert np.all(found >= want * (1 - 1e-12))
+    np.testing.assert_allclose(found, want, rtol=1e-3)
+    low, high = event.rdp([1024.0, 10_000.0])
+    assert low < high < event.rdp([10_000.5])[0] < math.inf
+    assert sum(asked) < 4 * 1100
+    assert event.rdp([log_space.MOST_ORDER + 1.0])[0] == math.inf
+    # A Gaussian has a bound at any order.
+    whole = accounting.SparsifiedGaussianDpEvent(2.0, 1.0, 1.0, 1, 0.1)
+    assert whole.rdp([1e9])[0] == pytest.approx(1e9 / 8)

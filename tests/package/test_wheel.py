@@ -46,9 +46,10 @@ print(json.dumps(said))
 """
 
 
-def run(command, folder, exit_code=0):
-    """Runs a command far from the source tree; returns what it printed."""
+def run(command, folder, exit_code=0, **more):
+    """Runs a command, mostly far from the source tree; returns what it printed."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
+    environment.update(more)
     done = subprocess.run(
         [str(part) for part in command],
         cwd=folder,
@@ -174,6 +175,20 @@ def check_numbers(python, folder):
     run([python, "-I", "-c", newer], folder)
     options = ["-q", "-p", "no:cacheprovider", "test_numbers.py"]
     run([python, "-I", "-m", "pytest", *options], folder)
+
+
+# Between those two, and the last, beside the TensorFlow Federated of this environment.
+@pytest.mark.parametrize("version", ["0.5.1", "0.6.0"])
+def test_trees_of_events_with_other_releases_of_dp_accounting(version, tmp_path):
+    options = ["--quiet", "--no-deps", "--no-compile", "--target", tmp_path]
+    run([*PIP, "install", *options, f"dp-accounting=={version}"], tmp_path)
+    own = {"PYTHONPATH": str(tmp_path)}
+    code = "import dp_accounting; print(dp_accounting.__file__)"
+    where = run([sys.executable, "-c", code], ROOT, **own)
+    assert tmp_path in Path(where).parents
+    tests = [f"tests/accounting/test_{name}.py" for name in ("trees", "accountant")]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
+    run(command, ROOT, **own)
 
 
 def check_the_rest(binaries, tmp_path):
