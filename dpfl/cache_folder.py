@@ -103,7 +103,9 @@ def write(key: str, header: Header, arrays: Arrays) -> None:
         return
     # A folder that cannot be written is no error, and infinity is no JSON.
     with contextlib.suppress(OSError, ValueError):
-        files.private_folder(place)
+        # None is made that would not be trusted, as in a home that is another's.
+        if _is_guarded(place, Path(os.path.realpath(place))):
+            files.private_folder(place)
         with _held(place) as held:
             held.put(key, _encoded(key, header, arrays))
             held.make_room()
@@ -167,8 +169,12 @@ def _is_guarded(place: Path, real: Path) -> bool:
     Whoever may write to a folder above it, or to one that has a link on the way, can;
     but not in a sticky one, such as /tmp, where everybody has what is theirs.
     """
+    if os.name == "nt":
+        return True
     user = os.geteuid()
-    for above in {place, *place.parents, *real.parents} - {real}:
+    for above in filter(os.path.lexists, {place, *place.parents, *real.parents}):
+        if above == real:
+            continue
         about = os.lstat(above)
         if about.st_uid not in (user, 0, _UNMAPPED):
             return False

@@ -69,6 +69,11 @@ class TestTrust:
         folder.parent.chmod(mode)
         assert (cache_folder.read(KEY) is not None) is is_trusted
 
+    def test_none_is_made_where_others_may_replace_it(self, folder):
+        folder.parent.chmod(0o757)
+        cache_folder.write(KEY, HEADER, ARRAYS)
+        assert not folder.exists()
+
     @pytest.mark.parametrize("place", ["file", "folder", "above"])
     def test_they_are_anothers(self, folder, entry, monkeypatch, place):
         """Told from what the system says, since a user gives nothing away."""

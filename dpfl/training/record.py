@@ -20,6 +20,8 @@ from dpfl.training import plan as plan_lib
 
 METRICS, TIMES, EVENTS = "metrics.csv", "times.csv", "tensorboard"
 _EVENTS_PREFIX = "events.out.tfevents"
+OWN_EVENTS = f"{EVENTS}/{_EVENTS_PREFIX}.*.dpfl"
+"""The pattern of a run's events; others have files in the folder too."""
 
 # By the name of a file: length and digest.
 Marks = dict[str, list[Any]]

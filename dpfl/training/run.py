@@ -35,7 +35,7 @@ from dpfl.training import page as page_lib
 from dpfl.training import plan as plan_lib
 from dpfl.training import provenance, report, selection
 from dpfl.training.checkpoint import Progress
-from dpfl.training.record import METRICS
+from dpfl.training.record import METRICS, OWN_EVENTS
 
 # More than a row takes in a checkpoint, with its times.
 _ROW_BYTES = 1 << 14
@@ -318,9 +318,10 @@ def _check_places(directory: pathlib.Path) -> None:
 
 def _check_fresh(directory: pathlib.Path) -> None:
     """Raises ValueError if files are there that a run would write, and none wrote."""
-    for place in covered.FILES:
-        # Events get a name of their own, and a log is added to.
-        if "/" not in place and place not in (".lock", "worker.log"):
+    for place in (*covered.FILES, OWN_EVENTS):
+        # Others' events stay, and a log is added to.
+        is_kept = place.endswith("/*") or place in (".lock", "worker.log")
+        if not is_kept:
             for path in directory.glob(place):
                 raise ValueError(
                     f"output_dir must have no file of a run without its manifest.json, "

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from dpfl import covered, disk_cache, files
 from dpfl.tasks import load_task, registry
-from dpfl.training import checkpoint, provenance, selection
+from dpfl.training import checkpoint, provenance, record, selection
 from dpfl.training import config as config_lib
 from dpfl.training import run as run_lib
 from tests.training import fakes
@@ -42,6 +42,7 @@ def everything(folder):
 REPLACED = [
     p for p in covered.FILES if "/" not in p and p not in (".lock", "worker.log")
 ]
+REPLACED += [record.OWN_EVENTS]
 
 
 @pytest.mark.parametrize("place", REPLACED)
@@ -50,6 +51,7 @@ def test_files_of_no_run_are_not_replaced(plan, place):
     folder = plan.config.output_dir
     folder.mkdir()
     path = folder / place.replace("*", "mine")
+    path.parent.mkdir(exist_ok=True)
     path.write_text("mine")
     with pytest.raises(ValueError) as caught, run_lib.Run(plan):
         pass
