@@ -249,10 +249,13 @@ class DpflAccountant(rdp_privacy_accountant.RdpAccountant):
                 with contextlib.suppress(*errors), np.errstate(all="ignore"):
                     super()._maybe_compose(event, 1, True)
                     found[part] = self._rdp
-                # Some releases refuse the infinite order.
+                # Some releases of dp_accounting refuse the infinite order.
                 errors = (*errors, ValueError)
         finally:
             self._orders, self._rdp = orders, rdp
+        if isinstance(event, dp_accounting.LaplaceDpEvent):
+            # Its largest loss, which not all of them have.
+            found[~finite] = 1 / event.noise_multiplier
         # NaN and negative numbers are what could not be computed, too.
         return np.where(found >= 0, found, np.inf)
 

@@ -94,6 +94,9 @@ class Losses:
         grid = self.step * (self.low + np.arange(self.masses.size))
         top = grid[np.searchsorted(-above, -goal) - 1] if above[0] > goal else grid[0]
         first = np.searchsorted(grid, max(0.0, top - _LARGEST_EXPONENT / 2))
+        if first == grid.size:
+            # All losses are below 0.
+            return 0.0
         grid, above = grid[first:], above[first:]
         scaled = self.masses[first:] * np.exp(
             -np.minimum(grid - top, _LARGEST_EXPONENT)

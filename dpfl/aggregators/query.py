@@ -13,6 +13,7 @@ import tensorflow_federated as tff
 import tensorflow_privacy as tfp
 
 from dpfl import mechanisms
+from dpfl.accounting import trees
 from dpfl.aggregators import registry
 
 _HALF = 0xFFFFFFFF
@@ -143,9 +144,12 @@ def query(
 def _round_event(
     mechanism: mechanisms.Mechanism, dimension: int
 ) -> dp_accounting.DpEvent:
-    """The event of independent Gaussian noise; TFF makes tensors of its fields."""
+    """The event of independent Gaussian noise; TFF makes tensors of its fields.
+
+    Those of a relation would not be numbers: it is dp_accounting's event.
+    """
     if isinstance(mechanism, mechanisms.MatrixFactorization):
         return dp_accounting.UnsupportedDpEvent()
-    event = mechanism.round_dp_event(dimension, 1.0)
+    event = trees.bare(mechanism.round_dp_event(dimension, 1.0))
     is_plain = isinstance(event, dp_accounting.GaussianDpEvent)
     return event if is_plain else dp_accounting.UnsupportedDpEvent()

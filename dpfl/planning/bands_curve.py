@@ -27,6 +27,7 @@ import numpy as np
 
 from dpfl import accounting, checks
 from dpfl import factorization as fact
+from dpfl.accounting import trees
 from dpfl.accounting.balls_in_bins import BallsInBinsDpEvent
 from dpfl.accounting.calibration import METHODS
 from dpfl.accounting.matrix_factorization import banded_stream_event
@@ -95,7 +96,7 @@ class StreamRun(Checked):
         checks.integer("cohort_size", self.cohort_size, at_most=self.population)
         if not self.is_hidden:
             return
-        release = self.release(1.0)
+        release = trees.bare(self.release(1.0))
         if not isinstance(release, dp_accounting.GaussianDpEvent):
             raise ValueError(
                 "release must be a GaussianDpEvent for participation "

@@ -16,6 +16,8 @@ import dpfl
 from dpfl import accounting, mechanisms
 from dpfl.accounting import events, gaussian, random_slot
 from dpfl.accounting.matrix_factorization import banded_stream_event
+from dpfl.factorization import prefix_sum
+from dpfl.planning.bands_curve import StreamRun
 
 ADD = accounting.Relation.ADD_OR_REMOVE_ONE
 ZEROS = accounting.Relation.REPLACE_SPECIAL
@@ -360,6 +362,12 @@ def test_a_release_with_its_relations_is_one_wherever_a_release_is():
         with pytest.raises(ValueError, match="^round_event must"):
             make(theirs)
     assert accounting.relations_of(makers[-1](theirs)) == ()
+    run = StreamRun(
+        *(prefix_sum(8), 24, 3, 4.0, 1e-5),
+        release=lambda z: mechanisms.Gaussian(3, 1.0, z).round_dp_event(1, 1.0),
+        participation="balls_in_bins",
+    )
+    assert run.is_hidden
 
 
 def test_every_relation_has_a_name_and_a_description():

@@ -93,6 +93,12 @@ def test_a_sample_of_a_tree_costs_that_of_one_release(tree, same):
     assert trees.relations_of(POISSON(0.2, tree)) == (ADD, ZEROS)
 
 
+def test_the_largest_loss_of_laplacian_noise():
+    # With 0.6 dp_accounting refuses the order.
+    event = SELF(LAPLACE(2), 3)
+    assert by_rdp(event, orders=[INF]) == by_rdp(event, orders=[2.0, INF]) == 1.5
+
+
 def test_samples_of_samples_are_samples():
     twice = POISSON(0.5, SELF(POISSON(0.2, GAUSSIAN(1)), 1))
     assert epsilon(twice) == pytest.approx(epsilon(POISSON(0.1, GAUSSIAN(1.0))))
@@ -202,6 +208,8 @@ def test_much_noise_costs_little_and_never_less_than_nothing(noise):
             least = orders / counted**2 / 8 * (1 - 1e-9)
             assert np.all(rdp > least) and np.all(rdp < 8 * 7 * orders / counted**2)
             assert 0 <= epsilon(tree, relation) < 1e-2
+    seldom = SELF(POISSON(1e-6, GAUSSIAN(noise)), 1000)
+    assert 0 <= epsilon(seldom, method="tight") <= 1e-6
     plain = accounting.DpflAccountant(orders).compose(GAUSSIAN(noise)).rdp
     np.testing.assert_allclose(plain, orders / 2 / counted**2, rtol=1e-12)
 
