@@ -113,8 +113,9 @@ class Loop:
                 )
                 if self._plan.is_saved(progress.round_index):
                     progress = self._save(state, progress)
-                words = report.postfix(self._plan, progress.tally)
-                bar.set_postfix_str(words, refresh=False)
+                if self._plan.is_shown(progress.round_index):
+                    words = report.postfix(self._plan, progress.tally)
+                    bar.set_postfix_str(words, refresh=False)
                 bar.update()
                 self._on_round(progress.round_index, last)
         if self._plan.cost.stop_message:

@@ -79,13 +79,18 @@ class Plan:
     def is_saved(self, number: int) -> bool:
         """Whether a checkpoint follows round `number`, from 1 on.
 
-        One follows the first round, so that a folder that cannot hold one is noticed,
-        and every round of a model that draws numbers: another attempt at a round would
-        have its noise on other updates, so nothing of one is shown before it is saved.
+        One follows the first round, so that a folder that cannot hold one is noticed.
         """
         is_due = number % self.config.checkpoint_every == 0
-        is_due = is_due or number in (1, self.last_round)
-        return is_due or self.task.draws_in_training
+        return is_due or number in (1, self.last_round)
+
+    def is_shown(self, number: int) -> bool:
+        """Whether something of round `number` may be shown, once `is_saved` is done.
+
+        Of a model that draws numbers nothing is that is not saved: another attempt at
+        the round would have its noise on other updates.
+        """
+        return self.is_saved(number) or not self.task.draws_in_training
 
 
 def make_plan(config: config_lib.RunConfig) -> Plan:

@@ -18,6 +18,7 @@ from dpfl import covered, disk_cache, files
 from dpfl.tasks import load_task, registry
 from dpfl.training import checkpoint, provenance, record, selection
 from dpfl.training import config as config_lib
+from dpfl.training import loop as loop_lib
 from dpfl.training import run as run_lib
 from tests.training import fakes
 from tests.training.test_loop import run as run_loop
@@ -285,11 +286,17 @@ def test_a_round_that_was_seen_is_not_done_again_in_another_way(plan, lost, draw
     assert everything(plan.config.output_dir) == before
 
 
-def test_a_round_of_a_model_that_draws_is_saved_before_it_is_shown(plan):
-    for draws, rounds in ((False, [1, 6]), (True, [1, 2, 3, 4, 5, 6])):
+def test_a_round_of_a_model_that_draws_is_saved_before_it_is_shown(plan, monkeypatch):
+    shown = []
+    monkeypatch.setattr(
+        loop_lib.report, "postfix", lambda plan, tally: shown.append(tally.rounds)
+    )
+    for draws, rounds in ((False, [1, 2, 3, 4, 5, 6]), (True, [1, 6])):
+        shown.clear()
         store = fakes.FakeStore()
         run_loop(of_random_layers(plan, draws), store)
-        assert [saved.round_index for saved in store.saved] == rounds
+        assert [saved.round_index for saved in store.saved] == [1, 6]
+        assert shown == rounds
 
 
 @pytest.mark.parametrize(
