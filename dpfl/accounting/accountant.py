@@ -187,7 +187,7 @@ class DpflAccountant(rdp_privacy_accountant.RdpAccountant):
           orders: Renyi orders, each at least 1, infinity included (`rdp_at` says what
             these two mean); `events.DEFAULT_ORDERS` if None.
           neighboring_relation: The relation that is accounted for. Events that do
-            not hold for it are refused; `events.relations_of` says for which they hold.
+            not hold for it are refused; `accounting.relations_of` says for which.
 
         Raises:
           ValueError: an order is not a number of at least 1.
