@@ -5,6 +5,7 @@
 
 import ast
 import os
+import re
 import runpy
 import subprocess
 import sys
@@ -97,6 +98,15 @@ def test_imports_go_down(package):
             if parts[0] in ("tensorflow", "tensorflow_privacy"):
                 assert package.name not in WITHOUT_TENSORFLOW, (path, name)
             assert name.split(".")[:2] != ["absl", "flags"], (path, name)
+
+
+def test_arguments_are_what_their_checks_return():
+    for path in sorted((ROOT / "dpfl").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+                call = ast.unparse(node.value)
+                dropped = re.match(r"checks\.\w+\('(\w+)', \1\b", call)
+                assert not dropped, (path, node.lineno, call)
 
 
 def test_what_all_others_use_imports_nothing_above():

@@ -131,7 +131,7 @@ def epsilon(
       ValueError: an argument, or a number of the event, is out of range.
     """
     delta = checks.delta("delta", delta)
-    checks.choice("method", method, METHODS)
+    method = checks.choice("method", method, METHODS)
     event = trees.normalised(event)
     if relation is None:
         relation = first_relation(event)

@@ -105,9 +105,9 @@ def banded_stream_event(
       TypeError: a release is none of these events.
       ValueError: a number is out of range, or a release is sampled already.
     """
-    checks.integer("rounds", rounds)
-    checks.integer("bands", bands)
-    checks.integer("separation", separation)
+    rounds = checks.integer("rounds", rounds)
+    bands = checks.integer("bands", bands)
+    separation = checks.integer("separation", separation)
     q = checks.probability("sampling_probability", sampling_probability)
     if separation < bands:
         raise ValueError(

@@ -187,9 +187,9 @@ class CodecFactory(tff.aggregators.UnweightedAggregationFactory):
           ValueError: If it is negative, or 2**126 or more, or if there is no such
             output or measure.
         """
-        checks.choice("output", output, OUTPUTS)
+        output = checks.choice("output", output, OUTPUTS)
         if measure is not None:
-            checks.choice("measure", measure, MEASURES)
+            measure = checks.choice("measure", measure, MEASURES)
         self._make_codec = make_codec
         self._output = output
         self._measure = measure

@@ -197,7 +197,7 @@ class Mechanism(Checked, abc.ABC):
         self, accountant: str, participation: Participation, dimension: int
     ) -> None:
         """Raises ValueError if `accountant` does not account for such releases."""
-        checks.choice("accountant", accountant, calibration.METHODS)
+        accountant = checks.choice("accountant", accountant, calibration.METHODS)
         if accountant != "tight" or not self.is_private:
             return
         # What the releases are does not depend on the noise.
@@ -261,7 +261,7 @@ class Mechanism(Checked, abc.ABC):
             where the server is trusted with each message, and none where it is not.
         """
         if measure is not None:
-            checks.choice("measure", measure, MEASURES)
+            measure = checks.choice("measure", measure, MEASURES)
         if self.opens_updates and measure != EXACT_FOR_SIMULATION:
             wanted = (
                 f"{EXACT_FOR_SIMULATION!r} where the updates themselves are measured"

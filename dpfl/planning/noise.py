@@ -156,6 +156,7 @@ def noise(
             "dpfl.aggregator(mechanism) does all that this one does"
         )
     first_round = checks.integer("first_round", first_round, 0, rounds)
+    seed = checks.optional_integer("seed", seed, at_least=0, at_most=2**126 - 1)
     if seed is not None:
         if state is not None:
             raise ValueError(checks.message("state", "left out with a seed", state))

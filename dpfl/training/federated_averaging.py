@@ -184,8 +184,8 @@ def build_process(
       each client int64[3], its index and the two words of its key.
     """
     if identity is not None:
-        checks.choice("identity", identity, _CLIENT_TYPES)
-    checks.optional_integer("groups", groups)
+        identity = checks.choice("identity", identity, _CLIENT_TYPES)
+    groups = checks.optional_integer("groups", groups)
     client_type = _CLIENT_TYPES[identity or "client_id"]
     model = task.functional_model(model_seed)
     weights_type = type_of_weights(model)

@@ -268,9 +268,9 @@ def start(
       OSError: If the port is taken.
       IsolationError: If the system does not allow what was asked for.
     """
-    checks.choice("isolation", isolation, ISOLATIONS)
+    isolation = checks.choice("isolation", isolation, ISOLATIONS)
     if port is not None:
-        checks.integer("port", port, at_least=1, at_most=65535)
+        port = checks.integer("port", port, at_least=1, at_most=65535)
         if isolation in ("auto", *_PRIVATE):
             wanted = "'loopback' or 'anyone_can_connect' with a port"
             raise ValueError(checks.message("isolation", wanted, isolation))

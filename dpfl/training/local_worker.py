@@ -199,8 +199,8 @@ def start(
     """
     concurrency = machine.processors() if concurrency is None else concurrency
     intra_op_threads = 1 if intra_op_threads is None else intra_op_threads
-    checks.integer("concurrency", concurrency)
-    checks.integer("intra_op_threads", intra_op_threads)
+    concurrency = checks.integer("concurrency", concurrency)
+    intra_op_threads = checks.integer("intra_op_threads", intra_op_threads)
     environment = {
         **os.environ,
         "TF_NUM_INTRAOP_THREADS": str(intra_op_threads),

@@ -142,15 +142,15 @@ SEED_BITS = 126
 
 def run_key(seed: int, digest: str) -> int:
     """The key of a run, from which its other seeds are derived."""
-    checks.integer("seed", seed, 0)
+    seed = checks.integer("seed", seed, 0)
     text = f"dpfl run:{digest}:{seed}"
     return int.from_bytes(hashlib.sha256(text.encode()).digest(), "big")
 
 
 def derive_seed(seed: int, purpose: purposes.Run, index: int = 0) -> int:
     """A seed for one purpose and index, independent of those for others."""
-    checks.integer("seed", seed, 0)
-    checks.integer("index", index, 0)
+    seed = checks.integer("seed", seed, 0)
+    index = checks.integer("index", index, 0)
     text = f"dpfl:{purpose.value}:{index}:{seed}"
     digest = hashlib.sha256(text.encode()).digest()
     return int.from_bytes(digest, "big") >> (256 - SEED_BITS)

@@ -113,13 +113,13 @@ class AdaptiveSketch:
         Raises:
           ValueError: If an argument is out of its range.
         """
-        checks.integer("size", size, at_most=dimension)
+        size = checks.integer("size", size, at_most=dimension)
         if not 1 <= max_rank <= size or (not has_probes and max_rank != size):
             raise ValueError(
                 f"max_rank must be at least 1 and at most the size of {size}, and that "
                 f"size without probes, found {max_rank}"
             )
-        checks.choice("rule", rule, UPDATE_RULES)
+        rule = checks.choice("rule", rule, UPDATE_RULES)
         self.dimension = dimension
         self.size = size
         self.max_rank = max_rank

@@ -34,7 +34,7 @@ class OverlapRotation:
     """
 
     def __init__(self, length: int):
-        checks.integer("length", length)
+        length = checks.integer("length", length)
         self.length = length
         self.flat_length = 1 << (length.bit_length() - 1)
 

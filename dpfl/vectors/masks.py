@@ -57,7 +57,7 @@ class BernoulliMask:
     """
 
     def __init__(self, length: int, keep_fraction: float):
-        checks.integer("length", length, at_most=tf.int32.max)
+        length = checks.integer("length", length, at_most=tf.int32.max)
         self.length = length
         self._log_skip = math.log1p(-keep_fraction)
         mean = length * keep_fraction
@@ -112,7 +112,7 @@ def build_mask(length: int, keep_fraction: float) -> Any:
     Raises:
       ValueError: If `keep_fraction` is not in (0, 1].
     """
-    checks.fraction("keep_fraction", keep_fraction)
+    keep_fraction = checks.fraction("keep_fraction", keep_fraction)
     if keep_fraction == 1:
         return FullMask(length)
     return BernoulliMask(length, keep_fraction)

@@ -305,7 +305,7 @@ def rounded_rate(
     """
     alphas = checks.orders(orders)
     top = checks.positive("max_coordinate", max_coordinate)
-    checks.boolean("sampled", sampled)
+    sampled = checks.boolean("sampled", sampled)
     if not is_covered(noise, top, int(sampled)):
         raise ValueError(
             "max_coordinate must be at most 1 grid step where clients are sampled "
