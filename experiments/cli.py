@@ -152,7 +152,7 @@ def check_outputs(endings: Mapping[str, Collection[str]]) -> None:
 @contextlib.contextmanager
 def left_if_used(folder: Path) -> Iterator[None]:
     """Takes a folder away again if a refusal leaves nothing in it."""
-    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    made = [p for p in (folder, *folder.parents) if not os.path.exists(p)]
     try:
         yield
     except BaseException:

@@ -53,7 +53,9 @@ _FRACTION = flags.DEFINE_float(
     "validation_fraction", 0.1, "Share of the training data that is evaluated on."
 )
 _OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "Where results go.")
-cli.check_flag("draws", checks.integer, at_most=10**6)
+# More would be made and never done.
+_MOST_RUNS = 10**4
+cli.check_flag("draws", checks.integer, at_most=_MOST_RUNS)
 cli.check_flag("runs", checks.integer, at_most=10**6)
 cli.check_flag("hours", checks.positive)
 cli.check_flag("validation_fraction", checks.real, above=0.0, below=1.0)
@@ -261,6 +263,12 @@ def main(argv: Sequence[str]) -> None:
         raise ValueError(f"{names} must be given, found none")
     given = given_flags(argv[1:])
     measure = tasks.task_entry(_task(given)).measure
+    number = _DRAWS.value or math.prod(map(len, values.values()))
+    if number * len(_SEEDS.value) > _MOST_RUNS:
+        told = f"{number} settings with {len(_SEEDS.value)} seeds"
+        names = ", ".join(f"--{name}" for name in values)
+        wanted = f"for at most {_MOST_RUNS} runs"
+        raise ValueError(f"{names} and --seeds must be {wanted}, found {told}")
     settings = settings_of(values, _DRAWS.value)
     grid = [_work(given, one, seed) for seed in _SEEDS.value for one in settings]
     # Not Path.resolve, which has no sentence for links in a circle.

@@ -142,6 +142,19 @@ def test_settings_of_a_flag_file_give_way(tmp_path):
         (["--output_dir=OUT", "--server_lr=a"], "--server_lr must be numbers"),
         (["--output_dir=OUT", "--server_lr=0,1", "--draws=3"], "above 0 with --draws"),
         (["--output_dir=OUT", "--server_lr=1", "--runs=0"], "--runs must be"),
+        (["--output_dir=OUT", "--server_lr=1", "--draws=100000"], "--draws must be"),
+        (
+            [
+                "--output_dir=OUT",
+                "--seeds=1,2",
+                *(f"--{n}={','.join('123456789')}" for n in search.SEARCHED),
+            ],
+            "--seeds must be for at most 10000 runs, found 6561 settings",
+        ),
+        (
+            [f"--output_dir={'a' * 300}", "--server_lr=1"],
+            "--output_dir must be a folder",
+        ),
         (["--output_dir=OUT", "--server_lr=1", "--", "a"], "--FLAG=VALUE"),
         (["--output_dir=OUT", "--server_lr=1", "--", "--seed=1"], "stand before --"),
         (
