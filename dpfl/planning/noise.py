@@ -17,7 +17,7 @@ from typing import Any, Optional
 
 import numpy as np
 
-from dpfl import checks, noise_streams, purposes
+from dpfl import checks, files, noise_streams, purposes
 from dpfl.mechanisms.gaussian import Gaussian
 from dpfl.mechanisms.matrix_factorization import MatrixFactorization
 from dpfl.mechanisms.mechanism import Mechanism
@@ -39,16 +39,17 @@ class Noise(Iterator[np.ndarray]):
         stream: noise_streams.NoiseStream,
         scale: float,
         rounds: range,
+        about: str,
         fixed: Optional[tuple[int, int]],
         row_seeds: Iterable[Any] = (),
     ):
         """Takes a stream in numpy, which starts afresh whenever it is at its end.
 
         Its rows are scaled. Rows follow from the words of `fixed`, or are drawn afresh
-        after those of `row_seeds`.
+        after those of `row_seeds`. All else that they depend on is in `about`.
         """
         self.round, self.rounds = rounds.start, rounds.stop
-        self._stream = stream
+        self._stream, self._about = stream, about
         self._scale = np.float32(scale)
         self._fixed = fixed
         row = self.round % stream.rounds
@@ -65,7 +66,8 @@ class Noise(Iterator[np.ndarray]):
             self._row_seeds, self._memory = [], self._stream.initial_memory()
         own = self._row_seed(row)
         if self._stream.has_memory:
-            self._row_seeds.append(own)
+            # Another list, since a shallow copy of this object has the old one.
+            self._row_seeds = [*self._row_seeds, own]
         past, self._memory = self._stream.past(self._draw, row, self._memory)
         drawn = self._stream.drawn(own)
         noise, self._memory = self._stream.taken(row, past, drawn, self._memory)
@@ -78,9 +80,11 @@ class Noise(Iterator[np.ndarray]):
         It has the seeds of the rows that were released, as far as later rows depend on
         them. Whoever knows them can take that noise off again. Rows to come are not in
         it: what is done again after a restore has other noise.
+
+        The digest finds a state of another mechanism, and numbers that a file rounded:
+        with a past that was not released later rows would have too little noise.
         """
-        seeds = [[int(word) for word in seed] for seed in self._row_seeds]
-        return {"round": self.round, "row_seeds": seeds}
+        return _state(self._about, self.round, self._row_seeds)
 
     def _draw(self, row: int) -> np.ndarray:
         # Those that are not there have no weight.
@@ -155,34 +159,45 @@ def noise(
             f"that its noise is a row for each round, found {mechanism!r}; "
             "dpfl.aggregator(mechanism) does all that this one does"
         )
+    about = f"noise:{mechanism.identity}:{dimension}"
     first_round = checks.integer("first_round", first_round, 0, rounds)
     seed = checks.optional_integer("seed", seed, at_least=0, at_most=2**126 - 1)
     if seed is not None:
         if state is not None:
-            raise ValueError(checks.message("state", "left out with a seed", state))
-        words = philox.seed_from_int(seed, f"noise:{mechanism.identity}:{dimension}")
-        return Noise(stream, scale, range(first_round, rounds), words)
+            raise ValueError("state must be left out with a seed, found both")
+        words = philox.seed_from_int(seed, about)
+        return Noise(stream, scale, range(first_round, rounds), about, words)
     if first_round:
         wanted = "0 without a seed, where a run goes on from a state"
         raise ValueError(checks.message("first_round", wanted, first_round))
     if state is None:
-        return Noise(stream, scale, range(rounds), None)
-    begin, row_seeds = _checked(state, rounds, stream)
-    return Noise(stream, scale, range(begin, rounds), None, row_seeds)
+        return Noise(stream, scale, range(rounds), about, None)
+    begin, row_seeds = _checked(state, rounds, about)
+    # At the end of a stream they are those of one that no row depends on any more.
+    row_seeds = row_seeds[: begin % stream.rounds]
+    return Noise(stream, scale, range(begin, rounds), about, None, row_seeds)
+
+
+def _state(about: str, number: int, row_seeds: Iterable[Any]) -> dict[str, Any]:
+    seeds = [[int(word) for word in seed] for seed in row_seeds]
+    state = {"round": number, "row_seeds": seeds}
+    return {**state, "digest": files.digest({"about": about, **state})}
 
 
 def _checked(
-    state: Mapping[str, Any], rounds: int, stream: noise_streams.NoiseStream
+    state: Mapping[str, Any], rounds: int, about: str
 ) -> tuple[int, np.ndarray]:
     """The round and the seeds of a state; ValueError if it is not of such a stream."""
-    wanted = "what Noise.state() gave of the same mechanism and participation"
     try:
         begin = checks.integer("round", state["round"], 0, rounds)
         seeds = np.asarray(state["row_seeds"], np.int64).reshape(-1, 2)
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise ValueError(checks.message("state", wanted, state)) from error
-    needed = begin % stream.rounds if stream.has_memory else 0
-    # At the end of a stream those of the last one are there, and not needed any more.
-    if len(seeds) not in (needed, needed or stream.rounds * (begin > 0)):
-        raise ValueError(checks.message("state", wanted, state))
-    return begin, seeds[:needed]
+        is_same = state["digest"] == _state(about, begin, seeds)["digest"]
+    except (KeyError, TypeError, ValueError, OverflowError):
+        is_same = False
+    if not is_same:
+        # Without what was found: it takes noise off.
+        raise ValueError(
+            "state must be what Noise.state() gave of the same mechanism, dimension "
+            "and participation, found another, or one that was changed"
+        )
+    return begin, seeds

@@ -3,8 +3,10 @@
 
 """The noise of a run for any training loop."""
 
+import copy
 import functools
 import json
+import pickle
 
 import numpy as np
 import pytest
@@ -28,7 +30,7 @@ def over_run(**changes):
     return matrix(None, noise_stream="run", rounds=12, **changes)
 
 
-STATE = {"round": 1, "row_seeds": [[1, 2]]}
+STATE = {"round": 1, "row_seeds": [[1, 2]], "digest": "0"}
 CASES = {
     "independent": (dpfl.Gaussian(**FIELDS), POISSON),
     "dense": (matrix(matrix_momentum=0.9), EPOCHS),
@@ -83,6 +85,55 @@ def test_a_run_that_goes_on_from_a_state_has_other_rows_to_come(name):
         assert again.round == done
         assert not np.isclose(next(again), rest[0], atol=1e-4).all()
         assert again.state()["row_seeds"][:-1] == state["row_seeds"][: again.round - 1]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_copies_go_their_own_ways(name):
+    """Also a shallow one, whose rows are no rows of the other's past."""
+    mechanism, plan = CASES[name]
+    noise = dpfl.noise(mechanism, plan, 50)
+    for _ in range(4):
+        next(noise)
+    before = noise.state()
+    copies = [copy.copy(noise), copy.deepcopy(noise), pickle.loads(pickle.dumps(noise))]
+    rows = [next(each) for each in copies]
+    assert noise.state() == before
+    rows.append(next(noise))
+    assert len({row.tobytes() for row in rows}) == 4
+    for each in (noise, *copies):
+        seeds = each.state()["row_seeds"]
+        assert len(seeds) == (0 if name == "independent" else 5)
+        assert seeds[:4] == before["row_seeds"]
+
+
+def test_a_state_of_other_noise_is_refused():
+    """Wrong rows in the past would leave later ones with too little noise."""
+    mechanism, plan = CASES["dense"]
+    noise = dpfl.noise(mechanism, plan, 50)
+    for _ in range(3):
+        next(noise)
+    state = noise.state()
+    seeds = np.array(state["row_seeds"])
+    for changed in (
+        {"row_seeds": seeds.astype(np.float64)},
+        {"row_seeds": (seeds + 0.5).tolist()},
+        {"row_seeds": seeds[::-1].tolist()},
+        {"row_seeds": seeds[:2].tolist(), "round": 2},
+        {"round": 13},
+        {"round": 2.5},
+        {"digest": None},
+    ):
+        with pytest.raises(ValueError, match="state") as refused:
+            dpfl.noise(mechanism, plan, 50, state={**state, **changed})
+        assert str(seeds[0, 0]) not in str(refused.value)
+    for other in (matrix(), matrix(matrix_momentum=0.9, clip_norm=1.0)):
+        with pytest.raises(ValueError, match="state"):
+            dpfl.noise(other, plan, 50, state=state)
+    with pytest.raises(ValueError, match="state"):
+        dpfl.noise(mechanism, plan, 51, state=state)
+    assert dpfl.noise(mechanism, plan, 50, state=state).round == 3
+    with_arrays = {**state, "row_seeds": seeds}
+    assert dpfl.noise(mechanism, plan, 50, state=with_arrays).state() == state
 
 
 @pytest.mark.parametrize("name", ["dense", "banded", "tree", "run"])
