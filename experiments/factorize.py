@@ -33,6 +33,7 @@ from absl import flags
 
 from dpfl import cache_folder, checks, fields, files
 from dpfl import factorization as mf
+from dpfl.factorization import iteration
 from dpfl.factorization.sensitivity import participations
 from dpfl.factorization.workloads import MOST_ROUNDS, RATE_RANGE
 from dpfl.planning import bands_curve
@@ -373,8 +374,11 @@ def main(argv: Sequence[str]) -> None:
         files.output_folder("--matrix_cache", _CACHE.value)
     # The seconds are those of computing.
     os.environ[cache_folder.VARIABLE] = cache_folder.OFF
-    with checks.renaming(_FLAG_OF):
-        COMMANDS[command]()
+    try:
+        with checks.renaming(_FLAG_OF):
+            COMMANDS[command]()
+    except iteration.ConvergenceError as error:
+        cli.fail(f"--rtol must be a gap that is reached, found that {error}")
 
 
 if __name__ == "__main__":

@@ -135,6 +135,7 @@ REFUSED = {
         "time --rounds=16 --epochs=2": "--epochs has no meaning for time",
         f"time --rounds=16 --repeats={2**31}": "--repeats must be at least 1 and at most 1000",
         "compare --rounds=16 --plot=x.abc": "--plot must end in .png, found x.abc",
+        "compute --rounds=8 --matrix_schedule=drop --drop_factor=1e9": "--rtol must be",
         "compute --rounds=16 --output=/dev/full": "--output must be a regular file, found the device /dev/full",
         "compute --rounds=16 --matrix_cache=file": "--matrix_cache must be a folder that can be written, found file",
         f"compute --rounds=16 --matrix_momentum={10**400}": f"--matrix_momentum {FLOAT}",
