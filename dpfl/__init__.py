@@ -14,7 +14,7 @@ Modules are imported when a name of theirs is used: TensorFlow with `aggregator`
 what trains, and nothing before.
 """
 
-# The star is for types alone; `__all__` below says which names there are.
+# The star import is for type checkers alone; `__all__` below is the list of names.
 # ruff: noqa: F405
 from __future__ import annotations
 
@@ -74,9 +74,10 @@ __all__ += ["privacy_report"]
 __all__ += ["Measure", "TaskConfig", "TaskEntry", "load_task", "register_task"]
 __all__ += ["Run", "RunConfig", "make_plan", "start_worker", "option", "required"]
 
-# Where a name is looked for, in this order: the last need TensorFlow.
+# Packages in which names are looked up, in this order: the last ones need TensorFlow.
 _PACKAGES = ("mechanisms", "planning", "accounting", "tasks", "aggregators")
-# Names that a package does not list, or by another name: the module and the name there.
+# Names that no package lists, or lists under another name: the module and the name
+# there.
 _ELSEWHERE = {
     "aggregator": ("aggregators", "build"),
     "fed_aggregator": ("aggregators", "build_fed"),
@@ -91,7 +92,7 @@ _ELSEWHERE = {
 }
 
 
-# Unseen by type checkers, which would take it to have names that are misspelled.
+# Hidden from type checkers, which would otherwise accept misspelled names.
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:

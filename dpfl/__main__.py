@@ -27,7 +27,8 @@ COMMANDS = (
     *("train", "privacy", "factorize", "audit", "benchmark", "reproduce"),
     *("worker", "compare", "search"),
 )
-# The others say what is missing before they load anything of their own.
+# Commands that run without TensorFlow Federated. All others fail with a message about
+# it before they load anything of their own.
 WITHOUT_TFF = ("privacy", "factorize", "compare")
 FAULT_EXIT_CODE, USAGE_EXIT_CODE = 1, 2
 
@@ -68,7 +69,7 @@ def run_command(command: str) -> None:
 
 
 def _loaded(command: str) -> tuple[Any, Any]:
-    """The modules of a command, and of what the commands share."""
+    """The module of a command, and the one that all commands share."""
     with interrupts.at_once():
         if command not in WITHOUT_TFF and "--version" not in sys.argv[1:]:
             try:
@@ -82,7 +83,7 @@ def _loaded(command: str) -> tuple[Any, Any]:
         return module, importlib.import_module(f"{BINARIES}.cli")
 
 
-# What the scripts dpfl-train, dpfl-privacy and so on call.
+# Entry points of the scripts dpfl-train, dpfl-privacy and so on.
 train, privacy, factorize, audit, benchmark, reproduce, worker, compare, search = (
     functools.partial(run_command, name) for name in COMMANDS
 )

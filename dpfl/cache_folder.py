@@ -4,18 +4,18 @@
 """The user's cache: a folder of entries that nobody else can have written.
 
     key = hashlib.sha256(...).hexdigest()
-    parts = cache_folder.read(key)      # None if there is none to be trusted
+    parts = cache_folder.read(key)      # None without a trusted entry
     cache_folder.write(key, {"epsilon": 1.0}, {})
 
-An entry answers for a computation, so it counts only if the user alone could write it:
-file and folder are the user's own and no other's to write, nobody else can put another
-folder in its place, and the file is a regular one under no other name. Whatever is
-checked is what was opened. Windows does not tell owners by number: there, the folder
-in the user's profile is as safe as the profile is.
+An entry stands in for a computation, so it is trusted only if no other user could have
+written it: file and folder belong to the user and are not writable by others, nobody
+else can put another folder in its place, and the file is a regular one without further
+hard links. All checks are made on the opened descriptors. Windows does not tell owners
+by number: there, the folder in the user's profile is as safe as the profile is.
 
-The environment variable `DPFL_CACHE` names the folder, or is empty or "off" for none;
-without it, it is `dpfl` in the user's folder of caches, if the user has one. Other
-files in it are never opened, replaced or removed.
+The environment variable `DPFL_CACHE` names the folder; an empty value or "off" turns
+the cache off. Without the variable the folder is `dpfl` in the user's cache folder, if
+there is one. Other files in it are never opened, replaced or removed.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ VARIABLE = "DPFL_CACHE"
 """The environment variable that names the folder."""
 
 OFF = "off"
-"""Its value for no folder; as is an empty one."""
+"""The value of `VARIABLE` that turns the cache off, as an empty one does."""
 
 MOST_BYTES = 2**31
-"""The entries that were used last are kept, up to so much in all."""
+"""Size limit of the cache; the least recently used entries beyond it are removed."""
 
-# An entry that takes more than this part of the folder is not kept.
+# Entries larger than the limit over this number are not cached.
 _SHARE = 4
 Header = dict[str, Any]
 Arrays = dict[str, np.ndarray]
@@ -54,12 +54,13 @@ Arrays = dict[str, np.ndarray]
 # arrays and of a JSON header.
 _MAGIC = b"dpfl cache entry 1\n"
 _HEAD_BYTES = len(_MAGIC) + 65 + 65
-# The second is the name until the entry is whole, which a kill may leave.
+# Names of entries; the second form is that of a partial one, which a kill may leave.
 _NAME = re.compile(r"dpfl-[0-9a-f]{64}\.cache|\.dpfl-[0-9a-f]{64}\.[0-9a-f]{16}")
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
-# Owner of what belongs to users that a container does not know, as its host's root.
+# User id that a container shows for files of unmapped users, such as its host's root.
 _UNMAPPED = 65534
-# A pipe is not waited for, and on Windows an ending of a line is not changed.
+# Flags to open a file without waiting for a pipe, and on Windows without translating
+# line endings.
 _SAFELY = sum(
     getattr(os, name, 0)
     for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY")
@@ -67,21 +68,25 @@ _SAFELY = sum(
 
 
 def folder() -> Optional[Path]:
-    """The folder of entries; None if there is to be none, or no home to have it in."""
+    """The folder of entries; None if the cache is off or the user has no home."""
     given = os.environ.get(VARIABLE)
     if given is not None:
         is_off = given.strip().lower() in ("", OFF)
         named = None if is_off else files.expanded(given)
         return None if named is None else Path(os.path.abspath(named))
     caches: Optional[str] = os.environ.get("XDG_CACHE_HOME", "")
-    # Relative ones are to be ignored, says the XDG Base Directory Specification.
+    # The XDG Base Directory Specification says to ignore relative paths.
     if not caches or not os.path.isabs(caches):
         caches = files.expanded(os.path.join("~", ".cache"))
     return None if caches is None else Path(caches) / "dpfl"
 
 
 def read(key: str) -> Optional[tuple[Header, Arrays]]:
-    """The entry of a key, 64 hexadecimal digits; None if there is none to trust."""
+    """The header and arrays of an entry; None if there is no trusted entry.
+
+    Args:
+      key: 64 hexadecimal digits.
+    """
     place = folder()
     if place is None:
         return None
@@ -89,21 +94,30 @@ def read(key: str) -> Optional[tuple[Header, Arrays]]:
         with _held(place) as held:
             parts = _decoded(held.content(key), key)
             held.touch(key)
-    # What is damaged raises all kinds of errors.
+    # A damaged entry may raise any kind of error.
     except Exception:
         return None
     return parts
 
 
 def write(key: str, header: Header, arrays: Arrays) -> None:
-    """Keeps JSON values and arrays for a key, if there is room and they may be."""
+    """Caches JSON values and arrays under a key, if the cache is on and has room.
+
+    An entry that cannot be written is no error.
+
+    Args:
+      key: 64 hexadecimal digits.
+      header: JSON values by name; an entry with NaN or infinity is not written.
+      arrays: Numeric arrays by name.
+    """
     place = folder()
     size = sum(array.nbytes for array in arrays.values())
     if place is None or size > MOST_BYTES // _SHARE:
         return
     # A folder that cannot be written is no error, and infinity is no JSON.
     with contextlib.suppress(OSError, ValueError):
-        # None is made that would not be trusted, as in a home that is another's.
+        # No folder is made that would not be trusted, as in a home that belongs to
+        # another user.
         if _is_guarded(place, Path(os.path.realpath(place))):
             files.private_folder(place)
         with _held(place) as held:
@@ -122,7 +136,7 @@ def _encoded(key: str, header: Header, arrays: Arrays) -> tuple[bytes, memoryvie
 
 
 def _decoded(content: bytes, key: str) -> tuple[Header, Arrays]:
-    """The inverse of `_encoded`; ValueError for what it would not give."""
+    """The inverse of `_encoded`; ValueError for bytes that it would not give."""
     digest = hashlib.sha256(memoryview(content)[_HEAD_BYTES:]).hexdigest()
     if content[:_HEAD_BYTES] != _MAGIC + f"{key}\n{digest}\n".encode():
         raise ValueError("it is no entry of this key, or damaged")
@@ -166,8 +180,8 @@ def _is_users(about: os.stat_result) -> bool:
 def _is_guarded(place: Path, real: Path) -> bool:
     """Whether nobody else can put another folder in the place of this one.
 
-    Whoever may write to a folder above it, or to one that has a link on the way, can;
-    but not in a sticky one, such as /tmp, where everybody has what is theirs.
+    Anybody who may write to a folder above it, or above a link on the way, can; but not
+    in a sticky folder, such as /tmp, where only owners rename files.
     """
     if os.name == "nt":
         return True
@@ -180,7 +194,7 @@ def _is_guarded(place: Path, real: Path) -> bool:
             return False
         others = _OTHERS_WRITE
         if about.st_gid == user == os.getegid():
-            # The user's own group, of a system where each user has one.
+            # The user's own group, on a system where each user has one.
             others = stat.S_IWOTH
         is_open = about.st_mode & others and not about.st_mode & stat.S_ISVTX
         if is_open and not stat.S_ISLNK(about.st_mode):
@@ -189,7 +203,7 @@ def _is_guarded(place: Path, real: Path) -> bool:
 
 
 class _Held:
-    """A folder by its descriptor, so that what was checked is what is used."""
+    """An open folder, by its descriptor, so that the checked folder is the one used."""
 
     def __init__(self, place: str, descriptor: Optional[int]):
         """Initializes it; without a descriptor the folder is found by its path."""
@@ -227,9 +241,9 @@ class _Held:
             raise
 
     def make_room(self) -> None:
-        """Removes entries, those used the longest ago first, until there is room.
+        """Removes the least recently used entries until the rest fit `MOST_BYTES`.
 
-        What has the name of one, but was not written by this module, is left alone.
+        Files with an entry's name that this module did not write are left alone.
         """
         found = []
         for name in self._names():
@@ -247,7 +261,7 @@ class _Held:
                 total -= size
 
     def _is_entry(self, name: str) -> bool:
-        """Whether a file begins as the entry, or the part of it, that its name says."""
+        """Whether a file begins as the entry, or partial entry, that its name says."""
         key = name.lstrip(".")[len("dpfl-") :][:64]
         head = _MAGIC + f"{key}\n".encode()
         with contextlib.suppress(OSError), self._opened(name) as file:
@@ -256,7 +270,7 @@ class _Held:
 
     @contextlib.contextmanager
     def _opened(self, name: str) -> Iterator[BinaryIO]:
-        """Opens a file that this user wrote; OSError if it is none."""
+        """Opens a file that this user wrote; OSError for any other."""
         path = self._path(name)
         if not hasattr(os, "O_NOFOLLOW") and os.path.islink(path):
             raise PermissionError(f"{name} is a link")

@@ -1,12 +1,12 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Every check of an argument, and the one form of what it says.
+"""Checks of arguments, and the one form of their messages.
 
     clip_norm must be greater than 0, found -1.0
 
-The message is one sentence: the argument's name, what would be right, and what was
-found. A value of a wrong type raises TypeError, a value out of range ValueError.
+The message is one sentence: the argument's name, the values that would be right, and
+the value found. A value of a wrong type raises TypeError, one out of range ValueError.
 """
 
 from __future__ import annotations
@@ -23,18 +23,24 @@ from typing import Any, Optional, TypeVar, cast
 import numpy as np
 
 Check = Callable[[str, Any], Any]
-"""From an argument's name and value to the value that is kept, or an error."""
+"""Maps an argument's name and value to the value that is kept, or raises."""
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-# Parts of a smaller delta, and their products, would be no normal floats.
+# Smallest delta: parts of a smaller one, and their products, would be no normal floats.
 LEAST_DELTA = 1e-300
-# Lengths of updates beyond this are mistakes.
+# Longest update: a greater length is a mistake.
 MOST_DIMENSIONS = 10**12
 
 
 def message(name: str, wanted: str, value: Any) -> str:
-    """The sentence for a refused argument, with `wanted` behind "must be"."""
+    """The sentence for a refused argument.
+
+    Args:
+      name: The argument's name.
+      wanted: The values that would be right, as read behind "must be".
+      value: The value found.
+    """
     return f"{name} must be {wanted}, found {value!r}"
 
 
@@ -49,6 +55,14 @@ def real(
 ) -> float:
     """`value` as a finite float within the bounds.
 
+    Args:
+      name: The argument's name, for the message.
+      value: The number to check; a bool is not one.
+      above: Exclusive lower bound.
+      at_least: Inclusive lower bound.
+      below: Exclusive upper bound.
+      at_most: Inclusive upper bound.
+
     Raises:
       TypeError: `value` is not a real number.
       ValueError: `value` is NaN, infinite or out of range.
@@ -58,7 +72,7 @@ def real(
     try:
         result = float(value)
     except OverflowError:
-        # An integer that is longer than any float.
+        # An integer larger than any float.
         result = math.inf
     if not math.isfinite(result):
         raise ValueError(message(name, "a finite number", value))
@@ -83,7 +97,13 @@ def integer(
     at_least: Optional[int] = 1,
     at_most: Optional[int] = None,
 ) -> int:
-    """`value` as an int from `at_least` to `at_most`; None is no bound.
+    """`value` as an int from `at_least` to `at_most`.
+
+    Args:
+      name: The argument's name, for the message.
+      value: The integer to check.
+      at_least: Inclusive lower bound; None for no bound.
+      at_most: Inclusive upper bound; None for no bound.
 
     Raises:
       TypeError: `value` is not an integer (a bool is not one).
@@ -102,8 +122,8 @@ def integer(
 def dimension(name: str, value: Any) -> int:
     """`value` as an int, if it is the length of an update, at least 1.
 
-    A float that is a whole number is taken too: the sum of np.prod of shapes is one
-    where a shape is that of a scalar.
+    A float that is a whole number is accepted too: a sum of np.prod of shapes is a
+    float if one of the shapes is that of a scalar.
     """
     if isinstance(value, float) and value.is_integer():
         value = int(value)
@@ -113,7 +133,14 @@ def dimension(name: str, value: Any) -> int:
 def optional_integer(
     name: str, value: Any, at_least: int = 1, at_most: Optional[int] = None
 ) -> Optional[int]:
-    """As `integer`, with None allowed."""
+    """`value` as an int from `at_least` to `at_most`, or None.
+
+    Args:
+      name: The argument's name, for the message.
+      value: The integer to check, or None, which is returned as it is.
+      at_least: Inclusive lower bound.
+      at_most: Inclusive upper bound; None for no bound.
+    """
     return None if value is None else integer(name, value, at_least, at_most)
 
 
@@ -143,7 +170,13 @@ def delta(name: str, value: Any) -> float:
 
 
 def choice(name: str, value: Any, choices: Collection[str]) -> str:
-    """`value`, if it is one of `choices`; else ValueError."""
+    """`value`, if it is one of `choices`; else ValueError.
+
+    Args:
+      name: The argument's name, for the message.
+      value: The value to check.
+      choices: The allowed strings.
+    """
     if not isinstance(value, str) or value not in choices:
         raise ValueError(message(name, f"one of {', '.join(sorted(choices))}", value))
     return str(value)
@@ -194,6 +227,7 @@ def orders(values: Any, *, closed: bool = False) -> np.ndarray:
     """Renyi orders as a float64 vector.
 
     Args:
+      values: A number or a non-empty sequence of numbers.
       closed: Whether 1 and infinity are orders too.
     """
     try:
@@ -221,10 +255,11 @@ def matrix(name: str, value: Any) -> np.ndarray:
 
 
 def of_arguments(table: Mapping[str, Check]) -> Callable[[_Function], _Function]:
-    """A decorator by which a function gets what the checks of its arguments return.
+    """Decorator that checks arguments and passes on the values that the checks return.
 
-    An argument without a check in the table goes as it is, and so does None where the
-    argument is optional.
+    Args:
+      table: Checks by argument name. Arguments without a check are passed on unchanged,
+        and so is None for an optional argument.
     """
 
     def decorate(function: _Function) -> _Function:
@@ -261,7 +296,11 @@ def of_arguments(table: Mapping[str, Check]) -> Callable[[_Function], _Function]
 
 @contextlib.contextmanager
 def renaming(names: Mapping[str, str]) -> Iterator[None]:
-    """Has what is refused within called by the names that its caller knows it by."""
+    """Renames arguments in errors raised inside the block.
+
+    Args:
+      names: The caller's name of each argument, by the name in the error.
+    """
     try:
         yield
     except (TypeError, ValueError) as error:

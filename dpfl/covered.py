@@ -1,14 +1,14 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The one list of all that a run writes, and of what of it the guarantee covers.
+"""The list of everything that a run writes, and of the part that its guarantee covers.
 
-The event of a run speaks of the model after each round. What follows from the model and
-from public settings alone is covered too. Everything else that depends on the clients'
-data is exact: a column, a tag or a file whose name begins with `exact_`, and a key
-below `exact`. What holds the seed is secret, since the seed takes the noise away again.
-Public are the settings and the number of clients N. Without a private mechanism there
-is no event, and nothing is covered.
+The event of a run describes the release of the model after each round. Functions of the
+model and of public settings are covered too. Everything else that depends on the
+clients' data is exact: a column, a tag or a file whose name begins with `exact_`, and a
+key below `exact`. A file that holds the seed is secret, since the noise can be
+subtracted with it. The settings and the number of clients N are public. Without a
+private mechanism there is no event, and nothing is covered.
 
     covered.kind("metrics.csv", "exact_train_loss")   # "exact"
     covered.plain_names(row)["train_loss"]            # whether it is exact or not
@@ -21,20 +21,20 @@ import math
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple, Optional
 
-# A name that begins so is of an exact value.
+# Prefix of the names of exact values.
 MARK = "exact_"
-# What is measured: what a release tells, or also exact sums over clients that a secure
-# sum would hide, as only a simulation may.
+# Choices of what is measured: functions of the release alone, or also exact sums over
+# clients, which secure aggregation would hide and only a simulation can see.
 RELEASED, EXACT_FOR_SIMULATION = "released", "exact_for_simulation"
 MEASURES = (RELEASED, EXACT_FOR_SIMULATION)
-# Names in a cell of the documentation's table, at most.
+# Most names in a cell of the documentation's table.
 _NAMES_IN_A_CELL = 8
 # The key of summary.json below which exact values are.
 KEY = "exact"
 COVERED, EXACT, SECRET = "covered", "exact", "secret"
 
 # Measurements of aggregators that are functions of the release or of public numbers.
-# One that is not among them counts as exact, whatever it is called.
+# All other measurements count as exact, whatever their names.
 RELEASED_MEASUREMENTS = (
     *("clip_norm", "linf_clip", "noise_stddev", "granularity", "wrap_probability"),
     *("iterate_noise_stddev", "downlink_bits", "retained_rank", "subspace_overlap"),
@@ -46,7 +46,9 @@ class Entry(NamedTuple):
 
     Attributes:
       places: Patterns of files in the output folder, or a stream.
-      names: Patterns of the columns, tags, keys or parts that are meant; "*" for all.
+      names: Patterns of columns, tags, keys or parts; "*" for all.
+      kind: `COVERED`, `EXACT` or `SECRET`.
+      why: The reason, as the documentation's table gives it.
     """
 
     places: tuple[str, ...]
@@ -55,7 +57,7 @@ class Entry(NamedTuple):
     why: str
 
 
-# Places, names, kind and why; the first line that fits a name is the one that counts.
+# Places, names, kind and reason; the first line that matches a name counts.
 # MEASUREMENTS stands for the columns of `RELEASED_MEASUREMENTS`.
 _TEXT = """
 metrics.csv, tensorboard/* | exact_* | exact | of the cohort, and clients'
@@ -98,7 +100,7 @@ stderr | * | covered | the rest, such as why a run ends
 
 
 def _entries(text: str) -> Iterator[Entry]:
-    """The lines of the list; one that is indented goes on with the one before."""
+    """The lines of the list; an indented line continues the one before."""
     columns = ", ".join(f"aggregator_{name}" for name in RELEASED_MEASUREMENTS)
     text = text.replace("MEASUREMENTS", columns).replace("\n    ", " ")
     for line in text.strip().splitlines():
@@ -115,7 +117,7 @@ FILES = tuple(
 
 
 def kind(place: str, name: str = "*") -> str:
-    """The kind of what is written: "covered", "exact" or "secret"; else KeyError."""
+    """The kind of an output: "covered", "exact" or "secret"; else KeyError."""
     for entry in LIST:
         if _fits(place, entry.places) and _fits(name, entry.names):
             return entry.kind
@@ -134,23 +136,23 @@ def measured_column(name: str) -> str:
 
 
 def plain(name: str) -> str:
-    """A name without the mark of what is exact."""
+    """A name without the mark of exact values."""
     return name[len(MARK) :] if name.startswith(MARK) else name
 
 
 def column(row: Mapping[str, Any], name: str) -> Optional[str]:
-    """The name that a column has in a row, marked or not; None without one."""
+    """The name that a column has in a row, marked or not; None if it is missing."""
     return next((each for each in (name, MARK + name) if each in row), None)
 
 
 def value(row: Mapping[str, Any], name: str) -> Any:
-    """The value of a row in a column, marked or not; None without the column."""
+    """The value of a row in a column, marked or not; None if it is missing."""
     found = column(row, name)
     return None if found is None else row[found]
 
 
 def plain_names(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of metrics.csv or times.csv with no column marked."""
+    """A row of metrics.csv or times.csv with the marks of exact columns removed."""
     return {plain(name): cell for name, cell in row.items()}
 
 

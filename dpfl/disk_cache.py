@@ -1,17 +1,17 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Results of long computations, kept on disk for the next process.
+"""Results of long computations, cached on disk for the next process.
 
     @disk_cache.kept(to_parts, from_parts)
     def longest_figure(event, delta): ...
 
-A result is found by a digest of the function, its arguments, the source of what
-computes, the versions of libraries and the machine: what an earlier accountant said
-never answers for this one. It has the bits that a computation would give. A file that
-is damaged, or is another question's, is computed anew.
+The key of a result is a digest of the function, its arguments, the source of dpfl's
+numeric packages, the versions of libraries and the machine, so that an entry of an
+earlier accountant is never used by a later one. A cached result has the bits that a
+computation would give. A damaged entry, or one of another key, is computed anew.
 
-The entries are `cache_folder`'s, which says where they are and which are trusted.
+The entries are `cache_folder`'s, which decides where they lie and which are trusted.
 """
 
 from __future__ import annotations
@@ -36,15 +36,16 @@ import numpy as np
 from dpfl import cache_folder
 
 LEAST_SECONDS = 0.25
-"""What takes less is not kept; a calibration asks for a dozen figures."""
+"""Faster results are not cached. A calibration asks for about a dozen."""
 
-# Those of dpfl, beside the modules at its root, whose source decides a result; and
+# Packages of dpfl, beside the modules at its root, whose source decides a result and
 # whose values arguments may hold.
 _PACKAGES = ("accounting", "factorization")
 _LIBRARIES = ("numpy", "scipy", "dp-accounting")
-# What says how BLAS and numpy add up: numbers of threads, kinds of processors, modes.
+# Prefixes of the environment variables that decide in which order BLAS and numpy add:
+# numbers of threads, kinds of processors, modes.
 _SETTINGS = ("OPENBLAS_", "GOTO_", "OMP_", "KMP_", "MKL_", "BLIS_", "VECLIB_", "NPY_")
-# What /proc/cpuinfo says of the processor by which they choose how to.
+# Lines of /proc/cpuinfo by which they choose their code for a processor.
 _KINDS = ("vendor_id", "cpu family", "model", "flags", "Features", "CPU ")
 
 Header = cache_folder.Header
@@ -53,23 +54,24 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 class _UnknownError(TypeError):
-    """An argument whose content, or meaning, no digest could tell."""
+    """An argument that no digest can identify."""
 
 
 def kept(
     to_parts: Callable[[Any], tuple[Header, Arrays]],
     from_parts: Callable[[Header, Arrays], Any],
 ) -> Callable[[_Function], _Function]:
-    """Decorates a function of values whose result is worth a file.
+    """Decorator that caches a function's results on disk.
 
-    Arguments are numbers, strings, arrays, lists and mappings of such, frozen values
-    of dpfl's and dp_accounting's events and factorizations, and functions of these
-    packages. With any other the function is computed.
+    Arguments are numbers, strings, arrays, lists and mappings of such, frozen values of
+    dpfl's and dp_accounting's events and factorizations, and functions of these
+    packages.
+    Calls with any other argument are computed and not cached.
 
     Args:
-      to_parts: From a result to JSON values by name, and arrays.
-      from_parts: The result again, to the last bit. What it raises of KeyError,
-        TypeError and ValueError says that the parts are of none.
+      to_parts: Maps a result to JSON values by name, and arrays.
+      from_parts: Maps these back to the result, to the last bit. KeyError, TypeError
+        and ValueError from it mean that the parts are not a result's.
     """
 
     def decorated(function: _Function) -> _Function:
@@ -94,8 +96,8 @@ def kept(
 
 
 def _key(function: Callable[..., Any], args: Any, kwargs: Any) -> Optional[str]:
-    """The key of a result; None if it is not to be looked for."""
-    # A process goes on with what it has loaded, whatever the source is by now.
+    """The key of a call; None if the call is not to be cached."""
+    # A process keeps the code that it has loaded, even if the source changes.
     if cache_folder.folder() is None or not _AT_IMPORT or _sources() != _AT_IMPORT:
         return None
     surroundings = _surroundings()
@@ -139,14 +141,14 @@ def _name(definition: Any) -> str:
     """The name of a class or function whose source the digest covers."""
     name = f"{definition.__module__}.{definition.__qualname__}"
     own = tuple(f"dpfl.{package}." for package in _PACKAGES)
-    # Of a function within another the name does not tell what it remembers.
+    # The name of a nested function does not identify the variables that it closes over.
     if "<" in name or not name.startswith((*own, "dp_accounting.")):
         raise _UnknownError(name)
     return name
 
 
 def _sources() -> tuple[tuple[str, int, int, int], ...]:
-    """The files whose code decides a result, and when each was changed."""
+    """The files whose code decides a result, with their sizes and times of change."""
     root = Path(__file__).parent
     paths = [*root.glob("*.py")]
     for package in _PACKAGES:
@@ -188,9 +190,10 @@ def _surroundings() -> Optional[str]:
 
 
 def _adding_up() -> list[Any]:
-    """What the last bits of sums depend on, beside the code: threads and processor.
+    """Settings that decide the last bits of sums, beside the code.
 
-    BLAS has as many threads as there are processors that the process may use.
+    They are the threads and the processor. BLAS has as many threads as there are
+    processors that the process may use.
     """
     if hasattr(os, "sched_getaffinity"):
         processors: Optional[int] = len(os.sched_getaffinity(0))
@@ -201,14 +204,14 @@ def _adding_up() -> list[Any]:
 
 
 def _processor() -> list[str]:
-    """The kind of the processor, and what it can do."""
+    """The kind of the processor, and its instruction sets."""
     with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as lines:
-        # Another processor's lines begin behind an empty one.
+        # An empty line separates the processors.
         first = itertools.takewhile(str.strip, lines)
         return [line for line in first if line.startswith(_KINDS)]
     return [platform.processor()]
 
 
-# As it is when numpy is loaded, which asks once: how many processors, the settings of
-# BLAS, and the kind of the processor.
+# Value when numpy is loaded, which reads the number of processors, the settings of BLAS
+# and the kind of the processor only once.
 ADDING_UP = _adding_up()

@@ -16,21 +16,21 @@ import attr
 
 from dpfl import checks
 
-# The value of a number that is left to be chosen; see `dpfl.planning.choice`.
+# The value of a number to be chosen automatically; see `dpfl.planning.choice`.
 AUTO = "auto"
-# How a number is had from it, for the sentence that refuses it where one is needed.
+# Advice on how to resolve it, for the error where a number is needed.
 CHOSEN_BEFORE = (
     "a number here, as dpfl.chosen(mechanism, participation, dimension, epsilon=..., "
     "delta=...).mechanism has it"
 )
 
 _Method = TypeVar("_Method", bound=Callable[..., None])
-# Those of the annotations that have one.
+# Default checks of fields by their annotations.
 _CHECKS: Mapping[Any, Callable[..., Any]] = {
     **{int: functools.partial(checks.integer, at_least=None), float: checks.real},
     **{bool: checks.boolean, str: checks.text},
 }
-# X | None is of another type than Optional[X] from Python 3.10 on.
+# X | None has another origin than Optional[X] from Python 3.10 on.
 _UNIONS = (Union, getattr(types, "UnionType", Union))
 
 
@@ -42,15 +42,16 @@ def option(
     check: Optional[Callable[..., Any]] = None,
     **bounds: Any,
 ) -> Any:
-    """A dataclass field with a default, and a sentence that says what it is.
+    """A dataclass field with a default, and a sentence for the help of its flag.
 
     Args:
+      default: The default value.
       text: The sentence; None for a field that is no flag.
       auto: Whether it may be `AUTO`, which leaves the number to be chosen.
-      check: From the field's name and a value to the value that is kept, or a TypeError
-        or ValueError; one of `dpfl.checks`, or None for that of the annotation: a
-        number, a bool, a str, or an instance of a class; a field that is declared again
-        keeps its base's. Optional fields may be None.
+      check: Maps the field's name and a value to the value that is kept, or raises
+        TypeError or ValueError; one of `dpfl.checks`, or None for that of the
+        annotation: a number, a bool, a str, or an instance of a class. A field that is
+        declared again keeps its base's check. Optional fields may be None.
       **bounds: Keywords of the check, such as `at_least` and `below` of a number, and
         `choices` of a str.
     """
@@ -65,7 +66,14 @@ def required(
     check: Optional[Callable[..., Any]] = None,
     **bounds: Any,
 ) -> Any:
-    """A dataclass field without a default; see `option`."""
+    """A dataclass field without a default; see `option`.
+
+    Args:
+      text: The sentence for the help of its flag; None for a field that is no flag.
+      auto: Whether it may be `AUTO`.
+      check: The check, as for `option`.
+      **bounds: Keywords of the check.
+    """
     return dataclasses.field(metadata=said(text, auto=auto, check=check, **bounds))
 
 
@@ -76,7 +84,14 @@ def said(
     check: Optional[Callable[..., Any]] = None,
     **bounds: Any,
 ) -> dict[str, Any]:
-    """The metadata of a field, of a dataclass or of attrs; see `option`."""
+    """The metadata of a field, of a dataclass or of attrs; see `option`.
+
+    Args:
+      text: The sentence for the help of its flag; None for a field that is no flag.
+      auto: Whether it may be `AUTO`.
+      check: The check, as for `option`.
+      **bounds: Keywords of the check.
+    """
     if check is None and "choices" in bounds:
         check = checks.choice
     metadata: dict[str, Any] = {"auto": auto, "check": check, "bounds": bounds}
@@ -84,11 +99,11 @@ def said(
 
 
 def _keeping(method: _Method) -> _Method:
-    """A method that is called behind `__init__`, with what the checks return."""
+    """Wraps `__post_init__` so that fields first get the values their checks return."""
 
     @functools.wraps(method)
     def kept(self: Any, *arguments: Any) -> None:
-        # Once, and first of all, of those that call each other by `super`.
+        # Only the outermost of methods that call each other by `super` runs the checks.
         if getattr(type(self), method.__name__) is kept:
             config: Any = type(self)
             for name, check in checks_of(config).items():
@@ -105,12 +120,13 @@ def _keeping(method: _Method) -> _Method:
 class Checked:
     """Base of the frozen dataclasses, and attrs classes, whose fields are checked.
 
-    Each field is what its check returned, a number a Python number, before a
-    `__post_init__` looks at it. A subclass need not ask for that.
+    Each field holds the value that its check returned, a number as a Python number,
+    before
+    `__post_init__` sees it. Subclasses inherit this without doing anything.
 
     Attributes:
-      checked_arguments: Checks by the names of arguments: public methods that have an
-        argument of the name get what the check returns.
+      checked_arguments: Checks by argument name. A public method with an argument of
+        that name gets the value that the check returns.
     """
 
     __slots__ = ()
@@ -141,10 +157,10 @@ class Checked:
 def checks_of(config: type) -> Mapping[str, checks.Check]:
     """The check of each field of a class, by name.
 
-    Attributes of attrs that have a converter are not among them.
+    Attributes of attrs that have a converter are left out.
 
     Raises:
-      TypeError: If a field has none, and its annotation is no class.
+      TypeError: If a field has no check, and its annotation is no class.
     """
     hints = typing.get_type_hints(config)
     found: dict[str, checks.Check] = {}
@@ -167,7 +183,7 @@ def _fields(config: type) -> tuple[Any, ...]:
 
 
 def _metadata(config: type, field: Any) -> dict[str, Any]:
-    """A field's, with the check of the base that says one."""
+    """Metadata of a field, with the check that it or the nearest base declares."""
     for base in config.__mro__:
         known = vars(base).get("__dataclass_fields__", {}).get(field.name)
         said_there = {} if known is None else known.metadata
@@ -177,14 +193,14 @@ def _metadata(config: type, field: Any) -> dict[str, Any]:
 
 
 def _check_of(metadata: Mapping[str, Any], hint: Any) -> Optional[checks.Check]:
-    """The check that metadata and an annotation ask for; None if there is none."""
+    """The check that metadata and an annotation ask for; None if they ask for none."""
     is_union = typing.get_origin(hint) in _UNIONS
     kinds = typing.get_args(hint) if is_union else (hint,)
     own = [kind for kind in kinds if kind is not type(None)]
     check = metadata.get("check")
     if check is None and len(own) == 1:
         check = _CHECKS.get(own[0])
-        # A generic class, such as Mapping[str, int], knows no instances.
+        # A generic class, such as Mapping[str, int], cannot be used with isinstance.
         if check is None and own[0] is not Any and isinstance(own[0], type):
             if not typing.get_args(own[0]):
                 check = checks.instance(own[0])
@@ -196,7 +212,7 @@ def _check_of(metadata: Mapping[str, Any], hint: Any) -> Optional[checks.Check]:
 
 
 def _kept(check: checks.Check, allowed: list[Any], name: str, value: Any) -> Any:
-    """A value beside those that are allowed as they are."""
+    """Checks a value, unless it is an allowed one, such as None or `AUTO`."""
     if value is None or isinstance(value, str):
         for other in allowed:
             if value == other:
@@ -217,14 +233,14 @@ def help_text(field: dataclasses.Field) -> str:
 def flag_help(
     users: Iterable[tuple[str, str, Any]], everyone: Collection[str] = ()
 ) -> str:
-    """The sentence of a flag that is a field of several configurations.
+    """The help of a flag that is a field of several configurations.
 
-    Sentences, and defaults, that differ are given with the names that they are for.
+    Differing sentences, and defaults, are given with the names of their configurations.
 
     Args:
-      users: A configuration's name, its sentence, and its default; the defaults None
-        and `dataclasses.MISSING` are not spoken of.
-      everyone: All configurations there are, so that a field of all is said to be one.
+      users: Each configuration's name, sentence and default; the defaults None and
+        `dataclasses.MISSING` are left out.
+      everyone: Names of all configurations, so that a flag of all of them says so.
     """
     users = list(users)
     texts = _groups((text, name) for name, text, _ in users)

@@ -36,32 +36,32 @@ try:
 except ImportError:  # Windows has no flock.
     fcntl = None  # type: ignore[assignment]
 
-# Stands before the ending of the name of a file that is not whole yet; others have
-# files that end in .part.
+# Mark in the name of a partial file, before its ending; other programs have files that
+# end in .part.
 _PARTIAL = ".dpfl-part"
 _PARTIALS = re.compile(rf"\..*\.[0-9]+{re.escape(_PARTIAL)}(\.[^.]*)?")
 _PRIVATE_FILE = 0o600
 _PRIVATE_FOLDER = 0o700
-# At most, whatever the umask: nobody else may write.
+# Greatest mode, whatever the umask: nobody else may write.
 _PUBLIC_FILE = 0o644
 _PUBLIC_FOLDER = 0o755
 _OTHERS_WRITE = 0o022
-# More than the number of a process has.
+# More characters than a process id has.
 _MOST_LOCK = 32
 
 
 class InUseError(ValueError):
-    """Another process holds a folder."""
+    """The folder is locked by another process."""
 
 
 def expanded(path: PathLike) -> Optional[str]:
-    """A path with the home that its ~ stands for; None if there is no such home.
+    """A path with its ~ expanded; None if there is no such home.
 
-    A container's user may have none: neither HOME nor a line among the users.
+    The user of a container may have none: neither HOME nor a line among the users.
     """
     given = os.fspath(path)
     found = os.path.expanduser(given)
-    # An empty HOME would be the root folder.
+    # An empty HOME would expand to the root folder.
     is_lost = not os.path.isabs(found) or os.environ.get("HOME") == ""
     return None if given.startswith("~") and is_lost else found
 
@@ -82,7 +82,7 @@ def private_folder(path: PathLike) -> pathlib.Path:
 def public_folder(path: PathLike) -> pathlib.Path:
     """Makes a folder, and those above it, that nobody but its owner can write to.
 
-    Those that are there already keep their modes.
+    Folders that exist already keep their modes.
     """
     folder = pathlib.Path(path)
     if not folder.is_dir():
@@ -104,7 +104,7 @@ def _is_made(folder: pathlib.Path, mode: int) -> bool:
 
 
 def others_may_write(folder: PathLike) -> Optional[str]:
-    """A sentence about a folder that others may write to; None for others."""
+    """A sentence about a folder that others may write to; None if they may not."""
     mode = stat.S_IMODE(os.stat(folder).st_mode)
     if os.name == "nt" or not mode & _OTHERS_WRITE:
         return None
@@ -122,9 +122,10 @@ def atomically(path: PathLike, private: bool = False) -> Iterator[IO[bytes]]:
     file is as it was before.
 
     Args:
-      private: Whether only its owner can read it, whatever the umask and whoever could
-        read the file before. Others get what the umask, or the old file's mode, leaves
-        of reading, and nobody but the owner can write.
+      path: The file's path.
+      private: Whether only its owner can read it, whatever the umask and the mode of a
+        file that it replaces. Otherwise others may read it as the umask, or the old
+        file's mode, allows, and nobody but the owner can write.
     """
     with _replacing(path, private) as partial, open(partial, "wb") as file:
         yield file
@@ -132,11 +133,12 @@ def atomically(path: PathLike, private: bool = False) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def replacing(path: PathLike, private: bool = False) -> Iterator[pathlib.Path]:
-    """As `atomically`, for what writes to a path and not to an open file.
+    """As `atomically`, for writers that take a path and not an open file.
 
     Args:
-      private: As for `atomically`. What writes must open the path that is there, and
-        not put another file in its place.
+      path: The file's path.
+      private: As for `atomically`. The writer must open the existing file, and not put
+        another in its place.
 
     Raises:
       FileNotFoundError: If nothing was written to it.
@@ -149,7 +151,7 @@ def replacing(path: PathLike, private: bool = False) -> Iterator[pathlib.Path]:
 
 @contextlib.contextmanager
 def _naming(path: PathLike) -> Iterator[None]:
-    """Has a disk that is full say for which file it is: write() knows no path."""
+    """Adds the path to an OSError without one, as of write() to a full disk."""
     try:
         yield
     except OSError as error:
@@ -160,18 +162,18 @@ def _naming(path: PathLike) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _replacing(path: PathLike, private: bool) -> Iterator[pathlib.Path]:
-    # What a link leads to is replaced, not the link.
+    # The target of a link is replaced, not the link.
     path = pathlib.Path(os.path.realpath(path))
     partial = _partial(path)
-    # What a kill left under this name, or what somebody put there to be written to.
+    # A leftover of a kill, or a file that somebody put there to be written to.
     partial.unlink(missing_ok=True)
     try:
-        # Before anything is in it, so that nobody else has it open.
+        # The mode is set while the file is empty, so that nobody else has it open.
         mode, is_known = (_PRIVATE_FILE, True) if private else (_PUBLIC_FILE, False)
         if not private and path.exists():
             mode, is_known = mode & stat.S_IMODE(path.stat().st_mode), True
         os.close(os.open(partial, os.O_CREAT | os.O_EXCL, mode))
-        # A new public file has what the umask leaves, whatever it is.
+        # A new public file has the mode that the umask leaves.
         if is_known:
             partial.chmod(mode)
         with _naming(path):
@@ -188,9 +190,15 @@ def _replacing(path: PathLike, private: bool) -> Iterator[pathlib.Path]:
 def write_atomically(
     path: PathLike, content: Union[bytes, str], private: bool = False
 ) -> None:
-    """Writes a file so that it is there whole, or as it was before."""
+    """Writes a file that is there whole, or as it was before.
+
+    Args:
+      path: The file's path.
+      content: Its bytes, or a text to be encoded in UTF-8.
+      private: Whether only its owner can read it; see `atomically`.
+    """
     if isinstance(content, str):
-        # The name of a folder may be no text.
+        # The name of a folder in the text may not be valid UTF-8.
         content = content.encode(errors="backslashreplace")
     with atomically(path, private) as file:
         file.write(content)
@@ -199,7 +207,13 @@ def write_atomically(
 def write_json(
     path: PathLike, content: Mapping[str, Any], private: bool = False
 ) -> None:
-    """Writes JSON atomically; NaN and infinity become the strings 'nan' and 'inf'."""
+    """Writes JSON atomically; NaN and infinity become the strings 'nan' and 'inf'.
+
+    Args:
+      path: The file's path.
+      content: The mapping to write; see `plain` for its values.
+      private: Whether only its owner can read it; see `atomically`.
+    """
     text = json.dumps(plain(content), indent=2, allow_nan=False)
     write_atomically(path, f"{text}\n", private)
 
@@ -213,6 +227,12 @@ def write_arrays(
     """Writes arrays and a JSON header as an npz archive, atomically.
 
     The header gets a `checksum` of itself and the arrays, see `arrays_checksum`.
+
+    Args:
+      path: The file's path.
+      header: JSON values by name, without NaN or infinity.
+      arrays: The arrays by name.
+      private: Whether only its owner can read it; see `atomically`.
     """
     checksum = arrays_checksum(header, arrays)
     text = _canonical({**header, "checksum": checksum})
@@ -242,10 +262,16 @@ def csv_text(
     end: str = "\n",
     with_head: bool = True,
 ) -> str:
-    """Rows as CSV; None, and what a row lacks, is an empty cell.
+    """Rows as CSV; None and missing values become empty cells.
+
+    Args:
+      columns: Names of the columns, in their order.
+      rows: The cells of each row by column.
+      end: The line terminator.
+      with_head: Whether the first line holds the names of the columns.
 
     Raises:
-      ValueError: If a row has something that is no column.
+      ValueError: If a row has a key that is no column.
     """
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, list(columns), lineterminator=end)
@@ -280,7 +306,7 @@ def plain(value: Any) -> Any:
 def digest(content: Mapping[str, Any]) -> str:
     """The SHA-256 of the JSON of a mapping, in hex, whatever its order.
 
-    Numbers are written with all of their digits, so that any two that differ count.
+    Numbers are written with all of their digits, so that any two different ones differ.
     """
     text = json.dumps(plain(content), sort_keys=True, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
@@ -292,11 +318,13 @@ def output_path(
     """The path of a file to be written, refused now if it could not be.
 
     Args:
-      endings: Those allowed, such as ".png"; any if there are none.
+      name: The argument's name, for the message.
+      path: The file's path.
+      endings: Allowed endings, such as ".png"; any if empty.
 
     Raises:
-      ValueError: If there is something else than a regular file, or the folder is not
-        there or cannot be written.
+      ValueError: If the path is not a regular file's, or its folder does not exist or
+        cannot be written.
     """
     found = pathlib.Path(path)
     if not str(path) or str(path).endswith(os.sep):
@@ -306,7 +334,7 @@ def output_path(
             f"{name} must end in {' or '.join(sorted(endings))}, found {found}"
         )
     with _refused(f"{name} must be a file that can be written", found):
-        # Of what a link leads to: a device behind a link is a device.
+        # Links are followed: a link to a device is refused as the device is.
         with contextlib.suppress(FileNotFoundError):
             check_regular(name, found)
     with _refused(f"{name} must be a file in a folder that can be written", found):
@@ -315,10 +343,10 @@ def output_path(
 
 
 def output_folder(name: str, path: PathLike) -> pathlib.Path:
-    """The path of a folder to write to, made if it is not there.
+    """The path of a folder to write to, made if it does not exist.
 
     Raises:
-      ValueError: If there is something else than a folder, or it cannot be written.
+      ValueError: If it is not a folder, or cannot be written.
     """
     found = pathlib.Path(path)
     if not str(path):
@@ -330,11 +358,11 @@ def output_folder(name: str, path: PathLike) -> pathlib.Path:
 
 
 def check_folder(name: str, path: PathLike) -> None:
-    """Raises ValueError if a file is where a folder would be; makes and writes none."""
+    """Raises ValueError if a file is in the place of a folder; creates nothing."""
     found = pathlib.Path(path)
     with _refused(f"{name} must be a folder that can be written", found):
         with contextlib.suppress(FileNotFoundError):
-            # Of a file there is no such path.
+            # With the slash a path to a file raises an error.
             os.stat(f"{found}/")
 
 
@@ -353,7 +381,7 @@ def input_path(name: str, path: PathLike) -> pathlib.Path:
 
 @contextlib.contextmanager
 def _refused(must: str, path: pathlib.Path) -> Iterator[None]:
-    """Makes a ValueError of an OSError in the block, which begins with `must`."""
+    """Converts an OSError in the block to a ValueError that begins with `must`."""
     if "\0" in str(path):
         raise ValueError(f"{must}, found {str(path)!r}")
     try:
@@ -371,11 +399,11 @@ def _try(path: pathlib.Path) -> None:
 
 @contextlib.contextmanager
 def locked(folder: PathLike) -> Iterator[None]:
-    """Holds a folder for this process alone; a kill lets go of it.
+    """Locks a folder for this process; the lock ends with the process.
 
     Raises:
       InUseError: If another process holds it.
-      ValueError: If there is a file `.lock` with more than a process's number.
+      ValueError: If its file `.lock` holds more than a process id.
     """
     must = "output_dir must be a folder that can be written, with no link at .lock"
     with _refused(must, pathlib.Path(folder)):
@@ -403,15 +431,15 @@ def locked(folder: PathLike) -> Iterator[None]:
 
 
 def public_opener(path: str, flags: int) -> int:
-    """A descriptor for `open`, of no link, of a file that others cannot write."""
+    """Opener for `open` that follows no link; new files only their owner can write."""
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), _PUBLIC_FILE)
 
 
 def remove_partials(folder: PathLike) -> None:
-    """Removes what kills left of files that were being written in a folder.
+    """Removes the partial files that killed processes left in a folder.
 
-    Call it where no other process writes: in a folder that is held by `locked`. A
-    folder of such a name is nothing that a kill left, and stays.
+    Call it where no other process writes: in a folder that is held by `locked`. Folders
+    of such a name are kept.
     """
     for partial in pathlib.Path(folder).iterdir():
         if _PARTIALS.fullmatch(partial.name) and not partial.is_dir():
@@ -419,7 +447,7 @@ def remove_partials(folder: PathLike) -> None:
 
 
 def _partial(path: pathlib.Path) -> pathlib.Path:
-    """The name under which a file is written until it is whole."""
+    """The name of a file while it is being written."""
     return path.with_name(f".{path.stem}.{os.getpid()}{_PARTIAL}{path.suffix}")
 
 

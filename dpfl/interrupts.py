@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Ctrl-C while libraries are imported: the process ends, whatever they would do."""
+"""Ctrl-C while libraries are imported: the process exits at once."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ EXIT_CODE = 130
 
 @contextlib.contextmanager
 def at_once() -> Iterator[None]:
-    """Has an interrupt end the process with exit code 130 and one word on stderr.
+    """Makes Ctrl-C exit at once with code 130, and one word on stderr.
 
-    Without it Python raises KeyboardInterrupt in the middle of a library's import, of
-    which some make an ImportError, and others nothing at all. Nothing may be under way
-    that has to be tidied up. A handler of somebody else's is left in place.
+    Without it Python raises KeyboardInterrupt in the middle of a library's import,
+    which
+    some libraries turn into an ImportError and others swallow. The block must not do
+    anything that needs cleaning up. A handler that somebody else installed is kept.
     """
     is_main = threading.current_thread() is threading.main_thread()
     usual = signal.default_int_handler

@@ -4,24 +4,24 @@
 """Child processes that end with the thread that started them, behind a barrier.
 
 This file is also the script that such a child runs, without site packages, before it
-becomes the program that was asked for: the calls that it makes have no place between
-fork and exec of a process that has TensorFlow's threads. Its arguments are
+executes the requested program: its system calls must not be made between fork and exec
+of a process that has TensorFlow's threads. Its arguments are
 
     PARENT BARRIER CONTROL LISTENER PORT PROGRAM [ARGUMENT ...]
 
-PARENT is the process id of the one that starts it; the kernel kills the child when the
-thread that started it ends. BARRIER is what stands between the program and the network:
+PARENT is the process id of the parent; the kernel kills the child when the thread that
+started it ends. BARRIER separates the program from the network:
 
-- `open`: nothing.
+- `open`: no barrier.
 - `bind`: every call of bind() waits for an answer through a seccomp listener, whose
   descriptor is sent over the socket CONTROL. Without that listener the kernel itself
-  fails the call, so a program that nobody attends to has no address.
-- `namespace`: a network of its own with nothing but a loopback interface. A second
-  process inside of it takes connections from the unix socket LISTENER and passes their
-  bytes to PORT; it holds CONTROL open for as long as it lives.
+  fails the call, so that an unattended program has no address.
+- `namespace`: a network namespace with only a loopback interface. A second process
+  inside it accepts connections from the unix socket LISTENER and forwards their bytes
+  to PORT; it holds CONTROL open for as long as it lives.
 
-CONTROL receives `ok`, or one sentence that says why the barrier could not be put up; in
-that case the program does not run.
+CONTROL receives `ok`, or one sentence on why the barrier could not be put up; in that
+case the program does not run.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _BPF_RETURN = 0x06
 _SYSTEM_CALL = 0
 _ARCHITECTURE = 4
 
-# The one machine that TFF's worker is built for.
+# The only architecture that TFF's worker is built for.
 _MACHINE = "x86_64"
 _AUDIT_ARCH_X86_64 = 0xC000003E
 _X32_BIT = 0x40000000
@@ -91,10 +91,17 @@ def behind(
     listener: int = -1,
     port: int = 0,
 ) -> list[str]:
-    """The command that runs `command` behind a barrier, with the arguments as above.
+    """The command that runs `command` behind a barrier.
 
-    It is to be started by this process, with the descriptors passed on, and ends with
-    the thread that starts it.
+    This process must start it, with the descriptors passed on. It ends with the thread
+    that starts it.
+
+    Args:
+      barrier: "open", "bind" or "namespace"; see the module's text.
+      command: The program's path and its arguments.
+      control: Descriptor of the socket CONTROL; unused by "open".
+      listener: Descriptor of the socket LISTENER, of "namespace" alone.
+      port: The program's own port, of "namespace" alone.
     """
     numbers = [str(number) for number in (os.getpid(), control, listener, port)]
     head = [sys.executable, "-I", "-S", __file__, numbers[0], barrier]
@@ -116,7 +123,7 @@ def main(arguments: Sequence[str]) -> NoReturn:
             if barrier == "namespace":
                 _enter_network_namespace()
                 _fork_forwarder(channel, listener, port)
-                # New credentials may have cleared the request of above.
+                # New credentials may have cleared the request above.
                 end_with(parent)
                 channel.sendall(b"ok")
             else:
@@ -133,7 +140,7 @@ def end_with(parent: int) -> None:
         _libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0),
         "prctl(PR_SET_PDEATHSIG)",
     )
-    # It may have ended before the request.
+    # The parent may have ended before the request.
     if os.getppid() != parent:
         sys.exit("the parent has gone")
 
@@ -146,7 +153,7 @@ def _check(result: int, call: str) -> int:
 
 
 def _send_listener(channel: socket.socket) -> None:
-    """Makes bind() wait for an answer, and sends the descriptor that gives it."""
+    """Makes bind() wait for an answer, and sends the descriptor to answer with."""
     descriptor = _install_filter()
     channel.sendmsg(
         [b"ok"],
@@ -158,8 +165,8 @@ def _send_listener(channel: socket.socket) -> None:
 def _install_filter() -> int:
     if os.uname().machine != _MACHINE:
         raise OSError(errno.ENOSYS, f"the filter is for {_MACHINE}", os.uname().machine)
-    # The other ways to make a system call (32 bits, x32, io_uring) have other numbers,
-    # so that a filter that knew bind() alone would let them pass.
+    # Other ways to make a system call (32 bits, x32, io_uring) have other numbers,
+    # which a filter of bind() alone would let pass.
     steps = [
         (_BPF_LOAD_WORD, 0, 0, _ARCHITECTURE),
         (_BPF_JUMP_IF_EQUAL, 0, 6, _AUDIT_ARCH_X86_64),
@@ -191,11 +198,13 @@ def _install_filter() -> int:
 
 
 def _enter_network_namespace() -> None:
-    """Leaves the machine's network for one with nothing but a loopback interface.
+    """Leaves the machine's network for one with only a loopback interface.
 
-    Who may not do that at once does it inside a user namespace. It gets no table of
-    user ids: to the kernel the user stays who they were, with the same files, and the
-    worker, which never asks, would find itself to be nobody.
+    A process that may not do so directly does it inside a user namespace, without a
+    table
+    of user ids: to the kernel the user stays the same, with the same files, and the
+    worker,
+    which never asks, would see itself as the user nobody.
     """
     before = os.readlink("/proc/self/ns/net")
     if _libc.unshare(_CLONE_NEWNET) != 0:
@@ -216,13 +225,14 @@ def _enter_network_namespace() -> None:
 
 
 def _fork_forwarder(channel: socket.socket, listener: int, port: int) -> None:
-    """Starts the process that passes connections on; it ends with this one."""
+    """Forks the process that forwards connections; it ends with this one."""
     pid = os.getpid()
     if os.fork() != 0:
         return
     try:
         end_with(pid)
-        # Open until this process ends, which tells the other side that it has.
+        # CONTROL stays open until this process ends, which tells the other side that it
+        # has.
         channel.set_inheritable(False)
         own = socket.socket(fileno=listener)
         while True:
@@ -248,7 +258,7 @@ def _serve(client: socket.socket, port: int) -> None:
 
 
 def _connect(client: socket.socket, port: int) -> socket.socket:
-    """A connection to the program, which may not listen for a while."""
+    """A connection to the program, which may take a while until it listens."""
     gone = select.poll()
     gone.register(client, select.POLLRDHUP)
     while True:

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Memory and processors: what a process used, and what its container leaves to it."""
+"""Memory and processors: use by a process, and limits of its container."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from typing import Optional
 def peak_bytes(pid: int) -> Optional[int]:
     """The largest resident memory of a process since its exec or fork.
 
-    What getrusage says instead is never less than the parent's memory at the start.
+    getrusage is no substitute: it never says less than the parent's memory at the
+    start.
     """
     try:
         with open(f"/proc/{pid}/status", encoding="utf-8") as status:
@@ -28,22 +29,22 @@ def peak_bytes(pid: int) -> Optional[int]:
     return None
 
 
-# What libraries say when memory runs out, beside MemoryError.
+# Messages of libraries when memory runs out, beside MemoryError.
 _SHORT = ("failed to map segment", "annot allocate memory", "can't start new thread")
-# Limits of memory with which the libraries of numpy, or of TensorFlow, crash without a
-# word while they are loaded or begin.
+# Memory limits below which the libraries of numpy, or of TensorFlow, crash without a
+# message while they are loaded or begin.
 LEAST_LIMIT, LEAST_FOR_TENSORFLOW = 256 * 2**20, 3 * 2**30
 
 
 def ran_out(error: BaseException) -> bool:
-    """Whether an error is for want of memory, or of threads."""
+    """Whether an error is due to a lack of memory or of threads."""
     return isinstance(error, MemoryError) or any(
         words in str(error) for words in _SHORT
     )
 
 
 def check_limit(least: int = LEAST_LIMIT) -> None:
-    """Raises MemoryError if the limit of memory (ulimit -v) is below so many bytes."""
+    """Raises MemoryError if the memory limit (ulimit -v) is below so many bytes."""
     try:
         import resource
     except ImportError:
@@ -58,14 +59,14 @@ def check_limit(least: int = LEAST_LIMIT) -> None:
 _GROUPS = Path("/sys/fs/cgroup")
 _OWN = Path("/proc/self/cgroup")
 _MEMORY_INFO = Path("/proc/meminfo")
-# By version of control groups, of which the first has a file for each number. Version 2
-# writes quota and period into one.
+# Files of control groups: version 2 writes quota and period into one file, version 1
+# has a file for each number.
 _QUOTA_FILES = (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us"))
 _MEMORY_FILES = (
     ("memory.max", "memory.current"),
     ("memory.limit_in_bytes", "memory.usage_in_bytes"),
 )
-# Files that were read and that nobody needs, which count as used until memory is short.
+# Page cache that the kernel can reclaim, but counts as used.
 _GIVEN_BACK = ("total_inactive_file", "inactive_file")
 # Version 1 writes a number of about 2**63 for no limit.
 _NO_LIMIT = 2**62
@@ -74,9 +75,10 @@ _NO_LIMIT = 2**62
 def processors() -> int:
     """The number of processors that this process may use, at least 1.
 
-    They are those that it may run on, and no more than a container's limit of processor
-    time is worth. Part of a processor counts as one: fewer groups of clients than that
-    would leave some of the time unused.
+    The smaller of its affinity and of its container's limit of processor time. A part
+    of a
+    processor counts as one: fewer groups of clients would leave some of the time
+    unused.
     """
     found = [len(os.sched_getaffinity(0))]
     for folder in _folders("cpu"):
@@ -89,7 +91,7 @@ def processors() -> int:
 
 
 def memory() -> Optional[int]:
-    """The bytes that limits of memory leave; None where there is no limit."""
+    """The bytes that memory limits leave; None where there is no limit."""
     left = []
     for folder in _folders("memory"):
         numbers = _numbers(folder, _MEMORY_FILES)
@@ -100,9 +102,9 @@ def memory() -> Optional[int]:
 
 
 def free_memory() -> Optional[int]:
-    """The bytes that this machine has left, and no more than limits leave.
+    """The free bytes of this machine, or what memory limits leave if that is less.
 
-    None on systems that do not say it as Linux does.
+    None on systems that do not report it as Linux does.
     """
     limit = memory()
     try:
@@ -133,18 +135,18 @@ def _folders(controller: str) -> Iterator[Path]:
 
 
 def _given_back(folder: Path) -> int:
-    """The bytes of a control group that its kernel takes back at need."""
+    """The bytes of a control group that its kernel reclaims when needed."""
     try:
         lines = (folder / "memory.stat").read_text().splitlines()
         found = dict(line.split() for line in lines)
         return next((int(found[name]) for name in _GIVEN_BACK if name in found), 0)
     except (OSError, ValueError):
-        # No such file, or one of another form.
+        # No such file, or one in another format.
         return 0
 
 
 def _numbers(folder: Path, versions: Sequence[Sequence[str]]) -> Optional[list[int]]:
-    """The numbers in a control group's files, None where they are no limit."""
+    """The numbers in a control group's files; None if they are no limit."""
     for names in versions:
         try:
             words = [(folder / name).read_text() for name in names]

@@ -1,7 +1,7 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The error without TensorFlow Federated; whatever needs it imports this first.
+"""Import guard of the modules that need TensorFlow Federated, which import it first.
 
 `pip install dpfl` brings accounting, factorization and mechanisms to every platform;
 the rest runs where TensorFlow Federated 0.87 is published.
@@ -17,7 +17,7 @@ PYTHONS = ((3, 9), (3, 10), (3, 11))
 
 
 def remedy() -> str:
-    """A sentence on how to come by TensorFlow Federated here."""
+    """A sentence on how to install TensorFlow Federated here."""
     system = (sys.platform, platform.machine())
     if system == ("linux", "x86_64") and sys.version_info[:2] in PYTHONS:
         return (

@@ -4,8 +4,9 @@
 """Mechanisms and tasks of other packages, found by their entry points.
 
 An entry point of the group `dpfl.mechanisms` or `dpfl.tasks` names a module, which
-calls `dpfl.register` or `dpfl.register_task` when it is imported. Both refuse whatever
-would keep a command from making its flags, so that a wrong package fails alone.
+calls `dpfl.register` or `dpfl.register_task` when it is imported. Both refuse a
+configuration of which a command could not make flags, so that a faulty package fails
+alone.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from typing import Any
 from dpfl import checks, fields
 
 MECHANISMS, TASKS = "dpfl.mechanisms", "dpfl.tasks"
-# The types of a field that text can be read as.
+# The types of fields that can be parsed from text.
 _SIMPLE = (bool, int, float, str)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
-# Names of flags that are for something else than a field of a package's: absl's and
-# the commands' own, and, of dpfl's tasks and mechanisms, those of the other kind.
+# Names of flags that a package's fields may not have: absl's and the commands' own,
+# and, of dpfl's tasks and mechanisms, those of the other kind.
 TAKEN: dict[str, frozenset[str]] = {
     "": frozenset(
         """
@@ -69,15 +70,20 @@ TAKEN: dict[str, frozenset[str]] = {
         """.split()
     ),
 }
-# The types of fields, dpfl's own and those of packages, by group and by name in it.
+# Types of fields, of dpfl and of packages, by group, configuration and field.
 _types: dict[str, dict[str, dict[str, type]]] = {MECHANISMS: {}, TASKS: {}}
 
 
 def load(group: str, *tables: dict[Any, Any]) -> None:
     """Imports the modules that installed packages name for a group of entry points.
 
-    A module that fails, or ends the process, is left out of the tables with a warning,
-    since whoever runs another mechanism may not be able to mend it.
+    A module that fails, or exits the process, is skipped with a warning: a user of
+    another
+    mechanism may not be able to repair it.
+
+    Args:
+      group: `MECHANISMS` or `TASKS`.
+      *tables: The tables that modules register in, restored after a failure.
     """
     for entry in _entries(group):
         kept = [(table, dict(table)) for table in (*tables, _types[group])]
@@ -89,7 +95,8 @@ def load(group: str, *tables: dict[Any, Any]) -> None:
             for table, before in kept:
                 table.clear()
                 table.update(before)
-            # Not str(error): SystemExit has none, and one of a package may fail.
+            # Not str(error): that of SystemExit is empty, and that of a package's error
+            # may fail.
             found = traceback.format_exception_only(type(error), error)[-1].strip()
             warnings.warn(
                 f"{entry.name} of the entry points {group} is left out, since "
@@ -99,7 +106,7 @@ def load(group: str, *tables: dict[Any, Any]) -> None:
 
 
 def field_types(config: type) -> dict[str, type]:
-    """The types of the fields that a flag can hold; of a field's values but None."""
+    """The types of the fields that a flag can hold, None aside."""
     hints = typing.get_type_hints(config)
     found = {}
     for field in dataclasses.fields(config):
@@ -111,7 +118,7 @@ def field_types(config: type) -> dict[str, type]:
 
 
 def check_name(name: Any) -> str:
-    """A name, if a command line, a list and a folder can hold it."""
+    """A name, if it can stand on a command line, in a list and as a folder."""
     wanted = "letters, digits, '_', '-' and '.', the first a letter or digit"
     if not isinstance(name, str):
         raise TypeError(checks.message("name", wanted, name))
@@ -123,11 +130,16 @@ def check_name(name: Any) -> str:
 def check(group: str, name: str, config: type) -> None:
     """Refuses a configuration of whose fields commands could not make flags.
 
+    Args:
+      group: `MECHANISMS` or `TASKS`.
+      name: The name that the configuration is registered under.
+      config: The class of the configuration.
+
     Raises:
-      TypeError: If it is no dataclass by itself, or a field's type is unknown, or other
-        than that of the same field elsewhere, or has no check (see `dpfl.option`).
-      ValueError: If a field has no sentence, or the name of a flag that is for
-        something else.
+      TypeError: If it is not a dataclass itself, or a field's type is unknown, differs
+        from that of the same field elsewhere, or has no check (see `dpfl.option`).
+      ValueError: If a field has no sentence, or the name of a flag with another
+        meaning.
     """
     if "__dataclass_params__" not in vars(config):
         raise TypeError(checks.message("config", "a frozen dataclass itself", config))
@@ -157,7 +169,7 @@ def check(group: str, name: str, config: type) -> None:
 
 
 def resolve(found: Any) -> Any:
-    """An object that may be given as "module:name", to be imported now."""
+    """An object, or the one that a string "module:name" names, imported now."""
     if not isinstance(found, str):
         return found
     module, _, name = found.partition(":")

@@ -1,10 +1,10 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Everything that randomness is drawn for, by name.
+"""Purposes of randomness, by name.
 
 A seed is derived from another one and a purpose. Each class here holds the purposes of
-one parent: its values tell the seeds of that parent apart, and are part of every saved
+one parent: its values separate the seeds of that parent, and are part of every saved
 run. An index, such as the round, the client or the row, may follow the purpose.
 """
 
@@ -16,27 +16,27 @@ import enum
 class Run(enum.Enum):
     """The purposes of a run's key, or of its seed."""
 
-    # All that mechanisms draw: masks, rotations, sketches, rounding and noise.
+    # All draws of mechanisms: masks, rotations, sketches, rounding and noise.
     MECHANISM = "aggregator"
-    # The model's first weights.
+    # Initial weights of the model.
     MODEL = "model"
-    # Who joins a round, by each of the rules; of an epoch, in which order.
+    # Cohorts by each sampling rule, and the order of an epoch.
     POISSON_COHORT = "poisson"
     FIXED_COHORT = "fixed"
     EPOCH_ORDER = "epoch"
-    # Which round each client is in next, of an epoch or of the run, where each draws it
-    # by itself.
+    # The next round of each client, of an epoch or of the run, where clients draw it
+    # themselves.
     SLOT = "slot"
-    # Which group or window each client is dealt into for the whole run, and in which
-    # order those of a window are.
+    # The group or window of each client for the whole run, and the order within a
+    # window.
     GROUP = "group"
     WINDOW_ORDER = "window"
-    # What each client's masks, rounding and noise come from; nobody else is told.
+    # Parent of each client's masks, rounding and noise; nobody else knows it.
     CLIENT = "client"
 
 
 class Round(enum.IntEnum):
-    """What the seed of an aggregator's round is asked for."""
+    """Purposes of the seed of an aggregator's round."""
 
     BROADCAST = 1
     SERVER_NOISE = 2
@@ -47,36 +47,36 @@ class Round(enum.IntEnum):
 
 
 class Rotation(enum.IntEnum):
-    """What the seed of a round's rotation is asked for, besides the rotation."""
+    """Purposes of the seed of a round's rotation, besides the rotation."""
 
     SKETCH = 1
 
 
 class NoiseStream(enum.IntEnum):
-    """What the seed of a noise stream is asked for, besides the index of a row."""
+    """Purposes of the seed of a noise stream, besides the index of a row."""
 
-    # Sets the seeds of rows apart from other uses of the same seed.
+    # Separates the seeds of rows from other uses of the same seed.
     NORMALS = 0x6E6F_6973_6500_5EED
 
 
 class MeanEstimation(enum.IntEnum):
-    """What a measured round's seed is asked for, beside its clients from 1 on."""
+    """Purposes of the seed of a measured round, besides its clients from 1 on."""
 
     SHARED = 0
     NOISE = -1
 
 
-# The rest are numbered in their order, from 0 unless they say so.
+# The enums below are numbered in their order, from 0 unless they say otherwise.
 
-# What a client's seed is asked for where integers are sent.
+# Purposes of a client's seed where integers are sent.
 Client = enum.IntEnum("Client", "ROUNDING UPDATE_SHARE COUNT_SHARE", start=0)
-# What the seed of a row of a sketch by hashes is asked for, and that of one by shifts.
+# Purposes of the seed of a sketch's row, by hashes and by shifts.
 HashSketch = enum.IntEnum("HashSketch", "BUCKETS SIGNS", start=0)
 ShiftSketch = enum.IntEnum("ShiftSketch", "SIGNS SHIFTS BLOCK_SIGNS", start=0)
-# What the seed of integers drawn from a table is asked for. The second level of the
-# first table is `SECOND_LEVEL`; those of the further parts of a sum of tables follow.
+# Purposes of the seed of integers drawn from a table. The second level of the first
+# table is `SECOND_LEVEL`; the further tables of a sum follow.
 Draw = enum.IntEnum("Draw", "TABLES SECOND_LEVEL", start=0)
-# What the seed of a table's second level is asked for.
+# Purposes of the seed of a table's second level.
 Alias = enum.IntEnum("Alias", "COLUMNS LOW_BITS", start=0)
-# What the seed of a round of DOME's learning without clients is asked for.
+# Purposes of the seed of a round of DOME's learning without clients.
 Learning = enum.IntEnum("Learning", "SHARED CLIENT NOISE", start=1)

@@ -1,11 +1,10 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Files that dpfl expects, read whatever stands in their places.
+"""Reading of files that dpfl expects, whatever stands in their places.
 
-A pipe or a device is refused rather than waited for, and a file that is too large for
-what it should be before it is read. No error says, or holds, what is in a file: that
-may be a secret.
+A pipe or a device is refused rather than waited for, and a file that is too large is
+refused before it is read. No error shows the content of a file, which may be a secret.
 """
 
 from __future__ import annotations
@@ -26,12 +25,13 @@ import numpy as np
 
 PathLike = Union[str, "os.PathLike[str]"]
 
-# Beyond what any table, header or summary of dpfl's has.
+# Sizes, in bytes, beyond any table, header or summary, and beyond any archive, of
+# dpfl's.
 MOST_TEXT = 1 << 30
 MOST_ARRAYS = 1 << 34
-# More levels than any file that dpfl writes; what reads them goes down by recursion.
+# More levels than any file that dpfl writes; readers descend by recursion.
 _MOST_LEVELS = 100
-# The name in an archive of arrays of what is said of them.
+# Name of the header in an archive of arrays.
 HEADER = "header"
 
 
@@ -56,17 +56,18 @@ def opened(
     """Opens a file for reading; every file that dpfl expects is read through it.
 
     Args:
-      at_most: The bytes that it may have.
-      name: What errors call it, its own name if that is None.
+      path: The file's path.
+      at_most: The most bytes that it may have.
+      name: Its name in errors; None for the file's own.
 
     Raises:
-      OSError: If it is not there, or cannot be read.
+      OSError: If it does not exist, or cannot be read.
       ValueError: If it is no regular file, or is larger.
     """
     path = pathlib.Path(path)
     name = path.name if name is None else name
     check_regular(name, path)
-    # A pipe that takes its place now is not waited for either.
+    # A pipe that has taken its place by now is not waited for either.
     with open(path, "rb", opener=_without_waiting) as file:
         size = os.fstat(file.fileno()).st_size
         if size > at_most:
@@ -82,7 +83,7 @@ def _without_waiting(path: str, flags: int) -> int:
 
 
 def read_bytes(path: PathLike, at_most: int = MOST_ARRAYS) -> bytes:
-    """The content of a file; see `opened` for what is refused."""
+    """The content of a file; see `opened` for its errors."""
     with opened(path, at_most) as file:
         return file.read()
 
@@ -90,14 +91,24 @@ def read_bytes(path: PathLike, at_most: int = MOST_ARRAYS) -> bytes:
 def read_text(
     path: PathLike, at_most: int = MOST_TEXT, name: Optional[str] = None
 ) -> str:
-    """The text of a file in UTF-8; ValueError for another, and see `opened`."""
+    """The text of a file in UTF-8.
+
+    Args:
+      path: The file's path.
+      at_most: The most bytes that it may have.
+      name: Its name in errors; None for the file's own.
+
+    Raises:
+      OSError: If it does not exist, or cannot be read.
+      ValueError: If it is no regular file, is larger, or is not UTF-8.
+    """
     with opened(path, at_most, name) as file:
         content = file.read()
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
         place = error.start
-    # Behind the block: the error of decoding holds the content.
+    # Raised outside of the block: the error of decoding holds the content.
     raise ValueError(
         f"{name or pathlib.Path(path).name} must be a text in UTF-8, found {path} "
         f"with another byte at {place}"
@@ -105,12 +116,12 @@ def read_text(
 
 
 def read_json(path: PathLike, at_most: int = MOST_TEXT) -> Any:
-    """The content of a JSON file; ValueError for anything that is none."""
+    """The content of a JSON file; ValueError for any other file."""
     return parsed(str(path), read_text(path, at_most))
 
 
 def parsed(name: str, text: str) -> Any:
-    """The content of JSON; ValueError, which calls it `name`, for what is none."""
+    """The content of JSON; else ValueError, in which the text is called `name`."""
     found, why = None, ""
     try:
         found = json.loads(text, object_pairs_hook=_each_once)
@@ -133,7 +144,7 @@ def _each_once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _levels(content: Any) -> int:
-    """How deep lists and mappings lie in each other, not beyond one past the limit."""
+    """The depth of nested lists and mappings, counted to one past the limit."""
     level, found = [content], 0
     while level and found <= _MOST_LEVELS:
         mappings = [part.values() for part in level if isinstance(part, dict)]
@@ -147,10 +158,12 @@ def read_csv(path: PathLike, *, cut: bool = False) -> list[dict[str, str]]:
     """The rows of a CSV file with a head.
 
     Args:
-      cut: Whether a kill may have left a part of a row, which is then left out.
+      path: The file's path.
+      cut: Whether a kill may have cut the last row short, which is then left out.
 
     Raises:
-      ValueError: If it is none: a column twice, or rows of other lengths.
+      ValueError: If it is no such file: a column occurs twice, or rows differ in
+        length.
     """
     lines, is_csv = [], True
     try:
@@ -194,8 +207,8 @@ def arrays_in(file: IO[bytes]) -> dict[str, np.ndarray]:
     """The arrays of an archive that `numpy.savez` wrote, in their order.
 
     Raises:
-      ValueError: If it is none: one that is damaged, has a name twice, unpacks to more
-        than it has bytes, or holds Python's objects.
+      ValueError: If it is damaged, has a name twice, unpacks to more bytes than it has,
+        or holds Python objects.
     """
     size = file.seek(0, os.SEEK_END)
     try:
@@ -208,7 +221,7 @@ def arrays_in(file: IO[bytes]) -> dict[str, np.ndarray]:
             if len(set(names)) < len(names):
                 raise ValueError("it has a name twice")
             return dict(zip(names, (_array_in(archive, m) for m in members)))
-    # A damaged archive raises all kinds of errors, and some say what is in it.
+    # A damaged archive raises all kinds of errors, and some show its content.
     except Exception as error:
         kind = type(error).__name__
     raise ValueError(f"it must be an archive of arrays, found it damaged ({kind})")
