@@ -3,6 +3,10 @@
 
 """An RDP accountant for dpfl's events and for dp_accounting's own.
 
+    accountant = DpflAccountant()
+    accountant.compose(mechanism.dp_event(plan, dimension))
+    accountant.get_epsilon(1e-6)
+
 `DpflAccountant` is dp_accounting's `RdpAccountant` with one more rule: an event in
 `register`'s table is composed by adding its Renyi differential privacy at every
 order. Every `RdpDpEvent` is in the table from the start. Such events nest in
@@ -29,10 +33,10 @@ from dp_accounting.rdp import rdp_privacy_accountant
 from dpfl import checks
 from dpfl.accounting import csgm, events, gaussian, sampled_rdp, trees
 
-# Stands in for order 1: far enough from it for (order - 1) to keep ten digits.
+# Substitute for order 1: far enough from it for (order - 1) to keep ten digits.
 _ABOVE_ONE = 1.0 + 2.0**-20
 
-# Stands for a larger number of releases, which no float is.
+# Substitute for a larger number of releases, which would not be a float.
 _MOST = 10**300
 
 RdpFunction = Callable[[dp_accounting.DpEvent, np.ndarray], np.ndarray]
@@ -41,7 +45,7 @@ _TABLE: dict[type, RdpFunction] = {}
 
 
 class RefusedEventError(Exception):
-    """An event that is known, but not under the accountant's adjacency relation."""
+    """A known event that does not hold under the accountant's adjacency relation."""
 
 
 def rdp_at(
@@ -49,8 +53,9 @@ def rdp_at(
 ) -> np.ndarray:
     """The Renyi differential privacy at orders from 1 to infinity, in nats; [m].
 
-    At infinity it is 0 for what costs nothing and infinite for all else. Where
-    `rdp_of_orders` gives NaN it is infinite.
+    At infinity it is 0 if the finite orders give 0, and infinite otherwise. It is
+    infinite
+    where `rdp_of_orders` gives NaN.
 
     Args:
       orders: float64 [m], each at least 1, infinity included.
@@ -60,13 +65,13 @@ def rdp_at(
     finite = np.isfinite(orders)
     asked = np.where(orders == 1, _ABOVE_ONE, np.where(finite, orders, 2.0))
     values = rdp_of_orders(asked)
-    # What could not be computed is no bound: dp_accounting would take it for zero.
+    # NaN is no bound, and dp_accounting would take it for zero.
     values = np.where(np.isnan(values), np.inf, values)
     return np.where(finite | (values == 0), values, np.inf)
 
 
 def _delta_of_pure(largest_loss: float, epsilon: float) -> float:
-    """Returns a delta at `epsilon` of what is (largest_loss, 0)-private."""
+    """A delta at `epsilon` of a (largest_loss, 0)-private release."""
     if largest_loss <= epsilon:
         return 0.0
     # By the Kullback-Leibler divergence, which is at most the largest loss.
@@ -74,13 +79,13 @@ def _delta_of_pure(largest_loss: float, epsilon: float) -> float:
 
 
 def register(event_type: type, rdp_function: RdpFunction) -> None:
-    """Teaches `DpflAccountant` an event type and its subclasses.
+    """Registers the RDP of an event type, and of its subclasses, with `DpflAccountant`.
 
     Args:
       event_type: A subclass of `dp_accounting.DpEvent`. An `RdpDpEvent` need not be
         registered.
-      rdp_function: Maps (event, float64 orders of shape [m], finite and greater than
-        1) to float64 [m], in nats, not falling in the order.
+      rdp_function: Maps (event, float64 orders of shape [m], finite and greater than 1)
+        to float64 [m], in nats, not falling in the order.
 
     Raises:
       TypeError: `event_type` is not a subclass of `DpEvent`.
@@ -99,8 +104,8 @@ def _drawn_rdp(event: dp_accounting.DpEvent, orders: np.ndarray) -> np.ndarray:
     return sampled_rdp.drawn_gaussian_rdp(orders, share, event.event.noise_multiplier)
 
 
-# Events of dp_accounting that are not left to it, by their exact type: others' kinds
-# of them may be known by more.
+# Events of dp_accounting that dpfl computes itself, by their exact type: a subclass may
+# have further parameters.
 _THEIR_TABLE: dict[type, RdpFunction] = {
     dp_accounting.GaussianDpEvent: lambda event, orders: gaussian.gaussian_rdp(
         event.noise_multiplier, orders
@@ -111,7 +116,7 @@ register(events.RdpDpEvent, lambda event, orders: event.rdp(orders))
 
 
 def _resolve_sampling(event: dp_accounting.DpEvent) -> dp_accounting.DpEvent:
-    """Returns `events.resolve_sampling`, and that of a Gaussian as a case of csgm's.
+    """The event that sampling resolves to; a sampled Gaussian becomes one of csgm's.
 
     dp_accounting computes the same, but takes seconds at fractional orders where q is
     near 1/2 and the noise large, and is there off by 1e-14, which may be below zero.
@@ -129,7 +134,7 @@ def _resolve_sampling(event: dp_accounting.DpEvent) -> dp_accounting.DpEvent:
 def _rdp_of(
     function: RdpFunction, event: dp_accounting.DpEvent, orders: tuple[float, ...]
 ) -> np.ndarray:
-    """`rdp_at`, remembered for events that are composed again with every round."""
+    """`rdp_at` of an event; its cached form is for events that every round composes."""
     return rdp_at(np.array(orders), functools.partial(function, event))
 
 
@@ -137,7 +142,7 @@ _remembered_rdp_of = functools.lru_cache(maxsize=256)(_rdp_of)
 
 
 def _function_of(event: dp_accounting.DpEvent) -> Optional[RdpFunction]:
-    """What computes the RDP of an event, or None if dp_accounting is to."""
+    """The function for an event's RDP, or None if dp_accounting is to compute it."""
     for kind in type(event).__mro__:
         if kind in _TABLE:
             return _TABLE[kind]
@@ -159,9 +164,10 @@ def _as_float(count: int) -> float:
 
 
 def _is_value(event: dp_accounting.DpEvent) -> bool:
-    """Whether equal events are alike: others' classes may not say what equality is.
+    """Whether equal events are alike: other packages' classes may define no equality.
 
-    Those that inherit it are all equal, and some have no hash.
+    Classes that inherit their equality compare all instances as equal, and some have no
+    hash.
     """
     try:
         hash(event)
@@ -184,10 +190,10 @@ class DpflAccountant(rdp_privacy_accountant.RdpAccountant):
         """Initializes the accountant.
 
         Args:
-          orders: Renyi orders, each at least 1, infinity included (`rdp_at` says what
-            these two mean); `events.DEFAULT_ORDERS` if None.
-          neighboring_relation: The relation that is accounted for. Events that do
-            not hold for it are refused; `accounting.relations_of` says for which.
+          orders: Renyi orders, each at least 1, infinity included (see `rdp_at` for
+            these two); `events.DEFAULT_ORDERS` if None.
+          neighboring_relation: The relation to account for. Events that do not hold for
+            it are refused; `accounting.relations_of` gives an event's relations.
 
         Raises:
           ValueError: an order is not a number of at least 1.
@@ -228,7 +234,7 @@ class DpflAccountant(rdp_privacy_accountant.RdpAccountant):
     def _maybe_compose_theirs(
         self, event: dp_accounting.DpEvent, count: int, do_compose: bool
     ) -> Optional[dp_accounting.PrivacyAccountant.CompositionErrorDetails]:
-        """As `_maybe_compose`, of what dp_accounting takes apart or accounts for."""
+        """As `_maybe_compose`, for events that dp_accounting takes apart or knows."""
         is_composed = isinstance(
             event, (dp_accounting.SelfComposedDpEvent, dp_accounting.ComposedDpEvent)
         )
@@ -254,9 +260,9 @@ class DpflAccountant(rdp_privacy_accountant.RdpAccountant):
         finally:
             self._orders, self._rdp = orders, rdp
         if isinstance(event, dp_accounting.LaplaceDpEvent):
-            # Its largest loss, which not all of them have.
+            # The largest loss, which not all releases of dp_accounting give.
             found[~finite] = 1 / event.noise_multiplier
-        # NaN and negative numbers are what could not be computed, too.
+        # NaN and negative numbers mean that the RDP could not be computed, too.
         return np.where(found >= 0, found, np.inf)
 
     def _check_relation(self, relations: events.Relations) -> None:
@@ -293,9 +299,9 @@ class DpflAccountant(rdp_privacy_accountant.RdpAccountant):
         unknown: float,
         target: float,
     ) -> tuple[float, float]:
-        """The least of what the finite orders and the infinite one give.
+        """The smaller of the results from the finite orders and from the infinite one.
 
-        It is `unknown` where all of them are infinite.
+        It is `unknown` where the RDP is infinite at all orders.
         """
         finite = np.isfinite(self._orders)
         known = finite & np.isfinite(self._rdp)
@@ -303,7 +309,7 @@ class DpflAccountant(rdp_privacy_accountant.RdpAccountant):
             (at_infinity(cost, target), math.inf)
             for cost in self._rdp[~finite].tolist()
         ]
-        # What is infinite bounds nothing, and NaN would be the least of all.
+        # Infinite RDP bounds nothing, and NaN would be the minimum.
         if known.any():
             with np.errstate(over="ignore"):
                 of_known = convert(self._orders[known], self._rdp[known], target)

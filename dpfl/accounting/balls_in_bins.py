@@ -1,6 +1,6 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Clients that draw one of b groups in secret, for a run with correlated noise.
+"""Balls-in-bins sampling: clients draw one of b groups in secret, for correlated noise.
 
 A client of group g shifts the rows of C G + Z by m_g, the sum of the columns of C of
 its rounds, in units of the noise, so that K of `hidden_turns` has a row for each group.
@@ -26,10 +26,10 @@ from dpfl.accounting import events, gaussian, hidden_turns, log_space, random_sl
 from dpfl.accounting.hidden_turns import Draws
 from dpfl.fields import said
 
-# Normal numbers that a figure takes for each direction, and the least and most draws.
+# Normal numbers drawn for an epsilon in each direction, and the least and most draws.
 _NUMBERS = 2**22
 _LEAST_DRAWS, _MOST_DRAWS = 2**12, 2**17
-# Draws are worked on so many numbers at a time.
+# Numbers in a block of draws.
 _BLOCK = 2**13
 
 
@@ -45,10 +45,12 @@ class BallsInBinsDpEvent(hidden_turns.HiddenTurnsDpEvent):
 
     Each client draws one of b groups with equal probability, independently of the other
     clients and of all data, once for the run, and takes part in rounds of that group
-    alone; it may stay away from some. What it sends is of L2 norm at most Delta2, and
-    may depend on its data, its group, what it sent before, coins of its own, and all
-    that was released. C G + Z is released row by row, Z of independent N(0, stddev^2)
-    and C lower triangular; row t of G is the sum of round t.
+    alone; it may stay away from some. Its update is of L2 norm at most Delta2, and may
+    depend on its data, its group, its earlier updates, coins of its own, and all
+    earlier
+    releases. C G + Z is released row by row, Z of independent N(0, stddev^2) and C
+    lower
+    triangular; row t of G is the sum of round t.
 
     Assumptions: nobody who sees the release sees who takes part when; the divisor of a
     mean is a constant; the noise is there whoever takes part.
@@ -60,7 +62,7 @@ class BallsInBinsDpEvent(hidden_turns.HiddenTurnsDpEvent):
       gram: K, the inner products of m_g, the sum of the columns of |C| of group g's
         rounds, as far as these rows are released; float64 [r, r], of the groups that
         have had a turn or of all.
-      groups: b, at least r, which it is if left out.
+      groups: b, at least r; r by default.
     """
 
     noise_multiplier: float = attr.ib(metadata=said(check=events.noise))
@@ -92,9 +94,11 @@ class BallsInBinsDpEvent(hidden_turns.HiddenTurnsDpEvent):
     def rdp(self, orders: events.Orders) -> np.ndarray:
         """See base class.
 
-        The least of two: that of the group with the longest shift, and of a matrix K
-        that is nowhere smaller, of which all entries but the diagonal are equal. R is
-        then that of one Gaussian release times that of one epoch of random slots.
+        The smaller of two bounds: the RDP of the group with the longest shift, and that
+        of a
+        matrix K that is nowhere smaller, with equal entries off the diagonal. The
+        latter is
+        that of one Gaussian release plus that of one epoch of random slots.
         """
         longest = float(np.max(self.gram))
         shared = float((self.gram - np.diag(np.diag(self.gram))).max())
@@ -129,10 +133,17 @@ class BallsInBinsDpEvent(hidden_turns.HiddenTurnsDpEvent):
         """Draws for P against Q, from P with its means a factor longer.
 
         Groups that have had a turn are drawn one after the other, in whole turns. With
-        the factor l >= 1 a draw weighs R / mean_g exp(l W_g - l^2 K_gg / 2), the mean
-        over these r groups. It is at least M^l exp(-l (l-1) K / 2) by Jensen's
-        inequality, K the largest K_gg and M = 1 + (R - 1) b / r. The shift says how
-        many deviations of the noise the longest mean gets longer.
+        the
+        factor l >= 1 a draw weighs R / mean_g exp(l W_g - l^2 K_gg / 2), the mean over
+        these r
+        groups. It is at least M^l exp(-l (l-1) K / 2) by Jensen's inequality, K the
+        largest
+        K_gg and M = 1 + (R - 1) b / r.
+
+        Args:
+          draws: The number of draws, rounded up to whole turns.
+          shift: Standard deviations of the noise by which the longest mean gets longer.
+          seed: The seed of the draws.
         """
         groups, gram = self.groups, _of_turns(self._in_units)
         own, turned = np.diag(gram), len(gram)
@@ -162,7 +173,14 @@ class BallsInBinsDpEvent(hidden_turns.HiddenTurnsDpEvent):
         """Draws for Q against P, from Q with a mean opposite to that of P.
 
         By the inequality of the means log R is at least the mean of W_g - K_gg / 2, so
-        that what counts has a mean of W_g of at most the mean of K_gg / 2 less epsilon.
+        that
+        draws that count have a mean of W_g of at most the mean of K_gg / 2 less
+        epsilon.
+
+        Args:
+          draws: The number of draws.
+          shift: Length of Q's mean, in standard deviations of the noise.
+          seed: The seed of the draws.
         """
         groups, gram = self.groups, _of_turns(self._in_units)
         own = np.diag(gram)
@@ -183,7 +201,10 @@ class BallsInBinsDpEvent(hidden_turns.HiddenTurnsDpEvent):
 def _gaussian_rdp(
     noise_multiplier: float, squared: float, orders: events.Orders
 ) -> np.ndarray:
-    """The RDP of a Gaussian release that a client shifts by a vector; [m]."""
+    """The RDP of a Gaussian release that a client shifts by a vector; [m].
+
+    `squared` is the squared norm of the vector, in units of the L2 clip.
+    """
     if not squared:
         return np.zeros(np.shape(orders))
     return gaussian.gaussian_rdp(noise_multiplier / math.sqrt(squared), orders)
@@ -208,7 +229,7 @@ def _of_turns(gram: np.ndarray) -> np.ndarray:
 
 
 def _blocks(gram: np.ndarray, draws: int, seed: int) -> Any:
-    """Rows of N(0, gram) from the seed, few at a time, and whose turn each is."""
+    """Rows of N(0, gram) from the seed, a block at a time, with each row's group."""
     groups = len(gram)
     root = linalg.cholesky(gram, lower=True).T
     generator = np.random.default_rng(seed)

@@ -23,7 +23,7 @@ from dpfl.accounting import (
 )
 
 METHODS = ("auto", "rdp", "tight")
-"""The values of `method`; `epsilon` says what they are."""
+"""The values of `method`; `epsilon` describes them."""
 
 METHODS_HELP = (
     "auto: the smaller of the two others; rdp: Renyi differential privacy; tight: the "
@@ -31,33 +31,36 @@ METHODS_HELP = (
     "and of the Gaussian that stands for it where coordinates are dropped or noise is "
     "in integers; draws where the rounds of a client are its secret."
 )
-"""What flags say about them."""
+"""Help text of the flags for the method."""
 
 LARGE_EPSILON = 50.0
-"""Above this an epsilon is remarked on: who sees the output may believe any guess about
-a client e^50 times more than before."""
+"""A larger epsilon is remarked on.
+
+An observer of the output may believe any guess about a client e^50 times more than
+before.
+"""
 
 SMALLEST_NOISE_MULTIPLIER = 1e-6
 LARGEST_NOISE_MULTIPLIER = events.LARGEST_NOISE_MULTIPLIER
 
-# Of a calibration's first search: how far apart its orders are, to which they go if
-# the best is not the last, and how far apart its noise is.
+# Spacing of a calibration's first search: of its orders, their usual maximum, which is
+# raised if the best is the last, and of its noise multipliers.
 _ORDER_RATIO = 1.4
 _USUAL_ORDER = 128.0
 _COARSE_STEP = 0.006
 _LAST_DIGITS = 1e-9
-# Of the grid of noise multipliers, whose points are to be different floats.
+# Least step of the grid of noise multipliers, whose points must be different floats.
 _LEAST_STEP = 1e-12
 
 MakeEvent = Callable[[float], dp_accounting.DpEvent]
 
 
 class CalibrationError(ValueError):
-    """No noise multiplier answers the question that was asked."""
+    """No noise multiplier solves the calibration."""
 
 
 class UnsupportedMethodError(dp_accounting.UnsupportedEventError, ValueError):
-    """The method that was asked for does not know the event."""
+    """The method does not support the event."""
 
 
 class UnreachableBudgetError(CalibrationError):
@@ -70,15 +73,15 @@ class BudgetNotBindingError(CalibrationError):
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
 class PrivacyReport:
-    """What is known about the privacy of an event.
+    """An epsilon of an event, the method behind it and the relation that it is for.
 
     Attributes:
       epsilon: The event is (epsilon, delta) differentially private; may be infinite.
       delta: See `epsilon`.
-      method: How epsilon was found: 'rdp', 'exact-gaussian', 'pld',
+      method: The method behind epsilon: 'rdp', 'exact-gaussian', 'pld',
         'unsampled-gaussian' (the exact curve without client sampling, which is never
         below the one with it), or 'monte-carlo' (`hidden_turns`). It begins with
-        'stopped-' where a Gaussian stands for masked coordinates or integer noise
+        'stopped-' where a Gaussian dominates masked coordinates or integer noise
         (`stopped_martingale`).
       order: The Renyi order that gave epsilon, for 'rdp'; otherwise None.
       relation: The relation between neighbours that epsilon is for, by its name in
@@ -112,7 +115,7 @@ def epsilon(
     orders: Optional[Sequence[float]] = None,
     relation: Optional[events.Relation] = None,
 ) -> PrivacyReport:
-    """The privacy of an event at a delta: its epsilon, by which method and relation.
+    """The epsilon of an event at a delta, with its method and relation.
 
     Args:
       event: Any tree of dpfl's and dp_accounting's events.
@@ -123,7 +126,7 @@ def epsilon(
         of the two.
       orders: Renyi orders, each greater than 1; `events.DEFAULT_ORDERS` if None.
       relation: The relation between neighbours; None is the first for which the event
-        holds. dp_accounting's own events alone are for ADD_OR_REMOVE_ONE, then.
+        holds, ADD_OR_REMOVE_ONE for dp_accounting's own events alone.
 
     Raises:
       dp_accounting.UnsupportedEventError: the tree has an event without a bound, for
@@ -137,7 +140,7 @@ def epsilon(
         relation = first_relation(event)
     book = accountant.DpflAccountant(orders, relation)
     if method != "tight" or not book.supports(event):
-        # Raises what is wrong with an event that is not supported.
+        # Raises the error of an event that is not supported.
         book.compose(event)
     name = events.NAMES[relation]
     found = None
@@ -163,7 +166,7 @@ def epsilon(
 
 
 def first_relation(event: dp_accounting.DpEvent) -> events.Relation:
-    """The relation that the epsilon of an event is for, if no other is asked for.
+    """The relation that an event's epsilon is for by default.
 
     Raises:
       dp_accounting.UnsupportedEventError: its parts have none in common.
@@ -189,22 +192,26 @@ def calibrate_noise_multiplier(
 ) -> float:
     """The least noise multiplier whose event meets a budget.
 
-    The answer is a point of the grid (1 + rtol)^k, k an integer, so that equal
-    questions have equal answers and a larger budget never asks for more noise. The
-    event made from it was evaluated, and its epsilon is at most `target_epsilon`.
+    The result is a point of the grid (1 + rtol)^k, k an integer, so that equal
+    arguments
+    give equal results and a larger budget never needs more noise. Its event was
+    evaluated,
+    and has an epsilon of at most `target_epsilon`.
+
+        calibrate_noise_multiplier(dp_accounting.GaussianDpEvent, 1.0, 1e-6)
 
     Args:
-      make_event: Maps a noise multiplier (a positive float) to the event of the
-        whole run. Its epsilon must not rise with the noise multiplier. Where there is
-        no such event it raises `events.NoiseTooLargeError` or `NoiseTooSmallError`,
-        and the answer is sought on the other side.
+      make_event: Maps a noise multiplier (a positive float) to the event of the whole
+        run. Its epsilon must not rise with the noise multiplier. Where there is no such
+        event it raises `events.NoiseTooLargeError` or `NoiseTooSmallError`, and the
+        search goes on at the other side.
       target_epsilon: Greater than 0.
       target_delta: In (0, 1).
       method: As for `epsilon`.
-      rtol: The relative step of the grid; the answer is within it of the optimum,
-        and on the private side of it. From 1e-12 on, and below 1.
+      rtol: The relative step of the grid, from 1e-12 on and below 1; the result is
+        within it of the optimum, on the private side.
       orders: As for `epsilon`.
-      guess: Where the tight search begins; the answer does not depend on it.
+      guess: Start of the tight search, without effect on the result.
 
     Raises:
       UnreachableBudgetError: no noise multiplier up to 1e12, or up to the largest that
@@ -248,7 +255,7 @@ def calibrate_noise_multiplier(
             if method == "tight":
                 raise
             best = by_rdp()
-        # The tight epsilon is seldom above the other, which then has no say.
+        # The tight epsilon is seldom above that by RDP, which is then not needed.
         if method == "auto" and gap_at(best - 1, all_orders)[0] <= 0:
             best = min(best, by_rdp())
     _check_possible(make_event, math.exp(best * step))
@@ -256,7 +263,7 @@ def calibrate_noise_multiplier(
 
 
 def has_tight_figure(event: dp_accounting.DpEvent) -> bool:
-    """Whether there is a figure other than by Renyi differential privacy."""
+    """Whether an exact, PLD or Monte Carlo epsilon is available."""
     event = trees.normalised(event)
     if hidden_turns.alone(event) is not None:
         return True
@@ -264,7 +271,7 @@ def has_tight_figure(event: dp_accounting.DpEvent) -> bool:
 
 
 def _may_be_tight(make_event: MakeEvent, noise_multiplier: float) -> bool:
-    """Whether there is a tight figure at this noise, or at none that is known."""
+    """Whether a tight epsilon is available at this noise, or there is no such event."""
     try:
         return has_tight_figure(make_event(noise_multiplier))
     except (events.NoiseTooLargeError, events.NoiseTooSmallError):
@@ -287,14 +294,16 @@ def _least_index_by_rdp(
     orders: Sequence[float],
     step: float,
 ) -> int:
-    """Returns the least integer k with gap(k, orders) <= 0, by few orders at first.
+    """The least integer k with gap(k, orders) <= 0, found with few orders first.
 
-    Epsilon is the least over the orders, so that some of them never ask for less noise
-    than all do. A few that are far apart say about where the answer is, those around
-    the best of them nearly what it is, and all of them have the last word.
+    Epsilon is the minimum over the orders, so that a subset never needs less noise than
+    all
+    of them. A few sparse orders locate the result roughly, those around the best of
+    them
+    nearly exactly, and all of them decide.
 
     Args:
-      gap_and_order: From an index and orders to log(epsilon / target), not rising in
+      gap_and_order: Maps an index and orders to log(epsilon / target), not rising in
         the index, and the order that gave epsilon; None where there is no event.
       orders: All orders, in rising order.
       step: Log of the ratio of neighbouring noise multipliers.
@@ -306,7 +315,7 @@ def _least_index_by_rdp(
     half = math.ceil(0.5 / step)
     coarse = max(1, math.floor(_COARSE_STEP / step))
     start = 0
-    # Large orders are dear, and seldom the best.
+    # Large orders are expensive, and seldom the best.
     for most in (_USUAL_ORDER, math.inf):
         few = _spread_orders([order for order in orders if order <= most])
         if not few or 2 * len(few) > len(orders):
@@ -321,7 +330,8 @@ def _least_index_by_rdp(
         except UnreachableBudgetError:
             continue
         best = gap_and_order(start, few)[1]
-        # An epsilon of 0 says nothing of larger orders: it is given by the first.
+        # An epsilon of 0 comes from the first order, and says nothing about larger
+        # ones.
         if best is None or few[0] < best < few[-1] or few[-1] == orders[-1]:
             break
     else:
@@ -334,9 +344,9 @@ def _least_index_by_rdp(
         start = _least_index(lambda k: gap(k, window), start, 2 * coarse, step)
 
     def gap_by_all(k: int) -> float:
-        # What some of the orders show need not be shown by all.
+        # A budget met with some of the orders is met with all of them.
         found = gap(k, window)
-        # The last digits of a bound depend on what other orders are asked for.
+        # The last digits of a bound depend on the other orders in the call.
         if found < -_LAST_DIGITS or len(window) == len(orders):
             return found
         return gap(k, orders)
@@ -345,7 +355,7 @@ def _least_index_by_rdp(
 
 
 def _spread_orders(orders: Sequence[float]) -> list[float]:
-    """Returns some of the orders, each about `_ORDER_RATIO` times as far from 1."""
+    """Some of the orders, each about `_ORDER_RATIO` times as far from 1."""
     found = list(orders[:1])
     for order in orders:
         if order - 1 >= _ORDER_RATIO * (found[-1] - 1):
@@ -356,7 +366,7 @@ def _spread_orders(orders: Sequence[float]) -> list[float]:
 def _least_index(
     gap: Callable[[int], float], start: int, stride: int, step: float
 ) -> int:
-    """Returns the least integer k with gap(k) <= 0; gap does not rise with k."""
+    """The least integer k with gap(k) <= 0; gap does not rise with k."""
     low, high, low_gap, high_gap = _bracket(gap, start, stride, step)
     turn = was_high = 0
     while high - low > 1:
@@ -368,7 +378,7 @@ def _least_index(
             middle = math.ceil(low + (high - low) * low_gap / (low_gap - high_gap))
             middle = min(max(middle, low + 1), high - 1)
         middle_gap = gap(middle)
-        # An end that stays counts for half, so that the other side comes next.
+        # The weight of an end that stays is halved, so that the other side comes next.
         if middle_gap <= 0:
             high, high_gap = middle, middle_gap
             low_gap *= 0.5 if was_high > 0 else 1

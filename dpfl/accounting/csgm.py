@@ -39,7 +39,7 @@ from dpfl import checks
 from dpfl.accounting import events, log_space, sampled_rdp
 from dpfl.fields import said
 
-# Up to this order every log-moment that is sampled is computed, beyond it some are.
+# Up to this order every log-moment that is sampled is computed, beyond it a subset.
 _DENSE_ORDERS = 1024
 
 
@@ -50,11 +50,13 @@ def coordinate_log_moment(
     """f, the log-moment of one subsampled coordinate; float64 of shape S + [m].
 
     Args:
-      orders: Integers of at least 1 (at 1 the log-moment is 0); shape [m]. There is
-        no such formula at other orders, and ValueError is raised.
+      orders: Integers of at least 1 (at 1 the log-moment is 0); shape [m].
       keep_fraction: Probability with which the coordinate is kept, in (0, 1];
         broadcasts with `shift_squared` to a shape S.
       shift_squared: (coordinate's size / noise std)^2, at least 0.
+
+    Raises:
+      ValueError: an order is not an integer, for which the formula does not hold.
     """
     alphas = log_space.check_integer_orders(orders)
     keep, shift = np.broadcast_arrays(
@@ -97,7 +99,7 @@ def l2_log_moment(
     shifts = np.stack([shift, shift * (full - whole)])
     at_bound, remainder = coordinate_log_moment(orders, keep[None], shifts)
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        # Without a whole coordinate an infinite log-moment of one counts for nothing.
+        # Without a whole coordinate its infinite log-moment is not counted.
         return np.where(whole[..., None] > 0, whole[..., None] * at_bound, 0) + (
             remainder
         )
@@ -116,10 +118,20 @@ def sparsified_rdp(
 ) -> np.ndarray:
     """The RDP of sparsified Gaussian mechanisms, vectorised; float64 S + [m].
 
-    The parameters broadcast to a shape S; they are as in `SparsifiedGaussianDpEvent`,
-    with noise and a sampling probability above 0, and are not checked. Without `use_l2`
-    every coordinate is taken to be at the L-infinity bound. Orders, [m], that are not
-    finite numbers greater than 1 raise ValueError.
+    The parameters broadcast to a shape S and are not checked.
+
+    Args:
+      orders: Renyi orders, finite and greater than 1; shape [m].
+      noise_multiplier: stddev / (keep_fraction * Delta2), greater than 0.
+      keep_fraction: Probability of keeping a coordinate, in (0, 1].
+      linf_ratio: DeltaInf / Delta2, greater than 0.
+      dimension: Length of the rotated, padded vector.
+      sampling_probability: Probability with which a client joins, in (0, 1].
+      use_l2: Whether the L2 bound is used; otherwise every coordinate is taken to be at
+        the L-infinity bound.
+
+    Raises:
+      ValueError: an order is not a finite number greater than 1.
     """
     alphas = checks.orders(orders)
     given = noise_multiplier, keep_fraction, linf_ratio, dimension, sampling_probability
@@ -133,12 +145,13 @@ def sparsified_rdp(
     result = log_space.up_to_most_order(
         alphas, lambda near: _by_binomials(near, keep, shift, full, q)
     )
-    # Nothing dropped and nobody left out: the Gaussian mechanism, at every order.
+    # The Gaussian mechanism, at every order, if nothing is dropped and nobody left out.
     with np.errstate(over="ignore", invalid="ignore"):
         gaussian = 0.5 * (full * shift)[..., None] * alphas
     plain = ((keep == 1) & (q == 1))[..., None]
     result = np.where(plain, gaussian, result)
-    # Sampling never costs (Renyi divergence is quasi-convex), but a chord might.
+    # Sampling never increases the RDP (Renyi divergence is quasi-convex), but a chord
+    # might.
     result = np.where((keep == 1)[..., None], np.minimum(result, gaussian), result)
     return np.where((exact_shift >= log_space.HUGE)[..., None], np.inf, result)
 
@@ -163,11 +176,11 @@ def _by_binomials(
 def _every_log_moment(
     top: int, keep: np.ndarray, shift: np.ndarray, full: np.ndarray
 ) -> np.ndarray:
-    """L at 0, 1, ..., top, its chords where orders are large; S + [top + 1]."""
+    """L at 0, 1, ..., top, by chords where orders are large; S + [top + 1]."""
     every = np.arange(top + 1)
     moments = np.zeros(keep.shape + (every.size,))
     if (keep == 1).all():
-        # Nothing is dropped: a Gaussian.
+        # A Gaussian, if nothing is dropped.
         with np.errstate(over="ignore"):
             pairs = 0.5 * every * (every - 1.0)
             return np.minimum((full * shift)[..., None] * pairs, log_space.HUGE)
@@ -185,14 +198,21 @@ def _every_log_moment(
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
 class SparsifiedDpEvent(events.RdpDpEvent):
-    """The parameters that the sparsified mechanisms have in common."""
+    """Common parameters of the sparsified mechanisms' events.
+
+    Attributes:
+      noise_multiplier: stddev / (keep_fraction * Delta2), at least 0.
+      keep_fraction: Probability of keeping a coordinate, in (0, 1].
+      linf_ratio: DeltaInf / Delta2, greater than 0.
+      dimension: Length of the rotated, padded vector, at least 1.
+    """
 
     noise_multiplier: float = attr.ib(metadata=said(check=events.noise))
     keep_fraction: float = attr.ib(metadata=said(check=checks.fraction))
     linf_ratio: float = attr.ib(metadata=said(check=checks.positive))
     dimension: int = attr.ib(metadata=said(check=events.whole))
 
-    # Whether the L2 bound is made use of; otherwise only |v_j| <= DeltaInf is.
+    # Whether the L2 bound is used; otherwise only |v_j| <= DeltaInf is.
     _use_l2: ClassVar[bool] = True
 
     def rdp(self, orders: events.Orders) -> np.ndarray:
@@ -213,7 +233,7 @@ class SparsifiedDpEvent(events.RdpDpEvent):
         )
         fractional = alphas != np.floor(alphas)
         if self.keep_fraction == 1 and q < 1 and fractional.any():
-            # Nothing dropped: the sampled Gaussian, which needs no chord.
+            # The sampled Gaussian, which needs no chord, if nothing is dropped.
             result[fractional] = np.minimum(
                 result[fractional],
                 sampled_rdp.sampled_gaussian_rdp(
@@ -224,24 +244,24 @@ class SparsifiedDpEvent(events.RdpDpEvent):
 
     @property
     def full_coordinates(self) -> float:
-        """K, how many coordinates stand at their bound in the longest vector."""
+        """K, the number of coordinates at their bound in the longest vector."""
         if self._use_l2 and self.linf_ratio * math.sqrt(self.dimension) >= 1:
             return self.linf_ratio**-2.0
         return float(self.dimension)
 
     @property
     def _norm(self) -> float:
-        """The L2 norm of the longest vector there is, over Delta2."""
+        """The largest L2 norm of a vector, over Delta2."""
         norm = self.linf_ratio * math.sqrt(self.dimension)
         return min(norm, 1.0) if self._use_l2 else norm
 
     @property
     def _sampled(self) -> float:
-        """q; 1 for a mechanism that makes no use of client sampling."""
+        """q; 1 for a mechanism that ignores client sampling."""
         return getattr(self, "sampling_probability", 1.0)
 
     def as_gaussian(self) -> dp_accounting.DpEvent:
-        """The (sampled) Gaussian that this is if nothing is dropped, or this.
+        """The equivalent (sampled) Gaussian if nothing is dropped, else this event.
 
         The exact curve and privacy loss distributions of Gaussians then apply.
         """
@@ -261,8 +281,8 @@ class SparsifiedGaussianDpEvent(SparsifiedDpEvent):
     padding) with ||v||_2 <= Delta2 and |v_j| <= DeltaInf for every j, and sends
     v * s, where the s_j are independent Bernoulli(keep_fraction), drawn afresh for
     every client and every round. The sum over clients plus N(0, stddev^2 I) is
-    released, and nothing else that depends on the masks: whoever sees only the
-    release does not see them. Dividing by a constant and rotating back cost nothing.
+    released, and nothing else that depends on the masks: an observer of the release
+    does not see them. Dividing by a constant and rotating back are post-processing.
 
     Assumptions: the rotation is chosen without looking at the clients' vectors; both
     bounds hold for every client (clip to Delta2 first, rotate, clip coordinates);
@@ -271,9 +291,8 @@ class SparsifiedGaussianDpEvent(SparsifiedDpEvent):
     Adjacency: one client is added, removed, or replaced by one that sends zeros.
 
     Attributes:
-      noise_multiplier: stddev / (keep_fraction * Delta2); at least 0. At equal
-        noise multiplier the noise on the decoded mean is that of the Gaussian
-        mechanism.
+      noise_multiplier: stddev / (keep_fraction * Delta2); at least 0. At equal noise
+        multiplier the noise on the decoded mean is that of the Gaussian mechanism.
       keep_fraction: Probability of keeping a coordinate, in (0, 1].
       linf_ratio: DeltaInf / Delta2, greater than 0.
       dimension: Length of the rotated, padded vector, at least 1.

@@ -1,10 +1,13 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Loss distributions of dpfl's events, in the form of dp_accounting's.
+"""Privacy loss distributions of dpfl's events, in dp_accounting's form.
 
-They compose with those of any other library's events. docs/privacy/README.md says what
-they promise, and why.
+They compose with those of any other library's events:
+
+    loss_distribution(event, delta).compose(others).get_epsilon_for_delta(delta)
+
+docs/privacy/README.md states their guarantee and its proof.
 """
 
 from __future__ import annotations
@@ -23,22 +26,24 @@ def loss_distribution(
     """The privacy loss distribution of an event, rounded up, for others to compose.
 
     It dominates the event in both directions, at any delta. Its epsilon is nearly that
-    of the method 'tight' of `epsilon`. All that the event repeats is composed here
-    already. A run of a mechanism is `mechanism.dp_event(plan, dimension)`.
+    of
+    the method 'tight' of `epsilon`. Repetitions within the event are composed already.
+    The
+    event of a mechanism's run is `mechanism.dp_event(plan, dimension)`.
 
     Args:
       event: A tree of plain, masked and Poisson-sampled Gaussians, integer noise, and
         random slots and cohorts of a fixed size of these. The distribution is for any
         relation for which the event holds; see `relations_of`.
-      delta: The delta that the whole of what is composed is asked about, in (0, 1).
-        Epsilon is nearest to the truth there, and may be infinite at a smaller one:
-        masked coordinates and integer noise have a hundredth of delta at infinity.
+      delta: The delta of the whole composition, in (0, 1). Epsilon is most accurate
+        there, and may be infinite at a smaller one: masked coordinates and integer
+        noise put a hundredth of delta at infinity.
       interval: The grid's step, above 0; `PLDAccountant`'s by default. Only
         distributions of the same interval compose.
 
     Raises:
-      dp_accounting.UnsupportedEventError: the event has no loss distribution that is
-        known, or a part of it is not private for a relation that the others are for.
+      dp_accounting.UnsupportedEventError: the event has no known loss distribution, or
+        its parts have no relation in common.
       ValueError: an argument is out of range.
     """
     delta = checks.delta("delta", delta)
@@ -47,7 +52,7 @@ def loss_distribution(
     relation = calibration.first_relation(event)
     book = accountant.DpflAccountant(neighboring_relation=relation)
     if not book.supports(event):
-        # Raises what is wrong with it.
+        # Raises the error of an event that is not supported.
         book.compose(event)
     pair = None
     try:

@@ -3,13 +3,13 @@
 
 """The base class of dpfl's `DpEvent`s, and the checks they share.
 
-An event is a frozen value that says everything an accountant must know about one
-use of a mechanism. dpfl's own events also know their Renyi differential privacy:
-`RdpDpEvent.rdp` returns it, so that `accountant.DpflAccountant` handles every one
-of them without naming it.
+An event is a frozen value with everything that an accountant must know about one use of
+a mechanism. dpfl's own events also know their Renyi differential privacy:
+`RdpDpEvent.rdp` returns it, so that `accountant.DpflAccountant` handles every one of
+them without naming it.
 
 Every guarantee is for a relation between neighbouring populations, and covers both
-directions. Each event says for which relations it stands.
+directions. Each event names the relations for which it holds.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from dpfl.fields import Checked
 Orders = Union[Sequence[float], np.ndarray]
 """Renyi orders: any sequence of numbers greater than 1."""
 
-# dp_accounting's own mix tenths below 11 with integers above; the tenths matter
-# when Gaussians are composed at a large epsilon. The integers up to 1024 are what
-# the sparsified mechanisms need.
+# The tenths of dp_accounting's own orders end at 11, with integers above; tenths matter
+# when Gaussians are composed at a large epsilon. The sparsified mechanisms need the
+# integers up to 1024.
 DEFAULT_ORDERS: tuple[float, ...] = tuple(
     [1.0 + x / 10.0 for x in range(1, 100)]
     + [float(x) for x in range(11, 64)]
@@ -46,25 +46,25 @@ DEFAULT_ORDERS: tuple[float, ...] = tuple(
 Relations = tuple[Relation, ...]
 
 TRUSTED_RELATIONS: Relations = (Relation.ADD_OR_REMOVE_ONE, Relation.REPLACE_SPECIAL)
-"""The relations of a release to which the client gives a vector and no noise."""
+"""Relations of a release to which clients contribute vectors and no noise."""
 
 ZEROS_ONLY: Relations = (Relation.REPLACE_SPECIAL,)
-"""The relation that is left where a client that goes would take its noise with it."""
+"""The only relation that holds where a removed client would take its noise with it."""
 
 
 LARGEST_NOISE_MULTIPLIER = 1e12
-"""More noise than this is accounted for as this, which costs next to nothing."""
+"""Larger noise multipliers count as this one, which costs hardly any epsilon."""
 
 LEAST_NOISE_MULTIPLIER = 1e-100
-"""Less is none, and its inverse square would leave the float64 numbers."""
+"""Smaller noise multipliers count as 0; their inverse squares could overflow."""
 
 
-# Whole numbers beyond this are no floats.
+# Check of a whole number that float64 can represent.
 whole = functools.partial(checks.integer, at_most=2**53)
 
 
 def noise(name: str, value: Any) -> float:
-    """A noise multiplier; more than the largest counts as that, less than any as none.
+    """A noise multiplier, with the largest capped and the smallest rounded down to 0.
 
     Less noise is never more private, and squares and their sums stay normal floats.
     """
@@ -84,24 +84,25 @@ class NoiseTooSmallError(ValueError):
 class RdpDpEvent(Checked, dp_accounting.DpEvent, metaclass=abc.ABCMeta):
     """An event that knows its own Renyi differential privacy.
 
-    Subclasses are frozen attrs classes whose docstring states every assumption of
-    the mechanism, and the adjacency relation that its privacy is for. Their numbers
-    are Python's; `dpfl.fields.said` gives an attribute a check of its own.
-    `DpflAccountant` composes them by adding their `rdp`.
+    Subclasses are frozen attrs classes whose docstring states every assumption of the
+    mechanism, and the adjacency relation that its privacy is for. Their numbers are
+    Python's; `dpfl.fields.said` gives an attribute a check of its own. `DpflAccountant`
+    composes them by adding their `rdp`.
     """
 
     checked_arguments: ClassVar[Mapping[str, checks.Check]] = {
         "sampling_probability": checks.probability
     }
-    # Whether an accountant may keep the event, and what was computed of it.
+    # Whether an accountant may cache the RDP of the event.
     is_remembered: ClassVar[bool] = True
 
     @property
     def relations(self) -> Relations:
-        """The relations for which `rdp` holds, the one to be named first.
+        """The relations for which `rdp` holds, with the one that reports name first.
 
-        They are those of this release alone: with `RunDpEvent` a run says
-        which of them its choice of clients leaves.
+        They are those of this release alone: the `RunDpEvent` of a run gives those that
+        its
+        choice of clients leaves.
         """
         return TRUSTED_RELATIONS
 
@@ -119,21 +120,22 @@ class RdpDpEvent(Checked, dp_accounting.DpEvent, metaclass=abc.ABCMeta):
         """
 
     def rdp_before_sampling(self, orders: Orders) -> np.ndarray:
-        """The RDP of the event in a form of which client sampling is proved; [m].
+        """The RDP that goes into the proof for client sampling; [m].
 
         With sampling, the log-moments (l-1) RDP(l) at whole orders l go into a binomial
-        sum. An event that says nothing else has one RDP for both.
+        sum. By
+        default it is `rdp`.
         """
         return self.rdp(orders)
 
     def rdp_beside_sampling(self, orders: Orders) -> np.ndarray:
-        """An addition to the RDP that the binomial sum gives, usually nothing; [m]."""
+        """A term added to the RDP from the binomial sum, by default 0; [m]."""
         return np.zeros(np.shape(orders))
 
     def poisson_sampled(self, sampling_probability: float) -> Optional[RdpDpEvent]:
         """This event on a Poisson sample of clients, or None if no bound is proved.
 
-        This is what `dp_accounting.PoissonSampledDpEvent` around this event means.
+        `dp_accounting.PoissonSampledDpEvent` around this event means the same.
         """
         del sampling_probability
         return None
@@ -144,14 +146,14 @@ NAMES: dict[Relation, str] = {
     Relation.REPLACE_SPECIAL: "replaced_by_zeros",
     Relation.REPLACE_ONE: "replace_one",
 }
-"""The name of each relation, as reports, summaries and tables have it."""
+"""The name of each relation in reports, summaries and tables."""
 
 DESCRIPTIONS: dict[Relation, str] = {
     Relation.ADD_OR_REMOVE_ONE: "one client is added or removed",
     Relation.REPLACE_SPECIAL: "one client's contributions are replaced by zeros",
     Relation.REPLACE_ONE: "one client is replaced by another",
 }
-"""What each relation says, to go on from 'private if'."""
+"""The meaning of each relation, to continue 'private if'."""
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)

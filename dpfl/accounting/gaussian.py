@@ -3,12 +3,14 @@
 
 """Tight epsilon for event trees of plain and sampled Gaussians and of random slots.
 
+    gaussian_epsilon(delta=1e-6, noise_multiplier=2.0)
+
 The Gaussian mechanism's privacy curve is known exactly (Balle and Wang, 'Improving
 the Gaussian Mechanism for Differential Privacy: Analytical Calibration and Optimal
 Denoising', 2018, Theorem 8), also under adaptive composition, where noise
 multipliers z_i act as one of (sum_i z_i^-2)^(-1/2). Poisson-sampled Gaussians are
 composed numerically as privacy loss distributions (`losses`, `slot_losses`), with
-pessimistic rounding; one sampled release alone has a curve of its own. None of this is
+pessimistic rounding; a single sampled release has an exact curve. None of this is
 used for any other mechanism.
 """
 
@@ -28,15 +30,16 @@ from dpfl.accounting import events, losses, slot_losses, trees
 from dpfl.fields import said
 
 _LARGEST_EPSILON = 1e15
-# Widens every evaluation of delta by more than the rounding of log_ndtr and erfcx.
+# Allowance for every evaluation of delta, above the rounding of log_ndtr and erfcx.
 _ROUNDING = 1e-13
-# The grid's step over the reach of a release's losses.
+# The grid's step over the widest loss of a release.
 _LOSS_STEP = 4e-5
 _FINEST = 2**-20
-# The tails of a release's losses are infinite: they say nothing about a smaller delta.
+# Least delta for loss distributions: their tails are infinite, and bound no smaller
+# one.
 _LEAST_PLD_DELTA = 1e-12
-# Where one release may lose more than this (a noise multiplier of about 0.002) the
-# curves differ by little, and the grid would be coarse or slow.
+# Above this loss of one release (a noise multiplier of about 0.002) the curves differ
+# by little, and the grid would be coarse or slow.
 _LARGEST_PLD_LOSS = 1e5
 
 
@@ -44,7 +47,8 @@ def gaussian_rdp(noise_multiplier: float, orders: events.Orders) -> np.ndarray:
     """The Gaussian mechanism's RDP, order / (2 noise_multiplier^2), float64 [m].
 
     It is infinite without noise, and where the square underflows. The noise multiplier
-    is the noise's standard deviation over the L2 sensitivity.
+    is
+    the noise's standard deviation over the L2 sensitivity.
     """
     alphas = checks.orders(orders)
     if noise_multiplier * noise_multiplier == 0:
@@ -79,7 +83,7 @@ def gaussian_delta(epsilon: float, noise_multiplier: float) -> float:
     # exp(epsilon) Phi(lower) is the density at upper times the Mills ratio at -lower.
     mills = float(special.erfcx(-lower / math.sqrt(2.0)))
     second = 0.5 * math.exp(-0.5 * upper * upper) * mills
-    # Far out the exponent's own rounding is more.
+    # Far out the rounding of the exponent is larger.
     tail = max(_ROUNDING, min(upper, 0.0) ** 2 * 2.0**-51) if first else 0.0
     return min(1.0, max(0.0, first - second) + tail * first)
 
@@ -116,7 +120,7 @@ def gaussian_epsilon(delta: float, noise_multiplier: float) -> float:
 
 
 def round_release(name: str, value: Any) -> dp_accounting.DpEvent:
-    """A release that can be one of a cohort that is a secret, without its relations.
+    """Check of a release that a secret cohort can make; returned without its relations.
 
     Raises:
       TypeError: it is no event that knows its privacy.
@@ -151,12 +155,15 @@ class FixedSizeDpEvent(events.RdpDpEvent):
     """The release of a cohort of n out of N clients, drawn without replacement.
 
     Assumptions: each round's cohort is drawn afresh, uniformly from all cohorts of n,
-    and nobody who sees the release sees who is in it; what a client sends depends on
-    its data and on what was released, and on no earlier round in which it took part.
+    and
+    nobody who sees the release sees who is in it; a client's update depends on its data
+    and
+    on earlier releases, and on no earlier round in which it took part.
 
     Adjacency: one client's contributions are replaced, by zeros or by any others within
     the clip. `rdp` is without amplification, for zeros alone; privacy loss
-    distributions are amplified, for either (docs/privacy/fixed_size.md).
+    distributions
+    are amplified, for either (docs/privacy/fixed_size.md).
 
     Attributes:
       round_event: The release of a cohort that the client is in: dp_accounting's
@@ -169,7 +176,7 @@ class FixedSizeDpEvent(events.RdpDpEvent):
 
     @property
     def relations(self) -> events.Relations:
-        """See base class: that of a fixed number of clients."""
+        """See base class: the one for a fixed number of clients."""
         return events.ZEROS_ONLY
 
     def rdp(self, orders: events.Orders) -> np.ndarray:
@@ -183,10 +190,14 @@ class FixedSizeDpEvent(events.RdpDpEvent):
 
 
 class Part(NamedTuple):
-    """A Gaussian release: its sampling probability and its noise multiplier.
+    """A Gaussian release, with its sampling.
 
-    `is_fixed` says whether cohorts have a fixed size; q is then the share of clients
-    that are in one. Of `rounds` one at most is the client's, each with probability q.
+    Attributes:
+      q: The sampling probability; for cohorts of a fixed size the share of clients in
+        one.
+      z: The noise multiplier.
+      is_fixed: Whether cohorts have a fixed size.
+      rounds: A client is in at most one of so many rounds, each with probability q.
     """
 
     q: float
@@ -198,13 +209,16 @@ class Part(NamedTuple):
 def gaussian_parts(
     event: dp_accounting.DpEvent, count: int = 1
 ) -> Optional[Counter[Part]]:
-    """How often each Gaussian release is in a tree of Gaussians.
+    """The number of times that each Gaussian release occurs in a tree of Gaussians.
 
-    The probability is 1 for a plain Gaussian and the noise 0 for what is not private;
-    None if the tree has any other event in it. An event with a method `as_gaussian`,
-    such as `MatrixFactorizationDpEvent`, is the one (sampled) Gaussian which that
-    returns, and `count` is how often the whole is composed. One with a method `as_part`
-    is the part that this returns, or None.
+    The probability is 1 for a plain Gaussian and the noise 0 for a non-private event.
+    An
+    event with a method `as_gaussian`, such as `MatrixFactorizationDpEvent`, counts as
+    the
+    (sampled) Gaussian which that returns, and one with a method `as_part` as its part.
+
+    Returns:
+      The counts, times `count`; None if the tree holds any other event.
     """
     event = trees.resolve_sampling(event)
     event = getattr(event, "as_gaussian", lambda: event)()
@@ -238,7 +252,7 @@ def gaussian_parts(
 
 
 def plain_noise_multiplier(event: dp_accounting.DpEvent) -> Optional[float]:
-    """That of an event that is one Gaussian release without sampling, or None."""
+    """Noise multiplier of a single unsampled Gaussian event, else None."""
     parts = gaussian_parts(event)
     if parts is None or [*parts.values()] != [1]:
         return None
@@ -251,10 +265,11 @@ def tight_epsilon(
 ) -> Optional[tuple[float, str]]:
     """The tight epsilon of a tree of Gaussians at a delta, and the method.
 
-    That is 'exact-gaussian' if every Gaussian is unsampled, or there is one sampled
-    release alone; 'pld' if sampled ones are composed as privacy loss distributions;
-    'unsampled-gaussian' if these are out of reach, and the curve without sampling is
-    what bounds them. None if the tree holds any other event.
+    Returns:
+      Epsilon and 'exact-gaussian' if every Gaussian is unsampled, or one sampled
+      release is alone; 'pld' if sampled ones are composed as privacy loss
+      distributions; 'unsampled-gaussian' if these are infeasible, and the curve without
+      sampling is the bound. None if the tree holds any other event.
     """
     parts = gaussian_parts(event)
     if parts is None:
@@ -270,10 +285,10 @@ def tight_epsilon(
         [(q, z, is_fixed, rounds)] = sampled
         if not is_fixed and rounds == 1:
             return _once_sampled_epsilon(q, z, delta), "exact-gaussian"
-    # Sampling never costs: the sampled pair of laws is a post-processing of the other
-    # (keep the output with probability q, else draw from the law without the client).
-    # In cohorts of a fixed size those who are in it with the client are a mixture, and
-    # of slots each is one release of the client's.
+    # Sampling never increases epsilon: the sampled pair of laws is a post-processing of
+    # the other (keep the output with probability q, else draw from the law without the
+    # client). In cohorts of a fixed size the other members are a mixture, and of slots
+    # each is one release of the client's.
     bound = _unsampled_epsilon(_inverse_square(parts), delta)
     is_in_reach = _widest_loss(inverse_square, sampled) <= _LARGEST_PLD_LOSS and all(
         slot_losses.is_in_reach(part.z, part.rounds)
@@ -281,8 +296,8 @@ def tight_epsilon(
         if part.rounds > 1
     )
     if delta >= _LEAST_PLD_DELTA and is_in_reach:
-        # The grid of slots that are doubled alone is coarser by less than others': a
-        # few more of them, which cannot cost less, may have the smaller figure.
+        # A number of slots that needs few doublings has a finer grid: a few more slots,
+        # which cannot lower the true epsilon, may give the smaller bound.
         found = min(
             _pld_epsilon(inverse_square, of, delta) for of in _alternatives(sampled)
         )
@@ -292,7 +307,7 @@ def tight_epsilon(
 
 
 def _alternatives(sampled: dict[Part, int]) -> list[dict[Part, int]]:
-    """The parts, and those with a few more slots if that are others."""
+    """The parts, and the same with a few more slots if that makes a difference."""
     others: Counter[Part] = Counter()
     for part, n in sampled.items():
         others[_with_more_slots(part)] += n
@@ -307,20 +322,20 @@ def _with_more_slots(part: Part) -> Part:
 
 
 def _inverse_square(parts: dict[Part, int]) -> float:
-    """Returns the sum of the squared 1/z."""
+    """The sum of 1 / z^2 over all releases."""
     return sum(n * (1 / part.z) * (1 / part.z) for part, n in parts.items())
 
 
 def _unsampled_epsilon(inverse_square: float, delta: float) -> float:
-    """Returns the epsilon of Gaussians of which the squared 1/z add up to this."""
+    """The epsilon of Gaussians whose 1 / z^2 add up to this."""
     if inverse_square == 0:
         return 0.0
-    # Down to the smallest number with a normal inverse; the curve is the same there.
+    # Clamped to a number with a normal inverse; the curve is the same there.
     return gaussian_epsilon(delta, max(inverse_square, 1e-300) ** -0.5)
 
 
 def _once_sampled_epsilon(q: float, z: float, delta: float) -> float:
-    """Returns the epsilon of one Poisson-sampled Gaussian release, rounded up.
+    """The epsilon of one Poisson-sampled Gaussian release, rounded up.
 
     A mechanism that is (epsilon', delta/q)-private is (log(1 + q (exp(epsilon') - 1)),
     delta)-private on a sample, in both directions, and for removal that is exact
@@ -367,10 +382,19 @@ def _losses_on_grid(
 def tight_losses(
     event: dp_accounting.DpEvent, delta: float, step: float
 ) -> Optional[tuple[losses.Losses, losses.Losses]]:
-    """The losses of removing and of adding a client, for a tree of Gaussians.
+    """The loss distributions of removing and of adding a client, for Gaussians alone.
 
     They dominate those of the tree at any delta, and are exact to rounding near this
-    one. None if the tree holds any other event, or one without noise.
+    one.
+
+    Args:
+      event: The tree of events.
+      delta: The delta at which they are the most accurate, in (0, 1).
+      step: The step of the losses' grid, above 0.
+
+    Returns:
+      The two distributions; None if the tree holds any other event, or one without
+      noise.
 
     Raises:
       TooManyLossesError: there would be too many steps.
@@ -392,25 +416,27 @@ def tight_losses(
 
 
 def _widest_loss(inverse_square: float, sampled: dict[Part, int]) -> float:
-    """Returns about how far the losses of a single release reach."""
+    """An estimate of the largest loss of a single release."""
     shares = [(1 + part.is_fixed) / part.z for part in sampled]
     m2 = max([inverse_square, *(share * share for share in shares)])
     return 0.5 * m2 + 10.0 * math.sqrt(m2)
 
 
 def _interval(inverse_square: float, sampled: dict[Part, int]) -> float:
-    """The grid's step: 1e-4, or what suits the size of the losses.
+    """The grid's step: 1e-4, or one that suits the size of the losses.
 
-    Any interval is valid, since the rounding is pessimistic. With little noise a
-    fixed one would need arrays that take long, and with much noise it would be larger
-    than all of the losses together.
+    Any interval is valid, since the rounding is pessimistic. With little noise a fixed
+    one
+    would need arrays that take long, and with much noise it would be larger than all of
+    the
+    losses together.
     """
     widest = _widest_loss(inverse_square, sampled)
     releases = 1 + sum(sampled.values())
     together = widest * math.sqrt(releases)
     usual = max(_LOSS_STEP * widest, min(1e-4, _LOSS_STEP * together))
-    # Of clients that seldom join losses are small: rounding is to add no more than a
-    # fiftieth to the variance of what they come to.
+    # Losses are small if clients seldom join: rounding may add at most a fiftieth to
+    # the variance of their sum.
     variance = inverse_square + sum(
         n * (part.q * part.q) * math.expm1(min(part.z**-2, 100.0))
         for part, n in sampled.items()

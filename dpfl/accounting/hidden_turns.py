@@ -1,17 +1,16 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Clients whose rounds are their secret, for a run with correlated noise.
+"""Runs with correlated noise in which each client's rounds are secret.
 
-Each client draws the set S of its rounds from a law that all know, and tells nobody.
-With m_S the sum of the columns of |C| of these rounds, in units of the noise, every
-convex function of the likelihood ratio has at most the mean that it has under
+Each client draws the set S of its rounds from a public law, and tells nobody. With m_S
+the sum of the columns of |C| of these rounds, in units of the noise, every convex
+function of the likelihood ratio has at most the mean that it has under
 
   R = E_S exp(W_S - K_SS / 2),   W ~ N(0, K),   K_SU = <m_S, m_U>,
 
-which is the ratio of P, the mean over S of N(m_S, I), to Q = N(0, I): whatever clients
-send, and however they adapt. Draws give an upper bound on delta of both directions,
-which fails with a probability that is stated. The proofs are in
-docs/privacy/balls_in_bins.md.
+which is the ratio of P, the mean over S of N(m_S, I), to Q = N(0, I), for any and even
+adaptive updates of clients. Draws give an upper bound on delta of both directions,
+which fails with a stated probability. The proofs are in docs/privacy/balls_in_bins.md.
 
 Sources: Choquette-Choo et al. (2024), 'Near Exact Privacy Amplification for Matrix
 Mechanisms'; Kahane (1986), 'Une inegalite du type de Slepian et Gordon'; Wang et al.
@@ -33,27 +32,27 @@ from dpfl import disk_cache
 from dpfl.accounting import events, gaussian
 
 FAILURE = 1e-15
-"""A figure is below the true epsilon with at most this probability, times delta."""
+"""An epsilon is below the true one with at most this probability, times delta."""
 
 ROUNDING = 1e-9
 """Relative allowance for rounding, of the matrix and of sums."""
 
-# A pilot of one in so many draws chooses how far draws are shifted, in deviations of
-# the noise beyond what P or Q are themselves.
+# A pilot with one in so many draws chooses the shift of the draws, in standard
+# deviations of the noise beyond P's or Q's own.
 _PILOT = 16
 _SHIFTS = range(7)
 _STEPS = 32
 
 
 def matrix_key(matrix: np.ndarray) -> tuple[tuple[int, ...], bytes]:
-    """What events with a matrix are compared by: its shape and its entries."""
+    """Key that compares the matrices of events: the shape and the entries."""
     return matrix.shape, matrix.tobytes()
 
 
 class HiddenTurnsDpEvent(events.RdpDpEvent):
     """A run in which the rounds of each client are its secret."""
 
-    # Each prefix of a run has a matrix of its own.
+    # Not cached: each prefix of a run has another matrix.
     is_remembered: ClassVar[bool] = False
 
     @property
@@ -67,25 +66,40 @@ class HiddenTurnsDpEvent(events.RdpDpEvent):
 
     @abc.abstractmethod
     def draws(self) -> int:
-        """How many draws a figure takes for each direction."""
+        """The number of draws for an epsilon in each direction; 0 if none are used."""
 
     @abc.abstractmethod
     def removal(self, draws: int, shift: float, seed: int) -> Draws:
-        """Draws for P against Q, shifted by so many deviations."""
+        """Draws for P against Q.
+
+        Args:
+          draws: The number of draws; there may be more.
+          shift: Standard deviations of the noise by which the draws are shifted, at
+            least 0.
+          seed: The seed of the draws.
+        """
 
     @abc.abstractmethod
     def addition(self, draws: int, shift: float, seed: int) -> Draws:
-        """Draws for Q against P, shifted by so many deviations."""
+        """Draws for Q against P.
+
+        Args:
+          draws: The number of draws.
+          shift: Standard deviations of the noise by which the draws are shifted, at
+            least 0.
+          seed: The seed of the draws.
+        """
 
 
 class Draws(NamedTuple):
-    """Log-losses of draws and the logs of their weights, and a bound on what they give.
+    """Log-losses of draws, the logs of their weights, and a bound on a draw's term.
 
     Attributes:
       losses: log R for P against Q, -log R for Q against P; float64 [n].
-      weights: Log of how much likelier a draw is without its shift; float64 [n].
-      log_bound: Log of the largest that weight (1 - e^(epsilon - loss)) can be, from
-        epsilon.
+      weights: Log of the likelihood of a draw without its shift, over that with it;
+        float64 [n].
+      log_bound: Maps epsilon to the log of the largest possible weight (1 - e^(epsilon
+        - loss)).
     """
 
     losses: np.ndarray
@@ -95,13 +109,14 @@ class Draws(NamedTuple):
     def delta(self, epsilon: float, failure: float) -> float:
         """An upper bound on delta that fails with at most this probability.
 
-        X >= 0 has P(mean of n < E X - t) <= exp(-n t^2 / (2 E X^2)). That is used for
-        X^2 first, which is at most X's largest value squared, and then for X.
+        X >= 0 has P(mean of n < E X - t) <= exp(-n t^2 / (2 E X^2)). It is applied to
+        X^2
+        first, which is at most X's largest value squared, and then to X.
         """
         n = self.losses.size
         each = math.log(2 / failure) / n
         rare = np.minimum(epsilon - self.losses, 0.0)
-        # In units of the bound: X is then at most 1.
+        # X in units of the bound is at most 1.
         log_bound = self.log_bound(epsilon)
         with np.errstate(divide="ignore", under="ignore"):
             x = np.exp(self.weights + np.log(-np.expm1(rare)) - log_bound)
@@ -112,10 +127,16 @@ class Draws(NamedTuple):
         return found * math.exp(min(log_bound, 700.0))
 
     def epsilon(self, delta: float, failure: float, most: float) -> float:
-        """The least epsilon of at least 0 at which `delta` is met, `most` if none.
+        """The least epsilon of at least 0 at which `delta` is met.
 
         The bound falls in epsilon for any draws, so that this fails no more often than
-        the bound at the true epsilon does.
+        the
+        bound at the true epsilon does.
+
+        Args:
+          delta: The delta to meet, greater than 0.
+          failure: The probability with which the bound may fail.
+          most: The largest epsilon of interest, returned if no smaller one meets delta.
         """
         low, high = 0.0, most
         if self.delta(0.0, failure) <= delta:
@@ -148,7 +169,7 @@ def _sampled(
 
 
 def alone(event: dp_accounting.DpEvent) -> Optional[HiddenTurnsDpEvent]:
-    """The run of hidden turns that is all of a tree, or None."""
+    """The run with secret rounds that makes up a whole tree, or None."""
     while True:
         if isinstance(event, HiddenTurnsDpEvent):
             return event
@@ -167,15 +188,16 @@ def alone(event: dp_accounting.DpEvent) -> Optional[HiddenTurnsDpEvent]:
 def tight_epsilon(
     event: dp_accounting.DpEvent, delta: float, seed: int = 0
 ) -> Optional[tuple[float, str]]:
-    """The epsilon of one run of hidden turns by draws, and the method.
+    """The epsilon of one run with secret rounds by draws, and the method.
 
-    Equal questions have equal answers. Of all seeds no more than the share `FAILURE`
-    times delta would give a figure below the true epsilon, whatever the event is, as
-    long as it was not chosen by what the seed gives.
+    Equal arguments give equal results. For at most the share `FAILURE` times delta of
+    all
+    seeds the result would be below the true epsilon, for any event that was not chosen
+    by
+    means of the seed.
 
     Args:
-      event: A tree of events; None is returned if it is not one
-        `HiddenTurnsDpEvent`.
+      event: A tree of events; None is returned if it is not one `HiddenTurnsDpEvent`.
       delta: In (0, 1).
       seed: The seed of the draws, at least 0.
     """
@@ -184,7 +206,7 @@ def tight_epsilon(
 
 
 def _figure(header: disk_cache.Header, _: disk_cache.Arrays) -> tuple[float, str]:
-    """A figure that was kept; ValueError if it is none."""
+    """A cached epsilon and its method; ValueError if it is none."""
     epsilon, method = header["epsilon"], header["method"]
     is_number = type(epsilon) is float and 0 <= epsilon < math.inf
     if not is_number or method not in ("exact-gaussian", "monte-carlo"):

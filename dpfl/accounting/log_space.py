@@ -3,10 +3,10 @@
 """Sums in log space, and log-moments between the orders at which they are known.
 
 The log-moment of order a is log E_Q[(P/Q)^a], which is (a - 1) times the Renyi
-divergence of order a. Two things are done with it everywhere:
+divergence of order a. The module does two things with it.
 
-Clients join, or coordinates are kept, independently with probability q. With L(l) the
-log-moment of order l without that, and L(0) = L(1) = 0, the log-moment becomes
+Sampling: clients join, or coordinates are kept, independently with probability q. With
+L(l) the log-moment of order l without that, and L(0) = L(1) = 0, the log-moment becomes
 
   L_q(a) = log sum_l C(a, l) (1-q)^(a-l) q^l exp(L(l))
          = log( 1 + sum_{l>=2} C(a, l) (1-q)^(a-l) q^l expm1(L(l)) )
@@ -14,9 +14,10 @@ log-moment of order l without that, and L(0) = L(1) = 0, the log-moment becomes
 at an integer order a. The second form has no negative term and is the one computed,
 so that a log-moment of 1e-20 is as accurate as one of 1e20.
 
-The log-moment L is convex in a, so that between two integer orders it is bounded by
-its chord. If P is a mixture of Gaussians and Q the Gaussian without a shift, L(a)/a is
-convex too, and its chord is a smaller bound: see docs/privacy/gaussian_mixtures.md.
+Chords: the log-moment L is convex in a, so that between two integer orders it is
+bounded by its chord. If P is a mixture of Gaussians and Q the Gaussian without a shift,
+L(a)/a is convex too, and its chord is a smaller bound: see
+docs/privacy/gaussian_mixtures.md.
 
 `poisson_sampled_rdp` is for noise that looks the same from both sides: P and Q, the
 outputs with the client and without it, are exchanged by an involution. See
@@ -43,23 +44,24 @@ EPSILON = float(np.finfo(np.float64).eps)
 """Relative spacing of float64, the unit of allowances for rounding."""
 
 HUGE = 1e290
-"""Stands in for infinity in sums of logs: 0 * HUGE is 0, and sums stay finite."""
+"""Substitute for infinity in sums of logs: 0 * HUGE is 0, and sums stay finite."""
 
 MOST_ORDER = 2**16
-"""The largest order of binomial sums; of larger ones nothing is computed."""
+"""The largest order of binomial sums; the RDP counts as infinite at larger ones."""
 
 _TABLE_ORDER = 1024
-# Floats of one block of terms: it should stay in a core's cache.
+# Floats of one block of terms, to stay in a core's cache.
 _BLOCK = 1 << 16
-# Integer orders computed one by one; above, in steps of this ratio with chords.
+# Integer orders up to this are computed one by one, larger ones in steps of this ratio
+# with chords.
 _DENSE_ORDERS = 48
 _ORDER_RATIO = 1.04
-# Below this q a chord's excess is not worth comparing with the unsampled RDP.
+# Below this q the RDP without sampling is too large to be worth comparing.
 _RARE_SAMPLING = 0.5
 
 
 def log_sum_exp(terms: np.ndarray) -> np.ndarray:
-    """The log of the sum of exponentials over the last axis, of which -inf adds 0."""
+    """The log of the sum of exponentials over the last axis; -inf adds 0."""
     largest = np.max(terms, axis=-1, keepdims=True)
     shift = np.where(np.isfinite(largest), largest, 0.0)
     with np.errstate(divide="ignore", under="ignore"):
@@ -69,9 +71,12 @@ def log_sum_exp(terms: np.ndarray) -> np.ndarray:
 def scaled_log_sum_exp(
     factor: float, logs: np.ndarray, weights: np.ndarray
 ) -> np.ndarray:
-    """log sum_y exp(factor logs[x, y] + weights[y]), few rows at a time; [m].
+    """log sum_y exp(factor logs[x, y] + weights[y]), a block of rows at a time; [m].
 
-    `logs` are [m, n], `weights` [n].
+    Args:
+      factor: The factor of all `logs`.
+      logs: float64 [m, n].
+      weights: Logs of the weights; float64 [n].
     """
     rows = block_rows(logs.shape[1])
     blocks = (logs[start : start + rows] for start in range(0, len(logs), rows))
@@ -93,16 +98,21 @@ def chord(
     share = orders - np.floor(orders)
     with np.errstate(invalid="ignore"):
         between = log_moments[..., low] * (1 - share) + log_moments[..., high] * share
-    # 0 * inf where the upper order has no weight.
+    # Avoids 0 * inf where the upper order has no weight.
     return np.where(share == 0, log_moments[..., low], between)
 
 
 def mixture_chord(
     orders: np.ndarray, integers: np.ndarray, log_moments: np.ndarray
 ) -> np.ndarray:
-    """`chord`'s bounds for mixtures of Gaussians, which are never larger; S + [m].
+    """Bounds as `chord`'s for mixtures of Gaussians, never larger; S + [m].
 
-    For a single Gaussian L(a)/a is linear in a, and the bound is what it bounds.
+    For a single Gaussian L(a)/a is linear in a, and the bound is exact.
+
+    Args:
+      orders: Renyi orders of at least 1, shape [m].
+      integers: Sorted integers, floor and ceiling of every order among them; [n].
+      log_moments: Bounds at `integers`, shape S + [n].
     """
     return orders * chord(orders, integers, log_moments / integers)
 
@@ -119,7 +129,7 @@ def up_to_most_order(
     near = orders <= MOST_ORDER
     if near.all():
         return rdp_of_orders(orders)
-    # The smallest order is computed if all are too large, for its shape.
+    # If all are too large, the order 2 is computed for its shape.
     found = rdp_of_orders(orders[near] if near.any() else np.array([2.0]))
     result = np.full((*found.shape[:-1], orders.size), np.inf)
     if near.any():
@@ -168,13 +178,13 @@ def sampled_log_moment(
 
 
 def block_rows(width: int) -> int:
-    """The number of rows of `width` floats that are worked on at once, at least 1."""
+    """The number of rows of `width` floats in a block, at least 1."""
     return max(1, _BLOCK // width)
 
 
 @functools.lru_cache(maxsize=1)
 def _log_binomial_table() -> np.ndarray:
-    """Returns log C(a, l) for a, l <= 1024, by Pascal's rule; C(1024, 512) < 1e307."""
+    """log C(a, l) for a, l <= 1024, by Pascal's rule; C(1024, 512) < 1e307."""
     table = np.zeros((_TABLE_ORDER + 1, _TABLE_ORDER + 1))
     table[:, 0] = 1.0
     for a in range(1, _TABLE_ORDER + 1):
@@ -196,7 +206,7 @@ def log_binomials(order: int) -> np.ndarray:
 
 
 def _log(values: np.ndarray) -> np.ndarray:
-    """Returns log(values), with a large negative number for log(0)."""
+    """log(values), with a large negative number for log(0)."""
     with np.errstate(divide="ignore"):
         return np.maximum(np.log(values), -HUGE)
 
@@ -205,7 +215,7 @@ def _log(values: np.ndarray) -> np.ndarray:
 def _sampled_block(
     orders: np.ndarray, probability: np.ndarray, log_moments: np.ndarray
 ) -> np.ndarray:
-    """Returns `sampled_log_moment` for rows that are worked on at once."""
+    """`sampled_log_moment` of one block of rows."""
     l = np.arange(2, log_moments.shape[1])
     e = np.minimum(log_moments[:, 2:], HUGE)
     # log expm1(e), for small e and large.
@@ -220,12 +230,12 @@ def _sampled_block(
         logs += terms[:, :count]
         logs += log_binomials(int(order))
         result[:, i] = np.logaddexp(0.0, log_sum_exp(logs))
-    # Log-moments that were cut at HUGE stand for anything larger.
+    # Log-moments that were cut at HUGE may be any larger number.
     return np.where(result >= 0.5 * HUGE, np.inf, result)
 
 
 def integer_nodes(top: int, dense_orders: int = _DENSE_ORDERS) -> np.ndarray:
-    """The orders 2..top: all the small ones, and then some that rise by a ratio."""
+    """Integer orders from 2 to top: all small ones, then some in geometric steps."""
     dense = np.arange(2, min(top, dense_orders) + 1)
     count = max(0, math.ceil(math.log(top / dense_orders) / math.log(_ORDER_RATIO)))
     sparse = np.floor(dense_orders * _ORDER_RATIO ** np.arange(1, count))
@@ -259,14 +269,15 @@ def poisson_sampled_rdp(
     sampled_rdp = up_to_most_order(alphas, lambda near: _by_binomials(near, q, rdp))
     if q < _RARE_SAMPLING:
         return sampled_rdp
-    # Sampling never costs (Renyi divergence is quasi-convex), but a chord might.
+    # Sampling never increases the RDP (Renyi divergence is quasi-convex), but a chord
+    # might.
     return np.minimum(sampled_rdp, rdp(alphas))
 
 
 def _by_binomials(
     alphas: np.ndarray, q: float, rdp: Callable[[Any], np.ndarray]
 ) -> np.ndarray:
-    """Returns the binomial sums of `poisson_sampled_rdp`, and chords between them."""
+    """The binomial sums of `poisson_sampled_rdp`, and chords between them."""
     top = int(math.ceil(np.max(alphas)))
     nodes = integer_nodes(max(top, 2)).astype(np.float64)
     moments = (nodes - 1) * rdp(nodes)

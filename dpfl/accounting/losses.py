@@ -2,13 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Privacy loss distributions of (Poisson-sampled) Gaussians, composed on a grid.
 
-With P the release with a client and Q the one without, a loss is log(dP/dQ). Between
-two points of the grid P and Q have masses a and b; they are put on the two points so
-that both masses stay what they are. The hockey-stick, a convex function of e^epsilon,
-is then replaced by its chords, which lie above it (Doroshenko et al. 2022, 'Connect
-the Dots: Tighter Discrete Approximations of Privacy Loss Distributions'). What lies
-above the grid has an infinite loss. dp_accounting's distributions are the same, but
-come from loops over scalars; here each step is one of arrays.
+    remove, add = sampled_gaussian(q=0.01, z=1.0, step=1e-4)
+    composed([(remove, 1000)], delta=1e-6).epsilon(1e-6)
+
+With P the release with a client and Q the one without, a loss is log(dP/dQ). The masses
+of P and of Q between two points of the grid are moved to the two points so that both
+masses are kept. The hockey-stick, a convex function of e^epsilon, is then replaced by
+its chords, which lie above it (Doroshenko et al. 2022, 'Connect the Dots: Tighter
+Discrete Approximations of Privacy Loss Distributions'). Mass above the grid has an
+infinite loss. dp_accounting's distributions are the same, but come from loops over
+scalars; here each step is one of arrays.
 """
 
 from __future__ import annotations
@@ -21,26 +24,27 @@ import attr
 import numpy as np
 from scipy import fft, special
 
-# Standard deviations of a release beyond which losses are infinite: 1e-21 of them.
+# Standard deviations of a release beyond which losses are infinite, a mass of 1e-21.
 _REACH = 9.5
-# The mass that a sum may have outside of the window that is computed: over delta, and
-# of what is tilted.
+# The mass of a sum outside of the computed window, at most: over delta, and of the
+# tilted sum.
 _TAIL = 1e-9
-# Exponents of Chernoff's bound on it, times the length of the grid.
+# Exponents of Chernoff's bound on that mass, times the length of the grid.
 _EXPONENTS = np.geomspace(0.003, 100.0, 32)
-# What the FFT rounds in each place, for each release, over the mean of its spectrum.
+# Rounding error of the FFT in each place, for each release, over the mean of its
+# spectrum.
 _FFT_ROUNDING = 4e-15
 MOST = 2**23
 """The most losses of a composition."""
 
-# Allowance for what float64 rounds in a cell: 1e-16 over the grid's step, and more.
+# Allowance for the rounding of float64 in a cell: 1e-16 over the grid's step, and more.
 _ROUNDING = 1e-10
-# Losses from which exp overflows; all of a cell's mass is at its upper end there.
+# Losses from which exp overflows; a cell's whole mass is at its upper end there.
 _LARGEST_EXPONENT = 700.0
 
 
 class TooManyLossesError(ValueError):
-    """A composition has so many different losses that a coarser grid is wanted."""
+    """A composition would have so many losses that it needs a coarser grid."""
 
 
 @attr.s(frozen=True, auto_attribs=True, eq=False)
@@ -60,22 +64,29 @@ class Losses:
     infinite: float
 
     def worse(self, chance: float, top: float = math.inf) -> Losses:
-        """The same with this more mass at infinity, and all of the losses above top."""
+        """The distribution with more mass at infinity.
+
+        Args:
+          chance: Mass that is added at infinity.
+          top: All losses above it become infinite.
+        """
         above = self.step * (self.low + np.arange(self.masses.size)) > top
         infinite = self.infinite + chance + float(np.sum(self.masses[above]))
         masses = np.where(above, 0.0, self.masses)
         return attr.evolve(self, masses=masses, infinite=infinite)
 
     def of_one(self) -> Losses:
-        """The same with an allowance for rounding, and a mass of 1 in all.
+        """The distribution with an allowance for rounding, and a total mass of 1.
 
-        What is over 1 is taken from the smallest losses. The hockey-stick is a convex
+        The excess over 1 is taken from the smallest losses. The hockey-stick is a
+        convex
         function of e^epsilon that is 1 at 0, so that it is below the chord from there
-        to the smallest loss that is left; from that loss on nothing changes.
+        to the
+        smallest remaining loss; from that loss on nothing changes.
         """
         masses = self.masses * (1 + _ROUNDING)
         infinite = self.infinite * (1 + _ROUNDING)
-        # From the largest on, since the smallest may be much above 1 together.
+        # Summed from the largest on, since the smallest may be much above 1 together.
         above = infinite + np.cumsum(masses[::-1])[::-1]
         return attr.evolve(
             self,
@@ -162,10 +173,15 @@ def sampled_gaussian(q: float, z: float, step: float) -> tuple[Losses, Losses]:
 def fixed_size_gaussian(q: float, z: float, step: float) -> tuple[Losses, Losses]:
     """The losses of replacing a client in a cohort of a fixed size; both directions.
 
-    For epsilon >= 0 the hockey-stick is at most that of removing a client whose
-    vector is twice as long; replacing back is replacing, so that below 0 it is the
-    mirror image (docs/privacy/fixed_size.md). Arguments as of `sampled_gaussian`,
-    q the share of clients that are in a cohort.
+    For epsilon >= 0 the hockey-stick is at most that of removing a client whose vector
+    is
+    twice as long; replacing back is replacing, so that below 0 it is the mirror image
+    (docs/privacy/fixed_size.md).
+
+    Args:
+      q: The share of clients that are in a cohort, in (0, 1].
+      z: Noise std over L2 sensitivity, above 0.
+      step: The grid's step, above 0.
     """
     remove, _ = sampled_gaussian(q, z / 2, step)
     positive = remove.masses[max(0, 1 - remove.low) :]
@@ -181,7 +197,8 @@ def fixed_size_gaussian(q: float, z: float, step: float) -> tuple[Losses, Losses
 def _log_moments(part: Losses, longest: int) -> np.ndarray:
     """log E exp(+-s place) at s = `_EXPONENTS` / longest, place from 0; [2, 32]."""
     s = np.stack([_EXPONENTS, -_EXPONENTS])[..., None] / longest
-    # In rows, whose places have a factor each and one in common: a root of the exp.
+    # Arranged in rows, whose places have a factor each and one in common, so that the
+    # square root of the number of exponentials is enough.
     row = math.isqrt(part.masses.size) + 1
     rows = np.resize(np.append(part.masses, np.zeros(row * row)), (row, row))
     terms = s * row * np.arange(row)
@@ -194,9 +211,14 @@ def _log_moments(part: Losses, longest: int) -> np.ndarray:
 def composed(parts: Iterable[tuple[Losses, int]], delta: float) -> Losses:
     """The losses of independent parts, each so many times, on one grid.
 
-    Masses are tilted by exp(s place) before the FFT and back afterwards, s being about
-    half of that of Chernoff's bound at `delta`: what float64 rounds is then small
+    Masses are tilted by exp(s place) before the FFT and back afterwards, with about
+    half of
+    the exponent s of Chernoff's bound at `delta`: the rounding of float64 is then small
     beside masses near the epsilon of that delta, and as much is added to each.
+
+    Args:
+      parts: Distributions on grids of the same step, and how often each occurs.
+      delta: The delta at which the result is the most accurate.
 
     Raises:
       TooManyLossesError: there would be more than `MOST` of them.
@@ -207,10 +229,11 @@ def composed(parts: Iterable[tuple[Losses, int]], delta: float) -> Losses:
     moments = np.sum([n * _log_moments(part, longest) for part, n in given], axis=0)
     exponents = _EXPONENTS / longest
     tail = _TAIL * delta
-    # About half of the best exponent: with all of it what is tilted reaches far.
+    # About half of the best exponent: with all of it the tilted sum has long tails.
     best = max(0, int(np.argmin((moments[0] - math.log(delta)) / exponents)) - 2)
     tilt = exponents[best]
-    # Chernoff's bounds on the mass outside of a window, above it of what is tilted too.
+    # Chernoff's bounds on the mass outside of a window, and above it on that of the
+    # tilted sum too.
     lower = np.min((moments[1] - math.log(tail / 2)) / exponents)
     upper = np.min((moments[0] - math.log(tail / 2)) / exponents)
     more = slice(best + 1, None)
@@ -231,8 +254,8 @@ def composed(parts: Iterable[tuple[Losses, int]], delta: float) -> Losses:
         )
         product *= fft.rfft(tilted, size) ** n
     rounding = _FFT_ROUNDING * count * float(np.mean(np.abs(product)))
-    # What was outside comes back into the window: from above it counts as infinite,
-    # and from below it is now above where it was.
+    # Mass from outside wraps around into the window: mass from above counts as infinite
+    # as well, and mass from below has moved up.
     masses = np.roll(fft.irfft(product, size), -low)[: high - low + 1]
     back = moments[0, best] - tilt * (low + np.arange(masses.size))
     masses = (np.maximum(masses, 0) + rounding) * np.exp(np.minimum(back, 600.0))

@@ -72,34 +72,39 @@ def banded_stream_event(
 
     Assumptions: A is lower triangular and invertible, C lower triangular with `bands`
     diagonals; a client may take part in rounds that are at least `separation` apart,
-    and which ones does not depend on what is released. With `sampling_probability`
-    below 1 it joins each of them independently with that probability, and nobody who
-    sees the release sees whether it did. Its update is a function of its data and of
-    the rows before, and of nothing that it keeps to itself, such as whether it joined.
-    Clients that are dealt into `separation` groups, of which round t takes its clients
-    from group t modulo `separation`, are the usual way ('cyclic Poisson sampling').
+    which
+    do not depend on any release. With `sampling_probability` below 1 it joins each of
+    them
+    independently with that probability, and nobody who sees the release sees whether it
+    did. Its update is a function of its data and of the rows before, and of no secret
+    of
+    its own, such as whether it joined. Clients that are dealt into `separation` groups,
+    of
+    which round t takes its clients from group t modulo `separation`, are the usual way
+    ('cyclic Poisson sampling').
 
     Adjacency: one client is replaced by one that sends zeros. Adding and removing are
-    covered if who else is in which group does not depend on whether it is there, as
-    where each client draws its group by itself; not where groups have a fixed size.
+    covered if the other clients' groups do not depend on whether it is there, as where
+    each
+    client draws its group by itself; not where groups have a fixed size.
 
     Args:
-      release: What one round is, its noise multiplier being stddev /
-        (Delta2 max_j ||C[:, j]||_2), over the keep fraction too for a sparsified one:
-        a `GaussianDpEvent`, or a sparsified event without client sampling.
+      release: The event of one round, its noise multiplier being stddev / (Delta2 max_j
+        ||C[:, j]||_2), over the keep fraction too for a sparsified one: a
+        `GaussianDpEvent`, or a sparsified event without client sampling.
       rounds: T, at least 1.
       bands: h, from 1 on.
       separation: b, at least `bands`.
       sampling_probability: q', in [0, 1].
       participations: k, the most rounds that a client may be in, whether it joins them
-        or not: with reshuffled epochs, their number. None is as many as fit,
-        ceil(T / b), and more than that are that many.
-      last_release: What a round from (ceil(T / b) - 1) b on is, where columns of C do
-        not get longer from round to round, and what is left of them there is shorter.
-        It counts where a client may be in ceil(T / b) rounds, of which the last is
-        such a one.
-      independent_groups: Whether each client's rounds were chosen without regard to
-        the other clients.
+        or not: with reshuffled epochs, their number. None is the most that fit, ceil(T
+        / b), and larger numbers are cut to that.
+      last_release: The event of a round from (ceil(T / b) - 1) b on, where columns of C
+        do not get longer from round to round, and their part within the run is shorter
+        there. It counts where a client may be in ceil(T / b) rounds, of which the last
+        is one of these.
+      independent_groups: Whether each client's rounds were chosen without regard to the
+        other clients.
 
     Raises:
       TypeError: a release is none of these events.
@@ -129,7 +134,7 @@ def banded_stream_event(
 
 
 def _sampled(name: str, release: dp_accounting.DpEvent, q: float) -> Any:
-    """Returns a release of clients that join with probability q."""
+    """A release of clients that join with probability q."""
     bare = trees.bare(release)
     if not isinstance(bare, _RELEASES):
         raise TypeError(

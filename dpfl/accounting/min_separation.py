@@ -1,8 +1,8 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Clients that join at moments of their own, at least b rounds apart.
+"""Clients that join by independent coins, at least b rounds apart, in secret.
 
-Whoever is free joins a round with probability p, and is free again b rounds later. If C
+A free client joins a round with probability p, and is free again b rounds later. If C
 has no more than b diagonals, the columns of a client's rounds share no row. The ratio R
 of `hidden_turns` is then a sum over all patterns that takes one step a round: with x_t
 the log-ratio of round t alone, and A_t the ratio of a client that is free in round t,
@@ -28,10 +28,10 @@ from dpfl.accounting import events, gaussian, hidden_turns
 from dpfl.accounting.hidden_turns import Draws
 from dpfl.fields import said
 
-# Normal numbers that a figure takes for each direction, and the least and most draws.
+# Normal numbers drawn for an epsilon in each direction, and the least and most draws.
 _NUMBERS = 2**24
 _LEAST_DRAWS, _MOST_DRAWS = 2**13, 2**17
-# Draws are worked on so many numbers at a time.
+# Numbers in a block of draws.
 _BLOCK = 2**19
 
 
@@ -46,12 +46,17 @@ class MinSeparationDpEvent(hidden_turns.HiddenTurnsDpEvent):
     """A run in which clients join by coins of their own, at least b rounds apart.
 
     A client that is free joins a round with probability p, independently of the other
-    clients and of all data, and is free again b rounds later. When it is first free is
-    drawn so that each round has the same probability, p / (1 + (b - 1) p). It may stay
-    away from some of its rounds. What it sends is of L2 norm at most Delta2, and may
-    depend on its data, its rounds, what it sent before, coins of its own, and all that
-    was released. C G + Z is released row by row, Z of independent N(0, stddev^2) and C
-    lower triangular; row t of G is the sum of round t.
+    clients and of all data, and is free again b rounds later. The first round in which
+    it
+    is free is drawn so that each round has the same probability, p / (1 + (b - 1) p).
+    It
+    may stay away from some of its rounds. Its update is of L2 norm at most Delta2, and
+    may
+    depend on its data, its rounds, its earlier updates, coins of its own, and all
+    earlier
+    releases. C G + Z is released row by row, Z of independent N(0, stddev^2) and C
+    lower
+    triangular; row t of G is the sum of round t.
 
     Assumptions: nobody who sees the release sees who takes part when; the divisor of a
     mean is a constant; the noise is there whoever takes part.
@@ -60,8 +65,8 @@ class MinSeparationDpEvent(hidden_turns.HiddenTurnsDpEvent):
 
     Attributes:
       noise_multiplier: stddev / Delta2, at least 0.
-      columns: |C| of the rows that are released, by columns from the diagonal down;
-        float64 [T, h]. Signs are dropped. What is below the last row must be 0.
+      columns: |C| of the released rows, by columns from the diagonal down; float64 [T,
+        h]. Signs are dropped. Entries below the last row must be 0.
       separation: b, at least h.
       probability: p, in (0, 1].
     """
@@ -84,12 +89,12 @@ class MinSeparationDpEvent(hidden_turns.HiddenTurnsDpEvent):
 
     @separation.validator
     def _check_separation(self, attribute: attr.Attribute, value: int) -> None:
-        # Columns of one client would share rows.
+        # Otherwise columns of one client would share rows.
         checks.integer(attribute.name, value, self.columns.shape[1])
 
     @property
     def rounds(self) -> int:
-        """T, the rounds that are released."""
+        """T, the number of released rounds."""
         return len(self.columns)
 
     @property
@@ -113,7 +118,7 @@ class MinSeparationDpEvent(hidden_turns.HiddenTurnsDpEvent):
         return np.sum((scale * self.columns) ** 2, axis=1)
 
     def longest(self) -> float:
-        """See base class: of all patterns of rounds that are b apart."""
+        """See base class: over all patterns of rounds that are b apart."""
         if not self.noise_multiplier:
             return math.inf
         most = np.zeros(self.rounds + self.separation)
@@ -122,7 +127,7 @@ class MinSeparationDpEvent(hidden_turns.HiddenTurnsDpEvent):
         return float(most[0])
 
     def rdp(self, orders: events.Orders) -> np.ndarray:
-        """See base class: that of the longest pattern, were it no secret."""
+        """See base class: the RDP of the longest pattern, as if it were public."""
         longest = self.longest()
         if not longest:
             return np.zeros(np.shape(orders))
@@ -144,8 +149,8 @@ class MinSeparationDpEvent(hidden_turns.HiddenTurnsDpEvent):
         with np.errstate(divide="ignore"):
             stay, join = np.log1p(-self.probability), math.log(self.probability)
         found = [np.zeros(logs.shape[1])] * self.separation
-        # From the last round to the first, so that A_{t+1} is the last and A_{t+b} is b
-        # from the end.
+        # Computed from the last round to the first, so that A_{t+1} is the last entry
+        # and A_{t+b} is b from the end.
         for row in logs[::-1]:
             joins = row + (join + found[-self.separation])
             found.append(np.logaddexp(found[-1] + stay, joins))
@@ -163,12 +168,12 @@ class MinSeparationDpEvent(hidden_turns.HiddenTurnsDpEvent):
     def patterns(
         self, weights: np.ndarray, draws: int, generator: np.random.Generator
     ) -> np.ndarray:
-        """Patterns, likelier by the exponential of the sum of their rounds' weights.
+        """Draws patterns with likelihoods times exp(the sum of their rounds' weights).
 
         Args:
           weights: The weights of rounds; float64 [T].
           draws: n.
-          generator: Where they come from.
+          generator: The source of randomness.
 
         Returns:
           Whether a client is in a round, bool [T, n].
@@ -192,8 +197,9 @@ class MinSeparationDpEvent(hidden_turns.HiddenTurnsDpEvent):
         """See base class: from P with its means a factor l longer.
 
         Patterns are drawn with a weight e^{l (l-1) K_SS / 2}, of mean M. A draw then
-        weighs R M / E_S exp(l (W_S - K_SS / 2)), and by Jensen's inequality that is at
-        most M R^(1-l).
+        weighs
+        R M / E_S exp(l (W_S - K_SS / 2)), and by Jensen's inequality that is at most M
+        R^(1-l).
         """
         factor = 1 + shift / math.sqrt(self.rate * float(np.sum(self._own)))
         more = factor - 1
@@ -239,7 +245,7 @@ class MinSeparationDpEvent(hidden_turns.HiddenTurnsDpEvent):
 
 
 def _blocks(draws: int, rounds: int, seed: int) -> Any:
-    """A generator for each block of draws, and how many they are."""
+    """A generator and a size for each block of draws."""
     generator = np.random.default_rng(seed)
     size = max(64, _BLOCK // rounds)
     for first in range(0, draws, size):

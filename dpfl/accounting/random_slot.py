@@ -1,6 +1,6 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Clients that draw one round of an epoch: a slot that nobody else is told.
+"""Random allocation: each client draws one round of an epoch in secret, its slot.
 
 With x_i the likelihood ratio of round i, were the client in it, the ratio of an epoch
 is R = 1 - r/S + (1/S) sum_{i<=r} x_i: S slots, of which the first r rounds have been
@@ -13,8 +13,8 @@ which is the multinomial expansion of R^a. With A(y)^r = exp(r y) + B_r(y) it is
 comes by repeated squaring in log space, truncated at the largest order, so that a
 log-moment of 1e-12 is as accurate as one of 1e12.
 
-That is the direction from 'with the client' to 'without'. For mixtures of Gaussians
-the other one is never larger; for any other release it is bounded on its own. The
+This is the direction from 'with the client' to 'without'. For mixtures of Gaussians
+the other one is never larger; for any other release it is bounded separately. The
 proofs are in docs/privacy/random_slot.md.
 
 Sources: Chua et al. (2024), 'Balls-and-Bins Sampling for DP-SGD'; Feldman and Shenfeld
@@ -35,16 +35,16 @@ from dpfl.accounting import csgm, events, gaussian, log_space
 from dpfl.fields import said
 
 MOST_ORDERS = 256
-"""The largest order at which slots amplify; above, the release of one round bounds."""
+"""The largest order at which slots amplify; above, the RDP is that of one round."""
 
-# Covers the rounding of some fifty products of polynomials, each of 1e-15 or so.
+# Allowance for the rounding of some fifty products of polynomials, each of about 1e-15.
 _ROUNDING = 1e-11
 # Orders this close above 1 are raised to it in the bound for any release.
 _LEAST_EXCESS = 1e-4
 
 
 def _product(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Returns the log coefficients of a product of polynomials, truncated; [n]."""
+    """The log coefficients of a product of polynomials, truncated; [n]."""
     size = left.size
     padded = np.concatenate([np.full(size - 1, -np.inf), right])
     # Row k is right[k], right[k-1], ..., and -inf where the index would be negative.
@@ -53,7 +53,7 @@ def _product(left: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 
 def _exponential(rate: float, size: int) -> np.ndarray:
-    """Returns the log coefficients of exp(rate y), rate at least 0; float64 [size]."""
+    """The log coefficients of exp(rate y), rate at least 0; float64 [size]."""
     power = np.arange(size)
     return special.xlogy(power, rate) - special.gammaln(power + 1)
 
@@ -91,9 +91,9 @@ def slot_log_moments(log_moments: np.ndarray, rounds: int, slots: float) -> np.n
 
 
 def is_gaussian_mixture(event: dp_accounting.DpEvent) -> bool:
-    """Whether a release is one of Gaussian noise, shifted at random or not.
+    """Whether a release has Gaussian noise, shifted at random or not.
 
-    That is what the theorems on both directions are for: see docs/privacy.
+    The theorems on both directions assume it: see docs/privacy.
     """
     return isinstance(event, (dp_accounting.GaussianDpEvent, csgm.SparsifiedDpEvent))
 
@@ -102,11 +102,15 @@ def is_gaussian_mixture(event: dp_accounting.DpEvent) -> bool:
 class RandomSlotDpEvent(events.RdpDpEvent):
     """The first rounds of an epoch of which each client draws one in secret.
 
-    Each client draws, independently of the other clients, of all data and of all that
-    was released, in which round of the epoch it takes part: each round has the
-    probability 1/slots, and with what is left it sits the epoch out. Rounds are
-    released one after the other, and what a client sends may depend on those before.
-    An epoch that follows is this event again, with a slot drawn afresh.
+    Each client draws, independently of the other clients, of all data and of all
+    releases,
+    in which round of the epoch it takes part: each round has the probability 1/slots,
+    and
+    with the remaining probability it sits the epoch out. Rounds are released one after
+    the
+    other, and a client's update may depend on earlier ones. The next epoch is this
+    event
+    again, with a slot drawn afresh.
 
     Assumptions: nobody who sees the release sees who takes part when; the divisor of a
     mean is a constant; the noise of a round is there whoever takes part (a server's
@@ -117,7 +121,7 @@ class RandomSlotDpEvent(events.RdpDpEvent):
     Attributes:
       round_event: The release of one round that the client is in, without client
         sampling: dp_accounting's `GaussianDpEvent`, or an `RdpDpEvent`.
-      rounds: r, how many rounds of the epoch have been released, at least 1.
+      rounds: r, the number of the epoch's rounds that have been released, at least 1.
       slots: S, at least r: population over cohort, or the rounds of an epoch where
         everybody takes part once.
     """
@@ -149,7 +153,7 @@ class RandomSlotDpEvent(events.RdpDpEvent):
         return gaussian.Part(1 / self.slots, z, rounds=self.rounds)
 
     def _round_log_moments(self, top: int) -> np.ndarray:
-        """Returns L at 0, 1, ..., top, or its chords; float64 [top + 1]."""
+        """L at 0, 1, ..., top, or its chords for other noise; float64 [top + 1]."""
         exact = is_gaussian_mixture(self.round_event)
         nodes = np.arange(2, top + 1) if exact else log_space.integer_nodes(top)
         moments = (nodes - 1.0) * gaussian.round_rdp(
@@ -164,7 +168,7 @@ class RandomSlotDpEvent(events.RdpDpEvent):
     def rdp(self, orders: events.Orders) -> np.ndarray:
         """See base class."""
         alphas = checks.orders(orders)
-        # No slot costs more than the round itself (Renyi divergence is quasi-convex).
+        # No slot has more RDP than the round itself (Renyi divergence is quasi-convex).
         result = gaussian.round_rdp(self.round_event, alphas)
         near = alphas <= MOST_ORDERS
         if not near.any():
@@ -185,12 +189,12 @@ class RandomSlotDpEvent(events.RdpDpEvent):
         return result
 
     def _backward_rdp(self, orders: np.ndarray) -> np.ndarray:
-        """Returns a bound on the direction from 'without' to 'with', for any release.
+        """A bound on the direction from 'without' to 'with', for any release.
 
         R >= prod_i x_i^(1/S), the mean of x_i's and ones being above their product.
         """
         share = self.rounds / self.slots
-        # A larger order bounds a smaller one, and close to 1 bounds of integer noise
-        # divide their own rounding errors by next to nothing.
+        # The RDP at a larger order bounds that at a smaller one, and bounds of integer
+        # noise close to 1 divide their own rounding errors by nearly 0.
         raised = np.maximum((orders - 1) / self.slots, _LEAST_EXCESS)
         return share * gaussian.round_rdp(self.round_event, 1 + raised)

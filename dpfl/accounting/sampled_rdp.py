@@ -1,13 +1,13 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Renyi divergences of sampled Gaussians, of Poisson sampling at any orders.
+"""Renyi divergences of sampled Gaussians: Poisson sampling and cohorts of a fixed size.
 
 With P = (1 - q) N(0, 1) + q N(m, 1) and Q = N(0, 1), the moment E_Q (P/Q)^a is 1 + E_Q
-g, of a g without a negative value: what (1 + u)^a has beyond its chord, u = P/Q - 1. It
-is computed by quadrature.
+g, with g = (1 + u)^a - 1 - a u, u = P/Q - 1, which is nowhere negative. It is computed
+by quadrature, at any order.
 
-Of cohorts of a fixed size the log-moment of a whole order a is at most
+For cohorts of a fixed size the log-moment of a whole order a is at most
 
   log(1 + sum_{l>=2} C(a, l) q^l min(4 sqrt(B(2 floor(l/2)) B(2 ceil(l/2))),
                                      2 exp((l - 1) l m^2 / 2))),  B(l) = E_Q (w - 1)^l,
@@ -27,17 +27,17 @@ import numpy as np
 from dpfl import checks
 from dpfl.accounting import events, gaussian, log_space
 
-# The error of the rule, and of the window that it is used on, is below exp(-45).
+# Log error of the rule, and of the window that it is used on.
 _LOG_ERROR = 45.0
 _WINDOW = 13.0
-# Values of the integrand above which the quadrature is not done.
+# Largest number of values of the integrand for which the quadrature is done.
 _MOST_VALUES = 1_000_000
 # Relative allowance for rounding; that of g itself grows towards order 1.
 _RDP_ROUNDING = 1e-11
 
 
 def _log_excess(orders: np.ndarray, x: np.ndarray, q: float, m: float) -> np.ndarray:
-    """Returns log g, shape [len(orders), len(x)]."""
+    """log g, shape [len(orders), len(x)]."""
     exponent = m * x - 0.5 * m * m
     u = q * np.expm1(np.minimum(exponent, 300.0))
     log_ratio = np.where(
@@ -45,7 +45,8 @@ def _log_excess(orders: np.ndarray, x: np.ndarray, q: float, m: float) -> np.nda
     )
     a = orders[:, None]
     power = a * log_ratio
-    # Three forms of g: the binomial series, the definition, and without overflow.
+    # Three forms of g: the binomial series, the definition, and one that cannot
+    # overflow.
     term = np.where(np.abs(u) * a < 0.01, u, 0.0)
     term = 0.5 * a * (a - 1) * term * term
     series = term.copy()
@@ -64,8 +65,12 @@ def sampled_gaussian_rdp(
 ) -> np.ndarray:
     """The RDP of the Poisson-sampled Gaussian at any orders, rounded up; float64 [m].
 
-    It is infinite where the noise is so small that the quadrature would be long. The
-    sampling probability is in (0, 1), and the noise multiplier above 0.
+    It is infinite where the noise is so small that the quadrature would be long.
+
+    Args:
+      orders: Renyi orders, finite and greater than 1; shape [m].
+      sampling_probability: In (0, 1).
+      noise_multiplier: Noise std over L2 sensitivity, above 0.
     """
     alphas = checks.orders(orders)
     m, q = 1 / noise_multiplier, sampling_probability
@@ -87,18 +92,19 @@ def sampled_gaussian_rdp(
     return result
 
 
-# B is computed up to this l, as in dp_accounting; the other term bounds beyond.
+# Largest l at which B is computed, as in dp_accounting; the other term is the bound
+# beyond.
 _MOST_POWER = 256
-# Where w reaches exp of this much, the other term is the smaller one.
+# The other term is the smaller one where w reaches exp of this.
 _MOST_EXPONENT = 50.0
 
 
 def _log_even_moments(m: float) -> np.ndarray:
-    """Returns log B(l), l = 0, 2, ..., 256; infinite where it is not needed."""
+    """log B(l), l = 0, 2, ..., 256; infinite where it is not needed."""
     powers = np.arange(0, _MOST_POWER + 1, 2)
     result = np.full(powers.shape, np.inf)
     near = powers * m <= _MOST_EXPONENT
-    # Powers of x have their mass at their roots.
+    # The mass of powers of x is around the roots of their degrees.
     reach = _WINDOW + math.sqrt(_MOST_POWER)
     step = 0.125
     x = np.arange(-reach, reach + _MOST_EXPONENT + step, step)
@@ -119,9 +125,13 @@ def drawn_gaussian_rdp(
 ) -> np.ndarray:
     """The RDP of the Gaussian on cohorts of a fixed size, drawn afresh; float64 [m].
 
-    One client is replaced by another, and `noise_multiplier` is over how far that moves
-    a sum. `fraction` is that of the clients who are drawn, in [0, 1]. Between whole
-    orders the log-moment is at most its chord.
+    One client is replaced by another. Between whole orders the log-moment is bounded by
+    its chord.
+
+    Args:
+      orders: Renyi orders, finite and greater than 1; shape [m].
+      fraction: The share of clients that are drawn, in [0, 1].
+      noise_multiplier: Noise std over the largest change of a sum by a replacement.
     """
     alphas = checks.orders(orders)
     plain = gaussian.gaussian_rdp(noise_multiplier, alphas)
@@ -132,12 +142,12 @@ def drawn_gaussian_rdp(
     found = log_space.up_to_most_order(
         alphas, lambda near: _drawn_rdp(near, fraction, 1 / noise_multiplier)
     )
-    # Sampling never costs: Renyi divergence is quasi-convex.
+    # Sampling never increases the RDP: Renyi divergence is quasi-convex.
     return np.minimum(found * (1 + _RDP_ROUNDING), plain)
 
 
 def _drawn_rdp(alphas: np.ndarray, fraction: float, m: float) -> np.ndarray:
-    """Returns the module's bound for cohorts of a fixed size, and chords; [m]."""
+    """The module's bound for cohorts of a fixed size, with chords; [m]."""
     integers = log_space.whole_orders(alphas)
     l = np.arange(2.0, integers[-1] + 1)
     terms = np.minimum(math.log(2) + 0.5 * l * (l - 1) * min(m * m, 1e280), 1e290)

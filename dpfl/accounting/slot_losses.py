@@ -7,10 +7,10 @@ of the first r rounds of an epoch of S slots is R = 1 - r/S + (1/S) sum_{i<=r} w
 directions' hockey-sticks are means of convex functions of R without the client, so
 that they only grow where a mass is moved to two points, on either side of it, that
 keep the mass and the mean. The law of the sum of n ratios is held on a grid that is
-even in the logarithm, and added to itself: where two terms are d points apart the
-logarithm of their sum is always as far above the larger one. Its mass goes to the two
-points about it. Only numbers above 0 are added up, so that tails are as accurate as all
-else. What lies far out is left out, and counted as an infinite loss.
+even in the logarithm, and added to itself: if two terms are d points apart, the
+logarithm of their sum is a fixed distance above the larger one, and the mass goes to
+the two points around it. Only positive numbers are added, so that tails are as accurate
+as the rest. Mass far out is dropped, and counted as an infinite loss.
 
 docs/privacy/random_slot.md has the proofs.
 """
@@ -27,17 +27,17 @@ from scipy import special
 from dpfl.accounting import losses
 
 # The grid's step over the standard deviation of a log-normal variable with the sum's
-# variance. The figures are some 1e-3 above those of finer grids.
+# variance. Epsilons are some 1e-3 above those of finer grids.
 _STEP = 1 / 40
-# Standard deviations of a release beyond which it is left out, and what of a sum is.
+# Standard deviations at which a release is cut, and the mass at which a sum is.
 _REACH = 9.5
 _LEFT_OUT = 1e-20
-# From more rounds on, more noise or less of it a grid would be long, or so fine that
+# Limits of rounds and noise, beyond which a grid would be long, or so fine that
 # rounding counts, or numbers overflow.
 _MOST_ROUNDS = 2**20
 _LEAST_STEP = 1e-9
 _LARGEST_LOSS = 600.0
-# Allowance for what float64 rounds in masses: in all, and for each round.
+# Allowance for the rounding of float64 in masses: in all, and for each round.
 _ROUNDING = 1e-10
 _ROUNDING_OF_ROUND = 4e-15
 
@@ -45,9 +45,13 @@ _ROUNDING_OF_ROUND = 4e-15
 class _Sum(NamedTuple):
     """The law, without the client, of a sum of likelihood ratios.
 
-    `masses` are those of sums with the logarithms `low * step`, `(low + 1) * step` and
-    so on. What is left out has at most the probability `lost`, and the sum's mean over
-    it is at most `lost_mean`.
+    Attributes:
+      terms: The number of ratios.
+      step: The step of the grid, which is even in the logarithm of the sum.
+      low: The smallest logarithm is `low * step`.
+      masses: Masses at `low * step`, `(low + 1) * step` and so on; float64 [n].
+      lost: Bound on the probability of the dropped part.
+      lost_mean: Bound on the sum's mean over the dropped part.
     """
 
     terms: int
@@ -62,7 +66,7 @@ class _Sum(NamedTuple):
         return self.step * (self.low + np.arange(self.masses.size))
 
     def trimmed(self) -> _Sum:
-        """The same without ends that hardly count, with the client or without."""
+        """The law without ends of negligible mass, with the client or without."""
         means = self.masses * np.exp(self.logs())
         least = _LEFT_OUT, _LEFT_OUT * self.terms
         first = int(np.searchsorted(np.cumsum(self.masses), least[0]))
@@ -111,7 +115,7 @@ def _one(z: float, step: float) -> _Sum:
 def _moved(
     places: np.ndarray, masses: np.ndarray, step: float
 ) -> tuple[int, np.ndarray]:
-    """Masses at rising places of a grid, in its steps, moved to the points of it."""
+    """Moves masses at rising places, in steps of a grid, to the points of the grid."""
     below = np.floor(places)
     upper = masses * (np.expm1((places - below) * step) / math.expm1(step))
     low = int(below[0])
@@ -123,14 +127,14 @@ def _moved(
 
 
 def _added(one: _Sum, other: _Sum, parts: int) -> _Sum:
-    """The law of the sum of two independent sums on one grid, on `parts` times a finer.
+    """The law of the sum of two independent sums on one grid, on a finer grid.
 
-    The sum of terms i and j is log(1 + exp(-|i - j| step)) above the larger one, in
-    logarithms.
+    The grid's step is divided by `parts`. The sum of terms i and j is
+    log(1 + exp(-|i - j| step)) above the larger one, in logarithms.
     """
     step = one.step / parts
     cell = math.expm1(step)
-    # From so many points apart the sum is within the cell above the larger one.
+    # From this distance on, the sum is within the cell above the larger term.
     near = max(1, math.ceil(-math.log(cell) / one.step))
     low = max(one.low, other.low)
     end = max(one.low + one.masses.size, other.low + other.masses.size)
@@ -138,7 +142,7 @@ def _added(one: _Sum, other: _Sum, parts: int) -> _Sum:
     for larger, smaller in ((one, other), (other, one)):
         _add_far(out[::parts], out[1::parts], larger, smaller, low, near, cell)
     apart = one.low - other.low
-    # Of two that are alike pairs at a distance below 0 are those above it.
+    # For equal laws, negative distances duplicate positive ones.
     least = 0 if one is other else max(1 - near, apart - other.masses.size + 1)
     distances = np.arange(least, min(near, apart + one.masses.size))
     rise = np.log1p(np.exp(-np.abs(distances) * one.step)) / step
@@ -178,9 +182,9 @@ def _add_far(
     near: int,
     cell: float,
 ) -> None:
-    """Adds pairs that are at least `near` points apart to `out` and one point above it.
+    """Adds pairs at least `near` points apart to `out`, and to `above` one point up.
 
-    The part that goes up is linear in the smaller term: its mean is all that counts.
+    The mass that goes up is linear in the smaller term, of which only the mean counts.
     """
     start = max(0, low - larger.low)
     masses, logs = larger.masses[start:], larger.logs()[start:]
@@ -207,7 +211,7 @@ def _sum_of(z: float, terms: int) -> _Sum:
         return _added(before, _one(z, before.step), 1)
     half = _sum_of(z, terms // 2)
     found = _added(half, half, 2)
-    # To a step that changes with the noise and the number of terms little by little.
+    # Moved to a step that changes gradually with the noise and the number of terms.
     step = _step(z, terms)
     low, masses = _moved(found.logs() / step, found.masses, step)
     return found._replace(step=step, low=low, masses=masses)
@@ -222,7 +226,7 @@ def slot_gaussian(
     Args:
       q: The probability with which a round is the client's, at most 1/rounds.
       z: Noise std over L2 sensitivity, above 0 and `is_in_reach`.
-      rounds: How many rounds of the epoch are released.
+      rounds: The number of the epoch's released rounds.
       step: The step of the losses' grid, above 0.
     """
     found = _sum_of(z, rounds)

@@ -1,6 +1,6 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""A Gaussian release that stands for masked coordinates, but for a small probability.
+"""A Gaussian that dominates a release of masked coordinates, up to a small probability.
 
 `dpfl.accounting.integer.stand_in` has one for integer noise, which is composed here
 too.
@@ -16,14 +16,14 @@ directions. By Chernoff's bound
 
   P(V > V*) <= exp(K h_s(t) - s V*),    h_s(t) = log E_P exp(s int_0^t p^2),
 
-K coordinates of the time t being the worst there can be, since h_s is convex in t.
+K coordinates of the time t being the worst case, since h_s is convex in t.
 docs/privacy/stopped_martingale.md has the proofs.
 
 p is a martingale under P. `_log_exponential` bounds h_s from above: in each of n steps
 the integral is taken to be the step times the last p^2, and functions of p, all of
 them convex, are replaced by their interpolation between nodes, of which the
-expectation is known. Both only ever add; what float64 rounds is numbers above 0, by
-parts in 1e-12 of each, for which an allowance is made.
+expectation is known. Both only ever increase the bound; float64 rounds positive
+numbers, by parts in 1e-12 of each, for which an allowance is made.
 """
 
 from __future__ import annotations
@@ -41,24 +41,25 @@ from scipy import special
 from dpfl.accounting import csgm, events, gaussian, losses, random_slot, trees
 from dpfl.accounting.integer import stand_in
 
-# Steps in time; each adds at most 1/n of how much V grows by its own spread.
+# Number of steps in time; each adds at most 1/n of the growth of V by its own spread.
 _STEPS = 40
-# Nodes to a standard deviation of a step, and the range in standard deviations of all.
+# Nodes per standard deviation of a step, and the range in standard deviations of the
+# whole time.
 _NODES = 3
 _BELOW, _ABOVE = 9.0, 24.0
 # Times at which the exponent is computed are powers of this; between two of them it is
-# at most its chord, being convex, so that a calibration computes a few alone.
+# at most its chord, being convex, so that a calibration computes only a few.
 _RATIO = 1.1
-# Exponents s of Chernoff's bound are powers of the same, to the square, from and up to
-# these over t. float64 ends at exp(709).
+# Exponents s of Chernoff's bound are even powers of `_RATIO` between these, over t.
+# float64 ends at exp(709).
 _SMALLEST, _LARGEST = 0.1, 600.0
-# Times outside of these are bounded by what holds at the ends.
+# Times outside of these are bounded by the values at the ends.
 _SHORTEST, _LONGEST = 1e-6, 1e3
 # Allowance for rounding, in all steps together.
 _ROUNDING = 1e-10
-# The part of delta that the clocks may take, all releases together.
+# The share of delta for the clocks, of all releases together.
 _SHARE = 0.01
-# The part that the tails of integer noise may take; they are far below it.
+# The share for the tails of integer noise, which are far below it.
 _TAIL_SHARE = 1e-6
 
 
@@ -74,20 +75,20 @@ def _logits(keep: float, time: float) -> np.ndarray:
 
 
 def _transition(logits: np.ndarray, time: float) -> np.ndarray:
-    """E of the hat function of each node, from each node, after a time; [m + 2, m + 2].
+    """Expected hat function of each node, from each node, after a time; [m + 2, m + 2].
 
     From p, the posterior stays at most c with the probability of log w <= logit c -
     logit p, and E[p; p <= c] is that probability with the coordinate kept, times p.
-    Only numbers above 0 are added up, and differences are of neighbours in the logit.
+    Only positive numbers are added, and differences are of neighbours in the logit.
     """
     m, root = logits.size, math.sqrt(time)
-    # The nodes are equally far apart: what counts is how many of them lie between.
+    # The nodes are equally spaced: only the number between two of them counts.
     gaps = root / _NODES * np.arange(1 - m, m)
     between = np.arange(m) - np.arange(m)[:, None] + m - 1
     p, rest = special.expit(logits)[:, None], special.expit(-logits)[:, None]
     kept = p * _rows_of_cells(gaps / root - root / 2, between)
     lost = rest * _rows_of_cells(gaps / root + root / 2, between)
-    # Of the lower node of each cell, and how far it is below 1 and below the upper one.
+    # Lower node of each cell, and its distances to 1 and to the upper node.
     low = np.concatenate([[0.0], special.expit(logits)])
     room = np.concatenate([[1.0], special.expit(-logits)])
     fall = room - np.append(room[1:], 0.0)
@@ -105,7 +106,7 @@ def _transition(logits: np.ndarray, time: float) -> np.ndarray:
 def _rows_of_cells(bounds: np.ndarray, between: np.ndarray) -> np.ndarray:
     """Normal masses below, between and above the bounds of each row; [m, m + 1]."""
     rows = np.empty((between.shape[0], between.shape[1] + 1))
-    # A mass of 1e-300 counts where what it weighs is 1e250.
+    # A mass of 1e-300 counts where its weight is 1e250.
     rows[:, 1:-1] = losses.normal_masses(bounds)[between[:, :-1]]
     rows[:, 0] = special.ndtr(bounds[between[:, 0]])
     rows[:, -1] = special.ndtr(-bounds[between[:, -1]])
@@ -125,7 +126,7 @@ def _exponents(place: int) -> np.ndarray:
 
 @functools.lru_cache(maxsize=256)
 def _log_exponential(keep: float, place: int) -> np.ndarray:
-    """Bounds on h_s(t) from above at t = `_RATIO`^place and s = `_exponents(place)`."""
+    """Upper bounds on h_s(t) at t = `_RATIO`^place and s = `_exponents(place)`."""
     time = _RATIO**place
     logits = _logits(keep, time)
     nodes = np.concatenate([[0.0], special.expit(logits), [1.0]])
@@ -136,7 +137,7 @@ def _log_exponential(keep: float, place: int) -> np.ndarray:
         values = np.ones_like(growth)
         for _ in range(_STEPS):
             values = transition @ (growth * values)
-        # The node of keep, or if rounding has moved it the one above: values rise in p.
+        # The node of keep, or the one above if rounding has moved it: values rise in p.
         found = values[np.searchsorted(nodes, keep * (1 - 1e-12))]
         result = np.log(found) + _ROUNDING
     return np.where(np.isfinite(result), result, np.inf)
@@ -150,15 +151,17 @@ def clock_bound(
     Args:
       keep_fraction: gamma, in (0, 1).
       time: t, (a coordinate's bound / noise std)^2, greater than 0.
-      full_coordinates: K, how many coordinates the L2 bound lets stand at their bound.
+      full_coordinates: K, the number of coordinates at their bound that the L2 bound
+        allows.
       delta: Greater than 0.
     """
     everything = full_coordinates * time
-    # What is kept more often is known sooner, and numbers below underflow.
+    # A larger keep fraction has a larger clock, and numbers below underflow.
     keep = max(keep_fraction, 1e-250)
     if not time < _LONGEST:
         return everything
-    # Convex in the time and 0 at 0: below the shortest it is at most its share.
+    # The exponent is convex in the time and 0 at 0: below the shortest time it is at
+    # most its share.
     base = max(time, _SHORTEST)
     share = full_coordinates * (time / base)
     place = math.floor(math.log(base, _RATIO))
@@ -174,13 +177,13 @@ def clock_bound(
 
 
 def _is_replaced(event: dp_accounting.DpEvent) -> bool:
-    """Whether a release is one of which something else is to stand for it."""
+    """Whether a release is to be replaced by a dominating Gaussian."""
     masked = isinstance(event, csgm.SparsifiedDpEvent) and event.keep_fraction < 1
     return masked or stand_in.is_known(event)
 
 
 def _replaced_releases(event: dp_accounting.DpEvent) -> int:
-    """How many releases of a tree are replaced."""
+    """The number of releases of a tree to be replaced by Gaussians."""
     event = trees.resolve_sampling(event)
     if isinstance(event, events.RunDpEvent):
         return _replaced_releases(event.event)
@@ -202,9 +205,11 @@ def _stand_in(
 ) -> dp_accounting.DpEvent:
     """The tree with a (sampled) Gaussian for each release that is replaced.
 
-    `gaussian_of` maps one of these, sampling aside, how often it is composed, and how
-    many of them in a row share a clock, or 0 in a cohort of a fixed size, to what
-    stands for it.
+    `gaussian_of` maps such a release, without its sampling, the number of times that it
+    is
+    composed, and the number of consecutive ones that share a clock, or 0 in a cohort of
+    a
+    fixed size, to the Gaussian.
     """
     if isinstance(event, events.RunDpEvent):
         return attr.evolve(event, event=_stand_in(event.event, gaussian_of, times))
@@ -229,13 +234,13 @@ def _stand_in(
     if not _is_replaced(event):
         return event
     q = getattr(event, "sampling_probability", 1.0)
-    # Of unsampled releases the clocks are one, for all of them.
+    # Unsampled releases share one clock.
     plain = gaussian_of(event, times, times if q == 1 else 1)
     return plain if q == 1 else dp_accounting.PoissonSampledDpEvent(q, plain)
 
 
 def _stopped(event: csgm.SparsifiedDpEvent, count: int, delta: float) -> float:
-    """The V* of releases in a row that is exceeded with the probability delta."""
+    """The V* of consecutive releases that is exceeded with the probability delta."""
     scale = max(event.noise_multiplier * event.keep_fraction, 1e-150)
     time = (event.linf_ratio / scale) * (event.linf_ratio / scale)
     full = event.full_coordinates * count
@@ -245,21 +250,22 @@ def _stopped(event: csgm.SparsifiedDpEvent, count: int, delta: float) -> float:
 def _between_clients(
     stand: Callable[[float], stand_in.StandIn], delta: float
 ) -> stand_in.StandIn:
-    """What stands for a release of which two clients' vectors are told apart.
+    """A Gaussian that dominates the replacement of one client's vector by another's.
 
     With F(a) = Phi(Phi^-1(a) + V^(1/2)) a test has at most the power F(level) + e of
-    either vector against none, e what the clock, or a tail, leaves; and so at most
+    either vector against none, e the probability of the clock, or a tail; and so at
+    most
     F(F(level)) + e + F(e) of one against the other (docs/privacy/fixed_size.md).
 
     Args:
-      stand: From a delta to what stands for the release of one vector against none.
+      stand: Maps a delta to the dominating Gaussian of one vector against none.
       delta: Bound on e + F(e), greater than 0.
     """
     for part in 10.0 ** -np.arange(1, 60):
         found = stand(max(delta * part, 1e-300))
         if not found.clock < math.inf or delta * part < 1e-300:
             break
-        # A part in a thousand is for the tails, on both sides.
+        # A thousandth is for the tails, on both sides.
         e = delta * part * 1.001
         shift = math.sqrt(found.clock)
         tails = found.distance + special.ndtr(special.ndtri(found.distance) + shift)
@@ -270,7 +276,7 @@ def _between_clients(
 
 
 def is_of_gaussians(event: dp_accounting.DpEvent) -> bool:
-    """Whether a tree holds Gaussians alone, and what one stands for."""
+    """Whether a tree holds only Gaussians and releases that one can dominate."""
     alike = _stand_in(event, lambda *_: dp_accounting.GaussianDpEvent(1.0))
     return gaussian.gaussian_parts(alike) is not None
 
@@ -278,16 +284,17 @@ def is_of_gaussians(event: dp_accounting.DpEvent) -> bool:
 def _stand_ins(
     event: dp_accounting.DpEvent, delta: float
 ) -> Optional[tuple[dp_accounting.DpEvent, float]]:
-    """The tree of Gaussians that stands for one, and how far it is from it.
+    """The tree of Gaussians that dominates a tree, and its distance.
 
     Clocks take the part `_SHARE` of delta, and the distance is that of `StandIn`, of
-    all releases together. None if nothing of the tree is replaced.
+    all
+    releases together. None if no release of the tree is replaced.
     """
     count = _replaced_releases(event)
     if not count:
         return None
-    # Of as many releases as the next power of two, so that a run's rounds, counted
-    # one by one, seldom ask for another Gaussian.
+    # The number of releases is rounded up to a power of two, so that a run's rounds,
+    # counted one by one, seldom need another Gaussian.
     share = _SHARE * delta / 2 ** math.ceil(math.log2(count))
     distance = 0.0
 
@@ -317,7 +324,7 @@ def _stand_ins(
 
 
 def _largest_epsilon(distance: float, delta: float) -> float:
-    """Up to which epsilon the distance takes no more than its part of delta.
+    """The largest epsilon at which the distance takes no more than its share of delta.
 
     Releases within D of (epsilon, delta)-private ones add (1 + e^epsilon) D.
     """
@@ -331,9 +338,11 @@ def stopped_epsilon(
 ) -> Optional[tuple[float, str]]:
     """An epsilon of a tree that drops coordinates or adds integers, and the method.
 
-    It is `gaussian.tight_epsilon` of the Gaussians that stand for these releases, at
-    what of `delta` their clocks leave, with 'stopped-' before the method; None if there
-    is nothing that one stands for, or the tree holds any other event.
+    It is `gaussian.tight_epsilon` of the dominating Gaussians, at the part of `delta`
+    that
+    their clocks leave, with 'stopped-' before the method; None if no release is
+    replaced by
+    one, or the tree holds any other event.
     """
     if (stands := _stand_ins(event, delta)) is None:
         return None
@@ -347,10 +356,19 @@ def stopped_epsilon(
 def stopped_losses(
     event: dp_accounting.DpEvent, delta: float, step: float
 ) -> Optional[tuple[losses.Losses, losses.Losses]]:
-    """`gaussian.tight_losses` of the Gaussians that stand for releases of a tree.
+    """`gaussian.tight_losses` of the Gaussians that dominate the releases of a tree.
 
-    What clocks and tails take of delta is at infinity, and so are the losses above
-    which tails would take more. None as for `stopped_epsilon`.
+    The shares of delta for clocks and tails are at infinity, and so are losses that are
+    so
+    large that tails would take more.
+
+    Args:
+      event: The tree of events.
+      delta: The delta at which the losses are the most accurate, in (0, 1).
+      step: The step of the losses' grid, above 0.
+
+    Returns:
+      The losses of removing and of adding a client; None as for `stopped_epsilon`.
     """
     if (stands := _stand_ins(event, delta)) is None:
         return None

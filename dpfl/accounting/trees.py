@@ -1,12 +1,12 @@
 # Copyright 2026 The dpfl Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""The one form in which trees of events are accounted for.
+"""Normal form of trees of events, in which they are accounted for.
 
-Events of dp_accounting take any number and check none, and some of its releases take
-an integer for an event. So every tree is `normalised` before anything is computed of
-it: its numbers are Python's and in range, at every depth, and what is released of one
-sample of clients is one event.
+Events of dp_accounting take any number and check none, and some of its releases take an
+integer for an event. So every tree is `normalised` before anything is computed of it:
+its numbers are Python's and in range, at every depth, and all releases of one sample of
+clients are one event.
 
 Releases of one sample are composed before they are sampled, by one coin for all.
 Gaussians of noise multipliers z_i, chosen adaptively or not, are dominated by one of
@@ -34,10 +34,9 @@ from dpfl.accounting import events
 
 _THEIR_ACCOUNTANT = rdp_privacy_accountant.RdpAccountant
 
-# A release that is repeated more often than this is a mistake, and products of a few
-# such numbers are floats.
+# Largest number of repetitions of a release: products of a few such numbers are floats.
 MOST_RELEASES = 10**15
-# Products of more of them count as this many.
+# Cap of products of such numbers.
 _MOST_PRODUCTS = 10**300
 
 
@@ -50,13 +49,13 @@ def _size(name: str, value: Any) -> int:
 
 
 def _any_number(name: str, value: Any) -> Any:
-    """The value of a field without a check of its own, of numbers of at least 0."""
+    """The value of a field without a check of its own: numbers must be at least 0."""
     if isinstance(value, (list, tuple)):
         return type(value)(_any_number(name, one) for one in value)
     if isinstance(value, numbers.Integral):
         return checks.integer(name, value, 0)
     if isinstance(value, numbers.Real):
-        # Infinite is a number of repetitions whose law is Poisson's.
+        # Infinity is the number of repetitions that follow Poisson's law.
         return value if value == math.inf else checks.nonnegative(name, value)
     return value
 
@@ -85,10 +84,11 @@ def _with_python_numbers(event: DpEvent) -> DpEvent:
 
 
 def normalised(event: DpEvent) -> DpEvent:
-    """The tree that is accounted for in place of an event, and costs what it costs.
+    """The normal form of an event, with the same privacy.
 
-    Numbers are Python's, sequences tuples, and a release of a sample is one release
-    wherever that is known. What is no event of dp_accounting stays as it is.
+    Numbers are Python's, sequences tuples, and releases of one sample are one release
+    where
+    a theorem allows it. An event that is not dp_accounting's stays as it is.
 
     Raises:
       TypeError: an event, or a number of one, is of a wrong type.
@@ -141,9 +141,9 @@ def _is(one: Any, other: Any) -> bool:
 
 
 def releases(event: DpEvent, count: int = 1) -> Iterator[tuple[DpEvent, int]]:
-    """The releases of a normalised tree, without the relations, and how often each is.
+    """The releases of a normalised tree, without relations, with the number of each.
 
-    A sampled release is one.
+    A sampled release is one release.
     """
     if isinstance(event, (events.RunDpEvent, dp_accounting.SelfComposedDpEvent)):
         times = min(count * getattr(event, "count", 1), _MOST_PRODUCTS)
@@ -170,11 +170,11 @@ def bare(event: DpEvent) -> DpEvent:
 
 
 def carrying(event: DpEvent, own: events.Relations) -> DpEvent:
-    """A mechanism's release, which carries no relations but those that it leaves.
+    """A mechanism's release as an event that holds for no more than its relations.
 
     Args:
       event: The release.
-      own: The relations that the mechanism leaves.
+      own: The relations for which the mechanism is private.
     """
     carries = all(
         isinstance(resolve_sampling(release), events.RdpDpEvent)
@@ -186,7 +186,7 @@ def carrying(event: DpEvent, own: events.Relations) -> DpEvent:
 
 
 def _one_release(event: DpEvent) -> Optional[DpEvent]:
-    """What is released of one sample, as one event; None if nothing is known of it."""
+    """The releases of one sample as one event; None if no theorem gives one."""
     found = list(releases(event))
     if not found:
         return dp_accounting.NoOpDpEvent()
@@ -204,28 +204,31 @@ def _one_release(event: DpEvent) -> Optional[DpEvent]:
 
 
 def _gaussian_noise(release: DpEvent) -> Optional[float]:
-    """The noise multiplier of a release that is a Gaussian, sampled with others too."""
+    """The noise multiplier of a release that is a Gaussian, else None.
+
+    An `RdpDpEvent` has one only if it can be Poisson-sampled.
+    """
     if isinstance(release, dp_accounting.NonPrivateDpEvent):
         return 0.0
     if isinstance(release, events.RdpDpEvent):
         may_be_sampled = release.poisson_sampled(1.0) is not None
         if may_be_sampled and hasattr(release, "as_gaussian"):
             release = release.as_gaussian()
-    # A subclass may be known by more than its noise.
+    # A subclass may have further parameters.
     if type(release) is dp_accounting.GaussianDpEvent:
         return events.noise("noise_multiplier", release.noise_multiplier)
     return None
 
 
 def _sampled(event: dp_accounting.PoissonSampledDpEvent) -> DpEvent:
-    """Poisson sampling as of one release, for the relations that are left."""
+    """Poisson sampling as that of one release, for the remaining relations."""
     own = relations(event.event)
     kept = tuple(r for r in events.TRUSTED_RELATIONS if r in own)
     q, release = event.sampling_probability, _one_release(event.event)
     if events.Relation.ADD_OR_REMOVE_ONE not in own or release is None:
         return event
     if isinstance(release, dp_accounting.PoissonSampledDpEvent):
-        # Samples of samples are samples.
+        # A sample of a sample is a sample.
         q, release = q * release.sampling_probability, release.event
     if isinstance(release, dp_accounting.NoOpDpEvent):
         return release
@@ -236,7 +239,7 @@ def _sampled(event: dp_accounting.PoissonSampledDpEvent) -> DpEvent:
 
 
 def _drawn(event: dp_accounting.SampledWithoutReplacementDpEvent) -> DpEvent:
-    """Sampling without replacement as of one Gaussian, for the relation it is for."""
+    """Sampling without replacement of one Gaussian, for the relation that it is for."""
     if event.sample_size > event.source_dataset_size:
         wanted = f"at most {event.source_dataset_size}"
         raise ValueError(checks.message("sample_size", wanted, event.sample_size))
@@ -256,7 +259,7 @@ def _carries_relations(event: DpEvent) -> bool:
 
 
 def resolve_sampling(event: DpEvent) -> DpEvent:
-    """An event, or for Poisson sampling of one that knows what that is, the latter."""
+    """The sampled form of a Poisson-sampled event that knows it, else the event."""
     if not isinstance(event, dp_accounting.PoissonSampledDpEvent):
         return event
     if not isinstance(event.event, events.RdpDpEvent):
@@ -267,14 +270,15 @@ def resolve_sampling(event: DpEvent) -> DpEvent:
 def relations_of(event: DpEvent) -> events.Relations:
     """The relations for which all parts of a tree of events are private, if any.
 
-    The one to be named comes first. dp_accounting's events have the meaning that it
-    gives them, which is any relation that it accounts for.
+    The relation that reports name comes first. dp_accounting's events have the meaning
+    that
+    it gives them, which is any relation that it accounts for.
     """
     return relations(normalised(event))
 
 
 def relations(event: DpEvent) -> events.Relations:
-    """`relations_of` a tree that is normalised."""
+    """`relations_of` a normalised tree."""
     if isinstance(event, events.RunDpEvent):
         inner = relations(event.event)
         return tuple(r for r in event.relations if r in inner)
@@ -301,7 +305,7 @@ def relations(event: DpEvent) -> events.Relations:
 
 
 def _their_relations(event: DpEvent) -> events.Relations:
-    """The relations that dp_accounting accounts for a release of its own under."""
+    """The relations under which dp_accounting accounts for a release of its own."""
     return tuple(
         relation
         for relation in events.NAMES
